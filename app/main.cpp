@@ -69,6 +69,7 @@ int Main(int argc, char** argv) {
   AddInfoCommand(app, action);
   AddAnalyzeCommand(app, action);
   AddCompareCommand(app, action);
+  AddDiffCommand(app, action);
   AddTuneCommand(app, action);
   AddQuantiseCommand(app, action);
   AddRenderCommand(app, action);
@@ -76,6 +77,9 @@ int Main(int argc, char** argv) {
   AddEvalCommand(app, action);
   AddMethodsCommand(app, action);
   AddBenchCommand(app, action);
+#ifdef HEADSCOPE_HAVE_GUI
+  SetWindowBench(BenchWindow);
+#endif
   PrepareOptions(app);
   app.footer(  // after the subcommands, which would take it over
       "Without a subcommand the window opens: on TRACE.h5 or MODEL_DIR when given, else on the last session.\n"

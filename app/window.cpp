@@ -13,7 +13,7 @@
 
 namespace headscope::app {
 
-int OpenWindow([[maybe_unused]] int argc, [[maybe_unused]] char** argv, [[maybe_unused]] const std::string& open_path) {
+void CheckDisplay() {
 #ifdef HEADSCOPE_HAVE_GUI
   const auto set = [](const char* name) {
     const char* value = std::getenv(name);
@@ -24,6 +24,16 @@ int OpenWindow([[maybe_unused]] int argc, [[maybe_unused]] char** argv, [[maybe_
     throw UsageError(
         "there is no display (DISPLAY and WAYLAND_DISPLAY are empty); `headscope demo -o DIR` works without one");
   }
+#else
+  throw UsageError(
+      "this build has no window (preset headless); use a subcommand such as `headscope demo -o DIR`, or build the "
+      "preset release");
+#endif
+}
+
+int OpenWindow([[maybe_unused]] int argc, [[maybe_unused]] char** argv, [[maybe_unused]] const std::string& open_path) {
+  CheckDisplay();
+#ifdef HEADSCOPE_HAVE_GUI
   ui::ApplicationOptions options;
   options.open_path = open_path;
   options.shipped_trace = ShippedTracePath();
@@ -31,9 +41,7 @@ int OpenWindow([[maybe_unused]] int argc, [[maybe_unused]] char** argv, [[maybe_
   return ui::RunApplication(argc, argv, options,
                             [&](ui::PostFunction post) { return MakeTraceWorkbench(paths, std::move(post)); });
 #else
-  throw UsageError(
-      "this build has no window (preset headless); use a subcommand such as `headscope demo -o DIR`, or build the "
-      "preset release");
+  return 0;
 #endif
 }
 

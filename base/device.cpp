@@ -3,14 +3,29 @@
 
 #include <charconv>
 #include <string_view>
+#include <utility>
 
 #include "base/errors.h"
 
 namespace headscope {
+namespace {
+
+constexpr std::string_view kCpuName = "cpu";
+
+}  // namespace
+
+NamedDevice NamedCpu() {
+  return {kCpu, std::string(kCpuName)};
+}
+
+NamedDevice DeviceOfName(std::string name) {
+  const bool gpu = !name.empty() && name != kCpuName;
+  return {gpu ? CudaDevice(0) : kCpu, std::move(name)};
+}
 
 Device ParseDevice(const std::string& text) {
   constexpr int32_t kMostGpus = 128;  // LibTorch counts them in 8 bits
-  if (text == "cpu") return kCpu;
+  if (text == kCpuName) return kCpu;
   if (text == "cuda") return CudaDevice(0);
   constexpr std::string_view kPrefix = "cuda:";
   if (text.starts_with(kPrefix)) {
@@ -26,7 +41,7 @@ Device ParseDevice(const std::string& text) {
 }
 
 std::string DeviceText(const Device& device) {
-  return device.is_gpu() ? "cuda:" + std::to_string(device.ordinal) : "cpu";
+  return device.is_gpu() ? "cuda:" + std::to_string(device.ordinal) : std::string(kCpuName);
 }
 
 }  // namespace headscope

@@ -16,11 +16,27 @@ double Seconds(std::chrono::steady_clock::duration duration) {
 
 }  // namespace
 
-ProgressMeter::ProgressMeter(std::string stage, std::string unit, int64_t total, const ProgressFunction& report,
+std::string_view NameOf(ProgressUnit unit) {
+  switch (unit) {
+    case ProgressUnit::kPercent:
+      return "%";
+    case ProgressUnit::kTokens:
+      return "tokens";
+    case ProgressUnit::kBytes:
+      return "bytes";
+    case ProgressUnit::kHeads:
+      return "heads";
+    case ProgressUnit::kRuns:
+      return "runs";
+  }
+  return {};
+}
+
+ProgressMeter::ProgressMeter(std::string stage, ProgressUnit unit, int64_t total, const ProgressFunction& report,
                              RateOver rate_over)
     : report_(report), rate_over_(rate_over) {
   progress_.stage = std::move(stage);
-  progress_.unit = std::move(unit);
+  progress_.unit = unit;
   progress_.total = total;
   recent_.push_back({Clock::now(), 0});
 }

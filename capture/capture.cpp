@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/output_claim.h"
 #include "base/progress_meter.h"
-#include "capture/output_claim.h"
 #include "data/trace_writer.h"
 #include "data/unfinished_file.h"
 #include "eval/prose_file.h"
@@ -20,6 +20,7 @@
 #include "model/input_file.h"
 #include "model/model_tokenizer.h"
 #include "model/transformer.h"
+#include "one_capture.h"
 #include "recorder.h"
 #include "row_selection.h"
 #include "trace_target.h"
@@ -71,9 +72,9 @@ Prompt ReadPrompt(const CaptureRequest& request, const model::Tokenizer& tokeniz
   const std::string source =
       request.text ? "text" : "prompt " + std::filesystem::path(*request.prompt_file).filename().string();
   if (text.empty())
-    model::Refuse(request.text ? "the prompt" : *request.prompt_file, "", "is empty", "give at least one character");
+    model::Refuse(request.text ? kPromptItself : *request.prompt_file, "", "is empty", "give at least one character");
   if (const size_t valid = model::Utf8Length(text); valid < text.size()) {
-    model::Refuse(request.text ? "the prompt" : *request.prompt_file, "",
+    model::Refuse(request.text ? kPromptItself : *request.prompt_file, "",
                   "is not UTF-8 at byte " + std::to_string(valid), "convert it, as iconv -f LATIN1 -t UTF-8 does");
   }
   try {
@@ -81,7 +82,7 @@ Prompt ReadPrompt(const CaptureRequest& request, const model::Tokenizer& tokeniz
   } catch (const model::TooManyTokens& too_many) {
     RefuseLongPrompt(request, "at least " + std::to_string(too_many.at_least), config);
   } catch (BadInputError& error) {
-    error.SetFile(request.text ? "the prompt" : *request.prompt_file);
+    error.SetFile(request.text ? kPromptItself : *request.prompt_file);
     throw;
   }
 }
@@ -253,7 +254,7 @@ CaptureResult Record(const CaptureRequest& request, const data::TraceLayout& lay
   const auto prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
   const std::span<const int32_t> tokens(prompt.tokens);
   std::vector<float> logits;
-  ProgressMeter prefill("prefill", "tokens", prompt_tokens, progress);
+  ProgressMeter prefill("prefill", ProgressUnit::kTokens, prompt_tokens, progress);
   for (int64_t done = 0; done < prompt_tokens && !run->stop().stop_requested();) {
     const int64_t count = std::min<int64_t>(request.chunk_tokens, prompt_tokens - done);
     const bool last = done + count == prompt_tokens;
@@ -264,7 +265,7 @@ CaptureResult Record(const CaptureRequest& request, const data::TraceLayout& lay
     prefill.Report(done);
   }
   std::vector<int32_t> generated;
-  ProgressMeter decode("decode", "tokens", request.decode_tokens, progress);
+  ProgressMeter decode("decode", ProgressUnit::kTokens, request.decode_tokens, progress);
   while (static_cast<int64_t>(generated.size()) < request.decode_tokens && !run->stop().stop_requested()) {
     generated.push_back(ArgMax(logits));
     logits = run->Pass(std::span(generated).last(1), data::TokenPhase::kDecode, model::LogitsOf::kLastToken);
@@ -303,57 +304,98 @@ std::string Unrecorded(const std::string& why, const std::string& left) {
   return "recording: " + why + "; " + left;
 }
 
-CaptureResult CaptureOrThrow(const CaptureRequest& request, const ProgressFunction& progress,
-                             const std::stop_token& stop) {
-  // Everything that can be refused is refused before a file is made, and what config.json, tokenizer.json and the free
-  // space decide before the weights are read.
-  if (request.decode_tokens < 0)
-    throw UsageError(
-        {.field = "decode", .value = std::to_string(request.decode_tokens), .problem = "it must not be negative"});
-  if (request.chunk_tokens < 1)
-    throw UsageError(
-        {.field = "chunk", .value = std::to_string(request.chunk_tokens), .problem = "it must be at least 1"});
-  for (const std::string& input : InputFiles(request)) {
-    std::error_code not_there;
-    if (std::filesystem::equivalent(request.output_path, input, not_there)) {
-      throw UsageError({.field = "output",
-                        .value = request.output_path,
-                        .problem = "it is the same file as " + input + ", which the capture reads",
-                        .remedy = "name another"});
-    }
+// All that is refused before a weight is read: before a file is made, and what config.json, tokenizer.json and the free
+// space decide.
+class Plan {
+ public:
+  Plan(const CaptureRequest& request, ModelInUse* in_use)
+      : rows_(CheckedRows(request)),
+        claim_(request.output_path, "capture"),
+        target_(request.output_path, request.overwrite) {
+    if (!in_use->config) in_use->config = model::ReadModelConfig(request.model_dir);
+    const model::ModelConfig& config = *in_use->config;
+    const RecordedHeads heads = CheckAgainstConfig(request, config);
+    if (!in_use->tokenizer) in_use->tokenizer = model::LoadModelTokenizer(request.model_dir, config);
+    prompt_ = ReadPrompt(request, *in_use->tokenizer, config);
+    CheckPositions(request, prompt_, config);
+    layout_ = MakeLayout(request, config, model::CapturesBf16(request.model_dir, SessionOf(request)), heads, prompt_);
+    rows_.Draw(num_prompt_tokens());
+    num_rows_ = rows_.Count(num_prompt_tokens()) + request.decode_tokens;
+    target_.RequireSpace(TraceBytes(layout_, layout_.max_tokens, num_rows_));
   }
-  RowSelection rows(request.rows);
-  const OutputClaim claim(request.output_path);
-  const TraceTarget target(request.output_path, request.overwrite);
-  const model::ModelConfig config = model::ReadModelConfig(request.model_dir);
-  const RecordedHeads heads = CheckAgainstConfig(request, config);
-  const model::Tokenizer tokenizer = model::LoadModelTokenizer(request.model_dir, config);
-  const Prompt prompt = ReadPrompt(request, tokenizer, config);
-  CheckPositions(request, prompt, config);
-  const model::SessionOptions options{request.dtype, request.device, request.chunk_tokens, request.num_threads};
-  data::TraceLayout layout =
-      MakeLayout(request, config, model::CapturesBf16(request.model_dir, options), heads, prompt);
-  const auto prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
-  rows.Draw(prompt_tokens);
-  const int64_t num_rows = rows.Count(prompt_tokens) + request.decode_tokens;
-  target.RequireSpace(TraceBytes(layout, layout.max_tokens, num_rows));
-  const std::unique_ptr<model::Transformer> model = model::OpenTransformer(request.model_dir, options, progress, stop);
-  layout.model.weights_sha256 = model::Checkpoint(request.model_dir).WeightsSha256(stop);
+
+  static model::SessionOptions SessionOf(const CaptureRequest& request) {
+    return {request.dtype, request.device, request.chunk_tokens, request.num_threads};
+  }
+  const RowSelection& rows() const { return rows_; }
+  const TraceTarget& target() const { return target_; }
+  const Prompt& prompt() const { return prompt_; }
+  int64_t num_prompt_tokens() const { return static_cast<int64_t>(prompt_.tokens.size()); }
+  int64_t num_rows() const { return num_rows_; }
+  data::TraceLayout& layout() { return layout_; }
+
+ private:
+  static RowSelection CheckedRows(const CaptureRequest& request) {
+    if (request.decode_tokens < 0)
+      throw UsageError(
+          {.field = "decode", .value = std::to_string(request.decode_tokens), .problem = "it must not be negative"});
+    if (request.chunk_tokens < 1)
+      throw UsageError(
+          {.field = "chunk", .value = std::to_string(request.chunk_tokens), .problem = "it must be at least 1"});
+    for (const std::string& input : InputFiles(request)) {
+      std::error_code not_there;
+      if (std::filesystem::equivalent(request.output_path, input, not_there)) {
+        throw UsageError({.field = "output",
+                          .value = request.output_path,
+                          .problem = "it is the same file as " + input + ", which the capture reads",
+                          .remedy = "name another"});
+      }
+    }
+    return RowSelection(request.rows);
+  }
+
+  RowSelection rows_;
+  const OutputClaim claim_;
+  const TraceTarget target_;
+  Prompt prompt_;
+  data::TraceLayout layout_;
+  int64_t num_rows_ = 0;
+};
+
+}  // namespace
+
+void CheckCapture(const CaptureRequest& request, ModelInUse* in_use) {
+  const Plan plan(request, in_use);
+}
+
+CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, const ProgressFunction& progress,
+                          const std::stop_token& stop) {
+  Plan plan(request, in_use);
+  data::TraceLayout& layout = plan.layout();
+  const TraceTarget& target = plan.target();
+  if (in_use->transformer == nullptr) {
+    in_use->transformer = model::OpenTransformer(request.model_dir, Plan::SessionOf(request), progress, stop);
+    in_use->weights_sha256 = model::Checkpoint(request.model_dir).WeightsSha256(stop);
+  }
+  model::Transformer* const model = in_use->transformer.get();
+  layout.model.weights_sha256 = in_use->weights_sha256;
   for (size_t slot = 0; slot < layout.layers.size(); ++slot)  // they stand among the weights
     layout.facts[slot].sinks = model->config().layers[static_cast<size_t>(layout.layers[slot])].sinks;
+  model->Rewind(0);
   model->UseAttention(request.attention);
   model->Reserve(layout.max_tokens);
-  model->BeginPrompt(prompt_tokens);
+  model->BeginPrompt(plan.num_prompt_tokens());
 
   data::UnfinishedFile unfinished(target.writing_path());
-  std::optional<data::TraceWriter> writer(std::in_place, target.writing_path(), layout, /*overwrite=*/false, num_rows);
+  std::optional<data::TraceWriter> writer(std::in_place, target.writing_path(), layout, /*overwrite=*/false,
+                                          plan.num_rows());
   std::optional<Recorder> recorder;
   const auto leave = [&] { return target.Leave(recorder ? recorder->Stop() : 0); };
   CaptureResult result;
   try {
-    recorder.emplace(&*writer, layout, rows, prompt_tokens);
-    CaptureRun run(model.get(), tokenizer, &*recorder, &unfinished, stop);
-    result = Record(request, layout, prompt, progress, &*writer, &*recorder, &run);
+    recorder.emplace(&*writer, layout, plan.rows(), plan.num_prompt_tokens());
+    CaptureRun run(model, *in_use->tokenizer, &*recorder, &unfinished, stop);
+    result = Record(request, layout, plan.prompt(), progress, &*writer, &*recorder, &run);
   } catch (Error& error) {
     error.AddRemedy(leave());
     throw;
@@ -383,11 +425,10 @@ CaptureResult CaptureOrThrow(const CaptureRequest& request, const ProgressFuncti
   return result;
 }
 
-}  // namespace
-
 CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& progress, const std::stop_token& stop) {
   try {
-    return CaptureOrThrow(request, progress, stop);
+    ModelInUse in_use;
+    return CaptureWith(request, &in_use, progress, stop);
   } catch (const CancelledError&) {  // before there was a file
     CaptureResult nothing;
     nothing.interrupted = true;

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "base/errors.h"
 #include "base/number_list.h"
@@ -13,8 +14,12 @@
 
 namespace headscope::capture {
 
-RowSelection::RowSelection(const std::string& text) {
+RowSelection::RowSelection(const std::string& text) : text_(text) {
   if (text == "all") return;
+  if (!text.empty() && text.front() >= '0' && text.front() <= '9') {
+    ParseRanges();
+    return;
+  }
   const size_t colon = text.find(':');
   const std::string_view name = std::string_view(text).substr(0, colon);
   const char* end = text.data() + text.size();
@@ -31,12 +36,45 @@ RowSelection::RowSelection(const std::string& text) {
     valid = valid && error == std::errc() && parsed == end;
   }
   if (!valid)
-    throw UsageError({.field = "rows",
-                      .value = "\"" + text + "\"",
-                      .problem = "it must be all, last:N, every:N, random:N or random:N:SEED with N at least 1"});
+    Refuse(
+        "it must be all, last:N, every:N, random:N or random:N:SEED with N at least 1, or ranges such as 0:16,100:200");
+}
+
+void RowSelection::Refuse(const std::string& problem) const {
+  throw UsageError({.field = "rows", .value = "\"" + text_ + "\"", .problem = problem});
+}
+
+void RowSelection::ParseRanges() {
+  kind_ = Kind::kRanges;
+  const char* at = text_.data();
+  const char* const end = at + text_.size();
+  while (true) {
+    Range range{};
+    const std::from_chars_result begin = std::from_chars(at, end, range.begin);
+    if (begin.ec != std::errc() || begin.ptr == end || *begin.ptr != ':') Refuse("a range is written A:B");
+    const std::from_chars_result last = std::from_chars(begin.ptr + 1, end, range.end);
+    if (last.ec != std::errc()) Refuse("a range is written A:B");
+    if (range.end <= range.begin || range.begin < 0)
+      Refuse("a range A:B holds the rows A to B-1, so B must be above A");
+    ranges_.push_back(range);
+    if (last.ptr == end) break;
+    if (*last.ptr != ',') Refuse("ranges are separated by commas");
+    at = last.ptr + 1;
+  }
+  std::sort(ranges_.begin(), ranges_.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  std::vector<Range> apart;
+  for (const Range& range : ranges_) {
+    if (!apart.empty() && range.begin <= apart.back().end)
+      apart.back().end = std::max(apart.back().end, range.end);
+    else
+      apart.push_back(range);
+  }
+  ranges_ = std::move(apart);
 }
 
 void RowSelection::Draw(int64_t prompt_tokens) {
+  if (kind_ == Kind::kRanges && ranges_.back().end > prompt_tokens)
+    Refuse("the prompt has the rows 0 to " + std::to_string(prompt_tokens - 1));
   if (kind_ != Kind::kRandom) return;
   // Floyd's way: each draw is of one row more, and a row that is there already stands for the new one.
   Random random(seed_);
@@ -59,6 +97,9 @@ bool RowSelection::Keeps(int64_t position, int64_t prompt_tokens) const {
       return position % count_ == 0;
     case Kind::kRandom:
       return std::binary_search(drawn_.begin(), drawn_.end(), position);
+    case Kind::kRanges:
+      return std::any_of(ranges_.begin(), ranges_.end(),
+                         [&](const Range& range) { return position >= range.begin && position < range.end; });
   }
   return true;
 }
@@ -70,6 +111,11 @@ int64_t RowSelection::Count(int64_t prompt_tokens) const {
       return std::min(count_, prompt_tokens);
     case Kind::kEvery:
       return (prompt_tokens - 1) / count_ + 1;  // rows 0, count, 2 count, ..; a prompt has at least one token
+    case Kind::kRanges: {
+      int64_t rows = 0;
+      for (const Range& range : ranges_) rows += range.end - range.begin;  // all within the prompt, as Draw checks
+      return rows;
+    }
     case Kind::kAll:
       break;
   }

@@ -8,13 +8,15 @@
 
 namespace headscope::capture {
 
-// "all", "last:N" (the last N rows of the prompt), "every:N" (rows 0, N, 2N, ... of the prompt) or "random:N" (N rows
-// of the prompt, the same on every machine; "random:N:SEED" for others). Rows of decode steps are always recorded: they
+// "all", "last:N" (the last N rows of the prompt), "every:N" (rows 0, N, 2N, ... of the prompt), "random:N" (N rows
+// of the prompt, the same on every machine; "random:N:SEED" for others) or "A:B" (rows A to B-1; "A:B,C:D" of several
+// ranges). Rows of decode steps are always recorded: they
 // exist only because they were asked for.
 class RowSelection {
  public:
   explicit RowSelection(const std::string& text);  // throws UsageError
-  // Draws the random rows of a prompt of so many tokens, before Keeps is asked about it.
+  // Draws the random rows of a prompt of so many tokens, before Keeps is asked about it. Throws UsageError for a range
+  // that ends behind the prompt.
   void Draw(int64_t prompt_tokens);
   // `position` of a token in a prompt of `prompt_tokens`, or after it.
   bool Keeps(int64_t position, int64_t prompt_tokens) const;
@@ -22,10 +24,17 @@ class RowSelection {
   int64_t Count(int64_t prompt_tokens) const;
 
  private:
-  enum class Kind { kAll, kLast, kEvery, kRandom } kind_ = Kind::kAll;
+  enum class Kind { kAll, kLast, kEvery, kRandom, kRanges } kind_ = Kind::kAll;
+  void ParseRanges();
+  [[noreturn]] void Refuse(const std::string& problem) const;
+  struct Range {
+    int64_t begin, end;
+  };
+  std::string text_;
   int64_t count_ = 1;
   uint64_t seed_ = 1;
   std::vector<int64_t> drawn_;  // sorted
+  std::vector<Range> ranges_;   // rising, none touching another
 };
 
 // `chosen` sorted without repeats, all of [0, count) when it is empty. Throws UsageError naming `what` for a

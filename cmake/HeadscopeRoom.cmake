@@ -83,6 +83,13 @@ function(headscope_precompile target)
   endif()
 endfunction()
 
+# headscope_precompile_std(<target> [<header>...]): the standard library's headers that a room of many small units includes again and again, and
+# others that it names.
+function(headscope_precompile_std target)
+  headscope_precompile(${target} <algorithm> <array> <cmath> <cstdint> <filesystem> <functional> <limits> <map> <memory> <optional> <span> <stop_token>
+    <string> <string_view> <utility> <vector> ${ARGN})
+endfunction()
+
 # What GCC wants to be told of a target with a precompiled header; nothing for other compilers.
 function(headscope_precompiled_by_gcc target)
   if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

@@ -62,7 +62,7 @@ class Evaluation {
         questionnaire_(questionnaire),
         session_(*session),
         stop_(stop),
-        meter_("evaluating", "tokens", total_tokens, progress, ProgressMeter::RateOver::kWholeStage) {}
+        meter_("evaluating", ProgressUnit::kTokens, total_tokens, progress, ProgressMeter::RateOver::kWholeStage) {}
 
   TaskScore Score(const std::string& task, int64_t length) {
     const auto begin = std::chrono::steady_clock::now();

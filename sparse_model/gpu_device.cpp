@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/bfloat16.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_scores.h"
 #include "kernels/cuda_decode_selection.h"
@@ -40,14 +41,6 @@ Status CopyRows(const kernels::StridedTensor<const void>& from, int64_t heads, i
                    static_cast<size_t>(from.head_stride * element_bytes),
                    static_cast<size_t>(rows * dim * element_bytes), static_cast<size_t>(heads), cudaMemcpyDeviceToHost),
       "copying heads from the GPU");
-}
-
-float FromBf16(uint16_t bits) {
-  const uint32_t wide = uint32_t{bits} << 16;
-  float value = 0;
-  static_assert(sizeof value == sizeof wide);
-  std::copy_n(reinterpret_cast<const std::byte*>(&wide), sizeof wide, reinterpret_cast<std::byte*>(&value));
-  return value;
 }
 
 // K and V of a layer in host memory, with room for as many tokens as the model's cache has.
@@ -171,7 +164,7 @@ class GpuDevice final : public ModelDevice {
     if (call.is_bf16) {
       std::vector<uint16_t> narrow(o_.size());
       status = kernels::CopyFromDevice(call.o, values * 2, narrow.data());
-      std::transform(narrow.begin(), narrow.end(), o_.begin(), FromBf16);
+      std::transform(narrow.begin(), narrow.end(), o_.begin(), &kernels::FloatFromBFloat16);
     } else {
       status = kernels::CopyFromDevice(call.o, values * 4, o_.data());
     }

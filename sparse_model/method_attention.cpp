@@ -2,6 +2,7 @@
 #include "sparse_model/method_attention.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -39,6 +40,9 @@ class Methods final : public MethodAttention {
 
   void Attend(const model::AttentionCall& call) override {
     options_.stop = call.stop;
+    if (call.layer <= pass_layer_) pairs_before_pass_ = pairs_;
+    pass_layer_ = call.layer;
+    pass_first_ = call.num_tokens - call.num_rows;
     ModelDevice& device = DeviceOf(call);
     Require(device.Begin(call), call, prefill_.spec().name);
     if (call.of_prompt || call.num_rows > 1) {
@@ -59,6 +63,20 @@ class Methods final : public MethodAttention {
       state.keys = nullptr;
       state.queries.Rewind(num_tokens);
     }
+    pass_first_ = kNoPass;
+  }
+
+  // The layers above the one that failed know nothing of the pass; those below have made their step, and expect it
+  // again.
+  void Abandon(int64_t num_tokens) override {
+    if (pass_first_ != num_tokens) return;  // it failed before any layer's attention
+    for (auto& [layer, state] : layers_) {
+      state.queries.Rewind(num_tokens);
+      state.again = state.num_tokens == num_tokens + 1;
+    }
+    pairs_ = pairs_before_pass_;
+    pass_first_ = kNoPass;
+    pass_layer_ = kNoLayer;
   }
 
   KeptPairs Pairs() const override { return pairs_; }
@@ -75,7 +93,31 @@ class Methods final : public MethodAttention {
     const void* keys = nullptr;
     int32_t first_token = 0;  // of the last step's problem
     kernels::DecodeSelection selection;
+    // Of a method whose steps have an order: the last one's vectors, whether the method has seen its output, and
+    // whether its pass failed, so that it comes again.
+    std::vector<std::byte> step;
+    bool attended = false, again = false;
   };
+
+  static constexpr int64_t kNoPass = -1;
+  static constexpr int32_t kNoLayer = std::numeric_limits<int32_t>::max();
+
+  // The query of a step's problem, and the key and value of its token, on the host.
+  static std::vector<std::byte> VectorsOf(const kernels::AttentionProblem& problem) {
+    std::vector<std::byte> bytes;
+    const auto add = [&](const kernels::StridedTensor<const void>& from, int32_t heads, int64_t row, int64_t dim) {
+      const int64_t size = kernels::SizeOf(problem.dtype);
+      for (int64_t head = 0; head < heads; ++head) {
+        const auto* const vector =
+            static_cast<const std::byte*>(from.data) + (head * from.head_stride + row * from.row_stride) * size;
+        bytes.insert(bytes.end(), vector, vector + dim * size);
+      }
+    };
+    add(problem.q, problem.num_qo_heads, 0, problem.head_dim);
+    add(problem.k, problem.num_kv_heads, problem.seq_k - 1, problem.head_dim);
+    add(problem.v, problem.num_kv_heads, problem.seq_k - 1, problem.ValueDim());
+    return bytes;
+  }
 
   ModelDevice& DeviceOf(const model::AttentionCall& call) {
     std::unique_ptr<ModelDevice>& device = call.on_device ? gpu_ : host_;
@@ -143,6 +185,7 @@ class Methods final : public MethodAttention {
                        ": the model's cache has moved; reserve room for all tokens first");
     }
     if (!follows || state.keys != keys) {
+      state.keys = nullptr;  // until it has begun
       kernels::DecodePrompt prompt;
       prompt.first_token = step.first_token;
       prompt.cache = step.problem;
@@ -167,6 +210,29 @@ class Methods final : public MethodAttention {
     return lower;
   }
 
+  // A step of a method whose steps have an order is made whole: in its middle nobody could go on.
+  kernels::RunOptions Unstopped() const {
+    kernels::RunOptions options = options_;
+    if (decode_.spec().needs_history) options.stop = {};
+    return options;
+  }
+
+  // What moves a layer's method on; after an error it begins anew.
+  void Advance(const model::AttentionCall& call, const Status& status) {
+    if (!status.ok()) StateOf(call).keys = nullptr;
+    Require(status, call, decode_.spec().name);
+  }
+
+  void Step(const model::AttentionCall& call, const kernels::DecodeStep& step, std::vector<std::byte> vectors) {
+    kernels::DecodeDriver& driver = DriverOf(call, step);
+    LayerState& state = StateOf(call);
+    state.first_token = step.first_token;
+    state.step = std::move(vectors);
+    state.attended = false;
+    Advance(call, driver.Append(step, Unstopped()));
+    Advance(call, driver.Step(step, Unstopped(), &state.selection));
+  }
+
   // A method is shown the keys that the layer's window holds, and no window.
   void Decode(const model::AttentionCall& call, ModelDevice* device) {
     const std::string& name = decode_.spec().name;
@@ -180,17 +246,20 @@ class Methods final : public MethodAttention {
     kernels::DecodeStep step{.problem = StepFrom(whole, first), .first_token = first};
     const std::vector<const kernels::DecodeSelection*> lower = LowerLayers(call, first);
     step.lower_layers = lower;
-    kernels::DecodeDriver& driver = DriverOf(call, step);
-    kernels::DecodeSelection& selection = StateOf(call).selection;
-    StateOf(call).first_token = first;
-    Require(driver.Append(step, options_), call, name);
-    Require(driver.Step(step, options_, &selection), call, name);
-    Require(device->Decode(call, first, selection), call, name);
-    if (driver.WantsOutput()) {
+    LayerState& state = StateOf(call);
+    const bool in_order = decode_.spec().needs_history;
+    std::vector<std::byte> vectors = in_order ? VectorsOf(whole) : std::vector<std::byte>();
+    const bool made = std::exchange(state.again, false) && in_order && state.num_tokens == call.num_tokens &&
+                      state.keys == call.k.data && state.step == vectors;
+    if (!made) Step(call, step, std::move(vectors));
+    Require(device->Decode(call, first, state.selection), call, name);
+    if (state.driver->WantsOutput() && !state.attended) {
       kernels::AttentionOutput output;
       Require(device->Output(call, &output), call, name);
-      Require(driver.Attended(step, selection, output, options_), call, name);
+      Advance(call, state.driver->Attended(step, state.selection, output, Unstopped()));
+      state.attended = true;
     }
+    const kernels::DecodeSelection& selection = state.selection;
     pairs_.kept += whole.GroupSize() * kernels::NumTokens(selection, step.problem.seq_k);
   }
 
@@ -203,7 +272,9 @@ class Methods final : public MethodAttention {
   std::unique_ptr<ModelDevice> host_, gpu_;
   std::map<int32_t, LayerState> layers_;
   std::vector<std::string> notes_;
-  KeptPairs pairs_;
+  KeptPairs pairs_, pairs_before_pass_;
+  int64_t pass_first_ = kNoPass;   // position of the last pass's first token
+  int32_t pass_layer_ = kNoLayer;  // the last layer that was attended
 };
 
 }  // namespace

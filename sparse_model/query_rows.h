@@ -32,10 +32,13 @@ class QueryRows {
   static constexpr int64_t kSpareRows = 256;
 
   const int32_t most_;
-  int64_t first_ = 0, count_ = 0;  // positions of the rows
+  struct Rows {
+    int64_t first = 0, count = 0;  // positions
+    std::vector<std::byte> q;      // [count, num_qo_heads, head_dim]
+    std::vector<float> lse;        // [count, num_qo_heads]
+  };
   int64_t num_heads_ = 0, head_dim_ = 0, element_bytes_ = 0;
-  std::vector<std::byte> q_;  // [count, num_qo_heads, head_dim]
-  std::vector<float> lse_;    // [count, num_qo_heads]
+  Rows rows_, replaced_;      // replaced_: those whose place the last pass's took, should that be taken back
   std::vector<float> shown_;  // [num_qo_heads, rows]
 };
 

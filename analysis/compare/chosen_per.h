@@ -11,9 +11,9 @@ namespace headscope::analysis {
 
 // MethodResult::chosen_per where these heads decode together. SparQ Attention, section 4: over grouped queries it sums
 // |q| and the approximate scores within a group, and so makes one choice per KV head. Alone, a head is a group of one.
-inline std::string ChosenPer(const kernels::DecodeMethod& method, const MeasuredHeads& heads) {
-  if (method.spec().IsStatic()) return "place";
-  return heads.GroupSize() > 1 ? "KV head" : "query head";
+inline kernels::ChosenPer ChosenPerOf(const kernels::DecodeMethod& method, const MeasuredHeads& heads) {
+  if (method.spec().IsStatic()) return kernels::ChosenPer::kPlace;
+  return heads.GroupSize() > 1 ? kernels::ChosenPer::kKvHead : kernels::ChosenPer::kQueryHead;
 }
 
 // MethodResult::note of values that took effect as others; empty: as they were given.

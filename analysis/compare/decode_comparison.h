@@ -20,7 +20,7 @@ struct DecodePhase {
   using Device = DecodeDevice;
   using Run = DecodeRun;
   using Work = DecodeWork;
-  static constexpr const char* kName = "decode";
+  static constexpr kernels::Phase kPhase = kernels::Phase::kDecode;
   static constexpr bool kWorkWritesRun = true;
   static const Method* MethodOf(const CheckedMethod& asked) { return asked.method.decode; }
   static const Method& Baseline() { return kernels::DecodeBaseline(); }
@@ -45,8 +45,8 @@ class DecodeComparison : private StepsOfHeads, public PhaseComparison<DecodePhas
   int64_t NumOtherBaselines() const override { return (WantsOther() ? 1 : 0) + (CanRead() ? 1 : 0); }
   kernels::Status Judge(const DecodeRun& run, HeadId head, MethodResult* result) override;
   Baseline ChooseBaseline(const std::vector<RoundEntry>& entries) override;
-  std::string ChosenPer(const CheckedMethod& asked) const override {
-    return analysis::ChosenPer(*asked.method.decode, *measured_);
+  kernels::ChosenPer ChosenPer(const CheckedMethod& asked) const override {
+    return ChosenPerOf(*asked.method.decode, *measured_);
   }
   void Finish(const CheckedMethod& asked, const std::vector<RoundEntry>& entries, MethodResult* result) override;
 

@@ -18,14 +18,14 @@ class CpuDecode final : public DecodeDevice {
   CpuDecode(MeasuredHeadsPtr heads, const DecodeSteps& steps, const CompareOptions& options)
       : heads_(std::move(heads)), steps_(steps), options_(options) {}
 
-  const std::string& name() const override { return name_; }
+  const NamedDevice& where() const override { return where_; }
   kernels::AttentionProblem Problem() const override { return heads_->Problem(); }
 
   Status Prepare(const kernels::DecodeMethod& method, const kernels::ParameterValues& values, DecodeRun* run,
                  std::unique_ptr<DecodeWork>* work) override {
     run->selections.resize(static_cast<size_t>(steps_.count()));
     run->o.assign(static_cast<size_t>(steps_.count() * StepSize()), 0.0f);
-    run->select_device = name_;
+    run->select_device = where_;
     auto made = std::make_unique<Work>(*this, method, values, run);
     double select_ms = 0, attend_ms = 0;
     if (Status status = made->Once(&select_ms, &attend_ms); !status.ok()) return status;
@@ -81,7 +81,7 @@ class CpuDecode final : public DecodeDevice {
   const MeasuredHeadsPtr heads_;
   const DecodeSteps& steps_;
   const CompareOptions& options_;
-  const std::string name_ = "cpu";
+  const NamedDevice where_ = NamedCpu();
 };
 
 }  // namespace

@@ -18,8 +18,8 @@ namespace headscope::analysis {
 struct DecodeRun {
   std::vector<kernels::DecodeSelection> selections;  // per step, in tokens of its problem
   std::vector<float> o;                              // [steps, num_qo_heads, v_head_dim]
-  std::string select_device;                         // "cpu", or the GPU's name
-  std::string note;                                  // what a reader of the numbers must know beside them; else empty
+  NamedDevice select_device;
+  std::string note;  // what a reader of the numbers must know beside them; else empty
 };
 
 // A method, ready to be run again.
@@ -34,8 +34,7 @@ class DecodeWork {
 class DecodeDevice {
  public:
   virtual ~DecodeDevice() = default;
-  // "cpu", or the GPU's name.
-  virtual const std::string& name() const = 0;
+  virtual const NamedDevice& where() const = 0;
   // The whole problem as this device computes it, in host memory (the GPU's is in 16 bits).
   virtual kernels::AttentionProblem Problem() const = 0;
   // One run of every step, which warms up and makes the output. `run` and `values`, which are the method's, outlive the

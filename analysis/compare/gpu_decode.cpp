@@ -35,7 +35,7 @@ class GpuDecode final : public DecodeDevice {
  public:
   GpuDecode(TimedGpu timed, const DecodeSteps& steps) : timed_(std::move(timed)), steps_(steps) {}
 
-  const std::string& name() const override { return timed_.heads->gpu_name(); }
+  const NamedDevice& where() const override { return timed_.heads->device(); }
   AttentionProblem Problem() const override { return timed_.heads->host_problem(); }
 
   Status Prepare(const kernels::DecodeMethod& method, const kernels::ParameterValues& values, DecodeRun* run,
@@ -45,7 +45,7 @@ class GpuDecode final : public DecodeDevice {
                     : fused && method.spec().IsStatic()                             ? Way::kKnownTokens
                                                                                     : Way::kSelection;
     run->selections.resize(static_cast<size_t>(steps_.count()));
-    run->select_device = way == Way::kSelection ? "cpu" : name();
+    run->select_device = way == Way::kSelection ? NamedCpu() : where();
     if (way == Way::kSelection)
       run->note = method.spec().name + " selects on the CPU: no kernel for GPUs chooses for it";
     if (way != Way::kKnownTokens && !timed_.heads->exact()) {

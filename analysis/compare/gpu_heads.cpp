@@ -3,8 +3,8 @@
 
 #include <utility>
 
+#include "head/head_on_gpu.h"
 #include "kernels/contiguous.h"
-#include "kernels/cuda_devices.h"
 
 namespace headscope::analysis {
 namespace {
@@ -24,7 +24,7 @@ Status Upload(const std::vector<uint16_t>& values, const std::string& what, kern
 
 Status GpuHeads::Create(MeasuredHeadsPtr heads, std::unique_ptr<GpuHeads>* made) {
   std::unique_ptr<GpuHeads> gpu(new GpuHeads);
-  if (Status status = kernels::NameOfCudaDevice(&gpu->gpu_name_); !status.ok()) return status;
+  if (Status status = CurrentGpu(&gpu->device_); !status.ok()) return status;
   if (heads->ValueDim() != heads->head_dim || !heads->sinks.empty()) {
     return {kernels::StatusCode::kUnsupported,
             heads->Name() + (heads->sinks.empty() ? ": v_head_dim differs from head_dim" : ": it has learned sinks") +

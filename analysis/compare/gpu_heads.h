@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analysis/measured_heads.h"
+#include "base/device.h"
 #include "compare/sixteen_bits.h"
 #include "kernels/attention_problem.h"
 #include "kernels/cuda_resources.h"
@@ -20,7 +21,7 @@ class GpuHeads {
   static kernels::Status Create(MeasuredHeadsPtr heads, std::unique_ptr<GpuHeads>* made);
 
   const MeasuredHeads& heads() const { return *heads_; }
-  const std::string& gpu_name() const { return gpu_name_; }
+  const NamedDevice& device() const { return device_; }
   // Whether the GPU computes with the heads' own numbers; they are rounded to bf16 otherwise.
   bool exact() const { return narrow_.exact; }
   // The whole problem in 16 bits, in host and in GPU memory.
@@ -40,7 +41,7 @@ class GpuHeads {
   GpuHeads() = default;
 
   MeasuredHeadsPtr heads_;
-  std::string gpu_name_;
+  NamedDevice device_;
   SixteenBits narrow_;
   kernels::DeviceMemory q_, k_, v_, o_;
   kernels::AttentionProblem problem_;

@@ -21,7 +21,7 @@ class GpuPrefill final : public PrefillDevice {
  public:
   explicit GpuPrefill(TimedGpu timed) : timed_(std::move(timed)) {}
 
-  const std::string& name() const override { return timed_.heads->gpu_name(); }
+  const NamedDevice& where() const override { return timed_.heads->device(); }
   kernels::AttentionProblem Problem() const override { return timed_.heads->host_problem(); }
 
   Status Prepare(const kernels::PrefillMethod& method, const kernels::ParameterValues& values, PrefillRun* run,
@@ -117,7 +117,7 @@ class GpuPrefill final : public PrefillDevice {
       return {StatusCode::kDeviceError,
               "the GPU's " + selector.spec->name + " made an index that is not valid: " + status.message()};
     }
-    run->select_device = this->name();
+    run->select_device = where();
     *work = std::make_unique<WorkOnGpu>(*this, selector, values, sizes);
     return {};
   }
@@ -126,7 +126,7 @@ class GpuPrefill final : public PrefillDevice {
                       std::unique_ptr<PrefillWork>* work) {
     double select_ms = 0;
     Status status = SelectTimed(timed_.heads->heads(), method, values, *timed_.options, &run->index, &select_ms);
-    run->select_device = "cpu";
+    run->select_device = NamedCpu();
     auto made = std::make_unique<WorkOnCpu>(*this, method, values);
     if (status.ok()) status = made->Upload(run->index.View());
     if (status.ok()) status = made->Attend();

@@ -16,11 +16,12 @@
 #include "compare/judged_heads.h"
 #include "compare/mask_quality.h"
 #include "compare/rounds.h"
+#include "kernels/method_names.h"
 #include "kernels/status.h"
 
 namespace headscope::analysis {
 
-// Phase has the types Method, Device, Run (what a method made) and Work (a method, ready to be run again); kName;
+// Phase has the types Method, Device, Run (what a method made) and Work (a method, ready to be run again); kPhase;
 // MethodOf(CheckedMethod), null for the other phase's; Baseline(); kWorkWritesRun, whether a work goes on to write into
 // the run that it was prepared with.
 template <typename Phase>
@@ -51,7 +52,7 @@ class PhaseComparison {
       if (Phase::MethodOf(asked) == nullptr) continue;
       const Run* run = &dense_;
       if (!asked.IsBaseline()) {
-        options_.Report({asked.spec().name, Phase::kName, 0, options_.repeats});
+        options_.Report({asked.spec().name, Phase::kPhase, 0, options_.repeats});
         runs.push_back(std::make_unique<Run>());
         std::unique_ptr<Work> work;
         kernels::Status status = device_->Prepare(*Phase::MethodOf(asked), asked.values, runs.back().get(), &work);
@@ -67,7 +68,7 @@ class PhaseComparison {
       }
       if (!Phase::kWorkWritesRun) runs.clear();  // the outputs of all heads, at 128K tokens gigabytes
     }
-    if (kernels::Status status = RunRounds(options_, Phase::kName, &entries); !status.ok()) return status;
+    if (kernels::Status status = RunRounds(options_, Phase::kPhase, &entries); !status.ok()) return status;
 
     const Baseline baseline = ChooseBaseline(entries);
     for (size_t m = 0; m < methods.size(); ++m) {
@@ -75,9 +76,10 @@ class PhaseComparison {
       if (Phase::MethodOf(asked) == nullptr) continue;
       for (size_t h = 0; h < heads.size(); ++h) {
         MethodResult& result = (*results)[h * methods.size() + m];
-        result.phase = Phase::kName;
+        result.phase = Phase::kPhase;
         result.is_baseline = asked.IsBaseline();
-        result.device = device_->name();
+        result.baseline_method = kernels::UniqueName(Phase::Baseline().spec());
+        result.device = device_->where();
         result.chosen_per = ChosenPer(asked);
         result.baseline = baseline.name;
         result.dense_attend = baseline.fastest;
@@ -123,7 +125,7 @@ class PhaseComparison {
   // Kept share, kept mass, distance from dense and the executor's own error, of one head.
   virtual kernels::Status Judge(const Run& run, HeadId head, MethodResult* result) = 0;
   virtual Baseline ChooseBaseline(const std::vector<RoundEntry>& entries) = 0;
-  virtual std::string ChosenPer(const CheckedMethod& asked) const = 0;
+  virtual kernels::ChosenPer ChosenPer(const CheckedMethod& asked) const = 0;
   // What else the phase's times say of a result.
   virtual void Finish(const CheckedMethod& asked, const std::vector<RoundEntry>& entries, MethodResult* result) = 0;
 
@@ -148,7 +150,7 @@ class PhaseComparison {
       if (kernels::Status status = MakeDevice(&device_); !status.ok()) return status;
     }
     static const kernels::ParameterValues kNoValues(Phase::Baseline().spec());
-    options_.Report({Phase::Baseline().spec().name, Phase::kName, 0, options_.repeats});
+    options_.Report({Phase::Baseline().spec().name, Phase::kPhase, 0, options_.repeats});
     kernels::Status status = device_->Prepare(Phase::Baseline(), kNoValues, &dense_, &dense_work_);
     if (!status.ok()) dense_ = {};
     return status;

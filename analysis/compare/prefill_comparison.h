@@ -17,7 +17,7 @@ struct PrefillPhase {
   using Device = PrefillDevice;
   using Run = PrefillRun;
   using Work = PrefillWork;
-  static constexpr const char* kName = "prefill";
+  static constexpr kernels::Phase kPhase = kernels::Phase::kPrefill;
   static constexpr bool kWorkWritesRun = false;
   static const Method* MethodOf(const CheckedMethod& asked) { return asked.method.prefill; }
   static const Method& Baseline() { return kernels::PrefillBaseline(); }
@@ -34,9 +34,7 @@ class PrefillComparison : public PhaseComparison<PrefillPhase> {
   int64_t NumOtherBaselines() const override { return 0; }
   kernels::Status Judge(const PrefillRun& run, HeadId head, MethodResult* result) override;
   Baseline ChooseBaseline(const std::vector<RoundEntry>& entries) override;
-  std::string ChosenPer(const CheckedMethod& asked) const override {
-    return std::string(NameOf(asked.spec().chosen_per));
-  }
+  kernels::ChosenPer ChosenPer(const CheckedMethod& asked) const override { return asked.spec().chosen_per; }
   void Finish(const CheckedMethod&, const std::vector<RoundEntry>&, MethodResult*) override {}
   // Relative error of the executor itself on rows spread evenly from the first to the last.
   kernels::Status KernelError(const PrefillRun& run, int64_t head, double* error) const;

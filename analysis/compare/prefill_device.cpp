@@ -17,7 +17,7 @@ class CpuPrefill final : public PrefillDevice {
  public:
   CpuPrefill(MeasuredHeadsPtr heads, const CompareOptions& options) : heads_(std::move(heads)), options_(options) {}
 
-  const std::string& name() const override { return name_; }
+  const NamedDevice& where() const override { return where_; }
   kernels::AttentionProblem Problem() const override { return heads_->Problem(); }
 
   Status Prepare(const kernels::PrefillMethod& method, const kernels::ParameterValues& values, PrefillRun* run,
@@ -27,7 +27,7 @@ class CpuPrefill final : public PrefillDevice {
     if (Status status = SelectAndAttend(method, values, &run->index, run->o.data(), &select_ms, &attend_ms);
         !status.ok())
       return status;
-    run->select_device = name_;
+    run->select_device = where_;
     *work = std::make_unique<Work>(*this, method, values);
     return {};
   }
@@ -63,7 +63,7 @@ class CpuPrefill final : public PrefillDevice {
 
   const MeasuredHeadsPtr heads_;
   const CompareOptions& options_;
-  const std::string name_ = "cpu";
+  const NamedDevice where_ = NamedCpu();
   std::vector<float> dropped_;  // outputs of timed runs
 };
 

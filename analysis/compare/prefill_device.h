@@ -18,8 +18,8 @@ namespace headscope::analysis {
 struct PrefillRun {
   kernels::SparseIndex index;  // on the host, inside the model's window
   std::vector<float> o;        // [num_qo_heads, num_rows, v_head_dim]
-  std::string select_device;   // "cpu", or the GPU's name
-  std::string note;            // why selection did not run where attention did; else empty
+  NamedDevice select_device;
+  std::string note;  // why selection did not run where attention did; else empty
 };
 
 // A method, ready to be run again.
@@ -33,8 +33,7 @@ class PrefillWork {
 class PrefillDevice {
  public:
   virtual ~PrefillDevice() = default;
-  // "cpu", or the GPU's name.
-  virtual const std::string& name() const = 0;
+  virtual const NamedDevice& where() const = 0;
   // The problem as this device computes it, in host memory (the GPU's is in 16 bits).
   virtual kernels::AttentionProblem Problem() const = 0;
   // One run, which warms up and makes the index and the output. `values` are the method's and outlive the work, as the

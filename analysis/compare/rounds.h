@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "analysis/compare.h"
@@ -29,7 +28,7 @@ struct RoundEntry {
 };
 
 // options.repeats rounds, and more while they have not taken options.least_ms together. Errors: kCancelled; an entry's.
-inline kernels::Status RunRounds(const CompareOptions& options, std::string_view stage,
+inline kernels::Status RunRounds(const CompareOptions& options, kernels::Phase phase,
                                  std::vector<RoundEntry>* entries) {
   // Repeats of microseconds have a firm median long before they have taken any time worth the name.
   constexpr int32_t kMostRounds = 500;
@@ -39,7 +38,7 @@ inline kernels::Status RunRounds(const CompareOptions& options, std::string_view
     for (const size_t place : RoundOrder(round, entries->size())) {
       RoundEntry& entry = (*entries)[place];
       if (options.stop.stop_requested()) return {kernels::StatusCode::kCancelled, "cancelled"};
-      options.Report({entry.name, stage, round + 1, std::max(round + 1, options.repeats)});
+      options.Report({entry.name, phase, round + 1, std::max(round + 1, options.repeats)});
       double select_ms = 0, attend_ms = 0;
       if (kernels::Status status = entry.once(&select_ms, &attend_ms); !status.ok()) return status;
       entry.select_ms.push_back(select_ms);

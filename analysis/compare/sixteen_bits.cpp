@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "data/trace_reader.h"
+#include "kernels/bfloat16.h"
 
 namespace headscope::analysis {
 namespace {
@@ -37,10 +38,7 @@ bool NarrowExactly(float value, DType dtype, uint16_t* narrow) {
 // Finite input (LoadHead refuses anything else).
 std::vector<uint16_t> RoundToBFloat16(std::span<const float> values) {
   std::vector<uint16_t> rounded(values.size());
-  for (size_t i = 0; i < values.size(); ++i) {
-    const auto bits = std::bit_cast<uint32_t>(values[i]);
-    rounded[i] = static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
-  }
+  std::ranges::transform(values, rounded.begin(), &kernels::RoundToBFloat16);
   return rounded;
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "analysis/types/number_text.h"
+#include "analysis/types/round_ticks.h"
 
 namespace headscope::analysis {
 namespace {
@@ -36,16 +37,9 @@ std::vector<AxisTick> LogarithmicTicks(double least, double most, int most_ticks
 std::vector<AxisTick> AxisTicks(double least, double most, bool logarithmic, int most_ticks) {
   most_ticks = std::max(2, most_ticks);
   if (logarithmic) return LogarithmicTicks(least, most, most_ticks);
-  const double raw = (most - least) / most_ticks;
-  const double magnitude = std::pow(10, std::floor(std::log10(raw)));
-  const double step = magnitude * (raw <= magnitude ? 1 : raw <= 2 * magnitude ? 2 : raw <= 5 * magnitude ? 5 : 10);
   std::vector<AxisTick> ticks;
-  const auto first = static_cast<int64_t>(std::ceil(least / step - 1e-9));
-  const auto last = static_cast<int64_t>(std::floor(most / step + 1e-9));
-  for (int64_t i = first; i <= last; ++i) {
-    const double value = static_cast<double>(i) * step;
+  for (const double value : Multiples(RoundStep((most - least) / most_ticks), least, most))
     ticks.push_back({value, FormatNumber("%.4g", value)});
-  }
   return ticks;
 }
 

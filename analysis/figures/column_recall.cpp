@@ -66,9 +66,11 @@ std::vector<FigurePanel> MakeColumnRecall(const FigureInput& input, std::string*
 
 std::vector<FigurePanel> MakeIndexTransfer(const FigureInput& input, std::string* caption) {
   for (const FigureTrace& trace : input.traces) {
-    if (trace.heads != input.traces.front().heads)
-      throw UsageError(trace.name + " holds other heads than " + input.traces.front().name +
-                       ": choose with --heads what both have");
+    if (trace.heads != input.traces.front().heads) {
+      throw UsageError({.field = "heads",
+                        .problem = trace.name + " holds other heads than " + input.traces.front().name,
+                        .remedy = "choose what both have"});
+    }
   }
   const auto sums = AllColumnSums(input);
   FigurePanel panel;

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // One painter of figures: cairo writes what it paints as SVG, PDF or PNG.
-#include <cairo-pdf.h>
-#include <cairo-svg.h>
-#include <cairo.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -18,26 +14,18 @@
 #include "base/errors.h"
 #include "data/extension.h"
 #include "figures/axis_ticks.h"
+#include "figures/cairo_canvas.h"
 
 namespace headscope::analysis {
 namespace {
 
 constexpr double kTitleSize = 15, kPanelTitleSize = 11, kTextSize = 9, kMargin = 14;
-constexpr double kPixelsPerPoint = 2;  // of a PNG
 constexpr size_t kPlainColors = 7;
 // Okabe and Ito's palette, apart for colour-blind eyes.
 constexpr std::array<Rgb, kPlainColors> kColors = {Rgb{0, 114, 178},   Rgb{213, 94, 0},  Rgb{0, 158, 115},
                                                    Rgb{204, 121, 167}, Rgb{230, 159, 0}, Rgb{86, 180, 233},
                                                    Rgb{70, 70, 70}};
-constexpr Rgb kInk{30, 30, 36}, kFaint{225, 225, 230}, kNone{240, 240, 240};
-
-struct Area {
-  double x = 0, y = 0, width = 0, height = 0;
-  double right() const { return x + width; }
-  double bottom() const { return y + height; }
-};
-
-enum class Anchor { kLeft, kCentre, kRight };
+constexpr Rgb kFaint{225, 225, 230}, kNone{240, 240, 240};
 
 // Series of an order have colours of one; of others the first kPlainColors have colours of their own, and those behind
 // the same again with dashes.
@@ -50,103 +38,6 @@ Rgb ColorOf(const FigurePanel& panel, size_t series) {
 bool IsDashed(const FigurePanel& panel, size_t series) {
   return !panel.ordered && series >= kPlainColors;
 }
-
-class Canvas {
- public:
-  explicit Canvas(cairo_t* cairo) : cairo_(cairo) {
-    cairo_select_font_face(cairo_, "DejaVu Sans", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
-  }
-
-  void Ink(Rgb color) { cairo_set_source_rgb(cairo_, color.red / 255.0, color.green / 255.0, color.blue / 255.0); }
-  void Fill(const Area& area, Rgb color) {
-    Ink(color);
-    cairo_rectangle(cairo_, area.x, area.y, area.width, area.height);
-    cairo_fill(cairo_);
-  }
-  void Line(double x0, double y0, double x1, double y1, Rgb color, double width = 0.8, bool dashed = false) {
-    Ink(color);
-    constexpr std::array kDashes = {4.0, 2.0};
-    cairo_set_dash(cairo_, kDashes.data(), dashed ? 2 : 0, 0);
-    cairo_set_line_width(cairo_, width);
-    cairo_move_to(cairo_, x0, y0);
-    cairo_line_to(cairo_, x1, y1);
-    cairo_stroke(cairo_);
-    cairo_set_dash(cairo_, nullptr, 0, 0);
-  }
-  void Dot(double x, double y, double radius, Rgb color) {
-    cairo_set_source_rgba(cairo_, color.red / 255.0, color.green / 255.0, color.blue / 255.0, 0.65);
-    cairo_arc(cairo_, x, y, radius, 0, 2 * 3.14159265358979);
-    cairo_fill(cairo_);
-  }
-  double Width(const std::string& text, double size) {
-    cairo_set_font_size(cairo_, size);
-    cairo_text_extents_t extents;
-    cairo_text_extents(cairo_, Printable(text).c_str(), &extents);
-    return extents.x_advance;
-  }
-  // y: the baseline.
-  void Text(double x, double y, const std::string& text, double size, Anchor anchor = Anchor::kLeft, Rgb color = kInk) {
-    const double width = Width(text, size);
-    Ink(color);
-    cairo_move_to(cairo_, anchor == Anchor::kLeft ? x : anchor == Anchor::kCentre ? x - width / 2 : x - width, y);
-    cairo_show_text(cairo_, Printable(text).c_str());
-  }
-  void TextUpwards(double x, double middle, const std::string& text, double size) {
-    const double width = Width(text, size);
-    Ink(kInk);
-    cairo_save(cairo_);
-    cairo_translate(cairo_, x, middle + width / 2);
-    cairo_rotate(cairo_, -3.14159265358979 / 2);
-    cairo_move_to(cairo_, 0, 0);
-    cairo_show_text(cairo_, Printable(text).c_str());
-    cairo_restore(cairo_);
-  }
-  // Lines of at most `width`; returns the baseline below the last.
-  double Paragraph(double x, double y, double width, const std::string& text, double size) {
-    std::string line;
-    const auto put = [&] {
-      if (line.empty()) return;
-      Text(x, y, line, size);
-      y += 1.35 * size;
-      line.clear();
-    };
-    for (size_t begin = 0; begin < text.size();) {
-      const size_t end = std::min(text.find(' ', begin), text.size());
-      const std::string word = text.substr(begin, end - begin);
-      std::string longer = line;
-      if (!line.empty()) longer.append(" ");
-      longer.append(word);
-      if (!line.empty() && Width(longer, size) > width) {
-        put();
-        line = word;
-      } else {
-        line = std::move(longer);
-      }
-      begin = end + 1;
-    }
-    put();
-    return y;
-  }
-  // The text, or as much of it as `width` has room for.
-  std::string Fitted(const std::string& text, double width, double size) {
-    if (Width(text, size) <= width) return text;
-    std::string shorter = text;
-    while (!shorter.empty() && Width(shorter + "..", size) > width) {
-      do shorter.pop_back();
-      while (!shorter.empty() && (static_cast<unsigned char>(shorter.back()) & 0xC0) == 0x80);
-    }
-    return shorter + "..";
-  }
-  void Clip(const Area& area) {
-    cairo_save(cairo_);
-    cairo_rectangle(cairo_, area.x, area.y, area.width, area.height);
-    cairo_clip(cairo_);
-  }
-  void Unclip() { cairo_restore(cairo_); }
-
- private:
-  cairo_t* cairo_;
-};
 
 // From a value to a place along an axis.
 struct Scale {
@@ -201,7 +92,7 @@ Scale ScaleOf(const FigureAxis& axis, const FigurePanel& panel, std::vector<doub
   return scale;
 }
 
-void DrawYAxis(const FigureAxis& axis, const Scale& scale, const Area& plot, const Area& area, Canvas* canvas) {
+void DrawYAxis(const FigureAxis& axis, const Scale& scale, const Area& plot, const Area& area, CairoCanvas* canvas) {
   for (const AxisTick& tick : AxisTicks(scale.least, scale.most, scale.logarithmic, 6)) {
     const double y = scale.At(tick.value);
     canvas->Line(plot.x, y, plot.right(), y, kFaint, 0.5);
@@ -211,18 +102,18 @@ void DrawYAxis(const FigureAxis& axis, const Scale& scale, const Area& plot, con
                       kTextSize);
 }
 
-void DrawXTitle(const FigureAxis& axis, const Area& plot, Canvas* canvas) {
+void DrawXTitle(const FigureAxis& axis, const Area& plot, CairoCanvas* canvas) {
   canvas->Text(plot.x + plot.width / 2, plot.bottom() + 2.6 * kTextSize,
                canvas->Fitted(axis.title, plot.width, kTextSize), kTextSize, Anchor::kCentre);
 }
 
-void DrawFrame(const Area& plot, Canvas* canvas) {
+void DrawFrame(const Area& plot, CairoCanvas* canvas) {
   canvas->Line(plot.x, plot.bottom(), plot.right(), plot.bottom(), kInk);
   canvas->Line(plot.x, plot.y, plot.x, plot.bottom(), kInk);
 }
 
 // As many lines as it takes; returns its height. With canvas null nothing is drawn, and widths are `measure`'s.
-double Legend(const FigurePanel& panel, double x, double y, double width, bool draw, Canvas* canvas) {
+double Legend(const FigurePanel& panel, double x, double y, double width, bool draw, CairoCanvas* canvas) {
   if (panel.kind == FigureKind::kHeat || (panel.series.size() < 2 && panel.series.front().name.empty())) return 0;
   constexpr double kSwatch = 10;
   double at = x, line = y;
@@ -243,7 +134,7 @@ double Legend(const FigurePanel& panel, double x, double y, double width, bool d
   return line - y + 1.6 * kTextSize;
 }
 
-void DrawXY(const FigurePanel& panel, const Area& plot, const Area& area, Canvas* canvas) {
+void DrawXY(const FigurePanel& panel, const Area& plot, const Area& area, CairoCanvas* canvas) {
   Scale x = ScaleOf(panel.x, panel, &FigureSeries::x, false), y = ScaleOf(panel.y, panel, &FigureSeries::y, false);
   std::tie(x.begin, x.end) = std::pair(plot.x, plot.right());
   std::tie(y.begin, y.end) = std::pair(plot.bottom(), plot.y);
@@ -278,7 +169,7 @@ void DrawXY(const FigurePanel& panel, const Area& plot, const Area& area, Canvas
   canvas->Unclip();
 }
 
-void DrawBars(const FigurePanel& panel, const Area& plot, const Area& area, Canvas* canvas) {
+void DrawBars(const FigurePanel& panel, const Area& plot, const Area& area, CairoCanvas* canvas) {
   const bool stacked = panel.kind == FigureKind::kStack;
   FigurePanel sums = panel;
   if (stacked) {
@@ -311,7 +202,7 @@ void DrawBars(const FigurePanel& panel, const Area& plot, const Area& area, Canv
   DrawFrame(plot, canvas);
 }
 
-void DrawHeat(const FigurePanel& panel, Area plot, const Area& area, Canvas* canvas) {
+void DrawHeat(const FigurePanel& panel, Area plot, const Area& area, CairoCanvas* canvas) {
   constexpr double kBar = 8, kBarRoom = 46;
   plot.width -= kBarRoom;
   Scale value = ScaleOf(panel.value, panel, &FigureSeries::y, false);
@@ -367,7 +258,7 @@ void DrawHeat(const FigurePanel& panel, Area plot, const Area& area, Canvas* can
     canvas->Text(left + kBar + 3, value.At(tick.value) + kTextSize / 3, tick.text, kTextSize);
 }
 
-void DrawPanel(const FigurePanel& panel, const Area& area, Canvas* canvas) {
+void DrawPanel(const FigurePanel& panel, const Area& area, CairoCanvas* canvas) {
   canvas->Text(area.x, area.y + kPanelTitleSize, canvas->Fitted(panel.title, area.width, kPanelTitleSize),
                kPanelTitleSize);
   const double legend = Legend(panel, 0, 0, area.width, false, canvas);
@@ -379,7 +270,10 @@ void DrawPanel(const FigurePanel& panel, const Area& area, Canvas* canvas) {
   }
   Area plot{area.x + left, area.y + 2.0 * kPanelTitleSize, area.width - left - 8, 0};
   plot.height = area.bottom() - plot.y - legend - 4.2 * kTextSize;
-  if (plot.height < 20 || plot.width < 20) throw UsageError("a panel of this figure has no room: give a larger --size");
+  if (plot.height < 20 || plot.width < 20) {
+    throw UsageError(
+        {.field = "size", .problem = "a panel of this figure has no room in it", .remedy = "give a larger one"});
+  }
   switch (panel.kind) {
     case FigureKind::kLines:
     case FigureKind::kPoints:
@@ -397,7 +291,7 @@ void DrawPanel(const FigurePanel& panel, const Area& area, Canvas* canvas) {
 }
 
 void Draw(const Figure& figure, double width, double height, cairo_t* cairo) {
-  Canvas canvas(cairo);
+  CairoCanvas canvas(cairo);
   canvas.Fill({0, 0, width, height}, {255, 255, 255});
   canvas.Text(kMargin, kMargin + kTitleSize, figure.title, kTitleSize);
   if (!figure.source.empty()) {
@@ -428,43 +322,10 @@ void Draw(const Figure& figure, double width, double height, cairo_t* cairo) {
   }
 }
 
-struct DestroySurface {
-  void operator()(cairo_surface_t* surface) const { cairo_surface_destroy(surface); }
-};
-struct DestroyContext {
-  void operator()(cairo_t* cairo) const { cairo_destroy(cairo); }
-};
-
-void Check(cairo_status_t status, const std::string& path) {
-  if (status != CAIRO_STATUS_SUCCESS)
-    throw FailedError(
-        {.file = path, .problem = std::string("the figure was not drawn: ") + cairo_status_to_string(status)});
-}
-
 }  // namespace
 
 void DrawFigure(const Figure& figure, int32_t width, int32_t height, const std::string& path) {
-  const std::string extension = data::Extension(path);
-  const bool is_png = extension == "png";
-  std::unique_ptr<cairo_surface_t, DestroySurface> surface;
-  if (is_png) {
-    surface.reset(cairo_image_surface_create(CAIRO_FORMAT_RGB24, static_cast<int>(kPixelsPerPoint * width),
-                                             static_cast<int>(kPixelsPerPoint * height)));
-    cairo_surface_set_device_scale(surface.get(), kPixelsPerPoint, kPixelsPerPoint);
-  } else if (extension == "pdf") {
-    surface.reset(cairo_pdf_surface_create(path.c_str(), width, height));
-    cairo_pdf_surface_set_metadata(surface.get(), CAIRO_PDF_METADATA_TITLE, Printable(figure.title).c_str());
-  } else {
-    surface.reset(cairo_svg_surface_create(path.c_str(), width, height));
-  }
-  Check(cairo_surface_status(surface.get()), path);
-  std::unique_ptr<cairo_t, DestroyContext> cairo(cairo_create(surface.get()));
-  Draw(figure, width, height, cairo.get());
-  Check(cairo_status(cairo.get()), path);
-  cairo.reset();
-  if (is_png) return Check(cairo_surface_write_to_png(surface.get(), path.c_str()), path);
-  cairo_surface_finish(surface.get());
-  Check(cairo_surface_status(surface.get()), path);
+  PaintFile(path, figure.title, width, height, [&](cairo_t* cairo) { Draw(figure, width, height, cairo); });
 }
 
 }  // namespace headscope::analysis

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Figures as JSON and CSV.
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "analysis/figures.h"
-#include "analysis/types/number_text.h"
 #include "analysis/types/printable.h"
+#include "report/csv_text.h"
 
 namespace headscope::analysis {
 namespace {
@@ -26,18 +25,6 @@ const char* KindName(FigureKind kind) {
       break;
   }
   return "heat";
-}
-
-std::string Cell(const std::string& raw) {
-  std::string text = Printable(raw);
-  if (text.find_first_of(",\"") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char character : text) quoted.append(character == '"' ? 2 : 1, character);
-  return quoted + "\"";
-}
-
-std::string Cell(double value) {
-  return std::isnan(value) ? "" : ShortestNumber(value);
 }
 
 }  // namespace
@@ -66,8 +53,8 @@ std::string FigureCsv(const Figure& figure) {
   for (const FigurePanel& panel : figure.panels) {
     for (const FigureSeries& series : panel.series) {
       for (size_t i = 0; i < series.y.size(); ++i) {
-        const std::string x = series.x.empty() ? Cell(panel.categories[i]) : Cell(series.x[i]);
-        csv += Cell(panel.title) + "," + Cell(series.name) + "," + x + "," + Cell(series.y[i]) + "\n";
+        const std::string x = series.x.empty() ? CsvText(panel.categories[i]) : CsvText(series.x[i]);
+        csv += CsvText(panel.title) + "," + CsvText(series.name) + "," + x + "," + CsvText(series.y[i]) + "\n";
       }
     }
   }

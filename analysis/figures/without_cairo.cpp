@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/figures.h"
 #include "base/errors.h"
+#include "report/head_map.h"
 
 namespace headscope::analysis {
 
@@ -8,6 +9,12 @@ void DrawFigure(const Figure& /*figure*/, int32_t /*width*/, int32_t /*height*/,
   throw UsageError({.file = path,
                     .problem = "this headscope was built without cairo and draws no figures",
                     .remedy = "install libcairo2-dev and build again, or write .json or .csv"});
+}
+
+void PaintPdf(const HeadMap& /*map*/, int32_t /*width*/, int32_t /*height*/, const std::string& path) {
+  throw UsageError({.file = path,
+                    .problem = "this headscope was built without cairo and draws no .pdf",
+                    .remedy = "install libcairo2-dev and build again, or write .svg or .png"});
 }
 
 }  // namespace headscope::analysis

@@ -19,8 +19,8 @@ using kernels::StatusCode;
 }  // namespace
 
 Status CopyToGpu(const HeadTensors& head, std::shared_ptr<const kernels::CudaScores>* made) {
-  std::string name;  // of the GPU that this thread has chosen, which need not be the first
-  if (Status status = kernels::NameOfCudaDevice(&name); !status.ok()) return status;
+  NamedDevice gpu;  // the one that this thread has chosen, which need not be the first
+  if (Status status = CurrentGpu(&gpu); !status.ok()) return status;
   if (Status status = CheckPrefillHead(head); !status.ok()) return status;
   if (head.chunk > 0) {
     return {StatusCode::kUnsupported, "head " + HeadName(head.id) + " attends in chunks of " +
@@ -44,6 +44,11 @@ Status CopyToGpu(const HeadTensors& head, std::shared_ptr<const kernels::CudaSco
   return {StatusCode::kUnsupported,
           "head " + HeadName(head.id) +
               " holds values that neither bf16 nor fp16 has, so the GPU would round them: record it in bf16"};
+}
+
+Status CurrentGpu(NamedDevice* device) {
+  device->device = CudaDevice(0);
+  return kernels::NameOfCudaDevice(&device->name, &device->device.ordinal);
 }
 
 }  // namespace headscope::analysis

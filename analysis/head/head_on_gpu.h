@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "analysis/head_tensors.h"
+#include "base/device.h"
 #include "kernels/status.h"
 
 namespace headscope::analysis {
@@ -15,5 +16,8 @@ namespace headscope::analysis {
 // (values that neither bf16 nor fp16 holds, gaps between rows, a head_dim that the GPU's statistics do not take);
 // kOutOfMemory.
 kernels::Status CopyToGpu(const HeadTensors& head, std::shared_ptr<const kernels::CudaScores>* made);
+
+// The calling thread's GPU. Errors are those of kernels::NameOfCudaDevice.
+kernels::Status CurrentGpu(NamedDevice* device);
 
 }  // namespace headscope::analysis

@@ -204,8 +204,8 @@ void PutOnGpu(HeadTensors* head) {
   if (const kernels::Status status = CopyToGpu(*head, &head->gpu); !status.ok()) {
     // Where there is no GPU none was to be had: a command that insists on one has refused before.
     if (status.code() != kernels::StatusCode::kDeviceMissing) head->gpu_refusal = status.message();
-  } else if (!kernels::NameOfCudaDevice(&head->gpu_name).ok()) {
-    head->gpu_name = "cuda";
+  } else if (!CurrentGpu(&head->gpu_device).ok()) {
+    head->gpu_device = {CudaDevice(0), "cuda"};
   }
 }
 

@@ -12,6 +12,7 @@
 #include "analysis/types/number_text.h"
 #include "base/check_status.h"
 #include "base/errors.h"
+#include "base/stop.h"
 #include "compare/output_error.h"
 #include "kernels/cpu_scores.h"
 #include "statistics/row_block_pass.h"
@@ -51,7 +52,7 @@ double RelativeError(const std::vector<float>& values, const std::vector<float>&
 
 // Attention of some rows of a head with other q, k and v: softmax over the keys that the row attends, and its sink.
 std::vector<float> Outputs(const HeadTensors& head, const std::vector<int64_t>& rows, const std::vector<float>& q,
-                           const std::vector<float>& k, const std::vector<float>& v) {
+                           const std::vector<float>& k, const std::vector<float>& v, const std::stop_token& stop) {
   constexpr int32_t kColumnsAtOnce = 512;
   const kernels::PackedKeys keys(k.data(), kernels::DType::kFloat32, head.head_dim,
                                  static_cast<int32_t>(head.num_tokens), head.head_dim);
@@ -60,6 +61,7 @@ std::vector<float> Outputs(const HeadTensors& head, const std::vector<int64_t>& 
   std::vector<float> scores, sums(v_dim);
   std::vector<double> output(v_dim);
   for (const int64_t row : rows) {
+    StopIfAsked(stop);
     const kernels::ColumnRange attended = head.AttendedColumns(row);
     const int64_t width = attended.end - attended.begin;
     scores.resize(static_cast<size_t>(width));
@@ -102,9 +104,12 @@ std::vector<Quantisation> SettingsOf(const QuantisationRequest& request) {
 
 // One tensor under one setting: its values, and what there is to say of them.
 std::vector<float> RoundTensor(const std::vector<float>& values, const Quantisation& quantisation,
-                               const float (&largest)[2], int32_t dim, double* error, std::vector<float>* scales) {
+                               const float (&largest)[2], int32_t dim, const std::stop_token& stop, double* error,
+                               std::vector<float>* scales) {
+  StopIfAsked(stop);
   std::vector<float> rounded = values;
   std::vector<float> all = RoundTo(quantisation, largest[quantisation.hadamard ? 1 : 0], dim, rounded);
+  StopIfAsked(stop);
   *error = RelativeError(rounded, values);
   if (quantisation.group != ScaleGroup::kToken && quantisation.group != ScaleGroup::kBlock) *scales = std::move(all);
   return rounded;
@@ -121,25 +126,24 @@ std::vector<QuantisedHead> QuantiseHead(const HeadTensors& head, const Largest& 
   options.num_threads = 1;
   options.stop = request.stop;
   const double sparsity = MetricValue(ComputeStatistics(head, options), "sparsity_0.95");
-  const std::vector<float> reference = Outputs(head, rows, head.q, head.k, head.v);
+  const std::vector<float> reference = Outputs(head, rows, head.q, head.k, head.v, request.stop);
   std::vector<QuantisedHead> results;
   for (const Quantisation& quantisation : SettingsOf(request)) {
-    if (request.stop.stop_requested()) throw CancelledError("the quantisation was stopped");
     QuantisedHead result;
     result.head = head.id;
     result.quantisation = quantisation;
     result.num_rows = static_cast<int64_t>(rows.size());
     result.sparsity = sparsity;
-    const std::vector<float> q =
-        request.q ? RoundTensor(head.q, quantisation, largest.q, head.head_dim, &result.q_error, &result.q_scales)
-                  : head.q;
-    const std::vector<float> k =
-        request.k ? RoundTensor(head.k, quantisation, largest.k, head.head_dim, &result.k_error, &result.k_scales)
-                  : head.k;
-    const std::vector<float> v =
-        request.v ? RoundTensor(head.v, quantisation, largest.v, head.ValueDim(), &result.v_error, &result.v_scales)
-                  : head.v;
-    const std::vector<float> output = Outputs(head, rows, q, k, v);
+    const std::vector<float> q = request.q ? RoundTensor(head.q, quantisation, largest.q, head.head_dim, request.stop,
+                                                         &result.q_error, &result.q_scales)
+                                           : head.q;
+    const std::vector<float> k = request.k ? RoundTensor(head.k, quantisation, largest.k, head.head_dim, request.stop,
+                                                         &result.k_error, &result.k_scales)
+                                           : head.k;
+    const std::vector<float> v = request.v ? RoundTensor(head.v, quantisation, largest.v, head.ValueDim(), request.stop,
+                                                         &result.v_error, &result.v_scales)
+                                           : head.v;
+    const std::vector<float> output = Outputs(head, rows, q, k, v, request.stop);
     const OutputError error = MeasureError(output.data(), reference.data(), result.num_rows, head.ValueDim());
     result.relative_error = error.relative;
     result.max_error = error.maximum;
@@ -186,7 +190,9 @@ std::map<int32_t, Largest> LargestOfLayers(const data::TraceReader& trace, const
                        const HeadTensorsPtr head = LoadHead(trace, all[at]);
                        Largest of_head;
                        Raise(head->q, head->head_dim, of_head.q);
+                       StopIfAsked(request.stop);
                        Raise(head->k, head->head_dim, of_head.k);
+                       StopIfAsked(request.stop);
                        Raise(head->v, head->ValueDim(), of_head.v);
                        const std::lock_guard lock(mutex);
                        Largest& of_layer = largest[all[at].layer];

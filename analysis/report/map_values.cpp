@@ -168,24 +168,71 @@ std::vector<double> DifferenceValues(const HeadTensors& head, const kernels::Spa
   return values;
 }
 
+void CheckIndex(const HeadTensors& head, const kernels::SparseIndexView* index) {
+  if (index != nullptr && index->seq_q == head.num_rows && index->seq_k == head.num_tokens) return;
+  throw UsageError("a mask or difference of head " + HeadName(head.id) + " needs an index of its " +
+                   std::to_string(head.num_rows) + " rows and " + std::to_string(head.num_tokens) +
+                   " columns: choose a method");
+}
+
+void CheckOther(const HeadTensors& head, const HeadTensors* other) {
+  if (other == nullptr) throw UsageError("the difference of two heads needs the other one: choose it");
+  if (other->num_tokens == head.num_tokens && other->row_positions == head.row_positions) return;
+  throw UsageError("head " + HeadName(other->id) + " has " + std::to_string(other->num_rows) + " queries of " +
+                   std::to_string(other->num_tokens) + " tokens, and head " + HeadName(head.id) + " has " +
+                   std::to_string(head.num_rows) + " of " + std::to_string(head.num_tokens) +
+                   ", or at other places: a difference needs the same queries and keys");
+}
+
+MapValues OtherValues(const HeadTensors& head, const HeadTensors& other, const RenderRequest& request,
+                      const TexelEdges& edges) {
+  bool all_on_gpu = true;
+  return InStrips(head, edges, request, [&](const TexelEdges& strip) {
+    std::vector<double> values = ScoreValues(other, request.reduction, strip, &all_on_gpu);
+    const std::vector<double> here = ScoreValues(head, request.reduction, strip, &all_on_gpu);
+    for (size_t i = 0; i < values.size(); ++i) values[i] -= here[i];  // NaN where either has no pairs
+    return values;
+  });
+}
+
+std::vector<std::array<double, kNumKeptBy>> OverlapShares(const kernels::SparseIndexView& first,
+                                                          const kernels::SparseIndexView& second,
+                                                          const HeadTensors& head, const TexelEdges& edges) {
+  const MaskPairTexels texels = CountMaskPairTexels(first, second, head.window, edges);
+  std::vector<std::array<double, kNumKeptBy>> shares(texels.pairs.size());
+  for (size_t i = 0; i < shares.size(); ++i) {
+    for (size_t by = 0; by < kNumKeptBy; ++by) {
+      shares[i][by] =
+          texels.pairs[i] == 0 ? 0 : static_cast<double>(texels.kept[i][by]) / static_cast<double>(texels.pairs[i]);
+    }
+  }
+  return shares;
+}
+
 }  // namespace
 
-MapValues ComputeMapValues(const HeadTensors& head, const kernels::SparseIndexView* index, const RenderRequest& request,
+MapValues ComputeMapValues(const HeadTensors& head, const RenderSources& sources, const RenderRequest& request,
                            const TexelEdges& edges) {
   const TileReduction reduction = request.reduction;
-  if (request.view == ViewKind::kScores) {
+  const ViewKind view = request.view;
+  const kernels::SparseIndexView* const index = sources.index;
+  if (view == ViewKind::kOther) {
+    CheckOther(head, sources.other);
+    return OtherValues(head, *sources.other, request, edges);
+  }
+  if (view != ViewKind::kScores) CheckIndex(head, index);
+  if (view == ViewKind::kMask) return MaskValues(head, *index, edges);  // counted, not computed
+  if (view != ViewKind::kDifference) {
+    if (view == ViewKind::kOverlap) CheckIndex(head, sources.other_index);
     bool all_on_gpu = true;
     MapValues map = InStrips(head, edges, request,
                              [&](const TexelEdges& strip) { return ScoreValues(head, reduction, strip, &all_on_gpu); });
-    if (all_on_gpu && !map.values.empty()) map.device = head.gpu_name;
+    if (map.values.empty()) return map;
+    if (all_on_gpu) map.device = head.gpu_device;
+    if (view == ViewKind::kOverlay || view == ViewKind::kLost) map.kept = MaskValues(head, *index, edges).values;
+    if (view == ViewKind::kOverlap) map.kept_by = OverlapShares(*index, *sources.other_index, head, edges);
     return map;
   }
-  if (index == nullptr || index->seq_q != head.num_rows || index->seq_k != head.num_tokens) {
-    throw UsageError("a mask or difference of head " + HeadName(head.id) + " needs an index of its " +
-                     std::to_string(head.num_rows) + " rows and " + std::to_string(head.num_tokens) +
-                     " columns: choose a method");
-  }
-  if (request.view == ViewKind::kMask) return MaskValues(head, *index, edges);  // counted, not computed
   RowMasses masses;
   CheckStatus(KeptMass(head, *index, 0, request.stop, &masses.kept));
   masses.in_trace = MassInTrace(head, 0, request.stop);

@@ -2,11 +2,13 @@
 // What a rendered map shows, before it has colours: one number per texel.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "analysis/report.h"
+#include "analysis/types/mask_overlap.h"
 #include "tiles/texels.h"
 
 namespace headscope::analysis {
@@ -14,14 +16,19 @@ namespace headscope::analysis {
 struct MapValues {
   int64_t num_rows = 0, num_columns = 0;  // texels
   // kScores: probability. kMask: share of the texel's pairs that is kept. kDifference: probability under the mask less
-  // dense probability, by mean or by largest magnitude. NaN where the texel has no pairs.
+  // dense probability, by mean or by largest magnitude. kOther: the other's texel less this one's. NaN where the texel
+  // has no pairs.
   std::vector<double> values;
-  std::string device = "cpu";  // where they were computed, or the GPU's name
+  // Of kOverlay and kLost, beside the probability: share of the texel's pairs that is kept.
+  std::vector<double> kept{};
+  // Of kOverlap, beside the probability: shares that the first keeps alone, the second alone, and both.
+  std::vector<std::array<double, kNumKeptBy>> kept_by{};
+  NamedDevice device = NamedCpu();  // where they were computed
 };
 
 // `edges` inside the map; view, reduction and stop and progress of the request are used, and without texels it was
-// stopped. Throws UsageError when the view needs an index of this head and has none.
-MapValues ComputeMapValues(const HeadTensors& head, const kernels::SparseIndexView* index, const RenderRequest& request,
+// stopped. Throws UsageError when the view needs an index of this head, or a head like it, and has none.
+MapValues ComputeMapValues(const HeadTensors& head, const RenderSources& sources, const RenderRequest& request,
                            const TexelEdges& edges);
 
 }  // namespace headscope::analysis

@@ -3,21 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <map>
 
 #include "analysis/types/matrix_painter.h"
 #include "analysis/types/number_text.h"
 #include "analysis/types/printable.h"
+#include "report/svg_text.h"
 
 namespace headscope::analysis {
 namespace {
-
-std::string HexColor(Rgb color) {
-  char text[8];
-  std::snprintf(text, sizeof text, "#%02x%02x%02x", color.red, color.green, color.blue);
-  return text;
-}
 
 std::string Attribute(const char* name, double value) {
   return std::string(" ") + name + "=\"" + ShortestNumber(std::round(10 * value) / 10) + "\"";

@@ -2,6 +2,7 @@
 // Measured runs read back from the JSON and CSV that they were written to. The files are untrusted.
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -62,6 +63,17 @@ std::vector<std::vector<std::string>> CsvRecords(const std::string& text) {
   return records;
 }
 
+// The run whose fields are what `value_of` says of them; an error names the file.
+MethodResult RunFrom(const std::function<std::optional<FieldValue>(const ResultField& field)>& value_of,
+                     const std::string& source) {
+  try {
+    return ComparisonFrom(value_of);
+  } catch (BadInputError& error) {
+    error.SetFile(source);
+    throw;
+  }
+}
+
 std::optional<FieldValue> FromCsv(const std::string& text, const ResultField& field) {
   if (std::holds_alternative<std::string>(field.value)) return text;
   char* end = nullptr;
@@ -87,7 +99,7 @@ std::vector<MethodResult> ParseComparisonJson(const std::string& text, const std
   std::vector<MethodResult> results;
   for (const Json& entry : json["results"]) {
     MethodResult result;
-    if (entry.is_object()) result = ComparisonFrom([&](const ResultField& field) { return FromJson(entry, field); });
+    if (entry.is_object()) result = RunFrom([&](const ResultField& field) { return FromJson(entry, field); }, source);
     if (result.method.empty()) Refuse(source, "entry " + std::to_string(results.size()) + " of results has no method");
     results.push_back(std::move(result));
   }
@@ -105,11 +117,12 @@ std::vector<MethodResult> ParseComparisonCsv(const std::string& text, const std:
   }
   std::vector<MethodResult> results;
   for (size_t line = 1; line < records.size(); ++line) {
-    results.push_back(ComparisonFrom([&](const ResultField& field) -> std::optional<FieldValue> {
+    const auto value_of = [&](const ResultField& field) -> std::optional<FieldValue> {
       const auto column = columns.find(field.name);
       if (column == columns.end() || column->second >= records[line].size()) return std::nullopt;
       return FromCsv(records[line][column->second], field);
-    }));
+    };
+    results.push_back(RunFrom(value_of, source));
     if (results.back().method.empty()) Refuse(source, "run " + std::to_string(line) + " has no method");
   }
   return results;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A head's map as a picture: title, axes in tokens, colour bar with its unit.
+// What a head's map shows: its colours, its axes in tokens, its colour bar and its title.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -12,9 +13,10 @@
 #include "analysis/types/round_ticks.h"
 #include "analysis/types/value_scale.h"
 #include "base/errors.h"
+#include "data/extension.h"
 #include "head/head_checks.h"
 #include "report/axis.h"
-#include "report/drawing.h"
+#include "report/head_map.h"
 #include "report/map_values.h"
 
 namespace headscope::analysis {
@@ -24,16 +26,20 @@ namespace {
 constexpr double kScoreDecades = 6;
 constexpr double kDifferenceDecades = 4;
 
+bool IsSigned(ViewKind view) {
+  return view == ViewKind::kDifference || view == ViewKind::kOther;
+}
+
 // From a value to a place on the colour map, and the marks of the colour bar.
 class Scale {
  public:
-  struct Mark {
-    double place;  // 0..1 along the bar
-    std::string label;
-  };
-
-  Scale(const MapValues& map, ViewKind view, bool logarithmic)
-      : signed_(view == ViewKind::kDifference), logarithmic_(logarithmic && view != ViewKind::kMask) {
+  Scale(const MapValues& map, const RenderRequest& request)
+      : signed_(IsSigned(request.view)), logarithmic_(request.logarithmic && request.view != ViewKind::kMask) {
+    const ViewKind view = request.view;
+    if (request.range && view != ViewKind::kMask) {
+      range_ = *request.range;
+      return;
+    }
     double largest = 0;
     for (const double value : map.values) {
       if (!std::isnan(value)) largest = std::max(largest, std::fabs(value));
@@ -51,8 +57,8 @@ class Scale {
     return signed_ ? 0.5 + std::copysign(part / 2, value) : part;
   }
 
-  std::vector<Mark> Marks() const {
-    std::vector<Mark> marks;
+  std::vector<MapMark> Marks() const {
+    std::vector<MapMark> marks;
     for (const double value : RoundValues(range_, logarithmic_, logarithmic_ ? kMostPowers : kMostTicks)) {
       // The lowest colour is that of everything below as well.
       if (logarithmic_ && ScalePosition(static_cast<float>(std::log2(value)), range_, true) < 1e-3f) continue;
@@ -65,7 +71,7 @@ class Scale {
   static std::string Power(double exponent) {
     return exponent == 0 ? "1" : "10^" + std::to_string(static_cast<int>(exponent));
   }
-  void Append(double value, const std::string& label, std::vector<Mark>* marks) const {
+  void Append(double value, const std::string& label, std::vector<MapMark>* marks) const {
     marks->push_back({Place(value), signed_ && value > 0 ? "+" + label : label});
     if (signed_ && value > 0) marks->push_back({Place(-value), "-" + label});
   }
@@ -113,6 +119,44 @@ std::string OutsideText(const HeadTensors& head, const Region& region, const std
   return outside > 0 ? FormatNumber(", %.3g of the mass outside", outside) : std::string();
 }
 
+// As the window's shader colours them (ui/canvas/map_shader.h).
+Rgb Mixed(const std::array<double, 3>& a, const std::array<double, 3>& b, double part_of_b) {
+  const auto channel = [&](size_t i) {
+    return static_cast<uint8_t>(std::lround(255 * std::clamp(a[i] + (b[i] - a[i]) * part_of_b, 0.0, 1.0)));
+  };
+  return {channel(0), channel(1), channel(2)};
+}
+
+std::array<double, 3> Parts(Rgb color) {
+  return {color.red / 255.0, color.green / 255.0, color.blue / 255.0};
+}
+
+double Grey(const std::array<double, 3>& parts) {
+  return 0.299 * parts[0] + 0.587 * parts[1] + 0.114 * parts[2];
+}
+
+// The square root shows a thin line of kept pairs inside a large texel.
+Rgb KeptColor(Rgb color, double kept) {
+  const std::array<double, 3> parts = Parts(color);
+  const double grey = 0.10 + 0.32 * Grey(parts);
+  return Mixed({grey, grey, grey}, parts, std::sqrt(kept));
+}
+
+Rgb OverlapColor(Rgb color, double place, const std::array<double, kNumKeptBy>& shares) {
+  std::array<double, 3> who{};
+  double weight = 0, share = 0;
+  for (size_t by = 0; by < kNumKeptBy; ++by) {
+    const double root = std::sqrt(shares[by]);
+    weight += root;
+    share += shares[by];
+    const std::array<double, 3> parts = Parts(kKeptByColors[by]);
+    for (size_t i = 0; i < parts.size(); ++i) who[i] += root * parts[i];
+  }
+  for (double& part : who) part *= (0.55 + 0.45 * place) / std::max(weight, 1e-6);
+  const double nobody = 0.10 + 0.22 * Grey(Parts(color));
+  return Mixed({nobody, nobody, nobody}, who, std::sqrt(std::min(share, 1.0)));
+}
+
 std::string Title(const HeadTensors& head, const RenderRequest& request, const std::string& outside) {
   const std::string by = request.reduction == TileReduction::kMean ? "mean of a pixel" : "maximum of a pixel";
   std::string text = "head ";
@@ -122,6 +166,14 @@ std::string Title(const HeadTensors& head, const RenderRequest& request, const s
       return text + ": attention probability, " + by + outside;
     case ViewKind::kMask:
       return text + ": kept share of the pairs of a pixel";
+    case ViewKind::kOverlay:
+      return text + ": attention probability, " + by + "; grey: left out" + outside;
+    case ViewKind::kLost:
+      return text + ": attention probability, " + by + "; grey: kept" + outside;
+    case ViewKind::kOther:
+      return text + ": probability of the other head less this one's, " + by + outside;
+    case ViewKind::kOverlap:
+      return text + ": who keeps a pair, brighter the more probable it is" + outside;
     case ViewKind::kDifference:
       break;
   }
@@ -129,140 +181,97 @@ std::string Title(const HeadTensors& head, const RenderRequest& request, const s
          (request.reduction == TileReduction::kMean ? "mean of a pixel" : "largest of a pixel") + outside;
 }
 
-class Picture {
- public:
-  Picture(const HeadTensors& head, const RenderRequest& request, const Region& region, const Palette& palette)
-      : head_(head),
-        request_(request),
-        region_(region),
-        palette_(palette),
-        title_(Title(head, request,
-                     request.view == ViewKind::kMask ? std::string() : OutsideText(head, region, request.stop))),
-        ground_(request.dark_ground ? kDarkGround : kLightGround),
-        scale_(request.width >= 600 ? 2 : 1),
-        left_(Drawing::TextHeight(scale_) + Drawing::TextWidth("131,072", scale_) + 5 * kGap * scale_),
-        top_(Drawing::TextHeight(scale_) + 2 * kGap * scale_),
-        drawing_(left_ + request.width + (kBarWidth + 5 * kGap) * scale_ + Drawing::TextWidth("+10^-10", scale_),
-                 top_ + request.height + 2 * Drawing::TextHeight(scale_) + 5 * kGap * scale_, ground_.paper) {}
-
-  ImageRgb Draw(const MapValues& map, const Scale& scale) {
-    DrawMap(map, scale);
-    DrawAxes();
-    DrawBar(scale);
-    drawing_.Text(left_, kGap * scale_, title_, FittingScale(), ground_.ink);
-    return drawing_.Take();
-  }
-
- private:
-  static constexpr int32_t kGap = 4;
-  static constexpr int32_t kBarWidth = 10;
-
-  // A narrow picture has a small title rather than a cut one.
-  int32_t FittingScale() const { return Drawing::TextWidth(title_, scale_) <= request_.width + left_ / 2 ? scale_ : 1; }
-
-  Rgb At(double place) const { return ColorAt(palette_, place); }
-
-  void DrawMap(const MapValues& map, const Scale& scale) {
-    for (int32_t y = 0; y < request_.height; ++y) {
-      for (int32_t x = 0; x < request_.width; ++x) {
-        const int64_t texel =
-            y * map.num_rows / request_.height * map.num_columns + x * map.num_columns / request_.width;
-        const double value = map.values[static_cast<size_t>(texel)];
-        drawing_.SetPixel(left_ + x, top_ + y, std::isnan(value) ? ground_.no_pairs : At(scale.Place(value)));
-      }
-    }
-  }
-
-  void DrawAxes() {
-    const int32_t bottom = top_ + request_.height;
-    const int32_t text_height = Drawing::TextHeight(scale_);
-    Frame(left_, top_, request_.width, request_.height);
-    const int32_t across = std::max(2, request_.width / (Drawing::TextWidth("131,072", scale_) + 16));
-    for (const double tick :
-         RoundTicks(static_cast<double>(region_.column_begin), static_cast<double>(region_.column_end), across, true)) {
-      const double part = (tick - static_cast<double>(region_.column_begin)) /
-                          static_cast<double>(region_.column_end - region_.column_begin);
-      const int32_t x = left_ + static_cast<int32_t>(std::lround(part * request_.width));
-      const std::string label = GroupThousands(std::llround(tick));
-      drawing_.FillRectangle(x, bottom, scale_, kGap * scale_, ground_.ink);
-      drawing_.Text(x - Drawing::TextWidth(label, scale_) / 2, bottom + (kGap + 2) * scale_, label, scale_,
-                    ground_.ink);
-    }
-    const std::string columns = "key token";
-    drawing_.Text(left_ + (request_.width - Drawing::TextWidth(columns, scale_)) / 2,
-                  bottom + text_height + (2 * kGap + 2) * scale_, columns, scale_, ground_.ink);
-    // Rows are labelled by the token position of the query, which is not the row's number when only some rows were
-    // recorded.
-    const int32_t down = std::max(2, request_.height / (4 * text_height));
-    for (const double tick :
-         RoundTicks(static_cast<double>(region_.row_begin), static_cast<double>(region_.row_end - 1), down, true)) {
-      const auto row = static_cast<int64_t>(std::llround(tick));
-      const double part =
-          (tick - static_cast<double>(region_.row_begin)) / static_cast<double>(region_.row_end - region_.row_begin);
-      const int32_t y = top_ + static_cast<int32_t>(std::lround(part * request_.height));
-      const std::string label = GroupThousands(head_.row_positions[static_cast<size_t>(row)]);
-      drawing_.FillRectangle(left_ - kGap * scale_, y, kGap * scale_, scale_, ground_.ink);
-      drawing_.Text(left_ - (kGap + 2) * scale_ - Drawing::TextWidth(label, scale_), y - text_height / 2, label, scale_,
-                    ground_.ink);
-    }
-    const std::string rows = "query token";
-    drawing_.TextUpwards(kGap * scale_, top_ + (request_.height + Drawing::TextWidth(rows, scale_)) / 2, rows, scale_,
-                         ground_.ink);
-  }
-
-  void DrawBar(const Scale& scale) {
-    const int32_t x = left_ + request_.width + 3 * kGap * scale_;
-    const int32_t width = kBarWidth * scale_;
-    const int32_t height = request_.height;
-    for (int32_t y = 0; y < height; ++y) {
-      drawing_.FillRectangle(x, top_ + y, width, 1, At(1 - (y + 0.5) / height));
-    }
-    Frame(x, top_, width, height);
-    for (const Scale::Mark& mark : scale.Marks()) {
-      const int32_t y = top_ + static_cast<int32_t>(std::lround((1 - mark.place) * height));
-      drawing_.FillRectangle(x + width, y, kGap * scale_ / 2, scale_, ground_.ink);
-      drawing_.Text(x + width + kGap * scale_, y - Drawing::TextHeight(scale_) / 2, mark.label, scale_, ground_.ink);
-    }
-  }
-
-  void Frame(int32_t x, int32_t y, int32_t width, int32_t height) {
-    drawing_.FillRectangle(x - 1, y - 1, width + 2, 1, ground_.ink);
-    drawing_.FillRectangle(x - 1, y + height, width + 2, 1, ground_.ink);
-    drawing_.FillRectangle(x - 1, y - 1, 1, height + 2, ground_.ink);
-    drawing_.FillRectangle(x + width, y - 1, 1, height + 2, ground_.ink);
-  }
-
-  const HeadTensors& head_;
-  const RenderRequest& request_;
-  const Region region_;
-  const Palette& palette_;
-  const std::string title_;
-  const Ground& ground_;
-  const int32_t scale_, left_, top_;
-  Drawing drawing_;
-};
-
 }  // namespace
 
-ImageRgb RenderHead(const HeadTensors& head, const kernels::SparseIndexView* index, const RenderRequest& request) {
+std::vector<MapMark> HeadMap::ColumnMarks(int most) const {
+  std::vector<MapMark> marks;
+  const auto begin = static_cast<double>(column_begin), end = static_cast<double>(column_end);
+  for (const double tick : RoundTicks(begin, end, most, true))
+    marks.push_back({(tick - begin) / (end - begin), GroupThousands(std::llround(tick))});
+  return marks;
+}
+
+std::vector<MapMark> HeadMap::RowMarks(int most) const {
+  // Rows are labelled by the token position of the query, which is not the row's number when only some rows were
+  // recorded.
+  std::vector<MapMark> marks;
+  const auto begin = static_cast<double>(row_begin);
+  const auto rows = static_cast<double>(row_positions.size());
+  for (const double tick : RoundTicks(begin, begin + rows - 1, most, true)) {
+    const auto row = static_cast<size_t>(std::llround(tick) - row_begin);
+    marks.push_back({(tick - begin) / rows, GroupThousands(row_positions[row])});
+  }
+  return marks;
+}
+
+HeadMap MakeHeadMap(const HeadTensors& head, const RenderSources& sources, const RenderRequest& request) {
   const Region region = ResolveRegion(head, request);
   // A signed quantity needs a map with a middle, whatever was asked for.
-  const std::string name = request.view == ViewKind::kDifference ? "coolwarm" : request.color_map;
+  const std::string name = IsSigned(request.view) ? "coolwarm" : request.color_map;
   const ColorMap* const colors = FindColorMap(name);
   if (colors == nullptr)
     throw UsageError("colour map '" + name + "' is unknown: choose for instance viridis, inferno or gray");
   const TexelEdges edges = {CutEvenly(region.row_begin, region.row_end, request.height),
                             CutEvenly(region.column_begin, region.column_end, request.width)};
+  HeadMap map;
   try {
-    const MapValues map = ComputeMapValues(head, index, request, edges);
-    if (map.values.empty()) return {};
-    ImageRgb image =
-        Picture(head, request, region, colors->palette).Draw(map, Scale(map, request.view, request.logarithmic));
-    image.device = map.device;
-    return image;
+    const MapValues values = ComputeMapValues(head, sources, request, edges);
+    if (values.values.empty()) return {};
+    map.ground = request.dark_ground ? kDarkGround : kLightGround;
+    map.num_rows = values.num_rows;
+    map.num_columns = values.num_columns;
+    map.device = values.device;
+    const Scale scale(values, request);
+    for (size_t i = 0; i < values.values.size(); ++i) {
+      const double value = values.values[i];
+      if (std::isnan(value)) {
+        map.texels.push_back(map.ground.no_pairs);
+        continue;
+      }
+      const double place = scale.Place(value);
+      Rgb color = ColorAt(colors->palette, place);
+      if (!values.kept.empty())
+        color = KeptColor(color, request.view == ViewKind::kLost ? 1 - values.kept[i] : values.kept[i]);
+      if (!values.kept_by.empty()) color = OverlapColor(color, place, values.kept_by[i]);
+      map.texels.push_back(color);
+    }
+    if (request.view == ViewKind::kOverlap) {
+      constexpr std::array kNames = {"first alone", "second alone", "both"};
+      for (size_t by = 0; by < kNumKeptBy; ++by) map.swatches.push_back({kKeptByColors[by], kNames[by]});
+    } else {
+      map.palette = &colors->palette;
+      map.bar_marks = scale.Marks();
+    }
+    map.title =
+        Title(head, request, request.view == ViewKind::kMask ? std::string() : OutsideText(head, region, request.stop));
   } catch (const CancelledError&) {
     return {};
   }
+  map.row_begin = region.row_begin;
+  map.column_begin = region.column_begin;
+  map.column_end = region.column_end;
+  map.row_positions.assign(head.row_positions.begin() + region.row_begin, head.row_positions.begin() + region.row_end);
+  return map;
+}
+
+ImageRgb RenderHead(const HeadTensors& head, const RenderSources& sources, const RenderRequest& request) {
+  const HeadMap map = MakeHeadMap(head, sources, request);
+  return map.texels.empty() ? ImageRgb{} : PaintOnPixels(map, request.width, request.height);
+}
+
+NamedDevice DrawHeadMap(const HeadTensors& head, const RenderSources& sources, const RenderRequest& request,
+                        const std::string& path) {
+  const HeadMap map = MakeHeadMap(head, sources, request);
+  if (map.texels.empty()) return {};
+  const std::string extension = data::Extension(path);
+  if (extension == "pdf") {
+    PaintPdf(map, request.width, request.height, path);
+  } else if (extension == "svg") {
+    PaintSvg(map, request.width, request.height, path);
+  } else {
+    WritePng(PaintOnPixels(map, request.width, request.height), path);
+  }
+  return map.device;
 }
 
 }  // namespace headscope::analysis

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "analysis/report.h"
+#include "analysis/types/mass_distribution.h"
 #include "analysis/types/number_text.h"
 #include "head/head_checks.h"
 #include "report/axis.h"
@@ -40,11 +41,9 @@ std::string Milliseconds(double value) {
 std::string Time(const Timing& timing) {
   return Milliseconds(timing.median_ms) + " ± " + Milliseconds(timing.mad_ms);
 }
-// A quantile of fewer rows than it has parts is their minimum.
 std::string FifthPercentile(const MethodResult& result) {
-  constexpr int64_t kLeastRows = 20;
-  return result.num_rows < kLeastRows ? "min of " + std::to_string(result.num_rows)
-                                      : FormatNumber("%.4f", result.cra_p5);
+  return result.num_rows < kLeastQuantileRows ? "min of " + std::to_string(result.num_rows)
+                                              : FormatNumber("%.4f", result.cra_p5);
 }
 std::string Speedup(double value) {
   return FormatNumber("%.2f", value) + "×";
@@ -100,7 +99,9 @@ std::string PictureSection(const std::vector<ReportInput::Picture>& pictures) {
 
 // All runs of one method, over the heads that it ran on.
 struct MethodSummary {
-  std::string method, parameters, phase, device;
+  std::string method, parameters;
+  kernels::Phase phase = kernels::Phase::kPrefill;
+  NamedDevice device;
   bool is_baseline = false;
   int32_t heads = 0;
   double kept = 0, cra_min = 1, cra_mean = 0, error = 0, cosine = 0, kernel_error = 0;
@@ -132,7 +133,7 @@ std::vector<MethodSummary> Summarise(const std::vector<MethodResult>& results) {
   return all;
 }
 
-std::string SummaryTable(const std::vector<MethodResult>& results, const std::string& phase) {
+std::string SummaryTable(const std::vector<MethodResult>& results, kernels::Phase phase) {
   std::string html = "<table><tr>" +
                      Cells({"method", "device", "heads", "kept", "CRA least", "CRA mean", "relative error", "cosine",
                             "select ms", "attend ms", "dense ms", "speed-up", "kernel error", "parameters"},
@@ -144,7 +145,7 @@ std::string SummaryTable(const std::vector<MethodResult>& results, const std::st
     any = true;
     const auto heads = static_cast<double>(summary.heads);
     html += std::string("<tr") + (summary.is_baseline ? " class=\"base\"" : "") + ">" +
-            Cells({EscapeHtml(summary.method), EscapeHtml(summary.device), std::to_string(summary.heads),
+            Cells({EscapeHtml(summary.method), EscapeHtml(summary.device.name), std::to_string(summary.heads),
                    FormatNumber("%.2f %%", 100 * summary.kept / heads), FormatNumber("%.4f", summary.cra_min),
                    FormatNumber("%.4f", summary.cra_mean / heads), FormatNumber("%.2e", summary.error / heads),
                    FormatNumber("%.5f", summary.cosine / heads), Milliseconds(summary.select_ms / heads),
@@ -166,17 +167,17 @@ std::string DetailTable(const std::vector<MethodResult>& results) {
             "th") +
       "</tr>\n";
   for (const MethodResult& result : results) {
-    html +=
-        "<tr>" +
-        Cells({HeadName(result.head), EscapeHtml(result.method), EscapeHtml(result.phase), EscapeHtml(result.measured),
-               GroupThousands(result.num_rows), FormatNumber("%.2f %%", 100 * result.kept_fraction),
-               FormatNumber("%.4f", result.cra_min), FifthPercentile(result), FormatNumber("%.4f", result.cra_mean),
-               Time(result.select), Time(result.attend), Time(result.dense_attend), EscapeHtml(result.baseline),
-               Speedup(result.speedup), EscapeHtml(result.chosen_per), FormatNumber("%.2e", result.relative_error),
-               FormatNumber("%.2e", result.max_error), FormatNumber("%.5f", result.cosine),
-               FormatNumber("%.1e", result.kernel_error)},
-              "td") +
-        "<td class=\"parameters\">" + EscapeHtml(result.parameters) + "</td></tr>\n";
+    html += "<tr>" +
+            Cells({HeadName(result.head), EscapeHtml(result.method), std::string(NameOf(result.phase)),
+                   EscapeHtml(result.measured), GroupThousands(result.num_rows),
+                   FormatNumber("%.2f %%", 100 * result.kept_fraction), FormatNumber("%.4f", result.cra_min),
+                   FifthPercentile(result), FormatNumber("%.4f", result.cra_mean), Time(result.select),
+                   Time(result.attend), Time(result.dense_attend), EscapeHtml(result.baseline), Speedup(result.speedup),
+                   result.chosen_per ? std::string(NameOf(*result.chosen_per)) : "-",
+                   FormatNumber("%.2e", result.relative_error), FormatNumber("%.2e", result.max_error),
+                   FormatNumber("%.5f", result.cosine), FormatNumber("%.1e", result.kernel_error)},
+                  "td") +
+            "<td class=\"parameters\">" + EscapeHtml(result.parameters) + "</td></tr>\n";
   }
   return html + "</table></details>\n";
 }
@@ -197,9 +198,9 @@ std::string ComparisonSection(const std::vector<MethodResult>& results, const st
       "reference on the same kept pairs. Times are medians over repeats; means over heads, except the least CRA and "
       "the largest kernel error.</p>\n";
   if (!results_note.empty()) html += "<p class=\"note\">" + EscapeHtml(results_note) + "</p>\n";
-  if (const std::string prefill = SummaryTable(results, "prefill"); !prefill.empty())
+  if (const std::string prefill = SummaryTable(results, kernels::Phase::kPrefill); !prefill.empty())
     html += "<h3>Prefill: all query rows</h3>\n" + prefill;
-  if (const std::string decode = SummaryTable(results, "decode"); !decode.empty()) {
+  if (const std::string decode = SummaryTable(results, kernels::Phase::kDecode); !decode.empty()) {
     html +=
         "<h3 style=\"margin-top:1.2rem\">Decode: the last query rows, one step each; times per step</h3>\n" + decode;
   }

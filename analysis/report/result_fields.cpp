@@ -2,22 +2,20 @@
 #include "analysis/result_fields.h"
 
 #include <cmath>
+#include <concepts>
 #include <limits>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 
 #include "analysis/types/metric_list.h"
 #include "analysis/types/number_text.h"
+#include "analysis/types/printable.h"
+#include "base/device.h"
+#include "base/errors.h"
 #include "kernels/method_names.h"
 
 namespace headscope::analysis {
 namespace {
-
-// Metrics that are elements of a list of HeadStatistics: JSON has the list, tables have a column for each element.
-bool IsListElement(std::string_view metric) {
-  return metric.starts_with("top_") || metric.starts_with("agreement_") || metric.starts_with("sparsity_");
-}
 
 // A number of one file reads as the same one of another, and a zero has no sign in any.
 std::vector<ResultField> WithoutNegativeZeros(std::vector<ResultField> fields) {
@@ -25,6 +23,68 @@ std::vector<ResultField> WithoutNegativeZeros(std::vector<ResultField> fields) {
     if (auto* number = std::get_if<double>(&field.value)) *number = WithoutNegativeZero(*number);
   }
   return fields;
+}
+
+// As a file has a member: numbers as they are, values of ours as text.
+FieldValue StoredOf(int32_t value) {
+  return int64_t{value};
+}
+FieldValue StoredOf(int64_t value) {
+  return value;
+}
+FieldValue StoredOf(double value) {
+  return value;
+}
+FieldValue StoredOf(const std::string& text) {
+  return text;
+}
+FieldValue StoredOf(kernels::Phase phase) {
+  return std::string(NameOf(phase));
+}
+FieldValue StoredOf(const std::optional<kernels::ChosenPer>& per) {
+  return per ? std::string(NameOf(*per)) : std::string();
+}
+FieldValue StoredOf(const Device& device) {
+  return DeviceText(device);
+}
+
+// The way back. `field`: whom a refusal names. What is of another type is left as it was.
+void Take(const FieldValue& read, const std::string&, int32_t* value) {
+  if (const auto* whole = std::get_if<int64_t>(&read)) *value = static_cast<int32_t>(*whole);
+}
+template <typename Value>
+requires std::same_as<Value, int64_t> || std::same_as<Value, double> || std::same_as<Value, std::string>
+void Take(const FieldValue& read, const std::string&, Value* value) {
+  if (const auto* same = std::get_if<Value>(&read)) *value = *same;
+}
+template <typename Value>
+void TakeNamed(const FieldValue& read, const std::string& field, std::optional<Value> (*of_name)(std::string_view),
+               const std::string& known, Value* value) {
+  const auto* const text = std::get_if<std::string>(&read);
+  if (text == nullptr) return;
+  const std::optional<Value> named = of_name(*text);
+  if (!named)
+    throw BadInputError({.field = field, .value = "'" + Printable(*text) + "'", .problem = "it must be " + known});
+  *value = *named;
+}
+void Take(const FieldValue& read, const std::string& field, kernels::Phase* phase) {
+  TakeNamed(read, field, &kernels::PhaseOfName, "prefill or decode", phase);
+}
+void Take(const FieldValue& read, const std::string& field, std::optional<kernels::ChosenPer>* per) {
+  if (read == FieldValue(std::string())) return;
+  kernels::ChosenPer named{};
+  TakeNamed(read, field, &kernels::ChosenPerOfName, "place, query head or KV head", &named);
+  if (std::holds_alternative<std::string>(read)) *per = named;
+}
+void Take(const FieldValue& read, const std::string& field, Device* device) {
+  const auto* const text = std::get_if<std::string>(&read);
+  if (text == nullptr) return;
+  try {
+    *device = ParseDevice(*text);
+  } catch (const UsageError&) {
+    throw BadInputError(
+        {.field = field, .value = "'" + Printable(*text) + "'", .problem = "it must be cpu, cuda or cuda:N"});
+  }
 }
 
 // Calls visit(column, unit, JSON pointer, member) for every field of a run: what is written and what is read are one
@@ -40,8 +100,10 @@ void VisitComparison(Result& result, Visit&& visit) {
   visit("measured_heads", "", "/measured_heads", result.measured_heads);
   visit("measured_kv_heads", "", "/measured_kv_heads", result.measured_kv_heads);
   visit("chosen_per", "", "/chosen_per", result.chosen_per);
-  visit("device", "", "/device", result.device);
-  visit("select_device", "", "/select_device", result.select_device);
+  visit("device", "", "/device", result.device.name);
+  visit("device_id", "", "/device_id", result.device.device);
+  visit("select_device", "", "/select_device", result.select_device.name);
+  visit("select_device_id", "", "/select_device_id", result.select_device.device);
   visit("num_threads", "", "/num_threads", result.num_threads);
   visit("note", "", "/note", result.note);
   visit("kept_fraction", "share", "/kept_fraction", result.kept_fraction);
@@ -84,16 +146,12 @@ std::vector<ResultField> StatisticsFields(const HeadStatistics& statistics) {
       {"class_alternative", "", "/class_alternative", std::string(HeadClassName(statistics.class_alternative))},
       {"num_rows", "", "/num_rows", statistics.num_rows},
       {"num_tokens", "", "/num_tokens", statistics.num_tokens},
-      {"device", "", "/device", statistics.device},
+      {"device", "", "/device", statistics.device.name},
       {"note", "", "/note", statistics.note},
   };
   for (const MetricInfo& metric : MetricsOf(statistics)) {
     std::string json;
-    if (metric.name == "entropy") {
-      json = "/entropy_nats";
-    } else if (!IsListElement(metric.name)) {
-      json = "/" + metric.name;
-    }
+    if (metric.list == MetricList::kNone) json = "/" + (metric.json_name.empty() ? metric.name : metric.json_name);
     fields.push_back({metric.name, metric.unit, std::move(json), MetricValue(statistics, metric.name)});
   }
   return WithoutNegativeZeros(std::move(fields));
@@ -106,9 +164,7 @@ std::vector<ResultField> ComparisonFields(const MethodResult& measured) {
   }
   std::vector<ResultField> fields;
   VisitComparison(result, [&fields](std::string name, const char* unit, std::string json, const auto& value) {
-    using Value = std::decay_t<decltype(value)>;
-    using Stored = std::conditional_t<std::is_same_v<Value, int32_t>, int64_t, Value>;
-    fields.push_back({std::move(name), unit, std::move(json), Stored{value}});
+    fields.push_back({std::move(name), unit, std::move(json), StoredOf(value)});
   });
   return WithoutNegativeZeros(std::move(fields));
 }
@@ -116,18 +172,17 @@ std::vector<ResultField> ComparisonFields(const MethodResult& measured) {
 MethodResult ComparisonFrom(const std::function<std::optional<FieldValue>(const ResultField& field)>& value_of) {
   MethodResult result;
   VisitComparison(result, [&value_of](std::string name, const char* unit, std::string json, auto& value) {
-    using Value = std::decay_t<decltype(value)>;
-    using Stored = std::conditional_t<std::is_same_v<Value, int32_t>, int64_t, Value>;
-    const std::optional<FieldValue> read = value_of({std::move(name), unit, std::move(json), Stored{value}});
-    if (!read) return;
-    if constexpr (std::is_same_v<Value, int32_t>) {
-      if (const auto* whole = std::get_if<int64_t>(&*read)) value = static_cast<int32_t>(*whole);
-    } else if (const auto* same = std::get_if<Value>(&*read)) {
-      value = *same;
-    }
+    const std::optional<FieldValue> read = value_of({name, unit, std::move(json), StoredOf(value)});
+    if (read) Take(*read, name, &value);
   });
+  // Older files have the names of devices alone.
+  for (NamedDevice* const device : {&result.device, &result.select_device}) {
+    if (!device->is_gpu()) *device = DeviceOfName(device->name);
+  }
   const kernels::MethodSpec* const spec = kernels::FindMethod(result.method).spec();
   result.is_baseline = spec != nullptr && spec->baseline;
+  result.baseline_method = kernels::UniqueName(
+      result.phase == kernels::Phase::kDecode ? kernels::DecodeBaseline().spec() : kernels::PrefillBaseline().spec());
   for (Timing* const timing : {&result.select, &result.attend, &result.dense_attend}) {
     if (std::isnan(timing->mad_ms)) timing->mad_ms = 0;
   }

@@ -3,18 +3,17 @@
 #include "analysis/result_files.h"
 
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "analysis/result_fields.h"
-#include "analysis/types/number_text.h"
 #include "analysis/types/printable.h"
 #include "base/errors.h"
 #include "data/extension.h"
 #include "data/results_file.h"
+#include "report/csv_text.h"
 
 namespace headscope::analysis {
 namespace {
@@ -60,25 +59,6 @@ std::string Document(const char* schema, const char* list, const std::vector<Ent
   json[list] = Json::array();
   for (const Entry& entry : entries) json[list].push_back(ToJson(entry));
   return PrintableJson(json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace)) + "\n";
-}
-
-// RFC 4180: quotes where a comma or a quote is inside. Tables are looked at in terminals, too: no line end, and no
-// other character that a terminal obeys, is left as it was.
-std::string CsvText(const std::string& raw) {
-  std::string text = Printable(raw);
-  if (text.find_first_of(",\"") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char character : text) quoted.append(character == '"' ? 2 : 1, character);
-  return quoted + "\"";
-}
-
-// What is no number is an empty cell, as it is null in JSON.
-std::string CsvText(double value) {
-  return std::isnan(value) ? "" : ShortestNumber(value);
-}
-
-std::string CsvText(int64_t value) {
-  return std::to_string(value);
 }
 
 // The fields that name the columns: of the first row, for all have the same; a table without rows has its header too.

@@ -28,10 +28,12 @@ class QueryKurtosisStatistic : public RowStatistic {
  public:
   const MetricInfo& info() const override {
     static const MetricInfo info = {
-        "kurtosis", "Kurtosis of q",
-        "",         "excess (Fisher) kurtosis of q's components, mean over rows; 0 for a Gaussian",
-        true,       0,
-        0};
+        .name = "kurtosis",
+        .title = "Kurtosis of q",
+        .unit = "",
+        .help = "excess (Fisher) kurtosis of q's components, mean over rows; 0 for a Gaussian",
+        .diverging = true,
+        .shown = MetricShown::kAlways};
     return info;
   }
   bool reads_probabilities() const override { return false; }

@@ -102,6 +102,7 @@ class Search {
           !status.ok())
         return status;
       result.reached = reached;
+      if (const auto time = times_.find(best); time != times_.end()) result.time_share = time->second;
       result.num_masks = static_cast<int32_t>(made_.size());
     }
     return {};
@@ -366,7 +367,7 @@ class Search {
   bool FollowTradeOff(Places* best) {
     std::vector<Offer> offers;
     if (!(grids_.size() == 1 ? OfferOneBudget(&offers) : OfferTwoBudgets(&offers))) return false;
-    const bool by_cost = target_.kind == BudgetTarget::Kind::kKept;
+    const bool by_cost = target_.kind != BudgetTarget::Kind::kError;
     // The first offer that is not cheap enough any more, or the first whose error is small enough.
     size_t before = 0, behind = offers.size();
     while (before < behind) {
@@ -383,12 +384,23 @@ class Search {
     return reached;
   }
 
-  // Whether the places keep more than the target lets them, or err no more than it does. False: status_ says why not.
+  // Whether the places keep more or take longer than the target lets them, or err no more than it does. False: status_
+  // says why not.
   bool IsBeyond(const Places& places, bool* beyond) {
     if (target_.kind == BudgetTarget::Kind::kKept) {
       if (fronts_.empty() && MasksAt(places) == nullptr) return false;
       const auto kept = static_cast<double>(fronts_.empty() ? KeptAt(places) : FrontPairs(places));
       *beyond = kept > target_.most * static_cast<double>(num_pairs_);
+      return true;
+    }
+    if (target_.kind == BudgetTarget::Kind::kTime) {
+      double own = 0, dense = 0;
+      for (SearchedHead& head : heads_) {
+        status_ = head.MeasureTime(method_, ValuesAt(places), &own, &dense);
+        if (!status_.ok()) return false;
+      }
+      times_[places] = own / dense;
+      *beyond = own > target_.most * dense;
       return true;
     }
     *beyond = true;
@@ -501,20 +513,10 @@ class Search {
   const std::vector<const ParameterSpec*> budgets_;
   const std::vector<BudgetGrid> grids_;
   std::map<Places, Masks> made_;
+  std::map<Places, double> times_;                     // by dense attention's, where they were measured
   std::vector<std::unique_ptr<SettingFront>> fronts_;  // one a head, where one pass has made them
   Status status_;
 };
-
-Status CheckTarget(const BudgetTarget& target) {
-  if (target.kind == BudgetTarget::Kind::kMass) {
-    if (target.mass >= 0 && target.mass <= 1) return {};
-    return {StatusCode::kInvalidArgument,
-            "the target for the kept mass is " + FormatNumber("%.4g", target.mass) + ": choose one from 0 to 1"};
-  }
-  if (target.most > 0 && std::isfinite(target.most)) return {};
-  return {StatusCode::kInvalidArgument,
-          "the target is at most " + FormatNumber("%.4g", target.most) + ": choose a number above 0"};
-}
 
 Status CheckRecorded(const std::vector<SearchedHead>& heads) {
   for (const SearchedHead& head : heads) {
@@ -557,6 +559,17 @@ Status CheckSearchable(const kernels::MethodSpec& spec) {
   if (num_budgets == 1 || num_budgets == 2) return {};
   return {StatusCode::kUnsupported, "method " + spec.name + " has " + std::to_string(num_budgets) +
                                         " budgets to search: choose one that has one or two"};
+}
+
+Status CheckTarget(const BudgetTarget& target) {
+  if (target.kind == BudgetTarget::Kind::kMass) {
+    if (target.mass >= 0 && target.mass <= 1) return {};
+    return {StatusCode::kInvalidArgument,
+            "the target for the kept mass is " + FormatNumber("%.4g", target.mass) + ": choose one from 0 to 1"};
+  }
+  if (target.most > 0 && std::isfinite(target.most)) return {};
+  return {StatusCode::kInvalidArgument,
+          "the target is at most " + FormatNumber("%.4g", target.most) + ": choose a number above 0"};
 }
 
 std::vector<SearchedBudget> SearchedGrid(const kernels::MethodSpec& spec, int64_t num_tokens) {
@@ -618,9 +631,24 @@ Status BudgetSearcher::Measure(const kernels::PrefillMethod& method, const kerne
     if (Status status = Describe(method, values, target, impl_->options, mask, &head, &result); !status.ok())
       return status;
     result.num_masks = 1;
-    result.reached = target.kind == BudgetTarget::Kind::kMass   ? mask.mass.Value(target.statistic) >= target.mass
-                     : target.kind == BudgetTarget::Kind::kKept ? result.kept_fraction <= target.most
-                                                                : result.relative_error <= target.most;
+    switch (target.kind) {
+      case BudgetTarget::Kind::kMass:
+        result.reached = mask.mass.Value(target.statistic) >= target.mass;
+        break;
+      case BudgetTarget::Kind::kKept:
+        result.reached = result.kept_fraction <= target.most;
+        break;
+      case BudgetTarget::Kind::kError:
+        result.reached = result.relative_error <= target.most;
+        break;
+      case BudgetTarget::Kind::kTime: {
+        double own = 0, dense = 0;
+        if (Status status = head.MeasureTime(method, values, &own, &dense); !status.ok()) return status;
+        result.time_share = own / dense;
+        result.reached = result.time_share <= target.most;
+        break;
+      }
+    }
   }
   *results = std::move(measured);
   return {};

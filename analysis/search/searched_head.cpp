@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
+#include "analysis/types/timing.h"
 #include "compare/model_window.h"
 #include "compare/output_error.h"
 #include "compare/probability_pass.h"
@@ -87,15 +89,39 @@ Status SearchedHead::OutputError(const kernels::PrefillMethod& method, const ker
   return {};
 }
 
+Status SearchedHead::MeasureTime(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
+                                 double* own_ms, double* dense_ms) {
+  constexpr int kRounds = 3;
+  const kernels::PrefillMethod& dense = kernels::PrefillBaseline();
+  const kernels::ParameterValues of_dense(dense.spec());
+  std::vector<float> o;
+  for (const Recording& recording : recordings_) {
+    double least_own = std::numeric_limits<double>::infinity(), least_dense = least_own;
+    for (int round = 0; round < kRounds; ++round) {
+      double milliseconds = 0;
+      if (Status status = Attend(*recording.head, dense, of_dense, &o, &milliseconds); !status.ok()) return status;
+      least_dense = std::min(least_dense, milliseconds);
+      if (Status status = Attend(*recording.head, method, values, &o, &milliseconds); !status.ok()) return status;
+      least_own = std::min(least_own, milliseconds);
+    }
+    *own_ms += least_own;
+    *dense_ms += least_dense;
+  }
+  return {};
+}
+
 Status SearchedHead::Attend(const HeadTensors& head, const kernels::PrefillMethod& method,
-                            const kernels::ParameterValues& values, std::vector<float>* o) const {
+                            const kernels::ParameterValues& values, std::vector<float>* o, double* milliseconds) const {
+  o->resize(static_cast<size_t>(head.num_rows * head.ValueDim()));
+  const Stopwatch watch;
   kernels::SparseIndex index;
   if (Status status = SelectOnHead(head, method, values, {options_.num_threads, options_.stop}, &index); !status.ok())
     return status;
-  o->resize(static_cast<size_t>(head.num_rows * head.ValueDim()));
   kernels::AttentionOutput output;
   output.o = kernels::ContiguousTensor<void>(o->data(), 1, head.num_rows, head.ValueDim());
-  return kernels::AttendCpu(head.Problem(), index.View(), output, {options_.num_threads, options_.stop});
+  Status status = kernels::AttendCpu(head.Problem(), index.View(), output, {options_.num_threads, options_.stop});
+  if (milliseconds != nullptr) *milliseconds = watch.Milliseconds();
+  return status;
 }
 
 }  // namespace headscope::analysis

@@ -40,10 +40,16 @@ class SearchedHead {
   // |O - O_dense| / |O_dense| over the rows of all recordings, on the CPU in fp32. 0 where both are zero.
   kernels::Status OutputError(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
                               double* error);
+  // Selection and attention of all recordings, and dense attention in turn with it, on the CPU: the least of three
+  // rounds of each, in milliseconds. Both are added to.
+  kernels::Status MeasureTime(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
+                              double* own_ms, double* dense_ms);
 
  private:
+  // *milliseconds, unless null, is what selection and attention took.
   kernels::Status Attend(const HeadTensors& head, const kernels::PrefillMethod& method,
-                         const kernels::ParameterValues& values, std::vector<float>* o) const;
+                         const kernels::ParameterValues& values, std::vector<float>* o,
+                         double* milliseconds = nullptr) const;
 
   std::vector<Recording> recordings_;
   const BudgetSearchOptions& options_;

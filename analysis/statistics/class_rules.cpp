@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/errors.h"
+#include "data/untrusted_text.h"
 
 namespace headscope::analysis {
 namespace {
@@ -47,11 +47,8 @@ std::string ClassRulesJson(const ClassRules& rules) {
 }
 
 ClassRules ReadClassRules(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    throw BadInputError({.file = path, .problem = "the file cannot be read", .remedy = "give one that exists"});
-  const nlohmann::json json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  const std::string remedy = "write one with 'headscope analyze --print-classes' and change its numbers";
+  const std::string remedy = "start from the rules that headscope analyze prints and change their numbers";
+  const nlohmann::json json = data::ReadUntrustedJson(path, remedy);
   if (!json.is_object() || json.value("schema", nlohmann::json()) != kSchema || !json.contains("thresholds") ||
       !json["thresholds"].is_object()) {
     throw BadInputError({.file = path, .problem = std::string("this is no ") + kSchema + " file", .remedy = remedy});

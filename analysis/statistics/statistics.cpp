@@ -193,7 +193,7 @@ HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOption
   if (head.gpu != nullptr) on_gpu = RunRowsOnGpu(head, options, blocks, &table, &lines);
   if (on_gpu.code() == StatusCode::kCancelled) return statistics;
   if (on_gpu.ok() && !FillRowStatisticsOfHead(head, options, blocks, &table)) return statistics;
-  statistics.device = on_gpu.ok() ? head.gpu_name : "cpu";
+  statistics.device = on_gpu.ok() ? head.gpu_device : NamedCpu();
   statistics.note = on_gpu.message();
   // What the GPU does not take, or has no memory for, is computed here.
   if (!on_gpu.ok() && !RunRowsOnCpu(head, options, blocks, first_entry, &table, &lines)) return statistics;

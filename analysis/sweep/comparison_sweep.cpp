@@ -67,14 +67,21 @@ Status SweepComparisons(const data::TraceReader& trace, const std::vector<HeadId
   const int64_t most_bytes = MostMeasuredBytes();
   const std::vector<Shared> measurements = ShareMeasurements(trace, heads, comparison.measure, most_bytes);
   const auto where = comparison.options.device.is_gpu() ? HeadPlace::kGpuWhereExact : HeadPlace::kCpu;
+  std::vector<Device> devices = comparison.devices;
+  if (devices.empty()) devices = {comparison.options.device};
+  const auto heads_of = [&](const Shared& shared) {
+    std::vector<HeadId> of_it;
+    of_it.reserve(shared.places.size());
+    for (const size_t place : shared.places) of_it.push_back(heads[place]);
+    return of_it;
+  };
   const auto measure = [&](const SweepCell& cell, std::vector<MethodResult>* made) -> Status {
     const Shared& shared = measurements[cell.place];
     MeasuredHeadsPtr measured = comparison.measure == Measure::kLayer ? LoadLayer(trace, shared.first, most_bytes)
                                                                       : AloneHead(LoadHead(trace, shared.first));
-    std::vector<HeadId> judged;
+    const std::vector<HeadId> judged = heads_of(shared);
     for (const size_t place : shared.places) {
-      judged.push_back(heads[place]);
-      if (!comparison.look) continue;
+      if (!comparison.look) break;
       const HeadTensorsPtr head = measured->Head(heads[place], where);
       comparison.look(*head);
       if (shared.places.size() > 1) continue;
@@ -90,12 +97,14 @@ Status SweepComparisons(const data::TraceReader& trace, const std::vector<HeadId
     for (const size_t place : places) run.push_back(methods[place]);
     std::vector<MethodResult> of_these;
     if (status.ok() && !run.empty()) {
-      status =
-          Measurement(measured, comparison.options, {comparison.options.device})
-              .Run(
-                  run, judged, sweep.stop, [&](const RepeatProgress&, double share) { cell.report(share); }, &of_these);
+      const auto report = [&](const RepeatProgress& repeat, double share) {
+        cell.report(share);
+        if (comparison.repeats) comparison.repeats(repeat);
+      };
+      status = Measurement(measured, comparison.options, devices).Run(run, judged, sweep.stop, report, &of_these);
     }
     if (!status.ok()) return {status.code(), trace.path() + ", " + measured->Name() + ": " + status.message()};
+    if (comparison.measured) comparison.measured(of_these);
     made->resize(judged.size() * methods.size());
     for (size_t i = 0; i < of_these.size(); ++i)
       (*made)[i / run.size() * methods.size() + places[i % run.size()]] = std::move(of_these[i]);
@@ -103,6 +112,11 @@ Status SweepComparisons(const data::TraceReader& trace, const std::vector<HeadId
   };
   SweepOptions in_turn = sweep;
   in_turn.most_at_once = 1;  // their times are figures
+  if (comparison.failed) {
+    in_turn.failed = [&](const SweepCell& cell, const Status& why) {
+      comparison.failed(heads_of(measurements[cell.place]), why);
+    };
+  }
   std::vector<std::optional<std::vector<MethodResult>>> by_measurement;
   if (Status status = Sweep(SweepAxes{.num_heads = measurements.size()}, in_turn, measure, &by_measurement);
       !status.ok())

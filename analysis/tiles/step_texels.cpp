@@ -1,29 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
 
 #include "analysis/tiles.h"
+#include "tiles/texel_counts.h"
 #include "tiles/texels.h"
 
 namespace headscope::analysis {
-namespace {
-
-// Pairs of one row of texels by column.
-using TexelCounts = std::array<int64_t, kTileSize>;
-
-// Adds the columns of `range` that lie in the tile; `first` is the tile's first column, 2^level wide each texel.
-void AddColumns(const kernels::ColumnRange& range, int64_t first, int32_t level, TexelCounts* counts) {
-  const int64_t width = int64_t{1} << level;
-  const int64_t end = std::min<int64_t>(range.end, first + kTileSize * width);
-  for (int64_t column = std::max<int64_t>(range.begin, first); column < end;) {
-    const int64_t texel = (column - first) >> level;
-    const int64_t texel_end = std::min(end, first + (texel + 1) * width);
-    (*counts)[static_cast<size_t>(texel)] += texel_end - column;
-    column = texel_end;
-  }
-}
-
-}  // namespace
 
 MaskTilePtr ComputeMaskTile(const KeptSteps& steps, const TileKey& key) {
   const int64_t texel_rows = int64_t{1} << key.level;
@@ -38,8 +20,9 @@ MaskTilePtr ComputeMaskTile(const KeptSteps& steps, const TileKey& key) {
     TexelCounts kept{}, attended{};
     for (int64_t i = begin; i < end; ++i) {
       const KeptStep& step = steps.steps[static_cast<size_t>(i - steps.first_row)];
-      AddColumns(step.attended, first_column, key.level, &attended);
-      for (const kernels::ColumnRange& range : step.kept) AddColumns(range, first_column, key.level, &kept);
+      AddColumns(step.attended.begin, step.attended.end, first_column, key.level, &attended);
+      for (const kernels::ColumnRange& range : step.kept)
+        AddColumns(range.begin, range.end, first_column, key.level, &kept);
     }
     for (size_t x = 0; x < kTileSize; ++x)
       tile->kept[static_cast<size_t>(y) * kTileSize + x] = KeptByte(kept[x], attended[x]);

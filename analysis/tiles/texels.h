@@ -2,11 +2,13 @@
 // A head's map reduced to a grid of texels with any edges: the core of tiles, pyramids and rendered pictures.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <stop_token>
 #include <vector>
 
 #include "analysis/head_tensors.h"
+#include "analysis/types/mask_overlap.h"
 #include "analysis/types/tile.h"
 #include "kernels/sparse_index.h"
 
@@ -46,6 +48,14 @@ struct MaskTexels {
   std::vector<int64_t> kept, pairs;
 };
 MaskTexels CountMaskTexels(const kernels::SparseIndexView& index, int32_t window, const TexelEdges& edges);
+
+// The same of two masks: by who keeps a pair. Row by row.
+struct MaskPairTexels {
+  std::vector<std::array<int64_t, kNumKeptBy>> kept;
+  std::vector<int64_t> pairs;
+};
+MaskPairTexels CountMaskPairTexels(const kernels::SparseIndexView& first, const kernels::SparseIndexView& second,
+                                   int32_t window, const TexelEdges& edges);
 
 // A share of pairs as mask tiles hold it. 0 and 255 are exact, "nothing kept" and "everything kept"; whatever lies
 // between stays visible as such. 0 without pairs.

@@ -22,31 +22,43 @@ struct Metric {
   std::function<double(const HeadStatistics&)> value;
 };
 
+Metric OfList(MetricList list, Metric metric) {
+  metric.info.list = list;
+  return metric;
+}
+
+Metric Shown(MetricShown shown, Metric metric) {
+  metric.info.shown = shown;
+  return metric;
+}
+
 Metric TopK(int32_t k) {
   const std::string number = std::to_string(k);
-  return {{"top_" + number + "_mass", "Mass of top " + number, "share",
-           "mean over rows of the mass of the row's " + number + " largest probabilities", false, 0, 1},
-          [k](const HeadStatistics& statistics) {
-            for (const TopKMass& entry : statistics.top_k_mass) {
-              if (entry.k == k) return entry.mean;
-            }
-            return kUnknown;
-          }};
+  return OfList(MetricList::kTopK,
+                {{"top_" + number + "_mass", "Mass of top " + number, "share",
+                  "mean over rows of the mass of the row's " + number + " largest probabilities", false, 0, 1},
+                 [k](const HeadStatistics& statistics) {
+                   for (const TopKMass& entry : statistics.top_k_mass) {
+                     if (entry.k == k) return entry.mean;
+                   }
+                   return kUnknown;
+                 }});
 }
 
 Metric Agreement(int32_t r, int32_t k) {
   std::string numbers = "r";
   numbers.append(std::to_string(r)).append("_k").append(std::to_string(k));
-  return {{"agreement_" + numbers, "Top-" + std::to_string(k) + " agreement, r = " + std::to_string(r), "share",
-           "share of the row's " + std::to_string(k) + " best keys that SparQ's " + std::to_string(r) +
-               "-component scores find, mean over rows",
-           false, 0, 1},
-          [r, k](const HeadStatistics& statistics) {
-            for (const TopKAgreement& entry : statistics.agreement) {
-              if (entry.r == r && entry.k == k) return entry.mean;
-            }
-            return kUnknown;
-          }};
+  return OfList(MetricList::kAgreement,
+                {{"agreement_" + numbers, "Top-" + std::to_string(k) + " agreement, r = " + std::to_string(r), "share",
+                  "share of the row's " + std::to_string(k) + " best keys that SparQ's " + std::to_string(r) +
+                      "-component scores find, mean over rows",
+                  false, 0, 1},
+                 [r, k](const HeadStatistics& statistics) {
+                   for (const TopKAgreement& entry : statistics.agreement) {
+                     if (entry.r == r && entry.k == k) return entry.mean;
+                   }
+                   return kUnknown;
+                 }});
 }
 
 // "0.90", "0.95", "0.995": as many digits as tell targets apart, and two at least.
@@ -60,14 +72,15 @@ std::string TargetText(double target) {
 
 Metric Sparsity(double target) {
   const std::string number = TargetText(target);
-  return {{"sparsity_" + number, "Sparsity at CRA " + number, "share",
-           "share of causal pairs that can go while every row keeps " + number + " of its mass", false, 0, 1},
-          [target](const HeadStatistics& statistics) {
-            for (const SparsityAtCra& entry : statistics.sparsity) {
-              if (entry.target == target) return entry.sparsity;
-            }
-            return kUnknown;
-          }};
+  return OfList(MetricList::kSparsity,
+                {{"sparsity_" + number, "Sparsity at CRA " + number, "share",
+                  "share of causal pairs that can go while every row keeps " + number + " of its mass", false, 0, 1},
+                 [target](const HeadStatistics& statistics) {
+                   for (const SparsityAtCra& entry : statistics.sparsity) {
+                     if (entry.target == target) return entry.sparsity;
+                   }
+                   return kUnknown;
+                 }});
 }
 
 Metric Mass(const char* name, const char* title, const char* help, double HeadStatistics::*member) {
@@ -77,15 +90,22 @@ Metric Mass(const char* name, const char* title, const char* help, double HeadSt
 
 std::vector<Metric> MakeMetrics() {
   std::vector<Metric> metrics;
-  metrics.push_back(Sparsity(0.95));
-  metrics.push_back({{"entropy", "Entropy", "nats", "entropy of a row's probabilities, mean over rows", false, 0, 0},
+  metrics.push_back(Shown(MetricShown::kAlways, Sparsity(0.95)));
+  metrics.push_back({{.name = "entropy",
+                      .title = "Entropy",
+                      .unit = "nats",
+                      .help = "entropy of a row's probabilities, mean over rows",
+                      .shown = MetricShown::kAlways,
+                      .json_name = "entropy_nats"},
                      [](const HeadStatistics& statistics) { return statistics.entropy; }});
   metrics.push_back(Mass("max_probability", "Largest probability", "largest probability of a row, mean over rows",
                          &HeadStatistics::max_probability));
   metrics.push_back(
-      Mass("sink_mass", "Sink mass", "mass on the first tokens, mean over rows", &HeadStatistics::sink_mass));
-  metrics.push_back(
-      Mass("local_mass", "Local mass", "mass on the newest positions, mean over rows", &HeadStatistics::local_mass));
+      Shown(MetricShown::kOfWholeTrace,
+            Mass("sink_mass", "Sink mass", "mass on the first tokens, mean over rows", &HeadStatistics::sink_mass)));
+  metrics.push_back(Shown(
+      MetricShown::kAlways,
+      Mass("local_mass", "Local mass", "mass on the newest positions, mean over rows", &HeadStatistics::local_mass)));
   metrics.push_back(Mass("vertical_mass", "Vertical mass", "mass of the best columns outside sink and window",
                          &HeadStatistics::vertical_mass));
   metrics.push_back(Mass("slash_mass", "Slash mass", "mass of the best slashes outside sink and window",
@@ -115,10 +135,12 @@ std::vector<Metric> MakeMetrics() {
       {{"class_confidence", "Confidence of the class", "",
         "1 where no number that decided the class is near its threshold, 0 where one lies on it", false, 0, 1},
        [](const HeadStatistics& statistics) { return statistics.class_confidence; }});
-  metrics.push_back(Mass("outside_mass", "Mass outside",
-                         "mass on tokens that the trace does not hold because it was cut from a longer one, mean over "
-                         "rows; 0 for a whole trace",
-                         &HeadStatistics::outside_mass));
+  metrics.push_back(
+      Shown(MetricShown::kOfCutTrace,
+            Mass("outside_mass", "Mass outside",
+                 "mass on tokens that the trace does not hold because it was cut from a longer one, mean over "
+                 "rows; 0 for a whole trace",
+                 &HeadStatistics::outside_mass)));
   metrics.push_back(Sparsity(0.90));
   metrics.push_back(Sparsity(0.99));
   for (int32_t k = 1; k <= 1024; k *= 2) metrics.push_back(TopK(k));
@@ -141,8 +163,9 @@ std::vector<Metric> ListMetrics(const HeadStatistics& statistics) {
   return metrics;
 }
 
-bool IsListMetric(const std::string& name) {
-  return name.starts_with("sparsity_") || name.starts_with("agreement_");
+// Of a list whose entries ListMetrics takes as the head has them.
+bool DependsOnOptions(const MetricInfo& metric) {
+  return metric.list == MetricList::kSparsity || metric.list == MetricList::kAgreement;
 }
 
 }  // namespace
@@ -161,7 +184,7 @@ std::vector<MetricInfo> MetricsOf(const HeadStatistics& statistics) {
   if (entries.empty()) return Metrics();
   std::vector<MetricInfo> all;
   for (const MetricInfo& metric : Metrics()) {
-    if (IsListMetric(metric.name)) {
+    if (DependsOnOptions(metric)) {
       const auto held = std::find_if(entries.begin(), entries.end(),
                                      [&](const Metric& entry) { return entry.info.name == metric.name; });
       if (held == entries.end()) continue;
@@ -177,10 +200,8 @@ double MetricValue(const HeadStatistics& statistics, const std::string& name) {
   for (const Metric& metric : Table()) {
     if (metric.info.name == name) return metric.value(statistics);
   }
-  if (IsListMetric(name)) {
-    for (const Metric& metric : ListMetrics(statistics)) {
-      if (metric.info.name == name) return metric.value(statistics);
-    }
+  for (const Metric& metric : ListMetrics(statistics)) {
+    if (metric.info.name == name) return metric.value(statistics);
   }
   return kUnknown;
 }
@@ -190,16 +211,6 @@ double RowMeanOf(const HeadStatistics& statistics, std::string_view name) {
     if (entry.name == name) return entry.mean;
   }
   return kUnknown;
-}
-
-void SetRowMean(HeadStatistics* statistics, const std::string& name, double mean) {
-  for (RowMean& entry : statistics->row_means) {
-    if (entry.name == name) {
-      entry.mean = mean;
-      return;
-    }
-  }
-  statistics->row_means.push_back({name, mean});
 }
 
 const char* HeadClassName(HeadClass head_class) {

@@ -7,6 +7,7 @@
 #include "analysis/types/number_text.h"
 #include "analysis/types/printable.h"
 #include "kernels/sparse_index.h"
+#include "kernels/spec_names.h"
 
 namespace headscope::app::bench {
 namespace {
@@ -65,7 +66,7 @@ std::string Sustained(const Section& section, const Row& row) {
 
 // Whether decode rows have ceilings of their own in place of the copy's.
 bool OwnCeilings(const Report& report) {
-  return report.device_kind == "cpu";
+  return report.device_kind == DeviceKind::kCpu;
 }
 
 // The columns of how many times faster a row is, and than whose dense.
@@ -232,7 +233,7 @@ std::string Json(const Report& report) {
     for (const Row& row : section.rows) rows.push_back(ToJson(report, section, row));
     const kernels::SeededProblem& shape = section.shape;
     sections.push_back(
-        {{"phase", section.decode ? "decode" : "prefill"},
+        {{"phase", NameOf(section.decode ? kernels::Phase::kDecode : kernels::Phase::kPrefill)},
          {"length", shape.seq_k},
          {"batch", shape.batch},
          {"num_qo_heads", shape.num_qo_heads},
@@ -249,7 +250,7 @@ std::string Json(const Report& report) {
   }
   const ordered_json json = {
       {"schema", "headscope-bench-1"},
-      {"device", {{"kind", report.device_kind}, {"name", report.device_name}}},
+      {"device", {{"kind", report.device_kind == DeviceKind::kCpu ? "cpu" : "cuda"}, {"name", report.device_name}}},
       {"reference", report.reference_name},
       {"repeats", report.repeats},
       {"caches", report.cache_policy},

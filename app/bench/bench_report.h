@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/device.h"
 #include "bench/accuracy.h"
 #include "bench/figure.h"
 #include "kernels/seeded_problem.h"
@@ -57,7 +58,8 @@ struct Ceiling {
 };
 
 struct Report {
-  std::string device_kind, device_name, cache_policy;
+  DeviceKind device_kind = DeviceKind::kCpu;
+  std::string device_name, cache_policy;
   std::string reference_name;   // "cuDNN, through LibTorch" or "LibTorch's CPU kernel"
   std::string reference_short;  // "cuDNN" or "LibTorch"
   int repeats = 0;

@@ -40,7 +40,7 @@ class Runner {
   Runner(const RunnerOptions& options, Device& device) : options_(options), device_(device) {}
 
   Report Run(const std::vector<Group>& groups) {
-    report_.device_kind = device_.is_host() ? "cpu" : "cuda";
+    report_.device_kind = device_.is_host() ? DeviceKind::kCpu : DeviceKind::kCuda;
     report_.device_name = device_.name();
     report_.cache_policy = device_.cache_policy();
     report_.reference_name = device_.is_host() ? "LibTorch's CPU kernel" : "cuDNN, through LibTorch";

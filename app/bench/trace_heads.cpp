@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "kernels/bfloat16.h"
 
 namespace headscope::app::bench {
 namespace {
@@ -42,15 +43,11 @@ std::string Fault(const data::LayerFacts& facts) {
   return "";
 }
 
-uint16_t BFloat16Of(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
-
 void Store(const std::vector<float>& values, DType dtype, char* out) {
   for (size_t i = 0; i < values.size(); ++i) {
     const auto half = static_cast<_Float16>(values[i]);
-    const uint16_t code = dtype == DType::kBFloat16 ? BFloat16Of(values[i]) : std::bit_cast<uint16_t>(half);
+    const uint16_t code =
+        dtype == DType::kBFloat16 ? kernels::RoundToBFloat16(values[i]) : std::bit_cast<uint16_t>(half);
     std::memcpy(out + 2 * i, &code, 2);
   }
 }

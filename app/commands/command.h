@@ -17,6 +17,7 @@ void AddCaptureCommand(CLI::App& app, Action& action);
 void AddAnalyzeCommand(CLI::App& app, Action& action);
 void AddCompareCommand(CLI::App& app, Action& action);
 void AddRenderCommand(CLI::App& app, Action& action);
+void AddDiffCommand(CLI::App& app, Action& action);
 void AddExportCommand(CLI::App& app, Action& action);
 void AddEvalCommand(CLI::App& app, Action& action);
 void AddDemoCommand(CLI::App& app, Action& action);

@@ -84,17 +84,16 @@ std::vector<MetricInfo> ComputedMetrics(const AnalyzeArguments& arguments) {
 bool IsPrintedByDefault(const MetricInfo& metric, const analysis::StatisticsOptions& options,
                         const data::TraceLayout& layout) {
   static const analysis::StatisticsOptions defaults;
-  static const std::set<std::string> telling = {"sparsity_0.95", "kurtosis", "entropy", "local_mass"};
-  if (metric.name == (layout.first_token > 0 ? "outside_mass" : "sink_mass")) return true;
   if (metric.of_sinks) {
     return std::any_of(layout.facts.begin(), layout.facts.end(),
                        [](const data::LayerFacts& facts) { return !facts.sinks.empty(); });
   }
-  if (metric.name.starts_with("sparsity_") && options.cra_targets != defaults.cra_targets) return true;
-  if (metric.name.starts_with("agreement_")) {
+  if (metric.list == analysis::MetricList::kSparsity && options.cra_targets != defaults.cra_targets) return true;
+  if (metric.list == analysis::MetricList::kAgreement)
     return options.agreement_r != defaults.agreement_r || options.agreement_k != defaults.agreement_k;
-  }
-  return telling.contains(metric.name);
+  const bool cut = layout.first_token > 0;
+  return metric.shown == analysis::MetricShown::kAlways ||
+         metric.shown == (cut ? analysis::MetricShown::kOfCutTrace : analysis::MetricShown::kOfWholeTrace);
 }
 
 // The columns of the printed table.
@@ -140,7 +139,7 @@ void CheckArguments(const AnalyzeArguments& arguments) {
 // "on cpu", or the GPU's name; where some heads were computed elsewhere than others, both.
 std::string DeviceText(const std::vector<analysis::HeadStatistics>& all) {
   std::set<std::string> devices;
-  for (const analysis::HeadStatistics& head : all) devices.insert(head.device);
+  for (const analysis::HeadStatistics& head : all) devices.insert(head.device.name);
   return devices.empty() ? std::string() : "on " + Listed(devices);
 }
 
@@ -192,8 +191,17 @@ std::string AlarmText(const std::vector<analysis::HeadStatistics>& all, const st
   return text;
 }
 
+analysis::ClassRules ClassRulesOf(const std::string& path) {
+  try {
+    return analysis::ReadClassRules(path);
+  } catch (BadInputError& error) {
+    error.AddRemedy("--print-classes writes one");
+    throw;
+  }
+}
+
 int RunAnalyze(AnalyzeArguments arguments) {
-  if (!arguments.classes.empty()) arguments.options.classes = analysis::ReadClassRules(arguments.classes);
+  if (!arguments.classes.empty()) arguments.options.classes = ClassRulesOf(arguments.classes);
   if (arguments.print_classes) {
     WriteText(analysis::ClassRulesJson(arguments.options.classes), arguments.output, arguments.force);
     return kDone;
@@ -219,7 +227,7 @@ int RunAnalyze(AnalyzeArguments arguments) {
     sweep.num_threads = options.num_threads;
     sweep.stop = stop;
     sweep.progress = [&](const analysis::SweepProgress& at) {
-      line.Show("analysing", static_cast<int64_t>(at.done), static_cast<int64_t>(at.total), "heads");
+      line.Show("analysing", static_cast<int64_t>(at.done), static_cast<int64_t>(at.total), ProgressUnit::kHeads);
     };
     const auto look = [&](size_t at, const analysis::HeadTensors& head, const analysis::HeadStatistics& statistics) {
       of_heads[at].Look(head, trace);
@@ -265,17 +273,17 @@ void AddAnalyzeCommand(CLI::App& app, Action& action) {
   command->add_flag("--print-classes", arguments->print_classes, "Print the thresholds as JSON and stop");
   command
       ->add_option("--cra-targets", options.cra_targets,
-                   "Shares of a row's mass to keep, for the sparsity that each leaves (metrics sparsity_T)")
+                   "Shares of a row's mass to keep: reports the sparsity at each (metrics sparsity_T)")
       ->delimiter(',')
       ->capture_default_str()
       ->type_name("T,..");
   command
       ->add_option("--agreement-r", options.agreement_r,
-                   "Components of q that estimated scores use, for top-k agreement (metrics agreement_rR_kK)")
+                   "Components of q in the estimated scores of top-k agreement (metrics agreement_rR_kK)")
       ->delimiter(',')
       ->capture_default_str()
       ->type_name("R,..");
-  command->add_option("--agreement-k", options.agreement_k, "Best keys that the estimate should find, for the same")
+  command->add_option("--agreement-k", options.agreement_k, "Top keys that those scores should find")
       ->delimiter(',')
       ->capture_default_str()
       ->type_name("K,..");

@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // headscope bench [--device cpu|cuda|cuda:N] [--lengths ..] [--methods ..] [--index FILE] [--save-index DIR] [-o
 // OUT.json]
+// headscope bench --gui [--trace TRACE] [--size WxH] [-o OUT.json]
 #include <charconv>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <stop_token>
 #include <string_view>
+#include <tuple>
+#include <utility>
 
 #include "base/device.h"
 #include "base/errors.h"
 #include "bench/runner.h"
 #include "bench/workload.h"
+#include "commands/bench_window.h"
 #include "commands/command.h"
 #include "commands/common_options.h"
 #include "commands/device_choice.h"
+#include "commands/head_selection.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
 #include "support/output_file.h"
@@ -33,6 +38,9 @@ struct BenchArguments {
   double sustained = 0;
   uint64_t seed = 1;
   bool force = false, quiet = false;
+  bool gui = false;
+  std::string size;
+  WindowBenchArguments window;
 };
 
 // What a device is asked to do when nothing else is said: on a CPU, the same in seconds.
@@ -158,7 +166,24 @@ void CheckSaveTargets(const BenchArguments& arguments, const std::vector<bench::
   }
 }
 
+WindowBench& WindowBenchOfThisBuild() {
+  static WindowBench bench;
+  return bench;
+}
+
+int RunWindowBench(const BenchArguments& arguments) {
+  if (!WindowBenchOfThisBuild())
+    throw UsageError("--gui: this build has no window (preset headless); build the preset release");
+  WindowBenchArguments of_window = arguments.window;
+  if (!arguments.size.empty()) std::tie(of_window.width, of_window.height) = ParseSize(arguments.size, "--size");
+  of_window.output = arguments.output;
+  of_window.force = arguments.force;
+  of_window.quiet = arguments.quiet;
+  return WindowBenchOfThisBuild()(of_window);
+}
+
 int RunBench(const BenchArguments& arguments) {
+  if (arguments.gui) return RunWindowBench(arguments);
   if (!arguments.output.empty()) {
     if (Extension(arguments.output) != "json")
       throw UsageError(OutputFault(arguments.output, "the extension must be .json"));
@@ -189,7 +214,7 @@ int RunBench(const BenchArguments& arguments) {
   options.copy_bytes = defaults.copy_bytes;
   options.stop = stop;
   options.progress = [&](const std::string& stage, int64_t done, int64_t total) {
-    line.Show(stage, done, total, "runs");
+    line.Show(stage, done, total, ProgressUnit::kRuns);
   };
   if (!arguments.save_folder.empty()) {
     options.save_index = [&](const bench::Group& group, const bench::Workload& workload,
@@ -208,10 +233,29 @@ int RunBench(const BenchArguments& arguments) {
 
 }  // namespace
 
+void SetWindowBench(WindowBench bench) {
+  WindowBenchOfThisBuild() = std::move(bench);
+}
+
 void AddBenchCommand(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
       "bench", "Time executors and selectors on fixed problems, next to dense attention and the machine's roofline");
   auto arguments = std::make_shared<BenchArguments>();
+  auto* gui = command->add_flag("--gui", arguments->gui,
+                                "Time the window instead: first picture, frames while panning, tiles, sliders");
+  command->add_option("--trace", arguments->window.trace, "Of --gui: the trace that is looked at (the shipped one)")
+      ->type_name("TRACE")
+      ->needs(gui);
+  command->add_option("--size", arguments->size, "Of --gui: pixels of the map's canvas (1600x1000)")->needs(gui);
+  command->add_option("--pan-seconds", arguments->window.pan_seconds, "Of --gui: how long it pans at each of two zooms")
+      ->check(CLI::Range(0.5, 600.0))
+      ->capture_default_str()
+      ->needs(gui);
+  command
+      ->add_option("--slider-steps", arguments->window.live_steps, "Of --gui: steps of each method's slider (0: none)")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str()
+      ->needs(gui);
   AddDeviceOption(command, &arguments->device);
   auto* lengths = command
                       ->add_option("--lengths", arguments->lengths,
@@ -223,7 +267,7 @@ void AddBenchCommand(CLI::App& app, Action& action) {
       command
           ->add_option("--methods", arguments->methods,
                        "Fixed sets (dense, blocks-90, vertical-slash-1000x4096, a-shape-1024+4096, s2-l1v15) and "
-                       "registered methods, decode/dense and sparq among them")
+                       "registered methods, including decode/dense and sparq")
           ->type_name("NAME[:k=v,..],..");
   auto* heads =
       command->add_option("--heads", arguments->heads, "Query and KV heads (cpu: 8:4; cuda: 32:32)")->type_name("Q:KV");
@@ -232,12 +276,11 @@ void AddBenchCommand(CLI::App& app, Action& action) {
   auto* batch =
       command->add_option("--batch", arguments->batch, "Sequences")->check(CLI::Range(1, 65536))->capture_default_str();
   auto* seed = command->add_option("--seed", arguments->seed, "Of Q, K, V and the fixed sets")->capture_default_str();
-  auto* data =
-      command
-          ->add_option("--data", arguments->data,
-                       "What Q, K and V are like: seeded; rising, peaky or local, with a number of nats if you "
-                       "like (peaky:30); or the heads of a recorded layer")
-          ->type_name("KIND|trace:FILE[:LAYER]");
+  auto* data = command
+                   ->add_option("--data", arguments->data,
+                                "What Q, K and V are like: seeded; rising, peaky or local, optionally with a number of "
+                                "nats (peaky:30); or the heads of a recorded layer")
+                   ->type_name("KIND|trace:FILE[:LAYER]");
   command->add_option("--dtype", arguments->dtype, "fp32, bf16 or fp16 (cpu: fp32; cuda: bf16)");
   AddRepeatOption(command, &arguments->repeats);
   command
@@ -258,7 +301,8 @@ void AddBenchCommand(CLI::App& app, Action& action) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->excludes(lengths, methods, heads, head_dim, batch, seed, data);
   AddOutputOptions(command, &arguments->output, &arguments->force,
-                   "Write everything as JSON (schema headscope-bench-1)", "OUT.json");
+                   "Write everything as JSON (schema headscope-bench-1; of --gui headscope-window-bench-1)",
+                   "OUT.json");
   AddQuietOption(command, &arguments->quiet);
   command->callback([=, &action] { action = [=] { return RunBench(*arguments); }; });
 }

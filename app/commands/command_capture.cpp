@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // headscope capture MODEL_DIR (--text S | --prompt FILE | --task NAME --length N) -o OUT.h5
+// headscope capture MODEL_DIR --prompts FILE.jsonl -o FOLDER [--resume]
 #include <iostream>
 #include <memory>
 #include <stop_token>
@@ -7,9 +8,11 @@
 #include <vector>
 
 #include "analysis/types/printable.h"
+#include "base/byte_text.h"
 #include "base/errors.h"
+#include "base/output_claim.h"
+#include "capture/batch.h"
 #include "capture/capture.h"
-#include "capture/output_claim.h"
 #include "commands/command.h"
 #include "commands/common_options.h"
 #include "commands/head_selection.h"
@@ -31,7 +34,8 @@ struct CaptureArguments {
   capture::CaptureRequest request;
   std::string layers, heads;
   std::vector<std::string> attention, record;
-  bool quiet = false;
+  std::string prompts;
+  bool resume = false, quiet = false;
 };
 
 // Another extension would be believed, by its reader and by `headscope export`.
@@ -55,42 +59,65 @@ model::CapturePoint ParseCapturePoint(const std::string& name) {
   throw UsageError("--record: '" + name + "' is not known; choose from " + CapturePointNames());
 }
 
-int RunCapture(CaptureArguments arguments) {
-  capture::CaptureRequest& request = arguments.request;
-  const int sources = int{request.text.has_value()} + int{request.prompt_file.has_value()} +
-                      int{request.task.has_value()} + int{!request.tokens.empty()};
-  if (sources != 1) {
-    throw UsageError("capture needs exactly one of --text, --prompt, --tokens and --task, and " +
-                     std::string(sources == 0 ? "none" : "more") + " is given; give one of them");
-  }
-  request.prose_path = ProsePath();
-  request.layers = ParseNumberList(arguments.layers, "--layers");
-  request.heads = ParseNumberList(arguments.heads, "--heads");
-  { const capture::OutputClaim nobody_writes(request.output_path); }  // before its file, which is there, is spoken of
-  CheckOutputTarget(request.output_path, request.overwrite, capture::InputFiles(request));
-  CheckTraceName(request.output_path);
-
-  const ModelAttention attention = ChooseAttention(arguments.attention, request.num_threads, /*trace_lse=*/true);
-  request.attention = attention.backend.get();
-  request.attention_text = attention.text;
-  for (const std::string& name : arguments.record) request.record.push_back(ParseCapturePoint(name));
-
-  const std::stop_token stop = StopOnInterrupt();
+int RunOne(const CaptureArguments& arguments, const std::stop_token& stop) {
+  const capture::CaptureRequest& request = arguments.request;
   capture::CaptureResult result;
   {
     ProgressLine line(arguments.quiet);
     result = capture::Capture(
         request, [&](const Progress& progress) { line.Show(progress); }, stop);
   }
-  TellNotes(attention);
   const char* verdict = !result.interrupted   ? ""
                         : result.path.empty() ? "interrupted before a token was recorded, so there is no trace: "
                                               : "interrupted; the trace is valid and shorter: ";
   std::cerr << verdict << result.num_tokens << " tokens, " << result.num_rows << " query rows, "
-            << FormatBytes(result.bytes) << " in " << FormatDuration(result.seconds) << '\n';
+            << ByteText(result.bytes) << " in " << FormatDuration(result.seconds) << '\n';
   if (!result.generated_text.empty()) std::cerr << "generated: " << analysis::Printable(result.generated_text) << '\n';
   if (!result.path.empty()) WriteText(result.path + "\n", "", false);
   return result.interrupted ? kInterrupted : kDone;
+}
+
+int RunMany(const CaptureArguments& arguments, const std::stop_token& stop) {
+  const capture::BatchRequest request{arguments.request, arguments.prompts, arguments.resume};
+  capture::BatchResult result;
+  {
+    ProgressLine line(arguments.quiet);
+    result = capture::CaptureBatch(
+        request, [&](const Progress& progress) { line.Show(progress); }, stop);
+  }
+  std::cerr << (result.interrupted ? "interrupted; what is done stays, and --resume goes on: " : "") << result.num_done
+            << " of " << result.num_prompts << " prompts are done; this run wrote " << result.num_tokens << " tokens, "
+            << ByteText(result.bytes) << " in " << FormatDuration(result.seconds) << '\n';
+  WriteText(result.manifest_path + "\n", "", false);
+  return result.interrupted ? kInterrupted : kDone;
+}
+
+int RunCapture(CaptureArguments arguments) {
+  capture::CaptureRequest& request = arguments.request;
+  const int sources = int{request.text.has_value()} + int{request.prompt_file.has_value()} +
+                      int{request.task.has_value()} + int{!request.tokens.empty()} + int{!arguments.prompts.empty()};
+  if (sources != 1) {
+    throw UsageError("capture needs exactly one of --text, --prompt, --tokens, --task and --prompts, and " +
+                     std::string(sources == 0 ? "none" : "more") + " is given; give one of them");
+  }
+  request.prose_path = ProsePath();
+  request.layers = ParseNumberList(arguments.layers, "--layers");
+  request.heads = ParseNumberList(arguments.heads, "--heads");
+  if (arguments.prompts.empty()) {
+    {
+      const OutputClaim nobody_writes(request.output_path, "capture");
+    }  // before its file, which is there, is spoken of
+    CheckOutputTarget(request.output_path, request.overwrite, capture::InputFiles(request));
+    CheckTraceName(request.output_path);
+  }
+  const ModelAttention attention = ChooseAttention(arguments.attention, request.num_threads, /*trace_lse=*/true);
+  request.attention = attention.backend.get();
+  request.attention_text = attention.text;
+  for (const std::string& name : arguments.record) request.record.push_back(ParseCapturePoint(name));
+  const std::stop_token stop = StopOnInterrupt();
+  const int code = arguments.prompts.empty() ? RunOne(arguments, stop) : RunMany(arguments, stop);
+  TellNotes(attention);
+  return code;
 }
 
 }  // namespace
@@ -111,6 +138,16 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
   command->add_option("--tokens", request.tokens, "The prompt as ids of the model's vocabulary, taken as they are")
       ->delimiter(',')
       ->type_name("1,2,3");
+  CLI::Option* prompts =
+      command
+          ->add_option("--prompts", arguments->prompts,
+                       R"(Many prompts, a JSON object a line: {"text": ".."} or {"tokens": [..]}, and a "name"; each )"
+                       "becomes a trace in the folder of -o, whose manifest.json lists them")
+          ->type_name("FILE.jsonl");
+  command
+      ->add_flag("--resume", arguments->resume,
+                 "Go on with the folder of --prompts, of which an earlier run has done a part")
+      ->needs(prompts);
   CLI::Option* task =
       command->add_option("--task", request.task, "A prompt with a known answer: " + Listed(eval::TaskNames()))
           ->type_name("NAME");
@@ -118,7 +155,9 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
       ->capture_default_str()
       ->needs(task);
   command->add_option("--seed", request.task_seed, "Seed of the task")->capture_default_str()->needs(task);
-  AddOutputOptions(command, &request.output_path, &request.overwrite, "The trace to write", "OUT.h5")->required();
+  AddOutputOptions(command, &request.output_path, &request.overwrite, "The trace to write; of --prompts their folder",
+                   "OUT.h5")
+      ->required();
   AddModelHeadsOptions(command, &arguments->layers, &arguments->heads);
   command->add_option("--rows", request.rows, "Query rows to record: all, last:N, every:N, random:N or random:N:SEED")
       ->capture_default_str();

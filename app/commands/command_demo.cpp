@@ -154,7 +154,7 @@ int RunDemo(const DemoArguments& arguments) {
   sweep.num_threads = arguments.threads;
   sweep.stop = stop;
   sweep.progress = [&](const analysis::SweepProgress& at) {
-    line.Show("analysing", static_cast<int64_t>(at.done), static_cast<int64_t>(at.total), "heads");
+    line.Show("analysing", static_cast<int64_t>(at.done), static_cast<int64_t>(at.total), ProgressUnit::kHeads);
   };
   const kernels::Status analysed =
       analysis::SweepStatistics(trace, heads, analysis::HeadPlace::kCpu, {}, sweep, {}, &report.statistics);
@@ -173,7 +173,7 @@ int RunDemo(const DemoArguments& arguments) {
     const analysis::HeadTensorsPtr head = analysis::LoadHead(trace, statistics->id);
     const std::string name = PictureName(statistics->id);
     OutputFile picture(PathOf(arguments, name), arguments.force);
-    const analysis::ImageRgb image = analysis::RenderHead(*head, nullptr, {});
+    const analysis::ImageRgb image = analysis::RenderHead(*head, {}, {});
     picture.Write([&](const std::string& path) { analysis::WritePng(image, path); });
     picture.Commit();
     report.pictures.push_back(
@@ -206,7 +206,7 @@ int RunDemo(const DemoArguments& arguments) {
 
 void AddDemoCommand(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
-      "demo", "Without a display: capture, analyse, compare all methods, draw; writes DIR/report.html");
+      "demo", "Capture, analyse, compare all methods and draw, without a display; writes DIR/report.html");
   auto arguments = std::make_shared<DemoArguments>();
   AddOutputOptions(command, &arguments->output_dir, &arguments->force, "Folder to write to; created if missing", "DIR")
       ->required();

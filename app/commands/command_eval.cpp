@@ -85,7 +85,7 @@ int RunEval(EvalArguments arguments) {
 
 void AddEvalCommand(CLI::App& app, Action& action) {
   CLI::App* command =
-      app.add_subcommand("eval", "Score a model on tasks with a known answer, in headscope's own generation");
+      app.add_subcommand("eval", "Score a model on tasks with a known answer, with headscope's own generation");
   auto arguments = std::make_shared<EvalArguments>();
   eval::EvaluateRequest& request = arguments->request;
   command->add_option("model", request.model_dir, "Checkpoint folder, as capture takes it (the shipped model)")

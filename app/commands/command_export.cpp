@@ -40,7 +40,9 @@ int RunExport(const ExportArguments& arguments) {
   bool whole = false;
   {
     ProgressLine line(arguments.quiet);
-    const auto progress = [&](double share) { line.Show("exporting", static_cast<int64_t>(share * 100), 100, "%"); };
+    const auto progress = [&](double share) {
+      line.Show("exporting", static_cast<int64_t>(share * 100), 100, ProgressUnit::kPercent);
+    };
     const auto write = extension == "h5" ? data::ExportTrace : extension == "csv" ? data::ExportCsv : data::ExportJson;
     output.Write([&](const std::string& path) { whole = write(trace, selection, path, progress, stop); });
   }

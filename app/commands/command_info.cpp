@@ -11,12 +11,15 @@
 #include <vector>
 
 #include "analysis/types/printable.h"
+#include "base/byte_text.h"
 #include "base/number_list.h"
 #include "capture/stored_points.h"
 #include "commands/command.h"
 #include "commands/common_options.h"
 #include "data/model_json.h"
 #include "data/trace_reader.h"
+#include "kernels/method.h"
+#include "kernels/method_names.h"
 #include "model/model_session.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
@@ -189,7 +192,7 @@ int TraceInfo(const std::string& path, bool json) {
                  {"encoding", EncodingName(layout.encoding)},
                  {"capture_point", layout.capture_point},
                  {"recorded_beside", Shared(layout, RecordedBeside)},
-                 {"attention", layout.attention.empty() ? "dense" : layout.attention},
+                 {"attention", layout.attention.empty() ? kernels::PrefillBaseline().spec().name : layout.attention},
                  {"rope_convention", Shared(layout, RopeName)},
                  {"softmax_scale", Shared(layout, [](const data::LayerFacts& facts) { return facts.softmax_scale; })},
                  {"soft_cap", Shared(layout, [](const data::LayerFacts& facts) { return facts.soft_cap; })},
@@ -197,7 +200,7 @@ int TraceInfo(const std::string& path, bool json) {
                  {"row_selection", layout.row_selection},
                  {"model", data::ModelJson(model)}});
   } else {
-    out << Printable(path) << ": trace, " << FormatBytes(bytes)
+    out << Printable(path) << ": trace, " << ByteText(bytes)
         << (trace.complete()
                 ? ", complete"
                 : ", NOT complete (its capture is still running or was cut short; all of this is readable)")
@@ -245,12 +248,12 @@ int CheckpointInfo(const std::string& path, bool json) {
         int64_t{summary.num_layers} * summary.head_dim * (summary.num_qo_heads + 2 * summary.num_kv_heads);
     out << Printable(path) << ": checkpoint, " << Printable(summary.model_type) << ", "
         << static_cast<double>(summary.num_parameters) / 1e6 << " M parameters in " << summary.num_files
-        << (summary.num_files == 1 ? " file (" : " files (") << FormatBytes(summary.bytes) << ", "
+        << (summary.num_files == 1 ? " file (" : " files (") << ByteText(summary.bytes) << ", "
         << (summary.dtype.empty() ? "no tensor" : Printable(summary.dtype)) << ")\n  " << summary.num_layers
         << " layers, hidden " << summary.hidden_size << ", " << summary.num_qo_heads << " query heads over "
         << summary.num_kv_heads << " KV heads, head_dim " << summary.head_dim << ", vocabulary "
         << summary.vocabulary_size << ", context " << summary.max_positions << " tokens\n  a trace of every head takes "
-        << FormatBytes(values_per_token * 2) << " a token in bf16\n";
+        << ByteText(values_per_token * 2) << " a token in bf16\n";
     if (!refusal.empty()) out << "  capture would refuse it: " << Printable(refusal) << '\n';
   }
   WriteText(out.str(), "", false);

@@ -9,7 +9,9 @@
 #include "base/errors.h"
 #include "commands/command.h"
 #include "commands/common_options.h"
+#include "commands/file_kinds.h"
 #include "kernels/method_names.h"
+#include "kernels/spec_names.h"
 #include "support/exit_codes.h"
 #include "support/output_file.h"
 
@@ -25,10 +27,6 @@ std::vector<const MethodSpec*> AllSpecs() {
   for (const kernels::PrefillMethod* method : kernels::PrefillMethods()) specs.push_back(&method->spec());
   for (const kernels::DecodeMethod* method : kernels::DecodeMethods()) specs.push_back(&method->spec());
   return specs;
-}
-
-const char* PhaseName(kernels::Phase phase) {
-  return phase == kernels::Phase::kPrefill ? "prefill" : "decode";
 }
 
 const char* TypeName(ParameterType type) {
@@ -120,7 +118,7 @@ nlohmann::ordered_json ToJson(const MethodSpec& spec) {
           {"family", spec.family},
           {"paper", spec.paper},
           {"summary", spec.summary},
-          {"phase", PhaseName(spec.phase)},
+          {"phase", NameOf(spec.phase)},
           {"traits",
            {{"baseline", spec.baseline},
             {"static", spec.IsStatic()},
@@ -142,7 +140,7 @@ int ColumnWidth(const Items& items, const NameOfItem& name_of) {
 }
 
 void Describe(const MethodSpec& spec, std::ostream& out) {
-  out << kernels::UniqueName(spec) << " (" << PhaseName(spec.phase) << "): " << spec.title << "\n  " << spec.summary
+  out << kernels::UniqueName(spec) << " (" << NameOf(spec.phase) << "): " << spec.title << "\n  " << spec.summary
       << "\n  source: " << spec.paper << '\n';
   const int width = ColumnWidth(spec.parameters, [](const ParameterSpec& parameter) { return parameter.name; });
   for (const ParameterSpec& parameter : spec.parameters) {
@@ -157,6 +155,11 @@ int ListMethods(const std::string& name, bool json) {
   for (const MethodSpec* spec : AllSpecs()) {
     if (name.empty() || spec->name == name || kernels::UniqueName(*spec) == name) chosen.push_back(spec);
   }
+  if (const auto kind = std::ranges::find(FileKinds(), name, &FileKind::name);
+      chosen.empty() && kind != FileKinds().end()) {
+    throw UsageError("method '" + name + "' is made of a file: " + kind->help + "; write " + name +
+                     ":path=FILE where a method is asked for");
+  }
   if (chosen.empty())
     throw UsageError("method '" + name + "' is not registered; `headscope methods` lists those that are");
   std::ostringstream out;
@@ -169,9 +172,10 @@ int ListMethods(const std::string& name, bool json) {
   } else {
     const int width = ColumnWidth(chosen, [](const MethodSpec* spec) { return kernels::UniqueName(*spec); });
     for (const MethodSpec* spec : chosen) {
-      out << std::left << std::setw(width) << kernels::UniqueName(*spec) << std::setw(9) << PhaseName(spec->phase)
+      out << std::left << std::setw(width) << kernels::UniqueName(*spec) << std::setw(9) << NameOf(spec->phase)
           << spec->summary << '\n';
     }
+    for (const FileKind& kind : FileKinds()) out << kind.name << ":path=FILE  " << kind.help << '\n';
   }
   WriteText(out.str(), "", false);
   return kDone;

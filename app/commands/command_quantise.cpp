@@ -120,7 +120,9 @@ int RunQuantise(const QuantiseArguments& arguments) {
   std::vector<analysis::QuantisedHead> results;
   {
     ProgressLine line(arguments.quiet);
-    request.progress = [&](double share) { line.Show("quantising", std::lround(100 * share), 100, "%"); };
+    request.progress = [&](double share) {
+      line.Show("quantising", std::lround(100 * share), 100, ProgressUnit::kPercent);
+    };
     results = analysis::QuantiseHeads(trace, heads, request);
   }
   if (arguments.output.empty()) {
@@ -149,7 +151,7 @@ void AddQuantiseCommand(CLI::App& app, Action& action) {
                    "What shares a scale (each in turn): " + Listed(kGroups, names) + "; mxfp4 has blocks of 32")
       ->delimiter(',')
       ->type_name("a,b");
-  command->add_option("--hadamard", arguments->hadamard, "Turn vectors by a Hadamard matrix: off, on or both")
+  command->add_option("--hadamard", arguments->hadamard, "Rotate vectors by a Hadamard matrix: off, on or both")
       ->capture_default_str();
   command->add_option("--tensors", arguments->tensors, "What is quantised (all): q, k, v")
       ->delimiter(',')

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// headscope render TRACE --head L:H [--view scores|mask|difference] [--rows a:b] [--cols a:b] [--size WxH] -o OUT.png
+// headscope render TRACE --head L:H [--view scores|overlay|lost|mask|difference|other|overlap] [--rows a:b] [--cols
+// a:b]
+//                   [--other TRACE] [--other-head L:H] [--other-method NAME] [--size WxH] -o OUT.png|.svg|.pdf
 // headscope render TRACE.. --figure NAME [--heads ..] -o OUT.svg|.pdf|.png|.json|.csv
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -39,7 +42,8 @@ struct RenderArguments {
   int32_t num_threads = 0;
   bool list_figures = false;
   std::string trace, head, view = "scores", rows, columns, size, reduction = "max", scale = "log",
-                           color_map = "inferno", ground = "light", method, output;
+                           color_map = "inferno", ground = "light", method, range, output;
+  std::string other_trace, other_head, other_method;  // what the view compares with
   Device device = kCpu;
   bool force = false, quiet = false;
 };
@@ -97,7 +101,9 @@ int RunFigure(const RenderArguments& arguments) {
   analysis::Figure figure;
   {
     ProgressLine line(arguments.quiet);
-    input.progress = [&](double share) { line.Show("computing", std::lround(100 * share), 100, "%"); };
+    input.progress = [&](double share) {
+      line.Show("computing", std::lround(100 * share), 100, ProgressUnit::kPercent);
+    };
     figure = analysis::MakeFigure(*maker, input);
   }
   if (!drawn) {
@@ -109,6 +115,59 @@ int RunFigure(const RenderArguments& arguments) {
   output.Write([&](const std::string& path) { analysis::DrawFigure(figure, width, height, path); });
   output.Commit();
   return kDone;
+}
+
+// "1e-6:1" as log2.
+analysis::ValueRange ParseValueRange(const std::string& text) {
+  const size_t colon = text.find(':');
+  analysis::ValueRange range;
+  const auto end = [&](const std::string& number, float* log2) {
+    double value = 0;
+    const auto read = std::from_chars(number.data(), number.data() + number.size(), value);
+    const bool whole = !number.empty() && read.ec == std::errc() && read.ptr == number.data() + number.size();
+    *log2 = whole && value > 0 && value <= 1 ? static_cast<float>(std::log2(value)) : 1;
+    return *log2 <= 0;
+  };
+  if (colon == std::string::npos || !end(text.substr(0, colon), &range.minimum_log2) ||
+      !end(text.substr(colon + 1), &range.maximum_log2) || !(range.minimum_log2 < range.maximum_log2)) {
+    throw UsageError("--range '" + text +
+                     "' is no range of probabilities; give two above 0 and up to 1, the smaller first, such as 1e-6:1");
+  }
+  return range;
+}
+
+// The mask of a method on a head, named as it was typed after `option`.
+std::shared_ptr<const kernels::SparseIndex> MaskOf(const analysis::HeadTensors& head, const std::string& trace,
+                                                   const std::string& typed, const std::string& option,
+                                                   const std::stop_token& stop) {
+  const MethodChoice choice = ParseMethod(typed, option);
+  if (choice.prefill == nullptr)
+    throw UsageError(option + " " + typed + " is a decode method and has no map to draw; choose a prefill method");
+  analysis::MaskPreview preview;
+  CheckStatus(analysis::PreviewMask(head, *choice.prefill, choice.values, 0, stop, &preview),
+              trace + ", head " + HeadText(head.id) + ", " + choice.name);
+  return preview.index;
+}
+
+analysis::HeadId OneHead(const std::string& text, const data::TraceReader& trace, const std::string& option) {
+  const std::vector<analysis::HeadId> chosen = ParseHeads(text, analysis::RecordedHeads(trace), option);
+  if (chosen.size() != 1) throw UsageError(option + " '" + text + "' must choose one head, such as 4:3");
+  return chosen.front();
+}
+
+void CheckView(const RenderArguments& arguments, analysis::ViewKind view) {
+  using analysis::ViewKind;
+  const bool of_mask = view != ViewKind::kScores && view != ViewKind::kOther;
+  if (of_mask && arguments.method.empty())
+    throw UsageError("--view " + arguments.view + " needs --method, whose mask it shows");
+  if (view == ViewKind::kOverlap && arguments.other_method.empty())
+    throw UsageError("--view overlap needs --other-method, whose mask is compared with that of --method");
+  if (view == ViewKind::kOther && arguments.other_trace.empty() && arguments.other_head.empty())
+    throw UsageError("--view other needs --other TRACE, --other-head L:H or both: what is compared with the head");
+  if (view != ViewKind::kOverlap && !arguments.other_method.empty())
+    throw UsageError("--other-method is for --view overlap, which compares two masks");
+  if (view != ViewKind::kOther && !(arguments.other_trace.empty() && arguments.other_head.empty()))
+    throw UsageError("--other and --other-head are for --view other, which compares two heads");
 }
 
 int RunRender(RenderArguments arguments) {
@@ -124,9 +183,14 @@ int RunRender(RenderArguments arguments) {
   arguments.trace = arguments.traces.front();
   using analysis::ViewKind;
   analysis::RenderRequest request;
-  request.view = OneOf<ViewKind>(
-      arguments.view, "--view",
-      {{"scores", ViewKind::kScores}, {"mask", ViewKind::kMask}, {"difference", ViewKind::kDifference}});
+  request.view = OneOf<ViewKind>(arguments.view, "--view",
+                                 {{"scores", ViewKind::kScores},
+                                  {"overlay", ViewKind::kOverlay},
+                                  {"lost", ViewKind::kLost},
+                                  {"mask", ViewKind::kMask},
+                                  {"difference", ViewKind::kDifference},
+                                  {"other", ViewKind::kOther},
+                                  {"overlap", ViewKind::kOverlap}});
   request.reduction = OneOf<analysis::TileReduction>(
       arguments.reduction, "--reduction",
       {{"max", analysis::TileReduction::kMax}, {"mean", analysis::TileReduction::kMean}});
@@ -137,54 +201,63 @@ int RunRender(RenderArguments arguments) {
                      Listed(analysis::ColorMaps(), &analysis::ColorMap::name));
   }
   request.color_map = arguments.color_map;
+  if (!arguments.range.empty()) request.range = ParseValueRange(arguments.range);
   const std::string extension = Extension(arguments.output);
-  if (extension != "png") throw UsageError(OutputFault(arguments.output, "the extension must be .png"));
-  CheckOutputTarget(arguments.output, arguments.force, {arguments.trace});
+  if (extension != "png" && extension != "svg" && extension != "pdf")
+    throw UsageError(OutputFault(arguments.output, "the extension must be .png, .svg or .pdf"));
+  CheckOutputTarget(arguments.output, arguments.force, {arguments.trace, arguments.other_trace});
   std::tie(request.width, request.height) = ParseSize(arguments.size.empty() ? "800x800" : arguments.size, "--size");
-  if (request.view != ViewKind::kScores && arguments.method.empty())
-    throw UsageError("--view " + arguments.view + " needs --method, whose mask it shows");
+  CheckView(arguments, request.view);
 
   const data::TraceReader trace(arguments.trace);
-  const std::vector<analysis::HeadId> chosen = ParseHeads(arguments.head, analysis::RecordedHeads(trace), "--head");
-  if (chosen.size() != 1) throw UsageError("--head '" + arguments.head + "' must choose one head, such as 4:3");
+  const analysis::HeadId id = OneHead(arguments.head, trace, "--head");
   CheckQueryRows(trace);
-  const analysis::HeadTensorsPtr head = analysis::LoadHead(trace, chosen.front(), UseDeviceForHeads(arguments.device));
+  const analysis::HeadPlace place = UseDeviceForHeads(arguments.device);
+  const analysis::HeadTensorsPtr head = analysis::LoadHead(trace, id, place);
   HeadNotes notes;
   notes.Look(*head, trace);
   std::tie(request.row_begin, request.row_end) = ParseRange(arguments.rows, head->num_rows, "--rows");
   std::tie(request.column_begin, request.column_end) = ParseRange(arguments.columns, head->num_tokens, "--cols");
 
   const std::stop_token stop = StopOnInterrupt();
-  analysis::MaskPreview preview;
-  kernels::SparseIndexView view;
-  const kernels::SparseIndexView* index = nullptr;
-  analysis::ImageRgb image;
+  analysis::RenderSources sources;
+  std::shared_ptr<const kernels::SparseIndex> index, other_index;
+  kernels::SparseIndexView view, other_view;
   if (!arguments.method.empty()) {
-    const MethodChoice choice = ParseMethod(arguments.method);
-    if (choice.prefill == nullptr)
-      throw UsageError("--method " + arguments.method +
-                       " is a decode method and has no map to draw; choose a prefill method");
-    CheckStatus(analysis::PreviewMask(*head, *choice.prefill, choice.values, 0, stop, &preview),
-                arguments.trace + ", head " + HeadText(head->id) + ", " + choice.name);
-    view = preview.index->View();
-    index = &view;
+    index = MaskOf(*head, arguments.trace, arguments.method, "--method", stop);
+    view = index->View();
+    sources.index = &view;
   }
+  if (!arguments.other_method.empty()) {
+    other_index = MaskOf(*head, arguments.trace, arguments.other_method, "--other-method", stop);
+    other_view = other_index->View();
+    sources.other_index = &other_view;
+  }
+  analysis::HeadTensorsPtr other;
+  if (request.view == ViewKind::kOther) {
+    const data::TraceReader beside(arguments.other_trace.empty() ? arguments.trace : arguments.other_trace);
+    const std::string of = arguments.other_head.empty() ? arguments.head : arguments.other_head;
+    other = analysis::LoadHead(beside, OneHead(of, beside, "--other-head"), place);
+    notes.Look(*other, beside);
+    sources.other = other.get();
+  }
+  OutputFile output(arguments.output, arguments.force);
+  NamedDevice device = NamedCpu();
   {
     ProgressLine line(arguments.quiet);
-    request.progress = [&](double share) { line.Show("drawing", std::lround(100 * share), 100, "%"); };
+    request.progress = [&](double share) {
+      line.Show("drawing", std::lround(100 * share), 100, ProgressUnit::kPercent);
+    };
     request.stop = stop;
-    image = analysis::RenderHead(*head, index, request);
+    output.Write([&](const std::string& path) { device = analysis::DrawHeadMap(*head, sources, request, path); });
   }
   if (stop.stop_requested()) return kInterrupted;
   notes.Print();
   if (arguments.device.is_gpu() && head->gpu != nullptr) {
     Say(arguments.output + ": " +
-        (image.device != "cpu"
-             ? "computed on " + image.device
-             : "computed on the CPU, as masks and differences are, and what the GPU has no memory for"));
+        (device.is_gpu() ? "computed on " + device.name
+                         : "computed on the CPU, as masks and differences are, and what the GPU has no memory for"));
   }
-  OutputFile output(arguments.output, arguments.force);
-  output.Write([&](const std::string& path) { analysis::WritePng(image, path); });
   output.Commit();
   return kDone;
 }
@@ -195,7 +268,7 @@ void AddRenderCommand(CLI::App& app, Action& action) {
   CLI::App* command =
       app.add_subcommand("render", "Draw a head's attention map, a method's mask on it, or a figure of a trace");
   auto arguments = std::make_shared<RenderArguments>();
-  command->add_option("trace", arguments->traces, "Trace; of a figure one or more")->type_name("TRACE..");
+  command->add_option("trace", arguments->traces, "Trace; a figure takes one or more")->type_name("TRACE..");
   command->add_option("--head", arguments->head, "The head of a map, such as 4:3")->type_name("L:H");
   command->add_option("--figure", arguments->figure, "A figure in place of a map; --list-figures names them")
       ->type_name("NAME");
@@ -205,18 +278,36 @@ void AddRenderCommand(CLI::App& app, Action& action) {
       ->add_option("--max-rows", arguments->max_rows,
                    "Query rows of a head that a figure looks at, evenly spaced (0: every row)")
       ->capture_default_str();
-  command->add_option("--view", arguments->view, "scores, mask or difference")->capture_default_str();
+  command
+      ->add_option(
+          "--view", arguments->view,
+          "scores; overlay (scores, grey where the method leaves out), lost (grey where it keeps); mask (share "
+          "kept); difference (sparse less dense); other (another head less this one); overlap (which of two "
+          "methods keeps)")
+      ->capture_default_str();
   command->add_option("--method", arguments->method, "Method whose mask is shown")->type_name("NAME[:k=v,..]");
+  command->add_option("--other-method", arguments->other_method, "Of --view overlap: the second method")
+      ->type_name("NAME[:k=v,..]");
+  command->add_option("--other", arguments->other_trace, "Of --view other: the trace of the other head (the same one)")
+      ->type_name("TRACE");
+  command->add_option("--other-head", arguments->other_head, "Of --view other: the other head (the same one)")
+      ->type_name("L:H");
   command
       ->add_option("--rows", arguments->rows,
                    "Query rows begin:end, counted among the recorded ones (all); the axis shows their positions")
       ->type_name("a:b");
   command->add_option("--cols", arguments->columns, "Key columns begin:end (all)")->type_name("a:b");
-  command->add_option("--size", arguments->size,
-                      "Pixels of the map, without its axes (800x800); points of a figure (1000x480)");
+  command->add_option(
+      "--size", arguments->size,
+      "Pixels of the map, without its axes (800x800), two of them a point in .svg and .pdf; points of a figure "
+      "(1000x480)");
   command->add_option("--reduction", arguments->reduction, "max (keeps thin lines) or mean (keeps mass)")
       ->capture_default_str();
   command->add_option("--scale", arguments->scale, "log or linear")->capture_default_str();
+  command
+      ->add_option("--range", arguments->range,
+                   "Probabilities at the colours' ends, such as 1e-6:1 (what the picture holds)")
+      ->type_name("LEAST:MOST");
   command
       ->add_option("--color-map", arguments->color_map,
                    "Colour map: " + Listed(analysis::ColorMaps(), &analysis::ColorMap::name))
@@ -225,7 +316,7 @@ void AddRenderCommand(CLI::App& app, Action& action) {
       ->capture_default_str();
   AddDeviceOption(command, &arguments->device, "a GPU takes heads recorded in bf16 or fp16");
   AddOutputOptions(command, &arguments->output, &arguments->force,
-                   "Picture to write: of a map .png; of a figure .svg, .pdf or .png, or its numbers as .json or .csv");
+                   "Picture to write: .png, .svg or .pdf; of a figure also its numbers as .json or .csv");
   AddThreadsOption(command, &arguments->num_threads);
   AddQuietOption(command, &arguments->quiet);
   command->callback([=, &action] { action = [=] { return RunRender(*arguments); }; });

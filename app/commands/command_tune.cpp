@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// headscope tune TRACE.. --method NAME[:k=v,..].. --target cra=T|error=E|kept=F [--per head|layer|model] [--check
-// TRACE]..
+// headscope tune TRACE.. --method NAME[:k=v,..].. --target cra=T|error=E|kept=F|time=F [--per head|layer|model]
+// [--check TRACE]..
 // [--heads L:H,..] [-o CONFIG.json|.csv|.tsv]
 #include <algorithm>
 #include <filesystem>
@@ -50,11 +50,6 @@ struct TuneArguments {
 
 MethodChoice ParseSearchableMethod(const std::string& text) {
   MethodChoice choice = ParseMethod(text);
-  if (choice.prefill == nullptr) {
-    throw UsageError("--method " + text +
-                     " is a decode method, and targets are searched for prefill methods; choose one of those "
-                     "(`headscope methods` lists them)");
-  }
   CheckStatus(analysis::CheckSearchable(*choice.spec), "--method " + text);
   const size_t colon = text.find(':');
   const std::string given = colon == std::string::npos ? "" : "," + text.substr(colon + 1);
@@ -64,6 +59,23 @@ MethodChoice ParseSearchableMethod(const std::string& text) {
                      " is a budget, which tune searches; leave it out, or measure that setting with headscope compare");
   }
   return choice;
+}
+
+// What is searched by choices alone has no output and no time.
+void CheckDecodeTuning(const Tuning& tuning, const TuneArguments& arguments) {
+  const auto is_decode = [](const Tuning::Searched& method) { return method.choice.decode != nullptr; };
+  if (std::ranges::none_of(tuning.methods, is_decode)) return;
+  if (!std::ranges::all_of(tuning.methods, is_decode))
+    throw UsageError("--method: prefill and decode methods run on other rows; tune them apart");
+  using Kind = analysis::BudgetTarget::Kind;
+  const Kind kind = tuning.target.budget.kind;
+  if ((kind != Kind::kMass && kind != Kind::kKept) || tuning.target.limit)
+    throw UsageError("--target " + arguments.target +
+                     ": a decode method is tuned for a share of the mass (cra, cra-p5, cra-mean, recall) or of the "
+                     "pairs (kept=F)");
+  if (tuning.criterion == TunedCriterion::kError || arguments.front_points > 0)
+    throw UsageError(std::string(arguments.front_points > 0 ? "--front" : "--choose error") +
+                     ": of decode methods there are neither trade-offs nor output errors here; leave it out");
 }
 
 TunedUnit ParseUnit(const std::string& text) {
@@ -229,14 +241,18 @@ class Tuner {
     kernels::Status status;
     {
       ProgressLine line(arguments_.quiet);
-      line.Show(stage, 0, 100, "%");
+      line.Show(stage, 0, 100, ProgressUnit::kPercent);
       analysis::SweepOptions sweep;
       sweep.num_threads = arguments_.num_threads;
       int64_t bytes = 0;  // of a head in every trace
       for (const auto& trace : traces_) bytes += analysis::LargestHeadBytes(*trace, ids_);
-      sweep.most_at_once = tuning_.unit == TunedUnit::kHead ? analysis::HeadsAtOnce(place_, bytes) : 1;
+      // Heads beside each other would time each other.
+      const bool timed = tuning_.target.budget.kind == analysis::BudgetTarget::Kind::kTime;
+      sweep.most_at_once = tuning_.unit == TunedUnit::kHead && !timed ? analysis::HeadsAtOnce(place_, bytes) : 1;
       sweep.stop = StopOnInterrupt();
-      sweep.progress = [&](const analysis::SweepProgress& at) { line.Show(stage, at.Percent(), 100, "%"); };
+      sweep.progress = [&](const analysis::SweepProgress& at) {
+        line.Show(stage, at.Percent(), 100, ProgressUnit::kPercent);
+      };
       status = analysis::Sweep(
           analysis::SweepAxes{.num_heads = units_.size()}, sweep,
           [&](const analysis::SweepCell& cell, TunedTogether* together) {
@@ -304,7 +320,10 @@ class Tuner {
         return kernels::Status{status.code(), method.name + ": " + status.message()};
       };
       std::vector<analysis::BudgetSearchResult> found;
-      kernels::Status status = searcher.Search(*method.prefill, method.values, target, &found);
+      kernels::Status status = method.decode != nullptr
+                                   ? analysis::SearchDecodeBudget(recordings, *method.decode, method.values, target,
+                                                                  {.search = options}, &found)
+                                   : searcher.Search(*method.prefill, method.values, target, &found);
       if (!status.ok()) return named(status);
       ++step;
       if (best.empty() || IsBetter(found, best)) {
@@ -324,8 +343,7 @@ class Tuner {
       head.id = ids_[unit[i]];
       head.method = best_method;
       head.found = std::move(best[i]);
-      head.most = target.most;
-      head.device = recordings[i].front()->DeviceName();
+      head.device = recordings[i].front()->WhereComputed().name;
       head.outside_mass = MeanOutside(recordings[i], options.num_threads, options.stop);
     }
     if (kernels::Status status = Check(unit, options, target, together); !status.ok()) return status;
@@ -364,8 +382,11 @@ class Tuner {
       const MethodChoice& method = tuning_.methods[head.method].choice;
       analysis::BudgetSearcher searcher({recordings[i]}, quiet);
       std::vector<analysis::BudgetSearchResult> checked;
-      if (kernels::Status status = searcher.Measure(*method.prefill, head.found.values, target, &checked); !status.ok())
-        return {status.code(), method.name + ": " + status.message()};
+      const kernels::Status status =
+          method.decode != nullptr ? analysis::MeasureDecodeBudget({recordings[i]}, *method.decode, head.found.values,
+                                                                   target, {.search = quiet}, &checked)
+                                   : searcher.Measure(*method.prefill, head.found.values, target, &checked);
+      if (!status.ok()) return {status.code(), method.name + ": " + status.message()};
       head.checked = std::move(checked.front());
     }
     return {};
@@ -383,11 +404,15 @@ class Tuner {
     };
     const auto kept = [](const analysis::BudgetSearchResult& result) { return result.kept_fraction; };
     const auto error = [](const analysis::BudgetSearchResult& result) { return result.relative_error; };
+    const auto time = [](const analysis::BudgetSearchResult& result) { return result.time_share; };
     const analysis::BudgetTarget& target = tuning_.target.budget;
     switch (target.kind) {
       case analysis::BudgetTarget::Kind::kKept:
         if (!a.front().reached) return sum(a, kept) < sum(b, kept);
         if (tuning_.criterion == TunedCriterion::kError) return sum(a, error) < sum(b, error);
+        break;
+      case analysis::BudgetTarget::Kind::kTime:
+        if (!a.front().reached) return sum(a, time) < sum(b, time);
         break;
       case analysis::BudgetTarget::Kind::kError:
         return a.front().reached ? sum(a, kept) < sum(b, kept) : sum(a, error) < sum(b, error);
@@ -432,6 +457,7 @@ int RunTune(const TuneArguments& arguments) {
       tuning.methods.size() > 1)
     throw UsageError("--choose error: a target of " + arguments.target +
                      " is reached by the fewest pairs; choose by the error under a target for the pairs (kept=..)");
+  CheckDecodeTuning(tuning, arguments);
   const Traces traces = OpenTraces(arguments.traces, {});
   const Traces checks = OpenTraces(arguments.checks, traces);
   const std::vector<analysis::HeadId> heads = ChooseHeads(arguments.heads, traces, checks);
@@ -470,13 +496,14 @@ void AddTuneCommand(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<TuneArguments>();
   command
       ->add_option("traces", arguments->traces,
-                   "Traces of one model; of several, a head's setting holds for the rows of all of them together")
+                   "Traces of one model; given several, a head's setting must hold over the rows of all of them")
       ->required()
       ->type_name("TRACE");
   command
       ->add_option("--method", arguments->methods,
-                   "Prefill method; its budgets are searched, and k=v sets the other parameters. Of several, each head "
-                   "(--per) gets the one that is cheapest there")
+                   "Prefill method, or decode method, which runs on the last 16 recorded rows; its budgets are "
+                   "searched, and k=v sets the other parameters. Given several, each head (see --per) gets the "
+                   "cheapest")
       ->required()
       ->type_name("NAME[:k=v,..]")
       ->expected(1)
@@ -485,13 +512,15 @@ void AddTuneCommand(CLI::App& app, Action& action) {
       ->add_option("--target", arguments->target,
                    "Share of the attention mass, from 0 to 1, that a head must keep: cra=T in every row "
                    "(SampleAttention's CRA), cra-p5=T in more than 95 % of the rows (the window's Meet target), "
-                   "cra-mean=T on average. Or the output's relative error that it may have: error=E. Or the share of "
-                   "pairs that it may keep, for the most mass: kept=F, or kept=METHOD:k=v,.. for those of a setting")
+                   "cra-mean=T or recall=T (MInference's word) on average. Or the output's relative error that it may "
+                   "have: error=E. Or, for the most mass, the share of pairs that it may keep: kept=F, or "
+                   "kept=METHOD:k=v,.. for those of a setting; or the share of dense attention's time that selection "
+                   "and attention may take, measured on the CPU: time=F")
       ->required()
-      ->type_name("cra|cra-p5|cra-mean|error|kept=T");
+      ->type_name("cra|cra-p5|cra-mean|recall|error|kept|time=T");
   command
       ->add_option("--per", arguments->per,
-                   "What has a setting of its own; heads that share one must each reach the target")
+                   "What gets its own setting; heads that share one must each reach the target")
       ->capture_default_str()
       ->type_name("head|layer|model");
   command
@@ -501,13 +530,13 @@ void AddTuneCommand(CLI::App& app, Action& action) {
       ->type_name("mass|error");
   command
       ->add_option("--check", arguments->checks,
-                   "Traces that nothing is chosen by: what the settings keep there is reported beside")
+                   "Held-out trace: nothing is tuned on it, and what the settings keep there is reported")
       ->type_name("TRACE")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command
       ->add_option("--front", arguments->front_points,
-                   "Also this many settings of each method's trade-off between pairs and mass")
+                   "Also report this many settings along each method's trade-off between pairs and mass")
       ->type_name("N")
       ->check(CLI::Range(0, 1000));
   AddRecordedHeadsOption(command, &arguments->heads);
@@ -521,8 +550,8 @@ void AddTuneCommand(CLI::App& app, Action& action) {
       ->type_name("json|csv|minference|duo-attention");
   command->add_flag(
       "--resume", arguments->resume,
-      "Keep the heads that are done in OUT.unfinished, and go on from there when the command is given again "
-      "after Ctrl-C or a kill");
+      "Save finished heads in OUT.unfinished, and continue from there when the command is run again after Ctrl-C "
+      "or a kill");
   AddDeviceOption(command, &arguments->device, "a GPU takes heads recorded in bf16 or fp16");
   AddThreadsOption(command, &arguments->num_threads);
   AddQuietOption(command, &arguments->quiet);
@@ -532,10 +561,10 @@ void AddTuneCommand(CLI::App& app, Action& action) {
       "multiples of a step, and its maximum. Integer budgets end where they cover the longest trace. Their step is the "
       "registry's (`headscope methods NAME --json`: 50 lines, 64 tokens, 1 block); for shorter traces its largest "
       "divisor that gives at least 64 steps; and twice that while a method with two budgets has more than 800. Shares "
-      "of mass go in hundredths. The grid is printed, and stands in the file as \"grid\".\n"
+      "of mass go in hundredths. The grid is printed, and is in the file as \"grid\".\n"
       "Kept shares are of the pairs that the model itself attends to; budgets are in the method's own units "
       "(`headscope "
-      "methods NAME`).\nCtrl-C writes no file (--resume keeps one to go on from): it prints the heads that are done "
+      "methods NAME`).\nCtrl-C writes no file (--resume keeps one to continue from); it prints the heads that are done "
       "and exits with 130.");
   command->callback([=, &action] { action = [=] { return RunTune(*arguments); }; });
 }

@@ -8,6 +8,7 @@
 #include <map>
 #include <string_view>
 
+#include "analysis/types/mass_distribution.h"
 #include "commands/head_selection.h"
 #include "kernels/method_spec.h"
 #include "support/listed.h"
@@ -46,10 +47,8 @@ std::string Time(const analysis::Timing& timing) {
   return Format("%.3f", timing.median_ms) + (timing.repeats > 1 ? " +- " + Format("%.3f", timing.mad_ms) : "");
 }
 
-// A quantile of fewer rows than it has parts is their minimum.
 std::string FifthPercentile(const MethodResult& result) {
-  constexpr int64_t kLeastRows = 20;
-  if (result.num_rows < kLeastRows) return "min of " + std::to_string(result.num_rows);
+  if (result.num_rows < analysis::kLeastQuantileRows) return "min of " + std::to_string(result.num_rows);
   return Format("%.4f", result.cra_p5);
 }
 
@@ -98,7 +97,7 @@ Row RowOf(const MethodResult& result, const std::map<std::string, std::vector<st
   }
   return {HeadText(result.head),
           result.method,
-          result.phase,
+          std::string(NameOf(result.phase)),
           std::to_string(result.num_rows),
           Format("%.1f %%", 100 * result.kept_fraction),
           Format("%.4f", result.cra_min),
@@ -115,8 +114,8 @@ Row RowOf(const MethodResult& result, const std::map<std::string, std::vector<st
           std::isnan(result.bytes_allow) ? "-" : Format("%.2fx", result.bytes_allow),
           result.baseline,
           result.measured,
-          result.chosen_per,
-          result.select_device + ", " + result.device,
+          result.chosen_per ? std::string(NameOf(*result.chosen_per)) : "-",
+          result.select_device.name + ", " + result.device.name,
           Joined(parameters)};
 }
 
@@ -161,13 +160,13 @@ std::string Footer(const std::vector<MethodResult>& results,
     say_once(result.measured + (one ? " in one launch" : " in one launch, batch 1") + ", with " +
              std::to_string(result.measured_kv_heads) + (result.measured_kv_heads == 1 ? " KV head" : " KV heads") +
              (one ? "" : "; its heads share the times") + ".");
-    if (result.num_threads > 0 && (result.device == "cpu" || result.select_device == "cpu"))
+    if (result.num_threads > 0 && (!result.device.is_gpu() || !result.select_device.is_gpu()))
       say_once("What ran on the CPU had " + std::to_string(result.num_threads) +
                (result.num_threads == 1 ? " thread." : " threads."));
   }
   std::map<int32_t, std::vector<std::string>> sharing;  // by how many query heads share a choice
   for (const MethodResult& result : results) {
-    if (result.chosen_per != kernels::NameOf(kernels::ChosenPer::kKvHead)) continue;
+    if (result.chosen_per != kernels::ChosenPer::kKvHead) continue;
     std::vector<std::string>& methods = sharing[result.measured_heads / result.measured_kv_heads];
     if (std::find(methods.begin(), methods.end(), result.method) == methods.end()) methods.push_back(result.method);
   }
@@ -176,7 +175,8 @@ std::string Footer(const std::vector<MethodResult>& results,
              " query heads together (--measure head: per query head): " + Listed(methods) + ".");
   }
   for (const MethodResult& result : results) {
-    if (result.phase == "decode") say_once("Decode times are per step, the mean over the rows of each repeat.");
+    if (result.phase == kernels::Phase::kDecode)
+      say_once("Decode times are per step, the mean over the rows of each repeat.");
     if (!std::isnan(result.dense_of_reading)) {
       say_once(result.measured + ": dense decode (" + result.baseline + ") ran at " +
                Format("%.0f %%", 100 * result.dense_of_reading) +

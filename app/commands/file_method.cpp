@@ -2,45 +2,21 @@
 #include "commands/file_method.h"
 
 #include <algorithm>
-#include <array>
-#include <fstream>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "base/errors.h"
-#include "bench/workload.h"
-#include "data/index_file.h"
-#include "data/mask_file.h"
+#include "commands/file_kinds.h"
 #include "kernels/file_methods.h"
 
 namespace headscope::app {
 namespace {
 
-constexpr std::string_view kMask = "mask-file", kDuo = "duo-attention";
-
-bool IsHdf5(const std::string& path) {
-  constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
-  std::array<char, 8> bytes{};
-  std::ifstream file(path, std::ios::binary);
-  file.read(bytes.data(), bytes.size());
-  return file && std::string_view(bytes.data(), bytes.size()) == kSignature;
-}
-
-kernels::Status Make(std::string_view kind, const std::string& name, const std::string& path,
-                     std::unique_ptr<kernels::PrefillMethod>* made) {
-  if (kind == kDuo) {
-    data::HeadNumbers numbers = data::ReadHeadNumbers(path);
-    return kernels::MakeDuoAttention(name, numbers.num_layers, numbers.num_heads, std::move(numbers.values), made);
-  }
-  if (IsHdf5(path)) return kernels::MakeMaskMethod(name, bench::ToIndex(path, data::ReadIndexFile(path)), made);
-  data::BlockMaskFile file = data::ReadBlockMask(path);
-  kernels::BlockMask mask{.block_q = file.block_q,
-                          .block_k = file.block_k,
-                          .num_heads = file.num_heads,
-                          .num_rows = file.num_rows,
-                          .begin = std::move(file.begin),
-                          .blocks = std::move(file.blocks)};
-  return kernels::MakeMaskMethod(name, std::move(mask), made);
+const FileKind* FindKind(std::string_view name) {
+  const std::span<const FileKind> kinds = FileKinds();
+  const auto found = std::ranges::find(kinds, name, &FileKind::name);
+  return found == kinds.end() ? nullptr : &*found;
 }
 
 // Without path=FILE, which may stand anywhere among the others.
@@ -65,11 +41,23 @@ std::string TakePath(const std::string& name, std::string* parameters, const std
 }  // namespace
 
 bool IsFileMethod(std::string_view name) {
-  return name == kMask || name == kDuo;
+  return FindKind(name) != nullptr;
 }
 
 std::string FileMethodNames() {
-  return std::string(kMask) + ":path=FILE, " + std::string(kDuo) + ":path=FILE";
+  std::string names;
+  for (const FileKind& kind : FileKinds())
+    names.append(names.empty() ? "" : ", ").append(kind.name).append(":path=FILE");
+  return names;
+}
+
+std::string MethodArgument(const std::string& name, const std::string& parameters) {
+  const size_t bracket = name.find('[');
+  const bool of_file = bracket != std::string::npos && name.ends_with(']') && IsFileMethod(name.substr(0, bracket));
+  std::string text =
+      of_file ? name.substr(0, bracket) + ":path=" + name.substr(bracket + 1, name.size() - bracket - 2) : name;
+  if (!parameters.empty()) text += (of_file ? "," : ":") + parameters;
+  return text;
 }
 
 const kernels::PrefillMethod& MethodOfFile(const std::string& name, std::string* parameters,
@@ -78,7 +66,7 @@ const kernels::PrefillMethod& MethodOfFile(const std::string& name, std::string*
   const std::string own = name + "[" + path + "]";
   if (const kernels::PrefillMethod* known = kernels::FindPrefillMethod(own); known != nullptr) return *known;
   std::unique_ptr<kernels::PrefillMethod> made;
-  if (const kernels::Status status = Make(name, own, path, &made); !status.ok())
+  if (const kernels::Status status = FindKind(name)->make(own, path, &made); !status.ok())
     throw BadInputError({.file = path, .problem = status.message(), .remedy = "write the file again"});
   return kernels::AddPrefillMethod(std::move(made));
 }

@@ -13,9 +13,12 @@ namespace headscope::app {
 bool IsFileMethod(std::string_view name);
 // Their names, for messages.
 std::string FileMethodNames();
-// Takes path=FILE out of `parameters` and reads the file; a file that was read before is not read again. The method is
-// found by its own name, NAME[FILE], from then on. A mask is an index file or a FlexAttention block mask in JSON.
-// Throws UsageError, beginning with `option`, where there is no path; BadInputError naming file, field and remedy.
+// A method with its parameters as ParseMethod takes them: the own name of a file's method becomes NAME:path=FILE.
+std::string MethodArgument(const std::string& name, const std::string& parameters);
+// `name` is one of theirs. Takes path=FILE out of `parameters` and reads the file; a file that was read before is not
+// read again. The method is found by its own name, NAME[FILE], from then on. A mask is an index file or a FlexAttention
+// block mask in JSON. Throws UsageError, beginning with `option`, where there is no path; BadInputError naming file,
+// field and remedy.
 const kernels::PrefillMethod& MethodOfFile(const std::string& name, std::string* parameters, const std::string& option);
 
 }  // namespace headscope::app

@@ -105,7 +105,8 @@ void CheckMethodsRun(const data::TraceReader& trace, const std::vector<analysis:
 }
 
 std::function<void(const analysis::SweepProgress&)> ShowComparing(ProgressLine* line) {
-  return [line](const analysis::SweepProgress& at) { line->Show("comparing", at.Percent(), 100, "%"); };
+  return
+      [line](const analysis::SweepProgress& at) { line->Show("comparing", at.Percent(), 100, ProgressUnit::kPercent); };
 }
 
 void CheckResultsTarget(const std::string& path, bool force, const std::vector<std::string>& inputs) {

@@ -2,13 +2,13 @@
 #include "commands/head_settings.h"
 
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "analysis/types/printable.h"
 #include "base/errors.h"
 #include "commands/head_selection.h"
+#include "data/untrusted_text.h"
 #include "kernels/method.h"
 #include "kernels/method_names.h"
 
@@ -17,8 +17,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kMostBytes = int64_t{64} << 20;
-constexpr int kMostDepth = 16;
 constexpr size_t kMostHeads = 1 << 20;
 constexpr const char* kRemedy = "give a file that `headscope tune -o FILE.json` wrote, or MInference's best patterns";
 
@@ -29,22 +27,7 @@ constexpr const char* kRemedy = "give a file that `headscope tune -o FILE.json` 
 }
 
 Json ParseFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) Refuse(path, "", "it cannot be opened");
-  std::string text;
-  std::vector<char> block(1 << 16);
-  while (file.read(block.data(), static_cast<std::streamsize>(block.size())) || file.gcount() > 0) {
-    text.append(block.data(), static_cast<size_t>(file.gcount()));
-    if (static_cast<int64_t>(text.size()) > kMostBytes) Refuse(path, "", "it is larger than 64 MB");
-  }
-  if (file.bad()) Refuse(path, "", "it cannot be read");
-  bool too_deep = false;
-  const auto look = [&](int depth, Json::parse_event_t, Json&) {
-    too_deep = too_deep || depth > kMostDepth;
-    return !too_deep;
-  };
-  Json json = Json::parse(text, look, /*allow_exceptions=*/false);
-  if (too_deep) Refuse(path, "", "it is nested more than 16 levels deep");
+  Json json = data::ReadUntrustedJson(path, kRemedy);
   if (json.is_discarded()) Refuse(path, "", "it is not JSON");
   return json;
 }

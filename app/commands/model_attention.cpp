@@ -6,6 +6,7 @@
 #include "base/errors.h"
 #include "commands/method_choice.h"
 #include "kernels/method_names.h"
+#include "kernels/spec_names.h"
 
 namespace headscope::app {
 namespace {
@@ -21,7 +22,7 @@ void AddAttentionOption(CLI::App* command, std::vector<std::string>* texts) {
   command
       ->add_option("--attention", *texts,
                    "Method that computes the model's attention: a prefill method for the prompt, a decode method for "
-                   "the tokens behind it; give one of each, or dense runs the rest (dense)")
+                   "the tokens after it; a phase without one runs dense (dense)")
       ->type_name("METHOD[:k=v,..]");
 }
 
@@ -30,19 +31,18 @@ ModelAttention ChooseAttention(const std::vector<std::string>& texts, int32_t nu
   sparse_model::MethodChoice choice;
   choice.num_threads = num_threads;
   choice.trace_lse = trace_lse;
-  const auto put = [](const auto* method, const MethodChoice& asked, const char* phase, auto* slot,
-                      kernels::ParameterValues* values) {
+  const auto put = [](const auto* method, const MethodChoice& asked, auto* slot, kernels::ParameterValues* values) {
     if (*slot != nullptr) {
-      throw UsageError("--attention names two " + std::string(phase) + " methods, " + (*slot)->spec().name + " and " +
-                       method->spec().name + "; give one of them");
+      throw UsageError("--attention names two " + std::string(NameOf(method->spec().phase)) + " methods, " +
+                       (*slot)->spec().name + " and " + method->spec().name + "; give one of them");
     }
     *slot = method;
     *values = asked.values;
   };
   for (const std::string& text : texts) {
     const MethodChoice asked = ParseMethod(text, "--attention");
-    if (asked.prefill != nullptr) put(asked.prefill, asked, "prefill", &choice.prefill, &choice.prefill_values);
-    if (asked.decode != nullptr) put(asked.decode, asked, "decode", &choice.decode, &choice.decode_values);
+    if (asked.prefill != nullptr) put(asked.prefill, asked, &choice.prefill, &choice.prefill_values);
+    if (asked.decode != nullptr) put(asked.decode, asked, &choice.decode, &choice.decode_values);
   }
   const auto said = [](const auto* method, const auto& baseline, const kernels::ParameterValues& values) {
     return method != nullptr ? TextOf(method->spec(), values)

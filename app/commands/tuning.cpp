@@ -87,11 +87,17 @@ class SettingColumns {
   int method_width_ = 6, text_width_ = 7;
 };
 
-void WriteQuality(const analysis::BudgetSearchResult& found, bool errors, std::ostream& out) {
+// What was measured beside the masses.
+struct Measures {
+  bool errors = false, times = false;
+};
+
+void WriteQuality(const analysis::BudgetSearchResult& found, Measures measures, std::ostream& out) {
   out << std::fixed << std::setprecision(1) << std::setw(8) << 100 * found.kept_fraction << " %" << std::setprecision(4)
       << std::setw(9) << found.mass.minimum << std::setw(9) << found.mass.fifth_percentile << std::setw(10)
       << found.mass.mean;
-  if (errors) out << std::setw(9) << found.relative_error;
+  if (measures.errors) out << std::setw(9) << found.relative_error;
+  if (measures.times) out << std::setprecision(3) << std::setw(9) << found.time_share;
 }
 
 void WriteFronts(const Tuning& tuning, std::ostream& out) {
@@ -117,6 +123,10 @@ void WriteFronts(const Tuning& tuning, std::ostream& out) {
 
 bool Tuning::HasErrors() const {
   return std::ranges::any_of(heads, [](const TunedHead& head) { return !std::isnan(head.found.relative_error); });
+}
+
+bool Tuning::HasTimes() const {
+  return std::ranges::any_of(heads, [](const TunedHead& head) { return !std::isnan(head.found.time_share); });
 }
 
 const char* NameOf(TunedUnit unit) {
@@ -179,12 +189,13 @@ TuneTarget ParseTarget(const std::string& text) {
       throw UsageError("--target kept: " + number + " is a decode method; give a prefill method, or a share");
     return target;
   }
-  const double largest = known->kind == Kind::kError ? 1e6 : 1;
+  const double largest = known->kind == Kind::kError || known->kind == Kind::kTime ? 1e6 : 1;
   if (!is_number || !(value > 0 && value < largest)) {
     const char* const what =
         known->kind == Kind::kMass   ? "is not a share of a row's mass; give a number between 0 and 1"
         : known->kind == Kind::kKept ? "is not a share of the pairs; give a number between 0 and 1, "
                                        "or a setting whose pairs are the limit, METHOD:k=v,.."
+        : known->kind == Kind::kTime ? "is not a share of dense attention's time; give a number above 0, as in 0.5"
                                      : "is not a relative error; give a number above 0";
     throw UsageError("--target '" + text + "': '" + number + "' " + what);
   }
@@ -195,13 +206,15 @@ TuneTarget ParseTarget(const std::string& text) {
 std::string TuningTable(const Tuning& tuning) {
   const SettingColumns setting(tuning);
   std::ostringstream out;
-  const bool cut = AnyCut(tuning), errors = tuning.HasErrors(), checked = !tuning.checks.empty();
+  const bool cut = AnyCut(tuning), checked = !tuning.checks.empty();
+  const Measures measures{tuning.HasErrors(), tuning.HasTimes()};
   const auto quality_names = [&](const char* kept) {
     out << std::setw(10) << kept << std::setw(9) << "CRA min" << std::setw(9) << "CRA 5 %" << std::setw(10)
-        << "CRA mean" << (errors ? "    error" : "");
+        << "CRA mean" << (measures.errors ? "    error" : "") << (measures.times ? "     time" : "");
   };
   const auto quality_units = [&](const char* kept) {
-    out << std::setw(10) << kept << std::setw(28) << "share of a row's mass" << (errors ? " relative" : "");
+    out << std::setw(10) << kept << std::setw(28) << "share of a row's mass" << (measures.errors ? " relative" : "")
+        << (measures.times ? " of dense" : "");
   };
   out << std::left << std::setw(8) << "head" << std::right;
   setting.Names(out);
@@ -224,11 +237,11 @@ std::string TuningTable(const Tuning& tuning) {
   for (const TunedHead& head : tuning.heads) {
     out << std::left << std::setw(8) << HeadText(head.id) << std::right;
     setting.Values(head, out);
-    WriteQuality(head.found, errors, out);
+    WriteQuality(head.found, measures, out);
     if (cut) out << std::setw(10) << head.outside_mass;
     out << padded(head.found.reached ? "met" : "NOT met");
     if (head.checked) {
-      WriteQuality(*head.checked, errors, out);
+      WriteQuality(*head.checked, measures, out);
       out << (head.checked->reached ? "  met" : "  NOT met");
     }
     out << '\n';
@@ -266,9 +279,11 @@ std::string TuningSummary(const Tuning& tuning) {
     const size_t others = unmet.size() > kNamed ? unmet.size() - kNamed : 0;
     unmet.resize(unmet.size() - others);
     if (others > 0) unmet.push_back(std::to_string(others) + (others == 1 ? " other" : " others"));
-    if (tuning.target.budget.kind == analysis::BudgetTarget::Kind::kKept) {
-      out << "; even the smallest budgets, which are written for them, keep more for " << Listed(unmet)
-          << ": take a higher limit or other parameters there";
+    using Kind = analysis::BudgetTarget::Kind;
+    const Kind kind = tuning.target.budget.kind;
+    if (kind == Kind::kKept || kind == Kind::kTime) {
+      out << "; even the smallest budgets, which are written for them, " << (kind == Kind::kKept ? "keep" : "take")
+          << " more for " << Listed(unmet) << ": take a higher limit or other parameters there";
     } else {
       out << "; not even the largest budgets, which are written for them, are enough for " << Listed(unmet)
           << ": take a lower target or other parameters there";

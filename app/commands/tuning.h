@@ -27,15 +27,15 @@ struct TuneTarget {
 };
 
 // "cra=0.95", "cra-p5=0.95" or "cra-mean=0.95", as --target takes it: which statistic of the rows' kept mass, and what
-// it must reach, above 0 and below 1. "error=0.05": what the output's relative error may be. "kept=0.25" or
-// "kept=METHOD[:k=v,..]": the share of pairs that may be kept. Throws UsageError.
+// it must reach, above 0 and below 1; "recall=0.95" is the mean. "error=0.05": what the output's relative error may be.
+// "kept=0.25" or "kept=METHOD[:k=v,..]": the share of pairs that may be kept. "time=0.5": the share of dense
+// attention's time that selection and attention may take. Throws UsageError.
 TuneTarget ParseTarget(const std::string& text);
 
 struct TunedHead {
   analysis::HeadId id;
   size_t method = 0;  // among Tuning::methods
   analysis::BudgetSearchResult found;
-  double most = 0;          // the limit of a target for pairs or errors
   std::string device;       // where its masses were computed: "cpu" or the GPU's name
   double outside_mass = 0;  // mean share of a row's mass on tokens before the traces' first, which no setting can keep
   std::optional<analysis::BudgetSearchResult> checked;  // the same setting on the traces that nothing was chosen by
@@ -70,8 +70,9 @@ struct Tuning {
 
   bool complete() const { return heads.size() == num_heads_chosen; }
   const MethodChoice& MethodOf(const TunedHead& head) const { return methods[head.method].choice; }
-  // Output errors were measured.
+  // Output errors, or times, were measured.
   bool HasErrors() const;
+  bool HasTimes() const;
 };
 
 // "head", "layer", "model".

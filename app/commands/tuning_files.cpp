@@ -82,6 +82,7 @@ void AddQuality(const analysis::BudgetSearchResult& found, Json* json) {
   (*json)["cra_p5"] = found.mass.fifth_percentile;
   (*json)["cra_mean"] = found.mass.mean;
   (*json)["relative_error"] = Measured(found.relative_error);
+  (*json)["time_share"] = Measured(found.time_share);
 }
 
 Json HeadsJson(const Tuning& tuning) {
@@ -161,16 +162,18 @@ std::string CsvFile(const Tuning& tuning) {
   }
   std::string csv = "layer,head,method,target_met";
   for (const std::string& name : names) csv.append(",").append(name);
-  csv += ",kept_fraction,cra_min,cra_p5,cra_mean,relative_error,outside_mass";
+  csv += ",kept_fraction,cra_min,cra_p5,cra_mean,relative_error,time_share,outside_mass";
   if (!tuning.checks.empty()) {
-    for (const char* const name : {"target_met", "kept_fraction", "cra_min", "cra_p5", "cra_mean", "relative_error"})
+    for (const char* const name :
+         {"target_met", "kept_fraction", "cra_min", "cra_p5", "cra_mean", "relative_error", "time_share"})
       csv.append(",checked_").append(name);
   }
   csv += ",device,complete\n";
   const auto add_quality = [&csv](const analysis::BudgetSearchResult& found) {
     for (const double value : {found.kept_fraction, found.mass.minimum, found.mass.fifth_percentile, found.mass.mean})
       csv.append(",").append(analysis::ShortestNumber(value));
-    csv.append(",").append(std::isnan(found.relative_error) ? "" : analysis::ShortestNumber(found.relative_error));
+    for (const double value : {found.relative_error, found.time_share})
+      csv.append(",").append(std::isnan(value) ? "" : analysis::ShortestNumber(value));
   };
   for (const TunedHead& head : tuning.heads) {
     const MethodChoice& method = tuning.MethodOf(head);
@@ -241,10 +244,10 @@ struct Format {
   const char* option;
   TuningFormat format;
 };
-constexpr Format kFormats[] = {{"json", TuningFormat::kJson},
-                               {"csv", TuningFormat::kCsv},
-                               {"minference", TuningFormat::kMInference},
-                               {"duo-attention", TuningFormat::kDuoAttention}};
+constexpr Format kFormats[] = {{.option = "json", .format = TuningFormat::kJson},
+                               {.option = "csv", .format = TuningFormat::kCsv},
+                               {.option = "minference", .format = TuningFormat::kMInference},
+                               {.option = "duo-attention", .format = TuningFormat::kDuoAttention}};
 
 }  // namespace
 

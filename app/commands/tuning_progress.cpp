@@ -56,6 +56,7 @@ Json ResultJson(const kernels::MethodSpec& spec, const analysis::BudgetSearchRes
                {"kept", found.kept_fraction},
                {"mass", {found.mass.minimum, found.mass.fifth_percentile, found.mass.mean}}};
   if (!std::isnan(found.relative_error)) json["error"] = found.relative_error;
+  if (!std::isnan(found.time_share)) json["time"] = found.time_share;
   return json;
 }
 
@@ -70,6 +71,7 @@ analysis::BudgetSearchResult ResultOf(const kernels::MethodSpec& spec, const Jso
   found.mass.fifth_percentile = json.at("mass").at(1).get<double>();
   found.mass.mean = json.at("mass").at(2).get<double>();
   if (json.contains("error")) found.relative_error = json.at("error").get<double>();
+  if (json.contains("time")) found.time_share = json.at("time").get<double>();
   return found;
 }
 
@@ -78,7 +80,6 @@ Json HeadJson(const Tuning& tuning, const TunedHead& head) {
   Json json = {{"id", {head.id.layer, head.id.head}},
                {"method", head.method},
                {"found", ResultJson(spec, head.found)},
-               {"most", head.most},
                {"device", head.device},
                {"outside", head.outside_mass}};
   if (head.checked) json["checked"] = ResultJson(spec, *head.checked);
@@ -91,7 +92,6 @@ TunedHead HeadOf(const Tuning& tuning, const Json& json) {
   head.method = json.at("method").get<size_t>();
   const kernels::MethodSpec& spec = *tuning.methods.at(head.method).choice.spec;
   head.found = ResultOf(spec, json.at("found"));
-  head.most = json.at("most").get<double>();
   head.device = analysis::Printable(json.at("device").get<std::string>());
   head.outside_mass = json.at("outside").get<double>();
   if (json.contains("checked")) head.checked = ResultOf(spec, json.at("checked"));
@@ -105,7 +105,7 @@ std::string Line(const Json& json) {
 }  // namespace
 
 TuningProgress::TuningProgress(const std::string& output, const Tuning& tuning)
-    : tuning_(tuning), path_(output + ".unfinished") {
+    : tuning_(tuning), path_(output + ".unfinished"), claim_(path_, "tuning") {
   std::string kept = Line(IdentityOf(tuning));
   if (std::ifstream before(path_, std::ios::binary); before) {
     std::string line;

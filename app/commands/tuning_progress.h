@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/output_claim.h"
 #include "commands/tuning.h"
 
 namespace headscope::app {
@@ -19,8 +20,8 @@ namespace headscope::app {
 class TuningProgress {
  public:
   // Opens OUTPUT.unfinished and reads what is done there, or begins it. `tuning` has everything but heads. Throws
-  // UsageError where the file is of another tuning, BadInputError where it is no such file, FailedError where it cannot
-  // be written.
+  // UsageError where the file is of another tuning or another process goes on with it, BadInputError where it is no
+  // such file, FailedError where it cannot be written.
   TuningProgress(const std::string& output, const Tuning& tuning);
 
   // The unit that begins with that head, or null.
@@ -35,6 +36,7 @@ class TuningProgress {
  private:
   const Tuning& tuning_;
   const std::string path_;
+  const OutputClaim claim_;
   std::map<analysis::HeadId, std::vector<TunedHead>> done_;
   std::mutex mutex_;
   std::ofstream file_;

@@ -25,6 +25,16 @@ std::string Roff(std::string_view text) {
   return escaped;
 }
 
+// A long list may end its line behind any of its commas, and is adjusted there.
+std::string Breakable(std::string_view roff) {
+  std::string text;
+  for (const char letter : roff) {
+    text += letter;
+    if (letter == ',') text += ' ';
+  }
+  return text;
+}
+
 std::string Bold(std::string_view text) {
   return "\\fB" + Roff(text) + "\\fR";
 }
@@ -51,7 +61,7 @@ std::string Entry(const OptionText& option, bool positional) {
   }
   if (!option.value.empty()) tag += (tag.empty() ? "" : " ") + Italic(option.value);
   std::string entry = ".TP\n" + tag + '\n' + Roff(option.help) + (option.help.ends_with('.') ? "" : ".");
-  if (!option.default_value.empty()) entry += " Default: " + Roff(option.default_value) + '.';
+  if (!option.default_value.empty()) entry += " Default: " + Breakable(Roff(option.default_value)) + '.';
   if (option.required && !positional) entry += " Required.";
   return entry + '\n';
 }

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "analysis/types/printable.h"
+#include "base/byte_text.h"
 
 namespace headscope::app {
 
@@ -14,32 +15,12 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-constexpr double kKibi = 1024;
-constexpr const char* kByteUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-
-// Index of the largest unit that `bytes` has one of.
-int ByteUnit(double bytes) {
-  int unit = 0;
-  for (; bytes >= kKibi && unit < 4; ++unit) bytes /= kKibi;
-  return unit;
-}
-
-// The number of such units, without the unit's name.
-std::string InByteUnit(double bytes, int unit) {
-  char text[32];
-  std::snprintf(text, sizeof text, unit == 0 ? "%.0f" : "%.1f", bytes / std::pow(kKibi, unit));
-  return text;
-}
-
 // Rates below ten a second would lose what matters as whole numbers.
 std::string Rate(const Progress& progress) {
-  if (progress.unit == "bytes") {
-    const int unit = ByteUnit(progress.rate);
-    return InByteUnit(progress.rate, unit) + " " + kByteUnits[unit] + "/s";
-  }
+  if (progress.unit == ProgressUnit::kBytes) return ByteText(std::llround(progress.rate)) + "/s";
   char text[32];
   std::snprintf(text, sizeof text, progress.rate < 10 ? "%.1f " : "%.0f ", progress.rate);
-  return text + progress.unit + "/s";
+  return std::string(text).append(NameOf(progress.unit)).append("/s");
 }
 
 }  // namespace
@@ -86,7 +67,7 @@ void ProgressLine::Clear() {
   width_ = 0;
 }
 
-void ProgressLine::Show(const std::string& stage, int64_t done, int64_t total, const std::string& unit) {
+void ProgressLine::Show(const std::string& stage, int64_t done, int64_t total, ProgressUnit unit) {
   Progress progress;
   progress.stage = stage;
   progress.done = done;
@@ -102,7 +83,7 @@ void ProgressLine::Show(const std::string& stage, int64_t done, int64_t total, c
 
 std::string ProgressText(const Progress& progress) {
   std::string line = analysis::Printable(progress.stage);
-  const bool percent = progress.unit == "%";
+  const bool percent = progress.unit == ProgressUnit::kPercent;
   if (progress.total > 0) {
     const double share = 100.0 * static_cast<double>(progress.done) / static_cast<double>(progress.total);
     char share_text[32];
@@ -110,12 +91,10 @@ std::string ProgressText(const Progress& progress) {
     if (percent) {
       line.append(": ").append(share_text);
     } else {
-      std::string counts =
-          std::to_string(progress.done) + " of " + std::to_string(progress.total) + " " + progress.unit;
-      if (progress.unit == "bytes") {
-        const int unit = ByteUnit(static_cast<double>(progress.total));
-        counts = InByteUnit(static_cast<double>(progress.done), unit) + " of " + FormatBytes(progress.total);
-      }
+      const std::string counts = progress.unit == ProgressUnit::kBytes
+                                     ? ByteText(progress.done, progress.total)
+                                     : std::to_string(progress.done) + " of " + std::to_string(progress.total) + " " +
+                                           std::string(NameOf(progress.unit));
       line.append(": ").append(counts).append(" (").append(share_text).append(")");
     }
   }
@@ -137,12 +116,6 @@ std::string FormatDuration(double seconds) {
     std::snprintf(text, sizeof text, "%lld s", whole);
   }
   return text;
-}
-
-std::string FormatBytes(int64_t bytes) {
-  const auto value = static_cast<double>(bytes);
-  const int unit = ByteUnit(value);
-  return InByteUnit(value, unit) + " " + kByteUnits[unit];
 }
 
 }  // namespace headscope::app

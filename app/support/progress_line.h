@@ -16,7 +16,7 @@ class ProgressLine {
   ~ProgressLine();  // ends the line
   void Show(const Progress& progress);
   // For work without a rate of its own: rate and remaining time are taken from the calls.
-  void Show(const std::string& stage, int64_t done, int64_t total, const std::string& unit);
+  void Show(const std::string& stage, int64_t done, int64_t total, ProgressUnit unit);
   // Takes the line off a terminal, so that what is printed next stands alone; the next Show draws it again.
   void Clear();
 
@@ -28,12 +28,10 @@ class ProgressLine {
   std::chrono::steady_clock::time_point stage_begin_, shown_;
 };
 
-// "loading model: 12.5 of 36.8 MiB (34 %), 120 MiB/s, 2 s left". The units "bytes" and "%" are written as such: bytes
-// in the unit that suits the total, a percentage without a rate.
+// "loading model: 12.5 of 36.8 MiB (34 %), 120 MiB/s, 2 s left". Bytes are told in the unit that suits the total, a
+// percentage without a rate.
 std::string ProgressText(const Progress& progress);
 // "2 m 05 s", "12 s".
 std::string FormatDuration(double seconds);
-// "512 B", "1.3 MiB".
-std::string FormatBytes(int64_t bytes);
 
 }  // namespace headscope::app

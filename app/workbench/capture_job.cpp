@@ -30,6 +30,11 @@ capture::CaptureRequest MakeRequest(const ui::CaptureSettings& settings) {
   request.heads = ParseNumberList(settings.heads, "heads");
   request.rows = settings.rows;
   request.decode_tokens = settings.decode_tokens;
+  for (const ui::Recordable& what : settings.record) {
+    for (const model::CapturePointInfo& info : model::kCapturePoints) {
+      if (info.name == what.name) request.record.push_back(info.point);
+    }
+  }
   request.dtype = settings.dtype;
   request.device = settings.device;
   return request;

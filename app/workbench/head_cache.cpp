@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "head_cache.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -31,13 +32,27 @@ analysis::HeadTensorsPtr HeadCache::Find(const Entry& entry) const {
   return head;
 }
 
-void HeadCache::PinNewest(const analysis::HeadTensorsPtr& head) {
-  const analysis::HeadTensorsPtr before = newest_.lock();
+void HeadCache::Pin(ui::MapView view, const analysis::HeadTensorsPtr& head) {
+  std::weak_ptr<const analysis::HeadTensors>& shown = shown_[static_cast<size_t>(view)];
+  const analysis::HeadTensorsPtr before = shown.lock();
   if (before == head) return;
-  if (before) memory_->Pin(before.get(), false);
-  memory_->Keep(head, BytesOf(*head));
-  memory_->Pin(head.get(), true);
-  newest_ = head;
+  shown = head;
+  const auto is_shown = [&](const auto& other) { return other.lock() == before; };
+  if (before && std::none_of(shown_.begin(), shown_.end(), is_shown)) memory_->Pin(before.get(), false);
+  if (head) memory_->Pin(head.get(), true);
+}
+
+analysis::HeadTensorsPtr HeadCache::Show(ui::MapView view, analysis::HeadId id) {
+  analysis::HeadTensorsPtr head = Get(id);
+  const std::lock_guard lock(mutex_);
+  memory_->Keep(head, BytesOf(*head));  // it may have left since
+  Pin(view, head);
+  return head;
+}
+
+void HeadCache::Leave(ui::MapView view) {
+  const std::lock_guard lock(mutex_);
+  Pin(view, nullptr);
 }
 
 analysis::HeadTensorsPtr HeadCache::Get(analysis::HeadId id) {
@@ -46,10 +61,7 @@ analysis::HeadTensorsPtr HeadCache::Get(analysis::HeadId id) {
   {
     const std::lock_guard lock(mutex_);
     Entry& entry = entries_[id];
-    if (const analysis::HeadTensorsPtr head = Find(entry)) {
-      PinNewest(head);
-      return head;
-    }
+    if (analysis::HeadTensorsPtr head = Find(entry)) return head;
     if (!entry.reading.valid()) {
       promise.emplace();
       entry.reading = promise->get_future().share();
@@ -72,7 +84,7 @@ analysis::HeadTensorsPtr HeadCache::Read(analysis::HeadId id, std::promise<Readi
       });
   const std::lock_guard lock(mutex_);
   entries_[id] = {{}, head};
-  PinNewest(head);
+  memory_->Keep(head, BytesOf(*head));
   return head;
 }
 

@@ -3,6 +3,7 @@
 // read once.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <future>
 #include <map>
@@ -11,13 +12,13 @@
 
 #include "analysis/head_tensors.h"
 #include "outcome.h"
-#include "ui/memory_budget.h"
+#include "ui/workbench.h"
 
 namespace headscope::app {
 
 class HeadCache {
  public:
-  // `trace` must outlive the cache. `memory` decides how many heads stay; the one that was asked for last always does.
+  // `trace` must outlive the cache. `memory` decides how many heads stay; those that the maps show always do.
   HeadCache(const data::TraceReader& trace, std::shared_ptr<ui::MemoryBudget> memory);
   ~HeadCache();
   HeadCache(const HeadCache&) = delete;
@@ -26,6 +27,9 @@ class HeadCache {
   // Reads the head when it is not there, and throws as analysis::LoadHead; so does who waits for another thread's
   // reading.
   analysis::HeadTensorsPtr Get(analysis::HeadId id);
+  // The same for what a map shows: it stays until that map shows another head, or Leave.
+  analysis::HeadTensorsPtr Show(ui::MapView view, analysis::HeadId id);
+  void Leave(ui::MapView view);
   // Never reads and never waits: nullptr when the head is not there (yet).
   analysis::HeadTensorsPtr TryGet(analysis::HeadId id);
   // For passes over all heads, which would only push the others out: reads past the cache.
@@ -41,13 +45,13 @@ class HeadCache {
   analysis::HeadTensorsPtr Read(analysis::HeadId id, std::promise<Reading>* promise);
   // What the budget holds of an entry; null when it has left. Under the lock.
   analysis::HeadTensorsPtr Find(const Entry& entry) const;
-  void PinNewest(const analysis::HeadTensorsPtr& head);  // and keeps it; under the lock
+  void Pin(ui::MapView view, const analysis::HeadTensorsPtr& head);  // null: none any more; under the lock
 
   const data::TraceReader& trace_;
   const std::shared_ptr<ui::MemoryBudget> memory_;
   std::mutex mutex_;
   std::map<analysis::HeadId, Entry> entries_;
-  std::weak_ptr<const analysis::HeadTensors> newest_;
+  std::array<std::weak_ptr<const analysis::HeadTensors>, ui::kMapViews.size()> shown_;
 };
 
 }  // namespace headscope::app

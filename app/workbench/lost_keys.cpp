@@ -13,7 +13,7 @@ struct RowMask {
   std::vector<kernels::ColumnRange> kept;  // sorted, disjoint
 };
 
-RowMask MaskOfRow(const analysis::HeadTensors& head, const HeldMask& mask, int64_t row) {
+RowMask MaskOfRow(const analysis::HeadTensors& head, const analysis::KeptMask& mask, int64_t row) {
   if (mask.steps) {
     if (row < mask.steps->first_row || row >= mask.steps->end_row()) return {};
     const analysis::KeptStep& step = mask.steps->steps[static_cast<size_t>(row - mask.steps->first_row)];
@@ -26,7 +26,8 @@ RowMask MaskOfRow(const analysis::HeadTensors& head, const HeldMask& mask, int64
 
 }  // namespace
 
-std::vector<ui::LostKey> LostKeys(const analysis::HeadTensors& head, const HeldMask& mask, int64_t row, size_t most) {
+std::vector<ui::LostKey> LostKeys(const analysis::HeadTensors& head, const analysis::KeptMask& mask, int64_t row,
+                                  size_t most) {
   if (row < 0 || row >= head.num_rows) return {};
   const RowMask of_row = MaskOfRow(head, mask, row);
   std::vector<ui::LostKey> lost;

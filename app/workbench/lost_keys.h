@@ -12,6 +12,7 @@ namespace headscope::app {
 
 // Of a recorded row, the most probable first, at most `most`; none of a row that the mask says nothing of. One dot
 // product a key that is left out.
-std::vector<ui::LostKey> LostKeys(const analysis::HeadTensors& head, const HeldMask& mask, int64_t row, size_t most);
+std::vector<ui::LostKey> LostKeys(const analysis::HeadTensors& head, const analysis::KeptMask& mask, int64_t row,
+                                  size_t most);
 
 }  // namespace headscope::app

@@ -24,25 +24,43 @@ int64_t BytesOf(const analysis::HeadMass& mass) {
 }  // namespace
 
 void MassCache::Keep(const MassPtr& mass) {
-  if (const MassPtr before = newest_.lock(); before && before != mass) memory_->Pin(before.get(), false);
   memory_->Keep(mass, BytesOf(*mass));
   memory_->Use(&mass->head());
-  memory_->Pin(mass.get(), true);
-  newest_ = mass;
+  memory_->Pin(mass.get(), IsWanted(&mass->head()));
 }
 
-MassCache::MassPtr MassCache::Get(const analysis::HeadTensorsPtr& head, const std::stop_token& stop) {
+bool MassCache::IsWanted(const analysis::HeadTensors* head) const {
+  return std::any_of(wanted_.begin(), wanted_.end(), [&](const auto& wanted) { return wanted.lock().get() == head; });
+}
+
+void MassCache::EndUnwanted() {
+  std::erase_if(entries_, [&](const Entry& entry) {
+    const analysis::HeadTensorsPtr head = entry.head.lock();
+    const bool wanted = head && IsWanted(head.get());
+    if (entry.computed.valid()) {
+      if (!wanted) entry.stop.request_stop();
+      return !wanted;
+    }
+    const MassPtr mass = entry.mass.lock();
+    if (mass) memory_->Pin(mass.get(), wanted);
+    return !mass;
+  });
+}
+
+void MassCache::Leave(ui::MapView view) {
+  const std::lock_guard lock(mutex_);
+  wanted_[static_cast<size_t>(view)].reset();
+  EndUnwanted();
+}
+
+MassCache::MassPtr MassCache::Get(ui::MapView view, const analysis::HeadTensorsPtr& head, const std::stop_token& stop) {
   std::optional<std::promise<Computed>> promise;
   Entry entry;
   {
     const std::lock_guard lock(mutex_);
     if (stop.stop_requested()) return nullptr;  // a stale request must not end the pass of the head on show
-    std::erase_if(entries_, [&](const Entry& other) {
-      if (!other.computed.valid()) return other.mass.expired();
-      const bool unwanted = other.head.lock() != head;
-      if (unwanted) other.stop.request_stop();
-      return unwanted;
-    });
+    wanted_[static_cast<size_t>(view)] = head;
+    EndUnwanted();
     const auto known =
         std::find_if(entries_.begin(), entries_.end(), [&](const Entry& other) { return other.head.lock() == head; });
     // The budget, which has a lock of its own, may let go of masses at any moment.
@@ -99,6 +117,7 @@ void MassCache::Clear() {
     memory_->Release(entry.mass.lock().get());
   }
   entries_.clear();
+  wanted_ = {};
 }
 
 }  // namespace headscope::app

@@ -2,6 +2,7 @@
 // The block masses of the heads that were looked at last, so that a slider's mask costs its ragged edges only.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <future>
 #include <list>
@@ -12,23 +13,24 @@
 
 #include "analysis/compare.h"
 #include "outcome.h"
-#include "ui/memory_budget.h"
+#include "ui/workbench.h"
 
 namespace headscope::app {
 
 // Callable from any thread. A pass over a head outlives the request that began it, because the next position of the
-// slider needs it as well; it ends when another head is asked for.
+// slider needs it as well; it ends when no map wants its head any more.
 class MassCache {
  public:
   using MassPtr = std::shared_ptr<const analysis::HeadMass>;
 
-  // `memory` decides how many masses stay; the one that was asked for last always does.
+  // `memory` decides how many masses stay; those that the maps asked for last always do.
   explicit MassCache(std::shared_ptr<ui::MemoryBudget> memory) : memory_(std::move(memory)) {}
 
   // Computes the head's mass when it is not there, or waits for whoever computes it. nullptr when stopped or when
-  // another head was asked for meanwhile. Throws what HeadMass::Compute does; whoever waits for another thread's pass
-  // gets its words as a FailedError.
-  MassPtr Get(const analysis::HeadTensorsPtr& head, const std::stop_token& stop);
+  // `view` asked for another head meanwhile. Throws what HeadMass::Compute does; whoever waits for another thread's
+  // pass gets its words as a FailedError.
+  MassPtr Get(ui::MapView view, const analysis::HeadTensorsPtr& head, const std::stop_token& stop);
+  void Leave(ui::MapView view);  // it wants no head any more
   // Ends passes under way and forgets everything.
   void Clear();
 
@@ -44,11 +46,14 @@ class MassCache {
   MassPtr Compute(const analysis::HeadTensorsPtr& head, const Entry& entry, std::promise<Computed>* promise);
   // A use of the mass, then of its head: a mass that stays without its head would hold that uncounted. Under the lock.
   void Keep(const MassPtr& mass);
+  bool IsWanted(const analysis::HeadTensors* head) const;  // by a map; under the lock
+  void EndUnwanted();                                      // passes, and pins; under the lock
 
   const std::shared_ptr<ui::MemoryBudget> memory_;
   std::mutex mutex_;
   std::list<Entry> entries_;
-  std::weak_ptr<const analysis::HeadMass> newest_;
+  // By map. A head that has left is not that of a pass, since a pass holds its head.
+  std::array<std::weak_ptr<const analysis::HeadTensors>, ui::kMapViews.size()> wanted_;
 };
 
 }  // namespace headscope::app

@@ -6,6 +6,7 @@
 #include <future>
 #include <string>
 
+#include "analysis/types/printable.h"
 #include "base/errors.h"
 
 namespace headscope::app {
@@ -36,6 +37,20 @@ struct Outcome {
     throw FailedError(error);
   }
 };
+
+// make()'s value, or why there is none.
+template <typename Make>
+auto OutcomeOf(Make&& make) -> Outcome<decltype(make())> {
+  try {
+    return {make(), {}, {}};
+  } catch (const std::exception& refused) {
+    const std::string reason = analysis::Printable(refused.what());  // it may quote a file
+    const auto* const typed = dynamic_cast<const Error*>(&refused);
+    return {{},
+            reason.empty() ? "It failed and did not say why." : reason,
+            typed != nullptr ? typed->kind() : ErrorKind::kFailed};
+  }
+}
 
 // make()'s value, told to those who wait on `promise`. Where it throws: forget(), so that the next one to ask tries
 // again, then the reason to those who wait now (`unknown` where the exception has no words), and the exception to the

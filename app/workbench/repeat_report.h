@@ -18,19 +18,26 @@ class ReportNowAndThen {
  public:
   explicit ReportNowAndThen(std::function<void(ui::ProgressReport)> pass_on) : pass_on_(std::move(pass_on)) {}
 
-  void operator()(const std::string& method, const analysis::RepeatProgress& progress) {
-    if (std::chrono::steady_clock::now() - last_ < kShownFor) return;
-    ui::ProgressReport report;
-    report.stage = "Measuring " + method + ": " + std::string(progress.method);
-    report.stage += progress.stage == "prefill" ? " selects and attends, " : " decodes, ";
-    report.stage += progress.repeat == 0 ? "warming up"
-                                         : std::to_string(progress.repeat) + " of " + std::to_string(progress.repeats);
-    report.fraction = static_cast<double>(progress.repeat) / (progress.repeats + 1);
+  void operator()(ui::ProgressReport report) {
+    if (!IsDue()) return;
     pass_on_(std::move(report));
     last_ = std::chrono::steady_clock::now();  // when it is shown, if passing it on waits for that
   }
 
+  void operator()(const std::string& method, const analysis::RepeatProgress& progress) {
+    if (!IsDue()) return;
+    ui::ProgressReport report;
+    report.stage = "Measuring " + method + ": " + std::string(progress.method);
+    report.stage += progress.phase == kernels::Phase::kPrefill ? " selects and attends, " : " decodes, ";
+    report.stage += progress.repeat == 0 ? "warming up"
+                                         : std::to_string(progress.repeat) + " of " + std::to_string(progress.repeats);
+    report.fraction = static_cast<double>(progress.repeat) / (progress.repeats + 1);
+    (*this)(std::move(report));
+  }
+
  private:
+  bool IsDue() const { return std::chrono::steady_clock::now() - last_ >= kShownFor; }
+
   static constexpr std::chrono::milliseconds kShownFor{400};
   std::function<void(ui::ProgressReport)> pass_on_;
   // A frame of the window takes as long as a short repeat, so the first report waits like every other.

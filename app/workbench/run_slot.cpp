@@ -17,11 +17,7 @@ Status RunSlot::Run(const analysis::HeadTensorsPtr& head, const RunSettings& set
   const std::lock_guard lock(mutex_);
   if (stop.stop_requested()) return {StatusCode::kCancelled, "The run was cancelled."};
   if (head_ != head || alone_ != settings.alone) measured_.reset();
-  analysis::CompareOptions options;
-  options.repeats = settings.repeats;
-  options.least_ms = settings.least_ms;
-  options.decode_rows = settings.decode_rows;
-  options.other_dense = settings.other_dense;
+  const analysis::CompareOptions& options = settings.options;
   if (measured_ == nullptr || options.repeats != options_.repeats || options.least_ms != options_.least_ms ||
       options.decode_rows != options_.decode_rows) {
     measurement_.reset();

@@ -21,12 +21,9 @@ namespace headscope::app {
 struct RunSettings {
   // What is timed, made when it is first needed on a head; empty: the head alone.
   std::function<analysis::MeasuredHeadsPtr(const analysis::HeadTensorsPtr&)> layer_of;
-  bool alone = true;        // the head alone, whatever layer_of says
-  int32_t repeats = 1;      // at least
-  double least_ms = 0;      // as CompareOptions::least_ms
-  int32_t decode_rows = 1;  // steps that decode methods are measured on
-  // Another dense decode on the CPU: the faster of both is the baseline. Empty: none.
-  analysis::OtherDense other_dense;
+  bool alone = true;  // the head alone, whatever layer_of says
+  // Of these, device, stop and progress are the run's own.
+  analysis::CompareOptions options = {.repeats = 1, .decode_rows = 1};
   std::function<void(const analysis::RepeatProgress&)> report;  // on the caller's thread; may be empty
 };
 

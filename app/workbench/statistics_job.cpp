@@ -39,13 +39,19 @@ struct StatisticsJob::Run {
   std::map<analysis::HeadId, analysis::HeadStatistics> known;
   Clock::time_point saved = Clock::now();
   bool lse_told = false;      // once a trace is enough
-  std::string last_device{};  // of the last head
+  NamedDevice last_device{};  // of the last head
 };
 
-StatisticsJob::StatisticsJob(Post post) : post_(std::move(post)), queue_(1, post_) {}
+StatisticsJob::StatisticsJob(Post post, std::shared_ptr<MeasuringGate> gate)
+    : post_(std::move(post)), gate_(std::move(gate)), queue_(1, post_) {
+  const std::lock_guard lock(gate_->mutex);
+  gate_->jobs.insert(this);
+}
 
 StatisticsJob::~StatisticsJob() {
   Cancel();
+  const std::lock_guard lock(gate_->mutex);
+  gate_->jobs.erase(this);
 }
 
 void StatisticsJob::Start(std::shared_ptr<OpenedTrace> trace, const std::string& cache_dir, Callbacks callbacks) {
@@ -63,26 +69,26 @@ void StatisticsJob::Start(std::shared_ptr<OpenedTrace> trace, const std::string&
 void StatisticsJob::Cancel() {
   current_.request_stop();
   queue_.Cancel("statistics");
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(gate_->mutex);
   stop_head_.request_stop();
-  resumed_.notify_all();
+  gate_->opened.notify_all();
 }
 
 void StatisticsJob::Pause() {
-  const std::lock_guard lock(mutex_);
-  ++pauses_;
-  stop_head_.request_stop();
+  const std::lock_guard lock(gate_->mutex);
+  ++gate_->pauses;
+  for (StatisticsJob* job : gate_->jobs) job->stop_head_.request_stop();
 }
 
 void StatisticsJob::Resume() {
-  const std::lock_guard lock(mutex_);
-  --pauses_;
-  resumed_.notify_all();
+  const std::lock_guard lock(gate_->mutex);
+  --gate_->pauses;
+  gate_->opened.notify_all();
 }
 
 std::optional<std::stop_token> StatisticsJob::WaitWhilePaused(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  resumed_.wait(lock, [&] { return pauses_ == 0 || stop.stop_requested(); });
+  std::unique_lock lock(gate_->mutex);
+  gate_->opened.wait(lock, [&] { return gate_->pauses == 0 || stop.stop_requested(); });
   // Under the lock: a Pause() or Cancel() from now on stops the next head.
   stop_head_ = {};
   if (stop.stop_requested()) return std::nullopt;
@@ -161,9 +167,9 @@ void StatisticsJob::Pass(Run& run, int64_t rows, const std::stop_token& stop) {
   sweep.progress = [&](const analysis::SweepProgress& at) {
     ui::ProgressReport report;
     report.stage = exact ? "Exact statistics" : "Quick look at every head";
-    if (!run.last_device.empty() && run.last_device != "cpu") report.stage += " on " + run.last_device;
+    if (run.last_device.is_gpu()) report.stage += " on " + run.last_device.name;
     report.fraction = at.share;
-    report.unit = "heads";
+    report.unit = ProgressUnit::kHeads;
     report.rate = static_cast<double>(at.done) / std::max(1e-9, Seconds(Clock::now() - start));
     report.remaining_s = static_cast<double>(at.total - at.done) / report.rate;
     post_([current = run.current, progress = run.callbacks.progress, report] {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 
@@ -22,10 +23,20 @@
 
 namespace headscope::app {
 
+class StatisticsJob;
+
+// What holds the statistics of all open traces back while something is measured.
+struct MeasuringGate {
+  std::mutex mutex;
+  std::condition_variable opened;
+  int32_t pauses = 0;
+  std::set<StatisticsJob*> jobs;
+};
+
 class StatisticsJob {
  public:
   using Post = std::function<void(std::function<void()>)>;
-  explicit StatisticsJob(Post post);
+  StatisticsJob(Post post, std::shared_ptr<MeasuringGate> gate);
   ~StatisticsJob();
 
   struct Callbacks {
@@ -37,7 +48,8 @@ class StatisticsJob {
   // Callbacks come on the UI thread. A new start cancels the one before.
   void Start(std::shared_ptr<OpenedTrace> trace, const std::string& cache_dir, Callbacks callbacks);
   void Cancel();
-  // While paused no statistics are computed; the head under way starts again later. From any thread; calls nest.
+  // While paused no job of the gate computes statistics; the heads under way start again later. From any thread; calls
+  // nest.
   void Pause();
   void Resume();
 
@@ -50,10 +62,8 @@ class StatisticsJob {
   std::optional<std::stop_token> WaitWhilePaused(const std::stop_token& stop);
 
   const Post post_;
-  std::mutex mutex_;
-  std::condition_variable resumed_;
-  int32_t pauses_ = 0;
-  std::stop_source stop_head_;                  // of the head under way; under the lock
+  const std::shared_ptr<MeasuringGate> gate_;
+  std::stop_source stop_head_;                  // of the head under way; under the gate's lock
   std::stop_source current_{std::nostopstate};  // of the last Start: what was posted before its request says nothing
   analysis::TaskQueue queue_;                   // last: its destructor joins work that uses the members above
 };

@@ -12,6 +12,18 @@
 
 #include "analysis/types/head_statistic.h"
 #include "analysis/types/row_statistic.h"
+#include "base/device.h"
+
+namespace headscope {
+
+void to_json(nlohmann::json& json, const NamedDevice& device) {
+  json = device.name;
+}
+void from_json(const nlohmann::json& json, NamedDevice& device) {
+  device = DeviceOfName(json.get<std::string>());
+}
+
+}  // namespace headscope
 
 namespace headscope::analysis {
 

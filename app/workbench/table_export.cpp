@@ -12,9 +12,9 @@ namespace {
 
 // The file is untrusted, and tables and panels show what it says.
 void MakePrintable(analysis::MethodResult* run) {
-  for (std::string* text : {&run->method, &run->parameters, &run->phase, &run->measured, &run->chosen_per,
-                            &run->baseline, &run->device, &run->select_device, &run->note, &run->origin.trace,
-                            &run->origin.model, &run->origin.measured_at, &run->origin.version})
+  for (std::string* text :
+       {&run->method, &run->parameters, &run->measured, &run->baseline, &run->device.name, &run->select_device.name,
+        &run->note, &run->origin.trace, &run->origin.model, &run->origin.measured_at, &run->origin.version})
     *text = analysis::Printable(*text);
 }
 

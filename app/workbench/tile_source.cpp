@@ -14,10 +14,15 @@ constexpr int64_t TileBytes() {
 
 }  // namespace
 
-TileSource::TileSource(const std::string& name, analysis::TaskQueue* queue, ui::MemoryBudget* memory, Post post,
+std::string ViewName(ui::MapView view) {
+  return std::to_string(static_cast<int>(view));
+}
+
+TileSource::TileSource(ui::MapView view, analysis::TaskQueue* queue, ui::MemoryBudget* memory, Post post,
                        ui::ErrorReply failed)
-    : tile_prefix_("tile/" + name + "/"),
-      pyramid_prefix_("pyramid/" + name + "/"),
+    : map_(view),
+      tile_prefix_("tile/" + ViewName(view) + "/"),
+      pyramid_prefix_("pyramid/" + ViewName(view) + "/"),
       queue_(queue),
       memory_(memory),
       post_(std::move(post)),
@@ -54,9 +59,9 @@ void TileSource::Request(const analysis::TileKey& key, int32_t priority, ui::Rep
     auto error = std::make_shared<std::string>();
     queue_->Submit(
         NextTag(), priority,
-        [trace = trace_, key, tile, error](const std::stop_token& stop) {
+        [trace = trace_, view = map_, key, tile, error](const std::stop_token& stop) {
           try {
-            *tile = analysis::ComputeTile(*trace->heads.Get(key.head), key, 1, stop);
+            *tile = analysis::ComputeTile(*trace->heads.Show(view, key.head), key, 1, stop);
           } catch (const std::exception& refused) {
             *error = refused.what();
           }
@@ -92,9 +97,9 @@ void TileSource::StartPyramid(const PyramidKey& key, int32_t priority) {
   auto error = std::make_shared<std::string>();
   queue_->Submit(
       PyramidTag(key), priority,
-      [trace = trace_, key, level = FirstCoarseLevel(), tiles, error](const std::stop_token& stop) {
+      [trace = trace_, view = map_, key, level = FirstCoarseLevel(), tiles, error](const std::stop_token& stop) {
         try {
-          *tiles = analysis::ComputePyramid(*trace->heads.Get(key.first), key.second, level, 0, stop);
+          *tiles = analysis::ComputePyramid(*trace->heads.Show(view, key.first), key.second, level, 0, stop);
         } catch (const std::exception& refused) {
           *error = refused.what();
         }
@@ -131,7 +136,7 @@ void TileSource::Deliver(ui::Reply<analysis::TilePtr> done, analysis::TilePtr ti
   });
 }
 
-void TileSource::RequestMask(const HeldMask& mask, const analysis::TileKey& key, int32_t priority,
+void TileSource::RequestMask(const analysis::KeptMask& mask, const analysis::TileKey& key, int32_t priority,
                              ui::Reply<analysis::MaskTilePtr> done) {
   auto tile = std::make_shared<analysis::MaskTilePtr>();
   queue_->Submit(
@@ -139,6 +144,20 @@ void TileSource::RequestMask(const HeldMask& mask, const analysis::TileKey& key,
       [mask, key, tile](const std::stop_token&) {
         *tile = mask.steps ? analysis::ComputeMaskTile(*mask.steps, key)
                            : analysis::ComputeMaskTile(mask.index->View(), mask.window, key);
+      },
+      [tile, done = std::move(done)] {
+        if (*tile) done(*tile);
+      });
+}
+
+void TileSource::RequestMaskPair(const analysis::KeptMask& first, const analysis::KeptMask& second,
+                                 const analysis::TileKey& key, int32_t priority,
+                                 ui::Reply<analysis::MaskPairTilePtr> done) {
+  auto tile = std::make_shared<analysis::MaskPairTilePtr>();
+  queue_->Submit(
+      NextTag(), priority,
+      [first, second, key, tile](const std::stop_token& stop) {
+        *tile = analysis::ComputeMaskPairTile(first, second, key, stop);
       },
       [tile, done = std::move(done)] {
         if (*tile) done(*tile);

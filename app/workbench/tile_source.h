@@ -14,31 +14,29 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/mask_pair.h"
 #include "analysis/task_queue.h"
 #include "analysis/tiles.h"
 #include "opened_trace.h"
 
 namespace headscope::app {
 
-// A mask whose tiles may be asked for: a prefill method's index, or a decode method's steps.
-struct HeldMask {
-  std::shared_ptr<const kernels::SparseIndex> index;
-  int32_t window = 0;  // its head's own; 0: none
-  analysis::KeptStepsPtr steps;
-};
+// Of a view, in tags of its work.
+std::string ViewName(ui::MapView view);
 
 class TileSource {
  public:
   using Post = std::function<void(std::function<void()>)>;
-  // `name`: which view's, for what must not be cancelled by another view's source. `queue` and `memory` outlive the
-  // source; `post` runs a function later on the UI thread; `failed` takes one sentence.
-  TileSource(const std::string& name, analysis::TaskQueue* queue, ui::MemoryBudget* memory, Post post,
-             ui::ErrorReply failed);
+  // `view`: whose tiles they are; another view's are not cancelled with them. `queue` and `memory` outlive the source;
+  // `post` runs a function later on the UI thread; `failed` takes one sentence.
+  TileSource(ui::MapView view, analysis::TaskQueue* queue, ui::MemoryBudget* memory, Post post, ui::ErrorReply failed);
 
   void SetTrace(std::shared_ptr<OpenedTrace> trace);
   void Request(const analysis::TileKey& key, int32_t priority, ui::Reply<analysis::TilePtr> done);
-  void RequestMask(const HeldMask& mask, const analysis::TileKey& key, int32_t priority,
+  void RequestMask(const analysis::KeptMask& mask, const analysis::TileKey& key, int32_t priority,
                    ui::Reply<analysis::MaskTilePtr> done);
+  void RequestMaskPair(const analysis::KeptMask& first, const analysis::KeptMask& second, const analysis::TileKey& key,
+                       int32_t priority, ui::Reply<analysis::MaskPairTilePtr> done);
   void Cancel();  // no reply comes after it to a request before it
 
  private:
@@ -57,6 +55,7 @@ class TileSource {
   std::string NextTag();
   std::string PyramidTag(const PyramidKey& key) const;
 
+  const ui::MapView map_;
   const std::string tile_prefix_, pyramid_prefix_;
   analysis::TaskQueue* const queue_;
   ui::MemoryBudget* const memory_;

@@ -16,28 +16,33 @@
 #include <utility>
 
 #include "analysis/compare.h"
-#include "analysis/outside_mass.h"
 #include "analysis/search.h"
 #include "analysis/task_queue.h"
+#include "analysis/thumbnail.h"
 #include "analysis/tiles.h"
 #include "analysis/types/printable.h"
 #include "base/check_status.h"
 #include "base/device.h"
 #include "base/errors.h"
+#include "capture_estimator.h"
 #include "capture_job.h"
+#include "commands/file_method.h"
 #include "commands/torch_decode.h"
 #include "eval/tasks.h"
 #include "kernels/cuda_executor.h"
 #include "lost_keys.h"
+#include "made_mask.h"
+#include "map_export.h"
 #include "mass_cache.h"
+#include "measured_sweep.h"
 #include "model/model_session.h"
 #include "opened_trace.h"
+#include "outcome.h"
 #include "repeat_report.h"
 #include "run_slot.h"
 #include "statistics_job.h"
 #include "support/run_origin.h"
 #include "table_export.h"
-#include "thumbnail.h"
 #include "tile_source.h"
 #include "tuned_heads.h"
 
@@ -56,40 +61,32 @@ constexpr int32_t kOpenPriority = 2'000'000;
 constexpr int32_t kGiveBackPriority = -1'000'000;
 constexpr int kMostLooks = 400;
 // The mask on show and the one before it, whose tiles may still be asked for.
-constexpr size_t kMasksKept = 4 * ui::kNumMapViews;
+constexpr size_t kMasksKept = 4 * ui::kMapViews.size();
 constexpr int32_t kThumbnailPriority = -1000, kTunePriority = -500;  // after whatever the window shows
-constexpr char kMaskPrefix[] = "mask/", kThumbnailPrefix[] = "thumbnail/", kLostPrefix[] = "lost/";
+constexpr int32_t kOverlapPriority = 500'000;                        // after the masks that it counts
+constexpr char kMaskPrefix[] = "mask/", kThumbnailPrefix[] = "thumbnail/", kLostPrefix[] = "lost/",
+               kOverlapTag[] = "overlap", kExportTag[] = "export";
 
-std::string ViewName(ui::MapView view) {
-  return view == ui::MapView::kFirst ? "first" : "second";
-}
-
-// Runs `work` for a value or a sentence: what a worker hands to the UI thread.
-template <typename T>
-struct Outcome {
-  std::optional<T> value;
-  std::string error;
-
-  template <typename Work>
-  void Set(Work&& work) {
-    try {
-      value = work();
-    } catch (const std::exception& refused) {
-      error = analysis::Printable(refused.what());  // it may quote a file
-    }
-  }
+struct PauseStatistics {
+  StatisticsJob& job;
+  explicit PauseStatistics(StatisticsJob& paused) : job(paused) { job.Pause(); }
+  ~PauseStatistics() { job.Resume(); }
+  PauseStatistics(const PauseStatistics&) = delete;
+  PauseStatistics& operator=(const PauseStatistics&) = delete;
 };
 
-// A mask as the window shows it, and what its tiles are made from.
-struct MadeMask {
-  ui::LiveMask live;
-  HeldMask held;
+// What the workbenches of several open traces share.
+struct SharedAmongTraces {
+  std::shared_ptr<ui::MemoryBudget> memory = std::make_shared<ui::MemoryBudget>();
+  std::shared_ptr<MeasuringGate> gate = std::make_shared<MeasuringGate>();
 };
 
 class TraceWorkbench : public ui::Workbench {
  public:
-  TraceWorkbench(const WorkbenchPaths& paths, ui::PostFunction post)
-      : paths_(paths),
+  TraceWorkbench(const WorkbenchPaths& paths, ui::PostFunction post, const SharedAmongTraces& shared = {})
+      : ui::Workbench(shared.memory),
+        paths_(paths),
+        shared_(shared),
         post_([post = std::move(post), alive = std::weak_ptr<bool>(alive_)](std::function<void()> function) {
           post([alive, function = std::move(function)] {
             if (!alive.expired()) function();
@@ -97,11 +94,11 @@ class TraceWorkbench : public ui::Workbench {
         }),
         run_slot_(std::make_shared<RunSlot>()),
         capture_(post_),
-        statistics_(post_),
+        statistics_(post_, shared.gate),
         queue_(kWorkers, post_) {
-    for (const ui::MapView view : {ui::MapView::kFirst, ui::MapView::kSecond}) {
+    for (const ui::MapView view : ui::kMapViews) {
       tiles_.push_back(std::make_unique<TileSource>(
-          ViewName(view), &queue_, &memory(), post_,
+          view, &queue_, &memory(), post_,
           [this](const std::string& sentence) { ReportBackgroundError(analysis::Printable(sentence)); }));
     }
     for (const kernels::PrefillMethod* method : kernels::PrefillMethods()) methods_.push_back(method->spec());
@@ -141,9 +138,17 @@ class TraceWorkbench : public ui::Workbench {
     const auto mask = masks_.find(mask_id);
     if (mask != masks_.end()) TilesOf(view).RequestMask(mask->second, key, priority, std::move(done));
   }
+  void RequestMaskPairTile(ui::MapView view, int64_t first_mask, int64_t second_mask, const analysis::TileKey& key,
+                           int32_t priority, ui::Reply<analysis::MaskPairTilePtr> done) override {
+    const auto first = masks_.find(first_mask), second = masks_.find(second_mask);
+    if (first == masks_.end() || second == masks_.end()) return;
+    TilesOf(view).RequestMaskPair(first->second, second->second, key, priority, std::move(done));
+  }
   void CancelTiles(ui::MapView view) override { TilesOf(view).Cancel(); }
+  void RequestMaskOverlap(int64_t first_mask, int64_t second_mask, ui::Reply<analysis::MaskOverlap> done) override;
   void RequestRow(analysis::HeadId head, int64_t row, ui::Reply<std::vector<float>> done) override;
-  void RequestThumbnail(analysis::HeadId head, ui::Reply<ui::ThumbnailPtr> done) override;
+  void CloseView(ui::MapView view) override;
+  void RequestThumbnail(analysis::HeadId head, ui::Reply<ui::ThumbnailPtr> done, ui::ErrorReply failed) override;
   void CancelThumbnails() override { queue_.Cancel(kThumbnailPrefix); }
   ui::Exact ExactScore(analysis::HeadId head, int64_t row, int64_t column) override;
 
@@ -159,29 +164,42 @@ class TraceWorkbench : public ui::Workbench {
     ++search_number_;
     queue_.Cancel("search");
   }
-  void TuneHead(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values, double target,
-                ui::Reply<ui::TunedSetting> done, ui::ErrorReply failed,
-                ui::Reply<ui::ProgressReport> progress) override;
+  void TuneHeads(const std::vector<analysis::HeadId>& heads, const std::string& method,
+                 const kernels::ParameterValues& values, double target,
+                 const ui::HeadsReplies<ui::TunedSetting>& replies) override;
   void CancelTuning() override {
     ++tuning_number_;
     queue_.Cancel("tune");
   }
   std::string ExportTuning(const std::string& method, double target, const std::vector<ui::TunedSetting>& heads,
                            size_t num_heads_chosen, const std::string& path) override {
-    Outcome<bool> outcome;
-    outcome.Set([&] {
-      if (!trace_) throw UsageError("There is no configuration to write: open a trace first.");
-      return app::ExportTuning(trace_->reader, method, target, heads, num_heads_chosen, path), true;
-    });
-    return outcome.error;
+    return OutcomeOf([&] {
+             if (!trace_) throw UsageError("There is no configuration to write: open a trace first.");
+             return app::ExportTuning(trace_->reader, method, target, heads, num_heads_chosen, path), true;
+           })
+        .error;
   }
   void RunMethod(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
-                 int32_t repeats, ui::Reply<analysis::MethodResult> done, ui::ErrorReply failed,
+                 int32_t repeats, ui::Reply<analysis::MethodResult> done, ui::Reply<ui::Refusal> failed,
                  ui::Reply<ui::ProgressReport> progress) override;
+  void MeasureHeads(const std::vector<analysis::HeadId>& heads, const std::string& method,
+                    const kernels::ParameterValues& values, int32_t repeats,
+                    const ui::HeadsReplies<analysis::MethodResult>& replies) override;
+  std::string MethodArgument(const std::string& method, const std::string& parameters) const override {
+    return app::MethodArgument(method, parameters);
+  }
   void CancelRun() override {
     ++run_number_;
     queue_.Cancel("run");
   }
+
+  void ExportMap(const ui::MapDrawing& drawing, const std::string& path, ui::Reply<std::string> done,
+                 ui::ErrorReply failed, ui::Reply<ui::ProgressReport> progress) override;
+  void CancelMapExport() override {
+    ++export_number_;
+    queue_.Cancel(kExportTag);
+  }
+  std::unique_ptr<ui::Workbench> Another() override { return std::make_unique<TraceWorkbench>(paths_, post_, shared_); }
 
   void DescribeModel(const std::string& model_dir, ui::Reply<ui::ModelDescription> done,
                      ui::ErrorReply failed) override;
@@ -190,22 +208,25 @@ class TraceWorkbench : public ui::Workbench {
     capture_.Start(settings, std::move(done), std::move(failed), std::move(progress));
   }
   void CancelCapture() override { capture_.Cancel(); }
+  std::vector<ui::Recordable> recordable() const override { return RecordableByCaptures(); }
+  void EstimateCapture(const ui::CaptureSettings& settings, ui::Reply<ui::CaptureEstimate> done,
+                       ui::ErrorReply failed) override {
+    queue_.Cancel("estimate");
+    Submit<ui::CaptureEstimate>(
+        "estimate", kThumbnailPriority,
+        [settings, estimator = estimator_](const std::stop_token&) { return estimator->Estimate(settings); },
+        std::move(done), std::move(failed));
+  }
 
   std::string ExportRuns(const std::vector<analysis::MethodResult>& runs, const std::string& path) override {
-    Outcome<bool> outcome;
-    outcome.Set([&] { return app::ExportRuns(runs, path), true; });
-    return outcome.error;
+    return OutcomeOf([&] { return app::ExportRuns(runs, path), true; }).error;
   }
   std::string ExportStatistics(const std::vector<analysis::HeadStatistics>& statistics,
                                const std::string& path) override {
-    Outcome<bool> outcome;
-    outcome.Set([&] { return app::ExportStatistics(statistics, path), true; });
-    return outcome.error;
+    return OutcomeOf([&] { return app::ExportStatistics(statistics, path), true; }).error;
   }
   std::string ReadRuns(const std::string& path, std::vector<analysis::MethodResult>* runs) override {
-    Outcome<bool> outcome;
-    outcome.Set([&] { return *runs = app::ReadRuns(path), true; });
-    return outcome.error;
+    return OutcomeOf([&] { return *runs = app::ReadRuns(path), true; }).error;
   }
   std::string RunAsJson(const analysis::MethodResult& run) override { return app::RunAsJson(run); }
   std::optional<analysis::MethodResult> RunFromJson(const std::string& json) override { return app::RunFromJson(json); }
@@ -217,20 +238,22 @@ class TraceWorkbench : public ui::Workbench {
   void CountStatistics(const analysis::HeadStatistics& statistics);
   // Called by a worker, before it measures: everything that was posted so far is on the screen, or it took too long.
   void WaitUntilDrawn(const std::stop_token& stop);
-  MadeMask MaskOfPrefill(OpenedTrace& trace, analysis::HeadId head, const kernels::PrefillMethod& method,
-                         const kernels::ParameterValues& values, const std::stop_token& stop);
-  static MadeMask MaskOfDecode(OpenedTrace& trace, analysis::HeadId head, const kernels::DecodeMethod& method,
-                               const kernels::ParameterValues& values, bool alone, const std::stop_token& stop);
+  static analysis::CompareOptions OptionsOfRuns(const OpenedTrace& trace, int32_t repeats);
+  // Submits work over many heads: work(calls, stop). `newest`: the number of the newest work of its kind.
+  template <typename T, typename Work>
+  void SubmitHeads(const std::string& tag, int32_t priority, const std::vector<analysis::HeadId>& heads,
+                   const std::string& stage, const int64_t* newest, const ui::HeadsReplies<T>& replies, Work work);
 
   // Submits work that makes a T (or throws), and hands it to one of the two replies.
   template <typename T, typename Work>
   void Submit(const std::string& tag, int32_t priority, Work work, ui::Reply<T> done, ui::ErrorReply failed) {
     auto outcome = std::make_shared<Outcome<T>>();
     queue_.Submit(
-        tag, priority, [outcome, work](const std::stop_token& stop) { outcome->Set([&] { return work(stop); }); },
+        tag, priority,
+        [outcome, work](const std::stop_token& stop) { *outcome = OutcomeOf([&] { return T(work(stop)); }); },
         [outcome, done = std::move(done), failed = std::move(failed)] {
-          if (outcome->value) {
-            done(std::move(*outcome->value));
+          if (outcome->error.empty()) {
+            done(std::move(outcome->value));
           } else {
             failed(outcome->error);
           }
@@ -238,19 +261,22 @@ class TraceWorkbench : public ui::Workbench {
   }
 
   const WorkbenchPaths paths_;
+  const SharedAmongTraces shared_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   const std::function<void(std::function<void()>)> post_;
   std::vector<kernels::MethodSpec> methods_;
   std::shared_ptr<OpenedTrace> trace_;
-  std::map<int64_t, HeldMask> masks_;
+  std::map<int64_t, analysis::KeptMask> masks_;
   std::map<analysis::HeadId, int64_t> statistics_bytes_;
   int64_t next_mask_id_ = 1;
   int64_t search_number_ = 0;  // of the newest search; progress of an older one is dropped
   int64_t tuning_number_ = 0;  // the same of TuneHead's
   int64_t run_number_ = 0;     // the same of runs
+  int64_t export_number_ = 0;  // the same of maps in files
   std::shared_ptr<RunSlot> run_slot_;
   MassCache head_masses_{shared_memory()};
   CaptureJob capture_;
+  std::shared_ptr<CaptureEstimator> estimator_ = std::make_shared<CaptureEstimator>();
   StatisticsJob statistics_;
   analysis::TaskQueue queue_;
   std::vector<std::unique_ptr<TileSource>> tiles_;  // of every view
@@ -262,7 +288,8 @@ void TraceWorkbench::OpenTrace(const std::string& path, ui::Reply<ui::TraceSumma
       [path, memory = shared_memory()](const std::stop_token&) { return std::make_shared<OpenedTrace>(path, memory); },
       [this, done = std::move(done)](const std::shared_ptr<OpenedTrace>& trace) {
         statistics_.Cancel();
-        for (const char* prefix : {kMaskPrefix, kThumbnailPrefix, kLostPrefix, "row"}) queue_.Cancel(prefix);
+        for (const char* prefix : {kMaskPrefix, kThumbnailPrefix, kLostPrefix, kOverlapTag, "row"})
+          queue_.Cancel(prefix);
         CancelSearch();
         CancelTuning();
         CancelRun();
@@ -337,11 +364,11 @@ void TraceWorkbench::RequestMask(ui::MapView view, analysis::HeadId head, const 
   if (!trace_) return;
   Submit<MadeMask>(
       kMaskPrefix + ViewName(view), kMaskPriority,
-      [this, trace = trace_, head, method, values, alone = measures_alone()](const std::stop_token& stop) {
+      [this, trace = trace_, view, head, method, values, alone = measures_alone()](const std::stop_token& stop) {
         if (const kernels::PrefillMethod* prefill = kernels::FindPrefillMethod(method))
-          return MaskOfPrefill(*trace, head, *prefill, values, stop);
+          return MaskOfPrefill(*trace, view, head, *prefill, values, &head_masses_, stop);
         if (const kernels::DecodeMethod* decode = kernels::FindDecodeMethod(method))
-          return MaskOfDecode(*trace, head, *decode, values, alone, stop);
+          return MaskOfDecode(*trace, view, head, *decode, values, alone, stop);
         throw UsageError("Method " + method + " is not registered: choose one of the panel's list.");
       },
       [this, done = std::move(done)](MadeMask made) {
@@ -367,42 +394,38 @@ void TraceWorkbench::RequestLostKeys(analysis::HeadId head, int64_t mask_id, int
       std::move(done), [this](const std::string& sentence) { ReportBackgroundError(sentence); });
 }
 
-MadeMask TraceWorkbench::MaskOfPrefill(OpenedTrace& trace, analysis::HeadId head, const kernels::PrefillMethod& method,
-                                       const kernels::ParameterValues& values, const std::stop_token& stop) {
-  const analysis::HeadTensorsPtr shown = trace.heads.Get(head);
-  const MassCache::MassPtr mass = head_masses_.Get(shown, stop);
-  if (!mass) throw CancelledError("The mask was not made because another head was opened.");
-  analysis::MaskPreview preview;
-  const kernels::Status status = analysis::PreviewMask(*mass, method, values, 0, stop, &preview);
-  CheckStatus(status);
-  MadeMask made;
-  if (const auto inside = trace.MassInTrace(*shown, stop))
-    made.live.outside_mass = analysis::MeanOutsideMass(*shown, *inside, 0, shown->num_rows);
-  made.live.summary = std::move(preview.summary);
-  made.live.kept_mass = std::move(preview.kept_mass);
-  made.held = {preview.index, preview.window, nullptr};
-  return made;
+void TraceWorkbench::RequestMaskOverlap(int64_t first_mask, int64_t second_mask,
+                                        ui::Reply<analysis::MaskOverlap> done) {
+  queue_.Cancel(kOverlapTag);
+  const auto first = masks_.find(first_mask), second = masks_.find(second_mask);
+  if (first == masks_.end() || second == masks_.end()) return;
+  Submit<analysis::MaskOverlap>(
+      kOverlapTag, kOverlapPriority,
+      [first = first->second, second = second->second](const std::stop_token& stop) {
+        return analysis::CountMaskOverlap(first, second, 1, stop);
+      },
+      std::move(done), [this](const std::string& sentence) { ReportBackgroundError(sentence); });
 }
 
-MadeMask TraceWorkbench::MaskOfDecode(OpenedTrace& trace, analysis::HeadId head, const kernels::DecodeMethod& method,
-                                      const kernels::ParameterValues& values, bool alone, const std::stop_token& stop) {
-  const analysis::HeadTensorsPtr shown = trace.heads.Get(head);
-  // As a run measures it: in its layer, where the query heads of a KV head may share a choice.
-  analysis::MeasuredHeadsPtr measured = alone ? analysis::AloneHead(shown) : trace.GroupOf(head);
-  analysis::DecodePreview preview;
-  const kernels::Status status =
-      analysis::PreviewDecode(*measured, head, method, values, trace.DecodeRows(), 0, stop, &preview);
-  CheckStatus(status);
-  MadeMask made;
-  made.live.chosen_per = preview.chosen_per;
-  if (const auto inside = trace.MassInTrace(*shown, stop))
-    made.live.outside_mass =
-        analysis::MeanOutsideMass(*shown, *inside, preview.steps->first_row, preview.steps->end_row());
-  made.live.summary = std::move(preview.summary);
-  made.live.kept_mass = std::move(preview.kept_mass);
-  made.live.steps = preview.steps;
-  made.held = {nullptr, 0, preview.steps};
-  return made;
+void TraceWorkbench::ExportMap(const ui::MapDrawing& drawing, const std::string& path, ui::Reply<std::string> done,
+                               ui::ErrorReply failed, ui::Reply<ui::ProgressReport> progress) {
+  if (!trace_) return;
+  CancelMapExport();
+  Submit<std::string>(
+      kExportTag, kMaskPriority,
+      [this, number = export_number_, trace = trace_, drawing, path, progress](const std::stop_token& stop) {
+        ui::ProgressReport report;
+        report.stage = "Exporting " + std::filesystem::path(path).filename().string();
+        const auto tell = [&](double share) {
+          report.fraction = share;
+          post_([this, number, progress, report] {
+            if (number == export_number_) progress(report);
+          });
+        };
+        WriteMapFile(*trace, drawing, path, tell, stop);
+        return path;
+      },
+      std::move(done), std::move(failed));
 }
 
 void TraceWorkbench::MeetTarget(analysis::HeadId head, const std::string& method,
@@ -415,10 +438,9 @@ void TraceWorkbench::MeetTarget(analysis::HeadId head, const std::string& method
   Submit<kernels::ParameterValues>(
       "search", kMaskPriority,
       [this, number, trace = trace_, head, method, values, target, progress](const std::stop_token& stop) {
-        const kernels::PrefillMethod* prefill = kernels::FindPrefillMethod(method);
-        if (prefill == nullptr)
-          throw UsageError("Method " + method + " is not a prefill method: choose one of the panel's list.");
-        const MassCache::MassPtr mass = head_masses_.Get(trace->heads.Get(head), stop);
+        const kernels::PrefillMethod& prefill = PrefillMethodOf(method);
+        // What is searched is the first map's method.
+        const MassCache::MassPtr mass = head_masses_.Get(ui::MapView::kFirst, trace->heads.Get(head), stop);
         if (!mass) throw CancelledError("The search was stopped because another head was opened.");
         analysis::BudgetSearchOptions options;
         options.stop = stop;
@@ -430,36 +452,97 @@ void TraceWorkbench::MeetTarget(analysis::HeadId head, const std::string& method
             if (number == search_number_) progress(report);
           });
         };
-        const analysis::BudgetTarget wanted{target, analysis::MassStatistic::kFifthPercentile};
+        const analysis::BudgetTarget wanted = WindowTarget(target);
         analysis::BudgetSearchResult result;
-        const kernels::Status status = analysis::SearchBudget(*mass, *prefill, values, wanted, options, &result);
+        const kernels::Status status = analysis::SearchBudget(*mass, prefill, values, wanted, options, &result);
         CheckStatus(status);
-        if (!result.reached) throw FailedError(analysis::UnreachedSentence(prefill->spec(), wanted, result));
+        if (!result.reached) throw FailedError(analysis::UnreachedSentence(prefill.spec(), wanted, result));
         return result.values;
       },
       std::move(done), std::move(failed));
 }
 
-void TraceWorkbench::TuneHead(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
-                              double target, ui::Reply<ui::TunedSetting> done, ui::ErrorReply failed,
-                              ui::Reply<ui::ProgressReport> progress) {
+template <typename T, typename Work>
+void TraceWorkbench::SubmitHeads(const std::string& tag, int32_t priority, const std::vector<analysis::HeadId>& heads,
+                                 const std::string& stage, const int64_t* newest, const ui::HeadsReplies<T>& replies,
+                                 Work work) {
+  // What is answered from within the work is dropped when other work has taken its place.
+  const auto post = [this, newest, number = *newest](auto call) {
+    post_([newest, number, call = std::move(call)] {
+      if (number == *newest) call();
+    });
+  };
+  HeadsCalls<T> calls;
+  calls.one = [post, one = replies.one](T result) { post([one, result = std::move(result)] { one(result); }); };
+  calls.failed = [post, failed = replies.failed](ui::FailedHead head) {
+    post([failed, head = std::move(head)] { failed(head); });
+  };
+  calls.progress = [post, stage, progress = replies.progress](double share) {
+    ui::ProgressReport report;
+    report.stage = stage;
+    report.fraction = share;
+    post([progress, report] { progress(report); });
+  };
+  const auto finish = [post, finished = replies.finished] { post(finished); };
+  Submit<bool>(
+      tag, priority, [calls, work = std::move(work)](const std::stop_token& stop) { return work(calls, stop), true; },
+      [finish](bool) { finish(); },
+      [heads, failed = calls.failed, finish](const std::string& sentence) {
+        // The heads that were done before have been told of: a second word about them changes nothing.
+        for (const analysis::HeadId& head : heads) failed({head, sentence});
+        finish();
+      });
+}
+
+void TraceWorkbench::TuneHeads(const std::vector<analysis::HeadId>& heads, const std::string& method,
+                               const kernels::ParameterValues& values, double target,
+                               const ui::HeadsReplies<ui::TunedSetting>& replies) {
   if (!trace_) return;
   CancelTuning();
-  const int64_t number = tuning_number_;
-  Submit<ui::TunedSetting>(
-      "tune", kTunePriority,
-      [this, number, trace = trace_, head, method, values, target, progress](const std::stop_token& stop) {
-        const auto report = [&](double share) {
-          ui::ProgressReport at;
-          at.stage = "Tuning " + method;
-          at.fraction = share;
-          post_([this, number, progress, at] {
-            if (number == tuning_number_) progress(at);
-          });
-        };
-        return app::TuneHead(*trace, head, method, values, target, report, stop);
-      },
-      std::move(done), std::move(failed));
+  SubmitHeads("tune", kTunePriority, heads, "Tuning " + method, &tuning_number_, replies,
+              [trace = trace_, heads, method, values, target](const HeadsCalls<ui::TunedSetting>& calls,
+                                                              const std::stop_token& stop) {
+                app::TuneHeads(*trace, heads, method, values, target, calls, stop);
+              });
+}
+
+void TraceWorkbench::MeasureHeads(const std::vector<analysis::HeadId>& heads, const std::string& method,
+                                  const kernels::ParameterValues& values, int32_t repeats,
+                                  const ui::HeadsReplies<analysis::MethodResult>& replies) {
+  if (!trace_) return;
+  CancelRun();
+  SubmitHeads("run", kMaskPriority, heads, "Measuring " + method, &run_number_, replies,
+              [this, trace = trace_, heads, method, values, repeats, alone = measures_alone()](
+                  HeadsCalls<analysis::MethodResult> calls, const std::stop_token& stop) {
+                const PauseStatistics paused(statistics_);
+                queue_.WaitUntilAlone(stop, kLongestWaitForQuiet);
+                WaitUntilDrawn(stop);
+                MeasuredSweep sweep;
+                sweep.method = method;
+                sweep.values = values;
+                sweep.alone = alone;
+                sweep.options = OptionsOfRuns(*trace, repeats);
+                // A frame is drawn now and then, and the next repeat waits for it.
+                ReportNowAndThen now_and_then([&, pass_on = calls.progress](const ui::ProgressReport& report) {
+                  pass_on(report.fraction);
+                  WaitUntilDrawn(stop);
+                });
+                double share = 0;
+                calls.progress = [&](double all) { share = all; };
+                sweep.repeats = [&](const analysis::RepeatProgress&) {
+                  ui::ProgressReport report;
+                  report.fraction = share;
+                  now_and_then(std::move(report));
+                };
+                app::MeasureHeads(*trace, heads, sweep, calls, stop);
+              });
+}
+
+void TraceWorkbench::CloseView(ui::MapView view) {
+  TilesOf(view).Cancel();
+  queue_.Cancel(kMaskPrefix + ViewName(view));
+  head_masses_.Leave(view);
+  if (trace_) trace_->heads.Leave(view);
 }
 
 void TraceWorkbench::RequestRow(analysis::HeadId head, int64_t row, ui::Reply<std::vector<float>> done) {
@@ -467,21 +550,24 @@ void TraceWorkbench::RequestRow(analysis::HeadId head, int64_t row, ui::Reply<st
   Submit<std::vector<float>>(
       "row", kMaskPriority,
       [trace = trace_, head, row](const std::stop_token& stop) {
-        return RowProbabilities(*trace->heads.Get(head), row, stop);
+        return analysis::RowProbabilities(*trace->heads.Get(head), row, stop);
       },
       std::move(done), [this](const std::string& sentence) { ReportBackgroundError(sentence); });
 }
 
-void TraceWorkbench::RequestThumbnail(analysis::HeadId head, ui::Reply<ui::ThumbnailPtr> done) {
+void TraceWorkbench::RequestThumbnail(analysis::HeadId head, ui::Reply<ui::ThumbnailPtr> done, ui::ErrorReply failed) {
   if (!trace_) return;
   Submit<ui::ThumbnailPtr>(
       kThumbnailPrefix + std::to_string(head.layer) + ":" + std::to_string(head.head), kThumbnailPriority,
-      [trace = trace_, head](const std::stop_token& stop) { return MakeThumbnail(*trace->heads.Get(head), stop); },
-      std::move(done), [this](const std::string& sentence) { ReportBackgroundError(sentence); });
+      [trace = trace_, head](const std::stop_token& stop) {
+        return std::make_shared<const ui::Thumbnail>(
+            analysis::ComputeThumbnail(*trace->heads.GetUncached(head), ui::Thumbnail::kSide, stop));
+      },
+      std::move(done), std::move(failed));
 }
 
 void TraceWorkbench::RunMethod(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
-                               int32_t repeats, ui::Reply<analysis::MethodResult> done, ui::ErrorReply failed,
+                               int32_t repeats, ui::Reply<analysis::MethodResult> done, ui::Reply<ui::Refusal> failed,
                                ui::Reply<ui::ProgressReport> progress) {
   if (!trace_) return;
   CancelRun();
@@ -489,16 +575,13 @@ void TraceWorkbench::RunMethod(analysis::HeadId head, const std::string& method,
   report.stage = "Measuring " + method;
   report.fraction = 0;  // known, for an unknown one is an animation: frames beside the run
   progress(report);
+  const auto unsupported = std::make_shared<bool>(false);
   // The statistics wait, and the run waits for the map and for the screen: a run's times must be its own.
   Submit<analysis::MethodResult>(
       "run", kMaskPriority,
       [this, number = run_number_, slot = run_slot_, trace = trace_, head, method, values, repeats,
-       alone = measures_alone(), progress](const std::stop_token& stop) {
-        struct PauseStatistics {
-          StatisticsJob& job;
-          explicit PauseStatistics(StatisticsJob& paused) : job(paused) { job.Pause(); }
-          ~PauseStatistics() { job.Resume(); }
-        } const paused(statistics_);
+       alone = measures_alone(), progress, unsupported](const std::stop_token& stop) {
+        const PauseStatistics paused(statistics_);
         // The tiles and masks that were asked for just before would make dense, which is measured first, look slow.
         queue_.WaitUntilAlone(stop, kLongestWaitForQuiet);
         WaitUntilDrawn(stop);
@@ -515,18 +598,28 @@ void TraceWorkbench::RunMethod(analysis::HeadId head, const std::string& method,
           return layer;
         };
         settings.alone = alone;
-        settings.repeats = repeats;
-        settings.least_ms = kLeastMeasuredMs;
-        settings.decode_rows = trace->DecodeRows();
-        settings.other_dense = TorchDecode(0);
+        settings.options = OptionsOfRuns(*trace, repeats);
         settings.report = [&](const analysis::RepeatProgress& repeat) { now_and_then(method, repeat); };
         analysis::MethodResult result;
         const kernels::Status status = slot->Run(trace->heads.Get(head), settings, method, values, stop, &result);
+        *unsupported = status.code() == kernels::StatusCode::kUnsupported;
         CheckStatus(status);
         result.origin = OriginOf(trace->reader);
         return result;
       },
-      std::move(done), std::move(failed));
+      std::move(done),
+      [failed = std::move(failed), unsupported](const std::string& sentence) {
+        failed({sentence, *unsupported});
+      });
+}
+
+analysis::CompareOptions TraceWorkbench::OptionsOfRuns(const OpenedTrace& trace, int32_t repeats) {
+  analysis::CompareOptions options;
+  options.repeats = repeats;
+  options.least_ms = kLeastMeasuredMs;
+  options.decode_rows = trace.DecodeRows();
+  options.other_dense = TorchDecode(0);
+  return options;
 }
 
 void TraceWorkbench::WaitUntilDrawn(const std::stop_token& stop) {

@@ -3,22 +3,24 @@
 
 #include <algorithm>
 #include <array>
+#include <mutex>
+#include <utility>
 
 #include "analysis/outside_mass.h"
-#include "analysis/search.h"
+#include "analysis/sweep.h"
 #include "analysis/types/number_text.h"
+#include "analysis/types/printable.h"
 #include "base/check_status.h"
 #include "base/errors.h"
 #include "commands/tuning.h"
 #include "commands/tuning_files.h"
-#include "kernels/method.h"
+#include "kernels/cuda_executor.h"
 #include "support/output_file.h"
 
 namespace headscope::app {
-namespace {
 
-analysis::BudgetTarget TargetOf(double target) {
-  return {target, analysis::MassStatistic::kFifthPercentile};
+analysis::BudgetTarget WindowTarget(double share) {
+  return {share, analysis::MassStatistic::kFifthPercentile};
 }
 
 const kernels::PrefillMethod& PrefillMethodOf(const std::string& name) {
@@ -28,28 +30,60 @@ const kernels::PrefillMethod& PrefillMethodOf(const std::string& name) {
   return *method;
 }
 
-}  // namespace
+namespace {
 
-ui::TunedSetting TuneHead(OpenedTrace& trace, analysis::HeadId head, const std::string& method,
-                          const kernels::ParameterValues& values, double target,
-                          const std::function<void(double share)>& progress, const std::stop_token& stop) {
-  const kernels::PrefillMethod& prefill = PrefillMethodOf(method);
-  const std::array<analysis::HeadTensorsPtr, 1> recordings = {trace.heads.Get(head)};
+kernels::Status TuneHead(OpenedTrace& trace, analysis::HeadId head, const kernels::PrefillMethod& prefill,
+                         const kernels::ParameterValues& values, double target, const analysis::SweepCell& cell,
+                         const std::stop_token& stop, ui::TunedSetting* setting) {
+  // Past the cache: a pass over all heads would push out what the window shows.
+  const std::array<analysis::HeadTensorsPtr, 1> recordings = {
+      trace.heads.GetUncached(head, analysis::HeadPlace::kGpuWhereExact)};
   analysis::BudgetSearchOptions options;
+  options.num_threads = cell.num_threads;
   options.stop = stop;
-  options.progress = progress;
+  options.progress = cell.report;
   analysis::BudgetSearchResult found;
-  CheckStatus(analysis::SearchBudget(recordings, prefill, values, TargetOf(target), options, &found));
+  kernels::Status status = analysis::SearchBudget(recordings, prefill, values, WindowTarget(target), options, &found);
+  if (!status.ok()) return status;
   ui::TunedSetting tuned;
   tuned.head = head;
   tuned.values = found.values;
   tuned.reached = found.reached;
   tuned.kept_fraction = found.kept_fraction;
   tuned.mass = found.mass;
-  tuned.device = recordings.front()->DeviceName();
+  tuned.device = recordings.front()->WhereComputed().name;
   if (const auto inside = trace.MassInTrace(*recordings.front(), stop))
     tuned.outside_mass = analysis::MeanOutsideMass(*recordings.front(), *inside, 0, recordings.front()->num_rows);
-  return tuned;
+  *setting = std::move(tuned);
+  return status;
+}
+
+}  // namespace
+
+void TuneHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads, const std::string& method,
+               const kernels::ParameterValues& values, double target, const HeadsCalls<ui::TunedSetting>& calls,
+               const std::stop_token& stop) {
+  const kernels::PrefillMethod& prefill = PrefillMethodOf(method);
+  analysis::SweepOptions options;
+  kernels::CudaDeviceInfo gpu;
+  const auto place =
+      kernels::QueryCudaDevice(0, &gpu).ok() ? analysis::HeadPlace::kGpuWhereExact : analysis::HeadPlace::kCpu;
+  options.most_at_once = analysis::HeadsAtOnce(place, analysis::LargestHeadBytes(trace.reader, heads));
+  options.stop = stop;
+  options.progress = [&](const analysis::SweepProgress& progress) { calls.progress(progress.share); };
+  options.failed = [&](const analysis::SweepCell& cell, const kernels::Status& why) {
+    calls.failed({heads[cell.head], analysis::Printable(why.message())});
+  };
+  std::mutex mutex;
+  const kernels::Status status =
+      analysis::SweepCells({.num_heads = heads.size()}, options, [&](const analysis::SweepCell& cell) {
+        ui::TunedSetting tuned;
+        kernels::Status found = TuneHead(trace, heads[cell.head], prefill, values, target, cell, stop, &tuned);
+        const std::lock_guard lock(mutex);
+        if (found.ok()) calls.one(std::move(tuned));
+        return found;
+      });
+  if (status.code() != kernels::StatusCode::kCancelled) CheckStatus(status);
 }
 
 void ExportTuning(const data::TraceReader& trace, const std::string& method, double target,
@@ -60,7 +94,7 @@ void ExportTuning(const data::TraceReader& trace, const std::string& method, dou
       {trace.path(), trace.layout().prompt_source, trace.num_tokens(), trace.num_rows(), trace.layout().first_token});
   const MethodChoice choice = ParseMethod(method);
   tuning.methods.push_back({choice, analysis::SearchedGrid(*choice.spec, trace.num_tokens())});
-  tuning.target = {.text = "cra-p5=" + analysis::ShortestNumber(target), .budget = TargetOf(target), .limit = {}};
+  tuning.target = {.text = "cra-p5=" + analysis::ShortestNumber(target), .budget = WindowTarget(target), .limit = {}};
   tuning.num_heads_chosen = num_heads_chosen;
   for (const ui::TunedSetting& head : heads) {
     TunedHead tuned;

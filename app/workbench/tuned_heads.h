@@ -7,16 +7,33 @@
 #include <string>
 #include <vector>
 
+#include "analysis/search.h"
+#include "kernels/method.h"
 #include "opened_trace.h"
 #include "ui/workbench.h"
 
 namespace headscope::app {
 
-// The cheapest parameters that leave fewer than 5 % of the rows below `target`. Parameters that are no budgets stay at
-// `values`. Throws UsageError for what is no prefill method with budgets, CancelledError when stopped.
-ui::TunedSetting TuneHead(OpenedTrace& trace, analysis::HeadId head, const std::string& method,
-                          const kernels::ParameterValues& values, double target,
-                          const std::function<void(double share)>& progress, const std::stop_token& stop);
+// What the window's searches aim at: fewer than 5 % of the rows below `share` of their mass.
+analysis::BudgetTarget WindowTarget(double share);
+
+// Throws UsageError for what is no prefill method.
+const kernels::PrefillMethod& PrefillMethodOf(const std::string& name);
+
+// Calls of work over many heads: one at a time, on any of its threads.
+template <typename T>
+struct HeadsCalls {
+  std::function<void(T)> one;
+  std::function<void(ui::FailedHead)> failed;
+  std::function<void(double share)> progress;  // of all heads, 0 to 1
+};
+
+// Of each head the cheapest parameters that leave fewer than 5 % of the rows below `target`, several heads at a time.
+// Parameters that are no budgets stay at `values`. Throws UsageError for what is no prefill method; returns early when
+// stopped.
+void TuneHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads, const std::string& method,
+               const kernels::ParameterValues& values, double target, const HeadsCalls<ui::TunedSetting>& calls,
+               const std::stop_token& stop);
 
 // As `headscope tune -o` writes it: by the extension of `path`, .json or .csv. Replaces a file of that name. Throws
 // UsageError when heads are missing.

@@ -4,36 +4,20 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/errors.h"
+#include "data/untrusted_text.h"
 
 namespace headscope::data {
 namespace {
-
-// A parsed number takes some 16 times its text.
-constexpr int64_t kMostBytes = int64_t{64} << 20;
-
-std::string ReadText(const std::string& path, const std::string& larger) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw BadInputError({.file = path, .problem = "cannot be opened", .remedy = "give a file that is there"});
-  std::string text(static_cast<size_t>(kMostBytes) + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (file.bad()) throw BadInputError({.file = path, .problem = "cannot be read", .remedy = "give a file"});
-  if (static_cast<int64_t>(text.size()) > kMostBytes)
-    throw BadInputError({.file = path, .problem = "is larger than 64 MiB", .remedy = larger});
-  return text;
-}
 
 class MaskReader {
  public:
   explicit MaskReader(const std::string& path) : path_(path) {}
 
   BlockMaskFile Read() {
-    const std::string text = ReadText(path_, "write it as an index file, as headscope bench --save-index does");
-    const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const nlohmann::json json = ReadUntrustedJson(path_, "write a block mask as JSON, or an index file as HDF5");
     if (!json.is_object()) Refuse("", "is not a JSON object", "write the block mask's fields as one object");
     ReadBlockSize(json);
     const nlohmann::json& counts = Member(json, "kv_num_blocks");
@@ -137,7 +121,7 @@ BlockMaskFile ReadBlockMask(const std::string& path) {
 }
 
 HeadNumbers ReadHeadNumbers(const std::string& path) {
-  const std::string text = ReadText(path, "give DuoAttention's full_attention_heads.tsv");
+  const std::string text = ReadUntrustedText(path, "give DuoAttention's full_attention_heads.tsv");
   HeadNumbers numbers;
   size_t begin = 0;
   for (int64_t line = 1; begin < text.size(); ++line) {

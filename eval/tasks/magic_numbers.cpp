@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two tasks on the same kind of facts, after RULER (arXiv 2404.06654): all values of one key, and the values of several
-// keys at once.
+// Tasks on the same kind of facts, after RULER (arXiv 2404.06654): the value of the only key, that of one among many
+// keys, all values of one key, and the values of several keys at once.
 #include <utility>
 
 #include "tasks/random_text.h"
@@ -27,6 +27,46 @@ std::string Joined(const std::vector<std::string>& values) {
   for (const std::string& value : values) text += (text.empty() ? "" : ", ") + value;
   return text;
 }
+
+// The number of one key; the others are there to be told from it.
+Draft OneNumber(const TaskText& text, Random* random, size_t num_keys, size_t num_questions) {
+  Draft draft;
+  std::set<std::string> used_keys, used_values;
+  std::vector<std::string> keys, values;
+  for (size_t key = 0; key < num_keys; ++key) {
+    keys.push_back(Fresh(&used_keys, [&] { return Capitals(random, 4); }));
+    values.push_back(Fresh(&used_values, [&] { return Digits(random, 5); }));
+    draft.facts.push_back({text.Encode(Fact(keys.back(), values.back()))});
+  }
+  for (const size_t key : Choose(random, num_keys, num_questions)) {
+    draft.questions.push_back(
+        {text.MakeQuestion("The special magic number for " + keys[key] + " is: ", values[key], ".\n"), {key}});
+  }
+  return draft;
+}
+
+class OneKeyTask : public Task {
+ public:
+  std::string_view name() const override { return "one-key"; }
+  std::string_view help() const override {
+    return "one key with a magic number at a random place of a text; asks for it";
+  }
+  Draft Make(const TaskText& text, Random* random, size_t num_questions) const override {
+    return OneNumber(text, random, 1, num_questions);
+  }
+};
+
+class OneOfManyKeysTask : public Task {
+ public:
+  std::string_view name() const override { return "one-of-many-keys"; }
+  std::string_view help() const override {
+    return "24 keys with a magic number each at random places of a text; asks for the number of one";
+  }
+  Draft Make(const TaskText& text, Random* random, size_t num_questions) const override {
+    constexpr size_t kNumKeys = 24;
+    return OneNumber(text, random, kNumKeys, num_questions);
+  }
+};
 
 class ManyValuesTask : public Task {
  public:
@@ -91,6 +131,16 @@ class ManyKeysTask : public Task {
 };
 
 }  // namespace
+
+const Task& OneKey() {
+  static const OneKeyTask task;
+  return task;
+}
+
+const Task& OneOfManyKeys() {
+  static const OneOfManyKeysTask task;
+  return task;
+}
 
 const Task& ManyValues() {
   static const ManyValuesTask task;

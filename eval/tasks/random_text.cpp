@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string_view>
 #include <utility>
 
 namespace headscope::eval {
@@ -16,6 +17,16 @@ std::string Digits(Random* random, size_t count) {
 std::string Capitals(Random* random, size_t count) {
   std::string text;
   for (size_t i = 0; i < count; ++i) text += static_cast<char>('A' + random->Below(26));
+  return text;
+}
+
+std::string Word(Random* random, size_t syllables) {
+  constexpr std::string_view kConsonants = "bdfgklmnprstvz", kVowels = "aeiou";
+  std::string text;
+  for (size_t i = 0; i < syllables; ++i) {
+    text += kConsonants[random->Below(kConsonants.size())];
+    text += kVowels[random->Below(kVowels.size())];
+  }
   return text;
 }
 

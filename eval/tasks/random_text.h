@@ -13,6 +13,7 @@ namespace headscope::eval {
 
 std::string Digits(Random* random, size_t count);
 std::string Capitals(Random* random, size_t count);
+std::string Word(Random* random, size_t syllables);  // of a consonant and a vowel each
 
 // Draws until the drawn text is new.
 template <typename Draw>

@@ -17,6 +17,10 @@
   TASK(ManyValues)            \
   TASK(ManyKeys)              \
   TASK(FrequentWord)          \
+  TASK(OneKey)                \
+  TASK(OneOfManyKeys)         \
+  TASK(CommonWords)           \
+  TASK(RepeatText)            \
   TASK(Prose)                 \
   HEADSCOPE_MORE_TASKS(TASK)
 

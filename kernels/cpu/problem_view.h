@@ -2,7 +2,6 @@
 // Small readings of an AttentionProblem that the CPU executors share.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -11,11 +10,6 @@
 #include "kernels/status.h"
 
 namespace headscope::kernels {
-
-// problem.scale, or its default head_dim^-0.5.
-inline float EffectiveScale(const AttentionProblem& problem) {
-  return problem.scale != 0.0f ? problem.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
-}
 
 // What the executors' scratch and 32-bit positions are made for.
 inline Status CheckCpuLimits(const AttentionProblem& problem) {

@@ -67,7 +67,7 @@ class SliceAttention {
         k_(RowsOfSlice<T>(problem.k, slice.sequence, slice.head / problem.GroupSize())),
         v_(RowsOfSlice<T>(problem.v, slice.sequence, slice.head / problem.GroupSize())) {
     // Scores are in base 2, or, where a soft cap follows, the argument of its tanh.
-    const float scale = EffectiveScale(problem);
+    const float scale = problem.EffectiveScale();
     const float factor = problem.soft_cap > 0 ? scale / problem.soft_cap : scale * std::numbers::log2e_v<float>;
     for (int64_t row = 0; row < slice.num_heads; ++row) {
       float* const q = scratch.q.get() + row * scratch.row_floats;

@@ -51,7 +51,7 @@ class TileAttention {
         scratch_(scratch),
         has_values_(v.data != nullptr) {
     const bool capped = problem.soft_cap > 0.0f;
-    const float scale = EffectiveScale(problem);
+    const float scale = problem.EffectiveScale();
     // tanh wants natural units; otherwise scores are in base 2 from the start.
     const float factor = capped ? scale / problem.soft_cap : scale * std::numbers::log2e_v<float>;
     cap_ = capped ? problem.soft_cap * std::numbers::log2e_v<float> : 0.0f;

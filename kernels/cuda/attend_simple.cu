@@ -230,7 +230,7 @@ Status AttendCudaSimple(const AttentionProblem& problem, const SparseIndexView& 
   if (Status status = FindCurrentDevice(&device); !status.ok()) return status;
   if (Status status = CheckProblemOnDevice(problem, index, output, stream); !status.ok()) return status;
   AttentionProblem scaled = problem;
-  if (scaled.scale == 0) scaled.scale = 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
+  scaled.scale = problem.EffectiveScale();
   const auto cuda_stream = static_cast<cudaStream_t>(stream);
   switch (problem.dtype) {
     case DType::kFloat32:

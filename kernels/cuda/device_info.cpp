@@ -46,7 +46,7 @@ Status UseCudaDevice(int32_t device) {
   return CudaStatus(cudaSetDevice(device), "choosing GPU " + std::to_string(device));
 }
 
-Status NameOfCudaDevice(std::string* name) {
+Status NameOfCudaDevice(std::string* name, int32_t* number) {
   int device = 0, count = 0;
   CudaDeviceInfo info;
   // First whether there is any: the other calls do not tell a missing driver from an old one.
@@ -54,7 +54,9 @@ Status NameOfCudaDevice(std::string* name) {
   if (status.ok()) status = CudaStatus(cudaGetDevice(&device), "asking for the current GPU");
   if (status.ok()) status = CudaStatus(cudaGetDeviceCount(&count), "counting the GPUs");
   if (status.ok()) status = QueryCudaDevice(device, &info);
-  if (status.ok()) *name = count == 1 ? info.name : info.name + " (cuda:" + std::to_string(device) + ")";
+  if (!status.ok()) return status;
+  *name = count == 1 ? info.name : info.name + " (cuda:" + std::to_string(device) + ")";
+  if (number != nullptr) *number = device;
   return status;
 }
 

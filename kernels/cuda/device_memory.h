@@ -9,6 +9,12 @@
 
 namespace headscope::kernels {
 
+// Of every array inside one allocation; and the bytes that such an array takes up.
+inline constexpr int64_t kArrayAlignment = 256;
+constexpr int64_t ArrayBytes(int64_t bytes) {
+  return (bytes + kArrayAlignment - 1) / kArrayAlignment * kArrayAlignment;
+}
+
 // [batch, heads, rows, head_dim] of the problem's batch, head_dim and dtype: from host memory of any strides to
 // contiguous device memory, and the other way. Returns when the copy is done; a download has then waited for all
 // kernels before it on the default stream, and their errors come out here.

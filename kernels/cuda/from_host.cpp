@@ -17,11 +17,6 @@
 namespace headscope::kernels {
 namespace {
 
-constexpr int64_t kAlignment = 256;  // of every array inside one allocation
-int64_t RoundUp(int64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
 // Of a contiguous [batch, heads, rows, head_dim].
 int64_t DenseBytes(const AttentionProblem& problem, int32_t heads, int32_t rows) {
   return int64_t{problem.batch} * heads * rows * problem.head_dim * SizeOf(problem.dtype);
@@ -71,10 +66,10 @@ Status UploadIndex(const SparseIndexView& host_index, CudaIndexBuffers* buffers)
   int64_t total = 0;
   for (Part& part : parts) {
     part.offset = total;
-    total += RoundUp(part.bytes);
+    total += ArrayBytes(part.bytes);
   }
   DeviceMemory memory;
-  if (Status status = AllocateOnDevice(std::max(total, kAlignment), "a sparse index", &memory); !status.ok())
+  if (Status status = AllocateOnDevice(std::max(total, kArrayAlignment), "a sparse index", &memory); !status.ok())
     return status;
   char* const base = static_cast<char*>(memory.get());
   for (const Part& part : parts) {
@@ -112,8 +107,8 @@ Status AttendCudaFromHost(const AttentionProblem& host_problem, const SparseInde
   const std::unique_ptr<CudaIndexBuffers, void (*)(CudaIndexBuffers*)> free_index(&index, FreeIndex);
   if (Status status = UploadIndex(host_index, &index); !status.ok()) return status;
 
-  const int64_t q_bytes = RoundUp(DenseBytes(host_problem, host_problem.num_qo_heads, host_problem.seq_q));
-  const int64_t kv_bytes = RoundUp(DenseBytes(host_problem, host_problem.num_kv_heads, host_problem.seq_k));
+  const int64_t q_bytes = ArrayBytes(DenseBytes(host_problem, host_problem.num_qo_heads, host_problem.seq_q));
+  const int64_t kv_bytes = ArrayBytes(DenseBytes(host_problem, host_problem.num_kv_heads, host_problem.seq_k));
   const int64_t num_rows = int64_t{host_problem.batch} * host_problem.num_qo_heads * host_problem.seq_q;
   DeviceMemory memory;
   if (Status status = AllocateOnDevice(2 * q_bytes + 2 * kv_bytes + num_rows * 4, "Q, K, V and O", &memory);

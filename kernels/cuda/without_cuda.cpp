@@ -28,7 +28,7 @@ Status QueryCudaDevice(int32_t, CudaDeviceInfo*) {
 Status UseCudaDevice(int32_t) {
   return NoCuda();
 }
-Status NameOfCudaDevice(std::string*) {
+Status NameOfCudaDevice(std::string*, int32_t*) {
   return NoCuda();
 }
 Status ChooseCudaKernel(const AttentionProblem&, const SparseIndexView&, const AttentionOutput&, CudaKernelChoice*) {

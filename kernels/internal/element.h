@@ -7,12 +7,9 @@
 #include <cstring>
 
 #include "kernels/attention_problem.h"
+#include "kernels/bfloat16.h"
 
 namespace headscope::kernels::internal {
-
-inline float FloatFromBFloat16(uint16_t bits) {
-  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-}
 
 // IEEE binary16, with subnormals, infinities and NaN.
 inline float FloatFromFloat16(uint16_t bits) {

@@ -2,6 +2,9 @@
 #include "compressed_keys.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
 #include <vector>
 
 #include "head_groups.h"
@@ -44,11 +47,14 @@ class GroupSelector {
     chosen_.assign(static_cast<size_t>(count), false);
     for (int32_t row = 0; row < num_rows; ++row) {
       const int64_t position = rows.first_position + row;
-      if (choice_.union_of_rows) std::fill(scores_.begin(), scores_.end(), 0.0f);
-      row_scores_.assign(static_cast<size_t>(count), 0.0f);
-      PoolWindows(row, NumWindows(position + 1));
-      for (size_t block = 0; block < scores_.size(); ++block) scores_[block] += row_scores_[block];
-      if (choice_.union_of_rows) Choose(position, position);
+      row_scores_.resize(static_cast<size_t>(count));
+      PoolWindows(row);
+      if (choice_.union_of_rows) {
+        scores_.swap(row_scores_);
+        Choose(position, position);
+      } else {
+        for (size_t block = 0; block < scores_.size(); ++block) scores_[block] += row_scores_[block];
+      }
     }
     if (!choice_.union_of_rows) Choose(rows.first_position, rows.last_position);
     for (int32_t block = 0; block < count; ++block) {
@@ -77,7 +83,7 @@ class GroupSelector {
                                (rows.row_begin + row) * problem_.q.row_stride;
         LoadRow(problem_.q.data, problem_.dtype, offset, head_dim, queries_.data() + int64_t{row} * head_dim);
       }
-      ScoreBlock(queries_.data(), head_dim, num_rows, keys_, 0, static_cast<int32_t>(width), ScaleOf(problem_),
+      ScoreBlock(queries_.data(), head_dim, num_rows, keys_, 0, static_cast<int32_t>(width), problem_.EffectiveScale(),
                  problem_.soft_cap, raw_.data(), width);
       for (int32_t row = 0; row < num_rows; ++row) {
         const int64_t seen = NumWindows(rows.first_position + row + 1);
@@ -89,19 +95,24 @@ class GroupSelector {
     }
   }
 
-  // Of the first num_windows windows. A window reaches over per_window parts of `stride` keys, a block has per_block.
-  void PoolWindows(int32_t row, int32_t num_windows) {
-    const int32_t per_block = choice_.block / choice_.stride, per_window = choice_.window / choice_.stride;
+  // What the row's blocks have of its windows' shares, which are 0 behind those that it sees. Parts of `stride` keys
+  // first: a window reaches over per_window of them, a block has per_block.
+  void PoolWindows(int32_t row) {
+    const int64_t per_block = choice_.block / choice_.stride, per_window = choice_.window / choice_.stride;
     const float* const shares = shares_.data() + row * width_;
-    for (int32_t block = 0; block < static_cast<int32_t>(row_scores_.size()); ++block) {
-      float score = 0;
-      for (int32_t behind = 0; behind < per_window; ++behind) {
-        const int32_t begin = std::max(0, block * per_block - behind);
-        const int32_t end = std::min(num_windows, (block + 1) * per_block - behind);
-        for (int32_t window = begin; window < end; ++window)
-          score = choice_.maximum ? std::max(score, shares[window]) : score + shares[window];
+    parts_.assign(row_scores_.size() * static_cast<size_t>(per_block) + static_cast<size_t>(per_window), 0.0f);
+    for (int64_t behind = 0; behind < per_window; ++behind) {
+      float* const parts = parts_.data() + behind;
+      if (choice_.maximum) {
+        for (int64_t window = 0; window < width_; ++window) parts[window] = std::max(parts[window], shares[window]);
+      } else {
+        for (int64_t window = 0; window < width_; ++window) parts[window] += shares[window];
       }
-      row_scores_[static_cast<size_t>(block)] = score;
+    }
+    for (size_t block = 0; block < row_scores_.size(); ++block) {
+      const float* const parts = parts_.data() + static_cast<int64_t>(block) * per_block;
+      row_scores_[block] = choice_.maximum ? *std::max_element(parts, parts + per_block)
+                                           : std::accumulate(parts, parts + per_block, 0.0f);
     }
   }
 
@@ -124,8 +135,36 @@ class GroupSelector {
       candidates_.push_back(block);
       candidate_scores_.push_back(scores_[static_cast<size_t>(block)]);
     }
-    for (const int32_t place : TopK(candidate_scores_, std::max(0, choice_.n_blocks - counted)))
+    for (const int32_t place : Best(std::max(0, choice_.n_blocks - counted)))
       chosen_[static_cast<size_t>(candidates_[static_cast<size_t>(place)])] = true;
+  }
+
+  // TopK of the candidates, in any order. A query chooses few of some hundred blocks, and there are as many choices as
+  // queries: these few, sorted as they come, are cheaper. From the newest on, which mostly have more.
+  const std::vector<int32_t>& Best(int64_t k) {
+    constexpr int64_t kFew = 32;
+    best_.clear();
+    if (k > kFew) return best_ = TopK(candidate_scores_, k);
+    if (k == 0) return best_;
+    best_scores_.clear();
+    for (size_t place = candidate_scores_.size(); place-- > 0;) {
+      const float score =
+          std::isnan(candidate_scores_[place]) ? -std::numeric_limits<float>::infinity() : candidate_scores_[place];
+      if (best_.size() < static_cast<size_t>(k)) {
+        best_.push_back(0);
+        best_scores_.push_back(score);
+      } else if (score < best_scores_.back()) {
+        continue;
+      }
+      size_t at = best_.size() - 1;
+      for (; at > 0 && best_scores_[at - 1] <= score; --at) {
+        best_scores_[at] = best_scores_[at - 1];
+        best_[at] = best_[at - 1];
+      }
+      best_scores_[at] = score;
+      best_[at] = static_cast<int32_t>(place);
+    }
+    return best_;
   }
 
   const AttentionProblem& problem_;
@@ -134,8 +173,8 @@ class GroupSelector {
   int32_t num_windows_ = 0;
   int64_t width_ = 0;
   PackedKeys keys_;
-  std::vector<float> queries_, raw_, shares_, row_scores_, scores_, candidate_scores_;
-  std::vector<int32_t> candidates_;
+  std::vector<float> queries_, raw_, shares_, parts_, row_scores_, scores_, candidate_scores_, best_scores_;
+  std::vector<int32_t> candidates_, best_;
   std::vector<bool> chosen_;
 };
 

@@ -35,7 +35,8 @@ MethodSpec MakeSpec() {
                       .logarithmic = true,
                       .unit = Unit::kTokens,
                       .help = "tokens attended to (FlexGen's comparisons: 2 to 256)",
-                      .cost = "one more value to read per token"}},
+                      .cost = "one more value to read per token",
+                      .role = ParameterRole::kBudget}},
   };
 }
 

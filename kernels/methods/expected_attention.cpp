@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <stop_token>
 
 #include "internal/element.h"
 #include "key_blocks.h"
@@ -67,7 +68,9 @@ MethodSpec MakeSpec() {
 // A head's statistics, turned by a matrix of 2 x 2 blocks.
 class QueryStatistics {
  public:
-  QueryStatistics(const DecodePrompt& prompt, int32_t sequence, int32_t qo_head, int32_t skipped, bool covariance)
+  // Of no use once `stop` is requested.
+  QueryStatistics(const DecodePrompt& prompt, int32_t sequence, int32_t qo_head, int32_t skipped, bool covariance,
+                  const std::stop_token& stop)
       : width_(static_cast<size_t>(prompt.cache.head_dim)), mean_(width_, 0.0) {
     const AttentionProblem& cache = prompt.cache;
     const StridedTensor<const void>& q = prompt.q_pre_rope;
@@ -83,7 +86,7 @@ class QueryStatistics {
     if (!covariance) return;
     covariance_.assign(width_ * width_, 0.0);
     std::vector<double> centred(width_);
-    for (int32_t r = begin; r < cache.seq_q; ++r) {
+    for (int32_t r = begin; r < cache.seq_q && !stop.stop_requested(); ++r) {
       internal::LoadRow(q.data, cache.dtype, offset + r * q.row_stride, cache.head_dim, row.data());
       for (size_t d = 0; d < width_; ++d) centred[d] = static_cast<double>(row[d]) - mean_[d];
       for (size_t i = 0; i < width_; ++i) {
@@ -156,20 +159,21 @@ class ExpectedAttentionMethod final : public internal::PromptEvictor {
     const auto tokens = static_cast<size_t>(head.NumTokens());
     const size_t sinks = std::min(static_cast<size_t>(values.Integer("n_sink")), tokens);
     if (sinks == tokens) return std::vector<float>(tokens, std::numeric_limits<float>::infinity());
-    const auto scale = static_cast<double>(internal::ScaleOf(cache));
+    const auto scale = static_cast<double>(cache.EffectiveScale());
     std::vector<double> mean(tokens, 0.0), exponents(tokens, 0.0);
     std::vector<float> key(static_cast<size_t>(cache.head_dim)), value(static_cast<size_t>(cache.ValueDim()));
     for (int32_t i = 0; i < cache.GroupSize(); ++i) {
       QueryStatistics statistics(prompt, head.sequence, head.kv_head * cache.GroupSize() + i,
-                                 static_cast<int32_t>(sinks), values.Flag("covariance"));
+                                 static_cast<int32_t>(sinks), values.Flag("covariance"), head.stop);
       TurnToFuture(prompt, values.Integer("n_future"), &statistics);
       double top = -std::numeric_limits<double>::infinity(), total = 0;
-      for (size_t token = sinks; token < tokens; ++token) {
+      for (size_t token = sinks; token < tokens && !head.stop.stop_requested(); ++token) {
         internal::LoadRow(cache.k.data, cache.dtype, head.KeyOffset(static_cast<int32_t>(token)), cache.head_dim,
                           key.data());
         exponents[token] = statistics.Exponent(key.data(), scale);
         top = std::max(top, exponents[token]);
       }
+      if (head.stop.stop_requested()) return {};
       for (size_t token = sinks; token < tokens; ++token) total += std::exp(exponents[token] - top);
       for (size_t token = sinks; token < tokens; ++token)
         mean[token] += std::exp(exponents[token] - top) / total / cache.GroupSize();

@@ -158,7 +158,7 @@ class HeadSelector {
     const std::vector<float> query = internal::PoolRows(
         problem_.q, problem_.dtype, QueryOffset(head, problem_.seq_q - rows), rows, problem_.head_dim, kBlock);
     std::vector<float> scores(static_cast<size_t>(pooled_.seq_k()));
-    ScoreBlock(query.data(), problem_.head_dim, 1, pooled_, 0, pooled_.seq_k(), internal::ScaleOf(problem_),
+    ScoreBlock(query.data(), problem_.head_dim, 1, pooled_, 0, pooled_.seq_k(), problem_.EffectiveScale(),
                problem_.soft_cap, scores.data(), pooled_.seq_k());
     internal::SoftmaxInPlace(scores.data(), pooled_.seq_k(), pooled_.seq_k());
     return scores;
@@ -177,7 +177,7 @@ class HeadSelector {
       map.resize(map.size() + static_cast<size_t>(count));
       float* const row = map.data() + row_begin.back();
       ScoreBlock(queries.data() + int64_t{number} * problem_.head_dim, problem_.head_dim, 1, pooled_, 0, count,
-                 internal::ScaleOf(problem_), problem_.soft_cap, row, count);
+                 problem_.EffectiveScale(), problem_.soft_cap, row, count);
       internal::SoftmaxInPlace(row, count, count);
     }
     row_begin.push_back(map.size());

@@ -2,27 +2,21 @@
 #include "four_bit_keys.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <numeric>
 
 #include "internal/element.h"
+#include "internal/sparq_scores.h"
 
 namespace headscope::kernels::internal {
 namespace {
 
 constexpr float kLevels = 15.0f;
 
-// Side by side, so that the compiler makes vector code of it; a fixed order of addition.
-float Dot(const float* query, const uint8_t* levels, size_t width) {
-  constexpr size_t kLanes = 16;
-  float lanes[kLanes] = {};
-  size_t d = 0;
-  for (; d + kLanes <= width; d += kLanes) {
-    for (size_t i = 0; i < kLanes; ++i) lanes[i] += query[d + i] * static_cast<float>(levels[d + i]);
-  }
-  float sum = 0;
-  for (; d < width; ++d) sum += query[d] * static_cast<float>(levels[d]);
-  for (const float lane : lanes) sum += lane;
-  return sum;
+// A whole number of so few bits is a bf16 number.
+uint16_t Bf16OfLevel(float level) {
+  return static_cast<uint16_t>(std::bit_cast<uint32_t>(level) >> 16);
 }
 
 }  // namespace
@@ -52,10 +46,10 @@ void FourBitKeys::Update(const AttentionProblem& problem, int32_t first_token) {
       LoadRow(problem.k.data, problem.dtype, offset + token * problem.k.row_stride, head_dim_, key.data());
       const auto [least, largest] = std::minmax_element(key.begin(), key.end());
       const float step = (*largest - *least) / kLevels;
-      uint8_t* const levels = levels_[list].data() + static_cast<size_t>(token) * width;
+      uint16_t* const levels = levels_[list].data() + static_cast<size_t>(token) * width;
       for (size_t d = 0; d < width; ++d) {
         const float level = step > 0 ? std::nearbyint((key[d] - *least) / step) : 0.0f;
-        levels[d] = level >= 0 && level <= kLevels ? static_cast<uint8_t>(level) : 0;  // NaN: no level
+        levels[d] = level >= 0 && level <= kLevels ? Bf16OfLevel(level) : uint16_t{0};  // NaN: no level
       }
       least_[list].push_back(*least);
       step_[list].push_back(step > 0 ? step : 0.0f);
@@ -67,16 +61,34 @@ void FourBitKeys::Update(const AttentionProblem& problem, int32_t first_token) {
 void FourBitKeys::Score(int64_t list, const float* queries, int32_t num_queries, std::span<const int32_t> tokens,
                         float scale, float soft_cap, float* scores) const {
   const auto width = static_cast<size_t>(head_dim_), at = static_cast<size_t>(list);
-  for (int32_t i = 0; i < num_queries; ++i) {
-    const float* const query = queries + static_cast<size_t>(i) * width;
-    float sum = 0;
-    for (size_t d = 0; d < width; ++d) sum += query[d];
-    float* const row = scores + static_cast<size_t>(i) * tokens.size();
-    for (size_t j = 0; j < tokens.size(); ++j) {
-      const auto token = static_cast<size_t>(tokens[j]);
-      const float levels = Dot(query, levels_[at].data() + token * width, width);
-      const float score = scale * (least_[at][token] * sum + step_[at][token] * levels);
-      row[j] = soft_cap > 0 ? soft_cap * std::tanh(score / soft_cap) : score;
+  // Whole rows, 64-byte aligned, as the vector code reads them.
+  const size_t row_floats = (width + 15) / 16 * 16;
+  std::vector<float> memory(static_cast<size_t>(num_queries) * row_floats + 16, 0.0f);
+  float* const rows = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64 / sizeof(float);
+  std::vector<float> sums;
+  for (size_t i = 0; i < static_cast<size_t>(num_queries); ++i) {
+    const float* const query = queries + i * width;
+    std::copy_n(query, width, rows + i * row_floats);
+    sums.push_back(std::accumulate(query, query + width, 0.0f));
+  }
+  EstimateKeys keys;
+  keys.data = levels_[at].data();
+  keys.dtype = DType::kBFloat16;
+  keys.stride = head_dim_;
+  keys.head_dim = keys.num_components = head_dim_;
+  const auto stride = static_cast<int64_t>((tokens.size() + 3) / 4 * 4);  // the vector code writes whole fours
+  std::vector<float> products(static_cast<size_t>(num_queries * stride) + 4);
+  for (size_t begin = 0, end = 0; begin < tokens.size(); begin = end) {  // runs of tokens
+    while (end < tokens.size() && tokens[end] - tokens[begin] == static_cast<int32_t>(end - begin)) ++end;
+    EstimateScores(keys, {rows, num_queries, static_cast<int64_t>(row_floats)}, /*soft_cap=*/0, tokens[begin],
+                   static_cast<int64_t>(end - begin), products.data(), stride);
+    for (size_t i = 0; i < static_cast<size_t>(num_queries); ++i) {
+      const float* const of_row = products.data() + static_cast<int64_t>(i) * stride;
+      for (size_t j = begin; j < end; ++j) {
+        const auto token = static_cast<size_t>(tokens[j]);
+        const float score = scale * (least_[at][token] * sums[i] + step_[at][token] * of_row[j - begin]);
+        scores[i * tokens.size() + j] = soft_cap > 0 ? soft_cap * std::tanh(score / soft_cap) : score;
+      }
     }
   }
 }

@@ -24,7 +24,8 @@ class FourBitKeys {
 
  private:
   int32_t head_dim_ = 0, first_token_ = 0, num_tokens_ = 0;
-  std::vector<std::vector<uint8_t>> levels_;      // [list], [tokens, head_dim], 0 to 15 each
+  // [list], [tokens, head_dim], 0 to 15 each, as the bf16 numbers that vector code reads.
+  std::vector<std::vector<uint16_t>> levels_;
   std::vector<std::vector<float>> least_, step_;  // [list], [tokens]
 };
 

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <vector>
 
+#include "dot.h"
 #include "head_groups.h"
 #include "internal/element.h"
 #include "registry.h"
@@ -50,33 +51,73 @@ MethodSpec MakeSpec() {
   };
 }
 
-// Of every row of a head.
-std::vector<int32_t> Buckets(const StridedTensor<const void>& tensor, DType dtype, int64_t offset, int32_t num_rows,
-                             int32_t head_dim, const std::vector<float>& directions) {
-  const auto width = static_cast<size_t>(head_dim);
-  const size_t count = directions.size() / width;
-  std::vector<int32_t> buckets;
-  std::vector<float> row(width);
-  for (int32_t r = 0; r < num_rows; ++r) {
-    internal::LoadRow(tensor.data, dtype, offset + r * tensor.row_stride, head_dim, row.data());
+// Directions and their opposites; a bucket's number counts the first and then the second.
+class Directions {
+ public:
+  Directions(std::vector<float> rows, int32_t head_dim)
+      : rows_(std::move(rows)), width_(static_cast<size_t>(head_dim)) {
+    for (size_t at = 0; at < rows_.size(); at += width_)
+      inverse_norms_.push_back(1 / std::sqrt(Exact(rows_.data() + at, rows_.data() + at)));
+  }
+
+  size_t NumBuckets() const { return 2 * inverse_norms_.size(); }
+
+  // The one that the row points along most.
+  size_t Bucket(const float* row) const {
+    const size_t count = inverse_norms_.size();
+    float furthest = -1, second = -1;
+    size_t bucket = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const float along = internal::Dot(row, rows_.data() + i * width_, width_) * static_cast<float>(inverse_norms_[i]);
+      const float size = std::abs(along);
+      second = std::max(second, std::min(size, furthest));
+      if (size > furthest) {
+        furthest = size;
+        bucket = i + (along < 0 ? count : 0);
+      }
+    }
+    // Far more than fp32 errs by: otherwise the larger one is not known yet.
+    constexpr float kRounding = 1e-4f;
+    return furthest - second > kRounding * std::sqrt(internal::Dot(row, row, width_)) ? bucket : ExactBucket(row);
+  }
+
+ private:
+  double Exact(const float* a, const float* b) const {
+    double sum = 0;
+    for (size_t d = 0; d < width_; ++d) sum += static_cast<double>(a[d]) * static_cast<double>(b[d]);
+    return sum;
+  }
+
+  size_t ExactBucket(const float* row) const {
+    const size_t count = inverse_norms_.size();
     double furthest = -1;
     size_t bucket = 0;
     for (const bool against : {false, true}) {
       for (size_t i = 0; i < count; ++i) {
-        double along = 0, square = 0;
-        for (size_t d = 0; d < width; ++d) {
-          const auto direction = static_cast<double>(directions[i * width + d]);
-          along += direction * static_cast<double>(row[d]);
-          square += direction * direction;
-        }
-        along = (against ? -along : along) / std::sqrt(square);
+        const double along = Exact(row, rows_.data() + i * width_) * (against ? -1 : 1) * inverse_norms_[i];
         if (along > furthest) {
           furthest = along;
           bucket = (against ? count : 0) + i;
         }
       }
     }
-    buckets.push_back(static_cast<int32_t>(bucket));
+    return bucket;
+  }
+
+  const std::vector<float> rows_;
+  const size_t width_;
+  std::vector<double> inverse_norms_;
+};
+
+// Of every row of a head.
+std::vector<int32_t> Buckets(const StridedTensor<const void>& tensor, DType dtype, int64_t offset, int32_t num_rows,
+                             int32_t head_dim, const Directions& directions) {
+  std::vector<int32_t> buckets;
+  buckets.reserve(static_cast<size_t>(num_rows));
+  std::vector<float> row(static_cast<size_t>(head_dim));
+  for (int32_t r = 0; r < num_rows; ++r) {
+    internal::LoadRow(tensor.data, dtype, offset + r * tensor.row_stride, head_dim, row.data());
+    buckets.push_back(static_cast<int32_t>(directions.Bucket(row.data())));
   }
   return buckets;
 }
@@ -88,8 +129,9 @@ class HashSparseMethod final : public internal::PrefillSelector {
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 SparseIndex* index) const override {
-    const std::vector<float> directions = internal::RandomPlanes(values.Integer("num_buckets") / 2, problem.head_dim,
-                                                                 static_cast<uint64_t>(values.Integer("seed")));
+    const Directions directions(internal::RandomPlanes(values.Integer("num_buckets") / 2, problem.head_dim,
+                                                       static_cast<uint64_t>(values.Integer("seed"))),
+                                problem.head_dim);
     return internal::SelectByHead(
         problem, options,
         [&](const internal::HeadGroup& group, SparseIndexBuilder* builder) {
@@ -102,7 +144,7 @@ class HashSparseMethod final : public internal::PrefillSelector {
                         group.sequence * problem.q.batch_stride + (group.first_head + i) * problem.q.head_stride,
                         problem.seq_q, problem.head_dim, directions);
             const auto mark = [&](int32_t begin, int32_t end, std::vector<char>* kept) {
-              std::vector<char> wanted(2 * (directions.size() / static_cast<size_t>(problem.head_dim)), 0);
+              std::vector<char> wanted(directions.NumBuckets(), 0);
               for (int32_t row = begin; row < end; ++row)
                 wanted[static_cast<size_t>(of_queries[static_cast<size_t>(row)])] = 1;
               for (size_t key = 0; key < kept->size(); ++key) (*kept)[key] = wanted[static_cast<size_t>(of_keys[key])];

@@ -16,6 +16,7 @@
 #include <numeric>
 #include <vector>
 
+#include "dot.h"
 #include "internal/element.h"
 #include "internal/parallel_for.h"
 #include "prompt_eviction.h"
@@ -58,7 +59,8 @@ MethodSpec MakeSpec() {
                .minimum = 0,
                .maximum = 1 << 14,
                .help = "units that a step looks up",
-               .cost = "block_size more keys and values to read per unit"},
+               .cost = "block_size more keys and values to read per unit",
+               .role = ParameterRole::kBudget},
               {.name = "n_repr",
                .default_value = 4,
                .minimum = 1,
@@ -67,12 +69,6 @@ MethodSpec MakeSpec() {
                .cost = "one more key to read per unit and query head, once"},
           },
   };
-}
-
-float Dot(const float* a, const float* b, size_t width) {
-  double sum = 0;
-  for (size_t d = 0; d < width; ++d) sum += static_cast<double>(a[d]) * static_cast<double>(b[d]);
-  return static_cast<float>(sum);
 }
 
 class InfLlmPolicy final : public DecodePolicy {
@@ -113,7 +109,7 @@ class InfLlmPolicy final : public DecodePolicy {
       for (int32_t token = std::max(step.first_token, end - 1 - n_local_); token < end - 1; ++token) {
         internal::LoadRow(problem.k.data, problem.dtype, keys + (token - step.first_token) * problem.k.row_stride,
                           problem.head_dim, key.data());
-        heads_[head].scores[static_cast<size_t>(token - first_)] += Dot(query.data(), key.data(), key.size());
+        heads_[head].scores[static_cast<size_t>(token - first_)] += internal::Dot(query.data(), key.data(), key.size());
       }
     }
     seen_ = end;
@@ -134,7 +130,7 @@ class InfLlmPolicy final : public DecodePolicy {
         const size_t head = static_cast<size_t>(sequence) * of_sequence + i;
         const std::vector<float> query = Row(problem.q, problem, OffsetOf(problem.q, head, problem.num_qo_heads), 0);
         for (size_t unit = 0; unit < scores.size(); ++unit)
-          scores[unit] += Dot(query.data(), heads_[head].representatives.data() + unit * width, width);
+          scores[unit] += internal::Dot(query.data(), heads_[head].representatives.data() + unit * width, width);
       }
       std::vector<int32_t> tokens;
       const auto add = [&](int32_t begin, int32_t end) {

@@ -37,10 +37,6 @@ PackedKeys PoolVisibleKeys(const AttentionProblem& problem, int32_t sequence, in
   return PackedKeys(pooled.data(), DType::kFloat32, problem.head_dim, (num_keys + block - 1) / block, problem.head_dim);
 }
 
-float ScaleOf(const AttentionProblem& problem) {
-  return problem.scale != 0.0f ? problem.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
-}
-
 void SoftmaxInPlace(float* scores, int64_t count, int64_t size) {
   const float inverse = 1.0f / ExpInPlace(scores, count, MaxOf(scores, count));
   for (int64_t i = 0; i < count; ++i) scores[i] *= inverse;

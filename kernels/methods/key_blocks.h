@@ -22,9 +22,6 @@ std::vector<float> PoolRows(const StridedTensor<const void>& tensor, DType dtype
 // As above, of the visible keys of a KV head, packed for ScoreBlock.
 PackedKeys PoolVisibleKeys(const AttentionProblem& problem, int32_t sequence, int32_t kv_head, int32_t block);
 
-// The softmax scale: the problem's, or head_dim^-0.5.
-float ScaleOf(const AttentionProblem& problem);
-
 // In place: the softmax of the first `count` scores; 0 behind them.
 void SoftmaxInPlace(float* scores, int64_t count, int64_t size);
 

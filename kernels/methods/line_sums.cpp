@@ -54,7 +54,7 @@ void LineProbe::SumColumns(const PackedKeys& keys, int32_t sequence, int32_t hea
 void LineProbe::Probe(const PackedKeys& keys, int32_t sequence, int32_t head, int32_t row_begin, int32_t row_end,
                       const float* lse, LineSums* sums) {
   const int32_t head_dim = problem_.head_dim;
-  const float scale = ScaleOf(problem_);
+  const float scale = problem_.EffectiveScale();
   sums->columns.assign(static_cast<size_t>(keys.seq_k()), 0.0f);
   queries_.resize(static_cast<size_t>(kRowsPerBlock) * static_cast<size_t>(head_dim));
   for (int32_t begin = row_begin; begin < row_end && !options_.stop.stop_requested(); begin += kRowsPerBlock) {

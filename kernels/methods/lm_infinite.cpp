@@ -52,7 +52,7 @@ MethodSpec MakeSpec(Phase phase) {
                               : "newest tokens that every row keeps, its own too (the length that the model was "
                                 "trained for)",
                .cost = decode ? "one more key and value to read per token" : "one more pair per row and token",
-               .role = decode ? ParameterRole::kOther : ParameterRole::kBudget,
+               .role = ParameterRole::kBudget,
                .scaled_floor = decode ? 0.0 : 32.0},
           },
   };

@@ -8,6 +8,8 @@
 // as they are. Taking the mean key off changes no attention. Its dense layers (0, 16, ..) are a matter of where one
 // applies the method.
 //
+// A bucket's tokens lie together, so a step reads the buckets that its query falls into and no others.
+//
 // Choices where the source is silent: one set of planes for all heads, drawn by `seed`; over grouped queries a KV head
 // reads what any of its query heads has sampled, and each weighs its own. The released code adds 1e-4 to u before it
 // takes the inverse (`epsilon`).
@@ -15,8 +17,11 @@
 #include <cmath>
 #include <memory>
 #include <numbers>
+#include <numeric>
+#include <span>
 #include <vector>
 
+#include "dot.h"
 #include "internal/element.h"
 #include "internal/parallel_for.h"
 #include "kernels/cpu_scores.h"
@@ -93,6 +98,7 @@ class MagicPigPolicy final : public DecodePolicy {
   Status Begin(const DecodePrompt& prompt, const RunOptions& options, DecodeEvictions*) override {
     const AttentionProblem& cache = prompt.cache;
     planes_ = internal::RandomPlanes(bits_ * tables_, cache.head_dim, seed_);
+    packed_planes_ = PackedKeys(planes_.data(), DType::kFloat32, cache.head_dim, bits_ * tables_, cache.head_dim);
     begin_ = prompt.first_token + std::min(n_sink_, cache.seq_k);
     end_ = std::max(begin_, prompt.first_token + cache.seq_k - n_local_);
     lists_.assign(static_cast<size_t>(int64_t{cache.batch} * cache.num_kv_heads), {});
@@ -137,11 +143,20 @@ class MagicPigPolicy final : public DecodePolicy {
   }
 
  private:
+  // The tokens of a table, bucket by bucket. All tables of all heads may take much memory, so where a table has more
+  // buckets than this they begin by their upper bits, and the lower ones are looked at.
+  static constexpr int32_t kDirectoryBits = 12;
+  struct Table {
+    std::vector<int32_t> begin;    // [2^directory bits + 1]
+    std::vector<int32_t> tokens;   // by bucket, then ascending
+    std::vector<uint16_t> bucket;  // of each of them, where the directory does not say it
+  };
   // What there is of a KV head's hashed tokens.
   struct Hashed {
-    std::vector<float> mean;       // [head_dim]
-    std::vector<float> keys;       // [tokens, head_dim], less the mean
-    std::vector<uint16_t> bucket;  // [tables, tokens]
+    std::vector<float> mean;   // [head_dim]
+    std::vector<float> keys;   // [tokens, head_dim], less the mean
+    std::vector<float> norms;  // [tokens], of these
+    std::vector<Table> tables;
   };
   struct Sample {
     std::vector<int32_t> tokens;              // of the step's problem, ascending
@@ -166,19 +181,59 @@ class MagicPigPolicy final : public DecodePolicy {
     hashed.mean.resize(width);
     for (size_t d = 0; d < width; ++d) hashed.mean[d] = static_cast<float>(sum[d] / count);
     for (size_t at = 0; at < hashed.keys.size(); ++at) hashed.keys[at] -= hashed.mean[at % width];
+    for (size_t token = 0; token < static_cast<size_t>(count); ++token) {
+      const float* const key = hashed.keys.data() + token * width;
+      hashed.norms.push_back(std::sqrt(internal::Dot(key, key, width)));
+    }
     const PackedKeys packed(hashed.keys.data(), DType::kFloat32, head_dim, count, head_dim);
-    hashed.bucket.resize(static_cast<size_t>(tables_) * static_cast<size_t>(count));
     constexpr int32_t kColumns = 512;
     std::vector<float> sides(static_cast<size_t>(bits_) * kColumns);
+    std::vector<uint16_t> bucket(static_cast<size_t>(count));
     for (int32_t table = 0; table < tables_; ++table) {
       for (int32_t first = 0; first < count; first += kColumns) {
         const int32_t last = std::min(first + kColumns, count);
         ScoreBlock(planes_.data() + static_cast<size_t>(table * bits_) * width, head_dim, bits_, packed, first, last,
                    1.0f, 0.0f, sides.data(), kColumns);
         for (int32_t i = first; i < last; ++i)
-          hashed.bucket[static_cast<size_t>(int64_t{table} * count + i)] = Bucket(sides.data() + (i - first), kColumns);
+          bucket[static_cast<size_t>(i)] = Bucket(sides.data() + (i - first), kColumns);
       }
+      hashed.tables.push_back(MakeTable(bucket));
     }
+  }
+
+  int32_t LowerBits() const { return std::max(0, bits_ - kDirectoryBits); }
+
+  Table MakeTable(const std::vector<uint16_t>& bucket) const {
+    Table table;
+    table.begin.assign((size_t{1} << (bits_ - LowerBits())) + 1, 0);
+    for (const uint16_t one : bucket) ++table.begin[(static_cast<size_t>(one) >> LowerBits()) + 1];
+    std::partial_sum(table.begin.begin(), table.begin.end(), table.begin.begin());
+    table.tokens.resize(bucket.size());
+    std::vector<int32_t> next(table.begin.begin(), table.begin.end() - 1);
+    for (size_t token = 0; token < bucket.size(); ++token) {
+      int32_t& place = next[static_cast<size_t>(bucket[token]) >> LowerBits()];
+      table.tokens[static_cast<size_t>(place++)] = static_cast<int32_t>(token);
+    }
+    if (LowerBits() == 0) return table;
+    for (size_t place = 0; place + 1 < table.begin.size(); ++place) {
+      std::stable_sort(
+          table.tokens.begin() + table.begin[place], table.tokens.begin() + table.begin[place + 1],
+          [&](int32_t a, int32_t b) { return bucket[static_cast<size_t>(a)] < bucket[static_cast<size_t>(b)]; });
+    }
+    for (const int32_t token : table.tokens) table.bucket.push_back(bucket[static_cast<size_t>(token)]);
+    return table;
+  }
+
+  std::span<const int32_t> TokensOf(const Table& table, uint16_t bucket) const {
+    const auto place = static_cast<size_t>(bucket) >> LowerBits();
+    auto begin = static_cast<size_t>(table.begin[place]), end = static_cast<size_t>(table.begin[place + 1]);
+    if (LowerBits() > 0) {
+      const auto [first, last] = std::equal_range(table.bucket.begin() + static_cast<std::ptrdiff_t>(begin),
+                                                  table.bucket.begin() + static_cast<std::ptrdiff_t>(end), bucket);
+      begin = static_cast<size_t>(first - table.bucket.begin());
+      end = static_cast<size_t>(last - table.bucket.begin());
+    }
+    return std::span(table.tokens).subspan(begin, end - begin);
   }
 
   uint16_t Bucket(const float* sides, int64_t stride) const {
@@ -194,54 +249,89 @@ class MagicPigPolicy final : public DecodePolicy {
     const internal::StepScores scores(problem, static_cast<int32_t>(list / problem.num_kv_heads),
                                       static_cast<int32_t>(list % problem.num_kv_heads));
     const auto group = static_cast<size_t>(scores.group());
-    std::vector<std::vector<uint8_t>> found(group, std::vector<uint8_t>(count, 0));  // in how many tables, up to 2
-    for (size_t i = 0; i < group && count > 0; ++i) {
-      const float* const query = scores.queries().data() + i * width;
-      for (int32_t table = 0; table < tables_; ++table) {
-        std::vector<float> sides(static_cast<size_t>(bits_));
-        for (size_t bit = 0; bit < sides.size(); ++bit)
-          sides[bit] = Dot(query, planes_.data() + (static_cast<size_t>(table * bits_) + bit) * width, width);
-        const uint16_t bucket = Bucket(sides.data(), 1);
-        const uint16_t* const buckets = hashed.bucket.data() + static_cast<size_t>(table) * count;
-        uint8_t* const hits = found[i].data();
-        for (size_t token = 0; token < count; ++token)
-          hits[token] = static_cast<uint8_t>(std::min(2, hits[token] + (buckets[token] == bucket ? 1 : 0)));
+    // Of each query, in how many tables a token shares its bucket, up to 2; and the tokens that any of them samples.
+    std::vector<std::vector<uint8_t>> tables_of(group, std::vector<uint8_t>(count, 0));
+    std::vector<int32_t> sampled;
+    if (count > 0) {
+      const int32_t num_planes = bits_ * tables_;
+      std::vector<float> sides(group * static_cast<size_t>(num_planes));
+      ScoreBlock(scores.queries().data(), problem.head_dim, static_cast<int32_t>(group), packed_planes_, 0, num_planes,
+                 1.0f, 0.0f, sides.data(), num_planes);
+      // Tables are large and a step reads a few lines of each, so all are asked for before the first is read.
+      std::vector<std::span<const int32_t>> found(static_cast<size_t>(tables_));
+      std::vector<uint16_t> buckets(found.size());
+      for (size_t i = 0; i < group; ++i) {
+        for (size_t table = 0; table < found.size(); ++table) {
+          buckets[table] =
+              Bucket(sides.data() + static_cast<size_t>(num_planes) * i + table * static_cast<size_t>(bits_), 1);
+          __builtin_prefetch(hashed.tables[table].begin.data() + (buckets[table] >> LowerBits()));
+        }
+        for (size_t table = 0; table < found.size(); ++table) {
+          found[table] = TokensOf(hashed.tables[table], buckets[table]);
+          for (size_t at = 0; at < found[table].size(); at += 16) __builtin_prefetch(found[table].data() + at);
+        }
+        for (const std::span<const int32_t> tokens : found) {
+          for (const int32_t token : tokens) {
+            uint8_t& hits = tables_of[i][static_cast<size_t>(token)];
+            if (hits == 1) sampled.push_back(token);
+            hits = static_cast<uint8_t>(std::min(2, hits + 1));
+          }
+        }
       }
+      std::ranges::sort(sampled);
+      sampled.erase(std::unique(sampled.begin(), sampled.end()), sampled.end());
     }
     Sample sample;
     sample.weights.resize(group);
-    for (int32_t token = step.first_token; token < step.first_token + problem.seq_k; ++token) {
-      const bool hashed_token = token >= begin_ && token < end_;
-      const auto place = static_cast<size_t>(token - begin_);
-      if (hashed_token && std::none_of(found.begin(), found.end(), [&](const auto& hits) { return hits[place] >= 2; }))
-        continue;
-      sample.tokens.push_back(token - step.first_token);
+    const auto add = [&](int32_t from, int32_t to) {
+      for (int32_t token = std::max(from, step.first_token); token < to; ++token) {
+        sample.tokens.push_back(token - step.first_token);
+        for (std::vector<float>& row : sample.weights) row.push_back(1.0f);
+      }
+    };
+    const int32_t end = step.first_token + problem.seq_k;
+    add(step.first_token, std::min(begin_, end));
+    std::vector<float> norms;
+    for (size_t i = 0; i < group; ++i) {
+      const float* const query = scores.queries().data() + i * width;
+      norms.push_back(std::sqrt(internal::Dot(query, query, width)));
+    }
+    constexpr size_t kAhead = 8;  // keys that are asked for before they are read
+    for (size_t at = 0; at < sampled.size(); ++at) {
+      const int32_t token = sampled[at];
+      const auto place = static_cast<size_t>(token);
+      if (at + kAhead < sampled.size()) {
+        const float* const key = hashed.keys.data() + static_cast<size_t>(sampled[at + kAhead]) * width;
+        for (size_t d = 0; d < width; d += 16) __builtin_prefetch(key + d);
+      }
+      sample.tokens.push_back(begin_ + token - step.first_token);
       for (size_t i = 0; i < group; ++i) {
-        float weight = 1.0f;
-        if (hashed_token) {
-          const float* const query = scores.queries().data() + i * width;
-          weight = found[i][place] >= 2 ? Weight(query, hashed.keys.data() + place * width, width) : 0.0f;
+        float weight = 0.0f;
+        if (tables_of[i][place] >= 2) {
+          const float dot =
+              internal::Dot(scores.queries().data() + i * width, hashed.keys.data() + place * width, width);
+          weight = Weight(static_cast<double>(dot),
+                          static_cast<double>(norms[i]) * static_cast<double>(hashed.norms[place]));
         }
         sample.weights[i].push_back(weight);
       }
     }
+    add(end_, end);
     return sample;
   }
 
-  static float Dot(const float* a, const float* b, size_t width) {
-    double sum = 0;
-    for (size_t d = 0; d < width; ++d) sum += static_cast<double>(a[d]) * static_cast<double>(b[d]);
-    return static_cast<float>(sum);
+  static double Power(double base, int32_t exponent) {
+    double power = 1;
+    for (; exponent > 0; exponent /= 2, base *= base) power *= exponent % 2 == 1 ? base : 1;
+    return power;
   }
 
-  // 1 / u of a token that was sampled.
-  float Weight(const float* query, const float* key, size_t width) const {
-    const double norms =
-        std::sqrt(static_cast<double>(Dot(query, query, width))) * std::sqrt(static_cast<double>(Dot(key, key, width)));
-    const double cosine = norms > 0 ? static_cast<double>(Dot(query, key, width)) / norms : 0;
+  // 1 / u of a token that was sampled; norms: the product of the query's and the key's.
+  float Weight(double dot, double norms) const {
+    const double cosine = norms > 0 ? dot / norms : 0;
     const double share = 1 - std::acos(std::clamp(cosine, -1.0, 1.0)) / std::numbers::pi;
-    const double table = std::pow(share, bits_), missed = 1 - table;
-    const double found = 1 - std::pow(missed, tables_) - tables_ * table * std::pow(missed, tables_ - 1);
+    const double table = Power(share, bits_), missed = 1 - table, in_others = Power(missed, tables_ - 1);
+    const double found = 1 - missed * in_others - tables_ * table * in_others;
     constexpr double kLeast = 1e-12;  // rounding may leave nothing of what all but never happens
     return static_cast<float>(1 / (std::max(found, kLeast) + epsilon_));
   }
@@ -249,7 +339,8 @@ class MagicPigPolicy final : public DecodePolicy {
   const int32_t bits_, tables_, n_sink_, n_local_;
   const double epsilon_;
   const uint64_t seed_;
-  std::vector<float> planes_;    // [tables * bits, head_dim]
+  std::vector<float> planes_;  // [tables * bits, head_dim]
+  PackedKeys packed_planes_;
   int32_t begin_ = 0, end_ = 0;  // hashed tokens of the sequence
   std::vector<Hashed> lists_;
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "top_k.h"
@@ -30,11 +31,23 @@ RankedMass RankMass(std::vector<float> mass) {
 }
 
 std::vector<int32_t> TopShare(const std::vector<float>& mass, double share, int64_t minimum) {
-  RankedMass ranked = RankMass(mass);
+  constexpr size_t kFirst = 256;
+  std::vector<float> finite = mass;
+  for (float& one : finite) one = std::isfinite(one) ? one : 0.0f;
+  const double total = std::accumulate(finite.begin(), finite.end(), 0.0);
   const size_t least = std::min(static_cast<size_t>(minimum), mass.size());
-  ranked.ranking.resize(std::max(ranked.Count(share), least));
-  std::sort(ranked.ranking.begin(), ranked.ranking.end());
-  return ranked.ranking;
+  // A share is mostly that of few: so many are ranked, and more where these are not enough.
+  for (size_t ranked = std::max(kFirst, least);; ranked *= 8) {
+    std::vector<int32_t> best = TopK(finite, static_cast<int64_t>(ranked));
+    std::ranges::stable_sort(best, std::greater<>(), [&](int32_t place) { return finite[static_cast<size_t>(place)]; });
+    size_t count = 0;
+    for (double before = 0; count < best.size() && (share >= 1.0 || before < share * total); ++count)
+      before += static_cast<double>(finite[static_cast<size_t>(best[count])]);
+    if (count == best.size() && best.size() < mass.size()) continue;
+    best.resize(std::max(count, least));
+    std::ranges::sort(best);
+    return best;
+  }
 }
 
 std::vector<float> StripeSums(std::span<const float> lines, int32_t size) {

@@ -91,8 +91,9 @@ class PagedPolicy final : public DecodePolicy {
     Update(step.problem, step.first_token);
     return {};
   }
-  Status Step(const DecodeStep& step, const RunOptions&, DecodeSelection* selection, DecodeEvictions*) override {
-    return method_.SelectByBounds(step.problem, values_, bounds_, rounded_, selection);
+  Status Step(const DecodeStep& step, const RunOptions& options, DecodeSelection* selection,
+              DecodeEvictions*) override {
+    return method_.SelectByBounds(step.problem, values_, bounds_, rounded_, options, selection);
   }
 
  private:
@@ -113,13 +114,13 @@ std::unique_ptr<DecodePolicy> PagedSelector::NewPolicy(const ParameterValues& va
   return std::make_unique<PagedPolicy>(*this, values);
 }
 
-Status PagedSelector::Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions&,
+Status PagedSelector::Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                              DecodeSelection* selection) const {
   PageBounds bounds(values.Integer("page_size"));
   bounds.Update(problem, 0);
   FourBitKeys rounded;
   if (ReadsFourBits(values)) rounded.Update(problem, 0);
-  return SelectByBounds(problem, values, bounds, rounded, selection);
+  return SelectByBounds(problem, values, bounds, rounded, options, selection);
 }
 
 }  // namespace headscope::kernels::internal

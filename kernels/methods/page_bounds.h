@@ -41,7 +41,7 @@ class PagedSelector : public DecodeSelector {
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const final;
   // The bounds are those of the problem's tokens.
   virtual Status SelectByBounds(const AttentionProblem& problem, const ParameterValues& values,
-                                const PageBounds& bounds, const FourBitKeys& rounded,
+                                const PageBounds& bounds, const FourBitKeys& rounded, const RunOptions& options,
                                 DecodeSelection* selection) const = 0;
   // Whether `rounded` holds the problem's keys, or nothing.
   virtual bool ReadsFourBits(const ParameterValues& /*values*/) const { return false; }

@@ -224,12 +224,14 @@ class PromptPolicy final : public DecodePolicy {
     std::vector<std::vector<float>> scores(num_lists);
     Status status = ParallelFor(static_cast<int64_t>(num_lists), 1, options, [&](int64_t begin, int64_t end, int32_t) {
       for (int64_t list = begin; list < end; ++list) {
-        scores[static_cast<size_t>(list)] = method_.Score(
-            {prompt, static_cast<int32_t>(list / cache.num_kv_heads), static_cast<int32_t>(list % cache.num_kv_heads)},
-            values_);
+        scores[static_cast<size_t>(list)] =
+            method_.Score({prompt, static_cast<int32_t>(list / cache.num_kv_heads),
+                           static_cast<int32_t>(list % cache.num_kv_heads), options.stop},
+                          values_);
       }
     });
     if (!status.ok()) return status;
+    if (options.stop.stop_requested()) return {StatusCode::kCancelled, "the selection was stopped"};
     const int64_t uniform = UniformBudget(values_, cache.seq_k);
     const int64_t forced = std::count_if(scores.front().begin(), scores.front().end(), IsForced);
     if (forced > uniform && forced < cache.seq_k) return RefuseBudget(method_, values_, uniform, forced, cache.seq_k);
@@ -364,10 +366,8 @@ DecodeSelection SelectionOfKept(const DecodeStep& step, const std::vector<std::v
   std::vector<std::vector<int32_t>> tokens;
   int64_t total = 0;
   for (const std::vector<int32_t>& list : kept) {
-    std::vector<int32_t>& seen = tokens.emplace_back();
-    for (const int32_t token : list) {
-      if (token >= step.first_token) seen.push_back(token - step.first_token);
-    }
+    std::vector<int32_t>& seen = tokens.emplace_back(std::ranges::lower_bound(list, step.first_token), list.end());
+    if (step.first_token > 0) std::ranges::for_each(seen, [&](int32_t& token) { token -= step.first_token; });
     total += static_cast<int64_t>(seen.size());
   }
   DecodeSelection selection = SelectionOfLists(step.problem, tokens);

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +32,7 @@ std::vector<ParameterSpec> WithEvictionParameters(std::vector<ParameterSpec> own
 struct PromptHead {
   const DecodePrompt& prompt;
   int32_t sequence = 0, kv_head = 0;
+  std::stop_token stop = {};  // once it is requested, no score is looked at: it may end where it is
 
   int32_t NumTokens() const { return prompt.cache.seq_k; }
   int64_t KeyOffset(int32_t token) const;

@@ -43,7 +43,8 @@ MethodSpec MakeSpec() {
                .logarithmic = true,
                .unit = Unit::kTokens,
                .help = "tokens attended to, in whole pages, one page at least (the paper: 256 to 4096)",
-               .cost = "one more key and value to read per token"},
+               .cost = "one more key and value to read per token",
+               .role = ParameterRole::kBudget},
               {.name = "page_size",
                .default_value = 16,
                .minimum = 1,
@@ -101,7 +102,7 @@ class QuestMethod final : public internal::PagedSelector {
  public:
   QuestMethod() : PagedSelector(MakeSpec()) {}
   Status SelectByBounds(const AttentionProblem& problem, const ParameterValues& values,
-                        const internal::PageBounds& bounds, const internal::FourBitKeys&,
+                        const internal::PageBounds& bounds, const internal::FourBitKeys&, const RunOptions&,
                         DecodeSelection* selection) const override {
     return ChooseByBounds(problem, values, bounds, selection);
   }

@@ -172,7 +172,7 @@ class SpargeAttnMethod final : public internal::PrefillSelector {
                            const PackedKeys& keys, const std::vector<bool>& keys_alike, int32_t count,
                            const ParameterValues& values, std::vector<int32_t>* blocks) {
     std::vector<float> scores(static_cast<size_t>(count));
-    ScoreBlock(query, problem.head_dim, 1, keys, 0, count, internal::ScaleOf(problem), problem.soft_cap, scores.data(),
+    ScoreBlock(query, problem.head_dim, 1, keys, 0, count, problem.EffectiveScale(), problem.soft_cap, scores.data(),
                count);
     std::vector<int32_t> alike;
     std::vector<float> mass;

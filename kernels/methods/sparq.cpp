@@ -64,7 +64,8 @@ MethodSpec MakeSpec() {
                .logarithmic = true,
                .unit = Unit::kTokens,
                .help = "tokens attended to",
-               .cost = "one more key and value to read per token"},
+               .cost = "one more key and value to read per token",
+               .role = ParameterRole::kBudget},
               {.name = "local_share",
                .type = ParameterType::kReal,
                .default_value = 0.25,
@@ -223,8 +224,7 @@ class HeadSelector {
     for (int32_t d = 0; d < problem_.head_dim; ++d) all += std::fabs(static_cast<double>(Query(i)[d]));
     double chosen = 0;
     for (const int32_t d : components_) chosen += std::fabs(static_cast<double>(Query(i)[d]));
-    const double scale = problem_.scale != 0.0f ? static_cast<double>(problem_.scale)
-                                                : 1.0 / std::sqrt(static_cast<double>(problem_.head_dim));
+    const double scale = static_cast<double>(problem_.EffectiveScale());
     const bool by_share = temperature_ == Temperature::kEquation9 && chosen > 0;
     return static_cast<float>(by_share ? scale / std::sqrt(chosen / all) : scale);
   }

@@ -30,7 +30,8 @@ void StepScores::ScoreAll() {
   float* const aligned = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64 / sizeof(float);
   for (int32_t i = 0; i < group_; ++i) {
     for (int64_t d = 0; d < problem_.head_dim; ++d)
-      aligned[i * row + d] = queries_[static_cast<size_t>(int64_t{i} * problem_.head_dim + d)] * ScaleOf(problem_);
+      aligned[i * row + d] =
+          queries_[static_cast<size_t>(int64_t{i} * problem_.head_dim + d)] * problem_.EffectiveScale();
   }
   EstimateKeys keys;
   const int64_t offset = sequence_ * problem_.k.batch_stride + kv_head_ * problem_.k.head_stride;
@@ -57,7 +58,7 @@ void StepScores::Score(std::span<const int32_t> tokens) {
       const float* const query = queries_.data() + int64_t{i} * problem_.head_dim;
       float dot = 0;
       for (size_t d = 0; d < key.size(); ++d) dot += query[d] * key[d];
-      dot *= ScaleOf(problem_);
+      dot *= problem_.EffectiveScale();
       const float cap = problem_.soft_cap;
       scores_[static_cast<size_t>(i * count_ + at)] = cap > 0 ? cap * std::tanh(dot / cap) : dot;
     }

@@ -11,9 +11,11 @@
 // Choices where the paper is silent: over grouped queries, probabilities are averaged within the group. `bits=exact`
 // leaves the quantisation out.
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "four_bit_keys.h"
+#include "internal/parallel_for.h"
 #include "key_blocks.h"
 #include "mass_share.h"
 #include "page_bounds.h"
@@ -43,7 +45,8 @@ MethodSpec MakeSpec() {
                .default_value = 0.85,
                .step = 0.01,
                .help = "share of the candidates' attention that is kept",
-               .cost = "more tokens, and many more near 1"},
+               .cost = "more tokens, and many more near 1",
+               .role = ParameterRole::kBudget},
               {.name = "candidates",
                .default_value = 8192,
                .minimum = 1,
@@ -83,7 +86,7 @@ std::vector<float> SummedProbabilities(const AttentionProblem& problem, int32_t 
   }
   const auto count = static_cast<int64_t>(tokens.size());
   std::vector<float> rows(static_cast<size_t>(scores.group() * count)), sums(tokens.size(), 0.0f);
-  rounded.Score(list, scores.queries().data(), scores.group(), tokens, internal::ScaleOf(problem), problem.soft_cap,
+  rounded.Score(list, scores.queries().data(), scores.group(), tokens, problem.EffectiveScale(), problem.soft_cap,
                 rows.data());
   for (int32_t i = 0; i < scores.group(); ++i) {
     float* const row = rows.data() + i * count;
@@ -95,13 +98,14 @@ std::vector<float> SummedProbabilities(const AttentionProblem& problem, int32_t 
 
 Status ChooseByBounds(const AttentionProblem& problem, const ParameterValues& values,
                       const internal::PageBounds& bounds, const internal::FourBitKeys& rounded,
-                      DecodeSelection* selection) {
+                      const RunOptions& options, DecodeSelection* selection) {
   const int32_t page_size = values.Integer("page_size"), num_pages = bounds.NumPages();
   const int32_t picks = std::clamp(values.Integer("candidates") / page_size, 1, num_pages);
   const auto bits = values.Choice<Bits>("bits");
-  std::vector<std::vector<int32_t>> tokens;
-  int64_t num_candidates = 0, num_kept = 0;
-  for (int32_t list = 0; list < problem.batch * problem.num_kv_heads; ++list) {
+  const auto num_lists = int64_t{problem.batch} * problem.num_kv_heads;
+  std::vector<std::vector<int32_t>> tokens(static_cast<size_t>(num_lists));
+  std::vector<int64_t> num_candidates(tokens.size());
+  const auto choose = [&](int32_t list) {
     const internal::StepScores step(problem, list / problem.num_kv_heads, list % problem.num_kv_heads);
     std::vector<float> scores = bounds.Scores(list, step.queries().data(), step.group());
     scores.pop_back();
@@ -113,23 +117,27 @@ Status ChooseByBounds(const AttentionProblem& problem, const ParameterValues& va
     }
     const int32_t newest = (num_pages - 1) * page_size;
     const std::vector<float> mass = SummedProbabilities(problem, list, candidates, bits, rounded);
-    std::vector<int32_t> kept;
+    std::vector<int32_t>& kept = tokens[static_cast<size_t>(list)];
     for (const int32_t place : internal::TopShare(mass, values.Real("p"))) {
       const int32_t token = candidates[static_cast<size_t>(place)];
       if (token < newest) kept.push_back(token);
     }
     for (int32_t token = newest; token < problem.seq_k; ++token) kept.push_back(token);
-    num_candidates += static_cast<int64_t>(candidates.size());
-    num_kept += static_cast<int64_t>(kept.size());
-    tokens.push_back(std::move(kept));
-  }
+    num_candidates[static_cast<size_t>(list)] = static_cast<int64_t>(candidates.size());
+  };
+  Status status = internal::ParallelFor(num_lists, 1, options, [&](int64_t begin, int64_t end, int32_t) {
+    for (int64_t list = begin; list < end; ++list) choose(static_cast<int32_t>(list));
+  });
+  if (!status.ok()) return status;
+  const int64_t all_candidates = std::accumulate(num_candidates.begin(), num_candidates.end(), int64_t{0});
+  int64_t num_kept = 0;
+  for (const std::vector<int32_t>& kept : tokens) num_kept += static_cast<int64_t>(kept.size());
   *selection = internal::SelectionOfLists(problem, tokens);
   // Bounds of the pages, the candidates' rounded keys in units of an element, keys and values of what is kept: means
   // over the KV heads.
-  const auto num_lists = static_cast<int64_t>(tokens.size());
   const int64_t key_bits = bits == Bits::kExact ? 8 * SizeOf(problem.dtype) : 4;
   selection->elements_moved = 2 * int64_t{num_pages} * problem.head_dim +
-                              num_candidates / num_lists * problem.head_dim * key_bits / (8 * SizeOf(problem.dtype)) +
+                              all_candidates / num_lists * problem.head_dim * key_bits / (8 * SizeOf(problem.dtype)) +
                               (num_kept / num_lists + 1) * (problem.head_dim + problem.ValueDim());
   return {};
 }
@@ -139,8 +147,8 @@ class TwilightMethod final : public internal::PagedSelector {
   TwilightMethod() : PagedSelector(MakeSpec()) {}
   Status SelectByBounds(const AttentionProblem& problem, const ParameterValues& values,
                         const internal::PageBounds& bounds, const internal::FourBitKeys& rounded,
-                        DecodeSelection* selection) const override {
-    return ChooseByBounds(problem, values, bounds, rounded, selection);
+                        const RunOptions& options, DecodeSelection* selection) const override {
+    return ChooseByBounds(problem, values, bounds, rounded, options, selection);
   }
   bool ReadsFourBits(const ParameterValues& values) const override {
     return values.Choice<Bits>("bits") == Bits::kFour;

@@ -115,8 +115,9 @@ class HeadSampler {
     const int32_t num_tokens = problem_.seq_k;
     std::vector<bool> certain(static_cast<size_t>(num_tokens), false);
     const int32_t local = std::max(1, values_.Integer("n_local"));
-    for (int32_t token = 0; token < num_tokens; ++token)
-      certain[static_cast<size_t>(token)] = token < values_.Integer("n_sink") || token >= num_tokens - local;
+    const int32_t first = std::min(values_.Integer("n_sink"), num_tokens);
+    std::fill_n(certain.begin(), first, true);
+    std::fill(certain.begin() + std::max(0, num_tokens - local), certain.end(), true);
     TakeHeavy(&certain);
     std::vector<int32_t> others;
     for (int32_t token = 0; token < num_tokens; ++token) {

@@ -111,8 +111,7 @@ class HeadSelector {
     const auto num_groups = static_cast<int32_t>(rows.last_position / stride_) + 1;
     scores_.resize(static_cast<size_t>(end - first) * static_cast<size_t>(num_groups));
     ScoreBlock(queries_.data() + int64_t{first} * width_, width_, end - first, keys_, 0, num_groups,
-               internal::ScaleOf(problem_) / static_cast<float>(stride_), problem_.soft_cap, scores_.data(),
-               num_groups);
+               problem_.EffectiveScale() / static_cast<float>(stride_), problem_.soft_cap, scores_.data(), num_groups);
     std::vector<float> mass(static_cast<size_t>(num_groups), 0.0f);
     for (int32_t group = first; group < end; ++group) {
       const int64_t last = int64_t{problem_.first_position} + std::min((group + 1) * stride_, problem_.seq_q) - 1;

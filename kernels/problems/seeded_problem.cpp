@@ -6,6 +6,7 @@
 #include <string>
 
 #include "internal/parallel_for.h"
+#include "kernels/bfloat16.h"
 #include "problems/counter_random.h"
 
 namespace headscope::kernels {
@@ -34,11 +35,6 @@ double Deviation() {
 int32_t Centred(uint64_t bits) {
   const auto field = [bits](int shift) { return static_cast<int32_t>((bits >> shift) & 0xffffu); };
   return 2 * (field(0) + field(16) + field(32) + field(48)) - 4 * 65535;
-}
-
-uint16_t RoundToBFloat16(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
 // Values of a recipe are finite and far below the largest: only the subnormal end needs care.

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "kernels/spec_names.h"
+
 namespace headscope::kernels {
 
 Bound BoundOf(Unit unit) {
@@ -52,6 +54,17 @@ std::string UnitText(const ParameterSpec& spec, bool one) {
   return {};
 }
 
+std::string_view NameOf(Phase phase) {
+  return phase == Phase::kPrefill ? "prefill" : "decode";
+}
+
+std::optional<Phase> PhaseOfName(std::string_view name) {
+  for (const Phase phase : {Phase::kPrefill, Phase::kDecode}) {
+    if (NameOf(phase) == name) return phase;
+  }
+  return std::nullopt;
+}
+
 std::string_view NameOf(ChosenPer chosen_per) {
   switch (chosen_per) {
     case ChosenPer::kPlace:
@@ -62,6 +75,13 @@ std::string_view NameOf(ChosenPer chosen_per) {
       return "KV head";
   }
   return {};
+}
+
+std::optional<ChosenPer> ChosenPerOfName(std::string_view name) {
+  for (const ChosenPer per : {ChosenPer::kPlace, ChosenPer::kQueryHead, ChosenPer::kKvHead}) {
+    if (NameOf(per) == name) return per;
+  }
+  return std::nullopt;
 }
 
 double LargestUseful(const ParameterSpec& spec, int64_t num_tokens, int64_t head_dim) {

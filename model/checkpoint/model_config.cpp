@@ -229,12 +229,13 @@ ModelConfig ParseModelConfig(std::string_view text, const std::string& file) {
   } else {
     for (AttentionLayer& layer : config.layers) layer.rope = -1;
   }
+  const int64_t named = config.max_positions;
   for (RopeConfig& rope : config.ropes) {
     rope.interleaved = family.rope_interleaved;
     if (rope.type != RopeType::kDynamic) continue;
     // Such a model runs past the length that it names: that is where its positions begin to grow.
-    const double reach = static_cast<double>(config.max_positions) * rope.factor;
-    config.max_positions = reach < static_cast<double>(kMaxPositions) ? static_cast<int64_t>(reach) : kMaxPositions;
+    const double reach = std::min(static_cast<double>(named) * rope.factor, static_cast<double>(kMaxPositions));
+    config.max_positions = std::max(config.max_positions, static_cast<int64_t>(reach));
   }
   config.parallel = family.parallel;
   config.has_head = !family.head.empty();

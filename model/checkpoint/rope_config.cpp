@@ -27,7 +27,8 @@ RopeType ReadType(const JsonFields& fields) {
     if (known == name) return type;
   }
   fields.RefuseField(key, Quoted(name) + " is not supported",
-                     "default, linear, dynamic, yarn, longrope and llama3 are");
+                     "default, linear, dynamic, yarn, longrope and llama3 are; headscope.record of the Python package "
+                     "records a model with any other");
 }
 
 double Positive(const JsonFields& fields, std::string_view key, std::optional<double> absent) {

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/stop.h"
 #include "network/activations.h"
 
 namespace headscope::model {
@@ -52,7 +53,7 @@ at::Tensor Unit(const at::Tensor& x) {
 }  // namespace
 
 at::Tensor GatedDeltaRule(const at::Tensor& x, const LinearWeights& w, const LinearRules& rules, Activation activation,
-                          DeltaState* state) {
+                          DeltaState* state, const std::stop_token& stop) {
   const int64_t rows = x.size(0), heads = rules.num_value_heads, group = heads / rules.num_key_heads;
   const int64_t keys = int64_t{rules.num_key_heads} * rules.key_dim;
   const at::Tensor mixed = Activated(activation, Convolved(Split(x, w, rules).qkv, w.convolution, state));
@@ -72,6 +73,7 @@ at::Tensor GatedDeltaRule(const at::Tensor& x, const LinearWeights& w, const Lin
                           : at::zeros({heads, rules.key_dim, rules.value_dim}, x.options().dtype(at::kFloat));
   std::vector<at::Tensor> outputs;
   for (int64_t row = 0; row < rows; ++row) {
+    StopIfAsked(stop);
     const at::Tensor key = k[row].unsqueeze(-1);
     memory = memory * kept[row].view({heads, 1, 1});
     const at::Tensor recalled = (memory * key).sum(1);

@@ -5,6 +5,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <stop_token>
+
 #include "model/model_config.h"
 #include "network/weights.h"
 
@@ -17,8 +19,9 @@ struct DeltaState {
 };
 
 // x [rows, hidden], the tokens after those of `state`, which moves on. Returns [rows, num_value_heads, value_dim].
+// Throws CancelledError between two tokens once `stop` is requested; the state is then of no use.
 at::Tensor GatedDeltaRule(const at::Tensor& x, const LinearWeights& w, const LinearRules& rules, Activation activation,
-                          DeltaState* state);
+                          DeltaState* state, const std::stop_token& stop);
 
 // The gate of its output, [rows, num_value_heads, value_dim].
 at::Tensor DeltaGate(const at::Tensor& x, const LinearWeights& w, const LinearRules& rules);

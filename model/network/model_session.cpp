@@ -34,7 +34,7 @@ std::vector<float> ModelSession::Feed(std::span<const int32_t> tokens, const Pro
   const auto total = static_cast<int64_t>(tokens.size());
   impl_->transformer->Reserve(impl_->transformer->num_tokens() + total);
   impl_->transformer->BeginPrompt(impl_->transformer->num_tokens() + total);
-  ProgressMeter meter("prefill", "tokens", total, progress);
+  ProgressMeter meter("prefill", ProgressUnit::kTokens, total, progress);
   for (int64_t done = 0; done < total;) {
     const int64_t count = std::min<int64_t>(impl_->options.chunk_tokens, total - done);
     const bool last = done + count == total;

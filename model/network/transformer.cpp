@@ -18,6 +18,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/device.h"
@@ -76,7 +77,10 @@ struct Projected {
 struct Decoder {
   Decoder(const std::string& model_dir, const SessionOptions& options, const ProgressFunction& progress,
           const std::stop_token& stop_loading)
-      : config(ReadModelConfig(model_dir)), device(OpenDevice(options.device)), checkpoint_summary() {
+      : config(ReadModelConfig(model_dir)),
+        device(OpenDevice(options.device)),
+        checkpoint_summary(),
+        chunk_tokens(std::max(1, options.chunk_tokens)) {
     for (const RopeConfig& rope : config.ropes) rotary.emplace_back(rope, device);
     SetTorchThreads(options.num_threads);
     Checkpoint checkpoint(model_dir);
@@ -309,7 +313,7 @@ struct Decoder {
 
   at::Tensor Linear(const at::Tensor& x, size_t layer) {
     const LayerWeights& w = weights.layers[layer];
-    const at::Tensor mixed = GatedDeltaRule(x, w.linear, config.linear, config.activation, &cache[layer].state);
+    const at::Tensor mixed = GatedDeltaRule(x, w.linear, config.linear, config.activation, &cache[layer].state, stop);
     const at::Tensor normal = Normalised(NormKind::kRms, mixed, w.linear.norm, config.norm_eps);
     const at::Tensor gate = DeltaGate(x, w.linear, config.linear);
     const at::Tensor gated = normal.to(at::kFloat).mul(at::silu(gate.to(at::kFloat))).to(x.scalar_type());
@@ -340,6 +344,7 @@ struct Decoder {
   ModelConfig config;
   c10::Device device;
   CheckpointSummary checkpoint_summary;
+  const int64_t chunk_tokens;
   std::vector<RotaryEmbedding> rotary;  // of config.ropes
   NumberTypes types;
   ModelWeights weights;
@@ -347,7 +352,7 @@ struct Decoder {
   DenseAttention dense;
   AttentionBackend* attention = &dense;
   std::vector<int32_t> fed;  // of a model with a recurrence: all tokens so far
-  bool stale = false;        // and its state is not what they made
+  bool stale = false;        // and its state is not what they made: they are fed anew before the next pass
   int64_t capacity = 0;      // tokens
   int64_t length = 0;        // tokens fed
   std::stop_token stop;      // of the pass that runs
@@ -375,7 +380,8 @@ class TorchTransformer final : public Transformer {
   bool captures_bf16() const override { return decoder_.types.captured == at::kBFloat16; }
 
  private:
-  void Refeed(int64_t num_tokens);
+  bool IsRecurrent() const { return decoder_.config.linear.num_key_heads > 0; }
+  void Refeed(const std::stop_token& stop);
 
   Decoder decoder_;
 };
@@ -383,7 +389,7 @@ class TorchTransformer final : public Transformer {
 std::vector<float> TorchTransformer::Forward(std::span<const int32_t> tokens, LogitsOf logits, HeadSink* sink,
                                              const std::stop_token& stop) {
   Decoder& m = decoder_;
-  if (m.stale) Refeed(m.length);
+  if (m.stale) Refeed(stop);
   m.stop = stop;
   if (tokens.empty()) throw std::invalid_argument("a forward pass needs at least one token");
   const auto rows = static_cast<int64_t>(tokens.size());
@@ -401,16 +407,19 @@ std::vector<float> TorchTransformer::Forward(std::span<const int32_t> tokens, Lo
       positions.push_back(rotary.At(m.length, rows, std::max(m.length + rows, m.prompt_end)));
     at::Tensor x = m.Embedded(tokens);
     for (size_t layer = 0; layer < m.weights.layers.size(); ++layer) x = m.Layer(x, layer, positions, sink);
+    std::vector<float> result;
+    if (logits != LogitsOf::kNone) {
+      const at::Tensor scores = m.Logits(logits == LogitsOf::kLastToken ? x.narrow(0, rows - 1, 1) : x);
+      const auto* first = scores.const_data_ptr<float>();
+      result.assign(first, first + scores.numel());
+    }
+    if (IsRecurrent()) m.fed.insert(m.fed.end(), tokens.begin(), tokens.end());
     m.length += rows;
-    if (m.config.linear.num_key_heads > 0) m.fed.insert(m.fed.end(), tokens.begin(), tokens.end());
-    if (logits == LogitsOf::kNone) return {};
-    if (logits == LogitsOf::kLastToken) x = x.narrow(0, rows - 1, 1);
-    const at::Tensor scores = m.Logits(x);
-    const auto* first = scores.const_data_ptr<float>();
-    return {first, first + scores.numel()};
+    return result;
   } catch (...) {
     // What ends in its middle does not count; but a recurrence has taken its tokens in, down to some layer.
-    m.stale = m.config.linear.num_key_heads > 0;
+    m.stale = IsRecurrent();
+    m.attention->Abandon(m.length);
     RethrowTorchError("a forward pass at position " + std::to_string(m.length));
   }
 }
@@ -428,24 +437,42 @@ void TorchTransformer::Rewind(int64_t num_tokens) {
   Decoder& m = decoder_;
   if (num_tokens < 0 || num_tokens > m.length) throw std::invalid_argument("only fed tokens can be forgotten");
   m.prompt_end = 0;
-  if (m.config.linear.num_key_heads == 0 || num_tokens == m.length) {
-    m.length = num_tokens;
-    m.attention->Rewind(num_tokens);
-    return;
+  if (IsRecurrent() && num_tokens < m.length) {
+    m.fed.resize(static_cast<size_t>(num_tokens));
+    m.stale = true;
   }
-  Refeed(num_tokens);
+  m.length = num_tokens;
+  m.attention->Rewind(num_tokens);
 }
 
-// A recurrence remembers all of its tokens at once: those that stay are fed anew.
-void TorchTransformer::Refeed(int64_t num_tokens) {
+// A recurrence remembers all of its tokens at once: those that stay are fed anew, in chunks as a prompt is. Where that
+// ends early, they stay to be fed by the next call.
+void TorchTransformer::Refeed(const std::stop_token& stop) {
   Decoder& m = decoder_;
-  const std::vector<int32_t> kept(m.fed.begin(), m.fed.begin() + num_tokens);
+  std::vector<int32_t> kept = std::move(m.fed);
+  const int64_t announced = m.prompt_end;
+  const auto num_tokens = static_cast<int64_t>(kept.size());
   m.stale = false;
-  m.length = 0;
   m.fed.clear();
-  for (LayerCache& layer : m.cache) layer.state = {};
-  m.attention->Rewind(0);
-  if (!kept.empty()) Forward(kept, LogitsOf::kNone, nullptr, {});
+  m.length = 0;
+  m.prompt_end = num_tokens;
+  try {
+    for (LayerCache& layer : m.cache) layer.state = {};
+    m.attention->Rewind(0);
+    for (int64_t done = 0; done < num_tokens;) {
+      const int64_t count = std::min(m.chunk_tokens, num_tokens - done);
+      Forward(std::span(kept).subspan(static_cast<size_t>(done), static_cast<size_t>(count)), LogitsOf::kNone, nullptr,
+              stop);
+      done += count;
+    }
+  } catch (...) {
+    m.fed = std::move(kept);
+    m.length = num_tokens;
+    m.prompt_end = announced;
+    m.stale = true;
+    throw;
+  }
+  m.prompt_end = announced;
 }
 
 }  // namespace

@@ -4,19 +4,17 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/exp2.h>
-#include <ATen/ops/stack.h>
-#include <ATen/ops/tensor.h>
 
-#include <array>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/progress_meter.h"
+#include "base/stop.h"
 #include "checkpoint/expected_weights.h"
 #include "families/family.h"
+#include "network/mxfp4.h"
 
 namespace headscope::model {
 namespace {
@@ -28,7 +26,7 @@ class Loader {
       : checkpoint_(checkpoint),
         type_(type),
         device_(device),
-        meter_("loading model", "bytes", checkpoint->TensorBytes(), progress),
+        meter_("loading model", ProgressUnit::kBytes, checkpoint->TensorBytes(), progress),
         stop_(stop) {}
 
   // Of a weight that CheckWeights has seen.
@@ -46,6 +44,7 @@ class Loader {
   }
 
   at::Tensor Ready(const at::Tensor& stored) const { return stored.to(device_, type_); }
+  void StopIfAsked() const { headscope::StopIfAsked(stop_); }
 
  private:
   static at::ScalarType StoredType(const TensorEntry& entry) {
@@ -61,19 +60,6 @@ class Loader {
   const std::stop_token stop_;
   int64_t done_ = 0;
 };
-
-// Four-bit numbers, two to a byte, the lower half first (OCP Microscaling Formats 1.0, E2M1 with scales of E8M0).
-// blocks [experts, out, in / 32, 16], scales [experts, out, in / 32]; returns [experts, out, in] fp32.
-at::Tensor FromMxfp4(const at::Tensor& blocks, const at::Tensor& scales) {
-  constexpr std::array<float, 16> kValues = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
-                                             -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
-  constexpr double kScaleBias = 127;
-  const at::Tensor values = at::tensor(at::ArrayRef<float>(kValues.data(), kValues.size()), at::kFloat);
-  const at::Tensor low = blocks.bitwise_and(15).to(at::kLong), high = blocks.div(16, "floor").to(at::kLong);
-  const at::Tensor numbers = at::stack({values.take(low), values.take(high)}, -1).flatten(-2);
-  const at::Tensor factors = at::exp2(scales.to(at::kDouble).sub(kScaleBias)).to(at::kFloat).unsqueeze(-1);
-  return numbers.mul(factors).flatten(-2);
-}
 
 class LayerLoader {
  public:
@@ -245,17 +231,20 @@ class LayerLoader {
   // `in_turn`: rows of gate and up stand in turn.
   std::vector<Projection> LoadPacked(std::string_view name, bool in_turn) {
     const std::string whole(name);
-    const at::Tensor weights = config_.experts.mxfp4
-                                   ? loader_.Ready(FromMxfp4(loader_.LoadStored(prefix_ + whole + "_blocks"),
-                                                             loader_.LoadStored(prefix_ + whole + "_scales")))
-                                   : Part(whole, "").transpose(1, 2).contiguous();
+    const bool is_mxfp4 = config_.experts.mxfp4;
     const at::Tensor biases = Part(whole, "_bias");
+    const at::Tensor stored = is_mxfp4 ? loader_.LoadStored(prefix_ + whole + "_blocks") : Part(whole, "");
+    const at::Tensor scales = is_mxfp4 ? loader_.LoadStored(prefix_ + whole + "_scales") : at::Tensor();
     std::vector<Projection> out;
-    for (int64_t expert = 0; expert < weights.size(0); ++expert) {
-      const at::Tensor weight = weights.select(0, expert), bias = biases.select(0, expert);
+    for (int64_t expert = 0; expert < stored.size(0); ++expert) {
+      loader_.StopIfAsked();
+      const at::Tensor bias = biases.select(0, expert);
+      // One expert's at a time: all of them in fp32 would be eight times what the file holds.
+      const at::Tensor weight = is_mxfp4 ? loader_.Ready(FromMxfp4(stored.select(0, expert), scales.select(0, expert)))
+                                         : stored.select(0, expert).t();
       out.push_back(in_turn ? Projection{at::cat({weight.slice(0, 0, {}, 2), weight.slice(0, 1, {}, 2)}, 0),
                                          at::cat({bias.slice(0, 0, {}, 2), bias.slice(0, 1, {}, 2)}, 0)}
-                            : Projection{weight, bias});
+                            : Projection{weight.contiguous(), bias});
     }
     return out;
   }

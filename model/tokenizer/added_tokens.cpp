@@ -22,8 +22,9 @@ std::vector<AddedTokens::Rule> AddedTokens::MakeRules(const std::vector<AddedTok
   std::vector<Rule> rules;
   for (const AddedToken& token : tokens) {
     if (token.normalized != normalized) continue;
-    rules.push_back({normalized ? Normalize(token.content, steps) : token.content, token.id, token.single_word,
-                     token.lstrip, token.rstrip});
+    bool at_start = false;
+    rules.push_back({normalized && !token.as_normalized ? Normalize(token.content, steps, &at_start) : token.content,
+                     token.id, token.single_word, token.lstrip, token.rstrip});
     if (rules.back().name.empty()) rules.pop_back();  // white space that is stripped: nothing to find
   }
   return rules;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <queue>
 #include <tuple>
+#include <utility>
 
 #include "tokenizer/token_names.h"
 #include "tokenizer/unicode_text.h"
@@ -64,49 +65,115 @@ const MergeTable::Merge* MergeTable::Find(int32_t left, int32_t right) const {
 BytePairMerger::BytePairMerger(const TokenizerSpec& spec)
     : byte_ids_(spec.byte_ids),
       over_characters_(spec.over_characters),
+      by_bytes_(spec.by_bytes),
+      joins_unknown_(spec.joins_unknown),
+      unknown_id_(spec.unknown_id),
+      prefix_(spec.continuing_prefix),
+      suffix_(spec.last_suffix),
       character_ids_(spec.character_ids),
       merges_(spec.merges) {
   // Over characters a token's space is three bytes of a piece.
   spec.tokens.ForEach([&](int32_t, std::string_view bytes) {
     longest_token_ = std::max(longest_token_, bytes.size() * (over_characters_ ? 3 : 1));
   });
-  words_apart_ = over_characters_ && std::none_of(spec.merges.begin(), spec.merges.end(), [&](const MergeRule& rule) {
+  const bool is_marked = !prefix_.empty() || !suffix_.empty();
+  // Where the mark of a space is known, it parts unknown characters too.
+  const uint32_t mark = FrontCharacter(kSpaceMark).code;
+  const bool mark_is_known =
+      std::any_of(character_ids_.begin(), character_ids_.end(), [&](const auto& known) { return known.first == mark; });
+  words_apart_ = over_characters_ && (by_bytes_ || mark_is_known) && !is_marked && !spec.ignore_merges &&
+                 std::none_of(spec.merges.begin(), spec.merges.end(), [&](const MergeRule& rule) {
                    const std::string_view bytes = spec.tokens.Find(rule.merged)->bytes;
                    const size_t first = bytes.find_first_not_of(' ');
                    return first != std::string_view::npos && bytes.find(' ', first) != std::string_view::npos;
                  });
+  if (is_marked) spec.words.ForEach([&](int32_t id, std::string_view text) { marked_.emplace(text, id); });
   if (!spec.ignore_merges) return;
+  if (over_characters_) {
+    spec.words.ForEach([&](int32_t id, std::string_view text) { whole_pieces_.emplace(text, id); });
+    return;
+  }
   whole_pieces_.reserve(spec.tokens.count());
   spec.tokens.ForEach([&](int32_t id, std::string_view bytes) {
     if (!std::binary_search(spec.added_only.begin(), spec.added_only.end(), id)) whole_pieces_.emplace(bytes, id);
   });
 }
 
-std::vector<BytePairMerger::Symbol> BytePairMerger::Symbols(std::string_view piece) const {
-  std::vector<Symbol> symbols;
-  symbols.reserve(piece.size());
-  const auto add = [&](int32_t id) {
-    const auto count = static_cast<int32_t>(symbols.size());
-    symbols.push_back({id, count - 1, count + 1});
-  };
+// The tokens that a piece begins as. A character that has none is told at the one that follows, since neighbours may be
+// one unknown.
+class BytePairMerger::SymbolList {
+ public:
+  SymbolList(size_t most, int32_t unknown_id, bool joins_unknown)
+      : unknown_id_(unknown_id), joins_unknown_(joins_unknown) {
+    symbols_.reserve(most);
+  }
+  void Add(int32_t id) {
+    const auto count = static_cast<int32_t>(symbols_.size());
+    symbols_.push_back({id, count - 1, count + 1});
+    after_unknown_ = false;
+  }
+  void AddUnknown() {
+    if (unknown_id_ < 0 || (after_unknown_ && joins_unknown_)) return;
+    Add(unknown_id_);
+    after_unknown_ = true;
+  }
+  std::vector<Symbol> Take() {
+    if (!symbols_.empty()) symbols_.back().next = -1;
+    return std::move(symbols_);
+  }
+
+ private:
+  std::vector<Symbol> symbols_;
+  int32_t unknown_id_;
+  bool joins_unknown_;
+  bool after_unknown_ = false;
+};
+
+void BytePairMerger::AddUnmarked(std::string_view piece, SymbolList* list) const {
   for (size_t at = 0; at < piece.size();) {
-    if (over_characters_) {
-      const Character c = FrontCharacter(piece.substr(at));
-      const auto known = std::lower_bound(character_ids_.begin(), character_ids_.end(), std::pair(c.code, INT32_MIN));
-      if (c.length > 0 && known != character_ids_.end() && known->first == c.code) {
-        add(known->second);
-        at += c.length;
-        continue;
-      }
-      // A character without a token of its own is spelled by its bytes, all of them.
-      for (size_t left = std::max<size_t>(c.length, 1); left > 0; --left)
-        add(byte_ids_[static_cast<unsigned char>(piece[at++])]);
+    if (!over_characters_) {
+      list->Add(byte_ids_[static_cast<unsigned char>(piece[at++])]);
       continue;
     }
-    add(byte_ids_[static_cast<unsigned char>(piece[at++])]);
+    const Character c = FrontCharacter(piece.substr(at));
+    const auto known = std::lower_bound(character_ids_.begin(), character_ids_.end(), std::pair(c.code, INT32_MIN));
+    size_t left = std::max<size_t>(c.length, 1);
+    if (c.length > 0 && known != character_ids_.end() && known->first == c.code) {
+      list->Add(known->second);
+      at += left;
+    } else if (by_bytes_) {  // spelled by its bytes, all of them
+      for (; left > 0; --left) list->Add(byte_ids_[static_cast<unsigned char>(piece[at++])]);
+    } else {
+      list->AddUnknown();
+      at += left;
+    }
   }
-  symbols.back().next = -1;
-  return symbols;
+}
+
+void BytePairMerger::AddMarked(std::string_view piece, SymbolList* list) const {
+  std::string marked;
+  for (size_t at = 0; at < piece.size();) {
+    const size_t length = over_characters_ ? std::max<size_t>(FrontCharacter(piece.substr(at)).length, 1) : 1;
+    marked = at > 0 ? prefix_ : "";
+    marked += piece.substr(at, length);
+    at += length;
+    if (at == piece.size()) marked += suffix_;
+    if (const auto known = marked_.find(marked); known != marked_.end())
+      list->Add(known->second);
+    else if (over_characters_ && by_bytes_)
+      for (const char byte : marked) list->Add(byte_ids_[static_cast<unsigned char>(byte)]);
+    else
+      list->AddUnknown();
+  }
+}
+
+std::vector<BytePairMerger::Symbol> BytePairMerger::Symbols(std::string_view piece) const {
+  SymbolList list(piece.size(), unknown_id_, joins_unknown_);
+  if (marked_.empty())
+    AddUnmarked(piece, &list);
+  else
+    AddMarked(piece, &list);
+  return list.Take();
 }
 
 size_t BytePairMerger::Independent(std::string_view piece) const {
@@ -123,6 +190,7 @@ void BytePairMerger::Encode(std::string_view piece, std::vector<int32_t>* ids) c
     return;
   }
   std::vector<Symbol> symbols = Symbols(piece);
+  if (symbols.empty()) return;  // of characters without a token, where none is unknown
   const auto count = static_cast<int32_t>(symbols.size());
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> heap;
   const auto offer = [&](int32_t left) {

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -41,22 +42,33 @@ class MergeTable {
 
 class BytePairMerger final : public PieceEncoder {
  public:
-  // Keeps views into spec.tokens.
+  // Keeps views into spec.tokens and spec.words.
   explicit BytePairMerger(const TokenizerSpec& spec);
   void Encode(std::string_view piece, std::vector<int32_t>* ids) const override;
   size_t Independent(std::string_view piece) const override;
-  int64_t FewestTokens(size_t piece_bytes) const override { return static_cast<int64_t>(piece_bytes / longest_token_); }
+  int64_t FewestTokens(size_t piece_bytes) const override {
+    return by_bytes_ && marked_.empty() ? static_cast<int64_t>(piece_bytes / longest_token_) : 0;
+  }
 
  private:
   struct Symbol;
+  class SymbolList;
   std::vector<Symbol> Symbols(std::string_view piece) const;
+  void AddMarked(std::string_view piece, SymbolList* list) const;
+  void AddUnmarked(std::string_view piece, SymbolList* list) const;
   std::array<int32_t, 256> byte_ids_;
   bool over_characters_;
+  bool by_bytes_;
+  bool joins_unknown_;
+  int32_t unknown_id_;
+  std::string prefix_;        // of what continues a piece
+  std::string suffix_;        // of what ends it
   bool words_apart_ = false;  // no merge makes a token in which a space follows something else
   size_t longest_token_ = 1;  // bytes of a piece that one token stands for, at most
   std::vector<std::pair<uint32_t, int32_t>> character_ids_;
   MergeTable merges_;
   std::unordered_map<std::string_view, int32_t, SeededHash> whole_pieces_;  // filled only for ignore_merges
+  std::unordered_map<std::string_view, int32_t, SeededHash> marked_;        // filled only with a prefix or a suffix
 };
 
 }  // namespace headscope::model

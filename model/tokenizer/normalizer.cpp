@@ -8,9 +8,11 @@
 #include <iterator>
 #include <memory>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "base/errors.h"
+#include "tokenizer/token_names.h"
 #include "tokenizer/unicode_text.h"
 
 namespace headscope::model {
@@ -25,16 +27,22 @@ class Output {
  public:
   explicit Output(size_t input_size) : most_(kMostGrowth * input_size + kSmallText) {}
   void Append(std::string_view part) {
-    if (part.size() > most_ - text.size()) {
+    Count(part.size());
+    text += part;
+  }
+  // So many bytes more, which may be dropped.
+  void Count(size_t bytes) {
+    if (bytes > most_ - counted_) {
       throw BadInputError("tokenizer.json: normalizer: makes the text more than " + std::to_string(kMostGrowth) +
                           " times as long; use the tokenizer.json that was published with the weights");
     }
-    text += part;
+    counted_ += bytes;
   }
   std::string text;
 
  private:
   size_t most_;
+  size_t counted_ = 0;
 };
 
 // No normal form joins such a character with what stands before it or moves anything across it: ASCII, letters with
@@ -127,6 +135,12 @@ void Lowercase(std::string_view text, Output* out) {
 }
 
 void Replace(std::string_view text, const NormalizerStep& step, Output* out) {
+  if (step.expression != nullptr) {
+    step.expression->ForEachPart(text, [&](std::string_view part, bool matches) {
+      out->Append(matches ? std::string_view(step.content) : part);
+    });
+    return;
+  }
   for (size_t at = 0;;) {
     const size_t found = text.find(step.pattern, at);
     out->Append(text.substr(at, found == std::string_view::npos ? found : found - at));
@@ -158,11 +172,21 @@ utf8proc_category_t CategoryOf(uint32_t code) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(code));
 }
 
+// Three characters that Unicode has classed anew since the tables of the tokenizers library for BERT, which are of
+// Unicode 8, and one of a living script that came later.
+bool HasNoWidth(uint32_t code) {
+  if (code == 0x1734) return true;
+  return code != 0x1885 && code != 0x1886 && code != 0x7FD && CategoryOf(code) == UTF8PROC_CATEGORY_MN;
+}
+
+bool IsMark(uint32_t code) {
+  const utf8proc_category_t category = CategoryOf(code);
+  return category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC || category == UTF8PROC_CATEGORY_ME;
+}
+
 void StripMarks(std::string_view text, bool all, Output* out) {
   ByCharacter(text, out, [&](uint32_t code, std::string* made) {
-    const utf8proc_category_t category = CategoryOf(code);
-    const bool goes = category == UTF8PROC_CATEGORY_MN ||
-                      (all && (category == UTF8PROC_CATEGORY_MC || category == UTF8PROC_CATEGORY_ME));
+    const bool goes = all ? IsMark(code) : HasNoWidth(code);
     if (!goes) AppendCharacter(code, made);
   });
 }
@@ -197,7 +221,115 @@ void SpaceChinese(std::string_view text, Output* out) {
   });
 }
 
-void Apply(std::string_view text, const NormalizerStep& step, Output* out) {
+// Some control characters go; line breaks and what has no width of its own are spaces.
+void Nmt(std::string_view text, Output* out) {
+  ByCharacter(text, out, [](uint32_t code, std::string* made) {
+    const bool goes = (code >= 0x01 && code <= 0x08) || code == 0x0B || (code >= 0x0E && code <= 0x1F) ||
+                      code == 0x7F || code == 0x8F || code == 0x9F;
+    if (goes) return;
+    const bool is_space = code == 0x09 || code == 0x0A || code == 0x0C || code == 0x0D || code == 0x1680 ||
+                          (code >= 0x200B && code <= 0x200F) || code == 0x2028 || code == 0x2029 || code == 0x2581 ||
+                          code == 0xFEFF || code == 0xFFFD;
+    AppendCharacter(is_space ? ' ' : code, made);
+  });
+}
+
+// Bytes of the characters at the front of `text`, which is not empty, that Unicode counts as one (a grapheme cluster).
+size_t ClusterAtFront(std::string_view text) {
+  Character last = FrontCharacter(text);
+  size_t length = last.length;
+  if (length == 0) return InvalidAtFront(text);
+  utf8proc_int32_t state = 0;
+  for (Character next = FrontCharacter(text.substr(length)); next.length > 0;
+       next = FrontCharacter(text.substr(length))) {
+    if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(last.code),
+                                         static_cast<utf8proc_int32_t>(next.code), &state)) {
+      break;
+    }
+    length += next.length;
+    last = next;
+  }
+  return length;
+}
+
+// As the tokenizers library reads such a map: a short cluster becomes what stands for the shortest text that it begins
+// with, all of it, and only where there is none its characters are looked for one by one.
+void MapClusters(std::string_view text, const CharacterMap& map, Output* out) {
+  constexpr size_t kShortCluster = 6;  // bytes
+  while (!text.empty()) {
+    const std::string_view cluster = text.substr(0, ClusterAtFront(text));
+    text.remove_prefix(cluster.size());
+    const CharacterMap::Match whole = cluster.size() < kShortCluster ? map.Shortest(cluster) : CharacterMap::Match{};
+    if (whole.length > 0) {
+      out->Append(whole.becomes);
+      continue;
+    }
+    for (size_t at = 0; at < cluster.size();) {
+      const std::string_view part = cluster.substr(at, std::max<size_t>(FrontCharacter(cluster.substr(at)).length, 1));
+      const CharacterMap::Match match = map.Shortest(part);
+      out->Append(match.length > 0 ? match.becomes : part);
+      at += part.size();
+    }
+  }
+}
+
+class SentencePieceText {
+ public:
+  SentencePieceText(const SentencePieceRules& rules, Output* out)
+      : rules_(rules), out_(*out), after_space_(rules.joins_spaces) {}
+
+  void Take(std::string_view text, bool first) {
+    bool wants_prefix = rules_.dummy_prefix && first;
+    const std::vector<TokenFinder::Match> whole =
+        rules_.finder ? rules_.finder->Find(text) : std::vector<TokenFinder::Match>{};
+    size_t next_whole = 0;
+    for (size_t at = 0; at < text.size();) {
+      while (next_whole < whole.size() && whole[next_whole].begin < at) ++next_whole;
+      std::string_view part;
+      if (next_whole < whole.size() && whole[next_whole].begin == at) {
+        part = rules_.whole[whole[next_whole].pattern];
+        at += part.size();
+      } else {
+        part = Part(text, &at);
+      }
+      out_.Count(part.size());
+      if (wants_prefix) {
+        if (rules_.joins_spaces && part == " ") continue;  // before the text
+        out_.Append(kSpaceMark);
+        wants_prefix = false;
+      }
+      Put(part);
+    }
+    if (!rules_.joins_spaces) return;
+    while (out_.text.ends_with(kSpaceMark)) out_.text.resize(out_.text.size() - kSpaceMark.size());
+  }
+
+ private:
+  // What stands for the characters of `text` at `at`, which moves behind them.
+  std::string_view Part(std::string_view text, size_t* at) const {
+    const std::string_view rest = text.substr(*at);
+    const CharacterMap::Match match = rules_.map ? rules_.map->Longest(rest) : CharacterMap::Match{};
+    const size_t length = match.length > 0 ? match.length : std::max<size_t>(FrontCharacter(rest).length, 1);
+    *at += length;
+    return match.length > 0 ? match.becomes : rest.substr(0, length);
+  }
+  void Put(std::string_view part) {
+    while (after_space_ && part.starts_with(' ')) part.remove_prefix(1);
+    if (part.empty()) return;
+    for (const char c : part) {
+      if (c == ' ')
+        out_.Append(kSpaceMark);
+      else
+        out_.Append({&c, 1});
+    }
+    after_space_ = rules_.joins_spaces && part.back() == ' ';
+  }
+  const SentencePieceRules& rules_;
+  Output& out_;
+  bool after_space_;
+};
+
+void Apply(std::string_view text, const NormalizerStep& step, bool first, Output* out) {
   switch (step.kind) {
     case Kind::kNfc:
     case Kind::kNfd:
@@ -223,6 +355,15 @@ void Apply(std::string_view text, const NormalizerStep& step, Output* out) {
     case Kind::kSpaceChinese:
       SpaceChinese(text, out);
       return;
+    case Kind::kNmt:
+      Nmt(text, out);
+      return;
+    case Kind::kCharacterMap:
+      MapClusters(text, *step.map, out);
+      return;
+    case Kind::kSentencePiece:
+      SentencePieceText(*step.rules, out).Take(text, first);
+      return;
     case Kind::kReplace:
       Replace(text, step, out);
       return;
@@ -233,13 +374,39 @@ void Apply(std::string_view text, const NormalizerStep& step, Output* out) {
   }
 }
 
+// Whether the step takes the first character of the text away, and puts nothing in its place.
+bool FrontGoes(std::string_view text, const NormalizerStep& step) {
+  switch (step.kind) {
+    case Kind::kStrip:
+    case Kind::kNmt:
+    case Kind::kClean:
+    case Kind::kStripMarks:
+    case Kind::kStripAccents: {
+      const std::string_view front = text.substr(0, FrontCharacter(text).length);
+      Output left(front.size());
+      Apply(front, step, false, &left);
+      return left.text.empty() && !front.empty() && (step.kind != Kind::kStrip || step.strip_left);
+    }
+    case Kind::kReplace: {
+      if (!step.content.empty()) return false;
+      if (step.expression == nullptr) return text.starts_with(step.pattern);
+      std::optional<bool> goes;
+      step.expression->ForEachPart(text, [&](std::string_view, bool matches) { goes = goes.value_or(matches); });
+      return goes.value_or(false);
+    }
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
-std::string Normalize(std::string_view text, const std::vector<NormalizerStep>& steps) {
+std::string Normalize(std::string_view text, const std::vector<NormalizerStep>& steps, bool* at_start) {
   std::string current(text);
   for (const NormalizerStep& step : steps) {
     Output out(text.size());
-    Apply(current, step, &out);
+    Apply(current, step, *at_start, &out);
+    *at_start = *at_start && !FrontGoes(current, step);
     current = std::move(out.text);
   }
   return current;

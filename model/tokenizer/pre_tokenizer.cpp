@@ -84,7 +84,7 @@ void PreTokenizer::Run(size_t step, std::string_view text, bool first, const Vis
         marked += c;
     }
     const bool wanted = now.prefix == Prefix::kAlways || (now.prefix == Prefix::kFirst && first);
-    if (wanted && (now.doubles || !marked.starts_with(now.pattern))) marked.insert(0, now.pattern);
+    if (wanted && !marked.starts_with(now.pattern)) marked.insert(0, now.pattern);
     const std::string_view whole = marked;
     for (size_t begin = 0; begin < whole.size();) {
       const size_t next = now.cuts ? whole.find(now.pattern, begin + 1) : std::string_view::npos;

@@ -35,7 +35,6 @@ struct PreTokenizerStep {
   std::string pattern;  // split: PCRE2, or a text taken literally; metaspace: what a space becomes
   bool literal = false;
   SplitBehavior behavior = SplitBehavior::kIsolated;
-  bool doubles = false;            // metaspace: the prefix also goes before a text that begins with one
   bool cuts = false;               // metaspace: each of its marks begins a piece
   bool invert = false;             // what the pattern does not match counts as its matches
   Prefix prefix = Prefix::kNever;  // metaspace: before which pieces; kFirst: that at the beginning of the whole text

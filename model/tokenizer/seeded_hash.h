@@ -24,12 +24,27 @@ class SeededHash {
     size_t at = 0;
     for (; at + kBlock <= text.size(); at += kBlock) sum = Step(sum, Load(text.data() + at, kBlock));
     if (at < text.size()) sum = Step(sum, Load(text.data() + at, text.size() - at));
-    return Finish(sum);
+    return Spread(sum);
   }
-  size_t operator()(uint64_t number) const { return Finish(Step(Step(1, number >> 32), number & 0xFFFFFFFFU)); }
+  size_t operator()(uint64_t number) const { return Spread(Step(Step(1, number >> 32), number & 0xFFFFFFFFU)); }
+
+  // What it is made of: arithmetic modulo the prime, of numbers below it, and the point.
+  static constexpr uint64_t kPrime = (uint64_t{1} << 61) - 1;
+  static uint64_t Times(uint64_t a, uint64_t b) {
+    __extension__ using Wide = unsigned __int128;
+    const Wide product = static_cast<Wide>(a) * b;
+    return Sum(static_cast<uint64_t>(product & kPrime), static_cast<uint64_t>(product >> 61));
+  }
+  static uint64_t Sum(uint64_t a, uint64_t b) { return a + b >= kPrime ? a + b - kPrime : a + b; }
+  static uint64_t Less(uint64_t a, uint64_t b) { return a >= b ? a - b : a + kPrime - b; }
+  uint64_t point() const { return seeds_.point; }
+  // Tables take the low bits: gives them the high ones of a product.
+  size_t Spread(uint64_t sum) const {
+    const uint64_t spread = sum * seeds_.spread;
+    return spread >> 32 ^ spread << 32;
+  }
 
  private:
-  static constexpr uint64_t kPrime = (uint64_t{1} << 61) - 1;
   struct Seeds {
     Seeds() {
       std::random_device device;
@@ -48,17 +63,8 @@ class SeededHash {
     std::memcpy(&value, bytes, count);
     return value;
   }
-  uint64_t Step(uint64_t sum, uint64_t block) const {
-    __extension__ using Wide = unsigned __int128;
-    const Wide product = static_cast<Wide>(sum) * seeds_.point + block;
-    const uint64_t folded = static_cast<uint64_t>(product & kPrime) + static_cast<uint64_t>(product >> 61);
-    return folded >= kPrime ? folded - kPrime : folded;
-  }
-  // Tables take the low bits: give them the high ones of a product.
-  size_t Finish(uint64_t sum) const {
-    const uint64_t spread = sum * seeds_.spread;
-    return spread >> 32 ^ spread << 32;
-  }
+  // A block of seven bytes is below the prime.
+  uint64_t Step(uint64_t sum, uint64_t block) const { return Sum(Times(sum, seeds_.point), block); }
 
   const Seeds& seeds_ = TheSeeds();
 };

@@ -6,7 +6,8 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
-#include <unordered_map>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -14,7 +15,7 @@
 #include "checkpoint/strict_json.h"
 #include "model/input_file.h"
 #include "model/tokenizer.h"
-#include "tokenizer/seeded_hash.h"
+#include "tokenizer/part_hash.h"
 #include "tokenizer/token_names.h"
 #include "tokenizer/unicode_text.h"
 
@@ -94,7 +95,7 @@ struct Model {
   bool byte_fallback = false;
   int64_t unknown_id = 0, begin_id = 1, end_id = 2;
   bool suffix_marks = false;
-  bool has_map = false;
+  std::string_view map;
   bool dummy_prefix = true, joins_spaces = true, marks_spaces = true;
 };
 
@@ -103,7 +104,12 @@ int64_t Signed(uint64_t number) {
 }
 
 Model ReadModel(std::string_view bytes, const std::string& file) {
+  constexpr size_t kMostPieces = 1 << 24;
   Model model;
+  size_t count = 0;
+  Message(bytes, file).ForEachField([&](uint64_t field, uint64_t, std::string_view) { count += field == 1 ? 1 : 0; });
+  if (count > kMostPieces) Refuse(file, "pieces", "are more than 16 million", kUseJson);
+  model.pieces.reserve(count);
   Message(bytes, file).ForEachField([&](uint64_t field, uint64_t, std::string_view text) {
     if (field == 1) {
       Piece piece;
@@ -127,7 +133,7 @@ Model ReadModel(std::string_view bytes, const std::string& file) {
       });
     } else if (field == 3) {
       Message(text, file).ForEachField([&](uint64_t of_normalizer, uint64_t number, std::string_view part) {
-        if (of_normalizer == 2) model.has_map = !part.empty();
+        if (of_normalizer == 2) model.map = part;
         if (of_normalizer == 3) model.dummy_prefix = number != 0;
         if (of_normalizer == 4) model.joins_spaces = number != 0;
         if (of_normalizer == 5) model.marks_spaces = number != 0;
@@ -138,16 +144,10 @@ Model ReadModel(std::string_view bytes, const std::string& file) {
 }
 
 void CheckModel(const Model& model, const std::string& file) {
-  constexpr size_t kMostPieces = 1 << 24;
   if (model.pieces.empty()) Refuse(file, "pieces", "are missing", kUseJson);
-  if (model.pieces.size() > kMostPieces) Refuse(file, "pieces", "are more than 16 million", kUseJson);
   if (!model.is_known_kind) Refuse(file, "trainer_spec.model_type", "is neither BPE nor Unigram", kUseJson);
-  if (model.has_map) Refuse(file, "normalizer_spec.precompiled_charsmap", "is not supported", kUseJson);
-  if (model.joins_spaces) Refuse(file, "normalizer_spec.remove_extra_whitespaces", "true is not supported", kUseJson);
   if (!model.marks_spaces) Refuse(file, "normalizer_spec.escape_whitespaces", "false is not supported", kUseJson);
   if (model.suffix_marks) Refuse(file, "trainer_spec.treat_whitespace_as_suffix", "true is not supported", kUseJson);
-  if (!model.is_unigram && !model.byte_fallback)
-    Refuse(file, "trainer_spec.byte_fallback", "false is not supported with BPE", kUseJson);
   for (const Piece& piece : model.pieces) {
     const std::string name = "piece " + Quoted(piece.text);
     if (piece.text.size() > kLongestWord) Refuse(file, name, "has more than 512 bytes", kUseJson);
@@ -159,34 +159,75 @@ void CheckModel(const Model& model, const std::string& file) {
   }
 }
 
+// Finds a normal piece by its text, the first of equal ones. Four bytes a slot: a file may hold millions of pieces.
+class PieceFinder {
+ public:
+  explicit PieceFinder(const std::vector<Piece>& pieces) : pieces_(pieces) {
+    const auto is_normal = [](const Piece& piece) { return piece.type == PieceType::kNormal; };
+    size_t size = 16;
+    while (size < 2 * static_cast<size_t>(std::count_if(pieces.begin(), pieces.end(), is_normal))) size *= 2;
+    slots_.assign(size, -1);
+    PartHash hash(kLongestWord);
+    for (size_t id = 0; id < pieces.size(); ++id) {
+      if (!is_normal(pieces[id])) continue;
+      hash.Take(pieces[id].text);
+      int32_t& slot = slots_[SlotOf(pieces[id].text, hash.whole())];
+      if (slot < 0) slot = static_cast<int32_t>(id);
+    }
+  }
+  // -1: there is none. `hash`: PartHash's, of the text.
+  int32_t Find(std::string_view text, size_t hash) const { return slots_[SlotOf(text, hash)]; }
+
+ private:
+  size_t SlotOf(std::string_view text, size_t hash) const {
+    const size_t mask = slots_.size() - 1;
+    size_t at = hash & mask;
+    while (slots_[at] >= 0 && pieces_[static_cast<size_t>(slots_[at])].text != text) at = (at + 1) & mask;
+    return at;
+  }
+  const std::vector<Piece>& pieces_;
+  std::vector<int32_t> slots_;  // a power of two of them, at most half in use
+};
+
 // Every way to make a piece of two others; the better the piece's score, the earlier.
 void AddMerges(const std::vector<Piece>& pieces, size_t file_size, const std::string& file, TokenizerSpec* spec) {
-  std::unordered_map<std::string_view, int32_t, SeededHash> ids;
-  ids.reserve(pieces.size());
+  const PieceFinder finder(pieces);
   std::vector<float> scores;
-  for (size_t id = 0; id < pieces.size(); ++id) {
-    if (pieces[id].type != PieceType::kNormal) continue;
-    ids.emplace(pieces[id].text, static_cast<int32_t>(id));
-    scores.push_back(pieces[id].score);
+  for (const Piece& piece : pieces) {
+    if (piece.type == PieceType::kNormal) scores.push_back(piece.score);
   }
   std::sort(scores.begin(), scores.end(), std::greater<>());
   scores.erase(std::unique(scores.begin(), scores.end()), scores.end());
   const size_t most = file_size / 4 + 1024;  // memory follows the file's size
-  for (const auto& [text, id] : ids) {
-    const float score = pieces[static_cast<size_t>(id)].score;
+  PartHash hash(kLongestWord);
+  for (size_t index = 0; index < pieces.size(); ++index) {
+    const auto [text, score, type] = pieces[index];
+    if (type != PieceType::kNormal) continue;
+    hash.Take(text);
+    const auto id = static_cast<int32_t>(index);
+    if (finder.Find(text, hash.whole()) != id) continue;  // another one is that text's
     const auto rank = std::lower_bound(scores.begin(), scores.end(), score, std::greater<>()) - scores.begin();
     for (size_t cut = FrontCharacter(text).length; cut < text.size(); cut += FrontCharacter(text.substr(cut)).length) {
-      const auto left = ids.find(text.substr(0, cut)), right = ids.find(text.substr(cut));
-      if (left == ids.end() || right == ids.end()) continue;
+      const int32_t left = finder.Find(text.substr(0, cut), hash.begin(cut));
+      const int32_t right = left < 0 ? -1 : finder.Find(text.substr(cut), hash.end(cut));
+      if (right < 0) continue;
       if (spec->merges.size() == most) Refuse(file, "pieces", "can be made of each other in too many ways", kUseJson);
-      spec->merges.push_back({left->second, right->second, id, static_cast<int32_t>(rank)});
+      spec->merges.push_back({left, right, id, static_cast<int32_t>(rank)});
     }
   }
 }
 
 void AddPieces(const Model& model, size_t file_size, const std::string& file, TokenizerSpec* spec) {
   const size_t most_names = file_size / 64 + 1024;  // memory follows the file's size, and a name takes much of it
+  double best = 0;                                  // of the scores of words
+  bool any = false;
+  for (const Piece& piece : model.pieces) {
+    if (piece.type != PieceType::kNormal && piece.type != PieceType::kUserDefined) continue;
+    best = any ? std::max<double>(best, piece.score) : piece.score;
+    any = true;
+  }
   spec->byte_ids.fill(-1);
+  spec->tokens.Reserve(model.pieces.size());
   for (size_t index = 0; index < model.pieces.size(); ++index) {
     const Piece& piece = model.pieces[index];
     const auto id = static_cast<int32_t>(index);
@@ -198,8 +239,10 @@ void AddPieces(const Model& model, size_t file_size, const std::string& file, To
         spec->added_tokens.push_back({.content = std::string(piece.text), .id = id, .special = true});
         break;
       case PieceType::kUserDefined:
+        if (model.is_unigram) break;  // a word among others, with a score that no others reach
         if (spec->added_tokens.size() > most_names) Refuse(file, "pieces", "hold too many whole names", kUseJson);
-        spec->added_tokens.push_back({.content = BytesOfCharacters(piece.text), .id = id});
+        spec->added_tokens.push_back(
+            {.content = std::string(piece.text), .id = id, .normalized = true, .as_normalized = true});
         break;
       case PieceType::kByte:
         if (byte < 0) Refuse(file, "piece " + Quoted(piece.text), "is no byte", kUseJson);
@@ -214,8 +257,10 @@ void AddPieces(const Model& model, size_t file_size, const std::string& file, To
     }
     const bool by_name = piece.type == PieceType::kControl || piece.type == PieceType::kUnknown;
     spec->tokens.Add(id, by_name ? std::string(piece.text) : BytesOfCharacters(piece.text), by_name);
-    if (model.is_unigram && piece.type == PieceType::kNormal) spec->words.Add(id, piece.text, false);
-    if (model.is_unigram) spec->scores.push_back(piece.score);
+    if (!model.is_unigram) continue;
+    const bool whole = piece.type == PieceType::kUserDefined;
+    if (whole || piece.type == PieceType::kNormal) spec->words.Add(id, piece.text, false);
+    spec->scores.push_back(whole ? static_cast<double>(piece.text.size()) * best - 0.1 : piece.score);
   }
   std::sort(spec->character_ids.begin(), spec->character_ids.end());
   spec->tokens.Sort();
@@ -229,6 +274,24 @@ void AddPieces(const Model& model, size_t file_size, const std::string& file, To
   if (!model.byte_fallback) spec->byte_ids.fill(-1);
 }
 
+std::shared_ptr<const SentencePieceRules> RulesOf(const Model& model, const std::string& file) {
+  auto rules = std::make_shared<SentencePieceRules>();
+  rules->joins_spaces = model.joins_spaces;
+  rules->dummy_prefix = model.dummy_prefix;
+  if (!model.map.empty()) {
+    std::optional<CharacterMap> map = CharacterMap::Read(model.map);
+    if (!map) Refuse(file, "normalizer_spec.precompiled_charsmap", "is no map of characters", kUseJson);
+    rules->map = std::make_shared<const CharacterMap>(std::move(*map));
+  }
+  for (const Piece& piece : model.pieces) {
+    if (piece.type == PieceType::kUserDefined) rules->whole.emplace_back(piece.text);
+  }
+  if (!rules->whole.empty())
+    rules->finder =
+        std::make_shared<const TokenFinder>(std::vector<std::string_view>(rules->whole.begin(), rules->whole.end()));
+  return rules;
+}
+
 }  // namespace
 
 TokenizerSpec ParseSentencePiece(std::string_view bytes, const std::string& file, const SentencePieceEnds& ends) {
@@ -240,15 +303,17 @@ TokenizerSpec ParseSentencePiece(std::string_view bytes, const std::string& file
   AddPieces(model, bytes.size(), file, &spec);
   const auto count = static_cast<int64_t>(model.pieces.size());
   if (model.is_unigram) {
+    spec.scores_in_single_precision = true;
     if (spec.words.count() == 0) Refuse(file, "pieces", "hold no word", kUseJson);
     if (model.unknown_id >= 0 && model.unknown_id < count) spec.unknown_id = static_cast<int32_t>(model.unknown_id);
   } else {
     AddMerges(model.pieces, bytes.size(), file, &spec);
+    spec.by_bytes = model.byte_fallback;
+    if (model.unknown_id >= 0 && model.unknown_id < count) spec.unknown_id = static_cast<int32_t>(model.unknown_id);
+    spec.joins_unknown = true;
   }
-  PreTokenizerStep marks{.kind = PreTokenizerStep::Kind::kMetaspace, .pattern = std::string(kSpaceMark)};
-  marks.prefix = model.dummy_prefix ? PreTokenizerStep::Prefix::kFirst : PreTokenizerStep::Prefix::kNever;
-  marks.doubles = true;
-  spec.pre_tokenizer.push_back(marks);
+  spec.normalizer.push_back(
+      {.kind = NormalizerStep::Kind::kSentencePiece, .pattern = {}, .content = {}, .rules = RulesOf(model, file)});
   spec.decoded_space_goes = model.dummy_prefix;
   if (ends.begin && model.begin_id >= 0 && model.begin_id < count)
     spec.template_before.push_back(static_cast<int32_t>(model.begin_id));

@@ -18,8 +18,8 @@ struct SentencePieceEnds {
   bool end = false;
 };
 
-// `file` only names the source. Throws BadInputError for a damaged file, and naming what is not read: a map of
-// characters, white space that is joined, text that a vocabulary cannot spell.
+// `file` only names the source. Throws BadInputError for a damaged file, and naming what is not read: marks behind
+// words, spaces that stay spaces.
 TokenizerSpec ParseSentencePiece(std::string_view bytes, const std::string& file, const SentencePieceEnds& ends);
 
 }  // namespace headscope::model

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/text_stages.h"
 
+#include <openssl/evp.h>
+
+#include <algorithm>
 #include <array>
+#include <memory>
+#include <optional>
 #include <utility>
 
 namespace headscope::model {
@@ -9,6 +14,7 @@ namespace {
 
 constexpr size_t kMaxSteps = 32;            // of a stage; real ones have three
 constexpr size_t kLongestReplacement = 64;  // bytes
+constexpr std::string_view kUsePublished = "use the tokenizer.json that was published with the weights";
 
 // Splits that are known to mean the same in PCRE2 (with Unicode properties) as in the tokenizers library, and to take
 // time in proportion to the text: a file may not bring an expression of its own.
@@ -69,23 +75,52 @@ std::string ShortText(const JsonFields& fields, std::string_view key) {
   return text;
 }
 
+// Expressions that published normalizers replace by a text; like the splits above, linear in both libraries.
+constexpr std::array<std::string_view, 8> kKnownReplacements = {R"( {2,})", R"( +)",   R"(\s+)",     R"(\s{2,})",
+                                                                R"(\n)",    R"(\r\n)", R"([\r\n]+)", R"([\n\r\t]+)"};
+
 NormalizerStep ReadReplace(const JsonFields& step) {
   NormalizerStep read{.kind = NormalizerStep::Kind::kReplace, .pattern = {}, .content = ShortText(step, "content")};
   const JsonFields pattern = step.Object("pattern");
-  if (!pattern.Has("String")) step.RefuseField("pattern", "only a String is supported", kKnownTokenizers);
+  if (pattern.Has("Regex")) {
+    const std::string written = WithEscapedBreaks(pattern.Text("Regex"));
+    if (std::find(kKnownReplacements.begin(), kKnownReplacements.end(), written) == kKnownReplacements.end())
+      pattern.RefuseField("Regex", "is not one of the expressions that headscope knows", kKnownTokenizers);
+    read.expression = std::make_shared<const Splitter>(ToPcre2(written));
+    return read;
+  }
   read.pattern = ShortText(pattern, "String");
   if (read.pattern.empty()) pattern.RefuseField("String", "is empty", "remove the step");
   return read;
 }
 
+// The map of characters of a file, in base 64.
+std::shared_ptr<const CharacterMap> ReadCharacterMap(const JsonFields& step) {
+  const std::string text = step.Text("precompiled_charsmap");
+  std::string blob(text.size() / 4 * 3, '\0');
+  const int length = text.size() % 4 == 0 ? EVP_DecodeBlock(reinterpret_cast<unsigned char*>(blob.data()),
+                                                            reinterpret_cast<const unsigned char*>(text.data()),
+                                                            static_cast<int>(text.size()))
+                                          : -1;
+  std::optional<CharacterMap> map;
+  if (length >= 0) {
+    // The decoder counts what fills the last four characters up as zeros.
+    const size_t filled = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
+    map = CharacterMap::Read(std::string_view(blob).substr(0, static_cast<size_t>(length) - filled));
+  }
+  if (!map) step.RefuseField("precompiled_charsmap", "is no map of characters", kUsePublished);
+  return std::make_shared<const CharacterMap>(std::move(*map));
+}
+
 void ReadNormalizerStep(const JsonFields& step, TokenizerSpec* spec) {
   using Kind = NormalizerStep::Kind;
-  constexpr std::array<std::pair<std::string_view, Kind>, 6> kPlain = {{{"NFC", Kind::kNfc},
+  constexpr std::array<std::pair<std::string_view, Kind>, 7> kPlain = {{{"NFC", Kind::kNfc},
                                                                         {"NFD", Kind::kNfd},
                                                                         {"NFKC", Kind::kNfkc},
                                                                         {"NFKD", Kind::kNfkd},
                                                                         {"Lowercase", Kind::kLowercase},
-                                                                        {"StripAccents", Kind::kStripMarks}}};
+                                                                        {"StripAccents", Kind::kStripMarks},
+                                                                        {"Nmt", Kind::kNmt}}};
   RefuseMoreSteps(step, spec->normalizer.size());
   const std::string type = step.Text("type");
   for (const auto& [name, kind] : kPlain) {
@@ -115,9 +150,13 @@ void ReadNormalizerStep(const JsonFields& step, TokenizerSpec* spec) {
                                 .strip_right = step.Boolean("strip_right", true),
                                 .pattern = {},
                                 .content = {}});
+  } else if (type == "Precompiled") {
+    spec->normalizer.push_back(
+        {.kind = Kind::kCharacterMap, .pattern = {}, .content = {}, .map = ReadCharacterMap(step)});
   } else {
     step.RefuseField("type", Quoted(type) + " is not supported here",
-                     "NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, BertNormalizer, Replace and Prepend are");
+                     "NFC, NFD, NFKC, NFKD, Nmt, Lowercase, Strip, StripAccents, BertNormalizer, Precompiled, Replace "
+                     "and Prepend are");
   }
 }
 
@@ -155,8 +194,14 @@ PreTokenizerStep ReadSplit(const JsonFields& split) {
   return step;
 }
 
-// What BERT's tokenizer calls punctuation: that of Unicode, and all signs of ASCII.
-constexpr std::string_view kPunctuation = R"([!-/:-@\[-`{-~\p{P}])";
+// What BERT's tokenizer calls punctuation: that of Unicode 8, whose tables the tokenizers library has, and all signs of
+// ASCII. Two characters have been signs or marks since; the others came later.
+constexpr std::string_view kPunctuation =
+    R"([!-/:-@\[-`{-~\x{166D}\x{111C9}]|(?![\x{61D}\x{9FD}\x{A76}\x{C77}\x{C84}\x{1B7D}\x{1B7E}\x{2E43}-\x{2E4F})"
+    R"(\x{2E52}-\x{2E5D}\x{10EAD}\x{10F55}-\x{10F59}\x{10F86}-\x{10F89}\x{1144B}-\x{1144F}\x{1145A}\x{1145B}\x{1145D})"
+    R"(\x{11660}-\x{1166C}\x{116B9}\x{1183B}\x{11944}-\x{11946}\x{119E2}\x{11A3F}-\x{11A46}\x{11A9A}-\x{11A9C})"
+    R"(\x{11A9E}-\x{11AA2}\x{11C41}-\x{11C45}\x{11C70}\x{11C71}\x{11EF7}\x{11EF8}\x{11FFF}\x{12FF1}\x{12FF2})"
+    R"(\x{16E97}-\x{16E9A}\x{16FE2}\x{1E95E}\x{1E95F}])\p{P})";
 
 // Words, and stretches of what is neither a word nor white space.
 constexpr std::string_view kWordsAndSigns = R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]+)"
@@ -167,6 +212,15 @@ void AddPattern(std::string_view pattern, SplitBehavior behavior, std::vector<Pr
   step.pattern = ToPcre2(pattern);
   step.behavior = behavior;
   steps->push_back(std::move(step));
+}
+
+PreTokenizerStep ReadDelimiter(const JsonFields& step) {
+  PreTokenizerStep read;
+  read.behavior = SplitBehavior::kRemoved;
+  read.literal = true;
+  read.pattern = step.Text("delimiter");
+  if (read.pattern.empty()) step.RefuseField("delimiter", "is empty", "remove the step");
+  return read;
 }
 
 PreTokenizerStep ReadMetaspace(const JsonFields& step) {
@@ -204,6 +258,8 @@ bool ReadPreTokenizer(const JsonFields& root, TokenizerSpec* spec) {
       PreTokenizerStep digits;
       digits.pattern = step.Boolean("individual_digits", false) ? R"(\p{N})" : R"(\p{N}+)";
       steps.push_back(digits);
+    } else if (type == "CharDelimiterSplit") {
+      steps.push_back(ReadDelimiter(step));
     } else if (type == "Metaspace") {
       steps.push_back(ReadMetaspace(step));
     } else if (type == "WhitespaceSplit" || type == "BertPreTokenizer") {

@@ -12,6 +12,7 @@ namespace headscope::model {
 
 class TokenTable {
  public:
+  void Reserve(size_t count) { rows_.reserve(count); }
   void Add(int32_t id, std::string_view bytes, bool special);
   // After the last Add. Returns an id that was given to two different texts, if there is one. Of one token that was
   // added twice, being special in one place is enough.

@@ -111,7 +111,7 @@ std::vector<int32_t> Tokenizer::Encode(std::string_view text, bool add_special_t
       text,
       [&](std::string_view raw) {
         bool first = raw.data() == text.data();
-        const std::string normal = m.spec.normalizer.empty() ? "" : Normalize(raw, m.spec.normalizer);
+        const std::string normal = m.spec.normalizer.empty() ? "" : Normalize(raw, m.spec.normalizer, &first);
         m.normalized_tokens.Cut(
             m.spec.normalizer.empty() ? raw : normal,
             [&](std::string_view plain) {
@@ -139,6 +139,7 @@ std::string Tokenizer::Decode(const std::vector<int32_t>& ids, bool keep_special
     if (token && (keep_special_tokens || !token->special)) bytes += token->bytes;
   }
   if (impl_->spec.decoded_space_goes && bytes.starts_with(' ')) bytes.erase(0, 1);
+  if (impl_->spec.decoded_end_goes && bytes.ends_with(' ')) bytes.pop_back();
   return bytes;
 }
 

@@ -63,12 +63,14 @@ class VocabularyReader {
       Take(text, static_cast<int32_t>(*id));
     });
     for (size_t byte = 0; byte < spec_.byte_ids.size(); ++byte) {
-      if (spec_.byte_ids[byte] < 0) {
+      if (!spec_.by_bytes) spec_.byte_ids[byte] = -1;
+      if (spec_.by_bytes && spec_.byte_ids[byte] < 0) {
         model_.RefuseField("vocab", "has no token for the byte " + std::to_string(byte),
                            "headscope needs a vocabulary that can spell every text");
       }
     }
     std::sort(spec_.character_ids.begin(), spec_.character_ids.end());
+    spec_.words.Sort();
     for (const AddedToken& token : spec_.added_tokens) {
       if (added_.at(token.content) == 0) spec_.added_only.push_back(token.id);
     }
@@ -81,16 +83,23 @@ class VocabularyReader {
     by_text_.emplace(text, id);
     const std::optional<std::string> bytes =
         spec_.over_characters ? std::optional(BytesOfCharacters(text)) : BytesOfVocabularyText(text);
+    const bool has_affixes = !spec_.continuing_prefix.empty() || !spec_.last_suffix.empty();
+    if (bytes && (has_affixes || (spec_.ignore_merges && spec_.over_characters)))
+      spec_.words.Add(id, spec_.over_characters ? text : std::string_view(*bytes), false);
     // The name of an added token may stand in the vocabulary too. It is a word like others then, unless it is written
     // as none.
     if (const auto added = added_.find(text); added != added_.end()) {
-      spec_.tokens.Add(id, text, false);
+      spec_.tokens.Add(id, spec_.over_characters ? std::string_view(*bytes) : text, false);
       if (!bytes || *bytes != text) return;
       added->second = 1;
     } else {
       if (!bytes || bytes->empty())
         model_.RefuseField("vocab", Quoted(text) + " is not written in the byte-level alphabet", kKnownTokenizers);
-      spec_.tokens.Add(id, *bytes, false);
+      const std::string& suffix = spec_.last_suffix;
+      if (spec_.over_characters && !suffix.empty() && bytes->ends_with(suffix))
+        spec_.tokens.Add(id, bytes->substr(0, bytes->size() - suffix.size()) + ' ', false);
+      else
+        spec_.tokens.Add(id, *bytes, false);
     }
     const bool is_byte = spec_.over_characters ? ByteOfName(text) >= 0 : bytes->size() == 1;
     if (is_byte) {
@@ -110,7 +119,7 @@ class VocabularyReader {
 class MergeReader {
  public:
   MergeReader(const JsonFields& model, const Vocabulary& by_text, TokenizerSpec* spec)
-      : model_(model), by_text_(by_text), merges_(spec->merges) {}
+      : model_(model), by_text_(by_text), prefix_(spec->continuing_prefix), merges_(spec->merges) {}
 
   void Read() {
     const JsonValue list = model_.Array("merges");
@@ -138,7 +147,8 @@ class MergeReader {
       }
       if (parts != 2) Refuse("must be two tokens");
     }
-    merged_.assign(left).append(right);
+    if (right.size() < prefix_.size()) Refuse("lacks the prefix of a token that continues a word");
+    merged_.assign(left).append(right.substr(prefix_.size()));
     const auto left_at = by_text_.find(left);
     const auto right_at = by_text_.find(right);
     const auto merged_at = by_text_.find(std::string_view(merged_));
@@ -152,6 +162,7 @@ class MergeReader {
 
   const JsonFields& model_;
   const Vocabulary& by_text_;
+  const std::string& prefix_;
   std::vector<MergeRule>& merges_;
   std::string merged_;
 };
@@ -167,19 +178,19 @@ void ReadModel(const JsonFields& root, TokenizerSpec* spec) {
   if (type != "BPE") model.RefuseField("type", Quoted(type) + " is not supported", kKnownTokenizers);
   if (model.Number("dropout", 0.0) != 0.0)
     model.RefuseField("dropout", "makes the ids random and is not supported", "set it to null");
-  if (model.Boolean("byte_fallback", false) != spec->over_characters) {
-    model.RefuseField("byte_fallback",
-                      spec->over_characters ? "must be true where the pre_tokenizer has no ByteLevel"
-                                            : "true is not supported beside a ByteLevel pre_tokenizer",
-                      kKnownTokenizers);
-  }
-  for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    if (!model.Text(affix, "").empty()) model.RefuseField(affix, "is not supported", kKnownTokenizers);
-  }
+  spec->by_bytes = !spec->over_characters || model.Boolean("byte_fallback", false);
   spec->ignore_merges = model.Boolean("ignore_merges", false);
-  if (spec->ignore_merges && spec->over_characters)
-    model.RefuseField("ignore_merges", "true is not supported without ByteLevel", kKnownTokenizers);
+  spec->continuing_prefix = model.Text("continuing_subword_prefix", "");
+  spec->last_suffix = model.Text("end_of_word_suffix", "");
+  spec->joins_unknown = model.Boolean("fuse_unk", false);
   const Vocabulary by_text = VocabularyReader(model, spec).Read();
+  if (const std::string unknown = model.Text("unk_token", ""); !unknown.empty()) {
+    const auto found = by_text.find(unknown);
+    if (found != by_text.end())
+      spec->unknown_id = found->second;
+    else if (!spec->by_bytes)
+      model.RefuseField("unk_token", "is no token of the vocabulary", "correct it");
+  }
   MergeReader(model, by_text, spec).Read();
 }
 
@@ -190,7 +201,8 @@ void PutAddedTokens(const JsonFields& root, TokenizerSpec* spec) {
       root.RefuseField("added_tokens", "the id " + std::to_string(token.id) + " lies far outside the vocabulary",
                        "correct it");
     }
-    spec->tokens.Add(token.id, token.content, token.special);
+    const bool by_characters = spec->over_characters && spec->kind != TokenKind::kWordPiece;
+    spec->tokens.Add(token.id, by_characters ? BytesOfCharacters(token.content) : token.content, token.special);
   }
   if (const std::optional<int32_t> twice = spec->tokens.Sort()) {
     root.RefuseField("model.vocab", "and added_tokens give the id " + std::to_string(*twice) + " to two tokens",
@@ -277,11 +289,13 @@ void ReadDecoder(const JsonFields& root, TokenizerSpec* spec) {
       return std::find(names.begin(), names.end(), type) != names.end();
     };
     const bool is_known = spec->kind == TokenKind::kWordPiece ? type == "WordPiece"
-                          : spec->over_characters ? known({"Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"})
-                                                  : type == "ByteLevel";
+                          : spec->over_characters
+                              ? known({"Replace", "ByteFallback", "Fuse", "Strip", "Metaspace", "BPEDecoder"})
+                              : type == "ByteLevel";
     if (!is_known) step.RefuseField("type", Quoted(type) + " is not supported here", kKnownTokenizers);
     if (type == "Strip") spec->decoded_space_goes = step.Integer("start", 0, 1, 0) == 1;
     if (type == "WordPiece") spec->decoded_space_goes = true;
+    if (type == "BPEDecoder") spec->decoded_end_goes = true;
     if (type == "Metaspace") {
       spec->decoded_space_goes =
           step.Text("prepend_scheme", step.Boolean("add_prefix_space", true) ? "always" : "never") != "never";

@@ -25,11 +25,12 @@ namespace headscope::model {
 struct AddedToken {
   std::string content;
   int32_t id = 0;
-  bool special = false;      // left out of decoded text
-  bool normalized = false;   // looked for in the normalized text
-  bool single_word = false;  // only where no letter stands beside it
-  bool lstrip = false;       // takes the white space before it
-  bool rstrip = false;       // and after it
+  bool special = false;        // left out of decoded text
+  bool normalized = false;     // looked for in the normalized text
+  bool as_normalized = false;  // the content is written as it stands there
+  bool single_word = false;    // only where no letter stands beside it
+  bool lstrip = false;         // takes the white space before it
+  bool rstrip = false;         // and after it
 };
 
 struct MergeRule {
@@ -52,17 +53,23 @@ struct TokenizerSpec {
   bool over_characters = false;
   std::vector<MergeRule> merges;  // in the order of their rank
   bool ignore_merges = false;     // a piece that is a token is that token, whatever the merges say
-  // WordPiece, Unigram: the words as they are written, and of Unigram their scores, by id.
+  // WordPiece, Unigram: the words as they are written, and of Unigram their scores, by id. BPE: the words that a whole
+  // piece, or a character with what marks its place, is looked for among.
   TokenTable words;
   std::vector<double> scores;
+  bool scores_in_single_precision = false;
   int32_t unknown_id = -1;               // -1: none
-  std::string continuing_prefix;         // WordPiece: of words that continue another
+  std::string continuing_prefix;         // WordPiece, BPE: of words that continue another
+  std::string last_suffix;               // BPE: of words that end a piece
+  bool by_bytes = true;                  // BPE: a character without a token is spelled by tokens of its bytes
+  bool joins_unknown = false;            // BPE: unknown characters side by side are one token
   size_t longest_word = 0;               // WordPiece: characters; longer ones are unknown
   std::vector<AddedToken> added_tokens;  // in the file's order
   std::vector<int32_t> added_only;       // the ids of those that are not words of the vocabulary as well, sorted
   std::vector<int32_t> template_before;  // ids that the post-processor puts before and after the text
   std::vector<int32_t> template_after;
   bool decoded_space_goes = false;  // decoded text loses one space at its front
+  bool decoded_end_goes = false;    // and one at its end
 };
 
 // `file` only names the source. Throws BadInputError.

@@ -10,6 +10,16 @@
 namespace headscope::model {
 namespace {
 
+constexpr size_t kNowhere = std::numeric_limits<size_t>::max();
+
+// The best way to cut a text up to one byte.
+template <typename Score>
+struct Cut {
+  Score score = 0;
+  size_t begin = kNowhere;  // of the last token
+  int32_t id = -1;          // -1: unknown
+};
+
 std::vector<std::pair<std::string_view, int32_t>> SortedWords(const TokenTable& words) {
   std::vector<std::pair<std::string_view, int32_t>> sorted;
   words.ForEach([&](int32_t id, std::string_view text) {
@@ -83,7 +93,11 @@ int32_t WordTrie::Find(std::string_view text) const {
 }
 
 Unigram::Unigram(const TokenizerSpec& spec)
-    : trie_(SortedWords(spec.words)), scores_(spec.scores), byte_ids_(spec.byte_ids), unknown_id_(spec.unknown_id) {
+    : trie_(SortedWords(spec.words)),
+      scores_(spec.scores),
+      byte_ids_(spec.byte_ids),
+      unknown_id_(spec.unknown_id),
+      in_single_precision_(spec.scores_in_single_precision) {
   constexpr double kUnknownPenalty = 10;
   unknown_score_ = *std::min_element(scores_.begin(), scores_.end()) - kUnknownPenalty;
   spec.words.ForEach([&](int32_t, std::string_view text) { longest_ = std::max(longest_, text.size()); });
@@ -107,31 +121,33 @@ void Unigram::PutUnknown(std::string_view text, std::vector<int32_t>* ids) const
 }
 
 void Unigram::Encode(std::string_view piece, std::vector<int32_t>* ids) const {
-  constexpr size_t kNowhere = std::numeric_limits<size_t>::max();
-  struct Cut {
-    double score = 0;
-    size_t begin = kNowhere;  // of the last token
-    int32_t id = -1;          // -1: unknown
-  };
-  std::vector<Cut> best(piece.size() + 1);
+  if (in_single_precision_)
+    EncodeWith<float>(piece, ids);
+  else
+    EncodeWith<double>(piece, ids);
+}
+
+template <typename Score>
+void Unigram::EncodeWith(std::string_view piece, std::vector<int32_t>* ids) const {
+  std::vector<Cut<Score>> best(piece.size() + 1);
   for (size_t at = 0; at < piece.size();) {
-    const double here = best[at].score;
+    const Score here = best[at].score;
     const size_t character = std::max<size_t>(FrontCharacter(piece.substr(at)).length, 1);
-    const auto offer = [&](size_t end, double score, int32_t id) {
+    const auto offer = [&](size_t end, Score score, int32_t id) {
       if (best[end].begin == kNowhere || score > best[end].score) best[end] = {score, at, id};
     };
     bool known = false;
     trie_.ForEachPrefix(piece.substr(at), [&](size_t length, int32_t id) {
-      offer(at + length, here + scores_[static_cast<size_t>(id)], id);
+      offer(at + length, here + static_cast<Score>(scores_[static_cast<size_t>(id)]), id);
       known = known || length == character;
     });
-    if (!known) offer(at + character, here + unknown_score_, -1);
+    if (!known) offer(at + character, here + static_cast<Score>(unknown_score_), -1);
     at += character;
   }
   std::vector<size_t> ends;
   for (size_t end = piece.size(); end > 0; end = best[end].begin) ends.push_back(end);
   for (size_t i = ends.size(); i-- > 0;) {
-    const Cut& cut = best[ends[i]];
+    const Cut<Score>& cut = best[ends[i]];
     if (cut.id >= 0 && cut.id != unknown_id_) {
       ids->push_back(cut.id);
       continue;

@@ -3,8 +3,9 @@
 // token stands for costs more than any token.
 //
 // Source: "Subword Regularization" (arXiv 1804.10959), section 3.2, and for ties and unknown characters the Unigram
-// model of the tokenizers library. Method: the best cut up to each byte, from the shortest on (Viterbi), with the
-// tokens in a trie. A token has at most spec.kLongestWord bytes, so the time is in proportion to the text.
+// models of the tokenizers library, which adds scores in double precision, and of sentencepiece, in single. Method: the
+// best cut up to each byte, from the shortest on (Viterbi), with the tokens in a trie. A token has at most
+// spec.kLongestWord bytes, so the time is in proportion to the text.
 #pragma once
 
 #include <array>
@@ -54,12 +55,15 @@ class Unigram final : public PieceEncoder {
   int64_t FewestTokens(size_t piece_bytes) const override;
 
  private:
+  template <typename Score>
+  void EncodeWith(std::string_view piece, std::vector<int32_t>* ids) const;
   void PutUnknown(std::string_view text, std::vector<int32_t>* ids) const;
   WordTrie trie_;
   std::vector<double> scores_;         // by id
   std::array<int32_t, 256> byte_ids_;  // -1: not spelled by bytes
   double unknown_score_ = 0;
   int32_t unknown_id_ = -1;
+  bool in_single_precision_ = false;
   size_t longest_ = 1;
 };
 

@@ -67,7 +67,6 @@ void ReadUnigram(const JsonFields& model, TokenizerSpec* spec) {
   spec->byte_ids.fill(-1);
   const JsonValue vocab = model.Array("vocab");
   if (vocab.size() == 0) model.RefuseField("vocab", "is empty", kKnownTokenizers);
-  const auto added = NamesOf(spec->added_tokens);
   const bool by_bytes = model.Boolean("byte_fallback", false);
   spec->scores.reserve(vocab.size());
   vocab.ForEachElement([&](const JsonValue& entry) {
@@ -90,7 +89,7 @@ void ReadUnigram(const JsonFields& model, TokenizerSpec* spec) {
     spec->scores.push_back(*score);
     const int byte = ByteOfName(*text);
     if (by_bytes && byte >= 0) spec->byte_ids[static_cast<size_t>(byte)] = id;
-    spec->tokens.Add(id, added.contains(*text) ? *text : BytesOfCharacters(*text), false);
+    spec->tokens.Add(id, BytesOfCharacters(*text), false);
   });
   spec->words.Sort();
   if (!model.IsNull("unk_id") && model.Has("unk_id"))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m headscope.capture MODEL (--text S | --prompt FILE) -o OUT.h5: what `headscope capture` does, for any model that transformers knows."""
+"""python -m headscope.capture MODEL (--text S | --prompt FILE | --chat FILE.json) -o OUT.h5: what `headscope capture` does, for any model that transformers knows."""
 import argparse
+import json
 import pathlib
 import sys
 
@@ -15,11 +16,12 @@ def _options():
     prompt = parser.add_mutually_exclusive_group(required=True)
     prompt.add_argument("--text", metavar="S", help="the prompt itself")
     prompt.add_argument("--prompt", metavar="FILE", help="the prompt, from a UTF-8 file")
+    prompt.add_argument("--chat", metavar="FILE.json", help="a conversation, [{\"role\": .., \"content\": ..}, ..], which the model's own chat template turns into the prompt")
     parser.add_argument("-o", "--output", metavar="OUT.h5", required=True, help="the trace to write")
     parser.add_argument("--force", action="store_true", help="replace an existing trace, when the new one is complete")
     parser.add_argument("--layers", help="layers to record, such as 0-3,7 (all)")
     parser.add_argument("--heads", help="query heads to record, of every layer (all)")
-    parser.add_argument("--rows", default="all", help="query rows to record: all, last:N or every:N (all)")
+    parser.add_argument("--rows", default="all", help="query rows to record: all, last:N, every:N, random:N, random:N:SEED, or ranges A:B,C:D of rows A to B-1 (all)")
     parser.add_argument("--decode", type=int, default=0, metavar="N", help="tokens to generate and record after the prompt (0)")
     parser.add_argument("--chunk", type=int, default=0, metavar="N", help="tokens per prefill step (0: the whole prompt)")
     parser.add_argument("--attention", default="sdpa", help="transformers' attention that the model uses: sdpa, eager, flash_attention_2, .. (sdpa)")
@@ -47,6 +49,31 @@ def _prompt(options):
     return text, "text" if options.text is not None else f"prompt {pathlib.Path(options.prompt).name}"
 
 
+def _messages(path):
+    """The conversation of a file: a list of messages, or an object that has one as `messages`."""
+    try:
+        found = json.loads(pathlib.Path(path).read_bytes())
+    except OSError as error:
+        raise UsageError(f"chat {path}: {error.strerror}; name a file that can be read") from None
+    except (ValueError, RecursionError):
+        raise BadInputError(f"{path}: it is not JSON; give a list of messages, each with a role and its content") from None
+    found = found.get("messages") if isinstance(found, dict) else found
+    if not isinstance(found, list) or not found or not all(isinstance(one, dict) and isinstance(one.get("role"), str) and isinstance(one.get("content"), str) for one in found):
+        raise BadInputError(f"{path}: messages: it is no list of objects with a text as role and one as content; write such as [{{\"role\": \"user\", \"content\": \"Hello\"}}]")
+    return found
+
+
+def _chat_ids(tokenizer, options):
+    """Ids of the conversation and of what the template puts before the answer."""
+    messages = _messages(options.chat)
+    if not getattr(tokenizer, "chat_template", None):
+        raise BadInputError(f"{options.model}: its tokenizer has no chat template; give the prompt with --text, as the model expects it")
+    try:
+        return tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True).input_ids
+    except Exception as error:  # a template is a program of the model's author, and may refuse a conversation in any way
+        raise BadInputError(f"{options.chat}: the model's chat template refuses it ({' '.join(str(error).split())}); change the messages") from None
+
+
 def _device(torch, name):
     try:
         device = torch.device(name)
@@ -72,7 +99,7 @@ def capture(options):
     """Runs one capture. Returns the exit code."""
     if options.decode < 0 or options.chunk < 0:
         raise UsageError(f"decode {options.decode}, chunk {options.chunk}: they must not be negative")
-    text, source = _prompt(options)
+    text, source = (None, f"chat {pathlib.Path(options.chat).name}") if options.chat is not None else _prompt(options)
     import torch
     import transformers
 
@@ -81,7 +108,7 @@ def capture(options):
     transformers.utils.logging.disable_progress_bar()
     transformers.logging.set_verbosity_error()
     tokenizer, model = _load(options, torch, transformers, device := _device(torch, options.device))
-    ids = tokenizer(text, return_tensors="pt").input_ids.to(device)
+    ids = (tokenizer(text, return_tensors="pt").input_ids if options.chat is None else _chat_ids(tokenizer, options)).to(device)
     length = ids.shape[1]
     limit = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
     if limit and length + options.decode > limit:

@@ -10,7 +10,10 @@ cannot hold is refused by name.
 """
 import contextlib
 import dataclasses
+import functools
 import inspect
+import os
+import threading
 
 import numpy as np
 import torch
@@ -36,7 +39,7 @@ def record(
     layers, heads: numbers of the model, a sequence or a text such as "0-3,7"; None: all. heads are query heads, of every layer.
     rows: query rows of the prompt to record: all, last:N or every:N. Those of decoded tokens are all recorded.
     tokenizer: gives the trace the tokens' texts.
-    prompt_tokens: length of the prompt; needed only where it comes in several passes and rows is last:N.
+    prompt_tokens: length of the prompt; needed only where it comes in several passes and rows is last:N or random:N.
     max_tokens: how many tokens the prompt and what is decoded will have at most; it also sizes the file's chunks.
     latent: MLA alone: record the compressed keys (one KV head of kv_lora_rank + qk_rope_head_dim, whose first part is v) and the queries that meet them.
     overwrite: replace an existing trace, when the new one is complete.
@@ -81,6 +84,9 @@ class _Stream:
         self.rows = np.zeros(0, np.int32)
 
 
+_looking = threading.local()
+
+
 class Recording:
     """See record. `paths`: the traces that are complete; `left`: what became of the others, a sentence's part each."""
 
@@ -101,12 +107,18 @@ class Recording:
         self._position_axes, self._positions, self._rotary = 0, None, None
         self._chosen = {}  # what an indexer said in this pass, by layer
         self._failed = None
+        self._generating = 0  # calls of generate() that run
+        self._process = None  # that records; None: not entered yet
 
     def __enter__(self):
+        if self._process is not None:
+            raise UsageError(f"{self._path}: this recording was entered already; make one with headscope.record for each with block")
         if hasattr(self._model, "_orig_mod"):
             raise UsageError("model: it is the compiled form of a model; give the model itself (model._orig_mod), and call whichever you like")
         self._first_target = None if "{prompt}" in self._path else Target(self._path, self._overwrite)  # refused before anything is computed
+        self._process = os.getpid()
         self._pump = Pump()
+        self._watch_generation()
         interception.add(self._on_attention)
         self._handles.append(self._model.register_forward_pre_hook(self._begin_pass, with_kwargs=True))
         self._handles.append(self._model.register_forward_hook(self._end_pass))
@@ -123,18 +135,49 @@ class Recording:
         for handle in self._handles:
             handle.remove()
         self._handles = []
+        self._unwatch_generation()
+        if os.getpid() != self._process:  # a fork, which has the file's descriptors but no thread that writes
+            return False
         try:
-            if error is None and self._failed is None:
+            if self._failed is not None and error is None:  # somebody caught it on its way here
+                raise self._failed
+            if error is None:
                 self._finish_streams()
                 if not self.paths:
                     raise UsageError(f"{self._path}: the model was not called, so there is no trace; call it inside the with block")
-        except BaseException:
-            self._leave_streams()
+            elif self._failed not in (None, error) and hasattr(error, "add_note"):
+                error.add_note(f"headscope: {self._failed}")
+        except BaseException as own:
+            self._leave_streams(own)
             raise
         finally:
-            self._leave_streams(error if error is not None else self._failed)
+            self._leave_streams(error)
             self._pump.stop()
         return False
+
+    def _watch_generation(self):
+        """While the context is there, the model's generate says that it runs."""
+        generate = getattr(self._model, "generate", None)
+        self._generate_before, self._watched = vars(self._model).get("generate"), None
+        if generate is None:
+            return
+
+        @functools.wraps(generate)
+        def watched(*arguments, **options):
+            self._generating += 1
+            try:
+                return generate(*arguments, **options)
+            finally:
+                self._generating -= 1
+
+        self._model.generate = self._watched = watched
+
+    def _unwatch_generation(self):
+        if self._watched is None or vars(self._model).get("generate") is not self._watched:  # another recording has wrapped it since
+            return
+        del self._model.generate
+        if self._generate_before is not None:
+            self._model.generate = self._generate_before
 
     # --- prompts and their files
 
@@ -175,7 +218,8 @@ class Recording:
                     self._pump.flush(stream.writer, now=True)
                     self._pump.drain()
                 flushed = stream.writer.tokens_flushed
-                stream.writer.close()
+                with contextlib.suppress(HeadscopeError, OSError, RuntimeError):  # what failed first is told, and the others' files are left as well
+                    stream.writer.close()
             left.append(stream.target.leave(flushed, created=stream.writer is not None))
         self._streams = []
         self.left += left
@@ -186,15 +230,19 @@ class Recording:
 
     @torch.compiler.disable
     def _begin_pass(self, model, arguments, options):
-        if self._calls is not None:
+        if self._calls is not None or self._is_looked_at():
             return
+        if os.getpid() != self._process:
+            raise UsageError(f"{self._path}: process {self._process} records this model, and this one was forked from it; call the model there, or load it anew")
         if self._failed is not None:
             raise self._failed
         try:
+            if self._pass is not None and len(self._pass.seen) < len(self._layout.layers) and _cached(options.get("past_key_values")):
+                raise UsageError("past_key_values: the pass before failed between two layers, so some of them lack its tokens; begin the prompt anew")
             given = inspect.signature(model.forward).bind_partial(*arguments, **options).arguments
             given = {**{name: value for name, value in given.items() if name != "kwargs"}, **given.get("kwargs", {})}
             self._start(given)
-        except HeadscopeError as error:
+        except BaseException as error:
             self._failed = error
             raise
 
@@ -233,8 +281,11 @@ class Recording:
         return None, tuple(embedded.shape[:2])
 
     def _continues_without_cache(self, ids, batch, fed):
-        """Whether the whole sequence is fed again with more tokens, as generation does when it is told not to use a cache."""
-        if ids is None or batch != len(self._streams):
+        """Whether the whole sequence is fed again with more tokens, as generation does when it is told not to use a cache.
+
+        Where the path has room for several prompts, a longer one that begins alike may as well be the next: then it is generate() that decides.
+        """
+        if ids is None or batch != len(self._streams) or ("{prompt}" in self._path and not self._generating):
             return False
         return all(fed > stream.pad + len(stream.ids) and np.array_equal(ids[b, stream.pad : stream.pad + len(stream.ids)], stream.ids) for b, stream in enumerate(self._streams))
 
@@ -259,7 +310,7 @@ class Recording:
             count = now.total - now.new - (stream.pad if now.new == 0 else 0) - right
             stream.tokens = range(first, first + count)
             fed_ids = np.zeros(count, np.int64) if ids is None else ids[b, now.new - now.past + (stream.pad if now.new == 0 else 0) :][:count]
-            if self._rows.kind == "last" and self._prompt_tokens is None and now.new and count > 1:
+            if self._rows.needs_prompt_length() and self._prompt_tokens is None and now.new and count > 1:
                 raise UsageError(f"rows {self._rows.text}: the prompt comes in several passes, so its end is not known; give prompt_tokens")
             known = self._prompt_tokens is not None
             phase = np.arange(first, first + count) >= stream.prompt_tokens if known else np.full(count, now.new > 0 and count == 1)
@@ -303,17 +354,28 @@ class Recording:
 
     @torch.compiler.disable
     def _end_pass(self, model, arguments, output):
-        if self._calls is not None or self._pass is None:
+        if self._calls is not None or self._pass is None or self._is_looked_at():
             return
         now, self._pass = self._pass, None
+        if self._failed is not None:  # in a layer, and the model went on
+            raise self._failed
         missing = set(range(len(self._layout.layers))) - now.seen
         if missing:
             self._failed = UsageError(f"layer {self._layout.layers[min(missing)]}: its attention was not called in this pass; is the model compiled, or a layer skipped? record it as it is")
             raise self._failed
-        for stream in self._streams:
-            self._pump.flush(stream.writer)
+        try:
+            for stream in self._streams:
+                self._pump.flush(stream.writer)
+        except BaseException as error:
+            self._failed = error
+            raise
 
     # --- what the layers are
+
+    def _is_looked_at(self):
+        """Whether another recording looks at the model's layers: that pass is nobody's prompt."""
+        looking = getattr(_looking, "recording", None)
+        return looking is not None and looking is not self
 
     def _look_at_layers(self, given):
         """One pass over the first two tokens, without a cache: every layer's shapes and what it hands over."""
@@ -330,12 +392,13 @@ class Recording:
         parameters = inspect.signature(self._model.forward).parameters
         if "use_cache" not in parameters and not any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
             del options["use_cache"]
+        _looking.recording = self
         try:
             with torch.no_grad(), torch.random.fork_rng(devices[:1]):
                 self._model(**options)
             calls = self._calls
         finally:
-            self._calls = None
+            self._calls = _looking.recording = None
         self._layout = self._layout_of(calls)
 
     def _layout_of(self, calls):
@@ -420,13 +483,13 @@ class Recording:
     @torch.compiler.disable
     def _on_indexer(self, module, arguments, output):
         chosen = output[0] if isinstance(output, tuple) else output
-        if torch.is_tensor(chosen) and not chosen.is_floating_point() and getattr(module, "layer_idx", None) is not None:
+        if torch.is_tensor(chosen) and not self._is_looked_at() and not chosen.is_floating_point() and getattr(module, "layer_idx", None) is not None:
             self._chosen[module.layer_idx] = chosen.detach()
 
     @torch.compiler.disable
     def _on_rotary(self, module, arguments, options):
         positions = options.get("position_ids", arguments[1] if len(arguments) > 1 else None)
-        if not torch.is_tensor(positions):
+        if not torch.is_tensor(positions) or self._is_looked_at():
             return
         if self._calls is not None:
             self._rotary = module
@@ -439,6 +502,8 @@ class Recording:
             if torch.is_tensor(query) and query.ndim == 4 and _belongs(self._model, module):
                 self._calls.append(layer_facts.Call.of(module, query, key, value, options))
                 self._calls[-1].key = key
+            return
+        if self._is_looked_at():
             return
         slot, cross_slot = self._slots.get(id(module)), self._cross_slots.get(id(module))
         if slot is None and cross_slot is None:

@@ -6,6 +6,7 @@ types, chunks and attributes are those of the C++ writer (data/trace), and so is
 """
 import math
 import os
+import weakref
 
 import numpy as np
 from h5py import h5a, h5d, h5f, h5g, h5i, h5p, h5s, h5t
@@ -143,6 +144,20 @@ class _Growing:
         return self.num_heads * chunks * (self.chunk_items * self.item_bytes + CHECKSUM_BYTES)
 
 
+_open_writers = weakref.WeakSet()
+
+
+def _disown():
+    """In a forked process: what its HDF5 still writes, at its end at the latest, goes nowhere. The file is its parent's."""
+    for writer in list(_open_writers):
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nowhere, writer._descriptor, inheritable=False)
+        os.close(nowhere)
+
+
+os.register_at_fork(after_in_child=_disown)
+
+
 class TraceWriter:
     """Writes the trace `path`, which must not be there. `expected_tokens` and `expected_rows` only size chunks."""
 
@@ -168,9 +183,12 @@ class TraceWriter:
             self.file = h5f.create(self.path.encode(), h5f.ACC_EXCL, fcpl=creation, fapl=access)
         except OSError as error:
             raise FailedError(f"{path}: cannot be created ({error}); choose a folder that can be written") from None
+        self._descriptor = self.file.get_vfd_handle()
+        _open_writers.add(self)
         try:
             self._create_objects()
         except BaseException:
+            _open_writers.discard(self)
             self.file.close()
             os.unlink(self.path)  # nothing is in it yet, and half a skeleton is no trace
             raise
@@ -440,6 +458,7 @@ class TraceWriter:
         if self.broken:
             return
         self.broken = True
+        _open_writers.discard(self)
         for _, growing in self._growing:
             growing.dataset.close()
         self._complete = self._tokens_flushed = self._rows_flushed = None

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "analysis/search.h"
+#include "kernels/decode_method.h"
 #include "kernels/sparse_index.h"
 #include "search/budget_grid.h"
 #include "synthetic_heads.h"
@@ -195,6 +196,40 @@ TEST_F(BudgetSearchTest, EveryBudgetOfTheRegistryKeepsMoreWhenItRises) {
     }
   }
   EXPECT_GE(budgets, 8);
+}
+
+// The same of decode methods: no step loses mass, and the search finds what trying every value finds.
+TEST(DecodeBudgetSearch, FindsTheLeastOfBudgetsThatKeepMoreWhenTheyRise) {
+  const HeadTensorsPtr head = testing::RandomHead({.num_tokens = 400, .sharpness = 3}, 21);
+  const MeasuredHeadsPtr alone = AloneHead(head);
+  int budgets = 0;
+  for (const kernels::DecodeMethod* method : kernels::DecodeMethods()) {
+    const kernels::MethodSpec& spec = method->spec();
+    if (!CheckSearchable(spec).ok()) continue;
+    SCOPED_TRACE(spec.name);
+    ++budgets;
+    const ParameterSpec& budget = *Budgets(spec).front();
+    const BudgetGrid grid(budget, 400);
+    const BudgetTarget target{.mass = 0.8, .statistic = MassStatistic::kMean};
+    std::vector<float> before;
+    int64_t least = grid.size();
+    for (int64_t place = 0; place < std::min<int64_t>(grid.size(), 500); ++place) {
+      ParameterValues values(spec);
+      ASSERT_EQ(values.Set(spec, budget.name, grid.Value(place)), "");
+      DecodePreview preview;
+      ASSERT_TRUE(PreviewDecode(*alone, head->id, *method, values, 16, 1, {}, &preview).ok());
+      for (size_t step = 0; step < before.size(); ++step) ASSERT_GE(preview.kept_mass[step], before[step] - 1e-5f);
+      before = preview.kept_mass;
+      if (least == grid.size() && DistributeMass(before).mean >= target.mass) least = place;
+    }
+    ASSERT_LT(least, grid.size());
+    std::vector<BudgetSearchResult> found;
+    ASSERT_TRUE(SearchDecodeBudget({{head}}, *method, ParameterValues(spec), target, {}, &found).ok());
+    EXPECT_TRUE(found.front().reached);
+    EXPECT_EQ(found.front().values.Real(budget.name), grid.Value(least));
+    EXPECT_GE(found.front().mass.mean, target.mass);
+  }
+  EXPECT_GE(budgets, 7);
 }
 
 TEST_F(BudgetSearchTest, OneBudgetIsTheLeastThatReachesTheTarget) {

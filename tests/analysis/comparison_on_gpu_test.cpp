@@ -49,8 +49,8 @@ class OnTheGpu : public ::testing::TestWithParam<RandomHeadShape> {
     ASSERT_TRUE(on_cpu_->Run(name, values, &cpu).ok());
     const kernels::Status status = on_gpu_->Run(name, values, gpu);
     ASSERT_TRUE(status.ok()) << status.message();
-    EXPECT_EQ(cpu.device, "cpu");
-    EXPECT_NE(gpu->device, "cpu");
+    EXPECT_EQ(cpu.device, NamedCpu());
+    EXPECT_NE(gpu->device, NamedCpu());
     EXPECT_EQ(gpu->phase, cpu.phase);
     EXPECT_EQ(gpu->kept_fraction, cpu.kept_fraction);
     EXPECT_NEAR(gpu->cra_min, cpu.cra_min, mass_tolerance);
@@ -85,7 +85,7 @@ TEST_P(OnTheGpu, PrefillMethodsKeepTheSame) {
     ExpectTheCpus(c.method, Values(*kernels::FindPrefillMethod(c.method), c.parameters), 1e-5, &gpu);
     if (pair_.cpu->window > 0) {
       // The GPU's selectors know no window of a model.
-      EXPECT_EQ(gpu.select_device, "cpu");
+      EXPECT_EQ(gpu.select_device, NamedCpu());
       EXPECT_NE(gpu.note, "");
     } else {
       EXPECT_EQ(gpu.select_device, gpu.device);
@@ -104,7 +104,7 @@ TEST_P(OnTheGpu, DecodeMethodsKeepTheSame) {
     MethodResult gpu;
     ExpectTheCpus(std::string("decode/") + c.method, Values(*kernels::FindDecodeMethod(c.method), c.parameters),
                   mass_tolerance, &gpu);
-    EXPECT_EQ(gpu.phase, "decode");
+    EXPECT_EQ(gpu.phase, kernels::Phase::kDecode);
     EXPECT_EQ(gpu.select_device, gpu.device);
   }
 }
@@ -166,7 +166,7 @@ TEST_P(LayerOnTheGpu, KeepsWhatTheCpuKeepsOfEveryHead) {
     EXPECT_EQ(gpu[i].dense_attend.repeats, 3) << "in turn with the method";
     EXPECT_GT(gpu[i].attend.median_ms, 0);
     EXPECT_EQ(gpu[i].baseline, "headscope");
-    EXPECT_EQ(gpu[i].chosen_per == "KV head", sparq);
+    EXPECT_EQ(gpu[i].chosen_per == kernels::ChosenPer::kKvHead, sparq);
   }
 }
 
@@ -183,7 +183,7 @@ TEST_P(LayerOnTheGpu, RunsAMethodThatSelectsOnTheCpu) {
   std::unique_ptr<DecodeWork> work;
   kernels::Status status = device->Prepare(method, {}, &run, &work);
   ASSERT_TRUE(status.ok()) << status.message();
-  EXPECT_EQ(run.select_device, "cpu");
+  EXPECT_EQ(run.select_device, NamedCpu());
   EXPECT_EQ(run.note, "evicting selects on the CPU: no kernel for GPUs chooses for it");
   double select_ms = 0, attend_ms = 0;
   status = work->Once(&select_ms, &attend_ms);

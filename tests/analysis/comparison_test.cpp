@@ -45,9 +45,9 @@ TEST(Comparison, DenseAgainstItselfIsExact) {
   EXPECT_LT(result.kernel_error, 1e-5);
   EXPECT_GT(result.dense_attend.median_ms, 0);
   EXPECT_EQ(result.attend.repeats, 3);
-  EXPECT_EQ(result.phase, "prefill");
-  EXPECT_EQ(result.device, "cpu");
-  EXPECT_EQ(result.select_device, "cpu");
+  EXPECT_EQ(result.phase, kernels::Phase::kPrefill);
+  EXPECT_EQ(result.device, NamedCpu());
+  EXPECT_EQ(result.select_device, NamedCpu());
   EXPECT_EQ(result.note, "");
 }
 
@@ -58,7 +58,7 @@ TEST(Comparison, ShortStretchesAreRepeatedUntilTheyHaveTakenTheTimeAskedFor) {
   int32_t told = 0;
   options.progress = [&](const RepeatProgress& progress) {
     EXPECT_LE(progress.repeat, progress.repeats);
-    told += progress.stage == "prefill" && progress.repeat > 0 ? 1 : 0;
+    told += progress.phase == kernels::Phase::kPrefill && progress.repeat > 0 ? 1 : 0;
   };
   HeadComparison comparison(RandomHead({.num_tokens = 64, .head_dim = 64}, 9), options);
   MethodResult result;
@@ -106,7 +106,7 @@ TEST(Comparison, DecodeMethodsRunOnTheLastRows) {
       continue;
     }
     ASSERT_TRUE(status.ok()) << name << ": " << status.message();
-    EXPECT_EQ(result.phase, "decode");
+    EXPECT_EQ(result.phase, kernels::Phase::kDecode);
     EXPECT_EQ(result.method, kernels::UniqueName(method->spec())) << "dense decode was called as dense prefill is";
     EXPECT_LT(result.kernel_error, 1e-5) << name;
     EXPECT_GT(result.kept_fraction, 0);

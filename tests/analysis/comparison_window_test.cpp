@@ -183,7 +183,7 @@ TEST_P(ModelWindow, PrefillMethodsKeepWhatLiesInsideIt) {
     const kernels::Status status = comparison.Run(c.method, values, &result);
     ASSERT_TRUE(status.ok()) << status.message();
     ExpectResult(result, expected);
-    EXPECT_EQ(result.select_device, "cpu");
+    EXPECT_EQ(result.select_device, NamedCpu());
 
     MaskPreview preview;
     ASSERT_TRUE(PreviewMask(*mass, *method, values, 2, {}, &preview).ok());

@@ -110,7 +110,7 @@ TEST_F(CutTrace, OfAnOddHeadDimIsAnalysedAndDrawn) {
   EXPECT_GT(statistics.outside_mass, 0.05);
   RenderRequest request;
   request.width = request.height = 64;
-  EXPECT_GT(RenderHead(*cut, nullptr, request).width, 64);
+  EXPECT_GT(RenderHead(*cut, {}, request).width, 64);
 }
 
 TEST_F(CutTrace, AMaskThatDropsNothingChangesNothing) {
@@ -128,7 +128,7 @@ TEST_F(CutTrace, AMaskThatDropsNothingChangesNothing) {
   RenderRequest request;
   request.view = ViewKind::kDifference;
   const TexelEdges edges = {EvenEdges(0, 1, 140), EvenEdges(0, 1, 140)};
-  const MapValues map = ComputeMapValues(*cut, &view, request, edges);
+  const MapValues map = ComputeMapValues(*cut, {.index = &view}, request, edges);
   for (const double value : map.values) {
     if (!std::isnan(value)) {
       ASSERT_NEAR(value, 0, 1e-5);

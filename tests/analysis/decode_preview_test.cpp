@@ -171,8 +171,8 @@ TEST(DecodePreview, ChoosesInAGroupAsARunOfTheLayerDoes) {
     ASSERT_TRUE(PreviewDecode(*layer.measured, head, method, values, 6, 0, {}, &in_layer).ok());
     const HeadTensorsPtr tensors = layer.heads[static_cast<size_t>(head.head)];
     ASSERT_TRUE(PreviewDecode(*AloneHead(tensors), head, method, values, 6, 0, {}, &alone).ok());
-    EXPECT_EQ(in_layer.chosen_per, "KV head");
-    EXPECT_EQ(alone.chosen_per, "query head");
+    EXPECT_EQ(in_layer.chosen_per, kernels::ChosenPer::kKvHead);
+    EXPECT_EQ(alone.chosen_per, kernels::ChosenPer::kQueryHead);
     EXPECT_NE(in_layer.kept_mass, alone.kept_mass) << "another choice";
     LayerComparison comparison(layer.measured, {.repeats = 1, .decode_rows = 6});
     std::vector<MethodResult> runs;
@@ -191,7 +191,7 @@ TEST(RepeatProgressTest, CountsTheRepeatsOfBaselineAndMethod) {
   options.repeats = 2;
   options.progress = [&](const RepeatProgress& progress) {
     EXPECT_EQ(progress.repeats, 2);
-    reports.push_back(std::string(progress.method) + " " + std::string(progress.stage) + " " +
+    reports.push_back(std::string(progress.method) + " " + std::string(NameOf(progress.phase)) + " " +
                       std::to_string(progress.repeat));
   };
   HeadComparison comparison(RandomHead({.num_tokens = 64}, 3), options);

@@ -6,14 +6,18 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "analysis/report.h"
+#include "base/device.h"
 #include "base/errors.h"
 #include "figures/axis_ticks.h"
 #include "figures/head_rows.h"
+#include "synthetic_heads.h"
 
 namespace headscope::analysis {
 namespace {
@@ -84,6 +88,29 @@ TEST(Figures, JsonAndCsvHoldEveryNumber) {
 std::string FileText(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(Maps, AsSvgAndPdfHaveLettersAndASharpImage) {
+  const HeadTensorsPtr head = testing::RandomHead({.num_tokens = 300}, 4);
+  RenderRequest request;
+  request.width = request.height = 240;
+  const std::string svg = ::testing::TempDir() + "map.svg", pdf = ::testing::TempDir() + "map.pdf";
+  EXPECT_EQ(DrawHeadMap(*head, {}, request, svg), NamedCpu());
+  EXPECT_EQ(DrawHeadMap(*head, {}, request, pdf), NamedCpu());
+  const std::string text = FileText(svg);
+  EXPECT_THAT(text, HasSubstr("<svg"));
+  EXPECT_THAT(text, HasSubstr("data:image/png;base64,iVBORw0KGgo"));  // a PNG's first bytes
+  EXPECT_THAT(text, HasSubstr(">key token</text>"));
+  EXPECT_THAT(text, HasSubstr(">query token</text>"));
+  EXPECT_THAT(FileText(pdf), StartsWith("%PDF-"));
+  EXPECT_THAT(FileText(pdf), HasSubstr("/FontFile"));
+  std::stop_source stop;
+  stop.request_stop();
+  request.stop = stop.get_token();
+  const std::string stopped = ::testing::TempDir() + "stopped.svg";
+  std::remove(stopped.c_str());
+  EXPECT_EQ(DrawHeadMap(*head, {}, request, stopped).name, "");
+  EXPECT_EQ(FileText(stopped), "") << "nothing is written";
 }
 
 TEST(Figures, AreDrawnAsSvgPdfAndPng) {

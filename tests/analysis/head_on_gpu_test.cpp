@@ -121,8 +121,8 @@ double ToleranceOf(const std::string& metric) {
 void ExpectTheCpus(const HeadTensors& gpu, const HeadTensors& cpu, const StatisticsOptions& options) {
   const HeadStatistics expected = ComputeStatistics(cpu, options);
   const HeadStatistics found = ComputeStatistics(gpu, options);
-  EXPECT_EQ(expected.device, "cpu");
-  EXPECT_EQ(found.device, gpu.gpu_name) << found.note;
+  EXPECT_EQ(expected.device, NamedCpu());
+  EXPECT_EQ(found.device, gpu.gpu_device) << found.note;
   EXPECT_EQ(found.note, "");
   EXPECT_EQ(found.num_rows, expected.num_rows);
   for (const MetricInfo& metric : MetricsOf(expected)) {
@@ -161,7 +161,7 @@ TEST(StatisticsOnGpu, EqualScoresAreTheCpus) {
   }
   ASSERT_TRUE(kernels::RowLse(head.Problem(), 0, {.num_threads = 2}, head.lse.data()).ok());
   HeadTensors on_gpu = head;
-  on_gpu.gpu_name = "the GPU";
+  on_gpu.gpu_device = {CudaDevice(0), "the GPU"};
   ASSERT_TRUE(CopyToGpu(on_gpu, &on_gpu.gpu).ok());
   ExpectTheCpus(on_gpu, head, {});
 }
@@ -173,7 +173,7 @@ TEST(StatisticsOnGpu, APartOfALongTraceIsTheCpus) {
   head.first_token = 2;
   for (float& lse : head.lse) lse += 0.5f;  // as if keys outside held 39 % of the mass
   HeadTensors on_gpu = head;
-  on_gpu.gpu_name = "the GPU";
+  on_gpu.gpu_device = {CudaDevice(0), "the GPU"};
   ASSERT_TRUE(CopyToGpu(on_gpu, &on_gpu.gpu).ok());
   StatisticsOptions options;
   ExpectTheCpus(on_gpu, head, options);
@@ -201,13 +201,13 @@ TEST(StatisticsOnGpu, AHeadOf128KTokensTakesSeconds) {
   ASSERT_TRUE(CopyToGpu(head, &head.gpu).ok());
   ASSERT_TRUE(head.gpu->RowLse(head.lse.data()).ok());  // the LSE of these keys
   ASSERT_TRUE(CopyToGpu(head, &head.gpu).ok());
-  ASSERT_TRUE(kernels::NameOfCudaDevice(&head.gpu_name).ok());
+  ASSERT_TRUE(CurrentGpu(&head.gpu_device).ok());
 
   const Stopwatch stopwatch;
   const HeadStatistics statistics = ComputeStatistics(head, {});
   const double seconds = stopwatch.Milliseconds() / 1000;
-  std::cout << "128K tokens, head_dim 128, all statistics on " << statistics.device << ": " << seconds << " s\n";
-  EXPECT_EQ(statistics.device, head.gpu_name) << statistics.note;
+  std::cout << "128K tokens, head_dim 128, all statistics on " << statistics.device.name << ": " << seconds << " s\n";
+  EXPECT_EQ(statistics.device, head.gpu_device) << statistics.note;
   EXPECT_EQ(statistics.num_rows, kTokens);
   EXPECT_EQ(statistics.outside_mass, 0);
   EXPECT_NEAR(std::accumulate(statistics.column_profile.begin(), statistics.column_profile.end(), 0.0), 1, 1e-4);
@@ -215,12 +215,12 @@ TEST(StatisticsOnGpu, AHeadOf128KTokensTakesSeconds) {
   StatisticsOptions some;
   some.max_rows = 48;
   const HeadStatistics sampled = ComputeStatistics(head, some);
-  EXPECT_EQ(sampled.device, "cpu");
+  EXPECT_EQ(sampled.device, NamedCpu());
   EXPECT_NEAR(statistics.entropy, sampled.entropy, 0.05 * sampled.entropy);
   EXPECT_NEAR(MetricValue(statistics, "sparsity_0.95"), MetricValue(sampled, "sparsity_0.95"), 0.02);
   EXPECT_NEAR(MetricValue(statistics, "agreement_r32_k128"), MetricValue(sampled, "agreement_r32_k128"), 0.1);
-  if (head.gpu_name.find("H200") != std::string::npos) {
-    EXPECT_LE(seconds, 5) << head.gpu_name;
+  if (head.gpu_device.name.find("H200") != std::string::npos) {
+    EXPECT_LE(seconds, 5) << head.gpu_device.name;
   }
 }
 
@@ -233,7 +233,7 @@ TEST(StatisticsOnGpu, WhatTheGpuLeavesToTheCpuIsTold) {
   for (const StatisticsOptions& options : {sampled, targets}) {
     const HeadStatistics statistics = ComputeStatistics(*pair.gpu, options);
     EXPECT_GT(statistics.num_rows, 0);
-    EXPECT_EQ(statistics.device, "cpu");
+    EXPECT_EQ(statistics.device, NamedCpu());
     EXPECT_NE(statistics.note, "");
   }
 }

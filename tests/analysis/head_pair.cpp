@@ -25,7 +25,7 @@ HeadPair OnBoth(const RandomHeadShape& shape, uint32_t seed) {
   pair.cpu = std::make_shared<HeadTensors>(head);
   const kernels::Status status = CopyToGpu(head, &head.gpu);
   EXPECT_TRUE(status.ok()) << status.message();
-  head.gpu_name = "the GPU";
+  head.gpu_device = {CudaDevice(0), "the GPU"};
   pair.gpu = std::make_shared<HeadTensors>(std::move(head));
   return pair;
 }

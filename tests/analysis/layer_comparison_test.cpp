@@ -101,8 +101,8 @@ TEST(LayerComparison, SparqChoosesPerKvHeadInALayerAndPerQueryHeadAlone) {
   const HeadId head{3, 6};
   const MethodResult grouped = Compare(layer.measured, {sparq}, {head}).front();
   const MethodResult alone = Compare(AloneHead(layer.heads[6]), {sparq}, {head}).front();
-  EXPECT_EQ(grouped.chosen_per, "KV head");
-  EXPECT_EQ(alone.chosen_per, "query head");
+  EXPECT_EQ(grouped.chosen_per, kernels::ChosenPer::kKvHead);
+  EXPECT_EQ(alone.chosen_per, kernels::ChosenPer::kQueryHead);
   EXPECT_LT(grouped.cra_mean, alone.cra_mean) << "four heads share the 24 tokens";
   EXPECT_LT(grouped.kernel_error, 1e-5);
   EXPECT_EQ(grouped.num_rows, 5);
@@ -128,10 +128,10 @@ TEST(LayerComparison, DecodeOfALayerIsJudgedHeadByHead) {
     for (const MethodResult& result : Compare(layer.measured, methods, {{3, 0}, {3, 3}})) {
       SCOPED_TRACE(result.method);
       EXPECT_LT(result.kernel_error, 1e-5);
-      EXPECT_EQ(result.phase, "decode");
+      EXPECT_EQ(result.phase, kernels::Phase::kDecode);
       EXPECT_GT(result.bytes_allow, result.method == "decode/dense" ? 0.99 : 1);
       if (result.method != "sliding-window") continue;
-      EXPECT_EQ(result.chosen_per, "place");
+      EXPECT_EQ(result.chosen_per, kernels::ChosenPer::kPlace);
       MethodResult alone;
       HeadComparison comparison(layer.heads[static_cast<size_t>(result.head.head)], Quick());
       ASSERT_TRUE(comparison.Run(result.method, methods[1].values, &alone).ok());
@@ -181,7 +181,7 @@ TEST(LayerComparison, ASpeedUpBeyondItsBytesSaysHowFarDenseIsFromReading) {
   const RandomLayer layer = MakeRandomLayer({.num_tokens = 400}, 1, 2, 3);
   for (const MethodResult& result :
        Compare(layer.measured, {Asked("decode/dense"), Asked("sparq", "r=8,k=32"), Asked("a-shape")}, {{3, 0}})) {
-    const bool decode = result.phase == "decode";
+    const bool decode = result.phase == kernels::Phase::kDecode;
     EXPECT_EQ(std::isfinite(result.bytes_allow), decode);
     EXPECT_EQ(std::isfinite(result.dense_of_reading), decode);
     if (!decode) continue;

@@ -4,8 +4,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <random>
+#include <stop_token>
+
+#include "analysis/head_tensors.h"
+#include "base/errors.h"
+#include "data/trace_reader.h"
+#include "head_trace.h"
+#include "support/stopped.h"
+#include "synthetic_heads.h"
+#include "synthetic_trace.h"
 
 namespace headscope::analysis {
 namespace {
@@ -107,6 +117,35 @@ TEST(RoundTo, RotationSpreadsOutliers) {
     return std::sqrt(sum);
   };
   EXPECT_LT(error(true), 0.6 * error(false));
+}
+
+// Once, a setting of a head was done before anybody looked at the request.
+TEST(QuantiseHeads, StopsWithinASetting) {
+  const HeadTensorsPtr head = testing::RandomHead({.num_tokens = 4000, .head_dim = 128}, 4);
+  const data::testing::ScratchFolder folder;
+  testing::WriteHeadTrace(*head, folder.File("head.h5"));
+  const data::TraceReader trace(folder.File("head.h5"));
+  QuantisationRequest request;
+  request.formats = {NumberFormat::kInt8};
+  request.groups = {ScaleGroup::kTensor};
+  request.hadamard = {false};
+  request.max_rows = 0;
+  request.num_threads = 1;
+  int32_t num_stopped = 0;
+  for (const int after : {50, 400, 900}) {
+    const double seconds = SecondsToStop(
+        [&](const std::stop_token& stop) {
+          request.stop = stop;
+          try {
+            static_cast<void>(QuantiseHeads(trace, RecordedHeads(trace), request));
+          } catch (const CancelledError&) {
+            ++num_stopped;  // a fast machine is done before the later requests
+          }
+        },
+        std::chrono::milliseconds(after));
+    EXPECT_LT(seconds, 0.1) << after;
+  }
+  EXPECT_GT(num_stopped, 0);
 }
 
 }  // namespace

@@ -14,10 +14,12 @@
 
 #include "analysis/result_files.h"
 #include "analysis/statistics.h"
+#include "analysis/tiles.h"
 #include "analysis/types/color_map.h"
 #include "analysis/types/round_ticks.h"
 #include "base/errors.h"
 #include "report/axis.h"
+#include "report/head_map.h"
 #include "report/map_values.h"
 #include "synthetic_heads.h"
 
@@ -87,7 +89,7 @@ TEST(Render, PngReadsBackWithTheSamePixels) {
   RenderRequest request;
   request.width = 320;
   request.height = 240;
-  const ImageRgb image = RenderHead(*head, nullptr, request);
+  const ImageRgb image = RenderHead(*head, {}, request);
   EXPECT_GT(image.width, request.width);
   EXPECT_GT(image.height, request.height);
   const std::string path = (std::filesystem::path(::testing::TempDir()) / "headscope_report_test.png").string();
@@ -108,9 +110,9 @@ TEST(Render, DarkGroundChangesWhatIsNoValueAndNothingElse) {
   const HeadTensorsPtr head = RandomHead({.num_tokens = 300}, 4);
   RenderRequest request;
   request.width = request.height = 300;
-  const ImageRgb light = RenderHead(*head, nullptr, request);
+  const ImageRgb light = RenderHead(*head, {}, request);
   request.dark_ground = true;
-  const ImageRgb dark = RenderHead(*head, nullptr, request);
+  const ImageRgb dark = RenderHead(*head, {}, request);
   ASSERT_EQ(light.rgb.size(), dark.rgb.size());
   const auto pixel = [](const ImageRgb& image, size_t place) {
     return std::array<int, 3>{image.rgb[3 * place], image.rgb[3 * place + 1], image.rgb[3 * place + 2]};
@@ -150,13 +152,80 @@ TEST(Render, RefusesRangesAndMasksThatDoNotFit) {
   RenderRequest request;
   request.row_begin = 50;
   request.row_end = 101;
-  EXPECT_THROW(RenderHead(*head, nullptr, request), UsageError);
+  EXPECT_THROW(RenderHead(*head, {}, request), UsageError);
   request = {};
   request.view = ViewKind::kMask;
-  EXPECT_THROW(RenderHead(*head, nullptr, request), UsageError);
+  EXPECT_THROW(RenderHead(*head, {}, request), UsageError);
   request = {};
   request.color_map = "nonesuch";
-  EXPECT_THROW(RenderHead(*head, nullptr, request), UsageError);
+  EXPECT_THROW(RenderHead(*head, {}, request), UsageError);
+}
+
+TEST(Render, OverlayGreysWhatIsLeftOutAndLostWhatIsKept) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 200}, 5);
+  kernels::SparseIndexBuilder::Shape shape;
+  shape.seq_q = shape.seq_k = 200;
+  shape.tile_rows = 64;
+  kernels::SparseIndexBuilder builder(shape);
+  for (int32_t row = 0; row < 200; row += 64) {
+    builder.AddRange(0, 50);
+    builder.FinishList();
+  }
+  const kernels::SparseIndex index = builder.Build();
+  const kernels::SparseIndexView view = index.View();
+  RenderRequest request;
+  request.width = request.height = 200;
+  const ImageRgb plain = RenderHead(*head, {}, request);
+  request.view = ViewKind::kOverlay;
+  const ImageRgb overlay = RenderHead(*head, {.index = &view}, request);
+  request.view = ViewKind::kLost;
+  const ImageRgb lost = RenderHead(*head, {.index = &view}, request);
+  ASSERT_EQ(plain.rgb.size(), overlay.rgb.size());
+  // Of the map's pixels: those of kept keys have their colours in the one and are grey in the other.
+  int64_t kept = 0, left_out = 0;
+  for (size_t at = 0; at < plain.rgb.size(); at += 3) {
+    const auto same = [&](const ImageRgb& a) {
+      return std::equal(a.rgb.begin() + at, a.rgb.begin() + at + 3, plain.rgb.begin() + at);
+    };
+    const auto grey = [&](const ImageRgb& a) { return a.rgb[at] == a.rgb[at + 1] && a.rgb[at] == a.rgb[at + 2]; };
+    if (same(overlay) && same(lost)) continue;  // title, axes, or a colour that is grey
+    ASSERT_TRUE(same(overlay) != same(lost));
+    ASSERT_TRUE(grey(same(overlay) ? lost : overlay));
+    ++(same(overlay) ? kept : left_out);
+  }
+  const int64_t all_kept = 50 * 51 / 2 + 150 * 50;
+  EXPECT_NEAR(static_cast<double>(kept), static_cast<double>(all_kept), 0.02 * static_cast<double>(all_kept));
+  EXPECT_NEAR(static_cast<double>(left_out), 200 * 201 / 2.0 - static_cast<double>(all_kept), 300);
+}
+
+TEST(Render, AHeadLessItselfIsNothingAndHeadsOfOtherQueriesAreRefused) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 100}, 6), longer = RandomHead({.num_tokens = 120}, 6);
+  RenderRequest request;
+  request.width = request.height = 100;
+  request.view = ViewKind::kOther;
+  const HeadMap map = MakeHeadMap(*head, {.other = head.get()}, request);
+  const Rgb nothing = ColorAt(DivergingPalette(), 0.5);
+  for (int64_t row = 0; row < 100; ++row) {
+    for (int64_t column = 0; column <= row; ++column) ASSERT_EQ(map.PixelAt(column, row, 100, 100), nothing);
+  }
+  EXPECT_THROW(MakeHeadMap(*head, {.other = longer.get()}, request), UsageError);
+  EXPECT_THROW(MakeHeadMap(*head, {}, request), UsageError);
+}
+
+TEST(Render, TheRangeOfTheColoursIsTheOneAskedFor) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 64}, 6);
+  RenderRequest request;
+  request.width = request.height = 64;
+  request.range = ValueRange{-10, -2};
+  const HeadMap map = MakeHeadMap(*head, {}, request);
+  const Palette& palette = FindColorMap("inferno")->palette;
+  for (int64_t row = 0; row < 64; ++row) {
+    for (int64_t column = 0; column <= row; ++column) {
+      const double place = std::clamp((std::log2(Probability(*head, row, column)) + 10) / 8, 0.0, 1.0);
+      const Rgb expected = ColorAt(palette, place), drawn = map.PixelAt(column, row, 64, 64);
+      ASSERT_NEAR(drawn.red, expected.red, 4) << row << ", " << column;
+    }
+  }
 }
 
 TEST(Render, TellsHowFarItIsAndStops) {
@@ -166,10 +235,10 @@ TEST(Render, TellsHowFarItIsAndStops) {
   for (const ViewKind kind : {ViewKind::kScores, ViewKind::kDifference}) {
     RenderRequest request;
     request.view = kind;
-    const ImageRgb whole = RenderHead(*head, &view, request);
+    const ImageRgb whole = RenderHead(*head, {.index = &view}, request);
     std::vector<double> shares;
     request.progress = [&](double share) { shares.push_back(share); };
-    EXPECT_EQ(RenderHead(*head, &view, request).rgb, whole.rgb) << "watching changes nothing";
+    EXPECT_EQ(RenderHead(*head, {.index = &view}, request).rgb, whole.rgb) << "watching changes nothing";
     ASSERT_GE(shares.size(), 10U);
     EXPECT_TRUE(std::is_sorted(shares.begin(), shares.end()));
     EXPECT_EQ(shares.back(), 1.0);
@@ -179,7 +248,7 @@ TEST(Render, TellsHowFarItIsAndStops) {
     request.progress = [&](double) {
       if (++calls == 3) stop.request_stop();
     };
-    const ImageRgb stopped = RenderHead(*head, &view, request);
+    const ImageRgb stopped = RenderHead(*head, {.index = &view}, request);
     EXPECT_EQ(calls, 3);
     EXPECT_EQ(stopped.width, 0);
     EXPECT_TRUE(stopped.rgb.empty());
@@ -195,7 +264,7 @@ TEST(Render, DifferenceIsWhatRenormalisingChanges) {
   RenderRequest request;
   request.view = ViewKind::kDifference;
   request.reduction = TileReduction::kMean;
-  const MapValues map = ComputeMapValues(*head, &view, request, edges);
+  const MapValues map = ComputeMapValues(*head, {.index = &view}, request, edges);
   for (int32_t row = 0; row < 150; ++row) {
     std::vector<kernels::ColumnRange> ranges;
     kernels::AppendKeptRanges(view, 0, 0, row, &ranges);
@@ -231,12 +300,12 @@ std::vector<HeadStatistics> SomeStatistics() {
   return all;
 }
 
-MethodResult SomeResult(const char* method, const char* phase) {
+MethodResult SomeResult(const char* method, kernels::Phase phase) {
   MethodResult result;
   result.method = method;
   result.parameters = "a=1,b=0.5";
   result.phase = phase;
-  result.device = "cpu";
+  result.device = NamedCpu();
   result.kept_fraction = 0.125;
   result.select.median_ms = 1;
   result.attend.median_ms = 3;
@@ -266,8 +335,9 @@ TEST(Files, CsvRowsHaveAsManyFieldsAsTheHeader) {
     }
     return count;
   };
-  for (const std::string& csv : {StatisticsCsv(SomeStatistics()),
-                                 ComparisonCsv({SomeResult("dense", "prefill"), SomeResult("sparq", "decode")})}) {
+  for (const std::string& csv :
+       {StatisticsCsv(SomeStatistics()),
+        ComparisonCsv({SomeResult("dense", kernels::Phase::kPrefill), SomeResult("sparq", kernels::Phase::kDecode)})}) {
     std::istringstream lines(csv);
     std::string header, line;
     std::getline(lines, header);
@@ -287,7 +357,8 @@ TEST(Files, ReportHoldsMatrixPicturesAndMethodsAndEscapesText) {
   input.environment = "2 cores";
   input.statistics = SomeStatistics();
   input.pictures.push_back({{1, 2}, "caption & more", "head_1_2.png"});
-  input.results = {SomeResult("dense", "prefill"), SomeResult("a-shape", "prefill"), SomeResult("sparq", "decode")};
+  input.results = {SomeResult("dense", kernels::Phase::kPrefill), SomeResult("a-shape", kernels::Phase::kPrefill),
+                   SomeResult("sparq", kernels::Phase::kDecode)};
   const std::string html = ReportHtml(input);
   EXPECT_THAT(html, HasSubstr("Heads of &lt;model&gt;"));
   EXPECT_THAT(html, ::testing::Not(HasSubstr("<model>")));

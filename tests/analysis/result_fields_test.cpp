@@ -26,15 +26,15 @@ MethodResult Measured() {
   result.head = {3, 5};
   result.method = "a-shape";
   result.parameters = "n_sink=4, n_local=\"64\"";
-  result.phase = "prefill";
-  result.device = "NVIDIA H200";
-  result.select_device = "cpu";
+  result.phase = kernels::Phase::kDecode;
+  result.device = {CudaDevice(1), "NVIDIA H200 (cuda:1)"};
+  result.select_device = {CudaDevice(2), "NVIDIA H200 (cuda:2)"};
   result.num_threads = 3;
   result.note = "a-shape selects on the CPU: \"dtype\" is fp32";
   result.measured = "layer 3: 8 heads";
   result.measured_heads = 8;
   result.measured_kv_heads = 2;
-  result.chosen_per = "place";
+  result.chosen_per = kernels::ChosenPer::kPlace;
   result.baseline = "headscope";
   result.num_rows = 16;
   result.bytes_allow = 6.4;
@@ -242,6 +242,35 @@ TEST(ResultFields, WhatAFileLacksIsNotKnown) {
   EXPECT_EQ(read.num_threads, 0);
   EXPECT_TRUE(std::isnan(read.outside_mass));
   EXPECT_EQ(read.cra_mean, Measured().cra_mean);
+}
+
+// A device's name says which GPU only to people: a run that is read back is still of the one that it was measured on.
+TEST(ResultFields, ReadRunsKnowTheirDevice) {
+  for (const auto& read : {ParseComparisonJson(ComparisonJson({Measured()}), "")[0],
+                           ParseComparisonCsv(ComparisonCsv({Measured()}), "")[0]}) {
+    EXPECT_EQ(read.device, Measured().device);
+    EXPECT_EQ(read.select_device, Measured().select_device);
+  }
+  nlohmann::json older = nlohmann::json::parse(ComparisonJson({Measured()}));
+  for (const char* later : {"device_id", "select_device_id"}) ASSERT_EQ(older["results"][0].erase(later), 1u);
+  older["results"][0]["select_device"] = "cpu";
+  const MethodResult read = ParseComparisonJson(older.dump(), "")[0];
+  EXPECT_EQ(read.device.device, CudaDevice(0));
+  EXPECT_EQ(read.device.name, Measured().device.name);
+  EXPECT_EQ(read.select_device, NamedCpu());
+}
+
+TEST(ResultFields, WhatNamesNoValueIsRefusedByItsField) {
+  for (const char* field : {"phase", "chosen_per", "device_id", "select_device_id"}) {
+    nlohmann::json wrong = nlohmann::json::parse(ComparisonJson({Measured()}));
+    wrong["results"][0][field] = "moon";
+    try {
+      ParseComparisonJson(wrong.dump(), "mine.json");
+      ADD_FAILURE() << field;
+    } catch (const BadInputError& refused) {
+      EXPECT_EQ(std::string(refused.what()).find(std::string("mine.json: ") + field + " 'moon'"), 0u) << refused.what();
+    }
+  }
 }
 
 // A prefill run was written with 0 bytes that were never counted, and one repeat with a spread of 0.

@@ -288,6 +288,31 @@ TEST_F(OnATrace, AComparisonThatFailsNamesTheTraceAndWhatWasMeasured) {
   EXPECT_THAT(status.message(), HasSubstr("nonesuch"));
 }
 
+TEST_F(OnATrace, EveryMeasurementIsToldOfAsItEndsAndAFailedOneLeavesTheOthers) {
+  ComparisonSweep comparison;
+  comparison.methods.push_back({"a-shape", kernels::ParameterValues(*kernels::FindMethod("a-shape").spec())});
+  comparison.options.repeats = 1;
+  std::vector<HeadId> measured, failed;
+  size_t tellings = 0;
+  comparison.measured = [&](const std::vector<MethodResult>& results) {
+    ++tellings;
+    for (const MethodResult& result : results) measured.push_back(result.head);
+  };
+  std::vector<MethodResult> results;
+  ASSERT_TRUE(SweepComparisons(*trace_, heads_, comparison, {}, &results).ok());
+  EXPECT_EQ(measured.size(), heads_.size());
+  EXPECT_LT(tellings, heads_.size()) << "the heads of a layer end together";
+  measured.clear();
+  comparison.failed = [&](const std::vector<HeadId>& heads, const Status& why) {
+    failed.insert(failed.end(), heads.begin(), heads.end());
+    EXPECT_THAT(why.message(), HasSubstr("nonesuch"));
+  };
+  comparison.methods = {{"nonesuch", {}}};
+  EXPECT_TRUE(SweepComparisons(*trace_, heads_, comparison, {}, &results).ok());
+  EXPECT_EQ(failed, heads_) << "each once, and the sweep went on";
+  EXPECT_TRUE(measured.empty());
+}
+
 // What the line of progress counts by.
 TEST(LayerComparison, SaysHowManyRunsItWillReport) {
   const testing::RandomLayer layer = testing::MakeRandomLayer({.num_tokens = 200}, 2, 2, 3);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <stop_token>
 
+#include "analysis/thumbnail.h"
 #include "analysis/types/tile.h"
 #include "support/stopped.h"
 #include "synthetic_heads.h"
@@ -185,6 +186,31 @@ TEST(TileMapping, CoarsestLevelHoldsTheMapInOneTile) {
   EXPECT_EQ(MaxLevel(1, 257), 1);
   EXPECT_EQ(MaxLevel(46341, 46341), 8);
   EXPECT_EQ(MaxLevel(131072, 131072), 9);
+}
+
+// A pixel has no more than a few queries, all of which it looks at where there are no more of them.
+TEST(Thumbnail, EveryPixelIsTheLargestOfItsPairs) {
+  constexpr int64_t kSide = 16;
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 45, .window = 20}, 3);
+  ASSERT_LE(head->num_rows, kSide * kThumbnailRowsPerPixel);
+  const std::vector<double> p = AllProbabilities(*head);
+  std::vector<double> largest(kSide * kSide, 0);
+  for (int64_t row = 0; row < head->num_rows; ++row) {
+    for (int64_t column = 0; column < head->num_tokens; ++column) {
+      const int64_t y = row * kSide / head->num_rows, x = column * kSide / head->num_tokens;
+      double& pixel = largest[static_cast<size_t>(y * kSide + x)];
+      pixel = std::max(pixel, p[static_cast<size_t>(row * head->num_tokens + column)]);
+    }
+  }
+  const std::vector<float> thumbnail = ComputeThumbnail(*head, kSide, {});
+  ASSERT_EQ(thumbnail.size(), largest.size());
+  for (size_t i = 0; i < thumbnail.size(); ++i) {
+    if (largest[i] == 0) {
+      EXPECT_EQ(thumbnail[i], kMinusInfinity) << i;
+    } else {
+      EXPECT_NEAR(thumbnail[i], std::log2(largest[i]), 1e-4) << i;
+    }
+  }
 }
 
 }  // namespace

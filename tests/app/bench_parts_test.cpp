@@ -375,11 +375,11 @@ Section DecodeSection() {
 TEST(RatiosTest, BytesAndTimeOfADecodeStepAreThoseOfSelectAndAttend) {
   const Section section = DecodeSection();
   Report report;
-  report.device_kind = "cpu";
+  report.device_kind = headscope::DeviceKind::kCpu;
   const Ratios on_cpu = RatiosOf(report, section, section.rows[2]);
   EXPECT_DOUBLE_EQ(on_cpu.rate, 2e9);
   EXPECT_DOUBLE_EQ(on_cpu.of_ceiling, 0.5);  // of reading as many bytes, at its fastest
-  report.device_kind = "cuda";
+  report.device_kind = headscope::DeviceKind::kCuda;
   report.copy.work = 4e6;
   report.copy.ms = {1, 0, 1, 1};
   EXPECT_DOUBLE_EQ(RatiosOf(report, section, section.rows[2]).of_ceiling, 0.5);  // of 4 GB/s
@@ -388,7 +388,7 @@ TEST(RatiosTest, BytesAndTimeOfADecodeStepAreThoseOfSelectAndAttend) {
 TEST(RatiosTest, ARowIsComparedWithEitherDense) {
   const Section section = DecodeSection();
   Report report;
-  report.device_kind = "cpu";
+  report.device_kind = headscope::DeviceKind::kCpu;
   const Ratios ratios = RatiosOf(report, section, section.rows[2]);
   EXPECT_DOUBLE_EQ(ratios.faster, 3);
   EXPECT_DOUBLE_EQ(ratios.faster_than_own, 2);
@@ -476,6 +476,7 @@ TEST(IndexFileTest, IndicesThatBreakARuleAreRefused) {
 
 TEST(ReportTest, RatiosCompareLikeWithLike) {
   Report report;
+  report.device_kind = headscope::DeviceKind::kCuda;
   report.product = {.name = "matrix product", .size = 10, .work = 4e9, .ms = Summarize({2})};  // 2e12 a second
   report.copy = {.name = "copy", .size = 1, .work = 3e6, .ms = Summarize({1})};                // 3e9 a second
   Section section;

@@ -270,6 +270,8 @@ class Configurations(TraceCase):
             before = len(kept.read_text().splitlines()) if kept.exists() else 1
             while not kept.exists() or len(kept.read_text().splitlines()) < before + 3:
                 os.read(screen, 4096)
+            if how == signal.SIGINT:  # what two wrote into one file was no line of either
+                self.assertIn(f"a tuning to it is running (process {process.pid})", run(*command[1:], "--quiet", code=2).stderr)
             process.send_signal(how)
             process.wait(timeout=60 * PATIENCE)
             os.close(screen)

@@ -18,6 +18,22 @@ from command_line import environment_without, MODEL, run, TraceCase
 
 
 class Results(TraceCase):
+    def test_many_prompts_are_a_trace_each(self):
+        prompts, folder = self.path / "prompts.jsonl", self.path / "many"
+        prompts.write_text('{"text": "The quick brown fox", "name": "fox"}\n{"tokens": [5, 6, 7]}\n')
+        command = ("capture", MODEL, "--prompts", prompts, "-o", folder, "--decode", 1, "--quiet")
+        done = run(*command)
+        self.assertEqual(done.stdout.strip(), str(folder / "manifest.json"))
+        manifest = json.loads((folder / "manifest.json").read_text())
+        self.assertEqual([(one["line"], one["file"], one["complete"]) for one in manifest["captures"]], [(1, "fox.h5", True), (2, "prompt-2.h5", True)])
+        self.assertEqual(json.loads(run("info", folder / "prompt-2.h5", "--json").stdout)["num_tokens"], 4)
+        self.assertIn("manifest.json", run(*command, code=2).stderr)
+        (folder / "prompt-2.h5").unlink()
+        self.assertIn("2 of 2 prompts are done; this run wrote 4 tokens", run(*command, "--resume").stderr)
+        self.assertIn("exactly one of", run(*command, "--text", "a", code=2).stderr)
+        prompts.write_text('{"text": "a", "file": "/etc/passwd"}\n')
+        self.assertIn(f"{prompts}: line 1: the key \"file\" is not known", run(*command, "--force", code=3).stderr)
+
     def test_info_of_trace_and_checkpoint(self):
         trace = json.loads(run("info", self.trace, "--json").stdout)
         self.assertEqual((trace["kind"], trace["complete"], trace["num_tokens"]), ("trace", True, 1024 + 8 - len_answer(trace)))
@@ -332,7 +348,11 @@ class Results(TraceCase):
         self.assertIn("decode/dense (decode)", run("methods", "decode/dense").stdout)
         listed = [line.split()[0] for line in run("methods").stdout.splitlines()]
         self.assertEqual(sorted(listed), sorted(set(listed)), "two methods are listed under one name")
-        self.assertEqual(sorted(listed), sorted(method["option"] for method in methods))
+        of_files = [name for name in listed if name.endswith(":path=FILE")]
+        self.assertEqual(of_files, ["mask-file:path=FILE", "duo-attention:path=FILE"])
+        self.assertEqual(sorted(set(listed) - set(of_files)), sorted(method["option"] for method in methods))
+        refused = run("methods", "mask-file", code=2).stderr
+        self.assertIn("made of a file", refused)
         for method in methods:
             for parameter in method["parameters"]:
                 self.assertTrue(parameter["help"], f"{method['name']}.{parameter['name']} has no help")

@@ -112,6 +112,45 @@ class Tune(TraceCase):
         self.assertGreaterEqual(compared, 4, "too few heads could be compared to say much")
         self.assertGreaterEqual(steps, 5)
 
+    def test_decode_methods_get_the_least_budget_of_their_grid(self):
+        rows = {layer: traced_head(SHIPPED, layer, 3).p[-16:] for layer in (4, 5)}
+        tokens = rows[4].shape[1]
+        counts = numpy.arange(tokens - 16, tokens) + 1  # keys that a step sees
+        ordered, newest = -numpy.sort(-rows[4], axis=1), [row[:count][::-1] for row, count in zip(rows[5], counts)]
+        mass = {"exact-top-k": lambda k: ordered[:, :k].sum(axis=1).mean(), "sliding-window": lambda k: numpy.mean([row[:k].sum() for row in newest])}
+        for method, budget, layer in (("exact-top-k", "k", 4), ("sliding-window", "n_local", 5)):
+            config, _ = self.tuned(SHIPPED, "--method", method, "--target", "recall=0.8", "--heads", f"{layer}:3")
+            entry, grid = config["heads"][0], config["methods"][0]["grid"][0]
+            self.assertEqual((config["target"], grid["name"], entry["target_met"]), ({"statistic": "cra_mean", "value": 0.8}, budget, True))
+            value = entry["parameters"][budget]
+            self.assertAlmostEqual(entry["cra_mean"], mass[method](value), delta=TOLERANCE)
+            self.assertAlmostEqual(entry["kept_fraction"], (numpy.minimum(value, counts)).sum() / counts.sum(), delta=1e-9)
+            self.assertLess(mass[method](one_step_less(grid, value)), 0.8 + TOLERANCE)
+        config, _ = self.tuned(SHIPPED, "--method", "exact-top-k", "--target", "kept=0.1", "--heads", "5:3", "--check", self.trace)
+        value, grid = config["heads"][0]["parameters"]["k"], config["methods"][0]["grid"][0]
+        self.assertLessEqual(value * 16, 0.1 * counts.sum())
+        self.assertGreater(next(more for more in tuned_masses.values_of(grid) if more > value) * 16, 0.1 * counts.sum())
+        self.assertIn("kept_fraction", config["heads"][0]["checked"])
+
+    def test_recall_is_the_mean_and_a_time_is_measured(self):
+        asked = (SHIPPED, "--method", "block-sparse", "--heads", "8:4")
+        mean, recall = (self.tuned(*asked, "--target", f"{name}=0.9")[0]["heads"][0] for name in ("cra-mean", "recall"))
+        self.assertEqual(mean, recall)
+        self.assertIsNone(mean["time_share"])
+        config, _ = self.tuned(*asked, "--target", "time=100")
+        entry = config["heads"][0]
+        self.assertEqual(config["target"], {"statistic": "time_share", "value": 100})
+        self.assertEqual((entry["target_met"], entry["kept_fraction"]), (True, 1), "any setting is that fast")
+        self.assertGreater(entry["time_share"], 0.2)
+        entry = self.tuned(*asked, "--target", "time=1e-6")[0]["heads"][0]
+        self.assertEqual((entry["target_met"], entry["parameters"]["n_blocks"]), (False, 1), "none is")
+        entry = self.tuned(*asked, "--target", "time=0.6", "--check", self.trace)[0]["heads"][0]
+        self.assertTrue(entry["target_met"])
+        self.assertLessEqual(entry["time_share"], 0.6)
+        self.assertLess(entry["kept_fraction"], 1)
+        self.assertGreater(entry["checked"]["time_share"], 0)
+        self.assertIn("of dense", run("tune", *asked, "--target", "time=0.6", "--quiet").stdout)
+
     def test_of_a_part_of_a_trace_it_says_what_lies_outside(self):
         part = self.path / "late_part.h5"
         run("export", SHIPPED, "--layers", "5", "--tokens", "1000:1150", "-o", part)
@@ -297,7 +336,7 @@ class Tune(TraceCase):
     def test_refusals_say_what_to_do(self):
         before = self.names()
         usual = {"--method": "block-sparse", "--target": "cra=0.9"}
-        for said, changed in (("choose the statistic from cra, cra-p5, cra-mean, error, kept", {"--target": "0.9"}),
+        for said, changed in (("choose the statistic from cra, cra-p5, cra-mean, recall, error, kept, time", {"--target": "0.9"}),
                               ("is not a relative error", {"--target": "error=0"}), ("is not a relative error", {"--target": "error=nan"}),
                               ("is not a share of the pairs", {"--target": "kept=1"}), ("is not registered", {"--target": "kept=nothing"}),
                               ("is a decode method", {"--target": "kept=sparq"}), ("n_sink", {"--target": "kept=a-shape:n_sink=-1"}),
@@ -306,7 +345,8 @@ class Tune(TraceCase):
                               ("is a trace to tune on", {"--check": self.trace}),
                               ("between 0 and 1", {"--target": "cra=1"}), ("between 0 and 1", {"--target": "cra=nan"}),
                               ("between 0 and 1", {"--target": "cra=0.9x"}), ("between 0 and 1", {"--target": "cra="}),
-                              ("is a decode method", {"--method": "sparq"}), ("has 0 budgets", {"--method": "dense"}),
+                              ("a decode method is tuned for a share", {"--method": "sparq", "--target": "error=0.1"}), ("there are neither trade-offs", {"--method": "quest", "--front": "4"}),
+                              ("is not a share of dense attention's time", {"--target": "time=0"}), ("has 0 budgets", {"--method": "dense"}),
                               ("not registered", {"--method": "none"}), ("--heads", {"--heads": "77:0"}),
                               ("must be .json, .csv or .tsv", {"-o": self.path / "x.h5"}), ("is the same file", {"-o": self.same_file()}),
                               ("0 to 4096", {"--threads": "-1"})):

@@ -18,13 +18,13 @@ analysis::MethodResult Result(const char* method, const char* parameters, int64_
   result.head = {8, 4};
   result.method = method;
   result.parameters = parameters;
-  result.phase = rows < 20 ? "decode" : "prefill";
+  result.phase = rows < 20 ? kernels::Phase::kDecode : kernels::Phase::kPrefill;
   result.measured = "layer 8: 8 heads";
   result.measured_heads = 8;
   result.measured_kv_heads = 2;
-  result.chosen_per = "KV head";
+  result.chosen_per = kernels::ChosenPer::kKvHead;
   result.baseline = "LibTorch";
-  result.device = result.select_device = "cpu";
+  result.device = result.select_device = NamedCpu();
   result.num_rows = rows;
   result.cra_p5 = 0.875;
   result.select = {1.5, 0.25, 3};

@@ -109,6 +109,27 @@ TEST_F(HeadCacheTest, AHeadBeyondTheCapacityLeavesWhenAnotherComes) {
   EXPECT_NE(small.TryGet(kOther), nullptr);
 }
 
+TEST_F(HeadCacheTest, WhatAMapShowsStaysAndWhatElseWasReadLeaves) {
+  const auto budget = std::make_shared<ui::MemoryBudget>(1);
+  HeadCache cache(trace_, budget);
+  // Something larger than the whole budget takes the place of all that may leave.
+  const auto push_out = [&] { budget->Keep(std::make_shared<int>(), int64_t{1} << 40); };
+  EXPECT_NE(cache.Show(ui::MapView::kFirst, kGood), nullptr);
+  EXPECT_NE(cache.Get(kOther), nullptr);
+  push_out();
+  EXPECT_NE(cache.TryGet(kGood), nullptr);
+  EXPECT_EQ(cache.TryGet(kOther), nullptr);
+  // Both maps show it, then one, then none.
+  EXPECT_NE(cache.Show(ui::MapView::kSecond, kGood), nullptr);
+  EXPECT_NE(cache.Show(ui::MapView::kFirst, kOther), nullptr);
+  push_out();
+  EXPECT_NE(cache.TryGet(kGood), nullptr);
+  cache.Leave(ui::MapView::kSecond);
+  push_out();
+  EXPECT_EQ(cache.TryGet(kGood), nullptr);
+  EXPECT_NE(cache.TryGet(kOther), nullptr);
+}
+
 TEST_F(HeadCacheTest, AHeadThatCannotBeReadPushesNoneOut) {
   HeadCache small(trace_, std::make_shared<ui::MemoryBudget>(1));
   const analysis::HeadTensorsPtr first = small.Get(kGood);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/errors.h"
+#include "commands/file_method.h"
 
 namespace headscope::app {
 namespace {
@@ -28,6 +29,16 @@ TEST(ParseMethod, NamesTheKnownOnes) {
   EXPECT_THROW(ParseMethod("a-shape:n_sink=-1"), UsageError);
   EXPECT_THROW(ParseMethod("a-shape:no_such=1"), UsageError);
   EXPECT_THROW(ParseMethod("a-shape:n_sink"), UsageError);
+}
+
+TEST(MethodArgument, IsWhatParseMethodTakes) {
+  EXPECT_EQ(MethodArgument("a-shape", "n_sink=16"), "a-shape:n_sink=16");
+  EXPECT_EQ(MethodArgument("dense", ""), "dense");
+  EXPECT_EQ(MethodArgument("mask-file[masks/my mask.json]", ""), "mask-file:path=masks/my mask.json");
+  EXPECT_EQ(MethodArgument("duo-attention[a.tsv]", "sinks=64"), "duo-attention:path=a.tsv,sinks=64");
+  // The way back: the file is asked for, so the name was understood.
+  EXPECT_THAT([] { ParseMethod(MethodArgument("mask-file[no such file.json]", "")); },
+              ThrowsMessage<std::exception>(HasSubstr("no such file.json")));
 }
 
 TEST(ParseMethod, NamesTheOptionThatWasTyped) {

@@ -39,8 +39,8 @@ analysis::HeadTensorsPtr RandomHead() {
 std::vector<std::string> MeasuredIn(RunSlot* slot, const analysis::HeadTensorsPtr& head, const std::string& method) {
   std::vector<std::string> measured;
   RunSettings settings;
-  settings.repeats = 2;
-  settings.decode_rows = 4;
+  settings.options.repeats = 2;
+  settings.options.decode_rows = 4;
   settings.report = [&](const analysis::RepeatProgress& at) {
     if (measured.empty() || measured.back() != at.method) measured.emplace_back(at.method);
   };
@@ -82,8 +82,8 @@ TEST(RunSlotTest, TheLayerIsWhatIsMeasuredUnlessTheHeadAloneIsAskedFor) {
     return layer;
   };
   settings.alone = false;
-  settings.repeats = 1;
-  settings.decode_rows = 4;
+  settings.options.repeats = 1;
+  settings.options.decode_rows = 4;
   RunSlot slot;
   const auto measured = [&](const std::string& method) {
     analysis::MethodResult result;

@@ -41,7 +41,7 @@ HeadStatistics EveryFieldDifferent() {
   head.kv_head = 2;
   head.num_rows = 1000;
   head.num_tokens = 1001;
-  head.device = "a GPU";
+  head.device = {CudaDevice(0), "a GPU"};
   head.note = "a note";
   double next = 0;
   for (double* value :

@@ -245,8 +245,19 @@ TEST(RowSelection, KeepsWhatItsTextSays) {
   EXPECT_EQ(drawn, kept("random:4:1"));
   EXPECT_NE(drawn, kept("random:4:2"));
   EXPECT_THAT(kept("random:99"), ::testing::SizeIs(12));
-  for (const char* bad : {"", "random", "random:0", "random:3:", "random:3:x", "every:2:3", "last", "last:", "last:0",
-                          "every:-1", "every:4x", "first:3", "all:1"})
+  EXPECT_THAT(kept("2:4"), ElementsAre(2, 3, 10, 11));
+  EXPECT_THAT(kept("7:10,0:2,1:3"), ElementsAre(0, 1, 2, 7, 8, 9, 10, 11));
+  EXPECT_THROW(kept("2:11"), UsageError) << "behind the prompt";
+  RowSelection ranges("0:2,2:5,8:9,4:6");
+  ranges.Draw(10);
+  EXPECT_EQ(ranges.Count(10), 7) << "a row of two ranges counts once";
+  for (const char* bad : {"",           "2:2",       "3:2",
+                          "1",          "1:",        "1:2,",
+                          "1:2;3:4",    "1:2 ",      "1:99999999999999999999",
+                          "random",     "random:0",  "random:3:",
+                          "random:3:x", "every:2:3", "last",
+                          "last:",      "last:0",    "every:-1",
+                          "every:4x",   "first:3",   "all:1"})
     EXPECT_THROW(RowSelection{bad}, UsageError) << bad;
 }
 

@@ -5,6 +5,7 @@
 
 The files lie in the repository; tests/model/mutation_test.cpp reads them all.
 """
+import base64
 import json
 import pathlib
 import struct
@@ -65,10 +66,25 @@ def tokenizers():
                              post_processor={"type": "BertProcessing", "sep": ["[SEP]", 2], "cls": ["[CLS]", 1]},
                              model={"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 5,
                                     "vocab": {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "the": 3, "th": 4, "##e": 5, "cafe": 6, "1": 7, "##2": 8}})
+    steps = [{"type": "Nmt"}, {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(character_map()).decode()},
+             {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "\u2581"}]
+    yield "mapped", byte_level(added_tokens=names, normalizer={"type": "Sequence", "normalizers": steps}, pre_tokenizer={"type": "CharDelimiterSplit", "delimiter": "t"},
+                               decoder={"type": "BPEDecoder", "suffix": "</w>"},
+                               model={"type": "BPE", "unk_token": "<unk>", "fuse_unk": True, "end_of_word_suffix": "</w>", "continuing_subword_prefix": "##",
+                                      "vocab": {"<unk>": 0, "<s>": 1, "</s>": 2, "h": 3, "##e": 4, "##e</w>": 5, "he</w>": 6, "b": 7}, "merges": [["h", "##e</w>"]]})
     pieces = [["<unk>", 0.0], ["\u2581", -2.0], ["\u2581th", -1.5], ["e", -3.0], ["the", -2.5], ["he", -2.5], ["\u2581the", -4.0]]
     yield "unigram", byte_level(pre_tokenizer={"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True},
                                 decoder={"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True},
                                 model={"type": "Unigram", "unk_id": 0, "vocab": pieces, "byte_fallback": False})
+
+
+def character_map():
+    """A compiled map of one text, A, that becomes b and an accent: a double array and its texts."""
+    units = [0] * 0x42
+    units[0] = 1 << 10
+    units[0x40] = 1 << 10 | 1 << 8 | 0x41
+    units[0x41] = 1 << 31 | 2
+    return struct.pack("<I66I", 4 * len(units), *units) + "x\0b\u0301\0".encode()
 
 
 def varint(number):
@@ -86,10 +102,11 @@ def field(number, value):
     return varint(number << 3) + varint(value) if isinstance(value, int) else varint(number << 3 | 2) + varint(len(value)) + value
 
 
-def sentencepiece(kind, pieces, byte_fallback):
-    """A tokenizer.model: pieces of a text, a score and a type."""
+def sentencepiece(kind, pieces, byte_fallback, mapped=False):
+    """A tokenizer.model: pieces of a text, a score and a type. `mapped`: with a map of characters, and white space is joined."""
     out = b"".join(field(1, field(1, text.encode()) + field(2, float(score)) + field(3, kind_of_piece)) for text, score, kind_of_piece in pieces)
-    return out + field(2, field(3, kind) + field(35, int(byte_fallback)) + field(40, 0) + field(41, 1) + field(42, 2)) + field(3, field(3, 1) + field(4, 0) + field(5, 1))
+    return out + field(2, field(3, kind) + field(35, int(byte_fallback)) + field(40, 0) + field(41, 1) + field(42, 2)) + field(3, (field(2, character_map()) if mapped else b"") + field(3, 1)
+                                                                                                                           + field(4, int(mapped)) + field(5, 1))
 
 
 def sentencepieces():
@@ -97,6 +114,7 @@ def sentencepieces():
     single = [("\u2581", -9, 1), ("t", -10, 1), ("h", -11, 1), ("e", -12, 1), ("th", -1, 1), ("\u2581th", -2, 1), ("he", -3, 1), ("xy", 0, 4), ("old", 0, 5)]
     yield "bpe.model", sentencepiece(2, marks + [(f"<0x{byte:02X}>", 0, 6) for byte in range(256)] + single, True)
     yield "unigram.model", sentencepiece(1, marks + single, False)
+    yield "mapped.model", sentencepiece(2, marks + single, False, mapped=True)
 
 
 def header(tensors, size):

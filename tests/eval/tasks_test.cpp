@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/errors.h"
@@ -97,6 +98,47 @@ TEST_F(Tasks, FactsStandWhereTheySayAndHoldTheAnswer) {
   EXPECT_TRUE(std::equal(chunk, chunk + 14, repeat.tokens.end() - 14));
   EXPECT_TRUE(std::equal(repeat.answer.begin(), repeat.answer.end(), chunk + 14));
   EXPECT_EQ(repeat.answer.size(), 50U);
+}
+
+TEST_F(Tasks, KeysWordsAndRepeatedTextStandWhereTheySay) {
+  for (const char* name : {"one-key", "one-of-many-keys"}) {
+    const TaskPrompt one = MakeTask(name, 4096, 3, tokenizer, prose);
+    ASSERT_EQ(one.fact_positions.size(), 1U);
+    const std::string fact = TextFrom(one, one.fact_positions[0]);
+    const std::string key = fact.substr(std::string("One of the special magic numbers for ").size(), 4);
+    EXPECT_THAT(fact, HasSubstr(" is: " + one.answer_text + ".\n"));
+    const std::string whole = TextFrom(one, 0);
+    EXPECT_TRUE(whole.ends_with("The special magic number for " + key + " is: ")) << name;
+    EXPECT_EQ(whole.find("numbers for " + key), whole.rfind("numbers for " + key)) << "one fact names the key";
+    size_t facts = 0;
+    for (size_t at = whole.find("One of the special"); at != std::string::npos;
+         at = whole.find("One of the special", at + 1))
+      ++facts;
+    EXPECT_EQ(facts, name == std::string("one-key") ? 1U : 24U);
+  }
+
+  const TaskPrompt common = MakeTask("common-words", 4096, 3, tokenizer, prose);
+  ASSERT_EQ(common.fact_positions.size(), 40U);
+  std::map<std::string, int> times;
+  const std::string list = TextFrom(common, 0);
+  const std::string before = "Word of the list: ";
+  for (size_t at = list.find(before); at != std::string::npos; at = list.find(before, at + 1))
+    ++times[list.substr(at + before.size(), 6)];
+  EXPECT_EQ(times.size(), 24U);
+  std::string most;  // a map's keys are in alphabetical order
+  for (const auto& [word, count] : times) {
+    EXPECT_EQ(count, common.answer_text.find(word) == std::string::npos ? 2 : 10) << word;
+    if (count == 10) most += (most.empty() ? " " : ", ") + word;
+  }
+  EXPECT_EQ(most, common.answer_text);
+
+  const TaskPrompt words = MakeTask("repeat-text", 4096, 3, tokenizer, prose);
+  const std::string line = TextFrom(words, words.fact_positions.at(0));
+  const std::string text = TextFrom(words, 0);
+  const std::string shown = line.substr(0, line.find(words.answer_text));
+  EXPECT_GT(shown.size(), 50U);
+  EXPECT_TRUE(text.ends_with(shown)) << shown;
+  EXPECT_THAT(line, StartsWith(shown + words.answer_text + ".\n"));
 }
 
 // A trace cannot hold such an answer. Of the seeds up to 400, these three draw the token of the zero byte.

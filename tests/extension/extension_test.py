@@ -85,7 +85,7 @@ class Extension(TraceCase):
         mine = next(method for method in json.loads(run("methods", "--json").stdout)["methods"] if method["name"] == "heavy-hitters")
         self.assertEqual([parameter["name"] for parameter in mine["parameters"]], ["k", "recent_share"])
         self.assertTrue(mine["traits"]["keeps_state"] and mine["traits"]["needs_history"])
-        self.assertIn("heavy-hitters is a decode method", run("tune", self.trace, "--method", "heavy-hitters", "--target", "cra=0.9", code=2).stderr)
+        self.assertIn("heavy-hitters has 0 budgets", run("tune", self.trace, "--method", "heavy-hitters", "--target", "cra=0.9", code=2).stderr)
 
     def test_a_decode_method_with_state_keeps_what_its_definition_keeps(self):
         budget, recent, steps, layer, kv_head = 24, 6, 20, 8, 2

@@ -184,6 +184,54 @@ TEST_F(HeadCanvasTest, RightDragZoomsToTheRectangle) {
             0.12 * canvas_->height());
 }
 
+TEST_F(HeadCanvasTest, TheSmallMapMovesTheViewWhereItIsPressedAndDragged) {
+  Show();
+  canvas_->SetPanelVisible(false);
+  canvas_->ZoomTo(0, 100, 0, 100);
+  Settle();
+  const QRectF small = canvas_->MinimapRect();
+  ASSERT_FALSE(small.isNull());
+  const double scale = canvas_->ScoresPerPixel();
+  Click(small.topLeft() + QPointF(small.width() / 2, small.height() * 0.75));
+  Settle();
+  HeadCanvas::Part part = canvas_->VisiblePart();
+  EXPECT_NEAR(static_cast<double>(part.row_begin + part.row_end) / 2, 0.75 * kTokens, 6);
+  EXPECT_NEAR(static_cast<double>(part.column_begin + part.column_end) / 2, 0.5 * kTokens, 6);
+  EXPECT_EQ(canvas_->ScoresPerPixel(), scale) << "it moves and does not zoom";
+  // A drag goes on.
+  const QPointF from = small.center();
+  MoveTo(from);
+  QTest::mousePress(canvas_.get(), Qt::LeftButton, {}, from.toPoint());
+  QTest::qWait(30);
+  const QPointF to = small.topLeft() + QPointF(small.width() * 0.25, small.height() * 0.9);
+  MoveTo(to, Qt::LeftButton);
+  QTest::qWait(30);
+  QTest::mouseRelease(canvas_.get(), Qt::LeftButton, {}, to.toPoint());
+  Settle();
+  part = canvas_->VisiblePart();
+  EXPECT_NEAR(static_cast<double>(part.column_begin + part.column_end) / 2, 0.25 * kTokens, 6);
+}
+
+TEST_F(HeadCanvasTest, ACurveThatIsPressedMarksItsKeyOrItsQuery) {
+  Show();
+  canvas_->SetPanelVisible(false);
+  Settle();
+  QSignalSpy marked(canvas_.get(), &HeadCanvas::ScoreMarked);
+  const HeadCanvas::Part before = canvas_->VisiblePart();
+  // Key 97 is a vertical of the synthetic head: a press two pixels beside its bar finds it.
+  const QRectF map = canvas_->MapRect();
+  const double pixel = 1 / canvas_->ScoresPerPixel();
+  Click({canvas_->PixelOf(300, 97).x() + 2 * std::min(pixel, 1.0), map.bottom() + 40});
+  ASSERT_TRUE(QTest::qWaitFor([&] { return marked.count() == 1; }));
+  EXPECT_NEAR(static_cast<double>(marked.at(0).at(1).toLongLong()), 97, 1) << "a bar stands for two keys here";
+  Click({map.right() + 30, canvas_->PixelOf(450, 0).y()});
+  ASSERT_TRUE(QTest::qWaitFor([&] { return marked.count() == 2; }));
+  EXPECT_EQ(marked.at(1).at(0).toLongLong(), 450);
+  EXPECT_EQ(marked.at(1).at(1).toLongLong(), 450) << "its newest key";
+  EXPECT_EQ(canvas_->VisiblePart().row_begin, before.row_begin);
+  EXPECT_TRUE(canvas_->ClearMark());
+}
+
 TEST_F(HeadCanvasTest, SliderChangesTheMaskAndRunMeasuresIt) {
   Show();
   QSignalSpy changed(canvas_.get(), &HeadCanvas::MethodChanged);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The heads table by mouse and keyboard: its filter, the row of the open head, and what the matrix makes of both.
+#include "head_table.h"
+
 #include <QHeaderView>
 #include <QImage>
 #include <QLineEdit>

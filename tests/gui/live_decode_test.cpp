@@ -171,17 +171,17 @@ TEST_F(LiveDecodeTest, SparqIsDraggedOnTheLastQueriesAndMeasuredBesideDenseDecod
 
   const analysis::MaskSummary live = canvas_->mask()->summary;
   canvas_->SetRepeats(2);
-  EXPECT_EQ(canvas_->mask()->chosen_per, "KV head") << "as the model attends";
+  EXPECT_EQ(canvas_->mask()->chosen_per, kernels::ChosenPer::kKvHead) << "as the model attends";
   QTest::keyClick(window_.get(), Qt::Key_F5);
   auto* table = Find<QTableView>("runsTable");
   ASSERT_TRUE(WaitFor([&] { return table->model()->rowCount() == 2; }, 60000));
   const std::vector<analysis::MethodResult> runs = static_cast<ui::RunsModel*>(table->model())->runs();
   EXPECT_EQ(runs[0].method, "decode/dense");
   EXPECT_EQ(runs[1].method, "sparq");
-  EXPECT_EQ(runs[1].chosen_per, "KV head");
+  EXPECT_EQ(runs[1].chosen_per, kernels::ChosenPer::kKvHead);
   EXPECT_TRUE(runs[1].measured.starts_with("layer 4: ")) << runs[1].measured;
   for (const analysis::MethodResult& run : runs) {
-    EXPECT_EQ(run.phase, "decode");
+    EXPECT_EQ(run.phase, kernels::Phase::kDecode);
     EXPECT_THAT(run.baseline, ::testing::AnyOf("headscope", "LibTorch")) << "the faster of both";
   }
   EXPECT_EQ(runs[1].parameters, live.parameters);
@@ -192,13 +192,13 @@ TEST_F(LiveDecodeTest, SparqIsDraggedOnTheLastQueriesAndMeasuredBesideDenseDecod
   // Alone, the head makes a choice of its own: the mask and the run both.
   canvas_->RestoreViewState({{QStringLiteral("measures_alone"), true}});
   ASSERT_TRUE(WaitForCanvas(60000));
-  EXPECT_EQ(canvas_->mask()->chosen_per, "query head");
+  EXPECT_EQ(canvas_->mask()->chosen_per, kernels::ChosenPer::kQueryHead);
   const analysis::MaskSummary own = canvas_->mask()->summary;
   EXPECT_NE(own.cra_mean, live.cra_mean);
   QTest::keyClick(window_.get(), Qt::Key_F5);
   ASSERT_TRUE(WaitFor([&] { return table->model()->rowCount() == 4; }, 60000));
   for (const analysis::MethodResult& run : static_cast<ui::RunsModel*>(table->model())->runs()) {
-    if (run.method != "sparq" || run.chosen_per != "query head") continue;
+    if (run.method != "sparq" || run.chosen_per != kernels::ChosenPer::kQueryHead) continue;
     EXPECT_TRUE(run.measured.ends_with(" alone")) << run.measured;
     EXPECT_NEAR(run.cra_mean, own.cra_mean, 1e-6);
   }

@@ -4,9 +4,9 @@
 #include <QFile>
 #include <QSpinBox>
 #include <algorithm>
-#include <fstream>
 #include <string>
 
+#include "resident_bytes.h"
 #include "shell_fixture.h"
 
 namespace headscope::gui_test {
@@ -14,16 +14,6 @@ namespace {
 
 class MemoryTest : public ShellTest {
  protected:
-  // Bytes of this process in memory that no file backs (proc(5): VmRSS would count libraries as well).
-  static int64_t ResidentBytes() {
-    std::ifstream status("/proc/self/status");
-    for (std::string word; status >> word;) {
-      int64_t kilobytes = 0;
-      if (word == "RssAnon:" && status >> kilobytes) return kilobytes * 1024;
-    }
-    ADD_FAILURE() << "/proc/self/status has no RssAnon";
-    return 0;
-  }
   void LookAtEveryHead() {
     for (const analysis::HeadId head : window_->store()->trace().heads) {
       window_->store()->Select(head);

@@ -12,6 +12,7 @@
 #include <QProcess>
 #include <QTableWidget>
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "lost_pane.h"
@@ -195,7 +196,7 @@ TEST_F(ReachTest, AClickOnAPointOfTheTradeOffOpensItsRun) {
   QTest::mouseClick(chart, Qt::LeftButton, {}, chart->PlaceOf(*cheapest));
   ASSERT_TRUE(WaitForCanvas());
   EXPECT_EQ(canvas_->method_values().Integer("n_local"), 16);
-  // The same by keys: the next dearer one.
+  // The same by keys: the next one by cost.
   chart->setFocus();
   QTest::keyClick(chart, Qt::Key_Right);
   QTest::keyClick(chart, Qt::Key_Return);
@@ -363,6 +364,164 @@ TEST_F(ReachTest, TwoMapsShowTwoHeadsAtOneZoomAndOneCursor) {
   ASSERT_TRUE(WaitForCanvas());
 }
 
+TEST_F(ReachTest, AMapInAFileIsWhatItsCommandLineDraws) {
+  Open({0, 2});
+  Use("streaming-llm", "n_sink=4,n_local=64,n_dilated=0");
+  canvas_->SetPicturesLight(true);
+  canvas_->ZoomTo(100, 400, 50, 350);
+  ASSERT_TRUE(WaitForCanvas());
+  // The first time a notice comes and takes room from the map.
+  QString command;
+  for (int time = 0; time < 2; ++time) {
+    window_->commands()[Command::kCopyViewCommand]->trigger();
+    ASSERT_TRUE(WaitForCanvas());
+    command = QApplication::clipboard()->text();
+  }
+  auto* progress = Find<ui::ProgressStrip>("progressStrip");
+  for (const char* kind : {"svg", "pdf"}) {
+    const QString path = File(QStringLiteral("map.") + QLatin1String(kind));
+    AnswerFileDialog(path, QStringLiteral("*.") + QLatin1String(kind));
+    window_->commands()[Command::kExportCanvas]->trigger();
+    ASSERT_TRUE(WaitFor([&] { return QFile::exists(path) && !progress->IsBusy(); }));
+  }
+  EXPECT_TRUE(command.contains(QStringLiteral("--view overlay --method streaming-llm:"))) << command.toStdString();
+  command.truncate(command.indexOf(QStringLiteral(" -o ")));
+  const QString drawn = File(QStringLiteral("drawn.svg"));
+  RunInShell(command, drawn);
+  const auto bytes = [](const QString& path) {
+    QFile file(path);
+    EXPECT_TRUE(file.open(QIODevice::ReadOnly));
+    return file.readAll();
+  };
+  const auto title = [&](const QString& path) {
+    const QByteArray text = bytes(path);
+    const qsizetype begin = text.indexOf("<title>");
+    return text.mid(begin, text.indexOf("</title>") - begin);
+  };
+  EXPECT_TRUE(title(drawn).contains("head 0:2")) << title(drawn).toStdString();
+  EXPECT_EQ(title(File(QStringLiteral("map.svg"))), title(drawn));
+  EXPECT_TRUE(bytes(File(QStringLiteral("map.pdf"))).startsWith("%PDF-"));
+  // A width that was asked for.
+  canvas_->SetPictureWidth(1000);
+  const QString png = File(QStringLiteral("wide.png"));
+  AnswerFileDialog(png);
+  window_->commands()[Command::kExportCanvas]->trigger();
+  ASSERT_TRUE(WaitFor([&] { return QFile::exists(png) && !progress->IsBusy(); }));
+  EXPECT_NEAR(QImage(png).width(), 1000, 2);
+}
+
+TEST_F(ReachTest, FourMapsShareZoomAndCursorAndEachHasItsHeadAndMethod) {
+  Open({0, 0});
+  window_->commands()[Command::kSplitFour]->trigger();
+  QList<ui::HeadCanvas*> maps{canvas_};
+  for (const char* name : {"secondCanvas", "thirdCanvas", "fourthCanvas"}) maps.append(Find<ui::HeadCanvas>(name));
+  const auto all_settled = [&] {
+    return std::all_of(maps.begin(), maps.end(),
+                       [](const ui::HeadCanvas* map) { return map->frames_drawn() > 0 && map->IsSettled(); });
+  };
+  ASSERT_TRUE(WaitFor(all_settled));
+  // Keys in a map are about that map.
+  maps[3]->setFocus();
+  QTest::keyClick(maps[3], Qt::Key_Period);
+  EXPECT_EQ(maps[3]->head(), (HeadId{0, 1}));
+  EXPECT_EQ(maps[2]->head(), (HeadId{0, 0}));
+  const QString before = maps[2]->method();
+  maps[2]->setFocus();
+  window_->commands()[Command::kNextMethod]->trigger();
+  EXPECT_NE(maps[2]->method(), before);
+  EXPECT_EQ(canvas_->method(), before);
+  maps[2]->GoTo(300, 100);
+  ASSERT_TRUE(WaitFor(all_settled));
+  for (const ui::HeadCanvas* map : maps) {
+    EXPECT_NEAR(map->ScoresPerPixel(), maps[2]->ScoresPerPixel(), 1e-9);
+    EXPECT_TRUE(QRectF(map->rect()).contains(map->PixelOf(300, 100)));
+  }
+  // The first map and the one with the keyboard change places.
+  maps[3]->setFocus();
+  window_->commands()[Command::kExchangeMaps]->trigger();
+  EXPECT_EQ(canvas_->head(), (HeadId{0, 1}));
+  EXPECT_EQ(maps[3]->head(), (HeadId{0, 0}));
+  // Two of the four go, and then the last.
+  window_->commands()[Command::kSplit]->trigger();
+  EXPECT_EQ(window_->findChild<ui::HeadCanvas*>(QStringLiteral("fourthCanvas")), nullptr);
+  EXPECT_NE(window_->second_canvas(), nullptr);
+  window_->commands()[Command::kSplit]->trigger();
+  EXPECT_EQ(window_->second_canvas(), nullptr);
+  ASSERT_TRUE(WaitForCanvas());
+}
+
+TEST_F(ReachTest, TheDifferenceOfTwoMasksIsTheCommandLines) {
+  Open({0, 2});
+  Use("streaming-llm", "n_sink=4,n_local=64,n_dilated=0");
+  window_->commands()[Command::kSplit]->trigger();
+  Use("a-shape", "n_sink=16,n_local=16");
+  window_->commands()[Command::kMapDifference]->trigger();
+  ASSERT_TRUE(WaitFor([&] { return canvas_->ComparisonLines().size() == 3 && canvas_->IsSettled(); }));
+  ASSERT_TRUE(WaitFor([&] { return canvas_->ComparisonLines()[2].contains(QLatin1Char('%')); }));
+  const QJsonObject told = RunInShell(QStringLiteral("headscope diff %1 --method a-shape:n_sink=16,n_local=16 --method "
+                                                     "streaming-llm:n_sink=4,n_local=64,n_dilated=0 --heads 0:2")
+                                          .arg(trace_path()),
+                                      File(QStringLiteral("overlap.json")));
+  const QJsonObject head = told["heads"].toArray().first().toObject();
+  const QStringList lines = canvas_->ComparisonLines();
+  const char* const names[] = {"first_alone", "second_alone", "both"};
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(lines[i].contains(QStringLiteral("(%1)").arg(head[QLatin1String(names[i])].toInteger())))
+        << lines[i].toStdString() << " and " << names[i];
+    EXPECT_GT(head[QLatin1String(names[i])].toInteger(), 0) << "the case says something";
+  }
+  // Its colours are on the map.
+  const QImage picture = canvas_->grabFramebuffer();
+  const auto at = [&](int64_t row, int64_t column) {
+    return picture.pixelColor((canvas_->PixelOf(row, column) * picture.devicePixelRatio()).toPoint());
+  };
+  EXPECT_GT(at(400, 8).red(), at(400, 8).blue() + 60) << "the first alone: orange";
+  EXPECT_GT(at(400, 360).blue(), at(400, 360).red() + 60) << "the second alone: blue";
+}
+
+TEST_F(ReachTest, AnotherTraceInTheSecondMapIsComparedHeadByHead) {
+  const QString other = File(QStringLiteral("other.h5"));
+  WriteSmallTrace(other.toStdString(), 64);  // layer 1 has a window there
+  Open({1, 2});
+  ASSERT_TRUE(WaitForStatistics());
+  window_->store()->SetMetric("entropy");
+  AnswerFileDialog(other);
+  window_->commands()[Command::kCompareTrace]->trigger();
+  ui::HeadStore* heads = window_->store();
+  ASSERT_TRUE(WaitFor([&] { return heads->shows_differences() && !std::isnan(heads->MetricOf({1, 2})); }));
+  ui::HeadCanvas* second = window_->second_canvas();
+  ASSERT_NE(second, nullptr);
+  ASSERT_TRUE(WaitFor([&] { return second->IsSettled() && canvas_->IsSettled(); }));
+  EXPECT_EQ(QString::fromStdString(second->trace().path), other);
+  EXPECT_EQ(second->head(), (HeadId{1, 2}));
+  // As `headscope diff` has them.
+  ASSERT_TRUE(WaitFor([&] {
+    const std::vector<HeadId>& all = heads->trace().heads;
+    return std::all_of(all.begin(), all.end(), [&](HeadId head) {
+      const auto* exact = heads->FindOther(head);
+      return exact != nullptr && exact->num_rows == kTokens;
+    });
+  }));
+  const QJsonObject told = RunInShell(QStringLiteral("headscope diff %1 %2 --metrics entropy").arg(trace_path(), other),
+                                      File(QStringLiteral("diff.json")));
+  for (const QJsonValue& value : told["heads"].toArray()) {
+    const HeadId id{value["layer"].toInt(), value["head"].toInt()};
+    EXPECT_NEAR(heads->MetricOf(id), value["metrics"]["entropy"]["difference"].toDouble(), 1e-5);
+  }
+  EXPECT_LT(heads->MetricOf({1, 2}), -0.1) << "a window leaves fewer keys to choose among";
+  EXPECT_NEAR(heads->MetricOf({0, 2}), 0, 1e-9);
+  // The map of the difference: of layer 1 there is one, of layer 0 there is nothing.
+  window_->commands()[Command::kMapDifference]->trigger();
+  ASSERT_TRUE(WaitFor([&] { return canvas_->IsSettled() && second->IsSettled(); }));
+  EXPECT_EQ(canvas_->ComparisonLines().size(), 2);
+  window_->store()->Select({1, 3});
+  EXPECT_EQ(second->head(), (HeadId{1, 3})) << "the other trace follows";
+  window_->commands()[Command::kCompareTrace]->trigger();
+  EXPECT_FALSE(heads->HasOther());
+  EXPECT_EQ(QString::fromStdString(second->trace().path), trace_path());
+  ASSERT_TRUE(WaitFor([&] { return canvas_->IsSettled() && second->IsSettled(); }));
+}
+
 TEST_F(ReachTest, TheWelcomePageOpensAHeadAndItsTourWalksTheRealPanes) {
   Open();
   ASSERT_TRUE(WaitForStatistics());
@@ -384,7 +543,7 @@ TEST_F(ReachTest, TheWelcomePageOpensAHeadAndItsTourWalksTheRealPanes) {
   QTest::mouseClick(Find<QPushButton>("startTour"), Qt::LeftButton);
   EXPECT_TRUE(Find<ui::HeadMatrix>("headMatrix")->isVisible()) << "the tour brings the matrix to the front";
   auto* next = Find<QPushButton>("tourNext");
-  for (int step = 0; step < ui::WelcomePage::kTourSteps; ++step) {
+  for (int step = 0; step < std::ssize(ui::WelcomePage::Tour()); ++step) {
     EXPECT_EQ(welcome->tour_step(), step);
     EXPECT_TRUE(welcome->isVisible());
     QTest::mouseClick(next, Qt::LeftButton);
@@ -480,6 +639,14 @@ TEST_F(ReachTest, TheFrameOfTheOpenHeadIsSeenOnLightAndDarkCells) {
     }
     EXPECT_GT(farthest, 110) << theme;
   }
+}
+
+TEST_F(ReachTest, EveryStepOfTheTourNamesWhatTheWindowHas) {
+  Open();
+  ASSERT_EQ(ui::WelcomePage::Tour().size(), 5U);
+  for (const ui::TourStep& step : ui::WelcomePage::Tour())
+    EXPECT_NE(window_->ActionNamed(QLatin1String(step.action)), nullptr) << step.action;
+  EXPECT_EQ(window_->ActionNamed(QStringLiteral("go-nothingDock")), nullptr);
 }
 
 }  // namespace

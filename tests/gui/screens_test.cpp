@@ -11,6 +11,7 @@
 #include <QToolBar>
 #include <QToolButton>
 
+#include "head_table.h"
 #include "shell_fixture.h"
 
 namespace headscope::gui_test {

@@ -14,6 +14,7 @@
 #include <random>
 #include <thread>
 
+#include "head_table.h"
 #include "shell_fixture.h"
 #include "trace_keeper.h"
 

@@ -2,14 +2,17 @@
 // Runs the tests of the window: each CTest entry starts this program for one case. Listing the cases needs no display.
 #include <gtest/gtest.h>
 
-#include <QApplication>
 #include <QLocale>
 #include <QStyleFactory>
 #include <QSurfaceFormat>
 
+#include "monkey.h"
+#include "watchdog.h"
+
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   if (::testing::GTEST_FLAG(list_tests)) return RUN_ALL_TESTS();
+  headscope::gui_test::ReadMonkeySeconds(&argc, argv);
   QCoreApplication::setAttribute(Qt::AA_ShareOpenGLContexts);
   QCoreApplication::setAttribute(Qt::AA_DontUseNativeDialogs);
   QSurfaceFormat format;
@@ -18,7 +21,8 @@ int main(int argc, char** argv) {
   format.setAlphaBufferSize(8);
   QSurfaceFormat::setDefaultFormat(format);
   QLocale::setDefault(QLocale::c());
-  QApplication application(argc, argv);
+  headscope::gui_test::WatchedApplication application(argc, argv);
+  ::testing::UnitTest::GetInstance()->listeners().Append(new headscope::gui_test::WatchdogListener(&application));
   QApplication::setStyle(QStyleFactory::create(QStringLiteral("Fusion")));
   return RUN_ALL_TESTS();
 }

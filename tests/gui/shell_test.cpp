@@ -20,6 +20,7 @@
 #include <QToolButton>
 
 #include "analysis/types/color_map.h"
+#include "head_table.h"
 #include "qt_matrix_surface.h"
 #include "shell_fixture.h"
 
@@ -245,6 +246,13 @@ TEST_F(ShellTest, GoToAndFindTokenCentreTheMap) {
   QTest::keyClick(input, Qt::Key_Return);
   EXPECT_TRUE(Find<QLabel>("findResult")->text().contains(QStringLiteral("300")));
   EXPECT_TRUE(WaitFor([&] { return centred(300, 300); }, 3000));
+  // The same token as a key of the query that was chosen, and of the last one when that does not see it.
+  window_->state()->focus.Choose(450);
+  QTest::keyClick(input, Qt::Key_Return, Qt::ControlModifier);
+  EXPECT_TRUE(WaitFor([&] { return centred(450, 300); }, 3000));
+  window_->state()->focus.Choose(200);
+  QTest::keyClick(input, Qt::Key_Return, Qt::ControlModifier);
+  EXPECT_EQ(window_->state()->focus.row(), 511);
 }
 
 TEST_F(ShellTest, SessionComesBack) {

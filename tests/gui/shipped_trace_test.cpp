@@ -24,6 +24,7 @@
 #include "analysis/types/color_map.h"
 #include "analysis/types/value_scale.h"
 #include "data/trace_reader.h"
+#include "head_table.h"
 #include "shell_fixture.h"
 
 namespace headscope::gui_test {
@@ -378,7 +379,7 @@ print(json.dumps([[r['method'], float(r['kept_fraction']), float(r['cra_min'])] 
   };
   EXPECT_GT(light(10, 100), 2000) << "the title";
   EXPECT_GT(light(image.height() - 120, image.height()), 2000) << "the caption";
-  EXPECT_FALSE(Find<ui::ProgressStrip>("progressStrip")->IsBusy());
+  EXPECT_TRUE(WaitFor([&] { return !Find<ui::ProgressStrip>("progressStrip")->IsBusy(); }));
   EXPECT_LT(qGray(image.pixel(1, 1)), 40) << "the window's ground, unless another is chosen";
 
   // On white when that is chosen in the dialog, which then begins with it, also after the next start.

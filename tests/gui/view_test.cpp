@@ -15,6 +15,7 @@
 #include <QToolTip>
 #include <cstdlib>
 
+#include "head_table.h"
 #include "shell_fixture.h"
 
 namespace headscope::gui_test {
@@ -213,7 +214,7 @@ TEST_F(ViewTest, RunsTableShowsTheNoteOfARun) {
   analysis::MethodResult run;
   run.head = {0, 0};
   run.method = "a-shape";
-  run.phase = "prefill";
+  run.phase = kernels::Phase::kPrefill;
   run.parameters = "sinks=4";
   run.cra_min = 0.125;
   run.cra_p5 = 0.25;

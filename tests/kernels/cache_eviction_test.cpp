@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "generation.h"
+#include "support/stopped.h"
 
 namespace headscope::kernels {
 namespace {
@@ -319,6 +320,27 @@ TEST(ExpectedAttention, SaysWhatIsMissingOrNotPlainRope) {
   EXPECT_THAT(message([](DecodePrompt& p) { p.rope.theta = 0; }), HasSubstr("theta is not known"));
   EXPECT_THAT(message([](DecodePrompt& p) { p.rope.theta = 5000; }), HasSubstr("its RoPE is scaled"));
   EXPECT_THAT(message([](DecodePrompt& p) { p.rope.num_dims = 16; }), HasSubstr("even number of them must fit"));
+}
+
+// 268 million products for a head's covariance, and as many for its keys.
+TEST(ExpectedAttention, StopsWithinAHead) {
+  std::mt19937 random(FreshSeed());
+  constexpr int32_t kTokens = 16384;
+  const RandomProblem data(SquareShape(kTokens, 4, 1, 128), &random);
+  testing::PromptFacts facts(data, kTokens);
+  DecodePrompt prompt;
+  prompt.cache = data.View();
+  facts.Put(&prompt);
+  const DecodeMethod& method = *FindDecodeMethod("expected-attention");
+  for (const int after : {50, 250}) {  // among the queries, among the keys
+    const double seconds = SecondsToStop(
+        [&](const std::stop_token& stop) {
+          DecodeDriver driver(method, testing::Values(method.spec(), ""));
+          EXPECT_EQ(driver.Begin(prompt, {.stop = stop}).code(), StatusCode::kCancelled);
+        },
+        std::chrono::milliseconds(after));
+    EXPECT_LT(seconds, 0.1) << after;
+  }
 }
 
 TEST(CriticalKv, TakesHalfByTheScoreAndHalfByWhatItAddsToTheOutput) {

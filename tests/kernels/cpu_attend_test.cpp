@@ -102,9 +102,10 @@ TEST_P(CpuAttend, LargeScoresStayFinite) {
   const SparseIndex index = EverythingIndex(owned.problem, 64);
   ASSERT_TRUE(AttendReference(owned.problem, index.View(), expected.view).ok());
   ASSERT_TRUE(AttendCpu(owned.problem, index.View(), actual.view, {}).ok());
-  // A score of 300 has an fp32 rounding error of several 1e-5, which is the relative error of its weight.
+  // A score that is a sum of terms of up to 300 has an fp32 rounding error of several 1e-5, which is the relative error
+  // of its weight, however small the sum.
   for (int64_t row = 0; row < 200; ++row) {
-    EXPECT_NEAR(actual.Lse(row), expected.Lse(row), 1e-6 * std::abs(expected.Lse(row)) + 2e-5);
+    EXPECT_NEAR(actual.Lse(row), expected.Lse(row), 1e-6 * std::abs(expected.Lse(row)) + 6e-5);
     for (int32_t d = 0; d < 64; ++d) EXPECT_NEAR(actual.Row(row)[d], expected.Row(row)[d], 1e-3);
   }
 }

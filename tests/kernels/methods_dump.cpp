@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -92,14 +93,15 @@ class Dumper {
     ++number_;
   }
 
-  // Every step of a generation whose first `prompt` tokens are there before: what it attends to.
+  // Every step of a generation whose first `prompt` tokens are there before: what it attends to. `below`: the layers
+  // below run beside it, layer n with the query that stands layer - n rows before, so that no two choose alike.
   void WriteGeneration(const std::string& method, const std::string& parameters, const ProblemShape& shape,
-                       int32_t prompt, int32_t layer) {
-    WriteGeneration(method, parameters, RandomProblem(shape, &random_), prompt, layer);
+                       int32_t prompt, int32_t layer, bool below = false) {
+    WriteGeneration(method, parameters, RandomProblem(shape, &random_), prompt, layer, below);
   }
 
   void WriteGeneration(const std::string& method, const std::string& parameters, const RandomProblem& data,
-                       int32_t prompt, int32_t layer) {
+                       int32_t prompt, int32_t layer, bool below = false) {
     const ProblemShape& shape = data.shape;
     const AttentionProblem whole = data.View();
     WriteFile("q", data.q.Values());
@@ -132,6 +134,13 @@ class Dumper {
     WriteFile("value_norms", facts.value_norms);
     std::vector<float> weights;
     Status status = driver.Begin(begin, {});
+    std::vector<std::unique_ptr<DecodeDriver>> drivers_below;
+    for (int32_t lower = 0; below && lower < layer && status.ok(); ++lower) {
+      DecodePrompt of_layer = begin;
+      of_layer.layer = lower;
+      drivers_below.push_back(std::make_unique<DecodeDriver>(*found, values));
+      status = drivers_below.back()->Begin(of_layer, {});
+    }
     const auto length = static_cast<size_t>(shape.seq_k);
     std::vector<unsigned char> kept;
     for (int32_t position = prompt; position < shape.seq_k && status.ok(); ++position) {
@@ -144,7 +153,20 @@ class Dumper {
       step.problem.first_position = position;
       step.problem.sinks = window > 0 ? sinks.data() : nullptr;
       DecodeSelection selection;
-      status = driver.Append(step, {});
+      std::vector<DecodeSelection> made_below(drivers_below.size());
+      std::vector<const DecodeSelection*> seen_below;
+      for (size_t lower = 0; lower < drivers_below.size() && status.ok(); ++lower) {
+        DecodeStep of_layer = step;
+        of_layer.problem.q.data =
+            static_cast<const char*>(step.problem.q.data) -
+            static_cast<int64_t>(drivers_below.size() - lower) * whole.q.row_stride * SizeOf(shape.dtype);
+        of_layer.lower_layers = seen_below;
+        status = drivers_below[lower]->Append(of_layer, {});
+        if (status.ok()) status = drivers_below[lower]->Step(of_layer, {}, &made_below[lower]);
+        seen_below.push_back(&made_below[lower]);
+      }
+      step.lower_layers = seen_below;
+      if (status.ok()) status = driver.Append(step, {});
       if (status.ok()) status = driver.Step(step, {}, &selection);
       if (!status.ok()) break;
       for (int64_t list = 0; list < int64_t{shape.batch} * shape.num_kv_heads; ++list) {
@@ -438,6 +460,23 @@ Settings GenerationSettings() {
   };
 }
 
+// Methods that take over what lower layers chose; layers below, at and between those that choose, and above.
+void WriteLayers(Dumper* dumper, const RandomProblem* recorded) {
+  for (int32_t layer = 0; layer < 7; ++layer) {
+    for (const char* const parameters :
+         {"k=20,first_layer=1,reselect_layer=3", "k=35,first_layer=2,reselect_layer=0"}) {
+      if (recorded != nullptr) {
+        dumper->WriteGeneration("tidal-decode", parameters, *recorded, recorded->shape.seq_k - 9, layer, true);
+      } else {
+        const int32_t group = 1 + layer % 3;
+        dumper->WriteGeneration("tidal-decode", parameters,
+                                {1 + layer % 2, 2 * group, 2, 16, 99, 99, 0, static_cast<DType>(layer % 3)}, 90, layer,
+                                true);
+      }
+    }
+  }
+}
+
 void WriteGenerations(Dumper* dumper) {
   int32_t turn = 0;
   for (const auto& [method, parameters] : GenerationSettings()) {
@@ -486,6 +525,7 @@ void WriteRecorded(Dumper* dumper, const std::string& path) {
     dumper->Write({Phase::kDecode, method, parameters, decode.shape}, decode);
   for (const auto& [method, parameters] : GenerationSettings())
     dumper->WriteGeneration(method, parameters, prefill, prefill.shape.seq_k - 9, 1);
+  WriteLayers(dumper, &prefill);
 }
 
 }  // namespace
@@ -504,5 +544,6 @@ int main(int argc, char** argv) {
   headscope::kernels::WritePrefill(&dumper);
   headscope::kernels::WriteDecode(&dumper);
   headscope::kernels::WriteGenerations(&dumper);
+  headscope::kernels::WriteLayers(&dumper, nullptr);
   return 0;
 }

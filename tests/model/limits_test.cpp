@@ -79,6 +79,10 @@ std::string Bytes(int field, const std::string& bytes) {
   return text + static_cast<char>(last) + bytes;
 }
 
+std::string PieceField(const std::string& text) {  // a normal one
+  return Bytes(1, Bytes(1, text));
+}
+
 std::string PieceField(const std::string& text, char type) {
   return Bytes(1, Bytes(1, text) + '\x18' + type);
 }
@@ -206,9 +210,39 @@ const Hostile kFiles[] = {
            file += PieceField(std::string(i % 256, 'a') + std::string(j, 'b'), 1);
        return file;
      }},
+    // As many different pieces as bytes allow, each made of two others in two ways. 64 MB once took 2.4 GB.
+    {"pieces_of_three", "tokenizer.model",
+     [](size_t n) {
+       std::string file = BytePieces();
+       const auto add = [&](const std::string& text) {
+         if (file.size() < n) file += PieceField(text);
+       };
+       for (char a = 33; a < 127; ++a) add({a});
+       for (char a = 33; a < 127; ++a)
+         for (char b = 33; b < 127; ++b) add({a, b});
+       for (int planes = 0; planes < 64 && file.size() < n; ++planes)
+         for (char a = 33; a < 127; ++a)
+           for (char b = 33; b < 127; ++b)
+             for (char c = 33; c < 127; ++c)
+               add((planes == 0 ? "" : std::string(1, static_cast<char>(32 + planes))) + a + b + c);
+       return file;
+     }},
+    // Every cut of every piece is looked for: once, each time by a hash over all of it.
+    {"pieces_long", "tokenizer.model",
+     [](size_t n) {
+       std::string file = BytePieces();
+       for (size_t i = 0; file.size() < n; ++i) file += PieceField(std::string(500, 'a') + std::to_string(1000000 + i));
+       return file;
+     }},
     {"pieces_names", "tokenizer.model", [](size_t n) { return BytePieces() + Repeated(PieceField("a", 4), n); }},
     {"pieces_short", "tokenizer.model", [](size_t n) { return BytePieces() + Repeated(PieceField("a", 1), n); }},
     {"pieces_empty", "tokenizer.model", [](size_t n) { return Repeated(std::string("\x0a\x00", 2), n); }},
+    // A map of characters whose array and texts are as long as the file.
+    {"character_map", "tokenizer.json",
+     [](size_t n) {
+       return InTokenizer("/normalizer",
+                          R"({"type":"Precompiled","precompiled_charsmap":"AAAB)" + Repeated("AAAA", n) + R"("})");
+     }},
     {"normalizers", "tokenizer.json",
      [](size_t n) {
        return InTokenizer("/normalizer", R"({"type":"Sequence","normalizers":[)" + Repeated(R"({"type":"NFC"},)", n) +

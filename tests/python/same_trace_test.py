@@ -73,6 +73,22 @@ class SameTrace(cases.FolderCase):
                 np.testing.assert_array_equal(other.attrs[attribute], value, err_msg=attribute)
             self.assertIn("tokens/text", names)
 
+    def test_chosen_rows_are_the_same(self):
+        for number, rows in enumerate(("every:7", "random:9", "random:9:5", "random:999", "3:5,30:41,4:9", "0:1")):
+            with self.subTest(rows=rows):
+                kept = []
+                for program in ("cpp", "python"):
+                    path = self.folder / f"{program}-rows-{number}.h5"
+                    options = (MODEL, "--layers", "1", "--heads", "0", "--rows", rows, "--decode", "2", "--text", TEXT, "-o", path, "--quiet")
+                    if program == "cpp":
+                        run("capture", *options)
+                    else:
+                        self.assertEqual(captured(*options)[0], 0)
+                    with h5py.File(path) as file:
+                        kept.append(file["attention/q_rows"][...].tolist())
+                self.assertEqual(*kept)
+                self.assertGreater(len(kept[0]), 2)
+
     def test_program_reads_it(self):
         told = [json.loads(run("info", path, "--json").stdout) for path in (self.cpp, self.python)]
         for one in told:
@@ -164,6 +180,30 @@ class CommandLine(cases.FolderCase):
         self.refused(2, MODEL, "--text", "a", "-o", output, "--layers", "10", words=("layer 10",))
         self.refused(4, MODEL, "--text", "a", "-o", output, "--device", "cuda:77", words=("cuda:77",))
         self.assertFalse(output.exists())
+
+    def test_a_conversation_is_what_the_models_template_makes_of_it(self):
+        model, chat, output = self.folder / "chatting", self.folder / "chat.json", self.folder / "chat.h5"
+        shutil.copytree(MODEL, model)
+        template = "{% for m in messages %}{% if m.role == 'none' %}{{ raise_exception('no such role') }}{% endif %}<s>{{ m['role'] | upper }}: {{ m.content.strip() }}\n{% endfor %}"
+        config = json.loads((model / "tokenizer_config.json").read_text()) if (model / "tokenizer_config.json").exists() else {}
+        (model / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": template + "{% if add_generation_prompt %}<s>ASSISTANT:{% endif %}"}))
+        chat.write_text(json.dumps([{"role": "system", "content": " Be brief. "}, {"role": "user", "content": "Who?"}]))
+        self.assertEqual(captured(model, "--chat", chat, "--layers", "0", "-o", output, "--quiet")[0], 0)
+        wanted = "<s>SYSTEM: Be brief.\n<s>USER: Who?\n<s>ASSISTANT:"
+        with h5py.File(output) as file:
+            text = file["tokens/text"][()].tobytes().decode()
+            self.assertEqual(file["tokens"].attrs["prompt_source"], b"chat chat.json")
+        self.assertEqual(text, wanted)
+        chat.write_text('{"messages": [{"role": "none", "content": ""}]}')
+        self.refused(3, model, "--chat", chat, "-o", output, "--force", words=("chat.json", "no such role"))
+        for bad in ("", "{}", "[]", "[1]", '[{"role": "user"}]', '[{"role": 1, "content": ""}]', "[" * 100000):
+            chat.write_text(bad)
+            self.refused(3, model, "--chat", chat, "-o", output, "--force", words=("chat.json",))
+        self.refused(2, model, "--chat", self.folder / "none.json", "-o", output, "--force", words=("none.json",))
+        chat.write_text('[{"role": "user", "content": "Who?"}]')
+        self.refused(3, MODEL, "--chat", chat, "-o", self.folder / "none.h5", words=("no chat template",))
+        with h5py.File(output) as file:
+            self.assertEqual(file["tokens/text"][()].tobytes().decode(), wanted)
 
     def test_chunks_make_the_same_trace(self):
         paths = [self.folder / name for name in ("whole.h5", "chunks.h5")]

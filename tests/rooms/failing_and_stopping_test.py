@@ -34,6 +34,11 @@ STOP_FORMS = {
     "a callback of a token": re.compile(r"\bstop_callback\b"),  # Ctrl-C's token may have none (app/support/interrupt.h)
 }
 
+# Rooms below app/ name fields: the command line makes an option of one (app/support/option_checks.h), the window a control. The window's
+# command lines are what people copy, and benchmarks/ are programs with options of their own.
+OPTION_NAMES = re.compile(r'"(?:[^"\\]|\\.)*?(?<![-\w])--[a-z][a-z-]*(?:[^"\\]|\\.)*"')
+WRITES_COMMAND_LINES = {"ui/state/command_line.cpp"}
+
 
 def sources(folder):
     for room in ROOMS:
@@ -57,6 +62,15 @@ def policy_errors(name, text):
     return errors
 
 
+def option_errors(name, text):
+    if name.startswith(("app/", "benchmarks/")) or name in WRITES_COMMAND_LINES:
+        return []
+    return [
+        f"{name}:{number}: names a command-line option; name the field (base/errors.h)"
+        for number, line in enumerate(text.splitlines(), 1) if not line.lstrip().startswith("//") and OPTION_NAMES.search(line)
+    ]
+
+
 def stop_errors(name, text):
     return [
         f"{name}:{number}: {form} asks somebody to stop; pass a std::stop_token"
@@ -70,7 +84,7 @@ class Repository(unittest.TestCase):
         self.assertGreater(len(files), 300)
         for path in files:
             text = (SOURCE / path).read_text(errors="replace")
-            errors += policy_errors(str(path), text) + stop_errors(str(path), text)
+            errors += policy_errors(str(path), text) + option_errors(str(path), text) + stop_errors(str(path), text)
         self.assertEqual(errors, [])
 
 
@@ -83,6 +97,13 @@ class Checks(unittest.TestCase):
         for line in ("} catch (const std::exception& error) {", "} catch (const std::bad_alloc&) {", "// catch (const std::out_of_range&)", "return kDone;"):
             self.assertEqual(policy_errors("app/commands/a.cpp", line), [], line)
         self.assertEqual(policy_errors("app/support/failure.cpp", "return kBadInput;"), [])
+
+    def test_options_in_lower_rooms(self):
+        for line in ('throw UsageError("give a larger --size");', '"as headscope bench --save-index does"', 'f("--heads");'):
+            self.assertEqual(len(option_errors("analysis/a.cpp", line)), 1, line)
+            self.assertEqual(option_errors("app/commands/a.cpp", line), [], line)
+        for line in ('f("a");  --length;', '// give "--size"', 'text = "<!-- a -->";', 'text = "a--b";', 'throw UsageError({.field = "size"});'):
+            self.assertEqual(option_errors("analysis/a.cpp", line), [], line)
 
     def test_other_ways_to_stop(self):
         for line in ("const std::atomic<bool>* cancelled = nullptr;", "std::atomic<bool> stop_ = false;", "void Work(const std::atomic<bool>& flag);",

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "commands/file_kinds.h"
 #include "kernels/decode_method.h"
 #include "kernels/method.h"
 
@@ -123,6 +124,12 @@ std::vector<std::string> Decisions(const std::string& source, const Names& names
   const std::vector<std::string> comparing = {"==", "!=", "==QStringLiteral(", "!=QStringLiteral(", "strcmp("};
   const std::vector<std::string> searching = {"starts_with(", "startsWith(", "compare(", ".find(",
                                               "contains(",    ".count(",     ".at(",     "strncmp("};
+  // One of two names, by something that the method's own traits would say.
+  const auto chosen = [](const Literal& literal) {
+    const std::string statement = literal.before.substr(literal.before.find_last_of(";{}") + 1);
+    return statement.ends_with('?') ||
+           (statement.ends_with(':') && !statement.ends_with("::") && statement.find('?') != std::string::npos);
+  };
   for (const Literal& literal : scanner.literals()) {
     const std::string unique = literal.text.starts_with("decode/") ? literal.text.substr(7) : literal.text;
     const bool is_method = names.methods.contains(unique);
@@ -133,7 +140,9 @@ std::vector<std::string> Decisions(const std::string& source, const Names& names
                       !IsDesignator(literal.before);
     const bool searched = EndsWithAny(literal.before, searching);
     const bool of_name = EndsWithAny(literal.before, {".name==", ".name!=", ".name.starts_with(", ".name.compare("});
-    if ((is_method && (compared || tabled || kept)) || (searched && Names::Begins(names.methods, unique)) ||
+    const bool subscript = literal.before.ends_with('[') && literal.after == ']';  // of a map from names
+    if ((is_method && (compared || tabled || kept || subscript || chosen(literal))) ||
+        (searched && Names::Begins(names.methods, unique)) ||
         (of_name && (names.parameters.contains(literal.text) || Names::Begins(names.parameters, literal.text)))) {
       found.push_back("line " + std::to_string(literal.line) + ": \"" + literal.text + "\"");
     }
@@ -156,6 +165,7 @@ Names RegisteredNames() {
   };
   add(PrefillMethods());
   add(DecodeMethods());
+  for (const app::FileKind& kind : app::FileKinds()) names.methods.insert(kind.name);
   return names;
 }
 
@@ -164,23 +174,29 @@ std::string Read(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// Whether a spec in this source has that name, perhaps as one of two.
+bool GivesTheName(const std::string& source, const std::string& name) {
+  for (size_t at = source.find(".name = "); at != std::string::npos; at = source.find(".name = ", at + 1)) {
+    if (source.substr(at, source.find(',', at) - at).find('"' + name + '"') != std::string::npos) return true;
+  }
+  return false;
+}
+
 TEST(MethodNames, AreComparedInNoRoom) {
   const std::filesystem::path source = HEADSCOPE_SOURCE_DIR;
   int files = 0;
   std::vector<std::string> found;
   for (const char* room :
-       {"base", "data", "kernels", "model", "eval", "capture", "analysis", "ui", "app", "benchmarks"}) {
+       {"base", "data", "kernels", "model", "sparse_model", "eval", "capture", "analysis", "ui", "app", "benchmarks"}) {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(source / room)) {
       const std::string suffix = entry.path().extension();
       if (suffix != ".cpp" && suffix != ".h" && suffix != ".cu" && suffix != ".cuh") continue;
       ++files;
       const std::string text = Read(entry.path());
       Names others = RegisteredNames();
-      if (entry.path().parent_path() == source / "kernels" / "methods") {
-        // A method's own file may say its name.
-        std::erase_if(others.methods, [&](const std::string& name) {
-          return text.find(".name = \"" + name + "\"") != std::string::npos;
-        });
+      if (entry.path().parent_path() == source / "kernels" / "methods" || entry.path().stem() == "file_kinds") {
+        // A method's own file may say its name, and so may the list of those that are made of a file.
+        std::erase_if(others.methods, [&](const std::string& name) { return GivesTheName(text, name); });
       }
       for (const std::string& decision : Decisions(text, others))
         found.push_back(std::filesystem::relative(entry.path(), source).string() + ", " + decision);
@@ -200,6 +216,8 @@ TEST(MethodNames, ComparisonsAreFound) {
   EXPECT_EQ(decisions("if (name.starts_with(\"a-\")) x();"), 1U);
   EXPECT_EQ(decisions("table = {{\"dense\", Method::kDense}, {\"a-shape\", Method::kAShape}};"), 2U);
   EXPECT_EQ(decisions("constexpr char kDense[] = \"dense\";"), 1U);
+  EXPECT_EQ(decisions("dense.method = decode ? \"decode/dense\" : \"dense\";"), 2U);
+  EXPECT_EQ(decisions("switch (kKinds[\"a-shape\"]) { case Kind::kStatic: x(); }"), 1U);
   EXPECT_EQ(decisions("if (strcmp(name, \"x\") == 0 || names.contains(\"a-shape\")) x();"), 1U);
   EXPECT_EQ(decisions("if (parameter.name.starts_with(\"forced_\")) x();"), 1U);
   EXPECT_EQ(decisions("if (parameter.name == \"n_sink\") x();"), 1U);
@@ -214,6 +232,7 @@ TEST(MethodNames, OtherUsesAreNot) {
   EXPECT_EQ(decisions("defaults = {\"dense\", \"a-shape\", \"vertical\"};"), 0U);
   EXPECT_EQ(decisions("return \"dense\"; if (other == \"bytes\" && a.starts_with(\"top_\")) x('\"');"), 0U);
   EXPECT_EQ(decisions("const char* text = \"say \\\"dense\\\"\"; int n = 1'000; if (x == \"y\") z();"), 0U);
+  EXPECT_EQ(decisions("x = Kind::\"dense\"; y = a ? b : c; z = F(\"dense\");"), 0U);
   EXPECT_EQ(decisions("values.Integer(\"n_sink\");"), 0U);
   EXPECT_EQ(decisions("Column column = {.field = \"method\", .widest = \"a-shape\"};"), 0U);
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <stop_token>
 
@@ -100,6 +101,71 @@ TEST(PromptQueries, SurviveThatTheSequenceIsTakenBack) {
   EXPECT_LE(LargestDifference(AttendOnHost(*backend, data, kPrompt, 1, false).o, expected), 1e-5f);
 }
 
+// The outputs of a prompt's last chunk and three steps. `fail`: what befalls the passes in between.
+std::vector<float> Outputs(const MethodChoice& choice, const SequenceData& data,
+                           const std::function<void(MethodAttention&, int64_t first, int64_t rows)>& fail,
+                           KeptPairs* pairs) {
+  constexpr int64_t kChunk = 100;
+  const auto backend = AttendByMethods(choice);
+  std::vector<float> outputs;
+  for (int64_t done = 0; done < data.num_tokens;) {
+    const bool of_prompt = done + 3 < data.num_tokens;
+    const int64_t rows = of_prompt ? std::min(kChunk, data.num_tokens - 3 - done) : 1;
+    if (fail) fail(*backend, done, rows);
+    const PassOutput output = AttendOnHost(*backend, data, done, rows, of_prompt);
+    if (!of_prompt) outputs.insert(outputs.end(), output.o.begin(), output.o.end());
+    done += rows;
+  }
+  *pairs = backend->Pairs();
+  return outputs;
+}
+
+// A pass may fail above a layer that has done its part, or be stopped in that layer; then it comes again. Also a longer
+// one may fail, such as a question that is withdrawn. What a method kept must be as if nothing had been.
+TEST(PromptQueries, APassThatFailedLeavesNothing) {
+  const SequenceData data(LayerOf(32), 303, /*bf16=*/false, 9);
+  const auto again = [&](MethodAttention& backend, int64_t first, int64_t rows) {
+    AttendOnHost(backend, data, first, rows, first + 3 < data.num_tokens);
+    backend.Abandon(first);
+  };
+  const auto longer = [&](MethodAttention& backend, int64_t first, int64_t) {
+    if (first != 100) return;
+    AttendOnHost(backend, data, first, 200, true);
+    backend.Abandon(first);
+  };
+  const auto stopped = [&](MethodAttention& backend, int64_t first, int64_t rows) {
+    std::stop_source stop;
+    stop.request_stop();
+    model::AttentionCall call =
+        data.Call(first, rows, first + 3 < data.num_tokens, data.q.data(), data.k.data(), data.v.data());
+    std::vector<float> o(static_cast<size_t>(4 * rows * 32)), lse(static_cast<size_t>(4 * rows));
+    call.o = o.data();
+    call.lse = lse.data();
+    call.stop = stop.get_token();
+    EXPECT_THROW(backend.Attend(call), CancelledError);
+    backend.Abandon(first);
+  };
+  int with_state = 0;
+  for (const kernels::DecodeMethod* method : kernels::DecodeMethods()) {
+    const std::string& name = method->spec().name;
+    const MethodChoice choice = Choose("a-shape", "n_local=32,n_sink=4", name, "");
+    KeptPairs expected_pairs, pairs;
+    std::vector<float> expected;
+    try {
+      expected = Outputs(choice, data, {}, &expected_pairs);
+    } catch (const UsageError&) {
+      continue;  // queries before RoPE
+    }
+    with_state += method->spec().needs_history ? 1 : 0;
+    for (const auto& fail : {std::function<void(MethodAttention&, int64_t, int64_t)>(again), {longer}, {stopped}}) {
+      EXPECT_EQ(Outputs(choice, data, fail, &pairs), expected) << name;
+      EXPECT_EQ(pairs.kept, expected_pairs.kept) << name;
+      EXPECT_EQ(pairs.seen, expected_pairs.seen) << name;
+    }
+  }
+  EXPECT_GT(with_state, 3);
+}
+
 // A question of one token is prefilled; a step of generation is not.
 TEST(PromptQueries, OneRowOfAPromptIsThePrefillMethods) {
   const SequenceData data(LayerOf(32), 100, /*bf16=*/false, 7);
@@ -168,6 +234,52 @@ TEST(ModelStops, InsideAPassAndForgetsIt) {
   EXPECT_EQ(stopper.calls, 3);
   EXPECT_EQ(session.num_tokens(), 40);
   session.UseAttention(nullptr);
+}
+
+// Forwards to a method's attention, and requests a stop in one call.
+class StoppedOnce final : public model::AttentionBackend {
+ public:
+  StoppedOnce(const MethodChoice& choice, int at) : at_(at), methods_(AttendByMethods(choice)) {}
+  void Attend(const model::AttentionCall& call) override {
+    methods_->Attend(call);
+    if (++calls_ == at_) stop.request_stop();
+  }
+  void Rewind(int64_t num_tokens) override { methods_->Rewind(num_tokens); }
+  void Abandon(int64_t num_tokens) override { methods_->Abandon(num_tokens); }
+  std::stop_source stop;
+
+ private:
+  int at_, calls_ = 0;
+  std::unique_ptr<MethodAttention> methods_;
+};
+
+TEST(ModelStops, AndAGenerationGoesOnAsIfItHadNot) {
+  model::ModelSession session(ReferenceModel(), {"fp32", kCpu, 64, 2});
+  std::vector<int32_t> tokens(100);
+  std::iota(tokens.begin(), tokens.end(), 300);
+  const int layers = session.summary().num_layers;
+  for (const char* decode : {"h2o", "sparq"}) {
+    const MethodChoice choice = Choose("dense", "", decode, std::string(decode) == "h2o" ? "k=24" : "k=8");
+    std::vector<int32_t> expected;
+    for (const int at : {-1, 2 * layers + layers / 2, 3 * layers + 2, 5 * layers + 1}) {
+      StoppedOnce attention(choice, at);
+      session.UseAttention(&attention);
+      session.Reset();
+      session.Feed(tokens);
+      std::vector<int32_t> generated;
+      while (generated.size() < 8) {
+        try {
+          const std::vector<int32_t> next = session.Generate(1, -1, attention.stop.get_token());
+          generated.insert(generated.end(), next.begin(), next.end());
+        } catch (const CancelledError&) {
+          attention.stop = std::stop_source();
+        }
+      }
+      if (at < 0) expected = generated;
+      EXPECT_EQ(generated, expected) << decode << ", stopped in call " << at;
+      session.UseAttention(nullptr);
+    }
+  }
 }
 
 TEST(ModelStops, BetweenTwoWeights) {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "canvas_model.h"
+#include "canvas_renderer.h"
 #include "fake_workbench.h"
 #include "kept_text.h"
 #include "lru_cache.h"
@@ -111,6 +112,130 @@ TEST_F(TileCacheTest, AnotherViewCancelsWhatNobodyWants) {
   EXPECT_EQ(workbench_.DeliverReplies(), 5);
   EXPECT_EQ(cache_.num_pending(), 0);
   EXPECT_EQ(cache_.Find(Key(0, 1, 9)).levels_coarser, 2) << "a cancelled tile never came";
+}
+
+// Two maps over one workbench, each with a trial of its own.
+class ComparedMapsTest : public ::testing::Test {
+ protected:
+  ComparedMapsTest() : workbench_(512) {
+    for (CanvasModel* map : {&first_, &second_}) {
+      map->SetWorkbench(&workbench_);
+      map->SetTrace(workbench_.Summary());
+      map->LayOut({800, 600});
+      EXPECT_TRUE(map->ShowHead({0, 0}));
+    }
+  }
+  void SetUp() override {
+    Keep(&first_, 64);
+    Keep(&second_, 16);
+  }
+  void Keep(CanvasModel* map, int window) {
+    ASSERT_TRUE(map->trial().SelectMethod("band"));
+    ASSERT_TRUE(map->trial().SetValue("window", window));
+    workbench_.DeliverReplies();
+    map->MaskChanged();
+  }
+  void Settle() {
+    first_.MaskChanged();
+    for (int turn = 0; turn < 3; ++turn) {
+      for (CanvasModel* map : {&first_, &second_}) map->tiles().Want(map->Demand(map->view(), 1));
+      workbench_.DeliverReplies();
+    }
+  }
+
+  FakeWorkbench workbench_;
+  CanvasModel first_;
+  MethodTrial reference_{nullptr, MapView::kSecond};
+  CanvasModel second_{&reference_};
+};
+
+TEST_F(ComparedMapsTest, MasksOfOneHeadAreComparedPairByPair) {
+  first_.CompareWith(&second_);
+  EXPECT_EQ(first_.comparison(), Comparison::kMasks);
+  Settle();
+  // The wider band keeps what the other does and more.
+  ASSERT_TRUE(first_.overlap().has_value());
+  const analysis::MaskOverlap& overlap = *first_.overlap();
+  EXPECT_EQ(overlap.second_alone, 0);
+  EXPECT_EQ(overlap.pairs, 512 * 513 / 2);
+  int64_t wider = 0, narrower = 0;
+  for (int64_t row = 0; row < 512; ++row) {
+    for (int64_t column = 0; column <= row; ++column) {
+      wider += FakeWorkbench::Kept(row, column, 64, 4) ? 1 : 0;
+      narrower += FakeWorkbench::Kept(row, column, 16, 4) ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(overlap.both, narrower);
+  EXPECT_EQ(overlap.first_alone, wider - narrower);
+  const MapPicture picture = first_.Picture(first_.view(), 1);
+  EXPECT_EQ(picture.comparison, Comparison::kMasks);
+  ASSERT_FALSE(picture.quads.empty());
+  for (const MapQuad& quad : picture.quads) {
+    EXPECT_NE(quad.pair.tile, nullptr);
+    EXPECT_EQ(quad.mask.tile, nullptr);
+  }
+  const std::vector<std::string> texts = ComparisonTexts(first_);
+  ASSERT_EQ(texts.size(), 3U);
+  EXPECT_THAT(texts[1], ::testing::HasSubstr("0.00 % (0)"));
+  EXPECT_THAT(texts[2], ::testing::HasSubstr("(" + std::to_string(narrower) + ")"));
+}
+
+TEST_F(ComparedMapsTest, AnotherMaskIsCountedAnewAndTheOldTilesStayMeanwhile) {
+  first_.CompareWith(&second_);
+  Settle();
+  const int64_t before = first_.overlap()->first_alone;
+  Keep(&second_, 32);
+  first_.MaskChanged();
+  for (const MapQuad& quad : first_.Picture(first_.view(), 1).quads) EXPECT_TRUE(quad.pair.from_old_mask);
+  Settle();
+  EXPECT_LT(first_.overlap()->first_alone, before);
+  for (const MapQuad& quad : first_.Picture(first_.view(), 1).quads) EXPECT_FALSE(quad.pair.from_old_mask);
+  first_.CompareWith(nullptr);
+  EXPECT_FALSE(first_.overlap().has_value());
+  Settle();
+  for (const MapQuad& quad : first_.Picture(first_.view(), 1).quads) EXPECT_NE(quad.mask.tile, nullptr);
+}
+
+TEST_F(ComparedMapsTest, HeadsAreComparedByTheirProbabilities) {
+  ASSERT_TRUE(second_.ShowHead({0, 1}));
+  first_.CompareWith(&second_);
+  EXPECT_EQ(first_.comparison(), Comparison::kValues);
+  Settle();
+  for (const MapQuad& quad : first_.Picture(first_.view(), 1).quads) {
+    ASSERT_NE(quad.other.tile, nullptr);
+    EXPECT_EQ(quad.other.tile->key.head, (analysis::HeadId{0, 1}));
+    const std::vector<float> encoded = EncodeDifference(quad.values, quad.other, first_.rows());
+    for (const int64_t texel : {int64_t{0}, int64_t{200} * 256, int64_t{200} * 256 + 100, int64_t{255} * 256 + 255}) {
+      const auto at = static_cast<size_t>(texel);
+      const double a = std::exp2(static_cast<double>(quad.values.tile->log2_p[at])),
+                   b = std::exp2(static_cast<double>(quad.other.tile->log2_p[at]));
+      if (std::isinf(quad.values.tile->log2_p[at])) continue;
+      const double size = std::exp2(std::fabs(static_cast<double>(encoded[at])) - 64);
+      EXPECT_NEAR(std::copysign(size, static_cast<double>(encoded[at])), b - a, 1e-5 + 1e-4 * std::fabs(b - a));
+    }
+  }
+  EXPECT_EQ(ComparisonTexts(first_).size(), 2U);
+}
+
+TEST_F(ComparedMapsTest, MapsOfOtherQueriesSayThatTheyHaveNoDifference) {
+  TraceSummary shorter = workbench_.Summary();
+  shorter.num_rows = 100;
+  shorter.row_positions.assign(shorter.row_positions.begin() + 412, shorter.row_positions.end());
+  second_.SetTrace(shorter);
+  ASSERT_TRUE(second_.ShowHead({0, 1}));
+  first_.CompareWith(&second_);
+  EXPECT_EQ(first_.comparison(), Comparison::kNone);
+  EXPECT_THAT(first_.WhyNotCompared(), ::testing::HasSubstr("other queries or keys"));
+  EXPECT_DOUBLE_EQ(second_.RowLike(first_, 420.25), 8.25) << "the query at token 420 is the ninth recorded";
+  EXPECT_DOUBLE_EQ(first_.RowLike(second_, 8), 420);
+}
+
+TEST(DifferenceCodeTest, HoldsSignsAndSizesAtAnyDepth) {
+  EXPECT_EQ(EncodeDifferenceLog2(0), 0);
+  EXPECT_FLOAT_EQ(EncodeDifferenceLog2(0.25), 62);
+  EXPECT_FLOAT_EQ(EncodeDifferenceLog2(-0.25), -62);
+  EXPECT_FLOAT_EQ(EncodeDifferenceLog2(std::ldexp(1.0, -20)), 44);
+  EXPECT_EQ(EncodeDifferenceLog2(std::ldexp(1.0, -80)), 0) << "less than any score of 128K keys";
 }
 
 TEST_F(TileCacheTest, NearestCoarserTileStandsIn) {

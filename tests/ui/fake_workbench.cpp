@@ -36,7 +36,7 @@ double SyntheticHead::Probability(int64_t row, int64_t column) const {
 namespace {
 
 std::string Tag(const char* kind, MapView view) {
-  return std::string(kind) + (view == MapView::kFirst ? "" : " 2");
+  return std::string(kind) + (view == MapView::kFirst ? "" : " " + std::to_string(static_cast<int>(view)));
 }
 
 }  // namespace
@@ -223,6 +223,55 @@ void FakeWorkbench::RequestMaskTile(MapView view, int64_t mask_id, const analysi
   Post(Tag("tile", view), [this, mask_id, key, done] { done(MakeMaskTile(mask_id, key)); });
 }
 
+std::array<int64_t, analysis::kNumKeptBy> FakeWorkbench::KeptOfRow(int64_t first_mask, int64_t second_mask, int64_t row,
+                                                                   int64_t column_begin, int64_t column_end) const {
+  const Band &first = masks_[static_cast<size_t>(first_mask - 1)],
+             &second = masks_[static_cast<size_t>(second_mask - 1)];
+  std::array<int64_t, analysis::kNumKeptBy> kept{};
+  for (int64_t column = column_begin; column < std::min(column_end, row + 1); ++column) {
+    const bool a = Kept(row, column, first.window, first.sinks), b = Kept(row, column, second.window, second.sinks);
+    if (a || b) ++kept[a && b ? 2 : a ? 0 : 1];
+  }
+  return kept;
+}
+
+void FakeWorkbench::RequestMaskPairTile(MapView view, int64_t first_mask, int64_t second_mask,
+                                        const analysis::TileKey& key, int32_t priority,
+                                        Reply<analysis::MaskPairTilePtr> done) {
+  tile_requests.push_back({first_mask, key, priority});
+  Post(Tag("tile", view), [this, first_mask, second_mask, key, done] {
+    auto tile = std::make_shared<analysis::MaskPairTile>();
+    tile->key = key;
+    const int64_t size = int64_t{1} << key.level;
+    for (int64_t texel = 0; texel < int64_t{kTileSize} * kTileSize; ++texel) {
+      const int64_t row_begin = (key.y * int64_t{kTileSize} + texel / kTileSize) * size,
+                    column_begin = (key.x * int64_t{kTileSize} + texel % kTileSize) * size;
+      std::array<int64_t, analysis::kNumKeptBy> kept{};
+      int64_t pairs = 0;
+      for (int64_t row = row_begin; row < std::min(row_begin + size, num_tokens_); ++row) {
+        const auto of_row = KeptOfRow(first_mask, second_mask, row, column_begin, column_begin + size);
+        for (size_t by = 0; by < kept.size(); ++by) kept[by] += of_row[by];
+        pairs += std::clamp<int64_t>(row + 1 - column_begin, 0, size);
+      }
+      for (const int64_t count : kept) tile->kept.push_back(static_cast<uint8_t>(pairs == 0 ? 0 : count * 255 / pairs));
+    }
+    done(tile);
+  });
+}
+
+void FakeWorkbench::RequestMaskOverlap(int64_t first_mask, int64_t second_mask, Reply<analysis::MaskOverlap> done) {
+  ++generations_["overlap"];
+  analysis::MaskOverlap overlap;
+  for (int64_t row = 0; row < num_tokens_; ++row) {
+    const auto [first, second, both] = KeptOfRow(first_mask, second_mask, row, 0, num_tokens_);
+    overlap.first_alone += first;
+    overlap.second_alone += second;
+    overlap.both += both;
+    overlap.pairs += row + 1;
+  }
+  Post("overlap", [overlap, done] { done(overlap); });
+}
+
 void FakeWorkbench::CancelTiles(MapView view) {
   ++num_cancelled_tile_batches;
   ++generations_[Tag("tile", view)];
@@ -236,7 +285,7 @@ void FakeWorkbench::RequestRow(analysis::HeadId head, int64_t row, Reply<std::ve
   Post("row", [probabilities, done] { done(probabilities); });
 }
 
-void FakeWorkbench::RequestThumbnail(analysis::HeadId head, Reply<ThumbnailPtr> done) {
+void FakeWorkbench::RequestThumbnail(analysis::HeadId head, Reply<ThumbnailPtr> done, ErrorReply) {
   ++num_thumbnails;
   auto thumbnail = std::make_shared<Thumbnail>();
   constexpr int64_t kSide = Thumbnail::kSide;
@@ -247,27 +296,31 @@ void FakeWorkbench::RequestThumbnail(analysis::HeadId head, Reply<ThumbnailPtr> 
   Post("thumbnail", [thumbnail, done] { done(thumbnail); });
 }
 
-void FakeWorkbench::TuneHead(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
-                             double target, Reply<TunedSetting> done, ErrorReply failed, Reply<ProgressReport>) {
-  ++num_tuned;
+void FakeWorkbench::TuneHeads(const std::vector<analysis::HeadId>& heads, const std::string& method,
+                              const kernels::ParameterValues& values, double target,
+                              const HeadsReplies<TunedSetting>& replies) {
   ++generations_["tune"];
   last_target = target;
-  TunedSetting tuned;
-  tuned.head = head;
-  tuned.values = values;
-  for (const kernels::MethodSpec& spec : methods_) {
-    if (spec.name == method) static_cast<void>(tuned.values.Set(spec, "window", kFoundWindow + head.head));
-  }
-  tuned.reached = !target_out_of_reach;
-  tuned.kept_fraction = 0.25 + 0.5 * head.head;
-  tuned.mass.fifth_percentile = target;
-  Post("tune", [this, tuned, done, failed] {
-    if (std::exchange(fail_next_run, false)) {
-      failed("The device ran out of memory: choose fewer rows.");
-    } else {
-      done(tuned);
+  for (const analysis::HeadId& head : heads) {
+    ++num_tuned;
+    TunedSetting tuned;
+    tuned.head = head;
+    tuned.values = values;
+    for (const kernels::MethodSpec& spec : methods_) {
+      if (spec.name == method) static_cast<void>(tuned.values.Set(spec, "window", kFoundWindow + head.head));
     }
-  });
+    tuned.reached = !target_out_of_reach;
+    tuned.kept_fraction = 0.25 + 0.5 * head.head;
+    tuned.mass.fifth_percentile = target;
+    Post("tune", [this, tuned, replies] {
+      if (std::exchange(fail_next_run, false)) {
+        replies.failed({tuned.head, "The device ran out of memory: choose fewer rows."});
+      } else {
+        replies.one(tuned);
+      }
+    });
+  }
+  Post("tune", replies.finished);
 }
 
 void FakeWorkbench::CancelTuning() {
@@ -332,7 +385,7 @@ void FakeWorkbench::RequestMask(MapView view, analysis::HeadId head, const std::
   mask.summary.cra_p5 = mask.distribution.fifth_percentile;
   mask.distribution.worst_row += band.first_row;
   if (method == "newest") mask.steps = std::move(steps);
-  if (mask.steps) mask.chosen_per = "place";
+  if (mask.steps) mask.chosen_per = kernels::ChosenPer::kPlace;
   mask.outside_mass = outside_mass;
   Post(tag, [mask, done] { done(mask); });
 }
@@ -366,31 +419,21 @@ void FakeWorkbench::MeetTarget(analysis::HeadId, const std::string& method, cons
   });
 }
 
-void FakeWorkbench::RunMethod(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
-                              int32_t repeats, Reply<analysis::MethodResult> done, ErrorReply failed,
-                              Reply<ProgressReport> progress) {
+analysis::MethodResult FakeWorkbench::ResultOf(analysis::HeadId head, const std::string& method,
+                                               const kernels::ParameterValues& values, int32_t repeats) {
   ++num_runs;
-  ++generations_["run"];
   last_method = method;
   last_repeats = repeats;
   for (const kernels::MethodSpec& spec : methods_) {
     if (spec.name == method) last_parameters = values.ToString(spec);
   }
-  Post("run", [progress] {
-    progress({.stage = "dense attends, 1 of 2", .fraction = 0.5, .rate = 0, .unit = "", .remaining_s = 1});
-  });
-  if (hold_run) return;
-  if (fail_next_run) {
-    fail_next_run = false;
-    Post("run", [failed] { failed("The device ran out of memory: choose fewer rows."); });
-    return;
-  }
   analysis::MethodResult result;
   result.head = head;
   result.method = method;
   result.parameters = last_parameters;
-  result.phase = "prefill";
-  result.device = "cpu";
+  result.phase = kernels::Phase::kPrefill;
+  result.baseline_method = "dense";
+  result.device = NamedCpu();
   result.kept_fraction = 0.25;
   result.select = {.median_ms = 1, .mad_ms = 0.1, .repeats = repeats};
   result.attend = {.median_ms = 3, .mad_ms = 0.1, .repeats = repeats};
@@ -398,7 +441,46 @@ void FakeWorkbench::RunMethod(analysis::HeadId head, const std::string& method, 
   result.speedup = 3;
   result.relative_error = 0.01;
   result.note = run_note;
+  return result;
+}
+
+void FakeWorkbench::RunMethod(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
+                              int32_t repeats, Reply<analysis::MethodResult> done, Reply<Refusal> failed,
+                              Reply<ProgressReport> progress) {
+  ++generations_["run"];
+  const analysis::MethodResult result = ResultOf(head, method, values, repeats);
+  Post("run", [progress] {
+    progress({.stage = "dense attends, 1 of 2",
+              .fraction = 0.5,
+              .rate = 0,
+              .unit = ProgressUnit::kPercent,
+              .remaining_s = 1});
+  });
+  if (hold_run) return;
+  if (unsupported.contains(method)) {
+    Post("run", [failed, method] { failed({method + " needs what was not recorded: record it.", true}); });
+    return;
+  }
+  if (std::exchange(fail_next_run, false)) {
+    Post("run", [failed] { failed({"The device ran out of memory: choose fewer rows.", false}); });
+    return;
+  }
   Post("run", [result, done] { done(result); });
+}
+
+void FakeWorkbench::MeasureHeads(const std::vector<analysis::HeadId>& heads, const std::string& method,
+                                 const kernels::ParameterValues& values, int32_t repeats,
+                                 const HeadsReplies<analysis::MethodResult>& replies) {
+  ++generations_["run"];
+  for (const analysis::HeadId& head : heads) {
+    const analysis::MethodResult result = ResultOf(head, method, values, repeats);
+    if (std::exchange(fail_next_run, false)) {
+      Post("run", [replies, head] { replies.failed({head, "The device ran out of memory: choose fewer rows."}); });
+    } else {
+      Post("run", [replies, result] { replies.one(result); });
+    }
+  }
+  Post("run", replies.finished);
 }
 
 void FakeWorkbench::CancelRun() {

@@ -3,6 +3,7 @@
 // phase), replies that the test delivers when it wants (or that deliver themselves through a poster).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -58,7 +59,8 @@ class FakeWorkbench : public Workbench {
   int num_cancelled_tile_batches = 0;
   int num_mask_requests = 0, num_runs = 0, num_cancelled_runs = 0;
   int last_repeats = 0;
-  int num_tuned = 0, num_thumbnails = 0;
+  int num_tuned = 0, num_thumbnails = 0, num_closed_views = 0;
+  std::set<std::string> unsupported;  // methods that lack something here
   size_t num_exported_heads = 0;
   int64_t model_window = 0;     // what ExactScore says of keys farther back; 0: none
   int64_t num_decode_rows = 0;  // of the summary
@@ -69,6 +71,7 @@ class FakeWorkbench : public Workbench {
   double last_target = 0;
   static constexpr int kFoundWindow = 77;  // what a search of method "band" ends with
   std::string last_method, last_parameters;
+  MapDrawing last_drawing;
 
   const std::vector<kernels::MethodSpec>& methods() const override { return methods_; }
   std::vector<std::string> task_names() const override { return {"passkey"}; }
@@ -83,15 +86,27 @@ class FakeWorkbench : public Workbench {
                    Reply<analysis::TilePtr> done) override;
   void RequestMaskTile(MapView view, int64_t mask_id, const analysis::TileKey& key, int32_t priority,
                        Reply<analysis::MaskTilePtr> done) override;
+  void RequestMaskPairTile(MapView view, int64_t first_mask, int64_t second_mask, const analysis::TileKey& key,
+                           int32_t priority, Reply<analysis::MaskPairTilePtr> done) override;
+  void RequestMaskOverlap(int64_t first_mask, int64_t second_mask, Reply<analysis::MaskOverlap> done) override;
+  void ExportMap(const MapDrawing& drawing, const std::string& path, Reply<std::string> done, ErrorReply,
+                 Reply<ProgressReport>) override {
+    last_drawing = drawing;
+    Post("export", [path, done] { done(path); });
+  }
+  void CancelMapExport() override { ++generations_["export"]; }
+  std::unique_ptr<Workbench> Another() override { return std::make_unique<FakeWorkbench>(num_tokens_); }
   void CancelTiles(MapView view) override;
   void RequestRow(analysis::HeadId head, int64_t row, Reply<std::vector<float>> done) override;
-  void RequestThumbnail(analysis::HeadId head, Reply<ThumbnailPtr> done) override;
+  void CloseView(MapView) override { ++num_closed_views; }
+  void RequestThumbnail(analysis::HeadId head, Reply<ThumbnailPtr> done, ErrorReply failed) override;
   void CancelThumbnails() override {}
   Exact ExactScore(analysis::HeadId head, int64_t row, int64_t column) override;
   void RequestMask(MapView view, analysis::HeadId head, const std::string& method,
                    const kernels::ParameterValues& values, Reply<LiveMask> done, ErrorReply failed) override;
-  void TuneHead(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values, double target,
-                Reply<TunedSetting> done, ErrorReply failed, Reply<ProgressReport> progress) override;
+  void TuneHeads(const std::vector<analysis::HeadId>& heads, const std::string& method,
+                 const kernels::ParameterValues& values, double target,
+                 const HeadsReplies<TunedSetting>& replies) override;
   void CancelTuning() override;
   std::string ExportTuning(const std::string&, double, const std::vector<TunedSetting>& heads, size_t,
                            const std::string&) override {
@@ -104,13 +119,21 @@ class FakeWorkbench : public Workbench {
   void CancelSearch() override {}
   void RequestLostKeys(analysis::HeadId head, int64_t mask_id, int64_t row, Reply<std::vector<LostKey>> done) override;
   void RunMethod(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
-                 int32_t repeats, Reply<analysis::MethodResult> done, ErrorReply failed,
+                 int32_t repeats, Reply<analysis::MethodResult> done, Reply<Refusal> failed,
                  Reply<ProgressReport> progress) override;
+  void MeasureHeads(const std::vector<analysis::HeadId>& heads, const std::string& method,
+                    const kernels::ParameterValues& values, int32_t repeats,
+                    const HeadsReplies<analysis::MethodResult>& replies) override;
+  std::string MethodArgument(const std::string& method, const std::string& parameters) const override {
+    return method + ":" + parameters;
+  }
   void CancelRun() override;
   void DescribeModel(const std::string& model_dir, Reply<ModelDescription> done, ErrorReply failed) override;
   void Capture(const CaptureSettings& settings, Reply<CapturedTrace> done, ErrorReply failed,
                Reply<ProgressReport> progress) override;
   void CancelCapture() override {}
+  std::vector<Recordable> recordable() const override { return {}; }
+  void EstimateCapture(const CaptureSettings&, Reply<CaptureEstimate>, ErrorReply) override {}
   std::string ExportRuns(const std::vector<analysis::MethodResult>&, const std::string&) override { return {}; }
   std::string ExportStatistics(const std::vector<analysis::HeadStatistics>&, const std::string&) override { return {}; }
   std::string ReadRuns(const std::string&, std::vector<analysis::MethodResult>*) override { return "no file"; }
@@ -118,6 +141,9 @@ class FakeWorkbench : public Workbench {
   std::optional<analysis::MethodResult> RunFromJson(const std::string&) override { return std::nullopt; }
 
   analysis::TilePtr MakeTile(const analysis::TileKey& key) const;
+  // Columns that the first mask keeps alone, the second alone, and both, of a row.
+  std::array<int64_t, analysis::kNumKeptBy> KeptOfRow(int64_t first_mask, int64_t second_mask, int64_t row,
+                                                      int64_t column_begin, int64_t column_end) const;
   analysis::MaskTilePtr MakeMaskTile(int64_t mask_id, const analysis::TileKey& key) const;
 
  private:
@@ -128,6 +154,8 @@ class FakeWorkbench : public Workbench {
   };
   void Post(const std::string& tag, std::function<void()> act);
   bool IsCurrent(const Waiting& waiting) const;
+  analysis::MethodResult ResultOf(analysis::HeadId head, const std::string& method,
+                                  const kernels::ParameterValues& values, int32_t repeats);
 
   int64_t num_tokens_;
   std::vector<SyntheticHead> heads_;

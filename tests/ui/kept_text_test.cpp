@@ -57,11 +57,11 @@ TEST_F(KeptTextOfAHead, AChoiceThatHeadsShareNamesThem) {
   ASSERT_TRUE(model_.ShowHead({0, 1}));
   LiveMask mask = MaskOf(16);
   EXPECT_EQ(DescribeChoice(model_, mask), "") << "of a prefill method";
-  mask.chosen_per = "place";
+  mask.chosen_per = kernels::ChosenPer::kPlace;
   EXPECT_EQ(DescribeChoice(model_, mask), "");
-  mask.chosen_per = "query head";
+  mask.chosen_per = kernels::ChosenPer::kQueryHead;
   EXPECT_EQ(DescribeChoice(model_, mask), "chosen per query head");
-  mask.chosen_per = "KV head";
+  mask.chosen_per = kernels::ChosenPer::kKvHead;
   EXPECT_EQ(DescribeChoice(model_, mask), "chosen per KV head, one choice for query heads 0 to 1");
 }
 

@@ -64,7 +64,7 @@ TEST_F(ReachStateTest, EveryHeadIsTunedAndTheMatrixKnowsTheResult) {
 
 TEST_F(ReachStateTest, AStoppedSweepGoesOnWithTheHeadsThatAreNotDone) {
   state_.sweep.Start(HeadSweep::Kind::kMeasure);
-  workbench_.DeliverReplies(2);  // the first head's progress and its result
+  workbench_.DeliverReplies(1);  // the first head's result
   EXPECT_THAT(measured_, ElementsAre(HeadId{0, 0}));
   state_.sweep.Stop();
   EXPECT_EQ(num_ended_, 1);
@@ -161,7 +161,7 @@ analysis::MethodResult RunOf(const char* method, double kept, double cra_p5, dou
   analysis::MethodResult run;
   run.head = {4, 3};
   run.method = method;
-  run.phase = "prefill";
+  run.phase = kernels::Phase::kPrefill;
   run.kept_fraction = kept;
   run.cra_p5 = cra_p5;
   run.attend.median_ms = ms;
@@ -172,14 +172,16 @@ TEST(TradeOffTest, TheFrontHasTheRunsThatNoOtherBeats) {
   const std::vector<analysis::MethodResult> runs = {RunOf("dense", 1, 1, 10), RunOf("good", 0.2, 0.95, 3),
                                                     RunOf("worse", 0.3, 0.90, 2), RunOf("cheap", 0.1, 0.5, 1),
                                                     RunOf("equal", 0.2, 0.95, 3)};
-  const auto points = MakeTradeOff(runs, {4, 3}, "prefill", CostAxis::kKeptShare, QualityAxis::kCraFifth);
+  const auto points =
+      MakeTradeOff(runs, {4, 3}, kernels::Phase::kPrefill, CostAxis::kKeptShare, QualityAxis::kCraFifth);
   ASSERT_EQ(points.size(), 5U);
   EXPECT_FALSE(points[2].on_front) << "good costs less and keeps more";
   std::vector<std::string> front;
   for (const TradeOffPoint& point : Front(points)) front.push_back(runs[point.run].method);
   EXPECT_THAT(front, ElementsAre("cheap", "good", "equal", "dense")) << "of equal ones neither beats the other";
   // By time, "worse" is one of them.
-  const auto by_time = MakeTradeOff(runs, {4, 3}, "prefill", CostAxis::kMilliseconds, QualityAxis::kCraFifth);
+  const auto by_time =
+      MakeTradeOff(runs, {4, 3}, kernels::Phase::kPrefill, CostAxis::kMilliseconds, QualityAxis::kCraFifth);
   EXPECT_TRUE(by_time[2].on_front);
 }
 
@@ -188,11 +190,12 @@ TEST(TradeOffTest, OfAnErrorLessIsBetterAndOtherHeadsAreNoPoints) {
   runs[0].relative_error = 0.1;
   runs[1].relative_error = 0.2;
   runs[2].head = {0, 0};
-  const auto points = MakeTradeOff(runs, {4, 3}, "prefill", CostAxis::kKeptShare, QualityAxis::kRelativeError);
+  const auto points =
+      MakeTradeOff(runs, {4, 3}, kernels::Phase::kPrefill, CostAxis::kKeptShare, QualityAxis::kRelativeError);
   ASSERT_EQ(points.size(), 2U);
   EXPECT_TRUE(points[0].on_front);
   EXPECT_FALSE(points[1].on_front);
-  EXPECT_TRUE(MakeTradeOff(runs, {4, 3}, "decode", CostAxis::kKeptShare, QualityAxis::kCraMean).empty());
+  EXPECT_TRUE(MakeTradeOff(runs, {4, 3}, kernels::Phase::kDecode, CostAxis::kKeptShare, QualityAxis::kCraMean).empty());
 }
 
 TEST(CommandLineTest, WhatAShellWouldReadOtherwiseIsQuoted) {
@@ -208,14 +211,18 @@ TEST(CommandLineTest, ARunsCommandNamesAllThatItDependsOn) {
   run.parameters = "window=64,sinks=4";
   run.measured_heads = 8;
   run.attend.repeats = 3;
-  run.device = "cpu";
-  EXPECT_EQ(CompareCommand(QStringLiteral("t.h5"), run),
+  run.device = NamedCpu();
+  const QString method = QStringLiteral("a-shape:window=64,sinks=4");
+  EXPECT_EQ(CompareCommand(QStringLiteral("t.h5"), method, run),
             QStringLiteral("headscope compare t.h5 --method a-shape:window=64,sinks=4 --heads 4:3 --repeat 3"));
   run.measured_heads = 1;
-  run.phase = "decode";
+  run.phase = kernels::Phase::kDecode;
   run.num_rows = 16;
-  EXPECT_TRUE(CompareCommand(QStringLiteral("t.h5"), run).contains(QStringLiteral("--measure head")));
-  EXPECT_TRUE(CompareCommand(QStringLiteral("t.h5"), run).contains(QStringLiteral("--decode-rows 16")));
+  EXPECT_TRUE(CompareCommand(QStringLiteral("t.h5"), method, run).contains(QStringLiteral("--measure head")));
+  EXPECT_TRUE(CompareCommand(QStringLiteral("t.h5"), method, run).contains(QStringLiteral("--decode-rows 16")));
+  EXPECT_FALSE(CompareCommand(QStringLiteral("t.h5"), method, run).contains(QStringLiteral("--device")));
+  run.device = {CudaDevice(1), "NVIDIA H200 (cuda:1)"};
+  EXPECT_TRUE(CompareCommand(QStringLiteral("t.h5"), method, run).contains(QStringLiteral("--device cuda:1")));
 }
 
 TEST_F(ReachStateTest, HeadsWorthALookAreTheExtremesAndEachIsNamedOnce) {

@@ -12,14 +12,14 @@ namespace {
 using analysis::MethodResult;
 using Model = RunsModel;
 
-MethodResult Measured(const std::string& method, const std::string& phase, analysis::Timing own,
-                      analysis::Timing dense) {
+MethodResult Measured(const std::string& method, kernels::Phase phase, analysis::Timing own, analysis::Timing dense) {
   MethodResult run;
   run.head = {8, 4};
   run.method = method;
   run.parameters = "n=1";
   run.phase = phase;
-  run.device = "cpu";
+  run.baseline_method = phase == kernels::Phase::kDecode ? "decode/dense" : "dense";
+  run.device = NamedCpu();
   run.attend = own;
   run.dense_attend = dense;
   run.speedup = dense.median_ms / own.median_ms;
@@ -33,8 +33,8 @@ QString Cell(const Model& model, int row, int column) {
 // A busy machine slows a run and the dense attention beside it alike; another run's baseline says nothing about it.
 TEST(RunsTable, ARunKeepsTheBaselineThatItWasTimedWith) {
   Model model;
-  model.Add(Measured("busy", "prefill", {40, 2, 5}, {80, 4, 5}));
-  model.Add(Measured("quiet", "prefill", {20, 0.1, 7}, {30, 0.3, 7}));
+  model.Add(Measured("busy", kernels::Phase::kPrefill, {40, 2, 5}, {80, 4, 5}));
+  model.Add(Measured("quiet", kernels::Phase::kPrefill, {20, 0.1, 7}, {30, 0.3, 7}));
   ASSERT_EQ(model.rowCount(), 3) << "one dense row for both";
   model.sort(Model::kSpeedup, Qt::DescendingOrder);
   EXPECT_EQ(Cell(model, 0, Model::kMethod), QStringLiteral("dense"));
@@ -53,11 +53,11 @@ TEST(RunsTable, ARunKeepsTheBaselineThatItWasTimedWith) {
 
 TEST(RunsTable, ASpeedUpSaysHowFarItsTimesScatter) {
   Model model;
-  model.Add(Measured("firm", "prefill", {20, 0.1, 7}, {30, 0.3, 7}));
+  model.Add(Measured("firm", kernels::Phase::kPrefill, {20, 0.1, 7}, {30, 0.3, 7}));
   // 1.5 * (0.3 / 30 + 0.1 / 20)
   EXPECT_EQ(Cell(model, 1, Model::kSpeedup), QStringLiteral("1.50 ± 0.02×"));
   EXPECT_EQ(Cell(model, 0, Model::kSpeedup), QStringLiteral("1.00×")) << "by definition";
-  MethodResult loose = Measured("loose", "decode", {0.08, 0.01, 7}, {3.46, 1.76, 7});
+  MethodResult loose = Measured("loose", kernels::Phase::kDecode, {0.08, 0.01, 7}, {3.46, 1.76, 7});
   loose.select = {0.02, 0.01, 7};
   loose.speedup = 34.6;
   model.Add(loose);
@@ -67,15 +67,15 @@ TEST(RunsTable, ASpeedUpSaysHowFarItsTimesScatter) {
 
 TEST(RunsTable, TheDenseRowShowsItsTimeWhileItIsEveryRunsBaseline) {
   Model model;
-  model.Add(Measured("a", "prefill", {20, 0.1, 7}, {30, 0.3, 7}));
+  model.Add(Measured("a", kernels::Phase::kPrefill, {20, 0.1, 7}, {30, 0.3, 7}));
   EXPECT_EQ(Cell(model, 0, Model::kAttend), QStringLiteral("30.0 ± 0.3"));
   EXPECT_EQ(Cell(model, 0, Model::kNote), QString());
 }
 
 TEST(RunsTable, ALayerAndAHeadAloneAreTwoRunsWithADenseEach) {
   Model model;
-  MethodResult layer = Measured("a", "decode", {20, 0, 3}, {60, 0, 3}),
-               alone = Measured("a", "decode", {9, 0, 3}, {10, 0, 3});
+  MethodResult layer = Measured("a", kernels::Phase::kDecode, {20, 0, 3}, {60, 0, 3}),
+               alone = Measured("a", kernels::Phase::kDecode, {9, 0, 3}, {10, 0, 3});
   layer.measured = "layer 8: 8 heads";
   alone.measured = "head 8:4 alone";
   layer.num_rows = alone.num_rows = 16;
@@ -91,11 +91,11 @@ TEST(RunsTable, ALayerAndAHeadAloneAreTwoRunsWithADenseEach) {
 
 TEST(RunsTable, ARunWithTheSameParametersTakesThePlaceOfTheOneBefore) {
   Model model;
-  model.Add(Measured("a", "prefill", {20, 0, 3}, {30, 0, 3}));
-  model.Add(Measured("a", "prefill", {10, 0, 3}, {30, 0, 3}));
+  model.Add(Measured("a", kernels::Phase::kPrefill, {20, 0, 3}, {30, 0, 3}));
+  model.Add(Measured("a", kernels::Phase::kPrefill, {10, 0, 3}, {30, 0, 3}));
   EXPECT_EQ(model.rowCount(), 2);
   EXPECT_EQ(model.runs()[1].speedup, 3);
-  MethodResult other = Measured("a", "prefill", {15, 0, 3}, {30, 0, 3});
+  MethodResult other = Measured("a", kernels::Phase::kPrefill, {15, 0, 3}, {30, 0, 3});
   other.parameters = "n=2";
   model.Add(other);
   EXPECT_EQ(model.rowCount(), 3);

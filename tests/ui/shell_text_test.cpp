@@ -79,7 +79,7 @@ TEST(FuzzyMatch, FindsTheBestOfAllPlacements) {
 
 TEST(HeadFilter, LayersHeadsClassesAndNumbersMustAllHold) {
   analysis::HeadStatistics statistics;
-  analysis::SetRowMean(&statistics, "kurtosis", 2.5);
+  statistics.row_means = {{"kurtosis", 2.5}};
   statistics.sink_mass = 0.75;
   statistics.head_class = analysis::HeadClass::kSinkLocal;
   const auto accepts = [&](const char* text, HeadId head) {
@@ -117,7 +117,7 @@ TEST(HeadFilter, AHeadWithoutNumbersFailsComparisonsAndClasses) {
   EXPECT_FALSE(HeadFilter::Parse("kurtosis<9").Accepts({4, 1}, nullptr));
   // NaN is neither above nor below.
   analysis::HeadStatistics statistics;
-  analysis::SetRowMean(&statistics, "kurtosis", std::nan(""));
+  statistics.row_means = {{"kurtosis", std::nan("")}};
   EXPECT_FALSE(HeadFilter::Parse("kurtosis<9").Accepts({4, 1}, &statistics));
   EXPECT_FALSE(HeadFilter::Parse("kurtosis>=9").Accepts({4, 1}, &statistics));
 }
@@ -180,15 +180,20 @@ TEST(CaptureEstimate, CountsQueriesOfHeadsAndKeysOfTheirGroups) {
   settings.dtype = "fp32";
   settings.rows = "last:10";
   EXPECT_EQ(EstimateTraceBytes(model, settings, 100), 3 * 10 * 260 + 10 * 8 + 2 * 2 * 100 * 256);
+  const int64_t plain = EstimateTraceBytes(model, settings, 100);
+  settings.record = {{"vectors", "", Recordable::Size::kQueriesAndKeys}};
+  EXPECT_EQ(EstimateTraceBytes(model, settings, 100) - plain, (3 * 10 + 2 * 100) * 256);
+  settings.record = {{"a", "", Recordable::Size::kHeadsAndTokens}, {"b", "", Recordable::Size::kTokens}};
+  EXPECT_EQ(EstimateTraceBytes(model, settings, 100) - plain, 4 * 3 * 100 + 4 * 100);
   settings.heads = "x";
   EXPECT_EQ(EstimateTraceBytes(model, settings, 100), -1);
 }
 
-TEST(CaptureEstimate, BytesReadAsPeopleWriteThem) {
-  EXPECT_EQ(FormatBytes(0), "0 bytes");
-  EXPECT_EQ(FormatBytes(1023), "1023 bytes");
-  EXPECT_EQ(FormatBytes(1536), "1.5 KiB");
-  EXPECT_EQ(FormatBytes(int64_t{5} << 40), "5.0 TiB");
+TEST(CaptureEstimate, TimesReadAsPeopleWriteThem) {
+  EXPECT_EQ(FormatSeconds(0.02), "1 s");
+  EXPECT_EQ(FormatSeconds(41.4), "41 s");
+  EXPECT_EQ(FormatSeconds(185), "3 min");
+  EXPECT_EQ(FormatSeconds(9000), "2.5 h");
 }
 
 }  // namespace

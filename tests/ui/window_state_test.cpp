@@ -25,6 +25,7 @@ class WindowStateTest : public ::testing::Test {
     QObject::connect(&state_.queue, &RunQueue::Measured,
                      [this](const analysis::MethodResult& run) { measured_.push_back(run.method); });
     QObject::connect(&state_, &WindowState::Failed, [this](const QString& what) { failed_.append(what); });
+    QObject::connect(&state_, &WindowState::Noticed, [this](const QString& what) { noticed_.append(what); });
   }
   void Deliver() {
     workbench_.DeliverReplies();
@@ -40,7 +41,7 @@ class WindowStateTest : public ::testing::Test {
   WindowState state_{&workbench_};
   std::vector<Work> under_way_;
   std::vector<std::string> measured_;
-  QStringList failed_;
+  QStringList failed_, noticed_;
 };
 
 TEST_F(WindowStateTest, ASelectedHeadIsUnderTrialAndInTheHistory) {
@@ -100,6 +101,44 @@ TEST_F(WindowStateTest, AFailedRunIsToldAndTheNextOneGoesOn) {
   EXPECT_THAT(measured_, ElementsAre("newest"));
   ASSERT_EQ(failed_.size(), 1);
   EXPECT_TRUE(failed_[0].contains(QStringLiteral("out of memory")));
+}
+
+TEST_F(WindowStateTest, AMethodThatTheHeadLacksSomethingForIsLeftOutAndNoFailure) {
+  state_.heads.Select({0, 1});
+  workbench_.unsupported = {"band"};
+  state_.queue.RunAll();
+  Deliver();
+  EXPECT_THAT(measured_, ElementsAre("newest"));
+  EXPECT_TRUE(failed_.isEmpty());
+  ASSERT_EQ(noticed_.size(), 1);
+  EXPECT_EQ(noticed_[0], QStringLiteral("Left out: band needs what was not recorded: record it."));
+}
+
+TEST_F(WindowStateTest, RunsAtTheTargetEndTheRunUnderWay) {
+  state_.heads.Select({0, 1});
+  state_.queue.RunAll();
+  const int cancelled = workbench_.num_cancelled_runs;
+  state_.queue.RunAllAtTarget();
+  EXPECT_EQ(workbench_.num_cancelled_runs, cancelled + 1);
+  EXPECT_THAT(under_way_, ElementsAre(Work::kSearch));
+  workbench_.DeliverReplies();
+  EXPECT_THAT(measured_, ElementsAre("band")) << "at the target, and once";
+}
+
+TEST_F(WindowStateTest, WhatIsSelectedAmongTheRunsIsCopied) {
+  state_.heads.Select({0, 1});
+  QObject::connect(&state_.queue, &RunQueue::Measured, &state_.runs, &RunsModel::Add);
+  state_.queue.RunAll();
+  Deliver();
+  ASSERT_EQ(state_.runs.rowCount(), 3);
+  EXPECT_EQ(state_.runs.AsText().count(u'\n'), 4) << "a title and every row";
+  EXPECT_FALSE(state_.runs.SelectedRun());
+  state_.runs.SetSelected({0, 2});
+  ASSERT_TRUE(state_.runs.SelectedRun());
+  EXPECT_EQ(state_.runs.SelectedRun()->method, state_.runs.runs()[2].method) << "the first row is dense";
+  EXPECT_EQ(state_.runs.AsText().count(u'\n'), 3);
+  state_.runs.sort(RunsModel::kMethod, Qt::AscendingOrder);
+  EXPECT_FALSE(state_.runs.SelectedRun()) << "rows have other places now";
 }
 
 TEST_F(WindowStateTest, ARunOfTheTrialIsSeenFromItsBeginningToItsEnd) {

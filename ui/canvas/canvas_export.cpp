@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The canvas as a PNG file of any size, drawn by the same code into a framebuffer of its own.
+#include <QApplication>
 #include <QBuffer>
 #include <QOpenGLFramebufferObject>
+#include <QPointer>
 #include <QSaveFile>
+#include <QThreadPool>
 #include <algorithm>
 #include <cmath>
 
@@ -16,6 +19,19 @@ namespace {
 // The greatest side's pixels need about 150 MB of tiles at once, which the tile cache holds.
 constexpr int kMaxExportSide = HeadCanvas::kMostPictureSide;
 constexpr int kMinExportSide = 300;
+
+// Returns an empty string or the error.
+QString WritePng(const QImage& image, const QString& path) {
+  // Encoded before any of it is written: Qt's PNG writer loses its memory when the disk refuses a part.
+  QByteArray png;
+  QBuffer buffer(&png);
+  QSaveFile file(path);
+  const bool written = buffer.open(QIODevice::WriteOnly) && image.save(&buffer, "PNG") &&
+                       file.open(QIODevice::WriteOnly) && file.write(png) == png.size() && file.flush() &&
+                       file.commit();  // commit() alone puts a file in place whose last buffer found the disk full
+  return written ? QString()
+                 : QStringLiteral("%1 could not be written: %2. Choose another folder.").arg(path, file.errorString());
+}
 
 }  // namespace
 
@@ -111,26 +127,24 @@ void HeadCanvas::Impl::DrawExport(const Export& picture) {
   canvas->doneCurrent();
   bridge.MakeCurrent();
 
-  QString error;
-  QSaveFile file(picture.path);
-  if (image.isNull()) {
-    error = QStringLiteral("The graphics driver refused a picture of %1 x %2 pixels: choose a smaller one.")
-                .arg(picture.size.width())
-                .arg(picture.size.height());
-  } else {
-    // Encoded before any of it is written: Qt's PNG writer loses its memory when the disk refuses a part.
-    QByteArray png;
-    QBuffer buffer(&png);
-    const bool written = buffer.open(QIODevice::WriteOnly) && image.save(&buffer, "PNG") &&
-                         file.open(QIODevice::WriteOnly) && file.write(png) == png.size() && file.flush() &&
-                         file.commit();  // commit() alone puts a file in place whose last buffer found the disk full
-    if (!written) {
-      error =
-          QStringLiteral("%1 could not be written: %2. Choose another folder.").arg(picture.path, file.errorString());
-    }
-  }
-  Q_EMIT canvas->PngExported(picture.path, error);
   RequestFrame();
+  if (image.isNull()) {
+    Q_EMIT canvas->PngExported(
+        picture.path, QStringLiteral("The graphics driver refused a picture of %1 x %2 pixels: choose a smaller one.")
+                          .arg(picture.size.width())
+                          .arg(picture.size.height()));
+    return;
+  }
+  // A large picture takes longer to encode than a window may stand still. The application waits for it as it ends.
+  QThreadPool::globalInstance()->start([image, path = picture.path, shown = QPointer<HeadCanvas>(canvas)] {
+    const QString error = WritePng(image, path);
+    QMetaObject::invokeMethod(
+        qApp,
+        [path, error, shown] {
+          if (shown) Q_EMIT shown->PngExported(path, error);
+        },
+        Qt::QueuedConnection);
+  });
 }
 
 }  // namespace headscope::ui

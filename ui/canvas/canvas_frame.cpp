@@ -46,6 +46,7 @@ HeadCanvas::Impl::Impl(HeadCanvas* owner, MethodTrial* trial)
   model.SetArrivalHandler([this] {
     if (export_) AdvanceExport();
     RequestFrame();
+    Q_EMIT canvas->TilesArrived();
   });
   ConnectTrial();
   model.trial().SetMaskWanted(canvas, model.settings().overlay);
@@ -171,7 +172,8 @@ void HeadCanvas::Impl::ReleaseGraphics() {
 void HeadCanvas::Impl::UpdateCursor() {
   const ImGuiIO& io = ImGui::GetIO();
   const auto x = static_cast<double>(io.MousePos.x), y = static_cast<double>(io.MousePos.y);
-  const bool over_map = ImGui::IsMousePosValid() && !io.WantCaptureMouse;
+  const std::optional<PixelRect> minimap = model.MinimapRect();
+  const bool over_map = ImGui::IsMousePosValid() && !io.WantCaptureMouse && !(minimap && minimap->Contains(x, y));
   const bool was_inside = model.cursor().has_value();
   const bool changed = over_map ? model.MoveCursor(x, y, canvas->devicePixelRatioF()) : model.LeaveMap();
   if (!changed) return;
@@ -181,6 +183,15 @@ void HeadCanvas::Impl::UpdateCursor() {
   } else if (was_inside) {
     AfterFrame([this] { Q_EMIT canvas->CursorLeft(); });
   }
+}
+
+void HeadCanvas::Impl::TakeProfilePress(double ratio) {
+  if (!interaction.pressed_column_x() && !interaction.pressed_row_y()) return;
+  const std::optional<MarkedScore> score =
+      model.ScoreOnProfile(interaction.pressed_column_x(), interaction.pressed_row_y(), ratio);
+  if (!score) return;
+  model.Mark(*score);
+  AfterFrame([this, score] { Q_EMIT canvas->ScoreMarked(score->row, score->column); });
 }
 
 void HeadCanvas::Impl::DrawFrame() {
@@ -196,7 +207,14 @@ void HeadCanvas::Impl::DrawFrame() {
   since_last_frame_.start();
   model.LayOut(canvas->size());
   bridge.NewFrame(canvas->size(), ratio, seconds);
-  if (interaction.Update(model.view())) AfterFrame([this] { Q_EMIT canvas->ViewChanged(); });
+  MapSurroundings around;
+  if (const std::optional<PixelRect> minimap = model.MinimapRect()) around.minimap = *minimap;
+  if (model.settings().profiles && model.head()) {
+    around.column_profile = model.layout().column_profile;
+    around.row_profile = model.layout().row_profile;
+  }
+  if (interaction.Update(model.view(), around)) AfterFrame([this] { Q_EMIT canvas->ViewChanged(); });
+  TakeProfilePress(ratio);
   UpdateCursor();
 
   OverlayOptions options;

@@ -29,14 +29,16 @@ size_t TexelIndex(int64_t row, int64_t column, int32_t level) {
 CanvasModel::CanvasModel(MethodTrial* trial)
     : own_trial_(trial == nullptr ? std::make_unique<MethodTrial>() : nullptr),
       trial_(trial == nullptr ? own_trial_.get() : trial),
-      tiles_(trial_->view()) {
+      tiles_(trial_->view()),
+      self_(std::make_shared<CanvasModel*>(this)) {
   SetArrivalHandler({});
 }
 
 void CanvasModel::SetArrivalHandler(std::function<void()> arrived) {
-  tiles_.SetArrivalHandler([this, arrived = std::move(arrived)] {
+  on_arrival_ = std::move(arrived);
+  tiles_.SetArrivalHandler([this] {
     ++arrivals_;
-    if (arrived) arrived();
+    if (on_arrival_) on_arrival_();
   });
 }
 
@@ -95,7 +97,49 @@ bool CanvasModel::ShowHead(analysis::HeadId head) {
 }
 
 void CanvasModel::MaskChanged() {
-  tiles_.SetMask(trial_->mask() ? trial_->mask()->mask_id : 0);
+  const int64_t mask = trial_->mask() ? trial_->mask()->mask_id : 0;
+  const int64_t other = comparison() == Comparison::kMasks ? other_->trial().mask()->mask_id : 0;
+  tiles_.SetMask(mask, other);
+  if (overlap_of_ == std::pair(mask, other)) return;
+  overlap_of_ = {mask, other};
+  // The old count stays until the new one is there, as the tiles do.
+  if (other == 0) overlap_.reset();
+  if (other == 0 || workbench_ == nullptr) return;
+  workbench_->RequestMaskOverlap(
+      mask, other, [weak = std::weak_ptr<CanvasModel*>(self_), of = overlap_of_](const analysis::MaskOverlap& overlap) {
+        const std::shared_ptr<CanvasModel*> self = weak.lock();
+        if (!self || (*self)->overlap_of_ != of) return;
+        (*self)->overlap_ = overlap;
+        if ((*self)->on_arrival_) (*self)->on_arrival_();
+      });
+}
+
+void CanvasModel::CompareWith(CanvasModel* other) {
+  other_ = other;
+  MaskChanged();
+}
+
+double CanvasModel::RowLike(const CanvasModel& other, double row) const {
+  if (rows_ == other.rows_ || rows_.num_rows() == 0 || other.rows_.num_rows() == 0) return row;
+  const auto whole = std::clamp<int64_t>(static_cast<int64_t>(row), 0, other.rows_.num_rows() - 1);
+  return static_cast<double>(rows_.FirstRowAt(other.rows_.Position(whole))) + (row - std::floor(row));
+}
+
+Comparison CanvasModel::comparison() const {
+  if (other_ == nullptr || !head_ || !other_->head_) return Comparison::kNone;
+  if (other_->workbench_ == workbench_ && other_->head_ == head_) {
+    const bool both = settings_.overlay && trial_->mask() && other_->trial_->mask();
+    return both ? Comparison::kMasks : Comparison::kNone;
+  }
+  return rows_ == other_->rows_ ? Comparison::kValues : Comparison::kNone;
+}
+
+std::string CanvasModel::WhyNotCompared() const {
+  if (other_ == nullptr || comparison() != Comparison::kNone) return {};
+  if (!head_ || !other_->head_) return "No difference: the other map shows no head.";
+  if (other_->workbench_ == workbench_ && other_->head_ == head_)
+    return settings_.overlay ? "The masks are on their way." : "No difference: the masks are off (Mask).";
+  return "No difference: the two maps have other queries or keys.";
 }
 
 int32_t CanvasModel::kv_head() const {
@@ -161,6 +205,8 @@ MapPicture CanvasModel::Picture(const ViewTransform& view, double device_pixel_r
   picture.hatched = rect(visible.column_begin, visible.row_begin, visible.column_end, visible.row_end);
   const TileRange range = view.TilesOf(view.Level(device_pixel_ratio));
   const double tile_scores = std::ldexp(static_cast<double>(kTileSize), range.level);
+  const Comparison compared = comparison();
+  picture.comparison = compared;
   for (int32_t y = range.y_begin; y < range.y_end; ++y) {
     for (int32_t x = range.x_begin; x < range.x_end; ++x) {
       const TileKey key{*head_, settings_.reduction, range.level, x, y};
@@ -168,7 +214,15 @@ MapPicture CanvasModel::Picture(const ViewTransform& view, double device_pixel_r
       MapQuad quad;
       quad.destination = rect(x * tile_scores, y * tile_scores, (x + 1) * tile_scores, (y + 1) * tile_scores);
       quad.values = tiles_.Find(key);
-      if (settings_.overlay) quad.mask = tiles_.FindMask(key);
+      if (compared == Comparison::kMasks) {
+        quad.pair = tiles_.FindMaskPair(key);
+      } else if (compared == Comparison::kValues) {
+        TileKey other_key = key;
+        other_key.head = *other_->head_;
+        quad.other = other_->tiles_.Find(other_key);
+      } else if (settings_.overlay) {
+        quad.mask = tiles_.FindMask(key);
+      }
       picture.quads.push_back(std::move(quad));
     }
   }
@@ -178,7 +232,11 @@ MapPicture CanvasModel::Picture(const ViewTransform& view, double device_pixel_r
     return picture;
   }
   const double whole = std::ldexp(static_cast<double>(kTileSize), before_.tile->key.level);
-  picture.quads = {{rect(0, 0, whole, whole), before_, {}}};
+  MapQuad quad;
+  quad.destination = rect(0, 0, whole, whole);
+  quad.values = before_;
+  picture.quads = {std::move(quad)};
+  picture.comparison = Comparison::kNone;
   picture.stale = true;
   return picture;
 }
@@ -252,7 +310,49 @@ CursorScore CanvasModel::ReadScore(int64_t row, int64_t column, double device_pi
   if (mask.tile && mask.levels_coarser == 0 && !mask.from_old_mask && IsInMask(row)) {
     score.kept_share = mask.tile->kept[TexelIndex(row, column, level)] / 255.0;
   }
+  const Comparison compared = comparison();
+  if (compared == Comparison::kValues && other_->workbench_ != nullptr)
+    score.compared = other_->workbench_->ExactScore(*other_->head_, row, column);
+  if (compared == Comparison::kMasks) {
+    const auto pair = tiles_.FindMaskPair(key);
+    if (pair.tile && pair.levels_coarser == 0 && !pair.from_old_mask) {
+      score.kept_by.emplace();
+      for (size_t by = 0; by < analysis::kNumKeptBy; ++by)
+        (*score.kept_by)[by] = pair.tile->kept[TexelIndex(row, column, level) * analysis::kNumKeptBy + by] / 255.0;
+    }
+  }
   return score;
+}
+
+std::optional<MarkedScore> CanvasModel::ScoreOnProfile(std::optional<double> column_x, std::optional<double> row_y,
+                                                       double device_pixel_ratio) {
+  constexpr double kNear = 4;  // pixels that a hand misses a thin bar by
+  if (!head_ || view_.empty()) return std::nullopt;
+  const ScoreRect visible = view_.Visible();
+  const auto last = [](int64_t size) { return std::max<int64_t>(size - 1, 0); };
+  if (row_y) {
+    const auto row = static_cast<int64_t>(std::floor(view_.YToRow(*row_y)));
+    if (row < 0 || row >= rows_.num_rows()) return std::nullopt;
+    const auto newest = std::min<int64_t>(rows_.NumColumns(row), static_cast<int64_t>(std::ceil(visible.column_end)));
+    return MarkedScore{row, last(newest)};
+  }
+  if (!column_x) return std::nullopt;
+  auto column = static_cast<int64_t>(std::floor(view_.XToColumn(*column_x)));
+  if (column < 0 || column >= rows_.num_columns()) return std::nullopt;
+  const ViewProfiles& profiles = CachedProfiles(device_pixel_ratio);
+  const auto bin_at = [&](double x) {
+    return (static_cast<int64_t>(std::floor(view_.XToColumn(x))) >> profiles.level) - profiles.first_column_bin;
+  };
+  float most = -1;
+  for (int64_t bin = bin_at(*column_x - kNear); bin <= bin_at(*column_x + kNear); ++bin) {
+    if (bin < 0 || bin >= static_cast<int64_t>(profiles.column_mean.size())) continue;
+    const float mean = profiles.column_mean[static_cast<size_t>(bin)];
+    if (!(mean > most)) continue;
+    most = mean;
+    column = std::min((profiles.first_column_bin + bin) << profiles.level, last(rows_.num_columns()));
+  }
+  const auto middle = static_cast<int64_t>((visible.row_begin + visible.row_end) / 2);
+  return MarkedScore{std::clamp<int64_t>(middle, 0, last(rows_.num_rows())), column};
 }
 
 bool CanvasModel::IsInMask(int64_t row) const {

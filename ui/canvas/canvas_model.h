@@ -4,9 +4,12 @@
 #pragma once
 
 #include <QSize>
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "canvas_layout.h"
 #include "canvas_renderer.h"
@@ -28,6 +31,10 @@ struct CursorScore {
   // Share of the texel's scores that the mask keeps; NaN while unknown, and in rows that a decode method's mask is not
   // about.
   double kept_share = 0;
+  // Of the same score in the map that this one is compared with.
+  std::optional<Exact> compared;
+  // Shares that either mask keeps alone, and both; while masks are compared and these are known.
+  std::optional<std::array<double, analysis::kNumKeptBy>> kept_by;
 };
 
 // A score whose row and column are to be seen from afar.
@@ -47,6 +54,18 @@ class CanvasModel {
   void SetTrace(const TraceSummary& trace);
   bool ShowHead(analysis::HeadId head);  // false: the trace does not hold it
   void MaskChanged();                    // after MethodTrial's mask changed
+
+  // Shows how `other` differs from this one, masks if both are of one head and else probabilities; null: this one
+  // alone. `other` outlives the model, or is replaced first. Called again when the other's head or mask changed.
+  void CompareWith(CanvasModel* other);
+  // Where a row of another map lies in this one: traces that recorded other rows agree in the queries' positions.
+  double RowLike(const CanvasModel& other, double row) const;
+  // What is shown of the two. kNone where they have nothing to compare, and why is then not empty.
+  Comparison comparison() const;
+  std::string WhyNotCompared() const;
+  const CanvasModel* other() const { return other_; }
+  // Over the whole head; nothing while it is being counted.
+  const std::optional<analysis::MaskOverlap>& overlap() const { return overlap_; }
 
   Workbench* workbench() const { return workbench_; }
   const TraceSummary& trace() const { return trace_; }
@@ -80,12 +99,21 @@ class CanvasModel {
   std::optional<PixelRect> MinimapRect() const;
   MapPicture MinimapPicture();
   MapLook Look() const {
-    return {settings_.color_map, settings_.range, settings_.logarithmic, analysis::kDarkGround, settings_.lost};
+    return {.color_map = settings_.color_map,
+            .range = settings_.range,
+            .logarithmic = settings_.logarithmic,
+            .ground = analysis::kDarkGround,
+            .lost = settings_.lost};
   }
 
   // Curves of a view; the view of the canvas is computed anew only when something changed.
   ViewProfiles Profiles(const ViewTransform& view, double device_pixel_ratio);
   const ViewProfiles& CachedProfiles(double device_pixel_ratio);
+
+  // What a press on one of the curves means, at a pixel along it: on the keys' curve the highest bin near the pixel, at
+  // the query in the view's middle; on the queries' curve that query, at its newest key in view. Nothing off the map.
+  std::optional<MarkedScore> ScoreOnProfile(std::optional<double> column_x, std::optional<double> row_y,
+                                            double device_pixel_ratio);
 
   // Whether the mask says anything of a row: a decode method's is about its steps only.
   bool IsInMask(int64_t row) const;
@@ -138,6 +166,11 @@ class CanvasModel {
   std::optional<CursorScore> cursor_;
   std::optional<MarkedScore> mark_, other_cursor_;
   int64_t arrivals_ = 0;
+  CanvasModel* other_ = nullptr;
+  std::optional<analysis::MaskOverlap> overlap_;
+  std::pair<int64_t, int64_t> overlap_of_{0, 0};  // the masks that it was asked for
+  std::function<void()> on_arrival_;
+  std::shared_ptr<CanvasModel*> self_;  // replies hold it weakly
 
   struct ProfileKey {
     ViewTransform view;

@@ -22,6 +22,7 @@ namespace {
 
 using analysis::kTileSize;
 
+constexpr char kDifferenceColors[] = "coolwarm";
 constexpr int64_t kTextureCapacityBytes = int64_t{256} << 20;
 
 // Owns one texture name; made and destroyed with the context current.
@@ -45,10 +46,10 @@ class Texture {
   GLuint name_ = 0;
 };
 
-// The texture of one tile. The weak pointer tells whether the address still means the same tile.
+// The texture of one tile, or of two. The weak pointers tell whether the addresses still mean the same tiles.
 struct TileTexture {
   Texture texture;
-  std::weak_ptr<const void> tile;
+  std::weak_ptr<const void> tile, other;
 };
 
 }  // namespace
@@ -69,21 +70,60 @@ std::vector<float> EncodeTile(const analysis::TileData& tile, const CausalRows& 
   return encoded;
 }
 
+float EncodeDifferenceLog2(double difference) {
+  const double size_log2 = std::log2(std::fabs(difference)) + static_cast<double>(kDifferenceBias);
+  // Not 0: the sign of nothing would be lost with it, and there is none.
+  return size_log2 > 0 ? static_cast<float>(std::copysign(size_log2, difference)) : 0.0f;
+}
+
+std::vector<float> EncodeDifference(const TileSample<analysis::TileData>& values,
+                                    const TileSample<analysis::TileData>& other, const CausalRows& rows) {
+  const std::vector<float> here = EncodeTile(*values.tile, rows), there = EncodeTile(*other.tile, rows);
+  const auto texel = [](const TileSample<analysis::TileData>& sample, const std::vector<float>& texels, int64_t x,
+                        int64_t y) {
+    const auto place = [](float begin, float end, int64_t i) {
+      const float at = begin + (end - begin) * (static_cast<float>(i) + 0.5f) / kTileSize;
+      return std::clamp<int64_t>(static_cast<int64_t>(at * kTileSize), 0, kTileSize - 1);
+    };
+    return texels[static_cast<size_t>(place(sample.v_begin, sample.v_end, y) * kTileSize +
+                                      place(sample.u_begin, sample.u_end, x))];
+  };
+  std::vector<float> encoded(here.size());
+  for (int64_t y = 0; y < kTileSize; ++y) {
+    for (int64_t x = 0; x < kTileSize; ++x) {
+      const float a = texel(values, here, x, y), b = texel(other, there, x, y);
+      encoded[static_cast<size_t>(y * kTileSize + x)] =
+          std::min(a, b) <= kBlankLog2
+              ? kBlankLog2
+              : EncodeDifferenceLog2(std::exp2(static_cast<double>(b)) - std::exp2(static_cast<double>(a)));
+    }
+  }
+  return encoded;
+}
+
 struct CanvasRenderer::Impl {
   QOpenGLExtraFunctions* gl = nullptr;
   std::unique_ptr<QOpenGLShaderProgram> program;
   GLuint vertex_array = 0;
   Texture palette;
   const analysis::ColorMap* palette_colors = nullptr;
-  LruCache<const void*, TileTexture> textures{kTextureCapacityBytes};
+  // By tile; of a comparison by its two tiles and the part of each that it shows.
+  struct TextureKey {
+    const void *tile = nullptr, *other = nullptr;
+    std::array<float, 4> corners{};
+    friend auto operator<=>(const TextureKey&, const TextureKey&) = default;
+  };
+  LruCache<TextureKey, TileTexture> textures{kTextureCapacityBytes};
   QString error;
 
   // Binds the tile's texture to the active unit, uploading it if need be.
   template <typename Tile, typename Upload>
-  void Bind(const std::shared_ptr<const Tile>& tile, int64_t bytes, const Upload& upload) {
-    TileTexture* held = textures.Find(tile.get());
-    if (held == nullptr || held->tile.lock() != tile) {
-      TileTexture made{Texture(gl), tile};
+  void Bind(const std::shared_ptr<const Tile>& tile, int64_t bytes, const Upload& upload,
+            const std::shared_ptr<const Tile>& other = nullptr, const std::array<float, 4>& corners = {}) {
+    const TextureKey key{tile.get(), other.get(), corners};
+    TileTexture* held = textures.Find(key);
+    if (held == nullptr || held->tile.lock() != tile || held->other.lock() != other) {
+      TileTexture made{Texture(gl), tile, other};
       gl->glBindTexture(GL_TEXTURE_2D, made.texture.name());
       // Nearest: a texel is one value, not a mixture with its neighbours.
       gl->glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MIN_FILTER, GL_NEAREST);
@@ -92,7 +132,7 @@ struct CanvasRenderer::Impl {
       gl->glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_WRAP_T, GL_CLAMP_TO_EDGE);
       gl->glPixelStorei(GL_UNPACK_ALIGNMENT, 1);
       upload();
-      textures.Put(tile.get(), std::move(made), bytes);
+      textures.Put(key, std::move(made), bytes);
     } else {
       gl->glBindTexture(GL_TEXTURE_2D, held->texture.name());
     }
@@ -209,10 +249,10 @@ void CanvasRenderer::Draw(const MapPicture& picture, const MapLook& look, const 
   program.setUniformValue("palette", 2);
   program.setUniformValue("logarithmic", look.logarithmic);
   program.setUniformValue("lost", look.lost);
-  program.setUniformValue("stale", picture.stale);
   program.setUniformValue("range_log2", QVector2D(look.range.minimum_log2, look.range.maximum_log2));
   program.setUniformValue("blank_log2", (kBlankLog2 + kFloorLog2) / 2);
-  impl.UsePalette(look.color_map);
+  impl.UsePalette(picture.comparison == Comparison::kValues ? analysis::FindColorMap(kDifferenceColors)
+                                                            : look.color_map);
 
   program.setUniformValue("hatch", true);
   program.setUniformValue("hatch_shades", QVector2D(Part(look.ground.hatch.red), Part(look.ground.stripe.red)));
@@ -220,10 +260,46 @@ void CanvasRenderer::Draw(const MapPicture& picture, const MapLook& look, const 
   gl->glDrawArrays(GL_TRIANGLE_STRIP, 0, 4);
   program.setUniformValue("hatch", false);
 
+  program.setUniformValue("pair", 3);
+  const auto color = [](analysis::Rgb rgb) { return QVector3D(Part(rgb.red), Part(rgb.green), Part(rgb.blue)); };
+  std::array<QVector3D, analysis::kNumKeptBy> kept_by;
+  std::transform(analysis::kKeptByColors.begin(), analysis::kKeptByColors.end(), kept_by.begin(), color);
+  program.setUniformValueArray("kept_by", kept_by.data(), static_cast<int>(kept_by.size()));
+
   for (const MapQuad& quad : picture.quads) {
     const auto& values = quad.values;
     if (!values.tile) continue;
+    impl.SetDestination(quad.destination, framebuffer_size, device_pixel_ratio);
     gl->glActiveTexture(GL_TEXTURE0);
+    program.setUniformValue("paired", quad.pair.tile != nullptr);
+    program.setUniformValue("difference", quad.other.tile != nullptr);
+    // Of a comparison whose other half is not there yet, grey.
+    const bool waits = (picture.comparison == Comparison::kMasks && !quad.pair.tile) ||
+                       (picture.comparison == Comparison::kValues && !quad.other.tile);
+    program.setUniformValue("stale", picture.stale || waits);
+    if (quad.other.tile) {
+      impl.Bind(values.tile, int64_t{kTileSize} * kTileSize * 2,
+                [&] {
+                  const std::vector<float> texels = EncodeDifference(values, quad.other, rows);
+                  gl->glTexImage2D(GL_TEXTURE_2D, 0, GL_R16F, kTileSize, kTileSize, 0, GL_RED, GL_FLOAT, texels.data());
+                },
+                quad.other.tile, {values.u_begin, values.v_begin, quad.other.u_begin, quad.other.v_begin});
+      program.setUniformValue("masked", false);
+      program.setUniformValue("coarse", values.levels_coarser > 0 || quad.other.levels_coarser > 0);
+      program.setUniformValue("value_area", QVector4D(0, 0, 1, 1));
+      gl->glDrawArrays(GL_TRIANGLE_STRIP, 0, 4);
+      continue;
+    }
+    if (quad.pair.tile) {
+      gl->glActiveTexture(GL_TEXTURE3);
+      impl.Bind(quad.pair.tile, int64_t{kTileSize} * kTileSize * static_cast<int64_t>(analysis::kNumKeptBy), [&] {
+        gl->glTexImage2D(GL_TEXTURE_2D, 0, GL_RGB8, kTileSize, kTileSize, 0, GL_RGB, GL_UNSIGNED_BYTE,
+                         quad.pair.tile->kept.data());
+      });
+      program.setUniformValue("pair_area",
+                              QVector4D(quad.pair.u_begin, quad.pair.v_begin, quad.pair.u_end, quad.pair.v_end));
+      gl->glActiveTexture(GL_TEXTURE0);
+    }
     impl.Bind(values.tile, int64_t{kTileSize} * kTileSize * 2, [&] {
       const std::vector<float> texels = EncodeTile(*values.tile, rows);
       gl->glTexImage2D(GL_TEXTURE_2D, 0, GL_R16F, kTileSize, kTileSize, 0, GL_RED, GL_FLOAT, texels.data());
@@ -240,7 +316,6 @@ void CanvasRenderer::Draw(const MapPicture& picture, const MapLook& look, const 
     }
     program.setUniformValue("coarse", values.levels_coarser > 0);
     program.setUniformValue("value_area", QVector4D(values.u_begin, values.v_begin, values.u_end, values.v_end));
-    impl.SetDestination(quad.destination, framebuffer_size, device_pixel_ratio);
     gl->glDrawArrays(GL_TRIANGLE_STRIP, 0, 4);
   }
   gl->glBindVertexArray(0);

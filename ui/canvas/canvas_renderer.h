@@ -16,8 +16,10 @@
 
 #include "analysis/types/color_map.h"
 #include "analysis/types/ground.h"
+#include "analysis/types/mask_overlap.h"
 #include "analysis/types/value_scale.h"
 #include "causal_rows.h"
+#include "map_comparison.h"
 #include "tile_cache.h"
 #include "view_transform.h"
 
@@ -31,10 +33,22 @@ inline constexpr float kFloorLog2 = -30000.0f;
 // colour, not a hole).
 std::vector<float> EncodeTile(const analysis::TileData& tile, const CausalRows& rows);
 
+// Tiles of two maps over the same area as one: the other's probability less this one's, by EncodeDifferenceLog2.
+// kBlankLog2 where no score exists. [256, 256] over the whole area.
+std::vector<float> EncodeDifference(const TileSample<analysis::TileData>& values,
+                                    const TileSample<analysis::TileData>& other, const CausalRows& rows);
+// A signed difference as one number that half floats hold at any depth: log2 of its size, less than which 2^-64 is
+// nothing, under the sign of the difference.
+inline constexpr float kDifferenceBias = 64;
+float EncodeDifferenceLog2(double difference);
+
 struct MapQuad {
   PixelRect destination;  // logical pixels
   TileSample<analysis::TileData> values;
   TileSample<analysis::MaskTile> mask;  // a null tile: nothing is known of the mask there, so it is not applied
+  // Of a comparison; a null tile: that part is still on its way, and is drawn without colours.
+  TileSample<analysis::MaskPairTile> pair{};
+  TileSample<analysis::TileData> other{};
 };
 
 struct MapPicture {
@@ -42,6 +56,7 @@ struct MapPicture {
   PixelRect hatched;  // the map's area: what no quad covers is hatched
   std::vector<MapQuad> quads;
   bool stale = false;  // it is of the head before: drawn in grey
+  Comparison comparison = Comparison::kNone;
 };
 
 struct MapLook {

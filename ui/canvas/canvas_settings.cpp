@@ -41,6 +41,7 @@ QJsonObject SettingsToJson(const CanvasSettings& settings) {
       {"minimap", settings.minimap},
       {"repeats", settings.repeats},
       {"measures_alone", settings.measures_alone},
+      {"picture_width", settings.picture_width},
       {"picture_ground", settings.picture_ground == PictureGround::kLight ? "light" : "dark"},
   };
 }
@@ -70,6 +71,8 @@ CanvasSettings SettingsFromJson(const QJsonObject& json, const CanvasSettings& p
   const QString ground = json.value(QLatin1String("picture_ground")).toString();
   if (ground == QLatin1String("dark")) settings.picture_ground = PictureGround::kDark;
   if (ground == QLatin1String("light")) settings.picture_ground = PictureGround::kLight;
+  const int width = json.value(QLatin1String("picture_width")).toInt(settings.picture_width);
+  if (width >= 0 && width <= kMaxPictureWidth) settings.picture_width = width;
   const int repeats = json.value(QLatin1String("repeats")).toInt(settings.repeats);
   if (repeats >= 1 && repeats <= kMaxRepeats) settings.repeats = repeats;
   return settings;

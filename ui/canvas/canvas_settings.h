@@ -27,10 +27,12 @@ struct CanvasSettings {
   int repeats = 3;              // of a measured run
   bool measures_alone = false;  // it times the head alone, not its layer
   PictureGround picture_ground = PictureGround::kDark;
+  int picture_width = 0;  // pixels across of pictures in files; 0: twice the canvas' own
   friend bool operator==(const CanvasSettings&, const CanvasSettings&) = default;
 };
 
 inline constexpr int kMaxRepeats = 100;
+inline constexpr int kMaxPictureWidth = 6144;
 // The least and greatest log2 p that a range may name; p = 2^-40 is far below what 128K uniform keys give each.
 inline constexpr float kLeastLog2 = -40;
 inline constexpr float kGreatestLog2 = 0;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "canvas_widget_impl.h"
+#include "map_overlay.h"
 
 namespace headscope::ui {
 
@@ -101,10 +102,13 @@ void HeadCanvas::SetLost(bool on) {
 bool HeadCanvas::lost() const {
   return impl_->model.settings().lost;
 }
+analysis::ValueRange HeadCanvas::range() const {
+  return impl_->model.settings().range;
+}
 void HeadCanvas::ShowViewOf(const HeadCanvas& other) {
   const ViewTransform& shown = other.impl_->model.view();
-  impl_->ChangeView(
-      [&](ViewTransform& view) { view.CenterOn(shown.center_row(), shown.center_column(), shown.scores_per_pixel()); });
+  const double row = impl_->model.RowLike(other.impl_->model, shown.center_row());
+  impl_->ChangeView([&](ViewTransform& view) { view.CenterOn(row, shown.center_column(), shown.scores_per_pixel()); });
 }
 void HeadCanvas::ShowColorsOf(const HeadCanvas& other) {
   const CanvasSettings& shown = other.impl_->model.settings();
@@ -120,6 +124,34 @@ void HeadCanvas::ShowColorsOf(const HeadCanvas& other) {
 void HeadCanvas::SetOtherCursor(int64_t row, int64_t column) {
   impl_->model.SetOtherCursor(row < 0 ? std::nullopt : std::optional(MarkedScore{row, column}));
   impl_->RequestFrame();
+}
+int64_t HeadCanvas::RowLike(const HeadCanvas& other, int64_t row) const {
+  return static_cast<int64_t>(impl_->model.RowLike(other.impl_->model, static_cast<double>(row)));
+}
+void HeadCanvas::CompareWith(HeadCanvas* other) {
+  QObject::disconnect(impl_->compared_mask);
+  QObject::disconnect(impl_->compared_tiles);
+  impl_->model.CompareWith(other == nullptr ? nullptr : &other->impl_->model);
+  if (other != nullptr) {
+    const auto refresh = [this] {
+      impl_->model.MaskChanged();
+      impl_->RequestFrame();
+    };
+    impl_->compared_mask = connect(other, &HeadCanvas::MaskStateChanged, this, refresh);
+    impl_->compared_tiles = connect(other, &HeadCanvas::TilesArrived, this, [this] { impl_->RequestFrame(); });
+  }
+  impl_->RequestFrame();
+}
+QString HeadCanvas::WhyNotCompared() const {
+  return QString::fromStdString(impl_->model.WhyNotCompared());
+}
+QStringList HeadCanvas::ComparisonLines() const {
+  QStringList lines;
+  for (const std::string& text : ComparisonTexts(impl_->model)) lines << QString::fromStdString(text);
+  return lines;
+}
+const TraceSummary& HeadCanvas::trace() const {
+  return impl_->model.trace();
 }
 void HeadCanvas::SetNamed(bool named) {
   impl_->named = named;
@@ -271,6 +303,13 @@ QJsonObject HeadCanvas::ViewState() const {
   return state;
 }
 
+QJsonObject HeadCanvas::DisplayState() const {
+  QJsonObject state = SettingsToJson(impl_->model.settings());
+  // The range follows scale and head by itself.
+  for (const QString& name : {kRangeFromMember, kRangeToMember}) state.remove(name);
+  return state;
+}
+
 void HeadCanvas::RestoreViewState(const QJsonObject& state) {
   impl_->ApplyState(state);
   if (impl_->model.view().num_rows() == 0) impl_->waiting_trace_state = state;
@@ -326,8 +365,37 @@ bool HeadCanvas::pictures_light() const {
   return impl_->model.settings().picture_ground == PictureGround::kLight;
 }
 
+void HeadCanvas::SetPictureWidth(int width) {
+  impl_->model.settings().picture_width = std::clamp(width, 0, kMostPictureSide);
+  impl_->SettingsChanged();
+}
+int HeadCanvas::picture_width() const {
+  return impl_->model.settings().picture_width;
+}
+Comparison HeadCanvas::comparison() const {
+  return impl_->model.comparison();
+}
+
 void HeadCanvas::CancelExport() {
   impl_->CancelExport();
+}
+
+QRectF HeadCanvas::MapRect() const {
+  const PixelRect& map = impl_->model.view().viewport();
+  return {map.x, map.y, map.width, map.height};
+}
+QRectF HeadCanvas::MinimapRect() const {
+  const std::optional<PixelRect> rect = impl_->model.MinimapRect();
+  return rect ? QRectF(rect->x, rect->y, rect->width, rect->height) : QRectF();
+}
+double HeadCanvas::ScoresPerPixel() const {
+  return impl_->model.view().scores_per_pixel();
+}
+int HeadCanvas::TileLevel() const {
+  return impl_->model.view().Level(devicePixelRatioF());
+}
+void HeadCanvas::SetTileWatch(std::function<void(double milliseconds)> watch) {
+  impl_->model.tiles().SetWatch(std::move(watch));
 }
 
 bool HeadCanvas::IsFrameDue() const {

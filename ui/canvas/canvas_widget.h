@@ -14,9 +14,11 @@
 #include <QString>
 #include <QStringList>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
+#include "map_comparison.h"
 #include "ui/workbench.h"
 
 namespace headscope::ui {
@@ -58,12 +60,22 @@ class HeadCanvas : public QOpenGLWidget {
   analysis::TileReduction reduction() const;
   bool overlay() const;
   bool lost() const;
+  analysis::ValueRange range() const;
   bool panel_visible() const;
   // Two maps side by side: the same part of it in the same colours; and the score under the other map's pointer, which
   // is marked faintly with its value here. Row -1: none.
   void ShowViewOf(const HeadCanvas& other);
   void ShowColorsOf(const HeadCanvas& other);
   void SetOtherCursor(int64_t row, int64_t column);
+  // Of another map's row: the row of this one whose query lies there, which is another number where the traces differ.
+  int64_t RowLike(const HeadCanvas& other, int64_t row) const;
+  // Shows how `other` differs from this map (CanvasModel::CompareWith), or this one alone; null: alone. `other`
+  // outlives this, or is replaced first.
+  void CompareWith(HeadCanvas* other);
+  // Why there is nothing to be seen of it; empty otherwise.
+  QString WhyNotCompared() const;
+  // A line for each colour of the comparison.
+  QStringList ComparisonLines() const;
   void SetNamed(bool named);  // says on the map which head it is, and by which method
 
   // The scores in view: [row begin, row end, column begin, column end).
@@ -94,6 +106,7 @@ class HeadCanvas : public QOpenGLWidget {
   // --- The method under trial ---
   // What the panel offers: prefill methods, then decode methods, each name once. Empty without a workbench.
   const std::vector<kernels::MethodSpec>& methods() const;
+  const TraceSummary& trace() const;
   // False, and nothing changes, when the panel has no such method or a value is outside its range.
   bool SetMethod(const QString& name, const kernels::ParameterValues& values);
   // The method `step` places further in the panel's list, with the parameters it had last; from its end on at its
@@ -126,6 +139,8 @@ class HeadCanvas : public QOpenGLWidget {
   // what is missing or out of range: session files are untrusted. It may come before or after SetWorkbench, SetTrace
   // and ShowHead.
   QJsonObject ViewState() const;
+  // Of it what a person sets of the display, without the range of the colours, which also moves by itself.
+  QJsonObject DisplayState() const;
   void RestoreViewState(const QJsonObject& state);
   // The parts of a view state: where one trace is looked at, with what range of colours and which method; and the rest
   // with the method, which serves any trace.
@@ -141,6 +156,10 @@ class HeadCanvas : public QOpenGLWidget {
   // Part of the view state.
   void SetPicturesLight(bool light);
   bool pictures_light() const;
+  // Pixels across of pictures in files; 0: twice the canvas' own. Part of the view state.
+  void SetPictureWidth(int width);
+  int picture_width() const;
+  Comparison comparison() const;  // what CompareWith shows
   // The canvas' size, in its own pixels, with title and caption and without the room that the present view leaves
   // blank.
   QSize PictureSize() const;
@@ -155,6 +174,14 @@ class HeadCanvas : public QOpenGLWidget {
   // The panel's control that the keyboard is on; empty while it is on the map or elsewhere.
   QString FocusedControl() const;
 
+  // The map's own part of the canvas, its scale, and the level of the tiles that it shows.
+  QRectF MapRect() const;
+  QRectF MinimapRect() const;  // null while there is none
+  double ScoresPerPixel() const;
+  int TileLevel() const;
+  // Told how long each tile took from its request to its arrival; for measurements.
+  void SetTileWatch(std::function<void(double milliseconds)> watch);
+
   // Frames drawn since construction: the measure of idleness.
   int64_t frames_drawn() const;
   bool IsFrameDue() const;  // asked for and not drawn yet
@@ -168,6 +195,10 @@ class HeadCanvas : public QOpenGLWidget {
   void DisplayChanged();  // colours, scale, reduction, overlay or panel
   // Also when only a parameter or the target for the kept mass changed.
   void MethodChanged(const QString& method, const QString& parameters);
+  void TilesArrived();
+  // A curve beside the map was pressed: the key there, at the query in the view's middle, or the query with the key
+  // that it gives most of in view. It is marked as by GoTo, and the view stays.
+  void ScoreMarked(qint64 row, qint64 column);
   void MaskStateChanged();  // a mask came, was asked for or is gone, or the target moved
   void MaskReady(const headscope::ui::LiveMask& mask);
   // MethodTrial::WorstQueryFound is on show, marked as by GoTo at the key that it loses most of.

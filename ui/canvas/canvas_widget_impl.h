@@ -60,6 +60,7 @@ class HeadCanvas::Impl {
   int64_t frames_drawn = 0;
   bool frame_requested = false;
   bool named = false;
+  QMetaObject::Connection compared_mask, compared_tiles;
   QJsonObject waiting_trace_state, waiting_method_state;  // restored before there was a trace or a workbench
 
  private:
@@ -75,6 +76,7 @@ class HeadCanvas::Impl {
   };
   bool IsFaint() const;
   void UpdateCursor();
+  void TakeProfilePress(double ratio);
   void DrawExport(const Export& picture);
   // From within a frame: a slot may open a dialog, which must not happen while drawing.
   template <typename Function>

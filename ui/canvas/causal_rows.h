@@ -19,6 +19,8 @@ class CausalRows {
   CausalRows(std::vector<int32_t> row_positions, int64_t num_columns)
       : row_positions_(std::move(row_positions)), num_columns_(num_columns) {}
 
+  friend bool operator==(const CausalRows&, const CausalRows&) = default;
+
   int64_t num_rows() const { return static_cast<int64_t>(row_positions_.size()); }
   int64_t num_columns() const { return num_columns_; }
   // Token position of a row; row must be in [0, num_rows).

@@ -5,11 +5,11 @@
 #include <array>
 #include <cstdio>
 
+#include "analysis/types/mass_distribution.h"
+
 namespace headscope::ui {
 
 namespace {
-
-constexpr size_t kLeastQuantileRows = 20;  // a fifth percentile of fewer is their minimum
 
 template <typename... Arguments>
 std::string Format(const char* format, Arguments... arguments) {
@@ -43,8 +43,8 @@ std::string DescribeSteps(const CanvasModel& model, const analysis::KeptSteps& k
 }
 
 std::string DescribeChoice(const CanvasModel& model, const LiveMask& mask) {
-  if (mask.chosen_per.empty() || mask.chosen_per == "place") return {};
-  if (mask.chosen_per != "KV head") return "chosen per " + mask.chosen_per;
+  if (!mask.chosen_per || mask.chosen_per == kernels::ChosenPer::kPlace) return {};
+  if (*mask.chosen_per != kernels::ChosenPer::kKvHead) return "chosen per " + std::string(NameOf(*mask.chosen_per));
   const TraceSummary& trace = model.trace();
   int32_t first = model.head()->head, last = first;
   for (size_t i = 0; i < trace.heads.size(); ++i) {
@@ -58,7 +58,8 @@ std::string DescribeChoice(const CanvasModel& model, const LiveMask& mask) {
 std::string DescribeCra(const LiveMask& mask) {
   const std::string rows = Grouped(static_cast<int64_t>(mask.kept_mass.size())) + (mask.steps ? " steps" : " queries");
   std::string text = "CRA of " + rows + Format(": min %.3f", mask.summary.cra_min);
-  if (mask.kept_mass.size() >= kLeastQuantileRows) text += Format(", 5th percentile %.3f", mask.summary.cra_p5);
+  if (static_cast<int64_t>(mask.kept_mass.size()) >= analysis::kLeastQuantileRows)
+    text += Format(", 5th percentile %.3f", mask.summary.cra_p5);
   return text + Format(", mean %.3f", mask.summary.cra_mean);
 }
 

@@ -18,6 +18,7 @@ constexpr float kPanelWidth = 318;
 constexpr float kPanelHeight = 440;   // of most methods, without a result
 constexpr float kMostCovered = 0.3f;  // share of the canvas, by a panel that nobody has opened
 constexpr float kLabelWidth = 120;
+constexpr float kLeastResults = 90;  // pixels of what scrolls below the sliders
 constexpr size_t kLongestUnit = 10;  // characters that a slider has room for
 
 std::string NumberText(const kernels::ParameterSpec& spec, double value) {
@@ -164,8 +165,8 @@ void LivePanel::Draw(CanvasModel& model, const PixelRect& map) {
   anchor_x_ = anchor_x;
   anchor_y_ = anchor_y;
   // Down to the canvas' edge: what is below the map is less in the way than a panel that must be scrolled.
-  const float most = ImGui::GetIO().DisplaySize.y - static_cast<float>(map.y) - 16;
-  ImGui::SetNextWindowSizeConstraints({kPanelWidth, 0}, {kPanelWidth, std::max(120.0f, most)});
+  most_height_ = std::max(120.0f, ImGui::GetIO().DisplaySize.y - static_cast<float>(map.y) - 16);
+  ImGui::SetNextWindowSizeConstraints({kPanelWidth, 0}, {kPanelWidth, most_height_});
   ImGui::SetNextWindowBgAlpha(0.92f);
   constexpr ImGuiWindowFlags kFlags =
       ImGuiWindowFlags_AlwaysAutoResize | ImGuiWindowFlags_NoFocusOnAppearing | ImGuiWindowFlags_NoSavedSettings;
@@ -199,6 +200,12 @@ void LivePanel::DrawContents(CanvasModel& model) {
     ImGui::TextDisabled("No methods: open a trace first.");
   } else {
     DrawMethod(model);
+  }
+  // The sliders stay where they are: what they lead to scrolls below them.
+  const float room = most_height_ - ImGui::GetCursorPosY() - ImGui::GetStyle().WindowPadding.y;
+  const float height = std::min(results_height_, std::max(kLeastResults, room));
+  ImGui::BeginChild("results", {0, height}, false, ImGuiWindowFlags_NoBackground);
+  if (trial.method() != nullptr) {
     DrawKept(model);
     // Runs are measured one at a time, and belong to the first map.
     if (trial.view() == MapView::kFirst) {
@@ -210,6 +217,9 @@ void LivePanel::DrawContents(CanvasModel& model) {
   display_open_ = ImGui::CollapsingHeader("Display");
   MarkStop({"display", {}, [this] { display_open_ = !display_open_; }, {}});
   if (display_open_) DrawDisplay(model);
+  // Of the next frame, which every change of the panel is followed by. The space below the last item is not needed.
+  results_height_ = ImGui::GetCursorPosY() - ImGui::GetStyle().ItemSpacing.y + 1;
+  ImGui::EndChild();
 }
 
 void LivePanel::DrawMethod(CanvasModel& model) {

@@ -79,8 +79,16 @@ std::string CaptionText(const CanvasModel& model) {
   if (!model.head()) return {};
   const CanvasSettings& settings = model.settings();
   const auto& mask = model.trial().mask();
-  const bool overlay = settings.overlay && mask.has_value();
+  const Comparison comparison = model.comparison();
+  const bool overlay = settings.overlay && mask.has_value() && comparison != Comparison::kValues;
   std::string text = ColorText(settings);
+  if (comparison == Comparison::kValues)
+    text = "Colour: attention probability of the second map less the first's, red where the second has more. " + text;
+  if (comparison == Comparison::kMasks) {
+    const std::vector<std::string> texts = ComparisonTexts(model);
+    text = "Colour: who keeps a score, brighter the more probable it is. Orange: " + texts[0] + "; blue: " + texts[1] +
+           "; green: " + texts[2] + ".";
+  }
   if (settings.profiles) text += "\n" + CurvesText(overlay);
   if (overlay) text += "\n" + MaskText(model, *mask);
   return text;

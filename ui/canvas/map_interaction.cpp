@@ -17,21 +17,33 @@ constexpr double kLeastSelection = 4;  // pixels; less is a click
 }  // namespace
 
 void MapInteraction::Cancel() {
-  panning_ = false;
+  panning_ = in_minimap_ = false;
   selection_.reset();
 }
 
-bool MapInteraction::Update(ViewTransform& view) {
+bool MapInteraction::Update(ViewTransform& view, const MapSurroundings& around) {
   const ImGuiIO& io = ImGui::GetIO();
   const double x = static_cast<double>(io.MousePos.x), y = static_cast<double>(io.MousePos.y);
   const bool over_map = ImGui::IsMousePosValid() && view.viewport().Contains(x, y) && !io.WantCaptureMouse;
   const ViewTransform before = view;
+  const bool free = ImGui::IsMousePosValid() && !io.WantCaptureMouse && !dragging();
+  const bool pressed = free && ImGui::IsMouseClicked(ImGuiMouseButton_Left);
+  pressed_column_x_ = pressed && around.column_profile.Contains(x, y) ? std::optional(x) : std::nullopt;
+  pressed_row_y_ = pressed && around.row_profile.Contains(x, y) ? std::optional(y) : std::nullopt;
+  const bool over_minimap = over_map && around.minimap.Contains(x, y);
+  if (over_minimap && pressed) in_minimap_ = true;
+  if (in_minimap_ && !ImGui::IsMouseDown(ImGuiMouseButton_Left)) in_minimap_ = false;
+  if (in_minimap_ && ImGui::IsMousePosValid() && around.minimap.width > 0 && around.minimap.height > 0) {
+    const double row = (y - around.minimap.y) / around.minimap.height * static_cast<double>(view.num_rows());
+    const double column = (x - around.minimap.x) / around.minimap.width * static_cast<double>(view.num_columns());
+    view.CenterOn(row, column, view.scores_per_pixel());
+  }
 
   if (over_map && io.MouseWheel != 0) {
     const double notches = static_cast<double>(io.MouseWheel) * (io.KeyCtrl ? 0.25 : io.KeyShift ? 3.0 : 1.0);
     view.ZoomAbout(x, y, std::pow(kZoomPerNotch, notches));
   }
-  if (over_map && !dragging()) {
+  if (over_map && !over_minimap && !dragging()) {
     const bool left = ImGui::IsMouseClicked(ImGuiMouseButton_Left);
     const bool right = ImGui::IsMouseClicked(ImGuiMouseButton_Right);
     if (left && ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the mouse does on the map, read from ImGui's state so that the panel over it comes first: drag pans, the wheel
 // zooms about the pointer (Ctrl finer, Shift faster), Shift+drag or the right button zooms to a rectangle, a double
-// click zooms in.
+// click zooms in. Pressed on the small map in the corner, it moves the view there; on a curve beside the map, it points
+// at a key or a query.
 #pragma once
 
 #include <optional>
@@ -10,18 +11,28 @@
 
 namespace headscope::ui {
 
+// What lies on and beside the map and takes the mouse for itself; of no size: it is not there.
+struct MapSurroundings {
+  PixelRect minimap, column_profile, row_profile;
+};
+
 class MapInteraction {
  public:
   // Applies one frame's mouse to the view. Between ImGui::NewFrame and Render. True when the view changed.
-  bool Update(ViewTransform& view);
+  bool Update(ViewTransform& view, const MapSurroundings& around);
+
+  // A press on a curve in the last Update, in pixels along it; at most one of the two.
+  const std::optional<double>& pressed_column_x() const { return pressed_column_x_; }
+  const std::optional<double>& pressed_row_y() const { return pressed_row_y_; }
 
   // The rectangle being dragged out, in pixels.
   const std::optional<PixelRect>& selection() const { return selection_; }
-  bool dragging() const { return panning_ || selection_.has_value(); }
+  bool dragging() const { return panning_ || in_minimap_ || selection_.has_value(); }
   void Cancel();
 
  private:
-  bool panning_ = false;
+  bool panning_ = false, in_minimap_ = false;
+  std::optional<double> pressed_column_x_, pressed_row_y_;
   double selection_x_ = 0, selection_y_ = 0;  // where it began
   int selection_button_ = 0;
   std::optional<PixelRect> selection_;

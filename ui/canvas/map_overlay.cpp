@@ -70,6 +70,23 @@ std::string DescribeScore(const CanvasModel& model, const CursorScore& score) {
                    model.settings().reduction == analysis::TileReduction::kMax ? "largest" : "mean", side, side) +
             FormatProbability(std::exp2(score.texel_log2_p));
   }
+  if (score.compared && !std::isnan(score.compared->probability)) {
+    text += "\np = " + FormatProbability(score.compared->probability) + " in the other map, " +
+            (score.compared->probability >= score.exact.probability ? "+" : "−") +
+            FormatProbability(std::fabs(score.compared->probability - score.exact.probability));
+  }
+  if (score.kept_by) {
+    const auto& [first, second, both] = *score.kept_by;
+    if (score.texel_scores == 1) {
+      text += both > 0     ? "\nkept by both"
+              : first > 0  ? "\nkept by 1 alone"
+              : second > 0 ? "\nkept by 2 alone"
+                           : "\nkept by neither";
+    } else {
+      text += Format("\nkept: %.0f %% by 1 alone, %.0f %% by 2 alone, %.0f %% by both", 100 * first, 100 * second,
+                     100 * both);
+    }
+  }
   if (model.settings().overlay && !std::isnan(score.kept_share)) {
     if (score.texel_scores == 1) {
       text += score.kept_share > 0 ? "\nkept by the method" : "\nnot kept by the method";
@@ -92,7 +109,9 @@ void DrawColorBar(const CanvasModel& model, const OverlayOptions& options) {
   const CanvasSettings& settings = model.settings();
   const double line = ImGui::GetFontSize();
   const PixelRect bar{area.x + 2, area.y, 14, area.height};
-  const analysis::Palette& palette = settings.color_map->palette;
+  // A comparison of probabilities is signed: less at the lower end, nothing in the middle.
+  const bool is_signed = model.comparison() == Comparison::kValues;
+  const analysis::Palette& palette = is_signed ? analysis::DivergingPalette() : settings.color_map->palette;
   constexpr size_t kSteps = 128;
   for (size_t step = 0; step < kSteps; ++step) {
     const double top = bar.bottom() - bar.height * static_cast<double>(step + 1) / kSteps;
@@ -100,16 +119,27 @@ void DrawColorBar(const CanvasModel& model, const OverlayOptions& options) {
                         ToImGui(palette[step * 2 + 1]));
   }
   list->AddRect(Point(bar.x, bar.y), Point(bar.right(), bar.bottom()), inks.line);
-  const int ticks = std::max(2, static_cast<int>(area.height / 60));
+  const int ticks = std::max(2, static_cast<int>(area.height / (is_signed ? 120 : 60)));
+  const auto mark = [&](double place, const std::string& text) {
+    const double y = bar.bottom() - bar.height * place;
+    list->AddLine(Point(bar.right(), y), Point(bar.right() + 3, y), inks.line);
+    const double text_y = std::min(std::max(y - line / 2, bar.y - 2), bar.bottom() - line + 2);
+    DrawText(list, bar.right() + 5, text_y, inks.text, text);
+  };
   for (const double value : analysis::RoundValues(settings.range, settings.logarithmic, ticks)) {
     const auto log2_value = static_cast<float>(std::log2(value));
     const float position = analysis::ScalePosition(log2_value, settings.range, settings.logarithmic);
-    const double y = bar.bottom() - bar.height * static_cast<double>(position);
-    list->AddLine(Point(bar.right(), y), Point(bar.right() + 3, y), inks.line);
-    const double text_y = std::min(std::max(y - line / 2, bar.y - 2), bar.bottom() - line + 2);
-    DrawText(list, bar.right() + 5, text_y, inks.text, FormatMark(value));
+    const auto place = static_cast<double>(position);
+    if (!is_signed) {
+      mark(place, FormatMark(value));
+    } else if (place > 0.05) {  // the two of the least value would lie over each other
+      mark(0.5 + place / 2, "+" + FormatMark(value));
+      mark(0.5 - place / 2, "−" + FormatMark(value));
+    }
   }
-  DrawText(list, bar.x, area.y - 2 * line - 4, inks.dim, settings.logarithmic ? "p, log" : "p, linear");
+  if (is_signed) mark(0.5, "0");
+  const std::string what = is_signed ? "2 − 1, " : "p, ";
+  DrawText(list, bar.x, area.y - 2 * line - 4, inks.dim, what + (settings.logarithmic ? "log" : "linear"));
   DrawText(list, bar.x, area.y - line - 4, inks.dim,
            settings.reduction == analysis::TileReduction::kMax ? "largest" : "mean");
 }
@@ -203,6 +233,7 @@ void DrawMapOverlay(CanvasModel& model, const OverlayOptions& options) {
   DrawCaptions(model, options);
   if (!options.live) return;
   if (options.named) DrawName(model, options);
+  DrawComparison(model, options);
   if (const std::optional<PixelRect> minimap = model.MinimapRect()) {
     const ScoreRect visible = view.Visible();
     const double x_scale = minimap->width / static_cast<double>(view.num_columns()),

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "canvas_model.h"
 
@@ -26,6 +27,8 @@ struct OverlayOptions {
 std::string TitleText(const CanvasModel& model);                              // which head
 std::string SourceText(const CanvasModel& model, const ViewTransform& view);  // of what, and which part of it
 std::string CaptionText(const CanvasModel& model);                            // colours, method and what it keeps
+// What a comparison says of itself, a line for each of its colours; empty without one.
+std::vector<std::string> ComparisonTexts(const CanvasModel& model);
 
 void DrawMapOverlay(CanvasModel& model, const OverlayOptions& options);
 
@@ -41,6 +44,7 @@ void DrawCaptions(const CanvasModel& model, const OverlayOptions& options);
 void DrawColorBar(const CanvasModel& model, const OverlayOptions& options);
 void DrawScoreValues(CanvasModel& model, const OverlayOptions& options);
 void DrawCursor(const CanvasModel& model, const OverlayOptions& options);
+void DrawComparison(const CanvasModel& model, const OverlayOptions& options);
 
 // "1.23e-04", "0.0123" or "0": a probability in at most eight characters.
 std::string FormatProbability(double probability);

@@ -24,6 +24,11 @@ uniform vec4 value_area;    // texture coordinates of the rectangle's upper left
 uniform vec4 mask_area;
 uniform bool masked;
 uniform bool lost;          // colours for what the mask leaves out instead
+uniform bool paired;        // two masks: colours for who keeps a score, and the probability only as light
+uniform sampler2D pair;     // shares kept by the first alone, by the second alone, by both
+uniform vec4 pair_area;
+uniform vec3 kept_by[3];
+uniform bool difference;    // `values` holds signed differences, as EncodeDifferenceLog2 writes them
 uniform bool coarse;
 uniform bool stale;         // of another head: no colours
 uniform bool logarithmic;
@@ -41,6 +46,8 @@ void main() {
   }
   float log2_p = texture(values, mix(value_area.xy, value_area.zw, place)).r;
   if (log2_p < blank_log2) discard;
+  float side = sign(log2_p);
+  if (difference) log2_p = side == 0.0 ? range_log2.x - 1.0 : abs(log2_p) - 64.0;
   float position;
   if (logarithmic) {
     position = (log2_p - range_log2.x) / (range_log2.y - range_log2.x);
@@ -48,6 +55,7 @@ void main() {
     vec2 range = exp2(range_log2);
     position = (exp2(log2_p) - range.x) / (range.y - range.x);
   }
+  if (difference) position = 0.5 + 0.5 * side * clamp(position, 0.0, 1.0);
   int entry = int(clamp(position, 0.0, 1.0) * 255.0 + 0.5);
   vec3 shade = texelFetch(palette, ivec2(entry, 0), 0).rgb;
   if (masked) {
@@ -56,6 +64,15 @@ void main() {
     float kept = sqrt(lost ? 1.0 - share : share);
     float grey = dot(shade, vec3(0.299, 0.587, 0.114));
     shade = mix(vec3(0.10 + 0.32 * grey), shade, kept);
+  }
+  if (paired) {
+    vec3 shares = texture(pair, mix(pair_area.xy, pair_area.zw, place)).rgb;
+    vec3 weights = sqrt(shares);  // as above
+    float weight = weights.r + weights.g + weights.b;
+    float light = 0.55 + 0.45 * clamp(position, 0.0, 1.0);
+    vec3 who = (weights.r * kept_by[0] + weights.g * kept_by[1] + weights.b * kept_by[2]) / max(weight, 1e-6);
+    vec3 nobody = vec3(0.10 + 0.22 * dot(shade, vec3(0.299, 0.587, 0.114)));
+    shade = mix(nobody, who * light, sqrt(min(shares.r + shares.g + shares.b, 1.0)));
   }
   if (stale) shade = vec3(0.12 + 0.25 * dot(shade, vec3(0.299, 0.587, 0.114)));
   if (coarse && Stripe(8.0) < 0.15) shade = mix(shade, vec3(0.5), 0.18);

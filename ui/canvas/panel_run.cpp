@@ -53,9 +53,10 @@ void LivePanel::DrawRun(CanvasModel& model) {
     if (!possible) ImGui::BeginDisabled();
     if (ImGui::Button("Run")) actions_.run();
     MarkStop({"run", {}, [this] { actions_.run(); }, {}});
-    HelpTooltip(trial.is_decode() ? "Times dense decode and the method in turn, step by step. Dense is the "
-                                    "faster of headscope's and LibTorch's. Short runs are repeated more often."
-                                  : "Times dense and sparse attention in turn. Short runs are repeated more often.");
+    HelpTooltip(!possible           ? "Unavailable: no head is open."
+                : trial.is_decode() ? "Times dense decode and the method in turn, step by step. Dense is the "
+                                      "faster of headscope's and LibTorch's. Short runs are repeated more often."
+                                    : "Times dense and sparse attention in turn. Short runs are repeated more often.");
     if (!possible) ImGui::EndDisabled();
     ImGui::SameLine();
     ImGui::SetNextItemWidth(110);
@@ -117,7 +118,7 @@ void LivePanel::DrawResultTable(const analysis::MethodResult& result) {
   if (!ImGui::BeginTable("numbers", 3, ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerV)) return;
   ImGui::TableSetupColumn("");
   const bool by_another = !result.baseline.empty() && result.baseline != "headscope";
-  ImGui::TableSetupColumn(by_another ? ("dense, " + result.baseline).c_str() : "dense");
+  ImGui::TableSetupColumn(("dense" + (by_another ? ", " + result.baseline : std::string())).c_str());
   ImGui::TableSetupColumn(result.method.c_str());
   ImGui::TableHeadersRow();
   const double none = std::nan("");
@@ -131,12 +132,13 @@ void LivePanel::DrawResultTable(const analysis::MethodResult& result) {
   ResultRow("largest error", "%.2e", none, result.max_error);
   ResultRow("cosine", "%.6f", none, result.cosine);
   ImGui::EndTable();
+  const bool decode = result.phase == kernels::Phase::kDecode;
+  const std::string chosen_per(decode && result.chosen_per ? NameOf(*result.chosen_per) : "");
   ImGui::PushTextWrapPos(0);  // a line longer than the panel goes on below
   ImGui::TextDisabled("%s on %s%s, dense by %s, median ± deviation of %d repeats, %s%s%s", result.measured.c_str(),
-                      result.device.c_str(), result.phase == "decode" ? ", per decode step" : "",
-                      result.baseline.c_str(), result.attend.repeats, result.parameters.c_str(),
-                      result.phase == "decode" ? ", chosen per " : "",
-                      result.phase == "decode" ? result.chosen_per.c_str() : "");
+                      result.device.name.c_str(), decode ? ", per decode step" : "", result.baseline.c_str(),
+                      result.attend.repeats, result.parameters.c_str(), chosen_per.empty() ? "" : ", chosen per ",
+                      chosen_per.c_str());
   ImGui::PopTextWrapPos();
   if (result.note.empty()) return;
   WrappedText(IM_COL32(255, 200, 120, 255), "Note: " + result.note);

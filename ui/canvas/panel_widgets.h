@@ -14,10 +14,12 @@ inline constexpr char kColorsControl[] = "colours";
 
 inline constexpr float kDimmed = 0.55f;  // of numbers that belong to other parameters than those on show
 
-// What the item before says while the pointer rests on it. Not while a button is held: help must not lie over what a
-// hand is moving.
+// What the item before says while the pointer rests on it, disabled or not. Not while a button is held: help must not
+// lie over what a hand is moving.
 inline void HelpTooltip(const std::string& text) {
-  if (!ImGui::IsItemHovered() || ImGui::IsMouseDown(ImGuiMouseButton_Left) || text.empty()) return;
+  if (!ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled) || ImGui::IsMouseDown(ImGuiMouseButton_Left) ||
+      text.empty())
+    return;
   ImGui::BeginTooltip();
   ImGui::PushTextWrapPos(ImGui::GetFontSize() * 26);
   ImGui::TextUnformatted(text.c_str());

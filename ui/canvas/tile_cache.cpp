@@ -25,6 +25,7 @@ constexpr int64_t kStaleLimit = 8;
 constexpr int64_t kTexels = int64_t{kTileSize} * kTileSize;
 constexpr int64_t kTileBytes = kTexels * static_cast<int64_t>(sizeof(float));
 constexpr int64_t kMaskTileBytes = kTexels;
+constexpr int64_t kPairTileBytes = kTexels * static_cast<int64_t>(analysis::kNumKeptBy);
 
 }  // namespace
 
@@ -41,11 +42,13 @@ void TileCache::SetWorkbench(Workbench* workbench) {
 
 template <typename Predicate>
 void TileCache::DropMasks(const Predicate& drops) {
-  std::erase_if(masks_, [&](const auto& entry) {
+  const auto drop = [&](const auto& entry) {
     const bool dropped = drops(entry.first);
     if (dropped) workbench_->memory().Release(entry.second.lock().get());
     return dropped;
-  });
+  };
+  std::erase_if(masks_, drop);
+  std::erase_if(pairs_, drop);
 }
 
 void TileCache::Clear() {
@@ -56,7 +59,7 @@ void TileCache::Clear() {
   coarsest_.clear();
   failed_.clear();
   has_head_ = false;
-  mask_id_ = old_mask_id_ = 0;
+  mask_id_ = other_mask_id_ = old_mask_id_ = old_other_mask_id_ = 0;
 }
 
 void TileCache::SetHead(analysis::HeadId head, const CausalRows& rows) {
@@ -75,7 +78,7 @@ void TileCache::SetHead(analysis::HeadId head, const CausalRows& rows) {
     if (const analysis::TilePtr tile = Use(key)) KeepOnShow(tile);
   }
   DropMasks([](const MaskKey&) { return true; });
-  mask_id_ = old_mask_id_ = 0;
+  mask_id_ = other_mask_id_ = old_mask_id_ = old_other_mask_id_ = 0;
 }
 
 void TileCache::KeepOnShow(const analysis::TilePtr& tile) {
@@ -83,22 +86,27 @@ void TileCache::KeepOnShow(const analysis::TilePtr& tile) {
   coarsest_.push_back(tile);
 }
 
-void TileCache::SetMask(int64_t mask_id) {
-  if (mask_id == mask_id_) return;
+void TileCache::SetMask(int64_t mask_id, int64_t other_mask_id) {
+  if (mask_id == 0) other_mask_id = 0;
+  if (mask_id == mask_id_ && other_mask_id == other_mask_id_) return;
   // The mask shown so far may be half replaced: keep its tiles, drop the ones of its predecessor.
-  const int64_t dropped = old_mask_id_;
-  DropMasks([&](const MaskKey& key) { return key.mask_id == dropped; });
+  DropMasks([this, dropped = old_mask_id_, dropped_other = old_other_mask_id_](const MaskKey& key) {
+    return key.mask_id == dropped && key.other_id == dropped_other &&
+           (key.mask_id != mask_id_ || key.other_id != other_mask_id_);
+  });
   std::erase_if(failed_, [](const MaskKey& key) { return key.mask_id != 0; });
   old_mask_id_ = mask_id_;
+  old_other_mask_id_ = other_mask_id_;
   mask_id_ = mask_id;
+  other_mask_id_ = other_mask_id;
   if (mask_id_ == 0) {
     DropMasks([](const MaskKey&) { return true; });
-    old_mask_id_ = 0;
+    old_mask_id_ = old_other_mask_id_ = 0;
   }
 }
 
-void TileCache::AddRange(const TileRange& range, analysis::TileReduction reduction, int64_t mask_id,
-                         int32_t base_priority, const TileDemand& demand, std::vector<Request>* requests) const {
+void TileCache::AddRange(const TileRange& range, analysis::TileReduction reduction, bool of_mask, int32_t base_priority,
+                         const TileDemand& demand, std::vector<Request>* requests) const {
   const double tile_scores = std::ldexp(static_cast<double>(kTileSize), range.level);
   const double center_x = demand.center_column / tile_scores - 0.5;
   const double center_y = demand.center_row / tile_scores - 0.5;
@@ -107,7 +115,8 @@ void TileCache::AddRange(const TileRange& range, analysis::TileReduction reducti
       const TileKey key{.head = head_, .reduction = reduction, .level = range.level, .x = x, .y = y};
       if (!rows_.HasScores(key)) continue;
       const double distance = std::hypot(x - center_x, y - center_y) * kStepsPerTile;
-      requests->push_back({{mask_id, key}, base_priority - static_cast<int32_t>(std::lround(distance))});
+      requests->push_back({{of_mask ? mask_id_ : 0, of_mask ? other_mask_id_ : 0, key},
+                           base_priority - static_cast<int32_t>(std::lround(distance))});
     }
   }
 }
@@ -117,12 +126,12 @@ std::vector<TileCache::Request> TileCache::WantedRequests(const TileDemand& dema
   TileRange root;
   root.level = analysis::MaxLevel(rows_.num_rows(), rows_.num_columns());
   root.x_end = root.y_end = 1;
-  AddRange(root, demand.reduction, 0, kRootPriority, demand, &requests);
-  AddRange(demand.tiles, demand.reduction, 0, kTilePriority, demand, &requests);
-  AddRange(demand.profile_tiles, analysis::TileReduction::kMean, 0, kProfilePriority, demand, &requests);
+  AddRange(root, demand.reduction, false, kRootPriority, demand, &requests);
+  AddRange(demand.tiles, demand.reduction, false, kTilePriority, demand, &requests);
+  AddRange(demand.profile_tiles, analysis::TileReduction::kMean, false, kProfilePriority, demand, &requests);
   if (demand.mask && mask_id_ != 0) {
     // Masks know no reduction; the key's is fixed so that switching it keeps the tiles.
-    AddRange(demand.tiles, analysis::TileReduction::kMax, mask_id_, kMaskPriority, demand, &requests);
+    AddRange(demand.tiles, analysis::TileReduction::kMax, true, kMaskPriority, demand, &requests);
   }
   std::stable_sort(requests.begin(), requests.end(),
                    [](const Request& a, const Request& b) { return a.priority > b.priority; });
@@ -137,7 +146,7 @@ void TileCache::Want(const TileDemand& demand) {
 
   // A whole view gone stale (other level, head or mask) is dropped at once.
   const auto stale =
-      std::count_if(pending_.begin(), pending_.end(), [&](const MaskKey& key) { return !wanted.contains(key); });
+      std::count_if(pending_.begin(), pending_.end(), [&](const auto& entry) { return !wanted.contains(entry.first); });
   if (stale >= kStaleLimit || (stale > 0 && stale == num_pending())) CancelAll();
 
   bool mask_complete = true;
@@ -147,18 +156,18 @@ void TileCache::Want(const TileDemand& demand) {
     if (!pending_.contains(request.key) && !failed_.contains(request.key)) Send(request);
   }
   if (mask_complete && old_mask_id_ != 0) {
-    DropMasks([&](const MaskKey& key) { return key.mask_id == old_mask_id_; });
-    old_mask_id_ = 0;
+    DropMasks([&](const MaskKey& key) { return key.mask_id != mask_id_ || key.other_id != other_mask_id_; });
+    old_mask_id_ = old_other_mask_id_ = 0;
   }
 }
 
 bool TileCache::Held(const MaskKey& key) const {
-  if (key.mask_id != 0) {
-    const auto mask = masks_.find(key);
-    return mask != masks_.end() && !mask->second.expired();
-  }
-  const auto tile = tiles_.find(key.key);
-  return tile != tiles_.end() && !tile->second.expired();
+  const auto held = [](const auto& tiles, const auto& of) {
+    const auto tile = tiles.find(of);
+    return tile != tiles.end() && !tile->second.expired();
+  };
+  if (key.mask_id == 0) return held(tiles_, key.key);
+  return key.other_id == 0 ? held(masks_, key) : held(pairs_, key);
 }
 
 analysis::TilePtr TileCache::Use(const TileKey& key) {
@@ -166,20 +175,25 @@ analysis::TilePtr TileCache::Use(const TileKey& key) {
   return found == tiles_.end() ? nullptr : workbench_->memory().Find(found->second, kTileBytes);
 }
 
-analysis::MaskTilePtr TileCache::UseMask(const MaskKey& key) {
-  const auto found = masks_.find(key);
-  return found == masks_.end() ? nullptr : workbench_->memory().Find(found->second, kMaskTileBytes);
+template <typename Tile>
+std::shared_ptr<const Tile> TileCache::UseMask(const Masks<Tile>& masks, int64_t bytes, const MaskKey& key) const {
+  const auto found = masks.find(key);
+  return found == masks.end() ? nullptr : workbench_->memory().Find(found->second, bytes);
 }
 
 void TileCache::Send(const Request& request) {
   const MaskKey key = request.key;
-  pending_.insert(key);
+  pending_.emplace(key, std::chrono::steady_clock::now());
   // One reply serves both kinds of tile; only where the tile is put differs.
   const auto receive = [weak = std::weak_ptr<TileCache*>(self_), key](const auto& store) {
     const std::shared_ptr<TileCache*> self = weak.lock();
     if (!self) return;
     TileCache& cache = **self;
-    cache.pending_.erase(key);
+    if (const auto pending = cache.pending_.find(key); pending != cache.pending_.end()) {
+      const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - pending->second;
+      cache.pending_.erase(pending);
+      if (cache.watch_) cache.watch_(took.count());
+    }
     if (!store(cache)) cache.failed_.insert(key);
     if (cache.on_arrival_) cache.on_arrival_();
   };
@@ -194,17 +208,27 @@ void TileCache::Send(const Request& request) {
         return true;
       });
     });
-  } else {
+    return;
+  }
+  const auto put = [receive, key](const auto& tile, size_t values, int64_t bytes, auto TileCache::*held) {
+    receive([&](TileCache& cache) {
+      if (!tile || tile->kept.size() != values) return false;
+      if (key.mask_id != cache.mask_id_ || key.other_id != cache.other_mask_id_) return true;
+      cache.workbench_->memory().Keep(tile, bytes);
+      (cache.*held)[key] = tile;
+      return true;
+    });
+  };
+  if (key.other_id == 0) {
     workbench_->RequestMaskTile(view_, key.mask_id, key.key, request.priority,
-                                [receive, key](const analysis::MaskTilePtr& tile) {
-                                  receive([&](TileCache& cache) {
-                                    if (!tile || static_cast<int64_t>(tile->kept.size()) != kTexels) return false;
-                                    if (key.mask_id != cache.mask_id_) return true;
-                                    cache.workbench_->memory().Keep(tile, kMaskTileBytes);
-                                    cache.masks_[key] = tile;
-                                    return true;
-                                  });
+                                [put](const analysis::MaskTilePtr& tile) {
+                                  put(tile, static_cast<size_t>(kTexels), kMaskTileBytes, &TileCache::masks_);
                                 });
+  } else {
+    workbench_->RequestMaskPairTile(
+        view_, key.mask_id, key.other_id, key.key, request.priority, [put](const analysis::MaskPairTilePtr& tile) {
+          put(tile, static_cast<size_t>(kPairTileBytes), kPairTileBytes, &TileCache::pairs_);
+        });
   }
 }
 
@@ -240,22 +264,31 @@ TileSample<analysis::TileData> TileCache::Find(const TileKey& key) {
   return FindCovering<analysis::TileData>(key, [&](const TileKey& ancestor) { return Use(ancestor); });
 }
 
-TileSample<analysis::MaskTile> TileCache::FindMask(const TileKey& key) {
+template <typename Tile>
+TileSample<Tile> TileCache::FindOfMask(const Masks<Tile>& masks, int64_t bytes, const TileKey& key) const {
   TileKey mask_key = key;
   mask_key.reduction = analysis::TileReduction::kMax;
-  // The new mask's own tile, else the old mask's, else whatever coarser tile of either covers it.
   if (mask_id_ != 0) {
-    if (analysis::MaskTilePtr exact = UseMask({mask_id_, mask_key})) return {.tile = std::move(exact)};
+    if (auto exact = UseMask(masks, bytes, {mask_id_, other_mask_id_, mask_key})) return {.tile = std::move(exact)};
   }
-  for (const int64_t mask_id : {old_mask_id_, mask_id_}) {
+  for (const bool old : {true, false}) {
+    const int64_t mask_id = old ? old_mask_id_ : mask_id_, other_id = old ? old_other_mask_id_ : other_mask_id_;
     if (mask_id == 0) continue;
-    auto sample = FindCovering<analysis::MaskTile>(mask_key, [&](const TileKey& ancestor) {
-      return UseMask({mask_id, ancestor});
+    auto sample = FindCovering<Tile>(mask_key, [&](const TileKey& ancestor) {
+      return UseMask(masks, bytes, {mask_id, other_id, ancestor});
     });
-    sample.from_old_mask = mask_id == old_mask_id_;
+    sample.from_old_mask = old;
     if (sample.tile) return sample;
   }
   return {};
+}
+
+TileSample<analysis::MaskTile> TileCache::FindMask(const TileKey& key) {
+  return FindOfMask(masks_, kMaskTileBytes, key);
+}
+
+TileSample<analysis::MaskPairTile> TileCache::FindMaskPair(const TileKey& key) {
+  return FindOfMask(pairs_, kPairTileBytes, key);
 }
 
 }  // namespace headscope::ui

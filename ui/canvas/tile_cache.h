@@ -11,6 +11,7 @@
 // tile.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -53,25 +54,31 @@ class TileCache {
   // Called when a tile has come: a frame is due.
   void SetArrivalHandler(std::function<void()> handler) { on_arrival_ = std::move(handler); }
 
+  // Told how long each tile took from its request to its arrival.
+  void SetWatch(std::function<void(double milliseconds)> watch) { watch_ = std::move(watch); }
+
   void SetWorkbench(Workbench* workbench);
   // Forgets all tiles: another trace.
   void Clear();
   // Tiles of other heads stay cached, their requests are dropped.
   void SetHead(analysis::HeadId head, const CausalRows& rows);
-  // The mask that Want requests tiles of; 0 for none.
-  void SetMask(int64_t mask_id);
+  // The mask that Want requests tiles of; 0 for none. With another mask of the same head, tiles of how the two differ
+  // are requested in place of the mask's own.
+  void SetMask(int64_t mask_id, int64_t other_mask_id = 0);
 
   void Want(const TileDemand& demand);
 
   TileSample<analysis::TileData> Find(const analysis::TileKey& key);
   TileSample<analysis::MaskTile> FindMask(const analysis::TileKey& key);
+  TileSample<analysis::MaskPairTile> FindMaskPair(const analysis::TileKey& key);
 
   // Tiles on their way.
   int64_t num_pending() const { return static_cast<int64_t>(pending_.size()); }
 
  private:
   struct MaskKey {
-    int64_t mask_id = 0;  // 0: a tile of probabilities
+    int64_t mask_id = 0;   // 0: a tile of probabilities
+    int64_t other_id = 0;  // 0: of one mask alone
     analysis::TileKey key;
     friend constexpr auto operator<=>(const MaskKey&, const MaskKey&) = default;
   };
@@ -81,12 +88,18 @@ class TileCache {
   };
 
   std::vector<Request> WantedRequests(const TileDemand& demand) const;
-  void AddRange(const TileRange& range, analysis::TileReduction reduction, int64_t mask_id, int32_t base_priority,
+  void AddRange(const TileRange& range, analysis::TileReduction reduction, bool of_mask, int32_t base_priority,
                 const TileDemand& demand, std::vector<Request>* requests) const;
   bool Held(const MaskKey& key) const;
   // The tile, as a use of it; null when it is not held.
   std::shared_ptr<const analysis::TileData> Use(const analysis::TileKey& key);
-  std::shared_ptr<const analysis::MaskTile> UseMask(const MaskKey& key);
+  template <typename Tile>
+  using Masks = std::map<MaskKey, std::weak_ptr<const Tile>>;
+  template <typename Tile>
+  std::shared_ptr<const Tile> UseMask(const Masks<Tile>& masks, int64_t bytes, const MaskKey& key) const;
+  // The present mask's own tile, else the old mask's, else whatever coarser tile of either covers it.
+  template <typename Tile>
+  TileSample<Tile> FindOfMask(const Masks<Tile>& masks, int64_t bytes, const analysis::TileKey& key) const;
   void KeepOnShow(const analysis::TilePtr& tile);
   // Lets go of the masks' tiles that the predicate names.
   template <typename Predicate>
@@ -101,15 +114,17 @@ class TileCache {
   analysis::HeadId head_;
   CausalRows rows_;
   bool has_head_ = false;
-  int64_t mask_id_ = 0;
-  int64_t old_mask_id_ = 0;
+  int64_t mask_id_ = 0, other_mask_id_ = 0;
+  int64_t old_mask_id_ = 0, old_other_mask_id_ = 0;
   // What the workbench's memory budget holds.
   std::map<analysis::TileKey, std::weak_ptr<const analysis::TileData>> tiles_;
-  std::map<MaskKey, std::weak_ptr<const analysis::MaskTile>> masks_;
-  std::vector<analysis::TilePtr> coarsest_;  // of the head on show, one a reduction
-  std::set<MaskKey> pending_;
+  Masks<analysis::MaskTile> masks_;
+  Masks<analysis::MaskPairTile> pairs_;
+  std::vector<analysis::TilePtr> coarsest_;                           // of the head on show, one a reduction
+  std::map<MaskKey, std::chrono::steady_clock::time_point> pending_;  // since when
   std::set<MaskKey> failed_;  // came back empty: not asked for again before the head or the mask changes
   std::function<void()> on_arrival_;
+  std::function<void(double milliseconds)> watch_;
   std::shared_ptr<TileCache*> self_;  // replies hold it weakly: a reply to a destroyed cache is dropped
 };
 

@@ -7,13 +7,14 @@
 #include <QSurfaceFormat>
 #include <QTimer>
 
+#include "application_setup.h"
 #include "main_window.h"
 #include "startup_watch.h"
 #include "ui_thread.h"
 
 namespace headscope::ui {
 
-int RunApplication(int& argc, char** argv, const ApplicationOptions& options, const WorkbenchFactory& make_workbench) {
+void PrepareApplication() {
   // Floating a dock moves the canvas to another window: with shared contexts its GL objects stay valid.
   QCoreApplication::setAttribute(Qt::AA_ShareOpenGLContexts);
   QSurfaceFormat format;
@@ -21,13 +22,20 @@ int RunApplication(int& argc, char** argv, const ApplicationOptions& options, co
   format.setProfile(QSurfaceFormat::CoreProfile);
   format.setAlphaBufferSize(8);
   QSurfaceFormat::setDefaultFormat(format);
+}
 
-  QApplication application(argc, argv);
+void NameApplication() {
   QApplication::setApplicationName(QStringLiteral("headscope"));
   QApplication::setDesktopFileName(QStringLiteral("headscope"));
   QApplication::setApplicationVersion(QStringLiteral(HEADSCOPE_VERSION));
   QApplication::setStyle(QStyleFactory::create(QStringLiteral("Fusion")));
   QApplication::setWindowIcon(QIcon(QStringLiteral(":/headscope/shell/headscope.svg")));
+}
+
+int RunApplication(int& argc, char** argv, const ApplicationOptions& options, const WorkbenchFactory& make_workbench) {
+  PrepareApplication();
+  QApplication application(argc, argv);
+  NameApplication();
 
   UiThread ui_thread;
   const std::unique_ptr<Workbench> workbench =

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture_dialog.h"
 
+#include <QCheckBox>
 #include <QDir>
 #include <QFileDialog>
 #include <QFileInfo>
@@ -13,6 +14,7 @@
 #include <QVBoxLayout>
 #include <cmath>
 
+#include "base/byte_text.h"
 #include "base/device.h"
 #include "capture_estimate.h"
 #include "progress_strip.h"
@@ -50,7 +52,10 @@ QString DefaultOutput() {
 }  // namespace
 
 CaptureDialog::CaptureDialog(Workbench* workbench, QWidget* parent)
-    : QDialog(parent), workbench_(workbench), devices_(workbench->capture_devices()) {
+    : QDialog(parent),
+      workbench_(workbench),
+      devices_(workbench->capture_devices()),
+      recordable_(workbench->recordable()) {
   setObjectName(QStringLiteral("captureDialog"));
   setWindowTitle(tr("Capture a trace"));
   setModal(false);
@@ -80,6 +85,7 @@ void CaptureDialog::BuildForm() {
   stop_ = named(new QPushButton(tr("Cancel capture")), "captureStop");
   open_ = named(new QPushButton(tr("Open trace")), "captureOpen");
   close_ = named(new QPushButton(tr("Close")), "captureClose");
+  stop_->setToolTip(tr("Stop; what has been recorded so far stays a valid trace"));
   layers_->setPlaceholderText(tr("all, or e.g. 0-3,7"));
   heads_->setPlaceholderText(tr("all query heads, or e.g. 0-3,7"));
   rows_->setToolTip(
@@ -116,6 +122,19 @@ void CaptureDialog::BuildForm() {
   form->addRow(tr("Heads"), heads_);
   form->addRow(tr("Query rows"), rows_);
   form->addRow(tr("Decode tokens"), decode_);
+  auto* record = new QWidget;
+  auto* record_layout = new QHBoxLayout(record);
+  record_layout->setContentsMargins(0, 0, 0, 0);
+  for (const Recordable& what : recordable_) {
+    auto* box = new QCheckBox(QString::fromStdString(what.name));
+    box->setObjectName(QStringLiteral("record-") + QString::fromStdString(what.name));
+    box->setToolTip(tr("Record as well: %1").arg(QString::fromStdString(what.help)));
+    connect(box, &QCheckBox::toggled, this, &CaptureDialog::Refresh);
+    record_layout->addWidget(box);
+    record_.append(box);
+  }
+  record_layout->addStretch(1);
+  form->addRow(tr("Also record"), record);
   form->addRow(tr("Number type"), dtype_);
   form->addRow(tr("Device"), device_);
   form->addRow(tr("Write to"), WithButton(output_, tr("Browse…"), [this] {
@@ -124,7 +143,7 @@ void CaptureDialog::BuildForm() {
                                                   nullptr, QFileDialog::DontConfirmOverwrite);
                  if (!path.isEmpty()) output_->setText(path);
                }));
-  form->addRow(tr("Size"), estimate_);
+  form->addRow(tr("Takes"), estimate_);
 
   auto* buttons = new QHBoxLayout;
   buttons->addWidget(problem_, 1);
@@ -151,7 +170,12 @@ void CaptureDialog::BuildForm() {
   for (QLineEdit* edit : {layers_, heads_, rows_, output_, prompt_file_})
     connect(edit, &QLineEdit::textChanged, this, &CaptureDialog::Refresh);
   for (QSpinBox* box : {length_, decode_}) connect(box, &QSpinBox::valueChanged, this, &CaptureDialog::Refresh);
-  for (QComboBox* box : {prompt_kind_, task_, dtype_})
+  estimate_delay_.setSingleShot(true);
+  estimate_delay_.setInterval(300);
+  connect(&estimate_delay_, &QTimer::timeout, this, &CaptureDialog::AskForEstimate);
+  estimate_->setWordWrap(true);
+  estimate_->setTextFormat(Qt::PlainText);
+  for (QComboBox* box : {prompt_kind_, task_, dtype_, device_})
     connect(box, &QComboBox::currentIndexChanged, this, &CaptureDialog::Refresh);
   connect(text_, &QPlainTextEdit::textChanged, this, &CaptureDialog::Refresh);
   connect(start_, &QPushButton::clicked, this, &CaptureDialog::Start);
@@ -269,6 +293,9 @@ CaptureSettings CaptureDialog::Settings() const {
   settings.heads = heads_->text().remove(u' ').toStdString();
   settings.rows = rows_->text().trimmed().toStdString();
   settings.decode_tokens = decode_->value();
+  for (qsizetype i = 0; i < record_.size(); ++i) {
+    if (record_[i]->isChecked()) settings.record.push_back(recordable_[static_cast<size_t>(i)]);
+  }
   settings.dtype = dtype_->currentText().toStdString();
   settings.device = devices_[static_cast<size_t>(device_->currentIndex())];
   settings.output_path = output_->text().toStdString();
@@ -276,8 +303,9 @@ CaptureSettings CaptureDialog::Settings() const {
 }
 
 int64_t CaptureDialog::PromptTokens(bool* exact) const {
-  *exact = prompt_kind_->currentIndex() == kTask;
-  if (*exact) return length_->value();
+  *exact = prompt_kind_->currentIndex() == kTask || measured_.has_value();
+  if (prompt_kind_->currentIndex() == kTask) return length_->value();
+  if (measured_) return measured_->prompt_tokens;
   const qint64 bytes = prompt_kind_->currentIndex() == kFile ? QFileInfo(prompt_file_->text()).size()
                                                              : text_->toPlainText().toUtf8().size();
   return static_cast<int64_t>(std::ceil(static_cast<double>(bytes) / kBytesPerToken)) + 1;
@@ -314,11 +342,45 @@ QString CaptureDialog::Problem() const {
 }
 
 void CaptureDialog::Refresh() {
+  measured_.reset();
+  refused_.clear();
+  ++estimate_number_;
+  if (model_ && !capturing_) estimate_delay_.start();
+  ShowEstimate();
+}
+
+void CaptureDialog::AskForEstimate() {
+  if (!model_ || capturing_) return;
+  workbench_->EstimateCapture(Settings(),
+                              WhileAlive(this,
+                                         [this, number = estimate_number_](const CaptureEstimate& estimate) {
+                                           if (number != estimate_number_) return;  // of settings before
+                                           measured_ = estimate;
+                                           ShowEstimate();
+                                         }),
+                              WhileAlive(this, [this, number = estimate_number_](const std::string& sentence) {
+                                if (number != estimate_number_) return;
+                                refused_ = Shown(sentence);
+                                ShowEstimate();
+                              }));
+}
+
+QString CaptureDialog::EstimateText() const {
   bool exact = false;
   const int64_t tokens = PromptTokens(&exact);
   const int64_t bytes = model_ ? EstimateTraceBytes(*model_, Settings(), tokens) : -1;
-  estimate_->setText(bytes < 0 ? QStringLiteral("–")
-                               : (exact ? tr("%1") : tr("about %1 (token count guessed)")).arg(FormatBytes(bytes)));
+  if (bytes < 0) return QStringLiteral("–");
+  const QString count = QLocale::c().toString(static_cast<qlonglong>(tokens)),
+                size = QString::fromStdString(ByteText(bytes));
+  QString text = exact ? tr("%1 prompt tokens, %2").arg(count, size)
+                       : tr("about %1 prompt tokens and %2; counting…").arg(count, size);
+  if (measured_ && measured_->seconds > 0) text += tr(", at least %1").arg(FormatSeconds(measured_->seconds));
+  if (!refused_.isEmpty()) text += QStringLiteral("\n") + refused_;
+  return text;
+}
+
+void CaptureDialog::ShowEstimate() {
+  estimate_->setText(EstimateText());
   const QString problem = Problem();
   form_->setEnabled(!capturing_);
   start_->setEnabled(!capturing_ && problem.isEmpty());
@@ -397,7 +459,7 @@ void CaptureDialog::Finish(const QString& sentence, bool error) {
 QString DescribeSize(const CapturedTrace& trace) {
   return QObject::tr("%1 tokens, %2")
       .arg(QLocale::c().toString(static_cast<qlonglong>(trace.num_tokens)),
-           FormatBytes(QFileInfo(QString::fromStdString(trace.path)).size()));
+           QString::fromStdString(ByteText(QFileInfo(QString::fromStdString(trace.path)).size())));
 }
 
 }  // namespace headscope::ui

@@ -46,8 +46,11 @@ class CaptureDialog : public QDialog {
   void BuildForm();
   QWidget* BuildPromptRow();
   void DescribeModel();
-  void Refresh();  // estimate, and what may be pressed
+  void Refresh();       // a setting has changed
+  void ShowEstimate();  // and what may be pressed
   int64_t PromptTokens(bool* exact) const;
+  void AskForEstimate();
+  QString EstimateText() const;
   QString Problem() const;  // what is missing, one sentence; empty when the capture can start
   bool AskToReplace();      // the file that is where the trace shall go
   void Start();
@@ -55,9 +58,14 @@ class CaptureDialog : public QDialog {
 
   Workbench* const workbench_;
   const std::vector<Device> devices_;  // as they are listed
+  const std::vector<Recordable> recordable_;
   std::optional<ModelDescription> model_;
-  QString asked_dir_;  // the folder that was asked for last
-  QTimer typing_;      // since the last letter of the model folder
+  std::optional<CaptureEstimate> measured_;  // of the present settings; empty: not there yet
+  QString refused_;                          // why there is none
+  QTimer estimate_delay_;                    // since the last change
+  int64_t estimate_number_ = 0;              // of the newest request
+  QString asked_dir_;                        // the folder that was asked for last
+  QTimer typing_;                            // since the last letter of the model folder
   QString trace_on_show_;
   QString captured_path_;  // of the last capture; empty: none yet, or it failed
   bool capturing_ = false, stopping_ = false;
@@ -65,6 +73,7 @@ class CaptureDialog : public QDialog {
   QLineEdit *model_dir_, *prompt_file_, *layers_, *heads_, *rows_, *output_;
   QComboBox *prompt_kind_, *task_, *dtype_, *device_;
   QPlainTextEdit* text_;
+  QList<QCheckBox*> record_;  // in the order of recordable_
   QSpinBox *length_, *decode_;
   QWidget* form_;
   QLabel *model_label_, *estimate_, *status_, *problem_;

@@ -64,20 +64,29 @@ int64_t EstimateTraceBytes(const ModelDescription& model, const CaptureSettings&
   const int64_t value_bytes = is_bf16 ? 2 : 4;
   const auto num_heads = static_cast<int64_t>(heads.size()), num_kv = static_cast<int64_t>(kv_heads.size());
   const int64_t tokens = prompt_tokens + settings.decode_tokens;
-  const int64_t per_layer =
+  int64_t per_layer =
       rows * (num_heads * (model.head_dim * value_bytes + 4) + 8) + 2 * num_kv * tokens * model.head_dim * value_bytes;
+  for (const Recordable& more : settings.record) {
+    switch (more.size) {
+      case Recordable::Size::kQueriesAndKeys:
+        per_layer += (rows * num_heads + tokens * num_kv) * model.head_dim * value_bytes;
+        break;
+      case Recordable::Size::kHeadsAndTokens:
+        per_layer += 4 * num_heads * tokens;
+        break;
+      case Recordable::Size::kTokens:
+        per_layer += 4 * tokens;
+        break;
+    }
+  }
   return static_cast<int64_t>(layers.size()) * per_layer;
 }
 
-QString FormatBytes(int64_t bytes) {
-  static constexpr std::array kUnits = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (value >= 1024 && unit + 1 < kUnits.size()) {
-    value /= 1024;
-    ++unit;
-  }
-  return QStringLiteral("%1 %2").arg(value, 0, 'f', unit == 0 ? 0 : 1).arg(QLatin1String(kUnits[unit]));
+QString FormatSeconds(double seconds) {
+  if (seconds < 1) return QStringLiteral("1 s");
+  if (seconds < 100) return QStringLiteral("%1 s").arg(seconds, 0, 'f', 0);
+  if (seconds < 6000) return QStringLiteral("%1 min").arg(seconds / 60, 0, 'f', 0);
+  return QStringLiteral("%1 h").arg(seconds / 3600, 0, 'f', 1);
 }
 
 }  // namespace headscope::ui

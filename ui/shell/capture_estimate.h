@@ -20,7 +20,7 @@ int64_t CountRows(const QString& rows, int64_t prompt_tokens, int64_t decode_tok
 // chosen query heads need them, at most all of them.
 int64_t EstimateTraceBytes(const ModelDescription& model, const CaptureSettings& settings, int64_t prompt_tokens);
 
-// "37.4 MiB".
-QString FormatBytes(int64_t bytes);
+// "40 s", "3 min", "2.5 h".
+QString FormatSeconds(double seconds);
 
 }  // namespace headscope::ui

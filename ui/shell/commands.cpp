@@ -13,8 +13,10 @@ constexpr CommandSpec kTable[] = {
      "Open"},
     {Command::kCapture, "capture", CommandMenu::kFile, "&Capture…", "Ctrl+N",
      "Run a model on a prompt and record its heads to a trace", false, false, "Capture"},
-    {Command::kExportCanvas, "export-canvas", CommandMenu::kFile, "Export &map as PNG…", "Ctrl+Shift+E",
-     "Save the map as a picture", false, true},
+    {Command::kExportCanvas, "export-canvas", CommandMenu::kFile, "Export &map…", "Ctrl+Shift+E",
+     "Save the map as .png, .svg or .pdf", false, true},
+    {Command::kExportWidth, "export-width", CommandMenu::kFile, "&Width of exported maps…", "",
+     "How many pixels across a map in a file is"},
     {Command::kExportHeads, "export-heads", CommandMenu::kFile, "Export &heads table…", "",
      "Save every head's statistics as .csv, .json or .h5"},
     {Command::kExportRuns, "export-runs", CommandMenu::kFile, "Export &runs table…", "Ctrl+E",
@@ -27,10 +29,10 @@ constexpr CommandSpec kTable[] = {
      "Save the chart of this head's runs as .svg, .pdf or .png"},
     {Command::kLoadRuns, "load-runs", CommandMenu::kFile, "&Load runs…", "",
      "Add runs from a .json or .csv file written by Export runs or headscope compare"},
-    {Command::kQuit, "quit", CommandMenu::kFile, "&Quit", "Ctrl+Q",
-     "Quit headscope; the window comes back as you left it", false, true},
-    {Command::kUndo, "undo", CommandMenu::kEdit, "&Undo parameter", "Ctrl+Z", "Undo the last parameter change"},
-    {Command::kRedo, "redo", CommandMenu::kEdit, "&Redo parameter", "Ctrl+Shift+Z", "Redo the parameter change"},
+    {Command::kQuit, "quit", CommandMenu::kFile, "&Quit", "Ctrl+Q", "Quit headscope; the window reopens as you left it",
+     false, true},
+    {Command::kUndo, "undo", CommandMenu::kEdit, "&Undo", "Ctrl+Z", "Take back the last change of a setting or a note"},
+    {Command::kRedo, "redo", CommandMenu::kEdit, "&Redo", "Ctrl+Shift+Z", "Make the change again that was taken back"},
     {Command::kCopyRuns, "copy-runs", CommandMenu::kEdit, "&Copy runs", "Ctrl+Shift+C",
      "Copy the selected runs, or all of them, as tab-separated text", false, true},
     {Command::kCopyRunCommand, "copy-run-command", CommandMenu::kEdit, "Copy run as command &line", "",
@@ -54,6 +56,8 @@ constexpr CommandSpec kTable[] = {
     {Command::kGoTo, "go-to", CommandMenu::kGo, "&Go to row, column…", "Ctrl+G", "Go to a score by query and key",
      false, true},
     {Command::kFindToken, "find-token", CommandMenu::kGo, "Find &token text…", "Ctrl+F", "Find text in the prompt"},
+    {Command::kBookmark, "bookmark", CommandMenu::kGo, "&Bookmark this view", "Ctrl+B",
+     "Keep the part of the map that is in view, with a note; Ctrl+1 to Ctrl+9 go to the first nine", false, true},
     {Command::kFit, "fit", CommandMenu::kView, "&Fit the whole map", "F", "Show every row and column", false, false,
      "Fit"},
     {Command::kZoomIn, "zoom-in", CommandMenu::kView, "Zoom &in",
@@ -68,22 +72,34 @@ constexpr CommandSpec kTable[] = {
     {Command::kLost, "lost-mass", CommandMenu::kView, "Colour what is &left out", "Ctrl+Shift+L",
      "Colour the attention that the method loses; what it keeps is grey", true, false, "Lost"},
     {Command::kSplit, "split", CommandMenu::kView, "Split the &map", "Ctrl+\\",
-     "A second map beside the first, with a method of its own; zoom, colours and cursor are linked", true, false,
+     "Show a second map beside the first, with its own method; zoom, colours and cursor are linked", true, false,
      "Split"},
-    {Command::kSplitFollows, "split-follows", CommandMenu::kView, "Second map f&ollows the head", "Ctrl+Shift+\\",
-     "Both maps show the chosen head, each with its method; otherwise the second one stays at its head", true},
+    {Command::kSplitFour, "split-four", CommandMenu::kView, "Split the map in fou&r", "Ctrl+Alt+4",
+     "Four maps, each with a head and a method of its own; zoom, colours and cursor are linked", true},
+    {Command::kSplitFollows, "split-follows", CommandMenu::kView, "Other maps f&ollow the head", "Ctrl+Shift+\\",
+     "Every map shows the chosen head, each with its method; otherwise the others stay at theirs", true},
     {Command::kExchangeMaps, "exchange-maps", CommandMenu::kView, "E&xchange the maps", "Ctrl+Alt+\\",
-     "The head and the method of each map go to the other"},
+     "The first map and the one with the keyboard, or the second one, take each other's head and method"},
+    {Command::kMapDifference, "map-difference", CommandMenu::kView, "&Difference of the maps", "Ctrl+D",
+     "The first map shows how the second differs: who keeps what, of two methods on one head; else the probabilities",
+     true, false, "Difference"},
+    {Command::kCompareTrace, "compare-trace", CommandMenu::kView, "Compare with another &trace…", "Ctrl+Shift+D",
+     "Another trace in the second map, head by head; the matrix shows how its heads differ", true},
+    {Command::kHeadDifferences, "head-differences", CommandMenu::kView, "Colour heads &by the difference", "",
+     "The matrix shows a metric of the other trace less this one's", true},
     {Command::kPanel, "panel", CommandMenu::kView, "Method &panel", "Ctrl+P",
      "Show the panel of methods and parameters on the map", true, false, "Panel"},
     {Command::kThemeSystem, "theme-system", CommandMenu::kView, "&System colours", "",
      "Follow the desktop's light or dark setting", true, true},
-    {Command::kThemeLight, "theme-light", CommandMenu::kView, "&Light colours", "", "Dark text on a light ground",
+    {Command::kThemeLight, "theme-light", CommandMenu::kView, "&Light colours", "", "Dark text on a light background",
      true},
-    {Command::kThemeDark, "theme-dark", CommandMenu::kView, "&Dark colours", "", "Light text on a dark ground", true},
+    {Command::kThemeDark, "theme-dark", CommandMenu::kView, "&Dark colours", "", "Light text on a dark background",
+     true},
     {Command::kFullScreen, "full-screen", CommandMenu::kView, "F&ull screen", "F11", "Enter or leave full screen", true,
      true},
     {Command::kResetLayout, "reset-layout", CommandMenu::kView, "&Reset panes", "", "Restore the default layout"},
+    {Command::kSaveLayout, "save-layout", CommandMenu::kView, "Sa&ve layout…", "",
+     "Keep where the panes are under a name; Restore layout puts them back"},
     {Command::kRun, "run", CommandMenu::kMethods, "&Run method", "Ctrl+R; F5",
      "Measure the method on this head beside dense attention", false, false, "Run"},
     {Command::kRunAll, "run-all", CommandMenu::kMethods, "Run &all methods", "Ctrl+Shift+R",
@@ -98,8 +114,8 @@ constexpr CommandSpec kTable[] = {
      true},
     {Command::kSweepTune, "tune-all-heads", CommandMenu::kMethods, "Tune all heads at the ta&rget", "",
      "Find the method's cheapest parameters at the target on every head that the filter shows"},
-    {Command::kSweepResume, "resume-all-heads", CommandMenu::kMethods, "R&esume over all heads", "",
-     "Go on with the heads that are not done"},
+    {Command::kSweepResume, "resume-all-heads", CommandMenu::kMethods, "R&esume all heads", "",
+     "Continue with the heads that remain"},
     {Command::kCancelWork, "cancel", CommandMenu::kMethods, "&Cancel work", "Ctrl+.",
      "Stop the background work shown in the status bar"},
     {Command::kChooseMethod, "choose-method", CommandMenu::kMethods, "C&hoose method", "Ctrl+Shift+M",
@@ -126,21 +142,6 @@ QString ShortcutText(const QAction& action) {
   QStringList texts;
   for (const QKeySequence& keys : action.shortcuts()) texts.append(keys.toString(QKeySequence::NativeText));
   return texts.join(QObject::tr(" or "));
-}
-
-void Allow(QAction* action, bool allowed, const QString& why_not) {
-  action->setEnabled(allowed);
-  constexpr char kToolTip[] = "toolTipWhenAllowed", kStatusTip[] = "statusTipWhenAllowed";
-  if (!action->property(kToolTip).isValid()) {
-    action->setProperty(kToolTip, action->toolTip());
-    action->setProperty(kStatusTip, action->statusTip());
-  }
-  const auto tip = [&](const char* name) {
-    const QString help = action->property(name).toString();
-    return allowed ? help : QObject::tr("%1. Unavailable: %2.").arg(help, why_not);
-  };
-  action->setToolTip(tip(kToolTip));
-  action->setStatusTip(tip(kStatusTip));
 }
 
 CommandSet::CommandSet(QWidget* window) : QObject(window) {

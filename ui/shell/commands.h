@@ -18,6 +18,7 @@ enum class Command {
   kOpen,
   kCapture,
   kExportCanvas,
+  kExportWidth,
   kExportHeads,
   kExportRuns,
   kExportTuning,
@@ -40,6 +41,7 @@ enum class Command {
   kNextHead,
   kGoTo,
   kFindToken,
+  kBookmark,
   kFit,
   kZoomIn,
   kZoomOut,
@@ -48,14 +50,19 @@ enum class Command {
   kOverlay,
   kLost,
   kSplit,
+  kSplitFour,
   kSplitFollows,
   kExchangeMaps,
+  kMapDifference,
+  kCompareTrace,
+  kHeadDifferences,
   kPanel,
   kThemeSystem,
   kThemeLight,
   kThemeDark,
   kFullScreen,
   kResetLayout,
+  kSaveLayout,
   kRun,
   kRunAll,
   kRunAllAtTarget,
@@ -90,9 +97,6 @@ std::span<const CommandSpec> CommandTable();
 
 // "Ctrl+R or F5"; empty without one.
 QString ShortcutText(const QAction& action);
-
-// Where it is not allowed, the command's tooltip and its line in the status bar say why.
-void Allow(QAction* action, bool allowed, const QString& why_not);
 
 class CommandSet : public QObject {
   Q_OBJECT

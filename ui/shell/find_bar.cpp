@@ -63,8 +63,9 @@ void FindBar::Open(Mode mode) {
   mode_ = mode;
   matches_.clear();
   title_->setText(mode == Mode::kGoTo ? tr("Go to") : tr("Find token"));
-  input_->setPlaceholderText(mode == Mode::kGoTo ? tr("query, key: e.g. 1200, 35")
-                                                 : tr("text in the prompt; Enter: next, Shift+Enter: previous"));
+  input_->setPlaceholderText(mode == Mode::kGoTo
+                                 ? tr("query, key: e.g. 1200, 35")
+                                 : tr("text in the prompt; Enter: next, Shift: previous, Ctrl: as a key of the query"));
   input_->clear();
   result_->clear();
   Place();
@@ -84,7 +85,7 @@ bool FindBar::eventFilter(QObject* watched, QEvent* event) {
       return true;
     }
     if (key->key() == Qt::Key_Return || key->key() == Qt::Key_Enter) {
-      Accept(key->modifiers().testFlag(Qt::ShiftModifier) ? -1 : 1);
+      Accept(key->modifiers().testFlag(Qt::ShiftModifier) ? -1 : 1, key->modifiers().testFlag(Qt::ControlModifier));
       return true;
     }
   }
@@ -100,11 +101,11 @@ void FindBar::TextChanged(const QString& text) {
   if (!text.isEmpty()) result_->setText(matches_.empty() ? tr("no matches") : tr("%1 matches").arg(matches_.size()));
 }
 
-void FindBar::Accept(int step) {
+void FindBar::Accept(int step, bool as_key) {
   if (mode_ == Mode::kGoTo) {
     GoToTyped();
   } else {
-    ShowMatch(step);
+    ShowMatch(step, as_key);
   }
 }
 
@@ -128,13 +129,14 @@ void FindBar::GoToTyped() {
   Q_EMIT Chosen(row - trace.row_positions.begin(), column);
 }
 
-void FindBar::ShowMatch(int step) {
+void FindBar::ShowMatch(int step, bool as_key) {
   if (matches_.empty()) return;
   const size_t count = matches_.size();
   if (visited_) match_ = step > 0 ? (match_ + 1) % count : (match_ + count - 1) % count;
   visited_ = true;
   const int64_t token = matches_[match_];
   result_->setText(tr("%1 of %2: token %3").arg(match_ + 1).arg(count).arg(token));
+  if (as_key) return void(Q_EMIT ChosenAsKey(token));
   // The token as a key, seen from its own row or, where that was not recorded, from the next row that was.
   const std::vector<int32_t>& rows = store_->trace().row_positions;
   const auto row = std::lower_bound(rows.begin(), rows.end(), token);

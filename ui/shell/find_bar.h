@@ -24,6 +24,8 @@ class FindBar : public QFrame {
  Q_SIGNALS:
   // Recorded row and key column, inside the map.
   void Chosen(qint64 row, qint64 column);
+  // A token that is to be seen as a key of the query that the panes are about.
+  void ChosenAsKey(qint64 column);
 
  protected:
   bool eventFilter(QObject* watched, QEvent* event) override;
@@ -33,9 +35,9 @@ class FindBar : public QFrame {
   void Open(Mode mode);
   void Place();
   void TextChanged(const QString& text);
-  void Accept(int step);
+  void Accept(int step, bool as_key);
   void GoToTyped();
-  void ShowMatch(int step);
+  void ShowMatch(int step, bool as_key);
 
   const HeadStore* const store_;
   QWidget* sibling_ = nullptr;

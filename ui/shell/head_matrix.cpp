@@ -12,7 +12,9 @@
 #include <cmath>
 
 #include "panes.h"
+#include "picture_file.h"
 #include "qt_matrix_surface.h"
+#include "shown_text.h"
 
 namespace headscope::ui {
 namespace {
@@ -33,6 +35,7 @@ HeadMatrix::HeadMatrix(HeadStore* store, QWidget* parent) : QWidget(parent), sto
   connect(store, &HeadStore::StatisticsChanged, this, [this] { update(); });
   connect(store, &HeadStore::FilterChanged, this, [this] { update(); });
   connect(store, &HeadStore::ResultsChanged, this, [this] { update(); });
+  connect(store, &HeadStore::TagsChanged, this, [this] { update(); });
 }
 
 void HeadMatrix::Rebuild() {
@@ -55,16 +58,15 @@ analysis::MatrixPicture HeadMatrix::Picture() const {
   analysis::MatrixPicture picture;
   picture.layout = layout_;
   if (!store_->IsClassMetric()) {
-    const analysis::MetricInfo& info = *store_->metric_info();
     picture.scale = store_->Scale();
-    picture.title = info.title + (info.unit.empty() ? "" : " [" + info.unit + "]");
+    picture.title = store_->MetricTitle();
   }
   picture.cell = [this, scale = picture.scale](analysis::HeadId head) -> analysis::MatrixCell {
     const analysis::HeadStatistics* statistics = store_->Find(head);
     if (statistics == nullptr && !store_->IsResultMetric()) return {};
     if (!scale) return {analysis::ClassColor(statistics->head_class), {}};
     const double value = store_->MetricOf(head);
-    if (store_->IsResultMetric() && std::isnan(value)) return {};  // not done
+    if ((store_->IsResultMetric() || store_->shows_differences()) && std::isnan(value)) return {};  // not done
     return analysis::CellOfMetric(*scale, value);
   };
   return picture;
@@ -146,6 +148,8 @@ QString HeadMatrix::ToolTip(analysis::HeadId head) const {
                      .arg(head.layer)
                      .arg(head.head)
                      .arg(trace.kv_head_of_head[static_cast<size_t>(at)]);
+  if (const QStringList tags = store_->TagsOf(head); !tags.isEmpty())
+    text += tr("<br>Tags: %1").arg(Shown(tags.join(QStringLiteral(", "))).toHtmlEscaped());
   const analysis::HeadStatistics* statistics = store_->Find(head);
   if (statistics == nullptr) return text + tr("<br>not computed yet");
   if (trace.first_token > 0) {
@@ -169,6 +173,14 @@ QString HeadMatrix::ToolTip(analysis::HeadId head) const {
     const QString unit = QString::fromStdString(metrics[i].unit).toHtmlEscaped();
     return QStringLiteral("<td>%1&nbsp;</td><td align='right'>%2</td><td>%3&nbsp;&nbsp;</td>").arg(title, value, unit);
   };
+  if (const analysis::HeadStatistics* other = store_->FindOther(head);
+      other != nullptr && store_->metric_info() != nullptr) {
+    const std::string& metric = store_->metric();
+    const double here = analysis::MetricValue(*statistics, metric), there = analysis::MetricValue(*other, metric);
+    text += tr("<tr><td colspan='6'><b>%1</b>: here %2, in the other trace %3, difference %4</td></tr>")
+                .arg(QString::fromStdString(store_->metric_info()->title).toHtmlEscaped(), FormatMetric(here),
+                     FormatMetric(there), FormatMetric(there - here));
+  }
   for (size_t i = 0; i < lines; ++i) text += QStringLiteral("<tr>%1%2</tr>").arg(cell(i), cell(i + lines));
   return text + QStringLiteral("</table>");
 }
@@ -209,9 +221,10 @@ void HeadMatrix::leaveEvent(QEvent*) {
   update();
 }
 
-void HeadMatrix::keyPressEvent(QKeyEvent* event) {
+std::optional<analysis::HeadId> HeadBeside(const analysis::MatrixLayout& layout, std::optional<analysis::HeadId> head,
+                                           int key) {
   int down = 0, right = 0;
-  switch (event->key()) {
+  switch (key) {
     case Qt::Key_Up:
       down = -1;
       break;
@@ -225,22 +238,25 @@ void HeadMatrix::keyPressEvent(QKeyEvent* event) {
       right = 1;
       break;
     default:
-      QWidget::keyPressEvent(event);
-      return;
+      return std::nullopt;
   }
-  if (layout_.num_rows() == 0) return;
-  const auto from = store_->selected() ? layout_.CellOf(*store_->selected()) : std::nullopt;
-  // Without a selection the first key chooses the first cell; holes of a partial recording are stepped over.
+  const auto from = head ? layout.CellOf(*head) : std::nullopt;
+  // Without a head the first key chooses the first cell; holes of a partial recording are stepped over.
   analysis::MatrixLayout::Cell cell = from.value_or(analysis::MatrixLayout::Cell{-down, -right});
   for (;;) {
     cell.row += down;
     cell.column += right;
-    if (cell.row < 0 || cell.row >= layout_.num_rows() || cell.column < 0 || cell.column >= layout_.num_columns())
-      return;
-    if (const auto head = layout_.HeadOf(cell)) {
-      Q_EMIT HeadActivated(*head);
-      return;
-    }
+    if (cell.row < 0 || cell.row >= layout.num_rows() || cell.column < 0 || cell.column >= layout.num_columns())
+      return std::nullopt;
+    if (const auto beside = layout.HeadOf(cell)) return beside;
+  }
+}
+
+void HeadMatrix::keyPressEvent(QKeyEvent* event) {
+  if (const auto head = HeadBeside(layout_, store_->selected(), event->key())) {
+    Q_EMIT HeadActivated(*head);
+  } else if (!IsArrow(event->key())) {
+    QWidget::keyPressEvent(event);
   }
 }
 
@@ -252,6 +268,8 @@ QWidget* MakeMatrixPane(WindowState* state) {
   auto* matrix = new HeadMatrix(&state->heads);
   scroll->setWidget(matrix);
   QObject::connect(matrix, &HeadMatrix::HeadActivated, &state->heads, &HeadStore::Select);
+  state->offers.OfferPicture(matrix, QStringLiteral("matrix"),
+                             [matrix](const QString& path) { return WritePicture(matrix, path); });
   return scroll;
 }
 

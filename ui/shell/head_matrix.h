@@ -10,6 +10,13 @@
 
 namespace headscope::ui {
 
+inline bool IsArrow(int key) {
+  return key >= Qt::Key_Left && key <= Qt::Key_Down;
+}
+// The recorded head that an arrow key goes to; nothing at the ends and for other keys.
+std::optional<analysis::HeadId> HeadBeside(const analysis::MatrixLayout& layout, std::optional<analysis::HeadId> head,
+                                           int key);
+
 class HeadMatrix : public QWidget {
   Q_OBJECT
 

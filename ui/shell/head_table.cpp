@@ -50,6 +50,11 @@ HeadTableModel::HeadTableModel(HeadStore* store, QObject* parent) : QAbstractTab
     const int row = RowOf(head);
     if (row >= 0) Q_EMIT dataChanged(index(row, 0), index(row, columnCount() - 1));
   });
+  // The filter may ask for them.
+  connect(store, &HeadStore::TagsChanged, this, [this](analysis::HeadId head) {
+    const int row = RowOf(head);
+    if (row >= 0) Q_EMIT dataChanged(index(row, 0), index(row, columnCount() - 1));
+  });
 }
 
 int HeadTableModel::rowCount(const QModelIndex& parent) const {
@@ -102,7 +107,7 @@ QVariant HeadTableModel::data(const QModelIndex& index, int role) const {
           statistics != nullptr && index.column() == kClass) {
         return QString::fromStdString(statistics->class_reason);
       } else if (statistics != nullptr && index.column() == kRows) {
-        return QStringLiteral("computed on %1").arg(QString::fromStdString(statistics->device));
+        return QStringLiteral("computed on %1").arg(QString::fromStdString(statistics->device.name));
       }
       return {};
     default:
@@ -147,7 +152,7 @@ HeadTable::HeadTable(HeadStore* store, QWidget* parent)
   connect(proxy_, &QAbstractItemModel::rowsRemoved, this, [this] { following_ = false; });
   filter_ = new QLineEdit(this);
   filter_->setObjectName(QStringLiteral("headFilter"));
-  filter_->setPlaceholderText(tr("Filter: 4:   4:3   retrieval   kurtosis>2"));
+  filter_->setPlaceholderText(tr("Filter: 4:   4:3   retrieval   kurtosis>2   #tag"));
   filter_->setClearButtonEnabled(true);
   filter_->setMaxLength(kLongestFilter);
   filter_->installEventFilter(this);
@@ -327,6 +332,10 @@ void HeadTable::ShowColumnMenu(QPoint position) {
 QWidget* MakeHeadTablePane(WindowState* state) {
   auto* table = new HeadTable(&state->heads);
   QObject::connect(table, &HeadTable::HeadActivated, &state->heads, &HeadStore::Select);
+  QObject::connect(table, &HeadTable::ViewStateChanged, &state->offers, &PaneOffers::ViewChanged);
+  state->offers.OfferView(
+      table, QStringLiteral("head-table"),
+      {[table] { return table->ViewState(); }, [table](const QJsonObject& view) { table->RestoreViewState(view); }});
   return table;
 }
 

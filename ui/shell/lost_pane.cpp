@@ -24,9 +24,10 @@ LostPane::LostPane(WindowState* state, QWidget* parent)
   title_->setTextFormat(Qt::PlainText);
   title_->setWordWrap(true);
   table_->setObjectName(QStringLiteral("lostTable"));
-  table_->setAccessibleName(tr("Keys that the query loses"));
+  table_->setAccessibleName(tr("Keys lost by the query"));
   table_->setHorizontalHeaderLabels({tr("Key"), tr("Token"), tr("Attention lost")});
-  table_->horizontalHeaderItem(kShare)->setToolTip(tr("Share of the query's attention that lay on this key"));
+  table_->horizontalHeaderItem(kShare)->setToolTip(
+      tr("Share of the query's attention on this key, which the method drops"));
   table_->horizontalHeader()->setStretchLastSection(true);
   table_->verticalHeader()->hide();
   table_->verticalHeader()->setDefaultSectionSize(fontMetrics().height() + 6);
@@ -35,7 +36,7 @@ LostPane::LostPane(WindowState* state, QWidget* parent)
   table_->setSelectionMode(QAbstractItemView::SingleSelection);
   table_->setShowGrid(false);
   table_->setTabKeyNavigation(false);
-  table_->setToolTip(tr("Click a key to see it on the map"));
+  table_->setToolTip(tr("Click a key to show it on the map"));
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(6, 4, 6, 4);
   layout->addWidget(title_);
@@ -64,8 +65,7 @@ void LostPane::GoTo(int line) {
 }
 
 void LostPane::Say(const QString& text) {
-  title_->setText(text.isEmpty() ? tr("Point at a query on the map: here are the keys that the method takes from it.")
-                                 : text);
+  title_->setText(text.isEmpty() ? tr("Point at a query on the map to list the keys it loses to the method.") : text);
   table_->setRowCount(0);
   lost_.clear();
   row_ = asked_row_ = -1;
@@ -95,8 +95,8 @@ void LostPane::Show(int64_t row, const std::vector<LostKey>& lost) {
   lost_.assign(lost.begin(), lost.begin() + static_cast<std::ptrdiff_t>(std::min(lost.size(), kKeysShown)));
   double sum = 0;
   for (const LostKey& key : lost_) sum += key.probability;
-  title_->setText(lost_.empty() ? tr("Query %1 “%2” loses no key.").arg(position).arg(token(position))
-                                : tr("Query %1 “%2”: its %3 largest losses, %4 of its attention together.")
+  title_->setText(lost_.empty() ? tr("Query %1 “%2” loses no keys.").arg(position).arg(token(position))
+                                : tr("Query %1 “%2” loses most to these %3 keys: %4 of its attention in total.")
                                       .arg(position)
                                       .arg(token(position))
                                       .arg(lost_.size())
@@ -108,7 +108,7 @@ void LostPane::Show(int64_t row, const std::vector<LostKey>& lost) {
     for (int column = 0; column < kNumColumns; ++column) {
       auto* item = new QTableWidgetItem(texts[column]);
       if (column != kToken) item->setTextAlignment(Qt::AlignRight | Qt::AlignVCenter);
-      item->setToolTip(tr("Click to see it on the map"));
+      item->setToolTip(tr("Click to show it on the map"));
       table_->setItem(line, column, item);
     }
   }

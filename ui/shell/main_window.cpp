@@ -47,6 +47,8 @@ MainWindow::MainWindow(Workbench* workbench, const QString& session_path)
       written_(session_),
       keeper_(&writer_, QFileInfo(session_path).path()),
       state_(workbench),
+      settings_history_(state_.parameters.stack(),
+                        [this](const QJsonObject& settings) { ApplyViewSettings(settings); }),
       commands_(this) {
   setObjectName(QStringLiteral("mainWindow"));
   setWindowTitle(QStringLiteral("headscope"));
@@ -69,14 +71,16 @@ MainWindow::MainWindow(Workbench* workbench, const QString& session_path)
   // A frame that is asked for while nothing is painted stays due.
   calm_ = new ScreenCalm(this, [this] {
     if (isMinimized()) return false;
-    return (canvas_->isVisible() && canvas_->IsFrameDue()) || (second_ != nullptr && second_->IsFrameDue());
+    const QList<HeadCanvas*> maps = Maps();
+    return std::any_of(maps.begin(), maps.end(),
+                       [](const HeadCanvas* map) { return map->isVisible() && map->IsFrameDue(); });
   });
   workbench_->SetWhenDrawn([this](std::function<void()> then) { calm_->Then(std::move(then)); });
   canvas_->SetWorkbench(workbench_);
   PlacePanes(this, docks_);
   state_.SetMethod({FirstMethod(state_.trial.methods()), {}, state_.trial.target()});
   RestoreSession();
-  state_.parameters.Record(state_.PresentMethod());
+  state_.parameters.Begin(state_.PresentMethod());
   SyncViewCommands();
   UpdateCommands();
   KeepState();
@@ -88,7 +92,10 @@ MainWindow::~MainWindow() {
   workbench_->SetBackgroundErrorHandler({});
   workbench_->SetWhenDrawn({});
   canvas_->SetWorkbench(nullptr);
-  if (second_ != nullptr) second_->SetWorkbench(nullptr);
+  canvas_->CompareWith(nullptr);
+  for (HeadCanvas* map : others_) map->SetWorkbench(nullptr);
+  state_.references.front().SetWorkbench(nullptr);  // it may be the other trace's
+  disconnect(&state_.offers, nullptr, this, nullptr);
   // While the state is there that they read as they vanish: QWidget's destructor would delete them afterwards.
   qDeleteAll(docks_);
   delete centralWidget();
@@ -104,9 +111,12 @@ void MainWindow::BuildCentre() {
   canvas_->setObjectName(QStringLiteral("canvas"));
   canvas_->setMinimumSize(240, 180);
   layout->addWidget(notice_);
-  maps_ = new QSplitter(Qt::Horizontal, centre);
-  maps_->setChildrenCollapsible(false);
-  maps_->addWidget(canvas_);
+  maps_ = new QSplitter(Qt::Vertical, centre);
+  upper_maps_ = new QSplitter(Qt::Horizontal, maps_);
+  lower_maps_ = new QSplitter(Qt::Horizontal, maps_);
+  for (QSplitter* splitter : {maps_, upper_maps_, lower_maps_}) splitter->setChildrenCollapsible(false);
+  upper_maps_->addWidget(canvas_);
+  lower_maps_->hide();
   layout->addWidget(maps_, 1);
   // Over the map's lower end and not beside it: a map that shrank would be drawn anew, on another level.
   find_bar_ = new FindBar(&state_.heads, centre);
@@ -117,8 +127,7 @@ void MainWindow::BuildCentre() {
 
 void MainWindow::BuildDocks() {
   docks_ = MakePanes(this, &state_);
-  table_ = findChild<HeadTable*>();
-  runs_ = findChild<RunsTable*>();
+  shares_ = new PaneShares(this, docks_);
   connect(&state_.heads, &HeadStore::SelectionChanged, this, &MainWindow::ShowHead);
   connect(&state_.runs, &QAbstractItemModel::modelReset, this, &MainWindow::UpdateCommands);
 }
@@ -127,6 +136,7 @@ void MainWindow::showEvent(QShowEvent* event) {
   // Sizes that docks are given before the window has its own are scaled with it.
   if (!std::exchange(has_layout_, true)) SizePanes(this, docks_);
   QMainWindow::showEvent(event);
+  QTimer::singleShot(0, this, [this] { shares_->Remember(); });
 }
 
 void MainWindow::BuildToolBars() {
@@ -302,6 +312,7 @@ void MainWindow::moveEvent(QMoveEvent* event) {
 
 void MainWindow::resizeEvent(QResizeEvent* event) {
   QMainWindow::resizeEvent(event);
+  shares_->WindowResized();
   StateChanged();
 }
 

@@ -7,20 +7,23 @@
 #include <QMainWindow>
 #include <QSplitter>
 #include <QTimer>
+#include <memory>
 #include <optional>
+#include <vector>
 
+#include "allowed.h"
 #include "canvas_widget.h"
 #include "capture_dialog.h"
 #include "command_palette.h"
 #include "commands.h"
 #include "find_bar.h"
-#include "head_table.h"
 #include "notice_bar.h"
+#include "pane_shares.h"
 #include "panes.h"
 #include "progress_strip.h"
-#include "runs_table.h"
 #include "screen_calm.h"
 #include "session.h"
+#include "setting_history.h"
 #include "settings_dialog.h"
 #include "state_writer.h"
 #include "theme.h"
@@ -47,10 +50,13 @@ class MainWindow : public QMainWindow {
   void ForgetRuns();
 
   HeadCanvas* canvas() const { return canvas_; }
-  HeadCanvas* second_canvas() const { return second_; }  // null while the map is not split
+  // Null while the map is not split.
+  HeadCanvas* second_canvas() const { return others_.empty() ? nullptr : others_.front(); }
   WindowState* state() { return &state_; }
   HeadStore* store() { return &state_.heads; }
   const CommandSet& commands() const { return commands_; }
+  // A command, or what goes to a pane; null when there is none of that name.
+  QAction* ActionNamed(const QString& name) const;
   Theme* theme() { return &theme_; }
 
  protected:
@@ -93,7 +99,7 @@ class MainWindow : public QMainWindow {
   void SyncViewCommands();
   void SyncMetric();
   void ShowHead(analysis::HeadId head);
-  void ShowCursor(qint64 row, qint64 column, const Exact& exact);
+  void ShowCursor(const TraceSummary& trace, qint64 row, qint64 column, const Exact& exact);
   void SayWhatIsLost(qint64 row, double kept_mass, const std::vector<LostKey>& lost);
   void OpenPalette();
   void ShowKeys();
@@ -101,21 +107,48 @@ class MainWindow : public QMainWindow {
   void ShowSettings();
   void UpdateCommands();
 
-  // main_window_split.cpp: two maps side by side.
+  // main_window_split.cpp: two or four maps side by side.
   void BindSplit();
-  void Split(bool split);
-  void ShowReference(analysis::HeadId head);
+  void Split(size_t num_others);
+  void AddMap();
+  void LinkMap(HeadCanvas* map);
+  void StepHead(HeadCanvas* map, int step);  // of that map alone
+  QList<HeadCanvas*> Maps() const;           // the first one first
+  HeadCanvas* MapWithFocus() const;          // the first one where none has it
+  void ShowReference(HeadCanvas* map, analysis::HeadId head);
+  void UpdateComparison();
   void ExchangeMaps();
+  void OpenOtherTrace(const QString& path);
+  void OtherTraceOpened(const TraceSummary& trace);
+  void CloseOtherTrace();
+
+  // main_window_notes.cpp: bookmarks, tags and what the window has said.
+  void BindNotes();
+  void AddBookmark();
+  void FillBookmarkMenu();
+
+  // main_window_layouts.cpp: named layouts, and undo of what a person sets in the view.
+  void BindLayouts();
+  void FillLayoutMenus();
+  void SetLayouts(const QJsonObject& layouts);
+  void ChangeLayouts(const QString& what, const QJsonObject& after);  // as a step that can be taken back
+  void SaveLayout(const QString& name);
+  void RestoreLayout(const QString& name);
+  void DeleteLayout(const QString& name);
+  QJsonObject ViewSettings() const;
+  void ApplyViewSettings(const QJsonObject& settings);
+  void SetTheme(const QString& name);
 
   // main_window_reach.cpp: what reaches beyond one head or out of the window.
   void BindReach();
   void ConnectSweep();
   void UpdateReach();
   void ExportTuning();
-  void ExportPicture(QWidget* of, const QString& name, const QString& title);
+  void ExportPicture(const QString& pane, const QString& title);
   void CopyText(const QString& text);
   std::optional<analysis::MethodResult> RunToCopy() const;  // the selected one, else the last
   QString TracePath() const;
+  MapDrawing DrawingOfMap() const;  // the part in view, as the first map shows it
   QList<PaletteEntry> PaletteEntries();
 
   void ShowWelcome();
@@ -124,11 +157,15 @@ class MainWindow : public QMainWindow {
   void OpenTrace(const QString& path);
   void TraceOpened(const TraceSummary& trace);
   void RequestStatistics();
+  void ChooseFirstHead();
   void OpenCapture(const QString& model_dir);
   void ConnectCapture();
   void TraceCaptured(const CapturedTrace& trace);
   bool MayDropRuns(const QString& consequence);
   void ExportCanvas();
+  void ExportDrawing(const QString& path);  // by the workbench
+  void ChooseExportWidth();
+  double PixelsPerExported() const;  // of a file, to one of the canvas' own
   // False when the user thought better of it or the file could not be written, which is then said.
   bool ExportTable(const QString& title, const QString& name,
                    const std::function<std::string(const std::string&)>& write);
@@ -147,13 +184,14 @@ class MainWindow : public QMainWindow {
   QTimer save_timer_;
   Theme theme_;
   WindowState state_;
+  SettingHistory settings_history_;
   CommandSet commands_;
 
-  HeadCanvas *canvas_ = nullptr, *second_ = nullptr;
-  QSplitter* maps_ = nullptr;
-  bool linking_ = false;        // one map follows the other
-  HeadTable* table_ = nullptr;  // of its pane: the session keeps its columns
-  RunsTable* runs_ = nullptr;   // of its pane: a command copies its rows
+  HeadCanvas* canvas_ = nullptr;
+  std::vector<HeadCanvas*> others_;  // beside it: none, one or three
+  QSplitter *maps_ = nullptr, *upper_maps_ = nullptr, *lower_maps_ = nullptr;
+  std::shared_ptr<Workbench> other_workbench_, opening_other_;  // of another trace in the second map
+  bool linking_ = false;                                        // one map follows the other
   NoticeBar* notice_ = nullptr;
   FindBar* find_bar_ = nullptr;
   WelcomePage* welcome_ = nullptr;
@@ -164,11 +202,16 @@ class MainWindow : public QMainWindow {
   SettingsDialog* settings_ = nullptr;
   QComboBox *metric_box_ = nullptr, *color_box_ = nullptr;
   QLabel *cursor_label_ = nullptr, *head_label_ = nullptr;
-  QList<QDockWidget*> docks_;  // in the order of Panes()
-  QMenu* recent_menu_ = nullptr;
-  QList<QAction*> metric_actions_, color_actions_, canvas_actions_, pane_actions_;
-  QString said_at_start_;    // stays over the trace that a start shows
-  bool has_layout_ = false;  // the session's, or the first one at its final size
+  QList<QDockWidget*> docks_;  // in the order of pane_list.h
+  QMenu *recent_menu_ = nullptr, *bookmark_menu_ = nullptr, *layout_menu_ = nullptr, *delete_layout_menu_ = nullptr;
+  PaneShares* shares_ = nullptr;
+  QList<QAction*> metric_actions_, color_actions_, canvas_actions_, pane_actions_, bookmark_actions_, layout_actions_;
+  QString said_at_start_;      // stays over the trace that a start shows
+  bool chooses_head_ = false;  // at the first start, until the statistics are there or a person has chosen one
+  bool has_layout_ = false;    // the session's, or the first one at its final size
+
+  // Part of a saved layout: raise it when docks or toolbars change, so that an older one is not applied.
+  static constexpr int kLayoutVersion = 4;
 
   // Names of work in the progress strip.
   inline static const QString kOpenWork = QStringLiteral("open"), kStatisticsWork = QStringLiteral("statistics"),

@@ -28,6 +28,8 @@ constexpr Gesture kGestures[] = {
     {"Double click on the map", "zoom in there"},
     {"Drag, middle drag, W A S D, arrows", "move over the map; keys with Shift farther"},
     {"Shift + drag, right drag", "zoom to the rectangle"},
+    {"Click or drag in the small map", "move the view there"},
+    {"Click on a curve beside the map", "mark that key, or that query, which text and lost keys then are about"},
     {"Hover", "query and key token, probability, score, kept or not"},
     {"Tab, Shift + Tab", "the next pane, the pane before; on the map through the panel's controls"},
     {"Arrows, Home, End, Space in the panel", "move the control that has the frame; Esc: back to the map"},
@@ -57,6 +59,7 @@ void MainWindow::BindCommands() {
   });
   bind(Command::kCapture, [this] { OpenCapture({}); });
   bind(Command::kExportCanvas, [this] { ExportCanvas(); });
+  bind(Command::kExportWidth, [this] { ChooseExportWidth(); });
   bind(Command::kExportHeads, [this] {
     ExportTable(tr("Export heads table"), ExportName(QStringLiteral("heads.csv")), [this](const std::string& path) {
       return workbench_->ExportStatistics(state_.heads.AllStatistics(), path);
@@ -67,7 +70,7 @@ void MainWindow::BindCommands() {
   bind(Command::kQuit, [this] { close(); });
   bind(Command::kUndo, [this] { state_.parameters.stack()->undo(); });
   bind(Command::kRedo, [this] { state_.parameters.stack()->redo(); });
-  bind(Command::kCopyRuns, [this] { QApplication::clipboard()->setText(runs_->AsText()); });
+  bind(Command::kCopyRuns, [this] { QApplication::clipboard()->setText(state_.runs.AsText()); });
   bind(Command::kClearRuns, [this] { ClearRuns(); });
   bind(Command::kPalette, [this] { OpenPalette(); });
   bind(Command::kSettings, [this] { ShowSettings(); });
@@ -77,16 +80,16 @@ void MainWindow::BindCommands() {
   bind(Command::kForward, [this] {
     if (const auto head = state_.history.Forward()) state_.heads.Select(*head);
   });
-  bind(Command::kPreviousHead, [this] { state_.StepHead(-1); });
-  bind(Command::kNextHead, [this] { state_.StepHead(1); });
+  bind(Command::kPreviousHead, [this] { StepHead(MapWithFocus(), -1); });
+  bind(Command::kNextHead, [this] { StepHead(MapWithFocus(), 1); });
   bind(Command::kGoTo, [this] { find_bar_->OpenGoTo(); });
   bind(Command::kFindToken, [this] { find_bar_->OpenFind(); });
   bind(Command::kFit, [this] { canvas_->FitView(); });
   bind(Command::kZoomIn, [this] { canvas_->ZoomIn(); });
   bind(Command::kZoomOut, [this] { canvas_->ZoomOut(); });
   bind(Command::kChooseMethod, [this] { canvas_->ToggleMethodList(); });
-  bind(Command::kPreviousMethod, [this] { canvas_->StepMethod(-1); });
-  bind(Command::kNextMethod, [this] { canvas_->StepMethod(1); });
+  bind(Command::kPreviousMethod, [this] { MapWithFocus()->StepMethod(-1); });
+  bind(Command::kNextMethod, [this] { MapWithFocus()->StepMethod(1); });
   commands_.Bind(Command::kLogScale,
                  [this](bool on) { canvas_->SetScale(on ? ColorScale::kLogarithmic : ColorScale::kLinear); });
   commands_.Bind(Command::kMeanReduction, [this](bool on) {
@@ -95,13 +98,14 @@ void MainWindow::BindCommands() {
   commands_.Bind(Command::kOverlay, [this](bool on) { canvas_->SetOverlay(on); });
   commands_.Bind(Command::kLost, [this](bool on) { canvas_->SetLost(on); });
   commands_.Bind(Command::kPanel, [this](bool on) { canvas_->SetPanelVisible(on); });
-  bind(Command::kThemeSystem, [this] { theme_.Set(QStringLiteral("system")); });
-  bind(Command::kThemeLight, [this] { theme_.Set(QStringLiteral("light")); });
-  bind(Command::kThemeDark, [this] { theme_.Set(QStringLiteral("dark")); });
+  bind(Command::kThemeSystem, [this] { SetTheme(QStringLiteral("system")); });
+  bind(Command::kThemeLight, [this] { SetTheme(QStringLiteral("light")); });
+  bind(Command::kThemeDark, [this] { SetTheme(QStringLiteral("dark")); });
   commands_.Bind(Command::kFullScreen,
                  [this](bool on) { setWindowState(windowState().setFlag(Qt::WindowFullScreen, on)); });
   bind(Command::kResetLayout, [this] {
     PlacePanes(this, docks_);
+    QTimer::singleShot(0, this, [this] { shares_->Remember(); });
     canvas_->ResetPanel();
   });
   bind(Command::kRun, [this] { canvas_->RunMethod(); });
@@ -113,16 +117,29 @@ void MainWindow::BindCommands() {
   bind(Command::kAbout, [this] { ShowAbout(); });
   BindReach();
   BindSplit();
+  BindNotes();
+  BindLayouts();
   connect(find_bar_, &FindBar::Chosen, &state_.focus, &QueryFocus::GoTo);
+  connect(find_bar_, &FindBar::ChosenAsKey, &state_.focus, [this](qint64 column) {
+    // Of the query on show if it sees the key, else of the prompt's last one.
+    const std::vector<int32_t>& rows = state_.heads.trace().row_positions;
+    const auto last = static_cast<int64_t>(rows.size()) - 1;
+    if (last < 0) return;
+    const int64_t row = std::clamp<int64_t>(state_.focus.row().value_or(last), 0, last);
+    state_.focus.GoTo(rows[static_cast<size_t>(row)] >= column ? row : last, column);
+  });
   connect(state_.parameters.stack(), &QUndoStack::indexChanged, this, [this] { UpdateCommands(); });
 }
 
 void MainWindow::ConnectCanvas() {
-  connect(canvas_, &HeadCanvas::CursorMoved, this, &MainWindow::ShowCursor);
+  connect(canvas_, &HeadCanvas::CursorMoved, this, [this](qint64 row, qint64 column, const Exact& exact) {
+    ShowCursor(state_.heads.trace(), row, column, exact);
+  });
   connect(canvas_, &HeadCanvas::CursorLeft, cursor_label_, &QLabel::clear);
   connect(canvas_, &HeadCanvas::CursorMoved, &state_.focus,
           [this](qint64 row, qint64 column) { state_.focus.Point(row, column); });
   connect(canvas_, &HeadCanvas::CursorLeft, &state_.focus, &QueryFocus::Leave);
+  connect(canvas_, &HeadCanvas::ScoreMarked, &state_.focus, [this](qint64 row, qint64) { state_.focus.Choose(row); });
   connect(&state_.focus, &QueryFocus::GoToWanted, canvas_, &HeadCanvas::GoTo);
   connect(canvas_, &HeadCanvas::WorstQueryShown, this, &MainWindow::SayWhatIsLost);
   connect(canvas_, &HeadCanvas::DisplayChanged, this, &MainWindow::SyncViewCommands);
@@ -153,6 +170,7 @@ void MainWindow::ConnectQueue() {
   connect(queue, &RunQueue::Ended, this, [this, name](RunQueue::Work work) { progress_->End(name(work)); });
   connect(queue, &RunQueue::Measured, this, &MainWindow::AddRun);
   connect(&state_, &WindowState::Failed, notice_, &NoticeBar::ShowError);
+  connect(&state_, &WindowState::Noticed, notice_, &NoticeBar::ShowMessage);
 }
 
 void MainWindow::SyncViewCommands() {
@@ -174,8 +192,8 @@ void MainWindow::SyncMetric() {
 void MainWindow::UpdateCommands() {
   const bool has_head = canvas_->HasHead(), has_trace = state_.heads.HasTrace();
   for (const Command command : {Command::kExportCanvas, Command::kRun, Command::kRunAll, Command::kRunAllAtTarget,
-                                Command::kGoTo, Command::kFindToken, Command::kFit, Command::kZoomIn, Command::kZoomOut,
-                                Command::kPreviousHead, Command::kNextHead}) {
+                                Command::kGoTo, Command::kFindToken, Command::kBookmark, Command::kFit,
+                                Command::kZoomIn, Command::kZoomOut, Command::kPreviousHead, Command::kNextHead}) {
     Allow(commands_[command], has_head, tr("no head is open"));
   }
   Allow(commands_[Command::kMeetTarget], state_.queue.CanSearch(),
@@ -188,13 +206,19 @@ void MainWindow::UpdateCommands() {
   UpdateReach();
   Allow(commands_[Command::kBack], state_.history.CanGoBack(), tr("no earlier head"));
   Allow(commands_[Command::kForward], state_.history.CanGoForward(), tr("no later head"));
-  Allow(commands_[Command::kUndo], state_.parameters.stack()->canUndo(), tr("nothing to undo"));
-  Allow(commands_[Command::kRedo], state_.parameters.stack()->canRedo(), tr("nothing to redo"));
+  const QUndoStack& undo = *state_.parameters.stack();
+  Allow(commands_[Command::kUndo], undo.canUndo(), tr("nothing to undo"));
+  Allow(commands_[Command::kRedo], undo.canRedo(), tr("nothing to redo"));
+  commands_[Command::kUndo]->setText(undo.canUndo() ? tr("&Undo %1").arg(ShownInMenu(undo.undoText())) : tr("&Undo"));
+  commands_[Command::kRedo]->setText(undo.canRedo() ? tr("&Redo %1").arg(ShownInMenu(undo.redoText())) : tr("&Redo"));
 }
 
 void MainWindow::ShowHead(analysis::HeadId head) {
   canvas_->ShowHead(head);
-  if (second_ != nullptr && commands_[Command::kSplitFollows]->isChecked()) ShowReference(head);
+  if (commands_[Command::kSplitFollows]->isChecked()) {
+    for (HeadCanvas* map : others_) ShowReference(map, head);
+  }
+  UpdateComparison();
   setWindowTitle(QStringLiteral("%1:%2 – %3 – headscope")
                      .arg(head.layer)
                      .arg(head.head)
@@ -202,8 +226,7 @@ void MainWindow::ShowHead(analysis::HeadId head) {
   UpdateCommands();
 }
 
-void MainWindow::ShowCursor(qint64 row, qint64 column, const Exact& exact) {
-  const TraceSummary& trace = state_.heads.trace();
+void MainWindow::ShowCursor(const TraceSummary& trace, qint64 row, qint64 column, const Exact& exact) {
   if (row < 0 || row >= trace.num_rows || column < 0 || column >= trace.num_tokens) return;
   const int32_t position = trace.row_positions[static_cast<size_t>(row)];
   const auto token = [&](int64_t at) { return QString::fromStdString(trace.token_text[static_cast<size_t>(at)]); };
@@ -239,7 +262,8 @@ void MainWindow::SayWhatIsLost(qint64 row, double kept_mass, const std::vector<L
 void MainWindow::OpenPalette() {
   QList<QAction*> panes;
   for (const QDockWidget* dock : docks_) panes.append(dock->toggleViewAction());
-  palette_->Open(commands_.all() + canvas_actions_ + metric_actions_ + color_actions_ + panes + pane_actions_,
+  palette_->Open(commands_.all() + canvas_actions_ + metric_actions_ + color_actions_ + panes + pane_actions_ +
+                     bookmark_actions_ + layout_actions_,
                  PaletteEntries());
 }
 

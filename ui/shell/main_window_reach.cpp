@@ -5,13 +5,12 @@
 #include <QFileDialog>
 #include <QFileInfo>
 #include <QMenu>
+#include <algorithm>
+#include <cmath>
 
 #include "command_line.h"
-#include "head_matrix.h"
 #include "main_window.h"
-#include "picture_file.h"
 #include "shown_text.h"
-#include "trade_off_pane.h"
 
 namespace headscope::ui {
 
@@ -25,38 +24,19 @@ void MainWindow::BindReach() {
   bind(Command::kSweepTune, [this] { state_.sweep.Start(HeadSweep::Kind::kTune); });
   bind(Command::kSweepResume, [this] { state_.sweep.Resume(); });
   bind(Command::kExportTuning, [this] { ExportTuning(); });
-  bind(Command::kExportMatrix,
-       [this] { ExportPicture(findChild<HeadMatrix*>(), QStringLiteral("matrix.svg"), tr("Export matrix")); });
-  bind(Command::kExportCharts,
-       [this] { ExportPicture(findChild<TradeOffChart*>(), QStringLiteral("trade-off.svg"), tr("Export trade-off")); });
+  bind(Command::kExportMatrix, [this] { ExportPicture(QStringLiteral("matrix"), tr("Export matrix")); });
+  bind(Command::kExportCharts, [this] { ExportPicture(QStringLiteral("trade-off"), tr("Export trade-off")); });
   bind(Command::kCopyRunCommand, [this] {
-    if (const auto run = RunToCopy()) CopyText(CompareCommand(TracePath(), *run));
+    const auto run = RunToCopy();
+    if (!run) return;
+    const QString method = QString::fromStdString(workbench_->MethodArgument(run->method, run->parameters));
+    CopyText(CompareCommand(TracePath(), method, *run));
   });
   bind(Command::kCopyTuneCommand, [this] {
     if (const kernels::MethodSpec* spec = state_.trial.method())
       CopyText(TuneCommand(TracePath(), *spec, state_.trial.values(), state_.trial.target()));
   });
-  bind(Command::kCopyViewCommand, [this] {
-    const HeadCanvas::Part part = canvas_->VisiblePart();
-    MapPart copied;
-    copied.head = canvas_->head();
-    if (!part.is_whole) {
-      copied.row_begin = part.row_begin;
-      copied.row_end = part.row_end;
-      copied.column_begin = part.column_begin;
-      copied.column_end = part.column_end;
-    }
-    copied.logarithmic = canvas_->scale() == ColorScale::kLogarithmic;
-    copied.mean = canvas_->reduction() == analysis::TileReduction::kMean;
-    copied.dark = !canvas_->pictures_light();
-    copied.color_map = canvas_->color_map();
-    // Decode methods keep steps, which `headscope render` does not draw.
-    if (canvas_->overlay() && !state_.trial.is_decode() && state_.trial.method() != nullptr) {
-      copied.method = canvas_->method();
-      copied.parameters = QString::fromStdString(state_.trial.values().ToString(*state_.trial.method()));
-    }
-    CopyText(RenderCommand(TracePath(), copied));
-  });
+  bind(Command::kCopyViewCommand, [this] { CopyText(RenderCommand(TracePath(), DrawingOfMap())); });
   bind(Command::kWelcome, [this] { ShowWelcome(); });
   connect(canvas_, &HeadCanvas::FitToTraceRequested, &state_.queue, &RunQueue::MeetTarget);
   connect(welcome_, &WelcomePage::OpenRequested, this, [this](const QString& path) {
@@ -69,16 +49,66 @@ void MainWindow::BindReach() {
   connect(welcome_, &WelcomePage::CaptureRequested, commands_[Command::kCapture], &QAction::trigger);
   connect(welcome_, &WelcomePage::HeadRequested, &state_.heads, &HeadStore::Select);
   connect(welcome_, &WelcomePage::TourShows, this, [this](const QString& name) {
-    QAction* action = findChild<QAction*>(name);
+    QAction* action = ActionNamed(name);
     if (action != nullptr && !(action->isCheckable() && action->isChecked())) action->trigger();
   });
-  connect(runs_, &RunsTable::ContextMenuWanted, this, [this](QPoint at) {
+  connect(&state_.offers, &PaneOffers::RunsMenuWanted, this, [this](QPoint at) {
     auto* menu = new QMenu(this);
     menu->setAttribute(Qt::WA_DeleteOnClose);
     for (const Command command : {Command::kCopyRunCommand, Command::kCopyRuns, Command::kExportRuns})
       menu->addAction(commands_[command]);
     menu->popup(at);
   });
+}
+
+MapDrawing MainWindow::DrawingOfMap() const {
+  const HeadCanvas::Part part = canvas_->VisiblePart();
+  MapDrawing drawing;
+  drawing.head = canvas_->head();
+  if (!part.is_whole) {
+    drawing.row_begin = part.row_begin;
+    drawing.row_end = part.row_end;
+    drawing.column_begin = part.column_begin;
+    drawing.column_end = part.column_end;
+  }
+  drawing.logarithmic = canvas_->scale() == ColorScale::kLogarithmic;
+  drawing.mean = canvas_->reduction() == analysis::TileReduction::kMean;
+  drawing.dark = !canvas_->pictures_light();
+  drawing.color_map = canvas_->color_map().toStdString();
+  drawing.range = canvas_->range();
+  drawing.lost = canvas_->lost();
+  // Decode methods keep steps, which `headscope render` does not draw.
+  if (canvas_->overlay() && !state_.trial.is_decode() && state_.trial.method() != nullptr) {
+    drawing.method = canvas_->method().toStdString();
+    drawing.parameters = state_.trial.values().ToString(*state_.trial.method());
+  }
+  const HeadCanvas* const second = second_canvas();
+  const Comparison comparison = canvas_->comparison();
+  if (comparison == Comparison::kValues) {
+    drawing.other_head = second->head();
+    if (other_workbench_ != nullptr) drawing.other_trace = second->trace().path;
+  } else if (comparison == Comparison::kMasks && !drawing.method.empty() && !state_.references.front().is_decode()) {
+    drawing.other_method = second->method().toStdString();
+    drawing.other_parameters = second->method_values().ToString(*state_.references.front().method());
+  }
+  const double pixels = PixelsPerExported();
+  const QRectF map = canvas_->MapRect();
+  const auto side = [&](double size) {
+    return static_cast<int32_t>(std::clamp(std::lround(size * pixels), 64L, long{HeadCanvas::kMostPictureSide}));
+  };
+  // As much of the map's room as the part in view takes.
+  const auto rows = static_cast<double>(part.row_end - part.row_begin),
+             columns = static_cast<double>(part.column_end - part.column_begin);
+  drawing.width = side(std::min(map.width(), columns / canvas_->ScoresPerPixel()));
+  drawing.height = side(std::min(map.height(), rows / canvas_->ScoresPerPixel()));
+  return drawing;
+}
+
+QAction* MainWindow::ActionNamed(const QString& name) const {
+  for (QAction* action : commands_.all() + pane_actions_) {
+    if (action->objectName() == name) return action;
+  }
+  return nullptr;
 }
 
 void MainWindow::ShowWelcome() {
@@ -91,7 +121,7 @@ void MainWindow::CopyText(const QString& text) {
 }
 
 std::optional<analysis::MethodResult> MainWindow::RunToCopy() const {
-  if (const auto selected = runs_->SelectedRun()) return selected;
+  if (const auto selected = state_.runs.SelectedRun()) return selected;
   if (state_.trial.result()) return state_.trial.result();
   for (const analysis::MethodResult& run : state_.runs.runs()) {
     if (!IsDenseRun(run)) return run;
@@ -140,16 +170,21 @@ void MainWindow::UpdateReach() {
   Allow(commands_[Command::kCopyTuneCommand], state_.sweep.CanTune(), why_not_tune);
   Allow(commands_[Command::kSweepResume], state_.sweep.CanResume(), tr("nothing was stopped"));
   Allow(commands_[Command::kExportTuning], !state_.sweep.Tuned().empty(), tr("no head is tuned yet"));
-  for (const Command command : {Command::kSplitFollows, Command::kExchangeMaps})
-    Allow(commands_[command], second_ != nullptr, tr("the map is not split"));
+  const HeadCanvas* const second = second_canvas();
+  for (const Command command : {Command::kSplitFollows, Command::kMapDifference})
+    Allow(commands_[command], second != nullptr, tr("the map is not split"));
+  Allow(commands_[Command::kExchangeMaps], second != nullptr && other_workbench_ == nullptr,
+        second == nullptr ? tr("the map is not split") : tr("the second map shows another trace"));
+  Allow(commands_[Command::kCompareTrace], has_trace, tr("no trace is open"));
+  Allow(commands_[Command::kHeadDifferences], other_workbench_ != nullptr, tr("no other trace is open"));
   head_label_->setText(!has_head ? QString()
-                       : second_ != nullptr && second_->HasHead()
+                       : second != nullptr && second->HasHead()
                            ? tr("layer %1, head %2 beside layer %3, head %4, %5")
                                  .arg(canvas_->head().layer)
                                  .arg(canvas_->head().head)
-                                 .arg(second_->head().layer)
-                                 .arg(second_->head().head)
-                                 .arg(second_->method())
+                                 .arg(second->head().layer)
+                                 .arg(second->head().head)
+                                 .arg(second->method())
                            : tr("layer %1, head %2").arg(canvas_->head().layer).arg(canvas_->head().head));
   Allow(commands_[Command::kExportMatrix], has_trace, tr("no trace is open"));
   Allow(commands_[Command::kExportCharts], state_.runs.rowCount() > 0, tr("no runs yet"));
@@ -170,10 +205,11 @@ void MainWindow::ExportTuning() {
   }
 }
 
-void MainWindow::ExportPicture(QWidget* of, const QString& name, const QString& title) {
-  const QString path = QFileDialog::getSaveFileName(this, title, ExportName(name), tr("Pictures (*.svg *.pdf *.png)"));
+void MainWindow::ExportPicture(const QString& pane, const QString& title) {
+  const QString path = QFileDialog::getSaveFileName(this, title, ExportName(pane + QStringLiteral(".svg")),
+                                                    tr("Pictures (*.svg *.pdf *.png)"));
   if (path.isEmpty()) return;
-  const QString error = WritePicture(of, path);
+  const QString error = state_.offers.WritePicture(pane, path);
   if (error.isEmpty()) {
     notice_->ShowMessage(tr("Picture saved to %1").arg(path));
   } else {
@@ -191,6 +227,11 @@ QList<PaletteEntry> MainWindow::PaletteEntries() {
   for (const QString& path : session_.recent) {
     entries.append({tr("Open %1").arg(Shown(QFileInfo(path).fileName())), ShownToolTip(path), tr("recent file"),
                     [this, path] { OpenPath(path); }});
+  }
+  for (const TraceNote& note : state_.notes.Places()) {
+    const QString text = tr("Bookmark: %1").arg(Shown(note.text.isEmpty() ? tr("(no note)") : note.text.left(80)));
+    entries.append({text, tr("Layer %1, head %2").arg(note.head.layer).arg(note.head.head), tr("bookmark"),
+                    [this, note] { state_.GoToNote(note); }});
   }
   for (const analysis::HeadId& head : state_.heads.trace().heads) {
     PaletteEntry entry{tr("%1:%2").arg(head.layer).arg(head.head),

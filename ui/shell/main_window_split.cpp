@@ -1,90 +1,243 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two maps side by side: two heads, or two methods on one head. What is zoomed, coloured or pointed at in one is so in
-// the other.
+// Two or four maps side by side: heads, methods on one head, or another trace. What is zoomed, coloured or pointed at
+// in one is so in the others.
+#include <QFileDialog>
+#include <QFileInfo>
+#include <algorithm>
+
 #include "main_window.h"
+#include "shown_text.h"
+#include "while_alive.h"
 
 namespace headscope::ui {
+namespace {
+
+constexpr size_t kMostOthers = kMapViews.size() - 1;
+constexpr const char* kOtherNames[kMostOthers] = {"secondCanvas", "thirdCanvas", "fourthCanvas"};
+
+}  // namespace
 
 void MainWindow::BindSplit() {
-  commands_.Bind(Command::kSplit, [this](bool on) { Split(on); });
+  commands_.Bind(Command::kSplit, [this](bool on) { Split(on ? 1 : 0); });
+  commands_.Bind(Command::kSplitFour, [this](bool on) { Split(on ? kMostOthers : 0); });
   commands_.Bind(Command::kSplitFollows, [this](bool on) {
-    if (on && second_ != nullptr && state_.heads.selected()) ShowReference(*state_.heads.selected());
+    if (!on || !state_.heads.selected()) return;
+    for (HeadCanvas* map : others_) ShowReference(map, *state_.heads.selected());
   });
   commands_.Bind(Command::kExchangeMaps, [this](bool) { ExchangeMaps(); });
+  commands_.Bind(Command::kMapDifference, [this](bool) { UpdateComparison(); });
+  commands_.Bind(Command::kCompareTrace, [this](bool on) {
+    if (!on) return CloseOtherTrace();
+    const QString path = QFileDialog::getOpenFileName(this, tr("Compare with trace"), QFileInfo(TracePath()).path(),
+                                                      tr("Traces (*.h5 *.hdf5);;All files (*)"));
+    commands_[Command::kCompareTrace]->setChecked(other_workbench_ != nullptr);
+    if (!path.isEmpty()) OpenOtherTrace(path);
+  });
+  commands_.Bind(Command::kHeadDifferences, [this](bool on) { state_.heads.ShowDifferences(on); });
 }
 
-void MainWindow::Split(bool split) {
-  commands_[Command::kSplit]->setChecked(split);
-  if (split == (second_ != nullptr)) return;
-  if (!split) {
-    second_->SetWorkbench(nullptr);
-    delete std::exchange(second_, nullptr);
-    canvas_->SetOtherCursor(-1, -1);
-    canvas_->SetNamed(false);
-    UpdateCommands();
-    return;
+void MainWindow::Split(size_t num_others) {
+  while (others_.size() > num_others) {
+    HeadCanvas* const last = others_.back();
+    others_.pop_back();
+    if (others_.empty()) UpdateComparison();
+    last->SetWorkbench(nullptr);
+    delete last;
+    workbench_->CloseView(kMapViews[others_.size() + 1]);
+    if (others_.empty()) CloseOtherTrace();  // which nobody shows any more
   }
-  second_ = new HeadCanvas(maps_, &state_.reference);
-  second_->setObjectName(QStringLiteral("secondCanvas"));
-  second_->setMinimumSize(240, 180);
-  second_->SetPanelVisible(false);
-  for (HeadCanvas* map : {canvas_, second_}) map->SetNamed(true);
-  maps_->addWidget(second_);
-  maps_->setSizes({1, 1});
-  second_->SetWorkbench(workbench_);
-  if (state_.heads.HasTrace()) second_->SetTrace(state_.heads.trace());
-  second_->ShowColorsOf(*canvas_);
-  second_->SetOverlay(canvas_->overlay());
+  while (others_.size() < num_others) AddMap();
+  lower_maps_->setVisible(others_.size() > 1);
+  for (QSplitter* row : {upper_maps_, lower_maps_}) row->setSizes({1, 1});
+  maps_->setSizes(others_.size() > 1 ? QList<int>{1, 1} : QList<int>{1, 0});
+  for (HeadCanvas* map : others_) {
+    map->SetOtherCursor(-1, -1);
+    map->SetNamed(true);
+  }
+  canvas_->SetOtherCursor(-1, -1);
+  canvas_->SetNamed(!others_.empty());
+  commands_[Command::kSplit]->setChecked(others_.size() == 1);
+  commands_[Command::kSplitFour]->setChecked(others_.size() == kMostOthers);
+  UpdateComparison();
+  UpdateCommands();
+}
+
+void MainWindow::AddMap() {
+  const size_t index = others_.size();
+  auto* map = new HeadCanvas(index == 0 ? upper_maps_ : lower_maps_, &state_.references.at(index));
+  map->setObjectName(QLatin1String(kOtherNames[index]));
+  map->setMinimumSize(240, 180);
+  map->SetPanelVisible(false);
+  map->SetWorkbench(workbench_);
+  if (state_.heads.HasTrace()) map->SetTrace(state_.heads.trace());
+  map->ShowColorsOf(*canvas_);
+  map->SetOverlay(canvas_->overlay());
   // It begins as what is on show: what changes from here on is compared with it.
   if (const kernels::MethodSpec* spec = state_.trial.method())
-    state_.reference.SelectMethod(spec->name, state_.trial.values());
-  if (state_.heads.selected()) ShowReference(*state_.heads.selected());
-  const auto follow = [this](HeadCanvas* leader, HeadCanvas* follower) {
-    const auto linked = [this](auto change) {
-      return [this, change] {
-        if (linking_ || second_ == nullptr) return;
-        linking_ = true;
-        change();
-        linking_ = false;
-      };
-    };
-    connect(leader, &HeadCanvas::ViewChanged, second_, linked([=] { follower->ShowViewOf(*leader); }));
-    connect(leader, &HeadCanvas::CursorMoved, second_,
-            [=](qint64 row, qint64 column) { follower->SetOtherCursor(row, column); });
-    connect(leader, &HeadCanvas::CursorLeft, second_, [=] { follower->SetOtherCursor(-1, -1); });
+    state_.references.at(index).SelectMethod(spec->name, state_.trial.values());
+  others_.push_back(map);
+  LinkMap(map);
+  if (state_.heads.selected()) ShowReference(map, *state_.heads.selected());
+}
+
+void MainWindow::LinkMap(HeadCanvas* map) {
+  const auto follow = [this, map](HeadCanvas* leader, HeadCanvas* follower) {
+    connect(leader, &HeadCanvas::ViewChanged, map, [this, leader, follower] {
+      if (linking_) return;
+      linking_ = true;
+      follower->ShowViewOf(*leader);
+      linking_ = false;
+    });
+    connect(leader, &HeadCanvas::CursorMoved, map, [leader, follower](qint64 row, qint64 column) {
+      follower->SetOtherCursor(follower->RowLike(*leader, row), column);
+    });
+    connect(leader, &HeadCanvas::CursorLeft, map, [follower] { follower->SetOtherCursor(-1, -1); });
   };
-  follow(canvas_, second_);
-  follow(second_, canvas_);
-  connect(canvas_, &HeadCanvas::DisplayChanged, second_, [this] { second_->ShowColorsOf(*canvas_); });
-  connect(second_, &HeadCanvas::CursorMoved, this, &MainWindow::ShowCursor);
-  connect(second_, &HeadCanvas::CursorMoved, &state_.focus,
-          [this](qint64 row, qint64 column) { state_.focus.Point(row, column); });
-  connect(second_, &HeadCanvas::CursorLeft, cursor_label_, &QLabel::clear);
-  connect(second_, &HeadCanvas::HeadStepRequested, this, [this](int step) {
-    if (const auto head = state_.heads.Neighbour(second_->head(), step)) ShowReference(*head);
+  for (HeadCanvas* other : Maps()) {
+    if (other == map) continue;
+    follow(other, map);
+    // Ends with this map, which may be the first of the two to go.
+    follow(map, other);
+  }
+  connect(canvas_, &HeadCanvas::DisplayChanged, map, [this, map] { map->ShowColorsOf(*canvas_); });
+  connect(map, &HeadCanvas::CursorMoved, this, [this, map](qint64 row, qint64 column, const Exact& exact) {
+    ShowCursor(map->trace(), row, column, exact);
+    // The panes are about the trace of the first map.
+    if (map->trace().path == state_.heads.trace().path) state_.focus.Point(row, column);
   });
-  connect(second_, &HeadCanvas::GraphicsFailed, notice_, &NoticeBar::ShowError);
+  connect(map, &HeadCanvas::CursorLeft, cursor_label_, &QLabel::clear);
+  connect(map, &HeadCanvas::HeadStepRequested, this, [this, map](int step) { StepHead(map, step); });
+  connect(map, &HeadCanvas::GraphicsFailed, notice_, &NoticeBar::ShowError);
+}
+
+void MainWindow::StepHead(HeadCanvas* map, int step) {
+  if (map == canvas_) return state_.StepHead(step);
+  const std::vector<analysis::HeadId>& heads = map->trace().heads;
+  const auto at = std::lower_bound(heads.begin(), heads.end(), map->head());
+  if (at == heads.end()) return;
+  const std::ptrdiff_t last = static_cast<std::ptrdiff_t>(heads.size()) - 1;
+  const std::ptrdiff_t index = std::clamp<std::ptrdiff_t>(at - heads.begin() + step, 0, last);
+  ShowReference(map, heads[static_cast<size_t>(index)]);
+}
+
+QList<HeadCanvas*> MainWindow::Maps() const {
+  QList<HeadCanvas*> maps{canvas_};
+  maps.append(QList<HeadCanvas*>(others_.begin(), others_.end()));
+  return maps;
+}
+
+HeadCanvas* MainWindow::MapWithFocus() const {
+  // Also while another window is in front.
+  for (HeadCanvas* map : Maps()) {
+    if (map == focusWidget()) return map;
+  }
+  return canvas_;
+}
+
+void MainWindow::ShowReference(HeadCanvas* map, analysis::HeadId head) {
+  map->ShowHead(head);
+  map->ShowViewOf(*canvas_);
+  UpdateComparison();
   UpdateCommands();
 }
 
-void MainWindow::ShowReference(analysis::HeadId head) {
-  second_->ShowHead(head);
-  second_->ShowViewOf(*canvas_);
-  UpdateCommands();
+void MainWindow::UpdateComparison() {
+  const bool compare = commands_[Command::kMapDifference]->isChecked() && !others_.empty();
+  if (others_.empty()) commands_[Command::kMapDifference]->setChecked(false);
+  canvas_->CompareWith(compare ? others_.front() : nullptr);
 }
 
 void MainWindow::ExchangeMaps() {
-  if (second_ == nullptr || !second_->HasHead() || !canvas_->HasHead()) return;
-  const analysis::HeadId first = canvas_->head(), second = second_->head();
-  const kernels::MethodSpec *const spec = state_.trial.method(), *const other = state_.reference.method();
+  if (others_.empty()) return;
+  // With the map that the keyboard is on, if it is another one.
+  HeadCanvas* map = MapWithFocus();
+  if (map == canvas_) map = others_.front();
+  if (!map->HasHead() || !canvas_->HasHead()) return;
+  MethodTrial& reference =
+      state_.references.at(static_cast<size_t>(std::find(others_.begin(), others_.end(), map) - others_.begin()));
+  const analysis::HeadId first = canvas_->head(), second = map->head();
+  const kernels::MethodSpec *const spec = state_.trial.method(), *const other = reference.method();
   if (spec != nullptr && other != nullptr) {
     const std::string name = spec->name, other_name = other->name;
-    const kernels::ParameterValues values = state_.trial.values(), other_values = state_.reference.values();
+    const kernels::ParameterValues values = state_.trial.values(), other_values = reference.values();
     state_.trial.SelectMethod(other_name, other_values);
-    state_.reference.SelectMethod(name, values);
+    reference.SelectMethod(name, values);
   }
   state_.heads.Select(second);
-  ShowReference(first);
+  ShowReference(map, first);
+}
+
+void MainWindow::OpenOtherTrace(const QString& path) {
+  auto opened = std::shared_ptr<Workbench>(workbench_->Another());
+  Workbench* const bench = opened.get();
+  progress_->Begin(kOpenWork, [] {});
+  ProgressReport report;
+  report.stage = tr("Opening %1").arg(QFileInfo(path).fileName()).toStdString();
+  progress_->Update(kOpenWork, report);
+  bench->SetBackgroundErrorHandler(
+      [this](const std::string& sentence) { notice_->ShowError(QString::fromStdString(sentence)); });
+  opening_other_ = opened;  // another choice drops it with its replies
+  bench->OpenTrace(path.toStdString(),
+                   WhileAlive(this,
+                              [this](const TraceSummary& trace) {
+                                progress_->End(kOpenWork);
+                                OtherTraceOpened(trace);
+                              }),
+                   WhileAlive(this, [this](const std::string& sentence) {
+                     progress_->End(kOpenWork);
+                     notice_->ShowError(QString::fromStdString(sentence));
+                     // Not from within its own reply.
+                     QTimer::singleShot(0, this, [this, failed = std::exchange(opening_other_, nullptr)] {});
+                   }));
+}
+
+void MainWindow::OtherTraceOpened(const TraceSummary& trace) {
+  CloseOtherTrace();
+  if (others_.empty()) Split(1);
+  other_workbench_ = std::exchange(opening_other_, nullptr);
+  HeadCanvas* const map = others_.front();
+  const kernels::ParameterValues values = state_.trial.values();
+  map->SetWorkbench(other_workbench_.get());
+  map->SetTrace(trace);
+  if (const kernels::MethodSpec* spec = state_.trial.method())
+    state_.references.front().SelectMethod(spec->name, values);
+  state_.heads.SetOther(trace);
+  commands_[Command::kCompareTrace]->setChecked(true);
+  commands_[Command::kHeadDifferences]->setChecked(true);
+  state_.heads.ShowDifferences(true);
+  // A head alone says little of a class; a number differs.
+  commands_[Command::kSplitFollows]->setChecked(true);
+  other_workbench_->RequestStatistics(
+      WhileAlive(this, [this](const analysis::HeadStatistics& statistics) { state_.heads.AddOther(statistics); }),
+      [] {}, [](const ProgressReport&) {});
+  if (state_.heads.selected()) ShowReference(map, *state_.heads.selected());
+  notice_->ShowMessage(tr("The second map and the colours of the heads compare with %1 (%2, %3 tokens).")
+                           .arg(Shown(QFileInfo(QString::fromStdString(trace.path)).fileName()),
+                                QString::fromStdString(trace.model_name))
+                           .arg(trace.num_tokens));
+  UpdateCommands();
+}
+
+void MainWindow::CloseOtherTrace() {
+  commands_[Command::kCompareTrace]->setChecked(false);
+  commands_[Command::kHeadDifferences]->setChecked(false);
+  if (other_workbench_ == nullptr) return;
+  state_.heads.SetOther(std::nullopt);
+  other_workbench_->CancelStatistics();
+  if (!others_.empty()) {
+    HeadCanvas* const map = others_.front();
+    const kernels::MethodSpec* const spec = state_.references.front().method();
+    const std::string name = spec == nullptr ? std::string() : spec->name;
+    const kernels::ParameterValues values = state_.references.front().values();
+    map->SetWorkbench(workbench_);
+    if (state_.heads.HasTrace()) map->SetTrace(state_.heads.trace());
+    if (!name.empty()) state_.references.front().SelectMethod(name, values);
+    if (state_.heads.selected()) ShowReference(map, *state_.heads.selected());
+  } else {
+    state_.references.front().SetWorkbench(workbench_);
+  }
+  other_workbench_.reset();
+  UpdateCommands();
 }
 
 }  // namespace headscope::ui

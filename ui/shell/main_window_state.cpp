@@ -14,12 +14,11 @@
 namespace headscope::ui {
 namespace {
 
-// Part of the saved layout: raise it when docks or toolbars change, so that an older session's layout is not applied.
-constexpr int kLayoutVersion = 3;
 constexpr char kFirstMetric[] = "sparsity_0.95";
 constexpr int kSaveAfterMs = 300;    // a drag is one write, not hundreds
 constexpr int kLastWriteMs = 15000;  // at the end; a disk or another window that takes longer is not waited for
 
+const QString kHeadTable = QStringLiteral("head-table");  // as its pane offers its view
 const QString kHeadMember = QStringLiteral("head"), kCanvasMember = QStringLiteral("canvas");
 
 QJsonValue ToJson(const std::optional<analysis::HeadId>& head) {
@@ -41,18 +40,16 @@ void MainWindow::RestoreSession() {
   has_layout_ = !session_.window_layout.isEmpty() && restoreState(session_.window_layout, kLayoutVersion);
   // Where that trace was looked at, and the colours' range there, are of no use to another one.
   canvas_->RestoreViewState(HeadCanvas::WithoutTrace(session_.canvas));
-  table_->RestoreViewState(session_.head_table);
+  state_.offers.RestoreView(kHeadTable, session_.head_table);
   state_.heads.SetMetric(session_.metric.isEmpty() ? std::string(kFirstMetric) : session_.metric.toStdString());
   SyncMetric();
-  commands_[session_.theme == u"dark"    ? Command::kThemeDark
-            : session_.theme == u"light" ? Command::kThemeLight
-                                         : Command::kThemeSystem]
-      ->setChecked(true);
+  SetTheme(session_.theme);
   FillRecentMenu();
 }
 
 void MainWindow::KeepState() {
   session_at_start_ = session_;
+  settings_history_.Begin(ViewSettings());
   save_timer_.setSingleShot(true);
   save_timer_.setInterval(kSaveAfterMs);
   connect(&save_timer_, &QTimer::timeout, this, [this] { SaveSession(); });
@@ -61,7 +58,7 @@ void MainWindow::KeepState() {
   connect(canvas_, &HeadCanvas::MethodChanged, this, &MainWindow::StateChanged);
   connect(&state_.heads, &HeadStore::SelectionChanged, this, &MainWindow::StateChanged);
   connect(&state_.heads, &HeadStore::MetricChanged, this, &MainWindow::StateChanged);
-  connect(table_, &HeadTable::ViewStateChanged, this, &MainWindow::StateChanged);
+  connect(&state_.offers, &PaneOffers::ViewChanged, this, &MainWindow::StateChanged);
   for (const Command theme : {Command::kThemeSystem, Command::kThemeLight, Command::kThemeDark})
     connect(commands_[theme], &QAction::triggered, this, &MainWindow::StateChanged);
   for (QDockWidget* dock : docks_) {
@@ -72,15 +69,16 @@ void MainWindow::KeepState() {
   }
   connect(&keeper_, &TraceKeeper::RunsKept, &state_.runs, &RunsModel::MarkSaved);
   connect(&keeper_, &TraceKeeper::RunsKeptElsewhere, this, [this](const QString& path) {
-    notice_->ShowMessage(tr("The folder of %1 is read-only: its runs are saved to %2.")
+    notice_->ShowMessage(tr("The folder of %1 is read-only: its runs and notes are saved to %2.")
                              .arg(QFileInfo(session_.last_trace).fileName(), path));
   });
   connect(&keeper_, &TraceKeeper::Failed, this, [this](const QString& sentence) {
-    notice_->ShowError(tr("Runs could not be saved; export them. %1").arg(sentence));
+    notice_->ShowError(tr("Runs and notes could not be saved; export the runs. %1").arg(sentence));
   });
 }
 
 void MainWindow::StateChanged() {
+  settings_history_.Record(ViewSettings());
   if (!save_timer_.isActive()) save_timer_.start();
 }
 
@@ -89,7 +87,7 @@ void MainWindow::SaveSession(bool at_the_end) {
   session_.window_geometry = saveGeometry();
   session_.window_layout = saveState(kLayoutVersion);
   session_.canvas = canvas_->ViewState();
-  session_.head_table = table_->ViewState();
+  session_.head_table = state_.offers.ViewState(kHeadTable);
   session_.metric = QString::fromStdString(state_.heads.metric());
   session_.theme = theme_.name();
   session_.head = state_.heads.selected();

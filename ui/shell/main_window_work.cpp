@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <QFileDialog>
 #include <QFileInfo>
+#include <QInputDialog>
 #include <QMessageBox>
 #include <QPushButton>
+#include <QRegularExpression>
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -13,7 +15,8 @@
 namespace headscope::ui {
 namespace {
 
-constexpr double kPictureScale = 2;
+constexpr double kPictureScale = 2;  // twice the window's pixels: sharp on paper and on a slide
+constexpr int kLeastPictureWidth = 400;
 
 // Where to write; empty when the user thought better of it. A name without a suffix gets one before the dialog asks
 // whether an existing file may be replaced.
@@ -25,6 +28,17 @@ QString AskWhereToWrite(QWidget* parent, const QString& title, const QString& na
   dialog.selectNameFilter(kinds.at(*kind));
   dialog.setAcceptMode(QFileDialog::AcceptSave);
   dialog.setDefaultSuffix(suffix);
+  // The name follows the kind, so that what is chosen is what is written.
+  static const QRegularExpression pattern(QStringLiteral("\\(\\*\\.(\\w+)\\)$"));
+  QObject::connect(&dialog, &QFileDialog::filterSelected, &dialog, [&dialog](const QString& chosen) {
+    const QRegularExpressionMatch match = pattern.match(chosen);
+    if (!match.hasMatch()) return;
+    dialog.setDefaultSuffix(match.captured(1));
+    const QStringList files = dialog.selectedFiles();
+    if (files.isEmpty()) return;
+    const QFileInfo file(files.constFirst());
+    if (!file.isDir()) dialog.selectFile(file.completeBaseName() + u'.' + match.captured(1));
+  });
   dialog.selectFile(name);
   if (dialog.exec() != QDialog::Accepted) return {};
   *kind = std::max<qsizetype>(0, kinds.indexOf(dialog.selectedNameFilter()));
@@ -44,7 +58,10 @@ void MainWindow::OpenAtStart(const QString& open_path, const QString& shipped_tr
   }
   if (!session_.last_trace.isEmpty())
     said_at_start_ = tr("%1 no longer exists; showing the sample trace instead.").arg(session_.last_trace);
-  if (!shipped_trace.isEmpty()) return OpenPath(shipped_trace);
+  if (!shipped_trace.isEmpty()) {
+    chooses_head_ = session_.last_trace.isEmpty();
+    return OpenPath(shipped_trace);
+  }
   ShowWelcome();
 }
 
@@ -118,18 +135,36 @@ void MainWindow::TraceOpened(const TraceSummary& trace) {
   state_.history.Clear();
   state_.runs.Clear();
   canvas_->SetTrace(trace);
-  if (second_ != nullptr) second_->SetTrace(trace);
+  for (HeadCanvas* map : others_) {
+    if (other_workbench_ == nullptr || map != others_.front()) map->SetTrace(trace);
+  }
   state_.heads.SetTrace(trace);
+  state_.parameters.stack()->clear();  // what it would take back was of the trace before
+  state_.notes.Open(trace, kept.notes);
   RestoreTrace(kept, path, is_first);
+  settings_history_.Begin(ViewSettings());
+  state_.parameters.Begin(state_.PresentMethod());
+  chooses_head_ = chooses_head_ && is_first && !last_head;
   RequestStatistics();
   const auto& heads = trace.heads;
   const bool last_is_there = last_head && std::binary_search(heads.begin(), heads.end(), *last_head);
   if (!heads.empty()) state_.heads.Select(last_is_there ? *last_head : heads.front());
   // The answer's query, until another one is pointed at: text and lost keys have something to say.
   if (trace.num_rows > 0) state_.focus.Choose(trace.num_rows - 1);
-  if (second_ != nullptr && state_.heads.selected()) ShowReference(*state_.heads.selected());
+  if (state_.heads.selected()) {
+    for (HeadCanvas* map : others_) ShowReference(map, *state_.heads.selected());
+  }
   UpdateCommands();
   SaveSession();  // at once: the recent files are what a person misses most
+}
+
+void MainWindow::ChooseFirstHead() {
+  if (!chooses_head_) return;
+  if (state_.heads.selected() != state_.heads.trace().heads.front()) chooses_head_ = false;  // somebody was quicker
+  const std::vector<HeadWorthALook> found = HeadsWorthALook(state_.heads);
+  if (!chooses_head_ || found.empty() || !state_.heads.HasAllStatistics()) return;
+  chooses_head_ = false;
+  state_.heads.Select(found.front().head);
 }
 
 void MainWindow::RequestStatistics() {
@@ -140,7 +175,11 @@ void MainWindow::RequestStatistics() {
                        [this] { RequestStatistics(); });
   });
   workbench_->RequestStatistics(
-      WhileAlive(this, [this](const analysis::HeadStatistics& statistics) { state_.heads.Add(statistics); }),
+      WhileAlive(this,
+                 [this](const analysis::HeadStatistics& statistics) {
+                   state_.heads.Add(statistics);
+                   ChooseFirstHead();
+                 }),
       WhileAlive(this, [this] { progress_->End(kStatisticsWork); }),
       WhileAlive(this, [this](const ProgressReport& report) { progress_->Update(kStatisticsWork, report); }));
 }
@@ -188,28 +227,74 @@ void MainWindow::TraceCaptured(const CapturedTrace& trace) {
   notice_->ShowOffer(told.arg(path, DescribeSize(trace)), tr("Open"), [this, path] { OpenPath(path); });
 }
 
+double MainWindow::PixelsPerExported() const {
+  const QSize size = canvas_->PictureSize();
+  const int width = canvas_->picture_width();
+  const double wanted = width > 0 ? static_cast<double>(width) / std::max(size.width(), 1) : kPictureScale;
+  const double fits = static_cast<double>(HeadCanvas::kMostPictureSide) / std::max(size.width(), size.height());
+  return std::min(wanted, width > 0 ? fits : std::floor(fits * 4) / 4);
+}
+
+void MainWindow::ChooseExportWidth() {
+  bool chosen = false;
+  const int width = QInputDialog::getInt(
+      this, tr("Width of exported maps"),
+      tr("Pixels across, %1 to %2; 0: twice the window's").arg(kLeastPictureWidth).arg(HeadCanvas::kMostPictureSide),
+      canvas_->picture_width(), 0, HeadCanvas::kMostPictureSide, 100, &chosen);
+  if (chosen) canvas_->SetPictureWidth(width == 0 ? 0 : std::max(width, kLeastPictureWidth));
+}
+
 void MainWindow::ExportCanvas() {
   // The kind of file is a choice that every platform's dialog shows.
-  const QStringList grounds{tr("PNG, dark background (*.png)"), tr("PNG, white background (*.png)")};
-  qsizetype ground = canvas_->pictures_light() ? 1 : 0;
+  const QStringList kinds{tr("PNG, dark background (*.png)"), tr("PNG, white background (*.png)"),
+                          tr("SVG, letters stay letters (*.svg)"), tr("PDF, letters stay letters (*.pdf)")};
+  qsizetype kind = canvas_->pictures_light() ? 1 : 0;
   const QString path =
       AskWhereToWrite(this, tr("Export map"),
                       ExportName(QStringLiteral("head-%1-%2.png").arg(canvas_->head().layer).arg(canvas_->head().head)),
-                      grounds, QStringLiteral("png"), &ground);
+                      kinds, QStringLiteral("png"), &kind);
   if (path.isEmpty()) return;
-  canvas_->SetPicturesLight(ground == 1);
+  const QString suffix = QFileInfo(path).suffix().toLower();
+  const bool is_vector = suffix == QLatin1String("svg") || suffix == QLatin1String("pdf");
+  if (!is_vector && kind < 2) canvas_->SetPicturesLight(kind == 1);
+  // The canvas has the tiles of its own head alone.
+  const bool is_drawing = is_vector || canvas_->comparison() == Comparison::kValues;
+  ProgressReport report;
+  report.stage = tr("Exporting %1").arg(QFileInfo(path).fileName()).toStdString();
+  if (is_drawing) {
+    progress_->Begin(kExportWork, [this] {
+      workbench_->CancelMapExport();
+      progress_->End(kExportWork);
+    });
+    progress_->Update(kExportWork, report);
+    ExportDrawing(path);
+    return;
+  }
   progress_->Begin(kExportWork, [this] {
     canvas_->CancelExport();
     progress_->End(kExportWork);
   });
-  ProgressReport report;
-  report.stage = tr("Exporting %1").arg(QFileInfo(path).fileName()).toStdString();
   progress_->Update(kExportWork, report);
-  // Twice the window's pixels: sharp on paper and on a slide.
-  const QSize size = canvas_->PictureSize();
-  const double fits = static_cast<double>(HeadCanvas::kMostPictureSide) / std::max(size.width(), size.height());
-  const double scale = std::min(kPictureScale, std::floor(fits * 4) / 4);
-  canvas_->ExportPng(path, size * scale, scale);
+  const double scale = PixelsPerExported();
+  canvas_->ExportPng(path, canvas_->PictureSize() * scale, scale);
+}
+
+void MainWindow::ExportDrawing(const QString& path) {
+  MapDrawing drawing = DrawingOfMap();
+  if (!path.endsWith(QLatin1String(".png"), Qt::CaseInsensitive)) drawing.dark = false;  // for paper
+  workbench_->ExportMap(
+      drawing, path.toStdString(),
+      WhileAlive(this,
+                 [this](const std::string& written) {
+                   progress_->End(kExportWork);
+                   notice_->ShowMessage(tr("Map saved to %1").arg(QString::fromStdString(written)));
+                 }),
+      WhileAlive(this,
+                 [this](const std::string& sentence) {
+                   progress_->End(kExportWork);
+                   notice_->ShowError(QString::fromStdString(sentence));
+                 }),
+      WhileAlive(this, [this](const ProgressReport& report) { progress_->Update(kExportWork, report); }));
 }
 
 QString MainWindow::ExportName(const QString& what) const {

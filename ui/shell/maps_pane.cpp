@@ -9,20 +9,23 @@
 #include <QToolTip>
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "head_matrix.h"
 #include "panes.h"
+#include "qt_matrix_surface.h"
 #include "while_alive.h"
 
 namespace headscope::ui {
 namespace {
 
-constexpr int kGap = 4, kLabel = 26, kLeastSide = 34;
-// A head whose map does not come, since it cannot be read, must not hold up the others.
-constexpr int kPatienceMs = 20000;
+constexpr int kLabel = 26;
+constexpr double kLeastSide = 34;
+constexpr float kBelowUniform = 3;  // octaves: uniform attention is dark, and not black
 
 }  // namespace
 
-QImage ThumbnailImage(const Thumbnail& thumbnail, const analysis::ColorMap& colors, float least_log2) {
+QImage ThumbnailImage(const Thumbnail& thumbnail, const analysis::Palette& palette, const analysis::ValueRange& range) {
   constexpr int kSide = Thumbnail::kSide;
   QImage image(kSide, kSide, QImage::Format_ARGB32);
   image.fill(Qt::transparent);
@@ -30,9 +33,8 @@ QImage ThumbnailImage(const Thumbnail& thumbnail, const analysis::ColorMap& colo
     for (int x = 0; x < kSide; ++x) {
       const float value = thumbnail.log2_p[static_cast<size_t>(y * kSide + x)];
       if (!std::isfinite(value)) continue;
-      const float place = std::clamp((value - least_log2) / -least_log2, 0.0f, 1.0f);
-      const analysis::Rgb color = colors.palette[static_cast<size_t>(std::lround(place * 255))];
-      image.setPixelColor(x, y, QColor(color.red, color.green, color.blue));
+      const float place = analysis::ScalePosition(value, range, /*logarithmic=*/true);
+      image.setPixelColor(x, y, ToQt(analysis::ColorAt(palette, static_cast<double>(place))));
     }
   }
   return image;
@@ -46,14 +48,7 @@ MapsView::MapsView(WindowState* state, QWidget* parent) : QAbstractScrollArea(pa
   setHorizontalScrollBarPolicy(Qt::ScrollBarAsNeeded);
   ask_timer_.setSingleShot(true);
   ask_timer_.setInterval(0);
-  patience_.setSingleShot(true);
-  patience_.setInterval(kPatienceMs);
   connect(&ask_timer_, &QTimer::timeout, this, &MapsView::AskForNext);
-  connect(&patience_, &QTimer::timeout, this, [this] {
-    if (asked_) refused_.insert(*asked_);
-    asked_.reset();
-    AskForNext();
-  });
   HeadStore* const heads = &state->heads;
   connect(heads, &HeadStore::TraceChanged, this, &MapsView::Rebuild);
   connect(heads, &HeadStore::SelectionChanged, this, [this] { viewport()->update(); });
@@ -62,50 +57,43 @@ MapsView::MapsView(WindowState* state, QWidget* parent) : QAbstractScrollArea(pa
   connect(&state->sweep, &HeadSweep::Ended, &ask_timer_, qOverload<>(&QTimer::start));
 }
 
-int MapsView::side() const {
-  if (columns_ == 0) return kLeastSide;
-  return std::max(kLeastSide, (viewport()->width() - kLabel) / columns_ - kGap);
-}
-
 void MapsView::Rebuild() {
   images_.clear();
   refused_.clear();
   asked_.reset();
-  patience_.stop();
   state_->workbench->CancelThumbnails();
-  layers_.clear();
-  columns_ = 0;
-  for (const analysis::HeadId& head : state_->heads.trace().heads) {
-    if (layers_.empty() || layers_.back() != head.layer) layers_.push_back(head.layer);
-    columns_ = std::max(columns_, head.head + 1);
-  }
+  layout_ = analysis::MatrixLayout(state_->heads.trace().heads, state_->heads.trace().kv_head_of_head);
   LayOut();
 }
 
 void MapsView::LayOut() {
-  const int pitch = side() + kGap;
-  const int height = static_cast<int>(layers_.size()) * pitch + kLabel, width = columns_ * pitch + kLabel;
+  const int columns = layout_.num_columns(), rows = layout_.num_rows();
+  const double gaps = columns == 0 ? 0 : layout_.LeastWidth() - columns * analysis::MatrixLayout::kLeast;
+  side_ = columns == 0 ? kLeastSide : std::max(kLeastSide, std::floor((viewport()->width() - kLabel - gaps) / columns));
+  const int width = kLabel + static_cast<int>(std::ceil(columns * side_ + gaps));
+  const int height = kLabel + static_cast<int>(std::ceil(rows * (side_ + analysis::MatrixLayout::kGap)));
   verticalScrollBar()->setRange(0, std::max(0, height - viewport()->height()));
   verticalScrollBar()->setPageStep(viewport()->height());
-  verticalScrollBar()->setSingleStep(pitch);
+  verticalScrollBar()->setSingleStep(static_cast<int>(side_));
   horizontalScrollBar()->setRange(0, std::max(0, width - viewport()->width()));
   horizontalScrollBar()->setPageStep(viewport()->width());
+  PlaceMaps();
+}
+
+void MapsView::PlaceMaps() {
+  layout_.Place(kLabel - horizontalScrollBar()->value(), kLabel - verticalScrollBar()->value(), side_, side_);
   viewport()->update();
   ask_timer_.start();
 }
 
 QRect MapsView::RectOf(analysis::HeadId head) const {
-  const auto layer = std::lower_bound(layers_.begin(), layers_.end(), head.layer) - layers_.begin();
-  const int pitch = side() + kGap;
-  return {kLabel + head.head * pitch - horizontalScrollBar()->value(),
-          kLabel + static_cast<int>(layer) * pitch - verticalScrollBar()->value(), side(), side()};
+  const auto cell = layout_.CellOf(head);
+  return cell ? ToQt(layout_.CellBox(*cell)).toRect() : QRect();
 }
 
 std::optional<analysis::HeadId> MapsView::HeadAt(QPoint at) const {
-  for (const analysis::HeadId& head : state_->heads.trace().heads) {
-    if (RectOf(head).contains(at)) return head;
-  }
-  return std::nullopt;
+  const auto cell = layout_.CellAt(at.x(), at.y());
+  return cell ? layout_.HeadOf(*cell) : std::nullopt;
 }
 
 void MapsView::AskForNext() {
@@ -116,16 +104,24 @@ void MapsView::AskForNext() {
   });
   if (next == heads.end()) return;
   asked_ = *next;
-  patience_.start();
-  state_->workbench->RequestThumbnail(*next, WhileAlive(this, [this, head = *next](const ThumbnailPtr& thumbnail) {
-    if (asked_ != head) return;
-    asked_.reset();
-    patience_.stop();
-    const auto tokens = static_cast<float>(std::max<int64_t>(state_->heads.trace().num_tokens, 2));
-    images_[head] = ThumbnailImage(*thumbnail, analysis::ColorMaps().front(), -std::log2(tokens) - 3);
+  const auto while_asked = [this, head = *next](auto answer) {
+    return WhileAlive(this, [this, head, answer = std::move(answer)](const auto& reply) {
+      if (asked_ != head) return;
+      asked_.reset();
+      answer(reply);
+      ask_timer_.start();
+    });
+  };
+  state_->workbench->RequestThumbnail(*next, while_asked([this, head = *next](const ThumbnailPtr& thumbnail) {
+    const auto tokens = std::max<int64_t>(state_->heads.trace().num_tokens, 2);
+    const float uniform = -std::log2(static_cast<float>(tokens));
+    images_[head] = ThumbnailImage(*thumbnail, analysis::SequentialPalette(), {uniform - kBelowUniform, 0});
     viewport()->update();
-    ask_timer_.start();
-  }));
+  }),
+                                      while_asked([this, head = *next](const std::string& sentence) {
+                                        refused_.insert(head);  // it must not hold up the others
+                                        Q_EMIT state_->Failed(QString::fromStdString(sentence));
+                                      }));
 }
 
 void MapsView::paintEvent(QPaintEvent*) {
@@ -133,21 +129,24 @@ void MapsView::paintEvent(QPaintEvent*) {
   painter.fillRect(viewport()->rect(), palette().base());
   const QColor faint = palette().color(QPalette::PlaceholderText);
   painter.setPen(faint);
-  if (layers_.empty()) {
+  if (layout_.num_rows() == 0) {
     painter.drawText(viewport()->rect(), Qt::AlignCenter, tr("Open a trace to see the maps of its heads."));
     return;
   }
   painter.setRenderHint(QPainter::SmoothPixmapTransform);
+  for (int column = 0; column < layout_.num_columns(); ++column) {
+    const QRectF rect = ToQt(layout_.CellBox({0, column}));
+    painter.drawText(QRectF(rect.left(), rect.top() - kLabel + 2, rect.width(), kLabel - 4), Qt::AlignCenter,
+                     QString::number(layout_.heads()[static_cast<size_t>(column)]));
+  }
+  for (int row = 0; row < layout_.num_rows(); ++row) {
+    const QRectF rect = ToQt(layout_.CellBox({row, 0}));
+    painter.drawText(QRectF(rect.left() - kLabel, rect.top(), kLabel - 4, rect.height()),
+                     Qt::AlignRight | Qt::AlignVCenter, QString::number(layout_.layers()[static_cast<size_t>(row)]));
+  }
   for (const analysis::HeadId& head : state_->heads.trace().heads) {
     const QRect rect = RectOf(head);
-    painter.setPen(faint);
-    if (head.layer == layers_.front())
-      painter.drawText(QRect(rect.left(), 2 - verticalScrollBar()->value(), rect.width(), kLabel - 4), Qt::AlignCenter,
-                       QString::number(head.head));
     if (!viewport()->rect().intersects(rect)) continue;
-    if (head.head == 0)
-      painter.drawText(QRect(-horizontalScrollBar()->value(), rect.top(), kLabel - 4, rect.height()),
-                       Qt::AlignRight | Qt::AlignVCenter, QString::number(head.layer));
     const auto image = images_.find(head);
     painter.setOpacity(state_->heads.Passes(head) ? 1 : 0.2);
     if (image == images_.end()) {
@@ -171,8 +170,7 @@ void MapsView::resizeEvent(QResizeEvent*) {
   LayOut();
 }
 void MapsView::scrollContentsBy(int, int) {
-  viewport()->update();
-  ask_timer_.start();
+  PlaceMaps();
 }
 void MapsView::showEvent(QShowEvent* event) {
   QAbstractScrollArea::showEvent(event);
@@ -181,7 +179,6 @@ void MapsView::showEvent(QShowEvent* event) {
 void MapsView::hideEvent(QHideEvent* event) {
   QAbstractScrollArea::hideEvent(event);
   asked_.reset();
-  patience_.stop();
   state_->workbench->CancelThumbnails();
 }
 
@@ -191,32 +188,16 @@ void MapsView::mousePressEvent(QMouseEvent* event) {
 }
 
 void MapsView::keyPressEvent(QKeyEvent* event) {
-  const auto selected = state_->heads.selected();
-  analysis::HeadId head = selected.value_or(analysis::HeadId{});
-  switch (event->key()) {
-    case Qt::Key_Left:
-      --head.head;
-      break;
-    case Qt::Key_Right:
-      ++head.head;
-      break;
-    case Qt::Key_Up:
-    case Qt::Key_Down: {
-      const auto layer = std::lower_bound(layers_.begin(), layers_.end(), head.layer) - layers_.begin() +
-                         (event->key() == Qt::Key_Up ? -1 : 1);
-      if (layer < 0 || layer >= std::ssize(layers_)) return;
-      head.layer = layers_[static_cast<size_t>(layer)];
-      break;
-    }
-    default:
-      QAbstractScrollArea::keyPressEvent(event);
-      return;
+  const std::optional<analysis::HeadId> next = HeadBeside(layout_, state_->heads.selected(), event->key());
+  if (!next) {
+    if (!IsArrow(event->key())) QAbstractScrollArea::keyPressEvent(event);
+    return;
   }
-  state_->heads.Select(head);  // one that was not recorded changes nothing
-  const QRect rect = RectOf(state_->heads.selected().value_or(head));
+  state_->heads.Select(*next);
+  const QRect rect = RectOf(*next);
   if (rect.top() < 0) verticalScrollBar()->setValue(verticalScrollBar()->value() + rect.top() - kLabel);
   if (rect.bottom() > viewport()->height())
-    verticalScrollBar()->setValue(verticalScrollBar()->value() + rect.bottom() - viewport()->height() + kGap);
+    verticalScrollBar()->setValue(verticalScrollBar()->value() + rect.bottom() - viewport()->height() + 4);
 }
 
 bool MapsView::viewportEvent(QEvent* event) {

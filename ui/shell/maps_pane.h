@@ -7,14 +7,18 @@
 #include <QImage>
 #include <QTimer>
 #include <map>
+#include <optional>
 #include <set>
 
+#include "analysis/types/color_map.h"
+#include "analysis/types/matrix_layout.h"
+#include "analysis/types/value_scale.h"
 #include "window_state.h"
 
 namespace headscope::ui {
 
-// A thumbnail as a picture in a palette, between the least and the greatest log2 p that stand for its ends. Pure.
-QImage ThumbnailImage(const Thumbnail& thumbnail, const analysis::ColorMap& colors, float least_log2);
+// A thumbnail as a picture, its log2 p in the palette's colours. Pure.
+QImage ThumbnailImage(const Thumbnail& thumbnail, const analysis::Palette& palette, const analysis::ValueRange& range);
 
 class MapsView : public QAbstractScrollArea {
   Q_OBJECT
@@ -41,17 +45,16 @@ class MapsView : public QAbstractScrollArea {
  private:
   void Rebuild();
   void LayOut();
+  void PlaceMaps();   // where they are scrolled to
   void AskForNext();  // one at a time: what is asked for is what is in sight
-  int side() const;
-  QPoint OriginOf(size_t index) const;
 
   WindowState* const state_;
-  std::vector<int32_t> layers_;
-  int columns_ = 0;
+  analysis::MatrixLayout layout_;
+  double side_ = 0;  // of a map
   std::map<analysis::HeadId, QImage> images_;
   std::optional<analysis::HeadId> asked_;
   std::set<analysis::HeadId> refused_;
-  QTimer ask_timer_, patience_;
+  QTimer ask_timer_;
 };
 
 }  // namespace headscope::ui

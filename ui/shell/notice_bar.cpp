@@ -38,16 +38,19 @@ NoticeBar::NoticeBar(QWidget* parent) : QFrame(parent), label_(new QLabel(this))
 
 void NoticeBar::ShowError(const QString& sentence) {
   Show(sentence, Kind::kError);
+  Q_EMIT Said(sentence, true);
 }
 
 void NoticeBar::ShowMessage(const QString& sentence) {
   Show(sentence, Kind::kMessage);
+  Q_EMIT Said(sentence, false);
 }
 
 void NoticeBar::ShowOffer(const QString& sentence, const QString& button, std::function<void()> act) {
   offer_ = {sentence, button, std::move(act)};
   ++newest_offer_;
   Show(sentence, Kind::kOffer);
+  Q_EMIT Said(sentence, false);
 }
 
 void NoticeBar::Dismiss() {

@@ -30,6 +30,9 @@ class NoticeBar : public QFrame {
   void DismissError();  // when an error is on show: what it said no longer holds
   QString text() const { return label_->text(); }
 
+ Q_SIGNALS:
+  void Said(const QString& sentence, bool is_error);  // anew; not what comes into sight again
+
  private:
   struct Offer {
     QString sentence, button;

@@ -11,6 +11,8 @@ HEADSCOPE_PANE(MakeTracePane, "infoDock", "Trace", kBehindBelow, 0)
 HEADSCOPE_PANE(MakeTextPane, "textDock", "Text", kBehindBottom, 0)
 HEADSCOPE_PANE(MakeTradeOffPane, "tradeOffDock", "Trade-off", kBehindBottom, 0)
 HEADSCOPE_PANE(MakeLostPane, "lostDock", "Lost keys", kBehindBeside, 0)
+HEADSCOPE_PANE(MakeNotesPane, "notesDock", "Notes", kBehindBelow, 0)
+HEADSCOPE_PANE(MakeLogPane, "logDock", "Log", kBehindBeside, 0)
 // What a build of its own adds (tests/extension): nothing here.
 #ifdef HEADSCOPE_MORE_PANES
 HEADSCOPE_MORE_PANES(HEADSCOPE_PANE)

@@ -42,10 +42,6 @@ qsizetype InFrontOf(PaneSpec::Place behind) {
 
 }  // namespace
 
-std::span<const PaneSpec> Panes() {
-  return kPanes;
-}
-
 QList<QDockWidget*> MakePanes(QMainWindow* window, WindowState* state) {
   QList<QDockWidget*> docks;
   for (const PaneSpec& pane : kPanes) {

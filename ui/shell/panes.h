@@ -5,7 +5,6 @@
 #include <QDockWidget>
 #include <QList>
 #include <QMainWindow>
-#include <span>
 
 #include "window_state.h"
 
@@ -27,7 +26,6 @@ struct PaneSpec {
   Place place;
   int pixels;  // at first: height in a column, width in a row
 };
-std::span<const PaneSpec> Panes();
 
 // The docks of all panes, in the table's order, children of the window.
 QList<QDockWidget*> MakePanes(QMainWindow* window, WindowState* state);

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <utility>
 
-#include "capture_estimate.h"
+#include "base/byte_text.h"
 #include "shown_text.h"
 
 namespace headscope::ui {
@@ -16,12 +16,12 @@ namespace headscope::ui {
 QString DescribeProgress(const ProgressReport& report) {
   QString text = Shown(report.stage);
   QStringList parts;
-  if (report.rate > 0 && report.unit == "bytes") {
-    parts.append(QStringLiteral("%1/s").arg(FormatBytes(static_cast<int64_t>(report.rate))));
+  if (report.rate > 0 && report.unit == ProgressUnit::kBytes) {
+    parts.append(QStringLiteral("%1/s").arg(QString::fromStdString(ByteText(std::llround(report.rate)))));
   } else if (report.rate > 0) {
     parts.append(QStringLiteral("%1 %2/s")
                      .arg(report.rate, 0, 'f', report.rate < 10 ? 1 : 0)
-                     .arg(QString::fromStdString(report.unit)));
+                     .arg(QString::fromStdString(std::string(NameOf(report.unit)))));
   }
   if (report.remaining_s >= 0) {
     const auto seconds = static_cast<qint64>(std::ceil(report.remaining_s));

@@ -6,6 +6,8 @@
 #include <QLabel>
 #include <QVBoxLayout>
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "panes.h"
 #include "window_state.h"
@@ -45,7 +47,13 @@ RunsTable::RunsTable(WindowState* state, QWidget* parent) : QWidget(parent), mod
   });
   view_->setContextMenuPolicy(Qt::CustomContextMenu);
   connect(view_, &QTableView::customContextMenuRequested, this,
-          [this](QPoint at) { Q_EMIT ContextMenuWanted(view_->viewport()->mapToGlobal(at)); });
+          [this, state](QPoint at) { Q_EMIT state->offers.RunsMenuWanted(view_->viewport()->mapToGlobal(at)); });
+  connect(view_->selectionModel(), &QItemSelectionModel::selectionChanged, this, [this] {
+    std::vector<int> rows;
+    for (const QModelIndex& row : view_->selectionModel()->selectedRows()) rows.push_back(row.row());
+    std::sort(rows.begin(), rows.end());
+    model_->SetSelected(std::move(rows));
+  });
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(6, 6, 6, 6);
   layout->addWidget(view_);
@@ -59,32 +67,6 @@ RunsTable::RunsTable(WindowState* state, QWidget* parent) : QWidget(parent), mod
   auto* over_rows = new QVBoxLayout(view_->viewport());
   over_rows->addWidget(hint);
   connect(model_, &QAbstractItemModel::modelReset, hint, [this, hint] { hint->setVisible(model_->rowCount() == 0); });
-}
-
-QString RunsTable::AsText() const {
-  QStringList lines, fields;
-  for (int column = 0; column < RunsModel::kNumColumns; ++column) {
-    fields.append(model_->headerData(column, Qt::Horizontal, Qt::DisplayRole).toString());
-  }
-  lines.append(fields.join(u'\t'));
-  const bool some = view_->selectionModel()->hasSelection();
-  for (int row = 0; row < model_->rowCount(); ++row) {
-    if (some && !view_->selectionModel()->isRowSelected(row, {})) continue;
-    fields.clear();
-    for (int column = 0; column < RunsModel::kNumColumns; ++column) {
-      fields.append(model_->data(model_->index(row, column), Qt::DisplayRole).toString());
-    }
-    lines.append(fields.join(u'\t'));
-  }
-  return lines.join(u'\n') + u'\n';
-}
-
-std::optional<analysis::MethodResult> RunsTable::SelectedRun() const {
-  for (int row = 0; row < model_->rowCount(); ++row) {
-    const analysis::MethodResult& run = model_->runs()[static_cast<size_t>(row)];
-    if (view_->selectionModel()->isRowSelected(row, {}) && !IsDenseRun(run)) return run;
-  }
-  return std::nullopt;
 }
 
 QWidget* MakeRunsPane(WindowState* state) {

@@ -4,7 +4,6 @@
 
 #include <QTableView>
 #include <QWidget>
-#include <optional>
 
 #include "runs_model.h"
 
@@ -18,13 +17,6 @@ class RunsTable : public QWidget {
  public:
   // `state` outlives the pane.
   explicit RunsTable(WindowState* state, QWidget* parent = nullptr);
-  // The selected rows, or all, with a header line, tab-separated.
-  QString AsText() const;
-  // The first selected run that is no baseline; else nothing.
-  std::optional<analysis::MethodResult> SelectedRun() const;
-
- Q_SIGNALS:
-  void ContextMenuWanted(QPoint global);
 
  private:
   RunsModel* const model_;

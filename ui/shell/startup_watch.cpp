@@ -7,6 +7,7 @@
 #include <QEvent>
 #include <QFile>
 #include <QPixmap>
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 
@@ -65,7 +66,9 @@ bool StartupWatch::eventFilter(QObject* watched, QEvent* event) {
 }
 
 bool StartupWatch::IsAtRest() const {
-  return window_->canvas()->IsSettled() && !window_->findChild<ProgressStrip*>()->IsBusy();
+  const QList<HeadCanvas*> maps = window_->findChildren<HeadCanvas*>();
+  return std::all_of(maps.begin(), maps.end(), [](const HeadCanvas* map) { return map->IsSettled(); }) &&
+         !window_->findChild<ProgressStrip*>()->IsBusy();
 }
 
 void StartupWatch::Look() {

@@ -5,7 +5,7 @@
 #include <QHeaderView>
 #include <set>
 
-#include "capture_estimate.h"
+#include "base/byte_text.h"
 #include "panes.h"
 #include "shown_text.h"
 
@@ -37,7 +37,7 @@ void TraceInfo::Rebuild() {
   for (const analysis::HeadId& head : trace.heads) layers.insert(head.layer);
   line(tr("File"), file.fileName());
   line(tr("Folder"), file.absolutePath());
-  line(tr("Size"), FormatBytes(file.size()));
+  line(tr("Size"), QString::fromStdString(ByteText(file.size())));
   line(tr("Complete"), trace.complete ? tr("yes") : tr("no: the capture was stopped or is still running"));
   line(tr("Model"), QString::fromStdString(trace.model_name));
   line(tr("Shape"), tr("%1 layers, %2 query heads over %3 KV heads of %4")

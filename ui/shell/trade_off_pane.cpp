@@ -11,12 +11,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/types/round_ticks.h"
 #include "panes.h"
+#include "picture_file.h"
 
 namespace headscope::ui {
 namespace {
 
-constexpr double kDot = 4.5, kReach = 9;  // pixels
+constexpr double kDot = 4.5, kReach = 9, kTickWidth = 60;  // pixels
 constexpr QColor kPointColor(86, 140, 200), kFrontColor(40, 150, 90), kDenseColor(140, 140, 150),
     kTargetColor(192, 72, 120);
 
@@ -27,7 +29,6 @@ QString AxisNumber(double value) {
 }  // namespace
 
 double TradeOffChart::Axis::Place(double value) const {
-  if (logarithmic) return (std::log(std::max(value, begin)) - std::log(begin)) / (std::log(end) - std::log(begin));
   return (value - begin) / (end - begin);
 }
 
@@ -52,21 +53,22 @@ void TradeOffChart::Rebuild() {
   points_.clear();
   current_.reset();
   if (state_->heads.selected()) {
-    points_ = MakeTradeOff(state_->runs.runs(), *state_->heads.selected(),
-                           state_->trial.is_decode() ? "decode" : "prefill", cost_, quality_);
+    points_ =
+        MakeTradeOff(state_->runs.runs(), *state_->heads.selected(),
+                     state_->trial.is_decode() ? kernels::Phase::kDecode : kernels::Phase::kPrefill, cost_, quality_);
   }
   x_ = {};
   y_ = {};
   if (!points_.empty()) {
     const auto by_cost = [](const auto& a, const auto& b) { return a.cost < b.cost; };
     const auto by_quality = [](const auto& a, const auto& b) { return a.quality < b.quality; };
-    const auto [cheapest, dearest] = std::minmax_element(points_.begin(), points_.end(), by_cost);
+    const auto [cheapest, costliest] = std::minmax_element(points_.begin(), points_.end(), by_cost);
     const auto [least, most] = std::minmax_element(points_.begin(), points_.end(), by_quality);
-    x_.end = cost_ == CostAxis::kKeptShare ? 1 : std::max(dearest->cost * 1.05, 1e-6);
+    x_.end = cost_ == CostAxis::kKeptShare ? 1 : std::max(costliest->cost * 1.05, 1e-6);
     if (LessIsBetter(quality_)) {
       y_.end = std::max(most->quality * 1.05, 1e-9);
     } else {
-      // Masses crowd below 1: the axis begins under the least of them and the target.
+      // Masses crowd just below 1, so the axis begins a little under the least of them and the target.
       y_.begin = std::max(0.0, std::floor((std::min(least->quality, state_->trial.target()) - 0.02) * 20) / 20);
     }
   }
@@ -103,18 +105,19 @@ void TradeOffChart::Paint(QPainter& painter, const QRect& area) const {
   painter.setPen(faint);
   painter.drawLine(plot.bottomLeft(), plot.bottomRight());
   painter.drawLine(plot.topLeft(), plot.bottomLeft());
-  constexpr int kTicks = 4;
-  for (int tick = 0; tick <= kTicks; ++tick) {
-    const double share = static_cast<double>(tick) / kTicks;
-    const double x = plot.left() + plot.width() * share, y = plot.bottom() - plot.height() * share;
+  const auto most_ticks = [](double length, double each) { return std::max(2, static_cast<int>(length / each)); };
+  for (const double value : analysis::RoundTicks(x_.begin, x_.end, most_ticks(plot.width(), kTickWidth), false)) {
+    const double x = plot.left() + plot.width() * x_.Place(value);
     painter.drawLine(QPointF(x, plot.bottom()), QPointF(x, plot.bottom() + 3));
-    painter.drawText(QRectF(x - 30, plot.bottom() + 3, 60, metrics.height()), Qt::AlignCenter,
-                     AxisNumber(x_.begin + (x_.end - x_.begin) * share));
+    painter.drawText(QRectF(x - kTickWidth / 2, plot.bottom() + 3, kTickWidth, metrics.height()), Qt::AlignCenter,
+                     AxisNumber(value));
+  }
+  for (const double value :
+       analysis::RoundTicks(y_.begin, y_.end, most_ticks(plot.height(), 2 * metrics.height()), false)) {
+    const double y = plot.bottom() - plot.height() * y_.Place(value);
     painter.drawLine(QPointF(plot.left() - 3, y), QPointF(plot.left(), y));
-    if (tick % 2 == 0 || plot.height() > 6 * metrics.height()) {
-      painter.drawText(QRectF(area.left(), y - metrics.height() / 2, plot.left() - area.left() - 5, metrics.height()),
-                       Qt::AlignRight | Qt::AlignVCenter, AxisNumber(y_.begin + (y_.end - y_.begin) * share));
-    }
+    painter.drawText(QRectF(area.left(), y - metrics.height() / 2, plot.left() - area.left() - 5, metrics.height()),
+                     Qt::AlignRight | Qt::AlignVCenter, AxisNumber(value));
   }
   painter.drawText(QRectF(area.left(), plot.bottom() + 3 + metrics.height(), area.width(), metrics.height()),
                    Qt::AlignCenter, tr(CostName(cost_)));
@@ -124,7 +127,7 @@ void TradeOffChart::Paint(QPainter& painter, const QRect& area) const {
     const double y = plot.bottom() - plot.height() * y_.Place(state_->trial.target());
     painter.setPen(QPen(kTargetColor, 1, Qt::DashLine));
     painter.drawLine(QPointF(plot.left(), y), QPointF(plot.right(), y));
-    // Below the line: above it stands the axis' name.
+    // Below the line, because the axis' name is above it.
     painter.drawText(QRectF(plot.left(), y + 1, plot.width(), metrics.height()), Qt::AlignLeft,
                      tr(" target %1").arg(state_->trial.target()));
   }
@@ -141,7 +144,7 @@ void TradeOffChart::Paint(QPainter& painter, const QRect& area) const {
     painter.setBrush(IsDenseRun(run) ? kDenseColor : points_[i].on_front ? kFrontColor : kPointColor);
     painter.drawEllipse(at, kDot, kDot);
     if (!points_[i].on_front) continue;
-    // A name that would lie over another one is left to the tooltip.
+    // A name that would cover another one is left to the tooltip.
     const QString name = QString::fromStdString(run.method);
     const double width = metrics.horizontalAdvance(name);
     const double x = std::min(at.x() + kDot + 3, plot.right() - width);
@@ -188,7 +191,7 @@ QString TradeOffChart::Describe(const TradeOffPoint& point) const {
       .arg(point.cost, 0, 'g', 4)
       .arg(tr(QualityName(quality_)))
       .arg(point.quality, 0, 'g', 4)
-      .arg(point.on_front ? tr("\nNo other run costs less and is better.") : QString());
+      .arg(point.on_front ? tr("\nOn the front: no other run is cheaper and at least as good.") : QString());
 }
 
 bool TradeOffChart::event(QEvent* event) {
@@ -248,14 +251,16 @@ void TradeOffChart::focusOutEvent(QFocusEvent*) {
 TradeOffPane::TradeOffPane(WindowState* state, QWidget* parent) : QWidget(parent) {
   auto* cost = new QComboBox;
   cost->setObjectName(QStringLiteral("tradeOffCost"));
-  cost->setToolTip(tr("What a run costs: to the right is dearer"));
+  cost->setToolTip(tr("What a run costs; runs farther right cost more"));
   for (const CostAxis axis : {CostAxis::kKeptShare, CostAxis::kMilliseconds}) cost->addItem(tr(CostName(axis)));
   auto* quality = new QComboBox;
   quality->setObjectName(QStringLiteral("tradeOffQuality"));
-  quality->setToolTip(tr("What a run keeps, or how far its output is off"));
+  quality->setToolTip(tr("What a run keeps, or how far its output is from dense attention's"));
   for (const QualityAxis axis : {QualityAxis::kCraFifth, QualityAxis::kCraMean, QualityAxis::kRelativeError})
     quality->addItem(tr(QualityName(axis)));
   auto* chart = new TradeOffChart(state);
+  state->offers.OfferPicture(chart, QStringLiteral("trade-off"),
+                             [chart](const QString& path) { return WritePicture(chart, path); });
   const auto apply = [chart, cost, quality] {
     chart->SetAxes(static_cast<CostAxis>(cost->currentIndex()), static_cast<QualityAxis>(quality->currentIndex()));
   };
@@ -263,7 +268,7 @@ TradeOffPane::TradeOffPane(WindowState* state, QWidget* parent) : QWidget(parent
   connect(quality, &QComboBox::currentIndexChanged, chart, apply);
   auto* top = new QHBoxLayout;
   top->addWidget(quality, 1);
-  top->addWidget(new QLabel(tr("over")));
+  top->addWidget(new QLabel(tr("against")));
   top->addWidget(cost, 1);
   for (QComboBox* box : {cost, quality}) box->setMinimumContentsLength(8);
   auto* layout = new QVBoxLayout(this);

@@ -39,7 +39,6 @@ class TradeOffChart : public QWidget {
  private:
   struct Axis {
     double begin = 0, end = 1;
-    bool logarithmic = false;
     double Place(double value) const;  // 0 to 1
   };
   void Rebuild();

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMostRecent = 5, kWidth = 560;
 
-constexpr TourStep kTour[WelcomePage::kTourSteps] = {
+constexpr TourStep kTour[] = {
     {"go-matrixDock",
      "Every cell is a head, coloured by a metric. Click one, or walk with the arrow keys. The tab Maps shows every "
      "head's map at a glance, the table below has the numbers and a filter."},
@@ -22,16 +22,16 @@ constexpr TourStep kTour[WelcomePage::kTourSteps] = {
      "What a method leaves out is grey."},
     {"panel",
      "The panel tries a sparse method: move a slider, and mask, kept share and CRA follow. CRA is the share of a "
-     "query's "
-     "attention that is kept."},
+     "query's attention that is kept."},
     {"go-massDock",
-     "How many queries keep how much. Drag the line to the target; Meet target finds the cheapest parameters that "
-     "reach "
-     "it. Drag elsewhere to mark those queries on the map."},
+     "How many queries keep how much of their attention. Drag the line to set the target; Meet target finds the "
+     "cheapest parameters that reach it. Drag elsewhere to mark those queries on the map."},
     {"go-runsDock",
-     "Ctrl+R measures the method beside dense attention, Ctrl+Shift+T every method at equal kept mass. Trade-off draws "
-     "the result. The Methods menu tunes all heads at once."},
+     "Ctrl+R measures the method beside dense attention, Ctrl+Shift+T every method at the same target. Trade-off plots "
+     "the results. The Methods menu tunes all heads at once."},
 };
+
+constexpr int kSteps = static_cast<int>(std::size(kTour));
 
 void Empty(QVBoxLayout* layout) {
   while (QLayoutItem* item = layout->takeAt(0)) {
@@ -41,6 +41,10 @@ void Empty(QVBoxLayout* layout) {
 }
 
 }  // namespace
+
+std::span<const TourStep> WelcomePage::Tour() {
+  return kTour;
+}
 
 WelcomePage::WelcomePage(QWidget* parent)
     : QFrame(parent),
@@ -157,16 +161,16 @@ void WelcomePage::Place() {
 }
 
 void WelcomePage::ShowStep(int step) {
-  if (step < 0 || step >= kTourSteps) {
+  if (step < 0 || step >= kSteps) {
     hide();
     step_ = -1;
     return;
   }
   step_ = step;
   const TourStep& shown = kTour[step];
-  tour_text_->setText(tr("<b>%1 of %2.</b> %3").arg(step + 1).arg(kTourSteps).arg(tr(shown.text)));
+  tour_text_->setText(tr("<b>%1 of %2.</b> %3").arg(step + 1).arg(kSteps).arg(tr(shown.text)));
   before_->setEnabled(step > 0);
-  next_->setText(step + 1 < kTourSteps ? tr("Next") : tr("Done"));
+  next_->setText(step + 1 < kSteps ? tr("Next") : tr("Done"));
   page_->hide();
   tour_->show();
   Q_EMIT TourShows(QLatin1String(shown.action));

@@ -7,6 +7,7 @@
 #include <QLabel>
 #include <QPushButton>
 #include <QVBoxLayout>
+#include <span>
 
 #include "worth_a_look.h"
 
@@ -27,7 +28,7 @@ class WelcomePage : public QFrame {
   void Open(QWidget* sibling, const QStringList& recent, const std::vector<HeadWorthALook>& heads);
   int tour_step() const { return step_; }  // -1: no tour
 
-  static constexpr int kTourSteps = 5;
+  static std::span<const TourStep> Tour();
 
  Q_SIGNALS:
   void OpenRequested(const QString& path);  // empty: a dialog

@@ -3,6 +3,7 @@
 
 #include <QRegularExpression>
 #include <QStringList>
+#include <cmath>
 
 namespace headscope::ui {
 namespace {
@@ -29,40 +30,56 @@ QString ShellQuoted(const QString& argument) {
   return u'\'' + quoted.replace(u'\'', QStringLiteral("'\\''")) + u'\'';
 }
 
-QString CompareCommand(const QString& trace_path, const analysis::MethodResult& run) {
-  // Dense attention is measured beside every method, and as one by itself.
-  const QString method = QString::fromStdString(run.method);
-  QStringList arguments = {QStringLiteral("headscope"),
-                           QStringLiteral("compare"),
-                           trace_path,
-                           QStringLiteral("--method"),
-                           MethodArgument(method, QString::fromStdString(run.parameters)),
-                           QStringLiteral("--heads"),
-                           HeadText(run.head)};
+QString CompareCommand(const QString& trace_path, const QString& method, const analysis::MethodResult& run) {
+  QStringList arguments = {
+      QStringLiteral("headscope"), QStringLiteral("compare"), trace_path, QStringLiteral("--method"), method,
+      QStringLiteral("--heads"),   HeadText(run.head)};
   if (run.measured_heads == 1) arguments += {QStringLiteral("--measure"), QStringLiteral("head")};
   if (run.attend.repeats > 0) arguments += {QStringLiteral("--repeat"), QString::number(run.attend.repeats)};
-  if (run.phase == "decode") arguments += {QStringLiteral("--decode-rows"), QString::number(run.num_rows)};
-  if (!run.device.empty() && run.device != "cpu") arguments += {QStringLiteral("--device"), QStringLiteral("cuda")};
+  if (run.phase == kernels::Phase::kDecode)
+    arguments += {QStringLiteral("--decode-rows"), QString::number(run.num_rows)};
+  if (run.device.is_gpu())
+    arguments += {QStringLiteral("--device"), QString::fromStdString(DeviceText(run.device.device))};
   return Joined(arguments);
 }
 
-QString RenderCommand(const QString& trace_path, const MapPart& part) {
+QString RenderCommand(const QString& trace_path, const MapDrawing& drawing) {
   QStringList arguments = {QStringLiteral("headscope"), QStringLiteral("render"), trace_path, QStringLiteral("--head"),
-                           HeadText(part.head)};
-  if (!part.method.isEmpty()) {
-    arguments += {QStringLiteral("--view"), QStringLiteral("mask"), QStringLiteral("--method"),
-                  MethodArgument(part.method, part.parameters)};
+                           HeadText(drawing.head)};
+  if (drawing.other_head) {
+    arguments += {QStringLiteral("--view"), QStringLiteral("other"), QStringLiteral("--other-head"),
+                  HeadText(*drawing.other_head)};
+    if (!drawing.other_trace.empty())
+      arguments += {QStringLiteral("--other"), QString::fromStdString(drawing.other_trace)};
+  } else if (!drawing.other_method.empty()) {
+    arguments += {
+        QStringLiteral("--view"),
+        QStringLiteral("overlap"),
+        QStringLiteral("--method"),
+        MethodArgument(QString::fromStdString(drawing.method), QString::fromStdString(drawing.parameters)),
+        QStringLiteral("--other-method"),
+        MethodArgument(QString::fromStdString(drawing.other_method), QString::fromStdString(drawing.other_parameters))};
+  } else if (!drawing.method.empty()) {
+    arguments += {QStringLiteral("--view"), drawing.lost ? QStringLiteral("lost") : QStringLiteral("overlay"),
+                  QStringLiteral("--method"),
+                  MethodArgument(QString::fromStdString(drawing.method), QString::fromStdString(drawing.parameters))};
   }
-  if (part.row_end > 0) {
-    arguments += {QStringLiteral("--rows"), QStringLiteral("%1:%2").arg(part.row_begin).arg(part.row_end),
-                  QStringLiteral("--cols"), QStringLiteral("%1:%2").arg(part.column_begin).arg(part.column_end)};
+  if (drawing.row_end > 0) {
+    arguments += {QStringLiteral("--rows"), QStringLiteral("%1:%2").arg(drawing.row_begin).arg(drawing.row_end),
+                  QStringLiteral("--cols"), QStringLiteral("%1:%2").arg(drawing.column_begin).arg(drawing.column_end)};
   }
-  arguments += {QStringLiteral("--size"),      QStringLiteral("%1x%2").arg(part.width).arg(part.height),
-                QStringLiteral("--reduction"), part.mean ? QStringLiteral("mean") : QStringLiteral("max"),
-                QStringLiteral("--scale"),     part.logarithmic ? QStringLiteral("log") : QStringLiteral("linear")};
-  if (!part.color_map.isEmpty()) arguments += {QStringLiteral("--color-map"), part.color_map};
-  if (part.dark) arguments += {QStringLiteral("--ground"), QStringLiteral("dark")};
-  arguments += {QStringLiteral("-o"), QStringLiteral("head-%1-%2.png").arg(part.head.layer).arg(part.head.head)};
+  arguments += {QStringLiteral("--size"),      QStringLiteral("%1x%2").arg(drawing.width).arg(drawing.height),
+                QStringLiteral("--reduction"), drawing.mean ? QStringLiteral("mean") : QStringLiteral("max"),
+                QStringLiteral("--scale"),     drawing.logarithmic ? QStringLiteral("log") : QStringLiteral("linear")};
+  if (drawing.range) {
+    const auto end = [](float log2) { return QString::number(std::exp2(static_cast<double>(log2)), 'g', 12); };
+    arguments +=
+        {QStringLiteral("--range"), end(drawing.range->minimum_log2) + u':' + end(drawing.range->maximum_log2)};
+  }
+  if (!drawing.color_map.empty())
+    arguments += {QStringLiteral("--color-map"), QString::fromStdString(drawing.color_map)};
+  if (drawing.dark) arguments += {QStringLiteral("--ground"), QStringLiteral("dark")};
+  arguments += {QStringLiteral("-o"), QStringLiteral("head-%1-%2.png").arg(drawing.head.layer).arg(drawing.head.head)};
   return Joined(arguments);
 }
 
@@ -78,10 +95,6 @@ QString TuneCommand(const QString& trace_path, const kernels::MethodSpec& method
   return Joined({QStringLiteral("headscope"), QStringLiteral("tune"), trace_path, QStringLiteral("--method"),
                  MethodArgument(QString::fromStdString(method.name), others.join(u',')), QStringLiteral("--target"),
                  QStringLiteral("cra-p5=%1").arg(target)});
-}
-
-QString AnalyzeCommand(const QString& trace_path, const QString& output) {
-  return Joined({QStringLiteral("headscope"), QStringLiteral("analyze"), trace_path, QStringLiteral("-o"), output});
 }
 
 }  // namespace headscope::ui

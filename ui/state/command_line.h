@@ -13,26 +13,15 @@ namespace headscope::ui {
 QString ShellQuoted(const QString& argument);
 
 // Measures a run of the trace anew: its kept share, its masses and its errors are the same, its times are new ones.
-QString CompareCommand(const QString& trace_path, const analysis::MethodResult& run);
+// `method`: Workbench::MethodArgument of the run.
+QString CompareCommand(const QString& trace_path, const QString& method, const analysis::MethodResult& run);
 
-// A part of a head's map.
-struct MapPart {
-  analysis::HeadId head;
-  int64_t row_begin = 0, row_end = 0, column_begin = 0, column_end = 0;  // row_end 0: the whole map
-  int width = 800, height = 800;                                         // pixels
-  bool logarithmic = true, mean = false, dark = false;
-  QString color_map;
-  // A prefill method whose mask is on show; empty: none.
-  QString method, parameters;
-};
-QString RenderCommand(const QString& trace_path, const MapPart& part);
+// Draws the map again, into a PNG.
+QString RenderCommand(const QString& trace_path, const MapDrawing& drawing);
 
 // The cheapest settings of a method at a target, of every head. `parameters` that are budgets are what the search
 // finds: they are left out.
 QString TuneCommand(const QString& trace_path, const kernels::MethodSpec& method,
                     const kernels::ParameterValues& values, double target);
-
-// The statistics of every head.
-QString AnalyzeCommand(const QString& trace_path, const QString& output);
 
 }  // namespace headscope::ui

@@ -46,6 +46,11 @@ HeadFilter::Term HeadFilter::ParseWord(const QString& word, QString* error) {
     term.head = head.captured(2).toInt();
     return term;
   }
+  if (word.startsWith(u'#')) {
+    term.kind = Kind::kTag;
+    term.text = word.mid(1).toStdString();
+    return term;
+  }
   const auto comparison = comparison_pattern.match(word);
   if (!comparison.hasMatch()) {
     if (word.contains(QRegularExpression(QStringLiteral("[<>=:]")))) {
@@ -71,11 +76,14 @@ HeadFilter::Term HeadFilter::ParseWord(const QString& word, QString* error) {
   return term;
 }
 
-bool HeadFilter::Accepts(analysis::HeadId head, const analysis::HeadStatistics* statistics) const {
-  return std::all_of(terms_.begin(), terms_.end(), [&](const Term& term) { return Accepts(term, head, statistics); });
+bool HeadFilter::Accepts(analysis::HeadId head, const analysis::HeadStatistics* statistics,
+                         const QStringList& tags) const {
+  return std::all_of(terms_.begin(), terms_.end(),
+                     [&](const Term& term) { return Accepts(term, head, statistics, tags); });
 }
 
-bool HeadFilter::Accepts(const Term& term, analysis::HeadId head, const analysis::HeadStatistics* statistics) {
+bool HeadFilter::Accepts(const Term& term, analysis::HeadId head, const analysis::HeadStatistics* statistics,
+                         const QStringList& tags) {
   switch (term.kind) {
     case Kind::kLayer:
       return head.layer == term.layer;
@@ -84,6 +92,10 @@ bool HeadFilter::Accepts(const Term& term, analysis::HeadId head, const analysis
     case Kind::kClass:
       return statistics != nullptr &&
              std::string(analysis::HeadClassName(statistics->head_class)).find(term.text) != std::string::npos;
+    case Kind::kTag:
+      return std::any_of(tags.begin(), tags.end(), [&](const QString& tag) {
+        return tag.contains(QString::fromStdString(term.text), Qt::CaseInsensitive);
+      });
     case Kind::kComparison:
       break;
   }

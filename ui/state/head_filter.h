@@ -3,11 +3,13 @@
 //
 //   4:            heads of layer 4          sink            heads whose class holds "sink"; class=sink as well
 //   4:3           that head                 kurtosis>2      layer, head or a metric by its name, with < <= > >= =
+//   #todo         heads with a tag that holds "todo"
 //
 // `=` holds when the number, rounded to the digits typed, is the one typed: sink_mass=0.75 from 0.745 to 0.755.
 #pragma once
 
 #include <QString>
+#include <QStringList>
 #include <string>
 #include <vector>
 
@@ -21,21 +23,22 @@ class HeadFilter {
   static HeadFilter Parse(const QString& text);
   const QString& error() const { return error_; }
   // `statistics` is null while the head's numbers are not known: comparisons of metrics and classes then fail.
-  bool Accepts(analysis::HeadId head, const analysis::HeadStatistics* statistics) const;
+  bool Accepts(analysis::HeadId head, const analysis::HeadStatistics* statistics, const QStringList& tags = {}) const;
 
  private:
-  enum class Kind { kLayer, kHead, kClass, kComparison };
+  enum class Kind { kLayer, kHead, kClass, kTag, kComparison };
   struct Term {
     Kind kind = Kind::kClass;
     int layer = 0, head = 0;
-    std::string text;  // name of a number or part of a class name
+    std::string text;  // name of a number, or part of a class name or a tag
     QString sign;      // of a comparison
     double value = 0;
     double half_digit = 0;  // half a unit of the last digit that was typed
   };
   // One word; on failure `error` is set.
   static Term ParseWord(const QString& word, QString* error);
-  static bool Accepts(const Term& term, analysis::HeadId head, const analysis::HeadStatistics* statistics);
+  static bool Accepts(const Term& term, analysis::HeadId head, const analysis::HeadStatistics* statistics,
+                      const QStringList& tags);
 
   std::vector<Term> terms_;
   QString error_;

@@ -53,6 +53,17 @@ void HeadStore::SetResult(analysis::HeadId head, const HeadResult& result) {
   Q_EMIT ResultsChanged();
 }
 
+void HeadStore::SetTags(analysis::HeadId head, const QStringList& tags) {
+  if (!Holds(head) || TagsOf(head) == tags) return;
+  tags_[head] = tags;
+  Q_EMIT TagsChanged(head);
+}
+
+QStringList HeadStore::TagsOf(analysis::HeadId head) const {
+  const auto found = tags_.find(head);
+  return found == tags_.end() ? QStringList() : found->second;
+}
+
 void HeadStore::ClearResults() {
   if (results_.empty()) return;
   results_.clear();
@@ -69,13 +80,43 @@ double HeadStore::MetricOf(analysis::HeadId head) const {
     return result == results_.end() ? std::numeric_limits<double>::quiet_NaN() : result->second.*(metric->value);
   }
   const analysis::HeadStatistics* const statistics = Find(head);
-  return statistics == nullptr ? std::numeric_limits<double>::quiet_NaN() : analysis::MetricValue(*statistics, metric_);
+  if (statistics == nullptr) return std::numeric_limits<double>::quiet_NaN();
+  const double value = analysis::MetricValue(*statistics, metric_);
+  if (!shows_differences()) return value;
+  const analysis::HeadStatistics* const other = FindOther(head);
+  return other == nullptr ? std::numeric_limits<double>::quiet_NaN() : analysis::MetricValue(*other, metric_) - value;
+}
+
+const analysis::HeadStatistics* HeadStore::FindOther(analysis::HeadId head) const {
+  const auto found = other_statistics_.find(head);
+  return found == other_statistics_.end() ? nullptr : &found->second;
+}
+
+void HeadStore::SetOther(std::optional<TraceSummary> trace) {
+  other_trace_ = std::move(trace);
+  other_statistics_.clear();
+  if (!other_trace_) differences_ = false;
+  Q_EMIT MetricChanged();
+}
+
+void HeadStore::AddOther(analysis::HeadStatistics statistics) {
+  const analysis::HeadId id = statistics.id;
+  other_statistics_[id] = std::move(statistics);
+  if (Holds(id)) Q_EMIT StatisticsChanged(id);
+}
+
+void HeadStore::ShowDifferences(bool on) {
+  on = on && HasOther();
+  if (on == differences_) return;
+  differences_ = on;
+  Q_EMIT MetricChanged();
 }
 
 void HeadStore::SetTrace(TraceSummary trace) {
   trace_ = std::move(trace);
   statistics_.clear();
   results_.clear();
+  tags_.clear();
   selected_.reset();
   Q_EMIT TraceChanged();
 }
@@ -145,7 +186,17 @@ analysis::MetricScale HeadStore::Scale() const {
   if (info == nullptr) return {};
   std::vector<double> values;
   for (const analysis::HeadId& head : trace_.heads) values.push_back(MetricOf(head));
-  return {*info, values};
+  if (!shows_differences()) return {*info, values};
+  analysis::MetricInfo difference;  // about zero, as wide as the largest
+  difference.diverging = true;
+  return {difference, values};
+}
+
+std::string HeadStore::MetricTitle() const {
+  const analysis::MetricInfo* info = metric_info();
+  if (info == nullptr) return {};
+  const std::string title = info->title + (info->unit.empty() ? "" : " [" + info->unit + "]");
+  return shows_differences() ? title + ": the other trace less this one" : title;
 }
 
 QString FormatMetric(double value) {

@@ -43,9 +43,23 @@ class HeadStore : public QObject {
   void ClearResults();
   bool HasResults() const { return !results_.empty(); }
 
+  // Another trace beside this one, whose heads of the same layer and number are compared with these. Its statistics
+  // come by AddOther; nothing: no such trace any more.
+  void SetOther(std::optional<TraceSummary> trace);
+  void AddOther(analysis::HeadStatistics statistics);
+  bool HasOther() const { return other_trace_.has_value(); }
+  const analysis::HeadStatistics* FindOther(analysis::HeadId head) const;
+  // The metric's colours show the other trace's value less this one's. Without another trace: no.
+  void ShowDifferences(bool on);
+  bool shows_differences() const { return differences_ && HasOther() && !IsResultMetric() && !IsClassMetric(); }
+
   // What the head table shows, and what the matrix does not dim.
   void SetFilter(const HeadFilter& filter);
-  bool Passes(analysis::HeadId head) const { return filter_.Accepts(head, Find(head)); }
+  bool Passes(analysis::HeadId head) const { return filter_.Accepts(head, Find(head), TagsOf(head)); }
+
+  // That a person gave it.
+  void SetTags(analysis::HeadId head, const QStringList& tags);
+  QStringList TagsOf(analysis::HeadId head) const;
 
   static constexpr char kClassMetric[] = "class";
 
@@ -58,15 +72,17 @@ class HeadStore : public QObject {
   // Taken over every recorded row; otherwise from a quick look at some of them.
   bool IsExact(const analysis::HeadStatistics& statistics) const { return statistics.num_rows == trace_.num_rows; }
   std::vector<analysis::HeadStatistics> AllStatistics() const;
+  bool HasAllStatistics() const { return HasTrace() && statistics_.size() == trace_.heads.size(); }  // quick ones do
   // The head `step` places on, by layer and number; stays at the ends.
   std::optional<analysis::HeadId> Neighbour(analysis::HeadId head, int step) const;
 
   const std::string& metric() const { return metric_; }
-  // Of the present metric; NaN while it is not known, and for the class.
+  // Of the present metric, or the difference of it; NaN while it is not known, and for the class.
   double MetricOf(analysis::HeadId head) const;
   bool IsResultMetric() const;
   bool IsClassMetric() const { return metric_ == kClassMetric; }
   const analysis::MetricInfo* metric_info() const;  // nullptr for the class
+  std::string MetricTitle() const;                  // with its unit, and whether it is a difference
   // What the metric's colours span: its own range, else that of the heads known so far. 0 to 1 for the class.
   analysis::MetricScale Scale() const;
 
@@ -77,11 +93,15 @@ class HeadStore : public QObject {
   void FilterChanged();
   void ResultsChanged();
   void SelectionChanged(headscope::analysis::HeadId head);
+  void TagsChanged(headscope::analysis::HeadId head);
 
  private:
   TraceSummary trace_;
-  std::map<analysis::HeadId, analysis::HeadStatistics> statistics_;
+  std::map<analysis::HeadId, analysis::HeadStatistics> statistics_, other_statistics_;
+  std::optional<TraceSummary> other_trace_;
+  bool differences_ = false;
   std::map<analysis::HeadId, HeadResult> results_;
+  std::map<analysis::HeadId, QStringList> tags_;
   std::optional<analysis::HeadId> selected_;
   std::string metric_ = kClassMetric;
   HeadFilter filter_;

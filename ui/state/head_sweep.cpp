@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "run_queue.h"
@@ -47,7 +48,47 @@ void HeadSweep::Resume() {
   done_before_ = done_.size();
   since_began_.start();
   Q_EMIT Began();
-  Next();
+  std::vector<analysis::HeadId> missing;
+  std::copy_if(chosen_.begin(), chosen_.end(), std::back_inserter(missing),
+               [this](analysis::HeadId head) { return !done_.contains(head); });
+  const std::string stage = (kind_ == Kind::kTune ? "Tuning " : "Measuring ") + method_;
+  ProgressReport at_first;
+  at_first.stage = stage;
+  at_first.fraction = 0;
+  Report(std::move(at_first));
+  if (kind_ == Kind::kTune) {
+    const auto tuned = [this](const TunedSetting& setting) {
+      tuned_[setting.head] = setting;
+      Done(setting.head, {.kept_fraction = setting.kept_fraction, .cra_p5 = setting.mass.fifth_percentile});
+    };
+    workbench_->TuneHeads(missing, method_, values_, target_, Replies<TunedSetting>(tuned));
+  } else {
+    const auto measured = [this](const analysis::MethodResult& run) {
+      Q_EMIT Measured(run);
+      Done(run.head, {run.kept_fraction, run.cra_p5, run.speedup, run.relative_error});
+    };
+    workbench_->MeasureHeads(missing, method_, values_, kRepeats, Replies<analysis::MethodResult>(measured));
+  }
+}
+
+template <typename T>
+HeadsReplies<T> HeadSweep::Replies(std::function<void(const T&)> one) {
+  // An answer may be on its way when the sweep stops.
+  const auto while_running = [this](auto reply) {
+    return WhileAlive(this, [this, number = number_, reply = std::move(reply)](const auto&... answer) {
+      if (running_ && number == number_) reply(answer...);
+    });
+  };
+  return {while_running(std::move(one)),
+          while_running([this](const FailedHead& failed) { Failed(failed.head, failed.sentence); }),
+          while_running([this] { Finish(); }), while_running([this](const ProgressReport& report) { Report(report); })};
+}
+
+void HeadSweep::Finish() {
+  running_ = false;
+  ++number_;
+  Q_EMIT Ended();
+  Q_EMIT Finished();
 }
 
 void HeadSweep::Stop() {
@@ -70,66 +111,26 @@ void HeadSweep::Clear() {
   failures_.clear();
 }
 
-void HeadSweep::Next() {
-  const auto next =
-      std::find_if(chosen_.begin(), chosen_.end(), [this](analysis::HeadId head) { return !done_.contains(head); });
-  if (next == chosen_.end()) {
-    running_ = false;
-    ++number_;
-    Q_EMIT Ended();
-    Q_EMIT Finished();
-    return;
-  }
-  const analysis::HeadId head = *next;
-  const auto while_running = [this](auto reply) {
-    return WhileAlive(this, [this, number = number_, reply = std::move(reply)](const auto& answer) {
-      if (running_ && number == number_) reply(answer);
-    });
-  };
-  const auto failed = while_running([this, head](const std::string& sentence) { Failed(head, sentence); });
-  const auto progress =
-      while_running([this](const ProgressReport& report) { Report(report.stage, std::max(report.fraction, 0.0)); });
-  if (kind_ == Kind::kTune) {
-    Report("Tuning " + method_, 0);
-    workbench_->TuneHead(head, method_, values_, target_, while_running([this, head](const TunedSetting& tuned) {
-                           tuned_[head] = tuned;
-                           done_[head] = {tuned.kept_fraction, tuned.mass.fifth_percentile};
-                           HeadDone(head);
-                         }),
-                         failed, progress);
-  } else {
-    Report("Measuring " + method_, 0);
-    workbench_->RunMethod(head, method_, values_, kRepeats,
-                          while_running([this, head](const analysis::MethodResult& run) {
-                            done_[head] = {run.kept_fraction, run.cra_p5, run.speedup, run.relative_error};
-                            Q_EMIT Measured(run);
-                            HeadDone(head);
-                          }),
-                          failed, progress);
-  }
-}
-
-void HeadSweep::HeadDone(analysis::HeadId head) {
-  heads_->SetResult(head, done_[head]);
-  Next();
+void HeadSweep::Done(analysis::HeadId head, const HeadResult& result) {
+  done_[head] = result;
+  heads_->SetResult(head, result);
 }
 
 void HeadSweep::Failed(analysis::HeadId head, const std::string& sentence) {
+  if (!done_.emplace(head, HeadResult()).second) return;
   failures_.append(QStringLiteral("%1:%2: %3").arg(head.layer).arg(head.head).arg(QString::fromStdString(sentence)));
-  done_[head] = {};
-  Next();
 }
 
-void HeadSweep::Report(const std::string& stage, double of_head) {
-  ProgressReport report;
-  const auto all = static_cast<double>(chosen_.size()), finished = static_cast<double>(done_.size());
-  report.stage = stage + tr(" (head %1 of %2)").arg(done_.size() + 1).arg(chosen_.size()).toStdString();
-  report.fraction = (finished + std::min(of_head, 1.0)) / all;
+void HeadSweep::Report(ProgressReport report) {
+  const auto all = static_cast<double>(chosen_.size()), before = static_cast<double>(done_before_);
+  const double now = std::clamp(report.fraction, 0.0, 1.0) * (all - before);  // heads of this stretch
+  report.stage += tr(" (%1 of %2 heads done)").arg(done_.size()).arg(chosen_.size()).toStdString();
+  report.fraction = (before + now) / all;
   const double seconds = static_cast<double>(since_began_.elapsed()) / 1000;
-  if (done_.size() > done_before_ && seconds > 0) {
-    report.rate = (finished - static_cast<double>(done_before_)) / seconds;
-    report.unit = tr("heads").toStdString();
-    report.remaining_s = (all - finished) / report.rate;
+  if (now > 0 && seconds > 0) {
+    report.rate = now / seconds;
+    report.unit = ProgressUnit::kHeads;
+    report.remaining_s = (all - before - now) / report.rate;
   }
   Q_EMIT Progressed(report);
 }

@@ -7,6 +7,7 @@
 #include <QObject>
 #include <QString>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -56,10 +57,12 @@ class HeadSweep : public QObject {
   void Finished();  // every chosen head is done
 
  private:
-  void Next();
-  void HeadDone(analysis::HeadId head);
+  template <typename T>
+  HeadsReplies<T> Replies(std::function<void(const T&)> one);
+  void Done(analysis::HeadId head, const HeadResult& result);
   void Failed(analysis::HeadId head, const std::string& sentence);
-  void Report(const std::string& stage, double of_head);
+  void Finish();
+  void Report(ProgressReport report);  // of the heads that were not done when it started or went on
 
   Workbench* const workbench_;
   const MethodTrial* const trial_;

@@ -259,10 +259,10 @@ bool MethodTrial::Run(int repeats) {
           Q_EMIT trial.Changed();
         });
       },
-      [receive](std::string message) {
+      [receive](Refusal refusal) {
         receive([&](MethodTrial& trial) {
           trial.running_ = false;
-          trial.run_error_ = std::move(message);
+          trial.run_error_ = std::move(refusal.sentence);
           Q_EMIT trial.RunFailed(QString::fromStdString(trial.run_error_));
           Q_EMIT trial.Changed();
         });

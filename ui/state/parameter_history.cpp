@@ -36,6 +36,12 @@ class ParameterHistory::Step : public QUndoCommand {
   bool same_drag_;
 };
 
+void ParameterHistory::Begin(const MethodState& state) {
+  current_ = state;
+  known_ = true;
+  since_change_.invalidate();
+}
+
 void ParameterHistory::Record(const MethodState& state) {
   if (known_ && state == current_) return;
   const MethodState before = current_;

@@ -20,6 +20,8 @@ class ParameterHistory {
   using Restore = std::function<void(const MethodState&)>;
   explicit ParameterHistory(Restore restore) : restore_(std::move(restore)) {}
 
+  // Where steps begin.
+  void Begin(const MethodState& state);
   // The state as it is now; a state that is already known (a restored one, too) adds no step. Changes of one method
   // that follow each other within kOneDragMs are one step.
   void Record(const MethodState& state);

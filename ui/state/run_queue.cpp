@@ -11,6 +11,12 @@ namespace {
 
 constexpr int32_t kRepeatsOfAll = 3;
 
+// A sentence as a part of another one: it names its method once, and has no full stop.
+QString WithoutEnd(QString sentence, const QString& method) {
+  while (sentence.endsWith(u'.')) sentence.chop(1);
+  return sentence.contains(method) ? sentence : QStringLiteral("%1: %2").arg(method, sentence);
+}
+
 }  // namespace
 
 bool HasBudget(const kernels::MethodSpec& method) {
@@ -54,7 +60,7 @@ void RunQueue::EndTrialRun() {
 void RunQueue::RunAll() {
   if (!heads_->selected()) return;
   StopSearch();
-  StopRuns();
+  CancelRuns();
   trial_->CancelRun();
   // The dense baseline comes with every run.
   for (const kernels::MethodSpec& method : trial_->methods()) {
@@ -65,6 +71,8 @@ void RunQueue::RunAll() {
 
 void RunQueue::BeginRuns() {
   num_runs_ = pending_runs_.size();
+  left_out_.clear();
+  ++series_;
   since_runs_began_.start();
   measuring_all_ = true;
   Q_EMIT Began(Work::kRunAll);
@@ -73,31 +81,41 @@ void RunQueue::BeginRuns() {
 
 void RunQueue::RunNextMethod() {
   if (pending_runs_.empty()) {
+    const QStringList left_out = std::exchange(left_out_, {});
     StopRuns();
+    if (!left_out.isEmpty()) Q_EMIT LeftOut(tr("Left out: %1.").arg(left_out.join(QStringLiteral("; "))));
     return;
   }
   const PendingRun run = pending_runs_.front();
   pending_runs_.pop_front();
   const size_t done = num_runs_ - pending_runs_.size() - 1;
+  const auto of_this_series = [this](auto reply) {
+    return WhileAlive(this, [this, series = series_, reply = std::move(reply)](const auto& answer) {
+      if (series == series_) reply(answer);
+    });
+  };
   workbench_->RunMethod(run.head, run.method, run.values, kRepeatsOfAll,
-                        WhileAlive(this,
-                                   [this](const analysis::MethodResult& result) {
-                                     Q_EMIT Measured(result);
-                                     RunNextMethod();
-                                   }),
-                        WhileAlive(this,
-                                   [this](const std::string& sentence) {
-                                     Q_EMIT Failed(QString::fromStdString(sentence));
-                                     RunNextMethod();
-                                   }),
-                        WhileAlive(this, [this, done](ProgressReport report) {
+                        of_this_series([this](const analysis::MethodResult& result) {
+                          Q_EMIT Measured(result);
+                          RunNextMethod();
+                        }),
+                        of_this_series([this, method = run.method](const Refusal& refusal) {
+                          const QString why = QString::fromStdString(refusal.sentence);
+                          if (refusal.unsupported) {
+                            left_out_.append(WithoutEnd(why, QString::fromStdString(method)));
+                          } else {
+                            Q_EMIT Failed(why);
+                          }
+                          RunNextMethod();
+                        }),
+                        of_this_series([this, done](ProgressReport report) {
                           const auto all = static_cast<double>(num_runs_), finished = static_cast<double>(done);
                           report.stage += tr(" (%1 of %2)").arg(done + 1).arg(num_runs_).toStdString();
                           report.fraction = finished / all;
                           if (done > 0) {
                             const double seconds = static_cast<double>(since_runs_began_.elapsed()) / 1000;
                             report.rate = finished / seconds;
-                            report.unit = tr("methods").toStdString();
+                            report.unit = ProgressUnit::kRuns;
                             report.remaining_s = (all - finished) * seconds / finished;
                           }
                           Q_EMIT Progressed(Work::kRunAll, report);
@@ -106,11 +124,17 @@ void RunQueue::RunNextMethod() {
 
 void RunQueue::StopRuns() {
   pending_runs_.clear();
+  ++series_;
   if (std::exchange(measuring_all_, false)) Q_EMIT Ended(Work::kRunAll);
 }
 
 void RunQueue::StopAll() {
   StopSearch();
+  CancelRuns();
+}
+
+void RunQueue::CancelRuns() {
+  if (measuring_all_) workbench_->CancelRun();
   StopRuns();
 }
 
@@ -121,8 +145,7 @@ void RunQueue::Cancel(Work work) {
       EndTrialRun();
       break;
     case Work::kRunAll:
-      workbench_->CancelRun();
-      StopRuns();
+      CancelRuns();
       break;
     case Work::kSearch:
       StopSearch();
@@ -152,7 +175,7 @@ void RunQueue::MeetTarget() {
 
 void RunQueue::RunAllAtTarget() {
   if (!heads_->selected()) return;
-  StopRuns();
+  CancelRuns();
   trial_->CancelRun();
   BeginSearch();
   // All searches come before the first run: what is measured has the machine to itself, and no longer depends on what

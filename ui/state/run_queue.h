@@ -27,7 +27,8 @@ class RunQueue : public QObject {
   // All of them outlive the queue. Runs of `trial` are told of here, too.
   RunQueue(Workbench* workbench, MethodTrial* trial, const HeadStore* heads, QObject* parent = nullptr);
 
-  // Every method but dense, which comes with each, with the trial's parameters of each.
+  // Every method but dense, which comes with each, with the trial's parameters of each. Methods that the head lacks
+  // something for are left out.
   void RunAll();
   // Prefill methods, each with the cheapest parameters that keep the target's mass.
   void RunAllAtTarget();
@@ -47,6 +48,7 @@ class RunQueue : public QObject {
   void Ended(headscope::ui::RunQueue::Work work);
   void Measured(const headscope::analysis::MethodResult& run);
   void Failed(const QString& sentence);
+  void LeftOut(const QString& sentence);  // at the end: which methods, and why
   void SearchingChanged();
 
  private:
@@ -59,7 +61,8 @@ class RunQueue : public QObject {
   void EndTrialRun();
   void BeginRuns();  // of pending_runs_
   void RunNextMethod();
-  void StopRuns();
+  void StopRuns();    // of what was left to do
+  void CancelRuns();  // the one under way as well
   void BeginSearch();
   void SearchNextMethod();
   // `place` is added to what its progress says.
@@ -73,6 +76,8 @@ class RunQueue : public QObject {
   std::deque<kernels::MethodSpec> pending_searches_;
   std::deque<PendingRun> found_runs_;  // of the searches so far
   QStringList unreached_;              // why the other searches found nothing
+  QStringList left_out_;               // methods of this series, with the reason
+  int64_t series_ = 0;                 // raised when one begins or stops: an answer of another one is dropped
   bool trial_runs_ = false, measuring_all_ = false, searching_ = false;
   int64_t search_number_ = 0;  // raised whenever a search is stopped
   size_t num_runs_ = 0, num_searches_ = 0;

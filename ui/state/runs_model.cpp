@@ -7,15 +7,15 @@
 #include <functional>
 #include <tuple>
 
+#include "analysis/types/mass_distribution.h"
 #include "shown_text.h"
 
 namespace headscope::ui {
 namespace {
 
 using analysis::MethodResult;
+using kernels::Phase;
 using Column = RunsModel::Column;
-
-constexpr int64_t kLeastQuantileRows = 20;  // a fifth percentile of fewer is their minimum
 
 bool SameGroup(const MethodResult& a, const MethodResult& b) {
   return a.head == b.head && a.phase == b.phase && a.measured == b.measured;
@@ -28,16 +28,16 @@ MethodResult DenseRow(const MethodResult& run) {
   MethodResult dense;
   dense.head = run.head;
   dense.is_baseline = true;
-  dense.method = run.phase == "decode" ? "decode/dense" : "dense";
+  dense.method = dense.baseline_method = run.baseline_method;
   dense.phase = run.phase;
   dense.device = dense.select_device = run.device;
   dense.measured = run.measured;
   dense.measured_heads = run.measured_heads;
   dense.measured_kv_heads = run.measured_kv_heads;
-  dense.chosen_per = "place";
+  dense.chosen_per = kernels::ChosenPer::kPlace;
   dense.num_rows = run.num_rows;
   dense.baseline = run.baseline;
-  if (run.phase == "decode") dense.bytes_allow = 1;
+  if (run.phase == Phase::kDecode) dense.bytes_allow = 1;
   dense.dense_of_reading = run.dense_of_reading;
   dense.attend = dense.dense_attend = run.dense_attend;
   return dense;
@@ -68,15 +68,15 @@ QString Speedup(const MethodResult& run) {
 }
 
 QString Repeats(const analysis::Timing& timing, const MethodResult& run) {
-  return QObject::tr("%1 repeats on %2").arg(timing.repeats).arg(QString::fromStdString(run.device));
+  return QObject::tr("%1 repeats on %2").arg(timing.repeats).arg(QString::fromStdString(run.device.name));
 }
 
 // "CRA, 5th percentile of 4,090 rows": what one cell says.
 QString CraHelp(const MethodResult& run, int column) {
-  const QString rows = QObject::tr(run.phase == "decode" ? "%L1 decode steps" : "%L1 rows").arg(run.num_rows);
+  const QString rows = QObject::tr(run.phase == Phase::kDecode ? "%L1 decode steps" : "%L1 rows").arg(run.num_rows);
   if (column == RunsModel::kCraMean) return QObject::tr("CRA, mean of %1").arg(rows);
   if (column == RunsModel::kCraMin) return QObject::tr("CRA, minimum of %1").arg(rows);
-  if (run.num_rows < kLeastQuantileRows)
+  if (run.num_rows < analysis::kLeastQuantileRows)
     return QObject::tr("CRA, minimum of %1: too few for a 5th percentile").arg(rows);
   return QObject::tr("CRA, 5th percentile of %1").arg(rows);
 }
@@ -90,7 +90,8 @@ QString Text(const std::string& text) {
 }
 
 QString CraFifth(const MethodResult& run) {
-  if (run.num_rows > 0 && run.num_rows < kLeastQuantileRows) return QObject::tr("min of %1").arg(run.num_rows);
+  if (run.num_rows > 0 && run.num_rows < analysis::kLeastQuantileRows)
+    return QObject::tr("min of %1").arg(run.num_rows);
   return QString::number(run.cra_p5, 'f', 3);
 }
 
@@ -120,7 +121,7 @@ constexpr RunColumn kColumns[] = {
      .help = "prefill: all recorded rows at once; decode: the last rows, one step each",
      .field = "phase",
      .widest = "decode",
-     .text = [](const MethodResult& run) { return Text(run.phase); },
+     .text = [](const MethodResult& run) { return Text(std::string(NameOf(run.phase))); },
      .value = nullptr},
     {.column = Column::kMeasured,
      .title = "Measured",
@@ -234,11 +235,14 @@ constexpr RunColumn kColumns[] = {
              "chosen by place",
      .field = "chosen_per",
      .widest = "query head",
-     .text = [](const MethodResult& run) { return Text(run.chosen_per); },
+     .text =
+         [](const MethodResult& run) {
+           return run.chosen_per ? Text(std::string(NameOf(*run.chosen_per))) : QString();
+         },
      .value = nullptr},
     {.column = Column::kParameters,
      .title = "Parameters",
-     .help = "as typed after --method",
+     .help = "the method's parameters, as the command line takes them",
      .field = "parameters",
      .widest = "alpha_c=0.95,alpha_s=0.95,chunk_n=1",
      .text = [](const MethodResult& run) { return Text(run.parameters); },
@@ -325,10 +329,11 @@ void RunsModel::sort(int column, Qt::SortOrder order) {
 }
 
 void RunsModel::Arrange() {
+  selected_.clear();
   std::stable_sort(runs_.begin(), runs_.end(), [this](const MethodResult& a, const MethodResult& b) {
     // Prefill before decode: it is the phase on the map.
     const auto group = [](const MethodResult& run) {
-      return std::tuple(run.head, run.phase == "decode", run.measured, !IsDenseRun(run));
+      return std::tuple(run.head, run.phase == Phase::kDecode, run.measured, !IsDenseRun(run));
     };
     if (group(a) != group(b)) return group(a) < group(b);
     const bool ascending = sort_order_ == Qt::AscendingOrder;
@@ -375,8 +380,32 @@ void RunsModel::Add(const MethodResult& result) {
 void RunsModel::Clear() {
   beginResetModel();
   runs_.clear();
+  selected_.clear();
   is_saved_ = true;
   endResetModel();
+}
+
+std::optional<MethodResult> RunsModel::SelectedRun() const {
+  for (const int row : selected_) {
+    const MethodResult& run = runs_[static_cast<size_t>(row)];
+    if (!IsDenseRun(run)) return run;
+  }
+  return std::nullopt;
+}
+
+QString RunsModel::AsText() const {
+  QStringList lines, fields;
+  for (int column = 0; column < kNumColumns; ++column)
+    fields.append(headerData(column, Qt::Horizontal, Qt::DisplayRole).toString());
+  lines.append(fields.join(u'\t'));
+  for (int row = 0; row < rowCount(); ++row) {
+    if (!selected_.empty() && std::find(selected_.begin(), selected_.end(), row) == selected_.end()) continue;
+    fields.clear();
+    for (int column = 0; column < kNumColumns; ++column)
+      fields.append(data(index(row, column), Qt::DisplayRole).toString());
+    lines.append(fields.join(u'\t'));
+  }
+  return lines.join(u'\n') + u'\n';
 }
 
 int RunsModel::NumUnsaved() const {

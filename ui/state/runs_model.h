@@ -4,7 +4,9 @@
 #pragma once
 
 #include <QAbstractTableModel>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "ui/workbench.h"
@@ -69,6 +71,12 @@ class RunsModel : public QAbstractTableModel {
   void Add(const analysis::MethodResult& result);
   void Clear();
   const std::vector<analysis::MethodResult>& runs() const { return runs_; }
+  // What a person has selected; nothing after a change of the runs.
+  void SetSelected(std::vector<int> rows) { selected_ = std::move(rows); }
+  // The first selected run that is no baseline; else nothing.
+  std::optional<analysis::MethodResult> SelectedRun() const;
+  // The selected rows, or all, with a header line, tab-separated.
+  QString AsText() const;
   // Measured runs that no file holds; baselines come with them and do not count.
   int NumUnsaved() const;
   void MarkSaved() { is_saved_ = true; }
@@ -79,6 +87,7 @@ class RunsModel : public QAbstractTableModel {
   // Whether every run of the dense row's group was timed with the dense row's baseline.
   bool SharesItsTime(const analysis::MethodResult& dense) const;
   std::vector<analysis::MethodResult> runs_;  // as shown, dense rows included
+  std::vector<int> selected_;                 // rows
   bool is_saved_ = true;
   int sort_column_ = kSpeedup;
   Qt::SortOrder sort_order_ = Qt::DescendingOrder;

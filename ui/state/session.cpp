@@ -30,6 +30,7 @@ QJsonObject Session::ToJson() const {
                    {QStringLiteral("last_trace"), last_trace},
                    {QStringLiteral("canvas"), canvas},
                    {QStringLiteral("head_table"), head_table},
+                   {QStringLiteral("layouts"), layouts},
                    {QStringLiteral("metric"), metric},
                    {QStringLiteral("theme"), theme},
                    {QStringLiteral("memory_mib"), memory_mib},
@@ -46,6 +47,10 @@ Session Session::FromJson(const QJsonObject& json) {
   session.last_trace = text("last_trace");
   session.canvas = json.value(QLatin1String("canvas")).toObject();
   session.head_table = json.value(QLatin1String("head_table")).toObject();
+  const QJsonObject layouts = json.value(QLatin1String("layouts")).toObject();
+  for (auto layout = layouts.begin(); layout != layouts.end(); ++layout) {
+    if (layout.value().isString()) session.layouts[layout.key()] = layout.value();
+  }
   session.metric = text("metric");
   const QString theme = text("theme");
   if (theme == u"light" || theme == u"dark") session.theme = theme;
@@ -79,6 +84,17 @@ QJsonObject Session::MergedInto(const QJsonObject& present, const Session& befor
     if (of_trace ? trace_changed : mine[name] != told[name]) continue;
     if (present.contains(name)) merged[name] = present[name];
   }
+  // Another window may have saved layouts of its own.
+  QJsonObject kept = present[QStringLiteral("layouts")].toObject();
+  for (const QString& name : layouts.keys() + before.layouts.keys()) {
+    if (layouts[name] == before.layouts[name]) continue;
+    if (layouts.contains(name)) {
+      kept[name] = layouts[name];
+    } else {
+      kept.remove(name);
+    }
+  }
+  merged[QStringLiteral("layouts")] = kept;
   Session recents;
   recents.recent = FromJson(present).recent;
   for (const QString& path : opened) recents.AddRecent(path);

@@ -19,6 +19,7 @@ struct Session {
   std::optional<analysis::HeadId> head;
   QJsonObject canvas;      // HeadCanvas::ViewState
   QJsonObject head_table;  // HeadTable::ViewState
+  QJsonObject layouts;     // saved by name, each as base64 of QMainWindow::saveState
   QString metric;
   QString theme = QStringLiteral("system");  // system, light or dark
   int memory_mib = 0;                        // of the window's caches; 0: the default

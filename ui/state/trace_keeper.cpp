@@ -17,11 +17,11 @@ namespace {
 
 constexpr qint64 kMostBytes = 32 << 20;
 const QString kSchemaMember = QStringLiteral("schema"), kSchema = QStringLiteral("headscope-trace-state-1");
-const QString kRunsMember = QStringLiteral("runs"), kViewMember = QStringLiteral("view"),
-              kTraceMember = QStringLiteral("trace");
-// Of an entry of the runs.
+const QString kRunsMember = QStringLiteral("runs"), kNotesMember = QStringLiteral("notes"),
+              kViewMember = QStringLiteral("view"), kTraceMember = QStringLiteral("trace");
+// Of an entry of a list.
 const QString kIdMember = QStringLiteral("id"), kContentsMember = QStringLiteral("contents"),
-              kRunMember = QStringLiteral("run");
+              kRunMember = QStringLiteral("run"), kNoteMember = QStringLiteral("note");
 
 QString IdOf(const QJsonValue& entry) {
   return entry[kIdMember].toString();
@@ -34,24 +34,42 @@ bool IsOurs(const QJsonObject& json) {
 
 // A newer measurement of the same takes the place of the one before, as in the table.
 bool MeasureTheSame(const QJsonValue& a, const QJsonValue& b) {
-  if (a[kContentsMember] != b[kContentsMember]) return false;
+  if (a[kContentsMember] != b[kContentsMember] || !a[kRunMember].isObject() || !b[kRunMember].isObject()) return false;
   const QJsonValue run = a[kRunMember], other = b[kRunMember];
   return std::ranges::all_of(std::array{"layer", "head", "phase", "method", "parameters", "device"},
                              [&](const char* name) { return run[QLatin1String(name)] == other[QLatin1String(name)]; });
 }
 
-QJsonObject WithRuns(const QJsonObject& present, const std::vector<QJsonObject>& added, const QStringList& dropped) {
-  QJsonArray runs;
-  for (const QJsonValue entry : present[kRunsMember].toArray()) {
-    const bool replaced = std::ranges::any_of(
-        added, [&](const QJsonObject& newer) { return IdOf(newer) == IdOf(entry) || MeasureTheSame(newer, entry); });
-    if (!replaced && !dropped.contains(IdOf(entry))) runs.append(entry);
+using Changes = TraceKeeper::Changes;
+
+QJsonArray Changed(const QJsonArray& present, const Changes& changes) {
+  QJsonArray entries;
+  for (const QJsonValue entry : present) {
+    const bool replaced = std::ranges::any_of(changes.added, [&](const QJsonObject& newer) {
+      return IdOf(newer) == IdOf(entry) || MeasureTheSame(newer, entry);
+    });
+    if (!replaced && !changes.dropped.contains(IdOf(entry))) entries.append(entry);
   }
-  for (const QJsonObject& entry : added) runs.append(entry);
+  for (const QJsonObject& entry : changes.added) entries.append(entry);
+  return entries;
+}
+
+// A list that nobody has added to is not made.
+QJsonObject WithEntries(const QJsonObject& present, const Changes& runs, const Changes& notes) {
   QJsonObject changed = present;
   changed[kSchemaMember] = kSchema;
-  changed[kRunsMember] = runs;
+  changed[kRunsMember] = Changed(present[kRunsMember].toArray(), runs);
+  if (present.contains(kNotesMember) || !notes.added.empty())
+    changed[kNotesMember] = Changed(present[kNotesMember].toArray(), notes);
   return changed;
+}
+
+// Takes out what has been written.
+void Settle(const Changes& written, Changes* changes) {
+  std::erase_if(changes->added, [&](const QJsonObject& entry) {
+    return std::ranges::find(written.added, entry) != written.added.end();
+  });
+  for (const QString& id : written.dropped) changes->dropped.removeAll(id);
 }
 
 }  // namespace
@@ -71,11 +89,11 @@ QString TraceKeeper::FileInSettings(const QString& trace_path) const {
 TraceKeeper::Kept TraceKeeper::Open(const QString& trace_path, const QString& contents) {
   trace_ = trace_path;
   contents_ = contents;
-  added_.clear();
-  dropped_.clear();
+  runs_ = notes_ = {};
   shown_.clear();
   told_elsewhere_ = false;
   Kept kept;
+  QStringList notes;
   for (const QString& path : {FileInSettings(trace_), FileBeside(trace_)}) {
     const QJsonObject json = ReadStateFile(path, kMostBytes);
     if (!IsOurs(json)) continue;
@@ -85,6 +103,12 @@ TraceKeeper::Kept TraceKeeper::Open(const QString& trace_path, const QString& co
       if (id.isEmpty() || shown_.contains(id) || entry[kContentsMember] != contents_) continue;
       shown_.append(id);
       kept.runs.push_back(entry[kRunMember].toObject());
+    }
+    for (const QJsonValue entry : json[kNotesMember].toArray()) {
+      const QString id = IdOf(entry);
+      if (id.isEmpty() || notes.contains(id) || entry[kContentsMember] != contents_) continue;
+      notes.append(id);
+      kept.notes.emplace_back(id, entry[kNoteMember].toObject());
     }
   }
   view_ = kept.view;
@@ -112,51 +136,70 @@ void TraceKeeper::KeepRun(const QJsonObject& run) {
   const QString id = QUuid::createUuid().toString(QUuid::WithoutBraces);
   shown_.append(id);
   const QJsonObject entry{{kIdMember, id}, {kContentsMember, contents_}, {kRunMember, run}};
-  std::erase_if(added_, [&](const QJsonObject& older) { return MeasureTheSame(older, entry); });
-  added_.push_back(entry);
-  WriteRuns();
+  std::erase_if(runs_.added, [&](const QJsonObject& older) { return MeasureTheSame(older, entry); });
+  runs_.added.push_back(entry);
+  WriteEntries();
 }
 
 void TraceKeeper::DropRuns() {
   if (shown_.isEmpty()) return;
-  dropped_ += shown_;
+  runs_.dropped += shown_;
   shown_.clear();
-  added_.clear();
-  WriteRuns();
+  runs_.added.clear();
+  WriteEntries();
 }
 
-void TraceKeeper::WriteRuns() {
+void TraceKeeper::KeepNote(const QString& id, const QJsonObject& note) {
+  if (trace_.isEmpty()) return;
+  notes_.dropped.removeAll(id);
+  std::erase_if(notes_.added, [&](const QJsonObject& older) { return IdOf(older) == id; });
+  notes_.added.push_back({{kIdMember, id}, {kContentsMember, contents_}, {kNoteMember, note}});
+  WriteEntries();
+}
+
+void TraceKeeper::DropNote(const QString& id) {
+  if (trace_.isEmpty()) return;
+  std::erase_if(notes_.added, [&](const QJsonObject& older) { return IdOf(older) == id; });
+  notes_.dropped.append(id);
+  WriteEntries();
+}
+
+void TraceKeeper::WriteEntries() {
   // By whom the work is waited for may be looking at another trace by then: it takes all that it needs along.
   const auto elsewhere = std::make_shared<bool>(false);
   const QString beside = FileBeside(trace_), in_settings = FileInSettings(trace_);
   writer_->Write(
-      QStringLiteral("runs ") + trace_,
-      [beside, in_settings, elsewhere, added = added_, dropped = dropped_] {
-        const auto put = [&](const QJsonObject& present) { return WithRuns(present, added, dropped); };
-        const auto drop = [&](const QJsonObject& present) { return WithRuns(present, {}, dropped); };
+      QStringLiteral("entries ") + trace_,
+      [beside, in_settings, elsewhere, runs = runs_, notes = notes_] {
+        const auto put = [&](const QJsonObject& present) { return WithEntries(present, runs, notes); };
+        const auto drop = [&](const QJsonObject& present) {
+          return WithEntries(present, {{}, runs.dropped}, {{}, notes.dropped});
+        };
+        const bool adds = !runs.added.empty() || !notes.added.empty();
         // A JSON object that somebody else keeps under this name is not to be changed either.
         QString error;
         if (!IsOurs(ReadStateFile(beside, kMostBytes, &error)))
           error = QStringLiteral("%1 is not headscope's.").arg(beside);
-        if (error.isEmpty() && (!added.empty() || QFileInfo::exists(beside)))
+        if (error.isEmpty() && (adds || QFileInfo::exists(beside)))
           error = UpdateStateFile(beside, kMostBytes, /*keep_foreign=*/true, put);
         *elsewhere = !error.isEmpty();
         if (*elsewhere) return UpdateStateFile(in_settings, kMostBytes, /*keep_foreign=*/false, put);
-        if (!dropped.isEmpty() && QFileInfo::exists(in_settings))
+        const bool drops = !runs.dropped.isEmpty() || !notes.dropped.isEmpty();
+        if (drops && QFileInfo::exists(in_settings))
           return UpdateStateFile(in_settings, kMostBytes, /*keep_foreign=*/false, drop);
         return QString();
       },
-      [this, trace = trace_, in_settings, elsewhere, added = added_, dropped = dropped_](const QString& error) {
+      [this, trace = trace_, in_settings, elsewhere, runs = runs_, notes = notes_](const QString& error) {
         if (!error.isEmpty()) {
           Q_EMIT Failed(error);
           return;
         }
         if (trace != trace_) return;
-        std::erase_if(added_, [&](const QJsonObject& entry) { return std::ranges::find(added, entry) != added.end(); });
-        for (const QString& id : dropped) dropped_.removeAll(id);
-        if (*elsewhere && !added.empty() && !std::exchange(told_elsewhere_, true))
-          Q_EMIT RunsKeptElsewhere(in_settings);
-        if (added_.empty()) Q_EMIT RunsKept();
+        Settle(runs, &runs_);
+        Settle(notes, &notes_);
+        const bool adds = !runs.added.empty() || !notes.added.empty();
+        if (*elsewhere && adds && !std::exchange(told_elsewhere_, true)) Q_EMIT RunsKeptElsewhere(in_settings);
+        if (runs_.added.empty()) Q_EMIT RunsKept();
       });
 }
 

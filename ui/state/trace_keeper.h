@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the window keeps of each trace: its measured runs in a file beside it (NAME.h5.headscope.json), and how it was
-// looked at in the user's settings folder. Runs of a trace whose folder takes no files go to the settings folder too.
+// What the window keeps of each trace: its measured runs, bookmarks and tags in a file beside it
+// (NAME.h5.headscope.json), and how it was looked at in the user's settings folder. What belongs to a trace whose
+// folder takes no files goes to the settings folder too.
 //
-// Several windows may show one trace: each writes what it adds or drops, and every run has a number of its own. A run
-// knows the contents of its trace, so that a trace recorded anew under the same name does not show the runs of the one
-// before. The files are untrusted.
+// Several windows may show one trace: each writes what it adds or drops, and every run and note has an id of its own.
+// They know the contents of their trace, so that a trace recorded anew under the same name does not show those of the
+// one before. The files are untrusted.
 #pragma once
 
 #include <QJsonObject>
 #include <QObject>
 #include <QString>
 #include <QStringList>
+#include <utility>
 #include <vector>
 
 #include "state_writer.h"
@@ -25,9 +27,17 @@ class TraceKeeper : public QObject {
   TraceKeeper(StateWriter* writer, const QString& settings_folder, QObject* parent = nullptr);
 
   struct Kept {
-    QJsonObject view;               // as KeepView was given it last; empty: never
-    std::vector<QJsonObject> runs;  // oldest first
+    QJsonObject view;                                    // as KeepView was given it last; empty: never
+    std::vector<QJsonObject> runs;                       // oldest first
+    std::vector<std::pair<QString, QJsonObject>> notes;  // by their ids
   };
+  // Entries of one list of the file: an entry is its id, what contents it is about, and the thing itself.
+  struct Changes {
+    // Not known to be written yet: entries, oldest first, and ids.
+    std::vector<QJsonObject> added;
+    QStringList dropped;
+  };
+
   // Another trace; `contents` names what is recorded in it. What was asked for of the one before is still written.
   Kept Open(const QString& trace_path, const QString& contents);
   void KeepView(const QJsonObject& view);
@@ -35,7 +45,10 @@ class TraceKeeper : public QObject {
   // Of the open trace, those of other windows that Open has shown among them.
   void DropRuns();
   // Runs that are in no file yet, or cannot be.
-  int num_unkept() const { return static_cast<int>(added_.size()); }
+  int num_unkept() const { return static_cast<int>(runs_.added.size()); }
+  // A new note, or a new state of one: takes the place of the one of that id.
+  void KeepNote(const QString& id, const QJsonObject& note);
+  void DropNote(const QString& id);
 
   static QString FileBeside(const QString& trace_path);
   QString FileInSettings(const QString& trace_path) const;
@@ -43,19 +56,17 @@ class TraceKeeper : public QObject {
  Q_SIGNALS:
   void RunsKept();                              // all of them
   void RunsKeptElsewhere(const QString& path);  // once a trace: its folder takes none
-  void Failed(const QString& sentence);         // runs that no file takes
+  void Failed(const QString& sentence);         // runs and notes that no file takes
 
  private:
-  void WriteRuns();
+  void WriteEntries();
 
   StateWriter* const writer_;
   const QString folder_;
   QString trace_, contents_;
   QJsonObject view_;
-  // Not known to be written yet: entries of the file, oldest first, and numbers of runs.
-  std::vector<QJsonObject> added_;
-  QStringList dropped_;
-  QStringList shown_;  // numbers of the runs on show
+  Changes runs_, notes_;
+  QStringList shown_;  // ids of the runs on show
   bool told_elsewhere_ = false;
 };
 

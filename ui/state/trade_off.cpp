@@ -46,7 +46,7 @@ const char* QualityName(QualityAxis axis) {
 }
 
 std::vector<TradeOffPoint> MakeTradeOff(const std::vector<analysis::MethodResult>& runs, analysis::HeadId head,
-                                        const std::string& phase, CostAxis cost, QualityAxis quality) {
+                                        kernels::Phase phase, CostAxis cost, QualityAxis quality) {
   std::vector<TradeOffPoint> points;
   for (size_t i = 0; i < runs.size(); ++i) {
     if (runs[i].head != head || runs[i].phase != phase) continue;

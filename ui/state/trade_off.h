@@ -28,7 +28,7 @@ const char* QualityName(QualityAxis axis);
 // The runs of one head and phase whose numbers are finite. Dense attention is a point, too: it keeps everything, and
 // its milliseconds are those of the last run's baseline.
 std::vector<TradeOffPoint> MakeTradeOff(const std::vector<analysis::MethodResult>& runs, analysis::HeadId head,
-                                        const std::string& phase, CostAxis cost, QualityAxis quality);
+                                        kernels::Phase phase, CostAxis cost, QualityAxis quality);
 
 // The points on the front by ascending cost.
 std::vector<TradeOffPoint> Front(const std::vector<TradeOffPoint>& points);

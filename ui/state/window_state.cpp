@@ -8,8 +8,10 @@ namespace headscope::ui {
 WindowState::WindowState(Workbench* bench, QObject* parent)
     : QObject(parent),
       workbench(bench),
-      reference(nullptr, MapView::kSecond),
+      references{MethodTrial{nullptr, MapView::kSecond}, MethodTrial{nullptr, MapView::kThird},
+                 MethodTrial{nullptr, MapView::kFourth}},
       parameters([this](const MethodState& state) { SetMethod(state); }),
+      notes(parameters.stack()),
       queue(bench, &trial, &heads),
       sweep(bench, &trial, &heads) {
   trial.SetWorkbench(workbench);
@@ -20,7 +22,6 @@ WindowState::WindowState(Workbench* bench, QObject* parent)
   connect(&queue, &RunQueue::Began, &sweep, &HeadSweep::Stop);
   connect(&sweep, &HeadSweep::Began, this, [this] {
     if (trial.running()) trial.CancelRun();
-    if (queue.measuring_all()) queue.Cancel(RunQueue::Work::kRunAll);
     queue.StopAll();
   });
   connect(&heads, &HeadStore::SelectionChanged, this, [this](analysis::HeadId head) {
@@ -37,6 +38,9 @@ WindowState::WindowState(Workbench* bench, QObject* parent)
       },
       Qt::QueuedConnection);
   connect(&queue, &RunQueue::Failed, this, &WindowState::Failed);
+  connect(&notes, &TraceNotes::TagsChanged, this,
+          [this](analysis::HeadId head) { heads.SetTags(head, notes.TagsOf(head)); });
+  connect(&queue, &RunQueue::LeftOut, this, &WindowState::Noticed);
 }
 
 WindowState::~WindowState() {
@@ -77,6 +81,12 @@ void WindowState::ShowRun(const analysis::MethodResult& run) {
   if (FindMethod(QString::fromStdString(run.method)) == nullptr) return;
   SetMethod({QString::fromStdString(run.method), QString::fromStdString(run.parameters), trial.target()});
   trial.ShowResult(run);
+}
+
+void WindowState::GoToNote(const TraceNote& note) {
+  heads.Select(note.head);
+  if (note.kind == TraceNote::Kind::kPlace)
+    Q_EMIT PlaceWanted(note.row_begin, note.row_end, note.column_begin, note.column_end);
 }
 
 void WindowState::StepHead(int step) {

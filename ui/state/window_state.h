@@ -4,15 +4,19 @@
 #pragma once
 
 #include <QObject>
+#include <array>
 
 #include "head_history.h"
 #include "head_store.h"
 #include "head_sweep.h"
 #include "method_trial.h"
+#include "notice_log.h"
+#include "pane_offers.h"
 #include "parameter_history.h"
 #include "query_focus.h"
 #include "run_queue.h"
 #include "runs_model.h"
+#include "trace_notes.h"
 
 namespace headscope::ui {
 
@@ -33,6 +37,8 @@ class WindowState : public QObject {
   void ShowRun(const analysis::MethodResult& run);
   // A run is measured, of one head or of all: what can wait waits.
   bool IsMeasuring() const { return trial.running() || queue.measuring_all() || sweep.running(); }
+  // Opens its head, and shows its place.
+  void GoToNote(const TraceNote& note);
   // The head `step` places further in the trace.
   void StepHead(int step);
 
@@ -40,15 +46,23 @@ class WindowState : public QObject {
   HeadStore heads;
   HeadHistory history;
   MethodTrial trial;
-  MethodTrial reference;  // of the second map, when there is one
+  std::array<MethodTrial, kMapViews.size() - 1> references;  // of the other maps, where there are such
   ParameterHistory parameters;
   RunsModel runs;
+  TraceNotes notes;
+  NoticeLog log;
   QueryFocus focus;
+  PaneOffers offers;
   RunQueue queue;   // it listens to the others
   HeadSweep sweep;  // so does this one; of the two, one measures at a time
 
  Q_SIGNALS:
   void Failed(const QString& sentence);
+  // The map shows these rows and keys.
+  void PlaceWanted(qint64 row_begin, qint64 row_end, qint64 column_begin, qint64 column_end);
+  void BookmarkWanted();                   // of what the map shows
+  void NoteEditWanted(const QString& id);  // it is new, and has no text yet
+  void Noticed(const QString& sentence);   // worth a word, and no error
 };
 
 }  // namespace headscope::ui

@@ -74,8 +74,8 @@ kernels::Status PreviewMask(const HeadMass& mass, const kernels::PrefillMethod& 
 struct DecodePreview {
   MaskSummary summary;  // over the steps; select_ms is one step's
   KeptStepsPtr steps;
-  std::vector<float> kept_mass;  // per step
-  std::string chosen_per;        // as in MethodResult
+  std::vector<float> kept_mass;                                // per step
+  kernels::ChosenPer chosen_per = kernels::ChosenPer::kPlace;  // as in MethodResult
 };
 // What a decode method keeps of `head`, which `measured` holds, on the last `decode_rows` recorded rows (all, when
 // there are fewer), one generation step each, as a LayerComparison of those heads runs it: its group of query heads is
@@ -94,9 +94,9 @@ kernels::Status CheckDecodeRuns(const MeasuredHeads& measured, const kernels::De
 // How far a measured run is.
 struct RepeatProgress {
   std::string_view method;  // "dense" while the baseline is measured
-  std::string_view stage;   // "prefill" or "decode"
-  int32_t repeat = 0;       // the one that begins, 1 to repeats; 0: the one that warms up
-  int32_t repeats = 0;      // as many as there are to be; a short stretch goes on, and it grows with `repeat`
+  kernels::Phase phase = kernels::Phase::kPrefill;
+  int32_t repeat = 0;   // the one that begins, 1 to repeats; 0: the one that warms up
+  int32_t repeats = 0;  // as many as there are to be; a short stretch goes on, and it grows with `repeat`
 };
 
 // Dense decode of another implementation on one step, ready to run any number of times on the CPU.

@@ -42,6 +42,13 @@ struct ComparisonSweep {
   // Told of a decode method for which heads lack something (CheckDecodeRuns); it then has no results there, and the
   // others go on. Empty: that ends the sweep.
   std::function<void(const AskedMethod& method, const std::string& why)> left_out = {};
+  // Where to measure, as RunOnFirstDevice takes them; empty: on options.device alone.
+  std::vector<Device> devices = {};
+  // Told of every measurement as it ends. May be empty.
+  std::function<void(const std::vector<MethodResult>& results)> measured = {};
+  // Told of the heads of a measurement that failed; the others go on. Empty: that ends the sweep.
+  std::function<void(const std::vector<HeadId>& heads, const kernels::Status& why)> failed = {};
+  std::function<void(const RepeatProgress& repeat)> repeats = {};  // may be empty
 };
 
 // Measures every layer that one of `heads` is of once, one after the other, and judges the heads by that run: results

@@ -68,11 +68,11 @@ struct HeadTensors : HeadFrame {
   std::optional<float> sink;
   // The same head on the GPU, null when it is not there: kept masses, statistics and tiles are then computed on it.
   std::shared_ptr<const kernels::CudaScores> gpu;
-  std::string gpu_name;     // of the GPU that it lies on
+  NamedDevice gpu_device;   // the GPU that it lies on
   std::string gpu_refusal;  // why it was to be there and is not, one sentence
 
-  // Where what can be computed on the GPU is: "cpu" or the GPU's name.
-  std::string DeviceName() const { return gpu != nullptr ? gpu_name : "cpu"; }
+  // Where what can be computed on the GPU is.
+  NamedDevice WhereComputed() const { return gpu != nullptr ? gpu_device : NamedCpu(); }
   // What the sink takes of a row's mass; 0 without one.
   double SinkMass(int64_t row) const;
   // A problem over these tensors (one batch, one query head, one KV head).

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -12,19 +13,29 @@
 #include "analysis/types/comparison.h"
 #include "analysis/types/head_statistics.h"
 #include "analysis/types/tile.h"
+#include "analysis/types/value_scale.h"
+#include "base/device.h"
 #include "kernels/sparse_index.h"
 
 namespace headscope::analysis {
 
 struct ImageRgb {
   int32_t width = 0, height = 0;
-  std::vector<uint8_t> rgb;    // [height, width, 3]
-  std::string device = "cpu";  // where what it shows was computed, or the GPU's name
+  std::vector<uint8_t> rgb;         // [height, width, 3]
+  NamedDevice device = NamedCpu();  // where what it shows was computed
 };
 // PNG by zlib/libpng; throws FailedError naming the file.
 void WritePng(const ImageRgb& image, const std::string& path);
 
-enum class ViewKind { kScores, kMask, kDifference };
+enum class ViewKind {
+  kScores,      // probability
+  kMask,        // share of a pixel's pairs that the mask keeps
+  kDifference,  // probability under the mask less dense probability
+  kOverlay,     // probability, in colours where the mask keeps and grey where it does not
+  kLost,        // the same the other way round
+  kOther,       // probability of another head less this one's
+  kOverlap,     // which of two masks keeps a pair
+};
 struct RenderRequest {
   ViewKind view = ViewKind::kScores;
   TileReduction reduction = TileReduction::kMax;
@@ -32,14 +43,26 @@ struct RenderRequest {
   int32_t width = 800, height = 800;                                     // of the map alone; axes are added around it
   bool logarithmic = true;
   std::string color_map = "inferno";  // a name of analysis/types/color_map.h
-  bool dark_ground = false;           // around the map and where there are no pairs: dark as the window, or white
+  // What the colours span, as the window's colour bar; nothing: what the picture holds.
+  std::optional<ValueRange> range = {};
+  bool dark_ground = false;  // around the map and where there are no pairs: dark as the window, or white
   // Called on the caller's thread with the share of the work that is done, 0 to 1. May be empty.
   std::function<void(double share)> progress = {};
   std::stop_token stop = {};
 };
-// The head's map with axes, units and a colour bar; of no size when `request.stop` was requested. `index` is the mask
-// of kMask and kDifference (else nullptr).
-ImageRgb RenderHead(const HeadTensors& head, const kernels::SparseIndexView* index, const RenderRequest& request);
+// What a view is made of beside its head. Null where it is not used.
+struct RenderSources {
+  const kernels::SparseIndexView* index = nullptr;        // of every view but kScores and kOther
+  const kernels::SparseIndexView* other_index = nullptr;  // of kOverlap
+  const HeadTensors* other = nullptr;                     // of kOther: as many queries at the same places, and keys
+};
+// The head's map with axes, units and a colour bar; of no size when `request.stop` was requested.
+ImageRgb RenderHead(const HeadTensors& head, const RenderSources& sources, const RenderRequest& request);
+// The same as a file, .png with RenderHead's pixels, or .svg or .pdf, whose letters stay letters and whose map is an
+// image of request.width x request.height pixels. Returns where it was computed; empty when `request.stop` was
+// requested, and then nothing is written. Throws UsageError for .pdf where headscope was built without cairo.
+NamedDevice DrawHeadMap(const HeadTensors& head, const RenderSources& sources, const RenderRequest& request,
+                        const std::string& path);
 
 struct ReportInput {
   std::string title;

@@ -30,7 +30,8 @@ struct ResultField {
 std::vector<ResultField> StatisticsFields(const HeadStatistics& statistics);
 std::vector<ResultField> ComparisonFields(const MethodResult& result);
 // The way back: a run whose every field is what `value_of` says of it, given as the default run has it; a field that it
-// knows nothing of, or whose type is another, keeps the default.
+// knows nothing of, or whose type is another, keeps the default. Throws BadInputError, of the field, for a phase, a
+// chosen_per or a device that is none.
 MethodResult ComparisonFrom(const std::function<std::optional<FieldValue>(const ResultField& field)>& value_of);
 
 }  // namespace headscope::analysis

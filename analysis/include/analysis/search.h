@@ -22,6 +22,7 @@ struct BudgetTarget {
     kMass,   // at least `mass` by `statistic`, for the fewest pairs
     kKept,   // at most `most` of the attended pairs, for the most mass (the mean over rows)
     kError,  // an output error of at most `most`, |O - O_dense| / |O_dense| over all rows, for the fewest pairs
+    kTime,   // selection and attention in at most `most` of dense attention's time, for the most mass
   };
   double mass = 0.95;  // 0 to 1
   // Which statistic of the rows' kept mass must reach it. The minimum is SampleAttention's CRA; the fifth percentile
@@ -29,7 +30,7 @@ struct BudgetTarget {
   // keeps.
   MassStatistic statistic = MassStatistic::kFifthPercentile;
   Kind kind = Kind::kMass;
-  double most = 0;  // of kKept and kError; above 0
+  double most = 0;  // of kKept, kError and kTime; above 0
 };
 
 struct BudgetSearchOptions {
@@ -48,7 +49,9 @@ struct BudgetSearchResult {
   double kept_fraction = 0;         // kept pairs / pairs that the model sees
   MassDistribution mass;
   double relative_error = std::numeric_limits<double>::quiet_NaN();  // of the output; NaN: not measured
-  int32_t num_masks = 0;                                             // made on the way
+  // Selection and attention by dense attention's time, of all heads that share the setting; NaN: not measured.
+  double time_share = std::numeric_limits<double>::quiet_NaN();
+  int32_t num_masks = 0;  // made on the way
 };
 
 // The parameters that SearchBudget moves: those that the registry marks as budgets, in its order.
@@ -81,10 +84,12 @@ std::vector<SearchedBudget> SearchedGrid(const kernels::MethodSpec& spec, int64_
 // as both grids have places. A-shape inside a model's own window, where more sinks may keep less, is bisected beside
 // every number of sinks.
 //
-// A kKept or kError target is looked for along the trade-off: the settings of the grid that keep the most mass (the
-// mean over rows) for their pairs. Of these, kKept takes the last one that is cheap enough; kError, whose error falls
-// along it but for noise, bisects. With two budgets a method that does not say where they take each pair, or A-shape
-// inside a model's own window, has the trade-off of at most 16 x 16 settings, evenly spaced over the grid.
+// A kKept, kError or kTime target is looked for along the trade-off: the settings of the grid that keep the most mass
+// (the mean over rows) for their pairs. Of these, kKept takes the last one that is cheap enough; kError, whose error
+// falls along it but for noise, and kTime, whose time rises, bisect. Times are those of the CPU, in turn with dense
+// attention, the least of three; nothing else should run beside. With two budgets a method that does not say where they
+// take each pair, or A-shape inside a model's own window, has the trade-off of at most 16 x 16 settings, evenly spaced
+// over the grid.
 //
 // Errors: a method without budgets or with more than two; a target out of its range; cancelled; what PreviewMask
 // refuses.
@@ -131,6 +136,27 @@ class BudgetSearcher {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+struct DecodeSearchOptions {
+  BudgetSearchOptions search;  // measure_error is not looked at
+  int32_t decode_rows = 16;    // last recorded rows that are steps
+};
+// The same for a decode method with one budget, of heads by themselves: what it keeps on the last recorded rows, a step
+// each. kMass: the least value of SearchedGrid that reaches the target in every head, by bisection; kKept: the largest
+// that keeps at most that share of all heads' pairs. Other targets: kUnsupported. Attention is run for methods that
+// learn from it, and no others. heads: each one's recordings, at least one and none null.
+kernels::Status SearchDecodeBudget(const std::vector<std::vector<HeadTensorsPtr>>& heads,
+                                   const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
+                                   const BudgetTarget& target, const DecodeSearchOptions& options,
+                                   std::vector<BudgetSearchResult>* results);
+// What a setting keeps of each head; `reached` says whether that meets the target.
+kernels::Status MeasureDecodeBudget(const std::vector<std::vector<HeadTensorsPtr>>& heads,
+                                    const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
+                                    const BudgetTarget& target, const DecodeSearchOptions& options,
+                                    std::vector<BudgetSearchResult>* results);
+
+// kInvalidArgument: a mass or a limit out of its range.
+kernels::Status CheckTarget(const BudgetTarget& target);
 
 // "SampleAttention keeps at most 0.93 of the mass of 95 % of the queries, with alpha_c and alpha_s at their largest:
 // choose a target of at most 0.93.": of a search that did not reach its target.

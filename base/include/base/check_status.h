@@ -32,7 +32,7 @@ void CheckStatus(const Status& status, const std::string& where = "") {
 }
 
 // The status that says what kind of failure an error is, for code that tells of failures by statuses. CheckStatus makes
-// an error of the same kind of it.
+// an error of the same kind of it, but of a bad input a wrong usage: statuses know no files.
 template <typename Status>
 Status StatusOf(const Error& error) {
   using Code = decltype(Status().code());

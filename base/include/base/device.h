@@ -24,6 +24,19 @@ constexpr Device CudaDevice(int32_t ordinal) {
   return {DeviceKind::kCuda, ordinal};
 }
 
+// What computed something. Code decides by the device; its name is for people.
+struct NamedDevice {
+  Device device;
+  std::string name;  // "cpu", or the GPU's own name; empty: not known
+
+  bool is_gpu() const { return device.is_gpu(); }
+  bool operator==(const NamedDevice&) const = default;
+};
+NamedDevice NamedCpu();
+// The device of a file that has its name alone: whatever is not the CPU is the first GPU, since its number is not
+// known.
+NamedDevice DeviceOfName(std::string name);
+
 // "cpu", "cuda" (the first GPU) or "cuda:N". Says nothing of whether that device exists. Throws UsageError, of the
 // field "device", for anything else.
 Device ParseDevice(const std::string& text);

@@ -16,7 +16,7 @@ class ProgressMeter {
   // What the rate is taken over: the last seconds suits work that slows down as it grows, the whole stage suits work of
   // fast and slow parts that alternate.
   enum class RateOver { kLastSeconds, kWholeStage };
-  ProgressMeter(std::string stage, std::string unit, int64_t total, const ProgressFunction& report,
+  ProgressMeter(std::string stage, ProgressUnit unit, int64_t total, const ProgressFunction& report,
                 RateOver rate_over = RateOver::kLastSeconds);
   void Report(int64_t done);
 

@@ -4,7 +4,6 @@
 #include <cuda_fp16.h>
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 
 #include "decode/decode_check.h"
@@ -22,10 +21,6 @@ using decode::DecodeOperands;
 using decode::DenseParams;
 using decode::SparqParams;
 using decode::SparqPlan;
-
-float Scale(const AttentionProblem& problem) {
-  return problem.scale != 0 ? problem.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
-}
 
 DecodeOperands Operands(const AttentionProblem& problem, const AttentionOutput& output) {
   DecodeOperands x{};
@@ -46,7 +41,7 @@ DecodeOperands Operands(const AttentionProblem& problem, const AttentionOutput& 
   x.num_kv_heads = problem.num_kv_heads;
   x.group = problem.GroupSize();
   x.seq_k = problem.seq_k;
-  x.scale = Scale(problem);
+  x.scale = problem.EffectiveScale();
   return x;
 }
 

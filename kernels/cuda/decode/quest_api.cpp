@@ -11,6 +11,7 @@
 #include "decode/decode_check.h"
 #include "decode/dense_plan.h"
 #include "decode/quest_params.h"
+#include "device_memory.h"
 #include "device_pointers.h"
 #include "kernels/cuda_quest.h"
 #include "kernels/cuda_resources.h"
@@ -23,10 +24,6 @@ using decode::QuestParams;
 
 Status Invalid(const std::string& message) {
   return {StatusCode::kInvalidArgument, message};
-}
-
-int64_t RoundUp(int64_t bytes) {
-  return (bytes + 255) / 256 * 256;
 }
 
 int32_t NumPages(const AttentionProblem& problem, int32_t page_size) {
@@ -58,9 +55,9 @@ Status LayOut(const AttentionProblem& problem, const QuestCudaOptions& options, 
   selection->num_pages = lists * picks;
   selection->pages_of_list = picks;
   selection->longest_list = static_cast<int32_t>(std::min<int64_t>(int64_t{picks} * options.page_size, problem.seq_k));
-  scratch->page_begin = RoundUp(lists * NumQuestPages(problem, options) * 4);
-  scratch->pages = scratch->page_begin + RoundUp((lists + 1) * 8);
-  scratch->attend = scratch->pages + RoundUp(lists * picks * 4);
+  scratch->page_begin = ArrayBytes(lists * NumQuestPages(problem, options) * 4);
+  scratch->pages = scratch->page_begin + ArrayBytes((lists + 1) * 8);
+  scratch->attend = scratch->pages + ArrayBytes(lists * picks * 4);
   scratch->total = scratch->attend + static_cast<int64_t>(SelectionWorkspaceBytes(problem, *selection));
   return {};
 }

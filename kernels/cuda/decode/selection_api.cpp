@@ -4,7 +4,6 @@
 #include <cuda_fp16.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <string>
 
@@ -23,14 +22,9 @@
 namespace headscope::kernels {
 namespace {
 
-constexpr int64_t kAlignment = 256;
 // A stretch is a whole number of turns of a block's warps, and no shorter than what hides a block's beginning and end.
 constexpr int32_t kStretchTokens = 128;
 constexpr int32_t kBlocksPerMultiprocessor = 4;
-
-int64_t RoundUp(int64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 bool DenseTakes(const AttentionProblem& problem, const CudaSelection& selection) {
   return selection.dense && decode::CheckDecodeShape(problem).ok();
@@ -69,8 +63,8 @@ Status PlanTiles(const AttentionProblem& problem, const CudaSelection& selection
   }
   plan->part_columns = tiles.heads_per_pass * problem.head_dim / 4;
   const int64_t columns = int64_t{2} * tiles.blocks * plan->part_columns;
-  plan->part_sums = RoundUp(columns * 16);
-  plan->total = plan->part_sums + RoundUp(columns * 8);
+  plan->part_sums = ArrayBytes(columns * 16);
+  plan->total = plan->part_sums + ArrayBytes(columns * 8);
   return {};
 }
 
@@ -88,8 +82,8 @@ SelectionPlan PlanStretches(const AttentionProblem& problem, const CudaSelection
   plan.stretches = static_cast<int32_t>((longest + plan.stretch - 1) / plan.stretch);
   if (plan.stretches == 1) return plan;
   const int64_t rows = int64_t{problem.batch} * problem.num_qo_heads * plan.stretches;
-  plan.part_sums = RoundUp(rows * problem.head_dim * 4);
-  plan.total = plan.part_sums + RoundUp(rows * 8);
+  plan.part_sums = ArrayBytes(rows * problem.head_dim * 4);
+  plan.total = plan.part_sums + ArrayBytes(rows * 8);
   return plan;
 }
 
@@ -143,7 +137,7 @@ decode::DecodeOperands Operands(const AttentionProblem& problem, const Attention
           .num_kv_heads = problem.num_kv_heads,
           .group = problem.GroupSize(),
           .seq_k = problem.seq_k,
-          .scale = problem.scale != 0 ? problem.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim))};
+          .scale = problem.EffectiveScale()};
 }
 
 }  // namespace
@@ -166,7 +160,7 @@ Status UploadSelection(const AttentionProblem& problem, const DecodeSelection& s
   int64_t total = 0;
   for (Part& part : parts) {
     part.offset = total;
-    total += RoundUp(static_cast<int64_t>(part.bytes));
+    total += ArrayBytes(static_cast<int64_t>(part.bytes));
   }
   // A generation uploads one selection a step: memory that is large enough stays.
   if (buffers->allocation == nullptr || buffers->bytes < static_cast<size_t>(total)) {
@@ -234,7 +228,7 @@ Status decode::AttendSelection(const AttentionProblem& problem, const CudaSelect
       return {StatusCode::kInvalidArgument,
               "workspace: " + std::to_string(plan.total) + " bytes are needed (SelectionWorkspaceBytes)"};
     }
-    if (Status status = CheckPointer("workspace", workspace, kAlignment); !status.ok()) return status;
+    if (Status status = CheckPointer("workspace", workspace, kArrayAlignment); !status.ok()) return status;
   }
   const int64_t lists = int64_t{problem.batch} * problem.num_kv_heads;
   if (lists * plan.head_blocks * plan.stretches > std::numeric_limits<int32_t>::max()) {

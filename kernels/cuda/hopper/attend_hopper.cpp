@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
 #include <mutex>
 #include <numbers>
@@ -151,7 +150,7 @@ Status Attend(const AttentionProblem& problem, const SparseIndexView& index, con
   params.by_sequence_heads = DivideBy(problem.num_qo_heads);
   params.by_group_size = DivideBy(params.group_size);
   params.head_dim = problem.head_dim;
-  const float scale = problem.scale != 0 ? problem.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
+  const float scale = problem.EffectiveScale();
   params.soft_cap = problem.soft_cap;
   params.score_scale = problem.soft_cap > 0 ? scale / problem.soft_cap : 0.0f;
   params.scale_log2 = (problem.soft_cap > 0 ? 1.0f : scale) * std::numbers::log2e_v<float>;

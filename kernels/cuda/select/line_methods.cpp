@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Vertical-slash and SampleAttention: probe, pick, write.
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <numbers>
 
@@ -49,7 +48,7 @@ ProbeParams TakeProbe(Call* call, int32_t num_chunks, int32_t rows_per_chunk, bo
   }
   params.num_strips = num_strips();
 
-  const float scale = problem.scale != 0 ? problem.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
+  const float scale = problem.EffectiveScale();
   constexpr float kLog2E = std::numbers::log2e_v<float>;
   params.score_scale = problem.soft_cap > 0 ? scale / problem.soft_cap : scale * kLog2E;
   params.cap = problem.soft_cap * kLog2E;

@@ -3,7 +3,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cmath>
 #include <limits>
 #include <numbers>
 #include <string>
@@ -105,7 +104,7 @@ Status MakeScoreParams(const AttentionProblem& problem, int32_t window, int64_t 
   }
 
   constexpr auto kLog2E = std::numbers::log2e_v<float>;
-  const float scale = problem.scale != 0 ? problem.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
+  const float scale = problem.EffectiveScale();
   if (int64_t{problem.batch} * problem.num_qo_heads > std::numeric_limits<int32_t>::max()) {
     return Unsupported("batch times num_qo_heads is " + std::to_string(int64_t{problem.batch} * problem.num_qo_heads) +
                        ": the GPU's statistics take fewer heads over all sequences at a time");

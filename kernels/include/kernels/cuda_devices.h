@@ -16,7 +16,7 @@ namespace headscope::kernels {
 Status UseCudaDevice(int32_t device);
 
 // The calling thread's GPU for people to read: its name and, where there are several GPUs, its number, such as
-// "NVIDIA H200 (cuda:1)". Errors: no usable GPU, a build without CUDA.
-Status NameOfCudaDevice(std::string* name);
+// "NVIDIA H200 (cuda:1)"; and that number alone. Errors: no usable GPU, a build without CUDA.
+Status NameOfCudaDevice(std::string* name, int32_t* number = nullptr);
 
 }  // namespace headscope::kernels

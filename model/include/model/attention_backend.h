@@ -43,6 +43,9 @@ class AttentionBackend {
   virtual void Attend(const AttentionCall& call) = 0;
   // The model forgot its tokens after the first `num_tokens`.
   virtual void Rewind(int64_t /*num_tokens*/) {}
+  // The pass behind the first `num_tokens` failed or was stopped, in Attend() or elsewhere: its tokens do not count,
+  // and may come again.
+  virtual void Abandon(int64_t num_tokens) { Rewind(num_tokens); }
 };
 
 }  // namespace headscope::model

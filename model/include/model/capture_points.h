@@ -10,7 +10,7 @@
 
 // name, as typed, help
 #define HEADSCOPE_CAPTURE_POINTS(POINT)                                                                \
-  POINT(kPreRope, "pre-rope", "q and k before their positions are turned in")                          \
+  POINT(kPreRope, "pre-rope", "q and k before RoPE")                                                   \
   POINT(kValueNorms, "value-norms", "|W_o v| of every query head and token: how much a value can add") \
   POINT(kHiddenNorms, "hidden-norms", "the norm of every token's hidden state as the layer gets it")
 

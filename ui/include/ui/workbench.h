@@ -4,6 +4,7 @@
 // later on the UI thread, and never after Cancel of their tag.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -15,9 +16,12 @@
 #include "analysis/types/comparison.h"
 #include "analysis/types/head_statistics.h"
 #include "analysis/types/kept_steps.h"
+#include "analysis/types/mask_overlap.h"
 #include "analysis/types/mass_distribution.h"
 #include "analysis/types/tile.h"
+#include "analysis/types/value_scale.h"
 #include "base/device.h"
+#include "base/progress.h"
 #include "kernels/method_spec.h"
 #include "ui/memory_budget.h"
 
@@ -41,6 +45,18 @@ struct TraceSummary {
   int64_t num_decode_rows = 0;           // the last recorded rows whose tokens the model generated
 };
 
+// What a capture can record beside q, k, v and lse.
+struct Recordable {
+  enum class Size {
+    kQueriesAndKeys,  // as many numbers as q and k
+    kHeadsAndTokens,  // an fp32 number a query head and token
+    kTokens,          // an fp32 number a token
+  };
+  std::string name;  // as the command line has it
+  std::string help;  // one line
+  Size size = Size::kTokens;
+};
+
 struct CaptureSettings {
   std::string model_dir;
   std::string prompt_text;  // used when task and prompt_file are empty
@@ -50,6 +66,7 @@ struct CaptureSettings {
   std::string layers, heads;  // as typed; empty: all
   std::string rows = "all";
   int64_t decode_tokens = 0;
+  std::vector<Recordable> record;
   std::string dtype = "auto";
   Device device = kCpu;
   std::string output_path;
@@ -60,7 +77,7 @@ struct ProgressReport {
   std::string stage;
   double fraction = -1;  // -1: unknown
   double rate = 0;
-  std::string unit;
+  ProgressUnit unit = ProgressUnit::kPercent;
   double remaining_s = -1;
 };
 
@@ -72,7 +89,7 @@ struct LiveMask {
   double outside_mass = 0;
   // Of a decode method, as MethodResult has it: who shares a choice of keys. A run of these parameters chooses
   // likewise.
-  std::string chosen_per;
+  std::optional<kernels::ChosenPer> chosen_per;
   std::vector<float> kept_mass;  // per recorded row; of a decode method per step
   int64_t mask_id = 0;
   analysis::MassDistribution distribution;  // of kept_mass; its worst row is a recorded row
@@ -106,9 +123,26 @@ struct TunedSetting {
   double outside_mass = 0;  // as LiveMask::outside_mass
 };
 
-// The window's maps. What one of them asks for is no longer wanted when it asks anew; the other's is.
-enum class MapView : uint8_t { kFirst, kSecond };
-inline constexpr size_t kNumMapViews = 2;
+// The window's maps. What one of them asks for is no longer wanted when it asks anew; the others' is.
+enum class MapView : uint8_t { kFirst, kSecond, kThird, kFourth };
+inline constexpr std::array kMapViews = {MapView::kFirst, MapView::kSecond, MapView::kThird, MapView::kFourth};
+
+// A head's map as a picture in a file, as `headscope render` draws it.
+struct MapDrawing {
+  analysis::HeadId head;
+  int64_t row_begin = 0, row_end = 0, column_begin = 0, column_end = 0;  // 0, 0: everything
+  int32_t width = 800, height = 800;                                     // of the map alone
+  bool mean = false, logarithmic = true, dark = false;
+  bool lost = false;                          // the colours show what the method leaves out
+  std::string color_map;                      // empty: the command's own
+  std::optional<analysis::ValueRange> range;  // of the colours; nothing: what the picture holds
+  std::string method, parameters;             // a prefill method whose mask lies over the map; empty: none
+  // Beside a method, another one on the same head: which of the two keeps a score.
+  std::string other_method, other_parameters;
+  // Another head, of another trace or (empty) of this one: its probability less this one's. Methods say nothing then.
+  std::optional<analysis::HeadId> other_head;
+  std::string other_trace;
+};
 
 struct Exact {  // one score under the cursor; NaN while the head is still being read
   double probability = 0;
@@ -125,6 +159,11 @@ struct ModelDescription {
   int32_t num_layers = 0, num_qo_heads = 0, num_kv_heads = 0, head_dim = 0;
 };
 
+struct CaptureEstimate {
+  int64_t prompt_tokens = 0;  // as the model's own tokenizer counts them
+  double seconds = 0;         // that the model takes at least; 0: not known
+};
+
 // A trace that a capture has written.
 struct CapturedTrace {
   std::string path;        // of a cancelled capture it may lie beside the chosen name, whose file is then as it was
@@ -135,6 +174,27 @@ struct CapturedTrace {
 template <typename T>
 using Reply = std::function<void(T)>;
 using ErrorReply = std::function<void(std::string)>;  // one sentence
+
+// Why a method was not measured.
+struct Refusal {
+  std::string sentence;
+  bool unsupported = false;  // the head lacks what the method needs: beside others it is left out, and no failure
+};
+
+struct FailedHead {
+  analysis::HeadId head;
+  std::string sentence;
+};
+
+// How work over many heads answers. `one` and `failed` together come once for every head, in any order, then
+// `finished`.
+template <typename T>
+struct HeadsReplies {
+  Reply<T> one;
+  Reply<FailedHead> failed;  // the others go on
+  std::function<void()> finished;
+  Reply<ProgressReport> progress;  // of all heads together
+};
 
 class Workbench {
  public:
@@ -171,14 +231,20 @@ class Workbench {
                            Reply<analysis::TilePtr> done) = 0;
   virtual void RequestMaskTile(MapView view, int64_t mask_id, const analysis::TileKey& key, int32_t priority,
                                Reply<analysis::MaskTilePtr> done) = 0;
+  // Of two masks of one head that are held: what either keeps alone, and what both keep.
+  virtual void RequestMaskPairTile(MapView view, int64_t first_mask, int64_t second_mask, const analysis::TileKey& key,
+                                   int32_t priority, Reply<analysis::MaskPairTilePtr> done) = 0;
+  // The same over the whole head. A new request cancels the one before; no reply when a mask is not held any more.
+  virtual void RequestMaskOverlap(int64_t first_mask, int64_t second_mask, Reply<analysis::MaskOverlap> done) = 0;
   virtual void CancelTiles(MapView view) = 0;  // all of its queued tile requests: it has changed
+  virtual void CloseView(MapView view) = 0;    // it is gone, and what it had on show may leave
   virtual Exact ExactScore(analysis::HeadId head, int64_t row, int64_t column) = 0;  // immediate; one dot product
 
   // The probability of every key in one recorded row, [num_tokens]; 0 of keys that the model's row does not attend to.
   // A new request cancels the one before; no reply when the head cannot be read.
   virtual void RequestRow(analysis::HeadId head, int64_t row, Reply<std::vector<float>> done) = 0;
-  // Made one after the other, after all else that the window asks for. No reply when the head cannot be read.
-  virtual void RequestThumbnail(analysis::HeadId head, Reply<ThumbnailPtr> done) = 0;
+  // Made one after the other, after all else that the window asks for.
+  virtual void RequestThumbnail(analysis::HeadId head, Reply<ThumbnailPtr> done, ErrorReply failed) = 0;
   virtual void CancelThumbnails() = 0;
 
   // A new request of the same view cancels the one before.
@@ -196,12 +262,13 @@ class Workbench {
                           double target, Reply<kernels::ParameterValues> done, ErrorReply failed,
                           Reply<ProgressReport> progress) = 0;
   virtual void CancelSearch() = 0;
-  // The same search of one head among many, which changes nothing in the window: a target that is out of reach is no
-  // failure. A new request cancels the one before, and MeetTarget's is another.
-  virtual void TuneHead(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
-                        double target, Reply<TunedSetting> done, ErrorReply failed, Reply<ProgressReport> progress) = 0;
+  // The same search on many heads, several at a time. A target that is out of reach is no failure. A new request
+  // cancels the one before, and MeetTarget's is another.
+  virtual void TuneHeads(const std::vector<analysis::HeadId>& heads, const std::string& method,
+                         const kernels::ParameterValues& values, double target,
+                         const HeadsReplies<TunedSetting>& replies) = 0;
   virtual void CancelTuning() = 0;
-  // Writes what TuneHead found as `headscope tune -o` does, to .json or .csv. Returns an empty string or the error.
+  // Writes what TuneHeads found as `headscope tune -o` does, to .json or .csv. Returns an empty string or the error.
   virtual std::string ExportTuning(const std::string& method, double target, const std::vector<TunedSetting>& heads,
                                    size_t num_heads_chosen, const std::string& path) = 0;
   // Whether runs measure their head alone, rather than all recorded heads of its layer in one launch, as a model
@@ -212,11 +279,31 @@ class Workbench {
   // here and for masks. Short runs are repeated more often than `repeats`. `progress` tells the repeats, now and then
   // only, and the run waits until that is drawn: a frame takes as long as a short repeat.
   virtual void RunMethod(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
-                         int32_t repeats, Reply<analysis::MethodResult> done, ErrorReply failed,
+                         int32_t repeats, Reply<analysis::MethodResult> done, Reply<Refusal> failed,
                          Reply<ProgressReport> progress) = 0;
+  // The same of many heads: those that are measured in one launch share its times. Counts as a run: either cancels the
+  // other.
+  virtual void MeasureHeads(const std::vector<analysis::HeadId>& heads, const std::string& method,
+                            const kernels::ParameterValues& values, int32_t repeats,
+                            const HeadsReplies<analysis::MethodResult>& replies) = 0;
   virtual void CancelRun() = 0;
+  // A method with parameters as the command line's --method takes it.
+  virtual std::string MethodArgument(const std::string& method, const std::string& parameters) const = 0;
+
+  // Draws a map into a file, .svg, .pdf or .png by its extension, in the background; `done` takes the path. A new
+  // request cancels the one before.
+  virtual void ExportMap(const MapDrawing& drawing, const std::string& path, Reply<std::string> done, ErrorReply failed,
+                         Reply<ProgressReport> progress) = 0;
+  virtual void CancelMapExport() = 0;
+
+  // Another one, for another trace beside this one's: it shares the memory budget, and waits where this one measures.
+  // This one outlives it.
+  virtual std::unique_ptr<Workbench> Another() = 0;
 
   virtual void DescribeModel(const std::string& model_dir, Reply<ModelDescription> done, ErrorReply failed) = 0;
+  virtual std::vector<Recordable> recordable() const = 0;
+  // Reads and tokenizes the prompt; measures this machine, the first time. A new request cancels the one before.
+  virtual void EstimateCapture(const CaptureSettings& settings, Reply<CaptureEstimate> done, ErrorReply failed) = 0;
   // After CancelCapture one of the two still comes: done when tokens were recorded (the trace is valid and shorter),
   // else failed.
   virtual void Capture(const CaptureSettings& settings, Reply<CapturedTrace> done, ErrorReply failed,
@@ -235,6 +322,9 @@ class Workbench {
   virtual std::optional<analysis::MethodResult> RunFromJson(const std::string& json) = 0;
 
  protected:
+  Workbench() = default;
+  explicit Workbench(std::shared_ptr<MemoryBudget> shared) : memory_(std::move(shared)) {}
+
   void ReportBackgroundError(const std::string& sentence) const {
     if (background_error_) background_error_(sentence);
   }

@@ -7,6 +7,7 @@
 // are stored once per KV head; query head h reads KV head h / (num_qo_heads / num_kv_heads).
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 namespace headscope::kernels {
@@ -58,6 +59,7 @@ struct AttentionProblem {
 
   int32_t GroupSize() const { return num_qo_heads / num_kv_heads; }
   int32_t LayerGroupSize() const { return layer_group_size > 0 ? layer_group_size : GroupSize(); }
+  float EffectiveScale() const { return scale != 0.0f ? scale : 1.0f / std::sqrt(static_cast<float>(head_dim)); }
   int32_t ValueDim() const { return v_head_dim > 0 ? v_head_dim : head_dim; }
 };
 

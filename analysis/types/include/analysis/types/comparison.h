@@ -5,9 +5,12 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "analysis/types/head_statistics.h"
+#include "base/device.h"
+#include "kernels/spec_names.h"
 
 namespace headscope::analysis {
 
@@ -39,17 +42,20 @@ struct RunOrigin {
 
 struct MethodResult {
   HeadId head;
-  std::string method;        // its unique name: "decode/dense" beside "dense"
-  bool is_baseline = false;  // of dense attention itself; files leave it out, since the method says so
+  std::string method;  // its unique name: "decode/dense" beside "dense"
+  // Of dense attention itself, and the unique name of the phase's dense method: files leave both out, since method and
+  // phase say so.
+  bool is_baseline = false;
+  std::string baseline_method;
   std::string parameters;
-  std::string phase;     // "prefill" or "decode"
+  kernels::Phase phase = kernels::Phase::kPrefill;
   std::string measured;  // what the times are of: "layer 5: 8 heads", "head 5:7 alone"
   int32_t measured_heads = 1, measured_kv_heads = 1;
-  // Who shares a choice of keys: "query head", "KV head" (a decode method over grouped queries), or "place" where Q and
-  // K are not looked at.
-  std::string chosen_per;
-  std::string device;         // where attention ran: "cpu" or the GPU's name
-  std::string select_device;  // where selection ran
+  // Who shares a choice of keys: a query head's own, a KV head's (a decode method over grouped queries), or place where
+  // Q and K are not looked at. Empty: an older file does not say.
+  std::optional<kernels::ChosenPer> chosen_per;
+  NamedDevice device;         // where attention ran
+  NamedDevice select_device;  // where selection ran
   int32_t num_threads = 0;    // CPU threads that what ran there had; 0: not known
   std::string note;           // why the two differ, or what else to know beside the numbers; mostly empty
   double kept_fraction = 1;   // as in MaskSummary

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/device.h"
+
 namespace headscope::analysis {
 
 struct HeadId {
@@ -48,7 +50,7 @@ struct HeadStatistics {
   int32_t kv_head = 0;
   int64_t num_rows = 0;              // query rows the statistics were taken over
   int64_t num_tokens = 0;            // keys
-  std::string device;                // where they were computed: "cpu" or the GPU's name
+  NamedDevice device;                // where they were computed
   std::string note;                  // why on the CPU, where a GPU was asked for; else empty
   std::vector<RowMean> row_means;    // analysis/types/row_statistic.h, in its order
   std::vector<HeadNumber> numbers;   // analysis/types/head_statistic.h, in its order
@@ -77,7 +79,12 @@ struct HeadStatistics {
 
 // Of statistics->row_means. NaN for one that is not there.
 double RowMeanOf(const HeadStatistics& statistics, std::string_view name);
-void SetRowMean(HeadStatistics* statistics, const std::string& name, double mean);
+
+// The list of HeadStatistics that a metric is an element of, if it is of one: which elements there are depends on the
+// options. JSON has the list, tables have a column for each element.
+enum class MetricList : uint8_t { kNone, kTopK, kAgreement, kSparsity };
+// Which traces a short table shows it of, unasked.
+enum class MetricShown : uint8_t { kWhenAsked, kAlways, kOfWholeTrace, kOfCutTrace };
 
 // One number of a head that can colour the matrix or fill a column of the table.
 struct MetricInfo {
@@ -91,6 +98,9 @@ struct MetricInfo {
   double alarm = std::numeric_limits<double>::infinity();
   // Says something of heads with a learned sink alone: shown where there are such.
   bool of_sinks = false;
+  MetricList list = MetricList::kNone;
+  MetricShown shown = MetricShown::kWhenAsked;
+  std::string json_name = {};  // where JSON has another name for it than tables
 };
 const std::vector<MetricInfo>& Metrics();
 // NaN for an unknown name.

@@ -12,6 +12,9 @@ namespace headscope::analysis {
 // A statistic over the rows that a target can be set for.
 enum class MassStatistic { kMinimum, kFifthPercentile, kMean };
 
+// Of fewer rows the fifth percentile is the minimum, and is called that.
+inline constexpr int64_t kLeastQuantileRows = 20;
+
 struct MassDistribution {
   // Bin i counts the rows whose mass is in [i, i + 1) / kNumBins. Rounding may take a mass a hair outside 0..1: the
   // first and the last bin hold those, and the last one holds 1.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture/output_claim.h"
+#include "base/output_claim.h"
 
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -14,7 +14,7 @@
 
 #include "base/errors.h"
 
-namespace headscope::capture {
+namespace headscope {
 namespace {
 
 struct Address {
@@ -23,7 +23,7 @@ struct Address {
 };
 
 // In the name space without files, which begins with a zero byte. Empty when there is no such folder.
-Address AddressOf(const std::filesystem::path& path) {
+Address AddressOf(const std::filesystem::path& path, const std::string& what) {
   const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
   struct stat status {};
   Address address;
@@ -31,10 +31,10 @@ Address AddressOf(const std::filesystem::path& path) {
   uint64_t hash = 14695981039346656037U;  // FNV-1a
   for (const char letter : path.filename().string()) hash = (hash ^ static_cast<uint8_t>(letter)) * 1099511628211U;
   std::string name(1, '\0');
-  name += "headscope-capture-" + std::to_string(::getuid()) + "-" + std::to_string(status.st_dev) + "-" +
+  name += "headscope-" + what + "-" + std::to_string(::getuid()) + "-" + std::to_string(status.st_dev) + "-" +
           std::to_string(status.st_ino) + "-" + std::to_string(hash);
   address.name.sun_family = AF_UNIX;
-  std::memcpy(static_cast<char*>(address.name.sun_path), name.data(), name.size());  // at most 108 bytes: four numbers
+  std::memcpy(static_cast<char*>(address.name.sun_path), name.data(), name.size());  // 108 bytes: a word, four numbers
   address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
   return address;
 }
@@ -61,8 +61,8 @@ std::string Holder(const Address& address) {
 
 }  // namespace
 
-OutputClaim::OutputClaim(const std::string& path) {
-  const Address address = AddressOf(path);
+OutputClaim::OutputClaim(const std::string& path, const std::string& what) {
+  const Address address = AddressOf(path, what);
   if (address.size == 0) return;
   socket_ = Open();
   if (socket_ < 0) return;
@@ -77,7 +77,7 @@ OutputClaim::OutputClaim(const std::string& path) {
   if (holder.empty()) return;
   throw UsageError({.field = "output",
                     .value = path,
-                    .problem = "a capture to it is running (" + holder + ")",
+                    .problem = "a " + what + " to it is running (" + holder + ")",
                     .remedy = "wait for its end, interrupt it or choose another name"});
 }
 
@@ -85,4 +85,4 @@ OutputClaim::~OutputClaim() {
   if (socket_ >= 0) ::close(socket_);
 }
 
-}  // namespace headscope::capture
+}  // namespace headscope

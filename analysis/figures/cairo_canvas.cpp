@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "figures/cairo_canvas.h"
+
+#include <cairo-pdf.h>
+#include <cairo-svg.h>
+
+#include <memory>
+
+#include "base/errors.h"
+#include "data/extension.h"
+
+namespace headscope::analysis {
+namespace {
+
+constexpr double kPixelsPerPoint = 2;  // of a PNG
+
+struct DestroySurface {
+  void operator()(cairo_surface_t* surface) const { cairo_surface_destroy(surface); }
+};
+struct DestroyContext {
+  void operator()(cairo_t* cairo) const { cairo_destroy(cairo); }
+};
+using Surface = std::unique_ptr<cairo_surface_t, DestroySurface>;
+
+void Check(cairo_status_t status, const std::string& path) {
+  if (status != CAIRO_STATUS_SUCCESS)
+    throw FailedError(
+        {.file = path, .problem = std::string("the figure was not drawn: ") + cairo_status_to_string(status)});
+}
+
+}  // namespace
+
+void CairoCanvas::Image(const Area& area, int32_t width, int32_t height, const std::vector<Rgb>& pixels) {
+  const Surface image(cairo_image_surface_create(CAIRO_FORMAT_RGB24, width, height));
+  if (cairo_surface_status(image.get()) != CAIRO_STATUS_SUCCESS) return;  // the context's status says so
+  unsigned char* const bytes = cairo_image_surface_get_data(image.get());
+  const int stride = cairo_image_surface_get_stride(image.get());
+  for (int32_t y = 0; y < height; ++y) {
+    auto* const line = reinterpret_cast<uint32_t*>(bytes + static_cast<ptrdiff_t>(y) * stride);
+    for (int32_t x = 0; x < width; ++x) {
+      const Rgb& color = pixels[static_cast<size_t>(y) * static_cast<size_t>(width) + static_cast<size_t>(x)];
+      line[x] = static_cast<uint32_t>(color.red) << 16 | static_cast<uint32_t>(color.green) << 8 | color.blue;
+    }
+  }
+  cairo_surface_mark_dirty(image.get());
+  cairo_save(cairo_);
+  cairo_translate(cairo_, area.x, area.y);
+  cairo_scale(cairo_, area.width / width, area.height / height);
+  cairo_set_source_surface(cairo_, image.get(), 0, 0);
+  cairo_pattern_set_filter(cairo_get_source(cairo_), CAIRO_FILTER_NEAREST);
+  cairo_paint(cairo_);
+  cairo_restore(cairo_);
+}
+
+void PaintFile(const std::string& path, const std::string& title, double width, double height,
+               const std::function<void(cairo_t*)>& paint) {
+  const std::string extension = data::Extension(path);
+  const bool is_png = extension == "png";
+  Surface surface;
+  if (is_png) {
+    surface.reset(cairo_image_surface_create(CAIRO_FORMAT_RGB24, static_cast<int>(kPixelsPerPoint * width),
+                                             static_cast<int>(kPixelsPerPoint * height)));
+    cairo_surface_set_device_scale(surface.get(), kPixelsPerPoint, kPixelsPerPoint);
+  } else if (extension == "pdf") {
+    surface.reset(cairo_pdf_surface_create(path.c_str(), width, height));
+    cairo_pdf_surface_set_metadata(surface.get(), CAIRO_PDF_METADATA_TITLE, Printable(title).c_str());
+  } else {
+    surface.reset(cairo_svg_surface_create(path.c_str(), width, height));
+  }
+  Check(cairo_surface_status(surface.get()), path);
+  std::unique_ptr<cairo_t, DestroyContext> cairo(cairo_create(surface.get()));
+  paint(cairo.get());
+  Check(cairo_status(cairo.get()), path);
+  cairo.reset();
+  if (is_png) return Check(cairo_surface_write_to_png(surface.get(), path.c_str()), path);
+  cairo_surface_finish(surface.get());
+  Check(cairo_surface_status(surface.get()), path);
+}
+
+}  // namespace headscope::analysis

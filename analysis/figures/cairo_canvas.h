@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// What paints figures and maps into files: cairo, whose letters stay letters.
+#pragma once
+
+#include <cairo.h>
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "analysis/types/color_map.h"
+#include "analysis/types/printable.h"
+
+namespace headscope::analysis {
+
+inline constexpr Rgb kInk{30, 30, 36};
+
+struct Area {
+  double x = 0, y = 0, width = 0, height = 0;
+  double right() const { return x + width; }
+  double bottom() const { return y + height; }
+};
+
+enum class Anchor { kLeft, kCentre, kRight };
+
+class CairoCanvas {
+ public:
+  explicit CairoCanvas(cairo_t* cairo) : cairo_(cairo) {
+    cairo_select_font_face(cairo_, "DejaVu Sans", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
+  }
+
+  void Ink(Rgb color) { cairo_set_source_rgb(cairo_, color.red / 255.0, color.green / 255.0, color.blue / 255.0); }
+  void Fill(const Area& area, Rgb color) {
+    Ink(color);
+    cairo_rectangle(cairo_, area.x, area.y, area.width, area.height);
+    cairo_fill(cairo_);
+  }
+  void Line(double x0, double y0, double x1, double y1, Rgb color, double width = 0.8, bool dashed = false) {
+    Ink(color);
+    constexpr std::array kDashes = {4.0, 2.0};
+    cairo_set_dash(cairo_, kDashes.data(), dashed ? 2 : 0, 0);
+    cairo_set_line_width(cairo_, width);
+    cairo_move_to(cairo_, x0, y0);
+    cairo_line_to(cairo_, x1, y1);
+    cairo_stroke(cairo_);
+    cairo_set_dash(cairo_, nullptr, 0, 0);
+  }
+  void Dot(double x, double y, double radius, Rgb color) {
+    cairo_set_source_rgba(cairo_, color.red / 255.0, color.green / 255.0, color.blue / 255.0, 0.65);
+    cairo_arc(cairo_, x, y, radius, 0, 2 * 3.14159265358979);
+    cairo_fill(cairo_);
+  }
+  double Width(const std::string& text, double size) {
+    cairo_set_font_size(cairo_, size);
+    cairo_text_extents_t extents;
+    cairo_text_extents(cairo_, Printable(text).c_str(), &extents);
+    return extents.x_advance;
+  }
+  // y: the baseline.
+  void Text(double x, double y, const std::string& text, double size, Anchor anchor = Anchor::kLeft, Rgb color = kInk) {
+    const double width = Width(text, size);
+    Ink(color);
+    cairo_move_to(cairo_, anchor == Anchor::kLeft ? x : anchor == Anchor::kCentre ? x - width / 2 : x - width, y);
+    cairo_show_text(cairo_, Printable(text).c_str());
+  }
+  void TextUpwards(double x, double middle, const std::string& text, double size, Rgb color = kInk) {
+    const double width = Width(text, size);
+    Ink(color);
+    cairo_save(cairo_);
+    cairo_translate(cairo_, x, middle + width / 2);
+    cairo_rotate(cairo_, -3.14159265358979 / 2);
+    cairo_move_to(cairo_, 0, 0);
+    cairo_show_text(cairo_, Printable(text).c_str());
+    cairo_restore(cairo_);
+  }
+  // Lines of at most `width`; returns the baseline below the last.
+  double Paragraph(double x, double y, double width, const std::string& text, double size) {
+    std::string line;
+    const auto put = [&] {
+      if (line.empty()) return;
+      Text(x, y, line, size);
+      y += 1.35 * size;
+      line.clear();
+    };
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t end = std::min(text.find(' ', begin), text.size());
+      const std::string word = text.substr(begin, end - begin);
+      std::string longer = line;
+      if (!line.empty()) longer.append(" ");
+      longer.append(word);
+      if (!line.empty() && Width(longer, size) > width) {
+        put();
+        line = word;
+      } else {
+        line = std::move(longer);
+      }
+      begin = end + 1;
+    }
+    put();
+    return y;
+  }
+  // The text, or as much of it as `width` has room for.
+  std::string Fitted(const std::string& text, double width, double size) {
+    if (Width(text, size) <= width) return text;
+    std::string shorter = text;
+    while (!shorter.empty() && Width(shorter + "..", size) > width) {
+      do shorter.pop_back();
+      while (!shorter.empty() && (static_cast<unsigned char>(shorter.back()) & 0xC0) == 0x80);
+    }
+    return shorter + "..";
+  }
+  void Clip(const Area& area) {
+    cairo_save(cairo_);
+    cairo_rectangle(cairo_, area.x, area.y, area.width, area.height);
+    cairo_clip(cairo_);
+  }
+  void Unclip() { cairo_restore(cairo_); }
+  // Pixels that stay pixels: [height, width].
+  void Image(const Area& area, int32_t width, int32_t height, const std::vector<Rgb>& pixels);
+
+ private:
+  cairo_t* cairo_;
+};
+
+// Writes what `paint` draws, `width` x `height` points large, as .svg, .pdf or .png by the path's extension. Throws
+// FailedError naming the file.
+void PaintFile(const std::string& path, const std::string& title, double width, double height,
+               const std::function<void(cairo_t*)>& paint);
+
+}  // namespace headscope::analysis

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// headscope diff TRACE_A TRACE_B [--heads L:H,..] [--metrics a,b | --all] [-o OUT.json|.csv]
+// headscope diff TRACE --method NAME[:k=v,..] --method NAME[:k=v,..] [--heads L:H,..] [-o OUT.json|.csv]
+#include <algorithm>
+#include <cmath>
+#include <iomanip>
+#include <memory>
+#include <sstream>
+
+#include "analysis/compare.h"
+#include "analysis/head_differences.h"
+#include "analysis/head_sweeps.h"
+#include "analysis/mask_pair.h"
+#include "analysis/types/number_text.h"
+#include "base/check_status.h"
+#include "base/errors.h"
+#include "commands/command.h"
+#include "commands/common_options.h"
+#include "commands/head_notes.h"
+#include "commands/head_results.h"
+#include "commands/head_selection.h"
+#include "commands/method_choice.h"
+#include "data/trace_reader.h"
+#include "support/exit_codes.h"
+#include "support/interrupt.h"
+#include "support/listed.h"
+#include "support/messages.h"
+#include "support/output_file.h"
+#include "support/progress_line.h"
+
+namespace headscope::app {
+namespace {
+
+using analysis::HeadId;
+using analysis::MetricInfo;
+
+struct DiffArguments {
+  std::vector<std::string> traces, methods;
+  std::vector<std::string> metrics = {"sparsity_0.95", "kurtosis", "entropy", "sink_mass", "local_mass"};
+  std::string heads, output;
+  analysis::StatisticsOptions options;
+  bool all = false, metrics_were_given = false, force = false, quiet = false;
+};
+
+std::vector<MetricInfo> ChosenMetrics(const DiffArguments& arguments) {
+  if (arguments.all || (!arguments.output.empty() && !arguments.metrics_were_given)) return analysis::Metrics();
+  std::vector<MetricInfo> chosen;
+  for (const std::string& name : arguments.metrics) {
+    const auto found = std::find_if(analysis::Metrics().begin(), analysis::Metrics().end(),
+                                    [&](const MetricInfo& metric) { return metric.name == name; });
+    if (found == analysis::Metrics().end()) {
+      throw UsageError("--metrics: '" + name + "' is not known; choose from " +
+                       Listed(analysis::Metrics(), &MetricInfo::name));
+    }
+    chosen.push_back(*found);
+  }
+  return chosen;
+}
+
+void CheckTarget(const DiffArguments& arguments) {
+  if (arguments.output.empty()) return;
+  const std::string extension = Extension(arguments.output);
+  if (extension != "json" && extension != "csv")
+    throw UsageError(OutputFault(arguments.output, "the extension must be .json or .csv"));
+  CheckOutputTarget(arguments.output, arguments.force, arguments.traces);
+}
+
+std::vector<HeadId> CommonHeads(const data::TraceReader& first, const data::TraceReader& second,
+                                const DiffArguments& arguments) {
+  const std::vector<HeadId> there = analysis::RecordedHeads(second);
+  std::vector<HeadId> heads = ParseHeads(arguments.heads, analysis::RecordedHeads(first));
+  const size_t chosen = heads.size();
+  std::erase_if(heads, [&](HeadId head) { return !std::binary_search(there.begin(), there.end(), head); });
+  if (heads.empty()) {
+    throw BadInputError({.file = arguments.traces[1],
+                         .problem = "it holds none of the chosen heads of " + arguments.traces[0],
+                         .remedy = "compare traces that recorded heads of the same layers and numbers"});
+  }
+  if (heads.size() < chosen)
+    Say(arguments.traces[1] + ": holds " + std::to_string(heads.size()) + " of " + std::to_string(chosen) +
+        " heads; the others are left out");
+  return heads;
+}
+
+std::vector<analysis::HeadStatistics> StatisticsOf(const data::TraceReader& trace, const std::string& path,
+                                                   const std::vector<HeadId>& heads, const DiffArguments& arguments,
+                                                   const std::stop_token& stop) {
+  std::vector<analysis::HeadStatistics> all;
+  std::vector<HeadNotes> of_heads(heads.size());
+  ProgressLine line(arguments.quiet);
+  analysis::SweepOptions sweep;
+  sweep.num_threads = arguments.options.num_threads;
+  sweep.stop = stop;
+  sweep.progress = [&](const analysis::SweepProgress& at) {
+    line.Show("analysing", static_cast<int64_t>(at.done), static_cast<int64_t>(at.total), ProgressUnit::kHeads);
+  };
+  const auto look = [&](size_t at, const analysis::HeadTensors& head, const analysis::HeadStatistics&) {
+    of_heads[at].Look(head, trace);
+  };
+  const kernels::Status status =
+      analysis::SweepStatistics(trace, heads, analysis::HeadPlace::kCpu, arguments.options, sweep, look, &all);
+  if (stop.stop_requested()) return {};
+  CheckStatus(status, path);
+  HeadNotes notes;
+  for (const HeadNotes& of_head : of_heads) notes.Append(of_head);
+  notes.Print();
+  return all;
+}
+
+std::string SignedText(double value) {
+  return std::isnan(value) ? "-" : analysis::FormatNumber(value > 0 ? "+%.4f" : "%.4f", value);
+}
+
+// A line a head, a column a metric: what the second trace has more. Below, the largest of each column.
+std::string DifferenceTable(const std::vector<analysis::MetricDifference>& differences,
+                            const std::vector<MetricInfo>& metrics) {
+  std::ostringstream out;
+  const auto column = [&](const MetricInfo& metric) -> std::ostream& {
+    return out << std::right << std::setw(std::max(10, static_cast<int>(metric.name.size()) + 2));
+  };
+  out << std::left << std::setw(8) << "head";
+  for (const MetricInfo& metric : metrics) column(metric) << metric.name;
+  out << '\n';
+  for (size_t i = 0; i < differences.size(); i += metrics.size()) {
+    out << std::left << std::setw(8) << HeadText(differences[i].head);
+    for (size_t m = 0; m < metrics.size(); ++m) column(metrics[m]) << SignedText(differences[i + m].Difference());
+    out << '\n';
+  }
+  out << "\nlargest differences, second less first\n";
+  for (size_t m = 0; m < metrics.size(); ++m) {
+    const analysis::MetricDifference* largest = nullptr;
+    for (size_t i = m; i < differences.size(); i += metrics.size()) {
+      const double size = std::fabs(differences[i].Difference());
+      if (!std::isnan(size) && (largest == nullptr || size > std::fabs(largest->Difference())))
+        largest = &differences[i];
+    }
+    if (largest == nullptr) continue;
+    out << std::left << std::setw(22) << metrics[m].name << std::setw(8) << HeadText(largest->head)
+        << SignedText(largest->Difference()) << "  (" << analysis::FormatNumber("%.4f", largest->first) << " to "
+        << analysis::FormatNumber("%.4f", largest->second) << (metrics[m].unit.empty() ? "" : " " + metrics[m].unit)
+        << ")\n";
+  }
+  return out.str();
+}
+
+int DiffTraces(const DiffArguments& arguments) {
+  const std::vector<MetricInfo> metrics = ChosenMetrics(arguments);
+  const data::TraceReader first(arguments.traces[0]), second(arguments.traces[1]);
+  CheckQueryRows(first);
+  CheckQueryRows(second);
+  const std::vector<HeadId> heads = CommonHeads(first, second, arguments);
+  const std::stop_token stop = StopOnInterrupt();
+  const auto of_first = StatisticsOf(first, arguments.traces[0], heads, arguments, stop);
+  const auto of_second = StatisticsOf(second, arguments.traces[1], heads, arguments, stop);
+  if (stop.stop_requested()) return kInterrupted;
+  const auto differences = analysis::DifferencesOf(of_first, of_second, metrics);
+  if (arguments.output.empty()) {
+    WriteText(DifferenceTable(differences, metrics), "", false);
+  } else if (Extension(arguments.output) == "csv") {
+    WriteText(analysis::DifferencesCsv(differences), arguments.output, arguments.force);
+  } else {
+    WriteText(analysis::DifferencesJson({arguments.traces[0], arguments.traces[1]}, differences), arguments.output,
+              arguments.force);
+  }
+  return kDone;
+}
+
+std::string OverlapTable(const std::vector<analysis::HeadOverlap>& overlaps) {
+  std::ostringstream out;
+  out << std::left << std::setw(8) << "head" << std::right << std::setw(14) << "first alone" << std::setw(14)
+      << "second alone" << std::setw(14) << "both" << std::setw(14) << "pairs" << std::setw(9) << "both/all"
+      << std::setw(10) << "jaccard" << '\n';
+  for (const analysis::HeadOverlap& of_head : overlaps) {
+    const analysis::MaskOverlap& overlap = of_head.overlap;
+    const double share =
+        overlap.pairs == 0 ? 0 : static_cast<double>(overlap.both) / static_cast<double>(overlap.pairs);
+    out << std::left << std::setw(8) << HeadText(of_head.head) << std::right << std::setw(14) << overlap.first_alone
+        << std::setw(14) << overlap.second_alone << std::setw(14) << overlap.both << std::setw(14) << overlap.pairs
+        << std::setw(9) << analysis::FormatNumber("%.4f", share) << std::setw(10)
+        << analysis::FormatNumber("%.4f", overlap.Jaccard()) << '\n';
+  }
+  return out.str();
+}
+
+int DiffMasks(const DiffArguments& arguments) {
+  std::vector<MethodChoice> choices = ParseMethods(arguments.methods);
+  for (const MethodChoice& choice : choices) {
+    if (choice.prefill == nullptr)
+      throw UsageError("--method " + choice.name + " is a decode method: diff compares what prefill methods keep");
+  }
+  const data::TraceReader trace(arguments.traces[0]);
+  CheckQueryRows(trace);
+  const std::vector<HeadId> heads = ParseHeads(arguments.heads, analysis::RecordedHeads(trace));
+  CheckMethodsRun(trace, heads);
+  const std::stop_token stop = StopOnInterrupt();
+  std::vector<analysis::HeadOverlap> overlaps;
+  {
+    ProgressLine line(arguments.quiet);
+    for (const HeadId id : heads) {
+      const analysis::HeadTensorsPtr head = analysis::LoadHead(trace, id);
+      std::vector<analysis::KeptMask> masks;
+      for (const MethodChoice& choice : choices) {
+        analysis::MaskPreview preview;
+        const kernels::Status status =
+            analysis::PreviewMask(*head, *choice.prefill, choice.values, arguments.options.num_threads, stop, &preview);
+        if (stop.stop_requested()) return kInterrupted;
+        CheckStatus(status, arguments.traces[0] + ", head " + HeadText(id) + ", " + choice.name);
+        masks.push_back({preview.index, preview.window, nullptr});
+      }
+      overlaps.push_back({id, analysis::CountMaskOverlap(masks[0], masks[1], arguments.options.num_threads, stop)});
+      if (stop.stop_requested()) return kInterrupted;
+      line.Show("comparing", static_cast<int64_t>(overlaps.size()), static_cast<int64_t>(heads.size()),
+                ProgressUnit::kHeads);
+    }
+  }
+  if (arguments.output.empty()) {
+    WriteText(OverlapTable(overlaps), "", false);
+  } else if (Extension(arguments.output) == "csv") {
+    WriteText(analysis::OverlapsCsv(overlaps), arguments.output, arguments.force);
+  } else {
+    WriteText(analysis::OverlapsJson(arguments.traces[0], {arguments.methods[0], arguments.methods[1]}, overlaps),
+              arguments.output, arguments.force);
+  }
+  return kDone;
+}
+
+int RunDiff(const DiffArguments& arguments) {
+  CheckTarget(arguments);
+  if (arguments.methods.empty()) {
+    if (arguments.traces.size() != 2)
+      throw UsageError(
+          "diff compares two traces, or two methods on one: give TRACE_A TRACE_B, or TRACE and --method "
+          "twice");
+    return DiffTraces(arguments);
+  }
+  if (arguments.traces.size() != 1 || arguments.methods.size() != 2)
+    throw UsageError("two methods are compared on one trace: give TRACE and --method twice");
+  if (arguments.all || arguments.metrics_were_given)
+    throw UsageError("--metrics and --all are of two traces: leave them out beside --method");
+  return DiffMasks(arguments);
+}
+
+}  // namespace
+
+void AddDiffCommand(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("diff", "How the heads of two traces differ, or what two methods keep on one");
+  auto arguments = std::make_shared<DiffArguments>();
+  command->add_option("trace", arguments->traces, "Two traces; of two methods one")->type_name("TRACE..");
+  command->add_option("--method", arguments->methods, "A prefill method whose mask is compared; given twice")
+      ->type_name("NAME[:k=v,..]");
+  AddRecordedHeadsOption(command, &arguments->heads);
+  CLI::Option* metrics = command
+                             ->add_option("--metrics", arguments->metrics,
+                                          "Metrics of the heads, as analyze has them (a file holds every one)")
+                             ->delimiter(',')
+                             ->type_name("a,b")
+                             ->capture_default_str();
+  command->add_flag("--all", arguments->all, "Every metric");
+  command->add_option("--max-rows", arguments->options.max_rows, "Sample about this many query rows (0: every row)")
+      ->capture_default_str();
+  AddOutputOptions(command, &arguments->output, &arguments->force, "Write to .json or .csv");
+  AddThreadsOption(command, &arguments->options.num_threads);
+  AddQuietOption(command, &arguments->quiet);
+  command->callback([=, &action] {
+    arguments->metrics_were_given = metrics->count() > 0;
+    action = [=] { return RunDiff(*arguments); };
+  });
+}
+
+}  // namespace headscope::app

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "commands/file_kinds.h"
+
+#include <array>
+#include <fstream>
+#include <string_view>
+#include <utility>
+
+#include "bench/workload.h"
+#include "data/index_file.h"
+#include "data/mask_file.h"
+#include "kernels/file_methods.h"
+
+namespace headscope::app {
+namespace {
+
+bool IsHdf5(const std::string& path) {
+  constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
+  std::array<char, 8> bytes{};
+  std::ifstream file(path, std::ios::binary);
+  file.read(bytes.data(), bytes.size());
+  return file && std::string_view(bytes.data(), bytes.size()) == kSignature;
+}
+
+kernels::Status MakeMask(const std::string& own_name, const std::string& path,
+                         std::unique_ptr<kernels::PrefillMethod>* made) {
+  if (IsHdf5(path)) return kernels::MakeMaskMethod(own_name, bench::ToIndex(path, data::ReadIndexFile(path)), made);
+  data::BlockMaskFile file = data::ReadBlockMask(path);
+  kernels::BlockMask mask{.block_q = file.block_q,
+                          .block_k = file.block_k,
+                          .num_heads = file.num_heads,
+                          .num_rows = file.num_rows,
+                          .begin = std::move(file.begin),
+                          .blocks = std::move(file.blocks)};
+  return kernels::MakeMaskMethod(own_name, std::move(mask), made);
+}
+
+kernels::Status MakeDuo(const std::string& own_name, const std::string& path,
+                        std::unique_ptr<kernels::PrefillMethod>* made) {
+  data::HeadNumbers numbers = data::ReadHeadNumbers(path);
+  return kernels::MakeDuoAttention(own_name, numbers.num_layers, numbers.num_heads, std::move(numbers.values), made);
+}
+
+}  // namespace
+
+std::span<const FileKind> FileKinds() {
+  static const std::array<FileKind, 2> kKinds = {{
+      {.name = "mask-file",
+       .help = "what a file says: an index file, or a FlexAttention block mask in JSON",
+       .make = &MakeMask},
+      {.name = "duo-attention",
+       .help =
+           "sink and recent tokens in the heads that a file of DuoAttention's numbers lets stream, all in the others",
+       .make = &MakeDuo},
+  }};
+  return kKinds;
+}
+
+}  // namespace headscope::app

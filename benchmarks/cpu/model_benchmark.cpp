@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// model_benchmark MODEL_DIR [--tokens N] [--decode N] [--threads N] [--repeat N] [--trace OUT.h5]: a prompt and the
+// steps behind it, without a recorder, or with one of every head. A line of JSON a repetition: seconds of the wall
+// clock. model_beside_transformers runs it in turn with transformers.
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "base/device.h"
+#include "capture/capture.h"
+#include "model/model_session.h"
+
+namespace headscope {
+namespace {
+
+struct Arguments {
+  std::string model_dir, trace;
+  int64_t tokens = 4096, decode = 64;
+  int32_t threads = 0;
+  int repeat = 3;
+};
+
+// Any tokens take as long; the rule is model_beside_transformers' too.
+std::vector<int32_t> Prompt(int64_t count, int32_t vocabulary) {
+  std::vector<int32_t> tokens;
+  for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<int32_t>(i * 37 % vocabulary));
+  return tokens;
+}
+
+double Since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+void RunAlone(const Arguments& arguments) {
+  model::SessionOptions options;
+  options.num_threads = arguments.threads;
+  model::ModelSession session(arguments.model_dir, options);
+  const std::vector<int32_t> prompt = Prompt(arguments.tokens, session.summary().vocabulary_size);
+  session.Feed(std::span(prompt).first(32));  // the first pass of a process begins its threads
+  session.Generate(2);
+  for (int i = 0; i < arguments.repeat; ++i) {
+    session.Reset();
+    auto begin = std::chrono::steady_clock::now();
+    session.Feed(prompt);
+    const double prefill = Since(begin);
+    begin = std::chrono::steady_clock::now();
+    session.Generate(arguments.decode);
+    std::printf("{\"prefill\": %.6f, \"decode\": %.6f}\n", prefill, Since(begin));
+  }
+}
+
+void RunCapture(const Arguments& arguments) {
+  capture::CaptureRequest request;
+  request.model_dir = arguments.model_dir;
+  request.output_path = arguments.trace;
+  request.overwrite = true;
+  request.decode_tokens = static_cast<decltype(request.decode_tokens)>(arguments.decode);
+  request.num_threads = arguments.threads;
+  request.tokens = Prompt(arguments.tokens, model::ReadCheckpointSummary(arguments.model_dir, false).vocabulary_size);
+  for (int i = 0; i < arguments.repeat; ++i) {
+    const capture::CaptureResult result = capture::Capture(request, {}, {});
+    std::printf("{\"whole\": %.6f, \"bytes\": %lld}\n", result.seconds, static_cast<long long>(result.bytes));
+  }
+}
+
+}  // namespace
+}  // namespace headscope
+
+int main(int argc, char** argv) {
+  headscope::Arguments arguments;
+  CLI::App app("A model's prompt and decode steps, with and without a recorder");
+  app.add_option("model", arguments.model_dir)->required();
+  app.add_option("--tokens", arguments.tokens)->check(CLI::Range(32, 1 << 20));
+  app.add_option("--decode", arguments.decode)->check(CLI::Range(0, 1 << 16));
+  app.add_option("--threads", arguments.threads)->check(CLI::Range(0, 1024));
+  app.add_option("--repeat", arguments.repeat)->check(CLI::Range(1, 1000));
+  app.add_option("--trace", arguments.trace);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    if (arguments.trace.empty())
+      headscope::RunAlone(arguments);
+    else
+      headscope::RunCapture(arguments);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "model_benchmark: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/batch.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/errors.h"
+#include "base/output_claim.h"
+#include "base/stop.h"
+#include "capture/prompt_lines.h"
+#include "model/input_file.h"
+#include "one_capture.h"
+
+namespace headscope::capture {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kMaxPromptsBytes = 256 << 20;
+constexpr const char* kSchema = "headscope-captures-1";
+
+// What a run that goes on must have in common with the one before.
+Json IdentityOf(const BatchRequest& request, const std::string& prompts) {
+  model::Sha256 hash;
+  hash.Add(prompts.data(), prompts.size());
+  model::Sha256 config;
+  config.Add(model::InputFile((fs::path(request.common.model_dir) / "config.json").string()));
+  const CaptureRequest& common = request.common;
+  Json points = Json::array();
+  for (const model::CapturePoint point : common.record) points.push_back(static_cast<int>(point));
+  return {{"schema", kSchema},
+          {"prompts", {{"file", fs::path(request.prompts_file).filename().string()}, {"sha256", hash.HexDigest()}}},
+          {"model",
+           {{"folder", fs::path(common.model_dir).lexically_normal().filename().string()},
+            {"config_sha256", config.HexDigest()}}},
+          {"options",
+           {{"layers", common.layers},
+            {"heads", common.heads},
+            {"rows", common.rows},
+            {"decode", common.decode_tokens},
+            {"dtype", common.dtype},
+            {"attention", common.attention_text},
+            {"record", points}}}};
+}
+
+// A file of that name may be anybody's.
+bool IsManifest(const Json& json) {
+  if (!json.is_object() || !json.contains("schema") || json["schema"] != kSchema || !json.contains("captures") ||
+      !json["captures"].is_array())
+    return false;
+  return std::ranges::all_of(json["captures"], [](const Json& capture) {
+    const auto is = [&](const char* key, bool (Json::*kind)() const noexcept) {
+      return capture.contains(key) && (capture[key].*kind)();
+    };
+    return capture.is_object() && is("line", &Json::is_number_integer) && is("bytes", &Json::is_number_integer) &&
+           is("complete", &Json::is_boolean);
+  });
+}
+
+class Manifest {
+ public:
+  Manifest(std::string path, Json identity) : path_(std::move(path)), json_(std::move(identity)) {
+    json_["captures"] = Json::array();
+  }
+
+  bool IsThere() const {
+    std::error_code ignored;
+    return fs::exists(path_, ignored);
+  }
+
+  // What an earlier run has done.
+  void GoOn() {
+    const std::string text = model::ReadSmallFile(path_, kMaxPromptsBytes);
+    const Json before = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!IsManifest(before)) {
+      throw BadInputError(
+          {.file = path_, .problem = "is no manifest of captures", .remedy = "move it away, or choose another folder"});
+    }
+    for (const char* key : {"prompts", "model", "options"}) {
+      if (before.value(key, Json()) == json_[key]) continue;
+      throw UsageError({.file = path_,
+                        .problem = std::string("is of other ") + (std::strcmp(key, "model") == 0 ? "models" : key),
+                        .remedy = "give the command that was stopped, or choose another folder"});
+    }
+    json_["captures"] = before["captures"];
+  }
+
+  // The trace is there as the run that made it left it.
+  bool Has(const PromptLine& prompt, const std::string& trace) const {
+    std::error_code gone;
+    const auto size = fs::file_size(trace, gone);
+    if (gone) return false;
+    for (const Json& capture : json_["captures"]) {
+      if (capture["line"] != prompt.line) continue;
+      return capture["complete"] == true && capture["bytes"] == static_cast<int64_t>(size);
+    }
+    return false;
+  }
+
+  void Add(const PromptLine& prompt, const CaptureResult& result) {
+    Json& captures = json_["captures"];
+    for (auto at = captures.begin(); at != captures.end();)
+      at = (*at)["line"] != prompt.line ? at + 1 : captures.erase(at);
+    captures.push_back({{"line", prompt.line},
+                        {"name", prompt.name},
+                        {"file", fs::path(result.path).filename().string()},
+                        {"tokens", result.num_tokens},
+                        {"rows", result.num_rows},
+                        {"bytes", result.bytes},
+                        {"seconds", result.seconds},
+                        {"generated", result.generated_text},
+                        {"complete", !result.interrupted}});
+    Write();
+  }
+
+  void Write() const {
+    const std::string partial = path_ + ".partial";
+    std::ofstream file(partial, std::ios::binary | std::ios::trunc);
+    file << json_.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
+    file.close();
+    if (file && std::rename(partial.c_str(), path_.c_str()) == 0) return;
+    const std::string why = std::strerror(errno);
+    std::error_code ignored;
+    fs::remove(partial, ignored);
+    throw FailedError({.file = path_, .problem = why, .remedy = "make room; the traces that are done stay"});
+  }
+
+ private:
+  const std::string path_;
+  Json json_;
+};
+
+void MakeFolder(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (!fs::is_directory(folder)) {
+    throw UsageError({.field = "output",
+                      .value = folder,
+                      .problem = error ? "the folder cannot be made (" + error.message() + ")" : "it is no folder",
+                      .remedy = "name a folder for the traces"});
+  }
+}
+
+}  // namespace
+
+BatchResult CaptureBatch(const BatchRequest& request, const ProgressFunction& progress, const std::stop_token& stop) {
+  const std::string text = model::ReadSmallFile(request.prompts_file, kMaxPromptsBytes);
+  const std::vector<PromptLine> prompts = ParsePromptLines(text, request.prompts_file);
+  const fs::path folder = request.common.output_path;
+  MakeFolder(folder.string());
+  BatchResult result;
+  result.manifest_path = (folder / kManifestName).string();
+  result.num_prompts = static_cast<int64_t>(prompts.size());
+  const OutputClaim claim(result.manifest_path, "capture");
+  Manifest manifest(result.manifest_path, IdentityOf(request, text));
+  if (manifest.IsThere() && request.resume) {
+    manifest.GoOn();
+  } else if (manifest.IsThere() && !request.common.overwrite) {
+    throw UsageError({.file = result.manifest_path,
+                      .problem = "exists already; go on with it, choose another folder or allow overwriting"});
+  }
+  ModelInUse in_use;
+  std::vector<CaptureRequest> captures;
+  for (const PromptLine& prompt : prompts) {
+    CaptureRequest& capture = captures.emplace_back(request.common);
+    capture.output_path = (folder / (prompt.name + ".h5")).string();
+    capture.text = prompt.text;
+    capture.tokens = prompt.tokens;
+    if (request.resume && manifest.Has(prompt, capture.output_path)) {
+      capture.output_path.clear();
+      ++result.num_done;
+      continue;
+    }
+    // A trace that was cut short stands under the very name.
+    if (request.resume) capture.overwrite = true;
+    try {
+      StopIfAsked(stop);
+      CheckCapture(capture, &in_use);
+    } catch (Error& error) {
+      if (error.fault().file.empty() || error.fault().file == kPromptItself)
+        error.SetFile(request.prompts_file + ": line " + std::to_string(prompt.line));
+      throw;
+    }
+  }
+  manifest.Write();
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    if (captures[i].output_path.empty()) continue;
+    const std::string which = "prompt " + std::to_string(i + 1) + " of " + std::to_string(prompts.size()) + ": ";
+    const CaptureResult one = CaptureWith(
+        captures[i], &in_use,
+        [&](const Progress& at) {
+          if (!progress) return;
+          Progress of_all = at;
+          of_all.stage = which + at.stage;
+          progress(of_all);
+        },
+        stop);
+    if (!one.path.empty()) manifest.Add(prompts[i], one);
+    result.num_tokens += one.num_tokens;
+    result.bytes += one.bytes;
+    result.seconds += one.seconds;
+    result.interrupted = one.interrupted;
+    if (one.interrupted) break;
+    ++result.num_done;
+  }
+  return result;
+}
+
+}  // namespace headscope::capture

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// A trace for each of many prompts, in a folder, by a model that is loaded once, with a manifest of what is done.
+#pragma once
+
+#include <cstdint>
+#include <stop_token>
+#include <string>
+
+#include "base/progress.h"
+#include "capture/capture.h"
+
+namespace headscope::capture {
+
+struct BatchRequest {
+  // What every capture has in common. output_path: the folder, made where it is not there; it has no prompt.
+  CaptureRequest common;
+  std::string prompts_file;  // prompt_lines.h
+  // Goes on with a folder whose manifest is of the same prompts, model and request: what is whole there stays.
+  bool resume = false;
+};
+
+struct BatchResult {
+  std::string manifest_path;
+  int64_t num_prompts = 0, num_done = 0;  // done: those of earlier runs too
+  int64_t num_tokens = 0, bytes = 0;      // of this run's traces
+  double seconds = 0;
+  bool interrupted = false;
+};
+
+inline constexpr const char* kManifestName = "manifest.json";
+
+// Every prompt is read and held against the model before a weight is. FOLDER/manifest.json (schema
+// headscope-captures-1) is written anew after each trace, FOLDER/NAME.h5, so that whatever ends a run, what is named
+// there is whole. Throws as Capture does; what was done before stays.
+BatchResult CaptureBatch(const BatchRequest& request, const ProgressFunction& progress, const std::stop_token& stop);
+
+}  // namespace headscope::capture

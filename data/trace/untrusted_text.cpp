@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/untrusted_text.h"
+
+#include <array>
+#include <cstdint>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/errors.h"
+
+namespace headscope::data {
+namespace {
+
+constexpr size_t kMostBytes = size_t{64} << 20;
+constexpr int kMostDepth = 16;
+
+}  // namespace
+
+std::string ReadUntrustedText(const std::string& path, const std::string& remedy) {
+  const auto refuse = [&](const std::string& problem) {
+    throw BadInputError({.file = path, .problem = problem, .remedy = remedy});
+  };
+  std::ifstream file(path, std::ios::binary);
+  if (!file) refuse("cannot be opened");
+  std::string text;
+  std::array<char, 1 << 16> block{};
+  while (file.read(block.data(), block.size()) || file.gcount() > 0) {
+    text.append(block.data(), static_cast<size_t>(file.gcount()));
+    if (text.size() > kMostBytes) refuse("is larger than 64 MiB");
+  }
+  if (file.bad()) refuse("cannot be read");
+  return text;
+}
+
+nlohmann::json ReadUntrustedJson(const std::string& path, const std::string& remedy) {
+  const std::string text = ReadUntrustedText(path, remedy);
+  bool too_deep = false;
+  const auto look = [&too_deep](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
+    too_deep = too_deep || depth > kMostDepth;
+    return !too_deep;
+  };
+  nlohmann::json json = nlohmann::json::parse(text, look, /*allow_exceptions=*/false);
+  if (too_deep) throw BadInputError({.file = path, .problem = "is nested more than 16 levels deep", .remedy = remedy});
+  return json;
+}
+
+}  // namespace headscope::data

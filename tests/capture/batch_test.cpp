@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of prompts, and the traces of many.
+#include "capture/batch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <stop_token>
+
+#include "base/errors.h"
+#include "base/random.h"
+#include "capture/prompt_lines.h"
+#include "checkpoint_files.h"
+#include "data/trace_reader.h"
+#include "prompt_lines_fuzz.h"
+
+namespace headscope::capture {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(PromptLines, AreTextsOrTokensWithNames) {
+  const std::vector<PromptLine> lines = ParsePromptLines(
+      "{\"text\": \"a\\nb\"}\n\n  \n{\"tokens\": [1, 22, 0], \"name\": \"second.try-2\"}\r\n{\"text\":\"x\"}", "f");
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_EQ(lines[0].text, "a\nb");
+  EXPECT_EQ(lines[0].name, "prompt-1");
+  EXPECT_THAT(lines[1].tokens, ElementsAre(1, 22, 0));
+  EXPECT_EQ(lines[1].name, "second.try-2");
+  EXPECT_EQ(lines[1].line, 4);
+  EXPECT_EQ(lines[2].name, "prompt-5");
+}
+
+std::string Refusal(const std::string& text) {
+  try {
+    ParsePromptLines(text, "f.jsonl");
+  } catch (const BadInputError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(PromptLines, NameFileAndLineOfWhatIsWrong) {
+  const std::string good = "{\"text\": \"a\"}\n";
+  for (const auto& [line, problem] : std::initializer_list<std::pair<std::string, std::string>>{
+           {"{", "is no JSON object"},
+           {"[]", "is no JSON object"},
+           {"\"a\"", "is no JSON object"},
+           {"null", "is no JSON object"},
+           {"\xff\xfe{", "is no JSON object"},
+           {"{\"text\": \"\xff\"}", "is no JSON object"},
+           {"{\"text\": \"a\"} {\"text\": \"b\"}", "is no JSON object"},
+           {"{}", "neither a text nor tokens"},
+           {"{\"tokens\": []}", "neither a text nor tokens"},
+           {"{\"text\": \"a\", \"tokens\": [1]}", "both a text and tokens"},
+           {"{\"text\": \"\"}", "is empty"},
+           {"{\"text\": 1}", "text is no text"},
+           {"{\"text\": [\"a\"]}", "text is no text"},
+           {"{\"text\": {\"a\": 1}}", "text is no text"},
+           {"{\"tokens\": \"1\"}", "no list of ids"},
+           {"{\"tokens\": [\"1\"]}", "no list of ids"},
+           {"{\"tokens\": [[1]]}", "no list of ids"},
+           {"{\"tokens\": [-1]}", "no id"},
+           {"{\"tokens\": [1.5]}", "no id"},
+           {"{\"tokens\": [2147483648]}", "no id"},
+           {"{\"tokens\": [1e999]}", "is no JSON object"},
+           {"{\"text\": \"a\", \"text\": \"b\"}", "twice"},
+           {"{\"text\": \"a\", \"prompt_file\": \"/etc/passwd\"}", "not known"},
+           {"{\"text\": \"a\", \"name\": \"../x\"}", "no name for a file"},
+           {"{\"text\": \"a\", \"name\": \".x\"}", "no name for a file"},
+           {"{\"text\": \"a\", \"name\": \"\"}", "no name for a file"},
+           {"{\"text\": \"a\", \"name\": \"a\\u0000\"}", "no name for a file"},
+           {"{\"text\": \"a\", \"name\": \"prompt-1\"}", "as a line before"},
+           {std::string(100000, '['), "is no JSON object"},
+       }) {
+    EXPECT_THAT(Refusal(good + line), AllOf(HasSubstr("f.jsonl: line 2"), HasSubstr(problem), HasSubstr("; ")))
+        << line.substr(0, 80);
+  }
+  EXPECT_THAT(Refusal(""), HasSubstr("holds no prompt"));
+  EXPECT_THAT(Refusal("\n \n"), HasSubstr("holds no prompt"));
+}
+
+TEST(PromptLines, DamagedFilesAreAcceptedOrRefused) {
+  const std::string seed = "{\"text\": \"a \\u00e9\", \"name\": \"one\"}\n{\"tokens\": [1, 2, 3]}\n";
+  Random random(7);
+  int refused = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string text = seed;
+    for (size_t edit = random.Below(4); edit < 4; ++edit) {
+      const size_t at = random.Below(text.size());
+      if (random.Below(2) == 0) {
+        text[at] = static_cast<char>(random.Next());
+      } else {
+        text.insert(at, text.substr(random.Below(text.size()), 1 + random.Below(12)));
+      }
+    }
+    refused += FuzzPromptLines(reinterpret_cast<const uint8_t*>(text.data()), text.size());
+  }
+  EXPECT_GT(refused, 1000);
+  EXPECT_LT(refused, 20000);
+}
+
+BatchRequest Request(const TemporaryFolder& folder, const std::string& prompts) {
+  BatchRequest request;
+  request.common.model_dir = ReferenceModel();
+  request.common.output_path = folder.File("traces");
+  request.common.chunk_tokens = 16;
+  request.common.decode_tokens = 2;
+  request.prompts_file = folder.Write("prompts.jsonl", prompts);
+  return request;
+}
+
+nlohmann::json ManifestOf(const BatchResult& result) {
+  return nlohmann::json::parse(ReadWholeFile(result.manifest_path));
+}
+
+const std::string kPrompts =
+    "{\"text\": \"The quick brown fox jumps over the lazy dog.\", \"name\": \"fox\"}\n"
+    "{\"tokens\": [5, 6, 7, 8, 9]}\n"
+    "{\"text\": \"The pass key is 99405. Remember it.\"}\n";
+
+// Each trace is that of a capture of its own, whatever was captured before.
+TEST(Batch, MakesTheTracesOfCapturesAlone) {
+  const TemporaryFolder folder;
+  const BatchRequest request = Request(folder, kPrompts);
+  std::vector<std::string> stages;
+  const BatchResult result =
+      CaptureBatch(request, [&](const Progress& progress) { stages.push_back(progress.stage); }, {});
+  EXPECT_FALSE(result.interrupted);
+  EXPECT_EQ(result.num_done, 3);
+  EXPECT_THAT(stages, ::testing::IsSupersetOf({"prompt 1 of 3: prefill", "prompt 3 of 3: decode"}));
+  const nlohmann::json manifest = ManifestOf(result);
+  EXPECT_EQ(manifest["schema"], "headscope-captures-1");
+  ASSERT_EQ(manifest["captures"].size(), 3U);
+  CaptureRequest alone = request.common;
+  alone.output_path = folder.File("alone.h5");
+  alone.text = "The pass key is 99405. Remember it.";
+  const CaptureResult one = Capture(alone, {}, {});
+  const nlohmann::json& last = manifest["captures"][2];
+  EXPECT_EQ(last["file"], "prompt-3.h5");
+  EXPECT_EQ(last["generated"], one.generated_text);
+  EXPECT_EQ(last["complete"], true);
+  const data::TraceReader expected(folder.File("alone.h5")), found(folder.File("traces/prompt-3.h5"));
+  ASSERT_EQ(found.num_tokens(), expected.num_tokens());
+  EXPECT_EQ(found.layout().facts, expected.layout().facts);
+  const auto count = static_cast<size_t>(expected.num_rows());
+  std::vector<float> a(count), b(count);
+  expected.ReadLse(3, 2, 0, expected.num_rows(), a.data());
+  found.ReadLse(3, 2, 0, expected.num_rows(), b.data());
+  EXPECT_EQ(a, b);
+  EXPECT_EQ(data::TraceReader(folder.File("traces/fox.h5")).layout().prompt_source, "text");
+}
+
+TEST(Batch, GoesOnWhereItWasStopped) {
+  const TemporaryFolder folder;
+  BatchRequest request = Request(folder, kPrompts);
+  std::stop_source stop;
+  const BatchResult first = CaptureBatch(
+      request,
+      [&](const Progress& progress) {
+        if (progress.stage == "prompt 2 of 3: prefill") stop.request_stop();
+      },
+      stop.get_token());
+  EXPECT_TRUE(first.interrupted);
+  EXPECT_EQ(first.num_done, 1);
+  const auto written = std::filesystem::last_write_time(folder.File("traces/fox.h5"));
+  EXPECT_THROW(CaptureBatch(request, {}, {}), UsageError) << "a manifest is there";
+  request.resume = true;
+  request.common.decode_tokens = 3;
+  EXPECT_THROW(CaptureBatch(request, {}, {}), UsageError) << "of other options";
+  request.common.decode_tokens = 2;
+  const BatchResult second = CaptureBatch(request, {}, {});
+  EXPECT_FALSE(second.interrupted);
+  EXPECT_EQ(second.num_done, 3);
+  EXPECT_EQ(std::filesystem::last_write_time(folder.File("traces/fox.h5")), written) << "what is whole stays";
+  std::vector<std::string> names;
+  const nlohmann::json manifest = ManifestOf(second);
+  for (const nlohmann::json& capture : manifest["captures"]) {
+    names.push_back(capture["name"]);
+    EXPECT_EQ(capture["complete"], true);
+    EXPECT_EQ(data::TraceReader(folder.File("traces/" + capture["file"].get<std::string>())).num_tokens(),
+              capture["tokens"].get<int64_t>());
+  }
+  EXPECT_THAT(names, ElementsAre("fox", "prompt-2", "prompt-3"));
+  folder.Write("prompts.jsonl", kPrompts + "{\"text\": \"b\"}");
+  EXPECT_THROW(CaptureBatch(request, {}, {}), UsageError) << "of other prompts";
+  folder.Write("traces/manifest.json", "{\"schema\": 3}");
+  folder.Write("prompts.jsonl", kPrompts);
+  EXPECT_THROW(CaptureBatch(request, {}, {}), BadInputError);
+}
+
+TEST(Batch, RefusesBeforeItBegins) {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const BatchRequest& request) {
+    try {
+      CaptureBatch(request, {}, {});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_THAT(refusal(Request(folder, "{\"text\": \"a\"}\n{\"tokens\": [99999]}")),
+              AllOf(HasSubstr("prompts.jsonl: line 2"), HasSubstr("99999")));
+  BatchRequest request = Request(folder, kPrompts);
+  request.common.layers = {99};
+  EXPECT_THAT(refusal(request), HasSubstr("99"));
+  EXPECT_FALSE(std::filesystem::exists(folder.File("traces/manifest.json")));
+  request = Request(folder, kPrompts);
+  request.common.output_path = request.prompts_file;
+  EXPECT_THAT(refusal(request), HasSubstr("folder"));
+}
+
+}  // namespace
+}  // namespace headscope::capture

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random clicks, wheels, keys and commands on the real window: nothing crashes, the window's thread stays free
+// (watchdog.h), and memory does not grow without end. `gui_shell_test --gtest_filter=MonkeyTest.* --seconds 600` goes
+// on for ten minutes; HEADSCOPE_MONKEY_SEED repeats a run.
+#include "monkey.h"
+
+#include <QAction>
+#include <QDockWidget>
+#include <QElapsedTimer>
+#include <QMenu>
+#include <QMouseEvent>
+#include <QWheelEvent>
+#include <random>
+#include <set>
+
+#include "resident_bytes.h"
+#include "shell_fixture.h"
+#include "trace_keeper.h"
+
+namespace headscope::gui_test {
+namespace {
+
+class MonkeyTest : public ShellTest {
+ protected:
+  int Below(int limit) { return static_cast<int>(random_() % static_cast<unsigned>(limit)); }
+  template <typename List>
+  auto OneOf(const List& list) {
+    return list[static_cast<decltype(list.size())>(Below(static_cast<int>(list.size())))];
+  }
+
+  QWidget* AnyWidget() {
+    QList<QWidget*> shown;
+    for (QWidget* widget : window_->findChildren<QWidget*>()) {
+      if (widget->isVisible() && widget->isEnabled() && widget->width() > 2 && widget->height() > 2 &&
+          !widget->visibleRegion().isEmpty())
+        shown.append(widget);
+    }
+    return OneOf(shown);
+  }
+  void Mouse() {
+    QWidget* const at = Below(3) == 0 ? AnyWidget() : window_->canvas();
+    const QPoint place(Below(at->width()), Below(at->height()));
+    const Qt::KeyboardModifiers modifiers[] = {Qt::NoModifier, Qt::NoModifier, Qt::ShiftModifier, Qt::ControlModifier};
+    const Qt::KeyboardModifiers with = modifiers[Below(4)];
+    switch (Below(4)) {
+      case 0:
+        QTest::mouseClick(at, Qt::LeftButton, with, place);
+        break;
+      case 1: {
+        QTest::mousePress(at, Qt::LeftButton, with, place);
+        for (int i = 0; i < 3; ++i) QTest::mouseMove(at, QPoint(Below(at->width()), Below(at->height())));
+        QTest::mouseRelease(at, Qt::LeftButton, with, QPoint(Below(at->width()), Below(at->height())));
+        break;
+      }
+      case 2: {
+        QWheelEvent wheel(place, at->mapToGlobal(place), {}, {0, Below(2) == 0 ? 120 : -120}, Qt::NoButton, with,
+                          Qt::NoScrollPhase, false);
+        QApplication::sendEvent(at, &wheel);
+        break;
+      }
+      default:
+        QTest::mouseMove(at, place);
+    }
+  }
+  void Key() {
+    static constexpr Qt::Key kKeys[] = {
+        Qt::Key_Tab,    Qt::Key_Left, Qt::Key_Right, Qt::Key_Up,    Qt::Key_Down, Qt::Key_Space,      Qt::Key_Escape,
+        Qt::Key_W,      Qt::Key_A,    Qt::Key_Plus,  Qt::Key_Minus, Qt::Key_Home, Qt::Key_End,        Qt::Key_Comma,
+        Qt::Key_Period, Qt::Key_F4,   Qt::Key_B,     Qt::Key_1,     Qt::Key_F,    Qt::Key_BracketLeft};
+    QWidget* const at = window_->focusWidget() != nullptr ? window_->focusWidget() : window_->canvas();
+    QTest::keyClick(at, kKeys[Below(static_cast<int>(std::size(kKeys)))],
+                    Below(4) == 0 ? Qt::ShiftModifier : Qt::NoModifier);
+  }
+  void Command() {
+    // Those that ask for a file, leave the window or end it are for people.
+    static const std::set<QString> kNotThese = {
+        QStringLiteral("open"),          QStringLiteral("capture"),       QStringLiteral("export-canvas"),
+        QStringLiteral("compare-trace"), QStringLiteral("export-width"),  QStringLiteral("export-heads"),
+        QStringLiteral("export-runs"),   QStringLiteral("export-tuning"), QStringLiteral("export-matrix"),
+        QStringLiteral("export-chart"),  QStringLiteral("load-runs"),     QStringLiteral("quit"),
+        QStringLiteral("full-screen"),   QStringLiteral("save-layout")};
+    QList<QAction*> actions;
+    for (QAction* action : window_->commands().all()) {
+      if (action->isEnabled() && !kNotThese.contains(action->objectName())) actions.append(action);
+    }
+    OneOf(actions)->trigger();
+  }
+  void ClosePopups() {
+    while (QWidget* popup = QApplication::activePopupWidget()) popup->close();
+    if (QWidget* modal = QApplication::activeModalWidget()) modal->close();
+  }
+
+  std::mt19937 random_;
+};
+
+TEST_F(MonkeyTest, NothingThatAPersonDoesInAnyOrderHarms) {
+  const unsigned seed = qEnvironmentVariableIsEmpty("HEADSCOPE_MONKEY_SEED")
+                            ? 20260215U
+                            : qEnvironmentVariable("HEADSCOPE_MONKEY_SEED").toUInt();
+  random_.seed(seed);
+  SCOPED_TRACE("HEADSCOPE_MONKEY_SEED=" + std::to_string(seed));
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForCanvas());
+  ASSERT_TRUE(WaitForStatistics());
+  workbench_->memory().SetCapacity(ui::MemoryBudget::kLeastBytes);
+  QElapsedTimer time;
+  time.start();
+  const qint64 length = qint64{1000} * MonkeySeconds();
+  int64_t settled = 0, steps = 0;
+  while (time.elapsed() < length) {
+    const int kind = Below(20);
+    if (kind < 11) {
+      Mouse();
+    } else if (kind < 16) {
+      Key();
+    } else if (kind < 19) {
+      Command();
+    } else {
+      window_->resize(700 + Below(900), 520 + Below(500));
+    }
+    QTest::qWait(Below(8));
+    if (++steps % 25 == 0) ClosePopups();
+    if (settled == 0 && time.elapsed() > length / 3) settled = ResidentBytes();
+  }
+  ClosePopups();
+  for (QDialog* dialog : window_->findChildren<QDialog*>()) dialog->close();
+  window_->commands()[ui::Command::kCancelWork]->trigger();
+  EXPECT_TRUE(WaitForCanvas(60000)) << "after " << steps << " steps";
+  EXPECT_TRUE(window_->isVisible());
+  // After a third of the time all caches are full; what is added then is a leak. Runs and undo steps are small.
+  constexpr int64_t kMostGrowth = int64_t{200} << 20;
+  EXPECT_LT(ResidentBytes(), settled + kMostGrowth) << (settled >> 20) << " MiB after a third of " << steps << " steps";
+  window_->ForgetRuns();
+}
+
+}  // namespace
+}  // namespace headscope::gui_test

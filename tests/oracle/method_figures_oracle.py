@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Recomputes the figures about methods, memory and arithmetic intensity in NumPy and compares.
+
+    method_figures_oracle.py HEADSCOPE TRACE.h5
+
+The definitions are those of docs/figures.md; kept sets are those of methods_kept_sets.py and the files it reads, written from the papers. They
+are element by element, so the trace's first 700 tokens are taken. What a choice by rank leaves to fp32 is not compared and must be rare.
+"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import h5py
+import numpy as np
+
+import analysis_oracle
+import eviction_definitions
+import methods_kept_sets
+from analysis_oracle import Head, check, failures
+from kept_set_rules import Ambiguous
+
+HEADS = [(4, 3), (5, 3), (8, 4)]
+TOKENS, STEPS, SETTINGS = 700, 8, 7
+LENGTHS = [1024 * 2**i for i in range(8)]
+
+
+class Alone(methods_kept_sets.Problem):
+    """A recorded head by itself: a group of one."""
+
+    def __init__(self, head, layer, first_row):
+        self.batch = self.num_qo_heads = self.num_kv_heads = self.group = 1
+        self.q, self.k, self.v = head.q[None, None, first_row:], head.k[None, None], head.v[None, None]
+        self.seq_q, self.seq_k, self.head_dim = len(head.q) - first_row, len(head.k), head.q.shape[1]
+        self.layer, self.prompt, self.first_position = layer, len(head.k) - STEPS, first_row
+        self.soft_cap, self.softmax_scale = 0, self.head_dim**-0.5
+        self.position = self.first_position + np.arange(self.seq_q)
+        self.num_visible = self.seq_k
+        self.column = np.arange(self.seq_k)
+        self.causal = self.column[None, :] <= self.position[:, None]
+
+
+def largest_useful(parameter, tokens):
+    """Of a count: where it covers the sequence."""
+    most = {"seq_len": tokens, "blocks": -(-tokens // parameter["tokens_per_unit"])}.get(parameter["bound"], parameter["maximum"])
+    return min(max(most, parameter["minimum"]), parameter["maximum"])
+
+
+def defaults(method):
+    return {one["name"]: int(one["default"]) if one["default"] == int(one["default"]) else one["default"] for one in method["parameters"]}
+
+
+def compare_pattern_recall(said, methods, heads):
+    """Every method of which all budgets are counts, one or two: halved from what covers the sequence."""
+    counted = []
+    for method in methods:
+        budgets = [one for one in method["parameters"] if one["role"] != "other"]
+        if method["phase"] == "prefill" and 1 <= len(budgets) <= 2 and all(one["type"] == "integer" for one in budgets):
+            counted.append((method, budgets))
+    points = 0
+    for panel in said["panels"]:
+        layer, number = map(int, re.search(r"\((\d+):(\d+)\)$", panel["title"]).groups())
+        head = heads[layer, number]
+        p = Alone(head, layer, 0)
+        p.first_qo_head, p.first_kv_head = number, number // 2
+        check(f"pattern recall of {layer}:{number}, methods", sorted(one["name"] for one in panel["series"]) == sorted(m["title"] for m, _ in counted), True)
+        for method, budgets in counted:
+            line = next(one for one in panel["series"] if one["name"] == method["title"])
+            for setting in range(1, SETTINGS + 1):
+                values = defaults(method)
+                for budget in budgets:
+                    values[budget["name"]] = int(max(budget["minimum"], np.floor(largest_useful(budget, len(head.k)) / 2**setting + 0.5)))
+                try:
+                    kept = methods_kept_sets.PREFILL[method["name"]](p, 0, 0, **values)
+                except Ambiguous:
+                    analysis_oracle.ambiguous += 1
+                    continue
+                points += 1
+                name = f"pattern recall of {layer}:{number}, {method['name']} {setting}"
+                check(f"{name}, cost", line["x"][setting - 1], p.causal.sum() / kept.sum())
+                check(f"{name}, mass", line["y"][setting - 1], np.where(kept, head.p, 0).sum(axis=1).mean())
+    return points
+
+
+# What evicts attends to what is left and writes a new key and value.
+EVICTS = ("tova", "snap-kv", "pyramid-kv", "chunk-kv", "knorm", "key-diff", "lag-kv")
+
+
+def compare_compression(said, methods, heads):
+    points = 0
+    for panel in said["panels"]:
+        layer, number = map(int, re.search(r"\((\d+):(\d+)\)$", panel["title"]).groups())
+        head = heads[layer, number]
+        tokens, size = head.k.shape
+        rows = range(tokens - STEPS, tokens)
+        dense = sum(2 * (row + 1) * size + 2 * size for row in rows)
+        for line in panel["series"]:
+            method = next(one for one in methods if one["phase"] == "decode" and one["title"] == line["name"])
+            values, name = defaults(method), method["name"]
+            masses, elements = [], []
+            try:
+                if name in methods_kept_sets.DECODE:
+                    for row in rows:
+                        p = Alone(head, layer, row)
+                        p.q, p.k, p.v, p.seq_q, p.seq_k = p.q[:, :, :1], p.k[:, :, : row + 1], p.v[:, :, : row + 1], 1, row + 1
+                        p.position, p.num_visible, p.column = np.array([row]), row + 1, np.arange(row + 1)
+                        p.causal = np.ones((1, row + 1), bool)
+                        kept, _, _, count, *_ = methods_kept_sets.DECODE[name](p, 0, 0, **values)
+                        masses.append(head.p[row, : row + 1][kept].sum())
+                        elements.append(count)
+                else:
+                    for row, mask in zip(rows, eviction_definitions.METHODS[name](Alone(head, layer, 0), 0, **values), strict=True):
+                        mask = mask[0][0] if isinstance(mask, tuple) else mask[0]
+                        masses.append(head.p[row][mask].sum())
+                        elements.append((mask.sum() + 1) * 2 * size if name in EVICTS else None)
+            except Ambiguous:
+                analysis_oracle.ambiguous += 1
+                continue
+            points += 1
+            check(f"compression of {layer}:{number}, {name}, kept mass", line["y"][0], np.mean(masses))
+            if None not in elements:
+                check(f"compression of {layer}:{number}, {name}, elements", line["x"][0], dense / sum(elements))
+    return points
+
+
+def compare_memory(said, file):
+    layers = file["layers"].attrs
+    of_keys = int((layers["num_kv_heads"] * layers["head_dim"]).sum())  # elements of all layers' keys of a token; as many of values
+    total, marginal = said["panels"]
+    keys_values, twice = total["series"]
+    check("memory, lengths", keys_values["x"], LENGTHS)
+    check("memory, MiB", keys_values["y"], [2 * 2 * of_keys * tokens / 2**20 for tokens in LENGTHS])
+    check("memory with K twice, MiB", twice["y"], [3 * 2 * of_keys * tokens / 2**20 for tokens in LENGTHS])
+    check("memory, bytes a token", marginal["series"][0]["y"], [4 * of_keys] * len(LENGTHS))
+
+
+def compare_intensity(said, file):
+    model = file["model"].attrs
+    group, width = model["num_qo_heads"] / model["num_kv_heads"], float(model["num_qo_heads"] * model["head_dim"])
+    parameters = 12 * width**2  # of a layer, N; C: elements of its keys and values of one sequence
+    intensity, share = said["panels"]
+    for batch, line, part in zip((1, 8, 64), intensity["series"], share["series"], strict=False):
+        cache = 2 * np.array(LENGTHS) * width / group
+        check(f"intensity at batch {batch}", line["y"], (parameters + cache * group) / (parameters / batch + cache))
+        check(f"attention's share at batch {batch}", part["y"], cache / (parameters / batch + cache))
+    balance = intensity["series"][3]["y"]  # of the machine: whatever it is, a line
+    check("the machine's balance", [balance[0] > 0, balance[0] == balance[1]], [True, True])
+
+
+def main():
+    program, trace = sys.argv[1:3]
+    analysis_oracle.ambiguous = 0
+    methods = json.loads(subprocess.run([program, "methods", "--json"], check=True, capture_output=True, text=True).stdout)["methods"]
+    with tempfile.TemporaryDirectory() as folder:
+        part, out = str(pathlib.Path(folder) / "part.h5"), str(pathlib.Path(folder) / "out.json")
+        subprocess.run([program, "export", trace, "--tokens", f"0:{TOKENS}", "-o", part], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+        def figure(name):
+            chosen = ",".join(f"{layer}:{head}" for layer, head in HEADS)
+            subprocess.run([program, "render", part, "--figure", name, "--heads", chosen, "--max-rows", "0", "--quiet", "--force", "-o", out], check=True)
+            return json.loads(pathlib.Path(out).read_text())
+
+        with h5py.File(part, "r") as file:
+            heads = {id: Head(file, *id) for id in HEADS}
+            points = compare_pattern_recall(figure("pattern-recall"), methods, heads)
+            points += compare_compression(figure("compression"), methods, heads)
+            compare_memory(figure("memory"), file)
+            compare_intensity(figure("intensity"), file)
+    for failure in failures:
+        print("FAILED", failure)
+    print(f"{analysis_oracle.checks - len(failures)} of {analysis_oracle.checks} comparisons agree; {points} settings, {analysis_oracle.ambiguous} ambiguous")
+    return 1 if failures or analysis_oracle.ambiguous > 0.2 * (points + analysis_oracle.ambiguous) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bookmarks, tags and the log, without a window: what is added, changed, taken back and kept.
+#include "trace_notes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <QAbstractItemModelTester>
+#include <QCoreApplication>
+#include <QJsonArray>
+#include <QTemporaryDir>
+
+#include "fake_workbench.h"
+#include "notice_log.h"
+#include "state_file.h"
+#include "trace_keeper.h"
+#include "window_state.h"
+
+namespace headscope::ui {
+namespace {
+
+using analysis::HeadId;
+
+class TraceNotesTest : public ::testing::Test {
+ protected:
+  TraceNotesTest() {
+    state_.heads.SetTrace(workbench_.Summary());
+    notes_.Open(workbench_.Summary(), {});
+    QObject::connect(&notes_, &TraceNotes::Put,
+                     [this](const QString& id, const QJsonObject& json) { kept_[id] = json; });
+    QObject::connect(&notes_, &TraceNotes::Dropped, [this](const QString& id) { kept_.erase(id); });
+  }
+  QUndoStack* undo() { return state_.parameters.stack(); }
+
+  int argc_ = 1;
+  char name_[5] = "test";
+  char* argv_[2] = {name_, nullptr};
+  QCoreApplication application_{argc_, argv_};
+  testing::FakeWorkbench workbench_{128};
+  WindowState state_{&workbench_};
+  TraceNotes& notes_ = state_.notes;
+  QAbstractItemModelTester tester_{&state_.notes, QAbstractItemModelTester::FailureReportingMode::Fatal};
+  std::map<QString, QJsonObject> kept_;  // as a keeper is told
+};
+
+TEST_F(TraceNotesTest, ABookmarkIsListedRenamedDeletedAndTakenBackStepByStep) {
+  const QString id = notes_.AddPlace({0, 1}, 10, 20, 0, 5, QStringLiteral("sink"));
+  ASSERT_EQ(notes_.rowCount(), 1);
+  EXPECT_EQ(notes_.index(0, TraceNotes::kHead).data().toString(), QStringLiteral("0:1"));
+  EXPECT_EQ(notes_.index(0, TraceNotes::kPlace).data().toString(), QStringLiteral("queries 10–19, keys 0–4"));
+  EXPECT_EQ(kept_[id][QStringLiteral("text")], QStringLiteral("sink"));
+  ASSERT_TRUE(notes_.setData(notes_.index(0, TraceNotes::kText), QStringLiteral("  first token ")));
+  EXPECT_EQ(notes_.notes()[0].text, QStringLiteral("first token"));
+  notes_.Remove({0});
+  EXPECT_EQ(notes_.rowCount(), 0);
+  EXPECT_TRUE(kept_.empty());
+  undo()->undo();
+  EXPECT_EQ(notes_.notes()[0].text, QStringLiteral("first token"));
+  EXPECT_EQ(kept_[id][QStringLiteral("text")], QStringLiteral("first token"));
+  undo()->undo();
+  EXPECT_EQ(notes_.notes()[0].text, QStringLiteral("sink"));
+  undo()->undo();
+  EXPECT_EQ(notes_.rowCount(), 0);
+  EXPECT_TRUE(kept_.empty());
+  undo()->redo();
+  EXPECT_EQ(notes_.notes()[0].id, id);
+}
+
+TEST_F(TraceNotesTest, SeveralAreDeletedAndComeBackInOneStep) {
+  for (int i = 0; i < 4; ++i) notes_.AddPlace({0, 0}, i, i + 1, 0, 1, QString::number(i));
+  const std::vector<TraceNote> before = notes_.notes();
+  notes_.Remove({0, 2});
+  ASSERT_EQ(notes_.rowCount(), 2);
+  EXPECT_EQ(notes_.notes()[0].text, QStringLiteral("1"));
+  undo()->undo();
+  EXPECT_EQ(notes_.notes(), before) << "in their order";
+}
+
+TEST_F(TraceNotesTest, TagsAreOncePerHeadAndTheFilterFindsThem) {
+  notes_.AddTag({0, 1}, QStringLiteral("to do"));
+  notes_.AddTag({0, 1}, QStringLiteral("to do"));
+  notes_.AddTag({0, 1}, QStringLiteral("   "));
+  EXPECT_EQ(notes_.rowCount(), 1);
+  EXPECT_EQ(state_.heads.TagsOf({0, 1}), QStringList(QStringLiteral("to do")));
+  state_.heads.SetFilter(HeadFilter::Parse(QStringLiteral("#Do")));
+  EXPECT_TRUE(state_.heads.Passes({0, 1}));
+  EXPECT_FALSE(state_.heads.Passes({0, 0}));
+  EXPECT_FALSE(notes_.setData(notes_.index(0, TraceNotes::kText), QString())) << "a tag without a text is none";
+  undo()->undo();
+  EXPECT_FALSE(state_.heads.Passes({0, 1}));
+}
+
+TEST_F(TraceNotesTest, ANoteOpensItsHeadAndItsPlace) {
+  std::vector<qint64> place;
+  QObject::connect(&state_, &WindowState::PlaceWanted, [&](qint64 a, qint64 b, qint64 c, qint64 d) {
+    place = {a, b, c, d};
+  });
+  notes_.AddPlace({0, 1}, 10, 20, 0, 5, {});
+  state_.GoToNote(notes_.notes()[0]);
+  EXPECT_EQ(state_.heads.selected(), (HeadId{0, 1}));
+  EXPECT_THAT(place, ::testing::ElementsAre(10, 20, 0, 5));
+}
+
+TEST_F(TraceNotesTest, WhatIsNoNoteOfThisTraceIsNotTaken) {
+  TraceNote good;
+  good.head = {0, 1};
+  good.row_end = 128;
+  good.column_end = 128;
+  const TraceSummary trace = workbench_.Summary();
+  const QString id = QStringLiteral("id");
+  ASSERT_TRUE(TraceNote::FromJson(id, good.ToJson(), trace));
+  const auto with = [&](const char* name, const QJsonValue& value) {
+    QJsonObject json = good.ToJson();
+    json[QLatin1String(name)] = value;
+    return TraceNote::FromJson(id, json, trace);
+  };
+  EXPECT_FALSE(TraceNote::FromJson({}, good.ToJson(), trace));
+  EXPECT_FALSE(with("kind", QStringLiteral("poem")));
+  EXPECT_FALSE(with("kind", QStringLiteral("tag"))) << "it has no text";
+  EXPECT_FALSE(with("head", QJsonArray{9, 9}));
+  EXPECT_FALSE(with("head", 3));
+  EXPECT_FALSE(with("rows", QJsonArray{0, 129}));
+  EXPECT_FALSE(with("rows", QJsonArray{5, 5}));
+  EXPECT_FALSE(with("keys", QJsonArray{-1, 5}));
+  EXPECT_FALSE(with("keys", QJsonArray{0, 1e300}));
+  EXPECT_EQ(with("text", QString(100000, u'x'))->text.size(), TraceNotes::kLongestText);
+}
+
+TEST_F(TraceNotesTest, TwoWindowsKeepTheirNotesInOneFile) {
+  const QTemporaryDir folder;
+  const QString trace = folder.filePath(QStringLiteral("t.h5"));
+  StateWriter writer;
+  TraceKeeper one(&writer, folder.path()), other(&writer, folder.path());
+  one.Open(trace, QStringLiteral("contents"));
+  other.Open(trace, QStringLiteral("contents"));
+  one.KeepNote(QStringLiteral("a"), {{QStringLiteral("text"), QStringLiteral("first")}});
+  ASSERT_TRUE(writer.Finish(20000));
+  other.KeepNote(QStringLiteral("b"), {{QStringLiteral("text"), QStringLiteral("second")}});
+  ASSERT_TRUE(writer.Finish(20000));
+  one.KeepNote(QStringLiteral("a"), {{QStringLiteral("text"), QStringLiteral("changed")}});
+  ASSERT_TRUE(writer.Finish(20000));
+  const auto texts = [&](const char* contents) {
+    QStringList found;
+    for (const auto& [id, note] : TraceKeeper(&writer, folder.path()).Open(trace, QLatin1String(contents)).notes)
+      found.append(id + u'=' + note[QStringLiteral("text")].toString());
+    found.sort();
+    return found;
+  };
+  EXPECT_EQ(texts("contents"), QStringList({QStringLiteral("a=changed"), QStringLiteral("b=second")}));
+  EXPECT_TRUE(texts("another trace of that name").isEmpty());
+  one.DropNote(QStringLiteral("a"));
+  ASSERT_TRUE(writer.Finish(20000));
+  EXPECT_EQ(texts("contents"), QStringList(QStringLiteral("b=second")));
+  one.KeepNote(QStringLiteral("a"), {{QStringLiteral("text"), QStringLiteral("back")}});  // as undo does
+  ASSERT_TRUE(writer.Finish(20000));
+  EXPECT_EQ(texts("contents"), QStringList({QStringLiteral("a=back"), QStringLiteral("b=second")}));
+}
+
+TEST(NoticeLogTest, KeepsTheNewestWithTheirTimeAndShowsNoControlCharacters) {
+  NoticeLog log;
+  const QAbstractItemModelTester tester(&log, QAbstractItemModelTester::FailureReportingMode::Fatal);
+  for (size_t i = 0; i < NoticeLog::kMost + 3; ++i) log.Add(NoticeLog::Kind::kNews, QString::number(i));
+  log.Add(NoticeLog::Kind::kError, QStringLiteral("bad\x1b[31m"));
+  ASSERT_EQ(log.rowCount(), static_cast<int>(NoticeLog::kMost));
+  EXPECT_EQ(log.index(0, NoticeLog::kText).data().toString(), QStringLiteral("4"));
+  const int last = log.rowCount() - 1;
+  EXPECT_FALSE(log.index(last, NoticeLog::kText).data().toString().contains(u'\x1b'));
+  const QString text = log.AsText({last});
+  EXPECT_EQ(text.count(u'\n'), 1);
+  EXPECT_TRUE(text.contains(QStringLiteral("  error  bad"))) << text.toStdString();
+  EXPECT_EQ(log.AsText({}).count(u'\n'), log.rowCount()) << "nothing chosen: all";
+  log.Clear();
+  EXPECT_EQ(log.rowCount(), 0);
+}
+
+}  // namespace
+}  // namespace headscope::ui

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a comparison of two maps says of itself, in a corner of the map: whose colours are whose, and how much it is.
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "map_overlay.h"
+#include "overlay_drawing.h"
+
+namespace headscope::ui {
+
+namespace {
+
+constexpr double kSwatch = 11, kPadding = 5;  // pixels
+
+std::string MethodTitle(const CanvasModel& model) {
+  const kernels::MethodSpec* const spec = model.trial().method();
+  return spec == nullptr ? std::string("no method") : spec->title;
+}
+
+std::string OfPairs(int64_t kept, int64_t pairs) {
+  std::array<char, 64> text{};
+  const double percent = pairs == 0 ? 0 : 100 * static_cast<double>(kept) / static_cast<double>(pairs);
+  std::snprintf(text.data(), text.size(), ": %.2f %% (%lld)", percent, static_cast<long long>(kept));
+  return text.data();
+}
+
+}  // namespace
+
+std::vector<std::string> ComparisonTexts(const CanvasModel& model) {
+  switch (model.comparison()) {
+    case Comparison::kMasks: {
+      const std::string first = MethodTitle(model), second = MethodTitle(*model.other());
+      std::vector<std::string> texts = {"1 " + first + " alone", "2 " + second + " alone", "both"};
+      if (const std::optional<analysis::MaskOverlap>& overlap = model.overlap()) {
+        texts[0] += OfPairs(overlap->first_alone, overlap->pairs);
+        texts[1] += OfPairs(overlap->second_alone, overlap->pairs);
+        texts[2] += OfPairs(overlap->both, overlap->pairs);
+      }
+      return texts;
+    }
+    case Comparison::kValues: {
+      const analysis::HeadId here = *model.head(), there = *model.other()->head();
+      const auto name = [](analysis::HeadId head) {
+        return std::to_string(head.layer) + ":" + std::to_string(head.head);
+      };
+      return {"2 (" + name(there) + ") more", "1 (" + name(here) + ") more"};
+    }
+    case Comparison::kNone:
+      break;
+  }
+  if (const std::string why = model.WhyNotCompared(); !why.empty()) return {why};
+  return {};
+}
+
+void DrawComparison(const CanvasModel& model, const OverlayOptions& options) {
+  const std::vector<std::string> texts = ComparisonTexts(model);
+  if (texts.empty()) return;
+  const Comparison comparison = model.comparison();
+  const analysis::Palette& signed_colors = analysis::DivergingPalette();
+  double width = 0;
+  for (const std::string& text : texts) width = std::max(width, static_cast<double>(TextSize(text).x));
+  const double line = ImGui::GetFontSize() + 3;
+  const double swatch = comparison == Comparison::kNone ? 0 : kSwatch + kPadding;
+  const PixelRect& map = options.view->viewport();
+  const double height = line * static_cast<double>(texts.size()) + 2 * kPadding;
+  // Above the name of the map, which is above the count of tiles on the way.
+  const PixelRect box{map.right() - width - swatch - 2 * kPadding - 4, map.bottom() - 58 - height,
+                      width + swatch + 2 * kPadding, height};
+  ImDrawList* const list = ImGui::GetBackgroundDrawList();
+  list->AddRectFilled(Point(box.x, box.y), Point(box.right(), box.bottom()), IM_COL32(20, 20, 20, 225), 3);
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const double y = box.y + kPadding + line * static_cast<double>(i);
+    if (comparison != Comparison::kNone) {
+      const analysis::Rgb color = comparison == Comparison::kMasks ? analysis::kKeptByColors.at(i)
+                                  : i == 0                         ? signed_colors.back()
+                                                                   : signed_colors.front();
+      list->AddRectFilled(Point(box.x + kPadding, y + 2), Point(box.x + kPadding + kSwatch, y + 2 + kSwatch),
+                          InkOf(color));
+    }
+    DrawText(list, box.x + kPadding + swatch, y, kTextColor, texts[i]);
+  }
+}
+
+}  // namespace headscope::ui

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Named layouts of the panes, and undo of what a person sets in the view.
+#include <QInputDialog>
+#include <QLineEdit>
+#include <QMenu>
+#include <QUndoCommand>
+
+#include "main_window.h"
+#include "shown_text.h"
+
+namespace headscope::ui {
+namespace {
+
+constexpr int kLongestName = 60;
+// Members of the settings that can be taken back, beside those of the canvas.
+const QString kMetric = QStringLiteral("metric"), kHeadTable = QStringLiteral("head_table"),
+              kTheme = QStringLiteral("theme"), kCanvas = QStringLiteral("canvas.");
+
+class LayoutStep : public QUndoCommand {
+ public:
+  LayoutStep(const QString& text, std::function<void()> undo, std::function<void()> redo)
+      : QUndoCommand(text), undo_(std::move(undo)), redo_(std::move(redo)) {}
+  void undo() override { undo_(); }
+  void redo() override { redo_(); }
+
+ private:
+  const std::function<void()> undo_, redo_;
+};
+
+}  // namespace
+
+void MainWindow::BindLayouts() {
+  commands_.Bind(Command::kSaveLayout, [this](bool) {
+    bool accepted = false;
+    const QString name =
+        QInputDialog::getText(this, tr("Save layout"), tr("Name of the layout:"), QLineEdit::Normal, {}, &accepted)
+            .trimmed()
+            .left(kLongestName);
+    if (accepted && !name.isEmpty()) SaveLayout(name);
+  });
+  QMenu* view = commands_.menu(CommandMenu::kView);
+  layout_menu_ = view->addMenu(tr("Restore la&yout"));
+  delete_layout_menu_ = view->addMenu(tr("&Delete layout"));
+  FillLayoutMenus();
+}
+
+void MainWindow::SetLayouts(const QJsonObject& layouts) {
+  session_.layouts = layouts;
+  FillLayoutMenus();
+  StateChanged();
+}
+
+void MainWindow::FillLayoutMenus() {
+  layout_menu_->clear();
+  delete_layout_menu_->clear();
+  qDeleteAll(std::exchange(layout_actions_, {}));
+  for (const QString& name : session_.layouts.keys()) {
+    const QString shown = ShownInMenu(name);
+    auto* restore = new QAction(tr("Restore layout %1").arg(shown), this);
+    restore->setStatusTip(tr("Put the panes where they were when this layout was saved"));
+    connect(restore, &QAction::triggered, this, [this, name] { RestoreLayout(name); });
+    auto* remove = new QAction(tr("Delete layout %1").arg(shown), this);
+    remove->setStatusTip(tr("Forget this layout; Ctrl+Z brings it back"));
+    connect(remove, &QAction::triggered, this, [this, name] { DeleteLayout(name); });
+    layout_menu_->addAction(restore);
+    delete_layout_menu_->addAction(remove);
+    layout_actions_ += {restore, remove};
+  }
+  layout_menu_->setEnabled(!session_.layouts.isEmpty());
+  delete_layout_menu_->setEnabled(!session_.layouts.isEmpty());
+}
+
+void MainWindow::ChangeLayouts(const QString& what, const QJsonObject& after) {
+  state_.parameters.stack()->push(new LayoutStep(
+      what, [this, before = session_.layouts] { SetLayouts(before); }, [this, after] { SetLayouts(after); }));
+}
+
+void MainWindow::SaveLayout(const QString& name) {
+  QJsonObject layouts = session_.layouts;
+  layouts[name] = QString::fromLatin1(saveState(kLayoutVersion).toBase64());
+  ChangeLayouts(tr("saving of layout %1").arg(name), layouts);
+  notice_->ShowMessage(tr("Layout %1 saved").arg(name));
+}
+
+void MainWindow::DeleteLayout(const QString& name) {
+  QJsonObject layouts = session_.layouts;
+  layouts.remove(name);
+  ChangeLayouts(tr("deletion of layout %1").arg(name), layouts);
+}
+
+void MainWindow::RestoreLayout(const QString& name) {
+  const QByteArray layout = QByteArray::fromBase64(session_.layouts[name].toString().toLatin1());
+  const QByteArray before = saveState(kLayoutVersion);
+  if (!restoreState(layout, kLayoutVersion)) {
+    notice_->ShowError(tr("Layout %1 was saved by another version of headscope; save it again.").arg(name));
+    return;
+  }
+  const auto apply = [this](const QByteArray& state) {
+    restoreState(state, kLayoutVersion);
+    QTimer::singleShot(0, this, [this] { shares_->Remember(); });
+    StateChanged();
+  };
+  state_.parameters.stack()->push(new LayoutStep(
+      tr("layout %1").arg(name), [apply, before] { apply(before); }, [apply, layout] { apply(layout); }));
+}
+
+QJsonObject MainWindow::ViewSettings() const {
+  QJsonObject settings{{kMetric, QString::fromStdString(state_.heads.metric())},
+                       {kHeadTable, state_.offers.ViewState(QStringLiteral("head-table"))},
+                       {kTheme, theme_.name()}};
+  const QJsonObject canvas = canvas_->DisplayState();
+  for (auto member = canvas.begin(); member != canvas.end(); ++member)
+    settings[kCanvas + member.key()] = member.value();
+  return settings;
+}
+
+void MainWindow::ApplyViewSettings(const QJsonObject& settings) {
+  QJsonObject canvas;
+  for (auto member = settings.begin(); member != settings.end(); ++member) {
+    if (member.key().startsWith(kCanvas)) canvas[member.key().mid(kCanvas.size())] = member.value();
+  }
+  if (!canvas.isEmpty()) {
+    canvas_->RestoreViewState(canvas);
+    SyncViewCommands();
+  }
+  if (settings.contains(kMetric)) state_.heads.SetMetric(settings[kMetric].toString().toStdString());
+  if (settings.contains(kHeadTable))
+    state_.offers.RestoreView(QStringLiteral("head-table"), settings[kHeadTable].toObject());
+  if (settings.contains(kTheme)) SetTheme(settings[kTheme].toString());
+  StateChanged();
+}
+
+void MainWindow::SetTheme(const QString& name) {
+  theme_.Set(name);
+  commands_[theme_.name() == u"dark"    ? Command::kThemeDark
+            : theme_.name() == u"light" ? Command::kThemeLight
+                                        : Command::kThemeSystem]
+      ->setChecked(true);
+}
+
+}  // namespace headscope::ui

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "setting_history.h"
+
+#include <QObject>
+#include <QUndoCommand>
+#include <utility>
+
+namespace headscope::ui {
+namespace {
+
+constexpr int kStepId = 2;  // parameters have another one
+
+QJsonObject WhatDiffers(const QJsonObject& of, const QJsonObject& from) {
+  QJsonObject differs;
+  for (auto member = of.begin(); member != of.end(); ++member) {
+    if (from[member.key()] != member.value()) differs[member.key()] = member.value();
+  }
+  return differs;
+}
+
+}  // namespace
+
+class SettingHistory::Step : public QUndoCommand {
+ public:
+  Step(SettingHistory* history, QJsonObject before, QJsonObject after, bool soon)
+      : QUndoCommand(QObject::tr("change of the view")),
+        history_(history),
+        before_(std::move(before)),
+        after_(std::move(after)),
+        soon_(soon) {}
+  int id() const override { return kStepId; }
+  bool mergeWith(const QUndoCommand* other) override {
+    const auto* step = static_cast<const Step*>(other);
+    if (!step->soon_ || step->after_.keys() != after_.keys()) return false;
+    after_ = step->after_;
+    return true;
+  }
+  void undo() override { Apply(before_); }
+  void redo() override {
+    // Pushing a step calls redo() at once, when the settings are already there.
+    if (!WhatDiffers(after_, history_->current_).isEmpty()) Apply(after_);
+  }
+
+ private:
+  void Apply(const QJsonObject& members) {
+    for (auto member = members.begin(); member != members.end(); ++member)
+      history_->current_[member.key()] = member.value();
+    history_->restoring_ = true;
+    history_->restore_(members);
+    history_->restoring_ = false;
+  }
+  SettingHistory* const history_;
+  QJsonObject before_, after_;  // the members that differ
+  const bool soon_;             // after the change before
+};
+
+void SettingHistory::Begin(const QJsonObject& settings) {
+  current_ = settings;
+  begun_ = true;
+}
+
+void SettingHistory::Record(const QJsonObject& settings) {
+  if (!begun_ || restoring_) return;
+  const QJsonObject after = WhatDiffers(settings, current_);
+  if (after.isEmpty()) return;
+  QJsonObject before;
+  for (const QString& name : after.keys()) before[name] = current_[name];
+  const bool soon = since_change_.isValid() && since_change_.elapsed() < kOneChangeMs && !stack_->canRedo();
+  since_change_.start();
+  current_ = settings;
+  stack_->push(new Step(this, before, after, soon));
+}
+
+}  // namespace headscope::ui
