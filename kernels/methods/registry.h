@@ -26,8 +26,8 @@
   CPU(LmInfinite)                              \
   CPU(BigBird)                                 \
   CPU(FlexPrefill)                             \
-  CPU(XAttention)                              \
-  CPU(SpargeAttn)                              \
+  BOTH(XAttention, SelectXAttention)           \
+  BOTH(SpargeAttn, SelectSpargeAttn)           \
   CPU(Moba)                                    \
   CPU(Nsa)                                     \
   CPU(InfLlmV2)                                \

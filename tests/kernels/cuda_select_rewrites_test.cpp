@@ -87,7 +87,9 @@ class Outputs {
 std::string SmallParameters(const std::string& method) {
   const std::map<std::string, std::string> small = {{"vertical-slash", "n_vertical=50,n_slash=20"},
                                                     {"block-sparse", "n_blocks=5"},
-                                                    {"sample-attention", "alpha_c=0.3,alpha_s=0.3"}};
+                                                    {"sample-attention", "alpha_c=0.3,alpha_s=0.3"},
+                                                    {"x-attention", "tau=0.3"},
+                                                    {"sparge-attn", "top_k=0.3"}};
   const auto found = small.find(method);
   return found == small.end() ? "" : found->second;
 }

@@ -10,6 +10,7 @@
 #include <ostream>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cuda_select_run.h"
@@ -217,6 +218,19 @@ std::vector<Case> Cases() {
       {"sample-attention", "alpha_c=0.3,alpha_s=0,chunk_n=5,own_rows_only=1"},
       {"sample-attention", "alpha_c=0,alpha_s=0.2,chunk_n=3,keep_diagonal=1"},
       {"sample-attention", "alpha_c=1,alpha_s=1"},
+      {"x-attention", "tau=0.5"},
+      {"x-attention", "tau=0.6,stride=4,force_ends=0"},
+      {"x-attention", "tau=0.7,stride=16,force_ends=0"},
+      {"x-attention", "tau=0.5,stride=32"},
+      {"x-attention", "tau=0.4,stride=64,force_ends=0"},
+      {"x-attention", "tau=1"},
+      {"x-attention", "tau=0,force_ends=0"},
+      {"sparge-attn", "top_k=0.2"},
+      {"sparge-attn", "top_k=0,centre=0"},
+      {"sparge-attn", "top_k=0.3,theta=0.0078"},
+      {"sparge-attn", "rule=cdf,tau=0.6,theta=0.0135"},
+      {"sparge-attn", "rule=cdf,tau=0.9,similarity=paper,theta=0.01,centre=0"},
+      {"sparge-attn", "rule=cdf,tau=1"},
   };
   for (const std::string& method : WithCudaSelector()) settings.emplace_back(method, "");
   for (const auto& [method, parameters] : settings) {
@@ -226,6 +240,13 @@ std::vector<Case> Cases() {
     cases.push_back({method, "", Whole(700), 5.0f});
     cases.push_back({method, "", Whole(46341, 2, 1, 64)});
     cases.push_back({method, "", Last(1000, 130072, 131072, 2, 1, 64, 1)});
+  }
+  for (const char* method : {"x-attention", "sparge-attn"}) {
+    const char* const large = std::string_view(method) == "x-attention" ? "stride=64" : "rule=cdf,tau=0.5";
+    cases.push_back({method, "", Whole(700), 5.0f});
+    cases.push_back({method, "", Whole(46341, 2, 1, 64)});
+    cases.push_back({method, "", Last(1000, 130072, 131072, 2, 1, 64, 1)});
+    cases.push_back({method, large, Whole(131072, 2, 1, 64)});
   }
   cases.push_back({"vertical-slash", "n_vertical=1000,n_slash=200", Whole(20000, 2, 2, 64)});
   cases.push_back({"sample-attention", "chunk_n=64", Whole(20000, 2, 2, 64)});

@@ -283,6 +283,232 @@ class BlockSparseChoice final : public HeadChoice {
   std::vector<std::vector<double>> keys_;
 };
 
+// Key blocks of a share of the mass: how many of the largest reach `target`.
+size_t CountToReach(const std::vector<double>& descending, double target) {
+  size_t count = 0;
+  for (double reached = 0; count < descending.size() && reached < target; ++count) reached += descending[count];
+  return count;
+}
+
+double ScaleOf(const RandomProblem& problem) {
+  return problem.scale != 0 ? static_cast<double>(problem.scale) : 1 / std::sqrt(problem.shape.head_dim);
+}
+double Capped(const RandomProblem& problem, double score) {
+  const auto cap = static_cast<double>(problem.soft_cap);
+  return cap > 0 ? cap * std::tanh(score / cap) : score;
+}
+
+// In place: exp(score - best) by their sum.
+void Softmax(std::vector<double>* scores) {
+  const double best = *std::max_element(scores->begin(), scores->end());
+  double total = 0;
+  for (double& score : *scores) total += score = std::exp(score - best);
+  for (double& score : *scores) score /= total;
+}
+
+// Of methods that choose key blocks for 128 query rows.
+class RowBlockChoice : public HeadChoice {
+ public:
+  KeyBounds BoundsOfRows(int32_t first_row) const override {
+    const int32_t row_block = first_row / kRowBlock;
+    if (row_block != known_) {
+      bounds_ = BoundsOfBlock(row_block * kRowBlock);
+      bounds_.Seal();
+      known_ = row_block;
+    }
+    return bounds_;
+  }
+
+ protected:
+  static constexpr int32_t kRowBlock = 128;
+  RowBlockChoice(const RandomProblem& problem, const ParameterValues& values, int32_t sequence, int32_t head)
+      : problem_(problem),
+        values_(values),
+        sequence_(sequence),
+        head_(head),
+        kv_head_(head / (problem.shape.num_qo_heads / problem.shape.num_kv_heads)),
+        num_keys_(problem.shape.first_position + problem.shape.seq_q),
+        bounds_(0) {}
+
+  virtual KeyBounds BoundsOfBlock(int32_t first_row) const = 0;
+
+  int32_t EndRow(int32_t first_row) const { return std::min(first_row + kRowBlock, problem_.shape.seq_q); }
+
+  const RandomProblem& problem_;
+  const ParameterValues& values_;
+  const int32_t sequence_, head_, kv_head_, num_keys_;
+
+ private:
+  mutable int32_t known_ = -1;
+  mutable KeyBounds bounds_;
+};
+
+class XAttentionChoice final : public RowBlockChoice {
+ public:
+  XAttentionChoice(const RandomProblem& problem, const ParameterValues& values, int32_t sequence, int32_t head)
+      : RowBlockChoice(problem, values, sequence, head), stride_(4 << values.Integer("stride")) {
+    for (int32_t key = 0; key < num_keys_; ++key)
+      keys_.push_back(Row(problem.k, sequence, kv_head_, key, problem.shape.head_dim));
+  }
+
+ private:
+  KeyBounds BoundsOfBlock(int32_t first_row) const override {
+    const int32_t first = problem_.shape.first_position;
+    const int32_t end_row = EndRow(first_row);
+    std::vector<double> mass(static_cast<size_t>((first + end_row - 1) / kRowBlock + 1));
+    for (int32_t row = first_row; row < end_row; row += stride_) AddGroup(row, &mass);
+    const double total = std::accumulate(mass.begin(), mass.end(), 0.0);
+    std::vector<double> others;
+    double forced = 0;
+    const auto is_forced = [&](size_t block) {
+      return values_.Flag("force_ends") &&
+             (block == 0 || static_cast<int32_t>(block) >= (first + first_row) / kRowBlock);
+    };
+    for (size_t block = 0; block < mass.size(); ++block) {
+      if (is_forced(block)) {
+        forced += mass[block];
+      } else {
+        others.push_back(mass[block]);
+      }
+    }
+    std::sort(others.begin(), others.end(), std::greater<>());
+    const double tau = values_.Real("tau");
+    Cut cut;
+    if (tau < 1) {
+      cut = CutBetween(others, tau > 0 ? CountToReach(others, (tau - kTie) * total - forced) : 0,
+                       tau > 0 ? CountToReach(others, (tau + kTie) * total - forced) : 0, Itself);
+    }
+    KeyBounds bounds(num_keys_);
+    for (size_t block = 0; block < mass.size(); ++block) {
+      if (!is_forced(block) && !cut.IsPossible(mass[block])) continue;
+      const auto begin = static_cast<int64_t>(block) * kRowBlock;
+      bounds.Keep(begin, begin + kRowBlock, is_forced(block) || cut.IsCertain(mass[block]));
+    }
+    return bounds;
+  }
+
+  // The mass of the query group from `row` on, by key blocks.
+  void AddGroup(int32_t row, std::vector<double>* mass) const {
+    const ProblemShape& shape = problem_.shape;
+    const int32_t end = std::min(row + stride_, shape.seq_q);
+    std::vector<std::vector<double>> queries;
+    for (int32_t r = row; r < end; ++r) queries.push_back(Row(problem_.q, sequence_, head_, r, shape.head_dim));
+    std::vector<double> scores;
+    for (int32_t key = 0; key <= shape.first_position + end - 1; key += stride_) {
+      double sum = 0;
+      for (int32_t s = 0; s < stride_ && key + s < num_keys_; ++s) {
+        const auto place = static_cast<size_t>(stride_ - 1 - s);
+        if (place < queries.size()) sum += Dot(queries[place], keys_[static_cast<size_t>(key + s)]);
+      }
+      scores.push_back(Capped(problem_, sum * ScaleOf(problem_) / stride_));
+    }
+    Softmax(&scores);
+    for (size_t group = 0; group < scores.size(); ++group)
+      (*mass)[group * static_cast<size_t>(stride_) / kRowBlock] += scores[group];
+  }
+
+  const int32_t stride_;
+  std::vector<std::vector<double>> keys_;
+};
+
+class SpargeChoice final : public RowBlockChoice {
+ public:
+  SpargeChoice(const RandomProblem& problem, const ParameterValues& values, int32_t sequence, int32_t head)
+      : RowBlockChoice(problem, values, sequence, head) {
+    const int32_t head_dim = problem.shape.head_dim;
+    std::vector<double> centre(static_cast<size_t>(head_dim));
+    if (values.Flag("centre")) centre = MeanRow(problem.k, sequence, kv_head_, 0, num_keys_, head_dim);
+    for (int32_t key = 0; key < num_keys_; key += kBlockRows) {
+      const int32_t end = std::min(key + kBlockRows, num_keys_);
+      keys_.push_back(MeanRow(problem.k, sequence, kv_head_, key, end, head_dim));
+      for (size_t d = 0; d < centre.size(); ++d) keys_.back()[d] -= centre[d];
+      likeness_.push_back(Likeness(problem.k, kv_head_, key, end, centre));
+    }
+  }
+
+ private:
+  // Of rows less `shift`, above theta: 1 alike, 0 not, 1/2 where fp32 cannot tell.
+  double Likeness(const OwnedTensor& tensor, int32_t head, int32_t begin, int32_t end,
+                  const std::vector<double>& shift) const {
+    const bool by_largest = values_.Integer("similarity") == 1;
+    std::vector<std::vector<double>> rows;
+    double largest = 0;
+    for (int32_t r = begin; r < end; ++r) {
+      rows.push_back(Row(tensor, sequence_, head, r, problem_.shape.head_dim));
+      for (size_t d = 0; d < shift.size(); ++d) rows.back()[d] -= shift[d];
+      largest = std::max(largest, Dot(rows.back(), rows.back()));
+    }
+    if (largest == 0) return by_largest || 0 > values_.Real("theta") ? 1 : 0;
+    double sum = 0;  // of all products of two rows, each once
+    for (size_t i = 0; i < rows.size(); ++i) {
+      for (size_t j = 0; j <= i; ++j) {
+        const double product = Dot(rows[i], rows[j]);
+        const double norms = std::sqrt(Dot(rows[i], rows[i]) * Dot(rows[j], rows[j]));
+        sum += (i == j ? 1 : 2) * (by_largest ? product / largest : norms > 0 ? product / norms : 0);
+      }
+    }
+    const double above = sum / static_cast<double>(rows.size() * rows.size()) - values_.Real("theta");
+    return std::abs(above) < kTie ? 0.5 : above > 0 ? 1 : 0;
+  }
+
+  KeyBounds BoundsOfBlock(int32_t first_row) const override {
+    const ProblemShape& shape = problem_.shape;
+    const int32_t end_row = EndRow(first_row);
+    const std::vector<double> query = MeanRow(problem_.q, sequence_, head_, first_row, end_row, shape.head_dim);
+    const double of_rows =
+        Likeness(problem_.q, head_, first_row, end_row, std::vector<double>(static_cast<size_t>(shape.head_dim)));
+    const auto num_causal = static_cast<size_t>((shape.first_position + end_row - 1) / kBlockRows + 1);
+    std::vector<double> numbers;  // of key blocks that are alike
+    std::vector<size_t> place(num_causal);
+    double longest = 0;
+    bool settled = of_rows != 0.5;
+    for (size_t block = 0; block < num_causal; ++block) {
+      settled = settled && likeness_[block] != 0.5;
+      if (likeness_[block] != 1) continue;
+      place[block] = numbers.size();
+      numbers.push_back(Capped(problem_, ScaleOf(problem_) * Dot(query, keys_[block])));
+      longest = std::max(longest,
+                         std::abs(ScaleOf(problem_)) * std::sqrt(Dot(query, query) * Dot(keys_[block], keys_[block])));
+    }
+    Cut cut;
+    if (!numbers.empty()) cut = CutOf(&numbers, longest);
+    KeyBounds bounds(num_keys_);
+    for (size_t block = 0; block < num_causal; ++block) {
+      const bool unasked = of_rows == 0 || likeness_[block] == 0;
+      const bool possible = unasked || !settled || cut.IsPossible(numbers[place[block]]);
+      const bool certain = unasked || (settled && cut.IsCertain(numbers[place[block]]));
+      const auto begin = static_cast<int64_t>(block) * kBlockRows;
+      if (possible) bounds.Keep(begin, begin + kBlockRows, certain);
+    }
+    return bounds;
+  }
+
+  // Turns scores into masses where these are what is cut.
+  Cut CutOf(std::vector<double>* numbers, double longest) const {
+    if (values_.Integer("rule") == 0) {
+      const double wanted = std::floor(values_.Real("top_k") * static_cast<double>(keys_.size()) + 1e-9);
+      const auto count = static_cast<size_t>(std::max(1.0, wanted));
+      return CutBetween(*numbers, count, count, [&](double) { return longest; });
+    }
+    Softmax(numbers);
+    const double tau = values_.Real("tau");
+    if (tau >= 1) return {};
+    std::vector<double> sorted = *numbers;
+    std::sort(sorted.begin(), sorted.end(), std::greater<>());
+    const auto count_within = [&](double limit) {
+      size_t count = 1;
+      for (double reached = sorted[0]; count < sorted.size() && reached + sorted[count] <= limit; ++count)
+        reached += sorted[count];
+      return count;
+    };
+    return CutBetween(*numbers, count_within(tau - kTie), count_within(tau + kTie),
+                      [&](double mass) { return mass * (1 + longest); });
+  }
+
+  std::vector<std::vector<double>> keys_;
+  std::vector<double> likeness_;
+};
+
 std::vector<int32_t> CountsBefore(const std::vector<bool>& flags) {
   std::vector<int32_t> counts(flags.size() + 1);
   for (size_t i = 0; i < flags.size(); ++i) counts[i + 1] = counts[i] + (flags[i] ? 1 : 0);
@@ -320,6 +546,8 @@ std::unique_ptr<HeadChoice> ChoiceOfHead(const std::string& method, const Random
   if (method == "vertical-slash") return std::make_unique<VerticalSlashChoice>(problem, values, sequence, head);
   if (method == "sample-attention") return std::make_unique<SampleChoice>(problem, values, sequence, head);
   if (method == "block-sparse") return std::make_unique<BlockSparseChoice>(problem, values, sequence, head);
+  if (method == "x-attention") return std::make_unique<XAttentionChoice>(problem, values, sequence, head);
+  if (method == "sparge-attn") return std::make_unique<SpargeChoice>(problem, values, sequence, head);
   return nullptr;
 }
 

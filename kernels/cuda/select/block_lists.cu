@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of the methods that keep whole blocks: block-sparse, S2-Attention and SampleAttention.
+// Lists of the methods that keep whole blocks of keys.
 #include "select/funnel_shift.cuh"
 #include "select/list_writer.cuh"
 #include "select/probe_sums.cuh"
@@ -23,6 +23,23 @@ struct BlockSource {
   __device__ Units Open(const ListShape&, int64_t head, int32_t tile, TilePositions rows) const {
     const uint64_t* const upper = lists.bitmaps + (head * lists.num_query_blocks + 2 * tile) * lists.words;
     return {upper, rows.HasLower() ? upper + lists.words : nullptr};
+  }
+};
+
+// Bits of key blocks, a bitmap per tile.
+template <int kShift>
+struct TileBlockSource {
+  static constexpr int kUnitShift = kShift;
+  TileBlockLists lists;
+
+  struct Units {
+    const uint64_t* bitmap;
+
+    __device__ KeptUnits operator()(int32_t word) const { return {bitmap[word], bitmap[word], 0}; }
+  };
+
+  __device__ Units Open(const ListShape& shape, int64_t head, int32_t tile, TilePositions) const {
+    return {lists.bitmaps + (head * shape.num_tiles + tile) * lists.words};
   }
 };
 
@@ -157,6 +174,12 @@ __global__ void __launch_bounds__(kListThreads)
 cudaError_t LaunchBlockLists(const BlockLists& lists, const ListShape& shape, const ListArrays& arrays,
                              cudaStream_t stream) {
   return LaunchWriteLists(BlockSource{lists}, shape, arrays, stream);
+}
+
+cudaError_t LaunchTileBlockLists(const TileBlockLists& lists, const ListShape& shape, const ListArrays& arrays,
+                                 cudaStream_t stream) {
+  if (lists.key_block_log2 == 6) return LaunchWriteLists(TileBlockSource<6>{lists}, shape, arrays, stream);
+  return LaunchWriteLists(TileBlockSource<7>{lists}, shape, arrays, stream);
 }
 
 cudaError_t LaunchStripeLists(const StripeLists& lists, const ListShape& shape, const ListArrays& arrays,

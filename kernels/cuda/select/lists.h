@@ -69,6 +69,15 @@ struct BlockLists {
 cudaError_t LaunchBlockLists(const BlockLists& lists, const ListShape& shape, const ListArrays& arrays,
                              cudaStream_t stream);
 
+// One bit per key block of 2^key_block_log2 tokens (6 or 7), the same for all rows of a tile.
+struct TileBlockLists {
+  const uint64_t* bitmaps = nullptr;  // [batch * head, tile, words]
+  int32_t key_block_log2 = 7;
+  int32_t words = 0;
+};
+cudaError_t LaunchTileBlockLists(const TileBlockLists& lists, const ListShape& shape, const ListArrays& arrays,
+                                 cudaStream_t stream);
+
 // SampleAttention: one bit per column stripe and per diagonal stripe of 128, per chunk. Line bitmaps with pads as in
 // top_lines.h.
 struct StripeLists {
