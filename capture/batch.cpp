@@ -35,19 +35,22 @@ Json IdentityOf(const BatchRequest& request, const std::string& prompts) {
   const CaptureRequest& common = request.common;
   Json points = Json::array();
   for (const model::CapturePoint point : common.record) points.push_back(static_cast<int>(point));
-  return {{"schema", kSchema},
-          {"prompts", {{"file", fs::path(request.prompts_file).filename().string()}, {"sha256", hash.HexDigest()}}},
-          {"model",
-           {{"folder", fs::path(common.model_dir).lexically_normal().filename().string()},
-            {"config_sha256", config.HexDigest()}}},
-          {"options",
-           {{"layers", common.layers},
-            {"heads", common.heads},
-            {"rows", common.rows},
-            {"decode", common.decode_tokens},
-            {"dtype", common.dtype},
-            {"attention", common.attention_text},
-            {"record", points}}}};
+  Json identity{
+      {"schema", kSchema},
+      {"prompts", {{"file", fs::path(request.prompts_file).filename().string()}, {"sha256", hash.HexDigest()}}},
+      {"model",
+       {{"folder", fs::path(common.model_dir).lexically_normal().filename().string()},
+        {"config_sha256", config.HexDigest()}}},
+      {"options",
+       {{"layers", common.layers},
+        {"heads", common.heads},
+        {"rows", common.rows},
+        {"decode", common.decode_tokens},
+        {"dtype", common.dtype},
+        {"attention", common.attention_text},
+        {"record", points}}}};
+  if (!common.kv_heads.empty()) identity["options"]["kv_heads"] = common.kv_heads;
+  return identity;
 }
 
 // A file of that name may be anybody's.
@@ -148,53 +151,77 @@ void MakeFolder(const std::string& folder) {
   }
 }
 
-}  // namespace
+// The captures of a run, each of them checked before the first begins.
+struct Captures {
+  std::vector<PromptLine> prompts;
+  std::vector<CaptureRequest> requests;  // one a prompt; without output_path: an earlier run did it
+  std::vector<CapturePlan> plans;        // one a prompt; empty for those
+  int64_t num_done = 0;
+};
 
-BatchResult CaptureBatch(const BatchRequest& request, const ProgressFunction& progress, const std::stop_token& stop) {
-  const std::string text = model::ReadSmallFile(request.prompts_file, kMaxPromptsBytes);
-  const std::vector<PromptLine> prompts = ParsePromptLines(text, request.prompts_file);
-  const fs::path folder = request.common.output_path;
-  MakeFolder(folder.string());
-  BatchResult result;
-  result.manifest_path = (folder / kManifestName).string();
-  result.num_prompts = static_cast<int64_t>(prompts.size());
-  const OutputClaim claim(result.manifest_path, "capture");
-  Manifest manifest(result.manifest_path, IdentityOf(request, text));
-  if (manifest.IsThere() && request.resume) {
-    manifest.GoOn();
-  } else if (manifest.IsThere() && !request.common.overwrite) {
-    throw UsageError({.file = result.manifest_path,
-                      .problem = "exists already; go on with it, choose another folder or allow overwriting"});
-  }
-  ModelInUse in_use;
-  std::vector<CaptureRequest> captures;
-  for (const PromptLine& prompt : prompts) {
-    CaptureRequest& capture = captures.emplace_back(request.common);
-    capture.output_path = (folder / (prompt.name + ".h5")).string();
+Captures Prepare(const BatchRequest& request, const std::string& text, const Manifest& manifest, ModelInUse* in_use,
+                 const std::stop_token& stop) {
+  Captures captures;
+  captures.prompts = ParsePromptLines(text, request.prompts_file);
+  for (const PromptLine& prompt : captures.prompts) {
+    CaptureRequest& capture = captures.requests.emplace_back(request.common);
+    CapturePlan& plan = captures.plans.emplace_back();
+    capture.output_path = (fs::path(request.common.output_path) / (prompt.name + ".h5")).string();
     capture.text = prompt.text;
     capture.tokens = prompt.tokens;
     if (request.resume && manifest.Has(prompt, capture.output_path)) {
       capture.output_path.clear();
-      ++result.num_done;
+      ++captures.num_done;
       continue;
     }
     // A trace that was cut short stands under the very name.
     if (request.resume) capture.overwrite = true;
     try {
       StopIfAsked(stop);
-      CheckCapture(capture, &in_use);
+      plan = PlanWith(capture, in_use);
     } catch (Error& error) {
       if (error.fault().file.empty() || error.fault().file == kPromptItself)
         error.SetFile(request.prompts_file + ": line " + std::to_string(prompt.line));
       throw;
     }
   }
+  return captures;
+}
+
+// Takes an earlier run's manifest up, or refuses it.
+void LookAt(Manifest* manifest, const std::string& path, const BatchRequest& request) {
+  if (!manifest->IsThere()) return;
+  if (request.resume) {
+    manifest->GoOn();
+  } else if (!request.common.overwrite) {
+    throw UsageError(
+        {.file = path, .problem = "exists already; go on with it, choose another folder or allow overwriting"});
+  }
+}
+
+}  // namespace
+
+BatchResult CaptureBatch(const BatchRequest& request, const ProgressFunction& progress, const std::stop_token& stop) {
+  const std::string text = model::ReadSmallFile(request.prompts_file, kMaxPromptsBytes);
+  const fs::path folder = request.common.output_path;
+  ParsePromptLines(text, request.prompts_file);  // what it refuses leaves no folder
+  MakeFolder(folder.string());
+  BatchResult result;
+  result.manifest_path = (folder / kManifestName).string();
+  const OutputClaim claim(result.manifest_path, "capture");
+  Manifest manifest(result.manifest_path, IdentityOf(request, text));
+  LookAt(&manifest, result.manifest_path, request);
+  ModelInUse in_use;
+  const Captures captures = Prepare(request, text, manifest, &in_use, stop);
+  result.num_prompts = std::ssize(captures.prompts);
+  result.num_done = captures.num_done;
   manifest.Write();
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    if (captures[i].output_path.empty()) continue;
-    const std::string which = "prompt " + std::to_string(i + 1) + " of " + std::to_string(prompts.size()) + ": ";
+  for (size_t i = 0; i < captures.prompts.size(); ++i) {
+    if (captures.requests[i].output_path.empty()) continue;
+    const std::string which =
+        "prompt " + std::to_string(i + 1) + " of " + std::to_string(captures.prompts.size()) + ": ";
     const CaptureResult one = CaptureWith(
-        captures[i], &in_use,
+        captures.requests[i], &in_use,
         [&](const Progress& at) {
           if (!progress) return;
           Progress of_all = at;
@@ -202,7 +229,7 @@ BatchResult CaptureBatch(const BatchRequest& request, const ProgressFunction& pr
           progress(of_all);
         },
         stop);
-    if (!one.path.empty()) manifest.Add(prompts[i], one);
+    if (!one.path.empty()) manifest.Add(captures.prompts[i], one);
     result.num_tokens += one.num_tokens;
     result.bytes += one.bytes;
     result.seconds += one.seconds;
@@ -211,6 +238,30 @@ BatchResult CaptureBatch(const BatchRequest& request, const ProgressFunction& pr
     ++result.num_done;
   }
   return result;
+}
+
+std::vector<BatchPlan> PlanBatch(const BatchRequest& request, const std::stop_token& stop) {
+  const std::string text = model::ReadSmallFile(request.prompts_file, kMaxPromptsBytes);
+  const fs::path folder = request.common.output_path;
+  const std::string manifest_path = (folder / kManifestName).string();
+  Manifest manifest(manifest_path, IdentityOf(request, text));
+  LookAt(&manifest, manifest_path, request);
+  // Room and rights are those of the nearest folder that is there; nothing is in the way of a folder yet to be made.
+  BatchRequest checked = request;
+  std::error_code ignored;
+  for (fs::path nearest = folder; !fs::exists(nearest, ignored);) {
+    nearest = nearest.has_parent_path() && nearest.parent_path() != nearest ? nearest.parent_path() : fs::path(".");
+    checked.common.output_path = nearest.string();
+    checked.common.overwrite = true;
+  }
+  ModelInUse in_use;
+  Captures captures = Prepare(checked, text, manifest, &in_use, stop);
+  std::vector<BatchPlan> plans;
+  for (size_t i = 0; i < captures.prompts.size(); ++i) {
+    if (captures.requests[i].output_path.empty()) continue;
+    plans.push_back({(folder / (captures.prompts[i].name + ".h5")).string(), std::move(captures.plans[i])});
+  }
+  return plans;
 }
 
 }  // namespace headscope::capture

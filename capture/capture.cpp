@@ -10,19 +10,21 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/number_list.h"
 #include "base/output_claim.h"
 #include "base/progress_meter.h"
+#include "base/row_selection.h"
 #include "data/trace_writer.h"
 #include "data/unfinished_file.h"
 #include "eval/prose_file.h"
 #include "eval/tasks.h"
+#include "head_choice.h"
 #include "model/checkpoint.h"
 #include "model/input_file.h"
 #include "model/model_tokenizer.h"
 #include "model/transformer.h"
 #include "one_capture.h"
 #include "recorder.h"
-#include "row_selection.h"
 #include "trace_target.h"
 
 namespace headscope::capture {
@@ -34,6 +36,7 @@ struct Prompt {
   std::vector<int32_t> tokens;
   std::string source;
   std::string answer;
+  std::vector<int32_t> answer_tokens;
 };
 
 // `count`: how many tokens the prompt has, as text.
@@ -58,7 +61,7 @@ Prompt ReadPrompt(const CaptureRequest& request, const model::Tokenizer& tokeniz
                         .problem = "the model has the ids 0 to " + std::to_string(config.vocabulary_size - 1),
                         .remedy = "give ids of its own tokenizer"});
     }
-    return {request.tokens, "tokens", ""};
+    return {request.tokens, "tokens", "", {}};
   }
   if (request.task) {
     const eval::TaskPrompt task = eval::MakeTask(*request.task, request.task_length, request.task_seed, tokenizer,
@@ -66,7 +69,7 @@ Prompt ReadPrompt(const CaptureRequest& request, const model::Tokenizer& tokeniz
     return {task.tokens,
             "task " + *request.task + " length " + std::to_string(request.task_length) + " seed " +
                 std::to_string(request.task_seed),
-            task.answer_text};
+            task.answer_text, task.answer};
   }
   const std::string text = request.text ? *request.text : model::ReadSmallFile(*request.prompt_file, kMaxPromptBytes);
   const std::string source =
@@ -78,7 +81,7 @@ Prompt ReadPrompt(const CaptureRequest& request, const model::Tokenizer& tokeniz
                   "is not UTF-8 at byte " + std::to_string(valid), "convert it, as iconv -f LATIN1 -t UTF-8 does");
   }
   try {
-    return {tokenizer.Encode(text, /*add_special_tokens=*/true, config.max_positions), source, ""};
+    return {tokenizer.Encode(text, /*add_special_tokens=*/true, config.max_positions), source, "", {}};
   } catch (const model::TooManyTokens& too_many) {
     RefuseLongPrompt(request, "at least " + std::to_string(too_many.at_least), config);
   } catch (BadInputError& error) {
@@ -94,7 +97,8 @@ std::string FolderName(const std::string& path) {
 
 // What of the request depends on the model's sizes alone. Throws UsageError before any weight is read.
 struct RecordedHeads {
-  std::vector<int32_t> layers, qo_heads;
+  std::vector<int32_t> layers;
+  std::vector<std::vector<int32_t>> qo_heads;  // of each of them
 };
 
 // Of those that have heads: all of them where none is named.
@@ -112,11 +116,27 @@ std::vector<int32_t> ChooseLayers(const std::vector<int32_t>& named, const model
   return chosen;
 }
 
+// The query heads of one layer, which need not have as many as others.
+std::vector<int32_t> ChooseHeads(const CaptureRequest& request, const model::ModelConfig& config, int32_t number) {
+  const model::AttentionLayer& layer = config.layers[static_cast<size_t>(number)];
+  if (request.kv_heads.empty()) return ChooseNumbers(request.heads, layer.num_qo_heads, "head");
+  return GroupsOf(ChooseNumbers(request.kv_heads, layer.num_kv_heads, "kv-head"), layer.num_qo_heads,
+                  layer.num_kv_heads);
+}
+
 RecordedHeads CheckAgainstConfig(const CaptureRequest& request, const model::ModelConfig& config) {
   RequireDecoder(config, request.model_dir);
   if (request.task) RequirePositions(config, "length", request.task_length);
   RequirePositions(config, "decode", request.decode_tokens);
-  return {ChooseLayers(request.layers, config), ChooseNumbers(request.heads, config.num_qo_heads, "head")};
+  if (!request.heads.empty() && !request.kv_heads.empty()) {
+    throw UsageError({.field = "kv-heads",
+                      .value = NumberListText(request.kv_heads),
+                      .problem = "heads are named too, and each of the two says which heads are recorded",
+                      .remedy = "name one of them"});
+  }
+  RecordedHeads chosen{ChooseLayers(request.layers, config), {}};
+  for (const int32_t layer : chosen.layers) chosen.qo_heads.push_back(ChooseHeads(request, config, layer));
+  return chosen;
 }
 
 void CheckPositions(const CaptureRequest& request, const Prompt& prompt, const model::ModelConfig& config) {
@@ -183,8 +203,8 @@ data::TraceLayout MakeLayout(const CaptureRequest& request, const model::ModelCo
   layout.layers = heads.layers;
   layout.encoding = captures_bf16 ? data::Encoding::kBFloat16 : data::Encoding::kFloat32;
   layout.attention = request.attention_text;
-  for (const int32_t layer : layout.layers) {
-    layout.facts.push_back(FactsOf(config, layer, heads.qo_heads));
+  for (size_t slot = 0; slot < layout.layers.size(); ++slot) {
+    layout.facts.push_back(FactsOf(config, layout.layers[slot], heads.qo_heads[slot]));
     for (const model::CapturePoint point : request.record) layout.facts.back().*StoredFact(point) = true;
   }
   for (const model::AttentionLayer& layer : config.layers)
@@ -194,6 +214,9 @@ data::TraceLayout MakeLayout(const CaptureRequest& request, const model::ModelCo
   layout.row_selection = request.rows;
   layout.prompt_source = prompt.source;
   layout.task_answer = prompt.answer;
+  // An answer that the decode steps have no room for is not judged.
+  if (std::ssize(prompt.answer_tokens) <= request.decode_tokens)
+    layout.answer_tokens = static_cast<int32_t>(prompt.answer_tokens.size());
   layout.max_tokens = static_cast<int64_t>(prompt.tokens.size()) + request.decode_tokens;
   return layout;
 }
@@ -278,6 +301,10 @@ CaptureResult Record(const CaptureRequest& request, const data::TraceLayout& lay
   result.num_rows = recorder->num_rows();
   // An interrupted trace is readable up to here and says complete = 0.
   result.interrupted = result.num_tokens < layout.max_tokens;
+  if (layout.answer_tokens > 0 && std::ssize(generated) >= layout.answer_tokens) {
+    result.answer_score = eval::ScoreOfAnswer(prompt.answer_tokens, generated);
+    writer->SetAnswerScore(*result.answer_score);
+  }
   if (!result.interrupted) writer->Finish();
   result.generated_text = run->Text(generated);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -321,7 +348,8 @@ class Plan {
     layout_ = MakeLayout(request, config, model::CapturesBf16(request.model_dir, SessionOf(request)), heads, prompt_);
     rows_.Draw(num_prompt_tokens());
     num_rows_ = rows_.Count(num_prompt_tokens()) + request.decode_tokens;
-    target_.RequireSpace(TraceBytes(layout_, layout_.max_tokens, num_rows_));
+    bytes_ = TraceBytes(layout_, layout_.max_tokens, num_rows_);
+    target_.RequireSpace(bytes_);
   }
 
   static model::SessionOptions SessionOf(const CaptureRequest& request) {
@@ -332,6 +360,7 @@ class Plan {
   const Prompt& prompt() const { return prompt_; }
   int64_t num_prompt_tokens() const { return static_cast<int64_t>(prompt_.tokens.size()); }
   int64_t num_rows() const { return num_rows_; }
+  int64_t bytes() const { return bytes_; }
   data::TraceLayout& layout() { return layout_; }
 
  private:
@@ -360,12 +389,19 @@ class Plan {
   Prompt prompt_;
   data::TraceLayout layout_;
   int64_t num_rows_ = 0;
+  int64_t bytes_ = 0;
 };
 
 }  // namespace
 
-void CheckCapture(const CaptureRequest& request, ModelInUse* in_use) {
-  const Plan plan(request, in_use);
+CapturePlan PlanWith(const CaptureRequest& request, ModelInUse* in_use) {
+  Plan plan(request, in_use);
+  return {std::move(plan.layout()), plan.num_prompt_tokens(), plan.num_rows(), plan.bytes()};
+}
+
+CapturePlan PlanCapture(const CaptureRequest& request) {
+  ModelInUse in_use;
+  return PlanWith(request, &in_use);
 }
 
 CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, const ProgressFunction& progress,

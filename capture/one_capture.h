@@ -25,8 +25,8 @@ struct ModelInUse {
   std::string weights_sha256;
 };
 
-// What a capture refuses before it reads a weight.
-void CheckCapture(const CaptureRequest& request, ModelInUse* in_use);
+// What a capture will record; refuses what it refuses before it reads a weight.
+CapturePlan PlanWith(const CaptureRequest& request, ModelInUse* in_use);
 // As Capture(), but that a request to stop before the model is loaded throws CancelledError.
 CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, const ProgressFunction& progress,
                           const std::stop_token& stop);

@@ -18,10 +18,10 @@
 #include <thread>
 #include <vector>
 
+#include "base/row_selection.h"
 #include "capture/stored_points.h"
 #include "data/trace_writer.h"
 #include "model/transformer.h"
-#include "row_selection.h"
 
 namespace headscope::capture {
 

@@ -13,6 +13,9 @@ if(NOT TARGET headscope_hdf5)
   target_link_libraries(headscope_hdf5 INTERFACE ${HDF5_C_LIBRARIES})
 endif()
 
+find_package(ZLIB REQUIRED)
+set_package_properties(ZLIB PROPERTIES TYPE REQUIRED PURPOSE "traces that were exported in compressed form")
+
 find_package(nlohmann_json REQUIRED)
 set_package_properties(nlohmann_json PROPERTIES TYPE REQUIRED PURPOSE "configuration, headers of checkpoints, results")
 find_package(CLI11 REQUIRED)

@@ -101,7 +101,7 @@ class Evaluation {
         session_.Rewind(context);
         session_.Feed(question.tokens, {}, stop_);
         const auto size = static_cast<int64_t>(question.answer.size());
-        const bool right = session_.Generate(size, /*last_token=*/-1, stop_) == question.answer;
+        const bool right = ScoreOfAnswer(question.answer, session_.Generate(size, /*last_token=*/-1, stop_)) == 1;
         if (right) {
           preferred += size;  // the generated answer is the right one, so every token was the first choice
         } else {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "eval/tasks.h"
 
+#include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include "base/errors.h"
@@ -78,6 +80,11 @@ TaskPrompt MakeTask(std::string_view name, int64_t length, uint64_t seed, const 
     prompt.fact_positions = std::move(question.fact_positions);
   }
   return prompt;
+}
+
+float ScoreOfAnswer(std::span<const int32_t> expected, std::span<const int32_t> generated) {
+  if (generated.size() < expected.size()) throw std::invalid_argument("fewer tokens than the answer has");
+  return std::ranges::equal(expected, generated.first(expected.size())) ? 1.0F : 0.0F;
 }
 
 }  // namespace headscope::eval

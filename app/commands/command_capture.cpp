@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // headscope capture MODEL_DIR (--text S | --prompt FILE | --task NAME --length N) -o OUT.h5
 // headscope capture MODEL_DIR --prompts FILE.jsonl -o FOLDER [--resume]
+#include <algorithm>
 #include <iostream>
 #include <memory>
+#include <sstream>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "analysis/types/printable.h"
 #include "base/byte_text.h"
 #include "base/errors.h"
+#include "base/number_list.h"
 #include "base/output_claim.h"
 #include "capture/batch.h"
 #include "capture/capture.h"
@@ -17,9 +20,13 @@
 #include "commands/common_options.h"
 #include "commands/head_selection.h"
 #include "commands/model_attention.h"
+#include "commands/record_plan.h"
 #include "eval/tasks.h"
 #include "model/capture_points.h"
+#include "model/input_file.h"
+#include "model/model_session.h"
 #include "model/model_types.h"
+#include "support/capture_time.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
 #include "support/listed.h"
@@ -32,10 +39,10 @@ namespace {
 
 struct CaptureArguments {
   capture::CaptureRequest request;
-  std::string layers, heads;
+  std::string layers, heads, kv_heads;
   std::vector<std::string> attention, record;
-  std::string prompts;
-  bool resume = false, quiet = false;
+  std::string prompts, chat, plan;
+  bool resume = false, quiet = false, dry_run = false;
 };
 
 // Another extension would be believed, by its reader and by `headscope export`.
@@ -59,6 +66,77 @@ model::CapturePoint ParseCapturePoint(const std::string& name) {
   throw UsageError("--record: '" + name + "' is not known; choose from " + CapturePointNames());
 }
 
+// What the file says holds where the command line does not say it. Heads and KV heads are one choice.
+void TakeRecordPlan(const CLI::App& command, CaptureArguments* arguments) {
+  if (arguments->plan.empty()) return;
+  constexpr int64_t kMostBytes = int64_t{16} << 20;
+  const RecordPlan plan = ParseRecordPlan(model::ReadSmallFile(arguments->plan, kMostBytes), arguments->plan);
+  const auto take = [&](const char* option, auto& from, auto* to) {
+    if (from && command.count(option) == 0) *to = *from;
+  };
+  take("--layers", plan.layers, &arguments->layers);
+  if (command.count("--heads") == 0 && command.count("--kv-heads") == 0) {
+    take("--heads", plan.heads, &arguments->heads);
+    take("--kv-heads", plan.kv_heads, &arguments->kv_heads);
+  }
+  take("--rows", plan.rows, &arguments->request.rows);
+  take("--record", plan.points, &arguments->record);
+  take("--decode", plan.decode, &arguments->request.decode_tokens);
+  take("--dtype", plan.dtype, &arguments->request.dtype);
+}
+
+// "  heads      0-7 (KV 0-3)", or a line for each layer where they differ.
+std::string PlannedHeads(const data::TraceLayout& layout) {
+  const auto heads = [](const data::LayerFacts& facts) {
+    return NumberListText(facts.qo_heads) + " (KV " + NumberListText(facts.kv_heads) + ")";
+  };
+  const std::string first = heads(layout.facts.front());
+  if (std::ranges::all_of(layout.facts, [&](const data::LayerFacts& facts) { return heads(facts) == first; }))
+    return "  heads      " + first + "\n";
+  std::string text;
+  for (size_t slot = 0; slot < layout.layers.size(); ++slot)
+    text += "  layer " + std::to_string(layout.layers[slot]) + ": heads " + heads(layout.facts[slot]) + "\n";
+  return text;
+}
+
+// What the captures would record, as `info` shows a trace: what they have in common once, then a line for each file.
+int ShowPlans(const CaptureArguments& arguments, const std::vector<capture::BatchPlan>& plans) {
+  const capture::CaptureRequest& request = arguments.request;
+  const model::CheckpointSummary model = model::ReadCheckpointSummary(request.model_dir, /*with_hash=*/false);
+  CaptureTime time;
+  double seconds = 0;
+  int64_t bytes = 0;
+  std::ostringstream files;
+  for (const capture::BatchPlan& plan : plans) {
+    seconds += time.AtLeast(model, plan.capture.num_prompt_tokens, request.decode_tokens, request.device);
+    bytes += plan.capture.bytes;
+    files << "  " << analysis::Printable(plan.path) << ": " << plan.capture.num_prompt_tokens << " prompt tokens, "
+          << plan.capture.num_rows << " query rows, " << ByteText(plan.capture.bytes) << '\n';
+  }
+  std::ostringstream out;
+  out << "nothing is written (--dry-run)\n";
+  if (!plans.empty()) {
+    const data::TraceLayout& layout = plans.front().capture.layout;
+    out << "  model      " << analysis::Printable(layout.model.name) << " (" << analysis::Printable(model.model_type)
+        << ")\n";
+    if (plans.size() == 1) out << "  prompt     " << analysis::Printable(layout.prompt_source) << '\n';
+    out << "  layers     " << NumberListText(layout.layers) << '\n'
+        << PlannedHeads(layout) << "  rows       " << analysis::Printable(layout.row_selection) << '\n'
+        << "  generated  " << request.decode_tokens << (request.decode_tokens == 1 ? " token\n" : " tokens\n")
+        << "  values     " << (layout.encoding == data::Encoding::kBFloat16 ? "bf16" : "fp32") << '\n'
+        << "  recorded   " << Listed([&] {
+             std::vector<std::string> names = {"q", "k", "v", "lse"};
+             names.insert(names.end(), arguments.record.begin(), arguments.record.end());
+             return names;
+           }())
+        << '\n';
+  }
+  out << "  files      " << plans.size() << ", " << ByteText(bytes) << " together\n" << files.str();
+  if (seconds > 0) out << "  time       at least " << FormatDuration(seconds) << '\n';
+  WriteText(out.str(), "", false);
+  return kDone;
+}
+
 int RunOne(const CaptureArguments& arguments, const std::stop_token& stop) {
   const capture::CaptureRequest& request = arguments.request;
   capture::CaptureResult result;
@@ -73,6 +151,7 @@ int RunOne(const CaptureArguments& arguments, const std::stop_token& stop) {
   std::cerr << verdict << result.num_tokens << " tokens, " << result.num_rows << " query rows, "
             << ByteText(result.bytes) << " in " << FormatDuration(result.seconds) << '\n';
   if (!result.generated_text.empty()) std::cerr << "generated: " << analysis::Printable(result.generated_text) << '\n';
+  if (result.answer_score) std::cerr << "the task's answer is " << (*result.answer_score == 1 ? "right\n" : "wrong\n");
   if (!result.path.empty()) WriteText(result.path + "\n", "", false);
   return result.interrupted ? kInterrupted : kDone;
 }
@@ -92,8 +171,17 @@ int RunMany(const CaptureArguments& arguments, const std::stop_token& stop) {
   return result.interrupted ? kInterrupted : kDone;
 }
 
-int RunCapture(CaptureArguments arguments) {
+int RunCapture(const CLI::App& command, CaptureArguments arguments) {
   capture::CaptureRequest& request = arguments.request;
+  if (!arguments.chat.empty()) {
+    throw UsageError({.field = "chat",
+                      .value = arguments.chat,
+                      .problem = "this program renders no chat template: they are Jinja programs, and no well-kept "
+                                 "library for those is packaged for C++",
+                      .remedy = "capture from Python, with `python -m headscope.capture " + request.model_dir +
+                                " --chat " + arguments.chat + "`, or give the rendered text with --text"});
+  }
+  TakeRecordPlan(command, &arguments);
   const int sources = int{request.text.has_value()} + int{request.prompt_file.has_value()} +
                       int{request.task.has_value()} + int{!request.tokens.empty()} + int{!arguments.prompts.empty()};
   if (sources != 1) {
@@ -103,6 +191,7 @@ int RunCapture(CaptureArguments arguments) {
   request.prose_path = ProsePath();
   request.layers = ParseNumberList(arguments.layers, "--layers");
   request.heads = ParseNumberList(arguments.heads, "--heads");
+  request.kv_heads = ParseNumberList(arguments.kv_heads, "--kv-heads");
   if (arguments.prompts.empty()) {
     {
       const OutputClaim nobody_writes(request.output_path, "capture");
@@ -115,6 +204,10 @@ int RunCapture(CaptureArguments arguments) {
   request.attention_text = attention.text;
   for (const std::string& name : arguments.record) request.record.push_back(ParseCapturePoint(name));
   const std::stop_token stop = StopOnInterrupt();
+  if (arguments.dry_run) {
+    if (arguments.prompts.empty()) return ShowPlans(arguments, {{request.output_path, capture::PlanCapture(request)}});
+    return ShowPlans(arguments, capture::PlanBatch({request, arguments.prompts, arguments.resume}, stop));
+  }
   const int code = arguments.prompts.empty() ? RunOne(arguments, stop) : RunMany(arguments, stop);
   TellNotes(attention);
   return code;
@@ -138,6 +231,11 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
   command->add_option("--tokens", request.tokens, "The prompt as ids of the model's vocabulary, taken as they are")
       ->delimiter(',')
       ->type_name("1,2,3");
+  command
+      ->add_option("--chat", arguments->chat,
+                   "A conversation, rendered by the model's chat template: by the Python package alone, which is named "
+                   "where this is given")
+      ->type_name("FILE.json");
   CLI::Option* prompts =
       command
           ->add_option("--prompts", arguments->prompts,
@@ -159,7 +257,12 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
                    "OUT.h5")
       ->required();
   AddModelHeadsOptions(command, &arguments->layers, &arguments->heads);
-  command->add_option("--rows", request.rows, "Query rows to record: all, last:N, every:N, random:N or random:N:SEED")
+  command->add_option("--kv-heads", arguments->kv_heads, "In place of --heads: KV heads, with all query heads of each")
+      ->type_name("A,B");
+  command
+      ->add_option("--rows", request.rows,
+                   "Query rows of the prompt to record: all, last:N, every:N, random:N, random:N:SEED, or ranges "
+                   "A:B,C:D of rows A to B-1")
       ->capture_default_str();
   command->add_option("--decode", request.decode_tokens, "Tokens to generate and record after the prompt")
       ->capture_default_str();
@@ -169,13 +272,21 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
                    std::string(info.help);
   }
   command->add_option("--record", arguments->record, record_help)->delimiter(',')->type_name("a,b");
+  command
+      ->add_option("--record-plan", arguments->plan,
+                   std::string("What to record, from a file: {\"format\": \"") + kRecordPlanFormat +
+                       "\", \"layers\": [0, 1], \"rows\": \"last:16\", ..} with the keys layers, heads or kv_heads, "
+                       "rows, points (of --record), decode and dtype; options that are given win")
+      ->type_name("FILE.json");
+  command->add_flag("--dry-run", arguments->dry_run,
+                    "Print what would be recorded, its size and the least time, and write nothing");
   AddAttentionOption(command, &arguments->attention);
   command->add_option("--dtype", request.dtype, "auto, fp32 or bf16")->capture_default_str();
   AddDeviceOption(command, &request.device);
   command->add_option("--chunk", request.chunk_tokens, "Tokens per prefill step")->capture_default_str();
   AddThreadsOption(command, &request.num_threads);
   AddQuietOption(command, &arguments->quiet);
-  command->callback([=, &action] { action = [=] { return RunCapture(*arguments); }; });
+  command->callback([=, &action] { action = [=] { return RunCapture(*command, *arguments); }; });
 }
 
 }  // namespace headscope::app

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// headscope export TRACE [--layers ..] [--heads ..] [--tokens a:b] -o OUT.h5|.csv|.json
+// headscope export TRACE [--layers ..] [--heads ..] [--tokens a:b] [--dtype fp32|bf16|fp16] [--compress]
+// -o OUT.h5|.csv|.json
 #include <memory>
 #include <stop_token>
 
@@ -18,15 +19,31 @@ namespace headscope::app {
 namespace {
 
 struct ExportArguments {
-  std::string trace, layers, heads, tokens, output;
-  bool force = false, quiet = false;
+  std::string trace, layers, heads, tokens, dtype, output;
+  bool force = false, quiet = false, compress = false;
 };
+
+data::ExportStorage StorageOf(const ExportArguments& arguments, const std::string& extension) {
+  if (extension != "h5" && (arguments.compress || !arguments.dtype.empty())) {
+    throw UsageError(std::string(arguments.compress ? "--compress" : "--dtype") + ": ." + extension +
+                     " holds numbers as text, each so that it reads back as what it is; leave it out, or write .h5");
+  }
+  data::ExportStorage storage;
+  if (arguments.compress) storage.storage = data::TraceStorage::kCompressed;
+  if (arguments.dtype == "fp32") storage.encoding = data::Encoding::kFloat32;
+  if (arguments.dtype == "bf16") storage.encoding = data::Encoding::kBFloat16;
+  if (arguments.dtype == "fp16") storage.encoding = data::Encoding::kFloat16;
+  if (!arguments.dtype.empty() && !storage.encoding)
+    throw UsageError({.field = "dtype", .value = arguments.dtype, .problem = "it must be fp32, bf16 or fp16"});
+  return storage;
+}
 
 int RunExport(const ExportArguments& arguments) {
   const std::string extension = Extension(arguments.output);
   if (extension != "h5" && extension != "csv" && extension != "json") {
     throw UsageError(OutputFault(arguments.output, "the extension must be .h5, .csv or .json"));
   }
+  const data::ExportStorage storage = StorageOf(arguments, extension);
   CheckOutputTarget(arguments.output, arguments.force, {arguments.trace});
   const data::TraceReader trace(arguments.trace);
   data::ExportSelection selection;
@@ -43,8 +60,11 @@ int RunExport(const ExportArguments& arguments) {
     const auto progress = [&](double share) {
       line.Show("exporting", static_cast<int64_t>(share * 100), 100, ProgressUnit::kPercent);
     };
-    const auto write = extension == "h5" ? data::ExportTrace : extension == "csv" ? data::ExportCsv : data::ExportJson;
-    output.Write([&](const std::string& path) { whole = write(trace, selection, path, progress, stop); });
+    output.Write([&](const std::string& path) {
+      whole = extension == "h5"    ? data::ExportTraceAs(trace, selection, storage, path, progress, stop)
+              : extension == "csv" ? data::ExportCsv(trace, selection, path, progress, stop)
+                                   : data::ExportJson(trace, selection, path, progress, stop);
+    });
   }
   if (!whole) return kInterrupted;
   output.Commit();
@@ -54,7 +74,7 @@ int RunExport(const ExportArguments& arguments) {
 }  // namespace
 
 void AddExportCommand(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("export", "Write part of a trace as a smaller trace, CSV or JSON");
+  CLI::App* command = app.add_subcommand("export", "Write a trace or a part of it as a trace, CSV or JSON");
   auto arguments = std::make_shared<ExportArguments>();
   command->add_option("trace", arguments->trace, "Trace")->required()->type_name("TRACE");
   AddModelHeadsOptions(command, &arguments->layers, &arguments->heads, "the KV heads that they read come along");
@@ -64,6 +84,12 @@ void AddExportCommand(CLI::App& app, Action& action) {
           "Tokens begin:end (all). The file counts them from 0 and records where they were; lse still covers every "
           "key that the model saw (lse_keys says how many)")
       ->type_name("a:b");
+  command
+      ->add_option("--dtype", arguments->dtype,
+                   "Of a trace's vectors: fp32, bf16 or fp16 (as they are); lse stays that of the model's own numbers")
+      ->type_name("fp32|bf16|fp16");
+  command->add_flag("--compress", arguments->compress,
+                    "Of a trace: shuffle and deflate its vectors, which takes less room and longer to read");
   AddOutputOptions(command, &arguments->output, &arguments->force, "File to write: .h5, .csv or .json")->required();
   AddQuietOption(command, &arguments->quiet);
   command->callback([=, &action] { action = [=] { return RunExport(*arguments); }; });

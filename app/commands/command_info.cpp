@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // headscope info FILE|DIR [--json]: what a trace or checkpoint holds.
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string>
@@ -59,6 +61,24 @@ Decoded CountDecoded(const data::TraceReader& trace) {
   }
   decoded.num_steps = static_cast<int64_t>(steps.size());
   return decoded;
+}
+
+// The model's own answer to a task: the generated tokens that stand where it belongs.
+std::string GivenAnswer(const data::TraceReader& trace) {
+  std::string text;
+  int32_t left = trace.layout().answer_tokens;
+  for (const data::TokenRecord& token : trace.tokens()) {
+    if (token.phase != data::TokenPhase::kDecode || left == 0) continue;
+    text += token.text;
+    --left;
+  }
+  return text;
+}
+
+// How good it is; none where it is not judged.
+std::optional<float> AnswerScore(const data::TraceLayout& layout) {
+  if (layout.answer_tokens == 0 || std::isnan(layout.answer_score)) return {};
+  return layout.answer_score;
 }
 
 std::string DecodedText(const Decoded& decoded) {
@@ -186,6 +206,8 @@ int TraceInfo(const std::string& path, bool json) {
                  {"num_rows", trace.num_rows()},
                  {"prompt", layout.prompt_source},
                  {"task_answer", layout.task_answer},
+                 {"given_answer", AnswerScore(layout) ? Json(GivenAnswer(trace)) : Json()},
+                 {"answer_score", AnswerScore(layout) ? Json(*AnswerScore(layout)) : Json()},
                  {"layers", layout.layers},
                  {"qo_heads", Shared(layout, [](const data::LayerFacts& facts) { return facts.qo_heads; })},
                  {"kv_heads", Shared(layout, [](const data::LayerFacts& facts) { return facts.kv_heads; })},
@@ -216,6 +238,8 @@ int TraceInfo(const std::string& path, bool json) {
     if (const auto recorded = RecordedBeside(layout.facts.front()); !recorded.empty())
       out << "  recorded   q, k, v, lse, " << Listed(recorded) << '\n';
     if (!layout.task_answer.empty()) out << "  answer     \"" << Printable(layout.task_answer) << "\"\n";
+    if (const std::optional<float> score = AnswerScore(layout))
+      out << "  given      \"" << Printable(GivenAnswer(trace)) << "\", score " << *score << '\n';
   }
   WriteText(out.str(), "", false);
   return kDone;

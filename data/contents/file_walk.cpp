@@ -66,7 +66,8 @@ class Walk {
   StoredDataset Dataset(hid_t object, const std::string& name);
   void Layout(hid_t dataset, hid_t creation, StoredDataset* described);
   void Chunks(hid_t dataset, StoredDataset* described);
-  bool Chunk(hid_t dataset, const StoredDataset& described, const std::vector<hsize_t>& offset, uint64_t* address);
+  bool Chunk(hid_t dataset, const StoredDataset& described, const std::vector<hsize_t>& offset, uint64_t* address,
+             uint64_t* size);
 
   hid_t file_;
   uint64_t lookups_, objects_;                                                                    // that are left
@@ -220,7 +221,8 @@ void Walk::Layout(hid_t dataset, hid_t creation, StoredDataset* described) {
   }
 }
 
-// Only the checksum as a filter keeps all chunks at one size; the reader refuses others anyway.
+// Those of a trace: with the checksum alone all of one size, or each of its own where they are compressed. The reader
+// refuses others anyway.
 void Walk::Chunks(hid_t dataset, StoredDataset* described) {
   size_t axis = 0;
   {
@@ -238,20 +240,23 @@ void Walk::Chunks(hid_t dataset, StoredDataset* described) {
     count = Saturated(count, extent / chunk + (extent % chunk != 0));
     bytes = Saturated(bytes, chunk);
   }
-  if (described->filters != std::vector<int32_t>{H5Z_FILTER_FLETCHER32}) return;
+  if (described->filters != kPlainFilters && !described->IsCompressed()) return;
   described->layout = StoredLayout::kTooManyParts;
   if (count > lookups_ || bytes > kMaxChunk) return;
   lookups_ -= count;
   described->layout = StoredLayout::kChunked;
   described->chunk_bytes = bytes + 4;
   described->chunk_addresses.assign(count, kNoAddress);
+  if (described->IsCompressed()) described->chunk_sizes.assign(count, 0);
   // What a killed writer had not flushed yet is not readable: the youngest chunks of every row, since rows grow
   // together.
   hsize_t readable_end = described->extents[axis];
   int failures = 0;
   std::vector<hsize_t> offset(rank, 0);
-  for (uint64_t& address : described->chunk_addresses) {
-    if (offset[axis] < readable_end && failures < kFailures && !Chunk(dataset, *described, offset, &address)) {
+  for (uint64_t chunk = 0; chunk < count; ++chunk) {
+    uint64_t* const address = &described->chunk_addresses[chunk];
+    uint64_t* const size = described->IsCompressed() ? &described->chunk_sizes[chunk] : nullptr;
+    if (offset[axis] < readable_end && failures < kFailures && !Chunk(dataset, *described, offset, address, size)) {
       readable_end = offset[axis];
       ++failures;
     }
@@ -263,8 +268,10 @@ void Walk::Chunks(hid_t dataset, StoredDataset* described) {
   }
 }
 
-// False when the index cannot be read there. `address` stays as it is where there is no chunk.
-bool Walk::Chunk(hid_t dataset, const StoredDataset& described, const std::vector<hsize_t>& offset, uint64_t* address) {
+// False when the index cannot be read there. `address` stays as it is where there is no chunk. `size`: null where all
+// chunks have one.
+bool Walk::Chunk(hid_t dataset, const StoredDataset& described, const std::vector<hsize_t>& offset, uint64_t* address,
+                 uint64_t* size) {
   uint32_t skipped_filters = 0;
   ForgetDataReads();
   if (H5Dread_chunk(dataset, H5P_DEFAULT, offset.data(), &skipped_filters, buffer_.get()) < 0) {
@@ -272,7 +279,10 @@ bool Walk::Chunk(hid_t dataset, const StoredDataset& described, const std::vecto
     return H5Dget_chunk_storage_size(dataset, offset.data(), &stored) >= 0;
   }
   const DataReads read = LastDataReads();
-  if (read.count == 1 && read.bytes == described.chunk_bytes && skipped_filters == 0) *address = read.address;
+  if (read.count == 1 && (size != nullptr || read.bytes == described.chunk_bytes) && skipped_filters == 0) {
+    *address = read.address;
+    if (size != nullptr) *size = read.bytes;
+  }
   return true;
 }
 

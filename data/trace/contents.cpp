@@ -132,6 +132,7 @@ void Encode(const StoredDataset& dataset, Writer& out) {
   out.Longs(dataset.chunk);
   out.Long(dataset.chunk_bytes);
   out.Longs(dataset.chunk_addresses);
+  if (dataset.IsCompressed()) out.Longs(dataset.chunk_sizes);
 }
 
 StoredDataset DecodeDataset(Reader& in) {
@@ -148,6 +149,7 @@ StoredDataset DecodeDataset(Reader& in) {
   dataset.chunk = in.Longs(kMaxRank);
   dataset.chunk_bytes = in.Long();
   dataset.chunk_addresses = in.Longs(SIZE_MAX);
+  if (dataset.IsCompressed()) dataset.chunk_sizes = in.Longs(SIZE_MAX);
   return dataset;
 }
 

@@ -15,7 +15,7 @@
 namespace headscope::data {
 
 // Changes with every change of the bytes; the two programs that exchange them are built together.
-inline constexpr uint32_t kContentsVersion = 1;
+inline constexpr uint32_t kContentsVersion = 2;
 // An address or a size that is not there.
 inline constexpr uint64_t kNoAddress = ~uint64_t{0};
 // Limits of what is described; far beyond what headscope writes.
@@ -77,6 +77,12 @@ enum class StoredLayout : uint8_t {
   kElsewhere,    // in other files
   kTooManyParts  // chunked, with more chunks than the file can hold
 };
+// HDF5's numbers of filters in the order in which they are used: the checksum alone, and before it bytes of one rank
+// put together (shuffle) and compressed (deflate). Nothing else is read.
+inline constexpr int32_t kChecksumFilter = 3;
+inline const std::vector<int32_t> kPlainFilters = {kChecksumFilter};
+inline const std::vector<int32_t> kCompressedFilters = {2, 1, kChecksumFilter};
+
 struct StoredDataset {
   std::string name;       // without the group's path
   bool readable = false;  // HDF5 could describe it; nothing below counts otherwise
@@ -87,8 +93,11 @@ struct StoredDataset {
   uint64_t address = kNoAddress;
   uint64_t stored_bytes = 0;
   std::vector<uint64_t> chunk;            // extents of one chunk
-  uint64_t chunk_bytes = 0;               // of every chunk in the file, its checksum included
+  uint64_t chunk_bytes = 0;               // of every chunk in the file, its checksum included; compressed: before that
   std::vector<uint64_t> chunk_addresses;  // in row-major order of the chunks; kNoAddress: not written
+  std::vector<uint64_t> chunk_sizes;      // of compressed ones in the file, in the same order; else empty
+
+  bool IsCompressed() const { return filters == kCompressedFilters; }
 };
 
 struct StoredGroup {

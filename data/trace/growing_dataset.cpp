@@ -25,9 +25,16 @@ hsize_t NextPrime(hsize_t number) {
   return number;
 }
 
-PropertyHandle CreationProperties(const std::vector<hsize_t>& chunk) {
+// Of deflate, 1 to 9: beyond this one the noise in vectors takes longer and gets no smaller.
+constexpr unsigned kDeflateLevel = 4;
+
+PropertyHandle CreationProperties(const std::vector<hsize_t>& chunk, bool compressed) {
   PropertyHandle creation = WithoutTimes(H5P_DATASET_CREATE);
   Require(H5Pset_chunk(creation.get(), static_cast<int>(chunk.size()), chunk.data()), "setting the chunk size");
+  if (compressed) {
+    Require(H5Pset_shuffle(creation.get()), "setting the order of bytes");
+    Require(H5Pset_deflate(creation.get(), kDeflateLevel), "setting the compression");
+  }
   Require(H5Pset_fletcher32(creation.get()), "setting the checksum");
   // Attributes stay in the object header: the separate index that HDF5 makes for many of them is one more thing to lose
   // in a crash.
@@ -65,7 +72,7 @@ GrowingDataset::GrowingDataset(hid_t group, const std::string& name, hid_t type,
 
   SpaceHandle space(
       Require(H5Screate_simple(static_cast<int>(rank), shape_.extents.data(), limits.data()), "creating a data space"));
-  const PropertyHandle creation = CreationProperties(chunk);
+  const PropertyHandle creation = CreationProperties(chunk, shape_.compressed);
   dataset_ = DatasetHandle(
       Require(H5Dcreate2(group, name.c_str(), type, space.get(), H5P_DEFAULT, creation.get(), access.get()),
               "creating dataset " + name));

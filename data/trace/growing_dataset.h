@@ -18,6 +18,7 @@ struct GrowingShape {
   hsize_t chunk_items = 1;
   std::vector<std::string> dimension_names;
   std::string unit;
+  bool compressed = false;  // chunks are shuffled and deflated before their checksum
 };
 
 class GrowingDataset {

@@ -105,6 +105,10 @@ void CreateInteger(hid_t object, const std::string& name, hid_t file_type, int64
   CreateScalar(object, name, file_type, H5T_NATIVE_INT64, &value);
 }
 
+void CreateFloat(hid_t object, const std::string& name, float value) {
+  CreateScalar(object, name, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, &value);
+}
+
 void CreateBoolean(hid_t object, const std::string& name, bool value) {
   const TypeHandle type = BooleanType();
   const int8_t number = value ? 1 : 0;

@@ -32,6 +32,7 @@ PropertyHandle WithoutTimes(hid_t property_class);
 void CreateText(hid_t object, const std::string& name, const std::string& value);
 void CreateTexts(hid_t object, const std::string& name, const std::vector<std::string>& values);
 void CreateInteger(hid_t object, const std::string& name, hid_t file_type, int64_t value);
+void CreateFloat(hid_t object, const std::string& name, float value);
 void CreateBoolean(hid_t object, const std::string& name, bool value);
 void CreateIntegers(hid_t object, const std::string& name, std::span<const int32_t> values);
 void CreateFloats(hid_t object, const std::string& name, std::span<const float> values);

@@ -136,6 +136,10 @@ void StoredTrace::ReadLayout(const StoredGroup& attention, const StoredGroup& to
   layout_.first_token = file_.Integer64(attention, "first_token");
   layout_.prompt_source = file_.Text(tokens_group, "prompt_source");
   layout_.task_answer = file_.Text(tokens_group, "task_answer");
+  if (UntrustedFile::HasAttribute(tokens_group, "answer_tokens")) {
+    layout_.answer_tokens = file_.Integer32(tokens_group, "answer_tokens");
+    layout_.answer_score = file_.Float(tokens_group, "answer_score");
+  }
   if (version_ == kFirstFormatVersion) {
     ReadUniformLayers(attention);
   } else {
@@ -419,7 +423,8 @@ void StoredTrace::RequireHeads(CheckedDataset& dataset, const std::vector<int64_
   }
   const int64_t item_total =
       dataset.extents[0] * dataset.extents[1] * dataset.item_bytes;  // at most 2^12 * 2^12 * 2^18
-  if (used > file_.size() / item_total) {
+  const int64_t most = file_.size() * (dataset.stored->IsCompressed() ? int64_t{kMostPerStoredByte} : 1);
+  if (used > most / item_total) {
     file_.Refuse(dataset.name, "tells of " + std::to_string(used) + " rows or tokens in a file of " +
                                    std::to_string(file_.size()) + " bytes; " + kDamaged);
   }

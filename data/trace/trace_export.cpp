@@ -16,9 +16,9 @@
 #include "base/errors.h"
 #include "base/number_list.h"
 #include "data/model_json.h"
-#include "data/trace_writer.h"
 #include "trace/trace_format.h"
 #include "trace/trace_tensors.h"
+#include "trace/value_encoding.h"
 
 namespace headscope::data {
 namespace {
@@ -147,15 +147,16 @@ Cut MakeCut(const TraceReader& trace, const ExportSelection& selection) {
   return cut;
 }
 
-// Reports progress in vectors done, and says whether to go on.
+// Reports progress in vectors done, `passes` times each, and says whether to go on.
 class Meter {
  public:
-  Meter(const Cut& cut, const ExportProgress& progress, const std::stop_token& stop)
+  Meter(const Cut& cut, const ExportProgress& progress, const std::stop_token& stop, int passes = 1)
       : progress_(progress), stop_(stop) {
     for (const Cut::Heads& heads : cut.heads) {
       total_ += std::ssize(heads.qo_slots) * (cut.row_end - cut.row_begin) +
                 2 * std::ssize(heads.kv_slots) * (cut.end - cut.begin);
     }
+    total_ *= passes;
   }
   bool Advance(int64_t vectors) {
     done_ += vectors;
@@ -181,6 +182,29 @@ std::vector<unsigned char> Gather(const std::vector<int32_t>& slots, int64_t ite
   return values;
 }
 
+// Items [first, last) of one head as the cut stores them.
+std::vector<unsigned char> Converted(const TraceReader& trace, const Cut& cut, const TensorSpec& spec, size_t layer,
+                                     int32_t head, int64_t first, int64_t last) {
+  const int32_t slot = cut.layer_slots[layer];
+  const Encoding from = trace.layout().encoding, to = cut.layout.encoding;
+  const int64_t numbers = (last - first) * NumComponents(spec, cut.layout.facts[layer]);
+  std::vector<unsigned char> values(static_cast<size_t>(numbers * ComponentBytes(spec, from)));
+  trace.Read(spec.tensor, slot, head, first, last, values.data());
+  if (spec.type != TensorSpec::Type::kEncoding || from == to) return values;
+  std::vector<float> floats(static_cast<size_t>(numbers));
+  DecodeToFloat(values.data(), from, numbers, floats.data());
+  values.resize(static_cast<size_t>(numbers * ComponentBytes(spec, to)));
+  if (const int64_t place = EncodeFloats(floats.data(), numbers, to, values.data()); place >= 0) {
+    throw FailedError({.file = trace.path(),
+                       .field = spec.name,
+                       .problem = "layer " + std::to_string(cut.layout.layers[layer]) + " holds " +
+                                  std::to_string(floats[static_cast<size_t>(place)]) + ", which is too large for " +
+                                  EncodingName(to),
+                       .remedy = "choose bf16 or fp32, or leave that layer out"});
+  }
+  return values;
+}
+
 bool WriteCut(const TraceReader& trace, const Cut& cut, TraceWriter& writer, Meter& meter) {
   const std::vector<int32_t>& rows = trace.row_positions();
   int64_t row = cut.row_begin;
@@ -195,7 +219,6 @@ bool WriteCut(const TraceReader& trace, const Cut& cut, TraceWriter& writer, Met
     }
     writer.AppendRowPositions(positions);
     for (size_t layer = 0; layer < cut.layer_slots.size(); ++layer) {
-      const int32_t slot = cut.layer_slots[layer];
       LayerBlock block{static_cast<int32_t>(layer), begin - cut.begin, end - begin, row - cut.row_begin,
                        next_row - row};
       std::array<std::vector<unsigned char>, kNumTraceTensors> values;
@@ -205,8 +228,9 @@ bool WriteCut(const TraceReader& trace, const Cut& cut, TraceWriter& writer, Met
         const int64_t vector_bytes =
             NumComponents(spec, cut.layout.facts[layer]) * ComponentBytes(spec, cut.layout.encoding);
         auto& gathered = values[static_cast<size_t>(spec.tensor)];
-        gathered = Gather(cut.SlotsOf(spec, layer), last - first, vector_bytes,
-                          [&](int32_t head, void* out) { trace.Read(spec.tensor, slot, head, first, last, out); });
+        gathered = Gather(cut.SlotsOf(spec, layer), last - first, vector_bytes, [&](int32_t head, unsigned char* out) {
+          std::ranges::copy(Converted(trace, cut, spec, layer, head, first, last), out);
+        });
         block.Set(spec.tensor, gathered.data());
       }
       writer.Append(block);
@@ -218,6 +242,63 @@ bool WriteCut(const TraceReader& trace, const Cut& cut, TraceWriter& writer, Met
     row = next_row;
   }
   writer.Finish();
+  return true;
+}
+
+// What was written, read again by a reader of its own: everything that the trace holds of the cut, number for number.
+bool VerifyCut(const TraceReader& trace, const Cut& cut, const std::string& path, Meter& meter) {
+  const TraceReader written(path);
+  const auto require = [&](bool same, const std::string& field) {
+    if (same) return;
+    throw FailedError({.file = path,
+                       .field = field,
+                       .problem = "is not what was written, now that it is read again",
+                       .remedy = "check the disk and the memory, and export again"});
+  };
+  const TraceLayout &found = written.layout(), &wanted = cut.layout;
+  require(written.complete(), "complete");
+  require(found.layers == wanted.layers && found.facts == wanted.facts, "layers");
+  require(found.encoding == wanted.encoding && found.first_token == wanted.first_token &&
+              found.capture_point == wanted.capture_point && found.attention == wanted.attention &&
+              found.row_selection == wanted.row_selection,
+          "attention");
+  require(found.model.config_json == wanted.model.config_json && found.model.name == wanted.model.name &&
+              found.model.model_type == wanted.model.model_type &&
+              found.model.weights_sha256 == wanted.model.weights_sha256 &&
+              found.model.tokenizer_sha256 == wanted.model.tokenizer_sha256 &&
+              found.model.layer_kinds == wanted.model.layer_kinds,
+          "model");
+  require(found.prompt_source == wanted.prompt_source && found.task_answer == wanted.task_answer &&
+              found.answer_tokens == wanted.answer_tokens,
+          "tokens");
+  const auto tokens =
+      std::span(trace.tokens()).subspan(static_cast<size_t>(cut.begin), static_cast<size_t>(cut.end - cut.begin));
+  require(std::ranges::equal(written.tokens(), tokens), "tokens");
+  const auto rows = std::span(trace.row_positions())
+                        .subspan(static_cast<size_t>(cut.row_begin), static_cast<size_t>(cut.row_end - cut.row_begin));
+  require(std::ranges::equal(written.row_positions(), rows, {}, [&](int32_t row) { return row + cut.begin; }),
+          "q_rows");
+  std::vector<unsigned char> read;
+  for (size_t layer = 0; layer < cut.layer_slots.size(); ++layer) {
+    for (const TensorSpec& spec : kTensorSpecs) {
+      if (!Stores(wanted, layer, spec.tensor)) continue;
+      const std::vector<int32_t> slots = cut.SlotsOf(spec, layer);
+      const int64_t begin = spec.of_rows ? cut.row_begin : cut.begin, end = spec.of_rows ? cut.row_end : cut.end;
+      for (size_t head = 0; head < slots.size(); ++head) {
+        for (int64_t first = begin; first < end; first += kItemsPerStep) {
+          const int64_t last = std::min(first + kItemsPerStep, end);
+          const std::vector<unsigned char> expected = Converted(trace, cut, spec, layer, slots[head], first, last);
+          read.resize(expected.size());
+          written.Read(spec.tensor, static_cast<int32_t>(layer), static_cast<int32_t>(head), first - begin,
+                       last - begin, read.data());
+          require(read == expected, spec.name);
+        }
+      }
+    }
+    if (!meter.Advance(std::ssize(cut.heads[layer].qo_slots) * (cut.row_end - cut.row_begin) +
+                       2 * std::ssize(cut.heads[layer].kv_slots) * (cut.end - cut.begin)))
+      return false;
+  }
   return true;
 }
 
@@ -371,10 +452,17 @@ nlohmann::ordered_json Head(const TraceReader& trace, const Cut& cut) {
 
 bool ExportTrace(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
                  const ExportProgress& progress, const std::stop_token& stop) {
-  const Cut cut = MakeCut(trace, selection);
-  Meter meter(cut, progress, stop);
-  TraceWriter writer(path, cut.layout, /*overwrite=*/false, cut.row_end - cut.row_begin);
-  return WholeOrNothing(path, [&] { return WriteCut(trace, cut, writer, meter); });
+  return ExportTraceAs(trace, selection, {}, path, progress, stop);
+}
+
+bool ExportTraceAs(const TraceReader& trace, const ExportSelection& selection, const ExportStorage& storage,
+                   const std::string& path, const ExportProgress& progress, const std::stop_token& stop) {
+  Cut cut = MakeCut(trace, selection);
+  if (storage.encoding) cut.layout.encoding = *storage.encoding;
+  Meter meter(cut, progress, stop, /*passes=*/2);
+  TraceWriter writer(path, cut.layout, /*overwrite=*/false, cut.row_end - cut.row_begin, storage.storage);
+  return WholeOrNothing(path,
+                        [&] { return WriteCut(trace, cut, writer, meter) && VerifyCut(trace, cut, path, meter); });
 }
 
 bool ExportCsv(const TraceReader& trace, const ExportSelection& selection, const std::string& path,

@@ -171,7 +171,7 @@ void TraceFile::Create(const std::string& path, bool overwrite) {
   }
 }
 
-void TraceFile::CreateObjects(const TraceLayout& layout, int64_t expected_rows) {
+void TraceFile::CreateObjects(const TraceLayout& layout, int64_t expected_rows, bool compressed) {
   CreateText(file.get(), "format", kFormatName);
   CreateInteger(file.get(), "version", H5T_STD_I32LE, kFormatVersion);
   CreateText(file.get(), "NX_class", "NXroot");
@@ -183,21 +183,29 @@ void TraceFile::CreateObjects(const TraceLayout& layout, int64_t expected_rows) 
   for (std::vector<int32_t>& slots : PartsOf(layout)) parts.emplace_back().slots = std::move(slots);
   WriteLayers(file.get(), layout, parts);
   CreateTokens(layout);
-  CreateAttention(layout, expected_rows);
+  CreateAttention(layout, expected_rows, compressed);
   Require(H5Fflush(file.get(), H5F_SCOPE_LOCAL), "flushing");
-  Require(H5Fstart_swmr_write(file.get()), "starting to stream");
-  const auto open = [&](const char* name) {
-    return AttributeHandle(Require(H5Aopen(file.get(), name, H5P_DEFAULT), std::string("opening attribute ") + name));
+  // Chunks of changing size would leave their old places empty for the readers of a stream.
+  if (!compressed) Require(H5Fstart_swmr_write(file.get()), "starting to stream");
+  const auto open = [](hid_t object, const char* name) {
+    return AttributeHandle(Require(H5Aopen(object, name, H5P_DEFAULT), std::string("opening attribute ") + name));
   };
-  complete = open("complete");
-  rows_flushed = open("rows_flushed");
-  tokens_flushed = open("tokens_flushed");
+  complete = open(file.get(), "complete");
+  rows_flushed = open(file.get(), "rows_flushed");
+  tokens_flushed = open(file.get(), "tokens_flushed");
+  if (layout.answer_tokens == 0) return;
+  tokens = GroupHandle(Require(H5Gopen2(file.get(), "tokens", H5P_DEFAULT), "opening group tokens"));
+  answer_score = open(tokens.get(), "answer_score");
 }
 
 void TraceFile::CreateTokens(const TraceLayout& layout) {
   const GroupHandle group = CreateGroup(file.get(), "tokens");
   CreateText(group.get(), "prompt_source", layout.prompt_source);
   CreateText(group.get(), "task_answer", layout.task_answer);
+  if (layout.answer_tokens > 0) {
+    CreateInteger(group.get(), "answer_tokens", H5T_STD_I32LE, layout.answer_tokens);
+    CreateFloat(group.get(), "answer_score", layout.answer_score);
+  }
   const auto column = [&](const char* name, hid_t type, int64_t most, hsize_t length, const char* axis = "token") {
     const auto chunk =
         static_cast<hsize_t>(ChunkItems(static_cast<int64_t>(H5Tget_size(type)) * 16, most));  // 16 KiB are enough here
@@ -220,19 +228,20 @@ void TraceFile::CreateTokens(const TraceLayout& layout) {
                              kSmallCache);
 }
 
-void TraceFile::CreateAttention(const TraceLayout& layout, int64_t expected_rows) {
+void TraceFile::CreateAttention(const TraceLayout& layout, int64_t expected_rows, bool compressed) {
   const GroupHandle group = CreateGroup(file.get(), "attention");
   CreateAttentionAttributes(group.get(), layout);
-  CreatePart(group.get(), layout, expected_rows, &parts.front());
+  CreatePart(group.get(), layout, expected_rows, compressed, &parts.front());
   for (size_t part = 1; part < parts.size(); ++part) {
     const GroupHandle inner = CreateGroup(group.get(), ("part_" + std::to_string(part)).c_str());
-    CreatePart(inner.get(), layout, expected_rows, &parts[part]);
+    CreatePart(inner.get(), layout, expected_rows, compressed, &parts[part]);
   }
   q_rows = GrowingDataset(group.get(), "q_rows", H5T_STD_I32LE, {{0}, 0, ScalarChunk(expected_rows), {"row"}, "token"},
                           kSmallCache);
 }
 
-void TraceFile::CreatePart(hid_t group, const TraceLayout& layout, int64_t expected_rows, FilePart* part) {
+void TraceFile::CreatePart(hid_t group, const TraceLayout& layout, int64_t expected_rows, bool compressed,
+                           FilePart* part) {
   const auto first = static_cast<size_t>(part->slots.front());
   const LayerFacts& facts = layout.facts[first];
   std::vector<int32_t> numbers;
@@ -255,7 +264,8 @@ void TraceFile::CreatePart(hid_t group, const TraceLayout& layout, int64_t expec
     const hid_t type = spec.type == TensorSpec::Type::kEncoding  ? encoded.get()
                        : spec.type == TensorSpec::Type::kFloat32 ? H5T_IEEE_F32LE
                                                                  : H5T_STD_I32LE;
-    GrowingShape shape{{layers, heads, 0}, 2, ScalarChunk(items), {"layer", spec.head_axis, "row"}, spec.unit};
+    GrowingShape shape{{layers, heads, 0}, 2,         ScalarChunk(items), {"layer", spec.head_axis, "row"},
+                       spec.unit,          compressed};
     if (!spec.of_rows) shape.dimension_names[2] = "token";
     size_t cache = kOpenChunkBudget / 16 * layers / all_layers;
     if (!scalar) {
@@ -304,6 +314,8 @@ void TraceFile::Abandon() {
   file.Release();
   complete.Release();
   tokens_flushed.Release();
+  tokens.Release();
+  answer_score.Release();
   rows_flushed.Release();
   ForEach(*this, [](GrowingDataset& dataset, Growth) { dataset.Abandon(); });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The objects of a trace that is being written: every group, dataset and attribute of format 2, created before
-// streaming starts. From then on only extents, data and the values of three attributes change (docs/trace_format.md,
+// streaming starts. From then on only extents, data and the values of four attributes change (docs/trace_format.md,
 // "Crashes").
 #pragma once
 
@@ -26,6 +26,9 @@ struct FilePart {
 struct TraceFile {
   FileHandle file;
   AttributeHandle complete, tokens_flushed, rows_flushed;
+  // Where the layout announces an answer. HDF5 1.10 writes no attribute of a group that is not open.
+  GroupHandle tokens;
+  AttributeHandle answer_score;
   GrowingDataset ids, phase, step, text, text_offsets;  // of /tokens
   GrowingDataset role, positions;                       // where the layout has them
   bool has_role = false, has_positions = false;
@@ -35,8 +38,10 @@ struct TraceFile {
   // Makes a new, empty file. Throws FailedError when there is one already (and not `overwrite`) or the folder cannot be
   // written.
   void Create(const std::string& path, bool overwrite);
-  // Creates everything in it and starts to stream; chunks are made for that many query rows. Throws FailedError.
-  void CreateObjects(const TraceLayout& layout, int64_t expected_rows);
+  // Creates everything in it and starts to stream; chunks are made for that many query rows, and
+  // those of heads are compressed where that is asked for: such a file is no stream, and nobody may
+  // read it before it is closed. Throws FailedError.
+  void CreateObjects(const TraceLayout& layout, int64_t expected_rows, bool compressed);
 
   // Bytes that the datasets take on disk when they hold so much, every started chunk counted whole.
   int64_t StoredBytes(int64_t num_tokens, int64_t num_rows, int64_t text_bytes) const;
@@ -46,8 +51,8 @@ struct TraceFile {
 
  private:
   void CreateTokens(const TraceLayout& layout);
-  void CreateAttention(const TraceLayout& layout, int64_t expected_rows);
-  void CreatePart(hid_t group, const TraceLayout& layout, int64_t expected_rows, FilePart* part);
+  void CreateAttention(const TraceLayout& layout, int64_t expected_rows, bool compressed);
+  void CreatePart(hid_t group, const TraceLayout& layout, int64_t expected_rows, bool compressed, FilePart* part);
   // Calls use(dataset, kind) for every dataset that grows.
   enum class Growth { kTokens, kRows, kText, kOffsets };
   template <typename Self, typename Use>

@@ -89,12 +89,14 @@ std::string LayoutProblem(const TraceLayout& layout) {
       BadText("row_selection", layout.row_selection, kMaxAttributeText),
       BadText("prompt_source", layout.prompt_source, kMaxAttributeText),
       BadText("task_answer", layout.task_answer, kMaxAttributeText),
+      Outside("answer_tokens", layout.answer_tokens, 0, kMaxTokens),
   };
   for (const std::string& problem : problems) {
     if (!problem.empty()) {
       return problem;
     }
   }
+  if (layout.answer_score < 0 || layout.answer_score > 1) return "answer_score: must be 0 to 1, or NaN";
   if (model.num_qo_heads % model.num_kv_heads != 0) {
     return "num_qo_heads " + std::to_string(model.num_qo_heads) + ": must be a multiple of num_kv_heads " +
            std::to_string(model.num_kv_heads);

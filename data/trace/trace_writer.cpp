@@ -177,7 +177,8 @@ void TraceWriter::Impl::FlushAll() {
   Require(H5Fflush(file.file.get(), H5F_SCOPE_LOCAL), "flushing");
 }
 
-TraceWriter::TraceWriter(const std::string& path, const TraceLayout& layout, bool overwrite, int64_t expected_rows)
+TraceWriter::TraceWriter(const std::string& path, const TraceLayout& layout, bool overwrite, int64_t expected_rows,
+                         TraceStorage storage)
     : impl_(std::make_unique<Impl>()) {
   if (const std::string problem = LayoutProblem(layout); !problem.empty()) {
     throw FailedError({.file = path, .problem = problem});
@@ -188,8 +189,21 @@ TraceWriter::TraceWriter(const std::string& path, const TraceLayout& layout, boo
   impl_->progress.resize(layout.layers.size());
   impl_->file.Create(path, overwrite);
   try {
-    impl_->Guarded([&] { impl_->file.CreateObjects(layout, expected_rows > 0 ? expected_rows : layout.max_tokens); },
-                   "");
+    impl_->Guarded(
+        [&] {
+          impl_->file.CreateObjects(layout, expected_rows > 0 ? expected_rows : layout.max_tokens,
+                                    storage == TraceStorage::kCompressed);
+          // A chunk that is there when its dataset grows is written out, and compressed ones lie elsewhere the next
+          // time.
+          for (FilePart& part : impl_->file.parts) {
+            for (const TensorSpec& spec : kTensorSpecs) {
+              if (storage == TraceStorage::kPlain || !part.stored[static_cast<size_t>(spec.tensor)]) continue;
+              part.tensors[static_cast<size_t>(spec.tensor)].Grow(
+                  static_cast<hsize_t>(spec.of_rows ? expected_rows : layout.max_tokens));
+            }
+          }
+        },
+        "");
     impl_->places.resize(layout.layers.size());
     for (size_t part = 0; part < impl_->file.parts.size(); ++part) {
       const std::vector<int32_t>& slots = impl_->file.parts[part].slots;
@@ -284,6 +298,15 @@ void TraceWriter::Append(const LayerBlock& block) {
 void TraceWriter::Flush() {
   const Hdf5Lock lock;
   impl_->Guarded([&] { impl_->FlushAll(); });
+}
+
+void TraceWriter::SetAnswerScore(float score) {
+  const Hdf5Lock lock;
+  Impl& self = *impl_;
+  if (!self.file.answer_score.valid())
+    throw FailedError({.file = self.path, .field = "answer_score", .problem = "the layout announces no answer"});
+  self.Guarded(
+      [&] { Require(H5Awrite(self.file.answer_score.get(), H5T_NATIVE_FLOAT, &score), "writing answer_score"); });
 }
 
 void TraceWriter::Finish() {

@@ -10,15 +10,14 @@
 
 #include "base/errors.h"
 #include "data/trace_schema.h"
+#include "trace/compressed_chunk.h"
 #include "trace/fletcher32.h"
 #include "trace/untrusted_file.h"
 
 namespace headscope::data {
 namespace {
 
-constexpr int64_t kChecksumBytes = 4;
-// What is read of a file, over what it takes on the disk: file systems compress, and traces have rows of zeros.
-constexpr uint64_t kMostPerStoredByte = 16;
+constexpr uint64_t kChecksumBytes = 4;
 
 uint32_t LittleEndian(const char* at) {
   unsigned char bytes[4];
@@ -34,7 +33,7 @@ void UntrustedFile::RequireChunkShape(const CheckedDataset& dataset) const {
   const StoredDataset& stored = *dataset.stored;
   uint64_t chunks = static_cast<uint64_t>(dataset.parts_per_row);
   bool overflow = false;
-  bool fits = stored.filters.size() == 1;
+  bool fits = stored.filters == kPlainFilters || stored.IsCompressed();
   for (size_t i = 0; i < stored.chunk.size(); ++i) {
     const auto extent = static_cast<uint64_t>(dataset.extents[i]);
     fits = fits && (i == dataset.axis || stored.chunk[i] == (i < dataset.axis ? 1 : extent));
@@ -42,25 +41,27 @@ void UntrustedFile::RequireChunkShape(const CheckedDataset& dataset) const {
   }
   if (!fits) Refuse(dataset.name, std::string("has chunks that ") + kind_.noun + " never has; " + kind_.damaged);
   // Of that shape a chunk has at most 16 MiB, as was checked.
-  const auto bytes = static_cast<uint64_t>(dataset.part_items * dataset.item_bytes + kChecksumBytes);
-  if (overflow || stored.chunk_addresses.size() != chunks || stored.chunk_bytes != bytes) {
+  const auto bytes = static_cast<uint64_t>(dataset.part_items * dataset.item_bytes) + kChecksumBytes;
+  const size_t sizes = stored.IsCompressed() ? stored.chunk_addresses.size() : 0;
+  if (overflow || stored.chunk_addresses.size() != chunks || stored.chunk_bytes != bytes ||
+      stored.chunk_sizes.size() != sizes) {
     Refuse(dataset.name, std::string("has a list of chunks that does not fit its extents; ") + kind_.damaged);
   }
 }
 
-void UntrustedFile::Claim(const CheckedDataset& dataset, const std::vector<uint64_t>& addresses, uint64_t bytes) {
+void UntrustedFile::Claim(const CheckedDataset& dataset, const std::vector<Place>& places, uint64_t data_bytes) {
   const auto refuse = [&](const std::string& problem) { Refuse(dataset.name, problem + "; " + kind_.damaged); };
   const auto middle = static_cast<std::ptrdiff_t>(claimed_.size());
   const auto size = static_cast<uint64_t>(size_);
-  for (const uint64_t address : addresses) {
+  for (const auto& [address, bytes] : places) {
     if (address == kNoAddress) refuse("lacks data that the other fields tell of");
     if (bytes > size || address > size - bytes) {
       if (size_ < declared_size_) throw BadInputError({.file = path_, .problem = Unreadable("")});
       refuse("has data beyond the end of the file");
     }
-    claimed_bytes_ += bytes;  // at most the file's size for each of the addresses, which are in memory
     claimed_.emplace_back(address, address + bytes);
   }
+  claimed_bytes_ += data_bytes;  // at most 16 MiB for each of the places, which are in memory
   if (claimed_bytes_ / kMostPerStoredByte > static_cast<uint64_t>(stored_size_)) {
     refuse("brings the data to " + std::to_string(claimed_bytes_) + " bytes in a file of " + SizeInWords());
   }
@@ -91,18 +92,23 @@ void UntrustedFile::RequireStored(CheckedDataset& dataset, int64_t used, StoredL
     if (!stored.filters.empty() || stored.stored_bytes != bytes) {
       refuse("takes " + std::to_string(stored.stored_bytes) + " bytes instead of " + std::to_string(bytes));
     }
-    Claim(dataset, {stored.address}, bytes);
+    Claim(dataset, {{stored.address, bytes}}, bytes);
     return;
   }
   RequireChunkShape(dataset);
   const auto parts = static_cast<size_t>(dataset.parts_per_row);
   const auto used_parts = static_cast<size_t>((used - 1) / dataset.part_items + 1);
-  std::vector<uint64_t> addresses;
+  std::vector<Place> places;
   for (size_t row = 0; row < stored.chunk_addresses.size(); row += parts) {
-    const auto first = stored.chunk_addresses.begin() + static_cast<std::ptrdiff_t>(row);
-    addresses.insert(addresses.end(), first, first + static_cast<std::ptrdiff_t>(used_parts));
+    for (size_t chunk = row; chunk < row + used_parts; ++chunk) {
+      const uint64_t bytes = stored.IsCompressed() ? stored.chunk_sizes[chunk] : stored.chunk_bytes;
+      if (stored.chunk_addresses[chunk] != kNoAddress &&
+          (bytes <= kChecksumBytes || bytes > MostCompressedBytes(stored.chunk_bytes) + kChecksumBytes))
+        refuse("has a chunk of " + std::to_string(bytes) + " bytes");
+      places.push_back({stored.chunk_addresses[chunk], bytes});
+    }
   }
-  Claim(dataset, addresses, stored.chunk_bytes);
+  Claim(dataset, places, places.size() * stored.chunk_bytes);
   dataset.verified = std::make_unique<std::atomic<bool>[]>(stored.chunk_addresses.size());
 }
 
@@ -120,24 +126,40 @@ void UntrustedFile::Read(const CheckedDataset& dataset, int64_t row, int64_t beg
   }
 }
 
-// The first read of a chunk reads all of it for its checksum, later ones only what they want.
+// The first read of a chunk reads all of it for its checksum, later ones only what they want; of a compressed chunk
+// each reads all.
 void UntrustedFile::ReadPart(const CheckedDataset& dataset, int64_t part, int64_t first_byte, int64_t bytes,
                              bool verify, char* out) const {
-  const bool chunked = dataset.verified != nullptr;
+  const StoredDataset& stored = *dataset.stored;
+  const bool chunked = dataset.verified != nullptr, compressed = chunked && stored.IsCompressed();
   const auto number = static_cast<size_t>(part);
-  const uint64_t address = chunked ? dataset.stored->chunk_addresses[number] : dataset.stored->address;
-  if (!verify || dataset.verified[number].load(std::memory_order_relaxed)) {
+  const uint64_t address = chunked ? stored.chunk_addresses[number] : stored.address;
+  verify = verify && !dataset.verified[number].load(std::memory_order_relaxed);
+  if (!verify && !compressed) {
     ReadBytes(dataset, address + static_cast<uint64_t>(first_byte), out, bytes);
     return;
   }
-  const int64_t data_bytes = dataset.part_items * dataset.item_bytes;
-  const auto whole = std::make_unique_for_overwrite<char[]>(static_cast<size_t>(data_bytes + kChecksumBytes));
-  ReadBytes(dataset, address, whole.get(), data_bytes + kChecksumBytes);
-  if (Fletcher32(whole.get(), static_cast<size_t>(data_bytes)) != LittleEndian(whole.get() + data_bytes)) {
-    Refuse(dataset.name, std::string("has a chunk whose checksum is wrong; ") + kind_.damaged);
+  const auto data_bytes = static_cast<size_t>(dataset.part_items * dataset.item_bytes);
+  const size_t stored_bytes =
+      compressed ? static_cast<size_t>(stored.chunk_sizes[number] - kChecksumBytes) : data_bytes;
+  const auto whole = std::make_unique_for_overwrite<char[]>(stored_bytes + kChecksumBytes);
+  ReadBytes(dataset, address, whole.get(), static_cast<int64_t>(stored_bytes + kChecksumBytes));
+  if (verify) {
+    if (Fletcher32(whole.get(), stored_bytes) != LittleEndian(whole.get() + stored_bytes)) {
+      Refuse(dataset.name, std::string("has a chunk whose checksum is wrong; ") + kind_.damaged);
+    }
+    dataset.verified[number].store(true, std::memory_order_relaxed);
   }
-  dataset.verified[number].store(true, std::memory_order_relaxed);
-  std::memcpy(out, whole.get() + first_byte, static_cast<size_t>(bytes));
+  if (!compressed) {
+    std::memcpy(out, whole.get() + first_byte, static_cast<size_t>(bytes));
+    return;
+  }
+  const auto data = std::make_unique_for_overwrite<char[]>(data_bytes);
+  if (!ReadCompressedChunk({whole.get(), stored_bytes}, static_cast<int64_t>(stored.type.size),
+                           {data.get(), data_bytes})) {
+    Refuse(dataset.name, std::string("has a chunk that does not unpack; ") + kind_.damaged);
+  }
+  std::memcpy(out, data.get() + first_byte, static_cast<size_t>(bytes));
 }
 
 void UntrustedFile::ReadBytes(const CheckedDataset& dataset, uint64_t address, char* out, int64_t bytes) const {

@@ -17,6 +17,10 @@
 
 namespace headscope::data {
 
+// What is read of a file, over what it takes on the disk: file systems compress, traces are compressed, and have rows
+// of zeros.
+inline constexpr uint64_t kMostPerStoredByte = 16;
+
 // What messages call a kind of file, and what they advise.
 struct UntrustedFileKind {
   const char* noun;     // "a trace"
@@ -60,7 +64,8 @@ class UntrustedFile {
   const StoredGroup& Group(const std::string& path) const;
 
   // A dataset of exactly this type and rank. `axis` is the growing one. Refuses data in other files, filters other than
-  // the checksum, huge chunks, and extents that the file cannot hold.
+  // the checksum (and before it, where numbers grow by rows of heads, shuffle and deflate), huge chunks, and extents
+  // that the file cannot hold.
   CheckedDataset Dataset(const StoredGroup& group, const std::string& name, StoredKind type, int rank,
                          size_t axis) const;
   // Its first `used` items of every row are there, inside the file, and nobody else's; `layout` is the only one that
@@ -96,7 +101,13 @@ class UntrustedFile {
   std::string Unreadable(const std::string& reason) const;
   std::string SizeInWords() const;
   void RequireChunkShape(const CheckedDataset& dataset) const;
-  void Claim(const CheckedDataset& dataset, const std::vector<uint64_t>& addresses, uint64_t bytes);
+  // A place in the file.
+  struct Place {
+    uint64_t address = 0, bytes = 0;
+  };
+  // `data_bytes`: what all of the places together are once they are read, more than their own where they are
+  // compressed.
+  void Claim(const CheckedDataset& dataset, const std::vector<Place>& places, uint64_t data_bytes);
   void ReadPart(const CheckedDataset& dataset, int64_t part, int64_t first_byte, int64_t bytes, bool verify,
                 char* out) const;
   void ReadBytes(const CheckedDataset& dataset, uint64_t address, char* out, int64_t bytes) const;
@@ -114,7 +125,7 @@ class UntrustedFile {
   int64_t declared_size_ = 0;  // by its superblock; 0: unknown
   Contents contents_;
   std::vector<std::pair<uint64_t, uint64_t>> claimed_;  // [address, end) of all data that is read, in rising order
-  uint64_t claimed_bytes_ = 0;
+  uint64_t claimed_bytes_ = 0;                          // once read
 };
 
 // "a variable-length string", "an integer type": what messages call a type.

@@ -34,6 +34,30 @@ class Results(TraceCase):
         prompts.write_text('{"text": "a", "file": "/etc/passwd"}\n')
         self.assertIn(f"{prompts}: line 1: the key \"file\" is not known", run(*command, "--force", code=3).stderr)
 
+    def test_a_dry_run_says_what_the_capture_then_does(self):
+        plan, out = self.path / "plan.json", self.path / "planned.h5"
+        plan.write_text('{"format": "headscope-record-1", "layers": [0, 2], "kv_heads": [1], "rows": "0:4,6:8", "points": ["pre-rope"], "dtype": "fp32"}')
+        command = ("capture", MODEL, "--text", "The quick brown fox jumps over the lazy dog.", "--record-plan", plan, "-o", out, "--quiet")
+        before = self.names()
+        shown = run(*command, "--dry-run").stdout
+        self.assertEqual(self.names(), before)
+        for line in ("layers     0,2\n", "heads      2-3 (KV 1)\n", "rows       0:4,6:8\n", "values     fp32\n", "q, k, v, lse, pre-rope\n", "6 query rows", "at least"):
+            self.assertIn(line, shown)
+        run(*command)
+        info = json.loads(run("info", out, "--json").stdout)
+        self.assertEqual((info["layers"], info["qo_heads"], info["kv_heads"], info["num_rows"], info["encoding"]), ([0, 2], [2, 3], [1], 6, "fp32"))
+        self.assertEqual(info["recorded_beside"], ["pre-rope"])
+        # Options win, and of the two kinds of heads the command line's.
+        run(*command, "--heads", "5", "--rows", "last:1", "--force")
+        info = json.loads(run("info", out, "--json").stdout)
+        self.assertEqual((info["layers"], info["qo_heads"], info["num_rows"]), ([0, 2], [5], 1))
+        out.unlink()
+        self.assertIn("--kv-heads 1: heads are named too", run(*command, "--heads", 5, "--kv-heads", 1, code=2).stderr)
+        plan.write_text('{"format": "headscope-record-1", "row": "all"}')
+        self.assertIn(f'{plan}: "row": is not known', run(*command, code=3).stderr)
+        self.assertIn("python -m headscope.capture", run("capture", MODEL, "--chat", plan, "-o", out, code=2).stderr)
+        self.assertFalse(out.exists())
+
     def test_info_of_trace_and_checkpoint(self):
         trace = json.loads(run("info", self.trace, "--json").stdout)
         self.assertEqual((trace["kind"], trace["complete"], trace["num_tokens"]), ("trace", True, 1024 + 8 - len_answer(trace)))
@@ -56,6 +80,35 @@ class Results(TraceCase):
         done = run("capture", MODEL, "--task", "passkey", "--length", 1024, "--decode", 6, "-o", self.path / "again.h5", "--quiet")
         answer = json.loads(run("info", self.path / "again.h5", "--json").stdout)["task_answer"].strip().rstrip(".")
         self.assertIn(answer, done.stderr)
+        info = json.loads(run("info", self.path / "again.h5", "--json").stdout)
+        self.assertEqual((info["answer_score"], info["given_answer"]), (1, info["task_answer"]))
+        self.assertIn("the task's answer is right", done.stderr)
+        self.assertRegex(run("info", self.path / "again.h5").stdout, r'given      ".*", score 1\n')
+
+    def test_export_repacks_and_converts(self):
+        import torch
+
+        packed, halves = self.path / "packed.h5", self.path / "halves.h5"
+        run("export", self.trace, "--layers", "2,8", "--compress", "-o", packed, "--quiet")
+        run("export", packed, "--dtype", "fp16", "--compress", "-o", halves, "--quiet")
+        with h5py.File(self.trace, "r") as source, h5py.File(packed, "r") as plain, h5py.File(halves, "r") as half:
+            self.assertEqual((plain["attention/k"].compression, plain["attention/k"].shuffle, plain["attention/k"].fletcher32), ("gzip", True, True))
+            self.assertIsNone(plain["tokens/ids"].compression)
+            layers = list(source["attention/layers"])
+            for slot, layer in enumerate((2, 8)):
+                for name in "qkv":
+                    for head in (0, 3):
+                        expected = read_floats(source["attention"][name], layers.index(layer), head)
+                        numpy.testing.assert_array_equal(read_floats(plain["attention"][name], slot, head), expected)
+                        as_half = torch.from_numpy(expected).to(torch.float32).to(torch.float16).numpy()
+                        numpy.testing.assert_array_equal(half["attention"][name][slot, head], as_half)
+                numpy.testing.assert_array_equal(half["attention/lse"][slot], source["attention/lse"][layers.index(layer)])
+        self.assertLess(packed.stat().st_size, 0.95 * pathlib.Path(self.trace).stat().st_size * 2 / 10)
+        # What is measured on it is what is measured on the trace.
+        measured = [json.loads(run("analyze", one, "--heads", "8:4", "-o", self.path / f"{index}-of-repacked.json", "--quiet") and (self.path / f"{index}-of-repacked.json").read_text())["heads"] for index, one in enumerate((self.trace, packed))]
+        self.assertEqual(*measured)
+        self.assertIn("--compress: .csv", run("export", self.trace, "--compress", "-o", self.path / "a.csv", code=2).stderr)
+        self.assertIn("it must be fp32, bf16 or fp16", run("export", self.trace, "--dtype", "fp8", "-o", self.path / "a.h5", code=2).stderr)
 
     def test_analyze_formats_agree(self):
         for extension in ("json", "csv", "h5"):

@@ -155,6 +155,26 @@ TEST(Batch, MakesTheTracesOfCapturesAlone) {
   EXPECT_EQ(data::TraceReader(folder.File("traces/fox.h5")).layout().prompt_source, "text");
 }
 
+TEST(Batch, APlanNamesTheTracesAndWritesNothing) {
+  const TemporaryFolder folder;
+  BatchRequest request = Request(folder, kPrompts);
+  std::vector<BatchPlan> plans = PlanBatch(request, {});
+  EXPECT_FALSE(std::filesystem::exists(folder.File("traces")));
+  ASSERT_EQ(plans.size(), 3U);
+  EXPECT_EQ(plans[1].path, folder.File("traces/prompt-2.h5"));
+  EXPECT_EQ(plans[1].capture.num_prompt_tokens, 5);
+  EXPECT_EQ(plans[1].capture.num_rows, 7);
+  CaptureBatch(request, {}, {});
+  EXPECT_EQ(data::TraceReader(plans[1].path).num_rows(), 7);
+  EXPECT_THROW(PlanBatch(request, {}), UsageError) << "a manifest is there";
+  request.resume = true;
+  EXPECT_THAT(PlanBatch(request, {}), ::testing::IsEmpty());
+  std::filesystem::remove(plans[1].path);
+  plans = PlanBatch(request, {});
+  ASSERT_EQ(plans.size(), 1U);
+  EXPECT_EQ(plans[0].path, folder.File("traces/prompt-2.h5"));
+}
+
 TEST(Batch, GoesOnWhereItWasStopped) {
   const TemporaryFolder folder;
   BatchRequest request = Request(folder, kPrompts);

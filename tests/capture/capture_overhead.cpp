@@ -20,10 +20,11 @@
 #include <vector>
 
 #include "base/device.h"
+#include "base/row_selection.h"
 #include "data/trace_writer.h"
+#include "head_choice.h"
 #include "model/transformer.h"
 #include "recorder.h"
-#include "row_selection.h"
 
 namespace headscope::capture {
 namespace {

@@ -11,11 +11,12 @@
 #include <vector>
 
 #include "base/device.h"
+#include "base/row_selection.h"
 #include "checkpoint_files.h"
 #include "data/trace_reader.h"
 #include "data/trace_writer.h"
+#include "head_choice.h"
 #include "model/transformer.h"
-#include "row_selection.h"
 
 namespace headscope::capture {
 namespace {

@@ -23,8 +23,8 @@
 namespace headscope::data::testing {
 namespace {
 
-OpenTrace MakeSeed() {
-  const std::string bytes = TinyTrace();
+OpenTrace MakeSeed(TraceStorage storage) {
+  const std::string bytes = TinyTrace(storage);
   const int descriptor = memfd_create("trace", MFD_CLOEXEC);
   std::string problem;
   if (descriptor < 0 || write(descriptor, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
@@ -49,14 +49,14 @@ void ReadHeads(const StoredTrace& trace, TraceTensor tensor, int64_t count) {
 
 }  // namespace
 
-const OpenTrace& SeedTrace() {
-  static const OpenTrace seed = MakeSeed();
-  return seed;
+const OpenTrace& SeedTrace(TraceStorage storage) {
+  static const OpenTrace plain = MakeSeed(TraceStorage::kPlain), compressed = MakeSeed(TraceStorage::kCompressed);
+  return storage == TraceStorage::kPlain ? plain : compressed;
 }
 
-bool ReadByContents(Contents contents) {
+bool ReadByContents(Contents contents, TraceStorage storage) {
   try {
-    const StoredTrace trace(SeedTrace().path, std::move(contents));
+    const StoredTrace trace(SeedTrace(storage).path, std::move(contents));
     for (const TensorSpec& spec : kTensorSpecs) {
       ReadHeads(trace, spec.tensor, spec.of_rows ? trace.num_rows() : trace.num_tokens());
     }
@@ -68,13 +68,18 @@ bool ReadByContents(Contents contents) {
 
 }  // namespace headscope::data::testing
 
-// The table is the corpus' first seed when that holds none yet.
+// The tables of both traces are the corpus' first seeds when that holds none yet.
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   for (int i = 1; i < *argc; ++i) {
     const std::filesystem::path corpus((*argv)[i]);
-    if (!std::filesystem::is_directory(corpus) || std::filesystem::exists(corpus / "seed")) continue;
-    std::ofstream(corpus / "seed", std::ios::binary)
-        << headscope::data::EncodeContents(headscope::data::testing::SeedTrace().contents);
+    using headscope::data::TraceStorage;
+    if (!std::filesystem::is_directory(corpus)) continue;
+    for (const auto& [name, storage] :
+         {std::pair("seed", TraceStorage::kPlain), std::pair("seed_compressed", TraceStorage::kCompressed)}) {
+      if (std::filesystem::exists(corpus / name)) continue;
+      std::ofstream(corpus / name, std::ios::binary)
+          << headscope::data::EncodeContents(headscope::data::testing::SeedTrace(storage).contents);
+    }
   }
   return 0;
 }
@@ -82,7 +87,8 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   headscope::data::Contents contents;
   if (headscope::data::DecodeContents({reinterpret_cast<const char*>(data), size}, &contents)) {
-    headscope::data::testing::ReadByContents(std::move(contents));
+    headscope::data::testing::ReadByContents(contents);
+    headscope::data::testing::ReadByContents(std::move(contents), headscope::data::TraceStorage::kCompressed);
   }
   return 0;
 }

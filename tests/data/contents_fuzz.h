@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "data/trace_writer.h"
 #include "trace/contents.h"
 
 namespace headscope::data::testing {
@@ -12,10 +13,10 @@ struct OpenTrace {
   std::string path;
   Contents contents;
 };
-const OpenTrace& SeedTrace();
+const OpenTrace& SeedTrace(TraceStorage storage = TraceStorage::kPlain);
 
 // Reads the small trace by that table. True when all of it was read, false when it was refused; anything else ends the
 // program.
-bool ReadByContents(Contents contents);
+bool ReadByContents(Contents contents, TraceStorage storage = TraceStorage::kPlain);
 
 }  // namespace headscope::data::testing

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <zlib.h>
 
+#include <array>
 #include <cstdlib>
 #include <functional>
 #include <random>
@@ -12,6 +14,7 @@
 #include "base/errors.h"
 #include "contents_fuzz.h"
 #include "data/trace_schema.h"
+#include "trace/compressed_chunk.h"
 #include "trace/stored_trace.h"
 
 namespace headscope::data {
@@ -74,6 +77,75 @@ void PrintTo(const Lie& lie, std::ostream* out) {
 }
 
 class Lies : public ::testing::TestWithParam<Lie> {};
+
+TEST(TableOfContents, KnowsTheSizesOfCompressedChunks) {
+  Contents contents = SeedTrace(TraceStorage::kCompressed).contents;
+  EXPECT_TRUE(ReadByContents(contents, TraceStorage::kCompressed));
+  const StoredDataset& k = DatasetOf(contents, "attention", "k");
+  EXPECT_EQ(k.filters, kCompressedFilters);
+  EXPECT_EQ(k.chunk_bytes, 8 * 4 * 2 + 4u);
+  ASSERT_EQ(k.chunk_sizes.size(), 1u);
+  EXPECT_GT(k.chunk_sizes[0], 4u);
+  EXPECT_EQ(DatasetOf(contents, "tokens", "ids").filters, kPlainFilters);
+  const std::string bytes = EncodeContents(contents);
+  Contents again;
+  ASSERT_TRUE(DecodeContents(bytes, &again));
+  EXPECT_EQ(EncodeContents(again), bytes);
+
+  const auto lie = [&](const std::function<void(StoredDataset&)>& tell, const std::string& problem) {
+    Contents told = contents;
+    tell(DatasetOf(told, "attention", "k"));
+    EXPECT_THAT(
+        [&] {
+          const StoredTrace trace(SeedTrace(TraceStorage::kCompressed).path, told);
+          std::vector<char> out(8 * 4 * 2);
+          trace.Read(TraceTensor::kK, 0, 0, 0, 8, out.data());
+        },
+        ThrowsMessage<BadInputError>(AllOf(HasSubstr("/attention/k"), HasSubstr(problem), HasSubstr("capture"))));
+  };
+  lie([](StoredDataset& one) { one.chunk_sizes.clear(); }, "list of chunks");
+  lie([](StoredDataset& one) { one.chunk_sizes[0] = 0; }, "has a chunk of 0 bytes");
+  lie([](StoredDataset& one) { one.chunk_sizes[0] = 4; }, "has a chunk of 4 bytes");
+  lie([](StoredDataset& one) { one.chunk_sizes[0] = uint64_t{1} << 62; }, "has a chunk of");
+  lie([](StoredDataset& one) { --one.chunk_sizes[0]; }, "checksum is wrong");
+  lie([](StoredDataset& one) { one.chunk_addresses[0] = kNoAddress; }, "lacks data");
+  lie([](StoredDataset& one) { one.filters = kPlainFilters; }, "list of chunks");
+  lie([](StoredDataset& one) { one.filters = {1, 2, 3}; }, "uses filter 1");
+  lie([](StoredDataset& one) { one.filters = {2, 1}; }, "uses filter 2");
+  Contents told = contents;
+  DatasetOf(told, "tokens", "ids").filters = kCompressedFilters;
+  EXPECT_THAT([&] { StoredTrace(SeedTrace(TraceStorage::kCompressed).path, told); },
+              ThrowsMessage<BadInputError>(HasSubstr("/tokens/ids: uses filter 2")));
+}
+
+TEST(CompressedChunk, UnpacksWhatZlibPackedAndNothingElse) {
+  const std::string numbers = "a1b2c3d4e5", shuffled = "abcde12345";
+  std::string stored(compressBound(shuffled.size()), '\0');
+  uLongf size = stored.size();
+  ASSERT_EQ(compress(reinterpret_cast<Bytef*>(stored.data()), &size, reinterpret_cast<const Bytef*>(shuffled.data()),
+                     shuffled.size()),
+            Z_OK);
+  stored.resize(size);
+  std::string out(10, '\0');
+  EXPECT_TRUE(ReadCompressedChunk(stored, 2, out));
+  EXPECT_EQ(out, numbers);
+  std::string longer(12, '\0'), shorter(8, '\0');
+  EXPECT_FALSE(ReadCompressedChunk(stored, 2, longer)) << "the stream has less";
+  EXPECT_FALSE(ReadCompressedChunk(stored, 2, shorter)) << "the stream has more";
+  EXPECT_FALSE(ReadCompressedChunk(stored + "x", 2, out)) << "bytes behind the stream";
+  for (size_t i = 0; i < stored.size(); ++i) {
+    EXPECT_FALSE(ReadCompressedChunk(std::span(stored).first(i), 2, out)) << "cut at " << i;
+  }
+  // 64 MiB of zeros in 64 KiB: no more is unpacked than a chunk has.
+  const std::string zeros(64 << 20, '\0');
+  std::string bomb(compressBound(zeros.size()), '\0');
+  size = bomb.size();
+  ASSERT_EQ(compress(reinterpret_cast<Bytef*>(bomb.data()), &size, reinterpret_cast<const Bytef*>(zeros.data()),
+                     zeros.size()),
+            Z_OK);
+  bomb.resize(size);
+  EXPECT_FALSE(ReadCompressedChunk(bomb, 2, out));
+}
 
 TEST_P(Lies, AreRefusedWithOneSentence) {
   Contents contents = SeedTrace().contents;
@@ -154,7 +226,9 @@ void DisturbOne(std::mt19937& random, std::vector<uint64_t>* values) {
 }
 
 void DisturbDataset(std::mt19937& random, StoredDataset* dataset) {
-  switch (random() % 9) {
+  switch (random() % 10) {
+    case 9:
+      return DisturbOne(random, &dataset->chunk_sizes);
     case 0:
       return DisturbOne(random, &dataset->extents);
     case 1:
@@ -195,11 +269,14 @@ int Runs() {
 
 // Half of the tables are disturbed in their fields, half in their bytes.
 TEST(TableOfContents, TensOfThousandsThatLieNeitherCrashNorTakeMuchMemory) {
-  const Contents& original = SeedTrace().contents;
-  const std::string bytes = EncodeContents(original);
   const int runs = Runs();
+  const std::array tables = {EncodeContents(SeedTrace().contents),
+                             EncodeContents(SeedTrace(TraceStorage::kCompressed).contents)};
   int read = 0;
   for (int number = 0; number < runs; ++number) {
+    const TraceStorage storage = number % 4 < 2 ? TraceStorage::kPlain : TraceStorage::kCompressed;
+    const Contents& original = SeedTrace(storage).contents;
+    const std::string& bytes = tables[number % 4 < 2 ? 0 : 1];
     std::mt19937 random(static_cast<unsigned>(number));
     const int changes = 1 + static_cast<int>(random() % 3);
     Contents contents;
@@ -214,7 +291,7 @@ TEST(TableOfContents, TensOfThousandsThatLieNeitherCrashNorTakeMuchMemory) {
       }
       if (!DecodeContents(changed, &contents)) continue;
     }
-    read += ReadByContents(std::move(contents));
+    read += ReadByContents(std::move(contents), storage);
   }
   EXPECT_GT(read, runs / 50);
   EXPECT_LT(read, runs * 49 / 50);

@@ -205,6 +205,8 @@ TraceLayout SmallLayout(Encoding encoding, int64_t max_tokens) {
   layout.row_selection = "every:2";
   layout.prompt_source = "text";
   layout.task_answer = " 99405";
+  layout.answer_tokens = 2;
+  layout.answer_score = 1;
   layout.max_tokens = max_tokens;
   return layout;
 }
@@ -313,15 +315,15 @@ void AppendPass(TraceWriter& writer, const TraceLayout& layout, int64_t begin, i
 }
 
 void WriteTrace(const std::string& path, const TraceLayout& layout, int64_t num_tokens, int64_t pass,
-                int64_t expected_rows) {
-  TraceWriter writer(path, layout, false, expected_rows);
+                int64_t expected_rows, TraceStorage storage) {
+  TraceWriter writer(path, layout, false, expected_rows, storage);
   for (int64_t begin = 0; begin < num_tokens; begin += pass) {
     AppendPass(writer, layout, begin, std::min(begin + pass, num_tokens), num_tokens);
   }
   writer.Finish();
 }
 
-std::string TinyTrace() {
+std::string TinyTrace(TraceStorage storage) {
   const ScratchFolder folder;
   TraceLayout layout = SmallLayout(Encoding::kBFloat16, 8);
   layout.layers = {1};
@@ -329,7 +331,7 @@ std::string TinyTrace() {
   layout.facts[0].qo_heads = {2};
   layout.facts[0].kv_heads = {1};
   SetHeadDim(&layout, 4);
-  WriteTrace(folder.File("t.h5"), layout, 8, 4);
+  WriteTrace(folder.File("t.h5"), layout, 8, 4, 0, storage);
   return FileBytes(folder.File("t.h5"));
 }
 

@@ -48,10 +48,10 @@ void AppendPass(TraceWriter& writer, const TraceLayout& layout, int64_t begin, i
 
 // Writes `num_tokens` tokens in passes of `pass` and finishes the trace.
 void WriteTrace(const std::string& path, const TraceLayout& layout, int64_t num_tokens, int64_t pass,
-                int64_t expected_rows = 0);
+                int64_t expected_rows = 0, TraceStorage storage = TraceStorage::kPlain);
 
 // The bytes of a trace of 8 tokens with one head of 4 numbers: little data, so that most changes hit what HDF5 parses.
-std::string TinyTrace();
+std::string TinyTrace(TraceStorage storage = TraceStorage::kPlain);
 // The bytes of a DifferingLayout trace of 8 tokens.
 std::string TinyDifferingTrace();
 

@@ -80,6 +80,76 @@ TEST_F(TraceExport, CutOfEverythingEqualsTheWhole) {
   EXPECT_EQ(testing::FirstDifference(TraceReader(folder_.File("cut.h5")), 3000), "");
 }
 
+TEST_F(TraceExport, ACompressedTraceReadsAsAPlainOne) {
+  ASSERT_TRUE(ExportTraceAs(*whole_, {}, {.storage = TraceStorage::kCompressed}, folder_.File("packed.h5")));
+  const TraceReader packed(folder_.File("packed.h5"));
+  EXPECT_EQ(testing::FirstDifference(packed, 3000), "");
+  EXPECT_LT(std::filesystem::file_size(folder_.File("packed.h5")),
+            std::filesystem::file_size(folder_.File("whole.h5")) * 9 / 10);
+  // Any part of it, across chunks.
+  std::vector<float> part(700 * 16), all(3000 * 16);
+  packed.ReadK(1, 2, 0, 3000, all.data());
+  packed.ReadK(1, 2, 1900, 2600, part.data());
+  EXPECT_TRUE(std::equal(part.begin(), part.end(), all.begin() + 1900 * 16));
+  // And plain again.
+  ASSERT_TRUE(ExportTrace(packed, {}, folder_.File("plain.h5")));
+  EXPECT_EQ(testing::FirstDifference(TraceReader(folder_.File("plain.h5")), 3000), "");
+}
+
+TEST_F(TraceExport, LayersThatDifferAreCompressedToo) {
+  const TraceLayout layout = testing::DifferingLayout(Encoding::kFloat16, 100);
+  WriteTrace(folder_.File("differing.h5"), layout, 60, 7);
+  const TraceReader differing(folder_.File("differing.h5"));
+  ASSERT_TRUE(ExportTraceAs(differing, {}, {.storage = TraceStorage::kCompressed}, folder_.File("packed.h5")));
+  EXPECT_EQ(testing::FirstDifference(TraceReader(folder_.File("packed.h5")), 60), "");
+}
+
+// Chosen so that each encoding holds the numbers: those of bf16 in fp32 and fp16, and back.
+TEST_F(TraceExport, AnotherEncodingHoldsTheSameNumbersWhereItCan) {
+  WriteTrace(folder_.File("bf16.h5"), SmallLayout(Encoding::kBFloat16, 400), 300, 90);
+  const TraceReader source(folder_.File("bf16.h5"));
+  for (const Encoding encoding : {Encoding::kFloat32, Encoding::kFloat16}) {
+    const std::string name = encoding == Encoding::kFloat32 ? "fp32.h5" : "fp16.h5";
+    ASSERT_TRUE(ExportTraceAs(source, {}, {.encoding = encoding}, folder_.File(name)));
+    const TraceReader other(folder_.File(name));
+    EXPECT_EQ(other.layout().encoding, encoding);
+    std::vector<uint16_t> raw(300 * 16);
+    std::vector<float> expected(raw.size()), found(raw.size());
+    source.ReadV(2, 1, 0, 300, raw.data());
+    DecodeToFloat(raw.data(), Encoding::kBFloat16, std::ssize(raw), expected.data());
+    std::vector<char> stored(raw.size() * 4);
+    other.ReadV(2, 1, 0, 300, stored.data());
+    DecodeToFloat(stored.data(), encoding, std::ssize(raw), found.data());
+    EXPECT_EQ(found, expected);
+    ASSERT_TRUE(ExportTraceAs(other, {}, {.encoding = Encoding::kBFloat16}, folder_.File("again-" + name)));
+    EXPECT_EQ(testing::FirstDifference(TraceReader(folder_.File("again-" + name)), 300), "");
+  }
+}
+
+TEST_F(TraceExport, ANumberThatDoesNotFitIsNamedAndNothingStays) {
+  TraceLayout layout = SmallLayout(Encoding::kFloat32, 4);
+  layout.layers = {0};
+  layout.facts.resize(1);
+  layout.facts[0].qo_heads = {0};
+  layout.facts[0].kv_heads = {0};
+  testing::SetHeadDim(&layout, 2);
+  const std::vector<float> q = {1, 2}, k = {3, 1e6F}, v = {5, 6}, lse = {0};
+  {
+    TraceWriter writer(folder_.File("large.h5"), layout, /*overwrite=*/false);
+    writer.AppendTokens(std::vector<TokenRecord>{{.id = 1, .text = "a"}});
+    writer.AppendRowPositions(std::vector<int32_t>{0});
+    LayerBlock block{.num_tokens = 1, .num_rows = 1, .q = q.data(), .k = k.data(), .v = v.data(), .lse = lse.data()};
+    writer.Append(block);
+    writer.Finish();
+  }
+  const TraceReader large(folder_.File("large.h5"));
+  EXPECT_THAT(
+      [&] { ExportTraceAs(large, {}, {.encoding = Encoding::kFloat16}, folder_.File("half.h5")); },
+      ThrowsMessage<FailedError>(::testing::AllOf(HasSubstr("k: layer 0 holds 1000000"), HasSubstr("float16"))));
+  EXPECT_FALSE(std::filesystem::exists(folder_.File("half.h5")));
+  EXPECT_TRUE(ExportTraceAs(large, {}, {.encoding = Encoding::kBFloat16}, folder_.File("wide.h5")));
+}
+
 TEST_F(TraceExport, CsvReadsBackExactly) {
   ASSERT_TRUE(ExportCsv(*whole_, {.layers = {2}, .qo_heads = {3}, .first_token = 10, .end_token = 1500},
                         folder_.File("cut.csv")));

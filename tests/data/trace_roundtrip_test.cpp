@@ -72,6 +72,8 @@ TEST(TraceRoundTrip, LayoutComesBack) {
   EXPECT_EQ(found.row_selection, "every:2");
   EXPECT_EQ(found.prompt_source, layout.prompt_source);
   EXPECT_EQ(found.task_answer, " 99405");
+  EXPECT_EQ(found.answer_tokens, 2);
+  EXPECT_EQ(found.answer_score, 1);
   EXPECT_EQ(found.max_tokens, 10);
   EXPECT_EQ(found.first_token, 12);
   EXPECT_EQ(reader.LayerSlot(2), 1);
@@ -140,6 +142,30 @@ TEST(FormatOne, GoldenFileStaysReadable) {
   EXPECT_EQ(reader.num_tokens(), 12);
   EXPECT_EQ(reader.num_rows(), 6);
   EXPECT_EQ(FirstDifference(reader, 9), "");
+}
+
+TEST(TraceRoundTrip, AnAnswerIsJudgedWhenItIsThere) {
+  const ScratchFolder folder;
+  TraceLayout layout = SmallLayout(Encoding::kFloat32, 10);
+  layout.answer_score = std::numeric_limits<float>::quiet_NaN();
+  {
+    TraceWriter writer(folder.File("t.h5"), layout, /*overwrite=*/false);
+    writer.Flush();
+    EXPECT_TRUE(std::isnan(TraceReader(folder.File("t.h5")).layout().answer_score));
+    writer.SetAnswerScore(0.5F);
+    writer.Flush();
+    EXPECT_EQ(TraceReader(folder.File("t.h5")).layout().answer_score, 0.5F) << "while it is written";
+  }
+  layout.answer_tokens = 0;
+  TraceWriter writer(folder.File("without.h5"), layout, /*overwrite=*/false);
+  EXPECT_THROW(writer.SetAnswerScore(1), FailedError);
+  writer.Flush();
+  const TraceReader without(folder.File("without.h5"));
+  EXPECT_EQ(without.layout().answer_tokens, 0);
+  EXPECT_TRUE(std::isnan(without.layout().answer_score));
+  layout.answer_tokens = 1;
+  layout.answer_score = 2;
+  EXPECT_THROW(TraceWriter(folder.File("other.h5"), layout, /*overwrite=*/false), FailedError);
 }
 
 TEST(TraceRoundTrip, RangesReadAloneEqualTheirPartOfTheWhole) {

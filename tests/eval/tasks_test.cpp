@@ -32,6 +32,17 @@ class Tasks : public ::testing::Test {
   }
 };
 
+TEST(Answer, IsRightTokenForToken) {
+  const auto score = [](const std::vector<int32_t>& given) {
+    return ScoreOfAnswer(std::vector<int32_t>{4, 7, 2}, given);
+  };
+  EXPECT_EQ(score({4, 7, 2}), 1);
+  EXPECT_EQ(score({4, 7, 2, 9}), 1) << "what follows the answer is not part of it";
+  EXPECT_EQ(score({4, 7, 3}), 0);
+  EXPECT_EQ(score({7, 4, 2}), 0);
+  EXPECT_THROW(score({4, 7}), std::invalid_argument);
+}
+
 TEST_F(Tasks, HaveExactlyTheLengthAskedForAndRepeatForASeed) {
   for (const std::string& name : TaskNames()) {
     for (const int64_t length : {4096, 4097, 60000}) {

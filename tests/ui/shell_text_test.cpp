@@ -159,8 +159,14 @@ TEST(CaptureEstimate, RowsFollowTheirPolicy) {
   EXPECT_EQ(CountRows("every:7", 100, 0), 15);  // 0, 7 .. 98
   EXPECT_EQ(CountRows("random:16", 100, 5), 21);
   EXPECT_EQ(CountRows("random:200:7", 100, 0), 100);
-  for (const char* bad : {"", "random:0", "random:3:", "every:2:3", "last:0", "every:", "every:-1", "first:3"})
+  EXPECT_EQ(CountRows("0:16,90:200", 100, 5), 31);  // of the second range the ten rows that there are
+  for (const char* bad :
+       {"", "random:0", "random:3:", "every:2:3", "last:0", "every:", "every:-1", "first:3", "3:3", "3:", "1:2;3:4"})
     EXPECT_EQ(CountRows(bad, 100, 0), -1) << bad;
+  EXPECT_EQ(RowsProblem("0:16,90:200", {}), "") << "how long the prompt is, is not known yet";
+  EXPECT_EQ(RowsProblem("0:16,90:100", 100), "");
+  EXPECT_EQ(RowsProblem("0:16,90:101", 100), "the prompt has the rows 0 to 99");
+  EXPECT_EQ(RowsProblem("4:3", 100), "a range A:B holds the rows A to B-1, so B must be above A");
 }
 
 TEST(CaptureEstimate, CountsQueriesOfHeadsAndKeysOfTheirGroups) {

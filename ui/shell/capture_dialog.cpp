@@ -88,9 +88,9 @@ void CaptureDialog::BuildForm() {
   stop_->setToolTip(tr("Stop; what has been recorded so far stays a valid trace"));
   layers_->setPlaceholderText(tr("all, or e.g. 0-3,7"));
   heads_->setPlaceholderText(tr("all query heads, or e.g. 0-3,7"));
-  rows_->setToolTip(
-      tr("Query rows to record: all, last:N or every:N. Sparse methods run on consecutive rows only, so on all or "
-         "last:N"));
+  rows_->setToolTip(tr(
+      "Query rows to record: all, last:N, every:N, random:N, random:N:SEED, or ranges A:B,C:D of rows A to B-1. Sparse "
+      "methods run on consecutive rows only, so on all, last:N or one range"));
   decode_->setRange(0, 1'000'000);
   decode_->setToolTip(tr("Tokens that the model generates after the prompt, recorded as decode steps"));
   dtype_->setToolTip(tr("Precision of the trace; auto: bf16 for a bf16 model, fp32 otherwise"));
@@ -327,8 +327,12 @@ QString CaptureDialog::Problem() const {
     return tr("Layers: must be numbers below %1, such as 0-3,7; leave it empty for all.").arg(model_->num_layers);
   if (CountChosen(heads_->text(), model_->num_qo_heads) < 1)
     return tr("Heads: must be numbers below %1, such as 0-3,7; leave it empty for all.").arg(model_->num_qo_heads);
-  if (CountRows(rows_->text().trimmed(), 1, 0) < 0) return tr("Query rows: must be all, last:N or every:N.");
   bool exact = false;
+  const int64_t tokens = PromptTokens(&exact);
+  if (const QString problem =
+          RowsProblem(rows_->text().trimmed(), exact ? std::optional<int64_t>(tokens) : std::nullopt);
+      !problem.isEmpty())
+    return tr("Query rows: %1.").arg(problem);
   if (model_->max_positions > 0 && PromptTokens(&exact) + decode_->value() > model_->max_positions && exact) {
     const int64_t prompt = PromptTokens(&exact), more = decode_->value();
     if (more == 0) return tr("The prompt is longer than the %1 positions of the model.").arg(model_->max_positions);

@@ -8,6 +8,9 @@
 #include <set>
 #include <vector>
 
+#include "base/errors.h"
+#include "base/row_selection.h"
+
 namespace headscope::ui {
 namespace {
 
@@ -37,16 +40,19 @@ int64_t CountChosen(const QString& list, int64_t limit) {
   return ParseChosen(list, limit, &chosen) ? static_cast<int64_t>(chosen.size()) : -1;
 }
 
+QString RowsProblem(const QString& rows, std::optional<int64_t> prompt_tokens) {
+  try {
+    RowSelection selection(rows.toStdString());
+    if (prompt_tokens) selection.Draw(*prompt_tokens);
+  } catch (const UsageError& refused) {
+    return QString::fromStdString(refused.fault().problem);
+  }
+  return {};
+}
+
 int64_t CountRows(const QString& rows, int64_t prompt_tokens, int64_t decode_tokens) {
-  static const QRegularExpression pattern(
-      QStringLiteral("^(?:(last|every):(\\d{1,9})|(random):(\\d{1,9})(?::\\d{1,19})?)$"));
-  if (rows == u"all") return prompt_tokens + decode_tokens;
-  const auto match = pattern.match(rows);
-  const int64_t number = (match.captured(2) + match.captured(4)).toLongLong();
-  if (!match.hasMatch() || number < 1) return -1;
-  const int64_t of_prompt =
-      match.captured(1) == u"every" ? (prompt_tokens + number - 1) / number : std::min(number, prompt_tokens);
-  return of_prompt + decode_tokens;
+  if (!RowsProblem(rows, {}).isEmpty()) return -1;
+  return RowSelection(rows.toStdString()).Count(prompt_tokens) + decode_tokens;
 }
 
 int64_t EstimateTraceBytes(const ModelDescription& model, const CaptureSettings& settings, int64_t prompt_tokens) {

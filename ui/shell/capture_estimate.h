@@ -4,6 +4,7 @@
 
 #include <QString>
 #include <cstdint>
+#include <optional>
 
 #include "ui/workbench.h"
 
@@ -12,8 +13,11 @@ namespace headscope::ui {
 // Entries of a list as typed ("0-3,7") that are below `limit`; empty: all of them. -1 when it is no such list.
 int64_t CountChosen(const QString& list, int64_t limit);
 
-// Recorded query rows of a prompt of `prompt_tokens` followed by `decode_tokens`, for "all", "last:N", "every:N",
-// "random:N" or "random:N:SEED"; -1 for anything else.
+// What is wrong with a choice of rows as typed (base/row_selection.h), and where the prompt's length is known for
+// certain, whether the prompt has them; empty when nothing is.
+QString RowsProblem(const QString& rows, std::optional<int64_t> prompt_tokens);
+// Recorded query rows of a prompt of `prompt_tokens` followed by `decode_tokens`, of ranges those that it has; -1 for
+// what is no choice of rows.
 int64_t CountRows(const QString& rows, int64_t prompt_tokens, int64_t decode_tokens);
 
 // Bytes of Q, K, V and LSE of what the settings choose; -1 when a field is malformed. KV heads are counted as the

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "base/progress.h"
 #include "capture/capture.h"
@@ -33,5 +34,14 @@ inline constexpr const char* kManifestName = "manifest.json";
 // headscope-captures-1) is written anew after each trace, FOLDER/NAME.h5, so that whatever ends a run, what is named
 // there is whole. Throws as Capture does; what was done before stays.
 BatchResult CaptureBatch(const BatchRequest& request, const ProgressFunction& progress, const std::stop_token& stop);
+
+// What would be recorded of one of the prompts.
+struct BatchPlan {
+  std::string path;  // of its trace
+  CapturePlan capture;
+};
+// Of those that are not done already, where the request says to resume. Reads no weight and writes nothing, folders
+// included; throws as CaptureBatch does before its first capture.
+std::vector<BatchPlan> PlanBatch(const BatchRequest& request, const std::stop_token& stop);
 
 }  // namespace headscope::capture

@@ -11,6 +11,7 @@
 #include "base/device.h"
 #include "base/errors.h"
 #include "base/progress.h"
+#include "data/trace_schema.h"
 #include "model/attention_backend.h"
 #include "model/capture_points.h"
 
@@ -31,6 +32,8 @@ struct CaptureRequest {
   bool overwrite = false;
   std::vector<int32_t> layers;  // empty: all
   std::vector<int32_t> heads;   // query heads; empty: all
+  // In place of heads: the query heads of these KV heads, whole groups of them, in every layer.
+  std::vector<int32_t> kv_heads = {};
   // Of the prompt: all | last:N | every:N (0, N, 2N, ...) | random:N or random:N:SEED; decode rows are always recorded.
   std::string rows = "all";
   int64_t decode_tokens = 0;  // greedy tokens generated and recorded after the prompt
@@ -55,7 +58,17 @@ struct CaptureResult {
   int64_t bytes = 0;           // of the file
   double seconds = 0;          // model and writing, without loading
   std::string generated_text;  // of the decode steps
-  bool interrupted = false;    // cancelled: the trace is valid and shorter
+  // Of a task whose answer the decode steps had room for: 1 where the model gave it, else 0 (eval::ScoreOfAnswer).
+  std::optional<float> answer_score = {};
+  bool interrupted = false;  // cancelled: the trace is valid and shorter
+};
+
+// What a capture will record, as config.json, tokenizer.json and the prompt decide it.
+struct CapturePlan {
+  data::TraceLayout layout;  // the weights' fingerprint and sinks are not known yet
+  int64_t num_prompt_tokens = 0;
+  int64_t num_rows = 0;  // query rows, those of decode steps too
+  int64_t bytes = 0;     // of tensors and tokens; the file adds HDF5's own structures
 };
 
 // The files that a capture reads: the prompt or the filler text, and the folder's .json and .safetensors files. None of
@@ -66,5 +79,8 @@ std::vector<std::string> InputFiles(const CaptureRequest& request);
 // Throws BadInputError, DeviceError, FailedError, UsageError (usage: a field is named by the command
 // line's option for it, such as --rows). `progress` is called from this thread, at most ten times a second.
 CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& progress, const std::stop_token& stop);
+
+// Reads no weight, writes nothing, and refuses what Capture refuses before it reads a weight, with the same errors.
+CapturePlan PlanCapture(const CaptureRequest& request);
 
 }  // namespace headscope::capture

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -125,7 +126,11 @@ struct TraceLayout {
   std::string row_selection = "all";  // as typed: all, last:N, every:N
   std::string prompt_source;          // "text", "prompt FILE", "task NAME length N seed S"
   std::string task_answer;            // the expected answer of a task; empty otherwise
-  int64_t max_tokens = 0;             // extent limit (prompt + decode)
+  // Of a task whose answer the model was let give: so many of the first generated tokens stand where it belongs, and
+  // how good they are, 0 to 1 (eval::ScoreOfAnswer); NaN as long as they are not all there. 0 tokens: not judged.
+  int32_t answer_tokens = 0;
+  float answer_score = std::numeric_limits<float>::quiet_NaN();
+  int64_t max_tokens = 0;  // extent limit (prompt + decode)
   // Of a trace cut from a longer one (trace_export.h): position there of this trace's token 0. The lse of such a trace
   // still counts the tokens before it, so a row's probabilities sum to the share of its attention that lies inside the
   // cut.
@@ -141,6 +146,7 @@ struct TokenRecord {
   std::string text;  // bytes of the token as decoded alone (may be part of a UTF-8 sequence)
   TokenRole role = TokenRole::kText;
   std::array<int32_t, 3> positions = {};  // what RoPE turned it by; images have time, height and width
+  bool operator==(const TokenRecord&) const = default;
 };
 
 // What a trace stores of a layer, for TraceReader::Read and LayerBlock.

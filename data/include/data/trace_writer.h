@@ -49,12 +49,21 @@ struct LayerBlock {
   }
 };
 
+enum class TraceStorage : uint8_t {
+  kPlain,
+  // What grows with layers and heads is shuffled and deflated: smaller files, which take longer to read. Tokens and
+  // rows must come as many as the layout and expected_rows say, and the file is readable when it is finished, not
+  // before.
+  kCompressed,
+};
+
 class TraceWriter {
  public:
   // `expected_rows`: query rows that will be recorded, as far as known (0: as many as tokens). It only sizes chunks, so
   // that a trace of few rows leaves none of them nearly empty. Throws FailedError when the file exists (and
   // !overwrite), the folder cannot be written or the layout is inconsistent.
-  TraceWriter(const std::string& path, const TraceLayout& layout, bool overwrite, int64_t expected_rows = 0);
+  TraceWriter(const std::string& path, const TraceLayout& layout, bool overwrite, int64_t expected_rows = 0,
+              TraceStorage storage = TraceStorage::kPlain);
   ~TraceWriter();  // as if killed: what was flushed stays readable
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
@@ -68,6 +77,9 @@ class TraceWriter {
   // Makes everything appended so far durable against a kill of the process, and counts it in the attribute
   // tokens_flushed.
   void Flush();
+  // Of a layout with answer_tokens: the score of the answer, which is there now. It is written with the next Flush.
+  // Throws FailedError for other layouts.
+  void SetAnswerScore(float score);
   // Flush, complete = 1, close.
   void Finish();
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,5 +27,9 @@ std::string TaskHelp(std::string_view name);
 // least.
 TaskPrompt MakeTask(std::string_view name, int64_t length, uint64_t seed, const model::Tokenizer& tokenizer,
                     std::string_view text);
+
+// The rule of the tasks, for a model's own answer: 1 where `generated` begins with the expected tokens, each of them,
+// else 0. `generated` has at least as many.
+float ScoreOfAnswer(std::span<const int32_t> expected, std::span<const int32_t> generated);
 
 }  // namespace headscope::eval

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "row_selection.h"
+#include "base/row_selection.h"
 
 #include <algorithm>
 #include <charconv>
-#include <numeric>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "base/errors.h"
-#include "base/number_list.h"
 #include "base/random.h"
 
-namespace headscope::capture {
+namespace headscope {
 
 RowSelection::RowSelection(const std::string& text) : text_(text) {
   if (text == "all") return;
@@ -113,7 +111,7 @@ int64_t RowSelection::Count(int64_t prompt_tokens) const {
       return (prompt_tokens - 1) / count_ + 1;  // rows 0, count, 2 count, ..; a prompt has at least one token
     case Kind::kRanges: {
       int64_t rows = 0;
-      for (const Range& range : ranges_) rows += range.end - range.begin;  // all within the prompt, as Draw checks
+      for (const Range& range : ranges_) rows += std::max<int64_t>(0, std::min(range.end, prompt_tokens) - range.begin);
       return rows;
     }
     case Kind::kAll:
@@ -122,29 +120,4 @@ int64_t RowSelection::Count(int64_t prompt_tokens) const {
   return prompt_tokens;
 }
 
-std::vector<int32_t> ChooseNumbers(const std::vector<int32_t>& chosen, int32_t count, const std::string& what) {
-  if (chosen.empty()) {
-    std::vector<int32_t> all(static_cast<size_t>(count));
-    std::iota(all.begin(), all.end(), 0);
-    return all;
-  }
-  const std::set<int32_t> sorted(chosen.begin(), chosen.end());
-  const auto refused =
-      std::find_if(sorted.begin(), sorted.end(), [&](int32_t number) { return number < 0 || number >= count; });
-  if (refused != sorted.end()) {
-    throw UsageError({.field = what + "s",
-                      .value = NumberListText({sorted.begin(), sorted.end()}),
-                      .problem = "the model has no " + what + " " + std::to_string(*refused) + ", only 0 to " +
-                                 std::to_string(count - 1),
-                      .remedy = "choose from those"});
-  }
-  return {sorted.begin(), sorted.end()};
-}
-
-std::vector<int32_t> KvHeadsOf(const std::vector<int32_t>& qo_heads, int32_t num_qo_heads, int32_t num_kv_heads) {
-  std::set<int32_t> kv_heads;
-  for (const int32_t head : qo_heads) kv_heads.insert(head / (num_qo_heads / num_kv_heads));
-  return {kv_heads.begin(), kv_heads.end()};
-}
-
-}  // namespace headscope::capture
+}  // namespace headscope

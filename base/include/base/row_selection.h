@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which layers, heads and query rows a capture records.
+// Which query rows of a prompt are recorded, as people type it: the one reader of --rows, for a capture and for whoever
+// says beforehand what it will take.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace headscope::capture {
+namespace headscope {
 
 // "all", "last:N" (the last N rows of the prompt), "every:N" (rows 0, N, 2N, ... of the prompt), "random:N" (N rows
 // of the prompt, the same on every machine; "random:N:SEED" for others) or "A:B" (rows A to B-1; "A:B,C:D" of several
-// ranges). Rows of decode steps are always recorded: they
-// exist only because they were asked for.
+// ranges). Rows of decode steps are always recorded: they exist only because they were asked for.
 class RowSelection {
  public:
   explicit RowSelection(const std::string& text);  // throws UsageError
@@ -20,7 +20,8 @@ class RowSelection {
   void Draw(int64_t prompt_tokens);
   // `position` of a token in a prompt of `prompt_tokens`, or after it.
   bool Keeps(int64_t position, int64_t prompt_tokens) const;
-  // Rows kept of a prompt of `prompt_tokens`, decode rows not counted.
+  // Rows kept of a prompt of `prompt_tokens`, decode rows not counted. Of ranges those that the prompt has, so that it
+  // may be asked before the prompt's length is known for certain.
   int64_t Count(int64_t prompt_tokens) const;
 
  private:
@@ -37,11 +38,4 @@ class RowSelection {
   std::vector<Range> ranges_;   // rising, none touching another
 };
 
-// `chosen` sorted without repeats, all of [0, count) when it is empty. Throws UsageError naming `what` for a
-// number outside.
-std::vector<int32_t> ChooseNumbers(const std::vector<int32_t>& chosen, int32_t count, const std::string& what);
-
-// The KV heads that the query heads read, sorted.
-std::vector<int32_t> KvHeadsOf(const std::vector<int32_t>& qo_heads, int32_t num_qo_heads, int32_t num_kv_heads);
-
-}  // namespace headscope::capture
+}  // namespace headscope
