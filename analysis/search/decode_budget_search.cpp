@@ -10,6 +10,7 @@
 #include "analysis/types/mass_distribution.h"
 #include "kernels/method_names.h"
 #include "search/budget_grid.h"
+#include "search/setting_search.h"
 
 namespace headscope::analysis {
 namespace {
@@ -89,8 +90,7 @@ class DecodeSearch {
       result.mass = DistributeMass(masses);
       result.kept_fraction = attended == 0 ? 0 : static_cast<double>(kept) / static_cast<double>(attended);
       result.num_masks = 1;
-      result.reached = target_.kind == BudgetTarget::Kind::kMass ? result.mass.Value(target_.statistic) >= target_.mass
-                                                                 : result.kept_fraction <= target_.most;
+      result.reached = Meets(target_, result);
     }
     *results = std::move(measured);
     return {};

@@ -235,7 +235,10 @@ void SettingFront::Finish() {
   SumBeyond(num_first_, num_second_, &dropped_);
   if (statistic_ == MassStatistic::kMean) {
     add_up(&Part::mass, &dropped_mass_);
-    FindLeastSecondsOfMean();
+    total_mass_ = 0;
+    for (const double value : dropped_mass_) total_mass_ += value;
+    SumBeyond(num_first_, num_second_, &dropped_mass_);
+    for (int64_t first = 0; first < num_first_; ++first) least_second_.push_back(LeastSecondOfMean(first, least_mass_));
   } else {
     FindLeastSecondsOfRows();
   }
@@ -266,15 +269,10 @@ double SettingFront::MeanMass(int64_t first, int64_t second) const {
   return (total_mass_ - dropped_mass_[Cell(first, second)]) / static_cast<double>(num_rows_);
 }
 
-void SettingFront::FindLeastSecondsOfMean() {
-  total_mass_ = 0;
-  for (const double value : dropped_mass_) total_mass_ += value;
-  SumBeyond(num_first_, num_second_, &dropped_mass_);
-  for (int64_t first = 0; first < num_first_; ++first) {
-    int64_t second = 0;
-    while (second < num_second_ && MeanMass(first, second) < least_mass_) ++second;
-    least_second_.push_back(second);
-  }
+int64_t SettingFront::LeastSecondOfMean(int64_t first, double least_mass) const {
+  int64_t second = 0;
+  while (second < num_second_ && MeanMass(first, second) < least_mass) ++second;
+  return second;
 }
 
 }  // namespace headscope::analysis

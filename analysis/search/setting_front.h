@@ -6,7 +6,8 @@
 // those with both entries above them, so kept pairs and kept mass of all places are sums over a table of entries. The
 // mass of a single row need not be tabled: from the largest first budget down, the least second one that gives the row
 // enough only rises, and every pair of the row enters and leaves the sum at most once on that way. Cost: one pass over
-// the scores and two additions a pair. Memory: 12 bytes a thread (16 for the mean) for every pair of places.
+// the scores and two additions a pair. Memory for every pair of places: 12 bytes a thread (16 for the mean) during the
+// pass, 8 bytes (16) behind it.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +23,9 @@ namespace headscope::analysis {
 
 class SettingFront {
  public:
+  // At most, for every pair of places: during the pass and behind it.
+  static constexpr int64_t kBytesOfThread = 16, kBytesKept = 16;
+
   // Enough is `least_mass` of the statistic over the rows of everything that is added.
   SettingFront(int64_t num_first, int64_t num_second, MassStatistic statistic, double least_mass);
 
@@ -38,6 +42,8 @@ class SettingFront {
   double MeanMass(int64_t first, int64_t second) const;
   // The least place of the second budget that is enough beside this one of the first; the number of its places: none.
   int64_t LeastSecond(int64_t first) const { return least_second_[static_cast<size_t>(first)]; }
+  // The same for any share of the mean, of the statistic kMean alone.
+  int64_t LeastSecondOfMean(int64_t first, double least_mass) const;
 
  private:
   // Columns whose entry of one budget is where they are listed, and their entry of the other.
@@ -65,7 +71,6 @@ class SettingFront {
   void ListRuns(Part* part) const;
   void FindLeastSeconds(const float* p, Part* part) const;
   void FindLeastSecondsOfRows();
-  void FindLeastSecondsOfMean();
 
   const int64_t num_first_, num_second_;
   const MassStatistic statistic_;

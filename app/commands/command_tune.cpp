@@ -193,8 +193,20 @@ std::vector<std::vector<size_t>> UnitsOf(const std::vector<analysis::HeadId>& he
   return units;
 }
 
-// Heads that share a setting are in memory together, with their masses.
-void CheckMemory(const std::vector<std::vector<size_t>>& units, const Traces& traces) {
+// What a search holds of a method's trade-off, the largest of the methods searched: one is held at a time.
+int64_t MostFrontBytes(const Tuning& tuning, const Traces& traces, size_t num_heads, int32_t num_threads) {
+  int64_t most = 0;
+  for (const Tuning::Searched& method : tuning.methods) {
+    if (method.choice.decode != nullptr) continue;
+    most = std::max(most, analysis::FrontBytes(*method.choice.spec, LongestOf(traces), static_cast<int64_t>(num_heads),
+                                               num_threads));
+  }
+  return most;
+}
+
+// Heads that share a setting are in memory together, with their masses and trade-offs.
+void CheckMemory(const std::vector<std::vector<size_t>>& units, const Traces& traces, const Tuning& tuning,
+                 int32_t num_threads) {
   constexpr int64_t kMassBytes = int64_t{64} << 20;  // of a head at most (analysis::HeadMass)
   size_t most = 0;
   for (const auto& unit : units) most = std::max(most, unit.size());
@@ -204,10 +216,11 @@ void CheckMemory(const std::vector<std::vector<size_t>>& units, const Traces& tr
     of_head += (trace->num_rows() + 2 * trace->num_tokens()) * model.head_dim * int64_t{sizeof(float)} +
                std::min(kMassBytes, trace->num_rows() * (trace->num_tokens() / 64 + 1) * int64_t{sizeof(float)});
   }
-  if (most <= 1 || static_cast<int64_t>(most) * of_head <= analysis::MostMeasuredBytes()) return;
+  const int64_t bytes = static_cast<int64_t>(most) * of_head + MostFrontBytes(tuning, traces, most, num_threads);
+  if (most <= 1 || bytes <= analysis::MostMeasuredBytes()) return;
   throw DeviceError(Fault{.field = "per",
                           .problem = std::to_string(most) + " heads that share a setting take " +
-                                     std::to_string((static_cast<int64_t>(most) * of_head) >> 20) +
+                                     std::to_string(bytes >> 20) +
                                      " MiB together, more than half of the memory that is available",
                           .remedy = "tune per head, or fewer heads, or a shorter trace"});
 }
@@ -231,7 +244,7 @@ class Tuner {
         place_(UseDeviceForHeads(arguments.device)),
         units_(UnitsOf(heads, tuning.unit)),
         notes_(heads.size()) {
-    CheckMemory(units_, traces);
+    CheckMemory(units_, traces, tuning, arguments.num_threads);
   }
 
   // The units that are done, in their order: all, unless interrupted. Throws what a search ends with.
@@ -246,6 +259,7 @@ class Tuner {
       sweep.num_threads = arguments_.num_threads;
       int64_t bytes = 0;  // of a head in every trace
       for (const auto& trace : traces_) bytes += analysis::LargestHeadBytes(*trace, ids_);
+      bytes += MostFrontBytes(tuning_, traces_, 1, arguments_.num_threads);
       // Heads beside each other would time each other.
       const bool timed = tuning_.target.budget.kind == analysis::BudgetTarget::Kind::kTime;
       sweep.most_at_once = tuning_.unit == TunedUnit::kHead && !timed ? analysis::HeadsAtOnce(place_, bytes) : 1;

@@ -5,12 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <memory>
 #include <random>
+#include <set>
 #include <span>
 #include <stop_token>
+#include <utility>
 #include <vector>
 
 #include "analysis/search.h"
@@ -433,6 +436,69 @@ TEST_F(BudgetSearchTest, AMethodWithoutEntriesIsWalkedAndOneWithWrongOnesRefused
   EXPECT_THAT(status.message(), HasSubstr("its budgets cannot be searched"));
 }
 
+// A method of two budgets that counts how often it is asked for its entries: once for each pass over a head's
+// probabilities.
+class Counted final : public kernels::PrefillMethod {
+ public:
+  explicit Counted(const kernels::PrefillMethod& inner) : inner_(inner) {}
+  const kernels::MethodSpec& spec() const override { return inner_.spec(); }
+  kernels::Status Select(const kernels::AttentionProblem& problem, const ParameterValues& values,
+                         const kernels::RunOptions& options, kernels::SparseIndex* index) const override {
+    return inner_.Select(problem, values, options, index);
+  }
+  kernels::Status EnterBudgets(const kernels::AttentionProblem& problem, const ParameterValues& values,
+                               std::span<const double> first, std::span<const double> second,
+                               const kernels::RunOptions& options,
+                               std::unique_ptr<kernels::BudgetEntries>* entries) const override {
+    ++count_;
+    return inner_.EnterBudgets(problem, values, first, second, options, entries);
+  }
+  int Taken() const { return std::exchange(count_, 0); }
+
+ private:
+  const kernels::PrefillMethod& inner_;
+  mutable int count_ = 0;
+};
+
+TEST_F(BudgetSearchTest, WhatSettingsKeepOnAverageIsMadeOnce) {
+  const HeadTensorsPtr head = testing::PlantedHead(testing::Plant::kSinkLocal, 300, 43);
+  const kernels::PrefillMethod& a_shape = *kernels::FindPrefillMethod("a-shape");
+  const ParameterValues values(a_shape.spec());
+  const Counted method(a_shape);
+  const BudgetTarget kept{.kind = BudgetTarget::Kind::kKept, .most = 0.4};
+  const BudgetTarget mean{0.9, MassStatistic::kMean}, least{0.9, MassStatistic::kMinimum};
+  const auto search = [&](BudgetSearcher* searcher, const BudgetTarget& target) {
+    std::vector<BudgetSearchResult> found;
+    EXPECT_TRUE(searcher->Search(method, values, target, &found).ok());
+    return found.at(0);
+  };
+  const auto alone = [&](const BudgetTarget& target) {
+    BudgetSearcher searcher({{head}}, {});
+    return search(&searcher, target);
+  };
+  const std::array expected = {alone(kept), alone(mean), alone(least)};
+  EXPECT_EQ(method.Taken(), 3);
+  BudgetSearcher searcher({{head}}, {});
+  std::vector<TradeOffPoint> points, again;
+  EXPECT_EQ(search(&searcher, kept).values, expected[0].values);
+  ASSERT_TRUE(searcher.TradeOff(method, values, 7, &points).ok());
+  EXPECT_EQ(search(&searcher, mean).values, expected[1].values);
+  EXPECT_EQ(method.Taken(), 1) << "for all three";
+  EXPECT_EQ(search(&searcher, least).values, expected[2].values);
+  EXPECT_EQ(method.Taken(), 1) << "the least row is another question";
+  ASSERT_TRUE(searcher.TradeOff(method, values, 7, &again).ok());
+  EXPECT_EQ(method.Taken(), 1) << "one set is held at a time";
+  ASSERT_EQ(points.size(), again.size());
+  for (size_t i = 0; i < points.size(); ++i) {
+    EXPECT_EQ(points[i].values, again[i].values);
+    EXPECT_EQ(points[i].kept_fraction, again[i].kept_fraction);
+  }
+  // Another method's are not taken for this one's, nor those of other values.
+  const Counted other(a_shape);
+  ASSERT_TRUE(searcher.TradeOff(other, values, 7, &again).ok());
+  EXPECT_EQ(other.Taken(), 1);
+}
+
 // Keeps the newest `width` keys, at most 16: too few for most targets.
 class NarrowBand final : public kernels::PrefillMethod {
  public:
@@ -459,6 +525,22 @@ class NarrowBand final : public kernels::PrefillMethod {
  private:
   kernels::MethodSpec spec_;
 };
+
+TEST(FrontBytes, GrowWithHeadsAndThreadsAndAreOfTwoBudgetsAlone) {
+  const kernels::MethodSpec& two = kernels::FindPrefillMethod("a-shape")->spec();
+  const std::vector<SearchedBudget> grid = SearchedGrid(two, 4096);
+  ASSERT_EQ(grid.size(), 2U);
+  int64_t pairs = 1;
+  for (const SearchedBudget& budget : grid) {  // the minimum, the multiples of the step above it, and the maximum
+    std::set<double> places = {budget.minimum, budget.maximum};
+    for (double at = 0; at < budget.maximum; at += budget.step) {
+      if (at > budget.minimum) places.insert(at);
+    }
+    pairs *= std::ssize(places) + 1;
+  }
+  EXPECT_EQ(FrontBytes(two, 4096, 3, 2), pairs * (3 * 16 + 2 * 16));
+  EXPECT_EQ(FrontBytes(NarrowBand().spec(), 4096, 3, 2), 0);
+}
 
 TEST_F(BudgetSearchTest, ATargetOutOfReachIsSaidInOneSentence) {
   UseHead(testing::PlantedHead(testing::Plant::kDiffuse, 400, 14));

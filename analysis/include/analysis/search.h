@@ -111,8 +111,13 @@ struct TradeOffPoint {
   double relative_error = std::numeric_limits<double>::quiet_NaN();  // the worst head's; NaN: not measured
 };
 
-// Several searches over the same heads, whose masses and dense outputs are made once. With several heads, they share
-// one setting: each must reach the target by itself (kKept: all of them together), for the fewest pairs of all of them.
+// The most bytes that a search over so many heads holds of what a method with two budgets keeps at every pair of
+// places, beside the heads and their masses; 0 of a method with one budget. num_tokens: of the longest recording.
+int64_t FrontBytes(const kernels::MethodSpec& spec, int64_t num_tokens, int64_t num_heads, int32_t num_threads);
+
+// Several searches over the same heads, whose masses and dense outputs are made once, and of the method that was
+// searched last what every setting keeps on average. With several heads, they share one setting: each must reach the
+// target by itself (kKept: all of them together), for the fewest pairs of all of them.
 class BudgetSearcher {
  public:
   // heads: each one's recordings, at least one and none null.
