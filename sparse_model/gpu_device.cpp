@@ -117,7 +117,6 @@ class GpuDevice final : public ModelDevice {
     kernels::CudaIndexBuffers uploaded;
     Status status = kernels::UploadIndex(index->View(), &uploaded);
     if (status.ok()) status = kernels::AttendCuda(problem, uploaded.view, OutputOf(call), /*stream=*/nullptr);
-    kernels::FreeIndex(&uploaded);
     return status;
   }
 
@@ -136,7 +135,6 @@ class GpuDevice final : public ModelDevice {
     if (status.ok())
       status =
           kernels::AttendSelectionCuda(step, uploaded.view, OutputOf(call), workspace_.memory.get(), bytes, nullptr);
-    kernels::FreeSelection(&uploaded);
     return status;
   }
 

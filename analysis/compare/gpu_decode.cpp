@@ -91,9 +91,6 @@ class GpuDecode final : public DecodeDevice {
           method_(method),
           values_(values),
           run_(run) {}
-    ~Work() override { kernels::FreeSelection(&uploaded_); }
-    Work(const Work&) = delete;
-    Work& operator=(const Work&) = delete;
 
     // Chooses anew where that is the CPU's, whose lists are then copied to the GPU: part of what choosing takes.
     Status Once(double* select_ms, double* attend_ms) override {

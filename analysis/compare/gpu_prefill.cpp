@@ -66,7 +66,6 @@ class GpuPrefill final : public PrefillDevice {
    public:
     WorkOnCpu(const GpuPrefill& device, const kernels::PrefillMethod& method, const kernels::ParameterValues& values)
         : device_(device), method_(method), values_(values) {}
-    ~WorkOnCpu() override { kernels::FreeIndex(&uploaded_); }
     WorkOnCpu(const WorkOnCpu&) = delete;
     WorkOnCpu& operator=(const WorkOnCpu&) = delete;
 

@@ -109,7 +109,7 @@ class PhaseComparison {
   struct Baseline {
     Timing own;      // headscope's dense
     Timing fastest;  // of all dense implementations that were timed
-    std::string name = "headscope";
+    std::string name = kOwnImplementation;
   };
 
   PhaseComparison(MeasuredHeadsPtr measured, const CompareOptions& options, HeadPlace judged_on)

@@ -91,6 +91,12 @@ void Take(const FieldValue& read, const std::string& field, Device* device) {
 // list.
 template <typename Result, typename Visit>
 void VisitComparison(Result& result, Visit&& visit) {
+  // Compiles only while these are all fields: one that is new is visited below, or files are to leave it out.
+  [[maybe_unused]] auto& [head, method, is_baseline, baseline_method, parameters, phase, measured, measured_heads,
+                          measured_kv_heads, chosen_per, device, select_device, num_threads, note, kept_fraction,
+                          num_rows, cra_min, cra_p5, cra_mean, outside_mass, select, attend, dense_attend, baseline,
+                          speedup, bytes_allow, dense_of_reading, relative_error, max_error, cosine, kernel_error,
+                          origin] = result;
   visit("layer", "", "/layer", result.head.layer);
   visit("head", "", "/head", result.head.head);
   visit("method", "", "/method", result.method);

@@ -108,7 +108,7 @@ std::vector<Metric> MakeMetrics() {
       Mass("local_mass", "Local mass", "mass on the newest positions, mean over rows", &HeadStatistics::local_mass)));
   metrics.push_back(Mass("vertical_mass", "Vertical mass", "mass of the best columns outside sink and window",
                          &HeadStatistics::vertical_mass));
-  metrics.push_back(Mass("slash_mass", "Slash mass", "mass of the best slashes outside sink and window",
+  metrics.push_back(Mass("slash_mass", "Slash mass", "mass of the best diagonals outside sink and window",
                          &HeadStatistics::slash_mass));
   metrics.push_back(Mass("block_mass", "Block mass",
                          "mass of the best key blocks of each row block outside sink and window",

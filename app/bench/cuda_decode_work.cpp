@@ -150,11 +150,6 @@ struct HostSelection {
   kernels::CudaSelectionBuffers uploaded;
   std::shared_ptr<void> workspace;
   size_t workspace_bytes = 0;
-
-  HostSelection() = default;
-  HostSelection(const HostSelection&) = delete;
-  HostSelection& operator=(const HostSelection&) = delete;
-  ~HostSelection() { kernels::FreeSelection(&uploaded); }
 };
 
 DecodeWork SelectOnCpu(Device& device, const PlacedProblem& placed, const kernels::DecodeMethod& method,

@@ -99,11 +99,7 @@ class CudaDevice : public Device {
 
   PrefillWork Attend(const PlacedProblem& placed, kernels::SparseIndex index) override {
     // Shared, so that copies of the work keep the device's lists alive.
-    const std::shared_ptr<kernels::CudaIndexBuffers> uploaded(new kernels::CudaIndexBuffers,
-                                                              [](kernels::CudaIndexBuffers* buffers) {
-                                                                kernels::FreeIndex(buffers);
-                                                                delete buffers;
-                                                              });
+    const auto uploaded = std::make_shared<kernels::CudaIndexBuffers>();
     CheckStatus(kernels::UploadIndex(index.View(), uploaded.get()));
     PrefillWork work;
     work.index = std::move(index);
@@ -163,11 +159,6 @@ class CudaDevice : public Device {
     kernels::AttentionProblem problem;
     kernels::SparseIndex index;
     kernels::CudaIndexBuffers uploaded;
-
-    HostSelection() = default;
-    HostSelection(const HostSelection&) = delete;
-    HostSelection& operator=(const HostSelection&) = delete;
-    ~HostSelection() { kernels::FreeIndex(&uploaded); }
   };
 
   // Its selection is timed with the index's way to the GPU; Q and K are on the host beforehand.
@@ -188,7 +179,7 @@ class CudaDevice : public Device {
     work.variant = "selects on the CPU";
     work.select = [this, &method, values, state] {
       CheckStatus(method.Select(state->problem, values, options_, &state->index));
-      kernels::FreeIndex(&state->uploaded);
+      state->uploaded = {};  // before the new lists take memory
       CheckStatus(kernels::UploadIndex(state->index.View(), &state->uploaded));
     };
     work.attend = [&placed, state] {

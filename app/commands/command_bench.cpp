@@ -22,6 +22,7 @@
 #include "commands/head_selection.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
+#include "support/option_checks.h"
 #include "support/output_file.h"
 #include "support/output_folder.h"
 #include "support/progress_line.h"
@@ -243,17 +244,19 @@ void AddBenchCommand(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<BenchArguments>();
   auto* gui = command->add_flag("--gui", arguments->gui,
                                 "Time the window instead: first picture, frames while panning, tiles, sliders");
-  command->add_option("--trace", arguments->window.trace, "Of --gui: the trace that is looked at (the shipped one)")
+  command->add_option("--trace", arguments->window.trace, "With --gui: the trace to open (the shipped one)")
       ->type_name("TRACE")
       ->needs(gui);
-  command->add_option("--size", arguments->size, "Of --gui: pixels of the map's canvas (1600x1000)")->needs(gui);
-  command->add_option("--pan-seconds", arguments->window.pan_seconds, "Of --gui: how long it pans at each of two zooms")
-      ->check(CLI::Range(0.5, 600.0))
+  command->add_option("--size", arguments->size, "With --gui: pixels of the canvas (1600x1000)")->needs(gui);
+  command
+      ->add_option("--pan-seconds", arguments->window.pan_seconds, "With --gui: how long to pan at each of two zooms")
+      ->check(NumberFrom(0.5, 600))
       ->capture_default_str()
       ->needs(gui);
   command
-      ->add_option("--slider-steps", arguments->window.live_steps, "Of --gui: steps of each method's slider (0: none)")
-      ->check(CLI::Range(0, 1000))
+      ->add_option("--slider-steps", arguments->window.live_steps,
+                   "With --gui: steps of each method's slider (0: none)")
+      ->check(IntegerFrom(0, 1000))
       ->capture_default_str()
       ->needs(gui);
   AddDeviceOption(command, &arguments->device);
@@ -261,7 +264,7 @@ void AddBenchCommand(CLI::App& app, Action& action) {
                       ->add_option("--lengths", arguments->lengths,
                                    "Tokens (cpu: 2048,4096; cuda: 8192 to 131072 in powers of two)")
                       ->delimiter(',')
-                      ->check(CLI::Range(1, 1 << 24))
+                      ->check(IntegerFrom(1, 1 << 24))
                       ->type_name("N,..");
   auto* methods =
       command
@@ -272,9 +275,10 @@ void AddBenchCommand(CLI::App& app, Action& action) {
   auto* heads =
       command->add_option("--heads", arguments->heads, "Query and KV heads (cpu: 8:4; cuda: 32:32)")->type_name("Q:KV");
   auto* head_dim = command->add_option("--head-dim", arguments->head_dim, "Components (cpu: 64; cuda: 128)")
-                       ->check(CLI::Range(8, 256));
-  auto* batch =
-      command->add_option("--batch", arguments->batch, "Sequences")->check(CLI::Range(1, 65536))->capture_default_str();
+                       ->check(IntegerFrom(8, 256));
+  auto* batch = command->add_option("--batch", arguments->batch, "Sequences")
+                    ->check(IntegerFrom(1, 65536))
+                    ->capture_default_str();
   auto* seed = command->add_option("--seed", arguments->seed, "Of Q, K, V and the fixed sets")->capture_default_str();
   auto* data = command
                    ->add_option("--data", arguments->data,
@@ -286,7 +290,7 @@ void AddBenchCommand(CLI::App& app, Action& action) {
   command
       ->add_option("--sustained", arguments->sustained,
                    "Then run each row alone for so many seconds, without a pause, as the power limit allows")
-      ->check(CLI::Range(0.0, 600.0))
+      ->check(NumberFrom(0, 600))
       ->type_name("SECONDS");
   AddThreadsOption(command, &arguments->threads);
   command

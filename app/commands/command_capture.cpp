@@ -242,9 +242,7 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
                        R"(Many prompts, a JSON object a line: {"text": ".."} or {"tokens": [..]}, and a "name"; each )"
                        "becomes a trace in the folder of -o, whose manifest.json lists them")
           ->type_name("FILE.jsonl");
-  command
-      ->add_flag("--resume", arguments->resume,
-                 "Go on with the folder of --prompts, of which an earlier run has done a part")
+  command->add_flag("--resume", arguments->resume, "Continue an unfinished run of --prompts in its folder")
       ->needs(prompts);
   CLI::Option* task =
       command->add_option("--task", request.task, "A prompt with a known answer: " + Listed(eval::TaskNames()))
@@ -253,8 +251,8 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
       ->capture_default_str()
       ->needs(task);
   command->add_option("--seed", request.task_seed, "Seed of the task")->capture_default_str()->needs(task);
-  AddOutputOptions(command, &request.output_path, &request.overwrite, "The trace to write; of --prompts their folder",
-                   "OUT.h5")
+  AddOutputOptions(command, &request.output_path, &request.overwrite,
+                   "Trace to write; with --prompts, the folder for their traces", "OUT.h5")
       ->required();
   AddModelHeadsOptions(command, &arguments->layers, &arguments->heads);
   command->add_option("--kv-heads", arguments->kv_heads, "In place of --heads: KV heads, with all query heads of each")

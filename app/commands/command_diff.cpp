@@ -245,7 +245,7 @@ int RunDiff(const DiffArguments& arguments) {
 void AddDiffCommand(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("diff", "How the heads of two traces differ, or what two methods keep on one");
   auto arguments = std::make_shared<DiffArguments>();
-  command->add_option("trace", arguments->traces, "Two traces; of two methods one")->type_name("TRACE..");
+  command->add_option("trace", arguments->traces, "Two traces, or one with --method given twice")->type_name("TRACE..");
   command->add_option("--method", arguments->methods, "A prefill method whose mask is compared; given twice")
       ->type_name("NAME[:k=v,..]");
   AddRecordedHeadsOption(command, &arguments->heads);

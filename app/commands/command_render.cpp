@@ -270,7 +270,7 @@ void AddRenderCommand(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<RenderArguments>();
   command->add_option("trace", arguments->traces, "Trace; a figure takes one or more")->type_name("TRACE..");
   command->add_option("--head", arguments->head, "The head of a map, such as 4:3")->type_name("L:H");
-  command->add_option("--figure", arguments->figure, "A figure in place of a map; --list-figures names them")
+  command->add_option("--figure", arguments->figure, "Draw this figure instead of a map; --list-figures lists them")
       ->type_name("NAME");
   command->add_flag("--list-figures", arguments->list_figures, "Print the figures with their sources and stop");
   AddRecordedHeadsOption(command, &arguments->heads);
@@ -286,11 +286,11 @@ void AddRenderCommand(CLI::App& app, Action& action) {
           "methods keeps)")
       ->capture_default_str();
   command->add_option("--method", arguments->method, "Method whose mask is shown")->type_name("NAME[:k=v,..]");
-  command->add_option("--other-method", arguments->other_method, "Of --view overlap: the second method")
+  command->add_option("--other-method", arguments->other_method, "With --view overlap: the second method")
       ->type_name("NAME[:k=v,..]");
-  command->add_option("--other", arguments->other_trace, "Of --view other: the trace of the other head (the same one)")
+  command->add_option("--other", arguments->other_trace, "With --view other: the other head's trace (the same trace)")
       ->type_name("TRACE");
-  command->add_option("--other-head", arguments->other_head, "Of --view other: the other head (the same one)")
+  command->add_option("--other-head", arguments->other_head, "With --view other: the other head (the same head)")
       ->type_name("L:H");
   command
       ->add_option("--rows", arguments->rows,

@@ -31,6 +31,7 @@
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
 #include "support/messages.h"
+#include "support/option_checks.h"
 #include "support/output_file.h"
 #include "support/progress_line.h"
 
@@ -552,7 +553,7 @@ void AddTuneCommand(CLI::App& app, Action& action) {
       ->add_option("--front", arguments->front_points,
                    "Also report this many settings along each method's trade-off between pairs and mass")
       ->type_name("N")
-      ->check(CLI::Range(0, 1000));
+      ->check(IntegerFrom(0, 1000));
   AddRecordedHeadsOption(command, &arguments->heads);
   AddOutputOptions(
       command, &arguments->output, &arguments->force,

@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <sstream>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -85,6 +86,25 @@ size_t Distance(std::string_view a, std::string_view b) {
 }
 
 }  // namespace
+
+CLI::Validator IntegerFrom(int64_t least, int64_t most) {
+  CLI::Validator validator = WholeNumber({least, most});
+  validator.description("in [" + std::to_string(least) + " - " + std::to_string(most) + "]");
+  return validator;
+}
+
+CLI::Validator NumberFrom(double least, double most) {
+  std::ostringstream range;
+  range << least << " to " << most;
+  const auto check = [least, most, range = range.str()](std::string& text) {
+    double value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [parsed, error] = std::from_chars(text.data(), end, value);
+    if (error == std::errc() && parsed == end && value >= least && value <= most) return std::string();
+    return "must be a number from " + range + ", not " + text;
+  };
+  return CLI::Validator(check, "in [" + range.str() + "]");
+}
 
 void PrepareOptions(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands({})) {

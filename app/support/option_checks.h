@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <string>
 
 #include "base/errors.h"
@@ -14,6 +15,10 @@ namespace headscope::app {
 // or a number too large, which could wrap round, is taken. An option takes one argument each time that it is named, a
 // list too: the next one may be the trace. Call it when all subcommands have been added.
 void PrepareOptions(CLI::App& app);
+
+// Checks of an option's number, which refuse as PrepareOptions does; help shows the range.
+CLI::Validator IntegerFrom(int64_t least, int64_t most);
+CLI::Validator NumberFrom(double least, double most);
 
 // CLI11 drops the empty elements of a list ("512,,3", "a,") without a word. What to say of the first such option among
 // the arguments of a subcommand; empty when there is none. Call it before they are parsed.

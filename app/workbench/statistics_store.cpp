@@ -55,7 +55,13 @@ void from_json(const nlohmann::json& json, HeadNumber& number) {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeadStatistics, HEADSCOPE_HEAD_FIELDS)
 
 namespace {
-// Compiles only while the list above has every field: one that it lacks would come back from the file as 0.
+// Compile only while the lists above have every field: one that they lack would come back from the file as 0.
+[[maybe_unused]] void AllParts(HeadId& id, TopKMass& mass, TopKAgreement& agreement, SparsityAtCra& sparsity) {
+  [[maybe_unused]] auto& [layer, head] = id;
+  [[maybe_unused]] auto& [k, mean] = mass;
+  [[maybe_unused]] auto& [r, of_k, mean_agreement] = agreement;
+  [[maybe_unused]] auto& [target, share] = sparsity;
+}
 [[maybe_unused]] auto AllFields(HeadStatistics& statistics) {
   auto& [HEADSCOPE_HEAD_FIELDS] = statistics;
   return std::tie(HEADSCOPE_HEAD_FIELDS);

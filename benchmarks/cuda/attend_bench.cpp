@@ -83,7 +83,6 @@ Timing Time(const AttentionProblem& problem, const SparseIndexView& index, const
 void Measure(const std::string& name, int32_t length, int32_t heads, const SparseIndex& host_index, int repeats,
              const std::map<int32_t, double>& baseline) {
   CudaIndexBuffers index;
-  const std::unique_ptr<CudaIndexBuffers, void (*)(CudaIndexBuffers*)> free_index(&index, FreeIndex);
   Check(UploadIndex(host_index.View(), &index));
   const int64_t count = int64_t{heads} * length * kHeadDim;
   const DeviceMemory q = Allocate(count * 2), k = Allocate(count * 2), v = Allocate(count * 2), o = Allocate(count * 2);

@@ -151,7 +151,6 @@ void Measure(const Shape& shape, int32_t keep, int repeats, bool clean_l2) {
     CudaSelectionBuffers buffers;
     DeviceMemory workspace;
     size_t bytes = 0;
-    ~Selected() { FreeSelection(&buffers); }
   };
   std::vector<std::unique_ptr<Selected>> selected;
   for (const int32_t page_size : {16, 64, 1}) {

@@ -99,7 +99,6 @@ void RunLength(int32_t length, int32_t num_qo_heads, int32_t num_kv_heads, int r
       testing::MakeLists({1, num_qo_heads, length, length, 0, 128, {}}, testing::Pattern::kDense, 1).View(), &dense));
   Time("kept mass, all", length, num_qo_heads, repeats,
        [&] { return KeptMassCuda(problem, 0, lse.get(), dense.view, floats.get(), nullptr); });
-  FreeIndex(&dense);
   Time("line mass", length, num_qo_heads, repeats,
        [&] { return LineMassCuda(problem, 0, lse.get(), {}, columns.get(), distances.get(), nullptr); });
   int64_t bytes = 0;

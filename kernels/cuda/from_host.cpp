@@ -3,8 +3,8 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "current_device.h"
@@ -79,7 +79,6 @@ Status UploadIndex(const SparseIndexView& host_index, CudaIndexBuffers* buffers)
                    "copying a sparse index to the GPU");
     if (!status.ok()) return status;
   }
-  FreeIndex(buffers);
   buffers->view = host_index;
   buffers->view.run_begin = reinterpret_cast<const int64_t*>(base + parts[0].offset);
   buffers->view.run_count = reinterpret_cast<const int32_t*>(base + parts[1].offset);
@@ -87,14 +86,12 @@ Status UploadIndex(const SparseIndexView& host_index, CudaIndexBuffers* buffers)
   buffers->view.column_count = reinterpret_cast<const int32_t*>(base + parts[3].offset);
   buffers->view.runs = reinterpret_cast<const KeyRun*>(base + parts[4].offset);
   buffers->view.columns = reinterpret_cast<const int32_t*>(base + parts[5].offset);
-  buffers->allocation = memory.release();
+  buffers->allocation = std::move(memory);
   return {};
 }
 
-void FreeIndex(CudaIndexBuffers* buffers) {
-  if (buffers == nullptr || buffers->allocation == nullptr) return;
-  cudaFree(buffers->allocation);
-  *buffers = {};
+void FreeDevice::operator()(void* memory) const {
+  cudaFree(memory);
 }
 
 Status AttendCudaFromHost(const AttentionProblem& host_problem, const SparseIndexView& host_index,
@@ -104,7 +101,6 @@ Status AttendCudaFromHost(const AttentionProblem& host_problem, const SparseInde
   if (Status status = FindCurrentDevice(&current); !status.ok()) return status;
 
   CudaIndexBuffers index;
-  const std::unique_ptr<CudaIndexBuffers, void (*)(CudaIndexBuffers*)> free_index(&index, FreeIndex);
   if (Status status = UploadIndex(host_index, &index); !status.ok()) return status;
 
   const int64_t q_bytes = ArrayBytes(DenseBytes(host_problem, host_problem.num_qo_heads, host_problem.seq_q));

@@ -43,7 +43,7 @@ Status AttendCudaSimple(const AttentionProblem&, const SparseIndexView&, const A
 Status UploadIndex(const SparseIndexView&, CudaIndexBuffers*) {
   return NoCuda();
 }
-void FreeIndex(CudaIndexBuffers*) {}
+void FreeDevice::operator()(void*) const {}
 Status AttendCudaFromHost(const AttentionProblem&, const SparseIndexView&, const AttentionOutput&, int32_t, double*) {
   return NoCuda();
 }
@@ -63,7 +63,6 @@ Status AppendTokenCuda(const AttentionProblem&, const TransposedKeys&, float*, v
 Status UploadSelection(const AttentionProblem&, const DecodeSelection&, CudaSelectionBuffers*) {
   return NoCuda();
 }
-void FreeSelection(CudaSelectionBuffers*) {}
 size_t SelectionWorkspaceBytes(const AttentionProblem&, const CudaSelection&) {
   return 0;
 }

@@ -92,8 +92,8 @@ std::string ParameterValues::Set(const MethodSpec& spec, std::string_view name, 
   const bool in_range = value >= parameter->minimum && value <= parameter->maximum;  // false for NaN
   const bool must_be_whole = parameter->type != ParameterType::kReal;
   if (!in_range || (must_be_whole && value != std::floor(value))) {
-    return "method " + spec.name + ": " + parameter->name + " is " + FormatNumber(value) + ", legal is " +
-           (must_be_whole ? "a whole number" : "a number") + " from " + FormatNumber(parameter->minimum) + " to " +
+    return "method " + spec.name + ": " + parameter->name + " is " + FormatNumber(value) + "; it must be " +
+           (must_be_whole ? "an integer" : "a number") + " from " + FormatNumber(parameter->minimum) + " to " +
            FormatNumber(parameter->maximum);
   }
   values_.insert_or_assign(parameter->name, value);
@@ -116,7 +116,7 @@ std::string ParameterValues::Parse(const MethodSpec& spec, std::string_view text
     double value = 0;
     if (!ParseValue(*parameter, typed, &value)) {
       if (parameter->type != ParameterType::kChoice) return NotNameAndValue(spec, entry);
-      return "method " + spec.name + ": " + parameter->name + " is \"" + std::string(typed) + "\", legal is " +
+      return "method " + spec.name + ": " + parameter->name + " is \"" + std::string(typed) + "\"; it must be one of " +
              Joined(parameter->choices);
     }
     if (!named.insert(name).second) {

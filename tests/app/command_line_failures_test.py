@@ -51,8 +51,8 @@ def write_model(folder):
 
 
 # Cases of one kind and command that are run; HEADSCOPE_EVERY_SITE=1 runs all, which takes a quarter of an hour.
-MOST_CASES = None if os.environ.get("HEADSCOPE_EVERY_SITE") else 420
-MOST_OF_CAPTURE = None if MOST_CASES is None else 40  # each loads LibTorch
+MOST_CASES = None if os.environ.get("HEADSCOPE_EVERY_SITE") else 150
+MOST_OF_CAPTURE = None if MOST_CASES is None else 24  # each loads LibTorch
 
 
 def spread(cases, most):

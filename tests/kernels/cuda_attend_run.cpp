@@ -141,8 +141,7 @@ void AttendRun::Make(const AttendCase& c, uint32_t seed) {
 
   host_index_ =
       MakeLists({p.batch, p.num_qo_heads, p.seq_q, p.seq_k, p.first_position, c.tile_rows, c.rule}, c.pattern, seed);
-  device_index_.reset(new CudaIndexBuffers);
-  const Status uploaded = UploadIndex(host_index_.View(), device_index_.get());
+  const Status uploaded = UploadIndex(host_index_.View(), &device_index_);
   ASSERT_TRUE(uploaded.ok()) << uploaded.message();
 
   const int64_t kv_rows = int64_t{p.batch} * p.num_kv_heads * p.seq_k;

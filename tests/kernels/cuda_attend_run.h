@@ -63,17 +63,11 @@ class AttendRun {
 
   const AttentionProblem& problem() const { return problem_; }
   AttentionOutput output(bool with_lse = true) const;
-  const SparseIndexView& index() const { return device_index_->view; }
+  const SparseIndexView& index() const { return device_index_.view; }
 
   static constexpr int64_t kGuardLse = 64;
 
  private:
-  struct FreeLists {
-    void operator()(CudaIndexBuffers* buffers) const {
-      FreeIndex(buffers);
-      delete buffers;
-    }
-  };
   void MakeTensor(int64_t rows, float deviation, uint64_t seed, DeviceMemory* memory);
   void HideUnread();
   int64_t RowBytes() const { return problem_.head_dim * SizeOf(problem_.dtype); }
@@ -87,7 +81,7 @@ class AttendRun {
 
   AttentionProblem problem_;
   SparseIndex host_index_;
-  std::unique_ptr<CudaIndexBuffers, FreeLists> device_index_;
+  CudaIndexBuffers device_index_;
   DeviceMemory q_, k_, v_, o_, lse_;
 };
 

@@ -60,7 +60,6 @@ struct Arguments {
     mass = masses.get();
     buffers = {index_memory.get(), kBufferBytes, select_memory.get(), kBufferBytes};
   }
-  ~Arguments() { FreeIndex(&uploaded); }
   Arguments(const Arguments&) = delete;
   Arguments& operator=(const Arguments&) = delete;
 

@@ -300,7 +300,7 @@ TEST(PrefillMethods, RefuseMissingAndIllegalValues) {
     ASSERT_EQ(values.Set(wider, first.name, first.maximum + 1), "");
     status = method->Select(data.View(), values, {}, &index);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-    EXPECT_THAT(status.message(), HasSubstr("legal is"));
+    EXPECT_THAT(status.message(), HasSubstr("; it must be"));
   }
 }
 

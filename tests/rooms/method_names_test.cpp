@@ -122,8 +122,8 @@ std::vector<std::string> Decisions(const std::string& source, const Names& names
   const Scanner scanner(source);
   std::vector<std::string> found;
   const std::vector<std::string> comparing = {"==", "!=", "==QStringLiteral(", "!=QStringLiteral(", "strcmp("};
-  const std::vector<std::string> searching = {"starts_with(", "startsWith(", "compare(", ".find(",
-                                              "contains(",    ".count(",     ".at(",     "strncmp("};
+  const std::vector<std::string> searching = {"starts_with(", "startsWith(", "compare(", ".find(", ".rfind(",
+                                              "ends_with(",   "contains(",   ".count(",  ".at(",   "strncmp("};
   // One of two names, by something that the method's own traits would say.
   const auto chosen = [](const Literal& literal) {
     const std::string statement = literal.before.substr(literal.before.find_last_of(";{}") + 1);
@@ -147,9 +147,18 @@ std::vector<std::string> Decisions(const std::string& source, const Names& names
       found.push_back("line " + std::to_string(literal.line) + ": \"" + literal.text + "\"");
     }
   }
-  for (const char* text : {".family", ".paper", ".summary"}) {
-    for (const char* use : {"==", "!=", ".starts_with(", ".ends_with(", ".find(", ".contains(", ".compare("}) {
+  for (const char* text :
+       {".family", ".paper", ".summary", "spec().title", "spec.title", ".note", "UnitText()", "UnitText(parameter)"}) {
+    for (const char* use :
+         {"==", "!=", ".starts_with(", ".ends_with(", ".find(", ".rfind(", ".contains(", ".compare(", ".substr("}) {
       if (scanner.code().find(std::string(text) + use) != std::string::npos) found.push_back(std::string(text) + use);
+    }
+  }
+  // By identity, which is a name as well.
+  for (const char* use : {"==Find", "!=Find", "==&Find", "!=&Find", "==*Find"}) {
+    for (size_t at = scanner.code().find(use); at != std::string::npos; at = scanner.code().find(use, at + 1)) {
+      const std::string rest = scanner.code().substr(at, 48);
+      if (rest.find("Method(\"\"") != std::string::npos) found.push_back(rest);
     }
   }
   return found;
@@ -206,6 +215,80 @@ TEST(MethodNames, AreComparedInNoRoom) {
   EXPECT_THAT(found, IsEmpty()) << "ask the method's traits (kernels/method_spec.h), or find it by Find*Method()";
 }
 
+// Where a name may stand for other reasons than to decide: nothing else may say one, however it would go about it.
+struct Mention {
+  const char* file;
+  const char* name;
+};
+constexpr Mention kMentions[] = {
+    // A class of heads that is called as the method made for it, and its width in a table.
+    {"analysis/types/metrics.cpp", "vertical-slash"},
+    {"ui/shell/head_table.cpp", "vertical-slash"},
+    // What `headscope bench` times unless told otherwise, and the column of a table that must hold the longest name.
+    {"app/commands/command_bench.cpp", "*"},
+    {"ui/state/runs_model.cpp", "sample-attention"},
+    // Names of file formats and of fixed patterns, which are lists of their own.
+    {"app/commands/file_kinds.cpp", "mask-file"},
+    {"app/commands/file_kinds.cpp", "duo-attention"},
+    {"app/commands/tuning_files.cpp", "duo-attention"},
+    {"kernels/problems/fixed_index.cpp", "dense"},
+    // A word of a title.
+    {"ui/canvas/panel_run.cpp", "dense"},
+};
+
+// Literals that are a method's name, with or without "decode/" before it or parameters behind it, unless they are what
+// Find*Method() is asked for.
+std::vector<std::string> MentionsIn(const std::string& source, const std::set<std::string>& methods) {
+  std::vector<std::string> found;
+  const Scanner scanner(source);
+  for (const Literal& literal : scanner.literals()) {
+    const std::string unique = literal.text.starts_with("decode/") ? literal.text.substr(7) : literal.text;
+    const bool asked = literal.before.ends_with("Method(");
+    // "dense: a sentence" is for people.
+    const size_t colon = unique.find(": ") == std::string::npos ? unique.find(':') : std::string::npos;
+    if (!asked && methods.contains(unique.substr(0, colon)))
+      found.push_back("line " + std::to_string(literal.line) + ": \"" + literal.text + "\"");
+  }
+  return found;
+}
+
+TEST(MethodNames, StandNowhereElse) {
+  const std::filesystem::path source = HEADSCOPE_SOURCE_DIR;
+  std::vector<std::string> found;
+  for (const char* room :
+       {"base", "data", "kernels", "model", "sparse_model", "eval", "capture", "analysis", "ui", "app"}) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(source / room)) {
+      const std::string suffix = entry.path().extension();
+      if (suffix != ".cpp" && suffix != ".h" && suffix != ".cu" && suffix != ".cuh") continue;
+      const std::string file = std::filesystem::relative(entry.path(), source).string();
+      const std::string text = Read(entry.path());
+      std::set<std::string> others = RegisteredNames().methods;
+      if (file.starts_with("kernels/methods/"))
+        std::erase_if(others, [&](const std::string& name) { return GivesTheName(text, name); });
+      bool any = false;
+      for (const Mention& mention : kMentions) {
+        if (file != mention.file) continue;
+        any = any || std::string(mention.name) == "*";
+        others.erase(mention.name);
+      }
+      if (any) continue;
+      for (const std::string& mention : MentionsIn(text, others)) found.push_back(file + ", " + mention);
+    }
+  }
+  EXPECT_THAT(found, IsEmpty()) << "ask the method's traits (kernels/method_spec.h), or find it by Find*Method()";
+}
+
+TEST(MethodNames, MentionsAreFoundHoweverTheyAreUsed) {
+  const std::set<std::string> names = {"dense", "a-shape"};
+  for (const char* code : {"set<string> k = {\"a-shape\", \"other\"};", "constexpr string_view k{\"dense\"};",
+                           "if (Is(name, \"dense\")) x();", "if (string(\"dense\") == name) x();",
+                           "Kind k = by(\"decode/dense\");", "run(\"a-shape:n_sink=4\");"}) {
+    EXPECT_EQ(MentionsIn(code, names).size(), 1U) << code;
+  }
+  EXPECT_THAT(MentionsIn("m = FindPrefillMethod(\"dense\"); // \"dense\"\n x(\"denser\", \"a shape\");", names),
+              IsEmpty());
+}
+
 TEST(MethodNames, ComparisonsAreFound) {
   const Names names{{"dense", "a-shape"}, {"n_sink", "forced_columns"}};
   const auto decisions = [&](const std::string& code) { return Decisions(code, names).size(); };
@@ -222,6 +305,10 @@ TEST(MethodNames, ComparisonsAreFound) {
   EXPECT_EQ(decisions("if (parameter.name.starts_with(\"forced_\")) x();"), 1U);
   EXPECT_EQ(decisions("if (parameter.name == \"n_sink\") x();"), 1U);
   EXPECT_EQ(decisions("if (method.spec().family.starts_with(\"dynamic\")) x();"), 1U);
+  EXPECT_EQ(decisions("if (method.spec().title == \"SparQ\") x();"), 1U);
+  EXPECT_EQ(decisions("if (&m == FindDecodeMethod(\"sparq\")) x();"), 1U);
+  EXPECT_EQ(decisions("if (run.note.find(\"CPU\") != npos) x();"), 1U);
+  EXPECT_EQ(decisions("if (name.rfind(\"a-\", 0) == 0) x();"), 1U);
 }
 
 TEST(MethodNames, OtherUsesAreNot) {

@@ -117,7 +117,7 @@ void LivePanel::DrawResult(const MethodTrial& trial) {
 void LivePanel::DrawResultTable(const analysis::MethodResult& result) {
   if (!ImGui::BeginTable("numbers", 3, ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerV)) return;
   ImGui::TableSetupColumn("");
-  const bool by_another = !result.baseline.empty() && result.baseline != "headscope";
+  const bool by_another = !result.baseline.empty() && result.baseline != analysis::kOwnImplementation;
   ImGui::TableSetupColumn(("dense" + (by_another ? ", " + result.baseline : std::string())).c_str());
   ImGui::TableSetupColumn(result.method.c_str());
   ImGui::TableHeadersRow();

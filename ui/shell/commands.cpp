@@ -78,7 +78,7 @@ constexpr CommandSpec kTable[] = {
      "Four maps, each with a head and a method of its own; zoom, colours and cursor are linked", true},
     {Command::kSplitFollows, "split-follows", CommandMenu::kView, "Other maps f&ollow the head", "Ctrl+Shift+\\",
      "Every map shows the chosen head, each with its method; otherwise the others stay at theirs", true},
-    {Command::kExchangeMaps, "exchange-maps", CommandMenu::kView, "E&xchange the maps", "Ctrl+Alt+\\",
+    {Command::kExchangeMaps, "exchange-maps", CommandMenu::kView, "S&wap the maps", "Ctrl+Alt+\\",
      "The first map and the one with the keyboard, or the second one, take each other's head and method"},
     {Command::kMapDifference, "map-difference", CommandMenu::kView, "&Difference of the maps", "Ctrl+D",
      "The first map shows how the second differs: who keeps what, of two methods on one head; else the probabilities",

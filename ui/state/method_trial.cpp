@@ -47,8 +47,10 @@ void MethodTrial::SetWorkbench(Workbench* workbench) {
     workbench_->SetMeasuresAlone(measures_alone_);
     for (const kernels::Phase phase : {kernels::Phase::kPrefill, kernels::Phase::kDecode}) {
       for (const kernels::MethodSpec& spec : workbench_->methods()) {
-        const bool known = std::any_of(methods_.begin(), methods_.end(),
-                                       [&](const kernels::MethodSpec& other) { return other.name == spec.name; });
+        // One baseline stands for both phases: it keeps everything in either.
+        const bool known =
+            spec.baseline && std::any_of(methods_.begin(), methods_.end(),
+                                         [](const kernels::MethodSpec& other) { return other.baseline; });
         if (spec.phase == phase && !known) methods_.push_back(spec);
       }
     }

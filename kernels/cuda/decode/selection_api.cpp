@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "decode/chained_selection.h"
 #include "decode/decode_check.h"
@@ -166,11 +167,10 @@ Status UploadSelection(const AttentionProblem& problem, const DecodeSelection& s
   if (buffers->allocation == nullptr || buffers->bytes < static_cast<size_t>(total)) {
     DeviceMemory memory;
     if (Status status = AllocateOnDevice(total, "a decode selection", &memory); !status.ok()) return status;
-    FreeSelection(buffers);
-    buffers->allocation = memory.release();
+    buffers->allocation = std::move(memory);
     buffers->bytes = static_cast<size_t>(total);
   }
-  char* const base = static_cast<char*>(buffers->allocation);
+  char* const base = static_cast<char*>(buffers->allocation.get());
   for (const Part& part : parts) {
     if (part.bytes == 0) continue;
     Status status = CudaStatus(cudaMemcpy(base + part.offset, part.source, part.bytes, cudaMemcpyHostToDevice),
@@ -200,12 +200,6 @@ Status UploadSelection(const AttentionProblem& problem, const DecodeSelection& s
   view.dense = IsDense(selection, problem.seq_k);
   buffers->view = view;
   return {};
-}
-
-void FreeSelection(CudaSelectionBuffers* buffers) {
-  if (buffers == nullptr || buffers->allocation == nullptr) return;
-  cudaFree(buffers->allocation);
-  *buffers = {};
 }
 
 size_t SelectionWorkspaceBytes(const AttentionProblem& problem, const CudaSelection& selection) {

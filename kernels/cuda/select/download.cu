@@ -76,7 +76,7 @@ class Downloader {
 
  private:
   bool Check(Status status) {
-    status_ = std::move(status);
+    static_cast<void>(status_ = std::move(status));  // nvcc takes the assignment's own result for a status that is lost
     return status_.ok();
   }
   bool Check(cudaError_t error) { return Check(CudaStatus(error, "downloading a sparse index")); }

@@ -132,7 +132,6 @@ Status CudaScores::KeptMass(const SparseIndexView& host_index, float* mass) cons
   DeviceScope scope;
   if (Status status = scope.Enter(impl_->device); !status.ok()) return status;
   CudaIndexBuffers index;
-  const std::unique_ptr<CudaIndexBuffers, void (*)(CudaIndexBuffers*)> free_index(&index, FreeIndex);
   if (Status status = UploadIndex(host_index, &index); !status.ok()) return status;
   return impl_->Compute("kept mass", mass, impl_->NumRows(), [&](float* output) {
     return KeptMassCuda(impl_->problem, impl_->window, impl_->lse, index.view, output, nullptr);

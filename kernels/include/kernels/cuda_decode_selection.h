@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "kernels/attention_problem.h"
+#include "kernels/cuda_memory.h"
 #include "kernels/decode_selection.h"
 #include "kernels/status.h"
 
@@ -33,16 +34,16 @@ struct CudaSelection {
   bool dense = false;         // every list names every token, unweighted and without a mean-value term
 };
 
-// Checks a host selection of the problem (whose tensors are not looked at) and copies it to the current GPU; Free
-// releases it. Synchronous. Errors: those of DecodeCpu for a selection, kOutOfMemory, the GPU's.
+// Checks a host selection of the problem (whose tensors are not looked at) and copies it to the current GPU, into
+// the buffers' memory where that is large enough. Synchronous. Errors: those of DecodeCpu for a selection,
+// kOutOfMemory, the GPU's.
 struct CudaSelectionBuffers {
   CudaSelection view;
-  void* allocation = nullptr;
+  DeviceMemory allocation;
   size_t bytes = 0;
 };
 Status UploadSelection(const AttentionProblem& problem, const DecodeSelection& selection,
                        CudaSelectionBuffers* buffers);
-void FreeSelection(CudaSelectionBuffers* buffers);
 
 // Bytes of scratch memory that a call with this selection needs on the current GPU, aligned to 256 bytes; 0 where it
 // needs none, and for one that it will refuse. For a dense selection it is DecodeDenseCuda's, zeroed by the caller once

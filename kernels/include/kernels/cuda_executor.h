@@ -7,6 +7,7 @@
 #include <string>
 
 #include "kernels/attention_problem.h"
+#include "kernels/cuda_memory.h"
 #include "kernels/sparse_index.h"
 #include "kernels/status.h"
 
@@ -65,13 +66,12 @@ Status AttendCuda(const AttentionProblem& problem, const SparseIndexView& index,
 Status AttendCudaSimple(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output,
                         void* stream);
 
-// Copies a host index to the device (synchronous); Free releases it. For indices that a CPU selector made.
+// Copies a host index to the device (synchronous). For indices that a CPU selector made.
 struct CudaIndexBuffers {
   SparseIndexView view;  // device pointers
-  void* allocation = nullptr;
+  DeviceMemory allocation;
 };
 Status UploadIndex(const SparseIndexView& host_index, CudaIndexBuffers* buffers);
-void FreeIndex(CudaIndexBuffers* buffers);
 
 // Host-pointer convenience for the application: uploads problem and index, runs AttendCuda, downloads O (the problem's
 // dtype) and LSE. Validates the index. attend_ms (may be null): median over `repeats` further runs of AttendCuda's time

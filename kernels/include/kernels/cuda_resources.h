@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "kernels/cuda_memory.h"
 #include "kernels/status.h"
 
 namespace headscope::kernels {
@@ -35,12 +36,6 @@ inline Status CudaStatus(cudaError_t error, const std::string& what) {
       return {StatusCode::kDeviceError, reason};
   }
 }
-
-struct FreeDevice {
-  void operator()(void* memory) const { cudaFree(memory); }
-};
-// Memory of the GPU that was current when it was allocated, aligned to 256 bytes.
-using DeviceMemory = std::unique_ptr<void, FreeDevice>;
 
 // At least one byte, so that no bytes are no null pointer. Errors: kOutOfMemory, naming `what` and how much it needs.
 inline Status AllocateOnDevice(int64_t bytes, const std::string& what, DeviceMemory* memory) {

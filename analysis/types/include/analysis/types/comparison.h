@@ -40,6 +40,9 @@ struct RunOrigin {
   std::string version;      // of headscope
 };
 
+// What MethodResult::baseline calls headscope's own dense attention.
+inline constexpr char kOwnImplementation[] = "headscope";
+
 struct MethodResult {
   HeadId head;
   std::string method;  // its unique name: "decode/dense" beside "dense"
@@ -65,7 +68,7 @@ struct MethodResult {
   double outside_mass = std::numeric_limits<double>::quiet_NaN();
   Timing select, attend;  // apart
   Timing dense_attend;    // the baseline, timed in turn with this very run
-  std::string baseline;   // whose dense attention that is: "headscope", or another implementation that was faster
+  std::string baseline;   // whose dense attention that is: kOwnImplementation, or another that was faster
   double speedup = 1;     // dense attend / (select + attend)
   // Decode only, NaN for prefill: bytes that dense has to read by those that the method has to.
   double bytes_allow = std::numeric_limits<double>::quiet_NaN();
