@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "analysis/compare.h"
+#include "analysis/head_sweeps.h"
 #include "analysis/measured_heads.h"
 #include "base/check_status.h"
 #include "compare/decode_steps.h"
@@ -39,10 +40,10 @@ class Walker {
     CheckStatus(steps_.Check(head_->id), "decode steps");
   }
 
-  // False where the head was recorded without something that the method wants.
+  // False where the head was recorded without something that the method wants, or is too short for it.
   bool Runs(const kernels::DecodeMethod& method, const kernels::ParameterValues& values) const {
     const kernels::Status status = CheckDecodeRuns(*measured_, method, values, options_.num_threads, options_.stop);
-    if (status.code() == kernels::StatusCode::kUnsupported) return false;
+    if (MeansItDoesNotRun(status)) return false;
     CheckStatus(status, method.spec().title);
     return true;
   }
@@ -77,14 +78,19 @@ class Walker {
 };
 
 // Every method at its defaults.
-std::vector<Point> PointsOf(const HeadTensorsPtr& head, const std::stop_token& stop) {
+std::vector<Point> PointsOf(const HeadTensorsPtr& head, const std::stop_token& stop,
+                            std::vector<std::string>* left_out) {
   const Walker walker(head, stop);
   const kernels::DecodeMethod& dense = kernels::DecodeBaseline();
   const double all = walker.Run(dense, kernels::ParameterValues(dense.spec())).first;
   std::vector<Point> points;
   for (const kernels::DecodeMethod* method : kernels::DecodeMethods()) {
     const kernels::MethodSpec& spec = method->spec();
-    if (spec.baseline || !walker.Runs(*method, kernels::ParameterValues(spec))) continue;
+    if (spec.baseline) continue;
+    if (!walker.Runs(*method, kernels::ParameterValues(spec))) {
+      left_out->push_back(spec.title);
+      continue;
+    }
     const auto [moved, kept] = walker.Run(*method, kernels::ParameterValues(spec));
     points.push_back({spec.title, all / moved, kept});
   }
@@ -94,9 +100,13 @@ std::vector<Point> PointsOf(const HeadTensorsPtr& head, const std::stop_token& s
 std::vector<FigurePanel> MakeCompression(const FigureInput& input, std::string* caption) {
   const FirstOfClass first = ChooseFirstOfClass(input);
   std::vector<std::vector<std::vector<Point>>> all;
-  for (const FigureTrace& trace : first.input.traces) all.emplace_back(trace.heads.size());
+  std::vector<std::vector<std::vector<std::string>>> left_out;  // methods, as `all`
+  for (const FigureTrace& trace : first.input.traces) {
+    all.emplace_back(trace.heads.size());
+    left_out.emplace_back(trace.heads.size());
+  }
   ForEachHead(first.input, [&](size_t trace, size_t head, const HeadTensorsPtr& tensors) {
-    all[trace][head] = PointsOf(tensors, input.stop);
+    all[trace][head] = PointsOf(tensors, input.stop, &left_out[trace][head]);
   });
   std::vector<FigurePanel> panels;
   for (size_t trace = 0; trace < all.size(); ++trace) {
@@ -114,8 +124,15 @@ std::vector<FigurePanel> MakeCompression(const FigureInput& input, std::string* 
   *caption =
       "Mean kept mass of the last 8 rows as decode steps, on the first head of each class by itself, every method at "
       "its "
-      "defaults; a method that wants what the trace lacks has no point. SparQ: 6.4 times fewer elements at 4096 tokens "
-      "and 7.53 at 16384 with r = 32 and k = 128.";
+      "defaults. SparQ: 6.4 times fewer elements at 4096 tokens and 7.53 at 16384 with r = 32 and k = 128.";
+  for (size_t trace = 0; trace < left_out.size(); ++trace) {
+    for (size_t head = 0; head < left_out[trace].size(); ++head) {
+      std::string names;
+      for (const std::string& name : left_out[trace][head]) names += (names.empty() ? "" : ", ") + name;
+      if (!names.empty())
+        *caption += " No point in " + first.titles[trace][head] + ", where they do not run: " + names + ".";
+    }
+  }
   return panels;
 }
 

@@ -17,13 +17,17 @@ namespace {
 
 constexpr std::array<double, 8> kLengths = {1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072};
 
+// Tokens that a layer's newest row sees after that many.
+double SeenTokens(const data::LayerFacts& facts, double tokens) {
+  return facts.window > 0  ? std::min<double>(tokens, facts.window)
+         : facts.chunk > 0 ? std::min<double>(tokens, facts.chunk)
+                           : tokens;
+}
+
 // Elements of K and V of one layer after that many tokens.
 double CacheElements(const data::LayerFacts& facts, double tokens) {
   if (facts.kv_layer >= 0) return 0;  // reads another layer's
-  const double held = facts.window > 0  ? std::min<double>(tokens, facts.window)
-                      : facts.chunk > 0 ? std::min<double>(tokens, facts.chunk)
-                                        : tokens;
-  return held * facts.num_kv_heads * (facts.head_dim + (facts.v_is_k ? 0 : facts.v_head_dim));
+  return SeenTokens(facts, tokens) * facts.num_kv_heads * (facts.head_dim + (facts.v_is_k ? 0 : facts.v_head_dim));
 }
 
 std::vector<FigurePanel> MakeMemory(const FigureInput& input, std::string* caption) {
@@ -94,10 +98,23 @@ Machine MeasureMachine() {
   return machine;
 }
 
-// (6 + rho g) / (6 / B + rho), rho = S / (g d_m): multiply-adds by elements moved of a decode step.
-double Intensity(double tokens, double group, double model_dim, double batch) {
-  const double rho = tokens / (group * model_dim);
-  return (6 + rho * group) / (6 / batch + rho);
+// A decode step of a batch, in units of two multiply-adds and two elements of one sequence.
+struct StepCost {
+  double multiply_adds = 0, weights = 0, cache = 0;  // weights, cache: elements moved
+};
+
+// SparQ's model of a layer, d_m^2 (6 + rho g) multiply-adds and d_m^2 (6 / B + rho) elements with rho = S / (g d_m),
+// summed over the recorded layers by their own shapes; where all are alike, the sum's ratios are one layer's.
+StepCost CostOf(const data::TraceLayout& layout, double tokens, double batch) {
+  StepCost cost;
+  for (const data::LayerFacts& facts : layout.facts) {
+    const double head_dim = (facts.head_dim + facts.v_head_dim) / 2.0;
+    const double model_dim = facts.num_qo_heads * head_dim, seen = SeenTokens(facts, tokens);
+    cost.multiply_adds += 6 * model_dim * model_dim + seen * model_dim;
+    cost.weights += 6 * model_dim * model_dim / batch;
+    cost.cache += seen * facts.num_kv_heads * head_dim;
+  }
+  return cost;
 }
 
 std::vector<FigurePanel> MakeIntensity(const FigureInput& input, std::string* caption) {
@@ -110,18 +127,15 @@ std::vector<FigurePanel> MakeIntensity(const FigureInput& input, std::string* ca
   share.title = "attention's part of what is moved";
   share.y = {"share", false, 0, 1};
   for (const FigureTrace& trace : input.traces) {
-    const data::ModelInfo& model = trace.trace->layout().model;
-    const double group = static_cast<double>(model.num_qo_heads) / model.num_kv_heads;
-    const double model_dim = static_cast<double>(model.num_qo_heads) * model.head_dim;
     for (const double batch : {1.0, 8.0, 64.0}) {
       FigureSeries series{(input.traces.size() > 1 ? trace.name + ", " : "") + "batch " + Digits(batch, 0), {}, {}};
       FigureSeries of_attention = series;
       for (const double tokens : kLengths) {
-        const double rho = tokens / (group * model_dim);
+        const StepCost cost = CostOf(trace.trace->layout(), tokens, batch);
         series.x.push_back(tokens);
-        series.y.push_back(Intensity(tokens, group, model_dim, batch));
+        series.y.push_back(cost.multiply_adds / (cost.weights + cost.cache));
         of_attention.x.push_back(tokens);
-        of_attention.y.push_back(rho / (rho + 6 / batch));
+        of_attention.y.push_back(cost.cache / (cost.weights + cost.cache));
       }
       intensity.series.push_back(std::move(series));
       share.series.push_back(std::move(of_attention));

@@ -47,8 +47,8 @@ Status WhichRun(const MeasuredHeads& measured, const ComparisonSweep& comparison
     const kernels::DecodeMethod* const decode = kernels::FindMethod(asked.name).decode;
     if (comparison.left_out && decode != nullptr) {
       Status status = CheckDecodeRuns(measured, *decode, asked.values, comparison.options.num_threads, stop);
-      if (status.code() == kernels::StatusCode::kUnsupported) {
-        comparison.left_out(asked, status.message());
+      if (MeansItDoesNotRun(status)) {
+        comparison.left_out(asked, measured.Name(), status);
         continue;
       }
       if (!status.ok()) return status;

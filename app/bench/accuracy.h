@@ -15,18 +15,19 @@ struct RowErrors {
   double all = -1, worst = -1;
 };
 
-// Attention of query head 0 of the first sequence in float64, for rows spread over the prompt, its last among them.
+// Attention of query head 0 of the first sequence in float64, with the layer's window, soft cap and sink, for rows
+// spread over the prompt, its last among them.
 class ExactRows {
  public:
   // Reads Q, K and V of the head from the device. Throws CancelledError.
   ExactRows(Device& device, const PlacedProblem& placed, int32_t num_threads, const std::stop_token& stop);
-  // Of an output of that head, [seq_q, head_dim].
+  // Of an output of that head, [seq_q, v_head_dim].
   RowErrors ErrorsOf(const std::vector<float>& output) const;
 
  private:
-  int64_t head_dim_;
+  int64_t v_head_dim_;
   std::vector<int64_t> rows_;
-  std::vector<double> exact_;  // [rows, head_dim]
+  std::vector<double> exact_;  // [rows, v_head_dim]
 };
 
 }  // namespace headscope::app::bench

@@ -23,6 +23,12 @@ struct PlacedProblem {
   kernels::AttentionProblem problem;
   kernels::AttentionOutput output;
   kernels::DType output_dtype = kernels::DType::kFloat32;
+  // Tokens that the layer lets a row see; 0: all before it. A step's problem has no others, and of a prompt the index
+  // is what is cut: the problem itself has no window.
+  int32_t window = 0;
+  // Of a step: writes the last `rows` queries before it, [batch, num_qo_heads, rows, head_dim] in the problem's dtype,
+  // to host memory. Throws CancelledError, and what reading a trace throws.
+  std::function<void(int32_t rows, void* out)> prompt_queries;
   std::vector<std::shared_ptr<void>> memory;
 };
 

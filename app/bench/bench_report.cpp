@@ -158,6 +158,12 @@ ordered_json ToJson(const Report& report, const Section& section, const Row& row
   return json;
 }
 
+// A product with the key and one with the value for each pair.
+int64_t FlopsOf(const Section& section, int64_t pairs) {
+  const int32_t v_head_dim = section.v_head_dim > 0 ? section.v_head_dim : section.shape.head_dim;
+  return (kernels::AttentionFlops(pairs, section.shape.head_dim) + kernels::AttentionFlops(pairs, v_head_dim)) / 2;
+}
+
 }  // namespace
 
 double Rate(double work, const Figure& ms) {
@@ -166,8 +172,7 @@ double Rate(double work, const Figure& ms) {
 
 Ratios RatiosOf(const Report& report, const Section& section, const Row& row) {
   const auto work = [&](const Row& of) {
-    return section.decode ? static_cast<double>(of.bytes_moved)
-                          : static_cast<double>(kernels::AttentionFlops(of.kept_pairs, section.shape.head_dim));
+    return section.decode ? static_cast<double>(of.bytes_moved) : static_cast<double>(FlopsOf(section, of.kept_pairs));
   };
   const Ceiling& ceiling = section.decode ? report.copy : report.product;
   const Row& reference = section.rows.front();
@@ -207,7 +212,9 @@ std::string Table(const Report& report) {
     out += '\n';
     out += std::to_string(shape.seq_k) + " tokens, batch " + std::to_string(shape.batch) + ", " +
            std::to_string(shape.num_qo_heads) + ":" + std::to_string(shape.num_kv_heads) + " heads, head_dim " +
-           std::to_string(shape.head_dim) + ", " + section.dtype + ", seed " + std::to_string(shape.seed);
+           std::to_string(shape.head_dim) +
+           (section.v_head_dim > 0 ? " (v " + std::to_string(section.v_head_dim) + ")" : "") + ", " + section.dtype +
+           ", seed " + std::to_string(shape.seed);
     if (section.data != kernels::kSeededRecipe) out += ", " + section.data;
     if (section.places > 1) out += ", steps over " + std::to_string(section.places) + " copies of K and V";
     out += '\n';
@@ -220,6 +227,8 @@ std::string Table(const Report& report) {
       out += "  dense output: relative L2 to the reference " + FormatNumber("%.1e", section.dense_disagreement) +
              "; to float64 (worst row) " + Errors(section.dense_errors) + ", the reference's " +
              Errors(section.reference_errors) + "\n";
+    } else if (section.dense_errors.all >= 0) {
+      out += "  dense output: relative L2 to float64 (worst row) " + Errors(section.dense_errors) + "\n";
     }
   }
   if (report.interrupted) out += "\ninterrupted: figures are of the repeats that were done\n";
@@ -239,6 +248,7 @@ std::string Json(const Report& report) {
          {"num_qo_heads", shape.num_qo_heads},
          {"num_kv_heads", shape.num_kv_heads},
          {"head_dim", shape.head_dim},
+         {"v_head_dim", section.v_head_dim > 0 ? section.v_head_dim : shape.head_dim},
          {"dtype", section.dtype},
          {"recipe", section.data},
          {"seed", shape.seed},

@@ -41,9 +41,11 @@ struct Section {
   bool decode = false;
   kernels::SeededProblem shape;
   std::string dtype;
-  int places = 1;         // copies of K and V that the steps of a sample walk over, one step each
-  std::vector<Row> rows;  // the reference first
-  std::string data;       // a recipe, or the trace and layer that Q, K and V come from
+  int32_t v_head_dim = 0;  // where values differ from keys; else 0
+  int places = 1;          // copies of K and V that the steps of a sample walk over, one step each
+  // The reference first; without times (and then no row has a ratio to it) where LibTorch has no such attention.
+  std::vector<Row> rows;
+  std::string data;  // a recipe, or the trace and layer that Q, K and V come from
   // Relative L2 distance of our dense output from LibTorch's, on head 0; -1: not looked at.
   double dense_disagreement = -1;
   // Of both, from float64, on some rows of it.

@@ -12,6 +12,7 @@
 #include "kernels/cpu_executor.h"
 #include "kernels/cpu_memory.h"
 #include "kernels/cpu_sparq.h"
+#include "kernels/index_window.h"
 
 namespace headscope::app::bench {
 namespace {
@@ -55,14 +56,15 @@ class CpuDevice : public Device {
 
   std::function<void()> Read(const PlacedProblem& placed, int64_t bytes) override {
     const kernels::AttentionProblem& problem = placed.problem;
-    const int64_t half = int64_t{problem.batch} * problem.num_kv_heads * problem.seq_k * problem.head_dim *
-                         kernels::SizeOf(problem.dtype);
-    return [this, &placed, bytes, half] {
+    const int64_t rows = int64_t{problem.batch} * problem.num_kv_heads * problem.seq_k;
+    const int64_t of_k = rows * problem.head_dim * kernels::SizeOf(problem.dtype);
+    const int64_t of_v = rows * problem.ValueDim() * kernels::SizeOf(problem.dtype);
+    return [this, &placed, bytes, of_k, of_v] {
       uint64_t parity = 0;
-      for (int64_t left = bytes; left > 0; left -= 2 * half) {
-        CheckStatus(kernels::ReadCpu(placed.problem.k.data, std::min(left, half), options_, &parity));
-        if (left > half)
-          CheckStatus(kernels::ReadCpu(placed.problem.v.data, std::min(left - half, half), options_, &parity));
+      for (int64_t left = bytes; left > 0; left -= of_k + of_v) {
+        CheckStatus(kernels::ReadCpu(placed.problem.k.data, std::min(left, of_k), options_, &parity));
+        if (left > of_k)
+          CheckStatus(kernels::ReadCpu(placed.problem.v.data, std::min(left - of_k, of_v), options_, &parity));
       }
     };
   }
@@ -84,7 +86,7 @@ class CpuDevice : public Device {
   }
 
   PrefillWork Attend(const PlacedProblem& placed, kernels::SparseIndex index) override {
-    const auto shared = std::make_shared<kernels::SparseIndex>(std::move(index));
+    const auto shared = std::make_shared<kernels::SparseIndex>(Inside(placed, std::move(index)));
     PrefillWork work;
     work.index = *shared;
     work.attend = [this, &placed, shared] {
@@ -100,7 +102,7 @@ class CpuDevice : public Device {
     work.select = [this, &placed, &method, values, index] {
       kernels::SparseIndex made;
       CheckStatus(method.Select(placed.problem, values, options_, &made));
-      *index = std::move(made);
+      *index = Inside(placed, std::move(made));
     };
     work.attend = [this, &placed, index] {
       CheckStatus(kernels::AttendCpu(placed.problem, index->View(), placed.output, options_));
@@ -113,7 +115,7 @@ class CpuDevice : public Device {
   std::vector<DecodeWork> Decode(const PlacedProblem& placed, const kernels::DecodeMethod& method,
                                  const kernels::ParameterValues& values) override {
     if (const auto fused = method.FusedStep(values, placed.problem)) return SparqWork(placed, *fused);
-    const auto step = std::make_shared<HostDecodeStep>(method, values, placed.problem, options_);
+    const auto step = std::make_shared<HostDecodeStep>(method, values, placed, placed.problem, options_);
     const kernels::DecodeSelection& selection = step->Select();
     DecodeWork work;
     if (step->NeedsPreparing()) work.prepare = [step] { step->Prepare(); };
@@ -128,6 +130,11 @@ class CpuDevice : public Device {
   }
 
  private:
+  // The index as the layer's own window leaves it.
+  static kernels::SparseIndex Inside(const PlacedProblem& placed, kernels::SparseIndex index) {
+    return placed.window > 0 ? kernels::CutToWindow(index.View(), placed.window) : std::move(index);
+  }
+
   // What SparQ keeps beside the cache.
   struct SparqState {
     std::vector<std::byte> memory;
@@ -156,7 +163,7 @@ class CpuDevice : public Device {
     const kernels::AttentionProblem& problem = placed.problem;
     const auto state = std::make_shared<SparqState>();
     CheckStatus(kernels::TransposeKeysCpu(problem, options_, &state->memory, &state->keys));
-    state->mean.resize(static_cast<size_t>(int64_t{problem.batch} * problem.num_kv_heads * problem.head_dim));
+    state->mean.resize(static_cast<size_t>(int64_t{problem.batch} * problem.num_kv_heads * problem.ValueDim()));
     CheckStatus(kernels::MeanValueCpu(problem, options_, state->mean.data()));
     state->grown = state->mean;
     const auto work_of = [&](const char* variant, bool two_copies, int64_t components) {
@@ -186,7 +193,7 @@ class CpuDevice : public Device {
 // `kept`: rows of K, and as many of V, over all KV heads of all sequences.
 int64_t BytesOf(const kernels::AttentionProblem& problem, int64_t kept, int64_t components) {
   const int64_t num_lists = int64_t{problem.batch} * problem.num_kv_heads;
-  const int64_t elements = num_lists * problem.seq_k * components + 2 * kept * problem.head_dim;
+  const int64_t elements = num_lists * problem.seq_k * components + kept * (problem.head_dim + problem.ValueDim());
   return elements * kernels::SizeOf(problem.dtype);
 }
 
@@ -202,8 +209,9 @@ int64_t DecodeBytes(const kernels::AttentionProblem& problem, const kernels::Dec
 }
 
 int64_t AppendBytes(const kernels::AttentionProblem& problem) {
-  return int64_t{problem.batch} * problem.num_kv_heads * problem.head_dim *
-         (3 * kernels::SizeOf(problem.dtype) + 2 * int64_t{sizeof(float)});
+  const int64_t of_k = 2 * int64_t{problem.head_dim} * kernels::SizeOf(problem.dtype);
+  const int64_t of_v = problem.ValueDim() * (kernels::SizeOf(problem.dtype) + 2 * int64_t{sizeof(float)});
+  return int64_t{problem.batch} * problem.num_kv_heads * (of_k + of_v);
 }
 
 int64_t MovedBytes(const kernels::AttentionProblem& problem, const kernels::DecodeSelection& selection) {

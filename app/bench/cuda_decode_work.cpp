@@ -167,7 +167,7 @@ DecodeWork SelectOnCpu(Device& device, const PlacedProblem& placed, const kernel
       download(problem.q.data, int64_t{problem.batch} * problem.num_qo_heads * problem.head_dim, &state->q);
   state->problem.k.data = download(problem.k.data, KeyElements(problem), &state->k);
   state->problem.v.data = download(problem.v.data, KeyElements(problem), &state->v);
-  state->step = std::make_unique<HostDecodeStep>(method, values, state->problem, options);
+  state->step = std::make_unique<HostDecodeStep>(method, values, placed, state->problem, options);
   DecodeWork work;
   work.variant = "selects on the CPU";
   if (state->step->NeedsPreparing()) work.prepare = [state] { state->step->Prepare(); };

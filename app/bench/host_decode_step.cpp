@@ -4,16 +4,17 @@
 #include <algorithm>
 
 #include "base/check_status.h"
-#include "bench/bench_device.h"
+#include "base/errors.h"
 #include "kernels/contiguous.h"
-#include "kernels/seeded_problem.h"
 
 namespace headscope::app::bench {
 
 HostDecodeStep::HostDecodeStep(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
-                               const kernels::AttentionProblem& problem, const kernels::RunOptions& options)
-    : step_{.problem = problem}, options_(options), driver_(method, values) {
+                               const PlacedProblem& placed, const kernels::AttentionProblem& problem,
+                               const kernels::RunOptions& options)
+    : placed_(placed), step_{.problem = problem}, options_(options), driver_(method, values) {
   Prepare();
+  if (method.spec().needs_history) RefuseOfLowerLayers(method, values);
 }
 
 void HostDecodeStep::Prepare() {
@@ -28,29 +29,45 @@ void HostDecodeStep::Prepare() {
 
 kernels::Status HostDecodeStep::Begin(int32_t query_rows) {
   const kernels::AttentionProblem& problem = step_.problem;
-  kernels::DecodePrompt prompt;
-  prompt.cache = problem;
-  --prompt.cache.seq_k;
-  prompt.cache.seq_q = query_rows;
-  prompt.cache.first_position = prompt.cache.seq_k - query_rows;
-  prompt.capacity = problem.seq_k;
   if (query_rows != query_rows_ && query_rows > 0) {
-    const kernels::SeededProblem shape{.batch = problem.batch,
-                                       .num_qo_heads = problem.num_qo_heads,
-                                       .num_kv_heads = problem.num_kv_heads,
-                                       .head_dim = problem.head_dim,
-                                       .seq_q = query_rows,
-                                       .seq_k = query_rows};
-    const int64_t count = kernels::ElementCount(shape, kernels::SeededTensor::kQuery);
-    queries_.resize(static_cast<size_t>(count * kernels::SizeOf(problem.dtype)));
-    kernels::Status status =
-        kernels::FillSeeded(shape, kernels::SeededTensor::kQuery, problem.dtype, options_, queries_.data());
-    if (!status.ok()) return status;
+    queries_.resize(static_cast<size_t>(int64_t{problem.batch} * problem.num_qo_heads * query_rows * problem.head_dim *
+                                        kernels::SizeOf(problem.dtype)));
+    placed_.prompt_queries(query_rows, queries_.data());
   }
   query_rows_ = query_rows;
+  return driver_.Begin(Prompt(problem.layer), options_);
+}
+
+kernels::DecodePrompt HostDecodeStep::Prompt(int32_t layer) const {
+  const kernels::AttentionProblem& problem = step_.problem;
+  kernels::DecodePrompt prompt;
+  prompt.cache = problem;
+  prompt.layer = std::max(0, layer);  // -1: of no model
+  --prompt.cache.seq_k;
+  prompt.cache.seq_q = query_rows_;
+  prompt.cache.first_position = prompt.cache.seq_k - query_rows_;
+  prompt.cache.window = placed_.window;
   prompt.cache.q =
-      kernels::ContiguousTensor<const void>(queries_.data(), problem.num_qo_heads, query_rows, problem.head_dim);
-  return driver_.Begin(prompt, options_);
+      kernels::ContiguousTensor<const void>(queries_.data(), problem.num_qo_heads, query_rows_, problem.head_dim);
+  prompt.capacity = problem.seq_k;
+  return prompt;
+}
+
+// Such a method runs in the layers that choose for those above them, at what dense attention costs; above all of them
+// it shows what it needs.
+void HostDecodeStep::RefuseOfLowerLayers(const kernels::DecodeMethod& method, const kernels::ParameterValues& values) {
+  constexpr int32_t kAboveAllLayers = 1 << 20;
+  kernels::DecodeDriver driver(method, values);
+  kernels::DecodeSelection selection;
+  kernels::Status status = driver.Begin(Prompt(kAboveAllLayers), options_);
+  if (status.ok()) status = driver.Append(step_, options_);
+  if (status.ok()) status = driver.Step(step_, options_, &selection);
+  if (status.code() == kernels::StatusCode::kUnsupported) {
+    throw UsageError("--methods: " + method.spec().name +
+                     " attends to what a lower layer chose, and a benchmark's step is one layer by itself; leave it "
+                     "out, or compare it on a trace");
+  }
+  CheckStatus(status);
 }
 
 const kernels::DecodeSelection& HostDecodeStep::Select() {

@@ -4,18 +4,21 @@
 
 #include <vector>
 
+#include "bench/bench_device.h"
 #include "kernels/decode_driver.h"
 
 namespace headscope::app::bench {
 
-// `problem` is the step, in host memory; it stands for a generation whose prompt is all of its tokens but the newest.
-// The prompt's queries are random: as many of the last ones as the method asks for.
+// `problem` is the step of `placed`, in host memory; it stands for a generation whose prompt is all of its tokens but
+// the newest. The prompt's queries are placed.prompt_queries': as many of the last ones as the method asks for.
 class HostDecodeStep {
  public:
   // Begins the generation and moves on to the step. What is passed by reference outlives this. Throws as CheckStatus
-  // (base/check_status.h).
+  // (base/check_status.h), and as placed.prompt_queries; UsageError for a method that takes what lower layers chose,
+  // which one layer by itself cannot give.
   HostDecodeStep(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
-                 const kernels::AttentionProblem& problem, const kernels::RunOptions& options);
+                 const PlacedProblem& placed, const kernels::AttentionProblem& problem,
+                 const kernels::RunOptions& options);
 
   // Whether Prepare() is to be called before every Select(): the step changes what the next one would choose.
   bool NeedsPreparing() const { return !driver_.AnyOrder(); }
@@ -25,7 +28,11 @@ class HostDecodeStep {
 
  private:
   kernels::Status Begin(int32_t query_rows);
+  // What the generation begins with, of a model's layer of that number.
+  kernels::DecodePrompt Prompt(int32_t layer) const;
+  void RefuseOfLowerLayers(const kernels::DecodeMethod& method, const kernels::ParameterValues& values);
 
+  const PlacedProblem& placed_;
   const kernels::DecodeStep step_;
   const kernels::RunOptions options_;
   kernels::DecodeDriver driver_;

@@ -16,20 +16,31 @@ using kernels::DType;
 using kernels::SeededProblem;
 using kernels::SeededTensor;
 
-int64_t BytesOf(const SeededProblem& shape, SeededTensor tensor, DType dtype) {
-  return kernels::ElementCount(shape, tensor) * kernels::SizeOf(dtype);
-}
+// What fills a problem's tensors: a seed, or a trace from one of its tokens on.
+struct Source {
+  SeededProblem shape;
+  DType dtype;
+  const kernels::RunOptions& options;
+  const TraceHeads* trace;
+  int32_t first_token = 0;
 
-void Fill(Device& device, const SeededProblem& shape, SeededTensor tensor, DType dtype,
-          const kernels::RunOptions& options, const TraceHeads* trace, void* memory) {
-  const auto fill = [&](void* out) {
-    if (trace != nullptr) return trace->Fill(shape, tensor, dtype, out);
-    CheckStatus(kernels::FillSeeded(shape, tensor, dtype, options, out));
-  };
-  if (device.is_host()) return fill(memory);
-  const int64_t bytes = BytesOf(shape, tensor, dtype);
+  int64_t Bytes(SeededTensor tensor) const {
+    int64_t elements = kernels::ElementCount(shape, tensor);
+    if (trace != nullptr && tensor == SeededTensor::kValue)
+      elements = elements / shape.head_dim * trace->facts().v_head_dim;
+    return elements * kernels::SizeOf(dtype);
+  }
+  void Fill(SeededTensor tensor, void* host) const {
+    if (trace != nullptr) return trace->Fill(shape, tensor, dtype, first_token, host);
+    CheckStatus(kernels::FillSeeded(shape, tensor, dtype, options, host));
+  }
+};
+
+void Fill(Device& device, const Source& source, SeededTensor tensor, void* memory) {
+  if (device.is_host()) return source.Fill(tensor, memory);
+  const int64_t bytes = source.Bytes(tensor);
   const std::unique_ptr<char[]> host(new char[static_cast<size_t>(bytes)]);
-  fill(host.get());
+  source.Fill(tensor, host.get());
   device.Upload(host.get(), bytes, memory);
 }
 
@@ -47,21 +58,18 @@ data::Encoding EncodingOf(DType dtype) {
 
 }  // namespace
 
-std::unique_ptr<const PlacedProblem> Place(Device& device, const SeededProblem& shape, DType dtype,
+std::unique_ptr<const PlacedProblem> Place(Device& device, const SeededProblem& of, DType dtype,
                                            const kernels::RunOptions& options, const TraceHeads* trace) {
   auto placed = std::make_unique<PlacedProblem>();
-  // All of the memory first: filling it takes seconds to minutes, and a problem that is too large is refused before.
-  constexpr SeededTensor kInputs[] = {SeededTensor::kQuery, SeededTensor::kKey, SeededTensor::kValue};
-  for (const SeededTensor tensor : kInputs) {
-    placed->memory.push_back(device.Allocate(BytesOf(shape, tensor, dtype)));
+  Source source{.shape = of, .dtype = dtype, .options = options, .trace = trace};
+  const bool is_step = of.seq_q < of.seq_k || of.seq_k == 1;
+  if (trace != nullptr) placed->window = trace->facts().window;
+  if (placed->window >= of.seq_k) placed->window = 0;
+  if (is_step && placed->window > 0) {
+    source.first_token = of.seq_k - placed->window;
+    source.shape.seq_k = placed->window;
   }
-  placed->output_dtype = device.OutputType(dtype);
-  const int64_t num_rows = int64_t{shape.batch} * shape.num_qo_heads * shape.seq_q;
-  placed->memory.push_back(device.Allocate(num_rows * shape.head_dim * kernels::SizeOf(placed->output_dtype)));
-  placed->memory.push_back(device.Allocate(num_rows * int64_t{sizeof(float)}));
-  for (size_t i = 0; i < std::size(kInputs); ++i) {
-    Fill(device, shape, kInputs[i], dtype, options, trace, placed->memory[i].get());
-  }
+  const SeededProblem& shape = source.shape;
 
   kernels::AttentionProblem& problem = placed->problem;
   problem.batch = shape.batch;
@@ -72,11 +80,36 @@ std::unique_ptr<const PlacedProblem> Place(Device& device, const SeededProblem& 
   problem.seq_k = shape.seq_k;
   problem.first_position = shape.seq_k - shape.seq_q;
   problem.dtype = dtype;
-  if (trace != nullptr) problem.scale = trace->scale();
+  if (trace != nullptr) {
+    const data::LayerFacts& facts = trace->facts();
+    problem.layer = trace->layer();
+    problem.v_head_dim = facts.v_head_dim;
+    problem.scale = facts.softmax_scale;
+    problem.soft_cap = facts.soft_cap;
+    if (!facts.sinks.empty()) problem.sinks = facts.sinks.data();
+  }
+
+  // All of the memory first: filling it takes seconds to minutes, and a problem that is too large is refused before.
+  constexpr SeededTensor kInputs[] = {SeededTensor::kQuery, SeededTensor::kKey, SeededTensor::kValue};
+  for (const SeededTensor tensor : kInputs) placed->memory.push_back(device.Allocate(source.Bytes(tensor)));
+  placed->output_dtype = device.OutputType(dtype);
+  const int64_t num_rows = int64_t{shape.batch} * shape.num_qo_heads * shape.seq_q;
+  placed->memory.push_back(device.Allocate(num_rows * problem.ValueDim() * kernels::SizeOf(placed->output_dtype)));
+  placed->memory.push_back(device.Allocate(num_rows * int64_t{sizeof(float)}));
+  for (size_t i = 0; i < std::size(kInputs); ++i) Fill(device, source, kInputs[i], placed->memory[i].get());
+
   const auto data = [&](size_t i) -> void* { return placed->memory[i].get(); };
   kernels::SetContiguousTensors(data(0), data(1), data(2), &problem);
-  placed->output.o = kernels::ContiguousTensor<void>(data(3), problem.num_qo_heads, problem.seq_q, problem.head_dim);
+  placed->output.o = kernels::ContiguousTensor<void>(data(3), problem.num_qo_heads, problem.seq_q, problem.ValueDim());
   placed->output.lse = static_cast<float*>(data(4));
+  if (is_step) {
+    placed->prompt_queries = [shape, dtype, options, trace, first = source.first_token](int32_t rows, void* out) {
+      Source prompt{.shape = shape, .dtype = dtype, .options = options, .trace = trace, .first_token = first};
+      prompt.shape.seq_q = rows;
+      --prompt.shape.seq_k;
+      prompt.Fill(SeededTensor::kQuery, out);
+    };
+  }
   return placed;
 }
 
@@ -91,7 +124,7 @@ std::vector<float> ReadElements(Device& device, const void* data, DType dtype, i
 
 std::vector<float> ReadFirstHead(Device& device, const PlacedProblem& placed) {
   return ReadElements(device, placed.output.o.data, placed.output_dtype, 0,
-                      int64_t{placed.problem.seq_q} * placed.problem.head_dim);
+                      int64_t{placed.problem.seq_q} * placed.problem.ValueDim());
 }
 
 double RelativeDistance(const std::vector<float>& a, const std::vector<float>& b) {

@@ -10,6 +10,7 @@
 #include "bench/placed_problem.h"
 #include "model/ceilings.h"
 #include "model/reference_attention.h"
+#include "support/listed.h"
 #include "support/reference_problem.h"
 
 namespace headscope::app::bench {
@@ -117,14 +118,19 @@ class Runner {
     const Places places = MakePlaces(group, shape, is_decode);
     const PlacedProblem& placed = *places.front();
     std::vector<std::unique_ptr<model::ReferenceAttention>> references;
-    for (const auto& place : places) references.push_back(MakeReference(*place));
+    const std::string lacks = ReferenceLacks(placed);
+    for (const auto& place : places) {
+      if (lacks.empty()) references.push_back(MakeReference(*place));
+    }
     Section section{.decode = is_decode,
                     .shape = shape,
                     .dtype = NameOf(group.dtype),
                     .places = static_cast<int>(places.size()),
                     .rows = {},
                     .data = group.trace != nullptr ? group.trace->name() : kernels::RecipeOf(shape)};
+    if (placed.problem.ValueDim() != shape.head_dim) section.v_head_dim = placed.problem.ValueDim();
     std::vector<Case> cases{ReferenceCase(placed, references, is_decode)};
+    if (!lacks.empty()) cases.front().row.variant = "which has no " + lacks;
     for (const Workload* workload : workloads) {
       StopIfInterrupted();
       const size_t first = cases.size();
@@ -134,7 +140,8 @@ class Runner {
         AddPrefill(group, placed, *workload, &cases);
       }
       if (IsDense(*workload)) {
-        CompareDense(placed, *references.front(), cases[first].attend.front(), &section);
+        CompareDense(placed, references.empty() ? nullptr : references.front().get(), cases[first].attend.front(),
+                     &section);
         cases[first].row.own_dense = true;
       }
     }
@@ -148,9 +155,10 @@ class Runner {
     }
     for (Case& one : cases) {
       one.Close();
-      if (one.row.total_ms.repeats > 0) section.rows.push_back(std::move(one.row));
+      if (one.row.total_ms.repeats > 0 || one.attend.empty()) section.rows.push_back(std::move(one.row));
     }
-    if (!section.rows.empty()) report_.sections.push_back(std::move(section));
+    if (std::ranges::any_of(section.rows, [](const Row& row) { return row.total_ms.repeats > 0; }))
+      report_.sections.push_back(std::move(section));
     if (report_.interrupted) throw CancelledError("interrupted");
   }
 
@@ -173,6 +181,7 @@ class Runner {
     int64_t done = 0;
     for (Case& one : *cases) {
       const size_t places = one.attend.size();
+      if (places == 0) continue;
       for (const auto& prepare : one.prepare) prepare();
       const double ms = device_.SustainedMilliseconds(
           [&] {
@@ -222,6 +231,17 @@ class Runner {
     time(one->select, one->attend, &one->total_ms);
   }
 
+  // What the layer has that LibTorch's fused attention does not; empty: nothing.
+  static std::string ReferenceLacks(const PlacedProblem& placed) {
+    const kernels::AttentionProblem& problem = placed.problem;
+    std::vector<std::string> lacks;
+    if (problem.ValueDim() != problem.head_dim) lacks.push_back("values of another head_dim");
+    if (placed.window > 0 && problem.seq_q > 1) lacks.push_back("window");
+    if (problem.soft_cap != 0) lacks.push_back("soft cap");
+    if (problem.sinks != nullptr) lacks.push_back("sinks");
+    return Listed(lacks);
+  }
+
   std::unique_ptr<model::ReferenceAttention> MakeReference(const PlacedProblem& placed) const {
     model::ReferenceAttentionProblem problem = ReferenceProblem(placed.problem);
     problem.on_device = true;
@@ -240,11 +260,16 @@ class Runner {
     if (is_decode) {
       one.row.bytes_moved = DecodeBytes(problem, problem.seq_k, 0);
     } else {
-      one.row.dense_pairs =
-          int64_t{problem.batch} * problem.num_qo_heads * problem.seq_k * (int64_t{problem.seq_k} + 1) / 2;
-      one.row.kept_pairs = one.row.dense_pairs;
+      one.row.kept_pairs = one.row.dense_pairs = DensePairs(placed);
     }
     return one;
+  }
+
+  // Pairs that the rows of a prompt see.
+  static int64_t DensePairs(const PlacedProblem& placed) {
+    const kernels::AttentionProblem& problem = placed.problem;
+    const int64_t rows = problem.seq_k, window = placed.window > 0 ? placed.window : rows;
+    return int64_t{problem.batch} * problem.num_qo_heads * (window * (window + 1) / 2 + (rows - window) * window);
   }
 
   static bool IsDense(const Workload& workload) {
@@ -276,7 +301,7 @@ class Runner {
     NameRow(workload, &one.row);
     one.row.variant = work.variant;
     one.row.kept_pairs = pairs.kept;
-    one.row.dense_pairs = pairs.dense;
+    one.row.dense_pairs = placed.window > 0 ? DensePairs(placed) : pairs.dense;
     if (work.select) one.select.push_back(std::move(work.select));
     one.attend.push_back(std::move(work.attend));
     cases->push_back(std::move(one));
@@ -304,7 +329,7 @@ class Runner {
 
   void AddReads(const Places& places, std::vector<Case>* cases) {
     for (Case& one : *cases) {
-      if (one.row.kind == RowKind::kUpkeep) continue;
+      if (one.row.kind == RowKind::kUpkeep || one.attend.empty()) continue;
       for (const auto& place : places) {
         std::function<void()> read = device_.Read(*place, one.row.bytes_moved);
         if (read) one.read.push_back(std::move(read));
@@ -312,24 +337,28 @@ class Runner {
     }
   }
 
-  void CompareDense(const PlacedProblem& placed, model::ReferenceAttention& reference,
+  // reference: null where LibTorch has no such attention; float64 then judges alone.
+  void CompareDense(const PlacedProblem& placed, model::ReferenceAttention* reference,
                     const std::function<void()>& attend, Section* section) {
     const kernels::AttentionProblem& problem = placed.problem;
-    std::vector<float> expected(static_cast<size_t>(int64_t{problem.seq_q} * problem.head_dim));
-    reference.Run();
-    reference.ReadOutput(problem.seq_q, expected.data());
     attend();
     const std::vector<float> ours = ReadFirstHead(device_, placed);
-    const double distance = RelativeDistance(ours, expected);
-    if (!(distance <= kMostDisagreement)) {
-      throw FailedError("our dense output is at a relative distance of " + std::to_string(distance) + " from " +
-                        report_.reference_name + "'s at " + std::to_string(problem.seq_k) +
-                        " tokens: times of different results are not compared; please report this");
-    }
-    section->dense_disagreement = distance;
     const ExactRows exact(device_, placed, options_.num_threads, options_.stop);
     section->dense_errors = exact.ErrorsOf(ours);
-    section->reference_errors = exact.ErrorsOf(expected);
+    double distance = section->dense_errors.all;
+    if (reference != nullptr) {
+      std::vector<float> expected(ours.size());
+      reference->Run();
+      reference->ReadOutput(problem.seq_q, expected.data());
+      distance = section->dense_disagreement = RelativeDistance(ours, expected);
+      section->reference_errors = exact.ErrorsOf(expected);
+    }
+    if (!(distance <= kMostDisagreement)) {
+      throw FailedError("our dense output is at a relative distance of " + std::to_string(distance) + " from " +
+                        (reference != nullptr ? report_.reference_name + "'s" : std::string("float64's")) + " at " +
+                        std::to_string(problem.seq_k) +
+                        " tokens: times of different results are not compared; please report this");
+    }
   }
 
   const RunnerOptions& options_;

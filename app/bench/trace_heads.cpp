@@ -33,13 +33,16 @@ Place ParsePlace(const std::string& text) {
 }
 
 // Why a layer will not do, or nothing.
-std::string Fault(const data::LayerFacts& facts) {
+std::string Fault(const data::LayerFacts& facts, TakenLayers taken) {
   if (static_cast<int32_t>(facts.qo_heads.size()) != facts.num_qo_heads) return "not all of its heads were recorded";
-  if (facts.window > 0 || facts.chunk > 0) return "its rows see a window of the keys";
+  if (facts.head_dim % 8 != 0 || facts.head_dim > 256) return "its head_dim is no multiple of 8 up to 256";
+  if (facts.v_head_dim % 8 != 0 || facts.v_head_dim > 256) return "its values' head_dim is no multiple of 8 up to 256";
+  if (facts.chunk > 0) return "its rows see a chunk of the keys";
+  if (taken == TakenLayers::kAny) return "";
+  if (facts.window > 0) return "its rows see a window of the keys";
   if (facts.soft_cap != 0) return "its scores have a soft cap";
   if (!facts.sinks.empty()) return "its softmax has sinks";
   if (facts.v_head_dim != facts.head_dim) return "its values differ from its keys in head_dim";
-  if (facts.head_dim % 8 != 0 || facts.head_dim > 256) return "its head_dim is no multiple of 8 up to 256";
   return "";
 }
 
@@ -54,7 +57,7 @@ void Store(const std::vector<float>& values, DType dtype, char* out) {
 
 }  // namespace
 
-TraceHeads::TraceHeads(const std::string& text) : reader_(ParsePlace(text).file) {
+TraceHeads::TraceHeads(const std::string& text, TakenLayers taken) : reader_(ParsePlace(text).file) {
   const Place place = ParsePlace(text);
   const std::vector<int32_t>& layers = reader_.layout().layers;
   const auto refuse = [&](const std::string& problem, const std::string& remedy) {
@@ -66,14 +69,19 @@ TraceHeads::TraceHeads(const std::string& text) : reader_(ParsePlace(text).file)
   if (place.layer >= 0) {
     slot_ = reader_.LayerSlot(place.layer);
     if (slot_ < 0) refuse("layer " + std::to_string(place.layer) + " was not recorded", "name one that was");
-    if (const std::string fault = Fault(facts()); !fault.empty())
+    if (const std::string fault = Fault(facts(), taken); !fault.empty())
       refuse("layer " + std::to_string(place.layer) + ": " + fault, "name another layer");
   } else {
     const auto slots = static_cast<int32_t>(layers.size());
-    while (slot_ < slots && !Fault(facts()).empty()) ++slot_;
-    if (slot_ == slots) refuse("no recorded layer is plain causal attention with all heads", "name another trace");
+    for (const TakenLayers want : {TakenLayers::kPlain, taken}) {
+      for (slot_ = 0; slot_ < slots && !Fault(facts(), want).empty();) ++slot_;
+      if (slot_ < slots) break;
+    }
+    if (slot_ == slots)
+      refuse("no recorded layer with all of its heads is of a kind that this device's executors take",
+             "name another trace");
   }
-  name_ = "trace " + place.file + ", layer " + std::to_string(layers[static_cast<size_t>(slot_)]);
+  name_ = "trace " + place.file + ", layer " + std::to_string(layer());
 }
 
 DType TraceHeads::dtype() const {
@@ -94,11 +102,12 @@ void TraceHeads::SetShape(kernels::SeededProblem* shape) const {
   shape->head_dim = facts().head_dim;
 }
 
-void TraceHeads::Fill(const kernels::SeededProblem& shape, SeededTensor tensor, DType dtype, void* out) const {
+void TraceHeads::Fill(const kernels::SeededProblem& shape, SeededTensor tensor, DType dtype, int32_t first_token,
+                      void* out) const {
   const bool query = tensor == SeededTensor::kQuery;
   const int32_t heads = query ? shape.num_qo_heads : shape.num_kv_heads;
-  const int64_t end = shape.seq_k, begin = query ? end - shape.seq_q : 0;
-  const int64_t count = (end - begin) * shape.head_dim;
+  const int64_t end = int64_t{first_token} + shape.seq_k, begin = query ? end - shape.seq_q : first_token;
+  const int64_t count = (end - begin) * (tensor == SeededTensor::kValue ? facts().v_head_dim : shape.head_dim);
   const Encoding encoding = reader_.layout().encoding;
   std::vector<char> raw(static_cast<size_t>(count * data::SizeOf(encoding)));
   std::vector<float> values(static_cast<size_t>(count));

@@ -12,26 +12,30 @@
 
 namespace headscope::app::bench {
 
+// Which layers a benchmark takes: those whose rows see all keys up to their own, with neither soft cap nor sinks and
+// with values of the keys' head_dim; or windows, soft caps, sinks and other values as well.
+enum class TakenLayers : uint8_t { kPlain, kAny };
+
 class TraceHeads {
  public:
-  // "FILE" or "FILE:LAYER"; without a number, the first recorded layer that will do. A layer will do where all of its
-  // heads and rows were recorded and every row sees all keys up to its own, with neither soft cap nor sinks. Throws
-  // BadInputError.
-  explicit TraceHeads(const std::string& text);
+  // "FILE" or "FILE:LAYER"; without a number, the first recorded layer that is plain or, where none is, that `taken`
+  // lets be. All heads and rows of the layer must have been recorded. Throws BadInputError.
+  explicit TraceHeads(const std::string& text, TakenLayers taken = TakenLayers::kAny);
 
   const std::string& name() const { return name_; }  // "trace FILE, layer 3"
   int32_t num_tokens() const { return static_cast<int32_t>(reader_.num_tokens()); }
-  float scale() const { return facts().softmax_scale; }
+  const data::LayerFacts& facts() const { return reader_.layer(slot_); }
+  int32_t layer() const { return reader_.layout().layers[static_cast<size_t>(slot_)]; }
   kernels::DType dtype() const;
   // Sets heads and head_dim.
   void SetShape(kernels::SeededProblem* shape) const;
 
-  // The tensor of the first seq_k tokens (of Q the last seq_q rows among them) in `dtype`, heads one after the other.
-  void Fill(const kernels::SeededProblem& shape, kernels::SeededTensor tensor, kernels::DType dtype, void* out) const;
+  // The tensor of the seq_k tokens from `first_token` on (of Q the last seq_q rows among them) in `dtype`, heads one
+  // after the other.
+  void Fill(const kernels::SeededProblem& shape, kernels::SeededTensor tensor, kernels::DType dtype,
+            int32_t first_token, void* out) const;
 
  private:
-  const data::LayerFacts& facts() const { return reader_.layer(slot_); }
-
   data::TraceReader reader_;
   int32_t slot_ = 0;
   std::string name_;

@@ -57,7 +57,7 @@ Workload ParseWorkload(const std::string& text) {
   return workload;
 }
 
-void SetData(const std::string& text, Group* group) {
+void SetData(const std::string& text, Group* group, TakenLayers taken) {
   struct Kind {
     const char* name;
     kernels::SeededData data;
@@ -71,7 +71,7 @@ void SetData(const std::string& text, Group* group) {
   const std::string name = text.substr(0, colon);
   const std::string rest = colon == std::string::npos ? "" : text.substr(colon + 1);
   if (name == "trace" && !rest.empty()) {
-    group->trace = std::make_shared<const TraceHeads>(rest);
+    group->trace = std::make_shared<const TraceHeads>(rest, taken);
     group->trace->SetShape(&group->shape);
     return;
   }

@@ -46,8 +46,9 @@ struct Group {
 };
 
 // Sets the data of groups of `group`'s kind: "seeded", "rising[:NATS]", "peaky[:NATS]", "local[:NATS]" or
-// "trace:FILE[:LAYER]", which sets heads and head_dim as well. Throws UsageError, BadInputError.
-void SetData(const std::string& text, Group* group);
+// "trace:FILE[:LAYER]", which sets heads and head_dim as well, of the layers that are `taken`. Throws UsageError,
+// BadInputError.
+void SetData(const std::string& text, Group* group, TakenLayers taken = TakenLayers::kAny);
 
 // "fp32", "bf16", "fp16" <-> DType. ParseDType throws UsageError.
 kernels::DType ParseDType(const std::string& name);

@@ -2,6 +2,7 @@
 // headscope bench [--device cpu|cuda|cuda:N] [--lengths ..] [--methods ..] [--index FILE] [--save-index DIR] [-o
 // OUT.json]
 // headscope bench --gui [--trace TRACE] [--size WxH] [-o OUT.json]
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <memory>
@@ -139,10 +140,15 @@ std::vector<bench::Group> MakeGroups(const BenchArguments& arguments, const Defa
   }
   ParseHeads(arguments.heads.empty() ? defaults.heads : arguments.heads, &group.shape);
   std::vector<int32_t> lengths = arguments.lengths.empty() ? defaults.lengths : arguments.lengths;
-  if (!arguments.data.empty()) bench::SetData(arguments.data, &group);
+  if (!arguments.data.empty()) {
+    bench::SetData(arguments.data, &group, on_gpu ? bench::TakenLayers::kPlain : bench::TakenLayers::kAny);
+  }
   if (group.trace != nullptr) SetTrace(arguments, on_gpu, &group, &lengths);
-  for (const std::string& text :
-       bench::SplitMethods(arguments.methods.empty() ? defaults.methods : arguments.methods)) {
+  std::vector<std::string> methods = arguments.methods.empty() ? defaults.methods : arguments.methods;
+  // SparQ's mean value stands for the tokens that it leaves out, and knows no sink.
+  if (arguments.methods.empty() && group.trace != nullptr && !group.trace->facts().sinks.empty())
+    std::ranges::replace(methods, "sparq", "sparq:reallocate=0");
+  for (const std::string& text : bench::SplitMethods(methods)) {
     for (const bench::Workload& other : group.workloads) {
       if (other.name == text) throw UsageError("--methods: " + text + " is named twice");
     }

@@ -78,7 +78,25 @@ std::vector<Asked> AskedOf(const CompareArguments& arguments, const std::vector<
   return asked;
 }
 
-// By head, in the order of `heads`, then method.
+// Methods that do not run on some of the heads.
+class LeftOut {
+ public:
+  void Add(const analysis::AskedMethod& method, const std::string& where, const kernels::Status& why) {
+    sentences_.push_back(where + ": without " + method.name + " (" + why.message() + ")");
+    if (first_.ok()) first_ = {why.code(), where + ": " + why.message()};
+  }
+  // Where nothing was measured, the first reason is the command's error.
+  void Print(const std::string& trace, bool measured) const {
+    if (!measured) CheckStatus(first_, trace);
+    for (const std::string& sentence : sentences_) Say(sentence);
+  }
+
+ private:
+  std::vector<std::string> sentences_;
+  kernels::Status first_;
+};
+
+// By head, in the order of `heads`, then method; those that run.
 std::vector<analysis::MethodResult> Measure(const data::TraceReader& trace, const std::vector<analysis::HeadId>& heads,
                                             const std::vector<Asked>& asked, analysis::ComparisonSweep comparison,
                                             bool quiet) {
@@ -100,8 +118,10 @@ std::vector<analysis::MethodResult> Measure(const data::TraceReader& trace, cons
     comparison.methods = one.methods;
     std::vector<analysis::MethodResult> results;
     CheckStatus(analysis::SweepComparisons(trace, some, comparison, sweep, &results));
-    for (size_t i = 0; i < results.size(); ++i)
-      by_head[one.places[i / one.methods.size()]].push_back(std::move(results[i]));
+    for (analysis::MethodResult& result : results) {
+      const auto head = std::ranges::find(some, result.head);
+      by_head[one.places[static_cast<size_t>(head - some.begin())]].push_back(std::move(result));
+    }
     done += some.size();
   }
   std::vector<analysis::MethodResult> results;
@@ -138,6 +158,10 @@ int RunCompare(CompareArguments arguments) {
   HeadNotes head_notes;
   comparison.options = arguments.options;
   comparison.look = [&](const analysis::HeadTensors& head) { head_notes.Look(head, trace); };
+  LeftOut left_out;
+  comparison.left_out = [&](const analysis::AskedMethod& method, const std::string& where, const kernels::Status& why) {
+    left_out.Add(method, where, why);
+  };
   std::vector<analysis::MethodResult> results = Measure(trace, heads, asked, comparison, arguments.quiet);
   for (analysis::MethodResult& result : results) result.origin = OriginOf(trace);
   std::vector<std::string> notes;  // each once, in order
@@ -146,6 +170,7 @@ int RunCompare(CompareArguments arguments) {
       notes.push_back(result.note);
   }
   head_notes.Print();
+  left_out.Print(arguments.trace, !results.empty());
   for (const std::string& note : notes) Say(note);
   if (arguments.output.empty()) {
     WriteText(ComparisonTable(results), "", false);

@@ -185,9 +185,8 @@ int RunDemo(const DemoArguments& arguments) {
   comparison.options.other_dense = TorchDecode(arguments.threads);
   sweep.progress = ShowComparing(&line);
   std::map<std::string, std::string> left_out;  // each once, with the first reason
-  comparison.left_out = [&](const analysis::AskedMethod& method, const std::string& why) {
-    left_out.emplace(method.name, why);
-  };
+  comparison.left_out = [&](const analysis::AskedMethod& method, const std::string& /*where*/,
+                            const kernels::Status& why) { left_out.emplace(method.name, why.message()); };
   const kernels::Status measured = analysis::SweepComparisons(trace, compared, comparison, sweep, &report.results);
   if (stop.stop_requested()) return kInterrupted;
   CheckStatus(measured);

@@ -213,8 +213,12 @@ void CheckMemory(const std::vector<std::vector<size_t>>& units, const Traces& tr
   for (const auto& unit : units) most = std::max(most, unit.size());
   int64_t of_head = 0;
   for (const auto& trace : traces) {
-    const data::ModelInfo& model = trace->layout().model;
-    of_head += (trace->num_rows() + 2 * trace->num_tokens()) * model.head_dim * int64_t{sizeof(float)} +
+    int64_t elements = 0;  // of q, k and v, in the layer where they are most
+    for (const data::LayerFacts& facts : trace->layout().facts) {
+      elements = std::max(elements, (trace->num_rows() + trace->num_tokens()) * facts.head_dim +
+                                        trace->num_tokens() * facts.v_head_dim);
+    }
+    of_head += elements * int64_t{sizeof(float)} +
                std::min(kMassBytes, trace->num_rows() * (trace->num_tokens() / 64 + 1) * int64_t{sizeof(float)});
   }
   const int64_t bytes = static_cast<int64_t>(most) * of_head + MostFrontBytes(tuning, traces, most, num_threads);
@@ -477,7 +481,10 @@ int RunTune(const TuneArguments& arguments) {
   const Traces checks = OpenTraces(arguments.checks, traces);
   const std::vector<analysis::HeadId> heads = ChooseHeads(arguments.heads, traces, checks);
   for (const auto& trace : traces) CheckMethodsRun(*trace, heads);
-  tuning.model = traces.front()->layout().model;
+  const data::TraceLayout& layout = traces.front()->layout();
+  tuning.model = layout.model;
+  for (size_t slot = 0; slot < layout.layers.size(); ++slot)
+    tuning.layers.push_back({layout.layers[slot], layout.facts[slot].num_qo_heads, layout.facts[slot].num_kv_heads});
   tuning.traces = SourcesOf(traces);
   tuning.checks = SourcesOf(checks);
   for (Tuning::Searched& method : tuning.methods)

@@ -58,7 +58,11 @@ struct Tuning {
     MethodChoice choice;
     std::vector<analysis::SearchedBudget> grid;  // what was tried of the method's budgets
   };
+  struct Layer {  // recorded, with what the model has there
+    int32_t number = 0, num_qo_heads = 0, num_kv_heads = 0;
+  };
   data::ModelInfo model;
+  std::vector<Layer> layers;  // rising
   std::vector<Source> traces, checks;
   std::vector<Searched> methods;
   TuneTarget target;

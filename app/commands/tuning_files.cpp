@@ -198,9 +198,8 @@ std::string CsvFile(const Tuning& tuning) {
 
 // heads[layer][head], which are all there (CheckTuningFormat).
 std::vector<std::vector<const TunedHead*>> WholeModel(const Tuning& tuning) {
-  std::vector<std::vector<const TunedHead*>> heads(
-      static_cast<size_t>(tuning.model.num_layers),
-      std::vector<const TunedHead*>(static_cast<size_t>(tuning.model.num_qo_heads), nullptr));
+  std::vector<std::vector<const TunedHead*>> heads;
+  for (const Tuning::Layer& layer : tuning.layers) heads.emplace_back(static_cast<size_t>(layer.num_qo_heads), nullptr);
   for (const TunedHead& head : tuning.heads)
     heads.at(static_cast<size_t>(head.id.layer)).at(static_cast<size_t>(head.id.head)) = &head;
   return heads;
@@ -225,10 +224,10 @@ std::string MInferenceFile(const Tuning& tuning) {
 // A KV head's share is the largest one that a query head of its group keeps: the less it keeps, the sooner it may
 // stream.
 std::string DuoAttentionFile(const Tuning& tuning) {
-  const auto group =
-      static_cast<size_t>(std::max(1, tuning.model.num_qo_heads / std::max(1, tuning.model.num_kv_heads)));
   std::string text;
   for (const auto& heads : WholeModel(tuning)) {
+    const Tuning::Layer& layer = tuning.layers[static_cast<size_t>(heads.front()->id.layer)];
+    const auto group = static_cast<size_t>(layer.num_qo_heads / layer.num_kv_heads);
     for (size_t first = 0; first < heads.size(); first += group) {
       double share = 0;
       for (size_t i = first; i < std::min(first + group, heads.size()); ++i)
@@ -274,11 +273,22 @@ void CheckTuningFormat(TuningFormat format, const Tuning& tuning, const std::vec
                        " chooses by the tensors; give a method that goes by place, such as a-shape");
   }
   if (format == TuningFormat::kJson || format == TuningFormat::kCsv) return;
-  for (int32_t layer = 0; layer < tuning.model.num_layers; ++layer) {
-    for (int32_t head = 0; head < tuning.model.num_qo_heads; ++head) {
-      if (std::ranges::find(heads, analysis::HeadId{layer, head}) != heads.end()) continue;
-      throw UsageError("--format: the file has a place for every head of the model, and " + HeadText({layer, head}) +
+  for (int32_t number = 0; number < tuning.model.num_layers; ++number) {
+    const auto layer = std::ranges::find(tuning.layers, number, &Tuning::Layer::number);
+    if (layer == tuning.layers.end()) {
+      throw UsageError("--format: the file has a place for every layer of the model, and layer " +
+                       std::to_string(number) + " is not in the trace; tune a trace of all layers, or write .json");
+    }
+    for (int32_t head = 0; head < layer->num_qo_heads; ++head) {
+      if (std::ranges::find(heads, analysis::HeadId{number, head}) != heads.end()) continue;
+      throw UsageError("--format: the file has a place for every head of the model, and " + HeadText({number, head}) +
                        " is not among those to tune; tune a trace of all layers and heads, without --heads");
+    }
+    if (format == TuningFormat::kDuoAttention && layer->num_kv_heads != tuning.layers.front().num_kv_heads) {
+      throw UsageError("--format duo-attention: its file is a table with as many columns for every layer, and layer " +
+                       std::to_string(number) + " has " + std::to_string(layer->num_kv_heads) +
+                       " KV heads where layer 0 has " + std::to_string(tuning.layers.front().num_kv_heads) +
+                       "; write .json, or --format minference");
     }
   }
 }

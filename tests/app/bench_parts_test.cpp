@@ -255,20 +255,78 @@ TEST(DataTest, ATracesHeadsAreTheProblem) {
                 std::abs(expected[i]) / (dtype == kernels::DType::kFloat16 ? 2048 : 256));
   }
 
-  const auto refusal = [](const std::string& text) -> std::string {
+  const auto refusal = [](const std::string& text, TakenLayers taken = TakenLayers::kAny) -> std::string {
     try {
-      TraceHeads heads(text);
+      TraceHeads heads(text, taken);
     } catch (const BadInputError& error) {
       return error.what();
     }
     return "";
   };
-  EXPECT_THAT(refusal(path + ":2"), HasSubstr("window"));
+  EXPECT_THAT(refusal(path + ":2", TakenLayers::kPlain), HasSubstr("window"));
+  EXPECT_EQ(refusal(path + ":2"), "");
   EXPECT_THAT(refusal(path + ":3"), HasSubstr("layer 3 was not recorded"));
   const std::string some_rows = folder.File("rows.h5");
   layout.row_selection = "every:2";
   dt::WriteTrace(some_rows, layout, 40, 7);
   EXPECT_THAT(refusal(some_rows), HasSubstr("query rows"));
+}
+
+// A step of a layer with a window is over the tokens that it sees, and the prompt's queries are the recorded rows right
+// before it.
+TEST(DataTest, AStepsPromptIsTheTraces) {
+  namespace dt = data::testing;
+  const dt::ScratchFolder folder;
+  data::TraceLayout layout = dt::SmallLayout(data::Encoding::kFloat32, 40);
+  layout.row_selection = "all";
+  layout.facts.assign(3, data::UsualFacts(layout.model));
+  layout.facts[1].window = 8;
+  layout.facts[1].v_head_dim = 8;
+  layout.facts[1].soft_cap = 30;
+  const std::string path = folder.File("heads.h5");
+  dt::WriteTrace(path, layout, 40, 7);
+
+  const TraceHeads trace(path + ":2");
+  kernels::SeededProblem shape{.batch = 1, .seq_q = 1, .seq_k = 30};
+  trace.SetShape(&shape);
+  FullDevice device(5);
+  const auto placed = Place(device, shape, kernels::DType::kFloat32, {}, &trace);
+  EXPECT_EQ(placed->problem.seq_k, 8);
+  EXPECT_EQ(placed->problem.layer, 2);
+  EXPECT_EQ(placed->problem.soft_cap, 30);
+  EXPECT_EQ(placed->window, 8);
+  const data::TraceReader reader(path);
+  std::vector<float> expected(8 * 16), queries(static_cast<size_t>(8 * 3 * 16));
+  placed->prompt_queries(3, queries.data());
+  for (int32_t head = 0; head < 8; ++head) {
+    reader.ReadQ(1, head, 26, 29, expected.data());  // the step's own row is 29
+    EXPECT_EQ(std::memcmp(queries.data() + head * 48, expected.data(), 192), 0);
+  }
+  for (int32_t head = 0; head < 4; ++head) {
+    reader.ReadK(1, head, 22, 30, expected.data());
+    EXPECT_EQ(std::memcmp(static_cast<const float*>(placed->problem.k.data) + head * 128, expected.data(), 512), 0);
+    reader.ReadV(1, head, 22, 30, expected.data());
+    EXPECT_EQ(std::memcmp(static_cast<const float*>(placed->problem.v.data) + head * 64, expected.data(), 256), 0);
+  }
+
+  // Of a seed they are of the same data as the step's own.
+  const kernels::SeededProblem seeded{.seed = 3,
+                                      .num_qo_heads = 1,
+                                      .num_kv_heads = 1,
+                                      .head_dim = 8,
+                                      .seq_q = 1,
+                                      .seq_k = 20,
+                                      .data = kernels::SeededData::kRising,
+                                      .strength = 5};
+  kernels::SeededProblem prompt = seeded;
+  prompt.seq_q = 4;
+  prompt.seq_k = 19;
+  FullDevice room(5);
+  std::vector<float> made(32), rising(32);
+  Place(room, seeded, kernels::DType::kFloat32, {})->prompt_queries(4, made.data());
+  ASSERT_TRUE(
+      kernels::FillSeeded(prompt, kernels::SeededTensor::kQuery, kernels::DType::kFloat32, {}, rising.data()).ok());
+  EXPECT_EQ(made, rising);
 }
 
 // Two keys, whose weights can be told by hand.

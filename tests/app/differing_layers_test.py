@@ -10,6 +10,7 @@ tests/oracle/analysis_oracle.py.
 import csv
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -141,6 +142,76 @@ class DifferingLayers(unittest.TestCase):
         self.assertEqual(json.loads(run("info", self.path / "of_layer_1.h5", "--json").stdout)["layers"], [1])
         refused = run("export", self.trace, "--layers", "0,1", "--heads", "5", "-o", self.path / "none.h5", code=2)
         self.assertIn("layer 0 holds none of the chosen heads", refused.stderr)
+
+    def all_layers(self, **changes):
+        """The trace as if its model had no layer that was not recorded, and /model said of no layer what it is."""
+        path = self.path / "all_layers.h5"
+        shutil.copy(self.trace, path)
+        with h5py.File(path, "r+") as file:
+            model, layers = file["model"].attrs, file["layers"].attrs
+            for name, value in ({"num_layers": 3, "num_qo_heads": 1, "num_kv_heads": 1} | changes).items():
+                model.modify(name, model[name].dtype.type(value))
+            layers.modify("layer", np.array([0, 1, 2], layers["layer"].dtype))
+            file["attention/part_2/layers"][0] = 2
+        return path
+
+    def test_tune_writes_a_row_for_each_head_of_each_layer(self):
+        asked = ("--method", "a-shape", "--target", "cra-mean=0.5", "--quiet", "--force")
+        for changes in ({}, {"num_qo_heads": 64, "num_kv_heads": 64}):
+            out = self.path / "patterns.json"
+            run("tune", self.all_layers(**changes), *asked, "--format", "minference", "-o", out)
+            self.assertEqual([list(layer) for layer in json.loads(out.read_text())], [[str(head) for head in range(heads)] for heads in (4, 6, 2)])
+            # A table has one width.
+            refused = run("tune", self.all_layers(**changes), *asked, "-o", self.path / "heads.tsv", code=2)
+            self.assertIn("layer 1 has 3 KV heads where layer 0 has 2", refused.stderr)
+        refused = run("tune", self.trace, *asked, "--format", "minference", "-o", self.path / "none.json", code=2)
+        self.assertIn("layer 2 is not in the trace", refused.stderr)
+
+    def test_a_method_that_does_not_fit_a_layer_leaves_the_others(self):
+        out = self.path / "fits.json"
+        done = run("compare", self.trace, "--method", "snap-kv", "--method", "chunk-kv", "--method", "tova", "--repeat", 1, "--decode-rows", 2, "--quiet",
+                   "-o", out)
+        # The window lets a row see 90 tokens, of which half are fewer than the 64 that are kept in any case.
+        for method in ("snap-kv", "chunk-kv"):
+            self.assertIn(f"layer 1: 6 heads: without {method} (", done.stderr)
+        measured = {(result["layer"], result["method"]) for result in json.loads(out.read_text())["results"]}
+        self.assertEqual(measured, {(0, "snap-kv"), (0, "chunk-kv"), (0, "tova"), (1, "tova"), (3, "snap-kv"), (3, "chunk-kv"), (3, "tova")})
+        refused = run("compare", self.trace, "--heads", "1:0", "--method", "snap-kv", "--repeat", 1, "--quiet", code=2)
+        self.assertIn("compression_ratio", refused.stderr)
+        figure = self.path / "compression.json"
+        run("render", self.trace, "--figure", "compression", "-o", figure)
+        said = json.loads(figure.read_text())
+        self.assertIn("No point in ", said["caption"])
+        self.assertIn("SnapKV", {series["name"] for panel in said["panels"] for series in panel["series"]})
+
+    def test_bench_takes_every_layer(self):
+        methods = "dense,a-shape-8+64,vertical-slash:n_vertical=8,n_slash=64,decode/dense,sparq:reallocate=0,snap-kv:budget=70,tova"
+        for layer, lacks, window in ((0, "values of another head_dim", 0), (1, "window, soft cap, sinks", 90), (3, "values of another head_dim, sinks", 0)):
+            out = self.path / f"bench{layer}.json"
+            table = run("bench", "--data", f"trace:{self.trace}:{layer}", "--methods", methods, "--repeat", 1, "--quiet", "--force", "-o", out).stdout
+            self.assertIn("which has no " + lacks, table)
+            sections = json.loads(out.read_text())["sections"]
+            self.assertEqual([section["phase"] for section in sections], ["prefill", "decode"])
+            for section in sections:
+                self.assertLess(section["dense_to_float64"]["worst_row"], 1e-5)
+                self.assertIsNone(section["dense_relative_l2"])
+                reference, *rows = section["rows"]
+                self.assertIsNone(reference["total_ms"])
+                for row in rows:
+                    self.assertGreater(row["total_ms"]["median"], 0)
+                    self.assertIsNone(row["faster_than_dense"])
+                    if row["kind"] == "method":
+                        self.assertGreater(row["faster_than_own_dense"], 0)
+            facts = sections[0]
+            pairs = facts["num_qo_heads"] * sum(min(row + 1, window or 700) for row in range(700))
+            self.assertEqual({row["dense_pairs"] for row in facts["rows"]}, {pairs})
+            self.assertEqual(facts["rows"][1]["kept_pairs"], pairs)
+            dense = next(row for row in sections[1]["rows"] if row["method"] == "decode/dense")
+            self.assertEqual(dense["bytes_moved"], 4 * facts["num_kv_heads"] * (window or 700) * (facts["head_dim"] + facts["v_head_dim"]))
+
+    def test_bench_refuses_what_lower_layers_choose(self):
+        refused = run("bench", "--lengths", 256, "--methods", "decode/dense,tidal-decode", "--repeat", 1, "--quiet", code=2)
+        self.assertIn("tidal-decode attends to what a lower layer chose", refused.stderr)
 
     def test_a_head_that_only_another_layer_has_is_named(self):
         refused = run("render", self.trace, "--head", "0:5", "-o", self.path / "none.png", code=2)

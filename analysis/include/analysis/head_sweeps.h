@@ -33,15 +33,22 @@ kernels::Status SweepStatistics(const data::TraceReader& trace, const std::vecto
 // What is timed: the head's whole layer in one launch, as a model attends, or the head by itself.
 enum class Measure { kLayer, kHead };
 
+// Whether CheckDecodeRuns says that the method does not run on the heads: they lack something (kUnsupported), or its
+// parameters do not fit them, such as a budget below what is kept in any case (kInvalidArgument). Another error is the
+// machine's, or a stop.
+inline bool MeansItDoesNotRun(const kernels::Status& status) {
+  return status.code() == kernels::StatusCode::kUnsupported || status.code() == kernels::StatusCode::kInvalidArgument;
+}
+
 struct ComparisonSweep {
   std::vector<AskedMethod> methods;
   Measure measure = Measure::kLayer;
   CompareOptions options;  // progress and stop are the sweep's
   // Looks at every head as it is judged. May be empty.
   std::function<void(const HeadTensors& head)> look = {};
-  // Told of a decode method for which heads lack something (CheckDecodeRuns); it then has no results there, and the
-  // others go on. Empty: that ends the sweep.
-  std::function<void(const AskedMethod& method, const std::string& why)> left_out = {};
+  // Told of a decode method that does not run on some heads (CheckDecodeRuns), which `where` names; it then has no
+  // results there, and the others go on. Empty: that ends the sweep.
+  std::function<void(const AskedMethod& method, const std::string& where, const kernels::Status& why)> left_out = {};
   // Where to measure, as RunOnFirstDevice takes them; empty: on options.device alone.
   std::vector<Device> devices = {};
   // Told of every measurement as it ends. May be empty.
