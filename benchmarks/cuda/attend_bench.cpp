@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times AttendCuda on fixed index sets (bf16, head_dim 128, causal), cold L2, CUDA events, median and median absolute
-// deviation.
+// Times AttendCuda on fixed index sets (bf16, causal), cold L2, CUDA events, median and median absolute deviation.
 //
-//   attend_bench [--baseline FILE] [--repeats N] [--only SUBSTRING]
+//   attend_bench [--baseline FILE] [--repeats N] [--only SUBSTRING] [--head-dim N] [--v-head-dim N]
 //
-// FILE has lines "LENGTH MILLISECONDS" of another dense kernel for 32 heads (benchmarks/cuda/dense_baseline.py writes
-// them, on the same GPU in the same session); every rate is then also printed as a ratio to that kernel's rate at the
-// same length. 4 * head_dim FLOP per kept pair.
+// head_dim is 128, and v_head_dim the same, unless they are given (192 and 128: the heads of multi-head latent
+// attention). FILE has lines "LENGTH MILLISECONDS" of another dense kernel for 32 heads of these sizes
+// (benchmarks/cuda/dense_baseline.py writes them, on the same GPU in the same session); every rate is then also printed
+// as a ratio to that kernel's rate at the same length. 2 * (head_dim + v_head_dim) FLOP per kept pair.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -31,7 +31,13 @@
 namespace headscope::kernels {
 namespace {
 
-constexpr int32_t kHeadDim = 128;
+struct HeadSizes {
+  int32_t keys = 128;
+  int32_t values = 0;  // 0: as keys
+
+  int32_t Values() const { return values > 0 ? values : keys; }
+  double Flops(int64_t pairs) const { return 2.0 * static_cast<double>(pairs) * (keys + Values()); }
+};
 
 struct Timing {
   double median = 0;  // ms
@@ -81,33 +87,36 @@ Timing Time(const AttentionProblem& problem, const SparseIndexView& index, const
 }
 
 void Measure(const std::string& name, int32_t length, int32_t heads, const SparseIndex& host_index, int repeats,
-             const std::map<int32_t, double>& baseline) {
+             const HeadSizes& sizes, const std::map<int32_t, double>& baseline) {
   CudaIndexBuffers index;
   Check(UploadIndex(host_index.View(), &index));
-  const int64_t count = int64_t{heads} * length * kHeadDim;
-  const DeviceMemory q = Allocate(count * 2), k = Allocate(count * 2), v = Allocate(count * 2), o = Allocate(count * 2);
-  const DeviceMemory lse = Allocate(int64_t{heads} * length * 4);
-  uint64_t seed = 1;
-  for (const DeviceMemory* tensor : {&q, &k, &v})
-    testing::FillNormal(DType::kBFloat16, tensor->get(), count, 1.0f, seed++);
+  const int64_t rows = int64_t{heads} * length;
+  const int64_t count = rows * sizes.keys, value_count = rows * sizes.Values();
+  const DeviceMemory q = Allocate(count * 2), k = Allocate(count * 2);
+  const DeviceMemory v = Allocate(value_count * 2), o = Allocate(value_count * 2);
+  const DeviceMemory lse = Allocate(rows * 4);
+  testing::FillNormal(DType::kBFloat16, q.get(), count, 1.0f, 1);
+  testing::FillNormal(DType::kBFloat16, k.get(), count, 1.0f, 2);
+  testing::FillNormal(DType::kBFloat16, v.get(), value_count, 1.0f, 3);
   AttentionProblem problem;
   problem.num_qo_heads = problem.num_kv_heads = heads;
-  problem.head_dim = kHeadDim;
+  problem.head_dim = sizes.keys;
+  problem.v_head_dim = sizes.values;
   problem.seq_q = problem.seq_k = length;
   problem.dtype = DType::kBFloat16;
   SetContiguousTensors(q.get(), k.get(), v.get(), &problem);
   AttentionOutput output;
-  output.o = ContiguousTensor<void>(o.get(), heads, length, kHeadDim);
+  output.o = ContiguousTensor<void>(o.get(), heads, length, sizes.Values());
   output.lse = static_cast<float*>(lse.get());
 
   const Timing timing = Time(problem, index.view, output, repeats);
   const PairCount pairs = CountPairs(host_index.View());
-  const double rate = static_cast<double>(AttentionFlops(pairs.kept, kHeadDim)) / (timing.median * 1e9);
+  const double rate = sizes.Flops(pairs.kept) / (timing.median * 1e9);
   std::printf("%-22s %7d %4d %8.4f %9.3f %7.3f %8.1f", name.c_str(), length, heads, pairs.Density(), timing.median,
               timing.mad, rate);
   if (const auto dense = baseline.find(length); dense != baseline.end()) {
     const double dense_ms = dense->second * heads / 32;
-    const double dense_rate = static_cast<double>(AttentionFlops(pairs.dense, kHeadDim)) / (dense_ms * 1e9);
+    const double dense_rate = sizes.Flops(pairs.dense) / (dense_ms * 1e9);
     std::printf(" %8.3f %8.2f", rate / dense_rate, dense_ms / timing.median);
   }
   std::printf("\n");
@@ -118,6 +127,7 @@ int Main(int argc, char** argv) {
   std::map<int32_t, double> baseline;
   int repeats = 7;
   std::string only;
+  HeadSizes sizes;
   for (int i = 1; i + 1 < argc; i += 2) {
     if (std::strcmp(argv[i], "--baseline") == 0) {
       std::ifstream file(argv[i + 1]);
@@ -128,18 +138,22 @@ int Main(int argc, char** argv) {
       repeats = std::max(1, std::atoi(argv[i + 1]));
     } else if (std::strcmp(argv[i], "--only") == 0) {
       only = argv[i + 1];
+    } else if (std::strcmp(argv[i], "--head-dim") == 0) {
+      sizes.keys = std::atoi(argv[i + 1]);
+    } else if (std::strcmp(argv[i], "--v-head-dim") == 0) {
+      sizes.values = std::atoi(argv[i + 1]);
     }
   }
   CudaDeviceInfo info;
   Check(QueryCudaDevice(0, &info));
-  std::printf("%s, %d repeats\n", info.name.c_str(), repeats);
+  std::printf("%s, head_dim %d, v_head_dim %d, %d repeats\n", info.name.c_str(), sizes.keys, sizes.Values(), repeats);
   std::printf("%-22s %7s %4s %8s %9s %7s %8s %8s %8s\n", "index", "length", "head", "density", "ms", "mad", "TFLOP/s",
               "x rate", "x time");
   auto measure = [&](const std::string& name, int32_t length, int32_t heads) {
     if (!only.empty() && name.find(only) == std::string::npos) return;
     FixedSet set;
     Check(ParseFixedSet(name, &set));
-    Measure(name, length, heads, MakeFixedIndex(set, 1, heads, length, /*seed=*/1), repeats, baseline);
+    Measure(name, length, heads, MakeFixedIndex(set, 1, heads, length, /*seed=*/1), repeats, sizes, baseline);
   };
   for (const int32_t length : {8192, 16384, 32768, 65536, 131072}) measure("dense", length, 32);
   for (const int32_t length : {32768, 65536, 131072}) measure("blocks-90", length, 32);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The simple executor: no tensor cores, no asynchronous copies, nothing to tune. It runs on every GPU from compute
-// capability 8.0 and takes every dtype and every multiple of 8 up to 256 as head_dim; the Hopper kernel is compared
-// with it as well as with float64 (tests/kernels/cuda_attend_calls_test.cpp).
+// capability 8.0 and takes every dtype and any two multiples of 8 up to 256 as head_dim and v_head_dim; the Hopper
+// kernel is compared with it as well as with float64 (tests/kernels/cuda_attend_calls_test.cpp).
 //
 // Method: a thread block owns 32 rows of a row tile, a warp four of them. Keys come in chunks of 32: a lane scores one
 // key against the warp's rows, the warp updates its online softmax, then a lane accumulates every 32nd component of the
@@ -13,6 +13,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
+#include <utility>
 
 #include "current_device.h"
 #include "kernels/cuda_executor.h"
@@ -66,14 +68,15 @@ __device__ const T* HeadPointer(const StridedTensor<const void>& tensor, int seq
   return static_cast<const T*>(tensor.data) + sequence * tensor.batch_stride + head * tensor.head_stride;
 }
 
-// Shared memory: queries [kRowsPerBlock][head_dim], then one chunk of keys or values [kChunk][head_dim + 1] (the odd
-// pitch keeps lanes that read 32 rows of one component on 32 banks).
-template <typename T, int kSlices>  // kSlices * 32 >= head_dim
+// Shared memory: queries [kRowsPerBlock][head_dim], then one chunk of keys [kChunk][head_dim + 1] or of values
+// [kChunk][v_head_dim + 1], which the problem states here (the odd pitch keeps lanes that read 32 rows of one component
+// on 32 banks).
+template <typename T, int kSlices>  // kSlices * 32 >= v_head_dim
 __global__ void __launch_bounds__(kWarps * 32)
     AttendSimpleKernel(AttentionProblem problem, SparseIndexView index, AttentionOutput output) {
   extern __shared__ float shared[];
   const int head_dim = problem.head_dim;
-  const int pitch = head_dim + 1;
+  const int value_dim = problem.v_head_dim;
   float* const queries = shared;
   float* const chunk = shared + kRowsPerBlock * head_dim;
 
@@ -114,20 +117,19 @@ __global__ void __launch_bounds__(kWarps * 32)
   auto attend_chunk = [&](KeyRun run, const int32_t* column_list) {
     const int num_keys = run.Length();
     auto column_of = [&](int key) { return column_list == nullptr ? run.start + key : column_list[key]; };
-    auto load = [&](const T* tensor, int64_t row_stride) {
+    auto load = [&](const T* tensor, int64_t row_stride, int dim) {
       __syncthreads();
-      for (int i = threadIdx.x; i < num_keys * head_dim; i += kWarps * 32) {
-        chunk[i / head_dim * pitch + i % head_dim] =
-            ToFloat(tensor[column_of(i / head_dim) * row_stride + i % head_dim]);
+      for (int i = threadIdx.x; i < num_keys * dim; i += kWarps * 32) {
+        chunk[i / dim * (dim + 1) + i % dim] = ToFloat(tensor[column_of(i / dim) * row_stride + i % dim]);
       }
       __syncthreads();
     };
 
-    load(k, problem.k.row_stride);
+    load(k, problem.k.row_stride, head_dim);
     float score[kRowsPerWarp] = {};
     if (lane < num_keys) {
       for (int i = 0; i < head_dim; ++i) {
-        const float key = chunk[lane * pitch + i];
+        const float key = chunk[lane * (head_dim + 1) + i];
         for (int r = 0; r < kRowsPerWarp; ++r) {
           score[r] = fmaf(queries[(warp * kRowsPerWarp + r) * head_dim + i], key, score[r]);
         }
@@ -151,14 +153,15 @@ __global__ void __launch_bounds__(kWarps * 32)
       for (int i = 0; i < kSlices; ++i) accumulator[r][i] *= correction;
     }
 
-    load(v, problem.v.row_stride);
+    load(v, problem.v.row_stride, value_dim);
     for (int key = 0; key < num_keys; ++key) {
       for (int r = 0; r < kRowsPerWarp; ++r) {
         const float p = __shfl_sync(~0u, weight[r], key);
         if (p == 0.0f) continue;  // the value of a key that the row does not keep may be NaN
         for (int i = 0; i < kSlices; ++i) {
           const int component = lane + 32 * i;
-          if (component < head_dim) accumulator[r][i] = fmaf(p, chunk[key * pitch + component], accumulator[r][i]);
+          if (component >= value_dim) continue;
+          accumulator[r][i] = fmaf(p, chunk[key * (value_dim + 1) + component], accumulator[r][i]);
         }
       }
     }
@@ -183,7 +186,7 @@ __global__ void __launch_bounds__(kWarps * 32)
     const float normaliser = row_sum[r] > 0 ? 1.0f / row_sum[r] : (row_sum[r] == 0 ? 0.0f : row_sum[r]);
     for (int i = 0; i < kSlices; ++i) {
       const int component = lane + 32 * i;
-      if (component < head_dim) Store(o + row * output.o.row_stride + component, accumulator[r][i] * normaliser);
+      if (component < value_dim) Store(o + row * output.o.row_stride + component, accumulator[r][i] * normaliser);
     }
     if (lane == 0 && output.lse != nullptr) {
       const int64_t slot = (int64_t{sequence} * problem.num_qo_heads + head) * problem.seq_q + row;
@@ -195,9 +198,8 @@ __global__ void __launch_bounds__(kWarps * 32)
 template <typename T, int kSlices>
 Status Launch(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output,
               cudaStream_t stream) {
-  const size_t shared_bytes =
-      (kRowsPerBlock * static_cast<size_t>(problem.head_dim) + kChunk * (static_cast<size_t>(problem.head_dim) + 1)) *
-      sizeof(float);
+  const auto head_dim = static_cast<size_t>(problem.head_dim), value_dim = static_cast<size_t>(problem.ValueDim());
+  const size_t shared_bytes = (kRowsPerBlock * head_dim + kChunk * (std::max(head_dim, value_dim) + 1)) * sizeof(float);
   const int64_t blocks = index.NumLists() * (index.tile_rows / kRowsPerBlock);
   if (blocks > std::numeric_limits<int32_t>::max()) {
     return {StatusCode::kUnsupported, "the index has " + std::to_string(index.NumLists()) +
@@ -211,10 +213,10 @@ Status Launch(const AttentionProblem& problem, const SparseIndexView& index, con
 }
 
 template <typename T>
-Status LaunchForHeadDim(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output,
-                        cudaStream_t stream) {
-  return problem.head_dim <= 128 ? Launch<T, 4>(problem, index, output, stream)
-                                 : Launch<T, 8>(problem, index, output, stream);
+Status LaunchForValueDim(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output,
+                         cudaStream_t stream) {
+  return problem.ValueDim() <= 128 ? Launch<T, 4>(problem, index, output, stream)
+                                   : Launch<T, 8>(problem, index, output, stream);
 }
 
 }  // namespace
@@ -222,8 +224,9 @@ Status LaunchForHeadDim(const AttentionProblem& problem, const SparseIndexView& 
 Status AttendCudaSimple(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output,
                         void* stream) {
   if (Status status = CheckProblem(problem, index, output); !status.ok()) return status;
-  if (problem.head_dim % 8 != 0 || problem.head_dim > 256) {
-    return {StatusCode::kUnsupported, "head_dim is " + std::to_string(problem.head_dim) +
+  for (const auto& [field, dim] : {std::pair{"head_dim", problem.head_dim}, {"v_head_dim", problem.ValueDim()}}) {
+    if (dim % 8 == 0 && dim <= 256) continue;
+    return {StatusCode::kUnsupported, std::string(field) + " is " + std::to_string(dim) +
                                           ": the simple CUDA executor takes multiples of 8 up to 256."};
   }
   CurrentDevice device;
@@ -231,14 +234,15 @@ Status AttendCudaSimple(const AttentionProblem& problem, const SparseIndexView& 
   if (Status status = CheckProblemOnDevice(problem, index, output, stream); !status.ok()) return status;
   AttentionProblem scaled = problem;
   scaled.scale = problem.EffectiveScale();
+  scaled.v_head_dim = problem.ValueDim();
   const auto cuda_stream = static_cast<cudaStream_t>(stream);
   switch (problem.dtype) {
     case DType::kFloat32:
-      return LaunchForHeadDim<float>(scaled, index, output, cuda_stream);
+      return LaunchForValueDim<float>(scaled, index, output, cuda_stream);
     case DType::kBFloat16:
-      return LaunchForHeadDim<__nv_bfloat16>(scaled, index, output, cuda_stream);
+      return LaunchForValueDim<__nv_bfloat16>(scaled, index, output, cuda_stream);
     case DType::kFloat16:
-      return LaunchForHeadDim<__half>(scaled, index, output, cuda_stream);
+      return LaunchForValueDim<__half>(scaled, index, output, cuda_stream);
   }
   return {StatusCode::kInvalidArgument,
           "dtype is " + std::to_string(static_cast<int>(problem.dtype)) + ": must be fp32, bf16 or fp16."};

@@ -7,10 +7,10 @@ namespace {
 
 // Calls copy(host head, its pitch in bytes, offset of the head on the device) for every head.
 template <typename Byte, typename Void, typename Copy>
-Status ForEachHead(const AttentionProblem& problem, int32_t heads, int32_t rows, const StridedTensor<Void>& host,
-                   const Copy& copy) {
+Status ForEachHead(const AttentionProblem& problem, int32_t heads, int32_t rows, int32_t dim,
+                   const StridedTensor<Void>& host, const Copy& copy) {
   const int64_t size = SizeOf(problem.dtype);
-  const int64_t width = problem.head_dim * size;
+  const int64_t width = dim * size;
   // A single row may carry any stride; the copy wants a pitch no smaller than the row.
   const int64_t pitch = std::max(host.row_stride * size, width);
   int64_t offset = 0;
@@ -29,19 +29,19 @@ Status ForEachHead(const AttentionProblem& problem, int32_t heads, int32_t rows,
 
 }  // namespace
 
-Status UploadTensor(const AttentionProblem& problem, int32_t heads, int32_t rows, const StridedTensor<const void>& host,
-                    void* device) {
-  const auto width = static_cast<size_t>(problem.head_dim * SizeOf(problem.dtype));
-  return ForEachHead<const char>(problem, heads, rows, host, [&](const char* head, size_t pitch, int64_t offset) {
+Status UploadTensor(const AttentionProblem& problem, int32_t heads, int32_t rows, int32_t dim,
+                    const StridedTensor<const void>& host, void* device) {
+  const auto width = static_cast<size_t>(dim * SizeOf(problem.dtype));
+  return ForEachHead<const char>(problem, heads, rows, dim, host, [&](const char* head, size_t pitch, int64_t offset) {
     return cudaMemcpy2D(static_cast<char*>(device) + offset, width, head, pitch, width, static_cast<size_t>(rows),
                         cudaMemcpyHostToDevice);
   });
 }
 
-Status DownloadTensor(const AttentionProblem& problem, int32_t heads, int32_t rows, const void* device,
+Status DownloadTensor(const AttentionProblem& problem, int32_t heads, int32_t rows, int32_t dim, const void* device,
                       const StridedTensor<void>& host) {
-  const auto width = static_cast<size_t>(problem.head_dim * SizeOf(problem.dtype));
-  return ForEachHead<char>(problem, heads, rows, host, [&](char* head, size_t pitch, int64_t offset) {
+  const auto width = static_cast<size_t>(dim * SizeOf(problem.dtype));
+  return ForEachHead<char>(problem, heads, rows, dim, host, [&](char* head, size_t pitch, int64_t offset) {
     return cudaMemcpy2D(head, pitch, static_cast<const char*>(device) + offset, width, width, static_cast<size_t>(rows),
                         cudaMemcpyDeviceToHost);
   });

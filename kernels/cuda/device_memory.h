@@ -15,12 +15,12 @@ constexpr int64_t ArrayBytes(int64_t bytes) {
   return (bytes + kArrayAlignment - 1) / kArrayAlignment * kArrayAlignment;
 }
 
-// [batch, heads, rows, head_dim] of the problem's batch, head_dim and dtype: from host memory of any strides to
+// [batch, heads, rows, dim] of the problem's batch and dtype: from host memory of any strides to
 // contiguous device memory, and the other way. Returns when the copy is done; a download has then waited for all
 // kernels before it on the default stream, and their errors come out here.
-Status UploadTensor(const AttentionProblem& problem, int32_t heads, int32_t rows, const StridedTensor<const void>& host,
-                    void* device);
-Status DownloadTensor(const AttentionProblem& problem, int32_t heads, int32_t rows, const void* device,
+Status UploadTensor(const AttentionProblem& problem, int32_t heads, int32_t rows, int32_t dim,
+                    const StridedTensor<const void>& host, void* device);
+Status DownloadTensor(const AttentionProblem& problem, int32_t heads, int32_t rows, int32_t dim, const void* device,
                       const StridedTensor<void>& host);
 
 }  // namespace headscope::kernels

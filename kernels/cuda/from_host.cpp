@@ -17,9 +17,9 @@
 namespace headscope::kernels {
 namespace {
 
-// Of a contiguous [batch, heads, rows, head_dim].
-int64_t DenseBytes(const AttentionProblem& problem, int32_t heads, int32_t rows) {
-  return int64_t{problem.batch} * heads * rows * problem.head_dim * SizeOf(problem.dtype);
+// Of a contiguous [batch, heads, rows, dim], and of an array of it.
+int64_t DenseBytes(const AttentionProblem& problem, int32_t heads, int32_t rows, int32_t dim) {
+  return ArrayBytes(int64_t{problem.batch} * heads * rows * dim * SizeOf(problem.dtype));
 }
 
 Status TimedAttend(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output,
@@ -103,31 +103,33 @@ Status AttendCudaFromHost(const AttentionProblem& host_problem, const SparseInde
   CudaIndexBuffers index;
   if (Status status = UploadIndex(host_index, &index); !status.ok()) return status;
 
-  const int64_t q_bytes = ArrayBytes(DenseBytes(host_problem, host_problem.num_qo_heads, host_problem.seq_q));
-  const int64_t kv_bytes = ArrayBytes(DenseBytes(host_problem, host_problem.num_kv_heads, host_problem.seq_k));
-  const int64_t num_rows = int64_t{host_problem.batch} * host_problem.num_qo_heads * host_problem.seq_q;
+  AttentionProblem problem = host_problem;
+  const int32_t heads = problem.num_qo_heads, kv_heads = problem.num_kv_heads;
+  const int32_t dim = problem.head_dim, value_dim = problem.ValueDim();
+  const int64_t q_bytes = DenseBytes(problem, heads, problem.seq_q, dim);
+  const int64_t k_bytes = DenseBytes(problem, kv_heads, problem.seq_k, dim);
+  const int64_t v_bytes = DenseBytes(problem, kv_heads, problem.seq_k, value_dim);
+  const int64_t o_bytes = DenseBytes(problem, heads, problem.seq_q, value_dim);
+  const int64_t num_rows = int64_t{problem.batch} * heads * problem.seq_q;
   DeviceMemory memory;
-  if (Status status = AllocateOnDevice(2 * q_bytes + 2 * kv_bytes + num_rows * 4, "Q, K, V and O", &memory);
+  if (Status status = AllocateOnDevice(q_bytes + k_bytes + v_bytes + o_bytes + num_rows * 4, "Q, K, V and O", &memory);
       !status.ok()) {
     return status;
   }
-  char* const base = static_cast<char*>(memory.get());
-  AttentionProblem problem = host_problem;
-  SetContiguousTensors(base, base + q_bytes, base + q_bytes + kv_bytes, &problem);
+  char* const q = static_cast<char*>(memory.get());
+  char* const k = q + q_bytes;
+  char* const v = k + k_bytes;
+  char* const o = v + v_bytes;
+  SetContiguousTensors(q, k, v, &problem);
   AttentionOutput output;
-  output.o =
-      ContiguousTensor<void>(base + q_bytes + 2 * kv_bytes, problem.num_qo_heads, problem.seq_q, problem.head_dim);
-  output.lse = reinterpret_cast<float*>(base + 2 * q_bytes + 2 * kv_bytes);
+  output.o = ContiguousTensor<void>(o, heads, problem.seq_q, value_dim);
+  output.lse = reinterpret_cast<float*>(o + o_bytes);
 
-  Status status = UploadTensor(problem, problem.num_qo_heads, problem.seq_q, host_problem.q, base);
-  if (status.ok()) status = UploadTensor(problem, problem.num_kv_heads, problem.seq_k, host_problem.k, base + q_bytes);
-  if (status.ok()) {
-    status = UploadTensor(problem, problem.num_kv_heads, problem.seq_k, host_problem.v, base + q_bytes + kv_bytes);
-  }
+  Status status = UploadTensor(problem, heads, problem.seq_q, dim, host_problem.q, q);
+  if (status.ok()) status = UploadTensor(problem, kv_heads, problem.seq_k, dim, host_problem.k, k);
+  if (status.ok()) status = UploadTensor(problem, kv_heads, problem.seq_k, value_dim, host_problem.v, v);
   if (status.ok()) status = TimedAttend(problem, index.view, output, repeats, attend_ms);
-  if (status.ok()) {
-    status = DownloadTensor(problem, problem.num_qo_heads, problem.seq_q, output.o.data, host_output.o);
-  }
+  if (status.ok()) status = DownloadTensor(problem, heads, problem.seq_q, value_dim, o, host_output.o);
   if (status.ok() && host_output.lse != nullptr) {
     status =
         CudaStatus(cudaMemcpy(host_output.lse, output.lse, static_cast<size_t>(num_rows) * 4, cudaMemcpyDeviceToHost),

@@ -21,20 +21,21 @@ Status AtLeastOne(const char* field, int32_t value) {
   return value >= 1 ? Status{} : Invalid(field, std::to_string(value), "must be 1 or more");
 }
 
+// dim: components of a row, the problem's field `dim_name`.
 template <typename Void>
 Status CheckTensor(const char* name, const StridedTensor<Void>& tensor, const AttentionProblem& problem, int32_t heads,
-                   int32_t rows) {
+                   int32_t rows, int32_t dim, const char* dim_name) {
   const std::string field = name;
   const auto alignment = static_cast<size_t>(SizeOf(problem.dtype));
   if (Status status = CheckPointer(field + ".data", tensor.data, alignment); !status.ok()) return status;
-  if (rows > 1 && tensor.row_stride < problem.head_dim) {
+  if (rows > 1 && tensor.row_stride < dim) {
     return Invalid(field + ".row_stride", std::to_string(tensor.row_stride),
-                   "must be at least head_dim (" + std::to_string(problem.head_dim) + " elements)");
+                   std::string("must be at least ") + dim_name + " (" + std::to_string(dim) + " elements)");
   }
-  if (heads > 1 && tensor.head_stride < problem.head_dim) {
+  if (heads > 1 && tensor.head_stride < dim) {
     return Invalid(field + ".head_stride", std::to_string(tensor.head_stride), "heads would overlap");
   }
-  if (problem.batch > 1 && tensor.batch_stride < problem.head_dim) {
+  if (problem.batch > 1 && tensor.batch_stride < dim) {
     return Invalid(field + ".batch_stride", std::to_string(tensor.batch_stride), "sequences would overlap");
   }
   return {};
@@ -50,9 +51,11 @@ Status SameAs(const char* field, Value index_value, Value problem_value) {
 }  // namespace
 
 std::string Describe(const AttentionProblem& problem) {
-  return "batch " + std::to_string(problem.batch) + ", " + std::to_string(problem.num_qo_heads) + ":" +
-         std::to_string(problem.num_kv_heads) + " heads, " + std::to_string(problem.seq_q) + " x " +
-         std::to_string(problem.seq_k) + ", head_dim " + std::to_string(problem.head_dim);
+  std::string text = "batch " + std::to_string(problem.batch) + ", " + std::to_string(problem.num_qo_heads) + ":" +
+                     std::to_string(problem.num_kv_heads) + " heads, " + std::to_string(problem.seq_q) + " x " +
+                     std::to_string(problem.seq_k) + ", head_dim " + std::to_string(problem.head_dim);
+  if (problem.ValueDim() != problem.head_dim) text += ", v_head_dim " + std::to_string(problem.ValueDim());
+  return text;
 }
 
 Status CheckShape(const AttentionProblem& problem) {
@@ -62,11 +65,10 @@ Status CheckShape(const AttentionProblem& problem) {
         AtLeastOne("seq_q", problem.seq_q), AtLeastOne("seq_k", problem.seq_k)}) {
     if (!status.ok()) return status;
   }
-  const auto unsupported = [](const std::string& message) { return Status{StatusCode::kUnsupported, message}; };
-  if (problem.ValueDim() != problem.head_dim) {
-    return unsupported("v_head_dim is " + std::to_string(problem.v_head_dim) + " and head_dim " +
-                       std::to_string(problem.head_dim) + ": the CUDA executors take equal ones; run on the CPU");
+  if (problem.v_head_dim < 0) {
+    return Invalid("v_head_dim", std::to_string(problem.v_head_dim), "must be 1 or more, or 0 for head_dim");
   }
+  const auto unsupported = [](const std::string& message) { return Status{StatusCode::kUnsupported, message}; };
   if (problem.sinks != nullptr) {
     return unsupported("sinks are given: the CUDA executors take none; run on the CPU");
   }
@@ -99,6 +101,13 @@ Status CheckShape(const AttentionProblem& problem) {
   return Invalid("dtype", std::to_string(static_cast<int>(problem.dtype)), "must be fp32 (0), bf16 (1) or fp16 (2)");
 }
 
+Status CheckEqualDims(const AttentionProblem& problem) {
+  if (problem.ValueDim() == problem.head_dim) return {};
+  return {StatusCode::kUnsupported, "v_head_dim is " + std::to_string(problem.v_head_dim) + " and head_dim " +
+                                        std::to_string(problem.head_dim) +
+                                        ": on a GPU only prefill takes different ones; run on the CPU"};
+}
+
 Status CheckPointer(const std::string& field, const void* pointer, size_t alignment) {
   if (pointer == nullptr) return Invalid(field, "null", "must point to device memory");
   if (reinterpret_cast<uintptr_t>(pointer) % alignment == 0) return {};
@@ -120,7 +129,7 @@ Status CheckDisjoint(const std::string& field, const StridedTensor<void>& tensor
                                          {".batch_stride", tensor.batch_stride, problem.batch}};
   std::ranges::stable_sort(dimensions, {}, &Dimension::stride);
   // In double, which no product of a stride and a count leaves: exact up to 2^53 elements, more than there is.
-  double inside = problem.head_dim;
+  double inside = problem.ValueDim();
   for (const Dimension& dimension : dimensions) {
     if (dimension.count == 1) continue;
     const auto stride = static_cast<double>(dimension.stride);
@@ -177,11 +186,14 @@ Status CheckIndex(const AttentionProblem& problem, const SparseIndexView& index)
 
 Status CheckProblem(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output) {
   if (Status status = CheckShape(problem); !status.ok()) return status;
-  for (const Status& status : {CheckTensor("q", problem.q, problem, problem.num_qo_heads, problem.seq_q),
-                               CheckTensor("k", problem.k, problem, problem.num_kv_heads, problem.seq_k),
-                               CheckTensor("v", problem.v, problem, problem.num_kv_heads, problem.seq_k),
-                               CheckTensor("output.o", output.o, problem, problem.num_qo_heads, problem.seq_q),
-                               CheckDisjoint("output.o", output.o, problem)}) {
+  const int32_t keys = problem.head_dim, values = problem.ValueDim();
+  const char* const value_name = problem.v_head_dim > 0 ? "v_head_dim" : "head_dim";
+  for (const Status& status :
+       {CheckTensor("q", problem.q, problem, problem.num_qo_heads, problem.seq_q, keys, "head_dim"),
+        CheckTensor("k", problem.k, problem, problem.num_kv_heads, problem.seq_k, keys, "head_dim"),
+        CheckTensor("v", problem.v, problem, problem.num_kv_heads, problem.seq_k, values, value_name),
+        CheckTensor("output.o", output.o, problem, problem.num_qo_heads, problem.seq_q, values, value_name),
+        CheckDisjoint("output.o", output.o, problem)}) {
     if (!status.ok()) return status;
   }
   if (output.lse != nullptr) {

@@ -16,6 +16,9 @@ namespace headscope::kernels {
 // no tensor.
 Status CheckShape(const AttentionProblem& problem);
 
+// kUnsupported where values have another head_dim than keys, for what takes equal ones only.
+Status CheckEqualDims(const AttentionProblem& problem);
+
 // The index is of the problem's shape, its arrays are there and aligned to their elements. Looks at no device memory:
 // lists are checked by Validate() where they are made.
 Status CheckIndex(const AttentionProblem& problem, const SparseIndexView& index);
@@ -34,8 +37,8 @@ Status CheckProblemOnDevice(const AttentionProblem& problem, const SparseIndexVi
 // cudaErrorMisalignedAddress, which no later call of the process survives.
 Status CheckPointer(const std::string& field, const void* pointer, size_t alignment);
 
-// An output of the problem's [batch, num_qo_heads, seq_q, head_dim], no two rows of which share memory: what is written
-// must not be written twice.
+// An output of the problem's [batch, num_qo_heads, seq_q, v_head_dim], no two rows of which share memory: what is
+// written must not be written twice.
 Status CheckDisjoint(const std::string& field, const StridedTensor<void>& tensor, const AttentionProblem& problem);
 
 // "batch 1, 32:8 heads, 4096 x 4096, head_dim 128", for messages.

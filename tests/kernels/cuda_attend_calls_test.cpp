@@ -210,28 +210,35 @@ TEST(CudaSharedMemory, StatisticsInTwoSizesAtOnce) {
 }
 
 // The twin: other arithmetic, another walk over the same lists.
+void ExpectTwins(const AttendCase& c) {
+  AttendRun run;
+  ASSERT_NO_FATAL_FAILURE(run.Make(c, SeedFor("twins " + NameOf(c))));
+  CudaKernelChoice choice;
+  ASSERT_TRUE(ChooseCudaKernel(run.problem(), run.index(), run.output(), &choice).ok());
+  if (choice.kernel != CudaKernel::kHopper) GTEST_SKIP() << "the simple executor alone: " << choice.reason;
+  ASSERT_TRUE(run.Attend(Executor::kSimple).ok());
+  const Outputs simple(run);
+  ASSERT_TRUE(run.Attend(Executor::kAuto).ok());
+  const Outputs hopper(run);
+  EXPECT_LE(run.RelativeL2(hopper.o, simple.o), c.dtype == DType::kBFloat16 ? 5e-3 : 1e-3);
+  for (size_t i = AttendRun::kGuardLse; i < simple.lse.size() - AttendRun::kGuardLse; ++i) {
+    if (std::isinf(simple.lse[i])) {
+      ASSERT_EQ(hopper.lse[i], simple.lse[i]) << "row " << i;
+    } else {
+      ASSERT_NEAR(hopper.lse[i], simple.lse[i], 2e-3) << "row " << i;
+    }
+  }
+}
+
 TEST(CudaTwins, SimpleAgreesWithHopper) {
   SKIP_WITHOUT_GPU();
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
     for (const Pattern pattern : {Pattern::kHalves, Pattern::kRandom}) {
-      const AttendCase c{.pattern = pattern, .seq_q = 900, .seq_k = 1300, .dtype = dtype, .soft_cap = 20.0f};
-      AttendRun run;
-      ASSERT_NO_FATAL_FAILURE(run.Make(c, SeedFor("twins " + NameOf(c))));
-      CudaKernelChoice choice;
-      ASSERT_TRUE(ChooseCudaKernel(run.problem(), run.index(), run.output(), &choice).ok());
-      if (choice.kernel != CudaKernel::kHopper) GTEST_SKIP() << "the simple executor alone: " << choice.reason;
-      ASSERT_TRUE(run.Attend(Executor::kSimple).ok());
-      const Outputs simple(run);
-      ASSERT_TRUE(run.Attend(Executor::kAuto).ok());
-      const Outputs hopper(run);
-      EXPECT_LE(run.RelativeL2(hopper.o, simple.o), dtype == DType::kBFloat16 ? 5e-3 : 1e-3);
-      for (size_t i = AttendRun::kGuardLse; i < simple.lse.size() - AttendRun::kGuardLse; ++i) {
-        if (std::isinf(simple.lse[i])) {
-          ASSERT_EQ(hopper.lse[i], simple.lse[i]) << "row " << i;
-        } else {
-          ASSERT_NEAR(hopper.lse[i], simple.lse[i], 2e-3) << "row " << i;
-        }
-      }
+      AttendCase c{.pattern = pattern, .seq_q = 900, .seq_k = 1300, .dtype = dtype, .soft_cap = 20.0f};
+      ExpectTwins(c);
+      c.head_dim = 192;
+      c.v_head_dim = 128;
+      ExpectTwins(c);
     }
   }
 }
@@ -245,6 +252,18 @@ TEST(CudaChoice, SaysWhyTheFastKernelIsNotTaken) {
   ASSERT_TRUE(ChooseCudaKernel(run.problem(), run.index(), run.output(), &choice).ok());
   EXPECT_EQ(choice.kernel, CudaKernel::kSimple);
   EXPECT_FALSE(choice.reason.empty());
+}
+
+TEST(CudaChoice, TakesTheFastKernelForLatentHeads) {
+  SKIP_WITHOUT_GPU();
+  AttendRun run;
+  ASSERT_NO_FATAL_FAILURE(run.Make(
+      {.pattern = Pattern::kDense, .seq_q = 64, .seq_k = 0, .head_dim = 192, .v_head_dim = 128}, SeedFor("latent")));
+  CudaDeviceInfo info;
+  ASSERT_TRUE(QueryCudaDevice(0, &info).ok());
+  CudaKernelChoice choice;
+  ASSERT_TRUE(ChooseCudaKernel(run.problem(), run.index(), run.output(), &choice).ok());
+  EXPECT_EQ(choice.kernel == CudaKernel::kHopper, info.compute_capability == 90) << choice.reason;
 }
 
 // A thread that works on one GPU and reads statistics from another goes on where it was.

@@ -83,8 +83,9 @@ std::string NameOf(const AttendCase& c) {
   std::string name = std::string(NameOf(c.pattern)) + "_" + std::to_string(c.seq_q) + "x" +
                      std::to_string(c.seq_k == 0 ? c.seq_q : c.seq_k) + "_b" + std::to_string(c.batch) + "_h" +
                      std::to_string(c.num_qo_heads) + "_" + std::to_string(c.num_kv_heads) + "_d" +
-                     std::to_string(c.head_dim) + "_" + dtypes[static_cast<int>(c.dtype)] + "_" +
-                     rules[static_cast<int>(c.rule.kind)] + "_t" + std::to_string(c.tile_rows);
+                     std::to_string(c.head_dim) + (c.v_head_dim > 0 ? "v" + std::to_string(c.v_head_dim) : "") + "_" +
+                     dtypes[static_cast<int>(c.dtype)] + "_" + rules[static_cast<int>(c.rule.kind)] + "_t" +
+                     std::to_string(c.tile_rows);
   if (c.scale > 0) name += "_scale" + number(c.scale) + "m";
   if (c.soft_cap > 0) name += "_cap" + std::to_string(static_cast<int>(c.soft_cap));
   if (c.executor == Executor::kSimple) name += "_simple";
@@ -94,21 +95,21 @@ void PrintTo(const AttendCase& c, std::ostream* out) {
   *out << NameOf(c);
 }
 
-int64_t AttendRun::PitchBytes() const {
-  return RowBytes() + kGap * SizeOf(problem_.dtype);
+int64_t AttendRun::PitchBytes(int32_t dim) const {
+  return RowBytes(dim + kGap);
 }
 int64_t AttendRun::OutputRows() const {
   return problem_.seq_q + kGuardRows;
 }
 
-void AttendRun::MakeTensor(int64_t rows, float deviation, uint64_t seed, DeviceMemory* memory) {
+void AttendRun::MakeTensor(int64_t rows, int32_t dim, float deviation, uint64_t seed, DeviceMemory* memory) {
   void* pointer = nullptr;
-  const auto pitch = static_cast<size_t>(PitchBytes());
+  const auto pitch = static_cast<size_t>(PitchBytes(dim));
   ASSERT_EQ(cudaMalloc(&pointer, static_cast<size_t>(rows) * pitch), cudaSuccess);
   memory->reset(pointer);
-  ASSERT_TRUE(FillNormal(problem_.dtype, pointer, rows * (problem_.head_dim + kGap), deviation, seed));
-  ASSERT_EQ(cudaMemset2D(static_cast<char*>(pointer) + RowBytes(), pitch, kNaN,
-                         static_cast<size_t>(PitchBytes() - RowBytes()), static_cast<size_t>(rows)),
+  ASSERT_TRUE(FillNormal(problem_.dtype, pointer, rows * (dim + kGap), deviation, seed));
+  ASSERT_EQ(cudaMemset2D(static_cast<char*>(pointer) + RowBytes(dim), pitch, kNaN, static_cast<size_t>(RowBytes(kGap)),
+                         static_cast<size_t>(rows)),
             cudaSuccess);
 }
 
@@ -118,10 +119,11 @@ void AttendRun::HideUnread() {
     size_t end = begin;
     while (end < kept.size() && kept[end] == 0) ++end;
     if (end == begin) continue;
-    const int64_t offset = static_cast<int64_t>(begin) * PitchBytes();
-    const size_t bytes = (end - begin) * static_cast<size_t>(PitchBytes());
-    ASSERT_EQ(cudaMemset(static_cast<char*>(k_.get()) + offset, kNaN, bytes), cudaSuccess);
-    ASSERT_EQ(cudaMemset(static_cast<char*>(v_.get()) + offset, kNaN, bytes), cudaSuccess);
+    for (const auto& [tensor, dim] : {std::pair{&k_, problem_.head_dim}, {&v_, problem_.ValueDim()}}) {
+      const auto pitch = static_cast<size_t>(PitchBytes(dim));
+      ASSERT_EQ(cudaMemset(static_cast<char*>(tensor->get()) + begin * pitch, kNaN, (end - begin) * pitch),
+                cudaSuccess);
+    }
     begin = end;
   }
 }
@@ -132,6 +134,7 @@ void AttendRun::Make(const AttendCase& c, uint32_t seed) {
   p.num_qo_heads = c.num_qo_heads;
   p.num_kv_heads = c.num_kv_heads;
   p.head_dim = c.head_dim;
+  p.v_head_dim = c.v_head_dim;
   p.seq_q = c.seq_q;
   p.seq_k = c.seq_k == 0 ? c.seq_q : c.seq_k;
   p.first_position = c.rule.kind == MaskKind::kNone ? 0 : p.seq_k - p.seq_q;
@@ -145,23 +148,22 @@ void AttendRun::Make(const AttendCase& c, uint32_t seed) {
   ASSERT_TRUE(uploaded.ok()) << uploaded.message();
 
   const int64_t kv_rows = int64_t{p.batch} * p.num_kv_heads * p.seq_k;
-  ASSERT_NO_FATAL_FAILURE(MakeTensor(NumHeads() * p.seq_q, 1.5f, seed + 1u, &q_));
-  ASSERT_NO_FATAL_FAILURE(MakeTensor(kv_rows, 1.0f, seed + 2u, &k_));
-  ASSERT_NO_FATAL_FAILURE(MakeTensor(kv_rows, 1.0f, seed + 3u, &v_));
-  ASSERT_NO_FATAL_FAILURE(MakeTensor(NumHeads() * OutputRows(), 1.0f, seed, &o_));
+  ASSERT_NO_FATAL_FAILURE(MakeTensor(NumHeads() * p.seq_q, p.head_dim, 1.5f, seed + 1u, &q_));
+  ASSERT_NO_FATAL_FAILURE(MakeTensor(kv_rows, p.head_dim, 1.0f, seed + 2u, &k_));
+  ASSERT_NO_FATAL_FAILURE(MakeTensor(kv_rows, p.ValueDim(), 1.0f, seed + 3u, &v_));
+  ASSERT_NO_FATAL_FAILURE(MakeTensor(NumHeads() * OutputRows(), p.ValueDim(), 1.0f, seed, &o_));
   void* lse = nullptr;
   ASSERT_EQ(cudaMalloc(&lse, static_cast<size_t>(NumHeads() * p.seq_q + 2 * kGuardLse) * sizeof(float)), cudaSuccess);
   lse_.reset(lse);
-  const int64_t row = p.head_dim + kGap;
+  const int64_t row = p.head_dim + kGap, value_row = p.ValueDim() + kGap;
   p.q = {q_.get(), int64_t{p.seq_q} * p.num_qo_heads * row, row, p.num_qo_heads * row};
   p.k = {k_.get(), row * p.num_kv_heads * p.seq_k, row * p.seq_k, row};
-  p.v = p.k;
-  p.v.data = v_.get();
+  p.v = {v_.get(), value_row * p.num_kv_heads * p.seq_k, value_row * p.seq_k, value_row};
   HideUnread();
 }
 
 AttentionOutput AttendRun::output(bool with_lse) const {
-  const int64_t row = problem_.head_dim + kGap;
+  const int64_t row = problem_.ValueDim() + kGap;
   AttentionOutput output;
   output.o = {o_.get(), problem_.num_qo_heads * OutputRows() * row, OutputRows() * row, row};
   output.lse = with_lse ? static_cast<float*>(lse_.get()) + kGuardLse : nullptr;
@@ -169,7 +171,7 @@ AttentionOutput AttendRun::output(bool with_lse) const {
 }
 
 void AttendRun::Poison() {
-  EXPECT_EQ(cudaMemset(o_.get(), kPoison, static_cast<size_t>(NumHeads() * OutputRows() * PitchBytes())), cudaSuccess);
+  EXPECT_EQ(cudaMemset(o_.get(), kPoison, static_cast<size_t>(NumHeads() * OutputRows() * OutputPitch())), cudaSuccess);
   const auto lse_values = static_cast<size_t>(NumHeads() * problem_.seq_q + 2 * kGuardLse);
   EXPECT_EQ(cudaMemset(lse_.get(), kPoison, lse_values * sizeof(float)), cudaSuccess);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);  // other streams do not wait for it
@@ -188,7 +190,7 @@ Status AttendRun::Attend(Executor executor, cudaStream_t stream, bool with_lse) 
 }
 
 std::vector<char> AttendRun::DownloadO() const {
-  std::vector<char> o(static_cast<size_t>(NumHeads() * OutputRows() * PitchBytes()));
+  std::vector<char> o(static_cast<size_t>(NumHeads() * OutputRows() * OutputPitch()));
   EXPECT_EQ(cudaMemcpy(o.data(), o_.get(), o.size(), cudaMemcpyDeviceToHost), cudaSuccess);
   return o;
 }
@@ -233,8 +235,8 @@ void AttendRun::ExpectFloat64() const {
     const char* const row = RowOf(o, head, rows[i].row);
     const double got_lse = lse[static_cast<size_t>(kGuardLse + head * p.seq_q + rows[i].row)];
     Squares own;
-    for (int32_t d = 0; d < p.head_dim; ++d) {
-      const double want = expected_o[i * static_cast<size_t>(p.head_dim) + static_cast<size_t>(d)];
+    for (int32_t d = 0; d < p.ValueDim(); ++d) {
+      const double want = expected_o[i * static_cast<size_t>(p.ValueDim()) + static_cast<size_t>(d)];
       const double difference = ToFloat(row + d * SizeOf(p.dtype), p.dtype) - want;
       own.error += difference * difference;
       own.norm += want * want;
@@ -271,14 +273,15 @@ void AttendRun::ExpectGuards() const {
     const auto* const first = static_cast<const unsigned char*>(begin);
     return std::all_of(first, first + bytes, [](unsigned char byte) { return byte == kPoison; });
   };
+  const int64_t row_bytes = RowBytes(problem_.ValueDim()), pitch = OutputPitch();
   for (int64_t head = 0; head < NumHeads(); ++head) {
     for (int64_t row = 0; row < problem_.seq_q; ++row) {
       const char* const first = RowOf(o, head, row);
       // The poison is no value that an executor makes.
-      ASSERT_FALSE(poisoned(first, RowBytes())) << "row " << row << " of head " << head << " is unwritten";
-      ASSERT_TRUE(poisoned(first + RowBytes(), PitchBytes() - RowBytes())) << "gap behind row " << row;
+      ASSERT_FALSE(poisoned(first, row_bytes)) << "row " << row << " of head " << head << " is unwritten";
+      ASSERT_TRUE(poisoned(first + row_bytes, pitch - row_bytes)) << "gap behind row " << row;
     }
-    ASSERT_TRUE(poisoned(RowOf(o, head, problem_.seq_q), kGuardRows * PitchBytes())) << "guard rows of head " << head;
+    ASSERT_TRUE(poisoned(RowOf(o, head, problem_.seq_q), kGuardRows * pitch)) << "guard rows of head " << head;
   }
   constexpr int64_t kGuardBytes = kGuardLse * int64_t{sizeof(float)};
   ASSERT_TRUE(poisoned(lse.data(), kGuardBytes)) << "before the LSE";
@@ -289,7 +292,7 @@ double AttendRun::RelativeL2(const std::vector<char>& measured, const std::vecto
   Squares all;
   for (int64_t head = 0; head < NumHeads(); ++head) {
     for (int64_t row = 0; row < problem_.seq_q; ++row) {
-      for (int32_t d = 0; d < problem_.head_dim; ++d) {
+      for (int32_t d = 0; d < problem_.ValueDim(); ++d) {
         const int64_t at = d * SizeOf(problem_.dtype);
         const double want = ToFloat(RowOf(expected, head, row) + at, problem_.dtype);
         const double difference = ToFloat(RowOf(measured, head, row) + at, problem_.dtype) - want;

@@ -26,6 +26,7 @@ struct AttendCase {
   int32_t num_qo_heads = 2;
   int32_t num_kv_heads = 1;
   int32_t head_dim = 128;
+  int32_t v_head_dim = 0;  // 0: head_dim
   DType dtype = DType::kBFloat16;
   ElementRule rule = {MaskKind::kCausal, 0, 0};
   int32_t tile_rows = 128;
@@ -68,15 +69,17 @@ class AttendRun {
   static constexpr int64_t kGuardLse = 64;
 
  private:
-  void MakeTensor(int64_t rows, float deviation, uint64_t seed, DeviceMemory* memory);
+  void MakeTensor(int64_t rows, int32_t dim, float deviation, uint64_t seed, DeviceMemory* memory);
   void HideUnread();
-  int64_t RowBytes() const { return problem_.head_dim * SizeOf(problem_.dtype); }
-  int64_t PitchBytes() const;
+  // Of rows of `dim` components, without the gap behind them and with it.
+  int64_t RowBytes(int32_t dim) const { return dim * SizeOf(problem_.dtype); }
+  int64_t PitchBytes(int32_t dim) const;
+  int64_t OutputPitch() const { return PitchBytes(problem_.ValueDim()); }
   int64_t NumHeads() const { return int64_t{problem_.batch} * problem_.num_qo_heads; }
   int64_t OutputRows() const;
   // Row `row` of head `head` (counted over all sequences) in a downloaded O.
   const char* RowOf(const std::vector<char>& o, int64_t head, int64_t row) const {
-    return o.data() + (head * OutputRows() + row) * PitchBytes();
+    return o.data() + (head * OutputRows() + row) * OutputPitch();
   }
 
   AttentionProblem problem_;

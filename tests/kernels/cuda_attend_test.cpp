@@ -37,6 +37,73 @@ TEST_P(CudaAttend, MatchesFloat64) {
   ASSERT_NO_FATAL_FAILURE(run.ExpectGuards());
 }
 
+// Values of another head_dim than keys: the Hopper kernel's 192 with 128, and what the simple one takes.
+void AppendUnequalDims(std::vector<AttendCase>* cases) {
+  AttendCase latent{.pattern = Pattern::kDense, .seq_q = 0, .seq_k = 0, .head_dim = 192, .v_head_dim = 128};
+  const auto add = [&](Pattern pattern, int32_t seq_q, int32_t seq_k, auto... changes) {
+    AttendCase c = latent;
+    c.pattern = pattern;
+    c.seq_q = seq_q;
+    c.seq_k = seq_k;
+    (changes(&c), ...);
+    cases->push_back(c);
+  };
+  const auto in_fp16 = [](AttendCase* c) { c->dtype = DType::kFloat16; };
+  const auto capped = [](AttendCase* c) { c->soft_cap = 5.0f; };
+  const auto of_64_rows = [](AttendCase* c) { c->tile_rows = 64; };
+  const auto simply = [](AttendCase* c) { c->executor = Executor::kSimple; };
+  const auto under = [](const ElementRule& rule) { return [&rule](AttendCase* c) { c->rule = rule; }; };
+  const auto with_heads = [](int32_t heads, int32_t kv_heads) {
+    return [=](AttendCase* c) {
+      c->batch = 2;
+      c->num_qo_heads = heads;
+      c->num_kv_heads = kv_heads;
+    };
+  };
+  for (const int32_t length : {1, 63, 64, 65, 127, 129, 770, 4096}) {
+    for (const Pattern pattern : {Pattern::kDense, Pattern::kRandom, Pattern::kColumns, Pattern::kHoles}) {
+      add(pattern, length, 0);
+    }
+  }
+  for (const Pattern pattern :
+       {Pattern::kShortRuns, Pattern::kHalves, Pattern::kOneKey, Pattern::kSomeEmpty, Pattern::kEmpty}) {
+    add(pattern, 990, 0);
+    add(pattern, 990, 0, of_64_rows);
+  }
+  for (const Pattern pattern : {Pattern::kDense, Pattern::kRandom, Pattern::kColumns, Pattern::kHoles}) {
+    add(pattern, 770, 0, in_fp16);
+    add(pattern, 490, 0, capped);
+    add(pattern, 130, 770);
+    add(pattern, 990, 0, of_64_rows);
+  }
+  add(Pattern::kRandom, 490, 0, in_fp16, capped);
+  for (const ElementRule* rule : {&kCausal, &kNoMask, &kWindow}) {
+    add(Pattern::kHalves, 490, 0, under(*rule));
+    add(Pattern::kOverhang, 190, 770, under(*rule));
+    add(Pattern::kOverhang, 190, 770, under(*rule), of_64_rows);
+  }
+  // Blocks take several items one after the other; the last ones have more than blocks are dealt: these are queued.
+  add(Pattern::kRandom, 200, 0, with_heads(70, 70));
+  for (const auto& [heads, kv_heads] : {std::pair{2, 2}, {4, 1}, {14, 2}, {16, 16}, {128, 128}}) {
+    add(Pattern::kRandom, 600, 0, with_heads(heads, kv_heads));
+  }
+  add(Pattern::kOneKey, 600, 0, with_heads(128, 1));
+  add(Pattern::kAllColumns, 490, 0);
+  add(Pattern::kDense, 46341, 0);
+  // Other shapes, and fp32, are the simple kernel's.
+  for (const auto& [head_dim, v_head_dim] : {std::pair{192, 128}, {8, 256}, {256, 8}, {80, 136}}) {
+    latent.head_dim = head_dim;
+    latent.v_head_dim = v_head_dim;
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+      add(Pattern::kRandom, 400, 0, simply, [&](AttendCase* c) { c->dtype = dtype; });
+    }
+    add(Pattern::kHoles, 300, 490, simply);
+  }
+  latent.head_dim = 128;
+  latent.v_head_dim = 64;
+  add(Pattern::kRandom, 400, 0);
+}
+
 std::vector<AttendCase> Cases() {
   std::vector<AttendCase> cases;
   for (const int32_t length : {1, 63, 64, 65, 127, 1000, 4096}) {
@@ -117,6 +184,7 @@ std::vector<AttendCase> Cases() {
     }
   }
   cases.push_back({.pattern = Pattern::kHoles, .seq_q = 400, .seq_k = 0, .executor = Executor::kSimple});
+  AppendUnequalDims(&cases);
   // What rows read of partial runs that reach past what they keep; the rest holds NaN, where no other row reads it.
   for (const ElementRule& rule : {kCausal, kNoMask, kWindow}) {
     for (const int32_t tile_rows : {64, 128}) {

@@ -76,6 +76,8 @@ std::vector<Breach> Breaches() {
       {"position", kAll, [](A a) { a->problem.first_position = 0; }, "first_position 0"},
       {"heads", kAll, [](A a) { a->problem.num_qo_heads = 3; }, "num_qo_heads is 3"},
       {"head_dim", kAll, [](A a) { a->problem.head_dim = 96; }, "head_dim 96", StatusCode::kUnsupported},
+      {"v_head_dim", kAll, [](A a) { a->problem.v_head_dim = 64; }, "v_head_dim is 64 and head_dim 128",
+       StatusCode::kUnsupported},
       {"fp32", kAll, [](A a) { a->problem.dtype = DType::kFloat32; }, "dtype fp32", StatusCode::kUnsupported},
       {"lists", kAll, [](A a) { a->problem.batch = 40000; }, "batch * num_kv_heads 80000", StatusCode::kUnsupported},
       {"negative_scale", kAll, [](A a) { a->problem.scale = -1; }, "scale is -1"},

@@ -41,7 +41,7 @@ __global__ void ScoreKernel(AttentionProblem p, const ReferenceRow* rows, const 
   scores[slot] = sum;
 }
 
-// One block per row, one thread per component.
+// One block per row, one thread per component; the problem states v_head_dim.
 __global__ void OutputKernel(AttentionProblem p, const ReferenceRow* rows, const double* scores, double* o,
                              double* lse) {
   const ReferenceRow r = rows[blockIdx.x];
@@ -57,14 +57,14 @@ __global__ void OutputKernel(AttentionProblem p, const ReferenceRow* rows, const
   const int component = threadIdx.x;
   double sum = 0;
   double output = 0;
-  for (int64_t c = 0; c < p.seq_k && component < p.head_dim; ++c) {
+  for (int64_t c = 0; c < p.seq_k && component < p.v_head_dim; ++c) {
     if (row_scores[c] == -INFINITY) continue;
     const double weight = exp(row_scores[c] - row_max);
     sum += weight;
     output += weight * Load(p.v.data, OffsetOf(p.v, r.sequence, kv_head, c) + component, p.dtype);
   }
-  if (component < p.head_dim)
-    o[static_cast<int64_t>(blockIdx.x) * p.head_dim + component] = sum == 0 ? 0 : output / sum;
+  if (component < p.v_head_dim)
+    o[static_cast<int64_t>(blockIdx.x) * p.v_head_dim + component] = sum == 0 ? 0 : output / sum;
   if (component == 0) lse[blockIdx.x] = sum == 0 ? -INFINITY : row_max + log(sum);
 }
 
@@ -118,12 +118,14 @@ bool ReferenceRowsOnGpu(const AttentionProblem& problem, const std::vector<Refer
   DeviceArray<ReferenceRow> device_rows(rows.size());
   DeviceArray<uint8_t> device_mask(mask.size());
   DeviceArray<double> scores(mask.size());
-  DeviceArray<double> device_o(rows.size() * static_cast<size_t>(problem.head_dim));
+  DeviceArray<double> device_o(rows.size() * static_cast<size_t>(problem.ValueDim()));
   DeviceArray<double> device_lse(rows.size());
   if (!device_rows.Upload(rows) || !device_mask.Upload(mask)) return false;
+  AttentionProblem stated = problem;
+  stated.v_head_dim = problem.ValueDim();
   const dim3 grid(static_cast<unsigned>((problem.seq_k + 127) / 128), static_cast<unsigned>(rows.size()));
   ScoreKernel<<<grid, 128>>>(problem, device_rows.data(), device_mask.data(), scores.data());
-  OutputKernel<<<static_cast<unsigned>(rows.size()), 256>>>(problem, device_rows.data(), scores.data(), device_o.data(),
+  OutputKernel<<<static_cast<unsigned>(rows.size()), 256>>>(stated, device_rows.data(), scores.data(), device_o.data(),
                                                             device_lse.data());
   return cudaGetLastError() == cudaSuccess && device_o.Download(o) && device_lse.Download(lse);
 }

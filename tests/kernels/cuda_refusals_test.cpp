@@ -71,6 +71,13 @@ TEST(CudaRefusals, ExecutorsNameTheField) {
   expect("q.data is null", [](Call* c) { c->problem.q.data = nullptr; });
   expect("output.o.data is null", [](Call* c) { c->output.o.data = nullptr; });
   expect("k.row_stride is 127", [](Call* c) { c->problem.k.row_stride = 127; });
+  expect("v_head_dim is -1", [](Call* c) { c->problem.v_head_dim = -1; });
+  // Rows of V and O are wider than those of Q and K.
+  expect("v.row_stride is 128: must be at least v_head_dim (136", [](Call* c) { c->problem.v_head_dim = 136; });
+  expect("output.o.row_stride is 128", [](Call* c) {
+    c->problem.v_head_dim = 136;
+    c->problem.v = {At<void>(kSomewhere), 100 * 136, 100 * 136, 136};
+  });
   expect("num_qo_heads is 2", [](Call* c) { c->problem.num_kv_heads = 3; });
   expect("seq_k is 0", [](Call* c) { c->problem.seq_k = 0; });
   expect("index.seq_k is 99", [](Call* c) { c->index.seq_k = 99; });
@@ -155,6 +162,16 @@ TEST(CudaRefusals, RowsOfTheOutputLieApart) {
   EXPECT_TRUE(call.Check().ok());
 }
 
+TEST(CudaRefusals, ValuesMayBeNarrowerThanKeys) {
+  Call call;
+  call.problem.v_head_dim = 64;
+  call.problem.v = {At<void>(kSomewhere), 100 * 64, 100 * 64, 64};
+  call.output.o = {At<void>(kSomewhere), 2 * 100 * 64, 100 * 64, 64};
+  EXPECT_TRUE(call.Check().ok()) << call.Check().message();
+  call.output.o.row_stride = 63;
+  ExpectInvalid(call.Check(), "output.o.row_stride is 63");
+}
+
 TEST(CudaRefusals, SimpleExecutorTakesMultiplesOf8) {
   for (const int32_t head_dim : {4, 100, 260}) {
     Call call;
@@ -166,6 +183,11 @@ TEST(CudaRefusals, SimpleExecutorTakesMultiplesOf8) {
     EXPECT_EQ(status.code(), StatusCode::kUnsupported);
     EXPECT_THAT(status.message(), HasSubstr("head_dim is " + std::to_string(head_dim)));
   }
+  Call call;
+  call.problem.v_head_dim = 100;
+  const Status status = call.AttendSimple();
+  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+  EXPECT_THAT(status.message(), HasSubstr("v_head_dim is 100"));
 }
 
 TEST(CudaRefusals, UploadRefusesABrokenIndex) {

@@ -71,6 +71,7 @@ namespace {
 // One query row a sequence, the newest token, and no more lists than a grid has room for.
 Status CheckStep(const AttentionProblem& problem) {
   if (Status status = CheckShape(problem); !status.ok()) return status;
+  if (Status status = CheckEqualDims(problem); !status.ok()) return status;
   const auto number = [](int64_t value) { return std::to_string(value); };
   if (problem.seq_q != 1) {
     return Invalid("seq_q " + number(problem.seq_q) + ": decode takes one query row per sequence");

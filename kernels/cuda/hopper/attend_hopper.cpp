@@ -55,10 +55,12 @@ Status FindPool(int device, cudaMemPool_t* pool) {
   return {};
 }
 
-const Instance* FindInstance(DType dtype, int32_t head_dim) {
+const Instance* FindInstance(DType dtype, int32_t head_dim, int32_t value_dim) {
+  // A head_dim between two kernels' is padded with zeros in shared memory.
+  const auto padded = [](int32_t dim) { return dim == 96 ? 128 : dim; };
+  if (head_dim != value_dim && (head_dim == 96 || value_dim == 96)) return nullptr;
   for (const Instance& instance : Instances()) {
-    // A head_dim between two kernels' is padded with zeros in shared memory.
-    const bool fits = head_dim == instance.head_dim || (head_dim == 96 && instance.head_dim == 128);
+    const bool fits = instance.head_dim == padded(head_dim) && instance.value_dim == padded(value_dim);
     if (instance.dtype == dtype && fits) return &instance;
   }
   return nullptr;
@@ -68,21 +70,23 @@ StridedTensor<const void> Const(const StridedTensor<void>& tensor) {
   return {tensor.data, tensor.batch_stride, tensor.head_stride, tensor.row_stride};
 }
 
-Status EncodeMaps(const AttentionProblem& problem, const AttentionOutput& output, int32_t tile_columns,
+Status EncodeMaps(const AttentionProblem& problem, const AttentionOutput& output, const Instance& instance,
                   KernelParams* params) {
-  const TensorMapShape rows{"q",           problem.dtype,    problem.batch, problem.num_qo_heads,
-                            problem.seq_q, problem.head_dim, kItemRows};
+  const TensorMapShape rows{"q",           problem.dtype,    problem.batch,          problem.num_qo_heads,
+                            problem.seq_q, problem.head_dim, instance.rows_of_q_copy};
   TensorMapShape out = rows;
   out.name = "output.o";
+  out.head_dim = problem.ValueDim();
   out.box_rows = kOutputRows;
   Status status = EncodeTensorMap(rows, problem.q, &params->q);
   if (status.ok()) status = EncodeTensorMap(out, Const(output.o), &params->o);
-  const int32_t box_rows[kBoxKinds] = {tile_columns, 2 * kSegmentRows, kSegmentRows};
+  const int32_t box_rows[kBoxKinds] = {instance.tile_columns, 2 * kSegmentRows, kSegmentRows};
   for (int kind = 0; kind < kBoxKinds; ++kind) {
     TensorMapShape keys{"k",           problem.dtype,    problem.batch, problem.num_kv_heads,
                         problem.seq_k, problem.head_dim, box_rows[kind]};
     if (status.ok()) status = EncodeTensorMap(keys, problem.k, &params->k_boxes[kind]);
     keys.name = "v";
+    keys.head_dim = problem.ValueDim();
     if (status.ok()) status = EncodeTensorMap(keys, problem.v, &params->v_boxes[kind]);
   }
   return status;
@@ -107,8 +111,10 @@ std::string WhyNot(const AttentionProblem& problem, const SparseIndexView& index
     return "the GPU's driver has no memory pools: the Hopper kernel takes its work order's memory from one";
   }
   if (problem.dtype == DType::kFloat32) return "dtype is fp32: the Hopper kernel takes bf16 and fp16";
-  if (FindInstance(problem.dtype, problem.head_dim) == nullptr) {
-    return "head_dim is " + std::to_string(problem.head_dim) + ": the Hopper kernel takes 64, 96, 128 and 256";
+  if (FindInstance(problem.dtype, problem.head_dim, problem.ValueDim()) == nullptr) {
+    std::string sizes = "head_dim is " + std::to_string(problem.head_dim);
+    if (problem.ValueDim() != problem.head_dim) sizes += " and v_head_dim " + std::to_string(problem.ValueDim());
+    return sizes + ": the Hopper kernel takes 64, 96, 128 and 256, and 192 with a v_head_dim of 128";
   }
   struct Tensor {
     const char* name;
@@ -134,9 +140,9 @@ std::string WhyNot(const AttentionProblem& problem, const SparseIndexView& index
 
 Status Attend(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output,
               const CurrentDevice& device, cudaStream_t stream) {
-  const Instance* const instance = FindInstance(problem.dtype, problem.head_dim);
+  const Instance* const instance = FindInstance(problem.dtype, problem.head_dim, problem.ValueDim());
   KernelParams params{};
-  if (Status status = EncodeMaps(problem, output, instance->tile_columns, &params); !status.ok()) return status;
+  if (Status status = EncodeMaps(problem, output, *instance, &params); !status.ok()) return status;
   params.k_gather = Gather(problem.k);
   params.v_gather = Gather(problem.v);
   params.index = index;
@@ -150,6 +156,7 @@ Status Attend(const AttentionProblem& problem, const SparseIndexView& index, con
   params.by_sequence_heads = DivideBy(problem.num_qo_heads);
   params.by_group_size = DivideBy(params.group_size);
   params.head_dim = problem.head_dim;
+  params.value_dim = problem.ValueDim();
   const float scale = problem.EffectiveScale();
   params.soft_cap = problem.soft_cap;
   params.score_scale = problem.soft_cap > 0 ? scale / problem.soft_cap : 0.0f;
@@ -172,7 +179,8 @@ Status Attend(const AttentionProblem& problem, const SparseIndexView& index, con
   params.order = costs + items;
   params.next_item = costs + 2 * items;
 
-  const int64_t bytes_per_kv_head = int64_t{2} * SizeOf(problem.dtype) * problem.seq_k * problem.head_dim;
+  const int64_t bytes_per_kv_head =
+      SizeOf(problem.dtype) * problem.seq_k * (int64_t{problem.head_dim} + problem.ValueDim());
   const int64_t kv_heads = std::clamp<int64_t>(kSectionBytes / bytes_per_kv_head, 1, problem.num_kv_heads);
   WorkOrderShape shape;
   shape.items_per_head = params.items_per_head;

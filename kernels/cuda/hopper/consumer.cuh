@@ -34,6 +34,7 @@ class Consumer {
         group_(group),
         thread_(static_cast<int>(threadIdx.x) % 128),
         lane_(static_cast<int>(threadIdx.x) % 32),
+        part_(group % T::kQueryParts),
         row_(group * 64 + thread_ / 32 * 16 + thread_ % 32 / 4) {}
 
   __device__ void Run() {
@@ -49,7 +50,7 @@ class Consumer {
     Tensor k_operand = group_qk.partition_fragment_B(k);  // (mma, n, k, stage)
     Tensor v_operand = group_pv.partition_fragment_B(v);
     Tensor scores = partition_fragment_C(mma_qk, Shape<Int<kItemRows>, Int<T::kTileColumns>>{});
-    Tensor output = partition_fragment_C(mma_pv, Shape<Int<kItemRows>, Int<T::kHeadDim>>{});
+    Tensor output = partition_fragment_C(mma_pv, Shape<Int<kItemRows>, Int<T::kValueDim>>{});
     // Two score accumulators of 8 columns are the A operand of one product over 16 keys, element for element.
     Tensor weights = make_tensor<Element>(Layout<Shape<Shape<_2, _2, _2>, _1, Int<T::kTileColumns / 16>>>{});
     static_assert(decltype(size(weights))::value == decltype(size(scores))::value);
@@ -80,7 +81,7 @@ class Consumer {
     auto cap_and_mask = [&](uint32_t step, uint32_t flags) {
       if constexpr (T::kCapped) SoftCap(scores, p_.score_scale, p_.soft_cap);
       if ((flags & kStepMasked) != 0) [[unlikely]] {
-        MaskScores<T>(scores, s_.steps[step % kStepRing], flags, p_.index.rule, row_,
+        MaskScores<T>(scores, s_.steps[step % T::kStepRing], flags, p_.index.rule, row_,
                       p_.index.first_position + place_.tile * kItemRows + row_);
       }
     };
@@ -112,6 +113,7 @@ class Consumer {
       warpgroup_wait<0>();
       warpgroup_fence_operand(scores);
       Release(s_.k_empty[step % kStages]);
+      ReleaseQueries(flags);
       cap_and_mask(step, flags);
       while (true) {
         // Here the shifts are raised: for an item's first step, and whenever the loop below is left for it. That stays
@@ -131,7 +133,7 @@ class Consumer {
         }
         softmax.Add(sums);
         // The O of the item before has left meanwhile.
-        FreeQuerySlot();
+        if constexpr (!T::kOutputApart) FreeQuerySlot();
         // From here on the weights of `step` are ready and wait for their values; the scores of the step behind it are
         // next.
         bool fits = true;
@@ -147,6 +149,7 @@ class Consumer {
           warpgroup_fence_operand(scores);
           ++step;
           Release(s_.k_empty[step % kStages]);
+          ReleaseQueries(flags);
           cap_and_mask(step, flags);
           ahead = LookAhead(step + 1);
           softmax.template Weigh<0, kEarly>(scores, p_.scale_log2, sums, keep);
@@ -174,30 +177,23 @@ class Consumer {
       issue_pv(step % kStages);
       const ItemPlace finished = place_;
       const uint32_t finished_slot = work_ % T::kQuerySlots;
-      if constexpr (T::kQuerySlots > 1) {
-        ++work_;
-        more = TakeItem();
-        if (more) flags = WaitForKeys(step + 1);
-        // Behind the last item it multiplies what is left in shared memory, and nobody looks at the outcome.
-        issue_qk((step + 1) % kStages);
-        warpgroup_wait<1>();
-      } else {
-        warpgroup_wait<0>();
-      }
+      ++work_;
+      more = TakeItem();
+      if (more) flags = WaitForKeys(step + 1);
+      // Behind the last item it multiplies what is left in shared memory, and nobody looks at the outcome.
+      issue_qk((step + 1) % kStages);
+      warpgroup_wait<1>();
       warpgroup_fence_operand(output);
       ReleaseValues(step);
       ++step;
       Finish(finished, finished_slot, softmax, output);
-      if constexpr (T::kQuerySlots == 1) {
-        FreeQuerySlot();
-        ++work_;
-        more = TakeItem();
-        if (more) flags = WaitForKeys(step);
-        issue_qk(step % kStages);
-      }
     }
     warpgroup_wait<0>();
-    FreeQuerySlot();
+    if constexpr (T::kOutputApart) {
+      WaitForOutput();
+    } else {
+      FreeQuerySlot();
+    }
   }
 
  private:
@@ -210,8 +206,8 @@ class Consumer {
 
   // Waits for the next item's queries; false when there is no item left.
   __device__ bool TakeItem() {
-    WaitFull(s_.q_full, work_);
-    if (lane_ == 0) place_ = s_.places[work_ % T::kQuerySlots];
+    WaitFull(s_.q_full[part_], work_);
+    if (lane_ == 0) place_ = s_.places[part_][work_ % T::kQuerySlots];
     place_.sequence = __shfl_sync(kAllLanes, place_.sequence, 0);
     place_.head = __shfl_sync(kAllLanes, place_.head, 0);
     place_.tile = __shfl_sync(kAllLanes, place_.tile, 0);
@@ -226,7 +222,7 @@ class Consumer {
   };
   __device__ Ahead LookAhead(uint32_t step) {
     Ahead ahead{IsFull(s_.step_full, step), IsFull(s_.k_full, step), 0};
-    if (ahead.described && lane_ == 0) ahead.flags = s_.steps[step % kStepRing].flags;
+    if (ahead.described && lane_ == 0) ahead.flags = s_.steps[step % T::kStepRing].flags;
     return ahead;
   }
   // Waits for a step's keys and returns its flags.
@@ -234,7 +230,7 @@ class Consumer {
     uint32_t flags = ahead.flags;
     if (!ahead.described) [[unlikely]] {
       WaitFull(s_.step_full, step);
-      if (lane_ == 0) flags = s_.steps[step % kStepRing].flags;
+      if (lane_ == 0) flags = s_.steps[step % T::kStepRing].flags;
     }
     flags = __shfl_sync(kAllLanes, flags, 0);
     if (!ahead.has_keys) [[unlikely]]
@@ -257,10 +253,18 @@ class Consumer {
   // A step's values are the last that is used of it.
   __device__ void ReleaseValues(uint32_t step) {
     Release(s_.v_empty[step % kStages]);
-    Release(s_.step_empty[step % kStepRing]);
+    Release(s_.step_empty[step % T::kStepRing]);
   }
 
-  // Divides by the sum, writes the LSE, and sends O through the Q slot, whose queries are done with.
+  // Behind a step's scores: where the next item's queries come to this place, they may, if these scores were the last.
+  __device__ void ReleaseQueries(uint32_t flags) {
+    if constexpr (T::kOutputApart) {
+      if ((flags & kStepLast) != 0) Release(s_.q_empty[part_][work_ % T::kQuerySlots]);
+    }
+  }
+
+  // Divides by the sum, writes the LSE, and sends O: through the Q slot, whose queries are done with, or a slab at a
+  // time through a place of the warp's own.
   template <class Output>
   __device__ void Finish(const ItemPlace& place, uint32_t slot, const SoftmaxState<Element>& softmax, Output& output) {
     float normaliser[2];
@@ -275,17 +279,24 @@ class Consumer {
       }
     }
     // Every warp of the group has done its last product with these queries.
-    BarrierSync(kGroupBarrier + group_, 128);
+    if constexpr (!T::kOutputApart) BarrierSync(kGroupBarrier + group_, 128);
     // A warp stores 16 rows of 16 columns at once, as four matrices of 8 x 8: upper and lower rows of the first 8
     // columns, then of the others. A lane names one row of one of them. Its place is unknown to the compiler, which
     // would compute all places below ahead of the items and keep them in local memory.
     const int warp_row = group_ * 64 + thread_ / 32 * kOutputRows;
-    uint32_t place_in_slot =
-        cute::cast_smem_ptr_to_uint(s_.q[slot]) +
-        static_cast<uint32_t>((warp_row + lane_ % 16) * kSlabBytes + ((lane_ % 8 ^ lane_ / 16) << 4));
+    char* const first = OutputPlace(slot, warp_row);
+    uint32_t place_in_slot = cute::cast_smem_ptr_to_uint(first) +
+                             static_cast<uint32_t>(lane_ % 16 * kSlabBytes + ((lane_ % 8 ^ lane_ / 16) << 4));
     asm volatile("" : "+r"(place_in_slot));
+    const bool sends = lane_ == 0 && place.tile * kItemRows + warp_row < p_.index.seq_q;
+    const auto send = [&](int slab) {
+      cute::SM90_TMA_STORE_4D::copy(&p_.o, first + slab * kOutputSlabBytes, slab * 64,
+                                    place.tile * kItemRows + warp_row, place.head, place.sequence);
+    };
     CUTE_UNROLL
     for (int i = 0; i < decltype(cute::size(output))::value; i += 8) {
+      // The slab before has left.
+      if (T::kOutputApart && i % 32 == 0) WaitForOutput();
       uint32_t pairs[4];
       CUTE_UNROLL
       for (int j = 0; j < 4; ++j) {
@@ -294,22 +305,45 @@ class Consumer {
       }
       const int column = i / 4 * 8;
       const uint32_t target = (place_in_slot ^ static_cast<uint32_t>(column % 64 / 8 << 4)) +
-                              static_cast<uint32_t>(column / 64 * kItemRows * kSlabBytes);
+                              static_cast<uint32_t>(column / 64 * kOutputSlabBytes);
       StoreMatrices(target, pairs);
-    }
-    cutlass::arch::fence_view_async_shared();
-    __syncwarp();
-    // Each warp sends its own rows, so that none waits for another.
-    if (lane_ == 0 && place.tile * kItemRows + warp_row < p_.index.seq_q) {
-      CUTE_UNROLL
-      for (int slab = 0; slab < T::kSlabs; ++slab) {
-        cute::SM90_TMA_STORE_4D::copy(&p_.o, s_.q[slot] + (slab * kItemRows + warp_row) * kSlabBytes, slab * 64,
-                                      place.tile * kItemRows + warp_row, place.head, place.sequence);
+      if (T::kOutputApart && i % 32 == 24) {
+        cutlass::arch::fence_view_async_shared();
+        __syncwarp();
+        if (sends) {
+          send(column / 64);
+          cute::tma_store_arrive();
+        }
       }
-      cute::tma_store_arrive();
     }
+    if constexpr (!T::kOutputApart) {
+      cutlass::arch::fence_view_async_shared();
+      __syncwarp();
+      // Each warp sends its own rows, so that none waits for another.
+      if (sends) {
+        CUTE_UNROLL
+        for (int slab = 0; slab < T::kValueSlabs; ++slab) send(slab);
+        cute::tma_store_arrive();
+      }
+      __syncwarp();
+      finished_slot_ = static_cast<int>(slot);
+    }
+  }
+
+  // Where this warp's rows of O go on their way out, and how far apart its slabs are there.
+  __device__ char* OutputPlace(uint32_t slot, int warp_row) {
+    if constexpr (T::kOutputApart) {
+      return s_.o[warp_row / kOutputRows];
+    } else {
+      return s_.q[slot] + warp_row * kSlabBytes;
+    }
+  }
+  static constexpr int kOutputSlabBytes = T::kOutputApart ? 0 : kItemRows * kSlabBytes;
+
+  // Until what this warp has sent has been read.
+  __device__ void WaitForOutput() const {
+    if (lane_ == 0) cute::tma_store_wait<0>();
     __syncwarp();
-    finished_slot_ = static_cast<int>(slot);
   }
 
   // Hands the slot of the last finished item back to the scheduler once this warp's share of its O has been read.
@@ -317,7 +351,7 @@ class Consumer {
     if (finished_slot_ < 0) return;
     if (lane_ == 0) {
       cute::tma_store_wait<0>();
-      Mbarrier::arrive(&s_.q_empty[finished_slot_]);
+      Mbarrier::arrive(&s_.q_empty[part_][finished_slot_]);
     }
     __syncwarp();
     finished_slot_ = -1;
@@ -328,7 +362,8 @@ class Consumer {
   const int group_;
   const int thread_;
   const int lane_;
-  const int row_;  // the thread's first row in an item
+  const int part_;  // of the queries
+  const int row_;   // the thread's first row in an item
   ItemPlace place_{};
   uint32_t work_ = 0;  // items begun before the present one
   int finished_slot_ = -1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The compiled variants of the Hopper kernel: two per dtype and (padded) head_dim, with a soft cap and without, one
-// translation unit for each head_dim and either.
+// translation unit for each head_dim and either. D192: v_head_dim 128, the heads of multi-head latent attention.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,27 +14,31 @@ namespace headscope::kernels::hopper {
 
 using LaunchFunction = cudaError_t(const KernelParams& params, int num_blocks, cudaStream_t stream);
 
-LaunchFunction LaunchBf16D64, LaunchBf16D128, LaunchBf16D256;
-LaunchFunction LaunchFp16D64, LaunchFp16D128, LaunchFp16D256;
-LaunchFunction LaunchCappedBf16D64, LaunchCappedBf16D128, LaunchCappedBf16D256;
-LaunchFunction LaunchCappedFp16D64, LaunchCappedFp16D128, LaunchCappedFp16D256;
+LaunchFunction LaunchBf16D64, LaunchBf16D128, LaunchBf16D192, LaunchBf16D256;
+LaunchFunction LaunchFp16D64, LaunchFp16D128, LaunchFp16D192, LaunchFp16D256;
+LaunchFunction LaunchCappedBf16D64, LaunchCappedBf16D128, LaunchCappedBf16D192, LaunchCappedBf16D256;
+LaunchFunction LaunchCappedFp16D64, LaunchCappedFp16D128, LaunchCappedFp16D192, LaunchCappedFp16D256;
 
 struct Instance {
   DType dtype;
   int32_t head_dim;
-  int32_t tile_columns;  // keys of one tile
+  int32_t value_dim;
+  int32_t tile_columns;    // keys of one tile
+  int32_t rows_of_q_copy;  // query rows that come at once
   LaunchFunction* launch;
   LaunchFunction* launch_capped;  // for problems with a soft cap
 };
 
 inline std::span<const Instance> Instances() {
   static constexpr Instance kInstances[] = {
-      {DType::kBFloat16, 64, 128, LaunchBf16D64, LaunchCappedBf16D64},
-      {DType::kBFloat16, 128, 128, LaunchBf16D128, LaunchCappedBf16D128},
-      {DType::kBFloat16, 256, 64, LaunchBf16D256, LaunchCappedBf16D256},
-      {DType::kFloat16, 64, 128, LaunchFp16D64, LaunchCappedFp16D64},
-      {DType::kFloat16, 128, 128, LaunchFp16D128, LaunchCappedFp16D128},
-      {DType::kFloat16, 256, 64, LaunchFp16D256, LaunchCappedFp16D256},
+      {DType::kBFloat16, 64, 64, 128, 128, LaunchBf16D64, LaunchCappedBf16D64},
+      {DType::kBFloat16, 128, 128, 128, 128, LaunchBf16D128, LaunchCappedBf16D128},
+      {DType::kBFloat16, 192, 128, 128, 64, LaunchBf16D192, LaunchCappedBf16D192},
+      {DType::kBFloat16, 256, 256, 64, 64, LaunchBf16D256, LaunchCappedBf16D256},
+      {DType::kFloat16, 64, 64, 128, 128, LaunchFp16D64, LaunchCappedFp16D64},
+      {DType::kFloat16, 128, 128, 128, 128, LaunchFp16D128, LaunchCappedFp16D128},
+      {DType::kFloat16, 192, 128, 128, 64, LaunchFp16D192, LaunchCappedFp16D192},
+      {DType::kFloat16, 256, 256, 64, 64, LaunchFp16D256, LaunchCappedFp16D256},
   };
   return kInstances;
 }

@@ -17,19 +17,19 @@ namespace headscope::kernels::hopper {
 template <class T>
 __device__ void InitBarriers(SharedStorage<T>& shared) {
   const uint32_t lane = threadIdx.x % 32;
-  static_assert(kStepRing + kStages + T::kQuerySlots <= 32);
-  if (lane < kStepRing) {
+  static_assert(T::kStepRing + kStages + T::kQuerySlots * T::kQueryParts <= 32);
+  if (lane < T::kStepRing) {
     Mbarrier::init(&shared.step_full[lane], 1);
     Mbarrier::init(&shared.step_empty[lane], kStepReaders);
-  } else if (const uint32_t stage = lane - kStepRing; stage < kStages) {
+  } else if (const uint32_t stage = lane - T::kStepRing; stage < kStages) {
     Mbarrier::init(&shared.k_full[stage], kFullArrivals);
     Mbarrier::init(&shared.v_full[stage], kFullArrivals);
     Mbarrier::init(&shared.k_empty[stage], kEmptyArrivals);
     Mbarrier::init(&shared.v_empty[stage], kEmptyArrivals);
     Mbarrier::init(&shared.v_landed[stage], 1);
-  } else if (const uint32_t slot = stage - kStages; slot < T::kQuerySlots) {
-    Mbarrier::init(&shared.q_full[slot], 1);
-    Mbarrier::init(&shared.q_empty[slot], kConsumerWarps);
+  } else if (const uint32_t place = stage - kStages; place < T::kQuerySlots * T::kQueryParts) {
+    Mbarrier::init(&shared.q_full[place / T::kQuerySlots][place % T::kQuerySlots], 1);
+    Mbarrier::init(&shared.q_empty[place / T::kQuerySlots][place % T::kQuerySlots], kConsumerWarps / T::kQueryParts);
   }
   cutlass::arch::fence_barrier_init();
 }
@@ -45,9 +45,12 @@ __device__ void FetchAhead(const KernelParams& p) {
   if (p.order != nullptr) return;
   const ItemPlace place = PlaceOf(p, DealtItem(p, static_cast<int>(blockIdx.x)));
   const int kv_head = Quotient(place.head, p.by_group_size);
-  for (int slab = 0; slab < T::kSlabs; ++slab) {
-    cute::SM90_TMA_LOAD_4D::PREFETCH::copy(&p.q, slab * 64, place.tile * kItemRows, place.head, place.sequence);
+  for (int slab = 0; slab < T::kQuerySlabs; ++slab) {
+    for (int row = 0; row < kItemRows; row += T::kPartRows) {
+      cute::SM90_TMA_LOAD_4D::PREFETCH::copy(&p.q, slab * 64, place.tile * kItemRows + row, place.head, place.sequence);
+    }
     cute::SM90_TMA_LOAD_4D::PREFETCH::copy(&p.k_boxes[kWholeTile], slab * 64, 0, kv_head, place.sequence);
+    if (slab >= T::kValueSlabs) continue;
     cute::SM90_TMA_LOAD_4D::PREFETCH::copy(&p.v_boxes[kWholeTile], slab * 64, 0, kv_head, place.sequence);
   }
 }

@@ -26,7 +26,7 @@ struct GatherSource {
 };
 
 struct KernelParams {
-  CUtensorMap q;  // boxes of kItemRows rows
+  CUtensorMap q;  // boxes of as many rows as come at once
   CUtensorMap o;  // boxes of kOutputRows rows
   CUtensorMap k_boxes[kBoxKinds];
   CUtensorMap v_boxes[kBoxKinds];
@@ -43,7 +43,8 @@ struct KernelParams {
   int32_t group_size;
   Divisor by_items_per_head, by_heads, by_group_size;  // by_heads: all sequences' query heads
   Divisor by_sequence_heads;                           // the query heads of one sequence
-  int32_t head_dim;   // as stored; shared memory holds it padded with zeros to the kernel's
+  int32_t head_dim;   // as stored, of q and k; shared memory holds it padded with zeros to the kernel's
+  int32_t value_dim;  // of v and o, likewise
   float score_scale;  // 0 without a soft cap; else scores become soft_cap * tanh(score_scale * q.k)
   float soft_cap;
   float scale_log2;  // what the kernel multiplies a (capped) score by to get an exponent of two

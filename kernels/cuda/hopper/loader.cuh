@@ -53,11 +53,11 @@ class Loader {
     WaitEmpty(s_.k_empty, number);
     __syncwarp();
     if ((source.flags & kStepGathered) != 0) {
-      GatherRows(p_.k_gather, s_.k[stage], source);
+      GatherRows<T::kHeadDim>(p_.k_gather, p_.head_dim, s_.k[stage], source);
       cutlass::arch::cpasync_barrier_arrive_noinc(&s_.k_full[stage]);
     } else if (warp_ == 0) {
       if (cute::elect_one_sync()) {
-        Copy(p_.k_boxes, s_.k[stage], &s_.k_full[stage], source);
+        Copy<T::kQuerySlabs>(p_.k_boxes, s_.k[stage], &s_.k_full[stage], source);
         ArriveMany(&s_.k_full[stage], kFullArrivals - 1);
       }
       __syncwarp();
@@ -69,14 +69,14 @@ class Loader {
     WaitEmpty(s_.v_empty, number);
     __syncwarp();
     if ((source.flags & kStepGathered) != 0) {
-      GatherRows(p_.v_gather, s_.v[stage], source);
+      GatherRows<T::kValueDim>(p_.v_gather, p_.value_dim, s_.v[stage], source);
       cutlass::arch::cpasync_barrier_arrive_noinc(&s_.v_full[stage]);
       return;
     }
     const bool zero = (source.flags & kStepUnreadValues) != 0;
     if (warp_ == 0) {
       if (cute::elect_one_sync()) {
-        Copy(p_.v_boxes, s_.v[stage], zero ? &s_.v_landed[stage] : &s_.v_full[stage], source);
+        Copy<T::kValueSlabs>(p_.v_boxes, s_.v[stage], zero ? &s_.v_landed[stage] : &s_.v_full[stage], source);
         ArriveMany(&s_.v_full[stage], zero ? 32 : kFullArrivals - 1);
       }
       __syncwarp();
@@ -92,7 +92,7 @@ class Loader {
   // Reads what this warp needs of a step of its kind: nothing but the flags where warp 0 alone has work.
   __device__ Source Read(uint32_t number) {
     WaitFull(s_.step_full, number);
-    const Step& step = s_.steps[number % kStepRing];
+    const Step& step = s_.steps[number % T::kStepRing];
     Source source{};
     source.flags = FromLane0([&] { return step.flags; });
     const bool gathered = (source.flags & kStepGathered) != 0;
@@ -108,7 +108,7 @@ class Loader {
       source.kv_head = FromLane0([&] { return step.kv_head; });
       source.sequence = FromLane0([&] { return step.sequence; });
     }
-    if (lane_ == 0) Mbarrier::arrive(&s_.step_empty[number % kStepRing]);
+    if (lane_ == 0) Mbarrier::arrive(&s_.step_empty[number % T::kStepRing]);
     __syncwarp();
     return source;
   }
@@ -123,7 +123,8 @@ class Loader {
   // Rows of V that came with a segment and belong to keys that nobody asked for: their weight is 0, but 0 * NaN is NaN.
   // For the warps that issue no copies, each thread of which then arrives: no consumer waits for another.
   __device__ void ZeroUnread(char* stage, const Source& source) const {
-    constexpr int kPieces = T::kHeadDim / 8;  // of 16 bytes, in a row
+    constexpr int kPieces = T::kValueDim / 8;  // of 16 bytes, in a row
+    static_assert((kLoaderWarps - 1) * 32 % kPieces == 0);
     constexpr int kRowsAtOnce = (kLoaderWarps - 1) * 32 / kPieces;
     constexpr uint32_t kEvery = 0xffffffffu / ((1u << kRowsAtOnce) - 1u);  // rows 0, kRowsAtOnce, ...
     const int worker = (warp_ - 1) * 32 + lane_;
@@ -138,25 +139,26 @@ class Loader {
     }
   }
 
-  // Issues a step's boxes, as one arrival at `full`.
+  // Issues a step's boxes, as one arrival at `full`. kSlabs: of K or V.
+  template <int kSlabs>
   __device__ void Copy(const CUtensorMap (&boxes)[kBoxKinds], char* stage, uint64_t* full, const Source& step) {
-    Mbarrier::arrive_and_expect_tx(full, T::kStageBytes);
+    Mbarrier::arrive_and_expect_tx(full, kSlabs * T::kTileColumns * kSlabBytes);
     if ((step.flags & kStepWhole) != 0) {
-      CopySegments<T::kSegments>(boxes[kWholeTile], stage, full, step);
+      CopySegments<kSlabs, T::kSegments>(boxes[kWholeTile], stage, full, step);
     } else if ((step.flags & kStepPairs) != 0) {
-      CopySegments<2>(boxes[kTwoSegments], stage, full, step);
+      CopySegments<kSlabs, 2>(boxes[kTwoSegments], stage, full, step);
     } else {
-      CopySegments<1>(boxes[kOneSegment], stage, full, step);
+      CopySegments<kSlabs, 1>(boxes[kOneSegment], stage, full, step);
     }
   }
 
   // Boxes of kPerBox segments.
-  template <int kPerBox>
+  template <int kSlabs, int kPerBox>
   __device__ void CopySegments(const CUtensorMap& map, char* stage, uint64_t* full, const Source& step) {
     CUTE_UNROLL
     for (int i = 0; i < T::kSegments; i += kPerBox) {
       CUTE_UNROLL
-      for (int slab = 0; slab < T::kSlabs; ++slab) {
+      for (int slab = 0; slab < kSlabs; ++slab) {
         cute::SM90_TMA_LOAD_4D::copy(&map, full, static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_LAST),
                                      stage + (slab * T::kTileColumns + i * kSegmentRows) * kSlabBytes, slab * 64,
                                      step.start[i], step.kv_head, step.sequence);
@@ -165,12 +167,15 @@ class Loader {
   }
 
   // Each 16-byte piece of a row goes to its place under the 128-byte swizzle. Rows behind the last column are zeros.
+  // kDim: of the rows in shared memory, of which memory holds `stored` components.
   //
   // A copy must cost few instructions, since three warps issue 4096 of them for a step of 128 columns. So the warps
   // take groups of 8 rows in turn, the period of the swizzle, which makes all places constants, and a lane finds out
   // for one or two rows where they are and hands that to the lanes that copy.
-  __device__ void GatherRows(const GatherSource& source, char* stage, const Source& step) const {
-    constexpr int kPieces = T::kHeadDim / 8;  // 16-byte pieces of a row
+  template <int kDim>
+  __device__ void GatherRows(const GatherSource& source, int stored, char* stage, const Source& step) const {
+    // 16-byte pieces of a row that go at once: all of them where their number divides a warp, else those of one slab.
+    constexpr int kPieces = 32 % (kDim / 8) == 0 ? kDim / 8 : 8;
     constexpr int kRowsAtOnce = 32 / kPieces;
     constexpr int kGroupRows = 8;
     constexpr int kGroups = T::kTileColumns / kGroupRows;
@@ -190,7 +195,6 @@ class Loader {
     const char* const head =
         reinterpret_cast<const char*>(static_cast<const Element*>(source.data) + step.sequence * source.batch_stride +
                                       step.kv_head * source.head_stride + piece * 8);
-    const bool in_head = piece * 8 < p_.head_dim;
     const uint32_t slab =
         cute::cast_smem_ptr_to_uint(stage) + static_cast<uint32_t>(piece / 8 * T::kTileColumns * kSlabBytes);
     CUTE_NO_UNROLL
@@ -201,11 +205,15 @@ class Loader {
         const int group_row = first + row_at_once;
         const int64_t begin = __shfl_sync(kAllLanes, group_own, group * kGroupRows % 32 + group_row);
         const int row = RowOf(group, group_row);
-        const bool present = in_head && row < step.num_columns;
         const uint32_t to = slab + static_cast<uint32_t>(row * kSlabBytes + ((piece % 8 ^ group_row) << 4));
-        asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(to), "l"(head + begin),
-                     "r"(present ? 16 : 0)
-                     : "memory");
+        CUTE_UNROLL
+        for (int component = 0; component < kDim; component += kPieces * 8) {
+          const bool present = component + piece * 8 < stored && row < step.num_columns;
+          asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(
+                           to + static_cast<uint32_t>(component / 64 * T::kTileColumns * kSlabBytes)),
+                       "l"(head + begin + component * 2), "r"(present ? 16 : 0)
+                       : "memory");
+        }
       }
     }
   }

@@ -32,13 +32,20 @@ class Scheduler {
       if (work < T::kQuerySlots) Announce(work, place);
       queue_.Store(entry, &s_.lists);
       walker.Start(s_.lists, place.tile);
-      if (work >= T::kQuerySlots) Announce(work, place);
       kv_head_ = Quotient(place.head, p_.by_group_size);
       sequence_ = place.sequence;
+      if (work >= T::kQuerySlots) {
+        if (T::kQueryParts == 1) {
+          Announce(work, place);
+        } else {
+          late_ = {work, entry.item, kStepsAhead};
+        }
+      }
       const bool has_columns = s_.lists.column_count[0] + s_.lists.column_count[1] != 0;
       walker.TakeDiagonalEarly();
       PublishRuns(walker, has_columns);
       if (has_columns) PublishColumns(s_.lists);
+      AnnounceLate();
       entry = queue_.Take();
     }
   }
@@ -46,25 +53,37 @@ class Scheduler {
  private:
   // Tells the consumers which item is next, and brings its queries.
   __device__ void Announce(uint32_t work, const ItemPlace& place) {
-    WaitEmpty(s_.q_empty, work);
     const uint32_t slot = work % T::kQuerySlots;
-    if (lane_ == 0) {
-      s_.places[slot] = place;
-      if (place.sequence < 0) {
-        Mbarrier::arrive(&s_.q_full[slot]);
-      } else {
-        Mbarrier::arrive_and_expect_tx(&s_.q_full[slot], T::kQueryBytes);
+    for (int part = 0; part < T::kQueryParts; ++part) {
+      WaitEmpty(s_.q_empty[part], work);
+      uint64_t* const full = &s_.q_full[part][slot];
+      if (lane_ == 0) {
+        s_.places[part][slot] = place;
+        if (place.sequence < 0) {
+          Mbarrier::arrive(full);
+        } else {
+          Mbarrier::arrive_and_expect_tx(full, T::kQueryBytes / T::kQueryParts);
+        }
       }
-    }
-    __syncwarp();
-    if (place.sequence >= 0 && cute::elect_one_sync()) {
-      for (int slab = 0; slab < T::kSlabs; ++slab) {
-        cute::SM90_TMA_LOAD_4D::copy(
-            &p_.q, &s_.q_full[slot], static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST),
-            s_.q[slot] + slab * kItemRows * kSlabBytes, slab * 64, place.tile * kItemRows, place.head, place.sequence);
+      __syncwarp();
+      if (place.sequence >= 0 && cute::elect_one_sync()) {
+        const int row = part * T::kPartRows;
+        for (int slab = 0; slab < T::kQuerySlabs; ++slab) {
+          cute::SM90_TMA_LOAD_4D::copy(&p_.q, full, static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST),
+                                       s_.q[slot] + (slab * kItemRows + row) * kSlabBytes, slab * 64,
+                                       place.tile * kItemRows + row, place.head, place.sequence);
+        }
       }
+      __syncwarp();
     }
-    __syncwarp();
+  }
+
+  // With one slot the queries before are in use until an item's last step: its successor's first steps are published
+  // meanwhile, so that their keys are on their way. No more than that, since the ring may be full of them.
+  __device__ void AnnounceLate() {
+    if (T::kQueryParts == 1 || late_.item < 0) return;
+    Announce(late_.work, PlaceOf(p_, late_.item));
+    late_.item = -1;
   }
 
   __device__ void PublishRuns(RunWalker<T>& walker, bool columns_follow) {
@@ -110,10 +129,11 @@ class Scheduler {
     int32_t count = 0;
   };
   __device__ void Publish(const Tile& tile, const Columns& columns) {
+    if (T::kQueryParts > 1 && late_.steps_ahead-- == 0) AnnounceLate();
     WaitEmpty(s_.step_empty, step_);
     if (lane_ == 0) {
       // Words that no reader of a step of its kind looks at are not written.
-      Step& step = s_.steps[step_ % kStepRing];
+      Step& step = s_.steps[step_ % T::kStepRing];
       if ((tile.flags & kStepMasked) != 0) WriteKept(tile, &step);
       CUTE_UNROLL
       for (int i = 0; i < T::kSegments; ++i) step.start[i] = tile.start[i];
@@ -124,7 +144,7 @@ class Scheduler {
       step.kv_head = kv_head_;
       step.sequence = sequence_;
       step.flags = tile.flags;
-      Mbarrier::arrive(&s_.step_full[step_ % kStepRing]);
+      Mbarrier::arrive(&s_.step_full[step_ % T::kStepRing]);
     }
     __syncwarp();
     ++step_;
@@ -151,6 +171,14 @@ class Scheduler {
   uint32_t step_ = 0;  // steps published so far, over all items
   int kv_head_ = 0;
   int sequence_ = 0;
+  // The item that is to be announced behind so many steps.
+  struct Late {
+    uint32_t work = 0;
+    int item = -1;
+    int steps_ahead = 0;
+  };
+  static constexpr int kStepsAhead = kStages;  // as many as there is room for their keys
+  Late late_;
 };
 
 }  // namespace headscope::kernels::hopper

@@ -5,6 +5,10 @@
 // TMA's 128-byte swizzle leaves them: slabs of 64 components, in a slab one key (or row) per 128 bytes. The tensor
 // cores read that image both as K-major (Q and K) and as MN-major (V), so nothing is ever transposed.
 //
+// Where there is room for one tile of Q, each consumer group's half of it comes and goes by itself (kQueryParts): the
+// next item's queries are sent for when the group's last product with the present ones is done, and O, which else
+// leaves through their place, has one of its own.
+//
 // Three roles, joined by mbarriers. The scheduler warp turns lists into *steps* (one tile of keys each) and writes them
 // into a ring; the loader warps bring the keys and values that a step names; the consumer warpgroups multiply. The ring
 // lets the scheduler run ahead by many tiles, also into the next item, so that neither its look-ups nor its arithmetic
@@ -61,7 +65,6 @@ struct Step {
   int32_t sequence;
   uint32_t flags;
 };
-constexpr uint32_t kStepRing = 16;
 constexpr uint32_t kStepReaders = kConsumerWarps + kLoaderWarps;  // each lets go of every step
 
 // Which (sequence, head, row tile) an item is.
@@ -91,18 +94,26 @@ struct ItemLists {
 
 // kCapped: for problems with a soft cap. Its code, 13 KB wherever scores come from, would stand amid the loop of all
 // others, and a launch fetches what it runs through from memory.
-template <class Element_, int kHeadDim_, int kTileColumns_, int kQuerySlots_, bool kCapped_>
+template <class Element_, int kHeadDim_, int kValueDim_, int kTileColumns_, int kQuerySlots_, bool kCapped_>
 struct Traits {
   using Element = Element_;
-  static constexpr int kHeadDim = kHeadDim_;
+  static constexpr int kHeadDim = kHeadDim_;    // of Q and K
+  static constexpr int kValueDim = kValueDim_;  // of V and O
   static constexpr int kTileColumns = kTileColumns_;
   static constexpr int kQuerySlots = kQuerySlots_;
   static constexpr bool kCapped = kCapped_;
-  static constexpr int kSlabs = kHeadDim / 64;
+  static constexpr int kQuerySlabs = kHeadDim / 64;  // of Q and K
+  static constexpr int kValueSlabs = kValueDim / 64;
   static constexpr int kSegments = kTileColumns / kSegmentRows;
   static_assert(kSegments <= kMaxSegments);
-  static constexpr int kStageBytes = kTileColumns * kHeadDim * 2;
+  static constexpr int kKeyStageBytes = kTileColumns * kHeadDim * 2;
+  static constexpr int kValueStageBytes = kTileColumns * kValueDim * 2;
   static constexpr int kQueryBytes = kItemRows * kHeadDim * 2;
+  static constexpr int kQueryParts = kQuerySlots == 1 ? kConsumerGroups : 1;
+  static constexpr int kPartRows = kItemRows / kQueryParts;
+  static constexpr bool kOutputApart = kQueryParts > 1;
+  static_assert(kOutputApart || kValueDim <= kHeadDim, "O leaves through the place of Q");
+  static constexpr uint32_t kStepRing = kOutputApart ? 8 : 16;
   using KAtom = cute::GMMA::Layout_K_SW128_Atom<Element>;
   using MnAtom = cute::GMMA::Layout_MN_SW128_Atom<Element>;
   using LayoutQ = decltype(cute::tile_to_shape(
@@ -110,7 +121,7 @@ struct Traits {
   using LayoutK = decltype(cute::tile_to_shape(
       KAtom{}, cute::Shape<cute::Int<kTileColumns>, cute::Int<kHeadDim>, cute::Int<kStages>>{}));
   using LayoutVt = decltype(cute::tile_to_shape(
-      MnAtom{}, cute::Shape<cute::Int<kHeadDim>, cute::Int<kTileColumns>, cute::Int<kStages>>{},
+      MnAtom{}, cute::Shape<cute::Int<kValueDim>, cute::Int<kTileColumns>, cute::Int<kStages>>{},
       cute::Step<cute::_2, cute::_1, cute::_3>{}));
 
   using GroupLayout = cute::Layout<cute::Shape<cute::Int<kConsumerGroups>, cute::_1, cute::_1>>;
@@ -120,7 +131,7 @@ struct Traits {
       GroupLayout{}));
   using MmaPv = decltype(cute::make_tiled_mma(
       cute::GMMA::rs_op_selector<Element, Element, float,
-                                 cute::Shape<cute::Int<kItemRows>, cute::Int<kHeadDim>, cute::Int<kTileColumns>>,
+                                 cute::Shape<cute::Int<kItemRows>, cute::Int<kValueDim>, cute::Int<kTileColumns>>,
                                  cute::GMMA::Major::K, cute::GMMA::Major::MN>(),
       GroupLayout{}));
 };
@@ -129,23 +140,31 @@ struct Traits {
 constexpr uint32_t kFullArrivals = 32 * kLoaderWarps;
 constexpr uint32_t kEmptyArrivals = kConsumerWarps;  // lane 0 of each
 
+// Where one slab of each consumer warp's rows of O waits to be sent, if not in the place of Q.
+template <bool kApart>
+struct OutputPlaces {
+  alignas(1024) char o[kConsumerWarps][kOutputRows * kSlabBytes];
+};
+template <>
+struct OutputPlaces<false> {};
+
 template <class T>
-struct SharedStorage {
-  alignas(1024) char q[T::kQuerySlots][T::kQueryBytes];  // O leaves through the slot that its Q came in
-  alignas(1024) char k[kStages][T::kStageBytes];
-  alignas(1024) char v[kStages][T::kStageBytes];
-  alignas(16) Step steps[kStepRing];
+struct SharedStorage : OutputPlaces<T::kOutputApart> {
+  alignas(1024) char q[T::kQuerySlots][T::kQueryBytes];  // O leaves through the slot that its Q came in, or apart
+  alignas(1024) char k[kStages][T::kKeyStageBytes];
+  alignas(1024) char v[kStages][T::kValueStageBytes];
+  alignas(16) Step steps[T::kStepRing];
   ItemLists lists;  // of the item that the scheduler walks; its own
-  ItemPlace places[T::kQuerySlots];
-  alignas(8) uint64_t q_full[T::kQuerySlots];
-  alignas(8) uint64_t q_empty[T::kQuerySlots];
+  ItemPlace places[T::kQueryParts][T::kQuerySlots];
+  alignas(8) uint64_t q_full[T::kQueryParts][T::kQuerySlots];
+  alignas(8) uint64_t q_empty[T::kQueryParts][T::kQuerySlots];
   alignas(8) uint64_t k_full[kStages];
   alignas(8) uint64_t k_empty[kStages];
   alignas(8) uint64_t v_full[kStages];
   alignas(8) uint64_t v_empty[kStages];
   alignas(8) uint64_t v_landed[kStages];  // of steps with unread values: what TMA brings is there
-  alignas(8) uint64_t step_full[kStepRing];
-  alignas(8) uint64_t step_empty[kStepRing];
+  alignas(8) uint64_t step_full[T::kStepRing];
+  alignas(8) uint64_t step_empty[T::kStepRing];
 };
 
 enum BarrierId : uint32_t { kTurnBarrier = 2 /* and 3 */, kGroupBarrier = 4 /* and 5 */ };

@@ -109,8 +109,10 @@ Status CudaScores::Create(const AttentionProblem& host_problem, int32_t window, 
   impl.problem.q.data = base;
   impl.problem.k.data = base + q_bytes;
   impl.lse = reinterpret_cast<float*>(base + q_bytes + k_bytes);
-  Status status = UploadTensor(dense, dense.num_qo_heads, dense.seq_q, host_problem.q, base);
-  if (status.ok()) status = UploadTensor(dense, dense.num_kv_heads, dense.seq_k, host_problem.k, base + q_bytes);
+  Status status = UploadTensor(dense, dense.num_qo_heads, dense.seq_q, dense.head_dim, host_problem.q, base);
+  if (status.ok()) {
+    status = UploadTensor(dense, dense.num_kv_heads, dense.seq_k, dense.head_dim, host_problem.k, base + q_bytes);
+  }
   if (!status.ok()) return status;
   if (host_lse != nullptr) {
     status = CudaStatus(cudaMemcpy(impl.lse, host_lse, static_cast<size_t>(lse_bytes), cudaMemcpyHostToDevice),

@@ -25,13 +25,13 @@ bool BuiltWithCuda();
 Status QueryCudaDevice(int32_t device, CudaDeviceInfo* info);
 
 // Which kernel AttendCuda runs for a problem, and why not the fast one. kHopper: the warp-specialised sm_90a kernel,
-// for bf16 and fp16, head_dim 64, 96, 128 or 256, 16-byte aligned tensors, on compute capability 9.0. kSimple:
-// everything else that AttendCudaSimple takes.
+// for bf16 and fp16, head_dim 64, 96, 128 or 256, or 192 with v_head_dim 128, 16-byte aligned tensors, on compute
+// capability 9.0. kSimple: everything else that AttendCudaSimple takes.
 enum class CudaKernel { kHopper, kSimple };
 struct CudaKernelChoice {
   CudaKernel kernel = CudaKernel::kSimple;
   std::string reason;  // empty for kHopper; else the field that ruled it out, e.g. "head_dim is 80: the Hopper kernel
-                       // takes 64, 96, 128 and 256"
+                       // takes 64, 96, 128 and 256, and 192 with a v_head_dim of 128"
 };
 // Errors are those of AttendCuda.
 Status ChooseCudaKernel(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output,
@@ -58,11 +58,11 @@ Status ChooseCudaKernel(const AttentionProblem& problem, const SparseIndexView& 
 Status AttendCuda(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output,
                   void* stream);
 
-// The simple executor, whatever the GPU (compute capability 8.0 or newer): fp32, bf16 and fp16, head_dim any multiple
-// of 8 up to 256. fp32 arithmetic without tensor cores; the Hopper kernel is compared with it. Allocates nothing. NaN
-// in K or V reaches the rows that keep that key, and no other.
+// The simple executor, whatever the GPU (compute capability 8.0 or newer): fp32, bf16 and fp16, head_dim and
+// v_head_dim any multiples of 8 up to 256. fp32 arithmetic without tensor cores; the Hopper kernel is compared with it.
+// Allocates nothing. NaN in K or V reaches the rows that keep that key, and no other.
 //
-// Errors as above; kUnsupported for another head_dim and for more than 2^31 - 1 blocks of 32 query rows.
+// Errors as above; kUnsupported for another head_dim or v_head_dim and for more than 2^31 - 1 blocks of 32 query rows.
 Status AttendCudaSimple(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output,
                         void* stream);
 
