@@ -4,6 +4,8 @@
 #include <cairo-pdf.h>
 #include <cairo-svg.h>
 
+#include <cmath>
+#include <cstring>
 #include <memory>
 
 #include "base/errors.h"
@@ -75,6 +77,26 @@ void PaintFile(const std::string& path, const std::string& title, double width, 
   if (is_png) return Check(cairo_surface_write_to_png(surface.get(), path.c_str()), path);
   cairo_surface_finish(surface.get());
   Check(cairo_surface_status(surface.get()), path);
+}
+
+std::vector<uint32_t> PaintPixels(double width, double height, double pixels_per_point, int32_t* pixels_wide,
+                                  int32_t* pixels_high, const std::function<void(cairo_t*)>& paint) {
+  *pixels_wide = static_cast<int32_t>(std::lround(pixels_per_point * width));
+  *pixels_high = static_cast<int32_t>(std::lround(pixels_per_point * height));
+  const Surface surface(cairo_image_surface_create(CAIRO_FORMAT_RGB24, *pixels_wide, *pixels_high));
+  cairo_surface_set_device_scale(surface.get(), pixels_per_point, pixels_per_point);
+  Check(cairo_surface_status(surface.get()), "figure");
+  const std::unique_ptr<cairo_t, DestroyContext> cairo(cairo_create(surface.get()));
+  paint(cairo.get());
+  Check(cairo_status(cairo.get()), "figure");
+  cairo_surface_flush(surface.get());
+  const unsigned char* const bytes = cairo_image_surface_get_data(surface.get());
+  const auto stride = static_cast<size_t>(cairo_image_surface_get_stride(surface.get()));
+  const auto wide = static_cast<size_t>(*pixels_wide), high = static_cast<size_t>(*pixels_high);
+  std::vector<uint32_t> pixels(wide * high);
+  for (size_t y = 0; y < high; ++y) std::memcpy(pixels.data() + y * wide, bytes + y * stride, wide * sizeof(uint32_t));
+  for (uint32_t& pixel : pixels) pixel |= 0xff000000u;  // the format leaves these bits open
+  return pixels;
 }
 
 }  // namespace headscope::analysis

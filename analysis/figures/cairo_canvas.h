@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,15 @@
 
 namespace headscope::analysis {
 
-inline constexpr Rgb kInk{30, 30, 36};
+// What is drawn on, and what is no value of it.
+struct PageInks {
+  Rgb paper{255, 255, 255}, ink{30, 30, 36};
+  Rgb quiet{90, 90, 100};   // what is written and less to the point
+  Rgb grid{225, 225, 230};  // lines behind the values
+  Rgb none{240, 240, 240};  // where there is no value
+};
+inline constexpr PageInks kLightPage{};
+inline constexpr PageInks kDarkPage{{23, 23, 23}, {214, 214, 214}, {160, 160, 166}, {58, 58, 62}, {44, 44, 48}};
 
 struct Area {
   double x = 0, y = 0, width = 0, height = 0;
@@ -27,10 +36,11 @@ enum class Anchor { kLeft, kCentre, kRight };
 
 class CairoCanvas {
  public:
-  explicit CairoCanvas(cairo_t* cairo) : cairo_(cairo) {
+  explicit CairoCanvas(cairo_t* cairo, const PageInks& inks = kLightPage) : cairo_(cairo), inks_(inks) {
     cairo_select_font_face(cairo_, "DejaVu Sans", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
   }
 
+  const PageInks& inks() const { return inks_; }
   void Ink(Rgb color) { cairo_set_source_rgb(cairo_, color.red / 255.0, color.green / 255.0, color.blue / 255.0); }
   void Fill(const Area& area, Rgb color) {
     Ink(color);
@@ -58,16 +68,17 @@ class CairoCanvas {
     cairo_text_extents(cairo_, Printable(text).c_str(), &extents);
     return extents.x_advance;
   }
-  // y: the baseline.
-  void Text(double x, double y, const std::string& text, double size, Anchor anchor = Anchor::kLeft, Rgb color = kInk) {
+  // y: the baseline. Without a colour in the page's ink.
+  void Text(double x, double y, const std::string& text, double size, Anchor anchor = Anchor::kLeft,
+            std::optional<Rgb> color = {}) {
     const double width = Width(text, size);
-    Ink(color);
+    Ink(color.value_or(inks_.ink));
     cairo_move_to(cairo_, anchor == Anchor::kLeft ? x : anchor == Anchor::kCentre ? x - width / 2 : x - width, y);
     cairo_show_text(cairo_, Printable(text).c_str());
   }
-  void TextUpwards(double x, double middle, const std::string& text, double size, Rgb color = kInk) {
+  void TextUpwards(double x, double middle, const std::string& text, double size, std::optional<Rgb> color = {}) {
     const double width = Width(text, size);
-    Ink(color);
+    Ink(color.value_or(inks_.ink));
     cairo_save(cairo_);
     cairo_translate(cairo_, x, middle + width / 2);
     cairo_rotate(cairo_, -3.14159265358979 / 2);
@@ -122,11 +133,15 @@ class CairoCanvas {
 
  private:
   cairo_t* cairo_;
+  const PageInks& inks_;
 };
 
 // Writes what `paint` draws, `width` x `height` points large, as .svg, .pdf or .png by the path's extension. Throws
 // FailedError naming the file.
 void PaintFile(const std::string& path, const std::string& title, double width, double height,
                const std::function<void(cairo_t*)>& paint);
+// The same as pixels, [height, width] of *pixels_high and *pixels_wide, 0xffRRGGBB. Throws FailedError.
+std::vector<uint32_t> PaintPixels(double width, double height, double pixels_per_point, int32_t* pixels_wide,
+                                  int32_t* pixels_high, const std::function<void(cairo_t*)>& paint);
 
 }  // namespace headscope::analysis

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "analysis/figures.h"
+#include "analysis/figure_drawing.h"
 #include "analysis/types/color_map.h"
 #include "analysis/types/printable.h"
 #include "base/errors.h"
@@ -22,15 +22,15 @@ namespace {
 constexpr double kTitleSize = 15, kPanelTitleSize = 11, kTextSize = 9, kMargin = 14;
 constexpr size_t kPlainColors = 7;
 // Okabe and Ito's palette, apart for colour-blind eyes.
-constexpr std::array<Rgb, kPlainColors> kColors = {Rgb{0, 114, 178},   Rgb{213, 94, 0},  Rgb{0, 158, 115},
-                                                   Rgb{204, 121, 167}, Rgb{230, 159, 0}, Rgb{86, 180, 233},
-                                                   Rgb{70, 70, 70}};
-constexpr Rgb kFaint{225, 225, 230}, kNone{240, 240, 240};
+constexpr std::array<Rgb, kPlainColors - 1> kColors = {Rgb{0, 114, 178},   Rgb{213, 94, 0},  Rgb{0, 158, 115},
+                                                       Rgb{204, 121, 167}, Rgb{230, 159, 0}, Rgb{86, 180, 233}};
 
 // Series of an order have colours of one; of others the first kPlainColors have colours of their own, and those behind
-// the same again with dashes.
-Rgb ColorOf(const FigurePanel& panel, size_t series) {
-  if (!panel.ordered || panel.series.size() < 3) return kColors[series % kPlainColors];
+// the same again with dashes. The last of them is a grey of the page.
+Rgb ColorOf(const FigurePanel& panel, size_t series, const CairoCanvas* canvas) {
+  const size_t plain = series % kPlainColors;
+  if (!panel.ordered || panel.series.size() < 3)
+    return plain + 1 < kPlainColors ? kColors[plain] : canvas->inks().quiet;
   return ColorAt(SequentialPalette(),
                  0.1 + 0.8 * static_cast<double>(series) / static_cast<double>(panel.series.size() - 1));
 }
@@ -95,7 +95,7 @@ Scale ScaleOf(const FigureAxis& axis, const FigurePanel& panel, std::vector<doub
 void DrawYAxis(const FigureAxis& axis, const Scale& scale, const Area& plot, const Area& area, CairoCanvas* canvas) {
   for (const AxisTick& tick : AxisTicks(scale.least, scale.most, scale.logarithmic, 6)) {
     const double y = scale.At(tick.value);
-    canvas->Line(plot.x, y, plot.right(), y, kFaint, 0.5);
+    canvas->Line(plot.x, y, plot.right(), y, canvas->inks().grid, 0.5);
     canvas->Text(plot.x - 4, y + kTextSize / 3, tick.text, kTextSize, Anchor::kRight);
   }
   canvas->TextUpwards(area.x + kTextSize, plot.y + plot.height / 2, canvas->Fitted(axis.title, plot.height, kTextSize),
@@ -108,8 +108,8 @@ void DrawXTitle(const FigureAxis& axis, const Area& plot, CairoCanvas* canvas) {
 }
 
 void DrawFrame(const Area& plot, CairoCanvas* canvas) {
-  canvas->Line(plot.x, plot.bottom(), plot.right(), plot.bottom(), kInk);
-  canvas->Line(plot.x, plot.y, plot.x, plot.bottom(), kInk);
+  canvas->Line(plot.x, plot.bottom(), plot.right(), plot.bottom(), canvas->inks().ink);
+  canvas->Line(plot.x, plot.y, plot.x, plot.bottom(), canvas->inks().ink);
 }
 
 // As many lines as it takes; returns its height. With canvas null nothing is drawn, and widths are `measure`'s.
@@ -125,7 +125,7 @@ double Legend(const FigurePanel& panel, double x, double y, double width, bool d
       line += 1.3 * kTextSize;
     }
     if (draw) {
-      canvas->Line(at, line - kTextSize * 0.35, at + kSwatch, line - kTextSize * 0.35, ColorOf(panel, i), 3,
+      canvas->Line(at, line - kTextSize * 0.35, at + kSwatch, line - kTextSize * 0.35, ColorOf(panel, i, canvas), 3,
                    IsDashed(panel, i));
       canvas->Text(at + kSwatch + 4, line, name, kTextSize);
     }
@@ -140,7 +140,7 @@ void DrawXY(const FigurePanel& panel, const Area& plot, const Area& area, CairoC
   std::tie(y.begin, y.end) = std::pair(plot.bottom(), plot.y);
   DrawYAxis(panel.y, y, plot, area, canvas);
   for (const AxisTick& tick : AxisTicks(x.least, x.most, x.logarithmic, static_cast<int>(plot.width / 36))) {
-    canvas->Line(x.At(tick.value), plot.bottom(), x.At(tick.value), plot.bottom() + 3, kInk, 0.6);
+    canvas->Line(x.At(tick.value), plot.bottom(), x.At(tick.value), plot.bottom() + 3, canvas->inks().ink, 0.6);
     canvas->Text(x.At(tick.value), plot.bottom() + 3 + kTextSize, tick.text, kTextSize, Anchor::kCentre);
   }
   DrawXTitle(panel.x, plot, canvas);
@@ -148,11 +148,11 @@ void DrawXY(const FigurePanel& panel, const Area& plot, const Area& area, CairoC
   canvas->Clip({plot.x - 3, plot.y - 3, plot.width + 6, plot.height + 6});
   if (panel.diagonal) {
     const double least = std::max(x.least, y.least), most = std::min(x.most, y.most);
-    if (least < most) canvas->Line(x.At(least), y.At(least), x.At(most), y.At(most), kInk, 0.8, true);
+    if (least < most) canvas->Line(x.At(least), y.At(least), x.At(most), y.At(most), canvas->inks().ink, 0.8, true);
   }
   for (size_t i = 0; i < panel.series.size(); ++i) {
     const FigureSeries& series = panel.series[i];
-    const Rgb color = ColorOf(panel, i);
+    const Rgb color = ColorOf(panel, i, canvas);
     const auto is_there = [&](size_t at) {
       return std::isfinite(series.x[at]) && std::isfinite(series.y[at]) && (!x.logarithmic || series.x[at] > 0) &&
              (!y.logarithmic || series.y[at] > 0);
@@ -193,7 +193,8 @@ void DrawBars(const FigurePanel& panel, const Area& plot, const Area& area, Cair
       const double from = stacked ? below : 0;
       below += value;
       const double top = std::min(y.At(from), y.At(from + value)), bottom = std::max(y.At(from), y.At(from + value));
-      canvas->Fill({left + (stacked ? 0 : bar * static_cast<double>(i)), top, bar, bottom - top}, ColorOf(panel, i));
+      canvas->Fill({left + (stacked ? 0 : bar * static_cast<double>(i)), top, bar, bottom - top},
+                   ColorOf(panel, i, canvas));
     }
     canvas->Text(left + group / 2, plot.bottom() + 3 + kTextSize,
                  canvas->Fitted(panel.categories[category], pitch - 2, kTextSize), kTextSize, Anchor::kCentre);
@@ -230,7 +231,8 @@ void DrawHeat(const FigurePanel& panel, Area plot, const Area& area, CairoCanvas
       const double here = panel.series[row].y[column];
       const Area cell{plot.x + width * static_cast<double>(column), y, width - 0.5, height - 0.5};
       const double place = (here - value.least) / (value.most - value.least);
-      const Rgb color = std::isfinite(here) ? ColorAt(SequentialPalette(), std::clamp(place, 0.0, 1.0)) : kNone;
+      const Rgb color =
+          std::isfinite(here) ? ColorAt(SequentialPalette(), std::clamp(place, 0.0, 1.0)) : canvas->inks().none;
       canvas->Fill(cell, color);
     }
     if (row % row_stride == 0)
@@ -290,23 +292,7 @@ void DrawPanel(const FigurePanel& panel, const Area& area, CairoCanvas* canvas) 
   Legend(panel, area.x + 4, plot.bottom() + 4.4 * kTextSize, area.width - 4, true, canvas);
 }
 
-void Draw(const Figure& figure, double width, double height, cairo_t* cairo) {
-  CairoCanvas canvas(cairo);
-  canvas.Fill({0, 0, width, height}, {255, 255, 255});
-  canvas.Text(kMargin, kMargin + kTitleSize, figure.title, kTitleSize);
-  if (!figure.source.empty()) {
-    canvas.Text(kMargin, kMargin + kTitleSize + 1.5 * kTextSize, "after " + figure.source, kTextSize, Anchor::kLeft,
-                {90, 90, 100});
-  }
-  // The caption at the bottom, as high as its lines.
-  const double caption_width = width - 2 * kMargin;
-  const double lines = std::ceil(canvas.Width(figure.caption, kTextSize) / (0.93 * caption_width));
-  const double caption_height = 1.35 * kTextSize * lines + 4;
-  canvas.Paragraph(kMargin, height - kMargin - caption_height + kTextSize + 4, caption_width, figure.caption,
-                   kTextSize);
-
-  const Area whole{kMargin, kMargin + kTitleSize + 3 * kTextSize, caption_width,
-                   height - 2 * kMargin - kTitleSize - 3 * kTextSize - caption_height - 6};
+void DrawPanels(const Figure& figure, const Area& whole, CairoCanvas* canvas) {
   const size_t count = figure.panels.size();
   const size_t columns = count <= 3 ? count : count == 4 ? 2 : 3;
   const size_t rows = (count + columns - 1) / columns;
@@ -318,14 +304,51 @@ void Draw(const Figure& figure, double width, double height, cairo_t* cairo) {
     DrawPanel(figure.panels[i],
               {whole.x + (panel_width + kGap) * static_cast<double>(column),
                whole.y + (panel_height + kGap) * static_cast<double>(row), panel_width, panel_height},
-              &canvas);
+              canvas);
   }
+}
+
+void Draw(const Figure& figure, double width, double height, const FigureLook& look, cairo_t* cairo) {
+  CairoCanvas canvas(cairo, look.dark ? kDarkPage : kLightPage);
+  canvas.Fill({0, 0, width, height}, canvas.inks().paper);
+  if (!look.captions) {
+    constexpr double kNarrowMargin = 6;
+    return DrawPanels(figure, {kNarrowMargin, kNarrowMargin, width - 2 * kNarrowMargin, height - 2 * kNarrowMargin},
+                      &canvas);
+  }
+  canvas.Text(kMargin, kMargin + kTitleSize, figure.title, kTitleSize);
+  if (!figure.source.empty()) {
+    canvas.Text(kMargin, kMargin + kTitleSize + 1.5 * kTextSize, "after " + figure.source, kTextSize, Anchor::kLeft,
+                canvas.inks().quiet);
+  }
+  // The caption at the bottom, as high as its lines.
+  const double caption_width = width - 2 * kMargin;
+  const double lines = std::ceil(canvas.Width(figure.caption, kTextSize) / (0.93 * caption_width));
+  const double caption_height = 1.35 * kTextSize * lines + 4;
+  canvas.Paragraph(kMargin, height - kMargin - caption_height + kTextSize + 4, caption_width, figure.caption,
+                   kTextSize);
+  DrawPanels(figure,
+             {kMargin, kMargin + kTitleSize + 3 * kTextSize, caption_width,
+              height - 2 * kMargin - kTitleSize - 3 * kTextSize - caption_height - 6},
+             &canvas);
 }
 
 }  // namespace
 
+void DrawFigure(const Figure& figure, int32_t width, int32_t height, const std::string& path, const FigureLook& look) {
+  PaintFile(path, figure.title, width, height, [&](cairo_t* cairo) { Draw(figure, width, height, look, cairo); });
+}
+
 void DrawFigure(const Figure& figure, int32_t width, int32_t height, const std::string& path) {
-  PaintFile(path, figure.title, width, height, [&](cairo_t* cairo) { Draw(figure, width, height, cairo); });
+  DrawFigure(figure, width, height, path, {});
+}
+
+FigurePixels PaintFigure(const Figure& figure, int32_t width, int32_t height, double pixels_per_point,
+                         const FigureLook& look) {
+  FigurePixels pixels;
+  pixels.rgb = PaintPixels(width, height, pixels_per_point, &pixels.width, &pixels.height,
+                           [&](cairo_t* cairo) { Draw(figure, width, height, look, cairo); });
+  return pixels;
 }
 
 }  // namespace headscope::analysis

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/figures.h"
+#include "analysis/figure_drawing.h"
 #include "base/errors.h"
 #include "report/head_map.h"
 
@@ -9,6 +9,18 @@ void DrawFigure(const Figure& /*figure*/, int32_t /*width*/, int32_t /*height*/,
   throw UsageError({.file = path,
                     .problem = "this headscope was built without cairo and draws no figures",
                     .remedy = "install libcairo2-dev and build again, or write .json or .csv"});
+}
+
+void DrawFigure(const Figure& figure, int32_t width, int32_t height, const std::string& path,
+                const FigureLook& /*look*/) {
+  DrawFigure(figure, width, height, path);
+}
+
+FigurePixels PaintFigure(const Figure& figure, int32_t /*width*/, int32_t /*height*/, double /*pixels_per_point*/,
+                         const FigureLook& /*look*/) {
+  throw UsageError("Figure " + figure.name +
+                   " is not drawn: this headscope was built without cairo; install libcairo2-dev and build again, or "
+                   "save its numbers as .json or .csv.");
 }
 
 void PaintPdf(const HeadMap& /*map*/, int32_t /*width*/, int32_t /*height*/, const std::string& path) {

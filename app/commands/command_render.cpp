@@ -11,6 +11,7 @@
 #include <stop_token>
 
 #include "analysis/compare.h"
+#include "analysis/figure_drawing.h"
 #include "analysis/figures.h"
 #include "analysis/report.h"
 #include "analysis/types/color_map.h"
@@ -87,6 +88,8 @@ int RunFigure(const RenderArguments& arguments) {
     throw UsageError(OutputFault(arguments.output, "the extension must be .svg, .pdf, .png, .json or .csv"));
   CheckOutputTarget(arguments.output, arguments.force, arguments.traces);
   const auto [width, height] = ParseSize(arguments.size.empty() ? "1000x480" : arguments.size, "--size");
+  analysis::FigureLook look;
+  look.dark = OneOf<bool>(arguments.ground, "--ground", {{"light", false}, {"dark", true}});
   std::vector<std::unique_ptr<data::TraceReader>> readers;
   analysis::FigureInput input;
   input.max_rows = arguments.max_rows;
@@ -112,7 +115,7 @@ int RunFigure(const RenderArguments& arguments) {
     return kDone;
   }
   OutputFile output(arguments.output, arguments.force);
-  output.Write([&](const std::string& path) { analysis::DrawFigure(figure, width, height, path); });
+  output.Write([&](const std::string& path) { analysis::DrawFigure(figure, width, height, path, look); });
   output.Commit();
   return kDone;
 }
@@ -312,7 +315,9 @@ void AddRenderCommand(CLI::App& app, Action& action) {
       ->add_option("--color-map", arguments->color_map,
                    "Colour map: " + Listed(analysis::ColorMaps(), &analysis::ColorMap::name))
       ->capture_default_str();
-  command->add_option("--ground", arguments->ground, "light (white, for paper) or dark (as the window): around the map")
+  command
+      ->add_option("--ground", arguments->ground,
+                   "light (white, for paper) or dark (as the window): around the map, and under a figure")
       ->capture_default_str();
   AddDeviceOption(command, &arguments->device, "a GPU takes heads recorded in bf16 or fp16");
   AddOutputOptions(command, &arguments->output, &arguments->force,

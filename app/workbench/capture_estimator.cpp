@@ -43,6 +43,21 @@ std::vector<ui::Recordable> RecordableByCaptures() {
   return all;
 }
 
+ui::ModelDescription DescribeCheckpoint(const std::string& model_dir) {
+  const model::CheckpointSummary summary = model::ReadCheckpointSummary(model_dir, /*with_hash=*/false);
+  ui::ModelDescription description;
+  description.model_dir = model_dir;
+  description.model_type = summary.model_type;
+  description.dtype = summary.dtype;
+  description.num_parameters = summary.num_parameters;
+  description.max_positions = summary.max_positions;
+  description.num_layers = summary.num_layers;
+  description.num_qo_heads = summary.num_qo_heads;
+  description.num_kv_heads = summary.num_kv_heads;
+  description.head_dim = summary.head_dim;
+  return description;
+}
+
 ui::CaptureEstimate CaptureEstimator::Estimate(const ui::CaptureSettings& settings) {
   const model::ModelConfig config = model::ReadModelConfig(settings.model_dir);
   const model::CheckpointSummary summary = model::ReadCheckpointSummary(settings.model_dir, /*with_hash=*/false);

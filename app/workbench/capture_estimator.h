@@ -12,6 +12,10 @@ namespace headscope::app {
 // model::kCapturePoints, as the window lists them.
 std::vector<ui::Recordable> RecordableByCaptures();
 
+// What a model folder would record, from its configuration and the headers of its weights. Throws as
+// model::ReadCheckpointSummary.
+ui::ModelDescription DescribeCheckpoint(const std::string& model_dir);
+
 class CaptureEstimator {
  public:
   // Tokenizes the prompt. Any thread. Throws BadInputError, UsageError, DeviceError.

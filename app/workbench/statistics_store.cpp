@@ -5,6 +5,7 @@
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -13,6 +14,7 @@
 #include "analysis/types/head_statistic.h"
 #include "analysis/types/row_statistic.h"
 #include "base/device.h"
+#include "trace_workbench.h"
 
 namespace headscope {
 
@@ -146,6 +148,16 @@ std::string StatisticsStore::Save(const std::vector<analysis::HeadStatistics>& s
   }
   std::filesystem::rename(temporary, path_, error);
   return error ? "The statistics could not be kept in " + path_ + ": " + error.message() + "." : std::string();
+}
+
+std::string DefaultResultsDir() {
+  const auto variable = [](const char* name) -> std::string {
+    const char* value = std::getenv(name);
+    return value == nullptr ? "" : value;
+  };
+  std::filesystem::path cache = variable("XDG_CACHE_HOME");
+  if (cache.empty() && !variable("HOME").empty()) cache = std::filesystem::path(variable("HOME")) / ".cache";
+  return cache.empty() ? std::string() : (cache / "headscope" / "results").string();
 }
 
 }  // namespace headscope::app

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <future>
@@ -29,13 +28,13 @@
 #include "commands/file_method.h"
 #include "commands/torch_decode.h"
 #include "eval/tasks.h"
+#include "figure_maker.h"
 #include "kernels/cuda_executor.h"
 #include "lost_keys.h"
 #include "made_mask.h"
 #include "map_export.h"
 #include "mass_cache.h"
 #include "measured_sweep.h"
-#include "model/model_session.h"
 #include "opened_trace.h"
 #include "outcome.h"
 #include "repeat_report.h"
@@ -65,7 +64,7 @@ constexpr size_t kMasksKept = 4 * ui::kMapViews.size();
 constexpr int32_t kThumbnailPriority = -1000, kTunePriority = -500;  // after whatever the window shows
 constexpr int32_t kOverlapPriority = 500'000;                        // after the masks that it counts
 constexpr char kMaskPrefix[] = "mask/", kThumbnailPrefix[] = "thumbnail/", kLostPrefix[] = "lost/",
-               kOverlapTag[] = "overlap", kExportTag[] = "export";
+               kOverlapTag[] = "overlap", kExportTag[] = "export", kFigureTag[] = "figure";
 
 struct PauseStatistics {
   StatisticsJob& job;
@@ -199,6 +198,26 @@ class TraceWorkbench : public ui::Workbench {
     ++export_number_;
     queue_.Cancel(kExportTag);
   }
+  std::vector<ui::FigureChoice> figures() const override { return FigureChoices(); }
+  void RequestFigure(const ui::FigureDrawing& drawing, double pixels_per_point, ui::Reply<ui::FigurePicturePtr> done,
+                     ui::ErrorReply failed, ui::Reply<ui::ProgressReport> progress) override {
+    SubmitFigure<ui::FigurePicturePtr>(
+        drawing,
+        [drawing, pixels_per_point](const analysis::Figure& figure) {
+          return PaintPicture(figure, drawing, pixels_per_point);
+        },
+        std::move(done), std::move(failed), std::move(progress));
+  }
+  void ExportFigure(const ui::FigureDrawing& drawing, const std::string& path, ui::Reply<std::string> done,
+                    ui::ErrorReply failed, ui::Reply<ui::ProgressReport> progress) override {
+    SubmitFigure<std::string>(
+        drawing, [drawing, path](const analysis::Figure& figure) { return WriteFigure(figure, drawing, path), path; },
+        std::move(done), std::move(failed), std::move(progress));
+  }
+  void CancelFigure() override {
+    ++figure_number_;
+    queue_.Cancel(kFigureTag);
+  }
   std::unique_ptr<ui::Workbench> Another() override { return std::make_unique<TraceWorkbench>(paths_, post_, shared_); }
 
   void DescribeModel(const std::string& model_dir, ui::Reply<ui::ModelDescription> done,
@@ -234,7 +253,7 @@ class TraceWorkbench : public ui::Workbench {
  private:
   TileSource& TilesOf(ui::MapView view) { return *tiles_[static_cast<size_t>(view)]; }
   // Frees what was held of a trace that is no longer on show, and its memory to the system, in the background.
-  void GiveBack(std::shared_ptr<OpenedTrace> closed);
+  void GiveBack(std::shared_ptr<OpenedTrace> closed, std::vector<std::shared_ptr<void>> held);
   void CountStatistics(const analysis::HeadStatistics& statistics);
   // Called by a worker, before it measures: everything that was posted so far is on the screen, or it took too long.
   void WaitUntilDrawn(const std::stop_token& stop);
@@ -260,6 +279,29 @@ class TraceWorkbench : public ui::Workbench {
         });
   }
 
+  // Makes the drawing's figure, unless it is the last one, and hands what `use` makes of it to `done`.
+  template <typename T, typename Use>
+  void SubmitFigure(const ui::FigureDrawing& drawing, Use use, ui::Reply<T> done, ui::ErrorReply failed,
+                    ui::Reply<ui::ProgressReport> progress) {
+    CancelFigure();
+    if (!trace_) return failed("There is no figure to make: open a trace first.");
+    Submit<T>(
+        kFigureTag, kTunePriority,
+        [this, number = figure_number_, cache = figures_, trace = trace_, drawing, use = std::move(use),
+         progress = std::move(progress)](const std::stop_token& stop) {
+          ui::ProgressReport report;
+          report.stage = "Computing figure " + drawing.name;
+          const auto tell = [&](double share) {
+            report.fraction = share;
+            post_([this, number, progress, report] {
+              if (number == figure_number_) progress(report);
+            });
+          };
+          return use(*cache->Make(trace, drawing, tell, stop));
+        },
+        std::move(done), std::move(failed));
+  }
+
   const WorkbenchPaths paths_;
   const SharedAmongTraces shared_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
@@ -273,6 +315,8 @@ class TraceWorkbench : public ui::Workbench {
   int64_t tuning_number_ = 0;  // the same of TuneHead's
   int64_t run_number_ = 0;     // the same of runs
   int64_t export_number_ = 0;  // the same of maps in files
+  int64_t figure_number_ = 0;  // the same of figures
+  std::shared_ptr<FigureCache> figures_ = std::make_shared<FigureCache>();
   std::shared_ptr<RunSlot> run_slot_;
   MassCache head_masses_{shared_memory()};
   CaptureJob capture_;
@@ -293,23 +337,27 @@ void TraceWorkbench::OpenTrace(const std::string& path, ui::Reply<ui::TraceSumma
         CancelSearch();
         CancelTuning();
         CancelRun();
-        masks_.clear();
+        CancelFigure();
+        memory().HoldReleased();
+        auto masks = std::make_shared<std::map<int64_t, analysis::KeptMask>>();
+        masks->swap(masks_);
         head_masses_.Clear();
         std::shared_ptr<OpenedTrace> before = std::exchange(trace_, trace);
         for (const auto& tiles : tiles_) tiles->SetTrace(trace);
         statistics_bytes_.clear();
         memory().SetFixed(&statistics_bytes_, 0);
         done(trace->summary);  // the window forgets the trace before, too
-        GiveBack(std::move(before));
+        GiveBack(std::move(before), {std::move(masks), memory().TakeReleased()});
       },
       std::move(failed));
 }
 
-void TraceWorkbench::GiveBack(std::shared_ptr<OpenedTrace> closed) {
+void TraceWorkbench::GiveBack(std::shared_ptr<OpenedTrace> closed, std::vector<std::shared_ptr<void>> held) {
   queue_.Submit(
       "give back", kGiveBackPriority,
-      [slot = run_slot_, closed = std::move(closed)](const std::stop_token& stop) mutable {
+      [slot = run_slot_, closed = std::move(closed), held = std::move(held)](const std::stop_token& stop) mutable {
         slot->Forget();
+        held.clear();
         // Work on it that was cancelled ends within a few milliseconds, and may be the last to let go of a part.
         constexpr std::chrono::milliseconds kLookAgain(5);
         for (int look = 0; closed.use_count() > 1 && look < kMostLooks && !stop.stop_requested(); ++look)
@@ -637,21 +685,7 @@ void TraceWorkbench::WaitUntilDrawn(const std::stop_token& stop) {
 void TraceWorkbench::DescribeModel(const std::string& model_dir, ui::Reply<ui::ModelDescription> done,
                                    ui::ErrorReply failed) {
   Submit<ui::ModelDescription>(
-      "model", kOpenPriority,
-      [model_dir](const std::stop_token&) {
-        const model::CheckpointSummary summary = model::ReadCheckpointSummary(model_dir, /*with_hash=*/false);
-        ui::ModelDescription description;
-        description.model_dir = model_dir;
-        description.model_type = summary.model_type;
-        description.dtype = summary.dtype;
-        description.num_parameters = summary.num_parameters;
-        description.max_positions = summary.max_positions;
-        description.num_layers = summary.num_layers;
-        description.num_qo_heads = summary.num_qo_heads;
-        description.num_kv_heads = summary.num_kv_heads;
-        description.head_dim = summary.head_dim;
-        return description;
-      },
+      "model", kOpenPriority, [model_dir](const std::stop_token&) { return DescribeCheckpoint(model_dir); },
       std::move(done), std::move(failed));
 }
 
@@ -659,16 +693,6 @@ void TraceWorkbench::DescribeModel(const std::string& model_dir, ui::Reply<ui::M
 
 std::unique_ptr<ui::Workbench> MakeTraceWorkbench(const WorkbenchPaths& paths, ui::PostFunction post) {
   return std::make_unique<TraceWorkbench>(paths, std::move(post));
-}
-
-std::string DefaultResultsDir() {
-  const auto variable = [](const char* name) -> std::string {
-    const char* value = std::getenv(name);
-    return value == nullptr ? "" : value;
-  };
-  std::filesystem::path cache = variable("XDG_CACHE_HOME");
-  if (cache.empty() && !variable("HOME").empty()) cache = std::filesystem::path(variable("HOME")) / ".cache";
-  return cache.empty() ? std::string() : (cache / "headscope" / "results").string();
 }
 
 }  // namespace headscope::app

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -12,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "analysis/figure_drawing.h"
 #include "analysis/report.h"
 #include "base/device.h"
 #include "base/errors.h"
@@ -129,6 +131,26 @@ TEST(Figures, AreDrawnAsSvgPdfAndPng) {
   }
   EXPECT_THROW(DrawFigure(EveryKind(), 900, 500, "/no/such/folder/figure.svg"), FailedError);
   EXPECT_THROW(DrawFigure(EveryKind(), 90, 50, base + "svg"), UsageError);
+}
+
+TEST(Figures, AsPixelsAreThoseOfThePngOnEitherGround) {
+  const FigurePixels light = PaintFigure(EveryKind(), 600, 400, 1.5, {}),
+                     dark = PaintFigure(EveryKind(), 600, 400, 1.5, {.dark = true});
+  EXPECT_EQ(light.width, 900);
+  EXPECT_EQ(light.height, 600);
+  ASSERT_EQ(light.rgb.size(), 900u * 600u);
+  ASSERT_EQ(dark.rgb.size(), light.rgb.size());
+  EXPECT_EQ(light.rgb.front(), 0xffffffffu);
+  EXPECT_EQ(dark.rgb.front(), 0xff171717u);
+  const auto ink = [](const FigurePixels& pixels) {
+    return std::count_if(pixels.rgb.begin(), pixels.rgb.end(), [&](uint32_t pixel) { return pixel != pixels.rgb[0]; });
+  };
+  // The same is drawn, in other inks.
+  EXPECT_NEAR(static_cast<double>(ink(dark)), static_cast<double>(ink(light)), 0.05 * static_cast<double>(ink(light)));
+  // Without title and caption the panels are larger.
+  const FigurePixels bare = PaintFigure(EveryKind(), 600, 400, 1.5, {.captions = false});
+  EXPECT_NE(bare.rgb, light.rgb);
+  EXPECT_THROW(PaintFigure(EveryKind(), 90, 50, 1, {}), UsageError);
 }
 
 TEST(Figures, SpacedRowsAndLargestIndices) {

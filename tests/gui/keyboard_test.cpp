@@ -32,7 +32,7 @@ TEST_F(KeyboardTest, TabReachesEveryPaneAndComesRound) {
   matrix->setFocus();
   QSet<QString> reached;
   bool round = false;
-  for (int press = 0; press < 40 && !round; ++press) {
+  for (int press = 0; press < 100 && !round; ++press) {
     QWidget* focus = window_->focusWidget();
     ASSERT_NE(focus, nullptr);
     reached.insert(focus->objectName());

@@ -135,6 +135,33 @@ TEST(ViewTransformTest, EmptyMapsAndViewportsAreHarmless) {
   EXPECT_EQ(MakeView(-5, 10).num_rows(), 0);
 }
 
+TEST(MapNotesTest, PinsLieAtTheirPlacesCornersInsideTheViewAndApart) {
+  ViewTransform view;
+  view.SetMap(1000, 1000);
+  view.SetViewport({50, 20, 500, 500});
+  const std::vector<MapNote> notes = {{"whole", {0, 1}, 1, 0, 1000, 0, 1000, ""},
+                                      {"part", {0, 1}, 2, 400, 500, 200, 300, ""},
+                                      {"other head", {0, 2}, 3, 400, 500, 200, 300, ""},
+                                      {"same corner", {0, 1}, 4, 400, 600, 200, 220, ""}};
+  const std::vector<NotePin> pins = PinsInView(notes, {0, 1}, view);
+  ASSERT_EQ(pins.size(), 3U);
+  EXPECT_EQ(pins[0].pin, (PixelRect{50, 20, kPinWidth, kPinHeight}));
+  EXPECT_EQ(pins[1].note, 1U);
+  EXPECT_NEAR(pins[1].pin.x, view.ColumnToX(200), 1e-9);
+  EXPECT_NEAR(pins[1].pin.y, view.RowToY(400), 1e-9);
+  EXPECT_NEAR(pins[1].place.right(), view.ColumnToX(300), 1e-9);
+  EXPECT_EQ(pins[2].note, 3U);
+  EXPECT_GE(pins[2].pin.x, pins[1].pin.right()) << "beside the pin of the same corner";
+  EXPECT_EQ(pins[2].pin.y, pins[1].pin.y);
+  // Zoomed to a bookmark, its pin is in the corner; away from it there is none.
+  view.ZoomTo({400, 500, 200, 300});
+  ASSERT_FALSE(PinsInView(notes, {0, 1}, view).empty());
+  EXPECT_EQ(PinsInView(notes, {0, 1}, view)[0].note, 1U);
+  view.ZoomTo({700, 710, 100, 110});
+  EXPECT_TRUE(PinsInView(notes, {0, 1}, view).empty());
+  EXPECT_TRUE(PinsInView(notes, {0, 1}, ViewTransform()).empty());
+}
+
 TEST(SliderEndTest, IsWhatTheTraceHasOfTheUnit) {
   TraceSummary trace;
   trace.num_tokens = 4100;

@@ -402,6 +402,25 @@ void FakeWorkbench::RequestLostKeys(analysis::HeadId head, int64_t mask_id, int6
   Post("mask", [lost, done] { done(lost); });
 }
 
+void FakeWorkbench::RequestFigure(const FigureDrawing& drawing, double pixels_per_point, Reply<FigurePicturePtr> done,
+                                  ErrorReply failed, Reply<ProgressReport> progress) {
+  CancelFigure();
+  ++num_figures;
+  last_figure = drawing;
+  ProgressReport report;
+  report.fraction = 0.5;
+  progress(report);
+  Post("figure", [drawing, pixels_per_point, done, failed, fails = std::exchange(fail_next_figure, false)] {
+    if (fails) return failed("The figure is not made: it is a test.");
+    FigurePicture picture;
+    picture.title = drawing.name;
+    picture.width = static_cast<int32_t>(pixels_per_point * drawing.width);
+    picture.height = static_cast<int32_t>(pixels_per_point * drawing.height);
+    picture.rgb.assign(static_cast<size_t>(picture.width) * static_cast<size_t>(picture.height), 0xff808080u);
+    done(std::make_shared<const FigurePicture>(std::move(picture)));
+  });
+}
+
 void FakeWorkbench::MeetTarget(analysis::HeadId, const std::string& method, const kernels::ParameterValues& values,
                                double target, Reply<kernels::ParameterValues> done, ErrorReply failed,
                                Reply<ProgressReport>) {

@@ -72,6 +72,9 @@ class FakeWorkbench : public Workbench {
   static constexpr int kFoundWindow = 77;  // what a search of method "band" ends with
   std::string last_method, last_parameters;
   MapDrawing last_drawing;
+  FigureDrawing last_figure;
+  int num_figures = 0;
+  bool fail_next_figure = false;
 
   const std::vector<kernels::MethodSpec>& methods() const override { return methods_; }
   std::vector<std::string> task_names() const override { return {"passkey"}; }
@@ -95,6 +98,17 @@ class FakeWorkbench : public Workbench {
     Post("export", [path, done] { done(path); });
   }
   void CancelMapExport() override { ++generations_["export"]; }
+  std::vector<FigureChoice> figures() const override {
+    return {{"one", "One", "", "of one trace", 1}, {"pair", "Pair", "a paper, figure 2", "of two traces", 2}};
+  }
+  void RequestFigure(const FigureDrawing& drawing, double pixels_per_point, Reply<FigurePicturePtr> done,
+                     ErrorReply failed, Reply<ProgressReport> progress) override;
+  void ExportFigure(const FigureDrawing& drawing, const std::string& path, Reply<std::string> done, ErrorReply,
+                    Reply<ProgressReport>) override {
+    last_figure = drawing;
+    Post("figure", [path, done] { done(path); });
+  }
+  void CancelFigure() override { ++generations_["figure"]; }
   std::unique_ptr<Workbench> Another() override { return std::make_unique<FakeWorkbench>(num_tokens_); }
   void CancelTiles(MapView view) override;
   void RequestRow(analysis::HeadId head, int64_t row, Reply<std::vector<float>> done) override;

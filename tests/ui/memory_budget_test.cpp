@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace headscope::ui {
@@ -129,6 +130,26 @@ TEST(MemoryBudget, ThreadsShareIt) {
   }
   threads.clear();
   EXPECT_LE(budget.used(), budget.capacity());
+}
+
+TEST(MemoryBudgetTest, WhatIsReleasedIsHeldForAnotherThreadToFree) {
+  MemoryBudget budget(1000);
+  auto first = std::make_shared<const int>(1), second = std::make_shared<const int>(2);
+  const std::weak_ptr<const int> first_seen = first, second_seen = second;
+  const void *const first_place = first.get(), *const second_place = second.get();
+  budget.Keep(std::exchange(first, nullptr), 400);
+  budget.Keep(std::exchange(second, nullptr), 400);
+  budget.HoldReleased();
+  budget.Release(first_place);
+  EXPECT_EQ(budget.used(), 400);
+  EXPECT_FALSE(first_seen.expired());
+  std::shared_ptr<void> released = budget.TakeReleased();
+  EXPECT_FALSE(first_seen.expired());
+  released.reset();
+  EXPECT_TRUE(first_seen.expired());
+  budget.Release(second_place);
+  EXPECT_TRUE(second_seen.expired()) << "at once again";
+  EXPECT_EQ(budget.used(), 0);
 }
 
 }  // namespace

@@ -83,8 +83,22 @@ void MemoryBudget::Release(const void* value) {
   if (place == places_.end()) return;
   used_ -= place->second->bytes;
   if (!place->second->pinned) unpinned_ -= place->second->bytes;
-  released.splice(released.end(), entries_, place->second);
+  Entries& to = holds_released_ ? released_ : released;
+  to.splice(to.end(), entries_, place->second);
   places_.erase(place);
+}
+
+void MemoryBudget::HoldReleased() {
+  const std::lock_guard lock(mutex_);
+  holds_released_ = true;
+}
+
+std::shared_ptr<void> MemoryBudget::TakeReleased() {
+  auto released = std::make_shared<Entries>();
+  const std::lock_guard lock(mutex_);
+  holds_released_ = false;
+  released->splice(released->end(), released_);
+  return released;
 }
 
 void MemoryBudget::SetFixed(const void* owner, int64_t bytes) {

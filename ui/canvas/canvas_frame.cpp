@@ -4,6 +4,7 @@
 #include <QOpenGLContext>
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "canvas_widget_impl.h"
 #include "map_overlay.h"
@@ -140,11 +141,20 @@ void HeadCanvas::Impl::FollowScale(bool fit) {
 }
 
 void HeadCanvas::Impl::SettingsChanged() {
+  // What FollowScale does to the range is nobody's choice.
+  TellOfRange();
   FollowScale(/*fit=*/true);
+  known_range = model.settings().range;
   model.trial().SetMaskWanted(canvas, model.settings().overlay);
   model.trial().SetMeasuresAlone(model.settings().measures_alone);
   RequestFrame();
   AfterFrame([this] { Q_EMIT canvas->DisplayChanged(); });
+}
+
+void HeadCanvas::Impl::TellOfRange() {
+  const analysis::ValueRange before = std::exchange(known_range, model.settings().range);
+  if (before == known_range) return;
+  AfterFrame([this, before, after = known_range] { Q_EMIT canvas->RangeSet(RangeToJson(before), RangeToJson(after)); });
 }
 
 void HeadCanvas::Impl::InitGraphics() {
@@ -205,6 +215,7 @@ void HeadCanvas::Impl::DrawFrame() {
   const double seconds =
       since_last_frame_.isValid() ? static_cast<double>(since_last_frame_.nsecsElapsed()) * 1e-9 : 1.0 / 60;
   since_last_frame_.start();
+  known_range = model.settings().range;  // a trace has brought its own
   model.LayOut(canvas->size());
   bridge.NewFrame(canvas->size(), ratio, seconds);
   MapSurroundings around;
@@ -213,6 +224,9 @@ void HeadCanvas::Impl::DrawFrame() {
     around.column_profile = model.layout().column_profile;
     around.row_profile = model.layout().row_profile;
   }
+  std::vector<NotePin> pins;
+  if (model.head()) pins = PinsInView(model.notes(), *model.head(), model.view());
+  for (const NotePin& one : pins) around.pins.push_back(one.pin);
   if (interaction.Update(model.view(), around)) AfterFrame([this] { Q_EMIT canvas->ViewChanged(); });
   TakeProfilePress(ratio);
   UpdateCursor();
@@ -230,11 +244,19 @@ void HeadCanvas::Impl::DrawFrame() {
   if (fit_when_drawn_ && model.head() && model.tiles().num_pending() == 0 &&
       model.FitRange(ratio, kShareInFaintRange)) {
     fit_when_drawn_ = false;
+    known_range = model.settings().range;
     AfterFrame([this] { Q_EMIT canvas->DisplayChanged(); });
   }
   renderer.Draw(model.Picture(model.view(), ratio), model.Look(), model.rows(), framebuffer, ratio);
   renderer.Draw(model.MinimapPicture(), model.Look(), model.rows(), framebuffer, ratio);
   if (model.cursor() && !interaction.dragging()) options.tooltip = DescribeScore(model, *model.cursor());
+  if (interaction.pointed_pin()) {
+    options.pointed_note = pins[*interaction.pointed_pin()].note;
+    const MapNote& note = model.notes()[*options.pointed_note];
+    options.tooltip = DescribeNote(model, note);
+    if (interaction.pin_pressed())
+      AfterFrame([this, id = QString::fromStdString(note.id)] { Q_EMIT canvas->NotePressed(id); });
+  }
   // ImGui fits the tooltip to what it held the frame before: a line that came with a mask would be cut until the next.
   if (options.tooltip != tooltip_) bridge.RequestFrames(kFramesAfterTooltipChange);
   tooltip_ = options.tooltip;

@@ -10,10 +10,12 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "canvas_layout.h"
 #include "canvas_renderer.h"
 #include "canvas_settings.h"
+#include "map_notes.h"
 #include "method_trial.h"
 #include "profiles.h"
 #include "tile_cache.h"
@@ -136,6 +138,10 @@ class CanvasModel {
   bool ClearMark();  // false: there was none
   const std::optional<MarkedScore>& mark() const { return mark_; }
 
+  // Bookmarks of this trace, of every head.
+  void SetNotes(std::vector<MapNote> notes) { notes_ = std::move(notes); }
+  const std::vector<MapNote>& notes() const { return notes_; }
+
   // Under the pointer of a map beside this one; outside the map: none.
   void SetOtherCursor(const std::optional<MarkedScore>& score);
   const std::optional<MarkedScore>& other_cursor() const { return other_cursor_; }
@@ -165,6 +171,7 @@ class CanvasModel {
   TileSample<analysis::TileData> before_;
   std::optional<CursorScore> cursor_;
   std::optional<MarkedScore> mark_, other_cursor_;
+  std::vector<MapNote> notes_;
   int64_t arrivals_ = 0;
   CanvasModel* other_ = nullptr;
   std::optional<analysis::MaskOverlap> overlap_;

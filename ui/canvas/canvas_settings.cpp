@@ -27,6 +27,11 @@ analysis::ValueRange ClampedRange(analysis::ValueRange range) {
   return range;
 }
 
+QJsonObject RangeToJson(const analysis::ValueRange& range) {
+  return {{"range_log2_min", static_cast<double>(range.minimum_log2)},
+          {"range_log2_max", static_cast<double>(range.maximum_log2)}};
+}
+
 QJsonObject SettingsToJson(const CanvasSettings& settings) {
   return {
       {"color_map", QString::fromStdString(settings.color_map->name)},

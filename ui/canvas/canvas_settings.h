@@ -44,6 +44,7 @@ const analysis::ColorMap* FindMapColors(const std::string& name);
 // A range within the bounds above, its ends in order and apart.
 analysis::ValueRange ClampedRange(analysis::ValueRange range);
 
+QJsonObject RangeToJson(const analysis::ValueRange& range);
 QJsonObject SettingsToJson(const CanvasSettings& settings);
 // The settings in `json` over `present`: a member that is missing, of another type or out of range leaves the present
 // value.

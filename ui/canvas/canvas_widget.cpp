@@ -303,6 +303,25 @@ QJsonObject HeadCanvas::ViewState() const {
   return state;
 }
 
+QJsonObject HeadCanvas::PlaceState() const {
+  return {{kViewMember, ViewToJson(impl_->model.view())}};
+}
+
+void HeadCanvas::SetNotes(std::vector<MapNote> notes) {
+  if (notes == impl_->model.notes()) return;
+  impl_->model.SetNotes(std::move(notes));
+  impl_->RequestFrame();
+}
+
+QRectF HeadCanvas::PinOf(const QString& id) const {
+  if (!HasHead()) return {};
+  for (const NotePin& one : PinsInView(impl_->model.notes(), head(), impl_->model.view())) {
+    if (QString::fromStdString(impl_->model.notes()[one.note].id) == id)
+      return {one.pin.x, one.pin.y, one.pin.width, one.pin.height};
+  }
+  return {};
+}
+
 QJsonObject HeadCanvas::DisplayState() const {
   QJsonObject state = SettingsToJson(impl_->model.settings());
   // The range follows scale and head by itself.
@@ -335,6 +354,7 @@ void HeadCanvas::Impl::ApplyState(const QJsonObject& state) {
   model.settings() = SettingsFromJson(state, model.settings());
   FollowScale(/*fit=*/!state.contains(kRangeToMember));
   model.trial().SetTarget(state.value(kTargetMember).toDouble(model.trial().target()));
+  known_range = model.settings().range;  // what is restored is no new choice
   SettingsChanged();
   ChangeView([&](ViewTransform& view) { ApplyViewJson(state.value(kViewMember).toObject(), &view); });
 }

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "map_comparison.h"
+#include "map_notes.h"
 #include "ui/workbench.h"
 
 namespace headscope::ui {
@@ -77,6 +78,10 @@ class HeadCanvas : public QOpenGLWidget {
   // A line for each colour of the comparison.
   QStringList ComparisonLines() const;
   void SetNamed(bool named);  // says on the map which head it is, and by which method
+
+  // Bookmarks: those of the head on show are on the map as numbered pins. NotePressed follows a click on one.
+  void SetNotes(std::vector<MapNote> notes);
+  QRectF PinOf(const QString& id) const;  // in the canvas' pixels; null while it is not in view
 
   // The scores in view: [row begin, row end, column begin, column end).
   struct Part {
@@ -139,6 +144,8 @@ class HeadCanvas : public QOpenGLWidget {
   // what is missing or out of range: session files are untrusted. It may come before or after SetWorkbench, SetTrace
   // and ShowHead.
   QJsonObject ViewState() const;
+  // Of it where the view is, alone.
+  QJsonObject PlaceState() const;
   // Of it what a person sets of the display, without the range of the colours, which also moves by itself.
   QJsonObject DisplayState() const;
   void RestoreViewState(const QJsonObject& state);
@@ -193,6 +200,9 @@ class HeadCanvas : public QOpenGLWidget {
   void CursorLeft();
   void ViewChanged();
   void DisplayChanged();  // colours, scale, reduction, overlay or panel
+  // A person has set the range of the colours: members of the view state. By itself it moves in silence.
+  void RangeSet(const QJsonObject& before, const QJsonObject& after);
+  void NotePressed(const QString& id);
   // Also when only a parameter or the target for the kept mass changed.
   void MethodChanged(const QString& method, const QString& parameters);
   void TilesArrived();

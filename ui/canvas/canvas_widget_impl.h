@@ -43,6 +43,7 @@ class HeadCanvas::Impl {
   // Means on a linear scale are a thousandth of the largest score: the range follows them, and comes back afterwards.
   // `fit`: what has been restored has its own.
   void FollowScale(bool fit);
+  void TellOfRange();  // when it is not what it was
   void ApplyState(const QJsonObject& state);
   bool ApplyMethodState(const QJsonObject& state);
 
@@ -60,6 +61,7 @@ class HeadCanvas::Impl {
   int64_t frames_drawn = 0;
   bool frame_requested = false;
   bool named = false;
+  analysis::ValueRange known_range;
   QMetaObject::Connection compared_mask, compared_tiles;
   QJsonObject waiting_trace_state, waiting_method_state;  // restored before there was a trace or a workbench
 

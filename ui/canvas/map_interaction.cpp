@@ -30,6 +30,12 @@ bool MapInteraction::Update(ViewTransform& view, const MapSurroundings& around) 
   const bool pressed = free && ImGui::IsMouseClicked(ImGuiMouseButton_Left);
   pressed_column_x_ = pressed && around.column_profile.Contains(x, y) ? std::optional(x) : std::nullopt;
   pressed_row_y_ = pressed && around.row_profile.Contains(x, y) ? std::optional(y) : std::nullopt;
+  const auto pin =
+      std::find_if(around.pins.begin(), around.pins.end(), [&](const PixelRect& one) { return one.Contains(x, y); });
+  pointed_pin_.reset();
+  if (over_map && !dragging() && pin != around.pins.end())
+    pointed_pin_ = static_cast<size_t>(pin - around.pins.begin());
+  pin_pressed_ = pressed && pointed_pin_ && !io.KeyShift;
   const bool over_minimap = over_map && around.minimap.Contains(x, y);
   if (over_minimap && pressed) in_minimap_ = true;
   if (in_minimap_ && !ImGui::IsMouseDown(ImGuiMouseButton_Left)) in_minimap_ = false;
@@ -43,7 +49,7 @@ bool MapInteraction::Update(ViewTransform& view, const MapSurroundings& around) 
     const double notches = static_cast<double>(io.MouseWheel) * (io.KeyCtrl ? 0.25 : io.KeyShift ? 3.0 : 1.0);
     view.ZoomAbout(x, y, std::pow(kZoomPerNotch, notches));
   }
-  if (over_map && !over_minimap && !dragging()) {
+  if (over_map && !over_minimap && !dragging() && !pin_pressed_) {
     const bool left = ImGui::IsMouseClicked(ImGuiMouseButton_Left);
     const bool right = ImGui::IsMouseClicked(ImGuiMouseButton_Right);
     if (left && ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) {

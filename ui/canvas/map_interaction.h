@@ -6,6 +6,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "view_transform.h"
 
@@ -14,6 +15,7 @@ namespace headscope::ui {
 // What lies on and beside the map and takes the mouse for itself; of no size: it is not there.
 struct MapSurroundings {
   PixelRect minimap, column_profile, row_profile;
+  std::vector<PixelRect> pins;  // of bookmarks
 };
 
 class MapInteraction {
@@ -25,6 +27,10 @@ class MapInteraction {
   const std::optional<double>& pressed_column_x() const { return pressed_column_x_; }
   const std::optional<double>& pressed_row_y() const { return pressed_row_y_; }
 
+  // The pin under the pointer, as an index; and whether it was pressed in the last Update.
+  const std::optional<size_t>& pointed_pin() const { return pointed_pin_; }
+  bool pin_pressed() const { return pin_pressed_; }
+
   // The rectangle being dragged out, in pixels.
   const std::optional<PixelRect>& selection() const { return selection_; }
   bool dragging() const { return panning_ || in_minimap_ || selection_.has_value(); }
@@ -33,6 +39,8 @@ class MapInteraction {
  private:
   bool panning_ = false, in_minimap_ = false;
   std::optional<double> pressed_column_x_, pressed_row_y_;
+  std::optional<size_t> pointed_pin_;
+  bool pin_pressed_ = false;
   double selection_x_ = 0, selection_y_ = 0;  // where it began
   int selection_button_ = 0;
   std::optional<PixelRect> selection_;

@@ -250,6 +250,7 @@ void DrawMapOverlay(CanvasModel& model, const OverlayOptions& options) {
     list->AddRectFilled(Point(box.x, box.y), Point(box.right(), box.bottom()), IM_COL32(255, 168, 72, 40));
     list->AddRect(Point(box.x, box.y), Point(box.right(), box.bottom()), kAccentColor);
   }
+  DrawNotes(model, options);
   DrawMark(model, options);
   DrawOtherCursor(model, options);
   DrawCursor(model, options);

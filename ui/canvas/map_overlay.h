@@ -20,7 +20,8 @@ struct OverlayOptions {
   bool live = true;    // cursor, tooltip, minimap and hints, which a picture in a file has no use for
   bool named = false;  // which head it is stands on the map: there are two maps
   std::optional<PixelRect> selection;
-  std::string tooltip;  // at the pointer; empty: none
+  std::string tooltip;                 // at the pointer; empty: none
+  std::optional<size_t> pointed_note;  // the bookmark whose pin is under the pointer
 };
 
 // What a picture in a file says of itself. Pure; empty without a head.
@@ -40,6 +41,7 @@ void DrawBrush(const CanvasModel& model, const OverlayOptions& options);
 void DrawName(const CanvasModel& model, const OverlayOptions& options);
 void DrawOtherCursor(const CanvasModel& model, const OverlayOptions& options);
 void DrawMark(const CanvasModel& model, const OverlayOptions& options);
+void DrawNotes(const CanvasModel& model, const OverlayOptions& options);
 void DrawCaptions(const CanvasModel& model, const OverlayOptions& options);
 void DrawColorBar(const CanvasModel& model, const OverlayOptions& options);
 void DrawScoreValues(CanvasModel& model, const OverlayOptions& options);
@@ -52,6 +54,8 @@ std::string FormatProbability(double probability);
 std::string FormatProbabilityShortly(double probability);
 // What the profile of the keys shows, and its greatest value; in a narrow place without saying over which queries.
 std::string ColumnProfileText(const CanvasModel& model, const ViewProfiles& profiles, bool narrow = false);
+// What the tooltip says of a bookmark: its number and note, its place.
+std::string DescribeNote(const CanvasModel& model, const MapNote& note);
 // What the tooltip says of a score, one line each.
 std::string DescribeScore(const CanvasModel& model, const CursorScore& score);
 

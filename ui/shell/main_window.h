@@ -118,6 +118,7 @@ class MainWindow : public QMainWindow {
   void ShowReference(HeadCanvas* map, analysis::HeadId head);
   void UpdateComparison();
   void ExchangeMaps();
+  void FollowHead();  // the other maps, if they are to
   void OpenOtherTrace(const QString& path);
   void OtherTraceOpened(const TraceSummary& trace);
   void CloseOtherTrace();
@@ -126,6 +127,8 @@ class MainWindow : public QMainWindow {
   void BindNotes();
   void AddBookmark();
   void FillBookmarkMenu();
+  void ShowNotesOnMaps();
+  void GoToNote(const QString& id);
 
   // main_window_layouts.cpp: named layouts, and undo of what a person sets in the view.
   void BindLayouts();
@@ -138,12 +141,17 @@ class MainWindow : public QMainWindow {
   QJsonObject ViewSettings() const;
   void ApplyViewSettings(const QJsonObject& settings);
   void SetTheme(const QString& name);
+  void BindUndo();
+  void BeginUndo();  // here: nothing before it is taken back
+  QJsonObject BrushState() const;
 
   // main_window_reach.cpp: what reaches beyond one head or out of the window.
   void BindReach();
   void ConnectSweep();
   void UpdateReach();
   void ExportTuning();
+  void ConnectFigures();
+  void ExportFigure();
   void ExportPicture(const QString& pane, const QString& title);
   void CopyText(const QString& text);
   std::optional<analysis::MethodResult> RunToCopy() const;  // the selected one, else the last
@@ -185,6 +193,7 @@ class MainWindow : public QMainWindow {
   Theme theme_;
   WindowState state_;
   SettingHistory settings_history_;
+  QJsonObject known_place_, known_brush_;  // of the first map; empty: undo has not begun
   CommandSet commands_;
 
   HeadCanvas* canvas_ = nullptr;
@@ -205,18 +214,19 @@ class MainWindow : public QMainWindow {
   QList<QDockWidget*> docks_;  // in the order of pane_list.h
   QMenu *recent_menu_ = nullptr, *bookmark_menu_ = nullptr, *layout_menu_ = nullptr, *delete_layout_menu_ = nullptr;
   PaneShares* shares_ = nullptr;
-  QList<QAction*> metric_actions_, color_actions_, canvas_actions_, pane_actions_, bookmark_actions_, layout_actions_;
+  QList<QAction*> metric_actions_, color_actions_, canvas_actions_, pane_actions_, bookmark_actions_, layout_actions_,
+      figure_actions_;
   QString said_at_start_;      // stays over the trace that a start shows
   bool chooses_head_ = false;  // at the first start, until the statistics are there or a person has chosen one
   bool has_layout_ = false;    // the session's, or the first one at its final size
 
   // Part of a saved layout: raise it when docks or toolbars change, so that an older one is not applied.
-  static constexpr int kLayoutVersion = 4;
+  static constexpr int kLayoutVersion = 5;
 
   // Names of work in the progress strip.
   inline static const QString kOpenWork = QStringLiteral("open"), kStatisticsWork = QStringLiteral("statistics"),
                               kExportWork = QStringLiteral("export"), kCaptureWork = QStringLiteral("capture"),
-                              kSweepWork = QStringLiteral("sweep");
+                              kSweepWork = QStringLiteral("sweep"), kFigureWork = QStringLiteral("figure");
 };
 
 }  // namespace headscope::ui

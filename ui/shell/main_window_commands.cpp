@@ -40,6 +40,8 @@ constexpr Gesture kGestures[] = {
     {"Click on a lost key, on a word of the text", "see it on the map; right-click a word: make it the query"},
     {"Click on a point of the trade-off", "open that run; arrows and Enter there as well"},
     {"Drag the line in Kept mass, arrows there", "move the target; Ctrl finer, Shift coarser, double click for 0.95"},
+    {"Drag the line in Mass by query, Up and Down there", "move the target, and the method's parameters with it"},
+    {"Click on a numbered pin of the map", "go to that bookmark; hover: its note"},
     {"Arrows in the matrix", "open the head beside"},
     {"Click on a table's title", "sort; right-click: choose columns"},
     {"Double click on a run, Enter there", "open its head, and its method with its parameters"},
@@ -263,7 +265,7 @@ void MainWindow::OpenPalette() {
   QList<QAction*> panes;
   for (const QDockWidget* dock : docks_) panes.append(dock->toggleViewAction());
   palette_->Open(commands_.all() + canvas_actions_ + metric_actions_ + color_actions_ + panes + pane_actions_ +
-                     bookmark_actions_ + layout_actions_,
+                     bookmark_actions_ + layout_actions_ + figure_actions_,
                  PaletteEntries());
 }
 

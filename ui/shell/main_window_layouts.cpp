@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Named layouts of the panes, and undo of what a person sets in the view.
 #include <QInputDialog>
+#include <QJsonArray>
 #include <QLineEdit>
 #include <QMenu>
 #include <QUndoCommand>
+#include <algorithm>
+#include <utility>
 
 #include "main_window.h"
 #include "shown_text.h"
@@ -15,6 +18,17 @@ constexpr int kLongestName = 60;
 // Members of the settings that can be taken back, beside those of the canvas.
 const QString kMetric = QStringLiteral("metric"), kHeadTable = QStringLiteral("head_table"),
               kTheme = QStringLiteral("theme"), kCanvas = QStringLiteral("canvas.");
+const QString kNumMaps = QStringLiteral("maps"), kFollows = QStringLiteral("maps_follow"),
+              kDifference = QStringLiteral("map_difference"), kHeadDifferences = QStringLiteral("head_differences"),
+              kBrush = QStringLiteral("brush");
+
+// Members of the canvas as those of the settings.
+QJsonObject OfCanvas(const QJsonObject& canvas) {
+  QJsonObject settings;
+  for (auto member = canvas.begin(); member != canvas.end(); ++member)
+    settings[kCanvas + member.key()] = member.value();
+  return settings;
+}
 
 class LayoutStep : public QUndoCommand {
  public:
@@ -107,11 +121,41 @@ void MainWindow::RestoreLayout(const QString& name) {
 QJsonObject MainWindow::ViewSettings() const {
   QJsonObject settings{{kMetric, QString::fromStdString(state_.heads.metric())},
                        {kHeadTable, state_.offers.ViewState(QStringLiteral("head-table"))},
-                       {kTheme, theme_.name()}};
-  const QJsonObject canvas = canvas_->DisplayState();
-  for (auto member = canvas.begin(); member != canvas.end(); ++member)
-    settings[kCanvas + member.key()] = member.value();
+                       {kTheme, theme_.name()},
+                       {kNumMaps, static_cast<int>(others_.size()) + 1},
+                       {kFollows, commands_[Command::kSplitFollows]->isChecked()},
+                       {kDifference, commands_[Command::kMapDifference]->isChecked()},
+                       {kHeadDifferences, commands_[Command::kHeadDifferences]->isChecked()}};
+  const QJsonObject canvas = OfCanvas(canvas_->DisplayState());
+  for (auto member = canvas.begin(); member != canvas.end(); ++member) settings[member.key()] = member.value();
   return settings;
+}
+
+void MainWindow::BindUndo() {
+  connect(canvas_, &HeadCanvas::RangeSet, this, [this](const QJsonObject& before, const QJsonObject& after) {
+    settings_history_.RecordChange(tr("range of the colours"), OfCanvas(before), OfCanvas(after));
+  });
+  connect(canvas_, &HeadCanvas::ViewChanged, this, [this] {
+    if (known_place_.isEmpty()) return;
+    const QJsonObject before = std::exchange(known_place_, canvas_->PlaceState());
+    settings_history_.RecordChange(tr("zoom"), OfCanvas(before), OfCanvas(known_place_));
+  });
+  connect(&state_.trial, &MethodTrial::Changed, this, [this] {
+    if (known_brush_.isEmpty()) return;
+    const QJsonObject before = std::exchange(known_brush_, BrushState());
+    settings_history_.RecordChange(tr("marked queries"), before, known_brush_);
+  });
+}
+
+void MainWindow::BeginUndo() {
+  known_place_ = canvas_->PlaceState();
+  known_brush_ = BrushState();
+  settings_history_.Begin(ViewSettings());
+}
+
+QJsonObject MainWindow::BrushState() const {
+  const MethodTrial::Brush& brush = state_.trial.brush();
+  return {{kBrush, brush ? QJsonValue(QJsonArray{brush->first, brush->second}) : QJsonValue(QJsonValue::Null)}};
 }
 
 void MainWindow::ApplyViewSettings(const QJsonObject& settings) {
@@ -126,6 +170,24 @@ void MainWindow::ApplyViewSettings(const QJsonObject& settings) {
   if (settings.contains(kMetric)) state_.heads.SetMetric(settings[kMetric].toString().toStdString());
   if (settings.contains(kHeadTable))
     state_.offers.RestoreView(QStringLiteral("head-table"), settings[kHeadTable].toObject());
+  if (settings.contains(kBrush)) {
+    const QJsonArray brush = settings[kBrush].toArray();
+    state_.trial.SetBrush(brush.size() == 2 ? MethodTrial::Brush({brush[0].toDouble(), brush[1].toDouble()})
+                                            : std::nullopt);
+  }
+  if (settings.contains(kNumMaps)) Split(static_cast<size_t>(std::max(0, settings[kNumMaps].toInt(1) - 1)));
+  if (settings.contains(kFollows)) {
+    commands_[Command::kSplitFollows]->setChecked(settings[kFollows].toBool());
+    FollowHead();
+  }
+  if (settings.contains(kDifference)) {
+    commands_[Command::kMapDifference]->setChecked(settings[kDifference].toBool());
+    UpdateComparison();
+  }
+  if (settings.contains(kHeadDifferences) && state_.heads.HasOther()) {
+    commands_[Command::kHeadDifferences]->setChecked(settings[kHeadDifferences].toBool());
+    state_.heads.ShowDifferences(settings[kHeadDifferences].toBool());
+  }
   if (settings.contains(kTheme)) SetTheme(settings[kTheme].toString());
   StateChanged();
 }

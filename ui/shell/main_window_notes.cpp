@@ -39,6 +39,28 @@ void MainWindow::BindNotes() {
     bookmark_actions_.append(go);
   }
   FillBookmarkMenu();
+  for (const auto changed : {&QAbstractItemModel::rowsInserted, &QAbstractItemModel::rowsRemoved})
+    connect(&state_.notes, changed, this, &MainWindow::ShowNotesOnMaps);
+  connect(&state_.notes, &QAbstractItemModel::modelReset, this, &MainWindow::ShowNotesOnMaps);
+  connect(&state_.notes, &QAbstractItemModel::dataChanged, this, &MainWindow::ShowNotesOnMaps);
+  connect(canvas_, &HeadCanvas::NotePressed, this, &MainWindow::GoToNote);
+}
+
+void MainWindow::GoToNote(const QString& id) {
+  const int row = state_.notes.RowOf(id);
+  if (row >= 0) state_.GoToNote(TraceNote(state_.notes.notes()[static_cast<size_t>(row)]));
+}
+
+void MainWindow::ShowNotesOnMaps() {
+  std::vector<MapNote> shown;
+  for (const TraceNote& note : state_.notes.Places()) {
+    shown.push_back({note.id.toStdString(), note.head, static_cast<int>(shown.size()) + 1, note.row_begin, note.row_end,
+                     note.column_begin, note.column_end, note.text.toStdString()});
+  }
+  for (HeadCanvas* map : Maps()) {
+    const bool is_other_trace = other_workbench_ != nullptr && !others_.empty() && map == others_.front();
+    map->SetNotes(is_other_trace ? std::vector<MapNote>() : shown);
+  }
 }
 
 void MainWindow::FillBookmarkMenu() {

@@ -26,6 +26,9 @@ void MainWindow::BindReach() {
   bind(Command::kExportTuning, [this] { ExportTuning(); });
   bind(Command::kExportMatrix, [this] { ExportPicture(QStringLiteral("matrix"), tr("Export matrix")); });
   bind(Command::kExportCharts, [this] { ExportPicture(QStringLiteral("trade-off"), tr("Export trade-off")); });
+  bind(Command::kExportFigure, [this] { ExportFigure(); });
+  bind(Command::kCopyFigureCommand, [this] { CopyText(FigureCommand(TracePath(), state_.figures.Drawing())); });
+  ConnectFigures();
   bind(Command::kCopyRunCommand, [this] {
     const auto run = RunToCopy();
     if (!run) return;
@@ -188,6 +191,42 @@ void MainWindow::UpdateReach() {
                            : tr("layer %1, head %2").arg(canvas_->head().layer).arg(canvas_->head().head));
   Allow(commands_[Command::kExportMatrix], has_trace, tr("no trace is open"));
   Allow(commands_[Command::kExportCharts], state_.runs.rowCount() > 0, tr("no runs yet"));
+}
+
+void MainWindow::ConnectFigures() {
+  FigureStudy* const figures = &state_.figures;
+  connect(figures, &FigureStudy::Began, this,
+          [this, figures] { progress_->Begin(kFigureWork, [figures] { figures->Cancel(); }); });
+  connect(figures, &FigureStudy::Progressed, this,
+          [this](const ProgressReport& report) { progress_->Update(kFigureWork, report); });
+  connect(figures, &FigureStudy::Ended, this, [this] { progress_->End(kFigureWork); });
+  connect(figures, &FigureStudy::Changed, this, [this] {
+    const QString why_not = state_.figures.WhyNot();
+    for (const Command command : {Command::kExportFigure, Command::kCopyFigureCommand})
+      Allow(commands_[command], why_not.isEmpty(), why_not);
+  });
+  connect(figures, &FigureStudy::SaveWanted, commands_[Command::kExportFigure], &QAction::trigger);
+  connect(figures, &FigureStudy::CommandWanted, commands_[Command::kCopyFigureCommand], &QAction::trigger);
+  Q_EMIT figures->Changed();
+  for (const FigureChoice& choice : figures->choices()) {
+    const QString name = QString::fromStdString(choice.name);
+    auto* show = new QAction(tr("Figure: %1").arg(QString::fromStdString(choice.title)), this);
+    show->setObjectName(QStringLiteral("figure-") + name);
+    show->setStatusTip(QString::fromStdString(choice.help));
+    connect(show, &QAction::triggered, this, [this, name] {
+      state_.figures.Choose(name);
+      if (QAction* pane = ActionNamed(QStringLiteral("go-figureDock"))) pane->trigger();
+    });
+    figure_actions_.append(show);
+  }
+}
+
+void MainWindow::ExportFigure() {
+  if (!state_.figures.WhyNot().isEmpty()) return;
+  const QString name = ExportName(QString::fromStdString(state_.figures.choice()->name) + QStringLiteral(".svg"));
+  const QString path =
+      QFileDialog::getSaveFileName(this, tr("Export figure"), name, tr("Figures (*.svg *.pdf *.png *.json *.csv)"));
+  if (!path.isEmpty()) state_.figures.Save(path);
 }
 
 void MainWindow::ExportTuning() {

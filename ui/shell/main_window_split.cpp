@@ -20,20 +20,34 @@ constexpr const char* kOtherNames[kMostOthers] = {"secondCanvas", "thirdCanvas",
 void MainWindow::BindSplit() {
   commands_.Bind(Command::kSplit, [this](bool on) { Split(on ? 1 : 0); });
   commands_.Bind(Command::kSplitFour, [this](bool on) { Split(on ? kMostOthers : 0); });
-  commands_.Bind(Command::kSplitFollows, [this](bool on) {
-    if (!on || !state_.heads.selected()) return;
-    for (HeadCanvas* map : others_) ShowReference(map, *state_.heads.selected());
+  commands_.Bind(Command::kSplitFollows, [this](bool) {
+    FollowHead();
+    StateChanged();
   });
   commands_.Bind(Command::kExchangeMaps, [this](bool) { ExchangeMaps(); });
-  commands_.Bind(Command::kMapDifference, [this](bool) { UpdateComparison(); });
+  commands_.Bind(Command::kMapDifference, [this](bool) {
+    UpdateComparison();
+    StateChanged();
+  });
   commands_.Bind(Command::kCompareTrace, [this](bool on) {
-    if (!on) return CloseOtherTrace();
+    if (!on) {
+      CloseOtherTrace();
+      return StateChanged();
+    }
     const QString path = QFileDialog::getOpenFileName(this, tr("Compare with trace"), QFileInfo(TracePath()).path(),
                                                       tr("Traces (*.h5 *.hdf5);;All files (*)"));
     commands_[Command::kCompareTrace]->setChecked(other_workbench_ != nullptr);
     if (!path.isEmpty()) OpenOtherTrace(path);
   });
-  commands_.Bind(Command::kHeadDifferences, [this](bool on) { state_.heads.ShowDifferences(on); });
+  commands_.Bind(Command::kHeadDifferences, [this](bool on) {
+    state_.heads.ShowDifferences(on);
+    StateChanged();
+  });
+}
+
+void MainWindow::FollowHead() {
+  if (!commands_[Command::kSplitFollows]->isChecked() || !state_.heads.selected()) return;
+  for (HeadCanvas* map : others_) ShowReference(map, *state_.heads.selected());
 }
 
 void MainWindow::Split(size_t num_others) {
@@ -60,6 +74,8 @@ void MainWindow::Split(size_t num_others) {
   commands_[Command::kSplitFour]->setChecked(others_.size() == kMostOthers);
   UpdateComparison();
   UpdateCommands();
+  ShowNotesOnMaps();
+  StateChanged();
 }
 
 void MainWindow::AddMap() {
@@ -108,6 +124,7 @@ void MainWindow::LinkMap(HeadCanvas* map) {
   connect(map, &HeadCanvas::CursorLeft, cursor_label_, &QLabel::clear);
   connect(map, &HeadCanvas::HeadStepRequested, this, [this, map](int step) { StepHead(map, step); });
   connect(map, &HeadCanvas::GraphicsFailed, notice_, &NoticeBar::ShowError);
+  connect(map, &HeadCanvas::NotePressed, this, &MainWindow::GoToNote);
 }
 
 void MainWindow::StepHead(HeadCanvas* map, int step) {
@@ -202,6 +219,7 @@ void MainWindow::OtherTraceOpened(const TraceSummary& trace) {
   if (const kernels::MethodSpec* spec = state_.trial.method())
     state_.references.front().SelectMethod(spec->name, values);
   state_.heads.SetOther(trace);
+  ShowNotesOnMaps();
   commands_[Command::kCompareTrace]->setChecked(true);
   commands_[Command::kHeadDifferences]->setChecked(true);
   state_.heads.ShowDifferences(true);
@@ -216,6 +234,7 @@ void MainWindow::OtherTraceOpened(const TraceSummary& trace) {
                                 QString::fromStdString(trace.model_name))
                            .arg(trace.num_tokens));
   UpdateCommands();
+  StateChanged();
 }
 
 void MainWindow::CloseOtherTrace() {
@@ -237,6 +256,7 @@ void MainWindow::CloseOtherTrace() {
     state_.references.front().SetWorkbench(workbench_);
   }
   other_workbench_.reset();
+  ShowNotesOnMaps();
   UpdateCommands();
 }
 

@@ -49,7 +49,8 @@ void MainWindow::RestoreSession() {
 
 void MainWindow::KeepState() {
   session_at_start_ = session_;
-  settings_history_.Begin(ViewSettings());
+  BeginUndo();
+  BindUndo();
   save_timer_.setSingleShot(true);
   save_timer_.setInterval(kSaveAfterMs);
   connect(&save_timer_, &QTimer::timeout, this, [this] { SaveSession(); });

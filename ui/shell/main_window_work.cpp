@@ -125,6 +125,7 @@ void MainWindow::TraceOpened(const TraceSummary& trace) {
   notice_->DismissError();
   if (!said_at_start_.isEmpty()) notice_->ShowError(std::exchange(said_at_start_, {}));
   if (capture_ != nullptr) capture_->SetTraceOnShow(path);
+  known_place_ = known_brush_ = {};  // what the trace brings along is nobody's change
   const bool is_first = !state_.heads.HasTrace();
   if (is_first) welcome_->hide();
   const TraceKeeper::Kept kept = keeper_.Open(path, QString::fromStdString(trace.contents));
@@ -142,7 +143,7 @@ void MainWindow::TraceOpened(const TraceSummary& trace) {
   state_.parameters.stack()->clear();  // what it would take back was of the trace before
   state_.notes.Open(trace, kept.notes);
   RestoreTrace(kept, path, is_first);
-  settings_history_.Begin(ViewSettings());
+  BeginUndo();
   state_.parameters.Begin(state_.PresentMethod());
   chooses_head_ = chooses_head_ && is_first && !last_head;
   RequestStatistics();

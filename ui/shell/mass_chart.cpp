@@ -10,6 +10,7 @@
 #include <array>
 #include <cmath>
 
+#include "mass_curve.h"
 #include "method_trial.h"
 
 namespace headscope::ui {
@@ -18,7 +19,6 @@ namespace {
 using analysis::MassDistribution;
 
 constexpr double kGripPixels = 6;  // to either side of the line
-constexpr double kStep = 0.01, kFineStep = 0.001, kBigStep = 0.05;
 constexpr QColor kBelowColor(214, 126, 44), kAboveColor(86, 140, 200), kTargetColor(192, 72, 120);
 
 // Counts are small whole numbers: 1 must show, so the axis of logarithms begins at one half.
@@ -114,10 +114,7 @@ bool MassChart::IsOverLine(QPointF at) const {
 }
 
 void MassChart::Move(double target, bool fine) {
-  const double step = fine ? kFineStep : kStep;
-  // By division: 95 / 100 is the double that is written 0.95; 95 * 0.01 is not always.
-  const double per_one = std::round(1 / step);
-  const double snapped = std::clamp(std::round(target * per_one) / per_one, 0.0, kGreatestMassTarget);
+  const double snapped = SnappedTarget(target, fine);
   if (snapped == target_) return;
   SetTarget(snapped);
   Q_EMIT TargetMoved(snapped);
@@ -299,9 +296,9 @@ void MassChart::keyPressEvent(QKeyEvent* event) {
     QWidget::keyPressEvent(event);
     return;
   }
-  const double step = event->modifiers().testFlag(Qt::ControlModifier) ? kFineStep
-                      : event->modifiers().testFlag(Qt::ShiftModifier) ? kBigStep
-                                                                       : kStep;
+  const double step = event->modifiers().testFlag(Qt::ControlModifier) ? kFineTargetStep
+                      : event->modifiers().testFlag(Qt::ShiftModifier) ? kBigTargetStep
+                                                                       : kTargetStep;
   Move(target_ + direction * step, true);
 }
 

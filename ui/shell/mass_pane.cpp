@@ -3,6 +3,7 @@
 
 #include <QHBoxLayout>
 #include <QVBoxLayout>
+#include <algorithm>
 
 #include "panes.h"
 
@@ -71,7 +72,8 @@ void MassPane::Refresh() {
   const double target = state_->trial.target();
   const bool searching = state_->queue.searching(), searchable = state_->queue.CanSearch();
   chart_->SetTarget(target);
-  if (!state_->trial.brush()) chart_->SetBrush(std::nullopt);
+  const MethodTrial::Brush& brush = state_->trial.brush();
+  chart_->SetBrush(brush ? MethodTrial::Brush({brush->first, std::min(brush->second, 1.0)}) : std::nullopt);
   chart_->SetMass(mask ? std::optional(mask->distribution) : std::nullopt, state_->trial.mask_pending());
   search_->setText(searching ? tr("Cancel search") : tr("Meet target"));
   search_->setToolTip(

@@ -2,6 +2,7 @@
 #include "pane_shares.h"
 
 #include <QEvent>
+#include <QTabBar>
 #include <cmath>
 
 namespace headscope::ui {
@@ -12,6 +13,16 @@ constexpr int kSettleMs = 150, kRestMs = 350;
 // Neither behind another tab, nor hidden, nor a window of its own.
 bool IsInLayout(const QDockWidget* dock) {
   return dock->isVisible() && !dock->isFloating() && !dock->visibleRegion().isEmpty();
+}
+
+// Of the bar of tabs below a dock that has others behind it. QMainWindow::resizeDocks counts it to the dock, and
+// QWidget::height does not.
+int TabBarHeight(const QMainWindow* window, const QDockWidget* dock) {
+  for (const QTabBar* bar : window->findChildren<QTabBar*>(QString(), Qt::FindDirectChildrenOnly)) {
+    const QRect above = bar->geometry().translated(0, -bar->height());
+    if (bar->isVisible() && above.intersects(dock->geometry())) return bar->height();
+  }
+  return 0;
 }
 
 }  // namespace
@@ -53,7 +64,8 @@ void PaneShares::Apply() {
     Wanted& wanted = areas[window_->dockWidgetArea(dock)];
     wanted.docks.append(dock);
     wanted.widths.append(static_cast<int>(std::lround(share.width() * window_->width())));
-    wanted.heights.append(static_cast<int>(std::lround(share.height() * window_->height())));
+    wanted.heights.append(static_cast<int>(std::lround(share.height() * window_->height())) +
+                          TabBarHeight(window_, dock));
   }
   for (const auto& [area, wanted] : areas) {
     window_->resizeDocks(wanted.docks, wanted.widths, Qt::Horizontal);

@@ -83,6 +83,21 @@ QString RenderCommand(const QString& trace_path, const MapDrawing& drawing) {
   return Joined(arguments);
 }
 
+QString FigureCommand(const QString& trace_path, const FigureDrawing& drawing) {
+  QStringList arguments = {QStringLiteral("headscope"), QStringLiteral("render"), trace_path};
+  if (!drawing.other_trace.empty()) arguments += QString::fromStdString(drawing.other_trace);
+  arguments += {QStringLiteral("--figure"), QString::fromStdString(drawing.name)};
+  if (!drawing.heads.empty()) {
+    QStringList heads;
+    for (const analysis::HeadId& head : drawing.heads) heads.append(HeadText(head));
+    arguments += {QStringLiteral("--heads"), heads.join(u',')};
+  }
+  arguments += {QStringLiteral("--max-rows"), QString::number(drawing.max_rows),
+                QStringLiteral("--size"),     QStringLiteral("%1x%2").arg(drawing.width).arg(drawing.height),
+                QStringLiteral("-o"),         QString::fromStdString(drawing.name) + QStringLiteral(".svg")};
+  return Joined(arguments);
+}
+
 QString TuneCommand(const QString& trace_path, const kernels::MethodSpec& method,
                     const kernels::ParameterValues& values, double target) {
   QStringList others;

@@ -19,6 +19,9 @@ QString CompareCommand(const QString& trace_path, const QString& method, const a
 // Draws the map again, into a PNG.
 QString RenderCommand(const QString& trace_path, const MapDrawing& drawing);
 
+// Draws the figure again, into an SVG on white paper.
+QString FigureCommand(const QString& trace_path, const FigureDrawing& drawing);
+
 // The cheapest settings of a method at a target, of every head. `parameters` that are budgets are what the search
 // finds: they are left out.
 QString TuneCommand(const QString& trace_path, const kernels::MethodSpec& method,

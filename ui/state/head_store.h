@@ -48,6 +48,7 @@ class HeadStore : public QObject {
   void SetOther(std::optional<TraceSummary> trace);
   void AddOther(analysis::HeadStatistics statistics);
   bool HasOther() const { return other_trace_.has_value(); }
+  const std::optional<TraceSummary>& other() const { return other_trace_; }
   const analysis::HeadStatistics* FindOther(analysis::HeadId head) const;
   // The metric's colours show the other trace's value less this one's. Without another trace: no.
   void ShowDifferences(bool on);

@@ -41,6 +41,9 @@ RunQueue::RunQueue(Workbench* workbench, MethodTrial* trial, const HeadStore* he
   connect(trial, &MethodTrial::Changed, this, [this] {
     if (!trial_->running()) EndTrialRun();  // it was cancelled
   });
+  aim_timer_.setSingleShot(true);
+  aim_timer_.setInterval(kAimRestMs);
+  connect(&aim_timer_, &QTimer::timeout, this, &RunQueue::AimNow);
 }
 
 void RunQueue::BeginTrialRun() {
@@ -129,6 +132,8 @@ void RunQueue::StopRuns() {
 }
 
 void RunQueue::StopAll() {
+  aim_timer_.stop();
+  aim_error_.clear();
   StopSearch();
   CancelRuns();
 }
@@ -170,6 +175,54 @@ void RunQueue::MeetTarget() {
       [this](const std::string& sentence) {
         StopSearch();
         Q_EMIT Failed(QString::fromStdString(sentence));
+      });
+}
+
+RunQueue::AimKind RunQueue::aim_kind() const {
+  const kernels::MethodSpec* const method = trial_->method();
+  if (method == nullptr) return AimKind::kNothing;
+  const bool has_share = std::any_of(method->parameters.begin(), method->parameters.end(), [](const auto& parameter) {
+    return parameter.role == kernels::ParameterRole::kMassShare;
+  });
+  return has_share ? AimKind::kShares : CanSearch() ? AimKind::kSearch : AimKind::kNothing;
+}
+
+void RunQueue::Aim(double target) {
+  aim_error_.clear();
+  aim_timer_.stop();
+  if (aim_kind() == AimKind::kShares) return trial_->AimAt(target);
+  if (target == trial_->target()) return;
+  StopSearch();
+  trial_->SetTarget(target);
+  if (aim_kind() == AimKind::kSearch) {
+    aimed_ = Present();
+    aim_timer_.start();
+  }
+  Q_EMIT SearchingChanged();
+}
+
+RunQueue::Aimed RunQueue::Present() const {
+  return {heads_->selected().value_or(analysis::HeadId{}), trial_->method(), trial_->target()};
+}
+
+QString RunQueue::aim_error() const {
+  return aimed_ == Present() ? aim_error_ : QString();
+}
+
+void RunQueue::AimNow() {
+  // A search beside a run would be measured with it.
+  if (aim_kind() != AimKind::kSearch || aimed_ != Present() || measuring_all_ || trial_->running()) return;
+  BeginSearch();
+  const kernels::MethodSpec* const method = trial_->method();
+  Search(
+      method->name, trial_->values(), {},
+      [this, method](const kernels::ParameterValues& values) {
+        StopSearch();
+        if (trial_->method() == method) trial_->SelectMethod(method->name, values);
+      },
+      [this](const std::string& sentence) {
+        aim_error_ = QString::fromStdString(sentence);
+        StopSearch();
       });
 }
 

@@ -6,6 +6,7 @@
 #include <QElapsedTimer>
 #include <QObject>
 #include <QStringList>
+#include <QTimer>
 #include <deque>
 #include <string>
 
@@ -34,6 +35,16 @@ class RunQueue : public QObject {
   void RunAllAtTarget();
   // The method under trial gets those parameters.
   void MeetTarget();
+  // The target is dragged, and the method's parameters follow it: those that are shares of mass at once
+  // (MethodTrial::AimAt), and where there are none the cheapest ones at the target, which are searched for when it has
+  // rested for kAimRestMs. A search for a target before is given up. What goes wrong is aim_error(), and no failure:
+  // the next drag may mend it.
+  void Aim(double target);
+  static constexpr int kAimRestMs = 60;
+  enum class AimKind { kShares, kSearch, kNothing };  // what of the method follows
+  AimKind aim_kind() const;
+  // Why nothing followed; empty when something did, or when target, method or head are others by now.
+  QString aim_error() const;
   void StopSearch();
   void Cancel(Work work);
   void StopAll();  // another trace is opened
@@ -63,6 +74,7 @@ class RunQueue : public QObject {
   void RunNextMethod();
   void StopRuns();    // of what was left to do
   void CancelRuns();  // the one under way as well
+  void AimNow();
   void BeginSearch();
   void SearchNextMethod();
   // `place` is added to what its progress says.
@@ -82,6 +94,16 @@ class RunQueue : public QObject {
   int64_t search_number_ = 0;  // raised whenever a search is stopped
   size_t num_runs_ = 0, num_searches_ = 0;
   QElapsedTimer since_runs_began_;
+  QTimer aim_timer_;
+  struct Aimed {
+    analysis::HeadId head;
+    const kernels::MethodSpec* method = nullptr;
+    double target = 0;
+    friend bool operator==(const Aimed&, const Aimed&) = default;
+  };
+  Aimed Present() const;
+  Aimed aimed_;
+  QString aim_error_;
 };
 
 }  // namespace headscope::ui

@@ -22,12 +22,8 @@ QJsonObject WhatDiffers(const QJsonObject& of, const QJsonObject& from) {
 
 class SettingHistory::Step : public QUndoCommand {
  public:
-  Step(SettingHistory* history, QJsonObject before, QJsonObject after, bool soon)
-      : QUndoCommand(QObject::tr("change of the view")),
-        history_(history),
-        before_(std::move(before)),
-        after_(std::move(after)),
-        soon_(soon) {}
+  Step(SettingHistory* history, const QString& what, QJsonObject before, QJsonObject after, bool soon)
+      : QUndoCommand(what), history_(history), before_(std::move(before)), after_(std::move(after)), soon_(soon) {}
   int id() const override { return kStepId; }
   bool mergeWith(const QUndoCommand* other) override {
     const auto* step = static_cast<const Step*>(other);
@@ -65,10 +61,20 @@ void SettingHistory::Record(const QJsonObject& settings) {
   if (after.isEmpty()) return;
   QJsonObject before;
   for (const QString& name : after.keys()) before[name] = current_[name];
+  current_ = settings;
+  Push(QObject::tr("change of the view"), before, after);
+}
+
+void SettingHistory::RecordChange(const QString& what, const QJsonObject& before, const QJsonObject& after) {
+  if (!begun_ || restoring_ || before == after) return;
+  for (auto member = after.begin(); member != after.end(); ++member) current_[member.key()] = member.value();
+  Push(what, before, after);
+}
+
+void SettingHistory::Push(const QString& what, const QJsonObject& before, const QJsonObject& after) {
   const bool soon = since_change_.isValid() && since_change_.elapsed() < kOneChangeMs && !stack_->canRedo();
   since_change_.start();
-  current_ = settings;
-  stack_->push(new Step(this, before, after, soon));
+  stack_->push(new Step(this, what, before, after, soon));
 }
 
 }  // namespace headscope::ui

@@ -21,6 +21,11 @@ class SettingHistory {
   // As they are now; known ones (restored ones, too) add no step. Does nothing before Begin.
   void Record(const QJsonObject& settings);
 
+  // A change of members that also change by themselves, such as the view's place: Record does not see them. The same
+  // members, changed again soon, make one step with it. Does nothing before Begin.
+  void RecordChange(const QString& what, const QJsonObject& before, const QJsonObject& after);
+  bool restoring() const { return restoring_; }
+
   static constexpr qint64 kOneChangeMs = 700;
 
  private:
@@ -29,6 +34,8 @@ class SettingHistory {
   Restore restore_;
   QJsonObject current_;
   bool begun_ = false, restoring_ = false;
+  void Push(const QString& what, const QJsonObject& before, const QJsonObject& after);
+
   QElapsedTimer since_change_;
 };
 

@@ -13,7 +13,8 @@ WindowState::WindowState(Workbench* bench, QObject* parent)
       parameters([this](const MethodState& state) { SetMethod(state); }),
       notes(parameters.stack()),
       queue(bench, &trial, &heads),
-      sweep(bench, &trial, &heads) {
+      sweep(bench, &trial, &heads),
+      figures(bench, &heads) {
   trial.SetWorkbench(workbench);
   connect(&heads, &HeadStore::TraceChanged, this, [this] {
     trial.SetHead(std::nullopt);
@@ -24,6 +25,14 @@ WindowState::WindowState(Workbench* bench, QObject* parent)
     if (trial.running()) trial.CancelRun();
     queue.StopAll();
   });
+  const auto measuring_changed = [this] { figures.SetMeasuring(IsMeasuring()); };
+  connect(&queue, &RunQueue::Began, this, measuring_changed);
+  connect(&queue, &RunQueue::Ended, this, measuring_changed);
+  connect(&sweep, &HeadSweep::Began, this, measuring_changed);
+  connect(&sweep, &HeadSweep::Ended, this, measuring_changed);
+  connect(&figures, &FigureStudy::Failed, this, &WindowState::Failed);
+  connect(&figures, &FigureStudy::Saved, this,
+          [this](const QString& path) { Q_EMIT Noticed(tr("Figure saved to %1").arg(path)); });
   connect(&heads, &HeadStore::SelectionChanged, this, [this](analysis::HeadId head) {
     queue.StopSearch();  // it was for the head before
     history.Visit(head);
@@ -47,6 +56,7 @@ WindowState::~WindowState() {
   parameters.stack()->disconnect();  // at its end it forgets its steps, and would say so
   queue.disconnect();
   sweep.disconnect();
+  figures.disconnect();
 }
 
 const kernels::MethodSpec* WindowState::FindMethod(const QString& name) const {

@@ -6,6 +6,7 @@
 #include <QObject>
 #include <array>
 
+#include "figure_study.h"
 #include "head_history.h"
 #include "head_store.h"
 #include "head_sweep.h"
@@ -53,8 +54,9 @@ class WindowState : public QObject {
   NoticeLog log;
   QueryFocus focus;
   PaneOffers offers;
-  RunQueue queue;   // it listens to the others
-  HeadSweep sweep;  // so does this one; of the two, one measures at a time
+  RunQueue queue;       // it listens to the others
+  HeadSweep sweep;      // so does this one; of the two, one measures at a time
+  FigureStudy figures;  // and this one: what is measured has the machine to itself
 
  Q_SIGNALS:
   void Failed(const QString& sentence);

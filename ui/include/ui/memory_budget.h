@@ -46,6 +46,10 @@ class MemoryBudget {
   // A pinned value that is kept does not leave: what is on show.
   void Pin(const void* value, bool pinned);
   void Release(const void* value);
+  // Between the two, what is released is held, and comes back in one piece: freeing the hundreds of tiles of a closed
+  // trace takes longer than a frame, so another thread does it. Not counted any more. The calls do not nest.
+  void HoldReleased();
+  std::shared_ptr<void> TakeReleased();
   // Bytes of an owner that cannot leave; 0: none any more.
   void SetFixed(const void* owner, int64_t bytes);
 
@@ -65,6 +69,8 @@ class MemoryBudget {
   Entries entries_;  // used latest first
   std::map<const void*, Entries::iterator> places_;
   std::map<const void*, int64_t> fixed_;
+  bool holds_released_ = false;
+  Entries released_;
 };
 
 }  // namespace headscope::ui

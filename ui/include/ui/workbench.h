@@ -144,6 +144,35 @@ struct MapDrawing {
   std::string other_trace;
 };
 
+// A figure of the analysis, as `headscope render --list-figures` has it.
+struct FigureChoice {
+  std::string name;  // as typed
+  std::string title;
+  std::string source;  // the paper's figure or table; empty: headscope's own
+  std::string help;    // one line
+  int32_t least_traces = 1;
+};
+
+// A figure of the open trace, as `headscope render --figure` makes it.
+struct FigureDrawing {
+  std::string name;
+  std::vector<analysis::HeadId> heads;  // empty: all that are recorded; of the other trace those that it has, too
+  std::string other_trace;              // in the figure beside this one; empty: none
+  int64_t max_rows = 256;               // of a head, evenly spaced; 0: all
+  int32_t width = 1000, height = 480;   // points
+  bool dark = false;
+  bool captions = true;  // title, source and caption are drawn, too
+  friend bool operator==(const FigureDrawing&, const FigureDrawing&) = default;
+};
+
+struct FigurePicture {
+  std::string title, source, caption;
+  // [height, width], 0xffRRGGBB.
+  int32_t width = 0, height = 0;
+  std::vector<uint32_t> rgb;
+};
+using FigurePicturePtr = std::shared_ptr<const FigurePicture>;
+
 struct Exact {  // one score under the cursor; NaN while the head is still being read
   double probability = 0;
   double score = 0;  // scaled logit
@@ -295,6 +324,19 @@ class Workbench {
   virtual void ExportMap(const MapDrawing& drawing, const std::string& path, Reply<std::string> done, ErrorReply failed,
                          Reply<ProgressReport> progress) = 0;
   virtual void CancelMapExport() = 0;
+
+  // In the list's order.
+  virtual std::vector<FigureChoice> figures() const = 0;
+  // Makes a figure and paints it, in the background. What was made last is painted again at another size without being
+  // made again. Where its panels have no room, it is painted on a larger page: the same shape, more pixels. A new
+  // request, or ExportFigure, cancels the one before.
+  virtual void RequestFigure(const FigureDrawing& drawing, double pixels_per_point, Reply<FigurePicturePtr> done,
+                             ErrorReply failed, Reply<ProgressReport> progress) = 0;
+  // The same into a file, .svg, .pdf, .png, .json or .csv by its extension; `done` takes the path. An existing file is
+  // replaced.
+  virtual void ExportFigure(const FigureDrawing& drawing, const std::string& path, Reply<std::string> done,
+                            ErrorReply failed, Reply<ProgressReport> progress) = 0;
+  virtual void CancelFigure() = 0;
 
   // Another one, for another trace beside this one's: it shares the memory budget, and waits where this one measures.
   // This one outlives it.

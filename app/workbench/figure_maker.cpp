@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "figure_maker.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <iterator>
+
+#include "analysis/figure_drawing.h"
+#include "base/errors.h"
+#include "commands/head_results.h"
+#include "data/extension.h"
+#include "data/trace_reader.h"
+#include "support/output_file.h"
+
+namespace headscope::app {
+namespace {
+
+// Of a page, until its panels have room.
+constexpr double kLargerPages[] = {1, 1.4, 2, 2.8, 4};
+
+std::string NameOf(const data::TraceReader& reader) {
+  return std::filesystem::path(reader.path()).stem().string();
+}
+
+// Those of the drawing that the trace has.
+std::vector<analysis::HeadId> HeadsIn(const data::TraceReader& reader, const std::vector<analysis::HeadId>& wanted) {
+  std::vector<analysis::HeadId> recorded = analysis::RecordedHeads(reader);
+  if (wanted.empty()) return recorded;
+  std::erase_if(recorded, [&](const analysis::HeadId& head) {
+    return std::find(wanted.begin(), wanted.end(), head) == wanted.end();
+  });
+  if (recorded.empty())
+    throw UsageError(NameOf(reader) + " has none of the chosen heads: choose all heads for this figure.");
+  return recorded;
+}
+
+// Whether one figure serves both: they differ at most in how it is painted.
+bool IsSameFigure(ui::FigureDrawing a, const ui::FigureDrawing& b) {
+  a.width = b.width;
+  a.height = b.height;
+  a.dark = b.dark;
+  a.captions = b.captions;
+  return a == b;
+}
+
+analysis::FigureLook LookOf(const ui::FigureDrawing& drawing) {
+  return {.dark = drawing.dark, .captions = drawing.captions};
+}
+
+}  // namespace
+
+std::vector<ui::FigureChoice> FigureChoices() {
+  std::vector<ui::FigureChoice> choices;
+  for (const analysis::FigureMaker* maker : analysis::FigureMakers()) {
+    const analysis::FigureInfo& info = maker->info();
+    choices.push_back({info.name, info.title, info.source, info.help, info.least_traces});
+  }
+  return choices;
+}
+
+std::shared_ptr<const analysis::Figure> FigureCache::Make(const std::shared_ptr<OpenedTrace>& trace,
+                                                          const ui::FigureDrawing& drawing,
+                                                          const std::function<void(double share)>& progress,
+                                                          const std::stop_token& stop) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (figure_ && trace_.lock() == trace && IsSameFigure(made_of_, drawing)) return figure_;
+  }
+  const analysis::FigureMaker* const maker = analysis::FindFigure(drawing.name);
+  if (maker == nullptr) throw UsageError("There is no figure " + drawing.name + ": choose one of the list.");
+  analysis::FigureInput input;
+  input.max_rows = drawing.max_rows;
+  input.stop = stop;
+  input.progress = progress;
+  std::unique_ptr<data::TraceReader> other;
+  CheckQueryRows(trace->reader);
+  input.traces.push_back({&trace->reader, NameOf(trace->reader), HeadsIn(trace->reader, drawing.heads)});
+  if (!drawing.other_trace.empty()) {
+    other = std::make_unique<data::TraceReader>(drawing.other_trace);
+    CheckQueryRows(*other);
+    input.traces.push_back({other.get(), NameOf(*other), HeadsIn(*other, drawing.heads)});
+  }
+  auto figure = std::make_shared<const analysis::Figure>(analysis::MakeFigure(*maker, input));
+  if (stop.stop_requested()) throw CancelledError("The figure was not made: it was stopped.");
+  const std::lock_guard lock(mutex_);
+  made_of_ = drawing;
+  trace_ = trace;
+  return figure_ = std::move(figure);
+}
+
+void FigureCache::Clear() {
+  const std::lock_guard lock(mutex_);
+  figure_.reset();
+}
+
+ui::FigurePicturePtr PaintPicture(const analysis::Figure& figure, const ui::FigureDrawing& drawing,
+                                  double pixels_per_point) {
+  for (const double larger : kLargerPages) {
+    const auto side = [&](int32_t points) { return static_cast<int32_t>(std::lround(larger * points)); };
+    try {
+      analysis::FigurePixels pixels = analysis::PaintFigure(figure, side(drawing.width), side(drawing.height),
+                                                            pixels_per_point / larger, LookOf(drawing));
+      return std::make_shared<const ui::FigurePicture>(ui::FigurePicture{
+          figure.title, figure.source, figure.caption, pixels.width, pixels.height, std::move(pixels.rgb)});
+    } catch (const UsageError&) {
+      if (larger == *std::rbegin(kLargerPages)) throw;
+    }
+  }
+  return nullptr;  // not reached: the last page is painted, or its error is thrown
+}
+
+void WriteFigure(const analysis::Figure& figure, const ui::FigureDrawing& drawing, const std::string& path) {
+  const std::string extension = data::Extension(path);
+  if (extension == "json" || extension == "csv")
+    return WriteText(extension == "json" ? analysis::FigureJson(figure) : analysis::FigureCsv(figure), path,
+                     /*force=*/true);
+  if (extension != "svg" && extension != "pdf" && extension != "png")
+    throw UsageError(OutputFault(path, "the extension must be .svg, .pdf, .png, .json or .csv"));
+  OutputFile output(path, /*force=*/true);
+  output.Write([&](const std::string& temporary) {
+    analysis::DrawFigure(figure, drawing.width, drawing.height, temporary, LookOf(drawing));
+  });
+  output.Commit();
+}
+
+}  // namespace headscope::app

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// The figure that a person looks at, without a window: when it is made, what makes it anew, and what it waits for.
+#include "figure_study.h"
+
+#include <gtest/gtest.h>
+
+#include <QCoreApplication>
+#include <QDeadlineTimer>
+
+#include "command_line.h"
+#include "fake_workbench.h"
+#include "window_state.h"
+
+namespace headscope::ui {
+namespace {
+
+class FigureStudyTest : public ::testing::Test {
+ protected:
+  FigureStudyTest() {
+    state_.heads.SetTrace(workbench_.Summary());
+    state_.heads.Select({0, 1});
+    QObject::connect(&state_, &WindowState::Failed, [this](const QString& what) { failed_.append(what); });
+    QObject::connect(&state_, &WindowState::Noticed, [this](const QString& what) { noticed_.append(what); });
+    study().SetPage({400, 200}, 2, false);
+    study().SetWanted(true);
+  }
+  FigureStudy& study() { return state_.figures; }
+  void Rest() {
+    QDeadlineTimer end(150);
+    while (!end.hasExpired()) QCoreApplication::processEvents(QEventLoop::WaitForMoreEvents, 10);
+  }
+  void RestAndDeliver() {
+    Rest();
+    workbench_.DeliverReplies();
+  }
+
+  int argc_ = 1;
+  char name_[5] = "test";
+  char* argv_[2] = {name_, nullptr};
+  QCoreApplication application_{argc_, argv_};
+  testing::FakeWorkbench workbench_{128};
+  WindowState state_{&workbench_};
+  QStringList failed_, noticed_;
+};
+
+TEST_F(FigureStudyTest, AChosenFigureIsMadeAndPaintedAgainAtAnotherSize) {
+  EXPECT_EQ(study().WhyNot(), QStringLiteral("no figure is chosen"));
+  RestAndDeliver();
+  EXPECT_EQ(workbench_.num_figures, 0);
+  study().Choose(QStringLiteral("one"));
+  Rest();
+  EXPECT_TRUE(study().working());
+  EXPECT_EQ(study().share(), 0.5);
+  workbench_.DeliverReplies();
+  ASSERT_NE(study().picture(), nullptr);
+  EXPECT_EQ(study().picture()->width, 800);
+  EXPECT_FALSE(workbench_.last_figure.captions);
+  for (int width = 401; width < 420; ++width) study().SetPage({width, 200}, 2, true);
+  EXPECT_NE(study().picture(), nullptr) << "the one before is shown meanwhile";
+  RestAndDeliver();
+  EXPECT_EQ(workbench_.num_figures, 2) << "once the pane rests";
+  EXPECT_EQ(study().picture()->width, 838);
+  EXPECT_TRUE(workbench_.last_figure.dark);
+  EXPECT_FALSE(study().Drawing().dark) << "a file is for paper";
+}
+
+TEST_F(FigureStudyTest, NothingIsMadeWhileNobodyLooks) {
+  study().SetWanted(false);
+  study().Choose(QStringLiteral("one"));
+  RestAndDeliver();
+  EXPECT_EQ(workbench_.num_figures, 0);
+  study().SetWanted(true);
+  RestAndDeliver();
+  EXPECT_EQ(workbench_.num_figures, 1);
+  EXPECT_NE(study().picture(), nullptr);
+}
+
+TEST_F(FigureStudyTest, TheHeadsAreAllTheShownOnesOrTheOpenOne) {
+  study().Choose(QStringLiteral("one"));
+  RestAndDeliver();
+  EXPECT_TRUE(workbench_.last_figure.heads.empty()) << "all";
+  study().SetHeads(FigureStudy::Heads::kOpen);
+  RestAndDeliver();
+  EXPECT_EQ(workbench_.last_figure.heads, (std::vector<analysis::HeadId>{{0, 1}}));
+  state_.heads.Select({0, 0});
+  EXPECT_EQ(study().picture(), nullptr) << "that was of another head";
+  RestAndDeliver();
+  EXPECT_EQ(workbench_.last_figure.heads, (std::vector<analysis::HeadId>{{0, 0}}));
+  EXPECT_EQ(FigureCommand(QStringLiteral("t.h5"), study().Drawing()),
+            QStringLiteral("headscope render t.h5 --figure one --heads 0:0 --max-rows 256 --size 1000x480 -o one.svg"));
+}
+
+TEST_F(FigureStudyTest, WhatIsMeasuredHasTheMachineToItself) {
+  study().Choose(QStringLiteral("one"));
+  Rest();
+  ASSERT_TRUE(study().working());
+  ASSERT_TRUE(state_.trial.Run(3));
+  EXPECT_FALSE(study().working());
+  EXPECT_TRUE(study().waits());
+  Rest();
+  EXPECT_EQ(workbench_.num_figures, 1) << "not beside the run";
+  workbench_.DeliverReplies();  // of the run
+  EXPECT_FALSE(study().waits());
+  RestAndDeliver();
+  EXPECT_EQ(workbench_.num_figures, 2);
+  EXPECT_NE(study().picture(), nullptr);
+}
+
+TEST_F(FigureStudyTest, ACancelledFigureComesBackOnlyWhenItIsAskedFor) {
+  study().Choose(QStringLiteral("one"));
+  Rest();
+  study().Cancel();
+  EXPECT_TRUE(study().cancelled());
+  RestAndDeliver();
+  EXPECT_EQ(study().picture(), nullptr);
+  study().SetPage({300, 200}, 2, false);
+  RestAndDeliver();
+  EXPECT_EQ(workbench_.num_figures, 1);
+  study().Retry();
+  RestAndDeliver();
+  EXPECT_NE(study().picture(), nullptr);
+}
+
+TEST_F(FigureStudyTest, AFailureIsSaidUntilAnotherFigureIsChosenAndPairsNeedASecondTrace) {
+  workbench_.fail_next_figure = true;
+  study().Choose(QStringLiteral("one"));
+  RestAndDeliver();
+  EXPECT_TRUE(study().error().contains(QStringLiteral("it is a test")));
+  study().Choose(QStringLiteral("pair"));
+  EXPECT_TRUE(study().error().isEmpty());
+  EXPECT_TRUE(study().WhyNot().contains(QStringLiteral("several traces")));
+  RestAndDeliver();
+  EXPECT_EQ(workbench_.num_figures, 1);
+  TraceSummary other = workbench_.Summary();
+  other.path = "other.h5";
+  state_.heads.SetOther(other);
+  RestAndDeliver();
+  EXPECT_EQ(workbench_.last_figure.other_trace, "other.h5");
+  EXPECT_NE(study().picture(), nullptr);
+  state_.heads.SetOther(std::nullopt);
+  EXPECT_EQ(study().picture(), nullptr);
+}
+
+TEST_F(FigureStudyTest, AFileIsOnWhitePaperWithItsCaptions) {
+  study().SetPage({400, 200}, 2, true);
+  study().Save(QStringLiteral("a.svg"));
+  ASSERT_EQ(failed_.size(), 1);
+  EXPECT_TRUE(failed_[0].contains(QStringLiteral("no figure is chosen")));
+  study().Choose(QStringLiteral("one"));
+  study().Save(QStringLiteral("a.svg"));
+  workbench_.DeliverReplies();
+  EXPECT_FALSE(workbench_.last_figure.dark);
+  EXPECT_TRUE(workbench_.last_figure.captions);
+  EXPECT_EQ(noticed_, QStringList(QStringLiteral("Figure saved to a.svg")));
+  RestAndDeliver();
+  EXPECT_NE(study().picture(), nullptr) << "the pane's own comes after it";
+}
+
+}  // namespace
+}  // namespace headscope::ui
