@@ -26,7 +26,20 @@ constexpr std::array<int16_t, kLastCharacter + 1> MakeTable() {
 constexpr auto kByteOf = MakeTable();
 static_assert(kByteOf[kLastCharacter] == 0xAD, "the soft hyphen is the last displaced byte");
 
+constexpr std::array<uint16_t, 256> MakeInverse() {
+  std::array<uint16_t, 256> table{};
+  for (size_t character = 0; character < kByteOf.size(); ++character) {
+    if (kByteOf[character] >= 0) table[static_cast<size_t>(kByteOf[character])] = static_cast<uint16_t>(character);
+  }
+  return table;
+}
+constexpr auto kCharacterOf = MakeInverse();
+
 }  // namespace
+
+uint32_t CharacterOfByte(uint8_t byte) {
+  return kCharacterOf[byte];
+}
 
 std::optional<std::string> BytesOfVocabularyText(std::string_view text) {
   std::string bytes;

@@ -5,6 +5,7 @@
 // Source: bytes_to_unicode of OpenAI's GPT-2 encoder.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,5 +15,8 @@ namespace headscope::model {
 // The bytes that a vocabulary entry stands for; nullopt when it holds a character outside the alphabet (or is not
 // UTF-8).
 std::optional<std::string> BytesOfVocabularyText(std::string_view text);
+
+// The character that stands for a byte.
+uint32_t CharacterOfByte(uint8_t byte);
 
 }  // namespace headscope::model

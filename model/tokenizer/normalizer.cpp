@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "tokenizer/byte_alphabet.h"
 #include "tokenizer/token_names.h"
 #include "tokenizer/unicode_text.h"
 
@@ -364,6 +365,12 @@ void Apply(std::string_view text, const NormalizerStep& step, bool first, Output
     case Kind::kSentencePiece:
       SentencePieceText(*step.rules, out).Take(text, first);
       return;
+    case Kind::kByteLevel: {
+      std::string spelled;
+      for (const char byte : text) AppendCharacter(CharacterOfByte(static_cast<uint8_t>(byte)), &spelled);
+      out->Append(spelled);
+      return;
+    }
     case Kind::kReplace:
       Replace(text, step, out);
       return;

@@ -43,10 +43,12 @@ struct NormalizerStep {
     kSpaceChinese,
     kNmt,
     kCharacterMap,
-    kSentencePiece
+    kSentencePiece,
+    kByteLevel
   };
   // kStripMarks: all of Unicode's marks go; kStripAccents: those without a width of their own; kClean: control
-  // characters go, and every white space is a space; kNmt: some of both.
+  // characters go, and every white space is a space; kNmt: some of both; kByteLevel: a character of the byte-level
+  // alphabet for every byte.
   Kind kind = Kind::kNfc;
   bool strip_left = true, strip_right = true;
   std::string pattern;                                        // replace: the text that goes, taken literally

@@ -5,6 +5,7 @@
 
 #include "tokenizer/bpe.h"
 #include "tokenizer/unigram.h"
+#include "tokenizer/word_level.h"
 #include "tokenizer/word_piece.h"
 
 namespace headscope::model {
@@ -15,6 +16,8 @@ std::unique_ptr<PieceEncoder> MakePieceEncoder(const TokenizerSpec& spec) {
       return std::make_unique<BytePairMerger>(spec);
     case TokenKind::kWordPiece:
       return std::make_unique<WordPiece>(spec);
+    case TokenKind::kWordLevel:
+      return std::make_unique<WordLevel>(spec);
     case TokenKind::kUnigram:
       return std::make_unique<Unigram>(spec);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What makes the ids of one piece of text: byte pairs, WordPiece or Unigram.
+// What makes the ids of one piece of text: byte pairs, WordPiece, WordLevel or Unigram.
 #pragma once
 
 #include <cstddef>

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "tokenizer/script_runs.h"
+
 namespace headscope::model {
 namespace {
 
@@ -95,6 +97,10 @@ void PreTokenizer::Run(size_t step, std::string_view text, bool first, const Vis
     return;
   }
   const char* begin = text.data();
+  if (now.kind == Kind::kScripts) {
+    ForEachScriptRun(text, [&](std::string_view run) { Run(step + 1, run, first && run.data() == begin, visit); });
+    return;
+  }
   const Visit next = [&](std::string_view piece) { Run(step + 1, piece, first && piece.data() == begin, visit); };
   Joiner joiner(now.behavior, next);
   splitters_[step].ForEachPart(text,

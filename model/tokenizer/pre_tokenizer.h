@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cuts text into the pieces that BPE works on: the steps of a tokenizer's pre-tokenizer, one after the other.
 //
-// Source: the pre-tokenizers of the tokenizers library (Split, Digits, Metaspace, ByteLevel) and what its split
-// behaviours mean.
+// Source: the pre-tokenizers of the tokenizers library (Split, Digits, Metaspace, ByteLevel, UnicodeScripts) and what
+// its split behaviours mean.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,8 @@ struct PreTokenizerStep {
   enum class Kind : uint8_t {
     kSplit,
     kPrefixSpace,  // a space goes before a piece that has none there
-    kMetaspace     // spaces become another character, which also goes before the text
+    kMetaspace,    // spaces become another character, which also goes before the text
+    kScripts       // pieces of one script each (script_runs.h)
   };
   enum class Prefix : uint8_t { kAlways, kFirst, kNever };
   Kind kind = Kind::kSplit;

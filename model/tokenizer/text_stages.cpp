@@ -114,12 +114,13 @@ std::shared_ptr<const CharacterMap> ReadCharacterMap(const JsonFields& step) {
 
 void ReadNormalizerStep(const JsonFields& step, TokenizerSpec* spec) {
   using Kind = NormalizerStep::Kind;
-  constexpr std::array<std::pair<std::string_view, Kind>, 7> kPlain = {{{"NFC", Kind::kNfc},
+  constexpr std::array<std::pair<std::string_view, Kind>, 8> kPlain = {{{"NFC", Kind::kNfc},
                                                                         {"NFD", Kind::kNfd},
                                                                         {"NFKC", Kind::kNfkc},
                                                                         {"NFKD", Kind::kNfkd},
                                                                         {"Lowercase", Kind::kLowercase},
                                                                         {"StripAccents", Kind::kStripMarks},
+                                                                        {"ByteLevel", Kind::kByteLevel},
                                                                         {"Nmt", Kind::kNmt}}};
   RefuseMoreSteps(step, spec->normalizer.size());
   const std::string type = step.Text("type");
@@ -154,9 +155,10 @@ void ReadNormalizerStep(const JsonFields& step, TokenizerSpec* spec) {
     spec->normalizer.push_back(
         {.kind = Kind::kCharacterMap, .pattern = {}, .content = {}, .map = ReadCharacterMap(step)});
   } else {
-    step.RefuseField("type", Quoted(type) + " is not supported here",
-                     "NFC, NFD, NFKC, NFKD, Nmt, Lowercase, Strip, StripAccents, BertNormalizer, Precompiled, Replace "
-                     "and Prepend are");
+    step.RefuseField(
+        "type", Quoted(type) + " is not supported here",
+        "NFC, NFD, NFKC, NFKD, Nmt, Lowercase, Strip, StripAccents, BertNormalizer, ByteLevel, Precompiled, "
+        "Replace and Prepend are");
   }
 }
 
@@ -270,6 +272,12 @@ bool ReadPreTokenizer(const JsonFields& root, TokenizerSpec* spec) {
       steps.back().invert = true;
     } else if (type == "Punctuation") {
       AddPattern(kPunctuation, step.Has("behavior") ? ReadBehavior(step) : SplitBehavior::kIsolated, &steps);
+    } else if (type == "UnicodeScripts") {
+      steps.push_back({.kind = PreTokenizerStep::Kind::kScripts, .pattern = {}});
+    } else if (type == "FixedLength") {
+      constexpr int64_t kLongest = 65535;  // which expressions can count to
+      AddPattern("(?s).{1," + std::to_string(step.Integer("length", 1, kLongest, 5)) + "}", SplitBehavior::kIsolated,
+                 &steps);
     } else if (type == "ByteLevel") {
       byte_level = true;
       // The library's own defaults, for files of its older versions: both true.

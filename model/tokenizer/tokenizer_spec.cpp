@@ -89,7 +89,8 @@ class VocabularyReader {
     // The name of an added token may stand in the vocabulary too. It is a word like others then, unless it is written
     // as none.
     if (const auto added = added_.find(text); added != added_.end()) {
-      spec_.tokens.Add(id, spec_.over_characters ? std::string_view(*bytes) : text, false);
+      spec_.tokens.Add(id, spec_.over_characters && !spec_.spelled_in_alphabet ? std::string_view(*bytes) : text,
+                       false);
       if (!bytes || *bytes != text) return;
       added->second = 1;
     } else {
@@ -99,7 +100,8 @@ class VocabularyReader {
       if (spec_.over_characters && !suffix.empty() && bytes->ends_with(suffix))
         spec_.tokens.Add(id, bytes->substr(0, bytes->size() - suffix.size()) + ' ', false);
       else
-        spec_.tokens.Add(id, *bytes, false);
+        spec_.tokens.Add(
+            id, spec_.spelled_in_alphabet ? BytesOfVocabularyText(text).value_or(std::string(text)) : *bytes, false);
     }
     const bool is_byte = spec_.over_characters ? ByteOfName(text) >= 0 : bytes->size() == 1;
     if (is_byte) {
@@ -170,10 +172,12 @@ class MergeReader {
 void ReadModel(const JsonFields& root, TokenizerSpec* spec) {
   const JsonFields model = root.Object("model");
   const std::string type = model.Text("type", "BPE");
-  if (type == "WordPiece" || type == "Unigram") {
+  if (type == "WordPiece" || type == "WordLevel" || type == "Unigram") {
     if (!spec->over_characters)
       model.RefuseField("type", Quoted(type) + " is not supported beside a ByteLevel pre_tokenizer", kKnownTokenizers);
-    return type == "WordPiece" ? ReadWordPiece(model, spec) : ReadUnigram(model, spec);
+    return type == "WordPiece"   ? ReadWordPiece(model, spec)
+           : type == "WordLevel" ? ReadWordLevel(model, spec)
+                                 : ReadUnigram(model, spec);
   }
   if (type != "BPE") model.RefuseField("type", Quoted(type) + " is not supported", kKnownTokenizers);
   if (model.Number("dropout", 0.0) != 0.0)
@@ -201,8 +205,12 @@ void PutAddedTokens(const JsonFields& root, TokenizerSpec* spec) {
       root.RefuseField("added_tokens", "the id " + std::to_string(token.id) + " lies far outside the vocabulary",
                        "correct it");
     }
-    const bool by_characters = spec->over_characters && spec->kind != TokenKind::kWordPiece;
-    spec->tokens.Add(token.id, by_characters ? BytesOfCharacters(token.content) : token.content, token.special);
+    const bool by_characters =
+        spec->over_characters && spec->kind != TokenKind::kWordPiece && !spec->spelled_in_alphabet;
+    if (spec->kind == TokenKind::kWordLevel)
+      spec->tokens.Add(token.id, std::string(1, ' ').append(token.content), token.special);
+    else
+      spec->tokens.Add(token.id, by_characters ? BytesOfCharacters(token.content) : token.content, token.special);
   }
   if (const std::optional<int32_t> twice = spec->tokens.Sort()) {
     root.RefuseField("model.vocab", "and added_tokens give the id " + std::to_string(*twice) + " to two tokens",
@@ -288,9 +296,11 @@ void ReadDecoder(const JsonFields& root, TokenizerSpec* spec) {
     const auto known = [&](std::initializer_list<std::string_view> names) {
       return std::find(names.begin(), names.end(), type) != names.end();
     };
-    const bool is_known = spec->kind == TokenKind::kWordPiece ? type == "WordPiece"
+    const bool is_known = spec->kind == TokenKind::kWordPiece   ? type == "WordPiece"
+                          : spec->kind == TokenKind::kWordLevel ? false
                           : spec->over_characters
-                              ? known({"Replace", "ByteFallback", "Fuse", "Strip", "Metaspace", "BPEDecoder"})
+                              ? (spec->spelled_in_alphabet && type == "ByteLevel") ||
+                                    known({"Replace", "ByteFallback", "Fuse", "Strip", "Metaspace", "BPEDecoder"})
                               : type == "ByteLevel";
     if (!is_known) step.RefuseField("type", Quoted(type) + " is not supported here", kKnownTokenizers);
     if (type == "Strip") spec->decoded_space_goes = step.Integer("start", 0, 1, 0) == 1;
@@ -313,6 +323,8 @@ TokenizerSpec ParseTokenizerSpec(std::string_view text, const std::string& file)
   ReadAddedTokens(root, &spec);
   ReadNormalizer(root, &spec);
   spec.over_characters = !ReadPreTokenizer(root, &spec);
+  spec.spelled_in_alphabet =
+      spec.over_characters && root.Has("decoder") && root.Object("decoder").Text("type", "") == "ByteLevel";
   ReadModel(root, &spec);
   PutAddedTokens(root, &spec);
   ReadPostProcessor(root, &spec);

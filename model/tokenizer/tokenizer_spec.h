@@ -3,8 +3,8 @@
 //
 // The file describes a pipeline of added tokens, normalizer, pre-tokenizer, model and post-processor. Each stage is
 // read by a table of the known kinds; an unknown kind, or a known one with an option that would change the ids, is
-// refused by name. Four kinds of model are byte-level BPE (GPT-2, Llama 3, Qwen), BPE over characters with
-// tokens for single bytes (Llama 2, Mistral), WordPiece (BERT) and Unigram (T5, XLM-R).
+// refused by name. Five kinds of model are byte-level BPE (GPT-2, Llama 3, Qwen), BPE over characters with
+// tokens for single bytes (Llama 2, Mistral), WordPiece (BERT), WordLevel (whole words alone) and Unigram (T5, XLM-R).
 //
 // Memory follows what the file holds, never a number in it (docs/design.md, "Files of others").
 #pragma once
@@ -40,7 +40,7 @@ struct MergeRule {
   int32_t rank = -1;  // rules of one rank come in the order of their places; -1: the rule's own place in the list
 };
 
-enum class TokenKind : uint8_t { kBytePairs, kWordPiece, kUnigram };
+enum class TokenKind : uint8_t { kBytePairs, kWordPiece, kWordLevel, kUnigram };
 
 struct TokenizerSpec {
   TokenKind kind = TokenKind::kBytePairs;
@@ -51,8 +51,9 @@ struct TokenizerSpec {
   // BPE over characters: the tokens that are one character, in the order of the characters. Empty for byte-level BPE.
   std::vector<std::pair<uint32_t, int32_t>> character_ids;
   bool over_characters = false;
-  std::vector<MergeRule> merges;  // in the order of their rank
-  bool ignore_merges = false;     // a piece that is a token is that token, whatever the merges say
+  bool spelled_in_alphabet = false;  // over characters that stand for bytes: the decoder is ByteLevel
+  std::vector<MergeRule> merges;     // in the order of their rank
+  bool ignore_merges = false;        // a piece that is a token is that token, whatever the merges say
   // WordPiece, Unigram: the words as they are written, and of Unigram their scores, by id. BPE: the words that a whole
   // piece, or a character with what marks its place, is looked for among.
   TokenTable words;

@@ -25,19 +25,13 @@ void CheckLength(const JsonFields& model, std::string_view text) {
     model.RefuseField("vocab", Quoted(text) + " has more than 512 bytes, which no token needs", kKnownTokenizers);
 }
 
-}  // namespace
-
-void ReadWordPiece(const JsonFields& model, TokenizerSpec* spec) {
-  constexpr int64_t kLongestInput = 1000;
-  spec->kind = TokenKind::kWordPiece;
-  spec->byte_ids.fill(-1);
-  spec->continuing_prefix = model.Text("continuing_subword_prefix", "##");
-  spec->longest_word = static_cast<size_t>(model.Integer("max_input_chars_per_word", 1, kLongestInput, 100));
-  const std::string unknown = model.Text("unk_token", "[UNK]");
+// The vocabulary of a model whose ids stand beside the words: the words, and by `put(id, text)` what they are when they
+// are decoded.
+template <typename Put>
+void ReadWords(const JsonFields& model, const std::string& unknown, TokenizerSpec* spec, const Put& put) {
   const std::optional<JsonValue> vocab = model.Find("vocab");
   if (!vocab || !vocab->IsObject()) model.RefuseField("vocab", "must be an object", "correct it");
-  const auto added = NamesOf(spec->added_tokens);
-  const int64_t most = MostId(vocab->size() + added.size());
+  const int64_t most = MostId(vocab->size() + spec->added_tokens.size());
   vocab->ForEachMember([&](std::string_view text, const JsonValue& value) {
     const std::optional<int64_t> number = value.IntegerIn(0, most);
     if (!number) {
@@ -49,6 +43,23 @@ void ReadWordPiece(const JsonFields& model, TokenizerSpec* spec) {
     const auto id = static_cast<int32_t>(*number);
     spec->words.Add(id, text, false);
     if (text == unknown) spec->unknown_id = id;
+    put(id, text);
+  });
+  if (const std::optional<int32_t> twice = spec->words.Sort())
+    model.RefuseField("vocab", "gives the id " + std::to_string(*twice) + " to two words", "correct one of them");
+  if (spec->unknown_id < 0) model.RefuseField("unk_token", "is no word of the vocabulary", "correct it");
+}
+
+}  // namespace
+
+void ReadWordPiece(const JsonFields& model, TokenizerSpec* spec) {
+  constexpr int64_t kLongestInput = 1000;
+  spec->kind = TokenKind::kWordPiece;
+  spec->byte_ids.fill(-1);
+  spec->continuing_prefix = model.Text("continuing_subword_prefix", "##");
+  spec->longest_word = static_cast<size_t>(model.Integer("max_input_chars_per_word", 1, kLongestInput, 100));
+  const auto added = NamesOf(spec->added_tokens);
+  ReadWords(model, model.Text("unk_token", "[UNK]"), spec, [&](int32_t id, std::string_view text) {
     const std::string_view prefix = spec->continuing_prefix;
     if (added.contains(text))
       spec->tokens.Add(id, text, false);
@@ -57,9 +68,15 @@ void ReadWordPiece(const JsonFields& model, TokenizerSpec* spec) {
     else
       spec->tokens.Add(id, std::string(1, ' ').append(text), false);
   });
-  if (const std::optional<int32_t> twice = spec->words.Sort())
-    model.RefuseField("vocab", "gives the id " + std::to_string(*twice) + " to two words", "correct one of them");
-  if (spec->unknown_id < 0) model.RefuseField("unk_token", "is no word of the vocabulary", "correct it");
+}
+
+// Without a decoder, which no other model does without, words are put together with spaces between.
+void ReadWordLevel(const JsonFields& model, TokenizerSpec* spec) {
+  spec->kind = TokenKind::kWordLevel;
+  spec->byte_ids.fill(-1);
+  spec->decoded_space_goes = true;
+  ReadWords(model, model.Text("unk_token", "<unk>"), spec,
+            [&](int32_t id, std::string_view text) { spec->tokens.Add(id, std::string(1, ' ').append(text), false); });
 }
 
 void ReadUnigram(const JsonFields& model, TokenizerSpec* spec) {

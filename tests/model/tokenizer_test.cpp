@@ -107,10 +107,10 @@ INSTANTIATE_TEST_SUITE_P(Forms, TokenizerOracle,
                          ::testing::Values("own", "gpt2", "llama3", "qwen", "nested", "llama3_trained", "gpt2_prefix",
                                            "tekken", "deepseek", "nfd_digits", "nfkc_digits", "nfkd_lower", "behaviors",
                                            "llama2", "mistral", "gemma", "unknown", "unknown_apart", "whole_pieces",
-                                           "gpt1", "clip", "continued", "bert", "bert_cased", "bert_whole", "unigram",
-                                           "unigram_bytes", "unigram_whitespace", "xlm_roberta", "sentencepiece",
-                                           "pieces_bpe", "pieces_bpe_bytes", "pieces_unigram", "pieces_unigram_bytes",
-                                           "pieces_llama", "pieces_gemma"),
+                                           "gpt1", "clip", "continued", "word_level", "bytes_by_normalizer", "bert",
+                                           "bert_cased", "bert_whole", "unigram", "unigram_bytes", "unigram_whitespace",
+                                           "xlm_roberta", "sentencepiece", "pieces_bpe", "pieces_bpe_bytes",
+                                           "pieces_unigram", "pieces_unigram_bytes", "pieces_llama", "pieces_gemma"),
                          [](const auto& form) { return std::string(form.param); });
 
 // Every normalizer with every pre-tokenizer and every model.
@@ -257,10 +257,13 @@ TEST_F(ChangedTokenizer, UnknownStagesAreRefusedByName) {
   EXPECT_THAT(refusal_with("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "AAAA"}}),
               HasSubstr("normalizer.precompiled_charsmap"));
   EXPECT_THAT(refusal_with("/model/type", "WordPiece"), HasSubstr("model.type")) << "beside ByteLevel";
-  EXPECT_THAT(refusal_with("/model/type", "WordLevel"), HasSubstr("model.type"));
+  EXPECT_THAT(refusal_with("/model/type", "WordLevel"), HasSubstr("model.type")) << "beside ByteLevel";
+  EXPECT_THAT(refusal_with("/model/type", "Words"), HasSubstr("model.type"));
   EXPECT_EQ(refusal_with("/model/byte_fallback", true), "accepted") << "every byte has a token anyway";
   EXPECT_THAT(refusal_with("/model/dropout", 0.1), HasSubstr("dropout"));
-  EXPECT_THAT(refusal_with("/pre_tokenizer", {{"type", "UnicodeScripts"}}), HasSubstr("pre_tokenizer"));
+  EXPECT_THAT(refusal_with("/pre_tokenizer", {{"type", "UnicodeScript"}}), HasSubstr("pre_tokenizer"));
+  EXPECT_THAT(refusal_with("/pre_tokenizer", {{"type", "FixedLength"}, {"length", 0}}),
+              HasSubstr("pre_tokenizer.length"));
   EXPECT_THAT(refusal_with("/pre_tokenizer/pretokenizers/0/pattern/Regex", "(a+)+$"), HasSubstr("pattern.Regex"));
   EXPECT_THAT(refusal_with("/pre_tokenizer/pretokenizers/0/behavior", "Doubled"), HasSubstr("behavior"));
   EXPECT_THAT(refusal_with("/post_processor/type", "BertProcessing"), HasSubstr("post_processor.cls"));

@@ -128,6 +128,20 @@ def unigram(prose, pre_tokenizer, byte_fallback=False, normalizer=None):
     return tokenizer
 
 
+def word_level(prose):
+    """Whole words alone, each of them a run of one script."""
+    tokenizer = Tokenizer(models.WordLevel(unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.UnicodeScripts(), pre_tokenizers.WhitespaceSplit()])
+    tokenizer.train_from_iterator(prose.split("\n"), trainers.WordLevelTrainer(vocab_size=900, special_tokens=["<unk>", "<s>", "</s>"], show_progress=False))
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)])
+    return tokenizer
+
+
+def bytes_by_normalizer(prose):
+    """BPE over the characters that a normalizer spells bytes in, in pieces of one length."""
+    return trained(prose, [pre_tokenizers.FixedLength(7)], normalizers.Sequence([normalizers.NFC(), normalizers.ByteLevel()]))
+
+
 def pieces(prose, normalization, **options):
     """A tokenizer.model that the sentencepiece library trained."""
     out = io.BytesIO()
@@ -210,6 +224,8 @@ def variants(model_dir, prose):
             [normalizers.Precompiled(character_map(pieces(prose, "nmt_nfkc", model_type="unigram"))), normalizers.Strip(left=False, right=True),
              normalizers.Replace(Regex(" {2,}"), "\u2581")])),
         "mistral": over_characters(prose, legacy=False),
+        "word_level": with_added(word_level(prose)),
+        "bytes_by_normalizer": bytes_by_normalizer(prose),
         "bert": word_piece(prose, lowercase=True),
         "bert_cased": with_added(word_piece(prose, lowercase=False, strip_accents=True)),
         "bert_whole": word_piece(prose, longest=7, clean_text=False, handle_chinese_chars=False, lowercase=True, strip_accents=False),
@@ -263,12 +279,13 @@ def cross(prose):
     in_bytes = trained(small, [byte_level(regex=True)])
     bases = {"bytes": json.loads(in_bytes.to_str()), "characters": json.loads(over_characters(small, legacy=True).to_str()),
              "unknown": json.loads(over_characters(small, legacy=True, byte_fallback=False, fuse_unk=False).to_str()),
-             "words": json.loads(word_piece(small, lowercase=True).to_str()), "unigram": json.loads(unigram(small, pre_tokenizers.Metaspace()).to_str())}
+             "words": json.loads(word_piece(small, lowercase=True).to_str()), "unigram": json.loads(unigram(small, pre_tokenizers.Metaspace()).to_str()),
+             "level": json.loads(word_level(small).to_str())}
     blob = character_map(pieces(small, "nmt_nfkc", model_type="unigram", vocab_size=400))
     normalizers_of = {"none": None, "nfc": normalizers.NFC(), "nfd": normalizers.NFD(), "nfkc": normalizers.NFKC(), "nfkd": normalizers.NFKD(), "nmt": normalizers.Nmt(),
                       "lower": normalizers.Lowercase(), "strip": normalizers.Strip(), "left": normalizers.Strip(left=True, right=False), "accents": normalizers.StripAccents(),
                       "bert": normalizers.BertNormalizer(), "replace": normalizers.Replace("a", "\u00e4"), "spaces": normalizers.Replace(Regex(" {2,}"), "\u2581"),
-                      "prepend": normalizers.Prepend("\u2581"), "map": normalizers.Precompiled(blob),
+                      "alphabet": normalizers.ByteLevel(), "prepend": normalizers.Prepend("\u2581"), "map": normalizers.Precompiled(blob),
                       "several": normalizers.Sequence([normalizers.Precompiled(blob), normalizers.Strip(left=False, right=True), normalizers.Replace(Regex(" {2,}"), "\u2581")])}
     metaspace = pre_tokenizers.Metaspace
     steps_of = {"none": None, "bert": pre_tokenizers.BertPreTokenizer(), "space": pre_tokenizers.Whitespace(), "white": pre_tokenizers.WhitespaceSplit(),
@@ -276,7 +293,7 @@ def cross(prose):
                 "numbers": pre_tokenizers.Digits(False), "delimiter": pre_tokenizers.CharDelimiterSplit("a"), "always": metaspace(prepend_scheme="always"),
                 "first": metaspace(prepend_scheme="first"), "never": metaspace(prepend_scheme="never"), "whole": metaspace(prepend_scheme="first", split=False),
                 "isolated": split(LLAMA3), "removed": split([" "], "removed"), "previous": split([" "], "merged_with_previous"), "next": split(r"\s+", "merged_with_next"),
-                "inverted": split(r"\p{N}", "contiguous", True),
+                "scripts": pre_tokenizers.UnicodeScripts(), "fixed": pre_tokenizers.FixedLength(3), "inverted": split(r"\p{N}", "contiguous", True),
                 "several": pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), metaspace(prepend_scheme="always")])}
     for model, base in bases.items():
         for normal, normalizer in normalizers_of.items():
