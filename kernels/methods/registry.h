@@ -25,7 +25,7 @@
   CPU(StreamingLlm)                            \
   CPU(LmInfinite)                              \
   CPU(BigBird)                                 \
-  CPU(FlexPrefill)                             \
+  BOTH(FlexPrefill, SelectFlexPrefill)         \
   BOTH(XAttention, SelectXAttention)           \
   BOTH(SpargeAttn, SelectSpargeAttn)           \
   CPU(Moba)                                    \

@@ -89,7 +89,8 @@ std::string SmallParameters(const std::string& method) {
                                                     {"block-sparse", "n_blocks=5"},
                                                     {"sample-attention", "alpha_c=0.3,alpha_s=0.3"},
                                                     {"x-attention", "tau=0.3"},
-                                                    {"sparge-attn", "top_k=0.3"}};
+                                                    {"sparge-attn", "top_k=0.3"},
+                                                    {"flex-prefill", "gamma=0.3,tau=1,min_budget=0"}};
   const auto found = small.find(method);
   return found == small.end() ? "" : found->second;
 }

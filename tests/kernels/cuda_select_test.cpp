@@ -10,7 +10,7 @@
 #include <ostream>
 #include <random>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cuda_select_run.h"
@@ -231,6 +231,13 @@ std::vector<Case> Cases() {
       {"sparge-attn", "rule=cdf,tau=0.6,theta=0.0135"},
       {"sparge-attn", "rule=cdf,tau=0.9,similarity=paper,theta=0.01,centre=0"},
       {"sparge-attn", "rule=cdf,tau=1"},
+      {"flex-prefill", "gamma=0.5,tau=0,min_budget=0"},
+      {"flex-prefill", "gamma=0.8,tau=0,min_budget=0,keep_ends=0"},
+      {"flex-prefill", "gamma=0.5,tau=1,min_budget=0,keep_ends=0"},
+      {"flex-prefill", "gamma=0.2,tau=1,min_budget=128"},
+      {"flex-prefill", "gamma=0.3,min_budget=0"},
+      {"flex-prefill", "gamma=0,tau=1,min_budget=256"},
+      {"flex-prefill", "gamma=1,tau=1,min_budget=0"},
   };
   for (const std::string& method : WithCudaSelector()) settings.emplace_back(method, "");
   for (const auto& [method, parameters] : settings) {
@@ -241,13 +248,15 @@ std::vector<Case> Cases() {
     cases.push_back({method, "", Whole(46341, 2, 1, 64)});
     cases.push_back({method, "", Last(1000, 130072, 131072, 2, 1, 64, 1)});
   }
-  for (const char* method : {"x-attention", "sparge-attn"}) {
-    const char* const large = std::string_view(method) == "x-attention" ? "stride=64" : "rule=cdf,tau=0.5";
+  for (const auto& [method, large] :
+       {std::pair{"x-attention", "stride=64"}, std::pair{"sparge-attn", "rule=cdf,tau=0.5"},
+        std::pair{"flex-prefill", "gamma=0.5,tau=1"}}) {
     cases.push_back({method, "", Whole(700), 5.0f});
     cases.push_back({method, "", Whole(46341, 2, 1, 64)});
     cases.push_back({method, "", Last(1000, 130072, 131072, 2, 1, 64, 1)});
     cases.push_back({method, large, Whole(131072, 2, 1, 64)});
   }
+  cases.push_back({"flex-prefill", "gamma=0.9,tau=0", Whole(20000, 2, 2, 64)});
   cases.push_back({"vertical-slash", "n_vertical=1000,n_slash=200", Whole(20000, 2, 2, 64)});
   cases.push_back({"sample-attention", "chunk_n=64", Whole(20000, 2, 2, 64)});
   cases.push_back({"block-sparse", "", Whole(46341, 1, 1, 64)});

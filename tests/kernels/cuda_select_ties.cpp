@@ -509,6 +509,131 @@ class SpargeChoice final : public RowBlockChoice {
   std::vector<double> likeness_;
 };
 
+// FlexPrefill's way, lines and map of one head.
+class FlexChoice final : public RowBlockChoice {
+ public:
+  FlexChoice(const RandomProblem& problem, const ParameterValues& values, int32_t sequence, int32_t head)
+      : RowBlockChoice(problem, values, sequence, head) {
+    const ProblemShape& shape = problem.shape;
+    const int32_t begin = std::max(0, shape.seq_q - kStripe);
+    const LineMass lines = SumLines(problem, sequence, head, begin, shape.seq_q);
+    for (int32_t key = 0; key < num_keys_; key += kStripe) {
+      keys_.push_back(MeanRow(problem.k, sequence, kv_head_, key, std::min(key + kStripe, num_keys_), shape.head_dim));
+    }
+    columns_ = StripeMass(lines.columns);
+    slashes_ = StripeMass(lines.slashes);
+    const double distance = Distance(MeanRow(problem.q, sequence, head, begin, shape.seq_q, shape.head_dim));
+    const double tau = values.Real("tau");
+    settled_ = std::abs(distance - tau) > 1e-4;
+    by_means_ = distance < tau;
+    const auto least = static_cast<size_t>(
+        std::max((values.Integer("min_budget") + kStripe - 1) / kStripe, values.Flag("keep_ends") ? 1 : 0));
+    const double gamma = values.Real("gamma");
+    const auto cut_of = [&](std::vector<double>* stripes, std::vector<double> sorted) {
+      if (values.Flag("keep_ends")) stripes->front() = std::numeric_limits<double>::infinity();
+      std::sort(sorted.begin(), sorted.end(), std::greater<>());
+      const double total = std::accumulate(sorted.begin(), sorted.end(), 0.0);
+      size_t fewest = least, most = least;
+      if (!by_means_) {
+        const auto stripes_of = [&](double share) {
+          const size_t count = gamma >= 1 ? sorted.size() : gamma <= 0 ? 0 : CountToReach(sorted, share * total);
+          return count / kStripe + 1;
+        };
+        fewest = std::max(fewest, stripes_of(gamma - kTie));
+        most = std::max(most, stripes_of(gamma + kTie));
+      }
+      // Equal ones at infinity: only the first stripe's, which is chosen first.
+      return CutBetween(*stripes, fewest, most, [](double mass) { return std::isfinite(mass) ? mass : 1.0; });
+    };
+    column_cut_ = cut_of(&columns_, lines.columns);
+    slash_cut_ = cut_of(&slashes_, lines.slashes);
+    if (by_means_ && settled_) MakeMap();
+  }
+
+ private:
+  static std::vector<double> StripeMass(const std::vector<double>& lines) {
+    std::vector<double> stripes((lines.size() + kStripe - 1) / kStripe);
+    for (size_t line = 0; line < lines.size(); ++line) stripes[line / kStripe] += lines[line];
+    return stripes;
+  }
+
+  // Softmax over the first `count` mean keys; *longest: of the products of two lengths, scaled.
+  std::vector<double> Predicted(const std::vector<double>& query, size_t count, double* longest) const {
+    std::vector<double> shares;
+    for (size_t block = 0; block < count; ++block) {
+      shares.push_back(Capped(problem_, ScaleOf(problem_) * Dot(query, keys_[block])));
+      *longest = std::max(*longest,
+                          std::abs(ScaleOf(problem_)) * std::sqrt(Dot(query, query) * Dot(keys_[block], keys_[block])));
+    }
+    Softmax(&shares);
+    return shares;
+  }
+
+  // Square root of the divergence of the representative rows' attention from its prediction.
+  double Distance(const std::vector<double>& query) const {
+    double longest = 0;
+    const std::vector<double> predicted = Predicted(query, keys_.size(), &longest);
+    const double total = std::accumulate(columns_.begin(), columns_.end(), 0.0);
+    double divergence = 0;
+    for (size_t block = 0; block < keys_.size(); ++block) {
+      const double x = predicted[block], y = columns_[block] / total;
+      if (x > 0) divergence += x / 2 * (std::log2(x) - std::log2((x + y) / 2));
+      if (y > 0) divergence += y / 2 * (std::log2(y) - std::log2((x + y) / 2));
+    }
+    return std::sqrt(std::max(divergence * std::log(2.0), 0.0));
+  }
+
+  int32_t NumCausal(int32_t first_row) const {
+    return (problem_.shape.first_position + EndRow(first_row) - 1) / kStripe + 1;
+  }
+
+  void MakeMap() {
+    const ProblemShape& shape = problem_.shape;
+    double longest = 0;
+    std::vector<double> all;
+    for (int32_t row = 0; row < shape.seq_q; row += kRowBlock) {
+      map_.push_back(Predicted(MeanRow(problem_.q, sequence_, head_, row, EndRow(row), shape.head_dim),
+                               static_cast<size_t>(NumCausal(row)), &longest));
+      all.insert(all.end(), map_.back().begin(), map_.back().end());
+    }
+    const double gamma = values_.Real("gamma");
+    if (gamma >= 1) return;
+    std::sort(all.begin(), all.end(), std::greater<>());
+    const auto total = static_cast<double>(map_.size());
+    const size_t fewest = gamma > 0 ? CountToReach(all, (gamma - kTie) * total) : 0;
+    const size_t most = gamma > 0 ? CountToReach(all, (gamma + kTie) * total) : 0;
+    map_cut_ = CutBetween(all, fewest, most, [&](double mass) { return mass * (1 + longest); });
+  }
+
+  KeyBounds BoundsOfBlock(int32_t first_row) const override {
+    KeyBounds bounds(num_keys_);
+    if (!settled_) {
+      bounds.Keep(0, num_keys_, false);
+      return bounds;
+    }
+    const int32_t num_causal = NumCausal(first_row);
+    const auto keep = [&](int32_t block, const Cut& cut, double score) {
+      if (cut.IsPossible(score))
+        bounds.Keep(int64_t{block} * kStripe, (int64_t{block} + 1) * kStripe, cut.IsCertain(score));
+    };
+    for (int32_t block = 0; block < num_causal; ++block) {
+      const auto place = static_cast<size_t>(block);
+      keep(block, column_cut_, columns_[place]);
+      if (by_means_) keep(block, map_cut_, map_[static_cast<size_t>(first_row / kRowBlock)][place]);
+      for (int32_t own = (problem_.shape.first_position + first_row) / kStripe; own < num_causal; ++own) {
+        if (own >= block) keep(block, slash_cut_, slashes_[static_cast<size_t>(own - block)]);
+      }
+    }
+    return bounds;
+  }
+
+  std::vector<std::vector<double>> keys_;  // means
+  std::vector<double> columns_, slashes_;  // stripes' mass
+  std::vector<std::vector<double>> map_;   // [row block][key block]
+  Cut column_cut_, slash_cut_, map_cut_;
+  bool by_means_ = false, settled_ = false;
+};
+
 std::vector<int32_t> CountsBefore(const std::vector<bool>& flags) {
   std::vector<int32_t> counts(flags.size() + 1);
   for (size_t i = 0; i < flags.size(); ++i) counts[i + 1] = counts[i] + (flags[i] ? 1 : 0);
@@ -548,6 +673,7 @@ std::unique_ptr<HeadChoice> ChoiceOfHead(const std::string& method, const Random
   if (method == "block-sparse") return std::make_unique<BlockSparseChoice>(problem, values, sequence, head);
   if (method == "x-attention") return std::make_unique<XAttentionChoice>(problem, values, sequence, head);
   if (method == "sparge-attn") return std::make_unique<SpargeChoice>(problem, values, sequence, head);
+  if (method == "flex-prefill") return std::make_unique<FlexChoice>(problem, values, sequence, head);
   return nullptr;
 }
 

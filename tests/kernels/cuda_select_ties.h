@@ -51,7 +51,9 @@ class HeadChoice {
 // sample-attention: stripes around the cut, and those that the share's rounding adds or takes away. block-sparse:
 // blocks around the cut, in units of the product of the pooled rows' lengths. x-attention: blocks around the cut and
 // those that the share's rounding adds or takes away. sparge-attn: both, and any block of a row for which it is not
-// settled whether its rows, or those of a key block, are alike. Null for other methods, which choose nothing.
+// settled whether its rows, or those of a key block, are alike. flex-prefill: stripes and blocks of the map around
+// their cuts, and anything of a head for which it is not settled which way it chooses. Null for other methods, which
+// choose nothing.
 std::unique_ptr<HeadChoice> ChoiceOfHead(const std::string& method, const RandomProblem& problem,
                                          const ParameterValues& values, int32_t sequence, int32_t head);
 

@@ -22,6 +22,7 @@ namespace headscope::kernels::selection {
 constexpr int32_t kAntidiagonalBlock = 128;  // tokens of a block, of queries and of keys
 constexpr int32_t kTileQueryGroups = 128;
 constexpr int32_t kTileKeyGroups = 256;
+constexpr int32_t kLeastComponents = 4 * 64;  // of a group's row
 // Tiles are taken in bands of so many query tiles, so that those under way share their queries and keys in L2.
 constexpr int32_t kBandTiles = 8;
 
@@ -39,6 +40,7 @@ struct AntidiagonalParams {
   // Scores in base 2: soft_cap == 0: dot * score_scale; else cap * tanh(dot * score_scale).
   float score_scale = 0;
   float cap = 0;
+  int64_t tickets_per_list = 0;  // CountTickets()
   float* partials = nullptr;  // [list, PartialsPerList()], of row block b from PartialsBefore(b) on: [key block, group]
   float* masses = nullptr;    // [list, row block, NumKeyBlocks()]
   unsigned long long* progress = nullptr;  // tiles taken
@@ -66,15 +68,23 @@ struct AntidiagonalParams {
     return ((first_position >> stride_log2) + 2 + kTileKeyGroups - 1) / kTileKeyGroups +
            (band + 1) * (kBandGroups / kTileKeyGroups);
   }
-  constexpr int32_t NumBands() const {
+  // Places in the order of work: tiles, and some that hold none.
+  constexpr int64_t CountTickets() const {
     constexpr int32_t kBandGroups = kBandTiles * kTileQueryGroups;
-    return (NumQueryGroups() + kBandGroups - 1) / kBandGroups;
+    int64_t count = 0;
+    for (int32_t band = 0; band < (NumQueryGroups() + kBandGroups - 1) / kBandGroups; ++band)
+      count += int64_t{KeyTilesOfBand(band)} * kBandTiles;
+    return count;
   }
 };
 
-// Launches both kernels, for tensors of bf16 or fp16; a translation unit for each of the first, one for the second.
+// The products, for tensors of bf16 or fp16: by mma.sync, or by wgmma on compute capability 9.0. Then the masses.
 cudaError_t LaunchAntidiagonalBf16(const AntidiagonalParams& params, int num_multiprocessors, cudaStream_t stream);
 cudaError_t LaunchAntidiagonalFp16(const AntidiagonalParams& params, int num_multiprocessors, cudaStream_t stream);
+cudaError_t LaunchAntidiagonalHopperBf16(const AntidiagonalParams& params, int num_multiprocessors,
+                                         cudaStream_t stream);
+cudaError_t LaunchAntidiagonalHopperFp16(const AntidiagonalParams& params, int num_multiprocessors,
+                                         cudaStream_t stream);
 cudaError_t LaunchBlockMass(const AntidiagonalParams& params, cudaStream_t stream);
 
 }  // namespace headscope::kernels::selection

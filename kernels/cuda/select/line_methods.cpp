@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vertical-slash and SampleAttention: probe, pick, write.
+// Vertical-slash, SampleAttention and FlexPrefill: probe, pick, write.
 #include <algorithm>
 #include <limits>
 #include <numbers>
 
+#include "select/flex_prefill.h"
 #include "select/probe.h"
 #include "select/selection_call.h"
+#include "select/top_blocks.h"
 #include "select/top_lines.h"
 #include "select/top_stripes.h"
 
@@ -171,6 +173,67 @@ Status SelectSampleAttention(Call* call) {
   if (status.ok()) status = LaunchStatus(LaunchTopStripes(top, call->stream), "TopStripesKernel", *call);
   if (!status.ok()) return status;
   return LaunchStatus(LaunchStripeLists(lists, ShapeOfLists(*call), arrays, call->stream), "WriteListsKernel", *call);
+}
+
+Status SelectFlexPrefill(Call* call) {
+  const AttentionProblem& problem = call->problem;
+  const ParameterValues& values = call->values;
+  const int32_t num_keys = call->NumVisibleKeys();
+  const int32_t num_stripes = CeilDivide(num_keys, kStripe);
+  // Every other block at most starts a run, and the diagonal cuts one.
+  const ListArrays arrays = TakeLists(call, call->view.NumLists(), num_stripes / 2 + 3, 0);
+  FlexPrefillParams flex;
+  flex.probe = TakeProbe(call, /*num_chunks=*/1, kStripe, /*stripes=*/false);
+  BlockScoresParams& blocks = flex.blocks;
+  blocks.q = problem.q;
+  blocks.k = problem.k;
+  blocks.batch = problem.batch;
+  blocks.num_qo_heads = problem.num_qo_heads;
+  blocks.num_kv_heads = problem.num_kv_heads;
+  blocks.head_dim = problem.head_dim;
+  blocks.is_bf16 = problem.dtype == DType::kBFloat16;
+  blocks.seq_q = problem.seq_q;
+  blocks.first_position = problem.first_position;
+  blocks.num_visible_keys = num_keys;
+  blocks.key_block = kStripe;
+  blocks.score_scale = flex.probe.score_scale;
+  blocks.cap = flex.probe.cap;
+  const int64_t num_lists = call->NumHeads();
+  const int64_t num_rows = num_lists * blocks.NumQueryBlocks();
+  blocks.q_means = call->workspace.Take<float>(num_rows * blocks.head_dim);
+  blocks.k_means = call->workspace.Take<float>(blocks.NumKvLists() * num_stripes * blocks.head_dim);
+  blocks.mean_keys = call->workspace.Take<float>(blocks.NumKvLists() * blocks.head_dim);
+  blocks.scores = call->workspace.Take<float>(num_rows * num_stripes);
+  flex.num_lists = static_cast<int32_t>(num_lists);
+  flex.num_lines = num_keys;
+  flex.gamma = values.Real("gamma");
+  flex.tau = values.Real("tau");
+  flex.keep_ends = values.Flag("keep_ends");
+  flex.least_stripes = std::max(CeilDivide(values.Integer("min_budget"), kStripe), flex.keep_ends ? 1 : 0);
+  flex.words = BlockBitmapWords(num_stripes);
+  flex.lines = call->workspace.Take<float>(num_lists * 2 * num_keys);
+  flex.stripes = call->workspace.Take<float>(num_lists * 2 * num_stripes);
+  flex.by_means = call->workspace.Take<uint8_t>(num_lists);
+  flex.map = call->workspace.Take<float>(num_lists * flex.MapSize());
+  flex.cuts = call->workspace.Take<MapCut>(num_lists);
+  flex.ties_before = call->workspace.Take<int32_t>(num_rows);
+  flex.stripe_bits = call->workspace.Take<uint64_t>(num_lists * 2 * flex.words);
+  flex.bitmaps = call->workspace.Take<uint64_t>(num_rows * flex.words);
+
+  // Thread blocks or warps of the launches that have most.
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max() / 32;
+  const int64_t most = std::max({num_lists * 2 * num_stripes, blocks.NumBlocks(), blocks.NumScoreTiles()});
+  Status status = CheckGrids(*call, flex.probe, 0);
+  if (status.ok() && most > kMost) status = RefuseSize("the number of stripes or blocks of all heads", most, kMost);
+  if (!status.ok() || !call->launches) return status;
+  status = LaunchProbe(*call, flex.probe);
+  if (status.ok()) status = LaunchStatus(LaunchLineMass(flex, call->stream), "LineMassKernel", *call);
+  if (status.ok()) status = LaunchStatus(LaunchBlockScores(blocks, call->stream), "BlockScoresKernel", *call);
+  if (status.ok()) status = LaunchStatus(LaunchFlexPrefill(flex, call->stream), "FlexCutKernel", *call);
+  if (!status.ok()) return status;
+  const TileBlockLists lists{flex.bitmaps, 7, flex.words};
+  return LaunchStatus(LaunchTileBlockLists(lists, ShapeOfLists(*call), arrays, call->stream), "WriteListsKernel",
+                      *call);
 }
 
 }  // namespace headscope::kernels::selection

@@ -100,6 +100,7 @@ Status SelectXAttention(Call* call) {
   params.first_position = problem.first_position;
   params.num_visible_keys = call->NumVisibleKeys();
   params.stride_log2 = 2 + values.Integer("stride");  // of the choices 4, 8, 16, 32, 64
+  params.tickets_per_list = params.CountTickets();
   SetScale(problem, problem.EffectiveScale() / static_cast<float>(1 << params.stride_log2), &params);
   params.partials = call->workspace.Take<float>(params.num_lists * params.PartialsPerList());
   params.masses =
@@ -113,8 +114,12 @@ Status SelectXAttention(Call* call) {
   CurrentDevice device;
   status = FindDevice(*call, picks, &device);
   if (!status.ok()) return status;
-  const auto launch = problem.dtype == DType::kBFloat16 ? LaunchAntidiagonalBf16 : LaunchAntidiagonalFp16;
-  status = LaunchStatus(launch(params, device.num_multiprocessors, call->stream), "AntidiagonalKernel", *call);
+  const bool is_bf16 = problem.dtype == DType::kBFloat16;
+  const bool is_hopper = device.compute_capability == 90;
+  const auto launch = is_hopper ? (is_bf16 ? LaunchAntidiagonalHopperBf16 : LaunchAntidiagonalHopperFp16)
+                                : (is_bf16 ? LaunchAntidiagonalBf16 : LaunchAntidiagonalFp16);
+  status = LaunchStatus(launch(params, device.num_multiprocessors, call->stream),
+                        is_hopper ? "AntidiagonalHopperKernel" : "AntidiagonalKernel", *call);
   if (status.ok()) status = LaunchStatus(LaunchBlockMass(params, call->stream), "BlockMassKernel", *call);
   return status.ok() ? LaunchPicks(*call, picks) : status;
 }
