@@ -12,6 +12,7 @@
 #include "base/errors.h"
 #include "kernels/cpu_scores.h"
 #include "kernels/decode_driver.h"
+#include "model/rope_config.h"
 #include "model_device.h"
 #include "query_rows.h"
 
@@ -36,7 +37,12 @@ class Methods final : public MethodAttention {
         decode_values_(choice.decode != nullptr ? choice.decode_values : kernels::ParameterValues(decode_.spec())),
         options_{.num_threads = choice.num_threads},
         trace_lse_(choice.trace_lse),
-        prompt_rows_(std::min(decode_.PromptRows(decode_values_), kMostPromptRows)) {}
+        prompt_rows_(std::min(decode_.PromptRows(decode_values_), kMostPromptRows)),
+        inputs_(decode_.Inputs(decode_values_)) {}
+
+  model::AttentionExtras Wants() const override {
+    return {.q_pre_rope = inputs_.q_pre_rope, .value_norms = inputs_.value_norms};
+  }
 
   void Attend(const model::AttentionCall& call) override {
     options_.stop = call.stop;
@@ -45,6 +51,7 @@ class Methods final : public MethodAttention {
     pass_first_ = call.num_tokens - call.num_rows;
     ModelDevice& device = DeviceOf(call);
     Require(device.Begin(call), call, prefill_.spec().name);
+    KeepValueNorms(call);
     if (call.of_prompt || call.num_rows > 1) {
       Prefill(call, &device);
     } else {
@@ -93,6 +100,8 @@ class Methods final : public MethodAttention {
     const void* keys = nullptr;
     int32_t first_token = 0;  // of the last step's problem
     kernels::DecodeSelection selection;
+    std::vector<float> value_norms;        // [tokens, num_qo_heads], of a method that asks for them
+    std::vector<float> shown_value_norms;  // [num_qo_heads, tokens]
     // Of a method whose steps have an order: the last one's vectors, whether the method has seen its output, and
     // whether its pass failed, so that it comes again.
     std::vector<std::byte> step;
@@ -172,7 +181,47 @@ class Methods final : public MethodAttention {
     } else {
       Require(kernels::RowLse(last, last.window, options_, lse.data()), call, decode_.spec().name);
     }
-    queries.Append(last, last.first_position, lse.data());
+    kernels::StridedTensor<const void> plain_q{call.q_pre_rope.data, 0, call.q_pre_rope.head_stride,
+                                               call.q_pre_rope.row_stride};
+    if (plain_q.data != nullptr) {
+      plain_q.data =
+          static_cast<const std::byte*>(plain_q.data) + skipped * plain_q.row_stride * kernels::SizeOf(last.dtype);
+    }
+    queries.Append(last, last.first_position, lse.data(), plain_q);
+  }
+
+  // Those of tokens that were taken back go; a sequence whose beginning nobody saw has none.
+  void KeepValueNorms(const model::AttentionCall& call) {
+    if (call.value_norms == nullptr) return;
+    std::vector<float>& norms = StateOf(call).value_norms;
+    const int64_t heads = call.facts->num_qo_heads, first = call.num_tokens - call.num_rows;
+    if (std::ssize(norms) < first * heads) return;
+    norms.resize(static_cast<size_t>(first * heads));
+    for (int64_t row = 0; row < call.num_rows; ++row) {
+      for (int64_t head = 0; head < heads; ++head) norms.push_back(call.value_norms[head * call.num_rows + row]);
+    }
+  }
+
+  // What a method asks for of a prompt's tokens beside its queries.
+  void ShowInputs(const model::AttentionCall& call, LayerState* state, kernels::DecodePrompt* prompt) const {
+    if (const model::RopeConfig* const rope = inputs_.q_pre_rope ? call.rope : nullptr; rope != nullptr) {
+      prompt->rope = {.theta = static_cast<float>(rope->theta),
+                      .num_dims = rope->rotary_dim,
+                      .first_dim = rope->first_dim,
+                      .interleaved = rope->interleaved,
+                      .attention_factor = static_cast<float>(rope->attention_factor)};
+    }
+    const int64_t heads = call.facts->num_qo_heads, tokens = prompt->cache.seq_k, first = prompt->first_token;
+    if (std::ssize(state->value_norms) < (first + tokens) * heads || !inputs_.value_norms) return;
+    state->shown_value_norms.resize(static_cast<size_t>(heads * tokens));
+    for (int64_t head = 0; head < heads; ++head) {
+      for (int64_t token = 0; token < tokens; ++token)
+        state->shown_value_norms[static_cast<size_t>(head * tokens + token)] =
+            state->value_norms[static_cast<size_t>((first + token) * heads + head)];
+    }
+    prompt->value_norms = state->shown_value_norms.data();
+    prompt->value_norms_head_stride = tokens;
+    prompt->value_norms_batch_stride = heads * tokens;
   }
 
   kernels::DecodeDriver& DriverOf(const model::AttentionCall& call, const kernels::DecodeStep& step) {
@@ -193,6 +242,7 @@ class Methods final : public MethodAttention {
       prompt.layer = call.layer;
       prompt.cache.window = call.facts->window;
       state.queries.Show(&prompt);
+      ShowInputs(call, &state, &prompt);
       Require(state.driver->Begin(prompt, options_), call, decode_.spec().name);
     }
     state.num_tokens = call.num_tokens;
@@ -269,6 +319,7 @@ class Methods final : public MethodAttention {
   kernels::RunOptions options_;  // stop: of the call
   const bool trace_lse_;
   const int32_t prompt_rows_;
+  const kernels::DecodeMethod::PromptInputs inputs_;
   std::unique_ptr<ModelDevice> host_, gpu_;
   std::map<int32_t, LayerState> layers_;
   std::vector<std::string> notes_;

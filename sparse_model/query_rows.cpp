@@ -10,7 +10,8 @@ int64_t QueryRows::Wanted(int64_t num_rows) const {
   return most_ == 0 ? 0 : std::min(num_rows, most_ + kSpareRows);
 }
 
-void QueryRows::Append(const kernels::AttentionProblem& rows, int64_t first, const float* lse) {
+void QueryRows::Append(const kernels::AttentionProblem& rows, int64_t first, const float* lse,
+                       const kernels::StridedTensor<const void>& plain_q) {
   replaced_ = {};
   if (first != rows_.first + rows_.count) {
     replaced_ = std::exchange(rows_, {});
@@ -24,15 +25,23 @@ void QueryRows::Append(const kernels::AttentionProblem& rows, int64_t first, con
   if (const int64_t kept = most_ + kSpareRows; rows_.count > 2 * kept) {
     const int64_t dropped = rows_.count - kept;
     rows_.q.erase(rows_.q.begin(), rows_.q.begin() + dropped * row_bytes);
+    if (!rows_.plain.empty()) rows_.plain.erase(rows_.plain.begin(), rows_.plain.begin() + dropped * row_bytes);
     rows_.lse.erase(rows_.lse.begin(), rows_.lse.begin() + dropped * num_heads_);
     rows_.first += dropped;
     rows_.count = kept;
   }
-  const auto* const q = static_cast<const std::byte*>(rows.q.data);
+  const bool has_plain = plain_q.data != nullptr && (rows_.count == 0 || !rows_.plain.empty());
+  if (!has_plain) rows_.plain.clear();
+  const auto add = [&](const kernels::StridedTensor<const void>& from, int64_t head, int64_t row,
+                       std::vector<std::byte>* to) {
+    const std::byte* const vector =
+        static_cast<const std::byte*>(from.data) + (head * from.head_stride + row * from.row_stride) * element_bytes_;
+    to->insert(to->end(), vector, vector + head_dim_ * element_bytes_);
+  };
   for (int64_t row = 0; row < rows.seq_q; ++row) {
     for (int64_t head = 0; head < num_heads_; ++head) {
-      const std::byte* const vector = q + (head * rows.q.head_stride + row * rows.q.row_stride) * element_bytes_;
-      rows_.q.insert(rows_.q.end(), vector, vector + head_dim_ * element_bytes_);
+      add(rows.q, head, row, &rows_.q);
+      if (has_plain) add(plain_q, head, row, &rows_.plain);
       rows_.lse.push_back(lse[head * rows.seq_q + row]);
     }
   }
@@ -43,6 +52,7 @@ void QueryRows::Rewind(int64_t num_tokens) {
   if (num_tokens <= rows_.first && replaced_.count > 0) rows_ = std::exchange(replaced_, {});
   rows_.count = std::clamp<int64_t>(num_tokens - rows_.first, 0, rows_.count);
   rows_.q.resize(static_cast<size_t>(rows_.count * num_heads_ * head_dim_ * element_bytes_));
+  if (!rows_.plain.empty()) rows_.plain.resize(rows_.q.size());
   rows_.lse.resize(static_cast<size_t>(rows_.count * num_heads_));
 }
 
@@ -57,7 +67,9 @@ void QueryRows::Show(kernels::DecodePrompt* prompt) {
   prompt->lse = nullptr;
   if (rows == 0) return;
   const int64_t row_elements = num_heads_ * head_dim_;
-  cache.q = {rows_.q.data() + (rows_.count - rows) * row_elements * element_bytes_, 0, head_dim_, row_elements};
+  const int64_t skipped = (rows_.count - rows) * row_elements * element_bytes_;
+  cache.q = {rows_.q.data() + skipped, 0, head_dim_, row_elements};
+  if (!rows_.plain.empty()) prompt->q_pre_rope = {rows_.plain.data() + skipped, 0, head_dim_, row_elements};
   shown_.resize(static_cast<size_t>(num_heads_ * rows));
   for (int64_t head = 0; head < num_heads_; ++head) {
     for (int64_t row = 0; row < rows; ++row)

@@ -21,11 +21,13 @@ class QueryRows {
   int64_t Wanted(int64_t num_rows) const;
   // A pass's last rows (host memory, batch 1), Wanted() of them, with `lse` [num_qo_heads, seq_q]. `first`: the
   // position of the first in the sequence. Rows that do not follow those before take their place.
-  void Append(const kernels::AttentionProblem& rows, int64_t first, const float* lse);
+  // plain_q: the same rows of q before RoPE, of q's shape and dtype; data null: not at hand.
+  void Append(const kernels::AttentionProblem& rows, int64_t first, const float* lse,
+              const kernels::StridedTensor<const void>& plain_q = {});
   // The sequence forgot its tokens after the first `num_tokens`.
   void Rewind(int64_t num_tokens);
-  // Sets q, seq_q, first_position and the LSE of a prompt whose K and V are there: the rows that end where it ends.
-  // None where they are not at hand. Valid until the next call.
+  // Sets q, q before RoPE where every row had it, seq_q, first_position and the LSE of a prompt whose K and V are
+  // there: the rows that end where it ends. None where they are not at hand. Valid until the next call.
   void Show(kernels::DecodePrompt* prompt);
 
  private:
@@ -35,6 +37,7 @@ class QueryRows {
   struct Rows {
     int64_t first = 0, count = 0;  // positions
     std::vector<std::byte> q;      // [count, num_qo_heads, head_dim]
+    std::vector<std::byte> plain;  // as q, before RoPE; empty: not at hand
     std::vector<float> lse;        // [count, num_qo_heads]
   };
   int64_t num_heads_ = 0, head_dim_ = 0, element_bytes_ = 0;

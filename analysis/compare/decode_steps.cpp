@@ -61,7 +61,7 @@ kernels::AttentionProblem DecodeSteps::Problem(const kernels::AttentionProblem& 
 }
 
 RecordedRows RecordedOf(const MeasuredHeads& heads) {
-  return {heads.lse, heads.q_pre_rope, heads.value_norms};
+  return {heads.lse, heads.q_pre_rope, heads.value_norms, heads.lower};
 }
 
 kernels::DecodePrompt DecodeSteps::Prompt(const kernels::AttentionProblem& whole, const RecordedRows& recorded) const {

@@ -14,9 +14,10 @@ namespace headscope::analysis {
 
 // What was recorded of the rows and tokens of a problem beside its tensors; empty: unknown.
 struct RecordedRows {
-  std::span<const float> lse = {};          // [num_qo_heads, num_rows]
-  std::span<const float> q_pre_rope = {};   // [num_qo_heads, num_rows, head_dim]
-  std::span<const float> value_norms = {};  // [num_qo_heads, num_tokens]
+  std::span<const float> lse = {};               // [num_qo_heads, num_rows]
+  std::span<const float> q_pre_rope = {};        // [num_qo_heads, num_rows, head_dim]
+  std::span<const float> value_norms = {};       // [num_qo_heads, num_tokens]
+  std::span<const MeasuredHeadsPtr> lower = {};  // the same heads of lower layers
 };
 RecordedRows RecordedOf(const MeasuredHeads& heads);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "analysis/head_sweeps.h"
@@ -37,6 +38,17 @@ std::vector<Shared> ShareMeasurements(const data::TraceReader& trace, const std:
     all.push_back(std::move(shared));
   }
   return all;
+}
+
+// Whose choices the methods take in a layer.
+std::vector<int32_t> LowerLayersOf(const std::vector<AskedMethod>& methods, int32_t layer) {
+  std::set<int32_t> layers;
+  for (const AskedMethod& asked : methods) {
+    const kernels::DecodeMethod* const decode = kernels::FindMethod(asked.name).decode;
+    if (decode == nullptr) continue;
+    for (const int32_t lower : decode->LowerLayers(asked.values, layer)) layers.insert(lower);
+  }
+  return {layers.begin(), layers.end()};
 }
 
 // The places of the methods that run on these heads: all, or those that comparison.left_out is not told of.
@@ -90,6 +102,7 @@ Status SweepComparisons(const data::TraceReader& trace, const std::vector<HeadId
       knows_it->known.push_back(head);
       measured = knows_it;
     }
+    measured = WithLowerLayers(trace, measured, LowerLayersOf(methods, measured->layer));
     std::vector<size_t> places;
     Status status = WhichRun(*measured, comparison, sweep.stop, &places);
     std::vector<AskedMethod> run;

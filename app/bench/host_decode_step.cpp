@@ -13,8 +13,14 @@ HostDecodeStep::HostDecodeStep(const kernels::DecodeMethod& method, const kernel
                                const PlacedProblem& placed, const kernels::AttentionProblem& problem,
                                const kernels::RunOptions& options)
     : placed_(placed), step_{.problem = problem}, options_(options), driver_(method, values) {
+  // In the layers that choose for those above them, such a method costs what dense attention does.
+  constexpr int32_t kAboveAllLayers = 1 << 20;
+  if (!method.LowerLayers(values, kAboveAllLayers).empty()) {
+    throw UsageError("--methods: " + method.spec().name +
+                     " attends to what a lower layer chose, and a benchmark's step is one layer by itself; leave it "
+                     "out, or compare it on a trace");
+  }
   Prepare();
-  if (method.spec().needs_history) RefuseOfLowerLayers(method, values);
 }
 
 void HostDecodeStep::Prepare() {
@@ -35,39 +41,17 @@ kernels::Status HostDecodeStep::Begin(int32_t query_rows) {
     placed_.prompt_queries(query_rows, queries_.data());
   }
   query_rows_ = query_rows;
-  return driver_.Begin(Prompt(problem.layer), options_);
-}
-
-kernels::DecodePrompt HostDecodeStep::Prompt(int32_t layer) const {
-  const kernels::AttentionProblem& problem = step_.problem;
   kernels::DecodePrompt prompt;
   prompt.cache = problem;
-  prompt.layer = std::max(0, layer);  // -1: of no model
+  prompt.layer = std::max(0, problem.layer);  // -1: of no model
   --prompt.cache.seq_k;
-  prompt.cache.seq_q = query_rows_;
-  prompt.cache.first_position = prompt.cache.seq_k - query_rows_;
+  prompt.cache.seq_q = query_rows;
+  prompt.cache.first_position = prompt.cache.seq_k - query_rows;
   prompt.cache.window = placed_.window;
   prompt.cache.q =
-      kernels::ContiguousTensor<const void>(queries_.data(), problem.num_qo_heads, query_rows_, problem.head_dim);
+      kernels::ContiguousTensor<const void>(queries_.data(), problem.num_qo_heads, query_rows, problem.head_dim);
   prompt.capacity = problem.seq_k;
-  return prompt;
-}
-
-// Such a method runs in the layers that choose for those above them, at what dense attention costs; above all of them
-// it shows what it needs.
-void HostDecodeStep::RefuseOfLowerLayers(const kernels::DecodeMethod& method, const kernels::ParameterValues& values) {
-  constexpr int32_t kAboveAllLayers = 1 << 20;
-  kernels::DecodeDriver driver(method, values);
-  kernels::DecodeSelection selection;
-  kernels::Status status = driver.Begin(Prompt(kAboveAllLayers), options_);
-  if (status.ok()) status = driver.Append(step_, options_);
-  if (status.ok()) status = driver.Step(step_, options_, &selection);
-  if (status.code() == kernels::StatusCode::kUnsupported) {
-    throw UsageError("--methods: " + method.spec().name +
-                     " attends to what a lower layer chose, and a benchmark's step is one layer by itself; leave it "
-                     "out, or compare it on a trace");
-  }
-  CheckStatus(status);
+  return driver_.Begin(prompt, options_);
 }
 
 const kernels::DecodeSelection& HostDecodeStep::Select() {

@@ -28,9 +28,6 @@ class HostDecodeStep {
 
  private:
   kernels::Status Begin(int32_t query_rows);
-  // What the generation begins with, of a model's layer of that number.
-  kernels::DecodePrompt Prompt(int32_t layer) const;
-  void RefuseOfLowerLayers(const kernels::DecodeMethod& method, const kernels::ParameterValues& values);
 
   const PlacedProblem& placed_;
   const kernels::DecodeStep step_;

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "analysis/measured_heads.h"
 #include "analysis/outside_mass.h"
 #include "base/check_status.h"
 #include "base/errors.h"
@@ -31,7 +32,8 @@ MadeMask MaskOfDecode(OpenedTrace& trace, ui::MapView view, analysis::HeadId hea
                       const kernels::ParameterValues& values, bool alone, const std::stop_token& stop) {
   const analysis::HeadTensorsPtr shown = trace.heads.Show(view, head);
   // As a run measures it: in its layer, where the query heads of a KV head may share a choice.
-  analysis::MeasuredHeadsPtr measured = alone ? analysis::AloneHead(shown) : trace.GroupOf(head);
+  const analysis::MeasuredHeadsPtr measured = analysis::WithLowerLayers(
+      trace.reader, alone ? analysis::AloneHead(shown) : trace.GroupOf(head), method.LowerLayers(values, head.layer));
   analysis::DecodePreview preview;
   const kernels::Status status =
       analysis::PreviewDecode(*measured, head, method, values, trace.DecodeRows(), 0, stop, &preview);

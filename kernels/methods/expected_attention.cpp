@@ -134,6 +134,11 @@ class ExpectedAttentionMethod final : public internal::PromptEvictor {
  public:
   ExpectedAttentionMethod() : PromptEvictor(MakeSpec()) {}
   int32_t PromptRows(const ParameterValues&) const override { return kAllRows; }
+  PromptInputs Inputs(const ParameterValues& values) const override {
+    PromptInputs inputs = PromptEvictor::Inputs(values);
+    inputs.q_pre_rope = true;
+    return inputs;
+  }
   std::string ForcedBy() const override { return "n_sink"; }
 
   Status CheckPrompt(const DecodePrompt& prompt, const ParameterValues& values) const override {

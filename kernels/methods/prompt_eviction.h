@@ -50,6 +50,7 @@ class PromptEvictor : public DecodeMethod {
   explicit PromptEvictor(MethodSpec spec) : spec_(std::move(spec)) {}
   const MethodSpec& spec() const final { return spec_; }
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const final;
+  PromptInputs Inputs(const ParameterValues& values) const override { return {.value_norms = values.Flag("critical")}; }
 
   // Before any score: what the prompt must bring (kUnsupported); this one asks for PromptRows() queries.
   virtual Status CheckPrompt(const DecodePrompt& prompt, const ParameterValues& values) const;

@@ -81,6 +81,12 @@ DecodeSelection AllTokens(const AttentionProblem& problem) {
   return selection;
 }
 
+// The layer that chose for `layer`, or -1: it attends to everything.
+int32_t SourceOf(int32_t layer, int32_t first, int32_t reselect) {
+  if (layer <= first || layer == reselect) return -1;
+  return reselect > first && layer > reselect ? reselect : first;
+}
+
 class TidalPolicy final : public DecodePolicy {
  public:
   TidalPolicy(const MethodSpec& spec, const ParameterValues& values)
@@ -95,12 +101,12 @@ class TidalPolicy final : public DecodePolicy {
   }
 
   Status Step(const DecodeStep& step, const RunOptions&, DecodeSelection* selection, DecodeEvictions*) override {
-    if (layer_ < first_ || layer_ == first_ || layer_ == reselect_) {
+    const int32_t source = SourceOf(layer_, first_, reselect_);
+    if (source < 0) {
       *selection = AllTokens(step.problem);
       if (layer_ >= first_) selection->chosen = std::make_shared<DecodeSelection>(MostAttended(step.problem, k_));
       return {};
     }
-    const int32_t source = reselect_ > first_ && layer_ > reselect_ ? reselect_ : first_;
     const auto at = static_cast<size_t>(source);
     const DecodeSelection* const lower = at < step.lower_layers.size() ? step.lower_layers[at] : nullptr;
     const bool usable = lower != nullptr && lower->chosen != nullptr && lower->batch == step.problem.batch &&
@@ -108,8 +114,8 @@ class TidalPolicy final : public DecodePolicy {
     if (!usable) {
       return {StatusCode::kUnsupported,
               spec_.name + ": layer " + std::to_string(layer_) + " reuses the tokens of layer " +
-                  std::to_string(source) + ", whose choice is not at hand: run the layers of a model together, or " +
-                  "look at layers " + std::to_string(first_) + " and " + std::to_string(reselect_)};
+                  std::to_string(source) + ", whose choice is not at hand: record layer " + std::to_string(source) +
+                  " as well, or look at layers " + std::to_string(first_) + " and " + std::to_string(reselect_)};
     }
     std::vector<std::vector<int32_t>> tokens;
     int64_t total = 0;
@@ -138,6 +144,10 @@ class TidalDecodeMethod final : public DecodeMethod {
   const MethodSpec& spec() const override { return spec_; }
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const override {
     return std::make_unique<TidalPolicy>(spec_, values);
+  }
+  std::vector<int32_t> LowerLayers(const ParameterValues& values, int32_t layer) const override {
+    const int32_t source = SourceOf(layer, values.Integer("first_layer"), values.Integer("reselect_layer"));
+    return source < 0 ? std::vector<int32_t>() : std::vector<int32_t>{source};
   }
 
  private:

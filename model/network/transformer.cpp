@@ -213,6 +213,17 @@ struct Decoder {
     call.o = output.data_ptr();
     call.lse = lse.data_ptr<float>();
     call.stop = stop;
+    if (facts.rope >= 0) call.rope = &config.ropes[static_cast<size_t>(facts.rope)];
+    at::Tensor plain_q, norms;  // until the call is over
+    const AttentionExtras wanted = attention->Wants();
+    if (wanted.q_pre_rope) {
+      plain_q = Captured(made.plain_q).cpu();
+      call.q_pre_rope = tensor(plain_q);
+    }
+    if (wanted.value_norms) {
+      norms = ValueNorms(layer, v).cpu().contiguous();
+      call.value_norms = norms.const_data_ptr<float>();
+    }
     attention->Attend(call);
     StopIfAsked(stop);
     if (sink != nullptr && sink->Wants(static_cast<int32_t>(layer)))

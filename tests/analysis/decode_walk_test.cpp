@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recorded steps drive a method with state as a generation would: what it is shown before the first step, step by step,
 // and once more.
+#include "compare/decode_walk.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 
 #include "analysis/compare.h"
 #include "compare/decode_device.h"
@@ -96,6 +101,53 @@ TEST(DecodeWalk, EveryRunIsAGenerationOfItsOwn) {
   ASSERT_TRUE(kernels::DecodeReference(last, run.selections[4], {{o.data(), 128, 32, 32}, lse.data()}).ok());
   EXPECT_THAT(seen.lse, ::testing::Pointwise(::testing::FloatNear(1e-4f), lse));
   EXPECT_THAT(std::vector<float>(first.end() - 128, first.end()), ::testing::Pointwise(::testing::FloatNear(1e-4f), o));
+}
+
+// A method that takes what a lower layer chose is shown it, where that layer is at hand.
+TEST(DecodeWalk, LowerLayersWalkAlong) {
+  constexpr int32_t kTokens = 150, kKept = 20;
+  const kernels::DecodeMethod& method = *kernels::FindDecodeMethod("tidal-decode");
+  kernels::ParameterValues values(method.spec());
+  ASSERT_EQ(values.Parse(method.spec(), "k=20,first_layer=1,reselect_layer=0"), "");
+  const RandomLayer below = MakeRandomLayer({.num_tokens = kTokens}, 2, 2, 7);
+  const RandomLayer above = MakeRandomLayer({.num_tokens = kTokens}, 2, 2, 8);
+  auto lower = std::make_shared<MeasuredHeads>(*below.measured);
+  lower->layer = 1;
+  auto upper = std::make_shared<MeasuredHeads>(*above.measured);  // layer 3
+  const kernels::Status alone = CheckDecodeRuns(*upper, method, values, 2, {});
+  EXPECT_EQ(alone.code(), kernels::StatusCode::kUnsupported);
+  EXPECT_THAT(alone.message(), ::testing::HasSubstr("record layer 1 as well"));
+
+  upper->lower = {lower};
+  EXPECT_TRUE(CheckDecodeRuns(*upper, method, values, 2, {}).ok());
+  const DecodeSteps steps(*upper, {3, 0}, 5);
+  const kernels::AttentionProblem whole = upper->Problem();
+  DecodeWalk walk(steps, method, values, whole, RecordedOf(*upper), {2, {}});
+  for (int run = 0; run < 2; ++run) {
+    ASSERT_TRUE(walk.Start().ok());
+    for (int64_t step = 0; step < 5; ++step) {
+      kernels::DecodeSelection selection;
+      double milliseconds = 0;
+      const kernels::Status status = walk.Select(step, &selection, &milliseconds);
+      ASSERT_TRUE(status.ok()) << status.message();
+      for (int32_t kv_head = 0; kv_head < 2; ++kv_head) {
+        std::vector<double> mass(kTokens, 0.0);
+        for (int32_t i = 0; i < 2; ++i) {
+          const std::vector<double> p = testing::AllProbabilities(*below.heads[static_cast<size_t>(2 * kv_head + i)]);
+          for (size_t token = 0; token < mass.size(); ++token)
+            mass[token] += p[static_cast<size_t>(steps.Row(step)) * mass.size() + token];
+        }
+        std::vector<int32_t> most(kTokens);
+        std::iota(most.begin(), most.end(), 0);
+        std::ranges::sort(most, std::greater(), [&](int32_t token) { return mass[static_cast<size_t>(token)]; });
+        most.resize(kKept);
+        EXPECT_THAT(
+            kernels::KeptTokens(kernels::SelectionOfHead(selection, 2 * kv_head), steps.Problem(whole, step).seq_k),
+            ::testing::UnorderedElementsAreArray(most))
+            << "step " << step << ", KV head " << kv_head;
+      }
+    }
+  }
 }
 
 // The panel shows what a measured run keeps, of a method with state too.

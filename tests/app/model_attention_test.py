@@ -44,6 +44,14 @@ class ModelAttention(unittest.TestCase):
         # A decode method that the prompt's passes do not use: the prompt stays dense.
         self.assertGreater(float(score("--attention", "sliding-window:n_local=16")[2].rstrip("%")), 80)
 
+    def test_methods_get_what_they_ask_for_of_the_prompt(self):
+        dense = score()
+        # Whatever a method has looked at, one that evicts nothing is dense.
+        for method in ("expected-attention:compression_ratio=0", "snap-kv:compression_ratio=0,critical=1"):
+            self.assertEqual(score("--attention", method)[:2], dense[:2], method)
+        for method in ("expected-attention:compression_ratio=0.5", "expected-attention:critical=1", "snap-kv:compression_ratio=0.5,critical=1"):
+            self.assertLess(float(score("--attention", method)[2].rstrip("%")), 100, method)
+
     def test_what_cannot_be_is_refused(self):
         self.assertIn("'nothing' is not registered", run(*EVAL, "--attention", "nothing", code=2).stderr)
         self.assertIn("two prefill methods, a-shape and block-sparse", run(*EVAL, "--attention", "a-shape", "--attention", "block-sparse", code=2).stderr)

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <numeric>
 #include <stop_token>
@@ -18,14 +19,64 @@
 #include "kernels/decode_driver.h"
 #include "model/checkpoint.h"
 #include "model/model_session.h"
+#include "model/rope_config.h"
 #include "model/transformer.h"
 
 namespace headscope::sparse_model {
 namespace {
 
+constexpr double kTheta = 10000;
+
+// What a method may ask for beside q, k and v: of fp32 data, the queries before a RoPE that made data.q of them, and
+// norms of values behind the output projection.
+struct Extras {
+  explicit Extras(const SequenceData& data)
+      : plain_q(Widened(data.q, false)), norms(static_cast<size_t>(data.layer.num_qo_heads * data.num_tokens)) {
+    const auto dim = static_cast<size_t>(data.layer.head_dim);
+    for (size_t row = 0; row < norms.size(); ++row) {
+      const auto position = static_cast<double>(row % static_cast<size_t>(data.num_tokens));
+      norms[row] = static_cast<float>(1 + std::fmod(position * 0.37, 3.0));
+      float* const q = plain_q.data() + row * dim;
+      for (size_t i = 0; i < dim / 2; ++i) {
+        const double angle = position * std::pow(kTheta, -2.0 * static_cast<double>(i) / static_cast<double>(dim));
+        const double a = double{q[i]}, b = double{q[i + dim / 2]};
+        q[i] = static_cast<float>(a * std::cos(angle) + b * std::sin(angle));
+        q[i + dim / 2] = static_cast<float>(b * std::cos(angle) - a * std::sin(angle));
+      }
+    }
+    rope.theta = kTheta;
+    rope.rotary_dim = data.layer.head_dim;
+  }
+
+  std::vector<float> plain_q;  // [num_qo_heads, num_tokens, head_dim]
+  std::vector<float> norms;    // [num_qo_heads, num_tokens]
+  model::RopeConfig rope;
+};
+
+// As AttendOnHost, with what the model makes for those that want it.
+std::vector<float> AttendWith(const Extras& extras, MethodAttention& backend, const SequenceData& data, int64_t first,
+                              int64_t rows, bool of_prompt) {
+  const int64_t heads = data.layer.num_qo_heads, dim = data.layer.head_dim;
+  std::vector<float> o(static_cast<size_t>(heads * rows * dim)), lse(static_cast<size_t>(heads * rows)), norms;
+  for (int64_t head = 0; head < heads; ++head) {
+    const auto begin = extras.norms.begin() + head * data.num_tokens + first;
+    norms.insert(norms.end(), begin, begin + rows);
+  }
+  model::AttentionCall call = data.Call(first, rows, of_prompt, data.q.data(), data.k.data(), data.v.data());
+  call.rope = &extras.rope;
+  const model::AttentionExtras wanted = backend.Wants();
+  if (wanted.q_pre_rope) call.q_pre_rope = {extras.plain_q.data() + first * dim, data.num_tokens * dim, dim};
+  if (wanted.value_norms) call.value_norms = norms.data();
+  call.o = o.data();
+  call.lse = lse.data();
+  backend.Attend(call);
+  return o;
+}
+
 // The step at token `at` behind a prompt of all tokens before it, whose last `rows` queries are known, by a driver of
 // its own.
-std::vector<float> Expected(const SequenceData& data, const MethodChoice& choice, int32_t at, int32_t rows) {
+std::vector<float> Expected(const SequenceData& data, const MethodChoice& choice, int32_t at, int32_t rows,
+                            const Extras* extras = nullptr) {
   const model::AttentionLayer& layer = data.layer;
   kernels::AttentionProblem prompt;
   prompt.num_qo_heads = layer.num_qo_heads;
@@ -47,7 +98,14 @@ std::vector<float> Expected(const SequenceData& data, const MethodChoice& choice
   step.problem.first_position = at;
   step.problem.q.data = data.q.data() + int64_t{at} * layer.head_dim * 4;
   kernels::DecodeDriver driver(*choice.decode, choice.decode_values);
-  const kernels::Status begun = driver.Begin({.cache = prompt, .lse = lse.data(), .lse_head_stride = rows}, {});
+  kernels::DecodePrompt before{.cache = prompt, .lse = lse.data(), .lse_head_stride = rows};
+  if (extras != nullptr) {
+    before.q_pre_rope = {extras->plain_q.data() + int64_t{at - rows} * layer.head_dim, 0, head, layer.head_dim};
+    before.rope = {.theta = static_cast<float>(kTheta)};
+    before.value_norms = extras->norms.data();
+    before.value_norms_head_stride = data.num_tokens;
+  }
+  const kernels::Status begun = driver.Begin(before, {});
   EXPECT_TRUE(begun.ok()) << begun.message();
   kernels::DecodeSelection selection;
   EXPECT_TRUE(driver.Append(step, {}).ok());
@@ -84,6 +142,51 @@ TEST(PromptQueries, AreThoseOfTheWholePromptHoweverItCameIn) {
       EXPECT_LE(LargestDifference(step.o, expected), 1e-5f) << decode << " in " << passes.size() << " passes";
     }
   }
+}
+
+// Queries before RoPE, the rope and the norms of values: what a recorded step has of them.
+TEST(PromptInputs, AreThoseOfTheWholePromptHoweverItCameIn) {
+  constexpr int32_t kPrompt = 300;
+  const SequenceData data(LayerOf(32), kPrompt + 40, /*bf16=*/false, 5);
+  const Extras extras(data);
+  for (const auto& [decode, values] : {std::pair{"expected-attention", "compression_ratio=0.6"},
+                                       {"expected-attention", "compression_ratio=0.6,critical=1"},
+                                       {"snap-kv", "window=20,budget=40,critical=1"}}) {
+    const MethodChoice choice = Choose("dense", "", decode, values);
+    const std::vector<float> expected =
+        Expected(data, choice, kPrompt, 20 * (std::string(decode) == "snap-kv" ? 1 : 15), &extras);
+    for (const std::vector<int64_t>& passes :
+         {std::vector<int64_t>{300}, {64, 64, 64, 64, 44}, {299, 1}, {1, 150, 148, 1}}) {
+      const auto backend = AttendByMethods(choice);
+      int64_t done = 0;
+      for (const int64_t count : passes) {
+        AttendWith(extras, *backend, data, done, count, /*of_prompt=*/true);
+        done += count;
+      }
+      EXPECT_LE(LargestDifference(AttendWith(extras, *backend, data, done, 1, false), expected), 1e-5f)
+          << decode << ":" << values << " in " << passes.size() << " passes";
+    }
+    // A longer question and its answer, taken back.
+    const auto backend = AttendByMethods(choice);
+    AttendWith(extras, *backend, data, 0, kPrompt - 10, true);
+    AttendWith(extras, *backend, data, kPrompt - 10, 40, true);
+    AttendWith(extras, *backend, data, kPrompt + 30, 1, false);
+    backend->Rewind(kPrompt - 10);
+    AttendWith(extras, *backend, data, kPrompt - 10, 10, true);
+    EXPECT_LE(LargestDifference(AttendWith(extras, *backend, data, kPrompt, 1, false), expected), 1e-5f) << decode;
+  }
+}
+
+TEST(PromptInputs, AreMadeForThoseThatAsk) {
+  const auto wants = [](const char* decode, const char* values) {
+    const model::AttentionExtras wanted = AttendByMethods(Choose("dense", "", decode, values))->Wants();
+    return std::pair(wanted.q_pre_rope, wanted.value_norms);
+  };
+  EXPECT_EQ(wants("dense", ""), std::pair(false, false));
+  EXPECT_EQ(wants("snap-kv", ""), std::pair(false, false));
+  EXPECT_EQ(wants("snap-kv", "critical=1"), std::pair(false, true));
+  EXPECT_EQ(wants("expected-attention", ""), std::pair(true, false));
+  EXPECT_EQ(wants("expected-attention", "critical=1"), std::pair(true, true));
 }
 
 TEST(PromptQueries, SurviveThatTheSequenceIsTakenBack) {

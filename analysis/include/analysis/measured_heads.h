@@ -34,6 +34,8 @@ struct MeasuredHeads : HeadFrame {
   std::shared_ptr<const void> owner;
   // Heads that are in memory anyway, and so are not made again by Head().
   std::vector<HeadTensorsPtr> known;
+  // The same heads of lower layers, whose choices a decode method takes (WithLowerLayers).
+  std::vector<std::shared_ptr<const MeasuredHeads>> lower;
 
   int32_t GroupSize() const { return num_qo_heads / num_kv_heads; }
   bool Holds(HeadId head) const {
@@ -71,5 +73,9 @@ LayerPart PartOfLayer(const data::TraceReader& trace, HeadId head, int64_t most_
 int64_t MostMeasuredBytes();
 // Reads that part. Throws as LoadHead.
 MeasuredHeadsPtr LoadLayer(const data::TraceReader& trace, HeadId head, int64_t most_bytes = MostMeasuredBytes());
+// `heads`, and beside them the heads of the same numbers in those of `layers` that the trace holds, as far as they have
+// the same KV heads. Throws as LoadHead.
+MeasuredHeadsPtr WithLowerLayers(const data::TraceReader& trace, MeasuredHeadsPtr heads,
+                                 const std::vector<int32_t>& layers);
 
 }  // namespace headscope::analysis

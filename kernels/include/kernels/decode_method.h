@@ -52,6 +52,16 @@ class DecodeMethod {
   // kAllRows: it takes as many as there are.
   static constexpr int32_t kAllRows = std::numeric_limits<int32_t>::max();
   virtual int32_t PromptRows(const ParameterValues& /*values*/) const { return 0; }
+
+  // What of DecodePrompt the method reads that not everybody has: a running model makes it for those that ask.
+  struct PromptInputs {
+    bool q_pre_rope = false;  // with the layer's RoPE
+    bool value_norms = false;
+  };
+  virtual PromptInputs Inputs(const ParameterValues& /*values*/) const { return {}; }
+
+  // The lower layers whose selection of the same step the method takes in a model's `layer` (DecodeStep::lower_layers).
+  virtual std::vector<int32_t> LowerLayers(const ParameterValues& /*values*/, int32_t /*layer*/) const { return {}; }
 };
 
 // Every registered method, in the order in which tables show them; "dense" is first.

@@ -10,6 +10,13 @@
 
 namespace headscope::model {
 
+struct RopeConfig;
+
+// What a backend wants of a pass beside q, k and v. Nothing is made for one that wants nothing.
+struct AttentionExtras {
+  bool q_pre_rope = false, value_norms = false;
+};
+
 // One layer's attention in one pass. Row i of `num_rows` stands at position num_tokens - num_rows + i and sees the keys
 // up to its own, as the facts say. All tensors lie in the memory of the model's device; rows are contiguous, strides
 // count elements.
@@ -27,10 +34,14 @@ struct AttentionCall {
   bool of_prompt = false;  // a part of a prompt, of whatever length; else a step, or a pass that nobody announced
   int64_t num_rows = 0;
   int64_t num_tokens = 0;
-  Tensor q;           // [num_qo_heads, num_rows, head_dim]
-  Tensor k;           // [num_kv_heads, num_tokens, head_dim], those of this pass the last
-  Tensor v;           // [num_kv_heads, num_tokens, v_head_dim]
-  void* o = nullptr;  // out: [num_qo_heads, num_rows, v_head_dim], contiguous
+  Tensor q;                          // [num_qo_heads, num_rows, head_dim]
+  Tensor k;                          // [num_kv_heads, num_tokens, head_dim], those of this pass the last
+  Tensor v;                          // [num_kv_heads, num_tokens, v_head_dim]
+  const RopeConfig* rope = nullptr;  // what turns the layer's q and k; null: nothing does
+  // Of a backend that wants them, in host memory; else null.
+  Tensor q_pre_rope;                   // q before RoPE, of q's shape and type
+  const float* value_norms = nullptr;  // |W_o v| of this pass's tokens, [num_qo_heads, num_rows], contiguous
+  void* o = nullptr;                   // out: [num_qo_heads, num_rows, v_head_dim], contiguous
   std::stop_token stop = {};
   float* lse = nullptr;  // out: [num_qo_heads, num_rows], contiguous, natural log; a sink's logit is among its terms
 };
@@ -38,6 +49,8 @@ struct AttentionCall {
 class AttentionBackend {
  public:
   virtual ~AttentionBackend() = default;
+  // Asked before every call.
+  virtual AttentionExtras Wants() const { return {}; }
   // Called for every layer of a pass in turn. Throws DeviceError, UsageError (naming what is not supported),
   // CancelledError once call.stop is requested.
   virtual void Attend(const AttentionCall& call) = 0;
