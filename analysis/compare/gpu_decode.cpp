@@ -2,10 +2,12 @@
 // Decode methods on the GPU, step by step, all measured heads in one launch: batch 1.
 //
 // A method that chooses by place needs no selection: a serving engine's cache holds just the tokens that it keeps (all
-// of them for dense, a ring of the newest, with sinks in front), so dense decode runs over these, brought together
-// beforehand. SparQ chooses and attends in one launch, over a component-major second copy of K. Every other method
-// chooses on the CPU, and its lists are attended here.
+// of them for dense, a ring of the newest, with sinks in front), so the executor takes all of these, brought together
+// beforehand. Two kinds choose and attend in one chain of launches: by estimated scores, over a component-major second
+// copy of K (SparQ), and by the bounds of pages, which a generation keeps up from step to step (Quest). Every other
+// method chooses on the CPU, and its lists are attended here.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "analysis/types/timing.h"
@@ -15,6 +17,7 @@
 #include "kernels/contiguous.h"
 #include "kernels/cuda_decode.h"
 #include "kernels/cuda_decode_selection.h"
+#include "kernels/cuda_quest.h"
 #include "kernels/sparq_setup.h"
 
 namespace headscope::analysis {
@@ -41,9 +44,12 @@ class GpuDecode final : public DecodeDevice {
   Status Prepare(const kernels::DecodeMethod& method, const kernels::ParameterValues& values, DecodeRun* run,
                  std::unique_ptr<DecodeWork>* work) override {
     const bool fused = !method.spec().reads_output;  // these launches are not asked for what a method learns from
-    const Way way = fused && method.FusedStep(values, steps_.Problem(Problem(), 0)) ? Way::kSparq
-                    : fused && method.spec().IsStatic()                             ? Way::kKnownTokens
-                                                                                    : Way::kSelection;
+    const AttentionProblem first = steps_.Problem(timed_.heads->problem(), 0);
+    const std::optional<kernels::PagesByBounds> pages = method.FusedPages(values);
+    const Way way = fused && method.FusedStep(values, steps_.Problem(Problem(), 0))         ? Way::kSparq
+                    : fused && pages && kernels::QuestWorkspaceBytes(first, *pages) > 0 ? Way::kPages
+                    : fused && method.spec().IsStatic()                                     ? Way::kKnownTokens
+                                                                                            : Way::kSelection;
     run->selections.resize(static_cast<size_t>(steps_.count()));
     run->select_device = way == Way::kSelection ? NamedCpu() : where();
     if (way == Way::kSelection)
@@ -62,7 +68,8 @@ class GpuDecode final : public DecodeDevice {
       if (status.ok()) status = made->walk.Select(step, Selection(run, step), &dropped);
       if (status.ok())
         status =
-            made->Attend(step, &dropped, &dropped, way == Way::kSparq ? Selection(run, step)->pages.data() : nullptr);
+            made->Attend(step, &dropped, &dropped,
+                         way == Way::kSparq || way == Way::kPages ? Selection(run, step)->pages.data() : nullptr);
       std::vector<float> o;
       if (status.ok()) status = made->ReadStep(step, &o);
       if (!status.ok()) return status;
@@ -78,7 +85,7 @@ class GpuDecode final : public DecodeDevice {
   }
 
   // How a step of a method is run.
-  enum class Way { kKnownTokens, kSparq, kSelection };
+  enum class Way { kKnownTokens, kSparq, kPages, kSelection };
 
   class Work final : public DecodeWork {
    public:
@@ -115,7 +122,7 @@ class GpuDecode final : public DecodeDevice {
       return {};
     }
 
-    // chosen: where SparQ's own choice goes, or null.
+    // chosen: where the GPU's own choice of tokens or pages goes, or null.
     Status Attend(int64_t step, double* upload_ms, double* milliseconds, int32_t* chosen) {
       const kernels::DecodeSelection& selection = *Selection(run_, step);
       switch (way_) {
@@ -123,6 +130,8 @@ class GpuDecode final : public DecodeDevice {
           return device_.RunKnownTokens(step, selection, milliseconds);
         case Way::kSparq:
           return device_.RunSparq(method_, values_, step, selection, milliseconds, chosen);
+        case Way::kPages:
+          return device_.RunPages(method_.FusedPages(values_).value(), step, milliseconds, chosen);
         case Way::kSelection:
           break;
       }
@@ -189,12 +198,51 @@ class GpuDecode final : public DecodeDevice {
     AttentionProblem problem = steps_.Problem(timed_.heads->problem(), step);
     const std::vector<int32_t> tokens = kernels::TokensOfList(selection, 0, problem.seq_k);
     if (Status status = Gather(tokens, &problem); !status.ok()) return status;
+    kernels::CudaSelectionBuffers all;
+    Status status = kernels::UploadSelection(problem, WholeCache(problem), &all);
+    return status.ok() ? RunSelection(problem, all.view, milliseconds) : status;
+  }
+  // Every token, which the executor then takes as dense decode.
+  static kernels::DecodeSelection WholeCache(const AttentionProblem& problem) {
+    constexpr int32_t kPage = 16;
+    kernels::DecodeSelection all;
+    all.batch = problem.batch;
+    all.num_qo_heads = problem.num_qo_heads;
+    all.num_kv_heads = problem.num_kv_heads;
+    all.page_size = kPage;
+    all.page_begin = {0};
+    for (int32_t list = 0; list < problem.batch * problem.num_kv_heads; ++list) {
+      for (int32_t page = 0; page <= (problem.seq_k - 1) / kPage; ++page) all.pages.push_back(page);
+      all.page_begin.push_back(static_cast<int64_t>(all.pages.size()));
+    }
+    return all;
+  }
+
+  // The bounds of pages lie there before a step, as a generation has them.
+  Status RunPages(const kernels::PagesByBounds& pages, int64_t step, double* milliseconds, int32_t* chosen_pages) {
+    const AttentionProblem problem = steps_.Problem(timed_.heads->problem(), step);
+    const int64_t of_list = int64_t{kernels::NumQuestPages(problem, pages)} * 2 * problem.head_dim;
+    const int64_t chosen_bytes =
+        int64_t{problem.num_kv_heads} * kernels::NumQuestPicks(problem, pages) * int64_t{sizeof(int32_t)};
+    kernels::DeviceMemory memory, chosen;
     Workspace workspace;
-    if (Status status = MakeWorkspace(problem, {}, &workspace); !status.ok()) return status;
-    return TimeStep(milliseconds, [&] {
-      return kernels::DecodeDenseCuda(problem, timed_.heads->step_output(), workspace.memory.get(), workspace.bytes,
+    workspace.bytes = kernels::QuestWorkspaceBytes(problem, pages);
+    Status status =
+        kernels::AllocateOnDevice(problem.num_kv_heads * of_list * kElementBytes, "the bounds of pages", &memory);
+    if (status.ok()) status = kernels::AllocateOnDevice(chosen_bytes, "the chosen pages", &chosen);
+    if (status.ok()) status = ClearedWorkspace(&workspace);
+    const kernels::CudaPageBounds bounds{.data = memory.get(), .list_stride = of_list};
+    if (status.ok()) status = kernels::UpdatePageBoundsCuda(problem, pages.page_size, 0, bounds, /*stream=*/nullptr);
+    if (!status.ok()) return status;
+    status = TimeStep(milliseconds, [&] {
+      return kernels::DecodeQuestCuda(problem, pages, bounds, timed_.heads->step_output(),
+                                      static_cast<int32_t*>(chosen.get()), workspace.memory.get(), workspace.bytes,
                                       /*stream=*/nullptr);
     });
+    // Where scores tie within rounding, the GPU's choice may be another page than the CPU's; it is as many.
+    if (status.ok() && chosen_pages != nullptr)
+      status = kernels::CopyFromDevice(chosen.get(), chosen_bytes, chosen_pages);
+    return status;
   }
 
   // Makes `problem` one over these of its tokens alone: in place where they lie side by side, otherwise in a copy.

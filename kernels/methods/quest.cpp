@@ -10,9 +10,9 @@
 // one list (`group=mean_query` scores the mean query, as serving engines do); the newest page is among the chosen ones,
 // as in the released kernels (`keep_newest`).
 #include <algorithm>
+#include <optional>
 #include <vector>
 
-#include "kernels/cuda_quest.h"
 #include "page_bounds.h"
 #include "registry.h"
 #include "step_scores.h"
@@ -106,6 +106,12 @@ class QuestMethod final : public internal::PagedSelector {
                         DecodeSelection* selection) const override {
     return ChooseByBounds(problem, values, bounds, selection);
   }
+  std::optional<PagesByBounds> FusedPages(const ParameterValues& values) const override {
+    return PagesByBounds{.budget = values.Integer("budget"),
+                         .page_size = values.Integer("page_size"),
+                         .mean_query = values.Choice<Group>("group") == Group::kMeanQuery,
+                         .keep_newest = values.Flag("keep_newest")};
+  }
 };
 
 }  // namespace
@@ -113,14 +119,6 @@ class QuestMethod final : public internal::PagedSelector {
 const DecodeMethod& Quest() {
   static const QuestMethod method;
   return method;
-}
-
-std::optional<QuestCudaOptions> FusedPageStep(const DecodeMethod& method, const ParameterValues& values) {
-  if (&method != &Quest()) return {};
-  return QuestCudaOptions{.budget = values.Integer("budget"),
-                          .page_size = values.Integer("page_size"),
-                          .mean_query = values.Choice<Group>("group") == Group::kMeanQuery,
-                          .keep_newest = values.Flag("keep_newest")};
 }
 
 }  // namespace headscope::kernels

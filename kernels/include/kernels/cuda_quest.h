@@ -15,25 +15,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 
 #include "kernels/attention_problem.h"
-#include "kernels/method_spec.h"
+#include "kernels/pages_by_bounds.h"
 #include "kernels/status.h"
 
 namespace headscope::kernels {
 
-struct QuestCudaOptions {
-  int32_t budget = 1024;    // tokens attended to, in whole pages, one page at least
-  int32_t page_size = 16;   // tokens of a page, 1 .. 1024; larger pages have looser bounds
-  bool mean_query = false;  // pages are scored by the group's mean query instead of the heads' summed scores
-  bool keep_newest = true;  // the newest page is among the chosen ones
-};
-
-// What a GPU needs that chooses a step's pages by their bounds and attends in one chain; empty: the method does not
-// choose so.
-class DecodeMethod;
-std::optional<QuestCudaOptions> FusedPageStep(const DecodeMethod& method, const ParameterValues& values);
+using QuestCudaOptions = PagesByBounds;
 
 // [batch, num_kv_heads, pages, 2, head_dim] in the problem's dtype: least and largest key of each page, component by
 // component. 16-byte aligned; list_stride elements from one KV head to the next, a multiple of 8 with room for all

@@ -16,6 +16,7 @@
 #include "kernels/decode_selection.h"
 #include "kernels/estimated_top_tokens.h"
 #include "kernels/method_spec.h"
+#include "kernels/pages_by_bounds.h"
 #include "kernels/run_options.h"
 #include "kernels/status.h"
 
@@ -47,6 +48,8 @@ class DecodeMethod {
                                                       const AttentionProblem& /*problem*/) const {
     return {};
   }
+  // The same of a method that chooses pages by their bounds.
+  virtual std::optional<PagesByBounds> FusedPages(const ParameterValues& /*values*/) const { return {}; }
 
   // How many of the prompt's last queries, with their LSE, the method begins with: a running model keeps as many.
   // kAllRows: it takes as many as there are.
