@@ -5,12 +5,15 @@
 #include <cmath>
 #include <iomanip>
 #include <memory>
+#include <optional>
 #include <sstream>
+#include <utility>
 
 #include "analysis/compare.h"
 #include "analysis/head_differences.h"
 #include "analysis/head_sweeps.h"
 #include "analysis/mask_pair.h"
+#include "analysis/sweep.h"
 #include "analysis/types/number_text.h"
 #include "base/check_status.h"
 #include "base/errors.h"
@@ -193,26 +196,43 @@ int DiffMasks(const DiffArguments& arguments) {
   const std::vector<HeadId> heads = ParseHeads(arguments.heads, analysis::RecordedHeads(trace));
   CheckMethodsRun(trace, heads);
   const std::stop_token stop = StopOnInterrupt();
-  std::vector<analysis::HeadOverlap> overlaps;
+  std::vector<std::optional<analysis::HeadOverlap>> of_heads;
   {
     ProgressLine line(arguments.quiet);
-    for (const HeadId id : heads) {
-      const analysis::HeadTensorsPtr head = analysis::LoadHead(trace, id);
-      std::vector<analysis::KeptMask> masks;
-      for (const MethodChoice& choice : choices) {
-        analysis::MaskPreview preview;
-        const kernels::Status status =
-            analysis::PreviewMask(*head, *choice.prefill, choice.values, arguments.options.num_threads, stop, &preview);
-        if (stop.stop_requested()) return kInterrupted;
-        CheckStatus(status, arguments.traces[0] + ", head " + HeadText(id) + ", " + choice.name);
-        masks.push_back({preview.index, preview.window, nullptr});
-      }
-      overlaps.push_back({id, analysis::CountMaskOverlap(masks[0], masks[1], arguments.options.num_threads, stop)});
-      if (stop.stop_requested()) return kInterrupted;
-      line.Show("comparing", static_cast<int64_t>(overlaps.size()), static_cast<int64_t>(heads.size()),
+    analysis::SweepOptions options;
+    options.num_threads = arguments.options.num_threads;
+    options.most_at_once =
+        analysis::HeadsAtOnce(analysis::HeadPlace::kCpu, analysis::LargestHeadBytes(trace, heads));
+    options.stop = stop;
+    options.progress = [&line](const analysis::SweepProgress& progress) {
+      line.Show("comparing", static_cast<int64_t>(progress.done), static_cast<int64_t>(progress.total),
                 ProgressUnit::kHeads);
-    }
+    };
+    const kernels::Status swept = analysis::Sweep<analysis::HeadOverlap>(
+        {heads.size()}, options,
+        [&](const analysis::SweepCell& cell, analysis::HeadOverlap* overlap) {
+          const HeadId id = heads[cell.head];
+          const analysis::HeadTensorsPtr head = analysis::LoadHead(trace, id);
+          std::vector<analysis::KeptMask> masks;
+          for (const MethodChoice& choice : choices) {
+            analysis::MaskPreview preview;
+            const kernels::Status status =
+                analysis::PreviewMask(*head, *choice.prefill, choice.values, cell.num_threads, stop, &preview);
+            if (!status.ok()) {
+              return kernels::Status(status.code(), arguments.traces[0] + ", head " + HeadText(id) + ", " +
+                                                        choice.name + ": " + status.message());
+            }
+            masks.push_back({preview.index, preview.window, nullptr});
+          }
+          *overlap = {id, analysis::CountMaskOverlap(masks[0], masks[1], cell.num_threads, stop)};
+          return kernels::Status();
+        },
+        &of_heads);
+    if (stop.stop_requested()) return kInterrupted;
+    CheckStatus(swept);
   }
+  std::vector<analysis::HeadOverlap> overlaps;
+  for (std::optional<analysis::HeadOverlap>& overlap : of_heads) overlaps.push_back(std::move(overlap.value()));
   if (arguments.output.empty()) {
     WriteText(OverlapTable(overlaps), "", false);
   } else if (Extension(arguments.output) == "csv") {

@@ -19,8 +19,8 @@ void MeasureHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads
   comparison.measure = sweep.alone ? analysis::Measure::kHead : analysis::Measure::kLayer;
   comparison.options = sweep.options;
   comparison.devices = {kCpu};
-  if (trace.heads.GetUncached(heads.front(), analysis::HeadPlace::kGpuWhereExact)->gpu != nullptr)
-    comparison.devices = {CudaDevice(0), kCpu};
+  const analysis::HeadTensorsPtr first = trace.heads.GetUncached(heads.front(), analysis::HeadPlace::kGpuWhereExact);
+  if (first->gpu != nullptr) comparison.devices = {first->gpu_device.device, kCpu};
   comparison.measured = [&](const std::vector<analysis::MethodResult>& results) {
     for (analysis::MethodResult result : results) {
       result.origin = OriginOf(trace.reader);

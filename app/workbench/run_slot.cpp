@@ -29,7 +29,7 @@ Status RunSlot::Run(const analysis::HeadTensorsPtr& head, const RunSettings& set
     measured_ = settings.alone || !settings.layer_of ? analysis::AloneHead(head) : settings.layer_of(head);
   if (measurement_ == nullptr) {
     std::vector<Device> devices = {kCpu};
-    if (head->gpu != nullptr) devices.insert(devices.begin(), CudaDevice(0));
+    if (head->gpu != nullptr) devices.insert(devices.begin(), head->gpu_device.device);
     measurement_ = std::make_unique<analysis::Measurement>(measured_, options, std::move(devices));
   }
   const auto report = [&](const analysis::RepeatProgress& repeat, double) {
