@@ -91,7 +91,18 @@ TEST_F(ExtensionWindowTest, TheMethodsHaveSliders) {
                                      [&](const kernels::ParameterSpec& spec) { return spec.name == parameter; });
     ASSERT_NE(slider, found->parameters.end()) << parameter;
     EXPECT_EQ(ui::SliderEnd(*slider, window_->store()->trace()), kTokens) << "as many tokens as the trace has";
+    // And it is on the panel, where it can be dragged.
+    ASSERT_TRUE(window_->state()->trial.SelectMethod(name));
+    ASSERT_TRUE(WaitFor([&] { return !window_->canvas()->PanelControl(parameter).isEmpty(); })) << name;
   }
+}
+
+TEST_F(ExtensionWindowTest, TheTaskIsInTheCaptureDialog) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  window_->commands()[ui::Command::kCapture]->trigger();
+  ASSERT_TRUE(WaitFor([&] { return window_->findChild<QComboBox*>(QStringLiteral("captureTask")) != nullptr; }));
+  const auto* task = Find<QComboBox>("captureTask");
+  EXPECT_GE(task->findText(QStringLiteral("counting")), 0);
 }
 
 TEST_F(ExtensionWindowTest, TheStatisticColoursTheMatrixAndFiltersTheTable) {
