@@ -109,14 +109,18 @@ TEST_F(SessionTest, DamagedFilesGiveAWorkingWindow) {
     damaged.push_back(QJsonDocument(all).toJson());
   }
   QJsonObject unknown = json;
-  unknown[QStringLiteral("head_table")] =
-      QJsonObject{{QStringLiteral("columns"), QJsonArray{QStringLiteral("nothing")}},
-                  {QStringLiteral("sort"), QStringLiteral("nothing")},
-                  {QStringLiteral("filter"), QString(5000, u'<')}};
+  const QJsonObject table{{QStringLiteral("columns"), QJsonArray{QStringLiteral("nothing")}},
+                          {QStringLiteral("sort"), QStringLiteral("nothing")},
+                          {QStringLiteral("filter"), QString(5000, u'<')}};
+  unknown[QStringLiteral("panes")] = QJsonObject{{QStringLiteral("head-table"), table}};
   unknown[QStringLiteral("head")] = QJsonArray{1 << 30, -1};
   // A layout whose first bytes are true and whose end is missing.
   const QByteArray layout = QByteArray::fromBase64(json[QStringLiteral("window_layout")].toString().toLatin1());
   unknown[QStringLiteral("window_layout")] = QString::fromLatin1(layout.left(layout.size() / 2).toBase64());
+  damaged.push_back(QJsonDocument(unknown).toJson());
+  // As older versions kept it.
+  unknown.remove(QStringLiteral("panes"));
+  unknown[QStringLiteral("head_table")] = table;
   damaged.push_back(QJsonDocument(unknown).toJson());
 
   for (const QByteArray& text : damaged) {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kLongestName = 60;
 // Members of the settings that can be taken back, beside those of the canvas.
-const QString kMetric = QStringLiteral("metric"), kHeadTable = QStringLiteral("head_table"),
+const QString kMetric = QStringLiteral("metric"), kPanes = QStringLiteral("panes"),
               kTheme = QStringLiteral("theme"), kCanvas = QStringLiteral("canvas.");
 const QString kNumMaps = QStringLiteral("maps"), kFollows = QStringLiteral("maps_follow"),
               kDifference = QStringLiteral("map_difference"), kHeadDifferences = QStringLiteral("head_differences"),
@@ -120,7 +120,7 @@ void MainWindow::RestoreLayout(const QString& name) {
 
 QJsonObject MainWindow::ViewSettings() const {
   QJsonObject settings{{kMetric, QString::fromStdString(state_.heads.metric())},
-                       {kHeadTable, state_.offers.ViewState(QStringLiteral("head-table"))},
+                       {kPanes, state_.offers.ViewStates()},
                        {kTheme, theme_.name()},
                        {kNumMaps, static_cast<int>(others_.size()) + 1},
                        {kFollows, commands_[Command::kSplitFollows]->isChecked()},
@@ -168,8 +168,7 @@ void MainWindow::ApplyViewSettings(const QJsonObject& settings) {
     SyncViewCommands();
   }
   if (settings.contains(kMetric)) state_.heads.SetMetric(settings[kMetric].toString().toStdString());
-  if (settings.contains(kHeadTable))
-    state_.offers.RestoreView(QStringLiteral("head-table"), settings[kHeadTable].toObject());
+  if (settings.contains(kPanes)) state_.offers.RestoreViews(settings[kPanes].toObject());
   if (settings.contains(kBrush)) {
     const QJsonArray brush = settings[kBrush].toArray();
     state_.trial.SetBrush(brush.size() == 2 ? MethodTrial::Brush({brush[0].toDouble(), brush[1].toDouble()})

@@ -18,7 +18,6 @@ constexpr char kFirstMetric[] = "sparsity_0.95";
 constexpr int kSaveAfterMs = 300;    // a drag is one write, not hundreds
 constexpr int kLastWriteMs = 15000;  // at the end; a disk or another window that takes longer is not waited for
 
-const QString kHeadTable = QStringLiteral("head-table");  // as its pane offers its view
 const QString kHeadMember = QStringLiteral("head"), kCanvasMember = QStringLiteral("canvas");
 
 QJsonValue ToJson(const std::optional<analysis::HeadId>& head) {
@@ -40,7 +39,7 @@ void MainWindow::RestoreSession() {
   has_layout_ = !session_.window_layout.isEmpty() && restoreState(session_.window_layout, kLayoutVersion);
   // Where that trace was looked at, and the colours' range there, are of no use to another one.
   canvas_->RestoreViewState(HeadCanvas::WithoutTrace(session_.canvas));
-  state_.offers.RestoreView(kHeadTable, session_.head_table);
+  state_.offers.RestoreViews(session_.panes);
   state_.heads.SetMetric(session_.metric.isEmpty() ? std::string(kFirstMetric) : session_.metric.toStdString());
   SyncMetric();
   SetTheme(session_.theme);
@@ -88,7 +87,7 @@ void MainWindow::SaveSession(bool at_the_end) {
   session_.window_geometry = saveGeometry();
   session_.window_layout = saveState(kLayoutVersion);
   session_.canvas = canvas_->ViewState();
-  session_.head_table = state_.offers.ViewState(kHeadTable);
+  session_.panes = state_.offers.ViewStates();
   session_.metric = QString::fromStdString(state_.heads.metric());
   session_.theme = theme_.name();
   session_.head = state_.heads.selected();

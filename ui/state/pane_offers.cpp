@@ -21,14 +21,16 @@ QString PaneOffers::WritePicture(const QString& name, const QString& path) const
   return found->second(path);
 }
 
-QJsonObject PaneOffers::ViewState(const QString& name) const {
-  const auto found = views_.find(name);
-  return found == views_.end() ? QJsonObject() : found->second.state();
+QJsonObject PaneOffers::ViewStates() const {
+  QJsonObject states;
+  for (const auto& [name, view] : views_) states[name] = view.state();
+  return states;
 }
 
-void PaneOffers::RestoreView(const QString& name, const QJsonObject& state) const {
-  const auto found = views_.find(name);
-  if (found != views_.end()) found->second.restore(state);
+void PaneOffers::RestoreViews(const QJsonObject& states) const {
+  for (const auto& [name, view] : views_) {
+    if (states.contains(name)) view.restore(states[name].toObject());
+  }
 }
 
 }  // namespace headscope::ui

@@ -31,9 +31,9 @@ class PaneOffers : public QObject {
 
   bool HasPicture(const QString& name) const { return pictures_.contains(name); }
   QString WritePicture(const QString& name, const QString& path) const;
-  // Empty where no pane of that name is there.
-  QJsonObject ViewState(const QString& name) const;
-  void RestoreView(const QString& name, const QJsonObject& state) const;
+  // Of every pane that offers one, by name; a pane that is not there takes none back.
+  QJsonObject ViewStates() const;
+  void RestoreViews(const QJsonObject& states) const;
 
  Q_SIGNALS:
   void ViewChanged();

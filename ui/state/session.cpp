@@ -29,7 +29,7 @@ QJsonObject Session::ToJson() const {
                    {QStringLiteral("window_layout"), QString::fromLatin1(window_layout.toBase64())},
                    {QStringLiteral("last_trace"), last_trace},
                    {QStringLiteral("canvas"), canvas},
-                   {QStringLiteral("head_table"), head_table},
+                   {QStringLiteral("panes"), panes},
                    {QStringLiteral("layouts"), layouts},
                    {QStringLiteral("metric"), metric},
                    {QStringLiteral("theme"), theme},
@@ -46,7 +46,10 @@ Session Session::FromJson(const QJsonObject& json) {
   session.window_layout = QByteArray::fromBase64(text("window_layout").toLatin1());
   session.last_trace = text("last_trace");
   session.canvas = json.value(QLatin1String("canvas")).toObject();
-  session.head_table = json.value(QLatin1String("head_table")).toObject();
+  session.panes = json.value(QLatin1String("panes")).toObject();
+  // What older versions kept of the one pane that had a view.
+  const QJsonValue head_table = json.value(QLatin1String("head_table"));
+  if (session.panes.isEmpty() && head_table.isObject()) session.panes[QStringLiteral("head-table")] = head_table;
   const QJsonObject layouts = json.value(QLatin1String("layouts")).toObject();
   for (auto layout = layouts.begin(); layout != layouts.end(); ++layout) {
     if (layout.value().isString()) session.layouts[layout.key()] = layout.value();

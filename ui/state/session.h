@@ -18,7 +18,7 @@ struct Session {
   QString last_trace;
   std::optional<analysis::HeadId> head;
   QJsonObject canvas;      // HeadCanvas::ViewState
-  QJsonObject head_table;  // HeadTable::ViewState
+  QJsonObject panes;       // PaneOffers::ViewStates
   QJsonObject layouts;     // saved by name, each as base64 of QMainWindow::saveState
   QString metric;
   QString theme = QStringLiteral("system");  // system, light or dark
