@@ -46,10 +46,10 @@ class GpuDecode final : public DecodeDevice {
     const bool fused = !method.spec().reads_output;  // these launches are not asked for what a method learns from
     const AttentionProblem first = steps_.Problem(timed_.heads->problem(), 0);
     const std::optional<kernels::PagesByBounds> pages = method.FusedPages(values);
-    const Way way = fused && method.FusedStep(values, steps_.Problem(Problem(), 0))         ? Way::kSparq
+    const Way way = fused && method.FusedStep(values, steps_.Problem(Problem(), 0))     ? Way::kSparq
                     : fused && pages && kernels::QuestWorkspaceBytes(first, *pages) > 0 ? Way::kPages
-                    : fused && method.spec().IsStatic()                                     ? Way::kKnownTokens
-                                                                                            : Way::kSelection;
+                    : fused && method.spec().IsStatic()                                 ? Way::kKnownTokens
+                                                                                        : Way::kSelection;
     run->selections.resize(static_cast<size_t>(steps_.count()));
     run->select_device = way == Way::kSelection ? NamedCpu() : where();
     if (way == Way::kSelection)
@@ -67,9 +67,8 @@ class GpuDecode final : public DecodeDevice {
       Status status = timed_.heads->PoisonOutput();
       if (status.ok()) status = made->walk.Select(step, Selection(run, step), &dropped);
       if (status.ok())
-        status =
-            made->Attend(step, &dropped, &dropped,
-                         way == Way::kSparq || way == Way::kPages ? Selection(run, step)->pages.data() : nullptr);
+        status = made->Attend(step, &dropped, &dropped,
+                              way == Way::kSparq || way == Way::kPages ? Selection(run, step)->pages.data() : nullptr);
       std::vector<float> o;
       if (status.ok()) status = made->ReadStep(step, &o);
       if (!status.ok()) return status;

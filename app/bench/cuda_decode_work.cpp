@@ -199,8 +199,7 @@ std::vector<DecodeWork> CudaDecodeWork(Device& device, const PlacedProblem& plac
   if (method.spec().baseline) return {DenseWork(device, placed)};
   if (const auto fused = method.FusedStep(values, placed.problem))
     return SparqWork(device, placed, *fused, options.num_threads);
-  if (const auto pages = method.FusedPages(values);
-      pages && kernels::QuestWorkspaceBytes(placed.problem, *pages) > 0)
+  if (const auto pages = method.FusedPages(values); pages && kernels::QuestWorkspaceBytes(placed.problem, *pages) > 0)
     return QuestWork(device, placed, *pages);
   return {SelectOnCpu(device, placed, method, values, options)};
 }

@@ -201,8 +201,7 @@ int DiffMasks(const DiffArguments& arguments) {
     ProgressLine line(arguments.quiet);
     analysis::SweepOptions options;
     options.num_threads = arguments.options.num_threads;
-    options.most_at_once =
-        analysis::HeadsAtOnce(analysis::HeadPlace::kCpu, analysis::LargestHeadBytes(trace, heads));
+    options.most_at_once = analysis::HeadsAtOnce(analysis::HeadPlace::kCpu, analysis::LargestHeadBytes(trace, heads));
     options.stop = stop;
     options.progress = [&line](const analysis::SweepProgress& progress) {
       line.Show("comparing", static_cast<int64_t>(progress.done), static_cast<int64_t>(progress.total),

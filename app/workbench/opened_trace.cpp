@@ -76,7 +76,9 @@ ui::TraceSummary Summarise(const data::TraceReader& reader) {
   summary.heads = analysis::RecordedHeads(reader);
   summary.kv_head_of_head.reserve(summary.heads.size());
   for (const analysis::HeadId& head : summary.heads) {
-    summary.kv_head_of_head.push_back(head.head / reader.layer(reader.LayerSlot(head.layer)).GroupSize());
+    const data::LayerFacts& layer = reader.layer(reader.LayerSlot(head.layer));
+    summary.kv_head_of_head.push_back(head.head / layer.GroupSize());
+    summary.head_dim_of_head.push_back(layer.head_dim);
   }
   summary.token_text.reserve(reader.tokens().size());
   for (const data::TokenRecord& token : reader.tokens()) summary.token_text.push_back(analysis::Printable(token.text));

@@ -95,10 +95,10 @@ TEST_P(OnTheGpu, PrefillMethodsKeepTheSame) {
 }
 
 TEST_P(OnTheGpu, DecodeMethodsKeepTheSame) {
-  for (const Case& c : {Case{"dense", ""}, Case{"sliding-window", "n_local=30,n_sink=0"},
-                        Case{"sliding-window", "n_local=30,n_sink=4"}, Case{"sliding-window", "n_local=30,n_sink=590"},
-                        Case{"sparq", "r=16,k=40,reallocate=0"}, Case{"sparq", "r=16,k=40,reallocate=1"},
-                        Case{"quest", "budget=100,page_size=16"}}) {
+  for (const Case& c :
+       {Case{"dense", ""}, Case{"sliding-window", "n_local=30,n_sink=0"}, Case{"sliding-window", "n_local=30,n_sink=4"},
+        Case{"sliding-window", "n_local=30,n_sink=590"}, Case{"sparq", "r=16,k=40,reallocate=0"},
+        Case{"sparq", "r=16,k=40,reallocate=1"}, Case{"quest", "budget=100,page_size=16"}}) {
     SCOPED_TRACE(std::string(c.method) + ":" + c.parameters);
     // These order tokens or pages by estimates; where two are equal but for rounding the GPU may take the other one.
     const bool by_place = kernels::FindDecodeMethod(c.method)->spec().IsStatic();
@@ -119,13 +119,13 @@ class LayerOnTheGpu : public ::testing::TestWithParam<RandomHeadShape> {
   void SetUp() override {
     SKIP_WITHOUT_GPU();
     layer_ = testing::MakeRandomLayer(GetParam(), kKvHeads, kGroup, 21, /*bf16=*/true);
-    for (const Case& c : {Case{"dense", ""}, Case{"a-shape", "n_sink=40,n_local=60"},
-                          Case{"vertical-slash", "n_vertical=60,n_slash=40"}, Case{"block-sparse", "n_blocks=3"},
-                          Case{"s2-attention", "vertical_stride=3"},
-                          Case{"sample-attention", "alpha_c=0.5,alpha_s=0.5"}, Case{"decode/dense", ""},
-                          Case{"sliding-window", "n_local=30,n_sink=0"}, Case{"sliding-window", "n_local=30,n_sink=4"},
-                          Case{"sparq", "r=16,k=40,reallocate=0"}, Case{"sparq", "r=16,k=40,reallocate=1"},
-                          Case{"quest", "budget=100,page_size=16"}}) {
+    for (const Case& c :
+         {Case{"dense", ""}, Case{"a-shape", "n_sink=40,n_local=60"},
+          Case{"vertical-slash", "n_vertical=60,n_slash=40"}, Case{"block-sparse", "n_blocks=3"},
+          Case{"s2-attention", "vertical_stride=3"}, Case{"sample-attention", "alpha_c=0.5,alpha_s=0.5"},
+          Case{"decode/dense", ""}, Case{"sliding-window", "n_local=30,n_sink=0"},
+          Case{"sliding-window", "n_local=30,n_sink=4"}, Case{"sparq", "r=16,k=40,reallocate=0"},
+          Case{"sparq", "r=16,k=40,reallocate=1"}, Case{"quest", "budget=100,page_size=16"}}) {
       const kernels::MethodSpec& spec = *kernels::FindMethod(c.method).spec();
       kernels::ParameterValues values(spec);
       ASSERT_EQ(values.Parse(spec, c.parameters), "");

@@ -174,6 +174,13 @@ TEST(SliderEndTest, IsWhatTheTraceHasOfTheUnit) {
     EXPECT_EQ(end(unit, 1 << 20), 4100) << kernels::UnitText({.unit = unit});
   EXPECT_EQ(end(Unit::kBlocks, 1 << 14), 65) << "the last one is short";
   EXPECT_EQ(end(Unit::kComponents, 1024), 64);
+  // Layers may differ.
+  trace.heads = {{0, 0}, {3, 1}};
+  trace.head_dim_of_head = {192, 32};
+  const kernels::ParameterSpec components{.minimum = 1, .maximum = 1024, .unit = Unit::kComponents};
+  EXPECT_EQ(SliderEnd(components, trace, analysis::HeadId{0, 0}), 192);
+  EXPECT_EQ(SliderEnd(components, trace, analysis::HeadId{3, 1}), 32);
+  EXPECT_EQ(SliderEnd(components, trace, analysis::HeadId{5, 0}), 64) << "not recorded: the model's";
   EXPECT_EQ(end(Unit::kTokens, 1024), 1024) << "the parameter's own end is nearer";
   EXPECT_EQ(end(Unit::kTokens, 1 << 20, 5000), 5000) << "a range is never empty";
   for (const Unit unit : {Unit::kNone, Unit::kShareOfMass, Unit::kChunks})

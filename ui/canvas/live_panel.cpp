@@ -260,7 +260,7 @@ bool LivePanel::DrawMethodList(MethodTrial& trial) {
 void LivePanel::DrawParameter(CanvasModel& model, const kernels::ParameterSpec& registered) {
   MethodTrial& trial = model.trial();
   kernels::ParameterSpec spec = registered;
-  spec.maximum = SliderEnd(registered, model.trace());
+  spec.maximum = SliderEnd(registered, model.trace(), model.head());
   ImGui::PushID(spec.name.c_str());
   const double present = trial.values().Real(spec.name);
   double value = present;

@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kLongestName = 60;
 // Members of the settings that can be taken back, beside those of the canvas.
-const QString kMetric = QStringLiteral("metric"), kPanes = QStringLiteral("panes"),
-              kTheme = QStringLiteral("theme"), kCanvas = QStringLiteral("canvas.");
+const QString kMetric = QStringLiteral("metric"), kPanes = QStringLiteral("panes"), kTheme = QStringLiteral("theme"),
+              kCanvas = QStringLiteral("canvas.");
 const QString kNumMaps = QStringLiteral("maps"), kFollows = QStringLiteral("maps_follow"),
               kDifference = QStringLiteral("map_difference"), kHeadDifferences = QStringLiteral("head_differences"),
               kBrush = QStringLiteral("brush");

@@ -3,6 +3,7 @@
 
 #include <QFileInfo>
 #include <QHeaderView>
+#include <algorithm>
 #include <set>
 
 #include "base/byte_text.h"
@@ -10,6 +11,16 @@
 #include "shown_text.h"
 
 namespace headscope::ui {
+namespace {
+
+// "64", or "16 to 192" where layers differ.
+QString HeadDims(const TraceSummary& trace) {
+  if (trace.head_dim_of_head.empty()) return QString::number(trace.head_dim);
+  const auto [least, most] = std::minmax_element(trace.head_dim_of_head.begin(), trace.head_dim_of_head.end());
+  return *least == *most ? QString::number(*least) : QObject::tr("%1 to %2").arg(*least).arg(*most);
+}
+
+}  // namespace
 
 TraceInfo::TraceInfo(const HeadStore* store, QWidget* parent) : QTreeWidget(parent), store_(store) {
   setObjectName(QStringLiteral("traceInfo"));
@@ -44,7 +55,7 @@ void TraceInfo::Rebuild() {
                         .arg(trace.num_layers)
                         .arg(trace.num_qo_heads)
                         .arg(trace.num_kv_heads)
-                        .arg(trace.head_dim));
+                        .arg(HeadDims(trace)));
   line(tr("Prompt"), QString::fromStdString(trace.prompt_source));
   line(tr("Tokens"), trace.first_token == 0
                          ? QString::number(trace.num_tokens)

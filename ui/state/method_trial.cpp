@@ -26,8 +26,9 @@ double SteppedValue(const kernels::ParameterSpec& spec, double value, int direct
   return next;
 }
 
-double SliderEnd(const kernels::ParameterSpec& spec, const TraceSummary& trace) {
-  return kernels::LargestUseful(spec, trace.num_tokens, trace.head_dim);
+double SliderEnd(const kernels::ParameterSpec& spec, const TraceSummary& trace,
+                 const std::optional<analysis::HeadId>& head) {
+  return kernels::LargestUseful(spec, trace.num_tokens, trace.HeadDimOf(head));
 }
 
 MethodTrial::MethodTrial(QObject* parent, MapView view)

@@ -24,10 +24,11 @@ double SnappedValue(const kernels::ParameterSpec& spec, double value);
 // tokens or blocks would be lost on a scale of powers. At least 1 for integers.
 double SteppedValue(const kernels::ParameterSpec& spec, double value, int direction);
 
-// The end of a parameter's slider: as much of its unit (tokens, columns, diagonals, rows, blocks, components of a head)
+// The end of a parameter's slider: as much of its unit (tokens, columns, diagonals, rows, blocks, components of `head`)
 // as the trace has, or the parameter's own maximum where that is less or the unit is another. More would change
 // nothing.
-double SliderEnd(const kernels::ParameterSpec& spec, const TraceSummary& trace);
+double SliderEnd(const kernels::ParameterSpec& spec, const TraceSummary& trace,
+                 const std::optional<analysis::HeadId>& head = {});
 
 // What the kept mass of the rows should reach; 1 would be dense attention.
 inline constexpr double kDefaultMassTarget = 0.95;

@@ -17,9 +17,9 @@ struct Session {
   QByteArray window_geometry, window_layout;
   QString last_trace;
   std::optional<analysis::HeadId> head;
-  QJsonObject canvas;      // HeadCanvas::ViewState
-  QJsonObject panes;       // PaneOffers::ViewStates
-  QJsonObject layouts;     // saved by name, each as base64 of QMainWindow::saveState
+  QJsonObject canvas;   // HeadCanvas::ViewState
+  QJsonObject panes;    // PaneOffers::ViewStates
+  QJsonObject layouts;  // saved by name, each as base64 of QMainWindow::saveState
   QString metric;
   QString theme = QStringLiteral("system");  // system, light or dark
   int memory_mib = 0;                        // of the window's caches; 0: the default

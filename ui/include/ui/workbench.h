@@ -4,6 +4,7 @@
 // later on the UI thread, and never after Cancel of their tag.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -32,17 +33,25 @@ struct TraceSummary {
   std::string model_name;  // printable, as prompt_source and the tokens are (analysis/types/printable.h)
   int64_t num_tokens = 0, num_rows = 0;
   int64_t first_token = 0;  // where it was cut from a longer trace; 0: a whole one
-  int32_t num_layers = 0, num_qo_heads = 0, num_kv_heads = 0, head_dim = 0;
+  int32_t num_layers = 0, num_qo_heads = 0, num_kv_heads = 0, head_dim = 0;  // of the model; its layers may differ
   bool complete = true;
   bool rows_contiguous = true;
   bool has_sinks = false;  // some layer's heads have learned sinks
   std::string prompt_source;
-  std::vector<analysis::HeadId> heads;   // recorded
-  std::vector<int32_t> kv_head_of_head;  // per recorded head
-  std::vector<std::string> token_text;   // per token, printable
-  std::vector<int32_t> row_positions;    // per recorded row
-  std::string contents;                  // a name for what is recorded: the same for a copy, another for another prompt
-  int64_t num_decode_rows = 0;           // the last recorded rows whose tokens the model generated
+  std::vector<analysis::HeadId> heads;    // recorded
+  std::vector<int32_t> kv_head_of_head;   // per recorded head
+  std::vector<int32_t> head_dim_of_head;  // of q and k, per recorded head
+  std::vector<std::string> token_text;    // per token, printable
+  std::vector<int32_t> row_positions;     // per recorded row
+  std::string contents;         // a name for what is recorded: the same for a copy, another for another prompt
+  int64_t num_decode_rows = 0;  // the last recorded rows whose tokens the model generated
+
+  // Components of a recorded head's q and k; the model's for no head, or one that is not there.
+  int32_t HeadDimOf(const std::optional<analysis::HeadId>& head) const {
+    const auto found = head ? std::find(heads.begin(), heads.end(), *head) : heads.end();
+    const auto place = static_cast<size_t>(found - heads.begin());
+    return place < head_dim_of_head.size() ? head_dim_of_head[place] : head_dim;
+  }
 };
 
 // What a capture can record beside q, k, v and lse.
