@@ -8,6 +8,7 @@
 #ifdef HEADSCOPE_HAVE_GUI
 #include "support/paths.h"
 #include "ui/application.h"
+#include "workbench/statistics_store.h"
 #include "workbench/trace_workbench.h"
 #endif
 

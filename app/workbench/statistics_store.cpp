@@ -14,7 +14,6 @@
 #include "analysis/types/head_statistic.h"
 #include "analysis/types/row_statistic.h"
 #include "base/device.h"
-#include "trace_workbench.h"
 
 namespace headscope {
 

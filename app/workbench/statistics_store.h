@@ -26,4 +26,7 @@ class StatisticsStore {
   std::string path_;
 };
 
+// $XDG_CACHE_HOME/headscope/results, else ~/.cache/headscope/results; empty when neither variable is set.
+std::string DefaultResultsDir();
+
 }  // namespace headscope::app

@@ -19,7 +19,4 @@ struct WorkbenchPaths {
 // cancels and joins all its work; functions posted before that do nothing when they run later.
 std::unique_ptr<ui::Workbench> MakeTraceWorkbench(const WorkbenchPaths& paths, ui::PostFunction post);
 
-// $XDG_CACHE_HOME/headscope/results, else ~/.cache/headscope/results; empty when neither variable is set.
-std::string DefaultResultsDir();
-
 }  // namespace headscope::app
