@@ -155,17 +155,17 @@ void MakeFolder(const std::string& folder) {
 struct Captures {
   std::vector<PromptLine> prompts;
   std::vector<CaptureRequest> requests;  // one a prompt; without output_path: an earlier run did it
-  std::vector<CapturePlan> plans;        // one a prompt; empty for those
+  std::vector<CapturePlan> plans;        // if they are kept, one a prompt; empty for those
   int64_t num_done = 0;
 };
 
-Captures Prepare(const BatchRequest& request, const std::string& text, const Manifest& manifest, ModelInUse* in_use,
-                 const std::stop_token& stop) {
+Captures Prepare(const BatchRequest& request, const std::string& text, const Manifest& manifest, bool keep_plans,
+                 ModelInUse* in_use, const std::stop_token& stop) {
   Captures captures;
   captures.prompts = ParsePromptLines(text, request.prompts_file);
   for (const PromptLine& prompt : captures.prompts) {
     CaptureRequest& capture = captures.requests.emplace_back(request.common);
-    CapturePlan& plan = captures.plans.emplace_back();
+    if (keep_plans) captures.plans.emplace_back();
     capture.output_path = (fs::path(request.common.output_path) / (prompt.name + ".h5")).string();
     capture.text = prompt.text;
     capture.tokens = prompt.tokens;
@@ -178,7 +178,8 @@ Captures Prepare(const BatchRequest& request, const std::string& text, const Man
     if (request.resume) capture.overwrite = true;
     try {
       StopIfAsked(stop);
-      plan = PlanWith(capture, in_use);
+      CapturePlan plan = PlanWith(capture, in_use);
+      if (keep_plans) captures.plans.back() = std::move(plan);
     } catch (Error& error) {
       if (error.fault().file.empty() || error.fault().file == kPromptItself)
         error.SetFile(request.prompts_file + ": line " + std::to_string(prompt.line));
@@ -212,7 +213,7 @@ BatchResult CaptureBatch(const BatchRequest& request, const ProgressFunction& pr
   Manifest manifest(result.manifest_path, IdentityOf(request, text));
   LookAt(&manifest, result.manifest_path, request);
   ModelInUse in_use;
-  const Captures captures = Prepare(request, text, manifest, &in_use, stop);
+  const Captures captures = Prepare(request, text, manifest, /*keep_plans=*/false, &in_use, stop);
   result.num_prompts = std::ssize(captures.prompts);
   result.num_done = captures.num_done;
   manifest.Write();
@@ -255,7 +256,7 @@ std::vector<BatchPlan> PlanBatch(const BatchRequest& request, const std::stop_to
     checked.common.overwrite = true;
   }
   ModelInUse in_use;
-  Captures captures = Prepare(checked, text, manifest, &in_use, stop);
+  Captures captures = Prepare(checked, text, manifest, /*keep_plans=*/true, &in_use, stop);
   std::vector<BatchPlan> plans;
   for (size_t i = 0; i < captures.prompts.size(); ++i) {
     if (captures.requests[i].output_path.empty()) continue;

@@ -56,22 +56,25 @@ struct Defaults {
   int64_t copy_bytes;
 };
 
+// SparQ's mean value stands for the tokens that it leaves out, and knows no sink.
+const std::vector<std::string> kDecodeSteps = {"decode/dense", "sparq"};
+const std::vector<std::string> kDecodeStepsWithSinks = {"decode/dense", "sparq:reallocate=0"};
+
 Defaults DefaultsOf(bool on_gpu) {
   if (on_gpu) {
-    return {.lengths = {8192, 16384, 32768, 65536, 131072},
-            .methods = {"dense", "blocks-90", "vertical-slash-1000x4096", "a-shape-1024+4096", "s2-l1v15",
-                        "vertical-slash", "vertical-slash:n_vertical=500,n_slash=700", "block-sparse",
-                        "sample-attention", "decode/dense", "sparq"},
-            .heads = "32:32",
-            .dtype = "bf16",
-            .head_dim = 128,
-            .product_rows = 8192,
-            .copy_bytes = int64_t{1} << 30};
+    return {
+        .lengths = {8192, 16384, 32768, 65536, 131072},
+        .methods = {"dense", "blocks-90", "vertical-slash-1000x4096", "a-shape-1024+4096", "s2-l1v15", "vertical-slash",
+                    "vertical-slash:n_vertical=500,n_slash=700", "block-sparse", "sample-attention"},
+        .heads = "32:32",
+        .dtype = "bf16",
+        .head_dim = 128,
+        .product_rows = 8192,
+        .copy_bytes = int64_t{1} << 30};
   }
   return {.lengths = {2048, 4096},
           .methods = {"dense", "blocks-90", "vertical-slash-64x512", "a-shape-64+512", "s2-l1v15",
-                      "vertical-slash:n_vertical=64,n_slash=256", "block-sparse:n_blocks=8", "sample-attention",
-                      "decode/dense", "sparq"},
+                      "vertical-slash:n_vertical=64,n_slash=256", "block-sparse:n_blocks=8", "sample-attention"},
           .heads = "8:4",
           .dtype = "fp32",
           .head_dim = 64,
@@ -145,9 +148,11 @@ std::vector<bench::Group> MakeGroups(const BenchArguments& arguments, const Defa
   }
   if (group.trace != nullptr) SetTrace(arguments, on_gpu, &group, &lengths);
   std::vector<std::string> methods = arguments.methods.empty() ? defaults.methods : arguments.methods;
-  // SparQ's mean value stands for the tokens that it leaves out, and knows no sink.
-  if (arguments.methods.empty() && group.trace != nullptr && !group.trace->facts().sinks.empty())
-    std::ranges::replace(methods, "sparq", "sparq:reallocate=0");
+  if (arguments.methods.empty()) {
+    const bool sinks = group.trace != nullptr && !group.trace->facts().sinks.empty();
+    const std::vector<std::string>& steps = sinks ? kDecodeStepsWithSinks : kDecodeSteps;
+    methods.insert(methods.end(), steps.begin(), steps.end());
+  }
   for (const std::string& text : bench::SplitMethods(methods)) {
     for (const bench::Workload& other : group.workloads) {
       if (other.name == text) throw UsageError("--methods: " + text + " is named twice");

@@ -108,7 +108,7 @@ int ShowPlans(const CaptureArguments& arguments, const std::vector<capture::Batc
   int64_t bytes = 0;
   std::ostringstream files;
   for (const capture::BatchPlan& plan : plans) {
-    seconds += time.AtLeast(model, plan.capture.num_prompt_tokens, request.decode_tokens, request.device);
+    seconds += time.About(model, plan.capture.num_prompt_tokens, request.decode_tokens, request.device);
     bytes += plan.capture.bytes;
     files << "  " << analysis::Printable(plan.path) << ": " << plan.capture.num_prompt_tokens << " prompt tokens, "
           << plan.capture.num_rows << " query rows, " << ByteText(plan.capture.bytes) << '\n';
@@ -132,7 +132,7 @@ int ShowPlans(const CaptureArguments& arguments, const std::vector<capture::Batc
         << '\n';
   }
   out << "  files      " << plans.size() << ", " << ByteText(bytes) << " together\n" << files.str();
-  if (seconds > 0) out << "  time       at least " << FormatDuration(seconds) << '\n';
+  if (seconds > 0) out << "  time       about " << FormatDuration(seconds) << '\n';
   WriteText(out.str(), "", false);
   return kDone;
 }
@@ -277,7 +277,7 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
                        "rows, points (of --record), decode and dtype; options that are given win")
       ->type_name("FILE.json");
   command->add_flag("--dry-run", arguments->dry_run,
-                    "Print what would be recorded, its size and the least time, and write nothing");
+                    "Print what would be recorded, its size and about how long it takes, and write nothing");
   AddAttentionOption(command, &arguments->attention);
   command->add_option("--dtype", request.dtype, "auto, fp32 or bf16")->capture_default_str();
   AddDeviceOption(command, &request.device);

@@ -36,8 +36,8 @@ CaptureTime::Rates CaptureTime::RatesOf(const Device& device) {
   return rates;
 }
 
-double CaptureTime::AtLeast(const model::CheckpointSummary& model, int64_t prompt_tokens, int64_t decode_tokens,
-                            const Device& device) {
+double CaptureTime::About(const model::CheckpointSummary& model, int64_t prompt_tokens, int64_t decode_tokens,
+                          const Device& device) {
   if (device.is_gpu()) return 0;
   const std::lock_guard lock(mutex_);
   const Rates rates = RatesOf(device);

@@ -17,8 +17,8 @@ class CaptureTime {
   // Seconds that the prompt and the decode steps behind it take at least; 0 where no estimate is made (a GPU, whose
   // enqueueing of work is no measure of it). Measures the machine the first time, a fraction of a second. Any thread;
   // one call at a time does its work. Throws DeviceError.
-  double AtLeast(const model::CheckpointSummary& model, int64_t prompt_tokens, int64_t decode_tokens,
-                 const Device& device);
+  double About(const model::CheckpointSummary& model, int64_t prompt_tokens, int64_t decode_tokens,
+               const Device& device);
 
  private:
   struct Rates {

@@ -63,7 +63,7 @@ ui::CaptureEstimate CaptureEstimator::Estimate(const ui::CaptureSettings& settin
   const model::CheckpointSummary summary = model::ReadCheckpointSummary(settings.model_dir, /*with_hash=*/false);
   ui::CaptureEstimate estimate;
   estimate.prompt_tokens = CountPromptTokens(settings, config);
-  estimate.seconds = time_.AtLeast(summary, estimate.prompt_tokens, settings.decode_tokens, settings.device);
+  estimate.seconds = time_.About(summary, estimate.prompt_tokens, settings.decode_tokens, settings.device);
   return estimate;
 }
 

@@ -65,7 +65,9 @@ std::shared_ptr<const analysis::Figure> FigureCache::Make(const std::shared_ptr<
                                                           const std::stop_token& stop) {
   {
     const std::lock_guard lock(mutex_);
-    if (figure_ && trace_.lock() == trace && IsSameFigure(made_of_, drawing)) return figure_;
+    if (figure_ && drawing.other_trace.empty() && trace_.lock() == trace && IsSameFigure(made_of_, drawing))
+      return figure_;
+    if (trace_.lock() != trace) figure_.reset();
   }
   const analysis::FigureMaker* const maker = analysis::FindFigure(drawing.name);
   if (maker == nullptr) throw UsageError("There is no figure " + drawing.name + ": choose one of the list.");
@@ -87,11 +89,6 @@ std::shared_ptr<const analysis::Figure> FigureCache::Make(const std::shared_ptr<
   made_of_ = drawing;
   trace_ = trace;
   return figure_ = std::move(figure);
-}
-
-void FigureCache::Clear() {
-  const std::lock_guard lock(mutex_);
-  figure_.reset();
 }
 
 ui::FigurePicturePtr PaintPicture(const analysis::Figure& figure, const ui::FigureDrawing& drawing,

@@ -19,13 +19,13 @@ std::vector<ui::FigureChoice> FigureChoices();
 
 class FigureCache {
  public:
-  // The figure of a drawing; what was made last is kept. Throws as analysis::MakeFigure, and as data::TraceReader for
+  // The figure of a drawing; what was made last is kept, unless it is of another trace as well, whose file may be
+  // written anew. Throws as analysis::MakeFigure, and as data::TraceReader for
   // the other trace.
   std::shared_ptr<const analysis::Figure> Make(const std::shared_ptr<OpenedTrace>& trace,
                                                const ui::FigureDrawing& drawing,
                                                const std::function<void(double share)>& progress,
                                                const std::stop_token& stop);
-  void Clear();
 
  private:
   std::mutex mutex_;
@@ -35,7 +35,7 @@ class FigureCache {
   std::shared_ptr<const analysis::Figure> figure_;
 };
 
-// Throws UsageError where not even a page four times as wide has room for it.
+// Throws UsageError where not even the largest of a few pages has room for it, and without cairo.
 ui::FigurePicturePtr PaintPicture(const analysis::Figure& figure, const ui::FigureDrawing& drawing,
                                   double pixels_per_point);
 // By the path's extension; an existing file is replaced. Throws as the command line's `render`.

@@ -7,9 +7,19 @@
 #include "analysis/types/printable.h"
 #include "base/check_status.h"
 #include "base/device.h"
+#include "kernels/method_names.h"
 #include "support/run_origin.h"
 
 namespace headscope::app {
+
+std::function<analysis::MeasuredHeadsPtr(analysis::MeasuredHeadsPtr)> LowerLayersFor(
+    const OpenedTrace& trace, const std::string& method, const kernels::ParameterValues& values, int32_t layer) {
+  const kernels::DecodeMethod* const decode = kernels::FindMethod(method).decode;
+  if (decode == nullptr) return {};
+  return [&trace, layers = decode->LowerLayers(values, layer)](analysis::MeasuredHeadsPtr heads) {
+    return analysis::WithLowerLayers(trace.reader, std::move(heads), layers);
+  };
+}
 
 void MeasureHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads, const MeasuredSweep& sweep,
                   const HeadsCalls<analysis::MethodResult>& calls, const std::stop_token& stop) {

@@ -27,16 +27,23 @@ Status RunSlot::Run(const analysis::HeadTensorsPtr& head, const RunSettings& set
   options_ = options;
   if (measured_ == nullptr)
     measured_ = settings.alone || !settings.layer_of ? analysis::AloneHead(head) : settings.layer_of(head);
-  if (measurement_ == nullptr) {
-    std::vector<Device> devices = {kCpu};
-    if (head->gpu != nullptr) devices.insert(devices.begin(), head->gpu_device.device);
-    measurement_ = std::make_unique<analysis::Measurement>(measured_, options, std::move(devices));
+  std::vector<Device> devices = {kCpu};
+  if (head->gpu != nullptr) devices.insert(devices.begin(), head->gpu_device.device);
+  // Lower layers are held for as long as this run takes.
+  const analysis::MeasuredHeadsPtr with_lower =
+      settings.with_lower_layers ? settings.with_lower_layers(measured_) : measured_;
+  std::unique_ptr<analysis::Measurement> own;
+  if (with_lower != measured_) {
+    own = std::make_unique<analysis::Measurement>(with_lower, options, devices);
+  } else if (measurement_ == nullptr) {
+    measurement_ = std::make_unique<analysis::Measurement>(measured_, options, devices);
   }
+  analysis::Measurement& measurement = own != nullptr ? *own : *measurement_;
   const auto report = [&](const analysis::RepeatProgress& repeat, double) {
     if (settings.report) settings.report(repeat);
   };
   std::vector<analysis::MethodResult> results;
-  const Status status = measurement_->Run({{method, values}}, {head->id}, stop, report, &results);
+  const Status status = measurement.Run({{method, values}}, {head->id}, stop, report, &results);
   if (status.ok()) *result = std::move(results.front());
   return status;
 }

@@ -22,6 +22,8 @@ struct RunSettings {
   // What is timed, made when it is first needed on a head; empty: the head alone.
   std::function<analysis::MeasuredHeadsPtr(const analysis::HeadTensorsPtr&)> layer_of;
   bool alone = true;  // the head alone, whatever layer_of says
+  // The same with the lower layers whose choices the method takes, or the same; empty: it takes none.
+  std::function<analysis::MeasuredHeadsPtr(analysis::MeasuredHeadsPtr)> with_lower_layers;
   // Of these, device, stop and progress are the run's own.
   analysis::CompareOptions options = {.repeats = 1, .decode_rows = 1};
   std::function<void(const analysis::RepeatProgress&)> report;  // on the caller's thread; may be empty

@@ -646,6 +646,7 @@ void TraceWorkbench::RunMethod(analysis::HeadId head, const std::string& method,
           return layer;
         };
         settings.alone = alone;
+        settings.with_lower_layers = LowerLayersFor(*trace, method, values, head.layer);
         settings.options = OptionsOfRuns(*trace, repeats);
         settings.report = [&](const analysis::RepeatProgress& repeat) { now_and_then(method, repeat); };
         analysis::MethodResult result;

@@ -144,6 +144,15 @@ Cut MakeCut(const TraceReader& trace, const ExportSelection& selection) {
   const std::vector<int32_t>& rows = trace.row_positions();
   cut.row_begin = std::lower_bound(rows.begin(), rows.end(), cut.begin) - rows.begin();
   cut.row_end = std::lower_bound(rows.begin(), rows.end(), cut.end) - rows.begin();
+  // A score is of the first generated tokens: a cut without all of them has none.
+  const std::vector<TokenRecord>& tokens = trace.tokens();
+  const int64_t answer = std::find_if(tokens.begin(), tokens.end(),
+                                      [](const TokenRecord& token) { return token.phase == TokenPhase::kDecode; }) -
+                         tokens.begin();
+  if (answer < cut.begin || answer + whole.answer_tokens > cut.end) {
+    cut.layout.answer_tokens = 0;
+    cut.layout.answer_score = std::numeric_limits<float>::quiet_NaN();
+  }
   return cut;
 }
 
@@ -245,9 +254,21 @@ bool WriteCut(const TraceReader& trace, const Cut& cut, TraceWriter& writer, Met
   return true;
 }
 
+std::unique_ptr<const TraceReader> OpenWritten(const std::string& path, TraceStorage storage) {
+  try {
+    return std::make_unique<const TraceReader>(path);
+  } catch (const BadInputError&) {
+    if (storage != TraceStorage::kCompressed) throw;
+  }
+  throw FailedError({.file = path,
+                     .problem = "shrank to less than a sixteenth of its data, which no reader of headscope takes",
+                     .remedy = "export it without compression"});
+}
+
 // What was written, read again by a reader of its own: everything that the trace holds of the cut, number for number.
-bool VerifyCut(const TraceReader& trace, const Cut& cut, const std::string& path, Meter& meter) {
-  const TraceReader written(path);
+bool VerifyCut(const TraceReader& trace, const Cut& cut, const std::string& path, TraceStorage storage, Meter& meter) {
+  const std::unique_ptr<const TraceReader> opened = OpenWritten(path, storage);
+  const TraceReader& written = *opened;
   const auto require = [&](bool same, const std::string& field) {
     if (same) return;
     throw FailedError({.file = path,
@@ -461,8 +482,8 @@ bool ExportTraceAs(const TraceReader& trace, const ExportSelection& selection, c
   if (storage.encoding) cut.layout.encoding = *storage.encoding;
   Meter meter(cut, progress, stop, /*passes=*/2);
   TraceWriter writer(path, cut.layout, /*overwrite=*/false, cut.row_end - cut.row_begin, storage.storage);
-  return WholeOrNothing(path,
-                        [&] { return WriteCut(trace, cut, writer, meter) && VerifyCut(trace, cut, path, meter); });
+  return WholeOrNothing(
+      path, [&] { return WriteCut(trace, cut, writer, meter) && VerifyCut(trace, cut, path, storage.storage, meter); });
 }
 
 bool ExportCsv(const TraceReader& trace, const ExportSelection& selection, const std::string& path,

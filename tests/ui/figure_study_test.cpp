@@ -28,6 +28,7 @@ class FigureStudyTest : public ::testing::Test {
   void Rest() {
     QDeadlineTimer end(150);
     while (!end.hasExpired()) QCoreApplication::processEvents(QEventLoop::WaitForMoreEvents, 10);
+    QCoreApplication::processEvents();  // whatever became due while this thread was kept waiting
   }
   void RestAndDeliver() {
     Rest();

@@ -83,6 +83,8 @@ class AimTest : public ::testing::Test {
       QCoreApplication::processEvents(QEventLoop::WaitForMoreEvents, 10);
       workbench_.DeliverReplies();
     }
+    QCoreApplication::processEvents();  // whatever became due while this thread was kept waiting
+    workbench_.DeliverReplies();
   }
   int Window() const { return state_.trial.values().Integer("window"); }
 

@@ -378,7 +378,7 @@ QString CaptureDialog::EstimateText() const {
                 size = QString::fromStdString(ByteText(bytes));
   QString text = exact ? tr("%1 prompt tokens, %2").arg(count, size)
                        : tr("about %1 prompt tokens and %2; counting…").arg(count, size);
-  if (measured_ && measured_->seconds > 0) text += tr(", at least %1").arg(FormatSeconds(measured_->seconds));
+  if (measured_ && measured_->seconds > 0) text += tr(", about %1").arg(FormatSeconds(measured_->seconds));
   if (!refused_.isEmpty()) text += QStringLiteral("\n") + refused_;
   return text;
 }

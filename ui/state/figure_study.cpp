@@ -57,6 +57,8 @@ void FigureStudy::SetHeads(Heads heads) {
 
 void FigureStudy::SetPage(QSize size, double pixels_per_point, bool dark) {
   if (size == size_ && pixels_per_point == pixels_per_point_ && dark == dark_) return;
+  // A larger page may have the room that a smaller one lacked.
+  if (size.width() > size_.width() || size.height() > size_.height()) error_.clear();
   size_ = size;
   pixels_per_point_ = pixels_per_point;
   dark_ = dark;
@@ -87,7 +89,7 @@ void FigureStudy::SetMeasuring(bool measuring) {
 
 void FigureStudy::Outdated(bool another_figure) {
   if (another_figure) {
-    Stop();
+    if (work_ != Work::kFile) Stop();  // what is being saved was chosen before
     picture_.reset();
     cancelled_ = false;
     error_.clear();
