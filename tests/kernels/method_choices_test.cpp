@@ -318,7 +318,8 @@ TEST(SpargeAttn, KeepsBlocksThatNoMeanStandsFor) {
     for (size_t row = 256; row < 640; ++row) {
       EXPECT_TRUE(mask[row][128]);
       const auto kept = std::count(mask[row].begin(), mask[row].end(), true);
-      EXPECT_GT(kept, 64) << "the likeliest block as well";
+      // The likeliest block as well, which for the first half of a tile's rows may lie ahead.
+      EXPECT_GE(kept, row % 128 < 64 ? 64 : 65);
       EXPECT_LE(kept, 128);
     }
   }

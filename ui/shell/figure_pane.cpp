@@ -2,9 +2,9 @@
 #include "figure_pane.h"
 
 #include <QDockWidget>
-#include <QHBoxLayout>
 #include <QPainter>
 #include <QSignalBlocker>
+#include <QToolBar>
 #include <QVBoxLayout>
 #include <cmath>
 
@@ -143,14 +143,18 @@ FigurePane::FigurePane(WindowState* state, QWidget* parent)
   caption_->setObjectName(QStringLiteral("figureCaption"));
   caption_->setTextFormat(Qt::PlainText);
   caption_->setMinimumWidth(1);
-  auto* top = new QHBoxLayout;
-  top->addWidget(figure_, 3);
-  top->addWidget(heads_, 1);
+  // A bar, whose last buttons go behind its arrow where the pane is narrow: what is in a layout makes the window as
+  // wide as all of it.
+  auto* top = new QToolBar;
+  for (QComboBox* box : {figure_, heads_}) {
+    box->setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Fixed);
+    top->addWidget(box);
+  }
   for (QPushButton* button : {cancel_, save_, copy_, enlarge_}) top->addWidget(button);
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(6, 2, 6, 4);
   layout->setSpacing(2);
-  layout->addLayout(top);
+  layout->addWidget(top);
   layout->addWidget(new FigureView(study_), 1);
   layout->addWidget(caption_);
   connect(figure_, &QComboBox::currentIndexChanged, this,
