@@ -212,7 +212,7 @@ MeasuredHeadsPtr LoadLayer(const data::TraceReader& trace, HeadId id, int64_t mo
   return layer;
 }
 
-MeasuredHeadsPtr WithLowerLayers(const data::TraceReader& trace, MeasuredHeadsPtr heads,
+MeasuredHeadsPtr WithLowerLayers(const data::TraceReader& trace, const MeasuredHeadsPtr& heads,
                                  const std::vector<int32_t>& layers) {
   auto with = std::make_shared<MeasuredHeads>(*heads);
   for (const int32_t layer : layers) {

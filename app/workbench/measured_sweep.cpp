@@ -16,8 +16,8 @@ std::function<analysis::MeasuredHeadsPtr(analysis::MeasuredHeadsPtr)> LowerLayer
     const OpenedTrace& trace, const std::string& method, const kernels::ParameterValues& values, int32_t layer) {
   const kernels::DecodeMethod* const decode = kernels::FindMethod(method).decode;
   if (decode == nullptr) return {};
-  return [&trace, layers = decode->LowerLayers(values, layer)](analysis::MeasuredHeadsPtr heads) {
-    return analysis::WithLowerLayers(trace.reader, std::move(heads), layers);
+  return [&trace, layers = decode->LowerLayers(values, layer)](const analysis::MeasuredHeadsPtr& heads) {
+    return analysis::WithLowerLayers(trace.reader, heads, layers);
   };
 }
 

@@ -316,6 +316,10 @@ TEST_F(ReachTest, TwoMapsShowTwoHeadsAtOneZoomAndOneCursor) {
   ASSERT_NE(second, nullptr);
   const auto both_settled = [&] { return canvas_->IsSettled() && second->IsSettled() && second->frames_drawn() > 0; };
   ASSERT_TRUE(WaitFor(both_settled));
+  const auto scale_of = [](const ui::HeadCanvas* map) {
+    return map->PixelOf(400, 201).x() - map->PixelOf(400, 200).x();
+  };
+  EXPECT_NEAR(scale_of(second), scale_of(canvas_), 1e-9) << "from the first frame on";
   EXPECT_EQ(second->head(), (HeadId{0, 0}));
   EXPECT_EQ(second->method(), QStringLiteral("streaming-llm"));
   // The first goes on to another head and another mask; the second stays.
@@ -329,9 +333,6 @@ TEST_F(ReachTest, TwoMapsShowTwoHeadsAtOneZoomAndOneCursor) {
   // What is zoomed in either is zoomed in the other.
   canvas_->GoTo(400, 200);
   ASSERT_TRUE(WaitFor(both_settled));
-  const auto scale_of = [](const ui::HeadCanvas* map) {
-    return map->PixelOf(400, 201).x() - map->PixelOf(400, 200).x();
-  };
   EXPECT_NEAR(scale_of(second), scale_of(canvas_), 1e-9);
   EXPECT_TRUE(QRectF(second->rect()).contains(second->PixelOf(400, 200)));
   second->ZoomOut();

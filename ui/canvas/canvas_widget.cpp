@@ -454,6 +454,7 @@ void HeadCanvas::paintGL() {
 }
 void HeadCanvas::resizeGL(int, int) {
   impl_->model.LayOut(size());
+  Q_EMIT LaidOut();
 }
 
 bool HeadCanvas::event(QEvent* event) {

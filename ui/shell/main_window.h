@@ -118,6 +118,7 @@ class MainWindow : public QMainWindow {
   void ShowReference(HeadCanvas* map, analysis::HeadId head);
   void UpdateComparison();
   void ExchangeMaps();
+  void ShowTheSamePart();
   void FollowHead();  // the other maps, if they are to
   void OpenOtherTrace(const QString& path);
   void OtherTraceOpened(const TraceSummary& trace);

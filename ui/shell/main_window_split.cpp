@@ -4,6 +4,7 @@
 #include <QFileDialog>
 #include <QFileInfo>
 #include <algorithm>
+#include <utility>
 
 #include "main_window.h"
 #include "shown_text.h"
@@ -78,6 +79,12 @@ void MainWindow::Split(size_t num_others) {
   StateChanged();
 }
 
+void MainWindow::ShowTheSamePart() {
+  const bool was_linking = std::exchange(linking_, true);
+  for (HeadCanvas* map : others_) map->ShowViewOf(*canvas_);
+  linking_ = was_linking;
+}
+
 void MainWindow::AddMap() {
   const size_t index = others_.size();
   auto* map = new HeadCanvas(index == 0 ? upper_maps_ : lower_maps_, &state_.references.at(index));
@@ -115,6 +122,9 @@ void MainWindow::LinkMap(HeadCanvas* map) {
     // Ends with this map, which may be the first of the two to go.
     follow(map, other);
   }
+  // What was fitted into the old size is not the same part of the map.
+  connect(canvas_, &HeadCanvas::LaidOut, map, [this] { ShowTheSamePart(); });
+  connect(map, &HeadCanvas::LaidOut, this, &MainWindow::ShowTheSamePart);
   connect(canvas_, &HeadCanvas::DisplayChanged, map, [this, map] { map->ShowColorsOf(*canvas_); });
   connect(map, &HeadCanvas::CursorMoved, this, [this, map](qint64 row, qint64 column, const Exact& exact) {
     ShowCursor(map->trace(), row, column, exact);

@@ -75,7 +75,7 @@ int64_t MostMeasuredBytes();
 MeasuredHeadsPtr LoadLayer(const data::TraceReader& trace, HeadId head, int64_t most_bytes = MostMeasuredBytes());
 // `heads`, and beside them the heads of the same numbers in those of `layers` that the trace holds, as far as they have
 // the same KV heads. Throws as LoadHead.
-MeasuredHeadsPtr WithLowerLayers(const data::TraceReader& trace, MeasuredHeadsPtr heads,
+MeasuredHeadsPtr WithLowerLayers(const data::TraceReader& trace, const MeasuredHeadsPtr& heads,
                                  const std::vector<int32_t>& layers);
 
 }  // namespace headscope::analysis
