@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "workbench/trace_workbench.h"
 
-#include <malloc.h>
-
 #include <algorithm>
 #include <chrono>
 #include <exception>
@@ -29,6 +27,7 @@
 #include "commands/torch_decode.h"
 #include "eval/tasks.h"
 #include "figure_maker.h"
+#include "free_pages.h"
 #include "kernels/cuda_executor.h"
 #include "lost_keys.h"
 #include "made_mask.h"
@@ -58,7 +57,7 @@ constexpr double kLeastMeasuredMs = 300;
 constexpr int32_t kMaskPriority = 1'000'000;
 constexpr int32_t kOpenPriority = 2'000'000;
 constexpr int32_t kGiveBackPriority = -1'000'000;
-constexpr int kMostLooks = 400;
+constexpr int kMostLooks = 4000;  // of a few milliseconds
 // The mask on show and the one before it, whose tiles may still be asked for.
 constexpr size_t kMasksKept = 4 * ui::kMapViews.size();
 constexpr int32_t kThumbnailPriority = -1000, kTunePriority = -500;  // after whatever the window shows
@@ -363,11 +362,13 @@ void TraceWorkbench::GiveBack(std::shared_ptr<OpenedTrace> closed, std::vector<s
         for (int look = 0; closed.use_count() > 1 && look < kMostLooks && !stop.stop_requested(); ++look)
           std::this_thread::sleep_for(kLookAgain);
         closed.reset();
-#ifdef __GLIBC__
-        malloc_trim(0);  // of a quarter million small blocks the C library would keep the pages
-#endif
+        ReturnFreePages();
       },
-      [] {});
+      // What the window's thread and other work let go of meanwhile.
+      [this] {
+        queue_.Submit(
+            "give back", kGiveBackPriority, [](const std::stop_token&) { ReturnFreePages(); }, [] {});
+      });
 }
 
 void TraceWorkbench::RequestStatistics(ui::Reply<analysis::HeadStatistics> one, std::function<void()> finished,

@@ -38,7 +38,7 @@ TEST_F(MemoryTest, AClosedTraceIsGivenBack) {
   ASSERT_TRUE(WaitFor([&] { return window_->store()->trace().heads.size() == 8; }));
   ASSERT_TRUE(WaitForCanvas());
   const int64_t allowed = before + (most - before) / 8;
-  EXPECT_TRUE(WaitFor([&] { return ResidentBytes() < allowed; }, 5000))
+  EXPECT_TRUE(WaitFor([&] { return ResidentBytes() < allowed; }))
       << (before >> 20) << " MiB before, " << (most >> 20) << " with the large trace, " << (ResidentBytes() >> 20)
       << " after it";
 }
