@@ -214,6 +214,7 @@ MeasuredHeadsPtr LoadLayer(const data::TraceReader& trace, HeadId id, int64_t mo
 
 MeasuredHeadsPtr WithLowerLayers(const data::TraceReader& trace, const MeasuredHeadsPtr& heads,
                                  const std::vector<int32_t>& layers) {
+  if (layers.empty()) return heads;
   auto with = std::make_shared<MeasuredHeads>(*heads);
   for (const int32_t layer : layers) {
     // The middle one: where not all fit, as many are read to both sides of it.

@@ -259,9 +259,8 @@ void CurveChart::keyPressEvent(QKeyEvent* event) {
     QWidget::keyPressEvent(event);
     return;
   }
-  const double step = event->modifiers().testFlag(Qt::ControlModifier) ? kFineTargetStep
-                      : event->modifiers().testFlag(Qt::ShiftModifier) ? kBigTargetStep
-                                                                       : kTargetStep;
+  const double step =
+      TargetStep(event->modifiers().testFlag(Qt::ControlModifier), event->modifiers().testFlag(Qt::ShiftModifier));
   state_->queue.Aim(SnappedTarget(state_->trial.target() + direction * step, true));
 }
 

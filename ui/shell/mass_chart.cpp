@@ -296,9 +296,8 @@ void MassChart::keyPressEvent(QKeyEvent* event) {
     QWidget::keyPressEvent(event);
     return;
   }
-  const double step = event->modifiers().testFlag(Qt::ControlModifier) ? kFineTargetStep
-                      : event->modifiers().testFlag(Qt::ShiftModifier) ? kBigTargetStep
-                                                                       : kTargetStep;
+  const double step =
+      TargetStep(event->modifiers().testFlag(Qt::ControlModifier), event->modifiers().testFlag(Qt::ShiftModifier));
   Move(target_ + direction * step, true);
 }
 

@@ -27,6 +27,10 @@ std::vector<CurveBin> MakeMassCurve(const std::vector<float>& kept_mass, CurveOr
 
 // How far a target moves at a time.
 inline constexpr double kTargetStep = 0.01, kFineTargetStep = 0.001, kBigTargetStep = 0.05;
+// That of an arrow key: with Ctrl finer, with Shift larger.
+constexpr double TargetStep(bool with_control, bool with_shift) {
+  return with_control ? kFineTargetStep : with_shift ? kBigTargetStep : kTargetStep;
+}
 // The nearest multiple of kTargetStep, or of kFineTargetStep, within 0..kGreatestMassTarget.
 double SnappedTarget(double target, bool fine);
 

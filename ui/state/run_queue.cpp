@@ -164,6 +164,13 @@ bool RunQueue::CanSearch() const {
 
 void RunQueue::MeetTarget() {
   if (!CanSearch()) return;
+  SearchForTarget([this](const std::string& sentence) {
+    StopSearch();
+    Q_EMIT Failed(QString::fromStdString(sentence));
+  });
+}
+
+void RunQueue::SearchForTarget(ErrorReply failed) {
   BeginSearch();
   const kernels::MethodSpec* const method = trial_->method();
   Search(
@@ -172,10 +179,7 @@ void RunQueue::MeetTarget() {
         StopSearch();
         if (trial_->method() == method) trial_->SelectMethod(method->name, values);  // one step back undoes it
       },
-      [this](const std::string& sentence) {
-        StopSearch();
-        Q_EMIT Failed(QString::fromStdString(sentence));
-      });
+      std::move(failed));
 }
 
 RunQueue::AimKind RunQueue::aim_kind() const {
@@ -212,18 +216,10 @@ QString RunQueue::aim_error() const {
 void RunQueue::AimNow() {
   // A search beside a run would be measured with it.
   if (aim_kind() != AimKind::kSearch || aimed_ != Present() || measuring_all_ || trial_->running()) return;
-  BeginSearch();
-  const kernels::MethodSpec* const method = trial_->method();
-  Search(
-      method->name, trial_->values(), {},
-      [this, method](const kernels::ParameterValues& values) {
-        StopSearch();
-        if (trial_->method() == method) trial_->SelectMethod(method->name, values);
-      },
-      [this](const std::string& sentence) {
-        aim_error_ = QString::fromStdString(sentence);
-        StopSearch();
-      });
+  SearchForTarget([this](const std::string& sentence) {
+    aim_error_ = QString::fromStdString(sentence);
+    StopSearch();
+  });
 }
 
 void RunQueue::RunAllAtTarget() {

@@ -76,6 +76,7 @@ class RunQueue : public QObject {
   void CancelRuns();  // the one under way as well
   void AimNow();
   void BeginSearch();
+  void SearchForTarget(ErrorReply failed);  // of the method under trial
   void SearchNextMethod();
   // `place` is added to what its progress says.
   void Search(const std::string& method, const kernels::ParameterValues& values, const QString& place,
