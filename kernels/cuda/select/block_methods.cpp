@@ -13,14 +13,8 @@ namespace headscope::kernels::selection {
 Status SelectBlockSparse(Call* call) {
   const AttentionProblem& problem = call->problem;
   PooledBlocksParams params;
-  params.q = problem.q;
-  params.k = problem.k;
+  SetTensors(*call, &params);
   params.batch = problem.batch;
-  params.num_qo_heads = problem.num_qo_heads;
-  params.num_kv_heads = problem.num_kv_heads;
-  params.head_dim = problem.head_dim;
-  params.seq_q = problem.seq_q;
-  params.first_position = problem.first_position;
   params.num_visible_keys = call->NumVisibleKeys();
   params.num_query_blocks = (problem.seq_q + kPoolRows - 1) / kPoolRows;
   params.num_key_blocks = (params.num_visible_keys + kPoolRows - 1) / kPoolRows;

@@ -2,7 +2,6 @@
 // Vertical-slash, SampleAttention and FlexPrefill: probe, pick, write.
 #include <algorithm>
 #include <limits>
-#include <numbers>
 
 #include "select/flex_prefill.h"
 #include "select/probe.h"
@@ -27,14 +26,8 @@ int32_t CeilDivide(int64_t a, int64_t b) {
 ProbeParams TakeProbe(Call* call, int32_t num_chunks, int32_t rows_per_chunk, bool stripes) {
   const AttentionProblem& problem = call->problem;
   ProbeParams params;
-  params.q = problem.q;
-  params.k = problem.k;
-  params.num_qo_heads = problem.num_qo_heads;
-  params.num_kv_heads = problem.num_kv_heads;
+  SetTensors(*call, &params);
   params.group_size = problem.GroupSize();
-  params.head_dim = problem.head_dim;
-  params.seq_q = problem.seq_q;
-  params.first_position = problem.first_position;
   params.num_chunks = num_chunks;
   const int32_t longest_chunk = CeilDivide(problem.seq_q, num_chunks);
   params.rows_per_chunk = std::min(rows_per_chunk, longest_chunk);
@@ -50,10 +43,7 @@ ProbeParams TakeProbe(Call* call, int32_t num_chunks, int32_t rows_per_chunk, bo
   }
   params.num_strips = num_strips();
 
-  const float scale = problem.EffectiveScale();
-  constexpr float kLog2E = std::numbers::log2e_v<float>;
-  params.score_scale = problem.soft_cap > 0 ? scale / problem.soft_cap : scale * kLog2E;
-  params.cap = problem.soft_cap * kLog2E;
+  SetScale(problem, problem.EffectiveScale(), &params);
 
   params.column_pitch = stripes ? CeilDivide(num_keys, kStripe) : num_keys;
   params.slash_pitch = stripes ? params.keys_per_warp / kStripe + 2 : params.keys_per_warp + kUnitRows;
@@ -185,15 +175,9 @@ Status SelectFlexPrefill(Call* call) {
   FlexPrefillParams flex;
   flex.probe = TakeProbe(call, /*num_chunks=*/1, kStripe, /*stripes=*/false);
   BlockScoresParams& blocks = flex.blocks;
-  blocks.q = problem.q;
-  blocks.k = problem.k;
+  SetTensors(*call, &blocks);
   blocks.batch = problem.batch;
-  blocks.num_qo_heads = problem.num_qo_heads;
-  blocks.num_kv_heads = problem.num_kv_heads;
-  blocks.head_dim = problem.head_dim;
   blocks.is_bf16 = problem.dtype == DType::kBFloat16;
-  blocks.seq_q = problem.seq_q;
-  blocks.first_position = problem.first_position;
   blocks.num_visible_keys = num_keys;
   blocks.key_block = kStripe;
   blocks.score_scale = flex.probe.score_scale;

@@ -2,7 +2,6 @@
 // XAttention and SpargeAttn: a number for every block of 128 queries and causal key block, cut, write.
 #include <algorithm>
 #include <limits>
-#include <numbers>
 #include <string>
 
 #include "current_device.h"
@@ -13,8 +12,6 @@
 
 namespace headscope::kernels::selection {
 namespace {
-
-constexpr float kLog2E = std::numbers::log2e_v<float>;
 
 // Thread blocks of a launch, and warps that are counted like them.
 Status CheckCount(const Call& call, const char* what, int64_t count) {
@@ -73,13 +70,6 @@ Status FindDevice(const Call& call, const Picks& picks, CurrentDevice* device) {
               std::to_string(int64_t{most} << picks.top.key_block_log2) + " keys on this GPU; select on the CPU."};
 }
 
-// Factor and cap of scores in base 2.
-template <class Params>
-void SetScale(const AttentionProblem& problem, float scale, Params* params) {
-  params->score_scale = problem.soft_cap > 0 ? scale / problem.soft_cap : scale * kLog2E;
-  params->cap = problem.soft_cap * kLog2E;
-}
-
 }  // namespace
 
 Status SelectXAttention(Call* call) {
@@ -90,14 +80,8 @@ Status SelectXAttention(Call* call) {
   picks.top.share = values.Real("tau");
   picks.top.force_ends = values.Flag("force_ends");
   AntidiagonalParams params;
-  params.q = problem.q;
-  params.k = problem.k;
+  SetTensors(*call, &params);
   params.num_lists = picks.top.num_lists;
-  params.num_qo_heads = problem.num_qo_heads;
-  params.num_kv_heads = problem.num_kv_heads;
-  params.head_dim = problem.head_dim;
-  params.seq_q = problem.seq_q;
-  params.first_position = problem.first_position;
   params.num_visible_keys = call->NumVisibleKeys();
   params.stride_log2 = 2 + values.Integer("stride");  // of the choices 4, 8, 16, 32, 64
   params.tickets_per_list = params.CountTickets();
@@ -134,15 +118,9 @@ Status SelectSpargeAttn(Call* call) {
   top.share = values.Real("tau");
   top.count = std::max(1, static_cast<int32_t>(values.Real("top_k") * top.num_key_blocks + 1e-9));
   BlockScoresParams params;
-  params.q = problem.q;
-  params.k = problem.k;
+  SetTensors(*call, &params);
   params.batch = problem.batch;
-  params.num_qo_heads = problem.num_qo_heads;
-  params.num_kv_heads = problem.num_kv_heads;
-  params.head_dim = problem.head_dim;
   params.is_bf16 = problem.dtype == DType::kBFloat16;
-  params.seq_q = problem.seq_q;
-  params.first_position = problem.first_position;
   params.num_visible_keys = call->NumVisibleKeys();
   SetScale(problem, problem.EffectiveScale(), &params);
   params.centre = values.Flag("centre");

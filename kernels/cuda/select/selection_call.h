@@ -7,6 +7,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <numbers>
 #include <string>
 
 #include "kernels/attention_problem.h"
@@ -56,6 +57,25 @@ ListShape ShapeOfLists(const Call& call);
 
 inline Status LaunchStatus(cudaError_t error, const char* kernel, const Call& call) {
   return CudaStatus(error, std::string(kernel) + " (" + Describe(call.problem) + ")");
+}
+
+// What the parameters of every kernel that reads Q and K say of them.
+template <class Params>
+void SetTensors(const Call& call, Params* params) {
+  params->q = call.problem.q;
+  params->k = call.problem.k;
+  params->num_qo_heads = call.problem.num_qo_heads;
+  params->num_kv_heads = call.problem.num_kv_heads;
+  params->head_dim = call.problem.head_dim;
+  params->seq_q = call.problem.seq_q;
+  params->first_position = call.problem.first_position;
+}
+// Factor and cap of scores in base 2.
+template <class Params>
+void SetScale(const AttentionProblem& problem, float scale, Params* params) {
+  constexpr float kLog2E = std::numbers::log2e_v<float>;
+  params->score_scale = problem.soft_cap > 0 ? scale / problem.soft_cap : scale * kLog2E;
+  params->cap = problem.soft_cap * kLog2E;
 }
 
 // A method's selector is a function Status(Call*) that kernels/methods/registry.h names beside the method and declares.
