@@ -109,7 +109,7 @@ int Main(int argc, char** argv) {
         ended = true;
         return kDone;
       }
-      throw UsageError(nothing_has_the_name() ? UnknownArgument(app, open_path) : ParseRefusal(error));
+      throw UsageError(nothing_has_the_name() ? UnknownArgument(app, open_path) : ParseRefusal(app, error));
     }
     return kDone;
   });

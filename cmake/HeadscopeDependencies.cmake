@@ -34,7 +34,7 @@ else()
   message(WARNING "libutf8proc was not found: headscope itself cannot be built, only what does without model/; scripts/install-deps installs it")
 endif()
 
-# Figures as SVG, PDF and PNG (analysis/figures). Without it headscope refuses to draw them, and everything else is there.
+# Figures as SVG, PDF and PNG, maps as PDF and PNG (analysis/figures). Without it headscope refuses to draw them, and everything else is there.
 pkg_check_modules(CAIRO IMPORTED_TARGET cairo cairo-pdf cairo-svg)
 if(NOT CAIRO_FOUND)
   message(STATUS "cairo was not found: headscope draws no figures; scripts/install-deps installs it")

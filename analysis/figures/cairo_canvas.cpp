@@ -4,6 +4,7 @@
 #include <cairo-pdf.h>
 #include <cairo-svg.h>
 
+#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -25,9 +26,12 @@ struct DestroyContext {
 using Surface = std::unique_ptr<cairo_surface_t, DestroySurface>;
 
 void Check(cairo_status_t status, const std::string& path) {
-  if (status != CAIRO_STATUS_SUCCESS)
-    throw FailedError(
-        {.file = path, .problem = std::string("the figure was not drawn: ") + cairo_status_to_string(status)});
+  if (status == CAIRO_STATUS_SUCCESS) return;
+  // cairo says that writing failed; why, the system says: a full disk, no such folder.
+  const bool of_file = status == CAIRO_STATUS_WRITE_ERROR && errno != 0;
+  throw FailedError({.file = path,
+                     .problem = std::string("the picture could not be written: ") +
+                                (of_file ? std::strerror(errno) : cairo_status_to_string(status))});
 }
 
 }  // namespace
@@ -56,6 +60,7 @@ void CairoCanvas::Image(const Area& area, int32_t width, int32_t height, const s
 
 void PaintFile(const std::string& path, const std::string& title, double width, double height,
                const std::function<void(cairo_t*)>& paint) {
+  errno = 0;
   const std::string extension = data::Extension(path);
   const bool is_png = extension == "png";
   Surface surface;
@@ -85,10 +90,10 @@ std::vector<uint32_t> PaintPixels(double width, double height, double pixels_per
   *pixels_high = static_cast<int32_t>(std::lround(pixels_per_point * height));
   const Surface surface(cairo_image_surface_create(CAIRO_FORMAT_RGB24, *pixels_wide, *pixels_high));
   cairo_surface_set_device_scale(surface.get(), pixels_per_point, pixels_per_point);
-  Check(cairo_surface_status(surface.get()), "figure");
+  Check(cairo_surface_status(surface.get()), "a figure in the window");
   const std::unique_ptr<cairo_t, DestroyContext> cairo(cairo_create(surface.get()));
   paint(cairo.get());
-  Check(cairo_status(cairo.get()), "figure");
+  Check(cairo_status(cairo.get()), "a figure in the window");
   cairo_surface_flush(surface.get());
   const unsigned char* const bytes = cairo_image_surface_get_data(surface.get());
   const auto stride = static_cast<size_t>(cairo_image_surface_get_stride(surface.get()));

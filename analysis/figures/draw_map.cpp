@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A map as PDF, by cairo, which puts the font into the file.
+// A map as PDF or PNG, by cairo: real letters, which a PDF takes with it.
 #include "figures/cairo_canvas.h"
 #include "report/map_drawing.h"
 
@@ -10,9 +10,9 @@ Area ToCairo(const MapArea& area) {
   return {area.x, area.y, area.width, area.height};
 }
 
-class PdfPainter {
+class CairoPainter {
  public:
-  explicit PdfPainter(cairo_t* cairo) : canvas_(cairo) {}
+  explicit CairoPainter(cairo_t* cairo) : canvas_(cairo) {}
   void Fill(const MapArea& area, Rgb color) { canvas_.Fill(ToCairo(area), color); }
   void Line(double x0, double y0, double x1, double y1, Rgb color, double width) {
     canvas_.Line(x0, y0, x1, y1, color, width);
@@ -37,9 +37,9 @@ class PdfPainter {
 
 }  // namespace
 
-void PaintPdf(const HeadMap& map, int32_t width, int32_t height, const std::string& path) {
+void PaintWithCairo(const HeadMap& map, int32_t width, int32_t height, const std::string& path) {
   PaintFile(path, map.title, MapPageWidth(width), MapPageHeight(height), [&](cairo_t* cairo) {
-    PdfPainter painter(cairo);
+    CairoPainter painter(cairo);
     DrawMapOn(painter, map, width, height);
   });
 }

@@ -23,10 +23,10 @@ FigurePixels PaintFigure(const Figure& figure, int32_t /*width*/, int32_t /*heig
                    "save its numbers as .json or .csv.");
 }
 
-void PaintPdf(const HeadMap& /*map*/, int32_t /*width*/, int32_t /*height*/, const std::string& path) {
+void PaintWithCairo(const HeadMap& /*map*/, int32_t /*width*/, int32_t /*height*/, const std::string& path) {
   throw UsageError({.file = path,
-                    .problem = "this headscope was built without cairo and draws no .pdf",
-                    .remedy = "install libcairo2-dev and build again, or write .svg or .png"});
+                    .problem = "this headscope was built without cairo and draws no .pdf and no .png",
+                    .remedy = "install libcairo2-dev and build again, or write .svg"});
 }
 
 }  // namespace headscope::analysis

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A head's map with its colours chosen and its axes laid out, before anything paints it: pixels and cairo paint the
+// A head's map with its colours chosen and its axes laid out, before anything paints it: SVG and cairo paint the
 // same.
 #pragma once
 
@@ -48,12 +48,12 @@ struct HeadMap {
 
 inline constexpr char kColumnAxisTitle[] = "key token", kRowAxisTitle[] = "query token";
 
-// Of no texels when the request was stopped. Throws as RenderHead.
+// Of no texels when the request was stopped. Throws as DrawHeadMap.
 HeadMap MakeHeadMap(const HeadTensors& head, const RenderSources& sources, const RenderRequest& request);
 
-ImageRgb PaintOnPixels(const HeadMap& map, int32_t width, int32_t height);
 // `width` and `height` are the map's in pixels, two of which make a point.
 void PaintSvg(const HeadMap& map, int32_t width, int32_t height, const std::string& path);
-void PaintPdf(const HeadMap& map, int32_t width, int32_t height, const std::string& path);  // needs cairo
+// .pdf or .png, whose pixels are the map's. Throws UsageError where headscope was built without cairo.
+void PaintWithCairo(const HeadMap& map, int32_t width, int32_t height, const std::string& path);
 
 }  // namespace headscope::analysis

@@ -31,7 +31,7 @@ inline double MapPageHeight(int32_t height) {
 
 template <typename Painter>
 void DrawMapOn(Painter& canvas, const HeadMap& map, int32_t width, int32_t height) {
-  constexpr double kTitle = 11, kText = 8, kGap = 4, kTick = 3, kBar = 9, kThin = 0.6;
+  constexpr double kTitle = 11, kLeastTitle = 5, kText = 8, kGap = 4, kTick = 3, kBar = 9, kThin = 0.6;
   const Rgb ink = map.ground.ink;
   const MapArea area{kMapLeft, kMapTop, width / kMapPixelsPerPoint, height / kMapPixelsPerPoint};
   const auto frame = [&](const MapArea& around) {
@@ -48,7 +48,7 @@ void DrawMapOn(Painter& canvas, const HeadMap& map, int32_t width, int32_t heigh
   canvas.Fill({0, 0, MapPageWidth(width), MapPageHeight(height)}, map.ground.paper);
   const double room = area.width + kMapRight - kGap;
   // Of a sans serif, whose letters are about 0.6 of its size wide; a viewer may have another one.
-  const double title = 0.6 * kTitle * static_cast<double>(map.title.size()) <= room ? kTitle : kText;
+  const double title = std::clamp(room / (0.6 * static_cast<double>(map.title.size())), kLeastTitle, kTitle);
   canvas.Text(area.x, area.y - 2 * kGap, map.title, title, MapAnchor::kLeft, ink);
   canvas.Image(area, width, height, pixels);
   frame(area);

@@ -69,7 +69,12 @@ class Scale {
 
  private:
   static std::string Power(double exponent) {
-    return exponent == 0 ? "1" : "10^" + std::to_string(static_cast<int>(exponent));
+    if (exponent == 0) return "1";
+    constexpr std::array kRaised = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
+    std::string text = "10";
+    for (const char letter : std::to_string(static_cast<int>(exponent)))
+      text += letter == '-' ? "⁻" : kRaised[static_cast<size_t>(letter - '0')];
+    return text;
   }
   void Append(double value, const std::string& label, std::vector<MapMark>* marks) const {
     marks->push_back({Place(value), signed_ && value > 0 ? "+" + label : label});
@@ -254,22 +259,14 @@ HeadMap MakeHeadMap(const HeadTensors& head, const RenderSources& sources, const
   return map;
 }
 
-ImageRgb RenderHead(const HeadTensors& head, const RenderSources& sources, const RenderRequest& request) {
-  const HeadMap map = MakeHeadMap(head, sources, request);
-  return map.texels.empty() ? ImageRgb{} : PaintOnPixels(map, request.width, request.height);
-}
-
 NamedDevice DrawHeadMap(const HeadTensors& head, const RenderSources& sources, const RenderRequest& request,
                         const std::string& path) {
   const HeadMap map = MakeHeadMap(head, sources, request);
   if (map.texels.empty()) return {};
-  const std::string extension = data::Extension(path);
-  if (extension == "pdf") {
-    PaintPdf(map, request.width, request.height, path);
-  } else if (extension == "svg") {
+  if (data::Extension(path) == "svg") {
     PaintSvg(map, request.width, request.height, path);
   } else {
-    WritePng(PaintOnPixels(map, request.width, request.height), path);
+    PaintWithCairo(map, request.width, request.height, path);
   }
   return map.device;
 }

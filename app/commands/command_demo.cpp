@@ -173,8 +173,7 @@ int RunDemo(const DemoArguments& arguments) {
     const analysis::HeadTensorsPtr head = analysis::LoadHead(trace, statistics->id);
     const std::string name = PictureName(statistics->id);
     OutputFile picture(PathOf(arguments, name), arguments.force);
-    const analysis::ImageRgb image = analysis::RenderHead(*head, {}, {});
-    picture.Write([&](const std::string& path) { analysis::WritePng(image, path); });
+    picture.Write([&](const std::string& path) { analysis::DrawHeadMap(*head, {}, {}, path); });
     picture.Commit();
     report.pictures.push_back(
         {statistics->id, std::string(analysis::HeadClassName(statistics->head_class)) + ": " + statistics->class_reason,

@@ -38,7 +38,7 @@ MethodChoice ParseMethod(const std::string& text, const std::string& option) {
   MethodChoice choice = Choose(name, option);
   if (!parameters.empty()) {
     const std::string error = choice.values.Parse(*choice.spec, parameters);
-    if (!error.empty()) throw UsageError(option + " " + text + ": " + error);
+    if (!error.empty()) throw UsageError(option + ": " + error);
   }
   return choice;
 }

@@ -15,7 +15,6 @@ inline constexpr char kOutOfMemory[] =
     "not enough memory; close other programs, or choose fewer heads or a shorter sequence";
 inline constexpr char kOutOfThreads[] =
     "the system gives no more threads; end other programs, raise the limit (ulimit -u, a container's limit of "
-    "processes) "
-    "or give --threads 1";
+    "processes) or use fewer threads";
 
 }  // namespace headscope::app

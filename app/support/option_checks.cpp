@@ -85,6 +85,25 @@ size_t Distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+constexpr size_t kMostEdits = 2;  // of a name that was meant
+
+std::string UnknownOption(const CLI::App& command, const std::string& typed) {
+  std::string nearest;
+  size_t least = kMostEdits + 1;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      const size_t distance = Distance(typed, "--" + name);
+      if (distance < least) {
+        least = distance;
+        nearest = "--" + name;
+      }
+    }
+  }
+  const std::string of = "headscope " + command.get_name();
+  return typed + " is no option of `" + of + "`; " +
+         (nearest.empty() ? "`" + of + " --help` lists them" : "did you mean " + nearest + "?");
+}
+
 }  // namespace
 
 CLI::Validator IntegerFrom(int64_t least, int64_t most) {
@@ -142,10 +161,17 @@ std::string EmptyElement(const CLI::App& app, int argc, const char* const* argv)
   return "";
 }
 
-std::string ParseRefusal(const CLI::ParseError& error) {
+std::string ParseRefusal(const CLI::App& app, const CLI::ParseError& error) {
   if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) return error.what();
   if (dynamic_cast<const CLI::RequiresError*>(&error) != nullptr)
     return std::string(error.what()) + "; give both or neither";
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    for (const CLI::App* command : app.get_subcommands()) {
+      for (const std::string& argument : command->remaining()) {
+        if (argument.starts_with("--")) return UnknownOption(*command, argument.substr(0, argument.find('=')));
+      }
+    }
+  }
   return std::string(error.what()) + "; `headscope --help` and `headscope COMMAND --help` list what is known";
 }
 
@@ -159,7 +185,6 @@ void NameTheOption(const CLI::App& app, Error* error) {
 }
 
 std::string UnknownArgument(const CLI::App& app, const std::string& argument) {
-  constexpr size_t kMostEdits = 2;
   std::string nearest;
   size_t least = kMostEdits + 1;
   for (const CLI::App* command : app.get_subcommands({})) {

@@ -24,8 +24,8 @@ CLI::Validator NumberFrom(double least, double most);
 // the arguments of a subcommand; empty when there is none. Call it before they are parsed.
 std::string EmptyElement(const CLI::App& app, int argc, const char* const* argv);
 
-// A refused command line (of CLI11) as one sentence.
-std::string ParseRefusal(const CLI::ParseError& error);
+// A refused command line (of CLI11) as one sentence; an unknown option with the one that was probably meant.
+std::string ParseRefusal(const CLI::App& app, const CLI::ParseError& error);
 
 // A lower room names the field that it refuses ("length 20: the task needs ..."), never an option, because the window
 // shows the same sentences. Where the subcommand that runs has an option of the field's name, the error is made to name

@@ -11,8 +11,10 @@
 namespace headscope::kernels {
 namespace {
 
-// The shortest text that reads back as the same double; independent of the locale.
+// The shortest text that reads back as the same double, whole numbers without an exponent; independent of the locale.
 std::string FormatNumber(double value) {
+  constexpr double kMostWhole = 1e15;
+  if (value == std::floor(value) && std::abs(value) < kMostWhole) return std::to_string(static_cast<int64_t>(value));
   char text[32];
   const std::to_chars_result result = std::to_chars(text, text + sizeof(text), value);
   return std::string(text, result.ptr);

@@ -14,9 +14,10 @@ namespace {
 
 class MemoryTest : public ShellTest {
  protected:
-  void LookAtEveryHead() {
-    for (const analysis::HeadId head : window_->store()->trace().heads) {
-      window_->store()->Select(head);
+  void LookAtEverySecondHead() {
+    const auto& heads = window_->store()->trace().heads;
+    for (size_t i = 0; i < heads.size(); i += 2) {
+      window_->store()->Select(heads[i]);
       ASSERT_TRUE(WaitForCanvas(60000));
     }
   }
@@ -26,14 +27,14 @@ TEST_F(MemoryTest, AClosedTraceIsGivenBack) {
   OpenWindow(trace_path());
   ASSERT_TRUE(WaitForStatistics());
   ASSERT_TRUE(WaitForCanvas());
-  ASSERT_NO_FATAL_FAILURE(LookAtEveryHead());
+  ASSERT_NO_FATAL_FAILURE(LookAtEverySecondHead());
   const int64_t before = ResidentBytes();
   window_->OpenPath(ShippedTrace());
   ASSERT_TRUE(WaitFor([&] { return window_->store()->trace().heads.size() == 80; }));
   window_->commands()[ui::Command::kCancelWork]->trigger();  // the statistics: they keep no head
-  ASSERT_NO_FATAL_FAILURE(LookAtEveryHead());
+  ASSERT_NO_FATAL_FAILURE(LookAtEverySecondHead());
   const int64_t most = ResidentBytes();
-  ASSERT_GT(most, before + (int64_t{300} << 20)) << "80 heads of 4,096 tokens, their tiles and masses";
+  ASSERT_GT(most, before + (int64_t{150} << 20)) << "40 heads of 4,096 tokens, their tiles and masses";
   window_->OpenPath(trace_path());
   ASSERT_TRUE(WaitFor([&] { return window_->store()->trace().heads.size() == 8; }));
   ASSERT_TRUE(WaitForCanvas());
@@ -43,7 +44,7 @@ TEST_F(MemoryTest, AClosedTraceIsGivenBack) {
       << " after it";
 }
 
-// All that is kept of 80 heads would be three times as much.
+// All that is kept of 40 heads would be half as much again.
 TEST_F(MemoryTest, EveryCacheOfTheWindowStaysInsideOneBudget) {
   OpenWindow(ShippedTrace());
   ASSERT_TRUE(WaitFor([&] { return window_->store()->HasTrace(); }));
@@ -55,10 +56,11 @@ TEST_F(MemoryTest, EveryCacheOfTheWindowStaysInsideOneBudget) {
   int64_t most = 0, least_late = memory.capacity();
   int looked_at = 0;
   for (const analysis::HeadId head : window_->store()->trace().heads) {
+    if (head.head % 2 != 0) continue;
     window_->store()->Select(head);
     ASSERT_TRUE(WaitForCanvas(60000));
     most = std::max(most, memory.used());
-    if (++looked_at > 60) least_late = std::min(least_late, memory.used());
+    if (++looked_at > 32) least_late = std::min(least_late, memory.used());
   }
   EXPECT_LE(most, memory.capacity());
   EXPECT_GT(least_late, memory.capacity() * 3 / 4) << "it is used, too";

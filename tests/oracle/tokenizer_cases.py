@@ -367,7 +367,7 @@ def main():
         if wanted and kind not in wanted:
             continue
         path = os.path.join(folder_of(kind), "tokenizer.json")
-        json.dump(spec, open(path, "w"))
+        open(path, "w").write(json.dumps(spec))  # several times faster than json.dump
         if kind == "sentencepiece":
             open(os.path.join(folder_of(kind), "tokenizer.model"), "wb").write(sentencepiece_file(spec))
         tokenizer = Tokenizer.from_file(path)
@@ -391,7 +391,7 @@ def main():
         for kind, spec in cross(prose):
             kinds.append(kind)
             path = os.path.join(folder_of(kind), "tokenizer.json")
-            json.dump(spec, open(path, "w"))
+            open(path, "w").write(json.dumps(spec))  # several times faster than json.dump
             tokenizer = Tokenizer.from_file(path)
             write_cases(folder_of(kind), few, lambda text, special: tokenizer.encode(text, add_special_tokens=special).ids,
                         lambda ids: tokenizer.decode(ids, skip_special_tokens=False))

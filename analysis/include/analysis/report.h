@@ -19,14 +19,6 @@
 
 namespace headscope::analysis {
 
-struct ImageRgb {
-  int32_t width = 0, height = 0;
-  std::vector<uint8_t> rgb;         // [height, width, 3]
-  NamedDevice device = NamedCpu();  // where what it shows was computed
-};
-// PNG by zlib/libpng; throws FailedError naming the file.
-void WritePng(const ImageRgb& image, const std::string& path);
-
 enum class ViewKind {
   kScores,      // probability
   kMask,        // share of a pixel's pairs that the mask keeps
@@ -56,11 +48,10 @@ struct RenderSources {
   const kernels::SparseIndexView* other_index = nullptr;  // of kOverlap
   const HeadTensors* other = nullptr;                     // of kOther: as many queries at the same places, and keys
 };
-// The head's map with axes, units and a colour bar; of no size when `request.stop` was requested.
-ImageRgb RenderHead(const HeadTensors& head, const RenderSources& sources, const RenderRequest& request);
-// The same as a file, .png with RenderHead's pixels, or .svg or .pdf, whose letters stay letters and whose map is an
-// image of request.width x request.height pixels. Returns where it was computed; empty when `request.stop` was
-// requested, and then nothing is written. Throws UsageError for .pdf where headscope was built without cairo.
+// The head's map with axes, units and a colour bar as a file: .svg, .pdf or .png, an image of request.width x
+// request.height pixels with letters around it. Returns where it was computed; empty when `request.stop` was requested,
+// and then nothing is written. Throws UsageError for a range, a mask or a colour map that does not fit, and for .pdf
+// and .png where headscope was built without cairo; FailedError names a file that cannot be written.
 NamedDevice DrawHeadMap(const HeadTensors& head, const RenderSources& sources, const RenderRequest& request,
                         const std::string& path);
 
