@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 
 import analysis_oracle
-from analysis_oracle import Head, check, failures
+from analysis_oracle import Facts, Head, check, failures, read
 
 HEADS = [(4, 3), (5, 3), (8, 4)]
 ROWS = 96  # asked for with --max-rows
@@ -202,8 +202,8 @@ def compare_quantisation(run, file, heads):
         key = layer, entry["hadamard"]
         if entry["scale"] == "tensor" and key not in largest:
             turn = lambda x: x @ hadamard(x.shape[1]) if key[1] else x
-            whole = [Head(file, layer, one) for one in file["attention/qo_heads"][:]]
-            largest[key] = [max(np.abs(turn(getattr(one, name))).max() for one in whole) for name in "qkv"]
+            facts = Facts(file, layer)
+            largest[key] = [max(np.abs(turn(read(facts.group[name], facts.slot, one))).max() for one in range(facts.group[name].shape[1])) for name in "qkv"]
         rows = spaced(len(head.q), ROWS)
         rounded = [quantised(getattr(head, name), entry["format"], entry["scale"], entry["hadamard"], of_layer)
                    for name, of_layer in zip("qkv", largest.get(key, [None] * 3), strict=True)]
