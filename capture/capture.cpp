@@ -124,8 +124,26 @@ std::vector<int32_t> ChooseHeads(const CaptureRequest& request, const model::Mod
                   layer.num_kv_heads);
 }
 
+// An encoder reads the whole text at once, and its attention is no method's.
+void RequireOnePass(const CaptureRequest& request) {
+  if (request.decode_tokens > 0) {
+    throw UsageError({.field = "decode",
+                      .value = std::to_string(request.decode_tokens),
+                      .problem = "the model is an encoder, which generates nothing",
+                      .remedy = "leave it at 0, or name a decoder"});
+  }
+  if (request.attention != nullptr) {
+    throw UsageError({.field = "attention",
+                      .value = request.attention_text,
+                      .problem =
+                          "the model is an encoder, whose rows see what comes after them too, and methods are of "
+                          "causal attention",
+                      .remedy = "leave it out, or name a decoder"});
+  }
+}
+
 RecordedHeads CheckAgainstConfig(const CaptureRequest& request, const model::ModelConfig& config) {
-  RequireDecoder(config, request.model_dir);
+  if (IsEncoder(config)) RequireOnePass(request);
   if (request.task) RequirePositions(config, "length", request.task_length);
   RequirePositions(config, "decode", request.decode_tokens);
   if (!request.heads.empty() && !request.kv_heads.empty()) {
@@ -170,6 +188,7 @@ data::LayerFacts FactsOf(const model::ModelConfig& config, int32_t layer, const 
   facts.softmax_scale = static_cast<float>(from.scale);
   facts.soft_cap = static_cast<float>(from.soft_cap);
   facts.window = from.window;
+  facts.bidirectional = !from.causal;
   facts.sinks = from.sinks;
   if (from.rope < 0) {
     facts.rope.convention = data::RopeConvention::kNone;
@@ -269,17 +288,18 @@ int32_t ArgMax(const std::vector<float>& logits) {
   return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-// Runs the prompt and the decode steps through the model and the recorder. The trace is complete unless the result says
-// interrupted.
+// Runs the prompt, in passes of so many tokens, and the decode steps through the model and the recorder. The trace is
+// complete unless the result says interrupted.
 CaptureResult Record(const CaptureRequest& request, const data::TraceLayout& layout, const Prompt& prompt,
-                     const ProgressFunction& progress, data::TraceWriter* writer, Recorder* recorder, CaptureRun* run) {
+                     int64_t pass_tokens, const ProgressFunction& progress, data::TraceWriter* writer,
+                     Recorder* recorder, CaptureRun* run) {
   const auto begin = std::chrono::steady_clock::now();
   const auto prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
   const std::span<const int32_t> tokens(prompt.tokens);
   std::vector<float> logits;
   ProgressMeter prefill("prefill", ProgressUnit::kTokens, prompt_tokens, progress);
   for (int64_t done = 0; done < prompt_tokens && !run->stop().stop_requested();) {
-    const int64_t count = std::min<int64_t>(request.chunk_tokens, prompt_tokens - done);
+    const int64_t count = std::min<int64_t>(pass_tokens, prompt_tokens - done);
     const bool last = done + count == prompt_tokens;
     logits = run->Pass(tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(count)), data::TokenPhase::kPrompt,
                        last && request.decode_tokens > 0 ? model::LogitsOf::kLastToken : model::LogitsOf::kNone);
@@ -335,10 +355,12 @@ std::string Unrecorded(const std::string& why, const std::string& left) {
 // space decide.
 class Plan {
  public:
-  Plan(const CaptureRequest& request, ModelInUse* in_use)
-      : rows_(CheckedRows(request)),
-        claim_(request.output_path, "capture"),
-        target_(request.output_path, request.overwrite) {
+  enum class For { kWriting, kEstimate };
+  Plan(const CaptureRequest& request, ModelInUse* in_use, For what = For::kWriting) : rows_(CheckedRows(request)) {
+    if (what == For::kWriting) {
+      claim_.emplace(request.output_path, "capture");
+      target_.emplace(request.output_path, request.overwrite);
+    }
     if (!in_use->config) in_use->config = model::ReadModelConfig(request.model_dir);
     const model::ModelConfig& config = *in_use->config;
     const RecordedHeads heads = CheckAgainstConfig(request, config);
@@ -349,14 +371,14 @@ class Plan {
     rows_.Draw(num_prompt_tokens());
     num_rows_ = rows_.Count(num_prompt_tokens()) + request.decode_tokens;
     bytes_ = TraceBytes(layout_, layout_.max_tokens, num_rows_);
-    target_.RequireSpace(bytes_);
+    if (target_) target_->RequireSpace(bytes_);
   }
 
   static model::SessionOptions SessionOf(const CaptureRequest& request) {
     return {request.dtype, request.device, request.chunk_tokens, request.num_threads};
   }
   const RowSelection& rows() const { return rows_; }
-  const TraceTarget& target() const { return target_; }
+  const TraceTarget& target() const { return *target_; }  // of one for writing
   const Prompt& prompt() const { return prompt_; }
   int64_t num_prompt_tokens() const { return static_cast<int64_t>(prompt_.tokens.size()); }
   int64_t num_rows() const { return num_rows_; }
@@ -384,8 +406,8 @@ class Plan {
   }
 
   RowSelection rows_;
-  const OutputClaim claim_;
-  const TraceTarget target_;
+  std::optional<OutputClaim> claim_;
+  std::optional<TraceTarget> target_;
   Prompt prompt_;
   data::TraceLayout layout_;
   int64_t num_rows_ = 0;
@@ -402,6 +424,12 @@ CapturePlan PlanWith(const CaptureRequest& request, ModelInUse* in_use) {
 CapturePlan PlanCapture(const CaptureRequest& request) {
   ModelInUse in_use;
   return PlanWith(request, &in_use);
+}
+
+CapturePlan EstimateCapture(const CaptureRequest& request) {
+  ModelInUse in_use;
+  Plan plan(request, &in_use, Plan::For::kEstimate);
+  return {std::move(plan.layout()), plan.num_prompt_tokens(), plan.num_rows(), plan.bytes()};
 }
 
 CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, const ProgressFunction& progress,
@@ -431,7 +459,8 @@ CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, con
   try {
     recorder.emplace(&*writer, layout, plan.rows(), plan.num_prompt_tokens());
     CaptureRun run(model, *in_use->tokenizer, &*recorder, &unfinished, stop);
-    result = Record(request, layout, plan.prompt(), progress, &*writer, &*recorder, &run);
+    const int64_t pass_tokens = IsEncoder(model->config()) ? plan.num_prompt_tokens() : request.chunk_tokens;
+    result = Record(request, layout, plan.prompt(), pass_tokens, progress, &*writer, &*recorder, &run);
   } catch (Error& error) {
     error.AddRemedy(leave());
     throw;

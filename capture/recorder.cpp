@@ -12,6 +12,7 @@ namespace headscope::capture {
 namespace {
 
 constexpr int64_t kMaxQueuedBytes = 64 << 20;
+constexpr int64_t kProgramBytes = int64_t{160} << 20;  // measured, with LibTorch
 constexpr std::chrono::seconds kBetweenFlushes{1};
 
 enum class Conversion { kCopy, kShorten };  // kShorten: fp32 that is exact in bf16
@@ -141,6 +142,10 @@ void WriterThread::Run() {
     }
     changed_.notify_all();
   }
+}
+
+int64_t RecorderBytes(int64_t trace_bytes) {
+  return kProgramBytes + std::min(trace_bytes, kMaxQueuedBytes);
 }
 
 Recorder::Recorder(data::TraceWriter* writer, const data::TraceLayout& layout, const RowSelection& rows,

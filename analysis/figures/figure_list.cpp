@@ -2,7 +2,9 @@
 #include "figures/figure_list.h"
 
 #include <algorithm>
+#include <iterator>
 
+#include "analysis/head_tensors.h"
 #include "base/errors.h"
 
 namespace headscope::analysis {
@@ -25,6 +27,9 @@ Figure MakeFigure(const FigureMaker& maker, const FigureInput& input) {
   const FigureInfo& info = maker.info();
   if (static_cast<int32_t>(input.traces.size()) < info.least_traces) {
     throw UsageError("figure " + info.name + " compares traces: give at least " + std::to_string(info.least_traces));
+  }
+  for (const FigureTrace& one : input.traces) {
+    for (int32_t slot = 0; slot < std::ssize(one.trace->layout().layers); ++slot) RequireCausal(*one.trace, slot);
   }
   Figure figure{info.name, info.title, info.source, {}, {}};
   figure.panels = maker.Make(input, &figure.caption);

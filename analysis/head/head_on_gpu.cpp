@@ -27,6 +27,11 @@ Status CopyToGpu(const HeadTensors& head, std::shared_ptr<const kernels::CudaSco
                                           std::to_string(head.chunk) +
                                           " tokens, which the GPU's statistics do not take"};
   }
+  if (head.bidirectional) {
+    return {
+        StatusCode::kUnsupported,
+        "head " + HeadName(head.id) + " sees what comes after its rows too, which the GPU's statistics do not take"};
+  }
   kernels::AttentionProblem problem = head.Problem();
   problem.v_head_dim = 0;  // scores know neither values nor sinks, and the recorded lse has the sink among its terms
   problem.sinks = nullptr;

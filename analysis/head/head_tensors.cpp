@@ -74,6 +74,7 @@ double HeadTensors::SinkMass(int64_t row) const {
 }
 
 kernels::ColumnRange HeadFrame::AttendedColumns(int64_t row) const {
+  if (bidirectional) return {0, static_cast<int32_t>(num_tokens)};
   const int32_t position = row_positions[static_cast<size_t>(row)];
   const auto begin = static_cast<int32_t>(std::max<int64_t>(0, FirstSeen(row) - first_token));
   return {begin, std::min(position + 1, static_cast<int32_t>(num_tokens))};
@@ -129,6 +130,7 @@ HeadFrame ReadFrame(const data::TraceReader& trace, int32_t layer_slot) {
   frame.soft_cap = facts.soft_cap;
   frame.window = facts.window;
   frame.chunk = facts.chunk;
+  frame.bidirectional = facts.bidirectional;
   frame.first_token = trace.layout().first_token;
   if (facts.rope.convention != data::RopeConvention::kNone) {
     frame.rope = {.theta = facts.rope.theta,
@@ -209,7 +211,21 @@ void PutOnGpu(HeadTensors* head) {
   }
 }
 
+void RequireCausal(const data::TraceReader& trace, int32_t layer_slot) {
+  if (!trace.layer(layer_slot).bidirectional) return;
+  throw BadInputError(
+      {.file = trace.path(),
+       .field = "layer " + std::to_string(trace.layout().layers[static_cast<size_t>(layer_slot)]),
+       .problem = "its rows see what comes after them too, and statistics and methods are of causal attention",
+       .remedy = "draw its maps with `headscope render`, or read it from Python with headscope.open"});
+}
+
 HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId id, HeadPlace place) {
+  RequireCausal(trace, FindHead(trace, id).layer);
+  return LoadHeadForMap(trace, id, place);
+}
+
+HeadTensorsPtr LoadHeadForMap(const data::TraceReader& trace, HeadId id, HeadPlace place) {
   const HeadSlots slots = FindHead(trace, id);
   auto head = std::make_shared<HeadTensors>();
   static_cast<HeadFrame&>(*head) = ReadFrame(trace, slots.layer);

@@ -167,6 +167,7 @@ int64_t MostMeasuredBytes() {
 }
 
 MeasuredHeadsPtr LoadLayer(const data::TraceReader& trace, HeadId id, int64_t most_bytes) {
+  RequireCausal(trace, FindHead(trace, id).layer);
   const LayerPart part = PartOfLayer(trace, id, most_bytes);
   auto layer = std::make_shared<MeasuredHeads>();
   HeadTensors head;

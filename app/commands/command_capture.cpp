@@ -24,8 +24,10 @@
 #include "eval/tasks.h"
 #include "model/capture_points.h"
 #include "model/input_file.h"
+#include "model/model_config.h"
 #include "model/model_session.h"
 #include "model/model_types.h"
+#include "support/capture_cost.h"
 #include "support/capture_time.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
@@ -103,12 +105,18 @@ std::string PlannedHeads(const data::TraceLayout& layout) {
 int ShowPlans(const CaptureArguments& arguments, const std::vector<capture::BatchPlan>& plans) {
   const capture::CaptureRequest& request = arguments.request;
   const model::CheckpointSummary model = model::ReadCheckpointSummary(request.model_dir, /*with_hash=*/false);
+  const model::ModelConfig config = model::ReadModelConfig(request.model_dir);
+  const int64_t number_bytes = NumberBytes(model, request.dtype, request.device);
   CaptureTime time;
   double seconds = 0;
-  int64_t bytes = 0;
+  int64_t bytes = 0, of_model = 0, of_recorder = 0;
   std::ostringstream files;
   for (const capture::BatchPlan& plan : plans) {
-    seconds += time.About(model, plan.capture.num_prompt_tokens, request.decode_tokens, request.device);
+    const CaptureCost cost = CostOf(
+        config, model, {plan.capture.num_prompt_tokens, request.decode_tokens, request.chunk_tokens}, number_bytes);
+    seconds += time.About(cost, number_bytes, request.device);
+    of_model = std::max(of_model, cost.model_bytes);
+    of_recorder = std::max(of_recorder, capture::RecorderBytes(plan.capture.bytes));
     bytes += plan.capture.bytes;
     files << "  " << analysis::Printable(plan.path) << ": " << plan.capture.num_prompt_tokens << " prompt tokens, "
           << plan.capture.num_rows << " query rows, " << ByteText(plan.capture.bytes) << '\n';
@@ -132,6 +140,13 @@ int ShowPlans(const CaptureArguments& arguments, const std::vector<capture::Batc
         << '\n';
   }
   out << "  files      " << plans.size() << ", " << ByteText(bytes) << " together\n" << files.str();
+  if (!plans.empty()) {
+    out << "  memory     about "
+        << (request.device.is_gpu()
+                ? ByteText(of_model) + " on " + DeviceText(request.device) + ", " + ByteText(of_recorder) + " here"
+                : ByteText(of_model + of_recorder))
+        << '\n';
+  }
   if (seconds > 0) out << "  time       about " << FormatDuration(seconds) << '\n';
   WriteText(out.str(), "", false);
   return kDone;
@@ -276,8 +291,9 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
                        "\", \"layers\": [0, 1], \"rows\": \"last:16\", ..} with the keys layers, heads or kv_heads, "
                        "rows, points (of --record), decode and dtype; options that are given win")
       ->type_name("FILE.json");
-  command->add_flag("--dry-run", arguments->dry_run,
-                    "Print what would be recorded, its size and about how long it takes, and write nothing");
+  command->add_flag(
+      "--dry-run", arguments->dry_run,
+      "Print what would be recorded, its size, and about how much memory and time it takes, and write nothing");
   AddAttentionOption(command, &arguments->attention);
   command->add_option("--dtype", request.dtype, "auto, fp32 or bf16")->capture_default_str();
   AddDeviceOption(command, &request.device);

@@ -117,6 +117,7 @@ std::string FactsText(const data::LayerFacts& facts) {
   out << ", scale " << facts.softmax_scale << ", RoPE " << RopeName(facts);
   if (facts.window > 0) out << ", window " << facts.window;
   if (facts.chunk > 0) out << ", chunk " << facts.chunk;
+  if (facts.bidirectional) out << ", in both directions";
   if (facts.soft_cap > 0) out << ", soft cap " << facts.soft_cap;
   if (!facts.sinks.empty()) out << ", learned sinks";
   if (facts.output_gate != data::OutputGate::kNone) out << ", output gate " << data::NameOf(facts.output_gate);
@@ -152,7 +153,8 @@ std::string LayersText(const data::TraceLayout& layout) {
   const data::LayerFacts first = without_window(layout.facts.front());
   if (std::all_of(layout.facts.begin(), layout.facts.end(),
                   [&](const data::LayerFacts& facts) { return without_window(facts) == first; })) {
-    return "  heads      " + HeadsText(first) + "\n" + WindowsText(layout);
+    return "  heads      " + HeadsText(first) + "\n" + WindowsText(layout) +
+           (first.bidirectional ? "  attention  in both directions: rows see what comes after them too\n" : "");
   }
   std::string text;
   for (size_t slot = 0; slot < layout.facts.size(); ++slot) {

@@ -25,29 +25,22 @@ double FastestSeconds(model::Ceiling* work) {
 
 }  // namespace
 
-CaptureTime::Rates CaptureTime::RatesOf(const Device& device) {
-  Rates& rates = rates_[DeviceText(device)];
+CaptureTime::Rates CaptureTime::RatesOf(const std::string& dtype, const Device& device) {
+  Rates& rates = rates_[DeviceText(device) + " " + dtype];
   if (rates.operations == 0) {
     const double size = kProductSize;
     rates.operations =
-        2 * size * size * size / FastestSeconds(model::MakeMatrixProduct(kProductSize, "fp32", device, 0).get());
+        2 * size * size * size / FastestSeconds(model::MakeMatrixProduct(kProductSize, dtype, device, 0).get());
     rates.bytes = 2.0 * kCopyBytes / FastestSeconds(model::MakeCopy(kCopyBytes, device, 0).get());
   }
   return rates;
 }
 
-double CaptureTime::About(const model::CheckpointSummary& model, int64_t prompt_tokens, int64_t decode_tokens,
-                          const Device& device) {
+double CaptureTime::About(const CaptureCost& cost, int64_t number_bytes, const Device& device) {
   if (device.is_gpu()) return 0;
   const std::lock_guard lock(mutex_);
-  const Rates rates = RatesOf(device);
-  const auto tokens = static_cast<double>(prompt_tokens), decode = static_cast<double>(decode_tokens);
-  const auto parameters = static_cast<double>(model.num_parameters);
-  const double heads = static_cast<double>(model.num_layers) * model.num_qo_heads;
-  // Every weight once a token, and of attention q k^T and p v over the lower triangle.
-  const double operations = 2 * parameters * tokens + 2 * heads * model.head_dim * tokens * tokens;
-  // A generated token reads every weight.
-  return operations / rates.operations + decode * 4 * parameters / rates.bytes;
+  const Rates rates = RatesOf(number_bytes == 2 ? "bf16" : "fp32", device);
+  return cost.prompt_operations / rates.operations + cost.decode_bytes / rates.bytes;
 }
 
 }  // namespace headscope::app

@@ -8,26 +8,25 @@
 #include <string>
 
 #include "base/device.h"
-#include "model/model_session.h"
+#include "support/capture_cost.h"
 
 namespace headscope::app {
 
 class CaptureTime {
  public:
-  // Seconds that the prompt and the decode steps behind it take at least; 0 where no estimate is made (a GPU, whose
-  // enqueueing of work is no measure of it). Measures the machine the first time, a fraction of a second. Any thread;
-  // one call at a time does its work. Throws DeviceError.
-  double About(const model::CheckpointSummary& model, int64_t prompt_tokens, int64_t decode_tokens,
-               const Device& device);
+  // Seconds that the model takes at least for what `cost` says, in numbers of that size; 0 where no estimate is made (a
+  // GPU, whose enqueueing of work is no measure of it). Measures the machine the first time, a fraction of a second.
+  // Any thread; one call at a time does its work. Throws DeviceError.
+  double About(const CaptureCost& cost, int64_t number_bytes, const Device& device);
 
  private:
   struct Rates {
     double operations = 0, bytes = 0;  // a second
   };
-  Rates RatesOf(const Device& device);
+  Rates RatesOf(const std::string& dtype, const Device& device);
 
   std::mutex mutex_;
-  std::map<std::string, Rates> rates_;  // by device
+  std::map<std::string, Rates> rates_;  // by device and type of numbers
 };
 
 }  // namespace headscope::app

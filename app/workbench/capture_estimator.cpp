@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture_estimator.h"
 
+#include "capture/capture.h"
+#include "capture_job.h"
 #include "model/capture_points.h"
 #include "model/input_file.h"
 #include "model/model_config.h"
 #include "model/model_session.h"
 #include "model/model_tokenizer.h"
+#include "support/capture_cost.h"
 
 namespace headscope::app {
 namespace {
@@ -63,7 +66,20 @@ ui::CaptureEstimate CaptureEstimator::Estimate(const ui::CaptureSettings& settin
   const model::CheckpointSummary summary = model::ReadCheckpointSummary(settings.model_dir, /*with_hash=*/false);
   ui::CaptureEstimate estimate;
   estimate.prompt_tokens = CountPromptTokens(settings, config);
-  estimate.seconds = time_.About(summary, estimate.prompt_tokens, settings.decode_tokens, settings.device);
+  if (estimate.prompt_tokens + settings.decode_tokens > config.max_positions) return estimate;  // which says enough
+  // Of as many tokens as were counted, so that no text is cut twice.
+  capture::CaptureRequest request = RequestOf(settings);
+  request.text.reset();
+  request.prompt_file.reset();
+  request.task.reset();
+  request.tokens.assign(static_cast<size_t>(estimate.prompt_tokens), 0);
+  const capture::CapturePlan plan = capture::EstimateCapture(request);
+  const int64_t number_bytes = NumberBytes(summary, settings.dtype, settings.device);
+  const CaptureCost cost =
+      CostOf(config, summary, {estimate.prompt_tokens, settings.decode_tokens, request.chunk_tokens}, number_bytes);
+  estimate.trace_bytes = plan.bytes;
+  estimate.memory_bytes = cost.model_bytes + (settings.device.is_gpu() ? 0 : capture::RecorderBytes(plan.bytes));
+  estimate.seconds = time_.About(cost, number_bytes, settings.device);
   return estimate;
 }
 

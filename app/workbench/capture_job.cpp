@@ -12,7 +12,19 @@
 namespace headscope::app {
 namespace {
 
-capture::CaptureRequest MakeRequest(const ui::CaptureSettings& settings) {
+ui::ProgressReport Report(const Progress& progress) {
+  ui::ProgressReport report;
+  report.stage = progress.stage;
+  report.fraction = progress.total > 0 ? static_cast<double>(progress.done) / static_cast<double>(progress.total) : -1;
+  report.rate = progress.rate;
+  report.unit = progress.unit;
+  report.remaining_s = progress.remaining_s;
+  return report;
+}
+
+}  // namespace
+
+capture::CaptureRequest RequestOf(const ui::CaptureSettings& settings) {
   capture::CaptureRequest request;
   request.model_dir = settings.model_dir;
   if (!settings.task.empty()) {
@@ -40,18 +52,6 @@ capture::CaptureRequest MakeRequest(const ui::CaptureSettings& settings) {
   return request;
 }
 
-ui::ProgressReport Report(const Progress& progress) {
-  ui::ProgressReport report;
-  report.stage = progress.stage;
-  report.fraction = progress.total > 0 ? static_cast<double>(progress.done) / static_cast<double>(progress.total) : -1;
-  report.rate = progress.rate;
-  report.unit = progress.unit;
-  report.remaining_s = progress.remaining_s;
-  return report;
-}
-
-}  // namespace
-
 CaptureJob::~CaptureJob() {
   Cancel();
   if (thread_.joinable()) thread_.join();
@@ -76,7 +76,7 @@ void CaptureJob::Start(const ui::CaptureSettings& settings, ui::Reply<ui::Captur
     };
     try {
       const capture::CaptureResult result = capture::Capture(
-          MakeRequest(settings),
+          RequestOf(settings),
           [&](const Progress& now) { post_([progress, report = Report(now)] { progress(report); }); }, stop);
       if (result.interrupted && result.num_tokens == 0) {
         fail("The capture was cancelled before a token was recorded.");

@@ -8,9 +8,13 @@
 #include <stop_token>
 #include <thread>
 
+#include "capture/capture.h"
 #include "ui/workbench.h"
 
 namespace headscope::app {
+
+// What the settings of the dialog ask for. Throws UsageError.
+capture::CaptureRequest RequestOf(const ui::CaptureSettings& settings);
 
 class CaptureJob {
  public:

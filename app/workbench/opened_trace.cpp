@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <iterator>
 
 #include "analysis/compare.h"
 #include "analysis/types/printable.h"
@@ -94,7 +95,9 @@ ui::TraceSummary Summarise(const data::TraceReader& reader) {
 }  // namespace
 
 OpenedTrace::OpenedTrace(const std::string& path, const std::shared_ptr<ui::MemoryBudget>& memory)
-    : reader(path), summary(Summarise(reader)), heads(reader, memory), memory_(memory) {}
+    : reader(path), summary(Summarise(reader)), heads(reader, memory), memory_(memory) {
+  for (int32_t slot = 0; slot < std::ssize(reader.layout().layers); ++slot) analysis::RequireCausal(reader, slot);
+}
 
 OpenedTrace::~OpenedTrace() {
   memory_->Release(group_.lock().get());

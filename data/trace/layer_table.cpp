@@ -100,6 +100,9 @@ std::string Problem(const TraceLayout& layout, size_t slot) {
   if (facts.window > 0 && facts.chunk > 0) {
     return "chunk " + std::to_string(facts.chunk) + ": must be 0 in a layer with a window";
   }
+  if (facts.bidirectional && (facts.window > 0 || facts.chunk > 0)) {
+    return "bidirectional 1: must be 0 in a layer with a window or a chunk";
+  }
   if (facts.rope.first_dim + facts.rope.num_dims > facts.head_dim) {
     return "rope_dims " + std::to_string(facts.rope.num_dims) + " from rope_first_dim " +
            std::to_string(facts.rope.first_dim) + ": must lie in head_dim " + std::to_string(facts.head_dim);
@@ -126,7 +129,7 @@ std::string Problem(const TraceLayout& layout, size_t slot) {
 
 }  // namespace
 
-const std::array<LayerIntegerColumn, 23> kLayerIntegers = {Integers <
+const std::array<LayerIntegerColumn, 24> kLayerIntegers = {Integers <
                                                                [](auto& facts) -> auto& {return facts.num_qo_heads;
 }  // namespace headscope::data
 > ("num_qo_heads", true, 0, 1, kMaxHeads), Integers < [](auto& facts) -> auto& {
@@ -195,7 +198,10 @@ const std::array<LayerIntegerColumn, 23> kLayerIntegers = {Integers <
 > ("index_kv_heads", false, 0, 0, kMaxHeads), Integers < [](auto& facts) -> auto& {
   return facts.selection.index_dim;
 }
-> ("index_dim", false, 0, 0, kMaxHeadDim),
+> ("index_dim", false, 0, 0, kMaxHeadDim), Integers < [](auto& facts) -> auto& {
+  return facts.bidirectional;
+}
+> ("bidirectional", false, 0, 0, 1),
 }
 ;
 const std::array<LayerFloatColumn, 4> kLayerFloats = {Floats < [](auto& facts) -> auto& {return facts.softmax_scale;

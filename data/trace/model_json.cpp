@@ -32,6 +32,7 @@ nlohmann::ordered_json LayersJson(const TraceLayout& layout) {
                       {"soft_cap", facts.soft_cap},
                       {"window", facts.window},
                       {"chunk", facts.chunk},
+                      {"bidirectional", facts.bidirectional},
                       {"rope",
                        {{"convention", NameOf(facts.rope.convention)},
                         {"theta", facts.rope.theta},

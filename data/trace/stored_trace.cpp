@@ -102,15 +102,10 @@ void StoredTrace::ReadRoot() {
                                          "\"; open a file that headscope capture wrote");
   }
   version_ = file_.Integer32(root, "version");
-  if (version_ == kBidirectionalVersion) {
-    file_.Refuse("attribute version",
-                 "is 3: its layers attend in both directions, and this headscope analyses causal attention alone; read "
-                 "it from Python, with headscope.open");
-  }
-  if (version_ < kFirstFormatVersion || version_ > kFormatVersion) {
+  if (version_ < kFirstFormatVersion || version_ > kBidirectionalVersion) {
     file_.Refuse("attribute version", "is " + std::to_string(version_) + "; this headscope reads versions " +
                                           std::to_string(kFirstFormatVersion) + " to " +
-                                          std::to_string(kFormatVersion) +
+                                          std::to_string(kBidirectionalVersion) +
                                           ": use the headscope that wrote the file, or capture again");
   }
   // In this order, because a living writer changes them in the opposite one: what is read first is never newer than
@@ -144,6 +139,10 @@ void StoredTrace::ReadLayout(const StoredGroup& attention, const StoredGroup& to
     ReadUniformLayers(attention);
   } else {
     ReadLayers();
+    if (const int32_t version = VersionOf(layout_); version_ != version) {
+      file_.Refuse("attribute version", "is " + std::to_string(version_) + ", but that of such layers is " +
+                                            std::to_string(version) + "; " + kDamaged);
+    }
     layout_.has_roles = UntrustedFile::HasDataset(tokens_group, "role");
     if (UntrustedFile::HasDataset(tokens_group, "positions")) {
       const CheckedDataset positions = file_.Dataset(tokens_group, "positions", StoredKind::kInt32, 2, 0);
@@ -423,7 +422,7 @@ void StoredTrace::RequireHeads(CheckedDataset& dataset, const std::vector<int64_
   }
   const int64_t item_total =
       dataset.extents[0] * dataset.extents[1] * dataset.item_bytes;  // at most 2^12 * 2^12 * 2^18
-  const int64_t most = file_.size() * (dataset.stored->IsCompressed() ? int64_t{kMostPerStoredByte} : 1);
+  const int64_t most = file_.size() * (dataset.stored->IsCompressed() ? int64_t{kMostPerPackedByte} : 1);
   if (used > most / item_total) {
     file_.Refuse(dataset.name, "tells of " + std::to_string(used) + " rows or tokens in a file of " +
                                    std::to_string(file_.size()) + " bytes; " + kDamaged);

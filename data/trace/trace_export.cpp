@@ -139,6 +139,13 @@ Cut MakeCut(const TraceReader& trace, const ExportSelection& selection) {
   cut.layout.layers = SortedOrAll(selection.layers, LayersWith(trace, selection.qo_heads));
   cut.layer_slots = Slots(whole.layers, cut.layout.layers, "layer", trace.path());
   CutHeads(trace, selection, &cut);
+  if ((cut.begin > 0 || cut.end < trace.num_tokens()) &&
+      std::ranges::any_of(cut.layout.facts, &LayerFacts::bidirectional)) {
+    throw UsageError({.file = trace.path(),
+                      .problem =
+                          "its rows see the tokens after them too, which a part of the tokens would lack: export "
+                          "all of them, or layers of another kind"});
+  }
   cut.layout.first_token = whole.first_token + cut.begin;
   cut.layout.max_tokens = cut.end - cut.begin;
   const std::vector<int32_t>& rows = trace.row_positions();
@@ -260,9 +267,10 @@ std::unique_ptr<const TraceReader> OpenWritten(const std::string& path, TraceSto
   } catch (const BadInputError&) {
     if (storage != TraceStorage::kCompressed) throw;
   }
-  throw FailedError({.file = path,
-                     .problem = "shrank to less than a sixteenth of its data, which no reader of headscope takes",
-                     .remedy = "export it without compression"});
+  throw FailedError(
+      {.file = path,
+       .problem = "shrank to less than a sixteenth of more than 1 GiB, which no reader of headscope takes",
+       .remedy = "export it without compression"});
 }
 
 // What was written, read again by a reader of its own: everything that the trace holds of the cut, number for number.

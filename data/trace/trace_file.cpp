@@ -173,7 +173,7 @@ void TraceFile::Create(const std::string& path, bool overwrite) {
 
 void TraceFile::CreateObjects(const TraceLayout& layout, int64_t expected_rows, bool compressed) {
   CreateText(file.get(), "format", kFormatName);
-  CreateInteger(file.get(), "version", H5T_STD_I32LE, kFormatVersion);
+  CreateInteger(file.get(), "version", H5T_STD_I32LE, VersionOf(layout));
   CreateText(file.get(), "NX_class", "NXroot");
   CreateText(file.get(), "default", "attention");
   CreateBoolean(file.get(), "complete", false);

@@ -122,7 +122,12 @@ LayerFacts UsualFacts(const ModelInfo& model) {
   return facts;
 }
 
+int32_t VersionOf(const TraceLayout& layout) {
+  return std::ranges::any_of(layout.facts, &LayerFacts::bidirectional) ? kBidirectionalVersion : kFormatVersion;
+}
+
 int64_t LseKeys(const TraceLayout& layout, size_t layer_slot, int64_t token) {
+  if (layout.facts[layer_slot].bidirectional) return layout.max_tokens;
   const int64_t position = layout.first_token + token;
   return position + 1 - layout.facts[layer_slot].FirstSeen(position);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trace format 2 as constants: names, limits and chunk sizes that writer and reader share. docs/trace_format.md
+// Trace formats 2 and 3 as constants: names, limits and chunk sizes that writer and reader share. docs/trace_format.md
 // explains them.
 #pragma once
 
@@ -16,8 +16,11 @@ inline constexpr char kFormatName[] = "headscope-trace";
 inline constexpr int32_t kFormatVersion = 2;
 // Still read: docs/trace_format.md, "Format 1".
 inline constexpr int32_t kFirstFormatVersion = 1;
-// Of traces of encoders, which the Python package writes and reads: docs/trace_format.md, "Format 3".
+// Of a trace that has a bidirectional layer: docs/trace_format.md, "Format 3".
 inline constexpr int32_t kBidirectionalVersion = 3;
+
+// The version that a trace of this layout has.
+int32_t VersionOf(const TraceLayout& layout);
 
 // Limits of what a trace may say of itself; far beyond any known model, small enough that products of two fit 32 bits.
 inline constexpr int32_t kMaxLayers = 4096;
@@ -47,8 +50,8 @@ std::string LayoutProblem(const TraceLayout& layout);
 std::string BadNumbers(const std::string& field, const std::vector<int32_t>& numbers, int32_t limit);
 
 // How many keys the log-sum-exp of the row at `token` counts, in the recorded layer `layer_slot`: all that the model
-// saw there (LayerFacts::FirstSeen), a sink not among them. In a trace cut from a longer one those before its
-// first token are among them.
+// saw there (LayerFacts::FirstSeen), a sink not among them; in a bidirectional layer max_tokens, which are all there
+// are. In a trace cut from a longer one those before its first token are among them.
 int64_t LseKeys(const TraceLayout& layout, size_t layer_slot, int64_t token);
 
 const char* EncodingName(Encoding encoding);  // "float32", "bfloat16", "float16"

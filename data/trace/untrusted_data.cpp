@@ -62,7 +62,9 @@ void UntrustedFile::Claim(const CheckedDataset& dataset, const std::vector<Place
     claimed_.emplace_back(address, address + bytes);
   }
   claimed_bytes_ += data_bytes;  // at most 16 MiB for each of the places, which are in memory
-  if (claimed_bytes_ / kMostPerStoredByte > static_cast<uint64_t>(stored_size_)) {
+  if (dataset.stored->IsCompressed()) unpacked_bytes_ += data_bytes;
+  const auto beyond = [&](uint64_t data) { return data / kMostPerStoredByte > static_cast<uint64_t>(stored_size_); };
+  if (beyond(claimed_bytes_ - unpacked_bytes_) || (beyond(claimed_bytes_) && unpacked_bytes_ > kMostUnpackedBytes)) {
     refuse("brings the data to " + std::to_string(claimed_bytes_) + " bytes in a file of " + SizeInWords());
   }
   std::sort(claimed_.begin() + middle, claimed_.end());
@@ -103,7 +105,8 @@ void UntrustedFile::RequireStored(CheckedDataset& dataset, int64_t used, StoredL
     for (size_t chunk = row; chunk < row + used_parts; ++chunk) {
       const uint64_t bytes = stored.IsCompressed() ? stored.chunk_sizes[chunk] : stored.chunk_bytes;
       if (stored.chunk_addresses[chunk] != kNoAddress &&
-          (bytes <= kChecksumBytes || bytes > MostCompressedBytes(stored.chunk_bytes) + kChecksumBytes))
+          (bytes <= kChecksumBytes || bytes > MostCompressedBytes(stored.chunk_bytes) + kChecksumBytes ||
+           bytes < stored.chunk_bytes / kMostPerPackedByte))
         refuse("has a chunk of " + std::to_string(bytes) + " bytes");
       places.push_back({stored.chunk_addresses[chunk], bytes});
     }

@@ -17,9 +17,13 @@
 
 namespace headscope::data {
 
-// What is read of a file, over what it takes on the disk: file systems compress, traces are compressed, and have rows
-// of zeros.
+// What is read of a file, over what it takes on the disk: file systems compress, and have rows of zeros.
 inline constexpr uint64_t kMostPerStoredByte = 16;
+// Compressed numbers may all be zero, which a small file unpacks to much; so up to here they may be any multiple of it.
+// A file that lies costs no more than that.
+inline constexpr uint64_t kMostUnpackedBytes = uint64_t{1} << 30;
+// A deflated stream holds at most 258 bytes in two bits (RFC 1951): what claims more does not unpack.
+inline constexpr uint64_t kMostPerPackedByte = 1032;
 
 // What messages call a kind of file, and what they advise.
 struct UntrustedFileKind {
@@ -125,7 +129,7 @@ class UntrustedFile {
   int64_t declared_size_ = 0;  // by its superblock; 0: unknown
   Contents contents_;
   std::vector<std::pair<uint64_t, uint64_t>> claimed_;  // [address, end) of all data that is read, in rising order
-  uint64_t claimed_bytes_ = 0;                          // once read
+  uint64_t claimed_bytes_ = 0, unpacked_bytes_ = 0;     // once read: of all of it, of what is compressed
 };
 
 // "a variable-length string", "an integer type": what messages call a type.

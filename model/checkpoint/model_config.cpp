@@ -248,13 +248,17 @@ ModelConfig ReadModelConfig(const std::string& model_dir) {
   return ParseModelConfig(ReadSmallFile(path, kMaxConfigBytes), path);
 }
 
+bool IsEncoder(const ModelConfig& config) {
+  return !config.family->causal;
+}
+
 void RequireDecoder(const ModelConfig& config, const std::string& model_dir) {
-  if (config.family->causal) return;
+  if (!IsEncoder(config)) return;
   throw BadInputError({.file = (std::filesystem::path(model_dir) / "config.json").string(),
                        .field = "model_type",
                        .value = config.model_type,
-                       .problem = "it is an encoder, whose tokens see later ones too",
-                       .remedy = "record it with headscope.record of the Python package, or name a decoder"});
+                       .problem = "it is an encoder, which generates nothing",
+                       .remedy = "name a decoder"});
 }
 
 std::string PositionsText(const ModelConfig& config) {

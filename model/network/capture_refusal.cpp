@@ -9,7 +9,6 @@ namespace headscope::model {
 std::string CaptureRefusal(const std::string& model_dir) {
   try {
     const ModelConfig config = ReadModelConfig(model_dir);
-    RequireDecoder(config, model_dir);
     LoadModelTokenizer(model_dir, config);
     Checkpoint checkpoint(model_dir);
     CheckWeights(&checkpoint, config);

@@ -41,5 +41,5 @@ class TokenText:
         if match := re.fullmatch(r"<0x([0-9A-F]{2})>", piece):
             return bytes([int(match[1], 16)])
         if "WordPiece" in self._decoders:
-            return piece.removeprefix("##").encode()
+            return (piece[2:] if piece.startswith("##") else " " + piece).encode()  # a word begins behind a space
         return piece.replace("\u2581", " ").encode()

@@ -88,6 +88,34 @@ INSTANTIATE_TEST_SUITE_P(Shapes, TilesOfShape,
                                            RandomHeadShape{.num_tokens = 257, .soft_cap = 5},
                                            RandomHeadShape{.num_tokens = 1}));
 
+// Of an encoder's head every pair is attended to; its probabilities by the plain softmax over all keys.
+TEST(Tiles, AHeadThatSeesBothDirectionsFillsItsMap) {
+  const HeadTensorsPtr causal = RandomHead({.num_tokens = 70}, 17);
+  HeadTensors head = *causal;
+  head.bidirectional = true;
+  std::vector<double> p(static_cast<size_t>(70 * 70));
+  for (size_t row = 0; row < 70; ++row) {
+    double sum = 0;
+    for (size_t column = 0; column < 70; ++column) {
+      double score = 0;
+      for (size_t d = 0; d < 32; ++d)
+        score += static_cast<double>(head.q[row * 32 + d]) * static_cast<double>(head.k[column * 32 + d]);
+      sum += p[row * 70 + column] = std::exp(score * static_cast<double>(head.scale));
+    }
+    head.lse[row] = static_cast<float>(std::log(sum));
+    for (size_t column = 0; column < 70; ++column) p[row * 70 + column] /= sum;
+  }
+  for (const TileReduction reduction : {TileReduction::kMax, TileReduction::kMean}) {
+    const TilePtr tile = ComputeTile(head, {head.id, reduction, 0, 0, 0}, 1, {});
+    for (size_t row = 0; row < 70; ++row) {
+      for (size_t column = 0; column < 70; ++column) {
+        ASSERT_NEAR(static_cast<double>(tile->log2_p[row * 256 + column]), std::log2(p[row * 70 + column]), 2e-5)
+            << row << ", " << column;
+      }
+    }
+  }
+}
+
 TEST(Tiles, MaskTileCountsExactlyTheKeptPairs) {
   const HeadTensorsPtr head = RandomHead({.num_tokens = 600, .first_row = 73}, 9);
   using kernels::MaskKind;

@@ -41,7 +41,7 @@ class Results(TraceCase):
         before = self.names()
         shown = run(*command, "--dry-run").stdout
         self.assertEqual(self.names(), before)
-        for line in ("layers     0,2\n", "heads      2-3 (KV 1)\n", "rows       0:4,6:8\n", "values     fp32\n", "q, k, v, lse, pre-rope\n", "6 query rows", "time       about "):
+        for line in ("layers     0,2\n", "heads      2-3 (KV 1)\n", "rows       0:4,6:8\n", "values     fp32\n", "q, k, v, lse, pre-rope\n", "6 query rows", "memory     about ", "time       about "):
             self.assertIn(line, shown)
         run(*command)
         info = json.loads(run("info", out, "--json").stdout)

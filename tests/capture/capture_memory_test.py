@@ -10,6 +10,7 @@ What may be held: 64 MiB queued for the writer and the block being pushed, one o
 import json
 import os
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -57,6 +58,13 @@ def capture(headscope, folder, length, *options):
     return usage.ru_maxrss / 1024, out.stat().st_size / 2**20
 
 
+def estimate(headscope, folder, length):
+    """MiB that --dry-run speaks of."""
+    command = [headscope, "capture", str(folder), "--task", "repeat", "--length", str(length), "--dry-run", "--force", "-o", str(folder / "trace.h5")]
+    value, unit = re.search(r"^  memory +about ([0-9.]+) (MiB|GiB)$", subprocess.run(command, capture_output=True, text=True, check=True).stdout, re.M).groups()
+    return float(value) * (1024 if unit == "GiB" else 1)
+
+
 def main():
     headscope, model_dir = sys.argv[1:3]
     shares, sizes, bound = [], [], QUEUE_MIB + OPEN_CHUNKS_MIB + SLACK_MIB
@@ -68,7 +76,9 @@ def main():
             without, _ = capture(headscope, folder, length, "--layers", "0", "--heads", "0", "--rows", "last:1")
             shares.append(peak - without)
             sizes.append(size)
-            print(f"{length} tokens: peak {peak:.0f} MiB with a trace of {size:.0f} MiB, {without:.0f} MiB recording one head: recording takes {shares[-1]:.0f} MiB")
+            told = estimate(headscope, folder, length)
+            print(f"{length} tokens: peak {peak:.0f} MiB with a trace of {size:.0f} MiB, {without:.0f} MiB recording one head: recording takes {shares[-1]:.0f} MiB; --dry-run says {told:.0f} MiB", flush=True)
+            assert peak / 1.5 <= told <= peak * 1.5, "--dry-run is far from what the capture takes"
     growth = shares[1] - shares[0]
     print(f"bound {bound} MiB; {growth:+.0f} MiB for {sizes[1] - sizes[0]:.0f} MiB more of trace")
     assert sizes[1] > 1.5 * bound, "the trace must be larger than what may be held, or the bound says nothing"

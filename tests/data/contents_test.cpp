@@ -8,14 +8,18 @@
 
 #include <array>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <random>
 
 #include "base/errors.h"
 #include "contents_fuzz.h"
 #include "data/trace_schema.h"
+#include "synthetic_trace.h"
 #include "trace/compressed_chunk.h"
 #include "trace/stored_trace.h"
+#include "trace/untrusted_file.h"
 
 namespace headscope::data {
 namespace {
@@ -116,6 +120,44 @@ TEST(TableOfContents, KnowsTheSizesOfCompressedChunks) {
   DatasetOf(told, "tokens", "ids").filters = kCompressedFilters;
   EXPECT_THAT([&] { StoredTrace(SeedTrace(TraceStorage::kCompressed).path, told); },
               ThrowsMessage<BadInputError>(HasSubstr("/tokens/ids: uses filter 2")));
+}
+
+// Zeros pack a thousandfold. What lies of them would have a small file unpack without end.
+TEST(TableOfContents, CompressedNumbersMayBeAnyMultipleOfTheFileUpToALimit) {
+  const testing::ScratchFolder folder;
+  const std::string path = folder.File("t.h5");
+  std::filesystem::copy_file(SeedTrace(TraceStorage::kCompressed).path, path);
+  std::ofstream(path, std::ios::binary | std::ios::app) << std::string(2 << 20, 'x');
+  const auto refusal = [&](uint64_t num_chunks, uint64_t stored_bytes) -> std::string {
+    constexpr uint64_t kItems = 1024, kDim = 64, kFirst = 64 << 10;
+    StoredDataset k;
+    k.name = "k";
+    k.readable = true;
+    k.type = {StoredKind::kFloat32, StoredClass::kFloat, 4};
+    k.extents = {1, 1, num_chunks * kItems, kDim};
+    k.filters = kCompressedFilters;
+    k.layout = StoredLayout::kChunked;
+    k.chunk = {1, 1, kItems, kDim};
+    k.chunk_bytes = kItems * kDim * 4 + 4;
+    for (uint64_t chunk = 0; chunk < num_chunks; ++chunk) k.chunk_addresses.push_back(kFirst + chunk * stored_bytes);
+    k.chunk_sizes.assign(num_chunks, stored_bytes);
+    Contents contents;
+    contents.groups.emplace_back();
+    contents.groups.back().path = "attention";
+    contents.groups.back().readable = true;
+    contents.groups.back().datasets = {k};
+    try {
+      UntrustedFile file(path, kTraceFile, contents);
+      CheckedDataset dataset = file.Dataset(file.Group("attention"), "k", StoredKind::kFloat32, 4, 2);
+      file.RequireStored(dataset, static_cast<int64_t>(num_chunks * kItems), StoredLayout::kChunked);
+    } catch (const BadInputError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal(4000, 300), "") << "not quite 1 GiB in 1.2 MB";
+  EXPECT_THAT(refusal(4200, 300), HasSubstr("/attention/k: brings the data to 1101"));
+  EXPECT_THAT(refusal(10, 200), HasSubstr("has a chunk of 200 bytes")) << "less than zeros take";
 }
 
 TEST(CompressedChunk, UnpacksWhatZlibPackedAndNothingElse) {

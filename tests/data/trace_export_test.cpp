@@ -80,6 +80,26 @@ TEST_F(TraceExport, CutOfEverythingEqualsTheWhole) {
   EXPECT_EQ(testing::FirstDifference(TraceReader(folder_.File("cut.h5")), 3000), "");
 }
 
+// A part of the tokens would lack what its rows saw.
+TEST_F(TraceExport, OfLayersInBothDirectionsAllTokensAreTaken) {
+  TraceLayout layout = testing::SmallLayout(Encoding::kFloat32, 30);
+  layout.model.layer_kinds.clear();
+  for (LayerFacts& facts : layout.facts) facts.window = 0;
+  layout.facts[0].bidirectional = true;
+  testing::WriteTrace(folder_.File("encoder.h5"), layout, 30, 30);
+  const TraceReader whole(folder_.File("encoder.h5"));
+  ExportSelection some;
+  some.end_token = 20;
+  EXPECT_THROW(ExportTraceAs(whole, some, {}, folder_.File("cut.h5")), UsageError);
+  EXPECT_FALSE(std::filesystem::exists(folder_.File("cut.h5")));
+  some.layers = {layout.layers[1]};  // causal
+  EXPECT_TRUE(ExportTraceAs(whole, some, {}, folder_.File("cut.h5")));
+  ExportSelection one;
+  one.layers = {layout.layers[0]};
+  ASSERT_TRUE(ExportTraceAs(whole, one, {.storage = TraceStorage::kCompressed}, folder_.File("one.h5")));
+  EXPECT_EQ(TraceReader(folder_.File("one.h5")).layout().facts[0], layout.facts[0]);
+}
+
 TEST_F(TraceExport, ACompressedTraceReadsAsAPlainOne) {
   ASSERT_TRUE(ExportTraceAs(*whole_, {}, {.storage = TraceStorage::kCompressed}, folder_.File("packed.h5")));
   const TraceReader packed(folder_.File("packed.h5"));

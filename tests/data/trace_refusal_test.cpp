@@ -163,6 +163,15 @@ const BadFile kBadLayers[] = {
      [](hid_t f) {
        SetColumn(f, "chunk", {0, 4, 6, 0});
      }},
+    {"BothDirectionsInAWindow", "layer 2: bidirectional 1", "must be 0 in a layer with a window or a chunk",
+     [](hid_t f) {
+       SetColumn(f, "bidirectional", {0, 1, 0, 0});
+       SetInt32(f, "/", "version", 3);
+     }},
+    {"BothDirectionsInAnEarlierVersion", "attribute version", "is 2, but that of such layers is 3",
+     [](hid_t f) {
+       SetColumn(f, "bidirectional", {1, 0, 0, 0});
+     }},
     {"WindowThatTheKindsContradict", "layer_kinds says 0 of recorded layer 1", "must be the same",
      [](hid_t f) {
        SetColumn(f, "window", {3, 5, 0, 0});
@@ -322,9 +331,9 @@ const BadFile kBadFiles[] = {
      [](hid_t f) { Replace(f, "tokens", H5T_STD_I32LE, Simple({3})); }},
     {"OtherFormat", "attribute format", "is \"elsewhere\"", [](hid_t f) { SetText(f, "/", "format", "elsewhere"); }},
     {"NoFormat", "attribute format", "is missing", [](hid_t f) { H5Adelete(f, "format"); }},
-    {"NewerVersion", "attribute version", "is 4; this headscope reads versions 1 to 2",
+    {"NewerVersion", "attribute version", "is 4; this headscope reads versions 1 to 3",
      [](hid_t f) { SetInt32(f, "/", "version", 4); }},
-    {"BidirectionalLayers", "attribute version", "is 3: its layers attend in both directions",
+    {"VersionOfBidirectionalLayersWithoutThem", "attribute version", "is 3, but that of such layers is 2",
      [](hid_t f) { SetInt32(f, "/", "version", 3); }},
     {"FormatOneWithTheFactsOfTwo", "attribute softmax_scale", "is missing",
      [](hid_t f) { SetInt32(f, "/", "version", 1); }},

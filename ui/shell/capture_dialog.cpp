@@ -372,12 +372,15 @@ void CaptureDialog::AskForEstimate() {
 QString CaptureDialog::EstimateText() const {
   bool exact = false;
   const int64_t tokens = PromptTokens(&exact);
-  const int64_t bytes = model_ ? EstimateTraceBytes(*model_, Settings(), tokens) : -1;
+  int64_t bytes = model_ ? EstimateTraceBytes(*model_, Settings(), tokens) : -1;
+  if (measured_ && measured_->trace_bytes >= 0) bytes = measured_->trace_bytes;
   if (bytes < 0) return QStringLiteral("–");
   const QString count = QLocale::c().toString(static_cast<qlonglong>(tokens)),
                 size = QString::fromStdString(ByteText(bytes));
   QString text = exact ? tr("%1 prompt tokens, %2").arg(count, size)
                        : tr("about %1 prompt tokens and %2; counting…").arg(count, size);
+  if (measured_ && measured_->memory_bytes > 0)
+    text += tr(", about %1 of memory").arg(QString::fromStdString(ByteText(measured_->memory_bytes)));
   if (measured_ && measured_->seconds > 0) text += tr(", about %1").arg(FormatSeconds(measured_->seconds));
   if (!refused_.isEmpty()) text += QStringLiteral("\n") + refused_;
   return text;

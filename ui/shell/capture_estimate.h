@@ -20,8 +20,9 @@ QString RowsProblem(const QString& rows, std::optional<int64_t> prompt_tokens);
 // what is no choice of rows.
 int64_t CountRows(const QString& rows, int64_t prompt_tokens, int64_t decode_tokens);
 
-// Bytes of Q, K, V and LSE of what the settings choose; -1 when a field is malformed. KV heads are counted as the
-// chosen query heads need them, at most all of them.
+// Bytes of Q, K, V and LSE of what the settings choose, were all layers as most are: what is shown until the workbench
+// has counted them layer by layer (CaptureEstimate). -1 when a field is malformed. KV heads are counted as the chosen
+// query heads need them, at most all of them.
 int64_t EstimateTraceBytes(const ModelDescription& model, const CaptureSettings& settings, int64_t prompt_tokens);
 
 // "40 s", "3 min", "2.5 h".

@@ -34,6 +34,7 @@ struct HeadFrame {
   float soft_cap = 0;
   int32_t window = 0;                  // 0: none
   int32_t chunk = 0;                   // tokens of a block that attends within itself; 0: none
+  bool bidirectional = false;          // rows see all tokens; LoadHeadForMap alone gives such heads
   int64_t first_token = 0;             // position of token 0 in the trace that this one was cut from
   std::vector<int32_t> row_positions;  // [num_rows]
   kernels::RopeRotation rope;          // theta 0: not known, or the layer knows no positions
@@ -42,7 +43,7 @@ struct HeadFrame {
   // Rows are consecutive positions: methods can run (they select for runs of rows).
   bool RowsContiguous() const;
   // Columns that the model's own row attends to: causal, inside the window or chunk if there is one, among the recorded
-  // tokens.
+  // tokens; all of them where the layer is bidirectional.
   // Everything that headscope says of a row's probabilities is about these.
   kernels::ColumnRange AttendedColumns(int64_t row) const;
   // All keys that the model's row attended to are in the trace. So it is for every row of a trace that was not cut.
@@ -83,8 +84,14 @@ using HeadTensorsPtr = std::shared_ptr<const HeadTensors>;
 // kGpuWhereExact: the head is copied to the GPU as well, if there is one and it gives the CPU's numbers (CopyToGpu in
 // head/head_on_gpu.h); otherwise the CPU computes them, and the head says why.
 enum class HeadPlace { kCpu, kGpuWhereExact };
-// Throws BadInputError; UsageError (naming what was recorded) when the head is not in the trace.
+// Throws BadInputError, as for a bidirectional layer (RequireCausal); UsageError (naming what was recorded) when the
+// head is not in the trace.
 HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId head, HeadPlace place = HeadPlace::kCpu);
+// The same for a map of its scores, of bidirectional layers too; those stay on the CPU.
+HeadTensorsPtr LoadHeadForMap(const data::TraceReader& trace, HeadId head, HeadPlace place = HeadPlace::kCpu);
+// Throws BadInputError where rows of the recorded layer see what comes after them: statistics, figures and methods are
+// of causal attention.
+void RequireCausal(const data::TraceReader& trace, int32_t layer_slot);
 // Share of every row's attention mass that lies on the trace's own tokens: exactly 1 for a row that sees all its keys
 // and has no sink, 1 - exp(sink - lse) for one that has; of the others the sum of exp(score - lse), which costs one
 // pass over their scores. [num_rows]. Throws CancelledError when `stop` is requested during that pass.

@@ -41,7 +41,7 @@ struct CaptureRequest {
   // the model's attention used.
   std::string dtype = "auto";
   Device device = kCpu;
-  int32_t chunk_tokens = 1024;  // prefill chunk
+  int32_t chunk_tokens = 1024;  // prefill chunk; an encoder takes the prompt at once
   int32_t num_threads = 0;      // 0: all cores
   // What computes the model's attention; null: dense attention on LibTorch. It outlives the capture.
   model::AttentionBackend* attention = nullptr;
@@ -63,6 +63,10 @@ struct CaptureResult {
   bool interrupted = false;  // cancelled: the trace is valid and shorter
 };
 
+// About what the process holds of a capture beside the model: the program with its libraries, and what waits to be
+// written, as much as may wait where the disk is slow.
+int64_t RecorderBytes(int64_t trace_bytes);
+
 // What a capture will record, as config.json, tokenizer.json and the prompt decide it.
 struct CapturePlan {
   data::TraceLayout layout;  // the weights' fingerprint and sinks are not known yet
@@ -82,5 +86,7 @@ CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& pro
 
 // Reads no weight, writes nothing, and refuses what Capture refuses before it reads a weight, with the same errors.
 CapturePlan PlanCapture(const CaptureRequest& request);
+// The same whatever stands where the trace would be written, and however much room there is.
+CapturePlan EstimateCapture(const CaptureRequest& request);
 
 }  // namespace headscope::capture

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a trace holds, as plain data. docs/trace_format.md is the reference of the file format (trace format 2).
+// What a trace holds, as plain data. docs/trace_format.md is the reference of the file format (trace formats 2 and 3).
 #pragma once
 
 #include <array>
@@ -85,6 +85,7 @@ struct LayerFacts {
   float soft_cap = 0;                  // of scores; 0: none
   int32_t window = 0;                  // tokens that a row sees, its own among them; 0: none
   int32_t chunk = 0;                   // tokens of a block that attends within itself; 0: none
+  bool bidirectional = false;          // rows see what comes after them too, as an encoder's; then no window, no chunk
   RopeFacts rope = {};
   // One logit for each of the layer's num_qo_heads, which joins every row's softmax and has no value; empty: none. The
   // recorded lse has it among its terms.
@@ -104,7 +105,7 @@ struct LayerFacts {
   LayerKind Kind() const {
     return window > 0 ? LayerKind::kSliding : chunk > 0 ? LayerKind::kChunked : LayerKind::kAttention;
   }
-  // First position that a row at `position` sees.
+  // First position that a row at `position` sees; the last one is its own, unless the layer is bidirectional.
   int64_t FirstSeen(int64_t position) const {
     if (chunk > 0) return position - position % chunk;
     return window > 0 && position >= window ? position - window + 1 : 0;

@@ -106,8 +106,9 @@ ModelConfig ReadModelConfig(const std::string& model_dir);
 // The same from text; `file` only names the source in messages.
 ModelConfig ParseModelConfig(std::string_view text, const std::string& file);
 
-// Throws BadInputError for an encoder, whose tokens see later ones too: it generates nothing, and no trace says that
-// yet.
+// Every token of an encoder sees all others; it takes a text in one pass and generates nothing.
+bool IsEncoder(const ModelConfig& config);
+// Throws BadInputError for an encoder.
 void RequireDecoder(const ModelConfig& config, const std::string& model_dir);
 
 // "4096 positions (max_position_embeddings)", for messages.

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/capture_cost.h"
+
+#include <algorithm>
+
+namespace headscope::app {
+namespace {
+
+// Pairs of a row and a key that it sees, over the rows of a prompt.
+double SeenPairs(const model::AttentionLayer& layer, int64_t prompt_tokens) {
+  const auto tokens = static_cast<double>(prompt_tokens);
+  if (!layer.causal) return tokens * tokens;
+  const double all = tokens * (tokens + 1) / 2;
+  if (layer.window == 0 || layer.window >= prompt_tokens) return all;
+  const double behind = tokens - layer.window;  // rows that do not see the first key
+  return all - behind * (behind + 1) / 2;
+}
+
+int64_t SeenKeys(const model::AttentionLayer& layer, int64_t tokens) {
+  return layer.window > 0 ? std::min<int64_t>(layer.window, tokens) : tokens;
+}
+
+// Weights as numbers: all that the model holds in memory, and those that a token of the prompt is multiplied with.
+struct Weights {
+  double held = 0, met = 0;
+};
+
+Weights WeightsOf(const model::ModelConfig& config, const model::CheckpointSummary& summary) {
+  const model::ExpertRules& experts = config.experts;
+  const auto with_experts = static_cast<double>(std::ranges::count(experts.layers, true));
+  const double expert = 3.0 * config.hidden_size * experts.inner_size;  // gate, up and down
+  const double all_experts = with_experts * experts.num_experts * expert;
+  // MXFP4 stores two numbers in a byte and a scale for 32 of them, and they are counted as bytes.
+  const double stored_experts = experts.mxfp4 ? all_experts * (1.0 / 2 + 1.0 / 32) : all_experts;
+  const double others = std::max(0.0, static_cast<double>(summary.num_parameters) - stored_experts);
+  // Embeddings are looked up, and the head is multiplied with the last token alone.
+  const double table = static_cast<double>(config.vocabulary_size) * config.embedding_size;
+  const double tables = table * (config.has_head && !config.tied_embeddings ? 2 : 1);
+  return {others + all_experts, std::max(0.0, others - tables) + with_experts * experts.per_token * expert};
+}
+
+// Numbers that a row of the widest layer needs at once, beside weights and cache.
+double RowNumbers(const model::ModelConfig& config) {
+  double widest = 0;
+  for (const model::AttentionLayer& layer : config.layers) {
+    if (layer.linear) continue;
+    const double q = static_cast<double>(layer.num_qo_heads) * layer.head_dim;
+    const double kv = static_cast<double>(layer.num_kv_heads) * (layer.head_dim + layer.v_head_dim);
+    const double out = static_cast<double>(layer.num_qo_heads) * layer.v_head_dim;
+    widest = std::max(widest, 4 * q + 3 * kv + 2 * out);  // as projected, turned and handed over
+  }
+  return 4.0 * config.hidden_size + std::max(widest, 3.0 * config.intermediate_size);
+}
+
+}  // namespace
+
+int64_t NumberBytes(const model::CheckpointSummary& summary, const std::string& dtype, const Device& device) {
+  return dtype == "bf16" || (dtype == "auto" && device.is_gpu() && summary.dtype == "BF16") ? 2 : 4;
+}
+
+CaptureCost CostOf(const model::ModelConfig& config, const model::CheckpointSummary& summary,
+                   const CaptureLengths& lengths, int64_t number_bytes) {
+  const auto bytes = static_cast<double>(number_bytes);
+  const int64_t tokens = lengths.prompt_tokens + lengths.decode_tokens;
+  const Weights weights = WeightsOf(config, summary);
+  const double head = static_cast<double>(config.vocabulary_size) * config.hidden_size;
+  CaptureCost cost;
+  cost.prompt_operations = 2 * weights.met * static_cast<double>(lengths.prompt_tokens);
+  double cache = 0, read = weights.met + (config.has_head ? head : 0);
+  for (const model::AttentionLayer& layer : config.layers) {
+    if (layer.linear) continue;
+    const double key_and_value = layer.head_dim + layer.v_head_dim;
+    cost.prompt_operations += 2 * layer.num_qo_heads * key_and_value * SeenPairs(layer, lengths.prompt_tokens);
+    cache += layer.num_kv_heads * key_and_value * static_cast<double>(tokens);
+    read += layer.num_kv_heads * key_and_value * static_cast<double>(SeenKeys(layer, tokens));
+  }
+  cost.decode_bytes = bytes * read * static_cast<double>(lengths.decode_tokens);
+  const int64_t rows =
+      IsEncoder(config) ? lengths.prompt_tokens : std::min<int64_t>(lengths.chunk_tokens, lengths.prompt_tokens);
+  cost.model_bytes =
+      static_cast<int64_t>(bytes * (weights.held + cache + RowNumbers(config) * static_cast<double>(rows)));
+  return cost;
+}
+
+}  // namespace headscope::app

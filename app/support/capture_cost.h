@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a capture's model computes and holds, from its configuration alone: layer by layer, since layers may differ in
+// heads, widths, windows and experts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/device.h"
+#include "model/model_config.h"
+#include "model/model_session.h"
+
+namespace headscope::app {
+
+struct CaptureLengths {
+  int64_t prompt_tokens = 0, decode_tokens = 0;
+  int32_t chunk_tokens = 1024;  // of the prompt's passes
+};
+
+struct CaptureCost {
+  // Floating-point operations of the prompt: every weight that a token meets twice (of experts those that are chosen),
+  // and q k^T and p v over the pairs that rows see.
+  double prompt_operations = 0;
+  // What the decode steps read: the weights that a token meets, and the keys and values that their rows see.
+  double decode_bytes = 0;
+  // Weights, KV cache and the widest pass, where the model runs.
+  int64_t model_bytes = 0;
+};
+
+// Bytes of one number of weights and activations, as SessionOptions::dtype decides it.
+int64_t NumberBytes(const model::CheckpointSummary& summary, const std::string& dtype, const Device& device);
+
+CaptureCost CostOf(const model::ModelConfig& config, const model::CheckpointSummary& summary,
+                   const CaptureLengths& lengths, int64_t number_bytes);
+
+}  // namespace headscope::app

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a capture's model computes and holds, against counts made by hand, layer by layer.
+#include "support/capture_cost.h"
+
+#include <gtest/gtest.h>
+
+#include "base/device.h"
+#include "capture/capture.h"
+
+namespace headscope::app {
+namespace {
+
+// Two layers of 4 query heads over 2 KV heads of 8 (values 6), hidden 32, vocabulary 100, tied.
+model::ModelConfig Config() {
+  model::ModelConfig config = model::ParseModelConfig(
+      R"({"model_type":"llama","num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":8,
+          "hidden_size":32,"intermediate_size":16,"vocab_size":100,"max_position_embeddings":4096,
+          "tie_word_embeddings":true,"hidden_act":"silu","rms_norm_eps":1e-5})",
+      "config.json");
+  for (model::AttentionLayer& layer : config.layers) layer.v_head_dim = 6;
+  return config;
+}
+
+model::CheckpointSummary Summary(int64_t parameters) {
+  model::CheckpointSummary summary;
+  summary.num_parameters = parameters;
+  summary.dtype = "BF16";
+  return summary;
+}
+
+double Operations(const model::ModelConfig& config, int64_t parameters, int64_t tokens) {
+  return CostOf(config, Summary(parameters), {tokens, 0, 1024}, 4).prompt_operations;
+}
+
+// Pairs one by one, of 4 heads with 8 + 6 multiplications and additions each.
+double AttentionOperations(const model::AttentionLayer& layer, int64_t tokens) {
+  int64_t pairs = 0;
+  for (int64_t row = 0; row < tokens; ++row) {
+    for (int64_t key = 0; key < tokens; ++key) {
+      const bool seen = !layer.causal || (key <= row && (layer.window == 0 || key > row - layer.window));
+      pairs += seen ? 1 : 0;
+    }
+  }
+  return 2.0 * 4 * (8 + 6) * static_cast<double>(pairs);
+}
+
+TEST(CaptureCost, CountsEachLayersOwnPairsAndWidths) {
+  model::ModelConfig config = Config();
+  const double of_weights = 2.0 * (10000 - 100 * 32) * 50;  // embeddings are looked up
+  EXPECT_DOUBLE_EQ(Operations(config, 10000, 50), of_weights + 2 * AttentionOperations(config.layers[0], 50));
+  for (const int32_t window : {1, 7, 49, 50, 80}) {
+    config.layers[1].window = window;
+    EXPECT_DOUBLE_EQ(Operations(config, 10000, 50),
+                     of_weights + AttentionOperations(config.layers[0], 50) + AttentionOperations(config.layers[1], 50))
+        << window;
+  }
+  config.layers[1].window = 0;
+  config.layers[1].causal = false;
+  EXPECT_DOUBLE_EQ(Operations(config, 10000, 50),
+                   of_weights + AttentionOperations(config.layers[0], 50) + AttentionOperations(config.layers[1], 50));
+  config.layers[1].linear = true;  // no heads
+  EXPECT_DOUBLE_EQ(Operations(config, 10000, 50), of_weights + AttentionOperations(config.layers[0], 50));
+  config.tied_embeddings = false;  // and the head is multiplied with the last token alone
+  EXPECT_DOUBLE_EQ(Operations(config, 10000, 50),
+                   2.0 * (10000 - 2 * 100 * 32) * 50 + AttentionOperations(config.layers[0], 50));
+}
+
+TEST(CaptureCost, AMixtureMultipliesTheExpertsThatATokenChooses) {
+  model::ModelConfig config = Config();
+  config.experts = {.num_experts = 8, .per_token = 2, .inner_size = 20, .layers = {false, true}};
+  const double expert = 3.0 * 32 * 20, attention = 2 * AttentionOperations(config.layers[0], 10);
+  const auto stored = static_cast<int64_t>(10000 + 8 * expert);
+  EXPECT_DOUBLE_EQ(Operations(config, stored, 10), 2 * (10000 - 3200 + 2 * expert) * 10 + attention);
+  config.experts.mxfp4 = true;  // stored as half a byte a number, and a byte for 32 of them
+  const auto packed = static_cast<int64_t>(10000 + 8 * expert / 2 + 8 * expert / 32);
+  EXPECT_DOUBLE_EQ(Operations(config, packed, 10), 2 * (10000 - 3200 + 2 * expert) * 10 + attention);
+  const int64_t plain = CostOf(Config(), Summary(10000), {10, 0, 1024}, 4).model_bytes;
+  EXPECT_EQ(CostOf(config, Summary(packed), {10, 0, 1024}, 4).model_bytes - plain,
+            static_cast<int64_t>(4 * 8 * expert));
+}
+
+TEST(CaptureCost, AStepReadsWeightsAndTheKeysThatItsRowSees) {
+  model::ModelConfig config = Config();
+  config.layers[1].window = 5;
+  const CaptureCost cost = CostOf(config, Summary(10000), {40, 3, 1024}, 2);
+  EXPECT_DOUBLE_EQ(cost.decode_bytes, 2.0 * 3 * (10000 + 2 * 14 * 43 + 2 * 14 * 5));
+  EXPECT_EQ(CostOf(config, Summary(10000), {40, 0, 1024}, 2).decode_bytes, 0);
+}
+
+TEST(CaptureCost, MemoryGrowsWithTheCacheOfEachLayerAndTheWidestPass) {
+  model::ModelConfig config = Config();
+  const auto held = [&](int64_t tokens, int32_t chunk) {
+    return CostOf(config, Summary(10000), {tokens, 0, chunk}, 4).model_bytes;
+  };
+  EXPECT_EQ(held(2000, 100) - held(1000, 100), 4 * 1000 * 2 * 2 * 14) << "keys and values of two layers";
+  config.layers[1].linear = true;
+  EXPECT_EQ(held(2000, 100) - held(1000, 100), 4 * 1000 * 2 * 14);
+  EXPECT_EQ(held(1000, 200) - held(1000, 100), 2 * (held(1000, 150) - held(1000, 100)));
+  EXPECT_GT(held(1000, 1), 4 * 10000);
+}
+
+TEST(CaptureCost, NumbersAreAsWideAsTheModelRuns) {
+  model::CheckpointSummary summary = Summary(1);
+  EXPECT_EQ(NumberBytes(summary, "auto", kCpu), 4) << "a CPU widens bf16";
+  EXPECT_EQ(NumberBytes(summary, "bf16", kCpu), 2);
+  EXPECT_EQ(NumberBytes(summary, "auto", CudaDevice(0)), 2);
+  EXPECT_EQ(NumberBytes(summary, "fp32", CudaDevice(0)), 4);
+  summary.dtype = "F16";
+  EXPECT_EQ(NumberBytes(summary, "auto", CudaDevice(0)), 4);
+}
+
+TEST(CaptureCost, TheRecorderHoldsABoundedPartOfATrace) {
+  const int64_t program = capture::RecorderBytes(0);
+  EXPECT_EQ(capture::RecorderBytes(1000), program + 1000);
+  EXPECT_EQ(capture::RecorderBytes(int64_t{1} << 40), program + (64 << 20));
+}
+
+}  // namespace
+}  // namespace headscope::app
