@@ -2,11 +2,8 @@
 #include "capture/batch.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -14,6 +11,7 @@
 #include "base/output_claim.h"
 #include "base/stop.h"
 #include "capture/prompt_lines.h"
+#include "manifest.h"
 #include "model/input_file.h"
 #include "one_capture.h"
 
@@ -21,10 +19,9 @@ namespace headscope::capture {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using Json = Manifest::Json;
 
 constexpr int64_t kMaxPromptsBytes = 256 << 20;
-constexpr const char* kSchema = "headscope-captures-1";
 
 // What a run that goes on must have in common with the one before.
 Json IdentityOf(const BatchRequest& request, const std::string& prompts) {
@@ -36,7 +33,7 @@ Json IdentityOf(const BatchRequest& request, const std::string& prompts) {
   Json points = Json::array();
   for (const model::CapturePoint point : common.record) points.push_back(static_cast<int>(point));
   Json identity{
-      {"schema", kSchema},
+      {"schema", kManifestSchema},
       {"prompts", {{"file", fs::path(request.prompts_file).filename().string()}, {"sha256", hash.HexDigest()}}},
       {"model",
        {{"folder", fs::path(common.model_dir).lexically_normal().filename().string()},
@@ -52,93 +49,6 @@ Json IdentityOf(const BatchRequest& request, const std::string& prompts) {
   if (!common.kv_heads.empty()) identity["options"]["kv_heads"] = common.kv_heads;
   return identity;
 }
-
-// A file of that name may be anybody's.
-bool IsManifest(const Json& json) {
-  if (!json.is_object() || !json.contains("schema") || json["schema"] != kSchema || !json.contains("captures") ||
-      !json["captures"].is_array())
-    return false;
-  return std::ranges::all_of(json["captures"], [](const Json& capture) {
-    const auto is = [&](const char* key, bool (Json::*kind)() const noexcept) {
-      return capture.contains(key) && (capture[key].*kind)();
-    };
-    return capture.is_object() && is("line", &Json::is_number_integer) && is("bytes", &Json::is_number_integer) &&
-           is("complete", &Json::is_boolean);
-  });
-}
-
-class Manifest {
- public:
-  Manifest(std::string path, Json identity) : path_(std::move(path)), json_(std::move(identity)) {
-    json_["captures"] = Json::array();
-  }
-
-  bool IsThere() const {
-    std::error_code ignored;
-    return fs::exists(path_, ignored);
-  }
-
-  // What an earlier run has done.
-  void GoOn() {
-    const std::string text = model::ReadSmallFile(path_, kMaxPromptsBytes);
-    const Json before = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!IsManifest(before)) {
-      throw BadInputError(
-          {.file = path_, .problem = "is no manifest of captures", .remedy = "move it away, or choose another folder"});
-    }
-    for (const char* key : {"prompts", "model", "options"}) {
-      if (before.value(key, Json()) == json_[key]) continue;
-      throw UsageError({.file = path_,
-                        .problem = std::string("is of other ") + (std::strcmp(key, "model") == 0 ? "models" : key),
-                        .remedy = "give the command that was stopped, or choose another folder"});
-    }
-    json_["captures"] = before["captures"];
-  }
-
-  // The trace is there as the run that made it left it.
-  bool Has(const PromptLine& prompt, const std::string& trace) const {
-    std::error_code gone;
-    const auto size = fs::file_size(trace, gone);
-    if (gone) return false;
-    for (const Json& capture : json_["captures"]) {
-      if (capture["line"] != prompt.line) continue;
-      return capture["complete"] == true && capture["bytes"] == static_cast<int64_t>(size);
-    }
-    return false;
-  }
-
-  void Add(const PromptLine& prompt, const CaptureResult& result) {
-    Json& captures = json_["captures"];
-    for (auto at = captures.begin(); at != captures.end();)
-      at = (*at)["line"] != prompt.line ? at + 1 : captures.erase(at);
-    captures.push_back({{"line", prompt.line},
-                        {"name", prompt.name},
-                        {"file", fs::path(result.path).filename().string()},
-                        {"tokens", result.num_tokens},
-                        {"rows", result.num_rows},
-                        {"bytes", result.bytes},
-                        {"seconds", result.seconds},
-                        {"generated", result.generated_text},
-                        {"complete", !result.interrupted}});
-    Write();
-  }
-
-  void Write() const {
-    const std::string partial = path_ + ".partial";
-    std::ofstream file(partial, std::ios::binary | std::ios::trunc);
-    file << json_.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
-    file.close();
-    if (file && std::rename(partial.c_str(), path_.c_str()) == 0) return;
-    const std::string why = std::strerror(errno);
-    std::error_code ignored;
-    fs::remove(partial, ignored);
-    throw FailedError({.file = path_, .problem = why, .remedy = "make room; the traces that are done stay"});
-  }
-
- private:
-  const std::string path_;
-  Json json_;
-};
 
 void MakeFolder(const std::string& folder) {
   std::error_code error;

@@ -20,6 +20,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::streamoff kMostBytes = 64 << 20;
+constexpr int kMostDepth = 16;
 
 [[noreturn]] void Refuse(const std::string& source, const std::string& why) {
   throw BadInputError({.file = source,
@@ -89,7 +90,13 @@ std::optional<FieldValue> FromCsv(const std::string& text, const ResultField& fi
 }  // namespace
 
 std::vector<MethodResult> ParseComparisonJson(const std::string& text, const std::string& source) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  bool too_deep = false;  // values are copied level by level
+  const auto look = [&](int depth, Json::parse_event_t, Json&) {
+    too_deep = too_deep || depth > kMostDepth;
+    return !too_deep;
+  };
+  const Json json = Json::parse(text, look, /*allow_exceptions=*/false);
+  if (too_deep) Refuse(source, "it is nested more than " + std::to_string(kMostDepth) + " levels deep");
   const Json schema = json.is_object() ? json.value("schema", Json()) : Json();
   // What the first schema has no word for keeps its default.
   if ((schema != "headscope-comparison-1" && schema != "headscope-comparison-2") || !json.contains("results") ||

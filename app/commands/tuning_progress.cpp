@@ -111,7 +111,7 @@ TuningProgress::TuningProgress(const std::string& output, const Tuning& tuning)
     std::string line;
     if (std::getline(before, line) && line + "\n" != kept) {
       const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-      if (!json.is_object() || json.value("schema", "") != kSchema) {
+      if (!json.is_object() || json.value("schema", Json()) != kSchema) {
         throw BadInputError(Fault{.file = path_,
                                   .problem = "it is no file of a tuning that was stopped",
                                   .remedy = "move it away, or leave out --resume"});

@@ -91,6 +91,12 @@ bool HasEvery(const std::vector<const Statistic*>& known, const std::vector<Numb
       [](const Statistic* statistic, const Number& number) { return statistic->info().name == number.name; });
 }
 
+// Any number may stand in the file.
+bool IsClass(analysis::HeadClass one) {
+  const int number = static_cast<int>(one);
+  return number >= 0 && number <= static_cast<int>(analysis::HeadClass::kRetrieval);
+}
+
 // False: kept by a program that knew other statistics.
 bool HasEveryStatistic(const analysis::HeadStatistics& head) {
   return HasEvery(analysis::RowStatistics(), head.row_means) && HasEvery(analysis::WholeHeadStatistics(), head.numbers);
@@ -123,7 +129,7 @@ std::vector<analysis::HeadStatistics> StatisticsStore::Load() const {
     if (json.at("schema") != kSchema) return {};
     auto heads = json.at("heads").get<std::vector<analysis::HeadStatistics>>();
     for (const analysis::HeadStatistics& head : heads) {
-      if (!HasEveryStatistic(head)) return {};
+      if (!HasEveryStatistic(head) || !IsClass(head.head_class) || !IsClass(head.class_alternative)) return {};
     }
     return heads;
   } catch (const nlohmann::json::exception&) {

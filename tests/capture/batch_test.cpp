@@ -14,7 +14,9 @@
 #include "capture/prompt_lines.h"
 #include "checkpoint_files.h"
 #include "data/trace_reader.h"
+#include "manifest_fuzz.h"
 #include "prompt_lines_fuzz.h"
+#include "support/mutate.h"
 
 namespace headscope::capture {
 namespace {
@@ -102,6 +104,25 @@ TEST(PromptLines, DamagedFilesAreAcceptedOrRefused) {
   }
   EXPECT_GT(refused, 1000);
   EXPECT_LT(refused, 20000);
+}
+
+// What lies deep in a file of that name was copied and written level by level until the stack was used up.
+TEST(Manifest, DamagedOnesAreRefusedInASentence) {
+  const std::string whole = ReadWholeFile(HEADSCOPE_SOURCE_DIR "/tests/corpus/capture_manifest/two");
+  const auto run = [](const std::string& text) {
+    return FuzzManifest(reinterpret_cast<const uint8_t*>(text.data()), text.size());
+  };
+  EXPECT_EQ(run(whole), 0);
+  Random random(5);
+  int refused = 0;
+  for (int i = 0; i < 5000; ++i) refused += run(Mutate(whole, &random));
+  EXPECT_GT(refused, 1000);
+  EXPECT_LT(refused, 5000);
+  const std::string deep(1 << 20, '[');
+  EXPECT_EQ(run(R"({"schema":"headscope-captures-1","captures":[{"line":1,"bytes":1,"complete":true,"x":)" + deep), 1);
+  EXPECT_EQ(
+      run(R"({"schema":"headscope-captures-1","prompts":)" + deep + std::string(1 << 20, ']') + R"(,"captures":[]})"),
+      1);
 }
 
 BatchRequest Request(const TemporaryFolder& folder, const std::string& prompts) {

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz_targets.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/errors.h"
+#include "model/checkpoint.h"
 #include "model/model_config.h"
 #include "model/safetensors.h"
 #include "model/tokenizer.h"
@@ -31,6 +37,26 @@ std::string_view View(const uint8_t* data, size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
+// One shard with two tensors.
+struct ShardFolder {
+  ShardFolder() {
+    std::filesystem::create_directories(path);
+    std::string header =
+        R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})";
+    header.resize((header.size() + 7) / 8 * 8, ' ');
+    const uint64_t length = header.size();
+    std::string shard(sizeof length, '\0');
+    std::memcpy(shard.data(), &length, sizeof length);
+    std::ofstream(path / "one.safetensors", std::ios::binary) << shard << header << std::string(8, '\1');
+  }
+  ~ShardFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("headscope-index-fuzz-" + std::to_string(getpid()));
+};
+
 void ExpectOnlyTokens(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
   for (const int32_t id : ids) {
     if (tokenizer.Has(id)) continue;
@@ -46,6 +72,23 @@ int FuzzSafetensors(const uint8_t* data, size_t size) {
   if (size < sizeof data_size) return 1;
   std::memcpy(&data_size, data, sizeof data_size);
   return Try([&] { ParseSafetensorsHeader(View(data, size).substr(sizeof data_size), data_size, "fuzz"); });
+}
+
+int FuzzIndex(const uint8_t* data, size_t size) {
+  static const ShardFolder folder;
+  std::ofstream(folder.path / "model.safetensors.index.json", std::ios::binary | std::ios::trunc) << View(data, size);
+  return Try([&] {
+    Checkpoint checkpoint(folder.path.string());
+    for (const char* name : {"a", "b"}) {
+      const TensorEntry* const entry = checkpoint.Find(name);
+      float value = 0;
+      if (entry != nullptr) checkpoint.Read(*entry, &value);
+      if (entry != nullptr && value != 0) continue;
+      std::fputs("a tensor is in no file\n", stderr);
+      std::abort();
+    }
+    checkpoint.RefuseUnread();
+  });
 }
 
 int FuzzConfig(const uint8_t* data, size_t size) {

@@ -13,6 +13,9 @@ namespace headscope::model {
 
 // 0: accepted, 1: refused.
 int FuzzSafetensors(const uint8_t* data, size_t size);  // a header; the data size is taken from the first eight bytes
+// A model.safetensors.index.json, beside a shard that holds the tensors "a" and "b". Aborts where a tensor is in no
+// file.
+int FuzzIndex(const uint8_t* data, size_t size);
 int FuzzConfig(const uint8_t* data, size_t size);
 int FuzzTokenizer(const uint8_t* data, size_t size);
 int FuzzPieces(const uint8_t* data, size_t size);  // a tokenizer.model

@@ -11,41 +11,10 @@
 #include "base/random.h"
 #include "checkpoint_files.h"
 #include "fuzz_targets.h"
+#include "support/mutate.h"
 
 namespace headscope::model {
 namespace {
-
-std::string Mutate(std::string text, Random* random) {
-  const std::string_view splices[] = {"\"",    "{",
-                                      "}",     "[",
-                                      "]",     ",",
-                                      ":",     "-1",
-                                      "1e999", "18446744073709551615",
-                                      "null",  "\\u0000",
-                                      "\xff",  "9223372036854775807"};
-  const size_t edits = 1 + random->Below(4);
-  for (size_t i = 0; i < edits && !text.empty(); ++i) {
-    const size_t at = random->Below(text.size());
-    const size_t length = std::min(text.size() - at, 1 + random->Below(24));
-    switch (random->Below(5)) {
-      case 0:
-        text[at] = static_cast<char>(random->Next());
-        break;
-      case 1:
-        text.erase(at, length);
-        break;
-      case 2:
-        text.insert(at, splices[random->Below(std::size(splices))]);
-        break;
-      case 3:
-        text.insert(random->Below(text.size()), text.substr(at, length));
-        break;
-      default:
-        text.resize(at);
-    }
-  }
-  return text;
-}
 
 // Runs `target` on mutations of `seed`; both outcomes must occur, or the mutations test nothing.
 void Hammer(int (*target)(const uint8_t*, size_t), const std::string& seed, int trials) {
@@ -120,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(Fuzzers, SeedMutations,
                          ::testing::Values(Seeds{"model_config", &FuzzConfig}, Seeds{"model_tokenizer", &FuzzTokenizer},
                                            Seeds{"model_words", &FuzzWords}, Seeds{"model_pieces", &FuzzPieces},
                                            Seeds{"model_safetensors", &FuzzSafetensors},
-                                           Seeds{"model_prompt", &FuzzPrompt}),
+                                           Seeds{"model_index", &FuzzIndex}, Seeds{"model_prompt", &FuzzPrompt}),
                          [](const auto& seeds) { return std::string(seeds.param.fuzzer); });
 
 TEST(Mutations, EveryPromptIsSpelledByItsTokens) {

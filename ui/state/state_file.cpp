@@ -29,7 +29,7 @@ QJsonObject ReadStateFile(const QString& path, qint64 most_bytes, QString* error
   if (!file.exists()) return {};
   if (!file.open(QIODevice::ReadOnly)) return refuse(file.errorString());
   if (file.size() > most_bytes) return refuse(QStringLiteral("it is larger than anything that headscope keeps there"));
-  const QJsonDocument document = QJsonDocument::fromJson(file.read(most_bytes));
+  const QJsonDocument document = QJsonDocument::fromJson(file.read(file.size()));  // no more: its room is made first
   if (!document.isObject()) return refuse(QStringLiteral("it is no JSON object"));
   return document.object();
 }

@@ -4,6 +4,7 @@
 #include <QCryptographicHash>
 #include <QFileInfo>
 #include <QJsonArray>
+#include <QSet>
 #include <QUuid>
 #include <algorithm>
 #include <array>
@@ -44,11 +45,12 @@ using Changes = TraceKeeper::Changes;
 
 QJsonArray Changed(const QJsonArray& present, const Changes& changes) {
   QJsonArray entries;
+  const QSet<QString> dropped(changes.dropped.begin(), changes.dropped.end());
   for (const QJsonValue entry : present) {
     const bool replaced = std::ranges::any_of(changes.added, [&](const QJsonObject& newer) {
       return IdOf(newer) == IdOf(entry) || MeasureTheSame(newer, entry);
     });
-    if (!replaced && !changes.dropped.contains(IdOf(entry))) entries.append(entry);
+    if (!replaced && !dropped.contains(IdOf(entry))) entries.append(entry);
   }
   for (const QJsonObject& entry : changes.added) entries.append(entry);
   return entries;
@@ -93,21 +95,22 @@ TraceKeeper::Kept TraceKeeper::Open(const QString& trace_path, const QString& co
   shown_.clear();
   told_elsewhere_ = false;
   Kept kept;
-  QStringList notes;
+  QSet<QString> runs, notes;  // by their ids
   for (const QString& path : {FileInSettings(trace_), FileBeside(trace_)}) {
     const QJsonObject json = ReadStateFile(path, kMostBytes);
     if (!IsOurs(json)) continue;
     if (json[kViewMember].isObject()) kept.view = json[kViewMember].toObject();
     for (const QJsonValue entry : json[kRunsMember].toArray()) {
       const QString id = IdOf(entry);
-      if (id.isEmpty() || shown_.contains(id) || entry[kContentsMember] != contents_) continue;
+      if (id.isEmpty() || runs.contains(id) || entry[kContentsMember] != contents_) continue;
+      runs.insert(id);
       shown_.append(id);
       kept.runs.push_back(entry[kRunMember].toObject());
     }
     for (const QJsonValue entry : json[kNotesMember].toArray()) {
       const QString id = IdOf(entry);
       if (id.isEmpty() || notes.contains(id) || entry[kContentsMember] != contents_) continue;
-      notes.append(id);
+      notes.insert(id);
       kept.notes.emplace_back(id, entry[kNoteMember].toObject());
     }
   }

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "manifest.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "base/errors.h"
+#include "model/input_file.h"
+
+namespace headscope::capture {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = Manifest::Json;
+
+constexpr int64_t kMaxManifestBytes = 256 << 20;
+constexpr int kMostDepth = 16;  // what is read is written again and compared, level by level
+
+// A file of that name may be anybody's.
+bool IsManifest(const Json& json) {
+  if (!json.is_object() || !json.contains("schema") || json["schema"] != kManifestSchema ||
+      !json.contains("captures") || !json["captures"].is_array())
+    return false;
+  return std::ranges::all_of(json["captures"], [](const Json& capture) {
+    const auto is = [&](const char* key, bool (Json::*kind)() const noexcept) {
+      return capture.contains(key) && (capture[key].*kind)();
+    };
+    return capture.is_object() && is("line", &Json::is_number_integer) && is("bytes", &Json::is_number_integer) &&
+           is("complete", &Json::is_boolean);
+  });
+}
+
+}  // namespace
+
+Manifest::Manifest(std::string path, Json identity) : path_(std::move(path)), json_(std::move(identity)) {
+  json_["captures"] = Json::array();
+}
+
+bool Manifest::IsThere() const {
+  std::error_code ignored;
+  return fs::exists(path_, ignored);
+}
+
+void Manifest::GoOn() {
+  GoOnWith(model::ReadSmallFile(path_, kMaxManifestBytes));
+}
+
+void Manifest::GoOnWith(std::string_view text) {
+  bool too_deep = false;
+  const auto look = [&](int depth, Json::parse_event_t, Json&) {
+    too_deep = too_deep || depth > kMostDepth;
+    return !too_deep;
+  };
+  const Json before = Json::parse(text, look, /*allow_exceptions=*/false);
+  if (too_deep || !IsManifest(before)) {
+    throw BadInputError(
+        {.file = path_, .problem = "is no manifest of captures", .remedy = "move it away, or choose another folder"});
+  }
+  for (const char* key : {"prompts", "model", "options"}) {
+    if (before.value(key, Json()) == json_[key]) continue;
+    throw UsageError({.file = path_,
+                      .problem = std::string("is of other ") + (std::strcmp(key, "model") == 0 ? "models" : key),
+                      .remedy = "give the command that was stopped, or choose another folder"});
+  }
+  json_["captures"] = before["captures"];
+}
+
+bool Manifest::Has(const PromptLine& prompt, const std::string& trace) const {
+  std::error_code gone;
+  const auto size = fs::file_size(trace, gone);
+  if (gone) return false;
+  for (const Json& capture : json_["captures"]) {
+    if (capture["line"] != prompt.line) continue;
+    return capture["complete"] == true && capture["bytes"] == static_cast<int64_t>(size);
+  }
+  return false;
+}
+
+void Manifest::Add(const PromptLine& prompt, const CaptureResult& result) {
+  Json& captures = json_["captures"];
+  for (auto at = captures.begin(); at != captures.end();)
+    at = (*at)["line"] != prompt.line ? at + 1 : captures.erase(at);
+  captures.push_back({{"line", prompt.line},
+                      {"name", prompt.name},
+                      {"file", fs::path(result.path).filename().string()},
+                      {"tokens", result.num_tokens},
+                      {"rows", result.num_rows},
+                      {"bytes", result.bytes},
+                      {"seconds", result.seconds},
+                      {"generated", result.generated_text},
+                      {"complete", !result.interrupted}});
+  Write();
+}
+
+std::string Manifest::Text() const {
+  return json_.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+void Manifest::Write() const {
+  const std::string partial = path_ + ".partial";
+  std::ofstream file(partial, std::ios::binary | std::ios::trunc);
+  file << Text();
+  file.close();
+  if (file && std::rename(partial.c_str(), path_.c_str()) == 0) return;
+  const std::string why = std::strerror(errno);
+  std::error_code ignored;
+  fs::remove(partial, ignored);
+  throw FailedError({.file = path_, .problem = why, .remedy = "make room; the traces that are done stay"});
+}
+
+}  // namespace headscope::capture

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reader_fuzz.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysis/result_files.h"
+#include "analysis/types/head_statistics.h"
+#include "base/errors.h"
+#include "base/row_selection.h"
+#include "commands/head_settings.h"
+#include "commands/record_plan.h"
+#include "statistics_store.h"
+
+namespace headscope::app {
+namespace {
+
+void Require(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "%s\n", what);
+  std::abort();
+}
+
+std::string Text(const uint8_t* data, size_t size) {
+  return {reinterpret_cast<const char*>(data), size};
+}
+
+// `read` accepts, or refuses with one sentence.
+template <typename Read>
+int Try(const Read& read) {
+  try {
+    read();
+  } catch (const BadInputError& error) {
+    Require(std::string_view(error.what()).find('\n') == std::string_view::npos, "not one sentence");
+    return 1;
+  }
+  return 0;
+}
+
+// A file of those bytes that has no name.
+class NamelessFile {
+ public:
+  NamelessFile(const uint8_t* data, size_t size) : descriptor_(memfd_create("fuzz", MFD_CLOEXEC)) {
+    Require(descriptor_ >= 0 && write(descriptor_, data, size) == static_cast<ssize_t>(size), "no memory for a file");
+  }
+  ~NamelessFile() { close(descriptor_); }
+  NamelessFile(const NamelessFile&) = delete;
+  NamelessFile& operator=(const NamelessFile&) = delete;
+  std::string path() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
+
+ private:
+  int descriptor_;
+};
+
+// A trace, and a folder for what is kept of it.
+struct TraceFolder {
+  TraceFolder() {
+    std::filesystem::create_directories(path / "cache");
+    std::ofstream(path / "trace.h5") << "a trace";
+  }
+  ~TraceFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("headscope-statistics-fuzz-" + std::to_string(getpid()));
+};
+
+}  // namespace
+
+int FuzzRecordPlan(const uint8_t* data, size_t size) {
+  return Try([&] {
+    const RecordPlan plan = ParseRecordPlan(Text(data, size), "fuzz");
+    Require(!plan.heads || !plan.kv_heads, "both kinds of heads");
+    for (const auto* numbers : {&plan.layers, &plan.heads, &plan.kv_heads})
+      Require(!*numbers || !(*numbers)->empty(), "an empty list");
+    Require(!plan.decode || *plan.decode >= 0, "a negative number of tokens");
+    if (!plan.rows) return;
+    try {
+      RowSelection rows(*plan.rows);
+      rows.Draw(100);
+      Require(rows.Count(100) >= 0 && rows.Count(100) <= 100, "rows that the prompt has not");
+    } catch (const UsageError&) {  // as the option refuses it
+    }
+  });
+}
+
+int FuzzHeadSettings(const uint8_t* data, size_t size) {
+  const NamelessFile file(data, size);
+  return Try([&] {
+    const HeadSettings settings = ReadHeadSettings(file.path());
+    Require(!settings.empty(), "no heads");
+    for (const auto& [head, asked] : settings)
+      Require(head.layer >= 0 && head.head >= 0 && !asked.name.empty(), "a head that is none");
+  });
+}
+
+int FuzzRuns(const uint8_t* data, size_t size) {
+  const std::string text = Text(data, size);
+  return Try([&] {
+    const std::vector<analysis::MethodResult> runs = text.starts_with('{') ? analysis::ParseComparisonJson(text, "fuzz")
+                                                                           : analysis::ParseComparisonCsv(text, "fuzz");
+    for (const analysis::MethodResult& run : runs) Require(!run.method.empty(), "a run without a method");
+  });
+}
+
+int FuzzStatistics(const uint8_t* data, size_t size) {
+  static const TraceFolder folder;
+  static const StatisticsStore store((folder.path / "cache").string(), (folder.path / "trace.h5").string());
+  std::ofstream(store.path(), std::ios::binary | std::ios::trunc)
+      .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
+  const std::vector<analysis::HeadStatistics> heads = store.Load();
+  for (const analysis::HeadStatistics& head : heads) {
+    for (const analysis::HeadClass one : {head.head_class, head.class_alternative})
+      Require(static_cast<int>(one) >= 0 && one <= analysis::HeadClass::kRetrieval, "a class that there is not");
+  }
+  return heads.empty() ? 1 : 0;
+}
+
+}  // namespace headscope::app
+
+#ifdef HEADSCOPE_FUZZ
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  headscope::app::HEADSCOPE_FUZZ(data, size);
+  return 0;
+}
+#endif
