@@ -86,10 +86,17 @@ Json HeadJson(const Tuning& tuning, const TunedHead& head) {
   return json;
 }
 
+// Of a layer, a head or a method.
+int32_t PlaceOf(const Json& json) {
+  if (!json.is_number_unsigned() || json.get<uint64_t>() > uint64_t{std::numeric_limits<int32_t>::max()})
+    throw std::out_of_range("place");
+  return json.get<int32_t>();
+}
+
 TunedHead HeadOf(const Tuning& tuning, const Json& json) {
   TunedHead head;
-  head.id = {json.at("id").at(0).get<int32_t>(), json.at("id").at(1).get<int32_t>()};
-  head.method = json.at("method").get<size_t>();
+  head.id = {PlaceOf(json.at("id").at(0)), PlaceOf(json.at("id").at(1))};
+  head.method = static_cast<size_t>(PlaceOf(json.at("method")));
   const kernels::MethodSpec& spec = *tuning.methods.at(head.method).choice.spec;
   head.found = ResultOf(spec, json.at("found"));
   head.device = analysis::Printable(json.at("device").get<std::string>());

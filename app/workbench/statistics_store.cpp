@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <tuple>
 
@@ -91,6 +93,26 @@ bool HasEvery(const std::vector<const Statistic*>& known, const std::vector<Numb
       [](const Statistic* statistic, const Number& number) { return statistic->info().name == number.name; });
 }
 
+// nlohmann::json makes an int of any number, and of one that is none of ints what the machine likes.
+bool IsInt(const nlohmann::json& json) {
+  if (!json.is_number_integer()) return false;
+  if (json.is_number_unsigned()) return json.get<uint64_t>() <= uint64_t{std::numeric_limits<int32_t>::max()};
+  return json.get<int64_t>() >= std::numeric_limits<int32_t>::min();
+}
+
+// Every integer of a head's statistics. Throws nlohmann::json::exception where one is missing.
+bool HasInts(const nlohmann::json& head) {
+  const auto has = [](const nlohmann::json& json, std::initializer_list<const char*> names) {
+    return std::ranges::all_of(names, [&](const char* name) { return IsInt(json.at(name)); });
+  };
+  const auto all_have = [&](const char* list, std::initializer_list<const char*> names) {
+    return std::ranges::all_of(head.at(list), [&](const nlohmann::json& one) { return has(one, names); });
+  };
+  return has(head.at("id"), {"layer", "head"}) &&
+         has(head, {"kv_head", "num_rows", "num_tokens", "head_class", "class_alternative"}) &&
+         all_have("top_k_mass", {"k"}) && all_have("agreement", {"r", "k"});
+}
+
 // Any number may stand in the file.
 bool IsClass(analysis::HeadClass one) {
   const int number = static_cast<int>(one);
@@ -127,6 +149,7 @@ std::vector<analysis::HeadStatistics> StatisticsStore::Load() const {
   try {
     const nlohmann::json json = nlohmann::json::parse(file);
     if (json.at("schema") != kSchema) return {};
+    if (!std::ranges::all_of(json.at("heads"), &HasInts)) return {};
     auto heads = json.at("heads").get<std::vector<analysis::HeadStatistics>>();
     for (const analysis::HeadStatistics& head : heads) {
       if (!HasEveryStatistic(head) || !IsClass(head.head_class) || !IsClass(head.class_alternative)) return {};

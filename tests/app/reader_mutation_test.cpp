@@ -65,6 +65,20 @@ INSTANTIATE_TEST_SUITE_P(Readers, DamagedFiles,
                                            Seeds{"app_statistics", &FuzzStatistics}),
                          [](const auto& seeds) { return std::string(seeds.param.fuzzer); });
 
+// What is no int was made one somehow.
+TEST(KeptStatistics, AreRefusedWhereAnIntegerIsNone) {
+  const std::string whole = FileText(HEADSCOPE_SOURCE_DIR "/tests/corpus/app_statistics/head.json");
+  for (const char* name : {"k", "r", "layer", "head", "kv_head", "num_rows", "head_class"}) {
+    const size_t at = whole.find("\"" + std::string(name) + "\":");
+    ASSERT_NE(at, std::string::npos) << name;
+    const size_t begin = whole.find(':', at) + 1, end = whole.find_first_of(",}", begin);
+    for (const char* number : {"3.3e60", "0.5", "9223372036854775808", "-9223372036854775808", "null"}) {
+      const std::string other = whole.substr(0, begin) + number + whole.substr(end);
+      EXPECT_EQ(FuzzStatistics(reinterpret_cast<const uint8_t*>(other.data()), other.size()), 1) << name << number;
+    }
+  }
+}
+
 // A tuning that was stopped goes on with its file, or refuses it.
 TEST(TuningProgressFile, DamagedOnesAreRefusedInASentence) {
   const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "headscope-tuning-mutations";
@@ -112,6 +126,11 @@ TEST(TuningProgressFile, DamagedOnesAreRefusedInASentence) {
     refused += said.empty() ? 0 : 1;
   }
   EXPECT_GT(refused, 50);
+  for (const char* number : {"3.3e60", "-1", "4294967297", "1"}) {
+    std::string other = whole;
+    other.replace(other.find("\"method\":0") + 9, 1, number);
+    EXPECT_NE(refusal(other), "") << number;
+  }
   // It ended the program.
   EXPECT_THAT(refusal("{\"schema\": 1}\n"), ::testing::HasSubstr("it is no file of a tuning that was stopped"));
   std::filesystem::remove_all(folder);
