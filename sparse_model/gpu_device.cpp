@@ -13,7 +13,7 @@
 #include "kernels/bfloat16.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_scores.h"
-#include "kernels/cuda_decode_selection.h"
+#include "kernels/cuda_decode_step.h"
 #include "kernels/cuda_devices.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_resources.h"
@@ -125,16 +125,18 @@ class GpuDevice final : public ModelDevice {
     const AttentionProblem step = StepFrom(ProblemOf(call), first_token);
     kernels::CudaSelectionBuffers uploaded;
     Status status = kernels::UploadSelection(step, selection, &uploaded);
-    const size_t bytes = status.ok() ? kernels::SelectionWorkspaceBytes(step, uploaded.view) : 0;
+    const kernels::CudaDecodeStep how;  // the method has chosen, on the CPU
+    const size_t bytes = status.ok() ? how.WorkspaceBytes(step, uploaded.view) : 0;
     if (status.ok()) status = workspace_.Reserve(bytes, "a decode step");
     // Dense steps begin with zeros, and other steps leave anything.
     if (status.ok() && bytes > 0) {
       status = kernels::CudaStatus(cudaMemsetAsync(workspace_.memory.get(), 0, bytes, nullptr),
                                    "clearing a decode step's memory");
     }
-    if (status.ok())
-      status =
-          kernels::AttendSelectionCuda(step, uploaded.view, OutputOf(call), workspace_.memory.get(), bytes, nullptr);
+    if (status.ok()) {
+      status = how.Run(step, {.selection = &uploaded.view}, OutputOf(call), nullptr, workspace_.memory.get(), bytes,
+                       /*stream=*/nullptr);
+    }
     return status;
   }
 

@@ -3,27 +3,26 @@
 //
 // A method that chooses by place needs no selection: a serving engine's cache holds just the tokens that it keeps (all
 // of them for dense, a ring of the newest, with sinks in front), so the executor takes all of these, brought together
-// beforehand. Two kinds choose and attend in one chain of launches: by estimated scores, over a component-major second
-// copy of K (SparQ), and by the bounds of pages, which a generation keeps up from step to step (Quest). Every other
-// method chooses on the CPU, and its lists are attended here.
-#include <algorithm>
-#include <optional>
+// beforehand. Two kinds choose and attend in one chain of launches, where that takes the heads: by estimated scores,
+// over a component-major second copy of K (SparQ), and by the bounds of pages, which a generation keeps up from step to
+// step (Quest). Every other method chooses on the CPU, and its lists are attended here. All of it goes through one
+// call, kernels/cuda_decode_step.h.
 #include <utility>
+#include <vector>
 
 #include "analysis/types/timing.h"
 #include "compare/decode_device.h"
 #include "compare/decode_walk.h"
 #include "compare/timed_gpu.h"
 #include "kernels/contiguous.h"
-#include "kernels/cuda_decode.h"
-#include "kernels/cuda_decode_selection.h"
-#include "kernels/cuda_quest.h"
+#include "kernels/cuda_decode_step.h"
 #include "kernels/sparq_setup.h"
 
 namespace headscope::analysis {
 namespace {
 
 using kernels::AttentionProblem;
+using kernels::CudaDecodeStep;
 using kernels::Status;
 
 constexpr int64_t kElementBytes = 2;
@@ -43,23 +42,18 @@ class GpuDecode final : public DecodeDevice {
 
   Status Prepare(const kernels::DecodeMethod& method, const kernels::ParameterValues& values, DecodeRun* run,
                  std::unique_ptr<DecodeWork>* work) override {
-    const bool fused = !method.spec().reads_output;  // these launches are not asked for what a method learns from
-    const AttentionProblem first = steps_.Problem(timed_.heads->problem(), 0);
-    const std::optional<kernels::PagesByBounds> pages = method.FusedPages(values);
-    const Way way = fused && method.FusedStep(values, steps_.Problem(Problem(), 0))     ? Way::kSparq
-                    : fused && pages && kernels::QuestWorkspaceBytes(first, *pages) > 0 ? Way::kPages
-                    : fused && method.spec().IsStatic()                                 ? Way::kKnownTokens
-                                                                                        : Way::kSelection;
+    const CudaDecodeStep last(method, values, StepProblem(steps_.count() - 1));  // the longest, and so the hardest
+    const bool known = method.spec().IsStatic() && !method.spec().reads_output;
+    const bool chooses = last.way() != CudaDecodeStep::Way::kSelection;
     run->selections.resize(static_cast<size_t>(steps_.count()));
-    run->select_device = way == Way::kSelection ? NamedCpu() : where();
-    if (way == Way::kSelection)
-      run->note = method.spec().name + " selects on the CPU: no kernel for GPUs chooses for it";
-    if (way != Way::kKnownTokens && !timed_.heads->exact()) {
+    run->select_device = known || chooses ? where() : NamedCpu();
+    if (!known && !chooses) run->note = method.spec().name + " selects on the CPU: " + last.reason();
+    if (!known && !timed_.heads->exact()) {
       if (!run->note.empty()) run->note += "; ";
       run->note += method.spec().name + " chooses by Q and K rounded to bf16: the trace holds finer values";
     }
     run->o.clear();
-    auto made = std::make_unique<Work>(*this, way, method, values, run);
+    auto made = std::make_unique<Work>(*this, known, chooses, method, values, run);
     if (Status status = made->walk.Start(); !status.ok()) return status;
     for (int64_t step = 0; step < steps_.count(); ++step) {
       // What is kept, by the CPU's selector: of SparQ, alpha and the mean value that the reference needs.
@@ -67,8 +61,7 @@ class GpuDecode final : public DecodeDevice {
       Status status = timed_.heads->PoisonOutput();
       if (status.ok()) status = made->walk.Select(step, Selection(run, step), &dropped);
       if (status.ok())
-        status = made->Attend(step, &dropped, &dropped,
-                              way == Way::kSparq || way == Way::kPages ? Selection(run, step)->pages.data() : nullptr);
+        status = made->Attend(step, &dropped, &dropped, chooses ? Selection(run, step)->pages.data() : nullptr);
       std::vector<float> o;
       if (status.ok()) status = made->ReadStep(step, &o);
       if (!status.ok()) return status;
@@ -83,32 +76,35 @@ class GpuDecode final : public DecodeDevice {
     return &run->selections[static_cast<size_t>(step)];
   }
 
-  // How a step of a method is run.
-  enum class Way { kKnownTokens, kSparq, kPages, kSelection };
+  AttentionProblem StepProblem(int64_t step) const { return steps_.Problem(timed_.heads->problem(), step); }
 
   class Work final : public DecodeWork {
    public:
-    Work(GpuDecode& device, Way way, const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
-         DecodeRun* run)
+    // known: the tokens that are kept are known beforehand. chooses: what attends chooses as well.
+    Work(GpuDecode& device, bool known, bool chooses, const kernels::DecodeMethod& method,
+         const kernels::ParameterValues& values, DecodeRun* run)
         : walk(device.steps_, method, values, device.Problem(), RecordedOf(device.timed_.heads->heads()),
                {device.timed_.options->num_threads, device.timed_.options->stop}),
           device_(device),
-          way_(way),
-          method_(method),
-          values_(values),
-          run_(run) {}
+          known_(known),
+          selects_on_cpu_(!known && !chooses),
+          run_(run) {
+      for (int64_t step = 0; step < device.steps_.count(); ++step) {
+        steps_.push_back(chooses ? CudaDecodeStep(method, values, device.StepProblem(step)) : CudaDecodeStep());
+      }
+    }
 
     // Chooses anew where that is the CPU's, whose lists are then copied to the GPU: part of what choosing takes.
     Status Once(double* select_ms, double* attend_ms) override {
       const auto count = static_cast<double>(device_.steps_.count());
       walk.StopBy(device_.timed_.options->stop);
-      if (way_ == Way::kSelection) {
+      if (selects_on_cpu_) {
         if (Status status = walk.Start(); !status.ok()) return status;
       }
       double select = 0, attend = 0;
       for (int64_t step = 0; step < device_.steps_.count(); ++step) {
         Status status;
-        if (way_ == Way::kSelection) status = walk.Select(step, Selection(run_, step), &select);
+        if (selects_on_cpu_) status = walk.Select(step, Selection(run_, step), &select);
         double milliseconds = 0;
         if (status.ok()) status = Attend(step, &select, &milliseconds, nullptr);
         attend += milliseconds;
@@ -124,17 +120,10 @@ class GpuDecode final : public DecodeDevice {
     // chosen: where the GPU's own choice of tokens or pages goes, or null.
     Status Attend(int64_t step, double* upload_ms, double* milliseconds, int32_t* chosen) {
       const kernels::DecodeSelection& selection = *Selection(run_, step);
-      switch (way_) {
-        case Way::kKnownTokens:
-          return device_.RunKnownTokens(step, selection, milliseconds);
-        case Way::kSparq:
-          return device_.RunSparq(method_, values_, step, selection, milliseconds, chosen);
-        case Way::kPages:
-          return device_.RunPages(method_.FusedPages(values_).value(), step, milliseconds, chosen);
-        case Way::kSelection:
-          break;
-      }
-      const AttentionProblem problem = device_.steps_.Problem(device_.timed_.heads->problem(), step);
+      if (known_) return device_.RunKnownTokens(step, selection, milliseconds);
+      const CudaDecodeStep& how = steps_[static_cast<size_t>(step)];
+      if (!selects_on_cpu_) return device_.RunChoosing(how, step, selection, milliseconds, chosen);
+      const AttentionProblem problem = device_.StepProblem(step);
       const Stopwatch watch;
       Status status = kernels::UploadSelection(problem, selection, &uploaded_);
       *upload_ms += watch.Milliseconds();
@@ -155,9 +144,8 @@ class GpuDecode final : public DecodeDevice {
 
    private:
     GpuDecode& device_;
-    const Way way_;
-    const kernels::DecodeMethod& method_;
-    const kernels::ParameterValues& values_;
+    const bool known_, selects_on_cpu_;
+    std::vector<CudaDecodeStep> steps_;
     DecodeRun* const run_;
     kernels::CudaSelectionBuffers uploaded_;
   };
@@ -183,127 +171,115 @@ class GpuDecode final : public DecodeDevice {
   Status RunSelection(const AttentionProblem& problem, const kernels::CudaSelection& selection, double* milliseconds) {
     kernels::AttentionOutput output;
     if (Status status = StepOutput(&output); !status.ok()) return status;
+    return Run({}, problem, {.selection = &selection}, output, nullptr, milliseconds);
+  }
+
+  // One step, timed. chosen: as CudaDecodeStep has it.
+  Status Run(const CudaDecodeStep& how, const AttentionProblem& problem, const kernels::CudaDecodeInputs& inputs,
+             const kernels::AttentionOutput& output, int32_t* chosen, double* milliseconds) {
     Workspace workspace;
-    workspace.bytes = kernels::SelectionWorkspaceBytes(problem, selection);
+    workspace.bytes =
+        how.WorkspaceBytes(problem, inputs.selection != nullptr ? *inputs.selection : kernels::CudaSelection());
     if (Status status = ClearedWorkspace(&workspace); !status.ok()) return status;
-    return TimeStep(milliseconds, [&] {
-      return kernels::AttendSelectionCuda(problem, selection, output, workspace.memory.get(), workspace.bytes,
-                                          /*stream=*/nullptr);
-    });
+    std::vector<double> times;
+    const auto launch = [&] {
+      return how.Run(problem, inputs, output, chosen, workspace.memory.get(), workspace.bytes, /*stream=*/nullptr);
+    };
+    Status status = timed_.clock->Time({launch}, &times);
+    if (status.ok()) *milliseconds = times[0];
+    return status;
   }
 
   // Every KV head keeps the same tokens.
   Status RunKnownTokens(int64_t step, const kernels::DecodeSelection& selection, double* milliseconds) {
-    AttentionProblem problem = steps_.Problem(timed_.heads->problem(), step);
+    AttentionProblem problem = StepProblem(step);
     const std::vector<int32_t> tokens = kernels::TokensOfList(selection, 0, problem.seq_k);
     if (Status status = Gather(tokens, &problem); !status.ok()) return status;
     kernels::CudaSelectionBuffers all;
-    Status status = kernels::UploadSelection(problem, WholeCache(problem), &all);
+    Status status = kernels::UploadSelection(problem, kernels::WholeCache(problem), &all);
     return status.ok() ? RunSelection(problem, all.view, milliseconds) : status;
   }
-  // Every token, which the executor then takes as dense decode.
-  static kernels::DecodeSelection WholeCache(const AttentionProblem& problem) {
-    constexpr int32_t kPage = 16;
-    kernels::DecodeSelection all;
-    all.batch = problem.batch;
-    all.num_qo_heads = problem.num_qo_heads;
-    all.num_kv_heads = problem.num_kv_heads;
-    all.page_size = kPage;
-    all.page_begin = {0};
-    for (int32_t list = 0; list < problem.batch * problem.num_kv_heads; ++list) {
-      for (int32_t page = 0; page <= (problem.seq_k - 1) / kPage; ++page) all.pages.push_back(page);
-      all.page_begin.push_back(static_cast<int64_t>(all.pages.size()));
+
+  // A step whose launches choose; what they keep beside K and V lies there before it, as a generation has it.
+  // `selection`: the CPU's choice, which knows SparQ's mean value. Where scores tie within rounding, the GPU's choice,
+  // list behind list, may be another token or page than the CPU's; it is as many.
+  Status RunChoosing(const CudaDecodeStep& how, int64_t step, const kernels::DecodeSelection& selection,
+                     double* milliseconds, int32_t* chosen) {
+    const AttentionProblem problem = StepProblem(step);
+    const int64_t chosen_bytes = int64_t{problem.num_kv_heads} * how.NumChosen(problem) * int64_t{sizeof(int32_t)};
+    kernels::DeviceMemory memory, on_gpu;
+    kernels::CudaDecodeInputs inputs;
+    Status status = kernels::AllocateOnDevice(chosen_bytes, "what a step chooses", &on_gpu);
+    if (status.ok()) {
+      status = how.way() == CudaDecodeStep::Way::kPages ? MakeBounds(how, problem, &memory, &inputs)
+                                                        : MakeEstimate(step, problem, selection, &memory, &inputs);
     }
-    return all;
+    if (status.ok()) {
+      status =
+          Run(how, problem, inputs, timed_.heads->step_output(), static_cast<int32_t*>(on_gpu.get()), milliseconds);
+    }
+    if (status.ok() && chosen != nullptr) status = kernels::CopyFromDevice(on_gpu.get(), chosen_bytes, chosen);
+    return status;
   }
 
-  // The bounds of pages lie there before a step, as a generation has them.
-  Status RunPages(const kernels::PagesByBounds& pages, int64_t step, double* milliseconds, int32_t* chosen_pages) {
-    const AttentionProblem problem = steps_.Problem(timed_.heads->problem(), step);
-    const int64_t of_list = int64_t{kernels::NumQuestPages(problem, pages)} * 2 * problem.head_dim;
-    const int64_t chosen_bytes =
-        int64_t{problem.num_kv_heads} * kernels::NumQuestPicks(problem, pages) * int64_t{sizeof(int32_t)};
-    kernels::DeviceMemory memory, chosen;
-    Workspace workspace;
-    workspace.bytes = kernels::QuestWorkspaceBytes(problem, pages);
+  // The bounds of the step's pages.
+  static Status MakeBounds(const CudaDecodeStep& how, const AttentionProblem& problem, kernels::DeviceMemory* memory,
+                           kernels::CudaDecodeInputs* inputs) {
+    const int64_t of_list = int64_t{kernels::NumQuestPages(problem, how.pages())} * 2 * problem.head_dim;
     Status status =
-        kernels::AllocateOnDevice(problem.num_kv_heads * of_list * kElementBytes, "the bounds of pages", &memory);
-    if (status.ok()) status = kernels::AllocateOnDevice(chosen_bytes, "the chosen pages", &chosen);
-    if (status.ok()) status = ClearedWorkspace(&workspace);
-    const kernels::CudaPageBounds bounds{.data = memory.get(), .list_stride = of_list};
-    if (status.ok()) status = kernels::UpdatePageBoundsCuda(problem, pages.page_size, 0, bounds, /*stream=*/nullptr);
+        kernels::AllocateOnDevice(problem.num_kv_heads * of_list * kElementBytes, "the bounds of pages", memory);
+    inputs->bounds = {.data = memory->get(), .list_stride = of_list};
     if (!status.ok()) return status;
-    status = TimeStep(milliseconds, [&] {
-      return kernels::DecodeQuestCuda(problem, pages, bounds, timed_.heads->step_output(),
-                                      static_cast<int32_t*>(chosen.get()), workspace.memory.get(), workspace.bytes,
-                                      /*stream=*/nullptr);
-    });
-    // Where scores tie within rounding, the GPU's choice may be another page than the CPU's; it is as many.
-    if (status.ok() && chosen_pages != nullptr)
-      status = kernels::CopyFromDevice(chosen.get(), chosen_bytes, chosen_pages);
-    return status;
+    return kernels::UpdatePageBoundsCuda(problem, how.pages().page_size, 0, inputs->bounds, /*stream=*/nullptr);
+  }
+
+  // The component-major copy of K, and the mean of V.
+  Status MakeEstimate(int64_t step, const AttentionProblem& problem, const kernels::DecodeSelection& selection,
+                      kernels::DeviceMemory* memory, kernels::CudaDecodeInputs* inputs) {
+    const auto mean_bytes = static_cast<int64_t>(selection.mean_value.size() * sizeof(float));
+    Status status = kernels::AllocateOnDevice(mean_bytes, "the mean value", memory);
+    if (status.ok()) status = kernels::CopyToDevice(selection.mean_value.data(), mean_bytes, memory->get());
+    inputs->mean_value = static_cast<const float*>(memory->get());
+    return status.ok() ? TransposeKeys(step, problem, &inputs->transposed) : status;
   }
 
   // Makes `problem` one over these of its tokens alone: in place where they lie side by side, otherwise in a copy.
   // Attention does not ask for an order.
   Status Gather(const std::vector<int32_t>& tokens, AttentionProblem* problem) {
-    const int64_t row = problem->head_dim * kElementBytes;
-    const auto* const k = static_cast<const char*>(problem->k.data);
-    const auto* const v = static_cast<const char*>(problem->v.data);
+    struct Side {
+      kernels::StridedTensor<const void>* tensor;
+      kernels::DeviceMemory* kept;
+      int64_t dim;
+      const char* what;
+    };
+    const Side sides[] = {{&problem->k, &kept_k_, problem->head_dim, "the kept keys"},
+                          {&problem->v, &kept_v_, problem->ValueDim(), "the kept values"}};
     const auto count = static_cast<int64_t>(tokens.size());
     problem->seq_k = static_cast<int32_t>(count);
     problem->first_position = problem->seq_k - 1;
-    if (tokens.back() - tokens.front() + 1 == count) {
-      problem->k.data = k + tokens.front() * row;
-      problem->v.data = v + tokens.front() * row;
-      return {};
-    }
-    const int64_t all_bytes = problem->num_kv_heads * count * row;
-    Status status = kernels::AllocateOnDevice(all_bytes, "the kept keys", &kept_k_);
-    if (status.ok()) status = kernels::AllocateOnDevice(all_bytes, "the kept values", &kept_v_);
-    const auto head_bytes = static_cast<size_t>(problem->k.head_stride * kElementBytes);
-    for (int64_t begin = 0, end = 0; status.ok() && begin < count; begin = end) {
-      const int32_t first = tokens[static_cast<size_t>(begin)];
-      for (end = begin + 1; end < count && tokens[static_cast<size_t>(end)] - first == end - begin;) ++end;
-      // The same rows of every KV head.
-      const auto bytes = static_cast<size_t>((end - begin) * row);
-      for (const auto& [from, to] : {std::pair{k, kept_k_.get()}, std::pair{v, kept_v_.get()}}) {
-        if (!status.ok()) break;
+    const bool in_place = tokens.back() - tokens.front() + 1 == count;
+    Status status;
+    for (const Side& side : sides) {
+      const int64_t row = side.dim * kElementBytes;
+      const auto* const from = static_cast<const char*>(side.tensor->data);
+      if (in_place) {
+        side.tensor->data = from + tokens.front() * row;
+        continue;
+      }
+      if (status.ok()) status = kernels::AllocateOnDevice(problem->num_kv_heads * count * row, side.what, side.kept);
+      const auto head_bytes = static_cast<size_t>(side.tensor->head_stride * kElementBytes);
+      for (int64_t begin = 0, end = 0; status.ok() && begin < count; begin = end) {
+        const int32_t first = tokens[static_cast<size_t>(begin)];
+        for (end = begin + 1; end < count && tokens[static_cast<size_t>(end)] - first == end - begin;) ++end;
+        // The same rows of every KV head.
         status = kernels::CudaStatus(
-            cudaMemcpy2D(static_cast<char*>(to) + begin * row, static_cast<size_t>(count * row), from + first * row,
-                         head_bytes, bytes, static_cast<size_t>(problem->num_kv_heads), cudaMemcpyDeviceToDevice),
+            cudaMemcpy2D(static_cast<char*>(side.kept->get()) + begin * row, static_cast<size_t>(count * row),
+                         from + first * row, head_bytes, static_cast<size_t>((end - begin) * row),
+                         static_cast<size_t>(problem->num_kv_heads), cudaMemcpyDeviceToDevice),
             "gathering kept keys and values");
       }
+      *side.tensor = kernels::ContiguousTensor<const void>(side.kept->get(), problem->num_kv_heads, count, side.dim);
     }
-    problem->k = kernels::ContiguousTensor<const void>(kept_k_.get(), problem->num_kv_heads, count, problem->head_dim);
-    problem->v = kernels::ContiguousTensor<const void>(kept_v_.get(), problem->num_kv_heads, count, problem->head_dim);
-    return status;
-  }
-
-  Status RunSparq(const kernels::DecodeMethod& method, const kernels::ParameterValues& values, int64_t step,
-                  const kernels::DecodeSelection& selection, double* milliseconds, int32_t* chosen_tokens) {
-    const AttentionProblem problem = steps_.Problem(timed_.heads->problem(), step);
-    const kernels::EstimatedTopTokens options = method.FusedStep(values, problem).value();
-    const auto mean_bytes = static_cast<int64_t>(selection.mean_value.size() * sizeof(float));
-    const int64_t chosen_bytes = int64_t{problem.num_kv_heads} * options.num_tokens * int64_t{sizeof(int32_t)};
-    kernels::DeviceMemory mean, chosen;
-    Workspace workspace;
-    kernels::TransposedKeys transposed;
-    Status status = kernels::AllocateOnDevice(mean_bytes, "the mean value", &mean);
-    if (status.ok()) status = kernels::CopyToDevice(selection.mean_value.data(), mean_bytes, mean.get());
-    if (status.ok()) status = kernels::AllocateOnDevice(chosen_bytes, "the chosen tokens", &chosen);
-    if (status.ok()) status = MakeWorkspace(problem, options, &workspace);
-    if (status.ok()) status = TransposeKeys(step, problem, &transposed);
-    if (!status.ok()) return status;
-    status = TimeStep(milliseconds, [&] {
-      return kernels::DecodeSparqCuda(problem, options, transposed, static_cast<const float*>(mean.get()),
-                                      timed_.heads->step_output(), static_cast<int32_t*>(chosen.get()),
-                                      workspace.memory.get(), workspace.bytes, /*stream=*/nullptr);
-    });
-    // The GPU's own choice: where estimates tie within rounding, it may be another token than the CPU's. Both choose
-    // options.num_tokens per KV head, list behind list.
-    if (status.ok() && chosen_tokens != nullptr)
-      status = kernels::CopyFromDevice(chosen.get(), chosen_bytes, chosen_tokens);
     return status;
   }
 
@@ -340,12 +316,6 @@ class GpuDecode final : public DecodeDevice {
         "copying the window's keys");
   }
 
-  static Status MakeWorkspace(const AttentionProblem& problem, const kernels::SparqCudaOptions& options,
-                              Workspace* workspace) {
-    workspace->bytes = kernels::DecodeWorkspaceBytes(problem, options);
-    return ClearedWorkspace(workspace);
-  }
-
   // Memory of workspace->bytes, zeroed.
   static Status ClearedWorkspace(Workspace* workspace) {
     Status status =
@@ -353,14 +323,6 @@ class GpuDecode final : public DecodeDevice {
     if (!status.ok()) return status;
     return kernels::CudaStatus(cudaMemset(workspace->memory.get(), 0, workspace->bytes),
                                "clearing a decode step's memory");
-  }
-
-  template <typename Launch>
-  Status TimeStep(double* milliseconds, const Launch& launch) {
-    std::vector<double> times;
-    Status status = timed_.clock->Time({launch}, &times);
-    if (status.ok()) *milliseconds = times[0];
-    return status;
   }
 
   const TimedGpu timed_;

@@ -25,18 +25,13 @@ Status Upload(const std::vector<uint16_t>& values, const std::string& what, kern
 Status GpuHeads::Create(MeasuredHeadsPtr heads, std::unique_ptr<GpuHeads>* made) {
   std::unique_ptr<GpuHeads> gpu(new GpuHeads);
   if (Status status = CurrentGpu(&gpu->device_); !status.ok()) return status;
-  if (heads->ValueDim() != heads->head_dim || !heads->sinks.empty()) {
-    return {kernels::StatusCode::kUnsupported,
-            heads->Name() + (heads->sinks.empty() ? ": v_head_dim differs from head_dim" : ": it has learned sinks") +
-                ", which the GPU's executors do not take: compare on the CPU"};
-  }
   gpu->narrow_ = ToSixteenBits(heads->q, heads->k, heads->v);
   const std::string of_heads = " of " + heads->Name();
   gpu->heads_ = std::move(heads);
   Status status = Upload(gpu->narrow_.q, "Q" + of_heads, &gpu->q_);
   if (status.ok()) status = Upload(gpu->narrow_.k, "K" + of_heads, &gpu->k_);
   if (status.ok()) status = Upload(gpu->narrow_.v, "V" + of_heads, &gpu->v_);
-  if (status.ok()) status = kernels::AllocateOnDevice(BytesOf(gpu->narrow_.q), "O" + of_heads, &gpu->o_);
+  if (status.ok()) status = kernels::AllocateOnDevice(gpu->OutputBytes(), "O" + of_heads, &gpu->o_);
   if (!status.ok()) return status;
   gpu->problem_ = gpu->host_problem();
   gpu->problem_.q.data = gpu->q_.get();
@@ -44,19 +39,23 @@ Status GpuHeads::Create(MeasuredHeadsPtr heads, std::unique_ptr<GpuHeads>* made)
   gpu->problem_.v.data = gpu->v_.get();
   const kernels::AttentionProblem& problem = gpu->problem_;
   gpu->output_.o =
-      kernels::ContiguousTensor<void>(gpu->o_.get(), problem.num_qo_heads, problem.seq_q, problem.head_dim);
-  gpu->step_output_.o = kernels::ContiguousTensor<void>(gpu->o_.get(), problem.num_qo_heads, 1, problem.head_dim);
+      kernels::ContiguousTensor<void>(gpu->o_.get(), problem.num_qo_heads, problem.seq_q, problem.ValueDim());
+  gpu->step_output_.o = kernels::ContiguousTensor<void>(gpu->o_.get(), problem.num_qo_heads, 1, problem.ValueDim());
   *made = std::move(gpu);
   return {};
 }
 
+int64_t GpuHeads::OutputBytes() const {
+  return heads_->num_qo_heads * heads_->num_rows * heads_->ValueDim() * int64_t{sizeof(uint16_t)};
+}
+
 Status GpuHeads::PoisonOutput() {
-  return kernels::CudaStatus(cudaMemset(o_.get(), 0xFF, static_cast<size_t>(BytesOf(narrow_.q))),
+  return kernels::CudaStatus(cudaMemset(o_.get(), 0xFF, static_cast<size_t>(OutputBytes())),
                              "preparing the GPU's output");
 }
 
 Status GpuHeads::ReadOutput(int64_t vectors, std::vector<float>* o) const {
-  std::vector<uint16_t> narrow(static_cast<size_t>(vectors * heads_->head_dim));
+  std::vector<uint16_t> narrow(static_cast<size_t>(vectors * heads_->ValueDim()));
   if (Status status = kernels::CopyFromDevice(o_.get(), BytesOf(narrow), narrow.data()); !status.ok()) return status;
   *o = Widen(narrow, narrow_.dtype);
   return {};

@@ -27,18 +27,19 @@ class GpuHeads {
   // The whole problem in 16 bits, in host and in GPU memory.
   kernels::AttentionProblem host_problem() const { return narrow_.Of(heads_->Problem()); }
   const kernels::AttentionProblem& problem() const { return problem_; }
-  // Of all recorded rows, [num_qo_heads, num_rows, head_dim] in the problem's format; and in the same memory of one
-  // step, [num_qo_heads, 1, head_dim].
+  // Of all recorded rows, [num_qo_heads, num_rows, v_head_dim] in the problem's format; and in the same memory of one
+  // step, [num_qo_heads, 1, v_head_dim].
   const kernels::AttentionOutput& output() const { return output_; }
   const kernels::AttentionOutput& step_output() const { return step_output_; }
 
   // Fills the output with NaN, so that what a kernel leaves out is seen.
   kernels::Status PoisonOutput();
-  // The first `vectors` vectors of head_dim elements of the output's memory, as fp32.
+  // The first `vectors` vectors of v_head_dim elements of the output's memory, as fp32.
   kernels::Status ReadOutput(int64_t vectors, std::vector<float>* o) const;
 
  private:
   GpuHeads() = default;
+  int64_t OutputBytes() const;
 
   MeasuredHeadsPtr heads_;
   NamedDevice device_;

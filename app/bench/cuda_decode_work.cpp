@@ -9,15 +9,14 @@
 #include "base/check_status.h"
 #include "base/errors.h"
 #include "bench/host_decode_step.h"
-#include "kernels/cuda_decode.h"
-#include "kernels/cuda_decode_selection.h"
-#include "kernels/cuda_quest.h"
+#include "kernels/cuda_decode_step.h"
 #include "kernels/sparq_setup.h"
 
 namespace headscope::app::bench {
 namespace {
 
 using kernels::AttentionProblem;
+using kernels::CudaDecodeStep;
 
 // Device memory of the calls of one problem; shared by its variants.
 struct DecodeState {
@@ -67,27 +66,30 @@ void AddSparqState(Device& device, const PlacedProblem& placed, int32_t num_thre
 
 DecodeWork DenseWork(Device& device, const PlacedProblem& placed) {
   const auto state = std::make_shared<DecodeState>();
-  AddWorkspace(device, kernels::DecodeWorkspaceBytes(placed.problem, {}), state.get());
+  const auto whole = std::make_shared<kernels::CudaSelectionBuffers>();
+  CheckStatus(kernels::UploadSelection(placed.problem, kernels::WholeCache(placed.problem), whole.get()));
+  AddWorkspace(device, CudaDecodeStep().WorkspaceBytes(placed.problem, whole->view), state.get());
   DecodeWork work;
-  work.attend = [&placed, state] {
-    CheckStatus(kernels::DecodeDenseCuda(placed.problem, placed.output, state->workspace.get(), state->workspace_bytes,
-                                         nullptr));
+  work.attend = [&placed, state, whole] {
+    CheckStatus(CudaDecodeStep().Run(placed.problem, {.selection = &whole->view}, placed.output, nullptr,
+                                     state->workspace.get(), state->workspace_bytes, nullptr));
   };
   work.bytes_moved = DecodeBytes(placed.problem, placed.problem.seq_k, 0);
   return work;
 }
 
-std::vector<DecodeWork> SparqWork(Device& device, const PlacedProblem& placed, const kernels::SparqCudaOptions& options,
+std::vector<DecodeWork> SparqWork(Device& device, const PlacedProblem& placed, const CudaDecodeStep& how,
                                   int32_t num_threads) {
   const AttentionProblem& problem = placed.problem;
+  const kernels::EstimatedTopTokens& options = how.top_tokens();
   const auto state = std::make_shared<DecodeState>();
-  AddWorkspace(device, kernels::DecodeWorkspaceBytes(problem, options), state.get());
+  AddWorkspace(device, how.WorkspaceBytes(problem), state.get());
   AddSparqState(device, placed, num_threads, state.get());
-  const auto step = [&placed, state, options](bool two_copies) {
-    CheckStatus(kernels::DecodeSparqCuda(placed.problem, options,
-                                         two_copies ? state->transposed : kernels::TransposedKeys{},
-                                         static_cast<const float*>(state->mean_value.get()), placed.output, nullptr,
-                                         state->workspace.get(), state->workspace_bytes, nullptr));
+  const auto step = [&placed, state, how](bool two_copies) {
+    CheckStatus(how.Run(placed.problem,
+                        {.transposed = two_copies ? state->transposed : kernels::TransposedKeys{},
+                         .mean_value = static_cast<const float*>(state->mean_value.get())},
+                        placed.output, nullptr, state->workspace.get(), state->workspace_bytes, nullptr));
   };
   const int64_t chosen = std::min(options.num_tokens, problem.seq_k);
   DecodeWork two_copies;
@@ -110,24 +112,24 @@ std::vector<DecodeWork> SparqWork(Device& device, const PlacedProblem& placed, c
 }
 
 // The bounds of pages lie there before the step, as a generation has them from the steps before.
-std::vector<DecodeWork> QuestWork(Device& device, const PlacedProblem& placed,
-                                  const kernels::QuestCudaOptions& options) {
+std::vector<DecodeWork> QuestWork(Device& device, const PlacedProblem& placed, const CudaDecodeStep& how) {
   const AttentionProblem& problem = placed.problem;
+  const kernels::PagesByBounds options = how.pages();
   const auto state = std::make_shared<DecodeState>();
-  AddWorkspace(device, kernels::QuestWorkspaceBytes(problem, options), state.get());
+  AddWorkspace(device, how.WorkspaceBytes(problem), state.get());
   const int64_t lists = int64_t{problem.batch} * problem.num_kv_heads, size = kernels::SizeOf(problem.dtype);
   const int64_t of_list = int64_t{kernels::NumQuestPages(problem, options)} * 2 * problem.head_dim;
   const std::shared_ptr<void> memory = device.Allocate(lists * of_list * size);
   const kernels::CudaPageBounds bounds{.data = memory.get(), .list_stride = of_list};
   CheckStatus(kernels::UpdatePageBoundsCuda(problem, options.page_size, 0, bounds, nullptr));
   DecodeWork step;
-  step.attend = [&placed, state, memory, bounds, options] {
-    CheckStatus(kernels::DecodeQuestCuda(placed.problem, options, bounds, placed.output, nullptr,
-                                         state->workspace.get(), state->workspace_bytes, nullptr));
+  step.attend = [&placed, state, memory, bounds, how] {
+    CheckStatus(how.Run(placed.problem, {.bounds = bounds}, placed.output, nullptr, state->workspace.get(),
+                        state->workspace_bytes, nullptr));
   };
   const int64_t kept =
       std::min<int64_t>(int64_t{kernels::NumQuestPicks(problem, options)} * options.page_size, problem.seq_k);
-  step.bytes_moved = lists * (of_list + 2 * kept * problem.head_dim) * size;
+  step.bytes_moved = lists * (of_list + kept * (problem.head_dim + problem.ValueDim())) * size;
   DecodeWork append;
   append.variant = "append a token";
   append.upkeep = true;
@@ -166,7 +168,8 @@ DecodeWork SelectOnCpu(Device& device, const PlacedProblem& placed, const kernel
   state->problem.q.data =
       download(problem.q.data, int64_t{problem.batch} * problem.num_qo_heads * problem.head_dim, &state->q);
   state->problem.k.data = download(problem.k.data, KeyElements(problem), &state->k);
-  state->problem.v.data = download(problem.v.data, KeyElements(problem), &state->v);
+  state->problem.v.data =
+      download(problem.v.data, KeyElements(problem) / problem.head_dim * problem.ValueDim(), &state->v);
   state->step = std::make_unique<HostDecodeStep>(method, values, placed, state->problem, options);
   DecodeWork work;
   work.variant = "selects on the CPU";
@@ -175,7 +178,7 @@ DecodeWork SelectOnCpu(Device& device, const PlacedProblem& placed, const kernel
     // The clock runs from the device's start: what it was given before this is no part of it.
     if (cudaStreamSynchronize(nullptr) != cudaSuccess) throw FailedError("waiting for the GPU failed");
     CheckStatus(kernels::UploadSelection(placed.problem, state->step->Select(), &state->uploaded));
-    const size_t bytes = kernels::SelectionWorkspaceBytes(placed.problem, state->uploaded.view);
+    const size_t bytes = CudaDecodeStep().WorkspaceBytes(placed.problem, state->uploaded.view);
     if (bytes <= state->workspace_bytes) return;
     const std::vector<char> zeros(bytes);
     state->workspace = device.Allocate(static_cast<int64_t>(bytes));
@@ -183,8 +186,8 @@ DecodeWork SelectOnCpu(Device& device, const PlacedProblem& placed, const kernel
     state->workspace_bytes = bytes;
   };
   work.attend = [&placed, state] {
-    CheckStatus(kernels::AttendSelectionCuda(placed.problem, state->uploaded.view, placed.output,
-                                             state->workspace.get(), state->workspace_bytes, nullptr));
+    CheckStatus(CudaDecodeStep().Run(placed.problem, {.selection = &state->uploaded.view}, placed.output, nullptr,
+                                     state->workspace.get(), state->workspace_bytes, nullptr));
   };
   work.select();
   work.bytes_moved = method.spec().IsStatic() ? DecodeBytes(problem, state->step->selection(), 0)
@@ -197,10 +200,15 @@ DecodeWork SelectOnCpu(Device& device, const PlacedProblem& placed, const kernel
 std::vector<DecodeWork> CudaDecodeWork(Device& device, const PlacedProblem& placed, const kernels::DecodeMethod& method,
                                        const kernels::ParameterValues& values, const kernels::RunOptions& options) {
   if (method.spec().baseline) return {DenseWork(device, placed)};
-  if (const auto fused = method.FusedStep(values, placed.problem))
-    return SparqWork(device, placed, *fused, options.num_threads);
-  if (const auto pages = method.FusedPages(values); pages && kernels::QuestWorkspaceBytes(placed.problem, *pages) > 0)
-    return QuestWork(device, placed, *pages);
+  const CudaDecodeStep how(method, values, placed.problem);
+  switch (how.way()) {
+    case CudaDecodeStep::Way::kTopTokens:
+      return SparqWork(device, placed, how, options.num_threads);
+    case CudaDecodeStep::Way::kPages:
+      return QuestWork(device, placed, how);
+    case CudaDecodeStep::Way::kSelection:
+      break;
+  }
   return {SelectOnCpu(device, placed, method, values, options)};
 }
 

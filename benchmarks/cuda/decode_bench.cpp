@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times decode steps over selections beside the dense one (bf16, head_dim 128): random pages and tokens, and Quest.
+// Times decode steps over selections beside the dense one (bf16, head_dim 128): random pages and tokens, and Quest; and
+// dense and paged steps of heads with sinks.
 // Cold L2 (512 MiB written before each run), CUDA events, medians, the rows in an order shuffled in each round.
 //
 //   decode_bench [--shape BATCH:QO_HEADS:KV_HEADS:TOKENS]... [--keep TOKENS] [--repeats N] [--clean-l2 1]
@@ -146,6 +147,11 @@ void Measure(const Shape& shape, int32_t keep, int repeats, bool clean_l2) {
   cudaMemset(dense_workspace.get(), 0, dense_bytes);
   rows.push_back({"all keys", 4.0 * static_cast<double>(cache),
                   [&] { Check(DecodeDenseCuda(problem, output, dense_workspace.get(), dense_bytes, nullptr)); }});
+  AttentionProblem with_sinks = problem;
+  const std::vector<float> sinks(static_cast<size_t>(shape.num_qo_heads), 1.0f);
+  with_sinks.sinks = sinks.data();
+  rows.push_back({"all keys, sinks", 4.0 * static_cast<double>(cache),
+                  [&] { Check(DecodeDenseCuda(with_sinks, output, dense_workspace.get(), dense_bytes, nullptr)); }});
   const double kept_bytes = 4.0 * static_cast<double>(lists) * std::min(keep, shape.seq_k) * kHeadDim;
   struct Selected {
     CudaSelectionBuffers buffers;
@@ -162,6 +168,12 @@ void Measure(const Shape& shape, int32_t keep, int repeats, bool clean_l2) {
         {"pages of " + std::to_string(page_size), kept_bytes, [&problem, &output, at = one.get()] {
            Check(AttendSelectionCuda(problem, at->buffers.view, output, at->workspace.get(), at->bytes, nullptr));
          }});
+    if (page_size == 16) {
+      rows.push_back(
+          {"pages of 16, sinks", kept_bytes, [&with_sinks, &output, at = one.get()] {
+             Check(AttendSelectionCuda(with_sinks, at->buffers.view, output, at->workspace.get(), at->bytes, nullptr));
+           }});
+    }
     selected.push_back(std::move(one));
   }
   const QuestCudaOptions quest{.budget = keep};

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "current_device.h"
+#include "head_sinks.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_resources.h"
 #include "key_interval.cuh"
@@ -73,7 +74,8 @@ __device__ const T* HeadPointer(const StridedTensor<const void>& tensor, int seq
 // on 32 banks).
 template <typename T, int kSlices>  // kSlices * 32 >= v_head_dim
 __global__ void __launch_bounds__(kWarps * 32)
-    AttendSimpleKernel(AttentionProblem problem, SparseIndexView index, AttentionOutput output) {
+    AttendSimpleKernel(const __grid_constant__ AttentionProblem problem, const __grid_constant__ SparseIndexView index,
+                       const __grid_constant__ AttentionOutput output, const __grid_constant__ HeadSinks sinks) {
   extern __shared__ float shared[];
   const int head_dim = problem.head_dim;
   const int value_dim = problem.v_head_dim;
@@ -183,6 +185,14 @@ __global__ void __launch_bounds__(kWarps * 32)
   for (int r = 0; r < kRowsPerWarp; ++r) {
     const int row = first_row + warp * kRowsPerWarp + r;
     if (row >= problem.seq_q) continue;
+    if (sinks.count > 0) {
+      // One more term of the sum, without a value.
+      const float sink = sinks.logit[head], new_max = fmaxf(row_max[r], sink);
+      const float correction = expf(row_max[r] - new_max);
+      row_sum[r] = row_sum[r] * correction + expf(sink - new_max);
+      row_max[r] = new_max;
+      for (int i = 0; i < kSlices; ++i) accumulator[r][i] *= correction;
+    }
     const float normaliser = row_sum[r] > 0 ? 1.0f / row_sum[r] : (row_sum[r] == 0 ? 0.0f : row_sum[r]);
     for (int i = 0; i < kSlices; ++i) {
       const int component = lane + 32 * i;
@@ -208,7 +218,7 @@ Status Launch(const AttentionProblem& problem, const SparseIndexView& index, con
   const std::string what = "AttendSimpleKernel (" + Describe(problem) + ")";
   if (Status status = CudaStatus(AllowSharedMemory(AttendSimpleKernel<T, kSlices>), what); !status.ok()) return status;
   AttendSimpleKernel<T, kSlices>
-      <<<static_cast<unsigned>(blocks), kWarps * 32, shared_bytes, stream>>>(problem, index, output);
+      <<<static_cast<unsigned>(blocks), kWarps * 32, shared_bytes, stream>>>(problem, index, output, SinksOf(problem));
   return CudaStatus(cudaGetLastError(), what);
 }
 

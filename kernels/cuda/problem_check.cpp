@@ -9,6 +9,7 @@
 #include <string>
 
 #include "device_pointers.h"
+#include "head_sinks.h"
 
 namespace headscope::kernels {
 namespace {
@@ -41,6 +42,20 @@ Status CheckTensor(const char* name, const StridedTensor<Void>& tensor, const At
   return {};
 }
 
+Status CheckSinks(const AttentionProblem& problem) {
+  if (problem.sinks == nullptr) return {};
+  if (problem.num_qo_heads > kMaxSinkHeads) {
+    return {StatusCode::kUnsupported, "num_qo_heads is " + std::to_string(problem.num_qo_heads) +
+                                          ": with sinks the CUDA executors take at most " +
+                                          std::to_string(kMaxSinkHeads) + "; attend fewer heads at a time"};
+  }
+  for (int32_t head = 0; head < problem.num_qo_heads; ++head) {
+    if (std::isfinite(problem.sinks[head])) continue;
+    return Invalid("sinks[" + std::to_string(head) + "]", std::to_string(problem.sinks[head]), "must be finite");
+  }
+  return {};
+}
+
 template <typename Value>
 Status SameAs(const char* field, Value index_value, Value problem_value) {
   if (index_value == problem_value) return {};
@@ -68,14 +83,7 @@ Status CheckShape(const AttentionProblem& problem) {
   if (problem.v_head_dim < 0) {
     return Invalid("v_head_dim", std::to_string(problem.v_head_dim), "must be 1 or more, or 0 for head_dim");
   }
-  const auto unsupported = [](const std::string& message) { return Status{StatusCode::kUnsupported, message}; };
-  if (problem.sinks != nullptr) {
-    return unsupported("sinks are given: the CUDA executors take none; run on the CPU");
-  }
-  if (problem.window != 0) {
-    return unsupported("window is " + std::to_string(problem.window) +
-                       ": the CUDA executors take the window from the index; cut the index and set 0");
-  }
+  if (problem.window < 0) return Invalid("window", std::to_string(problem.window), "must be 1 or more, or 0 for none");
   if (problem.num_qo_heads % problem.num_kv_heads != 0) {
     return Invalid("num_qo_heads", std::to_string(problem.num_qo_heads),
                    "must be a multiple of num_kv_heads (" + std::to_string(problem.num_kv_heads) + ")");
@@ -92,20 +100,17 @@ Status CheckShape(const AttentionProblem& problem) {
   if (!std::isfinite(problem.soft_cap) || problem.soft_cap < 0) {
     return Invalid("soft_cap", std::to_string(problem.soft_cap), "must be positive and finite, or 0 for none");
   }
-  switch (problem.dtype) {
-    case DType::kFloat32:
-    case DType::kBFloat16:
-    case DType::kFloat16:
-      return {};
+  if (problem.dtype != DType::kFloat32 && problem.dtype != DType::kBFloat16 && problem.dtype != DType::kFloat16) {
+    return Invalid("dtype", std::to_string(static_cast<int>(problem.dtype)), "must be fp32 (0), bf16 (1) or fp16 (2)");
   }
-  return Invalid("dtype", std::to_string(static_cast<int>(problem.dtype)), "must be fp32 (0), bf16 (1) or fp16 (2)");
+  return CheckSinks(problem);
 }
 
-Status CheckEqualDims(const AttentionProblem& problem) {
-  if (problem.ValueDim() == problem.head_dim) return {};
-  return {StatusCode::kUnsupported, "v_head_dim is " + std::to_string(problem.v_head_dim) + " and head_dim " +
-                                        std::to_string(problem.head_dim) +
-                                        ": on a GPU only prefill takes different ones; run on the CPU"};
+Status CheckNoWindow(const AttentionProblem& problem) {
+  if (problem.window == 0) return {};
+  return {StatusCode::kUnsupported, "window is " + std::to_string(problem.window) +
+                                        ": on a GPU only decode over all tokens or over a selection takes one; cut " +
+                                        "the index, or begin the cache at the window's first token, and set 0"};
 }
 
 Status CheckPointer(const std::string& field, const void* pointer, size_t alignment) {
@@ -186,6 +191,7 @@ Status CheckIndex(const AttentionProblem& problem, const SparseIndexView& index)
 
 Status CheckProblem(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output) {
   if (Status status = CheckShape(problem); !status.ok()) return status;
+  if (Status status = CheckNoWindow(problem); !status.ok()) return status;
   const int32_t keys = problem.head_dim, values = problem.ValueDim();
   const char* const value_name = problem.v_head_dim > 0 ? "v_head_dim" : "head_dim";
   for (const Status& status :

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every CUDA executor asks of its arguments before it launches anything. All errors are kInvalidArgument and name
-// the field, its value and what is allowed.
+// What every CUDA executor asks of its arguments before it launches anything. All errors name the field, its value and
+// what is allowed: kInvalidArgument, and kUnsupported for what the CPU takes.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,12 @@
 
 namespace headscope::kernels {
 
-// Sizes, heads, positions, scale and soft cap are positive and in range, and the dtype is one that is known. Looks at
-// no tensor.
+// Sizes, heads, positions, scale and soft cap are positive and in range, the dtype is one that is known, and sinks are
+// finite and of no more heads than a launch takes (head_sinks.h). Looks at no tensor.
 Status CheckShape(const AttentionProblem& problem);
 
-// kUnsupported where values have another head_dim than keys, for what takes equal ones only.
-Status CheckEqualDims(const AttentionProblem& problem);
+// kUnsupported where the problem has a window, for what takes none.
+Status CheckNoWindow(const AttentionProblem& problem);
 
 // The index is of the problem's shape, its arrays are there and aligned to their elements. Looks at no device memory:
 // lists are checked by Validate() where they are made.

@@ -2,6 +2,7 @@
 // The CUDA calls of a build without CUDA: each says so.
 #include "kernels/cuda_decode.h"
 #include "kernels/cuda_decode_selection.h"
+#include "kernels/cuda_decode_step.h"
 #include "kernels/cuda_devices.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_quest.h"
@@ -78,6 +79,18 @@ size_t QuestWorkspaceBytes(const AttentionProblem&, const QuestCudaOptions&) {
 }
 Status DecodeQuestCuda(const AttentionProblem&, const QuestCudaOptions&, const CudaPageBounds&, const AttentionOutput&,
                        int32_t*, void*, size_t, void*) {
+  return NoCuda();
+}
+CudaDecodeStep::CudaDecodeStep(const DecodeMethod&, const ParameterValues&, const AttentionProblem&)
+    : reason_(NoCuda().message()) {}
+int32_t CudaDecodeStep::NumChosen(const AttentionProblem&) const {
+  return 0;
+}
+size_t CudaDecodeStep::WorkspaceBytes(const AttentionProblem&, const CudaSelection&) const {
+  return 0;
+}
+Status CudaDecodeStep::Run(const AttentionProblem&, const CudaDecodeInputs&, const AttentionOutput&, int32_t*, void*,
+                           size_t, void*) const {
   return NoCuda();
 }
 Status SelectCudaBufferSizes(const CudaSelector&, const AttentionProblem&, const ParameterValues&, CudaSelectSizes*) {

@@ -174,6 +174,66 @@ TEST_P(LayerOnTheGpu, KeepsWhatTheCpuKeepsOfEveryHead) {
   }
 }
 
+// Layers whose values have another head_dim than their keys, with learned sinks, a window, a soft cap: every executor
+// on the GPU takes them; what its launches do not choose by is chosen on the CPU, and the result says so.
+class OddLayerOnTheGpu : public ::testing::TestWithParam<RandomHeadShape> {};
+
+TEST_P(OddLayerOnTheGpu, RunsThereAndKeepsWhatTheCpuKeeps) {
+  SKIP_WITHOUT_GPU();
+  const RandomHeadShape& shape = GetParam();
+  const testing::RandomLayer layer =
+      testing::MakeRandomLayer(shape, /*num_kv_heads=*/2, /*group_size=*/3, 21, /*bf16=*/true);
+  ASSERT_EQ(layer.measured->sinks.size(), shape.sinks ? 6u : 0u);
+  std::vector<AskedMethod> methods;
+  for (const Case& c : {Case{"dense", ""}, Case{"a-shape", "n_sink=40,n_local=60"}, Case{"block-sparse", "n_blocks=3"},
+                        Case{"decode/dense", ""}, Case{"sliding-window", "n_local=30,n_sink=4"}, Case{"tova", "k=64"},
+                        Case{"sparq", "r=16,k=40,reallocate=0"}, Case{"quest", "budget=100,page_size=16"}}) {
+    const kernels::MethodSpec& spec = *kernels::FindMethod(c.method).spec();
+    kernels::ParameterValues values(spec);
+    ASSERT_EQ(values.Parse(spec, c.parameters), "");
+    methods.push_back({c.method, values});
+  }
+  const std::vector<HeadId> heads = {{3, 0}, {3, 5}};
+  const auto run_on = [&](const Device& device) {
+    CompareOptions options;
+    options.repeats = 2;
+    options.decode_rows = 5;
+    options.device = device;
+    std::vector<MethodResult> results;
+    const kernels::Status status = LayerComparison(layer.measured, options).Run(methods, heads, &results);
+    EXPECT_TRUE(status.ok()) << status.message();
+    results.resize(methods.size() * heads.size());
+    return results;
+  };
+  const std::vector<MethodResult> cpu = run_on(kCpu), gpu = run_on(CudaDevice(0));
+  const bool sparq_chooses = shape.v_head_dim == 0 && !shape.sinks && shape.soft_cap == 0;
+  const bool quest_chooses = shape.head_dim == 64 || shape.head_dim == 128;
+  for (size_t i = 0; i < gpu.size(); ++i) {
+    SCOPED_TRACE(gpu[i].method + ":" + gpu[i].parameters + " of head " + std::to_string(gpu[i].head.head));
+    const std::string& method = gpu[i].method;
+    const bool chooses = (method == "sparq" && sparq_chooses) || (method == "quest" && quest_chooses);
+    const double mass_tolerance = method == "sparq" || method == "quest" ? 5e-3 : 1e-5;
+    EXPECT_NE(gpu[i].device, NamedCpu());
+    EXPECT_EQ(gpu[i].kept_fraction, cpu[i].kept_fraction);
+    EXPECT_NEAR(gpu[i].cra_mean, cpu[i].cra_mean, mass_tolerance);
+    EXPECT_NEAR(gpu[i].relative_error, cpu[i].relative_error, kRounding + mass_tolerance);
+    EXPECT_LT(gpu[i].kernel_error, 5e-3);
+    EXPECT_LT(cpu[i].kernel_error, 1e-5);
+    EXPECT_GT(gpu[i].attend.median_ms, 0);
+    if (method == "sparq" || method == "quest") {
+      EXPECT_EQ(gpu[i].select_device, chooses ? gpu[i].device : NamedCpu());
+      EXPECT_EQ(gpu[i].note.find("selects on the CPU: ") != std::string::npos, !chooses) << gpu[i].note;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, OddLayerOnTheGpu,
+    ::testing::Values(RandomHeadShape{.num_tokens = 700, .head_dim = 192, .v_head_dim = 128},
+                      RandomHeadShape{.num_tokens = 700, .head_dim = 64, .window = 90, .soft_cap = 20, .sinks = true},
+                      RandomHeadShape{.num_tokens = 700, .head_dim = 64, .v_head_dim = 48, .sinks = true},
+                      RandomHeadShape{.num_tokens = 500, .head_dim = 128, .sinks = true}));
+
 // A method that no kernel chooses for selects on the CPU, keeps its state there, and is attended on the GPU.
 TEST_P(LayerOnTheGpu, RunsAMethodThatSelectsOnTheCpu) {
   CompareOptions options;

@@ -23,6 +23,10 @@ void FillLse(HeadTensors* head) {
       scores.push_back(Score(*head, row, column));
       maximum = std::max(maximum, scores.back());
     }
+    if (head->sink) {
+      scores.push_back(static_cast<double>(*head->sink));
+      maximum = std::max(maximum, scores.back());
+    }
     double sum = 0;
     for (const double score : scores) sum += std::exp(score - maximum);
     head->lse[static_cast<size_t>(row)] = static_cast<float>(maximum + std::log(sum));
@@ -44,7 +48,8 @@ std::shared_ptr<HeadTensors> EmptyHead(const RandomHeadShape& shape) {
   head->num_rows = static_cast<int64_t>(head->row_positions.size());
   head->q.resize(static_cast<size_t>(head->num_rows * shape.head_dim));
   head->k.resize(static_cast<size_t>(shape.num_tokens * shape.head_dim));
-  head->v.resize(head->k.size());
+  if (shape.v_head_dim > 0) head->v_head_dim = shape.v_head_dim;
+  head->v.resize(static_cast<size_t>(shape.num_tokens * head->ValueDim()));
   // Every id comes back after 37 tokens.
   std::vector<int32_t> ids;
   for (int64_t i = 0; i < shape.num_tokens; ++i) ids.push_back(static_cast<int32_t>(i % 37));
@@ -61,6 +66,7 @@ HeadTensorsPtr RandomHead(const RandomHeadShape& shape, uint32_t seed) {
   for (float& value : head->q) value = shape.sharpness * normal(random);
   for (float& value : head->k) value = normal(random);
   for (float& value : head->v) value = normal(random);
+  if (shape.sinks) head->sink = 2 + 2 * normal(random);
   head->q_pre_rope.assign(head->q.rbegin(), head->q.rend());
   FillLse(head.get());
   return head;
@@ -69,7 +75,7 @@ HeadTensorsPtr RandomHead(const RandomHeadShape& shape, uint32_t seed) {
 RandomLayer MakeRandomLayer(const RandomHeadShape& shape, int32_t num_kv_heads, int32_t group_size, uint32_t seed,
                             bool bf16) {
   struct Tensors {
-    std::vector<float> q, k, v, lse;
+    std::vector<float> q, k, v, lse, sinks;
   };
   RandomLayer layer;
   auto tensors = std::make_shared<Tensors>();
@@ -92,6 +98,7 @@ RandomLayer MakeRandomLayer(const RandomHeadShape& shape, int32_t num_kv_heads, 
     FillLse(head.get());
     append(head->q, &tensors->q);
     append(head->lse, &tensors->lse);
+    if (head->sink) tensors->sinks.push_back(*head->sink);
     if (i % group_size == 0) {
       append(head->k, &tensors->k);
       append(head->v, &tensors->v);
@@ -107,6 +114,7 @@ RandomLayer MakeRandomLayer(const RandomHeadShape& shape, int32_t num_kv_heads, 
   measured->k = tensors->k;
   measured->v = tensors->v;
   measured->lse = tensors->lse;
+  measured->sinks = tensors->sinks;
   measured->owner = std::move(tensors);
   layer.measured = std::move(measured);
   return layer;

@@ -20,7 +20,9 @@ struct RandomHeadShape {
   int32_t head_dim = 32;
   int32_t window = 0;
   float soft_cap = 0;
-  float sharpness = 2;  // standard deviation of q
+  float sharpness = 2;     // standard deviation of q
+  int32_t v_head_dim = 0;  // 0: head_dim
+  bool sinks = false;      // heads have learned ones, differing from head to head
 };
 HeadTensorsPtr RandomHead(const RandomHeadShape& shape, uint32_t seed);
 

@@ -88,6 +88,7 @@ std::string NameOf(const AttendCase& c) {
                      std::to_string(c.tile_rows);
   if (c.scale > 0) name += "_scale" + number(c.scale) + "m";
   if (c.soft_cap > 0) name += "_cap" + std::to_string(static_cast<int>(c.soft_cap));
+  if (c.highest_sink > 0) name += "_sinks" + std::to_string(static_cast<int>(c.highest_sink));
   if (c.executor == Executor::kSimple) name += "_simple";
   return name;
 }
@@ -141,6 +142,12 @@ void AttendRun::Make(const AttendCase& c, uint32_t seed) {
   p.dtype = c.dtype;
   p.scale = c.scale;
   p.soft_cap = c.soft_cap;
+  sinks_.clear();
+  for (int32_t head = 0; c.highest_sink > 0 && head < c.num_qo_heads; ++head) {
+    constexpr float kShares[] = {0.1f, 1.0f, -0.3f, 0.5f, -1.0f};
+    sinks_.push_back(kShares[head % 5] * c.highest_sink);
+  }
+  p.sinks = sinks_.empty() ? nullptr : sinks_.data();
 
   host_index_ =
       MakeLists({p.batch, p.num_qo_heads, p.seq_q, p.seq_k, p.first_position, c.tile_rows, c.rule}, c.pattern, seed);

@@ -33,6 +33,7 @@ struct AttendCase {
   float scale = 0.0f;
   float soft_cap = 0.0f;
   Executor executor = Executor::kAuto;
+  float highest_sink = 0.0f;  // > 0: heads have sinks, the highest this, the lowest its negative
 };
 std::string NameOf(const AttendCase& c);
 void PrintTo(const AttendCase& c, std::ostream* out);
@@ -83,6 +84,7 @@ class AttendRun {
   }
 
   AttentionProblem problem_;
+  std::vector<float> sinks_;
   SparseIndex host_index_;
   CudaIndexBuffers device_index_;
   DeviceMemory q_, k_, v_, o_, lse_;

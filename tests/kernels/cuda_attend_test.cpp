@@ -104,6 +104,44 @@ void AppendUnequalDims(std::vector<AttendCase>* cases) {
   add(Pattern::kRandom, 400, 0);
 }
 
+// Learned sinks: a term of every row's sum, of rows that keep nothing as well.
+void AppendSinks(std::vector<AttendCase>* cases) {
+  struct Sizes {
+    int32_t head_dim, v_head_dim;
+  };
+  int turn = 0;
+  for (const auto& [head_dim, v_head_dim] : {Sizes{64, 0}, {96, 0}, {128, 0}, {256, 0}, {192, 128}, {64, 48}}) {
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32}) {
+      for (const Pattern pattern :
+           {Pattern::kDense, Pattern::kRandom, Pattern::kHoles, Pattern::kSomeEmpty, Pattern::kEmpty}) {
+        AttendCase c{.pattern = pattern,
+                     .seq_q = 490,
+                     .seq_k = 0,
+                     .num_qo_heads = 5,
+                     .head_dim = head_dim,
+                     .v_head_dim = v_head_dim,
+                     .dtype = dtype};
+        c.batch = turn % 3 == 0 ? 3 : 1;
+        c.soft_cap = turn % 4 == 1 ? 5.0f : 0.0f;
+        c.tile_rows = turn % 5 == 2 ? 64 : 128;
+        c.rule = turn % 6 == 3 ? kWindow : kCausal;
+        // fp16 has nothing below e^-16.
+        c.highest_sink = dtype == DType::kFloat16 || turn % 2 == 0 ? 5.0f : 30.0f;
+        cases->push_back(c);
+        if (dtype != DType::kFloat32) {
+          c.executor = Executor::kSimple;
+          cases->push_back(c);
+        }
+        ++turn;
+      }
+    }
+  }
+  AttendCase many{
+      .pattern = Pattern::kRandom, .seq_q = 600, .seq_k = 0, .batch = 2, .num_qo_heads = 128, .num_kv_heads = 16};
+  many.highest_sink = 5.0f;
+  cases->push_back(many);
+}
+
 std::vector<AttendCase> Cases() {
   std::vector<AttendCase> cases;
   for (const int32_t length : {1, 63, 64, 65, 127, 1000, 4096}) {
@@ -185,6 +223,7 @@ std::vector<AttendCase> Cases() {
   }
   cases.push_back({.pattern = Pattern::kHoles, .seq_q = 400, .seq_k = 0, .executor = Executor::kSimple});
   AppendUnequalDims(&cases);
+  AppendSinks(&cases);
   // What rows read of partial runs that reach past what they keep; the rest holds NaN, where no other row reads it.
   for (const ElementRule& rule : {kCausal, kNoMask, kWindow}) {
     for (const int32_t tile_rows : {64, 128}) {

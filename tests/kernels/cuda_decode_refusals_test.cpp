@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,8 @@ struct Arguments {
 
 enum Call { kDense = 1, kSparq = 2, kAppend = 4, kAttends = kDense | kSparq, kAll = kDense | kSparq | kAppend };
 
+constexpr float kSinks[] = {0, 1, 2, 3}, kNanSinks[] = {0, 1, std::numeric_limits<float>::quiet_NaN(), 3};
+
 struct Breach {
   std::string name;
   int calls;  // that must refuse it
@@ -76,13 +79,17 @@ std::vector<Breach> Breaches() {
       {"position", kAll, [](A a) { a->problem.first_position = 0; }, "first_position 0"},
       {"heads", kAll, [](A a) { a->problem.num_qo_heads = 3; }, "num_qo_heads is 3"},
       {"head_dim", kAll, [](A a) { a->problem.head_dim = 96; }, "head_dim 96", StatusCode::kUnsupported},
-      {"v_head_dim", kAll, [](A a) { a->problem.v_head_dim = 64; }, "v_head_dim is 64 and head_dim 128",
-       StatusCode::kUnsupported},
+      {"v_head_dim", kAll, [](A a) { a->problem.v_head_dim = 64; },
+       "v_head_dim 64: the CUDA decode executor takes head_dim (128)", StatusCode::kUnsupported},
       {"fp32", kAll, [](A a) { a->problem.dtype = DType::kFloat32; }, "dtype fp32", StatusCode::kUnsupported},
       {"lists", kAll, [](A a) { a->problem.batch = 40000; }, "batch * num_kv_heads 80000", StatusCode::kUnsupported},
       {"negative_scale", kAll, [](A a) { a->problem.scale = -1; }, "scale is -1"},
       {"nan_scale", kAll, [](A a) { a->problem.scale = std::nanf(""); }, "scale is nan"},
       {"negative_cap", kAll, [](A a) { a->problem.soft_cap = -1; }, "soft_cap is -1"},
+      {"window", kSparq | kAppend, [](A a) { a->problem.window = 50; }, "window is 50", StatusCode::kUnsupported},
+      {"negative_window", kAll, [](A a) { a->problem.window = -1; }, "window is -1"},
+      {"sparq_sinks", kSparq, [](A a) { a->problem.sinks = kSinks; }, "sinks", StatusCode::kUnsupported},
+      {"nan_sink", kAll, [](A a) { a->problem.sinks = kNanSinks; }, "sinks[2] is nan"},
       {"sparq_cap", kSparq, [](A a) { a->problem.soft_cap = 30; }, "soft_cap", StatusCode::kUnsupported},
       {"no_q", kAttends, [](A a) { a->problem.q.data = nullptr; }, "q.data is null"},
       {"no_k", kAll, [](A a) { a->problem.k.data = nullptr; }, "k.data is null"},

@@ -30,6 +30,8 @@ struct Case {
   DType dtype;
   QuestCudaOptions options;
   bool equal_keys = false;  // every key is the same: all pages tie
+  int32_t v_head_dim = 0;   // 0: head_dim
+  bool sinks = false;
 };
 
 std::string NameOf(const ::testing::TestParamInfo<Case>& info) {
@@ -37,7 +39,8 @@ std::string NameOf(const ::testing::TestParamInfo<Case>& info) {
   return std::to_string(c.seq_k) + "_g" + std::to_string(c.group) + "_d" + std::to_string(c.head_dim) +
          (c.dtype == DType::kBFloat16 ? "_bf16" : "_fp16") + "_p" + std::to_string(c.options.page_size) + "_b" +
          std::to_string(c.options.budget) + (c.options.mean_query ? "_mean" : "") +
-         (c.options.keep_newest ? "" : "_any") + (c.equal_keys ? "_ties" : "");
+         (c.options.keep_newest ? "" : "_any") + (c.equal_keys ? "_ties" : "") +
+         (c.v_head_dim > 0 ? "_v" + std::to_string(c.v_head_dim) : "") + (c.sinks ? "_sinks" : "");
 }
 
 class CudaQuest : public ::testing::TestWithParam<Case> {
@@ -52,7 +55,8 @@ class CudaQuest : public ::testing::TestWithParam<Case> {
     std::normal_distribution<float> normal;
     const Case& c = GetParam();
     rows_ = c.seq_k + 3;
-    const auto width = static_cast<size_t>(c.head_dim);
+    const auto width = static_cast<size_t>(c.head_dim), value_width = static_cast<size_t>(ValueDim());
+    for (int32_t head = 0; c.sinks && head < kKvHeads * c.group; ++head) sinks_.push_back(2 * normal(random));
     for (size_t i = 0; i < static_cast<size_t>(kLists * c.group) * width; ++i)
       q_.push_back(test::ToCode(normal(random), c.dtype));
     for (int32_t list = 0; list < kLists; ++list) {
@@ -60,13 +64,15 @@ class CudaQuest : public ::testing::TestWithParam<Case> {
         for (size_t d = 0; d < width; ++d) {
           const float key = c.equal_keys ? 0.5f : normal(random);
           k_.push_back(row < c.seq_k ? test::ToCode(key, c.dtype) : uint16_t{0xffff});
-          v_.push_back(row < c.seq_k ? test::ToCode(normal(random), c.dtype) : uint16_t{0xffff});
         }
+        for (size_t d = 0; d < value_width; ++d)
+          v_.push_back(row < c.seq_k ? test::ToCode(normal(random), c.dtype) : uint16_t{0xffff});
       }
     }
     num_pages_ = (c.seq_k - 1) / c.options.page_size + 1;
   }
 
+  static int32_t ValueDim() { return GetParam().v_head_dim > 0 ? GetParam().v_head_dim : GetParam().head_dim; }
   AttentionProblem Problem(const void* q, const void* k, const void* v, int32_t seq_k) const {
     const Case& c = GetParam();
     AttentionProblem problem;
@@ -74,17 +80,19 @@ class CudaQuest : public ::testing::TestWithParam<Case> {
     problem.num_kv_heads = kKvHeads;
     problem.num_qo_heads = kKvHeads * c.group;
     problem.head_dim = c.head_dim;
+    problem.v_head_dim = c.v_head_dim;
+    if (!sinks_.empty()) problem.sinks = sinks_.data();
     problem.seq_q = 1;
     problem.seq_k = seq_k;
     problem.first_position = seq_k - 1;
     problem.dtype = c.dtype;
     problem.q = {q, int64_t{problem.num_qo_heads} * c.head_dim, c.head_dim, c.head_dim};
     problem.k = {k, int64_t{kKvHeads} * rows_ * c.head_dim, int64_t{rows_} * c.head_dim, c.head_dim};
-    problem.v = {v, problem.k.batch_stride, problem.k.head_stride, problem.k.row_stride};
+    problem.v = {v, int64_t{kKvHeads} * rows_ * ValueDim(), int64_t{rows_} * ValueDim(), ValueDim()};
     return problem;
   }
   AttentionOutput Output(void* o, float* lse) const {
-    const int64_t head_dim = GetParam().head_dim;
+    const int64_t head_dim = ValueDim();
     return {{o, kKvHeads * GetParam().group * head_dim, head_dim, head_dim}, lse};
   }
   double Key(int32_t list, int32_t token, int32_t d) const {
@@ -148,6 +156,7 @@ class CudaQuest : public ::testing::TestWithParam<Case> {
 
   int32_t rows_ = 0, num_pages_ = 0;
   std::vector<uint16_t> q_, k_, v_;
+  std::vector<float> sinks_;
 };
 
 TEST_P(CudaQuest, TakesTheBestPagesAndAttendsToThem) {
@@ -184,11 +193,12 @@ TEST_P(CudaQuest, TakesTheBestPagesAndAttendsToThem) {
   const size_t bytes = QuestWorkspaceBytes(problem, c.options);
   const DeviceArray<unsigned char> workspace(std::vector<unsigned char>(bytes, 0xff));
   const DeviceArray<int32_t> chosen(std::vector<int32_t>(kLists * picks + 1, -7));
+  const auto output_size = static_cast<size_t>(kLists * c.group * ValueDim());
   std::vector<uint16_t> first;
   std::vector<int32_t> pages;
   std::vector<float> lses;
   for (int run = 0; run < 2; ++run) {
-    const DeviceArray<uint16_t> o(std::vector<uint16_t>(q_.size() + 1, 0xa5a5));
+    const DeviceArray<uint16_t> o(std::vector<uint16_t>(output_size + 1, 0xa5a5));
     const DeviceArray<float> lse(std::vector<float>(static_cast<size_t>(kLists * c.group), std::nanf("")));
     // The second run's choice stays in the workspace.
     status = DecodeQuestCuda(problem, c.options, page_bounds, Output(o.get(), lse.get()),
@@ -219,7 +229,7 @@ TEST_P(CudaQuest, TakesTheBestPagesAndAttendsToThem) {
     selection.pages.insert(selection.pages.end(), of_list.begin(), of_list.end());
     selection.page_begin.push_back(static_cast<int64_t>(selection.pages.size()));
   }
-  std::vector<float> expected(q_.size()), expected_lse(lses.size());
+  std::vector<float> expected(output_size), expected_lse(lses.size());
   status = DecodeReference(Problem(q_.data(), k_.data(), v_.data(), c.seq_k), selection,
                            Output(expected.data(), expected_lse.data()));
   ASSERT_TRUE(status.ok()) << status.message();
@@ -264,6 +274,15 @@ std::vector<Case> Cases() {
     cases.push_back({9000, 2, 64, DType::kFloat16, {.budget = 700, .page_size = page_size}, /*equal_keys=*/true});
     cases.push_back({2000, 2, 64, DType::kFloat16, {.budget = 700, .page_size = page_size}, /*equal_keys=*/true});
   }
+  // Sinks, and values of another head_dim, which other kernels attend.
+  for (const int32_t head_dim : {64, 128}) {
+    for (const int32_t v_head_dim : {0, 48, 128, 192}) {
+      for (const int32_t group : {1, 4, 7, 8}) {
+        cases.push_back({1300, group, head_dim, DType::kBFloat16, {.budget = 400}, false, v_head_dim, true});
+        cases.push_back({777, group, head_dim, DType::kFloat16, {.budget = 64, .page_size = 1}, false, v_head_dim});
+      }
+    }
+  }
   return cases;
 }
 
@@ -294,6 +313,7 @@ TEST(CudaQuestRefusals, NameTheFieldBeforeAGpuIsAskedFor) {
   using O = QuestCudaOptions;
   using B = CudaPageBounds;
   refused([](P& p, O&, B&) { p.head_dim = 256; }, "head_dim 256", StatusCode::kUnsupported);
+  refused([](P& p, O&, B&) { p.window = 50; }, "window is 50", StatusCode::kUnsupported);
   refused([](P& p, O&, B&) { p.dtype = DType::kFloat32; }, "dtype fp32", StatusCode::kUnsupported);
   refused([](P&, O& o, B&) { o.page_size = 0; }, "page_size 0");
   refused([](P&, O& o, B&) { o.page_size = 1025; }, "page_size 1025");

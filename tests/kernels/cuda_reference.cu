@@ -41,9 +41,9 @@ __global__ void ScoreKernel(AttentionProblem p, const ReferenceRow* rows, const 
   scores[slot] = sum;
 }
 
-// One block per row, one thread per component; the problem states v_head_dim.
-__global__ void OutputKernel(AttentionProblem p, const ReferenceRow* rows, const double* scores, double* o,
-                             double* lse) {
+// One block per row, one thread per component; the problem states v_head_dim. sinks: [num_qo_heads] or null.
+__global__ void OutputKernel(AttentionProblem p, const ReferenceRow* rows, const double* scores, const float* sinks,
+                             double* o, double* lse) {
   const ReferenceRow r = rows[blockIdx.x];
   const double* const row_scores = scores + static_cast<int64_t>(blockIdx.x) * p.seq_k;
   __shared__ double partial[256];
@@ -53,9 +53,11 @@ __global__ void OutputKernel(AttentionProblem p, const ReferenceRow* rows, const
   __syncthreads();
   for (int i = 0; i < static_cast<int>(blockDim.x); ++i) row_max = fmax(row_max, partial[i]);
 
+  if (sinks != nullptr) row_max = fmax(row_max, static_cast<double>(sinks[r.head]));
+
   const int kv_head = r.head / (p.num_qo_heads / p.num_kv_heads);
   const int component = threadIdx.x;
-  double sum = 0;
+  double sum = sinks != nullptr ? exp(sinks[r.head] - row_max) : 0;
   double output = 0;
   for (int64_t c = 0; c < p.seq_k && component < p.v_head_dim; ++c) {
     if (row_scores[c] == -INFINITY) continue;
@@ -121,12 +123,18 @@ bool ReferenceRowsOnGpu(const AttentionProblem& problem, const std::vector<Refer
   DeviceArray<double> device_o(rows.size() * static_cast<size_t>(problem.ValueDim()));
   DeviceArray<double> device_lse(rows.size());
   if (!device_rows.Upload(rows) || !device_mask.Upload(mask)) return false;
+  const std::vector<float> sinks = problem.sinks == nullptr
+                                       ? std::vector<float>(1)
+                                       : std::vector<float>(problem.sinks, problem.sinks + problem.num_qo_heads);
+  DeviceArray<float> device_sinks(sinks.size());
+  if (!device_sinks.Upload(sinks)) return false;
   AttentionProblem stated = problem;
   stated.v_head_dim = problem.ValueDim();
   const dim3 grid(static_cast<unsigned>((problem.seq_k + 127) / 128), static_cast<unsigned>(rows.size()));
   ScoreKernel<<<grid, 128>>>(problem, device_rows.data(), device_mask.data(), scores.data());
-  OutputKernel<<<static_cast<unsigned>(rows.size()), 256>>>(stated, device_rows.data(), scores.data(), device_o.data(),
-                                                            device_lse.data());
+  OutputKernel<<<static_cast<unsigned>(rows.size()), 256>>>(stated, device_rows.data(), scores.data(),
+                                                            problem.sinks != nullptr ? device_sinks.data() : nullptr,
+                                                            device_o.data(), device_lse.data());
   return cudaGetLastError() == cudaSuccess && device_o.Download(o) && device_lse.Download(lse);
 }
 

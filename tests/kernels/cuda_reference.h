@@ -16,8 +16,8 @@ struct ReferenceRow {
   int32_t row;
 };
 
-// problem: device pointers. mask [rows.size()][seq_k]: 1 where the row keeps the column. o [rows.size()][v_head_dim],
-// lse [rows.size()]. Returns false when a CUDA call failed.
+// problem: device pointers, but of the sinks. mask [rows.size()][seq_k]: 1 where the row keeps the column. o
+// [rows.size()][v_head_dim], lse [rows.size()]. Returns false when a CUDA call failed.
 bool ReferenceRowsOnGpu(const AttentionProblem& problem, const std::vector<ReferenceRow>& rows,
                         const std::vector<uint8_t>& mask, std::vector<double>* o, std::vector<double>* lse);
 

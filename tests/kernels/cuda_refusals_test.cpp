@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "cuda_lists.h"
 #include "hopper/tensor_map.h"
@@ -92,6 +93,9 @@ TEST(CudaRefusals, ExecutorsNameTheField) {
   });
   expect("dtype is 7: must be fp32 (0), bf16 (1) or fp16 (2)",
          [](Call* c) { c->problem.dtype = static_cast<DType>(7); });
+  static constexpr float kSinks[] = {1, std::numeric_limits<float>::infinity()};
+  expect("sinks[1] is inf: must be finite", [](Call* c) { c->problem.sinks = kSinks; });
+  expect("window is -3", [](Call* c) { c->problem.window = -3; });
   expect("index.rule is window 0", [](Call* c) { c->index.rule = {MaskKind::kCausalWindow, 0, 0}; });
 }
 
@@ -160,6 +164,24 @@ TEST(CudaRefusals, RowsOfTheOutputLieApart) {
   Call call;
   call.output.o.batch_stride = -5;
   EXPECT_TRUE(call.Check().ok());
+}
+
+TEST(CudaRefusals, SayWhatTheCpuTakes) {
+  const auto expect = [](const Status& status, const char* words) {
+    EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+    EXPECT_THAT(status.message(), HasSubstr(words));
+  };
+  Call call;
+  call.problem.window = 5;
+  expect(call.Attend(), "window is 5");
+  expect(call.AttendSimple(), "window is 5");
+  float lse = 0;
+  expect(RowLseCuda(call.problem, 0, &lse, nullptr), "window is 5");
+  const std::vector<float> sinks(129);
+  call.problem.window = 0;
+  call.problem.num_qo_heads = 129;
+  call.problem.sinks = sinks.data();
+  expect(call.Attend(), "num_qo_heads is 129: with sinks the CUDA executors take at most 128");
 }
 
 TEST(CudaRefusals, ValuesMayBeNarrowerThanKeys) {

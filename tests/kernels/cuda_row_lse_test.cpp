@@ -2,8 +2,11 @@
 // Both kernels of row LSE, wgmma's (where the GPU has it) and mma.m16n8k16's, against float64 and against each other.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "cuda_reference.h"
@@ -66,6 +69,23 @@ TEST_P(CudaRowLseTest, EveryRow) {
       }
     }
     worst.Check(kernel.name);
+  }
+  // A sink is one more term, of rows that attend to nothing as well.
+  std::vector<float> sinks;
+  for (int32_t head = 0; head < host.num_qo_heads; ++head)
+    sinks.push_back(head % 4 == 0 ? 3.0f : head % 4 == 1 ? -5.0f : head % 4 == 2 ? 30.0f : -1e4f);
+  problem.sinks = sinks.data();
+  for (const RowLseKernel& kernel : kRowLseKernels) {
+    const std::vector<float> lse = RunRowLse(kernel, problem, GetParam().window);
+    WorstError worst;
+    for (size_t row = 0; row < lse.size(); ++row) {
+      const auto head = row / static_cast<size_t>(host.seq_q) % static_cast<size_t>(host.num_qo_heads);
+      const auto sink = static_cast<double>(sinks[head]);
+      const double largest = std::max(sink, data.lse()[row]);
+      const double expected = largest + std::log(std::exp(sink - largest) + std::exp(data.lse()[row] - largest));
+      worst.Add(static_cast<double>(lse[row]), expected, 5e-6 + 2e-6 * data.largest_score(), 1e-7);
+    }
+    worst.Check((std::string(kernel.name) + ", sinks").c_str());
   }
 }
 

@@ -59,7 +59,8 @@ inline DecodeSelection RandomSelection(const AttentionProblem& p, const Selectio
     std::uniform_real_distribution<float> alpha(0.0f, 1.0f);
     std::normal_distribution<float> normal;
     for (int32_t i = 0; i < p.batch * p.num_qo_heads; ++i) selection.alpha.push_back(alpha(*random));
-    for (int32_t i = 0; i < p.batch * p.num_kv_heads * p.head_dim; ++i) selection.mean_value.push_back(normal(*random));
+    for (int32_t i = 0; i < p.batch * p.num_kv_heads * p.ValueDim(); ++i)
+      selection.mean_value.push_back(normal(*random));
   }
   return selection;
 }

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "attention_calls.h"
 #include "base/errors.h"
 #include "kernels/cuda_executor.h"
@@ -148,15 +150,30 @@ TEST(GpuAttention, SaysWhatSelectsOnTheCpu) {
   EXPECT_THAT(notes({"moba", "", "dense", ""}), ElementsAre(HasSubstr("moba selects on the CPU: it has no selector")));
 }
 
-TEST(GpuAttention, RefusesWhatTheExecutorsDoNotTake) {
+TEST(GpuAttention, TakesSinksAndValuesOfAnotherHeadDim) {
   if (!HasGpu()) GTEST_SKIP() << "no usable GPU";
   model::AttentionLayer layer = LayerOf(64);
-  layer.sinks = {0, 0, 0, 0};
-  const SequenceData data(layer, 64, /*bf16=*/true, 15);
+  for (int32_t head = 0; head < layer.num_qo_heads; ++head) layer.sinks.push_back(static_cast<float>(head) - 1.0f);
+  for (const auto& [v_head_dim, window] : {std::pair{48, 0}, {64, 100}}) {
+    layer.v_head_dim = v_head_dim;
+    layer.window = window;
+    for (const bool bf16 : {true, false}) {
+      const SequenceData data(layer, 500, bf16, 15);
+      MethodChoice choice = Choose("a-shape", "n_local=64,n_sink=4", "sparq", "r=16,k=64,reallocate=0");
+      choice.trace_lse = bf16;  // the lse of every key, on the GPU
+      ExpectAlike(data, choice, bf16 ? "bf16" : "fp32");
+      ExpectAlike(data, {}, bf16 ? "dense, bf16" : "dense, fp32");
+    }
+  }
+}
+
+TEST(GpuAttention, RefusesWhatTheExecutorsDoNotTake) {
+  if (!HasGpu()) GTEST_SKIP() << "no usable GPU";
+  const SequenceData data(LayerOf(264), 64, /*bf16=*/true, 15);
   const OnGpu on_gpu(data);
   const auto backend = AttendByMethods({});
   EXPECT_THAT([&] { on_gpu.Attend(*backend, 0, 64, true); },
-              ThrowsMessage<UsageError>(AllOf(HasSubstr("dense in layer 0"), HasSubstr("run on the CPU"))));
+              ThrowsMessage<UsageError>(AllOf(HasSubstr("dense in layer 0"), HasSubstr("head_dim is 264"))));
 }
 
 }  // namespace

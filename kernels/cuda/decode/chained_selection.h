@@ -8,7 +8,8 @@
 
 namespace headscope::kernels::decode {
 
-// chained: behind a kernel of the call that makes the lists (dependent_launch.cuh); for 16 bits and head_dim 64 or 128.
+// chained: behind a kernel of the call that makes the lists; where the tensor cores take the step, it is launched
+// before that kernel has ended (dependent_launch.cuh).
 Status AttendSelection(const AttentionProblem& problem, const CudaSelection& selection, const AttentionOutput& output,
                        void* workspace, size_t workspace_bytes, bool chained, void* stream);
 

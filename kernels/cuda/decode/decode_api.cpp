@@ -21,6 +21,7 @@ using decode::DecodeOperands;
 using decode::DenseParams;
 using decode::SparqParams;
 using decode::SparqPlan;
+using decode::WithSinks;
 
 DecodeOperands Operands(const AttentionProblem& problem, const AttentionOutput& output) {
   DecodeOperands x{};
@@ -66,6 +67,21 @@ cudaError_t Dispatch(const AttentionProblem& problem, F&& f) {
   return bf16 ? f.template operator()<__nv_bfloat16, 128>() : f.template operator()<__half, 128>();
 }
 
+// The problem over the tokens of its window alone.
+AttentionProblem OfWindow(AttentionProblem problem) {
+  const int32_t hidden = problem.window > 0 ? std::max(problem.seq_k - problem.window, 0) : 0;
+  problem.window = 0;
+  const auto skip = [&](StridedTensor<const void>* tensor) {
+    tensor->data = static_cast<const char*>(tensor->data) + hidden * tensor->row_stride * SizeOf(problem.dtype);
+  };
+  if (hidden == 0) return problem;  // a single token's stride may be anything
+  skip(&problem.k);
+  skip(&problem.v);
+  problem.seq_k -= hidden;
+  problem.first_position -= hidden;
+  return problem;
+}
+
 }  // namespace
 
 size_t DecodeWorkspaceBytes(const AttentionProblem& problem, const SparqCudaOptions& options) {
@@ -79,9 +95,10 @@ size_t DecodeWorkspaceBytes(const AttentionProblem& problem, const SparqCudaOpti
                   planned ? decode::LayOutScratch(problem, device, plan).total : 0);
 }
 
-Status DecodeDenseCuda(const AttentionProblem& problem, const AttentionOutput& output, void* workspace,
+Status DecodeDenseCuda(const AttentionProblem& whole, const AttentionOutput& output, void* workspace,
                        size_t workspace_bytes, void* stream) {
-  if (Status status = decode::CheckDecode(problem, output); !status.ok()) return status;
+  if (Status status = decode::CheckDecode(whole, output); !status.ok()) return status;
+  const AttentionProblem problem = OfWindow(whole);
   DecodeDevice device;
   if (Status status = decode::FindDecodeDevice(&device); !status.ok()) return status;
   decode::DensePlan plan;
@@ -91,7 +108,7 @@ Status DecodeDenseCuda(const AttentionProblem& problem, const AttentionOutput& o
       !status.ok()) {
     return status;
   }
-  DenseParams& params = plan.params;
+  WithSinks<DenseParams> params{plan.params, SinksOf(problem)};
   params.x = Operands(problem, output);
   params.lse = output.lse;
   params.messages = static_cast<char*>(workspace) + plan.messages;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "decode/decode_params.h"
+#include "decode/selection_params.h"
 #include "device_pointers.h"
 #include "problem_check.h"
 
@@ -43,9 +44,10 @@ Status CheckStrides(const std::string& tensor, int64_t least, const Dimensions&.
 }
 
 // Keys or values of the cache.
-Status CheckCache(const std::string& name, const StridedTensor<const void>& tensor, const AttentionProblem& problem) {
+Status CheckCache(const std::string& name, const StridedTensor<const void>& tensor, const AttentionProblem& problem,
+                  int32_t dim) {
   if (Status status = CheckPointer(name + ".data", tensor.data, 16); !status.ok()) return status;
-  return CheckStrides(name, problem.head_dim, Dimension{"row_stride", tensor.row_stride, problem.seq_k},
+  return CheckStrides(name, dim, Dimension{"row_stride", tensor.row_stride, problem.seq_k},
                       Dimension{"head_stride", tensor.head_stride, problem.num_kv_heads},
                       Dimension{"batch_stride", tensor.batch_stride, problem.batch});
 }
@@ -71,7 +73,6 @@ namespace {
 // One query row a sequence, the newest token, and no more lists than a grid has room for.
 Status CheckStep(const AttentionProblem& problem) {
   if (Status status = CheckShape(problem); !status.ok()) return status;
-  if (Status status = CheckEqualDims(problem); !status.ok()) return status;
   const auto number = [](int64_t value) { return std::to_string(value); };
   if (problem.seq_q != 1) {
     return Invalid("seq_q " + number(problem.seq_q) + ": decode takes one query row per sequence");
@@ -94,8 +95,8 @@ Status CheckTensors(const AttentionProblem& problem, const AttentionOutput& outp
       !status.ok()) {
     return status;
   }
-  if (Status status = CheckCache("k", problem.k, problem); !status.ok()) return status;
-  if (Status status = CheckCache("v", problem.v, problem); !status.ok()) return status;
+  if (Status status = CheckCache("k", problem.k, problem, problem.head_dim); !status.ok()) return status;
+  if (Status status = CheckCache("v", problem.v, problem, problem.ValueDim()); !status.ok()) return status;
   const auto element = static_cast<size_t>(SizeOf(problem.dtype));
   if (Status status = CheckPointer("output.o.data", output.o.data, element); !status.ok()) return status;
   if (output.lse != nullptr) {
@@ -106,7 +107,7 @@ Status CheckTensors(const AttentionProblem& problem, const AttentionOutput& outp
 
 }  // namespace
 
-Status CheckDecodeShape(const AttentionProblem& problem) {
+Status CheckKeysShape(const AttentionProblem& problem) {
   if (Status status = CheckStep(problem); !status.ok()) return status;
   if (problem.head_dim != 64 && problem.head_dim != 128) {
     return Unsupported("head_dim " + std::to_string(problem.head_dim) + ": the CUDA decode executor takes 64 or 128");
@@ -117,11 +118,28 @@ Status CheckDecodeShape(const AttentionProblem& problem) {
   return {};
 }
 
+Status CheckDecodeShape(const AttentionProblem& problem) {
+  if (Status status = CheckKeysShape(problem); !status.ok()) return status;
+  if (problem.ValueDim() == problem.head_dim) return {};
+  return Unsupported("v_head_dim " + std::to_string(problem.v_head_dim) +
+                     ": the CUDA decode executor takes head_dim (" + std::to_string(problem.head_dim) +
+                     "); AttendSelectionCuda takes others");
+}
+
 Status CheckSelectionShape(const AttentionProblem& problem) {
   if (Status status = CheckStep(problem); !status.ok()) return status;
-  if (problem.head_dim == 64 || problem.head_dim == 128 || problem.head_dim == 256) return {};
-  return Unsupported("head_dim " + std::to_string(problem.head_dim) +
-                     ": the CUDA executor of decode selections takes 64, 128 or 256");
+  if (problem.head_dim % kVector != 0 || problem.head_dim > kMaxSelectionDim) {
+    return Unsupported("head_dim " + std::to_string(problem.head_dim) +
+                       ": the CUDA executor of decode selections takes multiples of 8 up to " +
+                       std::to_string(kMaxSelectionDim));
+  }
+  if (problem.ValueDim() % kVector != 0 || problem.ValueDim() > kMaxSelectionValueDim) {
+    return Unsupported((problem.v_head_dim > 0 ? "v_head_dim " : "head_dim, of values as well, ") +
+                       std::to_string(problem.ValueDim()) +
+                       ": the CUDA executor of decode selections takes values of multiples of 8 up to " +
+                       std::to_string(kMaxSelectionValueDim));
+  }
+  return {};
 }
 
 Status CheckDecode(const AttentionProblem& problem, const AttentionOutput& output) {
@@ -130,7 +148,7 @@ Status CheckDecode(const AttentionProblem& problem, const AttentionOutput& outpu
 }
 
 Status CheckKeys(const AttentionProblem& problem) {
-  return CheckCache("k", problem.k, problem);
+  return CheckCache("k", problem.k, problem, problem.head_dim);
 }
 
 Status CheckSelectionStep(const AttentionProblem& problem, const AttentionOutput& output) {
@@ -138,8 +156,19 @@ Status CheckSelectionStep(const AttentionProblem& problem, const AttentionOutput
   return CheckTensors(problem, output);
 }
 
-Status CheckSparq(const AttentionProblem& problem, const SparqCudaOptions& options, const TransposedKeys& transposed,
-                  const float* mean_value) {
+Status CheckQuestShape(const AttentionProblem& problem, const QuestCudaOptions& options) {
+  if (Status status = CheckKeysShape(problem); !status.ok()) return status;
+  if (Status status = CheckSelectionShape(problem); !status.ok()) return status;
+  if (Status status = CheckNoWindow(problem); !status.ok()) return status;
+  if (options.page_size < 1 || options.page_size > 1024)
+    return Invalid("page_size " + std::to_string(options.page_size) + ": it must lie in 1 .. 1024");
+  if (options.budget < 1) return Invalid("budget " + std::to_string(options.budget) + ": it must be at least 1");
+  return {};
+}
+
+Status CheckSparqShape(const AttentionProblem& problem, const SparqCudaOptions& options) {
+  if (Status status = CheckDecodeShape(problem); !status.ok()) return status;
+  if (Status status = CheckNoWindow(problem); !status.ok()) return status;
   if (options.rank < 1 || options.rank > problem.head_dim) {
     return Invalid("rank " + std::to_string(options.rank) + ": it must lie in 1 .. head_dim (" +
                    std::to_string(problem.head_dim) + ")");
@@ -155,25 +184,33 @@ Status CheckSparq(const AttentionProblem& problem, const SparqCudaOptions& optio
     return Invalid("num_local " + std::to_string(options.num_local) + ": it must be at most num_tokens (" +
                    std::to_string(options.num_tokens) + "), which counts the local window");
   }
+  if (problem.soft_cap != 0) return Unsupported("soft_cap: SparQ's estimate is not defined for capped scores");
+  if (problem.sinks != nullptr) return Unsupported("sinks: SparQ's kernel does not know them");
+  return {};
+}
+
+Status CheckSparq(const AttentionProblem& problem, const SparqCudaOptions& options, const TransposedKeys& transposed,
+                  const float* mean_value) {
+  if (Status status = CheckSparqShape(problem, options); !status.ok()) return status;
   if (options.mean_value) {
     if (mean_value == nullptr) return Invalid("mean_value is null although options.mean_value is on");
     if (Status status = CheckPointer("mean_value", mean_value, sizeof(float)); !status.ok()) return status;
   }
-  if (problem.soft_cap != 0) return Unsupported("soft_cap: SparQ's estimate is not defined for capped scores");
   return transposed.data == nullptr ? Status{} : CheckTransposed(problem, transposed);
 }
 
 Status CheckAppend(const AttentionProblem& problem, const TransposedKeys& transposed, const float* mean_value) {
   if (Status status = CheckDecodeShape(problem); !status.ok()) return status;
+  if (Status status = CheckNoWindow(problem); !status.ok()) return status;
   if (transposed.data == nullptr && mean_value == nullptr) {
     return Invalid("transposed and mean_value are both null: there is nothing to append to");
   }
   if (transposed.data != nullptr) {
-    if (Status status = CheckCache("k", problem.k, problem); !status.ok()) return status;
+    if (Status status = CheckKeys(problem); !status.ok()) return status;
     if (Status status = CheckTransposed(problem, transposed); !status.ok()) return status;
   }
   if (mean_value != nullptr) {
-    if (Status status = CheckCache("v", problem.v, problem); !status.ok()) return status;
+    if (Status status = CheckCache("v", problem.v, problem, problem.ValueDim()); !status.ok()) return status;
     if (Status status = CheckPointer("mean_value", mean_value, sizeof(float)); !status.ok()) return status;
   }
   return {};

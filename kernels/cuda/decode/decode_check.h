@@ -3,11 +3,14 @@
 #pragma once
 
 #include "kernels/cuda_decode.h"
+#include "kernels/cuda_quest.h"
 
 namespace headscope::kernels::decode {
 
 // Sizes that the decode kernels take: one query row at the last position, bf16 or fp16, head_dim 64 or 128. Looks at no
 // tensor. Errors: kInvalidArgument, kUnsupported, naming the field, its value and what is allowed.
+Status CheckKeysShape(const AttentionProblem& problem);
+// And values of the same head_dim. Errors as above.
 Status CheckDecodeShape(const AttentionProblem& problem);
 
 // The shape, and q, k, v, o: present, aligned as the kernels read them, heads and sequences of o apart. Errors as
@@ -17,11 +20,15 @@ Status CheckDecode(const AttentionProblem& problem, const AttentionOutput& outpu
 // The cache's keys alone, of a shape that passed: present and aligned. Errors as above.
 Status CheckKeys(const AttentionProblem& problem);
 
-// The same for a step over any selection: fp32 as well, and head_dim 64, 128 or 256. Errors as above.
+// The same for a step over any selection: fp32 as well, and other sizes (selection_params.h). Errors as above.
 Status CheckSelectionShape(const AttentionProblem& problem);
 Status CheckSelectionStep(const AttentionProblem& problem, const AttentionOutput& output);
 
-// What SparQ asks for besides. Errors as above.
+// What Quest takes. Errors as above.
+Status CheckQuestShape(const AttentionProblem& problem, const QuestCudaOptions& options);
+
+// What SparQ takes, and what it asks for besides. Errors as above.
+Status CheckSparqShape(const AttentionProblem& problem, const SparqCudaOptions& options);
 Status CheckSparq(const AttentionProblem& problem, const SparqCudaOptions& options, const TransposedKeys& transposed,
                   const float* mean_value);
 

@@ -10,7 +10,7 @@ namespace headscope::kernels::decode {
 
 // The first CUDA error, or cudaSuccess.
 template <typename T, int D>
-cudaError_t LaunchDense(const DenseParams& params, cudaStream_t stream);
+cudaError_t LaunchDense(const WithSinks<DenseParams>& params, cudaStream_t stream);
 template <typename T, int D>
 cudaError_t LaunchSparq(const SparqParams& params, cudaStream_t stream);
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "divisor.h"
+#include "head_sinks.h"
 
 namespace headscope::kernels::decode {
 
@@ -106,6 +107,13 @@ struct DenseParams {
   int32_t blocks, warps, stages, shared_bytes;
   int32_t leaves_cache_first;  // K and V are the first to leave L2 again: see PlanDense
   float soft_cap;
+};
+
+// A launch's parameters and sinks. Half a KiB more of them costs a short step 1 to 2 %, so steps without sinks are
+// launched without.
+template <typename Params>
+struct WithSinks : Params {
+  HeadSinks sinks;
 };
 
 // Sizes of one SparQ launch. Item i is span i % num_spans of list (KV head) i / num_spans. Byte offsets count from the

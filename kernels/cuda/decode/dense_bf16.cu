@@ -3,7 +3,7 @@
 
 namespace headscope::kernels::decode {
 
-template cudaError_t LaunchDense<__nv_bfloat16, 64>(const DenseParams&, cudaStream_t);
-template cudaError_t LaunchDense<__nv_bfloat16, 128>(const DenseParams&, cudaStream_t);
+template cudaError_t LaunchDense<__nv_bfloat16, 64>(const WithSinks<DenseParams>&, cudaStream_t);
+template cudaError_t LaunchDense<__nv_bfloat16, 128>(const WithSinks<DenseParams>&, cudaStream_t);
 
 }  // namespace headscope::kernels::decode

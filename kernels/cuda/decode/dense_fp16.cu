@@ -3,7 +3,7 @@
 
 namespace headscope::kernels::decode {
 
-template cudaError_t LaunchDense<__half, 64>(const DenseParams&, cudaStream_t);
-template cudaError_t LaunchDense<__half, 128>(const DenseParams&, cudaStream_t);
+template cudaError_t LaunchDense<__half, 64>(const WithSinks<DenseParams>&, cudaStream_t);
+template cudaError_t LaunchDense<__half, 128>(const WithSinks<DenseParams>&, cudaStream_t);
 
 }  // namespace headscope::kernels::decode

@@ -13,8 +13,9 @@
 
 namespace headscope::kernels::decode {
 
-template <typename T, int D>
-__global__ void __launch_bounds__(kDenseWarps * 32, 1) DenseKernel(const __grid_constant__ DenseParams p) {
+// Params: DenseParams, with sinks or without.
+template <typename T, int D, typename Params>
+__global__ void __launch_bounds__(kDenseWarps * 32, 1) DenseKernel(const __grid_constant__ Params p) {
   extern __shared__ __align__(128) char shared[];
   const int warp = static_cast<int>(threadIdx.x) / 32, step_tokens = p.warps * 16;
   const DenseShare share(p, static_cast<int>(blockIdx.x));

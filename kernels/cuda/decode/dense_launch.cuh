@@ -9,9 +9,14 @@
 namespace headscope::kernels::decode {
 
 template <typename T, int D>
-cudaError_t LaunchDense(const DenseParams& params, cudaStream_t stream) {
-  return Launch(DenseKernel<T, D>, params, params.blocks, params.warps * 32, params.shared_bytes, /*together=*/true,
-                stream);
+cudaError_t LaunchDense(const WithSinks<DenseParams>& params, cudaStream_t stream) {
+  const DenseParams& without = params;
+  if (params.sinks.count == 0) {
+    return Launch(DenseKernel<T, D, DenseParams>, without, params.blocks, params.warps * 32, params.shared_bytes,
+                  /*together=*/true, stream);
+  }
+  return Launch(DenseKernel<T, D, WithSinks<DenseParams>>, params, params.blocks, params.warps * 32,
+                params.shared_bytes, /*together=*/true, stream);
 }
 
 }  // namespace headscope::kernels::decode

@@ -89,6 +89,15 @@ struct PartialSum {
   }
 };
 
+// The whole of a query head's softmax, its sink among the terms where there are sinks.
+template <typename Params>
+__device__ __forceinline__ PartialSum WithSink(PartialSum all, const Params& p, int head) {
+  if constexpr (requires { p.sinks; }) {
+    if (p.sinks.count > 0) all.Add({{0.0f, 0.0f, 0.0f, 0.0f}, p.sinks.logit[head], 1.0f});
+  }
+  return all;
+}
+
 // A column, four components of a head, over the warps' results of one part of a pass: merged [warps, heads].
 template <int D>
 __device__ __forceinline__ PartialSum SumOfWarps(const float (*merged)[D + 2], int warps, int heads, int column) {
@@ -144,10 +153,11 @@ struct DenseMessage {
 };
 
 // Writes four components of the pass's output, and the log-sum-exp with a head's first ones.
-template <typename T, int D>
-__device__ __forceinline__ void StoreColumn(const DenseParams& p, const DensePass<T>& pass, int column,
-                                            const PartialSum& all) {
+template <typename T, int D, typename Params>
+__device__ __forceinline__ void StoreColumn(const Params& p, const DensePass<T>& pass, int column,
+                                            const PartialSum& of_keys) {
   const int h = 4 * column / D, d = 4 * column % D;
+  const PartialSum all = WithSink(of_keys, p, pass.head + h);
   T* const o = static_cast<T*>(p.x.o) + pass.sequence * p.x.o_batch + (pass.head + h) * p.x.o_head + d;
 #pragma unroll
   for (int i = 0; i < 4; ++i) Store(o + i, all.v[i] / all.sum);
@@ -156,8 +166,8 @@ __device__ __forceinline__ void StoreColumn(const DenseParams& p, const DensePas
 
 // The warps' results of the block's part of a pass, all in `merged`: the outputs if nobody shares the pass, else a
 // message.
-template <typename T, int D>
-__device__ __forceinline__ void LeavePart(const DenseParams& p, const DensePass<T>& pass, const DenseShare& share,
+template <typename T, int D, typename Params>
+__device__ __forceinline__ void LeavePart(const Params& p, const DensePass<T>& pass, const DenseShare& share,
                                           int number, const float (*merged)[D + 2]) {
   const int columns = pass.heads * D / 4;
   const bool whole = share.HasWhole(p, number);
@@ -175,8 +185,8 @@ __device__ __forceinline__ void LeavePart(const DenseParams& p, const DensePass<
 // Waits for all parts of the pass amid which the share begins, and merges them. A trip to memory takes long, and a head
 // alone has as many parts as there are blocks: where a pass has few columns, several threads share each and take the
 // parts in turn. `sums`: room for one of every thread.
-template <typename T, int D>
-__device__ __forceinline__ void MergeParts(const DenseParams& p, const DenseShare& share, PartialSum* sums) {
+template <typename T, int D, typename Params>
+__device__ __forceinline__ void MergeParts(const Params& p, const DenseShare& share, PartialSum* sums) {
   const DensePass<T> pass(p, share.first_pass);
   const int threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
   const int columns = pass.heads * D / 4, begin = share.first_pass * p.steps;

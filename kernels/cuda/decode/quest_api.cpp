@@ -62,13 +62,6 @@ Status LayOut(const AttentionProblem& problem, const QuestCudaOptions& options, 
   return {};
 }
 
-Status CheckOptions(const QuestCudaOptions& options) {
-  if (options.page_size < 1 || options.page_size > 1024)
-    return Invalid("page_size " + std::to_string(options.page_size) + ": it must lie in 1 .. 1024");
-  if (options.budget < 1) return Invalid("budget " + std::to_string(options.budget) + ": it must be at least 1");
-  return {};
-}
-
 QuestParams BaseParams(const AttentionProblem& problem, int32_t page_size, const CudaPageBounds& bounds) {
   QuestParams params{};
   params.x.q = problem.q.data;
@@ -93,7 +86,7 @@ QuestParams BaseParams(const AttentionProblem& problem, int32_t page_size, const
 
 Status UpdatePageBoundsCuda(const AttentionProblem& problem, int32_t page_size, int32_t first_token,
                             const CudaPageBounds& bounds, void* stream) {
-  if (Status status = decode::CheckDecodeShape(problem); !status.ok()) return status;
+  if (Status status = decode::CheckKeysShape(problem); !status.ok()) return status;
   if (Status status = decode::CheckKeys(problem); !status.ok()) return status;
   if (Status status = CheckBounds(problem, page_size, bounds); !status.ok()) return status;
   if (first_token < 0 || first_token >= problem.seq_k) {
@@ -116,15 +109,15 @@ Status UpdatePageBoundsCuda(const AttentionProblem& problem, int32_t page_size, 
 size_t QuestWorkspaceBytes(const AttentionProblem& problem, const QuestCudaOptions& options) {
   Scratch scratch;
   CudaSelection selection;
-  if (!decode::CheckDecodeShape(problem).ok() || !CheckOptions(options).ok()) return 0;
+  if (!decode::CheckQuestShape(problem, options).ok()) return 0;
   return LayOut(problem, options, &scratch, &selection).ok() ? static_cast<size_t>(scratch.total) : 0;
 }
 
 Status DecodeQuestCuda(const AttentionProblem& problem, const QuestCudaOptions& options, const CudaPageBounds& bounds,
                        const AttentionOutput& output, int32_t* chosen_pages, void* workspace, size_t workspace_bytes,
                        void* stream) {
-  if (Status status = decode::CheckDecode(problem, output); !status.ok()) return status;
-  if (Status status = CheckOptions(options); !status.ok()) return status;
+  if (Status status = decode::CheckQuestShape(problem, options); !status.ok()) return status;
+  if (Status status = decode::CheckSelectionStep(problem, output); !status.ok()) return status;
   if (Status status = CheckBounds(problem, options.page_size, bounds); !status.ok()) return status;
   CurrentDevice device;
   if (Status status = FindCurrentDevice(&device); !status.ok()) return status;

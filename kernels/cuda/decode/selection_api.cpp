@@ -40,7 +40,7 @@ struct SelectionPlan {
 };
 
 bool OnTiles(const AttentionProblem& problem) {
-  return decode::RunsOnTiles(problem.head_dim, problem.dtype == DType::kFloat32);
+  return decode::RunsOnTiles(problem.head_dim, problem.ValueDim(), problem.dtype == DType::kFloat32);
 }
 
 // Shares of the steps as dense decode has them, of a cache that is as long as the longest list.
@@ -72,7 +72,7 @@ Status PlanTiles(const AttentionProblem& problem, const CudaSelection& selection
 SelectionPlan PlanStretches(const AttentionProblem& problem, const CudaSelection& selection,
                             int32_t num_multiprocessors) {
   SelectionPlan plan;
-  const int32_t places = decode::SelectionHeads(problem.GroupSize());
+  const int32_t places = decode::SelectionHeads(problem.GroupSize(), problem.head_dim, problem.ValueDim());
   plan.head_blocks = (problem.GroupSize() + places - 1) / places;
   const int64_t parts = int64_t{problem.batch} * problem.num_kv_heads * plan.head_blocks;
   const int64_t wanted = std::max<int64_t>(1, int64_t{num_multiprocessors} * kBlocksPerMultiprocessor / parts);
@@ -83,7 +83,7 @@ SelectionPlan PlanStretches(const AttentionProblem& problem, const CudaSelection
   plan.stretches = static_cast<int32_t>((longest + plan.stretch - 1) / plan.stretch);
   if (plan.stretches == 1) return plan;
   const int64_t rows = int64_t{problem.batch} * problem.num_qo_heads * plan.stretches;
-  plan.part_sums = ArrayBytes(rows * problem.head_dim * 4);
+  plan.part_sums = ArrayBytes(rows * problem.ValueDim() * 4);
   plan.total = plan.part_sums + ArrayBytes(rows * 8);
   return plan;
 }
@@ -243,7 +243,8 @@ Status decode::AttendSelection(const AttentionProblem& problem, const CudaSelect
                                  {"workspace", plan.total > 0 ? workspace : nullptr}},
                                 stream);
   if (!status.ok()) return status;
-  decode::SelectionParams params{};
+  decode::WithSinks<decode::SelectionParams> params{};
+  params.sinks = SinksOf(problem);
   params.x = Operands(problem, output);
   params.soft_cap = problem.soft_cap;
   params.lse = output.lse;
@@ -254,6 +255,9 @@ Status decode::AttendSelection(const AttentionProblem& problem, const CudaSelect
   params.weight_stride = selection.weight_rows == 1 ? 0 : selection.num_pages * selection.page_size;
   params.alpha = selection.alpha;
   params.mean = selection.mean_value;
+  params.first_seen = problem.window > 0 ? std::max(problem.seq_k - problem.window, 0) : 0;
+  params.head_dim = problem.head_dim;
+  params.value_dim = problem.ValueDim();
   params.lists = static_cast<int32_t>(lists);
   params.head_blocks = plan.head_blocks;
   params.stretches = plan.stretches;
@@ -261,7 +265,7 @@ Status decode::AttendSelection(const AttentionProblem& problem, const CudaSelect
   params.tiles = plan.tiles;
   params.tiles.x = params.x;
   params.part_columns = plan.part_columns;
-  params.chained = chained;
+  params.chained = chained && OnTiles(problem);
   params.pages_of_list = selection.pages_of_list;
   params.by_page = DivideBy(selection.page_size);
   params.part_o = static_cast<float*>(workspace);
@@ -270,13 +274,13 @@ Status decode::AttendSelection(const AttentionProblem& problem, const CudaSelect
   cudaError_t error = cudaSuccess;
   switch (problem.dtype) {
     case DType::kFloat32:
-      error = decode::LaunchSelection<float>(params, problem.head_dim, on);
+      error = decode::LaunchSelection<float>(params, on);
       break;
     case DType::kBFloat16:
-      error = decode::LaunchSelection<__nv_bfloat16>(params, problem.head_dim, on);
+      error = decode::LaunchSelection<__nv_bfloat16>(params, on);
       break;
     case DType::kFloat16:
-      error = decode::LaunchSelection<__half>(params, problem.head_dim, on);
+      error = decode::LaunchSelection<__half>(params, on);
       break;
   }
   return CudaStatus(error, std::string(OnTiles(problem) ? "SelectionTileKernel" : "SelectionKernel") + " (" +

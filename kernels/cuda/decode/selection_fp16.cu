@@ -4,6 +4,6 @@
 
 namespace headscope::kernels::decode {
 
-template cudaError_t LaunchSelection<__half>(const SelectionParams&, int, cudaStream_t);
+template cudaError_t LaunchSelection<__half>(const WithSinks<SelectionParams>&, cudaStream_t);
 
 }  // namespace headscope::kernels::decode

@@ -15,7 +15,8 @@ constexpr int kSelectionWarps = 4;
 struct SelectionParams {
   DecodeOperands x;
   float soft_cap;
-  float* lse;  // may be null
+  float* lse;          // may be null
+  int32_t first_seen;  // token; the window hides those before it
   int32_t page_size;
   const int64_t* page_begin;
   const int32_t* pages;
@@ -27,7 +28,9 @@ struct SelectionParams {
   int32_t head_blocks;  // of a KV head: each takes at most so many query heads as its kernel has places for
   int32_t stretches;    // of a list
   int32_t stretch;      // tokens
-  // With one stretch nothing of it is used: [batch * num_qo_heads, stretches, head_dim], and maximum (base 2) and sum.
+  int32_t head_dim, value_dim;
+  // With one stretch nothing of it is used: [batch * num_qo_heads, stretches, v_head_dim], and maximum (base 2) and
+  // sum.
   float* part_o;
   float2* part_sum;
 
@@ -41,17 +44,22 @@ struct SelectionParams {
 };
 
 // Whether the tensor cores take the step: then `tiles` and what belongs to it are set.
-constexpr bool RunsOnTiles(int head_dim, bool fp32) {
-  return !fp32 && head_dim <= 128;
+constexpr bool RunsOnTiles(int head_dim, int value_dim, bool fp32) {
+  return !fp32 && head_dim == value_dim && (head_dim == 64 || head_dim == 128);
 }
 
+constexpr int kMaxSelectionDim = 576, kMaxSelectionValueDim = 512;  // multiples of 8
+// Up to here a lane's part of a row is so short that it has 8 query heads' at once.
+constexpr int kWideSelectionDim = 256;
+
 // Query heads that a block has places for, of a group.
-constexpr int SelectionHeads(int group) {
-  return group == 1 ? 1 : group <= 4 ? 4 : 8;
+constexpr int SelectionHeads(int group, int head_dim, int value_dim) {
+  if (group == 1) return 1;
+  return group <= 4 || head_dim > kWideSelectionDim || value_dim > kWideSelectionDim ? 4 : 8;
 }
 
 // The first CUDA error, or cudaSuccess.
 template <typename T>
-cudaError_t LaunchSelection(const SelectionParams& params, int head_dim, cudaStream_t stream);
+cudaError_t LaunchSelection(const WithSinks<SelectionParams>& params, cudaStream_t stream);
 
 }  // namespace headscope::kernels::decode

@@ -7,6 +7,8 @@
 // waits: nothing has to be zero beforehand.
 #pragma once
 
+#include <type_traits>
+
 #include "async_copy.cuh"
 #include "decode/decode_launch.cuh"
 #include "decode/dense_merge.cuh"
@@ -16,12 +18,32 @@
 
 namespace headscope::kernels::decode {
 
+// How many pages from `begin` on lie wholly before the first token that the query sees: they are as if the list did not
+// name them, and nobody reads their rows. *hidden: tokens of the first page that is left, if there is one, that lie
+// before it.
+__device__ __forceinline__ int SkipUnseen(const SelectionParams& p, int64_t begin, int* num_pages, int* hidden) {
+  const int32_t* const pages = p.pages + begin;
+  int low = 0, high = *num_pages;
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    if ((int64_t{pages[middle]} + 1) * p.page_size <= p.first_seen) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  *num_pages -= low;
+  *hidden = *num_pages > 0 ? max(p.first_seen - pages[low] * p.page_size, 0) : 0;
+  return low;
+}
+
 // A pass of dense decode whose rows a list names.
 template <typename T>
 struct SelectedPass : DensePass<T> {
   const int32_t* pages;
   int64_t first_weight;  // the number of the list's first token in a row of weights
   int num_pages;
+  int hidden;  // tokens of the first page, the window's oldest, that lie before it
 
   __device__ __forceinline__ SelectedPass(const SelectionParams& p, int pass) : DensePass<T>(p.tiles, pass) {
     const int list = Quotient(pass, p.tiles.by_passes_per_list);
@@ -31,6 +53,8 @@ struct SelectedPass : DensePass<T> {
       begin = p.page_begin[list];
       num_pages = static_cast<int>(p.page_begin[list + 1] - begin);
     }
+    hidden = 0;
+    if (p.first_seen > 0) begin += SkipUnseen(p, begin, &num_pages, &hidden);
     pages = p.pages + begin;
     first_weight = begin * p.page_size;
   }
@@ -43,20 +67,21 @@ struct SelectedPass : DensePass<T> {
   __device__ __forceinline__ bool MayHave(const SelectionParams& p, int number) const {
     return number < int64_t{num_pages} * p.page_size;
   }
-  // The cache row of the list's token `number`; beyond the last token, another's of the last page.
+  // The cache row of the list's token `number`; beyond the last token, and before the window, another's that is seen.
   __device__ __forceinline__ int Row(const SelectionParams& p, int number) const {
     if (p.page_size == 1) return pages[min(number, num_pages - 1)];
     const int page = Quotient(number, p.by_page);
-    if (page >= num_pages) return pages[num_pages - 1] * p.page_size;
-    return min(pages[page] * p.page_size + (number - page * p.page_size), p.x.seq_k - 1);
+    if (page >= num_pages) return max(pages[num_pages - 1] * p.page_size, p.first_seen);
+    return max(min(pages[page] * p.page_size + (number - page * p.page_size), p.x.seq_k - 1), p.first_seen);
   }
 };
 
 // Four components of a query head: its softmax's numerators and their sum, and the mean-value term.
-template <typename T, int D>
-__device__ __forceinline__ void StoreSelected(const SelectionParams& p, const DensePass<T>& pass, int column,
-                                              const PartialSum& all) {
+template <typename T, int D, typename Params>
+__device__ __forceinline__ void StoreSelected(const Params& p, const DensePass<T>& pass, int column,
+                                              const PartialSum& of_keys) {
   const int h = 4 * column / D, d = 4 * column % D, head = pass.head + h;
+  const PartialSum all = WithSink(of_keys, p, head);
   const int64_t row = pass.query_head + h;
   T* const o = static_cast<T*>(p.x.o) + pass.sequence * p.x.o_batch + head * p.x.o_head + d;
   const float alpha = p.alpha != nullptr ? p.alpha[row] : 1.0f;
@@ -82,9 +107,11 @@ struct SharedPart {
   }
 };
 
-// kWeighted: the selection has weights.
-template <typename T, int D, bool kWeighted>
-__global__ void __launch_bounds__(kDenseWarps * 32, 1) SelectionTileKernel(const __grid_constant__ SelectionParams p) {
+// Params: SelectionParams where nothing but the scores weighs tokens; with sinks where the selection has weights, or
+// the problem sinks or a window that hides tokens.
+template <typename T, int D, typename Params>
+__global__ void __launch_bounds__(kDenseWarps * 32, 1) SelectionTileKernel(const __grid_constant__ Params p) {
+  constexpr bool kBiased = !std::is_same_v<Params, SelectionParams>;
   extern __shared__ __align__(128) char shared[];
   const DenseParams& tiles = p.tiles;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -125,7 +152,7 @@ __global__ void __launch_bounds__(kDenseWarps * 32, 1) SelectionTileKernel(const
   for (int stage = 1; stage < tiles.stages; ++stage) request();
 
   WarpAttention<T, D, QueryFragment<T, D>> attention;
-  int stage = 0, count = 0;
+  int stage = 0, count = 0, hidden = 0;
   const float* weights = nullptr;
 #pragma unroll 1
   for (int step = begin; step < end; ++step) {
@@ -137,9 +164,10 @@ __global__ void __launch_bounds__(kDenseWarps * 32, 1) SelectionTileKernel(const
                            p.x.q_head, pass.heads);
       attention.out.Clear();
       count = pass.Count(p);
-      if constexpr (kWeighted) {
+      if constexpr (kBiased) {
+        hidden = pass.hidden;
         const int of_group = pass.head % p.x.group + min(lane / 4, pass.heads - 1);
-        weights = p.weights + of_group * p.weight_stride + pass.first_weight;
+        if (p.weights != nullptr) weights = p.weights + of_group * p.weight_stride + pass.first_weight;
       }
     }
     // All but the newest stages - 1 requests have arrived.
@@ -152,9 +180,11 @@ __global__ void __launch_bounds__(kDenseWarps * 32, 1) SelectionTileKernel(const
     const int first = at.step * step_tokens + warp * 16;
     if (first < count) {
       const SharedTile<T, D> tile{ring + stage * SharedTile<T, D>::kElements};
-      if constexpr (kWeighted) {
-        attention.Step(tile, p.x.scale, p.soft_cap, count - first,
-                       [&](int token) { return logf(weights[first + token]); });
+      if constexpr (kBiased) {
+        attention.Step(tile, p.x.scale, p.soft_cap, count - first, [&](int token) {
+          if (first + token < hidden) return kNegativeInfinity;
+          return weights != nullptr ? logf(weights[first + token]) : 0.0f;
+        });
       } else {
         attention.Step(tile, p.x.scale, p.soft_cap, count - first);
       }
@@ -187,8 +217,8 @@ __global__ void __launch_bounds__(kDenseWarps * 32, 1) SelectionTileKernel(const
 
 // One pass a block. As in dense_merge.cuh several threads share a column and take the parts in turn.
 constexpr int kMergeThreads = 256;
-template <typename T, int D>
-__global__ void __launch_bounds__(kMergeThreads) SelectionTileMerge(const __grid_constant__ SelectionParams p) {
+template <typename T, int D, typename Params>
+__global__ void __launch_bounds__(kMergeThreads) SelectionTileMerge(const __grid_constant__ Params p) {
   __shared__ PartialSum sums[kMergeThreads];
   const DenseParams& tiles = p.tiles;
   const int number = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
@@ -220,9 +250,9 @@ __global__ void __launch_bounds__(kMergeThreads) SelectionTileMerge(const __grid
   if (active && turn == 0) StoreSelected<T, D>(p, pass, column, all);
 }
 
-template <typename T, int D>
-cudaError_t LaunchSelectionTiles(const SelectionParams& p, cudaStream_t stream) {
-  const auto kernel = p.weights != nullptr ? SelectionTileKernel<T, D, true> : SelectionTileKernel<T, D, false>;
+template <typename T, int D, typename Params>
+cudaError_t LaunchSelectionTilesOf(const Params& p, cudaStream_t stream) {
+  const auto kernel = SelectionTileKernel<T, D, Params>;
   if (const cudaError_t error = AllowSharedMemory(kernel); error != cudaSuccess) return error;
   const DenseParams& tiles = p.tiles;
   const auto blocks = static_cast<unsigned>(tiles.blocks);
@@ -237,8 +267,15 @@ cudaError_t LaunchSelectionTiles(const SelectionParams& p, cudaStream_t stream) 
   }
   const bool any_shared = tiles.longer != 0 || tiles.share % tiles.steps != 0;
   if (error != cudaSuccess || !any_shared) return error;
-  return cuda::LaunchDependent(SelectionTileMerge<T, D>, static_cast<unsigned>(tiles.passes), kMergeThreads, 0, stream,
-                               p);
+  return cuda::LaunchDependent(SelectionTileMerge<T, D, Params>, static_cast<unsigned>(tiles.passes), kMergeThreads, 0,
+                               stream, p);
+}
+
+template <typename T, int D>
+cudaError_t LaunchSelectionTiles(const WithSinks<SelectionParams>& p, cudaStream_t stream) {
+  const SelectionParams& without = p;
+  if (p.weights != nullptr || p.first_seen > 0 || p.sinks.count > 0) return LaunchSelectionTilesOf<T, D>(p, stream);
+  return LaunchSelectionTilesOf<T, D>(without, stream);
 }
 
 }  // namespace headscope::kernels::decode

@@ -147,6 +147,7 @@ Status Attend(const AttentionProblem& problem, const SparseIndexView& index, con
   params.v_gather = Gather(problem.v);
   params.index = index;
   params.lse = output.lse;
+  params.sinks = SinksOf(problem);
   params.items_per_head = (problem.seq_q + kItemRows - 1) / kItemRows;
   params.num_items = params.items_per_head * problem.num_qo_heads * problem.batch;
   params.lists_per_head = index.NumRowTiles();

@@ -269,13 +269,14 @@ class Consumer {
   __device__ void Finish(const ItemPlace& place, uint32_t slot, const SoftmaxState<Element>& softmax, Output& output) {
     float normaliser[2];
     for (int r = 0; r < 2; ++r) {
-      const float sum = QuadSum(softmax.row_sum[r]);
-      normaliser[r] = sum == 0.0f ? 0.0f : __fdividef(1.0f, sum);
+      float sum = QuadSum(softmax.row_sum[r]), shift = softmax.shift[r], factor = 1.0f;
+      if (p_.sinks.count > 0) AddSink(p_.sinks.logit[place.head], &sum, &shift, &factor);
+      normaliser[r] = sum == 0.0f ? 0.0f : __fdividef(factor, sum);
       const int query = place.tile * kItemRows + row_ + 8 * r;
       if (p_.lse != nullptr && lane_ % 4 == 0 && query < p_.index.seq_q) {
         constexpr float kLn2 = 0.69314718055994531f;
         const int64_t head = static_cast<int64_t>(place.sequence) * p_.index.num_qo_heads + place.head;
-        p_.lse[head * p_.index.seq_q + query] = sum == 0.0f ? -INFINITY : (softmax.shift[r] + __log2f(sum)) * kLn2;
+        p_.lse[head * p_.index.seq_q + query] = sum == 0.0f ? -INFINITY : (shift + __log2f(sum)) * kLn2;
       }
     }
     // Every warp of the group has done its last product with these queries.

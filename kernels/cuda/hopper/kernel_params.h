@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "divisor.h"
+#include "head_sinks.h"
 #include "kernels/sparse_index.h"
 
 namespace headscope::kernels::hopper {
@@ -48,6 +49,7 @@ struct KernelParams {
   float score_scale;  // 0 without a soft cap; else scores become soft_cap * tanh(score_scale * q.k)
   float soft_cap;
   float scale_log2;  // what the kernel multiplies a (capped) score by to get an exponent of two
+  HeadSinks sinks;
 };
 
 }  // namespace headscope::kernels::hopper

@@ -147,6 +147,15 @@ struct SoftmaxState {
   }
 };
 
+// One more term of a row's sum under its shift: the sink's, which has no value. A sink above the shift becomes it, so
+// that no term overflows; what the row's weights and outputs are multiplied by is then *factor.
+__device__ inline void AddSink(float logit, float* sum, float* shift, float* factor) {
+  const float sink = logit * 1.44269504088896341f, raised = fmaxf(*shift, sink);
+  *factor = Exp2(*shift - raised);
+  *sum = fmaf(*sum, *factor, Exp2(sink - raised));
+  *shift = raised;
+}
+
 // score = cap * tanh(score_scale * score).
 template <class Scores>
 __device__ void SoftCap(Scores& scores, float score_scale, float cap) {

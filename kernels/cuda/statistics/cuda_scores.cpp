@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "device_memory.h"
 #include "kernels/contiguous.h"
@@ -60,6 +61,7 @@ struct CudaScores::Impl {
   int device = 0;
   int32_t window = 0;
   AttentionProblem problem;  // device pointers
+  std::vector<float> sinks;  // the problem's
   DeviceMemory memory;
   float* lse = nullptr;
 
@@ -99,6 +101,10 @@ Status CudaScores::Create(const AttentionProblem& host_problem, int32_t window, 
   const int64_t q_bytes = HeadBytes(dense, dense.seq_q) * dense.num_qo_heads * dense.batch;
   const int64_t k_bytes = HeadBytes(dense, dense.seq_k) * dense.num_kv_heads * dense.batch;
   impl.problem = dense;
+  if (dense.sinks != nullptr) {
+    impl.sinks.assign(dense.sinks, dense.sinks + dense.num_qo_heads);
+    impl.problem.sinks = impl.sinks.data();
+  }
   const int64_t lse_bytes = impl.NumRows() * int64_t{sizeof(float)};
   if (Status status = AllocateOnDevice(q_bytes + k_bytes + lse_bytes, "a head's Q, K and LSE", &impl.memory);
       !status.ok()) {

@@ -6,6 +6,7 @@
 #include "kernels/cuda_statistics.h"
 #include "statistics/row_lse_hopper.h"
 #include "statistics/scores_launch.cuh"
+#include "statistics/sink_term.cuh"
 
 namespace headscope::kernels {
 namespace statistics {
@@ -42,7 +43,8 @@ __device__ __forceinline__ void Fold(const ScoreFragment& scores, RowState* stat
   }
 }
 
-__global__ void __launch_bounds__(kThreads, 3) RowLseKernel(ScoreParams params, float* lse) {
+__global__ void __launch_bounds__(kThreads, 3)
+    RowLseKernel(const __grid_constant__ ScoreParams params, const __grid_constant__ HeadSinks sinks, float* lse) {
   extern __shared__ __align__(16) char shared[];
   const RowTileOfBlock tile(params, blockIdx.x);
   const BlockHead head(params, tile.sequence_head);
@@ -82,7 +84,8 @@ __global__ void __launch_bounds__(kThreads, 3) RowLseKernel(ScoreParams params, 
       if (threadIdx.x % 4 == 0 && row < tile.row_end) {
         constexpr float kLn2 = 0.693147180559945309f;
         // A sum of 0 is a row that attends to nothing; NaN among its scores is a sum of NaN.
-        lse[head.row_slot + row] = sum == 0.0f ? -INFINITY : maximum * kLn2 + logf(sum);
+        lse[head.row_slot + row] = WithSink(sum == 0.0f ? -INFINITY : maximum * kLn2 + logf(sum), sinks,
+                                            tile.sequence_head % params.num_qo_heads);
       }
     }
   }
@@ -90,7 +93,8 @@ __global__ void __launch_bounds__(kThreads, 3) RowLseKernel(ScoreParams params, 
 
 Status LaunchRowLseMma(const AttentionProblem& problem, const ScoreParams& params, float* lse, void* stream) {
   const auto blocks = static_cast<unsigned>(params.NumRowTiles() * params.num_sequence_heads);
-  return LaunchScores("RowLseKernel", problem, RowLseKernel, dim3(blocks), params.SharedBytes(0), stream, params, lse);
+  return LaunchScores("RowLseKernel", problem, RowLseKernel, dim3(blocks), params.SharedBytes(0), stream, params,
+                      SinksOf(problem), lse);
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ Status RowLseHopper(const AttentionProblem& problem, const ScoreParams& scores, 
   RowLseParams params{};
   params.scores = scores;
   params.lse = lse;
+  params.sinks = SinksOf(problem);
   Status status = hopper::EncodeTensorMap(
       {"q", problem.dtype, problem.batch, problem.num_qo_heads, problem.seq_q, problem.head_dim, kGroupRows}, problem.q,
       &params.q);

@@ -21,6 +21,7 @@
 
 #include "statistics/row_lse_hopper.h"
 #include "statistics/score_tile.cuh"
+#include "statistics/sink_term.cuh"
 #include "statistics/wgmma.cuh"
 
 namespace headscope::kernels::statistics {
@@ -193,6 +194,7 @@ class LseConsumer {
  public:
   __device__ LseConsumer(const RowLseParams& params, RowLseShared<T>& shared, int group)
       : p_(params.scores),
+        sinks_(params.sinks),
         lse_(params.lse),
         s_(shared),
         group_(group),
@@ -243,7 +245,7 @@ class LseConsumer {
         if (!whole || !state.Add(scores, factor)) state.AddRaising(scores, factor);
       }
       Release(s_.q_empty[group_]);
-      Finish(state, static_cast<int64_t>(sequence_head) * p_.seq_q, first_row, end_row);
+      Finish(state, sequence_head, first_row, end_row);
     }
   }
 
@@ -277,7 +279,8 @@ class LseConsumer {
   }
 
   // The four lanes of a row bring theirs together.
-  __device__ void Finish(const LseState& state, int64_t row_slot, int64_t first_row, int64_t end_row) {
+  __device__ void Finish(const LseState& state, int sequence_head, int64_t first_row, int64_t end_row) {
+    const int64_t row_slot = static_cast<int64_t>(sequence_head) * p_.seq_q;
     for (int r = 0; r < 2; ++r) {
       const float reference = QuadMax(state.reference[r]);
       const float shift = reference == -INFINITY ? 0.0f : reference;
@@ -286,12 +289,14 @@ class LseConsumer {
       if (lane_ % 4 == 0 && row < end_row) {
         constexpr float kLn2 = 0.693147180559945309f;
         // A sum of 0 is a row that attends to nothing; NaN among its scores is a sum of NaN.
-        lse_[row_slot + row] = sum == 0.0f ? -INFINITY : reference * kLn2 + logf(sum);
+        lse_[row_slot + row] =
+            WithSink(sum == 0.0f ? -INFINITY : reference * kLn2 + logf(sum), sinks_, sequence_head % p_.num_qo_heads);
       }
     }
   }
 
   const ScoreParams& p_;
+  const HeadSinks& sinks_;
   float* const lse_;
   RowLseShared<T>& s_;
   const int group_;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "head_sinks.h"
 #include "kernels/attention_problem.h"
 #include "kernels/status.h"
 #include "statistics/score_params.h"
@@ -22,6 +23,7 @@ struct RowLseParams {
   CUtensorMap k;  // boxes of a tile's keys
   ScoreParams scores;
   float* lse;
+  HeadSinks sinks;
   int32_t items_per_head;     // work items, each the rows of all consumer warpgroups of a block
   int32_t heads_per_section;  // heads that are worked on at a time
 };

@@ -21,6 +21,7 @@ Status Invalid(const std::string& field, const std::string& value, const std::st
 
 Status CheckArguments(const AttentionProblem& problem, int32_t window) {
   if (Status status = CheckShape(problem); !status.ok()) return status;
+  if (Status status = CheckNoWindow(problem); !status.ok()) return status;  // it is an argument of its own
   if (problem.seq_k > std::numeric_limits<int32_t>::max() - kTileKeys) {
     return Invalid("seq_k", std::to_string(problem.seq_k), "must be at most 2147483583");
   }

@@ -42,6 +42,9 @@ Status ChooseCudaKernel(const AttentionProblem& problem, const SparseIndexView& 
 // may be called from several threads at once, on one stream or many. Asynchronous: no host synchronisation. Results do
 // not change from run to run.
 //
+// Sinks, of at most 128 query heads, are taken from host memory as the call launches; a captured graph keeps those of
+// its capture. problem.window is 0: cut the index instead (kernels/index_window.h).
+//
 // Memory: 8 bytes per 128 query rows of a head, and 4, from a pool of our own in the stream's order. In a CUDA graph
 // that is captured from it, that becomes an allocation and a free node, with the limits that CUDA sets such graphs: no
 // two launches of one instance at the same time, no clone.

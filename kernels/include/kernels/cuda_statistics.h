@@ -8,7 +8,8 @@
 //
 // What every call takes. problem: device pointers; q and k in bf16 or fp16, 16-byte aligned with strides that are
 // multiples of 8 elements; head_dim a multiple of 16 up to 256; v is not read. A row attends to key c when c <= its
-// position, c < seq_k and, with `window` > 0, position - c < window. lse [batch, num_qo_heads, seq_q] fp32, natural
+// position, c < seq_k and, with `window` > 0, position - c < window; problem.window is 0. Sinks (of at most 128 query
+// heads) are a term of the LSE alone. lse [batch, num_qo_heads, seq_q] fp32, natural
 // log. Outputs are device pointers, contiguous, written whole. `stream` is a cudaStream_t; calls are asynchronous,
 // allocate nothing and can be captured in a CUDA graph. Results do not change from run to run: sums are taken in a
 // fixed order or in fixed point.
@@ -35,8 +36,9 @@
 
 namespace headscope::kernels {
 
-// lse of every row; -inf for a row that attends to nothing, NaN for one with NaN among its scores. wgmma on compute
-// capability 9.0. Against float64: 5e-6 absolute plus 2e-6 of the largest |score|.
+// lse of every row, its head's sink among the terms where the problem has sinks; otherwise -inf for a row that attends
+// to nothing; NaN for one with NaN among its scores. wgmma on compute capability 9.0. Against float64: 5e-6 absolute
+// plus 2e-6 of the largest |score|.
 Status RowLseCuda(const AttentionProblem& problem, int32_t window, float* lse, void* stream);
 // The same by the kernel for GPUs other than Hopper, whatever the GPU: the twin that the wgmma kernel is compared with.
 Status RowLseCudaMma(const AttentionProblem& problem, int32_t window, float* lse, void* stream);
