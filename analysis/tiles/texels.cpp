@@ -24,13 +24,13 @@ struct Band {
   int64_t first = 0, last = 0;
 };
 
-std::vector<Band> CutBands(const std::vector<int64_t>& row_edges) {
+std::vector<Band> CutBands(const std::vector<int64_t>& row_edges, int64_t row_step) {
   std::vector<Band> bands;
   const auto count = static_cast<int64_t>(row_edges.size()) - 1;
   for (int64_t first = 0; first < count;) {
     int64_t last = first + 1;
     while (last < count &&
-           row_edges[static_cast<size_t>(last + 1)] - row_edges[static_cast<size_t>(first)] <= kBlockRows)
+           row_edges[static_cast<size_t>(last + 1)] - row_edges[static_cast<size_t>(first)] <= kBlockRows * row_step)
       ++last;
     bands.push_back({first, last});
     first = last;
@@ -40,8 +40,9 @@ std::vector<Band> CutBands(const std::vector<int64_t>& row_edges) {
 
 class Accumulator {
  public:
-  Accumulator(const HeadTensors& head, const TexelEdges& edges, TileReduction reduction, TexelGrid* grid)
-      : head_(head), edges_(edges), by_mean_(reduction == TileReduction::kMean), grid_(*grid) {
+  Accumulator(const HeadTensors& head, const TexelEdges& edges, TileReduction reduction, int64_t row_step,
+              TexelGrid* grid)
+      : head_(head), edges_(edges), by_mean_(reduction == TileReduction::kMean), row_step_(row_step), grid_(*grid) {
     column_begin_ = std::clamp<int64_t>(edges.columns.front(), 0, head.num_tokens);
     column_end_ = std::clamp<int64_t>(edges.columns.back(), column_begin_, head.num_tokens);
     if (column_end_ > column_begin_) {
@@ -62,8 +63,8 @@ class Accumulator {
     workspace->columns.assign(static_cast<size_t>((band.last - band.first) * width), by_mean_ ? 0.0f : kMinusInfinity);
     const int64_t row_begin = std::clamp<int64_t>(edges_.rows[static_cast<size_t>(band.first)], 0, head_.num_rows);
     const int64_t row_end = std::clamp<int64_t>(edges_.rows[static_cast<size_t>(band.last)], row_begin, head_.num_rows);
-    for (int64_t row = row_begin; row < row_end; row += kBlockRows) {
-      ReduceRows(band, row, std::min(row + kBlockRows, row_end), workspace);
+    for (int64_t row = FirstSample(row_begin); row < row_end; row += kBlockRows * row_step_) {
+      ReduceRows(band, row, std::min(row + kBlockRows * row_step_, row_end), workspace);
     }
     for (int64_t texel_row = band.first; texel_row < band.last; ++texel_row) {
       ReduceColumns(texel_row, workspace->columns.data() + (texel_row - band.first) * width);
@@ -71,6 +72,12 @@ class Accumulator {
   }
 
  private:
+  // The first row that counts at or after `row`.
+  int64_t FirstSample(int64_t row) const { return row + (row_step_ - 1 - row % row_step_); }
+  // Of rows [first, end), the first of which counts.
+  int64_t NumSamples(int64_t first, int64_t end) const {
+    return std::max<int64_t>(0, (end - first + row_step_ - 1) / row_step_);
+  }
   // Columns of `row` inside the region, relative to column_begin_.
   kernels::ColumnRange Inside(int64_t row) const {
     const kernels::ColumnRange range = head_.AttendedColumns(row);
@@ -79,29 +86,29 @@ class Accumulator {
     return {begin, std::max(begin, end)};
   }
 
-  // At most kBlockRows rows, folded into the rows of their texels.
+  // At most kBlockRows rows that count, from the first of them on, folded into the rows of their texels.
   void ReduceRows(const Band& band, int64_t row_begin, int64_t row_end, Workspace* workspace) const {
     const int64_t width = column_end_ - column_begin_;
     kernels::ColumnRange any{static_cast<int32_t>(width), 0};
-    for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t row = row_begin; row < row_end; row += row_step_) {
       const kernels::ColumnRange range = Inside(row);
       if (range.begin == range.end) continue;
       any = {std::min(any.begin, range.begin), std::max(any.end, range.end)};
     }
     for (int64_t begin = any.begin; begin < any.end; begin += kBlockColumns) {
       const int64_t end = std::min<int64_t>(begin + kBlockColumns, any.end);
-      kernels::ScoreBlock(head_.q.data() + row_begin * head_.head_dim, head_.head_dim,
-                          static_cast<int32_t>(row_end - row_begin), keys_, static_cast<int32_t>(begin),
+      kernels::ScoreBlock(head_.q.data() + row_begin * head_.head_dim, row_step_ * head_.head_dim,
+                          static_cast<int32_t>(NumSamples(row_begin, row_end)), keys_, static_cast<int32_t>(begin),
                           static_cast<int32_t>(end), head_.scale, head_.soft_cap, workspace->scores.data(),
                           kBlockColumns);
       int64_t texel_row = band.first;
-      for (int64_t row = row_begin; row < row_end; ++row) {
+      for (int64_t row = row_begin; row < row_end; row += row_step_) {
         while (row >= edges_.rows[static_cast<size_t>(texel_row + 1)]) ++texel_row;
         const kernels::ColumnRange range = Inside(row);
         const int64_t from = std::max<int64_t>(range.begin, begin);
         const int64_t count = std::min<int64_t>(range.end, end) - from;
         if (count <= 0) continue;
-        float* scores = workspace->scores.data() + (row - row_begin) * kBlockColumns + (from - begin);
+        float* scores = workspace->scores.data() + (row - row_begin) / row_step_ * kBlockColumns + (from - begin);
         float* into = workspace->columns.data() + (texel_row - band.first) * width + from;
         Fold(scores, count, head_.lse[static_cast<size_t>(row)], into);
       }
@@ -118,12 +125,13 @@ class Accumulator {
   }
 
   void ReduceColumns(int64_t texel_row, const float* columns) const {
-    const int64_t row_begin = std::clamp<int64_t>(edges_.rows[static_cast<size_t>(texel_row)], 0, head_.num_rows);
+    const int64_t first_row = std::clamp<int64_t>(edges_.rows[static_cast<size_t>(texel_row)], 0, head_.num_rows);
     const int64_t row_end =
-        std::clamp<int64_t>(edges_.rows[static_cast<size_t>(texel_row + 1)], row_begin, head_.num_rows);
+        std::clamp<int64_t>(edges_.rows[static_cast<size_t>(texel_row + 1)], first_row, head_.num_rows);
+    const int64_t row_begin = FirstSample(first_row);
     // Columns that all rows of the texel attend to: texels inside need no look at single rows.
     kernels::ColumnRange common{0, static_cast<int32_t>(column_end_ - column_begin_)};
-    for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t row = row_begin; row < row_end; row += row_step_) {
       const kernels::ColumnRange range = Inside(row);
       common = {std::max(common.begin, range.begin), std::min(common.end, range.end)};
     }
@@ -134,9 +142,9 @@ class Accumulator {
           std::clamp(edges_.columns[static_cast<size_t>(texel_column + 1)], column_begin_, column_end_) - column_begin_;
       int64_t pairs = 0;
       if (begin >= common.begin && end <= common.end) {
-        pairs = (row_end - row_begin) * (end - begin);
+        pairs = NumSamples(row_begin, row_end) * (end - begin);
       } else {
-        for (int64_t row = row_begin; row < row_end; ++row) {
+        for (int64_t row = row_begin; row < row_end; row += row_step_) {
           const kernels::ColumnRange range = Inside(row);
           pairs += std::max<int64_t>(0, std::min<int64_t>(range.end, end) - std::max<int64_t>(range.begin, begin));
         }
@@ -158,6 +166,7 @@ class Accumulator {
   const HeadTensors& head_;
   const TexelEdges& edges_;
   const bool by_mean_;
+  const int64_t row_step_;
   TexelGrid& grid_;
   int64_t column_begin_ = 0, column_end_ = 0;
   kernels::PackedKeys keys_;
@@ -179,7 +188,7 @@ std::vector<int64_t> EvenEdges(int64_t begin, int64_t step, int64_t count) {
 }
 
 bool AccumulateTexels(const HeadTensors& head, const TexelEdges& edges, TileReduction reduction, int32_t num_threads,
-                      const std::stop_token& stop, TexelGrid* grid) {
+                      const std::stop_token& stop, TexelGrid* grid, int64_t row_step) {
   grid->num_rows = edges.NumRows();
   grid->num_columns = edges.NumColumns();
   const auto texels = static_cast<size_t>(grid->num_rows * grid->num_columns);
@@ -192,9 +201,10 @@ bool AccumulateTexels(const HeadTensors& head, const TexelEdges& edges, TileRedu
   } else {
     grid->max_log2_p.assign(texels, kMinusInfinity);
   }
-  if (head.gpu != nullptr && !stop.stop_requested() && AccumulateOnGpu(head, edges, reduction, grid)) return true;
-  const Accumulator accumulator(head, edges, reduction, grid);
-  const std::vector<Band> bands = CutBands(edges.rows);
+  if (head.gpu != nullptr && row_step == 1 && !stop.stop_requested() && AccumulateOnGpu(head, edges, reduction, grid))
+    return true;
+  const Accumulator accumulator(head, edges, reduction, row_step, grid);
+  const std::vector<Band> bands = CutBands(edges.rows, row_step);
   const auto num_bands = static_cast<int64_t>(bands.size());
   std::vector<Accumulator::Workspace> workspaces(static_cast<size_t>(kernels::NumWorkers(num_threads, num_bands)));
   // The last bands are the longest under causality: they go first.

@@ -45,7 +45,7 @@ TexelGrid Halve(const TexelGrid& fine) {
   return coarse;
 }
 
-void AppendTiles(const TexelGrid& grid, HeadId id, TileReduction reduction, int32_t level,
+void AppendTiles(const TexelGrid& grid, HeadId id, TileReduction reduction, int32_t level, bool preview,
                  std::vector<TilePtr>* tiles) {
   const int64_t tiles_down = (grid.num_rows + kTileSize - 1) / kTileSize;
   const int64_t tiles_across = (grid.num_columns + kTileSize - 1) / kTileSize;
@@ -53,6 +53,7 @@ void AppendTiles(const TexelGrid& grid, HeadId id, TileReduction reduction, int3
     for (int64_t x = 0; x < tiles_across; ++x) {
       auto tile = std::make_shared<TileData>();
       tile->key = {id, reduction, level, static_cast<int32_t>(x), static_cast<int32_t>(y)};
+      tile->preview = preview;
       tile->log2_p.assign(kTexels, -std::numeric_limits<float>::infinity());
       const int64_t rows = std::min<int64_t>(kTileSize, grid.num_rows - y * kTileSize);
       const int64_t columns = std::min<int64_t>(kTileSize, grid.num_columns - x * kTileSize);
@@ -71,6 +72,23 @@ TexelEdges TileEdges(const TileKey& key) {
   const int64_t step = int64_t{1} << key.level;
   return {EvenEdges(int64_t{key.y} * kTileSize * step, step, kTileSize),
           EvenEdges(int64_t{key.x} * kTileSize * step, step, kTileSize)};
+}
+
+std::vector<TilePtr> PyramidOfRows(const HeadTensors& head, TileReduction reduction, int32_t level, int64_t row_step,
+                                   int32_t num_threads, const std::stop_token& stop) {
+  const int64_t step = int64_t{1} << level;
+  const TexelEdges edges = {EvenEdges(0, step, TilesAcross(head.num_rows, level) * kTileSize),
+                            EvenEdges(0, step, TilesAcross(head.num_tokens, level) * kTileSize)};
+  TexelGrid grid;
+  if (!AccumulateTexels(head, edges, reduction, num_threads, stop, &grid, row_step)) return {};
+  std::vector<TilePtr> tiles;
+  const int32_t coarsest = std::max(level, MaxLevel(head.num_rows, head.num_tokens));
+  while (true) {
+    AppendTiles(grid, head.id, reduction, level, /*preview=*/row_step > 1, &tiles);
+    if (level == coarsest) return tiles;
+    grid = Halve(grid);
+    ++level;
+  }
 }
 
 }  // namespace
@@ -94,19 +112,21 @@ TilePtr ComputeTile(const HeadTensors& head, const TileKey& key, int32_t num_thr
 
 std::vector<TilePtr> ComputePyramid(const HeadTensors& head, TileReduction reduction, int32_t level,
                                     int32_t num_threads, const std::stop_token& stop) {
-  const int64_t step = int64_t{1} << level;
-  const TexelEdges edges = {EvenEdges(0, step, TilesAcross(head.num_rows, level) * kTileSize),
-                            EvenEdges(0, step, TilesAcross(head.num_tokens, level) * kTileSize)};
-  TexelGrid grid;
-  if (!AccumulateTexels(head, edges, reduction, num_threads, stop, &grid)) return {};
-  std::vector<TilePtr> tiles;
-  const int32_t coarsest = std::max(level, MaxLevel(head.num_rows, head.num_tokens));
-  while (true) {
-    AppendTiles(grid, head.id, reduction, level, &tiles);
-    if (level == coarsest) return tiles;
-    grid = Halve(grid);
-    ++level;
-  }
+  return PyramidOfRows(head, reduction, level, 1, num_threads, stop);
+}
+
+std::vector<TilePtr> PreviewPyramid(const HeadTensors& head, TileReduction reduction, int32_t level, int64_t row_step,
+                                    int32_t num_threads, const std::stop_token& stop) {
+  return PyramidOfRows(head, reduction, level, row_step, num_threads, stop);
+}
+
+int64_t PreviewRowStep(const HeadTensors& head, int32_t level) {
+  constexpr int64_t kPreviewPairs = int64_t{1} << 29;  // of rows and tokens, half of which are causal
+  constexpr int64_t kLeastStep = 4;                    // below, the preview would cost a third of the pass and more
+  if (head.gpu != nullptr) return 1;
+  int64_t step = 1;
+  while (step < int64_t{1} << level && head.num_rows / step * head.num_tokens > kPreviewPairs) step *= 2;
+  return step < kLeastStep ? 1 : step;
 }
 
 MaskTilePtr ComputeMaskTile(const kernels::SparseIndexView& index, int32_t window, const TileKey& key) {

@@ -83,7 +83,9 @@ void TileSource::Request(const analysis::TileKey& key, int32_t priority, ui::Rep
     pyramids_.erase(known);  // the pass makes all of them anew
   }
   if (!waiting_.contains(pyramid)) StartPyramid(pyramid, priority);
-  waiting_[pyramid].push_back({key, std::move(done)});
+  Pass& pass = waiting_[pyramid];
+  if (const auto preview = pass.preview.find(key); preview != pass.preview.end()) Deliver(done, preview->second);
+  pass.waiters.push_back({key, std::move(done)});
 }
 
 void TileSource::StartPyramid(const PyramidKey& key, int32_t priority) {
@@ -93,6 +95,26 @@ void TileSource::StartPyramid(const PyramidKey& key, int32_t priority) {
     if (other_head) queue_->Cancel(PyramidTag(entry.first));
     return other_head;
   });
+  // A long head's first picture cannot wait for all of its rows, nor share the cores with the pass over them.
+  auto tiles = std::make_shared<std::vector<analysis::TilePtr>>();
+  queue_->Submit(
+      PyramidTag(key), priority,
+      [trace = trace_, view = map_, key, level = FirstCoarseLevel(), tiles](const std::stop_token& stop) {
+        try {
+          const analysis::HeadTensorsPtr head = trace->heads.Show(view, key.first);
+          const int64_t row_step = analysis::PreviewRowStep(*head, level);
+          if (row_step > 1) *tiles = analysis::PreviewPyramid(*head, key.second, level, row_step, 0, stop);
+        } catch (const std::exception&) {
+          // The exact pass meets the same and says it.
+        }
+      },
+      [this, key, priority, tiles] {
+        StartExactPyramid(key, priority);
+        FinishPreview(key, std::move(*tiles));
+      });
+}
+
+void TileSource::StartExactPyramid(const PyramidKey& key, int32_t priority) {
   auto tiles = std::make_shared<std::vector<analysis::TilePtr>>();
   auto error = std::make_shared<std::string>();
   queue_->Submit(
@@ -110,8 +132,17 @@ void TileSource::StartPyramid(const PyramidKey& key, int32_t priority) {
       });
 }
 
+void TileSource::FinishPreview(const PyramidKey& key, std::vector<analysis::TilePtr> tiles) {
+  Pass& pass = waiting_[key];
+  for (analysis::TilePtr& tile : tiles) pass.preview.emplace(tile->key, std::move(tile));
+  for (const Waiter& waiter : pass.waiters) {
+    const auto tile = pass.preview.find(waiter.key);
+    if (tile != pass.preview.end()) Deliver(waiter.done, tile->second);
+  }
+}
+
 void TileSource::FinishPyramid(const PyramidKey& key, std::vector<analysis::TilePtr> tiles) {
-  const std::vector<Waiter> waiters = std::move(waiting_[key]);
+  const std::vector<Waiter> waiters = std::move(waiting_[key].waiters);
   waiting_.erase(key);
   if (tiles.empty()) return;  // it failed; the next request tries again
   Pyramid& pyramid = pyramids_[key];
@@ -167,7 +198,7 @@ void TileSource::RequestMaskPair(const analysis::KeptMask& first, const analysis
 void TileSource::Cancel() {
   ++view_;
   queue_->Cancel(tile_prefix_);
-  for (auto& [key, waiters] : waiting_) waiters.clear();
+  for (auto& [key, pass] : waiting_) pass.waiters.clear();
 }
 
 }  // namespace headscope::app

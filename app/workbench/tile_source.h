@@ -45,11 +45,19 @@ class TileSource {
     ui::Reply<analysis::TilePtr> done;
   };
   using PyramidKey = std::pair<analysis::HeadId, analysis::TileReduction>;
+  // A pass under way, and what a quick one over a part of the rows has found meanwhile.
+  struct Pass {
+    std::vector<Waiter> waiters;
+    std::map<analysis::TileKey, analysis::TilePtr> preview;
+  };
   using Pyramid = std::map<analysis::TileKey, std::weak_ptr<const analysis::TileData>>;
 
   // The finest level that a head's coarse pass makes: at most 8 x 8 tiles.
   int32_t FirstCoarseLevel() const;
   void StartPyramid(const PyramidKey& key, int32_t priority);
+  // The pass over all rows; the preview of StartPyramid comes before it.
+  void StartExactPyramid(const PyramidKey& key, int32_t priority);
+  void FinishPreview(const PyramidKey& key, std::vector<analysis::TilePtr> tiles);
   void FinishPyramid(const PyramidKey& key, std::vector<analysis::TilePtr> tiles);
   void Deliver(ui::Reply<analysis::TilePtr> done, analysis::TilePtr tile);
   std::string NextTag();
@@ -62,10 +70,10 @@ class TileSource {
   const Post post_;
   const ui::ErrorReply failed_;
   std::shared_ptr<OpenedTrace> trace_;
-  int64_t view_ = 0;                                   // counts Cancel() calls
-  int64_t request_ = 0;                                // makes tags different
-  std::map<PyramidKey, Pyramid> pyramids_;             // what the budget has left of them
-  std::map<PyramidKey, std::vector<Waiter>> waiting_;  // passes under way
+  int64_t view_ = 0;                        // counts Cancel() calls
+  int64_t request_ = 0;                     // makes tags different
+  std::map<PyramidKey, Pyramid> pyramids_;  // what the budget has left of them
+  std::map<PyramidKey, Pass> waiting_;      // passes under way
 };
 
 }  // namespace headscope::app

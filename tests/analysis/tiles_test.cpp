@@ -22,12 +22,14 @@ using testing::RandomIndex;
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-// What a texel of any tile must be, from all probabilities.
-float ExpectedTexel(const HeadTensors& head, const std::vector<double>& p, const TileKey& key, int64_t i, int64_t j) {
+// What a texel of any tile must be, from all probabilities; of a preview, from those of every row_step-th row.
+float ExpectedTexel(const HeadTensors& head, const std::vector<double>& p, const TileKey& key, int64_t i, int64_t j,
+                    int64_t row_step) {
   const int64_t step = int64_t{1} << key.level;
   double sum = 0, largest = 0;
   int64_t pairs = 0;
   for (int64_t row = (key.y * 256 + i) * step; row < std::min((key.y * 256 + i + 1) * step, head.num_rows); ++row) {
+    if (row % row_step != row_step - 1) continue;
     const kernels::ColumnRange attended = head.AttendedColumns(row);
     for (int64_t column = (key.x * 256 + j) * step; column < (key.x * 256 + j + 1) * step; ++column) {
       if (column < attended.begin || column >= attended.end) continue;
@@ -41,10 +43,10 @@ float ExpectedTexel(const HeadTensors& head, const std::vector<double>& p, const
       std::log2(key.reduction == TileReduction::kMax ? largest : sum / static_cast<double>(pairs)));
 }
 
-void ExpectTile(const HeadTensors& head, const std::vector<double>& p, const TileData& tile) {
+void ExpectTile(const HeadTensors& head, const std::vector<double>& p, const TileData& tile, int64_t row_step = 1) {
   for (int64_t i = 0; i < 256; ++i) {
     for (int64_t j = 0; j < 256; ++j) {
-      const float expected = ExpectedTexel(head, p, tile.key, i, j);
+      const float expected = ExpectedTexel(head, p, tile.key, i, j, row_step);
       const float actual = tile.log2_p[static_cast<size_t>(i * 256 + j)];
       if (std::isinf(expected)) {
         ASSERT_EQ(actual, expected) << i << ", " << j;
@@ -78,6 +80,31 @@ TEST_P(TilesOfShape, PyramidGivesTheSameTilesInOnePass) {
     EXPECT_EQ(tiles.back()->key.level, MaxLevel(head->num_rows, head->num_tokens));
     for (const TilePtr& tile : tiles) ExpectTile(*head, p, *tile);
   }
+}
+
+TEST_P(TilesOfShape, PreviewTakesEveryFourthRow) {
+  const HeadTensorsPtr head = RandomHead(GetParam(), 8);
+  const std::vector<double> p = AllProbabilities(*head);
+  for (const TileReduction reduction : {TileReduction::kMax, TileReduction::kMean}) {
+    const std::vector<TilePtr> tiles = PreviewPyramid(*head, reduction, 2, 4, 2, {});
+    ASSERT_FALSE(tiles.empty());
+    for (const TilePtr& tile : tiles) {
+      EXPECT_TRUE(tile->preview);
+      ExpectTile(*head, p, *tile, 4);
+    }
+  }
+  EXPECT_FALSE(ComputePyramid(*head, TileReduction::kMax, 2, 2, {}).front()->preview);
+}
+
+TEST(Tiles, OnlyLongHeadsAreWorthAPreview) {
+  HeadTensors head;
+  head.num_rows = head.num_tokens = 16384;
+  EXPECT_EQ(PreviewRowStep(head, 3), 1);
+  head.num_rows = head.num_tokens = 131072;
+  const int64_t step = PreviewRowStep(head, 6);
+  EXPECT_GE(step, 16);
+  EXPECT_LE(step, 64) << "every texel has a row";
+  EXPECT_LE(PreviewRowStep(head, 1), 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, TilesOfShape,

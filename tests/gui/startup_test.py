@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts the real program on the shipped trace, twice, each with nothing of a person's: it must paint its window and its
 first map in time, print nothing but that, end when its window is closed amidst the statistics, and keep its session. Then
-two of them share one session file.
+two of them share one session file, and bench --gui is given a file that is no trace.
 
   startup_test.py HEADSCOPE TRACE [limit in seconds, default 20]
 
@@ -50,6 +50,17 @@ def times_of(run, name):
     return times
 
 
+def bench_refuses(program, home):
+    """A trace that cannot be opened was waited for, ten minutes long."""
+    broken = os.path.join(home, "broken.h5")
+    with open(broken, "w", encoding="utf-8") as file:
+        file.write("no trace")
+    run = subprocess.run([program, "bench", "--gui", "--trace", broken], env=environment_of(home), capture_output=True,
+                         text=True, timeout=60 * PATIENCE)
+    assert run.returncode != 0 and broken in run.stderr and run.stdout == "", (run.returncode, run.stdout, run.stderr)
+    assert "ten minutes" not in run.stderr, run.stderr
+
+
 def main():
     program, trace = sys.argv[1:3]
     limit = float(sys.argv[3]) if len(sys.argv) > 3 else 20 * PATIENCE
@@ -71,6 +82,7 @@ def main():
         with open(session, encoding="utf-8") as file:
             recent = json.load(file)["recent"]
         assert {os.path.realpath(path) for path in recent} >= {os.path.realpath(path) for path in (trace, copy)}, recent
+        bench_refuses(program, home)
 
 
 main()

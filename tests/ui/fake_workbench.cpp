@@ -214,6 +214,13 @@ analysis::MaskTilePtr FakeWorkbench::MakeMaskTile(int64_t mask_id, const analysi
 void FakeWorkbench::RequestTile(MapView view, const analysis::TileKey& key, int32_t priority,
                                 Reply<analysis::TilePtr> done) {
   tile_requests.push_back({0, key, priority});
+  if (previews) {
+    Post(Tag("tile", view), [this, key, done] {
+      auto preview = std::make_shared<analysis::TileData>(*MakeTile(key));
+      preview->preview = true;
+      done(preview);
+    });
+  }
   Post(Tag("tile", view), [this, key, done] { done(MakeTile(key)); });
 }
 

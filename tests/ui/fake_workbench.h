@@ -75,6 +75,7 @@ class FakeWorkbench : public Workbench {
   FigureDrawing last_figure;
   int num_figures = 0;
   bool fail_next_figure = false;
+  bool previews = false;  // tiles come twice
 
   const std::vector<kernels::MethodSpec>& methods() const override { return methods_; }
   std::vector<std::string> task_names() const override { return {"passkey"}; }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "lru_cache.h"
@@ -103,7 +104,7 @@ std::vector<float> EncodeDifference(const TileSample<analysis::TileData>& values
 
 struct CanvasRenderer::Impl {
   QOpenGLExtraFunctions* gl = nullptr;
-  std::unique_ptr<QOpenGLShaderProgram> program;
+  std::map<MapFeatures, std::unique_ptr<QOpenGLShaderProgram>> programs;
   GLuint vertex_array = 0;
   Texture palette;
   const analysis::ColorMap* palette_colors = nullptr;
@@ -156,7 +157,22 @@ struct CanvasRenderer::Impl {
     palette_colors = colors;
   }
 
-  void SetDestination(const PixelRect& rect, QSize framebuffer_size, double ratio) {
+  // Null, and a sentence in `error`, when it does not compile.
+  QOpenGLShaderProgram* Program(const MapFeatures& features) {
+    if (const auto known = programs.find(features); known != programs.end()) return known->second.get();
+    auto program = std::make_unique<QOpenGLShaderProgram>();
+    if (!program->addShaderFromSourceCode(QOpenGLShader::Vertex, kMapVertexShader) ||
+        !program->addShaderFromSourceCode(QOpenGLShader::Fragment,
+                                          QByteArray::fromStdString(MapFragmentShader(features))) ||
+        !program->link()) {
+      error =
+          QStringLiteral("The canvas' shaders do not compile on this OpenGL driver: ") + program->log().simplified();
+      program.reset();  // and is not tried again
+    }
+    return (programs[features] = std::move(program)).get();
+  }
+
+  void SetDestination(QOpenGLShaderProgram* program, const PixelRect& rect, QSize framebuffer_size, double ratio) {
     const double width = framebuffer_size.width(), height = framebuffer_size.height();
     const auto x = [&](double pixels) { return static_cast<float>(2 * pixels * ratio / width - 1); };
     const auto y = [&](double pixels) { return static_cast<float>(1 - 2 * pixels * ratio / height); };
@@ -168,7 +184,7 @@ CanvasRenderer::CanvasRenderer() : impl_(std::make_unique<Impl>()) {}
 CanvasRenderer::~CanvasRenderer() = default;
 
 bool CanvasRenderer::ready() const {
-  return impl_->program != nullptr;
+  return impl_->gl != nullptr;
 }
 const QString& CanvasRenderer::error() const {
   return impl_->error;
@@ -186,15 +202,9 @@ bool CanvasRenderer::Init() {
                        .arg(format.minorVersion());
     return false;
   }
+  // Of what every map needs; a program that is met later differs in little.
+  if (impl_->Program({.hatch = true}) == nullptr || impl_->Program({}) == nullptr) return false;
   impl_->gl = context->extraFunctions();
-  auto program = std::make_unique<QOpenGLShaderProgram>();
-  if (!program->addShaderFromSourceCode(QOpenGLShader::Vertex, kMapVertexShader) ||
-      !program->addShaderFromSourceCode(QOpenGLShader::Fragment, kMapFragmentShader) || !program->link()) {
-    impl_->error =
-        QStringLiteral("The canvas' shaders do not compile on this OpenGL driver: ") + program->log().simplified();
-    return false;
-  }
-  impl_->program = std::move(program);
   impl_->gl->glGenVertexArrays(1, &impl_->vertex_array);
   impl_->palette = Texture(impl_->gl);
   impl_->palette_colors = nullptr;
@@ -208,8 +218,13 @@ void CanvasRenderer::Release() {
   impl_->palette = Texture();
   impl_->gl->glDeleteVertexArrays(1, &impl_->vertex_array);
   impl_->vertex_array = 0;
-  impl_->program.reset();
+  impl_->programs.clear();
   impl_->gl = nullptr;
+}
+
+// To be replaced when the tile itself comes: striped.
+static bool IsStandIn(const TileSample<analysis::TileData>& sample) {
+  return sample.levels_coarser > 0 || sample.tile->preview;
 }
 
 // Of full light.
@@ -241,51 +256,59 @@ void CanvasRenderer::Draw(const MapPicture& picture, const MapLook& look, const 
                 device(picture.clip.right()) - device(picture.clip.x),
                 device(picture.clip.bottom()) - device(picture.clip.y));
 
-  QOpenGLShaderProgram& program = *impl.program;
-  program.bind();
   gl->glBindVertexArray(impl.vertex_array);
-  program.setUniformValue("values", 0);
-  program.setUniformValue("mask", 1);
-  program.setUniformValue("palette", 2);
-  program.setUniformValue("logarithmic", look.logarithmic);
-  program.setUniformValue("lost", look.lost);
-  program.setUniformValue("range_log2", QVector2D(look.range.minimum_log2, look.range.maximum_log2));
-  program.setUniformValue("blank_log2", (kBlankLog2 + kFloorLog2) / 2);
   impl.UsePalette(picture.comparison == Comparison::kValues ? analysis::FindColorMap(kDifferenceColors)
                                                             : look.color_map);
-
-  program.setUniformValue("hatch", true);
-  program.setUniformValue("hatch_shades", QVector2D(Part(look.ground.hatch.red), Part(look.ground.stripe.red)));
-  impl.SetDestination(picture.hatched, framebuffer_size, device_pixel_ratio);
-  gl->glDrawArrays(GL_TRIANGLE_STRIP, 0, 4);
-  program.setUniformValue("hatch", false);
-
-  program.setUniformValue("pair", 3);
   const auto color = [](analysis::Rgb rgb) { return QVector3D(Part(rgb.red), Part(rgb.green), Part(rgb.blue)); };
   std::array<QVector3D, analysis::kNumKeptBy> kept_by;
   std::transform(analysis::kKeptByColors.begin(), analysis::kKeptByColors.end(), kept_by.begin(), color);
-  program.setUniformValueArray("kept_by", kept_by.data(), static_cast<int>(kept_by.size()));
+  QOpenGLShaderProgram* used = nullptr;
+  // Binds the program of the features; false where it does not compile.
+  const auto use = [&](const MapFeatures& features) {
+    QOpenGLShaderProgram* const program = impl.Program(features);
+    if (program == nullptr || program == used) return program != nullptr;
+    used = program;
+    program->bind();
+    program->setUniformValue("values", 0);
+    program->setUniformValue("mask", 1);
+    program->setUniformValue("palette", 2);
+    program->setUniformValue("pair", 3);
+    program->setUniformValue("lost", look.lost);
+    program->setUniformValue("range_log2", QVector2D(look.range.minimum_log2, look.range.maximum_log2));
+    program->setUniformValue("blank_log2", (kBlankLog2 + kFloorLog2) / 2);
+    program->setUniformValue("hatch_shades", QVector2D(Part(look.ground.hatch.red), Part(look.ground.stripe.red)));
+    program->setUniformValueArray("kept_by", kept_by.data(), static_cast<int>(kept_by.size()));
+    return true;
+  };
 
+  if (use({.hatch = true})) {
+    impl.SetDestination(used, picture.hatched, framebuffer_size, device_pixel_ratio);
+    gl->glDrawArrays(GL_TRIANGLE_STRIP, 0, 4);
+  }
   for (const MapQuad& quad : picture.quads) {
     const auto& values = quad.values;
     if (!values.tile) continue;
-    impl.SetDestination(quad.destination, framebuffer_size, device_pixel_ratio);
+    const bool difference = quad.other.tile != nullptr;
+    if (!use({.masked = !difference && quad.mask.tile != nullptr,
+              .paired = !difference && quad.pair.tile != nullptr,
+              .difference = difference,
+              .logarithmic = look.logarithmic}))
+      continue;
+    QOpenGLShaderProgram& program = *used;
+    impl.SetDestination(used, quad.destination, framebuffer_size, device_pixel_ratio);
     gl->glActiveTexture(GL_TEXTURE0);
-    program.setUniformValue("paired", quad.pair.tile != nullptr);
-    program.setUniformValue("difference", quad.other.tile != nullptr);
     // Of a comparison whose other half is not there yet, grey.
     const bool waits = (picture.comparison == Comparison::kMasks && !quad.pair.tile) ||
                        (picture.comparison == Comparison::kValues && !quad.other.tile);
     program.setUniformValue("stale", picture.stale || waits);
-    if (quad.other.tile) {
+    if (difference) {
       impl.Bind(values.tile, int64_t{kTileSize} * kTileSize * 2,
                 [&] {
                   const std::vector<float> texels = EncodeDifference(values, quad.other, rows);
                   gl->glTexImage2D(GL_TEXTURE_2D, 0, GL_R16F, kTileSize, kTileSize, 0, GL_RED, GL_FLOAT, texels.data());
                 },
                 quad.other.tile, {values.u_begin, values.v_begin, quad.other.u_begin, quad.other.v_begin});
-      program.setUniformValue("masked", false);
-      program.setUniformValue("coarse", values.levels_coarser > 0 || quad.other.levels_coarser > 0);
+      program.setUniformValue("coarse", IsStandIn(values) || IsStandIn(quad.other));
       program.setUniformValue("value_area", QVector4D(0, 0, 1, 1));
       gl->glDrawArrays(GL_TRIANGLE_STRIP, 0, 4);
       continue;
@@ -304,7 +327,6 @@ void CanvasRenderer::Draw(const MapPicture& picture, const MapLook& look, const 
       const std::vector<float> texels = EncodeTile(*values.tile, rows);
       gl->glTexImage2D(GL_TEXTURE_2D, 0, GL_R16F, kTileSize, kTileSize, 0, GL_RED, GL_FLOAT, texels.data());
     });
-    program.setUniformValue("masked", quad.mask.tile != nullptr);
     if (quad.mask.tile) {
       gl->glActiveTexture(GL_TEXTURE1);
       impl.Bind(quad.mask.tile, int64_t{kTileSize} * kTileSize, [&] {
@@ -314,12 +336,12 @@ void CanvasRenderer::Draw(const MapPicture& picture, const MapLook& look, const 
       program.setUniformValue("mask_area",
                               QVector4D(quad.mask.u_begin, quad.mask.v_begin, quad.mask.u_end, quad.mask.v_end));
     }
-    program.setUniformValue("coarse", values.levels_coarser > 0);
+    program.setUniformValue("coarse", IsStandIn(values));
     program.setUniformValue("value_area", QVector4D(values.u_begin, values.v_begin, values.u_end, values.v_end));
     gl->glDrawArrays(GL_TRIANGLE_STRIP, 0, 4);
   }
   gl->glBindVertexArray(0);
-  program.release();
+  if (used != nullptr) used->release();
   gl->glActiveTexture(GL_TEXTURE0);
   gl->glDisable(GL_SCISSOR_TEST);
 }

@@ -1,8 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shader program of the map, GLSL 3.30.
+// The shader programs of the map, GLSL 3.30. There is one for each combination of MapFeatures that is met: a software
+// renderer executes both sides of a branch, and a program with all features costs three times what a plain map needs.
 #pragma once
 
+#include <string>
+
 namespace headscope::ui {
+
+// What is known before a pixel is drawn.
+struct MapFeatures {
+  bool hatch = false;       // draw only the hatching of scores that do not exist; the others do not matter then
+  bool masked = false;      // the mask's share dims the colours
+  bool paired = false;      // two masks: colours for who keeps a score, and the probability only as light
+  bool difference = false;  // the values are signed differences, as EncodeDifferenceLog2 writes them
+  bool logarithmic = true;
+  friend constexpr auto operator<=>(const MapFeatures&, const MapFeatures&) = default;
+};
 
 // A rectangle as a strip of four vertices without buffers.
 inline constexpr const char* kMapVertexShader = R"(#version 330 core
@@ -14,24 +27,19 @@ void main() {
 }
 )";
 
-inline constexpr const char* kMapFragmentShader = R"(#version 330 core
-uniform bool hatch;         // draw only the hatching of scores that do not exist
-uniform vec2 hatch_shades;  // between the stripes, and theirs
+// After the version and the constants of MapFeatures.
+inline constexpr const char* kMapFragmentShader = R"(uniform vec2 hatch_shades;  // between the stripes, and theirs
 uniform sampler2D values;   // log2 p
 uniform sampler2D mask;     // share kept
 uniform sampler2D palette;
 uniform vec4 value_area;    // texture coordinates of the rectangle's upper left and lower right corners
 uniform vec4 mask_area;
-uniform bool masked;
 uniform bool lost;          // colours for what the mask leaves out instead
-uniform bool paired;        // two masks: colours for who keeps a score, and the probability only as light
 uniform sampler2D pair;     // shares kept by the first alone, by the second alone, by both
 uniform vec4 pair_area;
 uniform vec3 kept_by[3];
-uniform bool difference;    // `values` holds signed differences, as EncodeDifferenceLog2 writes them
 uniform bool coarse;
 uniform bool stale;         // of another head: no colours
-uniform bool logarithmic;
 uniform vec2 range_log2;
 uniform float blank_log2;
 in vec2 place;
@@ -79,5 +87,14 @@ void main() {
   colour = vec4(shade, 1.0);
 }
 )";
+
+inline std::string MapFragmentShader(const MapFeatures& features) {
+  const auto constant = [](const char* name, bool value) {
+    return std::string("const bool ") + name + (value ? " = true;\n" : " = false;\n");
+  };
+  return "#version 330 core\n" + constant("hatch", features.hatch) + constant("masked", features.masked) +
+         constant("paired", features.paired) + constant("difference", features.difference) +
+         constant("logarithmic", features.logarithmic) + kMapFragmentShader;
+}
 
 }  // namespace headscope::ui

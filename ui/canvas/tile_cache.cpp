@@ -82,6 +82,12 @@ void TileCache::SetHead(analysis::HeadId head, const CausalRows& rows) {
 }
 
 void TileCache::KeepOnShow(const analysis::TilePtr& tile) {
+  // A preview goes when its tile has come.
+  std::erase_if(coarsest_, [&](const analysis::TilePtr& before) {
+    const bool same = before->key == tile->key;
+    if (same) workbench_->memory().Pin(before.get(), false);
+    return same;
+  });
   workbench_->memory().Pin(tile.get(), true);
   coarsest_.push_back(tile);
 }
@@ -166,7 +172,11 @@ bool TileCache::Held(const MaskKey& key) const {
     const auto tile = tiles.find(of);
     return tile != tiles.end() && !tile->second.expired();
   };
-  if (key.mask_id == 0) return held(tiles_, key.key);
+  if (key.mask_id == 0) {
+    const auto tile = tiles_.find(key.key);
+    const analysis::TilePtr kept = tile == tiles_.end() ? nullptr : tile->second.lock();
+    return kept && !kept->preview;
+  }
   return key.other_id == 0 ? held(masks_, key) : held(pairs_, key);
 }
 
@@ -185,11 +195,12 @@ void TileCache::Send(const Request& request) {
   const MaskKey key = request.key;
   pending_.emplace(key, std::chrono::steady_clock::now());
   // One reply serves both kinds of tile; only where the tile is put differs.
-  const auto receive = [weak = std::weak_ptr<TileCache*>(self_), key](const auto& store) {
+  const auto receive = [weak = std::weak_ptr<TileCache*>(self_), key](const auto& store, bool preview = false) {
     const std::shared_ptr<TileCache*> self = weak.lock();
     if (!self) return;
     TileCache& cache = **self;
-    if (const auto pending = cache.pending_.find(key); pending != cache.pending_.end()) {
+    // The tile itself is still on its way after its preview, whose time nobody watches.
+    if (const auto pending = cache.pending_.find(key); !preview && pending != cache.pending_.end()) {
       const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - pending->second;
       cache.pending_.erase(pending);
       if (cache.watch_) cache.watch_(took.count());
@@ -200,13 +211,15 @@ void TileCache::Send(const Request& request) {
   if (key.mask_id == 0) {
     const bool coarsest = key.key.level == analysis::MaxLevel(rows_.num_rows(), rows_.num_columns());
     workbench_->RequestTile(view_, key.key, request.priority, [receive, key, coarsest](const analysis::TilePtr& tile) {
-      receive([&](TileCache& cache) {
+      const auto put = [&](TileCache& cache) {
         if (!tile || static_cast<int64_t>(tile->log2_p.size()) != kTexels) return false;
+        if (tile->preview && cache.Held(key)) return true;  // the tile itself was faster
         cache.workbench_->memory().Keep(tile, kTileBytes);
         cache.tiles_[key.key] = tile;
         if (coarsest && key.key.head == cache.head_) cache.KeepOnShow(tile);
         return true;
-      });
+      };
+      receive(put, tile && tile->preview);
     });
     return;
   }

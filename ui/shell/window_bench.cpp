@@ -18,6 +18,7 @@
 
 #include "application_setup.h"
 #include "main_window.h"
+#include "notice_bar.h"
 #include "ui_thread.h"
 
 namespace headscope::ui {
@@ -112,10 +113,19 @@ class WindowBench {
     QObject::connect(window_->store(), &HeadStore::TraceChanged, canvas_, [&] { result_.opened_ms = Since(timer); });
     timer.restart();
     window_->OpenPath(QString::fromStdString(options_.trace));
-    const bool settled = WaitFor([&] { return result_.picture_ms > 0 && canvas_->IsSettled(); }, kOpenSeconds);
+    QString refused;
+    const QMetaObject::Connection said = QObject::connect(window_->findChild<NoticeBar*>(), &NoticeBar::Said, canvas_,
+                                                          [&](const QString& sentence, bool is_error) {
+                                                            if (is_error) refused = sentence;
+                                                          });
+    const auto is_refused = [&] { return !refused.isEmpty() && result_.opened_ms == 0; };
+    const bool settled =
+        WaitFor([&] { return is_refused() || (result_.picture_ms > 0 && canvas_->IsSettled()); }, kOpenSeconds);
     result_.settled_ms = Since(timer);
     QObject::disconnect(arrived);
     QObject::disconnect(swapped);
+    QObject::disconnect(said);
+    if (is_refused()) return Fail(refused.toStdString());
     if (!settled) return Fail(options_.trace + ": no picture within ten minutes; is it a trace with query rows?");
     // The statistics of all heads would compete with what is timed from here on.
     workbench_->CancelStatistics();

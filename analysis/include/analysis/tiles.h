@@ -18,6 +18,14 @@ TilePtr ComputeTile(const HeadTensors& head, const TileKey& key, int32_t num_thr
 // head.
 std::vector<TilePtr> ComputePyramid(const HeadTensors& head, TileReduction reduction, int32_t level,
                                     int32_t num_threads, const std::stop_token& stop);
+// The same from every `row_step`-th row alone (the last of so many each), in about that share of the time: what is
+// shown while the pass over all rows is under way. row_step: a power of two, at most 2^level, so that every texel has a
+// row. The tiles say that they are previews. On the CPU.
+std::vector<TilePtr> PreviewPyramid(const HeadTensors& head, TileReduction reduction, int32_t level, int64_t row_step,
+                                    int32_t num_threads, const std::stop_token& stop);
+// The step at which a preview of that level takes a fraction of a second on two cores; 1 where the whole pass takes
+// little more, or is done on the GPU, and no preview is worth its time.
+int64_t PreviewRowStep(const HeadTensors& head, int32_t level);
 // `window` is the head's own (0: none); the index lies inside it.
 MaskTilePtr ComputeMaskTile(const kernels::SparseIndexView& index, int32_t window, const TileKey& key);
 // What a decode method keeps on some rows. The other rows, which are no steps, lose nothing: 255.

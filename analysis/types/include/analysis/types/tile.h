@@ -29,6 +29,8 @@ struct TileData {
   // [256, 256] log2 of the attention probability (max or mean over the texel's causal scores; the mean is taken on p,
   // then logged). -inf where the texel has no causal score or lies outside the map.
   std::vector<float> log2_p;
+  // Of a few of each texel's rows, to be replaced: the maximum may be too small, the mean is an estimate.
+  bool preview = false;
 };
 using TilePtr = std::shared_ptr<const TileData>;
 
