@@ -40,6 +40,7 @@ capture::CaptureRequest RequestOf(const ui::CaptureSettings& settings) {
   request.overwrite = settings.overwrite;
   request.layers = ParseNumberList(settings.layers, "layers");
   request.heads = ParseNumberList(settings.heads, "heads");
+  request.kv_heads = ParseNumberList(settings.kv_heads, "KV heads");
   request.rows = settings.rows;
   request.decode_tokens = settings.decode_tokens;
   for (const ui::Recordable& what : settings.record) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <cmath>
 #include <cstdio>
 #include <iterator>
 
@@ -59,6 +60,18 @@ std::string NameContents(const data::TraceReader& reader) {
   return name;
 }
 
+// The first of the generated tokens, as many as stand where the answer belongs.
+std::string ModelAnswer(const data::TraceReader& reader, const std::vector<std::string>& token_text) {
+  std::string answer;
+  int32_t left = reader.layout().answer_tokens;
+  for (size_t token = 0; token < token_text.size() && left > 0; ++token) {
+    if (reader.tokens()[token].phase != data::TokenPhase::kDecode) continue;
+    answer += token_text[token];
+    --left;
+  }
+  return answer;
+}
+
 ui::TraceSummary Summarise(const data::TraceReader& reader) {
   const data::TraceLayout& layout = reader.layout();
   ui::TraceSummary summary;
@@ -85,6 +98,10 @@ ui::TraceSummary Summarise(const data::TraceReader& reader) {
   for (const data::TokenRecord& token : reader.tokens()) summary.token_text.push_back(analysis::Printable(token.text));
   summary.row_positions = reader.row_positions();
   summary.num_decode_rows = CountDecodeRows(reader);
+  summary.expected_answer = analysis::Printable(layout.task_answer);
+  summary.model_answer = ModelAnswer(reader, summary.token_text);
+  if (layout.answer_tokens > 0 && !std::isnan(layout.answer_score))
+    summary.answer_score = static_cast<double>(layout.answer_score);
   const std::vector<data::LayerFacts>& facts = reader.layout().facts;
   summary.has_sinks =
       std::any_of(facts.begin(), facts.end(), [](const data::LayerFacts& layer) { return !layer.sinks.empty(); });

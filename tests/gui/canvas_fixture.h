@@ -27,7 +27,8 @@ class HeadCanvasTest : public ::testing::Test {
     workbench_.SetPoster([](std::function<void()> act) { QTimer::singleShot(0, qApp, std::move(act)); });
   }
 
-  void Show(QSize size = {900, 700}) {
+  // Wide enough for the panel beside the map.
+  void Show(QSize size = {1240, 700}) {
     canvas_ = std::make_unique<HeadCanvas>();
     QObject::connect(canvas_.get(), &HeadCanvas::GraphicsFailed,
                      [](const QString& message) { FAIL() << message.toStdString(); });

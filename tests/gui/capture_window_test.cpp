@@ -61,6 +61,19 @@ TEST_F(CaptureTest, DialogSaysWhyItCannotStart) {
   layers->clear();
   EXPECT_TRUE(start->isEnabled());
 
+  // The shipped model has 8 query heads over 4 KV heads.
+  auto* heads = Find<QLineEdit>("captureHeads");
+  QTest::keyClicks(heads, QStringLiteral("5"));
+  EXPECT_EQ(dialog_->Settings().heads, "5");
+  EXPECT_TRUE(start->isEnabled());
+  Find<QComboBox>("captureHeadsKind")->setCurrentIndex(1);
+  EXPECT_FALSE(start->isEnabled()) << "there is no KV head 5";
+  heads->setText(QStringLiteral("3"));
+  EXPECT_TRUE(start->isEnabled()) << problem->text().toStdString();
+  EXPECT_EQ(dialog_->Settings().kv_heads, "3");
+  EXPECT_EQ(dialog_->Settings().heads, "");
+  heads->clear();
+
   // A GPU is offered where the driver lists one.
   auto* device = Find<QComboBox>("captureDevice");
   EXPECT_EQ(device->itemText(0), QStringLiteral("cpu"));

@@ -8,6 +8,7 @@
 #include <QJsonArray>
 #include <QJsonDocument>
 #include <QJsonObject>
+#include <QLabel>
 #include <QListWidget>
 #include <QProcess>
 #include <QTableWidget>
@@ -70,6 +71,40 @@ class ReachTest : public ShellTest {
 
   ui::HeadCanvas* canvas_ = nullptr;
 };
+
+TEST_F(ReachTest, TextShowsTheModelsAnswerAndItsScore) {
+  const QString answered = File(QStringLiteral("answered.h5"));
+  WriteSmallTrace(answered.toStdString(), 0, {}, /*answered=*/true);
+  ASSERT_NO_FATAL_FAILURE(Open());
+  Raise("textDock");
+  auto* answer = Find<QLabel>("textAnswer");
+  EXPECT_FALSE(answer->isVisible()) << "this trace is of no task";
+  window_->OpenPath(answered);
+  ASSERT_TRUE(WaitFor([&] { return answer->isVisible(); }));
+  EXPECT_EQ(answer->text(), QStringLiteral("Expected answer: “99114”. The model's: “word%1 word%2”, wrong.")
+                                .arg(kTokens - 2)
+                                .arg(kTokens - 1));
+  const auto* text = Find<ui::TokenView>("tokenView");
+  std::set<int64_t> marked;
+  for (int64_t token = 0; token < kTokens; ++token) {
+    if (text->IsMarked(token)) marked.insert(token);
+  }
+  EXPECT_EQ(marked, (std::set<int64_t>{301, kTokens - 2, kTokens - 1}));
+
+  // And on the map's axes, where nothing else is orange.
+  ASSERT_TRUE(WaitForCanvas());
+  const QImage image = canvas_->grabFramebuffer();
+  const QRectF map = canvas_->MapRect();
+  const auto is_marked = [&](QPointF at) {
+    const QColor color = image.pixelColor((at * image.devicePixelRatio()).toPoint());
+    return color.red() > 200 && color.green() > 130 && color.blue() < 120;
+  };
+  const QPointF needle = canvas_->PixelOf(301, 301), other = canvas_->PixelOf(200, 200);
+  EXPECT_TRUE(is_marked({needle.x(), map.top() - 2}));
+  EXPECT_TRUE(is_marked({map.left() - 2, needle.y()}));
+  EXPECT_FALSE(is_marked({other.x(), map.top() - 2}));
+  EXPECT_FALSE(is_marked({map.left() - 2, other.y()}));
+}
 
 TEST_F(ReachTest, LostKeysAreListedAndAClickShowsOne) {
   Open();

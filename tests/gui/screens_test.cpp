@@ -96,6 +96,26 @@ TEST_F(ScreensTest, WindowIsUsableAtTheSizesOfSmallScreens) {
   }
 }
 
+// At 1440 x 900 the panel lay over the map.
+TEST_F(ScreensTest, ThePanelLeavesTheMapFreeAtCommonSizes) {
+  ASSERT_NO_FATAL_FAILURE(FirstStart());
+  bool beside = false;
+  for (const QSize size : {QSize(1280, 800), QSize(1440, 900), QSize(1600, 1000), QSize(1920, 1080)}) {
+    SCOPED_TRACE(std::to_string(size.width()) + " x " + std::to_string(size.height()));
+    window_->resize(size);
+    ASSERT_TRUE(WaitFor([&] { return window_->size() == size; }, 3000));
+    ASSERT_TRUE(WaitForCanvas());
+    const ui::HeadCanvas* canvas = window_->canvas();
+    const QRectF panel = canvas->PanelControl(QStringLiteral("panel")), map = canvas->MapRect();
+    EXPECT_FALSE(panel.isNull());
+    EXPECT_FALSE(panel.intersects(map)) << panel.x() << " .. " << panel.right() << " x " << panel.y() << " .. "
+                                        << panel.bottom() << " over a map that ends at " << map.right();
+    EXPECT_GE(std::min(map.width(), map.height()), 250);
+    beside = beside || panel.left() >= map.right();
+  }
+  EXPECT_TRUE(beside) << "on the large ones it stands open beside the map";
+}
+
 TEST_F(ScreensTest, ClicksMeetWhatIsDrawn) {
   ASSERT_NO_FATAL_FAILURE(FirstStart());
   ASSERT_TRUE(WaitForStatistics());

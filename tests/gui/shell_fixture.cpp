@@ -26,7 +26,7 @@ constexpr int32_t kLayers = 2, kQoHeads = 4, kKvHeads = 2, kHeadDim = 32;
 
 }  // namespace
 
-void WriteSmallTrace(const std::string& path, int32_t window, const std::string& text) {
+void WriteSmallTrace(const std::string& path, int32_t window, const std::string& text, bool answered) {
   data::TraceLayout layout;
   layout.model = {.name = text.empty() ? "small" : text,
                   .model_type = "llama",
@@ -43,15 +43,20 @@ void WriteSmallTrace(const std::string& path, int32_t window, const std::string&
   layout.encoding = data::Encoding::kFloat32;
   layout.prompt_source = text.empty() ? "text" : text;
   layout.max_tokens = kTokens;
+  if (answered) {
+    layout.task_answer = " 99114";
+    layout.answer_tokens = 2;
+  }
 
   data::TraceWriter writer(path, layout, /*overwrite=*/true);
   std::vector<data::TokenRecord> tokens;
   std::vector<int32_t> positions;
   for (int32_t i = 0; i < kTokens; ++i) {
     tokens.push_back({.id = i % 4096,
-                      .phase = data::TokenPhase::kPrompt,
+                      .phase = answered && i >= kTokens - 2 ? data::TokenPhase::kDecode : data::TokenPhase::kPrompt,
                       .step = 0,
                       .text = i == 300                    ? " needle"
+                              : i == 301 && answered      ? layout.task_answer
                               : i == 301 && !text.empty() ? text
                                                           : " word" + std::to_string(i)});
     positions.push_back(i);
@@ -102,6 +107,7 @@ void WriteSmallTrace(const std::string& path, int32_t window, const std::string&
                    .v = v.data(),
                    .lse = lse.data()});
   }
+  if (answered) writer.SetAnswerScore(0);
   writer.Finish();
 }
 
@@ -130,7 +136,12 @@ ui::MainWindow& ShellTest::OpenWindow(const QString& open_path) {
   window_->show();
   window_->activateWindow();
   EXPECT_TRUE(QTest::qWaitForWindowExposed(window_.get()));
-  window_->OpenAtStart(open_path, QString());
+  // As a person opens a trace: the start itself goes to a head that it chooses.
+  if (open_path.isEmpty()) {
+    window_->OpenAtStart(open_path, QString());
+  } else {
+    window_->OpenPath(open_path);
+  }
   return *window_;
 }
 

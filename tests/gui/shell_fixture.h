@@ -23,7 +23,8 @@ namespace headscope::gui_test {
 inline constexpr int64_t kTokens = 512;
 // `window`: what the model lets a query of layer 1 see, its own token included; 0: every earlier token.
 // `text`: what the model and the prompt are called, and token 301 says.
-void WriteSmallTrace(const std::string& path, int32_t window = 0, const std::string& text = {});
+// `answered`: token 301 says a task's answer, and the last two tokens are the model's wrong one.
+void WriteSmallTrace(const std::string& path, int32_t window = 0, const std::string& text = {}, bool answered = false);
 
 class ShellTest : public ::testing::Test {
  protected:

@@ -144,6 +144,23 @@ TEST(TokenSearch, FindsTextAcrossTokenBordersWithoutCase) {
   EXPECT_EQ(FindTokens({}, "a"), Found());
 }
 
+TEST(TokenSearch, AnswersAreWhereThePromptSaysThemAndWhereTheModelGaveOne) {
+  TraceSummary trace;
+  trace.token_text = {"The", " key is", " 99", "114", ".", " So", ":", " 12", "3"};
+  EXPECT_TRUE(AnswerSpans(trace).empty()) << "of no task";
+  using Spans = std::vector<TokenSpan>;
+  trace.expected_answer = " 99114";
+  EXPECT_EQ(AnswerSpans(trace), Spans({{2, 4}}));
+  trace.model_answer = " 123";  // a wrong one
+  EXPECT_EQ(AnswerSpans(trace), Spans({{2, 4}, {7, 9}}));
+  trace.model_answer = " 99114";
+  trace.token_text[7] = " 9911";
+  trace.token_text[8] = "4";
+  EXPECT_EQ(AnswerSpans(trace), Spans({{2, 4}, {7, 9}})) << "a right one is marked once";
+  trace.expected_answer = " ";
+  EXPECT_TRUE(AnswerSpans(trace).empty());
+}
+
 TEST(CaptureEstimate, ListsAreCountedOnceAndBelowTheLimit) {
   EXPECT_EQ(CountChosen("", 10), 10);
   EXPECT_EQ(CountChosen("0-3,7", 10), 5);
@@ -191,6 +208,13 @@ TEST(CaptureEstimate, CountsQueriesOfHeadsAndKeysOfTheirGroups) {
   EXPECT_EQ(EstimateTraceBytes(model, settings, 100) - plain, (3 * 10 + 2 * 100) * 256);
   settings.record = {{"a", "", Recordable::Size::kHeadsAndTokens}, {"b", "", Recordable::Size::kTokens}};
   EXPECT_EQ(EstimateTraceBytes(model, settings, 100) - plain, 4 * 3 * 100 + 4 * 100);
+  settings.record.clear();
+  settings.heads.clear();
+  settings.kv_heads = "0,3";  // with both query heads of each
+  EXPECT_EQ(EstimateTraceBytes(model, settings, 100), 4 * 10 * 260 + 10 * 8 + 2 * 2 * 100 * 256);
+  settings.kv_heads = "x";
+  EXPECT_EQ(EstimateTraceBytes(model, settings, 100), -1);
+  settings.kv_heads.clear();
   settings.heads = "x";
   EXPECT_EQ(EstimateTraceBytes(model, settings, 100), -1);
 }

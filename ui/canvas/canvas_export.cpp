@@ -59,7 +59,7 @@ void HeadCanvas::Impl::StartExport(const QString& path, QSize size, double scale
                          static_cast<int>(std::lround(size.height() / picture.scale)));
   picture.layout = LayOutCanvas(picture.canvas.width(), picture.canvas.height(), model.Parts(/*captions=*/true));
   // What the window shows, as large as it fits the picture.
-  model.LayOut(canvas->size());
+  LayOut();
   picture.view = model.view();
   const ScoreRect visible = model.view().Visible();
   picture.view.SetViewport(picture.layout.map);

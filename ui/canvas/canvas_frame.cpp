@@ -14,8 +14,8 @@ namespace headscope::ui {
 namespace {
 
 constexpr int kCaretBlinkMs = 500;
-// The panel fits its height to what it drew the frame before.
-constexpr int kFramesAfterPanelChange = 3;
+// The panel fits its height to what it drew the frame before, and the map its width to the panel.
+constexpr int kFramesAfterPanelChange = 4;
 constexpr int kFramesAfterTooltipChange = 2;  // the one that is being drawn among them
 constexpr double kShareInFaintRange = 0.99;   // of the texels; the sink and the diagonal may be beyond its end
 constexpr double kPanShare = 0.1;             // of the viewport, per key press; with Shift five times as far
@@ -158,16 +158,18 @@ void HeadCanvas::Impl::TellOfRange() {
 }
 
 void HeadCanvas::Impl::InitGraphics() {
-  if (!renderer.Init()) {
-    if (!failure_reported_) AfterFrame([this] { Q_EMIT canvas->GraphicsFailed(renderer.error()); });
-    failure_reported_ = true;
-    return;
-  }
+  if (!renderer.Init()) return TellOfGraphics();
   bridge.InitGraphics();
   // Docking and floating give the widget another context; what the old one holds goes with it.
   QObject::disconnect(context_connection_);
   context_connection_ =
       QObject::connect(canvas->context(), &QOpenGLContext::aboutToBeDestroyed, canvas, [this] { ReleaseGraphics(); });
+}
+
+void HeadCanvas::Impl::TellOfGraphics() {
+  if (renderer.error().isEmpty() || failure_reported_) return;
+  failure_reported_ = true;
+  AfterFrame([this] { Q_EMIT canvas->GraphicsFailed(renderer.error()); });
 }
 
 void HeadCanvas::Impl::ReleaseGraphics() {
@@ -177,6 +179,14 @@ void HeadCanvas::Impl::ReleaseGraphics() {
   renderer.Release();
   bridge.ReleaseGraphics();
   canvas->doneCurrent();
+}
+
+void HeadCanvas::Impl::LayOut() {
+  // At once: beside a panel that has no room any more the map would have none, and the view would be lost.
+  model.SetPanelPlace(PanelPlace::kNone);
+  if (model.settings().panel_visible)
+    model.SetPanelPlace(panel.Place(canvas->width(), canvas->height(), model.Parts(/*captions=*/false)));
+  model.LayOut(canvas->size());
 }
 
 void HeadCanvas::Impl::UpdateCursor() {
@@ -216,7 +226,7 @@ void HeadCanvas::Impl::DrawFrame() {
       since_last_frame_.isValid() ? static_cast<double>(since_last_frame_.nsecsElapsed()) * 1e-9 : 1.0 / 60;
   since_last_frame_.start();
   known_range = model.settings().range;  // a trace has brought its own
-  model.LayOut(canvas->size());
+  LayOut();
   bridge.NewFrame(canvas->size(), ratio, seconds);
   MapSurroundings around;
   if (const std::optional<PixelRect> minimap = model.MinimapRect()) around.minimap = *minimap;
@@ -239,7 +249,7 @@ void HeadCanvas::Impl::DrawFrame() {
   options.selection = interaction.selection();
   options.named = named;
   // The panel may change the method or the colours: before the map is drawn with them.
-  if (model.settings().panel_visible) panel.Draw(model, model.layout().map);
+  if (model.settings().panel_visible) panel.Draw(model);
   if (!export_ && model.head()) model.tiles().Want(model.Demand(model.view(), ratio));
   if (fit_when_drawn_ && model.head() && model.tiles().num_pending() == 0 &&
       model.FitRange(ratio, kShareInFaintRange)) {
@@ -249,6 +259,7 @@ void HeadCanvas::Impl::DrawFrame() {
   }
   renderer.Draw(model.Picture(model.view(), ratio), model.Look(), model.rows(), framebuffer, ratio);
   renderer.Draw(model.MinimapPicture(), model.Look(), model.rows(), framebuffer, ratio);
+  TellOfGraphics();
   if (model.cursor() && !interaction.dragging()) options.tooltip = DescribeScore(model, *model.cursor());
   if (interaction.pointed_pin()) {
     options.pointed_note = pins[*interaction.pointed_pin()].note;

@@ -16,6 +16,9 @@ constexpr double kLineHeight = 16;
 constexpr double kTitleHeight = 50;  // a large line and a small one
 constexpr double kNarrow = 900;      // below it the caption's four lines are broken into seven
 constexpr double kGap = 6;
+constexpr double kPanelStrip = 26;       // a title's height
+constexpr double kLeastShare = 0.75;     // of the square map's side, beside a panel
+constexpr double kLeastMapBeside = 300;  // pixels of it
 
 }  // namespace
 
@@ -23,26 +26,40 @@ CanvasLayout LayOutCanvas(double width, double height, const CanvasParts& parts)
   const double title_height = parts.captions ? kTitleHeight : 0;
   const double caption_height = parts.captions ? kLineHeight * (width < kNarrow ? 7 : 4) : 0;
   const double profile = parts.profiles ? kProfileSize + kGap : 0;
+  const double right = width - (parts.panel == PanelPlace::kBeside ? kPanelWidth + kGap : 0);
+  const double strip = parts.panel == PanelPlace::kStrip ? kPanelStrip : 0;
   const double steps = parts.steps ? kStepsHeight + kGap : 0;
   CanvasLayout layout;
   layout.map.x = kRowAxisWidth;
-  layout.map.y = title_height + kColumnAxisHeight;
-  layout.map.width = std::max(0.0, width - kRowAxisWidth - profile - kColorBarWidth - kGap);
+  layout.map.y = title_height + strip + kColumnAxisHeight;
+  layout.map.width = std::max(0.0, right - kRowAxisWidth - profile - kColorBarWidth - kGap);
   layout.map.height = std::max(0.0, height - layout.map.y - steps - profile - caption_height - kGap);
-  layout.column_axis = {layout.map.x, title_height, layout.map.width, kColumnAxisHeight};
+  layout.column_axis = {layout.map.x, title_height + strip, layout.map.width, kColumnAxisHeight};
   layout.row_axis = {0, layout.map.y, kRowAxisWidth, layout.map.height};
   if (parts.steps) layout.steps = {layout.map.x, layout.map.bottom() + kGap, layout.map.width, kStepsHeight};
   if (parts.profiles) {
     layout.column_profile = {layout.map.x, layout.map.bottom() + steps + kGap, layout.map.width, kProfileSize};
     layout.row_profile = {layout.map.right() + kGap, layout.map.y, kProfileSize, layout.map.height};
   }
-  layout.color_bar = {width - kColorBarWidth, layout.map.y, kColorBarWidth, layout.map.height};
+  layout.color_bar = {right - kColorBarWidth, layout.map.y, kColorBarWidth, layout.map.height};
+  if (parts.panel == PanelPlace::kBeside) layout.panel = {right, kGap, kPanelWidth, std::max(0.0, height - 2 * kGap)};
+  if (parts.panel == PanelPlace::kStrip) layout.panel = {right - kPanelWidth - kGap, 2, kPanelWidth, kPanelStrip - 4};
   if (parts.captions) {
     const double line = std::max(0.0, width - 2 * kGap);
     layout.title = {kGap, kGap, line, kTitleHeight - kGap};
     layout.caption = {kGap, height - caption_height, line, caption_height};
   }
   return layout;
+}
+
+bool HasRoomForPanel(double width, double height, CanvasParts parts) {
+  const auto side = [&](PanelPlace panel) {
+    parts.panel = panel;
+    const PixelRect map = LayOutCanvas(width, height, parts).map;
+    return std::min(map.width, map.height);
+  };
+  const double beside = side(PanelPlace::kBeside);
+  return beside >= kLeastMapBeside && beside >= kLeastShare * side(PanelPlace::kNone);
 }
 
 }  // namespace headscope::ui

@@ -16,16 +16,28 @@ struct CanvasLayout {
   PixelRect row_profile;     // right of it
   PixelRect color_bar;       // at the right edge
   PixelRect caption;         // along the lower edge; height 0 without one
+  PixelRect panel;           // what PanelPlace says; width 0 where it has no place of its own
 };
+
+// Where the method's panel has room of its own.
+enum class PanelPlace {
+  kNone,    // it is hidden, or lies over the map because somebody put it there
+  kBeside,  // right of the colour bar
+  kStrip,   // rolled up to its title, above the keys' axis
+};
+inline constexpr double kPanelWidth = 318;
 
 // What else than map, axes and colour bar wants room.
 struct CanvasParts {
   bool profiles = false;
   bool steps = false;
   bool captions = false;  // title and caption
+  PanelPlace panel = PanelPlace::kNone;
 };
 
 // A canvas too small for a map gets a map of width or height 0, which nothing is drawn in.
 CanvasLayout LayOutCanvas(double width, double height, const CanvasParts& parts);
+// Whether a panel beside the map leaves the map most of the square that it would have without.
+bool HasRoomForPanel(double width, double height, CanvasParts parts);
 
 }  // namespace headscope::ui

@@ -53,6 +53,7 @@ void CanvasModel::SetWorkbench(Workbench* workbench) {
 
 void CanvasModel::SetTrace(const TraceSummary& trace) {
   trace_ = trace;
+  answers_ = AnswerSpans(trace);
   trial_->SetHead(std::nullopt);
   tiles_.Clear();
   head_.reset();
@@ -150,7 +151,10 @@ int32_t CanvasModel::kv_head() const {
 }
 
 CanvasParts CanvasModel::Parts(bool captions) const {
-  return {.profiles = settings_.profiles, .steps = settings_.overlay && trial_->is_decode(), .captions = captions};
+  return {.profiles = settings_.profiles,
+          .steps = settings_.overlay && trial_->is_decode(),
+          .captions = captions,
+          .panel = captions ? PanelPlace::kNone : panel_place_};
 }
 
 const CanvasLayout& CanvasModel::LayOut(QSize size) {
@@ -287,7 +291,7 @@ std::optional<float> CanvasModel::ScoreLog2(int64_t row, int64_t column) {
   if (!head_ || !rows_.IsCausal(row, column)) return std::nullopt;
   const auto sample = tiles_.Find({*head_, settings_.reduction, 0, static_cast<int32_t>(column / kTileSize),
                                    static_cast<int32_t>(row / kTileSize)});
-  if (!sample.tile || sample.levels_coarser != 0) return std::nullopt;
+  if (!sample.tile || sample.levels_coarser != 0 || sample.tile->preview) return std::nullopt;
   return sample.tile->log2_p[TexelIndex(row, column, 0)];
 }
 
@@ -304,7 +308,7 @@ CursorScore CanvasModel::ReadScore(int64_t row, int64_t column, double device_pi
   const TileKey key{*head_, settings_.reduction, level, static_cast<int32_t>((column >> level) / kTileSize),
                     static_cast<int32_t>((row >> level) / kTileSize)};
   const auto values = tiles_.Find(key);
-  if (values.tile && values.levels_coarser == 0)
+  if (values.tile && values.levels_coarser == 0 && !values.tile->preview)
     score.texel_log2_p = static_cast<double>(values.tile->log2_p[TexelIndex(row, column, level)]);
   const auto mask = tiles_.FindMask(key);
   if (mask.tile && mask.levels_coarser == 0 && !mask.from_old_mask && IsInMask(row)) {

@@ -19,6 +19,7 @@
 #include "method_trial.h"
 #include "profiles.h"
 #include "tile_cache.h"
+#include "token_search.h"
 
 namespace headscope::ui {
 
@@ -72,6 +73,8 @@ class CanvasModel {
   Workbench* workbench() const { return workbench_; }
   const TraceSummary& trace() const { return trace_; }
   const CausalRows& rows() const { return rows_; }
+  // Of the trace's task: marked on the axes.
+  const std::vector<TokenSpan>& answers() const { return answers_; }
   const std::optional<analysis::HeadId>& head() const { return head_; }
   // KV head that the head on show reads, or -1.
   int32_t kv_head() const;
@@ -87,6 +90,7 @@ class CanvasModel {
 
   // The parts that a picture of this canvas has.
   CanvasParts Parts(bool captions) const;
+  void SetPanelPlace(PanelPlace place) { panel_place_ = place; }
   // Lays the canvas out for a size in logical pixels and gives the view its part.
   const CanvasLayout& LayOut(QSize size);
   const CanvasLayout& layout() const { return layout_; }
@@ -160,9 +164,11 @@ class CanvasModel {
   Workbench* workbench_ = nullptr;
   TraceSummary trace_;
   CausalRows rows_;
+  std::vector<TokenSpan> answers_;
   std::optional<analysis::HeadId> head_;
   CanvasSettings settings_;
   CanvasLayout layout_;
+  PanelPlace panel_place_ = PanelPlace::kNone;
   ViewTransform view_;
   const std::unique_ptr<MethodTrial> own_trial_;  // null: it is another's
   MethodTrial* const trial_;

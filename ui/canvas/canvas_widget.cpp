@@ -48,7 +48,7 @@ void HeadCanvas::SetWorkbench(Workbench* workbench) {
 
 void HeadCanvas::SetTrace(const TraceSummary& trace) {
   impl_->model.SetTrace(trace);
-  impl_->model.LayOut(size());
+  impl_->LayOut();
   if (!impl_->waiting_trace_state.isEmpty()) {
     impl_->ApplyState(impl_->waiting_trace_state);
     impl_->waiting_trace_state = {};
@@ -374,7 +374,7 @@ void HeadCanvas::ExportPng(const QString& path, QSize size, double scale) {
   impl_->StartExport(path, size, scale);
 }
 QSize HeadCanvas::PictureSize() const {
-  impl_->model.LayOut(size());
+  impl_->LayOut();
   return impl_->model.PictureSize();
 }
 
@@ -453,7 +453,7 @@ void HeadCanvas::paintGL() {
   impl_->DrawFrame();
 }
 void HeadCanvas::resizeGL(int, int) {
-  impl_->model.LayOut(size());
+  impl_->LayOut();
   Q_EMIT LaidOut();
 }
 

@@ -21,8 +21,10 @@ class HeadCanvas::Impl {
   ~Impl();
 
   void InitGraphics();
+  void TellOfGraphics();  // when something of it does not work, once
   void ReleaseGraphics();
   void DrawFrame();
+  void LayOut();                           // for the canvas' size
   bool HandleKey(const QKeyEvent& event);  // true when the canvas took it
   bool HandlePanelKey(const QKeyEvent& event);
   void ShowSteps();
@@ -32,7 +34,7 @@ class HeadCanvas::Impl {
   // Runs `change` on the view and tells everybody.
   template <typename Change>
   void ChangeView(const Change& change) {
-    model.LayOut(canvas->size());
+    LayOut();
     const ViewTransform before = model.view();
     change(model.view());
     if (model.view() != before) Q_EMIT canvas->ViewChanged();

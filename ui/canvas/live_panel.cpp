@@ -14,9 +14,7 @@ namespace headscope::ui {
 
 namespace {
 
-constexpr float kPanelWidth = 318;
-constexpr float kPanelHeight = 440;   // of most methods, without a result
-constexpr float kMostCovered = 0.3f;  // share of the canvas, by a panel that nobody has opened
+constexpr float kWidth = static_cast<float>(kPanelWidth);
 constexpr float kLabelWidth = 120;
 constexpr float kLeastResults = 90;  // pixels of what scrolls below the sliders
 constexpr size_t kLongestUnit = 10;  // characters that a slider has room for
@@ -125,22 +123,21 @@ void LivePanel::ToggleMethodList() {
   methods_.Toggle();
 }
 
-void LivePanel::RollUpWhereNarrow() {
-  // By the canvas, not by the map: that gives room to what a method shows below it, and the choice of a method must not
-  // roll up the panel that it was made in.
-  const ImVec2 canvas = ImGui::GetIO().DisplaySize;
-  const bool narrow = kPanelWidth * std::min(kPanelHeight, canvas.y) > kMostCovered * canvas.x * canvas.y;
+PanelPlace LivePanel::Place(double width, double height, const CanvasParts& parts) {
+  // Without what a method shows below the map: the choice of a method must not roll up the panel that it was made in.
+  CanvasParts usual = parts;
+  usual.steps = false;
+  const bool narrow = !HasRoomForPanel(width, height, usual);
   if (place_anew_) rolled_by_hand_ = false;
-  if (!rolled_by_hand_ && (narrow != narrow_ || place_anew_)) {
-    ImGui::SetNextWindowCollapsed(narrow, ImGuiCond_Always);
-    rolled_up_ = narrow;
-  }
+  if (!rolled_by_hand_ && (narrow != narrow_ || place_anew_)) roll_ = rolled_up_ = narrow;
   narrow_ = narrow;
   if (std::exchange(unroll_, false) && rolled_up_) {
-    ImGui::SetNextWindowCollapsed(false, ImGuiCond_Always);
-    rolled_up_ = false;
+    roll_ = rolled_up_ = false;
     rolled_by_hand_ = true;
   }
+  if (!at_anchor_ && !place_anew_) return PanelPlace::kNone;
+  if (rolled_up_) return PanelPlace::kStrip;
+  return narrow ? PanelPlace::kNone : PanelPlace::kBeside;
 }
 
 std::string LivePanel::Title(const CanvasModel& model) const {
@@ -154,19 +151,22 @@ std::string LivePanel::Title(const CanvasModel& model) const {
   return title + kept.data();
 }
 
-void LivePanel::Draw(CanvasModel& model, const PixelRect& map) {
+void LivePanel::Draw(CanvasModel& model) {
   controls_.clear();
   focus_.BeginFrame();
-  RollUpWhereNarrow();
-  const double anchor_x = std::floor(map.right() - 8), anchor_y = std::floor(map.y + 8);
+  const PixelRect &map = model.layout().map, &place = model.layout().panel;
+  const bool has_place = place.width > 0;
+  const double anchor_x = std::floor(has_place ? place.right() : map.right() - 8),
+               anchor_y = std::floor(has_place ? place.y : map.y + 8);
+  if (roll_) ImGui::SetNextWindowCollapsed(*std::exchange(roll_, std::nullopt), ImGuiCond_Always);
   const bool follows = at_anchor_ && (anchor_x != anchor_x_ || anchor_y != anchor_y_);
   const bool anchored = std::exchange(place_anew_, false) || follows || off_canvas_;
   ImGui::SetNextWindowPos(Point(anchor_x, anchor_y), anchored ? ImGuiCond_Always : ImGuiCond_FirstUseEver, {1, 0});
   anchor_x_ = anchor_x;
   anchor_y_ = anchor_y;
   // Down to the canvas' edge: what is below the map is less in the way than a panel that must be scrolled.
-  most_height_ = std::max(120.0f, ImGui::GetIO().DisplaySize.y - static_cast<float>(map.y) - 16);
-  ImGui::SetNextWindowSizeConstraints({kPanelWidth, 0}, {kPanelWidth, most_height_});
+  most_height_ = std::max(120.0f, ImGui::GetIO().DisplaySize.y - static_cast<float>(anchor_y) - 8);
+  ImGui::SetNextWindowSizeConstraints({kWidth, 0}, {kWidth, most_height_});
   ImGui::SetNextWindowBgAlpha(0.92f);
   constexpr ImGuiWindowFlags kFlags =
       ImGuiWindowFlags_AlwaysAutoResize | ImGuiWindowFlags_NoFocusOnAppearing | ImGuiWindowFlags_NoSavedSettings;

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -27,11 +28,13 @@ class LivePanel {
   };
   explicit LivePanel(Actions actions) : actions_(std::move(actions)) {}
 
-  // Drawn at the upper right of `map`, where causal attention is blank, also when that moves, until the user moves the
-  // panel; there again when the canvas became too small for where it was. It cannot be moved off the canvas. Where it
-  // would lie over much of the map it is rolled up to its title, which then says the method and what that keeps, until
-  // the user opens it.
-  void Draw(CanvasModel& model, const PixelRect& map);
+  // Before the canvas is laid out: where the panel wants room of its own. Where the map would become small beside it,
+  // it is rolled up to its title, which then says the method and what that keeps, until the user opens it. Opened there
+  // it lies over the map, at the upper right, where causal attention is blank; so it does where the user has put it.
+  PanelPlace Place(double width, double height, const CanvasParts& parts);
+  // Drawn in its place of the model's layout, also when that moves, until the user moves the panel; there again when
+  // the canvas became too small for where it was. It cannot be moved off the canvas.
+  void Draw(CanvasModel& model);
 
   // Tab and Shift+Tab: false when the focus leaves the panel.
   bool MoveFocus(bool forward);
@@ -51,7 +54,6 @@ class LivePanel {
   std::string focused() const { return focus_.focused() != nullptr ? focus_.focused()->name : std::string(); }
 
  private:
-  void RollUpWhereNarrow();
   std::string Title(const CanvasModel& model) const;
   void DrawContents(CanvasModel& model);
   void DrawMethod(CanvasModel& model);
@@ -94,6 +96,7 @@ class LivePanel {
   bool off_canvas_ = false;             // in the last frame
   bool place_anew_ = false;             // wanted
   bool narrow_ = false, rolled_up_ = false;
+  std::optional<bool> roll_;     // wanted
   bool rolled_by_hand_ = false;  // the user's choice stays
   bool unroll_ = false;          // wanted
   PanelList methods_, colors_;

@@ -13,6 +13,17 @@ namespace {
 constexpr double kTickLength = 4;
 constexpr double kMinRowPixelsForText = 15;
 constexpr double kMinColumnPixelsForText = 34;
+constexpr double kAnswerThickness = 3, kLeastAnswer = 3;  // pixels of a mark across and along the axis
+
+// A task's answer along an axis; `place` gives a token's pixel.
+template <typename Place, typename Draw>
+void MarkAnswers(const CanvasModel& model, const Place& place, const Draw& draw) {
+  if (model.rows().num_rows() == 0) return;
+  for (const TokenSpan& span : model.answers()) {
+    const double begin = place(span.begin), end = place(span.end);
+    draw(begin, std::max(end, begin + kLeastAnswer));
+  }
+}
 
 void DrawColumnAxis(ImDrawList* list, const CanvasModel& model, const OverlayOptions& options) {
   const PixelRect& area = options.layout->column_axis;
@@ -25,6 +36,11 @@ void DrawColumnAxis(ImDrawList* list, const CanvasModel& model, const OverlayOpt
   list->AddLine(Point(area.x, base - 0.5), Point(area.right(), base - 0.5), inks.line);
   DrawText(list, area.x, area.y + 2, inks.dim, "key token  →");
   PushClip(list, area);
+  MarkAnswers(
+      model, [&](int64_t token) { return view.ColumnToX(static_cast<double>(token)); },
+      [&](double begin, double end) {
+        list->AddRectFilled(Point(begin, base - kAnswerThickness), Point(end, base), kAccentColor);
+      });
   for (const int64_t token :
        AxisTicks(visible.column_begin, visible.column_end, view.pixels_per_score(), texts ? 1 : 80)) {
     const auto column = static_cast<double>(token);
@@ -59,6 +75,16 @@ void DrawRowAxis(ImDrawList* list, const CanvasModel& model, const OverlayOption
   DrawText(list, 4, top, inks.dim, "query token");
   DrawText(list, 4, top + line, inks.dim, "↓");
   PushClip(list, area);
+  // The first recorded query at a token, or after it.
+  MarkAnswers(
+      model,
+      [&](int64_t token) {
+        const bool is_behind = token > model.rows().Position(model.rows().num_rows() - 1);
+        return view.RowToY(static_cast<double>(is_behind ? model.rows().num_rows() : model.rows().FirstRowAt(token)));
+      },
+      [&](double begin, double end) {
+        list->AddRectFilled(Point(edge - kAnswerThickness, begin), Point(edge, end), kAccentColor);
+      });
   const bool texts = view.pixels_per_score() >= kMinRowPixelsForText;
   for (const int64_t row : AxisTicks(visible.row_begin, visible.row_end, view.pixels_per_score(), texts ? 1 : 50)) {
     const double center = view.RowToY(static_cast<double>(row) + 0.5);

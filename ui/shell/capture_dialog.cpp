@@ -71,6 +71,7 @@ void CaptureDialog::BuildForm() {
   model_dir_ = named(new QLineEdit, "captureModel");
   layers_ = named(new QLineEdit, "captureLayers");
   heads_ = named(new QLineEdit, "captureHeads");
+  heads_kind_ = named(new QComboBox, "captureHeadsKind");
   rows_ = named(new QLineEdit(QStringLiteral("all")), "captureRows");
   output_ = named(new QLineEdit(DefaultOutput()), "captureOutput");
   decode_ = named(new QSpinBox, "captureDecode");
@@ -87,7 +88,10 @@ void CaptureDialog::BuildForm() {
   close_ = named(new QPushButton(tr("Close")), "captureClose");
   stop_->setToolTip(tr("Stop; what has been recorded so far stays a valid trace"));
   layers_->setPlaceholderText(tr("all, or e.g. 0-3,7"));
-  heads_->setPlaceholderText(tr("all query heads, or e.g. 0-3,7"));
+  heads_->setPlaceholderText(tr("all, or e.g. 0-3,7"));
+  heads_kind_->addItems({tr("query heads"), tr("KV heads")});
+  heads_kind_->setToolTip(tr("What the numbers are: query heads, or KV heads with all query heads that read them"));
+  heads_kind_->setAccessibleName(tr("What the heads' numbers are"));
   rows_->setToolTip(tr(
       "Query rows to record: all, last:N, every:N, random:N, random:N:SEED, or ranges A:B,C:D of rows A to B-1. Sparse "
       "methods run on consecutive rows only, so on all, last:N or one range"));
@@ -119,7 +123,12 @@ void CaptureDialog::BuildForm() {
   form->addRow(QString(), model_label_);
   form->addRow(tr("Prompt"), BuildPromptRow());
   form->addRow(tr("Layers"), layers_);
-  form->addRow(tr("Heads"), heads_);
+  auto* heads = new QWidget;
+  auto* in_heads = new QHBoxLayout(heads);
+  in_heads->setContentsMargins(0, 0, 0, 0);
+  in_heads->addWidget(heads_kind_);
+  in_heads->addWidget(heads_, 1);
+  form->addRow(tr("Heads"), heads);
   form->addRow(tr("Query rows"), rows_);
   form->addRow(tr("Decode tokens"), decode_);
   auto* record = new QWidget;
@@ -169,6 +178,7 @@ void CaptureDialog::BuildForm() {
   connect(model_dir_, &QLineEdit::editingFinished, this, &CaptureDialog::DescribeModel);
   for (QLineEdit* edit : {layers_, heads_, rows_, output_, prompt_file_})
     connect(edit, &QLineEdit::textChanged, this, &CaptureDialog::Refresh);
+  connect(heads_kind_, &QComboBox::currentIndexChanged, this, &CaptureDialog::Refresh);
   for (QSpinBox* box : {length_, decode_}) connect(box, &QSpinBox::valueChanged, this, &CaptureDialog::Refresh);
   estimate_delay_.setSingleShot(true);
   estimate_delay_.setInterval(300);
@@ -290,7 +300,8 @@ CaptureSettings CaptureDialog::Settings() const {
   }
   settings.task_length = length_->value();
   settings.layers = layers_->text().remove(u' ').toStdString();
-  settings.heads = heads_->text().remove(u' ').toStdString();
+  (heads_kind_->currentIndex() == kKvHeads ? settings.kv_heads : settings.heads) =
+      heads_->text().remove(u' ').toStdString();
   settings.rows = rows_->text().trimmed().toStdString();
   settings.decode_tokens = decode_->value();
   for (qsizetype i = 0; i < record_.size(); ++i) {
@@ -325,8 +336,9 @@ QString CaptureDialog::Problem() const {
   }
   if (CountChosen(layers_->text(), model_->num_layers) < 1)
     return tr("Layers: must be numbers below %1, such as 0-3,7; leave it empty for all.").arg(model_->num_layers);
-  if (CountChosen(heads_->text(), model_->num_qo_heads) < 1)
-    return tr("Heads: must be numbers below %1, such as 0-3,7; leave it empty for all.").arg(model_->num_qo_heads);
+  const int32_t num_heads = heads_kind_->currentIndex() == kKvHeads ? model_->num_kv_heads : model_->num_qo_heads;
+  if (CountChosen(heads_->text(), num_heads) < 1)
+    return tr("Heads: must be numbers below %1, such as 0-3,7; leave it empty for all.").arg(num_heads);
   bool exact = false;
   const int64_t tokens = PromptTokens(&exact);
   if (const QString problem =

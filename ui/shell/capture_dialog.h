@@ -43,6 +43,7 @@ class CaptureDialog : public QDialog {
 
  private:
   enum Prompt { kText, kFile, kTask };
+  enum HeadsKind { kQueryHeads, kKvHeads };
   void BuildForm();
   QWidget* BuildPromptRow();
   void DescribeModel();
@@ -71,7 +72,7 @@ class CaptureDialog : public QDialog {
   bool capturing_ = false, stopping_ = false;
 
   QLineEdit *model_dir_, *prompt_file_, *layers_, *heads_, *rows_, *output_;
-  QComboBox *prompt_kind_, *task_, *dtype_, *device_;
+  QComboBox *prompt_kind_, *task_, *dtype_, *device_, *heads_kind_;
   QPlainTextEdit* text_;
   QList<QCheckBox*> record_;  // in the order of recordable_
   QSpinBox *length_, *decode_;

@@ -64,6 +64,14 @@ int64_t EstimateTraceBytes(const ModelDescription& model, const CaptureSettings&
   }
   std::set<int64_t> kv_heads;
   const int64_t group_size = std::max(1, model.num_qo_heads / std::max(1, model.num_kv_heads));
+  if (!settings.kv_heads.empty()) {
+    std::set<int64_t> chosen;
+    if (!ParseChosen(QString::fromStdString(settings.kv_heads), model.num_kv_heads, &chosen)) return -1;
+    heads.clear();
+    for (const int64_t kv_head : chosen) {
+      for (int64_t i = 0; i < group_size; ++i) heads.insert(kv_head * group_size + i);
+    }
+  }
   for (const int64_t head : heads) kv_heads.insert(head / group_size);
   // By itself a capture records what is bf16 as that, and everything else in fp32, fp16 models too.
   const bool is_bf16 = settings.dtype == "bf16" || (settings.dtype == "auto" && model.dtype == "BF16");

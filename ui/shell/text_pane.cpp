@@ -29,14 +29,19 @@ std::vector<float> TintsOf(const std::vector<float>& probabilities) {
 }
 
 TextPane::TextPane(WindowState* state, QWidget* parent)
-    : QWidget(parent), state_(state), title_(new QLabel), view_(new TokenView) {
+    : QWidget(parent), state_(state), title_(new QLabel), answer_(new QLabel), view_(new TokenView) {
   title_->setObjectName(QStringLiteral("textTitle"));
   title_->setTextFormat(Qt::PlainText);
   title_->setMinimumWidth(1);
+  answer_->setObjectName(QStringLiteral("textAnswer"));
+  answer_->setTextFormat(Qt::PlainText);
+  answer_->setMinimumWidth(1);
+  answer_->hide();
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(6, 4, 6, 4);
   layout->setSpacing(2);
   layout->addWidget(title_);
+  layout->addWidget(answer_);
   layout->addWidget(view_, 1);
   setFocusProxy(view_);
   delay_.setSingleShot(true);
@@ -46,12 +51,38 @@ TextPane::TextPane(WindowState* state, QWidget* parent)
   connect(&state->heads, &HeadStore::SelectionChanged, this, [this] { delay_.start(); });
   connect(&state->heads, &HeadStore::TraceChanged, this, [this] {
     view_->SetTokens(state_->heads.trace().token_text);
+    view_->SetMarked(AnswerSpans(state_->heads.trace()));
+    ShowAnswer();
     asked_.reset();
     delay_.start();
   });
   connect(view_, &TokenView::TokenClicked, this, &TextPane::Choose);
   connect(view_, &TokenView::QueryStepped, this, &TextPane::Step);
   title_->setText(tr("Point at a query on the map, or right-click a word: its attention tints the text."));
+}
+
+void TextPane::ShowAnswer() {
+  const TraceSummary& trace = state_->heads.trace();
+  const auto shown = [](const std::string& text) { return QString::fromStdString(text).trimmed(); };
+  QString line;
+  if (!trace.expected_answer.empty()) {
+    line = tr("Expected answer: “%1”. ").arg(shown(trace.expected_answer));
+    if (trace.model_answer.empty()) {
+      line += tr("The trace holds no answer of the model's own.");
+    } else {
+      line += tr("The model's: “%1”").arg(shown(trace.model_answer));
+      if (!trace.answer_score) {
+        line += tr(", not complete.");
+      } else if (*trace.answer_score == 0 || *trace.answer_score == 1) {
+        line += *trace.answer_score == 1 ? tr(", right.") : tr(", wrong.");
+      } else {
+        line += tr(", score %1 of 1.").arg(*trace.answer_score, 0, 'g', 3);
+      }
+    }
+  }
+  answer_->setText(line);
+  answer_->setToolTip(line);
+  answer_->setVisible(!line.isEmpty());
 }
 
 void TextPane::showEvent(QShowEvent*) {

@@ -29,13 +29,14 @@ class TextPane : public QWidget {
  private:
   void Ask();
   void Show(int64_t row, const std::vector<float>& probabilities);
+  void ShowAnswer();
   void Choose(int64_t token, bool as_query);
   void Step(int step);
   // The recorded row of a token, or of the next one that was recorded.
   std::optional<int64_t> RowOf(int64_t token) const;
 
   WindowState* const state_;
-  QLabel* title_;
+  QLabel *title_, *answer_;
   TokenView* view_;
   QTimer delay_;
   std::optional<std::pair<analysis::HeadId, int64_t>> asked_;

@@ -13,7 +13,7 @@ namespace headscope::ui {
 namespace {
 
 constexpr int kMargin = 6, kLongestToken = 200;
-constexpr QColor kTint(230, 120, 30), kQueryFrame(60, 170, 100), kKeyFrame(80, 140, 220);
+constexpr QColor kTint(230, 120, 30), kQueryFrame(60, 170, 100), kKeyFrame(80, 140, 220), kAnswerLine(230, 120, 30);
 
 }  // namespace
 
@@ -102,6 +102,16 @@ float TokenView::TintOf(int64_t token) const {
   return token >= 0 && token < static_cast<int64_t>(tints_.size()) ? tints_[static_cast<size_t>(token)] : 0;
 }
 
+void TokenView::SetMarked(const std::vector<TokenSpan>& spans) {
+  marked_ = spans;
+  viewport()->update();
+}
+
+bool TokenView::IsMarked(int64_t token) const {
+  return std::any_of(marked_.begin(), marked_.end(),
+                     [&](const TokenSpan& span) { return token >= span.begin && token < span.end; });
+}
+
 int64_t TokenView::LineOf(int64_t token) const {
   return std::upper_bound(lines_.begin(), lines_.end(), token) - lines_.begin() - 1;
 }
@@ -161,6 +171,7 @@ void TokenView::paintEvent(QPaintEvent*) {
       }
       painter.setPen(query_ && token > *query_ ? faint : ink);
       painter.drawText(rect.x(), rect.y() + 2 + ascent, texts_[at]);
+      if (IsMarked(token)) painter.fillRect(QRect(rect.x(), rect.bottom() - 1, rect.width(), 2), kAnswerLine);
       if (token != query_ && token != key_) continue;
       painter.setPen(QPen(token == query_ ? kQueryFrame : kKeyFrame, 2));
       painter.drawRect(rect.adjusted(0, 0, -1, -1));

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "token_search.h"
+
 namespace headscope::ui {
 
 // The first token of each line, when lines are at most `width` wide; a token that ends a line of the text ends its line
@@ -29,6 +31,9 @@ class TokenView : public QAbstractScrollArea {
   void SetKey(std::optional<int64_t> token);
   std::optional<int64_t> query() const { return query_; }
   float TintOf(int64_t token) const;
+  // Underlined: a task's answer.
+  void SetMarked(const std::vector<TokenSpan>& spans);
+  bool IsMarked(int64_t token) const;
   void ScrollTo(int64_t token);
 
   std::optional<int64_t> TokenAt(QPoint at) const;
@@ -58,6 +63,7 @@ class TokenView : public QAbstractScrollArea {
   std::vector<bool> ends_line_;
   std::vector<int64_t> lines_;  // first tokens
   std::vector<float> tints_;
+  std::vector<TokenSpan> marked_;  // ascending
   std::optional<int64_t> query_, key_;
 };
 

@@ -7,10 +7,22 @@
 #include <string>
 #include <vector>
 
+#include "ui/workbench.h"
+
 namespace headscope::ui {
 
 // Positions of the tokens in which a match of `text` begins, ascending; case is ignored. Nothing for an empty text.
 // Cost: one pass over all tokens' text.
 std::vector<int64_t> FindTokens(const std::vector<std::string>& token_text, const QString& text);
+
+// Tokens [begin, end).
+struct TokenSpan {
+  int64_t begin = 0, end = 0;
+  friend bool operator==(const TokenSpan&, const TokenSpan&) = default;
+};
+
+// Where a task's prompt says its answer (the needle among these places), and what the model generated in the answer's
+// place, ascending. Nothing for a trace of no task. Cost: one pass over all tokens' text.
+std::vector<TokenSpan> AnswerSpans(const TraceSummary& trace);
 
 }  // namespace headscope::ui

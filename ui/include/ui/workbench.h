@@ -45,6 +45,10 @@ struct TraceSummary {
   std::vector<int32_t> row_positions;     // per recorded row
   std::string contents;         // a name for what is recorded: the same for a copy, another for another prompt
   int64_t num_decode_rows = 0;  // the last recorded rows whose tokens the model generated
+  // Of a task's prompt, printable: what answers it, and what the model itself generated in its place. Empty: the trace
+  // holds none.
+  std::string expected_answer, model_answer;
+  std::optional<double> answer_score;  // of the model's, 0 to 1; nothing while it is not all there
 
   // Components of a recorded head's q and k; the model's for no head, or one that is not there.
   int32_t HeadDimOf(const std::optional<analysis::HeadId>& head) const {
@@ -73,6 +77,7 @@ struct CaptureSettings {
   std::string task;
   int64_t task_length = 4096;
   std::string layers, heads;  // as typed; empty: all
+  std::string kv_heads;       // in place of heads: KV heads, with all query heads of each; empty: by `heads`
   std::string rows = "all";
   int64_t decode_tokens = 0;
   std::vector<Recordable> record;
@@ -267,6 +272,7 @@ class Workbench {
 
   virtual void CancelStatistics() = 0;  // what is known so far stays known
 
+  // A tile that takes long may come twice: first as a preview, then as it is.
   virtual void RequestTile(MapView view, const analysis::TileKey& key, int32_t priority,
                            Reply<analysis::TilePtr> done) = 0;
   virtual void RequestMaskTile(MapView view, int64_t mask_id, const analysis::TileKey& key, int32_t priority,
