@@ -18,6 +18,7 @@
 #include "shell_fixture.h"
 #include "state_file.h"
 #include "trace_keeper.h"
+#include "worth_a_look.h"
 
 namespace headscope::gui_test {
 namespace {
@@ -247,6 +248,44 @@ TEST_F(KeptStateTest, HeadAndZoomOfATraceComeBackThoughAnotherWasOpenLast) {
   EXPECT_EQ(window_->canvas()->head(), (HeadId{1, 2}));
   EXPECT_EQ(window_->canvas()->ViewState()[QStringLiteral("view")].toObject()[QStringLiteral("scores_per_pixel")],
             view.toObject()[QStringLiteral("scores_per_pixel")]);
+}
+
+// It opened on head 0:0, whatever that looked like.
+TEST_F(KeptStateTest, ATraceOfTheCommandLineOpensOnAHeadWorthALookOrWhereItWasLeft) {
+  QString path;
+  const auto start = [&] {
+    CloseWindow();
+    window_ = std::make_unique<ui::MainWindow>(workbench_.get(), File(QStringLiteral("session.json")));
+    window_->resize(1400, 860);
+    window_->show();
+    window_->OpenAtStart(path, QString());
+    ASSERT_TRUE(WaitForCanvas());
+    ASSERT_TRUE(WaitFor([&] { return window_->store()->HasAllStatistics(); }));
+    QTest::qWait(50);
+  };
+  // Heads 0 and 1 are the sparsest there are, and a trace that begins with its best head would prove nothing.
+  std::optional<HeadId> best;
+  for (const char* heads : {"2-3", "3", "2"}) {
+    path = File(QStringLiteral("heads-%1.h5").arg(QLatin1String(heads)));
+    ASSERT_EQ(QProcess::execute(QStringLiteral(HEADSCOPE_PROGRAM),
+                                {QStringLiteral("export"), trace_path(), QStringLiteral("-o"), path,
+                                 QStringLiteral("--heads"), QLatin1String(heads)}),
+              0);
+    ASSERT_NO_FATAL_FAILURE(start());
+    const std::vector<ui::HeadWorthALook> found = ui::HeadsWorthALook(*window_->store());
+    ASSERT_FALSE(found.empty());
+    if (found.front().head == window_->store()->trace().heads.front()) continue;
+    best = found.front().head;
+    break;
+  }
+  ASSERT_TRUE(best);
+  EXPECT_EQ(window_->canvas()->head(), best);
+  const HeadId last = window_->store()->trace().heads.back();
+  window_->store()->Select(last == *best ? window_->store()->trace().heads.front() : last);
+  ASSERT_TRUE(WaitForCanvas());
+  const auto left = window_->canvas()->head();
+  ASSERT_NO_FATAL_FAILURE(start());
+  EXPECT_EQ(window_->canvas()->head(), left) << "where it was left";
 }
 
 // The lost trace's zoom and colour range made no sense on the one that took its place.

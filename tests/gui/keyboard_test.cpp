@@ -2,6 +2,7 @@
 // The window without a mouse, and what stays from one file to the next.
 #include <QAction>
 #include <QDialog>
+#include <QDockWidget>
 #include <QLabel>
 #include <QLineEdit>
 #include <QMenu>
@@ -9,6 +10,8 @@
 #include <QSignalSpy>
 #include <QTableView>
 #include <QTextBrowser>
+#include <QToolBar>
+#include <QToolButton>
 
 #include "shell_fixture.h"
 
@@ -44,6 +47,60 @@ TEST_F(KeyboardTest, TabReachesEveryPaneAndComesRound) {
     EXPECT_TRUE(reached.contains(QLatin1String(pane))) << pane;
 }
 
+// Up to a hundred presses of Tab led to some places.
+TEST_F(KeyboardTest, F6WalksThePanesInSightAndBack) {
+  Open();
+  const auto pane = [&]() -> QString {
+    QWidget* const focus = window_->focusWidget();
+    if (focus == window_->canvas()) return QStringLiteral("map");
+    for (QDockWidget* dock : window_->findChildren<QDockWidget*>()) {
+      if (dock->isAncestorOf(focus)) return dock->objectName();
+    }
+    return {};
+  };
+  window_->canvas()->setFocus();
+  QStringList there, back;
+  for (int press = 0; press < 10; ++press) {
+    QTest::keyClick(window_->focusWidget(), Qt::Key_F6);
+    there.append(pane());
+    if (there.constLast() == u"map") break;
+  }
+  ASSERT_EQ(there.constLast(), QStringLiteral("map")) << there.join(u' ').toStdString();
+  EXPECT_GE(there.size(), 5);
+  EXPECT_EQ(QSet<QString>(there.begin(), there.end()).size(), there.size()) << there.join(u' ').toStdString();
+  for (const char* dock : {"matrixDock", "tableDock", "runsDock", "massDock"})
+    EXPECT_TRUE(there.contains(QLatin1String(dock))) << dock;
+  for (qsizetype press = 0; press < there.size(); ++press) {
+    QTest::keyClick(window_->focusWidget(), Qt::Key_F6, Qt::ShiftModifier);
+    back.prepend(pane());
+  }
+  there.prepend(there.takeLast());
+  EXPECT_EQ(back, there);
+}
+
+TEST_F(KeyboardTest, TheToolBarsButtonsAreOneStopWithArrowsInside) {
+  Open();
+  auto* bar = Find<QToolBar>("toolBar");
+  QList<QWidget*> stops;
+  for (QToolButton* button : bar->findChildren<QToolButton*>()) {
+    if (button->isVisible() && button->isEnabled() && (button->focusPolicy() & Qt::TabFocus) != 0) stops.append(button);
+  }
+  ASSERT_EQ(stops.size(), 1);
+  stops.front()->setFocus();
+  QTest::keyClick(stops.front(), Qt::Key_Home);
+  QWidget* const first = window_->focusWidget();
+  QTest::keyClick(first, Qt::Key_Right);
+  QWidget* const second = window_->focusWidget();
+  EXPECT_TRUE(second != first && bar->isAncestorOf(second) && second->isEnabled());
+  EXPECT_GT(second->x(), first->x());
+  QTest::keyClick(second, Qt::Key_End);
+  EXPECT_GT(window_->focusWidget()->x(), second->x());
+  QTest::keyClick(window_->focusWidget(), Qt::Key_Home);
+  EXPECT_EQ(window_->focusWidget(), first);
+  QTest::keyClick(first, Qt::Key_Left);
+  EXPECT_EQ(window_->focusWidget(), first) << "the end";
+}
+
 TEST_F(KeyboardTest, EveryShortcutIsListedAndNoneIsTakenTwice) {
   Open();
   QTest::keyClick(window_.get(), Qt::Key_Question);
@@ -59,7 +116,7 @@ TEST_F(KeyboardTest, EveryShortcutIsListedAndNoneIsTakenTwice) {
       taken.insert(shown);
     }
   }
-  for (const char* keys : {"Ctrl+O", "Ctrl+R or F5", "Ctrl+Z", "Esc", "Tab", "Arrows"})
+  for (const char* keys : {"Ctrl+O", "Ctrl+R or F5", "Ctrl+Z", "Esc", "F6, Shift + F6", "Tab", "Arrows"})
     EXPECT_TRUE(text.contains(QLatin1String(keys))) << keys;
 }
 

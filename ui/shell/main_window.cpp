@@ -2,6 +2,7 @@
 #include "main_window.h"
 
 #include <QActionGroup>
+#include <QApplication>
 #include <QCloseEvent>
 #include <QDockWidget>
 #include <QDragEnterEvent>
@@ -16,6 +17,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "arrow_focus.h"
 #include "shown_text.h"
 
 namespace headscope::ui {
@@ -193,6 +195,8 @@ void MainWindow::BuildToolBars() {
   commands_.FillToolBar(bar, CommandMenu::kView);
   bar->addSeparator();
   commands_.FillToolBar(bar, CommandMenu::kMethods);
+  new ArrowFocus(bar);
+  new ArrowFocus(bar);
 
   connect(metric_box_, &QComboBox::activated, this,
           [this](int index) { state_.heads.SetMetric(metric_box_->itemData(index).toString().toStdString()); });
@@ -224,19 +228,53 @@ void MainWindow::AddPaneActions(QMenu* menu) {
     add(dock->windowTitle(), QStringLiteral("go-") + dock->objectName(), [dock] {
       dock->show();
       dock->raise();
-      QWidget* first = dock->widget();
-      while (first != nullptr && (first->focusPolicy() & Qt::TabFocus) == 0) {
-        QWidget* next = nullptr;
-        for (QWidget* child : first->findChildren<QWidget*>()) {
-          if (child->isEnabled() && (child->focusPolicy() & Qt::TabFocus) != 0) {
-            next = child;
-            break;
-          }
-        }
-        first = next;
-      }
-      if (first != nullptr) first->setFocus();
+      FocusPane(dock);
     });
+  }
+  menu->addSeparator();
+  for (const bool forward : {true, false}) {
+    QAction* action =
+        menu->addAction(forward ? tr("Next pane") : tr("Previous pane"), this, [this, forward] { WalkPanes(forward); });
+    action->setObjectName(forward ? QStringLiteral("go-next-pane") : QStringLiteral("go-previous-pane"));
+    action->setShortcut(forward ? Qt::Key_F6 : QKeySequence(Qt::SHIFT | Qt::Key_F6));
+    action->setStatusTip(forward ? tr("Put the keyboard into the next pane that is in sight")
+                                 : tr("Put the keyboard into the pane before that is in sight"));
+    addAction(action);
+    pane_actions_.append(action);
+  }
+}
+
+bool MainWindow::FocusPane(QDockWidget* dock) {
+  QWidget* const pane = dock->widget();
+  if (pane == nullptr) return false;
+  // Where the keyboard was last, as in a window that one comes back to.
+  QList<QWidget*> places = pane->findChildren<QWidget*>();
+  places.prepend(pane);
+  places.prepend(pane->focusWidget());
+  for (QWidget* place : places) {
+    if (place == nullptr || !place->isVisible() || !place->isEnabled() || (place->focusPolicy() & Qt::TabFocus) == 0)
+      continue;
+    place->setFocus(Qt::ShortcutFocusReason);
+    return true;
+  }
+  return false;
+}
+
+void MainWindow::WalkPanes(bool forward) {
+  const QWidget* const focus = QApplication::focusWidget() != nullptr ? QApplication::focusWidget() : focusWidget();
+  // In the order of the panes' keys. Behind another pane's tab is out of sight.
+  std::vector<QDockWidget*> panes = {nullptr};
+  for (QDockWidget* dock : docks_) {
+    if (dock->isVisible() && !dock->visibleRegion().isEmpty()) panes.push_back(dock);
+  }
+  size_t at = 0;
+  for (size_t i = 1; i < panes.size(); ++i) {
+    if (panes[i]->isAncestorOf(focus)) at = i;
+  }
+  for (size_t step = 0; step < panes.size(); ++step) {
+    at = (at + (forward ? 1 : panes.size() - 1)) % panes.size();
+    if (panes[at] == nullptr) return canvas_->setFocus(Qt::ShortcutFocusReason);
+    if (FocusPane(panes[at])) return;
   }
 }
 

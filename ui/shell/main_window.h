@@ -3,6 +3,7 @@
 #pragma once
 
 #include <QComboBox>
+#include <QDeadlineTimer>
 #include <QLabel>
 #include <QMainWindow>
 #include <QSplitter>
@@ -78,6 +79,8 @@ class MainWindow : public QMainWindow {
   void BuildStatusBar();
   void FillRecentMenu();
   void AddPaneActions(QMenu* menu);
+  static bool FocusPane(QDockWidget* dock);  // false: nothing in it takes keys
+  void WalkPanes(bool forward);              // among the map and the panes in sight
 
   // main_window_state.cpp: what is kept from start to start.
   void RestoreSession();
@@ -217,9 +220,12 @@ class MainWindow : public QMainWindow {
   PaneShares* shares_ = nullptr;
   QList<QAction*> metric_actions_, color_actions_, canvas_actions_, pane_actions_, bookmark_actions_, layout_actions_,
       figure_actions_;
-  QString said_at_start_;      // stays over the trace that a start shows
-  bool chooses_head_ = false;  // at the first start, until the statistics are there or a person has chosen one
-  bool has_layout_ = false;    // the session's, or the first one at its final size
+  QString said_at_start_;  // stays over the trace that a start shows
+  // At a start, until the statistics are there or a person has chosen one. Of a trace that was named, no longer than a
+  // moment: a head that changes under somebody who looks at it is worse than the first one.
+  bool chooses_head_ = false;
+  QDeadlineTimer chooses_until_{QDeadlineTimer::Forever};
+  bool has_layout_ = false;  // the session's, or the first one at its final size
 
   // Part of a saved layout: raise it when docks or toolbars change, so that an older one is not applied.
   static constexpr int kLayoutVersion = 5;

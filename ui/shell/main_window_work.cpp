@@ -6,6 +6,7 @@
 #include <QPushButton>
 #include <QRegularExpression>
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <utility>
 
@@ -17,6 +18,7 @@ namespace {
 
 constexpr double kPictureScale = 2;  // twice the window's pixels: sharp on paper and on a slide
 constexpr int kLeastPictureWidth = 400;
+constexpr std::chrono::seconds kMomentForHead(5);
 
 // Where to write; empty when the user thought better of it. A name without a suffix gets one before the dialog asks
 // whether an existing file may be replaced.
@@ -49,6 +51,8 @@ QString AskWhereToWrite(QWidget* parent, const QString& title, const QString& na
 
 void MainWindow::OpenAtStart(const QString& open_path, const QString& shipped_trace) {
   if (!open_path.isEmpty()) {
+    chooses_head_ = true;
+    chooses_until_.setRemainingTime(kMomentForHead);
     OpenPath(open_path);
     return;
   }
@@ -161,7 +165,8 @@ void MainWindow::TraceOpened(const TraceSummary& trace) {
 
 void MainWindow::ChooseFirstHead() {
   if (!chooses_head_) return;
-  if (state_.heads.selected() != state_.heads.trace().heads.front()) chooses_head_ = false;  // somebody was quicker
+  const bool somebody_was_quicker = state_.heads.selected() != state_.heads.trace().heads.front();
+  if (somebody_was_quicker || chooses_until_.hasExpired()) chooses_head_ = false;
   const std::vector<HeadWorthALook> found = HeadsWorthALook(state_.heads);
   if (!chooses_head_ || found.empty() || !state_.heads.HasAllStatistics()) return;
   chooses_head_ = false;
