@@ -44,7 +44,7 @@ class GroupSelector {
     const int32_t count = rows.NumKeyBlocks(choice_.block);
     Score(rows);
     scores_.assign(static_cast<size_t>(count), 0.0f);
-    chosen_.assign(static_cast<size_t>(count), false);
+    chosen_.assign(static_cast<size_t>(count), 0);
     for (int32_t row = 0; row < num_rows; ++row) {
       const int64_t position = rows.first_position + row;
       row_scores_.resize(static_cast<size_t>(count));
@@ -58,7 +58,7 @@ class GroupSelector {
     }
     if (!choice_.union_of_rows) Choose(rows.first_position, rows.last_position);
     for (int32_t block = 0; block < count; ++block) {
-      if (chosen_[static_cast<size_t>(block)]) blocks->push_back(block);
+      if (chosen_[static_cast<size_t>(block)] != 0) blocks->push_back(block);
     }
   }
 
@@ -73,24 +73,32 @@ class GroupSelector {
     const int32_t num_rows = rows.row_end - rows.row_begin, head_dim = problem_.head_dim;
     const int64_t width = NumWindows(rows.last_position + 1);
     width_ = width;
-    shares_.assign(static_cast<size_t>(num_rows * width), 0.0f);
+    shares_.resize(static_cast<size_t>(num_rows * width));
     if (width == 0) return;
     queries_.resize(static_cast<size_t>(num_rows) * static_cast<size_t>(head_dim));
-    raw_.resize(shares_.size());
-    for (int32_t head = kv_head_ * problem_.GroupSize(); head < (kv_head_ + 1) * problem_.GroupSize(); ++head) {
+    const int32_t first_head = kv_head_ * problem_.GroupSize();
+    if (problem_.GroupSize() > 1) raw_.resize(shares_.size());
+    for (int32_t head = first_head; head < first_head + problem_.GroupSize(); ++head) {
+      // The first head's shares are where the sum is made.
+      std::vector<float>& of_head = head == first_head ? shares_ : raw_;
       for (int32_t row = 0; row < num_rows; ++row) {
         const int64_t offset = sequence_ * problem_.q.batch_stride + head * problem_.q.head_stride +
                                (rows.row_begin + row) * problem_.q.row_stride;
         LoadRow(problem_.q.data, problem_.dtype, offset, head_dim, queries_.data() + int64_t{row} * head_dim);
       }
       ScoreBlock(queries_.data(), head_dim, num_rows, keys_, 0, static_cast<int32_t>(width), problem_.EffectiveScale(),
-                 problem_.soft_cap, raw_.data(), width);
+                 problem_.soft_cap, of_head.data(), width);
       for (int32_t row = 0; row < num_rows; ++row) {
         const int64_t seen = NumWindows(rows.first_position + row + 1);
-        if (seen == 0) continue;
-        SoftmaxInPlace(raw_.data() + row * width, seen, seen);
-        for (int64_t i = row * width; i < row * width + seen; ++i)
-          shares_[static_cast<size_t>(i)] += raw_[static_cast<size_t>(i)];
+        float* const own = of_head.data() + row * width;
+        if (seen == 0) {
+          std::fill(own, own + width, 0.0f);
+          continue;
+        }
+        SoftmaxInPlace(own, seen, width);
+        if (head == first_head) continue;
+        float* const sum = shares_.data() + row * width;
+        for (int64_t i = 0; i < seen; ++i) sum[i] += own[i];
       }
     }
   }
@@ -121,50 +129,57 @@ class GroupSelector {
     const int64_t own = first / choice_.block, count = last / choice_.block + 1;
     const int64_t local =
         choice_.n_local > 0 ? std::max<int64_t>(0, first - choice_.n_local + 1) / choice_.block : count;
-    candidates_.clear();
-    candidate_scores_.clear();
-    int32_t counted = 0;
-    for (int32_t block = 0; block < count; ++block) {
-      const bool is_own = block > own - choice_.n_own, is_first = block < choice_.n_first;
-      if (is_own || is_first) {
-        chosen_[static_cast<size_t>(block)] = true;
-        if (is_own ? choice_.own_counts : choice_.first_counts) ++counted;
-        continue;
-      }
-      if (block >= local) chosen_[static_cast<size_t>(block)] = true;
-      candidates_.push_back(block);
-      candidate_scores_.push_back(scores_[static_cast<size_t>(block)]);
-    }
-    for (const int32_t place : Best(std::max(0, choice_.n_blocks - counted)))
-      chosen_[static_cast<size_t>(candidates_[static_cast<size_t>(place)])] = true;
+    // Candidates are what lies between the first blocks and the newest ones.
+    const int64_t newest = std::clamp<int64_t>(own - choice_.n_own + 1, 0, count);
+    const int64_t begin = std::min<int64_t>(choice_.n_first, count), end = std::max(begin, newest);
+    std::fill(chosen_.begin(), chosen_.begin() + begin, char{1});
+    std::fill(chosen_.begin() + std::max(begin, std::min(end, local)), chosen_.begin() + count, char{1});
+    const int64_t counted =
+        (choice_.first_counts ? std::min(begin, newest) : 0) + (choice_.own_counts ? count - newest : 0);
+    const int64_t free = std::max<int64_t>(0, choice_.n_blocks - counted);
+    for (const int32_t place : Best(scores_.data() + begin, end - begin, free))
+      chosen_[static_cast<size_t>(begin + place)] = 1;
   }
 
-  // TopK of the candidates, in any order. A query chooses few of some hundred blocks, and there are as many choices as
-  // queries: these few, sorted as they come, are cheaper. From the newest on, which mostly have more.
-  const std::vector<int32_t>& Best(int64_t k) {
-    constexpr int64_t kFew = 32;
+  // TopK of `count` scores, in any order. A query chooses few of some hundred blocks, and there are as many choices as
+  // queries: these few, sorted as they come, are cheaper. From the newest on, which mostly have more, and by strips, of
+  // which most hold none that is large enough.
+  const std::vector<int32_t>& Best(const float* scores, int64_t count, int64_t k) {
+    constexpr int64_t kFew = 32, kStrip = 16;
     best_.clear();
-    if (k > kFew) return best_ = TopK(candidate_scores_, k);
+    if (k > kFew) return best_ = TopK({scores, static_cast<size_t>(count)}, k);
     if (k == 0) return best_;
     best_scores_.clear();
-    for (size_t place = candidate_scores_.size(); place-- > 0;) {
-      const float score =
-          std::isnan(candidate_scores_[place]) ? -std::numeric_limits<float>::infinity() : candidate_scores_[place];
-      if (best_.size() < static_cast<size_t>(k)) {
-        best_.push_back(0);
-        best_scores_.push_back(score);
-      } else if (score < best_scores_.back()) {
-        continue;
+    for (int64_t strip_end = count; strip_end > 0;) {
+      const int64_t strip = std::max<int64_t>(strip_end - kStrip, 0);
+      int32_t offers = 1;
+      if (std::ssize(best_) == k) {
+        offers = 0;
+        for (int64_t place = strip; place < strip_end; ++place)
+          offers |= static_cast<int32_t>(!(scores[place] < best_scores_.back()));
       }
-      size_t at = best_.size() - 1;
-      for (; at > 0 && best_scores_[at - 1] <= score; --at) {
-        best_scores_[at] = best_scores_[at - 1];
-        best_[at] = best_[at - 1];
-      }
-      best_scores_[at] = score;
-      best_[at] = static_cast<int32_t>(place);
+      for (int64_t place = strip_end; offers != 0 && place-- > strip;)
+        Offer(static_cast<int32_t>(place), scores[place], k);
+      strip_end = strip;
     }
     return best_;
+  }
+
+  void Offer(int32_t place, float score, int64_t k) {
+    if (std::isnan(score)) score = -std::numeric_limits<float>::infinity();
+    if (std::ssize(best_) < k) {
+      best_.push_back(0);
+      best_scores_.push_back(score);
+    } else if (score < best_scores_.back()) {
+      return;
+    }
+    size_t at = best_.size() - 1;
+    for (; at > 0 && best_scores_[at - 1] <= score; --at) {
+      best_scores_[at] = best_scores_[at - 1];
+      best_[at] = best_[at - 1];
+    }
+    best_scores_[at] = score;
+    best_[at] = place;
   }
 
   const AttentionProblem& problem_;
@@ -173,9 +188,9 @@ class GroupSelector {
   int32_t num_windows_ = 0;
   int64_t width_ = 0;
   PackedKeys keys_;
-  std::vector<float> queries_, raw_, shares_, parts_, row_scores_, scores_, candidate_scores_, best_scores_;
-  std::vector<int32_t> candidates_, best_;
-  std::vector<bool> chosen_;
+  std::vector<float> queries_, raw_, shares_, parts_, row_scores_, scores_, best_scores_;
+  std::vector<int32_t> best_;  // places among the candidates
+  std::vector<char> chosen_;   // by block
 };
 
 }  // namespace

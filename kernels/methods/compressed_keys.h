@@ -10,6 +10,9 @@
 
 namespace headscope::kernels::internal {
 
+// The parameter `rows`: 64 rows keep what any of them chose, or the best by the sum of their scores.
+enum class RowsAgree : uint8_t { kUnion, kSum };
+
 struct CompressedChoice {
   int32_t window = 32, stride = 16;  // keys of a mean, and between the first keys of two
   int32_t block = 64;                // keys of a block

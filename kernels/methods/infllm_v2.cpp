@@ -81,7 +81,7 @@ class InfLlmV2Method final : public internal::PrefillSelector {
     choice.n_first = values.Integer("n_first");
     choice.n_own = (values.Integer("n_local") + choice.block - 1) / choice.block;
     choice.own_counts = false;
-    choice.union_of_rows = values.Integer("rows") == 0;
+    choice.union_of_rows = values.Choice<internal::RowsAgree>("rows") == internal::RowsAgree::kUnion;
     return internal::SelectByCompressedKeys(problem, choice, options, index);
   }
 };

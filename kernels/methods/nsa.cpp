@@ -71,7 +71,7 @@ class NsaMethod final : public internal::PrefillSelector {
     choice.n_first = 1;
     choice.n_own = 2;
     choice.n_local = values.Integer("n_local");
-    choice.union_of_rows = values.Integer("rows") == 0;
+    choice.union_of_rows = values.Choice<internal::RowsAgree>("rows") == internal::RowsAgree::kUnion;
     return internal::SelectByCompressedKeys(problem, choice, options, index);
   }
 };

@@ -19,6 +19,7 @@
 
 #include "head_groups.h"
 #include "internal/element.h"
+#include "internal/method_choices.h"
 #include "key_blocks.h"
 #include "mass_share.h"
 #include "registry.h"
@@ -29,8 +30,8 @@ namespace headscope::kernels {
 namespace {
 
 constexpr int32_t kQueryBlock = 128, kKeyBlock = 64;
-enum class Rule : uint8_t { kTopK, kCdf };
-enum class Similarity : uint8_t { kCosine, kByLargest };
+using Rule = internal::SpargeRule;
+using Similarity = internal::SpargeSimilarity;
 
 MethodSpec MakeSpec() {
   return {

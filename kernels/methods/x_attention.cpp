@@ -15,6 +15,7 @@
 
 #include "head_groups.h"
 #include "internal/element.h"
+#include "internal/method_choices.h"
 #include "key_blocks.h"
 #include "mass_share.h"
 #include "registry.h"
@@ -24,7 +25,6 @@ namespace headscope::kernels {
 namespace {
 
 constexpr int32_t kBlock = 128;
-constexpr int32_t kStrides[] = {4, 8, 16, 32, 64};
 
 MethodSpec MakeSpec() {
   return {
@@ -84,7 +84,7 @@ class HeadSelector {
         values_(values),
         options_(options),
         sequence_(sequence),
-        stride_(kStrides[values.Integer("stride")]),
+        stride_(1 << internal::AntidiagonalStrideLog2(values)),
         width_(stride_ * problem.head_dim) {
     const int64_t offset = sequence * problem.k.batch_stride + kv_head * problem.k.head_stride;
     const int32_t num_keys = internal::NumVisibleKeys(problem);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "current_device.h"
+#include "internal/method_choices.h"
 #include "select/antidiagonal.h"
 #include "select/block_scores.h"
 #include "select/selection_call.h"
@@ -83,7 +84,7 @@ Status SelectXAttention(Call* call) {
   SetTensors(*call, &params);
   params.num_lists = picks.top.num_lists;
   params.num_visible_keys = call->NumVisibleKeys();
-  params.stride_log2 = 2 + values.Integer("stride");  // of the choices 4, 8, 16, 32, 64
+  params.stride_log2 = internal::AntidiagonalStrideLog2(values);
   params.tickets_per_list = params.CountTickets();
   SetScale(problem, problem.EffectiveScale() / static_cast<float>(1 << params.stride_log2), &params);
   params.partials = call->workspace.Take<float>(params.num_lists * params.PartialsPerList());
@@ -111,7 +112,7 @@ Status SelectXAttention(Call* call) {
 Status SelectSpargeAttn(Call* call) {
   const AttentionProblem& problem = call->problem;
   const ParameterValues& values = call->values;
-  const bool by_mass = values.Integer("rule") == 1;  // of the choices top_k, cdf
+  const bool by_mass = values.Choice<internal::SpargeRule>("rule") == internal::SpargeRule::kCdf;
   Picks picks = TakePicks(call, 6);
   TopBlocksParams& top = picks.top;
   top.rule = by_mass ? BlockRule::kWithin : BlockRule::kCount;
@@ -125,8 +126,8 @@ Status SelectSpargeAttn(Call* call) {
   SetScale(problem, problem.EffectiveScale(), &params);
   params.centre = values.Flag("centre");
   params.theta = values.Real("theta");
-  params.likeness = params.theta >= 0;                    // no likeness is negative
-  params.by_largest = values.Integer("similarity") == 1;  // of the choices cosine, paper
+  params.likeness = params.theta >= 0;  // no likeness is negative
+  params.by_largest = values.Choice<internal::SpargeSimilarity>("similarity") == internal::SpargeSimilarity::kByLargest;
   const int64_t q_blocks = params.NumLists() * params.NumQueryBlocks();
   const int64_t k_blocks = params.NumKvLists() * params.NumKeyBlocks();
   params.q_means = call->workspace.Take<float>(q_blocks * params.head_dim);
