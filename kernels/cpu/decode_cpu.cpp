@@ -3,6 +3,8 @@
 // group; lists are cut into slices, which run on all threads and are merged by their log-sum-exps.
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <new>
@@ -62,6 +64,7 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 struct Slice {
   DecodeSlice work;
+  bool by_components;    // its keys have lost some
   int64_t first_row;     // in the partial results
   const int32_t* pages;  // of the list
   int64_t begin;         // the slice's first token's number in the list
@@ -77,12 +80,15 @@ std::vector<Slice> CutIntoSlices(const AttentionProblem& problem, const DecodeSe
     const int32_t first_head = list % problem.num_kv_heads * problem.GroupSize();
     const int64_t first_page = selection.page_begin[static_cast<size_t>(list)];
     const int64_t count = NumTokens(selection, list, problem.seq_k);
+    const int64_t with_components =
+        selection.components_end > 0 ? NumTokensBelow(selection, list, selection.components_end) : 0;
     for (int32_t head = 0; head < problem.GroupSize(); head += kMaxSliceRows) {
       int64_t begin = 0;
       // An empty list is one empty slice: its heads' outputs must be written too.
       do {
         const int32_t num_heads = std::min(kMaxSliceRows, problem.GroupSize() - head);
-        const int64_t slice_end = std::min(begin + kSliceTokens, count);
+        const bool by_components = begin < with_components;
+        const int64_t slice_end = std::min(begin + kSliceTokens, by_components ? with_components : count);
         const float* const weights = selection.weights.empty() ? nullptr
                                                                : selection.weights.data() + head * weight_stride +
                                                                      first_page * page_size + begin;
@@ -93,6 +99,7 @@ std::vector<Slice> CutIntoSlices(const AttentionProblem& problem, const DecodeSe
                            .count = slice_end - begin,
                            .weights = weights,
                            .weight_stride = weight_stride},
+                          by_components,
                           rows,
                           selection.pages.data() + first_page,
                           begin});
@@ -118,6 +125,36 @@ DecodeSlice WithTokens(const Slice& slice, int64_t page_size, SliceScratch& scra
   work.tokens = scratch.tokens;
   return work;
 }
+
+// The step's queries with zeros where the keys of their list have lost a component: the product with a whole key is
+// then that with what is left of it.
+class CutQueries {
+ public:
+  CutQueries(const AttentionProblem& problem, const DecodeSelection& selection) : problem_(problem) {
+    if (selection.components_end == 0) return;
+    const int64_t size = SizeOf(problem.dtype), row_bytes = problem.head_dim * size;
+    rows_.assign(static_cast<size_t>(int64_t{problem.batch} * problem.num_qo_heads * row_bytes), std::byte{0});
+    for (int64_t row = 0; row < int64_t{problem.batch} * problem.num_qo_heads; ++row) {
+      const int64_t sequence = row / problem.num_qo_heads, head = row % problem.num_qo_heads;
+      const auto list = static_cast<size_t>(sequence * problem.num_kv_heads + head / problem.GroupSize());
+      const std::byte* const from = static_cast<const std::byte*>(problem.q.data) +
+                                    (sequence * problem.q.batch_stride + head * problem.q.head_stride) * size;
+      for (int64_t i = selection.component_begin[list]; i < selection.component_begin[list + 1]; ++i) {
+        const int64_t at = selection.components[static_cast<size_t>(i)] * size;
+        std::memcpy(rows_.data() + row * row_bytes + at, from + at, static_cast<size_t>(size));
+      }
+    }
+    problem_.q = {rows_.data(), int64_t{problem.num_qo_heads} * problem.head_dim, problem.head_dim, problem.head_dim};
+  }
+  CutQueries(const CutQueries&) = delete;
+  CutQueries& operator=(const CutQueries&) = delete;
+
+  const AttentionProblem& problem() const { return problem_; }
+
+ private:
+  AttentionProblem problem_;
+  std::vector<std::byte> rows_;  // [batch, num_qo_heads, head_dim]
+};
 
 // A running combination of softmax results over disjoint key sets.
 struct Merged {
@@ -190,7 +227,7 @@ DecodeSelection InWindow(const AttentionProblem& problem, const DecodeSelection&
 
 Status DecodeCpu(const AttentionProblem& problem, const DecodeSelection& selection, const AttentionOutput& output,
                  const RunOptions& options) {
-  Status status = internal::CheckSelectionOfProblem(problem, selection);
+  Status status = internal::CheckSelectionOfProblem(problem, selection, /*takes_components=*/true);
   if (status.ok()) status = internal::CheckOutput(problem, output);
   if (status.ok()) status = CheckCpuLimits(problem);
   if (!status.ok()) return status;
@@ -202,6 +239,7 @@ Status DecodeCpu(const AttentionProblem& problem, const DecodeSelection& selecti
       return DecodeCpu(cut, InWindow(problem, selection), output, options);
     }
     const std::vector<Slice> slices = CutIntoSlices(problem, selection);
+    const CutQueries cut_queries(problem, selection);
     const auto num_slices = static_cast<int64_t>(slices.size());
     const int64_t num_rows = slices.back().first_row + slices.back().work.num_heads;
     std::vector<float> partial_o(static_cast<size_t>(num_rows * head_dim));
@@ -214,8 +252,8 @@ Status DecodeCpu(const AttentionProblem& problem, const DecodeSelection& selecti
       for (int64_t i = begin; i < end; ++i) {
         const Slice& slice = slices[static_cast<size_t>(i)];
         HWY_DYNAMIC_DISPATCH(AttendSlice)
-        (problem, WithTokens(slice, selection.page_size, *mine), partial_o.data() + slice.first_row * head_dim,
-         partial_lse.data() + slice.first_row, *mine);
+        (slice.by_components ? cut_queries.problem() : problem, WithTokens(slice, selection.page_size, *mine),
+         partial_o.data() + slice.first_row * head_dim, partial_lse.data() + slice.first_row, *mine);
       }
     });
     if (!status.ok()) return status;

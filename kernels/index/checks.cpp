@@ -66,6 +66,31 @@ Status CheckPages(const AttentionProblem& problem, const DecodeSelection& select
   return {};
 }
 
+Status CheckComponents(const AttentionProblem& problem, const DecodeSelection& selection) {
+  if (selection.components_end < 0 || selection.components_end > problem.seq_k) {
+    return Refuse("decode selection: components_end is " + std::to_string(selection.components_end) +
+                  ", allowed is 0 to seq_k");
+  }
+  const auto size = static_cast<int64_t>(selection.components.size());
+  if (selection.components_end == 0) {
+    if (size == 0 && selection.component_begin.empty()) return {};
+    return Refuse("decode selection: there are components although components_end is 0");
+  }
+  const size_t num_lists = static_cast<size_t>(problem.batch) * static_cast<size_t>(problem.num_kv_heads);
+  const std::vector<int64_t>& begins = selection.component_begin;
+  if (begins.size() != num_lists + 1 || begins.front() != 0 || begins.back() != size)
+    return Refuse("decode selection: component_begin must hold batch * num_kv_heads + 1 offsets from 0 on");
+  for (size_t list = 0; list < num_lists; ++list) {
+    const int64_t begin = begins[list], end = begins[list + 1];
+    if (begin >= end || end > size ||
+        !IsAscending(selection.components.data() + begin, end - begin, problem.head_dim)) {
+      return Refuse("decode selection: components of list " + std::to_string(list) +
+                    " must be one or more of head_dim, strictly increasing");
+    }
+  }
+  return {};
+}
+
 Status CheckWeights(const AttentionProblem& problem, const DecodeSelection& selection) {
   if (selection.weight_rows != 1 && selection.weight_rows != problem.GroupSize()) {
     return Refuse("decode selection: weight_rows is " + std::to_string(selection.weight_rows) +
@@ -147,7 +172,12 @@ Status CheckIndexOfProblem(const AttentionProblem& problem, const SparseIndexVie
   return {};
 }
 
-Status CheckSelectionOfProblem(const AttentionProblem& problem, const DecodeSelection& selection) {
+Status CheckSelectionOfProblem(const AttentionProblem& problem, const DecodeSelection& selection,
+                               bool takes_components) {
+  if (selection.components_end != 0 && !takes_components) {
+    return {StatusCode::kUnsupported,
+            "decode selection: keys that have lost components are attended to on the CPU alone; run it there"};
+  }
   Status status = CheckProblem(problem, /*reads_v=*/true);
   if (!status.ok()) return status;
   if (problem.seq_q != 1) return RefuseField("seq_q", problem.seq_q, "1: decode takes one query a step");
@@ -157,6 +187,7 @@ Status CheckSelectionOfProblem(const AttentionProblem& problem, const DecodeSele
   }
   status = CheckPages(problem, selection);
   if (status.ok()) status = CheckWeights(problem, selection);
+  if (status.ok()) status = CheckComponents(problem, selection);
   if (!status.ok()) return status;
   const size_t num_lists = static_cast<size_t>(problem.batch) * static_cast<size_t>(problem.num_kv_heads);
   const size_t num_alphas = static_cast<size_t>(problem.batch) * static_cast<size_t>(problem.num_qo_heads);

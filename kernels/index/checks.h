@@ -25,7 +25,9 @@ Status CheckValues(const MethodSpec& spec, const ParameterValues& values);
 // An executor's input: the index is valid and of the problem's shape; the selection likewise; the output has a place
 // for every row.
 Status CheckIndexOfProblem(const AttentionProblem& problem, const SparseIndexView& index);
-Status CheckSelectionOfProblem(const AttentionProblem& problem, const DecodeSelection& selection);
+// An executor that does not take keys without some of their components says so here: kUnsupported.
+Status CheckSelectionOfProblem(const AttentionProblem& problem, const DecodeSelection& selection,
+                               bool takes_components = false);
 Status CheckOutput(const AttentionProblem& problem, const AttentionOutput& output);
 
 }  // namespace headscope::kernels::internal

@@ -46,6 +46,15 @@ int64_t NumTokens(const DecodeSelection& selection, int32_t seq_k) {
   return tokens;
 }
 
+int64_t NumTokensBelow(const DecodeSelection& selection, int64_t list, int32_t end) {
+  const auto [first, last] = PagesOfList(selection, list);
+  const int32_t* const pages = selection.pages.data();
+  const int64_t size = selection.page_size;
+  const int64_t cut = std::lower_bound(pages + first, pages + last, end / size) - pages;  // whole pages before it
+  const bool is_cut = cut < last && pages[cut] == end / size;
+  return (cut - first) * size + (is_cut ? end % size : 0);
+}
+
 std::vector<int32_t> TokensOfList(const DecodeSelection& selection, int64_t list, int32_t seq_k) {
   const auto [begin, end] = PagesOfList(selection, list);
   if (selection.page_size == 1) return {selection.pages.begin() + begin, selection.pages.begin() + end};
@@ -60,7 +69,7 @@ std::vector<int32_t> TokensOfList(const DecodeSelection& selection, int64_t list
 }
 
 bool IsDense(const DecodeSelection& selection, int32_t seq_k) {
-  if (!selection.weights.empty() || !selection.alpha.empty()) return false;
+  if (!selection.weights.empty() || !selection.alpha.empty() || selection.components_end > 0) return false;
   for (int64_t list = 0; list < NumLists(selection); ++list) {
     if (NumTokens(selection, list, seq_k) != seq_k) return false;
   }
@@ -84,6 +93,12 @@ DecodeSelection SelectionOfHead(const DecodeSelection& selection, int32_t head) 
     one.weights.assign(first, first + (end - begin) * size);
   }
   one.elements_moved = selection.elements_moved;
+  if (selection.components_end > 0) {
+    const int64_t first = selection.component_begin[kv_head], last = selection.component_begin[kv_head + 1];
+    one.components_end = selection.components_end;
+    one.components.assign(selection.components.begin() + first, selection.components.begin() + last);
+    one.component_begin = {0, last - first};
+  }
   if (selection.alpha.empty()) return one;
   one.alpha = {selection.alpha[static_cast<size_t>(head)]};
   const auto head_dim = static_cast<int64_t>(selection.mean_value.size()) / selection.num_kv_heads;
@@ -133,6 +148,11 @@ void DropTokensBefore(int32_t first, int32_t seq_k, int32_t head_dim, DecodeSele
   selection->page_size = left.page_size;
   selection->pages = std::move(left.pages);
   selection->page_begin = std::move(left.page_begin);
+  selection->components_end = std::max(0, selection->components_end - first);
+  if (selection->components_end == 0) {
+    selection->component_begin.clear();
+    selection->components.clear();
+  }
   selection->elements_moved -= 2 * (tokens_before - NumTokens(*selection, 0, seq_k - first)) * head_dim;
 }
 

@@ -241,7 +241,7 @@ Status DecodeDriver::CheckEvictions(const DecodeEvictions& evictions, int32_t en
 Status DecodeDriver::CheckSelection(const DecodeStep& step, const DecodeSelection& selection) const {
   const auto holds = [](const std::vector<bool>& evicted) { return !evicted.empty(); };
   if (std::none_of(evicted_.begin(), evicted_.end(), holds)) return {};  // the executor checks the rest
-  if (Status status = internal::CheckSelectionOfProblem(step.problem, selection); !status.ok()) return status;
+  if (Status status = internal::CheckSelectionOfProblem(step.problem, selection, true); !status.ok()) return status;
   const int64_t size = selection.page_size;
   const int64_t row_length = static_cast<int64_t>(selection.pages.size()) * size;
   for (size_t list = 0; list < evicted_.size(); ++list) {

@@ -33,10 +33,17 @@ class Row {
     }
   }
 
+  // The columns before `end` have these components of their keys alone.
+  void KeepComponents(const int32_t* components, int64_t count, int32_t end) {
+    components_.assign(components, components + count);
+    components_end_ = end;
+  }
+
   double Score(int32_t column) const {
     const int64_t key = Offset(problem_.k, sequence_, kv_head_, column);
     double dot = 0;
     for (size_t d = 0; d < q_.size(); ++d) {
+      if (column < components_end_ && !std::ranges::binary_search(components_, static_cast<int32_t>(d))) continue;
       dot += q_[d] * internal::LoadElement(problem_.k.data, problem_.dtype, key + static_cast<int64_t>(d));
     }
     const double scale =
@@ -81,6 +88,8 @@ class Row {
   bool has_sink_;
   double sink_;
   std::vector<double> q_;
+  std::vector<int32_t> components_;
+  int32_t components_end_ = 0;
 };
 
 // Page by page: the columns that a list names.
@@ -140,7 +149,7 @@ Status AttendReference(const AttentionProblem& problem, const SparseIndexView& i
 
 Status DecodeReference(const AttentionProblem& problem, const DecodeSelection& selection,
                        const AttentionOutput& output) {
-  Status status = internal::CheckSelectionOfProblem(problem, selection);
+  Status status = internal::CheckSelectionOfProblem(problem, selection, /*takes_components=*/true);
   if (status.ok()) status = internal::CheckOutput(problem, output);
   if (!status.ok()) return status;
   std::vector<double> values;
@@ -159,7 +168,13 @@ Status DecodeReference(const AttentionProblem& problem, const DecodeSelection& s
         if (weights != nullptr) seen[i] = weights[i];
         if (!Sees(problem, 0, columns[i])) seen[i] = 0;
       }
-      const double lse = Row(problem, sequence, head, 0).Attend(columns, seen.data(), &values);
+      Row row(problem, sequence, head, 0);
+      if (selection.components_end > 0) {
+        const int64_t begin = selection.component_begin[list];
+        row.KeepComponents(selection.components.data() + begin, selection.component_begin[list + 1] - begin,
+                           selection.components_end);
+      }
+      const double lse = row.Attend(columns, seen.data(), &values);
       if (!selection.alpha.empty()) {
         const double alpha = selection.alpha[static_cast<size_t>(sequence) * static_cast<size_t>(problem.num_qo_heads) +
                                              static_cast<size_t>(head)];

@@ -52,6 +52,7 @@
   METHOD(LServe)                         \
   METHOD(InfLlm)                         \
   METHOD(TidalDecode)                    \
+  METHOD(ThinK)                          \
   METHOD(H2o)                            \
   METHOD(Tova)                           \
   METHOD(SnapKv)                         \

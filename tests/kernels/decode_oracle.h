@@ -45,6 +45,15 @@ inline std::vector<double> WeightsOfTokens(const AttentionProblem& p, const Deco
   return weights;
 }
 
+// Whether the keys of list `list` that have lost components have this one.
+inline bool HasComponent(const DecodeSelection& s, int64_t list, int32_t component) {
+  for (int64_t i = s.component_begin[static_cast<size_t>(list)]; i < s.component_begin[static_cast<size_t>(list) + 1];
+       ++i) {
+    if (s.components[static_cast<size_t>(i)] == component) return true;
+  }
+  return false;
+}
+
 inline DecodeOracle DecodeByFormula(const AttentionProblem& p, const DecodeSelection& s) {
   DecodeOracle result;
   const double scale = p.scale != 0 ? static_cast<double>(p.scale) : std::pow(static_cast<double>(p.head_dim), -0.5);
@@ -58,6 +67,7 @@ inline DecodeOracle DecodeByFormula(const AttentionProblem& p, const DecodeSelec
       for (int32_t token = 0; token < p.seq_k; ++token) {
         double dot = 0;
         for (int32_t d = 0; d < p.head_dim; ++d) {
+          if (token < s.components_end && !HasComponent(s, int64_t{sequence} * p.num_kv_heads + kv_head, d)) continue;
           dot += ElementAt(p.q.data, p.dtype, sequence * p.q.batch_stride + head * p.q.head_stride + d) *
                  ElementAt(p.k.data, p.dtype,
                            sequence * p.k.batch_stride + kv_head * p.k.head_stride + token * p.k.row_stride + d);

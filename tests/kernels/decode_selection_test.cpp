@@ -82,7 +82,8 @@ TEST_P(SelectionForms, AreTheFormula) {
                                  .share = share,
                                  .weights = weights[turn / 2 % 3],
                                  .mean_value = turn % 2 == 1,
-                                 .empty_list = turn % 7 == 2};
+                                 .empty_list = turn % 7 == 2,
+                                 .components = turn % 3 == 1};
         SCOPED_TRACE(NameOf(form) + ", group " + std::to_string(group) + ", length " + std::to_string(length));
         const DecodeSelection selection = RandomSelection(owned.problem, form, &random);
         const DecodeOracle oracle = DecodeByFormula(owned.problem, selection);
@@ -239,6 +240,17 @@ TEST(Selections, ThatAreBrokenAreRefused) {
   refused([](DecodeSelection& s) { s.weights[5] = -1; }, "a weight is -1");
   refused([](DecodeSelection& s) { s.weights[5] = NAN; }, "a weight is");
   refused([](DecodeSelection& s) { s.weight_rows = 3; }, "weight_rows is 3");
+  const auto with_components = [](DecodeSelection& s, std::vector<int32_t> components) {
+    s.components_end = 10;
+    s.component_begin = {0, 1, static_cast<int64_t>(components.size())};
+    s.components = std::move(components);
+  };
+  refused([&](DecodeSelection& s) { with_components(s, {3, 5, 5}); }, "components of list 1");
+  refused([&](DecodeSelection& s) { with_components(s, {3, 64}); }, "components of list 1");
+  refused([&](DecodeSelection& s) { with_components(s, {3}); }, "components of list 1");
+  refused([](DecodeSelection& s) { s.components = {1}; }, "components_end is 0");
+  refused([](DecodeSelection& s) { s.components_end = 1001; }, "components_end is 1001");
+  refused([](DecodeSelection& s) { s.components_end = 5; }, "component_begin must hold");
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ struct Setting {
 constexpr Setting kSettings[] = {{"magic-pig", "n_local=200"},
                                  {"l-serve", "budget=1000"},
                                  {"infllm", "n_local=300"},
-                                 {"tidal-decode", ""}};  // layer 0
+                                 {"tidal-decode", ""},  // layer 0
+                                 {"think", "ratio=0"}};
 
 TEST(HistoryMethods, AreAllHere) {
   std::vector<std::string> expected, named;
@@ -182,6 +183,38 @@ TEST(TidalDecode, HigherLayersAttendToWhatAChoosingLayerTook) {
   EXPECT_EQ(made[4].pages, made[3].chosen->pages);
   EXPECT_EQ(made[5].pages, made[3].chosen->pages);
   EXPECT_NE(made[4].pages, made[2].pages);
+}
+
+TEST(ThinK, KeepsTheComponentsThatTheLastQueriesAskFor) {
+  std::mt19937 random(FreshSeed());
+  RandomProblem data(SquareShape(kLength, 4, 2), &random);
+  const int32_t head_dim = data.shape.head_dim;
+  // KV head 1's last queries and keys are large in component 3 and nearly nothing in component 5.
+  for (int32_t token = 0; token < kPrompt; ++token) {
+    data.k.Set(0, 1, token, 3, 20);
+    data.k.Set(0, 1, token, 5, 1e-4f);
+    for (const int32_t head : {2, 3}) data.q.Set(0, head, token, 3, 20);
+  }
+  int32_t position = kPrompt;
+  int64_t whole = 0;
+  for (const DecodeSelection& selection : Generation("think", "ratio=0.5,window=16,n_local=40").All(data)) {
+    ++position;
+    EXPECT_EQ(selection.components_end, kPrompt - 40);
+    EXPECT_THAT(selection.component_begin, ElementsAre(0, head_dim / 2, head_dim));
+    const auto begin = selection.components.begin() + head_dim / 2;
+    EXPECT_TRUE(std::find(begin, selection.components.end(), 3) != selection.components.end());
+    EXPECT_TRUE(std::find(begin, selection.components.end(), 5) == selection.components.end());
+    for (int64_t list = 0; list < 2; ++list)
+      EXPECT_EQ(static_cast<int32_t>(TokensOfList(selection, list, position).size()), position) << "no token goes";
+    EXPECT_EQ(selection.elements_moved, 2 * (position + 1) * head_dim - (kPrompt - 40) * (head_dim / 2));
+    whole += selection.components_end;
+  }
+  EXPECT_GT(whole, 0);
+  EXPECT_EQ(Generation("think", "n_local=200").All(data).front().components_end, 0) << "all keys stay whole";
+  Generation short_of_queries("think", "window=16");
+  const Status status = short_of_queries.Begin(data, kPrompt, 15);
+  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+  EXPECT_THAT(status.message(), HasSubstr("the prompt's last 16 queries, and 15 are at hand"));
 }
 
 TEST(TidalDecode, SaysWhichLayersChoiceIsMissing) {

@@ -8,7 +8,8 @@
 // over a generation: its prompt and then every token's step. Per case N: DIR/N.json (shapes, method, parameters),
 // DIR/N.q, .k, .v (fp32, C order), and for prefill DIR/N.kept (one byte per (batch, head, row, column)), .o and .lse of
 // the reference executor; for decode DIR/N.kept (one byte per (batch, KV head, token)), .alpha, .mean, .o, .lse; for a
-// generation DIR/N.kept alone (one byte per (step, batch, KV head, token)).
+// generation DIR/N.kept (one byte per (step, batch, KV head, token)), .components (of ThinK: a byte per
+// (batch, KV head, component), and how many tokens have lost the others) and .o of the first step.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -169,6 +170,7 @@ class Dumper {
       if (status.ok()) status = driver.Append(step, {});
       if (status.ok()) status = driver.Step(step, {}, &selection);
       if (!status.ok()) break;
+      if (position == prompt) WriteComponents(selection, step.problem);
       for (int64_t list = 0; list < int64_t{shape.batch} * shape.num_kv_heads; ++list) {
         const size_t at = kept.size();
         kept.resize(at + length, 0);
@@ -203,6 +205,24 @@ class Dumper {
   }
 
  private:
+  // Of a selection whose keys have lost components: which are left, and what attention makes of it.
+  void WriteComponents(const DecodeSelection& selection, const AttentionProblem& problem) {
+    if (selection.components_end == 0) return;
+    std::vector<int32_t> left((selection.page_begin.size() - 1) * static_cast<size_t>(problem.head_dim), 0);
+    for (size_t list = 0; list + 1 < selection.component_begin.size(); ++list) {
+      for (int64_t i = selection.component_begin[list]; i < selection.component_begin[list + 1]; ++i)
+        left[list * static_cast<size_t>(problem.head_dim) +
+             static_cast<size_t>(selection.components[static_cast<size_t>(i)])] = 1;
+    }
+    left.push_back(selection.components_end);
+    WriteFile("components", left);
+    std::vector<float> o(static_cast<size_t>(int64_t{problem.batch} * problem.num_qo_heads * problem.head_dim));
+    AttentionOutput output;
+    output.o = {o.data(), int64_t{problem.num_qo_heads} * problem.head_dim, problem.head_dim, problem.head_dim};
+    if (Status status = DecodeReference(problem, selection, output); !status.ok()) Fail(status.message());
+    WriteFile("o", o);
+  }
+
   // [group, tokens] of a list; nothing of a selection without weights.
   static void AppendWeights(const DecodeSelection& selection, int64_t list, const ProblemShape& shape,
                             std::vector<float>* weights) {
@@ -454,6 +474,8 @@ Settings GenerationSettings() {
       {"infllm", "block_size=5,n_init=1,n_local=12,top_k=4,n_repr=1"},
       {"magic-pig", "bits=3,tables=6,n_sink=2,n_local=8"},
       {"magic-pig", "bits=2,tables=4,n_sink=0,n_local=3,seed=9,epsilon=0.01"},
+      {"think", "window=8,n_local=6"},
+      {"think", "ratio=0.72,window=200,n_local=0"},
       {"key-diff", "budget=33"},
       {"lag-kv", "lag=16,compression_ratio=0.6"},
       {"lag-kv", "lag=20,n_sink=2,ranks=0,allocation=ada"},

@@ -20,6 +20,7 @@ struct SelectionForm {
   Weights weights = Weights::kNone;
   bool mean_value = false;
   bool empty_list = false;  // list 1, where there is one, keeps nothing
+  bool components = false;  // keys up to some token have lost components
 };
 
 inline std::string NameOf(const SelectionForm& form) {
@@ -27,7 +28,8 @@ inline std::string NameOf(const SelectionForm& form) {
          (form.weights == Weights::kNone     ? ""
           : form.weights == Weights::kShared ? ", weights"
                                              : ", weights per head") +
-         (form.mean_value ? ", mean" : "") + (form.empty_list ? ", list 1 empty" : "");
+         (form.mean_value ? ", mean" : "") + (form.components ? ", components" : "") +
+         (form.empty_list ? ", list 1 empty" : "");
 }
 
 // A quarter of the weights are 0, as those of tokens that another query head of the group has sampled; the others are
@@ -61,6 +63,17 @@ inline DecodeSelection RandomSelection(const AttentionProblem& p, const Selectio
     for (int32_t i = 0; i < p.batch * p.num_qo_heads; ++i) selection.alpha.push_back(alpha(*random));
     for (int32_t i = 0; i < p.batch * p.num_kv_heads * p.ValueDim(); ++i)
       selection.mean_value.push_back(normal(*random));
+  }
+  if (form.components) {
+    selection.components_end = std::uniform_int_distribution<int32_t>(1, p.seq_k)(*random);
+    selection.component_begin.push_back(0);
+    std::bernoulli_distribution left(0.6);
+    for (int32_t list = 0; list < p.batch * p.num_kv_heads; ++list) {
+      for (int32_t d = 0; d < p.head_dim; ++d) {
+        if (d == 0 || left(*random)) selection.components.push_back(d);
+      }
+      selection.component_begin.push_back(static_cast<int64_t>(selection.components.size()));
+    }
   }
   return selection;
 }

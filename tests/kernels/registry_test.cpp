@@ -78,7 +78,7 @@ TEST(MethodNames, AreListedForMessages) {
             "big-bird, flex-prefill, x-attention, sparge-attn, moba, nsa, infllm-v2, hyper-attention, hash-sparse, "
             "static-index, oracle-top-k, oracle-blocks, oracle-top-p, decode/dense, sparq, sliding-window, "
             "lm-infinite-decode, exact-top-k, quest, twilight, "
-            "v-attention, magic-pig, l-serve, infllm, tidal-decode, h2o, tova, "
+            "v-attention, magic-pig, l-serve, infllm, tidal-decode, think, h2o, tova, "
             "snap-kv, pyramid-kv, chunk-kv, knorm, key-diff, lag-kv, expected-attention");
 }
 

@@ -343,7 +343,47 @@ def tidal_decode(p, b, k, first_layer, reselect_layer):
         yield masks
 
 
+def think_components(p, b, ratio, window, n_local):
+    """What is left of the prompt's keys before the newest, [KV heads, head_dim], and how many keys these are; None: they stay whole."""
+    thin, count = max(0, p.prompt - n_local), max(1, math.floor((1 - ratio) * p.head_dim + 1e-9))
+    if thin == 0 or count == p.head_dim:
+        return None
+    rows = np.arange(max(0, p.prompt - window), p.prompt)
+    left = np.zeros((p.num_kv_heads, p.head_dim), bool)
+    for kv in range(p.num_kv_heads):
+        # The Frobenius norm of q_c k_c', over the group's queries one below the other.
+        queries = np.concatenate([p.q[b, h, rows] for h in heads_of(p, kv)])
+        norms = [np.linalg.norm(np.outer(queries[:, c], p.k[b, kv, :thin, c])) for c in range(p.head_dim)]
+        left[kv] = top_k(np.array(norms), count)
+    return left, thin
+
+
+def think(p, b, **parameters):
+    """Every token, at every step; what the keys have lost is think_components'."""
+    for row in range(p.prompt, p.seq_k):
+        masks = np.zeros((p.num_kv_heads, p.seq_k), bool)
+        masks[:, : row + 1] = True
+        yield masks
+
+
+def think_output(p, b, parts):
+    """Attention of the first step, [heads, head_dim]."""
+    tokens = np.arange(p.prompt + 1)
+    outputs = []
+    for h in range(p.num_qo_heads):
+        kv = h // p.group
+        keys = p.k[b, kv, tokens].copy()
+        if parts is not None:
+            left, thin = parts
+            keys[:thin, ~left[kv]] = 0
+        scores = p.cap(p.softmax_scale * keys @ p.q[b, h, p.prompt])
+        weights = softmax(np.append(scores, p.sinks[h]))[:-1] if p.sinks else softmax(scores)
+        outputs.append(weights @ p.v[b, kv, tokens])
+    return np.array(outputs)
+
+
 METHODS = {
+    "think": think,
     "magic-pig": magic_pig,
     "tidal-decode": tidal_decode,
     "l-serve": l_serve,

@@ -287,8 +287,25 @@ def check_generation(p, folder, number, report):
                     kv, token = np.argwhere(kept[step, b] != expected)[0]
                     report.fail(number, p, f"prompt {p.prompt} step {step} KV head {kv} token {token}: headscope {kept[step, b, kv, token]}, here {expected[kv, token]}")
                     break
+            if p.method == "think":
+                check_components(p, folder, number, b, report)
         except Ambiguous:
             report.ambiguous += p.num_kv_heads
+
+
+def check_components(p, folder, number, b, report):
+    parts = eviction_definitions.think_components(p, b, **p.parameters)
+    if (folder / f"{number}.components").exists() != (parts is not None):
+        report.fail(number, p, "keys lose components on one side only")
+    if parts is None:
+        return
+    numbers = np.fromfile(folder / f"{number}.components", np.int32)
+    left = numbers[:-1].reshape(p.batch, p.num_kv_heads, p.head_dim)[b].astype(bool)
+    if numbers[-1] != parts[1] or not np.array_equal(left, parts[0]):
+        report.fail(number, p, f"components {np.argwhere(left != parts[0])} or the number of keys differ")
+    output = p.read(folder, number, "o", (p.batch, p.num_qo_heads, p.head_dim))[b]
+    if not close(output, eviction_definitions.think_output(p, b, parts), 2e-5):
+        report.fail(number, p, "the decode reference's output differs from NumPy's")
 
 
 def write_recorded_heads(trace, path, layer, kv_head, tokens=600):

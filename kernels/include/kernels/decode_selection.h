@@ -33,6 +33,12 @@ struct DecodeSelection {
   // Empty: alpha is 1 and there is no mean-value term.
   std::vector<float> alpha;       // [batch, num_qo_heads], in [0, 1]
   std::vector<float> mean_value;  // [batch, num_kv_heads, v_head_dim]
+  // Keys of the tokens below this one have lost components, and their scores are of those that are left: `components`,
+  // strictly increasing inside a list, one or more. 0: no key has, and there are no lists. Executors on the CPU take
+  // it; those on a GPU refuse it.
+  int32_t components_end = 0;
+  std::vector<int64_t> component_begin;  // [batch * num_kv_heads + 1], CSR
+  std::vector<int32_t> components;       // each below head_dim
   // Elements of K, V and the mean moved per KV head by selection and attention (SparQ, equation 11, and its
   // equivalents), for the cost columns.
   int64_t elements_moved = 0;
@@ -45,11 +51,14 @@ struct DecodeSelection {
 // names, and all lists together.
 int64_t NumTokens(const DecodeSelection& selection, int64_t list, int32_t seq_k);
 int64_t NumTokens(const DecodeSelection& selection, int32_t seq_k);
+// Of them, how many of the list lie below token `end`, at most seq_k.
+int64_t NumTokensBelow(const DecodeSelection& selection, int64_t list, int32_t end);
 
 // The tokens of a list, ascending, whatever the page size.
 std::vector<int32_t> TokensOfList(const DecodeSelection& selection, int64_t list, int32_t seq_k);
 
-// Whether every list names every token of the cache, unweighted and without a mean-value term: dense attention.
+// Whether every list names every token of the cache, unweighted, with whole keys and without a mean-value term: dense
+// attention.
 bool IsDense(const DecodeSelection& selection, int32_t seq_k);
 
 // The part of a selection that query head `head` of its one sequence has: one query head, one KV head.

@@ -69,6 +69,9 @@ struct ParameterSpec {
   std::string help = {};      // one line
   std::string cost = {};      // what raising it costs, one line
   ParameterRole role = ParameterRole::kOther;
+  // Of a budget whose least legal value means something else ("0: by the ratio"): the least one that says how much is
+  // kept.
+  double least_budget = 0;
   int32_t tokens_per_unit = 1;  // of blocks: how many tokens one has
   // Above 0: the default is meant for long prompts. A demonstration on a short one shrinks it in proportion, down to
   // this.
@@ -107,6 +110,8 @@ struct MethodSpec {
   bool reads_output = false;   // learns from the attention that its own steps had
   // How MInference's configuration files write it; without a name they have no word for it.
   MInferencePattern minference = {};
+  // The press of the kvpress library that it is, by the name in that library's evaluation ("snapkv"); empty: none.
+  std::string kvpress = {};
 
   std::vector<ParameterSpec> parameters = {};
 
