@@ -56,10 +56,13 @@ void CheckRequest(const EvaluateRequest& request, const model::ModelConfig& conf
 class Evaluation {
  public:
   // All of them outlive the evaluation. total_tokens: Questionnaire::CountTokens.
-  Evaluation(const EvaluateRequest& request, const Questionnaire& questionnaire, int64_t total_tokens,
-             model::ModelSession* session, const ProgressFunction& progress, const std::stop_token& stop)
+  Evaluation(const EvaluateRequest& request, const Questionnaire& questionnaire, const model::Tokenizer& tokenizer,
+             int64_t total_tokens, model::ModelSession* session, const ProgressFunction& progress,
+             const std::function<void(const Answer&)>& on_answer, const std::stop_token& stop)
       : request_(request),
         questionnaire_(questionnaire),
+        tokenizer_(tokenizer),
+        on_answer_(on_answer),
         session_(*session),
         stop_(stop),
         meter_("evaluating", ProgressUnit::kTokens, total_tokens, progress, ProgressMeter::RateOver::kWholeStage) {}
@@ -101,7 +104,12 @@ class Evaluation {
         session_.Rewind(context);
         session_.Feed(question.tokens, {}, stop_);
         const auto size = static_cast<int64_t>(question.answer.size());
-        const bool right = ScoreOfAnswer(question.answer, session_.Generate(size, /*last_token=*/-1, stop_)) == 1;
+        const std::vector<int32_t> generated = session_.Generate(size, /*last_token=*/-1, stop_);
+        const bool right = ScoreOfAnswer(question.answer, generated) == 1;
+        if (on_answer_) {
+          on_answer_({score->task, score->length, tokenizer_.Decode(set.context), tokenizer_.Decode(question.tokens),
+                      tokenizer_.Decode(question.answer), tokenizer_.Decode(generated), size, right});
+        }
         if (right) {
           preferred += size;  // the generated answer is the right one, so every token was the first choice
         } else {
@@ -153,6 +161,8 @@ class Evaluation {
 
   const EvaluateRequest& request_;
   const Questionnaire& questionnaire_;
+  const model::Tokenizer& tokenizer_;
+  const std::function<void(const Answer&)>& on_answer_;
   model::ModelSession& session_;
   std::stop_token stop_;
   ProgressMeter meter_;
@@ -162,7 +172,8 @@ class Evaluation {
 }  // namespace
 
 std::vector<TaskScore> Evaluate(const EvaluateRequest& request, const std::function<void(const TaskScore&)>& on_score,
-                                const ProgressFunction& progress, const std::stop_token& stop) {
+                                const ProgressFunction& progress, const std::stop_token& stop,
+                                const std::function<void(const Answer&)>& on_answer) {
   const model::ModelConfig config = model::ReadModelConfig(request.model_dir);
   CheckRequest(request, config);
   const model::Tokenizer tokenizer = model::LoadModelTokenizer(request.model_dir, config);
@@ -173,7 +184,7 @@ std::vector<TaskScore> Evaluate(const EvaluateRequest& request, const std::funct
   try {
     model::ModelSession session(request.model_dir, request.session, progress, stop);
     session.UseAttention(request.attention);
-    Evaluation evaluation(request, questionnaire, total_tokens, &session, progress, stop);
+    Evaluation evaluation(request, questionnaire, tokenizer, total_tokens, &session, progress, on_answer, stop);
     for (const std::string& task : request.tasks) {
       for (const int64_t length : request.lengths) {
         scores.push_back(evaluation.Score(task, length));

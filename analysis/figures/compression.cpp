@@ -18,6 +18,7 @@
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
 #include "kernels/decode_method.h"
+#include "kernels/method_names.h"
 
 namespace headscope::analysis {
 namespace {
@@ -32,9 +33,9 @@ struct Point {
 // The last rows of the head by itself, a step each.
 class Walker {
  public:
-  Walker(HeadTensorsPtr head, std::stop_token stop)
-      : head_(head),
-        measured_(AloneHead(std::move(head))),
+  Walker(MeasuredHeadsPtr alone, std::stop_token stop)
+      : head_(alone->known.front()),
+        measured_(std::move(alone)),
         steps_(*measured_, head_->id, kSteps),
         options_{1, std::move(stop)} {
     CheckStatus(steps_.Check(head_->id), "decode steps");
@@ -78,9 +79,12 @@ class Walker {
 };
 
 // Every method at its defaults.
-std::vector<Point> PointsOf(const HeadTensorsPtr& head, const std::stop_token& stop,
+std::vector<Point> PointsOf(const data::TraceReader& trace, const HeadTensorsPtr& head, const std::stop_token& stop,
                             std::vector<std::string>* left_out) {
-  const Walker walker(head, stop);
+  std::vector<AskedMethod> all_methods;
+  for (const kernels::DecodeMethod* method : kernels::DecodeMethods())
+    all_methods.push_back({kernels::UniqueName(method->spec()), kernels::ParameterValues(method->spec())});
+  const Walker walker(WithLayersBelow(trace, AloneHead(head), all_methods), stop);
   const kernels::DecodeMethod& dense = kernels::DecodeBaseline();
   const double all = walker.Run(dense, kernels::ParameterValues(dense.spec())).first;
   std::vector<Point> points;
@@ -106,7 +110,7 @@ std::vector<FigurePanel> MakeCompression(const FigureInput& input, std::string* 
     left_out.emplace_back(trace.heads.size());
   }
   ForEachHead(first.input, [&](size_t trace, size_t head, const HeadTensorsPtr& tensors) {
-    all[trace][head] = PointsOf(tensors, input.stop, &left_out[trace][head]);
+    all[trace][head] = PointsOf(*first.input.traces[trace].trace, tensors, input.stop, &left_out[trace][head]);
   });
   std::vector<FigurePanel> panels;
   for (size_t trace = 0; trace < all.size(); ++trace) {

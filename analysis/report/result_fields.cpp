@@ -140,6 +140,19 @@ void VisitComparison(Result& result, Visit&& visit) {
   visit("version", "", "/version", result.origin.version);
 }
 
+// The kvpress library's columns: which of its presses the run is, and the share of K and V that is let go of: as it was
+// asked for, or what a step does not read. Made of the others, and not read back.
+std::pair<std::string, double> PressOf(const MethodResult& result) {
+  double ratio =
+      result.phase == kernels::Phase::kDecode ? 1 - 1 / result.bytes_allow : std::numeric_limits<double>::quiet_NaN();
+  const kernels::MethodSpec* const spec = kernels::FindMethod(result.method).spec();
+  if (spec == nullptr) return {"", ratio};
+  kernels::ParameterValues values(*spec);
+  if (!values.Parse(*spec, result.parameters).empty()) return {"", ratio};
+  return {kernels::PressName(*spec, values),
+          result.phase == kernels::Phase::kDecode ? kernels::AskedCompression(*spec, values).value_or(ratio) : ratio};
+}
+
 }  // namespace
 
 std::vector<ResultField> StatisticsFields(const HeadStatistics& statistics) {
@@ -172,6 +185,9 @@ std::vector<ResultField> ComparisonFields(const MethodResult& measured) {
   VisitComparison(result, [&fields](std::string name, const char* unit, std::string json, const auto& value) {
     fields.push_back({std::move(name), unit, std::move(json), StoredOf(value)});
   });
+  const auto [press, ratio] = PressOf(result);
+  fields.push_back({"press_name", "", "/press_name", press});
+  fields.push_back({"compression_ratio", "share", "/compression_ratio", ratio});
   return WithoutNegativeZeros(std::move(fields));
 }
 

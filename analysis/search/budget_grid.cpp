@@ -19,7 +19,7 @@ double FittingStep(double step, double maximum, int64_t most_steps) {
 }  // namespace
 
 BudgetGrid::BudgetGrid(const kernels::ParameterSpec& spec, int64_t num_tokens, int64_t most_steps)
-    : minimum_(spec.minimum), maximum_(spec.maximum), step_(spec.step) {
+    : minimum_(std::max(spec.minimum, spec.least_budget)), maximum_(spec.maximum), step_(spec.step) {
   if (spec.type == kernels::ParameterType::kInteger) {
     maximum_ = LargestUseful(spec, num_tokens, /*head_dim=*/0);
     step_ = FittingStep(step_, maximum_, most_steps);

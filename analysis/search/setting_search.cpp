@@ -104,14 +104,19 @@ class Search {
       TradeOffPoint& point = points->emplace_back();
       point.values = ValuesAt(places);
       point.kept_fraction = num_pairs_ == 0 ? 0 : static_cast<double>(KeptAt(places)) / static_cast<double>(num_pairs_);
+      double own = 0, dense = 0;
       for (size_t i = 0; i < heads_.size(); ++i) {
         const SearchedHead::Mask& mask = (*masks)[i];
         point.cra_mean += mask.mass.mean * static_cast<double>(mask.mass.num_rows) / static_cast<double>(num_rows);
-        if (!options_.measure_error) continue;
+        if (options_.measure_point_times) {
+          if (Status status = heads_[i].MeasureTime(method_, point.values, &own, &dense); !status.ok()) return status;
+        }
+        if (!options_.measure_point_errors) continue;
         double error = 0;
         if (Status status = heads_[i].OutputError(method_, point.values, &error); !status.ok()) return status;
         point.relative_error = i == 0 ? error : std::max(point.relative_error, error);
       }
+      if (options_.measure_point_times) point.time_share = own / dense;
     }
     return {};
   }

@@ -40,17 +40,6 @@ std::vector<Shared> ShareMeasurements(const data::TraceReader& trace, const std:
   return all;
 }
 
-// Whose choices the methods take in a layer.
-std::vector<int32_t> LowerLayersOf(const std::vector<AskedMethod>& methods, int32_t layer) {
-  std::set<int32_t> layers;
-  for (const AskedMethod& asked : methods) {
-    const kernels::DecodeMethod* const decode = kernels::FindMethod(asked.name).decode;
-    if (decode == nullptr) continue;
-    for (const int32_t lower : decode->LowerLayers(asked.values, layer)) layers.insert(lower);
-  }
-  return {layers.begin(), layers.end()};
-}
-
 // The places of the methods that run on these heads: all, or those that comparison.left_out is not told of.
 Status WhichRun(const MeasuredHeads& measured, const ComparisonSweep& comparison, const std::stop_token& stop,
                 std::vector<size_t>* places) {
@@ -71,6 +60,17 @@ Status WhichRun(const MeasuredHeads& measured, const ComparisonSweep& comparison
 }
 
 }  // namespace
+
+MeasuredHeadsPtr WithLayersBelow(const data::TraceReader& trace, const MeasuredHeadsPtr& heads,
+                                 const std::vector<AskedMethod>& methods) {
+  std::set<int32_t> layers;
+  for (const AskedMethod& asked : methods) {
+    const kernels::DecodeMethod* const decode = kernels::FindMethod(asked.name).decode;
+    if (decode == nullptr) continue;
+    for (const int32_t lower : decode->LowerLayers(asked.values, heads->layer)) layers.insert(lower);
+  }
+  return WithLowerLayers(trace, heads, {layers.begin(), layers.end()});
+}
 
 Status SweepComparisons(const data::TraceReader& trace, const std::vector<HeadId>& heads,
                         const ComparisonSweep& comparison, const SweepOptions& sweep,
@@ -102,7 +102,7 @@ Status SweepComparisons(const data::TraceReader& trace, const std::vector<HeadId
       knows_it->known.push_back(head);
       measured = knows_it;
     }
-    measured = WithLowerLayers(trace, measured, LowerLayersOf(methods, measured->layer));
+    measured = WithLayersBelow(trace, measured, methods);
     std::vector<size_t> places;
     Status status = WhichRun(*measured, comparison, sweep.stop, &places);
     std::vector<AskedMethod> run;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // headscope eval MODEL_DIR [--task ..] [--length ..] [--samples N] [--attention METHOD[:k=v]]: does the model find what
 // its context holds?
+#include <functional>
 #include <iomanip>
 #include <memory>
 #include <sstream>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "commands/answer_file.h"
 #include "commands/command.h"
 #include "commands/common_options.h"
 #include "commands/model_attention.h"
@@ -25,7 +27,8 @@ namespace {
 struct EvalArguments {
   eval::EvaluateRequest request;
   std::vector<std::string> attention;
-  bool quiet = false;
+  std::string output;
+  bool force = false, quiet = false;
 };
 
 std::string Line(const eval::TaskScore& score) {
@@ -57,6 +60,13 @@ int RunEval(EvalArguments arguments) {
   const ModelAttention attention =
       ChooseAttention(arguments.attention, arguments.request.session.num_threads, /*trace_lse=*/false);
   arguments.request.attention = attention.backend.get();
+  if (!arguments.output.empty()) {
+    CheckAnswerFile(arguments.output);
+    CheckOutputTarget(arguments.output, arguments.force);
+  }
+  std::vector<eval::Answer> answers;
+  std::function<void(const eval::Answer&)> keep;
+  if (!arguments.output.empty()) keep = [&](const eval::Answer& answer) { answers.push_back(answer); };
   const std::stop_token stop = StopOnInterrupt();
   {
     ProgressLine line(arguments.quiet);
@@ -75,9 +85,13 @@ int RunEval(EvalArguments arguments) {
       WriteText(std::exchange(header, "") + Line(score) + kept + '\n', "", false);
     };
     eval::Evaluate(
-        arguments.request, print, [&](const Progress& progress) { line.Show(progress); }, stop);
+        arguments.request, print, [&](const Progress& progress) { line.Show(progress); }, stop, keep);
   }
   TellNotes(attention);
+  if (!arguments.output.empty() && !stop.stop_requested()) {
+    const AnswerOrigin origin{arguments.request.model_dir, &attention};
+    WriteText(AnswerFile(answers, origin, arguments.output), arguments.output, arguments.force);
+  }
   return stop.stop_requested() ? kInterrupted : kDone;
 }
 
@@ -104,6 +118,9 @@ void AddEvalCommand(CLI::App& app, Action& action) {
   command->add_option("--dtype", request.session.dtype, "auto, fp32 or bf16")->capture_default_str();
   AddDeviceOption(command, &request.session.device);
   AddThreadsOption(command, &request.session.num_threads);
+  AddOutputOptions(command, &arguments->output, &arguments->force,
+                   "Write every question with its answer to .csv or .json, under the column names of the kvpress "
+                   "library's evaluation (press_name, compression_ratio, context, question, predicted_answer, ..)");
   AddQuietOption(command, &arguments->quiet);
   command->callback([=, &action] { action = [=] { return RunEval(*arguments); }; });
 }

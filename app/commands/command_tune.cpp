@@ -28,6 +28,7 @@
 #include "commands/tuning_progress.h"
 #include "data/row_positions.h"
 #include "data/trace_reader.h"
+#include "kernels/method_names.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
 #include "support/messages.h"
@@ -62,21 +63,18 @@ MethodChoice ParseSearchableMethod(const std::string& text) {
   return choice;
 }
 
-// What is searched by choices alone has no output and no time.
-void CheckDecodeTuning(const Tuning& tuning, const TuneArguments& arguments) {
+// Decode methods run on other rows than prefill methods, and a limit that is another setting's pairs has to be of
+// these.
+void CheckPhases(const Tuning& tuning, const TuneArguments& arguments) {
   const auto is_decode = [](const Tuning::Searched& method) { return method.choice.decode != nullptr; };
-  if (std::ranges::none_of(tuning.methods, is_decode)) return;
-  if (!std::ranges::all_of(tuning.methods, is_decode))
+  const bool decode = is_decode(tuning.methods.front());
+  if (!std::ranges::all_of(tuning.methods, [&](const Tuning::Searched& method) { return is_decode(method) == decode; }))
     throw UsageError("--method: prefill and decode methods run on other rows; tune them apart");
-  using Kind = analysis::BudgetTarget::Kind;
-  const Kind kind = tuning.target.budget.kind;
-  if ((kind != Kind::kMass && kind != Kind::kKept) || tuning.target.limit)
-    throw UsageError("--target " + arguments.target +
-                     ": a decode method is tuned for a share of the mass (cra, cra-p5, cra-mean, recall) or of the "
-                     "pairs (kept=F)");
-  if (tuning.criterion == TunedCriterion::kError || arguments.front_points > 0)
-    throw UsageError(std::string(arguments.front_points > 0 ? "--front" : "--choose error") +
-                     ": of decode methods there are neither trade-offs nor output errors here; leave it out");
+  if (!tuning.target.limit || (tuning.target.limit->decode != nullptr) == decode) return;
+  throw UsageError("--target " + arguments.target + ": " + tuning.target.limit->name + " is a " +
+                   (decode ? "prefill" : "decode") + " method, and " + tuning.methods.front().choice.name + " a " +
+                   (decode ? "decode" : "prefill") +
+                   " method, which runs on other rows; give a setting of the same kind, or a share");
 }
 
 TunedUnit ParseUnit(const std::string& text) {
@@ -297,6 +295,55 @@ class Tuner {
  private:
   using Recordings = std::vector<std::vector<analysis::HeadTensorsPtr>>;  // by head, then trace
 
+  // The search of one phase's methods over the heads of a unit; what fails is told with the method's name.
+  class Searcher {
+   public:
+    Searcher(const Tuner& tuner, const Traces& traces, const Recordings& recordings,
+             const analysis::BudgetSearchOptions& options) {
+      if (tuner.tuning_.methods.front().choice.decode == nullptr) {
+        prefill_.emplace(recordings, options);
+        return;
+      }
+      std::vector<analysis::AskedMethod> asked;
+      const auto add = [&](const MethodChoice& method) {
+        asked.push_back({kernels::UniqueName(*method.spec), method.values});
+      };
+      for (const Tuning::Searched& method : tuner.tuning_.methods) add(method.choice);
+      if (tuner.tuning_.target.limit) add(*tuner.tuning_.target.limit);
+      std::vector<std::vector<analysis::MeasuredHeadsPtr>> heads;
+      for (const std::vector<analysis::HeadTensorsPtr>& head : recordings) {
+        heads.emplace_back();
+        for (size_t i = 0; i < head.size(); ++i)
+          heads.back().push_back(analysis::WithLayersBelow(*traces[i], analysis::AloneHead(head[i]), asked));
+      }
+      decode_.emplace(std::move(heads), analysis::DecodeSearchOptions{.search = options});
+    }
+
+    kernels::Status Search(const MethodChoice& method, const analysis::BudgetTarget& target,
+                           std::vector<analysis::BudgetSearchResult>* results) {
+      return Named(method, decode_ ? decode_->Search(*method.decode, method.values, target, results)
+                                   : prefill_->Search(*method.prefill, method.values, target, results));
+    }
+    kernels::Status Measure(const MethodChoice& method, const kernels::ParameterValues& values,
+                            const analysis::BudgetTarget& target, std::vector<analysis::BudgetSearchResult>* results) {
+      return Named(method, decode_ ? decode_->Measure(*method.decode, values, target, results)
+                                   : prefill_->Measure(*method.prefill, values, target, results));
+    }
+    kernels::Status TradeOff(const MethodChoice& method, int32_t most_points,
+                             std::vector<analysis::TradeOffPoint>* points) {
+      return Named(method, decode_ ? decode_->TradeOff(*method.decode, method.values, most_points, points)
+                                   : prefill_->TradeOff(*method.prefill, method.values, most_points, points));
+    }
+
+   private:
+    static kernels::Status Named(const MethodChoice& method, const kernels::Status& status) {
+      return status.ok() ? status : kernels::Status{status.code(), method.name + ": " + status.message()};
+    }
+
+    std::optional<analysis::BudgetSearcher> prefill_;
+    std::optional<analysis::DecodeBudgetSearcher> decode_;
+  };
+
   Recordings Load(const std::vector<size_t>& unit, const Traces& traces) {
     Recordings recordings;
     for (const size_t place : unit) {
@@ -327,7 +374,11 @@ class Tuner {
       cell.report((static_cast<double>(step) + share) / static_cast<double>(num_steps));
     };
     options.measure_error = tuning_.criterion == TunedCriterion::kError;
-    analysis::BudgetSearcher searcher(recordings, options);
+    const bool by_time = tuning_.target.budget.kind == analysis::BudgetTarget::Kind::kTime;
+    options.measure_point_times = by_time;
+    options.measure_point_errors =
+        by_time || options.measure_error || tuning_.target.budget.kind == analysis::BudgetTarget::Kind::kError;
+    Searcher searcher(*this, traces_, recordings, options);
     analysis::BudgetTarget target = tuning_.target.budget;
     if (kernels::Status status = Limit(&searcher, &target); !status.ok()) return status;
 
@@ -335,15 +386,8 @@ class Tuner {
     size_t best_method = 0;
     for (size_t i = 0; i < tuning_.methods.size(); ++i) {
       const MethodChoice& method = tuning_.methods[i].choice;
-      const auto named = [&](const kernels::Status& status) {
-        return kernels::Status{status.code(), method.name + ": " + status.message()};
-      };
       std::vector<analysis::BudgetSearchResult> found;
-      kernels::Status status = method.decode != nullptr
-                                   ? analysis::SearchDecodeBudget(recordings, *method.decode, method.values, target,
-                                                                  {.search = options}, &found)
-                                   : searcher.Search(*method.prefill, method.values, target, &found);
-      if (!status.ok()) return named(status);
+      if (kernels::Status status = searcher.Search(method, target, &found); !status.ok()) return status;
       ++step;
       if (best.empty() || IsBetter(found, best)) {
         best = std::move(found);
@@ -353,8 +397,8 @@ class Tuner {
       TunedFront& front = together->fronts.emplace_back();
       for (const size_t place : unit) front.heads.push_back(ids_[place]);
       front.method = i;
-      status = searcher.TradeOff(*method.prefill, method.values, arguments_.front_points, &front.points);
-      if (!status.ok()) return named(status);
+      if (kernels::Status status = searcher.TradeOff(method, arguments_.front_points, &front.points); !status.ok())
+        return status;
       ++step;
     }
     for (size_t i = 0; i < unit.size(); ++i) {
@@ -376,13 +420,12 @@ class Tuner {
   }
 
   // Of a target that is another setting's pairs.
-  kernels::Status Limit(analysis::BudgetSearcher* searcher, analysis::BudgetTarget* target) const {
+  kernels::Status Limit(Searcher* searcher, analysis::BudgetTarget* target) const {
     if (!tuning_.target.limit) return {};
     const MethodChoice& limit = *tuning_.target.limit;
     target->most = 1;
     std::vector<analysis::BudgetSearchResult> kept;
-    if (kernels::Status status = searcher->Measure(*limit.prefill, limit.values, *target, &kept); !status.ok())
-      return {status.code(), limit.name + ": " + status.message()};
+    if (kernels::Status status = searcher->Measure(limit, limit.values, *target, &kept); !status.ok()) return status;
     double sum = 0;
     for (const analysis::BudgetSearchResult& head : kept) sum += head.kept_fraction;
     // Not so exactly that rounding would leave out a setting of the very same pairs.
@@ -399,13 +442,10 @@ class Tuner {
     for (size_t i = 0; i < unit.size(); ++i) {
       TunedHead& head = together->heads[i];
       const MethodChoice& method = tuning_.methods[head.method].choice;
-      analysis::BudgetSearcher searcher({recordings[i]}, quiet);
+      Searcher searcher(*this, checks_, {recordings[i]}, quiet);
       std::vector<analysis::BudgetSearchResult> checked;
-      const kernels::Status status =
-          method.decode != nullptr ? analysis::MeasureDecodeBudget({recordings[i]}, *method.decode, head.found.values,
-                                                                   target, {.search = quiet}, &checked)
-                                   : searcher.Measure(*method.prefill, head.found.values, target, &checked);
-      if (!status.ok()) return {status.code(), method.name + ": " + status.message()};
+      if (kernels::Status status = searcher.Measure(method, head.found.values, target, &checked); !status.ok())
+        return status;
       head.checked = std::move(checked.front());
     }
     return {};
@@ -453,7 +493,7 @@ class Tuner {
   std::vector<HeadNotes> notes_;  // by head
 };
 
-int RunTune(const TuneArguments& arguments) {
+int RunTune(TuneArguments arguments) {
   Tuning tuning;
   tuning.unit = ParseUnit(arguments.per);
   tuning.criterion = ParseCriterion(arguments.choose);
@@ -466,9 +506,12 @@ int RunTune(const TuneArguments& arguments) {
   } else if (!arguments.format.empty()) {
     throw UsageError("--format says what a file is to be; name one with -o");
   }
-  if (arguments.resume && (arguments.output.empty() || arguments.front_points > 0))
-    throw UsageError("--resume keeps the heads that are done beside an output; give -o, and no --front");
-  if (arguments.front_points > 0 && !arguments.output.empty() && format != TuningFormat::kJson)
+  if (arguments.resume && (arguments.output.empty() || arguments.front_points > 0 || format == TuningFormat::kLuKv))
+    throw UsageError("--resume keeps the heads that are done beside an output; give -o, and no --front or lu-kv");
+  constexpr int32_t kCurvePoints = 33;  // a budget curve is made of trade-offs
+  if (format == TuningFormat::kLuKv && arguments.front_points == 0) arguments.front_points = kCurvePoints;
+  if (arguments.front_points > 0 && !arguments.output.empty() && format != TuningFormat::kJson &&
+      format != TuningFormat::kLuKv)
     throw UsageError("--front: only the table and the JSON file have room for trade-offs; write .json");
   for (const std::string& text : arguments.methods) tuning.methods.push_back({ParseSearchableMethod(text), {}});
   tuning.target = ParseTarget(arguments.target);
@@ -476,7 +519,7 @@ int RunTune(const TuneArguments& arguments) {
       tuning.methods.size() > 1)
     throw UsageError("--choose error: a target of " + arguments.target +
                      " is reached by the fewest pairs; choose by the error under a target for the pairs (kept=..)");
-  CheckDecodeTuning(tuning, arguments);
+  CheckPhases(tuning, arguments);
   const Traces traces = OpenTraces(arguments.traces, {});
   const Traces checks = OpenTraces(arguments.checks, traces);
   const std::vector<analysis::HeadId> heads = ChooseHeads(arguments.heads, traces, checks);
@@ -522,10 +565,11 @@ void AddTuneCommand(CLI::App& app, Action& action) {
       ->required()
       ->type_name("TRACE");
   command
-      ->add_option("--method", arguments->methods,
-                   "Prefill method, or decode method, which runs on the last 16 recorded rows; its budgets are "
-                   "searched, and k=v sets the other parameters. Given several, each head (see --per) gets the "
-                   "cheapest")
+      ->add_option(
+          "--method", arguments->methods,
+          "Prefill method, or decode method, which runs on the last 16 recorded rows, a step each; its budgets are "
+          "searched, and k=v sets the other parameters. Given several, each head (see --per) gets the "
+          "cheapest")
       ->required()
       ->type_name("NAME[:k=v,..]")
       ->expected(1)
@@ -564,12 +608,12 @@ void AddTuneCommand(CLI::App& app, Action& action) {
   AddRecordedHeadsOption(command, &arguments->heads);
   AddOutputOptions(
       command, &arguments->output, &arguments->force,
-      "Write the configuration to .json (schema headscope-tuning-2, which compare --config reads), .csv or "
-      ".tsv (DuoAttention's full_attention_heads.tsv); without it a table is printed");
+      "Write the configuration to .json (schema headscope-tuning-2, which compare --config reads), .csv, "
+      ".tsv (DuoAttention's full_attention_heads.tsv) or .npy (LU-KV's budgets); without it a table is printed");
   command
       ->add_option("--format", arguments->format,
                    "What to write, where the extension does not say it: minference is its best patterns")
-      ->type_name("json|csv|minference|duo-attention");
+      ->type_name("json|csv|minference|duo-attention|lu-kv");
   command->add_flag(
       "--resume", arguments->resume,
       "Save finished heads in OUT.unfinished, and continue from there when the command is run again after Ctrl-C "

@@ -50,7 +50,18 @@ ModelAttention ChooseAttention(const std::vector<std::string>& texts, int32_t nu
   };
   const std::string text = said(choice.prefill, kernels::PrefillBaseline(), choice.prefill_values) + " and " +
                            said(choice.decode, kernels::DecodeBaseline(), choice.decode_values);
-  return {sparse_model::AttendByMethods(choice), text};
+  ModelAttention attention{sparse_model::AttendByMethods(choice), text, "", {}};
+  if (choice.prefill == nullptr || choice.prefill->spec().baseline) {
+    if (choice.decode == nullptr) {
+      attention.press_name = "no_press";
+      attention.compression_ratio = 0;
+    } else {
+      const kernels::MethodSpec& spec = choice.decode->spec();
+      attention.press_name = kernels::PressName(spec, choice.decode_values);
+      attention.compression_ratio = kernels::AskedCompression(spec, choice.decode_values);
+    }
+  }
+  return attention;
 }
 
 void TellNotes(const ModelAttention& attention) {

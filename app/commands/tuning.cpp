@@ -100,11 +100,23 @@ void WriteQuality(const analysis::BudgetSearchResult& found, Measures measures, 
   if (measures.times) out << std::setprecision(3) << std::setw(9) << found.time_share;
 }
 
+// Pairs, or what was measured beside them.
+double Cost(const analysis::TradeOffPoint& point) {
+  return std::isnan(point.time_share) ? point.kept_fraction : point.time_share;
+}
+
 void WriteFronts(const Tuning& tuning, std::ostream& out) {
   if (tuning.fronts.empty()) return;
-  const bool errors = tuning.HasErrors();
+  const auto any = [&](double analysis::TradeOffPoint::*of) {
+    return std::ranges::any_of(tuning.fronts, [of](const TunedFront& front) {
+      return std::ranges::any_of(front.points, [of](const auto& point) { return !std::isnan(point.*of); });
+    });
+  };
+  const bool errors = any(&analysis::TradeOffPoint::relative_error), times = any(&analysis::TradeOffPoint::time_share);
   out << "\nTrade-off: the settings that keep the most mass for their pairs; * where no other method's keeps more mass "
-         "for fewer pairs.\n";
+      << (times ? "in less time" : "for fewer pairs") << ".\n"
+      << std::left << std::setw(12) << "head" << std::right << std::setw(8) << "kept" << std::setw(9) << "CRA mean"
+      << (errors ? "    error" : "") << (times ? "     time" : "") << '\n';
   for (const TunedFront& front : tuning.fronts) {
     const MethodChoice& method = tuning.methods[front.method].choice;
     const std::vector<bool> undominated = Undominated(tuning, front);
@@ -114,6 +126,7 @@ void WriteFronts(const Tuning& tuning, std::ostream& out) {
           << std::setw(6) << 100 * point.kept_fraction << " %" << std::setprecision(4) << std::setw(9)
           << point.cra_mean;
       if (errors) out << std::setw(9) << point.relative_error;
+      if (times) out << std::setprecision(3) << std::setw(9) << point.time_share;
       out << (undominated[i] ? " * " : "   ") << method.name << ':' << BudgetText(method, point.values) << '\n';
     }
   }
@@ -156,8 +169,8 @@ std::vector<bool> Undominated(const Tuning& tuning, const TunedFront& front) {
     for (size_t i = 0; i < front.points.size(); ++i) {
       const analysis::TradeOffPoint& mine = front.points[i];
       undominated[i] = undominated[i] && std::ranges::none_of(other.points, [&](const analysis::TradeOffPoint& theirs) {
-                         return theirs.kept_fraction <= mine.kept_fraction && theirs.cra_mean >= mine.cra_mean &&
-                                (theirs.kept_fraction < mine.kept_fraction || theirs.cra_mean > mine.cra_mean);
+                         return Cost(theirs) <= Cost(mine) && theirs.cra_mean >= mine.cra_mean &&
+                                (Cost(theirs) < Cost(mine) || theirs.cra_mean > mine.cra_mean);
                        });
     }
   }
@@ -185,8 +198,6 @@ TuneTarget ParseTarget(const std::string& text) {
   if (known->kind == Kind::kKept && !is_number && !number.empty() &&
       std::isalpha(static_cast<unsigned char>(number.front()))) {
     target.limit = ParseMethod(number, "--target kept");
-    if (target.limit->prefill == nullptr)
-      throw UsageError("--target kept: " + number + " is a decode method; give a prefill method, or a share");
     return target;
   }
   const double largest = known->kind == Kind::kError || known->kind == Kind::kTime ? 1e6 : 1;

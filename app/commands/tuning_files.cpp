@@ -8,6 +8,7 @@
 #include "analysis/types/number_text.h"
 #include "analysis/types/printable.h"
 #include "base/errors.h"
+#include "commands/head_budgets.h"
 #include "commands/head_selection.h"
 #include "commands/target_names.h"
 #include "data/model_json.h"
@@ -120,6 +121,7 @@ Json FrontsJson(const Tuning& tuning) {
                         {"kept_fraction", point.kept_fraction},
                         {"cra_mean", point.cra_mean},
                         {"relative_error", Measured(point.relative_error)},
+                        {"time_share", Measured(point.time_share)},
                         {"undominated", static_cast<bool>(undominated[i])}});
     }
     json.push_back({{"heads", std::move(heads)}, {"method", method.name}, {"points", std::move(points)}});
@@ -239,6 +241,33 @@ std::string DuoAttentionFile(const Tuning& tuning) {
   return text;
 }
 
+// Of the only method's trade-offs, one a query head: a KV head keeps what its query heads keep on average.
+std::string LuKvFile(const Tuning& tuning) {
+  const std::string& budget = analysis::Budgets(*tuning.methods.front().choice.spec).front()->name;
+  std::vector<HeadCurve> curves;
+  for (const auto& heads : WholeModel(tuning)) {
+    const Tuning::Layer& layer = tuning.layers[static_cast<size_t>(heads.front()->id.layer)];
+    const auto group = static_cast<size_t>(layer.num_qo_heads / layer.num_kv_heads);
+    for (size_t place = 0; place < heads.size(); ++place) {
+      if (place % group == 0) curves.emplace_back();
+      HeadCurve& curve = curves.back();
+      const auto front = std::ranges::find(tuning.fronts, std::vector{heads[place]->id}, &TunedFront::heads);
+      // Heads of one layer have the same budgets: what is kept in any case is the same.
+      curve.tokens.resize(front->points.size());
+      curve.mass.resize(front->points.size(), 0.0);
+      for (size_t i = 0; i < front->points.size(); ++i) {
+        curve.tokens[i] = front->points[i].values.Real(budget);
+        curve.mass[i] += front->points[i].cra_mean / static_cast<double>(group);
+      }
+    }
+  }
+  std::vector<float> values;
+  for (const std::vector<double>& ratio : ShareOutTokens(curves, static_cast<double>(tuning.traces.front().num_tokens)))
+    for (const double share : ratio) values.push_back(static_cast<float>(share));
+  const int64_t layers = tuning.model.num_layers;
+  return NumpyFile({99, layers, static_cast<int64_t>(curves.size()) / layers}, values);
+}
+
 struct Format {
   const char* option;
   TuningFormat format;
@@ -246,7 +275,8 @@ struct Format {
 constexpr Format kFormats[] = {{.option = "json", .format = TuningFormat::kJson},
                                {.option = "csv", .format = TuningFormat::kCsv},
                                {.option = "minference", .format = TuningFormat::kMInference},
-                               {.option = "duo-attention", .format = TuningFormat::kDuoAttention}};
+                               {.option = "duo-attention", .format = TuningFormat::kDuoAttention},
+                               {.option = "lu-kv", .format = TuningFormat::kLuKv}};
 
 }  // namespace
 
@@ -255,11 +285,14 @@ TuningFormat ChooseTuningFormat(const std::string& format, const std::string& pa
   for (const Format& known : kFormats) {
     if (format == known.option) return known.format;
   }
-  if (!format.empty()) throw UsageError("--format '" + format + "': choose json, csv, minference or duo-attention");
+  if (!format.empty())
+    throw UsageError("--format '" + format + "': choose json, csv, minference, duo-attention or lu-kv");
   if (extension == "json") return TuningFormat::kJson;
   if (extension == "csv") return TuningFormat::kCsv;
   if (extension == "tsv") return TuningFormat::kDuoAttention;
-  throw UsageError(OutputFault(path, "the extension must be .json, .csv or .tsv (DuoAttention's)", "or give --format"));
+  if (extension == "npy") return TuningFormat::kLuKv;
+  throw UsageError(OutputFault(path, "the extension must be .json, .csv, .tsv (DuoAttention's) or .npy (LU-KV's)",
+                               "or give --format"));
 }
 
 void CheckTuningFormat(TuningFormat format, const Tuning& tuning, const std::vector<analysis::HeadId>& heads) {
@@ -271,6 +304,17 @@ void CheckTuningFormat(TuningFormat format, const Tuning& tuning, const std::vec
     if (format == TuningFormat::kDuoAttention && !spec.IsStatic())
       throw UsageError("--format duo-attention: its files say which heads may stream, and " + spec.name +
                        " chooses by the tensors; give a method that goes by place, such as a-shape");
+  }
+  if (format == TuningFormat::kLuKv) {
+    const kernels::MethodSpec& spec = *tuning.methods.front().choice.spec;
+    if (tuning.methods.size() > 1 || analysis::Budgets(spec).front()->least_budget == 0) {
+      throw UsageError(
+          "--format lu-kv: its file says how many of a prompt's tokens each KV head keeps; give one method "
+          "that evicts by a budget, such as expected-attention");
+    }
+    if (tuning.traces.size() > 1 || tuning.unit != TunedUnit::kHead)
+      throw UsageError(
+          "--format lu-kv: budgets are shared out between the heads of one trace; give one, and --per head");
   }
   if (format == TuningFormat::kJson || format == TuningFormat::kCsv) return;
   for (int32_t number = 0; number < tuning.model.num_layers; ++number) {
@@ -284,8 +328,9 @@ void CheckTuningFormat(TuningFormat format, const Tuning& tuning, const std::vec
       throw UsageError("--format: the file has a place for every head of the model, and " + HeadText({number, head}) +
                        " is not among those to tune; tune a trace of all layers and heads, without --heads");
     }
-    if (format == TuningFormat::kDuoAttention && layer->num_kv_heads != tuning.layers.front().num_kv_heads) {
-      throw UsageError("--format duo-attention: its file is a table with as many columns for every layer, and layer " +
+    if ((format == TuningFormat::kDuoAttention || format == TuningFormat::kLuKv) &&
+        layer->num_kv_heads != tuning.layers.front().num_kv_heads) {
+      throw UsageError("--format: the file is a table with as many columns for every layer, and layer " +
                        std::to_string(number) + " has " + std::to_string(layer->num_kv_heads) +
                        " KV heads where layer 0 has " + std::to_string(tuning.layers.front().num_kv_heads) +
                        "; write .json, or --format minference");
@@ -303,6 +348,8 @@ std::string TuningFile(const Tuning& tuning, TuningFormat format) {
       return MInferenceFile(tuning);
     case TuningFormat::kDuoAttention:
       return DuoAttentionFile(tuning);
+    case TuningFormat::kLuKv:
+      return LuKvFile(tuning);
   }
   return {};
 }

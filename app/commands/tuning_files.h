@@ -13,6 +13,7 @@ enum class TuningFormat {
   kCsv,           // one line a head with the same names
   kMInference,    // MInference's best patterns: for each layer {"head": [name, a, b, score]}
   kDuoAttention,  // DuoAttention's full_attention_heads.tsv: a line for each layer, a share for each KV head
+  kLuKv,          // LU-KV's budget curve, .npy [99 ratios, layers, KV heads]: the share of tokens to evict, from fronts
 };
 
 // By the text of --format, or by the file's extension where that is empty. Throws UsageError.

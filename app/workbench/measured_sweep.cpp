@@ -16,9 +16,9 @@ std::function<analysis::MeasuredHeadsPtr(analysis::MeasuredHeadsPtr)> LowerLayer
     const OpenedTrace& trace, const std::string& method, const kernels::ParameterValues& values, int32_t layer) {
   const kernels::DecodeMethod* const decode = kernels::FindMethod(method).decode;
   if (decode == nullptr) return {};
-  return [&trace, layers = decode->LowerLayers(values, layer)](const analysis::MeasuredHeadsPtr& heads) {
-    return analysis::WithLowerLayers(trace.reader, heads, layers);
-  };
+  if (decode->LowerLayers(values, layer).empty()) return {};
+  return [&trace, asked = std::vector<analysis::AskedMethod>{{method, values}}](
+             const analysis::MeasuredHeadsPtr& heads) { return analysis::WithLayersBelow(trace.reader, heads, asked); };
 }
 
 void MeasureHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads, const MeasuredSweep& sweep,

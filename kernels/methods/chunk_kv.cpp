@@ -34,6 +34,7 @@ MethodSpec MakeSpec() {
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,
       .needs_history = true,
+      .kvpress = "chunkkv",
       .parameters = internal::WithEvictionParameters(std::move(own)),
   };
 }

@@ -37,6 +37,7 @@ MethodSpec MakeSpec() {
       .keeps_state = true,
       .needs_history = true,
       .reads_v = true,
+      .kvpress = "expected_attention",
       .parameters = internal::WithEvictionParameters({
           {.name = "n_future",
            .default_value = 512,
@@ -145,8 +146,9 @@ class ExpectedAttentionMethod final : public internal::PromptEvictor {
     const AttentionProblem& cache = prompt.cache;
     if (cache.seq_q > 0 && cache.seq_k <= values.Integer("n_sink")) return {};  // nothing is judged
     if (cache.seq_q == 0 || prompt.q_pre_rope.data == nullptr) {
-      return {StatusCode::kUnsupported,
-              spec().name + " chooses by the prompt's queries before RoPE, which are not at hand: record them"};
+      return {StatusCode::kUnsupported, spec().name +
+                                            " chooses by the prompt's queries before RoPE, which are not at hand: "
+                                            "a capture that records pre-rope has them"};
     }
     if (!(prompt.rope.theta > 0)) {
       return {StatusCode::kUnsupported, spec().name + " turns queries by the layer's RoPE, whose theta is not known"};

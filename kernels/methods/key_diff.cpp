@@ -27,6 +27,7 @@ MethodSpec MakeSpec() {
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,
       .needs_history = true,
+      .kvpress = "keydiff",
       .parameters = internal::EvictionParameters(),
   };
 }

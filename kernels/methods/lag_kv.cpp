@@ -35,6 +35,7 @@ MethodSpec MakeSpec() {
       .keeps_state = true,
       .needs_history = true,
       .reads_v = true,
+      .kvpress = "lagkv",
       .parameters = internal::WithEvictionParameters({
           {.name = "lag",
            .default_value = 128,

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/method_names.h"
 
+#include <algorithm>
+
 namespace headscope::kernels {
 namespace {
 
 constexpr std::string_view kDecodePrefix = "decode/";
+
+bool HasParameter(const MethodSpec& spec, std::string_view name) {
+  return std::ranges::any_of(spec.parameters, [&](const ParameterSpec& parameter) { return parameter.name == name; });
+}
 
 }  // namespace
 
@@ -25,6 +31,20 @@ NamedMethod FindMethod(std::string_view name) {
 std::string UniqueName(const MethodSpec& spec) {
   const bool both = spec.phase == Phase::kDecode && FindPrefillMethod(spec.name) != nullptr;
   return both ? std::string(kDecodePrefix).append(spec.name) : spec.name;
+}
+
+std::string PressName(const MethodSpec& spec, const ParameterValues& values) {
+  if (spec.baseline) return "no_press";
+  if (spec.kvpress.empty()) return {};
+  const auto is_on = [&](std::string_view name) { return HasParameter(spec, name) && values.Real(name) != 0; };
+  return std::string(is_on("critical") ? "critical_" : "") + (is_on("allocation") ? "adakv_" : "") + spec.kvpress;
+}
+
+std::optional<double> AskedCompression(const MethodSpec& spec, const ParameterValues& values) {
+  if (spec.baseline) return 0;
+  if (!HasParameter(spec, "compression_ratio") || !HasParameter(spec, "budget") || values.Real("budget") != 0)
+    return {};
+  return values.Real("compression_ratio");
 }
 
 std::string MethodNames() {

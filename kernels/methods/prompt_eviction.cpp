@@ -218,8 +218,8 @@ class PromptPolicy final : public DecodePolicy {
     if (values_.Flag("critical") && prompt.value_norms == nullptr) {
       return {StatusCode::kUnsupported, method_.spec().name +
                                             " with critical weighs tokens by the norms of their values behind the "
-                                            "output projection, which are not at hand: record them, or leave critical "
-                                            "off"};
+                                            "output projection, which are not at hand: a capture that records "
+                                            "value-norms has them, or leave critical off"};
     }
     std::vector<std::vector<float>> scores(num_lists);
     Status status = ParallelFor(static_cast<int64_t>(num_lists), 1, options, [&](int64_t begin, int64_t end, int32_t) {
@@ -311,7 +311,9 @@ std::vector<ParameterSpec> EvictionParameters() {
        .step = 64,
        .unit = Unit::kTokens,
        .help = "tokens of the prompt that are kept (0: by compression_ratio)",
-       .cost = "one more key and value to read per token"},
+       .cost = "one more key and value to read per token",
+       .role = ParameterRole::kBudget,
+       .least_budget = 1},
       {.name = "allocation",
        .type = ParameterType::kChoice,
        .maximum = 2,

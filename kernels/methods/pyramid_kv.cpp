@@ -31,6 +31,9 @@ MethodSpec MakeSpec() {
                  .step = 1,
                  .help = "layers of the model, over which budgets fall",
                  .cost = "nothing"});
+  own = internal::WithEvictionParameters(std::move(own));
+  // Rounding over the layers may give a layer less of a larger budget.
+  for (ParameterSpec& parameter : own) parameter.role = ParameterRole::kOther;
   return {
       .name = "pyramid-kv",
       .title = "PyramidKV",
@@ -41,7 +44,8 @@ MethodSpec MakeSpec() {
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,
       .needs_history = true,
-      .parameters = internal::WithEvictionParameters(std::move(own)),
+      .kvpress = "pyramidkv",
+      .parameters = std::move(own),
   };
 }
 

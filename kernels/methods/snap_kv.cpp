@@ -23,6 +23,7 @@ MethodSpec MakeSpec() {
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,
       .needs_history = true,
+      .kvpress = "snapkv",
       .parameters = internal::WithEvictionParameters(internal::WindowVoteParameters()),
   };
 }

@@ -259,6 +259,41 @@ class Configurations(TraceCase):
             for name in ("n_sink", "n_vertical", "n_blocks"):
                 self.assertEqual(row[name], str(entry["parameters"].get(name, "")))
 
+    def test_budgets_of_kv_heads_are_shared_out_as_lu_kv_reads_them(self):
+        asked = (self.trace, "--method", "knorm", "--target", "cra-mean=0.9", "--front", 9)
+        config, _ = self.tuned(*asked)
+        curve = self.path / "curve.npy"
+        run("tune", *asked, "-o", curve, "--quiet")
+        shares, model, tokens = numpy.load(curve), config["model"], config["traces"][0]["num_tokens"]
+        group = model["num_qo_heads"] // model["num_kv_heads"]
+        self.assertEqual((shares.shape, shares.dtype), ((99, model["num_layers"], model["num_kv_heads"]), numpy.float32))
+        ratios = numpy.arange(1, 100) / 100
+        numpy.testing.assert_allclose(shares.mean(axis=(1, 2)), ratios, atol=1e-5, err_msg="all heads together let go of the ratio")
+        self.assertTrue((numpy.diff(shares, axis=0) > -1e-6).all(), "more is let go of everywhere")
+        # Token by token, the next one where a head's concave hull rises most; hulls by brute force over all chords.
+        gains = []
+        for front in config["fronts"][::group]:
+            (layer, first), = front["heads"]
+            heads = [other for other in config["fronts"] if other["heads"][0][0] == layer and first <= other["heads"][0][1] < first + group]
+            at = numpy.array([0] + [min(point["parameters"]["budget"], tokens) for point in front["points"]] + [tokens])
+            mass = numpy.mean([[0] + [point["cra_mean"] for point in head["points"]] + [head["points"][-1]["cra_mean"]] for head in heads], axis=0)
+            steps = numpy.arange(tokens + 1)
+            hull = numpy.zeros(tokens + 1)
+            for i in range(len(at)):
+                for j in range(i + 1, len(at)):
+                    inside = (steps >= at[i]) & (steps <= at[j])
+                    if at[i] < at[j]:
+                        hull[inside] = numpy.maximum(hull[inside], mass[i] + (mass[j] - mass[i]) * (steps[inside] - at[i]) / (at[j] - at[i]))
+            gains.append((hull, numpy.diff(hull)))
+        best = numpy.sort(numpy.concatenate([gain for _, gain in gains]))[::-1]
+        for ratio, share in zip(ratios, shares.reshape(99, -1)):
+            kept = (1 - share) * tokens
+            mass = sum(numpy.interp(amount, numpy.arange(tokens + 1), hull) for amount, (hull, _) in zip(kept, gains))
+            count = (1 - ratio) * tokens * len(gains)
+            most = best[: int(count)].sum() + (count - int(count)) * best[min(int(count), len(best) - 1)]
+            self.assertAlmostEqual(mass, most, delta=1e-3 * len(gains))
+        self.assertGreater(shares[49].std(), 0.01, "heads get budgets of their own")
+
     def test_a_run_that_was_stopped_goes_on(self):
         out = self.path / "resumed.json"
         command = [HEADSCOPE, "tune", SHIPPED, "--method", "vertical-slash", "--target", "cra-p5=0.95", "-o", str(out), "--resume"]

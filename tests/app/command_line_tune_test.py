@@ -132,6 +132,54 @@ class Tune(TraceCase):
         self.assertGreater(next(more for more in tuned_masses.values_of(grid) if more > value) * 16, 0.1 * counts.sum())
         self.assertIn("kept_fraction", config["heads"][0]["checked"])
 
+    def test_decode_methods_have_errors_times_and_fronts(self):
+        head = traced_head(SHIPPED, 5, 3)
+        rows, tokens = head.p[-16:], head.p.shape[1]
+        counts = numpy.arange(tokens - 16, tokens) + 1
+        values = head.v[0, 0]
+        dense = rows @ values
+
+        def error(k):
+            outputs = []
+            for row in rows:
+                kept = numpy.argsort(-row, kind="stable")[:k]
+                outputs.append(row[kept] @ values[kept] / row[kept].sum())
+            return numpy.linalg.norm(numpy.array(outputs) - dense) / numpy.linalg.norm(dense)
+
+        asked = (SHIPPED, "--method", "exact-top-k", "--heads", "5:3")
+        config, _ = self.tuned(*asked, "--target", "error=0.02", "--front", 5, "--check", self.trace)
+        entry, grid = config["heads"][0], config["methods"][0]["grid"][0]
+        k = entry["parameters"]["k"]
+        self.assertTrue(entry["target_met"])
+        self.assertAlmostEqual(entry["relative_error"], error(k), delta=1e-4)
+        self.assertLessEqual(entry["relative_error"], 0.02)
+        self.assertGreater(error(one_step_less(grid, k)), 0.02 - 1e-4)
+        self.assertGreaterEqual(entry["checked"]["relative_error"], 0)
+        points = config["fronts"][0]["points"]
+        self.assertEqual((len(points), points[0]["parameters"]["k"], points[-1]["parameters"]["k"]), (5, 1, grid["maximum"]))
+        for point in points:
+            self.assertAlmostEqual(point["relative_error"], error(point["parameters"]["k"]), delta=1e-4)
+            self.assertAlmostEqual(point["kept_fraction"], numpy.minimum(point["parameters"]["k"], counts).sum() / counts.sum(), delta=1e-9)
+            self.assertIsNone(point["time_share"])
+        config, _ = self.tuned(*asked, "--target", "time=100", "--front", 3)
+        entry = config["heads"][0]
+        self.assertEqual((entry["target_met"], entry["parameters"]["k"]), (True, grid["maximum"]), "any setting is that fast")
+        self.assertGreater(entry["time_share"], 0.2)
+        self.assertTrue(all(point["time_share"] > 0 and point["relative_error"] >= 0 for point in config["fronts"][0]["points"]))
+        self.assertFalse(self.tuned(*asked, "--target", "time=1e-6")[0]["heads"][0]["target_met"])
+        limit, _ = self.tuned(*asked[:1], "--method", "quest", *asked[1:], "--target", "kept=sliding-window:n_local=400", "--choose", "error")
+        self.assertEqual((limit["heads"][0]["method"], limit["heads"][0]["parameters"]["k"]), ("exact-top-k", 400))
+
+    def test_layers_below_choose_for_tidal_decode(self):
+        # Layer 5 attends to what layer 2 chose, the keys of its own best by head 5:3's number.
+        chosen, rows = traced_head(SHIPPED, 2, 3).p[-16:], traced_head(SHIPPED, 5, 3).p[-16:]
+        config, _ = self.tuned(SHIPPED, "--method", "tidal-decode", "--target", "kept=0.1", "--heads", "5:3")
+        entry = config["heads"][0]
+        k = entry["parameters"]["k"]
+        mass = [row[numpy.argsort(-below, kind="stable")[:k]].sum() for row, below in zip(rows, chosen)]
+        self.assertAlmostEqual(entry["cra_mean"], numpy.mean(mass), delta=1e-3)
+        self.assertGreater(entry["cra_mean"], 0.5)
+
     def test_recall_is_the_mean_and_a_time_is_measured(self):
         asked = (SHIPPED, "--method", "block-sparse", "--heads", "8:4")
         mean, recall = (self.tuned(*asked, "--target", f"{name}=0.9")[0]["heads"][0] for name in ("cra-mean", "recall"))
@@ -339,16 +387,16 @@ class Tune(TraceCase):
         for said, changed in (("choose the statistic from cra, cra-p5, cra-mean, recall, error, kept, time", {"--target": "0.9"}),
                               ("is not a relative error", {"--target": "error=0"}), ("is not a relative error", {"--target": "error=nan"}),
                               ("is not a share of the pairs", {"--target": "kept=1"}), ("is not registered", {"--target": "kept=nothing"}),
-                              ("is a decode method", {"--target": "kept=sparq"}), ("n_sink", {"--target": "kept=a-shape:n_sink=-1"}),
+                              ("sparq is a decode method", {"--target": "kept=sparq"}), ("a-shape is a prefill method", {"--method": "sparq", "--target": "kept=a-shape"}), ("n_sink", {"--target": "kept=a-shape:n_sink=-1"}),
                               ("choose head, layer or model", {"--per": "token"}), ("choose mass or error", {"--choose": "speed"}),
                               ("name one with -o", {"--format": "json"}), ("give -o", {"--resume": ""}),
                               ("is a trace to tune on", {"--check": self.trace}),
                               ("between 0 and 1", {"--target": "cra=1"}), ("between 0 and 1", {"--target": "cra=nan"}),
                               ("between 0 and 1", {"--target": "cra=0.9x"}), ("between 0 and 1", {"--target": "cra="}),
-                              ("a decode method is tuned for a share", {"--method": "sparq", "--target": "error=0.1"}), ("there are neither trade-offs", {"--method": "quest", "--front": "4"}),
+                              ("has 0 budgets", {"--method": "h2o"}),
                               ("is not a share of dense attention's time", {"--target": "time=0"}), ("has 0 budgets", {"--method": "dense"}),
                               ("not registered", {"--method": "none"}), ("--heads", {"--heads": "77:0"}),
-                              ("must be .json, .csv or .tsv", {"-o": self.path / "x.h5"}), ("is the same file", {"-o": self.same_file()}),
+                              ("must be .json, .csv, .tsv", {"-o": self.path / "x.h5"}), ("give one method that evicts", {"-o": self.path / "x.npy"}), ("is the same file", {"-o": self.same_file()}),
                               ("0 to 4096", {"--threads": "-1"})):
             with self.subTest(changed=changed):
                 options = [str(part) for pair in (usual | changed).items() for part in pair if part != ""]

@@ -3,6 +3,7 @@
 
     model_attention_test.py HEADSCOPE DATA_DIR
 """
+import csv
 import json
 import pathlib
 import tempfile
@@ -51,6 +52,32 @@ class ModelAttention(unittest.TestCase):
             self.assertEqual(score("--attention", method)[:2], dense[:2], method)
         for method in ("expected-attention:compression_ratio=0.5", "expected-attention:critical=1", "snap-kv:compression_ratio=0.5,critical=1"):
             self.assertLess(float(score("--attention", method)[2].rstrip("%")), 100, method)
+
+    def test_answers_have_the_columns_of_kvpress(self):
+        out = self.path / "answers.csv"
+        exact, _, _ = score("--attention", "snap-kv:compression_ratio=0.25,critical=1,allocation=kvpress")
+        run(*EVAL, "--attention", "snap-kv:compression_ratio=0.25,critical=1,allocation=kvpress", "-o", out)
+        with open(out, newline="") as file:
+            answers = list(csv.DictReader(file))
+        self.assertEqual(len(answers), 4)
+        self.assertEqual(numpy.mean([int(answer["score"]) for answer in answers]), exact)
+        for answer in answers:
+            self.assertEqual((answer["dataset"], answer["data_dir"], answer["task"], answer["press_name"], answer["compression_ratio"]),
+                             ("headscope", "512", "passkey", "critical_adakv_snapkv", "0.25"))
+            self.assertEqual(answer["score"] == "1", answer["predicted_answer"] == answer["answer"])
+            self.assertIn(answer["answer"].strip(), answer["context"], "the pass key is in the text")
+            self.assertGreater(int(answer["max_new_tokens"]), 0)
+            self.assertEqual(answer["answer_prefix"], "")
+        dense = self.path / "answers.json"
+        run(*EVAL, "-o", dense)
+        said = json.loads(dense.read_text())
+        self.assertEqual(said["schema"], "headscope-answers-1")
+        self.assertEqual({(answer["press_name"], answer["compression_ratio"], answer["attention"], answer["score"]) for answer in said["answers"]}, {("no_press", 0, "dense", 1)})
+        self.assertEqual(list(said["answers"][0]), list(answers[0]))
+        run(*EVAL, "--attention", "a-shape", "-o", out, "--force")
+        with open(out, newline="") as file:
+            self.assertEqual({(answer["press_name"], answer["compression_ratio"]) for answer in csv.DictReader(file)}, {("", "")})
+        self.assertIn(".csv or .json", run(*EVAL, "-o", self.path / "answers.txt", code=2).stderr)
 
     def test_what_cannot_be_is_refused(self):
         self.assertIn("'nothing' is not registered", run(*EVAL, "--attention", "nothing", code=2).stderr)

@@ -21,7 +21,7 @@ import analysis_oracle
 import eviction_definitions
 import methods_kept_sets
 from analysis_oracle import Head, check, failures
-from kept_set_rules import Ambiguous
+from kept_set_rules import Ambiguous, top_k
 
 HEADS = [(4, 3), (5, 3), (8, 4)]
 TOKENS, STEPS, SETTINGS = 700, 8, 7
@@ -89,7 +89,18 @@ def compare_pattern_recall(said, methods, heads):
 EVICTS = ("tova", "snap-kv", "pyramid-kv", "chunk-kv", "knorm", "key-diff", "lag-kv")
 
 
-def compare_compression(said, methods, heads):
+def tidal_mass(file, layer, number, rows, values):
+    """Mean mass, on the rows of a head, of the best keys of the same head in the layer that chooses for its own."""
+    chooses = [one for one in (values["first_layer"], values["reselect_layer"]) if one >= values["first_layer"]]
+    own = analysis_oracle.Head(file, layer, number).p
+    source = max((one for one in chooses if one < layer), default=None)
+    if source is None or layer in chooses:
+        return np.mean([own[row].sum() for row in rows])
+    above = analysis_oracle.Head(file, source, number).p
+    return np.mean([own[row][: row + 1][top_k(above[row, : row + 1], values["k"])].sum() for row in rows])
+
+
+def compare_compression(said, methods, heads, file):
     points = 0
     for panel in said["panels"]:
         layer, number = map(int, re.search(r"\((\d+):(\d+)\)$", panel["title"]).groups())
@@ -102,6 +113,10 @@ def compare_compression(said, methods, heads):
             values, name = defaults(method), method["name"]
             masses, elements = [], []
             try:
+                if name == "tidal-decode":
+                    points += 1
+                    check(f"compression of {layer}:{number}, {name}, kept mass", line["y"][0], tidal_mass(file, layer, number, rows, values))
+                    continue
                 if name in methods_kept_sets.DECODE:
                     for row in rows:
                         p = Alone(head, layer, row)
@@ -166,7 +181,7 @@ def main():
         with h5py.File(part, "r") as file:
             heads = {id: Head(file, *id) for id in HEADS}
             points = compare_pattern_recall(figure("pattern-recall"), methods, heads)
-            points += compare_compression(figure("compression"), methods, heads)
+            points += compare_compression(figure("compression"), methods, heads, file)
             compare_memory(figure("memory"), file)
             compare_intensity(figure("intensity"), file)
     for failure in failures:

@@ -29,7 +29,7 @@ class TracedHead(methods_kept_sets.Problem):
         self.batch = self.num_qo_heads = self.num_kv_heads = self.group = 1
         model = file["model"].attrs
         self.first_qo_head, self.first_kv_head = head, head * int(model["num_kv_heads"]) // int(model["num_qo_heads"])
-        self.q, self.k = traced.q[None, None], traced.k[None, None]
+        self.q, self.k, self.v = traced.q[None, None], traced.k[None, None], traced.v[None, None]
         self.first_position, self.num_visible = 0, self.seq_k
         self.position = self.column = np.arange(self.seq_k)
         self.causal, self.p = traced.attended, traced.p

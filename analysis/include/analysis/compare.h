@@ -139,6 +139,11 @@ struct AskedMethod {
   friend bool operator==(const AskedMethod&, const AskedMethod&) = default;
 };
 
+// `heads`, and beside them what the trace has of the lower layers whose choices these methods take there
+// (WithLowerLayers): what everything is given that runs decode methods on recorded heads. Throws as LoadHead.
+MeasuredHeadsPtr WithLayersBelow(const data::TraceReader& trace, const MeasuredHeadsPtr& heads,
+                                 const std::vector<AskedMethod>& methods);
+
 // Methods beside dense attention on heads that are attended together.
 //
 // Every repeat is a round: it runs dense and every method once, in an order that changes from round to round, so that

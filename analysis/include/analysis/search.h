@@ -40,6 +40,8 @@ struct BudgetSearchOptions {
   std::function<void(double share)> progress = {};
   // Measures the output error of what is found, which costs a dense and a sparse attention of the head.
   bool measure_error = false;
+  // The same of the points of a trade-off, and what they take beside dense attention.
+  bool measure_point_errors = false, measure_point_times = false;
 };
 
 struct BudgetSearchResult {
@@ -109,6 +111,7 @@ struct TradeOffPoint {
   double kept_fraction = 0;                                          // of all heads' attended pairs
   double cra_mean = 0;                                               // mean over all heads' rows
   double relative_error = std::numeric_limits<double>::quiet_NaN();  // the worst head's; NaN: not measured
+  double time_share = std::numeric_limits<double>::quiet_NaN();      // as BudgetSearchResult's
 };
 
 // The most bytes that a search over so many heads holds of what a method with two budgets keeps at every pair of
@@ -133,7 +136,7 @@ class BudgetSearcher {
   kernels::Status Measure(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
                           const BudgetTarget& target, std::vector<BudgetSearchResult>* results);
   // At most most_points of the settings that keep the most mass for their pairs, ascending in both, from the cheapest
-  // to the largest: evenly spaced in the logarithm of the pairs. Errors measured where the options say so.
+  // to the largest: evenly spaced in the logarithm of the pairs. Errors and times measured where the options say so.
   kernels::Status TradeOff(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
                            int32_t most_points, std::vector<TradeOffPoint>* points);
 
@@ -143,22 +146,38 @@ class BudgetSearcher {
 };
 
 struct DecodeSearchOptions {
-  BudgetSearchOptions search;  // measure_error is not looked at
-  int32_t decode_rows = 16;    // last recorded rows that are steps
+  BudgetSearchOptions search;
+  int32_t decode_rows = 16;  // last recorded rows that are steps
 };
-// The same for a decode method with one budget, of heads by themselves: what it keeps on the last recorded rows, a step
-// each. kMass: the least value of SearchedGrid that reaches the target in every head, by bisection; kKept: the largest
-// that keeps at most that share of all heads' pairs. Other targets: kUnsupported. Attention is run for methods that
-// learn from it, and no others. heads: each one's recordings, at least one and none null.
-kernels::Status SearchDecodeBudget(const std::vector<std::vector<HeadTensorsPtr>>& heads,
-                                   const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
-                                   const BudgetTarget& target, const DecodeSearchOptions& options,
-                                   std::vector<BudgetSearchResult>* results);
-// What a setting keeps of each head; `reached` says whether that meets the target.
-kernels::Status MeasureDecodeBudget(const std::vector<std::vector<HeadTensorsPtr>>& heads,
-                                    const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
-                                    const BudgetTarget& target, const DecodeSearchOptions& options,
-                                    std::vector<BudgetSearchResult>* results);
+
+// The same for decode methods with one budget: what they keep on the last recorded rows, a step each, of heads by
+// themselves. More of the budget keeps no less, so every value of SearchedGrid is on the trade-off, and each target is
+// found by bisection: of a mass or an error the first value that meets it in every head, of pairs or a time the last
+// that all heads together keep within. Where a method refuses the least values (what it keeps in any case is more), the
+// grid begins behind them. Attention is run where an error or a time is asked for, and for methods that learn from it.
+// Times are the CPU's, selection and attention of all steps in turn with dense decode's, the least of three of each.
+class DecodeBudgetSearcher {
+ public:
+  // heads: each one's recordings, at least one and none null; one query head each (AloneHead), with the lower layers
+  // whose choices the methods take (WithLowerLayers).
+  DecodeBudgetSearcher(std::vector<std::vector<MeasuredHeadsPtr>> heads, DecodeSearchOptions options);
+  ~DecodeBudgetSearcher();
+  DecodeBudgetSearcher(const DecodeBudgetSearcher&) = delete;
+  DecodeBudgetSearcher& operator=(const DecodeBudgetSearcher&) = delete;
+
+  // As BudgetSearcher's. Errors: a method without budgets or with more than one; a target out of its range; what
+  // PreviewDecode refuses; cancelled.
+  kernels::Status Search(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
+                         const BudgetTarget& target, std::vector<BudgetSearchResult>* results);
+  kernels::Status Measure(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
+                          const BudgetTarget& target, std::vector<BudgetSearchResult>* results);
+  kernels::Status TradeOff(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
+                           int32_t most_points, std::vector<TradeOffPoint>* points);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 // kInvalidArgument: a mass or a limit out of its range.
 kernels::Status CheckTarget(const BudgetTarget& target);

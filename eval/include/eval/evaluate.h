@@ -47,12 +47,23 @@ struct TaskScore {
   double seconds = 0;
 };
 
-// One score per task and length, in the order of the request; each also goes to `on_score` at once. What the request,
+// A question as it was answered.
+struct Answer {
+  std::string task;
+  int64_t length = 0;
+  std::string context, question, expected, generated;  // text; the question follows right behind the context
+  int64_t answer_tokens = 0;                           // as many were generated
+  bool right = false;
+};
+
+// One score per task and length, in the order of the request; each also goes to `on_score` at once, and every answer to
+// `on_answer`, unless that is empty. What the request,
 // the folder's config.json and tokenizer.json and the tasks' own limits refuse is refused before a weight is read.
 // Progress is of the whole run, in tokens read and answered. Once `stop` is requested, returns the scores that are
 // complete, within the part of a layer that the model is in. Throws BadInputError, DeviceError, UsageError, and what
-// `on_score` throws.
+// `on_score` and `on_answer` throw.
 std::vector<TaskScore> Evaluate(const EvaluateRequest& request, const std::function<void(const TaskScore&)>& on_score,
-                                const ProgressFunction& progress, const std::stop_token& stop);
+                                const ProgressFunction& progress, const std::stop_token& stop,
+                                const std::function<void(const Answer&)>& on_answer = {});
 
 }  // namespace headscope::eval

@@ -2,6 +2,7 @@
 // Methods of both phases under the one name that people give them.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,6 +26,13 @@ NamedMethod FindMethod(std::string_view name);
 
 // The name under which FindMethod finds a registered method: "decode/NAME" where both phases have one of its name.
 std::string UniqueName(const MethodSpec& spec);
+
+// What the kvpress library's evaluation calls the method under these values, AdaKV and CriticalKV included
+// ("critical_adakv_snapkv"); "no_press" of the baseline; empty: it has no press of the kind.
+std::string PressName(const MethodSpec& spec, const ParameterValues& values);
+// The share of a prompt's tokens that these values tell a method to let go of, 0 of the baseline; none where they give
+// a number of tokens, and of a method that has no such parameter.
+std::optional<double> AskedCompression(const MethodSpec& spec, const ParameterValues& values);
 
 // The unique names of all registered methods, prefill before decode, with commas between them: for messages.
 std::string MethodNames();
