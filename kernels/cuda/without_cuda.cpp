@@ -5,6 +5,7 @@
 #include "kernels/cuda_decode_step.h"
 #include "kernels/cuda_devices.h"
 #include "kernels/cuda_executor.h"
+#include "kernels/cuda_fp8.h"
 #include "kernels/cuda_quest.h"
 #include "kernels/cuda_select.h"
 #include "kernels/cuda_statistics.h"
@@ -36,6 +37,16 @@ Status ChooseCudaKernel(const AttentionProblem&, const SparseIndexView&, const A
   return NoCuda();
 }
 Status AttendCuda(const AttentionProblem&, const SparseIndexView&, const AttentionOutput&, void*) {
+  return NoCuda();
+}
+Status LayOutFp8(const AttentionProblem&, Fp8Layout*) {
+  return NoCuda();
+}
+Status QuantiseFp8Cuda(const AttentionProblem&, void*, size_t, void*) {
+  return NoCuda();
+}
+Status AttendFp8Cuda(const AttentionProblem&, const void*, size_t, const SparseIndexView&, const AttentionOutput&,
+                     void*) {
   return NoCuda();
 }
 Status AttendCudaSimple(const AttentionProblem&, const SparseIndexView&, const AttentionOutput&, void*) {

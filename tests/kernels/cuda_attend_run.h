@@ -57,6 +57,8 @@ class AttendRun {
   // All rows of a small problem, else some of every kind of tile, against float64. Allowed: relative L2 of 5e-3 (bf16),
   // 1e-3 (fp16) or 1e-5 (fp32) over all rows and twice that in the worst 64-row tile of a head; LSE to 2e-3.
   void ExpectFloat64() const;
+  // The same with the tensors of `expected`, a problem of this shape, and other bounds.
+  void ExpectFloat64Of(const AttentionProblem& expected, double allowed_l2, double allowed_lse) const;
   // Every row was written, and nothing else.
   void ExpectGuards() const;
 

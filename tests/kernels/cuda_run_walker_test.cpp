@@ -140,13 +140,15 @@ using testing::MakeLists;
 using testing::NameOf;
 using testing::Pattern;
 
-template <int kSegments_>
+// kAligned: as the FP8 kernel has it, whose tensors come in pieces of 32 tokens.
+template <int kSegments_, bool kAligned = false>
 struct Tiles {
+  static constexpr bool kAlignedSegments = kAligned;
   static constexpr int kSegments = kSegments_;
   static constexpr int kTileColumns = kSegments_ * kSegmentRows;
 };
 
-template <int kSegments>
+template <int kSegments, bool kAligned = false>
 std::vector<Tile> WalkItem(const SparseIndexView& index, int item) {
   KernelParams params{};
   params.index = index;
@@ -160,7 +162,7 @@ std::vector<Tile> WalkItem(const SparseIndexView& index, int item) {
   }
   std::vector<Tile> tiles;
   const bool met = warp.Run([&](int lane) {
-    RunWalker<Tiles<kSegments>> walker(params, lane);
+    RunWalker<Tiles<kSegments, kAligned>> walker(params, lane);
     walker.Start(lists, item);
     walker.TakeDiagonalEarly();
     while (walker.HasNext()) {
@@ -227,12 +229,15 @@ void CountPairsOf(const SparseIndexView& index, int item, const Tile& tile, cons
   }
 }
 
-template <int kSegments>
+template <int kSegments, bool kAligned = false>
 void CheckWalk(const SparseIndexView& index) {
   for (int item = 0; item * kItemRows < index.seq_q; ++item) {
     const std::vector<std::vector<int>> kept = KeptOfItem(index, item);
     std::vector<std::vector<int>> taken(kept.size(), std::vector<int>(static_cast<size_t>(index.seq_k)));
-    for (const Tile& tile : WalkItem<kSegments>(index, item)) {
+    for (const Tile& tile : WalkItem<kSegments, kAligned>(index, item)) {
+      for (int i = 0; i < kSegments && kAligned; ++i) {
+        ASSERT_TRUE(tile.start[i] % kSegmentRows == 0 || tile.start[i] == index.seq_k) << "segment " << i;
+      }
       ASSERT_NO_FATAL_FAILURE(CountPairsOf<kSegments>(index, item, tile, kept, &taken));
     }
     for (size_t row = 0; row < kept.size(); ++row) {
@@ -276,6 +281,7 @@ TEST_P(CudaRunWalker, TakesEveryKeptPairOnce) {
         const SparseIndex index = MakeLists({1, 1, length, seq_k, first_position, tile_rows, rule}, GetParam(), seed++);
         ASSERT_NO_FATAL_FAILURE(CheckWalk<4>(index.View()));
         ASSERT_NO_FATAL_FAILURE(CheckWalk<2>(index.View()));
+        ASSERT_NO_FATAL_FAILURE((CheckWalk<4, true>(index.View())));
       }
     }
   }

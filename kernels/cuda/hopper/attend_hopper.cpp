@@ -1,59 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hopper/attend_hopper.h"
 
-#include <algorithm>
-#include <array>
 #include <limits>
-#include <mutex>
 #include <numbers>
 #include <string>
 
 #include "hopper/instances.h"
 #include "hopper/kernel_params.h"
 #include "hopper/tensor_map.h"
-#include "hopper/work_order.h"
+#include "hopper/work_queue.h"
 #include "kernels/cuda_resources.h"
 #include "problem_check.h"
 
 namespace headscope::kernels::hopper {
 namespace {
-
-// K and V of the heads in work at one time should leave room in the 50 or 60 MB of L2 for Q, O and the other sections'
-// tail.
-constexpr int64_t kSectionBytes = int64_t{32} << 20;
-
-// With so few items a block no queue is made: ordering them costs two launches, some 4 us, and gains less.
-constexpr int kDealtRounds = 8;
-
-// Scratch memory comes from a pool of our own that keeps what it has, so that a call costs no allocation after the
-// first and the process-wide default pool keeps its settings. One pool per device, for the life of the process.
-Status FindPool(int device, cudaMemPool_t* pool) {
-  constexpr int kMaxDevices = 64;
-  static std::array<cudaMemPool_t, kMaxDevices> pools{};
-  static std::mutex mutex;
-  if (device >= kMaxDevices) {
-    return {StatusCode::kUnsupported, "GPU " + std::to_string(device) + ": the executor takes devices 0 to 63."};
-  }
-  const std::lock_guard lock(mutex);
-  cudaMemPool_t& own = pools[static_cast<size_t>(device)];
-  if (own == nullptr) {
-    cudaMemPoolProps properties{};
-    properties.allocType = cudaMemAllocationTypePinned;
-    properties.location.type = cudaMemLocationTypeDevice;
-    properties.location.id = device;
-    cudaMemPool_t made = nullptr;
-    if (Status status = CudaStatus(cudaMemPoolCreate(&made, &properties), "making a memory pool"); !status.ok()) {
-      return status;
-    }
-    uint64_t keep = std::numeric_limits<uint64_t>::max();
-    Status status =
-        CudaStatus(cudaMemPoolSetAttribute(made, cudaMemPoolAttrReleaseThreshold, &keep), "setting up a memory pool");
-    if (!status.ok()) return status;
-    own = made;
-  }
-  *pool = own;
-  return {};
-}
 
 const Instance* FindInstance(DType dtype, int32_t head_dim, int32_t value_dim) {
   // A head_dim between two kernels' is padded with zeros in shared memory.
@@ -148,14 +108,7 @@ Status Attend(const AttentionProblem& problem, const SparseIndexView& index, con
   params.index = index;
   params.lse = output.lse;
   params.sinks = SinksOf(problem);
-  params.items_per_head = (problem.seq_q + kItemRows - 1) / kItemRows;
-  params.num_items = params.items_per_head * problem.num_qo_heads * problem.batch;
-  params.lists_per_head = index.NumRowTiles();
-  params.group_size = problem.GroupSize();
-  params.by_items_per_head = DivideBy(params.items_per_head);
-  params.by_heads = DivideBy(problem.num_qo_heads * problem.batch);
-  params.by_sequence_heads = DivideBy(problem.num_qo_heads);
-  params.by_group_size = DivideBy(params.group_size);
+  CountItems(problem, index, &params);
   params.head_dim = problem.head_dim;
   params.value_dim = problem.ValueDim();
   const float scale = problem.EffectiveScale();
@@ -164,37 +117,10 @@ Status Attend(const AttentionProblem& problem, const SparseIndexView& index, con
   params.scale_log2 = (problem.soft_cap > 0 ? 1.0f : scale) * std::numbers::log2e_v<float>;
 
   LaunchFunction* const launch = problem.soft_cap > 0 ? instance->launch_capped : instance->launch;
-  const int num_blocks = std::min(device.num_multiprocessors, params.num_items);
-  if (params.num_items <= kDealtRounds * num_blocks) {
-    return CudaStatus(launch(params, num_blocks, stream), "AttendHopperKernel (" + Describe(problem) + ")");
-  }
-
-  cudaMemPool_t pool = nullptr;
-  if (Status status = FindPool(device.ordinal, &pool); !status.ok()) return status;
-  const size_t items = static_cast<size_t>(params.num_items);
-  void* scratch = nullptr;
-  Status status = CudaStatus(cudaMallocFromPoolAsync(&scratch, (2 * items + 1) * sizeof(int32_t), pool, stream),
-                             "allocating " + std::to_string(2 * items * sizeof(int32_t)) + " bytes for the work order");
-  if (!status.ok()) return status;
-  auto* const costs = static_cast<int32_t*>(scratch);
-  params.order = costs + items;
-  params.next_item = costs + 2 * items;
-
   const int64_t bytes_per_kv_head =
       SizeOf(problem.dtype) * problem.seq_k * (int64_t{problem.head_dim} + problem.ValueDim());
-  const int64_t kv_heads = std::clamp<int64_t>(kSectionBytes / bytes_per_kv_head, 1, problem.num_kv_heads);
-  WorkOrderShape shape;
-  shape.items_per_head = params.items_per_head;
-  shape.num_heads = problem.batch * problem.num_qo_heads;
-  shape.heads_per_section = static_cast<int32_t>(kv_heads) * problem.GroupSize();
-  shape.sections_fit_cache = bytes_per_kv_head <= kSectionBytes;
-  status = LaunchWorkOrder(index, shape, costs, costs + items, params.next_item, stream);
-  if (status.ok()) {
-    status = CudaStatus(launch(params, num_blocks, stream), "AttendHopperKernel (" + Describe(problem) + ")");
-  }
-  const cudaError_t freed = cudaFreeAsync(scratch, stream);
-  if (status.ok()) status = CudaStatus(freed, "freeing the work order");
-  return status;
+  return LaunchWithQueue(problem, index, bytes_per_kv_head, device, "AttendHopperKernel", stream, &params,
+                         [&](int num_blocks) { return launch(params, num_blocks, stream); });
 }
 
 }  // namespace headscope::kernels::hopper

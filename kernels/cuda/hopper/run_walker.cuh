@@ -64,6 +64,7 @@ class RunWalker {
     last.packed = __shfl_sync(kAllLanes, prefetched_.packed, unfetched_ - 1);
     const int length = min(last.End(), first_position_ + num_rows_) - last.start;
     if (last.Flags() != kRunPartial || length <= 0 || length % T::kTileColumns != 0) return;
+    if (SegmentAt(last.start) != last.start) return;
     diagonal_next_ = last.start;
     diagonal_left_ = length / T::kTileColumns;
     --unfetched_;
@@ -191,8 +192,8 @@ class RunWalker {
   __device__ void FindWholeTiles() {
     if (!__any_sync(kAllLanes, end_ - begin_ >= T::kTileColumns)) return;
     const int first = FirstKey(begin_);
-    const bool whole =
-        begin_ == first && end_ - begin_ >= T::kTileColumns && (flags_ & (kRunUpperHalf | kRunLowerHalf)) == 0;
+    const bool whole = begin_ == first && SegmentAt(begin_) == begin_ && end_ - begin_ >= T::kTileColumns &&
+                       (flags_ & (kRunUpperHalf | kRunLowerHalf)) == 0;
     const uint32_t holders = __ballot_sync(kAllLanes, whole);
     if (holders == 0) return;
     const int holder = __ffs(static_cast<int>(holders)) - 1;
@@ -213,6 +214,9 @@ class RunWalker {
     if (lists_->count != 1) tile->flags |= kStepMasked;
   }
 
+  // Where the segment begins that brings `key` first.
+  __device__ static int SegmentAt(int key) { return T::kAlignedSegments ? key - key % kSegmentRows : key; }
+
   // The first key at or behind `from` that this walk has to take; `from` differs from lane to lane.
   __device__ int FirstKey(int from) const { return __reduce_min_sync(kAllLanes, from < end_ ? from : kNoKey); }
 
@@ -220,7 +224,7 @@ class RunWalker {
     int next = begin_;
     CUTE_UNROLL
     for (int i = 0; i < T::kSegments; ++i) {
-      tile->start[i] = FirstKey(next);
+      tile->start[i] = SegmentAt(FirstKey(next));
       next = max(next, tile->start[i] + kSegmentRows);
     }
 

@@ -14,7 +14,7 @@ namespace headscope::kernels::hopper {
 template <class T>
 class Scheduler {
  public:
-  __device__ Scheduler(const KernelParams& params, SharedStorage<T>& shared)
+  __device__ Scheduler(const typename T::Params& params, SharedStorage<T>& shared)
       : p_(params), s_(shared), lane_(static_cast<int>(threadIdx.x) % 32), queue_(params, lane_, 1) {}
 
   // `entry`: the first that was taken of the queue.
@@ -67,12 +67,7 @@ class Scheduler {
       }
       __syncwarp();
       if (place.sequence >= 0 && cute::elect_one_sync()) {
-        const int row = part * T::kPartRows;
-        for (int slab = 0; slab < T::kQuerySlabs; ++slab) {
-          cute::SM90_TMA_LOAD_4D::copy(&p_.q, full, static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST),
-                                       s_.q[slot] + (slab * kItemRows + row) * kSlabBytes, slab * 64,
-                                       place.tile * kItemRows + row, place.head, place.sequence);
-        }
+        T::CopyQueries(p_, place, part, s_.q[slot], full);
       }
       __syncwarp();
     }
@@ -164,7 +159,7 @@ class Scheduler {
     for (int i = 0; i < T::kSegments; ++i) step->unread[i] = ~(tile.upper[i] | tile.lower[i]);
   }
 
-  const KernelParams& p_;
+  const typename T::Params& p_;
   SharedStorage<T>& s_;
   const int lane_;
   ItemQueue queue_;

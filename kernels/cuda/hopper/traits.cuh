@@ -22,6 +22,7 @@
 #include <cutlass/bfloat16.h>
 #include <cutlass/half.h>
 
+#include <cute/arch/copy_sm90_tma.hpp>
 #include <cute/atom/mma_traits_sm90_gmma.hpp>
 #include <cute/tensor.hpp>
 
@@ -97,8 +98,10 @@ struct ItemLists {
 template <class Element_, int kHeadDim_, int kValueDim_, int kTileColumns_, int kQuerySlots_, bool kCapped_>
 struct Traits {
   using Element = Element_;
-  static constexpr int kHeadDim = kHeadDim_;    // of Q and K
-  static constexpr int kValueDim = kValueDim_;  // of V and O
+  using Params = KernelParams;
+  static constexpr bool kAlignedSegments = false;  // a segment may begin at any key
+  static constexpr int kHeadDim = kHeadDim_;       // of Q and K
+  static constexpr int kValueDim = kValueDim_;     // of V and O
   static constexpr int kTileColumns = kTileColumns_;
   static constexpr int kQuerySlots = kQuerySlots_;
   static constexpr bool kCapped = kCapped_;
@@ -134,6 +137,16 @@ struct Traits {
                                  cute::Shape<cute::Int<kItemRows>, cute::Int<kValueDim>, cute::Int<kTileColumns>>,
                                  cute::GMMA::Major::K, cute::GMMA::Major::MN>(),
       GroupLayout{}));
+
+  // Sends for the rows of one part of an item's queries. By one thread.
+  __device__ static void CopyQueries(const Params& p, const ItemPlace& place, int part, char* slot, uint64_t* full) {
+    const int row = part * kPartRows;
+    for (int slab = 0; slab < kQuerySlabs; ++slab) {
+      cute::SM90_TMA_LOAD_4D::copy(&p.q, full, static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST),
+                                   slot + (slab * kItemRows + row) * kSlabBytes, slab * 64,
+                                   place.tile * kItemRows + row, place.head, place.sequence);
+    }
+  }
 };
 
 // The gather's cp.async writes arrive once per loader thread; what TMA brings arrives as if from all of them.

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+// A consumer warpgroup of the FP8 kernel: 64 query rows of an item, which stay in registers. A tile is taken in halves
+// of 64 keys: while a half's exponentials are taken, the tensor cores multiply the half before with its values, and
+// make the scores of the next tile in the place that it left. So a warpgroup's softmax hides behind its own products,
+// and neither waits for the other warpgroup's.
+#pragma once
+
+#include <cute/arch/copy_sm90_tma.hpp>
+#include <cute/tensor.hpp>
+
+#include "fp8/fp8_softmax.cuh"
+#include "hopper/consumer.cuh"
+
+namespace headscope::kernels::fp8 {
+
+class Consumer {
+ public:
+  using T = Traits;
+  using Element = T::Element;
+
+  __device__ Consumer(const Fp8Params& params, Storage& shared, int group)
+      : p_(params),
+        s_(shared),
+        group_(group),
+        thread_(static_cast<int>(threadIdx.x) % 128),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        row_(group * 64 + thread_ / 32 * 16 + thread_ % 32 / 4) {}
+
+  __device__ void Run() {
+    using namespace cute;
+    typename T::MmaQk mma_qk;
+    typename T::MmaPv mma_pv;
+    auto group_qk = mma_qk.get_slice(group_ * 128);
+    auto group_pv = mma_pv.get_slice(group_ * 128);
+    Tensor k = make_tensor(make_smem_ptr(reinterpret_cast<Element*>(s_.k)), typename T::LayoutK{});
+    Tensor v = make_tensor(make_smem_ptr(reinterpret_cast<Element*>(s_.v)), typename T::LayoutVt{});
+    Tensor k_operand = group_qk.partition_fragment_B(k);  // (mma, half, k, stage)
+    Tensor v_operand = group_pv.partition_fragment_B(v);  // (mma, n, k, stage)
+    Tensor scores = partition_fragment_C(mma_qk, Shape<Int<kItemRows>, Int<T::kTileColumns>>{});  // (mma, m, half)
+    Tensor output = partition_fragment_C(mma_pv, Shape<Int<kItemRows>, Int<kHeadDim>>{});
+    // A operands: four registers for each 32 components of the queries, and for each 32 keys of half a tile's weights.
+    Tensor queries = make_tensor<Element>(Layout<Shape<Shape<_4, _2, _2>, _1, Int<kHeadDim / 32>>>{});
+    Tensor weights = make_tensor<Element>(Layout<Shape<Shape<_4, _2, _2>, _1, Int<T::kTileColumns / 64>>>{});
+    Tensor query_words = recast<uint32_t>(queries);
+    Tensor weight_words = recast<uint32_t>(weights);
+    hopper::SoftmaxState<Element> softmax;
+
+    auto issue_qk = [&](auto half, uint32_t stage) {
+      mma_qk.accumulate_ = GMMA::ScaleOut::Zero;
+      CUTE_UNROLL
+      for (int i = 0; i < kHeadDim / 32; ++i) {
+        cute::gemm(mma_qk, queries(_, 0, i), k_operand(_, half, i, stage), scores(_, 0, half));
+        mma_qk.accumulate_ = GMMA::ScaleOut::One;
+      }
+    };
+    auto issue_pv = [&](auto half, uint32_t stage) {
+      CUTE_UNROLL
+      for (int i = 0; i < T::kTileColumns / 64; ++i) {
+        cute::gemm(mma_pv, weights(_, _, i), v_operand(_, _, half * (T::kTileColumns / 64) + i, stage), output);
+        mma_pv.accumulate_ = GMMA::ScaleOut::One;
+      }
+    };
+    auto fence_operands = [&] {
+      warpgroup_fence_operand(scores);
+      warpgroup_fence_operand(output);
+      warpgroup_fence_operand(weights);
+      warpgroup_fence_operand(queries);
+    };
+    uint32_t words[8] = {};
+    float sums[4];
+    // Raises the shifts by `from`, and makes the weights of a half anew. Nothing may be in flight.
+    auto raise = [&](const auto& from, auto half) {
+      float correction[2];
+      const auto anchor = softmax.Raise(from, scale_log2_, correction);
+      // Before an item's first product there is no O: that product overwrites what is left of the item before.
+      if (mma_pv.accumulate_ == GMMA::ScaleOut::One) {
+        CUTE_UNROLL
+        for (int i = 0; i < decltype(size(output))::value; ++i) output(i) *= correction[i / 2 % 2];
+      }
+      Tensor own = scores(_, 0, half);
+      if (softmax.IsEnormous()) [[unlikely]] {
+        softmax.WeighFrom(anchor, own, scale_log2_, sums, [&](int i, float low, float high) {
+          // Pairs 2 and 3 of a group of 8 scores stand behind pairs 0 and 1 of the same row.
+          const int word = i / 8 * 2 + i / 2 % 2;
+          const uint32_t two = PackWeights(low, high, 0.0f, 0.0f);
+          words[word] = i % 8 < 4 ? two : words[word] | two << 16;
+        });
+      } else {
+        Weigh(own, softmax.shift, scale_log2_, sums, words);
+      }
+    };
+    auto take_weights = [&] {
+      CUTE_UNROLL
+      for (int i = 0; i < 8; ++i) weight_words(i) = words[i];
+      softmax.Add(sums);
+    };
+    constexpr Int<0> kFirstHalf;
+    constexpr Int<1> kSecondHalf;
+    auto begin_item = [&](uint32_t step) {
+      LoadQueries(query_words);
+      const uint32_t flags = WaitForKeys(step);
+      warpgroup_fence_operand(scores);
+      warpgroup_fence_operand(queries);
+      warpgroup_arrive();
+      issue_qk(kFirstHalf, step % T::kStages);
+      issue_qk(kSecondHalf, step % T::kStages);
+      warpgroup_commit_batch();
+      return flags;
+    };
+
+    clear(output);
+    uint32_t step = 0;  // counted over all items
+    bool more = TakeItem();
+    uint32_t flags = more ? begin_item(step) : 0;  // of `step`
+    while (more) {
+      mma_pv.accumulate_ = GMMA::ScaleOut::Zero;
+      softmax = {};
+      bool first = true;
+      warpgroup_wait<0>();
+      fence_operands();
+      while (true) {
+        const bool last = (flags & hopper::kStepLast) != 0;
+        const uint32_t stage = step % T::kStages, next_stage = (step + 1) % T::kStages;
+        // The first half's scores are there; the second half's, and the product of the half before, are in flight.
+        if ((flags & hopper::kStepMasked) != 0) [[unlikely]] {
+          warpgroup_wait<0>();
+          fence_operands();
+          hopper::MaskScores<T>(scores, s_.steps[step % T::kStepRing], flags, p_.index.rule, row_,
+                                p_.index.first_position + place_.tile * kItemRows + row_);
+        }
+        const Ahead ahead = LookAhead(step + 1);
+        bool large = __any_sync(kAllLanes, Weigh(scores(_, 0, kFirstHalf), softmax.shift, scale_log2_, sums, words));
+        // Something that needs all weights, so that the compiler does not move them behind the wait.
+        if (large) [[unlikely]]
+          __nanosleep(0);
+        warpgroup_wait<0>();
+        fence_operands();
+        Release(s_.k_empty[stage]);
+        if (!first) ReleaseValues(step - 1);
+        // Warps come here each for itself, so nothing here may wait for the tensor cores.
+        if (first) {
+          raise(scores, kFirstHalf);
+        } else if (large) [[unlikely]] {
+          raise(scores(_, 0, kFirstHalf), kFirstHalf);
+        }
+        take_weights();
+        uint32_t next_flags = 0;
+        if (!last) next_flags = WaitForKeys(step + 1, ahead);
+        WaitForValues(step);
+        fence_operands();
+        warpgroup_arrive();
+        issue_qk(kFirstHalf, next_stage);
+        issue_pv(kFirstHalf, stage);
+        warpgroup_commit_batch();
+
+        // The scale comes from memory once more, lest the assembler take these exponentials in front of the products.
+        large = __any_sync(kAllLanes, Weigh(scores(_, 0, kSecondHalf), softmax.shift, ScaleOnceMore(), sums, words));
+        // Shifts that lie so far away tell weights only against the scores that they were raised by.
+        if (first) large = large || softmax.IsEnormous();
+        if (large) [[unlikely]]
+          __nanosleep(0);
+        warpgroup_wait<0>();
+        fence_operands();
+        if (large) [[unlikely]]
+          raise(scores(_, 0, kSecondHalf), kSecondHalf);
+        take_weights();
+        fence_operands();
+        warpgroup_arrive();
+        issue_qk(kSecondHalf, next_stage);
+        issue_pv(kSecondHalf, stage);
+        warpgroup_commit_batch();
+        if (last) break;
+        ++step;
+        flags = next_flags;
+        first = false;
+      }
+      // The next item's first scores come while O leaves.
+      const hopper::ItemPlace finished = place_;
+      const float value_scale = value_scale_;
+      ++work_;
+      more = TakeItem();
+      warpgroup_wait<0>();
+      fence_operands();
+      ReleaseValues(step);
+      ++step;
+      if (more) flags = begin_item(step);
+      Finish(finished, value_scale, softmax, output);
+    }
+    WaitForOutput();
+  }
+
+ private:
+  // Waits for the next item's queries; false when there is no item left.
+  __device__ bool TakeItem() {
+    hopper::WaitFull(s_.q_full[0], work_);
+    if (lane_ == 0) place_ = s_.places[0][work_ % T::kQuerySlots];
+    place_.sequence = __shfl_sync(kAllLanes, place_.sequence, 0);
+    place_.head = __shfl_sync(kAllLanes, place_.head, 0);
+    place_.tile = __shfl_sync(kAllLanes, place_.tile, 0);
+    if (place_.sequence < 0) return false;
+    const int64_t kv_head =
+        static_cast<int64_t>(place_.sequence) * p_.num_kv_heads + Quotient(place_.head, p_.by_group_size);
+    const int64_t head = static_cast<int64_t>(place_.sequence) * p_.index.num_qo_heads + place_.head;
+    scale_log2_ = p_.scale_log2 * p_.q_scale[head] * p_.k_scale[kv_head];
+    value_scale_ = p_.v_scale[kv_head];
+    if (lane_ == 0) s_.scale_log2[threadIdx.x / 32 % kConsumerWarps] = scale_log2_;
+    __syncwarp();
+    return true;
+  }
+  __device__ float ScaleOnceMore() const {
+    float scale;
+    asm volatile("ld.volatile.shared.f32 %0, [%1];"
+                 : "=f"(scale)
+                 : "r"(cute::cast_smem_ptr_to_uint(&s_.scale_log2[threadIdx.x / 32 % kConsumerWarps]))
+                 : "memory");
+    return scale;
+  }
+
+  // What there is already of a step, asked for while there is other work to do.
+  struct Ahead {
+    bool described;
+    bool has_keys;
+    uint32_t flags;  // lane 0's
+  };
+  __device__ Ahead LookAhead(uint32_t step) {
+    Ahead ahead{hopper::IsFull(s_.step_full, step), hopper::IsFull(s_.k_full, step), 0};
+    if (ahead.described && lane_ == 0) ahead.flags = s_.steps[step % T::kStepRing].flags;
+    return ahead;
+  }
+  // Waits for a step's keys and returns its flags.
+  __device__ uint32_t WaitForKeys(uint32_t step, const Ahead& ahead) {
+    uint32_t flags = ahead.flags;
+    if (!ahead.described) [[unlikely]] {
+      hopper::WaitFull(s_.step_full, step);
+      if (lane_ == 0) flags = s_.steps[step % T::kStepRing].flags;
+    }
+    flags = __shfl_sync(kAllLanes, flags, 0);
+    if (!ahead.has_keys) [[unlikely]] {
+      hopper::WaitFull(s_.k_full, step);
+      __syncwarp();
+    }
+    if ((flags & hopper::kStepGathered) != 0) [[unlikely]]
+      cutlass::arch::fence_view_async_shared();
+    return flags;
+  }
+  __device__ uint32_t WaitForKeys(uint32_t step) { return WaitForKeys(step, Ahead{}); }
+
+  // Those who wrote gathered ones have fenced them.
+  __device__ void WaitForValues(uint32_t step) {
+    hopper::WaitFull(s_.v_full, step);
+    __syncwarp();
+  }
+
+  __device__ void Release(uint64_t& empty) {
+    if (lane_ == 0) Mbarrier::arrive(&empty);
+  }
+  // A step's values are the last that is used of it.
+  __device__ void ReleaseValues(uint32_t step) {
+    Release(s_.v_empty[step % T::kStages]);
+    Release(s_.step_empty[step % T::kStepRing]);
+  }
+  // Takes the item's queries out of their slot, as A operands: words (byte in k, row / 8, k / 16) of each 32
+  // components.
+  template <class Words>
+  __device__ void LoadQueries(Words& words) {
+    const uint32_t slot = work_ % T::kQuerySlots;
+    CUTE_UNROLL
+    for (int i = 0; i < 16; ++i) {
+      const int row = row_ + i % 2 * 8, chunk = i / 4 * 2 + i / 2 % 2;
+      words(i) =
+          *reinterpret_cast<const uint32_t*>(s_.q[slot] + row * kHeadDim + ((chunk ^ row % 8) << 4) + lane_ % 4 * 4);
+    }
+    __syncwarp();
+    Release(s_.q_empty[0][slot]);
+  }
+
+  // Divides by the sum, writes the LSE, and sends O.
+  template <class Output>
+  __device__ void Finish(const hopper::ItemPlace& place, float value_scale,
+                         const hopper::SoftmaxState<Element>& softmax, Output& output) {
+    float normaliser[2];
+    for (int r = 0; r < 2; ++r) {
+      const float sum = hopper::QuadSum(softmax.row_sum[r]);
+      normaliser[r] = sum == 0.0f ? 0.0f : __fdividef(value_scale, sum);
+      const int query = place.tile * kItemRows + row_ + 8 * r;
+      if (p_.lse != nullptr && lane_ % 4 == 0 && query < p_.index.seq_q) {
+        constexpr float kLn2 = 0.69314718055994531f;
+        const int64_t head = static_cast<int64_t>(place.sequence) * p_.index.num_qo_heads + place.head;
+        p_.lse[head * p_.index.seq_q + query] = sum == 0.0f ? -INFINITY : (softmax.shift[r] + __log2f(sum)) * kLn2;
+      }
+    }
+    WaitForOutput();
+    // As in hopper/consumer.cuh, where the places are explained.
+    const int warp_row = group_ * 64 + thread_ / 32 * kOutputRows;
+    char(&slabs)[2][kOutputRows * hopper::kSlabBytes] = s_.o[warp_row / kOutputRows];
+    uint32_t first = cute::cast_smem_ptr_to_uint(slabs) +
+                     static_cast<uint32_t>(lane_ % 16 * hopper::kSlabBytes + ((lane_ % 8 ^ lane_ / 16) << 4));
+    asm volatile("" : "+r"(first));
+    CUTE_UNROLL
+    for (int i = 0; i < decltype(cute::size(output))::value; i += 8) {
+      uint32_t pairs[4];
+      CUTE_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        const float low = output(i + 2 * j) * normaliser[j % 2], high = output(i + 2 * j + 1) * normaliser[j % 2];
+        pairs[j] = p_.half_output ? hopper::RoundedPair<cutlass::half_t>(low, high)
+                                  : hopper::RoundedPair<cutlass::bfloat16_t>(low, high);
+      }
+      const int column = i / 4 * 8;
+      hopper::StoreMatrices((first ^ static_cast<uint32_t>(column % 64 / 8 << 4)) +
+                                static_cast<uint32_t>(column / 64 * kOutputRows * hopper::kSlabBytes),
+                            pairs);
+    }
+    cutlass::arch::fence_view_async_shared();
+    __syncwarp();
+    // Each warp sends its own rows, so that none waits for another.
+    if (lane_ == 0 && place.tile * kItemRows + warp_row < p_.index.seq_q) {
+      CUTE_UNROLL
+      for (int slab = 0; slab < 2; ++slab) {
+        cute::SM90_TMA_STORE_4D::copy(&p_.o, slabs[slab], slab * 64, place.tile * kItemRows + warp_row, place.head,
+                                      place.sequence);
+      }
+      cute::tma_store_arrive();
+    }
+    __syncwarp();
+  }
+
+  // Until what this warp has sent has been read.
+  __device__ void WaitForOutput() const {
+    if (lane_ == 0) cute::tma_store_wait<0>();
+    __syncwarp();
+  }
+
+  const Fp8Params& p_;
+  Storage& s_;
+  const int group_;
+  const int thread_;
+  const int lane_;
+  const int row_;  // the thread's first row in an item
+  hopper::ItemPlace place_{};
+  float scale_log2_ = 0.0f;  // of the item's head: quantised products to exponents of two
+  float value_scale_ = 0.0f;
+  uint32_t work_ = 0;  // items begun before the present one
+};
+
+}  // namespace headscope::kernels::fp8

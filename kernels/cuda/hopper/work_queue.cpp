@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hopper/work_queue.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <mutex>
+
+#include "hopper/work_order.h"
+#include "kernels/cuda_resources.h"
+#include "problem_check.h"
+
+namespace headscope::kernels::hopper {
+namespace {
+
+// K and V of the heads in work at one time should leave room in the 50 or 60 MB of L2 for Q, O and the other sections'
+// tail.
+constexpr int64_t kSectionBytes = int64_t{32} << 20;
+
+// With so few items a block no queue is made: ordering them costs two launches, some 4 us, and gains less.
+constexpr int kDealtRounds = 8;
+
+// Scratch memory comes from a pool of our own that keeps what it has, so that a call costs no allocation after the
+// first and the process-wide default pool keeps its settings. One pool per device, for the life of the process.
+Status FindPool(int device, cudaMemPool_t* pool) {
+  constexpr int kMaxDevices = 64;
+  static std::array<cudaMemPool_t, kMaxDevices> pools{};
+  static std::mutex mutex;
+  if (device >= kMaxDevices) {
+    return {StatusCode::kUnsupported, "GPU " + std::to_string(device) + ": the executor takes devices 0 to 63."};
+  }
+  const std::lock_guard lock(mutex);
+  cudaMemPool_t& own = pools[static_cast<size_t>(device)];
+  if (own == nullptr) {
+    cudaMemPoolProps properties{};
+    properties.allocType = cudaMemAllocationTypePinned;
+    properties.location.type = cudaMemLocationTypeDevice;
+    properties.location.id = device;
+    cudaMemPool_t made = nullptr;
+    if (Status status = CudaStatus(cudaMemPoolCreate(&made, &properties), "making a memory pool"); !status.ok()) {
+      return status;
+    }
+    uint64_t keep = std::numeric_limits<uint64_t>::max();
+    Status status =
+        CudaStatus(cudaMemPoolSetAttribute(made, cudaMemPoolAttrReleaseThreshold, &keep), "setting up a memory pool");
+    if (!status.ok()) return status;
+    own = made;
+  }
+  *pool = own;
+  return {};
+}
+
+}  // namespace
+
+void CountItems(const AttentionProblem& problem, const SparseIndexView& index, KernelParams* params) {
+  params->items_per_head = (problem.seq_q + kItemRows - 1) / kItemRows;
+  params->num_items = params->items_per_head * problem.num_qo_heads * problem.batch;
+  params->lists_per_head = index.NumRowTiles();
+  params->group_size = problem.GroupSize();
+  params->by_items_per_head = DivideBy(params->items_per_head);
+  params->by_heads = DivideBy(problem.num_qo_heads * problem.batch);
+  params->by_sequence_heads = DivideBy(problem.num_qo_heads);
+  params->by_group_size = DivideBy(params->group_size);
+}
+
+Status LaunchWithQueue(const AttentionProblem& problem, const SparseIndexView& index, int64_t bytes_per_kv_head,
+                       const CurrentDevice& device, const std::string& what, cudaStream_t stream, KernelParams* params,
+                       const std::function<cudaError_t(int)>& launch) {
+  const int num_blocks = std::min(device.num_multiprocessors, params->num_items);
+  if (params->num_items <= kDealtRounds * num_blocks) {
+    return CudaStatus(launch(num_blocks), what + " (" + Describe(problem) + ")");
+  }
+
+  cudaMemPool_t pool = nullptr;
+  if (Status status = FindPool(device.ordinal, &pool); !status.ok()) return status;
+  const size_t items = static_cast<size_t>(params->num_items);
+  void* scratch = nullptr;
+  Status status = CudaStatus(cudaMallocFromPoolAsync(&scratch, (2 * items + 1) * sizeof(int32_t), pool, stream),
+                             "allocating " + std::to_string(2 * items * sizeof(int32_t)) + " bytes for the work order");
+  if (!status.ok()) return status;
+  auto* const costs = static_cast<int32_t*>(scratch);
+  params->order = costs + items;
+  params->next_item = costs + 2 * items;
+
+  const int64_t kv_heads = std::clamp<int64_t>(kSectionBytes / bytes_per_kv_head, 1, problem.num_kv_heads);
+  WorkOrderShape shape;
+  shape.items_per_head = params->items_per_head;
+  shape.num_heads = problem.batch * problem.num_qo_heads;
+  shape.heads_per_section = static_cast<int32_t>(kv_heads) * problem.GroupSize();
+  shape.sections_fit_cache = bytes_per_kv_head <= kSectionBytes;
+  status = LaunchWorkOrder(index, shape, costs, costs + items, params->next_item, stream);
+  if (status.ok()) status = CudaStatus(launch(num_blocks), what + " (" + Describe(problem) + ")");
+  const cudaError_t freed = cudaFreeAsync(scratch, stream);
+  if (status.ok()) status = CudaStatus(freed, "freeing the work order");
+  return status;
+}
+
+}  // namespace headscope::kernels::hopper

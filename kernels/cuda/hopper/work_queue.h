@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the persistent kernels get their work items: dealt, where there are few, else in a queue that is ordered first.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+#include <string>
+
+#include "current_device.h"
+#include "hopper/kernel_params.h"
+#include "kernels/attention_problem.h"
+#include "kernels/status.h"
+
+namespace headscope::kernels::hopper {
+
+// Fills what `params` has of items, lists and heads.
+void CountItems(const AttentionProblem& problem, const SparseIndexView& index, KernelParams* params);
+
+// Makes the queue that `params` asks for, if any, calls launch(num_blocks), whose kernel reads it, and frees it behind
+// that, all in the stream's order. bytes_per_kv_head: of K and V. `what`: the kernel, for messages.
+Status LaunchWithQueue(const AttentionProblem& problem, const SparseIndexView& index, int64_t bytes_per_kv_head,
+                       const CurrentDevice& device, const std::string& what, cudaStream_t stream, KernelParams* params,
+                       const std::function<cudaError_t(int)>& launch);
+
+}  // namespace headscope::kernels::hopper
