@@ -35,7 +35,7 @@ std::string FasterThanItsBytes(const MethodResult& result) {
 }  // namespace
 
 DecodeComparison::DecodeComparison(MeasuredHeadsPtr measured, const CompareOptions& options)
-    : StepsOfHeads(*measured, options.decode_rows), PhaseComparison(std::move(measured), options, HeadPlace::kCpu) {}
+    : StepsOfHeads(*measured, options.decode_rows), PhaseComparison(std::move(measured), options, kCpu) {}
 
 Status DecodeComparison::MakeDevice(std::unique_ptr<DecodeDevice>* made) {
   return MakeDecodeDevice(measured_, steps_, options_, made);

@@ -13,13 +13,13 @@ namespace headscope::analysis {
 
 class JudgedHeads {
  public:
-  // kGpuWhereExact: their kept masses are computed on the GPU.
-  JudgedHeads(MeasuredHeadsPtr measured, HeadPlace place) : measured_(std::move(measured)), place_(place) {}
+  // Their kept masses are computed on the device.
+  JudgedHeads(MeasuredHeadsPtr measured, const Device& device) : measured_(std::move(measured)), device_(device) {}
 
   const HeadTensors& Get(HeadId id) {
     if (newest_ == nullptr || newest_->id != id) {
       newest_.reset();  // before the next is made
-      newest_ = measured_->Head(id, place_);
+      newest_ = measured_->Head(id, device_);
     }
     return *newest_;
   }
@@ -37,7 +37,7 @@ class JudgedHeads {
 
  private:
   const MeasuredHeadsPtr measured_;
-  const HeadPlace place_;
+  const Device device_;
   HeadTensorsPtr newest_;
   std::vector<std::pair<HeadId, double>> outside_;
 };

@@ -112,7 +112,7 @@ class PhaseComparison {
     std::string name = kOwnImplementation;
   };
 
-  PhaseComparison(MeasuredHeadsPtr measured, const CompareOptions& options, HeadPlace judged_on)
+  PhaseComparison(MeasuredHeadsPtr measured, const CompareOptions& options, const headscope::Device& judged_on)
       : measured_(std::move(measured)), options_(options), judged_(measured_, judged_on) {}
 
   // Whether the phase runs on these heads. `asked`: whom a refusal names.

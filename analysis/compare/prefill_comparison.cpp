@@ -61,8 +61,7 @@ Status ReferenceRow(const kernels::AttentionProblem& problem, const kernels::Spa
 }  // namespace
 
 PrefillComparison::PrefillComparison(MeasuredHeadsPtr measured, const CompareOptions& options)
-    : PhaseComparison(std::move(measured), options,
-                      options.device.is_gpu() ? HeadPlace::kGpuWhereExact : HeadPlace::kCpu) {}
+    : PhaseComparison(std::move(measured), options, options.device) {}
 
 Status PrefillComparison::CheckHeads(HeadId asked) const {
   return CheckPrefillHead(*measured_, asked);

@@ -18,9 +18,12 @@ using kernels::StatusCode;
 
 }  // namespace
 
-Status CopyToGpu(const HeadTensors& head, std::shared_ptr<const kernels::CudaScores>* made) {
-  NamedDevice gpu;  // the one that this thread has chosen, which need not be the first
-  if (Status status = CurrentGpu(&gpu); !status.ok()) return status;
+Status CopyToGpu(const Device& gpu, HeadTensors* copied) {
+  const HeadTensors& head = *copied;
+  kernels::CudaDeviceScope scope;
+  if (Status status = scope.Enter(gpu.ordinal); !status.ok()) return status;
+  NamedDevice name;
+  if (Status status = CurrentGpu(&name); !status.ok()) return status;
   if (Status status = CheckPrefillHead(head); !status.ok()) return status;
   if (head.chunk > 0) {
     return {StatusCode::kUnsupported, "head " + HeadName(head.id) + " attends in chunks of " +
@@ -43,8 +46,10 @@ Status CopyToGpu(const HeadTensors& head, std::shared_ptr<const kernels::CudaSco
     problem.k.data = k.data();
     std::unique_ptr<kernels::CudaScores> scores;
     Status status = kernels::CudaScores::Create(problem, head.window, head.lse.data(), &scores);
-    if (status.ok()) *made = std::move(scores);
-    return status;
+    if (!status.ok()) return status;
+    copied->gpu = std::move(scores);
+    copied->gpu_device = name;
+    return {};
   }
   return {StatusCode::kUnsupported,
           "head " + HeadName(head.id) +

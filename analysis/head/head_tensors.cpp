@@ -201,14 +201,12 @@ std::optional<float> SinkOf(const data::TraceReader& trace, HeadId id) {
   return sinks.empty() ? std::nullopt : std::optional(sinks[static_cast<size_t>(id.head)]);
 }
 
-void PutOnGpu(HeadTensors* head) {
+void PutOn(const Device& device, HeadTensors* head) {
+  if (!device.is_gpu()) return;
   // What keeps a head off the GPU keeps no one from looking at it: the CPU gives the same numbers.
-  if (const kernels::Status status = CopyToGpu(*head, &head->gpu); !status.ok()) {
-    // Where there is no GPU none was to be had: a command that insists on one has refused before.
-    if (status.code() != kernels::StatusCode::kDeviceMissing) head->gpu_refusal = status.message();
-  } else if (!CurrentGpu(&head->gpu_device).ok()) {
-    head->gpu_device = {CudaDevice(0), "cuda"};
-  }
+  const kernels::Status status = CopyToGpu(device, head);
+  // Where there is no GPU none was to be had: a command that insists on one has refused before.
+  if (!status.ok() && status.code() != kernels::StatusCode::kDeviceMissing) head->gpu_refusal = status.message();
 }
 
 void RequireCausal(const data::TraceReader& trace, int32_t layer_slot) {
@@ -220,12 +218,12 @@ void RequireCausal(const data::TraceReader& trace, int32_t layer_slot) {
        .remedy = "draw its maps with `headscope render`, or read it from Python with headscope.open"});
 }
 
-HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId id, HeadPlace place) {
+HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId id, const Device& device) {
   RequireCausal(trace, FindHead(trace, id).layer);
-  return LoadHeadForMap(trace, id, place);
+  return LoadHeadForMap(trace, id, device);
 }
 
-HeadTensorsPtr LoadHeadForMap(const data::TraceReader& trace, HeadId id, HeadPlace place) {
+HeadTensorsPtr LoadHeadForMap(const data::TraceReader& trace, HeadId id, const Device& device) {
   const HeadSlots slots = FindHead(trace, id);
   auto head = std::make_shared<HeadTensors>();
   static_cast<HeadFrame&>(*head) = ReadFrame(trace, slots.layer);
@@ -242,7 +240,7 @@ HeadTensorsPtr LoadHeadForMap(const data::TraceReader& trace, HeadId id, HeadPla
   ids.reserve(static_cast<size_t>(head->num_tokens));
   for (int64_t i = 0; i < head->num_tokens; ++i) ids.push_back(trace.tokens()[static_cast<size_t>(i)].id);
   head->previous_same = std::make_shared<const std::vector<int32_t>>(PreviousSame(ids));
-  if (place == HeadPlace::kGpuWhereExact) PutOnGpu(head.get());
+  PutOn(device, head.get());
   return head;
 }
 

@@ -59,9 +59,10 @@ kernels::AttentionProblem MeasuredHeads::Problem() const {
   return problem;
 }
 
-HeadTensorsPtr MeasuredHeads::Head(HeadId id, HeadPlace place) const {
+HeadTensorsPtr MeasuredHeads::Head(HeadId id, const Device& device) const {
   for (const HeadTensorsPtr& head : known) {
-    if (head->id == id && (place == HeadPlace::kCpu || head->gpu != nullptr)) return head;
+    if (head->id == id && (!device.is_gpu() || (head->gpu != nullptr && head->gpu_device.device == device)))
+      return head;
   }
   const int64_t index = id.head - first_qo_head, kv_index = index / GroupSize();
   auto head = std::make_shared<HeadTensors>();
@@ -75,7 +76,7 @@ HeadTensorsPtr MeasuredHeads::Head(HeadId id, HeadPlace place) const {
   head->lse = Slice(lse, index, num_rows);
   if (!q_pre_rope.empty()) head->q_pre_rope = Slice(q_pre_rope, index, num_rows * head_dim);
   if (!value_norms.empty()) head->value_norms = Slice(value_norms, index, num_tokens);
-  if (place == HeadPlace::kGpuWhereExact) PutOnGpu(head.get());
+  PutOn(device, head.get());
   return head;
 }
 

@@ -38,7 +38,7 @@ std::optional<float> SinkOf(const data::TraceReader& trace, HeadId id);
 // As recorded.
 void ReadLogSumExp(const data::TraceReader& trace, const HeadSlots& slots, HeadTensors* head);
 
-// Copies the head to the GPU where that gives the CPU's numbers; otherwise the head says why not.
-void PutOnGpu(HeadTensors* head);
+// Copies the head to the device, if that is a GPU, where that gives the CPU's numbers; otherwise the head says why not.
+void PutOn(const Device& device, HeadTensors* head);
 
 }  // namespace headscope::analysis

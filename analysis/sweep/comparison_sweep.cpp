@@ -78,7 +78,6 @@ Status SweepComparisons(const data::TraceReader& trace, const std::vector<HeadId
   const std::vector<AskedMethod>& methods = comparison.methods;
   const int64_t most_bytes = MostMeasuredBytes();
   const std::vector<Shared> measurements = ShareMeasurements(trace, heads, comparison.measure, most_bytes);
-  const auto where = comparison.options.device.is_gpu() ? HeadPlace::kGpuWhereExact : HeadPlace::kCpu;
   std::vector<Device> devices = comparison.devices;
   if (devices.empty()) devices = {comparison.options.device};
   const auto heads_of = [&](const Shared& shared) {
@@ -94,7 +93,7 @@ Status SweepComparisons(const data::TraceReader& trace, const std::vector<HeadId
     const std::vector<HeadId> judged = heads_of(shared);
     for (const size_t place : shared.places) {
       if (!comparison.look) break;
-      const HeadTensorsPtr head = measured->Head(heads[place], where);
+      const HeadTensorsPtr head = measured->Head(heads[place], comparison.options.device);
       comparison.look(*head);
       if (shared.places.size() > 1) continue;
       auto knows_it = std::make_shared<MeasuredHeads>(*measured);

@@ -8,14 +8,14 @@ namespace headscope::analysis {
 using kernels::Status;
 using kernels::StatusCode;
 
-Status SweepStatistics(const data::TraceReader& trace, const std::vector<HeadId>& heads, HeadPlace place,
+Status SweepStatistics(const data::TraceReader& trace, const std::vector<HeadId>& heads, const Device& device,
                        const StatisticsOptions& options, const SweepOptions& sweep, const LookAtStatistics& look,
                        std::vector<HeadStatistics>* results) {
   SweepOptions together = sweep;
-  together.most_at_once = HeadsAtOnce(place, LargestHeadBytes(trace, heads));
+  together.most_at_once = HeadsAtOnce(device, LargestHeadBytes(trace, heads));
   std::vector<std::optional<HeadStatistics>> made;
   const auto compute = [&](const SweepCell& cell, HeadStatistics* statistics) -> Status {
-    const HeadTensorsPtr head = LoadHead(trace, heads[cell.head], place);
+    const HeadTensorsPtr head = LoadHead(trace, heads[cell.head], device);
     StatisticsOptions of_cell = options;
     of_cell.num_threads = cell.num_threads;
     of_cell.stop = sweep.stop;

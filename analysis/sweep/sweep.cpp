@@ -82,9 +82,9 @@ SweepCell CellAt(const SweepAxes& axes, size_t place) {
 
 }  // namespace
 
-int32_t HeadsAtOnce(HeadPlace place, int64_t bytes) {
+int32_t HeadsAtOnce(const Device& device, int64_t bytes) {
   constexpr int64_t kMostOnCpu = 4;
-  if (place != HeadPlace::kCpu) return 1;
+  if (device.is_gpu()) return 1;
   return static_cast<int32_t>(std::clamp<int64_t>(MostMeasuredBytes() / std::max<int64_t>(1, bytes), 1, kMostOnCpu));
 }
 

@@ -217,7 +217,7 @@ int RunAnalyze(AnalyzeArguments arguments) {
   const std::vector<MetricInfo> metrics = ChosenMetrics(arguments, trace.layout());
   CheckQueryRows(trace);
   const std::vector<analysis::HeadId> heads = ParseHeads(arguments.heads, analysis::RecordedHeads(trace));
-  const analysis::HeadPlace place = UseDeviceForHeads(arguments.device);
+  UseDevice(arguments.device);
   const std::stop_token stop = StopOnInterrupt();
   std::vector<analysis::HeadStatistics> all;
   std::vector<HeadNotes> of_heads(heads.size());
@@ -233,7 +233,7 @@ int RunAnalyze(AnalyzeArguments arguments) {
       of_heads[at].Look(head, trace);
       if (head.gpu != nullptr) of_heads[at].OnCpu(statistics.note);
     };
-    const kernels::Status status = analysis::SweepStatistics(trace, heads, place, options, sweep, look, &all);
+    const kernels::Status status = analysis::SweepStatistics(trace, heads, arguments.device, options, sweep, look, &all);
     if (stop.stop_requested()) return kInterrupted;
     CheckStatus(status, arguments.trace);
   }

@@ -157,7 +157,7 @@ int RunDemo(const DemoArguments& arguments) {
     line.Show("analysing", static_cast<int64_t>(at.done), static_cast<int64_t>(at.total), ProgressUnit::kHeads);
   };
   const kernels::Status analysed =
-      analysis::SweepStatistics(trace, heads, analysis::HeadPlace::kCpu, {}, sweep, {}, &report.statistics);
+      analysis::SweepStatistics(trace, heads, kCpu, {}, sweep, {}, &report.statistics);
   if (stop.stop_requested()) return kInterrupted;
   CheckStatus(analysed, trace_path);
 

@@ -101,7 +101,7 @@ std::vector<analysis::HeadStatistics> StatisticsOf(const data::TraceReader& trac
     of_heads[at].Look(head, trace);
   };
   const kernels::Status status =
-      analysis::SweepStatistics(trace, heads, analysis::HeadPlace::kCpu, arguments.options, sweep, look, &all);
+      analysis::SweepStatistics(trace, heads, kCpu, arguments.options, sweep, look, &all);
   if (stop.stop_requested()) return {};
   CheckStatus(status, path);
   HeadNotes notes;
@@ -201,7 +201,7 @@ int DiffMasks(const DiffArguments& arguments) {
     ProgressLine line(arguments.quiet);
     analysis::SweepOptions options;
     options.num_threads = arguments.options.num_threads;
-    options.most_at_once = analysis::HeadsAtOnce(analysis::HeadPlace::kCpu, analysis::LargestHeadBytes(trace, heads));
+    options.most_at_once = analysis::HeadsAtOnce(kCpu, analysis::LargestHeadBytes(trace, heads));
     options.stop = stop;
     options.progress = [&line](const analysis::SweepProgress& progress) {
       line.Show("comparing", static_cast<int64_t>(progress.done), static_cast<int64_t>(progress.total),

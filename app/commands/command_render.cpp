@@ -215,10 +215,10 @@ int RunRender(RenderArguments arguments) {
   const data::TraceReader trace(arguments.trace);
   const analysis::HeadId id = OneHead(arguments.head, trace, "--head");
   CheckQueryRows(trace);
-  const analysis::HeadPlace place = UseDeviceForHeads(arguments.device);
+  UseDevice(arguments.device);
   const bool alone = arguments.method.empty() && arguments.other_method.empty();  // no method, which would be causal
-  const analysis::HeadTensorsPtr head =
-      alone ? analysis::LoadHeadForMap(trace, id, place) : analysis::LoadHead(trace, id, place);
+  const analysis::HeadTensorsPtr head = alone ? analysis::LoadHeadForMap(trace, id, arguments.device)
+                                              : analysis::LoadHead(trace, id, arguments.device);
   HeadNotes notes;
   notes.Look(*head, trace);
   std::tie(request.row_begin, request.row_end) = ParseRange(arguments.rows, head->num_rows, "--rows");
@@ -242,7 +242,7 @@ int RunRender(RenderArguments arguments) {
   if (request.view == ViewKind::kOther) {
     const data::TraceReader beside(arguments.other_trace.empty() ? arguments.trace : arguments.other_trace);
     const std::string of = arguments.other_head.empty() ? arguments.head : arguments.other_head;
-    other = analysis::LoadHeadForMap(beside, OneHead(of, beside, "--other-head"), place);
+    other = analysis::LoadHeadForMap(beside, OneHead(of, beside, "--other-head"), arguments.device);
     notes.Look(*other, beside);
     sources.other = other.get();
   }

@@ -244,9 +244,9 @@ class Tuner {
         ids_(heads),
         tuning_(tuning),
         progress_(progress),
-        place_(UseDeviceForHeads(arguments.device)),
         units_(UnitsOf(heads, tuning.unit)),
         notes_(heads.size()) {
+    UseDevice(arguments.device);
     CheckMemory(units_, traces, tuning, arguments.num_threads);
   }
 
@@ -265,7 +265,7 @@ class Tuner {
       bytes += MostFrontBytes(tuning_, traces_, 1, arguments_.num_threads);
       // Heads beside each other would time each other.
       const bool timed = tuning_.target.budget.kind == analysis::BudgetTarget::Kind::kTime;
-      sweep.most_at_once = tuning_.unit == TunedUnit::kHead && !timed ? analysis::HeadsAtOnce(place_, bytes) : 1;
+      sweep.most_at_once = tuning_.unit == TunedUnit::kHead && !timed ? analysis::HeadsAtOnce(arguments_.device, bytes) : 1;
       sweep.stop = StopOnInterrupt();
       sweep.progress = [&](const analysis::SweepProgress& at) {
         line.Show(stage, at.Percent(), 100, ProgressUnit::kPercent);
@@ -349,7 +349,7 @@ class Tuner {
     for (const size_t place : unit) {
       recordings.emplace_back();
       for (const auto& trace : traces) {
-        recordings.back().push_back(analysis::LoadHead(*trace, ids_[place], place_));
+        recordings.back().push_back(analysis::LoadHead(*trace, ids_[place], arguments_.device));
         notes_[place].Look(*recordings.back().back(), *trace);
       }
     }
@@ -488,7 +488,6 @@ class Tuner {
   const std::vector<analysis::HeadId>& ids_;
   const Tuning& tuning_;
   TuningProgress* const progress_;  // null: what is done is not kept
-  const analysis::HeadPlace place_;
   const std::vector<std::vector<size_t>> units_;
   std::vector<HeadNotes> notes_;  // by head
 };

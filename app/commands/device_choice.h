@@ -2,7 +2,6 @@
 // The device of the commands that run methods (--device).
 #pragma once
 
-#include "analysis/head_tensors.h"
 #include "base/device.h"
 
 namespace headscope::app {
@@ -10,9 +9,5 @@ namespace headscope::app {
 // Makes that GPU the calling thread's, for every kernel that this thread launches from now on; of the CPU there is
 // nothing to choose. Throws DeviceError when there is no usable GPU or none of that number.
 void UseDevice(const Device& device);
-// Where the heads of traces belong on that device.
-analysis::HeadPlace PlaceOfHeads(const Device& device);
-// Both.
-analysis::HeadPlace UseDeviceForHeads(const Device& device);
 
 }  // namespace headscope::app

@@ -77,7 +77,7 @@ analysis::HeadTensorsPtr HeadCache::Read(analysis::HeadId id, std::promise<Readi
       promise,
       trace_.path() + ": head " + std::to_string(id.layer) + ":" + std::to_string(id.head) +
           " could not be read for an unknown reason; try again",
-      [&] { return analysis::LoadHead(trace_, id, analysis::HeadPlace::kGpuWhereExact); },
+      [&] { return analysis::LoadHead(trace_, id, kWindowsGpu); },
       [&] {
         const std::lock_guard lock(mutex_);
         entries_.erase(id);
@@ -94,9 +94,9 @@ analysis::HeadTensorsPtr HeadCache::TryGet(analysis::HeadId id) {
   return entry == entries_.end() ? nullptr : Find(entry->second);
 }
 
-analysis::HeadTensorsPtr HeadCache::GetUncached(analysis::HeadId id, analysis::HeadPlace place) {
+analysis::HeadTensorsPtr HeadCache::GetUncached(analysis::HeadId id, const Device& device) {
   if (analysis::HeadTensorsPtr head = TryGet(id)) return head;
-  return analysis::LoadHead(trace_, id, place);
+  return analysis::LoadHead(trace_, id, device);
 }
 
 }  // namespace headscope::app

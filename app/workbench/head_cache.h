@@ -11,10 +11,14 @@
 #include <mutex>
 
 #include "analysis/head_tensors.h"
+#include "base/device.h"
 #include "outcome.h"
 #include "ui/workbench.h"
 
 namespace headscope::app {
+
+// The GPU of the window's work, where the machine has one: the first.
+inline constexpr Device kWindowsGpu = CudaDevice(0);
 
 class HeadCache {
  public:
@@ -33,7 +37,7 @@ class HeadCache {
   // Never reads and never waits: nullptr when the head is not there (yet).
   analysis::HeadTensorsPtr TryGet(analysis::HeadId id);
   // For passes over all heads, which would only push the others out: reads past the cache.
-  analysis::HeadTensorsPtr GetUncached(analysis::HeadId id, analysis::HeadPlace place = analysis::HeadPlace::kCpu);
+  analysis::HeadTensorsPtr GetUncached(analysis::HeadId id, const Device& device = kCpu);
 
  private:
   using Reading = Outcome<analysis::HeadTensorsPtr>;

@@ -29,7 +29,7 @@ void MeasureHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads
   comparison.measure = sweep.alone ? analysis::Measure::kHead : analysis::Measure::kLayer;
   comparison.options = sweep.options;
   comparison.devices = {kCpu};
-  const analysis::HeadTensorsPtr first = trace.heads.GetUncached(heads.front(), analysis::HeadPlace::kGpuWhereExact);
+  const analysis::HeadTensorsPtr first = trace.heads.GetUncached(heads.front(), kWindowsGpu);
   if (first->gpu != nullptr) comparison.devices = {first->gpu_device.device, kCpu};
   comparison.measured = [&](const std::vector<analysis::MethodResult>& results) {
     for (analysis::MethodResult result : results) {

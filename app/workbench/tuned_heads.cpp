@@ -37,7 +37,7 @@ kernels::Status TuneHead(OpenedTrace& trace, analysis::HeadId head, const kernel
                          const std::stop_token& stop, ui::TunedSetting* setting) {
   // Past the cache: a pass over all heads would push out what the window shows.
   const std::array<analysis::HeadTensorsPtr, 1> recordings = {
-      trace.heads.GetUncached(head, analysis::HeadPlace::kGpuWhereExact)};
+      trace.heads.GetUncached(head, kWindowsGpu)};
   analysis::BudgetSearchOptions options;
   options.num_threads = cell.num_threads;
   options.stop = stop;
@@ -66,9 +66,8 @@ void TuneHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads, c
   const kernels::PrefillMethod& prefill = PrefillMethodOf(method);
   analysis::SweepOptions options;
   kernels::CudaDeviceInfo gpu;
-  const auto place =
-      kernels::QueryCudaDevice(0, &gpu).ok() ? analysis::HeadPlace::kGpuWhereExact : analysis::HeadPlace::kCpu;
-  options.most_at_once = analysis::HeadsAtOnce(place, analysis::LargestHeadBytes(trace.reader, heads));
+  const Device device = kernels::QueryCudaDevice(kWindowsGpu.ordinal, &gpu).ok() ? kWindowsGpu : kCpu;
+  options.most_at_once = analysis::HeadsAtOnce(device, analysis::LargestHeadBytes(trace.reader, heads));
   options.stop = stop;
   options.progress = [&](const analysis::SweepProgress& progress) { calls.progress(progress.share); };
   options.failed = [&](const analysis::SweepCell& cell, const kernels::Status& why) {

@@ -46,6 +46,22 @@ Status UseCudaDevice(int32_t device) {
   return CudaStatus(cudaSetDevice(device), "choosing GPU " + std::to_string(device));
 }
 
+Status CudaDeviceScope::Enter(int32_t device) {
+  int current = 0;
+  if (cudaGetDevice(&current) != cudaSuccess || (current != device && cudaSetDevice(device) != cudaSuccess)) {
+    cudaGetLastError();  // which device is missing, or the driver, is told here
+    CudaDeviceInfo info;
+    if (Status status = QueryCudaDevice(device, &info); !status.ok()) return status;
+    return CudaStatus(cudaSetDevice(device), "choosing GPU " + std::to_string(device));
+  }
+  if (current != device) before_ = current;
+  return {};
+}
+
+CudaDeviceScope::~CudaDeviceScope() {
+  if (before_ >= 0) cudaSetDevice(before_);
+}
+
 Status NameOfCudaDevice(std::string* name, int32_t* number) {
   int device = 0, count = 0;
   CudaDeviceInfo info;

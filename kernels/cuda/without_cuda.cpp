@@ -30,6 +30,10 @@ Status QueryCudaDevice(int32_t, CudaDeviceInfo*) {
 Status UseCudaDevice(int32_t) {
   return NoCuda();
 }
+Status CudaDeviceScope::Enter(int32_t) {
+  return NoCuda();
+}
+CudaDeviceScope::~CudaDeviceScope() = default;
 Status NameOfCudaDevice(std::string*, int32_t*) {
   return NoCuda();
 }

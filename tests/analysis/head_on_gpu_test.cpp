@@ -162,7 +162,7 @@ TEST(StatisticsOnGpu, EqualScoresAreTheCpus) {
   ASSERT_TRUE(kernels::RowLse(head.Problem(), 0, {.num_threads = 2}, head.lse.data()).ok());
   HeadTensors on_gpu = head;
   on_gpu.gpu_device = {CudaDevice(0), "the GPU"};
-  ASSERT_TRUE(CopyToGpu(on_gpu, &on_gpu.gpu).ok());
+  ASSERT_TRUE(CopyToGpu(CudaDevice(0), &on_gpu).ok());
   ExpectTheCpus(on_gpu, head, {});
 }
 
@@ -174,7 +174,7 @@ TEST(StatisticsOnGpu, APartOfALongTraceIsTheCpus) {
   for (float& lse : head.lse) lse += 0.5f;  // as if keys outside held 39 % of the mass
   HeadTensors on_gpu = head;
   on_gpu.gpu_device = {CudaDevice(0), "the GPU"};
-  ASSERT_TRUE(CopyToGpu(on_gpu, &on_gpu.gpu).ok());
+  ASSERT_TRUE(CopyToGpu(CudaDevice(0), &on_gpu).ok());
   StatisticsOptions options;
   ExpectTheCpus(on_gpu, head, options);
   EXPECT_NEAR(ComputeStatistics(on_gpu, options).outside_mass, 1 - std::exp(-0.5), 1e-5);
@@ -198,10 +198,9 @@ TEST(StatisticsOnGpu, AHeadOf128KTokensTakesSeconds) {
   }
   head.v = head.k;
   head.lse.resize(kTokens);
-  ASSERT_TRUE(CopyToGpu(head, &head.gpu).ok());
+  ASSERT_TRUE(CopyToGpu(CudaDevice(0), &head).ok());
   ASSERT_TRUE(head.gpu->RowLse(head.lse.data()).ok());  // the LSE of these keys
-  ASSERT_TRUE(CopyToGpu(head, &head.gpu).ok());
-  ASSERT_TRUE(CurrentGpu(&head.gpu_device).ok());
+  ASSERT_TRUE(CopyToGpu(CudaDevice(0), &head).ok());
 
   const Stopwatch stopwatch;
   const HeadStatistics statistics = ComputeStatistics(head, {});
@@ -289,7 +288,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, HeadOnGpu,
 TEST(CopyToGpu, RefusesWhatItWouldRound) {
   HeadTensors head = Bf16Head({.num_tokens = 100, .head_dim = 64}, 1);
   head.k[7] = 1.0f + 0x1p-20f;
-  const kernels::Status status = CopyToGpu(head, &head.gpu);
+  const kernels::Status status = CopyToGpu(CudaDevice(0), &head);
   EXPECT_EQ(head.gpu, nullptr);
   if (kernels::CudaDeviceInfo info; !kernels::QueryCudaDevice(0, &info).ok()) {
     EXPECT_EQ(status.code(), kernels::StatusCode::kDeviceMissing) << status.message();

@@ -23,7 +23,7 @@ HeadPair OnBoth(const RandomHeadShape& shape, uint32_t seed) {
   HeadTensors head = Bf16Head(shape, seed);
   HeadPair pair;
   pair.cpu = std::make_shared<HeadTensors>(head);
-  const kernels::Status status = CopyToGpu(head, &head.gpu);
+  const kernels::Status status = CopyToGpu(CudaDevice(0), &head);
   EXPECT_TRUE(status.ok()) << status.message();
   head.gpu_device = {CudaDevice(0), "the GPU"};
   pair.gpu = std::make_shared<HeadTensors>(std::move(head));

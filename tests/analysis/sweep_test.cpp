@@ -101,10 +101,10 @@ TEST(Sweep, WithoutAListenerTheFirstFailureEndsIt) {
 }
 
 TEST(Sweep, HasAsManyHeadsAtOnceAsTheMemoryHolds) {
-  EXPECT_EQ(HeadsAtOnce(HeadPlace::kCpu, 1 << 20), 4);
-  EXPECT_EQ(HeadsAtOnce(HeadPlace::kCpu, int64_t{1} << 50), 1) << "one has to do";
-  EXPECT_EQ(HeadsAtOnce(HeadPlace::kCpu, MostMeasuredBytes() * 2 / 5), 2);
-  EXPECT_EQ(HeadsAtOnce(HeadPlace::kGpuWhereExact, 1), 1);
+  EXPECT_EQ(HeadsAtOnce(kCpu, 1 << 20), 4);
+  EXPECT_EQ(HeadsAtOnce(kCpu, int64_t{1} << 50), 1) << "one has to do";
+  EXPECT_EQ(HeadsAtOnce(kCpu, MostMeasuredBytes() * 2 / 5), 2);
+  EXPECT_EQ(HeadsAtOnce(CudaDevice(0), 1), 1);
 }
 
 TEST(Sweep, AListenerHearsOfAFailureAndTheOthersGoOn) {
@@ -234,7 +234,7 @@ TEST_F(OnATrace, StatisticsAreThoseOfOneHeadAfterTheOther) {
     EXPECT_EQ(statistics.id, heads_[place]);
     ++looked;
   };
-  ASSERT_TRUE(SweepStatistics(*trace_, heads_, HeadPlace::kCpu, {}, {.num_threads = 3}, look, &swept).ok());
+  ASSERT_TRUE(SweepStatistics(*trace_, heads_, kCpu, {}, {.num_threads = 3}, look, &swept).ok());
   ASSERT_EQ(swept.size(), heads_.size());
   EXPECT_EQ(looked, heads_.size());
   for (size_t i = 0; i < heads_.size(); ++i) {

@@ -164,7 +164,7 @@ bool ShellTest::WaitFor(const std::function<bool()>& done, int milliseconds) {
 bool ShellTest::WaitForStatistics() {
   return WaitFor([this] {
     const auto all = window_->store()->AllStatistics();
-    if (all.size() != kLayers * kQoHeads) return false;
+    if (all.empty() || all.size() != window_->store()->trace().heads.size()) return false;
     for (const auto& statistics : all) {
       if (!window_->store()->IsExact(statistics)) return false;
     }

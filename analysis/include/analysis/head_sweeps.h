@@ -26,7 +26,7 @@ using LookAtStatistics = std::function<void(size_t place, const HeadTensors& hea
 // Statistics of the heads, in their order. `options` gives what is computed; threads and stop are the sweep's, as is
 // how many heads are under way at once. look: may be empty. Errors: kCancelled, and *results is then unchanged. Throws
 // as LoadHead.
-kernels::Status SweepStatistics(const data::TraceReader& trace, const std::vector<HeadId>& heads, HeadPlace place,
+kernels::Status SweepStatistics(const data::TraceReader& trace, const std::vector<HeadId>& heads, const Device& device,
                                 const StatisticsOptions& options, const SweepOptions& sweep,
                                 const LookAtStatistics& look, std::vector<HeadStatistics>* results);
 

@@ -81,14 +81,12 @@ struct HeadTensors : HeadFrame {
 };
 using HeadTensorsPtr = std::shared_ptr<const HeadTensors>;
 
-// kGpuWhereExact: the head is copied to the GPU as well, if there is one and it gives the CPU's numbers (CopyToGpu in
-// head/head_on_gpu.h); otherwise the CPU computes them, and the head says why.
-enum class HeadPlace { kCpu, kGpuWhereExact };
-// Throws BadInputError, as for a bidirectional layer (RequireCausal); UsageError (naming what was recorded) when the
-// head is not in the trace.
-HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId head, HeadPlace place = HeadPlace::kCpu);
+// `device`, where a GPU: the head is copied to it as well, if it is there and gives the CPU's numbers (CopyToGpu in
+// head/head_on_gpu.h); otherwise the CPU computes them, and the head says why. Throws BadInputError, as for a
+// bidirectional layer (RequireCausal); UsageError (naming what was recorded) when the head is not in the trace.
+HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId head, const Device& device = kCpu);
 // The same for a map of its scores, of bidirectional layers too; those stay on the CPU.
-HeadTensorsPtr LoadHeadForMap(const data::TraceReader& trace, HeadId head, HeadPlace place = HeadPlace::kCpu);
+HeadTensorsPtr LoadHeadForMap(const data::TraceReader& trace, HeadId head, const Device& device = kCpu);
 // Throws BadInputError where rows of the recorded layer see what comes after them: statistics, figures and methods are
 // of causal attention.
 void RequireCausal(const data::TraceReader& trace, int32_t layer_slot);

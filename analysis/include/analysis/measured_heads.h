@@ -46,7 +46,7 @@ struct MeasuredHeads : HeadFrame {
   // One batch.
   kernels::AttentionProblem Problem() const;
   // One of the heads, which Holds() has: the known one, or a copy.
-  HeadTensorsPtr Head(HeadId head, HeadPlace place = HeadPlace::kCpu) const;
+  HeadTensorsPtr Head(HeadId head, const Device& device = kCpu) const;
   // "layer 5: 8 heads", "layer 5: 4 of 8 heads" or "head 5:7 alone".
   std::string Name() const;
 };

@@ -58,7 +58,7 @@ struct SweepOptions {
 // Cells whose heads are wholly in memory that are worth having under way at once: not all of one head's work is done by
 // several threads, and each holds its own tensors, some 200 MiB at 128K tokens. As many as half of the free memory
 // holds, and one where they go to a GPU. `bytes`: what a cell holds at most.
-int32_t HeadsAtOnce(HeadPlace place, int64_t bytes);
+int32_t HeadsAtOnce(const Device& device, int64_t bytes);
 // What one head of these takes at most, as HeadTensors and packed for the score kernel.
 int64_t LargestHeadBytes(const data::TraceReader& trace, const std::vector<HeadId>& heads);
 

@@ -10,6 +10,7 @@
 
 #include "device_memory.h"
 #include "kernels/contiguous.h"
+#include "kernels/cuda_devices.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_resources.h"
 #include "kernels/cuda_statistics.h"
@@ -32,29 +33,6 @@ int64_t HeadBytes(const AttentionProblem& problem, int32_t rows) {
   return int64_t{rows} * problem.head_dim * SizeOf(problem.dtype);
 }
 
-// Makes a GPU the calling thread's current one for its lifetime; the caller finds the one before again.
-class DeviceScope {
- public:
-  DeviceScope() = default;
-  ~DeviceScope() {
-    if (left_ >= 0) cudaSetDevice(left_);
-  }
-  DeviceScope(const DeviceScope&) = delete;
-  DeviceScope& operator=(const DeviceScope&) = delete;
-
-  Status Enter(int device) {
-    int current = 0;
-    Status status = CudaStatus(cudaGetDevice(&current), "asking for the current GPU");
-    if (!status.ok() || current == device) return status;
-    status = CudaStatus(cudaSetDevice(device), "choosing the GPU that holds the head");
-    if (status.ok()) left_ = current;
-    return status;
-  }
-
- private:
-  int left_ = -1;
-};
-
 }  // namespace
 
 struct CudaScores::Impl {
@@ -70,7 +48,7 @@ struct CudaScores::Impl {
   template <typename T, typename Run>
   Status Compute(const char* what, T* host, int64_t count, Run&& run) const {
     if (host == nullptr) return {StatusCode::kInvalidArgument, std::string(what) + ": the output is null."};
-    DeviceScope scope;
+    CudaDeviceScope scope;
     if (Status status = scope.Enter(device); !status.ok()) return status;
     DeviceMemory output;
     Status status = AllocateOnDevice(count * int64_t{sizeof(T)}, what, &output);
@@ -137,7 +115,7 @@ Status CudaScores::RowLse(float* lse) const {
 }
 
 Status CudaScores::KeptMass(const SparseIndexView& host_index, float* mass) const {
-  DeviceScope scope;
+  CudaDeviceScope scope;
   if (Status status = scope.Enter(impl_->device); !status.ok()) return status;
   CudaIndexBuffers index;
   if (Status status = UploadIndex(host_index, &index); !status.ok()) return status;
@@ -158,7 +136,7 @@ Status CudaScores::LineMass(const LineOptions& options, double* columns, double*
 }
 
 Status CudaScores::TopMass(float* top_mass) const {
-  DeviceScope scope;
+  CudaDeviceScope scope;
   if (Status status = scope.Enter(impl_->device); !status.ok()) return status;
   int64_t bytes = 0;
   DeviceMemory workspace;
@@ -181,7 +159,7 @@ Status CudaScores::Texels(const TexelRequest& request, float* texels) const {
 Status CudaScores::TexelsBetween(TexelValue value, const std::vector<int64_t>& row_edges,
                                  const std::vector<int64_t>& column_edges, double* texels) const {
   if (texels == nullptr) return {StatusCode::kInvalidArgument, "texels: the output is null."};
-  DeviceScope scope;
+  CudaDeviceScope scope;
   if (Status status = scope.Enter(impl_->device); !status.ok()) return status;
   return statistics::TexelsBetweenOnDevice(impl_->problem, impl_->window, impl_->lse, value, row_edges, column_edges,
                                            texels);
@@ -190,7 +168,7 @@ Status CudaScores::TexelsBetween(TexelValue value, const std::vector<int64_t>& r
 Status CudaScores::RowNumbers(const RowNumbersRequest& request, kernels::RowNumbers* numbers) const {
   if (numbers == nullptr || !request.take_blocks)
     return {StatusCode::kInvalidArgument, "CudaScores::RowNumbers: numbers or take_blocks is null."};
-  DeviceScope scope;
+  CudaDeviceScope scope;
   if (Status status = scope.Enter(impl_->device); !status.ok()) return status;
   kernels::RowNumbers made;
   Status status = statistics::RowNumbersOnDevice(impl_->problem, impl_->window, impl_->lse, request, &made);
