@@ -290,7 +290,7 @@ void AddBenchCommand(CLI::App& app, Action& action) {
   auto* batch = command->add_option("--batch", arguments->batch, "Sequences")
                     ->check(IntegerFrom(1, 65536))
                     ->capture_default_str();
-  auto* seed = command->add_option("--seed", arguments->seed, "Of Q, K, V and the fixed sets")->capture_default_str();
+  auto* seed = command->add_option("--seed", arguments->seed, "Random seed of Q, K, V and the fixed sets")->capture_default_str();
   auto* data = command
                    ->add_option("--data", arguments->data,
                                 "What Q, K and V are like: seeded; rising, peaky or local, optionally with a number of "
@@ -300,7 +300,7 @@ void AddBenchCommand(CLI::App& app, Action& action) {
   AddRepeatOption(command, &arguments->repeats);
   command
       ->add_option("--sustained", arguments->sustained,
-                   "Then run each row alone for so many seconds, without a pause, as the power limit allows")
+                   "Afterwards run each row by itself for this long without a pause: its speed at the power limit")
       ->check(NumberFrom(0, 600))
       ->type_name("SECONDS");
   AddThreadsOption(command, &arguments->threads);

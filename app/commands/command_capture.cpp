@@ -248,8 +248,8 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
       ->type_name("1,2,3");
   command
       ->add_option("--chat", arguments->chat,
-                   "A conversation, rendered by the model's chat template: by the Python package alone, which is named "
-                   "where this is given")
+                   "A conversation to render by the model's chat template; refused here, with the Python command that does "
+                   "it")
       ->type_name("FILE.json");
   CLI::Option* prompts =
       command

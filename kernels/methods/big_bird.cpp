@@ -53,8 +53,8 @@ MethodSpec MakeSpec() {
                       .default_value = 0,
                       .minimum = 0,
                       .maximum = 1 << 30,
-                      .help = "of the random blocks; results name it",
-                      .cost = "nothing: another draw"}},
+                      .help = "random seed of the blocks; recorded with the results",
+                      .cost = "none; it only changes the draw"}},
   };
 }
 

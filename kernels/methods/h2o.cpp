@@ -32,7 +32,7 @@ MethodSpec MakeSpec() {
       .paper =
           "H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large Language Models, section 4; SparQ "
           "Attention, section 5.1 (its settings)",
-      .summary = "Keeps the newest tokens and those that got most attention so far; what goes is gone.",
+      .summary = "Keeps the newest tokens and those that got most attention so far; evicted tokens never return.",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,

@@ -28,7 +28,7 @@ MethodSpec MakeSpec() {
       .title = "Hash-Sparse",
       .family = "hashing",
       .paper = "Faster Causal Attention Over Large Sequences Through Sparse Flash Attention, section 3.2",
-      .summary = "Keeps the keys that fall into a query's hash bucket, of any of 64 rows.",
+      .summary = "Keeps, per block of 64 queries, the keys that share a hash bucket with any of them.",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kQueryHead,
       .parameters =
@@ -45,8 +45,8 @@ MethodSpec MakeSpec() {
                .default_value = 0,
                .minimum = 0,
                .maximum = 1 << 30,
-               .help = "of the directions; results name it",
-               .cost = "nothing: another draw"},
+               .help = "random seed of the hash directions; recorded with the results",
+               .cost = "none; it only changes the draw"},
           },
   };
 }

@@ -44,7 +44,7 @@ MethodSpec MakeSpec() {
       .title = "HyperAttention",
       .family = "hashing",
       .paper = "HyperAttention: Long-context Attention in Near-Linear Time, Algorithms 1 to 4",
-      .summary = "Keeps what meets in blocks of hash-sorted queries and keys, and sampled keys, of any of 64 rows.",
+      .summary = "Keeps, per block of 64 queries, the keys that hash sorting puts beside any of them, and sampled keys.",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kQueryHead,
       .parameters =
@@ -62,8 +62,8 @@ MethodSpec MakeSpec() {
                .default_value = 0,
                .minimum = 0,
                .maximum = 1 << 30,
-               .help = "of planes and samples; results name it",
-               .cost = "nothing: another draw"},
+               .help = "random seed of the planes and samples; recorded with the results",
+               .cost = "none; it only changes the draw"},
           },
   };
 }

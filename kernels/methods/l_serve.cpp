@@ -63,7 +63,7 @@ MethodSpec MakeSpec() {
                .minimum = 1,
                .maximum = 1024,
                .help = "steps that a choice serves",
-               .cost = "selection takes proportionally less; the choice is of an older query"},
+               .cost = "selection takes proportionally less time; the choice is that of an older query"},
           },
   };
 }

@@ -79,8 +79,8 @@ MethodSpec MakeSpec() {
                .default_value = 0,
                .minimum = 0,
                .maximum = 1 << 30,
-               .help = "of the planes; results name it",
-               .cost = "nothing: another draw"},
+               .help = "random seed of the planes; recorded with the results",
+               .cost = "none; it only changes the draw"},
           },
   };
 }

@@ -30,7 +30,7 @@ MethodSpec MakeSpec() {
       .family = "dynamic pattern",
       .paper = "MoBA: Mixture of Block Attention for Long-Context LLMs, section 2.2",
       .summary =
-          "Keeps the own block and, of those before it, the blocks whose mean key scores highest (a gate without "
+          "Keeps the diagonal block and the earlier blocks whose mean key scores highest (the gate, without "
           "training).",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kQueryHead,

@@ -39,7 +39,7 @@ MethodSpec MakeSpec() {
       .title = "SpargeAttn block choice",
       .family = "dynamic pattern",
       .paper = "SpargeAttn: Accurate Sparse Attention Accelerating Any Model Inference, section 3.3 and Algorithm 1",
-      .summary = "Keeps blocks whose means predict the share tau of the attention, and blocks that no mean stands for.",
+      .summary = "Keeps blocks whose means predict the share tau of the attention, and blocks too varied to be judged by their mean.",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kQueryHead,
       .parameters =
@@ -69,7 +69,7 @@ MethodSpec MakeSpec() {
                .minimum = -1,
                .step = 0.05,
                .help = "self-similarity above which a block's mean stands for it",
-               .cost = "more blocks are kept unasked"},
+               .cost = "more blocks are kept whatever their scores"},
               {.name = "similarity",
                .type = ParameterType::kChoice,
                .help = "of the rows of a block: mean cosine (the released code), or as printed",

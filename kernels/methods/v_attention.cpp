@@ -77,8 +77,8 @@ MethodSpec MakeSpec() {
                .default_value = 0,
                .minimum = 0,
                .maximum = 1 << 30,
-               .help = "of the sample; results name it",
-               .cost = "nothing: another draw"},
+               .help = "random seed of the sample; recorded with the results",
+               .cost = "none; it only changes the draw"},
           },
   };
 }

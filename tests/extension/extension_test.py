@@ -85,7 +85,16 @@ class Extension(TraceCase):
         mine = next(method for method in json.loads(run("methods", "--json").stdout)["methods"] if method["name"] == "heavy-hitters")
         self.assertEqual([parameter["name"] for parameter in mine["parameters"]], ["k", "recent_share"])
         self.assertTrue(mine["traits"]["keeps_state"] and mine["traits"]["needs_history"])
-        self.assertIn("heavy-hitters has 0 budgets", run("tune", self.trace, "--method", "heavy-hitters", "--target", "cra=0.9", code=2).stderr)
+
+    def test_a_decode_method_with_state_is_tuned(self):
+        run("tune", self.trace, "--method", "heavy-hitters", "--target", "cra-mean=0.9", "--heads", "8:4", "-o", self.path / "heavy-tuned.json", "--quiet")
+        (tuned,) = json.loads((self.path / "heavy-tuned.json").read_text())["heads"]
+        self.assertEqual(tuned["method"], "heavy-hitters")
+        run("compare", self.trace, "--method", f"heavy-hitters:{tuned['parameters']}", "--heads", "8:4", "--measure", "head", "--repeat", 1,
+            "-o", self.path / "heavy-again.json", "--quiet")
+        found = next(result for result in json.loads((self.path / "heavy-again.json").read_text())["results"] if result["method"] == "heavy-hitters")
+        self.assertGreaterEqual(found["cra_mean"], 0.9)
+        self.assertLess(found["kept_fraction"], 0.9)
 
     def test_a_decode_method_with_state_keeps_what_its_definition_keeps(self):
         budget, recent, steps, layer, kv_head = 24, 6, 20, 8, 2
