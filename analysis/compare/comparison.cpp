@@ -9,6 +9,7 @@
 #include "compare/decode_comparison.h"
 #include "compare/mask_quality.h"
 #include "compare/prefill_comparison.h"
+#include "kernels/cuda_devices.h"
 #include "kernels/parallel.h"
 
 namespace headscope::analysis {
@@ -43,11 +44,13 @@ CompareOptions AtLeastOneRepeat(CompareOptions options) {
 struct LayerComparison::Impl {
   Impl(MeasuredHeadsPtr heads, const CompareOptions& options)
       : measured(std::move(heads)),
+        device(options.device),
         num_threads(kernels::NumWorkers(options.num_threads, std::numeric_limits<int32_t>::max())),
         prefill(measured, options),
         decode(measured, options) {}
 
   const MeasuredHeadsPtr measured;
+  const Device device;
   const int32_t num_threads;
   PrefillComparison prefill;
   DecodeComparison decode;
@@ -70,6 +73,11 @@ Status LayerComparison::Run(const std::vector<AskedMethod>& methods, const std::
   for (size_t m = 0; m < methods.size(); ++m) {
     if (Status status = Check(methods[m], &checked[m]); !status.ok()) return status;
     (checked[m].method.prefill != nullptr ? any_prefill : any_decode) = true;
+  }
+  // Whatever thread this is: a worker's GPU would else be the first.
+  kernels::CudaDeviceScope gpu;
+  if (impl_->device.is_gpu()) {
+    if (Status status = gpu.Enter(impl_->device.ordinal); !status.ok()) return status;
   }
   const MeasuredHeads& measured = *impl_->measured;
   std::vector<MethodResult> made(heads.size() * methods.size());

@@ -6,7 +6,7 @@
 #include <charconv>
 
 #include "base/errors.h"
-#include "commands/method_choice.h"
+#include "choices/method_choice.h"
 #include "kernels/method_names.h"
 
 namespace headscope::app::bench {

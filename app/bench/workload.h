@@ -54,8 +54,6 @@ void SetData(const std::string& text, Group* group, TakenLayers taken = TakenLay
 kernels::DType ParseDType(const std::string& name);
 const char* NameOf(kernels::DType dtype);
 
-// The index that a file holds. Throws BadInputError when it is not valid.
-kernels::SparseIndex ToIndex(const std::string& path, const data::IndexFile& file);
 // A group of the one index in the file. Throws BadInputError (exit code 3) when the file or the index in it is not
 // valid.
 Group ReadGroup(const std::string& path);

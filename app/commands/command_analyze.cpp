@@ -14,12 +14,12 @@
 #include "base/check_status.h"
 #include "base/device.h"
 #include "base/errors.h"
+#include "choices/device_choice.h"
+#include "choices/head_results.h"
+#include "choices/head_selection.h"
 #include "commands/command.h"
 #include "commands/common_options.h"
-#include "commands/device_choice.h"
 #include "commands/head_notes.h"
-#include "commands/head_results.h"
-#include "commands/head_selection.h"
 #include "data/trace_reader.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
@@ -233,7 +233,8 @@ int RunAnalyze(AnalyzeArguments arguments) {
       of_heads[at].Look(head, trace);
       if (head.gpu != nullptr) of_heads[at].OnCpu(statistics.note);
     };
-    const kernels::Status status = analysis::SweepStatistics(trace, heads, arguments.device, options, sweep, look, &all);
+    const kernels::Status status =
+        analysis::SweepStatistics(trace, heads, arguments.device, options, sweep, look, &all);
     if (stop.stop_requested()) return kInterrupted;
     CheckStatus(status, arguments.trace);
   }

@@ -16,11 +16,11 @@
 #include "base/errors.h"
 #include "bench/runner.h"
 #include "bench/workload.h"
+#include "choices/device_choice.h"
+#include "choices/head_selection.h"
 #include "commands/bench_window.h"
 #include "commands/command.h"
 #include "commands/common_options.h"
-#include "commands/device_choice.h"
-#include "commands/head_selection.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
 #include "support/option_checks.h"
@@ -290,7 +290,8 @@ void AddBenchCommand(CLI::App& app, Action& action) {
   auto* batch = command->add_option("--batch", arguments->batch, "Sequences")
                     ->check(IntegerFrom(1, 65536))
                     ->capture_default_str();
-  auto* seed = command->add_option("--seed", arguments->seed, "Random seed of Q, K, V and the fixed sets")->capture_default_str();
+  auto* seed = command->add_option("--seed", arguments->seed, "Random seed of Q, K, V and the fixed sets")
+                   ->capture_default_str();
   auto* data = command
                    ->add_option("--data", arguments->data,
                                 "What Q, K and V are like: seeded; rising, peaky or local, optionally with a number of "

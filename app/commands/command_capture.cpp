@@ -16,9 +16,9 @@
 #include "base/output_claim.h"
 #include "capture/batch.h"
 #include "capture/capture.h"
+#include "choices/head_selection.h"
 #include "commands/command.h"
 #include "commands/common_options.h"
-#include "commands/head_selection.h"
 #include "commands/model_attention.h"
 #include "commands/record_plan.h"
 #include "eval/tasks.h"
@@ -247,9 +247,10 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
       ->delimiter(',')
       ->type_name("1,2,3");
   command
-      ->add_option("--chat", arguments->chat,
-                   "A conversation to render by the model's chat template; refused here, with the Python command that does "
-                   "it")
+      ->add_option(
+          "--chat", arguments->chat,
+          "A conversation to render by the model's chat template; refused here, with the Python command that does "
+          "it")
       ->type_name("FILE.json");
   CLI::Option* prompts =
       command

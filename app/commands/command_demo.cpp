@@ -16,12 +16,12 @@
 #include "analysis/report.h"
 #include "base/check_status.h"
 #include "capture/capture.h"
+#include "choices/head_results.h"
+#include "choices/head_selection.h"
+#include "choices/method_choice.h"
+#include "choices/torch_decode.h"
 #include "commands/command.h"
 #include "commands/common_options.h"
-#include "commands/head_results.h"
-#include "commands/head_selection.h"
-#include "commands/method_choice.h"
-#include "commands/torch_decode.h"
 #include "data/trace_reader.h"
 #include "eval/tasks.h"
 #include "model/model_session.h"
@@ -156,8 +156,7 @@ int RunDemo(const DemoArguments& arguments) {
   sweep.progress = [&](const analysis::SweepProgress& at) {
     line.Show("analysing", static_cast<int64_t>(at.done), static_cast<int64_t>(at.total), ProgressUnit::kHeads);
   };
-  const kernels::Status analysed =
-      analysis::SweepStatistics(trace, heads, kCpu, {}, sweep, {}, &report.statistics);
+  const kernels::Status analysed = analysis::SweepStatistics(trace, heads, kCpu, {}, sweep, {}, &report.statistics);
   if (stop.stop_requested()) return kInterrupted;
   CheckStatus(analysed, trace_path);
 

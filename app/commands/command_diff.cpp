@@ -17,12 +17,12 @@
 #include "analysis/types/number_text.h"
 #include "base/check_status.h"
 #include "base/errors.h"
+#include "choices/head_results.h"
+#include "choices/head_selection.h"
+#include "choices/method_choice.h"
 #include "commands/command.h"
 #include "commands/common_options.h"
 #include "commands/head_notes.h"
-#include "commands/head_results.h"
-#include "commands/head_selection.h"
-#include "commands/method_choice.h"
 #include "data/trace_reader.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
@@ -100,8 +100,7 @@ std::vector<analysis::HeadStatistics> StatisticsOf(const data::TraceReader& trac
   const auto look = [&](size_t at, const analysis::HeadTensors& head, const analysis::HeadStatistics&) {
     of_heads[at].Look(head, trace);
   };
-  const kernels::Status status =
-      analysis::SweepStatistics(trace, heads, kCpu, arguments.options, sweep, look, &all);
+  const kernels::Status status = analysis::SweepStatistics(trace, heads, kCpu, arguments.options, sweep, look, &all);
   if (stop.stop_requested()) return {};
   CheckStatus(status, path);
   HeadNotes notes;

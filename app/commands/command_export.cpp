@@ -5,9 +5,9 @@
 #include <stop_token>
 
 #include "base/errors.h"
+#include "choices/head_selection.h"
 #include "commands/command.h"
 #include "commands/common_options.h"
-#include "commands/head_selection.h"
 #include "data/trace_export.h"
 #include "data/trace_reader.h"
 #include "support/exit_codes.h"

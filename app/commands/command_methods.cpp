@@ -7,9 +7,9 @@
 #include <sstream>
 
 #include "base/errors.h"
+#include "choices/file_kinds.h"
 #include "commands/command.h"
 #include "commands/common_options.h"
-#include "commands/file_kinds.h"
 #include "kernels/method_names.h"
 #include "kernels/spec_names.h"
 #include "support/exit_codes.h"

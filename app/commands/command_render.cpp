@@ -18,13 +18,13 @@
 #include "base/check_status.h"
 #include "base/device.h"
 #include "base/errors.h"
+#include "choices/device_choice.h"
+#include "choices/head_results.h"
+#include "choices/head_selection.h"
+#include "choices/method_choice.h"
 #include "commands/command.h"
 #include "commands/common_options.h"
-#include "commands/device_choice.h"
 #include "commands/head_notes.h"
-#include "commands/head_results.h"
-#include "commands/head_selection.h"
-#include "commands/method_choice.h"
 #include "data/trace_reader.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
@@ -217,8 +217,8 @@ int RunRender(RenderArguments arguments) {
   CheckQueryRows(trace);
   UseDevice(arguments.device);
   const bool alone = arguments.method.empty() && arguments.other_method.empty();  // no method, which would be causal
-  const analysis::HeadTensorsPtr head = alone ? analysis::LoadHeadForMap(trace, id, arguments.device)
-                                              : analysis::LoadHead(trace, id, arguments.device);
+  const analysis::HeadTensorsPtr head =
+      alone ? analysis::LoadHeadForMap(trace, id, arguments.device) : analysis::LoadHead(trace, id, arguments.device);
   HeadNotes notes;
   notes.Look(*head, trace);
   std::tie(request.row_begin, request.row_end) = ParseRange(arguments.rows, head->num_rows, "--rows");

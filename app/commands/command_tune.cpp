@@ -16,15 +16,15 @@
 #include "base/check_status.h"
 #include "base/device.h"
 #include "base/errors.h"
+#include "choices/device_choice.h"
+#include "choices/head_results.h"
+#include "choices/head_selection.h"
+#include "choices/method_choice.h"
+#include "choices/tuning.h"
+#include "choices/tuning_files.h"
 #include "commands/command.h"
 #include "commands/common_options.h"
-#include "commands/device_choice.h"
 #include "commands/head_notes.h"
-#include "commands/head_results.h"
-#include "commands/head_selection.h"
-#include "commands/method_choice.h"
-#include "commands/tuning.h"
-#include "commands/tuning_files.h"
 #include "commands/tuning_progress.h"
 #include "data/row_positions.h"
 #include "data/trace_reader.h"
@@ -265,7 +265,8 @@ class Tuner {
       bytes += MostFrontBytes(tuning_, traces_, 1, arguments_.num_threads);
       // Heads beside each other would time each other.
       const bool timed = tuning_.target.budget.kind == analysis::BudgetTarget::Kind::kTime;
-      sweep.most_at_once = tuning_.unit == TunedUnit::kHead && !timed ? analysis::HeadsAtOnce(arguments_.device, bytes) : 1;
+      sweep.most_at_once =
+          tuning_.unit == TunedUnit::kHead && !timed ? analysis::HeadsAtOnce(arguments_.device, bytes) : 1;
       sweep.stop = StopOnInterrupt();
       sweep.progress = [&](const analysis::SweepProgress& at) {
         line.Show(stage, at.Percent(), 100, ProgressUnit::kPercent);

@@ -15,7 +15,7 @@ namespace headscope::app {
 void AddDeviceOption(CLI::App* command, Device* device, const std::string& note = "");
 // --threads, 0 for all cores.
 void AddThreadsOption(CLI::App* command, int32_t* num_threads);
-// --heads of a trace, by layer and head: L:H,.. (commands/head_selection.h).
+// --heads of a trace, by layer and head: L:H,.. (choices/head_selection.h).
 void AddRecordedHeadsOption(CLI::App* command, std::string* heads);
 // --layers and --heads by their numbers in the model. `heads_note` follows the word.
 void AddModelHeadsOptions(CLI::App* command, std::string* layers, std::string* heads,

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "analysis/types/mass_distribution.h"
-#include "commands/head_selection.h"
+#include "choices/head_selection.h"
 #include "kernels/method_spec.h"
 #include "support/listed.h"
 

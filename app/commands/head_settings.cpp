@@ -7,7 +7,7 @@
 
 #include "analysis/types/printable.h"
 #include "base/errors.h"
-#include "commands/head_selection.h"
+#include "choices/head_selection.h"
 #include "data/untrusted_text.h"
 #include "kernels/method.h"
 #include "kernels/method_names.h"

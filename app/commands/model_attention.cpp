@@ -4,7 +4,7 @@
 #include <iostream>
 
 #include "base/errors.h"
-#include "commands/method_choice.h"
+#include "choices/method_choice.h"
 #include "kernels/method_names.h"
 #include "kernels/spec_names.h"
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/output_claim.h"
-#include "commands/tuning.h"
+#include "choices/tuning.h"
 
 namespace headscope::app {
 

@@ -5,7 +5,7 @@
 #include <system_error>
 
 #include "capture/capture.h"
-#include "commands/head_selection.h"
+#include "choices/head_selection.h"
 #include "support/messages.h"
 #include "support/paths.h"
 

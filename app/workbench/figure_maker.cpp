@@ -8,7 +8,7 @@
 
 #include "analysis/figure_drawing.h"
 #include "base/errors.h"
-#include "commands/head_results.h"
+#include "choices/head_results.h"
 #include "data/extension.h"
 #include "data/trace_reader.h"
 #include "support/output_file.h"

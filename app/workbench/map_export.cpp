@@ -5,7 +5,7 @@
 #include "analysis/report.h"
 #include "base/check_status.h"
 #include "base/errors.h"
-#include "commands/method_choice.h"
+#include "choices/method_choice.h"
 #include "data/trace_reader.h"
 #include "support/output_file.h"
 

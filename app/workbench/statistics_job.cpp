@@ -142,8 +142,7 @@ void StatisticsJob::Pass(Run& run, int64_t rows, const std::stop_token& stop) {
     while (const std::optional<std::stop_token> stop_head = WaitWhilePaused(stop)) {
       options.stop = *stop_head;
       // A quick look is done before its head were on the GPU.
-      const analysis::HeadTensorsPtr head =
-          run.trace->heads.GetUncached(id, exact ? kWindowsGpu : kCpu);
+      const analysis::HeadTensorsPtr head = run.trace->heads.GetUncached(id, exact ? kWindowsGpu : kCpu);
       if (!run.lse_told) TellOfWrongLse(run, *head);
       analysis::HeadStatistics statistics = analysis::ComputeStatistics(*head, options);
       if (statistics.num_rows == 0) continue;  // stopped half-way: cancelled, or to be done again after a pause

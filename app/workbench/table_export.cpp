@@ -5,7 +5,7 @@
 
 #include "analysis/result_files.h"
 #include "analysis/types/printable.h"
-#include "commands/head_results.h"
+#include "choices/head_results.h"
 
 namespace headscope::app {
 namespace {

@@ -12,8 +12,8 @@
 #include "analysis/types/printable.h"
 #include "base/check_status.h"
 #include "base/errors.h"
-#include "commands/tuning.h"
-#include "commands/tuning_files.h"
+#include "choices/tuning.h"
+#include "choices/tuning_files.h"
 #include "kernels/cuda_executor.h"
 #include "support/output_file.h"
 
@@ -36,8 +36,7 @@ kernels::Status TuneHead(OpenedTrace& trace, analysis::HeadId head, const kernel
                          const kernels::ParameterValues& values, double target, const analysis::SweepCell& cell,
                          const std::stop_token& stop, ui::TunedSetting* setting) {
   // Past the cache: a pass over all heads would push out what the window shows.
-  const std::array<analysis::HeadTensorsPtr, 1> recordings = {
-      trace.heads.GetUncached(head, kWindowsGpu)};
+  const std::array<analysis::HeadTensorsPtr, 1> recordings = {trace.heads.GetUncached(head, kWindowsGpu)};
   analysis::BudgetSearchOptions options;
   options.num_threads = cell.num_threads;
   options.stop = stop;

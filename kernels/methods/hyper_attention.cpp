@@ -44,7 +44,8 @@ MethodSpec MakeSpec() {
       .title = "HyperAttention",
       .family = "hashing",
       .paper = "HyperAttention: Long-context Attention in Near-Linear Time, Algorithms 1 to 4",
-      .summary = "Keeps, per block of 64 queries, the keys that hash sorting puts beside any of them, and sampled keys.",
+      .summary =
+          "Keeps, per block of 64 queries, the keys that hash sorting puts beside any of them, and sampled keys.",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kQueryHead,
       .parameters =

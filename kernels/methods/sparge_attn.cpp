@@ -39,7 +39,9 @@ MethodSpec MakeSpec() {
       .title = "SpargeAttn block choice",
       .family = "dynamic pattern",
       .paper = "SpargeAttn: Accurate Sparse Attention Accelerating Any Model Inference, section 3.3 and Algorithm 1",
-      .summary = "Keeps blocks whose means predict the share tau of the attention, and blocks too varied to be judged by their mean.",
+      .summary =
+          "Keeps blocks whose means predict the share tau of the attention, and blocks too varied to be judged by "
+          "their mean.",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kQueryHead,
       .parameters =

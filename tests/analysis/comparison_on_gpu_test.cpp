@@ -3,13 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
+#include <string>
+#include <thread>
 
 #include "analysis/compare.h"
 #include "base/device.h"
 #include "compare/decode_device.h"
 #include "evicting_method.h"
+#include "head/head_on_gpu.h"
 #include "head_pair.h"
 #include "kernels/cpu_executor.h"
+#include "kernels/cuda_executor.h"
 #include "kernels/method_names.h"
 #include "support/gpu.h"
 
@@ -288,6 +293,35 @@ INSTANTIATE_TEST_SUITE_P(
                       RandomHeadShape{.num_tokens = 700, .head_dim = 64, .window = 200, .sharpness = 1},
                       RandomHeadShape{.num_tokens = 610, .first_row = 203, .head_dim = 128, .window = 129},
                       RandomHeadShape{.num_tokens = 400, .head_dim = 64, .window = 50, .sharpness = 1}));
+
+// The number of a GPU is part of the device, and not of the thread that happens to do the work.
+TEST(DevicesByNumber, TheOneBehindTheLastIsRefusedByItsNumber) {
+  SKIP_WITHOUT_GPU();
+  int32_t behind = 0;
+  kernels::CudaDeviceInfo info;
+  while (kernels::QueryCudaDevice(behind, &info).ok()) ++behind;
+  HeadTensors head = testing::Bf16Head({.num_tokens = 200, .head_dim = 64}, 3);
+  CompareOptions options;
+  options.repeats = 1;
+  options.device = CudaDevice(behind);
+  MethodResult result;
+  kernels::Status status;
+  std::thread([&] {
+    status = HeadComparison(std::make_shared<HeadTensors>(head), options)
+                 .Run("dense", kernels::ParameterValues(kernels::MethodSpec()), &result);
+  }).join();
+  EXPECT_EQ(status.code(), kernels::StatusCode::kDeviceMissing);
+  EXPECT_NE(status.message().find("GPU " + std::to_string(behind)), std::string::npos) << status.message();
+  status = CopyToGpu(CudaDevice(behind), &head);
+  EXPECT_EQ(status.code(), kernels::StatusCode::kDeviceMissing);
+  EXPECT_EQ(head.gpu, nullptr);
+  // Nothing of this has moved the thread's own GPU.
+  options.device = CudaDevice(0);
+  ASSERT_TRUE(HeadComparison(std::make_shared<HeadTensors>(head), options)
+                  .Run("dense", kernels::ParameterValues(kernels::MethodSpec()), &result)
+                  .ok());
+  EXPECT_EQ(result.device.device, CudaDevice(0));
+}
 
 }  // namespace
 }  // namespace headscope::analysis

@@ -10,7 +10,8 @@ namespace headscope::analysis::testing {
 void WriteOracleTrace(const std::string& path);
 
 // 700 tokens, layers 0, 1 and 3 of 4, which differ: 4 heads whose keys have 192 and whose values have 128 components; 6
-// heads with a window, learned sinks and a soft cap; 2 heads with sinks, whose values are the keys' first 48 components.
+// heads with a window, learned sinks and a soft cap; 2 heads with sinks, whose values are the keys' first 48
+// components.
 void WriteDifferingTrace(const std::string& path);
 
 }  // namespace headscope::analysis::testing

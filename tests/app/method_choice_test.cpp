@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "commands/method_choice.h"
+#include "choices/method_choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/errors.h"
-#include "commands/file_method.h"
+#include "choices/file_method.h"
 
 namespace headscope::app {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/errors.h"
-#include "commands/head_selection.h"
+#include "choices/head_selection.h"
 
 namespace headscope::app {
 namespace {

@@ -35,8 +35,7 @@ TEST_F(ShellTest, LayersThatDifferAreShownMaskedAndMeasured) {
     const double to_sink = LearnedSinkMass(*statistics);
     EXPECT_EQ(to_sink > 0, head.layer != 0) << head.layer << ":" << head.head;
     ASSERT_NE(canvas->mask(), nullptr) << Find<QLabel>("noticeText")->text().toStdString();
-    EXPECT_LE(canvas->mask()->summary.cra_mean, 1 - to_sink + 1e-5)
-        << "no mask keeps what a learned sink takes";
+    EXPECT_LE(canvas->mask()->summary.cra_mean, 1 - to_sink + 1e-5) << "no mask keeps what a learned sink takes";
   }
 
   // A method for prompts and one for decode steps, on a head of each layer; the whole layer is measured.

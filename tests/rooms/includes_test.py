@@ -25,9 +25,9 @@ LIBRARIES = {
 }
 
 
-def rooms_of(design):
+def rooms_of(design, heading="| folder | holds | may include |"):
     """{room: what it may include, None for everything} in the table's order, from the text of docs/design.md."""
-    table = design.split("| folder | holds | may include |", 1)[1].split("\n\n", 1)[0]
+    table = design.split(heading, 1)[1].split("\n\n", 1)[0]
     rooms = {}
     for line in table.splitlines()[2:]:
         cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")]
@@ -101,9 +101,37 @@ def include_errors(folder, rooms):
     return errors
 
 
+def app_errors(folder, allowed_by):
+    """Includes between the folders of app/ that the second table does not have."""
+    files = [path.relative_to(folder) for path in sorted((folder / "app").rglob("*")) if path.suffix in SUFFIXES]
+    by_name = {}
+    for file in files:
+        by_name.setdefault(file.name, []).append(file)
+    errors = []
+    for path in files:
+        if len(path.parts) < 3:
+            continue
+        own = path.parts[1]
+        if own not in allowed_by:
+            errors.append(f"{path}: app/{own}/ has no row in docs/design.md, section 2")
+            continue
+        for kind, included in INCLUDE.findall((folder / path).read_text(errors="replace")):
+            leads = target(path, included, by_name) if kind == '"' else None
+            if leads is not None and leads.parts[1] != own and leads.parts[1] not in allowed_by[own]:
+                errors.append(f"{path} includes {included}: app/{own} may include {', '.join(allowed_by[own]) or 'nothing else of app'}")
+    return errors
+
+
 class Repository(unittest.TestCase):
     def setUp(self):
-        self.rooms = rooms_of((SOURCE / "docs/design.md").read_text())
+        design = (SOURCE / "docs/design.md").read_text()
+        self.rooms = rooms_of(design)
+        self.app = rooms_of(design, "| folder of app/ | may include of app/ |")
+
+    def test_the_folders_of_app_include_those_above_them(self):
+        self.assertGreaterEqual(set(self.app), {"support", "choices", "bench", "workbench", "commands"})
+        self.assertEqual(order_errors(self.app), [])
+        self.assertEqual(app_errors(SOURCE, self.app), [])
 
     def test_the_table_names_every_room(self):
         self.assertGreaterEqual(set(self.rooms), {"base", "data", "kernels", "model", "eval", "capture", "analysis", "ui", "app"})
@@ -159,6 +187,18 @@ after it"""
             errors = self.errors({path: text + "\n"})
             self.assertEqual(len(errors), 1, path)
             self.assertIn("may include", errors[0])
+
+    def test_finds_an_arrow_inside_app(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            for path, text in {"app/support/s.h": "", "app/bench/b.h": '#include "support/s.h"\n', "app/main.cpp": '#include "bench/b.h"\n',
+                               "app/support/s.cpp": '#include "s.h"\n#include "bench/b.h"\n', "app/other/o.h": ""}.items():
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path).write_text(text)
+            errors = app_errors(folder, {"support": [], "bench": ["support"]})
+        self.assertEqual(len(errors), 2, errors)
+        self.assertIn("app/other/ has no row", errors[0])
+        self.assertIn("support/s.cpp includes bench/b.h", errors[1])
 
     def test_finds_a_header_that_is_not_public(self):
         self.assertIn("no public header", self.errors({"app/x.cpp": '#include "inner.h"\n'})[0])

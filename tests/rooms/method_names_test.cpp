@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "commands/file_kinds.h"
+#include "choices/file_kinds.h"
 #include "kernels/decode_method.h"
 #include "kernels/method.h"
 
@@ -237,9 +237,9 @@ constexpr Mention kMentions[] = {
     {"app/commands/command_bench.cpp", "sparq"},
     {"ui/state/runs_model.cpp", "sample-attention"},
     // Names of file formats and of fixed patterns, which are lists of their own.
-    {"app/commands/file_kinds.cpp", "mask-file"},
-    {"app/commands/file_kinds.cpp", "duo-attention"},
-    {"app/commands/tuning_files.cpp", "duo-attention"},
+    {"app/choices/file_kinds.cpp", "mask-file"},
+    {"app/choices/file_kinds.cpp", "duo-attention"},
+    {"app/choices/tuning_files.cpp", "duo-attention"},
     {"kernels/problems/fixed_index.cpp", "dense"},
     // A word of a title.
     {"ui/canvas/panel_run.cpp", "dense"},

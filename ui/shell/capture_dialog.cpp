@@ -137,7 +137,7 @@ void CaptureDialog::BuildForm() {
   for (const Recordable& what : recordable_) {
     auto* box = new QCheckBox(QString::fromStdString(what.name));
     box->setObjectName(QStringLiteral("record-") + QString::fromStdString(what.name));
-    box->setToolTip(tr("Record as well: %1").arg(QString::fromStdString(what.help)));
+    box->setToolTip(tr("Also record: %1").arg(QString::fromStdString(what.help)));
     connect(box, &QCheckBox::toggled, this, &CaptureDialog::Refresh);
     record_layout->addWidget(box);
     record_.append(box);

@@ -206,14 +206,15 @@ bool CurveChart::event(QEvent* event) {
     const QString name = NameOf(RowOf(bin->worst));
     const int64_t count = bin->end - bin->begin;
     QToolTip::showText(help->globalPos(),
-                       count == 1 ? tr("Query %1 keeps %2. Click: show it on the map.")
-                                        .arg(name)
-                                        .arg(static_cast<double>(bin->least), 0, 'f', 4)
-                                  : tr("%1 queries keep %2 to %3; the least is query %4. Click: show it on the map.")
-                                        .arg(count)
-                                        .arg(static_cast<double>(bin->least), 0, 'f', 4)
-                                        .arg(static_cast<double>(bin->most), 0, 'f', 4)
-                                        .arg(name),
+                       count == 1
+                           ? tr("Query %1 keeps %2. Click: show it on the map.")
+                                 .arg(name)
+                                 .arg(static_cast<double>(bin->least), 0, 'f', 4)
+                           : tr("%1 queries, kept mass %2 to %3; query %4 keeps least. Click to show it on the map.")
+                                 .arg(count)
+                                 .arg(static_cast<double>(bin->least), 0, 'f', 4)
+                                 .arg(static_cast<double>(bin->most), 0, 'f', 4)
+                                 .arg(name),
                        this);
   } else {
     QToolTip::hideText();
@@ -324,7 +325,7 @@ void CurvePane::Refresh() {
   const kernels::MethodSpec* const method = state_->trial.method();
   QString help = tr("The share of the queries below the target. Drag its line and the method's parameters follow.");
   if (method != nullptr && queue.aim_kind() == RunQueue::AimKind::kNothing)
-    help = tr("%1 has no budget to search and no parameter that is a share of mass: the line moves alone")
+    help = tr("%1 has no budget to search and no parameter that is a share of mass, so dragging moves the line only")
                .arg(QString::fromStdString(method->name));
   status_->setToolTip(text.isEmpty() ? help : text + u'\n' + help);
 }

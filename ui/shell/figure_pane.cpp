@@ -47,11 +47,11 @@ void FigureView::Refresh() {
     text_ = study_->share() < 0 ? tr("Computing …")
                                 : tr("Computing … %1 %").arg(static_cast<int>(std::floor(100 * study_->share())));
   } else if (study_->waits()) {
-    text_ = tr("Waits until nothing is measured.");
+    text_ = tr("Waiting for the measured run to finish.");
   } else if (!study_->error().isEmpty()) {
     text_ = study_->error();
   } else if (study_->cancelled()) {
-    text_ = tr("Cancelled. Make again makes the figure.");
+    text_ = tr("Cancelled. Press Make again to draw it.");
   } else {
     text_ = study_->WhyNot();
     if (!text_.isEmpty()) text_ = text_.at(0).toUpper() + text_.mid(1) + u'.';
@@ -134,7 +134,7 @@ FigurePane::FigurePane(WindowState* state, QWidget* parent)
     box->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
   }
   cancel_->setObjectName(QStringLiteral("figureCancel"));
-  cancel_->setToolTip(tr("Stop making the figure, or make again what was cancelled"));
+  cancel_->setToolTip(tr("Stop drawing the figure, or draw it again after a cancel"));
   save_->setObjectName(QStringLiteral("figureSave"));
   save_->setToolTip(tr("Save the figure as .svg, .pdf or .png, or its numbers as .json or .csv"));
   copy_->setObjectName(QStringLiteral("figureCommand"));

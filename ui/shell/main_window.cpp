@@ -160,7 +160,7 @@ void MainWindow::BuildToolBars() {
   };
   metric_box_ = new QComboBox(bar);
   metric_box_->setObjectName(QStringLiteral("metricBox"));
-  metric_box_->setToolTip(tr("What colours the layers × heads matrix"));
+  metric_box_->setToolTip(tr("The metric that colours the layers × heads matrix"));
   metric_box_->setMaxVisibleItems(30);
   color_box_ = new QComboBox(bar);
   color_box_->setObjectName(QStringLiteral("colorBox"));

@@ -177,7 +177,7 @@ void MainWindow::RequestStatistics() {
   progress_->Begin(kStatisticsWork, [this] {
     workbench_->CancelStatistics();
     progress_->End(kStatisticsWork);
-    notice_->ShowOffer(tr("Statistics stopped. Heads that are not done keep their quick look."), tr("Resume"),
+    notice_->ShowOffer(tr("Statistics stopped. Heads not yet done keep their quick estimates."), tr("Resume"),
                        [this] { RequestStatistics(); });
   });
   workbench_->RequestStatistics(

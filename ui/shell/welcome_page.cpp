@@ -72,7 +72,7 @@ WelcomePage::WelcomePage(QWidget* parent)
   auto* tour = new QPushButton(tr("Tour in five steps"));
   tour->setObjectName(QStringLiteral("startTour"));
   auto* close = new QPushButton(tr("Close"));
-  close->setToolTip(tr("Esc; Help has this page again"));
+  close->setToolTip(tr("Esc; Help brings this page back"));
   auto* buttons = new QHBoxLayout;
   for (QPushButton* button : {open, capture, tour}) buttons->addWidget(button);
   buttons->addStretch(1);

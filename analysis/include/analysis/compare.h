@@ -117,8 +117,8 @@ struct CompareOptions {
   // what else the machine does in that moment would decide the median.
   double least_ms = 0;
   int32_t num_threads = 0;
-  // On a GPU, which is the calling thread's (kernels/cuda_devices.h), a prefill method whose selector the GPU does not
-  // have for this head selects on the CPU: the result's select_device and note say so.
+  // On a GPU, a prefill method whose selector the GPU does not have for this head selects on the CPU: the result's
+  // select_device and note say so.
   Device device = kCpu;
   int32_t decode_rows = 16;  // decode methods run on this many last recorded rows, one step each
   // Timed in turn with headscope's own dense decode on the CPU; the faster of both is the baseline.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "commands/file_method.h"
+#include "choices/file_method.h"
 
 #include <algorithm>
 #include <memory>
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "commands/file_kinds.h"
+#include "choices/file_kinds.h"
 #include "kernels/file_methods.h"
 
 namespace headscope::app {

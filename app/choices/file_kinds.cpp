@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "commands/file_kinds.h"
+#include "choices/file_kinds.h"
 
 #include <array>
 #include <fstream>
 #include <string_view>
 #include <utility>
 
-#include "bench/workload.h"
+#include "choices/saved_index.h"
 #include "data/index_file.h"
 #include "data/mask_file.h"
 #include "kernels/file_methods.h"
@@ -24,7 +24,7 @@ bool IsHdf5(const std::string& path) {
 
 kernels::Status MakeMask(const std::string& own_name, const std::string& path,
                          std::unique_ptr<kernels::PrefillMethod>* made) {
-  if (IsHdf5(path)) return kernels::MakeMaskMethod(own_name, bench::ToIndex(path, data::ReadIndexFile(path)), made);
+  if (IsHdf5(path)) return kernels::MakeMaskMethod(own_name, IndexOf(path, data::ReadIndexFile(path)), made);
   data::BlockMaskFile file = data::ReadBlockMask(path);
   kernels::BlockMask mask{.block_q = file.block_q,
                           .block_k = file.block_k,

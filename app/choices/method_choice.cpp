@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "commands/method_choice.h"
+#include "choices/method_choice.h"
 
 #include <algorithm>
 #include <cmath>
 #include <sstream>
 
 #include "base/errors.h"
-#include "commands/file_method.h"
+#include "choices/file_method.h"
 #include "kernels/method_names.h"
 
 namespace headscope::app {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "commands/head_results.h"
+#include "choices/head_results.h"
 
 #include <algorithm>
 #include <functional>
@@ -11,7 +11,7 @@
 #include "analysis/result_files.h"
 #include "base/check_status.h"
 #include "base/errors.h"
-#include "commands/head_selection.h"
+#include "choices/head_selection.h"
 #include "kernels/method.h"
 #include "support/output_file.h"
 

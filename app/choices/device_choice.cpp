@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "commands/device_choice.h"
+#include "choices/device_choice.h"
 
 #include "base/check_status.h"
 #include "base/device.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "commands/torch_decode.h"
+#include "choices/torch_decode.h"
 
 #include <exception>
 #include <new>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "commands/head_budgets.h"
+#include "choices/head_budgets.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "commands/tuning_files.h"
+#include "choices/tuning_files.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,9 +8,9 @@
 #include "analysis/types/number_text.h"
 #include "analysis/types/printable.h"
 #include "base/errors.h"
-#include "commands/head_budgets.h"
-#include "commands/head_selection.h"
-#include "commands/target_names.h"
+#include "choices/head_budgets.h"
+#include "choices/head_selection.h"
+#include "choices/target_names.h"
 #include "data/model_json.h"
 #include "support/output_file.h"
 

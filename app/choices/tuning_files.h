@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "commands/tuning.h"
+#include "choices/tuning.h"
 
 namespace headscope::app {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "commands/head_selection.h"
+#include "choices/head_selection.h"
 
 #include <algorithm>
 #include <charconv>

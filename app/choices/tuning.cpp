@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "commands/tuning.h"
+#include "choices/tuning.h"
 
 #include <algorithm>
 #include <charconv>
@@ -10,8 +10,8 @@
 
 #include "analysis/types/number_text.h"
 #include "base/errors.h"
-#include "commands/head_selection.h"
-#include "commands/target_names.h"
+#include "choices/head_selection.h"
+#include "choices/target_names.h"
 #include "support/listed.h"
 
 namespace headscope::app {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "analysis/search.h"
-#include "commands/method_choice.h"
+#include "choices/method_choice.h"
 #include "data/trace_schema.h"
 
 namespace headscope::app {

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "choices/saved_index.h"
+
+#include <bit>
+
+#include "base/errors.h"
+#include "kernels/status.h"
+
+namespace headscope::app {
+namespace {
+
+using kernels::SparseIndex;
+
+[[noreturn]] void Refuse(const std::string& path, const std::string& problem) {
+  throw BadInputError({.file = path, .problem = problem + "; write it again with headscope bench --save-index"});
+}
+
+}  // namespace
+
+SparseIndex IndexOf(const std::string& path, const data::IndexFile& file) {
+  SparseIndex index;
+  index.batch = file.batch;
+  index.num_qo_heads = file.num_qo_heads;
+  index.seq_q = file.seq_q;
+  index.seq_k = file.seq_k;
+  index.first_position = file.first_position;
+  index.tile_rows = file.tile_rows;
+  index.rule = {static_cast<kernels::MaskKind>(file.mask_kind), file.window, file.num_sinks};
+  index.run_begin = file.run_begin;
+  index.run_count = file.run_count;
+  index.column_begin = file.column_begin;
+  index.column_count = file.column_count;
+  index.columns = file.columns;
+  for (size_t i = 0; i + 1 < file.runs.size(); i += 2) {
+    index.runs.push_back({file.runs[i], std::bit_cast<uint32_t>(file.runs[i + 1])});
+  }
+
+  // Validate() reads num_lists entries of every list array, so their length is looked at before it.
+  const bool tiled = index.tile_rows == 64 || index.tile_rows == 128;
+  if (!tiled || index.batch < 1 || index.num_qo_heads < 1 || index.seq_q < 1) {
+    Refuse(path, "batch, num_qo_heads and seq_q must be positive and tile_rows 64 or 128");
+  }
+  const int64_t num_tiles = (int64_t{index.seq_q} + index.tile_rows - 1) / index.tile_rows;
+  const auto found = static_cast<int64_t>(index.run_begin.size());
+  // Divisions: the product of hostile numbers may overflow.
+  const int64_t heads = int64_t{index.batch} * index.num_qo_heads;
+  if (found % num_tiles != 0 || found / num_tiles != heads) {
+    Refuse(path, "/run_begin has " + std::to_string(found) + " entries, the shape has " + std::to_string(heads) +
+                     " heads of " + std::to_string(num_tiles) + " tiles");
+  }
+  if (kernels::Status status = kernels::Validate(index.View()); !status.ok()) Refuse(path, status.message());
+  return index;
+}
+
+}  // namespace headscope::app
