@@ -16,8 +16,7 @@
 #include "kernels/cuda_decode_step.h"
 #include "kernels/cuda_devices.h"
 #include "kernels/cuda_executor.h"
-#include "kernels/cuda_resources.h"
-#include "kernels/cuda_select.h"
+#include "kernels/cuda_prefill_selection.h"
 #include "kernels/cuda_statistics.h"
 #include "kernels/index_window.h"
 #include "model_device.h"
@@ -102,10 +101,9 @@ class GpuDevice final : public ModelDevice {
     AttentionProblem problem = ProblemOf(call);
     const int32_t window = problem.window > 0 && problem.window < problem.seq_k ? problem.window : 0;
     problem.window = 0;  // the executors take it from the index
-    kernels::CudaSelectSizes sizes;
-    const kernels::CudaSelector* const selector = kernels::FindCudaSelector(method);
-    Status selects = CheckSelector(selector, problem, window, values, &sizes);
-    if (selects.ok()) return SelectHere(call, *selector, problem, values, sizes, index);
+    kernels::CudaSelectPlan plan;
+    Status selects = kernels::PlanCudaSelection(method, problem, window, values, &plan);
+    if (selects.ok()) return SelectHere(call, plan, problem, values, index);
     if (selects.code() != StatusCode::kUnsupported) return selects;
     if (!method.spec().baseline) *note = method.spec().name + " selects on the CPU: " + selects.message();
     AttentionProblem host = ProblemOf(call);
@@ -181,31 +179,13 @@ class GpuDevice final : public ModelDevice {
             call.lse};
   }
 
-  // Whether the GPU's selector, if there is one, chooses for this pass: kUnsupported says why not.
-  static Status CheckSelector(const kernels::CudaSelector* selector, const AttentionProblem& problem, int32_t window,
-                              const kernels::ParameterValues& values, kernels::CudaSelectSizes* sizes) {
-    if (selector == nullptr) return {StatusCode::kUnsupported, "it has no selector for GPUs."};
-    if (window > 0) {
-      return {StatusCode::kUnsupported, "a layer attends only the newest " + std::to_string(window) +
-                                            " tokens, and the GPU's selectors know no window of a model."};
-    }
-    return kernels::SelectCudaBufferSizes(*selector, problem, values, sizes);
-  }
-
-  Status SelectHere(const model::AttentionCall& call, const kernels::CudaSelector& selector,
+  Status SelectHere(const model::AttentionCall& call, const kernels::CudaSelectPlan& plan,
                     const AttentionProblem& problem, const kernels::ParameterValues& values,
-                    const kernels::CudaSelectSizes& sizes, kernels::SparseIndex* index) {
-    Status status = index_.Reserve(sizes.index_bytes, "the index of " + selector.spec->name);
-    if (status.ok()) status = selection_.Reserve(sizes.workspace_bytes, "the selection of " + selector.spec->name);
+                    kernels::SparseIndex* index) {
     kernels::SparseIndexView view;
-    if (status.ok()) {
-      status =
-          kernels::SelectCuda(selector, problem, values,
-                              {index_.memory.get(), index_.bytes, selection_.memory.get(), selection_.bytes}, &view,
-                              /*stream=*/nullptr);
-    }
+    Status status = selection_.Select(plan, problem, values, &view, /*stream=*/nullptr);
     if (status.ok()) status = kernels::AttendCuda(problem, view, OutputOf(call), /*stream=*/nullptr);
-    return status.ok() ? kernels::DownloadIndex(view, index, /*stream=*/nullptr) : status;
+    return status.ok() ? kernels::DownloadChecked(plan, view, index, /*stream=*/nullptr) : status;
   }
 
   kernels::RunOptions options_;  // stop: of the call
@@ -214,7 +194,8 @@ class GpuDevice final : public ModelDevice {
   std::map<int32_t, HostCache> caches_;  // by layer
   std::vector<std::byte> q_;
   std::vector<float> o_, lse_;
-  kernels::GrowingDeviceMemory index_, selection_, workspace_;
+  kernels::CudaSelectMemory selection_;
+  kernels::GrowingDeviceMemory workspace_;
 };
 
 }  // namespace

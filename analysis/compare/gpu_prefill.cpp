@@ -8,8 +8,7 @@
 #include "compare/prefill_device.h"
 #include "compare/timed_gpu.h"
 #include "kernels/cuda_executor.h"
-#include "kernels/cuda_resources.h"
-#include "kernels/cuda_select.h"
+#include "kernels/cuda_prefill_selection.h"
 
 namespace headscope::analysis {
 namespace {
@@ -26,14 +25,13 @@ class GpuPrefill final : public PrefillDevice {
 
   Status Prepare(const kernels::PrefillMethod& method, const kernels::ParameterValues& values, PrefillRun* run,
                  std::unique_ptr<PrefillWork>* work) override {
-    const kernels::CudaSelector* const selector = kernels::FindCudaSelector(method);
-    kernels::CudaSelectSizes sizes;
-    Status selects = CheckSelector(selector, values, &sizes);
+    kernels::CudaSelectPlan plan;
+    Status selects = Plan(method, values, &plan);
     if (!selects.ok() && selects.code() != StatusCode::kUnsupported) return selects;
     if (Status status = timed_.heads->PoisonOutput(); !status.ok()) return status;
     Status status;
     if (selects.ok()) {
-      status = PrepareOnGpu(*selector, values, sizes, run, work);
+      status = PrepareOnGpu(plan, values, run, work);
     } else {
       run->note = method.spec().name + " selects on the CPU: " + selects.message();
       status = PrepareOnCpu(method, values, run, work);
@@ -46,19 +44,17 @@ class GpuPrefill final : public PrefillDevice {
   // Select and attend, one behind the other.
   class WorkOnGpu final : public PrefillWork {
    public:
-    WorkOnGpu(GpuPrefill& device, const kernels::CudaSelector& selector, const kernels::ParameterValues& values,
-              kernels::CudaSelectSizes sizes)
-        : device_(device), selector_(selector), values_(values), sizes_(sizes) {}
+    WorkOnGpu(GpuPrefill& device, const kernels::CudaSelectPlan& plan, const kernels::ParameterValues& values)
+        : device_(device), plan_(plan), values_(values) {}
     Status Once(double* select_ms, double* attend_ms) override {
       kernels::SparseIndexView view;
-      return device_.SelectAndAttend(selector_, values_, sizes_, &view, select_ms, attend_ms);
+      return device_.SelectAndAttend(plan_, values_, &view, select_ms, attend_ms);
     }
 
    private:
     GpuPrefill& device_;
-    const kernels::CudaSelector& selector_;
+    const kernels::CudaSelectPlan plan_;
     const kernels::ParameterValues& values_;
-    const kernels::CudaSelectSizes sizes_;
   };
 
   // Selects on the CPU; attends over the index that lies on the GPU.
@@ -90,34 +86,23 @@ class GpuPrefill final : public PrefillDevice {
 
   // Whether the GPU's selector, if there is one, makes the mask that the CPU's makes on these heads. kUnsupported says
   // why not.
-  Status CheckSelector(const kernels::CudaSelector* selector, const kernels::ParameterValues& values,
-                       kernels::CudaSelectSizes* sizes) const {
-    if (selector == nullptr) return {StatusCode::kUnsupported, "it has no selector for GPUs."};
+  Status Plan(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
+              kernels::CudaSelectPlan* plan) const {
     const MeasuredHeads& heads = timed_.heads->heads();
-    if (WindowHides(heads)) {
-      return {StatusCode::kUnsupported, "the model attends only the newest " + std::to_string(heads.window) +
-                                            " tokens here, and the GPU's selectors know no window of a model."};
-    }
-    // A selector that reads Q and K must not choose by rounded ones: it is asked for the heads' own format. (The call
-    // looks at no pointer.)
+    // A selector that reads Q and K must not choose by rounded ones: it is asked for the heads' own format.
     const kernels::AttentionProblem own = timed_.heads->exact() ? timed_.heads->host_problem() : heads.Problem();
-    return kernels::SelectCudaBufferSizes(*selector, own, values, sizes);
+    return kernels::PlanCudaSelection(method, own, WindowHides(heads) ? heads.window : 0, values, plan);
   }
 
-  Status PrepareOnGpu(const kernels::CudaSelector& selector, const kernels::ParameterValues& values,
-                      const kernels::CudaSelectSizes& sizes, PrefillRun* run, std::unique_ptr<PrefillWork>* work) {
+  Status PrepareOnGpu(const kernels::CudaSelectPlan& plan, const kernels::ParameterValues& values, PrefillRun* run,
+                      std::unique_ptr<PrefillWork>* work) {
     kernels::SparseIndexView view;
     double select_ms = 0, attend_ms = 0;
-    if (Status status = SelectAndAttend(selector, values, sizes, &view, &select_ms, &attend_ms); !status.ok())
-      return status;
-    if (Status status = kernels::DownloadIndex(view, &run->index, /*stream=*/nullptr); !status.ok()) return status;
-    // Selectors write their lists unchecked; numbers about a broken index would mean nothing.
-    if (Status status = kernels::Validate(run->index.View()); !status.ok()) {
-      return {StatusCode::kDeviceError,
-              "the GPU's " + selector.spec->name + " made an index that is not valid: " + status.message()};
-    }
+    Status status = SelectAndAttend(plan, values, &view, &select_ms, &attend_ms);
+    if (status.ok()) status = kernels::DownloadChecked(plan, view, &run->index, /*stream=*/nullptr);
+    if (!status.ok()) return status;
     run->select_device = where();
-    *work = std::make_unique<WorkOnGpu>(*this, selector, values, sizes);
+    *work = std::make_unique<WorkOnGpu>(*this, plan, values);
     return {};
   }
 
@@ -133,17 +118,11 @@ class GpuPrefill final : public PrefillDevice {
     return status;
   }
 
-  Status SelectAndAttend(const kernels::CudaSelector& selector, const kernels::ParameterValues& values,
-                         const kernels::CudaSelectSizes& sizes, kernels::SparseIndexView* view, double* select_ms,
-                         double* attend_ms) {
-    Status status = index_.Reserve(sizes.index_bytes, "the index of " + selector.spec->name);
-    if (status.ok()) status = workspace_.Reserve(sizes.workspace_bytes, "the selection of " + selector.spec->name);
+  Status SelectAndAttend(const kernels::CudaSelectPlan& plan, const kernels::ParameterValues& values,
+                         kernels::SparseIndexView* view, double* select_ms, double* attend_ms) {
+    Status status = memory_.Reserve(plan);
     if (!status.ok()) return status;
-    const kernels::CudaSelectBuffers buffers{index_.memory.get(), index_.bytes, workspace_.memory.get(),
-                                             workspace_.bytes};
-    const auto select = [&] {
-      return kernels::SelectCuda(selector, timed_.heads->problem(), values, buffers, view, /*stream=*/nullptr);
-    };
+    const auto select = [&] { return memory_.Select(plan, timed_.heads->problem(), values, view, /*stream=*/nullptr); };
     const auto attend = [&] { return Attend(*view); };
     std::vector<double> times;
     if (status = timed_.clock->Time({select, attend}, &times); !status.ok()) return status;
@@ -165,7 +144,7 @@ class GpuPrefill final : public PrefillDevice {
   }
 
   const TimedGpu timed_;
-  kernels::GrowingDeviceMemory index_, workspace_;
+  kernels::CudaSelectMemory memory_;
 };
 
 }  // namespace

@@ -8,11 +8,11 @@
 #include "base/check_status.h"
 #include "bench/bench_device.h"
 #include "bench/host_decode_step.h"
+#include "bench/placed_problem.h"
 #include "bench/sustain.h"
 #include "kernels/cpu_executor.h"
 #include "kernels/cpu_memory.h"
 #include "kernels/cpu_sparq.h"
-#include "kernels/index_window.h"
 
 namespace headscope::app::bench {
 namespace {
@@ -86,7 +86,7 @@ class CpuDevice : public Device {
   }
 
   PrefillWork Attend(const PlacedProblem& placed, kernels::SparseIndex index) override {
-    const auto shared = std::make_shared<kernels::SparseIndex>(Inside(placed, std::move(index)));
+    const auto shared = std::make_shared<kernels::SparseIndex>(InsideWindow(placed, std::move(index)));
     PrefillWork work;
     work.index = *shared;
     work.attend = [this, &placed, shared] {
@@ -102,7 +102,7 @@ class CpuDevice : public Device {
     work.select = [this, &placed, &method, values, index] {
       kernels::SparseIndex made;
       CheckStatus(method.Select(placed.problem, values, options_, &made));
-      *index = Inside(placed, std::move(made));
+      *index = InsideWindow(placed, std::move(made));
     };
     work.attend = [this, &placed, index] {
       CheckStatus(kernels::AttendCpu(placed.problem, index->View(), placed.output, options_));
@@ -130,11 +130,6 @@ class CpuDevice : public Device {
   }
 
  private:
-  // The index as the layer's own window leaves it.
-  static kernels::SparseIndex Inside(const PlacedProblem& placed, kernels::SparseIndex index) {
-    return placed.window > 0 ? kernels::CutToWindow(index.View(), placed.window) : std::move(index);
-  }
-
   // What SparQ keeps beside the cache.
   struct SparqState {
     std::vector<std::byte> memory;

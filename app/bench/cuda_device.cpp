@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cuda_runtime_api.h>
 
-#include <string_view>
 #include <utility>
 
 #include "base/check_status.h"
 #include "base/errors.h"
 #include "bench/bench_device.h"
 #include "bench/cuda_decode_work.h"
+#include "bench/placed_problem.h"
 #include "bench/sustain.h"
 #include "kernels/cuda_devices.h"
 #include "kernels/cuda_executor.h"
-#include "kernels/cuda_resources.h"
-#include "kernels/cuda_select.h"
+#include "kernels/cuda_prefill_selection.h"
 
 namespace headscope::app::bench {
 namespace {
@@ -23,26 +22,14 @@ using kernels::DType;
 // costs to start a kernel from the host is not in the time.
 constexpr int64_t kFlushBytes = int64_t{512} << 20;
 
-constexpr std::string_view kFreeSome = "free GPU memory (nvidia-smi shows who holds it)";
-constexpr std::string_view kFreeSomeOrLess =
-    "free GPU memory (nvidia-smi shows who holds it) or choose shorter --lengths, fewer --heads or a smaller --batch";
-
-// `remedy`: of a GPU without memory left. Only what grows with the problem gets better by a smaller one.
-void Check(cudaError_t error, const std::string& what, std::string_view remedy = kFreeSome) {
-  if (error == cudaSuccess) return;
-  const std::string message = what + ": " + cudaGetErrorString(error);
-  if (error == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // clears it: the context is sound
-    throw DeviceError(message + "; " + std::string(remedy));
-  }
-  throw FailedError(message);
+void Check(cudaError_t error, const char* what) {
+  CheckStatus(kernels::CudaStatus(error, what));
 }
 
-std::shared_ptr<void> AllocateOnGpu(int64_t bytes, std::string_view remedy) {
-  void* memory = nullptr;
-  Check(cudaMalloc(&memory, static_cast<size_t>(bytes)),
-        "allocating " + std::to_string(bytes >> 20) + " MiB of GPU memory", remedy);
-  return {memory, kernels::FreeDevice()};
+std::shared_ptr<void> AllocateOnGpu(int64_t bytes, const char* what) {
+  kernels::DeviceMemory memory;
+  CheckStatus(kernels::AllocateOnDevice(bytes, what, &memory));
+  return memory;
 }
 
 class CudaDevice : public Device {
@@ -52,7 +39,7 @@ class CudaDevice : public Device {
     int number = 0;
     Check(cudaGetDevice(&number), "asking for the current GPU");
     device_ = {DeviceKind::kCuda, number};
-    flush_ = AllocateOnGpu(kFlushBytes, kFreeSome);
+    flush_ = AllocateOnGpu(kFlushBytes, "flushing the L2");
     CheckStatus(kernels::MakeEvent(&start_));
     CheckStatus(kernels::MakeEvent(&stop_));
   }
@@ -63,12 +50,12 @@ class CudaDevice : public Device {
     return std::to_string(kFlushBytes >> 20) + " MiB written before each timed run (cold L2)";
   }
 
-  std::shared_ptr<void> Allocate(int64_t bytes) override { return AllocateOnGpu(bytes, kFreeSomeOrLess); }
+  std::shared_ptr<void> Allocate(int64_t bytes) override { return AllocateOnGpu(bytes, "the benchmark's problem"); }
   void Upload(const void* host, int64_t bytes, void* device) override {
-    Check(cudaMemcpy(device, host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice), "copying to the GPU");
+    CheckStatus(kernels::CopyToDevice(host, bytes, device));
   }
   void Download(const void* device, int64_t bytes, void* host) override {
-    Check(cudaMemcpy(host, device, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost), "copying from the GPU");
+    CheckStatus(kernels::CopyFromDevice(device, bytes, host));
   }
   bool is_host() const override { return false; }
   DType OutputType(DType dtype) const override { return dtype; }
@@ -98,6 +85,7 @@ class CudaDevice : public Device {
   }
 
   PrefillWork Attend(const PlacedProblem& placed, kernels::SparseIndex index) override {
+    index = InsideWindow(placed, std::move(index));
     // Shared, so that copies of the work keep the device's lists alive.
     const auto uploaded = std::make_shared<kernels::CudaIndexBuffers>();
     CheckStatus(kernels::UploadIndex(index.View(), uploaded.get()));
@@ -111,8 +99,11 @@ class CudaDevice : public Device {
 
   PrefillWork SelectAndAttend(const PlacedProblem& placed, const kernels::PrefillMethod& method,
                               const kernels::ParameterValues& values) override {
-    const kernels::CudaSelector* const selector = kernels::FindCudaSelector(method);
-    return selector != nullptr ? SelectOnGpu(placed, *selector, values) : SelectOnCpu(placed, method, values);
+    kernels::CudaSelectPlan plan;
+    const kernels::Status selects = kernels::PlanCudaSelection(method, placed.problem, placed.window, values, &plan);
+    if (selects.code() == kernels::StatusCode::kUnsupported) return SelectOnCpu(placed, method, values);
+    CheckStatus(selects);
+    return SelectOnGpu(placed, plan, values);
   }
 
   std::vector<DecodeWork> Decode(const PlacedProblem& placed, const kernels::DecodeMethod& method,
@@ -121,34 +112,23 @@ class CudaDevice : public Device {
   }
 
  private:
-  PrefillWork SelectOnGpu(const PlacedProblem& placed, const kernels::CudaSelector& selector,
+  PrefillWork SelectOnGpu(const PlacedProblem& placed, const kernels::CudaSelectPlan& plan,
                           const kernels::ParameterValues& values) {
-    kernels::CudaSelectSizes sizes;
-    CheckStatus(kernels::SelectCudaBufferSizes(selector, placed.problem, values, &sizes));
     struct State {
-      std::shared_ptr<void> index_memory, workspace;
+      kernels::CudaSelectMemory memory;
       kernels::SparseIndexView view;
     };
     const auto state = std::make_shared<State>();
-    state->index_memory = Allocate(static_cast<int64_t>(sizes.index_bytes));
-    if (sizes.workspace_bytes > 0) state->workspace = Allocate(static_cast<int64_t>(sizes.workspace_bytes));
+    CheckStatus(state->memory.Reserve(plan));
     PrefillWork work;
-    work.select = [&placed, selector, values, sizes, state] {
-      const kernels::CudaSelectBuffers buffers{.index = state->index_memory.get(),
-                                               .index_bytes = sizes.index_bytes,
-                                               .workspace = state->workspace.get(),
-                                               .workspace_bytes = sizes.workspace_bytes};
-      CheckStatus(kernels::SelectCuda(selector, placed.problem, values, buffers, &state->view, nullptr));
+    work.select = [&placed, plan, values, state] {
+      CheckStatus(state->memory.Select(plan, placed.problem, values, &state->view, nullptr));
     };
     work.attend = [&placed, state] {
       CheckStatus(kernels::AttendCuda(placed.problem, state->view, placed.output, nullptr));
     };
     work.select();
-    CheckStatus(kernels::DownloadIndex(state->view, &work.index, nullptr));
-    // A selector writes its lists unchecked; figures over a broken index would mean nothing.
-    if (kernels::Status status = kernels::Validate(work.index.View()); !status.ok()) {
-      throw FailedError("the GPU's " + selector.spec->name + " made an index that is not valid: " + status.message());
-    }
+    CheckStatus(kernels::DownloadChecked(plan, state->view, &work.index, nullptr));
     return work;
   }
 
@@ -177,8 +157,10 @@ class CudaDevice : public Device {
     state->problem.v = {};
     PrefillWork work;
     work.variant = "selects on the CPU";
-    work.select = [this, &method, values, state] {
-      CheckStatus(method.Select(state->problem, values, options_, &state->index));
+    work.select = [this, &method, &placed, values, state] {
+      kernels::SparseIndex made;
+      CheckStatus(method.Select(state->problem, values, options_, &made));
+      state->index = InsideWindow(placed, std::move(made));
       state->uploaded = {};  // before the new lists take memory
       CheckStatus(kernels::UploadIndex(state->index.View(), &state->uploaded));
     };

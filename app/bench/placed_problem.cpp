@@ -3,11 +3,13 @@
 
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 #include "base/check_status.h"
 #include "base/errors.h"
 #include "data/trace_reader.h"
 #include "kernels/contiguous.h"
+#include "kernels/index_window.h"
 
 namespace headscope::app::bench {
 namespace {
@@ -111,6 +113,10 @@ std::unique_ptr<const PlacedProblem> Place(Device& device, const SeededProblem& 
     };
   }
   return placed;
+}
+
+kernels::SparseIndex InsideWindow(const PlacedProblem& placed, kernels::SparseIndex index) {
+  return placed.window > 0 ? kernels::CutToWindow(index.View(), placed.window) : std::move(index);
 }
 
 std::vector<float> ReadElements(Device& device, const void* data, DType dtype, int64_t first, int64_t count) {

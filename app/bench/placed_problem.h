@@ -8,6 +8,7 @@
 #include "bench/bench_device.h"
 #include "bench/trace_heads.h"
 #include "kernels/seeded_problem.h"
+#include "kernels/sparse_index.h"
 
 namespace headscope::app::bench {
 
@@ -16,6 +17,9 @@ namespace headscope::app::bench {
 // and what reading the trace throws.
 std::unique_ptr<const PlacedProblem> Place(Device& device, const kernels::SeededProblem& shape, kernels::DType dtype,
                                            const kernels::RunOptions& options, const TraceHeads* trace = nullptr);
+
+// The index as the layer's own window leaves it.
+kernels::SparseIndex InsideWindow(const PlacedProblem& placed, kernels::SparseIndex index);
 
 // `count` elements of a tensor of the problem, from `first` on, as fp32.
 std::vector<float> ReadElements(Device& device, const void* data, kernels::DType dtype, int64_t first, int64_t count);
