@@ -29,7 +29,6 @@ class PaneOffers : public QObject {
   void OfferPicture(QObject* pane, const QString& name, WritesPicture write);
   void OfferView(QObject* pane, const QString& name, View view);
 
-  bool HasPicture(const QString& name) const { return pictures_.contains(name); }
   QString WritePicture(const QString& name, const QString& path) const;
   // Of every pane that offers one, by name; a pane that is not there takes none back.
   QJsonObject ViewStates() const;

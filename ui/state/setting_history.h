@@ -24,7 +24,6 @@ class SettingHistory {
   // A change of members that also change by themselves, such as the view's place: Record does not see them. The same
   // members, changed again soon, make one step with it. Does nothing before Begin.
   void RecordChange(const QString& what, const QJsonObject& before, const QJsonObject& after);
-  bool restoring() const { return restoring_; }
 
   static constexpr qint64 kOneChangeMs = 700;
 
