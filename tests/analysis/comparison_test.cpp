@@ -114,7 +114,7 @@ TEST(Comparison, DecodeMethodsRunOnTheLastRows) {
     if (method->spec().name == "dense") {
       EXPECT_EQ(result.relative_error, 0);
       EXPECT_NEAR(result.cra_min, 1, 1e-5);
-    } else if (result.kept_fraction < 1) {
+    } else if (result.kept_fraction < 1 || method->spec().name == "think") {  // which keeps tokens, not components
       EXPECT_GT(result.relative_error, 0) << name;
     } else {
       ++whole;  // budgets of thousands of tokens

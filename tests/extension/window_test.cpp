@@ -82,6 +82,10 @@ TEST_F(ExtensionWindowTest, ThePaneShowsWhatTheStateSays) {
 
 TEST_F(ExtensionWindowTest, TheMethodsHaveSliders) {
   ASSERT_NO_FATAL_FAILURE(Open());
+  // With one pane more the map is narrow, and the method's panel a title above it that unrolls for the list of methods.
+  window_->canvas()->ToggleMethodList();
+  ASSERT_TRUE(WaitForCanvas());
+  window_->canvas()->ToggleMethodList();
   const ui::MethodTrial& trial = window_->state()->trial;
   for (const auto& [name, parameter] : {std::pair{"every-nth", "stride"}, {"heavy-hitters", "k"}}) {
     const auto found = std::find_if(trial.methods().begin(), trial.methods().end(),

@@ -201,7 +201,7 @@ class Encoders(cases.FolderCase):
                             np.testing.assert_allclose(short.scores(layer, head).sum(1), 1, atol=1e-5)
                 done = subprocess.run([cases.HEADSCOPE, "analyze", recording.paths[0]], capture_output=True, text=True, check=False)
                 self.assertEqual((done.returncode, done.stdout), (3, ""))
-                self.assertIn("version", done.stderr)
+                self.assertIn("causal attention", done.stderr)
 
 
 class CrossAttention(cases.FolderCase):
