@@ -24,7 +24,6 @@ namespace headscope::analysis {
 namespace {
 
 using kernels::Status;
-using kernels::StatusCode;
 using Kind = BudgetTarget::Kind;
 
 // One head's recording under a search.
@@ -271,7 +270,7 @@ class DecodeSearch {
     if (Status status = Runs(ValuesAt(grid, runs)); !status.ok()) return status;
     int64_t next = 0;  // mostly it is this one
     while (runs - fails > 1) {
-      const Status status = Runs(ValuesAt(grid, next));
+      Status status = Runs(ValuesAt(grid, next));
       if (!status.ok() && !MeansItDoesNotRun(status)) return status;
       (status.ok() ? runs : fails) = next;
       next = fails + (runs - fails) / 2;

@@ -114,6 +114,13 @@ TEST_F(ScreensTest, ThePanelLeavesTheMapFreeAtCommonSizes) {
     beside = beside || panel.left() >= map.right();
   }
   EXPECT_TRUE(beside) << "on the large ones it stands open beside the map";
+  // And in the next window, whose size and panel are those of this one.
+  window_.reset();
+  ASSERT_NO_FATAL_FAILURE(FirstStart());
+  EXPECT_TRUE(WaitFor([&] {
+    const QRectF panel = window_->canvas()->PanelControl(QStringLiteral("panel"));
+    return !panel.isNull() && !panel.intersects(window_->canvas()->MapRect());
+  })) << "the panel lies over the map";
 }
 
 TEST_F(ScreensTest, ClicksMeetWhatIsDrawn) {

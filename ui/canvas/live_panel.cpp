@@ -184,7 +184,8 @@ void LivePanel::Draw(CanvasModel& model) {
   controls_["panel"] = {x, y, static_cast<double>(size.x), static_cast<double>(size.y)};
   const auto title = static_cast<double>(ImGui::GetFrameHeight());
   controls_["roll"] = {x, y, title, title};  // the arrow in the title
-  at_anchor_ = std::abs(x + static_cast<double>(size.x) - anchor_x) < 1 && std::abs(y - anchor_y) < 1;
+  // A window whose size is not known yet, as in its first frame, goes there in the next.
+  at_anchor_ = anchored || (std::abs(x + static_cast<double>(size.x) - anchor_x) < 1 && std::abs(y - anchor_y) < 1);
   off_canvas_ = !ImGui::IsMouseDown(ImGuiMouseButton_Left) && wanted.x + size.x > canvas.x &&
                 size.x + 8 <= static_cast<float>(map.right());
   if (open) DrawContents(model);
