@@ -274,7 +274,7 @@ ViewProfiles CanvasModel::Profiles(const ViewTransform& view, double device_pixe
   const int32_t level = ProfileLevel(view.Level(device_pixel_ratio));
   return ComputeProfiles(view.Visible(), level, rows_, [&](int32_t x, int32_t y) {
     const auto sample = tiles_.Find({*head_, TileReduction::kMean, level, x, y});
-    return sample.levels_coarser == 0 ? sample.tile : nullptr;
+    return sample.levels_coarser == 0 && sample.tile && !sample.tile->preview ? sample.tile : nullptr;
   });
 }
 

@@ -21,6 +21,7 @@ void MarkAnswers(const CanvasModel& model, const Place& place, const Draw& draw)
   if (model.rows().num_rows() == 0) return;
   for (const TokenSpan& span : model.answers()) {
     const double begin = place(span.begin), end = place(span.end);
+    if (begin == end) continue;  // none of its queries was recorded
     draw(begin, std::max(end, begin + kLeastAnswer));
   }
 }

@@ -12,7 +12,7 @@ ArrowFocus::ArrowFocus(QToolBar* bar) : QObject(bar) {
     if (auto* button = qobject_cast<QToolButton*>(bar->widgetForAction(action))) buttons_.append(button);
   }
   for (QToolButton* button : buttons_) {
-    button->setFocusPolicy(Qt::ClickFocus);
+    button->setFocusPolicy(Qt::NoFocus);  // a click leaves the keyboard with the map
     button->installEventFilter(this);
   }
   SetStop(nullptr);
@@ -25,7 +25,7 @@ bool ArrowFocus::CanTake(const QToolButton* button) {
 
 void ArrowFocus::SetStop(QToolButton* button) {
   if (!CanTake(button)) button = Next(0, +1);
-  if (stop_ != nullptr) stop_->setFocusPolicy(Qt::ClickFocus);
+  if (stop_ != nullptr) stop_->setFocusPolicy(Qt::NoFocus);
   stop_ = button;
   if (stop_ != nullptr) stop_->setFocusPolicy(Qt::TabFocus);
 }

@@ -91,7 +91,7 @@ void CaptureDialog::BuildForm() {
   heads_->setPlaceholderText(tr("all, or e.g. 0-3,7"));
   heads_kind_->addItems({tr("query heads"), tr("KV heads")});
   heads_kind_->setToolTip(tr("What the numbers are: query heads, or KV heads with all query heads that read them"));
-  heads_kind_->setAccessibleName(tr("What the heads' numbers are"));
+  heads_kind_->setAccessibleName(tr("Kind of head numbers"));
   rows_->setToolTip(tr(
       "Query rows to record: all, last:N, every:N, random:N, random:N:SEED, or ranges A:B,C:D of rows A to B-1. Sparse "
       "methods run on consecutive rows only, so on all, last:N or one range"));

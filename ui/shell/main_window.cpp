@@ -196,7 +196,6 @@ void MainWindow::BuildToolBars() {
   bar->addSeparator();
   commands_.FillToolBar(bar, CommandMenu::kMethods);
   new ArrowFocus(bar);
-  new ArrowFocus(bar);
 
   connect(metric_box_, &QComboBox::activated, this,
           [this](int index) { state_.heads.SetMetric(metric_box_->itemData(index).toString().toStdString()); });
@@ -237,8 +236,8 @@ void MainWindow::AddPaneActions(QMenu* menu) {
         menu->addAction(forward ? tr("Next pane") : tr("Previous pane"), this, [this, forward] { WalkPanes(forward); });
     action->setObjectName(forward ? QStringLiteral("go-next-pane") : QStringLiteral("go-previous-pane"));
     action->setShortcut(forward ? Qt::Key_F6 : QKeySequence(Qt::SHIFT | Qt::Key_F6));
-    action->setStatusTip(forward ? tr("Put the keyboard into the next pane that is in sight")
-                                 : tr("Put the keyboard into the pane before that is in sight"));
+    action->setStatusTip(forward ? tr("Move the keyboard focus to the next visible pane")
+                                 : tr("Move the keyboard focus to the previous visible pane"));
     addAction(action);
     pane_actions_.append(action);
   }
@@ -254,6 +253,7 @@ bool MainWindow::FocusPane(QDockWidget* dock) {
   for (QWidget* place : places) {
     if (place == nullptr || !place->isVisible() || !place->isEnabled() || (place->focusPolicy() & Qt::TabFocus) == 0)
       continue;
+    place->window()->activateWindow();  // a floating pane is a window of its own
     place->setFocus(Qt::ShortcutFocusReason);
     return true;
   }
@@ -273,7 +273,10 @@ void MainWindow::WalkPanes(bool forward) {
   }
   for (size_t step = 0; step < panes.size(); ++step) {
     at = (at + (forward ? 1 : panes.size() - 1)) % panes.size();
-    if (panes[at] == nullptr) return canvas_->setFocus(Qt::ShortcutFocusReason);
+    if (panes[at] == nullptr) {
+      activateWindow();
+      return canvas_->setFocus(Qt::ShortcutFocusReason);
+    }
     if (FocusPane(panes[at])) return;
   }
 }

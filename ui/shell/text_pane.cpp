@@ -68,9 +68,9 @@ void TextPane::ShowAnswer() {
   if (!trace.expected_answer.empty()) {
     line = tr("Expected answer: “%1”. ").arg(shown(trace.expected_answer));
     if (trace.model_answer.empty()) {
-      line += tr("The trace holds no answer of the model's own.");
+      line += tr("The trace does not contain the model's answer.");
     } else {
-      line += tr("The model's: “%1”").arg(shown(trace.model_answer));
+      line += tr("Model's answer: “%1”").arg(shown(trace.model_answer));
       if (!trace.answer_score) {
         line += tr(", not complete.");
       } else if (*trace.answer_score == 0 || *trace.answer_score == 1) {
