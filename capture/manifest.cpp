@@ -7,9 +7,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <utility>
 
 #include "base/errors.h"
+#include "data/shallow_json.h"
 #include "model/input_file.h"
 
 namespace headscope::capture {
@@ -19,7 +21,6 @@ namespace fs = std::filesystem;
 using Json = Manifest::Json;
 
 constexpr int64_t kMaxManifestBytes = 256 << 20;
-constexpr int kMostDepth = 16;  // what is read is written again and compared, level by level
 
 // A file of that name may be anybody's.
 bool IsManifest(const Json& json) {
@@ -51,16 +52,12 @@ void Manifest::GoOn() {
 }
 
 void Manifest::GoOnWith(std::string_view text) {
-  bool too_deep = false;
-  const auto look = [&](int depth, Json::parse_event_t, Json&) {
-    too_deep = too_deep || depth > kMostDepth;
-    return !too_deep;
-  };
-  const Json before = Json::parse(text, look, /*allow_exceptions=*/false);
-  if (too_deep || !IsManifest(before)) {
+  const std::optional<Json> read = data::ParseShallowJson<Json>(text);
+  if (!read || !IsManifest(*read)) {
     throw BadInputError(
         {.file = path_, .problem = "is no manifest of captures", .remedy = "move it away, or choose another folder"});
   }
+  const Json& before = *read;
   for (const char* key : {"prompts", "model", "options"}) {
     if (before.value(key, Json()) == json_[key]) continue;
     throw UsageError({.file = path_,

@@ -13,6 +13,7 @@
 #include "analysis/result_files.h"
 #include "base/errors.h"
 #include "data/extension.h"
+#include "data/shallow_json.h"
 
 namespace headscope::analysis {
 namespace {
@@ -20,7 +21,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::streamoff kMostBytes = 64 << 20;
-constexpr int kMostDepth = 16;
 
 [[noreturn]] void Refuse(const std::string& source, const std::string& why) {
   throw BadInputError({.file = source,
@@ -90,13 +90,9 @@ std::optional<FieldValue> FromCsv(const std::string& text, const ResultField& fi
 }  // namespace
 
 std::vector<MethodResult> ParseComparisonJson(const std::string& text, const std::string& source) {
-  bool too_deep = false;  // values are copied level by level
-  const auto look = [&](int depth, Json::parse_event_t, Json&) {
-    too_deep = too_deep || depth > kMostDepth;
-    return !too_deep;
-  };
-  const Json json = Json::parse(text, look, /*allow_exceptions=*/false);
-  if (too_deep) Refuse(source, "it is nested more than " + std::to_string(kMostDepth) + " levels deep");
+  const std::optional<Json> parsed = data::ParseShallowJson<Json>(text);
+  if (!parsed) Refuse(source, "it is nested more than " + std::to_string(data::kMostJsonDepth) + " levels deep");
+  const Json& json = *parsed;
   const Json schema = json.is_object() ? json.value("schema", Json()) : Json();
   // What the first schema has no word for keeps its default.
   if ((schema != "headscope-comparison-1" && schema != "headscope-comparison-2") || !json.contains("results") ||

@@ -5,14 +5,16 @@
 #include <cstdint>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "base/errors.h"
+#include "data/shallow_json.h"
 
 namespace headscope::data {
 namespace {
 
 constexpr size_t kMostBytes = size_t{64} << 20;
-constexpr int kMostDepth = 16;
 
 }  // namespace
 
@@ -33,15 +35,13 @@ std::string ReadUntrustedText(const std::string& path, const std::string& remedy
 }
 
 nlohmann::json ReadUntrustedJson(const std::string& path, const std::string& remedy) {
-  const std::string text = ReadUntrustedText(path, remedy);
-  bool too_deep = false;
-  const auto look = [&too_deep](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    too_deep = too_deep || depth > kMostDepth;
-    return !too_deep;
-  };
-  nlohmann::json json = nlohmann::json::parse(text, look, /*allow_exceptions=*/false);
-  if (too_deep) throw BadInputError({.file = path, .problem = "is nested more than 16 levels deep", .remedy = remedy});
-  return json;
+  std::optional<nlohmann::json> json = ParseShallowJson<nlohmann::json>(ReadUntrustedText(path, remedy));
+  if (!json) {
+    throw BadInputError({.file = path,
+                         .problem = "is nested more than " + std::to_string(kMostJsonDepth) + " levels deep",
+                         .remedy = remedy});
+  }
+  return *std::move(json);
 }
 
 }  // namespace headscope::data
