@@ -178,6 +178,7 @@ endfunction()
 function(headscope_fuzzer name)
   cmake_parse_arguments(FUZZER "" "" "SOURCES;USES" ${ARGN})
   add_executable(${name} ${FUZZER_SOURCES})
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests") # support/require.h
   target_link_libraries(${name} PRIVATE ${FUZZER_USES})
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
   headscope_warnings(${name})

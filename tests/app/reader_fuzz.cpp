@@ -4,12 +4,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "analysis/result_files.h"
@@ -19,15 +16,13 @@
 #include "commands/head_settings.h"
 #include "commands/record_plan.h"
 #include "statistics_store.h"
+#include "support/require.h"
 
 namespace headscope::app {
 namespace {
 
-void Require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "%s\n", what);
-  std::abort();
-}
+using testing::Require;
+using testing::RequireOneSentence;
 
 std::string Text(const uint8_t* data, size_t size) {
   return {reinterpret_cast<const char*>(data), size};
@@ -39,7 +34,7 @@ int Try(const Read& read) {
   try {
     read();
   } catch (const BadInputError& error) {
-    Require(std::string_view(error.what()).find('\n') == std::string_view::npos, "not one sentence");
+    RequireOneSentence(error.what());
     return 1;
   }
   return 0;

@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manifest_fuzz.h"
 
-#include <cstdio>
-#include <cstdlib>
-#include <string_view>
-
 #include "base/errors.h"
 #include "manifest.h"
+#include "support/require.h"
 
 namespace headscope::capture {
 namespace {
 
-void Require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "%s\n", what);
-  std::abort();
-}
+using testing::Require;
+using testing::RequireOneSentence;
 
 Manifest New() {
   return {"fuzz", {{"schema", kManifestSchema}, {"prompts", {{"file", "p"}}}, {"model", {}}, {"options", {}}}};
@@ -28,7 +22,7 @@ int FuzzManifest(const uint8_t* data, size_t size) {
   try {
     manifest.GoOnWith({reinterpret_cast<const char*>(data), size});
   } catch (const Error& error) {  // damaged, or of another run
-    Require(std::string_view(error.what()).find('\n') == std::string_view::npos, "not one sentence");
+    RequireOneSentence(error.what());
     return 1;
   }
   PromptLine prompt;

@@ -1,23 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prompt_lines_fuzz.h"
 
-#include <cstdio>
-#include <cstdlib>
 #include <set>
 #include <string>
-#include <string_view>
 
 #include "base/errors.h"
 #include "capture/prompt_lines.h"
+#include "support/require.h"
 
 namespace headscope::capture {
 namespace {
 
-void Require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "%s\n", what);
-  std::abort();
-}
+using testing::Require;
+using testing::RequireOneSentence;
 
 }  // namespace
 
@@ -26,7 +21,7 @@ int FuzzPromptLines(const uint8_t* data, size_t size) {
   try {
     lines = ParsePromptLines({reinterpret_cast<const char*>(data), size}, "fuzz");
   } catch (const BadInputError& error) {
-    Require(std::string_view(error.what()).find('\n') == std::string_view::npos, "not one sentence");
+    RequireOneSentence(error.what());
     return 1;
   }
   std::set<std::string> names;

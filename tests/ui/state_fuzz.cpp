@@ -3,22 +3,17 @@
 
 #include <QJsonDocument>
 #include <QTemporaryDir>
-#include <cstdio>
-#include <cstdlib>
 #include <set>
 
 #include "session.h"
+#include "support/require.h"
 #include "trace_keeper.h"
 #include "trace_notes.h"
 
 namespace headscope::ui {
 namespace {
 
-void Require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "%s\n", what);
-  std::abort();
-}
+using testing::Require;
 
 }  // namespace
 
