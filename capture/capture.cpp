@@ -224,7 +224,9 @@ data::TraceLayout MakeLayout(const CaptureRequest& request, const model::ModelCo
   layout.attention = request.attention_text;
   for (size_t slot = 0; slot < layout.layers.size(); ++slot) {
     layout.facts.push_back(FactsOf(config, layout.layers[slot], heads.qo_heads[slot]));
-    for (const model::CapturePoint point : request.record) layout.facts.back().*StoredFact(point) = true;
+    data::LayerFacts& facts = layout.facts.back();
+    for (const model::CapturePoint point : request.record) facts.*StoredFact(point) = true;
+    if (facts.has_residual) facts.hidden_size = config.hidden_size;
   }
   for (const model::AttentionLayer& layer : config.layers)
     layout.model.layer_kinds.push_back(layer.linear       ? data::LayerKind::kLinear

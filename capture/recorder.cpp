@@ -2,6 +2,7 @@
 #include "recorder.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <numeric>
 #include <span>
@@ -14,6 +15,8 @@ namespace {
 constexpr int64_t kMaxQueuedBytes = 64 << 20;
 constexpr int64_t kProgramBytes = int64_t{160} << 20;  // measured, with LibTorch
 constexpr std::chrono::seconds kBetweenFlushes{1};
+
+constexpr std::array<int32_t, 1> kOnlyHead = {0};  // of what has no heads
 
 enum class Conversion { kCopy, kShorten };  // kShorten: fp32 that is exact in bf16
 
@@ -50,8 +53,9 @@ void Gather(const model::LayerHeads::Heads& heads, std::span<const int32_t> chos
 // One layer's copy, in the trace's layout and encoding.
 struct LayerCopy {
   data::LayerBlock block;
-  std::vector<char> q, k, v, q_pre_rope, k_pre_rope;
+  std::vector<char> q, k, v;
   std::vector<float> lse, value_norms, hidden_norms;
+  std::array<std::vector<char>, data::kNumTraceTensors> vectors;  // of the points
 };
 
 bool data::LayerFacts::*StoredFact(model::CapturePoint point) {
@@ -62,6 +66,14 @@ bool data::LayerFacts::*StoredFact(model::CapturePoint point) {
       return &data::LayerFacts::has_value_norms;
     case model::CapturePoint::kHiddenNorms:
       return &data::LayerFacts::has_hidden_norms;
+    case model::CapturePoint::kProjection:
+      return &data::LayerFacts::has_projection;
+    case model::CapturePoint::kCache:
+      return &data::LayerFacts::has_cache;
+    case model::CapturePoint::kResidual:
+      return &data::LayerFacts::has_residual;
+    case model::CapturePoint::kHeadOutputs:
+      return &data::LayerFacts::has_head_outputs;
   }
   throw std::logic_error("a capture point without a case");
 }
@@ -203,30 +215,6 @@ void Recorder::Take(const model::LayerHeads& heads) {
   for (const int32_t head : facts.qo_heads) {
     for (const int64_t row : kept_rows_) *lse++ = heads.lse[head * heads.num_tokens + row];
   }
-  int64_t other_bytes = 0;
-  for (const model::CapturePointInfo& info : model::kCapturePoints) {
-    if (!(facts.*StoredFact(info.point))) continue;
-    switch (info.point) {
-      case model::CapturePoint::kPreRope:
-        Gather(heads.q_pre_rope, facts.qo_heads, kept_rows_, head_dim, size_in, size_out, conversion,
-               &copy->q_pre_rope);
-        Gather(heads.k_pre_rope, facts.kv_heads, all_rows, head_dim, size_in, size_out, conversion, &copy->k_pre_rope);
-        other_bytes += std::ssize(copy->q_pre_rope) + std::ssize(copy->k_pre_rope);
-        break;
-      case model::CapturePoint::kValueNorms:
-        copy->value_norms.clear();
-        for (const int32_t head : facts.qo_heads) {
-          const float* norms = heads.value_norms + head * heads.num_tokens;
-          copy->value_norms.insert(copy->value_norms.end(), norms, norms + heads.num_tokens);
-        }
-        other_bytes += 4 * std::ssize(copy->value_norms);
-        break;
-      case model::CapturePoint::kHiddenNorms:
-        copy->hidden_norms.assign(heads.hidden_norms, heads.hidden_norms + heads.num_tokens);
-        other_bytes += 4 * std::ssize(copy->hidden_norms);
-        break;
-    }
-  }
   copy->block = {.layer_slot = slot,
                  .first_token = heads.first_token,
                  .num_tokens = heads.num_tokens,
@@ -236,10 +224,53 @@ void Recorder::Take(const model::LayerHeads& heads) {
                  .k = copy->k.data(),
                  .v = copy->v.data(),
                  .lse = copy->lse.data()};
-  copy->block.Set(data::TraceTensor::kQPreRope, copy->q_pre_rope.data());
-  copy->block.Set(data::TraceTensor::kKPreRope, copy->k_pre_rope.data());
-  copy->block.Set(data::TraceTensor::kValueNorms, copy->value_norms.data());
-  copy->block.Set(data::TraceTensor::kHiddenNorms, copy->hidden_norms.data());
+  int64_t other_bytes = 0;
+  // The chosen heads of a point's vectors, for recorded rows or for all tokens.
+  const auto keep = [&](data::TraceTensor tensor, const model::LayerHeads::Heads& from, bool of_rows,
+                        std::span<const int32_t> chosen, int64_t components) {
+    std::vector<char>& to = copy->vectors[static_cast<size_t>(tensor)];
+    Gather(from, chosen, of_rows ? kept_rows_ : all_rows, components, size_in, size_out, conversion, &to);
+    copy->block.Set(tensor, to.data());
+    other_bytes += std::ssize(to);
+  };
+  using data::TraceTensor;
+  for (const model::CapturePointInfo& info : model::kCapturePoints) {
+    if (!(facts.*StoredFact(info.point))) continue;
+    switch (info.point) {
+      case model::CapturePoint::kPreRope:
+        keep(TraceTensor::kQPreRope, heads.q_pre_rope, true, facts.qo_heads, head_dim);
+        keep(TraceTensor::kKPreRope, heads.k_pre_rope, false, facts.kv_heads, head_dim);
+        break;
+      case model::CapturePoint::kProjection:
+        keep(TraceTensor::kQProjection, heads.q_projection, true, facts.qo_heads, head_dim);
+        keep(TraceTensor::kKProjection, heads.k_projection, false, facts.kv_heads, head_dim);
+        break;
+      case model::CapturePoint::kCache:
+        keep(TraceTensor::kCacheK, heads.cache_k, false, facts.kv_heads, head_dim);
+        keep(TraceTensor::kCacheV, heads.cache_v, false, facts.kv_heads, v_head_dim);
+        break;
+      case model::CapturePoint::kResidual:
+        keep(TraceTensor::kResidual, heads.residual, false, kOnlyHead, facts.hidden_size);
+        break;
+      case model::CapturePoint::kHeadOutputs:
+        keep(TraceTensor::kHeadOutput, heads.head_outputs, true, facts.qo_heads, v_head_dim);
+        break;
+      case model::CapturePoint::kValueNorms:
+        copy->value_norms.clear();
+        for (const int32_t head : facts.qo_heads) {
+          const float* norms = heads.value_norms + head * heads.num_tokens;
+          copy->value_norms.insert(copy->value_norms.end(), norms, norms + heads.num_tokens);
+        }
+        copy->block.Set(TraceTensor::kValueNorms, copy->value_norms.data());
+        other_bytes += 4 * std::ssize(copy->value_norms);
+        break;
+      case model::CapturePoint::kHiddenNorms:
+        copy->hidden_norms.assign(heads.hidden_norms, heads.hidden_norms + heads.num_tokens);
+        copy->block.Set(TraceTensor::kHiddenNorms, copy->hidden_norms.data());
+        other_bytes += 4 * std::ssize(copy->hidden_norms);
+        break;
+    }
+  }
   const auto num_qo = static_cast<int64_t>(facts.qo_heads.size());
   const auto num_kv = static_cast<int64_t>(facts.kv_heads.size());
   const int64_t bytes =

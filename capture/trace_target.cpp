@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "capture/stored_points.h"
 
 namespace headscope::capture {
 namespace fs = std::filesystem;
@@ -58,12 +59,31 @@ int64_t TraceBytes(const data::TraceLayout& layout, int64_t num_tokens, int64_t 
     const auto num_kv_heads = static_cast<int64_t>(facts.kv_heads.size());
     token_bytes += num_kv_heads * (int64_t{facts.head_dim} + facts.v_head_dim) * size;
     row_bytes += num_qo_heads * (facts.head_dim * size + 4) + 8;  // the log-sum-exp, and how many keys it counts
-    if (facts.has_pre_rope) {
-      token_bytes += num_kv_heads * facts.head_dim * size;
-      row_bytes += num_qo_heads * facts.head_dim * size;
+    for (const model::CapturePointInfo& info : model::kCapturePoints) {
+      if (!(facts.*StoredFact(info.point))) continue;
+      switch (info.point) {
+        case model::CapturePoint::kPreRope:
+        case model::CapturePoint::kProjection:
+          token_bytes += num_kv_heads * facts.head_dim * size;
+          row_bytes += num_qo_heads * facts.head_dim * size;
+          break;
+        case model::CapturePoint::kValueNorms:
+          token_bytes += num_qo_heads * 4;
+          break;
+        case model::CapturePoint::kHiddenNorms:
+          token_bytes += 4;
+          break;
+        case model::CapturePoint::kCache:
+          token_bytes += num_kv_heads * (int64_t{facts.head_dim} + facts.v_head_dim) * size;
+          break;
+        case model::CapturePoint::kResidual:
+          token_bytes += facts.hidden_size * size;
+          break;
+        case model::CapturePoint::kHeadOutputs:
+          row_bytes += num_qo_heads * facts.v_head_dim * size;
+          break;
+      }
     }
-    if (facts.has_value_norms) token_bytes += num_qo_heads * 4;
-    if (facts.has_hidden_norms) token_bytes += 4;
   }
   return num_tokens * token_bytes + num_rows * row_bytes;
 }

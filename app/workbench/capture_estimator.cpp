@@ -37,6 +37,14 @@ std::vector<ui::Recordable> RecordableByCaptures() {
         return ui::Recordable::Size::kHeadsAndTokens;
       case model::CapturePoint::kHiddenNorms:
         return ui::Recordable::Size::kTokens;
+      case model::CapturePoint::kProjection:
+        return ui::Recordable::Size::kQueriesAndKeys;
+      case model::CapturePoint::kCache:
+        return ui::Recordable::Size::kKeysAndValues;
+      case model::CapturePoint::kResidual:
+        return ui::Recordable::Size::kHiddenStates;
+      case model::CapturePoint::kHeadOutputs:
+        return ui::Recordable::Size::kOutputs;
     }
     return ui::Recordable::Size::kTokens;
   };
@@ -58,6 +66,7 @@ ui::ModelDescription DescribeCheckpoint(const std::string& model_dir) {
   description.num_qo_heads = summary.num_qo_heads;
   description.num_kv_heads = summary.num_kv_heads;
   description.head_dim = summary.head_dim;
+  description.hidden_size = summary.hidden_size;
   return description;
 }
 

@@ -118,6 +118,10 @@ std::string Problem(const TraceLayout& layout, size_t slot) {
   for (const float logit : facts.sinks) {
     if (!std::isfinite(logit)) return "sinks " + std::to_string(logit) + ": must be finite";
   }
+  if (facts.has_residual != (facts.hidden_size > 0)) {
+    return "hidden_size " + std::to_string(facts.hidden_size) +
+           ": must be positive where hidden states are stored (has_residual), and 0 elsewhere";
+  }
   for (const auto& [field, layer] :
        {std::pair{"kv_layer", facts.kv_layer}, {"selection_layer", facts.selection_layer}}) {
     if (layer >= layout.layers[slot]) {
@@ -129,7 +133,7 @@ std::string Problem(const TraceLayout& layout, size_t slot) {
 
 }  // namespace
 
-const std::array<LayerIntegerColumn, 24> kLayerIntegers = {Integers <
+const std::array<LayerIntegerColumn, 29> kLayerIntegers = {Integers <
                                                                [](auto& facts) -> auto& {return facts.num_qo_heads;
 }  // namespace headscope::data
 > ("num_qo_heads", true, 0, 1, kMaxHeads), Integers < [](auto& facts) -> auto& {
@@ -201,7 +205,22 @@ const std::array<LayerIntegerColumn, 24> kLayerIntegers = {Integers <
 > ("index_dim", false, 0, 0, kMaxHeadDim), Integers < [](auto& facts) -> auto& {
   return facts.bidirectional;
 }
-> ("bidirectional", false, 0, 0, 1),
+> ("bidirectional", false, 0, 0, 1), Integers < [](auto& facts) -> auto& {
+  return facts.has_projection;
+}
+> ("has_projection", false, 0, 0, 1), Integers < [](auto& facts) -> auto& {
+  return facts.has_cache;
+}
+> ("has_cache", false, 0, 0, 1), Integers < [](auto& facts) -> auto& {
+  return facts.has_residual;
+}
+> ("has_residual", false, 0, 0, 1), Integers < [](auto& facts) -> auto& {
+  return facts.has_head_outputs;
+}
+> ("has_head_outputs", false, 0, 0, 1), Integers < [](auto& facts) -> auto& {
+  return facts.hidden_size;
+}
+> ("hidden_size", false, 0, 0, kMaxHiddenSize),
 }
 ;
 const std::array<LayerFloatColumn, 4> kLayerFloats = {Floats < [](auto& facts) -> auto& {return facts.softmax_scale;

@@ -26,7 +26,7 @@ struct LayerFloatColumn {
   float (*get)(const LayerFacts&);
   void (*set)(LayerFacts&, float);
 };
-extern const std::array<LayerIntegerColumn, 24> kLayerIntegers;
+extern const std::array<LayerIntegerColumn, 29> kLayerIntegers;
 extern const std::array<LayerFloatColumn, 4> kLayerFloats;
 
 // What is inconsistent in the facts of the recorded layer `slot`, as "layer N: <field> <value>: <what is allowed>";

@@ -140,8 +140,9 @@ void StoredTrace::ReadLayout(const StoredGroup& attention, const StoredGroup& to
   } else {
     ReadLayers();
     if (const int32_t version = VersionOf(layout_); version_ != version) {
-      file_.Refuse("attribute version", "is " + std::to_string(version_) + ", but that of such layers is " +
-                                            std::to_string(version) + "; " + kDamaged);
+      file_.Refuse("attribute version", "is " + std::to_string(version_) +
+                                            ", but a trace of these layers has version " + std::to_string(version) +
+                                            "; " + kDamaged);
     }
     layout_.has_roles = UntrustedFile::HasDataset(tokens_group, "role");
     if (UntrustedFile::HasDataset(tokens_group, "positions")) {

@@ -28,6 +28,7 @@ inline constexpr int32_t kMaxHeads = 4096;
 inline constexpr int64_t kMaxAllHeads = int64_t{1} << 20;  // query and KV heads, all layers together
 inline constexpr int32_t kMaxHeadDim = 4096;
 inline constexpr int32_t kMaxSelectedIds = 65536;
+inline constexpr int32_t kMaxHiddenSize = 65536;
 inline constexpr int32_t kMaxPositionAxes = 3;
 inline constexpr int64_t kMaxTokens = INT32_MAX;
 inline constexpr int64_t kMaxConfigBytes = int64_t{16} << 20;

@@ -23,6 +23,12 @@ const std::array<TensorSpec, kNumTraceTensors> kTensorSpecs = {{
     {TraceTensor::kIndexK, "index_k", "index_kv_head", "1", Heads::kIndexKv, false, Width::kIndexDim, Type::kEncoding},
     {TraceTensor::kIndexWeights, "index_weights", "index_head", "1", Heads::kIndex, true, Width::kScalar,
      Type::kFloat32},
+    {TraceTensor::kQProjection, "q_projection", "qo_head", "1", Heads::kQo, true, Width::kHeadDim, Type::kEncoding},
+    {TraceTensor::kKProjection, "k_projection", "kv_head", "1", Heads::kKv, false, Width::kHeadDim, Type::kEncoding},
+    {TraceTensor::kCacheK, "cache_k", "kv_head", "1", Heads::kKv, false, Width::kHeadDim, Type::kEncoding},
+    {TraceTensor::kCacheV, "cache_v", "kv_head", "1", Heads::kKv, false, Width::kValueDim, Type::kEncoding},
+    {TraceTensor::kResidual, "residual", "hidden", "1", Heads::kOne, false, Width::kHidden, Type::kEncoding},
+    {TraceTensor::kHeadOutput, "head_output", "qo_head", "1", Heads::kQo, true, Width::kValueDim, Type::kEncoding},
 }};
 
 int64_t NumHeads(const TensorSpec& spec, const LayerFacts& facts) {
@@ -53,6 +59,8 @@ int64_t NumComponents(const TensorSpec& spec, const LayerFacts& facts) {
       return facts.selection.ids;
     case Width::kIndexDim:
       return facts.selection.index_dim;
+    case Width::kHidden:
+      return facts.hidden_size;
     case Width::kScalar:
       break;
   }
@@ -97,6 +105,16 @@ bool Stores(const TraceLayout& layout, size_t slot, TraceTensor tensor) {
     case TraceTensor::kIndexK:
     case TraceTensor::kIndexWeights:
       return facts.selection.index_heads > 0;
+    case TraceTensor::kQProjection:
+    case TraceTensor::kKProjection:
+      return facts.has_projection;
+    case TraceTensor::kCacheK:
+    case TraceTensor::kCacheV:
+      return facts.has_cache;
+    case TraceTensor::kResidual:
+      return facts.has_residual;
+    case TraceTensor::kHeadOutput:
+      return facts.has_head_outputs;
   }
   return false;
 }

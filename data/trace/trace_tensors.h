@@ -12,7 +12,7 @@ namespace headscope::data {
 
 struct TensorSpec {
   enum class Heads : uint8_t { kQo, kKv, kOne, kSets, kIndex, kIndexKv };
-  enum class Width : uint8_t { kScalar, kHeadDim, kValueDim, kIds, kIndexDim };
+  enum class Width : uint8_t { kScalar, kHeadDim, kValueDim, kIds, kIndexDim, kHidden };
   enum class Type : uint8_t { kEncoding, kFloat32, kInt32 };
   TraceTensor tensor;
   const char* name;       // of the dataset

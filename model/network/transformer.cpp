@@ -68,7 +68,8 @@ struct LayerCache {
 
 // q, k and v of a pass as attention's input, and before their positions are turned in; the gates of its output.
 struct Projected {
-  at::Tensor plain_q, plain_k;  // [heads, rows, head_dim]
+  at::Tensor raw_q, raw_k;      // [heads, rows, head_dim], as projected
+  at::Tensor plain_q, plain_k;  // and normalised
   at::Tensor q, k, v;
   at::Tensor gate;  // [rows, num_qo_heads * v_head_dim], or undefined
 };
@@ -145,7 +146,12 @@ struct Decoder {
     const int64_t v_size = int64_t{facts.num_kv_heads} * facts.v_head_dim;
     const at::Tensor qkv = Apply(w.qkv, x);
     const bool at_once = facts.qk_norm == QkNorm::kAllHeads;
+    const auto by_head = [&](const at::Tensor& rows, int64_t heads) {
+      return rows.view({x.size(0), heads, facts.head_dim}).transpose(0, 1);
+    };
     Projected out;
+    out.raw_q = by_head(qkv.narrow(1, 0, q_size), facts.num_qo_heads);
+    out.raw_k = by_head(qkv.narrow(1, q_size, k_size), facts.num_kv_heads);
     out.plain_q = Heads(qkv.narrow(1, 0, q_size), facts.num_qo_heads, facts.head_dim, at_once, w.q_norm);
     out.plain_k = Heads(qkv.narrow(1, q_size, k_size), facts.num_kv_heads, facts.head_dim, at_once, w.k_norm);
     out.v =
@@ -175,6 +181,8 @@ struct Decoder {
     const at::Tensor shared = compressed.narrow(1, rules.kv_rank, rules.rope_dim).unsqueeze(0);
     const at::Tensor kv = by_head(Apply(w.kv_b, norm(compressed.narrow(1, 0, rules.kv_rank), w.kv_norm)));
     out.plain_k = at::cat({kv.narrow(2, 0, rules.nope_dim), shared.expand({heads, rows, rules.rope_dim})}, 2);
+    out.raw_q = out.plain_q;
+    out.raw_k = out.plain_k;
     out.v = kv.narrow(2, rules.nope_dim, facts.v_head_dim);
     out.q = Turned(out.plain_q, facts, positions);
     out.k = Turned(out.plain_k, facts, positions);
@@ -226,10 +234,11 @@ struct Decoder {
     }
     attention->Attend(call);
     StopIfAsked(stop);
+    at::Tensor all = output.transpose(0, 1).reshape({rows, int64_t{facts.num_qo_heads} * facts.v_head_dim});
+    if (made.gate.defined()) all = all * made.gate.sigmoid();
     if (sink != nullptr && sink->Wants(static_cast<int32_t>(layer)))
-      Hand(static_cast<int32_t>(layer), {input, made.plain_q, made.plain_k, q, k, v, lse}, sink);
-    const at::Tensor all = output.transpose(0, 1).reshape({rows, int64_t{facts.num_qo_heads} * facts.v_head_dim});
-    return Apply(w.output, made.gate.defined() ? all * made.gate.sigmoid() : all);
+      Hand(static_cast<int32_t>(layer), {input, made, q, k, v, lse, all}, sink);
+    return Apply(w.output, all);
   }
 
   // Contiguous, in the compute type, holding numbers of the captured type.
@@ -237,7 +246,10 @@ struct Decoder {
 
   // What there is of a layer's attention in one pass.
   struct Attended {
-    const at::Tensor &input, &plain_q, &plain_k, &q, &k, &v, &lse;
+    const at::Tensor& input;
+    const Projected& made;
+    const at::Tensor &q, &k, &v, &lse;
+    const at::Tensor& output;  // [rows, num_qo_heads * v_head_dim], what the output projection gets
   };
 
   // |W_o v| [num_qo_heads, rows] fp32: a head's part of the output projection, of its KV head's values.
@@ -252,7 +264,10 @@ struct Decoder {
     return at::stack(norms);
   }
 
-  void Hand(int32_t layer, const Attended& made, HeadSink* sink) const {
+  void Hand(int32_t layer, const Attended& attended, HeadSink* sink) const {
+    const AttentionLayer& facts = config.layers[static_cast<size_t>(layer)];
+    const LayerCache& kept = cache[static_cast<size_t>(layer)];
+    const int64_t rows = attended.q.size(1);
     std::vector<at::Tensor> on_host;  // until the sink has taken them
     const auto host = [&](const at::Tensor& t) {
       on_host.push_back(t.cpu().contiguous());
@@ -265,25 +280,40 @@ struct Decoder {
     LayerHeads heads;
     heads.layer = layer;
     heads.first_token = length;
-    heads.num_tokens = made.q.size(1);
+    heads.num_tokens = rows;
     heads.is_bf16 = types.compute == at::kBFloat16;
     heads.exact_in_bf16 = types.captured == at::kBFloat16;
-    heads.q = view(made.q);
-    heads.k = view(made.k);
-    heads.v = view(made.v);
-    heads.lse = host(made.lse).const_data_ptr<float>();
+    heads.q = view(attended.q);
+    heads.k = view(attended.k);
+    heads.v = view(attended.v);
+    heads.lse = host(attended.lse).const_data_ptr<float>();
     for (const CapturePointInfo& info : kCapturePoints) {
       if (!sink->WantsPoint(info.point)) continue;
       switch (info.point) {
         case CapturePoint::kPreRope:
-          heads.q_pre_rope = view(Captured(made.plain_q));
-          heads.k_pre_rope = view(Captured(made.plain_k));
+          heads.q_pre_rope = view(Captured(attended.made.plain_q));
+          heads.k_pre_rope = view(Captured(attended.made.plain_k));
           break;
         case CapturePoint::kValueNorms:
-          heads.value_norms = host(ValueNorms(static_cast<size_t>(layer), made.v)).const_data_ptr<float>();
+          heads.value_norms = host(ValueNorms(static_cast<size_t>(layer), attended.v)).const_data_ptr<float>();
           break;
         case CapturePoint::kHiddenNorms:
-          heads.hidden_norms = host(made.input.to(at::kFloat).norm(2, -1)).const_data_ptr<float>();
+          heads.hidden_norms = host(attended.input.to(at::kFloat).norm(2, -1)).const_data_ptr<float>();
+          break;
+        case CapturePoint::kProjection:
+          heads.q_projection = view(Captured(attended.made.raw_q));
+          heads.k_projection = view(Captured(attended.made.raw_k));
+          break;
+        case CapturePoint::kCache:
+          heads.cache_k = view(kept.k.narrow(1, length, rows));
+          heads.cache_v = view(kept.v.narrow(1, length, rows));
+          break;
+        case CapturePoint::kResidual:
+          heads.residual = view(Captured(attended.input).unsqueeze(0));
+          break;
+        case CapturePoint::kHeadOutputs:
+          heads.head_outputs =
+              view(Captured(attended.output.view({rows, facts.num_qo_heads, facts.v_head_dim}).transpose(0, 1)));
           break;
       }
     }

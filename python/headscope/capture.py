@@ -6,6 +6,7 @@ import pathlib
 import sys
 
 from headscope.errors import BadInputError, DeviceError, HeadscopeError, UsageError
+from headscope.layout import POINTS
 
 INTERRUPTED = 130
 
@@ -22,6 +23,7 @@ def _options():
     parser.add_argument("--layers", help="layers to record, such as 0-3,7 (all)")
     parser.add_argument("--heads", help="query heads to record, of every layer (all)")
     parser.add_argument("--rows", default="all", help="query rows to record: all, last:N, every:N, random:N, random:N:SEED, or ranges A:B,C:D of rows A to B-1 (all)")
+    parser.add_argument("--record", help=f"beside q, k, v and lse: {', '.join(POINTS)}; several with commas between them")
     parser.add_argument("--decode", type=int, default=0, metavar="N", help="tokens to generate and record after the prompt (0)")
     parser.add_argument("--chunk", type=int, default=0, metavar="N", help="tokens per prefill step (0: the whole prompt)")
     parser.add_argument("--attention", default="sdpa", help="transformers' attention that the model uses: sdpa, eager, flash_attention_2, .. (sdpa)")
@@ -119,7 +121,7 @@ def capture(options):
             print(text, file=sys.stderr, flush=True)
 
     recording = recorder.record(
-        model, options.output, layers=options.layers, heads=options.heads, rows=options.rows, tokenizer=tokenizer, prompt_tokens=length,
+        model, options.output, layers=options.layers, heads=options.heads, rows=options.rows, points=options.record, tokenizer=tokenizer, prompt_tokens=length,
         max_tokens=length + options.decode, latent=options.latent, prompt_source=source, overwrite=options.force,
     )  # fmt: skip
     try:

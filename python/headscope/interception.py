@@ -59,7 +59,7 @@ def _interface_of(interfaces, attn_implementation, default):
             output = function(module, query, key, value, attention_mask, *arguments, **options)
         lse = kernels.of(query)
         for listener in tuple(_listeners):
-            listener(attn_implementation or "eager", module, query, key, value, attention_mask, options, lse)
+            listener(attn_implementation or "eager", module, query, key, value, attention_mask, options, lse, output[0])
         return output
 
     return told
@@ -80,9 +80,10 @@ def mixed(cache):
 
 
 def add(listener):
-    """From now on listener(implementation, module, query, key, value, attention_mask, options, lse) is called after every attention of every model.
+    """From now on listener(implementation, module, query, key, value, attention_mask, options, lse, output) is called after every attention of every model.
 
     lse: each row's log-sum-exp over the keys that the mask shows, float32 [batch, heads, rows], where the kernel told it; else None.
+    output: [batch, rows, heads, v_head_dim].
     """
     global _original
     with _lock:

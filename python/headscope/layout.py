@@ -11,7 +11,7 @@ import numpy as np
 FORMAT_NAME, FORMAT_VERSION = "headscope-trace", 2
 BIDIRECTIONAL_VERSION = 3  # of a trace that has a layer whose rows see what comes after them
 MAX_LAYERS = MAX_HEADS = MAX_HEAD_DIM = 4096
-MAX_SELECTED_IDS = 65536
+MAX_SELECTED_IDS = MAX_HIDDEN_SIZE = 65536
 MAX_TOKENS = 2**31 - 1
 MAX_CONFIG_BYTES = 16 << 20
 MAX_ATTRIBUTE_TEXT = 16384
@@ -47,8 +47,19 @@ INTEGER_COLUMNS = (
     ("index_kv_heads", False, 0, 0, MAX_HEADS),
     ("index_dim", False, 0, 0, MAX_HEAD_DIM),
     ("bidirectional", False, 0, 0, 1),
+    ("has_projection", False, 0, 0, 1),
+    ("has_cache", False, 0, 0, 1),
+    ("has_residual", False, 0, 0, 1),
+    ("has_head_outputs", False, 0, 0, 1),
+    ("hidden_size", False, 0, 0, MAX_HIDDEN_SIZE),
 )
 FLOAT_COLUMNS = (("softmax_scale", True, 0.0), ("soft_cap", False, 0.0), ("rope_theta", False, 0.0), ("rope_attention_factor", False, 1.0))
+
+# Capture points, in the order of `headscope capture --record`, and the fact of a layer that has one.
+POINTS = {
+    "pre-rope": "has_pre_rope", "value-norms": "has_value_norms", "hidden-norms": "has_hidden_norms", "projection": "has_projection", "cache": "has_cache",
+    "residual": "has_residual", "head-outputs": "has_head_outputs",
+}  # fmt: skip
 
 
 @dataclasses.dataclass
@@ -85,6 +96,11 @@ class LayerFacts:
     index_kv_heads: int = 0
     index_dim: int = 0
     bidirectional: int = 0
+    has_projection: int = 0
+    has_cache: int = 0
+    has_residual: int = 0
+    has_head_outputs: int = 0
+    hidden_size: int = 0
     sinks: np.ndarray | None = None  # float32 [num_qo_heads]
 
     def group_size(self):
@@ -161,6 +177,12 @@ TENSORS = {
         TensorSpec("index_q", "index_head", "1", True, lambda f: f.index_heads, lambda f: f.index_dim, "encoding", lambda f: f.index_heads > 0),
         TensorSpec("index_k", "index_kv_head", "1", False, lambda f: f.index_kv_heads, lambda f: f.index_dim, "encoding", lambda f: f.index_heads > 0),
         TensorSpec("index_weights", "index_head", "1", True, lambda f: f.index_heads, None, "float32", lambda f: f.index_heads > 0),
+        TensorSpec("q_projection", "qo_head", "1", True, lambda f: len(f.qo_heads), lambda f: f.head_dim, "encoding", lambda f: f.has_projection),
+        TensorSpec("k_projection", "kv_head", "1", False, lambda f: len(f.kv_heads), lambda f: f.head_dim, "encoding", lambda f: f.has_projection),
+        TensorSpec("cache_k", "kv_head", "1", False, lambda f: len(f.kv_heads), lambda f: f.head_dim, "encoding", lambda f: f.has_cache),
+        TensorSpec("cache_v", "kv_head", "1", False, lambda f: len(f.kv_heads), lambda f: f.v_head_dim, "encoding", lambda f: f.has_cache),
+        TensorSpec("residual", "hidden", "1", False, lambda f: 1, lambda f: f.hidden_size, "encoding", lambda f: f.has_residual),
+        TensorSpec("head_output", "qo_head", "1", True, lambda f: len(f.qo_heads), lambda f: f.v_head_dim, "encoding", lambda f: f.has_head_outputs),
     )
 }
 
@@ -254,6 +276,8 @@ def _layer_problem(layout, slot):
         return f"rope_dims {facts.rope_dims} from rope_first_dim {facts.rope_first_dim}: must lie in head_dim {facts.head_dim}"
     if facts.v_is_k and facts.v_head_dim > facts.head_dim:
         return f"v_head_dim {facts.v_head_dim}: must be at most head_dim {facts.head_dim} where v is k"
+    if facts.has_residual != (facts.hidden_size > 0):
+        return f"hidden_size {facts.hidden_size}: must be positive where hidden states are stored (has_residual), and 0 elsewhere"
     if facts.sinks is not None and (len(facts.sinks) != facts.num_qo_heads or not np.isfinite(facts.sinks).all()):
         return f"sinks has {len(facts.sinks)} entries: one finite number for each of num_qo_heads {facts.num_qo_heads}"
     return ""

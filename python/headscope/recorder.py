@@ -22,6 +22,7 @@ from headscope import facts as layer_facts
 from headscope import interception, layout, model_files, visibility
 from headscope.errors import BadInputError, HeadscopeError, UsageError
 from headscope.latent import Latent
+from headscope.points import LayerPoints, points_of
 from headscope.pump import Pump
 from headscope.selection import Rows, chosen_of, numbers
 from headscope.target import Target
@@ -32,12 +33,14 @@ _ENCODINGS = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float1
 
 
 def record(
-    model, path, *, layers=None, heads=None, rows="all", tokenizer=None, prompt_tokens=None, max_tokens=None, latent=False, prompt_source="", task_answer="", overwrite=False
+    model, path, *, layers=None, heads=None, rows="all", points=None, tokenizer=None, prompt_tokens=None, max_tokens=None, latent=False, prompt_source="", task_answer="",
+    overwrite=False,
 ):
     """A context in which the forward passes of `model` are recorded into the trace `path`.
 
     layers, heads: numbers of the model, a sequence or a text such as "0-3,7"; None: all. heads are query heads, of every layer.
     rows: query rows of the prompt to record: all, last:N or every:N. Those of decoded tokens are all recorded.
+    points: what else to record, a sequence or a text such as "pre-rope,cache": pre-rope, value-norms, hidden-norms, projection, cache, residual, head-outputs.
     tokenizer: gives the trace the tokens' texts.
     prompt_tokens: length of the prompt; needed only where it comes in several passes and rows is last:N or random:N.
     max_tokens: how many tokens the prompt and what is decoded will have at most; it also sizes the file's chunks.
@@ -49,7 +52,7 @@ def record(
 
     Raises UsageError, BadInputError, FailedError: one sentence that names what is wrong and the remedy.
     """
-    return Recording(model, path, layers, heads, rows, tokenizer, prompt_tokens, max_tokens, latent, prompt_source, task_answer, overwrite)
+    return Recording(model, path, layers, heads, rows, points, tokenizer, prompt_tokens, max_tokens, latent, prompt_source, task_answer, overwrite)
 
 
 @dataclasses.dataclass
@@ -90,11 +93,13 @@ _looking = threading.local()
 class Recording:
     """See record. `paths`: the traces that are complete; `left`: what became of the others, a sentence's part each."""
 
-    def __init__(self, model, path, layers, heads, rows, tokenizer, prompt_tokens, max_tokens, latent, prompt_source, task_answer, overwrite):
+    def __init__(self, model, path, layers, heads, rows, points, tokenizer, prompt_tokens, max_tokens, latent, prompt_source, task_answer, overwrite):
         self._model, self._path, self._overwrite = model, str(path), overwrite
         self._layers, self._heads, self._rows = numbers(layers, "layers"), numbers(heads, "heads"), Rows(rows)
         self._text, self._prompt_tokens, self._max_tokens = TokenText(tokenizer), prompt_tokens, max_tokens
-        self._latent = latent
+        self._latent, self._points = latent, points_of(points)
+        if latent and self._points:
+            raise UsageError(f"latent: it is recorded without other capture points; leave out {', '.join(self._points)}")
         self._prompt_source, self._task_answer = prompt_source, task_answer
         self.paths, self.left = [], []
         self._streams, self._num_prompts = [], 0
@@ -434,6 +439,9 @@ class Recording:
             facts = all_facts[layer]
             facts.qo_heads = tuple(chosen_of(self._heads, range(facts.num_qo_heads), "head"))
             facts.kv_heads = tuple(sorted({head // facts.group_size() for head in facts.qo_heads}))
+        hidden_size = int(getattr(config, "hidden_size", 0) or 0)
+        self._beside = [LayerPoints(model, by_layer[layer].module, all_facts[layer], self._points, hidden_size, f"{name}: layer {layer}") for layer in chosen]
+        self._handles += [handle for beside in self._beside for handle in beside.handles]
         num_layers = max(int(getattr(config, "num_hidden_layers", 0) or 0), max(by_layer) + 1)
         kinds = [all_facts[layer].kind() if layer in all_facts else layer_facts.layer_kind(config, layer) for layer in range(num_layers)]
         dtype = by_layer[chosen[0]].dtype
@@ -497,7 +505,7 @@ class Recording:
         elif self._pass is not None:
             self._positions = positions.detach().cpu().numpy()
 
-    def _on_attention(self, implementation, module, query, key, value, mask, options, kernels_lse):
+    def _on_attention(self, implementation, module, query, key, value, mask, options, kernels_lse, output):
         if self._calls is not None:
             if torch.is_tensor(query) and query.ndim == 4 and _belongs(self._model, module):
                 self._calls.append(layer_facts.Call.of(module, query, key, value, options))
@@ -514,12 +522,12 @@ class Recording:
             if cross_slot is not None:
                 self._record_cross(cross_slot, query, key, value, mask)
                 return
-            self._record(slot, implementation, module, query, key, value, mask, options, kernels_lse)
+            self._record(slot, implementation, module, query, key, value, mask, options, kernels_lse, output)
         except BaseException as error:
             self._failed = error
             raise
 
-    def _record(self, slot, implementation, module, query, key, value, mask, options, kernels_lse):
+    def _record(self, slot, implementation, module, query, key, value, mask, options, kernels_lse, output):
         now, layer, facts = self._pass, self._layout.layers[slot], self._layout.facts[slot]
         call = layer_facts.Call.of(module, query, key, value, options)
         self._compare(self._by_layer[layer], call)
@@ -538,6 +546,9 @@ class Recording:
             lse = None if kernels_lse is None or chosen is not None else self._picked(kernels_lse[b], facts, rows)
             q = self._picked(query[b].detach(), facts, rows)
             new = slice(stream.tokens.start + stream.pad - offset, stream.tokens.stop + stream.pad - offset)
+            fed = slice(stream.tokens.start + stream.pad - now.past, stream.tokens.stop + stream.pad - now.past)
+            pick = functools.partial(self._picked, facts=facts, rows=rows)
+            self._put_points(stream, slot, self._beside[slot].tensors(b, key[b].detach(), value[b].detach(), output, pick, new, fed))
             self._put(stream, slot, facts, q, key[b].detach(), value[b].detach(), new, rows, keys, b, chosen, lse)
 
     def _columns(self, b, stream, device):
@@ -553,6 +564,14 @@ class Recording:
         if len(facts.qo_heads) < values.shape[0]:
             values = values[list(facts.qo_heads)]
         return values if len(rows) == self._pass.fed else values[:, rows - self._pass.past]
+
+    def _put_points(self, stream, slot, tensors):
+        for name, values in tensors:
+            spec = layout.TENSORS[name]
+            if values.shape[1] == 0:
+                continue
+            first = stream.layer_rows.get(slot, 0) if spec.of_rows else stream.tokens.start
+            self._pump.put(stream.writer.write, slot, name, first, values.to(self._dtype) if spec.kind == "encoding" else values)
 
     def _put(self, stream, slot, facts, q, key, value, new, rows, keys, b, chosen, lse):
         """One sequence's part of a layer: q [heads, rows, dim] of the recorded rows; key, value [all KV heads, columns, dim]."""

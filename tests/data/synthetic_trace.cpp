@@ -23,7 +23,8 @@ Tensor TagOf(TraceTensor tensor) {
 
 bool OfRows(TraceTensor tensor) {
   return tensor == TraceTensor::kQ || tensor == TraceTensor::kLse || tensor == TraceTensor::kQPreRope ||
-         tensor == TraceTensor::kSelection || tensor == TraceTensor::kIndexQ || tensor == TraceTensor::kIndexWeights;
+         tensor == TraceTensor::kSelection || tensor == TraceTensor::kIndexQ || tensor == TraceTensor::kIndexWeights ||
+         tensor == TraceTensor::kQProjection || tensor == TraceTensor::kHeadOutput;
 }
 
 std::vector<int32_t> Count(int32_t count) {
@@ -37,8 +38,12 @@ std::vector<int32_t> HeadsOf(TraceTensor tensor, const LayerFacts& facts) {
     case TraceTensor::kK:
     case TraceTensor::kV:
     case TraceTensor::kKPreRope:
+    case TraceTensor::kKProjection:
+    case TraceTensor::kCacheK:
+    case TraceTensor::kCacheV:
       return facts.kv_heads;
     case TraceTensor::kHiddenNorms:
+    case TraceTensor::kResidual:
       return {0};
     case TraceTensor::kSelection:
       return Count(facts.selection.sets);
@@ -58,9 +63,16 @@ int32_t ComponentsOf(TraceTensor tensor, const LayerFacts& facts) {
     case TraceTensor::kK:
     case TraceTensor::kQPreRope:
     case TraceTensor::kKPreRope:
+    case TraceTensor::kQProjection:
+    case TraceTensor::kKProjection:
+    case TraceTensor::kCacheK:
       return facts.head_dim;
     case TraceTensor::kV:
+    case TraceTensor::kCacheV:
+    case TraceTensor::kHeadOutput:
       return facts.v_head_dim;
+    case TraceTensor::kResidual:
+      return facts.hidden_size;
     case TraceTensor::kSelection:
       return facts.selection.ids;
     case TraceTensor::kIndexQ:
@@ -72,7 +84,7 @@ int32_t ComponentsOf(TraceTensor tensor, const LayerFacts& facts) {
 }
 
 bool IsVector(TraceTensor tensor) {
-  return ComponentsOf(tensor, {.head_dim = 2, .v_head_dim = 2, .selection = {.index_dim = 2}}) == 2;
+  return ComponentsOf(tensor, {.head_dim = 2, .v_head_dim = 2, .hidden_size = 2, .selection = {.index_dim = 2}}) == 2;
 }
 
 // Values [heads, positions, components] of one layer, in the layout's encoding or in 4 bytes. Values of a layer that
@@ -121,6 +133,16 @@ bool Present(TraceTensor tensor, const LayerFacts& facts) {
       return facts.has_value_norms;
     case TraceTensor::kHiddenNorms:
       return facts.has_hidden_norms;
+    case TraceTensor::kQProjection:
+    case TraceTensor::kKProjection:
+      return facts.has_projection;
+    case TraceTensor::kCacheK:
+    case TraceTensor::kCacheV:
+      return facts.has_cache;
+    case TraceTensor::kResidual:
+      return facts.has_residual;
+    case TraceTensor::kHeadOutput:
+      return facts.has_head_outputs;
     case TraceTensor::kSelection:
       return facts.selection.sets > 0;
     case TraceTensor::kIndexQ:
@@ -133,9 +155,24 @@ bool Present(TraceTensor tensor, const LayerFacts& facts) {
 }
 
 const char* NameOfTensor(TraceTensor tensor) {
-  constexpr const char* kNames[] = {"q",          "k",          "v",           "lse",
-                                    "q_pre_rope", "k_pre_rope", "value_norms", "hidden_norms",
-                                    "selection",  "index_q",    "index_k",     "index_weights"};
+  constexpr const char* kNames[] = {"q",
+                                    "k",
+                                    "v",
+                                    "lse",
+                                    "q_pre_rope",
+                                    "k_pre_rope",
+                                    "value_norms",
+                                    "hidden_norms",
+                                    "selection",
+                                    "index_q",
+                                    "index_k",
+                                    "index_weights",
+                                    "q_projection",
+                                    "k_projection",
+                                    "cache_k",
+                                    "cache_v",
+                                    "residual",
+                                    "head_output"};
   return kNames[static_cast<int>(tensor)];
 }
 
@@ -258,7 +295,12 @@ TraceLayout DifferingLayout(Encoding encoding, int64_t max_tokens) {
                      .selection_layer = 2,
                      .has_pre_rope = true,
                      .has_value_norms = true,
-                     .has_hidden_norms = true};
+                     .has_hidden_norms = true,
+                     .has_projection = true,
+                     .has_cache = true,
+                     .has_residual = true,
+                     .has_head_outputs = true,
+                     .hidden_size = 40};
   layout.facts[3] = layout.facts[2];
   layout.facts[3].chunk = 0;
   layout.facts[3].qo_heads = {1, 2};

@@ -28,7 +28,8 @@ void ReadEverything(const TraceReader& reader) {
   for (size_t slot = 0; slot < layout.layers.size(); ++slot) {
     const auto layer = static_cast<int32_t>(slot);
     const auto& facts = reader.layer(layer);
-    const int64_t widest = std::max({facts.head_dim, facts.v_head_dim, facts.selection.ids, facts.selection.index_dim});
+    const int64_t widest =
+        std::max({facts.head_dim, facts.v_head_dim, facts.selection.ids, facts.selection.index_dim, facts.hidden_size});
     std::vector<char> values(static_cast<size_t>(most * widest) * 4 + 4);
     const auto read = [&](TraceTensor tensor, int64_t heads, int64_t count) {
       for (int32_t head = 0; reader.Has(layer, tensor) && head < heads; ++head) {
@@ -36,12 +37,15 @@ void ReadEverything(const TraceReader& reader) {
       }
     };
     const auto qo_heads = std::ssize(facts.qo_heads), kv_heads = std::ssize(facts.kv_heads);
-    for (const TraceTensor tensor : {TraceTensor::kQ, TraceTensor::kLse, TraceTensor::kQPreRope})
+    for (const TraceTensor tensor : {TraceTensor::kQ, TraceTensor::kLse, TraceTensor::kQPreRope,
+                                     TraceTensor::kQProjection, TraceTensor::kHeadOutput})
       read(tensor, qo_heads, reader.num_rows());
-    for (const TraceTensor tensor : {TraceTensor::kK, TraceTensor::kV, TraceTensor::kKPreRope})
+    for (const TraceTensor tensor : {TraceTensor::kK, TraceTensor::kV, TraceTensor::kKPreRope,
+                                     TraceTensor::kKProjection, TraceTensor::kCacheK, TraceTensor::kCacheV})
       read(tensor, kv_heads, reader.num_tokens());
     read(TraceTensor::kValueNorms, qo_heads, reader.num_tokens());
     read(TraceTensor::kHiddenNorms, 1, reader.num_tokens());
+    read(TraceTensor::kResidual, 1, reader.num_tokens());
     read(TraceTensor::kSelection, facts.selection.sets, reader.num_rows());
     read(TraceTensor::kIndexQ, facts.selection.index_heads, reader.num_rows());
     read(TraceTensor::kIndexWeights, facts.selection.index_heads, reader.num_rows());

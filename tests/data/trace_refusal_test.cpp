@@ -168,7 +168,7 @@ const BadFile kBadLayers[] = {
        SetColumn(f, "bidirectional", {0, 1, 0, 0});
        SetInt32(f, "/", "version", 3);
      }},
-    {"BothDirectionsInAnEarlierVersion", "attribute version", "is 2, but that of such layers is 3",
+    {"BothDirectionsInAnEarlierVersion", "attribute version", "is 2, but a trace of these layers has version 3",
      [](hid_t f) {
        SetColumn(f, "bidirectional", {1, 0, 0, 0});
      }},
@@ -231,6 +231,34 @@ const BadFile kBadLayers[] = {
      }},
     {"MissingTensor", "/attention/part_2/value_norms", "is missing",
      [](hid_t f) { H5Ldelete(f, "attention/part_2/value_norms", H5P_DEFAULT); }},
+    {"MissingProjection", "/attention/part_2/k_projection", "is missing",
+     [](hid_t f) { H5Ldelete(f, "attention/part_2/k_projection", H5P_DEFAULT); }},
+    {"MissingCache", "/attention/part_3/cache_v", "is missing",
+     [](hid_t f) { H5Ldelete(f, "attention/part_3/cache_v", H5P_DEFAULT); }},
+    {"PointThatIsNotStored", "/attention/q_projection", "is missing",
+     [](hid_t f) {
+       SetColumn(f, "has_projection", {1, 0, 1, 1});
+     }},
+    {"HiddenStatesWithoutASize", "layer 3: hidden_size 0", "must be positive",
+     [](hid_t f) {
+       SetColumn(f, "hidden_size", {0, 0, 0, 40});
+     }},
+    {"HugeHiddenStates", "attribute hidden_size of /layers", "holds 65537",
+     [](hid_t f) {
+       SetColumn(f, "hidden_size", {0, 0, 65537, 40});
+     }},
+    {"WiderHiddenStatesThanStored", "/attention/part_2/residual", "extent 40 instead of 48 in dimension 3",
+     [](hid_t f) {
+       SetColumn(f, "hidden_size", {0, 0, 48, 40});
+     }},
+    {"HiddenStatesInAnotherType", "/attention/part_2/residual", "does not use there",
+     [](hid_t f) {
+       Replace(f, "attention/part_2/residual", H5T_IEEE_F32LE, Simple({1, 1, kTokens, 40}));
+     }},
+    {"OutputsInIntegers", "/attention/part_2/head_output", "does not use there",
+     [](hid_t f) {
+       Replace(f, "attention/part_2/head_output", H5T_STD_I32LE, Simple({1, 2, 10, 12}));
+     }},
     {"UnknownRole", "/tokens/role", "holds 9, known are 0 to 4",
      [](hid_t f) { Overwrite<int8_t>(f, "tokens/role", H5T_NATIVE_INT8, 2, 9); }},
     {"NegativePosition", "/tokens/positions", "holds -4, must be at least 0",
@@ -333,7 +361,7 @@ const BadFile kBadFiles[] = {
     {"NoFormat", "attribute format", "is missing", [](hid_t f) { H5Adelete(f, "format"); }},
     {"NewerVersion", "attribute version", "is 4; this headscope reads versions 1 to 3",
      [](hid_t f) { SetInt32(f, "/", "version", 4); }},
-    {"VersionOfBidirectionalLayersWithoutThem", "attribute version", "is 3, but that of such layers is 2",
+    {"VersionOfBidirectionalLayersWithoutThem", "attribute version", "is 3, but a trace of these layers has version 2",
      [](hid_t f) { SetInt32(f, "/", "version", 3); }},
     {"FormatOneWithTheFactsOfTwo", "attribute softmax_scale", "is missing",
      [](hid_t f) { SetInt32(f, "/", "version", 1); }},

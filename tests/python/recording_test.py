@@ -14,12 +14,14 @@ import cases
 import families
 import h5py
 import numpy as np
+import tokenizers
 import torch
 import transformers
 
 import headscope
 from headscope import interception, layout, visibility
 from headscope.pump import Pump
+from headscope.token_text import TokenText
 from headscope.writer import TraceWriter
 
 IDS = torch.tensor([[5, 17, 8, 40, 23, 9, 61, 77, 12, 5, 17, 8, 33, 34, 35, 90, 4, 11, 13, 80, 29, 30, 31, 5]])
@@ -230,6 +232,70 @@ class Choice(RecordingCase):
                     model(IDS)
             self.assertFalse(self.path.exists())
 
+    def test_capture_points(self):
+        """Each against the model's own weights, multiplied by hand from the layer's input on."""
+        points = tuple(layout.POINTS)
+        for name in ("llama", "qwen3", "gemma3_text", "olmo2"):
+            model, path, given = families.make(name), self.folder / f"points-{name}.h5", {}
+            for parameter in model.parameters():
+                if parameter.ndim == 1:  # norms that do nothing would hide which side of them was recorded
+                    torch.nn.init.uniform_(parameter.data, 0.5, 1.5)
+            layers = model.model.layers
+            hooks = [one.self_attn.register_forward_hook(lambda _, __, output, i=i: given.update({i: output[0][0]})) for i, one in enumerate(layers)]
+            with torch.no_grad(), headscope.record(model, path, rows="last:9", heads="1,2,3", points=points):
+                model(IDS)
+            for hook in hooks:
+                hook.remove()
+            with self.subTest(name), torch.no_grad(), headscope.open(path) as trace:
+                for number, layer in enumerate(layers):
+                    facts, attention = trace.facts(number), layer.self_attn
+                    group, dim, rows = facts.group_size(), facts.head_dim, list(trace.rows)
+                    hidden = torch.from_numpy(trace.tensor("residual", number, 0)[:])
+                    read = layer.input_layernorm(hidden) if hasattr(layer, "input_layernorm") else hidden
+                    np.testing.assert_allclose(trace.tensor("hidden_norms", number, 0)[:].ravel(), np.linalg.norm(hidden, axis=1), rtol=1e-5)
+                    flat = {"q": attention.q_proj(read), "k": attention.k_proj(read)}
+                    for kind, heads in (("q", facts.qo_heads), ("k", facts.kv_heads)):
+                        norm = getattr(attention, f"{kind}_norm", lambda x: x)
+                        normed = (norm(flat[kind]) if name == "olmo2" else norm(flat[kind].unflatten(-1, (-1, dim))).flatten(-2)).unflatten(-1, (-1, dim))
+                        for head in heads:
+                            chosen = rows if kind == "q" else slice(None)
+                            np.testing.assert_allclose(trace.tensor(f"{kind}_projection", number, head)[:], flat[kind].unflatten(-1, (-1, dim))[chosen, head], rtol=1e-4, atol=1e-5)
+                            np.testing.assert_allclose(trace.tensor(f"{kind}_pre_rope", number, head)[:], normed[chosen, head], rtol=1e-4, atol=1e-5)
+                    weight = attention.o_proj.weight
+                    for head in facts.kv_heads:
+                        np.testing.assert_array_equal(trace.tensor("cache_k", number, head)[:], trace.k(number, head)[:])
+                        np.testing.assert_array_equal(trace.tensor("cache_v", number, head)[:], trace.v(number, head)[:])
+                    for head in facts.qo_heads:
+                        value = trace.v(number, head // group)[:]
+                        np.testing.assert_allclose(trace.tensor("head_output", number, head)[:], trace.scores(number, head) @ value, rtol=1e-3, atol=1e-5)
+                        lengths = np.linalg.norm(value @ weight[:, head * dim : (head + 1) * dim].numpy().T, axis=1)
+                        np.testing.assert_allclose(trace.tensor("value_norms", number, head)[:].ravel(), lengths, rtol=1e-4)
+                    self.assertEqual(given[number].shape[1], facts.hidden_size)
+
+    def test_capture_points_in_chunks_are_those_of_the_whole(self):
+        model, points, found = families.make("qwen3"), "projection,residual,head-outputs,cache", []
+        for step in (NUM_TOKENS, 7, 1):
+            path, cache = self.folder / f"points-{step}.h5", transformers.DynamicCache()
+            with torch.no_grad(), headscope.record(model, path, points=points):
+                for begin in range(0, NUM_TOKENS, step):
+                    model(IDS[:, begin : begin + step], past_key_values=cache, use_cache=True)
+            with headscope.open(path) as trace:
+                found.append({name: trace.tensor(name, 1, 0)[:] for name in ("q_projection", "k_projection", "cache_k", "cache_v", "residual", "head_output")})
+        for other in found[1:]:
+            for name, values in found[0].items():
+                np.testing.assert_allclose(other[name], values, rtol=1e-4, atol=1e-5, err_msg=name)
+
+    def test_capture_points_that_a_model_lacks_are_refused(self):
+        for name, point, *words in (
+            ("gpt2", "projection", "no q_proj", "headscope capture"), ("phi3", "pre-rope", "no q_proj"), ("qwen3_next", "head-outputs", "gated"),
+            ("gpt2", "value-norms", "no matrix o_proj"), ("llama", "scores", "is not known", "pre-rope"),
+        ):  # fmt: skip
+            path = self.folder / f"lacks-{name}-{point}.h5"
+            model = families.make(name)
+            with self.subTest(name=name, point=point), self.assertRefused(headscope.HeadscopeError, *words), torch.no_grad(), headscope.record(model, path, points=[point]):
+                model(IDS)
+            self.assertFalse(path.exists())
+
     def test_text_of_tokens(self):
         tokenizer = transformers.AutoTokenizer.from_pretrained(cases.SOURCE / "data/reference_model")
         text = "Ein süßer Käse 🧀, 12 tokens\n"
@@ -239,6 +305,18 @@ class Choice(RecordingCase):
             model(ids)
         with headscope.open(self.path) as trace:
             self.assertEqual(b"".join(trace.texts).decode().removeprefix(tokenizer.decode(ids[0, :1]) if ids[0, 0] in tokenizer.all_special_ids else ""), text)
+
+    def test_text_of_words_and_their_continuations(self):
+        """As the program has it: what continues a word has no mark, a word begins behind a space, whatever decodes the tokenizer's text, if anything does."""
+        words = {"[UNK]": 0, "play": 1, "##ing": 2, "##": 3, "@@ed": 4}
+        for prefix, wanted in (("##", [b"[UNK]", b" play", b"ing", b" ##", b" @@ed"]), ("@@", [b"[UNK]", b" play", b" ##ing", b" ##", b"ed"])):
+            for decoder in (None, tokenizers.decoders.WordPiece(prefix=prefix)):
+                inner = tokenizers.Tokenizer(tokenizers.models.WordPiece(words, unk_token="[UNK]", continuing_subword_prefix=prefix))
+                inner.add_special_tokens(["[UNK]"])
+                if decoder is not None:
+                    inner.decoder = decoder
+                text = TokenText(transformers.PreTrainedTokenizerFast(tokenizer_object=inner))
+                self.assertEqual([text[token] for token in range(5)], wanted)
 
     def test_positions_of_pictures(self):
         model = families.make("qwen2_vl_text")

@@ -91,6 +91,15 @@ int64_t EstimateTraceBytes(const ModelDescription& model, const CaptureSettings&
       case Recordable::Size::kTokens:
         per_layer += 4 * tokens;
         break;
+      case Recordable::Size::kKeysAndValues:
+        per_layer += 2 * tokens * num_kv * model.head_dim * value_bytes;
+        break;
+      case Recordable::Size::kHiddenStates:
+        per_layer += tokens * model.hidden_size * value_bytes;
+        break;
+      case Recordable::Size::kOutputs:
+        per_layer += rows * num_heads * model.head_dim * value_bytes;
+        break;
     }
   }
   return static_cast<int64_t>(layers.size()) * per_layer;

@@ -99,6 +99,11 @@ struct LayerFacts {
   bool has_pre_rope = false;      // q and k before RoPE
   bool has_value_norms = false;   // |W_o v| of every query head and token
   bool has_hidden_norms = false;  // norm of every token's hidden state as the layer gets it
+  bool has_projection = false;    // q and k before their norm
+  bool has_cache = false;         // k and v as the cache holds them
+  bool has_residual = false;      // every token's hidden state as the layer gets it
+  bool has_head_outputs = false;  // every query head's part of the output projection's input
+  int32_t hidden_size = 0;        // numbers of a hidden state; 0 where none is stored
   SelectionFacts selection = {};
 
   int32_t GroupSize() const { return num_qo_heads / num_kv_heads; }
@@ -164,7 +169,13 @@ enum class TraceTensor : uint8_t {
   kIndexQ,        // [selection.index_heads, rows, selection.index_dim] in the trace's encoding
   kIndexK,        // [selection.index_kv_heads, tokens, selection.index_dim]
   kIndexWeights,  // [selection.index_heads, rows] fp32
+  kQProjection,   // as kQ
+  kKProjection,   // as kK
+  kCacheK,        // as kK
+  kCacheV,        // as kV
+  kResidual,      // [1, tokens, hidden_size] in the trace's encoding
+  kHeadOutput,    // [qo_heads, rows, v_head_dim] in the trace's encoding
 };
-inline constexpr int kNumTraceTensors = 12;
+inline constexpr int kNumTraceTensors = 18;
 
 }  // namespace headscope::data

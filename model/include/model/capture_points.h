@@ -12,7 +12,11 @@
 #define HEADSCOPE_CAPTURE_POINTS(POINT)                                                                \
   POINT(kPreRope, "pre-rope", "q and k before RoPE")                                                   \
   POINT(kValueNorms, "value-norms", "|W_o v| of every query head and token: how much a value can add") \
-  POINT(kHiddenNorms, "hidden-norms", "the norm of every token's hidden state as the layer gets it")
+  POINT(kHiddenNorms, "hidden-norms", "the norm of every token's hidden state as the layer gets it")   \
+  POINT(kProjection, "projection", "q and k as projected, before their norm")                          \
+  POINT(kCache, "cache", "k and v as the cache holds them after the pass")                             \
+  POINT(kResidual, "residual", "every token's hidden state as the layer gets it")                      \
+  POINT(kHeadOutputs, "head-outputs", "every query head's part of the output projection's input")
 
 namespace headscope::model {
 

@@ -38,6 +38,10 @@ struct LayerHeads {
   Heads q_pre_rope, k_pre_rope;         // as q and k, rounded as they are
   const float* value_norms = nullptr;   // [num_qo_heads, num_tokens], contiguous
   const float* hidden_norms = nullptr;  // [num_tokens]
+  Heads q_projection, k_projection;     // as q and k, before norm and RoPE
+  Heads cache_k, cache_v;               // as k and v, read from the cache when attention is done
+  Heads residual;                       // [1, num_tokens, hidden_size], the layer's input
+  Heads head_outputs;                   // [num_qo_heads, num_tokens, v_head_dim], behind an output gate
 };
 
 // Receives the heads of a pass, layer by layer. It only copies: the pass computes the same numbers with and without it.

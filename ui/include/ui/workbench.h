@@ -64,6 +64,9 @@ struct Recordable {
     kQueriesAndKeys,  // as many numbers as q and k
     kHeadsAndTokens,  // an fp32 number a query head and token
     kTokens,          // an fp32 number a token
+    kKeysAndValues,   // as many numbers as k and v
+    kHiddenStates,    // hidden_size numbers a token
+    kOutputs,         // as many numbers as q has rows of v's width
   };
   std::string name;  // as the command line has it
   std::string help;  // one line
@@ -199,7 +202,7 @@ struct ModelDescription {
   std::string model_dir, model_type;
   std::string dtype;  // of most of the weights, as safetensors writes it: "BF16", "F16", "F32"
   int64_t num_parameters = 0, max_positions = 0;
-  int32_t num_layers = 0, num_qo_heads = 0, num_kv_heads = 0, head_dim = 0;
+  int32_t num_layers = 0, num_qo_heads = 0, num_kv_heads = 0, head_dim = 0, hidden_size = 0;
 };
 
 struct CaptureEstimate {
