@@ -16,13 +16,19 @@ class TokenText:
 
     def __init__(self, tokenizer):
         self._tokenizer, self._known = tokenizer, {}
-        self._added, self._decoders = {}, ""
+        self._added, self._decoders, self._model = {}, "", ""
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if tokenizer is None:
             return
         self._added = {index: str(token.content).encode() for index, token in getattr(tokenizer, "added_tokens_decoder", {}).items()}
+        self._continuing = "##"
         if backend is not None:
-            self._decoders = json.dumps(json.loads(backend.to_str()).get("decoder"))
+            description = json.loads(backend.to_str())
+            model = description.get("model") or {}
+            self._decoders, self._model = json.dumps(description.get("decoder")), model.get("type", "")
+            self._continuing = model.get("continuing_subword_prefix", self._continuing)
+        elif hasattr(tokenizer, "wordpiece_tokenizer"):
+            self._model = "WordPiece"
         self._bytes = _byte_alphabet()
 
     def __getitem__(self, token):
@@ -40,6 +46,7 @@ class TokenText:
             return bytes(self._bytes[letter] for letter in piece)
         if match := re.fullmatch(r"<0x([0-9A-F]{2})>", piece):
             return bytes([int(match[1], 16)])
-        if "WordPiece" in self._decoders:
-            return (piece[2:] if piece.startswith("##") else " " + piece).encode()  # a word begins behind a space
+        if self._model in ("WordPiece", "WordLevel") or "WordPiece" in self._decoders:  # a word begins behind a space
+            continues = self._model != "WordLevel" and self._continuing and piece.startswith(self._continuing) and piece != self._continuing
+            return (piece[len(self._continuing) :] if continues else " " + piece).encode()
         return piece.replace("\u2581", " ").encode()
