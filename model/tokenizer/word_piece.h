@@ -3,17 +3,15 @@
 // a stretch that nothing continues is unknown as a whole.
 //
 // Source: the WordPiece model of the tokenizers library. A word has at most spec.longest_word characters, longer ones
-// are unknown, so the time is in proportion to the text.
+// are unknown, so the time is in proportion to the text, whatever the vocabulary.
 #pragma once
 
-#include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "tokenizer/piece_encoder.h"
-#include "tokenizer/seeded_hash.h"
 #include "tokenizer/tokenizer_spec.h"
+#include "tokenizer/word_tree.h"
 
 namespace headscope::model {
 
@@ -24,10 +22,9 @@ class WordPiece final : public PieceEncoder {
   int64_t FewestTokens(size_t) const override { return 1; }  // one unknown word may be as long as the text
 
  private:
-  std::unordered_map<std::string_view, int32_t, SeededHash> words_;  // as they are written, prefix and all
-  std::string prefix_;                                               // of continuations
-  size_t longest_ = 0;                                               // bytes of a word that may be known
-  size_t longest_word_ = 0;                                          // characters
+  WordTree beginnings_;      // all words as they are written
+  WordTree continuations_;   // those with the prefix, without it
+  size_t longest_word_ = 0;  // characters
   int32_t unknown_id_ = 0;
 };
 

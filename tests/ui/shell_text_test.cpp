@@ -208,6 +208,13 @@ TEST(CaptureEstimate, CountsQueriesOfHeadsAndKeysOfTheirGroups) {
   EXPECT_EQ(EstimateTraceBytes(model, settings, 100) - plain, (3 * 10 + 2 * 100) * 256);
   settings.record = {{"a", "", Recordable::Size::kHeadsAndTokens}, {"b", "", Recordable::Size::kTokens}};
   EXPECT_EQ(EstimateTraceBytes(model, settings, 100) - plain, 4 * 3 * 100 + 4 * 100);
+  settings.record = {{"cache", "", Recordable::Size::kKeysAndValues}};
+  EXPECT_EQ(EstimateTraceBytes(model, settings, 100) - plain, 2 * 2 * 100 * 256);
+  settings.record = {{"outputs", "", Recordable::Size::kOutputs}};
+  EXPECT_EQ(EstimateTraceBytes(model, settings, 100) - plain, 3 * 10 * 256);
+  model.hidden_size = 512;
+  settings.record = {{"hidden", "", Recordable::Size::kHiddenStates}};
+  EXPECT_EQ(EstimateTraceBytes(model, settings, 100) - plain, 100 * 512 * 4);
   settings.record.clear();
   settings.heads.clear();
   settings.kv_heads = "0,3";  // with both query heads of each
