@@ -167,9 +167,12 @@ std::vector<BatchPlan> PlanBatch(const BatchRequest& request, const std::stop_to
   }
   ModelInUse in_use;
   Captures captures = Prepare(checked, text, manifest, /*keep_plans=*/true, &in_use, stop);
+  std::vector<Device> placed;
+  if (in_use.most_tokens > 0) placed = PlaceLayers(request.common, in_use.most_tokens);
   std::vector<BatchPlan> plans;
   for (size_t i = 0; i < captures.prompts.size(); ++i) {
     if (captures.requests[i].output_path.empty()) continue;
+    captures.plans[i].layer_devices = placed;
     plans.push_back({(folder / (captures.prompts[i].name + ".h5")).string(), std::move(captures.plans[i])});
   }
   return plans;

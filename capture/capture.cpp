@@ -21,6 +21,7 @@
 #include "head_choice.h"
 #include "model/checkpoint.h"
 #include "model/input_file.h"
+#include "model/layer_placement.h"
 #include "model/model_tokenizer.h"
 #include "model/transformer.h"
 #include "one_capture.h"
@@ -129,15 +130,15 @@ void RequireOnePass(const CaptureRequest& request) {
   if (request.decode_tokens > 0) {
     throw UsageError({.field = "decode",
                       .value = std::to_string(request.decode_tokens),
-                      .problem = "the model is an encoder, which generates nothing",
+                      .problem = "the model is an encoder, which generates no tokens",
                       .remedy = "leave it at 0, or name a decoder"});
   }
   if (request.attention != nullptr) {
     throw UsageError({.field = "attention",
                       .value = request.attention_text,
                       .problem =
-                          "the model is an encoder, whose rows see what comes after them too, and methods are of "
-                          "causal attention",
+                          "the model is an encoder, whose rows attend to later tokens as well, and every method is "
+                          "one of causal attention",
                       .remedy = "leave it out, or name a decoder"});
   }
 }
@@ -377,7 +378,10 @@ class Plan {
   }
 
   static model::SessionOptions SessionOf(const CaptureRequest& request) {
-    return {request.dtype, request.device, request.chunk_tokens, request.num_threads};
+    return {.dtype = request.dtype,
+            .device = request.device,
+            .chunk_tokens = request.chunk_tokens,
+            .num_threads = request.num_threads};
   }
   const RowSelection& rows() const { return rows_; }
   const TraceTarget& target() const { return *target_; }  // of one for writing
@@ -418,14 +422,31 @@ class Plan {
 
 }  // namespace
 
+std::vector<Device> PlaceLayers(const CaptureRequest& request, int64_t tokens) {
+  if (!request.place_by_memory) return {};
+  std::vector<Device> placed = model::PlaceByMemory(request.model_dir, Plan::SessionOf(request), tokens);
+  const bool several = std::ranges::any_of(placed, [&](const Device& one) { return one != placed.front(); });
+  if (several && request.attention != nullptr) {
+    throw UsageError(
+        {.field = "attention",
+         .value = request.attention_text,
+         .problem = "the model lies on several devices (" + model::PlacementText(placed) + "), and methods run on one",
+         .remedy = "name one device, or leave the method out"});
+  }
+  return placed;
+}
+
 CapturePlan PlanWith(const CaptureRequest& request, ModelInUse* in_use) {
   Plan plan(request, in_use);
+  in_use->most_tokens = std::max(in_use->most_tokens, plan.layout().max_tokens);
   return {std::move(plan.layout()), plan.num_prompt_tokens(), plan.num_rows(), plan.bytes()};
 }
 
 CapturePlan PlanCapture(const CaptureRequest& request) {
   ModelInUse in_use;
-  return PlanWith(request, &in_use);
+  CapturePlan plan = PlanWith(request, &in_use);
+  plan.layer_devices = PlaceLayers(request, plan.layout.max_tokens);
+  return plan;
 }
 
 CapturePlan EstimateCapture(const CaptureRequest& request) {
@@ -440,7 +461,10 @@ CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, con
   data::TraceLayout& layout = plan.layout();
   const TraceTarget& target = plan.target();
   if (in_use->transformer == nullptr) {
-    in_use->transformer = model::OpenTransformer(request.model_dir, Plan::SessionOf(request), progress, stop);
+    model::SessionOptions options = Plan::SessionOf(request);
+    options.layer_devices = PlaceLayers(request, std::max(in_use->most_tokens, layout.max_tokens));
+    in_use->layer_devices = options.layer_devices;
+    in_use->transformer = model::OpenTransformer(request.model_dir, options, progress, stop);
     in_use->weights_sha256 = model::Checkpoint(request.model_dir).WeightsSha256(stop);
   }
   model::Transformer* const model = in_use->transformer.get();
@@ -484,6 +508,7 @@ CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, con
     target.Complete();
     result.path = request.output_path;
   }
+  result.layer_devices = in_use->layer_devices;
   recorder.reset();
   writer.reset();  // closes the file, whose size is known then
   std::error_code gone;

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/measured_heads.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <fstream>
 #include <utility>
 
+#include "base/host_memory.h"
 #include "head/frame_problem.h"
 #include "head/head_checks.h"
 #include "head/read_tensors.h"
@@ -157,14 +155,7 @@ LayerPart PartOfLayer(const data::TraceReader& trace, HeadId head, int64_t most_
 }
 
 int64_t MostMeasuredBytes() {
-  std::ifstream file("/proc/meminfo");
-  std::string word;
-  while (file >> word) {
-    if (word != "MemAvailable:") continue;
-    int64_t kilobytes = 0;
-    if (file >> kilobytes) return kilobytes * 512;
-  }
-  return int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGE_SIZE) / 4;  // a container that hides the file
+  return FreeHostBytes() / 2;
 }
 
 MeasuredHeadsPtr LoadLayer(const data::TraceReader& trace, HeadId id, int64_t most_bytes) {

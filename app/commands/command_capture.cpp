@@ -24,6 +24,7 @@
 #include "eval/tasks.h"
 #include "model/capture_points.h"
 #include "model/input_file.h"
+#include "model/layer_placement.h"
 #include "model/model_config.h"
 #include "model/model_session.h"
 #include "model/model_types.h"
@@ -106,7 +107,13 @@ int ShowPlans(const CaptureArguments& arguments, const std::vector<capture::Batc
   const capture::CaptureRequest& request = arguments.request;
   const model::CheckpointSummary model = model::ReadCheckpointSummary(request.model_dir, /*with_hash=*/false);
   const model::ModelConfig config = model::ReadModelConfig(request.model_dir);
-  const int64_t number_bytes = NumberBytes(model, request.dtype, request.device);
+  // Of several prompts the longest decides, as it does when the model is loaded.
+  const auto longest = std::ranges::max_element(
+      plans, {}, [](const capture::BatchPlan& plan) { return plan.capture.layout.max_tokens; });
+  std::vector<Device> layer_devices;
+  if (longest != plans.end()) layer_devices = longest->capture.layer_devices;
+  const Device device = layer_devices.empty() ? request.device : layer_devices.front();
+  const int64_t number_bytes = NumberBytes(model, request.dtype, device);
   CaptureTime time;
   double seconds = 0;
   int64_t bytes = 0, of_model = 0, of_recorder = 0;
@@ -114,7 +121,7 @@ int ShowPlans(const CaptureArguments& arguments, const std::vector<capture::Batc
   for (const capture::BatchPlan& plan : plans) {
     const CaptureCost cost = CostOf(
         config, model, {plan.capture.num_prompt_tokens, request.decode_tokens, request.chunk_tokens}, number_bytes);
-    seconds += time.About(cost, number_bytes, request.device);
+    seconds += time.About(cost, number_bytes, device);
     of_model = std::max(of_model, cost.model_bytes);
     of_recorder = std::max(of_recorder, capture::RecorderBytes(plan.capture.bytes));
     bytes += plan.capture.bytes;
@@ -140,10 +147,12 @@ int ShowPlans(const CaptureArguments& arguments, const std::vector<capture::Batc
         << '\n';
   }
   out << "  files      " << plans.size() << ", " << ByteText(bytes) << " together\n" << files.str();
+  if (!layer_devices.empty()) out << "  devices    " << model::PlacementText(layer_devices) << '\n';
   if (!plans.empty()) {
     out << "  memory     about "
-        << (request.device.is_gpu()
-                ? ByteText(of_model) + " on " + DeviceText(request.device) + ", " + ByteText(of_recorder) + " here"
+        << (device.is_gpu()
+                ? ByteText(of_model) + " on " + (layer_devices.empty() ? DeviceText(device) : "these devices") + ", " +
+                      ByteText(of_recorder) + " here"
                 : ByteText(of_model + of_recorder))
         << '\n';
   }
@@ -165,6 +174,7 @@ int RunOne(const CaptureArguments& arguments, const std::stop_token& stop) {
                                               : "interrupted; the trace is valid and shorter: ";
   std::cerr << verdict << result.num_tokens << " tokens, " << result.num_rows << " query rows, "
             << ByteText(result.bytes) << " in " << FormatDuration(result.seconds) << '\n';
+  if (!result.layer_devices.empty()) std::cerr << model::PlacementText(result.layer_devices) << '\n';
   if (!result.generated_text.empty()) std::cerr << "generated: " << analysis::Printable(result.generated_text) << '\n';
   if (result.answer_score) std::cerr << "the task's answer is " << (*result.answer_score == 1 ? "right\n" : "wrong\n");
   if (!result.path.empty()) WriteText(result.path + "\n", "", false);
@@ -297,7 +307,16 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
       "Print what would be recorded, its size, and about how much memory and time it takes, and write nothing");
   AddAttentionOption(command, &arguments->attention);
   command->add_option("--dtype", request.dtype, "auto, fp32 or bf16")->capture_default_str();
-  AddDeviceOption(command, &request.device);
+  command
+      ->add_option_function<std::string>(
+          "--device",
+          [&request](const std::string& text) {
+            request.place_by_memory = text == "auto";
+            request.device = request.place_by_memory ? kCpu : ParseDevice(text);
+          },
+          "cpu, cuda or cuda:N; auto: layers go to the GPUs of this machine, and to the CPU behind them, as their free "
+          "memory has room")
+      ->default_str(DeviceText(request.device));
   command->add_option("--chunk", request.chunk_tokens, "Tokens per prefill step")->capture_default_str();
   AddThreadsOption(command, &request.num_threads);
   AddQuietOption(command, &arguments->quiet);

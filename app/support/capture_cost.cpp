@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "model/layer_placement.h"
+
 namespace headscope::app {
 namespace {
 
@@ -39,19 +41,6 @@ Weights WeightsOf(const model::ModelConfig& config, const model::CheckpointSumma
   return {others + all_experts, std::max(0.0, others - tables) + with_experts * experts.per_token * expert};
 }
 
-// Numbers that a row of the widest layer needs at once, beside weights and cache.
-double RowNumbers(const model::ModelConfig& config) {
-  double widest = 0;
-  for (const model::AttentionLayer& layer : config.layers) {
-    if (layer.linear) continue;
-    const double q = static_cast<double>(layer.num_qo_heads) * layer.head_dim;
-    const double kv = static_cast<double>(layer.num_kv_heads) * (layer.head_dim + layer.v_head_dim);
-    const double out = static_cast<double>(layer.num_qo_heads) * layer.v_head_dim;
-    widest = std::max(widest, 4 * q + 3 * kv + 2 * out);  // as projected, turned and handed over
-  }
-  return 4.0 * config.hidden_size + std::max(widest, 3.0 * config.intermediate_size);
-}
-
 }  // namespace
 
 int64_t NumberBytes(const model::CheckpointSummary& summary, const std::string& dtype, const Device& device) {
@@ -78,7 +67,7 @@ CaptureCost CostOf(const model::ModelConfig& config, const model::CheckpointSumm
   const int64_t rows =
       IsEncoder(config) ? lengths.prompt_tokens : std::min<int64_t>(lengths.chunk_tokens, lengths.prompt_tokens);
   cost.model_bytes =
-      static_cast<int64_t>(bytes * (weights.held + cache + RowNumbers(config) * static_cast<double>(rows)));
+      static_cast<int64_t>(bytes * (weights.held + cache + model::RowNumbers(config) * static_cast<double>(rows)));
   return cost;
 }
 

@@ -120,6 +120,17 @@ int64_t Checkpoint::NumParameters() const {
   return total;
 }
 
+int64_t Checkpoint::NumbersUnder(std::string_view prefix) const {
+  int64_t total = 0;
+  for (auto at = places_.lower_bound(prefix); at != places_.end() && at->first.starts_with(prefix); ++at) {
+    const TensorEntry& entry = files_[at->second.file].entries()[at->second.entry];
+    int64_t count = entry.dtype == "U8" ? 2 : 1;
+    for (const int64_t extent : entry.shape) count *= extent;
+    total += count;
+  }
+  return total;
+}
+
 int64_t Checkpoint::Bytes() const {
   int64_t total = 0;
   for (const SafetensorsFile& file : files_) total += file.file().size();

@@ -11,9 +11,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/device.h"
 #include "model/ceilings.h"
+#include "model/layer_placement.h"
 #include "model/reference_attention.h"
 #include "model/transformer.h"
 
@@ -30,6 +32,7 @@ std::unique_ptr<ReferenceAttention> MakeReferenceAttention(const ReferenceAttent
 std::unique_ptr<Ceiling> MakeMatrixProduct(int64_t size, const std::string& dtype, const Device& device,
                                            int32_t num_threads);
 std::unique_ptr<Ceiling> MakeCopy(int64_t bytes, const Device& device, int32_t num_threads);
+std::vector<DeviceRoom> GpuRooms();
 
 }  // namespace on_torch
 
@@ -39,7 +42,11 @@ struct TorchLibrary {
   decltype(&on_torch::MakeReferenceAttention) make_reference_attention;
   decltype(&on_torch::MakeMatrixProduct) make_matrix_product;
   decltype(&on_torch::MakeCopy) make_copy;
+  decltype(&on_torch::GpuRooms) gpu_rooms;
 };
+
+// The GPUs that LibTorch can use, by their numbers; none where there is none. Throws FailedError.
+std::vector<DeviceRoom> GpuRooms();
 
 // The only name that headscope_torch shows; it returns a table that lasts as long as the process.
 inline constexpr char kTorchLibraryFile[] = "libheadscope_torch.so";

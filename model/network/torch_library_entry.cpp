@@ -8,6 +8,7 @@ extern "C" __attribute__((visibility("default"))) const headscope::model::TorchL
                                             .captures_bf16 = &on_torch::CapturesBf16,
                                             .make_reference_attention = &on_torch::MakeReferenceAttention,
                                             .make_matrix_product = &on_torch::MakeMatrixProduct,
-                                            .make_copy = &on_torch::MakeCopy};
+                                            .make_copy = &on_torch::MakeCopy,
+                                            .gpu_rooms = &on_torch::GpuRooms};
   return &kLibrary;
 }

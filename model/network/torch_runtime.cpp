@@ -2,11 +2,13 @@
 #include "network/torch_runtime.h"
 
 #include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/Parallel.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/util/Exception.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <mutex>
 #include <new>
@@ -16,6 +18,7 @@
 
 #include "base/device.h"
 #include "base/errors.h"
+#include "network/torch_library.h"
 
 namespace headscope::model {
 namespace {
@@ -74,6 +77,29 @@ void RequireThreads(int32_t team) {
 }
 
 }  // namespace
+
+std::vector<DeviceRoom> on_torch::GpuRooms() {
+  // CUDA's context, and the workspaces of the libraries above it.
+  constexpr int64_t kLibraryBytes = int64_t{1} << 30;
+  std::vector<DeviceRoom> rooms;
+  int available = 0;
+  try {
+    OpenDevice(CudaDevice(0));
+    available = at::detail::getCUDAHooks().deviceCount();
+  } catch (const DeviceError&) {  // no GPU, no driver or no CUDA half: there is none to use
+    return rooms;
+  }
+  try {
+    at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
+    for (int number = 0; number < available; ++number) {
+      const auto [free_bytes, total] = at::accelerator::getMemoryInfo(static_cast<c10::DeviceIndex>(number));
+      rooms.push_back({CudaDevice(number), std::max<int64_t>(0, static_cast<int64_t>(free_bytes) - kLibraryBytes)});
+    }
+  } catch (...) {
+    RethrowTorchError("asking for the free memory of GPUs", "");
+  }
+  return rooms;
+}
 
 c10::Device OpenDevice(const Device& wanted) {
   if (!wanted.is_gpu()) return c10::Device(c10::kCPU);

@@ -74,22 +74,50 @@ struct Projected {
   at::Tensor gate;  // [rows, num_qo_heads * v_head_dim], or undefined
 };
 
+// A device that has layers, and what each of them needs to know of positions there.
+struct Place {
+  Device wanted;
+  c10::Device device;
+  std::vector<RotaryEmbedding> rotary;  // of config.ropes
+};
+
 // The model and its steps. Its errors are LibTorch's own; TorchTransformer puts them into words.
 struct Decoder {
   Decoder(const std::string& model_dir, const SessionOptions& options, const ProgressFunction& progress,
           const std::stop_token& stop_loading)
-      : config(ReadModelConfig(model_dir)),
-        device(OpenDevice(options.device)),
-        checkpoint_summary(),
-        chunk_tokens(std::max(1, options.chunk_tokens)) {
-    for (const RopeConfig& rope : config.ropes) rotary.emplace_back(rope, device);
+      : config(ReadModelConfig(model_dir)), checkpoint_summary(), chunk_tokens(std::max(1, options.chunk_tokens)) {
+    FindPlaces(options);
     SetTorchThreads(options.num_threads);
     Checkpoint checkpoint(model_dir);
     checkpoint_summary = Summarize(checkpoint, config);
-    types = ChooseNumberTypes(options.dtype, checkpoint_summary.dtype, device);
-    weights = LoadWeights(&checkpoint, &config, types.compute, device, progress, stop_loading);
+    types = ChooseNumberTypes(options.dtype, checkpoint_summary.dtype, FirstDevice());
+    std::vector<at::Device> layer_devices;
+    for (const size_t place : place_of_layer) layer_devices.push_back(places[place].device);
+    weights = LoadWeights(&checkpoint, &config, types.compute, layer_devices, progress, stop_loading);
     cache.resize(weights.layers.size());
   }
+
+  // The place of each layer, by the options: as many places as there are devices among them.
+  void FindPlaces(const SessionOptions& options) {
+    std::vector<Device> wanted = options.layer_devices;
+    if (wanted.empty()) wanted.assign(config.layers.size(), options.device);
+    if (wanted.size() != config.layers.size()) throw std::invalid_argument("layer_devices is one for each layer");
+    // Number types are those of a GPU where one has layers; it then has the first.
+    const bool any_gpu = std::ranges::any_of(wanted, &Device::is_gpu);
+    if (any_gpu && !wanted.front().is_gpu()) throw std::invalid_argument("the first layer lies on a GPU if any does");
+    for (const Device& one : wanted) {
+      auto place = std::ranges::find(places, one, &Place::wanted);
+      if (place == places.end()) {
+        places.push_back({one, OpenDevice(one), {}});
+        place = places.end() - 1;
+        for (const RopeConfig& rope : config.ropes) place->rotary.emplace_back(rope, place->device);
+      }
+      place_of_layer.push_back(static_cast<size_t>(place - places.begin()));
+    }
+  }
+
+  // Of embeddings, head and the first layer.
+  const c10::Device& FirstDevice() const { return places.front().device; }
 
   void Grow(int64_t needed) {
     if (needed <= capacity) return;
@@ -99,6 +127,7 @@ struct Decoder {
       const AttentionLayer& facts = config.layers[layer];
       if (facts.linear) continue;
       const auto grow = [&](at::Tensor* kept, int32_t dim) {
+        const c10::Device& device = places[place_of_layer[layer]].device;
         at::Tensor larger = at::empty({facts.num_kv_heads, grown, dim}, at::TensorOptions(device).dtype(types.compute));
         if (length > 0) larger.narrow(1, 0, length).copy_(kept->narrow(1, 0, length));
         *kept = larger;
@@ -118,7 +147,7 @@ struct Decoder {
     }
     const at::Tensor ids = at::empty({static_cast<int64_t>(tokens.size())}, at::kInt);
     std::memcpy(ids.data_ptr(), tokens.data(), tokens.size_bytes());
-    return ids.to(device, at::kLong);
+    return ids.to(FirstDevice(), at::kLong);
   }
 
   at::Tensor Norm(const at::Tensor& x, const NormWeights& norm) const {
@@ -210,7 +239,7 @@ struct Decoder {
     call.layer = static_cast<int32_t>(layer);
     call.facts = &facts;
     call.is_bf16 = types.compute == at::kBFloat16;
-    call.on_device = device.is_cuda();
+    call.on_device = q.is_cuda();
     call.device_ordinal = q.is_cuda() ? q.get_device() : 0;
     call.of_prompt = length + rows <= prompt_end;
     call.num_rows = rows;
@@ -383,10 +412,10 @@ struct Decoder {
   }
 
   ModelConfig config;
-  c10::Device device;
+  std::vector<Place> places;           // that of the first layer first
+  std::vector<size_t> place_of_layer;  // of each layer
   CheckpointSummary checkpoint_summary;
   const int64_t chunk_tokens;
-  std::vector<RotaryEmbedding> rotary;  // of config.ropes
   NumberTypes types;
   ModelWeights weights;
   std::vector<LayerCache> cache;
@@ -443,11 +472,17 @@ std::vector<float> TorchTransformer::Forward(std::span<const int32_t> tokens, Lo
   const c10::InferenceMode no_gradients;
   try {
     m.Grow(m.length + rows);
-    std::vector<RotaryEmbedding::Tables> positions;
-    for (RotaryEmbedding& rotary : m.rotary)
-      positions.push_back(rotary.At(m.length, rows, std::max(m.length + rows, m.prompt_end)));
+    std::vector<std::vector<RotaryEmbedding::Tables>> positions(m.places.size());
+    for (size_t place = 0; place < m.places.size(); ++place) {
+      for (RotaryEmbedding& rotary : m.places[place].rotary)
+        positions[place].push_back(rotary.At(m.length, rows, std::max(m.length + rows, m.prompt_end)));
+    }
     at::Tensor x = m.Embedded(tokens);
-    for (size_t layer = 0; layer < m.weights.layers.size(); ++layer) x = m.Layer(x, layer, positions, sink);
+    for (size_t layer = 0; layer < m.weights.layers.size(); ++layer) {
+      const size_t place = m.place_of_layer[layer];
+      x = m.Layer(x.to(m.places[place].device), layer, positions[place], sink);
+    }
+    x = x.to(m.FirstDevice());
     std::vector<float> result;
     if (logits != LogitsOf::kNone) {
       const at::Tensor scores = m.Logits(logits == LogitsOf::kLastToken ? x.narrow(0, rows - 1, 1) : x);

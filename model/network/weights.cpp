@@ -44,6 +44,7 @@ class Loader {
   }
 
   at::Tensor Ready(const at::Tensor& stored) const { return stored.to(device_, type_); }
+  void MoveTo(const at::Device& device) { device_ = device; }  // of what is loaded from now on
   void StopIfAsked() const { headscope::StopIfAsked(stop_); }
 
  private:
@@ -259,10 +260,11 @@ class LayerLoader {
 
 }  // namespace
 
-ModelWeights LoadWeights(Checkpoint* checkpoint, ModelConfig* config, at::ScalarType type, const at::Device& device,
-                         const ProgressFunction& progress, const std::stop_token& stop) {
+ModelWeights LoadWeights(Checkpoint* checkpoint, ModelConfig* config, at::ScalarType type,
+                         const std::vector<at::Device>& layer_devices, const ProgressFunction& progress,
+                         const std::stop_token& stop) {
   CheckWeights(checkpoint, *config);
-  Loader loader(checkpoint, type, device, progress, stop);
+  Loader loader(checkpoint, type, layer_devices.front(), progress, stop);
   const Family& row = *config->family;
   const std::string prefix = WeightPrefix(*checkpoint, row);
   const auto load = [&](std::string_view name, const char* kind = ".weight") {
@@ -287,6 +289,7 @@ ModelWeights LoadWeights(Checkpoint* checkpoint, ModelConfig* config, at::Scalar
   else if (config->has_head)
     weights.head = loader.Load(std::string(row.head) + ".weight");
   for (int32_t layer = 0; layer < config->num_layers; ++layer) {
+    loader.MoveTo(layer_devices[static_cast<size_t>(layer)]);
     LayerLoader one(&loader, *config, layer, LayerPrefix(*checkpoint, row, layer));
     weights.layers.push_back(one.Load());
     config->layers[static_cast<size_t>(layer)].sinks = one.Sinks();

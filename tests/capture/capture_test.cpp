@@ -254,7 +254,7 @@ TEST(Capture, APlanSaysWhatTheTraceWillBe) {
   request.kv_heads = {2};
   request.rows = "0:5,7:9";
   request.decode_tokens = 2;
-  request.record = {model::CapturePoint::kPreRope, model::CapturePoint::kHiddenNorms};
+  for (const model::CapturePointInfo& info : model::kCapturePoints) request.record.push_back(info.point);
   const CapturePlan plan = PlanCapture(request);
   EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "nothing is written";
   const CaptureResult result = Capture(request, {}, {});
@@ -267,12 +267,52 @@ TEST(Capture, APlanSaysWhatTheTraceWillBe) {
   EXPECT_EQ(plan.layout.encoding, trace.layout().encoding);
   EXPECT_EQ(plan.layout.prompt_source, trace.layout().prompt_source);
   EXPECT_LE(plan.bytes, result.bytes);
+  int64_t stored = 0;
+  for (const data::LayerFacts& facts : trace.layout().facts) {
+    const int64_t size = data::SizeOf(trace.layout().encoding), tokens = trace.num_tokens(), rows = trace.num_rows();
+    const auto qo = std::ssize(facts.qo_heads), kv = std::ssize(facts.kv_heads);
+    // q before RoPE, as projected and outputs; k twice, k and v of the cache, hidden states; norms of values and
+    // states.
+    stored += (3 * qo * rows + 4 * kv * tokens) * facts.head_dim * size + tokens * facts.hidden_size * size;
+    stored += 4 * tokens * (qo + 1);
+    EXPECT_EQ(facts.head_dim, facts.v_head_dim);
+  }
+  request.record.clear();
+  request.output_path = folder.File("plain.h5");
+  EXPECT_EQ(plan.bytes - PlanCapture(request).bytes, stored);
+  request.output_path = trace.path();
   request.rows = "0:500";
   request.overwrite = true;
   EXPECT_THROW(PlanCapture(request), UsageError) << "what a capture refuses";
   request.rows = "all";
   request.overwrite = false;
   EXPECT_THROW(PlanCapture(request), UsageError) << "the trace is there";
+}
+
+// Whatever devices this machine has, the shipped model fits one of them, and the trace is the plain one's if it is the
+// CPU.
+TEST(Capture, LayersArePlacedWhereThereIsRoom) {
+  const TemporaryFolder folder;
+  CaptureRequest request = Request(folder);
+  EXPECT_TRUE(PlanCapture(request).layer_devices.empty());
+  request.place_by_memory = true;
+  const std::vector<Device> planned = PlanCapture(request).layer_devices;
+  ASSERT_EQ(planned.size(), 10U);
+  for (const Device& device : planned) EXPECT_EQ(device, planned.front());
+  EXPECT_EQ(Capture(request, {}, {}).layer_devices, planned);
+  if (planned.front().is_gpu()) return;
+  const data::TraceReader placed(request.output_path);
+  request.place_by_memory = false;
+  request.output_path = folder.File("plain.h5");
+  EXPECT_TRUE(Capture(request, {}, {}).layer_devices.empty());
+  const data::TraceReader plain(request.output_path);
+  EXPECT_EQ(placed.layout().facts, plain.layout().facts);
+  std::vector<float> one(static_cast<size_t>(plain.num_rows())), other(one.size());
+  for (int32_t slot = 0; slot < static_cast<int32_t>(plain.layout().layers.size()); ++slot) {
+    placed.ReadLse(slot, 0, 0, plain.num_rows(), one.data());
+    plain.ReadLse(slot, 0, 0, plain.num_rows(), other.data());
+    EXPECT_EQ(one, other);
+  }
 }
 
 // Trained on such prompts, the shipped model answers this one; of another task's seed nothing is claimed but the rule.

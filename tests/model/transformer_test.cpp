@@ -102,6 +102,35 @@ TEST(Transformer, HandsOverTheQueriesKeysAndLogSumExpsOfItsAttention) {
   }
 }
 
+// Layers on two places, in two runs and in turn, as on two devices: what moves between them changes nothing.
+TEST(Transformer, LayersOnSeveralPlacesGiveTheSameNumbers) {
+  const auto tokens = ReadArray<int32_t>(kOracle + "reference/tokens.i32");
+  const Device one{DeviceKind::kCpu, 0}, other{DeviceKind::kCpu, 1};
+  const auto run = [&](const std::string& folder, const std::vector<Device>& layer_devices) {
+    SessionOptions options;
+    options.dtype = "fp32";
+    options.layer_devices = layer_devices;
+    const auto model = OpenTransformer(folder, options, {});
+    const int32_t most = model->config().vocabulary_size;
+    std::vector<int32_t> ids;
+    for (const int32_t token : std::span(tokens).first(60)) ids.push_back(token % most);
+    KeepingSink sink(model->config());
+    model->Forward(std::span(ids).first(40), LogitsOf::kNone);
+    std::vector<float> all = model->Forward(std::span(ids).subspan(40, 19), LogitsOf::kAllTokens, &sink);
+    const std::vector<float> step = model->Forward(std::span(ids).last(1), LogitsOf::kLastToken);
+    all.insert(all.end(), step.begin(), step.end());
+    for (const auto* more : {&sink.q, &sink.k, &sink.lse}) all.insert(all.end(), more->begin(), more->end());
+    return all;
+  };
+  for (const char* name : {"llama_gqa", "gemma3_old_spelling", "gpt2_hub_names"}) {
+    const std::string folder = kOracle + name;
+    const std::vector<float> wanted = run(folder, {});
+    EXPECT_EQ(run(folder, {one, other, other}), wanted) << name;
+    EXPECT_EQ(run(folder, {other, one, other}), wanted) << name;
+  }
+  EXPECT_THROW(run(kOracle + "llama_gqa", {one}), std::invalid_argument);
+}
+
 TEST(Transformer, LogitsDoNotChangeWhenHeadsAreCaptured) {
   const auto tokens = ReadArray<int32_t>(kOracle + "reference/tokens.i32");
   for (const std::string dtype : {"fp32", "auto", "bf16"}) {

@@ -195,7 +195,7 @@ class Encoder(cases.FolderCase):
 
     def test_refusals(self):
         output = self.folder / "none.h5"
-        self.assertIn("an encoder, which generates nothing", run("capture", self.model, "--text", "a", "--decode", "1", "-o", output, code=2).stderr)
+        self.assertIn("an encoder, which generates no tokens", run("capture", self.model, "--text", "a", "--decode", "1", "-o", output, code=2).stderr)
         self.assertIn("causal attention", run("capture", self.model, "--text", "a", "--attention", "a-shape", "-o", output, code=2).stderr)
         self.assertIn("an encoder", run("eval", self.model, "--task", "passkey", code=3).stderr)
         self.assertFalse(output.exists())

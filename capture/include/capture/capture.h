@@ -41,6 +41,8 @@ struct CaptureRequest {
   // the model's attention used.
   std::string dtype = "auto";
   Device device = kCpu;
+  // In place of `device`: layers lie on the GPUs and the CPU as their free memory has room (model/layer_placement.h).
+  bool place_by_memory = false;
   int32_t chunk_tokens = 1024;  // prefill chunk; an encoder takes the prompt at once
   int32_t num_threads = 0;      // 0: all cores
   // What computes the model's attention; null: dense attention on LibTorch. It outlives the capture.
@@ -60,7 +62,8 @@ struct CaptureResult {
   std::string generated_text;  // of the decode steps
   // Of a task whose answer the decode steps had room for: 1 where the model gave it, else 0 (eval::ScoreOfAnswer).
   std::optional<float> answer_score = {};
-  bool interrupted = false;  // cancelled: the trace is valid and shorter
+  bool interrupted = false;                // cancelled: the trace is valid and shorter
+  std::vector<Device> layer_devices = {};  // where the layers lay, of a capture that placed them by memory
 };
 
 // About what the process holds of a capture beside the model: the program with its libraries, and what waits to be
@@ -71,8 +74,9 @@ int64_t RecorderBytes(int64_t trace_bytes);
 struct CapturePlan {
   data::TraceLayout layout;  // the weights' fingerprint and sinks are not known yet
   int64_t num_prompt_tokens = 0;
-  int64_t num_rows = 0;  // query rows, those of decode steps too
-  int64_t bytes = 0;     // of tensors and tokens; the file adds HDF5's own structures
+  int64_t num_rows = 0;                    // query rows, those of decode steps too
+  int64_t bytes = 0;                       // of tensors and tokens; the file adds HDF5's own structures
+  std::vector<Device> layer_devices = {};  // where the layers would lie, of a request that places them by memory
 };
 
 // The files that a capture reads: the prompt or the filler text, and the folder's .json and .safetensors files. None of

@@ -34,6 +34,8 @@ class Checkpoint {
 
   const std::string& model_dir() const { return model_dir_; }
   int64_t NumParameters() const;
+  // Of the tensors whose names begin so; two for each byte of packed ones.
+  int64_t NumbersUnder(std::string_view prefix) const;
   int64_t Bytes() const;        // of the files
   int64_t TensorBytes() const;  // of the tensors in them
   int32_t NumFiles() const { return static_cast<int32_t>(files_.size()); }

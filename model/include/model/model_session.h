@@ -42,6 +42,10 @@ struct SessionOptions {
   Device device = kCpu;
   int32_t chunk_tokens = 1024;  // tokens per forward pass of a prompt; activations take memory in proportion
   int32_t num_threads = 0;      // 0: all cores
+  // A device for each layer (layer_placement.h), in place of `device`: weights and cache of a layer lie there, and
+  // hidden states move from one to the next. What lies before the first layer and after the last is with the first one.
+  // Empty: all on `device`.
+  std::vector<Device> layer_devices = {};
 };
 
 class ModelSession {

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which of a machine's devices holds which layers of a model, by their free memory (`--device auto`).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/device.h"
+#include "model/checkpoint.h"
+#include "model/model_config.h"
+#include "model/model_session.h"
+
+namespace headscope::model {
+
+// A device and the bytes of it that a model may take.
+struct DeviceRoom {
+  Device device;
+  int64_t free_bytes = 0;
+};
+
+// Bytes that a model takes where it runs.
+struct ModelSizes {
+  std::vector<int64_t> layers;  // weights and cache of each layer
+  int64_t ends = 0;             // what lies before the first and after the last layer: it goes with the first one
+  int64_t pass = 0;             // what a pass takes beside them, on each device that has a layer
+};
+
+// A device for each layer. A device that has room for everything takes it, the first of them if there are several; else
+// layers go in their order to the devices in theirs, as many as each has room for, so that hidden states move as seldom
+// as can be. Throws DeviceError where there is not enough room.
+std::vector<Device> PlaceLayers(const ModelSizes& sizes, std::span<const DeviceRoom> rooms);
+
+// Of a model with numbers of so many bytes, a cache of so many tokens and passes of at most `pass_tokens`. Reads no
+// weight.
+ModelSizes SizesOf(const Checkpoint& checkpoint, const ModelConfig& config, int64_t number_bytes, int64_t tokens,
+                   int64_t pass_tokens);
+
+// Numbers that a row of the widest layer needs at once, beside weights and cache.
+double RowNumbers(const ModelConfig& config);
+
+// The GPUs that LibTorch can use, that with most free memory first, and the CPU. What LibTorch and the program take
+// themselves is no room.
+std::vector<DeviceRoom> DeviceRooms();
+
+// PlaceLayers of a checkpoint over DeviceRooms, for SessionOptions::layer_devices: with dtype and chunk_tokens of
+// `options` and room for `tokens`. Throws BadInputError, DeviceError.
+std::vector<Device> PlaceByMemory(const std::string& model_dir, const SessionOptions& options, int64_t tokens);
+
+// "layers 0-11 on cuda:0, 12-31 on cpu".
+std::string PlacementText(std::span<const Device> layer_devices);
+
+}  // namespace headscope::model

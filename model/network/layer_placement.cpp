@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/layer_placement.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/byte_text.h"
+#include "base/errors.h"
+#include "base/host_memory.h"
+#include "checkpoint/expected_weights.h"
+#include "families/family.h"
+#include "network/torch_library.h"
+
+namespace headscope::model {
+namespace {
+
+// What the process holds beside a model: the program with LibTorch, and what waits to be written.
+constexpr int64_t kProgramBytes = int64_t{512} << 20;
+
+[[noreturn]] void RefuseAll(int64_t needed, std::span<const DeviceRoom> rooms) {
+  std::string free_bytes;
+  for (const DeviceRoom& room : rooms)
+    free_bytes.append(free_bytes.empty() ? "" : ", ")
+        .append(DeviceText(room.device))
+        .append(" ")
+        .append(ByteText(room.free_bytes));
+  throw DeviceError({.field = "device",
+                     .value = "auto",
+                     .problem = "the model takes about " + ByteText(needed) + ", and free are " + free_bytes,
+                     .remedy = "close other programs, or use bf16, a shorter prompt or smaller chunks"});
+}
+
+}  // namespace
+
+std::vector<Device> PlaceLayers(const ModelSizes& sizes, std::span<const DeviceRoom> rooms) {
+  const int64_t all = std::accumulate(sizes.layers.begin(), sizes.layers.end(), sizes.ends + sizes.pass);
+  for (const DeviceRoom& room : rooms) {
+    if (room.free_bytes >= all) return std::vector<Device>(sizes.layers.size(), room.device);
+  }
+  std::vector<Device> placed;
+  for (const DeviceRoom& room : rooms) {
+    int64_t left = room.free_bytes - sizes.pass - (placed.empty() ? sizes.ends : 0);
+    while (placed.size() < sizes.layers.size() && sizes.layers[placed.size()] <= left) {
+      left -= sizes.layers[placed.size()];
+      placed.push_back(room.device);
+    }
+  }
+  if (placed.size() < sizes.layers.size()) RefuseAll(all, rooms);
+  return placed;
+}
+
+double RowNumbers(const ModelConfig& config) {
+  double widest = 0;
+  for (const AttentionLayer& layer : config.layers) {
+    if (layer.linear) continue;
+    const double q = static_cast<double>(layer.num_qo_heads) * layer.head_dim;
+    const double kv = static_cast<double>(layer.num_kv_heads) * (layer.head_dim + layer.v_head_dim);
+    const double out = static_cast<double>(layer.num_qo_heads) * layer.v_head_dim;
+    widest = std::max(widest, 4 * q + 3 * kv + 2 * out);  // as projected, turned and handed over
+  }
+  return 4.0 * config.hidden_size + std::max(widest, 3.0 * config.intermediate_size);
+}
+
+ModelSizes SizesOf(const Checkpoint& checkpoint, const ModelConfig& config, int64_t number_bytes, int64_t tokens,
+                   int64_t pass_tokens) {
+  const Family& family = *config.family;
+  ModelSizes sizes;
+  int64_t ends = checkpoint.NumbersUnder("");
+  for (int32_t layer = 0; layer < config.num_layers + config.num_skipped_layers; ++layer) {
+    const int64_t numbers = checkpoint.NumbersUnder(LayerPrefix(checkpoint, family, layer));
+    ends -= numbers;
+    if (layer >= config.num_layers) continue;
+    const AttentionLayer& facts = config.layers[static_cast<size_t>(layer)];
+    const int64_t cache =
+        facts.linear ? 0 : int64_t{facts.num_kv_heads} * (int64_t{facts.head_dim} + facts.v_head_dim) * tokens;
+    sizes.layers.push_back((numbers + cache) * number_bytes);
+  }
+  sizes.ends = ends * number_bytes;
+  const int64_t rows = config.family->causal ? std::min(pass_tokens, tokens) : tokens;
+  const auto pass = static_cast<int64_t>(RowNumbers(config) * static_cast<double>(rows * number_bytes));
+  // While a layer is loaded its projections are put together from their parts.
+  sizes.pass = std::max(pass, sizes.layers.empty() ? 0 : *std::ranges::max_element(sizes.layers));
+  return sizes;
+}
+
+std::vector<DeviceRoom> DeviceRooms() {
+  std::vector<DeviceRoom> rooms = GpuRooms();
+  std::ranges::stable_sort(rooms, std::ranges::greater(), &DeviceRoom::free_bytes);
+  rooms.push_back({kCpu, std::max<int64_t>(0, FreeHostBytes() - kProgramBytes)});
+  return rooms;
+}
+
+std::vector<Device> PlaceByMemory(const std::string& model_dir, const SessionOptions& options, int64_t tokens) {
+  const ModelConfig config = ReadModelConfig(model_dir);
+  const Checkpoint checkpoint(model_dir);
+  const std::vector<DeviceRoom> rooms = DeviceRooms();
+  const bool in_bf16 = options.dtype == "bf16" || (options.dtype == "auto" && checkpoint.MainDType() == "BF16");
+  const auto sizes = [&](int64_t number_bytes) {
+    return SizesOf(checkpoint, config, number_bytes, tokens, options.chunk_tokens);
+  };
+  // By itself a bf16 model is bf16 where a GPU has a part of it, and fp32 where the CPU has all of it.
+  std::vector<Device> placed = PlaceLayers(sizes(in_bf16 ? 2 : 4), rooms);
+  const bool on_cpu = std::ranges::none_of(placed, &Device::is_gpu);
+  if (on_cpu && in_bf16 && options.dtype == "auto") placed = PlaceLayers(sizes(4), std::span(rooms).last(1));
+  return placed;
+}
+
+std::string PlacementText(std::span<const Device> layer_devices) {
+  std::string text;
+  for (size_t first = 0; first < layer_devices.size();) {
+    size_t next = first;
+    while (next < layer_devices.size() && layer_devices[next] == layer_devices[first]) ++next;
+    text.append(first == 0 ? "layers " : ", ").append(std::to_string(first));
+    if (next - first > 1) text.append("-").append(std::to_string(next - 1));
+    text.append(" on ").append(DeviceText(layer_devices[first]));
+    first = next;
+  }
+  return text;
+}
+
+}  // namespace headscope::model

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where layers go, over devices that are only numbers here.
+#include "model/layer_placement.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/errors.h"
+#include "checkpoint_files.h"
+
+namespace headscope::model {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+const Device kFirst = CudaDevice(0), kSecond = CudaDevice(1);
+
+std::vector<Device> Placed(const ModelSizes& sizes, const std::vector<DeviceRoom>& rooms) {
+  return PlaceLayers(sizes, rooms);
+}
+
+TEST(LayerPlacement, OneDeviceThatHasRoomForAllTakesAll) {
+  const ModelSizes sizes{{10, 10, 10}, 5, 2};  // 37
+  EXPECT_EQ(Placed(sizes, {{kFirst, 37}, {kSecond, 100}}), std::vector<Device>(3, kFirst));
+  EXPECT_EQ(Placed(sizes, {{kFirst, 36}, {kSecond, 100}}), std::vector<Device>(3, kSecond)) << "nothing moves";
+  EXPECT_EQ(Placed(sizes, {{kFirst, 36}, {kCpu, 37}}), std::vector<Device>(3, kCpu));
+}
+
+TEST(LayerPlacement, LayersGoOnWhereTheNextDeviceHasRoom) {
+  const ModelSizes sizes{{10, 10, 10, 10}, 5, 2};
+  EXPECT_EQ(Placed(sizes, {{kFirst, 27}, {kSecond, 12}, {kCpu, 12}}),
+            (std::vector<Device>{kFirst, kFirst, kSecond, kCpu}));
+  EXPECT_EQ(Placed(sizes, {{kFirst, 26}, {kSecond, 22}, {kCpu, 12}}),
+            (std::vector<Device>{kFirst, kSecond, kSecond, kCpu}))
+      << "the ends are with the first layer, a pass takes its part everywhere";
+  EXPECT_EQ(Placed(sizes, {{kFirst, 16}, {kSecond, 27}, {kCpu, 22}}),
+            (std::vector<Device>{kSecond, kSecond, kCpu, kCpu}))
+      << "a device without room for ends, pass and a layer is passed over";
+}
+
+TEST(LayerPlacement, TooLittleRoomIsToldWithWhatThereIs) {
+  const ModelSizes sizes{{int64_t{3} << 30, int64_t{3} << 30}, int64_t{1} << 30, 0};
+  EXPECT_THAT(
+      [&] {
+        Placed(sizes, {{kFirst, int64_t{4} << 30}, {kCpu, int64_t{2} << 30}});
+      },
+      ThrowsMessage<DeviceError>(
+          ::testing::AllOf(HasSubstr("device auto"), HasSubstr("7.0 GiB"), HasSubstr("cuda:0 4.0 GiB, cpu 2.0 GiB"))));
+  EXPECT_THROW(Placed(sizes, {}), DeviceError);
+}
+
+// Whatever the numbers: every layer has a device, in the devices' order, none of which holds more than it has room for.
+TEST(LayerPlacement, NoDeviceHoldsMoreThanItHasRoomFor) {
+  std::mt19937 random(5);
+  int placed_over_several = 0, refused = 0;
+  for (int trial = 0; trial < 20000; ++trial) {
+    const auto draw = [&](int64_t most) { return static_cast<int64_t>(random() % static_cast<uint32_t>(most + 1)); };
+    ModelSizes sizes;
+    sizes.ends = draw(20);
+    sizes.pass = draw(10);
+    for (int64_t layer = draw(7); layer >= 0; --layer) sizes.layers.push_back(draw(30));
+    std::vector<DeviceRoom> rooms;
+    for (int32_t number = 0; number < 4; ++number) rooms.push_back({number < 3 ? CudaDevice(number) : kCpu, draw(90)});
+    std::vector<Device> placed;
+    try {
+      placed = PlaceLayers(sizes, rooms);
+    } catch (const DeviceError&) {
+      ++refused;
+      int64_t all = sizes.ends + sizes.pass;
+      for (const int64_t layer : sizes.layers) all += layer;
+      for (const DeviceRoom& room : rooms) ASSERT_LT(room.free_bytes, all);
+      continue;
+    }
+    ASSERT_EQ(placed.size(), sizes.layers.size());
+    size_t at = 0;
+    for (const DeviceRoom& room : rooms) {
+      int64_t held = 0;
+      const size_t begin = at;
+      for (; at < placed.size() && placed[at] == room.device; ++at) held += sizes.layers[at];
+      if (at == begin) continue;
+      ASSERT_LE(held + sizes.pass + (begin == 0 ? sizes.ends : 0), room.free_bytes);
+    }
+    ASSERT_EQ(at, placed.size()) << "a device's layers lie one behind the other, in the devices' order";
+    placed_over_several += placed.front() == placed.back() ? 0 : 1;
+  }
+  EXPECT_GT(placed_over_several, 1000);
+  EXPECT_GT(refused, 1000);
+}
+
+TEST(LayerPlacement, SizesAreThoseOfTheWeightsAndTheCache) {
+  const ModelConfig config = ReadModelConfig(ReferenceModel());
+  const Checkpoint checkpoint(ReferenceModel());
+  const ModelSizes sizes = SizesOf(checkpoint, config, 2, 1000, 100);
+  ASSERT_EQ(sizes.layers.size(), static_cast<size_t>(config.num_layers));
+  const int64_t cache = int64_t{2} * 1000 * config.num_kv_heads * 2 * config.head_dim;
+  int64_t all = sizes.ends;
+  for (const int64_t layer : sizes.layers) all += layer - cache;
+  EXPECT_EQ(all, 2 * checkpoint.NumParameters());
+  const int64_t hidden = config.hidden_size, q = int64_t{config.num_qo_heads} * config.head_dim,
+                kv = int64_t{config.num_kv_heads} * config.head_dim;
+  const int64_t weights = hidden * (2 * q + 2 * kv) + 3 * hidden * config.intermediate_size + 2 * hidden;
+  for (const int64_t layer : sizes.layers) EXPECT_EQ(layer - cache, 2 * weights);
+  EXPECT_EQ(sizes.ends, 2 * (hidden * config.vocabulary_size + hidden)) << "tied tables and the last norm";
+  EXPECT_GE(SizesOf(checkpoint, config, 2, 100000, 50000).pass, 40 * sizes.pass / 100);
+}
+
+TEST(LayerPlacement, PlacesAreToldInRuns) {
+  EXPECT_EQ(PlacementText(std::vector<Device>{kFirst, kFirst, kSecond, kCpu, kCpu}),
+            "layers 0-1 on cuda:0, 2 on cuda:1, 3-4 on cpu");
+  EXPECT_EQ(PlacementText(std::vector<Device>(3, kCpu)), "layers 0-2 on cpu");
+  EXPECT_EQ(PlacementText({}), "");
+}
+
+TEST(LayerPlacement, TheCpuIsTheLastOfThisMachinesDevices) {
+  const std::vector<DeviceRoom> rooms = DeviceRooms();
+  ASSERT_FALSE(rooms.empty());
+  EXPECT_EQ(rooms.back().device, kCpu);
+  for (size_t i = 0; i + 1 < rooms.size(); ++i) {
+    EXPECT_TRUE(rooms[i].device.is_gpu());
+    EXPECT_TRUE(i == 0 || rooms[i - 1].free_bytes >= rooms[i].free_bytes);
+  }
+}
+
+}  // namespace
+}  // namespace headscope::model
