@@ -2,7 +2,6 @@
 #include "choices/head_budgets.h"
 
 #include <algorithm>
-#include <bit>
 #include <functional>
 #include <utility>
 
@@ -53,24 +52,6 @@ std::vector<std::vector<double>> ShareOutTokens(const std::vector<HeadCurve>& he
     shares.push_back(std::move(kept));
   }
   return shares;
-}
-
-std::string NumpyFile(const std::vector<int64_t>& shape, const std::vector<float>& values) {
-  std::string sizes;
-  for (const int64_t size : shape) sizes += std::to_string(size) + ", ";
-  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + sizes + "), }";
-  // Magic, version and length are 10 bytes, and the data begins at a multiple of 64 behind a line end.
-  constexpr size_t kBefore = 10, kAlignment = 64;
-  header.append(kAlignment - (kBefore + header.size() + 1) % kAlignment, ' ').push_back('\n');
-  std::string file("\x93NUMPY\x01\x00", 8);
-  file.push_back(static_cast<char>(header.size() & 0xff));
-  file.push_back(static_cast<char>(header.size() >> 8));
-  file += header;
-  for (const float value : values) {
-    const auto bits = std::bit_cast<uint32_t>(value);
-    for (int shift = 0; shift < 32; shift += 8) file.push_back(static_cast<char>(bits >> shift & 0xff));
-  }
-  return file;
 }
 
 }  // namespace headscope::app

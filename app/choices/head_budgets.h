@@ -19,7 +19,4 @@ struct HeadCurve {
 // hull, where the best next token of any head is the best of all; of equally good ones that of the first head.
 std::vector<std::vector<double>> ShareOutTokens(const std::vector<HeadCurve>& heads, double num_tokens);
 
-// A file of NumPy's format, version 1.0: fp32, C order, little-endian. values: as many as the shape's product.
-std::string NumpyFile(const std::vector<int64_t>& shape, const std::vector<float>& values);
-
 }  // namespace headscope::app

@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "analysis/types/number_text.h"
 #include "analysis/types/printable.h"
 #include "base/errors.h"
 #include "choices/head_budgets.h"
 #include "choices/head_selection.h"
+#include "choices/numpy_file.h"
 #include "choices/target_names.h"
 #include "data/model_json.h"
 #include "support/output_file.h"
@@ -265,7 +267,7 @@ std::string LuKvFile(const Tuning& tuning) {
   for (const std::vector<double>& ratio : ShareOutTokens(curves, static_cast<double>(tuning.traces.front().num_tokens)))
     for (const double share : ratio) values.push_back(static_cast<float>(share));
   const int64_t layers = tuning.model.num_layers;
-  return NumpyFile({99, layers, static_cast<int64_t>(curves.size()) / layers}, values);
+  return NumpyFile({.shape = {99, layers, static_cast<int64_t>(curves.size()) / layers}, .values = std::move(values)});
 }
 
 struct Format {

@@ -2,6 +2,7 @@
 // headscope compare TRACE (--method NAME[:k=v,..].. | --config FILE) [--heads ..] [--measure layer|head] [--repeat N]
 // [--decode-rows N] [--device ..] [-o OUT.json|.csv|.h5]
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <iterator>
 #include <memory>
@@ -33,6 +34,8 @@ namespace {
 
 struct CompareArguments {
   std::string trace, heads, output, config, measure = "layer";
+  std::string budget_method = "expected-attention";  // of a configuration that holds budgets
+  double compression_ratio = 0;                      // 0: not given
   bool measure_was_given = false;
   Device device = kCpu;
   std::vector<std::string> methods;
@@ -52,12 +55,35 @@ struct Asked {
   std::vector<analysis::AskedMethod> methods;
 };
 
+// What the configuration gives each head; empty without one.
+HeadSettings Configured(const CompareArguments& arguments, const data::TraceReader& trace) {
+  if (arguments.config.empty()) return {};
+  if (!HoldsBudgets(arguments.config)) return ReadHeadSettings(arguments.config);
+  const int percent = static_cast<int>(std::lround(100 * arguments.compression_ratio));
+  if (percent < 1 || percent > 99 || std::abs(100 * arguments.compression_ratio - percent) > 1e-6) {
+    throw UsageError("--compression-ratio: " + arguments.config +
+                     " has budgets for every hundredth; say which share is evicted, from 0.01 to 0.99");
+  }
+  const MethodChoice method = ParseMethod(arguments.budget_method, "--budget-method");
+  std::vector<LayerHeads> layers;
+  for (size_t slot = 0; slot < trace.layout().layers.size(); ++slot) {
+    const data::LayerFacts& facts = trace.layer(static_cast<int32_t>(slot));
+    layers.push_back({trace.layout().layers[slot], facts.num_qo_heads, facts.num_kv_heads});
+  }
+  int64_t fewest = 0;
+  HeadSettings settings =
+      ReadHeadBudgets(arguments.config, {method.name, method.values}, percent, layers, trace.num_tokens(), &fewest);
+  if (fewest > 0)
+    Say(std::to_string(fewest) + " heads keep more than the file gives them: " + method.spec->name + "'s least budget");
+  return settings;
+}
+
 // Without a configuration all heads run the same. With one, each runs its own first, and heads of equal ones share a
 // run.
-std::vector<Asked> AskedOf(const CompareArguments& arguments, const std::vector<analysis::HeadId>& heads,
+std::vector<Asked> AskedOf(const CompareArguments& arguments, const HeadSettings& settings,
+                           const std::vector<analysis::HeadId>& heads,
                            const std::vector<analysis::AskedMethod>& of_all) {
   std::vector<Asked> asked;
-  const HeadSettings settings = arguments.config.empty() ? HeadSettings() : ReadHeadSettings(arguments.config);
   for (size_t i = 0; i < heads.size(); ++i) {
     std::vector<analysis::AskedMethod> methods;
     if (!arguments.config.empty()) {
@@ -134,6 +160,8 @@ int RunCompare(CompareArguments arguments) {
     throw UsageError("--method or --config: say what is to be compared");
   if (!arguments.output.empty())
     CheckResultsTarget(arguments.output, arguments.force, {arguments.trace, arguments.config});
+  if (arguments.compression_ratio != 0 && !HoldsBudgets(arguments.config))
+    throw UsageError("--compression-ratio: it is for a --config of budgets (.npy); methods take it as a parameter");
   const std::vector<MethodChoice> choices = ParseMethods(arguments.methods);
   analysis::ComparisonSweep comparison;
   comparison.measure = ParseMeasure(arguments.measure);
@@ -154,7 +182,7 @@ int RunCompare(CompareArguments arguments) {
   arguments.options.device = arguments.device;
   if (!arguments.device.is_gpu()) arguments.options.other_dense = TorchDecode(arguments.options.num_threads);
 
-  const std::vector<Asked> asked = AskedOf(arguments, heads, of_all);
+  const std::vector<Asked> asked = AskedOf(arguments, Configured(arguments, trace), heads, of_all);
   HeadNotes head_notes;
   comparison.options = arguments.options;
   comparison.look = [&](const analysis::HeadTensors& head) { head_notes.Look(head, trace); };
@@ -194,9 +222,16 @@ void AddCompareCommand(CLI::App& app, Action& action) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command
       ->add_option("--config", arguments->config,
-                   "Configuration that gives each head a method of its own: of `headscope tune`, or MInference's best "
-                   "patterns. Each head is then timed by itself")
+                   "Configuration that gives each head a method of its own: of `headscope tune`, MInference's best "
+                   "patterns, or LU-KV's budgets (.npy). Each head is then timed by itself")
       ->type_name("FILE");
+  command
+      ->add_option("--compression-ratio", arguments->compression_ratio,
+                   "Of LU-KV's budgets: the share of all heads' tokens that is evicted, from 0.01 to 0.99")
+      ->type_name("R");
+  command->add_option("--budget-method", arguments->budget_method, "Method that evicts and is given LU-KV's budgets")
+      ->capture_default_str()
+      ->type_name("NAME[:k=v,..]");
   AddRecordedHeadsOption(command, &arguments->heads);
   CLI::Option* const measure =
       command

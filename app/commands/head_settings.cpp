@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands/head_settings.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <sstream>
+#include <utility>
+#include <vector>
 
 #include "analysis/types/printable.h"
 #include "base/errors.h"
 #include "choices/head_selection.h"
+#include "choices/numpy_file.h"
 #include "data/untrusted_text.h"
 #include "kernels/method.h"
 #include "kernels/method_names.h"
@@ -18,6 +21,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMostHeads = 1 << 20;
+constexpr int64_t kBudgetRatios = 99;
 constexpr const char* kRemedy = "give a file that `headscope tune -o FILE.json` wrote, or MInference's best patterns";
 
 [[noreturn]] void Refuse(const std::string& path, const std::string& field, const std::string& problem,
@@ -154,6 +158,57 @@ HeadSettings ReadHeadSettings(const std::string& path) {
   if (!json.is_object() && !json.is_array()) Refuse(path, "", "it is neither an object nor a list of layers");
   HeadSettings settings = json.is_object() ? OfTuning(path, json) : OfMInference(path, json);
   if (settings.empty()) Refuse(path, "", "it has no heads");
+  return settings;
+}
+
+bool HoldsBudgets(const std::string& path) {
+  return path.ends_with(".npy");
+}
+
+HeadSettings ReadHeadBudgets(const std::string& path, const analysis::AskedMethod& asked, int percent,
+                             std::span<const LayerHeads> layers, int64_t num_tokens, int64_t* fewest) {
+  static const std::string kArray =
+      "give LU-KV's array of budgets, [99 ratios, layers, KV heads], of the trace's model";
+  const kernels::MethodSpec& spec = *kernels::FindMethod(asked.name).spec();
+  const auto budget = std::ranges::find_if(spec.parameters, [](const kernels::ParameterSpec& parameter) {
+    return parameter.role == kernels::ParameterRole::kBudget && parameter.least_budget > 0;
+  });
+  if (budget == spec.parameters.end())
+    throw UsageError("--budget-method " + spec.name +
+                     ": budgets of KV heads are for methods that evict, such as expected-attention");
+  const NumpyArray array = ParseNumpyFile(data::ReadUntrustedText(path, kArray), path, kArray);
+  if (array.shape.size() != 3 || array.shape[0] != kBudgetRatios)
+    Refuse(path, "shape", "it is not [99, layers, KV heads]", kArray);
+  HeadSettings settings;
+  *fewest = 0;
+  for (const LayerHeads& layer : layers) {
+    if (layer.number >= array.shape[1] || layer.num_kv_heads != array.shape[2]) {
+      Refuse(path, "shape",
+             "it has " + std::to_string(array.shape[1]) + " layers of " + std::to_string(array.shape[2]) +
+                 " KV heads, and layer " + std::to_string(layer.number) + " of the trace has " +
+                 std::to_string(layer.num_kv_heads),
+             kArray);
+    }
+    for (int32_t head = 0; head < layer.num_qo_heads; ++head) {
+      const int32_t kv_head = head / (layer.num_qo_heads / layer.num_kv_heads);
+      const int64_t at = ((percent - 1) * array.shape[1] + layer.number) * array.shape[2] + kv_head;
+      const float evicted = array.values[static_cast<size_t>(at)];
+      if (!(evicted >= 0 && evicted <= 1)) {
+        Refuse(path,
+               "[" + std::to_string(percent - 1) + ", " + std::to_string(layer.number) + ", " +
+                   std::to_string(kv_head) + "]",
+               "it is not a share from 0 to 1", kArray);
+      }
+      const double kept = std::round((1 - static_cast<double>(evicted)) * static_cast<double>(num_tokens));
+      const double least = std::max(budget->minimum, budget->least_budget);
+      if (kept < least) ++*fewest;
+      analysis::AskedMethod own = asked;
+      if (const std::string error = own.values.Set(spec, budget->name, std::clamp(kept, least, budget->maximum));
+          !error.empty())
+        Refuse(path, "", error, kArray);
+      AddHead(path, "", {layer.number, head}, std::move(own), &settings);
+    }
+  }
   return settings;
 }
 

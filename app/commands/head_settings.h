@@ -2,7 +2,9 @@
 // Configurations that give every head a method of its own, as tune and MInference write them.
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 
 #include "analysis/compare.h"
@@ -16,5 +18,21 @@ using HeadSettings = std::map<analysis::HeadId, analysis::AskedMethod>;
 // most 64 MB, no deeper than such files are. Throws BadInputError that names the file, the entry and the remedy: no
 // such file, neither of the formats, an unknown method or parameter, a value out of range, a head that is there twice.
 HeadSettings ReadHeadSettings(const std::string& path);
+
+// Whether the path's name says that it is LU-KV's array of budgets (.npy).
+bool HoldsBudgets(const std::string& path);
+
+// A layer of the trace that budgets are read for.
+struct LayerHeads {
+  int32_t number = 0, num_qo_heads = 0, num_kv_heads = 0;
+};
+
+// Reads LU-KV's array [99 ratios, layers, KV heads], shares of a prompt's tokens that each KV head lets go of, and
+// gives every query head of `layers` the method `asked` with the budget that its KV head keeps of `num_tokens` tokens
+// at the compression ratio of percent / 100. `fewest`: how many query heads keep the method's least budget instead,
+// which is more. Untrusted: at most 64 MB. Throws BadInputError as above (no such file, another shape than the model's,
+// a share outside 0 to 1), UsageError for a method that does not evict by a budget of tokens.
+HeadSettings ReadHeadBudgets(const std::string& path, const analysis::AskedMethod& asked, int percent,
+                             std::span<const LayerHeads> layers, int64_t num_tokens, int64_t* fewest);
 
 }  // namespace headscope::app

@@ -15,6 +15,7 @@
 #include "base/row_selection.h"
 #include "commands/head_settings.h"
 #include "commands/record_plan.h"
+#include "kernels/method_names.h"
 #include "statistics_store.h"
 #include "support/require.h"
 
@@ -95,6 +96,21 @@ int FuzzHeadSettings(const uint8_t* data, size_t size) {
     Require(!settings.empty(), "no heads");
     for (const auto& [head, asked] : settings)
       Require(head.layer >= 0 && head.head >= 0 && !asked.name.empty(), "a head that is none");
+  });
+}
+
+int FuzzHeadBudgets(const uint8_t* data, size_t size) {
+  const NamelessFile file(data, size);
+  const kernels::MethodSpec& spec = *kernels::FindMethod("expected-attention").spec();
+  const LayerHeads layers[] = {{.number = 0, .num_qo_heads = 4, .num_kv_heads = 2},
+                               {.number = 2, .num_qo_heads = 4, .num_kv_heads = 2}};
+  return Try([&] {
+    int64_t fewest = 0;
+    const HeadSettings settings =
+        ReadHeadBudgets(file.path(), {spec.name, kernels::ParameterValues(spec)}, 50, layers, 1000, &fewest);
+    Require(settings.size() == 8 && fewest >= 0 && fewest <= 8, "heads that the trace has not");
+    for (const auto& [head, asked] : settings)
+      Require(asked.values.Real("budget") >= 1 && asked.values.Real("budget") <= 1000, "a budget that is none");
   });
 }
 

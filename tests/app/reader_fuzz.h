@@ -12,6 +12,8 @@ namespace headscope::app {
 int FuzzRecordPlan(const uint8_t* data, size_t size);
 // compare --config FILE: headscope's own tunings and MInference's patterns.
 int FuzzHeadSettings(const uint8_t* data, size_t size);
+// compare --config FILE.npy: LU-KV's budgets. Aborts where a head of the trace has none, or more than there are tokens.
+int FuzzHeadBudgets(const uint8_t* data, size_t size);
 // Tables of runs, a JSON document where the first byte is '{', else CSV. Aborts where a run has no method.
 int FuzzRuns(const uint8_t* data, size_t size);
 // What the window has kept of a trace's statistics. Aborts where a statistic has no name or class.

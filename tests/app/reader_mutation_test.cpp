@@ -61,7 +61,8 @@ TEST_P(DamagedFiles, NoDepthIsTooGreat) {
 
 INSTANTIATE_TEST_SUITE_P(Readers, DamagedFiles,
                          ::testing::Values(Seeds{"app_record_plan", &FuzzRecordPlan},
-                                           Seeds{"app_head_settings", &FuzzHeadSettings}, Seeds{"app_runs", &FuzzRuns},
+                                           Seeds{"app_head_settings", &FuzzHeadSettings},
+                                           Seeds{"app_head_budgets", &FuzzHeadBudgets}, Seeds{"app_runs", &FuzzRuns},
                                            Seeds{"app_statistics", &FuzzStatistics}),
                          [](const auto& seeds) { return std::string(seeds.param.fuzzer); });
 
