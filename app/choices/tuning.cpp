@@ -142,18 +142,6 @@ bool Tuning::HasTimes() const {
   return std::ranges::any_of(heads, [](const TunedHead& head) { return !std::isnan(head.found.time_share); });
 }
 
-const char* NameOf(TunedUnit unit) {
-  switch (unit) {
-    case TunedUnit::kHead:
-      return "head";
-    case TunedUnit::kLayer:
-      return "layer";
-    case TunedUnit::kModel:
-      return "model";
-  }
-  return "";
-}
-
 std::string BudgetText(const MethodChoice& method, const kernels::ParameterValues& values) {
   std::string text;
   for (const ParameterSpec* budget : analysis::Budgets(*method.spec)) {

@@ -80,7 +80,17 @@ struct Tuning {
 };
 
 // "head", "layer", "model".
-const char* NameOf(TunedUnit unit);
+inline const char* NameOf(TunedUnit unit) {
+  switch (unit) {
+    case TunedUnit::kHead:
+      return "head";
+    case TunedUnit::kLayer:
+      return "layer";
+    case TunedUnit::kModel:
+      return "model";
+  }
+  return "";
+}
 // "n_vertical=30,n_slash=800": the budgets alone.
 std::string BudgetText(const MethodChoice& method, const kernels::ParameterValues& values);
 // The points' places that no other method's point of the same heads beats in mass and in pairs or, where it was

@@ -7,10 +7,13 @@
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
 
 #include "analysis/types/printable.h"
 #include "base/errors.h"
 #include "data/model_json.h"
+#include "data/shallow_json.h"
 
 namespace headscope::app {
 namespace {
@@ -117,8 +120,8 @@ TuningProgress::TuningProgress(const std::string& output, const Tuning& tuning)
   if (std::ifstream before(path_, std::ios::binary); before) {
     std::string line;
     if (std::getline(before, line) && line + "\n" != kept) {
-      const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-      if (!json.is_object() || json.value("schema", Json()) != kSchema) {
+      const std::optional<Json> json = data::ParseShallowJson<Json>(line);
+      if (!json || !json->is_object() || json->value("schema", Json()) != kSchema) {
         throw BadInputError(Fault{.file = path_,
                                   .problem = "it is no file of a tuning that was stopped",
                                   .remedy = "move it away, or leave out --resume"});
@@ -131,7 +134,9 @@ TuningProgress::TuningProgress(const std::string& output, const Tuning& tuning)
       if (before.eof()) break;  // cut short
       std::vector<TunedHead> unit;
       try {
-        for (const Json& head : Json::parse(line)) unit.push_back(HeadOf(tuning, head));
+        const std::optional<Json> heads = data::ParseShallowJson<Json>(line);
+        if (!heads || !heads->is_array()) throw std::out_of_range("heads");
+        for (const Json& head : *heads) unit.push_back(HeadOf(tuning, head));
       } catch (const std::exception&) {
         throw BadInputError(
             Fault{.file = path_, .problem = "a line of it is damaged", .remedy = "remove the file to begin anew"});

@@ -294,6 +294,12 @@ std::shared_ptr<const SentencePieceRules> RulesOf(const Model& model, const std:
 
 }  // namespace
 
+SentencePieceEnds ParseSentencePieceEnds(std::string_view text, const std::string& file) {
+  const JsonTree json(text, file);
+  const JsonFields root(json.Root(), file, "");
+  return {root.Boolean("add_bos_token", true), root.Boolean("add_eos_token", false)};
+}
+
 TokenizerSpec ParseSentencePiece(std::string_view bytes, const std::string& file, const SentencePieceEnds& ends) {
   const Model model = ReadModel(bytes, file);
   CheckModel(model, file);

@@ -34,10 +34,7 @@ SentencePieceEnds EndsBeside(const std::string& model_file) {
   const std::filesystem::path path = std::filesystem::path(model_file).parent_path() / "tokenizer_config.json";
   std::error_code unknown;
   if (!std::filesystem::exists(path, unknown)) return {};
-  const std::string text = ReadSmallFile(path.string(), kMaxTokenizerBytes);
-  const JsonTree json(text, path.string());
-  const JsonFields root(json.Root(), path.string(), "");
-  return {root.Boolean("add_bos_token", true), root.Boolean("add_eos_token", false)};
+  return ParseSentencePieceEnds(ReadSmallFile(path.string(), kMaxTokenizerBytes), path.string());
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@
 #include "base/row_selection.h"
 #include "commands/head_settings.h"
 #include "commands/record_plan.h"
+#include "commands/tuning_progress.h"
+#include "kernels/method.h"
 #include "kernels/method_names.h"
 #include "statistics_store.h"
 #include "support/require.h"
@@ -58,7 +61,8 @@ class NamelessFile {
 
 // A trace, and a folder for what is kept of it.
 struct TraceFolder {
-  TraceFolder() {
+  explicit TraceFolder(const std::string& kind)
+      : path(std::filesystem::temp_directory_path() / ("headscope-" + kind + "-fuzz-" + std::to_string(getpid()))) {
     std::filesystem::create_directories(path / "cache");
     std::ofstream(path / "trace.h5") << "a trace";
   }
@@ -66,8 +70,7 @@ struct TraceFolder {
     std::error_code ignored;
     std::filesystem::remove_all(path, ignored);
   }
-  const std::filesystem::path path =
-      std::filesystem::temp_directory_path() / ("headscope-statistics-fuzz-" + std::to_string(getpid()));
+  const std::filesystem::path path;
 };
 
 }  // namespace
@@ -123,8 +126,43 @@ int FuzzRuns(const uint8_t* data, size_t size) {
   });
 }
 
+int FuzzTuningProgress(const uint8_t* data, size_t size) {
+  static const TraceFolder folder("tuning");
+  static const std::string output = (folder.path / "tuning.json").string(), path = output + ".unfinished";
+  static const Tuning tuning = [] {
+    Tuning one;
+    Tuning::Searched searched;
+    searched.choice.name = "a-shape";
+    searched.choice.spec = kernels::FindMethod(searched.choice.name).spec();
+    searched.choice.values = kernels::ParameterValues(*searched.choice.spec);
+    one.methods.push_back(searched);
+    return one;
+  }();
+  static const std::string first_line = [] {
+    { const TuningProgress fresh(output, tuning); }
+    std::ifstream file(path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  }();
+  const std::string text = Text(data, size);
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << (text.starts_with('[') ? first_line : "") << text;
+  try {
+    const TuningProgress progress(output, tuning);
+    Require(progress.num_heads() <= size, "heads that nobody wrote");
+    for (int32_t layer = 0; layer < 4; ++layer) {
+      const std::vector<TunedHead>* unit = progress.Find({layer, 2});
+      if (unit == nullptr) continue;
+      Require(!unit->empty(), "a unit of no heads");
+      for (const TunedHead& head : *unit) Require(head.method < tuning.methods.size(), "a method that there is not");
+    }
+  } catch (const Error& error) {
+    RequireOneSentence(error.what());
+    return 1;
+  }
+  return 0;
+}
+
 int FuzzStatistics(const uint8_t* data, size_t size) {
-  static const TraceFolder folder;
+  static const TraceFolder folder("statistics");
   static const StatisticsStore store((folder.path / "cache").string(), (folder.path / "trace.h5").string());
   std::ofstream(store.path(), std::ios::binary | std::ios::trunc)
       .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));

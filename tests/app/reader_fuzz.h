@@ -16,6 +16,9 @@ int FuzzHeadSettings(const uint8_t* data, size_t size);
 int FuzzHeadBudgets(const uint8_t* data, size_t size);
 // Tables of runs, a JSON document where the first byte is '{', else CSV. Aborts where a run has no method.
 int FuzzRuns(const uint8_t* data, size_t size);
+// The file that a stopped tuning goes on from (tune --resume), behind its first line where the bytes begin with '[',
+// else all of it. Aborts where a head that is taken has no method of the tuning.
+int FuzzTuningProgress(const uint8_t* data, size_t size);
 // What the window has kept of a trace's statistics. Aborts where a statistic has no name or class.
 int FuzzStatistics(const uint8_t* data, size_t size);
 

@@ -63,7 +63,8 @@ INSTANTIATE_TEST_SUITE_P(Readers, DamagedFiles,
                          ::testing::Values(Seeds{"app_record_plan", &FuzzRecordPlan},
                                            Seeds{"app_head_settings", &FuzzHeadSettings},
                                            Seeds{"app_head_budgets", &FuzzHeadBudgets}, Seeds{"app_runs", &FuzzRuns},
-                                           Seeds{"app_statistics", &FuzzStatistics}),
+                                           Seeds{"app_statistics", &FuzzStatistics},
+                                           Seeds{"app_tuning_progress", &FuzzTuningProgress}),
                          [](const auto& seeds) { return std::string(seeds.param.fuzzer); });
 
 // What is no int was made one somehow.

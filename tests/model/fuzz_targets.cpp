@@ -113,6 +113,10 @@ int FuzzPieces(const uint8_t* data, size_t size) {
   return Try([&] { ParseSentencePiece(View(data, size), "fuzz", {}); });
 }
 
+int FuzzEnds(const uint8_t* data, size_t size) {
+  return Try([&] { ParseSentencePieceEnds(View(data, size), "fuzz"); });
+}
+
 int FuzzPrompt(const uint8_t* data, size_t size) {
   static const Tokenizer tokenizer = Tokenizer::Load(HEADSCOPE_SOURCE_DIR "/data/reference_model/tokenizer.json");
   const std::string_view text = View(data, size);

@@ -19,6 +19,7 @@ int FuzzIndex(const uint8_t* data, size_t size);
 int FuzzConfig(const uint8_t* data, size_t size);
 int FuzzTokenizer(const uint8_t* data, size_t size);
 int FuzzPieces(const uint8_t* data, size_t size);  // a tokenizer.model
+int FuzzEnds(const uint8_t* data, size_t size);    // the tokenizer_config.json beside one
 // A tokenizer.json, a zero byte, and a text to cut by it: every id must be one of its tokens. Aborts when one is not.
 int FuzzWords(const uint8_t* data, size_t size);
 // Text of a prompt under the shipped tokenizer: its tokens must spell the very same bytes. Aborts when they do not.
