@@ -54,6 +54,15 @@ struct Traits {
                                  cute::Shape<cute::Int<kItemRows>, cute::Int<kHeadDim>, cute::Int<kTileColumns>>>(),
       GroupLayout{}));
 
+  struct Tensors {
+    alignas(1024) char q[kQuerySlots][kQueryBytes];
+    alignas(1024) char k[kStages][kStageBytes];
+    alignas(1024) char v[kStages][kStageBytes];
+    alignas(1024) char o[kConsumerWarps][2][kOutputRows * hopper::kSlabBytes];
+    alignas(1024) char gathered[kStageBytes];  // rows of V on their way into columns
+    float scale_log2[kConsumerWarps];          // each its own, of its item
+  };
+
   // Sends for an item's queries. By one thread.
   __device__ static void CopyQueries(const Params& p, const hopper::ItemPlace& place, int, char* slot, uint64_t* full) {
     const int64_t head = static_cast<int64_t>(place.sequence) * p.index.num_qo_heads + place.head;
@@ -61,37 +70,6 @@ struct Traits {
              full);
   }
 };
-
-}  // namespace headscope::kernels::fp8
-
-namespace headscope::kernels::hopper {
-
-template <>
-struct SharedStorage<fp8::Traits> {
-  using T = fp8::Traits;
-  alignas(1024) char q[T::kQuerySlots][T::kQueryBytes];
-  alignas(1024) char k[T::kStages][T::kStageBytes];
-  alignas(1024) char v[T::kStages][T::kStageBytes];
-  alignas(1024) char o[kConsumerWarps][2][kOutputRows * kSlabBytes];
-  alignas(1024) char gathered[T::kStageBytes];  // rows of V on their way into columns
-  alignas(16) Step steps[T::kStepRing];
-  ItemLists lists;  // of the item that the scheduler walks; its own
-  ItemPlace places[T::kQueryParts][T::kQuerySlots];
-  float scale_log2[kConsumerWarps];  // each its own, of its item
-  alignas(8) uint64_t q_full[T::kQueryParts][T::kQuerySlots];
-  alignas(8) uint64_t q_empty[T::kQueryParts][T::kQuerySlots];
-  alignas(8) uint64_t k_full[T::kStages];
-  alignas(8) uint64_t k_empty[T::kStages];
-  alignas(8) uint64_t v_full[T::kStages];
-  alignas(8) uint64_t v_empty[T::kStages];
-  alignas(8) uint64_t v_landed[T::kStages];  // of steps with unread values: what was copied is there
-  alignas(8) uint64_t step_full[T::kStepRing];
-  alignas(8) uint64_t step_empty[T::kStepRing];
-};
-
-}  // namespace headscope::kernels::hopper
-
-namespace headscope::kernels::fp8 {
 
 using Storage = hopper::SharedStorage<Traits>;
 

@@ -5,37 +5,22 @@
 // other's products.
 #pragma once
 
-#include <cutlass/arch/reg_reconfig.h>
-
 #include <cute/arch/copy_sm90_tma.hpp>
 #include <cute/tensor.hpp>
 
 #include "hopper/softmax.cuh"
+#include "hopper/step_consumer.cuh"
 #include "hopper/step_mask.cuh"
-#include "hopper/traits.cuh"
 
 namespace headscope::kernels::hopper {
 
-// Four matrices of 8 x 8 elements, of which each lane holds a pair, into the rows that the lanes name.
-__device__ inline void StoreMatrices(uint32_t target, const uint32_t (&pairs)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(target), "r"(pairs[0]),
-               "r"(pairs[1]), "r"(pairs[2]), "r"(pairs[3])
-               : "memory");
-}
-
 template <class T>
-class Consumer {
+class Consumer : StepConsumer<T> {
  public:
   using Element = typename T::Element;
 
   __device__ Consumer(const KernelParams& params, SharedStorage<T>& shared, int group)
-      : p_(params),
-        s_(shared),
-        group_(group),
-        thread_(static_cast<int>(threadIdx.x) % 128),
-        lane_(static_cast<int>(threadIdx.x) % 32),
-        part_(group % T::kQueryParts),
-        row_(group * 64 + thread_ / 32 * 16 + thread_ % 32 / 4) {}
+      : Base(shared, group), p_(params) {}
 
   __device__ void Run() {
     using namespace cute;
@@ -102,17 +87,17 @@ class Consumer {
     // The first turn is group 0's.
     if (group_ == 1) BarrierArrive(kTurnBarrier, 256);
     uint32_t step = 0;  // whose scores are in work; counted over all items
-    bool more = TakeItem();
+    bool more = TakePlace();
     uint32_t flags = more ? WaitForKeys(step) : 0;  // of that step
     clear(output);
-    issue_qk(step % kStages);
+    issue_qk(step % T::kStages);
     while (more) {
       mma_pv.accumulate_ = GMMA::ScaleOut::Zero;
       softmax = {};
       Ahead ahead = LookAhead(step + 1);
       warpgroup_wait<0>();
       warpgroup_fence_operand(scores);
-      Release(s_.k_empty[step % kStages]);
+      Release(s_.k_empty[step % T::kStages]);
       ReleaseQueries(flags);
       cap_and_mask(step, flags);
       while (true) {
@@ -141,14 +126,14 @@ class Consumer {
           const uint32_t previous_flags = flags;
           flags = WaitForKeys(step + 1, ahead);
           BarrierSync(kTurnBarrier + group_, 256);
-          issue_qk((step + 1) % kStages);
+          issue_qk((step + 1) % T::kStages);
           WaitForValues(step, previous_flags);
-          issue_pv(step % kStages);
+          issue_pv(step % T::kStages);
           BarrierArrive(kTurnBarrier + 1 - group_, 256);
           warpgroup_wait<1>();
           warpgroup_fence_operand(scores);
           ++step;
-          Release(s_.k_empty[step % kStages]);
+          Release(s_.k_empty[step % T::kStages]);
           ReleaseQueries(flags);
           cap_and_mask(step, flags);
           ahead = LookAhead(step + 1);
@@ -174,14 +159,14 @@ class Consumer {
       }
       // The first product of the next item follows this one's last, so that the tensor cores work while O leaves.
       WaitForValues(step, flags);
-      issue_pv(step % kStages);
+      issue_pv(step % T::kStages);
       const ItemPlace finished = place_;
       const uint32_t finished_slot = work_ % T::kQuerySlots;
       ++work_;
-      more = TakeItem();
+      more = TakePlace();
       if (more) flags = WaitForKeys(step + 1);
       // Behind the last item it multiplies what is left in shared memory, and nobody looks at the outcome.
-      issue_qk((step + 1) % kStages);
+      issue_qk((step + 1) % T::kStages);
       warpgroup_wait<1>();
       warpgroup_fence_operand(output);
       ReleaseValues(step);
@@ -197,63 +182,16 @@ class Consumer {
   }
 
  private:
-  // Lanes that poll a barrier may see it pass at different times, and what follows is wgmma, which takes whole warps.
-  template <uint32_t kSlots>
-  __device__ void WaitTogether(uint64_t (&full)[kSlots], uint32_t number) {
-    WaitFull(full, number);
-    __syncwarp();
-  }
-
-  // Waits for the next item's queries; false when there is no item left.
-  __device__ bool TakeItem() {
-    WaitFull(s_.q_full[part_], work_);
-    if (lane_ == 0) place_ = s_.places[part_][work_ % T::kQuerySlots];
-    place_.sequence = __shfl_sync(kAllLanes, place_.sequence, 0);
-    place_.head = __shfl_sync(kAllLanes, place_.head, 0);
-    place_.tile = __shfl_sync(kAllLanes, place_.tile, 0);
-    return place_.sequence >= 0;
-  }
-
-  // What there is already of a step, asked for while there is other work to do.
-  struct Ahead {
-    bool described;
-    bool has_keys;
-    uint32_t flags;  // lane 0's
-  };
-  __device__ Ahead LookAhead(uint32_t step) {
-    Ahead ahead{IsFull(s_.step_full, step), IsFull(s_.k_full, step), 0};
-    if (ahead.described && lane_ == 0) ahead.flags = s_.steps[step % T::kStepRing].flags;
-    return ahead;
-  }
-  // Waits for a step's keys and returns its flags.
-  __device__ uint32_t WaitForKeys(uint32_t step, const Ahead& ahead) {
-    uint32_t flags = ahead.flags;
-    if (!ahead.described) [[unlikely]] {
-      WaitFull(s_.step_full, step);
-      if (lane_ == 0) flags = s_.steps[step % T::kStepRing].flags;
-    }
-    flags = __shfl_sync(kAllLanes, flags, 0);
-    if (!ahead.has_keys) [[unlikely]]
-      WaitTogether(s_.k_full, step);
-    if ((flags & kStepGathered) != 0) [[unlikely]]
-      cutlass::arch::fence_view_async_shared();
-    return flags;
-  }
-  __device__ uint32_t WaitForKeys(uint32_t step) { return WaitForKeys(step, Ahead{}); }
+  using Base = StepConsumer<T>;
+  using Base::group_, Base::lane_, Base::part_, Base::place_, Base::row_, Base::s_, Base::thread_, Base::work_;
+  using Base::LookAhead, Base::Release, Base::ReleaseValues, Base::TakePlace, Base::WaitForKeys, Base::WaitForOutput,
+      Base::WaitTogether;
+  using typename Base::Ahead;
 
   __device__ void WaitForValues(uint32_t step, uint32_t flags) {
     WaitTogether(s_.v_full, step);
     if ((flags & kStepGathered) != 0) [[unlikely]]
       cutlass::arch::fence_view_async_shared();
-  }
-
-  __device__ void Release(uint64_t& empty) {
-    if (lane_ == 0) Mbarrier::arrive(&empty);
-  }
-  // A step's values are the last that is used of it.
-  __device__ void ReleaseValues(uint32_t step) {
-    Release(s_.v_empty[step % kStages]);
-    Release(s_.step_empty[step % T::kStepRing]);
   }
 
   // Behind a step's scores: where the next item's queries come to this place, they may, if these scores were the last.
@@ -273,22 +211,13 @@ class Consumer {
       if (p_.sinks.count > 0) AddSink(p_.sinks.logit[place.head], &sum, &shift, &factor);
       normaliser[r] = sum == 0.0f ? 0.0f : __fdividef(factor, sum);
       const int query = place.tile * kItemRows + row_ + 8 * r;
-      if (p_.lse != nullptr && lane_ % 4 == 0 && query < p_.index.seq_q) {
-        constexpr float kLn2 = 0.69314718055994531f;
-        const int64_t head = static_cast<int64_t>(place.sequence) * p_.index.num_qo_heads + place.head;
-        p_.lse[head * p_.index.seq_q + query] = sum == 0.0f ? -INFINITY : (shift + __log2f(sum)) * kLn2;
-      }
+      if (p_.lse != nullptr && lane_ % 4 == 0 && query < p_.index.seq_q) Base::WriteLse(p_, place, query, sum, shift);
     }
     // Every warp of the group has done its last product with these queries.
     if constexpr (!T::kOutputApart) BarrierSync(kGroupBarrier + group_, 128);
-    // A warp stores 16 rows of 16 columns at once, as four matrices of 8 x 8: upper and lower rows of the first 8
-    // columns, then of the others. A lane names one row of one of them. Its place is unknown to the compiler, which
-    // would compute all places below ahead of the items and keep them in local memory.
     const int warp_row = group_ * 64 + thread_ / 32 * kOutputRows;
     char* const first = OutputPlace(slot, warp_row);
-    uint32_t place_in_slot = cute::cast_smem_ptr_to_uint(first) +
-                             static_cast<uint32_t>(lane_ % 16 * kSlabBytes + ((lane_ % 8 ^ lane_ / 16) << 4));
-    asm volatile("" : "+r"(place_in_slot));
+    const uint32_t row_place = Base::RowPlace(first);
     const bool sends = lane_ == 0 && place.tile * kItemRows + warp_row < p_.index.seq_q;
     const auto send = [&](int slab) {
       cute::SM90_TMA_STORE_4D::copy(&p_.o, first + slab * kOutputSlabBytes, slab * 64,
@@ -305,9 +234,7 @@ class Consumer {
         pairs[j] = RoundedPair<Element>(output(i + 2 * j) * scale, output(i + 2 * j + 1) * scale);
       }
       const int column = i / 4 * 8;
-      const uint32_t target = (place_in_slot ^ static_cast<uint32_t>(column % 64 / 8 << 4)) +
-                              static_cast<uint32_t>(column / 64 * kOutputSlabBytes);
-      StoreMatrices(target, pairs);
+      Base::StoreColumns(row_place, column, kOutputSlabBytes, pairs);
       if (T::kOutputApart && i % 32 == 24) {
         cutlass::arch::fence_view_async_shared();
         __syncwarp();
@@ -341,12 +268,6 @@ class Consumer {
   }
   static constexpr int kOutputSlabBytes = T::kOutputApart ? 0 : kItemRows * kSlabBytes;
 
-  // Until what this warp has sent has been read.
-  __device__ void WaitForOutput() const {
-    if (lane_ == 0) cute::tma_store_wait<0>();
-    __syncwarp();
-  }
-
   // Hands the slot of the last finished item back to the scheduler once this warp's share of its O has been read.
   __device__ void FreeQuerySlot() {
     if (finished_slot_ < 0) return;
@@ -359,14 +280,6 @@ class Consumer {
   }
 
   const KernelParams& p_;
-  SharedStorage<T>& s_;
-  const int group_;
-  const int thread_;
-  const int lane_;
-  const int part_;  // of the queries
-  const int row_;   // the thread's first row in an item
-  ItemPlace place_{};
-  uint32_t work_ = 0;  // items begun before the present one
   int finished_slot_ = -1;
 };
 

@@ -1,34 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loader warps: bring the keys and values that steps name. Runs come by TMA, issued by one thread; single columns
-// are gathered by all three warps with 16-byte cp.async, into the same stages and under the same barriers, so that the
-// consumers see little difference.
+// The loader warps: bring the keys and values that steps name. Neighbouring keys come by the copy engine, sent for by
+// one thread; single columns are gathered by all three warps with 16-byte cp.async, into the same stages and under the
+// same barriers, so that the consumers see little difference.
 #pragma once
 
 #include <cute/arch/cluster_sm90.hpp>
-#include <cute/arch/copy_sm90_tma.hpp>
 
 #include "hopper/traits.cuh"
 
 namespace headscope::kernels::hopper {
 
+// What a loader needs of a step.
 template <class T>
+struct StepSource {
+  int32_t start[T::kSegments];
+  uint32_t unread[T::kSegments];
+  int64_t columns;
+  int32_t num_columns;
+  int32_t kv_head;
+  int32_t sequence;
+  uint32_t flags;
+};
+
+// Where a test holds loader warps up, by a specialisation for the traits of its own kernel. Elsewhere it is nothing.
+template <class T>
+struct LoaderStall {
+  __device__ static void Wait(int /*warp*/, uint32_t /*step*/) {}
+};
+
+// Copies moves keys and values of one kind of tensor into a stage:
+// - CopyKeys and CopyValues(source, stage, full), by one thread: send for them, as one arrival at `full`;
+// - GatherKeys and GatherValues(source, stage, full), by all loader threads: single columns, each thread's arrival;
+// - ZeroUnread(source, stage), by the warps that send for nothing: values that came with a segment and belong to keys
+//   that nobody asked for become zeros. Their weight is 0, but 0 * NaN is NaN.
+template <class T, class Copies>
 class Loader {
  public:
-  using Element = typename T::Element;
-
   // `warp`: 0 to kLoaderWarps - 1.
-  __device__ Loader(const KernelParams& params, SharedStorage<T>& shared, int warp)
-      : p_(params), s_(shared), warp_(warp), lane_(static_cast<int>(threadIdx.x) % 32) {}
+  __device__ Loader(const typename T::Params& params, SharedStorage<T>& shared, int warp)
+      : s_(shared),
+        warp_(warp),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        copies_(params, shared, warp, static_cast<int>(threadIdx.x) % 32) {}
 
   __device__ void Run() {
     // Keys go one step ahead of values: their stage is free half a step earlier, and they are needed first. Only an
-    // item's last values do not wait for the step behind them, which may not be known before the item is done. Every
-    // warp waits for every stage, whether it has something to bring or not, so that none falls two uses of a stage
-    // behind.
-    Source before{.flags = kStepLast};
+    // item's last values do not wait for the step behind them, which may not be known before the item is done.
+    //
+    // Every warp waits for every stage to be empty and then arrives for itself, whether it brings something or not: a
+    // stage is full, and so can be emptied once more, only when all three warps have seen it empty for that step, so
+    // that none of them can be overtaken by two uses of a stage and wait for a phase that never comes back.
+    StepSource<T> before{.flags = kStepLast};
     for (uint32_t number = 0;; ++number) {
-      const Source step = Read(number);
+      const StepSource<T> step = Read(number);
       if ((step.flags & kStepEnd) != 0) return;
+      LoaderStall<T>::Wait(warp_, number);
       LoadKeys(number, step);
       if ((before.flags & kStepLast) == 0) LoadValues(number - 1, before);
       if ((step.flags & kStepLast) != 0) LoadValues(number, step);
@@ -37,63 +63,51 @@ class Loader {
   }
 
  private:
-  // What a loader needs of a step.
-  struct Source {
-    int32_t start[T::kSegments];
-    uint32_t unread[T::kSegments];
-    int64_t columns;
-    int32_t num_columns;
-    int32_t kv_head;
-    int32_t sequence;
-    uint32_t flags;
-  };
-
-  __device__ void LoadKeys(uint32_t number, const Source& source) {
-    const uint32_t stage = number % kStages;
+  __device__ void LoadKeys(uint32_t number, const StepSource<T>& source) {
+    const uint32_t stage = number % T::kStages;
     WaitEmpty(s_.k_empty, number);
     __syncwarp();
     if ((source.flags & kStepGathered) != 0) {
-      GatherRows<T::kHeadDim>(p_.k_gather, p_.head_dim, s_.k[stage], source);
-      cutlass::arch::cpasync_barrier_arrive_noinc(&s_.k_full[stage]);
-    } else if (warp_ == 0) {
-      if (cute::elect_one_sync()) {
-        Copy<T::kQuerySlabs>(p_.k_boxes, s_.k[stage], &s_.k_full[stage], source);
-        ArriveMany(&s_.k_full[stage], kFullArrivals - 1);
-      }
-      __syncwarp();
+      copies_.GatherKeys(source, s_.k[stage], &s_.k_full[stage]);
+      return;
     }
+    if (cute::elect_one_sync()) {
+      if (warp_ == 0) copies_.CopyKeys(source, s_.k[stage], &s_.k_full[stage]);
+      ArriveMany(&s_.k_full[stage], warp_ == 0 ? 31 : 32);
+    }
+    __syncwarp();
   }
 
-  __device__ void LoadValues(uint32_t number, const Source& source) {
-    const uint32_t stage = number % kStages;
+  __device__ void LoadValues(uint32_t number, const StepSource<T>& source) {
+    const uint32_t stage = number % T::kStages;
     WaitEmpty(s_.v_empty, number);
     __syncwarp();
     if ((source.flags & kStepGathered) != 0) {
-      GatherRows<T::kValueDim>(p_.v_gather, p_.value_dim, s_.v[stage], source);
-      cutlass::arch::cpasync_barrier_arrive_noinc(&s_.v_full[stage]);
+      copies_.GatherValues(source, s_.v[stage], &s_.v_full[stage]);
       return;
     }
     const bool zero = (source.flags & kStepUnreadValues) != 0;
-    if (warp_ == 0) {
-      if (cute::elect_one_sync()) {
-        Copy<T::kValueSlabs>(p_.v_boxes, s_.v[stage], zero ? &s_.v_landed[stage] : &s_.v_full[stage], source);
-        ArriveMany(&s_.v_full[stage], zero ? 32 : kFullArrivals - 1);
-      }
-      __syncwarp();
-    } else if (zero) {
+    if (zero && warp_ != 0) {
       Mbarrier::wait(&s_.v_landed[stage], landed_phases_ >> stage & 1u);
       landed_phases_ ^= 1u << stage;
-      ZeroUnread(s_.v[stage], source);
+      copies_.ZeroUnread(source, s_.v[stage]);
+      // Each thread for itself, so that no consumer waits for another's zeros.
       cutlass::arch::fence_view_async_shared();
       Mbarrier::arrive(&s_.v_full[stage]);
+      return;
     }
+    if (cute::elect_one_sync()) {
+      if (warp_ == 0) copies_.CopyValues(source, s_.v[stage], zero ? &s_.v_landed[stage] : &s_.v_full[stage]);
+      ArriveMany(&s_.v_full[stage], warp_ == 0 && !zero ? 31 : 32);
+    }
+    __syncwarp();
   }
 
   // Reads what this warp needs of a step of its kind: nothing but the flags where warp 0 alone has work.
-  __device__ Source Read(uint32_t number) {
+  __device__ StepSource<T> Read(uint32_t number) {
     WaitFull(s_.step_full, number);
     const Step& step = s_.steps[number % T::kStepRing];
-    Source source{};
+    StepSource<T> source{};
     source.flags = FromLane0([&] { return step.flags; });
     const bool gathered = (source.flags & kStepGathered) != 0;
     if (gathered) {
@@ -120,111 +134,10 @@ class Loader {
     return __shfl_sync(kAllLanes, value, 0);
   }
 
-  // Rows of V that came with a segment and belong to keys that nobody asked for: their weight is 0, but 0 * NaN is NaN.
-  // For the warps that issue no copies, each thread of which then arrives: no consumer waits for another.
-  __device__ void ZeroUnread(char* stage, const Source& source) const {
-    constexpr int kPieces = T::kValueDim / 8;  // of 16 bytes, in a row
-    static_assert((kLoaderWarps - 1) * 32 % kPieces == 0);
-    constexpr int kRowsAtOnce = (kLoaderWarps - 1) * 32 / kPieces;
-    constexpr uint32_t kEvery = 0xffffffffu / ((1u << kRowsAtOnce) - 1u);  // rows 0, kRowsAtOnce, ...
-    const int worker = (warp_ - 1) * 32 + lane_;
-    const int piece = worker % kPieces;
-    char* const column = stage + piece / 8 * T::kTileColumns * kSlabBytes + piece % 8 * 16;
-    CUTE_UNROLL
-    for (int i = 0; i < T::kSegments; ++i) {
-      for (uint32_t rows = source.unread[i] & kEvery << worker / kPieces; rows != 0; rows &= rows - 1) {
-        const int row = i * kSegmentRows + __ffs(static_cast<int>(rows)) - 1;
-        *reinterpret_cast<uint4*>(column + row * kSlabBytes) = uint4{};
-      }
-    }
-  }
-
-  // Issues a step's boxes, as one arrival at `full`. kSlabs: of K or V.
-  template <int kSlabs>
-  __device__ void Copy(const CUtensorMap (&boxes)[kBoxKinds], char* stage, uint64_t* full, const Source& step) {
-    Mbarrier::arrive_and_expect_tx(full, kSlabs * T::kTileColumns * kSlabBytes);
-    if ((step.flags & kStepWhole) != 0) {
-      CopySegments<kSlabs, T::kSegments>(boxes[kWholeTile], stage, full, step);
-    } else if ((step.flags & kStepPairs) != 0) {
-      CopySegments<kSlabs, 2>(boxes[kTwoSegments], stage, full, step);
-    } else {
-      CopySegments<kSlabs, 1>(boxes[kOneSegment], stage, full, step);
-    }
-  }
-
-  // Boxes of kPerBox segments.
-  template <int kSlabs, int kPerBox>
-  __device__ void CopySegments(const CUtensorMap& map, char* stage, uint64_t* full, const Source& step) {
-    CUTE_UNROLL
-    for (int i = 0; i < T::kSegments; i += kPerBox) {
-      CUTE_UNROLL
-      for (int slab = 0; slab < kSlabs; ++slab) {
-        cute::SM90_TMA_LOAD_4D::copy(&map, full, static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_LAST),
-                                     stage + (slab * T::kTileColumns + i * kSegmentRows) * kSlabBytes, slab * 64,
-                                     step.start[i], step.kv_head, step.sequence);
-      }
-    }
-  }
-
-  // Each 16-byte piece of a row goes to its place under the 128-byte swizzle. Rows behind the last column are zeros.
-  // kDim: of the rows in shared memory, of which memory holds `stored` components.
-  //
-  // A copy must cost few instructions, since three warps issue 4096 of them for a step of 128 columns. So the warps
-  // take groups of 8 rows in turn, the period of the swizzle, which makes all places constants, and a lane finds out
-  // for one or two rows where they are and hands that to the lanes that copy.
-  template <int kDim>
-  __device__ void GatherRows(const GatherSource& source, int stored, char* stage, const Source& step) const {
-    // 16-byte pieces of a row that go at once: all of them where their number divides a warp, else those of one slab.
-    constexpr int kPieces = 32 % (kDim / 8) == 0 ? kDim / 8 : 8;
-    constexpr int kRowsAtOnce = 32 / kPieces;
-    constexpr int kGroupRows = 8;
-    constexpr int kGroups = T::kTileColumns / kGroupRows;
-    constexpr int kOwnGroups = (kGroups + kLoaderWarps - 1) / kLoaderWarps;
-    const int32_t* const columns = p_.index.columns + step.columns;
-    constexpr int kRowsPerLane = (kOwnGroups * kGroupRows + 31) / 32;
-    static_assert(kRowsPerLane <= 2);
-    int64_t own[kRowsPerLane];  // bytes to this lane's rows of the warp's: lane_ and lane_ + 32
-    CUTE_UNROLL
-    for (int i = 0; i < kRowsPerLane; ++i) {
-      const int row = RowOf(lane_ / kGroupRows + i * (32 / kGroupRows), lane_ % kGroupRows);
-      const int column = row < step.num_columns ? columns[row] : 0;
-      own[i] = min(static_cast<uint32_t>(column), static_cast<uint32_t>(p_.index.seq_k - 1)) * source.row_stride * 2;
-    }
-    const int piece = lane_ % kPieces;
-    const int row_at_once = lane_ / kPieces;
-    const char* const head =
-        reinterpret_cast<const char*>(static_cast<const Element*>(source.data) + step.sequence * source.batch_stride +
-                                      step.kv_head * source.head_stride + piece * 8);
-    const uint32_t slab =
-        cute::cast_smem_ptr_to_uint(stage) + static_cast<uint32_t>(piece / 8 * T::kTileColumns * kSlabBytes);
-    CUTE_NO_UNROLL
-    for (int group = 0; group < kOwnGroups && RowOf(group, 0) < T::kTileColumns; ++group) {
-      const int64_t group_own = group * kGroupRows < 32 ? own[0] : own[kRowsPerLane - 1];
-      CUTE_UNROLL
-      for (int first = 0; first < kGroupRows; first += kRowsAtOnce) {
-        const int group_row = first + row_at_once;
-        const int64_t begin = __shfl_sync(kAllLanes, group_own, group * kGroupRows % 32 + group_row);
-        const int row = RowOf(group, group_row);
-        const uint32_t to = slab + static_cast<uint32_t>(row * kSlabBytes + ((piece % 8 ^ group_row) << 4));
-        CUTE_UNROLL
-        for (int component = 0; component < kDim; component += kPieces * 8) {
-          const bool present = component + piece * 8 < stored && row < step.num_columns;
-          asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(
-                           to + static_cast<uint32_t>(component / 64 * T::kTileColumns * kSlabBytes)),
-                       "l"(head + begin + component * 2), "r"(present ? 16 : 0)
-                       : "memory");
-        }
-      }
-    }
-  }
-
-  // Row `group_row` of the group-th group of 8 rows that this warp gathers.
-  __device__ int RowOf(int group, int group_row) const { return (group * kLoaderWarps + warp_) * 8 + group_row; }
-
-  const KernelParams& p_;
   SharedStorage<T>& s_;
   const int warp_;
   const int lane_;
+  Copies copies_;
   uint32_t landed_phases_ = 0;  // bit s: the phase of v_landed[s] that comes next
 };
 

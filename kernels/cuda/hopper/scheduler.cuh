@@ -172,7 +172,7 @@ class Scheduler {
     int item = -1;
     int steps_ahead = 0;
   };
-  static constexpr int kStepsAhead = kStages;  // as many as there is room for their keys
+  static constexpr int kStepsAhead = T::kStages;  // as many as there is room for their keys
   Late late_;
 };
 

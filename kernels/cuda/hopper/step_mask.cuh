@@ -9,14 +9,15 @@
 
 namespace headscope::kernels::hopper {
 
-// Sets to -inf what a row does not keep. `row` is the thread's first row in its item, `position` that row's token
-// position. All lanes of a warp call it: lane 0 reads the step.
+// Sets to -inf what a row does not keep of T::kSegments segments, the first of which is the step's `first_segment`.
+// `row` is the thread's first row in its item, `position` that row's token position. All lanes of a warp call it: lane
+// 0 reads the step.
 //
 // Most items run through this once, at their diagonal, so each jump waits for the instructions behind it: everything of
 // the step is asked for at once, and a window is the only branch.
 template <class T, class Scores>
 __device__ void MaskScores(Scores& scores, const Step& step, uint32_t flags, const ElementRule& rule, int row,
-                           int position) {
+                           int position, int first_segment = 0) {
   const bool reads = threadIdx.x % 32 == 0;
   const int first_column = 2 * (static_cast<int>(threadIdx.x) % 4);
   uint32_t kept[T::kSegments][2];  // of the thread's two rows
@@ -24,8 +25,8 @@ __device__ void MaskScores(Scores& scores, const Step& step, uint32_t flags, con
   CUTE_UNROLL
   for (int part = 0; part < T::kSegments; ++part) {
     // The rows of a warp lie in one quarter of the item.
-    kept[part][0] = reads ? step.kept[row / 32][part] : 0u;
-    start[part] = reads ? step.start[part] : 0;
+    kept[part][0] = reads ? step.kept[row / 32][first_segment + part] : 0u;
+    start[part] = reads ? step.start[first_segment + part] : 0;
   }
   CUTE_UNROLL
   for (int part = 0; part < T::kSegments; ++part) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes, shared memory and barriers of the Hopper kernel.
+// Shapes and shared memory of the 16-bit Hopper kernel.
 //
 // Shared memory holds one or two tiles of Q (128 rows), and two stages of K and of V (tile_columns keys each), all as
 // TMA's 128-byte swizzle leaves them: slabs of 64 components, in a slab one key (or row) per 128 bytes. The tensor
@@ -8,17 +8,8 @@
 // Where there is room for one tile of Q, each consumer group's half of it comes and goes by itself (kQueryParts): the
 // next item's queries are sent for when the group's last product with the present ones is done, and O, which else
 // leaves through their place, has one of its own.
-//
-// Three roles, joined by mbarriers. The scheduler warp turns lists into *steps* (one tile of keys each) and writes them
-// into a ring; the loader warps bring the keys and values that a step names; the consumer warpgroups multiply. The ring
-// lets the scheduler run ahead by many tiles, also into the next item, so that neither its look-ups nor its arithmetic
-// ever stand between two loads.
-//
-// Whoever reads a step or an item in shared memory is lane 0 of its warp, and hands it on by shuffles: then the thread
-// that reads is the thread that arrives at the barrier which lets the slot be written again.
 #pragma once
 
-#include <cutlass/arch/barrier.h>
 #include <cutlass/bfloat16.h>
 #include <cutlass/half.h>
 
@@ -26,72 +17,17 @@
 #include <cute/atom/mma_traits_sm90_gmma.hpp>
 #include <cute/tensor.hpp>
 
-#include "hopper/kernel_params.h"
+#include "hopper/pipeline.cuh"
 
 namespace headscope::kernels::hopper {
 
-constexpr uint32_t kStages = 2;
-constexpr int kSlabBytes = 128;  // of one key in one slab: 64 components of 16 bits
-constexpr int kConsumerGroups = 2;
-constexpr int kConsumerWarps = 4 * kConsumerGroups;
-constexpr int kLoaderWarps = 3;  // with the scheduler warp a warpgroup
-constexpr int kThreads = 128 * (1 + kConsumerGroups);
-constexpr int kProducerRegisters = 56;
-constexpr int kConsumerRegisters = 224;
-constexpr uint32_t kAllLanes = 0xffffffffu;
-
-// A tile of keys is a few segments of kSegmentRows neighbouring keys.
-constexpr int kMaxSegments = 4;
-
-enum StepFlags : uint32_t {
-  kStepLast = 1,          // of its item
-  kStepMasked = 2,        // some elements are not kept
-  kStepUnreadValues = 4,  // V has rows that no list names: they may hold NaN and are zeroed before the product
-  kStepGathered = 8,      // single columns, written by cp.async, through the generic proxy
-  kStepWhole = 16,        // all segments are neighbours: one box per slab brings them
-  kStepPairs = 32,        // segments 0 and 1 are neighbours, and so are 2 and 3: two boxes per slab
-  kStepRuled = 64,        // of what is kept the element rule takes some away
-  kStepEnd = 128,         // no step, and none will follow
+// Where one slab of each consumer warp's rows of O waits to be sent, if not in the place of Q.
+template <bool kApart>
+struct OutputPlaces {
+  alignas(1024) char o[kConsumerWarps][kOutputRows * kSlabBytes];
 };
-
-// One tile of keys, as the scheduler describes it to the loaders and the consumers.
-struct Step {
-  // Bit j of kept[quarter][i]: these 32 rows of the item keep key start[i] + j (gathered steps: column 32 * i + j).
-  alignas(16) uint32_t kept[kItemRows / 32][kMaxSegments];
-  int32_t start[kMaxSegments];
-  uint32_t unread[kMaxSegments];  // keys of the segments that no row keeps
-  int64_t columns;                // gathered: where its columns begin in index.columns
-  int32_t num_columns;
-  int32_t kv_head;
-  int32_t sequence;
-  uint32_t flags;
-};
-constexpr uint32_t kStepReaders = kConsumerWarps + kLoaderWarps;  // each lets go of every step
-
-// Which (sequence, head, row tile) an item is.
-struct ItemPlace {
-  int32_t sequence;  // -1: there is no item left
-  int32_t head;
-  int32_t tile;  // of kItemRows rows
-};
-__device__ inline ItemPlace PlaceOf(const KernelParams& p, int item) {
-  const int head = Quotient(item, p.by_items_per_head);
-  const int sequence = Quotient(head, p.by_sequence_heads);
-  return {sequence, head - sequence * p.index.num_qo_heads, item - head * p.items_per_head};
-}
-
-// The lists of one item: one of 128 rows, or two of 64 that are walked one after the other. Eight words, each of which
-// a lane looks up.
-struct ItemLists {
-  int64_t run_begin[2];
-  int64_t run_count[2];
-  int64_t column_begin[2];
-  int64_t column_count[2];
-  int32_t count;  // 1 or 2
-
-  // Row quarters of the item that list l covers.
-  __device__ uint32_t Quarters(int l) const { return count == 1 ? 0xfu : l == 0 ? 0x3u : 0xcu; }
-};
+template <>
+struct OutputPlaces<false> {};
 
 // kCapped: for problems with a soft cap. Its code, 13 KB wherever scores come from, would stand amid the loop of all
 // others, and a launch fetches what it runs through from memory.
@@ -103,6 +39,7 @@ struct Traits {
   static constexpr int kHeadDim = kHeadDim_;       // of Q and K
   static constexpr int kValueDim = kValueDim_;     // of V and O
   static constexpr int kTileColumns = kTileColumns_;
+  static constexpr uint32_t kStages = 2;
   static constexpr int kQuerySlots = kQuerySlots_;
   static constexpr bool kCapped = kCapped_;
   static constexpr int kQuerySlabs = kHeadDim / 64;  // of Q and K
@@ -138,6 +75,12 @@ struct Traits {
                                  cute::GMMA::Major::K, cute::GMMA::Major::MN>(),
       GroupLayout{}));
 
+  struct Tensors : OutputPlaces<kOutputApart> {
+    alignas(1024) char q[kQuerySlots][kQueryBytes];  // O leaves through the slot that its Q came in, or apart
+    alignas(1024) char k[kStages][kKeyStageBytes];
+    alignas(1024) char v[kStages][kValueStageBytes];
+  };
+
   // Sends for the rows of one part of an item's queries. By one thread.
   __device__ static void CopyQueries(const Params& p, const ItemPlace& place, int part, char* slot, uint64_t* full) {
     const int row = part * kPartRows;
@@ -148,70 +91,5 @@ struct Traits {
     }
   }
 };
-
-// The gather's cp.async writes arrive once per loader thread; what TMA brings arrives as if from all of them.
-constexpr uint32_t kFullArrivals = 32 * kLoaderWarps;
-constexpr uint32_t kEmptyArrivals = kConsumerWarps;  // lane 0 of each
-
-// Where one slab of each consumer warp's rows of O waits to be sent, if not in the place of Q.
-template <bool kApart>
-struct OutputPlaces {
-  alignas(1024) char o[kConsumerWarps][kOutputRows * kSlabBytes];
-};
-template <>
-struct OutputPlaces<false> {};
-
-template <class T>
-struct SharedStorage : OutputPlaces<T::kOutputApart> {
-  alignas(1024) char q[T::kQuerySlots][T::kQueryBytes];  // O leaves through the slot that its Q came in, or apart
-  alignas(1024) char k[kStages][T::kKeyStageBytes];
-  alignas(1024) char v[kStages][T::kValueStageBytes];
-  alignas(16) Step steps[T::kStepRing];
-  ItemLists lists;  // of the item that the scheduler walks; its own
-  ItemPlace places[T::kQueryParts][T::kQuerySlots];
-  alignas(8) uint64_t q_full[T::kQueryParts][T::kQuerySlots];
-  alignas(8) uint64_t q_empty[T::kQueryParts][T::kQuerySlots];
-  alignas(8) uint64_t k_full[kStages];
-  alignas(8) uint64_t k_empty[kStages];
-  alignas(8) uint64_t v_full[kStages];
-  alignas(8) uint64_t v_empty[kStages];
-  alignas(8) uint64_t v_landed[kStages];  // of steps with unread values: what TMA brings is there
-  alignas(8) uint64_t step_full[T::kStepRing];
-  alignas(8) uint64_t step_empty[T::kStepRing];
-};
-
-enum BarrierId : uint32_t { kTurnBarrier = 2 /* and 3 */, kGroupBarrier = 4 /* and 5 */ };
-
-// Both are for whole warps: the lanes come together first.
-__device__ inline void BarrierSync(uint32_t id, int threads) {
-  __syncwarp();
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-__device__ inline void BarrierArrive(uint32_t id, int threads) {
-  __syncwarp();
-  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-__device__ inline void ArriveMany(uint64_t* barrier, uint32_t count) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(cute::cast_smem_ptr_to_uint(barrier)), "r"(count)
-               : "memory");
-}
-
-using Mbarrier = cutlass::arch::ClusterTransactionBarrier;
-
-// Waits until slot `number % kSlots` of a ring has been filled (emptied) for the use that `number` makes of it.
-template <uint32_t kSlots>
-__device__ inline void WaitFull(uint64_t (&full)[kSlots], uint32_t number) {
-  Mbarrier::wait(&full[number % kSlots], number / kSlots & 1u);
-}
-// Whether it has been filled already. All lanes ask and get one answer: code around wgmma is compiled for warps that
-// stay together, so that lanes which saw different moments of the barrier would part for good.
-template <uint32_t kSlots>
-__device__ inline bool IsFull(uint64_t (&full)[kSlots], uint32_t number) {
-  return __all_sync(kAllLanes, Mbarrier::test_wait(&full[number % kSlots], number / kSlots & 1u, /*pred=*/1)) != 0;
-}
-template <uint32_t kSlots>
-__device__ inline void WaitEmpty(uint64_t (&empty)[kSlots], uint32_t number) {
-  Mbarrier::wait(&empty[number % kSlots], (number / kSlots & 1u) ^ 1u);
-}
 
 }  // namespace headscope::kernels::hopper

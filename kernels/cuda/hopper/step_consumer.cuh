@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// What consumer warpgroups of any element type have in common: their place in a block, how they wait for items and
+// steps and let go of them, and how O and the LSE leave.
+#pragma once
+
+#include <cute/arch/copy_sm90_tma.hpp>
+#include <cute/tensor.hpp>
+
+#include "hopper/softmax.cuh"
+#include "hopper/traits.cuh"
+
+namespace headscope::kernels::hopper {
+
+// All lanes of a warp call every function together.
+template <class T>
+class StepConsumer {
+ protected:
+  __device__ StepConsumer(SharedStorage<T>& shared, int group)
+      : s_(shared),
+        group_(group),
+        thread_(static_cast<int>(threadIdx.x) % 128),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        part_(group % T::kQueryParts),
+        row_(group * 64 + thread_ / 32 * 16 + thread_ % 32 / 4) {}
+
+  // Waits for the next item's queries; false when there is no item left.
+  __device__ bool TakePlace() {
+    WaitFull(s_.q_full[part_], work_);
+    if (lane_ == 0) place_ = s_.places[part_][work_ % T::kQuerySlots];
+    place_.sequence = __shfl_sync(kAllLanes, place_.sequence, 0);
+    place_.head = __shfl_sync(kAllLanes, place_.head, 0);
+    place_.tile = __shfl_sync(kAllLanes, place_.tile, 0);
+    return place_.sequence >= 0;
+  }
+
+  // What there is already of a step, asked for while there is other work to do.
+  struct Ahead {
+    bool described;
+    bool has_keys;
+    uint32_t flags;  // lane 0's
+  };
+  __device__ Ahead LookAhead(uint32_t step) {
+    Ahead ahead{IsFull(s_.step_full, step), IsFull(s_.k_full, step), 0};
+    if (ahead.described && lane_ == 0) ahead.flags = s_.steps[step % T::kStepRing].flags;
+    return ahead;
+  }
+  // Waits for a step's keys and returns its flags.
+  __device__ uint32_t WaitForKeys(uint32_t step, const Ahead& ahead) {
+    uint32_t flags = ahead.flags;
+    if (!ahead.described) [[unlikely]] {
+      WaitFull(s_.step_full, step);
+      if (lane_ == 0) flags = s_.steps[step % T::kStepRing].flags;
+    }
+    flags = __shfl_sync(kAllLanes, flags, 0);
+    if (!ahead.has_keys) [[unlikely]]
+      WaitTogether(s_.k_full, step);
+    if ((flags & kStepGathered) != 0) [[unlikely]]
+      cutlass::arch::fence_view_async_shared();
+    return flags;
+  }
+  __device__ uint32_t WaitForKeys(uint32_t step) { return WaitForKeys(step, Ahead{}); }
+
+  // Lanes that poll a barrier may see it pass at different times, and what follows is wgmma, which takes whole warps.
+  template <uint32_t kSlots>
+  __device__ void WaitTogether(uint64_t (&full)[kSlots], uint32_t number) {
+    WaitFull(full, number);
+    __syncwarp();
+  }
+
+  __device__ void Release(uint64_t& empty) {
+    if (lane_ == 0) Mbarrier::arrive(&empty);
+  }
+  // A step's values are the last that is used of it.
+  __device__ void ReleaseValues(uint32_t step) {
+    Release(s_.v_empty[step % T::kStages]);
+    Release(s_.step_empty[step % T::kStepRing]);
+  }
+
+  // Writes the LSE of one of the thread's rows, `query`, in base e: the sum is under a shift of so many powers of two.
+  __device__ static void WriteLse(const KernelParams& p, const ItemPlace& place, int query, float sum, float shift) {
+    constexpr float kLn2 = 0.69314718055994531f;
+    const int64_t head = static_cast<int64_t>(place.sequence) * p.index.num_qo_heads + place.head;
+    p.lse[head * p.index.seq_q + query] = sum == 0.0f ? -INFINITY : (shift + __log2f(sum)) * kLn2;
+  }
+
+  // O leaves by warps: a warp stores 16 rows of 16 columns at once, as four matrices of 8 x 8: upper and lower rows of
+  // the first 8 columns, then of the others. A lane names one row of one of them: here, in the slab of 16 rows at
+  // `first`. Its place is unknown to the compiler, which would compute all places ahead of the items and keep them in
+  // local memory.
+  __device__ uint32_t RowPlace(const char* first) const {
+    uint32_t place = cute::cast_smem_ptr_to_uint(first) +
+                     static_cast<uint32_t>(lane_ % 16 * kSlabBytes + ((lane_ % 8 ^ lane_ / 16) << 4));
+    asm volatile("" : "+r"(place));
+    return place;
+  }
+  // 16 columns from `column` on, of slabs that lie so far apart.
+  __device__ static void StoreColumns(uint32_t row_place, int column, int slab_bytes, const uint32_t (&pairs)[4]) {
+    const uint32_t target =
+        (row_place ^ static_cast<uint32_t>(column % 64 / 8 << 4)) + static_cast<uint32_t>(column / 64 * slab_bytes);
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(target), "r"(pairs[0]),
+                 "r"(pairs[1]), "r"(pairs[2]), "r"(pairs[3])
+                 : "memory");
+  }
+
+  // Until what this warp has sent has been read.
+  __device__ void WaitForOutput() const {
+    if (lane_ == 0) cute::tma_store_wait<0>();
+    __syncwarp();
+  }
+
+  SharedStorage<T>& s_;
+  const int group_;
+  const int thread_;
+  const int lane_;
+  const int part_;  // of the queries
+  const int row_;   // the thread's first row in an item
+  ItemPlace place_{};
+  uint32_t work_ = 0;  // items begun before the present one
+};
+
+}  // namespace headscope::kernels::hopper

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// A loader warp of the Hopper kernels may stand still for as long as it likes: results are the same, and nobody waits
+// for good. The kernels are those of stalled_kernels.cu. Skipped without a GPU.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "cuda_attend_run.h"
+#include "device_array.h"
+#include "kernels/cuda_fp8.h"
+#include "run_seed.h"
+#include "support/gpu.h"
+
+namespace headscope::kernels {
+namespace {
+
+using testing::AttendCase;
+using testing::AttendRun;
+using testing::DeviceArray;
+using testing::Executor;
+using testing::Pattern;
+using testing::SeedFor;
+
+// Ends the program where a kernel does not end: no other test could run beside it.
+void ExpectAnEnd() {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (cudaStreamQuery(nullptr) == cudaErrorNotReady) {
+    if (std::chrono::steady_clock::now() > limit) {
+      std::puts("[  FAILED  ] a kernel hangs whose loader warps were held up");
+      std::fflush(stdout);
+      std::_Exit(1);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
+class CudaLoaderStall : public ::testing::TestWithParam<AttendCase> {
+ protected:
+  void SetUp() override {
+    SKIP_WITHOUT_GPU();
+    CudaDeviceInfo info;
+    if (!QueryCudaDevice(0, &info).ok() || info.compute_capability != 90)
+      GTEST_SKIP() << "needs compute capability 9.0";
+    ASSERT_NO_FATAL_FAILURE(run_.Make(GetParam(), SeedFor(NameOf(GetParam()))));
+    run_.Poison();
+  }
+  AttendRun run_;
+};
+
+// What holds the warps up has to be there: one such stop takes longer than the whole work.
+void ExpectStops(const std::chrono::steady_clock::time_point& begin) {
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::microseconds(400));
+}
+
+TEST_P(CudaLoaderStall, DelaysAndChangesNothing) {
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  const auto begin = std::chrono::steady_clock::now();
+  const Status status = run_.Launch(Executor::kAuto, nullptr);
+  ASSERT_TRUE(status.ok()) << status.message();
+  ExpectAnEnd();
+  ExpectStops(begin);
+  ASSERT_NO_FATAL_FAILURE(run_.ExpectFloat64());
+  ASSERT_NO_FATAL_FAILURE(run_.ExpectGuards());
+}
+
+TEST_P(CudaLoaderStall, DelaysAndChangesNothingInFp8) {
+  const Status status = run_.Launch(Executor::kAuto, nullptr);
+  ASSERT_TRUE(status.ok()) << status.message();
+  ExpectAnEnd();
+  const std::vector<char> expected = run_.DownloadO();
+  Fp8Layout layout;
+  ASSERT_TRUE(LayOutFp8(run_.problem(), &layout).ok());
+  const DeviceArray<uint8_t> tensors(static_cast<int64_t>(layout.bytes));
+  ASSERT_TRUE(QuantiseFp8Cuda(run_.problem(), tensors.get(), layout.bytes, nullptr).ok());
+  run_.Poison();
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  const auto begin = std::chrono::steady_clock::now();
+  const Status attended =
+      AttendFp8Cuda(run_.problem(), tensors.get(), layout.bytes, run_.index(), run_.output(), nullptr);
+  ASSERT_TRUE(attended.ok()) << attended.message();
+  ExpectAnEnd();
+  ExpectStops(begin);
+  // What quantising costs; cuda_fp8_test.cpp looks closer.
+  EXPECT_LE(run_.RelativeL2(run_.DownloadO(), expected), 0.08);
+  ASSERT_NO_FATAL_FAILURE(run_.ExpectGuards());
+}
+
+// Of plain steps, gathered ones, and steps with values that come unread.
+INSTANTIATE_TEST_SUITE_P(
+    Lists, CudaLoaderStall,
+    ::testing::Values(AttendCase{.pattern = Pattern::kDense, .seq_q = 4097, .seq_k = 0},
+                      AttendCase{.pattern = Pattern::kRandom, .seq_q = 4097, .seq_k = 0},
+                      AttendCase{.pattern = Pattern::kHoles, .seq_q = 4097, .seq_k = 0},
+                      AttendCase{
+                          .pattern = Pattern::kDense, .seq_q = 9000, .seq_k = 0, .num_qo_heads = 8, .num_kv_heads = 2}),
+    [](const auto& parameter) { return NameOf(parameter.param); });
+
+}  // namespace
+}  // namespace headscope::kernels

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Hopper kernels for 128 components, 16-bit and FP8, with two of the three loader warps held up at some steps:
+// linked in place of the library's, whose units these are.
+#include "fp8/fp8_traits.cuh"
+#include "hopper/loader.cuh"
+
+namespace headscope::kernels {
+
+// The ring lets the other roles go on for some 16 steps, 20 us, without a warp that waits longer than that.
+__device__ inline void HoldUp(int warp, uint32_t step) {
+  if (warp != 0 && step % 24 == 4u * static_cast<uint32_t>(warp)) __nanosleep(400'000);
+}
+
+template <>
+struct hopper::LoaderStall<hopper::Traits<cutlass::bfloat16_t, 128, 128, 128, 2, false>> {
+  __device__ static void Wait(int warp, uint32_t step) { HoldUp(warp, step); }
+};
+template <>
+struct hopper::LoaderStall<fp8::Traits> {
+  __device__ static void Wait(int warp, uint32_t step) { HoldUp(warp, step); }
+};
+
+}  // namespace headscope::kernels
+
+#include "fp8/attend_fp8_d128.cu"  // NOLINT(bugprone-suspicious-include)
+#include "hopper/attend_d128.cu"   // NOLINT(bugprone-suspicious-include)
