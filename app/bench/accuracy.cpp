@@ -16,7 +16,8 @@ constexpr int64_t kMostRows = 32;
 
 }  // namespace
 
-ExactRows::ExactRows(Device& device, const PlacedProblem& placed, int32_t num_threads, const std::stop_token& stop) {
+ExactRows::ExactRows(Device& device, const PlacedProblem& placed, int32_t num_threads, const std::stop_token& stop,
+                     const kernels::SparseIndex* kept) {
   const kernels::AttentionProblem& problem = placed.problem;
   const int64_t head_dim = problem.head_dim;
   v_head_dim_ = problem.ValueDim();
@@ -35,10 +36,20 @@ ExactRows::ExactRows(Device& device, const PlacedProblem& placed, int32_t num_th
     const int64_t position = problem.first_position + rows_[static_cast<size_t>(i)];
     const int64_t first = placed.window > 0 ? std::max<int64_t>(0, position - placed.window + 1) : 0;
     const float* const query = q.data() + rows_[static_cast<size_t>(i)] * head_dim;
+    std::vector<int64_t> keys;
+    if (kept == nullptr) {
+      for (int64_t j = first; j <= position; ++j) keys.push_back(j);
+    } else {
+      std::vector<kernels::ColumnRange> ranges;
+      kernels::AppendKeptRanges(kept->View(), 0, 0, static_cast<int32_t>(rows_[static_cast<size_t>(i)]), &ranges);
+      for (const kernels::ColumnRange& range : ranges) {
+        for (int64_t j = range.begin; j < range.end; ++j) keys.push_back(j);
+      }
+    }
     std::vector<double> scores;
     double largest = -std::numeric_limits<double>::infinity(), sum = 0;
     if (problem.sinks != nullptr) largest = double{problem.sinks[0]};
-    for (int64_t j = first; j <= position; ++j) {
+    for (const int64_t j : keys) {
       double dot = 0;
       const float* const key = k.data() + j * head_dim;
       for (int64_t d = 0; d < head_dim; ++d) dot += double{query[d]} * double{key[d]};
@@ -50,10 +61,10 @@ ExactRows::ExactRows(Device& device, const PlacedProblem& placed, int32_t num_th
     // A sink takes its share and has no value.
     if (problem.sinks != nullptr) sum = std::exp(double{problem.sinks[0]} - largest);
     double* const out = exact_.data() + i * v_head_dim_;
-    for (int64_t j = first; j <= position; ++j) {
-      const double weight = std::exp(scores[static_cast<size_t>(j - first)] - largest);
+    for (size_t n = 0; n < keys.size(); ++n) {
+      const double weight = std::exp(scores[n] - largest);
       sum += weight;
-      const float* const value = v.data() + j * v_head_dim_;
+      const float* const value = v.data() + keys[n] * v_head_dim_;
       for (int64_t d = 0; d < v_head_dim_; ++d) out[d] += weight * double{value[d]};
     }
     for (int64_t d = 0; d < v_head_dim_; ++d) out[d] /= sum;

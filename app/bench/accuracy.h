@@ -16,11 +16,12 @@ struct RowErrors {
 };
 
 // Attention of query head 0 of the first sequence in float64, with the layer's window, soft cap and sink, for rows
-// spread over the prompt, its last among them.
+// spread over the prompt, its last among them; of all keys that a row sees, or of those that an index keeps.
 class ExactRows {
  public:
   // Reads Q, K and V of the head from the device. Throws CancelledError.
-  ExactRows(Device& device, const PlacedProblem& placed, int32_t num_threads, const std::stop_token& stop);
+  ExactRows(Device& device, const PlacedProblem& placed, int32_t num_threads, const std::stop_token& stop,
+            const kernels::SparseIndex* kept = nullptr);
   // Of an output of that head, [seq_q, v_head_dim].
   RowErrors ErrorsOf(const std::vector<float>& output) const;
 

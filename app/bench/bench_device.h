@@ -96,6 +96,9 @@ class Device {
 
   // A prefill problem over a given index, or over that which a method makes. The problem must outlive the work.
   virtual PrefillWork Attend(const PlacedProblem& placed, kernels::SparseIndex index) = 0;
+  // The same over a given index with Q, K and V in FP8: `select` quantises them, anew each time. Throws UsageError
+  // where the device has no such executor.
+  virtual PrefillWork AttendFp8(const PlacedProblem& placed, kernels::SparseIndex index);
   virtual PrefillWork SelectAndAttend(const PlacedProblem& placed, const kernels::PrefillMethod& method,
                                       const kernels::ParameterValues& values) = 0;
   // A decode step (problem.seq_q == 1). A method that this device cannot choose for chooses on the CPU, and its variant

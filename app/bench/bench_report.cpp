@@ -155,6 +155,8 @@ ordered_json ToJson(const Report& report, const Section& section, const Row& row
   json["select_share"] = OrNull(ratios.select_share);
   json["faster_than_dense"] = OrNull(ratios.faster);
   json["faster_than_own_dense"] = OrNull(ratios.faster_than_own);
+  json["rate_to_16_bits"] = OrNull(ratios.to_16_bits);
+  json["to_float64"] = ToJson(row.errors);
   return json;
 }
 
@@ -187,6 +189,8 @@ Ratios RatiosOf(const Report& report, const Section& section, const Row& row) {
   ratios.faster = Divide(reference.total_ms.median, row.total_ms.median);
   for (const Row& other : section.rows) {
     if (other.own_dense) ratios.faster_than_own = Divide(other.total_ms.median, row.total_ms.median);
+    if (!row.in_16_bits.empty() && other.method == row.in_16_bits)
+      ratios.to_16_bits = Divide(other.attend_ms.median, row.attend_ms.median);
   }
   ratios.select_share = Divide(row.select_ms.median, row.select_ms.median + row.attend_ms.median);
   return ratios;
@@ -222,6 +226,12 @@ std::string Table(const Report& report) {
       AddDecode(report, section, &out);
     } else {
       AddPrefill(report, section, &out);
+    }
+    for (const Row& row : section.rows) {
+      if (row.errors.all < 0) continue;
+      const double to_16_bits = RatiosOf(report, section, row).to_16_bits;
+      out += "  " + row.method + ": relative L2 to float64 (worst row) " + Errors(row.errors) +
+             (to_16_bits > 0 ? "; attends at " + Ratio(to_16_bits) + " of the rate in 16 bits" : "") + "\n";
     }
     if (section.dense_disagreement >= 0) {
       out += "  dense output: relative L2 to the reference " + FormatNumber("%.1e", section.dense_disagreement) +

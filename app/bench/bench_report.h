@@ -31,6 +31,9 @@ struct Row {
   double sustained_ms = 0;  // both, run after run without pause; 0: not asked for
   Figure read_ms;           // decode on a CPU: the same threads read bytes_moved bytes and do nothing else
   bool own_dense = false;   // headscope's dense attention
+  // Of a row in FP8: the row that attends to the same set in 16 bits, if there is one, and how far O is from float64.
+  std::string in_16_bits;
+  RowErrors errors;
   // Prefill: pairs of query and key, the work of attend_ms; decode: bytes that the whole step, total_ms, has to move.
   int64_t kept_pairs = 0;
   int64_t dense_pairs = 0;
@@ -82,6 +85,7 @@ struct Ratios {
   double faster = 0;           // the reference's time over total_ms
   double faster_than_own = 0;  // that of headscope's dense, where it is among the rows
   double select_share = 0;     // select_ms over select_ms + attend_ms
+  double to_16_bits = 0;       // of a row in FP8: the attend_ms of the same set in 16 bits over its own
 };
 Ratios RatiosOf(const Report& report, const Section& section, const Row& row);
 

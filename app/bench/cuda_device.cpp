@@ -11,6 +11,7 @@
 #include "bench/sustain.h"
 #include "kernels/cuda_devices.h"
 #include "kernels/cuda_executor.h"
+#include "kernels/cuda_fp8.h"
 #include "kernels/cuda_prefill_selection.h"
 
 namespace headscope::app::bench {
@@ -94,6 +95,33 @@ class CudaDevice : public Device {
     work.attend = [&placed, uploaded] {
       CheckStatus(kernels::AttendCuda(placed.problem, uploaded->view, placed.output, nullptr));
     };
+    return work;
+  }
+
+  PrefillWork AttendFp8(const PlacedProblem& placed, kernels::SparseIndex index) override {
+    struct State {
+      kernels::CudaIndexBuffers index;
+      std::shared_ptr<void> tensors;
+      size_t bytes = 0;
+    };
+    kernels::Fp8Layout layout;
+    CheckStatus(kernels::LayOutFp8(placed.problem, &layout));
+    index = InsideWindow(placed, std::move(index));
+    const auto state = std::make_shared<State>();
+    CheckStatus(kernels::UploadIndex(index.View(), &state->index));
+    state->bytes = layout.bytes;
+    state->tensors = AllocateOnGpu(static_cast<int64_t>(layout.bytes), "quantised Q, K and V");
+    PrefillWork work;
+    work.variant = "select quantises";
+    work.index = std::move(index);
+    work.select = [&placed, state] {
+      CheckStatus(kernels::QuantiseFp8Cuda(placed.problem, state->tensors.get(), state->bytes, nullptr));
+    };
+    work.attend = [&placed, state] {
+      CheckStatus(kernels::AttendFp8Cuda(placed.problem, state->tensors.get(), state->bytes, state->index.view,
+                                         placed.output, nullptr));
+    };
+    work.select();
     return work;
   }
 

@@ -133,6 +133,10 @@ std::vector<float> ReadFirstHead(Device& device, const PlacedProblem& placed) {
                       int64_t{placed.problem.seq_q} * placed.problem.ValueDim());
 }
 
+PrefillWork Device::AttendFp8(const PlacedProblem&, kernels::SparseIndex) {
+  throw UsageError("--methods fp8/..: attention in FP8 runs on a GPU; give --device cuda");
+}
+
 double RelativeDistance(const std::vector<float>& a, const std::vector<float>& b) {
   double difference = 0;
   double norm = 0;

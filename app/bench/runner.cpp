@@ -274,7 +274,7 @@ class Runner {
 
   static bool IsDense(const Workload& workload) {
     if (workload.decode != nullptr) return workload.decode->spec().baseline;
-    return workload.saved == nullptr && workload.prefill == nullptr &&
+    return workload.saved == nullptr && workload.prefill == nullptr && !workload.fp8 &&
            workload.fixed.pattern == kernels::FixedSet::Pattern::kDense;
   }
 
@@ -292,16 +292,23 @@ class Runner {
     } else if (workload.saved != nullptr) {
       work = device_.Attend(placed, *workload.saved);
     } else {
-      work = device_.Attend(
-          placed, kernels::MakeFixedIndex(workload.fixed, shape.batch, shape.num_qo_heads, shape.seq_k, shape.seed));
+      kernels::SparseIndex index =
+          kernels::MakeFixedIndex(workload.fixed, shape.batch, shape.num_qo_heads, shape.seq_k, shape.seed);
+      work = workload.fp8 ? device_.AttendFp8(placed, std::move(index)) : device_.Attend(placed, std::move(index));
     }
-    if (options_.save_index) options_.save_index(group, workload, work.index);
+    if (options_.save_index && !workload.fp8) options_.save_index(group, workload, work.index);
     const kernels::PairCount pairs = kernels::CountPairs(work.index.View());
     Case one;
     NameRow(workload, &one.row);
     one.row.variant = work.variant;
     one.row.kept_pairs = pairs.kept;
     one.row.dense_pairs = placed.window > 0 ? DensePairs(placed) : pairs.dense;
+    if (workload.fp8) {
+      one.row.in_16_bits = workload.name.substr(workload.name.find('/') + 1);
+      work.attend();
+      const ExactRows exact(device_, placed, options_.num_threads, options_.stop, &work.index);
+      one.row.errors = exact.ErrorsOf(ReadFirstHead(device_, placed));
+    }
     if (work.select) one.select.push_back(std::move(work.select));
     one.attend.push_back(std::move(work.attend));
     cases->push_back(std::move(one));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <string_view>
 
 #include "base/errors.h"
 #include "choices/method_choice.h"
@@ -40,11 +41,16 @@ std::vector<std::string> SplitMethods(const std::vector<std::string>& texts) {
 Workload ParseWorkload(const std::string& text) {
   const std::string name = text.substr(0, text.find(':'));
   Workload workload;
-  const kernels::Status fixed = kernels::ParseFixedSet(text, &workload.fixed);
+  constexpr std::string_view kInFp8 = "fp8/";
+  workload.fp8 = text.starts_with(kInFp8);
+  const std::string set = workload.fp8 ? text.substr(kInFp8.size()) : text;
+  const kernels::Status fixed = kernels::ParseFixedSet(set, &workload.fixed);
   if (fixed.ok()) {
     workload.name = text;
     return workload;
   }
+  if (workload.fp8)
+    throw UsageError("--methods " + text + ": fp8/ takes a fixed set, such as fp8/blocks-90; " + fixed.message());
   if (kernels::FindMethod(name).spec() == nullptr)
     throw UsageError("--methods: " + fixed.message() +
                      "; registered methods work too (`headscope methods` lists them)");

@@ -170,7 +170,7 @@ std::vector<bench::Group> MakeGroups(const BenchArguments& arguments, const Defa
 void CheckSaveTargets(const BenchArguments& arguments, const std::vector<bench::Group>& groups) {
   for (const bench::Group& group : groups) {
     for (const bench::Workload& workload : group.workloads) {
-      if (workload.decode != nullptr) continue;
+      if (workload.decode != nullptr || workload.fp8) continue;
       const std::string name = bench::IndexFileName(workload, group.shape.seq_k);
       CheckOutputTarget((std::filesystem::path(arguments.save_folder) / name).string(), arguments.force,
                         arguments.index_files);
@@ -280,8 +280,8 @@ void AddBenchCommand(CLI::App& app, Action& action) {
   auto* methods =
       command
           ->add_option("--methods", arguments->methods,
-                       "Fixed sets (dense, blocks-90, vertical-slash-1000x4096, a-shape-1024+4096, s2-l1v15) and "
-                       "registered methods, including decode/dense and sparq")
+                       "Fixed sets (dense, blocks-90, vertical-slash-1000x4096, a-shape-1024+4096, s2-l1v15; "
+                       "fp8/dense and so on in FP8) and registered methods, including decode/dense and sparq")
           ->type_name("NAME[:k=v,..],..");
   auto* heads =
       command->add_option("--heads", arguments->heads, "Query and KV heads (cpu: 8:4; cuda: 32:32)")->type_name("Q:KV");

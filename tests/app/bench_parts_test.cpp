@@ -62,6 +62,46 @@ TEST(WorkloadTest, NamesFindFixedSetsAndRegisteredMethods) {
   EXPECT_THROW(ParseWorkload(""), UsageError);
 }
 
+TEST(WorkloadTest, FixedSetsMayBeAttendedToInFp8) {
+  const Workload workload = ParseWorkload("fp8/blocks-80");
+  EXPECT_TRUE(workload.fp8);
+  EXPECT_EQ(workload.name, "fp8/blocks-80");
+  EXPECT_EQ(workload.fixed.pattern, ParseWorkload("blocks-80").fixed.pattern);
+  EXPECT_STREQ(workload.source(), "fixed");
+  EXPECT_FALSE(ParseWorkload("blocks-80").fp8);
+  EXPECT_THAT([] { ParseWorkload("fp8/vertical-slash"); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("--methods fp8/vertical-slash: fp8/ takes a fixed set")));
+}
+
+// A row in FP8 stands beside that of the same set in 16 bits: pairs are the same, so times say it.
+TEST(ReportTest, RowsInFp8HaveARatioAndAnError) {
+  const auto row = [](const char* method, double ms) {
+    Row made;
+    made.method = method;
+    made.attend_ms = made.total_ms = Summarize({ms});
+    made.kept_pairs = made.dense_pairs = 1000;
+    return made;
+  };
+  Section section;
+  section.shape = {.num_qo_heads = 1, .num_kv_heads = 1, .head_dim = 128, .seq_q = 8, .seq_k = 8};
+  section.rows = {row("dense, LibTorch", 4), row("dense", 3), row("blocks-90", 2), row("fp8/blocks-90", 1.6)};
+  section.rows[0].kind = RowKind::kReference;
+  Row& fp8 = section.rows[3];
+  fp8.in_16_bits = "blocks-90";
+  fp8.errors = {.all = 0.03, .worst = 0.05};
+  fp8.total_ms = Summarize({5});  // with quantising, which has no say in the ratio
+  Report report;
+  report.device_kind = DeviceKind::kCuda;
+  report.sections = {section};
+  EXPECT_DOUBLE_EQ(RatiosOf(report, section, fp8).to_16_bits, 2 / 1.6);
+  EXPECT_EQ(RatiosOf(report, section, section.rows[2]).to_16_bits, 0);
+  EXPECT_THAT(Table(report), HasSubstr("fp8/blocks-90: relative L2 to float64 (worst row) 3.00e-02 (5.00e-02); "
+                                       "attends at 1.25 of the rate in 16 bits"));
+  EXPECT_THAT(Json(report), HasSubstr("\"rate_to_16_bits\": 1.25"));
+  report.sections[0].rows.erase(report.sections[0].rows.begin() + 2);
+  EXPECT_EQ(RatiosOf(report, report.sections[0], report.sections[0].rows[2]).to_16_bits, 0);
+}
+
 TEST(WorkloadTest, ARefusedParameterNamesThisCommandsOption) {
   EXPECT_THAT([] { ParseWorkload("vertical-slash:n_foo=3"); },
               testing::ThrowsMessage<UsageError>(testing::StartsWith("--methods: method vertical-slash: ")));
@@ -125,6 +165,11 @@ class FullDevice : public Device {
  private:
   int room_;
 };
+
+TEST(Fp8Test, ADeviceWithoutItSaysSo) {
+  FullDevice device(0);
+  EXPECT_THROW(device.AttendFp8({}, {}), UsageError);
+}
 
 // Filling the tensors of a long prompt takes a minute; asking for memory takes none.
 TEST(PlaceTest, MemoryForAllIsAskedForBeforeAnythingIsFilled) {
@@ -354,6 +399,24 @@ TEST(ExactRowsTest, ErrorsAreThoseOfFloat64) {
   EXPECT_NEAR(exact.ErrorsOf(output).worst, 0.5, 1e-6);
   const double row = 1 + 2 * weight;
   EXPECT_NEAR(exact.ErrorsOf(output).all, 0.5 * row / std::sqrt(1 + row * row), 1e-6);
+}
+
+// Of the same problem with an index that keeps the second row's own key alone.
+TEST(ExactRowsTest, KnowWhatAnIndexKeeps) {
+  const kernels::SeededProblem shape{.num_qo_heads = 1, .num_kv_heads = 1, .head_dim = 8, .seq_q = 2, .seq_k = 2};
+  FullDevice device(5);
+  const auto placed = Place(device, shape, kernels::DType::kFloat32, {});
+  const auto* const v = static_cast<const float*>(placed->problem.v.data);
+  kernels::SparseIndex index = kernels::MakeFixedIndex(ParseWorkload("dense").fixed, 1, 1, 2, 1);
+  index.runs = {kernels::KeyRun::Make(1, 1, 0)};
+  index.run_begin.assign(index.run_begin.size(), 0);
+  index.run_count.assign(index.run_count.size(), 1);
+  const ExactRows exact(device, *placed, 1, {}, &index);
+  std::vector<float> output(v + 8, v + 16);
+  output.insert(output.end(), v + 8, v + 16);
+  EXPECT_LT(exact.ErrorsOf(output).worst, 1e-6);
+  const ExactRows dense(device, *placed, 1, {});
+  EXPECT_GT(dense.ErrorsOf(output).worst, 0.1);
 }
 
 TEST(SustainTest, TheSecondHalfCounts) {
