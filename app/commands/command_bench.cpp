@@ -158,6 +158,8 @@ std::vector<bench::Group> MakeGroups(const BenchArguments& arguments, const Defa
       if (other.name == text) throw UsageError("--methods: " + text + " is named twice");
     }
     group.workloads.push_back(bench::ParseWorkload(text));
+    if (group.workloads.back().fp8 && !on_gpu)
+      throw UsageError("--methods " + text + ": attention in FP8 runs on a GPU; give --device cuda");
   }
   for (const int32_t length : lengths) {
     group.shape.seq_q = group.shape.seq_k = length;
