@@ -61,7 +61,7 @@ int RunExport(const ExportArguments& arguments) {
       line.Show("exporting", static_cast<int64_t>(share * 100), 100, ProgressUnit::kPercent);
     };
     output.Write([&](const std::string& path) {
-      whole = extension == "h5"    ? data::ExportTraceAs(trace, selection, storage, path, progress, stop)
+      whole = extension == "h5"    ? data::ExportTrace(trace, selection, storage, path, progress, stop)
               : extension == "csv" ? data::ExportCsv(trace, selection, path, progress, stop)
                                    : data::ExportJson(trace, selection, path, progress, stop);
     });

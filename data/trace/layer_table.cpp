@@ -133,110 +133,51 @@ std::string Problem(const TraceLayout& layout, size_t slot) {
 
 }  // namespace
 
-const std::array<LayerIntegerColumn, 29> kLayerIntegers = {Integers <
-                                                               [](auto& facts) -> auto& {return facts.num_qo_heads;
-}  // namespace headscope::data
-> ("num_qo_heads", true, 0, 1, kMaxHeads), Integers < [](auto& facts) -> auto& {
-  return facts.num_kv_heads;
-}
-> ("num_kv_heads", true, 0, 1, kMaxHeads), Integers < [](auto& facts) -> auto& {
-  return facts.head_dim;
-}
-> ("head_dim", true, 0, 1, kMaxHeadDim), Integers < [](auto& facts) -> auto& {
-  return facts.v_head_dim;
-}
-> ("v_head_dim", true, 0, 1, kMaxHeadDim), Integers < [](auto& facts) -> auto& {
-  return facts.window;
-}
-> ("window", false, 0, 0, kMost), Integers < [](auto& facts) -> auto& {
-  return facts.chunk;
-}
-> ("chunk", false, 0, 0, kMost), Integers < [](auto& facts) -> auto& {
-  return facts.rope.convention;
-}
-> ("rope_convention", false, 1, 0, 2), Integers < [](auto& facts) -> auto& {
-  return facts.rope.num_dims;
-}
-> ("rope_dims", false, 0, 0, kMaxHeadDim), Integers < [](auto& facts) -> auto& {
-  return facts.rope.first_dim;
-}
-> ("rope_first_dim", false, 0, 0, kMaxHeadDim), Integers < [](auto& facts) -> auto& {
-  return facts.norm;
-}
-> ("norm", false, 0, 0, 5), Integers < [](auto& facts) -> auto& {
-  return facts.output_gate;
-}
-> ("output_gate", false, 0, 0, 2), Integers < [](auto& facts) -> auto& {
-  return facts.v_is_k;
-}
-> ("v_is_k", false, 0, 0, 1), Integers < [](auto& facts) -> auto& {
-  return facts.kv_layer;
-}
-> ("kv_layer", false, -1, -1, kMaxLayers - 1), Integers < [](auto& facts) -> auto& {
-  return facts.selection_layer;
-}
-> ("selection_layer", false, -1, -1, kMaxLayers - 1), Integers < [](auto& facts) -> auto& {
-  return facts.has_pre_rope;
-}
-> ("has_pre_rope", false, 0, 0, 1), Integers < [](auto& facts) -> auto& {
-  return facts.has_value_norms;
-}
-> ("has_value_norms", false, 0, 0, 1), Integers < [](auto& facts) -> auto& {
-  return facts.has_hidden_norms;
-}
-> ("has_hidden_norms", false, 0, 0, 1), Integers < [](auto& facts) -> auto& {
-  return facts.selection.sets;
-}
-> ("selection_sets", false, 0, 0, kMaxHeads), Integers < [](auto& facts) -> auto& {
-  return facts.selection.ids;
-}
-> ("selection_ids", false, 0, 0, kMaxSelectedIds), Integers < [](auto& facts) -> auto& {
-  return facts.selection.block;
-}
-> ("selection_block", false, 1, 1, kMost), Integers < [](auto& facts) -> auto& {
-  return facts.selection.index_heads;
-}
-> ("index_heads", false, 0, 0, kMaxHeads), Integers < [](auto& facts) -> auto& {
-  return facts.selection.index_kv_heads;
-}
-> ("index_kv_heads", false, 0, 0, kMaxHeads), Integers < [](auto& facts) -> auto& {
-  return facts.selection.index_dim;
-}
-> ("index_dim", false, 0, 0, kMaxHeadDim), Integers < [](auto& facts) -> auto& {
-  return facts.bidirectional;
-}
-> ("bidirectional", false, 0, 0, 1), Integers < [](auto& facts) -> auto& {
-  return facts.has_projection;
-}
-> ("has_projection", false, 0, 0, 1), Integers < [](auto& facts) -> auto& {
-  return facts.has_cache;
-}
-> ("has_cache", false, 0, 0, 1), Integers < [](auto& facts) -> auto& {
-  return facts.has_residual;
-}
-> ("has_residual", false, 0, 0, 1), Integers < [](auto& facts) -> auto& {
-  return facts.has_head_outputs;
-}
-> ("has_head_outputs", false, 0, 0, 1), Integers < [](auto& facts) -> auto& {
-  return facts.hidden_size;
-}
-> ("hidden_size", false, 0, 0, kMaxHiddenSize),
-}
-;
-const std::array<LayerFloatColumn, 4> kLayerFloats = {Floats < [](auto& facts) -> auto& {return facts.softmax_scale;
-}
-> ("softmax_scale", true, 0, false), Floats < [](auto& facts) -> auto& {
-  return facts.soft_cap;
-}
-> ("soft_cap", false, 0, true), Floats < [](auto& facts) -> auto& {
-  return facts.rope.theta;
-}
-> ("rope_theta", false, 0, true), Floats < [](auto& facts) -> auto& {
-  return facts.rope.attention_factor;
-}
-> ("rope_attention_factor", false, 1, false),
-}
-;
+// The fact that a column is about, and its name and bounds as Integers and Floats take them.
+#define HEADSCOPE_COLUMN(kind, fact, ...) \
+  kind < [](auto& facts) -> auto& {       \
+    return facts.fact;                    \
+  }                                       \
+  > (__VA_ARGS__)
+
+const std::array<LayerIntegerColumn, 29> kLayerIntegers = {
+    HEADSCOPE_COLUMN(Integers, num_qo_heads, "num_qo_heads", true, 0, 1, kMaxHeads),
+    HEADSCOPE_COLUMN(Integers, num_kv_heads, "num_kv_heads", true, 0, 1, kMaxHeads),
+    HEADSCOPE_COLUMN(Integers, head_dim, "head_dim", true, 0, 1, kMaxHeadDim),
+    HEADSCOPE_COLUMN(Integers, v_head_dim, "v_head_dim", true, 0, 1, kMaxHeadDim),
+    HEADSCOPE_COLUMN(Integers, window, "window", false, 0, 0, kMost),
+    HEADSCOPE_COLUMN(Integers, chunk, "chunk", false, 0, 0, kMost),
+    HEADSCOPE_COLUMN(Integers, rope.convention, "rope_convention", false, 1, 0, 2),
+    HEADSCOPE_COLUMN(Integers, rope.num_dims, "rope_dims", false, 0, 0, kMaxHeadDim),
+    HEADSCOPE_COLUMN(Integers, rope.first_dim, "rope_first_dim", false, 0, 0, kMaxHeadDim),
+    HEADSCOPE_COLUMN(Integers, norm, "norm", false, 0, 0, 5),
+    HEADSCOPE_COLUMN(Integers, output_gate, "output_gate", false, 0, 0, 2),
+    HEADSCOPE_COLUMN(Integers, v_is_k, "v_is_k", false, 0, 0, 1),
+    HEADSCOPE_COLUMN(Integers, kv_layer, "kv_layer", false, -1, -1, kMaxLayers - 1),
+    HEADSCOPE_COLUMN(Integers, selection_layer, "selection_layer", false, -1, -1, kMaxLayers - 1),
+    HEADSCOPE_COLUMN(Integers, has_pre_rope, "has_pre_rope", false, 0, 0, 1),
+    HEADSCOPE_COLUMN(Integers, has_value_norms, "has_value_norms", false, 0, 0, 1),
+    HEADSCOPE_COLUMN(Integers, has_hidden_norms, "has_hidden_norms", false, 0, 0, 1),
+    HEADSCOPE_COLUMN(Integers, selection.sets, "selection_sets", false, 0, 0, kMaxHeads),
+    HEADSCOPE_COLUMN(Integers, selection.ids, "selection_ids", false, 0, 0, kMaxSelectedIds),
+    HEADSCOPE_COLUMN(Integers, selection.block, "selection_block", false, 1, 1, kMost),
+    HEADSCOPE_COLUMN(Integers, selection.index_heads, "index_heads", false, 0, 0, kMaxHeads),
+    HEADSCOPE_COLUMN(Integers, selection.index_kv_heads, "index_kv_heads", false, 0, 0, kMaxHeads),
+    HEADSCOPE_COLUMN(Integers, selection.index_dim, "index_dim", false, 0, 0, kMaxHeadDim),
+    HEADSCOPE_COLUMN(Integers, bidirectional, "bidirectional", false, 0, 0, 1),
+    HEADSCOPE_COLUMN(Integers, has_projection, "has_projection", false, 0, 0, 1),
+    HEADSCOPE_COLUMN(Integers, has_cache, "has_cache", false, 0, 0, 1),
+    HEADSCOPE_COLUMN(Integers, has_residual, "has_residual", false, 0, 0, 1),
+    HEADSCOPE_COLUMN(Integers, has_head_outputs, "has_head_outputs", false, 0, 0, 1),
+    HEADSCOPE_COLUMN(Integers, hidden_size, "hidden_size", false, 0, 0, kMaxHiddenSize),
+};
+const std::array<LayerFloatColumn, 4> kLayerFloats = {
+    HEADSCOPE_COLUMN(Floats, softmax_scale, "softmax_scale", true, 0, false),
+    HEADSCOPE_COLUMN(Floats, soft_cap, "soft_cap", false, 0, true),
+    HEADSCOPE_COLUMN(Floats, rope.theta, "rope_theta", false, 0, true),
+    HEADSCOPE_COLUMN(Floats, rope.attention_factor, "rope_attention_factor", false, 1, false),
+};
+#undef HEADSCOPE_COLUMN
 
 std::string LayerProblem(const TraceLayout& layout, size_t slot) {
   const std::string problem = Problem(layout, slot);

@@ -143,8 +143,8 @@ Cut MakeCut(const TraceReader& trace, const ExportSelection& selection) {
       std::ranges::any_of(cut.layout.facts, &LayerFacts::bidirectional)) {
     throw UsageError({.file = trace.path(),
                       .problem =
-                          "its rows see the tokens after them too, which a part of the tokens would lack: export "
-                          "all of them, or layers of another kind"});
+                          "the rows of an encoder's layer attend to later tokens as well, and a part of the tokens "
+                          "would cut those off: export all of them, or other layers"});
   }
   cut.layout.first_token = whole.first_token + cut.begin;
   cut.layout.max_tokens = cut.end - cut.begin;
@@ -269,7 +269,7 @@ std::unique_ptr<const TraceReader> OpenWritten(const std::string& path, TraceSto
   }
   throw FailedError(
       {.file = path,
-       .problem = "shrank to less than a sixteenth of more than 1 GiB, which no reader of headscope takes",
+       .problem = "holds more than 1 GiB in less than a sixteenth of that, which headscope refuses to read",
        .remedy = "export it without compression"});
 }
 
@@ -479,13 +479,8 @@ nlohmann::ordered_json Head(const TraceReader& trace, const Cut& cut) {
 
 }  // namespace
 
-bool ExportTrace(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
-                 const ExportProgress& progress, const std::stop_token& stop) {
-  return ExportTraceAs(trace, selection, {}, path, progress, stop);
-}
-
-bool ExportTraceAs(const TraceReader& trace, const ExportSelection& selection, const ExportStorage& storage,
-                   const std::string& path, const ExportProgress& progress, const std::stop_token& stop) {
+bool ExportTrace(const TraceReader& trace, const ExportSelection& selection, const ExportStorage& storage,
+                 const std::string& path, const ExportProgress& progress, const std::stop_token& stop) {
   Cut cut = MakeCut(trace, selection);
   if (storage.encoding) cut.layout.encoding = *storage.encoding;
   Meter meter(cut, progress, stop, /*passes=*/2);

@@ -33,7 +33,7 @@ class CutTrace : public ::testing::Test {
     testing::WriteHeadTrace(head, folder_.File("whole.h5"));
     const data::TraceReader whole(folder_.File("whole.h5"));
     std::filesystem::remove(folder_.File("cut.h5"));
-    EXPECT_TRUE(data::ExportTrace(whole, {.first_token = first, .end_token = end}, folder_.File("cut.h5")));
+    EXPECT_TRUE(data::ExportTrace(whole, {.first_token = first, .end_token = end}, {}, folder_.File("cut.h5")));
     const data::TraceReader cut(folder_.File("cut.h5"));
     return LoadHead(cut, head.id);
   }

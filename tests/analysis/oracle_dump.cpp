@@ -166,10 +166,10 @@ int Main(const std::vector<std::string>& arguments) {
   const data::TraceReader whole(folder + "/whole.h5");
   // From the middle: the first rows of the windowed layer lack keys, the last have them all. And without two tokens, so
   // that two sinks are left and next to nothing lies outside.
-  data::ExportTrace(whole, {.first_token = 250, .end_token = 840}, folder + "/cut.h5");
-  data::ExportTrace(whole, {.first_token = 2}, folder + "/barely_cut.h5");
+  data::ExportTrace(whole, {.first_token = 250, .end_token = 840}, {}, folder + "/cut.h5");
+  data::ExportTrace(whole, {.first_token = 2}, {}, folder + "/barely_cut.h5");
   const data::TraceReader differing(folder + "/differing.h5");
-  data::ExportTrace(differing, {.first_token = 40, .end_token = 680}, folder + "/differing_cut.h5");
+  data::ExportTrace(differing, {.first_token = 40, .end_token = 680}, {}, folder + "/differing_cut.h5");
   for (const char* name : {"whole", "cut", "barely_cut", "differing", "differing_cut"}) {
     const std::string base = folder + "/" + name;
     std::filesystem::create_directory(base);

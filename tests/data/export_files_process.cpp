@@ -22,7 +22,7 @@ int main(int argc, char** argv) {
   }
   // Layer 0 has no window, layer 2 one of 64 tokens.
   data::ExportTrace(data::TraceReader(folder + "/trace0.h5"), {.layers = {0, 2}, .first_token = 41, .end_token = 2000},
-                    folder + "/cut.h5");
+                    {}, folder + "/cut.h5");
   data::WriteResults(folder + "/results.h5",
                      {{"head", "", std::vector<std::string>{"0:1", "", "9:7 caf\xc3\xa9"}},
                       {"time", "ms", std::vector<double>{1.5, NAN, -0.25}}},

@@ -165,7 +165,7 @@ TEST(CompressedTraces, HonestZerosAreRead) {
   const ScratchFolder folder;
   WriteZeros(folder.File("whole.h5"), OneHead(40000));
   const TraceReader whole(folder.File("whole.h5"));
-  ASSERT_TRUE(ExportTraceAs(whole, {}, {.storage = TraceStorage::kCompressed}, folder.File("packed.h5")));
+  ASSERT_TRUE(ExportTrace(whole, {}, {.storage = TraceStorage::kCompressed}, folder.File("packed.h5")));
   EXPECT_LT(std::filesystem::file_size(folder.File("packed.h5")) * 16,
             std::filesystem::file_size(folder.File("whole.h5")));
   const TraceReader packed(folder.File("packed.h5"));

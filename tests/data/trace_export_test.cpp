@@ -21,6 +21,12 @@
 namespace headscope::data {
 namespace {
 
+// As the text exports are called.
+bool ExportPlain(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
+                 const ExportProgress& progress, const std::stop_token& stop) {
+  return ExportTrace(trace, selection, {}, path, progress, stop);
+}
+
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::PlaceHash;
@@ -46,7 +52,7 @@ class TraceExport : public ::testing::Test {
 };
 
 TEST_F(TraceExport, CutHoldsTheChosenPartAndNothingElse) {
-  ASSERT_TRUE(ExportTrace(*whole_, {.layers = {4, 0}, .qo_heads = {5, 2}, .first_token = 101, .end_token = 2900},
+  ASSERT_TRUE(ExportTrace(*whole_, {.layers = {4, 0}, .qo_heads = {5, 2}, .first_token = 101, .end_token = 2900}, {},
                           folder_.File("cut.h5")));
   const TraceReader cut(folder_.File("cut.h5"));
   EXPECT_TRUE(cut.complete());
@@ -76,7 +82,7 @@ TEST_F(TraceExport, CutHoldsTheChosenPartAndNothingElse) {
 }
 
 TEST_F(TraceExport, CutOfEverythingEqualsTheWhole) {
-  ASSERT_TRUE(ExportTrace(*whole_, {}, folder_.File("cut.h5")));
+  ASSERT_TRUE(ExportTrace(*whole_, {}, {}, folder_.File("cut.h5")));
   EXPECT_EQ(testing::FirstDifference(TraceReader(folder_.File("cut.h5")), 3000), "");
 }
 
@@ -90,18 +96,18 @@ TEST_F(TraceExport, OfLayersInBothDirectionsAllTokensAreTaken) {
   const TraceReader whole(folder_.File("encoder.h5"));
   ExportSelection some;
   some.end_token = 20;
-  EXPECT_THROW(ExportTraceAs(whole, some, {}, folder_.File("cut.h5")), UsageError);
+  EXPECT_THROW(ExportTrace(whole, some, {}, folder_.File("cut.h5")), UsageError);
   EXPECT_FALSE(std::filesystem::exists(folder_.File("cut.h5")));
   some.layers = {layout.layers[1]};  // causal
-  EXPECT_TRUE(ExportTraceAs(whole, some, {}, folder_.File("cut.h5")));
+  EXPECT_TRUE(ExportTrace(whole, some, {}, folder_.File("cut.h5")));
   ExportSelection one;
   one.layers = {layout.layers[0]};
-  ASSERT_TRUE(ExportTraceAs(whole, one, {.storage = TraceStorage::kCompressed}, folder_.File("one.h5")));
+  ASSERT_TRUE(ExportTrace(whole, one, {.storage = TraceStorage::kCompressed}, folder_.File("one.h5")));
   EXPECT_EQ(TraceReader(folder_.File("one.h5")).layout().facts[0], layout.facts[0]);
 }
 
 TEST_F(TraceExport, ACompressedTraceReadsAsAPlainOne) {
-  ASSERT_TRUE(ExportTraceAs(*whole_, {}, {.storage = TraceStorage::kCompressed}, folder_.File("packed.h5")));
+  ASSERT_TRUE(ExportTrace(*whole_, {}, {.storage = TraceStorage::kCompressed}, folder_.File("packed.h5")));
   const TraceReader packed(folder_.File("packed.h5"));
   EXPECT_EQ(testing::FirstDifference(packed, 3000), "");
   EXPECT_LT(std::filesystem::file_size(folder_.File("packed.h5")),
@@ -112,7 +118,7 @@ TEST_F(TraceExport, ACompressedTraceReadsAsAPlainOne) {
   packed.ReadK(1, 2, 1900, 2600, part.data());
   EXPECT_TRUE(std::equal(part.begin(), part.end(), all.begin() + 1900 * 16));
   // And plain again.
-  ASSERT_TRUE(ExportTrace(packed, {}, folder_.File("plain.h5")));
+  ASSERT_TRUE(ExportTrace(packed, {}, {}, folder_.File("plain.h5")));
   EXPECT_EQ(testing::FirstDifference(TraceReader(folder_.File("plain.h5")), 3000), "");
 }
 
@@ -120,7 +126,7 @@ TEST_F(TraceExport, LayersThatDifferAreCompressedToo) {
   const TraceLayout layout = testing::DifferingLayout(Encoding::kFloat16, 100);
   WriteTrace(folder_.File("differing.h5"), layout, 60, 7);
   const TraceReader differing(folder_.File("differing.h5"));
-  ASSERT_TRUE(ExportTraceAs(differing, {}, {.storage = TraceStorage::kCompressed}, folder_.File("packed.h5")));
+  ASSERT_TRUE(ExportTrace(differing, {}, {.storage = TraceStorage::kCompressed}, folder_.File("packed.h5")));
   EXPECT_EQ(testing::FirstDifference(TraceReader(folder_.File("packed.h5")), 60), "");
 }
 
@@ -130,7 +136,7 @@ TEST_F(TraceExport, AnotherEncodingHoldsTheSameNumbersWhereItCan) {
   const TraceReader source(folder_.File("bf16.h5"));
   for (const Encoding encoding : {Encoding::kFloat32, Encoding::kFloat16}) {
     const std::string name = encoding == Encoding::kFloat32 ? "fp32.h5" : "fp16.h5";
-    ASSERT_TRUE(ExportTraceAs(source, {}, {.encoding = encoding}, folder_.File(name)));
+    ASSERT_TRUE(ExportTrace(source, {}, {.encoding = encoding}, folder_.File(name)));
     const TraceReader other(folder_.File(name));
     EXPECT_EQ(other.layout().encoding, encoding);
     std::vector<uint16_t> raw(300 * 16);
@@ -141,7 +147,7 @@ TEST_F(TraceExport, AnotherEncodingHoldsTheSameNumbersWhereItCan) {
     other.ReadV(2, 1, 0, 300, stored.data());
     DecodeToFloat(stored.data(), encoding, std::ssize(raw), found.data());
     EXPECT_EQ(found, expected);
-    ASSERT_TRUE(ExportTraceAs(other, {}, {.encoding = Encoding::kBFloat16}, folder_.File("again-" + name)));
+    ASSERT_TRUE(ExportTrace(other, {}, {.encoding = Encoding::kBFloat16}, folder_.File("again-" + name)));
     EXPECT_EQ(testing::FirstDifference(TraceReader(folder_.File("again-" + name)), 300), "");
   }
 }
@@ -164,10 +170,10 @@ TEST_F(TraceExport, ANumberThatDoesNotFitIsNamedAndNothingStays) {
   }
   const TraceReader large(folder_.File("large.h5"));
   EXPECT_THAT(
-      [&] { ExportTraceAs(large, {}, {.encoding = Encoding::kFloat16}, folder_.File("half.h5")); },
+      [&] { ExportTrace(large, {}, {.encoding = Encoding::kFloat16}, folder_.File("half.h5")); },
       ThrowsMessage<FailedError>(::testing::AllOf(HasSubstr("k: layer 0 holds 1000000"), HasSubstr("float16"))));
   EXPECT_FALSE(std::filesystem::exists(folder_.File("half.h5")));
-  EXPECT_TRUE(ExportTraceAs(large, {}, {.encoding = Encoding::kBFloat16}, folder_.File("wide.h5")));
+  EXPECT_TRUE(ExportTrace(large, {}, {.encoding = Encoding::kBFloat16}, folder_.File("wide.h5")));
 }
 
 TEST_F(TraceExport, CsvReadsBackExactly) {
@@ -237,7 +243,7 @@ TEST_F(TraceExport, JsonReadsBackExactly) {
 
 TEST_F(TraceExport, RangeWithoutRecordedRowsExportsKeysAndValuesOnly) {
   const ExportSelection odd{.first_token = 11, .end_token = 12};
-  ASSERT_TRUE(ExportTrace(*whole_, odd, folder_.File("cut.h5")));
+  ASSERT_TRUE(ExportTrace(*whole_, odd, {}, folder_.File("cut.h5")));
   EXPECT_EQ(TraceReader(folder_.File("cut.h5")).num_rows(), 0);
   ASSERT_TRUE(ExportJson(*whole_, odd, folder_.File("cut.json")));
   EXPECT_EQ(nlohmann::json::parse(std::ifstream(folder_.File("cut.json")))["heads"][0]["values"].size(), 0u);
@@ -245,7 +251,7 @@ TEST_F(TraceExport, RangeWithoutRecordedRowsExportsKeysAndValuesOnly) {
 
 TEST_F(TraceExport, WhatTheTraceLacksIsNamedAndNothingIsWritten) {
   const auto expect = [&](const ExportSelection& selection, const std::string& text) {
-    EXPECT_THAT([&] { ExportTrace(*whole_, selection, folder_.File("cut.h5")); },
+    EXPECT_THAT([&] { ExportTrace(*whole_, selection, {}, folder_.File("cut.h5")); },
                 ThrowsMessage<UsageError>(HasSubstr(text)));
     EXPECT_FALSE(std::filesystem::exists(folder_.File("cut.h5")));
   };
@@ -258,7 +264,7 @@ TEST_F(TraceExport, WhatTheTraceLacksIsNamedAndNothingIsWritten) {
 TEST_F(TraceExport, ATraceWithoutTokensIsRefusedAsSuch) {
   WriteTrace(folder_.File("empty.h5"), SmallLayout(Encoding::kFloat32, 10), 0, 10);
   const TraceReader empty(folder_.File("empty.h5"));
-  for (const auto write : {ExportTrace, ExportCsv, ExportJson}) {
+  for (const auto write : {ExportPlain, ExportCsv, ExportJson}) {
     EXPECT_THAT([&] { write(empty, {}, folder_.File("cut.h5"), {}, {}); },
                 ThrowsMessage<BadInputError>(HasSubstr("empty.h5: the trace holds no token")));
     EXPECT_FALSE(std::filesystem::exists(folder_.File("cut.h5")));
@@ -275,7 +281,7 @@ TEST_F(TraceExport, StoppedExportLeavesNoFile) {
   };
   using Export = bool (*)(const TraceReader&, const ExportSelection&, const std::string&, const ExportProgress&,
                           const std::stop_token&);
-  for (const Export function : {&ExportTrace, &ExportCsv, &ExportJson}) {
+  for (const Export function : {&ExportPlain, &ExportCsv, &ExportJson}) {
     last = 0;
     stop = {};
     EXPECT_FALSE(function(*whole_, {}, folder_.File("cut"), stop_half_way, stop.get_token()));
@@ -291,7 +297,7 @@ TEST_F(TraceExport, WhatStandsThereAlreadyIsKept) {
   std::filesystem::create_symlink(folder_.File("nowhere"), folder_.File("link"));
   using Export = bool (*)(const TraceReader&, const ExportSelection&, const std::string&, const ExportProgress&,
                           const std::stop_token&);
-  for (const Export function : {&ExportTrace, &ExportCsv, &ExportJson}) {
+  for (const Export function : {&ExportPlain, &ExportCsv, &ExportJson}) {
     for (const char* name : {"cut", "link"}) {
       EXPECT_THAT([&] { function(*whole_, {}, folder_.File(name), {}, {}); },
                   ThrowsMessage<FailedError>(HasSubstr("exists already")));

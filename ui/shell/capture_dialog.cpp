@@ -6,6 +6,7 @@
 #include <QFileDialog>
 #include <QFileInfo>
 #include <QFormLayout>
+#include <QGridLayout>
 #include <QHBoxLayout>
 #include <QLocale>
 #include <QMessageBox>
@@ -132,17 +133,19 @@ void CaptureDialog::BuildForm() {
   form->addRow(tr("Query rows"), rows_);
   form->addRow(tr("Decode tokens"), decode_);
   auto* record = new QWidget;
-  auto* record_layout = new QHBoxLayout(record);
+  constexpr int kBoxesInARow = 4;  // as wide as the other rows
+  auto* record_layout = new QGridLayout(record);
   record_layout->setContentsMargins(0, 0, 0, 0);
   for (const Recordable& what : recordable_) {
     auto* box = new QCheckBox(QString::fromStdString(what.name));
     box->setObjectName(QStringLiteral("record-") + QString::fromStdString(what.name));
     box->setToolTip(tr("Also record: %1").arg(QString::fromStdString(what.help)));
     connect(box, &QCheckBox::toggled, this, &CaptureDialog::Refresh);
-    record_layout->addWidget(box);
+    const int number = static_cast<int>(record_.size());
+    record_layout->addWidget(box, number / kBoxesInARow, number % kBoxesInARow);
     record_.append(box);
   }
-  record_layout->addStretch(1);
+  record_layout->setColumnStretch(kBoxesInARow, 1);
   form->addRow(tr("Also record"), record);
   form->addRow(tr("Number type"), dtype_);
   form->addRow(tr("Device"), device_);

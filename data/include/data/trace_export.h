@@ -23,7 +23,7 @@ struct ExportSelection {
   int64_t end_token = -1;              // -1: to the end
 };
 
-// How ExportTraceAs stores what it cuts out.
+// How ExportTrace stores what it cuts out.
 struct ExportStorage {
   // Of q, k, v and other vectors; none: as the trace has them. Numbers go to the nearest one that there is; lse and
   // norms stay fp32, and lse stays that of the model's own numbers.
@@ -43,11 +43,8 @@ using ExportProgress = std::function<void(double)>;
 // token. FailedError where any differs, and where a finite number is too large for the encoding. Token positions start
 // at 0 again; TraceLayout::first_token tells where they were, and the log-sum-exp of every row stays the one of the
 // full context, over the keys that /attention/lse_keys counts.
-bool ExportTrace(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
-                 const ExportProgress& progress = {}, const std::stop_token& stop = {});
-// The same, stored in another way.
-bool ExportTraceAs(const TraceReader& trace, const ExportSelection& selection, const ExportStorage& storage,
-                   const std::string& path, const ExportProgress& progress = {}, const std::stop_token& stop = {});
+bool ExportTrace(const TraceReader& trace, const ExportSelection& selection, const ExportStorage& storage,
+                 const std::string& path, const ExportProgress& progress = {}, const std::stop_token& stop = {});
 
 // One line per vector: tensor (q, k or v), layer, head, token (position in the cut), position (in the whole prompt),
 // lse and lse_keys (of q only: the log-sum-exp, natural, over the lse_keys newest tokens up to the row's own, which are
