@@ -67,6 +67,10 @@ ui::ModelDescription DescribeCheckpoint(const std::string& model_dir) {
   description.num_kv_heads = summary.num_kv_heads;
   description.head_dim = summary.head_dim;
   description.hidden_size = summary.hidden_size;
+  if (model::IsEncoder(model::ReadModelConfig(model_dir)))
+    description.why_not_shown =
+        "The window cannot open an encoder's trace, whose queries see later tokens too: capture it all the same, and "
+        "draw its maps with `headscope render`.";
   return description;
 }
 

@@ -61,15 +61,16 @@ std::string NameContents(const data::TraceReader& reader) {
 }
 
 // The first of the generated tokens, as many as stand where the answer belongs.
-std::string ModelAnswer(const data::TraceReader& reader, const std::vector<std::string>& token_text) {
-  std::string answer;
-  int32_t left = reader.layout().answer_tokens;
-  for (size_t token = 0; token < token_text.size() && left > 0; ++token) {
-    if (reader.tokens()[token].phase != data::TokenPhase::kDecode) continue;
-    answer += token_text[token];
-    --left;
-  }
-  return answer;
+void AddModelAnswer(const data::TraceReader& reader, ui::TraceSummary* summary) {
+  const std::vector<data::TokenRecord>& tokens = reader.tokens();
+  const auto generated = [](const data::TokenRecord& token) { return token.phase == data::TokenPhase::kDecode; };
+  const int32_t most = reader.layout().answer_tokens;
+  const auto begin = most > 0 ? std::find_if(tokens.begin(), tokens.end(), generated) : tokens.end();
+  const auto end = std::find_if_not(begin, begin + std::min<std::ptrdiff_t>(most, tokens.end() - begin), generated);
+  summary->model_answer_begin = begin - tokens.begin();
+  summary->model_answer_end = end - tokens.begin();
+  for (int64_t token = summary->model_answer_begin; token < summary->model_answer_end; ++token)
+    summary->model_answer += summary->token_text[static_cast<size_t>(token)];
 }
 
 ui::TraceSummary Summarise(const data::TraceReader& reader) {
@@ -99,7 +100,7 @@ ui::TraceSummary Summarise(const data::TraceReader& reader) {
   summary.row_positions = reader.row_positions();
   summary.num_decode_rows = CountDecodeRows(reader);
   summary.expected_answer = analysis::Printable(layout.task_answer);
-  summary.model_answer = ModelAnswer(reader, summary.token_text);
+  AddModelAnswer(reader, &summary);
   if (layout.answer_tokens > 0 && !std::isnan(layout.answer_score))
     summary.answer_score = static_cast<double>(layout.answer_score);
   const std::vector<data::LayerFacts>& facts = reader.layout().facts;

@@ -94,6 +94,60 @@ TEST_F(HeadCanvasTest, PixelsShowTheProbability) {
   }
 }
 
+// Within one score all pixels have its colour; of a preview some have a stripe's.
+TEST_F(HeadCanvasTest, APreviewIsStripedUntilItsTileComes) {
+  Show();
+  canvas_->SetPanelVisible(false);
+  canvas_->SetOverlay(false);
+  canvas_->GoTo(300, 236);
+  Settle();
+  const auto colors_of_score = [&] {
+    const QImage image = canvas_->grabFramebuffer();
+    const QPointF centre = canvas_->PixelOf(303, 238);
+    QSet<QRgb> colors;
+    for (int y = -5; y <= 5; ++y) {
+      for (int x = -5; x <= 5; ++x) colors.insert(ColorAt(image, centre + QPointF(x, y)).rgb());
+    }
+    return colors.size();
+  };
+  EXPECT_EQ(colors_of_score(), 1);
+  const auto show = [&](testing::FakeWorkbench::Previews previews) {
+    workbench_.previews = previews;
+    QSignalSpy arrived(canvas_.get(), &HeadCanvas::TilesArrived);
+    canvas_->ShowHead({.layer = 0, .head = previews == testing::FakeWorkbench::Previews::kAlone ? 1 : 2});
+    ASSERT_TRUE(QTest::qWaitFor([&] { return arrived.size() > 1; }, 10000));
+    QTest::qWait(200);  // its frames; it does not settle before its tiles are there
+  };
+  show(testing::FakeWorkbench::Previews::kAlone);
+  EXPECT_EQ(colors_of_score(), 2);
+  show(testing::FakeWorkbench::Previews::kFirst);
+  EXPECT_EQ(colors_of_score(), 1);
+}
+
+// A range fitted to a preview was that of some of the queries, and stayed.
+TEST_F(HeadCanvasTest, ARangeIsFittedToTheTilesThemselves) {
+  Show();
+  canvas_->GoTo(300, 236);
+  Settle();
+  const analysis::ValueRange first = canvas_->range();
+  workbench_.previews = testing::FakeWorkbench::Previews::kFirst;
+  bool asked = false;
+  QObject::connect(canvas_.get(), &HeadCanvas::TilesArrived, canvas_.get(), [&] {
+    if (std::exchange(asked, true)) return;
+    canvas_->FitRange();
+    EXPECT_EQ(canvas_->range(), first) << "only a preview is there";
+  });
+  QSignalSpy set(canvas_.get(), &HeadCanvas::RangeSet);
+  canvas_->ShowHead({.layer = 0, .head = 1});
+  Settle();
+  ASSERT_TRUE(asked);
+  EXPECT_EQ(set.size(), 1) << "one step to take back";
+  const analysis::ValueRange fitted = canvas_->range();
+  EXPECT_NE(fitted, first);
+  canvas_->FitRange();
+  EXPECT_EQ(canvas_->range(), fitted) << "as it is fitted when all is there";
+}
+
 TEST_F(HeadCanvasTest, WheelZoomsAboutThePointerDownToSingleScores) {
   Show();
   canvas_->SetPanelVisible(false);

@@ -288,6 +288,42 @@ TEST_F(KeptStateTest, ATraceOfTheCommandLineOpensOnAHeadWorthALookOrWhereItWasLe
   EXPECT_EQ(window_->canvas()->head(), left) << "where it was left";
 }
 
+// The head that the window has opened on was taken from whoever had chosen just that one.
+TEST_F(KeptStateTest, WhoHasChosenTheFirstHeadOrMovedItsMapStaysThere) {
+  const QString path = File(QStringLiteral("heads.h5"));
+  ASSERT_EQ(QProcess::execute(QStringLiteral(HEADSCOPE_PROGRAM),
+                              {QStringLiteral("export"), trace_path(), QStringLiteral("-o"), path,
+                               QStringLiteral("--heads"), QStringLiteral("2-3")}),
+            0);
+  for (const bool chooses : {true, false}) {
+    CloseWindow();
+    // Its own folder: where a trace was left, it is opened again.
+    const QString copy = File(QStringLiteral("copy-%1.h5").arg(chooses));
+    ASSERT_TRUE(QFile::copy(path, copy));
+    window_ = std::make_unique<ui::MainWindow>(workbench_.get(), File(QStringLiteral("session-%1.json").arg(chooses)));
+    window_->resize(1400, 860);
+    window_->show();
+    HeadId first;
+    // As soon as the trace is there, before its statistics are.
+    QObject::connect(
+        window_->store(), &ui::HeadStore::SelectionChanged, window_.get(),
+        [&](HeadId head) {
+          first = head;
+          QTimer::singleShot(0, window_.get(), [&, head] {
+            if (chooses) window_->store()->Select(head);
+            if (!chooses) window_->canvas()->ZoomTo(10, 40, 0, 40);
+          });
+        },
+        Qt::SingleShotConnection);
+    window_->OpenAtStart(copy, QString());
+    ASSERT_TRUE(WaitForCanvas());
+    ASSERT_TRUE(WaitFor([&] { return window_->store()->HasAllStatistics(); }));
+    QTest::qWait(50);
+    ASSERT_NE(ui::HeadsWorthALook(*window_->store()).front().head, first) << "there is another one to go to";
+    EXPECT_EQ(window_->canvas()->head(), first) << chooses;
+  }
+}
+
 // The lost trace's zoom and colour range made no sense on the one that took its place.
 TEST_F(KeptStateTest, FallbackTraceIsShownWholeWithItsOwnRange) {
   const QString lost = File(QStringLiteral("lost.h5"));
@@ -299,6 +335,7 @@ TEST_F(KeptStateTest, FallbackTraceIsShownWholeWithItsOwnRange) {
   ASSERT_TRUE(WaitForCanvas());
   window_->store()->Select({1, 1});
   window_->canvas()->GoTo(300, 200);
+  ASSERT_TRUE(WaitForCanvas());  // the range waits for the tiles that it is fitted to
   window_->canvas()->FitRange();
   window_->canvas()->SetColorMap(QStringLiteral("magma"));
   CloseWindow();

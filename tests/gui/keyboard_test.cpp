@@ -101,6 +101,31 @@ TEST_F(KeyboardTest, TheToolBarsButtonsAreOneStopWithArrowsInside) {
   EXPECT_EQ(window_->focusWidget(), first) << "the end";
 }
 
+// A narrow bar has no room for all of its buttons; Tab stopped at one that was not there.
+TEST_F(KeyboardTest, TabStopsAtAButtonThatTheBarHasRoomFor) {
+  Open();
+  auto* bar = Find<QToolBar>("toolBar");
+  const auto stops = [&] {
+    QList<QToolButton*> found;
+    for (QToolButton* button : bar->findChildren<QToolButton*>()) {
+      if ((button->focusPolicy() & Qt::TabFocus) != 0 && bar->actions().contains(button->defaultAction()))
+        found.append(button);
+    }
+    return found;
+  };
+  ASSERT_EQ(stops().size(), 1);
+  stops().front()->setFocus();
+  QTest::keyClick(stops().front(), Qt::Key_End);
+  ASSERT_EQ(stops().size(), 1);
+  QToolButton* const last = stops().front();
+  window_->canvas()->setFocus();
+  window_->resize(700, 700);
+  ASSERT_TRUE(WaitFor([&] { return last->isHidden(); })) << "it is in the bar's menu";
+  ASSERT_EQ(stops().size(), 1);
+  EXPECT_TRUE(stops().front()->isVisible());
+  EXPECT_NE(stops().front(), last);
+}
+
 TEST_F(KeyboardTest, EveryShortcutIsListedAndNoneIsTakenTwice) {
   Open();
   QTest::keyClick(window_.get(), Qt::Key_Question);

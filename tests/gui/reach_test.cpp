@@ -81,7 +81,7 @@ TEST_F(ReachTest, TextShowsTheModelsAnswerAndItsScore) {
   EXPECT_FALSE(answer->isVisible()) << "this trace is of no task";
   window_->OpenPath(answered);
   ASSERT_TRUE(WaitFor([&] { return answer->isVisible(); }));
-  EXPECT_EQ(answer->text(), QStringLiteral("Expected answer: “99114”. Model's answer: “word%1 word%2”, wrong.")
+  EXPECT_EQ(answer->text(), QStringLiteral("Expected answer: “99114”. Model's answer: “word%1 word%2” (wrong)")
                                 .arg(kTokens - 2)
                                 .arg(kTokens - 1));
   const auto* text = Find<ui::TokenView>("tokenView");

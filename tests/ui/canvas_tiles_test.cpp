@@ -256,31 +256,6 @@ TEST_F(TileCacheTest, NearestCoarserTileStandsIn) {
   EXPECT_EQ(sample.u_end, 1);
 }
 
-TEST_F(TileCacheTest, APreviewStandsInUntilItsTileComes) {
-  workbench_.previews = true;
-  const TileDemand whole = Demand(4, 0, 1, 0, 1);
-  cache_.Want(whole);
-  ASSERT_EQ(workbench_.DeliverReplies(1), 1);
-  ASSERT_NE(cache_.Find(Key(4, 0, 0)).tile, nullptr);
-  EXPECT_TRUE(cache_.Find(Key(4, 0, 0)).tile->preview);
-  EXPECT_EQ(cache_.num_pending(), 1) << "the tile itself is still on its way";
-  cache_.Want(whole);
-  EXPECT_EQ(workbench_.tile_requests.size(), 1u);
-  ASSERT_EQ(workbench_.DeliverReplies(1), 1);
-  EXPECT_FALSE(cache_.Find(Key(4, 0, 0)).tile->preview);
-  EXPECT_EQ(cache_.num_pending(), 0);
-}
-
-TEST_F(TileCacheTest, APreviewDoesNotReplaceTheTileThatWasCancelledAfterIt) {
-  workbench_.previews = true;
-  cache_.Want(Demand(4, 0, 1, 0, 1));
-  ASSERT_EQ(workbench_.DeliverReplies(1), 1);
-  cache_.SetHead({0, 1}, rows_);
-  cache_.SetHead(kHead, rows_);
-  cache_.Want(Demand(4, 0, 1, 0, 1));
-  EXPECT_EQ(workbench_.tile_requests.size(), 2u) << "asked for again";
-}
-
 TEST_F(TileCacheTest, OldMaskStaysUntilTheNewOneIsThere) {
   const auto values = [&](double window) {
     kernels::ParameterValues result(workbench_.methods()[1]);

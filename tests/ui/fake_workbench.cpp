@@ -214,14 +214,17 @@ analysis::MaskTilePtr FakeWorkbench::MakeMaskTile(int64_t mask_id, const analysi
 void FakeWorkbench::RequestTile(MapView view, const analysis::TileKey& key, int32_t priority,
                                 Reply<analysis::TilePtr> done) {
   tile_requests.push_back({0, key, priority});
-  if (previews) {
-    Post(Tag("tile", view), [this, key, done] {
-      auto preview = std::make_shared<analysis::TileData>(*MakeTile(key));
-      preview->preview = true;
-      done(preview);
-    });
-  }
-  Post(Tag("tile", view), [this, key, done] { done(MakeTile(key)); });
+  const auto tile = [this, key, done] { done(MakeTile(key)); };
+  const auto preview = [this, key, done] {
+    auto made = std::make_shared<analysis::TileData>(*MakeTile(key));
+    made->preview = true;
+    // Of some of the rows: not the numbers of all.
+    for (float& value : made->log2_p) value -= kPreviewLess;
+    done(made);
+  };
+  if (previews == Previews::kFirst || previews == Previews::kAlone) Post(Tag("tile", view), preview);
+  if (previews != Previews::kAlone) Post(Tag("tile", view), tile);
+  if (previews == Previews::kLate) Post(Tag("tile", view), preview);
 }
 
 void FakeWorkbench::RequestMaskTile(MapView view, int64_t mask_id, const analysis::TileKey& key, int32_t priority,
@@ -514,7 +517,8 @@ void FakeWorkbench::CancelRun() {
   ++generations_["run"];
 }
 
-void FakeWorkbench::DescribeModel(const std::string&, Reply<ModelDescription>, ErrorReply failed) {
+void FakeWorkbench::DescribeModel(const std::string&, Reply<ModelDescription> done, ErrorReply failed) {
+  if (model) return Post("run", [model = *model, done] { done(model); });
   Post("run", [failed] { failed("model: config.json is missing."); });
 }
 

@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -75,13 +76,18 @@ class FakeWorkbench : public Workbench {
   FigureDrawing last_figure;
   int num_figures = 0;
   bool fail_next_figure = false;
-  bool previews = false;  // tiles come twice
+  std::vector<Device> devices = {kCpu};             // that capture
+  std::optional<ModelDescription> model;            // of any folder; nothing: there is none
+  std::optional<CaptureEstimate> capture_estimate;  // of any settings
+  static constexpr float kPreviewLess = 3;          // log2
+  enum class Previews { kNone, kFirst, kAlone, kLate };
+  Previews previews = Previews::kNone;  // of tiles: before the tile, without it, or behind it
 
   const std::vector<kernels::MethodSpec>& methods() const override { return methods_; }
   std::vector<std::string> task_names() const override { return {"passkey"}; }
   std::string task_help(const std::string&) const override { return "asks for a key"; }
   std::string default_model_dir() const override { return "model"; }
-  std::vector<Device> capture_devices() const override { return {kCpu}; }
+  std::vector<Device> capture_devices() const override { return devices; }
   void OpenTrace(const std::string& path, Reply<TraceSummary> done, ErrorReply failed) override;
   void RequestStatistics(Reply<analysis::HeadStatistics> one, std::function<void()> finished,
                          Reply<ProgressReport> progress) override;
@@ -148,7 +154,9 @@ class FakeWorkbench : public Workbench {
                Reply<ProgressReport> progress) override;
   void CancelCapture() override {}
   std::vector<Recordable> recordable() const override { return {}; }
-  void EstimateCapture(const CaptureSettings&, Reply<CaptureEstimate>, ErrorReply) override {}
+  void EstimateCapture(const CaptureSettings&, Reply<CaptureEstimate> done, ErrorReply) override {
+    if (capture_estimate) Post("estimate", [estimate = *capture_estimate, done] { done(estimate); });
+  }
   std::string ExportRuns(const std::vector<analysis::MethodResult>&, const std::string&) override { return {}; }
   std::string ExportStatistics(const std::vector<analysis::HeadStatistics>&, const std::string&) override { return {}; }
   std::string ReadRuns(const std::string&, std::vector<analysis::MethodResult>*) override { return "no file"; }

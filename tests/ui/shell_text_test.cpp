@@ -5,6 +5,7 @@
 
 #include <QStringList>
 #include <cmath>
+#include <ctime>
 #include <string>
 #include <vector>
 
@@ -146,19 +147,61 @@ TEST(TokenSearch, FindsTextAcrossTokenBordersWithoutCase) {
 
 TEST(TokenSearch, AnswersAreWhereThePromptSaysThemAndWhereTheModelGaveOne) {
   TraceSummary trace;
-  trace.token_text = {"The", " key is", " 99", "114", ".", " So", ":", " 12", "3"};
+  trace.token_text = {"The", " key is", " 99", "114", ".", " So", ":", " 12", "3", " or", " 12", "3"};
   EXPECT_TRUE(AnswerSpans(trace).empty()) << "of no task";
   using Spans = std::vector<TokenSpan>;
   trace.expected_answer = " 99114";
   EXPECT_EQ(AnswerSpans(trace), Spans({{2, 4}}));
-  trace.model_answer = " 123";  // a wrong one
-  EXPECT_EQ(AnswerSpans(trace), Spans({{2, 4}, {7, 9}}));
+  trace.model_answer = " 123";  // a wrong one, which the model then repeats
+  trace.model_answer_begin = 7;
+  trace.model_answer_end = 9;
+  EXPECT_EQ(AnswerSpans(trace), Spans({{2, 4}, {7, 9}})) << "where it was generated, not where its text comes last";
   trace.model_answer = " 99114";
   trace.token_text[7] = " 9911";
   trace.token_text[8] = "4";
   EXPECT_EQ(AnswerSpans(trace), Spans({{2, 4}, {7, 9}})) << "a right one is marked once";
   trace.expected_answer = " ";
+  EXPECT_EQ(AnswerSpans(trace), Spans({{7, 9}}));
+  trace.model_answer_end = 100;
+  EXPECT_TRUE(AnswerSpans(trace).empty()) << "no tokens of this trace";
+}
+
+// Answers that overlap themselves, and those that go back over what almost matched, against a naive search.
+TEST(TokenSearch, AnswersAreFoundAsByANaiveSearch) {
+  for (const std::string answer : {"aa", "aab", "abab", "abcabd", "b"}) {
+    TraceSummary trace;
+    trace.expected_answer = answer;
+    trace.token_text = {"a", "a", "", "aab", "ab", "a", "b", "abcab", "cabdaa", "abcabca", "bd", "b"};
+    std::string whole;
+    std::vector<int64_t> token_of;  // of each byte
+    for (size_t token = 0; token < trace.token_text.size(); ++token) {
+      whole += trace.token_text[token];
+      token_of.resize(whole.size(), static_cast<int64_t>(token));
+    }
+    std::vector<TokenSpan> expected;
+    for (size_t at = 0; at + answer.size() <= whole.size();) {
+      const bool is_there = whole.compare(at, answer.size(), answer) == 0;
+      if (is_there) expected.push_back({token_of[at], token_of[at + answer.size() - 1] + 1});
+      at += is_there ? answer.size() : 1;
+    }
+    EXPECT_FALSE(expected.empty());
+    EXPECT_EQ(AnswerSpans(trace), expected) << answer;
+  }
+}
+
+TEST(TokenSearch, AnswersOfHostileTracesAreLimitedAndTakeLinearTime) {
+  TraceSummary trace;
+  trace.token_text.assign(200'000, "aaaaaaaaaa");
+  trace.expected_answer = "a";
+  EXPECT_EQ(AnswerSpans(trace).size(), kMostAnswerSpans);
+  // Each byte almost ends a match.
+  trace.expected_answer = std::string(kMostAnswerBytes - 1, 'a') + "b";
+  const auto begin = std::clock();
   EXPECT_TRUE(AnswerSpans(trace).empty());
+  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  EXPECT_LT(seconds, 1) << "of 2 MB";
+  trace.expected_answer = std::string(kMostAnswerBytes + 1, 'a');
+  EXPECT_TRUE(AnswerSpans(trace).empty()) << "not looked for";
 }
 
 TEST(CaptureEstimate, ListsAreCountedOnceAndBelowTheLimit) {

@@ -42,7 +42,7 @@ HeadCanvas::Impl::Impl(HeadCanvas* owner, MethodTrial* trial)
              .cancel_run = [this] { AfterFrame([this] { canvas->CancelRun(); }); },
              .go_to_worst = [this] { AfterFrame([this] { model.trial().FindWorstQuery(); }); },
              .show_steps = [this] { AfterFrame([this] { ShowSteps(); }); },
-             .fit_range = [this] { canvas->FitRange(); },
+             .fit_range = [this] { FitRange(); },
              .fit_trace = [this] { AfterFrame([this] { Q_EMIT canvas->FitToTraceRequested(); }); }}) {
   model.SetArrivalHandler([this] {
     if (export_) AdvanceExport();
@@ -138,6 +138,16 @@ void HeadCanvas::Impl::FollowScale(bool fit) {
   fit_when_drawn_ = false;
   if (fit && range_before_) model.settings().range = *range_before_;
   range_before_.reset();
+}
+
+void HeadCanvas::Impl::FitRange() {
+  const double ratio = canvas->devicePixelRatioF();
+  fit_wanted_.reset();
+  if (model.tiles().num_pending() > 0 && model.HasStandIns(ratio)) {
+    fit_wanted_ = model.head();
+  } else if (model.FitRange(ratio)) {
+    SettingsChanged();
+  }
 }
 
 void HeadCanvas::Impl::SettingsChanged() {
@@ -257,6 +267,8 @@ void HeadCanvas::Impl::DrawFrame() {
     known_range = model.settings().range;
     AfterFrame([this] { Q_EMIT canvas->DisplayChanged(); });
   }
+  if (fit_wanted_ && fit_wanted_ != model.head()) fit_wanted_.reset();
+  if (fit_wanted_) FitRange();
   renderer.Draw(model.Picture(model.view(), ratio), model.Look(), model.rows(), framebuffer, ratio);
   renderer.Draw(model.MinimapPicture(), model.Look(), model.rows(), framebuffer, ratio);
   TellOfGraphics();

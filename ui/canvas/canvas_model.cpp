@@ -411,6 +411,13 @@ bool CanvasModel::ClearMark() {
   return marked;
 }
 
+bool CanvasModel::HasStandIns(double device_pixel_ratio) {
+  const MapPicture picture = Picture(view_, device_pixel_ratio);
+  return std::any_of(picture.quads.begin(), picture.quads.end(), [](const MapQuad& quad) {
+    return !quad.values.tile || quad.values.levels_coarser > 0 || quad.values.tile->preview;
+  });
+}
+
 bool CanvasModel::FitRange(double device_pixel_ratio, double share) {
   std::vector<float> values;
   for (const MapQuad& quad : Picture(view_, device_pixel_ratio).quads) {

@@ -153,6 +153,8 @@ class CanvasModel {
   // Sets the range to what the visible tiles hold; its end where this share of their texels lies below. 1: nothing is
   // cut off. False while no tile is held.
   bool FitRange(double device_pixel_ratio, double share = 1);
+  // Whether anything in view stands in for a tile that is not there yet.
+  bool HasStandIns(double device_pixel_ratio);
 
   // "token" as it is shown, or an empty string outside the trace.
   std::string TokenText(int64_t position) const;

@@ -175,7 +175,7 @@ void HeadCanvas::ResetPanel() {
   impl_->PanelChanged();
 }
 void HeadCanvas::FitRange() {
-  if (impl_->model.FitRange(devicePixelRatioF())) impl_->SettingsChanged();
+  impl_->FitRange();
 }
 QString HeadCanvas::color_map() const {
   return QString::fromStdString(impl_->model.settings().color_map->name);

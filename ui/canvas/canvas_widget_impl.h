@@ -42,6 +42,8 @@ class HeadCanvas::Impl {
   }
   void Zoom(double factor);  // about the middle of the map
   void SettingsChanged();
+  // To what is in view, as soon as its tiles are there: what stands in for them has other values.
+  void FitRange();
   // Means on a linear scale are a thousandth of the largest score: the range follows them, and comes back afterwards.
   // `fit`: what has been restored has its own.
   void FollowScale(bool fit);
@@ -94,6 +96,7 @@ class HeadCanvas::Impl {
   QMetaObject::Connection context_connection_;
   bool failure_reported_ = false;
   bool was_faint_ = false, fit_when_drawn_ = false;
+  std::optional<analysis::HeadId> fit_wanted_;        // by a person, of this head
   std::optional<analysis::ValueRange> range_before_;  // the faint scale
   std::string tooltip_;                               // of the frame before
 };

@@ -205,7 +205,7 @@ void LivePanel::DrawContents(CanvasModel& model) {
   // The sliders stay where they are: what they lead to scrolls below them.
   const float room = most_height_ - ImGui::GetCursorPosY() - ImGui::GetStyle().WindowPadding.y;
   const float height = std::min(results_height_, std::max(kLeastResults, room));
-  ImGui::BeginChild("results", {0, height}, false, ImGuiWindowFlags_NoBackground);
+  const bool laid_out = ImGui::BeginChild("results", {0, height}, false, ImGuiWindowFlags_NoBackground);
   if (trial.method() != nullptr) {
     DrawKept(model);
     // Runs are measured one at a time, and belong to the first map.
@@ -218,8 +218,9 @@ void LivePanel::DrawContents(CanvasModel& model) {
   display_open_ = ImGui::CollapsingHeader("Display");
   MarkStop({"display", {}, [this] { display_open_ = !display_open_; }, {}});
   if (display_open_) DrawDisplay(model);
-  // Of the next frame, which every change of the panel is followed by. The space below the last item is not needed.
-  results_height_ = ImGui::GetCursorPosY() - ImGui::GetStyle().ItemSpacing.y + 1;
+  // Of the next frame, which every change of the panel is followed by. The space below the last item is not needed. A
+  // frame of a panel that has just been unrolled lays nothing out, and measured a height of nothing.
+  if (laid_out) results_height_ = ImGui::GetCursorPosY() - ImGui::GetStyle().ItemSpacing.y + 1;
   ImGui::EndChild();
 }
 

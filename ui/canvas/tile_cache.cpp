@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace headscope::ui {
 
@@ -214,9 +215,11 @@ void TileCache::Send(const Request& request) {
       const auto put = [&](TileCache& cache) {
         if (!tile || static_cast<int64_t>(tile->log2_p.size()) != kTexels) return false;
         if (tile->preview && cache.Held(key)) return true;  // the tile itself was faster
-        cache.workbench_->memory().Keep(tile, kTileBytes);
-        cache.tiles_[key.key] = tile;
+        MemoryBudget& memory = cache.workbench_->memory();
+        memory.Keep(tile, kTileBytes);
+        const analysis::TilePtr before = std::exchange(cache.tiles_[key.key], tile).lock();
         if (coarsest && key.key.head == cache.head_) cache.KeepOnShow(tile);
+        if (before && before != tile) memory.Release(before.get());  // its preview: nobody asks for it any more
         return true;
       };
       receive(put, tile && tile->preview);

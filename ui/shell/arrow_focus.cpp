@@ -42,8 +42,10 @@ bool ArrowFocus::eventFilter(QObject* watched, QEvent* event) {
   if (button == nullptr) return QObject::eventFilter(watched, event);
   if (event->type() == QEvent::FocusIn) {
     SetStop(button);
-  } else if (event->type() == QEvent::EnabledChange && !CanTake(stop_)) {
-    SetStop(nullptr);
+  } else if (event->type() == QEvent::EnabledChange || event->type() == QEvent::Hide ||
+             event->type() == QEvent::HideToParent || event->type() == QEvent::ShowToParent) {
+    // A bar that has become narrow hides buttons, which stay in the menus.
+    if (!CanTake(stop_)) SetStop(nullptr);
   } else if (event->type() == QEvent::KeyPress) {
     const qsizetype at = buttons_.indexOf(button);
     QToolButton* next = nullptr;

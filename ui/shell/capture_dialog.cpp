@@ -276,6 +276,8 @@ void CaptureDialog::DescribeModel() {
                                              .arg(model.num_kv_heads)
                                              .arg(model.head_dim)
                                              .arg(QString::fromStdString(model.dtype)));
+                   if (!model.why_not_shown.empty())
+                     model_label_->setText(model_label_->text() + u'\n' + Shown(model.why_not_shown));
                    Refresh();
                  }),
       WhileAlive(this, [this, asked = asked_dir_](const std::string& sentence) {
@@ -394,8 +396,11 @@ QString CaptureDialog::EstimateText() const {
                 size = QString::fromStdString(ByteText(bytes));
   QString text = exact ? tr("%1 prompt tokens, %2").arg(count, size)
                        : tr("about %1 prompt tokens and %2; counting…").arg(count, size);
-  if (measured_ && measured_->memory_bytes > 0)
-    text += tr(", about %1 of memory").arg(QString::fromStdString(ByteText(measured_->memory_bytes)));
+  if (measured_ && measured_->memory_bytes > 0) {
+    const bool on_gpu = devices_[static_cast<size_t>(device_->currentIndex())].is_gpu();
+    text += (on_gpu ? tr(", about %1 of GPU memory") : tr(", about %1 of memory"))
+                .arg(QString::fromStdString(ByteText(measured_->memory_bytes)));
+  }
   if (measured_ && measured_->seconds > 0) text += tr(", about %1").arg(FormatSeconds(measured_->seconds));
   if (!refused_.isEmpty()) text += QStringLiteral("\n") + refused_;
   return text;

@@ -57,6 +57,10 @@ void MainWindow::KeepState() {
   connect(canvas_, &HeadCanvas::DisplayChanged, this, &MainWindow::StateChanged);
   connect(canvas_, &HeadCanvas::MethodChanged, this, &MainWindow::StateChanged);
   connect(&state_.heads, &HeadStore::SelectionChanged, this, &MainWindow::StateChanged);
+  // Who has chosen a head, be it the first, or moved its map is not taken elsewhere.
+  const auto somebody_was_quicker = [this] { chooses_head_ = false; };
+  connect(&state_.heads, &HeadStore::SelectionAsked, this, somebody_was_quicker);
+  connect(canvas_, &HeadCanvas::ViewChanged, this, somebody_was_quicker);
   connect(&state_.heads, &HeadStore::MetricChanged, this, &MainWindow::StateChanged);
   connect(&state_.offers, &PaneOffers::ViewChanged, this, &MainWindow::StateChanged);
   for (const Command theme : {Command::kThemeSystem, Command::kThemeLight, Command::kThemeDark})

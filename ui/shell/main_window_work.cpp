@@ -149,11 +149,12 @@ void MainWindow::TraceOpened(const TraceSummary& trace) {
   RestoreTrace(kept, path, is_first);
   BeginUndo();
   state_.parameters.Begin(state_.PresentMethod());
-  chooses_head_ = chooses_head_ && is_first && !last_head;
+  const bool chooses = std::exchange(chooses_head_, false) && is_first && !last_head;
   RequestStatistics();
   const auto& heads = trace.heads;
   const bool last_is_there = last_head && std::binary_search(heads.begin(), heads.end(), *last_head);
   if (!heads.empty()) state_.heads.Select(last_is_there ? *last_head : heads.front());
+  chooses_head_ = chooses;  // from here on it is a person who selects or moves
   // The answer's query, until another one is pointed at: text and lost keys have something to say.
   if (trace.num_rows > 0) state_.focus.Choose(trace.num_rows - 1);
   if (state_.heads.selected()) {
@@ -165,8 +166,7 @@ void MainWindow::TraceOpened(const TraceSummary& trace) {
 
 void MainWindow::ChooseFirstHead() {
   if (!chooses_head_) return;
-  const bool somebody_was_quicker = state_.heads.selected() != state_.heads.trace().heads.front();
-  if (somebody_was_quicker || chooses_until_.hasExpired()) chooses_head_ = false;
+  if (chooses_until_.hasExpired()) chooses_head_ = false;
   const std::vector<HeadWorthALook> found = HeadsWorthALook(state_.heads);
   if (!chooses_head_ || found.empty() || !state_.heads.HasAllStatistics()) return;
   chooses_head_ = false;

@@ -11,7 +11,8 @@
 namespace headscope::ui {
 namespace {
 
-constexpr int kAskAfterMs = 25;  // a pointer that moves on asks nothing
+constexpr int kAskAfterMs = 25;              // a pointer that moves on asks nothing
+constexpr qsizetype kMostAnswerShown = 200;  // characters: an answer is a file's, and may be of any length
 
 }  // namespace
 
@@ -63,7 +64,10 @@ TextPane::TextPane(WindowState* state, QWidget* parent)
 
 void TextPane::ShowAnswer() {
   const TraceSummary& trace = state_->heads.trace();
-  const auto shown = [](const std::string& text) { return QString::fromStdString(text).trimmed(); };
+  const auto shown = [](const std::string& text) {
+    const QString whole = QString::fromStdString(text).trimmed();
+    return whole.size() <= kMostAnswerShown ? whole : whole.left(kMostAnswerShown - 1) + QChar(0x2026);
+  };
   QString line;
   if (!trace.expected_answer.empty()) {
     line = tr("Expected answer: “%1”. ").arg(shown(trace.expected_answer));
@@ -72,11 +76,11 @@ void TextPane::ShowAnswer() {
     } else {
       line += tr("Model's answer: “%1”").arg(shown(trace.model_answer));
       if (!trace.answer_score) {
-        line += tr(", not complete.");
+        line += tr(" (incomplete: the trace ends within it)");
       } else if (*trace.answer_score == 0 || *trace.answer_score == 1) {
-        line += *trace.answer_score == 1 ? tr(", right.") : tr(", wrong.");
+        line += *trace.answer_score == 1 ? tr(" (correct)") : tr(" (wrong)");
       } else {
-        line += tr(", score %1 of 1.").arg(*trace.answer_score, 0, 'g', 3);
+        line += tr(" (score: %1 of 1)").arg(*trace.answer_score, 0, 'g', 3);
       }
     }
   }

@@ -132,7 +132,9 @@ bool HeadStore::Holds(analysis::HeadId head) const {
 }
 
 void HeadStore::Select(analysis::HeadId head) {
-  if (selected_ == head || !Holds(head)) return;
+  if (!Holds(head)) return;
+  Q_EMIT SelectionAsked(head);
+  if (selected_ == head) return;
   selected_ = head;
   Q_EMIT SelectionChanged(head);
 }

@@ -93,6 +93,7 @@ class HeadStore : public QObject {
   void MetricChanged();
   void FilterChanged();
   void ResultsChanged();
+  void SelectionAsked(headscope::analysis::HeadId head);  // of a head that is held, also the one that is selected
   void SelectionChanged(headscope::analysis::HeadId head);
   void TagsChanged(headscope::analysis::HeadId head);
 

@@ -21,8 +21,11 @@ struct TokenSpan {
   friend bool operator==(const TokenSpan&, const TokenSpan&) = default;
 };
 
-// Where a task's prompt says its answer (the needle among these places), and what the model generated in the answer's
-// place, ascending. Nothing for a trace of no task. Cost: one pass over all tokens' text.
+// Where a task's prompt says its answer (the needle among these places), the first kMostAnswerSpans of them, and where
+// the trace says that the model's own answer was generated, ascending. Nothing for a trace of no task; an expected
+// answer of more than kMostAnswerBytes is not looked for. Cost: linear in all tokens' text and the answer, whatever
+// they hold: both are a file's.
+inline constexpr size_t kMostAnswerBytes = 256, kMostAnswerSpans = 1000;
 std::vector<TokenSpan> AnswerSpans(const TraceSummary& trace);
 
 }  // namespace headscope::ui

@@ -48,7 +48,8 @@ struct TraceSummary {
   // Of a task's prompt, printable: what answers it, and what the model itself generated in its place. Empty: the trace
   // holds none.
   std::string expected_answer, model_answer;
-  std::optional<double> answer_score;  // of the model's, 0 to 1; nothing while it is not all there
+  int64_t model_answer_begin = 0, model_answer_end = 0;  // tokens of model_answer; the same: there is none
+  std::optional<double> answer_score;                    // of the model's, 0 to 1; nothing while it is not all there
 
   // Components of a recorded head's q and k; the model's for no head, or one that is not there.
   int32_t HeadDimOf(const std::optional<analysis::HeadId>& head) const {
@@ -203,6 +204,7 @@ struct ModelDescription {
   std::string dtype;  // of most of the weights, as safetensors writes it: "BF16", "F16", "F32"
   int64_t num_parameters = 0, max_positions = 0;
   int32_t num_layers = 0, num_qo_heads = 0, num_kv_heads = 0, head_dim = 0, hidden_size = 0;
+  std::string why_not_shown;  // one sentence: why the window cannot open what is captured of it; empty: it can
 };
 
 struct CaptureEstimate {

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The capture dialog over a workbench of the test's own, for models and devices that this machine lacks.
+#include "capture_dialog.h"
+
+#include <gtest/gtest.h>
+
+#include <QApplication>
+#include <QComboBox>
+#include <QLabel>
+#include <QTest>
+#include <QTimer>
+
+#include "fake_workbench.h"
+
+namespace headscope::ui {
+namespace {
+
+class CaptureDialogTest : public ::testing::Test {
+ protected:
+  CaptureDialogTest() : workbench_(64) {
+    workbench_.SetPoster([](std::function<void()> act) { QTimer::singleShot(0, qApp, std::move(act)); });
+    ModelDescription model;
+    model.model_type = "synthetic";
+    model.dtype = "F32";
+    model.num_layers = model.num_qo_heads = model.num_kv_heads = 2;
+    model.head_dim = 16;
+    workbench_.model = model;
+  }
+  QString TextOf(const CaptureDialog& dialog, const char* label) {
+    return dialog.findChild<QLabel*>(QLatin1String(label))->text();
+  }
+
+  testing::FakeWorkbench workbench_;
+};
+
+TEST_F(CaptureDialogTest, SaysOfAnEncoderThatTheWindowCannotOpenItsTraces) {
+  for (const char* why : {"", "The window cannot open it."}) {
+    workbench_.model->why_not_shown = why;
+    CaptureDialog dialog(&workbench_);
+    ASSERT_TRUE(QTest::qWaitFor([&] { return TextOf(dialog, "captureModelLabel").contains(u"synthetic"); }));
+    EXPECT_EQ(TextOf(dialog, "captureModelLabel").contains(u"cannot open"), *why != 0);
+  }
+}
+
+TEST_F(CaptureDialogTest, SaysWhoseMemoryACaptureTakes) {
+  workbench_.devices = {kCpu, CudaDevice(0)};
+  workbench_.capture_estimate = CaptureEstimate{100, 2, 1 << 20, int64_t{3} << 30};
+  CaptureDialog dialog(&workbench_);
+  const auto text = [&] { return TextOf(dialog, "captureEstimate"); };
+  ASSERT_TRUE(QTest::qWaitFor([&] { return text().contains(QStringLiteral("3.0 GiB of memory")); }))
+      << text().toStdString();
+  dialog.findChild<QComboBox*>(QStringLiteral("captureDevice"))->setCurrentIndex(1);
+  EXPECT_TRUE(QTest::qWaitFor([&] { return text().contains(QStringLiteral("3.0 GiB of GPU memory")); }))
+      << text().toStdString();
+}
+
+}  // namespace
+}  // namespace headscope::ui
