@@ -2,13 +2,16 @@
 #include "commands/bench_window.h"
 
 #include <cstdlib>
+#include <filesystem>
 #include <iomanip>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 #include <thread>
 
 #include "analysis/types/number_text.h"
 #include "base/errors.h"
+#include "bench/synthetic_trace.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
 #include "support/output_file.h"
@@ -112,11 +115,32 @@ std::string ReportTable(const std::string& trace, const WindowBenchArguments& ar
   return out.str();
 }
 
+// A folder of its own, which goes with what is in it.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "headscope-bench-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr)
+      throw FailedError({.file = name, .problem = "cannot be made", .remedy = "name another folder with TMPDIR"});
+    path_ = name;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  std::string File(const char* name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
 }  // namespace
 
 int BenchWindow(const WindowBenchArguments& arguments) {
   CheckDisplay();
-  const std::string trace = arguments.trace.empty() ? ShippedTracePath() : arguments.trace;
+  std::string trace = arguments.trace.empty() ? ShippedTracePath() : arguments.trace;
   if (!arguments.output.empty()) {
     if (Extension(arguments.output) != "json")
       throw UsageError(OutputFault(arguments.output, "the extension must be .json"));
@@ -125,6 +149,18 @@ int BenchWindow(const WindowBenchArguments& arguments) {
   const std::stop_token stop = StopOnInterrupt();
   ui::WindowBenchOptions options;
   options.trace = trace;
+  std::optional<TemporaryFolder> folder;
+  if (!arguments.synthetic.empty()) {
+    const bench::SyntheticTraceShape shape = bench::ParseSyntheticTrace(arguments.synthetic);
+    folder.emplace();
+    options.trace = folder->File("synthetic.h5");
+    trace = bench::SyntheticTraceName(shape);
+    ProgressLine line(arguments.quiet);
+    const auto show = [&](double share) {
+      line.Show("making the trace", static_cast<int64_t>(100 * share), 100, ProgressUnit::kPercent);
+    };
+    bench::WriteSyntheticTrace(options.trace, shape, show, stop);
+  }
   options.width = arguments.width;
   options.height = arguments.height;
   options.pan_seconds = arguments.pan_seconds;

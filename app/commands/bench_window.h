@@ -9,7 +9,8 @@
 namespace headscope::app {
 
 struct WindowBenchArguments {
-  std::string trace;  // empty: the shipped one
+  std::string trace;      // empty: the shipped one
+  std::string synthetic;  // "131072x1024": in its place one that is made for this; empty: none
   int32_t width = 1600, height = 1000;
   double pan_seconds = 4;
   int32_t live_steps = 12;

@@ -257,9 +257,18 @@ void AddBenchCommand(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<BenchArguments>();
   auto* gui = command->add_flag("--gui", arguments->gui,
                                 "Time the window instead: first picture, frames while panning, tiles, sliders");
-  command->add_option("--trace", arguments->window.trace, "With --gui: the trace to open (the shipped one)")
-      ->type_name("TRACE")
-      ->needs(gui);
+  auto* trace =
+      command->add_option("--trace", arguments->window.trace, "With --gui: the trace to open (the shipped one)")
+          ->type_name("TRACE")
+          ->needs(gui);
+  auto* synthetic = command
+                        ->add_option("--synthetic", arguments->window.synthetic,
+                                     "With --gui: open a trace that is made for this and removed again, of so many "
+                                     "tokens and heads (131072x1024, 5 GB); TMPDIR says where")
+                        ->expected(0, 1)
+                        ->type_name("TOKENSxHEADS")
+                        ->needs(gui)
+                        ->excludes(trace);
   command->add_option("--size", arguments->size, "With --gui: pixels of the canvas (1600x1000)")->needs(gui);
   command
       ->add_option("--pan-seconds", arguments->window.pan_seconds, "With --gui: how long to pan at each of two zooms")
@@ -322,7 +331,10 @@ void AddBenchCommand(CLI::App& app, Action& action) {
                    "Write everything as JSON (schema headscope-bench-1; of --gui headscope-window-bench-1)",
                    "OUT.json");
   AddQuietOption(command, &arguments->quiet);
-  command->callback([=, &action] { action = [=] { return RunBench(*arguments); }; });
+  command->callback([=, &action] {
+    if (synthetic->count() > 0 && arguments->window.synthetic.empty()) arguments->window.synthetic = "131072x1024";
+    action = [=] { return RunBench(*arguments); };
+  });
 }
 
 }  // namespace headscope::app

@@ -487,26 +487,26 @@ void TraceWorkbench::MeetTarget(analysis::HeadId head, const std::string& method
   Submit<kernels::ParameterValues>(
       "search", kMaskPriority,
       [this, number, trace = trace_, head, method, values, target, progress](const std::stop_token& stop) {
-        const kernels::PrefillMethod& prefill = PrefillMethodOf(method);
-        // What is searched is the first map's method.
-        const MassCache::MassPtr mass = head_masses_.Get(ui::MapView::kFirst, trace->heads.Get(head), stop);
-        if (!mass) throw CancelledError("The search was stopped because another head was opened.");
+        const kernels::NamedMethod searched = SearchedMethod(method);
         analysis::BudgetSearchOptions options;
         options.stop = stop;
         options.progress = [&](double share) {
-          ui::ProgressReport report;
-          report.stage = "Searching " + method;
-          report.fraction = share;
+          const ui::ProgressReport report{.stage = "Searching " + method, .fraction = share};
           post_([this, number, progress, report] {
             if (number == search_number_) progress(report);
           });
         };
-        const analysis::BudgetTarget wanted = WindowTarget(target);
         analysis::BudgetSearchResult result;
-        const kernels::Status status = analysis::SearchBudget(*mass, prefill, values, wanted, options, &result);
-        CheckStatus(status);
-        if (!result.reached) throw FailedError(analysis::UnreachedSentence(prefill.spec(), wanted, result));
-        return result.values;
+        if (searched.decode != nullptr) {
+          CheckStatus(SearchDecode(*trace, trace->heads.Get(head), *searched.decode, values, target,
+                                   {.search = options, .decode_rows = trace->DecodeRows()}, &result));
+        } else {
+          // What is searched is the first map's method.
+          const MassCache::MassPtr mass = head_masses_.Get(ui::MapView::kFirst, trace->heads.Get(head), stop);
+          if (!mass) throw CancelledError("The search was stopped because another head was opened.");
+          CheckStatus(analysis::SearchBudget(*mass, *searched.prefill, values, WindowTarget(target), options, &result));
+        }
+        return ReachedValues(*searched.spec(), target, result);
       },
       std::move(done), std::move(failed));
 }

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include "analysis/compare.h"
 #include "analysis/outside_mass.h"
 #include "analysis/sweep.h"
 #include "analysis/types/number_text.h"
@@ -23,26 +24,47 @@ analysis::BudgetTarget WindowTarget(double share) {
   return {share, analysis::MassStatistic::kFifthPercentile};
 }
 
-const kernels::PrefillMethod& PrefillMethodOf(const std::string& name) {
-  const kernels::PrefillMethod* const method = kernels::FindPrefillMethod(name);
-  if (method == nullptr)
-    throw UsageError("Method " + name + " is not a prefill method: choose one of the panel's list.");
-  return *method;
+kernels::NamedMethod SearchedMethod(const std::string& name) {
+  const kernels::NamedMethod method = kernels::FindMethod(name);
+  if (method.spec() == nullptr) throw UsageError("There is no method " + name + ": choose one of the panel's list.");
+  return method;
+}
+
+kernels::Status SearchDecode(const OpenedTrace& trace, const analysis::HeadTensorsPtr& head,
+                             const kernels::DecodeMethod& method, const kernels::ParameterValues& values, double target,
+                             const analysis::DecodeSearchOptions& options, analysis::BudgetSearchResult* found) {
+  const analysis::MeasuredHeadsPtr alone = analysis::WithLayersBelow(trace.reader, analysis::AloneHead(head),
+                                                                     {{kernels::UniqueName(method.spec()), values}});
+  analysis::DecodeBudgetSearcher searcher({{alone}}, options);
+  std::vector<analysis::BudgetSearchResult> results;
+  kernels::Status status = searcher.Search(method, values, WindowTarget(target), &results);
+  if (status.ok()) *found = results.front();
+  return status;
+}
+
+const kernels::ParameterValues& ReachedValues(const kernels::MethodSpec& spec, double target,
+                                              const analysis::BudgetSearchResult& found) {
+  if (!found.reached) throw FailedError(analysis::UnreachedSentence(spec, WindowTarget(target), found));
+  return found.values;
 }
 
 namespace {
 
-kernels::Status TuneHead(OpenedTrace& trace, analysis::HeadId head, const kernels::PrefillMethod& prefill,
+kernels::Status TuneHead(OpenedTrace& trace, analysis::HeadId head, const kernels::NamedMethod& method,
                          const kernels::ParameterValues& values, double target, const analysis::SweepCell& cell,
                          const std::stop_token& stop, ui::TunedSetting* setting) {
   // Past the cache: a pass over all heads would push out what the window shows.
-  const std::array<analysis::HeadTensorsPtr, 1> recordings = {trace.heads.GetUncached(head, kWindowsGpu)};
+  const Device& device = method.decode != nullptr ? kCpu : kWindowsGpu;
+  const std::array<analysis::HeadTensorsPtr, 1> recordings = {trace.heads.GetUncached(head, device)};
   analysis::BudgetSearchOptions options;
   options.num_threads = cell.num_threads;
   options.stop = stop;
   options.progress = cell.report;
   analysis::BudgetSearchResult found;
-  kernels::Status status = analysis::SearchBudget(recordings, prefill, values, WindowTarget(target), options, &found);
+  kernels::Status status =
+      method.decode != nullptr
+          ? SearchDecode(trace, recordings.front(), *method.decode, values, target, {.search = options}, &found)
+          : analysis::SearchBudget(recordings, *method.prefill, values, WindowTarget(target), options, &found);
   if (!status.ok()) return status;
   ui::TunedSetting tuned;
   tuned.head = head;
@@ -62,7 +84,7 @@ kernels::Status TuneHead(OpenedTrace& trace, analysis::HeadId head, const kernel
 void TuneHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads, const std::string& method,
                const kernels::ParameterValues& values, double target, const HeadsCalls<ui::TunedSetting>& calls,
                const std::stop_token& stop) {
-  const kernels::PrefillMethod& prefill = PrefillMethodOf(method);
+  const kernels::NamedMethod searched = SearchedMethod(method);
   analysis::SweepOptions options;
   kernels::CudaDeviceInfo gpu;
   const Device device = kernels::QueryCudaDevice(kWindowsGpu.ordinal, &gpu).ok() ? kWindowsGpu : kCpu;
@@ -76,7 +98,7 @@ void TuneHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads, c
   const kernels::Status status =
       analysis::SweepCells({.num_heads = heads.size()}, options, [&](const analysis::SweepCell& cell) {
         ui::TunedSetting tuned;
-        kernels::Status found = TuneHead(trace, heads[cell.head], prefill, values, target, cell, stop, &tuned);
+        kernels::Status found = TuneHead(trace, heads[cell.head], searched, values, target, cell, stop, &tuned);
         const std::lock_guard lock(mutex);
         if (found.ok()) calls.one(std::move(tuned));
         return found;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "analysis/search.h"
-#include "kernels/method.h"
+#include "kernels/method_names.h"
 #include "opened_trace.h"
 #include "ui/workbench.h"
 
@@ -17,8 +17,18 @@ namespace headscope::app {
 // What the window's searches aim at: fewer than 5 % of the rows below `share` of their mass.
 analysis::BudgetTarget WindowTarget(double share);
 
-// Throws UsageError for what is no prefill method.
-const kernels::PrefillMethod& PrefillMethodOf(const std::string& name);
+// A method of either phase, as kernels::FindMethod knows it. Throws UsageError for what is none.
+kernels::NamedMethod SearchedMethod(const std::string& name);
+
+// The cheapest values of a decode method on the last `decode_rows` rows of one head by itself, a step each, as
+// `headscope tune` finds them.
+kernels::Status SearchDecode(const OpenedTrace& trace, const analysis::HeadTensorsPtr& head,
+                             const kernels::DecodeMethod& method, const kernels::ParameterValues& values, double target,
+                             const analysis::DecodeSearchOptions& options, analysis::BudgetSearchResult* found);
+
+// Throws FailedError, with a sentence for people, where the target was out of reach.
+const kernels::ParameterValues& ReachedValues(const kernels::MethodSpec& spec, double target,
+                                              const analysis::BudgetSearchResult& found);
 
 // Calls of work over many heads: one at a time, on any of its threads.
 template <typename T>
@@ -28,9 +38,9 @@ struct HeadsCalls {
   std::function<void(double share)> progress;  // of all heads, 0 to 1
 };
 
-// Of each head the cheapest parameters that leave fewer than 5 % of the rows below `target`, several heads at a time.
-// Parameters that are no budgets stay at `values`. Throws UsageError for what is no prefill method; returns early when
-// stopped.
+// Of each head the cheapest parameters that leave fewer than 5 % of the rows, or decode steps, below `target`, several
+// heads at a time. Parameters that are no budgets stay at `values`. Throws UsageError for what is no method; returns
+// early when stopped.
 void TuneHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads, const std::string& method,
                const kernels::ParameterValues& values, double target, const HeadsCalls<ui::TunedSetting>& calls,
                const std::stop_token& stop);

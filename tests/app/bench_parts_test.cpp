@@ -14,14 +14,17 @@
 #include <new>
 #include <thread>
 
+#include "analysis/head_tensors.h"
 #include "base/device.h"
 #include "base/errors.h"
 #include "bench/bench_report.h"
 #include "bench/figure.h"
 #include "bench/placed_problem.h"
 #include "bench/sustain.h"
+#include "bench/synthetic_trace.h"
 #include "bench/trace_heads.h"
 #include "bench/workload.h"
+#include "data/trace_reader.h"
 #include "data/trace_schema.h"
 #include "synthetic_trace.h"
 
@@ -30,6 +33,40 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+
+// Every head of it is a head that can be read, and the log-sum-exp is that of the stored numbers, one by one in
+// float64.
+TEST(SyntheticTraceTest, HoldsAsManyHeadsAsAskedForAndTheirLogSumExp) {
+  const SyntheticTraceShape shape = ParseSyntheticTrace("300x64");
+  const std::filesystem::path path = std::filesystem::path(::testing::TempDir()) / "synthetic_of_bench.h5";
+  std::filesystem::remove(path);
+  double last_share = -1;
+  WriteSyntheticTrace(path.string(), shape, [&](double share) { last_share = share; }, {});
+  EXPECT_EQ(last_share, 1);
+  const data::TraceReader trace(path.string());
+  EXPECT_TRUE(trace.complete());
+  EXPECT_EQ(trace.num_tokens(), 300);
+  EXPECT_EQ(trace.num_rows(), 300);
+  ASSERT_EQ(trace.layout().layers.size(), 2U);
+  const auto first = analysis::LoadHead(trace, {0, 0}), last = analysis::LoadHead(trace, {1, 31});
+  EXPECT_EQ(first->k.size(), 300U * 16);
+  EXPECT_EQ(first->k, last->k);
+  EXPECT_EQ(first->q, last->q);
+  for (const size_t row : {size_t{0}, size_t{1}, size_t{77}, size_t{299}}) {
+    double sum = 0;
+    for (size_t key = 0; key <= row; ++key) {
+      double score = 0;
+      for (size_t i = 0; i < 16; ++i)
+        score += static_cast<double>(last->q[row * 16 + i]) * static_cast<double>(last->k[key * 16 + i]);
+      sum += std::exp(score / 4);
+    }
+    EXPECT_NEAR(static_cast<double>(last->lse[row]), std::log(sum), 1e-4) << row;
+  }
+  EXPECT_THROW(WriteSyntheticTrace(path.string(), shape, [](double) {}, {}), FailedError) << "it is there already";
+  std::filesystem::remove(path);
+  for (const char* wrong : {"", "300", "300x", "0x4", "300x33", "300x64x", "300 x64", "9999999x1"})
+    EXPECT_THROW(ParseSyntheticTrace(wrong), UsageError) << wrong;
+}
 
 TEST(StatisticsTest, MedianAndItsAbsoluteDeviation) {
   const Figure odd = Summarize({9, 1, 3, 2, 100});

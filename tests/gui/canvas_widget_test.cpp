@@ -111,16 +111,12 @@ TEST_F(HeadCanvasTest, APreviewIsStripedUntilItsTileComes) {
     return colors.size();
   };
   EXPECT_EQ(colors_of_score(), 1);
-  const auto show = [&](testing::FakeWorkbench::Previews previews) {
-    workbench_.previews = previews;
-    QSignalSpy arrived(canvas_.get(), &HeadCanvas::TilesArrived);
-    canvas_->ShowHead({.layer = 0, .head = previews == testing::FakeWorkbench::Previews::kAlone ? 1 : 2});
-    ASSERT_TRUE(QTest::qWaitFor([&] { return arrived.size() > 1; }, 10000));
-    QTest::qWait(200);  // its frames; it does not settle before its tiles are there
-  };
-  show(testing::FakeWorkbench::Previews::kAlone);
-  EXPECT_EQ(colors_of_score(), 2);
-  show(testing::FakeWorkbench::Previews::kFirst);
+  workbench_.previews = testing::FakeWorkbench::Previews::kAlone;
+  canvas_->ShowHead({.layer = 0, .head = 1});
+  EXPECT_TRUE(QTest::qWaitFor([&] { return colors_of_score() == 2; }, 10000)) << "its tiles never come";
+  workbench_.previews = testing::FakeWorkbench::Previews::kFirst;
+  canvas_->ShowHead({.layer = 0, .head = 2});
+  Settle();
   EXPECT_EQ(colors_of_score(), 1);
 }
 

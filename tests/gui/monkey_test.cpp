@@ -77,9 +77,8 @@ class MonkeyTest : public ShellTest {
     static const std::set<QString> kNotThese = {
         QStringLiteral("open"),          QStringLiteral("capture"),       QStringLiteral("export-canvas"),
         QStringLiteral("compare-trace"), QStringLiteral("export-width"),  QStringLiteral("export-heads"),
-        QStringLiteral("export-runs"),   QStringLiteral("export-tuning"), QStringLiteral("export-matrix"),
-        QStringLiteral("export-chart"),  QStringLiteral("load-runs"),     QStringLiteral("quit"),
-        QStringLiteral("full-screen"),   QStringLiteral("save-layout")};
+        QStringLiteral("export-runs"),   QStringLiteral("export-tuning"), QStringLiteral("load-runs"),
+        QStringLiteral("quit"),          QStringLiteral("full-screen"),   QStringLiteral("save-layout")};
     QList<QAction*> actions;
     for (QAction* action : window_->commands().all()) {
       if (action->isEnabled() && !kNotThese.contains(action->objectName())) actions.append(action);

@@ -18,7 +18,7 @@
 
 #include "lost_pane.h"
 #include "maps_pane.h"
-#include "shell_fixture.h"
+#include "reach_fixture.h"
 #include "text_pane.h"
 #include "trade_off_pane.h"
 #include "welcome_page.h"
@@ -28,49 +28,6 @@ namespace {
 
 using analysis::HeadId;
 using ui::Command;
-
-class ReachTest : public ShellTest {
- protected:
-  void Open(HeadId head = {0, 2}) {
-    OpenWindow(trace_path());
-    ASSERT_TRUE(WaitForCanvas());
-    window_->store()->Select(head);
-    ASSERT_TRUE(WaitForCanvas());
-    canvas_ = window_->canvas();
-  }
-  void Use(const char* method, const std::string& parameters) {
-    const auto& methods = canvas_->methods();
-    const auto spec = std::find_if(methods.begin(), methods.end(), [&](const auto& one) { return one.name == method; });
-    kernels::ParameterValues values(*spec);
-    ASSERT_EQ(values.Parse(*spec, parameters), "");
-    ASSERT_TRUE(canvas_->SetMethod(QLatin1String(method), values));
-    ASSERT_TRUE(WaitForCanvas());
-  }
-  void Raise(const char* dock) {
-    Find<QDockWidget>(dock)->raise();
-    QTest::qWait(50);
-  }
-  bool Finish(Command command) {
-    window_->commands()[command]->trigger();
-    auto* progress = Find<ui::ProgressStrip>("progressStrip");
-    QTest::qWait(20);
-    return WaitFor([&] { return !progress->IsBusy(); }, 120000);
-  }
-  // What a command line prints to the file after -o.
-  QJsonObject RunInShell(const QString& command, const QString& file) {
-    QString program = QStringLiteral(HEADSCOPE_PROGRAM);
-    QProcess shell;
-    shell.start(QStringLiteral("sh"), {QStringLiteral("-c"), program + command.mid(int(qstrlen("headscope"))) +
-                                                                 QStringLiteral(" --quiet -o ") + file});
-    EXPECT_TRUE(shell.waitForFinished(120000));
-    EXPECT_EQ(shell.exitCode(), 0) << shell.readAllStandardError().toStdString();
-    QFile written(file);
-    EXPECT_TRUE(written.open(QIODevice::ReadOnly));
-    return QJsonDocument::fromJson(written.readAll()).object();
-  }
-
-  ui::HeadCanvas* canvas_ = nullptr;
-};
 
 TEST_F(ReachTest, TextShowsTheModelsAnswerAndItsScore) {
   const QString answered = File(QStringLiteral("answered.h5"));
@@ -263,31 +220,6 @@ TEST_F(ReachTest, ACopiedRunGivesTheSameNumbersInATerminal) {
     EXPECT_NEAR(same[QLatin1String(name)].toDouble(), value, 1e-6 * std::max(1.0, value)) << name;
 }
 
-TEST_F(ReachTest, EveryHeadIsTunedAsByTheCommandLineAndTheMatrixShowsIt) {
-  Open();
-  Use("streaming-llm", "n_dilated=0");
-  canvas_->SetMassTarget(0.7);
-  QTest::qWait(30);
-  ASSERT_TRUE(Finish(Command::kSweepTune));
-  ASSERT_EQ(window_->state()->sweep.Tuned().size(), 8U);
-  EXPECT_EQ(window_->store()->metric(), "result.kept");
-  auto* matrix = Find<ui::HeadMatrix>("headMatrix");
-  EXPECT_TRUE(matrix->CellColor({1, 3}));
-  const QString saved = File(QStringLiteral("window.json"));
-  AnswerFileDialog(saved);
-  window_->commands()[Command::kExportTuning]->trigger();
-  ASSERT_TRUE(WaitFor([&] { return QFile::exists(saved); }));
-  window_->commands()[Command::kCopyTuneCommand]->trigger();
-  const QJsonObject told = RunInShell(QApplication::clipboard()->text(), File(QStringLiteral("tuned.json")));
-  QFile file(saved);
-  ASSERT_TRUE(file.open(QIODevice::ReadOnly));
-  const QJsonObject exported = QJsonDocument::fromJson(file.readAll()).object();
-  EXPECT_EQ(exported[QStringLiteral("heads")], told[QStringLiteral("heads")]);
-  EXPECT_EQ(exported[QStringLiteral("methods")], told[QStringLiteral("methods")]);
-  EXPECT_FALSE(told[QStringLiteral("heads")].toArray().isEmpty());
-  EXPECT_EQ(exported[QStringLiteral("complete")], QJsonValue(true));
-}
-
 TEST_F(ReachTest, MapsOfAllHeadsComeByThemselvesAndAClickOpensOne) {
   Open({0, 0});
   Raise("mapsDock");
@@ -315,7 +247,7 @@ TEST_F(ReachTest, PicturesOfPanesHaveRealLetters) {
   const QString svg = File(QStringLiteral("matrix.svg")), pdf = File(QStringLiteral("matrix.pdf"));
   for (const QString& path : {svg, pdf}) {
     AnswerFileDialog(path);
-    window_->commands()[Command::kExportMatrix]->trigger();
+    window_->ActionNamed(QStringLiteral("export-picture-matrix"))->trigger();
     ASSERT_TRUE(WaitFor([&] { return QFile::exists(path); }));
   }
   QFile file(svg);

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts the real program on the shipped trace, twice, each with nothing of a person's: it must paint its window and its
 first map in time, print nothing but that, end when its window is closed amidst the statistics, and keep its session. Then
-two of them share one session file, and bench --gui is given a file that is no trace.
+two of them share one session file, and bench --gui is given a file that is no trace, and makes one itself.
 
   startup_test.py HEADSCOPE TRACE [limit in seconds, default 20]
 
@@ -61,6 +61,20 @@ def bench_refuses(program, home):
     assert "ten minutes" not in run.stderr, run.stderr
 
 
+def bench_makes_its_trace(program, home):
+    """A synthetic trace is opened like any other, and nothing of it stays."""
+    temporary, out = os.path.join(home, "temporary"), os.path.join(home, "window.json")
+    os.mkdir(temporary)
+    run = subprocess.run([program, "bench", "--gui", "--synthetic", "512x64", "--pan-seconds", "0.5", "--slider-steps",
+                          "0", "-o", out], env=dict(environment_of(home), TMPDIR=temporary), capture_output=True,
+                         text=True, timeout=120 * PATIENCE)
+    assert run.returncode == 0, (run.returncode, run.stderr)
+    with open(out, encoding="utf-8") as file:
+        opened = json.load(file)["trace"]
+    assert (opened["tokens"], opened["rows"], opened["heads"]) == (512, 512, 64), opened
+    assert os.listdir(temporary) == [], os.listdir(temporary)
+
+
 def main():
     program, trace = sys.argv[1:3]
     limit = float(sys.argv[3]) if len(sys.argv) > 3 else 20 * PATIENCE
@@ -83,6 +97,7 @@ def main():
             recent = json.load(file)["recent"]
         assert {os.path.realpath(path) for path in recent} >= {os.path.realpath(path) for path in (trace, copy)}, recent
         bench_refuses(program, home)
+        bench_makes_its_trace(program, home)
 
 
 main()

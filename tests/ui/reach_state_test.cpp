@@ -109,6 +109,29 @@ TEST_F(ReachStateTest, OnlyHeadsThatTheFilterShowsAreSwept) {
   EXPECT_THAT(measured_, ElementsAre(HeadId{0, 1}));
 }
 
+TEST(PaneOffersTest, PicturesAreListedInOrderAndGoWithTheirPane) {
+  PaneOffers offers;
+  int changes = 0;
+  QObject::connect(&offers, &PaneOffers::PicturesChanged, [&] { ++changes; });
+  QObject first;
+  auto second = std::make_unique<QObject>();
+  const auto offer = [&](QObject* pane, const char* name) {
+    offers.OfferPicture(pane, {.name = QLatin1String(name),
+                               .title = QStringLiteral("A title"),
+                               .write = [](const QString& path) { return path; },
+                               .why_not = [] { return QString(); }});
+  };
+  offer(&first, "b");
+  offer(second.get(), "a");
+  ASSERT_EQ(offers.pictures().size(), 2U);
+  EXPECT_EQ(offers.pictures()[0].name, QStringLiteral("b"));
+  EXPECT_EQ(offers.pictures()[1].name, QStringLiteral("a"));
+  second.reset();
+  ASSERT_EQ(offers.pictures().size(), 1U);
+  EXPECT_EQ(offers.pictures()[0].name, QStringLiteral("b"));
+  EXPECT_EQ(changes, 3);
+}
+
 TEST_F(ReachStateTest, AMethodWithoutABudgetIsNotTuned) {
   ASSERT_TRUE(state_.trial.SelectMethod("newest"));
   EXPECT_FALSE(state_.sweep.CanTune());

@@ -22,8 +22,6 @@ enum class Command {
   kExportHeads,
   kExportRuns,
   kExportTuning,
-  kExportMatrix,
-  kExportCharts,
   kExportFigure,
   kLoadRuns,
   kQuit,

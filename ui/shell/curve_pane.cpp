@@ -285,8 +285,11 @@ CurvePane::CurvePane(WindowState* state, QWidget* parent)
   order->setAccessibleName(tr("Order of the queries"));
   connect(order, &QComboBox::currentIndexChanged, chart_,
           [this](int index) { chart_->SetOrder(index == 0 ? CurveOrder::kByQuery : CurveOrder::kSorted); });
-  state->offers.OfferPicture(chart_, QStringLiteral("kept-mass-curve"),
-                             [chart = chart_](const QString& path) { return WritePicture(chart, path); });
+  state->offers.OfferPicture(
+      chart_, {.name = QStringLiteral("kept-mass-curve"),
+               .title = tr("Mass by query"),
+               .write = [chart = chart_](const QString& path) { return WritePicture(chart, path); },
+               .why_not = [state] { return state->trial.mask() ? QString() : tr("no method's kept mass is known"); }});
   auto* top = new QHBoxLayout;
   top->addWidget(status_, 1);
   top->addWidget(order);

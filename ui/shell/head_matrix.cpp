@@ -268,8 +268,11 @@ QWidget* MakeMatrixPane(WindowState* state) {
   auto* matrix = new HeadMatrix(&state->heads);
   scroll->setWidget(matrix);
   QObject::connect(matrix, &HeadMatrix::HeadActivated, &state->heads, &HeadStore::Select);
-  state->offers.OfferPicture(matrix, QStringLiteral("matrix"),
-                             [matrix](const QString& path) { return WritePicture(matrix, path); });
+  state->offers.OfferPicture(
+      matrix, {.name = QStringLiteral("matrix"),
+               .title = QObject::tr("Layers × heads"),
+               .write = [matrix](const QString& path) { return WritePicture(matrix, path); },
+               .why_not = [state] { return state->heads.HasTrace() ? QString() : QObject::tr("no trace is open"); }});
   return scroll;
 }
 

@@ -156,7 +156,8 @@ class MainWindow : public QMainWindow {
   void ExportTuning();
   void ConnectFigures();
   void ExportFigure();
-  void ExportPicture(const QString& pane, const QString& title);
+  void FillPictureMenu();  // of the panes that offer one
+  void ExportPicture(const PaneOffers::Picture& picture);
   void CopyText(const QString& text);
   std::optional<analysis::MethodResult> RunToCopy() const;  // the selected one, else the last
   QString TracePath() const;
@@ -216,10 +217,11 @@ class MainWindow : public QMainWindow {
   QComboBox *metric_box_ = nullptr, *color_box_ = nullptr;
   QLabel *cursor_label_ = nullptr, *head_label_ = nullptr;
   QList<QDockWidget*> docks_;  // in the order of pane_list.h
-  QMenu *recent_menu_ = nullptr, *bookmark_menu_ = nullptr, *layout_menu_ = nullptr, *delete_layout_menu_ = nullptr;
+  QMenu *recent_menu_ = nullptr, *bookmark_menu_ = nullptr, *layout_menu_ = nullptr, *delete_layout_menu_ = nullptr,
+        *picture_menu_ = nullptr;
   PaneShares* shares_ = nullptr;
   QList<QAction*> metric_actions_, color_actions_, canvas_actions_, pane_actions_, bookmark_actions_, layout_actions_,
-      figure_actions_;
+      figure_actions_, picture_actions_;
   QString said_at_start_;  // stays over the trace that a start shows
   // At a start, until the statistics are there or a person has chosen one. Of a trace that was named, no longer than a
   // moment: a head that changes under somebody who looks at it is worse than the first one.

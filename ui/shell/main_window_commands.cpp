@@ -264,10 +264,11 @@ void MainWindow::SayWhatIsLost(qint64 row, double kept_mass, const std::vector<L
 }
 
 void MainWindow::OpenPalette() {
+  UpdateReach();  // whether there is a picture to export is the panes' affair, which tell nobody
   QList<QAction*> panes;
   for (const QDockWidget* dock : docks_) panes.append(dock->toggleViewAction());
   palette_->Open(commands_.all() + canvas_actions_ + metric_actions_ + color_actions_ + panes + pane_actions_ +
-                     bookmark_actions_ + layout_actions_ + figure_actions_,
+                     bookmark_actions_ + layout_actions_ + figure_actions_ + picture_actions_,
                  PaletteEntries());
 }
 

@@ -7,6 +7,7 @@
 #include <QMenu>
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "command_line.h"
 #include "main_window.h"
@@ -24,11 +25,14 @@ void MainWindow::BindReach() {
   bind(Command::kSweepTune, [this] { state_.sweep.Start(HeadSweep::Kind::kTune); });
   bind(Command::kSweepResume, [this] { state_.sweep.Resume(); });
   bind(Command::kExportTuning, [this] { ExportTuning(); });
-  bind(Command::kExportMatrix, [this] { ExportPicture(QStringLiteral("matrix"), tr("Export matrix")); });
-  bind(Command::kExportCharts, [this] { ExportPicture(QStringLiteral("trade-off"), tr("Export trade-off")); });
   bind(Command::kExportFigure, [this] { ExportFigure(); });
   bind(Command::kCopyFigureCommand, [this] { CopyText(FigureCommand(TracePath(), state_.figures.Drawing())); });
   ConnectFigures();
+  picture_menu_ = new QMenu(tr("Export &picture of pane"), this);
+  commands_.menu(CommandMenu::kFile)->insertMenu(commands_[Command::kExportFigure], picture_menu_);
+  connect(picture_menu_, &QMenu::aboutToShow, this, &MainWindow::UpdateReach);
+  connect(&state_.offers, &PaneOffers::PicturesChanged, this, &MainWindow::FillPictureMenu);
+  FillPictureMenu();
   bind(Command::kCopyRunCommand, [this] {
     const auto run = RunToCopy();
     if (!run) return;
@@ -108,7 +112,7 @@ MapDrawing MainWindow::DrawingOfMap() const {
 }
 
 QAction* MainWindow::ActionNamed(const QString& name) const {
-  for (QAction* action : commands_.all() + pane_actions_) {
+  for (QAction* action : commands_.all() + pane_actions_ + picture_actions_) {
     if (action->objectName() == name) return action;
   }
   return nullptr;
@@ -189,8 +193,10 @@ void MainWindow::UpdateReach() {
                                  .arg(second->head().head)
                                  .arg(second->method())
                            : tr("layer %1, head %2").arg(canvas_->head().layer).arg(canvas_->head().head));
-  Allow(commands_[Command::kExportMatrix], has_trace, tr("no trace is open"));
-  Allow(commands_[Command::kExportCharts], state_.runs.rowCount() > 0, tr("no runs yet"));
+  for (qsizetype i = 0; i < picture_actions_.size(); ++i) {
+    const QString why_not = state_.offers.pictures()[static_cast<size_t>(i)].why_not();
+    Allow(picture_actions_[i], why_not.isEmpty(), why_not);
+  }
 }
 
 void MainWindow::ConnectFigures() {
@@ -244,11 +250,24 @@ void MainWindow::ExportTuning() {
   }
 }
 
-void MainWindow::ExportPicture(const QString& pane, const QString& title) {
-  const QString path = QFileDialog::getSaveFileName(this, title, ExportName(pane + QStringLiteral(".svg")),
+void MainWindow::FillPictureMenu() {
+  qDeleteAll(std::exchange(picture_actions_, {}));
+  for (const PaneOffers::Picture& picture : state_.offers.pictures()) {
+    QAction* const action = picture_menu_->addAction(tr("Picture of %1…").arg(picture.title), this,
+                                                     [this, picture] { ExportPicture(picture); });
+    action->setObjectName(QStringLiteral("export-picture-") + picture.name);
+    action->setStatusTip(tr("Save the pane %1 as .svg, .pdf or .png").arg(picture.title));
+    picture_actions_.append(action);
+  }
+  UpdateReach();
+}
+
+void MainWindow::ExportPicture(const PaneOffers::Picture& picture) {
+  const QString path = QFileDialog::getSaveFileName(this, tr("Export picture of %1").arg(picture.title),
+                                                    ExportName(picture.name + QStringLiteral(".svg")),
                                                     tr("Pictures (*.svg *.pdf *.png)"));
   if (path.isEmpty()) return;
-  const QString error = state_.offers.WritePicture(pane, path);
+  const QString error = picture.write(path);
   if (error.isEmpty()) {
     notice_->ShowMessage(tr("Picture saved to %1").arg(path));
   } else {

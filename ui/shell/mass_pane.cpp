@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "panes.h"
+#include "picture_file.h"
 
 namespace headscope::ui {
 
@@ -37,6 +38,11 @@ MassPane::MassPane(WindowState* state, QWidget* parent) : QWidget(parent), state
   layout->addWidget(chart_, 1);
   layout->addLayout(bottom);
 
+  state->offers.OfferPicture(
+      chart_, {.name = QStringLiteral("kept-mass"),
+               .title = tr("Kept mass"),
+               .write = [chart = chart_](const QString& path) { return WritePicture(chart, path); },
+               .why_not = [state] { return state->trial.mask() ? QString() : tr("no method's kept mass is known"); }});
   connect(logarithmic, &QCheckBox::toggled, chart_, &MassChart::SetLogarithmic);
   MethodTrial* const trial = &state_->trial;
   RunQueue* const queue = &state_->queue;

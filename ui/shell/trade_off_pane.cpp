@@ -259,8 +259,11 @@ TradeOffPane::TradeOffPane(WindowState* state, QWidget* parent) : QWidget(parent
   for (const QualityAxis axis : {QualityAxis::kCraFifth, QualityAxis::kCraMean, QualityAxis::kRelativeError})
     quality->addItem(tr(QualityName(axis)));
   auto* chart = new TradeOffChart(state);
-  state->offers.OfferPicture(chart, QStringLiteral("trade-off"),
-                             [chart](const QString& path) { return WritePicture(chart, path); });
+  state->offers.OfferPicture(
+      chart, {.name = QStringLiteral("trade-off"),
+              .title = tr("Trade-off"),
+              .write = [chart](const QString& path) { return WritePicture(chart, path); },
+              .why_not = [chart] { return chart->points().empty() ? tr("no runs of this head yet") : QString(); }});
   const auto apply = [chart, cost, quality] {
     chart->SetAxes(static_cast<CostAxis>(cost->currentIndex()), static_cast<QualityAxis>(quality->currentIndex()));
   };

@@ -5,20 +5,18 @@
 
 namespace headscope::ui {
 
-void PaneOffers::OfferPicture(QObject* pane, const QString& name, WritesPicture write) {
-  pictures_[name] = std::move(write);
-  connect(pane, &QObject::destroyed, this, [this, name] { pictures_.erase(name); });
+void PaneOffers::OfferPicture(QObject* pane, Picture picture) {
+  connect(pane, &QObject::destroyed, this, [this, name = picture.name] {
+    std::erase_if(pictures_, [&](const Picture& offered) { return offered.name == name; });
+    Q_EMIT PicturesChanged();
+  });
+  pictures_.push_back(std::move(picture));
+  Q_EMIT PicturesChanged();
 }
 
 void PaneOffers::OfferView(QObject* pane, const QString& name, View view) {
   views_[name] = std::move(view);
   connect(pane, &QObject::destroyed, this, [this, name] { views_.erase(name); });
-}
-
-QString PaneOffers::WritePicture(const QString& name, const QString& path) const {
-  const auto found = pictures_.find(name);
-  if (found == pictures_.end()) return tr("There is no picture of %1 to write.").arg(name);
-  return found->second(path);
 }
 
 QJsonObject PaneOffers::ViewStates() const {

@@ -9,6 +9,7 @@
 #include <QString>
 #include <functional>
 #include <map>
+#include <vector>
 
 namespace headscope::ui {
 
@@ -18,28 +19,34 @@ class PaneOffers : public QObject {
  public:
   using QObject::QObject;
 
-  // Writes the pane's picture to a file; returns an empty string or one sentence.
-  using WritesPicture = std::function<QString(const QString& path)>;
+  // A picture of the pane, in a file. The window makes a command of it.
+  struct Picture {
+    QString name;   // in the command's, and of the file that is suggested: "trade-off"
+    QString title;  // in the menu: "Trade-off"
+    std::function<QString(const QString& path)> write;  // returns an empty string or one sentence
+    std::function<QString()> why_not;                   // why there is none now; empty: there is one
+  };
   // What a session keeps of a pane. `restore` takes what it understands: session files are untrusted.
   struct View {
     std::function<QJsonObject()> state;
     std::function<void(const QJsonObject& state)> restore;
   };
 
-  void OfferPicture(QObject* pane, const QString& name, WritesPicture write);
+  void OfferPicture(QObject* pane, Picture picture);
   void OfferView(QObject* pane, const QString& name, View view);
 
-  QString WritePicture(const QString& name, const QString& path) const;
+  const std::vector<Picture>& pictures() const { return pictures_; }  // in the order in which they were offered
   // Of every pane that offers one, by name; a pane that is not there takes none back.
   QJsonObject ViewStates() const;
   void RestoreViews(const QJsonObject& states) const;
 
  Q_SIGNALS:
+  void PicturesChanged();
   void ViewChanged();
   void RunsMenuWanted(QPoint global);
 
  private:
-  std::map<QString, WritesPicture> pictures_;
+  std::vector<Picture> pictures_;
   std::map<QString, View> views_;
 };
 

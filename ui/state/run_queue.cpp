@@ -20,9 +20,10 @@ QString WithoutEnd(QString sentence, const QString& method) {
 }  // namespace
 
 bool HasBudget(const kernels::MethodSpec& method) {
-  return method.phase == kernels::Phase::kPrefill &&
-         std::any_of(method.parameters.begin(), method.parameters.end(),
-                     [](const auto& parameter) { return parameter.role != kernels::ParameterRole::kOther; });
+  const auto budgets = std::count_if(method.parameters.begin(), method.parameters.end(), [](const auto& parameter) {
+    return parameter.role != kernels::ParameterRole::kOther;
+  });
+  return method.phase == kernels::Phase::kDecode ? budgets == 1 : budgets > 0;
 }
 
 RunQueue::RunQueue(Workbench* workbench, MethodTrial* trial, const HeadStore* heads, QObject* parent)
@@ -230,7 +231,9 @@ void RunQueue::RunAllAtTarget() {
   // All searches come before the first run: what is measured has the machine to itself, and no longer depends on what
   // the window shows.
   for (const kernels::MethodSpec& method : trial_->methods()) {
-    if (HasBudget(method)) pending_searches_.push_back(method);
+    // What the two phases keep is about other rows.
+    const bool is_decode = method.phase == kernels::Phase::kDecode;
+    if (HasBudget(method) && is_decode == trial_->is_decode()) pending_searches_.push_back(method);
   }
   num_searches_ = pending_searches_.size();
   SearchNextMethod();
