@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands/bench_window.h"
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <iomanip>
@@ -11,6 +12,7 @@
 
 #include "analysis/types/number_text.h"
 #include "base/errors.h"
+#include "base/file_format.h"
 #include "bench/synthetic_trace.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
@@ -142,8 +144,7 @@ int BenchWindow(const WindowBenchArguments& arguments) {
   CheckDisplay();
   std::string trace = arguments.trace.empty() ? ShippedTracePath() : arguments.trace;
   if (!arguments.output.empty()) {
-    if (Extension(arguments.output) != "json")
-      throw UsageError(OutputFault(arguments.output, "the extension must be .json"));
+    FormatOfOutput(arguments.output, std::array{FileFormat::kJson});
     CheckOutputTarget(arguments.output, arguments.force, {trace});
   }
   const std::stop_token stop = StopOnInterrupt();

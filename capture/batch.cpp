@@ -43,7 +43,7 @@ Json IdentityOf(const BatchRequest& request, const std::string& prompts) {
         {"heads", common.heads},
         {"rows", common.rows},
         {"decode", common.decode_tokens},
-        {"dtype", common.dtype},
+        {"dtype", ComputeTypeName(common.dtype)},
         {"attention", common.attention_text},
         {"record", points}}}};
   if (!common.kv_heads.empty()) identity["options"]["kv_heads"] = common.kv_heads;

@@ -221,7 +221,7 @@ data::TraceLayout MakeLayout(const CaptureRequest& request, const model::ModelCo
   layout.model.num_kv_heads = config.num_kv_heads;
   layout.model.head_dim = config.head_dim;
   layout.layers = heads.layers;
-  layout.encoding = captures_bf16 ? data::Encoding::kBFloat16 : data::Encoding::kFloat32;
+  layout.encoding = captures_bf16 ? ElementType::kBFloat16 : ElementType::kFloat32;
   layout.attention = request.attention_text;
   for (size_t slot = 0; slot < layout.layers.size(); ++slot) {
     layout.facts.push_back(FactsOf(config, layout.layers[slot], heads.qo_heads[slot]));

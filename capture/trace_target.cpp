@@ -51,7 +51,7 @@ std::string FreePartialName(const fs::path& target) {
 }  // namespace
 
 int64_t TraceBytes(const data::TraceLayout& layout, int64_t num_tokens, int64_t num_rows) {
-  const int64_t size = data::SizeOf(layout.encoding);
+  const int64_t size = SizeOf(layout.encoding);
   int64_t token_bytes = 4 + 1 + 4 + 8;  // id, phase, step and the offset of the text
   int64_t row_bytes = 4;                // its position
   for (const data::LayerFacts& facts : layout.facts) {

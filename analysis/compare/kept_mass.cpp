@@ -4,11 +4,13 @@
 
 #include "analysis/compare.h"
 #include "analysis/types/rounding.h"
+#include "base/stop.h"
 #include "compare/column_mass.h"
 #include "compare/kept_columns.h"
 #include "compare/probability_pass.h"
 #include "kernels/cuda_statistics.h"
 #include "kernels/parallel.h"
+#include "kernels/stop_status.h"
 
 namespace headscope::analysis {
 namespace {
@@ -51,7 +53,7 @@ Status SumSpans(const HeadTensors& head, const kernels::SparseIndexView& index, 
       }
     }
   });
-  if (!finished) return {StatusCode::kCancelled, "cancelled"};
+  if (!finished) return kernels::Stopped();
   *mass = std::move(result);
   return {};
 }
@@ -135,7 +137,7 @@ Status KeptMass(const HeadTensors& head, const kernels::SparseIndexView& index, 
                 const std::stop_token& stop, std::vector<float>* mass) {
   if (head.gpu != nullptr) {
     if (Status status = CheckIndex(head, index); !status.ok()) return status;
-    if (stop.stop_requested()) return {StatusCode::kCancelled, "cancelled"};
+    if (stop.stop_requested()) return kernels::Stopped();
     std::vector<float> result(static_cast<size_t>(head.num_rows));
     Status status = head.gpu->KeptMass(index, result.data());
     for (float& row_mass : result) row_mass = static_cast<float>(RoundedShare(static_cast<double>(row_mass)));
@@ -157,8 +159,8 @@ std::shared_ptr<const HeadMass> HeadMass::Compute(HeadTensorsPtr head, int32_t n
   std::shared_ptr<HeadMass> result(new HeadMass);
   if (head->gpu != nullptr) {
     // The GPU sums a mask's kept pairs faster than the CPU reads their blocks: nothing to prepare.
-    if (stop.stop_requested()) return nullptr;
-    if (visit && !PassProbabilities(*head, num_threads, stop, nullptr, visit)) return nullptr;
+    StopIfAsked(stop);
+    if (visit) PassProbabilities(*head, num_threads, stop, nullptr, visit);
     result->head_ = std::move(head);
     return result;
   }
@@ -171,7 +173,7 @@ std::shared_ptr<const HeadMass> HeadMass::Compute(HeadTensorsPtr head, int32_t n
   result->head_ = std::move(head);
 
   const BlockSums sums{block, result->block_mass_.data()};
-  if (!PassProbabilities(*result->head_, num_threads, stop, &sums, visit)) return nullptr;
+  PassProbabilities(*result->head_, num_threads, stop, &sums, visit);
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/stop.h"
 #include "kernels/cpu_scores.h"
 #include "kernels/parallel.h"
 
@@ -25,7 +26,7 @@ int32_t NumProbabilityWorkers(const HeadTensors& head, int32_t num_threads) {
   return kernels::NumWorkers(num_threads, NumSteps(head, kVisitedRows));
 }
 
-bool PassProbabilities(const HeadTensors& head, int32_t num_threads, const std::stop_token& stop, const BlockSums* sums,
+void PassProbabilities(const HeadTensors& head, int32_t num_threads, const std::stop_token& stop, const BlockSums* sums,
                        const VisitProbabilities& visit) {
   const kernels::PackedKeys keys(head.k.data(), kernels::DType::kFloat32, head.head_dim,
                                  static_cast<int32_t>(head.num_tokens), head.head_dim);
@@ -34,7 +35,7 @@ bool PassProbabilities(const HeadTensors& head, int32_t num_threads, const std::
   const int64_t step_rows = visit ? kVisitedRows : kStepRows;
   const int64_t steps = NumSteps(head, step_rows);
   std::vector<std::vector<float>> buffers(static_cast<size_t>(kernels::NumWorkers(num_threads, steps)));
-  return kernels::ParallelFor(steps, num_threads, stop, [&](int64_t step, int32_t worker) {
+  const bool finished = kernels::ParallelFor(steps, num_threads, stop, [&](int64_t step, int32_t worker) {
     // Late rows are the longest: first.
     const int64_t row_begin = (steps - 1 - step) * step_rows;
     const int64_t row_end = std::min(row_begin + step_rows, head.num_rows);
@@ -70,6 +71,7 @@ bool PassProbabilities(const HeadTensors& head, int32_t num_threads, const std::
     }
     if (visit) visit({row_begin, row_end, first_column, last_column, buffer.data(), stride}, worker);
   });
+  StopUnless(finished);
 }
 
 }  // namespace headscope::analysis

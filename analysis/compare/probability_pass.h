@@ -32,9 +32,9 @@ struct BlockSums {
   float* mass = nullptr;
 };
 
-// Evaluates every probability that a row attends to, once. `sums` may be null and `visit` empty. False when cancelled.
+// Evaluates every probability that a row attends to, once. `sums` may be null and `visit` empty. Throws CancelledError.
 // Memory: 256 KiB for a thread, or kVisitedRows rows where they are visited.
-bool PassProbabilities(const HeadTensors& head, int32_t num_threads, const std::stop_token& stop, const BlockSums* sums,
+void PassProbabilities(const HeadTensors& head, int32_t num_threads, const std::stop_token& stop, const BlockSums* sums,
                        const VisitProbabilities& visit);
 
 }  // namespace headscope::analysis

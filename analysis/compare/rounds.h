@@ -13,6 +13,7 @@
 #include "compare/round_order.h"
 #include "kernels/parallel.h"
 #include "kernels/status.h"
+#include "kernels/stop_status.h"
 
 namespace headscope::analysis {
 
@@ -37,7 +38,7 @@ inline kernels::Status RunRounds(const CompareOptions& options, kernels::Phase p
        round < options.repeats || (total_ms < options.least_ms && round < kMostRounds && !entries->empty()); ++round) {
     for (const size_t place : RoundOrder(round, entries->size())) {
       RoundEntry& entry = (*entries)[place];
-      if (options.stop.stop_requested()) return {kernels::StatusCode::kCancelled, "cancelled"};
+      if (options.stop.stop_requested()) return kernels::Stopped();
       options.Report({entry.name, phase, round + 1, std::max(round + 1, options.repeats)});
       double select_ms = 0, attend_ms = 0;
       if (kernels::Status status = entry.once(&select_ms, &attend_ms); !status.ok()) return status;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/element_type.h"
 #include "data/trace_reader.h"
 #include "kernels/bfloat16.h"
 
@@ -77,8 +78,7 @@ SixteenBits ToSixteenBits(std::span<const float> q, std::span<const float> k, st
 
 std::vector<float> Widen(const std::vector<uint16_t>& values, DType dtype) {
   std::vector<float> wide(values.size());
-  data::DecodeToFloat(values.data(), dtype == DType::kBFloat16 ? data::Encoding::kBFloat16 : data::Encoding::kFloat16,
-                      static_cast<int64_t>(values.size()), wide.data());
+  data::DecodeToFloat(values.data(), ElementTypeOf(dtype), static_cast<int64_t>(values.size()), wide.data());
   return wide;
 }
 

@@ -8,9 +8,10 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "base/errors.h"
-#include "data/extension.h"
+#include "base/file_format.h"
 
 namespace headscope::analysis {
 namespace {
@@ -61,14 +62,14 @@ void CairoCanvas::Image(const Area& area, int32_t width, int32_t height, const s
 void PaintFile(const std::string& path, const std::string& title, double width, double height,
                const std::function<void(cairo_t*)>& paint) {
   errno = 0;
-  const std::string extension = data::Extension(path);
-  const bool is_png = extension == "png";
+  const std::optional<FileFormat> format = FindFileFormat(path);
+  const bool is_png = format == FileFormat::kPng;
   Surface surface;
   if (is_png) {
     surface.reset(cairo_image_surface_create(CAIRO_FORMAT_RGB24, static_cast<int>(kPixelsPerPoint * width),
                                              static_cast<int>(kPixelsPerPoint * height)));
     cairo_surface_set_device_scale(surface.get(), kPixelsPerPoint, kPixelsPerPoint);
-  } else if (extension == "pdf") {
+  } else if (format == FileFormat::kPdf) {
     surface.reset(cairo_pdf_surface_create(path.c_str(), width, height));
     cairo_pdf_surface_set_metadata(surface.get(), CAIRO_PDF_METADATA_TITLE, Printable(title).c_str());
   } else {

@@ -12,7 +12,6 @@
 #include "analysis/types/color_map.h"
 #include "analysis/types/printable.h"
 #include "base/errors.h"
-#include "data/extension.h"
 #include "figures/axis_ticks.h"
 #include "figures/cairo_canvas.h"
 

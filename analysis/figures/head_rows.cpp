@@ -13,6 +13,7 @@
 #include "analysis/types/number_text.h"
 #include "base/check_status.h"
 #include "base/errors.h"
+#include "kernels/stop_status.h"
 #include "statistics/top_columns.h"
 
 namespace headscope::analysis {
@@ -77,9 +78,8 @@ void ForEachHead(const FigureInput& input,
     if (tensors->num_rows == 0) throw BadInputError(input.traces[trace].name + " holds no query rows: capture again");
     run(trace, head, tensors);
     // What it made may be a part when it was stopped.
-    return input.stop.stop_requested() ? Status{StatusCode::kCancelled, "cancelled"} : Status{};
+    return input.stop.stop_requested() ? kernels::Stopped() : Status{};
   });
-  if (status.code() == StatusCode::kCancelled) throw CancelledError("the figure was stopped");
   CheckStatus(status, input.traces.front().name);
 }
 

@@ -39,7 +39,6 @@ using Curves = std::map<std::string, std::vector<Point>>;  // by method title
 
 Curves CurvesOf(const HeadTensorsPtr& head, const std::stop_token& stop) {
   const std::shared_ptr<const HeadMass> mass = HeadMass::Compute(head, 1, stop);
-  if (mass == nullptr) throw CancelledError("the figure was stopped");
   Curves curves;
   for (const kernels::PrefillMethod* method : Patterns()) {
     const kernels::MethodSpec& spec = method->spec();

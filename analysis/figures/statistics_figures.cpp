@@ -207,10 +207,10 @@ std::vector<FigurePanel> MakeHeadPatterns(const FigureInput& input, std::string*
   shape.x.title = "trace";
   shape.y.title = "share of mass";
   for (const FigureTrace& trace : input.traces) shape.categories.push_back(trace.name);
-  for (const auto& [metric, name] : {std::pair{"sink_mass", "sink"}, std::pair{"local_mass", "local"},
-                                     std::pair{"spike_mass", "middle spikes"}, std::pair{"scatter_mass", "scatter"}}) {
-    FigureSeries series{name, {}, {}};
-    for (const auto& heads : all) series.y.push_back(MeanMetric(heads, metric));
+  for (const MetricInfo& metric : Metrics()) {
+    if (metric.mass_part.empty()) continue;
+    FigureSeries series{metric.mass_part, {}, {}};
+    for (const auto& heads : all) series.y.push_back(MeanMetric(heads, metric.name));
     shape.series.push_back(std::move(series));
   }
   panels.push_back(std::move(shape));

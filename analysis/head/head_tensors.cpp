@@ -25,10 +25,10 @@ std::string Names(const std::vector<int32_t>& numbers) {
 
 // Decodes in pieces, so that a long head needs no second copy in the file's encoding.
 template <typename Read>
-std::vector<float> ReadDecoded(int64_t rows, int32_t head_dim, data::Encoding encoding, Read&& read) {
+std::vector<float> ReadDecoded(int64_t rows, int32_t head_dim, ElementType encoding, Read&& read) {
   constexpr int64_t kPiece = 4096;
   std::vector<float> values(static_cast<size_t>(rows * head_dim));
-  std::vector<uint8_t> raw(static_cast<size_t>(std::min(rows, kPiece) * head_dim * data::SizeOf(encoding)));
+  std::vector<uint8_t> raw(static_cast<size_t>(std::min(rows, kPiece) * head_dim * SizeOf(encoding)));
   for (int64_t begin = 0; begin < rows; begin += kPiece) {
     const int64_t end = std::min(rows, begin + kPiece);
     read(begin, end, raw.data());

@@ -11,6 +11,7 @@
 #include "analysis/types/number_text.h"
 #include "analysis/types/rounding.h"
 #include "base/errors.h"
+#include "base/stop.h"
 #include "head/head_checks.h"
 #include "kernels/cpu_scores.h"
 #include "kernels/cuda_statistics.h"
@@ -25,13 +26,13 @@ constexpr int64_t kBlockColumns = 1024;
 constexpr int64_t kCheckedRows = 4;
 
 // Relative error of one value of q or k, twice what rounding to nearest makes.
-double RelativeError(data::Encoding encoding) {
+double RelativeError(ElementType encoding) {
   switch (encoding) {
-    case data::Encoding::kBFloat16:
+    case ElementType::kBFloat16:
       return 0x1p-8;
-    case data::Encoding::kFloat16:
+    case ElementType::kFloat16:
       return 0x1p-11;
-    case data::Encoding::kFloat32:
+    case ElementType::kFloat32:
       break;
   }
   return 0x1p-20;  // and room for the order of fp32 sums
@@ -42,7 +43,7 @@ struct CheckedRow {
   double tolerance = 0;  // how far rounding of q and k may have taken the recorded one from it
 };
 
-CheckedRow Check(const HeadTensors& head, int64_t row, data::Encoding encoding) {
+CheckedRow Check(const HeadTensors& head, int64_t row, ElementType encoding) {
   const kernels::ColumnRange attended = head.AttendedColumns(row);
   std::vector<double> scores;
   double largest_terms = 0;
@@ -75,7 +76,7 @@ double Norm(const float* vector, int32_t head_dim) {
 // The first row whose log-sum-exp cannot be that of its keys, whatever the rest of them are: below the score of its
 // first or its last one, or above what the longest key could give to every one of them. -1: none. It looks at all rows
 // and costs no pass over their scores.
-int64_t FirstImpossibleRow(const HeadTensors& head, data::Encoding encoding) {
+int64_t FirstImpossibleRow(const HeadTensors& head, ElementType encoding) {
   double longest_key = 0;
   for (int64_t token = 0; token < head.num_tokens; ++token)
     longest_key = std::max(longest_key, Norm(head.k.data() + token * head.head_dim, head.head_dim));
@@ -150,7 +151,7 @@ std::vector<double> MassInTrace(const HeadTensors& head, int32_t num_threads, co
       }
     }
   });
-  if (!all) throw CancelledError("interrupted");
+  StopUnless(all);
   for (size_t row = 0; row < static_cast<size_t>(num_cut); ++row) mass[row] = RoundedShare(mass[row]);
   return mass;
 }

@@ -48,7 +48,7 @@ struct HeadMap {
 
 inline constexpr char kColumnAxisTitle[] = "key token", kRowAxisTitle[] = "query token";
 
-// Of no texels when the request was stopped. Throws as DrawHeadMap.
+// Throws as DrawHeadMap.
 HeadMap MakeHeadMap(const HeadTensors& head, const RenderSources& sources, const RenderRequest& request);
 
 // `width` and `height` are the map's in pixels, two of which make a point.

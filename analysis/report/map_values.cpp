@@ -8,6 +8,7 @@
 #include "analysis/compare.h"
 #include "base/check_status.h"
 #include "base/errors.h"
+#include "base/stop.h"
 #include "head/head_checks.h"
 #include "kernels/cpu_scores.h"
 #include "kernels/parallel.h"
@@ -30,8 +31,8 @@ int64_t PairsOf(const HeadTensors& head, int64_t begin, int64_t end) {
   return pairs;
 }
 
-// Makes a map strip by strip: values_of(edges of a strip of texel rows) gives the strip's values. Without texels when
-// the request was stopped.
+// Makes a map strip by strip: values_of(edges of a strip of texel rows) gives the strip's values. Throws
+// CancelledError.
 template <typename ValuesOf>
 MapValues InStrips(const HeadTensors& head, const TexelEdges& edges, const RenderRequest& request,
                    ValuesOf&& values_of) {
@@ -49,7 +50,7 @@ MapValues InStrips(const HeadTensors& head, const TexelEdges& edges, const Rende
     map.values.insert(map.values.end(), values.begin(), values.end());
     done += PairsOf(head, part.rows.front(), part.rows.back());
     if (request.progress) request.progress(static_cast<double>(done) / all);
-    if (request.stop.stop_requested()) return {};
+    StopIfAsked(request.stop);
   }
   return map;
 }
@@ -227,7 +228,6 @@ MapValues ComputeMapValues(const HeadTensors& head, const RenderSources& sources
     bool all_on_gpu = true;
     MapValues map = InStrips(head, edges, request,
                              [&](const TexelEdges& strip) { return ScoreValues(head, reduction, strip, &all_on_gpu); });
-    if (map.values.empty()) return map;
     if (all_on_gpu) map.device = head.gpu_device;
     if (view == ViewKind::kOverlay || view == ViewKind::kLost) map.kept = MaskValues(head, *index, edges).values;
     if (view == ViewKind::kOverlap) map.kept_by = OverlapShares(*index, *sources.other_index, head, edges);

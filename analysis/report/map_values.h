@@ -26,8 +26,8 @@ struct MapValues {
   NamedDevice device = NamedCpu();  // where they were computed
 };
 
-// `edges` inside the map; view, reduction and stop and progress of the request are used, and without texels it was
-// stopped. Throws UsageError when the view needs an index of this head, or a head like it, and has none.
+// `edges` inside the map; view, reduction and stop and progress of the request are used. Throws CancelledError, and
+// UsageError when the view needs an index of this head, or a head like it, and has none.
 MapValues ComputeMapValues(const HeadTensors& head, const RenderSources& sources, const RenderRequest& request,
                            const TexelEdges& edges);
 

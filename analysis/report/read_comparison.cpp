@@ -12,7 +12,7 @@
 #include "analysis/result_fields.h"
 #include "analysis/result_files.h"
 #include "base/errors.h"
-#include "data/extension.h"
+#include "base/file_format.h"
 #include "data/shallow_json.h"
 
 namespace headscope::analysis {
@@ -132,15 +132,15 @@ std::vector<MethodResult> ParseComparisonCsv(const std::string& text, const std:
 }
 
 std::vector<MethodResult> ReadComparison(const std::string& path) {
-  const std::string extension = data::Extension(path);
-  if (extension != "json" && extension != "csv") Refuse(path, "runs are read from .json and .csv");
+  const std::optional<FileFormat> format = FindFileFormat(path);
+  if (format != FileFormat::kJson && format != FileFormat::kCsv) Refuse(path, "runs are read from .json and .csv");
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) throw BadInputError({.file = path, .problem = "it cannot be opened; check its name and permissions"});
   const std::streamoff size = file.tellg();
   if (size < 0 || size > kMostBytes) Refuse(path, "it is larger than any table of runs");
   file.seekg(0);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
-  return extension == "json" ? ParseComparisonJson(text, path) : ParseComparisonCsv(text, path);
+  return format == FileFormat::kJson ? ParseComparisonJson(text, path) : ParseComparisonCsv(text, path);
 }
 
 }  // namespace headscope::analysis

@@ -13,7 +13,7 @@
 #include "analysis/types/round_ticks.h"
 #include "analysis/types/value_scale.h"
 #include "base/errors.h"
-#include "data/extension.h"
+#include "base/file_format.h"
 #include "head/head_checks.h"
 #include "report/axis.h"
 #include "report/head_map.h"
@@ -219,39 +219,34 @@ HeadMap MakeHeadMap(const HeadTensors& head, const RenderSources& sources, const
   const TexelEdges edges = {CutEvenly(region.row_begin, region.row_end, request.height),
                             CutEvenly(region.column_begin, region.column_end, request.width)};
   HeadMap map;
-  try {
-    const MapValues values = ComputeMapValues(head, sources, request, edges);
-    if (values.values.empty()) return {};
-    map.ground = request.dark_ground ? kDarkGround : kLightGround;
-    map.num_rows = values.num_rows;
-    map.num_columns = values.num_columns;
-    map.device = values.device;
-    const Scale scale(values, request);
-    for (size_t i = 0; i < values.values.size(); ++i) {
-      const double value = values.values[i];
-      if (std::isnan(value)) {
-        map.texels.push_back(map.ground.no_pairs);
-        continue;
-      }
-      const double place = scale.Place(value);
-      Rgb color = ColorAt(colors->palette, place);
-      if (!values.kept.empty())
-        color = KeptColor(color, request.view == ViewKind::kLost ? 1 - values.kept[i] : values.kept[i]);
-      if (!values.kept_by.empty()) color = OverlapColor(color, place, values.kept_by[i]);
-      map.texels.push_back(color);
+  const MapValues values = ComputeMapValues(head, sources, request, edges);
+  map.ground = request.dark_ground ? kDarkGround : kLightGround;
+  map.num_rows = values.num_rows;
+  map.num_columns = values.num_columns;
+  map.device = values.device;
+  const Scale scale(values, request);
+  for (size_t i = 0; i < values.values.size(); ++i) {
+    const double value = values.values[i];
+    if (std::isnan(value)) {
+      map.texels.push_back(map.ground.no_pairs);
+      continue;
     }
-    if (request.view == ViewKind::kOverlap) {
-      constexpr std::array kNames = {"first alone", "second alone", "both"};
-      for (size_t by = 0; by < kNumKeptBy; ++by) map.swatches.push_back({kKeptByColors[by], kNames[by]});
-    } else {
-      map.palette = &colors->palette;
-      map.bar_marks = scale.Marks();
-    }
-    map.title =
-        Title(head, request, request.view == ViewKind::kMask ? std::string() : OutsideText(head, region, request.stop));
-  } catch (const CancelledError&) {
-    return {};
+    const double place = scale.Place(value);
+    Rgb color = ColorAt(colors->palette, place);
+    if (!values.kept.empty())
+      color = KeptColor(color, request.view == ViewKind::kLost ? 1 - values.kept[i] : values.kept[i]);
+    if (!values.kept_by.empty()) color = OverlapColor(color, place, values.kept_by[i]);
+    map.texels.push_back(color);
   }
+  if (request.view == ViewKind::kOverlap) {
+    constexpr std::array kNames = {"first alone", "second alone", "both"};
+    for (size_t by = 0; by < kNumKeptBy; ++by) map.swatches.push_back({kKeptByColors[by], kNames[by]});
+  } else {
+    map.palette = &colors->palette;
+    map.bar_marks = scale.Marks();
+  }
+  map.title =
+      Title(head, request, request.view == ViewKind::kMask ? std::string() : OutsideText(head, region, request.stop));
   map.row_begin = region.row_begin;
   map.column_begin = region.column_begin;
   map.column_end = region.column_end;
@@ -262,8 +257,7 @@ HeadMap MakeHeadMap(const HeadTensors& head, const RenderSources& sources, const
 NamedDevice DrawHeadMap(const HeadTensors& head, const RenderSources& sources, const RenderRequest& request,
                         const std::string& path) {
   const HeadMap map = MakeHeadMap(head, sources, request);
-  if (map.texels.empty()) return {};
-  if (data::Extension(path) == "svg") {
+  if (FindFileFormat(path) == FileFormat::kSvg) {
     PaintSvg(map, request.width, request.height, path);
   } else {
     PaintWithCairo(map, request.width, request.height, path);

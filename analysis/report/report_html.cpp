@@ -66,19 +66,15 @@ std::string MatrixSection(const std::vector<HeadStatistics>& statistics) {
   for (const auto& [name, count] : classes)
     html += " " + std::to_string(count) + " " + name + (name == classes.rbegin()->first ? "." : ",");
   html += "</p>\n";
-  const std::vector<std::string> shown = {"sparsity_0.95", "kurtosis",       "entropy",           "sink_mass",
-                                          "local_mass",    "retrieval_peak", "agreement_r32_k128"};
   bool large = true;
-  for (const std::string& name : shown) {
-    for (const MetricInfo& metric : Metrics()) {
-      if (metric.name != name) continue;
-      const std::string unit = metric.unit.empty() ? "" : " [" + metric.unit + "]";
-      html += "<figure><h3>" + EscapeHtml(metric.title + unit) + "</h3>" +
-              MatrixSvg(statistics, metric, large ? 52 : 22, large ? 28 : 16) + "<figcaption>" +
-              EscapeHtml(metric.help) + "</figcaption></figure>\n";
-      if (large) html += "<div class=\"row\" style=\"margin-top:1.5rem\">\n";
-      large = false;
-    }
+  for (const MetricInfo& metric : Metrics()) {
+    if (!metric.in_report) continue;
+    const std::string unit = metric.unit.empty() ? "" : " [" + metric.unit + "]";
+    html += "<figure><h3>" + EscapeHtml(metric.title + unit) + "</h3>" +
+            MatrixSvg(statistics, metric, large ? 52 : 22, large ? 28 : 16) + "<figcaption>" + EscapeHtml(metric.help) +
+            "</figcaption></figure>\n";
+    if (large) html += "<div class=\"row\" style=\"margin-top:1.5rem\">\n";
+    large = false;
   }
   return html + "</div>\n";
 }

@@ -11,7 +11,6 @@
 #include "analysis/result_fields.h"
 #include "analysis/types/printable.h"
 #include "base/errors.h"
-#include "data/extension.h"
 #include "data/results_file.h"
 #include "report/csv_text.h"
 
@@ -122,15 +121,13 @@ void WriteText(const std::string& text, const std::string& path) {
 template <typename Row>
 void Write(const std::vector<Row>& rows, std::vector<ResultField> (*fields_of)(const Row&),
            std::string (*json_of)(const std::vector<Row>&), const std::string& path) {
-  const std::string extension = data::Extension(path);
-  if (extension == "json") {
-    WriteText(json_of(rows), path);
-  } else if (extension == "csv") {
-    WriteText(Csv(rows, fields_of), path);
-  } else if (extension == "h5") {
-    data::WriteResults(path, Columns(rows, fields_of));
-  } else {
-    throw UsageError({.file = path, .problem = "the extension must be .json, .csv or .h5"});
+  switch (FormatOfOutput(path, kResultFormats)) {
+    case FileFormat::kJson:
+      return WriteText(json_of(rows), path);
+    case FileFormat::kCsv:
+      return WriteText(Csv(rows, fields_of), path);
+    default:
+      return data::WriteResults(path, Columns(rows, fields_of));
   }
 }
 
@@ -142,19 +139,6 @@ std::string StatisticsJson(const std::vector<HeadStatistics>& statistics) {
 
 std::string ComparisonJson(const std::vector<MethodResult>& results) {
   return Document("headscope-comparison-2", "results", results);
-}
-
-std::string StatisticsCsv(const std::vector<HeadStatistics>& statistics) {
-  return Csv(statistics, &StatisticsFields);
-}
-
-std::string ComparisonCsv(const std::vector<MethodResult>& results) {
-  return Csv(results, &ComparisonFields);
-}
-
-bool IsResultsPath(const std::string& path) {
-  const std::string extension = data::Extension(path);
-  return extension == "json" || extension == "csv" || extension == "h5";
 }
 
 void WriteStatistics(const std::vector<HeadStatistics>& statistics, const std::string& path) {

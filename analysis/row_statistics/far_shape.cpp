@@ -43,16 +43,24 @@ class FarShapeStatistic : public RowStatistic {
 
 const RowStatistic& SpikeMass() {
   static const FarShapeStatistic statistic(
-      {"spike_mass", "Middle-spike mass", "share",
-       "mass of far keys that hold 32 times an even share or more, mean over rows", false, 0, 1},
+      {.name = "spike_mass",
+       .title = "Middle-spike mass",
+       .unit = "share",
+       .help = "mass of far keys that hold 32 times an even share or more, mean over rows",
+       .maximum = 1,
+       .mass_part = "middle spikes"},
       &FarShape::spikes);
   return statistic;
 }
 
 const RowStatistic& ScatterMass() {
-  static const FarShapeStatistic statistic(
-      {"scatter_mass", "Scattered mass", "share", "mass of the other far keys, mean over rows", false, 0, 1},
-      &FarShape::scatter);
+  static const FarShapeStatistic statistic({.name = "scatter_mass",
+                                            .title = "Scattered mass",
+                                            .unit = "share",
+                                            .help = "mass of the other far keys, mean over rows",
+                                            .maximum = 1,
+                                            .mass_part = "scatter"},
+                                           &FarShape::scatter);
   return statistic;
 }
 

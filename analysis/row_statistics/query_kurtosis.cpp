@@ -33,7 +33,9 @@ class QueryKurtosisStatistic : public RowStatistic {
         .unit = "",
         .help = "excess (Fisher) kurtosis of q's components, mean over rows; 0 for a Gaussian",
         .diverging = true,
-        .shown = MetricShown::kAlways};
+        .shown = MetricShown::kAlways,
+        .in_report = true,
+        .clearest_of = HeadClass::kUnknown};
     return info;
   }
   bool reads_probabilities() const override { return false; }

@@ -7,22 +7,18 @@
 #include <utility>
 
 #include "analysis/types/timing.h"
+#include "base/check_status.h"
+#include "base/errors.h"
 #include "compare/model_window.h"
 #include "compare/output_error.h"
 #include "compare/probability_pass.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
+#include "kernels/stop_status.h"
 
 namespace headscope::analysis {
-namespace {
 
 using kernels::Status;
-
-Status Cancelled() {
-  return {kernels::StatusCode::kCancelled, "cancelled"};
-}
-
-}  // namespace
 
 SearchedHead::SearchedHead(std::vector<Recording> recordings, const BudgetSearchOptions& options)
     : recordings_(std::move(recordings)), options_(options) {
@@ -35,16 +31,17 @@ int64_t SearchedHead::LongestRecording() const {
   return longest;
 }
 
-Status SearchedHead::Pass(size_t place, const VisitProbabilities& visit) {
+Status SearchedHead::Pass(size_t place, const VisitProbabilities& visit) try {
   Recording& recording = recordings_[place];
   if (recording.mass != nullptr) {
-    const bool finished =
-        PassProbabilities(*recording.head, options_.num_threads, options_.stop, /*sums=*/nullptr, visit);
-    return finished ? Status{} : Cancelled();
+    PassProbabilities(*recording.head, options_.num_threads, options_.stop, /*sums=*/nullptr, visit);
+    return {};
   }
   recording.owned_mass = HeadMass::Compute(recording.owned_head, options_.num_threads, options_.stop, visit);
   recording.mass = recording.owned_mass.get();
-  return recording.mass == nullptr ? Cancelled() : Status{};
+  return {};
+} catch (const CancelledError& stopped) {
+  return StatusOf<Status>(stopped);
 }
 
 Status SearchedHead::Try(const kernels::PrefillMethod& method, const kernels::ParameterValues& values, Mask* mask) {
@@ -54,7 +51,7 @@ Status SearchedHead::Try(const kernels::PrefillMethod& method, const kernels::Pa
     if (recordings_[i].mass == nullptr) {
       if (Status status = Pass(i, {}); !status.ok()) return status;
     }
-    if (options_.stop.stop_requested()) return Cancelled();
+    if (options_.stop.stop_requested()) return kernels::Stopped();
     MaskPreview preview;
     if (Status status =
             PreviewMask(*recordings_[i].mass, method, values, options_.num_threads, options_.stop, &preview);

@@ -9,6 +9,7 @@
 #include "analysis/tiles.h"
 #include "analysis/types/rounding.h"
 #include "analysis/types/row_statistic.h"
+#include "base/stop.h"
 #include "kernels/cpu_scores.h"
 #include "kernels/parallel.h"
 
@@ -77,7 +78,19 @@ void FillRowStatistics(const HeadTensors& head, int64_t row, const RowExtent& ex
   }
 }
 
-bool FillRowStatisticsOfHead(const HeadTensors& head, const StatisticsOptions& options,
+std::string CpuStatisticsNote(const std::vector<const RowStatistic*>& statistics) {
+  std::string names;
+  size_t count = 0;
+  for (const RowStatistic* statistic : statistics) {
+    if (!statistic->reads_probabilities()) continue;
+    names += (count++ == 0 ? "" : ", ") + statistic->info().name;
+  }
+  if (count == 0) return "";
+  return names + (count == 1 ? " has" : " have") + " no form for GPUs and " + (count == 1 ? "was" : "were") +
+         " computed on the CPU";
+}
+
+void FillRowStatisticsOfHead(const HeadTensors& head, const StatisticsOptions& options,
                              std::span<const RowBlock> blocks, RowTable* table) {
   const auto reads = [](bool sampled) {
     return std::any_of(RowStatistics().begin(), RowStatistics().end(), [sampled](const RowStatistic* statistic) {
@@ -91,20 +104,22 @@ bool FillRowStatisticsOfHead(const HeadTensors& head, const StatisticsOptions& o
   const kernels::PackedKeys keys(head.k.data(), kernels::DType::kFloat32, head.head_dim,
                                  static_cast<int32_t>(head.num_tokens), head.head_dim);
   std::vector<std::vector<float>> scores(static_cast<size_t>(kernels::NumWorkers(options.num_threads, count)));
-  return kernels::ParallelFor(count, options.num_threads, options.stop, [&](int64_t step, int32_t worker) {
-    const auto at = static_cast<size_t>(count - 1 - step);  // the last rows are the longest: first
-    const int64_t row = rows[at];
-    const RowExtent extent = ExtentOf(head, options, row);
-    if (!of_every_row && (!of_sampled_rows || table->sampled[at] == 0))
-      return FillRowStatistics(head, row, extent, {}, at, table);
-    std::vector<float>& p = scores[static_cast<size_t>(worker)];
-    p.resize(static_cast<size_t>(extent.end - extent.begin));
-    kernels::ScoreBlock(head.q.data() + row * head.head_dim, head.head_dim, 1, keys, static_cast<int32_t>(extent.begin),
-                        static_cast<int32_t>(extent.end), head.scale, head.soft_cap, p.data(),
-                        extent.end - extent.begin);
-    kernels::ExpInPlace(p.data(), extent.end - extent.begin, head.lse[static_cast<size_t>(row)]);
-    FillRowStatistics(head, row, extent, p, at, table);
-  });
+  const bool finished =
+      kernels::ParallelFor(count, options.num_threads, options.stop, [&](int64_t step, int32_t worker) {
+        const auto at = static_cast<size_t>(count - 1 - step);  // the last rows are the longest: first
+        const int64_t row = rows[at];
+        const RowExtent extent = ExtentOf(head, options, row);
+        if (!of_every_row && (!of_sampled_rows || table->sampled[at] == 0))
+          return FillRowStatistics(head, row, extent, {}, at, table);
+        std::vector<float>& p = scores[static_cast<size_t>(worker)];
+        p.resize(static_cast<size_t>(extent.end - extent.begin));
+        kernels::ScoreBlock(head.q.data() + row * head.head_dim, head.head_dim, 1, keys,
+                            static_cast<int32_t>(extent.begin), static_cast<int32_t>(extent.end), head.scale,
+                            head.soft_cap, p.data(), extent.end - extent.begin);
+        kernels::ExpInPlace(p.data(), extent.end - extent.begin, head.lse[static_cast<size_t>(row)]);
+        FillRowStatistics(head, row, extent, p, at, table);
+      });
+  StopUnless(finished);
 }
 
 }  // namespace headscope::analysis

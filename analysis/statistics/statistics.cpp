@@ -13,6 +13,7 @@
 #include "analysis/types/rounding.h"
 #include "analysis/types/row_statistic.h"
 #include "base/errors.h"
+#include "base/stop.h"
 #include "head/head_checks.h"
 #include "kernels/parallel.h"
 #include "statistics/classify.h"
@@ -129,8 +130,8 @@ void FillLineMasses(const LineTotals& sums, const StatisticsOptions& options, He
   statistics->diagonal_profile = Profile(sums.diagonals, options.profile_bins, statistics->num_rows);
 }
 
-// False when cancelled.
-bool RunRowsOnCpu(const HeadTensors& head, const StatisticsOptions& options, const std::vector<RowBlock>& blocks,
+// Throws CancelledError.
+void RunRowsOnCpu(const HeadTensors& head, const StatisticsOptions& options, const std::vector<RowBlock>& blocks,
                   const std::vector<size_t>& first_entry, RowTable* table, LineTotals* lines) {
   std::fill(table->rows.begin(), table->rows.end(), RowNumbers{});
   const kernels::PackedKeys keys(head.k.data(), kernels::DType::kFloat32, head.head_dim,
@@ -144,11 +145,10 @@ bool RunRowsOnCpu(const HeadTensors& head, const StatisticsOptions& options, con
         const auto block = static_cast<size_t>(count - 1 - step);  // the last blocks have the longest rows: first
         workers[static_cast<size_t>(worker)]->Run(blocks[block], block, first_entry[block], table);
       });
-  if (!finished) return false;
+  StopUnless(finished);
   LineSums sums = workers.front()->line_sums();
   for (size_t worker = 1; worker < workers.size(); ++worker) sums.Merge(workers[worker]->line_sums());
   *lines = sums.Totals();
-  return true;
 }
 
 }  // namespace
@@ -191,12 +191,12 @@ HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOption
   LineTotals lines;
   Status on_gpu(StatusCode::kUnsupported, head.gpu_refusal);
   if (head.gpu != nullptr) on_gpu = RunRowsOnGpu(head, options, blocks, &table, &lines);
-  if (on_gpu.code() == StatusCode::kCancelled) return statistics;
-  if (on_gpu.ok() && !FillRowStatisticsOfHead(head, options, blocks, &table)) return statistics;
+  if (on_gpu.code() == StatusCode::kCancelled) ThrowStopped();
+  if (on_gpu.ok()) FillRowStatisticsOfHead(head, options, blocks, &table);
   statistics.device = on_gpu.ok() ? head.gpu_device : NamedCpu();
-  statistics.note = on_gpu.message();
+  statistics.note = on_gpu.ok() ? CpuStatisticsNote(RowStatistics()) : on_gpu.message();
   // What the GPU does not take, or has no memory for, is computed here.
-  if (!on_gpu.ok() && !RunRowsOnCpu(head, options, blocks, first_entry, &table, &lines)) return statistics;
+  if (!on_gpu.ok()) RunRowsOnCpu(head, options, blocks, first_entry, &table, &lines);
 
   statistics.num_rows = static_cast<int64_t>(num_rows);
   FillRowMeans(table, options, &statistics);

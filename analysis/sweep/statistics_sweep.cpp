@@ -6,7 +6,6 @@
 namespace headscope::analysis {
 
 using kernels::Status;
-using kernels::StatusCode;
 
 Status SweepStatistics(const data::TraceReader& trace, const std::vector<HeadId>& heads, const Device& device,
                        const StatisticsOptions& options, const SweepOptions& sweep, const LookAtStatistics& look,
@@ -20,7 +19,6 @@ Status SweepStatistics(const data::TraceReader& trace, const std::vector<HeadId>
     of_cell.num_threads = cell.num_threads;
     of_cell.stop = sweep.stop;
     *statistics = ComputeStatistics(*head, of_cell);
-    if (statistics->num_rows == 0) return {StatusCode::kCancelled, "cancelled"};
     if (look) look(cell.head, *head, *statistics);
     return {};
   };

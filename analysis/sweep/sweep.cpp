@@ -12,6 +12,7 @@
 #include "base/check_status.h"
 #include "base/errors.h"
 #include "kernels/parallel.h"
+#include "kernels/stop_status.h"
 
 namespace headscope::analysis {
 namespace {
@@ -128,7 +129,7 @@ Status SweepCells(const SweepAxes& axes, const SweepOptions& options,
     ledger.Fail(cell, status);
   });
   if (!ledger.status().ok()) return ledger.status();
-  return all ? Status{} : Status{StatusCode::kCancelled, "cancelled"};
+  return all ? Status{} : kernels::Stopped();
 }
 
 }  // namespace headscope::analysis

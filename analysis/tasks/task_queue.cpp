@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
+
 namespace headscope::analysis {
 namespace {
 
@@ -81,7 +83,11 @@ struct TaskQueue::Impl {
       waiting.erase(waiting.begin());
       const auto place = running.insert(running.end(), task);
       lock.unlock();
-      task->work(task->stop.get_token());
+      try {
+        task->work(task->stop.get_token());
+      } catch (const CancelledError&) {
+        // It was asked to end, and so there is nothing to deliver.
+      }
       task->work = nullptr;  // frees what the work captured, here rather than on the owner's thread
       lock.lock();
       const bool deliver = !task->stop.stop_requested() && task->done != nullptr;

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/stop.h"
 #include "kernels/parallel.h"
 #include "tiles/texel_counts.h"
 #include "tiles/texels.h"
@@ -105,7 +106,7 @@ MaskPairTilePtr ComputeMaskPairTile(const KeptMask& first, const KeptMask& secon
   tile->key = key;
   tile->kept.assign(size_t{kTileSize} * kTileSize * kNumKeptBy, 0);
   for (int64_t y = 0; y < kTileSize; ++y) {
-    if (stop.stop_requested()) return nullptr;
+    StopIfAsked(stop);
     const int64_t row = (int64_t{key.y} * kTileSize + y) * texel_rows;
     const int64_t begin = std::max(row, rows.begin), end = std::min(row + texel_rows, rows.end);
     if (begin >= end) continue;
@@ -165,7 +166,7 @@ MaskOverlap CountMaskOverlap(const KeptMask& first, const KeptMask& second, int3
   MaskOverlap overlap;
   std::mutex mutex;
   const int64_t count = (rows.end - rows.begin + kRowsAtOnce - 1) / kRowsAtOnce;
-  static_cast<void>(kernels::ParallelFor(count, num_threads, stop, [&](int64_t part, int32_t) {
+  const bool finished = kernels::ParallelFor(count, num_threads, stop, [&](int64_t part, int32_t) {
     MaskRows of_first(first), of_second(second);
     std::array<int64_t, kNumKeptBy> kept{};
     int64_t pairs = 0;
@@ -181,7 +182,8 @@ MaskOverlap CountMaskOverlap(const KeptMask& first, const KeptMask& second, int3
     overlap.second_alone += kept[static_cast<size_t>(KeptBy::kSecondAlone)];
     overlap.both += kept[static_cast<size_t>(KeptBy::kBoth)];
     overlap.pairs += pairs;
-  }));
+  });
+  StopUnless(finished);
   return overlap;
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <numbers>
 
+#include "base/stop.h"
 #include "kernels/cpu_scores.h"
 #include "kernels/parallel.h"
 #include "tiles/gpu_texels.h"
@@ -187,7 +188,7 @@ std::vector<int64_t> EvenEdges(int64_t begin, int64_t step, int64_t count) {
   return edges;
 }
 
-bool AccumulateTexels(const HeadTensors& head, const TexelEdges& edges, TileReduction reduction, int32_t num_threads,
+void AccumulateTexels(const HeadTensors& head, const TexelEdges& edges, TileReduction reduction, int32_t num_threads,
                       const std::stop_token& stop, TexelGrid* grid, int64_t row_step) {
   grid->num_rows = edges.NumRows();
   grid->num_columns = edges.NumColumns();
@@ -201,16 +202,17 @@ bool AccumulateTexels(const HeadTensors& head, const TexelEdges& edges, TileRedu
   } else {
     grid->max_log2_p.assign(texels, kMinusInfinity);
   }
-  if (head.gpu != nullptr && row_step == 1 && !stop.stop_requested() && AccumulateOnGpu(head, edges, reduction, grid))
-    return true;
+  StopIfAsked(stop);
+  if (head.gpu != nullptr && row_step == 1 && AccumulateOnGpu(head, edges, reduction, grid)) return;
   const Accumulator accumulator(head, edges, reduction, row_step, grid);
   const std::vector<Band> bands = CutBands(edges.rows, row_step);
   const auto num_bands = static_cast<int64_t>(bands.size());
   std::vector<Accumulator::Workspace> workspaces(static_cast<size_t>(kernels::NumWorkers(num_threads, num_bands)));
   // The last bands are the longest under causality: they go first.
-  return kernels::ParallelFor(num_bands, num_threads, stop, [&](int64_t index, int32_t worker) {
+  const bool finished = kernels::ParallelFor(num_bands, num_threads, stop, [&](int64_t index, int32_t worker) {
     accumulator.RunBand(bands[static_cast<size_t>(num_bands - 1 - index)], &workspaces[static_cast<size_t>(worker)]);
   });
+  StopUnless(finished);
 }
 
 }  // namespace headscope::analysis

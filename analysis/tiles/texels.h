@@ -37,9 +37,9 @@ struct TexelGrid {
 // Edges begin, begin + step, .. of `count` texels.
 std::vector<int64_t> EvenEdges(int64_t begin, int64_t step, int64_t count);
 
-// Evaluates every attended score inside the edges once. Cost: 2 * head_dim FLOPs per score. Returns false when
-// cancelled. With a `row_step` above 1 only rows row_step - 1, 2 * row_step - 1, .. count, and `pairs` are theirs.
-bool AccumulateTexels(const HeadTensors& head, const TexelEdges& edges, TileReduction reduction, int32_t num_threads,
+// Evaluates every attended score inside the edges once. Cost: 2 * head_dim FLOPs per score. Throws CancelledError.
+// With a `row_step` above 1 only rows row_step - 1, 2 * row_step - 1, .. count, and `pairs` are theirs.
+void AccumulateTexels(const HeadTensors& head, const TexelEdges& edges, TileReduction reduction, int32_t num_threads,
                       const std::stop_token& stop, TexelGrid* grid, int64_t row_step = 1);
 
 // Pairs of the index's region (causal for a causal rule, and inside the head's window unless it is 0) and kept pairs,

@@ -7,6 +7,7 @@
 
 #include "analysis/tiles.h"
 #include "base/errors.h"
+#include "base/stop.h"
 
 namespace headscope::analysis {
 
@@ -16,8 +17,10 @@ std::vector<float> RowProbabilities(const HeadTensors& head, int64_t row, const 
                      std::to_string(head.num_rows) + ".");
   std::vector<float> probabilities(static_cast<size_t>(head.num_tokens), 0.0f);
   const kernels::ColumnRange attended = head.AttendedColumns(row);
-  for (int32_t column = attended.begin; column < attended.end && !stop.stop_requested(); ++column)
+  for (int32_t column = attended.begin; column < attended.end; ++column) {
+    StopIfAsked(stop);
     probabilities[static_cast<size_t>(column)] = static_cast<float>(Probability(head, row, column));
+  }
   return probabilities;
 }
 
@@ -25,7 +28,7 @@ std::vector<float> ComputeThumbnail(const HeadTensors& head, int64_t side, const
   std::vector<float> log2_p(static_cast<size_t>(side * side), -std::numeric_limits<float>::infinity());
   if (head.num_rows == 0 || head.num_tokens == 0) return log2_p;
   const int64_t samples = std::min(side * kThumbnailRowsPerPixel, head.num_rows);
-  for (int64_t sample = 0; sample < samples && !stop.stop_requested(); ++sample) {
+  for (int64_t sample = 0; sample < samples; ++sample) {
     // The middle of each of as many equal parts.
     const int64_t row = (2 * sample + 1) * head.num_rows / (2 * samples);
     const int64_t y = row * side / head.num_rows;

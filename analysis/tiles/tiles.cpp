@@ -80,7 +80,7 @@ std::vector<TilePtr> PyramidOfRows(const HeadTensors& head, TileReduction reduct
   const TexelEdges edges = {EvenEdges(0, step, TilesAcross(head.num_rows, level) * kTileSize),
                             EvenEdges(0, step, TilesAcross(head.num_tokens, level) * kTileSize)};
   TexelGrid grid;
-  if (!AccumulateTexels(head, edges, reduction, num_threads, stop, &grid, row_step)) return {};
+  AccumulateTexels(head, edges, reduction, num_threads, stop, &grid, row_step);
   std::vector<TilePtr> tiles;
   const int32_t coarsest = std::max(level, MaxLevel(head.num_rows, head.num_tokens));
   while (true) {
@@ -102,7 +102,7 @@ uint8_t KeptByte(int64_t kept, int64_t pairs) {
 
 TilePtr ComputeTile(const HeadTensors& head, const TileKey& key, int32_t num_threads, const std::stop_token& stop) {
   TexelGrid grid;
-  if (!AccumulateTexels(head, TileEdges(key), key.reduction, num_threads, stop, &grid)) return nullptr;
+  AccumulateTexels(head, TileEdges(key), key.reduction, num_threads, stop, &grid);
   auto tile = std::make_shared<TileData>();
   tile->key = key;
   tile->log2_p.resize(kTexels);

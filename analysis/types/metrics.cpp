@@ -32,6 +32,21 @@ Metric Shown(MetricShown shown, Metric metric) {
   return metric;
 }
 
+Metric InReport(Metric metric) {
+  metric.info.in_report = true;
+  return metric;
+}
+
+Metric PartOfMass(const char* part, Metric metric) {
+  metric.info.mass_part = part;
+  return metric;
+}
+
+Metric ClearestOf(HeadClass head_class, Metric metric) {
+  metric.info.clearest_of = head_class;
+  return metric;
+}
+
 Metric TopK(int32_t k) {
   const std::string number = std::to_string(k);
   return OfList(MetricList::kTopK,
@@ -90,34 +105,43 @@ Metric Mass(const char* name, const char* title, const char* help, double HeadSt
 
 std::vector<Metric> MakeMetrics() {
   std::vector<Metric> metrics;
-  metrics.push_back(Shown(MetricShown::kAlways, Sparsity(0.95)));
+  metrics.push_back(InReport(Shown(MetricShown::kAlways, Sparsity(0.95))));
   metrics.push_back({{.name = "entropy",
                       .title = "Entropy",
                       .unit = "nats",
                       .help = "entropy of a row's probabilities, mean over rows",
                       .shown = MetricShown::kAlways,
-                      .json_name = "entropy_nats"},
+                      .json_name = "entropy_nats",
+                      .in_report = true,
+                      .clearest_of = HeadClass::kDiffuse},
                      [](const HeadStatistics& statistics) { return statistics.entropy; }});
   metrics.push_back(Mass("max_probability", "Largest probability", "largest probability of a row, mean over rows",
                          &HeadStatistics::max_probability));
-  metrics.push_back(
-      Shown(MetricShown::kOfWholeTrace,
-            Mass("sink_mass", "Sink mass", "mass on the first tokens, mean over rows", &HeadStatistics::sink_mass)));
-  metrics.push_back(Shown(
-      MetricShown::kAlways,
-      Mass("local_mass", "Local mass", "mass on the newest positions, mean over rows", &HeadStatistics::local_mass)));
+  metrics.push_back(ClearestOf(
+      HeadClass::kSinkLocal,
+      PartOfMass("sink", InReport(Shown(MetricShown::kOfWholeTrace,
+                                        Mass("sink_mass", "Sink mass", "mass on the first tokens, mean over rows",
+                                             &HeadStatistics::sink_mass))))));
+  metrics.push_back(ClearestOf(
+      HeadClass::kSinkLocal,
+      PartOfMass("local", InReport(Shown(MetricShown::kAlways, Mass("local_mass", "Local mass",
+                                                                    "mass on the newest positions, mean over rows",
+                                                                    &HeadStatistics::local_mass))))));
   metrics.push_back(Mass("vertical_mass", "Vertical mass", "mass of the best columns outside sink and window",
                          &HeadStatistics::vertical_mass));
-  metrics.push_back(Mass("slash_mass", "Slash mass", "mass of the best diagonals outside sink and window",
-                         &HeadStatistics::slash_mass));
-  metrics.push_back(Mass("block_mass", "Block mass",
-                         "mass of the best key blocks of each row block outside sink and window",
-                         &HeadStatistics::block_mass));
-  metrics.push_back(Mass("retrieval_mass", "Retrieval mass", "mass of a row's best few far tokens, mean over rows",
-                         &HeadStatistics::retrieval_mass));
-  metrics.push_back(Mass("retrieval_peak", "Retrieval peak",
-                         "mass of the best few far tokens in the rows that look back most sharply",
-                         &HeadStatistics::retrieval_peak));
+  metrics.push_back(ClearestOf(HeadClass::kVerticalSlash,
+                               Mass("slash_mass", "Slash mass", "mass of the best diagonals outside sink and window",
+                                    &HeadStatistics::slash_mass)));
+  metrics.push_back(ClearestOf(
+      HeadClass::kBlock,
+      Mass("block_mass", "Block mass", "mass of the best key blocks of each row block outside sink and window",
+           &HeadStatistics::block_mass)));
+  metrics.push_back(ClearestOf(HeadClass::kRetrieval, Mass("retrieval_mass", "Retrieval mass",
+                                                           "mass of a row's best few far tokens, mean over rows",
+                                                           &HeadStatistics::retrieval_mass)));
+  metrics.push_back(InReport(Mass("retrieval_peak", "Retrieval peak",
+                                  "mass of the best few far tokens in the rows that look back most sharply",
+                                  &HeadStatistics::retrieval_peak)));
   for (const RowStatistic* statistic : RowStatistics()) {
     metrics.push_back({statistic->info(), [name = statistic->info().name](const HeadStatistics& statistics) {
                          return RowMeanOf(statistics, name);
@@ -147,6 +171,7 @@ std::vector<Metric> MakeMetrics() {
   for (const int32_t r : {8, 16, 32}) {
     for (const int32_t k : {32, 128}) metrics.push_back(Agreement(r, k));
   }
+  metrics.back().info.in_report = true;  // the agreement of most components on most keys
   return metrics;
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/errors.h"
+#include "base/stop.h"
 #include "bench/placed_problem.h"
 #include "kernels/parallel.h"
 
@@ -30,8 +31,7 @@ ExactRows::ExactRows(Device& device, const PlacedProblem& placed, int32_t num_th
   const int64_t count = std::min<int64_t>(kMostRows, problem.seq_q);
   for (int64_t i = 1; i <= count; ++i) rows_.push_back(i * problem.seq_q / count - 1);
   exact_.resize(static_cast<size_t>(count * v_head_dim_));
-  const double scale =
-      problem.scale != 0 ? double{problem.scale} : 1.0 / std::sqrt(static_cast<double>(problem.head_dim));
+  const double scale = double{problem.EffectiveScale()};
   const bool all = kernels::ParallelFor(count, num_threads, stop, [&](int64_t i, int32_t) {
     const int64_t position = problem.first_position + rows_[static_cast<size_t>(i)];
     const int64_t first = placed.window > 0 ? std::max<int64_t>(0, position - placed.window + 1) : 0;
@@ -69,7 +69,7 @@ ExactRows::ExactRows(Device& device, const PlacedProblem& placed, int32_t num_th
     }
     for (int64_t d = 0; d < v_head_dim_; ++d) out[d] /= sum;
   });
-  if (!all) throw CancelledError("interrupted");
+  StopUnless(all);
 }
 
 RowErrors ExactRows::ErrorsOf(const std::vector<float>& output) const {

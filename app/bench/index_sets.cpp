@@ -39,11 +39,7 @@ Group ReadGroup(const std::string& path) {
     Refuse(path, "mask_kind is 0: only causal indices can be compared with causal dense attention");
   }
   Group group;
-  try {
-    group.dtype = ParseDType(file.dtype);
-  } catch (const UsageError&) {
-    Refuse(path, "attribute dtype is \"" + file.dtype + "\", allowed are fp32, bf16 and fp16");
-  }
+  group.dtype = KernelTypeOf<kernels::DType>(file.dtype);
   group.shape = {.seed = std::bit_cast<uint64_t>(file.seed),
                  .batch = file.batch,
                  .num_qo_heads = file.num_qo_heads,
@@ -63,7 +59,7 @@ data::IndexFile ToFile(const Group& group, const Workload& workload, const Spars
   // A registered method with all its parameters, whatever was typed: defaults may change.
   file.method = workload.prefill == nullptr ? workload.name : workload.prefill->spec().name + ":" + workload.parameters;
   file.recipe = kernels::kSeededRecipe;
-  file.dtype = NameOf(group.dtype);
+  file.dtype = ElementTypeOf(group.dtype);
   file.seed = std::bit_cast<int64_t>(group.shape.seed);
   file.batch = group.shape.batch;
   file.num_qo_heads = group.shape.num_qo_heads;

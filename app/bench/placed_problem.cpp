@@ -46,18 +46,6 @@ void Fill(Device& device, const Source& source, SeededTensor tensor, void* memor
   device.Upload(host.get(), bytes, memory);
 }
 
-data::Encoding EncodingOf(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return data::Encoding::kFloat32;
-    case DType::kBFloat16:
-      return data::Encoding::kBFloat16;
-    case DType::kFloat16:
-      return data::Encoding::kFloat16;
-  }
-  throw FailedError("an output of an unknown element type cannot be read; please report this");
-}
-
 }  // namespace
 
 std::unique_ptr<const PlacedProblem> Place(Device& device, const SeededProblem& of, DType dtype,
@@ -124,7 +112,7 @@ std::vector<float> ReadElements(Device& device, const void* data, DType dtype, i
   std::vector<char> stored(static_cast<size_t>(count * size));
   device.Download(static_cast<const char*>(data) + first * size, static_cast<int64_t>(stored.size()), stored.data());
   std::vector<float> values(static_cast<size_t>(count));
-  data::DecodeToFloat(stored.data(), EncodingOf(dtype), count, values.data());
+  data::DecodeToFloat(stored.data(), ElementTypeOf(dtype), count, values.data());
   return values;
 }
 

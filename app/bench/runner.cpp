@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/errors.h"
+#include "base/stop.h"
 #include "bench/placed_problem.h"
 #include "model/ceilings.h"
 #include "model/reference_attention.h"
@@ -57,9 +58,7 @@ class Runner {
   }
 
  private:
-  void StopIfInterrupted() const {
-    if (options_.stop.stop_requested()) throw CancelledError("interrupted");
-  }
+  void StopIfInterrupted() const { StopIfAsked(options_.stop); }
 
   double Time(const std::function<void()>& work) {
     StopIfInterrupted();
@@ -81,15 +80,16 @@ class Runner {
       report_.interrupted = true;
     }
     ceiling->ms = Summarize(times);
-    if (report_.interrupted) throw CancelledError("interrupted");
+    if (report_.interrupted) ThrowStopped();
   }
 
   void MeasureCeilings(kernels::DType dtype) {
     const auto rows = static_cast<double>(options_.product_rows);
     report_.product = {
         .name = "matrix product", .size = options_.product_rows, .work = 2 * rows * rows * rows, .ms = {}};
-    Measure(*model::MakeMatrixProduct(options_.product_rows, NameOf(dtype), device_.device(), options_.num_threads),
-            &report_.product);
+    Measure(
+        *model::MakeMatrixProduct(options_.product_rows, ElementTypeOf(dtype), device_.device(), options_.num_threads),
+        &report_.product);
     // Host memory is read faster than it is copied, and faster still where less is read: each decode row there has a
     // ceiling of its own.
     if (device_.is_host()) return;
@@ -124,7 +124,7 @@ class Runner {
     }
     Section section{.decode = is_decode,
                     .shape = shape,
-                    .dtype = NameOf(group.dtype),
+                    .dtype = std::string(NameOf(ElementTypeOf(group.dtype))),
                     .places = static_cast<int>(places.size()),
                     .rows = {},
                     .data = group.trace != nullptr ? group.trace->name() : kernels::RecipeOf(shape)};
@@ -159,7 +159,7 @@ class Runner {
     }
     if (std::ranges::any_of(section.rows, [](const Row& row) { return row.total_ms.repeats > 0; }))
       report_.sections.push_back(std::move(section));
-    if (report_.interrupted) throw CancelledError("interrupted");
+    if (report_.interrupted) ThrowStopped();
   }
 
   void Repeat(const std::string& stage, std::vector<Case>* cases) {
@@ -245,7 +245,7 @@ class Runner {
   std::unique_ptr<model::ReferenceAttention> MakeReference(const PlacedProblem& placed) const {
     model::ReferenceAttentionProblem problem = ReferenceProblem(placed.problem);
     problem.on_device = true;
-    problem.dtype = NameOf(placed.problem.dtype);
+    problem.dtype = ElementTypeOf(placed.problem.dtype);
     return model::MakeReferenceAttention(problem, device_.device(), options_.num_threads);
   }
 

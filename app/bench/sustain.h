@@ -6,6 +6,7 @@
 #include <stop_token>
 
 #include "base/errors.h"
+#include "base/stop.h"
 
 namespace headscope::app::bench {
 
@@ -19,7 +20,7 @@ double Sustain(double seconds, const std::stop_token& stop, Batch&& batch) {
   double ms = 0, late_ms = 0, late_runs = 0;
   int runs = 1;
   do {
-    if (stop.stop_requested()) throw CancelledError("interrupted");
+    StopIfAsked(stop);
     const double took = batch(runs);
     ms += took;
     if (ms >= all_ms / 2) {

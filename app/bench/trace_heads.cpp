@@ -13,7 +13,6 @@
 namespace headscope::app::bench {
 namespace {
 
-using data::Encoding;
 using kernels::DType;
 using kernels::SeededTensor;
 
@@ -86,15 +85,7 @@ TraceHeads::TraceHeads(const std::string& text, TakenLayers taken) : reader_(Par
 }
 
 DType TraceHeads::dtype() const {
-  switch (reader_.layout().encoding) {
-    case Encoding::kFloat32:
-      return DType::kFloat32;
-    case Encoding::kBFloat16:
-      return DType::kBFloat16;
-    case Encoding::kFloat16:
-      break;
-  }
-  return DType::kFloat16;
+  return KernelTypeOf<DType>(reader_.layout().encoding);
 }
 
 void TraceHeads::SetShape(kernels::SeededProblem* shape) const {
@@ -109,8 +100,8 @@ void TraceHeads::Fill(const kernels::SeededProblem& shape, SeededTensor tensor, 
   const int32_t heads = query ? shape.num_qo_heads : shape.num_kv_heads;
   const int64_t end = int64_t{first_token} + shape.seq_k, begin = query ? end - shape.seq_q : first_token;
   const int64_t count = (end - begin) * (tensor == SeededTensor::kValue ? facts().v_head_dim : shape.head_dim);
-  const Encoding encoding = reader_.layout().encoding;
-  std::vector<char> raw(static_cast<size_t>(count * data::SizeOf(encoding)));
+  const ElementType encoding = reader_.layout().encoding;
+  std::vector<char> raw(static_cast<size_t>(count * SizeOf(encoding)));
   std::vector<float> values(static_cast<size_t>(count));
   auto* to = static_cast<char*>(out);
   for (int32_t head = 0; head < heads; ++head, to += count * kernels::SizeOf(dtype)) {

@@ -99,25 +99,6 @@ void SetData(const std::string& text, Group* group, TakenLayers taken) {
       "like (peaky:30), or trace:FILE[:LAYER]");
 }
 
-kernels::DType ParseDType(const std::string& name) {
-  if (name == "fp32") return kernels::DType::kFloat32;
-  if (name == "bf16") return kernels::DType::kBFloat16;
-  if (name == "fp16") return kernels::DType::kFloat16;
-  throw UsageError("--dtype " + name + ": it must be fp32, bf16 or fp16");
-}
-
-const char* NameOf(kernels::DType dtype) {
-  switch (dtype) {
-    case kernels::DType::kFloat32:
-      return "fp32";
-    case kernels::DType::kBFloat16:
-      return "bf16";
-    case kernels::DType::kFloat16:
-      return "fp16";
-  }
-  return "";
-}
-
 std::string IndexFileName(const Workload& workload, int32_t length) {
   std::string name = workload.name;
   for (char& c : name) {

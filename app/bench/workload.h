@@ -52,10 +52,6 @@ struct Group {
 // BadInputError.
 void SetData(const std::string& text, Group* group, TakenLayers taken = TakenLayers::kAny);
 
-// "fp32", "bf16", "fp16" <-> DType. ParseDType throws UsageError.
-kernels::DType ParseDType(const std::string& name);
-const char* NameOf(kernels::DType dtype);
-
 // A group of the one index in the file. Throws BadInputError (exit code 3) when the file or the index in it is not
 // valid.
 Group ReadGroup(const std::string& path);

@@ -11,6 +11,7 @@
 #include "analysis/result_files.h"
 #include "base/check_status.h"
 #include "base/errors.h"
+#include "base/file_format.h"
 #include "choices/head_selection.h"
 #include "kernels/method.h"
 #include "support/output_file.h"
@@ -110,7 +111,7 @@ std::function<void(const analysis::SweepProgress&)> ShowComparing(ProgressLine* 
 }
 
 void CheckResultsTarget(const std::string& path, bool force, const std::vector<std::string>& inputs) {
-  if (!analysis::IsResultsPath(path)) throw UsageError(OutputFault(path, "the extension must be .json, .csv or .h5"));
+  FormatOfOutput(path, analysis::kResultFormats);
   CheckOutputTarget(path, force, inputs);
 }
 

@@ -2,6 +2,7 @@
 #include "choices/tuning_files.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "analysis/types/number_text.h"
 #include "analysis/types/printable.h"
 #include "base/errors.h"
+#include "base/file_format.h"
 #include "choices/head_budgets.h"
 #include "choices/head_selection.h"
 #include "choices/numpy_file.h"
@@ -283,18 +285,22 @@ constexpr Format kFormats[] = {{.option = "json", .format = TuningFormat::kJson}
 }  // namespace
 
 TuningFormat ChooseTuningFormat(const std::string& format, const std::string& path) {
-  const std::string extension = Extension(path);
   for (const Format& known : kFormats) {
     if (format == known.option) return known.format;
   }
   if (!format.empty())
     throw UsageError("--format '" + format + "': choose json, csv, minference, duo-attention or lu-kv");
-  if (extension == "json") return TuningFormat::kJson;
-  if (extension == "csv") return TuningFormat::kCsv;
-  if (extension == "tsv") return TuningFormat::kDuoAttention;
-  if (extension == "npy") return TuningFormat::kLuKv;
-  throw UsageError(OutputFault(path, "the extension must be .json, .csv, .tsv (DuoAttention's) or .npy (LU-KV's)",
-                               "or give --format"));
+  constexpr std::array kKinds = {FileFormat::kJson, FileFormat::kCsv, FileFormat::kTsv, FileFormat::kNpy};
+  switch (FormatOfOutput(path, kKinds, ".tsv is DuoAttention's, .npy LU-KV's; or give --format")) {
+    case FileFormat::kCsv:
+      return TuningFormat::kCsv;
+    case FileFormat::kTsv:
+      return TuningFormat::kDuoAttention;
+    case FileFormat::kNpy:
+      return TuningFormat::kLuKv;
+    default:
+      return TuningFormat::kJson;
+  }
 }
 
 void CheckTuningFormat(TuningFormat format, const Tuning& tuning, const std::vector<analysis::HeadId>& heads) {

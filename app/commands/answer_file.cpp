@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands/answer_file.h"
 
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "analysis/types/number_text.h"
 #include "analysis/types/printable.h"
 #include "base/errors.h"
+#include "base/file_format.h"
 #include "kernels/method.h"
 #include "support/output_file.h"
 
@@ -44,14 +46,13 @@ std::string Cell(const Json& value) {
 }  // namespace
 
 void CheckAnswerFile(const std::string& path) {
-  if (Extension(path) != "csv" && Extension(path) != "json")
-    throw UsageError(OutputFault(path, "the extension must be .csv or .json"));
+  FormatOfOutput(path, std::array{FileFormat::kCsv, FileFormat::kJson});
 }
 
 std::string AnswerFile(const std::vector<eval::Answer>& answers, const AnswerOrigin& origin, const std::string& path) {
   Json entries = Json::array();
   for (const eval::Answer& answer : answers) entries.push_back(AnswerJson(answer, origin));
-  if (Extension(path) == "json") {
+  if (FindFileFormat(path) == FileFormat::kJson) {
     const Json json = {{"schema", "headscope-answers-1"}, {"answers", std::move(entries)}};
     // A model's answer may end inside a character.
     return analysis::PrintableJson(json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace)) + "\n";

@@ -231,11 +231,15 @@ int RunAnalyze(AnalyzeArguments arguments) {
     };
     const auto look = [&](size_t at, const analysis::HeadTensors& head, const analysis::HeadStatistics& statistics) {
       of_heads[at].Look(head, trace);
-      if (head.gpu != nullptr) of_heads[at].OnCpu(statistics.note);
+      if (head.gpu == nullptr) return;
+      if (statistics.device.is_gpu()) {
+        of_heads[at].PartOnCpu(statistics.note);
+      } else {
+        of_heads[at].OnCpu(statistics.note);
+      }
     };
     const kernels::Status status =
         analysis::SweepStatistics(trace, heads, arguments.device, options, sweep, look, &all);
-    if (stop.stop_requested()) return kInterrupted;
     CheckStatus(status, arguments.trace);
   }
   HeadNotes notes;

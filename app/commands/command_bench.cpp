@@ -3,6 +3,7 @@
 // OUT.json]
 // headscope bench --gui [--trace TRACE] [--size WxH] [-o OUT.json]
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <filesystem>
 #include <memory>
@@ -13,7 +14,9 @@
 #include <utility>
 
 #include "base/device.h"
+#include "base/element_type.h"
 #include "base/errors.h"
+#include "base/file_format.h"
 #include "bench/runner.h"
 #include "bench/workload.h"
 #include "choices/device_choice.h"
@@ -50,7 +53,7 @@ struct Defaults {
   std::vector<int32_t> lengths;
   std::vector<std::string> methods;
   const char* heads;
-  const char* dtype;
+  ElementType dtype;
   int32_t head_dim;
   int64_t product_rows;
   int64_t copy_bytes;
@@ -67,7 +70,7 @@ Defaults DefaultsOf(bool on_gpu) {
         .methods = {"dense", "blocks-90", "vertical-slash-1000x4096", "a-shape-1024+4096", "s2-l1v15", "vertical-slash",
                     "vertical-slash:n_vertical=500,n_slash=700", "block-sparse", "sample-attention"},
         .heads = "32:32",
-        .dtype = "bf16",
+        .dtype = ElementType::kBFloat16,
         .head_dim = 128,
         .product_rows = 8192,
         .copy_bytes = int64_t{1} << 30};
@@ -76,7 +79,7 @@ Defaults DefaultsOf(bool on_gpu) {
           .methods = {"dense", "blocks-90", "vertical-slash-64x512", "a-shape-64+512", "s2-l1v15",
                       "vertical-slash:n_vertical=64,n_slash=256", "block-sparse:n_blocks=8", "sample-attention"},
           .heads = "8:4",
-          .dtype = "fp32",
+          .dtype = ElementType::kFloat32,
           .head_dim = 64,
           .product_rows = 2048,
           .copy_bytes = int64_t{256} << 20};
@@ -118,14 +121,14 @@ void SetTrace(const BenchArguments& arguments, bool on_gpu, bench::Group* group,
 
 std::vector<bench::Group> MakeGroups(const BenchArguments& arguments, const Defaults& defaults, bool on_gpu) {
   std::vector<bench::Group> groups;
-  const std::string dtype = arguments.dtype.empty() ? defaults.dtype : arguments.dtype;
-  if (on_gpu && dtype == "fp32") {
+  const ElementType dtype = arguments.dtype.empty() ? defaults.dtype : ParseElementType(arguments.dtype);
+  if (on_gpu && dtype == ElementType::kFloat32) {
     throw UsageError(
         "--dtype fp32: cuDNN's dense attention, which the GPU's figures are compared with, takes bf16 and fp16");
   }
   for (const std::string& path : arguments.index_files) {
     groups.push_back(bench::ReadGroup(path));
-    if (!arguments.dtype.empty()) groups.back().dtype = bench::ParseDType(dtype);
+    if (!arguments.dtype.empty()) groups.back().dtype = KernelTypeOf<kernels::DType>(dtype);
     if (on_gpu && groups.back().dtype == kernels::DType::kFloat32) {
       throw UsageError("--index " + path + " is for fp32; give --dtype bf16 or fp16 to run it on a GPU");
     }
@@ -133,7 +136,7 @@ std::vector<bench::Group> MakeGroups(const BenchArguments& arguments, const Defa
   if (!groups.empty()) return groups;
 
   bench::Group group;
-  group.dtype = bench::ParseDType(dtype);
+  group.dtype = KernelTypeOf<kernels::DType>(dtype);
   group.shape.seed = arguments.seed;
   group.shape.batch = arguments.batch;
   group.shape.head_dim = arguments.head_dim > 0 ? arguments.head_dim : defaults.head_dim;
@@ -199,8 +202,7 @@ int RunWindowBench(const BenchArguments& arguments) {
 int RunBench(const BenchArguments& arguments) {
   if (arguments.gui) return RunWindowBench(arguments);
   if (!arguments.output.empty()) {
-    if (Extension(arguments.output) != "json")
-      throw UsageError(OutputFault(arguments.output, "the extension must be .json"));
+    FormatOfOutput(arguments.output, std::array{FileFormat::kJson});
     CheckOutputTarget(arguments.output, arguments.force, arguments.index_files);
   }
   const Defaults defaults = DefaultsOf(arguments.device.is_gpu());

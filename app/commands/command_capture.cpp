@@ -12,6 +12,7 @@
 #include "analysis/types/printable.h"
 #include "base/byte_text.h"
 #include "base/errors.h"
+#include "base/file_format.h"
 #include "base/number_list.h"
 #include "base/output_claim.h"
 #include "capture/batch.h"
@@ -50,8 +51,7 @@ struct CaptureArguments {
 
 // Another extension would be believed, by its reader and by `headscope export`.
 void CheckTraceName(const std::string& path) {
-  const std::string extension = Extension(path);
-  if (extension == "h5" || extension == "hdf5") return;
+  if (FindFileFormat(path) == FileFormat::kHdf5) return;
   throw UsageError(OutputFault(path, "a trace is an HDF5 file, so the extension must be .h5 or .hdf5",
                                "`headscope export` writes one as .csv or .json"));
 }
@@ -85,7 +85,14 @@ void TakeRecordPlan(const CLI::App& command, CaptureArguments* arguments) {
   take("--rows", plan.rows, &arguments->request.rows);
   take("--record", plan.points, &arguments->record);
   take("--decode", plan.decode, &arguments->request.decode_tokens);
-  take("--dtype", plan.dtype, &arguments->request.dtype);
+  if (plan.dtype && command.count("--dtype") == 0) {
+    try {
+      arguments->request.dtype = ParseComputeType(*plan.dtype);
+    } catch (UsageError& error) {
+      error.SetFile(arguments->plan);
+      throw;
+    }
+  }
 }
 
 // "  heads      0-7 (KV 0-3)", or a line for each layer where they differ.
@@ -138,7 +145,7 @@ int ShowPlans(const CaptureArguments& arguments, const std::vector<capture::Batc
     out << "  layers     " << NumberListText(layout.layers) << '\n'
         << PlannedHeads(layout) << "  rows       " << analysis::Printable(layout.row_selection) << '\n'
         << "  generated  " << request.decode_tokens << (request.decode_tokens == 1 ? " token\n" : " tokens\n")
-        << "  values     " << (layout.encoding == data::Encoding::kBFloat16 ? "bf16" : "fp32") << '\n'
+        << "  values     " << NameOf(layout.encoding) << '\n'
         << "  recorded   " << Listed([&] {
              std::vector<std::string> names = {"q", "k", "v", "lse"};
              names.insert(names.end(), arguments.record.begin(), arguments.record.end());
@@ -224,7 +231,8 @@ int RunCapture(const CLI::App& command, CaptureArguments arguments) {
     CheckOutputTarget(request.output_path, request.overwrite, capture::InputFiles(request));
     CheckTraceName(request.output_path);
   }
-  const ModelAttention attention = ChooseAttention(arguments.attention, request.num_threads, /*trace_lse=*/true);
+  const ModelAttention attention =
+      ChooseAttention(arguments.attention, request.num_threads, /*trace_lse=*/true, request.device);
   request.attention = attention.backend.get();
   request.attention_text = attention.text;
   for (const std::string& name : arguments.record) request.record.push_back(ParseCapturePoint(name));
@@ -306,7 +314,7 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
       "--dry-run", arguments->dry_run,
       "Print what would be recorded, its size, and about how much memory and time it takes, and write nothing");
   AddAttentionOption(command, &arguments->attention);
-  command->add_option("--dtype", request.dtype, "auto, fp32 or bf16")->capture_default_str();
+  AddComputeTypeOption(command, &request.dtype);
   command
       ->add_option_function<std::string>(
           "--device",

@@ -15,6 +15,7 @@
 #include "analysis/head_sweeps.h"
 #include "analysis/report.h"
 #include "base/check_status.h"
+#include "base/stop.h"
 #include "capture/capture.h"
 #include "choices/head_results.h"
 #include "choices/head_selection.h"
@@ -65,28 +66,25 @@ std::string Environment(int32_t threads) {
   return cpu + ", " + std::to_string(threads) + (threads == 1 ? " thread" : " threads") + ", " + date;
 }
 
-// Heads that differ most: the clearest of each class first, then those with the largest kurtosis.
+// Heads that differ most: the clearest of each class first, then those that are the clearest of whatever class.
 std::vector<const analysis::HeadStatistics*> ChooseHeads(const std::vector<analysis::HeadStatistics>& all) {
-  using analysis::HeadClass;
-  const std::pair<HeadClass, const char*> kinds[] = {
-      {HeadClass::kRetrieval, "retrieval_mass"}, {HeadClass::kSinkLocal, "sink_mass"},
-      {HeadClass::kVerticalSlash, "slash_mass"}, {HeadClass::kBlock, "block_mass"},
-      {HeadClass::kDiffuse, "entropy"},          {HeadClass::kSinkLocal, "local_mass"}};
   std::vector<const analysis::HeadStatistics*> chosen;
-  auto take = [&](auto&& admits, const char* metric) {
+  const auto take = [&](const analysis::MetricInfo& metric, std::optional<analysis::HeadClass> of_class) {
     const analysis::HeadStatistics* best = nullptr;
     for (const analysis::HeadStatistics& head : all) {
-      if (!admits(head) || std::find(chosen.begin(), chosen.end(), &head) != chosen.end()) continue;
-      if (best == nullptr || analysis::MetricValue(head, metric) > analysis::MetricValue(*best, metric)) best = &head;
+      if (of_class && head.head_class != *of_class) continue;
+      if (std::find(chosen.begin(), chosen.end(), &head) != chosen.end()) continue;
+      if (best == nullptr || analysis::MetricValue(head, metric.name) > analysis::MetricValue(*best, metric.name))
+        best = &head;
     }
     if (best != nullptr && chosen.size() < kNumPictures) chosen.push_back(best);
   };
-  for (const auto& [kind, metric] : kinds) {
-    take([kind = kind](const analysis::HeadStatistics& head) { return head.head_class == kind; }, metric);
+  const analysis::MetricInfo* of_any = &analysis::Metrics().front();
+  for (const analysis::MetricInfo& metric : analysis::Metrics()) {
+    if (metric.clearest_of == analysis::HeadClass::kUnknown) of_any = &metric;
+    if (metric.clearest_of && metric.clearest_of != analysis::HeadClass::kUnknown) take(metric, metric.clearest_of);
   }
-  while (chosen.size() < std::min(kNumPictures, all.size())) {
-    take([](const analysis::HeadStatistics&) { return true; }, "kurtosis");
-  }
+  while (chosen.size() < std::min(kNumPictures, all.size())) take(*of_any, {});
   return chosen;
 }
 
@@ -141,7 +139,7 @@ int RunDemo(const DemoArguments& arguments) {
   ProgressLine line(arguments.quiet);
 
   const std::string trace_path = CaptureDemoTrace(arguments, stop, line);
-  if (stop.stop_requested()) return kInterrupted;
+  StopIfAsked(stop);  // the shorter trace stays
   const data::TraceReader trace(trace_path);
   const std::vector<analysis::HeadId> heads = analysis::RecordedHeads(trace);
 
@@ -157,7 +155,6 @@ int RunDemo(const DemoArguments& arguments) {
     line.Show("analysing", static_cast<int64_t>(at.done), static_cast<int64_t>(at.total), ProgressUnit::kHeads);
   };
   const kernels::Status analysed = analysis::SweepStatistics(trace, heads, kCpu, {}, sweep, {}, &report.statistics);
-  if (stop.stop_requested()) return kInterrupted;
   CheckStatus(analysed, trace_path);
 
   const std::vector<const analysis::HeadStatistics*> chosen = ChooseHeads(report.statistics);
@@ -186,7 +183,6 @@ int RunDemo(const DemoArguments& arguments) {
   comparison.left_out = [&](const analysis::AskedMethod& method, const std::string& /*where*/,
                             const kernels::Status& why) { left_out.emplace(method.name, why.message()); };
   const kernels::Status measured = analysis::SweepComparisons(trace, compared, comparison, sweep, &report.results);
-  if (stop.stop_requested()) return kInterrupted;
   CheckStatus(measured);
   for (const auto& [method, why] : left_out)
     report.results_note += " Without " + method + " where it does not run: " + why + ".";

@@ -2,6 +2,7 @@
 // headscope diff TRACE_A TRACE_B [--heads L:H,..] [--metrics a,b | --all] [-o OUT.json|.csv]
 // headscope diff TRACE --method NAME[:k=v,..] --method NAME[:k=v,..] [--heads L:H,..] [-o OUT.json|.csv]
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iomanip>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "analysis/types/number_text.h"
 #include "base/check_status.h"
 #include "base/errors.h"
+#include "base/file_format.h"
 #include "choices/head_results.h"
 #include "choices/head_selection.h"
 #include "choices/method_choice.h"
@@ -37,9 +39,19 @@ namespace {
 using analysis::HeadId;
 using analysis::MetricInfo;
 
+// What `analyze` shows unasked of whole traces.
+std::vector<std::string> ShownUnasked() {
+  std::vector<std::string> names;
+  for (const MetricInfo& metric : analysis::Metrics()) {
+    if (metric.shown == analysis::MetricShown::kAlways || metric.shown == analysis::MetricShown::kOfWholeTrace)
+      names.push_back(metric.name);
+  }
+  return names;
+}
+
 struct DiffArguments {
   std::vector<std::string> traces, methods;
-  std::vector<std::string> metrics = {"sparsity_0.95", "kurtosis", "entropy", "sink_mass", "local_mass"};
+  std::vector<std::string> metrics = ShownUnasked();
   std::string heads, output;
   analysis::StatisticsOptions options;
   bool all = false, metrics_were_given = false, force = false, quiet = false;
@@ -62,9 +74,7 @@ std::vector<MetricInfo> ChosenMetrics(const DiffArguments& arguments) {
 
 void CheckTarget(const DiffArguments& arguments) {
   if (arguments.output.empty()) return;
-  const std::string extension = Extension(arguments.output);
-  if (extension != "json" && extension != "csv")
-    throw UsageError(OutputFault(arguments.output, "the extension must be .json or .csv"));
+  FormatOfOutput(arguments.output, std::array{FileFormat::kJson, FileFormat::kCsv});
   CheckOutputTarget(arguments.output, arguments.force, arguments.traces);
 }
 
@@ -101,7 +111,6 @@ std::vector<analysis::HeadStatistics> StatisticsOf(const data::TraceReader& trac
     of_heads[at].Look(head, trace);
   };
   const kernels::Status status = analysis::SweepStatistics(trace, heads, kCpu, arguments.options, sweep, look, &all);
-  if (stop.stop_requested()) return {};
   CheckStatus(status, path);
   HeadNotes notes;
   for (const HeadNotes& of_head : of_heads) notes.Append(of_head);
@@ -154,11 +163,10 @@ int DiffTraces(const DiffArguments& arguments) {
   const std::stop_token stop = StopOnInterrupt();
   const auto of_first = StatisticsOf(first, arguments.traces[0], heads, arguments, stop);
   const auto of_second = StatisticsOf(second, arguments.traces[1], heads, arguments, stop);
-  if (stop.stop_requested()) return kInterrupted;
   const auto differences = analysis::DifferencesOf(of_first, of_second, metrics);
   if (arguments.output.empty()) {
     WriteText(DifferenceTable(differences, metrics), "", false);
-  } else if (Extension(arguments.output) == "csv") {
+  } else if (FindFileFormat(arguments.output) == FileFormat::kCsv) {
     WriteText(analysis::DifferencesCsv(differences), arguments.output, arguments.force);
   } else {
     WriteText(analysis::DifferencesJson({arguments.traces[0], arguments.traces[1]}, differences), arguments.output,
@@ -226,14 +234,13 @@ int DiffMasks(const DiffArguments& arguments) {
           return kernels::Status();
         },
         &of_heads);
-    if (stop.stop_requested()) return kInterrupted;
     CheckStatus(swept);
   }
   std::vector<analysis::HeadOverlap> overlaps;
   for (std::optional<analysis::HeadOverlap>& overlap : of_heads) overlaps.push_back(std::move(overlap.value()));
   if (arguments.output.empty()) {
     WriteText(OverlapTable(overlaps), "", false);
-  } else if (Extension(arguments.output) == "csv") {
+  } else if (FindFileFormat(arguments.output) == FileFormat::kCsv) {
     WriteText(analysis::OverlapsCsv(overlaps), arguments.output, arguments.force);
   } else {
     WriteText(analysis::OverlapsJson(arguments.traces[0], {arguments.methods[0], arguments.methods[1]}, overlaps),

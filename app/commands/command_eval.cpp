@@ -57,8 +57,8 @@ std::string KeptText(const sparse_model::KeptPairs& pairs) {
 int RunEval(EvalArguments arguments) {
   arguments.request.model_dir = ModelDirOrShipped(arguments.request.model_dir);
   arguments.request.prose_path = ProsePath();
-  const ModelAttention attention =
-      ChooseAttention(arguments.attention, arguments.request.session.num_threads, /*trace_lse=*/false);
+  const ModelAttention attention = ChooseAttention(arguments.attention, arguments.request.session.num_threads,
+                                                   /*trace_lse=*/false, arguments.request.session.device);
   arguments.request.attention = attention.backend.get();
   if (!arguments.output.empty()) {
     CheckAnswerFile(arguments.output);
@@ -115,7 +115,7 @@ void AddEvalCommand(CLI::App& app, Action& action) {
       ->capture_default_str();
   command->add_option("--seed", request.seed, "Seed")->capture_default_str();
   AddAttentionOption(command, &arguments->attention);
-  command->add_option("--dtype", request.session.dtype, "auto, fp32 or bf16")->capture_default_str();
+  AddComputeTypeOption(command, &request.session.dtype);
   AddDeviceOption(command, &request.session.device);
   AddThreadsOption(command, &request.session.num_threads);
   AddOutputOptions(command, &arguments->output, &arguments->force,

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // headscope export TRACE [--layers ..] [--heads ..] [--tokens a:b] [--dtype fp32|bf16|fp16] [--compress]
 // -o OUT.h5|.csv|.json
+#include <array>
 #include <memory>
 #include <stop_token>
 
+#include "base/element_type.h"
 #include "base/errors.h"
+#include "base/file_format.h"
 #include "choices/head_selection.h"
 #include "commands/command.h"
 #include "commands/common_options.h"
@@ -23,27 +26,22 @@ struct ExportArguments {
   bool force = false, quiet = false, compress = false;
 };
 
-data::ExportStorage StorageOf(const ExportArguments& arguments, const std::string& extension) {
-  if (extension != "h5" && (arguments.compress || !arguments.dtype.empty())) {
-    throw UsageError(std::string(arguments.compress ? "--compress" : "--dtype") + ": ." + extension +
+data::ExportStorage StorageOf(const ExportArguments& arguments, FileFormat format) {
+  if (format != FileFormat::kHdf5 && (arguments.compress || !arguments.dtype.empty())) {
+    throw UsageError(std::string(arguments.compress ? "--compress" : "--dtype") + ": " +
+                     (format == FileFormat::kCsv ? ".csv" : ".json") +
                      " holds numbers as text, each so that it reads back as what it is; leave it out, or write .h5");
   }
   data::ExportStorage storage;
   if (arguments.compress) storage.storage = data::TraceStorage::kCompressed;
-  if (arguments.dtype == "fp32") storage.encoding = data::Encoding::kFloat32;
-  if (arguments.dtype == "bf16") storage.encoding = data::Encoding::kBFloat16;
-  if (arguments.dtype == "fp16") storage.encoding = data::Encoding::kFloat16;
-  if (!arguments.dtype.empty() && !storage.encoding)
-    throw UsageError({.field = "dtype", .value = arguments.dtype, .problem = "it must be fp32, bf16 or fp16"});
+  if (!arguments.dtype.empty()) storage.encoding = ParseElementType(arguments.dtype);
   return storage;
 }
 
 int RunExport(const ExportArguments& arguments) {
-  const std::string extension = Extension(arguments.output);
-  if (extension != "h5" && extension != "csv" && extension != "json") {
-    throw UsageError(OutputFault(arguments.output, "the extension must be .h5, .csv or .json"));
-  }
-  const data::ExportStorage storage = StorageOf(arguments, extension);
+  constexpr std::array kKinds = {FileFormat::kHdf5, FileFormat::kCsv, FileFormat::kJson};
+  const FileFormat format = FormatOfOutput(arguments.output, kKinds);
+  const data::ExportStorage storage = StorageOf(arguments, format);
   CheckOutputTarget(arguments.output, arguments.force, {arguments.trace});
   const data::TraceReader trace(arguments.trace);
   data::ExportSelection selection;
@@ -54,19 +52,17 @@ int RunExport(const ExportArguments& arguments) {
 
   const std::stop_token stop = StopOnInterrupt();
   OutputFile output(arguments.output, arguments.force);
-  bool whole = false;
   {
     ProgressLine line(arguments.quiet);
     const auto progress = [&](double share) {
       line.Show("exporting", static_cast<int64_t>(share * 100), 100, ProgressUnit::kPercent);
     };
     output.Write([&](const std::string& path) {
-      whole = extension == "h5"    ? data::ExportTrace(trace, selection, storage, path, progress, stop)
-              : extension == "csv" ? data::ExportCsv(trace, selection, path, progress, stop)
-                                   : data::ExportJson(trace, selection, path, progress, stop);
+      if (format == FileFormat::kHdf5) return data::ExportTrace(trace, selection, storage, path, progress, stop);
+      if (format == FileFormat::kCsv) return data::ExportCsv(trace, selection, path, progress, stop);
+      data::ExportJson(trace, selection, path, progress, stop);
     });
   }
-  if (!whole) return kInterrupted;
   output.Commit();
   return kDone;
 }

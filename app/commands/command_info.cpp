@@ -35,10 +35,6 @@ namespace {
 using analysis::Printable;
 using Json = nlohmann::ordered_json;
 
-const char* EncodingName(data::Encoding encoding) {
-  return encoding == data::Encoding::kFloat32 ? "fp32" : encoding == data::Encoding::kBFloat16 ? "bf16" : "fp16";
-}
-
 // Of a trace that was cut from a longer one (headscope export --tokens).
 std::string CutFrom(int64_t first_token) {
   return first_token == 0 ? ""
@@ -213,7 +209,7 @@ int TraceInfo(const std::string& path, bool json) {
                  {"layers", layout.layers},
                  {"qo_heads", Shared(layout, [](const data::LayerFacts& facts) { return facts.qo_heads; })},
                  {"kv_heads", Shared(layout, [](const data::LayerFacts& facts) { return facts.kv_heads; })},
-                 {"encoding", EncodingName(layout.encoding)},
+                 {"encoding", NameOf(layout.encoding)},
                  {"capture_point", layout.capture_point},
                  {"recorded_beside", Shared(layout, RecordedBeside)},
                  {"attention", layout.attention.empty() ? kernels::PrefillBaseline().spec().name : layout.attention},
@@ -234,7 +230,7 @@ int TraceInfo(const std::string& path, bool json) {
         << "\n  tokens     " << trace.num_tokens() << DecodedText(decoded) << CutFrom(layout.first_token)
         << "\n  query rows " << trace.num_rows() << " (" << Printable(layout.row_selection) << ")\n  layers     "
         << NumberListText(layout.layers) << '\n'
-        << LayersText(layout) << "  values     " << EncodingName(layout.encoding) << ", q and k "
+        << LayersText(layout) << "  values     " << NameOf(layout.encoding) << ", q and k "
         << Printable(layout.capture_point) << RopeAndScale(layout) << '\n';
     if (!layout.attention.empty()) out << "  attention  " << Printable(layout.attention) << '\n';
     if (const auto recorded = RecordedBeside(layout.facts.front()); !recorded.empty())

@@ -11,6 +11,7 @@
 #include "analysis/quantise.h"
 #include "analysis/types/number_text.h"
 #include "base/errors.h"
+#include "base/file_format.h"
 #include "choices/head_results.h"
 #include "choices/head_selection.h"
 #include "commands/command.h"
@@ -107,10 +108,8 @@ std::string SettingTable(const std::vector<analysis::QuantisedHead>& results, si
 
 int RunQuantise(const QuantiseArguments& arguments) {
   analysis::QuantisationRequest request = RequestOf(arguments);
-  const std::string extension = Extension(arguments.output);
   if (!arguments.output.empty()) {
-    if (extension != "json" && extension != "csv")
-      throw UsageError(OutputFault(arguments.output, "the extension must be .json or .csv"));
+    FormatOfOutput(arguments.output, std::array{FileFormat::kJson, FileFormat::kCsv});
     CheckOutputTarget(arguments.output, arguments.force, {arguments.trace});
   }
   const data::TraceReader trace(arguments.trace);
@@ -128,7 +127,8 @@ int RunQuantise(const QuantiseArguments& arguments) {
   if (arguments.output.empty()) {
     WriteText(SettingTable(results, heads.size()), "", false);
   } else {
-    WriteText(extension == "json" ? analysis::QuantisationJson(results) : analysis::QuantisationCsv(results),
+    WriteText(FindFileFormat(arguments.output) == FileFormat::kJson ? analysis::QuantisationJson(results)
+                                                                    : analysis::QuantisationCsv(results),
               arguments.output, arguments.force);
   }
   return kDone;

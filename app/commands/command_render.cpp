@@ -4,6 +4,7 @@
 //                   [--other TRACE] [--other-head L:H] [--other-method NAME] [--size WxH] -o OUT.png|.svg|.pdf
 // headscope render TRACE.. --figure NAME [--heads ..] -o OUT.svg|.pdf|.png|.json|.csv
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -18,6 +19,7 @@
 #include "base/check_status.h"
 #include "base/device.h"
 #include "base/errors.h"
+#include "base/file_format.h"
 #include "choices/device_choice.h"
 #include "choices/head_results.h"
 #include "choices/head_selection.h"
@@ -27,6 +29,7 @@
 #include "commands/head_notes.h"
 #include "data/trace_reader.h"
 #include "support/exit_codes.h"
+#include "support/figure_file.h"
 #include "support/interrupt.h"
 #include "support/listed.h"
 #include "support/messages.h"
@@ -82,10 +85,7 @@ int RunFigure(const RenderArguments& arguments) {
     throw UsageError("--figure '" + arguments.figure + "' is not known; choose from " + Listed(names));
   }
   if (!arguments.head.empty()) throw UsageError("--head chooses the head of a map; for a figure give --heads");
-  const std::string extension = Extension(arguments.output);
-  const bool drawn = extension == "svg" || extension == "pdf" || extension == "png";
-  if (!drawn && extension != "json" && extension != "csv")
-    throw UsageError(OutputFault(arguments.output, "the extension must be .svg, .pdf, .png, .json or .csv"));
+  FormatOfOutput(arguments.output, kFigureFormats);
   CheckOutputTarget(arguments.output, arguments.force, arguments.traces);
   const auto [width, height] = ParseSize(arguments.size.empty() ? "1000x480" : arguments.size, "--size");
   analysis::FigureLook look;
@@ -109,14 +109,7 @@ int RunFigure(const RenderArguments& arguments) {
     };
     figure = analysis::MakeFigure(*maker, input);
   }
-  if (!drawn) {
-    WriteText(extension == "json" ? analysis::FigureJson(figure) : analysis::FigureCsv(figure), arguments.output,
-              arguments.force);
-    return kDone;
-  }
-  OutputFile output(arguments.output, arguments.force);
-  output.Write([&](const std::string& path) { analysis::DrawFigure(figure, width, height, path, look); });
-  output.Commit();
+  WriteFigureFile(figure, width, height, look, arguments.output, arguments.force);
   return kDone;
 }
 
@@ -205,9 +198,7 @@ int RunRender(RenderArguments arguments) {
   }
   request.color_map = arguments.color_map;
   if (!arguments.range.empty()) request.range = ParseValueRange(arguments.range);
-  const std::string extension = Extension(arguments.output);
-  if (extension != "png" && extension != "svg" && extension != "pdf")
-    throw UsageError(OutputFault(arguments.output, "the extension must be .png, .svg or .pdf"));
+  FormatOfOutput(arguments.output, std::array{FileFormat::kPng, FileFormat::kSvg, FileFormat::kPdf});
   CheckOutputTarget(arguments.output, arguments.force, {arguments.trace, arguments.other_trace});
   std::tie(request.width, request.height) = ParseSize(arguments.size.empty() ? "800x800" : arguments.size, "--size");
   CheckView(arguments, request.view);
@@ -256,7 +247,6 @@ int RunRender(RenderArguments arguments) {
     request.stop = stop;
     output.Write([&](const std::string& path) { device = analysis::DrawHeadMap(*head, sources, request, path); });
   }
-  if (stop.stop_requested()) return kInterrupted;
   notes.Print();
   if (arguments.device.is_gpu() && head->gpu != nullptr) {
     Say(arguments.output + ": " +

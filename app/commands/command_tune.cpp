@@ -7,6 +7,7 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <set>
 #include <stop_token>
 
 #include "analysis/measured_heads.h"
@@ -203,12 +204,28 @@ int64_t MostFrontBytes(const Tuning& tuning, const Traces& traces, size_t num_he
   return most;
 }
 
-// Heads that share a setting are in memory together, with their masses and trade-offs.
+// How many lower layers' heads are held beside a head: those whose selections a decode method takes.
+int64_t MostLowerLayers(const Tuning& tuning, const std::vector<analysis::HeadId>& heads) {
+  size_t most = 0;
+  for (const analysis::HeadId& head : heads) {
+    std::set<int32_t> layers;
+    for (const Tuning::Searched& method : tuning.methods) {
+      if (method.choice.decode == nullptr) continue;
+      for (const int32_t layer : method.choice.decode->LowerLayers(method.choice.values, head.layer))
+        layers.insert(layer);
+    }
+    most = std::max(most, layers.size());
+  }
+  return static_cast<int64_t>(most);
+}
+
+// Heads that share a setting are in memory together, with their masses and trade-offs and the lower layers' heads.
 void CheckMemory(const std::vector<std::vector<size_t>>& units, const Traces& traces, const Tuning& tuning,
-                 int32_t num_threads) {
+                 const std::vector<analysis::HeadId>& heads, int32_t num_threads) {
   constexpr int64_t kMassBytes = int64_t{64} << 20;  // of a head at most (analysis::HeadMass)
   size_t most = 0;
   for (const auto& unit : units) most = std::max(most, unit.size());
+  const int64_t layers = 1 + MostLowerLayers(tuning, heads);
   int64_t of_head = 0;
   for (const auto& trace : traces) {
     int64_t elements = 0;  // of q, k and v, in the layer where they are most
@@ -216,7 +233,7 @@ void CheckMemory(const std::vector<std::vector<size_t>>& units, const Traces& tr
       elements = std::max(elements, (trace->num_rows() + trace->num_tokens()) * facts.head_dim +
                                         trace->num_tokens() * facts.v_head_dim);
     }
-    of_head += elements * int64_t{sizeof(float)} +
+    of_head += layers * elements * int64_t{sizeof(float)} +
                std::min(kMassBytes, trace->num_rows() * (trace->num_tokens() / 64 + 1) * int64_t{sizeof(float)});
   }
   const int64_t bytes = static_cast<int64_t>(most) * of_head + MostFrontBytes(tuning, traces, most, num_threads);
@@ -247,7 +264,7 @@ class Tuner {
         units_(UnitsOf(heads, tuning.unit)),
         notes_(heads.size()) {
     UseDevice(arguments.device);
-    CheckMemory(units_, traces, tuning, arguments.num_threads);
+    CheckMemory(units_, traces, tuning, heads, arguments.num_threads);
   }
 
   // The units that are done, in their order: all, unless interrupted. Throws what a search ends with.
@@ -407,7 +424,11 @@ class Tuner {
       head.id = ids_[unit[i]];
       head.method = best_method;
       head.found = std::move(best[i]);
-      head.device = recordings[i].front()->WhereComputed().name;
+      // Decode methods, and whatever is timed, run on the CPU wherever the head lies.
+      head.device =
+          (by_time || tuning_.methods.front().choice.decode != nullptr ? NamedCpu()
+                                                                       : recordings[i].front()->WhereComputed())
+              .name;
       head.outside_mass = MeanOutside(recordings[i], options.num_threads, options.stop);
     }
     if (kernels::Status status = Check(unit, options, target, together); !status.ok()) return status;

@@ -13,6 +13,13 @@ void AddDeviceOption(CLI::App* command, Device* device, const std::string& note)
       ->default_str(DeviceText(*device));
 }
 
+void AddComputeTypeOption(CLI::App* command, std::optional<ElementType>* type) {
+  command
+      ->add_option_function<std::string>(
+          "--dtype", [type](const std::string& text) { *type = ParseComputeType(text); }, "auto, fp32 or bf16")
+      ->default_str(std::string(ComputeTypeName(*type)));
+}
+
 void AddThreadsOption(CLI::App* command, int32_t* num_threads) {
   command->add_option("--threads", *num_threads, "CPU threads (0: all cores)")->capture_default_str();
 }

@@ -5,14 +5,18 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/device.h"
+#include "base/element_type.h"
 
 namespace headscope::app {
 
 // --device, parsed where it is read: the commands see a device and no text. `note` follows the choices.
 void AddDeviceOption(CLI::App* command, Device* device, const std::string& note = "");
+// --dtype of a running model; nothing: as its checkpoint says.
+void AddComputeTypeOption(CLI::App* command, std::optional<ElementType>* type);
 // --threads, 0 for all cores.
 void AddThreadsOption(CLI::App* command, int32_t* num_threads);
 // --heads of a trace, by layer and head: L:H,.. (choices/head_selection.h).

@@ -26,6 +26,10 @@ void HeadNotes::OnCpu(const std::string& why) {
   if (!why.empty() && num_refused_++ == 0) first_refusal_ = why;
 }
 
+void HeadNotes::PartOnCpu(const std::string& note) {
+  if (!note.empty()) AddOnce("part on the CPU", note);
+}
+
 void HeadNotes::Append(const HeadNotes& others) {
   for (const std::string& subject : others.in_order_) AddOnce(subject, others.said_.at(subject));
   if (num_refused_ == 0) first_refusal_ = others.first_refusal_;

@@ -26,7 +26,8 @@ void AddAttentionOption(CLI::App* command, std::vector<std::string>* texts) {
       ->type_name("METHOD[:k=v,..]");
 }
 
-ModelAttention ChooseAttention(const std::vector<std::string>& texts, int32_t num_threads, bool trace_lse) {
+ModelAttention ChooseAttention(const std::vector<std::string>& texts, int32_t num_threads, bool trace_lse,
+                               const Device& device) {
   if (texts.empty()) return {};
   sparse_model::MethodChoice choice;
   choice.num_threads = num_threads;
@@ -43,6 +44,11 @@ ModelAttention ChooseAttention(const std::vector<std::string>& texts, int32_t nu
     const MethodChoice asked = ParseMethod(text, "--attention");
     if (asked.prefill != nullptr) put(asked.prefill, asked, &choice.prefill, &choice.prefill_values);
     if (asked.decode != nullptr) put(asked.decode, asked, &choice.decode, &choice.decode_values);
+  }
+  // Said here, before a long prompt has passed the model.
+  if (device.is_gpu() && choice.decode != nullptr && choice.decode->LeavesOutComponents()) {
+    throw UsageError("--attention " + choice.decode->spec().name +
+                     ": it leaves out components of keys, which a GPU attends to as a whole; give --device cpu");
   }
   const auto said = [](const auto* method, const auto& baseline, const kernels::ParameterValues& values) {
     return method != nullptr ? TextOf(method->spec(), values)

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/device.h"
 #include "sparse_model/method_attention.h"
 
 namespace headscope::app {
@@ -25,7 +26,8 @@ struct ModelAttention {
 // A prefill method attends the prompt, a decode method the tokens behind it; dense where there is none. trace_lse: the
 // log-sum-exp that is recorded counts every key that a layer lets a row see, as traces want it. Throws UsageError: an
 // unknown method or value, two of one phase.
-ModelAttention ChooseAttention(const std::vector<std::string>& texts, int32_t num_threads, bool trace_lse);
+ModelAttention ChooseAttention(const std::vector<std::string>& texts, int32_t num_threads, bool trace_lse,
+                               const Device& device);
 // Says on stderr what selected elsewhere than where the model ran.
 void TellNotes(const ModelAttention& attention);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "model/layer_placement.h"
+#include "model/safetensors.h"
 
 namespace headscope::app {
 namespace {
@@ -43,8 +44,9 @@ Weights WeightsOf(const model::ModelConfig& config, const model::CheckpointSumma
 
 }  // namespace
 
-int64_t NumberBytes(const model::CheckpointSummary& summary, const std::string& dtype, const Device& device) {
-  return dtype == "bf16" || (dtype == "auto" && device.is_gpu() && summary.dtype == "BF16") ? 2 : 4;
+int64_t NumberBytes(const model::CheckpointSummary& summary, std::optional<ElementType> compute, const Device& device) {
+  if (compute) return SizeOf(*compute);
+  return device.is_gpu() ? SizeOf(model::TypeByItself(summary.dtype)) : SizeOf(ElementType::kFloat32);
 }
 
 CaptureCost CostOf(const model::ModelConfig& config, const model::CheckpointSummary& summary,

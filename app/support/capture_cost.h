@@ -4,9 +4,10 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <optional>
 
 #include "base/device.h"
+#include "base/element_type.h"
 #include "model/model_config.h"
 #include "model/model_session.h"
 
@@ -28,7 +29,7 @@ struct CaptureCost {
 };
 
 // Bytes of one number of weights and activations, as SessionOptions::dtype decides it.
-int64_t NumberBytes(const model::CheckpointSummary& summary, const std::string& dtype, const Device& device);
+int64_t NumberBytes(const model::CheckpointSummary& summary, std::optional<ElementType> compute, const Device& device);
 
 CaptureCost CostOf(const model::ModelConfig& config, const model::CheckpointSummary& summary,
                    const CaptureLengths& lengths, int64_t number_bytes);

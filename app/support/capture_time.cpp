@@ -25,8 +25,8 @@ double FastestSeconds(model::Ceiling* work) {
 
 }  // namespace
 
-CaptureTime::Rates CaptureTime::RatesOf(const std::string& dtype, const Device& device) {
-  Rates& rates = rates_[DeviceText(device) + " " + dtype];
+CaptureTime::Rates CaptureTime::RatesOf(ElementType dtype, const Device& device) {
+  Rates& rates = rates_[DeviceText(device) + " " + std::string(NameOf(dtype))];
   if (rates.operations == 0) {
     const double size = kProductSize;
     rates.operations =
@@ -39,7 +39,7 @@ CaptureTime::Rates CaptureTime::RatesOf(const std::string& dtype, const Device& 
 double CaptureTime::About(const CaptureCost& cost, int64_t number_bytes, const Device& device) {
   if (device.is_gpu()) return 0;
   const std::lock_guard lock(mutex_);
-  const Rates rates = RatesOf(number_bytes == 2 ? "bf16" : "fp32", device);
+  const Rates rates = RatesOf(number_bytes == 2 ? ElementType::kBFloat16 : ElementType::kFloat32, device);
   return cost.prompt_operations / rates.operations + cost.decode_bytes / rates.bytes;
 }
 

@@ -23,7 +23,7 @@ class CaptureTime {
   struct Rates {
     double operations = 0, bytes = 0;  // a second
   };
-  Rates RatesOf(const std::string& dtype, const Device& device);
+  Rates RatesOf(ElementType dtype, const Device& device);
 
   std::mutex mutex_;
   std::map<std::string, Rates> rates_;  // by device and type of numbers

@@ -165,7 +165,9 @@ std::string ParseRefusal(const CLI::App& app, const CLI::ParseError& error) {
   if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) return error.what();
   if (dynamic_cast<const CLI::RequiresError*>(&error) != nullptr)
     return std::string(error.what()) + "; give both or neither";
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+  // An option that has to be there may be missing because its name was typed otherwise.
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
+      dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
     for (const CLI::App* command : app.get_subcommands()) {
       for (const std::string& argument : command->remaining()) {
         if (argument.starts_with("--")) return UnknownOption(*command, argument.substr(0, argument.find('=')));

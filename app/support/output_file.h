@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "data/extension.h"
 #include "data/unfinished_file.h"
 
 namespace headscope::app {
@@ -53,7 +52,5 @@ void WriteText(const std::string& text, const std::string& path, bool force);
 Fault OutputFault(const std::string& path, const std::string& problem, const std::string& remedy = "");
 // That of a file which the system refuses to write for the reason `error` (of errno): the reason and its remedy.
 Fault WriteRefusal(const std::string& path, int error);
-
-using data::Extension;
 
 }  // namespace headscope::app

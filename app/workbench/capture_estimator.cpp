@@ -8,6 +8,7 @@
 #include "model/model_config.h"
 #include "model/model_session.h"
 #include "model/model_tokenizer.h"
+#include "model/safetensors.h"
 #include "support/capture_cost.h"
 
 namespace headscope::app {
@@ -60,6 +61,7 @@ ui::ModelDescription DescribeCheckpoint(const std::string& model_dir) {
   description.model_dir = model_dir;
   description.model_type = summary.model_type;
   description.dtype = summary.dtype;
+  description.recorded_type = model::TypeByItself(summary.dtype);
   description.num_parameters = summary.num_parameters;
   description.max_positions = summary.max_positions;
   description.num_layers = summary.num_layers;

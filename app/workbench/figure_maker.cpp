@@ -8,9 +8,10 @@
 
 #include "analysis/figure_drawing.h"
 #include "base/errors.h"
+#include "base/stop.h"
 #include "choices/head_results.h"
-#include "data/extension.h"
 #include "data/trace_reader.h"
+#include "support/figure_file.h"
 #include "support/output_file.h"
 
 namespace headscope::app {
@@ -84,7 +85,7 @@ std::shared_ptr<const analysis::Figure> FigureCache::Make(const std::shared_ptr<
     input.traces.push_back({other.get(), NameOf(*other), HeadsIn(*other, drawing.heads)});
   }
   auto figure = std::make_shared<const analysis::Figure>(analysis::MakeFigure(*maker, input));
-  if (stop.stop_requested()) throw CancelledError("The figure was not made: it was stopped.");
+  StopIfAsked(stop);
   const std::lock_guard lock(mutex_);
   made_of_ = drawing;
   trace_ = trace;
@@ -108,17 +109,7 @@ ui::FigurePicturePtr PaintPicture(const analysis::Figure& figure, const ui::Figu
 }
 
 void WriteFigure(const analysis::Figure& figure, const ui::FigureDrawing& drawing, const std::string& path) {
-  const std::string extension = data::Extension(path);
-  if (extension == "json" || extension == "csv")
-    return WriteText(extension == "json" ? analysis::FigureJson(figure) : analysis::FigureCsv(figure), path,
-                     /*force=*/true);
-  if (extension != "svg" && extension != "pdf" && extension != "png")
-    throw UsageError(OutputFault(path, "the extension must be .svg, .pdf, .png, .json or .csv"));
-  OutputFile output(path, /*force=*/true);
-  output.Write([&](const std::string& temporary) {
-    analysis::DrawFigure(figure, drawing.width, drawing.height, temporary, LookOf(drawing));
-  });
-  output.Commit();
+  WriteFigureFile(figure, drawing.width, drawing.height, LookOf(drawing), path, /*force=*/true);
 }
 
 }  // namespace headscope::app

@@ -15,7 +15,6 @@ MadeMask MaskOfPrefill(OpenedTrace& trace, ui::MapView view, analysis::HeadId he
                        const std::stop_token& stop) {
   const analysis::HeadTensorsPtr shown = trace.heads.Show(view, head);
   const MassCache::MassPtr mass = masses->Get(view, shown, stop);
-  if (!mass) throw CancelledError("The mask was not made because another head was opened.");
   analysis::MaskPreview preview;
   const kernels::Status status = analysis::PreviewMask(*mass, method, values, 0, stop, &preview);
   CheckStatus(status);

@@ -65,10 +65,7 @@ void WriteMapFile(OpenedTrace& trace, const ui::MapDrawing& drawing, const std::
     }
   }
   OutputFile output(path, /*force=*/true);
-  NamedDevice device;
-  output.Write(
-      [&](const std::string& temporary) { device = analysis::DrawHeadMap(*head, sources, request, temporary); });
-  if (device.name.empty()) throw CancelledError("The map was not written: its export was stopped.");
+  output.Write([&](const std::string& temporary) { analysis::DrawHeadMap(*head, sources, request, temporary); });
   output.Commit();
 }
 

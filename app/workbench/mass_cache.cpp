@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/errors.h"
+#include "base/stop.h"
 
 namespace headscope::app {
 namespace {
@@ -58,7 +59,7 @@ MassCache::MassPtr MassCache::Get(ui::MapView view, const analysis::HeadTensorsP
   Entry entry;
   {
     const std::lock_guard lock(mutex_);
-    if (stop.stop_requested()) return nullptr;  // a stale request must not end the pass of the head on show
+    StopIfAsked(stop);  // a stale request must not end the pass of the head on show
     wanted_[static_cast<size_t>(view)] = head;
     EndUnwanted();
     const auto known =
@@ -79,9 +80,7 @@ MassCache::MassPtr MassCache::Get(ui::MapView view, const analysis::HeadTensorsP
     }
   }
   if (promise) return Compute(head, entry, &*promise);
-  while (entry.computed.wait_for(kLookAtStop) != std::future_status::ready) {
-    if (stop.stop_requested()) return nullptr;
-  }
+  while (entry.computed.wait_for(kLookAtStop) != std::future_status::ready) StopIfAsked(stop);
   return entry.computed.get().Get();
 }
 
@@ -96,10 +95,6 @@ MassCache::MassPtr MassCache::Compute(const analysis::HeadTensorsPtr& head, cons
       "the masses of head " + std::to_string(head->id.layer) + ":" + std::to_string(head->id.head) +
           " could not be computed for an unknown reason; try again",
       [&] { return MassPtr(analysis::HeadMass::Compute(head, 0, entry.stop.get_token())); }, forget);
-  if (!mass) {
-    forget();  // it was ended
-    return nullptr;
-  }
   const std::lock_guard lock(mutex_);
   const auto known =
       std::find_if(entries_.begin(), entries_.end(), [&](const Entry& other) { return other.stop == entry.stop; });

@@ -26,16 +26,16 @@ class MassCache {
   // `memory` decides how many masses stay; those that the maps asked for last always do.
   explicit MassCache(std::shared_ptr<ui::MemoryBudget> memory) : memory_(std::move(memory)) {}
 
-  // Computes the head's mass when it is not there, or waits for whoever computes it. nullptr when stopped or when
-  // `view` asked for another head meanwhile. Throws what HeadMass::Compute does; whoever waits for another thread's
-  // pass gets its words as a FailedError.
+  // Computes the head's mass when it is not there, or waits for whoever computes it. Throws what HeadMass::Compute
+  // does: CancelledError when stopped or when `view` asked for another head meanwhile. Whoever waits for another
+  // thread's pass gets its words.
   MassPtr Get(ui::MapView view, const analysis::HeadTensorsPtr& head, const std::stop_token& stop);
   void Leave(ui::MapView view);  // it wants no head any more
   // Ends passes under way and forgets everything.
   void Clear();
 
  private:
-  using Computed = Outcome<MassPtr>;  // nullptr when the pass was ended
+  using Computed = Outcome<MassPtr>;
   struct Entry {
     std::weak_ptr<const analysis::HeadTensors> head;
     std::shared_future<Computed> computed;  // valid while the pass is under way

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/device.h"
+#include "kernels/stop_status.h"
 
 namespace headscope::app {
 
@@ -15,7 +16,7 @@ Status RunSlot::Run(const analysis::HeadTensorsPtr& head, const RunSettings& set
                     const kernels::ParameterValues& values, const std::stop_token& stop,
                     analysis::MethodResult* result) {
   const std::lock_guard lock(mutex_);
-  if (stop.stop_requested()) return {StatusCode::kCancelled, "The run was cancelled."};
+  if (stop.stop_requested()) return kernels::Stopped();
   if (head_ != head || alone_ != settings.alone) measured_.reset();
   const analysis::CompareOptions& options = settings.options;
   if (measured_ == nullptr || options.repeats != options_.repeats || options.least_ms != options_.least_ms ||

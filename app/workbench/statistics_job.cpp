@@ -9,6 +9,8 @@
 #include <map>
 #include <vector>
 
+#include "base/errors.h"
+#include "kernels/stop_status.h"
 #include "statistics_store.h"
 
 namespace headscope::app {
@@ -144,8 +146,12 @@ void StatisticsJob::Pass(Run& run, int64_t rows, const std::stop_token& stop) {
       // A quick look is done before its head were on the GPU.
       const analysis::HeadTensorsPtr head = run.trace->heads.GetUncached(id, exact ? kWindowsGpu : kCpu);
       if (!run.lse_told) TellOfWrongLse(run, *head);
-      analysis::HeadStatistics statistics = analysis::ComputeStatistics(*head, options);
-      if (statistics.num_rows == 0) continue;  // stopped half-way: cancelled, or to be done again after a pause
+      analysis::HeadStatistics statistics;
+      try {
+        statistics = analysis::ComputeStatistics(*head, options);
+      } catch (const CancelledError&) {
+        continue;  // ended for good, or to be done again after a pause
+      }
       post_([current = run.current, one = run.callbacks.one, statistics] {
         if (!current.stop_requested()) one(statistics);
       });
@@ -153,7 +159,7 @@ void StatisticsJob::Pass(Run& run, int64_t rows, const std::stop_token& stop) {
       run.known[id] = std::move(statistics);
       return {};
     }
-    return {kernels::StatusCode::kCancelled, "cancelled"};
+    return kernels::Stopped();
   };
   // One head at a time, on all cores but at low priority: who looks at the matrix sees it fill evenly.
   analysis::SweepOptions sweep;

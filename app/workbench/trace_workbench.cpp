@@ -503,7 +503,6 @@ void TraceWorkbench::MeetTarget(analysis::HeadId head, const std::string& method
         } else {
           // What is searched is the first map's method.
           const MassCache::MassPtr mass = head_masses_.Get(ui::MapView::kFirst, trace->heads.Get(head), stop);
-          if (!mass) throw CancelledError("The search was stopped because another head was opened.");
           CheckStatus(analysis::SearchBudget(*mass, *searched.prefill, values, WindowTarget(target), options, &result));
         }
         return ReachedValues(*searched.spec(), target, result);

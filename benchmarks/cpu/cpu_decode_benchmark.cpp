@@ -172,7 +172,7 @@ class Comparison {
     place->libtorch = MakeReferenceAttention({.q = q_.data(),
                                               .k = place->k.data(),
                                               .v = place->v.data(),
-                                              .dtype = shape_.dtype == DType::kFloat32 ? "fp32" : "bf16",
+                                              .dtype = headscope::ElementTypeOf(shape_.dtype),
                                               .num_qo_heads = shape_.num_qo_heads,
                                               .num_kv_heads = shape_.num_kv_heads,
                                               .head_dim = shape_.head_dim,

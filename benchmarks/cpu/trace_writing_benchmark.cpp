@@ -44,7 +44,7 @@ int64_t WriteTrace(const std::string& path, int64_t bytes) {
   layout.model.head_dim = kDim;
   for (int32_t layer = 0; layer < kLayers; ++layer) layout.layers.push_back(layer);
   layout.facts.assign(kLayers, data::UsualFacts(layout.model));
-  layout.encoding = data::Encoding::kBFloat16;
+  layout.encoding = ElementType::kBFloat16;
   const int64_t of_token = int64_t{kLayers} * ((kHeads + 2 * kKvHeads) * kDim * 2 + kHeads * 4);
   const int64_t passes = std::max<int64_t>(1, bytes / (of_token * kPass));
   layout.max_tokens = passes * kPass;

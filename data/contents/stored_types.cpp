@@ -17,8 +17,8 @@ const std::vector<std::pair<StoredKind, hid_t>>& KnownTypes() {
       {StoredKind::kInt64, H5T_STD_I64LE},
       {StoredKind::kFloat32, H5T_IEEE_F32LE},
       {StoredKind::kFloat64, H5T_IEEE_F64LE},
-      {StoredKind::kBFloat16, FloatType(Encoding::kBFloat16).Release()},
-      {StoredKind::kFloat16, FloatType(Encoding::kFloat16).Release()},
+      {StoredKind::kBFloat16, FloatType(ElementType::kBFloat16).Release()},
+      {StoredKind::kFloat16, FloatType(ElementType::kFloat16).Release()},
       {StoredKind::kBoolean, BooleanType().Release()},
       {StoredKind::kPhase, PhaseType().Release()},
   };

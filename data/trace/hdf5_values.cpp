@@ -43,14 +43,14 @@ PropertyHandle WithoutTimes(hid_t property_class) {
   return creation;
 }
 
-TypeHandle FloatType(Encoding encoding) {
+TypeHandle FloatType(ElementType encoding) {
   TypeHandle type(Require(H5Tcopy(H5T_IEEE_F32LE), "creating a floating-point type"));
-  if (encoding == Encoding::kFloat32) {
+  if (encoding == ElementType::kFloat32) {
     return type;
   }
   // HDF5 1.10 has no 16-bit floats of its own. Order matters: the fields must lie inside the new size before the size
   // shrinks.
-  const bool brain = encoding == Encoding::kBFloat16;
+  const bool brain = encoding == ElementType::kBFloat16;
   const size_t exponent_bits = brain ? 8 : 5;
   const size_t mantissa_bits = 15 - exponent_bits;
   Require(H5Tset_fields(type.get(), 15, mantissa_bits, exponent_bits, 0, mantissa_bits), "creating a 16-bit float");

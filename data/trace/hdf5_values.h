@@ -12,10 +12,10 @@
 
 namespace headscope::data {
 
-TypeHandle FloatType(Encoding encoding);  // IEEE binary32, bfloat16 or IEEE binary16, little-endian
-TypeHandle BooleanType();                 // int8 enumeration FALSE = 0, TRUE = 1 (what h5py calls bool)
-TypeHandle PhaseType();                   // int8 enumeration PROMPT = 0, DECODE = 1
-TypeHandle TextType(size_t bytes);        // fixed-length UTF-8, padded with zeros; at least one byte
+TypeHandle FloatType(ElementType encoding);  // IEEE binary32, bfloat16 or IEEE binary16, little-endian
+TypeHandle BooleanType();                    // int8 enumeration FALSE = 0, TRUE = 1 (what h5py calls bool)
+TypeHandle PhaseType();                      // int8 enumeration PROMPT = 0, DECODE = 1
+TypeHandle TextType(size_t bytes);           // fixed-length UTF-8, padded with zeros; at least one byte
 // Texts one behind the other, each padded with zeros to the longest: values of TextType(width).
 struct PackedTexts {
   size_t width = 1;  // bytes

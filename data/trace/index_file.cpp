@@ -60,7 +60,7 @@ void WriteContents(hid_t file, const IndexFile& index) {
   CreateInteger(file, "version", H5T_STD_I32LE, kVersion);
   CreateText(file, "method", index.method);
   CreateText(file, "recipe", index.recipe);
-  CreateText(file, "dtype", index.dtype);
+  CreateText(file, "dtype", std::string(NameOf(index.dtype)));
   CreateInteger(file, "seed", H5T_STD_I64LE, index.seed);
   for (const IntegerField& field : kIntegers) CreateInteger(file, field.name, H5T_STD_I32LE, index.*field.value);
   WriteInt64(file, "run_begin", index.run_begin);
@@ -106,7 +106,7 @@ void RequireProportion(const UntrustedFile& file, const IndexFile& index) {
   // Floating point, because a product of hostile numbers overflows any integer.
   const double vectors =
       2.0 * index.batch * (double{1} * index.num_qo_heads * index.seq_q + double{1} * index.num_kv_heads * index.seq_k);
-  const double bytes = vectors * index.head_dim * (index.dtype == "fp32" ? 4 : 2);
+  const double bytes = vectors * index.head_dim * static_cast<double>(SizeOf(index.dtype));
   if (bytes > static_cast<double>(kMostPerStoredByte) * static_cast<double>(file.stored_size())) {
     file.Refuse("attribute seq_q",
                 "is " + std::to_string(index.seq_q) + ", and Q, K, V and the output of that problem take more than " +
@@ -138,7 +138,13 @@ IndexFile ReadIndexFile(const std::string& path) {
   IndexFile index;
   index.method = file.Text(root, "method");
   index.recipe = file.Text(root, "recipe");
-  index.dtype = file.Text(root, "dtype");
+  const std::string dtype = file.Text(root, "dtype");
+  const std::optional<ElementType> type = FindElementType(dtype);
+  if (!type) {
+    file.Refuse("attribute dtype",
+                "is \"" + dtype.substr(0, 64) + "\", allowed are fp32, bf16 and fp16; " + kIndexKind.damaged);
+  }
+  index.dtype = *type;
   index.seed = file.Integer64(root, "seed");
   for (const IntegerField& field : kIntegers) index.*field.value = file.Integer32(root, field.name);
   RequireProportion(file, index);

@@ -16,20 +16,18 @@ namespace {
 
 constexpr char kDamaged[] = "the file is damaged or was not written by headscope: capture it again";
 
-Encoding ParseEncoding(const UntrustedFile& file, const std::string& name) {
-  for (const Encoding encoding : {Encoding::kFloat32, Encoding::kBFloat16, Encoding::kFloat16}) {
-    if (name == EncodingName(encoding)) {
-      return encoding;
-    }
+ElementType ParseEncoding(const UntrustedFile& file, const std::string& name) {
+  for (const ElementTypeInfo& known : kElementTypes) {
+    if (name == EncodingName(known.type)) return known.type;
   }
   file.Refuse("attribute encoding",
               "is \"" + name.substr(0, 64) + "\"; known are float32, bfloat16 and float16; " + kDamaged);
 }
 
-StoredKind KindOf(Encoding encoding) {
-  return encoding == Encoding::kFloat32    ? StoredKind::kFloat32
-         : encoding == Encoding::kBFloat16 ? StoredKind::kBFloat16
-                                           : StoredKind::kFloat16;
+StoredKind KindOf(ElementType encoding) {
+  return encoding == ElementType::kFloat32    ? StoredKind::kFloat32
+         : encoding == ElementType::kBFloat16 ? StoredKind::kBFloat16
+                                              : StoredKind::kFloat16;
 }
 
 std::vector<int32_t> ReadNumbers(UntrustedFile& file, const StoredGroup& group, const std::string& name,

@@ -15,6 +15,7 @@
 
 #include "base/errors.h"
 #include "base/number_list.h"
+#include "base/stop.h"
 #include "data/model_json.h"
 #include "trace/trace_format.h"
 #include "trace/trace_tensors.h"
@@ -163,7 +164,7 @@ Cut MakeCut(const TraceReader& trace, const ExportSelection& selection) {
   return cut;
 }
 
-// Reports progress in vectors done, `passes` times each, and says whether to go on.
+// Reports progress in vectors done, `passes` times each, and looks whether to go on.
 class Meter {
  public:
   Meter(const Cut& cut, const ExportProgress& progress, const std::stop_token& stop, int passes = 1)
@@ -174,10 +175,10 @@ class Meter {
     }
     total_ *= passes;
   }
-  bool Advance(int64_t vectors) {
+  void Advance(int64_t vectors) {  // throws CancelledError
     done_ += vectors;
     if (progress_) progress_(static_cast<double>(done_) / static_cast<double>(std::max<int64_t>(1, total_)));
-    return !stop_.stop_requested();
+    StopIfAsked(stop_);
   }
 
  private:
@@ -202,7 +203,7 @@ std::vector<unsigned char> Gather(const std::vector<int32_t>& slots, int64_t ite
 std::vector<unsigned char> Converted(const TraceReader& trace, const Cut& cut, const TensorSpec& spec, size_t layer,
                                      int32_t head, int64_t first, int64_t last) {
   const int32_t slot = cut.layer_slots[layer];
-  const Encoding from = trace.layout().encoding, to = cut.layout.encoding;
+  const ElementType from = trace.layout().encoding, to = cut.layout.encoding;
   const int64_t numbers = (last - first) * NumComponents(spec, cut.layout.facts[layer]);
   std::vector<unsigned char> values(static_cast<size_t>(numbers * ComponentBytes(spec, from)));
   trace.Read(spec.tensor, slot, head, first, last, values.data());
@@ -221,7 +222,7 @@ std::vector<unsigned char> Converted(const TraceReader& trace, const Cut& cut, c
   return values;
 }
 
-bool WriteCut(const TraceReader& trace, const Cut& cut, TraceWriter& writer, Meter& meter) {
+void WriteCut(const TraceReader& trace, const Cut& cut, TraceWriter& writer, Meter& meter) {
   const std::vector<int32_t>& rows = trace.row_positions();
   int64_t row = cut.row_begin;
   for (int64_t begin = cut.begin; begin < cut.end; begin += kItemsPerStep) {
@@ -250,15 +251,12 @@ bool WriteCut(const TraceReader& trace, const Cut& cut, TraceWriter& writer, Met
         block.Set(spec.tensor, gathered.data());
       }
       writer.Append(block);
-      if (!meter.Advance(std::ssize(cut.heads[layer].qo_slots) * (next_row - row) +
-                         2 * std::ssize(cut.heads[layer].kv_slots) * (end - begin))) {
-        return false;
-      }
+      meter.Advance(std::ssize(cut.heads[layer].qo_slots) * (next_row - row) +
+                    2 * std::ssize(cut.heads[layer].kv_slots) * (end - begin));
     }
     row = next_row;
   }
   writer.Finish();
-  return true;
 }
 
 std::unique_ptr<const TraceReader> OpenWritten(const std::string& path, TraceStorage storage) {
@@ -274,7 +272,7 @@ std::unique_ptr<const TraceReader> OpenWritten(const std::string& path, TraceSto
 }
 
 // What was written, read again by a reader of its own: everything that the trace holds of the cut, number for number.
-bool VerifyCut(const TraceReader& trace, const Cut& cut, const std::string& path, TraceStorage storage, Meter& meter) {
+void VerifyCut(const TraceReader& trace, const Cut& cut, const std::string& path, TraceStorage storage, Meter& meter) {
   const std::unique_ptr<const TraceReader> opened = OpenWritten(path, storage);
   const TraceReader& written = *opened;
   const auto require = [&](bool same, const std::string& field) {
@@ -324,11 +322,9 @@ bool VerifyCut(const TraceReader& trace, const Cut& cut, const std::string& path
         }
       }
     }
-    if (!meter.Advance(std::ssize(cut.heads[layer].qo_slots) * (cut.row_end - cut.row_begin) +
-                       2 * std::ssize(cut.heads[layer].kv_slots) * (cut.end - cut.begin)))
-      return false;
+    meter.Advance(std::ssize(cut.heads[layer].qo_slots) * (cut.row_end - cut.row_begin) +
+                  2 * std::ssize(cut.heads[layer].kv_slots) * (cut.end - cut.begin));
   }
-  return true;
 }
 
 // A text file that is new, buffered, and complains about every failed write.
@@ -386,10 +382,10 @@ struct Vectors {
 };
 
 // Calls `use(vectors, first, last)` for every tensor, layer and head in steps of a bounded size; first and last tell
-// where a head begins and ends. Stops, returning false, when the meter says so.
+// where a head begins and ends.
 template <typename Use>
-bool ForEachStep(const TraceReader& trace, const Cut& cut, Meter& meter, Use use) {
-  const Encoding encoding = cut.layout.encoding;
+void ForEachStep(const TraceReader& trace, const Cut& cut, Meter& meter, Use use) {
+  const ElementType encoding = cut.layout.encoding;
   for (size_t layer = 0; layer < cut.layer_slots.size(); ++layer) {
     const int32_t layer_slot = cut.layer_slots[layer];
     for (const char tensor : {'q', 'k', 'v'}) {
@@ -424,32 +420,24 @@ bool ForEachStep(const TraceReader& trace, const Cut& cut, Meter& meter, Use use
             if (query) step.lse_keys.push_back(LseKeys(cut.layout, layer, step.tokens.back()));
           }
           use(step, at == begin, next >= end);
-          if (!meter.Advance(count)) {
-            return false;
-          }
+          meter.Advance(count);
         }
       }
     }
   }
-  return true;
 }
 
 // Runs write() on the file `path`, which the caller has just made; whatever keeps it from finishing, no half file stays
 // behind. A file that somebody else made in the meantime is not the caller's to remove: hence it is made before.
 template <typename Write>
-bool WholeOrNothing(const std::string& path, Write write) {
-  bool finished = false;
+void WholeOrNothing(const std::string& path, Write write) {
   try {
-    finished = write();
+    write();
   } catch (...) {
     std::error_code ignored;
     std::filesystem::remove(path, ignored);
     throw;
   }
-  if (!finished) {
-    std::filesystem::remove(path);
-  }
-  return finished;
 }
 
 // What all layers have; null where they differ.
@@ -479,22 +467,24 @@ nlohmann::ordered_json Head(const TraceReader& trace, const Cut& cut) {
 
 }  // namespace
 
-bool ExportTrace(const TraceReader& trace, const ExportSelection& selection, const ExportStorage& storage,
+void ExportTrace(const TraceReader& trace, const ExportSelection& selection, const ExportStorage& storage,
                  const std::string& path, const ExportProgress& progress, const std::stop_token& stop) {
   Cut cut = MakeCut(trace, selection);
   if (storage.encoding) cut.layout.encoding = *storage.encoding;
   Meter meter(cut, progress, stop, /*passes=*/2);
   TraceWriter writer(path, cut.layout, /*overwrite=*/false, cut.row_end - cut.row_begin, storage.storage);
-  return WholeOrNothing(
-      path, [&] { return WriteCut(trace, cut, writer, meter) && VerifyCut(trace, cut, path, storage.storage, meter); });
+  WholeOrNothing(path, [&] {
+    WriteCut(trace, cut, writer, meter);
+    VerifyCut(trace, cut, path, storage.storage, meter);
+  });
 }
 
-bool ExportCsv(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
+void ExportCsv(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
                const ExportProgress& progress, const std::stop_token& stop) {
   const Cut cut = MakeCut(trace, selection);
   Meter meter(cut, progress, stop);
   TextFile file(path);
-  return WholeOrNothing(path, [&] {
+  WholeOrNothing(path, [&] {
     // One table has one width: shorter vectors leave their last cells empty.
     size_t dim = 0;
     for (const LayerFacts& facts : cut.layout.facts) {
@@ -505,7 +495,7 @@ bool ExportCsv(const TraceReader& trace, const ExportSelection& selection, const
       line += ",d" + std::to_string(i);
     }
     file.Write(line + "\n");
-    const bool finished = ForEachStep(trace, cut, meter, [&](const Vectors& step, bool, bool) {
+    ForEachStep(trace, cut, meter, [&](const Vectors& step, bool, bool) {
       for (size_t i = 0; i < step.tokens.size(); ++i) {
         line = step.tensor;
         for (const int64_t cell :
@@ -528,21 +518,20 @@ bool ExportCsv(const TraceReader& trace, const ExportSelection& selection, const
       }
     });
     file.Close();
-    return finished;
   });
 }
 
-bool ExportJson(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
+void ExportJson(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
                 const ExportProgress& progress, const std::stop_token& stop) {
   const Cut cut = MakeCut(trace, selection);
   Meter meter(cut, progress, stop);
   TextFile file(path);
-  return WholeOrNothing(path, [&] {
+  WholeOrNothing(path, [&] {
     std::string head = Head(trace, cut).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     head.pop_back();  // the closing brace: the heads are streamed behind it
     file.Write(head + ",\"heads\":[");
     std::string tokens, lse, lse_keys, text, separator;
-    const bool finished = ForEachStep(trace, cut, meter, [&](const Vectors& step, bool first, bool last) {
+    ForEachStep(trace, cut, meter, [&](const Vectors& step, bool first, bool last) {
       if (first) {
         text = separator + "\n{\"tensor\":\"" + step.tensor + "\",\"layer\":" + std::to_string(step.layer) +
                ",\"head\":" + std::to_string(step.head) + ",\"values\":[";
@@ -576,7 +565,6 @@ bool ExportJson(const TraceReader& trace, const ExportSelection& selection, cons
     });
     file.Write("]}\n");
     file.Close();
-    return finished;
   });
 }
 

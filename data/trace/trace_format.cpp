@@ -132,13 +132,13 @@ int64_t LseKeys(const TraceLayout& layout, size_t layer_slot, int64_t token) {
   return position + 1 - layout.facts[layer_slot].FirstSeen(position);
 }
 
-const char* EncodingName(Encoding encoding) {
+const char* EncodingName(ElementType encoding) {
   switch (encoding) {
-    case Encoding::kFloat32:
+    case ElementType::kFloat32:
       return "float32";
-    case Encoding::kBFloat16:
+    case ElementType::kBFloat16:
       return "bfloat16";
-    case Encoding::kFloat16:
+    case ElementType::kFloat16:
       return "float16";
   }
   return "unknown";

@@ -55,6 +55,6 @@ std::string BadNumbers(const std::string& field, const std::vector<int32_t>& num
 // are. In a trace cut from a longer one those before its first token are among them.
 int64_t LseKeys(const TraceLayout& layout, size_t layer_slot, int64_t token);
 
-const char* EncodingName(Encoding encoding);  // "float32", "bfloat16", "float16"
+const char* EncodingName(ElementType encoding);  // "float32", "bfloat16", "float16"
 
 }  // namespace headscope::data

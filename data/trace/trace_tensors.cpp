@@ -67,7 +67,7 @@ int64_t NumComponents(const TensorSpec& spec, const LayerFacts& facts) {
   return 1;
 }
 
-int64_t ComponentBytes(const TensorSpec& spec, Encoding encoding) {
+int64_t ComponentBytes(const TensorSpec& spec, ElementType encoding) {
   return spec.type == Type::kEncoding ? SizeOf(encoding) : 4;
 }
 

@@ -32,7 +32,7 @@ inline const TensorSpec& SpecOf(TraceTensor tensor) {
 int64_t NumHeads(const TensorSpec& spec, const LayerFacts& facts);
 // Components of one vector; 1 for scalars.
 int64_t NumComponents(const TensorSpec& spec, const LayerFacts& facts);
-int64_t ComponentBytes(const TensorSpec& spec, Encoding encoding);
+int64_t ComponentBytes(const TensorSpec& spec, ElementType encoding);
 
 // The recorded layer whose k a layer reads: its own slot, or that of kv_layer where the trace holds the same heads of
 // it.

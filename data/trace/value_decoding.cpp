@@ -21,15 +21,15 @@ float HalfToFloat(uint16_t half) {
 
 }  // namespace
 
-void DecodeToFloat(const void* in, Encoding encoding, int64_t count, float* out) {
-  if (encoding == Encoding::kFloat32) {
+void DecodeToFloat(const void* in, ElementType encoding, int64_t count, float* out) {
+  if (encoding == ElementType::kFloat32) {
     if (count > 0) {
       std::memcpy(out, in, static_cast<size_t>(count) * sizeof(float));
     }
     return;
   }
   const auto* values = static_cast<const uint16_t*>(in);
-  if (encoding == Encoding::kBFloat16) {
+  if (encoding == ElementType::kBFloat16) {
     for (int64_t i = 0; i < count; ++i) {
       out[i] = std::bit_cast<float>(static_cast<uint32_t>(values[i]) << 16);
     }

@@ -33,12 +33,12 @@ uint16_t ToFloat16(float value) {
 
 }  // namespace
 
-int64_t EncodeFloats(const float* in, int64_t count, Encoding encoding, void* out) {
-  if (encoding == Encoding::kFloat32) {
+int64_t EncodeFloats(const float* in, int64_t count, ElementType encoding, void* out) {
+  if (encoding == ElementType::kFloat32) {
     if (count > 0) std::memcpy(out, in, static_cast<size_t>(count) * sizeof(float));
     return -1;
   }
-  const bool to_bf16 = encoding == Encoding::kBFloat16;
+  const bool to_bf16 = encoding == ElementType::kBFloat16;
   const uint16_t infinity = to_bf16 ? 0x7f80 : 0x7c00;
   int64_t first = -1;
   for (int64_t i = 0; i < count; ++i) {

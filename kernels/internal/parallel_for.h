@@ -8,6 +8,7 @@
 #include "kernels/parallel.h"
 #include "kernels/run_options.h"
 #include "kernels/status.h"
+#include "kernels/stop_status.h"
 
 namespace headscope::kernels::internal {
 
@@ -21,7 +22,7 @@ template <typename Body>
 Status ParallelFor(int64_t count, int64_t grain, const RunOptions& options, Body&& body) {
   try {
     if (ParallelChunks(count, grain, options.num_threads, options.stop, body)) return {};
-    return {StatusCode::kCancelled, "cancelled"};
+    return Stopped();
   } catch (const std::bad_alloc&) {
     return {StatusCode::kOutOfMemory, "not enough memory for the working space of this problem"};
   }

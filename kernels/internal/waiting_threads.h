@@ -15,6 +15,7 @@
 #include "kernels/parallel.h"
 #include "kernels/run_options.h"
 #include "kernels/status.h"
+#include "kernels/stop_status.h"
 
 namespace headscope::kernels::internal {
 
@@ -37,7 +38,7 @@ Status ShortParallelFor(int64_t count, int64_t grain, const RunOptions& options,
       WorkOnFreshThreads(num_workers, queue);
     }
     if (queue.Finish()) return {};
-    return {StatusCode::kCancelled, "cancelled"};
+    return Stopped();
   } catch (const std::bad_alloc&) {
     return {StatusCode::kOutOfMemory, "not enough memory for the working space of this problem"};
   }

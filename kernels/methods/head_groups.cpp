@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "internal/parallel_for.h"
+#include "kernels/stop_status.h"
 
 namespace headscope::kernels::internal {
 namespace {
@@ -57,7 +58,7 @@ Status SelectByHead(const AttentionProblem& problem, const RunOptions& options, 
     }
   });
   if (!status.ok()) return status;
-  if (options.stop.stop_requested()) return {StatusCode::kCancelled, "cancelled"};
+  if (options.stop.stop_requested()) return Stopped();
 
   SparseIndex whole = std::move(parts.front());
   whole.batch = problem.batch;

@@ -9,6 +9,7 @@
 
 #include "kernels/attention_problem.h"
 #include "kernels/decode_selection.h"
+#include "kernels/method_spec.h"
 #include "kernels/run_options.h"
 #include "kernels/sparse_index.h"
 
@@ -36,6 +37,21 @@ SparseIndexBuilder::Shape IndexShape(const AttentionProblem& problem, ElementRul
 using SelectGroup = std::function<void(const HeadGroup& group, SparseIndexBuilder* builder)>;
 Status SelectByHead(const AttentionProblem& problem, const RunOptions& options, const SelectGroup& select,
                     SparseIndex* index);
+
+// The same where a HeadSelector(problem, values, options, sequence, kv_head) works on a group's keys once and its
+// AddLists(head, builder) then makes the lists of one query head.
+template <typename HeadSelector>
+Status SelectHeadByHead(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
+                        SparseIndex* index) {
+  return SelectByHead(
+      problem, options,
+      [&](const HeadGroup& group, SparseIndexBuilder* builder) {
+        HeadSelector selector(problem, values, options, group.sequence, group.kv_head);
+        for (int32_t i = 0; i < group.num_heads && !options.stop.stop_requested(); ++i)
+          selector.AddLists(group.first_head + i, builder);
+      },
+      index);
+}
 
 // The same for methods whose choice the query heads of a KV head share: `select` finishes one head's lists.
 using SelectKvHead = std::function<void(int32_t sequence, int32_t kv_head, SparseIndexBuilder* builder)>;

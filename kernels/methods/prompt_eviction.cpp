@@ -8,6 +8,7 @@
 #include <string>
 
 #include "internal/parallel_for.h"
+#include "kernels/stop_status.h"
 #include "step_scores.h"
 #include "top_k.h"
 
@@ -231,7 +232,7 @@ class PromptPolicy final : public DecodePolicy {
       }
     });
     if (!status.ok()) return status;
-    if (options.stop.stop_requested()) return {StatusCode::kCancelled, "the selection was stopped"};
+    if (options.stop.stop_requested()) return Stopped();
     const int64_t uniform = UniformBudget(values_, cache.seq_k);
     const int64_t forced = std::count_if(scores.front().begin(), scores.front().end(), IsForced);
     if (forced > uniform && forced < cache.seq_k) return RefuseBudget(method_, values_, uniform, forced, cache.seq_k);

@@ -15,6 +15,7 @@
 #include <map>
 
 #include "head_groups.h"
+#include "kernels/stop_status.h"
 #include "registry.h"
 #include "selector.h"
 
@@ -139,7 +140,7 @@ class S2AttentionMethod final : public internal::PrefillSelector {
     shape.num_qo_heads = static_cast<int32_t>(residues.size());
     SparseIndexBuilder builder(shape);
     for (const int64_t residue : residues) {
-      if (options.stop.stop_requested()) return {StatusCode::kCancelled, "cancelled"};
+      if (options.stop.stop_requested()) return Stopped();
       AddLists(problem, {values.Integer("local_blocks"), stride, residue, values.Integer("max_distance")}, &builder);
     }
     *index = internal::SharePatterns(builder.Build(), problem, pattern_of_head);

@@ -5,6 +5,7 @@
 
 #include "head_groups.h"
 #include "index/checks.h"
+#include "kernels/stop_status.h"
 
 namespace headscope::kernels::internal {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 // Runs choose() -> Status on a fresh result and hands the result over only when all went well.
 template <typename Result, typename Choose>
 Status HandOver(const RunOptions& options, Choose&& choose, Result* result) {
-  if (options.stop.stop_requested()) return {StatusCode::kCancelled, "cancelled"};
+  if (options.stop.stop_requested()) return Stopped();
   try {
     Result chosen;
     Status status = choose(&chosen);
@@ -46,7 +47,7 @@ Status PrefillSelector::EnterBudgets(const AttentionProblem& problem, const Para
       options,
       [&](std::unique_ptr<BudgetEntries>* made) -> Status {
         *made = Enter(problem, values, first, second, options);
-        if (options.stop.stop_requested()) return {StatusCode::kCancelled, "cancelled"};
+        if (options.stop.stop_requested()) return Stopped();
         return *made ? Status() : PrefillMethod::EnterBudgets(problem, values, first, second, options, made);
       },
       entries);

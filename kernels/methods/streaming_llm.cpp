@@ -13,6 +13,7 @@
 #include <algorithm>
 
 #include "head_groups.h"
+#include "kernels/stop_status.h"
 #include "registry.h"
 #include "selector.h"
 
@@ -91,7 +92,7 @@ class StreamingLlmMethod final : public internal::PrefillSelector {
     shape.batch = shape.num_qo_heads = 1;
     SparseIndexBuilder builder(shape);
     for (int64_t row = 0; row < problem.seq_q; row += shape.tile_rows) {
-      if (options.stop.stop_requested()) return {StatusCode::kCancelled, "cancelled"};
+      if (options.stop.stop_requested()) return Stopped();
       const int64_t first = problem.first_position + row;
       const int64_t last = problem.first_position + std::min(row + shape.tile_rows, int64_t{problem.seq_q}) - 1;
       builder.AddRange(0, std::min(sinks, last + 1));

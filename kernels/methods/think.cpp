@@ -155,6 +155,7 @@ class ThinKMethod final : public DecodeMethod {
     return std::make_unique<ThinKPolicy>(spec_, values);
   }
   int32_t PromptRows(const ParameterValues& values) const override { return values.Integer("window"); }
+  bool LeavesOutComponents() const override { return true; }
 
  private:
   const MethodSpec spec_;

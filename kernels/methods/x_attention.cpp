@@ -156,14 +156,7 @@ class XAttentionMethod final : public internal::PrefillSelector {
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 SparseIndex* index) const override {
-    return internal::SelectByHead(
-        problem, options,
-        [&](const internal::HeadGroup& group, SparseIndexBuilder* builder) {
-          HeadSelector selector(problem, values, options, group.sequence, group.kv_head);
-          for (int32_t i = 0; i < group.num_heads && !options.stop.stop_requested(); ++i)
-            selector.AddLists(group.first_head + i, builder);
-        },
-        index);
+    return internal::SelectHeadByHead<HeadSelector>(problem, values, options, index);
   }
 };
 

@@ -28,7 +28,7 @@ void Require(Checkpoint* checkpoint, const std::string& name, const std::vector<
            "has shape " + ShapeText(entry->shape) + " where config.json needs " + ShapeText(shape),
            "check that the files belong together");
   }
-  if (bytes ? entry->dtype == "U8" : entry->dtype == "BF16" || entry->dtype == "F16" || entry->dtype == "F32") return;
+  if (bytes ? entry->dtype == "U8" : StoredType(entry->dtype).has_value()) return;
   Refuse(checkpoint->FileOf(*entry), "tensor \"" + name + "\"", "dtype " + entry->dtype + " is not supported",
          bytes ? "U8 is here" : "F32, F16 and BF16 are");
 }

@@ -228,6 +228,17 @@ int64_t SizeFromShape(const TensorEntry& entry, const std::string& file) {
 
 }  // namespace
 
+std::optional<ElementType> StoredType(std::string_view dtype) {
+  if (dtype == "F32") return ElementType::kFloat32;
+  if (dtype == "BF16") return ElementType::kBFloat16;
+  if (dtype == "F16") return ElementType::kFloat16;
+  return {};
+}
+
+ElementType TypeByItself(std::string_view dtype) {
+  return StoredType(dtype) == ElementType::kBFloat16 ? ElementType::kBFloat16 : ElementType::kFloat32;
+}
+
 std::vector<TensorEntry> ParseSafetensorsHeader(std::string_view json, int64_t data_size, const std::string& file) {
   HeaderHandler handler(file);
   nlohmann::json::sax_parse(json, &handler);

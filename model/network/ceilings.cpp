@@ -77,12 +77,12 @@ class Copy : public Ceiling {
 
 }  // namespace
 
-std::unique_ptr<Ceiling> on_torch::MakeMatrixProduct(int64_t size, const std::string& dtype, const Device& device,
+std::unique_ptr<Ceiling> on_torch::MakeMatrixProduct(int64_t size, ElementType dtype, const Device& device,
                                                      int32_t num_threads) {
   CheckPositive("size", size);
   const c10::Device where = OpenDevice(device);
   SetTorchThreads(num_threads);
-  return std::make_unique<MatrixProduct>(size, at::TensorOptions(ParseScalarType(dtype)).device(where));
+  return std::make_unique<MatrixProduct>(size, at::TensorOptions(ScalarTypeOf(dtype)).device(where));
 }
 
 std::unique_ptr<Ceiling> on_torch::MakeCopy(int64_t bytes, const Device& device, int32_t num_threads) {

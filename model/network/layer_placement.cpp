@@ -9,6 +9,7 @@
 #include "base/host_memory.h"
 #include "checkpoint/expected_weights.h"
 #include "families/family.h"
+#include "model/safetensors.h"
 #include "network/torch_library.h"
 
 namespace headscope::model {
@@ -94,14 +95,14 @@ std::vector<Device> PlaceByMemory(const std::string& model_dir, const SessionOpt
   const ModelConfig config = ReadModelConfig(model_dir);
   const Checkpoint checkpoint(model_dir);
   const std::vector<DeviceRoom> rooms = DeviceRooms();
-  const bool in_bf16 = options.dtype == "bf16" || (options.dtype == "auto" && checkpoint.MainDType() == "BF16");
+  const bool in_bf16 = options.dtype.value_or(TypeByItself(checkpoint.MainDType())) == ElementType::kBFloat16;
   const auto sizes = [&](int64_t number_bytes) {
     return SizesOf(checkpoint, config, number_bytes, tokens, options.chunk_tokens);
   };
   // By itself a bf16 model is bf16 where a GPU has a part of it, and fp32 where the CPU has all of it.
   std::vector<Device> placed = PlaceLayers(sizes(in_bf16 ? 2 : 4), rooms);
   const bool on_cpu = std::ranges::none_of(placed, &Device::is_gpu);
-  if (on_cpu && in_bf16 && options.dtype == "auto") placed = PlaceLayers(sizes(4), std::span(rooms).last(1));
+  if (on_cpu && in_bf16 && !options.dtype) placed = PlaceLayers(sizes(4), std::span(rooms).last(1));
   return placed;
 }
 

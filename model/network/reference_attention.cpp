@@ -62,10 +62,10 @@ TorchAttention::TorchAttention(const ReferenceAttentionProblem& problem, const D
   const bool cuda = device_.is_cuda();
   if (cuda && (problem.q_head_stride != 0 || problem.kv_head_stride != 0))
     throw std::invalid_argument("on a GPU heads lie without gaps: leave the head strides 0");
-  if (cuda && problem.dtype == "fp32")
+  if (cuda && problem.dtype == ElementType::kFloat32)
     throw std::invalid_argument("cuDNN's attention takes bf16 and fp16 only; convert the tensors or use device cpu");
   SetTorchThreads(num_threads);
-  const at::ScalarType type = ParseScalarType(problem.dtype);
+  const at::ScalarType type = ScalarTypeOf(problem.dtype);
   const int64_t seq_q = problem.seq_q == 0 ? problem.seq_len : problem.seq_q;
   causal_ = seq_q > 1;
   scale_ = problem.scale > 0 ? problem.scale : 1 / std::sqrt(static_cast<double>(problem.head_dim));

@@ -53,8 +53,7 @@ std::unique_ptr<ReferenceAttention> MakeReferenceAttention(const ReferenceAttent
   return Torch().make_reference_attention(problem, device, num_threads);
 }
 
-std::unique_ptr<Ceiling> MakeMatrixProduct(int64_t size, const std::string& dtype, const Device& device,
-                                           int32_t num_threads) {
+std::unique_ptr<Ceiling> MakeMatrixProduct(int64_t size, ElementType dtype, const Device& device, int32_t num_threads) {
   return Torch().make_matrix_product(size, dtype, device, num_threads);
 }
 

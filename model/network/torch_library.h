@@ -29,8 +29,7 @@ std::unique_ptr<Transformer> OpenTransformer(const std::string& model_dir, const
 bool CapturesBf16(const std::string& model_dir, const SessionOptions& options);
 std::unique_ptr<ReferenceAttention> MakeReferenceAttention(const ReferenceAttentionProblem& problem,
                                                            const Device& device, int32_t num_threads);
-std::unique_ptr<Ceiling> MakeMatrixProduct(int64_t size, const std::string& dtype, const Device& device,
-                                           int32_t num_threads);
+std::unique_ptr<Ceiling> MakeMatrixProduct(int64_t size, ElementType dtype, const Device& device, int32_t num_threads);
 std::unique_ptr<Ceiling> MakeCopy(int64_t bytes, const Device& device, int32_t num_threads);
 std::vector<DeviceRoom> GpuRooms();
 

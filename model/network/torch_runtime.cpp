@@ -18,6 +18,7 @@
 
 #include "base/device.h"
 #include "base/errors.h"
+#include "model/safetensors.h"
 #include "network/torch_library.h"
 
 namespace headscope::model {
@@ -125,22 +126,27 @@ c10::Device OpenDevice(const Device& wanted) {
   return {c10::kCUDA, static_cast<c10::DeviceIndex>(wanted.ordinal)};
 }
 
-NumberTypes ChooseNumberTypes(const std::string& dtype, const std::string& stored, const c10::Device& device) {
-  if (dtype == "fp32") return {at::kFloat, at::kFloat};
-  if (dtype == "bf16") return {at::kBFloat16, at::kBFloat16};
-  if (dtype != "auto")
-    throw UsageError({.field = "dtype", .value = "\"" + dtype + "\"", .problem = "it must be auto, fp32 or bf16"});
-  if (stored != "BF16") return {at::kFloat, at::kFloat};
+NumberTypes ChooseNumberTypes(std::optional<ElementType> compute, const std::string& stored,
+                              const c10::Device& device) {
+  if (compute == ElementType::kFloat16)
+    throw UsageError({.field = "dtype", .value = "fp16", .problem = "a model runs in fp32 or bf16"});
+  if (compute) return {ScalarTypeOf(*compute), ScalarTypeOf(*compute)};
+  if (TypeByItself(stored) == ElementType::kFloat32) return {at::kFloat, at::kFloat};
   // Matrix products in bf16 run at a quarter of fp32's speed on a CPU without bf16 instructions, and fp32 is never less
   // exact.
   return device.is_cuda() ? NumberTypes{at::kBFloat16, at::kBFloat16} : NumberTypes{at::kFloat, at::kBFloat16};
 }
 
-at::ScalarType ParseScalarType(const std::string& dtype) {
-  if (dtype == "fp32") return at::kFloat;
-  if (dtype == "bf16") return at::kBFloat16;
-  if (dtype == "fp16") return at::kHalf;
-  throw UsageError({.field = "dtype", .value = "\"" + dtype + "\"", .problem = "it must be fp32, bf16 or fp16"});
+at::ScalarType ScalarTypeOf(ElementType type) {
+  switch (type) {
+    case ElementType::kFloat32:
+      return at::kFloat;
+    case ElementType::kBFloat16:
+      return at::kBFloat16;
+    case ElementType::kFloat16:
+      break;
+  }
+  return at::kHalf;
 }
 
 void SetTorchThreads(int32_t num_threads) {

@@ -10,10 +10,12 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/device.h"
+#include "base/element_type.h"
 
 namespace headscope::model {
 
@@ -27,11 +29,11 @@ struct NumberTypes {
 // pays for it. Throws DeviceError when there is none.
 c10::Device OpenDevice(const Device& device);
 
-// "auto", "fp32" or "bf16"; `stored` is the checkpoint's main dtype ("BF16", ...). Throws UsageError.
-NumberTypes ChooseNumberTypes(const std::string& dtype, const std::string& stored, const c10::Device& device);
+// compute: fp32 or bf16; nothing: as the model is stored. `stored` is the checkpoint's main dtype ("BF16", ...). Throws
+// UsageError.
+NumberTypes ChooseNumberTypes(std::optional<ElementType> compute, const std::string& stored, const c10::Device& device);
 
-// fp32, bf16 or fp16. Throws UsageError for another name.
-at::ScalarType ParseScalarType(const std::string& dtype);
+at::ScalarType ScalarTypeOf(ElementType type);
 
 // Threads inside LibTorch's CPU operators; 0: all cores. A setting of the process. They are started here, and tried
 // before: where the system gives too few, LibTorch would wait for them for ever and OpenMP's runtime would end the

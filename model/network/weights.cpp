@@ -5,6 +5,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "checkpoint/expected_weights.h"
 #include "families/family.h"
 #include "network/mxfp4.h"
+#include "network/torch_runtime.h"
 
 namespace headscope::model {
 namespace {
@@ -49,10 +51,8 @@ class Loader {
 
  private:
   static at::ScalarType StoredType(const TensorEntry& entry) {
-    return entry.dtype == "BF16"  ? at::kBFloat16
-           : entry.dtype == "F16" ? at::kHalf
-           : entry.dtype == "U8"  ? at::kByte
-                                  : at::kFloat;
+    const std::optional<ElementType> type = model::StoredType(entry.dtype);
+    return type ? ScalarTypeOf(*type) : at::kByte;  // U8, the other type that RequireTensors lets through
   }
   Checkpoint* checkpoint_;
   at::ScalarType type_;

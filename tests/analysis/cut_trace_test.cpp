@@ -33,7 +33,7 @@ class CutTrace : public ::testing::Test {
     testing::WriteHeadTrace(head, folder_.File("whole.h5"));
     const data::TraceReader whole(folder_.File("whole.h5"));
     std::filesystem::remove(folder_.File("cut.h5"));
-    EXPECT_TRUE(data::ExportTrace(whole, {.first_token = first, .end_token = end}, {}, folder_.File("cut.h5")));
+    data::ExportTrace(whole, {.first_token = first, .end_token = end}, {}, folder_.File("cut.h5"));
     const data::TraceReader cut(folder_.File("cut.h5"));
     return LoadHead(cut, head.id);
   }
@@ -165,7 +165,7 @@ TEST_F(CutTrace, AnLseThatIsNotOfItsKeysIsTold) {
 }
 
 TEST_F(CutTrace, AWholeTraceKeepsTheRecordedLogSumExp) {
-  data::testing::WriteTrace(folder_.File("places.h5"), data::testing::SmallLayout(data::Encoding::kFloat32, 400), 300,
+  data::testing::WriteTrace(folder_.File("places.h5"), data::testing::SmallLayout(ElementType::kFloat32, 400), 300,
                             100);
   const data::TraceReader whole(folder_.File("places.h5"));
   const HeadId id = RecordedHeads(whole).front();

@@ -111,7 +111,7 @@ TEST(Maps, AsSvgAndPdfHaveLettersAndASharpImage) {
   request.stop = stop.get_token();
   const std::string stopped = ::testing::TempDir() + "stopped.svg";
   std::remove(stopped.c_str());
-  EXPECT_EQ(DrawHeadMap(*head, {}, request, stopped).name, "");
+  EXPECT_THROW(DrawHeadMap(*head, {}, request, stopped), CancelledError);
   EXPECT_EQ(FileText(stopped), "") << "nothing is written";
 }
 

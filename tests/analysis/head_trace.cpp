@@ -28,7 +28,7 @@ void WriteHeadTrace(const HeadTensors& head, const std::string& path) {
   facts.window = head.window;
   if (head.sink) facts.sinks.assign(static_cast<size_t>(facts.num_qo_heads), *head.sink);
   layout.facts = {facts};
-  layout.encoding = data::Encoding::kFloat32;
+  layout.encoding = ElementType::kFloat32;
   layout.max_tokens = head.num_tokens;
   data::TraceWriter writer(path, layout, /*overwrite=*/true);
   writer.AppendTokens(std::vector<data::TokenRecord>(static_cast<size_t>(head.num_tokens)));

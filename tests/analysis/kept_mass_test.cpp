@@ -7,6 +7,7 @@
 #include <stop_token>
 
 #include "analysis/compare.h"
+#include "base/errors.h"
 #include "support/stopped.h"
 #include "synthetic_heads.h"
 
@@ -176,7 +177,7 @@ TEST(KeptMass, PreviewRefusesRowsWithGaps) {
 TEST(KeptMass, CancelledComputationGivesNothing) {
   const HeadTensorsPtr head = RandomHead({.num_tokens = 300}, 1);
   const std::stop_token stopped = StoppedToken();
-  EXPECT_EQ(HeadMass::Compute(head, 1, stopped), nullptr);
+  EXPECT_THROW(HeadMass::Compute(head, 1, stopped), CancelledError);
   std::vector<float> mass;
   EXPECT_EQ(KeptMass(*head, RandomIndex(*head, 64, {}, 1).View(), 1, stopped, &mass).code(),
             kernels::StatusCode::kCancelled);

@@ -234,7 +234,7 @@ class PartOfLayerTest : public ::testing::Test {
   }
   // Every head of 8 over 4 KV heads, or only `qo_heads`.
   void Write(const std::vector<int32_t>& qo_heads) {
-    data::TraceLayout layout = data::testing::SmallLayout(data::Encoding::kBFloat16, 40);
+    data::TraceLayout layout = data::testing::SmallLayout(ElementType::kBFloat16, 40);
     for (data::LayerFacts& facts : layout.facts) {
       facts.qo_heads = qo_heads;
       facts.kv_heads = Numbers(4);

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "analysis/head_differences.h"
+#include "base/errors.h"
 #include "support/stopped.h"
 #include "synthetic_heads.h"
 
@@ -146,10 +147,11 @@ TEST(MaskPair, PairsOfALongHeadAreCountedIn64Bits) {
   EXPECT_EQ(overlap.pairs, overlap.both);
 }
 
-TEST(MaskPair, AStoppedTileIsNull) {
+TEST(MaskPair, StoppedCountsAreThrownAway) {
   const HeadTensorsPtr head = RandomHead({.num_tokens = 300}, 1);
   const KeptMask mask = MaskOf(RandomIndex(*head, 64, {MaskKind::kCausal, 0, 0}, 5));
-  EXPECT_EQ(ComputeMaskPairTile(mask, mask, {head->id, {}, 0, 0, 0}, StoppedToken()), nullptr);
+  EXPECT_THROW(ComputeMaskPairTile(mask, mask, {head->id, {}, 0, 0, 0}, StoppedToken()), CancelledError);
+  EXPECT_THROW(CountMaskOverlap(mask, mask, 1, StoppedToken()), CancelledError);
 }
 
 // Machado, Oliveira and Fernandes 2009, severity 1: what eyes without one kind of cone see, on linear light.

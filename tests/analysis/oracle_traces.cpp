@@ -99,7 +99,7 @@ data::TraceLayout OracleLayout() {
   layout.facts.assign(2, data::UsualFacts(layout.model));
   layout.facts[1].window = kWindow;
   for (data::LayerFacts& facts : layout.facts) facts.has_pre_rope = true;
-  layout.encoding = data::Encoding::kFloat32;
+  layout.encoding = ElementType::kFloat32;
   layout.max_tokens = kTokens;
   return layout;
 }

@@ -16,6 +16,7 @@
 #include "analysis/statistics.h"
 #include "analysis/types/number_text.h"
 #include "base/errors.h"
+#include "csv_files.h"
 #include "synthetic_heads.h"
 
 namespace headscope::analysis {
@@ -253,8 +254,9 @@ TEST(ResultFields, TheExtensionChoosesTheForm) {
   EXPECT_THROW(ReadComparison((folder / "missing.csv").string()), BadInputError);
   EXPECT_THROW(WriteComparison({Measured()}, (folder / "runs.txt").string()), UsageError);
   EXPECT_THROW(WriteStatistics({}, (folder / "missing" / "heads.csv").string()), FailedError);
-  for (const char* name : {"a.json", "b.Csv", "c/d.h5"}) EXPECT_TRUE(IsResultsPath(name)) << name;
-  for (const char* name : {"a.json.txt", "csv", ".h5/a", "a.hdf5"}) EXPECT_FALSE(IsResultsPath(name)) << name;
+  for (const char* name : {"a.json", "b.Csv", "c/d.h5"}) EXPECT_NO_THROW(FormatOfOutput(name, kResultFormats)) << name;
+  for (const char* name : {"a.json.txt", "csv", ".h5/a", "a.png"})
+    EXPECT_THROW(FormatOfOutput(name, kResultFormats), UsageError) << name;
   std::filesystem::remove_all(folder);
 }
 

@@ -229,12 +229,12 @@ TEST(Statistics, RoundingLeavesNoMassAboveOneAndNoEntropyBelowZero) {
   EXPECT_LT(ComputeStatistics(head, {}).entropy, -2);
 }
 
-TEST(Statistics, CancelledHasNoRows) {
+TEST(Statistics, StoppedOnesAreThrownAway) {
   const HeadTensorsPtr head = RandomHead({.num_tokens = 300}, 16);
   const std::stop_token stopped = StoppedToken();
   StatisticsOptions options;
   options.stop = stopped;
-  EXPECT_EQ(ComputeStatistics(*head, options).num_rows, 0);
+  EXPECT_THROW(ComputeStatistics(*head, options), CancelledError);
 }
 
 struct PlantedClass {
@@ -397,6 +397,49 @@ TEST(Statistics, PooledKurtosisOfAGaussianIsThatOfItsCovariance) {
   const HeadStatistics statistics = ComputeStatistics(head, options);
   EXPECT_GT(MeanOf(statistics, "kurtosis_pooled"), 1);
   EXPECT_NEAR(MeanOf(statistics, "kurtosis_pooled"), MeanOf(statistics, "kurtosis_gaussian"), 0.1);
+}
+
+// A statistic of rows that has no kernel, or needs none.
+class NamedStatistic final : public RowStatistic {
+ public:
+  NamedStatistic(const char* name, bool reads_probabilities) : reads_(reads_probabilities) { info_.name = name; }
+  const MetricInfo& info() const override { return info_; }
+  bool reads_probabilities() const override { return reads_; }
+  double OfRow(const RowView&) const override { return 0; }
+
+ private:
+  MetricInfo info_;
+  const bool reads_;
+};
+
+TEST(Statistics, WhatTheCpuComputedForAHeadOnAGpuIsNamed) {
+  const NamedStatistic from_q("of_q", false), one("one", true), other("other", true);
+  EXPECT_EQ(CpuStatisticsNote({}), "");
+  EXPECT_EQ(CpuStatisticsNote({&from_q}), "") << "it looks at no score, wherever they are made";
+  EXPECT_EQ(CpuStatisticsNote({&from_q, &one}), "one has no form for GPUs and was computed on the CPU");
+  EXPECT_EQ(CpuStatisticsNote({&one, &from_q, &other}),
+            "one, other have no form for GPUs and were computed on the CPU");
+}
+
+// What report, demo and figures take from the list of metrics, in place of lists of names.
+TEST(Metrics, SayWhereTheyAreShown) {
+  const auto named = [](auto&& chosen) {
+    std::vector<std::string> names;
+    for (const MetricInfo& metric : Metrics()) {
+      if (chosen(metric)) names.push_back(metric.name);
+    }
+    return names;
+  };
+  EXPECT_THAT(named([](const MetricInfo& metric) { return metric.in_report; }),
+              ::testing::ElementsAre("sparsity_0.95", "entropy", "sink_mass", "local_mass", "retrieval_peak",
+                                     "kurtosis", "agreement_r32_k128"));
+  EXPECT_THAT(named([](const MetricInfo& metric) { return !metric.mass_part.empty(); }),
+              ::testing::UnorderedElementsAre("sink_mass", "local_mass", "spike_mass", "scatter_mass"));
+  for (const HeadClass head_class : {HeadClass::kUnknown, HeadClass::kSinkLocal, HeadClass::kVerticalSlash,
+                                     HeadClass::kBlock, HeadClass::kDiffuse, HeadClass::kRetrieval}) {
+    EXPECT_FALSE(named([&](const MetricInfo& metric) { return metric.clearest_of == head_class; }).empty())
+        << HeadClassName(head_class);
+  }
 }
 
 TEST(Metrics, AValueAboveTheAlarmHasItsColour) {

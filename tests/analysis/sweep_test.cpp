@@ -214,7 +214,7 @@ TEST(RunOnFirstDevice, GoesToTheNextWhereOneDoesNotTakeTheWork) {
 class OnATrace : public ::testing::Test {
  protected:
   OnATrace() {
-    data::TraceLayout layout = data::testing::SmallLayout(data::Encoding::kFloat32, /*max_tokens=*/120);
+    data::TraceLayout layout = data::testing::SmallLayout(ElementType::kFloat32, /*max_tokens=*/120);
     layout.row_selection = "all";
     data::testing::WriteTrace(folder_.File("trace.h5"), layout, 96, 32);
     trace_ = std::make_unique<data::TraceReader>(folder_.File("trace.h5"));

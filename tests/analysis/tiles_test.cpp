@@ -9,6 +9,7 @@
 
 #include "analysis/thumbnail.h"
 #include "analysis/types/tile.h"
+#include "base/errors.h"
 #include "support/stopped.h"
 #include "synthetic_heads.h"
 
@@ -210,11 +211,12 @@ TEST(Tiles, MaskTileOfALongHeadIsCountedWithout32BitProducts) {
   }
 }
 
-TEST(Tiles, CancelledTileIsNull) {
+TEST(Tiles, StoppedOnesAreThrownAway) {
   const HeadTensorsPtr head = RandomHead({.num_tokens = 300}, 1);
   const std::stop_token stopped = StoppedToken();
-  EXPECT_EQ(ComputeTile(*head, {head->id, TileReduction::kMax, 0, 0, 0}, 2, stopped), nullptr);
-  EXPECT_TRUE(ComputePyramid(*head, TileReduction::kMax, 0, 2, stopped).empty());
+  EXPECT_THROW(ComputeTile(*head, {head->id, TileReduction::kMax, 0, 0, 0}, 2, stopped), CancelledError);
+  EXPECT_THROW(ComputePyramid(*head, TileReduction::kMax, 0, 2, stopped), CancelledError);
+  EXPECT_THROW(ComputeThumbnail(*head, 8, stopped), CancelledError);
 }
 
 TEST(Tiles, ProbabilityIsZeroWhereTheRowDoesNotAttend) {

@@ -292,7 +292,7 @@ TEST(DataTest, NamesAreReadAndRecipesSaySo) {
 TEST(DataTest, ATracesHeadsAreTheProblem) {
   namespace dt = data::testing;
   const dt::ScratchFolder folder;
-  data::TraceLayout layout = dt::SmallLayout(data::Encoding::kFloat32, 40);
+  data::TraceLayout layout = dt::SmallLayout(ElementType::kFloat32, 40);
   layout.row_selection = "all";
   layout.facts.assign(3, data::UsualFacts(layout.model));
   layout.facts[1].window = 8;
@@ -359,7 +359,7 @@ TEST(DataTest, ATracesHeadsAreTheProblem) {
 TEST(DataTest, AStepsPromptIsTheTraces) {
   namespace dt = data::testing;
   const dt::ScratchFolder folder;
-  data::TraceLayout layout = dt::SmallLayout(data::Encoding::kFloat32, 40);
+  data::TraceLayout layout = dt::SmallLayout(ElementType::kFloat32, 40);
   layout.row_selection = "all";
   layout.facts.assign(3, data::UsualFacts(layout.model));
   layout.facts[1].window = 8;
@@ -626,7 +626,6 @@ TEST(IndexFileTest, IndicesThatBreakARuleAreRefused) {
   EXPECT_THAT(changed([](data::IndexFile* f) { f->batch = f->num_qo_heads = std::numeric_limits<int32_t>::max() - 1; }),
               HasSubstr("16384 times"));
   EXPECT_THAT(changed([](data::IndexFile* f) { f->recipe = "other"; }), HasSubstr("recipe"));
-  EXPECT_THAT(changed([](data::IndexFile* f) { f->dtype = "fp8"; }), HasSubstr("fp8"));
   EXPECT_THAT(changed([](data::IndexFile* f) { f->first_position = 7; }), HasSubstr("first_position"));
   EXPECT_THAT(changed([](data::IndexFile* f) { f->mask_kind = 0; }), HasSubstr("mask_kind"));
   std::filesystem::remove(path);

@@ -101,12 +101,12 @@ TEST(CaptureCost, MemoryGrowsWithTheCacheOfEachLayerAndTheWidestPass) {
 
 TEST(CaptureCost, NumbersAreAsWideAsTheModelRuns) {
   model::CheckpointSummary summary = Summary(1);
-  EXPECT_EQ(NumberBytes(summary, "auto", kCpu), 4) << "a CPU widens bf16";
-  EXPECT_EQ(NumberBytes(summary, "bf16", kCpu), 2);
-  EXPECT_EQ(NumberBytes(summary, "auto", CudaDevice(0)), 2);
-  EXPECT_EQ(NumberBytes(summary, "fp32", CudaDevice(0)), 4);
+  EXPECT_EQ(NumberBytes(summary, {}, kCpu), 4) << "a CPU widens bf16";
+  EXPECT_EQ(NumberBytes(summary, ElementType::kBFloat16, kCpu), 2);
+  EXPECT_EQ(NumberBytes(summary, {}, CudaDevice(0)), 2);
+  EXPECT_EQ(NumberBytes(summary, ElementType::kFloat32, CudaDevice(0)), 4);
   summary.dtype = "F16";
-  EXPECT_EQ(NumberBytes(summary, "auto", CudaDevice(0)), 4);
+  EXPECT_EQ(NumberBytes(summary, {}, CudaDevice(0)), 4);
 }
 
 TEST(CaptureCost, TheRecorderHoldsABoundedPartOfATrace) {

@@ -202,6 +202,13 @@ class Refusals(TraceCase):
         for name in ("nosuch", "nosuch.h5", "no/such"):
             self.assertIn(f"'{name}'", run(name, code=2, env=environment).stderr)
         self.assertIn("headscope analyze", run("anlyze", self.trace, code=2, env=environment).stderr)
+        # One that may be left out, and ones that have to be there, of which only the lack was told.
+        for said, *arguments in (("did you mean --threads?", "analyze", self.trace, "--thread", "2"),
+                                 ("did you mean --target?", "tune", self.trace, "--method", "a-shape", "--taget", "cra=0.9"),
+                                 ("did you mean --output?", "export", self.trace, "--ouput", self.path / "none.h5")):
+            with self.subTest(arguments=arguments):
+                self.assertIn(said, run(*arguments, code=2).stderr)
+        self.assertIn("--target is required", run("tune", self.trace, "--method", "a-shape", code=2).stderr)
 
     def test_eval_refuses_before_it_loads_or_prints(self):
         # Without --quiet: a run that had begun would show the loading of the model.

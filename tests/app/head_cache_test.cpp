@@ -25,7 +25,7 @@ constexpr int64_t kNumTokens = 20000;  // takes a while to read, so that threads
 
 // Three heads with a KV head each; the last one's last value is an infinity.
 std::string WriteThreeHeads(const data::testing::ScratchFolder& folder) {
-  data::TraceLayout layout = data::testing::SmallLayout(data::Encoding::kFloat32, kNumTokens);
+  data::TraceLayout layout = data::testing::SmallLayout(ElementType::kFloat32, kNumTokens);
   layout.layers = {0};
   layout.model.num_qo_heads = layout.model.num_kv_heads = 3;
   layout.facts = {data::UsualFacts(layout.model)};

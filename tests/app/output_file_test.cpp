@@ -20,6 +20,7 @@
 #include <thread>
 
 #include "base/errors.h"
+#include "base/file_format.h"
 #include "support/exit_codes.h"
 #include "support/sudden_end.h"
 
@@ -92,7 +93,7 @@ TEST_F(OutputFileTest, AppearsOnlyWhenCommitted) {
   EXPECT_EQ(NumFiles(), 0) << "an output that was not committed leaves nothing behind";
   {
     OutputFile output(Path("a.json"), false);
-    EXPECT_EQ(Extension(output.temporary_path()), "json");
+    EXPECT_EQ(FindFileFormat(output.temporary_path()), FileFormat::kJson);
     std::ofstream(output.temporary_path()) << "whole";
     output.Commit();
   }
@@ -284,11 +285,6 @@ TEST_F(OutputFileTest, RefusesAnInputUnderAnyNameEvenWhenForced) {
   }
   EXPECT_NO_THROW(CheckOutputTarget(Path("other.h5"), true, {"", Path("in.h5")}));
   EXPECT_NO_THROW(CheckOutputTarget(Path("new.h5"), false, {Path("in.h5"), Path("missing.h5")}));
-}
-
-TEST(Extension, IsLowerCaseWithoutTheDot) {
-  EXPECT_EQ(Extension("a/b.JSON"), "json");
-  EXPECT_EQ(Extension("a.b/c"), "");
 }
 
 }  // namespace

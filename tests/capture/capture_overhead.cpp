@@ -48,14 +48,14 @@ data::TraceLayout EverythingOf(const model::Transformer& model, int64_t num_toke
       config.num_layers, config.num_qo_heads, config.num_kv_heads, config.head_dim,      {}};
   layout.layers = ChooseNumbers({}, config.num_layers, "layer");
   layout.facts.assign(layout.layers.size(), data::UsualFacts(layout.model));
-  layout.encoding = model.captures_bf16() ? data::Encoding::kBFloat16 : data::Encoding::kFloat32;
+  layout.encoding = model.captures_bf16() ? ElementType::kBFloat16 : ElementType::kFloat32;
   layout.max_tokens = num_tokens;
   return layout;
 }
 
 // One prompt with or without a recorder of all heads; processor seconds.
 double MeasureRun(const std::string& model_dir, int64_t num_tokens, int32_t num_threads, const std::string& trace) {
-  const auto model = model::OpenTransformer(model_dir, {"auto", kCpu, kChunkTokens, num_threads}, {});
+  const auto model = model::OpenTransformer(model_dir, {{}, kCpu, kChunkTokens, num_threads}, {});
   std::vector<int32_t> tokens(static_cast<size_t>(num_tokens));
   for (size_t i = 0; i < tokens.size(); ++i)
     tokens[i] = static_cast<int32_t>(i * 37 % static_cast<size_t>(model->config().vocabulary_size));

@@ -45,8 +45,7 @@ TEST(Capture, RecordsPromptAndDecodeSteps) {
   EXPECT_EQ(result.num_rows, result.num_tokens);
   EXPECT_FALSE(result.interrupted);
   EXPECT_GT(result.bytes, result.num_tokens * 10 * 16 * 64 * 2);
-  model::ModelSession session(ReferenceModel(),
-                              {.dtype = "auto", .device = kCpu, .chunk_tokens = 16, .num_threads = 0});
+  model::ModelSession session(ReferenceModel(), {.dtype = {}, .device = kCpu, .chunk_tokens = 16, .num_threads = 0});
   session.Feed(tokens);
   EXPECT_EQ(result.generated_text, tokenizer.Decode(session.Generate(3), true));
   EXPECT_THAT(stages, ::testing::IsSupersetOf({"loading model", "prefill", "decode"}));
@@ -127,7 +126,7 @@ class Failing final : public model::AttentionBackend {
 TEST(Capture, AnUnknownFailureSaysWhereTheTokensAre) {
   const TemporaryFolder folder;
   CaptureRequest request = Request(folder);
-  request.dtype = "fp32";
+  request.dtype = ElementType::kFloat32;
   Failing failing;
   request.attention = &failing;
   EXPECT_THAT([&] { Capture(request, {}, {}); },
@@ -152,7 +151,7 @@ class StopsInAPass final : public model::AttentionBackend {
 TEST(Capture, APassThatIsStoppedHalfwayDoesNotCount) {
   const TemporaryFolder folder;
   CaptureRequest request = Request(folder);
-  request.dtype = "fp32";
+  request.dtype = ElementType::kFloat32;
   StopsInAPass attention;
   request.attention = &attention;
   const CaptureResult result = Capture(request, {}, attention.stop.get_token());
@@ -269,7 +268,7 @@ TEST(Capture, APlanSaysWhatTheTraceWillBe) {
   EXPECT_LE(plan.bytes, result.bytes);
   int64_t stored = 0;
   for (const data::LayerFacts& facts : trace.layout().facts) {
-    const int64_t size = data::SizeOf(trace.layout().encoding), tokens = trace.num_tokens(), rows = trace.num_rows();
+    const int64_t size = SizeOf(trace.layout().encoding), tokens = trace.num_tokens(), rows = trace.num_rows();
     const auto qo = std::ssize(facts.qo_heads), kv = std::ssize(facts.kv_heads);
     // q before RoPE, as projected and outputs; k twice, k and v of the cache, hidden states; norms of values and
     // states.

@@ -74,7 +74,7 @@ class Tee : public model::HeadSink {
 };
 
 struct RecorderCase {
-  const char* dtype;
+  std::optional<ElementType> dtype;
   const char* rows;
   std::vector<int32_t> layers, heads;
 };
@@ -101,7 +101,7 @@ data::TraceLayout LayoutOf(const RecorderCase& given, const model::Transformer& 
   facts.qo_heads = ChooseNumbers(given.heads, config.num_qo_heads, "head");
   facts.kv_heads = KvHeadsOf(facts.qo_heads, config.num_qo_heads, config.num_kv_heads);
   layout.facts.assign(layout.layers.size(), facts);
-  layout.encoding = model.captures_bf16() ? data::Encoding::kBFloat16 : data::Encoding::kFloat32;
+  layout.encoding = model.captures_bf16() ? ElementType::kBFloat16 : ElementType::kFloat32;
   layout.row_selection = given.rows;
   layout.max_tokens = kPromptTokens + kDecodeTokens;
   return layout;
@@ -137,7 +137,7 @@ TEST_P(RecorderRoundTrip, ReaderGivesTheBytesThatTheModelHandedOver) {
   }
   ASSERT_EQ(reader.row_positions(), expected_rows);
   EXPECT_EQ(rows.Count(kPromptTokens) + kDecodeTokens, reader.num_rows());
-  std::string bytes(static_cast<size_t>(model->config().head_dim * data::SizeOf(layout.encoding)), '\0');
+  std::string bytes(static_cast<size_t>(model->config().head_dim * SizeOf(layout.encoding)), '\0');
   for (int32_t slot = 0; slot < static_cast<int32_t>(layout.layers.size()); ++slot) {
     const int32_t layer = layout.layers[static_cast<size_t>(slot)];
     for (size_t i = 0; i < layout.facts[0].qo_heads.size(); ++i) {
@@ -165,10 +165,10 @@ TEST_P(RecorderRoundTrip, ReaderGivesTheBytesThatTheModelHandedOver) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Selections, RecorderRoundTrip,
-                         ::testing::Values(RecorderCase{"fp32", "all", {}, {}},
-                                           RecorderCase{"auto", "every:7", {1, 3, 9}, {0, 3, 7}},
-                                           RecorderCase{"bf16", "last:5", {4}, {2}}),
-                         [](const auto& tested) { return std::string(tested.param.dtype); });
+                         ::testing::Values(RecorderCase{ElementType::kFloat32, "all", {}, {}},
+                                           RecorderCase{{}, "every:7", {1, 3, 9}, {0, 3, 7}},
+                                           RecorderCase{ElementType::kBFloat16, "last:5", {4}, {2}}),
+                         [](const auto& tested) { return std::string(ComputeTypeName(tested.param.dtype)); });
 
 }  // namespace
 }  // namespace headscope::capture

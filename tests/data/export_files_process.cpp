@@ -14,9 +14,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   const std::string folder = argv[1];
-  constexpr data::Encoding kEncodings[] = {data::Encoding::kFloat32, data::Encoding::kBFloat16,
-                                           data::Encoding::kFloat16};
-  for (const data::Encoding encoding : kEncodings) {
+  constexpr ElementType kEncodings[] = {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16};
+  for (const ElementType encoding : kEncodings) {
     data::testing::WriteTrace(folder + "/trace" + std::to_string(static_cast<int>(encoding)) + ".h5",
                               data::testing::SmallLayout(encoding, 3000), 2500, 300);
   }

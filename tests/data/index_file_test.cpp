@@ -21,6 +21,8 @@ using ::testing::AllOf;
 using testing::Chunked;
 using ::testing::HasSubstr;
 using testing::Replace;
+using testing::ReplaceAttribute;
+using testing::Scalar;
 using testing::ScratchFolder;
 using testing::SetInt32;
 using testing::SetInt64;
@@ -32,7 +34,7 @@ IndexFile TwoTiles() {
   IndexFile index;
   index.method = "blocks-90";
   index.recipe = "headscope-seeded-1";
-  index.dtype = "bf16";
+  index.dtype = ElementType::kBFloat16;
   index.seed = -7;
   index.num_qo_heads = 2;
   index.num_kv_heads = 1;
@@ -124,6 +126,13 @@ constexpr hsize_t kHuge = hsize_t{3} << 28;
 
 const BadIndex kBadIndices[] = {
     {"OtherVersion", "attribute version", "is 2", [](hid_t f) { SetInt32(f, "/", "version", 2); }},
+    {"OtherType", "attribute dtype", "is \"fp8\", allowed are fp32, bf16 and fp16",
+     [](hid_t f) {
+       const hid_t text = H5Tcopy(H5T_C_S1);
+       H5Tset_size(text, 3);
+       ReplaceAttribute(f, "/", "dtype", text, Scalar(), "fp8");
+       H5Tclose(text);
+     }},
     {"WideShape", "attribute seq_q", "an integer type", [](hid_t f) { SetInt64(f, "seq_q", 256); }},
     {"NoHeads", "attribute num_qo_heads", "is missing", [](hid_t f) { H5Adelete(f, "num_qo_heads"); }},
     {"NoColumns", "/columns", "is missing", [](hid_t f) { H5Ldelete(f, "columns", H5P_DEFAULT); }},

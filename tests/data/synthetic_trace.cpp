@@ -192,15 +192,15 @@ uint64_t PlaceHash(Tensor tensor, int64_t layer, int64_t head, int64_t position,
   return x;
 }
 
-uint32_t ValueBits(Encoding encoding, uint64_t hash) {
+uint32_t ValueBits(ElementType encoding, uint64_t hash) {
   const auto sign = static_cast<uint32_t>(hash >> 63);
   const auto mantissa = static_cast<uint32_t>(hash >> 32) & 0x7fffffu;
   switch (encoding) {
-    case Encoding::kFloat32:
+    case ElementType::kFloat32:
       return sign << 31 | 127u << 23 | mantissa;
-    case Encoding::kBFloat16:
+    case ElementType::kBFloat16:
       return sign << 15 | 127u << 7 | (mantissa & 0x7fu);
-    case Encoding::kFloat16:
+    case ElementType::kFloat16:
       return sign << 15 | 15u << 10 | (mantissa & 0x3ffu);
   }
   throw std::logic_error("unknown encoding");
@@ -227,7 +227,7 @@ TokenRecord TokenAt(int64_t position, int64_t num_prompt) {
           {number / 3, number % 7, number}};
 }
 
-TraceLayout SmallLayout(Encoding encoding, int64_t max_tokens) {
+TraceLayout SmallLayout(ElementType encoding, int64_t max_tokens) {
   TraceLayout layout;
   layout.model = {"synthetic", "llama", R"({"hidden_size": 128})", std::string(64, 'a'), std::string(64, 'b'), 5, 8, 4,
                   16,          {}};
@@ -253,7 +253,7 @@ void SetHeadDim(TraceLayout* layout, int32_t head_dim) {
   for (LayerFacts& facts : layout->facts) facts.head_dim = facts.v_head_dim = head_dim;
 }
 
-TraceLayout DifferingLayout(Encoding encoding, int64_t max_tokens) {
+TraceLayout DifferingLayout(ElementType encoding, int64_t max_tokens) {
   TraceLayout layout = SmallLayout(encoding, max_tokens);
   layout.model.num_layers = 6;
   layout.model.layer_kinds = {LayerKind::kLinear,  LayerKind::kAttention, LayerKind::kSliding,
@@ -316,7 +316,7 @@ bool Recorded(const TraceLayout& layout, int64_t position) {
 }
 
 StressVariant Variant(int number) {
-  constexpr Encoding kEncodings[] = {Encoding::kBFloat16, Encoding::kFloat32, Encoding::kFloat16};
+  constexpr ElementType kEncodings[] = {ElementType::kBFloat16, ElementType::kFloat32, ElementType::kFloat16};
   constexpr int64_t kPasses[] = {1, 16, 5, 128};
   StressVariant variant{.layout = SmallLayout(kEncodings[number % 3], int64_t{1} << 20)};
   SetHeadDim(&variant.layout, number / 4 % 2 == 0 ? 128 : 24);  // 128: chunks of exactly 256 KiB; 24 divides none
@@ -367,7 +367,7 @@ void WriteTrace(const std::string& path, const TraceLayout& layout, int64_t num_
 
 std::string TinyTrace(TraceStorage storage) {
   const ScratchFolder folder;
-  TraceLayout layout = SmallLayout(Encoding::kBFloat16, 8);
+  TraceLayout layout = SmallLayout(ElementType::kBFloat16, 8);
   layout.layers = {1};
   layout.facts.resize(1);
   layout.facts[0].qo_heads = {2};
@@ -379,7 +379,7 @@ std::string TinyTrace(TraceStorage storage) {
 
 std::string TinyDifferingTrace() {
   const ScratchFolder folder;
-  WriteTrace(folder.File("t.h5"), DifferingLayout(Encoding::kBFloat16, 8), 8, 4);
+  WriteTrace(folder.File("t.h5"), DifferingLayout(ElementType::kBFloat16, 8), 8, 4);
   return FileBytes(folder.File("t.h5"));
 }
 

@@ -17,18 +17,18 @@ enum class Tensor : uint32_t { kQ = 1, kK = 2, kV = 3, kLse = 4 };  // and of th
 // A 64-bit mix of a value's place: tensor, model layer, model head, token position, dimension.
 uint64_t PlaceHash(Tensor tensor, int64_t layer, int64_t head, int64_t position, int64_t dim);
 // The stored bits of a q, k or v value: a normal number of either sign around one.
-uint32_t ValueBits(Encoding encoding, uint64_t hash);
+uint32_t ValueBits(ElementType encoding, uint64_t hash);
 float LseValue(int64_t layer, int64_t head, int64_t position);
 TokenRecord TokenAt(int64_t position, int64_t num_prompt);
 
 // 3 layers of 5, query heads 1, 2, 3, 5 of 8 over 4 KV heads, head_dim 16 unless changed afterwards.
-TraceLayout SmallLayout(Encoding encoding, int64_t max_tokens);
+TraceLayout SmallLayout(ElementType encoding, int64_t max_tokens);
 
 // Gives every layer heads of that size.
 void SetHeadDim(TraceLayout* layout, int32_t head_dim);
 // Layers 1 to 4 of 6, whose heads, sizes, masks, sinks, links and optional tensors all differ; layer 0 is linear, 5 has
 // no tokens to mix. Tokens have roles and three positions.
-TraceLayout DifferingLayout(Encoding encoding, int64_t max_tokens);
+TraceLayout DifferingLayout(ElementType encoding, int64_t max_tokens);
 
 // Whether a query row is recorded at `position`.
 bool Recorded(const TraceLayout& layout, int64_t position);

@@ -25,7 +25,7 @@ int64_t PeakMemoryKiB() {
 
 TEST(TraceMemory, PeakDoesNotGrowWithTheTrace) {
   const testing::ScratchFolder folder;
-  TraceLayout layout = testing::SmallLayout(Encoding::kBFloat16, 1 << 20);
+  TraceLayout layout = testing::SmallLayout(ElementType::kBFloat16, 1 << 20);
   testing::SetHeadDim(&layout, 128);
   layout.row_selection = "all";
   constexpr int64_t kPass = 1000;  // not a divisor of the chunks, so that chunks stay open between passes

@@ -112,14 +112,14 @@ void ExpectOneSentence(const TraceLayout& layout, const BadFile& bad) {
 }
 
 TEST_P(BadFiles, AreRefusedWithOneSentence) {
-  ExpectOneSentence(SmallLayout(Encoding::kBFloat16, kTokens), GetParam());
+  ExpectOneSentence(SmallLayout(ElementType::kBFloat16, kTokens), GetParam());
 }
 
 // Of layers that differ: layer 1 is part 0 of the file, and each of the others a part of its own.
 class BadLayers : public ::testing::TestWithParam<BadFile> {};
 
 TEST_P(BadLayers, AreRefusedWithOneSentence) {
-  ExpectOneSentence(testing::DifferingLayout(Encoding::kBFloat16, kTokens), GetParam());
+  ExpectOneSentence(testing::DifferingLayout(ElementType::kBFloat16, kTokens), GetParam());
 }
 
 const BadFile kBadLayers[] = {
@@ -454,7 +454,7 @@ TEST(ForeignFiles, AreRefusedBeforeHdf5SeesThem) {
 TEST(DamagedFiles, TruncatedTraceIsRefusedAndNeverReadsAsZeros) {
   const ScratchFolder folder;
   const std::string path = folder.File("whole.h5"), cut = folder.File("cut.h5");
-  WriteTrace(path, SmallLayout(Encoding::kBFloat16, 400), 400, 100);
+  WriteTrace(path, SmallLayout(ElementType::kBFloat16, 400), 400, 100);
   const auto size = std::filesystem::file_size(path);
   int refused = 0;
   for (int part = 1; part <= 40; ++part) {
@@ -476,13 +476,13 @@ TEST(DamagedFiles, TruncatedTraceIsRefusedAndNeverReadsAsZeros) {
 TEST(DamagedFiles, FlippedBitInTheDataIsFoundByItsChecksum) {
   const ScratchFolder folder;
   const std::string path = folder.File("t.h5");
-  const TraceLayout layout = SmallLayout(Encoding::kBFloat16, 400);
+  const TraceLayout layout = SmallLayout(ElementType::kBFloat16, 400);
   WriteTrace(path, layout, 400, 100);
   // The bytes of one key vector stand in the file as they are.
   std::string needle;
   for (int64_t dim = 0; dim < 16; ++dim) {
     const uint32_t bits =
-        testing::ValueBits(Encoding::kBFloat16, testing::PlaceHash(testing::Tensor::kK, 2, 1, 250, dim));
+        testing::ValueBits(ElementType::kBFloat16, testing::PlaceHash(testing::Tensor::kK, 2, 1, 250, dim));
     needle += static_cast<char>(bits & 0xff);
     needle += static_cast<char>(bits >> 8);
   }

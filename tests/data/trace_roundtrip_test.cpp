@@ -25,7 +25,7 @@ using testing::SmallLayout;
 using ::testing::ThrowsMessage;
 using testing::WriteTrace;
 
-class Encodings : public ::testing::TestWithParam<Encoding> {};
+class Encodings : public ::testing::TestWithParam<ElementType> {};
 
 TEST_P(Encodings, EveryValueComesBackWhateverTheLengthOfThePasses) {
   const ScratchFolder folder;
@@ -41,11 +41,11 @@ TEST_P(Encodings, EveryValueComesBackWhateverTheLengthOfThePasses) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Encodings,
-                         ::testing::Values(Encoding::kFloat32, Encoding::kBFloat16, Encoding::kFloat16));
+                         ::testing::Values(ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16));
 
 TEST(TraceRoundTrip, LayoutComesBack) {
   const ScratchFolder folder;
-  TraceLayout layout = SmallLayout(Encoding::kBFloat16, 10);
+  TraceLayout layout = SmallLayout(ElementType::kBFloat16, 10);
   for (LayerFacts& facts : layout.facts) {
     facts.soft_cap = 30;
     facts.rope.convention = RopeConvention::kInterleaved;
@@ -86,7 +86,7 @@ TEST(TraceRoundTrip, LayoutComesBack) {
 // Every row of an encoder's layer sees all tokens, and its log-sum-exp counts them; such a trace is of format 3.
 TEST(TraceRoundTrip, LayersInBothDirectionsComeBack) {
   const ScratchFolder folder;
-  TraceLayout layout = SmallLayout(Encoding::kFloat32, 30);
+  TraceLayout layout = SmallLayout(ElementType::kFloat32, 30);
   layout.facts[1].bidirectional = true;
   layout.facts[1].window = 0;
   layout.model.layer_kinds.clear();
@@ -162,7 +162,7 @@ TEST(FormatOne, GoldenFileStaysReadable) {
   EXPECT_EQ(reader.layer(0), expected);
   expected.window = 4;
   EXPECT_EQ(reader.layer(1), expected);
-  EXPECT_EQ(layout.encoding, Encoding::kBFloat16);
+  EXPECT_EQ(layout.encoding, ElementType::kBFloat16);
   EXPECT_EQ(layout.capture_point, "post-rope");
   EXPECT_EQ(layout.row_selection, "every:2");
   EXPECT_EQ(layout.prompt_source, "text");
@@ -176,7 +176,7 @@ TEST(FormatOne, GoldenFileStaysReadable) {
 
 TEST(TraceRoundTrip, AnAnswerIsJudgedWhenItIsThere) {
   const ScratchFolder folder;
-  TraceLayout layout = SmallLayout(Encoding::kFloat32, 10);
+  TraceLayout layout = SmallLayout(ElementType::kFloat32, 10);
   layout.answer_score = std::numeric_limits<float>::quiet_NaN();
   {
     TraceWriter writer(folder.File("t.h5"), layout, /*overwrite=*/false);
@@ -200,7 +200,7 @@ TEST(TraceRoundTrip, AnAnswerIsJudgedWhenItIsThere) {
 
 TEST(TraceRoundTrip, RangesReadAloneEqualTheirPartOfTheWhole) {
   const ScratchFolder folder;
-  TraceLayout layout = SmallLayout(Encoding::kFloat32, 9000);  // several chunks
+  TraceLayout layout = SmallLayout(ElementType::kFloat32, 9000);  // several chunks
   layout.row_selection = "all";
   testing::SetHeadDim(&layout, 64);
   WriteTrace(folder.File("t.h5"), layout, 3000, 700);
@@ -224,7 +224,7 @@ TEST(TraceRoundTrip, FileIsLessThanATenthLargerThanItsValues) {
   const ScratchFolder folder;
   for (const int64_t num_tokens : {1000, 2048, 2049, 4104, 5000}) {
     for (const char* rows : {"all", "every:2"}) {
-      TraceLayout layout = SmallLayout(Encoding::kBFloat16, num_tokens);
+      TraceLayout layout = SmallLayout(ElementType::kBFloat16, num_tokens);
       testing::SetHeadDim(&layout, 64);  // 2048 tokens fill the largest chunk
       layout.row_selection = rows;
       const int64_t num_rows = layout.row_selection == "all" ? num_tokens : (num_tokens + 1) / 2;
@@ -243,7 +243,7 @@ TEST(TraceRoundTrip, FileIsLessThanATenthLargerThanItsValues) {
 
 TEST(TraceRoundTrip, WholeTraceOfOneTokenWorks) {
   const ScratchFolder folder;
-  WriteTrace(folder.File("t.h5"), SmallLayout(Encoding::kBFloat16, 1), 1, 1);
+  WriteTrace(folder.File("t.h5"), SmallLayout(ElementType::kBFloat16, 1), 1, 1);
   const TraceReader reader(folder.File("t.h5"));
   EXPECT_EQ(reader.num_tokens(), 1);
   EXPECT_EQ(FirstDifference(reader, 1), "");
@@ -261,7 +261,7 @@ TEST(RowPositions, AreContiguousWhenNoTokenBetweenThemIsMissing) {
 TEST(TraceWhileWriting, ReaderInTheSameProcessSeesFlushedTokensOnly) {
   const ScratchFolder folder;
   const std::string path = folder.File("t.h5");
-  const TraceLayout layout = SmallLayout(Encoding::kBFloat16, 400);
+  const TraceLayout layout = SmallLayout(ElementType::kBFloat16, 400);
   TraceWriter writer(path, layout, false);
   AppendPass(writer, layout, 0, 100, 200);
   writer.Flush();
@@ -285,7 +285,7 @@ TEST(TraceWhileWriting, ReaderInTheSameProcessSeesFlushedTokensOnly) {
 TEST(TraceWhileWriting, HalfWrittenPassDoesNotCount) {
   const ScratchFolder folder;
   const std::string path = folder.File("t.h5");
-  const TraceLayout layout = SmallLayout(Encoding::kFloat32, 100);
+  const TraceLayout layout = SmallLayout(ElementType::kFloat32, 100);
   {
     TraceWriter writer(path, layout, false);
     AppendPass(writer, layout, 0, 10, 100);
@@ -302,7 +302,7 @@ TEST(TraceWhileWriting, HalfWrittenPassDoesNotCount) {
 
 TEST(TraceWhileWriting, NothingFlushedReadsAsAnEmptyTrace) {
   const ScratchFolder folder;
-  const TraceLayout layout = SmallLayout(Encoding::kFloat32, 100);
+  const TraceLayout layout = SmallLayout(ElementType::kFloat32, 100);
   { TraceWriter writer(folder.File("t.h5"), layout, false); }
   const TraceReader reader(folder.File("t.h5"));
   EXPECT_EQ(reader.num_tokens(), 0);
@@ -311,7 +311,7 @@ TEST(TraceWhileWriting, NothingFlushedReadsAsAnEmptyTrace) {
 
 TEST(TraceWhileWriting, ThreadsMayShareAReader) {
   const ScratchFolder folder;
-  WriteTrace(folder.File("t.h5"), SmallLayout(Encoding::kBFloat16, 400), 400, 100);
+  WriteTrace(folder.File("t.h5"), SmallLayout(ElementType::kBFloat16, 400), 400, 100);
   const TraceReader reader(folder.File("t.h5"));
   std::vector<std::string> found(4, "not run");
   std::vector<std::thread> threads;
@@ -328,7 +328,7 @@ TEST(TraceMisuse, ExistingFileIsKeptUnlessOverwritingIsAllowed) {
   const ScratchFolder folder;
   const std::string path = folder.File("t.h5");
   std::ofstream(path) << "precious";
-  const TraceLayout layout = SmallLayout(Encoding::kFloat32, 100);
+  const TraceLayout layout = SmallLayout(ElementType::kFloat32, 100);
   EXPECT_THAT([&] { TraceWriter(path, layout, false); }, ThrowsMessage<FailedError>(HasSubstr("exists already")));
   EXPECT_EQ(std::ifstream(path).get(), 'p');
   { TraceWriter writer(path, layout, true); }
@@ -336,7 +336,7 @@ TEST(TraceMisuse, ExistingFileIsKeptUnlessOverwritingIsAllowed) {
 }
 
 TEST(TraceMisuse, FolderThatIsMissingIsNamed) {
-  const TraceLayout layout = SmallLayout(Encoding::kFloat32, 100);
+  const TraceLayout layout = SmallLayout(ElementType::kFloat32, 100);
   EXPECT_THAT([&] { TraceWriter("/nonexistent/t.h5", layout, false); },
               ThrowsMessage<FailedError>(AllOf(HasSubstr("/nonexistent/t.h5"), HasSubstr("No such file"))));
 }
@@ -409,7 +409,7 @@ TEST(TraceMisuse, InconsistentLayoutIsRefusedBeforeAFileAppears) {
   };
   const ScratchFolder folder;
   for (const BadLayout& bad : cases) {
-    TraceLayout layout = SmallLayout(Encoding::kFloat32, 100);
+    TraceLayout layout = SmallLayout(ElementType::kFloat32, 100);
     bad.spoil(layout);
     EXPECT_THAT([&] { TraceWriter(folder.File("t.h5"), layout, false); },
                 ThrowsMessage<FailedError>(HasSubstr(bad.field)));
@@ -420,7 +420,7 @@ TEST(TraceMisuse, InconsistentLayoutIsRefusedBeforeAFileAppears) {
 TEST(TraceMisuse, BlocksOutOfOrderAreRefusedAndTheTraceGoesOn) {
   const ScratchFolder folder;
   const std::string path = folder.File("t.h5");
-  const TraceLayout layout = SmallLayout(Encoding::kFloat32, 20);
+  const TraceLayout layout = SmallLayout(ElementType::kFloat32, 20);
   TraceWriter writer(path, layout, false);
   const std::vector<float> values(4 * 20 * 16);
   const LayerBlock early{
@@ -466,7 +466,7 @@ TEST(DecodeToFloat, EveryBitPatternOfTheSixteenBitFormatsIsExact) {
   for (size_t i = 0; i < patterns.size(); ++i) {
     patterns[i] = static_cast<uint16_t>(i);
   }
-  for (const auto& [encoding, exponent_bits] : {std::pair{Encoding::kBFloat16, 8}, {Encoding::kFloat16, 5}}) {
+  for (const auto& [encoding, exponent_bits] : {std::pair{ElementType::kBFloat16, 8}, {ElementType::kFloat16, 5}}) {
     DecodeToFloat(patterns.data(), encoding, 65536, decoded.data());
     for (uint32_t i = 0; i < 65536; ++i) {
       const double expected = FromFields(i, exponent_bits, 15 - exponent_bits);

@@ -3,6 +3,7 @@
 // Child et al., "Generating Long Sequences with Sparse Transformers", 2019, section 4.2).
 #include <algorithm>
 
+#include "kernels/stop_status.h"
 #include "methods/head_groups.h"
 #include "methods/registry.h"
 #include "methods/selector.h"
@@ -53,7 +54,7 @@ class EveryNthMethod final : public internal::PrefillSelector {
     shape.num_qo_heads = 1;
     SparseIndexBuilder builder(shape);
     for (int64_t row = 0; row < problem.seq_q; row += tile) {
-      if (options.stop.stop_requested()) return {StatusCode::kCancelled, "cancelled"};
+      if (options.stop.stop_requested()) return Stopped();
       const int64_t first = problem.first_position + row;
       const int64_t last = std::min(first + tile, int64_t{problem.first_position} + problem.seq_q) - 1;
       // A tile keeps what its first row's window reaches back to.

@@ -65,7 +65,7 @@ struct WindowedTrace {
     layout.layers = {0};
     layout.facts = {data::UsualFacts(layout.model)};
     layout.facts[0].window = kWindow;
-    layout.encoding = data::Encoding::kFloat32;
+    layout.encoding = ElementType::kFloat32;
     layout.prompt_source = "text";
     layout.max_tokens = kLength;
     std::vector<data::TokenRecord> tokens;

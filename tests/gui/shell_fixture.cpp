@@ -40,7 +40,7 @@ void WriteSmallTrace(const std::string& path, int32_t window, const std::string&
   layout.layers = {0, 1};
   layout.facts.assign(2, data::UsualFacts(layout.model));
   layout.facts[1].window = window;
-  layout.encoding = data::Encoding::kFloat32;
+  layout.encoding = ElementType::kFloat32;
   layout.prompt_source = text.empty() ? "text" : text;
   layout.max_tokens = kTokens;
   if (answered) {

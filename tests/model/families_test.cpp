@@ -46,12 +46,13 @@ TEST_P(TinyModel, IsAsNearInBf16AsTransformers) {
   ASSERT_EQ(theirs.size(), exact.size());
   const size_t num_tokens = tokens.size();
   for (const int32_t chunk : {1024, 37}) {
-    ModelSession session(folder, {.dtype = "bf16", .device = kCpu, .chunk_tokens = chunk, .num_threads = 0});
+    ModelSession session(folder,
+                         {.dtype = ElementType::kBFloat16, .device = kCpu, .chunk_tokens = chunk, .num_threads = 0});
     EXPECT_LE(RelativeError(session.FeedAllLogits(tokens), exact), 2 * RelativeError(theirs, exact))
         << "chunk " << chunk;
   }
-  const auto model =
-      OpenTransformer(folder, {.dtype = "bf16", .device = kCpu, .chunk_tokens = 64, .num_threads = 0}, {});
+  const auto model = OpenTransformer(
+      folder, {.dtype = ElementType::kBFloat16, .device = kCpu, .chunk_tokens = 64, .num_threads = 0}, {});
   for (const RopeConfig& rope : model->config().ropes)  // of these a step's positions are not those of a longer prompt
     if (rope.type == RopeType::kDynamic || rope.type == RopeType::kLongRope) return;
   constexpr size_t kPrompt = 100, kSteps = 32;
@@ -131,8 +132,8 @@ TEST_P(TinyModel, GivesTheHeadsOfTransformersInPrefillAndDecode) {
   const auto prompt = ReadArray<int32_t>(folder + "/tokens.i32");
   const auto greedy = ReadArray<int32_t>(folder + "/greedy.i32");
   const auto wanted = ReadArray<float>(folder + "/heads.f32");
-  const auto model =
-      OpenTransformer(folder, {.dtype = "fp32", .device = kCpu, .chunk_tokens = 64, .num_threads = 0}, {});
+  const auto model = OpenTransformer(
+      folder, {.dtype = ElementType::kFloat32, .device = kCpu, .chunk_tokens = 64, .num_threads = 0}, {});
   const ModelConfig& config = model->config();
   AllHeadsSink sink(config);
   constexpr int64_t kPrompt = 40;
@@ -174,8 +175,8 @@ TEST_P(TinyModel, GivesTheHeadsOfTransformersInPrefillAndDecode) {
 void ExpectEncoderLikeTransformers(const std::string& model_dir, const std::string& expected) {
   const auto tokens = ReadArray<int32_t>(expected + "/tokens.i32");
   const auto wanted = ReadArray<float>(expected + "/heads.f32");
-  const auto model =
-      OpenTransformer(model_dir, {.dtype = "fp32", .device = kCpu, .chunk_tokens = 64, .num_threads = 0}, {});
+  const auto model = OpenTransformer(
+      model_dir, {.dtype = ElementType::kFloat32, .device = kCpu, .chunk_tokens = 64, .num_threads = 0}, {});
   AllHeadsSink sink(model->config());
   const std::vector<float> hidden = model->Forward(tokens, LogitsOf::kAllTokens, &sink);
   EXPECT_LE(RelativeError(hidden, ReadArray<float>(expected + "/hidden.f32")), 1e-5);
@@ -207,8 +208,8 @@ TEST(Encoder, GivesTheEmbeddingOfAPublishedSentenceEncoder) {
   const Tokenizer tokenizer = Tokenizer::Load(published + "/tokenizer.json");
   const std::vector<int32_t> tokens = tokenizer.Encode(ReadWholeFile(expected + "/text"), true);
   EXPECT_EQ(tokens, ReadArray<int32_t>(expected + "/tokens.i32"));
-  const auto model =
-      OpenTransformer(published, {.dtype = "fp32", .device = kCpu, .chunk_tokens = 64, .num_threads = 0}, {});
+  const auto model = OpenTransformer(
+      published, {.dtype = ElementType::kFloat32, .device = kCpu, .chunk_tokens = 64, .num_threads = 0}, {});
   const std::vector<float> hidden = model->Forward(tokens, LogitsOf::kAllTokens);
   std::vector<float> mean(static_cast<size_t>(model->config().hidden_size));
   for (size_t i = 0; i < hidden.size(); ++i) mean[i % mean.size()] += hidden[i];
@@ -264,8 +265,8 @@ TEST(RecurrentModel, FeedsWhatStaysInChunksUntilItIsThere) {
   const std::span<const int32_t> all(tokens);
   constexpr int32_t kChunk = 16;
   WatchedAttention attention;
-  const auto model =
-      OpenTransformer(folder, {.dtype = "fp32", .device = kCpu, .chunk_tokens = kChunk, .num_threads = 0}, {});
+  const auto model = OpenTransformer(
+      folder, {.dtype = ElementType::kFloat32, .device = kCpu, .chunk_tokens = kChunk, .num_threads = 0}, {});
   model->UseAttention(&attention);
   model->Forward(all.first(50), LogitsOf::kNone);
   const std::vector<float> wanted = model->Forward(all.subspan(50, 1), LogitsOf::kLastToken);

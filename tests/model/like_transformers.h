@@ -35,7 +35,7 @@ inline void ExpectLikeTransformers(const std::string& model_dir, const std::stri
   ASSERT_FALSE(logits.empty());
   // A chunk that divides nothing crosses the seam between past and diagonal; one chunk has no past at all.
   for (const int32_t chunk : {1024, 37}) {
-    SessionOptions options{.dtype = "fp32", .device = kCpu, .chunk_tokens = chunk, .num_threads = 0};
+    SessionOptions options{.dtype = ElementType::kFloat32, .device = kCpu, .chunk_tokens = chunk, .num_threads = 0};
     ModelSession session(model_dir, options);
     EXPECT_LE(RelativeError(session.FeedAllLogits(tokens), logits), 1e-5) << "chunk " << chunk;
     session.Reset();

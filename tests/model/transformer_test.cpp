@@ -68,7 +68,7 @@ class KeepingSink : public HeadSink {
 
 TEST(Transformer, HandsOverTheQueriesKeysAndLogSumExpsOfItsAttention) {
   const auto tokens = ReadArray<int32_t>(kOracle + "reference/tokens.i32");
-  for (const std::string dtype : {"fp32", "auto"}) {
+  for (const std::optional<ElementType> dtype : {std::optional(ElementType::kFloat32), {}}) {
     const auto model =
         OpenTransformer(ReferenceModel(), {.dtype = dtype, .device = kCpu, .chunk_tokens = 1024, .num_threads = 0}, {});
     KeepingSink sink(model->config());
@@ -88,10 +88,10 @@ TEST(Transformer, HandsOverTheQueriesKeysAndLogSumExpsOfItsAttention) {
           sum += std::exp(dot / std::sqrt(static_cast<double>(dim)));
         }
         ASSERT_NEAR(sink.lse[head * n + row], std::log(sum), 2e-5 * std::max(1.0, std::abs(std::log(sum))))
-            << dtype << " head " << head << " row " << row;
+            << ComputeTypeName(dtype) << " head " << head << " row " << row;
       }
     }
-    if (dtype == "auto") {
+    if (!dtype) {
       EXPECT_TRUE(model->captures_bf16());
       for (const float value : sink.q) {
         uint32_t bits = 0;
@@ -108,7 +108,7 @@ TEST(Transformer, LayersOnSeveralPlacesGiveTheSameNumbers) {
   const Device one{DeviceKind::kCpu, 0}, other{DeviceKind::kCpu, 1};
   const auto run = [&](const std::string& folder, const std::vector<Device>& layer_devices) {
     SessionOptions options;
-    options.dtype = "fp32";
+    options.dtype = ElementType::kFloat32;
     options.layer_devices = layer_devices;
     const auto model = OpenTransformer(folder, options, {});
     const int32_t most = model->config().vocabulary_size;
@@ -133,7 +133,8 @@ TEST(Transformer, LayersOnSeveralPlacesGiveTheSameNumbers) {
 
 TEST(Transformer, LogitsDoNotChangeWhenHeadsAreCaptured) {
   const auto tokens = ReadArray<int32_t>(kOracle + "reference/tokens.i32");
-  for (const std::string dtype : {"fp32", "auto", "bf16"}) {
+  for (const std::optional<ElementType> dtype :
+       {std::optional(ElementType::kFloat32), {}, std::optional(ElementType::kBFloat16)}) {
     const auto model =
         OpenTransformer(ReferenceModel(), {.dtype = dtype, .device = kCpu, .chunk_tokens = 1024, .num_threads = 0}, {});
     class CountingSink : public HeadSink {
@@ -149,22 +150,24 @@ TEST(Transformer, LogitsDoNotChangeWhenHeadsAreCaptured) {
     model->Forward(all.first(200), LogitsOf::kNone, &sink);
     const std::vector<float> captured = model->Forward(all.subspan(200, 100), LogitsOf::kAllTokens, &sink);
     EXPECT_EQ(sink.calls, 2 * model->config().num_layers);
-    EXPECT_EQ(plain, captured) << dtype;
+    EXPECT_EQ(plain, captured) << ComputeTypeName(dtype);
   }
 }
 
 TEST(Transformer, Bf16StaysNearFp32) {
   const auto tokens = ReadArray<int32_t>(kOracle + "reference/tokens.i32");
   const auto logits = ReadArray<float>(kOracle + "reference/logits.f32");
-  ModelSession bf16(ReferenceModel(), {.dtype = "bf16", .device = kCpu, .chunk_tokens = 128, .num_threads = 0});
-  ModelSession mixed(ReferenceModel(), {.dtype = "auto", .device = kCpu, .chunk_tokens = 128, .num_threads = 0});
+  ModelSession bf16(ReferenceModel(),
+                    {.dtype = ElementType::kBFloat16, .device = kCpu, .chunk_tokens = 128, .num_threads = 0});
+  ModelSession mixed(ReferenceModel(), {.dtype = {}, .device = kCpu, .chunk_tokens = 128, .num_threads = 0});
   EXPECT_LT(RelativeError(bf16.FeedAllLogits(tokens), logits), 3e-2);
   EXPECT_LT(RelativeError(mixed.FeedAllLogits(tokens), logits), 1e-2);
 }
 
 TEST(Transformer, RefusesWhatItCannotRun) {
   EXPECT_THROW(
-      OpenTransformer(ReferenceModel(), {.dtype = "fp8", .device = kCpu, .chunk_tokens = 1, .num_threads = 0}, {}),
+      OpenTransformer(ReferenceModel(),
+                      {.dtype = ElementType::kFloat16, .device = kCpu, .chunk_tokens = 1, .num_threads = 0}, {}),
       UsageError);
   EXPECT_THROW(OpenTransformer("/nowhere", {}, {}), BadInputError);
   const auto model = OpenTransformer(ReferenceModel(), {}, {});

@@ -31,8 +31,13 @@ STOP_FORMS = {
     "an own type": re.compile(r"\b(?:class|struct|using) \w*(?:CancelFlag|CancelToken|StopToken|StopFlag|CancellationToken)\b"),
     "an own test": re.compile(r"\b(?:bool|auto) (?:Is)?(?:Cancelled|Canceled|Interrupted|StopRequested)\("),
     "a callback": re.compile(r"std::function<bool\([^)]*\)>[^;]*\b\w*(?:cancel|stop|interrupt|progress|go_on)", re.IGNORECASE),
+    "an error of its own": re.compile(r"\bCancelledError\(\""),
+    "a status of its own": re.compile(r"\bkCancelled, *\""),
     "a callback of a token": re.compile(r"\bstop_callback\b"),  # Ctrl-C's token may have none (app/support/interrupt.h)
 }
+
+# Where stopping has its words.
+SAYS_STOPPED = {"base/include/base/stop.h", "kernels/types/include/kernels/stop_status.h"}
 
 # Rooms below app/ name fields: the command line makes an option of one (app/support/option_checks.h), the window a control. The window's
 # command lines are what people copy, and benchmarks/ are programs with options of their own.
@@ -73,8 +78,9 @@ def option_errors(name, text):
 
 def stop_errors(name, text):
     return [
-        f"{name}:{number}: {form} asks somebody to stop; pass a std::stop_token"
-        for number, line in enumerate(code_of(text), 1) for form, pattern in STOP_FORMS.items() if pattern.search(line)
+        f"{name}:{number}: {form} asks somebody to stop, or says that it did; pass a std::stop_token, and see base/stop.h"
+        for number, line in enumerate(code_of(text), 1) for form, pattern in STOP_FORMS.items()
+        if pattern.search(line) and name not in SAYS_STOPPED
     ]
 
 
@@ -108,7 +114,7 @@ class Checks(unittest.TestCase):
     def test_other_ways_to_stop(self):
         for line in ("const std::atomic<bool>* cancelled = nullptr;", "std::atomic<bool> stop_ = false;", "void Work(const std::atomic<bool>& flag);",
                      "std::shared_ptr<std::atomic<bool>> stop;", "volatile std::sig_atomic_t interrupted;", "struct CancelFlag {", "bool Interrupted() {",
-                     "inline bool IsCancelled(const RunOptions& options) {", "std::function<bool(double share)> progress;", "std::stop_callback on_stop(token, f);"):
+                     "inline bool IsCancelled(const RunOptions& options) {", "std::function<bool(double share)> progress;", "std::stop_callback on_stop(token, f);", 'throw CancelledError("stopped");', 'return {StatusCode::kCancelled, "cancelled"};'):
             self.assertGreaterEqual(len(stop_errors("a.h", line)), 1, line)
         for line in ("std::atomic<bool> failed_{false};", "const std::stop_token& stop", "std::function<void(double)> progress;", "// std::atomic<bool>* cancelled"):
             self.assertEqual(stop_errors("a.h", line), [], line)

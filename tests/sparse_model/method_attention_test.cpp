@@ -61,7 +61,7 @@ double Difference(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 TEST(MethodAttention, EverythingKeptGivesTheDenseLogits) {
-  const auto model = model::OpenTransformer(ReferenceModel(), {"fp32", kCpu, kChunk, 2}, {});
+  const auto model = model::OpenTransformer(ReferenceModel(), {ElementType::kFloat32, kCpu, kChunk, 2}, {});
   const std::vector<float> dense = Logits(model.get());
   ASSERT_EQ(dense.size() % static_cast<size_t>(kPrompt + kDecode), 0U);
   const auto baseline = AttendByMethods({});
@@ -96,7 +96,7 @@ std::string WithWindow(const TemporaryFolder& folder) {
 // SparQ's mean value is that of the keys in the window; once, a layer with one was refused.
 TEST(MethodAttention, ADecodeMethodIsShownTheWindowOfItsLayer) {
   const TemporaryFolder folder;
-  const auto model = model::OpenTransformer(WithWindow(folder), {"fp32", kCpu, kChunk, 2}, {});
+  const auto model = model::OpenTransformer(WithWindow(folder), {ElementType::kFloat32, kCpu, kChunk, 2}, {});
   const std::vector<float> dense = Logits(model.get());
   const auto whole = AttendByMethods(Choose("dense", "", "sparq", "k=4096"));
   model->UseAttention(whole.get());
@@ -112,7 +112,7 @@ TEST(MethodAttention, ADecodeMethodIsShownTheWindowOfItsLayer) {
 }
 
 TEST(MethodAttention, WhatIsLeftOutIsMissing) {
-  const auto model = model::OpenTransformer(ReferenceModel(), {"fp32", kCpu, kChunk, 2}, {});
+  const auto model = model::OpenTransformer(ReferenceModel(), {ElementType::kFloat32, kCpu, kChunk, 2}, {});
   const std::vector<float> dense = Logits(model.get());
   const auto narrow = AttendByMethods(Choose("a-shape", "n_local=16,n_sink=2", "sparq", "k=16"));
   model->UseAttention(narrow.get());
@@ -127,7 +127,7 @@ TEST(MethodAttention, ACaptureRecordsWhatTheModelThenComputes) {
   request.model_dir = ReferenceModel();
   request.text = "The pass key is 99405. Remember it. 99405 is the pass key. What is the pass key?";
   request.decode_tokens = 3;
-  request.dtype = "fp32";
+  request.dtype = ElementType::kFloat32;
   request.chunk_tokens = 8;
   request.num_threads = 2;
   request.output_path = folder.File("dense.h5");
@@ -150,7 +150,7 @@ TEST(MethodAttention, ACaptureRecordsWhatTheModelThenComputes) {
 }
 
 TEST(MethodAttention, RefusalsNameMethodAndLayer) {
-  const auto model = model::OpenTransformer(ReferenceModel(), {"fp32", kCpu, kChunk, 2}, {});
+  const auto model = model::OpenTransformer(ReferenceModel(), {ElementType::kFloat32, kCpu, kChunk, 2}, {});
   model::AttentionLayer layer = model->config().layers.front();
   layer.head_dim = layer.v_head_dim = 12;
   const std::vector<float> values(8 * 12, 1.0f);

@@ -294,7 +294,7 @@ class Witness final : public model::AttentionBackend {
 };
 
 TEST(PromptQueries, TheModelSaysWhatBelongsToAPrompt) {
-  model::ModelSession session(ReferenceModel(), {"fp32", kCpu, 8, 2});
+  model::ModelSession session(ReferenceModel(), {ElementType::kFloat32, kCpu, 8, 2});
   Witness witness;
   session.UseAttention(&witness);
   std::vector<int32_t> tokens(17);
@@ -323,7 +323,7 @@ class Stopper final : public model::AttentionBackend {
 };
 
 TEST(ModelStops, InsideAPassAndForgetsIt) {
-  model::ModelSession session(ReferenceModel(), {"fp32", kCpu, 64, 2});
+  model::ModelSession session(ReferenceModel(), {ElementType::kFloat32, kCpu, 64, 2});
   const std::vector<int32_t> tokens(40, 300);
   session.Feed(tokens);
   Stopper stopper;
@@ -357,7 +357,7 @@ class StoppedOnce final : public model::AttentionBackend {
 };
 
 TEST(ModelStops, AndAGenerationGoesOnAsIfItHadNot) {
-  model::ModelSession session(ReferenceModel(), {"fp32", kCpu, 64, 2});
+  model::ModelSession session(ReferenceModel(), {ElementType::kFloat32, kCpu, 64, 2});
   std::vector<int32_t> tokens(100);
   std::iota(tokens.begin(), tokens.end(), 300);
   const int layers = session.summary().num_layers;
@@ -393,8 +393,9 @@ TEST(ModelStops, BetweenTwoWeights) {
     total = at.total;
     stop.request_stop();
   };
-  EXPECT_THROW(model::OpenTransformer(ReferenceModel(), {"fp32", kCpu, 64, 2}, progress, stop.get_token()),
-               CancelledError);
+  EXPECT_THROW(
+      model::OpenTransformer(ReferenceModel(), {ElementType::kFloat32, kCpu, 64, 2}, progress, stop.get_token()),
+      CancelledError);
   EXPECT_LT(read, total);
   EXPECT_THROW(static_cast<void>(model::Checkpoint(ReferenceModel()).WeightsSha256(stop.get_token())), CancelledError);
 }
@@ -414,7 +415,7 @@ TEST(ModelStops, InsideAMethodsAttention) {
 
 // Each begins with what it asks of the prompt, and keeps something.
 TEST(PromptQueries, EveryRegisteredDecodeMethodRunsInAModel) {
-  model::ModelSession session(ReferenceModel(), {"fp32", kCpu, 64, 2});
+  model::ModelSession session(ReferenceModel(), {ElementType::kFloat32, kCpu, 64, 2});
   std::vector<int32_t> tokens(400);
   std::iota(tokens.begin(), tokens.end(), 300);
   int refused = 0;

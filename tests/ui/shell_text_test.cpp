@@ -231,7 +231,7 @@ TEST(CaptureEstimate, RowsFollowTheirPolicy) {
 
 TEST(CaptureEstimate, CountsQueriesOfHeadsAndKeysOfTheirGroups) {
   ModelDescription model;
-  model.dtype = "BF16";
+  model.recorded_type = ElementType::kBFloat16;
   model.num_layers = 10;
   model.num_qo_heads = 8;
   model.num_kv_heads = 4;
@@ -239,11 +239,11 @@ TEST(CaptureEstimate, CountsQueriesOfHeadsAndKeysOfTheirGroups) {
   CaptureSettings settings;
   // Per layer: 8 heads x 100 rows x (64 x 2 + 4), 100 counts of keys, and K, V of 4 heads x 100 x 64 x 2.
   EXPECT_EQ(EstimateTraceBytes(model, settings, 100), 10 * (8 * 100 * 132 + 100 * 8 + 2 * 4 * 100 * 128));
-  model.dtype = "F16";  // recorded in fp32, which holds it exactly
+  model.recorded_type = ElementType::kFloat32;
   EXPECT_EQ(EstimateTraceBytes(model, settings, 100), 10 * (8 * 100 * 260 + 100 * 8 + 2 * 4 * 100 * 256));
   settings.layers = "3";
   settings.heads = "0,1,7";  // KV heads 0 and 3
-  settings.dtype = "fp32";
+  settings.dtype = ElementType::kFloat32;
   settings.rows = "last:10";
   EXPECT_EQ(EstimateTraceBytes(model, settings, 100), 3 * 10 * 260 + 10 * 8 + 2 * 2 * 100 * 256);
   const int64_t plain = EstimateTraceBytes(model, settings, 100);

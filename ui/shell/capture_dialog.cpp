@@ -13,10 +13,13 @@
 #include <QStackedWidget>
 #include <QStandardPaths>
 #include <QVBoxLayout>
+#include <array>
 #include <cmath>
+#include <optional>
 
 #include "base/byte_text.h"
 #include "base/device.h"
+#include "base/element_type.h"
 #include "capture_estimate.h"
 #include "progress_strip.h"
 #include "shown_text.h"
@@ -28,6 +31,10 @@ namespace {
 // Bytes of a prompt per token, about, for English prose: only the size estimate of typed text and of files uses it, and
 // says so.
 constexpr double kBytesPerToken = 3.3;
+
+// In the order of the box; the first leaves it to the model.
+constexpr std::array<std::optional<ElementType>, 3> kTypes = {std::nullopt, ElementType::kFloat32,
+                                                              ElementType::kBFloat16};
 
 QWidget* WithButton(QLineEdit* edit, const QString& text, std::function<void()> pressed) {
   auto* row = new QWidget;
@@ -99,7 +106,10 @@ void CaptureDialog::BuildForm() {
   decode_->setRange(0, 1'000'000);
   decode_->setToolTip(tr("Tokens that the model generates after the prompt, recorded as decode steps"));
   dtype_->setToolTip(tr("Precision of the trace; auto: bf16 for a bf16 model, fp32 otherwise"));
-  dtype_->addItems({QStringLiteral("auto"), QStringLiteral("fp32"), QStringLiteral("bf16")});
+  for (const std::optional<ElementType> type : kTypes) {
+    const std::string_view name = ComputeTypeName(type);
+    dtype_->addItem(QString::fromUtf8(name.data(), static_cast<qsizetype>(name.size())));
+  }
   for (const Device& device : devices_) device_->addItem(QString::fromStdString(DeviceText(device)));
   device_->setToolTip(tr("Where the model runs: the CPU or a GPU of this machine"));
   model_label_->setWordWrap(true);
@@ -312,7 +322,7 @@ CaptureSettings CaptureDialog::Settings() const {
   for (qsizetype i = 0; i < record_.size(); ++i) {
     if (record_[i]->isChecked()) settings.record.push_back(recordable_[static_cast<size_t>(i)]);
   }
-  settings.dtype = dtype_->currentText().toStdString();
+  settings.dtype = kTypes[static_cast<size_t>(dtype_->currentIndex())];
   settings.device = devices_[static_cast<size_t>(device_->currentIndex())];
   settings.output_path = output_->text().toStdString();
   return settings;

@@ -73,9 +73,7 @@ int64_t EstimateTraceBytes(const ModelDescription& model, const CaptureSettings&
     }
   }
   for (const int64_t head : heads) kv_heads.insert(head / group_size);
-  // By itself a capture records what is bf16 as that, and everything else in fp32, fp16 models too.
-  const bool is_bf16 = settings.dtype == "bf16" || (settings.dtype == "auto" && model.dtype == "BF16");
-  const int64_t value_bytes = is_bf16 ? 2 : 4;
+  const int64_t value_bytes = SizeOf(settings.dtype.value_or(model.recorded_type));
   const auto num_heads = static_cast<int64_t>(heads.size()), num_kv = static_cast<int64_t>(kv_heads.size());
   const int64_t tokens = prompt_tokens + settings.decode_tokens;
   int64_t per_layer =

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/file_format.h"
 #include "main_window.h"
 #include "while_alive.h"
 
@@ -260,8 +261,8 @@ void MainWindow::ExportCanvas() {
                       ExportName(QStringLiteral("head-%1-%2.png").arg(canvas_->head().layer).arg(canvas_->head().head)),
                       kinds, QStringLiteral("png"), &kind);
   if (path.isEmpty()) return;
-  const QString suffix = QFileInfo(path).suffix().toLower();
-  const bool is_vector = suffix == QLatin1String("svg") || suffix == QLatin1String("pdf");
+  const std::optional<FileFormat> file = FindFileFormat(path.toStdString());
+  const bool is_vector = file == FileFormat::kSvg || file == FileFormat::kPdf;
   if (!is_vector && kind < 2) canvas_->SetPicturesLight(kind == 1);
   // The canvas has the tiles of its own head alone.
   const bool is_drawing = is_vector || canvas_->comparison() == Comparison::kValues;
@@ -287,7 +288,7 @@ void MainWindow::ExportCanvas() {
 
 void MainWindow::ExportDrawing(const QString& path) {
   MapDrawing drawing = DrawingOfMap();
-  if (!path.endsWith(QLatin1String(".png"), Qt::CaseInsensitive)) drawing.dark = false;  // for paper
+  if (FindFileFormat(path.toStdString()) != FileFormat::kPng) drawing.dark = false;  // for paper
   workbench_->ExportMap(
       drawing, path.toStdString(),
       WhileAlive(this,

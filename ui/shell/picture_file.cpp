@@ -9,6 +9,7 @@
 #include <QSaveFile>
 #include <QSvgGenerator>
 
+#include "base/file_format.h"
 #include "theme.h"
 
 namespace headscope::ui {
@@ -22,8 +23,8 @@ void Draw(QWidget* widget, QPaintDevice* device, int scale) {
   widget->render(&painter, QPoint(), QRegion(), QWidget::DrawChildren);
 }
 
-bool DrawAs(QWidget* widget, const QString& suffix, QBuffer* buffer) {
-  if (suffix == u"svg") {
+bool DrawAs(QWidget* widget, std::optional<FileFormat> format, QBuffer* buffer) {
+  if (format == FileFormat::kSvg) {
     QSvgGenerator svg;
     svg.setOutputDevice(buffer);
     svg.setSize(widget->size());
@@ -32,7 +33,7 @@ bool DrawAs(QWidget* widget, const QString& suffix, QBuffer* buffer) {
     Draw(widget, &svg, 1);
     return true;
   }
-  if (suffix == u"pdf") {
+  if (format == FileFormat::kPdf) {
     QPdfWriter pdf(buffer);
     pdf.setResolution(kPdfResolution);
     pdf.setPageMargins({});
@@ -42,7 +43,7 @@ bool DrawAs(QWidget* widget, const QString& suffix, QBuffer* buffer) {
     Draw(widget, &pdf, 1);
     return true;
   }
-  if (suffix != u"png") return false;
+  if (format != FileFormat::kPng) return false;
   QImage image(widget->size() * kPngScale, QImage::Format_RGB32);
   Draw(widget, &image, kPngScale);
   return image.save(buffer, "PNG");
@@ -55,7 +56,7 @@ QString WritePicture(QWidget* widget, const QString& path) {
   widget->setPalette(LightPalette());  // for paper
   QBuffer buffer;
   buffer.open(QIODevice::WriteOnly);
-  const bool drawn = DrawAs(widget, QFileInfo(path).suffix().toLower(), &buffer);
+  const bool drawn = DrawAs(widget, FindFileFormat(path.toStdString()), &buffer);
   widget->setPalette(before);
   if (!drawn) return QObject::tr("%1: the extension must be .svg, .pdf or .png.").arg(path);
   QSaveFile file(path);

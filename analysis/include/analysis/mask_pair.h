@@ -19,10 +19,10 @@ struct KeptMask {
 };
 
 // Rows that only one of the masks is about (a decode method's are its steps) are left out of both: their texels hold 0.
-// Cost: the lists of the tile's rows, and no scores. Null when stopped.
+// Cost: the lists of the tile's rows, and no scores. Throws CancelledError.
 MaskPairTilePtr ComputeMaskPairTile(const KeptMask& first, const KeptMask& second, const TileKey& key,
                                     const std::stop_token& stop);
-// Over the whole head. Of a stopped one it holds the rows so far.
+// Over the whole head. Throws CancelledError.
 MaskOverlap CountMaskOverlap(const KeptMask& first, const KeptMask& second, int32_t num_threads,
                              const std::stop_token& stop);
 

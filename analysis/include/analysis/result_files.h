@@ -2,28 +2,27 @@
 // Statistics of heads and measured runs as files: JSON, CSV or HDF5, by the extension of the name.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
 #include "analysis/types/comparison.h"
 #include "analysis/types/head_statistics.h"
+#include "base/file_format.h"
 
 namespace headscope::analysis {
 
 // Stable, versioned schemas ("schema": "headscope-statistics-1", "headscope-comparison-2").
 std::string StatisticsJson(const std::vector<HeadStatistics>& statistics);
-std::string StatisticsCsv(const std::vector<HeadStatistics>& statistics);
 std::string ComparisonJson(const std::vector<MethodResult>& results);
-std::string ComparisonCsv(const std::vector<MethodResult>& results);
 
-// Whether a file of this name can be written: its extension is .json, .csv or .h5, in any case.
-bool IsResultsPath(const std::string& path);
+inline constexpr std::array kResultFormats = {FileFormat::kJson, FileFormat::kCsv, FileFormat::kHdf5};
 // The same fields in each of the three (analysis/result_fields.h). `path` must not exist when it ends in .h5. Throws
-// UsageError for another extension, FailedError when the file cannot be written.
+// UsageError for another kind of file, FailedError when the file cannot be written.
 void WriteStatistics(const std::vector<HeadStatistics>& statistics, const std::string& path);
 void WriteComparison(const std::vector<MethodResult>& results, const std::string& path);
 
-// Runs as ComparisonJson or ComparisonCsv wrote them: of `text`, or of a file by its extension (.json or .csv). Fields
+// Runs as WriteComparison wrote them to .json or .csv: of `text`, or of a file by its extension (.json or .csv). Fields
 // that are missing keep their defaults. Throws BadInputError with one sentence that names `source` and what is
 // wrong with it: no such table, or an entry without a method.
 std::vector<MethodResult> ParseComparisonJson(const std::string& text, const std::string& source);

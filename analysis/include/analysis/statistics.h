@@ -30,7 +30,7 @@ struct StatisticsOptions {
   std::stop_token stop = {};
 };
 
-// Cancelled: returns with num_rows == 0. Throws BadInputError when the head has no recorded query rows.
+// Throws CancelledError, and BadInputError when the head has no recorded query rows.
 HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOptions& options);
 
 }  // namespace headscope::analysis

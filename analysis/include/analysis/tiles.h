@@ -11,8 +11,8 @@
 
 namespace headscope::analysis {
 
-// Exact: every causal score of the tile is evaluated (cost 2^level squared x 65,536 scores). Cancelled: returns
-// nullptr.
+// Exact: every causal score of the tile is evaluated (cost 2^level squared x 65,536 scores). Throws CancelledError, as
+// the pyramids do.
 TilePtr ComputeTile(const HeadTensors& head, const TileKey& key, int32_t num_threads, const std::stop_token& stop);
 // All tiles of `level` and coarser of one head and reduction in a single pass over the scores: for the first look at a
 // head.

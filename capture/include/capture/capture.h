@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/device.h"
+#include "base/element_type.h"
 #include "base/errors.h"
 #include "base/progress.h"
 #include "data/trace_schema.h"
@@ -37,9 +38,9 @@ struct CaptureRequest {
   // Of the prompt: all | last:N | every:N (0, N, 2N, ...) | random:N or random:N:SEED; decode rows are always recorded.
   std::string rows = "all";
   int64_t decode_tokens = 0;  // greedy tokens generated and recorded after the prompt
-  // auto, fp32 or bf16, as SessionOptions says: of the model, and of the trace, which holds exactly the numbers that
+  // fp32, bf16 or nothing, as SessionOptions says: of the model, and of the trace, which holds exactly the numbers that
   // the model's attention used.
-  std::string dtype = "auto";
+  std::optional<ElementType> dtype = {};
   Device device = kCpu;
   // In place of `device`: layers lie on the GPUs and the CPU as their free memory has room (model/layer_placement.h).
   bool place_by_memory = false;

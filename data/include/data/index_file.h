@@ -11,13 +11,15 @@
 #include <string>
 #include <vector>
 
+#include "base/element_type.h"
+
 namespace headscope::data {
 
 struct IndexFile {
-  std::string method;  // as typed: "blocks-90", "vertical-slash:n_vertical=1000"
-  std::string recipe;  // of Q, K and V: "headscope-seeded-1"
-  std::string dtype;   // in which Q, K and V were used: fp32, bf16 or fp16
-  int64_t seed = 0;    // of the recipe and of the index; the same bits as the unsigned seed
+  std::string method;                         // as typed: "blocks-90", "vertical-slash:n_vertical=1000"
+  std::string recipe;                         // of Q, K and V: "headscope-seeded-1"
+  ElementType dtype = ElementType::kFloat32;  // in which Q, K and V were used
+  int64_t seed = 0;                           // of the recipe and of the index; the same bits as the unsigned seed
   int32_t batch = 1;
   int32_t num_qo_heads = 0;
   int32_t num_kv_heads = 0;

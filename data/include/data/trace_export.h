@@ -27,7 +27,7 @@ struct ExportSelection {
 struct ExportStorage {
   // Of q, k, v and other vectors; none: as the trace has them. Numbers go to the nearest one that there is; lse and
   // norms stay fp32, and lse stays that of the model's own numbers.
-  std::optional<Encoding> encoding = {};
+  std::optional<ElementType> encoding = {};
   TraceStorage storage = TraceStorage::kPlain;
 };
 
@@ -35,15 +35,15 @@ struct ExportStorage {
 using ExportProgress = std::function<void(double)>;
 
 // All three create `path`, which must not exist, and throw UsageError when the selection asks for what the trace does
-// not hold, BadInputError where that has no token to export, FailedError for what cannot be written. They return false
-// when `stop` was requested; the unfinished file is removed then and after an error. Memory use: a bounded part of the
+// not hold, BadInputError where that has no token to export, FailedError for what cannot be written, CancelledError
+// when `stop` was requested; whatever ended them, the unfinished file is removed. Memory use: a bounded part of the
 // vectors, and some bytes a token.
 
 // A complete trace of the part, read again when it is written and compared with the source: every vector, number and
 // token. FailedError where any differs, and where a finite number is too large for the encoding. Token positions start
 // at 0 again; TraceLayout::first_token tells where they were, and the log-sum-exp of every row stays the one of the
 // full context, over the keys that /attention/lse_keys counts.
-bool ExportTrace(const TraceReader& trace, const ExportSelection& selection, const ExportStorage& storage,
+void ExportTrace(const TraceReader& trace, const ExportSelection& selection, const ExportStorage& storage,
                  const std::string& path, const ExportProgress& progress = {}, const std::stop_token& stop = {});
 
 // One line per vector: tensor (q, k or v), layer, head, token (position in the cut), position (in the whole prompt),
@@ -51,7 +51,7 @@ bool ExportTrace(const TraceReader& trace, const ExportSelection& selection, con
 // those that the model saw: all since position 0, or a window of them; the cut need not hold them), d0 ...
 // d<N - 1>, where N is the longest vector of any layer and shorter ones leave their last cells empty. Numbers read
 // back exactly as fp32.
-bool ExportCsv(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
+void ExportCsv(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
                const ExportProgress& progress = {}, const std::stop_token& stop = {});
 
 // {"format": "headscope-export", "version": 1, "model": {..} (model_json.h), "encoding" (how the trace stores q, k and
@@ -60,7 +60,7 @@ bool ExportCsv(const TraceReader& trace, const ExportSelection& selection, const
 // [..], "lse": [..], "lse_keys": [..]}]}; lse and lse_keys of q only, as in CSV; first_token + an entry of the heads'
 // "tokens" is the position. Bytes of a token that are no valid UTF-8 appear as U+FFFD, numbers that are not finite as
 // null.
-bool ExportJson(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
+void ExportJson(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
                 const ExportProgress& progress = {}, const std::stop_token& stop = {});
 
 }  // namespace headscope::data

@@ -56,6 +56,6 @@ class TraceReader {
 };
 
 // Decodes `count` values of `encoding` to fp32 (bf16 by shifting; far faster than HDF5's own conversion).
-void DecodeToFloat(const void* in, Encoding encoding, int64_t count, float* out);
+void DecodeToFloat(const void* in, ElementType encoding, int64_t count, float* out);
 
 }  // namespace headscope::data

@@ -8,12 +8,9 @@
 #include <string>
 #include <vector>
 
-namespace headscope::data {
+#include "base/element_type.h"
 
-enum class Encoding : uint8_t { kFloat32 = 0, kBFloat16 = 1, kFloat16 = 2 };
-inline int64_t SizeOf(Encoding encoding) {
-  return encoding == Encoding::kFloat32 ? 4 : 2;
-}
+namespace headscope::data {
 
 enum class TokenPhase : int8_t { kPrompt = 0, kDecode = 1 };
 enum class TokenRole : int8_t { kText = 0, kSpecial = 1, kImage = 2, kAudio = 3, kVideo = 4 };
@@ -126,7 +123,7 @@ struct TraceLayout {
   ModelInfo model;
   std::vector<int32_t> layers;    // recorded layers
   std::vector<LayerFacts> facts;  // one for each of them
-  Encoding encoding = Encoding::kBFloat16;
+  ElementType encoding = ElementType::kBFloat16;
   std::string capture_point = "post-rope";  // of q and k; v is always the projection's output
   std::string attention = {};  // what computed the model's attention, as headscope's methods are named; empty: dense
   std::string row_selection = "all";  // as typed: all, last:N, every:N

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "device_memory.h"
+#include "kernels/stop_status.h"
 #include "statistics/row_numbers.h"
 #include "statistics/score_rows.cuh"
 
@@ -541,7 +542,7 @@ Status RowNumbersOnDevice(const AttentionProblem& problem, int32_t window, const
   Pass pass(problem, params, lse, request);
   if (Status status = pass.Prepare(); !status.ok()) return status;
   for (int64_t begin = 0; begin < params.seq_q;) {
-    if (request.stop.stop_requested()) return {StatusCode::kCancelled, "cancelled"};
+    if (request.stop.stop_requested()) return Stopped();
     const int64_t end = pass.EndOfChunk(begin);
     if (Status status = pass.Run(begin, end); !status.ok()) return status;
     begin = end;

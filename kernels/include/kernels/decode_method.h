@@ -63,6 +63,9 @@ class DecodeMethod {
   };
   virtual PromptInputs Inputs(const ParameterValues& /*values*/) const { return {}; }
 
+  // Whether some steps leave out components of keys (DecodeSelection::components), which executors on the CPU alone do.
+  virtual bool LeavesOutComponents() const { return false; }
+
   // The lower layers whose selection of the same step the method takes in a model's `layer` (DecodeStep::lower_layers).
   virtual std::vector<int32_t> LowerLayers(const ParameterValues& /*values*/, int32_t /*layer*/) const { return {}; }
 };

@@ -5,9 +5,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "base/device.h"
+#include "base/element_type.h"
 #include "base/errors.h"
 
 namespace headscope::model {
@@ -20,11 +20,10 @@ class Ceiling {
   virtual void Run() = 0;
 };
 
-// C = A B of random normal matrices [size, size] in `dtype` (fp32, bf16 or fp16): 2 * size^3 floating-point operations.
+// C = A B of random normal matrices [size, size] of `dtype`: 2 * size^3 floating-point operations.
 // Random, because power, and so the clock of a GPU, depends on the bits. device: cpu, cuda or cuda:N; num_threads: 0
 // for all cores, a setting of the process. Throws DeviceError, std::invalid_argument.
-std::unique_ptr<Ceiling> MakeMatrixProduct(int64_t size, const std::string& dtype, const Device& device,
-                                           int32_t num_threads);
+std::unique_ptr<Ceiling> MakeMatrixProduct(int64_t size, ElementType dtype, const Device& device, int32_t num_threads);
 
 // Copies `bytes` (a multiple of 4) from one place of the device's memory to another: moves twice as many.
 std::unique_ptr<Ceiling> MakeCopy(int64_t bytes, const Device& device, int32_t num_threads);

@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 #include "base/device.h"
+#include "base/element_type.h"
 #include "base/progress.h"
 
 namespace headscope::model {
@@ -35,10 +37,11 @@ std::string CaptureRefusal(const std::string& model_dir);
 
 struct SessionOptions {
   // fp32: weights and activations in fp32. bf16: both in bf16, sums in fp32 inside each operator.
-  // auto: bf16 for a bf16 checkpoint on a GPU; on a CPU, which multiplies bf16 matrices several times slower than fp32
-  // ones, the weights are widened to fp32 (exactly) and only q, k and v are rounded to bf16 before attention uses them.
-  // What a trace holds is then still exactly what the model used, in half the space. fp32 for every other checkpoint.
-  std::string dtype = "auto";
+  // Nothing: bf16 for a bf16 checkpoint on a GPU; on a CPU, which multiplies bf16 matrices several times slower than
+  // fp32 ones, the weights are widened to fp32 (exactly) and only q, k and v are rounded to bf16 before attention uses
+  // them. What a trace holds is then still exactly what the model used, in half the space. fp32 for every other
+  // checkpoint.
+  std::optional<ElementType> dtype = {};
   Device device = kCpu;
   int32_t chunk_tokens = 1024;  // tokens per forward pass of a prompt; activations take memory in proportion
   int32_t num_threads = 0;      // 0: all cores

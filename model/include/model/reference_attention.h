@@ -4,9 +4,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "base/device.h"
+#include "base/element_type.h"
 #include "base/errors.h"
 
 namespace headscope::model {
@@ -14,11 +14,11 @@ namespace headscope::model {
 // Tensors whose rows are contiguous. A prompt attends causally (seq_q == seq_len); a decode step has one query row, the
 // newest token.
 struct ReferenceAttentionProblem {
-  const void* q = nullptr;     // [batch, num_qo_heads, seq_q, head_dim]
-  const void* k = nullptr;     // [batch, num_kv_heads, seq_len, head_dim]
-  const void* v = nullptr;     // [batch, num_kv_heads, seq_len, head_dim]
-  bool on_device = false;      // q, k and v lie in the memory of the device that attends; else in host memory
-  std::string dtype = "fp32";  // fp32, bf16 or fp16
+  const void* q = nullptr;  // [batch, num_qo_heads, seq_q, head_dim]
+  const void* k = nullptr;  // [batch, num_kv_heads, seq_len, head_dim]
+  const void* v = nullptr;  // [batch, num_kv_heads, seq_len, head_dim]
+  bool on_device = false;   // q, k and v lie in the memory of the device that attends; else in host memory
+  ElementType dtype = ElementType::kFloat32;
   int32_t batch = 1;
   int32_t num_qo_heads = 0;
   int32_t num_kv_heads = 0;  // divides num_qo_heads

@@ -9,10 +9,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/element_type.h"
 #include "model/input_file.h"
 
 namespace headscope::model {
@@ -24,6 +26,12 @@ struct TensorEntry {
   int64_t begin = 0;           // bytes from the start of the data
   int64_t end = 0;
 };
+
+// "F32", "BF16", "F16"; nothing for the format's other types.
+std::optional<ElementType> StoredType(std::string_view dtype);
+// What a model whose weights are of that type computes and is recorded in unless somebody asks for another type: bf16
+// as bf16, everything else, fp16 too, as fp32.
+ElementType TypeByItself(std::string_view dtype);
 
 inline constexpr int64_t kMaxSafetensorsHeader = 100'000'000;  // bytes; the reference reader's limit
 

@@ -22,6 +22,7 @@
 #include "analysis/types/tile.h"
 #include "analysis/types/value_scale.h"
 #include "base/device.h"
+#include "base/element_type.h"
 #include "base/progress.h"
 #include "kernels/method_spec.h"
 #include "ui/memory_budget.h"
@@ -85,7 +86,7 @@ struct CaptureSettings {
   std::string rows = "all";
   int64_t decode_tokens = 0;
   std::vector<Recordable> record;
-  std::string dtype = "auto";
+  std::optional<ElementType> dtype = {};  // nothing: the model's own
   Device device = kCpu;
   std::string output_path;
   bool overwrite = false;
@@ -202,6 +203,7 @@ struct Exact {  // one score under the cursor; NaN while the head is still being
 struct ModelDescription {
   std::string model_dir, model_type;
   std::string dtype;  // of most of the weights, as safetensors writes it: "BF16", "F16", "F32"
+  ElementType recorded_type = ElementType::kFloat32;  // of a trace whose type nobody chose
   int64_t num_parameters = 0, max_positions = 0;
   int32_t num_layers = 0, num_qo_heads = 0, num_kv_heads = 0, head_dim = 0, hidden_size = 0;
   std::string why_not_shown;  // one sentence: why the window cannot open what is captured of it; empty: it can

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,7 +52,7 @@ struct HeadStatistics {
   int64_t num_rows = 0;              // query rows the statistics were taken over
   int64_t num_tokens = 0;            // keys
   NamedDevice device;                // where they were computed
-  std::string note;                  // why on the CPU, where a GPU was asked for; else empty
+  std::string note;                  // what was computed on the CPU, and why, where a GPU was asked for; else empty
   std::vector<RowMean> row_means;    // analysis/types/row_statistic.h, in its order
   std::vector<HeadNumber> numbers;   // analysis/types/head_statistic.h, in its order
   double entropy = 0;                // nats, mean over rows
@@ -101,6 +102,11 @@ struct MetricInfo {
   MetricList list = MetricList::kNone;
   MetricShown shown = MetricShown::kWhenAsked;
   std::string json_name = {};  // where JSON has another name for it than tables
+  bool in_report = false;      // has a matrix of its own there
+  // What it is among the parts that a row's mass falls into: "sink", "local", ..; empty: no such part.
+  std::string mass_part = {};
+  // The head of this class that has most of it is the clearest one to show; kUnknown: of whatever class.
+  std::optional<HeadClass> clearest_of = {};
 };
 const std::vector<MetricInfo>& Metrics();
 // NaN for an unknown name.
