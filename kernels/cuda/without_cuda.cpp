@@ -6,6 +6,7 @@
 #include "kernels/cuda_devices.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_fp8.h"
+#include "kernels/cuda_prompt_votes.h"
 #include "kernels/cuda_quest.h"
 #include "kernels/cuda_select.h"
 #include "kernels/cuda_statistics.h"
@@ -96,8 +97,18 @@ Status DecodeQuestCuda(const AttentionProblem&, const QuestCudaOptions&, const C
                        int32_t*, void*, size_t, void*) {
   return NoCuda();
 }
-CudaDecodeStep::CudaDecodeStep(const DecodeMethod&, const ParameterValues&, const AttentionProblem&)
+size_t PromptVotesWorkspaceBytes(const AttentionProblem&, const PromptVotes&) {
+  return 0;
+}
+Status KeepByPromptVotesCuda(const AttentionProblem&, const PromptVotes&, const float*, int32_t*, void*, size_t,
+                             void*) {
+  return NoCuda();
+}
+CudaDecodeStep::CudaDecodeStep(const DecodeMethod&, const ParameterValues&, const AttentionProblem&, IfSlower)
     : reason_(NoCuda().message()) {}
+bool CudaDecodeStep::YieldsToDense(const AttentionProblem&, bool) const {
+  return false;
+}
 int32_t CudaDecodeStep::NumChosen(const AttentionProblem&) const {
   return 0;
 }

@@ -2,13 +2,12 @@
 #include "compressed_keys.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
-#include <numeric>
 #include <vector>
 
 #include "head_groups.h"
 #include "internal/element.h"
+#include "internal/row_math.h"
 #include "kernels/cpu_scores.h"
 #include "key_blocks.h"
 #include "top_k.h"
@@ -17,6 +16,8 @@ namespace headscope::kernels::internal {
 namespace {
 
 constexpr int32_t kRows = 64;
+constexpr int32_t kScoredRows = 12;  // of one call of the product: two of its tiles
+constexpr int64_t kBefore = 16;      // zeros before a row's shares, in whole cache lines
 
 // The choice of one KV head.
 class GroupSelector {
@@ -28,7 +29,7 @@ class GroupSelector {
     // Means of `stride` keys, of which a window has a whole number.
     const std::vector<float> parts = PoolRows(problem.k, problem.dtype, offset, num_keys, head_dim, choice.stride);
     num_windows_ = NumWindows(num_keys);
-    const int32_t per_window = choice.window / choice.stride;
+    const int32_t per_window = CompressedChoice::window / CompressedChoice::stride;
     std::vector<float> means(static_cast<size_t>(int64_t{num_windows_} * head_dim));
     for (int64_t at = 0; at < static_cast<int64_t>(means.size()); ++at) {
       double sum = 0;
@@ -48,7 +49,7 @@ class GroupSelector {
     for (int32_t row = 0; row < num_rows; ++row) {
       const int64_t position = rows.first_position + row;
       row_scores_.resize(static_cast<size_t>(count));
-      PoolWindows(row);
+      internal::PoolWindows(shares_.data() + kBefore + row * pitch_, count, choice_.maximum, row_scores_.data());
       if (choice_.union_of_rows) {
         scores_.swap(row_scores_);
         Choose(position, position);
@@ -68,59 +69,37 @@ class GroupSelector {
     return num_keys < choice_.window ? 0 : static_cast<int32_t>((num_keys - choice_.window) / choice_.stride) + 1;
   }
 
-  // shares_[row][window], summed over the group.
+  // shares_[row][kBefore + window], summed over the group; 0 before and behind the windows that the row sees.
   void Score(const QueryBlock& rows) {
     const int32_t num_rows = rows.row_end - rows.row_begin, head_dim = problem_.head_dim;
     const int64_t width = NumWindows(rows.last_position + 1);
-    width_ = width;
-    shares_.resize(static_cast<size_t>(num_rows * width));
+    constexpr int64_t kPerBlock = CompressedChoice::block / CompressedChoice::stride;
+    const int64_t pooled = rows.NumKeyBlocks(choice_.block) * kPerBlock;
+    pitch_ = kBefore + (pooled + kPoolPadding - 1) / kPoolPadding * kPoolPadding;
+    shares_.assign(static_cast<size_t>(num_rows * pitch_), 0.0f);
     if (width == 0) return;
     queries_.resize(static_cast<size_t>(num_rows) * static_cast<size_t>(head_dim));
     const int32_t first_head = kv_head_ * problem_.GroupSize();
-    if (problem_.GroupSize() > 1) raw_.resize(shares_.size());
+    raw_.resize(static_cast<size_t>(num_rows * width));
     for (int32_t head = first_head; head < first_head + problem_.GroupSize(); ++head) {
-      // The first head's shares are where the sum is made.
-      std::vector<float>& of_head = head == first_head ? shares_ : raw_;
       for (int32_t row = 0; row < num_rows; ++row) {
         const int64_t offset = sequence_ * problem_.q.batch_stride + head * problem_.q.head_stride +
                                (rows.row_begin + row) * problem_.q.row_stride;
         LoadRow(problem_.q.data, problem_.dtype, offset, head_dim, queries_.data() + int64_t{row} * head_dim);
       }
-      ScoreBlock(queries_.data(), head_dim, num_rows, keys_, 0, static_cast<int32_t>(width), problem_.EffectiveScale(),
-                 problem_.soft_cap, of_head.data(), width);
-      for (int32_t row = 0; row < num_rows; ++row) {
-        const int64_t seen = NumWindows(rows.first_position + row + 1);
-        float* const own = of_head.data() + row * width;
-        if (seen == 0) {
-          std::fill(own, own + width, 0.0f);
-          continue;
+      // Few rows at a time: their scores are in the cache when their softmax is taken.
+      for (int32_t begin = 0; begin < num_rows; begin += kScoredRows) {
+        const int32_t end = std::min(begin + kScoredRows, num_rows);
+        ScoreBlock(queries_.data() + int64_t{begin} * head_dim, head_dim, end - begin, keys_, 0,
+                   static_cast<int32_t>(width), problem_.EffectiveScale(), problem_.soft_cap, raw_.data(), width);
+        for (int32_t row = begin; row < end; ++row) {
+          const int64_t seen = NumWindows(rows.first_position + row + 1);
+          if (seen == 0) continue;
+          float* const own = raw_.data() + (row - begin) * width;
+          const float sum = ExpInPlace(own, seen, MaxOf(own, seen));
+          internal::AddScaled(own, seen, 1.0f / sum, shares_.data() + row * pitch_ + kBefore);
         }
-        SoftmaxInPlace(own, seen, width);
-        if (head == first_head) continue;
-        float* const sum = shares_.data() + row * width;
-        for (int64_t i = 0; i < seen; ++i) sum[i] += own[i];
       }
-    }
-  }
-
-  // What the row's blocks have of its windows' shares, which are 0 behind those that it sees. Parts of `stride` keys
-  // first: a window reaches over per_window of them, a block has per_block.
-  void PoolWindows(int32_t row) {
-    const int64_t per_block = choice_.block / choice_.stride, per_window = choice_.window / choice_.stride;
-    const float* const shares = shares_.data() + row * width_;
-    parts_.assign(row_scores_.size() * static_cast<size_t>(per_block) + static_cast<size_t>(per_window), 0.0f);
-    for (int64_t behind = 0; behind < per_window; ++behind) {
-      float* const parts = parts_.data() + behind;
-      if (choice_.maximum) {
-        for (int64_t window = 0; window < width_; ++window) parts[window] = std::max(parts[window], shares[window]);
-      } else {
-        for (int64_t window = 0; window < width_; ++window) parts[window] += shares[window];
-      }
-    }
-    for (size_t block = 0; block < row_scores_.size(); ++block) {
-      const float* const parts = parts_.data() + static_cast<int64_t>(block) * per_block;
-      row_scores_[block] = choice_.maximum ? *std::max_element(parts, parts + per_block)
-                                           : std::accumulate(parts, parts + per_block, 0.0f);
     }
   }
 
@@ -142,31 +121,25 @@ class GroupSelector {
   }
 
   // TopK of `count` scores, in any order. A query chooses few of some hundred blocks, and there are as many choices as
-  // queries: these few, sorted as they come, are cheaper. From the newest on, which mostly have more, and by strips, of
-  // which most hold none that is large enough.
+  // queries. What the query before it chose has a least score, which the k best reach: between that and the largest
+  // lies the score that no more than k reach. Where scores tie there, they are sorted as they come, from the newest on.
   const std::vector<int32_t>& Best(const float* scores, int64_t count, int64_t k) {
-    constexpr int64_t kFew = 32, kStrip = 16;
+    constexpr int64_t kFew = 32;
+    if (k > kFew || k >= count) return best_ = TopK({scores, static_cast<size_t>(count)}, k);
+    float bound = std::ssize(best_) == k ? std::numeric_limits<float>::infinity() : 0.0f;
+    for (const int32_t place : best_)
+      bound = place < count && scores[place] > 0 ? std::min(bound, scores[place]) : 0.0f;
     best_.clear();
-    if (k > kFew) return best_ = TopK({scores, static_cast<size_t>(count)}, k);
     if (k == 0) return best_;
+    IndicesNotBelow(scores, count, BoundOfBest(scores, count, k, bound), &candidates_);
+    if (std::ssize(candidates_) == k) return best_ = candidates_;
+    if (std::ssize(candidates_) < k) return best_ = TopK({scores, static_cast<size_t>(count)}, k);  // NaN among them
     best_scores_.clear();
-    for (int64_t strip_end = count; strip_end > 0;) {
-      const int64_t strip = std::max<int64_t>(strip_end - kStrip, 0);
-      int32_t offers = 1;
-      if (std::ssize(best_) == k) {
-        offers = 0;
-        for (int64_t place = strip; place < strip_end; ++place)
-          offers |= static_cast<int32_t>(!(scores[place] < best_scores_.back()));
-      }
-      for (int64_t place = strip_end; offers != 0 && place-- > strip;)
-        Offer(static_cast<int32_t>(place), scores[place], k);
-      strip_end = strip;
-    }
+    for (auto place = candidates_.rbegin(); place != candidates_.rend(); ++place) Offer(*place, scores[*place], k);
     return best_;
   }
 
   void Offer(int32_t place, float score, int64_t k) {
-    if (std::isnan(score)) score = -std::numeric_limits<float>::infinity();
     if (std::ssize(best_) < k) {
       best_.push_back(0);
       best_scores_.push_back(score);
@@ -186,11 +159,11 @@ class GroupSelector {
   const CompressedChoice& choice_;
   const int32_t sequence_, kv_head_;
   int32_t num_windows_ = 0;
-  int64_t width_ = 0;
+  int64_t pitch_ = 0;
   PackedKeys keys_;
-  std::vector<float> queries_, raw_, shares_, parts_, row_scores_, scores_, best_scores_;
-  std::vector<int32_t> best_;  // places among the candidates
-  std::vector<char> chosen_;   // by block
+  std::vector<float> queries_, raw_, shares_, row_scores_, scores_, best_scores_;
+  std::vector<int32_t> best_, candidates_;  // places between the first and the newest blocks
+  std::vector<char> chosen_;                // by block
 };
 
 }  // namespace

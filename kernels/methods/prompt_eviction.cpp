@@ -380,3 +380,22 @@ DecodeSelection SelectionOfKept(const DecodeStep& step, const std::vector<std::v
 }
 
 }  // namespace headscope::kernels::internal
+
+namespace headscope::kernels {
+
+std::optional<PromptVotes> PromptVotesOf(const DecodeMethod& method, const ParameterValues& values,
+                                         int32_t num_tokens) {
+  const auto* const evictor = dynamic_cast<const internal::PromptEvictor*>(&method);
+  if (evictor == nullptr || num_tokens < 1) return {};
+  // As many tokens for every KV head, by their scores alone.
+  if (values.Integer("allocation") != 0 || values.Flag("critical")) return {};
+  const auto budget = static_cast<int32_t>(internal::UniformBudget(values, num_tokens));
+  std::optional<PromptVotes> votes = evictor->Votes(values, budget);
+  if (!votes) return {};
+  const int32_t forced = std::min(votes->window, num_tokens);
+  if (forced > budget && forced < num_tokens) return {};
+  votes->kept = std::max(budget, forced);
+  return votes;
+}
+
+}  // namespace headscope::kernels

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -21,6 +22,7 @@
 
 #include "kernels/decode_method.h"
 #include "kernels/decode_policy.h"
+#include "kernels/prompt_votes.h"
 
 namespace headscope::kernels::internal {
 
@@ -62,6 +64,9 @@ class PromptEvictor : public DecodeMethod {
   }
   // Parameters that say what is kept in any case, for the message that refuses a budget below it.
   virtual std::string ForcedBy() const { return {}; }
+  // The choice of a device that makes it by itself, of a common budget of `kept` tokens for every KV head; empty: it is
+  // no choice by votes.
+  virtual std::optional<PromptVotes> Votes(const ParameterValues& /*values*/, int32_t /*kept*/) const { return {}; }
   // Tokens that stay or go together: token t with those of its chunk, t / Together(). They have one score.
   virtual int32_t Together(const ParameterValues& /*values*/) const { return 1; }
 

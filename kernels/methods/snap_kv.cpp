@@ -36,6 +36,9 @@ class SnapKvMethod final : public internal::PromptEvictor {
   std::vector<float> Score(const internal::PromptHead& head, const ParameterValues& values) const override {
     return internal::WindowVotes(head, values);
   }
+  std::optional<PromptVotes> Votes(const ParameterValues& values, int32_t kept) const override {
+    return internal::WindowVotesOnDevice(values, kept);
+  }
 };
 
 }  // namespace

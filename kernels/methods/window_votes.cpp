@@ -68,4 +68,11 @@ std::vector<float> WindowVotes(const PromptHead& head, const ParameterValues& va
   return scores;
 }
 
+PromptVotes WindowVotesOnDevice(const ParameterValues& values, int32_t kept) {
+  return {.window = values.Integer("window"),
+          .kernel = values.Integer("kernel"),
+          .maximum = values.Choice<Pooling>("pooling") == Pooling::kMaximum,
+          .kept = kept};
+}
+
 }  // namespace headscope::kernels::internal

@@ -17,4 +17,7 @@ std::vector<ParameterSpec> WindowVoteParameters();
 // window's own tokens are kept in any case.
 std::vector<float> WindowVotes(const PromptHead& head, const ParameterValues& values);
 
+// What a device needs that does the same and keeps the best `kept`.
+PromptVotes WindowVotesOnDevice(const ParameterValues& values, int32_t kept);
+
 }  // namespace headscope::kernels::internal

@@ -14,8 +14,10 @@
 #include <vector>
 
 #include "head_groups.h"
+#include "internal/bfloat16_scores.h"
 #include "internal/element.h"
 #include "internal/method_choices.h"
+#include "internal/row_math.h"
 #include "key_blocks.h"
 #include "mass_share.h"
 #include "registry.h"
@@ -63,17 +65,34 @@ MethodSpec MakeSpec() {
   };
 }
 
-// Rows of a tensor in groups: [num_groups, stride * head_dim] fp32, zeros where the last group has no rows.
-std::vector<float> GroupRows(const StridedTensor<const void>& tensor, DType dtype, int64_t offset, int32_t num_rows,
-                             int32_t head_dim, int32_t stride, bool reversed) {
-  const int32_t num_groups = (num_rows + stride - 1) / stride;
-  std::vector<float> groups(static_cast<size_t>(int64_t{num_groups} * stride * head_dim), 0.0f);
-  for (int32_t row = 0; row < num_rows; ++row) {
-    const int32_t place = reversed ? row / stride * stride + stride - 1 - row % stride : row;
+// Where row `row` of a tensor lies in its groups of `stride`: a group's rows are one behind the other, queries in
+// reverse, so that the sum of an antidiagonal is the product of two groups.
+int32_t PlaceOf(int32_t row, int32_t stride, bool reversed) {
+  return reversed ? row / stride * stride + stride - 1 - row % stride : row;
+}
+
+// Rows [row_begin, row_end) of a tensor in groups, [groups, stride * head_dim] in fp32, from the group of row_begin on;
+// zeros where the last group has no rows.
+void GroupRows(const StridedTensor<const void>& tensor, DType dtype, int64_t offset, int32_t row_begin, int32_t row_end,
+               int32_t head_dim, int32_t stride, bool reversed, std::vector<float>* groups) {
+  const int32_t num_groups = (row_end - row_begin + stride - 1) / stride;
+  groups->assign(static_cast<size_t>(int64_t{num_groups} * stride * head_dim), 0.0f);
+  for (int32_t row = row_begin; row < row_end; ++row) {
     internal::LoadRow(tensor.data, dtype, offset + row * tensor.row_stride, head_dim,
-                      groups.data() + int64_t{place} * head_dim);
+                      groups->data() + int64_t{PlaceOf(row - row_begin, stride, reversed)} * head_dim);
   }
-  return groups;
+}
+
+// The same of bfloat16, as it is.
+void GroupRows(const StridedTensor<const void>& tensor, int64_t offset, int32_t row_begin, int32_t row_end,
+               int32_t head_dim, int32_t stride, bool reversed, std::vector<uint16_t>* groups) {
+  const int32_t num_groups = (row_end - row_begin + stride - 1) / stride;
+  groups->assign(static_cast<size_t>(int64_t{num_groups} * stride * head_dim), 0);
+  const auto* const rows = static_cast<const uint16_t*>(tensor.data) + offset;
+  for (int32_t row = row_begin; row < row_end; ++row) {
+    std::copy_n(rows + row * tensor.row_stride, head_dim,
+                groups->data() + int64_t{PlaceOf(row - row_begin, stride, reversed)} * head_dim);
+  }
 }
 
 class HeadSelector {
@@ -85,18 +104,21 @@ class HeadSelector {
         options_(options),
         sequence_(sequence),
         stride_(1 << internal::AntidiagonalStrideLog2(values)),
-        width_(stride_ * problem.head_dim) {
+        width_(stride_ * problem.head_dim),
+        by_pairs_(problem.dtype == DType::kBFloat16 && problem.soft_cap == 0 && internal::HasBFloat16Products()) {
     const int64_t offset = sequence * problem.k.batch_stride + kv_head * problem.k.head_stride;
-    const int32_t num_keys = internal::NumVisibleKeys(problem);
-    const std::vector<float> groups =
-        GroupRows(problem.k, problem.dtype, offset, num_keys, problem.head_dim, stride_, /*reversed=*/false);
-    keys_ = PackedKeys(groups.data(), DType::kFloat32, width_, (num_keys + stride_ - 1) / stride_, width_);
+    const int32_t num_keys = internal::NumVisibleKeys(problem), num_groups = (num_keys + stride_ - 1) / stride_;
+    if (by_pairs_) {
+      GroupRows(problem.k, offset, 0, num_keys, problem.head_dim, stride_, /*reversed=*/false, &query_pairs_);
+      key_pairs_ = internal::BFloat16Keys(query_pairs_.data(), num_groups, width_);
+      return;
+    }
+    GroupRows(problem.k, problem.dtype, offset, 0, num_keys, problem.head_dim, stride_, /*reversed=*/false, &queries_);
+    keys_ = PackedKeys(queries_.data(), DType::kFloat32, width_, num_groups, width_);
   }
 
   void AddLists(int32_t head, SparseIndexBuilder* builder) {
-    const int64_t offset = sequence_ * problem_.q.batch_stride + head * problem_.q.head_stride;
-    queries_ = GroupRows(problem_.q, problem_.dtype, offset, problem_.seq_q, problem_.head_dim, stride_,
-                         /*reversed=*/true);
+    offset_ = sequence_ * problem_.q.batch_stride + head * problem_.q.head_stride;
     const auto choose = [&](const internal::QueryBlock& rows, std::vector<int32_t>* blocks) {
       const std::vector<float> mass = Mass(rows);
       *blocks = values_.Flag("force_ends") ? ShareWithEnds(rows, mass) : internal::TopShare(mass, values_.Real("tau"));
@@ -105,20 +127,39 @@ class HeadSelector {
   }
 
  private:
+  // The scores of the block's groups of queries, rows of the returned length.
+  int64_t Score(const internal::QueryBlock& rows, int32_t num_query_groups, int32_t num_key_groups) {
+    constexpr int64_t kPanel = 64;
+    const int64_t length = (num_key_groups + kPanel - 1) / kPanel * kPanel;
+    scores_.resize(static_cast<size_t>(num_query_groups * length));
+    const float scale = problem_.EffectiveScale() / static_cast<float>(stride_);
+    if (by_pairs_) {
+      GroupRows(problem_.q, offset_, rows.row_begin, rows.row_end, problem_.head_dim, stride_, /*reversed=*/true,
+                &query_pairs_);
+      internal::ScoreBFloat16(query_pairs_.data(), num_query_groups, key_pairs_, num_key_groups, scale, scores_.data(),
+                              length);
+      return length;
+    }
+    GroupRows(problem_.q, problem_.dtype, offset_, rows.row_begin, rows.row_end, problem_.head_dim, stride_,
+              /*reversed=*/true, &queries_);
+    ScoreBlock(queries_.data(), width_, num_query_groups, keys_, 0, num_key_groups, scale, problem_.soft_cap,
+               scores_.data(), length);
+    return length;
+  }
+
   // Of the groups of a block of rows, by key block.
   std::vector<float> Mass(const internal::QueryBlock& rows) {
+    // A block begins with a group: strides divide its rows.
     const int32_t first = rows.row_begin / stride_, end = (rows.row_end + stride_ - 1) / stride_;
     const auto num_groups = static_cast<int32_t>(rows.last_position / stride_) + 1;
-    scores_.resize(static_cast<size_t>(end - first) * static_cast<size_t>(num_groups));
-    ScoreBlock(queries_.data() + int64_t{first} * width_, width_, end - first, keys_, 0, num_groups,
-               problem_.EffectiveScale() / static_cast<float>(stride_), problem_.soft_cap, scores_.data(), num_groups);
+    const int64_t length = Score(rows, end - first, num_groups);
     std::vector<float> mass(static_cast<size_t>(num_groups), 0.0f);
     for (int32_t group = first; group < end; ++group) {
       const int64_t last = int64_t{problem_.first_position} + std::min((group + 1) * stride_, problem_.seq_q) - 1;
       const int64_t seen = last / stride_ + 1;
-      float* const row = scores_.data() + int64_t{group - first} * num_groups;
-      internal::SoftmaxInPlace(row, seen, seen);
-      for (int64_t i = 0; i < seen; ++i) mass[static_cast<size_t>(i)] += row[i];
+      float* const row = scores_.data() + (group - first) * length;
+      const float sum = ExpInPlace(row, seen, MaxOf(row, seen));
+      internal::AddScaled(row, seen, 1.0f / sum, mass.data());
     }
     return internal::StripeSums(mass, kBlock / stride_);
   }
@@ -145,8 +186,12 @@ class HeadSelector {
   const ParameterValues& values_;
   const RunOptions& options_;
   const int32_t sequence_, stride_, width_;
+  const bool by_pairs_;  // products of two bfloat16 components at a time
   PackedKeys keys_;
+  internal::BFloat16Keys key_pairs_;
+  int64_t offset_ = 0;  // of the head's first query
   std::vector<float> queries_, scores_;
+  std::vector<uint16_t> query_pairs_;
 };
 
 class XAttentionMethod final : public internal::PrefillSelector {

@@ -92,6 +92,35 @@ TEST(CudaDecodeStepWay, QuestTakesSinksAndValuesOfOtherSizes) {
   EXPECT_EQ(step.NumChosen(problem), 20);
 }
 
+// Where estimating costs more than it saves; on the shapes whose times the floor is from.
+TEST(CudaDecodeStepFloor, YieldsWhereTheStepIsShort) {
+  SKIP_WITHOUT_GPU();
+  const auto yields = [](int32_t heads, int32_t kv_heads, int32_t tokens, int32_t batch, bool whole_rows,
+                         const char* parameters = "r=32,k=128") {
+    AttentionProblem problem = Step(1, 128, tokens);
+    problem.num_qo_heads = heads;
+    problem.num_kv_heads = kv_heads;
+    problem.batch = batch;
+    const DecodeMethod& method = *FindDecodeMethod("sparq");
+    ParameterValues values(method.spec());
+    EXPECT_EQ(values.Parse(method.spec(), parameters), "");
+    const CudaDecodeStep always(method, values, problem);
+    EXPECT_EQ(always.way(), Way::kTopTokens) << always.reason();
+    EXPECT_FALSE(always.YieldsToDense(problem, whole_rows));
+    return CudaDecodeStep(method, values, problem, CudaDecodeStep::IfSlower::kYield).YieldsToDense(problem, whole_rows);
+  };
+  EXPECT_TRUE(yields(32, 8, 4096, 1, false));
+  EXPECT_TRUE(yields(32, 8, 16384, 1, false));
+  EXPECT_FALSE(yields(32, 8, 32768, 1, false));
+  EXPECT_TRUE(yields(32, 8, 32768, 1, true));
+  EXPECT_FALSE(yields(32, 8, 131072, 1, true));
+  EXPECT_FALSE(yields(32, 8, 8192, 4, false));  // the batch counts, not the length alone
+  EXPECT_TRUE(yields(32, 32, 1024, 1, false));
+  EXPECT_FALSE(yields(32, 32, 8192, 1, false));
+  EXPECT_TRUE(yields(64, 8, 65536, 2, false, "r=32,k=512"));  // merging many kept tokens of eight heads
+  EXPECT_FALSE(yields(64, 8, 65536, 2, false));
+}
+
 // What each way leaves is attention over what it chose.
 TEST(CudaDecodeStepRun, AttendsWhatItsWayChooses) {
   SKIP_WITHOUT_GPU();
@@ -159,6 +188,60 @@ TEST(CudaDecodeStepRun, AttendsWhatItsWayChooses) {
     }
     EXPECT_LE(std::sqrt(difference), 6e-3 * std::sqrt(norm));
   }
+}
+
+// A step that yields is the dense step, bit for bit, in the workspace of its own way; with more tokens the same call
+// chooses, and finds that workspace as it wants it.
+TEST(CudaDecodeStepRun, YieldsToTheDenseStep) {
+  SKIP_WITHOUT_GPU();
+  constexpr int32_t kGroup = 4, kMost = 3000, kDim = 64, kHeads = 2 * kGroup;
+  std::mt19937 random(std::random_device{}());
+  std::normal_distribution<float> normal;
+  std::vector<uint16_t> row(kHeads * kDim), keys(size_t{2} * kMost * kDim);
+  for (std::vector<uint16_t>* tensor : {&row, &keys}) {
+    for (uint16_t& x : *tensor) x = ToBFloat16(normal(random));
+  }
+  const DeviceArray<uint16_t> q(row), k(keys), v(keys);
+  AttentionProblem problem = Step(kGroup, kDim, kMost);
+  SetContiguousTensors(q.get(), k.get(), v.get(), &problem);
+  const DecodeMethod& method = *FindDecodeMethod("sparq");
+  ParameterValues values(method.spec());
+  ASSERT_EQ(values.Parse(method.spec(), "r=32,k=100,reallocate=0"), "");
+  const CudaDecodeStep step(method, values, problem, CudaDecodeStep::IfSlower::kYield);
+  const CudaDecodeStep chooses(method, values, problem);
+  ASSERT_TRUE(step.YieldsToDense(problem, /*whole_rows=*/false));
+  const int64_t stride = ComponentStride(kMost);
+  const DeviceArray<uint16_t> transposed(ComponentMajorKeys(keys.data(), 2, kMost, kDim, 1));
+  const CudaDecodeInputs inputs{.transposed = {transposed.get(), 2 * kDim * stride, kDim * stride, stride}};
+  const size_t bytes = step.WorkspaceBytes(problem);
+  const DeviceArray<unsigned char> workspace{std::vector<unsigned char>(bytes)};
+  const auto run = [&](const auto& of) {
+    const DeviceArray<uint16_t> o(std::vector<uint16_t>(row.size(), 0x7fff));
+    const Status status = of({{o.get(), kHeads * kDim, kDim, kDim}, nullptr});
+    EXPECT_TRUE(status.ok()) << status.message();
+    return o.Download();
+  };
+  const auto by = [&](const CudaDecodeStep& of) {
+    return run([&](const AttentionOutput& output) {
+      return of.Run(problem, inputs, output, nullptr, workspace.get(), bytes, nullptr);
+    });
+  };
+  const size_t dense_bytes = DecodeWorkspaceBytes(problem, {});
+  const DeviceArray<unsigned char> zeros{std::vector<unsigned char>(dense_bytes)};
+  const std::vector<uint16_t> dense = run([&](const AttentionOutput& output) {
+    return DecodeDenseCuda(problem, output, zeros.get(), dense_bytes, nullptr);
+  });
+  const std::vector<uint16_t> chosen = by(chooses);
+  EXPECT_EQ(by(step), dense);
+  EXPECT_EQ(by(chooses), chosen);
+  EXPECT_EQ(by(step), dense);
+  EXPECT_NE(chosen, dense);
+  const DeviceArray<int32_t> tokens(200);
+  const DeviceArray<uint16_t> o(row.size());
+  const Status status = step.Run(problem, inputs, {{o.get(), kHeads * kDim, kDim, kDim}, nullptr}, tokens.get(),
+                                 workspace.get(), bytes, nullptr);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("chosen: this step yields"));
 }
 
 TEST(CudaDecodeStepRun, WantsTheListsThatItDoesNotChoose) {

@@ -21,7 +21,8 @@ Status CheckTopTokens(const AttentionProblem& problem, const EstimatedTopTokens&
 }  // namespace
 
 CudaDecodeStep::CudaDecodeStep(const DecodeMethod& method, const ParameterValues& values,
-                               const AttentionProblem& problem) {
+                               const AttentionProblem& problem, IfSlower if_slower)
+    : if_slower_(if_slower) {
   Status takes;
   if (const std::optional<EstimatedTopTokens> tokens = method.FusedStep(values, problem)) {
     top_tokens_ = *tokens;
@@ -39,6 +40,11 @@ CudaDecodeStep::CudaDecodeStep(const DecodeMethod& method, const ParameterValues
   if (!takes.ok() || !method.spec().reads_output) return;
   way_ = Way::kSelection;
   reason_ = "it learns from each step's output";
+}
+
+bool CudaDecodeStep::YieldsToDense(const AttentionProblem& problem, bool whole_rows) const {
+  return way_ == Way::kTopTokens && if_slower_ == IfSlower::kYield &&
+         decode::SparqBehindDense(problem, top_tokens_, whole_rows) >= 0;
 }
 
 int32_t CudaDecodeStep::NumChosen(const AttentionProblem& problem) const {
@@ -74,6 +80,12 @@ Status CudaDecodeStep::Run(const AttentionProblem& problem, const CudaDecodeInpu
         return {StatusCode::kInvalidArgument, "inputs.selection is null: this step chooses nothing itself"};
       return AttendSelectionCuda(problem, *inputs.selection, output, workspace, workspace_bytes, stream);
     case Way::kTopTokens:
+      if (YieldsToDense(problem, /*whole_rows=*/inputs.transposed.data == nullptr)) {
+        if (chosen != nullptr)
+          return {StatusCode::kInvalidArgument,
+                  "chosen: this step yields to the dense one and chooses nothing; pass null"};
+        return DecodeDenseCuda(problem, output, workspace, workspace_bytes, stream);
+      }
       return DecodeSparqCuda(problem, top_tokens_, inputs.transposed, inputs.mean_value, output, chosen, workspace,
                              workspace_bytes, stream);
     case Way::kPages:

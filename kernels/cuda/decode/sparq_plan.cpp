@@ -117,6 +117,33 @@ Status PlanSparq(const AttentionProblem& problem, const SparqCudaOptions& option
   return {};
 }
 
+double SparqBehindDense(const AttentionProblem& problem, const SparqCudaOptions& options, bool whole_rows) {
+  // Microseconds, fitted to steps on an H200 (2026-11-23, bf16, head_dim 64 and 128, groups of 1, 2, 4 and 8, batch 1
+  // to 8, 512 to 65,536 tokens, r 16 to 64, k 64 to 512), with what it takes that no step that is chosen was more than
+  // 3 % slower than dense: what a step costs whatever its size, per kept token, per kept token and million tokens of a
+  // list (whose spans' candidates are merged), per kept token and billion estimated scores, and what a megabyte gives
+  // back that dense reads and the step does not.
+  struct Cost {
+    double step, token, merged, scored, saved;
+  };
+  static constexpr Cost kTwoCopies[] = {
+      {6.2, 0.0145, 0.525, 0, 0.238}, {9.0, 0.0221, 0.513, 0, 0.179}, {16.1, 0, 0.262, 21.1, 0.221}};
+  static constexpr Cost kOneCopy[] = {
+      {11.1, 0.0145, 1.61, 0, 0.214}, {18.6, 0.0221, 0, 0, 0.202}, {21.0, 0.0221, 0, 12.0, 0.162}};
+  // Below, the best of them was 13 % faster than dense.
+  constexpr int32_t kShortest = 1024;
+  const int32_t group = problem.GroupSize();
+  const Cost& cost = (whole_rows ? kOneCopy : kTwoCopies)[group == 1 ? 0 : group <= 4 ? 1 : 2];
+  if (problem.seq_k < kShortest) return cost.step;
+  const double lists = static_cast<double>(problem.batch) * problem.num_kv_heads;
+  const double tokens = problem.seq_k, kept = std::min(options.num_tokens, problem.seq_k);
+  const double of_estimate = whole_rows ? problem.head_dim : options.rank;
+  const double bytes = static_cast<double>(SizeOf(problem.dtype));
+  const double saved = lists * bytes * (tokens * (2 * problem.head_dim - of_estimate) - 2 * kept * problem.head_dim);
+  return cost.step + cost.token * kept + cost.merged * 1e-6 * tokens * kept +
+         cost.scored * 1e-9 * lists * group * tokens * kept - cost.saved * 1e-6 * saved;
+}
+
 SparqScratch LayOutScratch(const AttentionProblem& problem, const DecodeDevice& device, const SparqPlan& plan) {
   const size_t lists = static_cast<size_t>(plan.lists), group = static_cast<size_t>(problem.GroupSize());
   // As for roomy lists in any case: a shorter sequence may have these.

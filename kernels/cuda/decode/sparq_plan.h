@@ -17,6 +17,11 @@ namespace headscope::kernels::decode {
 Status PlanSparq(const AttentionProblem& problem, const SparqCudaOptions& options, bool whole_rows,
                  const DecodeDevice& device, SparqPlan* plan);
 
+// The microseconds that a step is expected to take longer than the dense one; negative: shorter, so that it pays. From
+// the measured times of 2400 steps (docs/kernels/decode.md), which a step must beat with some room. whole_rows: as
+// above.
+double SparqBehindDense(const AttentionProblem& problem, const SparqCudaOptions& options, bool whole_rows);
+
 // Byte offsets of the scratch arrays of SparqParams, but `finished`, with which the workspace begins.
 struct SparqScratch {
   size_t key, token, value, softmax, local_share, total;

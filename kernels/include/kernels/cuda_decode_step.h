@@ -37,17 +37,28 @@ class CudaDecodeStep {
     kPages       // by the bounds of pages: DecodeQuestCuda
   };
 
+  // What becomes of a step of kTopTokens that would take longer than the dense one.
+  enum class IfSlower : uint8_t {
+    kChoose,  // it chooses all the same: where it matters what a method keeps
+    kYield    // it attends to every token, by DecodeDenseCuda: where the time matters
+  };
+
   // Attends selections.
   CudaDecodeStep() = default;
   // A step of a method on the current GPU; looks at no tensor. A method that learns from its output selects on the CPU,
   // because not all launches that choose leave what it learns from.
-  CudaDecodeStep(const DecodeMethod& method, const ParameterValues& values, const AttentionProblem& problem);
+  CudaDecodeStep(const DecodeMethod& method, const ParameterValues& values, const AttentionProblem& problem,
+                 IfSlower if_slower = IfSlower::kChoose);
 
   Way way() const { return way_; }
   // Of kSelection: why no launch chooses, for the place behind "selects on the CPU: ".
   const std::string& reason() const { return reason_; }
   const EstimatedTopTokens& top_tokens() const { return top_tokens_; }  // of kTopTokens
   const PagesByBounds& pages() const { return pages_; }                 // of kPages
+
+  // Whether a step of kTopTokens yields to the dense one, below a floor that was measured on an H200
+  // (docs/kernels/decode.md); whole_rows: without the component-major copy of K. Run does so; nothing is chosen then.
+  bool YieldsToDense(const AttentionProblem& problem, bool whole_rows) const;
 
   // Tokens or pages that a launch chooses for each KV head; 0 for kSelection.
   int32_t NumChosen(const AttentionProblem& problem) const;
@@ -57,12 +68,13 @@ class CudaDecodeStep {
   size_t WorkspaceBytes(const AttentionProblem& problem, const CudaSelection& selection = {}) const;
 
   // The step. output.lse: kTopTokens leaves it as it is. chosen: int32 [batch, num_kv_heads, NumChosen], ascending, or
-  // null; nothing is written there by kSelection.
+  // null; nothing is written there by kSelection. A step that yields to dense refuses an array there.
   Status Run(const AttentionProblem& problem, const CudaDecodeInputs& inputs, const AttentionOutput& output,
              int32_t* chosen, void* workspace, size_t workspace_bytes, void* stream) const;
 
  private:
   Way way_ = Way::kSelection;
+  IfSlower if_slower_ = IfSlower::kChoose;
   std::string reason_ = "its lists are given";
   EstimatedTopTokens top_tokens_;
   PagesByBounds pages_;

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// The product of micro_kernel-inl.h, with pairs of bfloat16 in the place of floats. Highway as distributions ship it
+// has no name for the instruction, so this is the one place that says it itself.
+#include "internal/bfloat16_scores.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/bfloat16.h"
+#include "panel.h"
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define HEADSCOPE_BFLOAT16_PRODUCTS 1
+#include <immintrin.h>
+#else
+#define HEADSCOPE_BFLOAT16_PRODUCTS 0
+#endif
+
+namespace headscope::kernels::internal {
+namespace {
+
+constexpr int64_t kPanelWords = int64_t{2} * kPanelLanes;  // of one pair of components
+
+// Of one panel: the order of additions is the instruction's, the pair's second product before its first.
+void ScorePanelPlainly(const uint16_t* q, int32_t num_rows, const uint16_t* panel, int32_t width, float scale,
+                       float* scores, int64_t ld) {
+  for (int32_t row = 0; row < num_rows; ++row) {
+    for (int64_t lane = 0; lane < kPanelLanes; ++lane) {
+      float sum = 0;
+      for (int32_t d = 0; d < width; d += 2) {
+        const uint16_t* const pair = panel + d / 2 * kPanelWords + 2 * lane;
+        const uint16_t* const own = q + int64_t{row} * width + d;
+        sum += FloatFromBFloat16(own[1]) * FloatFromBFloat16(pair[1]);
+        sum += FloatFromBFloat16(own[0]) * FloatFromBFloat16(pair[0]);
+      }
+      scores[row * ld + lane] = scale * sum;
+    }
+  }
+}
+
+#if HEADSCOPE_BFLOAT16_PRODUCTS
+
+// 6 rows by 4 vectors of sums, 4 vectors of keys and a broadcast fit the 32 registers.
+constexpr int kMostRows = 6, kVectors = 4;
+static_assert(kPanelLanes == 16 * kVectors);
+
+template <int kRows>
+__attribute__((target("avx512f,avx512bf16"))) void ScoreTile(const uint16_t* q, const uint16_t* panel, int32_t width,
+                                                             float scale, float* scores, int64_t ld) {
+  __m512 sum[kRows][kVectors];
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 8
+    for (int j = 0; j < kVectors; ++j) sum[i][j] = _mm512_setzero_ps();
+  }
+  for (int32_t d = 0; d < width; d += 2, panel += kPanelWords) {
+    __m512i keys[kVectors];
+#pragma GCC unroll 8
+    for (int j = 0; j < kVectors; ++j) keys[j] = _mm512_loadu_si512(panel + 32 * j);
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) {
+      int32_t pair;
+      std::memcpy(&pair, q + int64_t{i} * width + d, sizeof(pair));
+      const __m512i own = _mm512_set1_epi32(pair);
+#pragma GCC unroll 8
+      for (int j = 0; j < kVectors; ++j)
+        sum[i][j] = _mm512_dpbf16_ps(sum[i][j], reinterpret_cast<__m512bh>(own), reinterpret_cast<__m512bh>(keys[j]));
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 8
+    for (int j = 0; j < kVectors; ++j)
+      _mm512_storeu_ps(scores + i * ld + 16 * j, _mm512_mul_ps(sum[i][j], _mm512_set1_ps(scale)));
+  }
+}
+
+template <int kRows>
+void ScoreRows(int32_t rows, const uint16_t* q, const uint16_t* panel, int32_t width, float scale, float* scores,
+               int64_t ld) {
+  if constexpr (kRows > 1) {
+    if (rows != kRows) return ScoreRows<kRows - 1>(rows, q, panel, width, scale, scores, ld);
+  }
+  ScoreTile<kRows>(q, panel, width, scale, scores, ld);
+}
+
+#endif
+
+}  // namespace
+
+bool HasBFloat16Products() {
+#if HEADSCOPE_BFLOAT16_PRODUCTS
+  static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bf16");
+  return has;
+#else
+  return false;
+#endif
+}
+
+BFloat16Keys::BFloat16Keys(const uint16_t* rows, int32_t num_rows, int32_t width)
+    : num_rows_(num_rows), width_(width), pairs_(static_cast<size_t>(PanelFloats(num_rows, width))) {
+  for (int32_t begin = 0; begin < num_rows; begin += kPanelLanes) {
+    uint16_t* const panel = pairs_.data() + int64_t{begin} * width;
+    const int32_t lanes = std::min(kPanelLanes, num_rows - begin);
+    for (int32_t d = 0; d < width; d += 2) {
+      for (int32_t lane = 0; lane < lanes; ++lane) {
+        std::memcpy(panel + d / 2 * kPanelWords + int64_t{2} * lane, rows + int64_t{begin + lane} * width + d,
+                    2 * sizeof(uint16_t));
+      }
+    }
+  }
+}
+
+void ScoreBFloat16(const uint16_t* q, int32_t num_rows, const BFloat16Keys& keys, int32_t num_keys, float scale,
+                   float* scores, int64_t ld) {
+  const int32_t width = keys.width();
+  for (int32_t begin = 0; begin < num_keys; begin += kPanelLanes) {
+    const uint16_t* const panel = keys.data() + int64_t{begin} * width;
+#if HEADSCOPE_BFLOAT16_PRODUCTS
+    if (HasBFloat16Products()) {
+      for (int32_t row = 0; row < num_rows; row += kMostRows) {
+        ScoreRows<kMostRows>(std::min(kMostRows, num_rows - row), q + int64_t{row} * width, panel, width, scale,
+                             scores + row * ld + begin, ld);
+      }
+      continue;
+    }
+#endif
+    ScorePanelPlainly(q, num_rows, panel, width, scale, scores + begin, ld);
+  }
+}
+
+}  // namespace headscope::kernels::internal

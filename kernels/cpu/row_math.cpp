@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "internal/row_math.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "highway_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "row_math.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace headscope::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Floats = hn::ScalableTag<float>;
+
+void ScaleInPlaceImpl(float* row, int64_t count, float factor) {
+  const Floats df;
+  const auto step = static_cast<int64_t>(hn::Lanes(df));
+  int64_t i = 0;
+  for (; i + step <= count; i += step) hn::StoreU(hn::Mul(hn::LoadU(df, row + i), hn::Set(df, factor)), df, row + i);
+  for (; i < count; ++i) row[i] *= factor;
+}
+
+void AddScaledImpl(const float* HWY_RESTRICT row, int64_t count, float factor, float* HWY_RESTRICT sums) {
+  const Floats df;
+  const auto step = static_cast<int64_t>(hn::Lanes(df));
+  int64_t i = 0;
+  for (; i + step <= count; i += step) {
+    hn::StoreU(hn::MulAdd(hn::LoadU(df, row + i), hn::Set(df, factor), hn::LoadU(df, sums + i)), df, sums + i);
+  }
+  for (; i < count; ++i) sums[i] += row[i] * factor;
+}
+
+void PoolWindowsImpl(const float* HWY_RESTRICT windows, int64_t count, bool maximum, float* HWY_RESTRICT blocks) {
+  const Floats df;
+  const auto step = static_cast<int64_t>(hn::Lanes(df));
+  HWY_ALIGN float rest[HWY_LANES(float)];
+  for (int64_t block = 0; block < count; block += step) {
+    // Window j of each block, and the one before it.
+    hn::Vec<Floats> own[4], before[4];
+    hn::LoadInterleaved4(df, windows + 4 * block, own[0], own[1], own[2], own[3]);
+    hn::LoadInterleaved4(df, windows + 4 * block - 1, before[0], before[1], before[2], before[3]);
+    auto pooled = hn::Zero(df);
+    if (maximum) {
+      const auto raise = [&](hn::Vec<Floats> share) { pooled = hn::IfThenElse(hn::Gt(share, pooled), share, pooled); };
+      raise(before[0]);
+      for (const auto share : own) raise(share);
+    } else {
+      for (int part = 0; part < 4; ++part) pooled = hn::Add(pooled, hn::Add(own[part], before[part]));
+    }
+    if (block + step <= count) {
+      hn::StoreU(pooled, df, blocks + block);
+    } else {
+      hn::Store(pooled, df, rest);
+      for (int64_t i = block; i < count; ++i) blocks[i] = rest[i - block];
+    }
+  }
+}
+
+int64_t CountNotBelow(const float* scores, int64_t count, float bound) {
+  const Floats df;
+  const auto step = static_cast<int64_t>(hn::Lanes(df));
+  const auto least = hn::Set(df, bound);
+  int64_t found = 0, i = 0;
+  for (; i + step <= count; i += step)
+    found += static_cast<int64_t>(hn::CountTrue(df, hn::Ge(hn::LoadU(df, scores + i), least)));
+  for (; i < count; ++i) found += scores[i] >= bound ? 1 : 0;
+  return found;
+}
+
+float BoundOfBestImpl(const float* scores, int64_t count, int64_t k, float low) {
+  const Floats df;
+  const auto step = static_cast<int64_t>(hn::Lanes(df));
+  auto largest = hn::Set(df, low);
+  int64_t i = 0;
+  for (; i + step <= count; i += step) {
+    const auto score = hn::LoadU(df, scores + i);
+    largest = hn::IfThenElse(hn::Gt(score, largest), score, largest);
+  }
+  float high = hn::GetLane(hn::MaxOfLanes(df, largest));
+  for (; i < count; ++i) high = scores[i] > high ? scores[i] : high;
+  // Floats that are not negative have the order of their bits. k or more reach `reached`; none lies beyond `missed`.
+  auto reached = std::bit_cast<uint32_t>(low);
+  for (uint32_t missed = std::bit_cast<uint32_t>(high) + 1; missed - reached > 1;) {
+    const uint32_t middle = reached + (missed - reached) / 2;
+    const int64_t found = CountNotBelow(scores, count, std::bit_cast<float>(middle));
+    (found >= k ? reached : missed) = middle;
+    if (found == k) break;
+  }
+  return std::bit_cast<float>(reached);
+}
+
+// indices: room for count rounded up to a vector. Returns how many.
+int64_t IndicesNotBelowImpl(const float* scores, int64_t count, float bound, int32_t* indices) {
+  const Floats df;
+  const hn::RebindToSigned<Floats> di;
+  const auto step = static_cast<int64_t>(hn::Lanes(df));
+  const auto least = hn::Set(df, bound);
+  int64_t found = 0, i = 0;
+  for (; i + step <= count; i += step) {
+    const auto large = hn::Ge(hn::LoadU(df, scores + i), least);
+    if (hn::AllFalse(df, large)) continue;
+    found += static_cast<int64_t>(
+        hn::CompressStore(hn::Iota(di, static_cast<int32_t>(i)), hn::RebindMask(di, large), di, indices + found));
+  }
+  for (; i < count; ++i) {
+    if (scores[i] >= bound) indices[found++] = static_cast<int32_t>(i);
+  }
+  return found;
+}
+
+}  // namespace headscope::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace headscope::kernels {
+
+HWY_EXPORT(ScaleInPlaceImpl);
+HWY_EXPORT(AddScaledImpl);
+HWY_EXPORT(PoolWindowsImpl);
+HWY_EXPORT(BoundOfBestImpl);
+HWY_EXPORT(IndicesNotBelowImpl);
+
+namespace internal {
+
+void ScaleInPlace(float* row, int64_t count, float factor) {
+  HWY_DYNAMIC_DISPATCH(ScaleInPlaceImpl)(row, count, factor);
+}
+
+void AddScaled(const float* row, int64_t count, float factor, float* sums) {
+  HWY_DYNAMIC_DISPATCH(AddScaledImpl)(row, count, factor, sums);
+}
+
+void PoolWindows(const float* windows, int64_t count, bool maximum, float* blocks) {
+  HWY_DYNAMIC_DISPATCH(PoolWindowsImpl)(windows, count, maximum, blocks);
+}
+
+float BoundOfBest(const float* scores, int64_t count, int64_t k, float low) {
+  return HWY_DYNAMIC_DISPATCH(BoundOfBestImpl)(scores, count, k, low);
+}
+
+void IndicesNotBelow(const float* scores, int64_t count, float bound, std::vector<int32_t>* indices) {
+  constexpr int64_t kMostLanes = 64;
+  indices->resize(static_cast<size_t>(count + kMostLanes));
+  indices->resize(
+      static_cast<size_t>(HWY_DYNAMIC_DISPATCH(IndicesNotBelowImpl)(scores, count, bound, indices->data())));
+}
+
+}  // namespace internal
+}  // namespace headscope::kernels
+#endif  // HWY_ONCE

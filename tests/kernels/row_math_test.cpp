@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// The vector code under selectors that look at every row, against plain loops.
+#include "internal/row_math.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "internal/bfloat16_scores.h"
+#include "kernels/bfloat16.h"
+#include "run_seed.h"
+
+namespace headscope::kernels::internal {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+std::vector<float> Shares(size_t count, std::mt19937* random) {
+  std::lognormal_distribution<float> share(-6, 2);
+  std::vector<float> shares(count);
+  for (float& one : shares) one = share(*random);
+  return shares;
+}
+
+TEST(RowMath, ScalesAndAdds) {
+  std::mt19937 random(testing::RunSeed());
+  for (const size_t count : {0u, 1u, 15u, 16u, 17u, 64u, 1001u}) {
+    const std::vector<float> row = Shares(count, &random), begin = Shares(count, &random);
+    std::vector<float> scaled = row, sums = begin;
+    ScaleInPlace(scaled.data(), static_cast<int64_t>(count), 0.37f);
+    AddScaled(row.data(), static_cast<int64_t>(count), 0.37f, sums.data());
+    for (size_t i = 0; i < count; ++i) {
+      const float product = row[i] * 0.37f;
+      EXPECT_EQ(scaled[i], product);
+      EXPECT_FLOAT_EQ(sums[i], begin[i] + product);
+    }
+  }
+}
+
+TEST(RowMath, PoolsWindows) {
+  std::mt19937 random(testing::RunSeed());
+  for (const int64_t count : {1, 2, 15, 16, 17, 100, 259}) {
+    for (const bool maximum : {false, true}) {
+      const int64_t padded = (4 * count + kPoolPadding - 1) / kPoolPadding * kPoolPadding;
+      const int64_t num_windows = std::max<int64_t>(4 * count - 1 - static_cast<int64_t>(random() % 4), 0);
+      std::vector<float> windows(static_cast<size_t>(padded + 1), 0.0f);
+      const std::vector<float> shares = Shares(static_cast<size_t>(num_windows), &random);
+      std::ranges::copy(shares, windows.begin() + 1);
+      if (maximum && num_windows > 5) windows[3] = kNan;  // the third window, of block 0 alone
+      std::vector<float> blocks(static_cast<size_t>(count) + 1, -1.0f);
+      PoolWindows(windows.data() + 1, count, maximum, blocks.data());
+      for (int64_t block = 0; block < count; ++block) {
+        float expected = 0;
+        for (int64_t part = 4 * block; part < 4 * block + 4; ++part) {
+          const float own = windows[static_cast<size_t>(part + 1)], before = windows[static_cast<size_t>(part)];
+          if (!maximum) expected += own + before;
+          for (const float share : {own, before}) {
+            if (maximum && share > expected) expected = share;
+          }
+        }
+        EXPECT_EQ(blocks[static_cast<size_t>(block)], expected) << block << " of " << count;
+      }
+      EXPECT_EQ(blocks.back(), -1.0f);
+    }
+  }
+}
+
+TEST(RowMath, BoundsTheBest) {
+  std::mt19937 random(testing::RunSeed());
+  for (const size_t count : {1u, 13u, 16u, 31u, 250u, 1000u}) {
+    for (int round = 0; round < 50; ++round) {
+      std::vector<float> scores = Shares(count, &random);
+      if (round % 3 == 1) {
+        for (float& score : scores) score = std::round(score * 200) / 200;  // many that are equal
+      }
+      const auto k = static_cast<int64_t>(1 + random() % count);
+      std::vector<float> descending = scores;
+      std::ranges::sort(descending, std::greater<>());
+      const float kth = descending[static_cast<size_t>(k - 1)];
+      for (const float low : {0.0f, kth, kth / 2}) {
+        const float bound = BoundOfBest(scores.data(), static_cast<int64_t>(count), k, low);
+        EXPECT_GE(bound, low);
+        EXPECT_LE(bound, kth);
+        std::vector<int32_t> indices = {7};
+        IndicesNotBelow(scores.data(), static_cast<int64_t>(count), bound, &indices);
+        std::vector<int32_t> expected;
+        for (size_t i = 0; i < count; ++i) {
+          if (scores[i] >= bound) expected.push_back(static_cast<int32_t>(i));
+        }
+        EXPECT_EQ(indices, expected);
+        // More than k only where scores equal the k-th.
+        EXPECT_EQ(std::ranges::count_if(scores, [&](float score) { return score >= bound; }),
+                  std::ranges::count_if(scores, [&](float score) { return score >= kth; }));
+      }
+    }
+  }
+}
+
+TEST(RowMath, NaNReachesNoBound) {
+  std::vector<float> scores(40, 0.5f);
+  scores[3] = scores[39] = kNan;
+  std::vector<int32_t> indices;
+  IndicesNotBelow(scores.data(), 40, BoundOfBest(scores.data(), 40, 39, 0.0f), &indices);
+  EXPECT_EQ(indices.size(), 38u);
+}
+
+// Against float64; where the machine has the instruction this is it, elsewhere the plain loop.
+TEST(BFloat16Scores, AreTheProducts) {
+  std::mt19937 random(testing::RunSeed());
+  std::normal_distribution<float> normal;
+  for (const int32_t width : {8, 64, 512, 1024}) {
+    for (const int32_t num_keys : {1, 63, 64, 65, 200}) {
+      const int32_t num_rows = 1 + static_cast<int32_t>(random() % 17), all_keys = num_keys + 3;
+      std::vector<uint16_t> q(static_cast<size_t>(num_rows * width)), k(static_cast<size_t>(all_keys * width));
+      for (std::vector<uint16_t>* rows : {&q, &k}) {
+        for (uint16_t& x : *rows) x = RoundToBFloat16(normal(random));
+      }
+      const BFloat16Keys keys(k.data(), all_keys, width);
+      const int64_t ld = (num_keys + 63) / 64 * 64;
+      std::vector<float> scores(static_cast<size_t>(num_rows * ld + 1), -7.0f);
+      ScoreBFloat16(q.data(), num_rows, keys, num_keys, 0.25f, scores.data(), ld);
+      for (int32_t row = 0; row < num_rows; ++row) {
+        for (int32_t key = 0; key < num_keys; ++key) {
+          double sum = 0, size = 0;
+          for (int32_t d = 0; d < width; ++d) {
+            const double product = static_cast<double>(FloatFromBFloat16(q[static_cast<size_t>(row * width + d)])) *
+                                   static_cast<double>(FloatFromBFloat16(k[static_cast<size_t>(key * width + d)]));
+            sum += product;
+            size += std::abs(product);
+          }
+          EXPECT_NEAR(scores[static_cast<size_t>(row * ld + key)], 0.25 * sum, 1e-6 * size);
+        }
+      }
+      EXPECT_EQ(scores.back(), -7.0f);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headscope::kernels::internal
