@@ -86,6 +86,18 @@ class CpuDecode final : public DecodeDevice {
 
 }  // namespace
 
+Status CheckChosenCount(const kernels::DecodeSelection& selection, int64_t num_chosen, int64_t step) {
+  for (size_t list = 0; list + 1 < selection.page_begin.size(); ++list) {
+    const int64_t count = selection.page_begin[list + 1] - selection.page_begin[list];
+    if (count == num_chosen) continue;
+    return {kernels::StatusCode::kDeviceError,
+            "step " + std::to_string(step) + ", list " + std::to_string(list) + ": the GPU chose " +
+                std::to_string(num_chosen) + " and the CPU " + std::to_string(count) +
+                " tokens or pages of the same step, and their numbers must agree; please report it"};
+  }
+  return {};
+}
+
 Status MakeDecodeDevice(MeasuredHeadsPtr heads, const DecodeSteps& steps, const CompareOptions& options,
                         std::unique_ptr<DecodeDevice>* made) {
   if (options.device.is_gpu()) return MakeGpuDecode(std::move(heads), steps, options, made);

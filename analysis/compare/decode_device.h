@@ -43,6 +43,10 @@ class DecodeDevice {
                                   DecodeRun* run, std::unique_ptr<DecodeWork>* work) = 0;
 };
 
+// Whether `selection`, the CPU's, has in each list as many tokens or pages as a GPU's launch chose, so that these may
+// take their places. kDeviceError names the step and the list.
+kernels::Status CheckChosenCount(const kernels::DecodeSelection& selection, int64_t num_chosen, int64_t step);
+
 // By options.device. `steps` outlives the device. Errors: no GPU; too little memory
 // there.
 kernels::Status MakeDecodeDevice(MeasuredHeadsPtr heads, const DecodeSteps& steps, const CompareOptions& options,

@@ -60,8 +60,7 @@ class GpuDecode final : public DecodeDevice {
       double dropped = 0;
       Status status = timed_.heads->PoisonOutput();
       if (status.ok()) status = made->walk.Select(step, Selection(run, step), &dropped);
-      if (status.ok())
-        status = made->Attend(step, &dropped, &dropped, chooses ? Selection(run, step)->pages.data() : nullptr);
+      if (status.ok()) status = made->Attend(step, &dropped, &dropped, chooses ? Selection(run, step) : nullptr);
       std::vector<float> o;
       if (status.ok()) status = made->ReadStep(step, &o);
       if (!status.ok()) return status;
@@ -117,8 +116,8 @@ class GpuDecode final : public DecodeDevice {
       return {};
     }
 
-    // chosen: where the GPU's own choice of tokens or pages goes, or null.
-    Status Attend(int64_t step, double* upload_ms, double* milliseconds, int32_t* chosen) {
+    // chosen: the selection whose lists the GPU's own choice of tokens or pages replaces, or null.
+    Status Attend(int64_t step, double* upload_ms, double* milliseconds, kernels::DecodeSelection* chosen) {
       const kernels::DecodeSelection& selection = *Selection(run_, step);
       if (known_) return device_.RunKnownTokens(step, selection, milliseconds);
       const CudaDecodeStep& how = steps_[static_cast<size_t>(step)];
@@ -202,10 +201,14 @@ class GpuDecode final : public DecodeDevice {
 
   // A step whose launches choose; what they keep beside K and V lies there before it, as a generation has it.
   // `selection`: the CPU's choice, which knows SparQ's mean value. Where scores tie within rounding, the GPU's choice,
-  // list behind list, may be another token or page than the CPU's; it is as many.
+  // list behind list, may be another token or page than the CPU's; it is as many, and has to be where it goes to
+  // `chosen`.
   Status RunChoosing(const CudaDecodeStep& how, int64_t step, const kernels::DecodeSelection& selection,
-                     double* milliseconds, int32_t* chosen) {
+                     double* milliseconds, kernels::DecodeSelection* chosen) {
     const AttentionProblem problem = StepProblem(step);
+    if (chosen != nullptr) {
+      if (Status status = CheckChosenCount(*chosen, how.NumChosen(problem), step); !status.ok()) return status;
+    }
     const int64_t chosen_bytes = int64_t{problem.num_kv_heads} * how.NumChosen(problem) * int64_t{sizeof(int32_t)};
     kernels::DeviceMemory memory, on_gpu;
     kernels::CudaDecodeInputs inputs;
@@ -218,7 +221,8 @@ class GpuDecode final : public DecodeDevice {
       status =
           Run(how, problem, inputs, timed_.heads->step_output(), static_cast<int32_t*>(on_gpu.get()), milliseconds);
     }
-    if (status.ok() && chosen != nullptr) status = kernels::CopyFromDevice(on_gpu.get(), chosen_bytes, chosen);
+    if (status.ok() && chosen != nullptr)
+      status = kernels::CopyFromDevice(on_gpu.get(), chosen_bytes, chosen->pages.data());
     return status;
   }
 

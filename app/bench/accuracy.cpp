@@ -17,7 +17,7 @@ constexpr int64_t kMostRows = 32;
 
 }  // namespace
 
-ExactRows::ExactRows(Device& device, const PlacedProblem& placed, int32_t num_threads, const std::stop_token& stop,
+ExactRows::ExactRows(BenchDevice& device, const PlacedProblem& placed, int32_t num_threads, const std::stop_token& stop,
                      const kernels::SparseIndex* kept) {
   const kernels::AttentionProblem& problem = placed.problem;
   const int64_t head_dim = problem.head_dim;

@@ -20,7 +20,7 @@ struct RowErrors {
 class ExactRows {
  public:
   // Reads Q, K and V of the head from the device. Throws CancelledError.
-  ExactRows(Device& device, const PlacedProblem& placed, int32_t num_threads, const std::stop_token& stop,
+  ExactRows(BenchDevice& device, const PlacedProblem& placed, int32_t num_threads, const std::stop_token& stop,
             const kernels::SparseIndex* kept = nullptr);
   // Of an output of that head, [seq_q, v_head_dim].
   RowErrors ErrorsOf(const std::vector<float>& output) const;

@@ -61,11 +61,11 @@ int64_t AppendBytes(const kernels::AttentionProblem& problem);
 // The same of any step, as its selection says.
 int64_t MovedBytes(const kernels::AttentionProblem& problem, const kernels::DecodeSelection& selection);
 
-class Device {
+class BenchDevice {
  public:
-  virtual ~Device() = default;
+  virtual ~BenchDevice() = default;
   virtual std::string name() const = 0;
-  virtual headscope::Device device() const = 0;
+  virtual Device device() const = 0;
   // Of what lies between two timed runs.
   virtual std::string cache_policy() const = 0;
 
@@ -112,9 +112,9 @@ struct DeviceOptions {
   std::stop_token stop = {};
 };
 
-std::unique_ptr<Device> MakeCpuDevice(const DeviceOptions& options);
+std::unique_ptr<BenchDevice> MakeCpuDevice(const DeviceOptions& options);
 // On the calling thread's GPU (kernels/cuda_devices.h). Throws DeviceError when there is no usable GPU or this
 // build has no CUDA.
-std::unique_ptr<Device> MakeCudaDevice(const DeviceOptions& options);
+std::unique_ptr<BenchDevice> MakeCudaDevice(const DeviceOptions& options);
 
 }  // namespace headscope::app::bench

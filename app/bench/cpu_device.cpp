@@ -26,7 +26,7 @@ struct FreeAligned {
   void operator()(char* p) const { ::operator delete[](p, std::align_val_t{64}); }
 };
 
-class CpuDevice : public Device {
+class CpuDevice : public BenchDevice {
  public:
   explicit CpuDevice(const DeviceOptions& options)
       : options_{.num_threads = options.num_threads > 0
@@ -35,7 +35,7 @@ class CpuDevice : public Device {
                  .stop = options.stop} {}
 
   std::string name() const override { return "CPU, " + std::to_string(options_.num_threads) + " threads"; }
-  headscope::Device device() const override { return kCpu; }
+  Device device() const override { return kCpu; }
   std::string cache_policy() const override {
     return std::to_string(kFlushBytes >> 20) +
            " MiB written before each timed run, decode steps walk over as much K and V";
@@ -213,7 +213,7 @@ int64_t MovedBytes(const kernels::AttentionProblem& problem, const kernels::Deco
   return int64_t{problem.batch} * problem.num_kv_heads * selection.elements_moved * kernels::SizeOf(problem.dtype);
 }
 
-std::unique_ptr<Device> MakeCpuDevice(const DeviceOptions& options) {
+std::unique_ptr<BenchDevice> MakeCpuDevice(const DeviceOptions& options) {
   return std::make_unique<CpuDevice>(options);
 }
 

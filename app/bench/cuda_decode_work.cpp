@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 
 #include "base/check_status.h"
 #include "base/errors.h"
 #include "bench/host_decode_step.h"
+#include "bench/host_tensors.h"
 #include "kernels/cuda_decode_step.h"
 #include "kernels/sparq_setup.h"
 
@@ -26,7 +28,7 @@ struct DecodeState {
   kernels::TransposedKeys transposed;
 };
 
-void AddWorkspace(Device& device, size_t bytes, DecodeState* state) {
+void AddWorkspace(BenchDevice& device, size_t bytes, DecodeState* state) {
   const std::vector<char> zeros(std::max<size_t>(bytes, 16));
   state->workspace = device.Allocate(static_cast<int64_t>(zeros.size()));
   state->workspace_bytes = zeros.size();
@@ -38,7 +40,7 @@ int64_t KeyElements(const AttentionProblem& problem) {
 }
 
 // The component-major copy of K and the mean of V, as a serving engine would hold them before the step.
-void AddSparqState(Device& device, const PlacedProblem& placed, int32_t num_threads, DecodeState* state) {
+void AddSparqState(BenchDevice& device, const PlacedProblem& placed, int32_t num_threads, DecodeState* state) {
   const AttentionProblem& problem = placed.problem;
   const int64_t num_lists = int64_t{problem.batch} * problem.num_kv_heads;
   const int64_t head_dim = problem.head_dim;
@@ -64,7 +66,7 @@ void AddSparqState(Device& device, const PlacedProblem& placed, int32_t num_thre
   device.Upload(zeros.data(), mean_bytes, state->mean_value.get());
 }
 
-DecodeWork DenseWork(Device& device, const PlacedProblem& placed) {
+DecodeWork DenseWork(BenchDevice& device, const PlacedProblem& placed) {
   const auto state = std::make_shared<DecodeState>();
   const auto whole = std::make_shared<kernels::CudaSelectionBuffers>();
   CheckStatus(kernels::UploadSelection(placed.problem, kernels::WholeCache(placed.problem), whole.get()));
@@ -78,7 +80,7 @@ DecodeWork DenseWork(Device& device, const PlacedProblem& placed) {
   return work;
 }
 
-std::vector<DecodeWork> SparqWork(Device& device, const PlacedProblem& placed, const CudaDecodeStep& how,
+std::vector<DecodeWork> SparqWork(BenchDevice& device, const PlacedProblem& placed, const CudaDecodeStep& how,
                                   int32_t num_threads) {
   const AttentionProblem& problem = placed.problem;
   const kernels::EstimatedTopTokens& options = how.top_tokens();
@@ -92,14 +94,21 @@ std::vector<DecodeWork> SparqWork(Device& device, const PlacedProblem& placed, c
                         placed.output, nullptr, state->workspace.get(), state->workspace_bytes, nullptr));
   };
   const int64_t chosen = std::min(options.num_tokens, problem.seq_k);
+  const auto moved = [&](bool two_copies) {
+    if (how.YieldsToDense(problem, !two_copies)) return DecodeBytes(problem, problem.seq_k, 0);
+    return DecodeBytes(problem, chosen, two_copies ? options.rank : problem.head_dim);
+  };
+  const auto yields = [&](bool two_copies) {
+    return std::string(how.YieldsToDense(problem, !two_copies) ? ", yields to dense" : "");
+  };
   DecodeWork two_copies;
-  two_copies.variant = "two copies of K";
+  two_copies.variant = "two copies of K" + yields(true);
   two_copies.attend = [step] { step(true); };
-  two_copies.bytes_moved = DecodeBytes(problem, chosen, options.rank);
+  two_copies.bytes_moved = moved(true);
   DecodeWork one_copy;
-  one_copy.variant = "one copy of K";
+  one_copy.variant = "one copy of K" + yields(false);
   one_copy.attend = [step] { step(false); };
-  one_copy.bytes_moved = DecodeBytes(problem, chosen, problem.head_dim);
+  one_copy.bytes_moved = moved(false);
   DecodeWork append;
   append.variant = "append a token";
   append.upkeep = true;
@@ -112,7 +121,7 @@ std::vector<DecodeWork> SparqWork(Device& device, const PlacedProblem& placed, c
 }
 
 // The bounds of pages lie there before the step, as a generation has them from the steps before.
-std::vector<DecodeWork> QuestWork(Device& device, const PlacedProblem& placed, const CudaDecodeStep& how) {
+std::vector<DecodeWork> QuestWork(BenchDevice& device, const PlacedProblem& placed, const CudaDecodeStep& how) {
   const AttentionProblem& problem = placed.problem;
   const kernels::PagesByBounds options = how.pages();
   const auto state = std::make_shared<DecodeState>();
@@ -145,32 +154,20 @@ std::vector<DecodeWork> QuestWork(Device& device, const PlacedProblem& placed, c
 
 // A method that chooses on the CPU: what it reads lies there beforehand, and its lists' way to the GPU is part of what
 // choosing takes.
-struct HostSelection {
-  std::vector<char> q, k, v;
-  kernels::AttentionProblem problem;
+struct HostChoice {
+  HostTensors host;
   std::unique_ptr<HostDecodeStep> step;
   kernels::CudaSelectionBuffers uploaded;
   std::shared_ptr<void> workspace;
   size_t workspace_bytes = 0;
 };
 
-DecodeWork SelectOnCpu(Device& device, const PlacedProblem& placed, const kernels::DecodeMethod& method,
+DecodeWork SelectOnCpu(BenchDevice& device, const PlacedProblem& placed, const kernels::DecodeMethod& method,
                        const kernels::ParameterValues& values, const kernels::RunOptions& options) {
   const AttentionProblem& problem = placed.problem;
-  const auto state = std::make_shared<HostSelection>();
-  const auto size = static_cast<size_t>(kernels::SizeOf(problem.dtype));
-  const auto download = [&](const void* from, int64_t elements, std::vector<char>* to) {
-    to->resize(static_cast<size_t>(elements) * size);
-    device.Download(from, static_cast<int64_t>(to->size()), to->data());
-    return static_cast<const void*>(to->data());
-  };
-  state->problem = problem;
-  state->problem.q.data =
-      download(problem.q.data, int64_t{problem.batch} * problem.num_qo_heads * problem.head_dim, &state->q);
-  state->problem.k.data = download(problem.k.data, KeyElements(problem), &state->k);
-  state->problem.v.data =
-      download(problem.v.data, KeyElements(problem) / problem.head_dim * problem.ValueDim(), &state->v);
-  state->step = std::make_unique<HostDecodeStep>(method, values, placed, state->problem, options);
+  const auto state = std::make_shared<HostChoice>();
+  state->host.Download(device, problem, /*with_values=*/true);
+  state->step = std::make_unique<HostDecodeStep>(method, values, placed, state->host.problem, options);
   DecodeWork work;
   work.variant = "selects on the CPU";
   if (state->step->NeedsPreparing()) work.prepare = [state] { state->step->Prepare(); };
@@ -197,10 +194,11 @@ DecodeWork SelectOnCpu(Device& device, const PlacedProblem& placed, const kernel
 
 }  // namespace
 
-std::vector<DecodeWork> CudaDecodeWork(Device& device, const PlacedProblem& placed, const kernels::DecodeMethod& method,
-                                       const kernels::ParameterValues& values, const kernels::RunOptions& options) {
+std::vector<DecodeWork> CudaDecodeWork(BenchDevice& device, const PlacedProblem& placed,
+                                       const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
+                                       const kernels::RunOptions& options) {
   if (method.spec().baseline) return {DenseWork(device, placed)};
-  const CudaDecodeStep how(method, values, placed.problem);
+  const CudaDecodeStep how(method, values, placed.problem, CudaDecodeStep::IfSlower::kYield);
   switch (how.way()) {
     case CudaDecodeStep::Way::kTopTokens:
       return SparqWork(device, placed, how, options.num_threads);

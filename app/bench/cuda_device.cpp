@@ -7,6 +7,7 @@
 #include "base/errors.h"
 #include "bench/bench_device.h"
 #include "bench/cuda_decode_work.h"
+#include "bench/host_tensors.h"
 #include "bench/placed_problem.h"
 #include "bench/sustain.h"
 #include "kernels/cuda_devices.h"
@@ -33,7 +34,7 @@ std::shared_ptr<void> AllocateOnGpu(int64_t bytes, const char* what) {
   return memory;
 }
 
-class CudaDevice : public Device {
+class CudaDevice : public BenchDevice {
  public:
   CudaDevice(const DeviceOptions& options, std::string name)
       : options_{.num_threads = options.num_threads, .stop = options.stop}, name_(std::move(name)) {
@@ -46,7 +47,7 @@ class CudaDevice : public Device {
   }
 
   std::string name() const override { return name_; }
-  headscope::Device device() const override { return device_; }
+  Device device() const override { return device_; }
   std::string cache_policy() const override {
     return std::to_string(kFlushBytes >> 20) + " MiB written before each timed run (cold L2)";
   }
@@ -162,9 +163,8 @@ class CudaDevice : public Device {
 
   // What a method without a selector for GPUs runs on: the host's copy of Q and K, and the index of the last selection
   // on the GPU.
-  struct HostSelection {
-    std::vector<char> q, k;
-    kernels::AttentionProblem problem;
+  struct PrefillState {
+    HostTensors host;
     kernels::SparseIndex index;
     kernels::CudaIndexBuffers uploaded;
   };
@@ -172,22 +172,13 @@ class CudaDevice : public Device {
   // Its selection is timed with the index's way to the GPU; Q and K are on the host beforehand.
   PrefillWork SelectOnCpu(const PlacedProblem& placed, const kernels::PrefillMethod& method,
                           const kernels::ParameterValues& values) {
-    const kernels::AttentionProblem& problem = placed.problem;
-    const auto state = std::make_shared<HostSelection>();
-    const int64_t row_bytes = int64_t{problem.batch} * problem.head_dim * kernels::SizeOf(problem.dtype);
-    state->q.resize(static_cast<size_t>(row_bytes * problem.num_qo_heads * problem.seq_q));
-    state->k.resize(static_cast<size_t>(row_bytes * problem.num_kv_heads * problem.seq_k));
-    Download(problem.q.data, static_cast<int64_t>(state->q.size()), state->q.data());
-    Download(problem.k.data, static_cast<int64_t>(state->k.size()), state->k.data());
-    state->problem = problem;
-    state->problem.q.data = state->q.data();
-    state->problem.k.data = state->k.data();
-    state->problem.v = {};
+    const auto state = std::make_shared<PrefillState>();
+    state->host.Download(*this, placed.problem, /*with_values=*/false);
     PrefillWork work;
     work.variant = "selects on the CPU";
     work.select = [this, &method, &placed, values, state] {
       kernels::SparseIndex made;
-      CheckStatus(method.Select(state->problem, values, options_, &made));
+      CheckStatus(method.Select(state->host.problem, values, options_, &made));
       state->index = InsideWindow(placed, std::move(made));
       state->uploaded = {};  // before the new lists take memory
       CheckStatus(kernels::UploadIndex(state->index.View(), &state->uploaded));
@@ -202,7 +193,7 @@ class CudaDevice : public Device {
 
   kernels::RunOptions options_;
   std::string name_;
-  headscope::Device device_;
+  Device device_;
   std::shared_ptr<void> flush_;
   kernels::CudaEvent start_, stop_;
   int flush_value_ = 0;
@@ -210,7 +201,7 @@ class CudaDevice : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> MakeCudaDevice(const DeviceOptions& options) {
+std::unique_ptr<BenchDevice> MakeCudaDevice(const DeviceOptions& options) {
   // Before anything of CUDA is made, so that a machine without a GPU is told so.
   std::string name;
   CheckStatus(kernels::NameOfCudaDevice(&name));

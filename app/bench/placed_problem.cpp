@@ -38,7 +38,7 @@ struct Source {
   }
 };
 
-void Fill(Device& device, const Source& source, SeededTensor tensor, void* memory) {
+void Fill(BenchDevice& device, const Source& source, SeededTensor tensor, void* memory) {
   if (device.is_host()) return source.Fill(tensor, memory);
   const int64_t bytes = source.Bytes(tensor);
   const std::unique_ptr<char[]> host(new char[static_cast<size_t>(bytes)]);
@@ -48,7 +48,7 @@ void Fill(Device& device, const Source& source, SeededTensor tensor, void* memor
 
 }  // namespace
 
-std::unique_ptr<const PlacedProblem> Place(Device& device, const SeededProblem& of, DType dtype,
+std::unique_ptr<const PlacedProblem> Place(BenchDevice& device, const SeededProblem& of, DType dtype,
                                            const kernels::RunOptions& options, const TraceHeads* trace) {
   auto placed = std::make_unique<PlacedProblem>();
   Source source{.shape = of, .dtype = dtype, .options = options, .trace = trace};
@@ -107,7 +107,7 @@ kernels::SparseIndex InsideWindow(const PlacedProblem& placed, kernels::SparseIn
   return placed.window > 0 ? kernels::CutToWindow(index.View(), placed.window) : std::move(index);
 }
 
-std::vector<float> ReadElements(Device& device, const void* data, DType dtype, int64_t first, int64_t count) {
+std::vector<float> ReadElements(BenchDevice& device, const void* data, DType dtype, int64_t first, int64_t count) {
   const int64_t size = kernels::SizeOf(dtype);
   std::vector<char> stored(static_cast<size_t>(count * size));
   device.Download(static_cast<const char*>(data) + first * size, static_cast<int64_t>(stored.size()), stored.data());
@@ -116,7 +116,7 @@ std::vector<float> ReadElements(Device& device, const void* data, DType dtype, i
   return values;
 }
 
-std::vector<float> ReadFirstHead(Device& device, const PlacedProblem& placed) {
+std::vector<float> ReadFirstHead(BenchDevice& device, const PlacedProblem& placed) {
   return ReadElements(device, placed.output.o.data, placed.output_dtype, 0,
                       int64_t{placed.problem.seq_q} * placed.problem.ValueDim());
 }

@@ -39,7 +39,7 @@ using Places = std::vector<std::unique_ptr<const PlacedProblem>>;
 
 class Runner {
  public:
-  Runner(const RunnerOptions& options, Device& device) : options_(options), device_(device) {}
+  Runner(const RunnerOptions& options, BenchDevice& device) : options_(options), device_(device) {}
 
   Report Run(const std::vector<Group>& groups) {
     report_.device_kind = device_.is_host() ? DeviceKind::kCpu : DeviceKind::kCuda;
@@ -369,13 +369,13 @@ class Runner {
   }
 
   const RunnerOptions& options_;
-  Device& device_;
+  BenchDevice& device_;
   Report report_;
 };
 
 }  // namespace
 
-Report RunBenchmark(const std::vector<Group>& groups, const RunnerOptions& options, Device& device) {
+Report RunBenchmark(const std::vector<Group>& groups, const RunnerOptions& options, BenchDevice& device) {
   return Runner(options, device).Run(groups);
 }
 

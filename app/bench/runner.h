@@ -36,6 +36,6 @@ struct RunnerOptions {
 
 // After a request of options.stop: what was measured until then, marked as interrupted. Throws what main() turns
 // into the right exit code.
-Report RunBenchmark(const std::vector<Group>& groups, const RunnerOptions& options, Device& device);
+Report RunBenchmark(const std::vector<Group>& groups, const RunnerOptions& options, BenchDevice& device);
 
 }  // namespace headscope::app::bench

@@ -6,7 +6,7 @@
 
 namespace headscope::app::bench {
 
-std::unique_ptr<Device> MakeCudaDevice(const DeviceOptions&) {
+std::unique_ptr<BenchDevice> MakeCudaDevice(const DeviceOptions&) {
   std::string name;
   CheckStatus(kernels::NameOfCudaDevice(&name));
   return nullptr;  // not reached: a build without CUDA always refuses

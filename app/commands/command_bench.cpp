@@ -218,7 +218,7 @@ int RunBench(const BenchArguments& arguments) {
   UseDevice(arguments.device);
   const std::stop_token stop = StopOnInterrupt();
   const bench::DeviceOptions device_options{.num_threads = arguments.threads, .stop = stop};
-  const std::unique_ptr<bench::Device> device =
+  const std::unique_ptr<bench::BenchDevice> device =
       arguments.device.is_gpu() ? bench::MakeCudaDevice(device_options) : bench::MakeCpuDevice(device_options);
 
   ProgressLine line(arguments.quiet);

@@ -48,13 +48,17 @@ Status UseCudaDevice(int32_t device) {
 
 Status CudaDeviceScope::Enter(int32_t device) {
   int current = 0;
-  if (cudaGetDevice(&current) != cudaSuccess || (current != device && cudaSetDevice(device) != cudaSuccess)) {
-    cudaGetLastError();  // which device is missing, or the driver, is told here
-    CudaDeviceInfo info;
-    if (Status status = QueryCudaDevice(device, &info); !status.ok()) return status;
-    return CudaStatus(cudaSetDevice(device), "choosing GPU " + std::to_string(device));
+  const bool known = cudaGetDevice(&current) == cudaSuccess;
+  if (known && current == device) return {};
+  if (!known || cudaSetDevice(device) != cudaSuccess) {
+    cudaGetLastError();  // it is told here, by the call that finds out what is missing: the device, or the driver
+    if (Status status = UseCudaDevice(device); !status.ok()) {
+      if (known) cudaSetDevice(current);
+      cudaGetLastError();
+      return status;
+    }
   }
-  if (current != device) before_ = current;
+  if (known) before_ = current;
   return {};
 }
 

@@ -33,6 +33,20 @@ CompareOptions Quick() {
   return options;
 }
 
+// What a GPU chose is written over the CPU's lists, so it must be as long.
+TEST(ChosenCount, RefusesListsOfAnotherLength) {
+  kernels::DecodeSelection selection;
+  selection.page_begin = {0, 3, 6};
+  selection.pages = {0, 4, 7, 1, 2, 9};
+  EXPECT_TRUE(CheckChosenCount(selection, 3, 0).ok());
+  selection.page_begin = {0, 3, 5};
+  selection.pages.pop_back();
+  const kernels::Status status = CheckChosenCount(selection, 3, 12);
+  EXPECT_EQ(status.code(), kernels::StatusCode::kDeviceError);
+  EXPECT_THAT(status.message(), ::testing::HasSubstr("step 12, list 1: the GPU chose 3 and the CPU 2"));
+  EXPECT_THAT(CheckChosenCount(selection, 2, 12).message(), ::testing::HasSubstr("list 0: the GPU chose 2"));
+}
+
 TEST(DecodeWalk, ThePromptIsWhatStandsBeforeTheFirstStep) {
   const RandomLayer layer = MakeRandomLayer({.num_tokens = 300, .first_row = 200}, 2, 2, 7);
   const DecodeSteps steps(*layer.measured, {3, 0}, 5);

@@ -166,7 +166,7 @@ Group SmallGroup(const std::string& method) {
 }
 
 // A device with memory for so many allocations.
-class FullDevice : public Device {
+class FullDevice : public BenchDevice {
  public:
   explicit FullDevice(int room) : room_(room) {}
   std::string name() const override { return "full"; }

@@ -17,6 +17,7 @@
 #include "device_pointers.h"
 #include "kernels/contiguous.h"
 #include "kernels/cuda_decode.h"
+#include "kernels/cuda_devices.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_select.h"
 #include "kernels/cuda_statistics.h"
@@ -255,6 +256,32 @@ TEST_F(CudaPointerRefusals, RegisteredMemoryPasses) {
   EXPECT_THAT(CheckOnDevice({{"host", host.data()}}, nullptr).message(),
               HasSubstr("host lies in no memory that CUDA knows"));
   EXPECT_TRUE(CheckOnDevice({{"left out", nullptr}}, nullptr).ok());
+}
+
+// A scope that could not be entered has changed nothing, and its end changes nothing; one behind it works.
+TEST_F(CudaPointerRefusals, LeaveTheGpuOfAThreadThatNamesAnother) {
+  int before = -1, after = -1;
+  ASSERT_EQ(cudaGetDevice(&before), cudaSuccess);
+  for (const int32_t missing : {4096, -1}) {
+    CudaDeviceScope scope;
+    const Status status = scope.Enter(missing);
+    EXPECT_EQ(status.code(), StatusCode::kDeviceMissing);
+    EXPECT_THAT(status.message(), HasSubstr("GPU " + std::to_string(missing) + " does not exist"));
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+    EXPECT_EQ(cudaGetDevice(&after), cudaSuccess);
+    EXPECT_EQ(after, before);
+  }
+  int count = 0;
+  ASSERT_EQ(cudaGetDeviceCount(&count), cudaSuccess);
+  {
+    CudaDeviceScope scope;
+    const Status status = scope.Enter(count - 1);
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(cudaGetDevice(&after), cudaSuccess);
+    EXPECT_EQ(after, count - 1);
+  }
+  EXPECT_EQ(cudaGetDevice(&after), cudaSuccess);
+  EXPECT_EQ(after, before);
 }
 
 TEST_F(CudaPointerRefusals, DoNotEndACapture) {
