@@ -121,7 +121,7 @@ std::vector<float> ReadFirstHead(BenchDevice& device, const PlacedProblem& place
                       int64_t{placed.problem.seq_q} * placed.problem.ValueDim());
 }
 
-PrefillWork Device::AttendFp8(const PlacedProblem&, kernels::SparseIndex) {
+PrefillWork BenchDevice::AttendFp8(const PlacedProblem&, kernels::SparseIndex) {
   throw UsageError("--methods fp8/..: attention in FP8 runs on a GPU; give --device cuda");
 }
 

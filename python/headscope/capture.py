@@ -88,9 +88,11 @@ def _device(torch, name):
 
 def _load(options, torch, transformers, device):
     dtype = {"auto": "auto", "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[options.dtype]
+    # A checkpoint's own code is not run, and nobody is asked on the terminal whether it may be: record() takes a model that was loaded by hand.
+    own_code = {"trust_remote_code": False}
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(options.model)
-        model = transformers.AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype, attn_implementation=options.attention)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(options.model, **own_code)
+        model = transformers.AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype, attn_implementation=options.attention, **own_code)
     except (OSError, ValueError, ImportError, KeyError) as error:
         sentence = " ".join(str(error).split())
         raise BadInputError(f"{options.model}: transformers cannot load it ({sentence}); name a checkpoint's folder with its tokenizer") from None

@@ -9,6 +9,7 @@
 
 int main(int argc, char** argv) {
   namespace data = headscope::data;
+  using headscope::ElementType;
   if (argc != 2) {
     std::fprintf(stderr, "usage: data_export_files_process FOLDER\n");
     return 2;

@@ -55,6 +55,23 @@ class Package(cases.FolderCase):
         finally:
             os.chdir(here)
 
+    def test_code_of_a_checkpoint_is_not_run(self):
+        """Who answered "y" on the terminal ran what lay in the folder."""
+        folder, ran = self.folder / "own-code", self.folder / "ran"
+        folder.mkdir()
+        own = {"AutoConfig": "configuration_own.Own", "AutoModelForCausalLM": "modeling_own.Own"}
+        (folder / "config.json").write_text(json.dumps({"model_type": "own", "auto_map": own}))
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            shutil.copy(cases.SOURCE / "data/reference_model" / name, folder / name)
+        for name in ("configuration_own", "modeling_own"):
+            (folder / f"{name}.py").write_text(f"open({str(ran)!r}, 'w')\n")
+        command = [sys.executable, "-B", "-m", "headscope.capture", str(folder), "--text", "a", "-o", str(self.folder / "own.h5")]
+        environment = os.environ | {"PYTHONPATH": str(cases.SOURCE / "python"), "HF_HUB_OFFLINE": "1"}
+        done = subprocess.run(command, env=environment, input="y\ny\n", capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn(str(folder), done.stderr)
+        self.assertFalse(ran.exists())
+
     def test_manual_names_every_option(self):
         text = (cases.SOURCE / "docs/python.md").read_text()
         tree = ast.parse((cases.SOURCE / "python/headscope/recorder.py").read_text())
