@@ -13,7 +13,7 @@
 #include "analysis/types/number_text.h"
 #include "base/errors.h"
 #include "base/file_format.h"
-#include "bench/synthetic_trace.h"
+#include "bench/window_trace.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
 #include "support/output_file.h"

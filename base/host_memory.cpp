@@ -35,16 +35,22 @@ int64_t AvailableBytes(std::string_view meminfo) {
   return kilobytes < 0 || kilobytes > INT64_MAX / 1024 ? -1 : kilobytes * 1024;
 }
 
-int64_t LeftOfGroup(std::string_view most, std::string_view used) {
+int64_t LeftOfGroup(std::string_view most, std::string_view used, std::string_view stat) {
   const int64_t limit = NumberAt(most), taken = NumberAt(used);  // "max" is no number: no limit
-  return limit < 0 || taken < 0 ? -1 : std::max<int64_t>(0, limit - taken);
+  if (limit < 0 || taken < 0) return -1;
+  constexpr std::string_view kLine = "\ninactive_file ";
+  const size_t at = stat.find(kLine);
+  const int64_t cache =
+      at == std::string_view::npos ? 0 : std::max<int64_t>(0, NumberAt(stat.substr(at + kLine.size())));
+  return std::clamp<int64_t>(limit - taken + std::min(cache, taken), 0, limit);
 }
 
 int64_t FreeHostBytes() {
   int64_t free_bytes = AvailableBytes(TextOf("/proc/meminfo"));
   if (free_bytes < 0)  // a container that hides the file
     free_bytes = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGE_SIZE) / 2;
-  const int64_t left = LeftOfGroup(TextOf("/sys/fs/cgroup/memory.max"), TextOf("/sys/fs/cgroup/memory.current"));
+  const int64_t left = LeftOfGroup(TextOf("/sys/fs/cgroup/memory.max"), TextOf("/sys/fs/cgroup/memory.current"),
+                                   TextOf("/sys/fs/cgroup/memory.stat"));
   return left < 0 ? free_bytes : std::min(free_bytes, left);
 }
 

@@ -86,7 +86,7 @@ std::string CpuStatisticsNote(const std::vector<const RowStatistic*>& statistics
     names += (count++ == 0 ? "" : ", ") + statistic->info().name;
   }
   if (count == 0) return "";
-  return names + (count == 1 ? " has" : " have") + " no form for GPUs and " + (count == 1 ? "was" : "were") +
+  return names + (count == 1 ? " has" : " have") + " no GPU version and " + (count == 1 ? "was" : "were") +
          " computed on the CPU";
 }
 

@@ -34,8 +34,8 @@ namespace {
 
 struct CompareArguments {
   std::string trace, heads, output, config, measure = "layer";
-  std::string budget_method = "expected-attention";  // of a configuration that holds budgets
-  double compression_ratio = 0;                      // 0: not given
+  std::string budget_method;     // of a configuration that holds budgets
+  double compression_ratio = 0;  // 0: not given
   bool measure_was_given = false;
   Device device = kCpu;
   std::vector<std::string> methods;
@@ -63,6 +63,10 @@ HeadSettings Configured(const CompareArguments& arguments, const data::TraceRead
   if (percent < 1 || percent > 99 || std::abs(100 * arguments.compression_ratio - percent) > 1e-6) {
     throw UsageError("--compression-ratio: " + arguments.config +
                      " has budgets for every hundredth; say which share is evicted, from 0.01 to 0.99");
+  }
+  if (arguments.budget_method.empty()) {
+    throw UsageError("--budget-method: " + arguments.config +
+                     " says how many tokens stay; name the method that chooses them, one with a budget");
   }
   const MethodChoice method = ParseMethod(arguments.budget_method, "--budget-method");
   std::vector<LayerHeads> layers;
@@ -160,8 +164,11 @@ int RunCompare(CompareArguments arguments) {
     throw UsageError("--method or --config: say what is to be compared");
   if (!arguments.output.empty())
     CheckResultsTarget(arguments.output, arguments.force, {arguments.trace, arguments.config});
-  if (arguments.compression_ratio != 0 && !HoldsBudgets(arguments.config))
-    throw UsageError("--compression-ratio: it is for a --config of budgets (.npy); methods take it as a parameter");
+  if ((arguments.compression_ratio != 0 || !arguments.budget_method.empty()) && !HoldsBudgets(arguments.config)) {
+    throw UsageError(
+        "--compression-ratio and --budget-method are for a --config of budgets (.npy); methods take a ratio as a "
+        "parameter");
+  }
   const std::vector<MethodChoice> choices = ParseMethods(arguments.methods);
   analysis::ComparisonSweep comparison;
   comparison.measure = ParseMeasure(arguments.measure);
@@ -230,7 +237,6 @@ void AddCompareCommand(CLI::App& app, Action& action) {
                    "Of LU-KV's budgets: the share of all heads' tokens that is evicted, from 0.01 to 0.99")
       ->type_name("R");
   command->add_option("--budget-method", arguments->budget_method, "Method that evicts and is given LU-KV's budgets")
-      ->capture_default_str()
       ->type_name("NAME[:k=v,..]");
   AddRecordedHeadsOption(command, &arguments->heads);
   CLI::Option* const measure =

@@ -175,7 +175,7 @@ HeadSettings ReadHeadBudgets(const std::string& path, const analysis::AskedMetho
   });
   if (budget == spec.parameters.end())
     throw UsageError("--budget-method " + spec.name +
-                     ": budgets of KV heads are for methods that evict, such as expected-attention");
+                     ": budgets of KV heads are for methods that evict by a budget of tokens");
   const NumpyArray array = ParseNumpyFile(data::ReadUntrustedText(path, kArray), path, kArray);
   if (array.shape.size() != 3 || array.shape[0] != kBudgetRatios)
     Refuse(path, "shape", "it is not [99, layers, KV heads]", kArray);

@@ -71,8 +71,8 @@ ui::ModelDescription DescribeCheckpoint(const std::string& model_dir) {
   description.hidden_size = summary.hidden_size;
   if (model::IsEncoder(model::ReadModelConfig(model_dir)))
     description.why_not_shown =
-        "The window cannot open an encoder's trace, whose queries see later tokens too: capture it all the same, and "
-        "draw its maps with `headscope render`.";
+        "The window cannot open an encoder's trace because its queries also see later tokens. You can still capture it "
+        "and draw its maps with headscope render.";
   return description;
 }
 

@@ -416,9 +416,8 @@ TEST(Statistics, WhatTheCpuComputedForAHeadOnAGpuIsNamed) {
   const NamedStatistic from_q("of_q", false), one("one", true), other("other", true);
   EXPECT_EQ(CpuStatisticsNote({}), "");
   EXPECT_EQ(CpuStatisticsNote({&from_q}), "") << "it looks at no score, wherever they are made";
-  EXPECT_EQ(CpuStatisticsNote({&from_q, &one}), "one has no form for GPUs and was computed on the CPU");
-  EXPECT_EQ(CpuStatisticsNote({&one, &from_q, &other}),
-            "one, other have no form for GPUs and were computed on the CPU");
+  EXPECT_EQ(CpuStatisticsNote({&from_q, &one}), "one has no GPU version and was computed on the CPU");
+  EXPECT_EQ(CpuStatisticsNote({&one, &from_q, &other}), "one, other have no GPU version and were computed on the CPU");
 }
 
 // What report, demo and figures take from the list of metrics, in place of lists of names.

@@ -303,7 +303,7 @@ class Configurations(TraceCase):
             kept = max(1, round(float((1 - shares[49, result["layer"], result["head"] // group].astype(float)) * tokens)))
             self.assertEqual((result["method"], dict(one.split("=") for one in result["parameters"].split(","))["budget"]), ("knorm", str(kept)))
         self.assertGreater(len({result["parameters"] for result in results}), 2)
-        self.assertIn("expected-attention chooses by the prompt's queries before RoPE", run(*compared, "--compression-ratio", 0.9, "--quiet", code=2).stderr)
+        self.assertIn("name the method that chooses them", run(*compared, "--compression-ratio", 0.9, "--quiet", code=2).stderr)
         for said, options in (("say which share is evicted", ()), ("say which share is evicted", ("--compression-ratio", 0.505)),
                               ("methods that evict", ("--compression-ratio", 0.5, "--budget-method", "sparq"))):
             self.assertIn(said, run(*compared, *options, "--quiet", code=2).stderr)
@@ -311,7 +311,7 @@ class Configurations(TraceCase):
         for wrong, said in ((shares[:, :2], "layers of"), (shares[:98], "[99, layers, KV heads]"), (shares + 1, "share from 0 to 1"),
                             (shares.astype(numpy.int32), "fp32 or fp64"), (numpy.asfortranarray(shares), "C order")):
             numpy.save(self.path / "wrong.npy", wrong)
-            self.assertIn(said, run("compare", self.trace, "--config", self.path / "wrong.npy", "--compression-ratio", 0.5, code=3).stderr)
+            self.assertIn(said, run("compare", self.trace, "--config", self.path / "wrong.npy", "--compression-ratio", 0.5, "--budget-method", "knorm", code=3).stderr)
         numpy.save(self.path / "wide.npy", shares.astype(numpy.float64))
         run("compare", self.trace, "--config", self.path / "wide.npy", "--compression-ratio", 0.5, "--budget-method", "knorm", "--heads", "3:*,8:4",
             "--decode-rows", 2, "--repeat", 1, "-o", out, "--force", "--quiet")

@@ -16,11 +16,14 @@ TEST(HostMemory, IsWhatTheSystemSaysIsAvailable) {
 }
 
 TEST(HostMemory, IsNoMoreThanTheControlGroupHasLeft) {
-  EXPECT_EQ(LeftOfGroup("1000\n", "400\n"), 600);
-  EXPECT_EQ(LeftOfGroup("1000\n", "1400\n"), 0);
-  EXPECT_EQ(LeftOfGroup("max\n", "400\n"), -1) << "no limit";
-  EXPECT_EQ(LeftOfGroup("", ""), -1) << "no such group";
-  EXPECT_EQ(LeftOfGroup("1000\n", ""), -1);
+  EXPECT_EQ(LeftOfGroup("1000\n", "400\n", ""), 600);
+  EXPECT_EQ(LeftOfGroup("1000\n", "1400\n", ""), 0);
+  EXPECT_EQ(LeftOfGroup("max\n", "400\n", ""), -1) << "no limit";
+  EXPECT_EQ(LeftOfGroup("", "", ""), -1) << "no such group";
+  EXPECT_EQ(LeftOfGroup("1000\n", "", ""), -1);
+  // Pages of files that were read count as used, and are given back when somebody asks.
+  EXPECT_EQ(LeftOfGroup("1000\n", "900\n", "anon 300\ninactive_file 500\nactive_file 100\n"), 600);
+  EXPECT_EQ(LeftOfGroup("1000\n", "900\n", "anon 300\ninactive_file 5000\n"), 1000);
 }
 
 TEST(HostMemory, ThereIsSome) {

@@ -41,9 +41,12 @@ class OnGpu(TraceCase):
         mine, cpu = self.compared(trace, DEVICE, *options), self.compared(trace, "cpu", *options)
         self.assertEqual(set(mine), set(cpu))
         for key, result in mine.items():
+            # A method that chooses by rounded tensors may choose others of nearly equal score: what it keeps is another set of as many.
+            close = 2e-3 if "rounded" in result["note"] else CLOSE
             for name in ("kept_fraction", "cra_min", "cra_mean", "relative_error", "cosine"):
-                self.assertAlmostEqual(result[name], cpu[key][name], delta=CLOSE * max(1, abs(cpu[key][name])), msg=f"{key} {name}: {result['note']}")
-            self.assertLess(result["kernel_error"], 2e-3, key)
+                self.assertAlmostEqual(result[name], cpu[key][name], delta=close * max(1, abs(cpu[key][name])), msg=f"{key} {name}: {result['note']}")
+            # Weights and outputs are rounded to the type of the tensors, half a unit in the last place each: 2^-9 of bf16.
+            self.assertLess(result["kernel_error"], 2 * 2.0**-9, key)
         return mine
 
     def test_a_trace_whose_layers_differ_is_compared(self):
@@ -66,9 +69,8 @@ class OnGpu(TraceCase):
             found[device] = {(head["layer"], head["head"]): head for head in json.loads(out.read_text())["heads"]}
         self.assertEqual(set(found[DEVICE]), set(found["cpu"]))
         for key, head in found[DEVICE].items():
-            for name in ("entropy", "sink_mass", "learned_sink_mass", "max_logit", "previous_token"):
-                if name in head:
-                    self.assertAlmostEqual(head[name], found["cpu"][key][name], delta=CLOSE * max(1, abs(found["cpu"][key][name])), msg=f"{key} {name}")
+            for name in ("entropy_nats", "sink_mass", "learned_sink_mass", "largest_logit", "lse", "previous_token"):
+                self.assertAlmostEqual(head[name], found["cpu"][key][name], delta=CLOSE * max(1, abs(found["cpu"][key][name])), msg=f"{key} {name}")
 
     def test_methods_that_choose_on_the_cpu_are_compared(self):
         results = self.assert_same_results(self.trace, "--heads", "8:*", "--method", "every-nth:n_local=100,stride=10", "--method",
@@ -102,11 +104,18 @@ class OnGpu(TraceCase):
             self.assertIn("selects on the CPU", table)
 
     def test_methods_that_choose_on_the_cpu_run_in_the_model(self):
-        done = run("eval", "--task", "passkey", "--length", 512, "--samples", 1, "--questions", 1, "--device", DEVICE, "--attention",
-                   "every-nth:n_local=64,stride=8", "--attention", "heavy-hitters:k=64")
-        self.assertLess(float(done.stdout.splitlines()[1].split()[-1].rstrip("%")), 60)
-        if DEVICE != "cpu":
-            self.assertRegex(done.stderr, "(?i)CPU")
+        shown = []
+        # Once with enough of the prompt to answer right, once with too little.
+        for budget in (400, 8):
+            for device in (DEVICE, "cpu"):
+                done = run("eval", "--task", "passkey", "--length", 512, "--samples", 2, "--device", device, "--attention",
+                           f"every-nth:n_local={budget},stride=8", "--attention", f"heavy-hitters:k={budget}")
+                shown.append(done.stdout.splitlines()[1].split()[:5])
+                if device.startswith("cuda"):
+                    self.assertRegex(done.stderr, "(?i)CPU")
+        self.assertEqual(shown[0], shown[1])
+        self.assertEqual(shown[2], shown[3])
+        self.assertNotEqual(shown[0], shown[2])
 
 
 if __name__ == "__main__":

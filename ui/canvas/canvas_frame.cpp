@@ -143,14 +143,17 @@ void HeadCanvas::Impl::FollowScale(bool fit) {
 void HeadCanvas::Impl::FitRange() {
   const double ratio = canvas->devicePixelRatioF();
   fit_wanted_.reset();
-  if (model.tiles().num_pending() > 0 && model.HasStandIns(ratio)) {
+  // Of tiles that stand in for others it waits, also where nothing is asked for yet: the next frame asks.
+  if (model.HasStandIns(ratio)) {
     fit_wanted_ = model.head();
+    RequestFrame();
   } else if (model.FitRange(ratio)) {
     SettingsChanged();
   }
 }
 
 void HeadCanvas::Impl::SettingsChanged() {
+  fit_wanted_.reset();  // another choice since
   // What FollowScale does to the range is nobody's choice.
   TellOfRange();
   FollowScale(/*fit=*/true);
@@ -268,7 +271,10 @@ void HeadCanvas::Impl::DrawFrame() {
     AfterFrame([this] { Q_EMIT canvas->DisplayChanged(); });
   }
   if (fit_wanted_ && fit_wanted_ != model.head()) fit_wanted_.reset();
-  if (fit_wanted_) FitRange();
+  if (fit_wanted_ && !(model.HasStandIns(ratio) && model.tiles().num_pending() > 0)) {
+    fit_wanted_.reset();
+    if (model.FitRange(ratio)) SettingsChanged();
+  }
   renderer.Draw(model.Picture(model.view(), ratio), model.Look(), model.rows(), framebuffer, ratio);
   renderer.Draw(model.MinimapPicture(), model.Look(), model.rows(), framebuffer, ratio);
   TellOfGraphics();

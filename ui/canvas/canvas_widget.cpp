@@ -48,6 +48,7 @@ void HeadCanvas::SetWorkbench(Workbench* workbench) {
 
 void HeadCanvas::SetTrace(const TraceSummary& trace) {
   impl_->model.SetTrace(trace);
+  impl_->ForgetFit();
   impl_->LayOut();
   if (!impl_->waiting_trace_state.isEmpty()) {
     impl_->ApplyState(impl_->waiting_trace_state);

@@ -44,6 +44,8 @@ class HeadCanvas::Impl {
   void SettingsChanged();
   // To what is in view, as soon as its tiles are there: what stands in for them has other values.
   void FitRange();
+  // What was to be fitted is another trace's.
+  void ForgetFit() { fit_wanted_.reset(); }
   // Means on a linear scale are a thousandth of the largest score: the range follows them, and comes back afterwards.
   // `fit`: what has been restored has its own.
   void FollowScale(bool fit);

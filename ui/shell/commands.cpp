@@ -105,8 +105,9 @@ constexpr CommandSpec kTable[] = {
     {Command::kRunAll, "run-all", CommandMenu::kMethods, "Run &all methods", "Ctrl+Shift+R",
      "Measure every method on this head, with the panel's parameters of each", false, false, "Run all"},
     {Command::kRunAllAtTarget, "run-all-at-target", CommandMenu::kMethods, "Run all at the &target", "Ctrl+Shift+T",
-     "Find each prefill method's cheapest parameters that keep the target mass, and measure with them", false, false,
-     "Run all at target"},
+     "Find the cheapest parameters of each method of the panel's phase that keep the target mass, and measure with "
+     "them",
+     false, false, "Run all at target"},
     {Command::kMeetTarget, "meet-target", CommandMenu::kMethods, "&Meet target", "Ctrl+T",
      "Find the method's cheapest parameters that keep the target mass for all but 5 % of the queries"},
     {Command::kSweepMeasure, "measure-all-heads", CommandMenu::kMethods, "Measure on all &heads", "",

@@ -256,7 +256,7 @@ void MainWindow::FillPictureMenu() {
     QAction* const action = picture_menu_->addAction(tr("Picture of %1…").arg(picture.title), this,
                                                      [this, picture] { ExportPicture(picture); });
     action->setObjectName(QStringLiteral("export-picture-") + picture.name);
-    action->setStatusTip(tr("Save the pane %1 as .svg, .pdf or .png").arg(picture.title));
+    action->setStatusTip(tr("Save the %1 pane as .svg, .pdf or .png").arg(picture.title));
     picture_actions_.append(action);
   }
   UpdateReach();

@@ -84,8 +84,7 @@ void MassPane::Refresh() {
   search_->setText(searching ? tr("Cancel search") : tr("Meet target"));
   search_->setToolTip(
       searchable ? tr("Find the cheapest parameters with fewer than 5 % of the queries below %1").arg(target)
-                 : tr("Finds a method's cheapest parameters; needs an open head and a prefill method with a budget to "
-                      "search"));
+                 : tr("Finds a method's cheapest parameters; needs an open head and a method with a budget to search"));
   search_->setEnabled(searching || searchable);
   // Where everything is kept, the masses of the queries differ by rounding alone.
   const bool is_any_worst = mask && mask->summary.kept_fraction < 1;

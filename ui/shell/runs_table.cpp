@@ -59,7 +59,7 @@ RunsTable::RunsTable(WindowState* state, QWidget* parent) : QWidget(parent), mod
   layout->addWidget(view_);
   auto* hint =
       new QLabel(tr("No runs yet. Ctrl+R measures the panel's method on this head, Ctrl+Shift+R every method, "
-                    "Ctrl+Shift+T every prefill method at the target mass."));
+                    "Ctrl+Shift+T every method of its phase at the target mass."));
   hint->setObjectName(QStringLiteral("runsHint"));
   hint->setAlignment(Qt::AlignCenter);
   hint->setWordWrap(true);

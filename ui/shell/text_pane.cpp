@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "panes.h"
+#include "shown_text.h"
 #include "while_alive.h"
 
 namespace headscope::ui {
@@ -66,7 +67,9 @@ void TextPane::ShowAnswer() {
   const TraceSummary& trace = state_->heads.trace();
   const auto shown = [](const std::string& text) {
     const QString whole = QString::fromStdString(text).trimmed();
-    return whole.size() <= kMostAnswerShown ? whole : whole.left(kMostAnswerShown - 1) + QChar(0x2026);
+    if (whole.size() <= kMostAnswerShown) return whole;
+    const qsizetype end = kMostAnswerShown - (whole[kMostAnswerShown - 2].isHighSurrogate() ? 2 : 1);
+    return whole.left(end) + QChar(0x2026);
   };
   QString line;
   if (!trace.expected_answer.empty()) {
@@ -76,7 +79,7 @@ void TextPane::ShowAnswer() {
     } else {
       line += tr("Model's answer: “%1”").arg(shown(trace.model_answer));
       if (!trace.answer_score) {
-        line += tr(" (incomplete: the trace ends within it)");
+        line += tr(" (incomplete: the trace ends before it does)");
       } else if (*trace.answer_score == 0 || *trace.answer_score == 1) {
         line += *trace.answer_score == 1 ? tr(" (correct)") : tr(" (wrong)");
       } else {
@@ -85,7 +88,7 @@ void TextPane::ShowAnswer() {
     }
   }
   answer_->setText(line);
-  answer_->setToolTip(line);
+  answer_->setToolTip(ShownToolTip(line));
   answer_->setVisible(!line.isEmpty());
 }
 

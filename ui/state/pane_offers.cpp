@@ -6,6 +6,8 @@
 namespace headscope::ui {
 
 void PaneOffers::OfferPicture(QObject* pane, Picture picture) {
+  // A name is a command's and a file's: the newest offer has it.
+  std::erase_if(pictures_, [&](const Picture& offered) { return offered.name == picture.name; });
   connect(pane, &QObject::destroyed, this, [this, name = picture.name] {
     std::erase_if(pictures_, [&](const Picture& offered) { return offered.name == name; });
     Q_EMIT PicturesChanged();

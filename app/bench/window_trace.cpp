@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/synthetic_trace.h"
+#include "bench/window_trace.h"
 
 #include <algorithm>
 #include <cmath>
