@@ -473,7 +473,8 @@ CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, con
     layout.facts[slot].sinks = model->config().layers[static_cast<size_t>(layout.layers[slot])].sinks;
   model->Rewind(0);
   model->UseAttention(request.attention);
-  model->Reserve(layout.max_tokens);
+  // Layers that were placed for a batch's longest prompt have room for its cache, and none for growing by doubling.
+  model->Reserve(in_use->layer_devices.empty() ? layout.max_tokens : std::max(in_use->most_tokens, layout.max_tokens));
   model->BeginPrompt(plan.num_prompt_tokens());
 
   data::UnfinishedFile unfinished(target.writing_path());

@@ -24,16 +24,21 @@ def points_of(chosen):
 class LayerPoints:
     """Of one layer: sets the facts, listens to the modules, and gives the tensors of a pass when its attention is done."""
 
-    def __init__(self, model, module, facts, points, hidden_size, where):
+    def __init__(self, model, module, facts, points, hidden_size, where, handles):
+        """handles: of hooks, to which this one's are added as they are registered, so that a refusal leaves none behind."""
         self._module, self._facts, self._points, self._where = module, facts, points, where
         self._hidden = self._made = None
-        self.handles = []
+        self._compared = False
+        self.handles = handles
+        self._given = None
         for name in points:
             setattr(facts, POINTS[name], 1)
         if "residual" in points:
             facts.hidden_size = hidden_size
         if "head-outputs" in points and facts.output_gate:
             self._refuse("head-outputs", "its output is gated between attention and projection")
+        if "head-outputs" in points and isinstance(getattr(module, "o_proj", None), torch.nn.Module):
+            self.handles.append(module.o_proj.register_forward_pre_hook(torch.compiler.disable(self._on_output_projection)))
         if "residual" in points or "hidden-norms" in points:
             layer = next((one for one in model.modules() if any(child is module for child in one.children())), None)
             if layer is None:
@@ -43,6 +48,8 @@ class LayerPoints:
             self._output = getattr(module, "o_proj", None)
             if not isinstance(self._output, torch.nn.Linear) or self._output.in_features != facts.num_qo_heads * facts.v_head_dim:
                 self._refuse("value-norms", "it has no matrix o_proj over the outputs of its heads")
+            if self._output.weight.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+                self._refuse("value-norms", f"its o_proj is quantised ({self._output.weight.dtype})")
         if "pre-rope" in points or "projection" in points:
             for name, heads in (("q", facts.num_qo_heads), ("k", facts.num_kv_heads)):
                 self._listen_to(name, heads)
@@ -68,6 +75,8 @@ class LayerPoints:
             self._refuse("pre-rope", f"its norm of {name} is not found")
 
         def on_norm(module, arguments, output):
+            if output.ndim == 3 and output.shape[-1] != heads * facts.head_dim:
+                self._refuse("pre-rope", f"its norm of {name} works on tokens of all sequences together")
             self._made[f"{name}_pre_rope"] = _by_head(output.detach(), heads, arguments[0])
 
         self.handles.append(norm.register_forward_hook(torch.compiler.disable(on_norm)))
@@ -76,6 +85,20 @@ class LayerPoints:
     def _on_layer(self, module, arguments, options):
         hidden = arguments[0] if arguments else options.get("hidden_states")
         self._hidden = hidden.detach() if torch.is_tensor(hidden) and hidden.ndim == 3 else None
+
+    def _on_output_projection(self, module, arguments):
+        """What the projection gets is what was recorded as the heads' outputs, in the first pass at least."""
+        given, self._given = self._given, None
+        if given is not None and not self._compared:
+            self._compared = True
+            if not arguments or arguments[0].numel() != given.numel() or not torch.equal(arguments[0].detach().reshape(-1).to(given.device), given.reshape(-1)):
+                self._refuse("head-outputs", "something changes its output between attention and projection")
+
+    def forget(self):
+        """What a pass has made is given back when its attention is recorded."""
+        self._hidden = None
+        if self._made is not None:
+            self._made.clear()
 
     def _hidden_states(self):
         if self._hidden is None or ("residual" in self._points and self._hidden.shape[2] != self._facts.hidden_size):
@@ -109,6 +132,7 @@ class LayerPoints:
         if "residual" in self._points:
             yield "residual", self._hidden_states()[b, fed][None]
         if "head-outputs" in self._points:
+            self._given = None if self._compared else output.detach()
             yield "head_output", pick(output[b].detach().transpose(0, 1))
 
 

@@ -440,8 +440,7 @@ class Recording:
             facts.qo_heads = tuple(chosen_of(self._heads, range(facts.num_qo_heads), "head"))
             facts.kv_heads = tuple(sorted({head // facts.group_size() for head in facts.qo_heads}))
         hidden_size = int(getattr(config, "hidden_size", 0) or 0)
-        self._beside = [LayerPoints(model, by_layer[layer].module, all_facts[layer], self._points, hidden_size, f"{name}: layer {layer}") for layer in chosen]
-        self._handles += [handle for beside in self._beside for handle in beside.handles]
+        self._beside = [LayerPoints(model, by_layer[layer].module, all_facts[layer], self._points, hidden_size, f"{name}: layer {layer}", self._handles) for layer in chosen]
         num_layers = max(int(getattr(config, "num_hidden_layers", 0) or 0), max(by_layer) + 1)
         kinds = [all_facts[layer].kind() if layer in all_facts else layer_facts.layer_kind(config, layer) for layer in range(num_layers)]
         dtype = by_layer[chosen[0]].dtype
@@ -550,6 +549,7 @@ class Recording:
             pick = functools.partial(self._picked, facts=facts, rows=rows)
             self._put_points(stream, slot, self._beside[slot].tensors(b, key[b].detach(), value[b].detach(), output, pick, new, fed))
             self._put(stream, slot, facts, q, key[b].detach(), value[b].detach(), new, rows, keys, b, chosen, lse)
+        self._beside[slot].forget()
 
     def _columns(self, b, stream, device):
         """The columns of a sequence's recorded rows and of its tokens in this pass, int64."""

@@ -22,11 +22,13 @@ std::vector<Device> Placed(const ModelSizes& sizes, const std::vector<DeviceRoom
   return PlaceLayers(sizes, rooms);
 }
 
-TEST(LayerPlacement, OneDeviceThatHasRoomForAllTakesAll) {
+TEST(LayerPlacement, OneGpuThatHasRoomForAllTakesAll) {
   const ModelSizes sizes{{10, 10, 10}, 5, 2};  // 37
   EXPECT_EQ(Placed(sizes, {{kFirst, 37}, {kSecond, 100}}), std::vector<Device>(3, kFirst));
   EXPECT_EQ(Placed(sizes, {{kFirst, 36}, {kSecond, 100}}), std::vector<Device>(3, kSecond)) << "nothing moves";
-  EXPECT_EQ(Placed(sizes, {{kFirst, 36}, {kCpu, 37}}), std::vector<Device>(3, kCpu));
+  EXPECT_EQ(Placed(sizes, {{kFirst, 36}, {kCpu, 37}}), (std::vector<Device>{kFirst, kFirst, kCpu})) << "GPUs first";
+  EXPECT_EQ(Placed(sizes, {{kFirst, 27}, {kSecond, 12}, {kCpu, 100}}), (std::vector<Device>{kFirst, kFirst, kSecond}));
+  EXPECT_EQ(Placed(sizes, {{kFirst, 16}, {kCpu, 37}}), std::vector<Device>(3, kCpu)) << "no room for a layer";
 }
 
 TEST(LayerPlacement, LayersGoOnWhereTheNextDeviceHasRoom) {
