@@ -240,6 +240,7 @@ class Methods final : public MethodAttention {
       prompt.cache = step.problem;
       --prompt.cache.seq_k;
       prompt.layer = call.layer;
+      prompt.num_layers = call.num_layers;
       prompt.cache.window = call.facts->window;
       state.queries.Show(&prompt);
       ShowInputs(call, &state, &prompt);

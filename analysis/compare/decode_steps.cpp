@@ -69,6 +69,7 @@ kernels::DecodePrompt DecodeSteps::Prompt(const kernels::AttentionProblem& whole
   prompt.first_token = FirstToken(0);
   prompt.capacity = frame_.row_positions.back() + 1;
   prompt.layer = first_head_.layer;
+  prompt.num_layers = frame_.num_layers;
   prompt.cache = Problem(whole, 0);
   --prompt.cache.seq_k;
   const int32_t end = prompt.first_token + prompt.cache.seq_k;

@@ -132,6 +132,7 @@ HeadFrame ReadFrame(const data::TraceReader& trace, int32_t layer_slot) {
   frame.chunk = facts.chunk;
   frame.bidirectional = facts.bidirectional;
   frame.first_token = trace.layout().first_token;
+  frame.num_layers = trace.layout().model.num_layers;
   if (facts.rope.convention != data::RopeConvention::kNone) {
     frame.rope = {.theta = facts.rope.theta,
                   .num_dims = facts.rope.num_dims,

@@ -5,7 +5,8 @@
 // code: behind the window, which every layer keeps, an arithmetic sequence of budgets whose mean is the common one. The
 // last layer's is the common one by beta, the first's twice the common one less that; where the first exceeds what
 // there is, the surplus goes to the last. Whole numbers, rounded down. A prompt that does not hold twice the common
-// budget has it in every layer. A trace does not say how many layers its model has: `num_layers` does.
+// budget has it in every layer. How many layers there are the trace or the running model says; where neither does,
+// every layer has the common budget.
 #include <algorithm>
 
 #include "prompt_eviction.h"
@@ -25,11 +26,11 @@ MethodSpec MakeSpec() {
                  .help = "the common budget by that of the last layer",
                  .cost = "first layers keep more, last ones less"});
   own.push_back({.name = "num_layers",
-                 .default_value = 32,
-                 .minimum = 1,
+                 .default_value = 0,
+                 .minimum = 0,
                  .maximum = 4096,
                  .step = 1,
-                 .help = "layers of the model, over which budgets fall",
+                 .help = "layers over which budgets fall (0: the model's)",
                  .cost = "nothing"});
   own = internal::WithEvictionParameters(std::move(own));
   // Rounding over the layers may give a layer less of a larger budget.
@@ -60,8 +61,8 @@ class PyramidKvMethod final : public internal::PromptEvictor {
   int64_t Budget(int64_t uniform, const DecodePrompt& prompt, const ParameterValues& values) const override {
     const int64_t window = std::min(values.Integer("window"), prompt.cache.seq_k);
     const int64_t beyond = prompt.cache.seq_k - window, common = uniform - window;
-    const int32_t layers = values.Integer("num_layers");
-    if (beyond + window < 2 * common || layers == 1) return uniform;
+    const int32_t given = values.Integer("num_layers"), layers = given > 0 ? given : prompt.num_layers;
+    if (beyond + window < 2 * common || layers <= 1) return uniform;
     int64_t least = common / values.Integer("beta");
     int64_t largest = 2 * common - least;
     if (largest >= beyond) {

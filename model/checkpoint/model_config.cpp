@@ -232,9 +232,11 @@ ModelConfig ParseModelConfig(std::string_view text, const std::string& file) {
   const int64_t named = config.max_positions;
   for (RopeConfig& rope : config.ropes) {
     rope.interleaved = family.rope_interleaved;
-    if (rope.type != RopeType::kDynamic) continue;
-    // Such a model runs past the length that it names: that is where its positions begin to grow.
-    const double reach = std::min(static_cast<double>(named) * rope.factor, static_cast<double>(kMaxPositions));
+    if (rope.type != RopeType::kDynamic && rope.type != RopeType::kYarn) continue;
+    // Such a model runs past the length that it names: that is where its positions begin to grow, or the length that it
+    // was trained at, as files that were extended by hand go on naming it.
+    const int64_t begin = rope.type == RopeType::kYarn ? rope.original_max_positions : named;
+    const double reach = std::min(static_cast<double>(begin) * rope.factor, static_cast<double>(kMaxPositions));
     config.max_positions = std::max(config.max_positions, static_cast<int64_t>(reach));
   }
   config.parallel = family.parallel;

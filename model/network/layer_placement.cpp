@@ -37,8 +37,7 @@ std::vector<Device> PlaceLayers(const ModelSizes& sizes, std::span<const DeviceR
   const int64_t all = std::accumulate(sizes.layers.begin(), sizes.layers.end(), sizes.ends + sizes.pass);
   // On one GPU nothing moves; several together still outrun the CPU, which is last.
   for (const DeviceRoom& room : rooms) {
-    if (room.device.is_gpu() && room.free_bytes >= all)
-      return std::vector<Device>(sizes.layers.size(), room.device);
+    if (room.device.is_gpu() && room.free_bytes >= all) return std::vector<Device>(sizes.layers.size(), room.device);
   }
   std::vector<Device> placed;
   for (const DeviceRoom& room : rooms) {

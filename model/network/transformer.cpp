@@ -237,6 +237,7 @@ struct Decoder {
     };
     AttentionCall call;
     call.layer = static_cast<int32_t>(layer);
+    call.num_layers = config.num_layers;
     call.facts = &facts;
     call.is_bf16 = types.compute == at::kBFloat16;
     call.on_device = q.is_cuda();

@@ -373,6 +373,11 @@ TEST(PyramidKv, BudgetsFallAroundTheCommonOne) {
   }
   // Behind the window of 4: 76 / 20 = 3 at least, as much above 76 as below, in steps of 146 / 4 = 36.
   EXPECT_THAT(kept, ElementsAre(153, 117, 81, 45, 9));
+  Generation of_model("pyramid-kv", "budget=80,window=4");
+  of_model.num_layers = 5;
+  EXPECT_EQ(Tokens(of_model.All(data, 1).front(), 0).size(), 118u) << "as many layers as the model has";
+  EXPECT_EQ(Tokens(Generation("pyramid-kv", "budget=80,window=4").All(data, 1).front(), 0).size(), 81u)
+      << "nobody knows how many there are";
   const Steps uniform = Generation("pyramid-kv", "budget=120,window=4,num_layers=5").All(data, 4);
   EXPECT_EQ(Tokens(uniform.front(), 0).size(), 121u) << "the prompt does not hold twice the common budget";
 }

@@ -31,6 +31,7 @@ class Generation {
     begin.cache.first_position = prompt - queries;
     begin.cache.q.data = static_cast<const float*>(begin.cache.q.data) + (prompt - queries) * begin.cache.q.row_stride;
     begin.layer = layer;
+    begin.num_layers = num_layers;
     if (queries > 0) {
       facts_ = std::make_unique<PromptFacts>(data, prompt);
       facts_->Put(&begin);
@@ -63,6 +64,8 @@ class Generation {
   }
 
   const DecodeDriver& driver() const { return driver_; }
+
+  int32_t num_layers = 0;  // of the model; 0: nobody says
 
  private:
   const DecodeMethod& method_;

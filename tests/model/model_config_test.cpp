@@ -169,6 +169,10 @@ TEST(ModelConfig, ReadsEveryKindOfRope) {
   EXPECT_EQ(Parse(config).ropes[0].type, RopeType::kYarn);
   EXPECT_EQ(Parse(config).ropes[0].original_max_positions, 256);
   EXPECT_NEAR(Parse(config).ropes[0].attention_factor, 0.1 * std::log(4.0) + 1, 1e-12);
+  EXPECT_EQ(Parse(config).max_positions, 1024) << "the length that the file names is the stretched one";
+  config["rope_scaling"]["original_max_position_embeddings"] = 1024;
+  EXPECT_EQ(Parse(config).max_positions, 4096) << "extended by hand, as Qwen2.5's card says";
+  config["rope_scaling"] = yarn;
   config["original_max_position_embeddings"] = 128;
   EXPECT_EQ(Parse(config).ropes[0].original_max_positions, 128) << "the top level wins";
   config = Llama();

@@ -150,11 +150,12 @@ def snap_kv(p, b, window, kernel, pooling, **eviction):
 
 def pyramid_kv(p, b, window, kernel, pooling, beta, num_layers, **eviction):
     window = min(window, p.prompt)
+    num_layers = num_layers or p.num_layers
 
     def pyramid(budget):
         """Budgets behind the window, in whole numbers, as the authors' cluster class has them."""
         common = budget - window
-        if p.prompt < 2 * common or num_layers == 1:
+        if p.prompt < 2 * common or num_layers <= 1:
             return budget
         least = common // beta
         largest = 2 * common - least

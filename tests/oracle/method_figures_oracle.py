@@ -25,6 +25,7 @@ from kept_set_rules import Ambiguous, top_k
 
 HEADS = [(4, 3), (5, 3), (8, 4)]
 TOKENS, STEPS, SETTINGS = 700, 8, 7
+NUM_LAYERS = 10  # of the shipped model
 LENGTHS = [1024 * 2**i for i in range(8)]
 
 
@@ -35,6 +36,7 @@ class Alone(methods_kept_sets.Problem):
         self.batch = self.num_qo_heads = self.num_kv_heads = self.group = 1
         self.q, self.k, self.v = head.q[None, None, first_row:], head.k[None, None], head.v[None, None]
         self.seq_q, self.seq_k, self.head_dim = len(head.q) - first_row, len(head.k), head.q.shape[1]
+        self.num_layers = NUM_LAYERS
         self.layer, self.prompt, self.first_position = layer, len(head.k) - STEPS, first_row
         self.soft_cap, self.softmax_scale = 0, self.head_dim**-0.5
         self.position = self.first_position + np.arange(self.seq_q)

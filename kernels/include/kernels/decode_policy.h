@@ -39,6 +39,7 @@ struct DecodePrompt {
   int64_t lse_batch_stride = 0, lse_head_stride = 0;
   int32_t capacity = 0;  // tokens that the sequence will have at most; 0: not known
   int32_t layer = 0;
+  int32_t num_layers = 0;  // of the model; 0: not known
   // The rows of q before RoPE, with its shape and dtype; null: not at hand.
   StridedTensor<const void> q_pre_rope = {};
   RopeRotation rope = {};

@@ -27,6 +27,7 @@ struct AttentionCall {
     int64_t row_stride = 0;
   };
   int32_t layer = 0;
+  int32_t num_layers = 0;  // of the model
   const AttentionLayer* facts = nullptr;
   bool is_bf16 = false;    // q, k, v and o; else fp32
   bool on_device = false;  // in a GPU's memory; else in host memory
