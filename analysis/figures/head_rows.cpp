@@ -19,7 +19,6 @@
 namespace headscope::analysis {
 
 using kernels::Status;
-using kernels::StatusCode;
 
 std::vector<int64_t> SpacedRows(int64_t num_rows, int64_t count) {
   const int64_t chosen = count > 0 ? std::min(count, num_rows) : num_rows;

@@ -21,7 +21,6 @@ namespace headscope::analysis {
 namespace {
 
 using kernels::Status;
-using kernels::StatusCode;
 
 // Largest magnitudes of a layer's tensors, plain and turned.
 struct Largest {
