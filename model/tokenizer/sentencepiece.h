@@ -18,10 +18,10 @@ struct SentencePieceEnds {
   bool end = false;
 };
 
-// `file` only names the source. Throws BadInputError for a damaged file, and naming what is not read: marks behind
-// words, spaces that stay spaces.
 // Of a tokenizer_config.json. Throws BadInputError; `file` only names the source.
 SentencePieceEnds ParseSentencePieceEnds(std::string_view text, const std::string& file);
+// `file` only names the source. Throws BadInputError for a damaged file, and naming what is not read: marks behind
+// words, spaces that stay spaces.
 TokenizerSpec ParseSentencePiece(std::string_view bytes, const std::string& file, const SentencePieceEnds& ends);
 
 }  // namespace headscope::model

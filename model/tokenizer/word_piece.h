@@ -3,7 +3,7 @@
 // a stretch that nothing continues is unknown as a whole.
 //
 // Source: the WordPiece model of the tokenizers library. A word has at most spec.longest_word characters, longer ones
-// are unknown, so the time is in proportion to the text, whatever the vocabulary.
+// are unknown, and a byte is compared at most as often as the longest entry of the vocabulary has bytes.
 #pragma once
 
 #include <string_view>
