@@ -31,7 +31,7 @@ class SearchedSteps {
  public:
   SearchedSteps(MeasuredHeadsPtr head, const DecodeSearchOptions& options)
       : head_(std::move(head)),
-        id_{head_->layer, head_->first_qo_head},
+        id_(options.head.value_or(HeadId{head_->layer, head_->first_qo_head})),
         steps_(*head_, id_, options.decode_rows),
         options_(options) {}
 
@@ -49,6 +49,8 @@ class SearchedSteps {
   // Every step's output, [steps, v_head_dim]; *milliseconds: selection and attention, the cache's upkeep left out.
   Status Attend(const kernels::DecodeMethod& method, const kernels::ParameterValues& values, std::vector<float>* o,
                 double* milliseconds) const {
+    if (head_->num_qo_heads != 1)
+      return {kernels::StatusCode::kUnsupported, "errors and times are searched for heads by themselves"};
     if (Status status = steps_.Check(id_); !status.ok()) return status;
     const kernels::RunOptions run{options_.search.num_threads, options_.search.stop};
     const kernels::AttentionProblem whole = head_->Problem();

@@ -29,6 +29,10 @@ struct OpenedTrace {
   // The head with the others of its KV head, as far as they are recorded: those that share a choice of keys. Throws as
   // analysis::LoadLayer.
   analysis::MeasuredHeadsPtr GroupOf(analysis::HeadId head);
+  // What a run of the head is measured on: the head by itself, or its group.
+  analysis::MeasuredHeadsPtr Measured(analysis::HeadId head, bool alone) {
+    return alone ? analysis::AloneHead(heads.Get(head)) : GroupOf(head);
+  }
   // analysis::MassInTrace, computed once a head. Null for a whole trace. Throws CancelledError.
   std::shared_ptr<const std::vector<double>> MassInTrace(const analysis::HeadTensors& head,
                                                          const std::stop_token& stop);

@@ -486,7 +486,8 @@ void TraceWorkbench::MeetTarget(analysis::HeadId head, const std::string& method
   const int64_t number = search_number_;
   Submit<kernels::ParameterValues>(
       "search", kMaskPriority,
-      [this, number, trace = trace_, head, method, values, target, progress](const std::stop_token& stop) {
+      [this, number, trace = trace_, head, method, values, target, progress,
+       alone = measures_alone()](const std::stop_token& stop) {
         const kernels::NamedMethod searched = SearchedMethod(method);
         analysis::BudgetSearchOptions options;
         options.stop = stop;
@@ -498,7 +499,7 @@ void TraceWorkbench::MeetTarget(analysis::HeadId head, const std::string& method
         };
         analysis::BudgetSearchResult result;
         if (searched.decode != nullptr) {
-          CheckStatus(SearchDecode(*trace, trace->heads.Get(head), *searched.decode, values, target,
+          CheckStatus(SearchDecode(*trace, head, trace->Measured(head, alone), *searched.decode, values, target,
                                    {.search = options, .decode_rows = trace->DecodeRows()}, &result));
         } else {
           // What is searched is the first map's method.

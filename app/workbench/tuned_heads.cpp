@@ -30,12 +30,15 @@ kernels::NamedMethod SearchedMethod(const std::string& name) {
   return method;
 }
 
-kernels::Status SearchDecode(const OpenedTrace& trace, const analysis::HeadTensorsPtr& head,
-                             const kernels::DecodeMethod& method, const kernels::ParameterValues& values, double target,
+kernels::Status SearchDecode(const OpenedTrace& trace, analysis::HeadId head,
+                             const analysis::MeasuredHeadsPtr& measured, const kernels::DecodeMethod& method,
+                             const kernels::ParameterValues& values, double target,
                              const analysis::DecodeSearchOptions& options, analysis::BudgetSearchResult* found) {
-  const analysis::MeasuredHeadsPtr alone = analysis::WithLayersBelow(trace.reader, analysis::AloneHead(head),
-                                                                     {{kernels::UniqueName(method.spec()), values}});
-  analysis::DecodeBudgetSearcher searcher({{alone}}, options);
+  const analysis::MeasuredHeadsPtr all =
+      analysis::WithLayersBelow(trace.reader, measured, {{kernels::UniqueName(method.spec()), values}});
+  analysis::DecodeSearchOptions of_head = options;
+  of_head.head = head;
+  analysis::DecodeBudgetSearcher searcher({{all}}, of_head);
   std::vector<analysis::BudgetSearchResult> results;
   kernels::Status status = searcher.Search(method, values, WindowTarget(target), &results);
   if (status.ok()) *found = results.front();
@@ -63,7 +66,8 @@ kernels::Status TuneHead(OpenedTrace& trace, analysis::HeadId head, const kernel
   analysis::BudgetSearchResult found;
   kernels::Status status =
       method.decode != nullptr
-          ? SearchDecode(trace, recordings.front(), *method.decode, values, target, {.search = options}, &found)
+          ? SearchDecode(trace, head, analysis::AloneHead(recordings.front()), *method.decode, values, target,
+                         {.search = options}, &found)
           : analysis::SearchBudget(recordings, *method.prefill, values, WindowTarget(target), options, &found);
   if (!status.ok()) return status;
   ui::TunedSetting tuned;

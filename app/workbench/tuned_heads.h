@@ -20,10 +20,11 @@ analysis::BudgetTarget WindowTarget(double share);
 // A method of either phase, as kernels::FindMethod knows it. Throws UsageError for what is none.
 kernels::NamedMethod SearchedMethod(const std::string& name);
 
-// The cheapest values of a decode method on the last `decode_rows` rows of one head by itself, a step each, as
-// `headscope tune` finds them.
-kernels::Status SearchDecode(const OpenedTrace& trace, const analysis::HeadTensorsPtr& head,
-                             const kernels::DecodeMethod& method, const kernels::ParameterValues& values, double target,
+// The cheapest values of a decode method on the last `decode_rows` rows of a head, a step each: of AloneHead as
+// `headscope tune` finds them, or of the head's group, in which it shares choices, as masks and runs are made.
+kernels::Status SearchDecode(const OpenedTrace& trace, analysis::HeadId head,
+                             const analysis::MeasuredHeadsPtr& measured, const kernels::DecodeMethod& method,
+                             const kernels::ParameterValues& values, double target,
                              const analysis::DecodeSearchOptions& options, analysis::BudgetSearchResult* found);
 
 // Throws FailedError, with a sentence for people, where the target was out of reach.

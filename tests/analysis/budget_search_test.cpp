@@ -243,6 +243,48 @@ TEST(DecodeBudgetSearch, FindsTheLeastOfBudgetsThatKeepMoreWhenTheyRise) {
   EXPECT_GE(budgets, 13);
 }
 
+// A head whose group shares its choices is judged in the group: what its neighbours want costs it mass.
+TEST(DecodeBudgetSearch, AHeadInItsGroupIsJudgedByWhatTheGroupChooses) {
+  const testing::RandomLayer layer =
+      testing::MakeRandomLayer({.num_tokens = 304, .sharpness = 3}, 1, 4, 5);  // whole pages of 16
+  const BudgetTarget target{.mass = 0.8, .statistic = MassStatistic::kFifthPercentile};
+  int differ = 0;
+  for (const char* name : {"quest", "sparq", "exact-top-k"}) {
+    SCOPED_TRACE(name);
+    const kernels::DecodeMethod& method = *kernels::FindDecodeMethod(name);
+    const ParameterSpec& budget = *Budgets(method.spec()).front();
+    const BudgetGrid grid(budget, 304);
+    for (const HeadTensorsPtr& head : layer.heads) {
+      int64_t least = 0;
+      for (;; ++least) {
+        ASSERT_LT(least, grid.size());
+        ParameterValues values(method.spec());
+        ASSERT_EQ(values.Set(method.spec(), budget.name, grid.Value(least)), "");
+        DecodePreview preview;
+        ASSERT_TRUE(PreviewDecode(*layer.measured, head->id, method, values, 16, 1, {}, &preview).ok());
+        if (DistributeMass(preview.kept_mass).fifth_percentile >= target.mass) break;
+      }
+      DecodeSearchOptions options;
+      options.head = head->id;
+      DecodeBudgetSearcher in_group({{layer.measured}}, options);
+      std::vector<BudgetSearchResult> found, alone;
+      ASSERT_TRUE(in_group.Search(method, ParameterValues(method.spec()), target, &found).ok());
+      EXPECT_TRUE(found.front().reached);
+      EXPECT_EQ(found.front().values.Real(budget.name), grid.Value(least));
+      DecodeBudgetSearcher by_itself({{AloneHead(head)}}, {});
+      ASSERT_TRUE(by_itself.Search(method, ParameterValues(method.spec()), target, &alone).ok());
+      differ += alone.front().values == found.front().values ? 0 : 1;
+      // What attends is one head.
+      EXPECT_EQ(
+          in_group
+              .Search(method, ParameterValues(method.spec()), {.kind = BudgetTarget::Kind::kError, .most = 0.5}, &found)
+              .code(),
+          kernels::StatusCode::kUnsupported);
+    }
+  }
+  EXPECT_GT(differ, 0);
+}
+
 TEST_F(BudgetSearchTest, OneBudgetIsTheLeastThatReachesTheTarget) {
   UseHead(testing::RandomHead({.num_tokens = 900, .sharpness = 4}, 12));
   for (const char* name : {"block-sparse", "s2-attention"}) {

@@ -72,6 +72,23 @@ TEST_F(ReachTest, MeetTargetFindsADecodeMethodsBudget) {
   EXPECT_LT(canvas_->mask()->summary.cra_p5, kTarget);
 }
 
+// In its group a head shares its choice with others: that mask is what the target is said of.
+TEST_F(ReachTest, MeetTargetHoldsInTheGroupThatSharesAChoice) {
+  Open();
+  Use("quest", "page_size=4");
+  constexpr double kTarget = 0.8;
+  canvas_->SetMassTarget(kTarget);
+  QTest::qWait(30);
+  const double before = canvas_->method_values().Real("budget");
+  window_->commands()[Command::kMeetTarget]->trigger();
+  ASSERT_TRUE(WaitFor([&] { return canvas_->method_values().Real("budget") != before; }))
+      << Find<QLabel>("noticeText")->text().toStdString() << window_->state()->queue.searching();
+  ASSERT_TRUE(WaitForCanvas());
+  ASSERT_NE(canvas_->mask(), nullptr);
+  EXPECT_GE(canvas_->mask()->summary.cra_p5, kTarget - 1e-6);
+  EXPECT_LT(canvas_->method_values().Real("budget"), kTokens);
+}
+
 // A pane names its picture once, where it is made: menu, palette and file name know of no pane.
 TEST_F(ReachTest, APaneThatOffersAPictureHasACommandForIt) {
   Open();

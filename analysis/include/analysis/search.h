@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -148,6 +149,9 @@ class BudgetSearcher {
 struct DecodeSearchOptions {
   BudgetSearchOptions search;
   int32_t decode_rows = 16;  // last recorded rows that are steps
+  // Of heads that are measured in their group, where query heads may share a choice, the one whose mass is judged;
+  // without, each is alone.
+  std::optional<HeadId> head = {};
 };
 
 // The same for decode methods with one budget: what they keep on the last recorded rows, a step each, of heads by
@@ -158,8 +162,9 @@ struct DecodeSearchOptions {
 // Times are the CPU's, selection and attention of all steps in turn with dense decode's, the least of three of each.
 class DecodeBudgetSearcher {
  public:
-  // heads: each one's recordings, at least one and none null; one query head each (AloneHead), with the lower layers
-  // whose choices the methods take (WithLowerLayers).
+  // heads: each one's recordings, at least one and none null; one query head each (AloneHead) or, for targets of
+  // mass, the group of DecodeSearchOptions::head, with the lower layers whose choices the methods take
+  // (WithLowerLayers).
   DecodeBudgetSearcher(std::vector<std::vector<MeasuredHeadsPtr>> heads, DecodeSearchOptions options);
   ~DecodeBudgetSearcher();
   DecodeBudgetSearcher(const DecodeBudgetSearcher&) = delete;
