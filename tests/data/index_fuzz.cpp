@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
     headscope::data::IndexFile index;
     index.method = "blocks-90";
     index.recipe = "headscope-seeded-1";
-    index.dtype = ElementType::kBFloat16;
+    index.dtype = headscope::ElementType::kBFloat16;
     index.num_qo_heads = index.num_kv_heads = 1;
     index.head_dim = 64;
     index.seq_q = index.seq_k = 256;
