@@ -25,23 +25,23 @@ int64_t NumberAt(std::string_view text) {
   return error == std::errc() && number >= 0 ? number : -1;
 }
 
+// The number behind `key`; -1 where that is not there.
+int64_t NumberBehind(std::string_view key, std::string_view text) {
+  const size_t at = text.find(key);
+  return at == std::string_view::npos ? -1 : NumberAt(text.substr(at + key.size()));
+}
+
 }  // namespace
 
 int64_t AvailableBytes(std::string_view meminfo) {
-  constexpr std::string_view kLine = "MemAvailable:";
-  const size_t at = meminfo.find(kLine);
-  if (at == std::string_view::npos) return -1;
-  const int64_t kilobytes = NumberAt(meminfo.substr(at + kLine.size()));
+  const int64_t kilobytes = NumberBehind("MemAvailable:", meminfo);
   return kilobytes < 0 || kilobytes > INT64_MAX / 1024 ? -1 : kilobytes * 1024;
 }
 
 int64_t LeftOfGroup(std::string_view most, std::string_view used, std::string_view stat) {
   const int64_t limit = NumberAt(most), taken = NumberAt(used);  // "max" is no number: no limit
   if (limit < 0 || taken < 0) return -1;
-  constexpr std::string_view kLine = "\ninactive_file ";
-  const size_t at = stat.find(kLine);
-  const int64_t cache =
-      at == std::string_view::npos ? 0 : std::max<int64_t>(0, NumberAt(stat.substr(at + kLine.size())));
+  const int64_t cache = std::max<int64_t>(0, NumberBehind("\ninactive_file ", stat));
   return std::clamp<int64_t>(limit - taken + std::min(cache, taken), 0, limit);
 }
 

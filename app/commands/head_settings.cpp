@@ -9,6 +9,7 @@
 
 #include "analysis/types/printable.h"
 #include "base/errors.h"
+#include "base/file_format.h"
 #include "choices/head_selection.h"
 #include "choices/numpy_file.h"
 #include "data/untrusted_text.h"
@@ -162,7 +163,7 @@ HeadSettings ReadHeadSettings(const std::string& path) {
 }
 
 bool HoldsBudgets(const std::string& path) {
-  return path.ends_with(".npy");
+  return FindFileFormat(path) == FileFormat::kNpy;
 }
 
 HeadSettings ReadHeadBudgets(const std::string& path, const analysis::AskedMethod& asked, int percent,
