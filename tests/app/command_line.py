@@ -6,6 +6,7 @@ Each of them is run as: SCRIPT HEADSCOPE DATA_DIR. Commands that run a model loa
 import ctypes
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -37,6 +38,11 @@ def without_root():
         pr_capbset_drop, cap_dac_override = 24, 1
         if ctypes.CDLL(None, use_errno=True).prctl(pr_capbset_drop, cap_dac_override, 0, 0, 0) != 0:
             raise OSError(ctypes.get_errno(), "root's right to write everywhere cannot be given up")
+
+
+def num_gpus():
+    """NVIDIA GPUs of this machine."""
+    return subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.count("GPU ") if shutil.which("nvidia-smi") else 0
 
 
 class TraceCase(unittest.TestCase):

@@ -102,7 +102,8 @@ TEST(Transformer, HandsOverTheQueriesKeysAndLogSumExpsOfItsAttention) {
   }
 }
 
-// Layers on two places, in two runs and in turn, as on two devices: what moves between them changes nothing.
+// Layers on two places, in two runs and in turn: what moves between them changes nothing. Both places are the CPU; two
+// GPUs: tests/extension/two_gpus_test.py.
 TEST(Transformer, LayersOnSeveralPlacesGiveTheSameNumbers) {
   const auto tokens = ReadArray<int32_t>(kOracle + "reference/tokens.i32");
   const Device one{DeviceKind::kCpu, 0}, other{DeviceKind::kCpu, 1};
