@@ -17,14 +17,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using Floats = hn::ScalableTag<float>;
 
-void ScaleInPlaceImpl(float* row, int64_t count, float factor) {
-  const Floats df;
-  const auto step = static_cast<int64_t>(hn::Lanes(df));
-  int64_t i = 0;
-  for (; i + step <= count; i += step) hn::StoreU(hn::Mul(hn::LoadU(df, row + i), hn::Set(df, factor)), df, row + i);
-  for (; i < count; ++i) row[i] *= factor;
-}
-
 void AddScaledImpl(const float* HWY_RESTRICT row, int64_t count, float factor, float* HWY_RESTRICT sums) {
   const Floats df;
   const auto step = static_cast<int64_t>(hn::Lanes(df));
@@ -119,17 +111,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace headscope::kernels {
 
-HWY_EXPORT(ScaleInPlaceImpl);
 HWY_EXPORT(AddScaledImpl);
 HWY_EXPORT(PoolWindowsImpl);
 HWY_EXPORT(BoundOfBestImpl);
 HWY_EXPORT(IndicesNotBelowImpl);
 
 namespace internal {
-
-void ScaleInPlace(float* row, int64_t count, float factor) {
-  HWY_DYNAMIC_DISPATCH(ScaleInPlaceImpl)(row, count, factor);
-}
 
 void AddScaled(const float* row, int64_t count, float factor, float* sums) {
   HWY_DYNAMIC_DISPATCH(AddScaledImpl)(row, count, factor, sums);

@@ -7,10 +7,6 @@
 
 namespace headscope::kernels {
 
-bool BuiltWithCuda() {
-  return true;
-}
-
 Status QueryCudaDevice(int32_t device, CudaDeviceInfo* info) {
   if (info == nullptr) return {StatusCode::kInvalidArgument, "QueryCudaDevice: info is null."};
   // CUDA's own words for "no driver at all" are those for one that is too old.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors on their way to the current GPU and back.
+// Tensors on their way to the current GPU.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,9 @@ constexpr int64_t ArrayBytes(int64_t bytes) {
   return (bytes + kArrayAlignment - 1) / kArrayAlignment * kArrayAlignment;
 }
 
-// [batch, heads, rows, dim] of the problem's batch and dtype: from host memory of any strides to
-// contiguous device memory, and the other way. Returns when the copy is done; a download has then waited for all
-// kernels before it on the default stream, and their errors come out here.
+// [batch, heads, rows, dim] of the problem's batch and dtype, from host memory of any strides to contiguous device
+// memory. Returns when the copy is done.
 Status UploadTensor(const AttentionProblem& problem, int32_t heads, int32_t rows, int32_t dim,
                     const StridedTensor<const void>& host, void* device);
-Status DownloadTensor(const AttentionProblem& problem, int32_t heads, int32_t rows, int32_t dim, const void* device,
-                      const StridedTensor<void>& host);
 
 }  // namespace headscope::kernels

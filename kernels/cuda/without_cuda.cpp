@@ -22,9 +22,6 @@ Status NoCuda() {
 
 }  // namespace
 
-bool BuiltWithCuda() {
-  return false;
-}
 Status QueryCudaDevice(int32_t, CudaDeviceInfo*) {
   return NoCuda();
 }
@@ -61,9 +58,6 @@ Status UploadIndex(const SparseIndexView&, CudaIndexBuffers*) {
   return NoCuda();
 }
 void FreeDevice::operator()(void*) const {}
-Status AttendCudaFromHost(const AttentionProblem&, const SparseIndexView&, const AttentionOutput&, int32_t, double*) {
-  return NoCuda();
-}
 size_t DecodeWorkspaceBytes(const AttentionProblem&, const SparqCudaOptions&) {
   return 0;
 }

@@ -8,9 +8,6 @@
 
 namespace headscope::kernels::internal {
 
-// row[i] *= factor, i < count.
-void ScaleInPlace(float* row, int64_t count, float factor);
-
 // sums[i] += row[i] * factor, i < count, rounded once where the machine has such an instruction.
 void AddScaled(const float* row, int64_t count, float factor, float* sums);
 

@@ -30,10 +30,14 @@ using testing::Executor;
 using testing::Pattern;
 using testing::SeedFor;
 
-CudaStream NewStream() {
-  CudaStream stream;
-  EXPECT_TRUE(MakeStream(&stream).ok());
-  return stream;
+struct DestroyStream {
+  void operator()(CUstream_st* stream) const { cudaStreamDestroy(stream); }
+};
+// One that does not wait for the default stream.
+std::unique_ptr<CUstream_st, DestroyStream> NewStream() {
+  cudaStream_t stream = nullptr;
+  EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  return std::unique_ptr<CUstream_st, DestroyStream>(stream);
 }
 
 struct Outputs {
@@ -83,7 +87,7 @@ TEST_P(CudaAttendCalls, ReplayFromAGraph) {
   ASSERT_NO_FATAL_FAILURE(run.Make(kMixed, SeedFor("graph")));
   ASSERT_TRUE(run.Attend(GetParam()).ok());
   const Outputs direct(run);
-  const CudaStream stream = NewStream();
+  const auto stream = NewStream();
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
   ASSERT_EQ(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), cudaSuccess);
@@ -113,7 +117,7 @@ TEST_P(CudaAttendCalls, KeepTheirPlaceInAStream) {
   const int64_t bytes = problem.batch * problem.k.batch_stride * SizeOf(problem.dtype);
   const DeviceArray<char> keys(bytes);
   problem.k.data = keys.get();
-  const CudaStream stream = NewStream();
+  const auto stream = NewStream();
   for (int repeat = 0; repeat < 10; ++repeat) {
     run.Poison();
     ASSERT_EQ(cudaMemsetAsync(keys.get(), 0xff, static_cast<size_t>(bytes), stream.get()), cudaSuccess);
@@ -149,7 +153,7 @@ TEST_P(CudaAttendCalls, RunBesideEachOther) {
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
-      const CudaStream stream = NewStream();
+      const auto stream = NewStream();
       for (int repeat = 0; repeat < kRepeats && statuses[i].ok(); ++repeat) {
         statuses[i] = runs[i].Launch(GetParam(), stream.get());
       }
@@ -176,7 +180,7 @@ void LaunchFromTwoThreads(const std::function<Status(int thread, cudaStream_t st
   std::vector<std::thread> threads;
   for (int i = 0; i < 2; ++i) {
     threads.emplace_back([&, i] {
-      const CudaStream stream = NewStream();
+      const auto stream = NewStream();
       for (int repeat = 0; repeat < kRepeats && statuses[i].ok(); ++repeat) statuses[i] = launch(i, stream.get());
       EXPECT_EQ(cudaStreamSynchronize(stream.get()), cudaSuccess);
     });

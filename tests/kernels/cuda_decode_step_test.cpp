@@ -47,7 +47,6 @@ CudaDecodeStep StepOf(const char* name, const std::string& parameters, const Att
 }
 
 TEST(CudaDecodeStepWay, SaysWhyNoLaunchChooses) {
-  if (!BuiltWithCuda()) GTEST_SKIP() << "this build has no CUDA";
   const auto expect = [](const char* name, auto change, const char* words) {
     AttentionProblem problem = Step(4, 64, 3000);
     change(&problem);
@@ -81,7 +80,6 @@ TEST(CudaDecodeStepWay, SaysWhyNoLaunchChooses) {
 }
 
 TEST(CudaDecodeStepWay, QuestTakesSinksAndValuesOfOtherSizes) {
-  if (!BuiltWithCuda()) GTEST_SKIP() << "this build has no CUDA";
   AttentionProblem problem = Step(4, 64, 3000);
   static constexpr float kSinks[8] = {};
   problem.sinks = kSinks;
@@ -245,7 +243,6 @@ TEST(CudaDecodeStepRun, YieldsToTheDenseStep) {
 }
 
 TEST(CudaDecodeStepRun, WantsTheListsThatItDoesNotChoose) {
-  if (!BuiltWithCuda()) GTEST_SKIP() << "this build has no CUDA";
   const Status status = CudaDecodeStep().Run(Step(1, 64, 10), {}, {}, nullptr, nullptr, 0, nullptr);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("inputs.selection is null"));

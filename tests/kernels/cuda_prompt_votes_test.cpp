@@ -212,7 +212,6 @@ TEST(CudaPromptVotes, AreOfACommonBudgetByScoresAlone) {
 }
 
 TEST(CudaPromptVotes, RefuseByName) {
-  if (!BuiltWithCuda()) GTEST_SKIP() << "this build has no CUDA";
   const Case of{1, 2, 64, 300, ""};
   const Prompt prompt(of, 64);
   const auto refusal = [&](auto change) {

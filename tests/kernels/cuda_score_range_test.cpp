@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cuda_lists.h"
+#include "device_array.h"
 #include "float_codes.h"
 #include "kernels/contiguous.h"
 #include "kernels/cuda_executor.h"
@@ -22,6 +23,7 @@
 namespace headscope::kernels {
 namespace {
 
+using testing::DeviceArray;
 using testing::MakeLists;
 using testing::Pattern;
 
@@ -106,8 +108,9 @@ TEST_P(CudaScoreRange, MatchesFloat64) {
     return codes;
   };
   const std::vector<uint16_t> q_codes = encode(q), k_codes = encode(k), v_codes = encode(v);
-  std::vector<uint16_t> o(count, 0x7fff);  // NaN
-  std::vector<float> lse(kLength, std::numeric_limits<float>::quiet_NaN());
+  const DeviceArray<uint16_t> device_q(q_codes), device_k(k_codes), device_v(v_codes),
+      device_o(std::vector<uint16_t>(count, 0x7fff));  // NaN
+  const DeviceArray<float> device_lse(std::vector<float>(kLength, std::numeric_limits<float>::quiet_NaN()));
 
   AttentionProblem problem;
   problem.num_qo_heads = problem.num_kv_heads = 1;
@@ -115,13 +118,17 @@ TEST_P(CudaScoreRange, MatchesFloat64) {
   problem.seq_q = problem.seq_k = kLength;
   problem.dtype = c.dtype;
   problem.scale = 1;
-  SetContiguousTensors(q_codes.data(), k_codes.data(), v_codes.data(), &problem);
+  SetContiguousTensors(device_q.get(), device_k.get(), device_v.get(), &problem);
   AttentionOutput output;
-  output.o = ContiguousTensor<void>(o.data(), problem.num_qo_heads, problem.seq_q, problem.head_dim);
-  output.lse = lse.data();
+  output.o = ContiguousTensor<void>(device_o.get(), problem.num_qo_heads, problem.seq_q, problem.head_dim);
+  output.lse = device_lse.get();
   const SparseIndex index = MakeLists({1, 1, kLength, kLength, 0, 128, c.rule}, c.pattern, seed);
-  const Status status = AttendCudaFromHost(problem, index.View(), output, 0, nullptr);
+  CudaIndexBuffers device_index;
+  ASSERT_TRUE(UploadIndex(index.View(), &device_index).ok());
+  const Status status = AttendCuda(problem, device_index.view, output, nullptr);
   ASSERT_TRUE(status.ok()) << status.message();
+  const std::vector<uint16_t> o = device_o.Download();
+  const std::vector<float> lse = device_lse.Download();
 
   double error = 0;
   double norm = 0;

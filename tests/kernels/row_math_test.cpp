@@ -28,18 +28,13 @@ std::vector<float> Shares(size_t count, std::mt19937* random) {
   return shares;
 }
 
-TEST(RowMath, ScalesAndAdds) {
+TEST(RowMath, AddsScaled) {
   std::mt19937 random(testing::RunSeed());
   for (const size_t count : {0u, 1u, 15u, 16u, 17u, 64u, 1001u}) {
     const std::vector<float> row = Shares(count, &random), begin = Shares(count, &random);
-    std::vector<float> scaled = row, sums = begin;
-    ScaleInPlace(scaled.data(), static_cast<int64_t>(count), 0.37f);
+    std::vector<float> sums = begin;
     AddScaled(row.data(), static_cast<int64_t>(count), 0.37f, sums.data());
-    for (size_t i = 0; i < count; ++i) {
-      const float product = row[i] * 0.37f;
-      EXPECT_EQ(scaled[i], product);
-      EXPECT_FLOAT_EQ(sums[i], begin[i] + product);
-    }
+    for (size_t i = 0; i < count; ++i) EXPECT_FLOAT_EQ(sums[i], begin[i] + row[i] * 0.37f);
   }
 }
 

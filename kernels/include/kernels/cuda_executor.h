@@ -20,7 +20,6 @@ struct CudaDeviceInfo {
   int64_t total_memory = 0;  // bytes
 };
 
-bool BuiltWithCuda();
 // kDeviceMissing when there is no usable GPU (or no CUDA in this build), with the reason.
 Status QueryCudaDevice(int32_t device, CudaDeviceInfo* info);
 
@@ -75,11 +74,5 @@ struct CudaIndexBuffers {
   DeviceMemory allocation;
 };
 Status UploadIndex(const SparseIndexView& host_index, CudaIndexBuffers* buffers);
-
-// Host-pointer convenience for the application: uploads problem and index, runs AttendCuda, downloads O (the problem's
-// dtype) and LSE. Validates the index. attend_ms (may be null): median over `repeats` further runs of AttendCuda's time
-// in CUDA-event milliseconds, planning included.
-Status AttendCudaFromHost(const AttentionProblem& host_problem, const SparseIndexView& host_index,
-                          const AttentionOutput& host_output, int32_t repeats, double* attend_ms);
 
 }  // namespace headscope::kernels

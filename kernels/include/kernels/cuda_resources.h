@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every caller of CUDA's runtime needs beside it: its errors as Status, and memory, events and streams that their
-// owner frees. For sources that see CUDA's headers, and no others.
+// What every caller of CUDA's runtime needs beside it: its errors as Status, and memory and events that their owner
+// frees. For sources that see CUDA's headers, and no others.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -91,19 +91,6 @@ inline Status MillisecondsBetween(const CudaEvent& start, const CudaEvent& stop,
   Status status = CudaStatus(cudaEventElapsedTime(&elapsed, start.get(), stop.get()), "reading the GPU's clock");
   if (status.ok()) *milliseconds = static_cast<double>(elapsed);
   return status;
-}
-
-struct DestroyStream {
-  void operator()(CUstream_st* stream) const { cudaStreamDestroy(stream); }
-};
-using CudaStream = std::unique_ptr<CUstream_st, DestroyStream>;
-
-// One that does not wait for the default stream.
-inline Status MakeStream(CudaStream* stream) {
-  cudaStream_t made = nullptr;
-  const cudaError_t error = cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking);
-  stream->reset(made);
-  return CudaStatus(error, "creating a CUDA stream");
 }
 
 }  // namespace headscope::kernels
