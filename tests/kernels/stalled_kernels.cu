@@ -6,9 +6,13 @@
 
 namespace headscope::kernels {
 
+__device__ unsigned int stops_of_loaders;
+
 // The ring lets the other roles go on for some 16 steps, 20 us, without a warp that waits longer than that.
 __device__ inline void HoldUp(int warp, uint32_t step) {
-  if (warp != 0 && step % 24 == 4u * static_cast<uint32_t>(warp)) __nanosleep(400'000);
+  if (warp == 0 || step % 24 != 4u * static_cast<uint32_t>(warp)) return;
+  if (threadIdx.x % 32 == 0) atomicAdd(&stops_of_loaders, 1);
+  __nanosleep(400'000);
 }
 
 template <>
@@ -24,3 +28,16 @@ struct hopper::LoaderStall<fp8::Traits> {
 
 #include "fp8/attend_fp8_d128.cu"  // NOLINT(bugprone-suspicious-include)
 #include "hopper/attend_d128.cu"   // NOLINT(bugprone-suspicious-include)
+
+namespace headscope::kernels::testing {
+
+unsigned int TakeStopsOfLoaders() {
+  unsigned int stops = 0;
+  constexpr unsigned int kNone = 0;
+  if (cudaMemcpyFromSymbol(&stops, stops_of_loaders, sizeof stops) != cudaSuccess ||
+      cudaMemcpyToSymbol(stops_of_loaders, &kNone, sizeof kNone) != cudaSuccess)
+    return 0;
+  return stops;
+}
+
+}  // namespace headscope::kernels::testing
