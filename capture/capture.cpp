@@ -207,7 +207,7 @@ data::LayerFacts FactsOf(const model::ModelConfig& config, int32_t layer, const 
 }
 
 // All but the weights' hash, which needs the whole files.
-data::TraceLayout MakeLayout(const CaptureRequest& request, const model::ModelConfig& config, bool captures_bf16,
+data::TraceLayout MakeLayout(const CaptureRequest& request, const model::ModelConfig& config, ElementType captured,
                              const RecordedHeads& heads, const Prompt& prompt) {
   data::TraceLayout layout;
   layout.model.name = FolderName(request.model_dir);
@@ -221,7 +221,7 @@ data::TraceLayout MakeLayout(const CaptureRequest& request, const model::ModelCo
   layout.model.num_kv_heads = config.num_kv_heads;
   layout.model.head_dim = config.head_dim;
   layout.layers = heads.layers;
-  layout.encoding = captures_bf16 ? ElementType::kBFloat16 : ElementType::kFloat32;
+  layout.encoding = captured;
   layout.attention = request.attention_text;
   for (size_t slot = 0; slot < layout.layers.size(); ++slot) {
     layout.facts.push_back(FactsOf(config, layout.layers[slot], heads.qo_heads[slot]));
@@ -370,7 +370,7 @@ class Plan {
     if (!in_use->tokenizer) in_use->tokenizer = model::LoadModelTokenizer(request.model_dir, config);
     prompt_ = ReadPrompt(request, *in_use->tokenizer, config);
     CheckPositions(request, prompt_, config);
-    layout_ = MakeLayout(request, config, model::CapturesBf16(request.model_dir, SessionOf(request)), heads, prompt_);
+    layout_ = MakeLayout(request, config, model::CapturedType(request.model_dir, SessionOf(request)), heads, prompt_);
     rows_.Draw(num_prompt_tokens());
     num_rows_ = rows_.Count(num_prompt_tokens()) + request.decode_tokens;
     bytes_ = TraceBytes(layout_, layout_.max_tokens, num_rows_);

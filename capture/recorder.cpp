@@ -193,11 +193,10 @@ void Recorder::BeginPass(std::vector<data::TokenRecord> tokens) {
 }
 
 void Recorder::Take(const model::LayerHeads& heads) {
-  const bool to_bf16 = layout_.encoding == ElementType::kBFloat16;
-  if (to_bf16 != (heads.is_bf16 || heads.exact_in_bf16))
+  if (layout_.encoding != heads.captured)
     throw std::logic_error("the trace's encoding is not the one that the model captures");
-  const Conversion conversion = to_bf16 && !heads.is_bf16 ? Conversion::kShorten : Conversion::kCopy;
-  const int64_t size_in = heads.is_bf16 ? 2 : 4;
+  const Conversion conversion = heads.type == heads.captured ? Conversion::kCopy : Conversion::kShorten;
+  const int64_t size_in = SizeOf(heads.type);
   const int64_t size_out = SizeOf(layout_.encoding);
   const int32_t slot = slots_[static_cast<size_t>(heads.layer)];
   const data::LayerFacts& facts = layout_.facts[static_cast<size_t>(slot)];

@@ -159,7 +159,7 @@ class GpuDevice final : public ModelDevice {
     lse_.resize(static_cast<size_t>(rows));
     Status status = kernels::CopyFromDevice(call.lse, rows * int64_t{sizeof(float)}, lse_.data());
     if (!status.ok()) return status;
-    if (call.is_bf16) {
+    if (call.type == ElementType::kBFloat16) {
       std::vector<uint16_t> narrow(o_.size());
       status = kernels::CopyFromDevice(call.o, values * 2, narrow.data());
       std::transform(narrow.begin(), narrow.end(), o_.begin(), &kernels::FloatFromBFloat16);

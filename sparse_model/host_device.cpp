@@ -75,7 +75,7 @@ class HostDevice final : public ModelDevice {
   // Executors write fp32.
   kernels::AttentionOutput Wide(const model::AttentionCall& call) {
     auto* o = static_cast<float*>(call.o);
-    if (call.is_bf16) {
+    if (call.type == ElementType::kBFloat16) {
       wide_.resize(OutputSize(call));
       o = wide_.data();
     }
@@ -84,7 +84,8 @@ class HostDevice final : public ModelDevice {
   }
 
   void Narrow(const model::AttentionCall& call) const {
-    if (call.is_bf16) std::transform(wide_.begin(), wide_.end(), static_cast<uint16_t*>(call.o), ToBf16);
+    if (call.type == ElementType::kBFloat16)
+      std::transform(wide_.begin(), wide_.end(), static_cast<uint16_t*>(call.o), ToBf16);
   }
 
   kernels::RunOptions options_;  // stop: of the call

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/element_type.h"
+
 namespace headscope::sparse_model {
 
 kernels::AttentionProblem ProblemOf(const model::AttentionCall& call) {
@@ -19,7 +21,7 @@ kernels::AttentionProblem ProblemOf(const model::AttentionCall& call) {
   problem.seq_q = static_cast<int32_t>(call.num_rows);
   problem.seq_k = static_cast<int32_t>(call.num_tokens);
   problem.first_position = static_cast<int32_t>(call.num_tokens - call.num_rows);
-  problem.dtype = call.is_bf16 ? kernels::DType::kBFloat16 : kernels::DType::kFloat32;
+  problem.dtype = KernelTypeOf<kernels::DType>(call.type);
   problem.q = tensor(call.q);
   problem.k = tensor(call.k);
   problem.v = tensor(call.v);

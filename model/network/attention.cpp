@@ -21,6 +21,7 @@
 
 #include "base/device.h"
 #include "base/errors.h"
+#include "network/torch_runtime.h"
 
 namespace headscope::model {
 namespace {
@@ -142,7 +143,7 @@ void DenseAttention::Attend(const AttentionCall& call) {
   const c10::Device device = call.on_device
                                  ? c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(call.device_ordinal))
                                  : c10::Device(c10::kCPU);
-  const at::TensorOptions options = at::TensorOptions(device).dtype(call.is_bf16 ? at::kBFloat16 : at::kFloat);
+  const at::TensorOptions options = at::TensorOptions(device).dtype(ScalarTypeOf(call.type));
   // LibTorch's views are of memory that may be written; these are only read.
   const auto tensor = [&](const AttentionCall::Tensor& from, int64_t heads, int64_t rows, int64_t dim) {
     return at::from_blob(const_cast<void*>(from.data), {heads, rows, dim}, {from.head_stride, from.row_stride, 1},

@@ -44,8 +44,8 @@ std::unique_ptr<Transformer> OpenTransformer(const std::string& model_dir, const
   return Torch().open_transformer(model_dir, options, progress, stop);
 }
 
-bool CapturesBf16(const std::string& model_dir, const SessionOptions& options) {
-  return Torch().captures_bf16(model_dir, options);
+ElementType CapturedType(const std::string& model_dir, const SessionOptions& options) {
+  return Torch().captured_type(model_dir, options);
 }
 
 std::unique_ptr<ReferenceAttention> MakeReferenceAttention(const ReferenceAttentionProblem& problem,

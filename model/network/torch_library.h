@@ -4,7 +4,7 @@
 // LibTorch registers every operator that it has while it is loaded: 0.4 s of processor time and 100 MB of memory, which
 // a command that only reads a trace should not cost. So the units that see it make a library of their own,
 // headscope_torch, and the rest of the room reaches them through this table. The functions that the rest calls
-// (OpenTransformer, CapturesBf16, MakeReferenceAttention, MakeMatrixProduct, MakeCopy) are declared where their classes
+// (OpenTransformer, CapturedType, MakeReferenceAttention, MakeMatrixProduct, MakeCopy) are declared where their classes
 // are; torch_library.cpp passes each call on.
 #pragma once
 
@@ -26,7 +26,7 @@ namespace on_torch {
 
 std::unique_ptr<Transformer> OpenTransformer(const std::string& model_dir, const SessionOptions& options,
                                              const ProgressFunction& progress, const std::stop_token& stop);
-bool CapturesBf16(const std::string& model_dir, const SessionOptions& options);
+ElementType CapturedType(const std::string& model_dir, const SessionOptions& options);
 std::unique_ptr<ReferenceAttention> MakeReferenceAttention(const ReferenceAttentionProblem& problem,
                                                            const Device& device, int32_t num_threads);
 std::unique_ptr<Ceiling> MakeMatrixProduct(int64_t size, ElementType dtype, const Device& device, int32_t num_threads);
@@ -37,7 +37,7 @@ std::vector<DeviceRoom> GpuRooms();
 
 struct TorchLibrary {
   decltype(&on_torch::OpenTransformer) open_transformer;
-  decltype(&on_torch::CapturesBf16) captures_bf16;
+  decltype(&on_torch::CapturedType) captured_type;
   decltype(&on_torch::MakeReferenceAttention) make_reference_attention;
   decltype(&on_torch::MakeMatrixProduct) make_matrix_product;
   decltype(&on_torch::MakeCopy) make_copy;

@@ -5,7 +5,7 @@
 extern "C" __attribute__((visibility("default"))) const headscope::model::TorchLibrary* HeadscopeTorchLibrary() {
   using namespace headscope::model;
   static constexpr TorchLibrary kLibrary = {.open_transformer = &on_torch::OpenTransformer,
-                                            .captures_bf16 = &on_torch::CapturesBf16,
+                                            .captured_type = &on_torch::CapturedType,
                                             .make_reference_attention = &on_torch::MakeReferenceAttention,
                                             .make_matrix_product = &on_torch::MakeMatrixProduct,
                                             .make_copy = &on_torch::MakeCopy,

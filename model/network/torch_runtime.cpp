@@ -130,11 +130,11 @@ NumberTypes ChooseNumberTypes(std::optional<ElementType> compute, const std::str
                               const c10::Device& device) {
   if (compute == ElementType::kFloat16)
     throw UsageError({.field = "dtype", .value = "fp16", .problem = "a model runs in fp32 or bf16"});
-  if (compute) return {ScalarTypeOf(*compute), ScalarTypeOf(*compute)};
-  if (TypeByItself(stored) == ElementType::kFloat32) return {at::kFloat, at::kFloat};
+  if (compute) return {*compute, *compute};
+  if (TypeByItself(stored) == ElementType::kFloat32) return {};
   // Matrix products in bf16 run at a quarter of fp32's speed on a CPU without bf16 instructions, and fp32 is never less
   // exact.
-  return device.is_cuda() ? NumberTypes{at::kBFloat16, at::kBFloat16} : NumberTypes{at::kFloat, at::kBFloat16};
+  return {device.is_cuda() ? ElementType::kBFloat16 : ElementType::kFloat32, ElementType::kBFloat16};
 }
 
 at::ScalarType ScalarTypeOf(ElementType type) {

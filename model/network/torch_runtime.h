@@ -19,10 +19,10 @@
 
 namespace headscope::model {
 
-// The number types of one run. They differ only in the mixed mode (see DTypeOf in model_session.h).
+// The number types of one run. They differ where ChooseNumberTypes mixes them: a bf16 model on a CPU.
 struct NumberTypes {
-  at::ScalarType compute = at::kFloat;   // weights, activations, attention
-  at::ScalarType captured = at::kFloat;  // q, k and v are rounded to this before attention uses them
+  ElementType compute = ElementType::kFloat32;   // weights, activations, attention
+  ElementType captured = ElementType::kFloat32;  // q, k and v are rounded to this before attention uses them
 };
 
 // "cpu", "cuda" or "cuda:N". For a GPU, loads LibTorch's CUDA half at run time, so that a program without a GPU never

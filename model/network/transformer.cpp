@@ -93,7 +93,7 @@ struct Decoder {
     types = ChooseNumberTypes(options.dtype, checkpoint_summary.dtype, FirstDevice());
     std::vector<at::Device> layer_devices;
     for (const size_t place : place_of_layer) layer_devices.push_back(places[place].device);
-    weights = LoadWeights(&checkpoint, &config, types.compute, layer_devices, progress, stop_loading);
+    weights = LoadWeights(&checkpoint, &config, ScalarTypeOf(types.compute), layer_devices, progress, stop_loading);
     cache.resize(weights.layers.size());
   }
 
@@ -128,7 +128,8 @@ struct Decoder {
       if (facts.linear) continue;
       const auto grow = [&](at::Tensor* kept, int32_t dim) {
         const c10::Device& device = places[place_of_layer[layer]].device;
-        at::Tensor larger = at::empty({facts.num_kv_heads, grown, dim}, at::TensorOptions(device).dtype(types.compute));
+        at::Tensor larger =
+            at::empty({facts.num_kv_heads, grown, dim}, at::TensorOptions(device).dtype(ScalarTypeOf(types.compute)));
         if (length > 0) larger.narrow(1, 0, length).copy_(kept->narrow(1, 0, length));
         *kept = larger;
       };
@@ -239,7 +240,7 @@ struct Decoder {
     call.layer = static_cast<int32_t>(layer);
     call.num_layers = config.num_layers;
     call.facts = &facts;
-    call.is_bf16 = types.compute == at::kBFloat16;
+    call.type = types.compute;
     call.on_device = q.is_cuda();
     call.device_ordinal = q.is_cuda() ? q.get_device() : 0;
     call.of_prompt = length + rows <= prompt_end;
@@ -272,7 +273,9 @@ struct Decoder {
   }
 
   // Contiguous, in the compute type, holding numbers of the captured type.
-  at::Tensor Captured(const at::Tensor& heads) const { return heads.to(types.captured).to(types.compute).contiguous(); }
+  at::Tensor Captured(const at::Tensor& heads) const {
+    return heads.to(ScalarTypeOf(types.captured)).to(ScalarTypeOf(types.compute)).contiguous();
+  }
 
   // What there is of a layer's attention in one pass.
   struct Attended {
@@ -311,8 +314,8 @@ struct Decoder {
     heads.layer = layer;
     heads.first_token = length;
     heads.num_tokens = rows;
-    heads.is_bf16 = types.compute == at::kBFloat16;
-    heads.exact_in_bf16 = types.captured == at::kBFloat16;
+    heads.type = types.compute;
+    heads.captured = types.captured;
     heads.q = view(attended.q);
     heads.k = view(attended.k);
     heads.v = view(attended.v);
@@ -448,7 +451,7 @@ class TorchTransformer final : public Transformer {
   int64_t num_tokens() const override { return decoder_.length; }
   const ModelConfig& config() const override { return decoder_.config; }
   const CheckpointSummary& summary() const override { return decoder_.checkpoint_summary; }
-  bool captures_bf16() const override { return decoder_.types.captured == at::kBFloat16; }
+  ElementType captured_type() const override { return decoder_.types.captured; }
 
  private:
   bool IsRecurrent() const { return decoder_.config.linear.num_key_heads > 0; }
@@ -564,9 +567,9 @@ std::unique_ptr<Transformer> on_torch::OpenTransformer(const std::string& model_
   }
 }
 
-bool on_torch::CapturesBf16(const std::string& model_dir, const SessionOptions& options) {
+ElementType on_torch::CapturedType(const std::string& model_dir, const SessionOptions& options) {
   const std::string stored = Checkpoint(model_dir).MainDType();
-  return ChooseNumberTypes(options.dtype, stored, OpenDevice(options.device)).captured == at::kBFloat16;
+  return ChooseNumberTypes(options.dtype, stored, OpenDevice(options.device)).captured;
 }
 
 }  // namespace headscope::model

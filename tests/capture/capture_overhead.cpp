@@ -48,7 +48,7 @@ data::TraceLayout EverythingOf(const model::Transformer& model, int64_t num_toke
       config.num_layers, config.num_qo_heads, config.num_kv_heads, config.head_dim,      {}};
   layout.layers = ChooseNumbers({}, config.num_layers, "layer");
   layout.facts.assign(layout.layers.size(), data::UsualFacts(layout.model));
-  layout.encoding = model.captures_bf16() ? ElementType::kBFloat16 : ElementType::kFloat32;
+  layout.encoding = model.captured_type();
   layout.max_tokens = num_tokens;
   return layout;
 }

@@ -28,7 +28,7 @@ class Tee : public model::HeadSink {
 
   bool Wants(int32_t layer) const override { return recorder_->Wants(layer); }
   void Take(const model::LayerHeads& heads) override {
-    const int64_t width = heads.is_bf16 ? 2 : 4;
+    const int64_t width = SizeOf(heads.type);
     Keep(heads, heads.q, config_.num_qo_heads, width, &q);
     Keep(heads, heads.k, config_.num_kv_heads, width, &k);
     Keep(heads, heads.v, config_.num_kv_heads, width, &v);
@@ -56,7 +56,7 @@ class Tee : public model::HeadSink {
         const char* from =
             static_cast<const char*>(heads.data) + (head * heads.head_stride + token * heads.token_stride) * width;
         std::string bytes(from, static_cast<size_t>(config_.head_dim * width));
-        if (pass.exact_in_bf16 && width == 4) {
+        if (pass.captured != pass.type) {
           std::string upper;
           for (size_t i = 0; i < bytes.size(); i += 4) {
             EXPECT_EQ(bytes.substr(i, 2), std::string(2, '\0')) << "a number that bf16 does not hold";
@@ -101,7 +101,7 @@ data::TraceLayout LayoutOf(const RecorderCase& given, const model::Transformer& 
   facts.qo_heads = ChooseNumbers(given.heads, config.num_qo_heads, "head");
   facts.kv_heads = KvHeadsOf(facts.qo_heads, config.num_qo_heads, config.num_kv_heads);
   layout.facts.assign(layout.layers.size(), facts);
-  layout.encoding = model.captures_bf16() ? ElementType::kBFloat16 : ElementType::kFloat32;
+  layout.encoding = model.captured_type();
   layout.row_selection = given.rows;
   layout.max_tokens = kPromptTokens + kDecodeTokens;
   return layout;

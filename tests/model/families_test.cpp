@@ -75,7 +75,7 @@ class AllHeadsSink : public HeadSink {
   explicit AllHeadsSink(const ModelConfig& config) : config_(config), layers(static_cast<size_t>(config.num_layers)) {}
   bool Wants(int32_t) const override { return true; }
   void Take(const LayerHeads& heads) override {
-    ASSERT_FALSE(heads.is_bf16);
+    ASSERT_EQ(heads.type, ElementType::kFloat32);
     Layer& layer = layers[static_cast<size_t>(heads.layer)];
     const AttentionLayer& facts = config_.layers[static_cast<size_t>(heads.layer)];
     const auto read = [&](const LayerHeads::Heads& from, int32_t count, int32_t dim,

@@ -52,7 +52,7 @@ class KeepingSink : public HeadSink {
         }
       }
     };
-    ASSERT_FALSE(heads.is_bf16);
+    ASSERT_EQ(heads.type, ElementType::kFloat32);
     tokens = heads.num_tokens;
     read(heads.q, config_.num_qo_heads, &q);
     read(heads.k, config_.num_kv_heads, &k);
@@ -92,7 +92,7 @@ TEST(Transformer, HandsOverTheQueriesKeysAndLogSumExpsOfItsAttention) {
       }
     }
     if (!dtype) {
-      EXPECT_TRUE(model->captures_bf16());
+      EXPECT_EQ(model->captured_type(), ElementType::kBFloat16);
       for (const float value : sink.q) {
         uint32_t bits = 0;
         std::memcpy(&bits, &value, sizeof bits);

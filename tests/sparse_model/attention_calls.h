@@ -55,7 +55,7 @@ struct SequenceData {
                             const void* v_at) const {
     model::AttentionCall call;
     call.facts = &layer;
-    call.is_bf16 = is_bf16;
+    call.type = is_bf16 ? ElementType::kBFloat16 : ElementType::kFloat32;
     call.of_prompt = of_prompt;
     call.num_rows = rows;
     call.num_tokens = first + rows;

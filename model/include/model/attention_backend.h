@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <stop_token>
 
+#include "base/element_type.h"
 #include "model/attention_layer.h"
 
 namespace headscope::model {
@@ -29,8 +30,8 @@ struct AttentionCall {
   int32_t layer = 0;
   int32_t num_layers = 0;  // of the model
   const AttentionLayer* facts = nullptr;
-  bool is_bf16 = false;    // q, k, v and o; else fp32
-  bool on_device = false;  // in a GPU's memory; else in host memory
+  ElementType type = ElementType::kFloat32;  // of q, k, v and o: fp32 or bf16
+  bool on_device = false;                    // in a GPU's memory; else in host memory
   int32_t device_ordinal = 0;
   bool of_prompt = false;  // a part of a prompt, of whatever length; else a step, or a pass that nobody announced
   int64_t num_rows = 0;

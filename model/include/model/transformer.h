@@ -22,8 +22,8 @@ struct LayerHeads {
   int32_t layer = 0;
   int64_t first_token = 0;  // position of the pass's first token
   int64_t num_tokens = 0;
-  bool is_bf16 = false;        // else fp32
-  bool exact_in_bf16 = false;  // fp32 numbers that were rounded to bf16
+  ElementType type = ElementType::kFloat32;      // of vectors: fp32 or bf16
+  ElementType captured = ElementType::kFloat32;  // what they were rounded to: fp32 vectors may hold bf16's numbers
   // Element strides: head h, token t, component d at h * head_stride + t * token_stride + d.
   struct Heads {
     const void* data = nullptr;
@@ -54,8 +54,8 @@ class HeadSink {
   virtual void Take(const LayerHeads& heads) = 0;
 };
 
-// What Transformer::captures_bf16() will say, before any weight is read. Throws as OpenTransformer does.
-bool CapturesBf16(const std::string& model_dir, const SessionOptions& options);
+// What Transformer::captured_type() will say, before any weight is read. Throws as OpenTransformer does.
+ElementType CapturedType(const std::string& model_dir, const SessionOptions& options);
 
 enum class LogitsOf { kNone, kLastToken, kAllTokens };
 
@@ -85,7 +85,7 @@ class Transformer {
 
   virtual const ModelConfig& config() const = 0;
   virtual const CheckpointSummary& summary() const = 0;
-  virtual bool captures_bf16() const = 0;  // q, k and v are bf16 numbers
+  virtual ElementType captured_type() const = 0;  // of q, k and v, as LayerHeads::captured
 };
 
 // Reads the checkpoint. Throws BadInputError, DeviceError, UsageError, CancelledError.
