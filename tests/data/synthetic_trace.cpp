@@ -12,6 +12,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "trace/trace_tensors.h"
+
 namespace headscope::data::testing {
 namespace {
 
@@ -21,93 +23,40 @@ Tensor TagOf(TraceTensor tensor) {
   return static_cast<Tensor>(static_cast<int>(tensor) + 1);
 }
 
-bool OfRows(TraceTensor tensor) {
-  return tensor == TraceTensor::kQ || tensor == TraceTensor::kLse || tensor == TraceTensor::kQPreRope ||
-         tensor == TraceTensor::kSelection || tensor == TraceTensor::kIndexQ || tensor == TraceTensor::kIndexWeights ||
-         tensor == TraceTensor::kQProjection || tensor == TraceTensor::kHeadOutput;
-}
-
-std::vector<int32_t> Count(int32_t count) {
+std::vector<int32_t> Count(int64_t count) {
   std::vector<int32_t> numbers(static_cast<size_t>(count));
   std::iota(numbers.begin(), numbers.end(), 0);
   return numbers;
 }
 
-std::vector<int32_t> HeadsOf(TraceTensor tensor, const LayerFacts& facts) {
-  switch (tensor) {
-    case TraceTensor::kK:
-    case TraceTensor::kV:
-    case TraceTensor::kKPreRope:
-    case TraceTensor::kKProjection:
-    case TraceTensor::kCacheK:
-    case TraceTensor::kCacheV:
-      return facts.kv_heads;
-    case TraceTensor::kHiddenNorms:
-    case TraceTensor::kResidual:
-      return {0};
-    case TraceTensor::kSelection:
-      return Count(facts.selection.sets);
-    case TraceTensor::kIndexQ:
-    case TraceTensor::kIndexWeights:
-      return Count(facts.selection.index_heads);
-    case TraceTensor::kIndexK:
-      return Count(facts.selection.index_kv_heads);
-    default:
-      return facts.qo_heads;
-  }
-}
-
-int32_t ComponentsOf(TraceTensor tensor, const LayerFacts& facts) {
-  switch (tensor) {
-    case TraceTensor::kQ:
-    case TraceTensor::kK:
-    case TraceTensor::kQPreRope:
-    case TraceTensor::kKPreRope:
-    case TraceTensor::kQProjection:
-    case TraceTensor::kKProjection:
-    case TraceTensor::kCacheK:
-      return facts.head_dim;
-    case TraceTensor::kV:
-    case TraceTensor::kCacheV:
-    case TraceTensor::kHeadOutput:
-      return facts.v_head_dim;
-    case TraceTensor::kResidual:
-      return facts.hidden_size;
-    case TraceTensor::kSelection:
-      return facts.selection.ids;
-    case TraceTensor::kIndexQ:
-    case TraceTensor::kIndexK:
-      return facts.selection.index_dim;
-    default:
-      return 1;
-  }
-}
-
-bool IsVector(TraceTensor tensor) {
-  return ComponentsOf(tensor, {.head_dim = 2, .v_head_dim = 2, .hidden_size = 2, .selection = {.index_dim = 2}}) == 2;
+std::vector<int32_t> HeadsOf(const TensorSpec& spec, const LayerFacts& facts) {
+  if (spec.heads == TensorSpec::Heads::kQo) return facts.qo_heads;
+  if (spec.heads == TensorSpec::Heads::kKv) return facts.kv_heads;
+  return Count(NumHeads(spec, facts));
 }
 
 // Values [heads, positions, components] of one layer, in the layout's encoding or in 4 bytes. Values of a layer that
 // reads another's, and of v where it is k, are those.
-std::vector<unsigned char> Block(const TraceLayout& layout, TraceTensor tensor, size_t slot,
+std::vector<unsigned char> Block(const TraceLayout& layout, const TensorSpec& spec, size_t slot,
                                  const std::vector<int32_t>& heads, const std::vector<int32_t>& positions) {
   const LayerFacts& facts = layout.facts[slot];
+  const TraceTensor tensor = spec.tensor;
   const bool shared = tensor == TraceTensor::kK || tensor == TraceTensor::kV;
   const int32_t layer = shared && facts.kv_layer >= 0 ? facts.kv_layer : layout.layers[slot];
   const Tensor tag = TagOf(tensor == TraceTensor::kV && facts.v_is_k ? TraceTensor::kK : tensor);
-  const bool encoded = IsVector(tensor);
-  const auto width = static_cast<size_t>(encoded ? SizeOf(layout.encoding) : 4);
-  const int32_t components = ComponentsOf(tensor, facts);
+  const bool encoded = spec.type == TensorSpec::Type::kEncoding;
+  const auto width = static_cast<size_t>(ComponentBytes(spec, layout.encoding));
+  const int64_t components = NumComponents(spec, facts);
   std::vector<unsigned char> bytes;
   bytes.reserve(heads.size() * positions.size() * static_cast<size_t>(components) * width);
   for (const int32_t head : heads) {
     for (const int32_t position : positions) {
-      for (int32_t dim = 0; dim < components; ++dim) {
+      for (int64_t dim = 0; dim < components; ++dim) {
         const uint64_t hash = PlaceHash(tag, layer, head, position, dim);
         const float scalar = static_cast<float>(hash >> 44) / 1024.0f;
-        const uint32_t bits = encoded                             ? ValueBits(layout.encoding, hash)
-                              : tensor == TraceTensor::kSelection ? static_cast<uint32_t>(hash >> 44)
-                                                                  : std::bit_cast<uint32_t>(scalar);
+        const uint32_t bits = encoded                                 ? ValueBits(layout.encoding, hash)
+                              : spec.type == TensorSpec::Type::kInt32 ? static_cast<uint32_t>(hash >> 44)
+                                                                      : std::bit_cast<uint32_t>(scalar);
         unsigned char raw[4];
         std::memcpy(raw, &bits, 4);
         bytes.insert(bytes.end(), raw, raw + width);
@@ -117,63 +66,9 @@ std::vector<unsigned char> Block(const TraceLayout& layout, TraceTensor tensor, 
   return bytes;
 }
 
-std::vector<TraceTensor> AllTensors() {
-  std::vector<TraceTensor> tensors;
-  for (int i = 0; i < kNumTraceTensors; ++i) tensors.push_back(static_cast<TraceTensor>(i));
-  return tensors;
-}
-
 // Whether the layout says that a layer has the tensor, stored or shared.
-bool Present(TraceTensor tensor, const LayerFacts& facts) {
-  switch (tensor) {
-    case TraceTensor::kQPreRope:
-    case TraceTensor::kKPreRope:
-      return facts.has_pre_rope;
-    case TraceTensor::kValueNorms:
-      return facts.has_value_norms;
-    case TraceTensor::kHiddenNorms:
-      return facts.has_hidden_norms;
-    case TraceTensor::kQProjection:
-    case TraceTensor::kKProjection:
-      return facts.has_projection;
-    case TraceTensor::kCacheK:
-    case TraceTensor::kCacheV:
-      return facts.has_cache;
-    case TraceTensor::kResidual:
-      return facts.has_residual;
-    case TraceTensor::kHeadOutput:
-      return facts.has_head_outputs;
-    case TraceTensor::kSelection:
-      return facts.selection.sets > 0;
-    case TraceTensor::kIndexQ:
-    case TraceTensor::kIndexK:
-    case TraceTensor::kIndexWeights:
-      return facts.selection.index_heads > 0;
-    default:
-      return true;
-  }
-}
-
-const char* NameOfTensor(TraceTensor tensor) {
-  constexpr const char* kNames[] = {"q",
-                                    "k",
-                                    "v",
-                                    "lse",
-                                    "q_pre_rope",
-                                    "k_pre_rope",
-                                    "value_norms",
-                                    "hidden_norms",
-                                    "selection",
-                                    "index_q",
-                                    "index_k",
-                                    "index_weights",
-                                    "q_projection",
-                                    "k_projection",
-                                    "cache_k",
-                                    "cache_v",
-                                    "residual",
-                                    "head_output"};
-  return kNames[static_cast<int>(tensor)];
+bool Present(const TraceLayout& layout, size_t slot, TraceTensor tensor) {
+  return tensor == TraceTensor::kK || tensor == TraceTensor::kV || Stores(layout, slot, tensor);
 }
 
 std::string FileBytes(const std::string& path) {
@@ -346,11 +241,11 @@ void AppendPass(TraceWriter& writer, const TraceLayout& layout, int64_t begin, i
                      .first_row = first_row,
                      .num_rows = static_cast<int64_t>(rows.size())};
     std::vector<std::vector<unsigned char>> values;
-    for (const TraceTensor tensor : AllTensors()) {
-      if (!Present(tensor, layout.facts[slot])) continue;
-      const std::vector<int32_t>& places = OfRows(tensor) ? rows : positions;
-      values.push_back(Block(layout, tensor, slot, HeadsOf(tensor, layout.facts[slot]), places));
-      block.Set(tensor, values.back().data());
+    for (const TensorSpec& spec : kTensorSpecs) {
+      if (!Present(layout, slot, spec.tensor)) continue;
+      const std::vector<int32_t>& places = spec.of_rows ? rows : positions;
+      values.push_back(Block(layout, spec, slot, HeadsOf(spec, layout.facts[slot]), places));
+      block.Set(spec.tensor, values.back().data());
     }
     writer.Append(block);
   }
@@ -406,17 +301,17 @@ std::string FirstDifference(const TraceReader& reader, int64_t num_prompt) {
   }
   for (size_t slot = 0; slot < layout.layers.size(); ++slot) {
     const auto number = static_cast<int32_t>(slot);
-    for (const TraceTensor tensor : AllTensors()) {
-      const bool present = Present(tensor, layout.facts[slot]);
-      const std::string where = std::string(NameOfTensor(tensor)) + " of layer " + std::to_string(layout.layers[slot]);
-      if (reader.Has(number, tensor) != present) return where + " is there or not";
+    for (const TensorSpec& spec : kTensorSpecs) {
+      const bool present = Present(layout, slot, spec.tensor);
+      const std::string where = std::string(spec.name) + " of layer " + std::to_string(layout.layers[slot]);
+      if (reader.Has(number, spec.tensor) != present) return where + " is there or not";
       if (!present) continue;
-      const std::vector<int32_t>& places = OfRows(tensor) ? rows : positions;
-      const std::vector<int32_t> heads = HeadsOf(tensor, layout.facts[slot]);
+      const std::vector<int32_t>& places = spec.of_rows ? rows : positions;
+      const std::vector<int32_t> heads = HeadsOf(spec, layout.facts[slot]);
       for (size_t head = 0; head < heads.size(); ++head) {
-        const std::vector<unsigned char> expected = Block(layout, tensor, slot, {heads[head]}, places);
+        const std::vector<unsigned char> expected = Block(layout, spec, slot, {heads[head]}, places);
         std::vector<unsigned char> found(expected.size());
-        reader.Read(tensor, number, static_cast<int32_t>(head), 0, std::ssize(places), found.data());
+        reader.Read(spec.tensor, number, static_cast<int32_t>(head), 0, std::ssize(places), found.data());
         if (found != expected) return where + ", head " + std::to_string(heads[head]);
       }
     }
