@@ -195,6 +195,11 @@ bool DependsOnOptions(const MetricInfo& metric) {
 
 }  // namespace
 
+bool IsShownUnasked(const MetricInfo& metric, bool of_cut_trace) {
+  return metric.shown == MetricShown::kAlways ||
+         metric.shown == (of_cut_trace ? MetricShown::kOfCutTrace : MetricShown::kOfWholeTrace);
+}
+
 const std::vector<MetricInfo>& Metrics() {
   static const std::vector<MetricInfo> infos = [] {
     std::vector<MetricInfo> all;

@@ -91,9 +91,7 @@ bool IsPrintedByDefault(const MetricInfo& metric, const analysis::StatisticsOpti
   if (metric.list == analysis::MetricList::kSparsity && options.cra_targets != defaults.cra_targets) return true;
   if (metric.list == analysis::MetricList::kAgreement)
     return options.agreement_r != defaults.agreement_r || options.agreement_k != defaults.agreement_k;
-  const bool cut = layout.first_token > 0;
-  return metric.shown == analysis::MetricShown::kAlways ||
-         metric.shown == (cut ? analysis::MetricShown::kOfCutTrace : analysis::MetricShown::kOfWholeTrace);
+  return analysis::IsShownUnasked(metric, /*of_cut_trace=*/layout.first_token > 0);
 }
 
 // The columns of the printed table.
@@ -292,8 +290,7 @@ void AddAnalyzeCommand(CLI::App& app, Action& action) {
       ->delimiter(',')
       ->capture_default_str()
       ->type_name("K,..");
-  command->add_option("--max-rows", options.max_rows, "Sample about this many query rows (0: every row)")
-      ->capture_default_str();
+  AddMaxRowsOption(command, &options.max_rows);
   AddDeviceOption(command, &arguments->device, "a GPU takes heads recorded in bf16 or fp16, and every row of them");
   AddOutputOptions(command, &arguments->output, &arguments->force, "Write everything to .json, .csv or .h5");
   AddThreadsOption(command, &options.num_threads);

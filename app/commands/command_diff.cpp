@@ -15,6 +15,7 @@
 #include "analysis/head_sweeps.h"
 #include "analysis/mask_pair.h"
 #include "analysis/sweep.h"
+#include "analysis/types/metric_list.h"
 #include "analysis/types/number_text.h"
 #include "base/check_status.h"
 #include "base/errors.h"
@@ -43,8 +44,7 @@ using analysis::MetricInfo;
 std::vector<std::string> ShownUnasked() {
   std::vector<std::string> names;
   for (const MetricInfo& metric : analysis::Metrics()) {
-    if (metric.shown == analysis::MetricShown::kAlways || metric.shown == analysis::MetricShown::kOfWholeTrace)
-      names.push_back(metric.name);
+    if (analysis::IsShownUnasked(metric, /*of_cut_trace=*/false)) names.push_back(metric.name);
   }
   return names;
 }
@@ -281,8 +281,7 @@ void AddDiffCommand(CLI::App& app, Action& action) {
                              ->type_name("a,b")
                              ->capture_default_str();
   command->add_flag("--all", arguments->all, "Every metric");
-  command->add_option("--max-rows", arguments->options.max_rows, "Sample about this many query rows (0: every row)")
-      ->capture_default_str();
+  AddMaxRowsOption(command, &arguments->options.max_rows);
   AddOutputOptions(command, &arguments->output, &arguments->force, "Write to .json or .csv");
   AddThreadsOption(command, &arguments->options.num_threads);
   AddQuietOption(command, &arguments->quiet);

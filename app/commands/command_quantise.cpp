@@ -156,8 +156,7 @@ void AddQuantiseCommand(CLI::App& app, Action& action) {
   command->add_option("--tensors", arguments->tensors, "What is quantised (all): q, k, v")
       ->delimiter(',')
       ->type_name("q,k,v");
-  command->add_option("--max-rows", arguments->max_rows, "Query rows to look at, evenly spaced (0: every row)")
-      ->capture_default_str();
+  AddMaxRowsOption(command, &arguments->max_rows);
   AddOutputOptions(command, &arguments->output, &arguments->force,
                    "Write every head's numbers to .csv, or with the scales to .json");
   AddThreadsOption(command, &arguments->num_threads);

@@ -126,8 +126,9 @@ analysis::ValueRange ParseValueRange(const std::string& text) {
   };
   if (colon == std::string::npos || !end(text.substr(0, colon), &range.minimum_log2) ||
       !end(text.substr(colon + 1), &range.maximum_log2) || !(range.minimum_log2 < range.maximum_log2)) {
-    throw UsageError("--range '" + text +
-                     "' is no range of probabilities; give two above 0 and up to 1, the smaller first, such as 1e-6:1");
+    throw UsageError(
+        "--range '" + text +
+        "' is not a range of probabilities; give two above 0 and up to 1, the smaller first, such as 1e-6:1");
   }
   return range;
 }
@@ -269,10 +270,7 @@ void AddRenderCommand(CLI::App& app, Action& action) {
       ->type_name("NAME");
   command->add_flag("--list-figures", arguments->list_figures, "Print the figures with their sources and stop");
   AddRecordedHeadsOption(command, &arguments->heads);
-  command
-      ->add_option("--max-rows", arguments->max_rows,
-                   "Query rows of a head that a figure looks at, evenly spaced (0: every row)")
-      ->capture_default_str();
+  AddMaxRowsOption(command, &arguments->max_rows, " for a figure");
   command
       ->add_option(
           "--view", arguments->view,

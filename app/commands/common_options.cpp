@@ -33,6 +33,13 @@ void AddModelHeadsOptions(CLI::App* command, std::string* layers, std::string* h
   command->add_option("--heads", *heads, "Query heads (all)" + (heads_note.empty() ? "" : "; " + heads_note));
 }
 
+void AddMaxRowsOption(CLI::App* command, int64_t* max_rows, const std::string& use) {
+  command
+      ->add_option("--max-rows", *max_rows,
+                   "Look at about this many query rows of a head" + use + ", evenly spaced (0: every row)")
+      ->capture_default_str();
+}
+
 CLI::Option* AddRepeatOption(CLI::App* command, int32_t* repeats) {
   return command->add_option("--repeat,--repeats", *repeats, "Timed repeats; the median is reported")
       ->capture_default_str();

@@ -24,6 +24,8 @@ void AddRecordedHeadsOption(CLI::App* command, std::string* heads);
 // --layers and --heads by their numbers in the model. `heads_note` follows the word.
 void AddModelHeadsOptions(CLI::App* command, std::string* layers, std::string* heads,
                           const std::string& heads_note = "");
+// --max-rows: how many query rows of a head are looked at. `use` follows "of a head", where the option has but one.
+void AddMaxRowsOption(CLI::App* command, int64_t* max_rows, const std::string& use = "");
 // --repeat.
 CLI::Option* AddRepeatOption(CLI::App* command, int32_t* repeats);
 // -o,--output and --force, which lets it replace what is there. `what` is the help of the first.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The metrics of statistics that were computed with other targets and budgets than the default ones.
+// Which metrics there are to show: those of a head whose statistics have other targets and budgets than the default
+// ones, and those of a short table.
 #pragma once
 
 #include <vector>
@@ -12,5 +13,8 @@ namespace headscope::analysis {
 // the head has, whatever their targets, r and k, in the place of the default ones. MetricValue() knows each by name.
 // Statistics without such entries (of a table without rows, say) have the default ones.
 std::vector<MetricInfo> MetricsOf(const HeadStatistics& statistics);
+
+// Whether a short table shows the metric unasked; of_cut_trace: of a trace that was cut from a longer one.
+bool IsShownUnasked(const MetricInfo& metric, bool of_cut_trace);
 
 }  // namespace headscope::analysis
