@@ -254,7 +254,7 @@ TEST_F(MassPaneTest, SearchStopsWhenItsMethodChanges) {
 TEST_F(MassPaneTest, NumbersComeWithTheOverlayOffAndTheTargetOutlivesTheWindow) {
   Open("sample-attention");
   QTest::keyClick(window_.get(), Qt::Key_O, Qt::ControlModifier | Qt::ShiftModifier);
-  canvas_->AimAtMass(0.8);
+  canvas_->SetMassTarget(0.8);
   Settle();
   ASSERT_NE(canvas_->mask(), nullptr);
   EXPECT_EQ(Find<QLabel>("belowTarget")->text(), ShareBelow(0.8));

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <QCoreApplication>
+#include <cmath>
 #include <vector>
 
 #include "command_line.h"
@@ -143,9 +144,12 @@ TEST_F(ReachStateTest, AMethodWithoutABudgetIsNotTuned) {
 TEST_F(ReachStateTest, AnotherTraceForgetsTheSweepAndItsColours) {
   state_.sweep.Start(HeadSweep::Kind::kTune);
   Deliver();
+  state_.heads.SetMetric("result.kept");
+  EXPECT_FALSE(std::isnan(state_.heads.MetricOf({0, 0})));
   state_.heads.SetTrace(workbench_.Summary());
+  state_.heads.SetMetric("result.kept");
   EXPECT_TRUE(state_.sweep.Tuned().empty());
-  EXPECT_FALSE(state_.heads.HasResults());
+  EXPECT_TRUE(std::isnan(state_.heads.MetricOf({0, 0})));
 }
 
 TEST_F(ReachStateTest, TheChosenQueryStaysWhenThePointerLeaves) {

@@ -259,9 +259,6 @@ kernels::ParameterValues HeadCanvas::ValuesOf(const kernels::MethodSpec& method)
 void HeadCanvas::SetMassTarget(double target) {
   impl_->model.trial().SetTarget(target);
 }
-void HeadCanvas::AimAtMass(double target) {
-  impl_->model.trial().AimAt(target);
-}
 double HeadCanvas::mass_target() const {
   return impl_->model.trial().target();
 }

@@ -131,10 +131,8 @@ class HeadCanvas : public QOpenGLWidget {
   // Puts a run that was measured before into the panel, as if it had just ended; one of another head changes nothing.
   void ShowResult(const analysis::MethodResult& result);
 
-  // What the kept mass of the rows should reach: moved alone, or with the method's parameters that are shares of mass.
-  // MethodChanged follows a change of it.
+  // What the kept mass of the rows should reach. MethodChanged follows a change of it.
   void SetMassTarget(double target);
-  void AimAtMass(double target);
   double mass_target() const;
   // The mask of the present parameters, or the last one while that is on its way; null when there is none.
   const LiveMask* mask() const;

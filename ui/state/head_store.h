@@ -41,7 +41,6 @@ class HeadStore : public QObject {
   // Of the sweep that was started last.
   void SetResult(analysis::HeadId head, const HeadResult& result);
   void ClearResults();
-  bool HasResults() const { return !results_.empty(); }
 
   // Another trace beside this one, whose heads of the same layer and number are compared with these. Its statistics
   // come by AddOther; nothing: no such trace any more.
