@@ -56,7 +56,7 @@ void MakeFolder(const std::string& folder) {
   if (!fs::is_directory(folder)) {
     throw UsageError({.field = "output",
                       .value = folder,
-                      .problem = error ? "the folder cannot be made (" + error.message() + ")" : "it is no folder",
+                      .problem = error ? "the folder cannot be made (" + error.message() + ")" : "it is not a folder",
                       .remedy = "name a folder for the traces"});
   }
 }

@@ -54,8 +54,9 @@ void Manifest::GoOn() {
 void Manifest::GoOnWith(std::string_view text) {
   const std::optional<Json> read = data::ParseShallowJson<Json>(text);
   if (!read || !IsManifest(*read)) {
-    throw BadInputError(
-        {.file = path_, .problem = "is no manifest of captures", .remedy = "move it away, or choose another folder"});
+    throw BadInputError({.file = path_,
+                         .problem = "is not a manifest of captures",
+                         .remedy = "move it away, or choose another folder"});
   }
   const Json& before = *read;
   for (const char* key : {"prompts", "model", "options"}) {

@@ -72,7 +72,7 @@ class LineReader final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool parse_error(size_t at, const std::string&, const nlohmann::json::exception&) override {
-    return Fail("is no JSON object at byte " + std::to_string(at));
+    return Fail("is not a JSON object at byte " + std::to_string(at));
   }
 
  private:
@@ -84,10 +84,10 @@ class LineReader final : public nlohmann::json_sax<nlohmann::json> {
     return false;
   }
   bool Wrong() {
-    if (depth_ == 0) return Fail("is no JSON object");
-    return Fail(key_ == "tokens" ? "tokens is no list of ids" : key_ + " is no text");
+    if (depth_ == 0) return Fail("is not a JSON object");
+    return Fail(key_ == "tokens" ? "tokens is not a list of ids" : key_ + " is not a string");
   }
-  bool WrongToken() { return depth_ == 2 ? Fail("tokens holds a number that is no id") : Wrong(); }
+  bool WrongToken() { return depth_ == 2 ? Fail("tokens holds a number that is not an id") : Wrong(); }
 
   PromptLine& line_;
   int depth_ = 0;
@@ -110,12 +110,12 @@ PromptLine ParseLine(std::string_view text, int64_t number, const std::string& f
   line.name = "prompt-" + std::to_string(number);
   LineReader reader(&line);
   if (!nlohmann::json::sax_parse(text, &reader) || !reader.problem.empty())
-    Refuse(file, number, reader.problem.empty() ? "is no JSON object" : reader.problem, remedy);
+    Refuse(file, number, reader.problem.empty() ? "is not a JSON object" : reader.problem, remedy);
   if (line.text.has_value() == !line.tokens.empty())
     Refuse(file, number, line.text ? "has both a text and tokens" : "has neither a text nor tokens", remedy);
   if (line.text && line.text->empty()) Refuse(file, number, "text is empty", "give at least one character");
   if (!IsFileName(line.name)) {
-    Refuse(file, number, "name is no name for a file",
+    Refuse(file, number, "name cannot be the name of a file",
            "use up to 100 letters, digits, '-', '_' and '.', and no '.' at the front");
   }
   return line;

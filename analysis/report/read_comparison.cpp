@@ -97,7 +97,7 @@ std::vector<MethodResult> ParseComparisonJson(const std::string& text, const std
   // What the first schema has no word for keeps its default.
   if ((schema != "headscope-comparison-1" && schema != "headscope-comparison-2") || !json.contains("results") ||
       !json["results"].is_array()) {
-    Refuse(source, "it is no JSON table of runs (schema headscope-comparison-1 or -2)");
+    Refuse(source, "it is not a JSON table of runs (schema headscope-comparison-1 or -2)");
   }
   std::vector<MethodResult> results;
   for (const Json& entry : json["results"]) {

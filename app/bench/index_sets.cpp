@@ -29,7 +29,7 @@ Group ReadGroup(const std::string& path) {
                      ": the index must be of a whole prompt");
   }
   if (file.num_kv_heads < 1 || file.num_qo_heads < 1 || file.num_qo_heads % file.num_kv_heads != 0) {
-    Refuse(path, "num_qo_heads " + std::to_string(file.num_qo_heads) + " is no multiple of num_kv_heads " +
+    Refuse(path, "num_qo_heads " + std::to_string(file.num_qo_heads) + " is not a multiple of num_kv_heads " +
                      std::to_string(file.num_kv_heads));
   }
   if (file.head_dim < 1 || file.head_dim > 256 || file.head_dim % 8 != 0) {

@@ -34,8 +34,9 @@ Place ParsePlace(const std::string& text) {
 // Why a layer will not do, or nothing.
 std::string Fault(const data::LayerFacts& facts, TakenLayers taken) {
   if (static_cast<int32_t>(facts.qo_heads.size()) != facts.num_qo_heads) return "not all of its heads were recorded";
-  if (facts.head_dim % 8 != 0 || facts.head_dim > 256) return "its head_dim is no multiple of 8 up to 256";
-  if (facts.v_head_dim % 8 != 0 || facts.v_head_dim > 256) return "its values' head_dim is no multiple of 8 up to 256";
+  if (facts.head_dim % 8 != 0 || facts.head_dim > 256) return "its head_dim is not a multiple of 8 up to 256";
+  if (facts.v_head_dim % 8 != 0 || facts.v_head_dim > 256)
+    return "its values' head_dim is not a multiple of 8 up to 256";
   if (facts.bidirectional) return "its rows see the keys after them";
   if (facts.chunk > 0) return "its rows see a chunk of the keys";
   if (taken == TakenLayers::kAny) return "";

@@ -34,7 +34,7 @@ class PlanReader {
   std::optional<std::string> Text(const Json& plan, const char* key) const {
     if (!plan.contains(key)) return {};
     const Json& value = plan[key];
-    if (!value.is_string()) Refuse(key, "is " + Shown(value) + " and no text", "write it as the option takes it");
+    if (!value.is_string()) Refuse(key, "is " + Shown(value) + ", not a string", "write it as the option takes it");
     return value.get<std::string>();
   }
 
@@ -47,13 +47,13 @@ class PlanReader {
       if (value.get<std::string>().empty()) Refuse(key, "is empty", remedy);
       return value.get<std::string>();
     }
-    if (!value.is_array()) Refuse(key, "is " + Shown(value) + " and no list of numbers", remedy);
+    if (!value.is_array()) Refuse(key, "is " + Shown(value) + ", not a list of numbers", remedy);
     if (value.empty()) Refuse(key, "is empty", remedy);
     std::string text;
     for (const Json& number : value) {
       if (!number.is_number_unsigned() ||
           number.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int32_t>::max()))
-        Refuse(key, "holds " + Shown(number) + ", which is no number from 0 on", remedy);
+        Refuse(key, "holds " + Shown(number) + ", which is not a number from 0 on", remedy);
       text.append(text.empty() ? "" : ",").append(std::to_string(number.get<uint64_t>()));
     }
     return text;
@@ -63,10 +63,10 @@ class PlanReader {
     if (!plan.contains(key)) return {};
     const Json& value = plan[key];
     const std::string remedy = R"(write a list such as ["pre-rope"])";
-    if (!value.is_array()) Refuse(key, "is " + Shown(value) + " and no list of names", remedy);
+    if (!value.is_array()) Refuse(key, "is " + Shown(value) + ", not a list of names", remedy);
     std::vector<std::string> names;
     for (const Json& name : value) {
-      if (!name.is_string()) Refuse(key, "holds " + Shown(name) + ", which is no name", remedy);
+      if (!name.is_string()) Refuse(key, "holds " + Shown(name) + ", which is not a name", remedy);
       names.push_back(name.get<std::string>());
     }
     return names;
@@ -77,7 +77,7 @@ class PlanReader {
     const Json& value = plan[key];
     if (!value.is_number_unsigned() ||
         value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int32_t>::max()))
-      Refuse(key, "is " + Shown(value) + " and no number from 0 on", "write how many tokens to generate");
+      Refuse(key, "is " + Shown(value) + ", not a number from 0 on", "write how many tokens to generate");
     return value.get<int64_t>();
   }
 
@@ -99,8 +99,8 @@ RecordPlan ParseRecordPlan(std::string_view text, const std::string& file) {
     return depth < 4;  // nothing that is known lies as deep
   };
   const Json plan = Json::parse(text, look, /*allow_exceptions=*/false);
-  if (!plan.is_object()) reader.Refuse("", "is no JSON object", object);
-  if (!twice.empty()) reader.Refuse(reader.Shown(twice), "stands there twice", "write it once");
+  if (!plan.is_object()) reader.Refuse("", "is not a JSON object", object);
+  if (!twice.empty()) reader.Refuse(reader.Shown(twice), "appears twice", "write it once");
   for (const auto& [key, value] : plan.items()) {
     if (std::find(Keys().begin(), Keys().end(), key) == Keys().end())
       reader.Refuse(reader.Shown(key), "is not known", "the keys are " + Listed(Keys()));

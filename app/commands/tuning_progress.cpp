@@ -123,7 +123,7 @@ TuningProgress::TuningProgress(const std::string& output, const Tuning& tuning)
       const std::optional<Json> json = data::ParseShallowJson<Json>(line);
       if (!json || !json->is_object() || json->value("schema", Json()) != kSchema) {
         throw BadInputError(Fault{.file = path_,
-                                  .problem = "it is no file of a tuning that was stopped",
+                                  .problem = "it is not the file of an interrupted tuning",
                                   .remedy = "move it away, or leave out --resume"});
       }
       throw UsageError(path_ +

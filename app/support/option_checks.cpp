@@ -100,7 +100,7 @@ std::string UnknownOption(const CLI::App& command, const std::string& typed) {
     }
   }
   const std::string of = "headscope " + command.get_name();
-  return typed + " is no option of `" + of + "`; " +
+  return typed + " is not an option of `" + of + "`; " +
          (nearest.empty() ? "`" + of + " --help` lists them" : "did you mean " + nearest + "?");
 }
 
@@ -196,7 +196,7 @@ std::string UnknownArgument(const CLI::App& app, const std::string& argument) {
       nearest = command->get_name();
     }
   }
-  return "'" + argument + "' is no file, folder or command" +
+  return "'" + argument + "' is not a file, folder or command" +
          (nearest.empty() ? "; `headscope --help` lists the commands" : "; did you mean `headscope " + nearest + "`?");
 }
 

@@ -97,7 +97,7 @@ void CheckOutputTarget(const std::string& path, bool force, const std::vector<st
         OutputFault(path, "it is a symbolic link, and links are not written through", "name the file itself"));
   }
   if (fs::exists(status) && !fs::is_regular_file(status)) {
-    throw UsageError(OutputFault(path, "it is there and is no regular file", "choose another name"));
+    throw UsageError(OutputFault(path, "it exists and is not a regular file", "choose another name"));
   }
   if (fs::exists(status) && !force) {
     throw UsageError(OutputFault(path, "it exists", "choose another name or give --force"));

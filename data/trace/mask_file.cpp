@@ -103,7 +103,7 @@ class MaskReader {
   void AppendRow(const nlohmann::json& json, const std::string& counts, const std::string& indices, int32_t head,
                  int32_t row) {
     const nlohmann::json& list = At(OnlyBatch(Member(json, indices), indices), indices, head, row);
-    if (!list.is_array()) Refuse(indices, "has a row that is no array", "write it as [1, heads, rows, blocks]");
+    if (!list.is_array()) Refuse(indices, "has a row that is not an array", "write it as [1, heads, rows, blocks]");
     const nlohmann::json& count = At(OnlyBatch(Member(json, counts), counts), counts, head, row);
     const int32_t used = Integer(count, counts, 0, static_cast<int64_t>(list.size()));
     const int64_t most = (int64_t{1} << 28) / mask_.block_k - 1;

@@ -144,7 +144,7 @@ Status MakeMaskMethod(const std::string& name, BlockMask mask, std::unique_ptr<P
     return refuse("begin does not cut blocks into " + std::to_string(lists) + " lists");
   for (const int32_t block : mask.blocks) {
     if (block < 0 || int64_t{block} * mask.block_k >= kLargest)
-      return refuse("blocks holds " + std::to_string(block) + ", which is no block of 2^28 keys");
+      return refuse("blocks holds " + std::to_string(block) + ", beyond the last block of 2^28 keys");
   }
   *method = std::make_unique<BlockMaskMethod>(name, std::move(mask));
   return {};

@@ -62,7 +62,7 @@ MethodSpec MakeSpec() {
                .default_value = 4,
                .minimum = 1,
                .maximum = 1024,
-               .help = "steps that a choice serves",
+               .help = "steps that a selection serves",
                .cost = "selection takes proportionally less time; the choice is that of an older query"},
           },
   };

@@ -223,7 +223,7 @@ Status ParseFixedSet(std::string_view name, FixedSet* set) {
   if (!found) {
     return {StatusCode::kInvalidArgument,
             std::string("'").append(name).append(
-                "' is no fixed index set: choose dense, blocks-90, vertical-slash-1000x4096, a-shape-1024+4096, "
+                "' is not a fixed index set: choose dense, blocks-90, vertical-slash-1000x4096, a-shape-1024+4096, "
                 "s2-l1v15 or other numbers in their places")};
   }
   if (Status status = CheckNumbers(name, *found); !status.ok()) return status;

@@ -47,7 +47,7 @@ void Read(const JsonFields& root, ModelConfig* config) {
   linear.value_dim = size("linear_value_head_dim", kMostDim, 128);
   linear.kernel = size("linear_conv_kernel_dim", kMostDim, 4);
   if (linear.num_value_heads % linear.num_key_heads != 0)
-    root.RefuseField("linear_num_value_heads", "is no multiple of linear_num_key_heads", "correct one of the two");
+    root.RefuseField("linear_num_value_heads", "is not a multiple of linear_num_key_heads", "correct one of the two");
   for (AttentionLayer& layer : config->layers) {
     if (!layer.linear) continue;
     layer.num_qo_heads = layer.num_kv_heads = 0;

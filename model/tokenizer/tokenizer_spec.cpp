@@ -193,7 +193,7 @@ void ReadModel(const JsonFields& root, TokenizerSpec* spec) {
     if (found != by_text.end())
       spec->unknown_id = found->second;
     else if (!spec->by_bytes)
-      model.RefuseField("unk_token", "is no token of the vocabulary", "correct it");
+      model.RefuseField("unk_token", "is not a token of the vocabulary", "correct it");
   }
   MergeReader(model, by_text, spec).Read();
 }

@@ -47,7 +47,7 @@ void ReadWords(const JsonFields& model, const std::string& unknown, TokenizerSpe
   });
   if (const std::optional<int32_t> twice = spec->words.Sort())
     model.RefuseField("vocab", "gives the id " + std::to_string(*twice) + " to two words", "correct one of them");
-  if (spec->unknown_id < 0) model.RefuseField("unk_token", "is no word of the vocabulary", "correct it");
+  if (spec->unknown_id < 0) model.RefuseField("unk_token", "is not a word of the vocabulary", "correct it");
 }
 
 }  // namespace

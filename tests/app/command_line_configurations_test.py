@@ -347,7 +347,7 @@ class Configurations(TraceCase):
         whole, _ = self.tuned(SHIPPED, "--method", "vertical-slash", "--target", "cra-p5=0.95")
         self.assertEqual(json.loads(out.read_text())["heads"], whole["heads"], "as if it had not been stopped")
         kept.write_text("something else\n")
-        self.assertIn("no file of a tuning", run(*command[1:], "--force", code=3).stderr)
+        self.assertIn("the file of an interrupted tuning", run(*command[1:], "--force", code=3).stderr)
         kept.unlink()
 
     def test_hostile_configurations_are_refused_in_a_sentence(self):

@@ -100,7 +100,7 @@ class Refusals(TraceCase):
         (folder / "link.h5").symlink_to(folder / "real.h5")
         (folder / "dangling.h5").symlink_to(folder / "nowhere.h5")
         os.mkfifo(folder / "pipe.h5")
-        for name, said, *command in (("link.h5", "link", "analyze", self.trace, "--force"), ("pipe.h5", "no regular file", "analyze", self.trace, "--force"),
+        for name, said, *command in (("link.h5", "link", "analyze", self.trace, "--force"), ("pipe.h5", "not a regular file", "analyze", self.trace, "--force"),
                                      ("dangling.h5", "link", "export", self.trace), ("dangling.h5", "link", "capture", MODEL, "--text", "a")):
             with self.subTest(name=name, command=command):
                 self.assertIn(said, run(*command, "-o", folder / name, code=2).stderr)

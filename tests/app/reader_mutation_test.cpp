@@ -134,7 +134,7 @@ TEST(TuningProgressFile, DamagedOnesAreRefusedInASentence) {
     EXPECT_NE(refusal(other), "") << number;
   }
   // It ended the program.
-  EXPECT_THAT(refusal("{\"schema\": 1}\n"), ::testing::HasSubstr("it is no file of a tuning that was stopped"));
+  EXPECT_THAT(refusal("{\"schema\": 1}\n"), ::testing::HasSubstr("it is not the file of an interrupted tuning"));
   std::filesystem::remove_all(folder);
 }
 

@@ -43,18 +43,18 @@ std::string Refusal(const std::string& text) {
 TEST(RecordPlan, NamesTheKeyOfWhatIsWrong) {
   for (const auto& [keys, problem] : std::initializer_list<std::pair<std::string, std::string>>{
            {R"("layer": [1])", "\"layer\": is not known; the keys are format, layers, heads"},
-           {R"("layers": [1], "layers": [2])", "\"layers\": stands there twice"},
+           {R"("layers": [1], "layers": [2])", "\"layers\": appears twice"},
            {R"("layers": [])", "layers: is empty"},
            {R"("layers": "")", "layers: is empty"},
-           {R"("layers": 3)", "layers: is 3 and no list"},
+           {R"("layers": 3)", "layers: is 3, not a list"},
            {R"("layers": [-1])", "layers: holds -1"},
            {R"("layers": [1.5])", "layers: holds 1.5"},
            {R"("heads": ["0"])", "heads: holds \"0\""},
            {R"("heads": [2147483648])", "heads: holds 2147483648"},
            {R"("heads": [[1]])", "heads: holds [1]"},
            {R"("heads": [1], "kv_heads": [0])", "kv_heads: stands beside heads"},
-           {R"("rows": 16)", "rows: is 16 and no text"},
-           {R"("points": "pre-rope")", "points: is \"pre-rope\" and no list"},
+           {R"("rows": 16)", "rows: is 16, not a string"},
+           {R"("points": "pre-rope")", "points: is \"pre-rope\", not a list"},
            {R"("points": [1])", "points: holds 1"},
            {R"("decode": -1)", "decode: is -1"},
            {R"("decode": "8")", "decode: is \"8\""},
@@ -65,10 +65,10 @@ TEST(RecordPlan, NamesTheKeyOfWhatIsWrong) {
         << keys;
   }
   for (const char* text : {"", "[]", "null", "{", "\xff", "{} {}", "\"headscope-record-1\""})
-    EXPECT_THAT(Refusal(text), HasSubstr("plan.json: is no JSON object; ")) << text;
+    EXPECT_THAT(Refusal(text), HasSubstr("plan.json: is not a JSON object; ")) << text;
   for (const char* text : {"{}", R"({"format": 1})", R"({"format": "headscope-record-2"})"})
     EXPECT_THAT(Refusal(text), HasSubstr("instead of headscope-record-1")) << text;
-  EXPECT_THAT(Refusal(std::string(100000, '[')), HasSubstr("is no JSON object")) << "nested deeply";
+  EXPECT_THAT(Refusal(std::string(100000, '[')), HasSubstr("is not a JSON object")) << "nested deeply";
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ TEST_F(KeptTextOfAHead, AChoiceThatHeadsShareNamesThem) {
   mask.chosen_per = kernels::ChosenPer::kQueryHead;
   EXPECT_EQ(DescribeChoice(model_, mask), "chosen per query head");
   mask.chosen_per = kernels::ChosenPer::kKvHead;
-  EXPECT_EQ(DescribeChoice(model_, mask), "chosen per KV head, one choice for query heads 0 to 1");
+  EXPECT_EQ(DescribeChoice(model_, mask), "chosen per KV head, one selection for query heads 0 to 1");
 }
 
 TEST_F(KeptTextOfAHead, APicturesCaptionSaysThatItsTraceWasCut) {

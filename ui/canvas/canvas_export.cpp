@@ -79,7 +79,7 @@ void HeadCanvas::Impl::AdvanceExport() {
     const QString path = export_->path;
     export_.reset();
     Q_EMIT canvas->PngExported(
-        path, QStringLiteral("The export was given up because the head went away: choose a head and export again."));
+        path, QStringLiteral("The export was cancelled because its head is gone: choose a head and export again."));
     return;
   }
   model.tiles().Want(model.Demand(export_->view, export_->scale));

@@ -166,7 +166,7 @@ struct CanvasRenderer::Impl {
                                           QByteArray::fromStdString(MapFragmentShader(features))) ||
         !program->link()) {
       error =
-          QStringLiteral("The canvas' shaders do not compile on this OpenGL driver: ") + program->log().simplified();
+          QStringLiteral("The canvas's shaders do not compile on this OpenGL driver: ") + program->log().simplified();
       program.reset();  // and is not tried again
     }
     return (programs[features] = std::move(program)).get();

@@ -52,7 +52,7 @@ std::string DescribeChoice(const CanvasModel& model, const LiveMask& mask) {
     first = std::min(first, trace.heads[i].head);
     last = std::max(last, trace.heads[i].head);
   }
-  return Format("chosen per KV head, one choice for query heads %d to %d", first, last);
+  return Format("chosen per KV head, one selection for query heads %d to %d", first, last);
 }
 
 std::string DescribeCra(const LiveMask& mask) {

@@ -115,7 +115,7 @@ void LivePanel::DrawSteps(const CanvasModel& model, const LiveMask& mask) {
   ImGui::PopTextWrapPos();
   if (!choice.empty()) {
     HelpTooltip(
-        "As a run chooses: in its layer the query heads of a KV head share a choice; with “this head alone” "
+        "As a run selects: in its layer the query heads of a KV head share one selection; with “this head alone” "
         "the head has its own.");
   }
   const auto show = [this] { actions_.show_steps(); };

@@ -32,7 +32,7 @@ void MainWindow::BindNotes() {
       if (i < static_cast<int>(places.size())) {
         state_.GoToNote(places[static_cast<size_t>(i)]);
       } else {
-        notice_->ShowMessage(tr("There is no bookmark %1 yet; Ctrl+B makes one of the present view.").arg(i + 1));
+        notice_->ShowMessage(tr("There is no bookmark %1 yet; Ctrl+B bookmarks the current view.").arg(i + 1));
       }
     });
     addAction(go);

@@ -254,7 +254,7 @@ void MainWindow::ChooseExportWidth() {
 void MainWindow::ExportCanvas() {
   // The kind of file is a choice that every platform's dialog shows.
   const QStringList kinds{tr("PNG, dark background (*.png)"), tr("PNG, white background (*.png)"),
-                          tr("SVG, letters stay letters (*.svg)"), tr("PDF, letters stay letters (*.pdf)")};
+                          tr("SVG, text kept as text (*.svg)"), tr("PDF, text kept as text (*.pdf)")};
   qsizetype kind = canvas_->pictures_light() ? 1 : 0;
   const QString path =
       AskWhereToWrite(this, tr("Export map"),

@@ -89,7 +89,7 @@ void StartupWatch::Look() {
     if (QAction* action = window_->findChild<QAction*>(id)) {
       action->trigger();
     } else {
-      std::fprintf(stderr, "headscope: HEADSCOPE_COMMANDS names %s, which is no command of the window\n",
+      std::fprintf(stderr, "headscope: HEADSCOPE_COMMANDS names %s, which is not a command of the window\n",
                    qPrintable(id));
     }
     return;

@@ -96,7 +96,7 @@ class WindowBench {
     window_->resize(options_.width, options_.height);
     window_->show();
     if (!WaitFor([&] { return canvas_->frames_drawn() > 0; }, 60))
-      return Fail("The window was not drawn within a minute: is the display's OpenGL at work?");
+      return Fail("The window was not drawn within a minute: does OpenGL work on this display?");
     result_.window_ms = Since(timer);
     canvas_->makeCurrent();
     const GLubyte* renderer = QOpenGLContext::currentContext()->functions()->glGetString(GL_RENDERER);

@@ -30,7 +30,7 @@ QJsonObject ReadStateFile(const QString& path, qint64 most_bytes, QString* error
   if (!file.open(QIODevice::ReadOnly)) return refuse(file.errorString());
   if (file.size() > most_bytes) return refuse(QStringLiteral("it is larger than anything that headscope keeps there"));
   const QJsonDocument document = QJsonDocument::fromJson(file.read(file.size()));  // no more: its room is made first
-  if (!document.isObject()) return refuse(QStringLiteral("it is no JSON object"));
+  if (!document.isObject()) return refuse(QStringLiteral("it is not a JSON object"));
   return document.object();
 }
 
@@ -41,7 +41,7 @@ QString UpdateStateFile(const QString& path, qint64 most_bytes, bool keep_foreig
   QLockFile turn(path + QStringLiteral(".lock"));
   if (!turn.tryLock(kWaitForTurnMs)) {
     return Sentence(path, turn.error() == QLockFile::LockFailedError
-                              ? QStringLiteral("another headscope is writing it and does not end")
+                              ? QStringLiteral("another headscope is still writing it")
                               : QStringLiteral("the folder %1 takes no files").arg(folder));
   }
   QString foreign;
