@@ -142,6 +142,53 @@ void AppendSinks(std::vector<AttendCase>* cases) {
   cases->push_back(many);
 }
 
+// More items than blocks are dealt, of heads of 64 components: where all of them keep everything, the wide kernel's.
+void AppendWide(std::vector<AttendCase>* cases) {
+  AttendCase wide{.pattern = Pattern::kDense,
+                  .seq_q = 0,
+                  .seq_k = 0,
+                  .batch = 10,
+                  .num_qo_heads = 128,
+                  .num_kv_heads = 32,
+                  .head_dim = 64};
+  for (const int32_t length : {1, 63, 64, 65, 128, 191, 192, 193, 320, 513}) {
+    wide.seq_q = length;
+    cases->push_back(wide);
+  }
+  wide.dtype = DType::kFloat16;
+  cases->push_back(wide);
+  wide.highest_sink = 5.0f;
+  cases->push_back(wide);
+  wide.dtype = DType::kBFloat16;
+  cases->push_back(wide);
+  wide.highest_sink = 0.0f;
+  for (const auto& [seq_q, seq_k] : {std::pair{130, 777}, {1, 500}, {300, 301}, {200, 384}}) {
+    wide.seq_q = seq_q;
+    wide.seq_k = seq_k;
+    cases->push_back(wide);
+  }
+  // Other lists, other rules, and what the wide kernel does not know.
+  wide.seq_q = 300;
+  wide.seq_k = 0;
+  for (const Pattern pattern : {Pattern::kRandom, Pattern::kSomeEmpty, Pattern::kColumns, Pattern::kHalves}) {
+    wide.pattern = pattern;
+    cases->push_back(wide);
+  }
+  wide.pattern = Pattern::kDense;
+  wide.tile_rows = 64;
+  cases->push_back(wide);
+  wide.tile_rows = 128;
+  wide.soft_cap = 5.0f;
+  cases->push_back(wide);
+  wide.soft_cap = 0.0f;
+  for (const ElementRule& rule : {kNoMask, kWindow}) {
+    wide.rule = rule;
+    cases->push_back(wide);
+  }
+  wide = {.pattern = Pattern::kDense, .seq_q = 9000, .seq_k = 0, .num_qo_heads = 16, .num_kv_heads = 4, .head_dim = 64};
+  cases->push_back(wide);
+}
+
 std::vector<AttendCase> Cases() {
   std::vector<AttendCase> cases;
   for (const int32_t length : {1, 63, 64, 65, 127, 1000, 4096}) {
@@ -224,6 +271,7 @@ std::vector<AttendCase> Cases() {
   cases.push_back({.pattern = Pattern::kHoles, .seq_q = 400, .seq_k = 0, .executor = Executor::kSimple});
   AppendUnequalDims(&cases);
   AppendSinks(&cases);
+  AppendWide(&cases);
   // What rows read of partial runs that reach past what they keep; the rest holds NaN, where no other row reads it.
   for (const ElementRule& rule : {kCausal, kNoMask, kWindow}) {
     for (const int32_t tile_rows : {64, 128}) {

@@ -38,13 +38,15 @@ struct Case {
   DType dtype = DType::kBFloat16;
   Pattern pattern = Pattern::kDense;
   ElementRule rule = {MaskKind::kCausal, 0, 0};
+  int32_t num_heads = 1;  // all with the same queries and keys; of many, more items than are dealt
 };
 
 std::string NameOfCase(const Case& c) {
   const char* const courses[] = {"rising", "falling", "stairs", "spikes", "far_below", "late", "peaks", "enormous"};
   return std::string(courses[static_cast<int>(c.course)]) + "_d" + std::to_string(c.head_dim) +
          (c.dtype == DType::kBFloat16 ? "_bf16_" : "_fp16_") + testing::NameOf(c.pattern) +
-         (c.rule.kind == MaskKind::kCausalWindow ? "_window" : "");
+         (c.rule.kind == MaskKind::kCausalWindow ? "_window" : "") +
+         (c.num_heads > 1 ? "_h" + std::to_string(c.num_heads) : "");
 }
 void PrintTo(const Case& c, std::ostream* out) {
   *out << NameOfCase(c);
@@ -107,13 +109,17 @@ TEST_P(CudaScoreRange, MatchesFloat64) {
     }
     return codes;
   };
-  const std::vector<uint16_t> q_codes = encode(q), k_codes = encode(k), v_codes = encode(v);
+  const std::vector<uint16_t> head_codes = encode(q), k_codes = encode(k), v_codes = encode(v);
+  const auto num_heads = static_cast<size_t>(c.num_heads);
+  std::vector<uint16_t> q_codes;
+  for (size_t head = 0; head < num_heads; ++head) q_codes.insert(q_codes.end(), head_codes.begin(), head_codes.end());
   const DeviceArray<uint16_t> device_q(q_codes), device_k(k_codes), device_v(v_codes),
-      device_o(std::vector<uint16_t>(count, 0x7fff));  // NaN
-  const DeviceArray<float> device_lse(std::vector<float>(kLength, std::numeric_limits<float>::quiet_NaN()));
+      device_o(std::vector<uint16_t>(num_heads * count, 0x7fff));  // NaN
+  const DeviceArray<float> device_lse(std::vector<float>(num_heads * kLength, std::numeric_limits<float>::quiet_NaN()));
 
   AttentionProblem problem;
-  problem.num_qo_heads = problem.num_kv_heads = 1;
+  problem.num_qo_heads = c.num_heads;
+  problem.num_kv_heads = 1;
   problem.head_dim = c.head_dim;
   problem.seq_q = problem.seq_k = kLength;
   problem.dtype = c.dtype;
@@ -122,19 +128,22 @@ TEST_P(CudaScoreRange, MatchesFloat64) {
   AttentionOutput output;
   output.o = ContiguousTensor<void>(device_o.get(), problem.num_qo_heads, problem.seq_q, problem.head_dim);
   output.lse = device_lse.get();
-  const SparseIndex index = MakeLists({1, 1, kLength, kLength, 0, 128, c.rule}, c.pattern, seed);
+  const SparseIndex index = MakeLists({1, c.num_heads, kLength, kLength, 0, 128, c.rule}, c.pattern, seed);
   CudaIndexBuffers device_index;
   ASSERT_TRUE(UploadIndex(index.View(), &device_index).ok());
   const Status status = AttendCuda(problem, device_index.view, output, nullptr);
   ASSERT_TRUE(status.ok()) << status.message();
-  const std::vector<uint16_t> o = device_o.Download();
-  const std::vector<float> lse = device_lse.Download();
+  const std::vector<uint16_t> all_o = device_o.Download();
+  const std::vector<float> all_lse = device_lse.Download();
 
+  // The last head's.
+  const std::vector<uint16_t> o(all_o.end() - static_cast<int64_t>(count), all_o.end());
+  const std::vector<float> lse(all_lse.end() - kLength, all_lse.end());
   double error = 0;
   double norm = 0;
   for (int32_t row = 0; row < kLength; ++row) {
     std::vector<ColumnRange> ranges;
-    AppendKeptRanges(index.View(), 0, 0, row, &ranges);
+    AppendKeptRanges(index.View(), 0, c.num_heads - 1, row, &ranges);
     std::vector<std::pair<int32_t, double>> scores;
     double row_max = -std::numeric_limits<double>::infinity();
     for (const ColumnRange& range : ranges) {
@@ -193,6 +202,14 @@ std::vector<Case> Cases() {
       cases.push_back({.course = Course::kPeaks, .head_dim = head_dim, .dtype = dtype});
     }
   }
+  // The wide kernel.
+  for (const Course course : {Course::kRising, Course::kFalling, Course::kStairs, Course::kSpikes, Course::kFarBelow,
+                              Course::kLate, Course::kPeaks}) {
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+      cases.push_back({.course = course, .head_dim = 64, .dtype = dtype, .num_heads = 160});
+    }
+  }
+  cases.push_back({.course = Course::kEnormous, .head_dim = 64, .num_heads = 160});
   // fp16 holds no number of that size.
   for (const int32_t head_dim : {64, 128, 256}) cases.push_back({.course = Course::kEnormous, .head_dim = head_dim});
   cases.push_back({.course = Course::kEnormous, .pattern = Pattern::kRandom});

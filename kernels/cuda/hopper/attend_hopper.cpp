@@ -117,10 +117,32 @@ Status Attend(const AttentionProblem& problem, const SparseIndexView& index, con
   params.scale_log2 = (problem.soft_cap > 0 ? 1.0f : scale) * std::numbers::log2e_v<float>;
 
   LaunchFunction* const launch = problem.soft_cap > 0 ? instance->launch_capped : instance->launch;
+  // As many runs as where every head keeps everything, and for every key a row that keeps it then.
+  const bool few_runs = index.columns_size == 0 && index.runs_size <= 2 * index.NumLists();
+  const bool all_positions = int64_t{index.first_position} + index.seq_q == index.seq_k;
+  const bool wide = instance->launch_wide != nullptr && problem.soft_cap == 0 && index.rule.kind == MaskKind::kCausal &&
+                    index.tile_rows == kItemRows && few_runs && all_positions;
+  KernelParams wide_params{};
+  if (wide) {
+    const TensorMapShape rows{"q",           problem.dtype,    problem.batch,      problem.num_qo_heads,
+                              problem.seq_q, problem.head_dim, instance->wide_rows};
+    if (Status status = EncodeTensorMap(rows, problem.q, &wide_params.q); !status.ok()) return status;
+  }
   const int64_t bytes_per_kv_head =
       SizeOf(problem.dtype) * problem.seq_k * (int64_t{problem.head_dim} + problem.ValueDim());
-  return LaunchWithQueue(problem, index, bytes_per_kv_head, device, "AttendHopperKernel", stream, &params,
-                         [&](int num_blocks) { return launch(params, num_blocks, stream); });
+  return LaunchWithQueue(
+      problem, index, bytes_per_kv_head, device, "AttendHopperKernel", stream, &params,
+      [&](int num_blocks) {
+        if (params.dense_sections != nullptr) {
+          const CUtensorMap rows = wide_params.q;
+          wide_params = params;
+          wide_params.q = rows;
+          const cudaError_t error = instance->launch_wide(wide_params, num_blocks, stream);
+          if (error != cudaSuccess) return error;
+        }
+        return launch(params, num_blocks, stream);
+      },
+      wide);
 }
 
 }  // namespace headscope::kernels::hopper

@@ -5,22 +5,20 @@
 // other's products.
 #pragma once
 
-#include <cute/arch/copy_sm90_tma.hpp>
 #include <cute/tensor.hpp>
 
 #include "hopper/softmax.cuh"
-#include "hopper/step_consumer.cuh"
 #include "hopper/step_mask.cuh"
+#include "hopper/tensor_consumer.cuh"
 
 namespace headscope::kernels::hopper {
 
 template <class T>
-class Consumer : StepConsumer<T> {
+class Consumer : TensorConsumer<T> {
  public:
   using Element = typename T::Element;
 
-  __device__ Consumer(const KernelParams& params, SharedStorage<T>& shared, int group)
-      : Base(shared, group), p_(params) {}
+  __device__ Consumer(const KernelParams& params, SharedStorage<T>& shared, int group) : Base(params, shared, group) {}
 
   __device__ void Run() {
     using namespace cute;
@@ -182,17 +180,11 @@ class Consumer : StepConsumer<T> {
   }
 
  private:
-  using Base = StepConsumer<T>;
-  using Base::group_, Base::lane_, Base::part_, Base::place_, Base::row_, Base::s_, Base::thread_, Base::work_;
-  using Base::LookAhead, Base::Release, Base::ReleaseValues, Base::TakePlace, Base::WaitForKeys, Base::WaitForOutput,
-      Base::WaitTogether;
+  using Base = TensorConsumer<T>;
+  using Base::Finish, Base::FreeQuerySlot, Base::WaitForValues;
+  using Base::group_, Base::p_, Base::part_, Base::place_, Base::row_, Base::s_, Base::work_;
+  using Base::LookAhead, Base::Release, Base::ReleaseValues, Base::TakePlace, Base::WaitForKeys, Base::WaitForOutput;
   using typename Base::Ahead;
-
-  __device__ void WaitForValues(uint32_t step, uint32_t flags) {
-    WaitTogether(s_.v_full, step);
-    if ((flags & kStepGathered) != 0) [[unlikely]]
-      cutlass::arch::fence_view_async_shared();
-  }
 
   // Behind a step's scores: where the next item's queries come to this place, they may, if these scores were the last.
   __device__ void ReleaseQueries(uint32_t flags) {
@@ -200,87 +192,6 @@ class Consumer : StepConsumer<T> {
       if ((flags & kStepLast) != 0) Release(s_.q_empty[part_][work_ % T::kQuerySlots]);
     }
   }
-
-  // Divides by the sum, writes the LSE, and sends O: through the Q slot, whose queries are done with, or a slab at a
-  // time through a place of the warp's own.
-  template <class Output>
-  __device__ void Finish(const ItemPlace& place, uint32_t slot, const SoftmaxState<Element>& softmax, Output& output) {
-    float normaliser[2];
-    for (int r = 0; r < 2; ++r) {
-      float sum = QuadSum(softmax.row_sum[r]), shift = softmax.shift[r], factor = 1.0f;
-      if (p_.sinks.count > 0) AddSink(p_.sinks.logit[place.head], &sum, &shift, &factor);
-      normaliser[r] = sum == 0.0f ? 0.0f : __fdividef(factor, sum);
-      const int query = place.tile * kItemRows + row_ + 8 * r;
-      if (p_.lse != nullptr && lane_ % 4 == 0 && query < p_.index.seq_q) Base::WriteLse(p_, place, query, sum, shift);
-    }
-    // Every warp of the group has done its last product with these queries.
-    if constexpr (!T::kOutputApart) BarrierSync(kGroupBarrier + group_, 128);
-    const int warp_row = group_ * 64 + thread_ / 32 * kOutputRows;
-    char* const first = OutputPlace(slot, warp_row);
-    const uint32_t row_place = Base::RowPlace(first);
-    const bool sends = lane_ == 0 && place.tile * kItemRows + warp_row < p_.index.seq_q;
-    const auto send = [&](int slab) {
-      cute::SM90_TMA_STORE_4D::copy(&p_.o, first + slab * kOutputSlabBytes, slab * 64,
-                                    place.tile * kItemRows + warp_row, place.head, place.sequence);
-    };
-    CUTE_UNROLL
-    for (int i = 0; i < decltype(cute::size(output))::value; i += 8) {
-      // The slab before has left.
-      if (T::kOutputApart && i % 32 == 0) WaitForOutput();
-      uint32_t pairs[4];
-      CUTE_UNROLL
-      for (int j = 0; j < 4; ++j) {
-        const float scale = normaliser[j % 2];
-        pairs[j] = RoundedPair<Element>(output(i + 2 * j) * scale, output(i + 2 * j + 1) * scale);
-      }
-      const int column = i / 4 * 8;
-      Base::StoreColumns(row_place, column, kOutputSlabBytes, pairs);
-      if (T::kOutputApart && i % 32 == 24) {
-        cutlass::arch::fence_view_async_shared();
-        __syncwarp();
-        if (sends) {
-          send(column / 64);
-          cute::tma_store_arrive();
-        }
-      }
-    }
-    if constexpr (!T::kOutputApart) {
-      cutlass::arch::fence_view_async_shared();
-      __syncwarp();
-      // Each warp sends its own rows, so that none waits for another.
-      if (sends) {
-        CUTE_UNROLL
-        for (int slab = 0; slab < T::kValueSlabs; ++slab) send(slab);
-        cute::tma_store_arrive();
-      }
-      __syncwarp();
-      finished_slot_ = static_cast<int>(slot);
-    }
-  }
-
-  // Where this warp's rows of O go on their way out, and how far apart its slabs are there.
-  __device__ char* OutputPlace(uint32_t slot, int warp_row) {
-    if constexpr (T::kOutputApart) {
-      return s_.o[warp_row / kOutputRows];
-    } else {
-      return s_.q[slot] + warp_row * kSlabBytes;
-    }
-  }
-  static constexpr int kOutputSlabBytes = T::kOutputApart ? 0 : kItemRows * kSlabBytes;
-
-  // Hands the slot of the last finished item back to the scheduler once this warp's share of its O has been read.
-  __device__ void FreeQuerySlot() {
-    if (finished_slot_ < 0) return;
-    if (lane_ == 0) {
-      cute::tma_store_wait<0>();
-      Mbarrier::arrive(&s_.q_empty[part_][finished_slot_]);
-    }
-    __syncwarp();
-    finished_slot_ = -1;
-  }
-
-  const KernelParams& p_;
-  int finished_slot_ = -1;
 };
 
 }  // namespace headscope::kernels::hopper

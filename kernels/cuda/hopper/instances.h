@@ -19,6 +19,9 @@ LaunchFunction LaunchFp16D64, LaunchFp16D128, LaunchFp16D192, LaunchFp16D256;
 LaunchFunction LaunchCappedBf16D64, LaunchCappedBf16D128, LaunchCappedBf16D192, LaunchCappedBf16D256;
 LaunchFunction LaunchCappedFp16D64, LaunchCappedFp16D128, LaunchCappedFp16D192, LaunchCappedFp16D256;
 
+// For problems of which every head may keep everything.
+LaunchFunction LaunchWideBf16D64, LaunchWideFp16D64;
+
 struct Instance {
   DType dtype;
   int32_t head_dim;
@@ -27,18 +30,20 @@ struct Instance {
   int32_t rows_of_q_copy;  // query rows that come at once
   LaunchFunction* launch;
   LaunchFunction* launch_capped;  // for problems with a soft cap
+  LaunchFunction* launch_wide;    // in place of `launch` where every head keeps everything, or null
+  int32_t wide_rows;              // of its items
 };
 
 inline std::span<const Instance> Instances() {
   static constexpr Instance kInstances[] = {
-      {DType::kBFloat16, 64, 64, 128, 128, LaunchBf16D64, LaunchCappedBf16D64},
-      {DType::kBFloat16, 128, 128, 128, 128, LaunchBf16D128, LaunchCappedBf16D128},
-      {DType::kBFloat16, 192, 128, 128, 64, LaunchBf16D192, LaunchCappedBf16D192},
-      {DType::kBFloat16, 256, 256, 64, 64, LaunchBf16D256, LaunchCappedBf16D256},
-      {DType::kFloat16, 64, 64, 128, 128, LaunchFp16D64, LaunchCappedFp16D64},
-      {DType::kFloat16, 128, 128, 128, 128, LaunchFp16D128, LaunchCappedFp16D128},
-      {DType::kFloat16, 192, 128, 128, 64, LaunchFp16D192, LaunchCappedFp16D192},
-      {DType::kFloat16, 256, 256, 64, 64, LaunchFp16D256, LaunchCappedFp16D256},
+      {DType::kBFloat16, 64, 64, 128, 128, LaunchBf16D64, LaunchCappedBf16D64, LaunchWideBf16D64, 192},
+      {DType::kBFloat16, 128, 128, 128, 128, LaunchBf16D128, LaunchCappedBf16D128, nullptr, 0},
+      {DType::kBFloat16, 192, 128, 128, 64, LaunchBf16D192, LaunchCappedBf16D192, nullptr, 0},
+      {DType::kBFloat16, 256, 256, 64, 64, LaunchBf16D256, LaunchCappedBf16D256, nullptr, 0},
+      {DType::kFloat16, 64, 64, 128, 128, LaunchFp16D64, LaunchCappedFp16D64, LaunchWideFp16D64, 192},
+      {DType::kFloat16, 128, 128, 128, 128, LaunchFp16D128, LaunchCappedFp16D128, nullptr, 0},
+      {DType::kFloat16, 192, 128, 128, 64, LaunchFp16D192, LaunchCappedFp16D192, nullptr, 0},
+      {DType::kFloat16, 256, 256, 64, 64, LaunchFp16D256, LaunchCappedFp16D256, nullptr, 0},
   };
   return kInstances;
 }

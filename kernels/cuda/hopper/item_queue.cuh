@@ -15,6 +15,15 @@ __device__ inline int DealtItem(const KernelParams& p, int dealt) {
   return (dealt - from_last * num_heads) * p.items_per_head + p.items_per_head - 1 - from_last;
 }
 
+// Whether every head keeps everything, where that was asked. All lanes of a warp together, behind the ordering kernels.
+__device__ inline bool AllKeepEverything(const KernelParams& p, int lane) {
+  if (p.dense_sections == nullptr) return false;
+  bool all = true;
+  CUTE_NO_UNROLL
+  for (int section = lane; section < p.num_sections; section += 32) all &= p.dense_sections[section] != 0;
+  return __all_sync(kAllLanes, all) != 0;
+}
+
 // All lanes of a warp call every function together.
 class ItemQueue {
  public:

@@ -31,8 +31,8 @@ __device__ void FetchAhead(const KernelParams& p) {
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads, 1) AttendHopperKernel(const __grid_constant__ KernelParams params) {
-  RunBlock<T, Loader<T, TensorCopies<T>>, Consumer<T>>(params, [&] { FetchAhead<T>(params); });
+__global__ void __launch_bounds__(T::kThreads, 1) AttendHopperKernel(const __grid_constant__ KernelParams params) {
+  RunBlock<T, Scheduler<T>, Loader<T, TensorCopies<T>>, Consumer<T>>(params, [&] { FetchAhead<T>(params); });
 }
 
 template <class T>

@@ -36,8 +36,14 @@ struct KernelParams {
   SparseIndexView index;  // device pointers
   // [num_items] work items, in the order in which thread blocks take them; null: few, dealt to the blocks (ItemQueue)
   const int32_t* order;
-  int32_t* next_item;  // the queue's head
-  float* lse;          // [batch, num_qo_heads, seq_q] or null
+  int32_t* next_item;  // [2]: the heads of the queue and of the wide kernel's
+  // [num_sections] of the queue: whether all heads of a section keep everything. Where all do, the wide kernel takes
+  // the items in place of this one. Null: there is none for this problem, or no queue.
+  const int32_t* dense_sections;
+  int32_t num_sections;
+  int32_t heads_per_section;
+  bool sections_fit_cache;
+  float* lse;  // [batch, num_qo_heads, seq_q] or null
   int32_t num_items;
   int32_t items_per_head;
   int32_t lists_per_head;

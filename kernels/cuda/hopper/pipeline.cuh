@@ -27,10 +27,21 @@ constexpr int kSlabBytes = 128;  // of one key in one slab: 64 components of 16 
 constexpr int kConsumerGroups = 2;
 constexpr int kConsumerWarps = 4 * kConsumerGroups;
 constexpr int kLoaderWarps = 3;  // with the scheduler warp a warpgroup
-constexpr int kThreads = 128 * (1 + kConsumerGroups);
-constexpr int kProducerRegisters = 56;
-constexpr int kConsumerRegisters = 224;
 constexpr uint32_t kAllLanes = 0xffffffffu;
+
+// How a block's threads are divided, a base of a kernel's traits. kGroups: consumer warpgroups, of 64 query rows each.
+template <int kGroups_, int kProducerRegisters_, int kConsumerRegisters_>
+struct BlockShape {
+  static constexpr int kGroups = kGroups_;
+  static constexpr int kRows = 64 * kGroups;  // of an item
+  static constexpr int kThreads = 128 * (1 + kGroups);
+  static constexpr int kProducerRegisters = kProducerRegisters_;
+  static constexpr int kConsumerRegisters = kConsumerRegisters_;
+  static constexpr uint32_t kEmptyArrivals = 4 * kGroups;                  // of consumer warps, lane 0 of each
+  static constexpr uint32_t kStepReaders = kEmptyArrivals + kLoaderWarps;  // each lets go of every step
+};
+using TwoGroups = BlockShape<kConsumerGroups, 56, 224>;
+static_assert(TwoGroups::kRows == kItemRows);
 
 // A tile of keys is a few segments of kSegmentRows neighbouring keys.
 constexpr int kMaxSegments = 4;
@@ -58,13 +69,12 @@ struct Step {
   int32_t sequence;
   uint32_t flags;
 };
-constexpr uint32_t kStepReaders = kConsumerWarps + kLoaderWarps;  // each lets go of every step
 
 // Which (sequence, head, row tile) an item is.
 struct ItemPlace {
   int32_t sequence;  // -1: there is no item left
   int32_t head;
-  int32_t tile;  // of kItemRows rows
+  int32_t tile;  // of as many rows as the kernel's items have
 };
 __device__ inline ItemPlace PlaceOf(const KernelParams& p, int item) {
   const int head = Quotient(item, p.by_items_per_head);
@@ -88,7 +98,6 @@ struct ItemLists {
 // Every loader thread arrives once for each step's keys and once for its values, one lane for its warp where that
 // copies nothing by itself.
 constexpr uint32_t kFullArrivals = 32 * kLoaderWarps;
-constexpr uint32_t kEmptyArrivals = kConsumerWarps;  // lane 0 of each
 
 // A block's shared memory. T: the traits of a kernel (hopper/traits.cuh, fp8/fp8_traits.cuh), whose Tensors are Q, K, V
 // and what else it keeps there. Bases begin where what they are part of does: nvcc takes a conversion to one that does
@@ -109,7 +118,7 @@ struct SharedStorage : T::Tensors {
   alignas(8) uint64_t step_empty[T::kStepRing];
 };
 
-enum BarrierId : uint32_t { kTurnBarrier = 2 /* and 3 */, kGroupBarrier = 4 /* and 5 */ };
+enum BarrierId : uint32_t { kTurnBarrier = 2 /* to 4 */, kGroupBarrier = 5 /* to 7 */ };
 
 // Both are for whole warps: the lanes come together first.
 __device__ inline void BarrierSync(uint32_t id, int threads) {

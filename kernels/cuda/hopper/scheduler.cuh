@@ -14,11 +14,17 @@ namespace headscope::kernels::hopper {
 template <class T>
 class Scheduler {
  public:
+  using Entry = ItemQueue::Entry;
+  // None where the wide kernel takes all items (wide_kernel.cuh).
+  __device__ static Entry TakeFirst(const typename T::Params& params, int lane) {
+    return AllKeepEverything(params, lane) ? Entry{} : ItemQueue(params, lane, 0).Take();
+  }
+
   __device__ Scheduler(const typename T::Params& params, SharedStorage<T>& shared)
       : p_(params), s_(shared), lane_(static_cast<int>(threadIdx.x) % 32), queue_(params, lane_, 1) {}
 
   // `entry`: the first that was taken of the queue.
-  __device__ void Run(ItemQueue::Entry entry) {
+  __device__ void Run(Entry entry) {
     RunWalker<T> walker(p_, lane_);
     for (uint32_t work = 0;; ++work) {
       if (entry.item < 0) {

@@ -26,11 +26,15 @@ struct WorkOrderShape {
   int32_t num_heads = 0;          // batch * num_qo_heads
   int32_t heads_per_section = 0;  // query heads; a multiple of the group size
   bool sections_fit_cache = true;
+
+  int32_t NumSections() const { return (num_heads + heads_per_section - 1) / heads_per_section; }
 };
 
-// Fills order [items_per_head * num_heads], zeroes *next_item; costs [items_per_head * num_heads] is scratch. Two small
-// launches, each of which lets the kernel behind it start early: that one waits for them (dependent_launch.cuh).
+// Fills order [items_per_head * num_heads], zeroes next_item[0] and [1], which two kernels take items by; costs
+// [items_per_head * num_heads] is scratch. Two small launches, each of which lets the kernel behind it start early:
+// that one waits for them (dependent_launch.cuh). dense_sections: null, or [NumSections()], becomes 1 where every head
+// of a section keeps everything, by lists of full and partial runs under a causal rule; else 0.
 Status LaunchWorkOrder(const SparseIndexView& index, const WorkOrderShape& shape, int32_t* costs, int32_t* order,
-                       int32_t* next_item, cudaStream_t stream);
+                       int32_t* next_item, int32_t* dense_sections, cudaStream_t stream);
 
 }  // namespace headscope::kernels::hopper

@@ -65,7 +65,7 @@ void CountItems(const AttentionProblem& problem, const SparseIndexView& index, K
 
 Status LaunchWithQueue(const AttentionProblem& problem, const SparseIndexView& index, int64_t bytes_per_kv_head,
                        const CurrentDevice& device, const std::string& what, cudaStream_t stream, KernelParams* params,
-                       const std::function<cudaError_t(int)>& launch) {
+                       const std::function<cudaError_t(int)>& launch, bool find_dense) {
   const int num_blocks = std::min(device.num_multiprocessors, params->num_items);
   if (params->num_items <= kDealtRounds * num_blocks) {
     return CudaStatus(launch(num_blocks), what + " (" + Describe(problem) + ")");
@@ -73,22 +73,29 @@ Status LaunchWithQueue(const AttentionProblem& problem, const SparseIndexView& i
 
   cudaMemPool_t pool = nullptr;
   if (Status status = FindPool(device.ordinal, &pool); !status.ok()) return status;
-  const size_t items = static_cast<size_t>(params->num_items);
-  void* scratch = nullptr;
-  Status status = CudaStatus(cudaMallocFromPoolAsync(&scratch, (2 * items + 1) * sizeof(int32_t), pool, stream),
-                             "allocating " + std::to_string(2 * items * sizeof(int32_t)) + " bytes for the work order");
-  if (!status.ok()) return status;
-  auto* const costs = static_cast<int32_t*>(scratch);
-  params->order = costs + items;
-  params->next_item = costs + 2 * items;
-
   const int64_t kv_heads = std::clamp<int64_t>(kSectionBytes / bytes_per_kv_head, 1, problem.num_kv_heads);
   WorkOrderShape shape;
   shape.items_per_head = params->items_per_head;
   shape.num_heads = problem.batch * problem.num_qo_heads;
   shape.heads_per_section = static_cast<int32_t>(kv_heads) * problem.GroupSize();
   shape.sections_fit_cache = bytes_per_kv_head <= kSectionBytes;
-  status = LaunchWorkOrder(index, shape, costs, costs + items, params->next_item, stream);
+
+  const size_t items = static_cast<size_t>(params->num_items);
+  const size_t words = 2 * items + 2 + (find_dense ? static_cast<size_t>(shape.NumSections()) : 0);
+  void* scratch = nullptr;
+  Status status = CudaStatus(cudaMallocFromPoolAsync(&scratch, words * sizeof(int32_t), pool, stream),
+                             "allocating " + std::to_string(words * sizeof(int32_t)) + " bytes for the work order");
+  if (!status.ok()) return status;
+  auto* const costs = static_cast<int32_t*>(scratch);
+  params->order = costs + items;
+  params->next_item = costs + 2 * items;
+
+  int32_t* const dense_sections = find_dense ? params->next_item + 2 : nullptr;
+  params->dense_sections = dense_sections;
+  params->num_sections = shape.NumSections();
+  params->heads_per_section = shape.heads_per_section;
+  params->sections_fit_cache = shape.sections_fit_cache;
+  status = LaunchWorkOrder(index, shape, costs, costs + items, params->next_item, dense_sections, stream);
   if (status.ok()) status = CudaStatus(launch(num_blocks), what + " (" + Describe(problem) + ")");
   const cudaError_t freed = cudaFreeAsync(scratch, stream);
   if (status.ok()) status = CudaStatus(freed, "freeing the work order");

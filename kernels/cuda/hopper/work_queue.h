@@ -18,9 +18,10 @@ namespace headscope::kernels::hopper {
 void CountItems(const AttentionProblem& problem, const SparseIndexView& index, KernelParams* params);
 
 // Makes the queue that `params` asks for, if any, calls launch(num_blocks), whose kernel reads it, and frees it behind
-// that, all in the stream's order. bytes_per_kv_head: of K and V. `what`: the kernel, for messages.
+// that, all in the stream's order. bytes_per_kv_head: of K and V. `what`: the kernel, for messages. find_dense: the
+// queue also says where every head keeps everything (params->dense_sections).
 Status LaunchWithQueue(const AttentionProblem& problem, const SparseIndexView& index, int64_t bytes_per_kv_head,
                        const CurrentDevice& device, const std::string& what, cudaStream_t stream, KernelParams* params,
-                       const std::function<cudaError_t(int)>& launch);
+                       const std::function<cudaError_t(int)>& launch, bool find_dense = false);
 
 }  // namespace headscope::kernels::hopper
