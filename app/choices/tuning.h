@@ -16,7 +16,8 @@ namespace headscope::app {
 // Heads that share one setting.
 enum class TunedUnit { kHead, kLayer, kModel };
 
-// What decides between methods that keep equally little: of a target for the kept pairs.
+// What decides between methods that keep equally little: of a target for the kept pairs. By error, as MInference's
+// paper has it, or by mass, as its published code.
 enum class TunedCriterion { kMass, kError };
 
 struct TuneTarget {

@@ -44,7 +44,7 @@ using Traces = std::vector<std::unique_ptr<data::TraceReader>>;
 
 struct TuneArguments {
   std::vector<std::string> traces, checks, methods;
-  std::string target, heads, output, format, per = "head", choose = "mass";
+  std::string target, heads, output, format, per = "head", choose;
   int32_t front_points = 0;
   Device device = kCpu;
   int32_t num_threads = 0;
@@ -85,7 +85,13 @@ TunedUnit ParseUnit(const std::string& text) {
   throw UsageError("--per '" + text + "': choose head, layer or model");
 }
 
-TunedCriterion ParseCriterion(const std::string& text) {
+// Without --choose: the error between methods under a target for the pairs, where it decides; it costs two attentions
+// a method.
+TunedCriterion ParseCriterion(const std::string& text, const TuneArguments& arguments, const TuneTarget& target) {
+  if (text.empty()) {
+    const bool decides = arguments.methods.size() > 1 && target.budget.kind == analysis::BudgetTarget::Kind::kKept;
+    return decides ? TunedCriterion::kError : TunedCriterion::kMass;
+  }
   if (text == "mass") return TunedCriterion::kMass;
   if (text == "error") return TunedCriterion::kError;
   throw UsageError("--choose '" + text + "': choose mass or error");
@@ -517,7 +523,6 @@ class Tuner {
 int RunTune(TuneArguments arguments) {
   Tuning tuning;
   tuning.unit = ParseUnit(arguments.per);
-  tuning.criterion = ParseCriterion(arguments.choose);
   TuningFormat format = TuningFormat::kJson;
   if (!arguments.output.empty()) {
     format = ChooseTuningFormat(arguments.format, arguments.output);
@@ -536,6 +541,7 @@ int RunTune(TuneArguments arguments) {
     throw UsageError("--front: only the table and the JSON file have room for trade-offs; write .json");
   for (const std::string& text : arguments.methods) tuning.methods.push_back({ParseSearchableMethod(text), {}});
   tuning.target = ParseTarget(arguments.target);
+  tuning.criterion = ParseCriterion(arguments.choose, arguments, tuning.target);
   if (tuning.criterion == TunedCriterion::kError && tuning.target.budget.kind != analysis::BudgetTarget::Kind::kKept &&
       tuning.methods.size() > 1)
     throw UsageError("--choose error: a target of " + arguments.target +
@@ -612,8 +618,8 @@ void AddTuneCommand(CLI::App& app, Action& action) {
       ->type_name("head|layer|model");
   command
       ->add_option("--choose", arguments->choose,
-                   "Between methods under a target of kept=F: the most mass, or the least output error")
-      ->capture_default_str()
+                   "Between methods under a target of kept=F: the least output error (MInference's paper; the default "
+                   "there), or the most mass (its published code)")
       ->type_name("mass|error");
   command
       ->add_option("--check", arguments->checks,

@@ -10,8 +10,11 @@
 namespace headscope::kernels::internal {
 
 // SpargeAttn: `rule` and `similarity`.
-enum class SpargeRule : uint8_t { kTopK, kCdf };
-enum class SpargeSimilarity : uint8_t { kCosine, kByLargest };
+enum class SpargeRule : uint8_t { kCdf, kTopK };
+enum class SpargeSimilarity : uint8_t { kByLargest, kCosine };
+
+// FlexPrefill: `form`.
+enum class FlexForm : uint8_t { kPaper, kCode };
 
 // XAttention: rows and keys of a group, by `stride`, which is typed as such a number.
 inline int32_t AntidiagonalStrideLog2(const ParameterValues& values) {

@@ -2,24 +2,25 @@
 // FlexPrefill: a pattern and a budget for every head, both found on the prompt at hand.
 //
 // Source: FlexPrefill: A Context-Aware Sparse Attention Mechanism for Efficient Long-Sequence Inference, Algorithms 1
-// to
-// 4. The last block of 128 queries is representative: where the block means predict its attention over key blocks
+// to 4. The last block of 128 queries is representative: where the block means predict its attention over key blocks
 // (square root of the Jensen-Shannon divergence below tau), blocks are chosen by the means of all query blocks
-// (query-aware); otherwise columns and diagonals by the representative queries (vertical-slash). gamma is the share of
-// the estimated mass that is kept, over the whole map of a head or of each direction.
+// (query-aware); otherwise columns and diagonals by the representative queries (vertical-slash): of either direction
+// the fewest whose mass is the share gamma, as that is of the whole map of a query-aware head. What a block kernel
+// keeps of lines: line_lists.h. Where the paper leaves it open, as in the released code: the divergence takes natural
+// logarithms, and a direction has min_budget (1024) lines at least.
 //
-// Where the paper leaves it open, as in the released code: the divergence takes natural logarithms; gamma counts single
-// lines, of which n make n / 128 + 1 stripes of 128, and the best stripes are taken; stripe s of diagonals is the block
-// diagonal s; min_budget (1024) is a number of stripes of either direction, which query-aware heads have as well; the
-// first stripe of columns and that of the main diagonal rank first and are among them (`keep_ends`; 0 leaves them to
-// the algorithm as printed).
+// The released code (`form=code`) keeps stripes: gamma counts single lines, of which n make n / 128 + 1 stripes of 128,
+// and the best stripes are taken; stripe s of diagonals is the block diagonal s. The first stripe of columns and that
+// of the main diagonal rank first and are always among them, and query-aware heads keep min_budget of stripes as well.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "head_groups.h"
+#include "internal/method_choices.h"
 #include "key_blocks.h"
+#include "line_lists.h"
 #include "line_sums.h"
 #include "mass_share.h"
 #include "registry.h"
@@ -30,6 +31,7 @@ namespace headscope::kernels {
 namespace {
 
 constexpr int32_t kBlock = 128;
+using Form = internal::FlexForm;
 
 MethodSpec MakeSpec() {
   return {
@@ -65,14 +67,14 @@ MethodSpec MakeSpec() {
                .step = 128,
                .logarithmic = true,
                .unit = Unit::kTokens,
-               .help = "columns, and as many diagonals, kept at least, in stripes of 128",
+               .help = "columns, and as many diagonals, that a head which chooses by lines keeps at least",
                .cost = "more pairs where gamma asks for few",
                .scaled_floor = 128},
-              {.name = "keep_ends",
-               .type = ParameterType::kFlag,
-               .default_value = 1,
-               .help = "the first block and the diagonal are always among them (as the released code)",
-               .cost = "two blocks per row block that may hold little"},
+              {.name = "form",
+               .type = ParameterType::kChoice,
+               .help = "single lines, or the released code's stripes of 128, the first and the diagonal among them",
+               .cost = "of the released code's: whole stripes, for query-aware heads too; it selects on GPUs",
+               .choices = {"paper", "code"}},
           },
   };
 }
@@ -96,6 +98,7 @@ class HeadSelector {
       : problem_(problem),
         values_(values),
         options_(options),
+        form_(values.Choice<Form>("form")),
         sequence_(sequence),
         keys_(internal::PackVisibleKeys(problem, sequence, kv_head)),
         pooled_(internal::PoolVisibleKeys(problem, sequence, kv_head, kBlock)),
@@ -107,32 +110,39 @@ class HeadSelector {
     const std::vector<float> columns = internal::StripeSums(sums_.columns, kBlock);
     if (std::sqrt(JensenShannon(PredictedShares(head), Normalised(columns))) < values_.Real("tau")) {
       AddByMeans(head, columns, builder);
+    } else if (form_ == Form::kPaper) {
+      internal::AddLineLists(problem_, options_, BestLines(sums_.columns), BestLines(sums_.slashes), builder);
     } else {
-      AddByLines(columns, builder);
+      AddByStripes(columns, builder);
     }
   }
 
  private:
-  // Stripes of either direction that are kept in any case.
-  int64_t Minimum() const {
-    const int64_t least = (values_.Integer("min_budget") + kBlock - 1) / kBlock;
-    return std::max<int64_t>(least, values_.Flag("keep_ends") ? 1 : 0);
+  // Lines of a direction that hold the share gamma.
+  int64_t NumLines(const std::vector<float>& lines) const {
+    return static_cast<int64_t>(internal::RankMass(lines).Count(values_.Real("gamma")));
   }
+
+  std::vector<int32_t> BestLines(const std::vector<float>& lines) const {
+    return internal::TopK(lines, std::max<int64_t>(NumLines(lines), values_.Integer("min_budget")));
+  }
+
+  // Stripes of either direction that are kept in any case.
+  int64_t LeastStripes() const { return std::max((values_.Integer("min_budget") + kBlock - 1) / kBlock, 1); }
 
   // Stripes that the share gamma of single lines asks for.
-  int64_t Stripes(const std::vector<float>& lines) const {
-    const auto count = static_cast<int64_t>(internal::RankMass(lines).Count(values_.Real("gamma")));
-    return std::max(count / kBlock + 1, Minimum());
+  int64_t NumStripes(const std::vector<float>& lines) const {
+    return std::max(NumLines(lines) / kBlock + 1, LeastStripes());
   }
 
-  // The best stripes of a direction; stripe 0 is the first columns or the main diagonal.
-  std::vector<int32_t> Best(std::vector<float> stripes, int64_t count) const {
-    if (values_.Flag("keep_ends")) stripes.front() = std::numeric_limits<float>::infinity();
+  // The best stripes of a direction; stripe 0, the first columns or the main diagonal, before all.
+  static std::vector<int32_t> BestStripes(std::vector<float> stripes, int64_t count) {
+    stripes.front() = std::numeric_limits<float>::infinity();
     return internal::TopK(stripes, count);
   }
 
-  static void AppendLines(const internal::QueryBlock& rows, const std::vector<int32_t>& vertical,
-                          const std::vector<int32_t>& slash, std::vector<int32_t>* blocks) {
+  static void AppendStripes(const internal::QueryBlock& rows, const std::vector<int32_t>& vertical,
+                            const std::vector<int32_t>& slash, std::vector<int32_t>* blocks) {
     blocks->insert(blocks->end(), vertical.begin(), vertical.end());
     for (int32_t own = rows.FirstOwn(kBlock); own < rows.NumKeyBlocks(kBlock); ++own) {
       for (const int32_t diagonal : slash) {
@@ -164,7 +174,8 @@ class HeadSelector {
     return scores;
   }
 
-  // The map of all blocks, each row a softmax: the best of all of them, and the least number of stripes.
+  // The map of all blocks, each row a softmax: the best of all of them, and the least number of stripes that the
+  // released code adds.
   void AddByMeans(int32_t head, const std::vector<float>& columns, SparseIndexBuilder* builder) const {
     const int32_t num_rows = (problem_.seq_q + kBlock - 1) / kBlock;
     const std::vector<float> queries =
@@ -182,24 +193,28 @@ class HeadSelector {
     }
     row_begin.push_back(map.size());
     const std::vector<int32_t> kept = internal::TopShare(map, values_.Real("gamma"));
-    const std::vector<int32_t> vertical = Best(columns, Minimum());
-    const std::vector<int32_t> slash = Best(internal::StripeSums(sums_.slashes, kBlock), Minimum());
+    std::vector<int32_t> vertical, slash;
+    if (form_ == Form::kCode) {
+      vertical = BestStripes(columns, LeastStripes());
+      slash = BestStripes(internal::StripeSums(sums_.slashes, kBlock), LeastStripes());
+    }
     size_t next = 0;
     const auto choose = [&](const internal::QueryBlock& rows, std::vector<int32_t>* blocks) {
       const size_t begin = row_begin[static_cast<size_t>(rows.number)],
                    end = row_begin[static_cast<size_t>(rows.number) + 1];
       for (; next < kept.size() && static_cast<size_t>(kept[next]) < end; ++next)
         blocks->push_back(kept[next] - static_cast<int32_t>(begin));
-      AppendLines(rows, vertical, slash, blocks);
+      AppendStripes(rows, vertical, slash, blocks);
     };
     internal::AddBlockLists(problem_, options_, kBlock, kBlock, choose, builder);
   }
 
-  void AddByLines(const std::vector<float>& columns, SparseIndexBuilder* builder) const {
-    const std::vector<int32_t> vertical = Best(columns, Stripes(sums_.columns));
-    const std::vector<int32_t> slash = Best(internal::StripeSums(sums_.slashes, kBlock), Stripes(sums_.slashes));
+  void AddByStripes(const std::vector<float>& columns, SparseIndexBuilder* builder) const {
+    const std::vector<int32_t> vertical = BestStripes(columns, NumStripes(sums_.columns));
+    const std::vector<int32_t> slash =
+        BestStripes(internal::StripeSums(sums_.slashes, kBlock), NumStripes(sums_.slashes));
     const auto choose = [&](const internal::QueryBlock& rows, std::vector<int32_t>* blocks) {
-      AppendLines(rows, vertical, slash, blocks);
+      AppendStripes(rows, vertical, slash, blocks);
     };
     internal::AddBlockLists(problem_, options_, kBlock, kBlock, choose, builder);
   }
@@ -207,6 +222,7 @@ class HeadSelector {
   const AttentionProblem& problem_;
   const ParameterValues& values_;
   const RunOptions& options_;
+  const Form form_;
   const int32_t sequence_;
   const PackedKeys keys_, pooled_;
   internal::LineProbe probe_;

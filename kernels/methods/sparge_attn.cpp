@@ -4,14 +4,14 @@
 // Source: SpargeAttn: Accurate Sparse Attention Accelerating Any Model Inference, section 3.3 and Algorithm 1, and the
 // released code. Blocks of 128 queries and 64 keys, each stood for by its mean where its rows are alike
 // (self-similarity above theta). Per row block the softmax over the means of like key blocks, of which the largest are
-// kept, one at least; unlike key blocks are kept by everybody and unlike query blocks keep everything. How many: the
-// share top_k of the problem's key blocks, which the code advises, or as long as their sum is at most tau (TopCdf, the
-// paper's; `rule=cdf`).
+// kept, one at least, as long as their sum is at most tau (TopCdf); unlike key blocks are kept by everybody and unlike
+// query blocks keep everything. Likeness is the mean of X X^T by its largest entry, which is the largest squared norm
+// of a row.
 //
-// As in the released code, the mean key is taken off all keys first (`centre`), and likeness is the mean cosine of two
-// rows; `similarity=paper` is the mean of X X^T by its largest entry, which is the largest squared norm of a row.
-// Defaults are the code's; with rule=cdf it has tau 0.98 and theta 0.6, and the paper tunes both layer by layer. Where
-// the sources are silent: causality by blocks.
+// The released code takes the mean key off all keys first (`centre`), has the mean cosine of two rows for likeness
+// (`similarity=cosine`), and advises to keep the share tau of the problem's key blocks instead (`rule=top_k`). The
+// paper tunes tau and theta layer by layer and names no number: tau 0.98 is the code's, and at theta -0.1, its advice
+// of today, every mean stands for its block. Where the sources are silent: causality by blocks.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -46,41 +46,35 @@ MethodSpec MakeSpec() {
       .chosen_per = ChosenPer::kQueryHead,
       .parameters =
           {
-              {.name = "top_k",
-               .type = ParameterType::kReal,
-               .default_value = 0.5,
-               .step = 0.05,
-               .help = "of rule top_k: share of the problem's key blocks that a block of query rows keeps",
-               .cost = "more blocks, in proportion",
-               .role = ParameterRole::kBudget},
-              {.name = "rule",
-               .type = ParameterType::kChoice,
-               .help =
-                   "a share of the blocks (the released code), or of their estimated mass (the paper: tau, theta 0.6)",
-               .cost = "nothing",
-               .choices = {"top_k", "cdf"}},
               {.name = "tau",
                .type = ParameterType::kReal,
                .default_value = 0.98,
                .step = 0.01,
-               .help = "of rule cdf: share of the estimated mass that a block of query rows keeps at most",
-               .cost = "more blocks, and many more near 1"},
+               .help = "share of the estimated mass that a block of query rows keeps at most, or of the key blocks by "
+                       "rule top_k (the released code: 0.98 and 0.5)",
+               .cost = "more blocks, and many more near 1",
+               .role = ParameterRole::kBudget},
+              {.name = "rule",
+               .type = ParameterType::kChoice,
+               .help = "what tau is a share of: the estimated mass, or the number of key blocks (the released code)",
+               .cost = "nothing",
+               .choices = {"cdf", "top_k"}},
               {.name = "theta",
                .type = ParameterType::kReal,
                .default_value = -0.1,
                .minimum = -1,
                .step = 0.05,
-               .help = "self-similarity above which a block's mean stands for it",
+               .help = "self-similarity above which a block's mean stands for it (the released code: 0.6 by cosine and "
+                       "rule cdf)",
                .cost = "more blocks are kept whatever their scores"},
               {.name = "similarity",
                .type = ParameterType::kChoice,
-               .help = "of the rows of a block: mean cosine (the released code), or as printed",
+               .help = "of the rows of a block: as printed, or their mean cosine (the released code)",
                .cost = "nothing",
-               .choices = {"cosine", "paper"}},
+               .choices = {"paper", "cosine"}},
               {.name = "centre",
                .type = ParameterType::kFlag,
-               .default_value = 1,
-               .help = "take the mean key off all keys first (the released code)",
+               .help = "take the mean key off all keys first (the released code: 1)",
                .cost = "nothing"},
           },
   };
@@ -189,13 +183,13 @@ class SpargeAttnMethod final : public internal::PrefillSelector {
     }
     if (alike.empty()) return;
     const auto size = static_cast<int64_t>(mass.size());
+    const double tau = values.Real("tau");
     if (values.Choice<Rule>("rule") == Rule::kTopK) {
-      const double wanted = values.Real("top_k") * keys.seq_k() + 1e-9;
+      const double wanted = tau * keys.seq_k() + 1e-9;
       for (const int32_t place : internal::TopK(mass, std::max<int64_t>(1, static_cast<int64_t>(wanted))))
         blocks->push_back(alike[static_cast<size_t>(place)]);
       return;
     }
-    const double tau = values.Real("tau");
     internal::SoftmaxInPlace(mass.data(), size, size);
     const internal::RankedMass ranked = internal::RankMass(mass);
     for (size_t rank = 0; rank < ranked.ranking.size(); ++rank) {

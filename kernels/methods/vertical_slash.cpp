@@ -2,17 +2,14 @@
 // MInference vertical-slash: the columns and diagonals that carry most mass in the last query rows.
 //
 // Source: MInference 1.0, Algorithms 2 and 4. Column and diagonal sums of the exact softmax of the last `last_q` rows;
-// the best n_vertical columns and n_slash diagonals. A block of 64 rows keeps each chosen column and, for diagonal o,
-// the 64 columns that the diagonal crosses in it, causally.
-//
-// Differences from Algorithm 4 as printed. Ranges are clipped at column 0. Overlapping ranges are joined exactly, where
-// the printed merge grows by whole blocks and so names columns that no line touches. Columns right of the last range
-// stay, where the printed loop ends with the ranges and loses them.
+// the best n_vertical columns and n_slash diagonals. The lists that these make: line_lists.h. The released code puts
+// the first 30 columns and the last 100 diagonals among them (`forced_columns`, `forced_slashes`); the paper does not.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "head_groups.h"
+#include "line_lists.h"
 #include "line_sums.h"
 #include "registry.h"
 #include "selector.h"
@@ -21,7 +18,7 @@
 namespace headscope::kernels {
 namespace {
 
-constexpr int32_t kBlockRows = 64;
+constexpr int32_t kBlockRows = internal::kLineBlockRows;
 
 MethodSpec MakeSpec() {
   return {
@@ -68,25 +65,21 @@ MethodSpec MakeSpec() {
                .help = "last query rows that the estimate reads",
                .cost = "selection takes proportionally longer"},
               {.name = "forced_columns",
-               .default_value = 30,
+               .default_value = 0,
                .minimum = 0,
                .maximum = 1 << 20,
                .step = 1,
                .unit = Unit::kColumns,
-               .help = "first columns that are always among n_vertical (the released code's 30; 0 is the algorithm as "
-                       "printed)",
-               .cost = "takes places from columns with more mass",
-               .scaled_floor = 4},
+               .help = "first columns that are always among n_vertical (the released code: 30)",
+               .cost = "takes places from columns with more mass"},
               {.name = "forced_slashes",
-               .default_value = 100,
+               .default_value = 0,
                .minimum = 0,
                .maximum = 1 << 20,
                .step = 1,
                .unit = Unit::kDiagonals,
-               .help = "nearest diagonals that are always among n_slash (the released code's 100; 0 is the algorithm "
-                       "as printed)",
-               .cost = "takes places from diagonals with more mass",
-               .scaled_floor = 4},
+               .help = "nearest diagonals that are always among n_slash (the released code: 100)",
+               .cost = "takes places from diagonals with more mass"},
           },
   };
 }
@@ -101,38 +94,6 @@ void ForceFirst(std::vector<float>* sums, int32_t forced) {
 std::vector<int32_t> PickLines(std::vector<float>* sums, int32_t count, int32_t forced) {
   ForceFirst(sums, forced);
   return internal::TopK(*sums, count);
-}
-
-// The lists of one head. Both picks ascending.
-void AddLists(const AttentionProblem& problem, const RunOptions& options, const std::vector<int32_t>& columns,
-              const std::vector<int32_t>& slashes, SparseIndexBuilder* builder) {
-  const int32_t tile_rows = 2 * kBlockRows;
-  for (int32_t tile_row = 0; tile_row < problem.seq_q; tile_row += tile_rows) {
-    if (options.stop.stop_requested()) return;
-    const int64_t last_position = problem.first_position + std::min(tile_row + tile_rows, problem.seq_q) - 1;
-    for (int32_t half = 0; half < 2; ++half) {
-      const int64_t position = int64_t{problem.first_position} + tile_row + half * kBlockRows;
-      const uint32_t half_flag = half == 0 ? kRunUpperHalf : kRunLowerHalf;
-      // Farthest diagonal first: its columns are the leftmost. Ranges that touch are joined here, so that the builder
-      // sees few.
-      int64_t begin = 0;
-      int64_t end = 0;
-      for (auto slash = slashes.rbegin(); slash != slashes.rend(); ++slash) {
-        const int64_t slash_begin = position - *slash;
-        if (slash_begin > end) {
-          builder->AddRange(begin, end, half_flag);
-          begin = slash_begin;
-        }
-        end = std::max(end, slash_begin + kBlockRows);
-      }
-      builder->AddRange(begin, end, half_flag);
-    }
-    for (const int32_t column : columns) {
-      if (column > last_position) break;
-      builder->AddColumn(column);
-    }
-    builder->FinishList();
-  }
 }
 
 // The place of the least of ascending `counts` that keeps a line, for every line. Forced ones first, as PickLines has
@@ -209,7 +170,7 @@ class VerticalSlashMethod final : public internal::PrefillSelector {
                 PickLines(&sums.columns, values.Integer("n_vertical"), values.Integer("forced_columns"));
             const std::vector<int32_t> slashes =
                 PickLines(&sums.slashes, values.Integer("n_slash"), values.Integer("forced_slashes"));
-            AddLists(problem, options, columns, slashes, builder);
+            internal::AddLineLists(problem, options, columns, slashes, builder);
           }
         },
         index);
@@ -277,7 +238,7 @@ class StaticIndexMethod final : public internal::PrefillSelector {
                 PickLines(&sums.columns, values.Integer("n_vertical"), values.Integer("forced_columns"));
             const std::vector<int32_t> slashes =
                 PickLines(&sums.slashes, values.Integer("n_slash"), values.Integer("forced_slashes"));
-            AddLists(problem, options, columns, slashes, builder);
+            internal::AddLineLists(problem, options, columns, slashes, builder);
           }
         },
         index);

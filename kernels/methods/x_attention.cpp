@@ -7,9 +7,8 @@
 // tau of the sum.
 //
 // Choices where the paper is silent: a group of fewer rows is filled up with zeros; causality among groups is that of
-// the group's last row. As in the released code the first and the own block are kept and count towards tau;
-// `force_ends` 0 leaves them to the algorithm as printed. (Its thresholds come from a per-head search, which
-// headscope's tuner does.)
+// the group's last row. The released code keeps the first and the own block, which count towards tau (`force_ends`);
+// the paper does not. (Its thresholds come from a per-head search, which headscope's tuner does.)
 #include <algorithm>
 #include <vector>
 
@@ -58,8 +57,7 @@ MethodSpec MakeSpec() {
                .choices = {"4", "8", "16", "32", "64"}},
               {.name = "force_ends",
                .type = ParameterType::kFlag,
-               .default_value = 1,
-               .help = "always keep the first and the diagonal block, counted towards tau (as the released code does)",
+               .help = "always keep the first and the diagonal block, counted towards tau (the released code: 1)",
                .cost = "two blocks that may hold little"},
           },
   };

@@ -69,7 +69,7 @@ TEST(DemonstrationMethods, ShrinkLengthsDownToTheirFloors) {
   std::map<std::string, std::string> run;
   for (const MethodChoice& choice : DemonstrationMethods(4096)) run[choice.name] = choice.values.ToString(*choice.spec);
   EXPECT_EQ(run["a-shape"], "n_sink=64,n_local=256");
-  EXPECT_EQ(run["vertical-slash"], "n_vertical=32,n_slash=94,last_q=64,forced_columns=4,forced_slashes=6");
+  EXPECT_EQ(run["vertical-slash"], "n_vertical=32,n_slash=94,last_q=64,forced_columns=0,forced_slashes=0");
   EXPECT_EQ(run["block-sparse"], "n_blocks=8");
   for (const MethodChoice& choice : DemonstrationMethods(65536))
     EXPECT_EQ(choice.values, kernels::ParameterValues(*choice.spec)) << choice.name;

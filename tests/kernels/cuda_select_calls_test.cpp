@@ -73,8 +73,8 @@ TEST(CudaSelectCalls, FollowEachOtherInTheSameMemory) {
   for (const auto& [method, parameters] :
        {std::pair{"vertical-slash", "n_vertical=50,n_slash=20"}, std::pair{"block-sparse", "n_blocks=5"},
         std::pair{"sample-attention", "alpha_c=0.3,alpha_s=0.3"}, std::pair{"x-attention", "tau=0.3"},
-        std::pair{"sparge-attn", "rule=cdf,tau=0.4,theta=0.005"},
-        std::pair{"flex-prefill", "gamma=0.3,tau=1,min_budget=0"}}) {
+        std::pair{"sparge-attn", "tau=0.4,theta=0.005"},
+        std::pair{"flex-prefill", "gamma=0.3,tau=1,min_budget=0,form=code"}}) {
     SCOPED_TRACE(method);
     const ParameterValues values = Values(method, parameters);
     GpuSelection selection(method, device[0], values);

@@ -207,7 +207,7 @@ std::vector<Case> Cases() {
       {"a-shape", "n_sink=10,n_local=100"},
       {"a-shape", "n_sink=0,n_local=1"},
       {"vertical-slash", "n_vertical=40,n_slash=30,forced_columns=3,forced_slashes=5"},
-      {"vertical-slash", "n_vertical=200,n_slash=12,last_q=17,forced_columns=0,forced_slashes=0"},
+      {"vertical-slash", "n_vertical=200,n_slash=12,last_q=17"},
       {"vertical-slash", "n_vertical=0,n_slash=50,last_q=200"},
       {"vertical-slash", "n_vertical=60,n_slash=0,last_q=100"},
       {"block-sparse", "n_blocks=1"},
@@ -218,26 +218,26 @@ std::vector<Case> Cases() {
       {"sample-attention", "alpha_c=0.3,alpha_s=0,chunk_n=5,own_rows_only=1"},
       {"sample-attention", "alpha_c=0,alpha_s=0.2,chunk_n=3,keep_diagonal=1"},
       {"sample-attention", "alpha_c=1,alpha_s=1"},
-      {"x-attention", "tau=0.5"},
-      {"x-attention", "tau=0.6,stride=4,force_ends=0"},
-      {"x-attention", "tau=0.7,stride=16,force_ends=0"},
-      {"x-attention", "tau=0.5,stride=32"},
-      {"x-attention", "tau=0.4,stride=64,force_ends=0"},
+      {"x-attention", "tau=0.5,force_ends=1"},
+      {"x-attention", "tau=0.6,stride=4"},
+      {"x-attention", "tau=0.7,stride=16"},
+      {"x-attention", "tau=0.5,stride=32,force_ends=1"},
+      {"x-attention", "tau=0.4,stride=64"},
       {"x-attention", "tau=1"},
-      {"x-attention", "tau=0,force_ends=0"},
-      {"sparge-attn", "top_k=0.2"},
-      {"sparge-attn", "top_k=0,centre=0"},
-      {"sparge-attn", "top_k=0.3,theta=0.0078"},
-      {"sparge-attn", "rule=cdf,tau=0.6,theta=0.0135"},
-      {"sparge-attn", "rule=cdf,tau=0.9,similarity=paper,theta=0.01,centre=0"},
-      {"sparge-attn", "rule=cdf,tau=1"},
-      {"flex-prefill", "gamma=0.5,tau=0,min_budget=0"},
-      {"flex-prefill", "gamma=0.8,tau=0,min_budget=0,keep_ends=0"},
-      {"flex-prefill", "gamma=0.5,tau=1,min_budget=0,keep_ends=0"},
-      {"flex-prefill", "gamma=0.2,tau=1,min_budget=128"},
-      {"flex-prefill", "gamma=0.3,min_budget=0"},
-      {"flex-prefill", "gamma=0,tau=1,min_budget=256"},
-      {"flex-prefill", "gamma=1,tau=1,min_budget=0"},
+      {"x-attention", "tau=0"},
+      {"sparge-attn", "rule=top_k,tau=0.2,centre=1"},
+      {"sparge-attn", "rule=top_k,tau=0"},
+      {"sparge-attn", "rule=top_k,tau=0.3,theta=0.0078,similarity=cosine,centre=1"},
+      {"sparge-attn", "tau=0.6,theta=0.0135,similarity=cosine,centre=1"},
+      {"sparge-attn", "tau=0.9,theta=0.01"},
+      {"sparge-attn", "tau=1"},
+      {"flex-prefill", "gamma=0.5,tau=0,min_budget=0,form=code"},
+      {"flex-prefill", "gamma=0.8,tau=0,min_budget=0,form=code"},
+      {"flex-prefill", "gamma=0.5,tau=1,min_budget=0,form=code"},
+      {"flex-prefill", "gamma=0.2,tau=1,min_budget=128,form=code"},
+      {"flex-prefill", "gamma=0.3,min_budget=0,form=code"},
+      {"flex-prefill", "gamma=0,tau=1,min_budget=256,form=code"},
+      {"flex-prefill", "gamma=1,tau=1,min_budget=0,form=code"},
   };
   for (const std::string& method : WithCudaSelector()) settings.emplace_back(method, "");
   for (const auto& [method, parameters] : settings) {
@@ -248,15 +248,14 @@ std::vector<Case> Cases() {
     cases.push_back({method, "", Whole(46341, 2, 1, 64)});
     cases.push_back({method, "", Last(1000, 130072, 131072, 2, 1, 64, 1)});
   }
-  for (const auto& [method, large] :
-       {std::pair{"x-attention", "stride=64"}, std::pair{"sparge-attn", "rule=cdf,tau=0.5"},
-        std::pair{"flex-prefill", "gamma=0.5,tau=1"}}) {
+  for (const auto& [method, large] : {std::pair{"x-attention", "stride=64"}, std::pair{"sparge-attn", "tau=0.5"},
+                                      std::pair{"flex-prefill", "gamma=0.5,tau=1,form=code"}}) {
     cases.push_back({method, "", Whole(700), 5.0f});
     cases.push_back({method, "", Whole(46341, 2, 1, 64)});
     cases.push_back({method, "", Last(1000, 130072, 131072, 2, 1, 64, 1)});
     cases.push_back({method, large, Whole(131072, 2, 1, 64)});
   }
-  cases.push_back({"flex-prefill", "gamma=0.9,tau=0", Whole(20000, 2, 2, 64)});
+  cases.push_back({"flex-prefill", "gamma=0.9,tau=0,form=code", Whole(20000, 2, 2, 64)});
   cases.push_back({"vertical-slash", "n_vertical=1000,n_slash=200", Whole(20000, 2, 2, 64)});
   cases.push_back({"sample-attention", "chunk_n=64", Whole(20000, 2, 2, 64)});
   cases.push_back({"block-sparse", "", Whole(46341, 1, 1, 64)});

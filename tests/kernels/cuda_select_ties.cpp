@@ -430,7 +430,7 @@ class SpargeChoice final : public RowBlockChoice {
   // Of rows less `shift`, above theta: 1 alike, 0 not, 1/2 where fp32 cannot tell.
   double Likeness(const OwnedTensor& tensor, int32_t head, int32_t begin, int32_t end,
                   const std::vector<double>& shift) const {
-    const bool by_largest = values_.Integer("similarity") == 1;
+    const bool by_largest = values_.Integer("similarity") == 0;
     std::vector<std::vector<double>> rows;
     double largest = 0;
     for (int32_t r = begin; r < end; ++r) {
@@ -485,8 +485,8 @@ class SpargeChoice final : public RowBlockChoice {
 
   // Turns scores into masses where these are what is cut.
   Cut CutOf(std::vector<double>* numbers, double longest) const {
-    if (values_.Integer("rule") == 0) {
-      const double wanted = std::floor(values_.Real("top_k") * static_cast<double>(keys_.size()) + 1e-9);
+    if (values_.Integer("rule") == 1) {
+      const double wanted = std::floor(values_.Real("tau") * static_cast<double>(keys_.size()) + 1e-9);
       const auto count = static_cast<size_t>(std::max(1.0, wanted));
       return CutBetween(*numbers, count, count, [&](double) { return longest; });
     }
@@ -526,11 +526,10 @@ class FlexChoice final : public RowBlockChoice {
     const double tau = values.Real("tau");
     settled_ = std::abs(distance - tau) > 1e-4;
     by_means_ = distance < tau;
-    const auto least = static_cast<size_t>(
-        std::max((values.Integer("min_budget") + kStripe - 1) / kStripe, values.Flag("keep_ends") ? 1 : 0));
+    const auto least = static_cast<size_t>(std::max((values.Integer("min_budget") + kStripe - 1) / kStripe, 1));
     const double gamma = values.Real("gamma");
     const auto cut_of = [&](std::vector<double>* stripes, std::vector<double> sorted) {
-      if (values.Flag("keep_ends")) stripes->front() = std::numeric_limits<double>::infinity();
+      stripes->front() = std::numeric_limits<double>::infinity();
       std::sort(sorted.begin(), sorted.end(), std::greater<>());
       const double total = std::accumulate(sorted.begin(), sorted.end(), 0.0);
       size_t fewest = least, most = least;

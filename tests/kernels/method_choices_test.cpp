@@ -38,23 +38,21 @@ TEST_P(Keeps, EverythingAtItsLimit) {
 
 INSTANTIATE_TEST_SUITE_P(
     Limits, Keeps,
-    ::testing::Values(Setting{"streaming-llm", "n_sink=0,n_local=500"},
-                      Setting{"streaming-llm", "n_sink=499,n_local=1"},
-                      Setting{"lm-infinite", "n_global=0,n_local=500"}, Setting{"big-bird", "n_global=8"},
-                      Setting{"big-bird", "n_window=8"}, Setting{"big-bird", "n_random=8"},
-                      Setting{"flex-prefill", "gamma=1,tau=0,min_budget=0,keep_ends=0"},
-                      Setting{"flex-prefill", "gamma=1,tau=1,min_budget=0,keep_ends=0"},
-                      Setting{"flex-prefill", "gamma=0,tau=0,min_budget=512,keep_ends=0"},
-                      Setting{"flex-prefill", "gamma=0,tau=1,min_budget=512"}, Setting{"x-attention", "tau=1"},
-                      Setting{"x-attention", "tau=1,force_ends=0"}, Setting{"sparge-attn", "rule=cdf,tau=1,theta=-1"},
-                      Setting{"sparge-attn", "top_k=0,theta=1"}, Setting{"sparge-attn", "top_k=1"},
-                      Setting{"moba", "top_k=8,block_size=64"}, Setting{"moba", "top_k=8,block_size=64,rows=mean"},
-                      Setting{"nsa", "n_blocks=8,n_local=0"}, Setting{"nsa", "n_local=500"},
-                      Setting{"infllm-v2", "top_k=8,n_local=1"}, Setting{"infllm-v2", "top_k=0,n_first=8,n_local=1"},
-                      Setting{"hyper-attention", "min_seq_len=500"},
-                      Setting{"hyper-attention", "block_size=500,min_seq_len=64"},
-                      Setting{"static-index", "n_vertical=500,at=1"}, Setting{"oracle-top-k", "k=500"},
-                      Setting{"oracle-blocks", "n_blocks=8"}, Setting{"oracle-top-p", "p=1"}));
+    ::testing::Values(
+        Setting{"streaming-llm", "n_sink=0,n_local=500"}, Setting{"streaming-llm", "n_sink=499,n_local=1"},
+        Setting{"lm-infinite", "n_global=0,n_local=500"}, Setting{"big-bird", "n_global=8"},
+        Setting{"big-bird", "n_window=8"}, Setting{"big-bird", "n_random=8"},
+        Setting{"flex-prefill", "gamma=1,tau=0,min_budget=0"}, Setting{"flex-prefill", "gamma=1,tau=1,min_budget=0"},
+        Setting{"flex-prefill", "gamma=0,tau=0,min_budget=512"},
+        Setting{"flex-prefill", "gamma=0,tau=1,min_budget=512,form=code"}, Setting{"x-attention", "tau=1"},
+        Setting{"x-attention", "tau=1,force_ends=1"}, Setting{"sparge-attn", "tau=1,theta=-1"},
+        Setting{"sparge-attn", "rule=top_k,tau=0,theta=1"}, Setting{"sparge-attn", "rule=top_k,tau=1"},
+        Setting{"moba", "top_k=8,block_size=64"}, Setting{"moba", "top_k=8,block_size=64,rows=mean"},
+        Setting{"nsa", "n_blocks=8,n_local=0"}, Setting{"nsa", "n_local=500"},
+        Setting{"infllm-v2", "top_k=8,n_local=1"}, Setting{"infllm-v2", "top_k=0,n_first=8,n_local=1"},
+        Setting{"hyper-attention", "min_seq_len=500"}, Setting{"hyper-attention", "block_size=500,min_seq_len=64"},
+        Setting{"static-index", "n_vertical=500,at=1"}, Setting{"oracle-top-k", "k=500"},
+        Setting{"oracle-blocks", "n_blocks=8"}, Setting{"oracle-top-p", "p=1"}));
 
 struct Growth {
   const char* method;
@@ -84,10 +82,12 @@ INSTANTIATE_TEST_SUITE_P(
                       Growth{"big-bird", "n_random=3,n_window=1", "n_random=3,n_window=4"},
                       Growth{"flex-prefill", "gamma=0.5,tau=0,min_budget=0", "gamma=0.8,tau=0,min_budget=0"},
                       Growth{"flex-prefill", "gamma=0.5,tau=1,min_budget=0", "gamma=0.8,tau=1,min_budget=0"},
-                      Growth{"x-attention", "tau=0.5,force_ends=0", "tau=0.8,force_ends=0"},
+                      Growth{"flex-prefill", "gamma=0.5,tau=0,min_budget=0,form=code",
+                             "gamma=0.8,tau=0,min_budget=0,form=code"},
+                      Growth{"x-attention", "tau=0.5", "tau=0.8"},
                       Growth{"x-attention", "tau=0.5,force_ends=1", "tau=0.8,force_ends=1"},
-                      Growth{"sparge-attn", "rule=cdf,tau=0.5,theta=0", "rule=cdf,tau=0.8,theta=0"},
-                      Growth{"sparge-attn", "top_k=0.3,theta=0", "top_k=0.6,theta=0"},
+                      Growth{"sparge-attn", "tau=0.5,theta=0", "tau=0.8,theta=0"},
+                      Growth{"sparge-attn", "rule=top_k,tau=0.3,theta=0", "rule=top_k,tau=0.6,theta=0"},
                       Growth{"moba", "top_k=2,block_size=64", "top_k=4,block_size=64"},
                       Growth{"nsa", "n_blocks=3,n_local=0,rows=sum", "n_blocks=6,n_local=0,rows=sum"},
                       Growth{"infllm-v2", "top_k=1,n_local=1,rows=sum", "top_k=3,n_local=1,rows=sum"},
@@ -197,8 +197,7 @@ TEST(Oracles, TopKBeatsTheColumnsOfTheLastRows) {
   std::mt19937 random(FreshSeed());
   const RandomProblem data(SquareShape(512), &random);
   const Mask best = MaskOf(Select("oracle-top-k", "k=60", data.View()));
-  const Mask lines =
-      MaskOf(Select("vertical-slash", "n_vertical=60,n_slash=0,forced_columns=0,forced_slashes=0", data.View()));
+  const Mask lines = MaskOf(Select("vertical-slash", "n_vertical=60,n_slash=0", data.View()));
   for (const int32_t begin : {128, 256, 384})
     EXPECT_GE(KeptOf(data, best, begin, begin + 128).mass, KeptOf(data, lines, begin, begin + 128).mass - 1e-6);
 }
@@ -227,10 +226,10 @@ TEST_P(Finds, APlantedBlock) {
 
 INSTANTIATE_TEST_SUITE_P(
     Planted, Finds,
-    ::testing::Values(Setting{"flex-prefill", "gamma=0.5,tau=0,min_budget=0,keep_ends=0"},
+    ::testing::Values(Setting{"flex-prefill", "gamma=0.5,tau=0,min_budget=256,form=code"},
                       Setting{"flex-prefill", "gamma=0.97,tau=1,min_budget=0"},  // of the whole map
-                      Setting{"x-attention", "tau=0.5"}, Setting{"x-attention", "tau=0.5,stride=32,force_ends=0"},
-                      Setting{"sparge-attn", "rule=cdf,tau=0.9,theta=-1"}, Setting{"sparge-attn", "top_k=0.2,theta=-1"},
+                      Setting{"x-attention", "tau=0.5"}, Setting{"x-attention", "tau=0.5,stride=32,force_ends=1"},
+                      Setting{"sparge-attn", "tau=0.9,theta=-1"}, Setting{"sparge-attn", "rule=top_k,tau=0.2,theta=-1"},
                       Setting{"moba", "top_k=2,block_size=64"}, Setting{"moba", "top_k=2,block_size=64,rows=mean"},
                       Setting{"nsa", "n_blocks=4,n_local=0"}, Setting{"nsa", "n_blocks=4,n_local=0,rows=sum"},
                       Setting{"infllm-v2", "top_k=2,n_local=1"}, Setting{"infllm-v2", "top_k=2,n_local=1,rows=sum"},
@@ -276,7 +275,7 @@ TEST(StaticIndex, ChoosesByRowsElsewhere) {
   for (int32_t row = 0; row < 1000; ++row) data.q.Set(0, 0, row, row < 500 ? 2 : 5, 8.0f);
   data.k.Set(0, 0, 100, 2, 8.0f);  // what the first half looks at
   data.k.Set(0, 0, 101, 5, 8.0f);  // and the second
-  const std::string lines = "n_vertical=1,n_slash=1,forced_columns=0,forced_slashes=1";
+  const std::string lines = "n_vertical=1,n_slash=1,forced_slashes=1";
   const Mask early = MaskOf(Select("static-index", lines + ",at=0.5", data.View()));
   EXPECT_TRUE(early[900][100]);
   EXPECT_FALSE(early[900][101]);
@@ -294,7 +293,7 @@ TEST(FlexPrefill, ChoosesItsPatternByTheDivergence) {
       blocks.q.Set(0, 0, row, d, blocks.q.Get(0, 0, 0, d));
     }
   }
-  const std::string common = "gamma=0.6,min_budget=0,keep_ends=0,tau=";
+  const std::string common = "gamma=0.6,min_budget=0,tau=";
   const auto mask = [&](const RandomProblem& data, const char* tau) {
     return MaskOf(Select("flex-prefill", common + tau, data.View()));
   };
@@ -313,8 +312,8 @@ TEST(SpargeAttn, KeepsBlocksThatNoMeanStandsFor) {
   }
   for (int32_t row = 128; row < 192; ++row) data.k.Set(0, 0, row, 0, row % 2 == 0 ? 1.0f : -1.0f);  // .. but block 2
   for (const char* similarity : {"paper", "cosine"}) {
-    const Mask mask = MaskOf(
-        Select("sparge-attn", std::string("rule=cdf,tau=0,theta=0.5,centre=0,similarity=") + similarity, data.View()));
+    const Mask mask =
+        MaskOf(Select("sparge-attn", std::string("tau=0,theta=0.5,similarity=") + similarity, data.View()));
     for (size_t row = 256; row < 640; ++row) {
       EXPECT_TRUE(mask[row][128]);
       const auto kept = std::count(mask[row].begin(), mask[row].end(), true);

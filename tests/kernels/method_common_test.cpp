@@ -35,9 +35,9 @@ std::string SmallParameters(const std::string& method) {
   if (method == "streaming-llm") return "n_sink=5,n_local=20,n_dilated=100";
   if (method == "lm-infinite") return "n_global=5,n_local=40";
   if (method == "big-bird") return "n_global=1,n_window=1,n_random=2";
-  if (method == "flex-prefill") return "gamma=0.5,min_budget=0,keep_ends=0";
+  if (method == "flex-prefill") return "gamma=0.5,min_budget=0";
   if (method == "x-attention") return "tau=0.6";
-  if (method == "sparge-attn") return "top_k=0.4,theta=0.01";
+  if (method == "sparge-attn") return "tau=0.4";
   if (method == "moba") return "top_k=2,block_size=32";
   if (method == "nsa") return "n_blocks=4,n_local=0";
   if (method == "infllm-v2") return "top_k=2,n_local=64";
@@ -238,6 +238,7 @@ TEST_P(EveryPrefillMethod, LengthProductsNeed64Bits) {
       ranges.clear();
       AppendKeptRanges(index.View(), 0, 0, row, &ranges);
       for (const ColumnRange& range : ranges) sampled += range.end - range.begin;
+      if (ranges.empty()) continue;  // FlexPrefill's share of the whole map may leave out the last rows' blocks
       ASSERT_LE(ranges.back().end, row + 1);
     }
     SparseIndex last_tile = index;

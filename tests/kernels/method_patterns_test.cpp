@@ -78,14 +78,11 @@ TEST(AShape, SharesOneListAmongAllHeads) {
   EXPECT_EQ(CountPairs(many.View()).kept, 8 * CountPairs(one.View()).kept);
 }
 
-constexpr char kNothingForced[] = ",forced_columns=0,forced_slashes=0";
-
 TEST(VerticalSlash, FindsAPlantedColumn) {
   std::mt19937 random(FreshSeed());
   RandomProblem data(SquareShape(500), &random, 0.3f);
   PlantColumn(123, 6.0f, 0, 500, &data);
-  const Mask mask =
-      MaskOf(Select("vertical-slash", std::string("n_vertical=1,n_slash=0") + kNothingForced, data.View()));
+  const Mask mask = MaskOf(Select("vertical-slash", "n_vertical=1,n_slash=0", data.View()));
   EXPECT_EQ(mask, MaskWhere(data.View(), [](int, int column) { return column == 123; }));
 }
 
@@ -93,8 +90,7 @@ TEST(VerticalSlash, FindsAPlantedDiagonalAndKeepsItsBlockRanges) {
   std::mt19937 random(FreshSeed());
   RandomProblem data(SquareShape(500, 1, 1, 64), &random, 1.0f);
   PlantSlash(77, 3.0f, &data);
-  const Mask mask =
-      MaskOf(Select("vertical-slash", std::string("n_vertical=0,n_slash=1") + kNothingForced, data.View()));
+  const Mask mask = MaskOf(Select("vertical-slash", "n_vertical=0,n_slash=1", data.View()));
   const Mask expected = MaskWhere(data.View(), [](int row, int column) {
     const int begin = row / 64 * 64 - 77;
     return column >= begin && column < begin + 64;
@@ -108,7 +104,7 @@ TEST(VerticalSlash, AllColumnsAreDenseEvenWithOneFarDiagonal) {
   std::mt19937 random(FreshSeed());
   RandomProblem data(SquareShape(500, 1, 1, 64), &random, 1.0f);
   PlantSlash(20, 3.0f, &data);
-  const std::string parameters = std::string("n_vertical=500,n_slash=1") + kNothingForced;
+  const std::string parameters = "n_vertical=500,n_slash=1";
   EXPECT_EQ(MaskOf(Select("vertical-slash", parameters, data.View())), CausalMask(data.View()));
 }
 
@@ -121,8 +117,7 @@ TEST(VerticalSlash, AllDiagonalsAreDense) {
 TEST(VerticalSlash, NamesEachKeyOnceInARowBlock) {
   std::mt19937 random(FreshSeed());
   const RandomProblem data(SquareShape(600), &random);
-  const SparseIndex index =
-      Select("vertical-slash", std::string("n_vertical=90,n_slash=2") + kNothingForced, data.View());
+  const SparseIndex index = Select("vertical-slash", "n_vertical=90,n_slash=2", data.View());
   // Validate, in Select, has checked that lists are disjoint; each block has at most n_slash runs of its own and
   // n_vertical columns.
   for (size_t list = 0; list < index.column_count.size(); ++list) {
@@ -134,7 +129,7 @@ TEST(VerticalSlash, NamesEachKeyOnceInARowBlock) {
 TEST(VerticalSlash, LooksOnlyAtTheLastQueries) {
   std::mt19937 random(FreshSeed());
   RandomProblem data(SquareShape(400), &random);
-  const std::string parameters = std::string("n_vertical=20,n_slash=3") + kNothingForced;
+  const std::string parameters = "n_vertical=20,n_slash=3";
   const SparseIndex before = Select("vertical-slash", parameters, data.View());
   for (int32_t row = 0; row < 400 - 64; ++row) {
     for (int32_t d = 0; d < 16; ++d) data.q.Set(0, 0, row, d, -3.0f * data.q.Get(0, 0, row, d) + 1.0f);
@@ -153,8 +148,7 @@ TEST(VerticalSlash, ForcedLinesCountInsideTheBudget) {
   std::mt19937 random(FreshSeed());
   RandomProblem data(SquareShape(400), &random, 0.3f);
   PlantColumn(200, 6.0f, 0, 400, &data);
-  const Mask mask =
-      MaskOf(Select("vertical-slash", "n_vertical=4,n_slash=0,forced_columns=3,forced_slashes=0", data.View()));
+  const Mask mask = MaskOf(Select("vertical-slash", "n_vertical=4,n_slash=0,forced_columns=3", data.View()));
   EXPECT_EQ(mask, MaskWhere(data.View(), [](int, int column) { return column < 3 || column == 200; }));
 }
 

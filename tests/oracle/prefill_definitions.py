@@ -89,9 +89,8 @@ def lines_for_share(lines, gamma):
     return int((reached < gamma).sum()) + 1 if gamma > 0 else 0
 
 
-def flex_prefill(p, b, h, gamma, tau, min_budget, keep_ends):
+def flex_prefill(p, b, h, gamma, tau, min_budget, form):
     q, k = p.q[b, h], p.k[b, h // p.group][: p.num_visible]
-    least = max(-(-min_budget // 128), 1 if keep_ends else 0)
     probed = np.arange(max(0, p.seq_q - 128), p.seq_q)
     lines = p.line_sums(b, h, probed)
     stripes = [np.array([line[s : s + 128].sum() for s in range(0, len(line), 128)]) for line in lines]
@@ -103,16 +102,23 @@ def flex_prefill(p, b, h, gamma, tau, min_budget, keep_ends):
     if abs(np.sqrt(max(divergence, 0)) - tau) < 1e-4:
         raise Ambiguous
     query_aware = np.sqrt(max(divergence, 0)) < tau
-    counts = [least if query_aware else max(lines_for_share(line, gamma) // 128 + 1, least) for line in lines]
-    if keep_ends:
+    kept = np.zeros_like(p.causal)
+    if form == 1:  # the released code's
+        least = max(-(-min_budget // 128), 1)
+        counts = [least if query_aware else max(lines_for_share(line, gamma) // 128 + 1, least) for line in lines]
         for stripe in stripes:
             stripe[0] = np.inf
-    vertical, slash = (np.flatnonzero(top_k(stripe, count)) for stripe, count in zip(stripes, counts))
-    kept = np.zeros_like(p.causal)
-    for rows, first, last in row_blocks(p, 128):
-        keep_blocks(kept, rows, vertical, 128)
-        for own in range(first // 128, last // 128 + 1):
-            keep_blocks(kept, rows, [own - s for s in slash if s <= own], 128)
+        vertical, slash = (np.flatnonzero(top_k(stripe, count)) for stripe, count in zip(stripes, counts))
+        for rows, first, last in row_blocks(p, 128):
+            keep_blocks(kept, rows, vertical, 128)
+            for own in range(first // 128, last // 128 + 1):
+                keep_blocks(kept, rows, [own - s for s in slash if s <= own], 128)
+    elif not query_aware:
+        vertical, slash = (top_k(line, max(lines_for_share(line, gamma), min_budget)) for line in lines)
+        kept[:, : p.num_visible] |= vertical
+        for rows, first, _ in row_blocks(p, 64):
+            for offset in np.flatnonzero(slash):
+                kept[rows, max(first - offset, 0) : max(first - offset + 64, 0)] = True
     if query_aware:
         rows_of_map = []
         for rows, _, last in row_blocks(p, 128):
@@ -152,7 +158,7 @@ def x_attention(p, b, h, tau, stride, force_ends):
 
 
 def alike(x, size, similarity, theta):
-    """Which blocks of rows a mean stands for; similarity 1 is the paper's."""
+    """Which blocks of rows a mean stands for; similarity 0 is the paper's, 1 the mean cosine."""
     result = []
     for s in range(0, len(x), size):
         rows = x[s : s + size]
@@ -161,15 +167,14 @@ def alike(x, size, similarity, theta):
             result.append(True)
             continue
         products = rows @ rows.T
-        value = products.mean() / products.max() if similarity else (products / norms / norms.T).mean()
+        value = (products / norms / norms.T).mean() if similarity else products.mean() / products.max()
         if abs(value - theta) < 1e-6:
             raise Ambiguous
         result.append(value > theta)
     return np.array(result)
 
 
-def sparge_attn(p, b, h, top_k, rule, tau, theta, similarity, centre):
-    best = globals()["top_k"]
+def sparge_attn(p, b, h, tau, rule, theta, similarity, centre):
     q, k = p.q[b, h], p.k[b, h // p.group][: p.num_visible]
     if centre:
         k = k - k.mean(axis=0)
@@ -183,8 +188,8 @@ def sparge_attn(p, b, h, top_k, rule, tau, theta, similarity, centre):
         if not queries_alike[number] or not seen.any():
             continue
         scores = p.cap(p.softmax_scale * key_means[:count][seen] @ q[rows].mean(axis=0))
-        if rule == 0:
-            taken = best(scores, max(1, int(top_k * len(key_means) + 1e-9)))
+        if rule == 1:
+            taken = top_k(scores, max(1, int(tau * len(key_means) + 1e-9)))
             keep_blocks(kept, rows, np.flatnonzero(seen)[taken], 64)
             continue
         mass = softmax(scores)

@@ -237,7 +237,7 @@ __device__ ShareCut CutAtShare(const float* masses, int64_t count, double share,
   return {mass, above, static_cast<int64_t>(ceil(missing / static_cast<double>(mass)))};
 }
 
-// The `count` best stripes as a bitmap, larger first, equal ones by lower index; with keep_ends the first before all.
+// The `count` best stripes as a bitmap, larger first, equal ones by lower index; the first before all.
 __device__ void PickStripes(const FlexPrefillParams& p, int64_t pick, int64_t count, CutParts& parts) {
   const float* const stripes = p.stripes + pick * p.NumStripes();
   const int32_t num_stripes = p.NumStripes();
@@ -245,7 +245,7 @@ __device__ void PickStripes(const FlexPrefillParams& p, int64_t pick, int64_t co
   // Masses are not negative; NaN has the least key, above those of places behind the last.
   auto key_of = [&](int32_t stripe) -> uint32_t {
     if (stripe >= num_stripes) return 0;
-    if (p.keep_ends && stripe == 0) return 0x7f800000u;
+    if (stripe == 0) return 0x7f800000u;
     const float mass = stripes[stripe];
     return isnan(mass) ? 1 : min(__float_as_uint(mass) + 2, 0x7f7fffffu);
   };

@@ -30,7 +30,6 @@ struct FlexPrefillParams {
   double gamma = 0;          // share of single lines' and of the map's mass
   double tau = 0;            // largest divergence at which means choose
   int32_t least_stripes = 0;
-  bool keep_ends = false;
   float* lines = nullptr;           // [list, direction, num_lines]
   float* stripes = nullptr;         // [list, direction, NumStripes()]
   uint8_t* by_means = nullptr;      // [list]

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "internal/method_choices.h"
 #include "select/flex_prefill.h"
 #include "select/probe.h"
 #include "select/selection_call.h"
@@ -168,6 +169,10 @@ Status SelectSampleAttention(Call* call) {
 Status SelectFlexPrefill(Call* call) {
   const AttentionProblem& problem = call->problem;
   const ParameterValues& values = call->values;
+  if (values.Choice<internal::FlexForm>("form") == internal::FlexForm::kPaper) {
+    return {StatusCode::kUnsupported,
+            "the form is paper: FlexPrefill's GPU selector keeps stripes of 128 lines (form=code); select on the CPU."};
+  }
   const int32_t num_keys = call->NumVisibleKeys();
   const int32_t num_stripes = CeilDivide(num_keys, kStripe);
   // Every other block at most starts a run, and the diagonal cuts one.
@@ -192,8 +197,7 @@ Status SelectFlexPrefill(Call* call) {
   flex.num_lines = num_keys;
   flex.gamma = values.Real("gamma");
   flex.tau = values.Real("tau");
-  flex.keep_ends = values.Flag("keep_ends");
-  flex.least_stripes = std::max(CeilDivide(values.Integer("min_budget"), kStripe), flex.keep_ends ? 1 : 0);
+  flex.least_stripes = std::max(CeilDivide(values.Integer("min_budget"), kStripe), 1);
   flex.words = BlockBitmapWords(num_stripes);
   flex.lines = call->workspace.Take<float>(num_lists * 2 * num_keys);
   flex.stripes = call->workspace.Take<float>(num_lists * 2 * num_stripes);

@@ -117,7 +117,7 @@ Status SelectSpargeAttn(Call* call) {
   TopBlocksParams& top = picks.top;
   top.rule = by_mass ? BlockRule::kWithin : BlockRule::kCount;
   top.share = values.Real("tau");
-  top.count = std::max(1, static_cast<int32_t>(values.Real("top_k") * top.num_key_blocks + 1e-9));
+  top.count = std::max(1, static_cast<int32_t>(top.share * top.num_key_blocks + 1e-9));
   BlockScoresParams params;
   SetTensors(*call, &params);
   params.batch = problem.batch;
