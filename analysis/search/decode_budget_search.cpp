@@ -310,6 +310,7 @@ class DecodeSearch {
       case Kind::kTime:
         *beyond = results->front().time_share > target_.most;
         break;
+      case Kind::kWork:  // refused before
       case Kind::kMass:
       case Kind::kError:
         *beyond = std::ranges::all_of(*results, &BudgetSearchResult::reached);

@@ -15,6 +15,7 @@
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
 #include "kernels/stop_status.h"
+#include "search/kernel_work.h"
 
 namespace headscope::analysis {
 
@@ -83,6 +84,19 @@ Status SearchedHead::OutputError(const kernels::PrefillMethod& method, const ker
     of_dense += norm;
   }
   *error = of_dense > 0 ? std::sqrt(of_difference / of_dense) : std::sqrt(of_difference);
+  return {};
+}
+
+Status SearchedHead::Work(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
+                          int64_t* pairs) const {
+  *pairs = 0;
+  for (const Recording& recording : recordings_) {
+    kernels::SparseIndex index;
+    if (Status status = SelectOnHead(*recording.head, method, values, {options_.num_threads, options_.stop}, &index);
+        !status.ok())
+      return status;
+    *pairs += PairsInKernel(index.View());
+  }
   return {};
 }
 

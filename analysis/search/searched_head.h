@@ -40,6 +40,9 @@ class SearchedHead {
   // |O - O_dense| / |O_dense| over the rows of all recordings, on the CPU in fp32. 0 where both are zero.
   kernels::Status OutputError(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
                               double* error);
+  // Pairs of the tiles that a kernel computes (kernel_work.h), of all recordings.
+  kernels::Status Work(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
+                       int64_t* pairs) const;
   // Selection and attention of all recordings, and dense attention in turn with it, on the CPU: the least of three
   // rounds of each, in milliseconds. Both are added to.
   kernels::Status MeasureTime(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,

@@ -13,6 +13,7 @@
 #include "compare/probability_pass.h"
 #include "head/head_checks.h"
 #include "kernels/parallel.h"
+#include "search/start_search.h"
 
 namespace headscope::analysis {
 namespace {
@@ -546,6 +547,12 @@ Status Describe(const kernels::PrefillMethod& method, const kernels::ParameterVa
   result->kept_fraction =
       head->num_pairs() == 0 ? 0 : static_cast<double>(mask.kept) / static_cast<double>(head->num_pairs());
   result->mass = mask.mass;
+  if (target.kind == BudgetTarget::Kind::kWork) {
+    int64_t work = 0;
+    if (Status status = head->Work(method, values, &work); !status.ok()) return status;
+    result->work_share =
+        head->num_pairs() == 0 ? 0 : static_cast<double>(work) / static_cast<double>(head->num_pairs());
+  }
   if (!options.measure_error && target.kind != BudgetTarget::Kind::kError) return {};
   return head->OutputError(method, values, &result->relative_error);
 }
@@ -558,6 +565,8 @@ bool Meets(const BudgetTarget& target, const BudgetSearchResult& result) {
       return result.kept_fraction <= target.most;
     case BudgetTarget::Kind::kError:
       return result.relative_error <= target.most;
+    case BudgetTarget::Kind::kWork:
+      return result.work_share <= target.most;
     case BudgetTarget::Kind::kTime:
       break;
   }
@@ -568,6 +577,7 @@ Status FindSetting(std::vector<SearchedHead>* heads, const kernels::PrefillMetho
                    const kernels::ParameterValues& values, const BudgetTarget& target,
                    const BudgetSearchOptions& options, MeanFronts* mean_fronts,
                    std::vector<BudgetSearchResult>* results) {
+  if (target.kind == BudgetTarget::Kind::kWork) return FindFromStart(heads, method, values, target, options, results);
   return Search(heads, method, values, target, options, mean_fronts).Run(results);
 }
 

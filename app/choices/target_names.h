@@ -20,6 +20,7 @@ inline constexpr TargetName kTargetNames[] = {
     {"recall", "cra_mean", analysis::BudgetTarget::Kind::kMass, analysis::MassStatistic::kMean},
     {"error", "relative_error", analysis::BudgetTarget::Kind::kError, analysis::MassStatistic::kMean},
     {"kept", "kept_fraction", analysis::BudgetTarget::Kind::kKept, analysis::MassStatistic::kMean},
+    {"work", "work_share", analysis::BudgetTarget::Kind::kWork, analysis::MassStatistic::kMean},
     {"time", "time_share", analysis::BudgetTarget::Kind::kTime, analysis::MassStatistic::kMean},
 };
 

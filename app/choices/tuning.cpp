@@ -89,7 +89,7 @@ class SettingColumns {
 
 // What was measured beside the masses.
 struct Measures {
-  bool errors = false, times = false;
+  bool errors = false, times = false, work = false;
 };
 
 void WriteQuality(const analysis::BudgetSearchResult& found, Measures measures, std::ostream& out) {
@@ -98,6 +98,7 @@ void WriteQuality(const analysis::BudgetSearchResult& found, Measures measures, 
       << found.mass.mean;
   if (measures.errors) out << std::setw(9) << found.relative_error;
   if (measures.times) out << std::setprecision(3) << std::setw(9) << found.time_share;
+  if (measures.work) out << std::setprecision(1) << std::setw(8) << 100 * found.work_share << " %";
 }
 
 // Pairs, or what was measured beside them.
@@ -142,6 +143,10 @@ bool Tuning::HasTimes() const {
   return std::ranges::any_of(heads, [](const TunedHead& head) { return !std::isnan(head.found.time_share); });
 }
 
+bool Tuning::HasWork() const {
+  return std::ranges::any_of(heads, [](const TunedHead& head) { return !std::isnan(head.found.work_share); });
+}
+
 std::string BudgetText(const MethodChoice& method, const kernels::ParameterValues& values) {
   std::string text;
   for (const ParameterSpec* budget : analysis::Budgets(*method.spec)) {
@@ -183,17 +188,20 @@ TuneTarget ParseTarget(const std::string& text) {
   double value = 0;
   const auto [parsed, error] = std::from_chars(number.data(), number.data() + number.size(), value);
   const bool is_number = error == std::errc() && parsed == number.data() + number.size();
-  if (known->kind == Kind::kKept && !is_number && !number.empty() &&
+  if ((known->kind == Kind::kKept || known->kind == Kind::kWork) && !is_number && !number.empty() &&
       std::isalpha(static_cast<unsigned char>(number.front()))) {
-    target.limit = ParseMethod(number, "--target kept");
+    target.limit = ParseMethod(number, "--target " + name);
     return target;
   }
-  const double largest = known->kind == Kind::kError || known->kind == Kind::kTime ? 1e6 : 1;
+  const double largest = known->kind == Kind::kMass || known->kind == Kind::kKept ? 1 : 1e6;
   if (!is_number || !(value > 0 && value < largest)) {
     const char* const what =
         known->kind == Kind::kMass   ? "is not a share of a row's mass; give a number between 0 and 1"
         : known->kind == Kind::kKept ? "is not a share of the pairs; give a number between 0 and 1, "
                                        "or a setting whose pairs are the limit, METHOD:k=v,.."
+        : known->kind == Kind::kWork
+            ? "is not a share of the pairs; give a number above 0, or a setting whose work is the "
+              "limit, METHOD:k=v,.."
         : known->kind == Kind::kTime ? "is not a share of dense attention's time; give a number above 0, as in 0.5"
                                      : "is not a relative error; give a number above 0";
     throw UsageError("--target '" + text + "': '" + number + "' " + what);
@@ -206,14 +214,15 @@ std::string TuningTable(const Tuning& tuning) {
   const SettingColumns setting(tuning);
   std::ostringstream out;
   const bool cut = AnyCut(tuning), checked = !tuning.checks.empty();
-  const Measures measures{tuning.HasErrors(), tuning.HasTimes()};
+  const Measures measures{tuning.HasErrors(), tuning.HasTimes(), tuning.HasWork()};
   const auto quality_names = [&](const char* kept) {
     out << std::setw(10) << kept << std::setw(9) << "CRA min" << std::setw(9) << "CRA 5 %" << std::setw(10)
-        << "CRA mean" << (measures.errors ? "    error" : "") << (measures.times ? "     time" : "");
+        << "CRA mean" << (measures.errors ? "    error" : "") << (measures.times ? "     time" : "")
+        << (measures.work ? "      work" : "");
   };
   const auto quality_units = [&](const char* kept) {
     out << std::setw(10) << kept << std::setw(28) << "share of a row's mass" << (measures.errors ? " relative" : "")
-        << (measures.times ? " of dense" : "");
+        << (measures.times ? " of dense" : "") << (measures.work ? "  of pairs" : "");
   };
   out << std::left << std::setw(8) << "head" << std::right;
   setting.Names(out);
@@ -280,7 +289,7 @@ std::string TuningSummary(const Tuning& tuning) {
     if (others > 0) unmet.push_back(std::to_string(others) + (others == 1 ? " other" : " others"));
     using Kind = analysis::BudgetTarget::Kind;
     const Kind kind = tuning.target.budget.kind;
-    if (kind == Kind::kKept || kind == Kind::kTime) {
+    if (kind == Kind::kKept || kind == Kind::kTime || kind == Kind::kWork) {
       out << "; even the smallest budgets, which are written for them, " << (kind == Kind::kKept ? "keep" : "take")
           << " more for " << Listed(unmet) << ": take a higher limit or other parameters there";
     } else {
@@ -292,12 +301,17 @@ std::string TuningSummary(const Tuning& tuning) {
     out << "; ";
     for (size_t i = 0; i < tuning.methods.size(); ++i) {
       const auto heads = std::ranges::count_if(tuning.heads, [i](const TunedHead& head) { return head.method == i; });
-      out << (i == 0 ? "" : ", ") << tuning.methods[i].choice.name << " for " << heads;
+      const MethodChoice& method = tuning.methods[i].choice;
+      // Of several starts of one method the budgets tell which.
+      out << (i == 0 ? "" : ", ") << method.name << (tuning.HasWork() ? ":" + BudgetText(method, method.values) : "")
+          << " for " << heads;
     }
   }
   out << "; searched: ";
   bool first = true;
+  std::set<std::string> said;  // of a method with several starts, once
   for (const Tuning::Searched& method : tuning.methods) {
+    if (!said.insert(method.choice.name).second) continue;
     for (const analysis::SearchedBudget& budget : method.grid) {
       out << (first ? "" : ", ") << (tuning.methods.size() > 1 ? method.choice.name + " " : "") << budget.name
           << " from " << analysis::ShortestNumber(budget.minimum) << " to " << analysis::ShortestNumber(budget.maximum)

@@ -23,14 +23,15 @@ enum class TunedCriterion { kMass, kError };
 struct TuneTarget {
   std::string text;               // as typed
   analysis::BudgetTarget budget;  // where `limit` is given, its `most` is another one for every unit
-  // The kept pairs of this setting are the limit: "kept=a-shape:n_sink=1024,n_local=4096".
+  // The kept pairs, or the work, of this setting are the limit: "kept=a-shape:n_sink=1024,n_local=4096".
   std::optional<MethodChoice> limit;
 };
 
 // "cra=0.95", "cra-p5=0.95" or "cra-mean=0.95", as --target takes it: which statistic of the rows' kept mass, and what
 // it must reach, above 0 and below 1; "recall=0.95" is the mean. "error=0.05": what the output's relative error may be.
 // "kept=0.25" or "kept=METHOD[:k=v,..]": the share of pairs that may be kept. "time=0.5": the share of dense
-// attention's time that selection and attention may take. Throws UsageError.
+// attention's time that selection and attention may take. "work=METHOD:k=v" or "work=0.5": the tiles that a kernel may
+// compute, by the attended pairs. Throws UsageError.
 TuneTarget ParseTarget(const std::string& text);
 
 struct TunedHead {
@@ -75,9 +76,10 @@ struct Tuning {
 
   bool complete() const { return heads.size() == num_heads_chosen; }
   const MethodChoice& MethodOf(const TunedHead& head) const { return methods[head.method].choice; }
-  // Output errors, or times, were measured.
+  // Output errors, times or the kernel's work were measured.
   bool HasErrors() const;
   bool HasTimes() const;
+  bool HasWork() const;
 };
 
 // "head", "layer", "model".

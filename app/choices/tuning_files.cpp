@@ -76,7 +76,10 @@ Json MethodsJson(const Tuning& tuning) {
                       {"maximum", number(budget.maximum)},
                       {"step", number(budget.step)}});
     }
-    json.push_back({{"name", method.choice.name}, {"grid", std::move(grid)}});
+    Json one = {{"name", method.choice.name}, {"grid", std::move(grid)}};
+    if (tuning.target.budget.kind == analysis::BudgetTarget::Kind::kWork)
+      one["start"] = ParameterJson(*method.choice.spec, method.choice.values);
+    json.push_back(std::move(one));
   }
   return json;
 }
@@ -88,6 +91,7 @@ void AddQuality(const analysis::BudgetSearchResult& found, Json* json) {
   (*json)["cra_mean"] = found.mass.mean;
   (*json)["relative_error"] = Measured(found.relative_error);
   (*json)["time_share"] = Measured(found.time_share);
+  (*json)["work_share"] = Measured(found.work_share);
 }
 
 Json HeadsJson(const Tuning& tuning) {
@@ -168,17 +172,17 @@ std::string CsvFile(const Tuning& tuning) {
   }
   std::string csv = "layer,head,method,target_met";
   for (const std::string& name : names) csv.append(",").append(name);
-  csv += ",kept_fraction,cra_min,cra_p5,cra_mean,relative_error,time_share,outside_mass";
+  csv += ",kept_fraction,cra_min,cra_p5,cra_mean,relative_error,time_share,work_share,outside_mass";
   if (!tuning.checks.empty()) {
     for (const char* const name :
-         {"target_met", "kept_fraction", "cra_min", "cra_p5", "cra_mean", "relative_error", "time_share"})
+         {"target_met", "kept_fraction", "cra_min", "cra_p5", "cra_mean", "relative_error", "time_share", "work_share"})
       csv.append(",checked_").append(name);
   }
   csv += ",device,complete\n";
   const auto add_quality = [&csv](const analysis::BudgetSearchResult& found) {
     for (const double value : {found.kept_fraction, found.mass.minimum, found.mass.fifth_percentile, found.mass.mean})
       csv.append(",").append(analysis::ShortestNumber(value));
-    for (const double value : {found.relative_error, found.time_share})
+    for (const double value : {found.relative_error, found.time_share, found.work_share})
       csv.append(",").append(std::isnan(value) ? "" : analysis::ShortestNumber(value));
   };
   for (const TunedHead& head : tuning.heads) {

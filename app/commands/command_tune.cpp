@@ -51,9 +51,11 @@ struct TuneArguments {
   bool force = false, quiet = false, resume = false;
 };
 
-MethodChoice ParseSearchableMethod(const std::string& text) {
+// Under a target for the work budgets are where the search starts.
+MethodChoice ParseSearchableMethod(const std::string& text, const TuneTarget& target) {
   MethodChoice choice = ParseMethod(text);
   CheckStatus(analysis::CheckSearchable(*choice.spec), "--method " + text);
+  if (target.budget.kind == analysis::BudgetTarget::Kind::kWork) return choice;
   const size_t colon = text.find(':');
   const std::string given = colon == std::string::npos ? "" : "," + text.substr(colon + 1);
   for (const kernels::ParameterSpec* budget : analysis::Budgets(*choice.spec)) {
@@ -71,6 +73,9 @@ void CheckPhases(const Tuning& tuning, const TuneArguments& arguments) {
   const bool decode = is_decode(tuning.methods.front());
   if (!std::ranges::all_of(tuning.methods, [&](const Tuning::Searched& method) { return is_decode(method) == decode; }))
     throw UsageError("--method: prefill and decode methods run on other rows; tune them apart");
+  if (decode && tuning.target.budget.kind == analysis::BudgetTarget::Kind::kWork)
+    throw UsageError("--target " + arguments.target + ": work is counted in the tiles of a prefill kernel, and " +
+                     tuning.methods.front().choice.name + " is a decode method; give kept=..");
   if (!tuning.target.limit || (tuning.target.limit->decode != nullptr) == decode) return;
   throw UsageError("--target " + arguments.target + ": " + tuning.target.limit->name + " is a " +
                    (decode ? "prefill" : "decode") + " method, and " + tuning.methods.front().choice.name + " a " +
@@ -85,12 +90,16 @@ TunedUnit ParseUnit(const std::string& text) {
   throw UsageError("--per '" + text + "': choose head, layer or model");
 }
 
+bool IsLimitOfPairs(const TuneTarget& target) {
+  return target.budget.kind == analysis::BudgetTarget::Kind::kKept ||
+         target.budget.kind == analysis::BudgetTarget::Kind::kWork;
+}
+
 // Without --choose: the error between methods under a target for the pairs, where it decides; it costs two attentions
 // a method.
 TunedCriterion ParseCriterion(const std::string& text, const TuneArguments& arguments, const TuneTarget& target) {
   if (text.empty()) {
-    const bool decides = arguments.methods.size() > 1 && target.budget.kind == analysis::BudgetTarget::Kind::kKept;
-    return decides ? TunedCriterion::kError : TunedCriterion::kMass;
+    return arguments.methods.size() > 1 && IsLimitOfPairs(target) ? TunedCriterion::kError : TunedCriterion::kMass;
   }
   if (text == "mass") return TunedCriterion::kMass;
   if (text == "error") return TunedCriterion::kError;
@@ -455,7 +464,8 @@ class Tuner {
     std::vector<analysis::BudgetSearchResult> kept;
     if (kernels::Status status = searcher->Measure(limit, limit.values, *target, &kept); !status.ok()) return status;
     double sum = 0;
-    for (const analysis::BudgetSearchResult& head : kept) sum += head.kept_fraction;
+    const bool work = target->kind == analysis::BudgetTarget::Kind::kWork;
+    for (const analysis::BudgetSearchResult& head : kept) sum += work ? head.work_share : head.kept_fraction;
     // Not so exactly that rounding would leave out a setting of the very same pairs.
     target->most = sum / static_cast<double>(kept.size()) * (1 + 1e-12);
     return {};
@@ -492,10 +502,15 @@ class Tuner {
     const auto kept = [](const analysis::BudgetSearchResult& result) { return result.kept_fraction; };
     const auto error = [](const analysis::BudgetSearchResult& result) { return result.relative_error; };
     const auto time = [](const analysis::BudgetSearchResult& result) { return result.time_share; };
+    const auto work = [](const analysis::BudgetSearchResult& result) { return result.work_share; };
     const analysis::BudgetTarget& target = tuning_.target.budget;
     switch (target.kind) {
       case analysis::BudgetTarget::Kind::kKept:
         if (!a.front().reached) return sum(a, kept) < sum(b, kept);
+        if (tuning_.criterion == TunedCriterion::kError) return sum(a, error) < sum(b, error);
+        break;
+      case analysis::BudgetTarget::Kind::kWork:
+        if (!a.front().reached) return sum(a, work) < sum(b, work);
         if (tuning_.criterion == TunedCriterion::kError) return sum(a, error) < sum(b, error);
         break;
       case analysis::BudgetTarget::Kind::kTime:
@@ -539,11 +554,11 @@ int RunTune(TuneArguments arguments) {
   if (arguments.front_points > 0 && !arguments.output.empty() && format != TuningFormat::kJson &&
       format != TuningFormat::kLuKv)
     throw UsageError("--front: only the table and the JSON file have room for trade-offs; write .json");
-  for (const std::string& text : arguments.methods) tuning.methods.push_back({ParseSearchableMethod(text), {}});
   tuning.target = ParseTarget(arguments.target);
+  for (const std::string& text : arguments.methods)
+    tuning.methods.push_back({ParseSearchableMethod(text, tuning.target), {}});
   tuning.criterion = ParseCriterion(arguments.choose, arguments, tuning.target);
-  if (tuning.criterion == TunedCriterion::kError && tuning.target.budget.kind != analysis::BudgetTarget::Kind::kKept &&
-      tuning.methods.size() > 1)
+  if (tuning.criterion == TunedCriterion::kError && !IsLimitOfPairs(tuning.target) && tuning.methods.size() > 1)
     throw UsageError("--choose error: a target of " + arguments.target +
                      " is reached by the fewest pairs; choose by the error under a target for the pairs (kept=..)");
   CheckPhases(tuning, arguments);
@@ -595,31 +610,36 @@ void AddTuneCommand(CLI::App& app, Action& action) {
       ->add_option(
           "--method", arguments->methods,
           "Prefill method, or decode method, which runs on the last 16 recorded rows, a step each; its budgets are "
-          "searched, and k=v sets the other parameters. Given several, each head (see --per) gets the "
+          "searched, and k=v sets the other parameters (under work=.. the budgets to start from, too). Given several, "
+          "each head (see --per) gets the "
           "cheapest")
       ->required()
       ->type_name("NAME[:k=v,..]")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command
-      ->add_option("--target", arguments->target,
-                   "Share of the attention mass, from 0 to 1, that a head must keep: cra=T in every row "
-                   "(SampleAttention's CRA), cra-p5=T in more than 95 % of the rows (the window's Meet target), "
-                   "cra-mean=T or recall=T (MInference's word) on average. Or the output's relative error that it may "
-                   "have: error=E. Or, for the most mass, the share of pairs that it may keep: kept=F, or "
-                   "kept=METHOD:k=v,.. for those of a setting; or the share of dense attention's time that selection "
-                   "and attention may take, measured on the CPU: time=F")
+      ->add_option(
+          "--target", arguments->target,
+          "Share of the attention mass, from 0 to 1, that a head must keep: cra=T in every row "
+          "(SampleAttention's CRA), cra-p5=T in more than 95 % of the rows (the window's Meet target), "
+          "cra-mean=T or recall=T (MInference's word) on average. Or the output's relative error that it may "
+          "have: error=E. Or, for the most mass, the share of pairs that it may keep: kept=F, or "
+          "kept=METHOD:k=v,.. for those of a setting. Or MInference's search, from the budgets that --method gives, by "
+          "their steps to as much work of a kernel, in tiles: work=METHOD:k=v,.. or work=F. Or the share of dense "
+          "attention's time that selection "
+          "and attention may take, measured on the CPU: time=F")
       ->required()
-      ->type_name("cra|cra-p5|cra-mean|recall|error|kept|time=T");
+      ->type_name("cra|cra-p5|cra-mean|recall|error|kept|work|time=T");
   command
       ->add_option("--per", arguments->per,
                    "What gets its own setting; heads that share one must each reach the target")
       ->capture_default_str()
       ->type_name("head|layer|model");
   command
-      ->add_option("--choose", arguments->choose,
-                   "Between methods under a target of kept=F: the least output error (MInference's paper; the default "
-                   "there), or the most mass (its published code)")
+      ->add_option(
+          "--choose", arguments->choose,
+          "Between methods under a target of kept=F or work=F: the least output error (MInference's paper; the default "
+          "there), or the most mass (its published code)")
       ->type_name("mass|error");
   command
       ->add_option("--check", arguments->checks,

@@ -60,6 +60,7 @@ Json ResultJson(const kernels::MethodSpec& spec, const analysis::BudgetSearchRes
                {"mass", {found.mass.minimum, found.mass.fifth_percentile, found.mass.mean}}};
   if (!std::isnan(found.relative_error)) json["error"] = found.relative_error;
   if (!std::isnan(found.time_share)) json["time"] = found.time_share;
+  if (!std::isnan(found.work_share)) json["work"] = found.work_share;
   return json;
 }
 
@@ -75,6 +76,7 @@ analysis::BudgetSearchResult ResultOf(const kernels::MethodSpec& spec, const Jso
   found.mass.mean = json.at("mass").at(2).get<double>();
   if (json.contains("error")) found.relative_error = json.at("error").get<double>();
   if (json.contains("time")) found.time_share = json.at("time").get<double>();
+  if (json.contains("work")) found.work_share = json.at("work").get<double>();
   return found;
 }
 

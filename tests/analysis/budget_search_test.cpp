@@ -20,6 +20,7 @@
 #include "kernels/decode_method.h"
 #include "kernels/sparse_index.h"
 #include "search/budget_grid.h"
+#include "search/kernel_work.h"
 #include "synthetic_heads.h"
 
 namespace headscope::analysis {
@@ -34,6 +35,25 @@ using ::testing::HasSubstr;
 
 constexpr MassStatistic kStatistics[] = {MassStatistic::kMinimum, MassStatistic::kFifthPercentile,
                                          MassStatistic::kMean};
+
+// Tiles of 64 x 64, wherever they begin, and 64 single columns at a time; whole blocks of rows.
+TEST(PairsInKernel, CountsWholeTilesOfEveryHalf) {
+  kernels::SparseIndex index;
+  index.num_qo_heads = 1;
+  index.seq_q = index.seq_k = 200;  // a whole tile, and one with 72 rows: blocks of 64, 64, 64 and 8
+  index.run_begin = {0, 3};
+  index.run_count = {3, 1};
+  index.column_begin = {0, 0};
+  index.column_count = {0, 2};
+  index.runs = {kernels::KeyRun::Make(0, 10, kernels::kRunUpperHalf),  // one block
+                kernels::KeyRun::Make(0, 64, kernels::kRunLowerHalf),  // touches the next: 65 keys,
+                kernels::KeyRun::Make(64, 1, kernels::kRunLowerHalf | kernels::kRunPartial),  // two blocks
+                kernels::KeyRun::Make(100, 70, kernels::kRunPartial)};                        // two, of either half
+  index.columns = {3, 60};  // one group, of either half
+  EXPECT_EQ(PairsInKernel(index.View()), 64 * 64 * (1 + 2) + 2 * 64 * (128 + 64));
+  index.seq_q = index.seq_k = 180;  // the last tile has its upper half alone
+  EXPECT_EQ(PairsInKernel(index.View()), 64 * 64 * (1 + 2) + 64 * (128 + 64));
+}
 
 TEST(MassDistribution, CountsWhatAPlainLoopCounts) {
   std::mt19937 random(3);

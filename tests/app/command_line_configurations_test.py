@@ -146,6 +146,40 @@ class Configurations(TraceCase):
         refused = run("tune", self.part, "--method", "a-shape", "--method", "block-sparse", "--target", "cra=0.9", "--choose", "error", code=2)
         self.assertIn("kept=..", refused.stderr)
 
+    def test_the_search_of_minference_moves_its_starts_to_the_work_of_a_kernel(self):
+        """Algorithm 1: of every start what is as much work as the limit, and of these the one whose output is nearest."""
+        starts = ("a-shape:n_sink=20,n_local=40", "vertical-slash:n_vertical=3,n_slash=30", "vertical-slash:n_vertical=30,n_slash=5", "block-sparse:n_blocks=2")
+        target = ("--target", "work=0.8", "--heads", "5:*,8:*")
+        together, said = self.tuned(self.part, *(part for start in starts for part in ("--method", start)), *target)
+        by_mass, _ = self.tuned(self.part, *(part for start in starts for part in ("--method", start)), *target, "--choose", "mass")
+        alone = [self.tuned(self.part, "--method", start, *target, "--choose", "error")[0] for start in starts]
+        self.assertEqual(together["target"], {"statistic": "work_share", "value": 0.8})
+        self.assertIn(starts[2] + " for ", said)
+        for i, entry in enumerate(together["heads"]):
+            able = [config["heads"][i] for config in alone if config["heads"][i]["target_met"]]
+            self.assertLessEqual(entry["work_share"], 0.8)
+            self.assertEqual(entry["relative_error"], min(found["relative_error"] for found in able))
+            self.assertEqual(by_mass["heads"][i]["cra_mean"], max(found["cra_mean"] for found in able))
+            self.assertAlmostEqual(entry["relative_error"], output_error(self.part, entry), delta=1e-4 * entry["relative_error"] + 1e-6)
+        # Steps of all budgets at once, and not one more.
+        for config, start in zip(alone, starts):
+            searched, = config["methods"]
+            budgets = {budget["name"]: budget for budget in searched["grid"]}
+            for entry in config["heads"]:
+                moved = {(entry["parameters"][name] - searched["start"][name]) / budget["step"] for name, budget in budgets.items()
+                         if budget["minimum"] < entry["parameters"][name] < budget["maximum"]}
+                self.assertLessEqual(len(moved), 1, f"{start}: {entry['parameters']}")
+        # What a kernel computes of block-sparse: every chosen block of 64 x 64 whole, whatever the diagonal and the length leave of it.
+        for entry in alone[3]["heads"]:
+            def work(n_blocks):
+                rows = range(0, 150, 64)
+                return sum(64 * 64 * min(n_blocks, first // 64 + 1) for first in rows) / (150 * 151 // 2)
+            self.assertAlmostEqual(entry["work_share"], work(entry["parameters"]["n_blocks"]), places=9)
+            self.assertEqual(entry["target_met"], work(1) <= 0.8)
+        like = self.tuned(self.part, "--method", "block-sparse", "--target", "work=block-sparse:n_blocks=2", "--heads", "5:7")[0]["heads"][0]
+        self.assertEqual(like["parameters"]["n_blocks"], 2)
+        self.assertIn("counted in the tiles", run("tune", self.part, "--method", "quest", "--target", "work=0.5", code=2).stderr)
+
     def test_heads_that_share_a_setting_reach_the_target_each_for_the_fewest_pairs_of_all(self):
         for per, groups in (("layer", ("5", "8")), ("model", ("58",))):
             config, _ = self.tuned(self.part, "--method", "vertical-slash:forced_columns=0,forced_slashes=1", "--target", "cra-p5=0.8", "--per", per, "--heads", "5:6-7,8:4")

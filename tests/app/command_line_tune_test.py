@@ -384,7 +384,7 @@ class Tune(TraceCase):
     def test_refusals_say_what_to_do(self):
         before = self.names()
         usual = {"--method": "block-sparse", "--target": "cra=0.9"}
-        for said, changed in (("choose the statistic from cra, cra-p5, cra-mean, recall, error, kept, time", {"--target": "0.9"}),
+        for said, changed in (("choose the statistic from cra, cra-p5, cra-mean, recall, error, kept, work, time", {"--target": "0.9"}),
                               ("is not a relative error", {"--target": "error=0"}), ("is not a relative error", {"--target": "error=nan"}),
                               ("is not a share of the pairs", {"--target": "kept=1"}), ("is not registered", {"--target": "kept=nothing"}),
                               ("sparq is a decode method", {"--target": "kept=sparq"}), ("a-shape is a prefill method", {"--method": "sparq", "--target": "kept=a-shape"}), ("n_sink", {"--target": "kept=a-shape:n_sink=-1"}),

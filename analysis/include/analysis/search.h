@@ -24,6 +24,9 @@ struct BudgetTarget {
     kKept,   // at most `most` of the attended pairs, for the most mass (the mean over rows)
     kError,  // an output error of at most `most`, |O - O_dense| / |O_dense| over all rows, for the fewest pairs
     kTime,   // selection and attention in at most `most` of dense attention's time, for the most mass
+    // MInference's search: from the given budgets by steps of all of them to a kernel whose tiles are at most `most` of
+    // the attended pairs. Prefill methods.
+    kWork,
   };
   double mass = 0.95;  // 0 to 1
   // Which statistic of the rows' kept mass must reach it. The minimum is SampleAttention's CRA; the fifth percentile
@@ -31,7 +34,7 @@ struct BudgetTarget {
   // keeps.
   MassStatistic statistic = MassStatistic::kFifthPercentile;
   Kind kind = Kind::kMass;
-  double most = 0;  // of kKept, kError and kTime; above 0
+  double most = 0;  // of kKept, kError, kTime and kWork; above 0
 };
 
 struct BudgetSearchOptions {
@@ -46,12 +49,16 @@ struct BudgetSearchOptions {
 };
 
 struct BudgetSearchResult {
-  // False: not even the largest budgets reach the target (kKept: the smallest). The rest then describes those.
+  // False: not even the largest budgets reach the target (kKept, kTime and kWork: the smallest). The rest then
+  // describes those.
   bool reached = false;
   kernels::ParameterValues values;  // `values` of the call with the budgets moved
   double kept_fraction = 0;         // kept pairs / pairs that the model sees
   MassDistribution mass;
   double relative_error = std::numeric_limits<double>::quiet_NaN();  // of the output; NaN: not measured
+  // Pairs of the tiles that a block kernel computes (64 x 64, and 64 single columns at a time) by those that the model
+  // sees, of targets for the work; NaN: not counted. Above 1 where everything is kept: tiles reach over the diagonal.
+  double work_share = std::numeric_limits<double>::quiet_NaN();
   // Selection and attention by dense attention's time, of all heads that share the setting; NaN: not measured.
   double time_share = std::numeric_limits<double>::quiet_NaN();
   int32_t num_masks = 0;  // made on the way
@@ -93,6 +100,10 @@ std::vector<SearchedBudget> SearchedGrid(const kernels::MethodSpec& spec, int64_
 // attention, the least of three; nothing else should run beside. With two budgets a method that does not say where they
 // take each pair, or A-shape inside a model's own window, has the trade-off of at most 16 x 16 settings, evenly spaced
 // over the grid.
+//
+// A kWork target starts from the budgets in `values`, and tries no other setting than those that lie whole steps of the
+// grid away, every budget moved alike (MInference 1.0, Algorithm 1): several starts, and the best of what each leads
+// to, are its search.
 //
 // Errors: a method without budgets or with more than two; a target out of its range; cancelled; what PreviewMask
 // refuses.
