@@ -51,7 +51,7 @@ class SettingColumns {
     }
     for (const TunedHead& head : tuning.heads) {
       const MethodChoice& method = tuning.MethodOf(head);
-      method_width_ = std::max(method_width_, static_cast<int>(method.name.size()));
+      method_width_ = std::max(method_width_, static_cast<int>(MethodLabel(tuning, head.method).size()));
       text_width_ = std::max(text_width_, static_cast<int>(BudgetText(method, head.found.values).size()));
     }
   }
@@ -70,8 +70,8 @@ class SettingColumns {
   void Values(const TunedHead& head, std::ostream& out) const {
     const MethodChoice& method = tuning_.MethodOf(head);
     if (budgets_.empty()) {
-      out << "  " << std::left << std::setw(method_width_) << method.name << "  " << std::setw(text_width_)
-          << BudgetText(method, head.found.values) << std::right;
+      out << "  " << std::left << std::setw(method_width_) << MethodLabel(tuning_, head.method) << "  "
+          << std::setw(text_width_) << BudgetText(method, head.found.values) << std::right;
     }
     for (const ParameterSpec* budget : budgets_)
       out << std::setw(Width(*budget)) << analysis::ShortestNumber(head.found.values.Real(budget->name));
@@ -145,6 +145,14 @@ bool Tuning::HasTimes() const {
 
 bool Tuning::HasWork() const {
   return std::ranges::any_of(heads, [](const TunedHead& head) { return !std::isnan(head.found.work_share); });
+}
+
+std::string MethodLabel(const Tuning& tuning, size_t method) {
+  const MethodChoice& choice = tuning.methods[method].choice;
+  if (std::ranges::count_if(tuning.methods, [&](const auto& other) { return other.choice.name == choice.name; }) == 1)
+    return choice.name;
+  const std::string given = choice.values.Difference(*choice.spec, kernels::ParameterValues(*choice.spec));
+  return given.empty() ? choice.name : choice.name + ":" + given;
 }
 
 std::string BudgetText(const MethodChoice& method, const kernels::ParameterValues& values) {
@@ -301,10 +309,7 @@ std::string TuningSummary(const Tuning& tuning) {
     out << "; ";
     for (size_t i = 0; i < tuning.methods.size(); ++i) {
       const auto heads = std::ranges::count_if(tuning.heads, [i](const TunedHead& head) { return head.method == i; });
-      const MethodChoice& method = tuning.methods[i].choice;
-      // Of several starts of one method the budgets tell which.
-      out << (i == 0 ? "" : ", ") << method.name << (tuning.HasWork() ? ":" + BudgetText(method, method.values) : "")
-          << " for " << heads;
+      out << (i == 0 ? "" : ", ") << MethodLabel(tuning, i) << " for " << heads;
     }
   }
   out << "; searched: ";

@@ -94,6 +94,9 @@ inline const char* NameOf(TunedUnit unit) {
   }
   return "";
 }
+// The method's name or, where the run has it more than once, what it was given beside its defaults too:
+// "sample-attention:chunk_n=2", "vertical-slash:n_vertical=30,n_slash=2048".
+std::string MethodLabel(const Tuning& tuning, size_t method);
 // "n_vertical=30,n_slash=800": the budgets alone.
 std::string BudgetText(const MethodChoice& method, const kernels::ParameterValues& values);
 // The points' places that no other method's point of the same heads beats in mass and in pairs or, where it was

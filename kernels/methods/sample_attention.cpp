@@ -9,10 +9,12 @@
 // Choices where the paper is silent: shares are of the direction's own total; picks are made per chunk and then joined
 // (own_rows_only keeps each chunk's picks to its rows); a diagonal stripe marks every key block that it touches; a
 // share of 1 keeps all stripes whatever rounding does; chunks shorter than 128 rows are probed whole, once. The shares
-// bound sampled sums, not the mass of any single row.
+// bound sampled sums, not the mass of any single row. The paper tunes the three for every range of lengths (Table 6);
+// `by_length` takes one of its four columns, and lengths in units of 1024 tokens.
 #include <algorithm>
 
 #include "head_groups.h"
+#include "internal/method_choices.h"
 #include "line_sums.h"
 #include "mass_share.h"
 #include "registry.h"
@@ -66,6 +68,14 @@ MethodSpec MakeSpec() {
                .type = ParameterType::kFlag,
                .help = "always keep the diagonal blocks (not in the paper)",
                .cost = "one more block per row block"},
+              {.name = "by_length",
+               .type = ParameterType::kChoice,
+               .maximum = 4,
+               .help =
+                   "alpha_c, alpha_s and chunk_n as the paper tuned them for the prompt's length (Table 6), in place "
+                   "of those given",
+               .cost = "nothing",
+               .choices = {"off", "glm4", "glm4-fast", "internlm2", "internlm2-fast"}},
           },
   };
 }
@@ -123,7 +133,11 @@ void ProbeChunks(const AttentionProblem& problem, int32_t chunk_n, const RunOpti
 class HeadSelector {
  public:
   HeadSelector(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options)
-      : problem_(problem), values_(values), options_(options), probe_(problem, options) {}
+      : problem_(problem),
+        values_(values),
+        settings_(internal::SampleSettingsOf(values, internal::NumVisibleKeys(problem))),
+        options_(options),
+        probe_(problem, options) {}
 
   void AddLists(const PackedKeys& keys, int32_t sequence, int32_t head, SparseIndexBuilder* builder) {
     PickChunks(keys, sequence, head);
@@ -143,10 +157,10 @@ class HeadSelector {
  private:
   void PickChunks(const PackedKeys& keys, int32_t sequence, int32_t head) {
     chunks_.clear();
-    ProbeChunks(problem_, values_.Integer("chunk_n"), options_, keys, sequence, head, &probe_, &sums_,
+    ProbeChunks(problem_, settings_.chunk_n, options_, keys, sequence, head, &probe_, &sums_,
                 [&](int32_t row_begin, int32_t row_end, const internal::LineSums& sums) {
-                  chunks_.push_back({row_begin, row_end, PickStripes(sums.columns, values_.Real("alpha_c")),
-                                     PickStripes(sums.slashes, values_.Real("alpha_s"))});
+                  chunks_.push_back({row_begin, row_end, PickStripes(sums.columns, settings_.alpha_c),
+                                     PickStripes(sums.slashes, settings_.alpha_s)});
                 });
   }
 
@@ -160,6 +174,7 @@ class HeadSelector {
 
   const AttentionProblem& problem_;
   const ParameterValues& values_;
+  const internal::SampleSettings settings_;
   const RunOptions& options_;
   internal::LineProbe probe_;
   internal::LineSums sums_;
@@ -240,6 +255,7 @@ class SampleAttentionMethod final : public internal::PrefillSelector {
   std::unique_ptr<BudgetEntries> Enter(const AttentionProblem& problem, const ParameterValues& values,
                                        std::span<const double> first, std::span<const double> second,
                                        const RunOptions& options) const override {
+    if (values.Integer("by_length") != 0) return nullptr;  // its budgets are the table's
     std::vector<SampleAttentionEntries::Chunk> chunks;
     internal::LineProbe probe(problem, options);
     internal::LineSums sums;

@@ -218,6 +218,7 @@ std::vector<Case> Cases() {
       {"sample-attention", "alpha_c=0.3,alpha_s=0,chunk_n=5,own_rows_only=1"},
       {"sample-attention", "alpha_c=0,alpha_s=0.2,chunk_n=3,keep_diagonal=1"},
       {"sample-attention", "alpha_c=1,alpha_s=1"},
+      {"sample-attention", "by_length=glm4-fast"},
       {"x-attention", "tau=0.5,force_ends=1"},
       {"x-attention", "tau=0.6,stride=4"},
       {"x-attention", "tau=0.7,stride=16"},

@@ -303,6 +303,35 @@ TEST(FlexPrefill, ChoosesItsPatternByTheDivergence) {
   EXPECT_NE(mask(lines, "1"), mask(lines, "0"));
 }
 
+// Table 6, on both sides of every range's end.
+TEST(SampleAttention, TakesThePapersSettingsByLength) {
+  std::mt19937 random(FreshSeed());
+  struct Range {
+    int32_t first, last;
+    const char *glm4, *internlm2, *internlm2_fast;
+  };
+  for (const Range& range : {Range{300, 16383, "alpha_c=0.98,alpha_s=0.9,chunk_n=1",
+                                   "alpha_c=0.98,alpha_s=0.95,chunk_n=1", "alpha_c=0.85,alpha_s=0.85,chunk_n=1"},
+                             Range{16384, 49151, "alpha_c=0.95,alpha_s=0.95,chunk_n=1",
+                                   "alpha_c=0.95,alpha_s=0.9,chunk_n=1", "alpha_c=0.8,alpha_s=0.8,chunk_n=1"},
+                             Range{49152, 81919, "alpha_c=0.95,alpha_s=0.95,chunk_n=1",
+                                   "alpha_c=0.92,alpha_s=0.92,chunk_n=1", "alpha_c=0.8,alpha_s=0.8,chunk_n=1"},
+                             Range{81920, 114687, "alpha_c=0.9,alpha_s=0.9,chunk_n=2",
+                                   "alpha_c=0.92,alpha_s=0.9,chunk_n=2", "alpha_c=0.8,alpha_s=0.8,chunk_n=1"},
+                             Range{114688, 140000, "alpha_c=0.95,alpha_s=0.85,chunk_n=1",
+                                   "alpha_c=0.95,alpha_s=0.9,chunk_n=2", "alpha_c=0.8,alpha_s=0.8,chunk_n=1"}}) {
+    for (const int32_t length : {range.first, range.last}) {
+      const RandomProblem data({1, 1, 1, 8, 300, length, length - 300, DType::kFloat32}, &random);
+      const auto runs = [&](const char* parameters) {
+        return Select("sample-attention", parameters, data.View()).runs;
+      };
+      EXPECT_EQ(runs("by_length=glm4"), runs(range.glm4)) << length;
+      EXPECT_EQ(runs("by_length=internlm2"), runs(range.internlm2)) << length;
+      EXPECT_EQ(runs("by_length=internlm2-fast"), runs(range.internlm2_fast)) << length;
+    }
+  }
+}
+
 TEST(SpargeAttn, KeepsBlocksThatNoMeanStandsFor) {
   std::mt19937 random(FreshSeed());
   RandomProblem data(SquareShape(640), &random, 0.01f);

@@ -355,6 +355,8 @@ Settings PrefillSettings() {
       {"sample-attention", "alpha_c=0.6,alpha_s=0.5"},
       {"sample-attention", "alpha_c=0.4,alpha_s=0.3,chunk_n=3,keep_diagonal=1"},
       {"sample-attention", "alpha_c=0.5,alpha_s=0.2,chunk_n=2,own_rows_only=1"},
+      {"sample-attention", "by_length=glm4"},
+      {"sample-attention", "by_length=internlm2-fast,chunk_n=9"},
       {"streaming-llm", "n_sink=5,n_local=30"},
       {"streaming-llm", "n_sink=5,n_local=20,n_dilated=150,interval=2"},
       {"lm-infinite", "n_global=9,n_local=40"},

@@ -137,7 +137,14 @@ def stripes_for_share(line_sums, share):
     return np.flatnonzero(top_share(np.array([line_sums[s : s + 128].sum() for s in range(0, len(line_sums), 128)]), share))
 
 
-def sample_attention(p, b, h, alpha_c, alpha_s, chunk_n, own_rows_only, keep_diagonal):
+# SampleAttention, Table 6, up to 16K tokens: alpha_c, alpha_s, chunk_n.
+SAMPLE_SHORT = {1: (0.98, 0.90, 1), 2: (0.85, 0.85, 1), 3: (0.98, 0.95, 1), 4: (0.85, 0.85, 1)}
+
+
+def sample_attention(p, b, h, alpha_c, alpha_s, chunk_n, own_rows_only, keep_diagonal, by_length):
+    if by_length:
+        assert p.num_visible < 16384
+        alpha_c, alpha_s, chunk_n = SAMPLE_SHORT[by_length]
     chunks = min(chunk_n, p.seq_q)
     ends = [0] + [int(np.floor(p.seq_q * (i + 1) / chunks + 0.5)) for i in range(chunks)]
     tile_of_row = np.arange(p.seq_q) // 128

@@ -138,7 +138,8 @@ Status SelectVerticalSlash(Call* call) {
 
 Status SelectSampleAttention(Call* call) {
   const ParameterValues& values = call->values;
-  const int32_t num_chunks = std::min(values.Integer("chunk_n"), call->problem.seq_q);
+  const internal::SampleSettings settings = internal::SampleSettingsOf(values, call->NumVisibleKeys());
+  const int32_t num_chunks = std::min(settings.chunk_n, call->problem.seq_q);
   const int32_t num_stripes = CeilDivide(call->NumVisibleKeys(), kStripe);
   // Every other block at most starts a run, and the diagonal cuts one.
   const ListArrays arrays = TakeLists(call, call->view.NumLists(), num_stripes / 2 + 3, 0);
@@ -146,8 +147,8 @@ Status SelectSampleAttention(Call* call) {
   top.probe = TakeProbe(call, num_chunks, kStripe, /*stripes=*/true);
   top.num_sets = static_cast<int32_t>(call->NumHeads()) * num_chunks;
   top.num_stripes = num_stripes;
-  top.share[0] = values.Real("alpha_c");
-  top.share[1] = values.Real("alpha_s");
+  top.share[0] = settings.alpha_c;
+  top.share[1] = settings.alpha_s;
   StripeLists lists;
   lists.words = LineBitmapWords(num_stripes);
   lists.num_chunks = num_chunks;
