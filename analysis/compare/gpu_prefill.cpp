@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include "compare/head_union.h"
 #include "compare/model_window.h"
 #include "compare/prefill_device.h"
 #include "compare/timed_gpu.h"
@@ -37,7 +38,10 @@ class GpuPrefill final : public PrefillDevice {
       status = PrepareOnCpu(method, values, run, work);
     }
     const MeasuredHeads& heads = timed_.heads->heads();
-    return status.ok() ? timed_.heads->ReadOutput(heads.num_qo_heads * heads.num_rows, &run->o) : status;
+    if (!status.ok()) return status;
+    const std::string missing = IncompleteUnion(method.spec(), heads, run->index.View());
+    if (!missing.empty()) run->note += (run->note.empty() ? "" : "; ") + missing;
+    return timed_.heads->ReadOutput(heads.num_qo_heads * heads.num_rows, &run->o);
   }
 
  private:

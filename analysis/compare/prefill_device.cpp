@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "analysis/types/timing.h"
+#include "compare/head_union.h"
 #include "compare/model_window.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
@@ -28,6 +29,7 @@ class CpuPrefill final : public PrefillDevice {
         !status.ok())
       return status;
     run->select_device = where_;
+    run->note = IncompleteUnion(method.spec(), *heads_, run->index.View());
     *work = std::make_unique<Work>(*this, method, values);
     return {};
   }

@@ -19,7 +19,7 @@ struct PrefillRun {
   kernels::SparseIndex index;  // on the host, inside the model's window
   std::vector<float> o;        // [num_qo_heads, num_rows, v_head_dim]
   NamedDevice select_device;
-  std::string note;  // why selection did not run where attention did; else empty
+  std::string note;  // why selection did not run where attention did, and what no head keeps; else empty
 };
 
 // A method, ready to be run again.

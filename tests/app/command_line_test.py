@@ -241,6 +241,23 @@ class Results(TraceCase):
                 self.assertAlmostEqual(layer["relative_error"], head["relative_error"], 5)
         self.assertIn("layer or head", run(*asked, "--measure", "model", code=2).stderr)
 
+    def test_compare_says_what_no_head_of_a_layer_keeps(self):
+        """S2-Attention's shards are the whole context where the heads are as many as the stride."""
+        info = json.loads(run("info", self.trace, "--json").stdout)
+        tokens, kept, causal = info["num_tokens"], 0, 0
+        first = tokens - info["num_rows"]
+        for row in range(0, info["num_rows"], 64):
+            position = first + min(row + 64, info["num_rows"]) - 1
+            own = position // 64
+            # Head h of 8 owns the blocks j with (j + h) % 15 == 0; the own block is everybody's.
+            kept += sum(min(64, position + 1 - 64 * j) for j in range(own + 1) if j == own or any((j + head) % 15 == 0 for head in range(8)))
+            causal += position + 1
+        self.assertLess(kept, causal)
+        said = run("compare", self.trace, "--heads", "8:4", "--method", "s2-attention", "--repeat", 1, "--quiet").stderr
+        self.assertIn(f"layer 8's 8 heads together keep {kept * 1000 // causal / 10:.1f} % of the causal pairs", said)
+        for whole in (("--method", "s2-attention:vertical_stride=8"), ("--method", "a-shape:n_sink=1,n_local=9"), ("--method", "s2-attention", "--measure", "head")):
+            self.assertNotIn("together", run("compare", self.trace, "--heads", "8:4", *whole, "--repeat", 1, "--quiet").stderr)
+
     def test_compare_says_that_a_trace_holds_part_of_a_layer(self):
         part = self.path / "part-of-a-layer.h5"
         run("export", self.trace, "--layers", "8", "--heads", "4", "-o", part)
