@@ -2,8 +2,10 @@
 #include "commands/head_settings.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,7 +25,8 @@ using Json = nlohmann::json;
 
 constexpr size_t kMostHeads = 1 << 20;
 constexpr int64_t kBudgetRatios = 99;
-constexpr const char* kRemedy = "give a file that `headscope tune -o FILE.json` wrote, or MInference's best patterns";
+constexpr const char* kRemedy =
+    "give a file that `headscope tune -o FILE.json` or FILE.csv wrote, or MInference's best patterns";
 
 [[noreturn]] void Refuse(const std::string& path, const std::string& field, const std::string& problem,
                          const std::string& remedy = kRemedy) {
@@ -116,6 +119,63 @@ HeadSettings OfTuning(const std::string& path, const Json& json) {
   return settings;
 }
 
+std::vector<std::string_view> Cells(std::string_view line) {
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  std::vector<std::string_view> cells;
+  for (size_t begin = 0;;) {
+    const size_t comma = line.find(',', begin);
+    cells.push_back(line.substr(begin, comma - begin));
+    if (comma == std::string_view::npos) return cells;
+    begin = comma + 1;
+  }
+}
+
+// Of tune's CSV: what it says of a head beside the head, the method and the parameters.
+bool IsResult(std::string_view column) {
+  constexpr std::string_view kResults[] = {"target_met",     "kept_fraction", "cra_min",    "cra_p5",
+                                           "cra_mean",       "time_share",    "work_share", "outside_mass",
+                                           "relative_error", "device",        "complete"};
+  return column.starts_with("checked_") || std::ranges::find(kResults, column) != std::end(kResults);
+}
+
+// A table with a line for each head, as the document that says the same. An empty cell: the method has no such
+// parameter, or its default.
+Json TuningOfCsv(const std::string& path, std::string_view text) {
+  Json heads = Json::array();
+  std::vector<std::string_view> names;
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    const std::vector<std::string_view> cells = Cells(text.substr(0, end));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    if (names.empty()) {
+      names = cells;
+      continue;
+    }
+    const std::string field = "heads[" + std::to_string(heads.size()) + "]";
+    if (heads.size() >= kMostHeads) Refuse(path, "heads", "there are more than a million");
+    if (cells.size() != names.size()) {
+      Refuse(path, field,
+             "it has " + std::to_string(cells.size()) + " cells, and the first line " + std::to_string(names.size()));
+    }
+    Json head = {{"parameters", Json::object()}};
+    for (size_t i = 0; i < cells.size(); ++i) {
+      const std::string cell(cells[i]), name(names[i]);
+      if (name == "layer" || name == "head") {
+        int64_t number = 0;
+        const auto [parsed, error] = std::from_chars(cell.data(), cell.data() + cell.size(), number);
+        const bool whole = error == std::errc() && parsed == cell.data() + cell.size();
+        head[name] = whole ? Json(number) : Json(cell);
+      } else if (name == "method") {
+        head[name] = cell;
+      } else if (!IsResult(name) && !cell.empty()) {
+        head["parameters"][name] = cell;
+      }
+    }
+    heads.push_back(std::move(head));
+  }
+  return {{"schema", "headscope-tuning-2"}, {"heads", std::move(heads)}};
+}
+
 const kernels::PrefillMethod* FindPattern(const std::string& name) {
   for (const kernels::PrefillMethod* const method : kernels::PrefillMethods()) {
     if (method->spec().minference.name == name) return method;
@@ -155,7 +215,8 @@ HeadSettings OfMInference(const std::string& path, const Json& json) {
 }  // namespace
 
 HeadSettings ReadHeadSettings(const std::string& path) {
-  const Json json = ParseFile(path);
+  const bool is_table = FindFileFormat(path) == FileFormat::kCsv;
+  const Json json = is_table ? TuningOfCsv(path, data::ReadUntrustedText(path, kRemedy)) : ParseFile(path);
   if (!json.is_object() && !json.is_array()) Refuse(path, "", "it is neither an object nor a list of layers");
   HeadSettings settings = json.is_object() ? OfTuning(path, json) : OfMInference(path, json);
   if (settings.empty()) Refuse(path, "", "it has no heads");

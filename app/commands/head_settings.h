@@ -14,7 +14,8 @@ namespace headscope::app {
 
 using HeadSettings = std::map<analysis::HeadId, analysis::AskedMethod>;
 
-// Reads a file of schema headscope-tuning-2 or -1, or MInference's best patterns, whichever it holds. Untrusted: at
+// Reads a file of schema headscope-tuning-2 or -1, or MInference's best patterns, whichever it holds, or tune's table
+// (.csv). Untrusted: at
 // most 64 MB, no deeper than such files are. Throws BadInputError that names the file, the entry and the remedy: no
 // such file, neither of the formats, an unknown method or parameter, a value out of range, a head that is there twice.
 HeadSettings ReadHeadSettings(const std::string& path);

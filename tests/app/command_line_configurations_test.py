@@ -247,6 +247,25 @@ class Configurations(TraceCase):
             self.assertIn("alone", own["measured"])
             for name in ("kept_fraction", "cra_min", "cra_p5", "cra_mean"):
                 self.assertAlmostEqual(own[name], entry[name], 6)
+        # The table says the same.
+        table = self.path / "tuned.csv"
+        run("tune", self.part, "--method", "vertical-slash", "--method", "block-sparse", "--method", "a-shape", "--method", "x-attention", "--target", "cra-p5=0.8", "--heads", "5:*,8:*",
+            "-o", table, "--force", "--quiet")
+        run("compare", self.part, "--config", table, "--repeat", "1", "-o", out, "--force", "--quiet")
+        with open(table, newline="") as file:
+            lines = list(csv.DictReader(file))
+        self.assertEqual(len(lines), 16)
+        for line, result in zip(lines, json.loads(out.read_text())["results"]):
+            self.assertEqual((line["layer"], line["head"], line["method"]), (str(result["layer"]), str(result["head"]), result["method"]))
+            for part in result["parameters"].split(","):
+                name, value = part.split("=")
+                self.assertEqual(line[name], value)
+            self.assertAlmostEqual(result["kept_fraction"], float(line["kept_fraction"]), 6)
+        for said, text in (("unknown parameter", "layer,head,method,n_snk\n5,7,a-shape,3\n"), ("is not registered", "layer,head,method\n5,7,none\n"),
+                           ("not an integer", "layer,head,method\n5,seven,a-shape\n"), ("has no method", "layer,head\n5,7\n"),
+                           ("is there twice", "layer,head,method\n5,7,a-shape\n5,7,a-shape\n"), ("3 cells", "layer,head,method,n_sink\n5,7,a-shape\n"), ("no heads", "layer,head,method\n"), ("no heads", "")):
+            (self.path / "bad.csv").write_text(text)
+            self.assertIn(said, run("compare", self.part, "--config", self.path / "bad.csv", "--repeat", "1", code=3).stderr)
         # A file of the schema before, in which all heads have one method.
         old = {"schema": "headscope-tuning-1", "method": "block-sparse", "heads": [{"layer": 5, "head": 7, "parameters": {"n_blocks": 2}}]}
         (self.path / "old.json").write_text(json.dumps(old))
