@@ -142,7 +142,7 @@ SAMPLE_SHORT = {1: (0.98, 0.90, 1), 2: (0.85, 0.85, 1), 3: (0.98, 0.95, 1), 4: (
 
 
 def sample_attention(p, b, h, alpha_c, alpha_s, chunk_n, own_rows_only, keep_diagonal, by_length):
-    if by_length:
+    if by_length not in (0, "off"):  # a dump has a choice's place, a configuration its name
         assert p.num_visible < 16384
         alpha_c, alpha_s, chunk_n = SAMPLE_SHORT[by_length]
     chunks = min(chunk_n, p.seq_q)
