@@ -6,6 +6,7 @@
 #include "kernels/cuda_devices.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_fp8.h"
+#include "kernels/cuda_packed.h"
 #include "kernels/cuda_prompt_votes.h"
 #include "kernels/cuda_quest.h"
 #include "kernels/cuda_select.h"
@@ -39,6 +40,10 @@ Status ChooseCudaKernel(const AttentionProblem&, const SparseIndexView&, const A
   return NoCuda();
 }
 Status AttendCuda(const AttentionProblem&, const SparseIndexView&, const AttentionOutput&, void*) {
+  return NoCuda();
+}
+Status AttendPackedCuda(const AttentionProblem&, const PackedSequences&, const SparseIndexView&, const AttentionOutput&,
+                        void*) {
   return NoCuda();
 }
 Status LayOutFp8(const AttentionProblem&, Fp8Layout*) {

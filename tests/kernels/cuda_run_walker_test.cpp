@@ -143,6 +143,7 @@ using testing::Pattern;
 // kAligned: as the FP8 kernel has it, whose tensors come in pieces of 32 tokens.
 template <int kSegments_, bool kAligned = false>
 struct Tiles {
+  static constexpr bool kPacked = false;
   static constexpr bool kAlignedSegments = kAligned;
   static constexpr int kSegments = kSegments_;
   static constexpr int kTileColumns = kSegments_ * kSegmentRows;

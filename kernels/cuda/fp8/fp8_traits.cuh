@@ -25,7 +25,7 @@ __device__ inline void BulkCopy(const void* from, char* to, int bytes, uint64_t*
   cute::SM90_BULK_COPY_G2S::copy(from, full, to, bytes);
 }
 
-struct Traits : hopper::TwoGroups {
+struct Traits : hopper::TwoGroups, hopper::OneLength {
   using Element = cutlass::float_e4m3_t;
   using Params = Fp8Params;
   static constexpr bool kAlignedSegments = true;  // images come in pieces of 32 tokens

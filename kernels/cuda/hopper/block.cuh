@@ -18,7 +18,7 @@ __device__ void InitBarriers(SharedStorage<T>& shared) {
   const uint32_t lane = threadIdx.x % 32;
   static_assert(T::kStepRing + T::kStages + T::kQuerySlots * T::kQueryParts <= 32);
   if (lane < T::kStepRing) {
-    Mbarrier::init(&shared.step_full[lane], 1);
+    Mbarrier::init(&shared.step_full[lane], T::kStepWriters);
     Mbarrier::init(&shared.step_empty[lane], T::kStepReaders);
   } else if (const uint32_t stage = lane - T::kStepRing; stage < T::kStages) {
     Mbarrier::init(&shared.k_full[stage], kFullArrivals);

@@ -18,7 +18,8 @@ class Consumer : TensorConsumer<T> {
  public:
   using Element = typename T::Element;
 
-  __device__ Consumer(const KernelParams& params, SharedStorage<T>& shared, int group) : Base(params, shared, group) {}
+  __device__ Consumer(const typename T::Params& params, SharedStorage<T>& shared, int group)
+      : Base(params, shared, group) {}
 
   __device__ void Run() {
     using namespace cute;
@@ -65,7 +66,7 @@ class Consumer : TensorConsumer<T> {
       if constexpr (T::kCapped) SoftCap(scores, p_.score_scale, p_.soft_cap);
       if ((flags & kStepMasked) != 0) [[unlikely]] {
         MaskScores<T>(scores, s_.steps[step % T::kStepRing], flags, p_.index.rule, row_,
-                      p_.index.first_position + place_.tile * kItemRows + row_);
+                      FirstPosition(p_, place_) + place_.tile * kItemRows + row_);
       }
     };
     auto pack = [&](int i, float low, float high) {
@@ -169,7 +170,7 @@ class Consumer : TensorConsumer<T> {
       warpgroup_fence_operand(output);
       ReleaseValues(step);
       ++step;
-      Finish(finished, finished_slot, softmax, output);
+      Finish(Whole(finished, finished_slot), finished_slot, softmax, output);
     }
     warpgroup_wait<0>();
     if constexpr (T::kOutputApart) {
@@ -190,6 +191,20 @@ class Consumer : TensorConsumer<T> {
   __device__ void ReleaseQueries(uint32_t flags) {
     if constexpr (T::kOutputApart) {
       if ((flags & kStepLast) != 0) Release(s_.q_empty[part_][work_ % T::kQuerySlots]);
+    }
+  }
+
+  // With what only the item's end needs of a packed sequence: it is still in its slot.
+  __device__ typename T::Place Whole(const ItemPlace& place, uint32_t slot) {
+    if constexpr (T::kPacked) {
+      typename T::Place whole{place};
+      if (lane_ == 0) whole = s_.places[part_][slot];
+      static_cast<ItemPlace&>(whole) = place;
+      whole.first_row = __shfl_sync(kAllLanes, whole.first_row, 0);
+      whole.seq_q = __shfl_sync(kAllLanes, whole.seq_q, 0);
+      return whole;
+    } else {
+      return place;
     }
   }
 };

@@ -20,6 +20,8 @@ struct StepSource {
   int32_t kv_head;
   int32_t sequence;
   uint32_t flags;
+  uint32_t number;             // of the step
+  typename T::KeyPlace place;  // of packed sequences: of the first key
 };
 
 // Where a test holds loader warps up, by a specialisation for the traits of its own kernel. Elsewhere it is nothing.
@@ -79,6 +81,20 @@ class Loader {
   }
 
   __device__ void LoadValues(uint32_t number, const StepSource<T>& source) {
+    BringValues(number, source);
+    if (KeepsSteps()) LetGo(number);
+  }
+
+  // Of packed sequences whoever copies reads the keys' places in the step, so that it is let go of behind its values.
+  // Their boxes are many where pages are small, so that another warp sends for values.
+  static constexpr int kValueWarp = T::kPacked ? 1 : 0;
+  __device__ bool CopiesBoxes() const { return warp_ <= kValueWarp; }
+  __device__ bool KeepsSteps() const { return T::kPacked && CopiesBoxes(); }
+  __device__ void LetGo(uint32_t number) {
+    if (lane_ == 0) Mbarrier::arrive(&s_.step_empty[number % T::kStepRing]);
+  }
+
+  __device__ void BringValues(uint32_t number, const StepSource<T>& source) {
     const uint32_t stage = number % T::kStages;
     WaitEmpty(s_.v_empty, number);
     __syncwarp();
@@ -97,8 +113,9 @@ class Loader {
       return;
     }
     if (cute::elect_one_sync()) {
-      if (warp_ == 0) copies_.CopyValues(source, s_.v[stage], zero ? &s_.v_landed[stage] : &s_.v_full[stage]);
-      ArriveMany(&s_.v_full[stage], warp_ == 0 && !zero ? 31 : 32);
+      const bool copies = warp_ == (zero ? 0 : kValueWarp);
+      if (copies) copies_.CopyValues(source, s_.v[stage], zero ? &s_.v_landed[stage] : &s_.v_full[stage]);
+      ArriveMany(&s_.v_full[stage], copies && !zero ? 31 : 32);
     }
     __syncwarp();
   }
@@ -114,15 +131,20 @@ class Loader {
       source.columns = FromLane0([&] { return step.columns; });
       source.num_columns = FromLane0([&] { return step.num_columns; });
     } else if (warp_ == 0) {
-      for (int i = 0; i < T::kSegments; ++i) source.start[i] = FromLane0([&] { return step.start[i]; });
+      for (int i = 0; !T::kPacked && i < T::kSegments; ++i) source.start[i] = FromLane0([&] { return step.start[i]; });
     } else if ((source.flags & kStepUnreadValues) != 0) {
       for (int i = 0; i < T::kSegments; ++i) source.unread[i] = FromLane0([&] { return step.unread[i]; });
     }
-    if (gathered || warp_ == 0) {
+    if constexpr (T::kPacked) {
+      source.place.page = FromLane0([&] { return s_.key_places[number % T::kStepRing][0].page; });
+      source.place.row = FromLane0([&] { return s_.key_places[number % T::kStepRing][0].row; });
+    }
+    if (gathered || CopiesBoxes()) {
       source.kv_head = FromLane0([&] { return step.kv_head; });
       source.sequence = FromLane0([&] { return step.sequence; });
     }
-    if (lane_ == 0) Mbarrier::arrive(&s_.step_empty[number % T::kStepRing]);
+    source.number = number;
+    if (!KeepsSteps()) LetGo(number);
     __syncwarp();
     return source;
   }

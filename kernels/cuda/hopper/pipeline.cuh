@@ -55,6 +55,7 @@ enum StepFlags : uint32_t {
   kStepPairs = 32,        // segments 0 and 1 are neighbours, and so are 2 and 3: two boxes per slab
   kStepRuled = 64,        // of what is kept the element rule takes some away
   kStepEnd = 128,         // no step, and none will follow
+  kStepPieces = 256,      // of packed tensors: the halves of a segment lie apart
 };
 
 // One tile of keys, as the scheduler describes it to the loaders and the consumers.
@@ -82,6 +83,32 @@ __device__ inline ItemPlace PlaceOf(const KernelParams& p, int item) {
   return {sequence, head - sequence * p.index.num_qo_heads, item - head * p.items_per_head};
 }
 
+// A base of the traits of kernels whose sequences have one length; packed_traits.cuh has others.
+struct OneLength {
+  using Place = ItemPlace;
+  static constexpr bool kPacked = false;
+  struct KeyPlace {};
+  static constexpr int kStepWriters = 1;  // lanes of the scheduler, each of which arrives for what it writes
+};
+
+// What differs where sequences of several lengths lie in one tensor (packed_place.cuh has the other half of these).
+__device__ inline int NumQueries(const KernelParams& p, const ItemPlace&) {
+  return p.index.seq_q;
+}
+__device__ inline int FirstPosition(const KernelParams& p, const ItemPlace&) {
+  return p.index.first_position;
+}
+// Of the sequence's query `query`, in q, o and lse, and which sequence of the tensors that is.
+__device__ inline int RowOf(const ItemPlace&, int query) {
+  return query;
+}
+__device__ inline int SequenceOf(const ItemPlace& place) {
+  return place.sequence;
+}
+__device__ inline int64_t LseOf(const KernelParams& p, const ItemPlace& place, int query) {
+  return (static_cast<int64_t>(place.sequence) * p.index.num_qo_heads + place.head) * p.index.seq_q + query;
+}
+
 // The lists of one item: one of 128 rows, or two of 64 that are walked one after the other. Eight words, each of which
 // a lane looks up.
 struct ItemLists {
@@ -106,7 +133,7 @@ template <class T>
 struct SharedStorage : T::Tensors {
   alignas(16) Step steps[T::kStepRing];
   ItemLists lists;  // of the item that the scheduler walks; its own
-  ItemPlace places[T::kQueryParts][T::kQuerySlots];
+  typename T::Place places[T::kQueryParts][T::kQuerySlots];
   alignas(8) uint64_t q_full[T::kQueryParts][T::kQuerySlots];
   alignas(8) uint64_t q_empty[T::kQueryParts][T::kQuerySlots];
   alignas(8) uint64_t k_full[T::kStages];

@@ -40,6 +40,18 @@ class RunWalker {
  public:
   __device__ RunWalker(const KernelParams& params, int lane) : p_(params), lane_(lane) {}
 
+  // Of packed sequences, in front of Start(): rows and keys of the item's own.
+  __device__ void SetSequence(int seq_q, int seq_k, int first_position) {
+    static_assert(T::kPacked);
+    own_seq_q_ = seq_q;
+    own_seq_k_ = seq_k;
+    own_first_position_ = first_position;
+  }
+  // Where a segment begins that has no key.
+  __device__ int BehindLastKey() const {
+    return T::kPacked ? (own_seq_k_ + kSegmentRows - 1) / kSegmentRows * kSegmentRows : p_.index.seq_k;
+  }
+
   // `lists` stays valid until the walk ends.
   __device__ void Start(const ItemLists& lists, int tile) {
     lists_ = &lists;
@@ -124,8 +136,8 @@ class RunWalker {
     upper_quarters_ = lists_->count == 1 ? 0x3u : quarters & 0x5u;
     lower_quarters_ = quarters & ~upper_quarters_;
     const int first_row = item_begin_ + list_ * p_.index.tile_rows;
-    first_position_ = p_.index.first_position + first_row;
-    num_rows_ = min(p_.index.tile_rows, p_.index.seq_q - first_row);
+    first_position_ = (T::kPacked ? own_first_position_ : p_.index.first_position) + first_row;
+    num_rows_ = min(p_.index.tile_rows, (T::kPacked ? own_seq_q_ : p_.index.seq_q) - first_row);
     runs_ = p_.index.runs + lists_->run_begin[list_];
     unfetched_ = static_cast<int>(lists_->run_count[list_]);
     Prefetch(0);
@@ -238,9 +250,12 @@ class RunWalker {
       tile->lower[i] = __reduce_or_sync(kAllLanes, (flags_ & kRunUpperHalf) != 0 ? 0u : bits);
       ruled |= bits != 0 && (flags_ & kRunPartial) != 0;
       missing |= ~(tile->upper[i] & tile->lower[i]);
-      // Behind the last key TMA brings zeros.
-      holes |= ~(tile->upper[i] | tile->lower[i]) & BitsBelow(p_.index.seq_k - tile->start[i]);
-      tile->start[i] = min(tile->start[i], p_.index.seq_k);
+      // Behind the last key TMA brings zeros; behind a packed sequence's it may bring another's keys.
+      const uint32_t brought = !T::kPacked                   ? BitsBelow(p_.index.seq_k - tile->start[i])
+                               : tile->start[i] < own_seq_k_ ? ~0u
+                                                             : 0u;
+      holes |= ~(tile->upper[i] | tile->lower[i]) & brought;
+      tile->start[i] = min(tile->start[i], BehindLastKey());
     }
     begin_ = next;
     if (__any_sync(kAllLanes, ruled)) tile->flags |= kStepRuled | kStepMasked;
@@ -260,6 +275,7 @@ class RunWalker {
 
   const KernelParams& p_;
   const int lane_;
+  int own_seq_q_ = 0, own_seq_k_ = 0, own_first_position_ = 0;  // of packed sequences alone
   // What is left of this lane's run: keys [begin_, end_). Keys are taken in order, by all lanes.
   int begin_;
   int end_;

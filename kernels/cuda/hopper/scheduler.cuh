@@ -27,16 +27,21 @@ class Scheduler {
   __device__ void Run(Entry entry) {
     RunWalker<T> walker(p_, lane_);
     for (uint32_t work = 0;; ++work) {
+      if constexpr (T::kPacked) SkipAbsent(&entry);
       if (entry.item < 0) {
-        Announce(work, {.sequence = -1});
+        Announce(work, NoPlace());
         Publish({.flags = kStepEnd}, {});
         return;
       }
-      const ItemPlace place = PlaceOf(p_, entry.item);
+      const typename T::Place place = PlaceOf(p_, entry.item);
       // At first a slot for queries is free: nothing has to be known of the lists. Later the first runs are on their
       // way while one becomes free.
       if (work < T::kQuerySlots) Announce(work, place);
       queue_.Store(entry, &s_.lists);
+      if constexpr (T::kPacked) {
+        place_ = place;
+        walker.SetSequence(place.seq_q, place.seq_k, place.first_position);
+      }
       walker.Start(s_.lists, place.tile);
       kv_head_ = Quotient(place.head, p_.by_group_size);
       sequence_ = place.sequence;
@@ -57,8 +62,22 @@ class Scheduler {
   }
 
  private:
+  // Every head has as many items as the longest sequence: takes entries until one is an item of its own sequence.
+  __device__ void SkipAbsent(ItemQueue::Entry* entry) {
+    while (entry->item >= 0) {
+      const typename T::Place place = PlaceOf(p_, entry->item);
+      if (place.tile * kItemRows < NumQueries(p_, place)) return;
+      *entry = queue_.Take();
+    }
+  }
+  __device__ static typename T::Place NoPlace() {
+    typename T::Place none{};
+    none.sequence = -1;
+    return none;
+  }
+
   // Tells the consumers which item is next, and brings its queries.
-  __device__ void Announce(uint32_t work, const ItemPlace& place) {
+  __device__ void Announce(uint32_t work, const typename T::Place& place) {
     const uint32_t slot = work % T::kQuerySlots;
     for (int part = 0; part < T::kQueryParts; ++part) {
       WaitEmpty(s_.q_empty[part], work);
@@ -93,7 +112,7 @@ class Scheduler {
       // An item that keeps nothing is one tile of nothing: rows of zeros behind the last key, all masked.
       Tile nothing{.flags = kStepWhole | kStepMasked | kStepLast};
       CUTE_UNROLL
-      for (int i = 0; i < T::kSegments; ++i) nothing.start[i] = p_.index.seq_k;
+      for (int i = 0; i < T::kSegments; ++i) nothing.start[i] = walker.BehindLastKey();
       Publish(nothing, {});
     }
     while (more) {
@@ -131,7 +150,19 @@ class Scheduler {
   };
   __device__ void Publish(const Tile& tile, const Columns& columns) {
     if (T::kQueryParts > 1 && late_.steps_ahead-- == 0) AnnounceLate();
+    uint32_t flags = tile.flags;
+    typename T::KeyPlace key_place{};
+    if constexpr (T::kPacked) {
+      if ((flags & (kStepGathered | kStepEnd)) == 0)
+        flags = FindPlaces(p_, place_, tile.start, lane_, flags, &key_place);
+    }
     WaitEmpty(s_.step_empty, step_);
+    if constexpr (T::kPacked) {
+      if (lane_ > 0 && lane_ < T::kPieces) {
+        s_.key_places[step_ % T::kStepRing][lane_] = key_place;
+        Mbarrier::arrive(&s_.step_full[step_ % T::kStepRing]);
+      }
+    }
     if (lane_ == 0) {
       // Words that no reader of a step of its kind looks at are not written.
       Step& step = s_.steps[step_ % T::kStepRing];
@@ -144,7 +175,8 @@ class Scheduler {
       }
       step.kv_head = kv_head_;
       step.sequence = sequence_;
-      step.flags = tile.flags;
+      step.flags = flags;
+      if constexpr (T::kPacked) s_.key_places[step_ % T::kStepRing][0] = key_place;
       Mbarrier::arrive(&s_.step_full[step_ % T::kStepRing]);
     }
     __syncwarp();
@@ -172,6 +204,7 @@ class Scheduler {
   uint32_t step_ = 0;  // steps published so far, over all items
   int kv_head_ = 0;
   int sequence_ = 0;
+  typename T::Place place_{};  // of packed sequences: the item whose steps are published
   // The item that is to be announced behind so many steps.
   struct Late {
     uint32_t work = 0;

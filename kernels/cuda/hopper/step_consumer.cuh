@@ -30,6 +30,9 @@ class StepConsumer {
     place_.sequence = __shfl_sync(kAllLanes, place_.sequence, 0);
     place_.head = __shfl_sync(kAllLanes, place_.head, 0);
     place_.tile = __shfl_sync(kAllLanes, place_.tile, 0);
+    if constexpr (T::kPacked) {
+      place_.first_position = __shfl_sync(kAllLanes, place_.first_position, 0);
+    }
     return place_.sequence >= 0;
   }
 
@@ -77,10 +80,10 @@ class StepConsumer {
   }
 
   // Writes the LSE of one of the thread's rows, `query`, in base e: the sum is under a shift of so many powers of two.
-  __device__ static void WriteLse(const KernelParams& p, const ItemPlace& place, int query, float sum, float shift) {
+  __device__ static void WriteLse(const typename T::Params& p, const typename T::Place& place, int query, float sum,
+                                  float shift) {
     constexpr float kLn2 = 0.69314718055994531f;
-    const int64_t head = static_cast<int64_t>(place.sequence) * p.index.num_qo_heads + place.head;
-    p.lse[head * p.index.seq_q + query] = sum == 0.0f ? -INFINITY : (shift + __log2f(sum)) * kLn2;
+    p.lse[LseOf(p, place, query)] = sum == 0.0f ? -INFINITY : (shift + __log2f(sum)) * kLn2;
   }
 
   // O leaves by warps: a warp stores 16 rows of 16 columns at once, as four matrices of 8 x 8: upper and lower rows of
@@ -114,7 +117,7 @@ class StepConsumer {
   const int lane_;
   const int part_;  // of the queries
   const int row_;   // the thread's first row in an item
-  ItemPlace place_{};
+  typename T::Place place_{};
   uint32_t work_ = 0;  // items begun before the present one
 };
 

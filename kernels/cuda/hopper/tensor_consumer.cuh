@@ -20,7 +20,7 @@ class TensorConsumer : protected StepConsumer<T> {
   using Base::group_, Base::lane_, Base::part_, Base::row_, Base::s_, Base::thread_;
   using Base::WaitForOutput, Base::WaitTogether;
 
-  __device__ TensorConsumer(const KernelParams& params, SharedStorage<T>& shared, int group)
+  __device__ TensorConsumer(const typename T::Params& params, SharedStorage<T>& shared, int group)
       : Base(shared, group), p_(params) {}
 
   __device__ void WaitForValues(uint32_t step, uint32_t flags) {
@@ -32,24 +32,30 @@ class TensorConsumer : protected StepConsumer<T> {
   // Divides by the sum, writes the LSE, and sends O: through the Q slot, whose queries are done with, or a slab at a
   // time through a place of the warp's own.
   template <class Output>
-  __device__ void Finish(const ItemPlace& place, uint32_t slot, const SoftmaxState<Element>& softmax, Output& output) {
+  __device__ void Finish(const typename T::Place& place, uint32_t slot, const SoftmaxState<Element>& softmax,
+                         Output& output) {
     float normaliser[2];
     for (int r = 0; r < 2; ++r) {
       float sum = QuadSum(softmax.row_sum[r]), shift = softmax.shift[r], factor = 1.0f;
       if (p_.sinks.count > 0) AddSink(p_.sinks.logit[place.head], &sum, &shift, &factor);
       normaliser[r] = sum == 0.0f ? 0.0f : __fdividef(factor, sum);
       const int query = place.tile * T::kRows + row_ + 8 * r;
-      if (p_.lse != nullptr && lane_ % 4 == 0 && query < p_.index.seq_q) Base::WriteLse(p_, place, query, sum, shift);
+      if (p_.lse != nullptr && lane_ % 4 == 0 && query < NumQueries(p_, place)) {
+        Base::WriteLse(p_, place, query, sum, shift);
+      }
     }
     // Every warp of the group has done its last product with these queries.
     if constexpr (!T::kOutputApart) BarrierSync(kGroupBarrier + group_, 128);
     const int warp_row = group_ * 64 + thread_ / 32 * kOutputRows;
     char* const first = OutputPlace(slot, warp_row);
     const uint32_t row_place = Base::RowPlace(first);
-    const bool sends = lane_ == 0 && place.tile * T::kRows + warp_row < p_.index.seq_q;
+    const int query = place.tile * T::kRows + warp_row;  // the warp's first
+    const int queries = NumQueries(p_, place) - query;
+    // Behind the last row of all the copy engine writes nothing; behind a packed sequence's begins the next one.
+    const bool sends = lane_ == 0 && queries >= (T::kPacked ? kOutputRows : 1);
     const auto send = [&](int slab) {
-      cute::SM90_TMA_STORE_4D::copy(&p_.o, first + slab * kOutputSlabBytes, slab * 64, place.tile * T::kRows + warp_row,
-                                    place.head, place.sequence);
+      cute::SM90_TMA_STORE_4D::copy(&p_.o, first + slab * kOutputSlabBytes, slab * 64, RowOf(place, query), place.head,
+                                    SequenceOf(place));
     };
     CUTE_UNROLL
     for (int i = 0; i < decltype(cute::size(output))::value; i += 8) {
@@ -81,6 +87,9 @@ class TensorConsumer : protected StepConsumer<T> {
         for (int slab = 0; slab < T::kValueSlabs; ++slab) send(slab);
         cute::tma_store_arrive();
       }
+      if constexpr (T::kPacked) {
+        if (queries < kOutputRows) StoreRows(p_, place, query, queries, first, kOutputSlabBytes);
+      }
       __syncwarp();
       finished_slot_ = static_cast<int>(slot);
     }
@@ -107,7 +116,7 @@ class TensorConsumer : protected StepConsumer<T> {
     finished_slot_ = -1;
   }
 
-  const KernelParams& p_;
+  const typename T::Params& p_;
   int finished_slot_ = -1;
 };
 

@@ -8,11 +8,17 @@
 
 namespace headscope::kernels::hopper {
 
+// How many elements a head's key `column` lies behind the head's first in the tensor (packed_place.cuh has the other).
+__device__ inline int64_t OffsetOf(const KernelParams& p, const GatherSource& source, int sequence, int column) {
+  return sequence * source.batch_stride +
+         min(static_cast<uint32_t>(column), static_cast<uint32_t>(p.index.seq_k - 1)) * source.row_stride;
+}
+
 // What a Loader copies by.
 template <class T>
 class TensorCopies {
  public:
-  __device__ TensorCopies(const KernelParams& params, SharedStorage<T>&, int warp, int lane)
+  __device__ TensorCopies(const typename T::Params& params, SharedStorage<T>&, int warp, int lane)
       : p_(params), warp_(warp), lane_(lane) {}
 
   __device__ void CopyKeys(const StepSource<T>& source, char* stage, uint64_t* full) const {
@@ -101,13 +107,12 @@ class TensorCopies {
     for (int i = 0; i < kRowsPerLane; ++i) {
       const int row = RowOf(lane_ / kGroupRows + i * (32 / kGroupRows), lane_ % kGroupRows);
       const int column = row < step.num_columns ? columns[row] : 0;
-      own[i] = min(static_cast<uint32_t>(column), static_cast<uint32_t>(p_.index.seq_k - 1)) * source.row_stride * 2;
+      own[i] = OffsetOf(p_, source, step.sequence, column) * 2;
     }
     const int piece = lane_ % kPieces;
     const int row_at_once = lane_ / kPieces;
-    const char* const head =
-        reinterpret_cast<const char*>(static_cast<const Element*>(source.data) + step.sequence * source.batch_stride +
-                                      step.kv_head * source.head_stride + piece * 8);
+    const char* const head = reinterpret_cast<const char*>(static_cast<const Element*>(source.data) +
+                                                           step.kv_head * source.head_stride + piece * 8);
     const uint32_t slab =
         cute::cast_smem_ptr_to_uint(stage) + static_cast<uint32_t>(piece / 8 * T::kTileColumns * kSlabBytes);
     CUTE_NO_UNROLL
@@ -134,7 +139,7 @@ class TensorCopies {
   // Row `group_row` of the group-th group of 8 rows that this warp gathers.
   __device__ int RowOf(int group, int group_row) const { return (group * kLoaderWarps + warp_) * 8 + group_row; }
 
-  const KernelParams& p_;
+  const typename T::Params& p_;
   const int warp_;
   const int lane_;
 };

@@ -32,7 +32,7 @@ struct OutputPlaces<false> {};
 // kCapped: for problems with a soft cap. Its code, 13 KB wherever scores come from, would stand amid the loop of all
 // others, and a launch fetches what it runs through from memory.
 template <class Element_, int kHeadDim_, int kValueDim_, int kTileColumns_, int kQuerySlots_, bool kCapped_>
-struct Traits : TwoGroups {
+struct Traits : TwoGroups, OneLength {
   using Element = Element_;
   using Params = KernelParams;
   static constexpr bool kAlignedSegments = false;  // a segment may begin at any key

@@ -10,7 +10,7 @@
 namespace headscope::kernels::hopper {
 
 template <class Element_>
-struct WideTraits : BlockShape<3, 32, 160> {
+struct WideTraits : BlockShape<3, 32, 160>, OneLength {
   using Element = Element_;
   using Params = KernelParams;
   static constexpr int kHeadDim = 64;

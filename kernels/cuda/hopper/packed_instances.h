@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "hopper/packed_params.h"
+#include "kernels/attention_problem.h"
+
+namespace headscope::kernels::hopper {
+
+// bf16 and fp16, head_dim 64 and 128, with as many components in v.
+cudaError_t LaunchPacked(DType dtype, int32_t head_dim, const PackedParams& params, int num_blocks,
+                         cudaStream_t stream);
+
+}  // namespace headscope::kernels::hopper
