@@ -45,6 +45,7 @@
   METHOD(SlidingWindow)                  \
   METHOD(LmInfiniteDecode)               \
   METHOD(ExactTopK)                      \
+  METHOD(LowRank)                        \
   METHOD(Quest)                          \
   METHOD(Twilight)                       \
   METHOD(VAttention)                     \

@@ -7,6 +7,7 @@
 #include "internal/element.h"
 #include "internal/sparq_scores.h"
 #include "kernels/cpu_scores.h"
+#include "kernels/random_subspace.h"
 #include "key_blocks.h"
 
 namespace headscope::kernels::internal {
@@ -19,6 +20,12 @@ StepScores::StepScores(const AttentionProblem& problem, int32_t sequence, int32_
     LoadRow(problem.q.data, problem.dtype, sequence * problem.q.batch_stride + head * problem.q.head_stride,
             problem.head_dim, queries_.data() + int64_t{i} * problem.head_dim);
   }
+}
+
+void StepScores::ProjectQueries(std::span<const float> directions) {
+  const auto size = static_cast<size_t>(problem_.head_dim);
+  for (size_t begin = 0; begin < queries_.size(); begin += size)
+    ProjectOnto(directions, {queries_.data() + begin, size});
 }
 
 void StepScores::ScoreAll() {

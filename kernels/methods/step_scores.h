@@ -17,6 +17,8 @@ class StepScores {
   // The problem outlives this.
   StepScores(const AttentionProblem& problem, int32_t sequence, int32_t kv_head);
 
+  // From here on queries() are what is left of them in the span of orthonormal directions, [n, head_dim].
+  void ProjectQueries(std::span<const float> directions);
   // Scores (scaled and capped) of every token of the cache, or of some of them; Row(i) has them in that order.
   void ScoreAll();
   void Score(std::span<const int32_t> tokens);

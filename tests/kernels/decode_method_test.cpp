@@ -12,6 +12,7 @@
 #include "kernels/cpu_executor.h"
 #include "kernels/cuda_decode.h"
 #include "kernels/decode_driver.h"
+#include "kernels/random_subspace.h"
 #include "support/stopped.h"
 
 namespace headscope::kernels {
@@ -407,6 +408,52 @@ TEST(ExactTopK, KeepsMoreMassThanAnyOther) {
   EXPECT_GE(best, mass("quest", "budget=32"));
   EXPECT_GE(best, mass("lm-infinite-decode", "k=32"));
   EXPECT_NEAR(best, mass("sparq", "k=32,r=16,local_share=0"), 1e-9) << "all components, no window";
+}
+
+TEST(LowRank, WithAllDimensionsIsExactTopK) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(DecodeShape(400, 4, 2), &random);
+  for (const int64_t list : {0, 1}) {
+    const auto exact = TokensOf(SelectTokens("exact-top-k", "k=30", data.View()), list);
+    EXPECT_EQ(TokensOf(SelectTokens("low-rank", "r=16,k=30", data.View()), list), exact);
+    EXPECT_EQ(TokensOf(SelectTokens("low-rank", "r=900,k=30,seed=7", data.View()), list), exact);
+    EXPECT_NE(TokensOf(SelectTokens("low-rank", "r=2,k=30", data.View()), list), exact);
+  }
+}
+
+TEST(LowRank, ProjectionsAreOfAKvHeadAndASeed) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(DecodeShape(400, 2, 1), &random);
+  AttentionProblem problem = data.View();
+  const std::vector<int32_t> first = TokensOf(SelectTokens("low-rank", "r=4,k=30", problem), 0);
+  EXPECT_NE(TokensOf(SelectTokens("low-rank", "r=4,k=30,seed=1", problem), 0), first);
+  problem.first_kv_head = 1;
+  EXPECT_NE(TokensOf(SelectTokens("low-rank", "r=4,k=30", problem), 0), first);
+  EXPECT_EQ(SelectTokens("low-rank", "r=4,k=30", problem).elements_moved, 400 * 4 + 31 * 2 * 16);
+}
+
+// Orthonormal, and those of fewer dimensions are the first of those of more.
+TEST(RandomSubspaces, AreOrthonormalAndNested) {
+  const std::vector<float> few = RandomSubspace(5, 24, 3), all = RandomSubspace(99, 24, 3);
+  ASSERT_EQ(all.size(), 24u * 24u);
+  EXPECT_TRUE(std::equal(few.begin(), few.end(), all.begin()));
+  for (size_t a = 0; a < 24; ++a) {
+    for (size_t b = 0; b < 24; ++b) {
+      double dot = 0;
+      for (size_t d = 0; d < 24; ++d)
+        dot += static_cast<double>(all[a * 24 + d]) * static_cast<double>(all[b * 24 + d]);
+      EXPECT_NEAR(dot, a == b ? 1 : 0, 1e-6) << a << " " << b;
+    }
+  }
+  std::vector<float> vector(24);
+  for (size_t d = 0; d < 24; ++d) vector[d] = 0.5f * static_cast<float>(d) - 3;
+  std::vector<float> same = vector, once = vector;
+  ProjectOnto(all, same);
+  EXPECT_THAT(same, ::testing::Pointwise(::testing::FloatNear(1e-5f), vector)) << "on all of the space";
+  ProjectOnto(few, once);
+  std::vector<float> twice = once;
+  ProjectOnto(few, twice);
+  EXPECT_THAT(twice, ::testing::Pointwise(::testing::FloatNear(1e-5f), once));
 }
 
 TEST(Quest, FindsAPageByItsBounds) {

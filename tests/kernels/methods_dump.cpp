@@ -416,6 +416,8 @@ Settings DecodeSettings() {
       {"lm-infinite-decode", "n_global=4,k=20"},
       {"lm-infinite-decode", "n_global=9,k=5"},
       {"exact-top-k", "k=20"},
+      {"low-rank", "r=4,k=20"},
+      {"low-rank", "r=24,k=9,seed=5"},
       {"quest", "budget=64"},
       {"quest", "budget=40,page_size=8,keep_newest=0"},
       {"quest", "budget=100,page_size=5,group=mean_query"},

@@ -77,7 +77,7 @@ TEST(MethodNames, AreListedForMessages) {
             "dense, a-shape, vertical-slash, block-sparse, s2-attention, sample-attention, streaming-llm, lm-infinite, "
             "big-bird, flex-prefill, x-attention, sparge-attn, moba, nsa, infllm-v2, hyper-attention, hash-sparse, "
             "static-index, oracle-top-k, oracle-blocks, oracle-top-p, decode/dense, sparq, sliding-window, "
-            "lm-infinite-decode, exact-top-k, quest, twilight, "
+            "lm-infinite-decode, exact-top-k, low-rank, quest, twilight, "
             "v-attention, magic-pig, l-serve, infllm, tidal-decode, think, h2o, tova, "
             "snap-kv, pyramid-kv, chunk-kv, knorm, key-diff, lag-kv, expected-attention");
 }

@@ -9,7 +9,7 @@ import statistics
 
 import numpy as np
 
-from kept_set_rules import Ambiguous, softmax, split_mix, top_k, top_share
+from kept_set_rules import Ambiguous, random_subspace, softmax, split_mix, top_k, top_share
 
 
 def dense_decode(p, b, kv):
@@ -54,6 +54,16 @@ def group_probabilities(p, b, kv):
 def exact_top_k(p, b, kv, k):
     kept = top_k(group_probabilities(p, b, kv).sum(axis=0), k)
     return kept, None, None, (p.seq_k + 1) * p.head_dim + (min(k, p.seq_k) + 1) * p.head_dim
+
+
+def low_rank(p, b, kv, r, k, seed):
+    """Exact top-k of what a random subspace of the KV head's own leaves of keys and queries."""
+    r = min(r, p.head_dim)
+    directions = random_subspace(r, p.head_dim, split_mix(seed, p.first_kv_head + kv))
+    keys = p.k[b, kv] @ directions.T
+    estimate = [softmax(p.cap(p.softmax_scale * keys @ (directions @ p.q[b, h, 0]))) for h in range(kv * p.group, (kv + 1) * p.group)]
+    kept = top_k(sum(estimate), k)
+    return kept, None, None, p.seq_k * r + 2 * (min(k, p.seq_k) + 1) * p.head_dim
 
 
 def page_scores(p, b, kv, queries, page_size):
@@ -136,6 +146,7 @@ METHODS = {
     "sparq": sparq,
     "lm-infinite-decode": lm_infinite_decode,
     "exact-top-k": exact_top_k,
+    "low-rank": low_rank,
     "quest": quest,
     "twilight": twilight,
     "v-attention": v_attention,

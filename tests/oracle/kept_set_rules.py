@@ -66,3 +66,9 @@ def random_planes(count, head_dim, seed):
     numbers = [split_mix(stream, i) >> 11 for i in range(2 * count * head_dim)]
     radius, turn = (np.array(numbers[::2], float) + 1) / 2**53, np.array(numbers[1::2], float) / 2**53
     return (np.sqrt(-2 * np.log(radius)) * np.cos(2 * np.pi * turn)).astype(np.float32).astype(float).reshape(count, head_dim)
+
+
+def random_subspace(count, head_dim, seed):
+    """The orthonormal basis of the first `count` planes' normals, in their order and on their side: [count, head_dim]."""
+    q, r = np.linalg.qr(random_planes(count, head_dim, seed).T)
+    return (q * np.sign(np.diag(r))).T
