@@ -3,13 +3,10 @@
 // machine does (SparQ Attention, section 2 and appendix C).
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <cmath>
-#include <numeric>
-#include <set>
 
 #include "figures/figure_list.h"
 #include "figures/head_rows.h"
+#include "figures/machine.h"
 #include "figures/simple_figure.h"
 
 namespace headscope::analysis {
@@ -61,41 +58,6 @@ std::vector<FigurePanel> MakeMemory(const FigureInput& input, std::string* capti
       "By the layers' KV heads, head sizes, windows and shared caches. SparQ, appendix F: the second copy of K takes "
       "half as much again.";
   return {std::move(total), std::move(marginal)};
-}
-
-struct Machine {
-  double multiply_adds = 0, elements = 0;  // per second, fp32, all threads of one core's worth of work
-};
-
-double SecondsOf(const std::function<void()>& work) {
-  double least = 1e9;
-  for (int repeat = 0; repeat < 5; ++repeat) {
-    const auto begin = std::chrono::steady_clock::now();
-    work();
-    least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  }
-  return least;
-}
-
-// One thread's: multiply-adds of the score kernel on keys in the cache, and reading of what is in no cache.
-Machine MeasureMachine() {
-  constexpr int32_t kTokens = 512, kDim = 128, kRows = 16;
-  const std::vector<float> keys(static_cast<size_t>(kTokens * kDim), 0.5f), q(static_cast<size_t>(kRows * kDim), 0.25f);
-  const kernels::PackedKeys packed(keys.data(), kernels::DType::kFloat32, kDim, kTokens, kDim);
-  std::vector<float> scores(static_cast<size_t>(kRows * kTokens));
-  constexpr int kCalls = 50;
-  Machine machine;
-  machine.multiply_adds =
-      static_cast<double>(kCalls) * kTokens * kDim * kRows / SecondsOf([&] {
-        for (int call = 0; call < kCalls; ++call)
-          kernels::ScoreBlock(q.data(), kDim, kRows, packed, 0, kTokens, 1, 0, scores.data(), kTokens);
-      });
-  const std::vector<float> large(size_t{1} << 26, 1.0f);
-  float largest = 0;
-  machine.elements = static_cast<double>(large.size()) / SecondsOf([&] {
-                       largest = std::max(largest, kernels::MaxOf(large.data(), static_cast<int64_t>(large.size())));
-                     });
-  return machine;
 }
 
 // A decode step of a batch, in units of two multiply-adds and two elements of one sequence.

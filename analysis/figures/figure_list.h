@@ -7,23 +7,28 @@
 #define HEADSCOPE_FIGURES(FIGURE) \
   FIGURE(TopKMassFigure)          \
   FIGURE(KurtosisFigure)          \
+  FIGURE(QueryDensityFigure)      \
   FIGURE(AgreementFigure)         \
+  FIGURE(ProjectionsFigure)       \
   FIGURE(CoverageFigure)          \
   FIGURE(ValueCorrelationFigure)  \
   FIGURE(SparsityFigure)          \
   FIGURE(SparsityByLengthFigure)  \
   FIGURE(StripesFigure)           \
+  FIGURE(LineSumsFigure)          \
   FIGURE(ColumnRecallFigure)      \
   FIGURE(IndexTransferFigure)     \
   FIGURE(IndexReuseFigure)        \
   FIGURE(PatternRecallFigure)     \
+  FIGURE(KernelSparsityFigure)    \
   FIGURE(CompressionFigure)       \
   FIGURE(NearestNonzeroFigure)    \
   FIGURE(HeadPatternsFigure)      \
   FIGURE(DistanceFigure)          \
   FIGURE(LogitsFigure)            \
   FIGURE(MemoryFigure)            \
-  FIGURE(IntensityFigure)
+  FIGURE(IntensityFigure)         \
+  FIGURE(AttentionTimeFigure)
 
 namespace headscope::analysis {
 

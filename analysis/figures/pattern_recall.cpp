@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each pattern keeps of a head's mass against what it computes (MInference, figure 3c).
-#include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "analysis/compare.h"
-#include "analysis/search.h"
 #include "base/check_status.h"
-#include "base/errors.h"
 #include "figures/figure_list.h"
 #include "figures/first_of_class.h"
 #include "figures/head_rows.h"
+#include "figures/patterns.h"
 #include "figures/simple_figure.h"
 #include "kernels/method.h"
 
@@ -18,19 +15,6 @@ namespace headscope::analysis {
 namespace {
 
 constexpr int kSettings = 7;
-
-// The methods whose budgets are counts: each halves them from what covers the sequence.
-std::vector<const kernels::PrefillMethod*> Patterns() {
-  std::vector<const kernels::PrefillMethod*> patterns;
-  for (const kernels::PrefillMethod* method : kernels::PrefillMethods()) {
-    const std::vector<const kernels::ParameterSpec*> budgets = Budgets(method->spec());
-    const bool counts = std::all_of(budgets.begin(), budgets.end(), [](const kernels::ParameterSpec* budget) {
-      return budget->type == kernels::ParameterType::kInteger;
-    });
-    if (counts && CheckSearchable(method->spec()).ok()) patterns.push_back(method);
-  }
-  return patterns;
-}
 
 struct Point {
   double saving = 0, recall = 0;  // dense pairs by kept ones
@@ -40,15 +24,11 @@ using Curves = std::map<std::string, std::vector<Point>>;  // by method title
 Curves CurvesOf(const HeadTensorsPtr& head, const std::stop_token& stop) {
   const std::shared_ptr<const HeadMass> mass = HeadMass::Compute(head, 1, stop);
   Curves curves;
-  for (const kernels::PrefillMethod* method : Patterns()) {
+  for (const kernels::PrefillMethod* method : CountedPatterns()) {
     const kernels::MethodSpec& spec = method->spec();
     for (int setting = 1; setting <= kSettings; ++setting) {
-      kernels::ParameterValues values(spec);
-      for (const SearchedBudget& budget : SearchedGrid(spec, head->num_tokens)) {
-        const double value = std::max(budget.minimum, std::round(budget.maximum * std::exp2(-setting)));
-        if (const std::string why = values.Set(spec, budget.name, value); !why.empty()) throw UsageError(why);
-      }
       MaskPreview preview;
+      const kernels::ParameterValues values = HalvedBudgets(spec, head->num_tokens, setting);
       CheckStatus(PreviewMask(*mass, *method, values, 1, stop, &preview), spec.title);
       if (preview.summary.kept_fraction > 0)
         curves[spec.title].push_back({1 / preview.summary.kept_fraction, preview.summary.cra_mean});

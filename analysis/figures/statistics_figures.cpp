@@ -77,13 +77,28 @@ std::vector<FigurePanel> MakeTopKMass(const FigureInput& input, std::string* cap
           MetricHeat(input, all, "top_32_mass", "mass of the top 32"), std::move(lines)};
 }
 
+// A point a head by its layer, and a second series before RoPE where that was recorded.
+FigurePanel PointsByLayer(const FigureInput& input, const AllStatistics& all, const std::string& metric,
+                          const std::string& title) {
+  FigurePanel panel;
+  panel.title = title + " by layer";
+  panel.kind = FigureKind::kPoints;
+  panel.x.title = "layer";
+  panel.y.title = title;
+  for (size_t trace = 0; trace < all.size(); ++trace) {
+    for (const auto& [name, which] : {std::pair{input.traces[trace].name, metric},
+                                      std::pair{input.traces[trace].name + ", before RoPE", metric + "_pre_rope"}}) {
+      FigureSeries series{name, {}, ValuesOf(all[trace], which)};
+      for (const HeadStatistics& head : all[trace]) series.x.push_back(head.id.layer);
+      if (which == metric || std::any_of(series.y.begin(), series.y.end(), [](double y) { return !std::isnan(y); }))
+        panel.series.push_back(std::move(series));
+    }
+  }
+  return panel;
+}
+
 std::vector<FigurePanel> MakeKurtosis(const FigureInput& input, std::string* caption) {
   const AllStatistics all = StatisticsOfAll(input);
-  FigurePanel points;
-  points.title = "pooled kurtosis by layer";
-  points.kind = FigureKind::kPoints;
-  points.x.title = "layer";
-  points.y.title = "excess kurtosis of q";
   FigurePanel beside;
   beside.title = "beside a Gaussian of the same covariance";
   beside.kind = FigureKind::kPoints;
@@ -91,30 +106,22 @@ std::vector<FigurePanel> MakeKurtosis(const FigureInput& input, std::string* cap
   beside.x.title = "kurtosis of the Gaussian";
   beside.y.title = "kurtosis of q";
   int64_t above = 0, count = 0;
+  double most_outliers = 0;
   for (size_t trace = 0; trace < all.size(); ++trace) {
-    const std::string& name = input.traces[trace].name;
-    FigureSeries by_layer{name, {}, {}}, before{name + ", before RoPE", {}, {}}, pairs{name, {}, {}};
-    for (size_t head = 0; head < all[trace].size(); ++head) {
-      const HeadStatistics& statistics = all[trace][head];
-      const double pooled = MetricValue(statistics, "kurtosis_pooled");
-      by_layer.x.push_back(statistics.id.layer);
-      by_layer.y.push_back(pooled);
-      before.x.push_back(statistics.id.layer);
-      before.y.push_back(MetricValue(statistics, "kurtosis_pooled_pre_rope"));
-      pairs.x.push_back(MetricValue(statistics, "kurtosis_gaussian"));
-      pairs.y.push_back(pooled);
-      above += pooled > 0 ? 1 : 0;
-      ++count;
-    }
-    points.series.push_back(std::move(by_layer));
-    const bool has_before =
-        std::any_of(before.y.begin(), before.y.end(), [](double value) { return !std::isnan(value); });
-    if (has_before) points.series.push_back(std::move(before));
+    FigureSeries pairs{input.traces[trace].name, ValuesOf(all[trace], "kurtosis_gaussian"),
+                       ValuesOf(all[trace], "kurtosis_pooled")};
+    above += std::count_if(pairs.y.begin(), pairs.y.end(), [](double pooled) { return pooled > 0; });
+    count += std::ssize(pairs.y);
+    for (const double outliers : ValuesOf(all[trace], "query_outliers"))
+      most_outliers = std::max(most_outliers, outliers);
     beside.series.push_back(std::move(pairs));
   }
   *caption = "Excess kurtosis of q's components, pooled over rows: above 0 in " + std::to_string(above) + " of " +
-             std::to_string(count) + " heads. SparQ, figure 4d: most heads of Llama 2 7B above 0.";
-  return {std::move(points), std::move(beside)};
+             std::to_string(count) +
+             " heads. SparQ, figure 4d: most heads of Llama 2 7B above 0. Components with |z| > 3: " + "at most " +
+             Digits(most_outliers, 1) + " times a Gaussian's; figure E1: up to 20 times.";
+  return {PointsByLayer(input, all, "kurtosis_pooled", "excess kurtosis of q"), std::move(beside),
+          PointsByLayer(input, all, "query_outliers", "components with |z| > 3, by a Gaussian's")};
 }
 
 std::vector<FigurePanel> MakeAgreement(const FigureInput& input, std::string* caption) {
@@ -242,9 +249,10 @@ const FigureMaker& TopKMassFigure() {
 }
 
 const FigureMaker& KurtosisFigure() {
-  static const SimpleFigure figure({"kurtosis", "Kurtosis of q", "SparQ Attention, figures 4d and E1",
-                                    "excess kurtosis of q by layer, beside a Gaussian of the same covariance"},
-                                   MakeKurtosis);
+  static const SimpleFigure figure(
+      {"kurtosis", "Kurtosis of q", "SparQ Attention, figures 4d and E1",
+       "excess kurtosis and outliers of q by layer, beside a Gaussian of the same covariance"},
+      MakeKurtosis);
   return figure;
 }
 

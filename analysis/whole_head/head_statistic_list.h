@@ -10,6 +10,8 @@
   STATISTIC(GaussianKurtosis)                \
   STATISTIC(PooledKurtosisPreRope)           \
   STATISTIC(GaussianKurtosisPreRope)         \
+  STATISTIC(QueryOutliers)                   \
+  STATISTIC(QueryOutliersPreRope)            \
   STATISTIC(ValueCorrelation)
 
 namespace headscope::analysis {

@@ -399,6 +399,21 @@ TEST(Statistics, PooledKurtosisOfAGaussianIsThatOfItsCovariance) {
   EXPECT_NEAR(MeanOf(statistics, "kurtosis_pooled"), MeanOf(statistics, "kurtosis_gaussian"), 0.1);
 }
 
+TEST(Statistics, OutliersOfQAreCountedByAGaussiansShare) {
+  HeadTensors head = *RandomHead({.num_tokens = 4000, .head_dim = 16, .sharpness = 1}, 35);
+  head.q_pre_rope.clear();
+  StatisticsOptions options;
+  options.max_rows = 10;  // a number of the whole head, whatever rows are looked at
+  EXPECT_NEAR(MeanOf(ComputeStatistics(head, options), "query_outliers"), 1, 0.3);
+  // One component in a hundred stands out, by more than three deviations: 0.01 / 0.0027.
+  for (size_t i = 0; i < head.q.size(); ++i) head.q[i] = i % 100 == 0 ? 5.0f : i % 2 == 0 ? 0.1f : -0.1f;
+  const HeadStatistics statistics = ComputeStatistics(head, options);
+  EXPECT_NEAR(MeanOf(statistics, "query_outliers"), 3.704, 0.001);
+  EXPECT_TRUE(std::isnan(MeanOf(statistics, "query_outliers_pre_rope"))) << "not recorded";
+  std::fill(head.q.begin(), head.q.end(), 2.0f);
+  EXPECT_TRUE(std::isnan(MeanOf(ComputeStatistics(head, options), "query_outliers"))) << "no deviation";
+}
+
 // A statistic of rows that has no kernel, or needs none.
 class NamedStatistic final : public RowStatistic {
  public:

@@ -14,6 +14,7 @@ different classes the heads must have at least, so that the heads that were chos
 """
 import argparse
 import json
+import math
 import pathlib
 import subprocess
 import sys
@@ -161,6 +162,12 @@ def kurtosis_of_gaussian(q):
     return fourth / second**2 - 3
 
 
+def outliers(q):
+    """Share of the components with |z| > 3, by a Gaussian's."""
+    z = (q - q.mean()) / q.std()
+    return np.mean(np.abs(z) > 3) / math.erfc(3 / math.sqrt(2))
+
+
 def row_details(head):
     """Statistics of rows, and of whole heads, beyond where the mass lies."""
     result, rows, tokens = {}, len(head.p), len(head.k)
@@ -197,6 +204,7 @@ def row_details(head):
             continue
         result["kurtosis" + suffix] = kurtosis(q, axis=1).mean()
         result["kurtosis_pooled" + suffix], result["kurtosis_gaussian" + suffix] = kurtosis(q), kurtosis_of_gaussian(q)
+        result["query_outliers" + suffix] = outliers(q)
     # The values' total variance, and what is left of it when every token has the mean over tokens.
     mean = np.broadcast_to(head.v.mean(axis=0), head.v.shape)
     result["v_correlation"] = mean.std() / head.v.std() - tokens**-0.5

@@ -9,6 +9,7 @@ that compare traces are given its first half as well. Numbers must agree to a re
 """
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ import numpy as np
 
 import analysis_oracle
 from analysis_oracle import Facts, Head, check, failures, read
+from kept_set_rules import random_subspace
 
 HEADS = [(4, 3), (5, 3), (8, 4)]
 ROWS = 96  # asked for with --max-rows
@@ -59,6 +61,32 @@ def coverage(heads):
         assert np.isclose(head.scores[5, 3], scale * head.q[5] @ head.k[3], rtol=1e-3), "the trace's scale is not head_dim^-0.5"
     exact = np.array(exact)
     return exact, np.array(estimated["equation 9"]), [np.sqrt(np.mean((np.array(some) - exact) ** 2)) for some in estimated.values()]
+
+
+def projections(head, kv_head):
+    """Agreement of the 32 best keys by an eighth of the numbers: components of q, or subspaces."""
+    size = head.q.shape[1]
+    r, shares = size // 8, []
+    # The eigenvectors of the keys' covariance with the largest eigenvalues: eigh has them last.
+    subspaces = random_subspace(r, size, kv_head), np.linalg.eigh(np.cov(head.k.T))[1][:, -r:].T
+    for row in spaced(len(head.q), ROWS):
+        columns = head.num_attended[row]
+        if columns <= 32:
+            continue
+        q, keys = head.q[row], head.k[np.flatnonzero(head.attended[row])]
+        chosen = np.argsort(-np.abs(q), kind="stable")[:r], np.arange(r), np.arange(size - r, size)
+        estimates = [keys[:, some] @ q[some] for some in chosen] + [keys @ basis.T @ (basis @ q) for basis in subspaces]
+        best = top_mask(keys @ q, 32)
+        shares.append([np.count_nonzero(best & top_mask(estimate, 32)) / 32 for estimate in estimates])
+    return np.mean(shares, axis=0)
+
+
+def query_density(head):
+    """By a Gaussian kernel of bandwidth 0.2, of the looked-at rows' components; beside the standard normal's."""
+    q = head.q[spaced(len(head.q), ROWS)].ravel()
+    z, places = (q - q.mean()) / q.std(), np.linspace(-8, 8, 161)
+    normal = lambda x: np.exp(-x * x / 2) / np.sqrt(2 * np.pi)
+    return places, normal((places[:, None] - z[None, :]) / 0.2).mean(axis=1) / 0.2, normal(places)
 
 
 def sparsity_by_length(heads):
@@ -105,6 +133,25 @@ def stripes(heads):
                 mean[i] += mass.mean() / len(heads)
         curves[name] = np.minimum(least, 1), mean
     return curves
+
+
+def line_sums(head):
+    """Of the looked-at rows of each quarter the mean mass by bins of keys and of distances; by blocks of 128 of all of them."""
+    rows, tokens = spaced(len(head.p), ROWS), len(head.k)
+    quarter, place = rows * 4 // len(head.p), np.arange(tokens) * 256 // tokens
+    columns, slashes = [], []
+    for chunk in range(4):
+        some = rows[quarter == chunk]
+        columns.append(np.bincount(place, weights=head.p[some].sum(axis=0)) / len(some))
+        here = head.attended[some]
+        slashes.append(np.bincount(place[head.distance[some][here]], weights=head.p[some][here], minlength=256) / len(some))
+    blocks = np.full((32, 32), np.nan)
+    for block in range(32):
+        some = rows[head.positions[rows] // 128 == block]
+        if len(some):
+            mass = np.bincount(np.arange(tokens) // 128, weights=head.p[some].sum(axis=0)) / len(some)
+            blocks[block, : block + 1] = np.log10(mass[: block + 1])
+    return columns, slashes, blocks
 
 
 def column_sums(head):
@@ -248,6 +295,21 @@ def main():
             check("coverage, estimated", said["panels"][0]["series"][0]["y"], estimated, 1e-3)
             check("coverage, errors", said["panels"][1]["series"][0]["y"], errors, 1e-3)
 
+            said = figure("projections")
+            expected = np.array([projections(head, number // 2) for head, (_, number) in zip(heads, HEADS, strict=True)])
+            check("agreement of projections by layer", [one["y"] for one in said["panels"][0]["series"]], expected.T, 1e-3, 5e-4)
+            check("agreement of projections", said["panels"][1]["series"][0]["y"], expected.mean(axis=0), 1e-3, 5e-4)
+
+            said = figure("query-density")
+            places, density, normal = query_density(heads[1])  # the middle one of their layers
+            check("density of q", [series(said, 0, "head 3")[axis] for axis in "xy"], [places, density], absolute=1e-9)
+            check("density of a Gaussian", series(said, 0, "Gaussian")["y"], normal, absolute=1e-12)
+            check("densities of q", len(said["panels"][0]["series"]), 2)
+
+            said = figure("kurtosis")
+            for head, layer in zip(heads, said["panels"][2]["series"][0]["x"], strict=True):
+                check(f"outliers of q in layer {layer}", said["panels"][2]["series"][0]["y"][heads.index(head)], analysis_oracle.outliers(head.q))
+
             said = figure("sparsity-by-length")
             lengths, curves = sparsity_by_length(heads)
             for name, curve in curves.items():
@@ -259,6 +321,16 @@ def main():
             for name, (least, mean) in stripes(heads).items():
                 check(f"stripes by {name}, least", series(said, 0, name)["y"], least, 1e-3)
                 check(f"stripes by {name}, mean", series(said, 1, name)["y"], mean, 1e-3)
+
+            said = figure("line-sums")
+            for at in range(0, len(said["panels"]), 3):
+                id = tuple(map(int, re.search(r"\((\d+):(\d+)\)", said["panels"][at]["title"]).groups()))
+                columns, slashes, blocks = line_sums(heads[HEADS.index(id)])
+                check(f"columns of {id}", [one["y"] for one in said["panels"][at]["series"]], columns, absolute=1e-9)
+                check(f"slashes of {id}", [one["y"] for one in said["panels"][at + 1]["series"]], slashes, absolute=1e-9)
+                found = [[np.nan if one is None else one for one in row["y"]] for row in said["panels"][at + 2]["series"]]
+                check(f"blocks of {id}, empty ones", np.isnan(found), np.isnan(blocks))
+                check(f"blocks of {id}", np.nan_to_num(found), np.nan_to_num(blocks))
 
             said = figure("column-recall")
             for head, id in zip(heads, HEADS, strict=True):

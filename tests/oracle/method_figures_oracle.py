@@ -55,28 +55,40 @@ def defaults(method):
     return {one["name"]: int(one["default"]) if one["default"] == int(one["default"]) else one["default"] for one in method["parameters"]}
 
 
-def compare_pattern_recall(said, methods, heads):
-    """Every method of which all budgets are counts, one or two: halved from what covers the sequence."""
-    counted = []
+def counted_methods(methods):
+    """Every method of which all budgets are counts, one or two, and these."""
     for method in methods:
         budgets = [one for one in method["parameters"] if one["role"] != "other"]
         if method["phase"] == "prefill" and 1 <= len(budgets) <= 2 and all(one["type"] == "integer" for one in budgets):
-            counted.append((method, budgets))
-    points = 0
+            yield method, budgets
+
+
+def halved(method, budgets, tokens, setting):
+    """Its budgets halved from what covers the sequence."""
+    values = defaults(method)
+    for budget in budgets:
+        values[budget["name"]] = int(max(budget["minimum"], np.floor(largest_useful(budget, tokens) / 2**setting + 0.5)))
+    return values
+
+
+def whole_head(head, layer, number):
+    p = Alone(head, layer, 0)
+    p.first_qo_head, p.first_kv_head = number, number // 2
+    return p
+
+
+def compare_pattern_recall(said, methods, heads):
+    counted, points = list(counted_methods(methods)), 0
     for panel in said["panels"]:
         layer, number = map(int, re.search(r"\((\d+):(\d+)\)$", panel["title"]).groups())
         head = heads[layer, number]
-        p = Alone(head, layer, 0)
-        p.first_qo_head, p.first_kv_head = number, number // 2
+        p = whole_head(head, layer, number)
         check(f"pattern recall of {layer}:{number}, methods", sorted(one["name"] for one in panel["series"]) == sorted(m["title"] for m, _ in counted), True)
         for method, budgets in counted:
             line = next(one for one in panel["series"] if one["name"] == method["title"])
             for setting in range(1, SETTINGS + 1):
-                values = defaults(method)
-                for budget in budgets:
-                    values[budget["name"]] = int(max(budget["minimum"], np.floor(largest_useful(budget, len(head.k)) / 2**setting + 0.5)))
                 try:
-                    kept = methods_kept_sets.PREFILL[method["name"]](p, 0, 0, **values)
+                    kept = methods_kept_sets.PREFILL[method["name"]](p, 0, 0, **halved(method, budgets, len(head.k), setting))
                 except Ambiguous:
                     analysis_oracle.ambiguous += 1
                     continue
@@ -84,6 +96,49 @@ def compare_pattern_recall(said, methods, heads):
                 name = f"pattern recall of {layer}:{number}, {method['name']} {setting}"
                 check(f"{name}, cost", line["x"][setting - 1], p.causal.sum() / kept.sum())
                 check(f"{name}, mass", line["y"][setting - 1], np.where(kept, head.p, 0).sum(axis=1).mean())
+    return points
+
+
+def tiles_computed(kept):
+    """Pairs of 64 rows and the keys that any of them keeps, in groups of 64."""
+    return sum(len(rows) * (-(-np.count_nonzero(rows.any(axis=0)) // 64) * 64) for rows in (kept[i : i + 64] for i in range(0, len(kept), 64)))
+
+
+class Prefix:
+    def __init__(self, head, length):
+        self.q, self.k, self.v, self.p = head.q[:length], head.k[:length], head.v[:length], head.p[:length, :length]
+
+
+def compare_kernel_sparsity(said, methods, heads):
+    points, lengths = 0, [TOKENS // 4, TOKENS // 2, TOKENS]
+    shown = [tuple(map(int, re.search(r"\((\d+):(\d+)\)$", panel["title"]).groups())) for panel in said["panels"][1:]]
+    left_out = {}  # [head, method, length or setting]: of the pairs, and of the tiles
+    for id in shown:
+        for method, budgets in counted_methods(methods):
+            asked = [(id, method["name"], "length", length) for length in lengths] + [(id, method["name"], "setting", setting) for setting in range(1, SETTINGS + 1)]
+            for key in asked:
+                p = whole_head(Prefix(heads[id], key[3] if key[2] == "length" else TOKENS), *id)
+                try:
+                    values = halved(method, budgets, TOKENS, 4 if key[2] == "length" else key[3])
+                    kept = methods_kept_sets.PREFILL[method["name"]](p, 0, 0, **values)
+                    left_out[key] = 1 - kept.sum() / p.causal.sum(), 1 - tiles_computed(kept) / tiles_computed(p.causal)
+                except Ambiguous:
+                    analysis_oracle.ambiguous += 1
+    for method, _ in counted_methods(methods):
+        line = next(one for one in said["panels"][0]["series"] if one["name"] == method["title"])
+        check(f"kernel sparsity of {method['name']}, lengths", line["x"], lengths)
+        for length, value in zip(lengths, line["y"], strict=True):
+            keys = [(id, method["name"], "length", length) for id in shown]
+            if all(key in left_out for key in keys):
+                points += 1
+                check(f"kernel sparsity of {method['name']} at {length}", value, np.mean([left_out[key][1] for key in keys]))
+        for id, panel in zip(shown, said["panels"][1:], strict=True):
+            line = next(one for one in panel["series"] if one["name"] == method["title"])
+            for setting in range(1, SETTINGS + 1):
+                key = id, method["name"], "setting", setting
+                if key in left_out:
+                    points += 1
+                    check(f"kernel sparsity of {key}", [line["x"][setting - 1], line["y"][setting - 1]], left_out[key])
     return points
 
 
@@ -122,6 +177,7 @@ def compare_compression(said, methods, heads, file):
                 if name in methods_kept_sets.DECODE:
                     for row in rows:
                         p = Alone(head, layer, row)
+                        p.first_qo_head, p.first_kv_head = number, number // 2
                         p.q, p.k, p.v, p.seq_q, p.seq_k = p.q[:, :, :1], p.k[:, :, : row + 1], p.v[:, :, : row + 1], 1, row + 1
                         p.position, p.num_visible, p.column = np.array([row]), row + 1, np.arange(row + 1)
                         p.causal = np.ones((1, row + 1), bool)
@@ -167,6 +223,18 @@ def compare_intensity(said, file):
     check("the machine's balance", [balance[0] > 0, balance[0] == balance[1]], [True, True])
 
 
+def compare_attention_time(said):
+    """Times are the machine's; the line and attention's part follow from them."""
+    times, share = said["panels"]
+    measured, line = times["series"]
+    check("attention time, lengths", measured["x"], [(i + 1) * TOKENS // 8 for i in range(8)])
+    slope, at_zero = np.polyfit(measured["x"], measured["y"], 1)
+    check("attention time, line", line["y"], np.polyval([slope, at_zero], line["x"]))
+    check("attention time, line's ends", line["x"], [0, TOKENS])
+    check("attention's part", share["series"][0]["y"], [slope * tokens / (at_zero + slope * tokens) for tokens in LENGTHS])
+    check("attention time is positive", min(measured["y"]) > 0, True)
+
+
 def main():
     program, trace = sys.argv[1:3]
     analysis_oracle.ambiguous = 0
@@ -183,9 +251,11 @@ def main():
         with h5py.File(part, "r") as file:
             heads = {id: Head(file, *id) for id in HEADS}
             points = compare_pattern_recall(figure("pattern-recall"), methods, heads)
+            points += compare_kernel_sparsity(figure("kernel-sparsity"), methods, heads)
             points += compare_compression(figure("compression"), methods, heads, file)
             compare_memory(figure("memory"), file)
             compare_intensity(figure("intensity"), file)
+            compare_attention_time(figure("attention-time"))
     for failure in failures:
         print("FAILED", failure)
     print(f"{analysis_oracle.checks - len(failures)} of {analysis_oracle.checks} comparisons agree; {points} settings, {analysis_oracle.ambiguous} ambiguous")
