@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -32,6 +33,8 @@ namespace {
 
 using testing::ProblemShape;
 using testing::RandomProblem;
+
+constexpr int32_t kLayersOfModel = 10;
 
 struct Case {
   Phase phase = Phase::kPrefill;
@@ -81,6 +84,7 @@ class Dumper {
     nlohmann::json description = {{"method", c.method},
                                   {"phase", decode ? "decode" : "prefill"},
                                   {"parameters", values.values()},
+                                  {"at_defaults", c.parameters.empty()},
                                   {"batch", c.shape.batch},
                                   {"num_qo_heads", c.shape.num_qo_heads},
                                   {"num_kv_heads", c.shape.num_kv_heads},
@@ -116,6 +120,7 @@ class Dumper {
     begin.cache = whole;
     begin.cache.seq_q = begin.cache.seq_k = prompt;
     begin.layer = layer;
+    begin.num_layers = kLayersOfModel;
     // Of every other case a model with a window and sinks, whose own LSE is known.
     const int32_t window = number_ % 2 == 1 ? prompt / 2 + 1 : 0;
     std::vector<float> sinks, lse;
@@ -186,6 +191,7 @@ class Dumper {
         {"method", method},
         {"phase", "generation"},
         {"parameters", values.values()},
+        {"at_defaults", parameters.empty()},
         {"batch", shape.batch},
         {"num_qo_heads", shape.num_qo_heads},
         {"num_kv_heads", shape.num_kv_heads},
@@ -199,6 +205,7 @@ class Dumper {
         {"window", window},
         {"rope", {testing::PromptFacts::kTheta, testing::PromptFacts::kDims, testing::PromptFacts::kFirst, 1, 1.5}},
         {"sinks", sinks},
+        {"num_layers", kLayersOfModel},
         {"layer", layer}};
     std::ofstream(directory_ + "/" + std::to_string(number_) + ".json") << description.dump(1) << "\n";
     ++number_;
@@ -516,6 +523,46 @@ void WriteGenerations(Dumper* dumper) {
   }
 }
 
+// Every method as it is when nobody says anything, on lengths at which that is not everything.
+void WriteDefaults(Dumper* dumper) {
+  // Of a choice among thousands many a one hangs on less than fp32 can tell: one random problem for all runs, and of
+  // some methods problems of their own.
+  struct Sizes {
+    int32_t prompt, rows;
+    float deviation;  // of q and k
+  };
+  // Prompts longer than A-shape's 5,120 tokens and InfLLM-V2's 97 blocks; more rows than a tile has.
+  const Sizes prefill{6500, 150, 2.5f}, decode{6500, 1, 2.5f}, generation{1200, 3, 2.5f};
+  const std::map<std::string, Sizes> own = {{"flex-prefill", {6500, 150, 5}}, {"infllm-v2", {6500, 1, 2.5f}},
+                                            {"twilight", {48, 1, 2.5f}},      {"v-attention", {900, 1, 0.8f}},
+                                            {"magic-pig", {90, 3, 2.5f}},     {"l-serve", {4700, 3, 2.5f}},
+                                            {"infllm", {6600, 3, 2.5f}}};
+  std::mt19937 random(16);
+  const auto sizes = [&own](const MethodSpec& spec, const Sizes& usual) {
+    const auto found = own.find(spec.name);
+    return found == own.end() ? usual : found->second;
+  };
+  for (const PrefillMethod* method : PrefillMethods()) {
+    const Sizes of = sizes(method->spec(), prefill);
+    const ProblemShape shape{1, 2, 1, 16, of.rows, of.prompt, of.prompt - of.rows, DType::kFloat32};
+    dumper->Write({Phase::kPrefill, method->spec().name, "", shape}, RandomProblem(shape, &random, of.deviation));
+  }
+  for (const DecodeMethod* method : DecodeMethods()) {
+    const MethodSpec& spec = method->spec();
+    if (!spec.needs_history) {
+      const Sizes of = sizes(spec, decode);
+      const ProblemShape shape{1, 4, 2, 16, 1, of.prompt, of.prompt - 1, DType::kFloat32};
+      dumper->Write({Phase::kDecode, spec.name, "", shape}, RandomProblem(shape, &random, of.deviation));
+      continue;
+    }
+    const Sizes of = sizes(spec, generation);
+    const int32_t tokens = of.prompt + of.rows;
+    const ProblemShape shape{1, 2, 2, 16, tokens, tokens, 0, DType::kFloat32};
+    dumper->WriteGeneration(spec.name, "", RandomProblem(shape, &random, of.deviation), of.prompt, 5,
+                            !method->LowerLayers(ParameterValues(spec), 5).empty());
+  }
+}
+
 // The recorded heads: all rows, or the last one as a decode step.
 RandomProblem RecordedHeads(const std::string& path, bool decode) {
   std::ifstream file(path, std::ios::binary);
@@ -572,5 +619,6 @@ int main(int argc, char** argv) {
   headscope::kernels::WriteDecode(&dumper);
   headscope::kernels::WriteGenerations(&dumper);
   headscope::kernels::WriteLayers(&dumper, nullptr);
+  headscope::kernels::WriteDefaults(&dumper);
   return 0;
 }

@@ -191,6 +191,7 @@ def key_diff(p, b, **eviction):
 def lag_kv(p, b, lag, n_sink, ranks, **eviction):
     n_sink = min(n_sink, p.prompt)
     scores = np.full((p.num_kv_heads, p.prompt), np.inf)
+    close = []  # neighbours in rank that fp32 may have the other way round
     partitions = (p.prompt - n_sink) // lag
     if partitions < 2:
         scores[:, n_sink:] = np.arange(n_sink, p.prompt)
@@ -205,11 +206,15 @@ def lag_kv(p, b, lag, n_sink, ranks, **eviction):
                 score += softmax(((x[begin : begin + lag] - low) / (high - low)).std(axis=-1, ddof=1)) / 2
             if ranks:
                 order = np.argsort(score)
-                if np.min(np.diff(score[order])) < 2e-6 * score.max():
-                    raise Ambiguous
+                close += [(kv, begin + order[at], begin + order[at + 1]) for at in np.flatnonzero(np.diff(score[order]) < 2e-6 * score.max())]
                 score[order] = np.arange(1, lag + 1)
             scores[kv, begin : begin + lag] = score
-    return evict_prompt(p, b, tie_break(scores), **eviction)
+    steps = list(evict_prompt(p, b, tie_break(scores), **eviction))
+    for kv, one, other in close:
+        scores[kv, [one, other]] = scores[kv, [other, one]]
+    if close and not np.array_equal(steps, list(evict_prompt(p, b, tie_break(scores), **eviction))):
+        raise Ambiguous  # it matters which of them it is
+    return steps
 
 
 def tie_break(scores):

@@ -337,7 +337,7 @@ def main():
     parser.add_argument("--trace")
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}")
-    report, methods = Report(), set()
+    report, methods, at_defaults = Report(), set(), set()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         # Of a trace three KV heads: of an early, a middle and a late layer.
@@ -354,12 +354,16 @@ def main():
             for number in numbers:
                 p = Problem(folder, number)
                 methods.add((p.phase, p.method))
+                compared = report.compared
                 {"prefill": check_prefill, "decode": check_decode, "generation": check_generation}[p.phase](p, folder, number, report)
+                if p.at_defaults and report.compared > compared:
+                    at_defaults.add((p.phase, p.method))
     print(f"{cases} cases, {report.compared} heads compared, {report.ambiguous} ambiguous, {report.failed} differences")
-    missing = {("prefill", m) for m in PREFILL} | {("decode", m) for m in DECODE} | {("generation", m) for m in eviction_definitions.METHODS}
-    if missing - methods:
-        print(f"no case of {sorted(missing - methods)}")
-        return 1
+    known = {("prefill", m) for m in PREFILL} | {("decode", m) for m in DECODE} | {("generation", m) for m in eviction_definitions.METHODS}
+    for what, missing in (("case", known - methods), ("comparison at the defaults", known - at_defaults if not arguments.trace else set())):
+        if missing:
+            print(f"no {what} of {sorted(missing)}")
+            return 1
     allowed = AMBIGUOUS_SHARE_RECORDED if arguments.trace else AMBIGUOUS_SHARE
     if report.ambiguous > allowed * (report.compared + report.ambiguous):
         print("too many ambiguous heads: the comparison says little")
