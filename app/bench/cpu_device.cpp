@@ -118,6 +118,7 @@ class CpuDevice : public BenchDevice {
     const auto step = std::make_shared<HostDecodeStep>(method, values, placed, placed.problem, options_);
     const kernels::DecodeSelection& selection = step->Select();
     DecodeWork work;
+    work.variant = step->Variant();
     if (step->NeedsPreparing()) work.prepare = [step] { step->Prepare(); };
     // A dense step has nothing to select: its list is that of the step before and one token more.
     if (!method.spec().baseline) work.select = [step] { step->Select(); };

@@ -170,6 +170,7 @@ DecodeWork SelectOnCpu(BenchDevice& device, const PlacedProblem& placed, const k
   state->step = std::make_unique<HostDecodeStep>(method, values, placed, state->host.problem, options);
   DecodeWork work;
   work.variant = "selects on the CPU";
+  if (const std::string more = state->step->Variant(); !more.empty()) work.variant += ", " + more;
   if (state->step->NeedsPreparing()) work.prepare = [state] { state->step->Prepare(); };
   work.select = [&device, &placed, state] {
     // The clock runs from the device's start: what it was given before this is no part of it.

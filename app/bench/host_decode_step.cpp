@@ -2,24 +2,80 @@
 #include "bench/host_decode_step.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check_status.h"
-#include "base/errors.h"
+#include "bench/stored_numbers.h"
 #include "kernels/contiguous.h"
 
 namespace headscope::app::bench {
+namespace {
+
+// Of queries that no model turned: RoPE's usual theta, all components.
+constexpr float kTheta = 10000;
+
+// What RoPE made the rows [heads, rows, head_dim] of, whose first stands at first_position.
+std::vector<float> TurnedBack(std::vector<float> values, int32_t rows, int32_t head_dim, int64_t first_position) {
+  const int32_t half = head_dim / 2;
+  std::vector<double> frequencies;
+  for (int32_t i = 0; i < half; ++i) frequencies.push_back(std::pow(static_cast<double>(kTheta), -2.0 * i / head_dim));
+  for (size_t row = 0; row < values.size() / static_cast<size_t>(head_dim); ++row) {
+    const auto position = static_cast<double>(first_position + static_cast<int64_t>(row % static_cast<size_t>(rows)));
+    float* const q = values.data() + row * static_cast<size_t>(head_dim);
+    for (int32_t i = 0; i < half; ++i) {
+      const double angle = position * frequencies[static_cast<size_t>(i)];
+      const auto x = static_cast<double>(q[i]), y = static_cast<double>(q[half + i]);
+      q[i] = static_cast<float>(x * std::cos(angle) + y * std::sin(angle));
+      q[half + i] = static_cast<float>(y * std::cos(angle) - x * std::sin(angle));
+    }
+  }
+  return values;
+}
+
+// Of every token's value, once for every query head: those of W_o v where W_o changes no length. [batch, num_qo_heads,
+// tokens].
+std::vector<float> ValueNorms(const kernels::AttentionProblem& problem, int32_t tokens) {
+  std::vector<float> norms;
+  std::vector<float> value(static_cast<size_t>(problem.ValueDim()));
+  const int64_t size = kernels::SizeOf(problem.dtype);
+  for (int32_t sequence = 0; sequence < problem.batch; ++sequence) {
+    for (int32_t head = 0; head < problem.num_qo_heads; ++head) {
+      const int64_t first = sequence * problem.v.batch_stride + head / problem.GroupSize() * problem.v.head_stride;
+      for (int32_t token = 0; token < tokens; ++token) {
+        LoadNumbers(static_cast<const char*>(problem.v.data) + (first + token * problem.v.row_stride) * size,
+                    problem.dtype, &value);
+        double sum = 0;
+        for (const float x : value) sum += static_cast<double>(x) * static_cast<double>(x);
+        norms.push_back(static_cast<float>(std::sqrt(sum)));
+      }
+    }
+  }
+  return norms;
+}
+
+}  // namespace
 
 HostDecodeStep::HostDecodeStep(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
                                const PlacedProblem& placed, const kernels::AttentionProblem& problem,
                                const kernels::RunOptions& options)
-    : placed_(placed), step_{.problem = problem}, options_(options), driver_(method, values) {
-  // In the layers that choose for those above them, such a method costs what dense attention does.
+    : placed_(placed),
+      step_{.problem = problem},
+      options_(options),
+      inputs_(method.Inputs(values)),
+      driver_(method, values) {
   constexpr int32_t kAboveAllLayers = 1 << 20;
-  if (!method.LowerLayers(values, kAboveAllLayers).empty()) {
-    throw UsageError("--methods: " + method.spec().name +
-                     " attends to what a lower layer chose, and a benchmark's step is one layer by itself; leave it "
-                     "out, or compare it on a trace");
+  const std::vector<int32_t> lower = method.LowerLayers(values, kAboveAllLayers);
+  // In the layers that choose for those above them, such a method costs what dense attention does.
+  for (const int32_t layer : lower) {
+    layer_ = layer;
+    Prepare();
+    chosen_below_.push_back(std::make_unique<kernels::DecodeSelection>());
+    CheckStatus(driver_.Step(step_, options_, chosen_below_.back().get()));
+    lower_layers_.resize(std::max(lower_layers_.size(), static_cast<size_t>(layer) + 1));
+    lower_layers_[static_cast<size_t>(layer)] = chosen_below_.back().get();
   }
+  step_.lower_layers = lower_layers_;
+  layer_ = lower.empty() ? std::max(0, problem.layer) : kAboveAllLayers;  // -1: of no model
   Prepare();
 }
 
@@ -39,11 +95,18 @@ kernels::Status HostDecodeStep::Begin(int32_t query_rows) {
     queries_.resize(static_cast<size_t>(int64_t{problem.batch} * problem.num_qo_heads * query_rows * problem.head_dim *
                                         kernels::SizeOf(problem.dtype)));
     placed_.prompt_queries(query_rows, queries_.data());
+    if (inputs_.q_pre_rope) {
+      std::vector<float> turned(queries_.size() / static_cast<size_t>(kernels::SizeOf(problem.dtype)));
+      LoadNumbers(queries_.data(), problem.dtype, &turned);
+      before_rope_.resize(queries_.size());
+      StoreNumbers(TurnedBack(std::move(turned), query_rows, problem.head_dim, int64_t{problem.seq_k} - 1 - query_rows),
+                   problem.dtype, before_rope_.data());
+    }
   }
   query_rows_ = query_rows;
   kernels::DecodePrompt prompt;
   prompt.cache = problem;
-  prompt.layer = std::max(0, problem.layer);  // -1: of no model
+  prompt.layer = layer_;
   --prompt.cache.seq_k;
   prompt.cache.seq_q = query_rows;
   prompt.cache.first_position = prompt.cache.seq_k - query_rows;
@@ -51,6 +114,18 @@ kernels::Status HostDecodeStep::Begin(int32_t query_rows) {
   prompt.cache.q =
       kernels::ContiguousTensor<const void>(queries_.data(), problem.num_qo_heads, query_rows, problem.head_dim);
   prompt.capacity = problem.seq_k;
+  if (inputs_.q_pre_rope) {
+    prompt.q_pre_rope =
+        kernels::ContiguousTensor<const void>(before_rope_.data(), problem.num_qo_heads, query_rows, problem.head_dim);
+    prompt.rope.theta = kTheta;
+  }
+  if (inputs_.value_norms) {
+    const int32_t tokens = prompt.cache.seq_k;
+    if (value_norms_.empty()) value_norms_ = ValueNorms(problem, tokens);
+    prompt.value_norms = value_norms_.data();
+    prompt.value_norms_head_stride = tokens;
+    prompt.value_norms_batch_stride = int64_t{problem.num_qo_heads} * tokens;
+  }
   return driver_.Begin(prompt, options_);
 }
 

@@ -2,6 +2,8 @@
 // The selection of one decode step on the host, as the benchmark times it.
 #pragma once
 
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "bench/bench_device.h"
@@ -10,12 +12,14 @@
 namespace headscope::app::bench {
 
 // `problem` is the step of `placed`, in host memory; it stands for a generation whose prompt is all of its tokens but
-// the newest. The prompt's queries are placed.prompt_queries': as many of the last ones as the method asks for.
+// the newest. The prompt's queries are placed.prompt_queries': as many of the last ones as the method asks for. What a
+// method asks for beside them is made of the problem: queries before RoPE are its own turned back, norms of W_o v those
+// of V. One that takes what a lower layer chose is timed in a layer that does; the layer that chooses has the same
+// problem.
 class HostDecodeStep {
  public:
   // Begins the generation and moves on to the step. What is passed by reference outlives this. Throws as CheckStatus
-  // (base/check_status.h), and as placed.prompt_queries; UsageError for a method that takes what lower layers chose,
-  // which one layer by itself cannot give.
+  // (base/check_status.h), and as placed.prompt_queries.
   HostDecodeStep(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
                  const PlacedProblem& placed, const kernels::AttentionProblem& problem,
                  const kernels::RunOptions& options);
@@ -25,15 +29,22 @@ class HostDecodeStep {
   void Prepare();
   const kernels::DecodeSelection& Select();
   const kernels::DecodeSelection& selection() const { return selection_; }
+  // What is to be said of the row beside the method's name; may be empty.
+  std::string Variant() const { return lower_layers_.empty() ? "" : "in a layer that reuses"; }
 
  private:
   kernels::Status Begin(int32_t query_rows);
 
   const PlacedProblem& placed_;
-  const kernels::DecodeStep step_;
+  kernels::DecodeStep step_;
   const kernels::RunOptions options_;
+  const kernels::DecodeMethod::PromptInputs inputs_;
   kernels::DecodeDriver driver_;
-  std::vector<char> queries_;  // of the prompt's last rows
+  int32_t layer_ = 0;
+  std::vector<std::unique_ptr<kernels::DecodeSelection>> chosen_below_;
+  std::vector<const kernels::DecodeSelection*> lower_layers_;
+  std::vector<char> queries_, before_rope_;  // of the prompt's last rows
+  std::vector<float> value_norms_;
   int32_t query_rows_ = 0;
   kernels::DecodeSelection selection_;
 };

@@ -2,13 +2,12 @@
 #include "bench/trace_heads.h"
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
 #include <cstring>
 #include <vector>
 
 #include "base/errors.h"
-#include "kernels/bfloat16.h"
+#include "bench/stored_numbers.h"
 
 namespace headscope::app::bench {
 namespace {
@@ -45,15 +44,6 @@ std::string Fault(const data::LayerFacts& facts, TakenLayers taken) {
   if (!facts.sinks.empty()) return "its softmax has sinks";
   if (facts.v_head_dim != facts.head_dim) return "its values differ from its keys in head_dim";
   return "";
-}
-
-void Store(const std::vector<float>& values, DType dtype, char* out) {
-  for (size_t i = 0; i < values.size(); ++i) {
-    const auto half = static_cast<_Float16>(values[i]);
-    const uint16_t code =
-        dtype == DType::kBFloat16 ? kernels::RoundToBFloat16(values[i]) : std::bit_cast<uint16_t>(half);
-    std::memcpy(out + 2 * i, &code, 2);
-  }
 }
 
 }  // namespace
@@ -118,11 +108,7 @@ void TraceHeads::Fill(const kernels::SeededProblem& shape, SeededTensor tensor, 
       continue;
     }
     data::DecodeToFloat(raw.data(), encoding, count, values.data());
-    if (dtype == DType::kFloat32) {
-      std::memcpy(to, values.data(), values.size() * sizeof(float));
-    } else {
-      Store(values, dtype, to);
-    }
+    StoreNumbers(values, dtype, to);
   }
 }
 

@@ -243,6 +243,24 @@ class CpuFigures(Figures, unittest.TestCase):
     device, dtype, most_disagreement = "cpu", "fp32", 1e-5
     timed_selections = {"vertical-slash", "sparq"}
 
+    def test_every_decode_method_has_a_row(self):
+        methods = json.loads(subprocess.run([HEADSCOPE, "methods", "--json"], check=True, capture_output=True, text=True).stdout)["methods"]
+        asked = ["decode/dense", "tidal-decode:k=40", "expected-attention:n_sink=2"]
+        asked += [method["option"] for method in methods if method["phase"] == "decode" and method["option"] not in [one.split(":")[0] for one in asked]]
+        for dtype, size, asked in (("bf16", 2, asked), ("fp32", 4, asked[:3])) if self.device == "cpu" else (("bf16", 2, asked),):
+            out = os.path.join(self.folder.name, f"decode-{dtype}.json")
+            run = bench("--device", self.device, "--heads", "2:1", "--head-dim", "64", "--lengths", "700", "--dtype", dtype, "--methods", ",".join(asked), "--repeat", "1", "-o", out, "--quiet")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            with open(out, encoding="utf-8") as file:
+                section, = json.load(file)["sections"]
+            rows = {row["method"]: row for row in section["rows"] if row["kind"] != "upkeep"}
+            self.assertEqual(set(asked), set(rows) - {"dense, LibTorch"})
+            self.assertTrue(all(row["attend_ms"] is not None and (name.endswith("/dense") or row["select_ms"] is not None) for name, row in rows.items() if name in asked))
+            # Keys and values of 40 tokens; half of the prompt's 699, its sinks among them, and the new one.
+            self.assertEqual(rows["tidal-decode:k=40"]["bytes_moved"] // (2 * 64 * size), 41)
+            self.assertIn("reuses", rows["tidal-decode:k=40"]["variant"])
+            self.assertEqual(rows["expected-attention:n_sink=2"]["bytes_moved"] // (2 * 64 * size), 351)
+
     def test_no_decode_step_is_faster_than_reading_its_bytes(self):
         out = os.path.join(self.folder.name, "reading.json")
         run = bench("--heads", "2:2", "--head-dim", "64", "--lengths", "1024,8192", "--methods", "decode/dense,sparq:r=16,k=128,decode/sliding-window", "--repeat", "9", "-o", out, "--quiet")
