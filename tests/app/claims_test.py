@@ -45,7 +45,7 @@ class Outputs:
         name_of, _, parameters = method.partition(":")
         found = [run[field] for run in self.json(name)["results"]
                  if run["method"] == name_of and all(f",{one}," in f",{run['parameters']}," for one in parameters.split(",") if one)]
-        assert len(found) == 80, f"{name}: {len(found)} runs of {method}"
+        assert len(found) in (40, 80), f"{name}: {len(found)} runs of {method}"
         return statistics.mean(found)
 
     def exact(self, name):
@@ -76,6 +76,21 @@ def q_mass(o):
 def q_oracle(o):
     masses = [o.runs("decode.json", "cra_mean", method) for method in ("sparq:r=16,k=128", "exact-top-k:k=128")]
     return masses, masses[0] >= 0.95 * masses[1]
+
+
+def q_rank(o):
+    masses = [o.runs("decode.json", "cra_mean", method) for method in ("sparq:r=16,k=128", "low-rank:r=16,k=128")]
+    return masses, masses[0] > 1.2 * masses[1]
+
+
+def q_components(o):
+    found = o.panel("projections.json", 1)[0]["y"]  # by the largest, first and last components, a random and the principal subspace
+    return found, found[0] > 2 * max(found[1:3]) and found[0] > found[3]
+
+
+def q_outliers(o):
+    several = [head["query_outliers"] for head in o.heads()]
+    return [max(several), sum(one > 1 for one in several)], 10 < max(several) and sum(one > 1 for one in several) > 40
 
 
 def q_bytes(o):
@@ -144,6 +159,29 @@ def m_lines(o):
 def m_both(o):
     masses = [o.runs("prefill.json", "cra_mean", f"vertical-slash:{budgets}") for budgets in ("n_vertical=100,n_slash=500", "n_vertical=1600,n_slash=1", "n_vertical=1,n_slash=540")]
     return masses, masses[0] > max(masses[1:])
+
+
+def m_blocks(o):
+    kinds = "vertical-slash:n_vertical=100,n_slash=500", "block-sparse:n_blocks=24"
+    masses, shares = ([o.runs("prefill.json", field, kind) for kind in kinds] for field in ("cra_mean", "kept_fraction"))
+    return masses + shares, masses[0] > masses[1] and shares[1] > 0.95 * shares[0]
+
+
+def m_dilated(o):
+    masses = [o.runs("prefill.json", "cra_mean", f"streaming-llm:n_sink=64,{budgets}") for budgets in ("n_local=512", "n_local=1,n_dilated=1024", "n_local=256,n_dilated=512")]
+    return masses, masses[0] > max(masses[1:])
+
+
+def m_tiles(o):
+    methods = {series["name"]: series["y"] for series in o.panel("tiles.json", 0)}
+    ends = [methods[f"MInference {name}"] for name in ("A-shape", "vertical-slash", "block-sparse")]
+    return [one[-1] for one in ends], all(sorted(one) == one and one[-1] > one[-2] for one in ends)
+
+
+def m_prose(o):
+    lines = [line.split() for line in (o.folder / "prose.txt").read_text().splitlines() if line.startswith("prose")]
+    dense, lines_kept, streaming = (float(line[4]) for line in lines)
+    return [dense, lines_kept, streaming], lines_kept - dense < 0.5 * (streaming - dense)
 
 
 def m_static(o):
