@@ -12,6 +12,7 @@
   FIGURE(ProjectionsFigure)       \
   FIGURE(CoverageFigure)          \
   FIGURE(ValueCorrelationFigure)  \
+  FIGURE(ValueAxesFigure)         \
   FIGURE(SparsityFigure)          \
   FIGURE(SparsityByLengthFigure)  \
   FIGURE(StripesFigure)           \

@@ -119,6 +119,11 @@ def q_values(o):
     return [mean], mean > 0.1
 
 
+def q_axes(o):
+    ratios = o.panel("axes.json", 0)[0]["y"]  # along prompts, tokens, layers, heads and components
+    return ratios, ratios[1] > 0.1 and ratios[1] == max(ratios) and max(ratios[2:]) < 0.05
+
+
 def q_top(o):
     mean = statistics.mean(next(one["mean"] for one in head["top_k_mass"] if one["k"] == 32) for head in o.heads())
     return [mean], mean > 0.7

@@ -154,6 +154,17 @@ def line_sums(head):
     return columns, slashes, blocks
 
 
+def value_axes(traces):
+    """Excess correlation ratio along every axis of [prompt, token, layer, KV head, component]."""
+    v = np.array([[[head.v[-1024:] for head in layer] for layer in layers] for layers in traces]).transpose(0, 3, 1, 2, 4)
+    ratios = []
+    for axis, size in enumerate(v.shape):
+        if size > 1:
+            explained = np.broadcast_to(v.mean(axis=axis, keepdims=True), v.shape)
+            ratios.append(explained.std() / v.std() - size**-0.5)
+    return ratios
+
+
 def column_sums(head):
     return head.p[spaced(len(head.p), ROWS)].sum(axis=0)
 
@@ -274,9 +285,9 @@ def main():
         other = str(pathlib.Path(folder) / "half.h5")
         subprocess.run([program, "export", trace, "--tokens", "0:2048", "-o", other], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-        def run(command, *traces, more=()):
+        def run(command, *traces, more=(), heads=",".join(f"{a}:{b}" for a, b in HEADS)):
             out = pathlib.Path(folder) / "out.json"
-            asked = [program, command, *(traces or [trace]), "--heads", ",".join(f"{a}:{b}" for a, b in HEADS), "--max-rows", str(ROWS), "--quiet", "--force"]
+            asked = [program, command, *(traces or [trace]), "--heads", heads, "--max-rows", str(ROWS), "--quiet", "--force"]
             subprocess.run([*asked, *more, "-o", out], check=True)
             return json.loads(out.read_text())
 
@@ -337,6 +348,11 @@ def main():
                 row = next(one for one in said["panels"][0]["series"] if one["name"] == str(id[0]))
                 column = said["panels"][0]["categories"].index(str(id[1]))
                 check(f"column recall {id}", row["y"][column], recall(column_sums(head), column_sums(head)))
+
+            layers = [[[Head(some, layer, number) for number in (2, 4)] for layer in (4, 8)] for some in (file, second)]
+            said = run("render", trace, other, more=("--figure", "v-axes"), heads="4:2,4:3,4:4,8:2,8:5,8:4")
+            check("V along its axes", said["panels"][0]["series"][0]["y"], value_axes(layers))
+            check("axes of V", said["panels"][0]["categories"] == ["prompt", "sequence", "layer", "head", "component"], True)
 
             said = figure("index-transfer", trace, other)
             both = [[column_sums(head) for head in some] for some in (heads, others)]
