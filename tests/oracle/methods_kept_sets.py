@@ -219,9 +219,10 @@ def check_prefill(p, folder, number, report):
     lse = p.read(folder, number, "lse", p.q.shape[:3])
     for b in range(p.batch):
         for h in range(p.num_qo_heads):
-            reference, reference_lse = attend(p, b, h, kept[b, h])
-            if not close(output[b, h], reference, 2e-6) or not close(lse[b, h], reference_lse, 2e-6):
-                report.fail(number, p, f"head {h}: the reference executor's output differs from NumPy's")
+            if h == number % p.num_qo_heads:  # executors know no method: a head of every mask is enough
+                reference, reference_lse = attend(p, b, h, kept[b, h])
+                if not close(output[b, h], reference, 2e-6) or not close(lse[b, h], reference_lse, 2e-6):
+                    report.fail(number, p, f"head {h}: the reference executor's output differs from NumPy's")
             try:
                 expected = PREFILL[p.method](p, b, h, **p.parameters)
             except Ambiguous:
