@@ -2,6 +2,7 @@
 #include "tokenizer/sentencepiece.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -292,12 +293,25 @@ std::shared_ptr<const SentencePieceRules> RulesOf(const Model& model, const std:
   return rules;
 }
 
+// ChatGLM's names follow the pieces, in this order (tokenization_chatglm.py, published with its weights); a text cannot
+// spell them. Returns the ids that go before every prompt.
+std::vector<int32_t> AddChatGlmNames(int32_t first, TokenTable* tokens) {
+  constexpr std::array<std::string_view, 9> kNames = {
+      "[MASK]", "[gMASK]", "[sMASK]", "sop", "eop", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"};
+  constexpr int32_t kMask = 1, kStart = 3;  // [gMASK] and sop among them
+  for (size_t name = 0; name < kNames.size(); ++name)
+    tokens->Add(first + static_cast<int32_t>(name), kNames[name], /*special=*/true);
+  tokens->Sort();
+  return {first + kMask, first + kStart};
+}
+
 }  // namespace
 
 SentencePieceEnds ParseSentencePieceEnds(std::string_view text, const std::string& file) {
   const JsonTree json(text, file);
   const JsonFields root(json.Root(), file, "");
-  return {root.Boolean("add_bos_token", true), root.Boolean("add_eos_token", false)};
+  return {root.Boolean("add_bos_token", true), root.Boolean("add_eos_token", false),
+          root.Text("tokenizer_class", "") == "ChatGLMTokenizer"};
 }
 
 TokenizerSpec ParseSentencePiece(std::string_view bytes, const std::string& file, const SentencePieceEnds& ends) {
@@ -321,6 +335,10 @@ TokenizerSpec ParseSentencePiece(std::string_view bytes, const std::string& file
   spec.normalizer.push_back(
       {.kind = NormalizerStep::Kind::kSentencePiece, .pattern = {}, .content = {}, .rules = RulesOf(model, file)});
   spec.decoded_space_goes = model.dummy_prefix;
+  if (ends.chatglm) {
+    spec.template_before = AddChatGlmNames(static_cast<int32_t>(count), &spec.tokens);
+    return spec;
+  }
   if (ends.begin && model.begin_id >= 0 && model.begin_id < count)
     spec.template_before.push_back(static_cast<int32_t>(model.begin_id));
   if (ends.end && model.end_id >= 0 && model.end_id < count)

@@ -12,10 +12,12 @@
 
 namespace headscope::model {
 
-// Whether the text begins and ends of every prompt get the file's own marks.
+// Which marks go before and after a prompt; tokenizer.model itself does not say.
 struct SentencePieceEnds {
-  bool begin = true;
+  bool begin = true;  // the file's own
   bool end = false;
+  // ChatGLM 2 and 3: [gMASK] and sop go before the text instead, names that stand behind the file's pieces.
+  bool chatglm = false;
 };
 
 // Of a tokenizer_config.json. Throws BadInputError; `file` only names the source.

@@ -19,7 +19,7 @@ constexpr std::string_view kUsePublished = "use the tokenizer.json that was publ
 // Splits that are known to mean the same in PCRE2 (with Unicode properties) as in the tokenizers library, and to take
 // time in proportion to the text: a file may not bring an expression of its own.
 constexpr std::string_view kGpt2Split = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-constexpr std::array<std::string_view, 11> kKnownSplits = {
+constexpr std::array<std::string_view, 12> kKnownSplits = {
     // GPT-2, also what ByteLevel means by use_regex
     kGpt2Split,
     // Llama 3: digits in groups of three
@@ -30,7 +30,9 @@ constexpr std::array<std::string_view, 11> kKnownSplits = {
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
     // Mistral's tekken: words change at capitals
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-    // DeepSeek's three, which follow each other
+    // o200k, of GPT-4o, GPT-OSS and Llama 4: the same with contractions as ends of words, and digits in groups of three
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+    // DeepSeek V3's three, which follow each other
     R"(\p{N}{1,3})", R"([一-龥぀-ゟ゠-ヿ]+)",
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
     // Parts of others

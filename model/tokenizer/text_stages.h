@@ -12,7 +12,7 @@ namespace headscope::model {
 
 inline constexpr std::string_view kKnownTokenizers =
     "headscope reads tokenizers of BPE (as GPT-2's, Llama's, Mistral's and Qwen's), WordPiece, WordLevel and "
-    "Unigram";
+    "Unigram; headscope.record of the Python package records models with any other";
 
 // Each throws BadInputError for what it does not know.
 void ReadNormalizer(const JsonFields& root, TokenizerSpec* spec);

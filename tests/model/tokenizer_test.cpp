@@ -92,7 +92,7 @@ class TokenizerOracle : public ::testing::TestWithParam<const char*> {};
 TEST_P(TokenizerOracle, GivesTheIdsOfTheLibrary) {
   const std::string kind = GetParam();
   // Nothing but bytes and merges: what goes in comes out.
-  const std::set<std::string> whole = {"own", "gpt2", "llama3", "tekken", "deepseek"};
+  const std::set<std::string> whole = {"own", "gpt2", "llama3", "tekken", "o200k", "deepseek"};
   // What the library puts together in another way: names that are normalized, signs without their spaces, a mark for
   // what is unknown.
   const std::set<std::string> otherwise = {"nfkd_lower",    "bert",          "bert_cased", "bert_whole",
@@ -105,12 +105,13 @@ TEST_P(TokenizerOracle, GivesTheIdsOfTheLibrary) {
 }
 INSTANTIATE_TEST_SUITE_P(Forms, TokenizerOracle,
                          ::testing::Values("own", "gpt2", "llama3", "qwen", "nested", "llama3_trained", "gpt2_prefix",
-                                           "tekken", "deepseek", "nfd_digits", "nfkc_digits", "nfkd_lower", "behaviors",
-                                           "llama2", "mistral", "gemma", "unknown", "unknown_apart", "whole_pieces",
-                                           "gpt1", "clip", "continued", "word_level", "bytes_by_normalizer", "bert",
-                                           "bert_cased", "bert_whole", "unigram", "unigram_bytes", "unigram_whitespace",
-                                           "xlm_roberta", "sentencepiece", "pieces_bpe", "pieces_bpe_bytes",
-                                           "pieces_unigram", "pieces_unigram_bytes", "pieces_llama", "pieces_gemma"),
+                                           "tekken", "o200k", "o200k_removed", "deepseek", "nfd_digits", "nfkc_digits",
+                                           "nfkd_lower", "behaviors", "llama2", "mistral", "gemma", "unknown",
+                                           "unknown_apart", "whole_pieces", "gpt1", "clip", "continued", "word_level",
+                                           "bytes_by_normalizer", "bert", "bert_cased", "bert_whole", "unigram",
+                                           "unigram_bytes", "unigram_whitespace", "xlm_roberta", "sentencepiece",
+                                           "pieces_bpe", "pieces_bpe_bytes", "pieces_unigram", "pieces_unigram_bytes",
+                                           "pieces_llama", "pieces_chatglm", "pieces_gemma"),
                          [](const auto& form) { return std::string(form.param); });
 
 // Every normalizer with every pre-tokenizer and every model.
@@ -200,6 +201,28 @@ TEST(Tokenizer, LongTextsTakeTimeInProportion) {
                                   std::string(300000, '\n')}) {
     const double eighth = seconds(text.substr(0, text.size() / 8));
     EXPECT_LT(seconds(text), 24 * eighth + 0.05);
+  }
+}
+
+// The expressions that split words give nothing back twice: capitals that are tried as the beginning of a word, marks
+// that could belong to either side of it, white space before no line break.
+TEST(Tokenizer, SplitsOfWordsTakeTimeInProportion) {
+  constexpr size_t kBytes = 400'000;
+  const std::vector<std::string> repeated = {"A",  "aA", "\u00aaA", "A\u0301", "\u0301A", "\u0301", "'s", "A's",
+                                             "1a", " ",  " \n",     "\u3000x", "\u4e00A", "/\n",    "!a", " '"};
+  for (const char* kind : {"llama3_trained", "tekken", "o200k", "deepseek"}) {
+    const Tokenizer tokenizer = Tokenizer::Load(kOracle + kind + "/tokenizer.json");
+    for (const std::string& part : repeated) {
+      std::string text;
+      while (text.size() < kBytes) text += part;
+      const auto seconds = [&](const std::string& of) {
+        const std::clock_t begin = std::clock();
+        EXPECT_FALSE(tokenizer.Encode(of, false).empty());
+        return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+      };
+      const double eighth = seconds(text.substr(0, text.size() / part.size() / 8 * part.size()));
+      EXPECT_LT(seconds(text), 24 * eighth + 0.05) << kind << " of " << ::testing::PrintToString(part);
+    }
   }
 }
 

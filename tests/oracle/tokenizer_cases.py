@@ -31,6 +31,10 @@ LLAMA3 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|" + REST
 QWEN2 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|" + REST
 TEKKEN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
           r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+# As tiktoken's o200k_base is written in tokenizer.json, of GPT-OSS among others.
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+O200K = (rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{CONTRACTIONS}?|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*{CONTRACTIONS}?"
+         r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 DEEPSEEK = (r"[!" + '"' + r"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^" + "\r\n" + r"\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[" + "\r\n" + r"]*|\s*["
             + "\r\n" + r"]+|\s+(?!\S)|\s+")
 
@@ -204,6 +208,8 @@ def variants(model_dir, prose):
         "llama3_trained": with_added(trained(prose, [split(LLAMA3), byte_level()], ignore_merges=True)),
         "gpt2_prefix": with_added(trained(prose, [byte_level(prefix=True, regex=True)])),
         "tekken": trained(prose, [split(TEKKEN), byte_level()]),
+        "o200k": trained(prose, [split(O200K), byte_level()], ignore_merges=True),
+        "o200k_removed": with_added(trained(prose, [split(O200K, "removed", True), byte_level()])),
         "deepseek": trained(prose, [split(r"\p{N}{1,3}"), split("[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"), split(DEEPSEEK), byte_level()]),
         "nfd_digits": trained(prose, [digits(individual_digits=True), byte_level(regex=True)], normalizers.NFD()),
         "nfkc_digits": trained(prose, [digits(individual_digits=False), byte_level(prefix=True, regex=True)], normalizers.NFKC()),
@@ -263,12 +269,13 @@ def merges_of_pieces(own):
 
 
 def library_models(prose):
-    """Tokenizers of the sentencepiece library; all but the last two join white space."""
+    """Tokenizers of the sentencepiece library; all but the last three join white space."""
     yield "pieces_bpe", pieces(prose, "nmt_nfkc", model_type="bpe", user_defined_symbols=["word", "ABAB", "AB", "\n"])
     yield "pieces_bpe_bytes", pieces(prose, "nfkc", model_type="bpe", byte_fallback=True, vocab_size=900)
     yield "pieces_unigram", pieces(prose, "nmt_nfkc_cf", model_type="unigram", user_defined_symbols=["word"])
     yield "pieces_unigram_bytes", pieces(prose, "nmt_nfkc", model_type="unigram", byte_fallback=True, vocab_size=900, add_dummy_prefix=False)
     yield "pieces_llama", pieces(prose, "identity", model_type="bpe", byte_fallback=True, vocab_size=900, remove_extra_whitespaces=False, split_digits=True)
+    yield "pieces_chatglm", pieces(prose, "identity", model_type="bpe", byte_fallback=True, vocab_size=900, remove_extra_whitespaces=False)
     yield "pieces_gemma", pieces(prose, "identity", model_type="bpe", byte_fallback=True, vocab_size=900, remove_extra_whitespaces=False, add_dummy_prefix=False,
                                  user_defined_symbols=["\u2581" * count for count in range(2, 6)] + ["\n", "\n\n", "<table>"])
 
@@ -379,12 +386,18 @@ def main():
     for number, (kind, model) in enumerate(library_models(prose[:60_000])):
         if wanted and kind not in wanted:
             continue
+        chatglm = kind == "pieces_chatglm"
+        if chatglm:
+            with open(os.path.join(folder_of(kind), "tokenizer_config.json"), "w") as file:
+                json.dump({"tokenizer_class": "ChatGLMTokenizer", "add_bos_token": False}, file)
         open(os.path.join(folder_of(kind), "tokenizer.model"), "wb").write(model)
         processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         # Names that no text can spell are cut out of texts by headscope, as by transformers; that library takes them for words. Its Unigram adds scores in
         # single precision, whose rounding decides between cuts that are nearly as good behind some ten thousands of tokens.
         chosen = [text for text in [*texts(100 + number, assigned, strings), long_text[:20_000] if "unigram" in kind else long_text] if not any(name in text for name in ("<s>", "</s>", "<unk>"))]
-        write_cases(folder_of(kind), chosen, lambda text, special: processor.encode(text, add_bos=special), processor.decode)
+        # tokenization_chatglm.py puts [gMASK] and sop before a text: the second and the fourth name behind the pieces.
+        before = [processor.vocab_size() + 1, processor.vocab_size() + 3] if chatglm else [processor.bos_id()]
+        write_cases(folder_of(kind), chosen, lambda text, special: before * special + processor.encode(text), processor.decode)
     if not wanted or "cross" in wanted:
         few = [text for text in texts(1000, assigned, 60) if len(text) < 400]
         kinds = []
