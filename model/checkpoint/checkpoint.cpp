@@ -2,6 +2,7 @@
 #include "model/checkpoint.h"
 
 #include <filesystem>
+#include <utility>
 
 #include "checkpoint/strict_json.h"
 
@@ -36,6 +37,15 @@ std::map<std::string, std::string> ReadIndex(const std::string& path) {
     shard_of.emplace(tensor, shard.Text());
   });
   return shard_of;
+}
+
+// What files that were converted from TensorFlow call the two parts of a norm; empty for other tensors.
+std::string OldName(std::string_view name) {
+  for (const auto& [part, old] : {std::pair("weight", "gamma"), std::pair("bias", "beta")}) {
+    const std::string whole = std::string("LayerNorm.") + part;
+    if (name.ends_with(whole)) return std::string(name.substr(0, name.size() - std::string_view(part).size())) + old;
+  }
+  return {};
 }
 
 }  // namespace
@@ -83,7 +93,10 @@ Checkpoint::Checkpoint(const std::string& model_dir) : model_dir_(model_dir) {
 
 const TensorEntry* Checkpoint::Find(std::string_view name) {
   const auto at = places_.find(name);
-  if (at == places_.end()) return nullptr;
+  if (at == places_.end()) {
+    const std::string old = OldName(name);
+    return old.empty() ? nullptr : Find(old);
+  }
   if (const auto unread = unread_.find(name); unread != unread_.end()) unread_.erase(unread);
   return &files_[at->second.file].entries()[at->second.entry];
 }

@@ -154,9 +154,10 @@ void ReadSizes(const JsonFields& root, ModelConfig* config) {
   const int64_t four_times = std::min(kMaxSize, int64_t{4} * config->hidden_size);
   config->intermediate_size =
       size(keys.inner, kMaxSize, family.absent_inner_of_four ? std::optional(four_times) : std::nullopt);
-  config->vocabulary_size = size(keys.vocabulary, kMaxSize);
+  const auto unless_absent = [](int32_t absent) { return absent > 0 ? std::optional<int64_t>(absent) : std::nullopt; };
+  config->vocabulary_size = size(keys.vocabulary, kMaxSize, unless_absent(family.absent_vocabulary));
   config->num_layers = size(keys.layers, kMaxLayers);
-  config->num_qo_heads = size(keys.heads, kMaxHeads);
+  config->num_qo_heads = size(keys.heads, kMaxHeads, unless_absent(family.absent_num_heads));
   const int64_t absent_kv = family.absent_num_kv_heads > 0 ? family.absent_num_kv_heads : config->num_qo_heads;
   config->num_kv_heads = size(keys.kv_heads, kMaxHeads, absent_kv);
   if (config->num_qo_heads % config->num_kv_heads != 0) {
@@ -190,24 +191,26 @@ void ReadSizes(const JsonFields& root, ModelConfig* config) {
 ModelConfig ParseModelConfig(std::string_view text, const std::string& file) {
   // Thousands of values are plenty, also with the factors and layers of the longest models.
   const JsonTree json(text, file, {.max_nodes = 1 << 20});
-  const JsonFields root(json.Root(), file, "");
+  const JsonFields whole(json.Root(), file, "");
   ModelConfig config;
   config.json = std::string(text);
-  config.model_type = root.Text("model_type");
+  config.model_type = whole.Text("model_type");
   const Family* found = FindFamily(config.model_type);
   if (found == nullptr) {
-    root.RefuseField("model_type", Quoted(config.model_type) + " is not supported",
-                     "these are: " + KnownModelTypes() + "; headscope.record of the Python package records any other");
+    whole.RefuseField("model_type", Quoted(config.model_type) + " is not supported",
+                      "these are: " + KnownModelTypes() + "; headscope.record of the Python package records any other");
   }
   const Family& family = *found;
   config.family = found;
-  ReadQuantisation(root, &config);
+  ReadQuantisation(whole, &config);
+  const JsonFields root = family.text_model.empty() ? whole : whole.Object(family.text_model);
   ReadSizes(root, &config);
   config.norm_eps =
       family.norm_eps_key.empty() ? family.absent_norm_eps : root.Number(family.norm_eps_key, family.absent_norm_eps);
   if (!(config.norm_eps > 0)) root.RefuseField(family.norm_eps_key, "must be positive", "correct it");
   config.activation = ReadActivation(root, family);
-  config.tied_embeddings = root.Boolean("tie_word_embeddings", family.absent_tied_embeddings);
+  config.tied_embeddings =
+      (whole.Has("tie_word_embeddings") ? whole : root).Boolean("tie_word_embeddings", family.absent_tied_embeddings);
   config.qkv_bias = HasBias(root, family, family.qkv_bias);
   config.output_bias = HasBias(root, family, family.output_bias);
   config.mlp_bias = HasBias(root, family, family.mlp_bias);

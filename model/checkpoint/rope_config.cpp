@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kMaxPositions = int64_t{1} << 31;
 constexpr double kLargestFactor = 1e6;  // far above any real one; keeps the numbers made from it finite
 
-// "su" and "yarn" (in the Phi 3 family) are old names of longrope; only the first is unambiguous.
+// "su" is an old name of longrope.
 constexpr std::array<std::pair<std::string_view, RopeType>, 7> kTypes = {{{"default", RopeType::kDefault},
                                                                           {"linear", RopeType::kLinear},
                                                                           {"dynamic", RopeType::kDynamic},
@@ -139,6 +139,7 @@ RopeConfig ReadRopeConfig(const JsonFields& root, const RopeKeys& keys, int32_t 
     if (fields.Has("partial_rotary_factor"))
       rope.rotary_dim = RotaryDim(fields, "partial_rotary_factor", 1.0, head_dim);
     rope.type = ReadType(fields);
+    if (rope.type == RopeType::kYarn && keys.yarn_is_longrope) rope.type = RopeType::kLongRope;
     // The top level wins where both name the original length.
     const JsonFields& holder = root.Has("original_max_position_embeddings") ? root : fields;
     rope.original_max_positions = holder.Integer("original_max_position_embeddings", 1, kMaxPositions, max_positions);

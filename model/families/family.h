@@ -105,8 +105,8 @@ struct Family {
   // Whole names of what old checkpoints hold of a layer beside its weights: it follows from config.json.
   std::array<std::string_view, 3> derived = {"self_attn.rotary_emb.inv_freq"};
   std::array<std::string_view, 1> derived_of_model = {};  // the same of the model, below its prefix
-  std::array<std::string_view, 3> skipped =
-      {};  // what begins so belongs to other networks that stand in the same files
+  // What begins so belongs to other networks that stand in the same files.
+  std::array<std::string_view, 4> skipped = {};
   QkvLayout qkv_layout = QkvLayout::kApart;
   BiasRule qkv_bias = BiasRule::kNever;
   BiasRule output_bias = BiasRule::kNever;
@@ -125,6 +125,7 @@ struct Family {
   int32_t absent_window_pattern = 0;  // WindowRule::kByPattern, when sliding_window_pattern is absent
 
   // Keys of config.json, and what an absent one means.
+  std::string_view text_model = {};  // the object that they stand in, of models that see images as well; empty: none
   SizeKeys keys = {};
   bool absent_inner_of_four = false;  // an absent size of the MLP is four times the hidden size
   bool mxfp4_experts = false;         // quantised so, the one kind that is read
@@ -138,6 +139,8 @@ struct Family {
   int32_t absent_head_dim = 0;  // 0: hidden_size / heads
   int64_t absent_max_positions = 0;
   int32_t absent_num_kv_heads = 0;  // 0: as many as query heads
+  int32_t absent_num_heads = 0;     // 0: the file must say
+  int32_t absent_vocabulary = 0;    // 0: the file must say
   // Keys that the family has beside those of all: multipliers, soft caps, scales, what differs from layer to layer.
   // Called last; refuses what it cannot run (JsonFields::RefuseField). Null: none.
   void (*read)(const JsonFields& root, ModelConfig* config) = nullptr;

@@ -25,7 +25,7 @@ const Family* FindFamily(std::string_view model_type) {
 std::string KnownModelTypes() {
   std::string names;
   for (const Family* family : Families()) {
-    if (family->causal) names += (names.empty() ? "" : ", ") + std::string(family->model_type);
+    names += (names.empty() ? "" : ", ") + std::string(family->model_type);
   }
   return names;
 }

@@ -12,6 +12,7 @@
 
 #define HEADSCOPE_FAMILIES(FAMILY) \
   FAMILY(Llama)                    \
+  FAMILY(Yi)                       \
   FAMILY(Mistral)                  \
   FAMILY(Ministral)                \
   FAMILY(Mixtral)                  \
@@ -22,6 +23,7 @@
   FAMILY(Gemma)                    \
   FAMILY(Gemma2)                   \
   FAMILY(Gemma3)                   \
+  FAMILY(Gemma3WithImages)         \
   FAMILY(Phi3)                     \
   FAMILY(Glm)                      \
   FAMILY(Glm4)                     \

