@@ -6,6 +6,7 @@ import sys
 import torch
 
 from headscope import layout as trace_layout
+from headscope import own_order
 from headscope.errors import BadInputError
 from headscope.layout import LayerFacts
 
@@ -37,6 +38,8 @@ class Call:
     window: int
     is_causal: bool
     sinks: torch.Tensor | None
+    query_factor: float  # in the queries that it hands over: scaling is that of queries without it
+    pairs_apart: bool  # of what turns by position (own_order.py)
     refused: str  # the keyword of something that a trace cannot hold
     key: torch.Tensor | None = None  # kept while the layers are looked at
 
@@ -45,6 +48,8 @@ class Call:
         window = options.get("sliding_window", getattr(module, "sliding_window", None))
         causal = options.get("is_causal")
         scaling = options.get("scaling")
+        scaling = float(query.shape[3] ** -0.5 if scaling is None else scaling)
+        factor = own_order.query_factor(module, scaling)
         return cls(
             module=module,
             layer=getattr(module, "layer_idx", None),
@@ -55,11 +60,13 @@ class Call:
             num_queries=query.shape[2],
             num_keys=key.shape[2],
             dtype=query.dtype,
-            scaling=float(query.shape[3] ** -0.5 if scaling is None else scaling),
+            scaling=scaling * factor,
             soft_cap=float(options.get("softcap") or 0.0),
             window=int(window) if isinstance(window, int) and not isinstance(window, bool) else 0,
             is_causal=bool(getattr(module, "is_causal", True) if causal is None else causal),
             sinks=options.get("s_aux"),
+            query_factor=factor,
+            pairs_apart=own_order.pairs_stand_apart(module),
             refused="position_bias" if options.get("position_bias") is not None else "cache" if options.get("cache") is not None else "",
         )
 
@@ -156,7 +163,7 @@ def _set_rope(facts, config, call, kind, rotary):
     if not _turns(config, call, rotary):
         facts.rope_convention = 0
         return
-    facts.rope_convention = 2 if _interleaved(config, call) else 1
+    facts.rope_convention = 2 if call.pairs_apart or _interleaved(config, call) else 1
     rope = getattr(config, "rope_parameters", None) or {}
     if kind in rope and isinstance(rope[kind], dict):
         rope = rope[kind]

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from headscope import facts as layer_facts
-from headscope import interception, layout, model_files, visibility
+from headscope import interception, layout, model_files, own_order, visibility
 from headscope.errors import BadInputError, HeadscopeError, UsageError
 from headscope.latent import Latent
 from headscope.points import LayerPoints, points_of
@@ -519,7 +519,7 @@ class Recording:
             if self._pass is None:
                 raise UsageError("a part of the model is called by itself; call the model that is recorded")
             if cross_slot is not None:
-                self._record_cross(cross_slot, query, key, value, mask)
+                self._record_cross(cross_slot, module, query, key, value, mask, options)
                 return
             self._record(slot, implementation, module, query, key, value, mask, options, kernels_lse, output)
         except BaseException as error:
@@ -530,6 +530,7 @@ class Recording:
         now, layer, facts = self._pass, self._layout.layers[slot], self._layout.facts[slot]
         call = layer_facts.Call.of(module, query, key, value, options)
         self._compare(self._by_layer[layer], call)
+        query = own_order.without_factor(query, call.query_factor)
         now.seen.add(slot)
         if call.num_queries != now.fed or query.shape[0] != len(self._streams):
             raise UsageError(f"layer {layer}: it got {query.shape[0]} sequences of {call.num_queries} queries in a pass of {len(self._streams)} times {now.fed} tokens; record plain passes")
@@ -547,7 +548,7 @@ class Recording:
             new = slice(stream.tokens.start + stream.pad - offset, stream.tokens.stop + stream.pad - offset)
             fed = slice(stream.tokens.start + stream.pad - now.past, stream.tokens.stop + stream.pad - now.past)
             pick = functools.partial(self._picked, facts=facts, rows=rows)
-            self._put_points(stream, slot, self._beside[slot].tensors(b, key[b].detach(), value[b].detach(), output, pick, new, fed))
+            self._put_points(stream, slot, facts, self._beside[slot].tensors(b, key[b].detach(), value[b].detach(), output, pick, new, fed))
             self._put(stream, slot, facts, q, key[b].detach(), value[b].detach(), new, rows, keys, b, chosen, lse)
         self._beside[slot].forget()
 
@@ -565,12 +566,15 @@ class Recording:
             values = values[list(facts.qo_heads)]
         return values if len(rows) == self._pass.fed else values[:, rows - self._pass.past]
 
-    def _put_points(self, stream, slot, tensors):
+    def _put_points(self, stream, slot, facts, tensors):
+        apart = self._by_layer[self._layout.layers[slot]].pairs_apart
         for name, values in tensors:
             spec = layout.TENSORS[name]
             if values.shape[1] == 0:
                 continue
             first = stream.layer_rows.get(slot, 0) if spec.of_rows else stream.tokens.start
+            if apart and name == "cache_k":
+                values = own_order.neighbours(values, facts)
             self._pump.put(stream.writer.write, slot, name, first, values.to(self._dtype) if spec.kind == "encoding" else values)
 
     def _put(self, stream, slot, facts, q, key, value, new, rows, keys, b, chosen, lse):
@@ -590,6 +594,8 @@ class Recording:
             q, v = latent.queries(q, facts.qo_heads), None
         else:
             k, v = picked[:, new], value[kv_heads, new]
+        if self._by_layer[self._layout.layers[slot]].pairs_apart:
+            q, k = own_order.neighbours(q, facts), own_order.neighbours(k, facts)
         for name, values in (("q", q), ("k", k), ("v", v), ("lse", lse)):
             if values is None or values.shape[1] == 0 or not layout.stores(self._layout, slot, name):
                 continue
@@ -600,12 +606,13 @@ class Recording:
         num_tokens, num_rows = len(stream.tokens), len(stream.rows)
         self._pump.call(lambda: writer.advance(slot, num_tokens, num_rows))
 
-    def _record_cross(self, slot, query, key, value, mask):
+    def _record_cross(self, slot, module, query, key, value, mask, options):
         """A decoder's attention to the encoder's sequence, all of which every row sees; its keys come with the first pass."""
         facts, now = self._layout.cross_facts[slot], self._pass
         where = f"{layer_facts.name_of(self._model)}: layer {self._layout.cross_layers[slot]}: attention to the encoder"
         if key.shape[2] != self._layout.source_tokens:
             raise UsageError(f"{where}: it has {key.shape[2]} positions and was {self._layout.source_tokens}; record inputs of one length")
+        query = own_order.without_factor(query, layer_facts.Call.of(module, query, key, value, options).query_factor)
         for b, stream in enumerate(self._streams):
             if torch.is_tensor(mask):
                 shown = mask[b if mask.shape[0] > 1 else 0]

@@ -12,8 +12,11 @@ import subprocess
 import sys
 
 import cases
+import families
 import h5py
 import numpy as np
+import torch
+from tokenizers import Tokenizer, models
 
 import headscope
 from headscope import capture, recorder
@@ -128,6 +131,71 @@ class SameTrace(cases.FolderCase):
             inside = trace.scores(5, 6)
             first = int(np.searchsorted(whole.rows, trace.rows[0] + 3))
             np.testing.assert_allclose(inside, whole.scores(5, 6, slice(first, first + len(trace.rows)), slice(3, 30)), rtol=1e-6)
+
+
+class OwnOrder(cases.FolderCase):
+    """Families whose modules scale or reorder q and k for their own convenience: captured both ways, and computed from the weights alone."""
+
+    def both(self, name, *options):
+        model, tokens = families.make(name), [3 + number * 7 % 90 for number in range(24)]
+        folder = self.folder / name
+        model.save_pretrained(folder)
+        Tokenizer(models.WordLevel({f"w{number}": number for number in range(families.VOCABULARY)}, unk_token="w0")).save(str(folder / "tokenizer.json"))
+        traces = [self.folder / f"{name}-{program}.h5" for program in ("cpp", "python")]
+        run("capture", folder, "--tokens", ",".join(map(str, tokens)), "--dtype", "fp32", "-o", traces[0], "--quiet", "--force", *options)
+        with torch.no_grad(), headscope.record(model, traces[1], points=options[1:] or None, overwrite=True):
+            model(torch.tensor([tokens]))
+        weights = {key.removeprefix("model."): value.double().numpy() for key, value in model.state_dict().items()}
+        one, other = (headscope.open(trace) for trace in traces)
+        self.addCleanup(one.close)
+        self.addCleanup(other.close)
+        return one, other, weights, np.array(tokens), model.config
+
+    def check(self, one, other, names, wanted):
+        for layer in one.layers:
+            self.assertEqual(one.facts(layer), other.facts(layer))
+            for name in names:
+                for head in range(one.facts(layer).num_qo_heads if name[0] == "q" else one.facts(layer).num_kv_heads):
+                    np.testing.assert_allclose(other.tensor(name, layer, head)[:], one.tensor(name, layer, head)[:], rtol=1e-4, atol=2e-5, err_msg=f"{name} {layer}:{head}")
+        for trace in (one, other):
+            for name, heads in wanted.items():
+                for head, values in enumerate(heads):
+                    np.testing.assert_allclose(trace.tensor(name, 0, head)[:], values, rtol=1e-4, atol=1e-5, err_msg=name)
+
+    def test_opt(self):
+        one, other, weights, tokens, config = self.both("opt", "--record", "projection")
+        x = weights["decoder.embed_tokens.weight"][tokens] + weights["decoder.embed_positions.weight"][2 + np.arange(len(tokens))]
+        x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+        layer = "decoder.layers.0.self_attn"
+        x = x * weights[f"{layer}_layer_norm.weight"] + weights[f"{layer}_layer_norm.bias"]
+        q, k = ((x @ weights[f"{layer}.{name}_proj.weight"].T + weights[f"{layer}.{name}_proj.bias"]).reshape(len(tokens), 4, 8).swapaxes(0, 1) for name in "qk")
+        self.check(one, other, ("q", "k", "v", "q_projection", "k_projection"), {"q": q, "k": k, "q_projection": q})
+        self.assertAlmostEqual(other.facts(0).softmax_scale, 8**-0.5, 6)
+
+    def test_deepseek_v3(self):
+        """As its publisher's inference code turns: neighbours are a complex number."""
+        one, other, weights, tokens, config = self.both("deepseek_v3")
+
+        def rms(x, name):
+            return x / np.sqrt((x * x).mean(-1, keepdims=True) + config.rms_norm_eps) * weights[name]
+
+        def turned(x):  # [.., tokens, components]
+            size = x.shape[-1]
+            angles = np.outer(np.arange(len(tokens)), config.rope_parameters["rope_theta"] ** (-np.arange(0, size, 2) / size))
+            pairs = (x[..., 0::2] + 1j * x[..., 1::2]) * np.exp(1j * angles)
+            return np.stack([pairs.real, pairs.imag], -1).reshape(x.shape)
+
+        layer, nope, rank, heads = "layers.0.self_attn.", config.qk_nope_head_dim, config.kv_lora_rank, config.num_attention_heads
+        x = rms(weights["embed_tokens.weight"][tokens], "layers.0.input_layernorm.weight")
+        q = rms(x @ weights[layer + "q_a_proj.weight"].T, layer + "q_a_layernorm.weight") @ weights[layer + "q_b_proj.weight"].T
+        q = q.reshape(len(tokens), heads, -1).swapaxes(0, 1)
+        latent = x @ weights[layer + "kv_a_proj_with_mqa.weight"].T
+        k = rms(latent[:, :rank], layer + "kv_a_layernorm.weight") @ weights[layer + "kv_b_proj.weight"].T
+        k = k.reshape(len(tokens), heads, -1).swapaxes(0, 1)[..., :nope]
+        q = np.concatenate([q[..., :nope], turned(q[..., nope:])], -1)
+        k = np.concatenate([k, np.broadcast_to(turned(latent[:, rank:]), (heads, len(tokens), config.qk_rope_head_dim))], -1)
+        self.check(one, other, ("q", "k", "v", "lse"), {"q": q, "k": k})
+        self.assertEqual(other.facts(0).rope_convention, 2)
 
 
 class Encoder(cases.FolderCase):
