@@ -10,6 +10,8 @@ from headscope import own_order
 from headscope.errors import BadInputError
 from headscope.layout import LayerFacts
 
+# What a pass does not show (observed.py) is told by the families' names.
+#
 # Families that turn neighbours and have no rotate_half that would show it.
 _INTERLEAVED = ("llama4", "llama4_text", "deepseek_v2")
 # Those whose layers with a window alone know positions.
@@ -41,7 +43,10 @@ class Call:
     query_factor: float  # in the queries that it hands over: scaling is that of queries without it
     pairs_apart: bool  # of what turns by position (own_order.py)
     refused: str  # the keyword of something that a trace cannot hold
-    key: torch.Tensor | None = None  # kept while the layers are looked at
+    # Kept while the layers are looked at:
+    query: torch.Tensor | None = None
+    key: torch.Tensor | None = None
+    output: torch.Tensor | None = None  # [batch, rows, heads, v_head_dim]
 
     @classmethod
     def of(cls, module, query, key, value, options):
@@ -93,9 +98,10 @@ def layer_kind(config, layer):
     return trace_layout.CHUNKED if "chunked" in name else trace_layout.ATTENTION
 
 
-def facts_of(model, call, earlier, rotary):
+def facts_of(model, call, earlier, rotary, seen):
     """LayerFacts of a layer, all heads recorded.
 
+    seen: the Observer of the pass that made the call.
     earlier: calls of the layers before it, with their keys; rotary: the model's module that makes cosines and sines, or None where it has none.
     """
     config = text_config(model)
@@ -114,11 +120,12 @@ def facts_of(model, call, earlier, rotary):
     facts.bidirectional = int(not call.is_causal)
     if facts.bidirectional and (facts.window or facts.chunk):
         raise BadInputError(f"{name_of(model)}: layer {call.layer}: its window reaches to both sides, which a trace cannot hold; record a model without windows")
-    facts.norm = _norm(config, call)
-    gates = (_GATED_EACH_HEAD, _GATED_EACH_COMPONENT)
-    facts.output_gate = next((number for number, families in enumerate(gates, 1) if config.model_type in families), 0)
     facts.kv_layer = _kv_layer(call, earlier)
     _set_rope(facts, config, call, kind, rotary)
+    facts.norm = _norm(config, call, facts, seen)
+    gates = (_GATED_EACH_HEAD, _GATED_EACH_COMPONENT)
+    gate = seen.output_gate(call.module, call.output)
+    facts.output_gate = gate if gate is not None else next((number for number, families in enumerate(gates, 1) if config.model_type in families), 0)
     return facts
 
 
@@ -126,8 +133,11 @@ def name_of(model):
     return f"model {model.config.model_type} ({type(model).__name__})"
 
 
-def _norm(config, call):
+def _norm(config, call, facts, seen):
     module, after = call.module, config.model_type in _NORM_AFTER_ROPE
+    if facts.rope_convention and call.num_queries > 1:
+        observed = seen.norm_follows_turn(module, call.query)
+        after = after if observed is None else observed
     norm = next((getattr(module, name) for name in ("q_norm", "q_layernorm", "query_layernorm", "qk_norm") if getattr(module, name, None) is not None), None)
     if norm is None:
         return 1

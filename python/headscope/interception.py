@@ -6,6 +6,7 @@ calls the very one that would have been answered, with the very arguments, and t
 (eager, sdpa, flash_attention_2, ..), and with it the mask function that AttentionMaskInterface has under this name and every place in transformers that
 compares names: what the model computes is the same to the last bit.
 """
+import contextlib
 import functools
 import threading
 
@@ -55,7 +56,8 @@ def _interface_of(interfaces, attn_implementation, default):
     @torch.compiler.disable  # a compiled model calls this from outside of its graphs
     @functools.wraps(function)
     def told(module, query, key, value, attention_mask, *arguments, **options):
-        with _KernelsLse() as kernels:
+        kernels = _KernelsLse()
+        with contextlib.nullcontext() if attn_implementation == "flex_attention" else kernels:  # torch has no rule for it there
             output = function(module, query, key, value, attention_mask, *arguments, **options)
         lse = kernels.of(query)
         for listener in tuple(_listeners):

@@ -66,10 +66,11 @@ class Pump:
         return lambda write: write(copy.view(_RAW.get(copy.dtype, copy.dtype)).numpy())
 
     def _from_gpu(self, piece):
-        piece = piece.detach()
         if piece.device not in self._side:
             self._side[piece.device] = torch.cuda.Stream(piece.device)
         side = self._side[piece.device]
+        # The model's own stream goes on while the side stream carries, and a cache that is written in place would change what is carried.
+        piece = piece.detach().clone(memory_format=torch.contiguous_format)
         side.wait_stream(torch.cuda.current_stream(piece.device))
         buffer = self._buffer(piece.numel() * piece.element_size())
         target = buffer[: piece.numel() * piece.element_size()].view(piece.dtype).view(piece.shape)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a trace lazily: nothing is in memory but its layout until values are asked for.
 
-libhdf5 parses the file in this process. A trace of unknown origin is looked at with `headscope info` first, which does not trust it.
+What the file says is checked before it is used (untrusted.py), but libhdf5 parses it in this process: a trace of unknown origin is looked at with
+`headscope info` first, which does not do that.
 """
 import os
 
@@ -10,7 +11,7 @@ import numpy as np
 from h5py import h5s
 
 from headscope import layout as trace_layout
-from headscope import program
+from headscope import program, untrusted
 from headscope.errors import BadInputError, UsageError
 
 _USUAL = {name: usual for name, _, usual, _, _ in trace_layout.INTEGER_COLUMNS} | {name: usual for name, _, usual in trace_layout.FLOAT_COLUMNS}
@@ -78,6 +79,17 @@ class Trace:
             self._file = h5py.File(self.path, "r", swmr=True)
         except OSError as error:
             raise BadInputError(f"{self.path}: cannot be opened as HDF5 ({error}); open a file that headscope wrote") from None
+        try:
+            self._read_layout()
+        except (KeyError, ValueError, TypeError, IndexError, OverflowError, OSError, RuntimeError) as error:  # what h5py says of files that lack a part
+            self.close()
+            untrusted.refuse(self.path, "its layout", f"is damaged or not a trace's ({str(error).splitlines()[0] if str(error) else type(error).__name__})")
+        except BaseException:
+            self.close()
+            raise
+
+    def _read_layout(self):
+        untrusted.check_objects(self.path, self._file)
         attributes = self._file.attrs
         if _decoded(attributes.get("format", b"")) != trace_layout.FORMAT_NAME:
             raise BadInputError(f"{self.path}: attribute format: is not \"{trace_layout.FORMAT_NAME}\"; open a file that headscope wrote")
@@ -88,12 +100,15 @@ class Trace:
         self.complete = bool(attributes["complete"])
         self.num_tokens = int(attributes["tokens_flushed"])
         num_rows = int(attributes["rows_flushed"])
+        untrusted.check_count(self.path, "attribute tokens_flushed", self.num_tokens, len(self._file["tokens/ids"]))
         group = self._file["attention"]
+        untrusted.check_count(self.path, "attribute rows_flushed", num_rows, len(group["q_rows"]))
         self.encoding = _decoded(group.attrs["encoding"])
         self.capture_point = _decoded(group.attrs["capture_point"])
         self.rows = self._read_column(group["q_rows"], num_rows)
         self.rows = self.rows[self.rows < self.num_tokens]
         self.first_token = int(group.attrs["first_token"])
+        untrusted.check_count(self.path, "attribute first_token", self.first_token, trace_layout.MAX_TOKENS)
         self._read_layers(group)
 
     def _read_layers(self, group):
@@ -113,11 +128,13 @@ class Trace:
             columns = [{name: facts[name][slot].item() if name in facts else usual for name, usual in _USUAL.items()} for slot in range(len(self.layers))]
             parts = [int(part) for part in facts["part"]]
             self._read_sinks(facts, columns)
+        untrusted.check_count(self.path, "recorded layers", len(self.layers), trace_layout.MAX_LAYERS)
         self._facts, self._groups, self._places = {}, {}, {}
         for slot, layer in enumerate(self.layers):
             part = group if parts[slot] == 0 else group[f"part_{parts[slot]}"]
             heads = {name: tuple(int(head) for head in part[name][:]) for name in ("qo_heads", "kv_heads")}
             self._facts[layer] = trace_layout.LayerFacts(**columns[slot], **heads)
+            untrusted.check_facts(self.path, layer, self._facts[layer], self.layers)
             self._groups[layer], self._places[layer] = part, parts[:slot].count(parts[slot])
 
     def _read_sinks(self, facts, columns):
@@ -145,6 +162,7 @@ class Trace:
 
         A kill can hit the rewriting of the last chunk: what counts in it is there, but its checksum may be another version's. It is not looked at then.
         """
+        untrusted.check_read(self.path, dataset, place, begin, end, kind)
         tail = dataset.shape[len(place) + 1 :]
         values = np.empty((max(0, end - begin), *tail), kind)
         if end <= begin:
@@ -188,6 +206,8 @@ class Trace:
     def texts(self):
         """The bytes of each token; a token may be a part of a UTF-8 sequence."""
         offsets = self._read_column(self._file["tokens/text_offsets"], self.num_tokens + 1)
+        if offsets[0] != 0 or (np.diff(offsets) < 0).any():
+            untrusted.refuse(self.path, "/tokens/text_offsets", "do not rise from 0 on")
         raw = self._read_column(self._file["tokens/text"], int(offsets[-1])).tobytes()
         return [raw[begin:end] for begin, end in zip(offsets, offsets[1:])]
 

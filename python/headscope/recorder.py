@@ -22,6 +22,7 @@ from headscope import facts as layer_facts
 from headscope import interception, layout, model_files, own_order, visibility
 from headscope.errors import BadInputError, HeadscopeError, UsageError
 from headscope.latent import Latent
+from headscope.observed import Observer
 from headscope.points import LayerPoints, points_of
 from headscope.pump import Pump
 from headscope.selection import Rows, chosen_of, numbers
@@ -384,6 +385,9 @@ class Recording:
 
     def _look_at_layers(self, given):
         """One pass over the first two tokens, without a cache: every layer's shapes and what it hands over."""
+        implementation = layer_facts.text_config(self._model)._attn_implementation
+        if implementation in visibility.UNREADABLE:
+            raise BadInputError(f"{layer_facts.name_of(self._model)}: {visibility.unreadable(implementation)}")
         self._calls, self._rotary = [], None
         options = {"use_cache": False}
         if self._model.config.is_encoder_decoder:
@@ -398,15 +402,17 @@ class Recording:
         if "use_cache" not in parameters and not any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
             del options["use_cache"]
         _looking.recording = self
+        seen = Observer(self._model)
         try:
             with torch.no_grad(), torch.random.fork_rng(devices[:1]):
                 self._model(**options)
             calls = self._calls
         finally:
             self._calls = _looking.recording = None
-        self._layout = self._layout_of(calls)
+            seen.stop()
+        self._layout = self._layout_of(calls, seen)
 
-    def _layout_of(self, calls):
+    def _layout_of(self, calls, seen):
         model, config = self._model, layer_facts.text_config(self._model)
         name = layer_facts.name_of(model)
         if not calls:
@@ -425,9 +431,7 @@ class Recording:
                 raise BadInputError(f"{name}: layer {call.layer} has two attentions, and a trace holds one for each layer; record another model")
         chosen = chosen_of(self._layers, sorted(by_layer), "layer")
         in_order = list(by_layer.values())
-        all_facts = {call.layer: layer_facts.facts_of(model, call, in_order[:i], self._rotary) for i, call in enumerate(in_order)}
-        for call in in_order:
-            call.key = None
+        all_facts = {call.layer: layer_facts.facts_of(model, call, in_order[:i], self._rotary, seen) for i, call in enumerate(in_order)}
         self._latents = {}
         if self._latent:
             self._latents = {layer: Latent(by_layer[layer].module, all_facts[layer], name) for layer in chosen}
@@ -451,7 +455,9 @@ class Recording:
         self._bidirectional = any(all_facts[layer].bidirectional for layer in chosen)
         crossing = [call for call in crossing if call.layer in chosen]
         self._cross_slots = {id(call.module): slot for slot, call in enumerate(crossing)}
-        cross_facts = [layer_facts.facts_of(model, call, [], None) for call in crossing]
+        cross_facts = [layer_facts.facts_of(model, call, [], None, seen) for call in crossing]
+        for call in [*in_order, *crossing]:
+            call.query = call.key = call.output = None
         for facts in cross_facts:
             facts.qo_heads = tuple(chosen_of(self._heads, range(facts.num_qo_heads), "head"))
             facts.kv_heads = tuple(sorted({head // facts.group_size() for head in facts.qo_heads}))
@@ -508,7 +514,7 @@ class Recording:
         if self._calls is not None:
             if torch.is_tensor(query) and query.ndim == 4 and _belongs(self._model, module):
                 self._calls.append(layer_facts.Call.of(module, query, key, value, options))
-                self._calls[-1].key = key
+                self._calls[-1].query, self._calls[-1].key, self._calls[-1].output = query, key, output
             return
         if self._is_looked_at():
             return

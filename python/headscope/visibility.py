@@ -8,6 +8,7 @@ import dataclasses
 
 import torch
 
+UNREADABLE = ("flex_attention",)  # implementations whose masks are programs
 _BLOCK_SCORES = {"cpu": 1 << 22, "cuda": 1 << 26}  # scores at a time
 
 
@@ -39,6 +40,11 @@ def _row_block(facts, device, heads, length):
     return max(1, _BLOCK_SCORES.get(device.type, 1 << 24) // max(1, heads * length))
 
 
+def unreadable(implementation):
+    """Why an attention implementation is refused."""
+    return f"attention implementation {implementation}: its masks cannot be compared with a trace's; use sdpa, eager or flash attention (attn_implementation=)"
+
+
 def mask_problem(implementation, facts, mask, options, is_causal, rows, first_row, keys, batch, chosen_by_model):
     """What a trace cannot tell of the mask of one sequence in a batch; empty when it can.
 
@@ -46,8 +52,8 @@ def mask_problem(implementation, facts, mask, options, is_causal, rows, first_ro
     the first query in the mask. `chosen_by_model`: the layer also hides what the model did not choose, so the mask may show less.
     """
     flash = "flash" in implementation
-    if implementation == "flex_attention" or not (mask is None or torch.is_tensor(mask)):
-        return f"attention implementation {implementation}: its masks cannot be compared with a trace's; use sdpa, eager or flash attention"
+    if implementation in UNREADABLE or not (mask is None or torch.is_tensor(mask)):
+        return unreadable(implementation)
     if mask is None or mask.ndim == 2:
         return _unmasked_problem(flash, implementation, facts, mask, options, is_causal, rows, keys, batch)
     if mask.ndim != 4:

@@ -5,6 +5,7 @@ The oracle is the model itself without a recorder: the probabilities that its ea
 (for positions) that one token repeated has the same keys everywhere once the turn that the trace tells of is undone.
 """
 import subprocess
+import unittest.mock
 
 import cases
 import families
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 
 import headscope
+from headscope import facts as layer_facts
 from headscope import interception
 
 NUM_TOKENS = 20
@@ -154,6 +156,37 @@ class Facts(cases.FolderCase):
                     sinks = [trace.facts(layer).sinks is not None for layer in trace.layers]
                     self.assertEqual(sinks, [True, False] if name == "mimo_v2_flash" else [False] * len(sinks))
                     self.assertEqual(cases_kinds(path), {"qwen3_next": [3, 0], "llama4_text": [2, 0]}.get(name, [int(trace.facts(layer).window > 0) for layer in trace.layers]))
+
+
+    def test_gates_and_places_of_norms_are_seen_and_not_known_by_name(self):
+        lists = {name: () for name in ("_GATED_EACH_COMPONENT", "_GATED_EACH_HEAD", "_NORM_AFTER_ROPE")}
+        for name, field, wanted in (("qwen3_next", "output_gate", [2]), ("llama4_text", "norm", [3, 1]), ("hunyuan_v1_dense", "norm", [3, 3]), ("qwen3", "norm", [2, 2]), ("olmo2", "norm", [4, 4])):
+            with self.subTest(name), unittest.mock.patch.multiple(layer_facts, **lists):
+                self.assertEqual(self.recorded_facts(families.make(name), f"{name}-seen", field), wanted)
+
+    def test_a_gate_is_told_from_what_is_none(self):
+        """What stands between attention and projection, by a hook: a factor for each head, for each component, and a norm, which is none."""
+        def each_head(given):
+            return given.unflatten(-1, (4, 8)) * torch.sigmoid(given.unflatten(-1, (4, 8)).sum(-1, keepdim=True))
+
+        def each_component(given):
+            return given * torch.sigmoid(given * 3)
+
+        def norm(given):
+            return given / given.norm(dim=-1, keepdim=True) * torch.linspace(0.5, 2, 32)
+
+        for change, wanted in ((each_head, 1), (each_component, 2), (norm, 0), (lambda given: given, 0)):
+            model = families.make("llama")
+            for layer in model.model.layers:
+                layer.self_attn.o_proj.register_forward_pre_hook(lambda _, given, change=change: (change(given[0]).reshape(given[0].shape),))
+            self.assertEqual(self.recorded_facts(model, f"gate-{change.__name__}", "output_gate"), [wanted] * 2)
+
+    def recorded_facts(self, model, name, field):
+        path = self.folder / f"{name}.h5"
+        with torch.no_grad(), headscope.record(model, path, overwrite=True):
+            model(torch.arange(3, 15)[None])
+        with headscope.open(path) as trace:
+            return [getattr(trace.facts(layer), field) for layer in trace.layers]
 
 
 def cases_kinds(path):

@@ -486,6 +486,12 @@ class Visibility(cases.FolderCase):
 class Refusals(RecordingCase):
     """What a trace cannot hold is named."""
 
+    def test_flex_attention(self):
+        """It went through torch's own dispatch, whose error said nothing of a remedy."""
+        path = self.folder / "flex.h5"
+        self.refused(families.make("llama", "flex_attention"), headscope.BadInputError, "flex_attention", "use sdpa, eager or flash attention", path=path)
+        self.assertFalse(path.exists())
+
     def refused(self, model, kind, *words, call=None, path=None, **options):
         with self.assertRefused(kind, *words) as refusal, torch.no_grad():
             with headscope.record(model, path or self.path, **options):

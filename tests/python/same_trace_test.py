@@ -19,7 +19,7 @@ import torch
 from tokenizers import Tokenizer, models
 
 import headscope
-from headscope import capture, recorder
+from headscope import capture, recorder, untrusted
 
 MODEL = cases.SOURCE / "data/reference_model"
 TEXT = "The pass key is 99405. Remember it. 99405 is the pass key. The grass is green, the sky is blue. What is the pass key? The pass key is"
@@ -295,6 +295,78 @@ class Reader(cases.FolderCase):
             tile = trace.scores(3, 5, slice(8, 20), slice(2, 14))
             np.testing.assert_allclose(tile, trace.scores(3, 5)[8:20, 2:14], rtol=1e-5)
             self.assertTrue(np.isneginf(trace.scores(3, 5, slice(0, 1), slice(1, 3), log=True)).all())
+
+    def test_nothing_leads_out_of_a_file_and_no_number_in_it_is_trusted(self):
+        whole, path, elsewhere = self.folder / "whole.h5", self.folder / "bad.h5", self.folder / "elsewhere.h5"
+        run("capture", MODEL, "--text", "Hello there.", "--layers", "0-1", "-o", whole, "--quiet")
+        shutil.copy(whole, elsewhere)
+
+        def replaced(file, name, new):
+            del file[name]
+            file[name] = new
+
+        def attribute(name, place, value):
+            return lambda file: file[place].attrs.modify(name, np.asarray(value, file[place].attrs[name].dtype))
+
+        def virtual(file):
+            layout = h5py.VirtualLayout((4,), "<i4")
+            layout[:] = h5py.VirtualSource(str(elsewhere), "tokens/ids", (4,))
+            file.create_virtual_dataset("more", layout)
+
+        def offsets(file):
+            file["tokens/text_offsets"][2] = 1 << 40
+
+        def column(name, value):
+            return lambda file: file["layers"].attrs.modify(name, np.full_like(file["layers"].attrs[name], value))
+
+        def short(file):
+            kept = file["attention/k"][:, :, :2]
+            replaced(file, "attention/k", kept)
+
+        cases_of = {
+            "a soft link": (lambda file: replaced(file, "attention/q", h5py.SoftLink("/attention/k")), "link to another place"),
+            "an external link": (lambda file: replaced(file, "attention/q", h5py.ExternalLink(str(elsewhere), "/attention/q")), "link to another place"),
+            "a linked group": (lambda file: replaced(file, "attention", h5py.ExternalLink(str(elsewhere), "/attention")), "link to another place"),
+            "external storage": (lambda file: file.create_dataset("more", (4,), "<i4", external=[(str(elsewhere), 0, 16)]), "another file"),
+            "a virtual dataset": (virtual, "another file"),
+            "a second name": (lambda file: file.__setitem__("attention/more", file["attention/q"]), "second name"),
+            "a cycle of groups": (lambda file: file.__setitem__("attention/more", file["attention"]), "second name"),
+            "text of any length": (lambda file: file.attrs.__setitem__("more", "text"), "type"),
+            "a filter": (lambda file: file.create_dataset("more", (64,), "<i4", chunks=(64,), scaleoffset=4), "filter"),
+            "too many tokens": (attribute("tokens_flushed", "/", 1 << 30), "tokens_flushed"),
+            "less than no tokens": (attribute("tokens_flushed", "/", -1), "tokens_flushed"),
+            "too many rows": (attribute("rows_flushed", "/", 1 << 30), "rows_flushed"),
+            "a first token before all": (attribute("first_token", "attention", -5), "first_token"),
+            "no KV heads": (column("num_kv_heads", 0), "num_kv_heads"),
+            "heads that do not divide": (column("num_kv_heads", 3), "divide"),
+            "heads beyond any model": (column("num_qo_heads", 1 << 30), "num_qo_heads"),
+            "a part that is missing": (lambda file: file.__delitem__("attention/q_rows"), "layout"),
+            "a head that is not there": (lambda file: file["attention/qo_heads"].__setitem__(0, 99), "qo_heads"),
+        }  # fmt: skip
+        for name, (change, word) in cases_of.items():
+            with self.subTest(name):
+                shutil.copy(whole, path)
+                with h5py.File(path, "r+") as file:
+                    change(file)
+                with self.assertRefused(headscope.BadInputError, str(path), word, "headscope info"):
+                    headscope.open(path)
+        shutil.copy(whole, path)
+        with h5py.File(path, "r+") as file:
+            offsets(file)
+            short(file)
+        with headscope.open(path) as trace:
+            with self.assertRefused(headscope.BadInputError, "text_offsets"):
+                trace.texts  # noqa: B018: it reads
+            with self.assertRefused(headscope.BadInputError, "attention/k", "counts on more"):
+                trace.k(0, 0)[:]
+
+    def test_what_unpacks_to_far_more_than_is_stored_is_not_read(self):
+        path = self.folder / "bomb.h5"
+        with h5py.File(path, "w", libver="latest") as file:
+            bomb = file.create_dataset("k", (1, 1, 1 << 25, 64), "<f4", chunks=(1, 1, 4096, 64), compression="gzip")
+            untrusted.check_read(path, bomb, (0, 0), 0, 4096, "<f4")
+            with self.assertRefused(headscope.BadInputError, "unpacks to 8589934592 bytes"):
+                untrusted.check_read(path, bomb, (0, 0), 0, 1 << 25, "<f4")
 
     def test_refusals_of_the_program_keep_their_kind(self):
         path = self.folder / "small.h5"
