@@ -424,7 +424,8 @@ class Plan {
 
 std::vector<Device> PlaceLayers(const CaptureRequest& request, int64_t tokens) {
   if (!request.place_by_memory) return {};
-  std::vector<Device> placed = model::PlaceByMemory(request.model_dir, Plan::SessionOf(request), tokens);
+  std::vector<Device> placed =
+      model::PlaceByMemory(request.model_dir, Plan::SessionOf(request), tokens, request.record);
   const bool several = std::ranges::any_of(placed, [&](const Device& one) { return one != placed.front(); });
   if (several && request.attention != nullptr) {
     throw UsageError(

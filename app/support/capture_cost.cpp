@@ -57,9 +57,12 @@ CaptureCost CostOf(const model::ModelConfig& config, const model::CheckpointSumm
   const double head = static_cast<double>(config.vocabulary_size) * config.hidden_size;
   CaptureCost cost;
   cost.prompt_operations = 2 * weights.met * static_cast<double>(lengths.prompt_tokens);
-  double cache = 0, read = weights.met + (config.has_head ? head : 0);
+  double states = 0, cache = 0, read = weights.met + (config.has_head ? head : 0);
   for (const model::AttentionLayer& layer : config.layers) {
-    if (layer.linear) continue;
+    if (layer.linear) {
+      states += static_cast<double>(model::LinearStateBytes(config, number_bytes));
+      continue;
+    }
     const double key_and_value = layer.head_dim + layer.v_head_dim;
     cost.prompt_operations += 2 * layer.num_qo_heads * key_and_value * SeenPairs(layer, lengths.prompt_tokens);
     cache += layer.num_kv_heads * key_and_value * static_cast<double>(tokens);
@@ -68,8 +71,8 @@ CaptureCost CostOf(const model::ModelConfig& config, const model::CheckpointSumm
   cost.decode_bytes = bytes * read * static_cast<double>(lengths.decode_tokens);
   const int64_t rows =
       IsEncoder(config) ? lengths.prompt_tokens : std::min<int64_t>(lengths.chunk_tokens, lengths.prompt_tokens);
-  cost.model_bytes =
-      static_cast<int64_t>(bytes * (weights.held + cache + model::RowNumbers(config) * static_cast<double>(rows)));
+  cost.model_bytes = static_cast<int64_t>(bytes * (weights.held + cache) + states +
+                                          model::PassBytes(config, number_bytes, rows, tokens, lengths.points));
   return cost;
 }
 

@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "base/device.h"
 #include "base/element_type.h"
+#include "model/capture_points.h"
 #include "model/model_config.h"
 #include "model/model_session.h"
 
@@ -15,7 +17,8 @@ namespace headscope::app {
 
 struct CaptureLengths {
   int64_t prompt_tokens = 0, decode_tokens = 0;
-  int32_t chunk_tokens = 1024;  // of the prompt's passes
+  int32_t chunk_tokens = 1024;                       // of the prompt's passes
+  std::span<const model::CapturePoint> points = {};  // recorded beside q, k and v; for the call
 };
 
 struct CaptureCost {

@@ -91,7 +91,8 @@ ui::CaptureEstimate CaptureEstimator::Estimate(const ui::CaptureSettings& settin
   const capture::CapturePlan plan = capture::EstimateCapture(request);
   const int64_t number_bytes = NumberBytes(summary, settings.dtype, settings.device);
   const CaptureCost cost =
-      CostOf(config, summary, {estimate.prompt_tokens, settings.decode_tokens, request.chunk_tokens}, number_bytes);
+      CostOf(config, summary, {estimate.prompt_tokens, settings.decode_tokens, request.chunk_tokens, request.record},
+             number_bytes);
   estimate.trace_bytes = plan.bytes;
   estimate.memory_bytes = cost.model_bytes + (settings.device.is_gpu() ? 0 : capture::RecorderBytes(plan.bytes));
   estimate.seconds = time_.About(cost, number_bytes, settings.device);

@@ -31,6 +31,76 @@ constexpr int64_t kProgramBytes = int64_t{512} << 20;
                      .remedy = "close other programs, or use bf16, a shorter prompt or smaller chunks"});
 }
 
+// The numbers that are fp32 whatever the model's are.
+constexpr int64_t kFloatBytes = 4;
+
+// A linear layer's parts by the lines of network/delta_rule.cpp: the projection, twice, as its gate is projected again;
+// what goes through the convolution; q and k of every value head, v and the outputs, in fp32; and the memory while it
+// is written anew.
+double LinearPass(const ModelConfig& config, double bytes, double rows) {
+  const LinearRules& rules = config.linear;
+  const double keys = static_cast<double>(rules.num_key_heads) * rules.key_dim;
+  const double values = static_cast<double>(rules.num_value_heads) * rules.value_dim;
+  const double spread = static_cast<double>(rules.num_value_heads) * rules.key_dim;
+  const double channels = 2 * keys + values;
+  const double in_type = 2 * (channels + values) + 4 * channels + values;
+  const double in_float = 2 * 2 * spread + 3 * values;
+  return rows * (in_type * bytes + in_float * kFloatBytes) + 3 * spread * rules.value_dim * kFloatBytes;
+}
+
+// What recording takes where the layer lies, before it is on the host.
+double PointBytes(const ModelConfig& config, const AttentionLayer& layer, double bytes, double rows,
+                  std::span<const CapturePoint> points) {
+  const double q = static_cast<double>(layer.num_qo_heads) * layer.head_dim;
+  const double k = static_cast<double>(layer.num_kv_heads) * layer.head_dim;
+  const double v = static_cast<double>(layer.num_kv_heads) * layer.v_head_dim;
+  const double out = static_cast<double>(layer.num_qo_heads) * layer.v_head_dim;
+  const double hidden = config.hidden_size;
+  double all = 0;
+  for (const CapturePoint point : points) {
+    switch (point) {
+      case CapturePoint::kPreRope:
+      case CapturePoint::kProjection:
+        all += 2 * (q + k) * bytes * rows;  // rounded to what is recorded, and back
+        break;
+      case CapturePoint::kCache:
+        all += (k + v) * bytes * rows;
+        break;
+      case CapturePoint::kResidual:
+        all += 2 * hidden * bytes * rows;
+        break;
+      case CapturePoint::kHeadOutputs:
+        all += 2 * out * bytes * rows;
+        break;
+      case CapturePoint::kHiddenNorms:
+        all += hidden * kFloatBytes * rows;
+        break;
+      case CapturePoint::kValueNorms:  // the output projection in fp32, and one head's part of it after the other
+        all += kFloatBytes * (hidden * out + rows * (hidden + layer.v_head_dim + layer.num_qo_heads));
+        break;
+    }
+  }
+  return all;
+}
+
+// An attention layer's pass; of one whose scores are capped also these, a block of rows at a time, and all of its keys
+// and values in fp32 (AttendCapped in network/attention.cpp).
+double AttentionPass(const ModelConfig& config, const AttentionLayer& layer, double bytes, double rows, double tokens,
+                     std::span<const CapturePoint> points) {
+  constexpr double kBlockScores = int64_t{64} << 18;
+  const double q = static_cast<double>(layer.num_qo_heads) * layer.head_dim;
+  const double kv = static_cast<double>(layer.num_kv_heads) * (layer.head_dim + layer.v_head_dim);
+  const double out = static_cast<double>(layer.num_qo_heads) * layer.v_head_dim;
+  double all = (4 * q + 3 * kv + 2 * out) * bytes * rows;  // as projected, turned and handed over
+  if (layer.soft_cap != 0) {
+    const double row = layer.num_qo_heads * tokens;  // of scores; a block is one row at least
+    const double block = std::min(row * rows, std::max(row, kBlockScores));
+    // Scores, what is taken from them, their exponentials, and a copy of those for the product.
+    all += kFloatBytes * (kv * tokens + 4 * block + 2 * out * rows);
+  }
+  return all + PointBytes(config, layer, bytes, rows, points);
+}
+
 }  // namespace
 
 std::vector<Device> PlaceLayers(const ModelSizes& sizes, std::span<const DeviceRoom> rooms) {
@@ -51,20 +121,29 @@ std::vector<Device> PlaceLayers(const ModelSizes& sizes, std::span<const DeviceR
   return placed;
 }
 
-double RowNumbers(const ModelConfig& config) {
-  double widest = 0;
+int64_t LinearStateBytes(const ModelConfig& config, int64_t number_bytes) {
+  const LinearRules& rules = config.linear;
+  const int64_t channels =
+      2 * int64_t{rules.num_key_heads} * rules.key_dim + int64_t{rules.num_value_heads} * rules.value_dim;
+  const int64_t tail = channels * std::max(0, rules.kernel - 1);
+  return int64_t{rules.num_value_heads} * rules.key_dim * rules.value_dim * kFloatBytes + tail * number_bytes;
+}
+
+double PassBytes(const ModelConfig& config, int64_t number_bytes, int64_t rows, int64_t tokens,
+                 std::span<const CapturePoint> points) {
+  const auto bytes = static_cast<double>(number_bytes);
+  double widest = 3.0 * config.intermediate_size * bytes * static_cast<double>(rows);
   for (const AttentionLayer& layer : config.layers) {
-    if (layer.linear) continue;
-    const double q = static_cast<double>(layer.num_qo_heads) * layer.head_dim;
-    const double kv = static_cast<double>(layer.num_kv_heads) * (layer.head_dim + layer.v_head_dim);
-    const double out = static_cast<double>(layer.num_qo_heads) * layer.v_head_dim;
-    widest = std::max(widest, 4 * q + 3 * kv + 2 * out);  // as projected, turned and handed over
+    const double of_layer = layer.linear ? LinearPass(config, bytes, static_cast<double>(rows))
+                                         : AttentionPass(config, layer, bytes, static_cast<double>(rows),
+                                                         static_cast<double>(tokens), points);
+    widest = std::max(widest, of_layer);
   }
-  return 4.0 * config.hidden_size + std::max(widest, 3.0 * config.intermediate_size);
+  return 4.0 * config.hidden_size * bytes * static_cast<double>(rows) + widest;
 }
 
 ModelSizes SizesOf(const Checkpoint& checkpoint, const ModelConfig& config, int64_t number_bytes, int64_t tokens,
-                   int64_t pass_tokens) {
+                   int64_t pass_tokens, std::span<const CapturePoint> points) {
   const Family& family = *config.family;
   ModelSizes sizes;
   int64_t ends = checkpoint.NumbersUnder("");
@@ -73,13 +152,13 @@ ModelSizes SizesOf(const Checkpoint& checkpoint, const ModelConfig& config, int6
     ends -= numbers;
     if (layer >= config.num_layers) continue;
     const AttentionLayer& facts = config.layers[static_cast<size_t>(layer)];
-    const int64_t cache =
-        facts.linear ? 0 : int64_t{facts.num_kv_heads} * (int64_t{facts.head_dim} + facts.v_head_dim) * tokens;
-    sizes.layers.push_back((numbers + cache) * number_bytes);
+    const int64_t cache = int64_t{facts.num_kv_heads} * (int64_t{facts.head_dim} + facts.v_head_dim) * tokens;
+    sizes.layers.push_back(numbers * number_bytes +
+                           (facts.linear ? LinearStateBytes(config, number_bytes) : cache * number_bytes));
   }
   sizes.ends = ends * number_bytes;
   const int64_t rows = config.family->causal ? std::min(pass_tokens, tokens) : tokens;
-  const auto pass = static_cast<int64_t>(RowNumbers(config) * static_cast<double>(rows * number_bytes));
+  const auto pass = static_cast<int64_t>(PassBytes(config, number_bytes, rows, tokens, points));
   // While a layer is loaded its projections are put together from their parts.
   sizes.pass = std::max(pass, sizes.layers.empty() ? 0 : *std::ranges::max_element(sizes.layers));
   return sizes;
@@ -92,13 +171,14 @@ std::vector<DeviceRoom> DeviceRooms() {
   return rooms;
 }
 
-std::vector<Device> PlaceByMemory(const std::string& model_dir, const SessionOptions& options, int64_t tokens) {
+std::vector<Device> PlaceByMemory(const std::string& model_dir, const SessionOptions& options, int64_t tokens,
+                                  std::span<const CapturePoint> points) {
   const ModelConfig config = ReadModelConfig(model_dir);
   const Checkpoint checkpoint(model_dir);
   const std::vector<DeviceRoom> rooms = DeviceRooms();
   const bool in_bf16 = options.dtype.value_or(TypeByItself(checkpoint.MainDType())) == ElementType::kBFloat16;
   const auto sizes = [&](int64_t number_bytes) {
-    return SizesOf(checkpoint, config, number_bytes, tokens, options.chunk_tokens);
+    return SizesOf(checkpoint, config, number_bytes, tokens, options.chunk_tokens, points);
   };
   // By itself a bf16 model is bf16 where a GPU has a part of it, and fp32 where the CPU has all of it.
   std::vector<Device> placed = PlaceLayers(sizes(in_bf16 ? 2 : 4), rooms);

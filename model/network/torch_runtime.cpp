@@ -20,6 +20,7 @@
 #include "base/errors.h"
 #include "model/safetensors.h"
 #include "network/torch_library.h"
+#include "network/usable_rooms.h"
 
 namespace headscope::model {
 namespace {
@@ -82,24 +83,22 @@ void RequireThreads(int32_t team) {
 std::vector<DeviceRoom> on_torch::GpuRooms() {
   // CUDA's context, and the workspaces of the libraries above it.
   constexpr int64_t kLibraryBytes = int64_t{1} << 30;
-  std::vector<DeviceRoom> rooms;
   int available = 0;
   try {
     OpenDevice(CudaDevice(0));
     available = at::detail::getCUDAHooks().deviceCount();
   } catch (const DeviceError&) {  // no GPU, no driver or no CUDA half: there is none to use
-    return rooms;
+    return {};
   }
   try {
     at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
-    for (int number = 0; number < available; ++number) {
-      const auto [free_bytes, total] = at::accelerator::getMemoryInfo(static_cast<c10::DeviceIndex>(number));
-      rooms.push_back({CudaDevice(number), std::max<int64_t>(0, static_cast<int64_t>(free_bytes) - kLibraryBytes)});
-    }
   } catch (...) {
     RethrowTorchError("asking for the free memory of GPUs", "");
   }
-  return rooms;
+  return UsableRooms(available, [](int32_t ordinal) {
+    const auto [free_bytes, total] = at::accelerator::getMemoryInfo(static_cast<c10::DeviceIndex>(ordinal));
+    return static_cast<int64_t>(free_bytes) - kLibraryBytes;
+  });
 }
 
 c10::Device OpenDevice(const Device& wanted) {

@@ -6,9 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <stdexcept>
+#include <vector>
 
 #include "base/errors.h"
 #include "checkpoint_files.h"
+#include "network/usable_rooms.h"
 
 namespace headscope::model {
 namespace {
@@ -107,6 +110,69 @@ TEST(LayerPlacement, SizesAreThoseOfTheWeightsAndTheCache) {
   for (const int64_t layer : sizes.layers) EXPECT_EQ(layer - cache, 2 * weights);
   EXPECT_EQ(sizes.ends, 2 * (hidden * config.vocabulary_size + hidden)) << "tied tables and the last norm";
   EXPECT_GE(SizesOf(checkpoint, config, 2, 100000, 50000).pass, 40 * sizes.pass / 100);
+}
+
+TEST(LayerPlacement, ABrokenGpuIsPassedOver) {
+  const auto rooms = UsableRooms(4, [](int32_t ordinal) -> int64_t {
+    if (ordinal == 0 || ordinal == 2) throw std::runtime_error("uncorrectable ECC error");
+    return ordinal == 1 ? 100 : -5;
+  });
+  ASSERT_EQ(rooms.size(), 2U);
+  EXPECT_EQ(rooms[0].device, CudaDevice(1));
+  EXPECT_EQ(rooms[0].free_bytes, 100);
+  EXPECT_EQ(rooms[1].device, CudaDevice(3));
+  EXPECT_EQ(rooms[1].free_bytes, 0) << "less than the libraries take";
+  EXPECT_EQ(Placed({{10, 10}, 5, 2}, rooms), std::vector<Device>(2, CudaDevice(1)));
+}
+
+// Eight query heads and two KV heads of 64 components.
+ModelConfig Plain() {
+  ModelConfig config = ReadModelConfig(ReferenceModel());
+  config.hidden_size = 256;
+  config.intermediate_size = 16;
+  config.layers.assign(2, {.num_qo_heads = 8, .num_kv_heads = 2, .head_dim = 64, .v_head_dim = 64, .scale = 0.125});
+  return config;
+}
+
+TEST(LayerPlacement, CappedScoresAreCounted) {
+  ModelConfig config = Plain();
+  const double plain = PassBytes(config, 2, 512, 4096);
+  config.layers[1].soft_cap = 50;
+  const double keys_and_values = 4.0 * 2 * 128 * 4096, outputs = 4.0 * 2 * 512 * 512;
+  const double all_scores = 4.0 * 8 * 512 * 4096;  // just one block
+  EXPECT_DOUBLE_EQ(PassBytes(config, 2, 512, 4096) - plain, keys_and_values + outputs + 4 * all_scores);
+  // However long the pass, a block of scores is 64 MiB; but one row's scores are made at once.
+  const double block = 4.0 * (int64_t{64} << 18);
+  EXPECT_DOUBLE_EQ(PassBytes(config, 2, 5120, 8192) - PassBytes(Plain(), 2, 5120, 8192),
+                   4.0 * 2 * 128 * 8192 + 4.0 * 2 * 512 * 5120 + 4 * block);
+  const double long_row = 4.0 * 8 * 4e6;
+  EXPECT_GT(PassBytes(config, 2, 1, 4'000'000) - PassBytes(Plain(), 2, 1, 4'000'000), 4 * long_row);
+}
+
+TEST(LayerPlacement, LinearLayersAreCounted) {
+  ModelConfig config = Plain();
+  const double plain = PassBytes(config, 2, 100, 4096);
+  config.linear = {.num_key_heads = 4, .num_value_heads = 8, .key_dim = 128, .value_dim = 128, .kernel = 4};
+  config.layers[1].linear = true;
+  EXPECT_EQ(LinearStateBytes(config, 2), 4 * 8 * 128 * 128 + 2 * (2 * 4 * 128 + 8 * 128) * 3);
+  const double wider = PassBytes(config, 2, 100, 4096);
+  EXPECT_GT(wider, plain + 100 * 4.0 * 8 * 128 * 4) << "q and k in fp32, for every value head";
+  EXPECT_DOUBLE_EQ(wider, PassBytes(config, 2, 100, 100'000)) << "whatever the length of the text";
+}
+
+TEST(LayerPlacement, RecordedPointsAreCounted) {
+  const ModelConfig config = Plain();
+  const double plain = PassBytes(config, 2, 100, 4096);
+  double sum = plain;
+  std::vector<CapturePoint> all;
+  for (const CapturePointInfo& info : kCapturePoints) {
+    const double with = PassBytes(config, 2, 100, 4096, std::vector{info.point});
+    EXPECT_GT(with, plain) << info.name;
+    sum += with - plain;
+    all.push_back(info.point);
+  }
+  EXPECT_DOUBLE_EQ(PassBytes(config, 2, 100, 4096, all), sum);
+  EXPECT_GT(PassBytes(config, 2, 1, 1, std::vector{CapturePoint::kValueNorms}), 4.0 * 256 * 512) << "W_o in fp32";
 }
 
 TEST(LayerPlacement, PlacesAreToldInRuns) {

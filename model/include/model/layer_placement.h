@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/device.h"
+#include "model/capture_points.h"
 #include "model/checkpoint.h"
 #include "model/model_config.h"
 #include "model/model_session.h"
@@ -22,7 +23,7 @@ struct DeviceRoom {
 
 // Bytes that a model takes where it runs.
 struct ModelSizes {
-  std::vector<int64_t> layers;  // weights and cache of each layer
+  std::vector<int64_t> layers;  // weights and cache of each layer, or what a linear one remembers
   int64_t ends = 0;             // what lies before the first and after the last layer: it goes with the first one
   int64_t pass = 0;             // what a pass takes beside them, on each device that has a layer
 };
@@ -32,21 +33,27 @@ struct ModelSizes {
 // as can be. Throws DeviceError where there is not enough room.
 std::vector<Device> PlaceLayers(const ModelSizes& sizes, std::span<const DeviceRoom> rooms);
 
-// Of a model with numbers of so many bytes, a cache of so many tokens and passes of at most `pass_tokens`. Reads no
-// weight.
+// Of a model with numbers of so many bytes, a cache of so many tokens and passes of at most `pass_tokens`, of which
+// `points` are recorded. Reads no weight.
 ModelSizes SizesOf(const Checkpoint& checkpoint, const ModelConfig& config, int64_t number_bytes, int64_t tokens,
-                   int64_t pass_tokens);
+                   int64_t pass_tokens, std::span<const CapturePoint> points = {});
 
-// Numbers that a row of the widest layer needs at once, beside weights and cache.
-double RowNumbers(const ModelConfig& config);
+// What a linear layer remembers of the tokens before a pass.
+int64_t LinearStateBytes(const ModelConfig& config, int64_t number_bytes);
+
+// What the widest layer needs at once, beside weights and cache: in a pass of `rows` rows over `tokens` tokens, of
+// which `points` are recorded.
+double PassBytes(const ModelConfig& config, int64_t number_bytes, int64_t rows, int64_t tokens,
+                 std::span<const CapturePoint> points = {});
 
 // The GPUs that LibTorch can use, that with most free memory first, and the CPU. What LibTorch and the program take
 // themselves is no room.
 std::vector<DeviceRoom> DeviceRooms();
 
 // PlaceLayers of a checkpoint over DeviceRooms, for SessionOptions::layer_devices: with dtype and chunk_tokens of
-// `options` and room for `tokens`. Throws BadInputError, DeviceError.
-std::vector<Device> PlaceByMemory(const std::string& model_dir, const SessionOptions& options, int64_t tokens);
+// `options`, room for `tokens` and for what `points` need. Throws BadInputError, DeviceError.
+std::vector<Device> PlaceByMemory(const std::string& model_dir, const SessionOptions& options, int64_t tokens,
+                                  std::span<const CapturePoint> points);
 
 // "layers 0-11 on cuda:0, 12-31 on cpu".
 std::string PlacementText(std::span<const Device> layer_devices);
