@@ -6,7 +6,12 @@
 
 #include <QApplication>
 #include <QComboBox>
+#include <QDir>
 #include <QLabel>
+#include <QLineEdit>
+#include <QPlainTextEdit>
+#include <QPushButton>
+#include <QSignalSpy>
 #include <QTest>
 #include <QTimer>
 
@@ -39,6 +44,18 @@ TEST_F(CaptureDialogTest, SaysOfAnEncoderThatTheWindowCannotOpenItsTraces) {
     CaptureDialog dialog(&workbench_);
     ASSERT_TRUE(QTest::qWaitFor([&] { return TextOf(dialog, "captureModelLabel").contains(u"synthetic"); }));
     EXPECT_EQ(TextOf(dialog, "captureModelLabel").contains(u"cannot open"), *why != 0);
+    // Nor is what was captured offered for opening.
+    dialog.show();
+    dialog.findChild<QPlainTextEdit*>(QStringLiteral("captureText"))->setPlainText(QStringLiteral("a prompt"));
+    dialog.findChild<QLineEdit*>(QStringLiteral("captureOutput"))
+        ->setText(QDir::temp().filePath(QStringLiteral("headscope-no-such-capture.h5")));
+    auto* start = dialog.findChild<QPushButton*>(QStringLiteral("captureStart"));
+    ASSERT_TRUE(QTest::qWaitFor([&] { return start->isEnabled(); }));
+    const QSignalSpy captured(&dialog, &CaptureDialog::Captured);
+    start->click();
+    ASSERT_TRUE(QTest::qWaitFor([&] { return captured.count() == 1 && !dialog.IsCapturing(); }));
+    EXPECT_EQ(dialog.CanBeShown(), *why == 0);
+    EXPECT_EQ(dialog.findChild<QPushButton*>(QStringLiteral("captureOpen"))->isVisible(), *why == 0);
   }
 }
 

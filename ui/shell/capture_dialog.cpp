@@ -424,7 +424,7 @@ void CaptureDialog::ShowEstimate() {
   problem_->setText(capturing_ ? QString() : problem);  // why the button sleeps
   start_->setVisible(!capturing_);
   stop_->setVisible(capturing_);
-  open_->setVisible(!capturing_ && !captured_path_.isEmpty());
+  open_->setVisible(!capturing_ && !captured_path_.isEmpty() && can_be_shown_);
   progress_->setVisible(capturing_);
 }
 
@@ -445,6 +445,7 @@ void CaptureDialog::Start() {
   if (settings.overwrite && !AskToReplace()) return;
   capturing_ = true;
   stopping_ = false;
+  can_be_shown_ = !model_ || model_->why_not_shown.empty();
   captured_path_.clear();
   status_->clear();
   status_->setPalette(palette());  // no longer the colour of an error before

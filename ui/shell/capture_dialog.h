@@ -29,6 +29,8 @@ class CaptureDialog : public QDialog {
   void SetModelDir(const QString& model_dir);
   CaptureSettings Settings() const;
   bool IsCapturing() const { return capturing_; }
+  // Whether the window can open what was captured last (ModelDescription::why_not_shown).
+  bool CanBeShown() const { return can_be_shown_; }
   // What was recorded so far is kept.
   void Stop();
   // The file that the window shows, so that replacing it is asked about by that name; empty: none.
@@ -70,6 +72,7 @@ class CaptureDialog : public QDialog {
   QString trace_on_show_;
   QString captured_path_;  // of the last capture; empty: none yet, or it failed
   bool capturing_ = false, stopping_ = false;
+  bool can_be_shown_ = true;
 
   QLineEdit *model_dir_, *prompt_file_, *layers_, *heads_, *rows_, *output_;
   QComboBox *prompt_kind_, *task_, *dtype_, *device_, *heads_kind_;

@@ -221,6 +221,12 @@ void MainWindow::ConnectCapture() {
 void MainWindow::TraceCaptured(const CapturedTrace& trace) {
   progress_->End(kCaptureWork);
   const QString path = QString::fromStdString(trace.path);
+  const QString told =
+      trace.cancelled ? tr("Capture cancelled; what was recorded is in %1 (%2).") : tr("Trace saved to %1 (%2)");
+  if (!capture_->CanBeShown()) {  // an encoder's, which the dialog has warned of
+    notice_->ShowMessage(told.arg(path, DescribeSize(trace)));
+    return;
+  }
   session_.AddRecent(path);
   FillRecentMenu();
   SaveSession();
@@ -229,8 +235,6 @@ void MainWindow::TraceCaptured(const CapturedTrace& trace) {
     return;
   }
   // What is on show stays there: its runs belong to it.
-  const QString told =
-      trace.cancelled ? tr("Capture cancelled; what was recorded is in %1 (%2).") : tr("Trace saved to %1 (%2)");
   notice_->ShowOffer(told.arg(path, DescribeSize(trace)), tr("Open"), [this, path] { OpenPath(path); });
 }
 
