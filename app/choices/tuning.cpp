@@ -218,6 +218,59 @@ TuneTarget ParseTarget(const std::string& text) {
   return target;
 }
 
+std::vector<std::vector<size_t>> UnitsOf(const std::vector<analysis::HeadId>& heads, TunedUnit unit) {
+  std::vector<std::vector<size_t>> units;
+  for (size_t i = 0; i < heads.size(); ++i) {
+    const bool joins =
+        i > 0 && (unit == TunedUnit::kModel || (unit == TunedUnit::kLayer && heads[i].layer == heads[i - 1].layer));
+    if (!joins) units.emplace_back();
+    units.back().push_back(i);
+  }
+  return units;
+}
+
+bool IsLimitOfPairs(const analysis::BudgetTarget& target) {
+  return target.kind == analysis::BudgetTarget::Kind::kKept || target.kind == analysis::BudgetTarget::Kind::kWork;
+}
+
+TunedCriterion UsualCriterion(const analysis::BudgetTarget& target, size_t num_methods) {
+  return num_methods > 1 && IsLimitOfPairs(target) ? TunedCriterion::kError : TunedCriterion::kMass;
+}
+
+bool IsBetter(const analysis::BudgetTarget& target, TunedCriterion criterion,
+              const std::vector<analysis::BudgetSearchResult>& a, const std::vector<analysis::BudgetSearchResult>& b) {
+  if (a.front().reached != b.front().reached) return a.front().reached;
+  const auto sum = [](const std::vector<analysis::BudgetSearchResult>& results, const auto& of) {
+    double total = 0;
+    for (const analysis::BudgetSearchResult& result : results) total += of(result);
+    return total;
+  };
+  const auto kept = [](const analysis::BudgetSearchResult& result) { return result.kept_fraction; };
+  const auto error = [](const analysis::BudgetSearchResult& result) { return result.relative_error; };
+  const auto time = [](const analysis::BudgetSearchResult& result) { return result.time_share; };
+  const auto work = [](const analysis::BudgetSearchResult& result) { return result.work_share; };
+  switch (target.kind) {
+    case analysis::BudgetTarget::Kind::kKept:
+      if (!a.front().reached) return sum(a, kept) < sum(b, kept);
+      if (criterion == TunedCriterion::kError) return sum(a, error) < sum(b, error);
+      break;
+    case analysis::BudgetTarget::Kind::kWork:
+      if (!a.front().reached) return sum(a, work) < sum(b, work);
+      if (criterion == TunedCriterion::kError) return sum(a, error) < sum(b, error);
+      break;
+    case analysis::BudgetTarget::Kind::kTime:
+      if (!a.front().reached) return sum(a, time) < sum(b, time);
+      break;
+    case analysis::BudgetTarget::Kind::kError:
+      return a.front().reached ? sum(a, kept) < sum(b, kept) : sum(a, error) < sum(b, error);
+    case analysis::BudgetTarget::Kind::kMass:
+      if (a.front().reached) return sum(a, kept) < sum(b, kept);
+      break;
+  }
+  const auto mass = [&](const analysis::BudgetSearchResult& result) { return result.mass.Value(target.statistic); };
+  return sum(a, mass) > sum(b, mass);
+}
+
 std::string TuningTable(const Tuning& tuning) {
   const SettingColumns setting(tuning);
   std::ostringstream out;

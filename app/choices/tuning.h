@@ -82,6 +82,19 @@ struct Tuning {
   bool HasWork() const;
 };
 
+// The heads that share a setting, as places in `heads`, which are sorted by layer.
+std::vector<std::vector<size_t>> UnitsOf(const std::vector<analysis::HeadId>& heads, TunedUnit unit);
+// Whether a target bounds what is kept, so that the best of what lies within is looked for.
+bool IsLimitOfPairs(const analysis::BudgetTarget& target);
+// What decides unless it is told: between methods under such a target the output's error, as in MInference's paper
+// (it costs two attentions a method); else the kept mass.
+TunedCriterion UsualCriterion(const analysis::BudgetTarget& target, size_t num_methods);
+// Whether of two methods' settings for the same heads `a` is the better one: that which reaches the target; of both,
+// that with fewer pairs or, of a target for the pairs, with more mass or the smaller error; of none, that which comes
+// nearer.
+bool IsBetter(const analysis::BudgetTarget& target, TunedCriterion criterion,
+              const std::vector<analysis::BudgetSearchResult>& a, const std::vector<analysis::BudgetSearchResult>& b);
+
 // "head", "layer", "model".
 inline const char* NameOf(TunedUnit unit) {
   switch (unit) {

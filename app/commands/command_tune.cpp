@@ -90,17 +90,8 @@ TunedUnit ParseUnit(const std::string& text) {
   throw UsageError("--per '" + text + "': choose head, layer or model");
 }
 
-bool IsLimitOfPairs(const TuneTarget& target) {
-  return target.budget.kind == analysis::BudgetTarget::Kind::kKept ||
-         target.budget.kind == analysis::BudgetTarget::Kind::kWork;
-}
-
-// Without --choose: the error between methods under a target for the pairs, where it decides; it costs two attentions
-// a method.
 TunedCriterion ParseCriterion(const std::string& text, const TuneArguments& arguments, const TuneTarget& target) {
-  if (text.empty()) {
-    return arguments.methods.size() > 1 && IsLimitOfPairs(target) ? TunedCriterion::kError : TunedCriterion::kMass;
-  }
+  if (text.empty()) return UsualCriterion(target.budget, arguments.methods.size());
   if (text == "mass") return TunedCriterion::kMass;
   if (text == "error") return TunedCriterion::kError;
   throw UsageError("--choose '" + text + "': choose mass or error");
@@ -194,18 +185,6 @@ double MeanOutside(const std::vector<analysis::HeadTensorsPtr>& recordings, int3
     rows += recording->num_rows;
   }
   return rows == 0 ? 0 : sum / static_cast<double>(rows);
-}
-
-// The heads that share a setting, as places in `heads`, which are sorted by layer.
-std::vector<std::vector<size_t>> UnitsOf(const std::vector<analysis::HeadId>& heads, TunedUnit unit) {
-  std::vector<std::vector<size_t>> units;
-  for (size_t i = 0; i < heads.size(); ++i) {
-    const bool joins =
-        i > 0 && (unit == TunedUnit::kModel || (unit == TunedUnit::kLayer && heads[i].layer == heads[i - 1].layer));
-    if (!joins) units.emplace_back();
-    units.back().push_back(i);
-  }
-  return units;
 }
 
 // What a search holds of a method's trade-off, the largest of the methods searched: one is held at a time.
@@ -422,7 +401,7 @@ class Tuner {
       std::vector<analysis::BudgetSearchResult> found;
       if (kernels::Status status = searcher.Search(method, target, &found); !status.ok()) return status;
       ++step;
-      if (best.empty() || IsBetter(found, best)) {
+      if (best.empty() || IsBetter(tuning_.target.budget, tuning_.criterion, found, best)) {
         best = std::move(found);
         best_method = i;
       }
@@ -489,43 +468,6 @@ class Tuner {
     return {};
   }
 
-  // Of two methods' settings for the same heads: the one that reaches the target; of both, that with fewer pairs or, of
-  // a target for the pairs, with more mass or the smaller error; of none, that which comes nearer.
-  bool IsBetter(const std::vector<analysis::BudgetSearchResult>& a,
-                const std::vector<analysis::BudgetSearchResult>& b) const {
-    if (a.front().reached != b.front().reached) return a.front().reached;
-    const auto sum = [](const std::vector<analysis::BudgetSearchResult>& results, const auto& of) {
-      double total = 0;
-      for (const analysis::BudgetSearchResult& result : results) total += of(result);
-      return total;
-    };
-    const auto kept = [](const analysis::BudgetSearchResult& result) { return result.kept_fraction; };
-    const auto error = [](const analysis::BudgetSearchResult& result) { return result.relative_error; };
-    const auto time = [](const analysis::BudgetSearchResult& result) { return result.time_share; };
-    const auto work = [](const analysis::BudgetSearchResult& result) { return result.work_share; };
-    const analysis::BudgetTarget& target = tuning_.target.budget;
-    switch (target.kind) {
-      case analysis::BudgetTarget::Kind::kKept:
-        if (!a.front().reached) return sum(a, kept) < sum(b, kept);
-        if (tuning_.criterion == TunedCriterion::kError) return sum(a, error) < sum(b, error);
-        break;
-      case analysis::BudgetTarget::Kind::kWork:
-        if (!a.front().reached) return sum(a, work) < sum(b, work);
-        if (tuning_.criterion == TunedCriterion::kError) return sum(a, error) < sum(b, error);
-        break;
-      case analysis::BudgetTarget::Kind::kTime:
-        if (!a.front().reached) return sum(a, time) < sum(b, time);
-        break;
-      case analysis::BudgetTarget::Kind::kError:
-        return a.front().reached ? sum(a, kept) < sum(b, kept) : sum(a, error) < sum(b, error);
-      case analysis::BudgetTarget::Kind::kMass:
-        if (a.front().reached) return sum(a, kept) < sum(b, kept);
-        break;
-    }
-    const auto mass = [&](const analysis::BudgetSearchResult& result) { return result.mass.Value(target.statistic); };
-    return sum(a, mass) > sum(b, mass);
-  }
-
   const TuneArguments& arguments_;
   const Traces &traces_, &checks_;
   const std::vector<analysis::HeadId>& ids_;
@@ -558,7 +500,7 @@ int RunTune(TuneArguments arguments) {
   for (const std::string& text : arguments.methods)
     tuning.methods.push_back({ParseSearchableMethod(text, tuning.target), {}});
   tuning.criterion = ParseCriterion(arguments.choose, arguments, tuning.target);
-  if (tuning.criterion == TunedCriterion::kError && !IsLimitOfPairs(tuning.target) && tuning.methods.size() > 1)
+  if (tuning.criterion == TunedCriterion::kError && !IsLimitOfPairs(tuning.target.budget) && tuning.methods.size() > 1)
     throw UsageError("--choose error: a target of " + arguments.target +
                      " is reached by the fewest pairs; choose by the error under a target for the pairs (kept=..)");
   CheckPhases(tuning, arguments);

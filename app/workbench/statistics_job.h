@@ -68,4 +68,13 @@ class StatisticsJob {
   analysis::TaskQueue queue_;                   // last: its destructor joins work that uses the members above
 };
 
+// While it lives, the statistics wait.
+struct PauseStatistics {
+  StatisticsJob& job;
+  explicit PauseStatistics(StatisticsJob& paused) : job(paused) { job.Pause(); }
+  ~PauseStatistics() { job.Resume(); }
+  PauseStatistics(const PauseStatistics&) = delete;
+  PauseStatistics& operator=(const PauseStatistics&) = delete;
+};
+
 }  // namespace headscope::app

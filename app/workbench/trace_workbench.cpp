@@ -65,14 +65,6 @@ constexpr int32_t kOverlapPriority = 500'000;                        // after th
 constexpr char kMaskPrefix[] = "mask/", kThumbnailPrefix[] = "thumbnail/", kLostPrefix[] = "lost/",
                kOverlapTag[] = "overlap", kExportTag[] = "export", kFigureTag[] = "figure";
 
-struct PauseStatistics {
-  StatisticsJob& job;
-  explicit PauseStatistics(StatisticsJob& paused) : job(paused) { job.Pause(); }
-  ~PauseStatistics() { job.Resume(); }
-  PauseStatistics(const PauseStatistics&) = delete;
-  PauseStatistics& operator=(const PauseStatistics&) = delete;
-};
-
 // What the workbenches of several open traces share.
 struct SharedAmongTraces {
   std::shared_ptr<ui::MemoryBudget> memory = std::make_shared<ui::MemoryBudget>();
@@ -156,24 +148,24 @@ class TraceWorkbench : public ui::Workbench {
   void RequestLostKeys(analysis::HeadId head, int64_t mask_id, int64_t row,
                        ui::Reply<std::vector<ui::LostKey>> done) override;
   void MeetTarget(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
-                  double target, ui::Reply<kernels::ParameterValues> done, ui::ErrorReply failed,
+                  double target, ui::Reply<kernels::ParameterValues> done, ui::Reply<ui::Refusal> failed,
                   ui::Reply<ui::ProgressReport> progress) override;
+  std::vector<ui::TuneTargetChoice> tune_targets() const override { return TuneTargets(); }
   void CancelSearch() override {
     ++search_number_;
     queue_.Cancel("search");
   }
-  void TuneHeads(const std::vector<analysis::HeadId>& heads, const std::string& method,
-                 const kernels::ParameterValues& values, double target,
+  void TuneHeads(const std::vector<analysis::HeadId>& heads, const ui::TuneSettings& settings,
                  const ui::HeadsReplies<ui::TunedSetting>& replies) override;
   void CancelTuning() override {
     ++tuning_number_;
     queue_.Cancel("tune");
   }
-  std::string ExportTuning(const std::string& method, double target, const std::vector<ui::TunedSetting>& heads,
+  std::string ExportTuning(const ui::TuneSettings& settings, const std::vector<ui::TunedSetting>& heads,
                            size_t num_heads_chosen, const std::string& path) override {
     return OutcomeOf([&] {
              if (!trace_) throw UsageError("There is no configuration to write: open a trace first.");
-             return app::ExportTuning(trace_->reader, method, target, heads, num_heads_chosen, path), true;
+             return app::ExportTuning(trace_->reader, settings, heads, num_heads_chosen, path), true;
            })
         .error;
   }
@@ -479,15 +471,16 @@ void TraceWorkbench::ExportMap(const ui::MapDrawing& drawing, const std::string&
 
 void TraceWorkbench::MeetTarget(analysis::HeadId head, const std::string& method,
                                 const kernels::ParameterValues& values, double target,
-                                ui::Reply<kernels::ParameterValues> done, ui::ErrorReply failed,
+                                ui::Reply<kernels::ParameterValues> done, ui::Reply<ui::Refusal> failed,
                                 ui::Reply<ui::ProgressReport> progress) {
   if (!trace_) return;
   CancelSearch();
   const int64_t number = search_number_;
+  const auto unsupported = std::make_shared<bool>(false);
   Submit<kernels::ParameterValues>(
       "search", kMaskPriority,
-      [this, number, trace = trace_, head, method, values, target, progress,
-       alone = measures_alone()](const std::stop_token& stop) {
+      [this, number, trace = trace_, head, method, values, target, progress, alone = measures_alone(),
+       unsupported](const std::stop_token& stop) {
         const kernels::NamedMethod searched = SearchedMethod(method);
         analysis::BudgetSearchOptions options;
         options.stop = stop;
@@ -498,17 +491,23 @@ void TraceWorkbench::MeetTarget(analysis::HeadId head, const std::string& method
           });
         };
         analysis::BudgetSearchResult result;
+        kernels::Status status;
         if (searched.decode != nullptr) {
-          CheckStatus(SearchDecode(*trace, head, trace->Measured(head, alone), *searched.decode, values, target,
-                                   {.search = options, .decode_rows = trace->DecodeRows()}, &result));
+          status = SearchDecode(*trace, head, trace->Measured(head, alone), *searched.decode, values, target,
+                                {.search = options, .decode_rows = trace->DecodeRows()}, &result);
         } else {
           // What is searched is the first map's method.
           const MassCache::MassPtr mass = head_masses_.Get(ui::MapView::kFirst, trace->heads.Get(head), stop);
-          CheckStatus(analysis::SearchBudget(*mass, *searched.prefill, values, WindowTarget(target), options, &result));
+          status = analysis::SearchBudget(*mass, *searched.prefill, values, WindowTarget(target), options, &result);
         }
+        *unsupported = status.code() == kernels::StatusCode::kUnsupported || (status.ok() && !result.reached);
+        CheckStatus(status);
         return ReachedValues(*searched.spec(), target, result);
       },
-      std::move(done), std::move(failed));
+      std::move(done),
+      [=](const std::string& sentence) {
+        failed({sentence, *unsupported});
+      });
 }
 
 template <typename T, typename Work>
@@ -543,15 +542,16 @@ void TraceWorkbench::SubmitHeads(const std::string& tag, int32_t priority, const
       });
 }
 
-void TraceWorkbench::TuneHeads(const std::vector<analysis::HeadId>& heads, const std::string& method,
-                               const kernels::ParameterValues& values, double target,
+void TraceWorkbench::TuneHeads(const std::vector<analysis::HeadId>& heads, const ui::TuneSettings& settings,
                                const ui::HeadsReplies<ui::TunedSetting>& replies) {
   if (!trace_) return;
   CancelTuning();
-  SubmitHeads("tune", kTunePriority, heads, "Tuning " + method, &tuning_number_, replies,
-              [trace = trace_, heads, method, values, target](const HeadsCalls<ui::TunedSetting>& calls,
-                                                              const std::stop_token& stop) {
-                app::TuneHeads(*trace, heads, method, values, target, calls, stop);
+  SubmitHeads("tune", kTunePriority, heads, "Tuning", &tuning_number_, replies,
+              [this, trace = trace_, heads, settings, alone = measures_alone()](
+                  const HeadsCalls<ui::TunedSetting>& calls, const std::stop_token& stop) {
+                const auto paused = IsTimed(settings) ? std::make_unique<PauseStatistics>(statistics_) : nullptr;
+                if (paused) queue_.WaitUntilAlone(stop, kLongestWaitForQuiet);
+                app::TuneHeads(*trace, heads, settings, alone, calls, stop);
               });
 }
 
@@ -658,7 +658,7 @@ void TraceWorkbench::RunMethod(analysis::HeadId head, const std::string& method,
         return result;
       },
       std::move(done),
-      [failed = std::move(failed), unsupported](const std::string& sentence) {
+      [=](const std::string& sentence) {
         failed({sentence, *unsupported});
       });
 }

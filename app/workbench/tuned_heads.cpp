@@ -2,8 +2,9 @@
 #include "tuned_heads.h"
 
 #include <algorithm>
-#include <array>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "analysis/compare.h"
@@ -13,6 +14,7 @@
 #include "analysis/types/printable.h"
 #include "base/check_status.h"
 #include "base/errors.h"
+#include "choices/target_names.h"
 #include "choices/tuning.h"
 #include "choices/tuning_files.h"
 #include "kernels/cuda_executor.h"
@@ -51,82 +53,224 @@ const kernels::ParameterValues& ReachedValues(const kernels::MethodSpec& spec, d
   return found.values;
 }
 
+std::vector<ui::TuneTargetChoice> TuneTargets() {
+  std::vector<ui::TuneTargetChoice> choices;
+  for (const TargetName& target : kTargetNames) {
+    if (*target.title == '\0') continue;
+    using Kind = analysis::BudgetTarget::Kind;
+    const bool is_share = target.kind == Kind::kMass || target.kind == Kind::kKept;
+    choices.push_back({target.option, target.title, target.usual, is_share,
+                       target.kind == Kind::kMass && target.statistic == WindowTarget(0).statistic});
+  }
+  return choices;
+}
+
+bool IsTimed(const ui::TuneSettings& settings) {
+  return ParseTarget(settings.target).budget.kind == analysis::BudgetTarget::Kind::kTime;
+}
+
 namespace {
 
-kernels::Status TuneHead(OpenedTrace& trace, analysis::HeadId head, const kernels::NamedMethod& method,
-                         const kernels::ParameterValues& values, double target, const analysis::SweepCell& cell,
-                         const std::stop_token& stop, ui::TunedSetting* setting) {
+TunedUnit UnitOf(ui::TuneSettings::Unit unit) {
+  switch (unit) {
+    case ui::TuneSettings::Unit::kHead:
+      return TunedUnit::kHead;
+    case ui::TuneSettings::Unit::kLayer:
+      return TunedUnit::kLayer;
+    case ui::TuneSettings::Unit::kModel:
+      return TunedUnit::kModel;
+  }
+  return TunedUnit::kHead;
+}
+
+MethodChoice ChoiceOf(const ui::TuneSettings::Method& method) {
+  const kernels::NamedMethod found = SearchedMethod(method.name);
+  return {found.spec(), found.prefill, found.decode, method.values, method.name};
+}
+
+// What all units of a tuning share.
+struct Search {
+  std::vector<MethodChoice> methods;
+  analysis::BudgetTarget target;
+  TunedCriterion criterion = TunedCriterion::kMass;
+  bool in_group = false;  // decode methods, in the group of the unit's one head
+
+  bool is_decode() const { return methods.front().decode != nullptr; }
+  bool by_time() const { return target.kind == analysis::BudgetTarget::Kind::kTime; }
+};
+
+Search SearchOf(const ui::TuneSettings& settings, bool alone) {
+  Search search;
+  for (const ui::TuneSettings::Method& method : settings.methods) search.methods.push_back(ChoiceOf(method));
+  if (search.methods.empty()) throw UsageError("There is nothing to tune: choose a method.");
+  for (const MethodChoice& method : search.methods) {
+    if ((method.decode != nullptr) == search.is_decode()) continue;
+    throw UsageError("Prefill and decode methods run on other rows: tune " + method.name + " by itself.");
+  }
+  const TuneTarget target = ParseTarget(settings.target);
+  if (target.limit) throw UsageError("A target of " + settings.target + " is for the command line: give a share.");
+  search.target = target.budget;
+  search.criterion = UsualCriterion(target.budget, settings.methods.size());
+  search.in_group = search.is_decode() && !alone && settings.unit == ui::TuneSettings::Unit::kHead &&
+                    target.budget.kind == analysis::BudgetTarget::Kind::kMass;
+  return search;
+}
+
+// The searches over one unit's heads.
+class UnitSearcher {
+ public:
+  UnitSearcher(OpenedTrace& trace, const Search& search, const std::vector<analysis::HeadTensorsPtr>& recordings,
+               const analysis::BudgetSearchOptions& options) {
+    if (!search.is_decode()) {
+      std::vector<std::vector<analysis::HeadTensorsPtr>> heads;
+      for (const analysis::HeadTensorsPtr& recording : recordings) heads.push_back({recording});
+      prefill_.emplace(heads, options);
+      return;
+    }
+    std::vector<analysis::AskedMethod> asked;
+    for (const MethodChoice& method : search.methods)
+      asked.push_back({kernels::UniqueName(*method.spec), method.values});
+    std::vector<std::vector<analysis::MeasuredHeadsPtr>> heads;
+    for (const analysis::HeadTensorsPtr& recording : recordings) {
+      const analysis::MeasuredHeadsPtr measured =
+          search.in_group ? trace.GroupOf(recording->id) : analysis::AloneHead(recording);
+      heads.push_back({analysis::WithLayersBelow(trace.reader, measured, asked)});
+    }
+    analysis::DecodeSearchOptions of_steps{.search = options, .decode_rows = trace.DecodeRows()};
+    if (search.in_group) of_steps.head = recordings.front()->id;
+    decode_.emplace(std::move(heads), of_steps);
+  }
+
+  kernels::Status Run(const MethodChoice& method, const analysis::BudgetTarget& target,
+                      std::vector<analysis::BudgetSearchResult>* results) {
+    return decode_ ? decode_->Search(*method.decode, method.values, target, results)
+                   : prefill_->Search(*method.prefill, method.values, target, results);
+  }
+
+ private:
+  std::optional<analysis::BudgetSearcher> prefill_;
+  std::optional<analysis::DecodeBudgetSearcher> decode_;
+};
+
+kernels::Status TuneUnit(OpenedTrace& trace, const std::vector<analysis::HeadId>& unit, const Search& search,
+                         const analysis::SweepCell& cell, const std::stop_token& stop,
+                         std::vector<ui::TunedSetting>* tuned) {
+  // Heads that share a setting are in memory together.
+  const int64_t bytes = analysis::LargestHeadBytes(trace.reader, unit) * static_cast<int64_t>(unit.size());
+  if (unit.size() > 1 && bytes > analysis::MostMeasuredBytes()) {
+    return {kernels::StatusCode::kOutOfMemory, std::to_string(unit.size()) + " heads that share a setting take " +
+                                                   std::to_string(bytes >> 20) +
+                                                   " MiB together: tune each head by itself, or fewer heads"};
+  }
   // Past the cache: a pass over all heads would push out what the window shows.
-  const Device& device = method.decode != nullptr ? kCpu : kWindowsGpu;
-  const std::array<analysis::HeadTensorsPtr, 1> recordings = {trace.heads.GetUncached(head, device)};
+  const Device& device = search.is_decode() || search.by_time() ? kCpu : kWindowsGpu;
+  std::vector<analysis::HeadTensorsPtr> recordings;
+  for (const analysis::HeadId& head : unit) recordings.push_back(trace.heads.GetUncached(head, device));
+  size_t step = 0;
   analysis::BudgetSearchOptions options;
   options.num_threads = cell.num_threads;
   options.stop = stop;
-  options.progress = cell.report;
-  analysis::BudgetSearchResult found;
-  kernels::Status status =
-      method.decode != nullptr
-          ? SearchDecode(trace, head, analysis::AloneHead(recordings.front()), *method.decode, values, target,
-                         {.search = options}, &found)
-          : analysis::SearchBudget(recordings, *method.prefill, values, WindowTarget(target), options, &found);
-  if (!status.ok()) return status;
-  ui::TunedSetting tuned;
-  tuned.head = head;
-  tuned.values = found.values;
-  tuned.reached = found.reached;
-  tuned.kept_fraction = found.kept_fraction;
-  tuned.mass = found.mass;
-  tuned.device = recordings.front()->WhereComputed().name;
-  if (const auto inside = trace.MassInTrace(*recordings.front(), stop))
-    tuned.outside_mass = analysis::MeanOutsideMass(*recordings.front(), *inside, 0, recordings.front()->num_rows);
-  *setting = std::move(tuned);
-  return status;
+  options.progress = [&](double share) {
+    cell.report((static_cast<double>(step) + share) / static_cast<double>(search.methods.size()));
+  };
+  options.measure_error = search.criterion == TunedCriterion::kError;
+  options.measure_point_times = search.by_time();
+  options.measure_point_errors =
+      search.by_time() || options.measure_error || search.target.kind == analysis::BudgetTarget::Kind::kError;
+  UnitSearcher searcher(trace, search, recordings, options);
+  std::vector<analysis::BudgetSearchResult> best;
+  size_t best_method = 0;
+  kernels::Status refused;
+  for (size_t i = 0; i < search.methods.size(); ++i, ++step) {
+    std::vector<analysis::BudgetSearchResult> found;
+    kernels::Status status = searcher.Run(search.methods[i], search.target, &found);
+    if (status.code() == kernels::StatusCode::kUnsupported) {
+      refused = {status.code(), search.methods[i].name + ": " + status.message()};
+      continue;
+    }
+    if (!status.ok()) return status;
+    if (!best.empty() && !IsBetter(search.target, search.criterion, found, best)) continue;
+    best = std::move(found);
+    best_method = i;
+  }
+  if (best.empty()) return refused;
+  for (size_t i = 0; i < unit.size(); ++i) {
+    const analysis::HeadTensors& recording = *recordings[i];
+    const analysis::BudgetSearchResult& found = best[i];
+    ui::TunedSetting& setting = tuned->emplace_back();
+    setting.head = unit[i];
+    setting.method = best_method;
+    setting.values = found.values;
+    setting.reached = found.reached;
+    setting.kept_fraction = found.kept_fraction;
+    setting.mass = found.mass;
+    setting.relative_error = found.relative_error;
+    setting.time_share = found.time_share;
+    setting.device = recording.WhereComputed().name;
+    if (const auto inside = trace.MassInTrace(recording, stop))
+      setting.outside_mass = analysis::MeanOutsideMass(recording, *inside, 0, recording.num_rows);
+  }
+  return {};
 }
 
 }  // namespace
 
-void TuneHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads, const std::string& method,
-               const kernels::ParameterValues& values, double target, const HeadsCalls<ui::TunedSetting>& calls,
-               const std::stop_token& stop) {
-  const kernels::NamedMethod searched = SearchedMethod(method);
+void TuneHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads, const ui::TuneSettings& settings,
+               bool alone, const HeadsCalls<ui::TunedSetting>& calls, const std::stop_token& stop) {
+  const Search search = SearchOf(settings, alone);
+  std::vector<std::vector<analysis::HeadId>> units;
+  for (const std::vector<size_t>& places : UnitsOf(heads, UnitOf(settings.unit))) {
+    units.emplace_back();
+    for (const size_t place : places) units.back().push_back(heads[place]);
+  }
   analysis::SweepOptions options;
   kernels::CudaDeviceInfo gpu;
   const Device device = kernels::QueryCudaDevice(kWindowsGpu.ordinal, &gpu).ok() ? kWindowsGpu : kCpu;
-  options.most_at_once = analysis::HeadsAtOnce(device, analysis::LargestHeadBytes(trace.reader, heads));
+  // Heads beside each other would time each other.
+  options.most_at_once = search.by_time() || settings.unit != ui::TuneSettings::Unit::kHead
+                             ? 1
+                             : analysis::HeadsAtOnce(device, analysis::LargestHeadBytes(trace.reader, heads));
   options.stop = stop;
   options.progress = [&](const analysis::SweepProgress& progress) { calls.progress(progress.share); };
   options.failed = [&](const analysis::SweepCell& cell, const kernels::Status& why) {
-    calls.failed({heads[cell.head], analysis::Printable(why.message())});
+    for (const analysis::HeadId& head : units[cell.head]) calls.failed({head, analysis::Printable(why.message())});
   };
   std::mutex mutex;
   const kernels::Status status =
-      analysis::SweepCells({.num_heads = heads.size()}, options, [&](const analysis::SweepCell& cell) {
-        ui::TunedSetting tuned;
-        kernels::Status found = TuneHead(trace, heads[cell.head], searched, values, target, cell, stop, &tuned);
+      analysis::SweepCells({.num_heads = units.size()}, options, [&](const analysis::SweepCell& cell) {
+        std::vector<ui::TunedSetting> tuned;
+        kernels::Status found = TuneUnit(trace, units[cell.head], search, cell, stop, &tuned);
         const std::lock_guard lock(mutex);
-        if (found.ok()) calls.one(std::move(tuned));
+        if (found.ok()) std::ranges::for_each(tuned, calls.one);
         return found;
       });
   if (status.code() != kernels::StatusCode::kCancelled) CheckStatus(status);
 }
 
-void ExportTuning(const data::TraceReader& trace, const std::string& method, double target,
+void ExportTuning(const data::TraceReader& trace, const ui::TuneSettings& settings,
                   const std::vector<ui::TunedSetting>& heads, size_t num_heads_chosen, const std::string& path) {
   Tuning tuning;
   tuning.model = trace.layout().model;
   tuning.traces.push_back(
       {trace.path(), trace.layout().prompt_source, trace.num_tokens(), trace.num_rows(), trace.layout().first_token});
-  const MethodChoice choice = ParseMethod(method);
-  tuning.methods.push_back({choice, analysis::SearchedGrid(*choice.spec, trace.num_tokens())});
-  tuning.target = {.text = "cra-p5=" + analysis::ShortestNumber(target), .budget = WindowTarget(target), .limit = {}};
+  for (const ui::TuneSettings::Method& method : settings.methods) {
+    const MethodChoice choice = ChoiceOf(method);
+    tuning.methods.push_back({choice, analysis::SearchedGrid(*choice.spec, trace.num_tokens())});
+  }
+  tuning.target = ParseTarget(settings.target);
+  tuning.unit = UnitOf(settings.unit);
+  tuning.criterion = UsualCriterion(tuning.target.budget, settings.methods.size());
   tuning.num_heads_chosen = num_heads_chosen;
   for (const ui::TunedSetting& head : heads) {
     TunedHead tuned;
     tuned.id = head.head;
+    tuned.method = head.method;
     tuned.found.reached = head.reached;
     tuned.found.values = head.values;
     tuned.found.kept_fraction = head.kept_fraction;
     tuned.found.mass = head.mass;
+    tuned.found.relative_error = head.relative_error;
+    tuned.found.time_share = head.time_share;
     tuned.device = head.device;
     tuned.outside_mass = head.outside_mass;
     tuning.heads.push_back(std::move(tuned));

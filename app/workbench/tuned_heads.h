@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One head after the other tuned at one target, and the configuration of all of them: `headscope tune` for the window.
+// Heads tuned at one target, and the configuration of all of them: `headscope tune` for the window.
 #pragma once
 
 #include <functional>
@@ -39,16 +39,20 @@ struct HeadsCalls {
   std::function<void(double share)> progress;  // of all heads, 0 to 1
 };
 
-// Of each head the cheapest parameters that leave fewer than 5 % of the rows, or decode steps, below `target`, several
-// heads at a time. Parameters that are no budgets stay at `values`. Throws UsageError for what is no method; returns
-// early when stopped.
-void TuneHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads, const std::string& method,
-               const kernels::ParameterValues& values, double target, const HeadsCalls<ui::TunedSetting>& calls,
-               const std::stop_token& stop);
+// Of each head, or of the heads that share a setting, the cheapest of the methods' settings that reaches the target,
+// several at a time. `alone`: decode methods are searched on heads by themselves; else, where Workbench::TuneHeads says
+// so, in the group that shares a choice. A method that refuses a head is passed over where another one takes it. Throws
+// UsageError for what is no method or target; returns early when stopped.
+void TuneHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads, const ui::TuneSettings& settings,
+               bool alone, const HeadsCalls<ui::TunedSetting>& calls, const std::stop_token& stop);
+// Each statistic that a target can be about, once.
+std::vector<ui::TuneTargetChoice> TuneTargets();
+// Whether a target's search takes times, which nothing should run beside. Throws UsageError for what is no target.
+bool IsTimed(const ui::TuneSettings& settings);
 
 // As `headscope tune -o` writes it: by the extension of `path`, .json or .csv. Replaces a file of that name. Throws
 // UsageError when heads are missing.
-void ExportTuning(const data::TraceReader& trace, const std::string& method, double target,
+void ExportTuning(const data::TraceReader& trace, const ui::TuneSettings& settings,
                   const std::vector<ui::TunedSetting>& heads, size_t num_heads_chosen, const std::string& path);
 
 }  // namespace headscope::app

@@ -2,13 +2,19 @@
 // The window's searches for the cheapest parameters, of one head and of all, and the pictures that panes offer.
 #include <QAction>
 #include <QClipboard>
+#include <QComboBox>
+#include <QDoubleSpinBox>
 #include <QJsonArray>
 #include <QLabel>
+#include <QListWidget>
+#include <QPushButton>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "reach_fixture.h"
+#include "tune_dialog.h"
 
 namespace headscope::gui_test {
 namespace {
@@ -44,6 +50,80 @@ TEST_F(ReachTest, EveryHeadIsTunedAsByTheCommandLineAndTheMatrixShowsIt) {
     EXPECT_FALSE(told[QStringLiteral("heads")].toArray().isEmpty());
     EXPECT_EQ(exported[QStringLiteral("complete")], QJsonValue(true));
   }
+}
+
+// Several methods, another target and a setting for every layer, as a person chooses them in the dialog: the same
+// configuration as the command that it copies.
+TEST_F(ReachTest, TheTuningDialogFindsWhatTheCommandLineFinds) {
+  Open();
+  for (const auto& [target, value, unit] :
+       {std::tuple{"cra-mean", 0.8, "layer"}, std::tuple{"kept", 0.3, "head"}, std::tuple{"error", 0.5, "head"}}) {
+    SCOPED_TRACE(target);
+    window_->commands()[Command::kTuneDialog]->trigger();
+    auto* dialog = Find<ui::TuneDialog>("tuneDialog");
+    ASSERT_TRUE(WaitFor([&] { return dialog->isVisible(); }));
+    Find<QComboBox>("tunePhase")->setCurrentIndex(0);
+    auto* methods = Find<QListWidget>("tuneMethods");
+    for (int row = 0; row < methods->count(); ++row) {
+      const QString name = methods->item(row)->data(Qt::UserRole).toString();
+      const bool wanted = name == QStringLiteral("vertical-slash") || name == QStringLiteral("block-sparse");
+      methods->item(row)->setCheckState(wanted ? Qt::Checked : Qt::Unchecked);
+    }
+    auto* targets = Find<QComboBox>("tuneTarget");
+    for (int i = 0; i < targets->count(); ++i) {
+      targets->setCurrentIndex(i);
+      if (QString::fromStdString(dialog->settings().target).startsWith(QLatin1String(target) + u'=')) break;
+    }
+    Find<QDoubleSpinBox>("tuneValue")->setValue(value);
+    Find<QComboBox>("tuneUnit")->setCurrentIndex(QLatin1String(unit) == QStringLiteral("layer") ? 1 : 0);
+    ASSERT_EQ(dialog->settings().methods.size(), 2U);
+    Find<QPushButton>("tuneCopy")->click();
+    const QString command = QApplication::clipboard()->text();
+    Find<QPushButton>("tuneStart")->click();
+    EXPECT_FALSE(dialog->isVisible());
+    auto* progress = Find<ui::ProgressStrip>("progressStrip");
+    ASSERT_TRUE(WaitFor([&] { return !progress->IsBusy() && !window_->state()->sweep.running(); }, 120000));
+    ASSERT_EQ(window_->state()->sweep.Tuned().size(), 8U) << window_->state()->sweep.Summary().toStdString();
+    const QString saved = File(QLatin1String(target) + QStringLiteral("-dialog.json"));
+    AnswerFileDialog(saved);
+    window_->commands()[Command::kExportTuning]->trigger();
+    ASSERT_TRUE(WaitFor([&] { return QFile::exists(saved); }));
+    const QJsonObject told = RunInShell(command, File(QLatin1String(target) + QStringLiteral("-command.json")));
+    QFile file(saved);
+    ASSERT_TRUE(file.open(QIODevice::ReadOnly));
+    const QJsonObject exported = QJsonDocument::fromJson(file.readAll()).object();
+    EXPECT_FALSE(told[QStringLiteral("heads")].toArray().isEmpty());
+    EXPECT_EQ(exported[QStringLiteral("heads")], told[QStringLiteral("heads")]);
+    EXPECT_EQ(exported[QStringLiteral("methods")], told[QStringLiteral("methods")]);
+    EXPECT_EQ(exported[QStringLiteral("target")], told[QStringLiteral("target")]);
+  }
+}
+
+// Each head as the panel's search judges it, in its group: the mask of what was found for a head keeps the target.
+TEST_F(ReachTest, EveryHeadIsTunedInTheGroupThatSharesItsChoice) {
+  Open();
+  Use("quest", "page_size=4");
+  constexpr double kTarget = 0.8;
+  canvas_->SetMassTarget(kTarget);
+  QTest::qWait(30);
+  ASSERT_TRUE(Finish(Command::kSweepTune));
+  const std::vector<ui::TunedSetting> tuned = window_->state()->sweep.Tuned();
+  ASSERT_EQ(tuned.size(), 8U);
+  for (const ui::TunedSetting& setting : tuned) {
+    SCOPED_TRACE(testing::Message() << setting.head.layer << ':' << setting.head.head);
+    window_->store()->Select(setting.head);
+    ASSERT_TRUE(window_->state()->trial.SetValue("budget", setting.values.Real("budget")));
+    ASSERT_TRUE(WaitForCanvas());
+    ASSERT_NE(canvas_->mask(), nullptr);
+    EXPECT_NEAR(canvas_->mask()->summary.cra_p5, setting.mass.fifth_percentile, 1e-6);
+    EXPECT_NEAR(canvas_->mask()->summary.kept_fraction, setting.kept_fraction, 1e-9);
+    EXPECT_EQ(setting.reached, canvas_->mask()->summary.cra_p5 >= kTarget);
+  }
+  // A command that tunes otherwise is not offered as the same.
+  QApplication::clipboard()->setText(QStringLiteral("before"));
+  window_->commands()[Command::kCopyTuneCommand]->trigger();
+  EXPECT_EQ(QApplication::clipboard()->text(), QStringLiteral("before"));
+  EXPECT_TRUE(Find<QLabel>("noticeText")->text().contains(QStringLiteral("this head alone")));
 }
 
 // The search takes the head by itself, and so does the mask that is checked here.

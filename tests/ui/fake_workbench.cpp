@@ -306,22 +306,23 @@ void FakeWorkbench::RequestThumbnail(analysis::HeadId head, Reply<ThumbnailPtr> 
   Post("thumbnail", [thumbnail, done] { done(thumbnail); });
 }
 
-void FakeWorkbench::TuneHeads(const std::vector<analysis::HeadId>& heads, const std::string& method,
-                              const kernels::ParameterValues& values, double target,
+void FakeWorkbench::TuneHeads(const std::vector<analysis::HeadId>& heads, const TuneSettings& settings,
                               const HeadsReplies<TunedSetting>& replies) {
   ++generations_["tune"];
-  last_target = target;
+  last_tuning = settings;
+  last_tuned_heads = heads;
   for (const analysis::HeadId& head : heads) {
     ++num_tuned;
     TunedSetting tuned;
     tuned.head = head;
-    tuned.values = values;
+    tuned.method = static_cast<size_t>(head.head) % settings.methods.size();  // each head another one
+    tuned.values = settings.methods[tuned.method].values;
     for (const kernels::MethodSpec& spec : methods_) {
-      if (spec.name == method) static_cast<void>(tuned.values.Set(spec, "window", kFoundWindow + head.head));
+      if (spec.name == settings.methods[tuned.method].name)
+        static_cast<void>(tuned.values.Set(spec, "window", kFoundWindow + head.head));
     }
     tuned.reached = !target_out_of_reach;
     tuned.kept_fraction = 0.25 + 0.5 * head.head;
-    tuned.mass.fifth_percentile = target;
     Post("tune", [this, tuned, replies] {
       if (std::exchange(fail_next_run, false)) {
         replies.failed({tuned.head, "The device ran out of memory: choose fewer rows."});
@@ -432,16 +433,19 @@ void FakeWorkbench::RequestFigure(const FigureDrawing& drawing, double pixels_pe
 }
 
 void FakeWorkbench::MeetTarget(analysis::HeadId, const std::string& method, const kernels::ParameterValues& values,
-                               double target, Reply<kernels::ParameterValues> done, ErrorReply failed,
+                               double target, Reply<kernels::ParameterValues> done, Reply<Refusal> failed,
                                Reply<ProgressReport>) {
   last_target = target;
   kernels::ParameterValues found = values;
   for (const kernels::MethodSpec& spec : methods_) {
     if (spec.name == method) static_cast<void>(found.Set(spec, "window", kFoundWindow));
   }
-  Post("search", [found, done, failed, out_of_reach = target_out_of_reach] {
-    if (out_of_reach) {
-      failed("The target is out of reach: lower it.");
+  const bool fails = std::exchange(fail_next_search, false);
+  Post("search", [found, done, failed, fails, out_of_reach = target_out_of_reach] {
+    if (fails) {
+      failed({"The trace can no longer be read: open it again.", false});
+    } else if (out_of_reach) {
+      failed({"The target is out of reach: lower it.", true});
     } else {
       done(found);
     }

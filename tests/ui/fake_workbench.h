@@ -69,7 +69,10 @@ class FakeWorkbench : public Workbench {
   std::string run_note;         // of results
   bool fail_next_mask = false, fail_next_run = false, hold_run = false;
   bool target_out_of_reach = false;
+  bool fail_next_search = false;
   double last_target = 0;
+  TuneSettings last_tuning;
+  std::vector<analysis::HeadId> last_tuned_heads;
   static constexpr int kFoundWindow = 77;  // what a search of method "band" ends with
   std::string last_method, last_parameters;
   MapDrawing last_drawing;
@@ -125,17 +128,19 @@ class FakeWorkbench : public Workbench {
   Exact ExactScore(analysis::HeadId head, int64_t row, int64_t column) override;
   void RequestMask(MapView view, analysis::HeadId head, const std::string& method,
                    const kernels::ParameterValues& values, Reply<LiveMask> done, ErrorReply failed) override;
-  void TuneHeads(const std::vector<analysis::HeadId>& heads, const std::string& method,
-                 const kernels::ParameterValues& values, double target,
+  std::vector<TuneTargetChoice> tune_targets() const override {
+    return {{"cra", "of every row", 0.9, true, false}, {"cra-p5", "of most rows", 0.95, true, true}};
+  }
+  void TuneHeads(const std::vector<analysis::HeadId>& heads, const TuneSettings& settings,
                  const HeadsReplies<TunedSetting>& replies) override;
   void CancelTuning() override;
-  std::string ExportTuning(const std::string&, double, const std::vector<TunedSetting>& heads, size_t,
+  std::string ExportTuning(const TuneSettings&, const std::vector<TunedSetting>& heads, size_t,
                            const std::string&) override {
     num_exported_heads = heads.size();
     return {};
   }
   void MeetTarget(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
-                  double target, Reply<kernels::ParameterValues> done, ErrorReply failed,
+                  double target, Reply<kernels::ParameterValues> done, Reply<Refusal> failed,
                   Reply<ProgressReport> progress) override;
   void CancelSearch() override {}
   void RequestLostKeys(analysis::HeadId head, int64_t mask_id, int64_t row, Reply<std::vector<LostKey>> done) override;

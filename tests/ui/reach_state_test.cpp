@@ -50,7 +50,9 @@ TEST_F(ReachStateTest, EveryHeadIsTunedAndTheMatrixKnowsTheResult) {
   EXPECT_TRUE(state_.sweep.running());
   Deliver();
   EXPECT_EQ(num_finished_, 1);
-  EXPECT_EQ(workbench_.last_target, 0.9);
+  EXPECT_EQ(workbench_.last_tuning.target, "cra-p5=0.9");
+  ASSERT_EQ(workbench_.last_tuning.methods.size(), 1U);
+  EXPECT_EQ(workbench_.last_tuning.methods[0].name, "band");
   const std::vector<TunedSetting> tuned = state_.sweep.Tuned();
   ASSERT_EQ(tuned.size(), 2U);
   EXPECT_EQ(tuned[1].head, (HeadId{0, 1}));
@@ -131,6 +133,42 @@ TEST(PaneOffersTest, PicturesAreListedInOrderAndGoWithTheirPane) {
   ASSERT_EQ(offers.pictures().size(), 1U);
   EXPECT_EQ(offers.pictures()[0].name, QStringLiteral("b"));
   EXPECT_EQ(changes, 3);
+}
+
+TEST_F(ReachStateTest, HeadsGetTheBestOfSeveralMethods) {
+  TuneSettings settings = state_.sweep.TrialsTuning();
+  settings.methods.push_back(settings.methods.front());
+  settings.target = "kept=0.25";
+  state_.sweep.Tune(settings);
+  Deliver();
+  EXPECT_EQ(workbench_.last_tuning, settings);
+  state_.heads.SetMetric("result.method");
+  EXPECT_EQ(state_.heads.MetricOf({0, 0}), 1);
+  EXPECT_EQ(state_.heads.MetricOf({0, 1}), 2);
+  ASSERT_NE(state_.heads.ResultOf({0, 1}), nullptr);
+  EXPECT_TRUE(state_.heads.ResultOf({0, 1})->setting.starts_with("band:window=78"))
+      << state_.heads.ResultOf({0, 1})->setting;
+  const QString summary = state_.sweep.Summary();
+  EXPECT_TRUE(summary.startsWith(QStringLiteral("The best of 2 methods tuned at kept=0.25"))) << summary.toStdString();
+  EXPECT_TRUE(summary.contains(QStringLiteral("band for 1, band for 1."))) << summary.toStdString();
+}
+
+// What is done of a layer is not what the whole layer reaches.
+TEST_F(ReachStateTest, AStoppedTuningGoesOnWithWholeUnits) {
+  TuneSettings settings = state_.sweep.TrialsTuning();
+  for (const auto& [unit, num_left] :
+       {std::pair{TuneSettings::Unit::kHead, 1U}, std::pair{TuneSettings::Unit::kLayer, 2U},
+        std::pair{TuneSettings::Unit::kModel, 2U}}) {
+    settings.unit = unit;
+    state_.sweep.Tune(settings);
+    workbench_.DeliverReplies(1);
+    ASSERT_EQ(state_.sweep.num_done(), 1U);
+    state_.sweep.Stop();
+    state_.sweep.Resume();
+    EXPECT_EQ(workbench_.last_tuned_heads.size(), num_left);
+    Deliver();
+    EXPECT_EQ(state_.sweep.num_done(), 2U);
+  }
 }
 
 TEST_F(ReachStateTest, AMethodWithoutABudgetIsNotTuned) {
@@ -277,8 +315,28 @@ TEST_F(ReachStateTest, HeadsWorthALookAreTheExtremesAndEachIsNamedOnce) {
 }
 
 TEST_F(ReachStateTest, ATuningsCommandLeavesOutWhatTheSearchFinds) {
-  EXPECT_EQ(TuneCommand(QStringLiteral("t.h5"), *state_.trial.method(), state_.trial.values(), 0.95),
+  TuneSettings settings = state_.sweep.TrialsTuning();
+  const auto& registry = state_.trial.methods();
+  EXPECT_EQ(TuneCommand(QStringLiteral("t.h5"), registry, settings),
             QStringLiteral("headscope tune t.h5 --method band:sinks=4,share=0.5,exact=0 --target cra-p5=0.95"));
+  settings.methods.push_back(settings.methods.front());
+  settings.target = "kept=0.2";
+  settings.unit = TuneSettings::Unit::kLayer;
+  EXPECT_EQ(TuneCommand(QStringLiteral("t.h5"), registry, settings, {{0, 1}, {3, 2}}),
+            QStringLiteral("headscope tune t.h5 --method band:sinks=4,share=0.5,exact=0 --method "
+                           "band:sinks=4,share=0.5,exact=0 --target kept=0.2 --per layer --choose error --heads "
+                           "0:1,3:2"));
+}
+
+TEST_F(ReachStateTest, ATuningThatNoCommandRepeatsSaysWhy) {
+  using kernels::ChosenPer;
+  TraceSummary trace;
+  EXPECT_TRUE(WhyNotTuneCommand(trace, /*is_decode=*/false, /*alone=*/false, {}).isEmpty());
+  EXPECT_TRUE(WhyNotTuneCommand(trace, true, false, ChosenPer::kPlace).isEmpty());
+  EXPECT_TRUE(WhyNotTuneCommand(trace, true, true, ChosenPer::kKvHead).isEmpty());
+  EXPECT_TRUE(WhyNotTuneCommand(trace, true, false, ChosenPer::kKvHead).contains(QStringLiteral("this head alone")));
+  trace.num_decode_rows = 40;
+  EXPECT_TRUE(WhyNotTuneCommand(trace, true, true, ChosenPer::kPlace).contains(QStringLiteral("steps")));
 }
 
 }  // namespace

@@ -194,6 +194,22 @@ TEST_F(WindowStateTest, EveryMethodAtTheTargetIsSearchedThenMeasured) {
   EXPECT_TRUE(under_way_.empty());
 }
 
+TEST_F(WindowStateTest, AMethodThatCannotReachTheTargetIsLeftOutAndNoFailure) {
+  state_.heads.Select({0, 1});
+  workbench_.target_out_of_reach = true;
+  state_.queue.RunAllAtTarget();
+  Deliver();
+  EXPECT_TRUE(measured_.empty());
+  EXPECT_TRUE(failed_.isEmpty());
+  EXPECT_EQ(noticed_, QStringList{QStringLiteral("Left out: band: The target is out of reach: lower it.")});
+  workbench_.target_out_of_reach = false;
+  workbench_.fail_next_search = true;
+  state_.queue.RunAllAtTarget();
+  Deliver();
+  EXPECT_EQ(failed_.size(), 1) << "a trace that cannot be read is another matter";
+  EXPECT_EQ(noticed_.size(), 1) << "nothing of the series before is told again";
+}
+
 TEST_F(WindowStateTest, AMaskIsMadeWhileAnybodyShowsIt) {
   const int map = 0, pane = 0;
   state_.trial.SetMaskWanted(&map, true);

@@ -116,6 +116,8 @@ constexpr CommandSpec kTable[] = {
      true},
     {Command::kSweepTune, "tune-all-heads", CommandMenu::kMethods, "Tune all heads at the ta&rget", "",
      "Find the method's cheapest parameters at the target on every head that the filter shows"},
+    {Command::kTuneDialog, "tune-heads", CommandMenu::kMethods, "T&une heads…", "Ctrl+Alt+T",
+     "Choose methods, target, and whether heads, layers or the model get a setting of their own"},
     {Command::kSweepResume, "resume-all-heads", CommandMenu::kMethods, "R&esume all heads", "",
      "Continue with the heads that remain"},
     {Command::kCancelWork, "cancel", CommandMenu::kMethods, "&Cancel work", "Ctrl+.",

@@ -69,6 +69,7 @@ enum class Command {
   kMeetTarget,
   kSweepMeasure,
   kSweepTune,
+  kTuneDialog,
   kSweepResume,
   kCancelWork,
   kChooseMethod,

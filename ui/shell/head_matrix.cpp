@@ -150,6 +150,8 @@ QString HeadMatrix::ToolTip(analysis::HeadId head) const {
                      .arg(trace.kv_head_of_head[static_cast<size_t>(at)]);
   if (const QStringList tags = store_->TagsOf(head); !tags.isEmpty())
     text += tr("<br>Tags: %1").arg(Shown(tags.join(QStringLiteral(", "))).toHtmlEscaped());
+  if (const HeadResult* result = store_->ResultOf(head); result != nullptr && !result->setting.empty())
+    text += tr("<br>Tuned: %1").arg(QString::fromStdString(result->setting).toHtmlEscaped());
   const analysis::HeadStatistics* statistics = store_->Find(head);
   if (statistics == nullptr) return text + tr("<br>not computed yet");
   if (trace.first_token > 0) {

@@ -34,6 +34,8 @@
 
 namespace headscope::ui {
 
+class TuneDialog;
+
 class MainWindow : public QMainWindow {
   Q_OBJECT
 
@@ -108,6 +110,9 @@ class MainWindow : public QMainWindow {
   void ShowKeys();
   void ShowAbout();
   void ShowSettings();
+  void OpenTuneDialog();
+  void CopyTuneCommand(const TuneSettings& settings);
+  QString WhyNotCopyTune(const TuneSettings& settings) const;
   void UpdateCommands();
 
   // main_window_split.cpp: two or four maps side by side.
@@ -214,6 +219,7 @@ class MainWindow : public QMainWindow {
   CommandPalette* palette_ = nullptr;
   CaptureDialog* capture_ = nullptr;
   SettingsDialog* settings_ = nullptr;
+  TuneDialog* tune_ = nullptr;
   QComboBox *metric_box_ = nullptr, *color_box_ = nullptr;
   QLabel *cursor_label_ = nullptr, *head_label_ = nullptr;
   QList<QDockWidget*> docks_;  // in the order of pane_list.h

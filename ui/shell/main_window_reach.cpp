@@ -7,11 +7,13 @@
 #include <QMenu>
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "command_line.h"
 #include "main_window.h"
 #include "shown_text.h"
+#include "tune_dialog.h"
 
 namespace headscope::ui {
 
@@ -39,10 +41,8 @@ void MainWindow::BindReach() {
     const QString method = QString::fromStdString(workbench_->MethodArgument(run->method, run->parameters));
     CopyText(CompareCommand(TracePath(), method, *run));
   });
-  bind(Command::kCopyTuneCommand, [this] {
-    if (const kernels::MethodSpec* spec = state_.trial.method())
-      CopyText(TuneCommand(TracePath(), *spec, state_.trial.values(), state_.trial.target()));
-  });
+  bind(Command::kTuneDialog, [this] { OpenTuneDialog(); });
+  bind(Command::kCopyTuneCommand, [this] { CopyTuneCommand(state_.sweep.TrialsTuning()); });
   bind(Command::kCopyViewCommand, [this] { CopyText(RenderCommand(TracePath(), DrawingOfMap())); });
   bind(Command::kWelcome, [this] { ShowWelcome(); });
   connect(canvas_, &HeadCanvas::FitToTraceRequested, &state_.queue, &RunQueue::MeetTarget);
@@ -174,6 +174,7 @@ void MainWindow::UpdateReach() {
   const QString why_not_tune =
       has_trace ? tr("%1 has no budget to search").arg(canvas_->method()) : tr("no trace is open");
   Allow(commands_[Command::kSweepTune], state_.sweep.CanTune(), why_not_tune);
+  Allow(commands_[Command::kTuneDialog], has_trace, tr("no trace is open"));
   Allow(commands_[Command::kCopyTuneCommand], state_.sweep.CanTune(), why_not_tune);
   Allow(commands_[Command::kSweepResume], state_.sweep.CanResume(), tr("nothing was stopped"));
   Allow(commands_[Command::kExportTuning], !state_.sweep.Tuned().empty(), tr("no head is tuned yet"));
@@ -235,14 +236,49 @@ void MainWindow::ExportFigure() {
   if (!path.isEmpty()) state_.figures.Save(path);
 }
 
+void MainWindow::OpenTuneDialog() {
+  if (tune_ == nullptr) {
+    tune_ = new TuneDialog(&state_, workbench_, this);
+    connect(tune_, &TuneDialog::CopyWanted, this, &MainWindow::CopyTuneCommand);
+  }
+  tune_->show();
+  tune_->raise();
+  tune_->activateWindow();
+}
+
+QString MainWindow::WhyNotCopyTune(const TuneSettings& settings) const {
+  bool is_decode = false;
+  for (const kernels::MethodSpec& method : state_.trial.methods())
+    is_decode |= !settings.methods.empty() && method.name == settings.methods.front().name &&
+                 method.phase == kernels::Phase::kDecode;
+  std::optional<kernels::ChosenPer> chosen_per = kernels::ChosenPer::kKvHead;  // of a method that is not on show
+  if (settings.methods.size() == 1 && state_.trial.mask() && state_.trial.method() != nullptr &&
+      settings.methods.front().name == state_.trial.method()->name)
+    chosen_per = state_.trial.mask()->chosen_per;
+  return WhyNotTuneCommand(state_.heads.trace(), is_decode, workbench_->measures_alone(), chosen_per);
+}
+
+void MainWindow::CopyTuneCommand(const TuneSettings& settings) {
+  if (const QString why_not = WhyNotCopyTune(settings); !why_not.isEmpty())
+    return notice_->ShowMessage(tr("No command tunes likewise: %1.").arg(why_not));
+  std::vector<analysis::HeadId> heads;
+  const auto& all = state_.heads.trace().heads;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(heads),
+               [this](analysis::HeadId head) { return state_.heads.Passes(head); });
+  if (heads.size() == all.size()) heads.clear();
+  CopyText(TuneCommand(TracePath(), state_.trial.methods(), settings, heads));
+}
+
 void MainWindow::ExportTuning() {
   const HeadSweep& sweep = state_.sweep;
-  const QString name = ExportName(QString::fromStdString(sweep.method()) + QStringLiteral("-tuned.json"));
+  const auto& methods = sweep.tuning().methods;
+  const QString which = methods.size() == 1 ? QString::fromStdString(methods.front().name) : QStringLiteral("methods");
+  const QString name = ExportName(which + QStringLiteral("-tuned.json"));
   const QString path =
       QFileDialog::getSaveFileName(this, tr("Export configuration"), name, tr("Configurations (*.json *.csv)"));
   if (path.isEmpty()) return;
   const std::string error =
-      workbench_->ExportTuning(sweep.method(), sweep.target(), sweep.Tuned(), sweep.num_chosen(), path.toStdString());
+      workbench_->ExportTuning(sweep.tuning(), sweep.Tuned(), sweep.num_chosen(), path.toStdString());
   if (error.empty()) {
     notice_->ShowMessage(tr("Configuration saved to %1").arg(path));
   } else {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "command_line.h"
 
+#include <QObject>
 #include <QRegularExpression>
 #include <QStringList>
+#include <algorithm>
 #include <cmath>
 
 namespace headscope::ui {
@@ -98,18 +100,45 @@ QString FigureCommand(const QString& trace_path, const FigureDrawing& drawing) {
   return Joined(arguments);
 }
 
-QString TuneCommand(const QString& trace_path, const kernels::MethodSpec& method,
-                    const kernels::ParameterValues& values, double target) {
-  QStringList others;
-  for (const kernels::ParameterSpec& parameter : method.parameters) {
-    if (parameter.role != kernels::ParameterRole::kOther) continue;
-    others.append(QStringLiteral("%1=%2").arg(
-        QString::fromStdString(parameter.name),
-        QString::fromStdString(kernels::ValueText(parameter, values.Real(parameter.name)))));
+QString TuneCommand(const QString& trace_path, const std::vector<kernels::MethodSpec>& registry,
+                    const TuneSettings& settings, const std::vector<analysis::HeadId>& heads) {
+  QStringList arguments = {QStringLiteral("headscope"), QStringLiteral("tune"), trace_path};
+  for (const TuneSettings::Method& method : settings.methods) {
+    const auto spec =
+        std::find_if(registry.begin(), registry.end(), [&](const auto& one) { return one.name == method.name; });
+    if (spec == registry.end()) continue;
+    QStringList others;
+    for (const kernels::ParameterSpec& parameter : spec->parameters) {
+      if (parameter.role != kernels::ParameterRole::kOther) continue;
+      others.append(QStringLiteral("%1=%2").arg(
+          QString::fromStdString(parameter.name),
+          QString::fromStdString(kernels::ValueText(parameter, method.values.Real(parameter.name)))));
+    }
+    arguments += {QStringLiteral("--method"), MethodArgument(QString::fromStdString(method.name), others.join(u','))};
   }
-  return Joined({QStringLiteral("headscope"), QStringLiteral("tune"), trace_path, QStringLiteral("--method"),
-                 MethodArgument(QString::fromStdString(method.name), others.join(u',')), QStringLiteral("--target"),
-                 QStringLiteral("cra-p5=%1").arg(target)});
+  arguments += {QStringLiteral("--target"), QString::fromStdString(settings.target)};
+  if (settings.unit != TuneSettings::Unit::kHead) {
+    const bool per_layer = settings.unit == TuneSettings::Unit::kLayer;
+    arguments += {QStringLiteral("--per"), per_layer ? QStringLiteral("layer") : QStringLiteral("model")};
+  }
+  if (settings.methods.size() > 1 && settings.target.starts_with("kept="))
+    arguments += {QStringLiteral("--choose"), QStringLiteral("error")};
+  if (!heads.empty()) {
+    QStringList names;
+    for (const analysis::HeadId& head : heads) names.append(HeadText(head));
+    arguments += {QStringLiteral("--heads"), names.join(u',')};
+  }
+  return Joined(arguments);
+}
+
+QString WhyNotTuneCommand(const TraceSummary& trace, bool is_decode, bool alone,
+                          const std::optional<kernels::ChosenPer>& chosen_per) {
+  if (!is_decode) return {};
+  if (trace.num_decode_rows > 0)
+    return QObject::tr("the window judges the steps that the trace holds, headscope tune the last 16 rows");
+  if (!alone && chosen_per && *chosen_per == kernels::ChosenPer::kKvHead)
+    return QObject::tr("heads share a choice of keys, and headscope tune takes each by itself: tick 'this head alone'");
+  return {};
 }
 
 }  // namespace headscope::ui

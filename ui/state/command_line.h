@@ -22,9 +22,13 @@ QString RenderCommand(const QString& trace_path, const MapDrawing& drawing);
 // Draws the figure again, into an SVG on white paper.
 QString FigureCommand(const QString& trace_path, const FigureDrawing& drawing);
 
-// The cheapest settings of a method at a target, of every head. `parameters` that are budgets are what the search
-// finds: they are left out.
-QString TuneCommand(const QString& trace_path, const kernels::MethodSpec& method,
-                    const kernels::ParameterValues& values, double target);
+// The cheapest settings of the methods at a target. Parameters that are budgets are what the search finds: they are
+// left out. `registry`: whose methods the settings name. `heads`: empty for all.
+QString TuneCommand(const QString& trace_path, const std::vector<kernels::MethodSpec>& registry,
+                    const TuneSettings& settings, const std::vector<analysis::HeadId>& heads = {});
+// Of one that `headscope tune` judges otherwise than the window: why; empty: it gives the same. `chosen_per`: who
+// shares a choice of keys in the method's masks.
+QString WhyNotTuneCommand(const TraceSummary& trace, bool is_decode, bool alone,
+                          const std::optional<kernels::ChosenPer>& chosen_per);
 
 }  // namespace headscope::ui

@@ -20,6 +20,8 @@ constexpr ResultMetric kResultMetrics[] = {
     {"result.speedup", "All heads: speed-up", "times", "dense time by the method's, measured alongside",
      &HeadResult::speedup, 0},
     {"result.error", "All heads: relative error", "", "|O - O_dense| / |O_dense|", &HeadResult::relative_error, 0},
+    {"result.method", "All heads: tuned method", "number",
+     "which of the tuned methods is the best on the head, from 1 in the order of their list", &HeadResult::method, 0},
 };
 
 const ResultMetric* FindResultMetric(const std::string& name) {
@@ -51,6 +53,11 @@ void HeadStore::SetResult(analysis::HeadId head, const HeadResult& result) {
   if (!Holds(head)) return;
   results_[head] = result;
   Q_EMIT ResultsChanged();
+}
+
+const HeadResult* HeadStore::ResultOf(analysis::HeadId head) const {
+  const auto found = results_.find(head);
+  return found == results_.end() ? nullptr : &found->second;
 }
 
 void HeadStore::SetTags(analysis::HeadId head, const QStringList& tags) {

@@ -21,6 +21,8 @@ struct HeadResult {
   double cra_p5 = std::numeric_limits<double>::quiet_NaN();
   double speedup = std::numeric_limits<double>::quiet_NaN();
   double relative_error = std::numeric_limits<double>::quiet_NaN();
+  double method = std::numeric_limits<double>::quiet_NaN();  // of a tuning, its number among the methods, from 1
+  std::string setting = {};  // method and budgets that a tuning found; empty: none, or it was measured
 };
 
 // The numbers of HeadResult as metrics, beside analysis::Metrics().
@@ -41,6 +43,8 @@ class HeadStore : public QObject {
   // Of the sweep that was started last.
   void SetResult(analysis::HeadId head, const HeadResult& result);
   void ClearResults();
+  // Null: none.
+  const HeadResult* ResultOf(analysis::HeadId head) const;
 
   // Another trace beside this one, whose heads of the same layer and number are compared with these. Its statistics
   // come by AddOther; nothing: no such trace any more.

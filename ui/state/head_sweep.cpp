@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "run_queue.h"
@@ -27,13 +28,43 @@ bool HeadSweep::CanTune() const {
 
 void HeadSweep::Start(Kind kind) {
   const kernels::MethodSpec* const spec = trial_->method();
-  if (!heads_->HasTrace() || spec == nullptr || (kind == Kind::kTune && !CanTune())) return;
+  if (!heads_->HasTrace() || spec == nullptr) return;
+  if (kind == Kind::kTune) {
+    if (CanTune()) Tune(TrialsTuning());
+    return;
+  }
   Clear();
-  kind_ = kind;
   method_ = spec->name;
   title_ = spec->title;
   values_ = trial_->values();
-  target_ = trial_->target();
+  Begin(kind);
+}
+
+TuneSettings HeadSweep::TrialsTuning() const {
+  TuneSettings settings;
+  if (trial_->method() != nullptr) settings.methods.push_back({trial_->method()->name, trial_->values()});
+  settings.target = QStringLiteral("cra-p5=%1").arg(trial_->target()).toStdString();
+  return settings;
+}
+
+void HeadSweep::Tune(const TuneSettings& settings) {
+  if (!heads_->HasTrace() || settings.methods.empty()) return;
+  Clear();
+  tuning_ = settings;
+  method_ = settings.methods.front().name;
+  title_ = method_;
+  for (const kernels::MethodSpec& spec : trial_->methods()) {
+    if (spec.name == method_) title_ = spec.title;
+  }
+  if (settings.methods.size() > 1) {
+    method_ = tr("%1 methods").arg(settings.methods.size()).toStdString();
+    title_ = tr("The best of %1 methods").arg(settings.methods.size()).toStdString();
+  }
+  Begin(Kind::kTune);
+}
+
+void HeadSweep::Begin(Kind kind) {
+  kind_ = kind;
   for (const analysis::HeadId& head : heads_->trace().heads) {
     if (heads_->Passes(head)) chosen_.push_back(head);
   }
@@ -48,27 +79,60 @@ void HeadSweep::Resume() {
   done_before_ = done_.size();
   since_began_.start();
   Q_EMIT Began();
-  std::vector<analysis::HeadId> missing;
-  std::copy_if(chosen_.begin(), chosen_.end(), std::back_inserter(missing),
-               [this](analysis::HeadId head) { return !done_.contains(head); });
-  const std::string stage = (kind_ == Kind::kTune ? "Tuning " : "Measuring ") + method_;
+  const std::vector<analysis::HeadId> missing = Missing();
   ProgressReport at_first;
-  at_first.stage = stage;
   at_first.fraction = 0;
   Report(std::move(at_first));
   if (kind_ == Kind::kTune) {
     const auto tuned = [this](const TunedSetting& setting) {
       tuned_[setting.head] = setting;
-      Done(setting.head, {.kept_fraction = setting.kept_fraction, .cra_p5 = setting.mass.fifth_percentile});
+      Done(setting.head, {.kept_fraction = setting.kept_fraction,
+                          .cra_p5 = setting.mass.fifth_percentile,
+                          .relative_error = setting.relative_error,
+                          .method = static_cast<double>(setting.method + 1),
+                          .setting = SettingText(setting)});
     };
-    workbench_->TuneHeads(missing, method_, values_, target_, Replies<TunedSetting>(tuned));
+    workbench_->TuneHeads(missing, tuning_, Replies<TunedSetting>(tuned));
   } else {
     const auto measured = [this](const analysis::MethodResult& run) {
       Q_EMIT Measured(run);
-      Done(run.head, {run.kept_fraction, run.cra_p5, run.speedup, run.relative_error});
+      Done(run.head, {.kept_fraction = run.kept_fraction,
+                      .cra_p5 = run.cra_p5,
+                      .speedup = run.speedup,
+                      .relative_error = run.relative_error});
     };
     workbench_->MeasureHeads(missing, method_, values_, kRepeats, Replies<analysis::MethodResult>(measured));
   }
+}
+
+std::vector<analysis::HeadId> HeadSweep::Missing() const {
+  // The heads that share a setting, by one of them.
+  const auto unit = [this](analysis::HeadId head) {
+    if (kind_ != Kind::kTune || tuning_.unit == TuneSettings::Unit::kHead) return head;
+    return tuning_.unit == TuneSettings::Unit::kLayer ? analysis::HeadId{head.layer, 0} : analysis::HeadId{0, 0};
+  };
+  std::set<analysis::HeadId> open;
+  for (const analysis::HeadId& head : chosen_) {
+    if (!done_.contains(head)) open.insert(unit(head));
+  }
+  std::vector<analysis::HeadId> missing;
+  std::copy_if(chosen_.begin(), chosen_.end(), std::back_inserter(missing),
+               [&](analysis::HeadId head) { return open.contains(unit(head)); });
+  return missing;
+}
+
+std::string HeadSweep::SettingText(const TunedSetting& setting) const {
+  const std::string& name = tuning_.methods[setting.method].name;
+  std::string text = name;
+  const auto& methods = trial_->methods();
+  const auto spec = std::find_if(methods.begin(), methods.end(), [&](const auto& one) { return one.name == name; });
+  if (spec == methods.end()) return text;
+  for (const kernels::ParameterSpec& parameter : spec->parameters) {
+    if (parameter.role == kernels::ParameterRole::kOther) continue;
+    text += (text.size() == name.size() ? ":" : ",") + parameter.name + "=" +
+            kernels::ValueText(parameter, setting.values.Real(parameter.name));
+  }
+  return text;
 }
 
 template <typename T>
@@ -124,7 +188,8 @@ void HeadSweep::Failed(analysis::HeadId head, const std::string& sentence) {
 void HeadSweep::Report(ProgressReport report) {
   const auto all = static_cast<double>(chosen_.size()), before = static_cast<double>(done_before_);
   const double now = std::clamp(report.fraction, 0.0, 1.0) * (all - before);  // heads of this stretch
-  report.stage += tr(" (%1 of %2 heads done)").arg(done_.size()).arg(chosen_.size()).toStdString();
+  report.stage = (kind_ == Kind::kTune ? "Tuning " : "Measuring ") + method_ +
+                 tr(" (%1 of %2 heads done)").arg(done_.size()).arg(chosen_.size()).toStdString();
   report.fraction = (before + now) / all;
   const double seconds = static_cast<double>(since_began_.elapsed()) / 1000;
   if (now > 0 && seconds > 0) {
@@ -158,11 +223,20 @@ QString HeadSweep::Summary() const {
   QString text = kind_ == Kind::kTune
                      ? tr("%1 tuned at %2 on %3: %4 of them reach it, keeping %5 of the pairs on average.")
                            .arg(title)
-                           .arg(target_)
+                           .arg(QString::fromStdString(tuning_.target))
                            .arg(heads)
                            .arg(reached)
                            .arg(average)
                      : tr("%1 measured on %2: it keeps %3 of the pairs on average.").arg(title, heads, average);
+  if (kind_ == Kind::kTune && tuning_.methods.size() > 1) {
+    QStringList counts;
+    for (size_t i = 0; i < tuning_.methods.size(); ++i) {
+      const auto count =
+          std::count_if(tuned_.begin(), tuned_.end(), [i](const auto& one) { return one.second.method == i; });
+      counts.append(tr("%1 for %2").arg(QString::fromStdString(tuning_.methods[i].name)).arg(count));
+    }
+    text += u' ' + counts.join(QStringLiteral(", ")) + u'.';
+  }
   if (!failures_.isEmpty()) text += tr(" %1 failed: %2").arg(failures_.size()).arg(failures_.first());
   return text;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One method on every head of the trace: measured with its present parameters, or tuned to the target mass. Head after
-// head, in the trace's order; it can be stopped, and goes on where it stopped.
+// Work over every head of the trace: one method measured with its present parameters, or one or several tuned to a
+// target. In the trace's order; it can be stopped, and goes on where it stopped.
 #pragma once
 
 #include <QElapsedTimer>
@@ -29,6 +29,10 @@ class HeadSweep : public QObject {
   // Begins anew with the trial's method, parameters and target, over the heads that the filter lets pass. A sweep under
   // way ends. Does nothing without a trace, or when a method without budgets is to be tuned.
   void Start(Kind kind);
+  // The same with methods and a target of their own.
+  void Tune(const TuneSettings& settings);
+  // What Start(kTune) would tune: each head by itself. No methods without a trial's.
+  TuneSettings TrialsTuning() const;
   void Stop();    // what is done stays
   void Resume();  // goes on with the heads that are not done
   void Clear();   // another trace
@@ -39,9 +43,7 @@ class HeadSweep : public QObject {
   Kind kind() const { return kind_; }
   size_t num_chosen() const { return chosen_.size(); }
   size_t num_done() const { return done_.size(); }
-  const std::string& method() const { return method_; }
-  const kernels::ParameterValues& values() const { return values_; }  // that it began with
-  double target() const { return target_; }
+  const TuneSettings& tuning() const { return tuning_; }  // that it began with
   // What a tuning has found so far, in the trace's order.
   std::vector<TunedSetting> Tuned() const;
   // Sentences of heads that failed; the sweep went on.
@@ -61,6 +63,10 @@ class HeadSweep : public QObject {
   HeadsReplies<T> Replies(std::function<void(const T&)> one);
   void Done(analysis::HeadId head, const HeadResult& result);
   void Failed(analysis::HeadId head, const std::string& sentence);
+  void Begin(Kind kind);
+  // Of the heads that share a setting, all are to be done where one is.
+  std::vector<analysis::HeadId> Missing() const;
+  std::string SettingText(const TunedSetting& setting) const;
   void Finish();
   void Report(ProgressReport report);  // of the heads that were not done when it started or went on
 
@@ -68,9 +74,9 @@ class HeadSweep : public QObject {
   const MethodTrial* const trial_;
   HeadStore* const heads_;
   Kind kind_ = Kind::kMeasure;
-  std::string method_, title_;
-  kernels::ParameterValues values_;
-  double target_ = 0;
+  std::string method_, title_;       // of what is measured, or tuned if it is one
+  kernels::ParameterValues values_;  // of what is measured
+  TuneSettings tuning_;
   bool running_ = false;
   int64_t number_ = 0;  // raised whenever it starts or stops: an answer of another one is dropped
   std::vector<analysis::HeadId> chosen_;

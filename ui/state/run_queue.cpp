@@ -66,6 +66,7 @@ void RunQueue::RunAll() {
   StopSearch();
   CancelRuns();
   trial_->CancelRun();
+  left_out_.clear();
   // The dense baseline comes with every run.
   for (const kernels::MethodSpec& method : trial_->methods()) {
     if (!method.baseline) pending_runs_.push_back({*heads_->selected(), method.name, trial_->ValuesOf(method)});
@@ -75,7 +76,6 @@ void RunQueue::RunAll() {
 
 void RunQueue::BeginRuns() {
   num_runs_ = pending_runs_.size();
-  left_out_.clear();
   ++series_;
   since_runs_began_.start();
   measuring_all_ = true;
@@ -165,13 +165,13 @@ bool RunQueue::CanSearch() const {
 
 void RunQueue::MeetTarget() {
   if (!CanSearch()) return;
-  SearchForTarget([this](const std::string& sentence) {
+  SearchForTarget([this](const Refusal& refusal) {
     StopSearch();
-    Q_EMIT Failed(QString::fromStdString(sentence));
+    Q_EMIT Failed(QString::fromStdString(refusal.sentence));
   });
 }
 
-void RunQueue::SearchForTarget(ErrorReply failed) {
+void RunQueue::SearchForTarget(Reply<Refusal> failed) {
   BeginSearch();
   const kernels::MethodSpec* const method = trial_->method();
   Search(
@@ -217,8 +217,8 @@ QString RunQueue::aim_error() const {
 void RunQueue::AimNow() {
   // A search beside a run would be measured with it.
   if (aim_kind() != AimKind::kSearch || aimed_ != Present() || measuring_all_ || trial_->running()) return;
-  SearchForTarget([this](const std::string& sentence) {
-    aim_error_ = QString::fromStdString(sentence);
+  SearchForTarget([this](const Refusal& refusal) {
+    aim_error_ = QString::fromStdString(refusal.sentence);
     StopSearch();
   });
 }
@@ -228,6 +228,7 @@ void RunQueue::RunAllAtTarget() {
   CancelRuns();
   trial_->CancelRun();
   BeginSearch();
+  left_out_.clear();
   // All searches come before the first run: what is measured has the machine to itself, and no longer depends on what
   // the window shows.
   for (const kernels::MethodSpec& method : trial_->methods()) {
@@ -241,10 +242,8 @@ void RunQueue::RunAllAtTarget() {
 
 void RunQueue::SearchNextMethod() {
   if (pending_searches_.empty()) {
-    const QString unreached = unreached_.join(u' ');
     pending_runs_.swap(found_runs_);
     StopSearch();
-    if (!unreached.isEmpty()) Q_EMIT Failed(unreached);
     BeginRuns();
     return;
   }
@@ -257,14 +256,19 @@ void RunQueue::SearchNextMethod() {
         found_runs_.push_back({head, name, values});
         SearchNextMethod();
       },
-      [this](const std::string& sentence) {
-        unreached_.append(QString::fromStdString(sentence));
+      [this, name = QString::fromStdString(method.name)](const Refusal& refusal) {
+        const QString why = QString::fromStdString(refusal.sentence);
+        if (refusal.unsupported) {
+          left_out_.append(WithoutEnd(why, name));
+        } else {
+          Q_EMIT Failed(why);
+        }
         SearchNextMethod();
       });
 }
 
 void RunQueue::Search(const std::string& method, const kernels::ParameterValues& values, const QString& place,
-                      Reply<kernels::ParameterValues> done, ErrorReply failed) {
+                      Reply<kernels::ParameterValues> done, Reply<Refusal> failed) {
   // An answer may be on its way when its search is stopped.
   const auto while_searched = [this, number = search_number_](auto reply) {
     return WhileAlive(this, [this, number, reply = std::move(reply)](const auto& answer) {
@@ -291,7 +295,6 @@ void RunQueue::StopSearch() {
   ++search_number_;
   pending_searches_.clear();
   found_runs_.clear();
-  unreached_.clear();
   workbench_->CancelSearch();
   Q_EMIT SearchingChanged();
   Q_EMIT Ended(Work::kSearch);

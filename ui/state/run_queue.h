@@ -76,11 +76,11 @@ class RunQueue : public QObject {
   void CancelRuns();  // the one under way as well
   void AimNow();
   void BeginSearch();
-  void SearchForTarget(ErrorReply failed);  // of the method under trial
+  void SearchForTarget(Reply<Refusal> failed);  // of the method under trial
   void SearchNextMethod();
   // `place` is added to what its progress says.
   void Search(const std::string& method, const kernels::ParameterValues& values, const QString& place,
-              Reply<kernels::ParameterValues> done, ErrorReply failed);
+              Reply<kernels::ParameterValues> done, Reply<Refusal> failed);
 
   Workbench* const workbench_;
   MethodTrial* const trial_;
@@ -88,7 +88,6 @@ class RunQueue : public QObject {
   std::deque<PendingRun> pending_runs_;
   std::deque<kernels::MethodSpec> pending_searches_;
   std::deque<PendingRun> found_runs_;  // of the searches so far
-  QStringList unreached_;              // why the other searches found nothing
   QStringList left_out_;               // methods of this series, with the reason
   int64_t series_ = 0;                 // raised when one begins or stops: an answer of another one is dropped
   bool trial_runs_ = false, measuring_all_ = false, searching_ = false;

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -131,13 +132,39 @@ struct Thumbnail {
 };
 using ThumbnailPtr = std::shared_ptr<const Thumbnail>;
 
-// The cheapest parameters of a method that keep a target mass on one head, as `headscope tune` finds them.
+// What the settings of heads are searched for.
+struct TuneSettings {
+  struct Method {
+    std::string name;
+    kernels::ParameterValues values;  // of which the budgets are searched
+    friend bool operator==(const Method&, const Method&) = default;
+  };
+  enum class Unit : uint8_t { kHead, kLayer, kModel };
+  std::vector<Method> methods;  // of one phase; each unit gets that which reaches the target with the fewest pairs
+  std::string target;           // as `headscope tune --target` takes it
+  Unit unit = Unit::kHead;      // what gets a setting of its own
+  friend bool operator==(const TuneSettings&, const TuneSettings&) = default;
+};
+
+// What TuneSettings::target may aim at.
+struct TuneTargetChoice {
+  std::string name;         // as typed, before the '='
+  std::string title;        // what a person reads
+  double value = 0;         // a usual one
+  bool is_share = true;     // its value is below 1
+  bool is_windows = false;  // what the window's Meet target aims at
+};
+
+// The cheapest setting that reaches a target on one head, as `headscope tune` finds it.
 struct TunedSetting {
   analysis::HeadId head;
+  size_t method = 0;  // among TuneSettings::methods
   kernels::ParameterValues values;
   bool reached = false;  // false: not even the largest budgets keep the target; the rest then describes those
   double kept_fraction = 1;
   analysis::MassDistribution mass;
+  double relative_error = std::numeric_limits<double>::quiet_NaN();  // NaN: not measured, which only some targets need
+  double time_share = std::numeric_limits<double>::quiet_NaN();      // of dense attention's; likewise
   std::string device;
   double outside_mass = 0;  // as LiveMask::outside_mass
 };
@@ -227,10 +254,12 @@ template <typename T>
 using Reply = std::function<void(T)>;
 using ErrorReply = std::function<void(std::string)>;  // one sentence
 
-// Why a method was not measured.
+// Why a method was not measured, or no parameters were found.
 struct Refusal {
   std::string sentence;
-  bool unsupported = false;  // the head lacks what the method needs: beside others it is left out, and no failure
+  // The head lacks what the method needs, or the target is out of its reach: beside others it is left out, and no
+  // failure.
+  bool unsupported = false;
 };
 
 struct FailedHead {
@@ -312,17 +341,19 @@ class Workbench {
   // rows below `target`, a share of mass; the other parameters stay at `values`. Tagged "search". `failed` also says
   // that the target is out of reach.
   virtual void MeetTarget(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
-                          double target, Reply<kernels::ParameterValues> done, ErrorReply failed,
+                          double target, Reply<kernels::ParameterValues> done, Reply<Refusal> failed,
                           Reply<ProgressReport> progress) = 0;
   virtual void CancelSearch() = 0;
-  // The same search on many heads, several at a time. A target that is out of reach is no failure. A new request
-  // cancels the one before, and MeetTarget's is another.
-  virtual void TuneHeads(const std::vector<analysis::HeadId>& heads, const std::string& method,
-                         const kernels::ParameterValues& values, double target,
+  virtual std::vector<TuneTargetChoice> tune_targets() const = 0;
+  // A search on many heads, several at a time. Decode methods are judged as MeetTarget judges them, in the group that
+  // shares a choice and on the same rows, where SetMeasuresAlone says so, the target is a mass and every head has a
+  // setting of its own; otherwise by themselves, as `headscope tune` does. A target that is out of reach is no failure.
+  // A new request cancels the one before, and MeetTarget's is another.
+  virtual void TuneHeads(const std::vector<analysis::HeadId>& heads, const TuneSettings& settings,
                          const HeadsReplies<TunedSetting>& replies) = 0;
   virtual void CancelTuning() = 0;
   // Writes what TuneHeads found as `headscope tune -o` does, to .json or .csv. Returns an empty string or the error.
-  virtual std::string ExportTuning(const std::string& method, double target, const std::vector<TunedSetting>& heads,
+  virtual std::string ExportTuning(const TuneSettings& settings, const std::vector<TunedSetting>& heads,
                                    size_t num_heads_chosen, const std::string& path) = 0;
   // Whether runs measure their head alone, rather than all recorded heads of its layer in one launch, as a model
   // attends; a decode method's mask is what such a run keeps. Of what is asked for from now on.

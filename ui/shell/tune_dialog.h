@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all heads are tuned for: one or several methods of a phase, a target, and what gets a setting of its own.
+#pragma once
+
+#include <QComboBox>
+#include <QDialog>
+#include <QDoubleSpinBox>
+#include <QLabel>
+#include <QListWidget>
+#include <QPushButton>
+#include <vector>
+
+#include "window_state.h"
+
+namespace headscope::ui {
+
+class TuneDialog : public QDialog {
+  Q_OBJECT
+
+ public:
+  // Both outlive the dialog.
+  TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent = nullptr);
+
+  TuneSettings settings() const;
+
+ Q_SIGNALS:
+  void CopyWanted(const headscope::ui::TuneSettings& settings);
+
+ protected:
+  void showEvent(QShowEvent* event) override;
+
+ private:
+  void FillMethods();  // of the chosen phase
+  void Update();
+  bool IsDecode() const;
+
+  WindowState* const state_;
+  const std::vector<TuneTargetChoice> targets_;
+  QComboBox* phase_;
+  QListWidget* methods_;
+  QComboBox* target_;
+  QDoubleSpinBox* value_;
+  QComboBox* unit_;
+  QLabel* heads_;
+  QPushButton *tune_, *copy_;
+};
+
+}  // namespace headscope::ui
