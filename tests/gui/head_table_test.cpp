@@ -2,13 +2,16 @@
 // The heads table by mouse and keyboard: its filter, the row of the open head, and what the matrix makes of both.
 #include "head_table.h"
 
+#include <QDockWidget>
 #include <QHeaderView>
 #include <QImage>
 #include <QLineEdit>
 #include <QTableView>
 #include <algorithm>
 
+#include "histogram_pane.h"
 #include "shell_fixture.h"
+#include "similar_heads.h"
 
 namespace headscope::gui_test {
 namespace {
@@ -49,6 +52,53 @@ TEST_F(HeadTableTest, FirstRowOpensByClickWhileTheOpenHeadIsFilteredOut) {
   EXPECT_FALSE(table_->selectionModel()->hasSelection());
   QTest::mouseClick(table_->viewport(), Qt::LeftButton, {}, table_->visualRect(table_->model()->index(0, 0)).center());
   EXPECT_EQ(Shown(), (HeadId{1, 0}));
+}
+
+TEST_F(HeadTableTest, HeadsLikeTheOpenOneAreFiltered) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  window_->store()->Select({1, 2});
+  window_->commands()[ui::Command::kLikeHeads]->trigger();
+  EXPECT_EQ(filter_->text(), QStringLiteral("like=1:2"));
+  const analysis::HeadStatistics* const open = window_->store()->Find({1, 2});
+  ASSERT_NE(open, nullptr);
+  int alike = 0;
+  for (const HeadId& head : window_->store()->trace().heads) {
+    const bool is_alike = ui::PatternLikeness(*window_->store()->Find(head), *open) >= ui::kAlike;
+    EXPECT_EQ(window_->store()->Passes(head), is_alike) << head.layer << ':' << head.head;
+    alike += is_alike ? 1 : 0;
+  }
+  EXPECT_EQ(table_->model()->rowCount(), alike);
+  EXPECT_GE(alike, 1);
+}
+
+// Find zone's habit: the range of a histogram that is dragged filters what it is made of.
+TEST_F(HeadTableTest, ARangeDraggedInTheHistogramFiltersTheHeads) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  window_->store()->SetMetric("entropy");
+  Find<QDockWidget>("histogramDock")->raise();
+  auto* histogram = Find<ui::HistogramPane>("histogram");
+  ASSERT_TRUE(WaitFor([&] { return !histogram->histogram().counts.empty(); }));
+  EXPECT_TRUE(histogram->WhyNot().isEmpty());
+  constexpr size_t kFirst = 10, kLast = 29;
+  QTest::mousePress(histogram, Qt::LeftButton, {}, histogram->PlaceOf(kLast));
+  QTest::mouseMove(histogram, histogram->PlaceOf(kFirst));
+  QTest::mouseRelease(histogram, Qt::LeftButton, {}, histogram->PlaceOf(kFirst));
+  EXPECT_TRUE(filter_->text().startsWith(QStringLiteral("entropy>="))) << filter_->text().toStdString();
+  const double begin = histogram->histogram().EdgeOf(kFirst), end = histogram->histogram().EdgeOf(kLast + 1);
+  int inside = 0;
+  for (const HeadId& head : window_->store()->trace().heads) {
+    const double value = window_->store()->MetricOf(head);
+    inside += value >= begin && value < end ? 1 : 0;
+  }
+  EXPECT_EQ(table_->model()->rowCount(), inside);
+  EXPECT_LT(inside, 8);
+  QTest::keyClick(histogram, Qt::Key_Escape);
+  EXPECT_EQ(filter_->text(), QString());
+  QTest::keyClick(histogram, Qt::Key_Right);  // the first bin, which holds the least
+  EXPECT_TRUE(filter_->text().startsWith(QStringLiteral("entropy<"))) << filter_->text().toStdString();
+  EXPECT_GE(table_->model()->rowCount(), 1);
+  window_->store()->SetMetric(ui::HeadStore::kClassMetric);
+  EXPECT_FALSE(histogram->WhyNot().isEmpty());
 }
 
 // It was a column of zeros for every other model.

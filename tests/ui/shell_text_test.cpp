@@ -6,12 +6,15 @@
 #include <QStringList>
 #include <cmath>
 #include <ctime>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "capture_estimate.h"
 #include "fuzzy_match.h"
 #include "head_filter.h"
+#include "metric_histogram.h"
+#include "similar_heads.h"
 #include "text_pane.h"
 #include "token_search.h"
 
@@ -110,6 +113,48 @@ TEST(HeadFilter, LayersHeadsClassesAndNumbersMustAllHold) {
   EXPECT_FALSE(accepts("sink_mass=0.76", {0, 0}));
   EXPECT_FALSE(accepts("kurtosis=2.4", {0, 0}));
   EXPECT_FALSE(accepts("4: sink kurtosis>3", {4, 1}));
+}
+
+// The overlap of {1, 0} with {1/2, 1/2} is sqrt(1/2), by hand.
+TEST(SimilarHeads, LikenessIsTheOverlapOfColumnsTimesThatOfDistances) {
+  analysis::HeadStatistics a, b;
+  a.id = {4, 3};
+  a.num_tokens = b.num_tokens = 8;
+  a.column_profile = {2, 0};
+  b.column_profile = {0.5f, 0.5f};
+  a.diagonal_profile = b.diagonal_profile = {1, 3};
+  EXPECT_NEAR(PatternLikeness(a, b), std::sqrt(0.5), 1e-7);
+  EXPECT_EQ(PatternLikeness(a, b), PatternLikeness(b, a));
+  EXPECT_NEAR(PatternLikeness(a, a), 1, 1e-12);
+  const auto find = [&](analysis::HeadId head) { return head == a.id ? &a : nullptr; };
+  const HeadFilter like = HeadFilter::Parse(QStringLiteral("like=4:3"));
+  EXPECT_EQ(like.error(), QString());
+  EXPECT_TRUE(like.Accepts(a.id, &a, {}, find));
+  EXPECT_FALSE(like.Accepts({5, 0}, &b, {}, find));
+  b.column_profile = {1, 0.001f};
+  EXPECT_GT(PatternLikeness(a, b), kAlike);
+  EXPECT_TRUE(like.Accepts({5, 0}, &b, {}, find));
+  EXPECT_FALSE(like.Accepts({5, 0}, &b)) << "nothing is known of the other head";
+  b.diagonal_profile = {0, 0};
+  EXPECT_EQ(PatternLikeness(a, b), 0);
+  b.diagonal_profile = {1};
+  EXPECT_TRUE(std::isnan(PatternLikeness(a, b)));
+  for (const char* wrong : {"like=4", "like=4:", "like=x"})
+    EXPECT_NE(HeadFilter::Parse(QLatin1String(wrong)).error(), QString()) << wrong;
+}
+
+TEST(MetricHistogram, EveryHeadIsInOneBinAndARangeIsWordsOfTheFilter) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const MetricHistogram histogram = MakeHistogram({0, 1, 2, 3, 4, 4, nan}, 4);
+  EXPECT_EQ(histogram.counts, (std::vector<int>{1, 1, 1, 3}));
+  EXPECT_EQ(histogram.median, 2.5);
+  EXPECT_NEAR(histogram.mean, 14.0 / 6, 1e-12);
+  EXPECT_EQ(FilterOfBins("kurtosis", histogram, 1, 2), QStringLiteral("kurtosis>=1 kurtosis<3"));
+  EXPECT_EQ(FilterOfBins("kurtosis", histogram, 0, 1), QStringLiteral("kurtosis<2"));
+  EXPECT_EQ(FilterOfBins("kurtosis", histogram, 3, 3), QStringLiteral("kurtosis>=3"));
+  EXPECT_EQ(FilterOfBins("kurtosis", histogram, 0, 3), QString());
+  EXPECT_EQ(MakeHistogram({7, 7, 7}, 4).counts, std::vector<int>{3});
+  EXPECT_TRUE(MakeHistogram({nan}, 4).counts.empty());
 }
 
 TEST(HeadFilter, AHeadWithoutNumbersFailsComparisonsAndClasses) {

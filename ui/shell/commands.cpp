@@ -53,6 +53,8 @@ constexpr CommandSpec kTable[] = {
      "The head before this one, by layer and number", false, true},
     {Command::kNextHead, "next-head", CommandMenu::kGo, "&Next head", ".",
      "The head after this one, by layer and number"},
+    {Command::kLikeHeads, "like-heads", CommandMenu::kGo, "Heads &like this one", "Ctrl+Shift+K",
+     "Filter the heads by those whose columns and slashes are like the open one's"},
     {Command::kGoTo, "go-to", CommandMenu::kGo, "&Go to row, column…", "Ctrl+G", "Go to a score by query and key",
      false, true},
     {Command::kFindToken, "find-token", CommandMenu::kGo, "Find &token text…", "Ctrl+F", "Find text in the prompt"},

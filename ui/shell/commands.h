@@ -39,6 +39,7 @@ enum class Command {
   kForward,
   kPreviousHead,
   kNextHead,
+  kLikeHeads,
   kGoTo,
   kFindToken,
   kBookmark,

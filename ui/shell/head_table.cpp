@@ -210,6 +210,7 @@ HeadTable::HeadTable(HeadStore* store, QWidget* parent)
   over_rows->addWidget(no_match_);
 
   connect(filter_, &QLineEdit::textChanged, this, &HeadTable::ApplyFilter);
+  connect(store, &HeadStore::FilterAsked, filter_, &QLineEdit::setText);
   connect(filter_, &QLineEdit::textChanged, this, &HeadTable::ViewStateChanged);
   connect(header, &QHeaderView::sortIndicatorChanged, this, &HeadTable::ViewStateChanged);
   // Rows come and go with the trace and, under a filter, with every head whose numbers become known.

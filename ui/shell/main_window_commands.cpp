@@ -86,6 +86,10 @@ void MainWindow::BindCommands() {
   });
   bind(Command::kPreviousHead, [this] { StepHead(MapWithFocus(), -1); });
   bind(Command::kNextHead, [this] { StepHead(MapWithFocus(), 1); });
+  bind(Command::kLikeHeads, [this] {
+    const analysis::HeadId head = *state_.heads.selected();
+    state_.heads.AskForFilter(QStringLiteral("like=%1:%2").arg(head.layer).arg(head.head));
+  });
   bind(Command::kGoTo, [this] { find_bar_->OpenGoTo(); });
   bind(Command::kFindToken, [this] { find_bar_->OpenFind(); });
   bind(Command::kFit, [this] { canvas_->FitView(); });
@@ -195,9 +199,10 @@ void MainWindow::SyncMetric() {
 
 void MainWindow::UpdateCommands() {
   const bool has_head = canvas_->HasHead(), has_trace = state_.heads.HasTrace();
-  for (const Command command : {Command::kExportCanvas, Command::kRun, Command::kRunAll, Command::kRunAllAtTarget,
-                                Command::kGoTo, Command::kFindToken, Command::kBookmark, Command::kFit,
-                                Command::kZoomIn, Command::kZoomOut, Command::kPreviousHead, Command::kNextHead}) {
+  for (const Command command :
+       {Command::kExportCanvas, Command::kRun, Command::kRunAll, Command::kRunAllAtTarget, Command::kGoTo,
+        Command::kFindToken, Command::kBookmark, Command::kFit, Command::kZoomIn, Command::kZoomOut,
+        Command::kPreviousHead, Command::kNextHead, Command::kLikeHeads}) {
     Allow(commands_[command], has_head, tr("no head is open"));
   }
   Allow(commands_[Command::kMeetTarget], state_.queue.CanSearch(),

@@ -15,6 +15,7 @@ HEADSCOPE_PANE(MakeNotesPane, "notesDock", "Notes", kBehindBelow, 0)
 HEADSCOPE_PANE(MakeLogPane, "logDock", "Log", kBehindBeside, 0)
 HEADSCOPE_PANE(MakeCurvePane, "curveDock", "Mass by query", kBehindBeside, 0)
 HEADSCOPE_PANE(MakeFigurePane, "figureDock", "Figures", kBehindBottom, 0)
+HEADSCOPE_PANE(MakeHistogramPane, "histogramDock", "Histogram", kBehindLeft, 0)
 // What a build of its own adds (tests/extension): nothing here.
 #ifdef HEADSCOPE_MORE_PANES
 HEADSCOPE_MORE_PANES(HEADSCOPE_PANE)

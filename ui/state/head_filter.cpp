@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "similar_heads.h"
+
 namespace headscope::ui {
 namespace {
 
@@ -59,6 +61,15 @@ HeadFilter::Term HeadFilter::ParseWord(const QString& word, QString* error) {
     term.text = word.toLower().toStdString();
     return term;
   }
+  if (comparison.captured(1) == QStringLiteral("like") && comparison.captured(2).startsWith(u'=')) {
+    const auto other = head_pattern.match(comparison.captured(3));
+    if (!other.hasMatch() || other.captured(2).isEmpty())
+      *error = QStringLiteral("\"%1\" is no head: type for instance like=4:3.").arg(comparison.captured(3));
+    term.kind = Kind::kLike;
+    term.layer = other.captured(1).toInt();
+    term.head = other.captured(2).toInt();
+    return term;
+  }
   const QString name = comparison.captured(1), number = comparison.captured(3);
   term.sign = comparison.captured(2);
   if (name == QLatin1String(kClass) && term.sign.startsWith(u'=')) {
@@ -76,14 +87,14 @@ HeadFilter::Term HeadFilter::ParseWord(const QString& word, QString* error) {
   return term;
 }
 
-bool HeadFilter::Accepts(analysis::HeadId head, const analysis::HeadStatistics* statistics,
-                         const QStringList& tags) const {
+bool HeadFilter::Accepts(analysis::HeadId head, const analysis::HeadStatistics* statistics, const QStringList& tags,
+                         const Find& find) const {
   return std::all_of(terms_.begin(), terms_.end(),
-                     [&](const Term& term) { return Accepts(term, head, statistics, tags); });
+                     [&](const Term& term) { return Accepts(term, head, statistics, tags, find); });
 }
 
 bool HeadFilter::Accepts(const Term& term, analysis::HeadId head, const analysis::HeadStatistics* statistics,
-                         const QStringList& tags) {
+                         const QStringList& tags, const Find& find) {
   switch (term.kind) {
     case Kind::kLayer:
       return head.layer == term.layer;
@@ -96,6 +107,12 @@ bool HeadFilter::Accepts(const Term& term, analysis::HeadId head, const analysis
       return std::any_of(tags.begin(), tags.end(), [&](const QString& tag) {
         return tag.contains(QString::fromStdString(term.text), Qt::CaseInsensitive);
       });
+    case Kind::kLike: {
+      const analysis::HeadId other{term.layer, term.head};
+      const analysis::HeadStatistics* const numbers = find ? find(other) : nullptr;
+      return head == other ||
+             (statistics != nullptr && numbers != nullptr && PatternLikeness(*statistics, *numbers) >= kAlike);
+    }
     case Kind::kComparison:
       break;
   }

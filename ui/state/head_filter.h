@@ -4,12 +4,14 @@
 //   4:            heads of layer 4          sink            heads whose class holds "sink"; class=sink as well
 //   4:3           that head                 kurtosis>2      layer, head or a metric by its name, with < <= > >= =
 //   #todo         heads with a tag that holds "todo"
+//   like=4:3      heads whose pattern is like that head's (similar_heads.h)
 //
 // `=` holds when the number, rounded to the digits typed, is the one typed: sink_mass=0.75 from 0.745 to 0.755.
 #pragma once
 
 #include <QString>
 #include <QStringList>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,10 +25,13 @@ class HeadFilter {
   static HeadFilter Parse(const QString& text);
   const QString& error() const { return error_; }
   // `statistics` is null while the head's numbers are not known: comparisons of metrics and classes then fail.
-  bool Accepts(analysis::HeadId head, const analysis::HeadStatistics* statistics, const QStringList& tags = {}) const;
+  // `find`: the numbers of any other head, or null; without it no head is like another.
+  using Find = std::function<const analysis::HeadStatistics*(analysis::HeadId)>;
+  bool Accepts(analysis::HeadId head, const analysis::HeadStatistics* statistics, const QStringList& tags = {},
+               const Find& find = {}) const;
 
  private:
-  enum class Kind { kLayer, kHead, kClass, kTag, kComparison };
+  enum class Kind { kLayer, kHead, kClass, kTag, kLike, kComparison };
   struct Term {
     Kind kind = Kind::kClass;
     int layer = 0, head = 0;
@@ -38,7 +43,7 @@ class HeadFilter {
   // One word; on failure `error` is set.
   static Term ParseWord(const QString& word, QString* error);
   static bool Accepts(const Term& term, analysis::HeadId head, const analysis::HeadStatistics* statistics,
-                      const QStringList& tags);
+                      const QStringList& tags, const Find& find);
 
   std::vector<Term> terms_;
   QString error_;

@@ -59,7 +59,11 @@ class HeadStore : public QObject {
 
   // What the head table shows, and what the matrix does not dim.
   void SetFilter(const HeadFilter& filter);
-  bool Passes(analysis::HeadId head) const { return filter_.Accepts(head, Find(head), TagsOf(head)); }
+  bool Passes(analysis::HeadId head) const {
+    return filter_.Accepts(head, Find(head), TagsOf(head), [this](analysis::HeadId other) { return Find(other); });
+  }
+  // As a person would type it: the head table, which has the words, answers by SetFilter.
+  void AskForFilter(const QString& text) { Q_EMIT FilterAsked(text); }
 
   // That a person gave it.
   void SetTags(analysis::HeadId head, const QStringList& tags);
@@ -94,6 +98,7 @@ class HeadStore : public QObject {
   void TraceChanged();
   void StatisticsChanged(headscope::analysis::HeadId head);
   void MetricChanged();
+  void FilterAsked(const QString& text);
   void FilterChanged();
   void ResultsChanged();
   void SelectionAsked(headscope::analysis::HeadId head);  // of a head that is held, also the one that is selected

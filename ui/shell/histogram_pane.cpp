@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "histogram_pane.h"
+
+#include <QHelpEvent>
+#include <QKeyEvent>
+#include <QMouseEvent>
+#include <QPainter>
+#include <QToolTip>
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "panes.h"
+
+namespace headscope::ui {
+namespace {
+
+constexpr size_t kBins = 40;
+constexpr QColor kBar(86, 140, 200), kLeftOut(140, 140, 150, 110), kMeanColor(192, 72, 120), kMedianColor(40, 150, 90);
+
+}  // namespace
+
+HistogramPane::HistogramPane(WindowState* state, QWidget* parent) : QWidget(parent), state_(state) {
+  setObjectName(QStringLiteral("histogram"));
+  setAccessibleName(tr("Heads by the metric of the matrix"));
+  setFocusPolicy(Qt::StrongFocus);
+  setMouseTracking(true);
+  const HeadStore* const heads = &state->heads;
+  connect(heads, &HeadStore::MetricChanged, this, [this] {
+    range_.reset();
+    Outdate();
+  });
+  connect(heads, &HeadStore::TraceChanged, this, [this] {
+    range_.reset();
+    Outdate();
+  });
+  connect(heads, &HeadStore::StatisticsChanged, this, &HistogramPane::Outdate);
+  connect(heads, &HeadStore::FilterChanged, this, [this] {
+    if (!asks_) range_.reset();  // another one was typed
+    update();
+  });
+}
+
+void HistogramPane::Outdate() {
+  outdated_ = true;
+  update();
+}
+
+void HistogramPane::showEvent(QShowEvent* event) {
+  Rebuild();
+  QWidget::showEvent(event);
+}
+
+QString HistogramPane::WhyNot() const {
+  const HeadStore& heads = state_->heads;
+  if (!heads.HasTrace()) return tr("No trace is open.");
+  if (heads.IsClassMetric()) return tr("Colour heads by a number, in the tool bar, to see how it is spread over them.");
+  if (heads.IsResultMetric() || heads.shows_differences())
+    return tr("Results of runs and differences have no filter: colour heads by another number.");
+  return histogram_.counts.empty() ? tr("No head's number is known yet.") : QString();
+}
+
+void HistogramPane::Rebuild() {
+  if (!std::exchange(outdated_, false)) return;
+  const HeadStore& heads = state_->heads;
+  histogram_ = {};
+  if (heads.metric_info() == nullptr || heads.IsResultMetric() || heads.shows_differences()) return;
+  std::vector<double> values;
+  for (const analysis::HeadId& head : heads.trace().heads) values.push_back(heads.MetricOf(head));
+  histogram_ = MakeHistogram(values, kBins);
+  if (range_ && std::max(range_->first, range_->second) >= histogram_.counts.size()) range_.reset();
+}
+
+QRectF HistogramPane::Plot() const {
+  const double line = fontMetrics().height();
+  return QRectF(rect()).adjusted(10, line + 8, -10, -2 * line - 8);
+}
+
+QRectF HistogramPane::BarOf(size_t bin) const {
+  const QRectF plot = Plot();
+  const double width = plot.width() / static_cast<double>(histogram_.counts.size());
+  // Few heads beside many are still seen.
+  const double share = std::log1p(histogram_.counts[bin]) / std::log1p(histogram_.most);
+  return {plot.left() + width * static_cast<double>(bin), plot.bottom() - plot.height() * share, width,
+          plot.height() * share};
+}
+
+QPoint HistogramPane::PlaceOf(size_t bin) const {
+  return {static_cast<int>(BarOf(bin).center().x()), static_cast<int>(Plot().center().y())};
+}
+
+std::optional<size_t> HistogramPane::BinAt(double x) const {
+  if (histogram_.counts.empty() || !WhyNot().isEmpty()) return std::nullopt;
+  const QRectF plot = Plot();
+  const double share = (x - plot.left()) / plot.width();
+  const auto last = static_cast<double>(histogram_.counts.size() - 1);
+  return static_cast<size_t>(std::clamp(std::floor(share * (last + 1)), 0.0, last));
+}
+
+bool HistogramPane::IsChosen(size_t bin) const {
+  return !range_ || (bin >= std::min(range_->first, range_->second) && bin <= std::max(range_->first, range_->second));
+}
+
+void HistogramPane::Choose(const std::optional<Range>& range) {
+  range_ = range;
+  asks_ = true;
+  state_->heads.AskForFilter(range ? FilterOfBins(state_->heads.metric(), histogram_,
+                                                  std::min(range->first, range->second),
+                                                  std::max(range->first, range->second))
+                                   : QString());
+  asks_ = false;
+  update();
+}
+
+void HistogramPane::paintEvent(QPaintEvent*) {
+  Rebuild();
+  QPainter painter(this);
+  painter.fillRect(rect(), palette().base());
+  if (const QString why_not = WhyNot(); !why_not.isEmpty()) {
+    painter.setPen(palette().color(QPalette::PlaceholderText));
+    painter.drawText(rect().adjusted(12, 4, -12, -4), Qt::AlignCenter | Qt::TextWordWrap, why_not);
+    return;
+  }
+  const analysis::MetricInfo& metric = *state_->heads.metric_info();
+  const QRectF plot = Plot();
+  const QFontMetrics metrics = fontMetrics();
+  for (size_t bin = 0; bin < histogram_.counts.size(); ++bin) {
+    if (histogram_.counts[bin] > 0)
+      painter.fillRect(BarOf(bin).adjusted(0.5, 0, -0.5, 0), IsChosen(bin) ? kBar : kLeftOut);
+  }
+  QColor faint = palette().color(QPalette::Text);
+  faint.setAlphaF(0.65f);
+  painter.setPen(faint);
+  painter.drawLine(plot.bottomLeft(), plot.bottomRight());
+  const QRectF below(plot.left(), plot.bottom() + 2, plot.width(), metrics.height());
+  painter.drawText(below, Qt::AlignLeft, FormatMetric(histogram_.begin));
+  painter.drawText(below, Qt::AlignRight, FormatMetric(histogram_.end));
+  const QString unit = metric.unit.empty() ? QString() : tr(" [%1]").arg(QString::fromStdString(metric.unit));
+  painter.drawText(below.translated(0, metrics.height()), Qt::AlignHCenter,
+                   tr("%1%2; height: heads, log").arg(QString::fromStdString(metric.title), unit));
+  double right = plot.left();
+  const auto mark = [&](double value, const QString& text, const QColor& color) {
+    const double width = histogram_.end - histogram_.begin;
+    const double x = plot.left() + (width > 0 ? (value - histogram_.begin) / width : 0.5) * plot.width();
+    painter.setPen(QPen(color, 1, Qt::DashLine));
+    painter.drawLine(QPointF(x, plot.top()), QPointF(x, plot.bottom()));
+    painter.setPen(color);
+    painter.drawText(QPointF(right, plot.top() - 4), text);
+    right += metrics.horizontalAdvance(text + QStringLiteral("    "));
+  };
+  mark(histogram_.mean, tr("mean %1").arg(FormatMetric(histogram_.mean)), kMeanColor);
+  mark(histogram_.median, tr("median %1").arg(FormatMetric(histogram_.median)), kMedianColor);
+  if (range_) {
+    int heads = 0;
+    for (size_t bin = 0; bin < histogram_.counts.size(); ++bin) heads += IsChosen(bin) ? histogram_.counts[bin] : 0;
+    painter.setPen(palette().color(QPalette::Text));
+    painter.drawText(QRectF(plot.left(), 2, plot.width(), metrics.height()), Qt::AlignRight,
+                     heads == 1 ? tr("1 head") : tr("%1 heads").arg(heads));
+  }
+  if (!hasFocus()) return;
+  painter.setPen(palette().color(QPalette::Highlight));
+  painter.drawRect(rect().adjusted(0, 0, -1, -1));
+}
+
+bool HistogramPane::event(QEvent* event) {
+  if (event->type() != QEvent::ToolTip) return QWidget::event(event);
+  const auto* help = static_cast<QHelpEvent*>(event);
+  if (const auto bin = BinAt(help->pos().x())) {
+    QToolTip::showText(help->globalPos(),
+                       tr("%1 to %2: %3 of the heads\nDrag: filter the heads by a range; double click: all")
+                           .arg(FormatMetric(histogram_.EdgeOf(*bin)), FormatMetric(histogram_.EdgeOf(*bin + 1)))
+                           .arg(histogram_.counts[*bin]),
+                       this);
+  } else {
+    QToolTip::hideText();
+  }
+  return true;
+}
+
+void HistogramPane::mousePressEvent(QMouseEvent* event) {
+  const auto bin = BinAt(event->position().x());
+  if (event->button() != Qt::LeftButton || !bin) return;
+  dragging_ = true;
+  Choose(Range{*bin, *bin});
+}
+
+void HistogramPane::mouseMoveEvent(QMouseEvent* event) {
+  const auto bin = BinAt(event->position().x());
+  if (dragging_ && bin && range_ && range_->second != *bin) Choose(Range{range_->first, *bin});
+}
+
+void HistogramPane::mouseReleaseEvent(QMouseEvent*) {
+  dragging_ = false;
+}
+
+void HistogramPane::mouseDoubleClickEvent(QMouseEvent*) {
+  dragging_ = false;
+  Choose(std::nullopt);
+}
+
+void HistogramPane::keyPressEvent(QKeyEvent* event) {
+  const int step = event->key() == Qt::Key_Left ? -1 : event->key() == Qt::Key_Right ? 1 : 0;
+  if (event->key() == Qt::Key_Escape && range_) return Choose(std::nullopt);
+  if (step == 0 || histogram_.counts.empty() || !WhyNot().isEmpty()) return QWidget::keyPressEvent(event);
+  const auto last = static_cast<std::ptrdiff_t>(histogram_.counts.size()) - 1;
+  const std::ptrdiff_t at = range_ ? static_cast<std::ptrdiff_t>(range_->second) + step : step > 0 ? 0 : last;
+  const auto bin = static_cast<size_t>(std::clamp<std::ptrdiff_t>(at, 0, last));
+  Choose(Range{range_ && event->modifiers().testFlag(Qt::ShiftModifier) ? range_->first : bin, bin});
+}
+
+QWidget* MakeHistogramPane(WindowState* state) {
+  return new HistogramPane(state);
+}
+
+}  // namespace headscope::ui
