@@ -131,6 +131,10 @@ constexpr CommandSpec kTable[] = {
     {Command::kNextMethod, "next-method", CommandMenu::kMethods, "&Next method", "]", "The next method in the list"},
     {Command::kWelcome, "welcome", CommandMenu::kHelp, "&Welcome and tour", "F1",
      "Recent traces, heads worth a look, and a tour of five steps"},
+    {Command::kManual, "manual", CommandMenu::kHelp, "&Manual", "Shift+F1",
+     "User guide, methods, analysis and file format, to read and to search"},
+    {Command::kMethodHelp, "method-help", CommandMenu::kHelp, "About the m&ethod", "Ctrl+F1",
+     "What the panel's method does, its parameters and its source"},
     {Command::kKeys, "keys", CommandMenu::kHelp, "&Keys and mouse", "?", "List every key and mouse gesture"},
     {Command::kAbout, "about", CommandMenu::kHelp, "&About headscope", "", "Version and licence"},
 };

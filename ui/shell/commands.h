@@ -77,6 +77,8 @@ enum class Command {
   kPreviousMethod,
   kNextMethod,
   kWelcome,
+  kManual,
+  kMethodHelp,
   kKeys,
   kAbout,
 };

@@ -34,6 +34,7 @@
 
 namespace headscope::ui {
 
+class ManualDialog;
 class TuneDialog;
 
 class MainWindow : public QMainWindow {
@@ -110,6 +111,7 @@ class MainWindow : public QMainWindow {
   void ShowKeys();
   void ShowAbout();
   void ShowSettings();
+  ManualDialog* OpenManual();
   void OpenTuneDialog();
   void CopyTuneCommand(const TuneSettings& settings);
   QString WhyNotCopyTune(const TuneSettings& settings) const;
@@ -219,6 +221,7 @@ class MainWindow : public QMainWindow {
   CommandPalette* palette_ = nullptr;
   CaptureDialog* capture_ = nullptr;
   SettingsDialog* settings_ = nullptr;
+  ManualDialog* manual_ = nullptr;
   TuneDialog* tune_ = nullptr;
   QComboBox *metric_box_ = nullptr, *color_box_ = nullptr;
   QLabel *cursor_label_ = nullptr, *head_label_ = nullptr;

@@ -12,6 +12,7 @@
 
 #include "canvas_commands.h"
 #include "main_window.h"
+#include "manual_dialog.h"
 #include "shown_text.h"
 
 namespace headscope::ui {
@@ -121,6 +122,8 @@ void MainWindow::BindCommands() {
   bind(Command::kRunAllAtTarget, [this] { state_.queue.RunAllAtTarget(); });
   bind(Command::kMeetTarget, [this] { state_.queue.MeetTarget(); });
   bind(Command::kCancelWork, [this] { progress_->CancelShown(); });
+  bind(Command::kManual, [this] { OpenManual(); });
+  bind(Command::kMethodHelp, [this] { OpenManual()->ShowMethod(canvas_->method()); });
   bind(Command::kKeys, [this] { ShowKeys(); });
   bind(Command::kAbout, [this] { ShowAbout(); });
   BindReach();
@@ -325,6 +328,14 @@ void MainWindow::ShowSettings() {
   settings_->show();
   settings_->raise();
   settings_->activateWindow();
+}
+
+ManualDialog* MainWindow::OpenManual() {
+  if (manual_ == nullptr) manual_ = new ManualDialog(this);
+  manual_->show();
+  manual_->raise();
+  manual_->activateWindow();
+  return manual_;
 }
 
 void MainWindow::ShowAbout() {
