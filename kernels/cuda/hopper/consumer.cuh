@@ -183,7 +183,7 @@ class Consumer : TensorConsumer<T> {
  private:
   using Base = TensorConsumer<T>;
   using Base::Finish, Base::FreeQuerySlot, Base::WaitForValues;
-  using Base::group_, Base::p_, Base::part_, Base::place_, Base::row_, Base::s_, Base::work_;
+  using Base::group_, Base::lane_, Base::p_, Base::part_, Base::place_, Base::row_, Base::s_, Base::work_;
   using Base::LookAhead, Base::Release, Base::ReleaseValues, Base::TakePlace, Base::WaitForKeys, Base::WaitForOutput;
   using typename Base::Ahead;
 
