@@ -24,6 +24,7 @@ using ::testing::HasSubstr;
 using testing::OnDevice;
 using testing::RandomProblem;
 using testing::SelectorOf;
+using testing::TakenByCuda;
 using testing::Values;
 using testing::WithCudaSelector;
 
@@ -36,7 +37,7 @@ TEST(CudaSelectGraph, ReplaysInACudaGraph) {
   const AttentionProblem device = OnDevice(problem.View(), q, k);
   for (const std::string& method : WithCudaSelector()) {
     SCOPED_TRACE(method);
-    const ParameterValues values = Values(method, "");
+    const ParameterValues values = Values(method, TakenByCuda(method));
     GpuSelection selection(method, device, values);
     const SparseIndex expected = selection.host();
     cudaStream_t stream = nullptr;

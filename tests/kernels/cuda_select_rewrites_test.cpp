@@ -85,12 +85,10 @@ class Outputs {
 
 // Picks that leave most of these problems out; the defaults of a method that is not listed.
 std::string SmallParameters(const std::string& method) {
-  const std::map<std::string, std::string> small = {{"vertical-slash", "n_vertical=50,n_slash=20"},
-                                                    {"block-sparse", "n_blocks=5"},
-                                                    {"sample-attention", "alpha_c=0.3,alpha_s=0.3"},
-                                                    {"x-attention", "tau=0.3"},
-                                                    {"sparge-attn", "top_k=0.3"},
-                                                    {"flex-prefill", "gamma=0.3,tau=1,min_budget=0"}};
+  const std::map<std::string, std::string> small = {
+      {"vertical-slash", "n_vertical=50,n_slash=20"},  {"block-sparse", "n_blocks=5"},
+      {"sample-attention", "alpha_c=0.3,alpha_s=0.3"}, {"x-attention", "tau=0.3"},
+      {"sparge-attn", "rule=top_k,tau=0.3"},           {"flex-prefill", "gamma=0.3,tau=1,min_budget=0,form=code"}};
   const auto found = small.find(method);
   return found == small.end() ? "" : found->second;
 }

@@ -82,6 +82,31 @@ inline const CudaSelector& SelectorOf(const std::string& method) {
   return *FindCudaSelector(*FindPrefillMethod(method));
 }
 
+// Parameters that a method's selector for GPUs takes: its defaults, or where it takes only another of a choice's names
+// (the form of a paper or of published code), that one.
+inline std::string TakenByCuda(const std::string& method) {
+  const CudaSelector& selector = SelectorOf(method);
+  AttentionProblem problem;
+  problem.num_qo_heads = problem.num_kv_heads = 1;
+  problem.head_dim = 64;
+  problem.seq_q = problem.seq_k = 128;
+  problem.dtype = DType::kBFloat16;
+  const auto takes = [&](const std::string& parameters) {
+    CudaSelectSizes sizes;
+    return SelectCudaBufferSizes(selector, problem, Values(method, parameters), &sizes).code() !=
+           StatusCode::kUnsupported;
+  };
+  if (takes("")) return "";
+  for (const ParameterSpec& parameter : selector.spec->parameters) {
+    for (const std::string& choice : parameter.choices) {
+      const std::string setting = parameter.name + "=" + choice;
+      if (takes(setting)) return setting;
+    }
+  }
+  ADD_FAILURE() << method << ": its selector for GPUs takes neither the defaults nor one other choice";
+  return "";
+}
+
 // Selects on the GPU and brings the index back.
 class GpuSelection {
  public:

@@ -31,6 +31,7 @@ using testing::OnDevice;
 using testing::ProblemShape;
 using testing::RandomProblem;
 using testing::SelectorOf;
+using testing::TakenByCuda;
 using testing::Values;
 using testing::WithCudaSelector;
 
@@ -240,7 +241,7 @@ std::vector<Case> Cases() {
       {"flex-prefill", "gamma=0,tau=1,min_budget=256,form=code"},
       {"flex-prefill", "gamma=1,tau=1,min_budget=0,form=code"},
   };
-  for (const std::string& method : WithCudaSelector()) settings.emplace_back(method, "");
+  for (const std::string& method : WithCudaSelector()) settings.emplace_back(method, TakenByCuda(method));
   for (const auto& [method, parameters] : settings) {
     for (const ProblemShape& shape : shapes) cases.push_back({method, parameters, shape});
   }
@@ -251,9 +252,10 @@ std::vector<Case> Cases() {
   }
   for (const auto& [method, large] : {std::pair{"x-attention", "stride=64"}, std::pair{"sparge-attn", "tau=0.5"},
                                       std::pair{"flex-prefill", "gamma=0.5,tau=1,form=code"}}) {
-    cases.push_back({method, "", Whole(700), 5.0f});
-    cases.push_back({method, "", Whole(46341, 2, 1, 64)});
-    cases.push_back({method, "", Last(1000, 130072, 131072, 2, 1, 64, 1)});
+    const std::string usual = TakenByCuda(method);
+    cases.push_back({method, usual, Whole(700), 5.0f});
+    cases.push_back({method, usual, Whole(46341, 2, 1, 64)});
+    cases.push_back({method, usual, Last(1000, 130072, 131072, 2, 1, 64, 1)});
     cases.push_back({method, large, Whole(131072, 2, 1, 64)});
   }
   cases.push_back({"flex-prefill", "gamma=0.9,tau=0,form=code", Whole(20000, 2, 2, 64)});

@@ -131,7 +131,7 @@ TEST_P(CudaTwoGpus, Select) {
     const AttentionProblem device = testing::OnDevice(problem.View(), q, k);
     for (const std::string& method : testing::WithCudaSelector()) {
       SCOPED_TRACE(method);
-      const GpuSelection selection(method, device, Values(method, ""));
+      const GpuSelection selection(method, device, Values(method, testing::TakenByCuda(method)));
       ASSERT_TRUE(Validate(selection.host().View()).ok());
       ASSERT_FALSE(selection.host().runs.empty());
       bits->push_back(BitsOf(selection.host().runs));
