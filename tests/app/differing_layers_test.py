@@ -209,10 +209,6 @@ class DifferingLayers(unittest.TestCase):
             dense = next(row for row in sections[1]["rows"] if row["method"] == "decode/dense")
             self.assertEqual(dense["bytes_moved"], 4 * facts["num_kv_heads"] * (window or 700) * (facts["head_dim"] + facts["v_head_dim"]))
 
-    def test_bench_refuses_what_lower_layers_choose(self):
-        refused = run("bench", "--lengths", 256, "--methods", "decode/dense,tidal-decode", "--repeat", 1, "--quiet", code=2)
-        self.assertIn("tidal-decode attends to what a lower layer chose", refused.stderr)
-
     def test_a_head_that_only_another_layer_has_is_named(self):
         refused = run("render", self.trace, "--head", "0:5", "-o", self.path / "none.png", code=2)
         self.assertIn("0:5", refused.stderr)
