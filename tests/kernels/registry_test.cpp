@@ -197,7 +197,8 @@ TEST(ParameterValues, ParseNumbersAndFlagsOverThePresentValues) {
   EXPECT_EQ(values.Parse(SampleSpec(), ""), "");
   EXPECT_EQ(values.Parse(SampleSpec(), "own_rows_only=off"), "");
   EXPECT_FALSE(values.Flag("own_rows_only"));
-  EXPECT_EQ(values.ToString(SampleSpec()), "alpha_c=0.5,alpha_s=0.95,chunk_n=3,own_rows_only=0,keep_diagonal=0,by_length=off");
+  EXPECT_EQ(values.ToString(SampleSpec()),
+            "alpha_c=0.5,alpha_s=0.95,chunk_n=3,own_rows_only=0,keep_diagonal=0,by_length=off");
 }
 
 TEST(ParameterValues, RefuseInOneSentenceAndChangeNothing) {
