@@ -52,7 +52,8 @@ std::string IncompleteUnion(const kernels::MethodSpec& spec, const MeasuredHeads
   }
   if (kept == causal) return {};
   // Rounded down: 100 % would be complete.
-  const double percent = static_cast<double>(kept * 1000 / causal) / 10;
+  const int64_t thousandths = kept * 1000 / causal;
+  const double percent = static_cast<double>(thousandths) / 10;
   return spec.name + ": layer " + std::to_string(heads.layer) + "'s " + std::to_string(index.num_qo_heads) +
          " heads together keep " + FormatNumber("%.1f", percent) +
          " % of the causal pairs; the others are kept by no head";

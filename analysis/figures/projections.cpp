@@ -104,6 +104,7 @@ Agreements AgreementsOf(HeadRows* rows, int64_t max_rows) {
       return reduced;
     };
     std::vector<float> magnitudes;
+    magnitudes.reserve(static_cast<size_t>(size));
     for (int32_t d = 0; d < size; ++d) magnitudes.push_back(std::fabs(q[d]));
     std::vector<int32_t> first(static_cast<size_t>(r)), last(first);
     std::iota(first.begin(), first.end(), 0);
