@@ -26,10 +26,6 @@ const Instance* FindInstance(DType dtype, int32_t head_dim, int32_t value_dim) {
   return nullptr;
 }
 
-StridedTensor<const void> Const(const StridedTensor<void>& tensor) {
-  return {tensor.data, tensor.batch_stride, tensor.head_stride, tensor.row_stride};
-}
-
 Status EncodeMaps(const AttentionProblem& problem, const AttentionOutput& output, const Instance& instance,
                   KernelParams* params) {
   const TensorMapShape rows{"q",           problem.dtype,    problem.batch,          problem.num_qo_heads,
@@ -50,10 +46,6 @@ Status EncodeMaps(const AttentionProblem& problem, const AttentionOutput& output
     if (status.ok()) status = EncodeTensorMap(keys, problem.v, &params->v_boxes[kind]);
   }
   return status;
-}
-
-GatherSource Gather(const StridedTensor<const void>& tensor) {
-  return {tensor.data, tensor.batch_stride, tensor.head_stride, tensor.row_stride};
 }
 
 }  // namespace

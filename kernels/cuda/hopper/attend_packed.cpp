@@ -18,6 +18,7 @@
 namespace headscope::kernels {
 namespace {
 
+using hopper::Const;
 using hopper::PackedParams;
 using hopper::TensorMapShape;
 
@@ -96,10 +97,6 @@ Status CheckTaken(const AttentionProblem& problem, const CurrentDevice& device) 
   return {};
 }
 
-StridedTensor<const void> Const(const StridedTensor<void>& tensor) {
-  return {tensor.data, tensor.batch_stride, tensor.head_stride, tensor.row_stride};
-}
-
 struct NamedTensor {
   const char* name;
   StridedTensor<const void> tensor;
@@ -120,10 +117,6 @@ Status CheckAligned(const NamedTensor& t, int32_t head_dim) {
     }
   }
   return {};
-}
-
-hopper::GatherSource Source(const StridedTensor<const void>& tensor) {
-  return {tensor.data, tensor.batch_stride, tensor.head_stride, tensor.row_stride};
 }
 
 Status EncodeMaps(const Tensors& tensors, const AttentionOutput& output, PackedParams* params) {
@@ -185,9 +178,9 @@ Status AttendPackedCuda(const AttentionProblem& problem, const PackedSequences& 
 
   PackedParams params{};
   if (Status status = EncodeMaps(tensors, output, &params); !status.ok()) return status;
-  params.k_gather = Source(problem.k);
-  params.v_gather = Source(problem.v);
-  params.o_rows = Source(Const(output.o));
+  params.k_gather = hopper::Gather(problem.k);
+  params.v_gather = hopper::Gather(problem.v);
+  params.o_rows = hopper::Gather(Const(output.o));
   params.index = index;
   params.lse = output.lse;
   params.sinks = SinksOf(problem);

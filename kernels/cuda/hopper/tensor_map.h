@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "hopper/kernel_params.h"
 #include "kernels/attention_problem.h"
 #include "kernels/status.h"
 
@@ -28,5 +29,14 @@ Status EncodeTensorMap(const TensorMapShape& shape, const StridedTensor<const vo
 
 // The base and those strides that lead from one element to another are multiples of 16 bytes, as TMA asks.
 bool IsTmaAligned(const StridedTensor<const void>& tensor, int32_t batch, int32_t heads, int32_t rows);
+
+// An output's view, to look at where it lies.
+inline StridedTensor<const void> Const(const StridedTensor<void>& tensor) {
+  return {tensor.data, tensor.batch_stride, tensor.head_stride, tensor.row_stride};
+}
+// A tensor as kernels read or write single rows of it.
+inline GatherSource Gather(const StridedTensor<const void>& tensor) {
+  return {tensor.data, tensor.batch_stride, tensor.head_stride, tensor.row_stride};
+}
 
 }  // namespace headscope::kernels::hopper
