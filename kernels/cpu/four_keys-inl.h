@@ -219,7 +219,8 @@ HWY_INLINE void ScoreKeyByKey(const T* const (&keys)[4], const float* HWY_RESTRI
 }
 
 // Long keys go one by one: read in step, memory gave those of 512 bytes at half its rate, whatever was fetched ahead
-// (docs/bench.md). More query rows would load their vectors four times as often for it, so their keys must be longer.
+// (docs/bench_results.md). More query rows would load their vectors four times as often for it, so their keys must be
+// longer.
 template <int32_t kRows, class T>
 HWY_INLINE void ScoreRowsOfFour(const T* const (&keys)[4], const float* q, int64_t row_floats, int64_t head_dim,
                                 float* to, int64_t row_step) {
