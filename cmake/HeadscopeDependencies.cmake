@@ -21,17 +21,27 @@ set_package_properties(nlohmann_json PROPERTIES TYPE REQUIRED PURPOSE "configura
 find_package(CLI11 REQUIRED)
 set_package_properties(CLI11 PROPERTIES TYPE REQUIRED PURPOSE "the command line")
 
+# What a machine that builds the kernels and their tests alone does without, as GPU machines often are: vector code of the CPU executors (kernels/cpu
+# then has plain ones), patterns and Unicode's normal forms of the tokenizers. headscope itself needs all three (app/CMakeLists.txt refuses to build it).
 # Debian's libhwy has a pkg-config file and no CMake config.
-pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
-pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
-# Unicode's normal forms, for the tokenizers. A machine that builds the kernels and their tests alone does without: only the own units of model/
-# ask for the header, and say where it comes from.
-pkg_check_modules(UTF8PROC IMPORTED_TARGET libutf8proc)
-add_library(headscope_utf8proc INTERFACE)
-if(UTF8PROC_FOUND)
-  target_link_libraries(headscope_utf8proc INTERFACE PkgConfig::UTF8PROC)
-else()
-  message(WARNING "libutf8proc was not found: headscope itself cannot be built, only what does without model/; scripts/install-deps installs it")
+set(HEADSCOPE_MISSING_LIBRARIES "")
+foreach(_library HWY:libhwy PCRE2:libpcre2-8 UTF8PROC:libutf8proc)
+  string(REPLACE ":" ";" _library "${_library}")
+  list(POP_FRONT _library _prefix)
+  pkg_check_modules(${_prefix} IMPORTED_TARGET ${_library})
+  string(TOLOWER "headscope_${_prefix}" _target)
+  add_library(${_target} INTERFACE)
+  if(${_prefix}_FOUND)
+    target_link_libraries(${_target} INTERFACE PkgConfig::${_prefix})
+    target_compile_definitions(${_target} INTERFACE HEADSCOPE_HAVE_${_prefix}=1)
+  else()
+    list(APPEND HEADSCOPE_MISSING_LIBRARIES ${_library})
+  endif()
+endforeach()
+if(HEADSCOPE_MISSING_LIBRARIES)
+  list(JOIN HEADSCOPE_MISSING_LIBRARIES ", " HEADSCOPE_MISSING_LIBRARIES)
+  message(WARNING "${HEADSCOPE_MISSING_LIBRARIES} not found: only the kernels, on the CPU by plain code, and their tests can be built, "
+                  "not headscope itself; scripts/install-deps installs what is missing")
 endif()
 
 # Figures as SVG, PDF and PNG, maps as PDF and PNG (analysis/figures). Without it headscope refuses to draw them, and everything else is there.

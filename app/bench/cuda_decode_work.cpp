@@ -5,13 +5,16 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/check_status.h"
 #include "base/errors.h"
 #include "bench/host_decode_step.h"
 #include "bench/host_tensors.h"
+#include "kernels/contiguous.h"
 #include "kernels/cuda_decode_step.h"
+#include "kernels/cuda_prompt_votes.h"
 #include "kernels/sparq_setup.h"
 
 namespace headscope::app::bench {
@@ -193,6 +196,43 @@ DecodeWork SelectOnCpu(BenchDevice& device, const PlacedProblem& placed, const k
   return work;
 }
 
+// What of a prompt stays is chosen once, before the steps: where the GPU has that choice, a row of its own. Empty: the
+// choice is of another kind, or the kernels do not take the layer (a window, a soft cap, fp32).
+std::optional<DecodeWork> PromptChoice(BenchDevice& device, const PlacedProblem& placed,
+                                       const kernels::DecodeMethod& method, const kernels::ParameterValues& values) {
+  AttentionProblem prompt = placed.problem;
+  prompt.seq_k -= 1;
+  const std::optional<kernels::PromptVotes> votes = kernels::PromptVotesOf(method, values, prompt.seq_k);
+  if (!votes || placed.window > 0 || prompt.dtype == kernels::DType::kFloat32) return {};
+  prompt.seq_q = std::min(votes->window, prompt.seq_k);
+  prompt.first_position = prompt.seq_k - prompt.seq_q;
+  const int64_t lists = int64_t{prompt.batch} * prompt.num_kv_heads, size = kernels::SizeOf(prompt.dtype);
+  std::vector<char> queries(
+      static_cast<size_t>(int64_t{prompt.batch} * prompt.num_qo_heads * prompt.seq_q * prompt.head_dim * size));
+  placed.prompt_queries(prompt.seq_q, queries.data());
+  const auto bytes = static_cast<int64_t>(queries.size());
+  const std::shared_ptr<void> q = device.Allocate(bytes);
+  device.Upload(queries.data(), bytes, q.get());
+  prompt.q = kernels::ContiguousTensor<const void>(q.get(), prompt.num_qo_heads, prompt.seq_q, prompt.head_dim);
+
+  const auto state = std::make_shared<DecodeState>();
+  AddWorkspace(device, kernels::PromptVotesWorkspaceBytes(prompt, *votes), state.get());
+  const std::shared_ptr<void> tokens = device.Allocate(lists * votes->kept * int64_t{sizeof(int32_t)});
+  const auto choose = [prompt, votes = *votes, q, state, tokens] {
+    return kernels::KeepByPromptVotesCuda(prompt, votes, nullptr, static_cast<int32_t*>(tokens.get()),
+                                          state->workspace.get(), state->workspace_bytes, nullptr);
+  };
+  const kernels::Status status = choose();
+  if (status.code() == kernels::StatusCode::kUnsupported) return {};
+  CheckStatus(status);
+  DecodeWork work;
+  work.variant = "choose from the prompt";
+  work.upkeep = true;
+  work.attend = [choose] { CheckStatus(choose()); };
+  work.bytes_moved = lists * prompt.seq_k * prompt.head_dim * size;  // every key, once
+  return work;
+}
+
 }  // namespace
 
 std::vector<DecodeWork> CudaDecodeWork(BenchDevice& device, const PlacedProblem& placed,
@@ -208,7 +248,9 @@ std::vector<DecodeWork> CudaDecodeWork(BenchDevice& device, const PlacedProblem&
     case CudaDecodeStep::Way::kSelection:
       break;
   }
-  return {SelectOnCpu(device, placed, method, values, options)};
+  std::vector<DecodeWork> work = {SelectOnCpu(device, placed, method, values, options)};
+  if (std::optional<DecodeWork> choice = PromptChoice(device, placed, method, values)) work.push_back(*choice);
+  return work;
 }
 
 }  // namespace headscope::app::bench

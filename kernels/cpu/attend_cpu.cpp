@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "executor_checks.h"
 #include "highway_targets.h"
-#include "index/checks.h"
 #include "internal/parallel_for.h"
 #include "kernels/cpu_executor.h"
 #include "problem_view.h"
@@ -147,14 +147,7 @@ std::vector<int64_t> LongestFirst(const SparseIndexView& index) {
 
 Status AttendCpu(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output,
                  const RunOptions& options) {
-  Status status = internal::CheckIndexOfProblem(problem, index);
-  if (status.ok()) status = internal::CheckOutput(problem, output);
-  if (status.ok()) status = CheckCpuLimits(problem);
-  if (status.ok() && problem.window > 0 && index.rule.kind == MaskKind::kNone) {
-    status = {StatusCode::kUnsupported, "attention problem: window is " + std::to_string(problem.window) +
-                                            ", allowed beside an index without an element rule is 0"};
-  }
-  if (!status.ok()) return status;
+  if (Status status = CheckAttend(problem, index, output); !status.ok()) return status;
   const int64_t num_tiles = index.NumRowTiles();
   try {
     const std::vector<int64_t> order = LongestFirst(index);

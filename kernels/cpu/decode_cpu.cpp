@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "decode_slice.h"
+#include "executor_checks.h"
 #include "highway_targets.h"
-#include "index/checks.h"
 #include "internal/parallel_for.h"
 #include "internal/waiting_threads.h"
 #include "kernels/cpu_executor.h"
@@ -227,9 +227,7 @@ DecodeSelection InWindow(const AttentionProblem& problem, const DecodeSelection&
 
 Status DecodeCpu(const AttentionProblem& problem, const DecodeSelection& selection, const AttentionOutput& output,
                  const RunOptions& options) {
-  Status status = internal::CheckSelectionOfProblem(problem, selection, /*takes_components=*/true);
-  if (status.ok()) status = internal::CheckOutput(problem, output);
-  if (status.ok()) status = CheckCpuLimits(problem);
+  Status status = CheckDecode(problem, selection, output);
   if (!status.ok()) return status;
   const int64_t head_dim = problem.ValueDim();
   try {

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <memory>
 #include <new>
-#include <string>
 #include <vector>
 
+#include "executor_checks.h"
 #include "highway_targets.h"
-#include "index/checks.h"
 #include "internal/parallel_for.h"
 #include "kernels/cpu_scores.h"
 #include "problem_view.h"
@@ -58,13 +57,7 @@ namespace headscope::kernels {
 HWY_EXPORT(TileLse);
 
 Status RowLse(const AttentionProblem& problem, int32_t window, const RunOptions& options, float* lse) {
-  Status status = internal::CheckProblem(problem, /*reads_v=*/false);
-  if (status.ok()) status = CheckCpuLimits(problem);
-  if (!status.ok()) return status;
-  if (window < 0)
-    return {StatusCode::kInvalidArgument, "window is " + std::to_string(window) + ", allowed is 0 (none) or more"};
-  if (lse == nullptr)
-    return {StatusCode::kInvalidArgument, "lse is null: give room for [batch, num_qo_heads, seq_q] floats"};
+  if (Status status = CheckRowLse(problem, window, lse); !status.ok()) return status;
   const int64_t num_tiles = (int64_t{problem.seq_q} + kMaxTileRows - 1) / kMaxTileRows;
   const int64_t num_heads = int64_t{problem.batch} * problem.num_qo_heads;
   const int64_t num_tasks = num_heads * num_tiles;

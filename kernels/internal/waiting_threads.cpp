@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "internal/waiting_threads.h"
 
-#include <hwy/cache_control.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -27,6 +25,15 @@ uint64_t Tickets(uint64_t state) {
   return (state & kTicketMask) >> kTicketShift;
 }
 
+// Tells the processor that this thread spins, so that its core's other thread runs the faster.
+void Pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
 // Looks at `done` until it is true or the time is up; whether it was.
 template <typename Done>
 bool Spin(std::chrono::microseconds time, const Done& done) {
@@ -34,7 +41,7 @@ bool Spin(std::chrono::microseconds time, const Done& done) {
   do {
     for (int i = 0; i < 64; ++i) {
       if (done()) return true;
-      hwy::Pause();
+      Pause();
     }
   } while (std::chrono::steady_clock::now() < end);
   return false;

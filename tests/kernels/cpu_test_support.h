@@ -4,7 +4,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -17,6 +16,9 @@
 #include "float_codes.h"
 #include "kernels/attention_problem.h"
 #include "problem_shape.h"
+#ifdef HEADSCOPE_HAVE_HWY
+#include <hwy/targets.h>
+#endif
 
 namespace headscope::kernels::test {
 
@@ -99,6 +101,8 @@ inline OwnedProblem MakeProblem(std::mt19937& random, const ProblemShape& shape,
   return owned;
 }
 
+#ifdef HEADSCOPE_HAVE_HWY
+
 // Highway targets that this machine can run and the kernels are compiled for.
 inline std::vector<int64_t> MachineTargets() {
   std::vector<int64_t> targets;
@@ -120,5 +124,19 @@ inline void UseAllTargets() {
   hwy::SetSupportedTargetsForTest(0);
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
+
+#else
+
+// The plain code (kernels/cpu/plain) is compiled once.
+inline std::vector<int64_t> MachineTargets() {
+  return {0};
+}
+inline std::string TargetName(const testing::TestParamInfo<int64_t>& /*info*/) {
+  return "Plain";
+}
+inline void UseOnlyTarget(int64_t /*target*/) {}
+inline void UseAllTargets() {}
+
+#endif
 
 }  // namespace headscope::kernels::test

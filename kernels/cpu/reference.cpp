@@ -9,6 +9,7 @@
 #include "index/checks.h"
 #include "internal/element.h"
 #include "kernels/cpu_executor.h"
+#include "reference_rows.h"
 
 namespace headscope::kernels {
 namespace {
@@ -50,6 +51,20 @@ class Row {
         problem_.scale != 0.0f ? static_cast<double>(problem_.scale) : 1.0 / std::sqrt(static_cast<double>(q_.size()));
     const double cap = problem_.soft_cap;
     return cap > 0 ? cap * std::tanh(scale * dot / cap) : scale * dot;
+  }
+
+  // Natural-log LSE over the columns [begin, end), and the sink.
+  double LogSumExp(int32_t begin, int32_t end) const {
+    std::vector<double> scores;
+    double maximum = has_sink_ ? sink_ : kMinusInfinity;
+    for (int32_t column = begin; column < end; ++column) {
+      scores.push_back(Score(column));
+      if (scores.back() > maximum || std::isnan(scores.back())) maximum = scores.back();
+    }
+    if (maximum == kMinusInfinity) return kMinusInfinity;
+    double sum = has_sink_ ? std::exp(sink_ - maximum) : 0;
+    for (const double score : scores) sum += std::exp(score - maximum);
+    return maximum + std::log(sum);
   }
 
   // Softmax over the columns, weighted where there are weights, and the sink times V; returns the natural-log LSE. No
@@ -121,27 +136,67 @@ void Store(const AttentionProblem& problem, int32_t sequence, int32_t head, int3
 
 }  // namespace
 
+void AttendRow(const AttentionProblem& problem, const SparseIndexView& index, int32_t sequence, int32_t head,
+               int32_t row, const AttentionOutput& output) {
+  std::vector<ColumnRange> ranges;
+  AppendKeptRanges(index, sequence, head, row, &ranges);
+  std::vector<int32_t> columns;
+  for (const ColumnRange& range : ranges) {
+    for (int32_t column = range.begin; column < range.end; ++column) {
+      if (Sees(problem, row, column)) columns.push_back(column);
+    }
+  }
+  std::vector<double> values;
+  const double lse = Row(problem, sequence, head, row).Attend(columns, nullptr, &values);
+  Store(problem, sequence, head, row, values, lse, output);
+}
+
+void DecodeHead(const AttentionProblem& problem, const DecodeSelection& selection, int32_t sequence, int32_t head,
+                const AttentionOutput& output) {
+  const size_t list = static_cast<size_t>(sequence) * static_cast<size_t>(problem.num_kv_heads) +
+                      static_cast<size_t>(head / problem.GroupSize());
+  const int64_t first = selection.page_begin[list] * selection.page_size;
+  const int64_t row_length = static_cast<int64_t>(selection.pages.size()) * selection.page_size;
+  const int64_t weight_row = selection.weight_rows == 1 ? 0 : head % problem.GroupSize();
+  const float* const weights =
+      selection.weights.empty() ? nullptr : selection.weights.data() + weight_row * row_length + first;
+  const std::vector<int32_t> columns = ColumnsOf(problem, selection, list);
+  std::vector<float> seen(columns.size(), 1.0f);
+  for (size_t i = 0; i < columns.size(); ++i) {
+    if (weights != nullptr) seen[i] = weights[i];
+    if (!Sees(problem, 0, columns[i])) seen[i] = 0;
+  }
+  Row row(problem, sequence, head, 0);
+  if (selection.components_end > 0) {
+    const int64_t begin = selection.component_begin[list];
+    row.KeepComponents(selection.components.data() + begin, selection.component_begin[list + 1] - begin,
+                       selection.components_end);
+  }
+  std::vector<double> values;
+  const double lse = row.Attend(columns, seen.data(), &values);
+  if (!selection.alpha.empty()) {
+    const double alpha = selection.alpha[static_cast<size_t>(sequence) * static_cast<size_t>(problem.num_qo_heads) +
+                                         static_cast<size_t>(head)];
+    const size_t mean = list * static_cast<size_t>(problem.ValueDim());
+    for (size_t d = 0; d < values.size(); ++d) {
+      values[d] = alpha * values[d] + (1 - alpha) * selection.mean_value[mean + d];
+    }
+  }
+  Store(problem, sequence, head, 0, values, lse, output);
+}
+
+float LseOfRow(const AttentionProblem& problem, int32_t sequence, int32_t head, int32_t row, int32_t begin,
+               int32_t end) {
+  return static_cast<float>(Row(problem, sequence, head, row).LogSumExp(begin, end));
+}
+
 Status AttendReference(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output) {
   Status status = internal::CheckIndexOfProblem(problem, index);
   if (status.ok()) status = internal::CheckOutput(problem, output);
   if (!status.ok()) return status;
-  std::vector<ColumnRange> ranges;
-  std::vector<int32_t> columns;
-  std::vector<double> values;
   for (int32_t sequence = 0; sequence < problem.batch; ++sequence) {
     for (int32_t head = 0; head < problem.num_qo_heads; ++head) {
-      for (int32_t row = 0; row < problem.seq_q; ++row) {
-        ranges.clear();
-        columns.clear();
-        AppendKeptRanges(index, sequence, head, row, &ranges);
-        for (const ColumnRange& range : ranges) {
-          for (int32_t column = range.begin; column < range.end; ++column) {
-            if (Sees(problem, row, column)) columns.push_back(column);
-          }
-        }
-        const double lse = Row(problem, sequence, head, row).Attend(columns, nullptr, &values);
-        Store(problem, sequence, head, row, values, lse, output);
-      }
+      for (int32_t row = 0; row < problem.seq_q; ++row) AttendRow(problem, index, sequence, head, row, output);
     }
   }
   return {};
@@ -152,39 +207,8 @@ Status DecodeReference(const AttentionProblem& problem, const DecodeSelection& s
   Status status = internal::CheckSelectionOfProblem(problem, selection, /*takes_components=*/true);
   if (status.ok()) status = internal::CheckOutput(problem, output);
   if (!status.ok()) return status;
-  std::vector<double> values;
   for (int32_t sequence = 0; sequence < problem.batch; ++sequence) {
-    for (int32_t head = 0; head < problem.num_qo_heads; ++head) {
-      const size_t list = static_cast<size_t>(sequence) * static_cast<size_t>(problem.num_kv_heads) +
-                          static_cast<size_t>(head / problem.GroupSize());
-      const int64_t first = selection.page_begin[list] * selection.page_size;
-      const int64_t row_length = static_cast<int64_t>(selection.pages.size()) * selection.page_size;
-      const int64_t weight_row = selection.weight_rows == 1 ? 0 : head % problem.GroupSize();
-      const float* const weights =
-          selection.weights.empty() ? nullptr : selection.weights.data() + weight_row * row_length + first;
-      const std::vector<int32_t> columns = ColumnsOf(problem, selection, list);
-      std::vector<float> seen(columns.size(), 1.0f);
-      for (size_t i = 0; i < columns.size(); ++i) {
-        if (weights != nullptr) seen[i] = weights[i];
-        if (!Sees(problem, 0, columns[i])) seen[i] = 0;
-      }
-      Row row(problem, sequence, head, 0);
-      if (selection.components_end > 0) {
-        const int64_t begin = selection.component_begin[list];
-        row.KeepComponents(selection.components.data() + begin, selection.component_begin[list + 1] - begin,
-                           selection.components_end);
-      }
-      const double lse = row.Attend(columns, seen.data(), &values);
-      if (!selection.alpha.empty()) {
-        const double alpha = selection.alpha[static_cast<size_t>(sequence) * static_cast<size_t>(problem.num_qo_heads) +
-                                             static_cast<size_t>(head)];
-        const size_t mean = list * static_cast<size_t>(problem.ValueDim());
-        for (size_t d = 0; d < values.size(); ++d) {
-          values[d] = alpha * values[d] + (1 - alpha) * selection.mean_value[mean + d];
-        }
-      }
-      Store(problem, sequence, head, 0, values, lse, output);
-    }
+    for (int32_t head = 0; head < problem.num_qo_heads; ++head) DecodeHead(problem, selection, sequence, head, output);
   }
   return {};
 }
