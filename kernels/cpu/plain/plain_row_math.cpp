@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // internal/row_math.h without vector code.
-#include "internal/row_math.h"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
+
+#include "internal/row_math.h"
 
 namespace headscope::kernels::internal {
 

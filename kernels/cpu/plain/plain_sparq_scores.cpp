@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // internal/sparq_scores.h without vector code.
-#include "internal/sparq_scores.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "internal/element.h"
+#include "internal/sparq_scores.h"
 
 namespace headscope::kernels::internal {
 
