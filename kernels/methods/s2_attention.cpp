@@ -8,9 +8,10 @@
 // head_step + offset, head being its number in the layer.
 //
 // Distant blocks are chosen by absolute key position, so a key that a later query needs was used by every earlier query
-// too: a KV cache can drop the others. The sign of the offset is lost from the paper's text; the released code's plus
-// is the default, and with num_qo_heads >= vertical_stride both signs cover the same union. Blocks are those of token
-// positions; a row block that straddles two of them keeps what either keeps.
+// too: a KV cache can drop the others. The model's first dense_layers layers attend to everything (the same section:
+// two). The sign of the offset is lost from the paper's text; the released code's plus is the default, and with
+// num_qo_heads >= vertical_stride both signs cover the same union. Blocks are those of token positions; a row block
+// that straddles two of them keeps what either keeps.
 #include <algorithm>
 #include <map>
 
@@ -69,6 +70,12 @@ MethodSpec MakeSpec() {
                .type = ParameterType::kFlag,
                .help = "count KV heads instead of query heads: a KV group shares one pattern",
                .cost = "fewer patterns, so together the heads see less"},
+              {.name = "dense_layers",
+               .default_value = 2,
+               .maximum = 1 << 14,
+               .help =
+                   "first layers of the model that attend to everything; a head of no known layer is in none of them",
+               .cost = "these layers take what dense attention takes"},
               InBlocks({.name = "max_distance",
                         .help = "distant blocks at least this far away are dropped; 0 drops none",
                         .cost = "more work per row"}),
@@ -120,6 +127,10 @@ class S2AttentionMethod final : public internal::PrefillSelector {
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 SparseIndex* index) const override {
+    if (problem.layer >= 0 && problem.layer < values.Integer("dense_layers")) {
+      *index = internal::IndexOfRule(problem, {});
+      return {};
+    }
     // Heads with the same residue share their lists.
     const int64_t stride = values.Integer("vertical_stride");
     std::map<int64_t, int32_t> pattern_of_residue;

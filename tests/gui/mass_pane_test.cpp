@@ -200,7 +200,10 @@ TEST_F(MassPaneTest, NoQueryIsTheWorstWhereEverythingIsKept) {
   EXPECT_EQ(button->text(), QStringLiteral("worst: none"));
   EXPECT_FALSE(button->isEnabled());
   EXPECT_TRUE(canvas_->PanelControl(QStringLiteral("worst")).isNull());
-  UseMethod("s2-attention");
+  kernels::ParameterValues sparse(Spec("s2-attention"));
+  ASSERT_EQ(sparse.Set(Spec("s2-attention"), "dense_layers", 0), "");
+  ASSERT_TRUE(canvas_->SetMethod(QStringLiteral("s2-attention"), sparse));
+  Settle();
   ASSERT_LT(canvas_->mask()->summary.kept_fraction, 1);
   EXPECT_TRUE(button->isEnabled());
   EXPECT_FALSE(canvas_->PanelControl(QStringLiteral("worst")).isNull());
@@ -226,7 +229,7 @@ TEST_F(MassPaneTest, MeetTargetFindsTheFewestBlocks) {
 }
 
 TEST_F(MassPaneTest, MeetTargetIsUndoneInOneStepAndOfferedOnlyWhereThereIsABudget) {
-  Open("s2-attention");
+  Open("block-sparse");
   QTest::qWait(static_cast<int>(ui::ParameterHistory::kOneDragMs) + 100);  // another step than the choice of the method
   const kernels::ParameterValues before = canvas_->method_values();
   QTest::keyClick(window_.get(), Qt::Key_T, Qt::ControlModifier);

@@ -54,9 +54,10 @@ class RunsTest : public ShellTest {
 };
 
 // Whether a length beside its budget, at its default, is a good part of the trace: a window, a least budget, a block.
-// SpargeAttn keeps every block of random keys: no mean stands for one.
+// SpargeAttn keeps every block of random keys: no mean stands for one; S2-Attention the first layers, one of which is on
+// show.
 bool KeepsAShortTraceUnasked(const kernels::MethodSpec& method) {
-  return method.name == "sparge-attn" ||
+  return method.name == "sparge-attn" || method.name == "s2-attention" ||
          std::any_of(method.parameters.begin(), method.parameters.end(), [](const kernels::ParameterSpec& parameter) {
            return parameter.role == kernels::ParameterRole::kOther && parameter.unit == kernels::Unit::kTokens &&
                   parameter.default_value >= kTokens / 2;

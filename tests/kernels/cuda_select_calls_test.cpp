@@ -93,6 +93,27 @@ TEST(CudaSelectCalls, FollowEachOtherInTheSameMemory) {
   }
 }
 
+// A method that goes by the layer does so on the GPU as well.
+TEST(CudaSelectCalls, KeepInEveryLayerWhatTheCpuKeeps) {
+  SKIP_WITHOUT_GPU();
+  std::mt19937 random(13);
+  const RandomProblem problem({1, 4, 2, 128, 700, 700, 0, DType::kBFloat16}, &random);
+  const DeviceTensor q(problem.q.View(), 1);
+  const DeviceTensor k(problem.k.View(), 1);
+  for (const std::string& method : WithCudaSelector()) {
+    if (!FindPrefillMethod(method)->spec().IsStatic()) continue;
+    for (const int32_t layer : {-1, 0, 1, 2}) {
+      SCOPED_TRACE(method + ", layer " + std::to_string(layer));
+      AttentionProblem host = problem.View();
+      host.layer = layer;
+      const SparseIndex expected = testing::Select(method, "", host);
+      const SparseIndex kept = GpuSelection(method, OnDevice(host, q, k), Values(method, "")).host();
+      for (int32_t head = 0; head < 4; ++head)
+        EXPECT_EQ(testing::MaskOf(kept, 0, head), testing::MaskOf(expected, 0, head)) << "head " << head;
+    }
+  }
+}
+
 // Nothing below reaches a GPU.
 class CudaSelectRefuses : public ::testing::Test {
  protected:

@@ -128,6 +128,24 @@ TEST(S2Attention, OneHeadAloneKeepsWhatItKeepsAmongAll) {
   }
 }
 
+// The first layers of a model stay dense; a head of no known layer is in none of them.
+TEST(S2Attention, FirstLayersAttendToEverything) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(640, 4, 2, 8), &random);
+  AttentionProblem problem = data.View();
+  const auto mask = [&](int32_t layer, const std::string& parameters) {
+    problem.layer = layer;
+    return MaskOf(Select("s2-attention", "vertical_stride=4" + parameters, problem), 0, 3);
+  };
+  const auto sparse = mask(-1, "");
+  EXPECT_NE(sparse, CausalMask(problem));
+  for (const int32_t layer : {0, 1}) EXPECT_EQ(mask(layer, ""), CausalMask(problem));
+  for (const int32_t layer : {2, 9}) EXPECT_EQ(mask(layer, ""), sparse);
+  EXPECT_EQ(mask(0, ",dense_layers=0"), sparse);
+  EXPECT_EQ(mask(4, ",dense_layers=5"), CausalMask(problem));
+  EXPECT_EQ(mask(-1, ",dense_layers=5"), sparse);
+}
+
 TEST(S2Attention, KeepsLocalBlocksAndForgetsDistantOnesForGood) {
   std::mt19937 random(FreshSeed());
   const RandomProblem data(SquareShape(1920, 3, 3, 8), &random);

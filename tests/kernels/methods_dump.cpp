@@ -43,6 +43,7 @@ struct Case {
   ProblemShape shape;
   float scale = 0.0f;
   float soft_cap = 0.0f;
+  int32_t layer = -1;
 };
 
 [[noreturn]] void Fail(const std::string& message) {
@@ -59,7 +60,8 @@ class Dumper {
   void Write(const Case& c, RandomProblem data) {
     data.scale = c.scale;
     data.soft_cap = c.soft_cap;
-    const AttentionProblem problem = data.View();
+    AttentionProblem problem = data.View();
+    problem.layer = c.layer;
     const bool decode = c.phase == Phase::kDecode;
     WriteFile("q", data.q.Values());
     WriteFile("k", data.k.Values());
@@ -93,7 +95,8 @@ class Dumper {
                                   {"seq_k", c.shape.seq_k},
                                   {"first_position", c.shape.first_position},
                                   {"scale", c.scale},
-                                  {"soft_cap", c.soft_cap}};
+                                  {"soft_cap", c.soft_cap},
+                                  {"layer", c.layer}};
     std::ofstream(directory_ + "/" + std::to_string(number_) + ".json") << description.dump(1) << "\n";
     ++number_;
   }
@@ -406,6 +409,10 @@ void WritePrefill(Dumper* dumper) {
   }
   ProblemShape capped{1, 2, 1, 16, 200, 200, 0, DType::kFloat32};
   dumper->Write({Phase::kPrefill, "vertical-slash", "n_vertical=9,n_slash=9", capped, 0.4f, 3.0f});
+  for (const int32_t layer : {0, 1, 2, 3}) {
+    for (const char* parameters : {"vertical_stride=3", "vertical_stride=3,dense_layers=3"})
+      dumper->Write({Phase::kPrefill, "s2-attention", parameters, capped, 0.0f, 0.0f, layer});
+  }
   for (const auto& [method, parameters] : {std::pair{"sample-attention", "alpha_c=0.5,alpha_s=0.5"},
                                            {"flex-prefill", "gamma=0.6,tau=0.3,min_budget=0"},
                                            {"x-attention", "tau=0.6"},

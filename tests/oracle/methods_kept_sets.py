@@ -119,7 +119,9 @@ def block_sparse(p, b, h, n_blocks):
     return kept & p.causal
 
 
-def s2_attention(p, b, h, local_blocks, vertical_stride, head_step, offset, subtract_offset, per_kv_head, max_distance):
+def s2_attention(p, b, h, local_blocks, vertical_stride, head_step, offset, subtract_offset, per_kv_head, dense_layers, max_distance):
+    if 0 <= p.layer < dense_layers:
+        return p.causal
     number = p.first_kv_head + h // p.group if per_kv_head else p.first_qo_head + h
     shift = number * head_step + offset
     kept = np.zeros_like(p.causal)

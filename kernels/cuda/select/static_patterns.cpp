@@ -25,6 +25,7 @@ Status SelectAShape(Call* call) {
 
 Status SelectS2Attention(Call* call) {
   const ParameterValues& values = call->values;
+  if (call->problem.layer >= 0 && call->problem.layer < values.Integer("dense_layers")) return SelectDense(call);
   ShardLists lists;
   lists.local_blocks = values.Integer("local_blocks");
   lists.stride = values.Integer("vertical_stride");
