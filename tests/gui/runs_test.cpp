@@ -54,8 +54,8 @@ class RunsTest : public ShellTest {
 };
 
 // Whether a length beside its budget, at its default, is a good part of the trace: a window, a least budget, a block.
-// SpargeAttn keeps every block of random keys: no mean stands for one; S2-Attention the first layers, one of which is on
-// show.
+// SpargeAttn keeps every block of random keys: no mean stands for one; S2-Attention the first layers, one of which is
+// on show.
 bool KeepsAShortTraceUnasked(const kernels::MethodSpec& method) {
   return method.name == "sparge-attn" || method.name == "s2-attention" ||
          std::any_of(method.parameters.begin(), method.parameters.end(), [](const kernels::ParameterSpec& parameter) {
