@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 
+#include "allocated_bytes.h"
 #include "resident_bytes.h"
 #include "shell_fixture.h"
 
@@ -44,7 +45,7 @@ TEST_F(MemoryTest, AClosedTraceIsGivenBack) {
       << " after it";
 }
 
-// All that is kept of 40 heads would be half as much again.
+// All that is kept of 16 heads would be nearly three times as much.
 TEST_F(MemoryTest, EveryCacheOfTheWindowStaysInsideOneBudget) {
   OpenWindow(ShippedTrace());
   ASSERT_TRUE(WaitFor([&] { return window_->store()->HasTrace(); }));
@@ -52,21 +53,24 @@ TEST_F(MemoryTest, EveryCacheOfTheWindowStaysInsideOneBudget) {
   ui::MemoryBudget& memory = workbench_->memory();
   memory.SetCapacity(ui::MemoryBudget::kLeastBytes);
   ASSERT_TRUE(WaitForCanvas(60000));
-  const int64_t before = ResidentBytes();
+  const int64_t uncounted = AllocatedBytes() - memory.used();
   int64_t most = 0, least_late = memory.capacity();
   int looked_at = 0;
   for (const analysis::HeadId head : window_->store()->trace().heads) {
     if (head.head % 2 != 0) continue;
+    if (++looked_at > 16) break;
     window_->store()->Select(head);
     ASSERT_TRUE(WaitForCanvas(60000));
     most = std::max(most, memory.used());
-    if (++looked_at > 32) least_late = std::min(least_late, memory.used());
+    if (looked_at > 8) least_late = std::min(least_late, memory.used());
   }
   EXPECT_LE(most, memory.capacity());
   EXPECT_GT(least_late, memory.capacity() * 3 / 4) << "it is used, too";
-  // The graphics card's copies of tiles, which on a test's display lie in memory, have a limit of their own.
-  constexpr int64_t kTextures = int64_t{256} << 20, kElse = int64_t{150} << 20;
-  EXPECT_LT(ResidentBytes(), before + memory.capacity() + kTextures + kElse) << "what is counted is what is there";
+  // What a pass over a head takes for itself goes with the pass, which may end behind the picture.
+  constexpr int64_t kElse = int64_t{48} << 20;
+  EXPECT_TRUE(WaitFor([&] { return AllocatedBytes() - memory.used() < uncounted + kElse; }))
+      << "what is counted is what is there: " << (uncounted >> 20) << " MiB beside it before, "
+      << ((AllocatedBytes() - memory.used()) >> 20) << " after " << looked_at << " heads";
   // The head on show is whole: its mask follows, and what has left comes again.
   window_->store()->Select(window_->store()->trace().heads.front());
   ASSERT_TRUE(WaitForCanvas(60000));
