@@ -58,12 +58,12 @@ MapValues InStrips(const HeadTensors& head, const TexelEdges& edges, const Rende
 std::vector<double> ScoreValues(const HeadTensors& head, TileReduction reduction, const TexelEdges& edges,
                                 bool* all_on_gpu) {
   TexelGrid grid;
-  AccumulateTexels(head, edges, reduction, 0, {}, &grid);
+  AccumulateTexels(head, edges, {&reduction, 1}, 0, {}, &grid);
   *all_on_gpu &= grid.on_gpu;
   std::vector<double> values;
   for (size_t i = 0; i < grid.pairs.size(); ++i) {
-    values.push_back(grid.pairs[i] == 0 ? kNothing
-                                        : std::exp2(static_cast<double>(grid.Log2P(static_cast<int64_t>(i)))));
+    values.push_back(
+        grid.pairs[i] == 0 ? kNothing : std::exp2(static_cast<double>(grid.Log2P(reduction, static_cast<int64_t>(i)))));
   }
   return values;
 }

@@ -93,7 +93,6 @@ bool AccumulateOnGpu(const HeadTensors& head, const TexelEdges& edges, TileReduc
   } else {
     grid->sum_p = std::move(texels);
   }
-  grid->on_gpu = true;
   return true;
 }
 

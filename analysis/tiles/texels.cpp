@@ -41,9 +41,14 @@ std::vector<Band> CutBands(const std::vector<int64_t>& row_edges, int64_t row_st
 
 class Accumulator {
  public:
-  Accumulator(const HeadTensors& head, const TexelEdges& edges, TileReduction reduction, int64_t row_step,
-              TexelGrid* grid)
-      : head_(head), edges_(edges), by_mean_(reduction == TileReduction::kMean), row_step_(row_step), grid_(*grid) {
+  // What is reduced: the arrays that the grid has.
+  Accumulator(const HeadTensors& head, const TexelEdges& edges, int64_t row_step, TexelGrid* grid)
+      : head_(head),
+        edges_(edges),
+        by_max_(!grid->max_log2_p.empty()),
+        by_mean_(!grid->sum_p.empty()),
+        row_step_(row_step),
+        grid_(*grid) {
     column_begin_ = std::clamp<int64_t>(edges.columns.front(), 0, head.num_tokens);
     column_end_ = std::clamp<int64_t>(edges.columns.back(), column_begin_, head.num_tokens);
     if (column_end_ > column_begin_) {
@@ -54,21 +59,23 @@ class Accumulator {
 
   struct Workspace {
     std::vector<float> scores;
-    std::vector<float>
-        columns;  // [texel rows of the band, width]: maximum of score - lse, or sum of p, over the texel's rows
+    // [texel rows of the band, width], over the texel's rows: maximum of score - lse, sum of p. Empty where not wanted.
+    std::vector<float> largest, sums;
   };
 
   void RunBand(const Band& band, Workspace* workspace) const {
     const int64_t width = column_end_ - column_begin_;
     workspace->scores.resize(static_cast<size_t>(kBlockRows * kBlockColumns));
-    workspace->columns.assign(static_cast<size_t>((band.last - band.first) * width), by_mean_ ? 0.0f : kMinusInfinity);
+    const auto values = static_cast<size_t>((band.last - band.first) * width);
+    workspace->largest.assign(by_max_ ? values : 0, kMinusInfinity);
+    workspace->sums.assign(by_mean_ ? values : 0, 0.0f);
     const int64_t row_begin = std::clamp<int64_t>(edges_.rows[static_cast<size_t>(band.first)], 0, head_.num_rows);
     const int64_t row_end = std::clamp<int64_t>(edges_.rows[static_cast<size_t>(band.last)], row_begin, head_.num_rows);
     for (int64_t row = FirstSample(row_begin); row < row_end; row += kBlockRows * row_step_) {
       ReduceRows(band, row, std::min(row + kBlockRows * row_step_, row_end), workspace);
     }
     for (int64_t texel_row = band.first; texel_row < band.last; ++texel_row) {
-      ReduceColumns(texel_row, workspace->columns.data() + (texel_row - band.first) * width);
+      ReduceColumns(texel_row, (texel_row - band.first) * width, *workspace);
     }
   }
 
@@ -110,22 +117,25 @@ class Accumulator {
         const int64_t count = std::min<int64_t>(range.end, end) - from;
         if (count <= 0) continue;
         float* scores = workspace->scores.data() + (row - row_begin) / row_step_ * kBlockColumns + (from - begin);
-        float* into = workspace->columns.data() + (texel_row - band.first) * width + from;
-        Fold(scores, count, head_.lse[static_cast<size_t>(row)], into);
+        Fold(scores, count, head_.lse[static_cast<size_t>(row)], (texel_row - band.first) * width + from, workspace);
       }
     }
   }
 
-  void Fold(float* scores, int64_t count, float lse, float* into) const {
+  void Fold(float* scores, int64_t count, float lse, int64_t place, Workspace* workspace) const {
+    if (by_max_) {  // before the scores become probabilities
+      float* const largest = workspace->largest.data() + place;
+      for (int64_t j = 0; j < count; ++j) largest[j] = std::max(largest[j], scores[j] - lse);
+    }
     if (by_mean_) {
+      float* const sums = workspace->sums.data() + place;
       kernels::ExpInPlace(scores, count, lse);
-      for (int64_t j = 0; j < count; ++j) into[j] += scores[j];
-    } else {
-      for (int64_t j = 0; j < count; ++j) into[j] = std::max(into[j], scores[j] - lse);
+      for (int64_t j = 0; j < count; ++j) sums[j] += scores[j];
     }
   }
 
-  void ReduceColumns(int64_t texel_row, const float* columns) const {
+  // `place`: where the texel row's columns begin in the workspace.
+  void ReduceColumns(int64_t texel_row, int64_t place, const Workspace& workspace) const {
     const int64_t first_row = std::clamp<int64_t>(edges_.rows[static_cast<size_t>(texel_row)], 0, head_.num_rows);
     const int64_t row_end =
         std::clamp<int64_t>(edges_.rows[static_cast<size_t>(texel_row + 1)], first_row, head_.num_rows);
@@ -153,12 +163,15 @@ class Accumulator {
       const auto texel = static_cast<size_t>(texel_row * grid_.num_columns + texel_column);
       grid_.pairs[texel] = pairs;
       if (by_mean_) {
+        const float* const sums = workspace.sums.data() + place;
         double sum = 0;
-        for (int64_t j = begin; j < end; ++j) sum += static_cast<double>(columns[j]);
+        for (int64_t j = begin; j < end; ++j) sum += static_cast<double>(sums[j]);
         grid_.sum_p[texel] = sum;
-      } else {
+      }
+      if (by_max_) {
+        const float* const maxima = workspace.largest.data() + place;
         float largest = kMinusInfinity;
-        for (int64_t j = begin; j < end; ++j) largest = std::max(largest, columns[j]);
+        for (int64_t j = begin; j < end; ++j) largest = std::max(largest, maxima[j]);
         grid_.max_log2_p[texel] = largest * std::numbers::log2e_v<float>;
       }
     }
@@ -166,7 +179,7 @@ class Accumulator {
 
   const HeadTensors& head_;
   const TexelEdges& edges_;
-  const bool by_mean_;
+  const bool by_max_, by_mean_;
   const int64_t row_step_;
   TexelGrid& grid_;
   int64_t column_begin_ = 0, column_end_ = 0;
@@ -175,10 +188,10 @@ class Accumulator {
 
 }  // namespace
 
-float TexelGrid::Log2P(int64_t texel) const {
+float TexelGrid::Log2P(TileReduction reduction, int64_t texel) const {
   const auto i = static_cast<size_t>(texel);
   if (pairs[i] == 0) return kMinusInfinity;
-  if (!max_log2_p.empty()) return max_log2_p[i];
+  if (reduction == TileReduction::kMax) return max_log2_p[i];
   return static_cast<float>(std::log2(sum_p[i] / static_cast<double>(pairs[i])));
 }
 
@@ -188,8 +201,8 @@ std::vector<int64_t> EvenEdges(int64_t begin, int64_t step, int64_t count) {
   return edges;
 }
 
-void AccumulateTexels(const HeadTensors& head, const TexelEdges& edges, TileReduction reduction, int32_t num_threads,
-                      const std::stop_token& stop, TexelGrid* grid, int64_t row_step) {
+void AccumulateTexels(const HeadTensors& head, const TexelEdges& edges, std::span<const TileReduction> reductions,
+                      int32_t num_threads, const std::stop_token& stop, TexelGrid* grid, int64_t row_step) {
   grid->num_rows = edges.NumRows();
   grid->num_columns = edges.NumColumns();
   const auto texels = static_cast<size_t>(grid->num_rows * grid->num_columns);
@@ -197,14 +210,20 @@ void AccumulateTexels(const HeadTensors& head, const TexelEdges& edges, TileRedu
   grid->on_gpu = false;
   grid->sum_p.clear();
   grid->max_log2_p.clear();
-  if (reduction == TileReduction::kMean) {
-    grid->sum_p.assign(texels, 0.0);
-  } else {
-    grid->max_log2_p.assign(texels, kMinusInfinity);
+  for (const TileReduction reduction : reductions) {
+    if (reduction == TileReduction::kMean) {
+      grid->sum_p.assign(texels, 0.0);
+    } else {
+      grid->max_log2_p.assign(texels, kMinusInfinity);
+    }
   }
   StopIfAsked(stop);
-  if (head.gpu != nullptr && row_step == 1 && AccumulateOnGpu(head, edges, reduction, grid)) return;
-  const Accumulator accumulator(head, edges, reduction, row_step, grid);
+  if (head.gpu != nullptr && row_step == 1) {
+    grid->on_gpu = std::all_of(reductions.begin(), reductions.end(),
+                               [&](TileReduction reduction) { return AccumulateOnGpu(head, edges, reduction, grid); });
+    if (grid->on_gpu) return;
+  }
+  const Accumulator accumulator(head, edges, row_step, grid);
   const std::vector<Band> bands = CutBands(edges.rows, row_step);
   const auto num_bands = static_cast<int64_t>(bands.size());
   std::vector<Accumulator::Workspace> workspaces(static_cast<size_t>(kernels::NumWorkers(num_threads, num_bands)));

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <stop_token>
 #include <vector>
 
@@ -24,23 +25,25 @@ struct TexelEdges {
 
 struct TexelGrid {
   int64_t num_rows = 0, num_columns = 0;
-  // kMax: the largest log2 p of the texel (-inf without attended pairs). kMean: the sum of p.
+  // kMax: the largest log2 p of the texel (-inf without attended pairs). kMean: the sum of p. Empty where not asked
+  // for.
   std::vector<float> max_log2_p;
   std::vector<double> sum_p;
   std::vector<int64_t> pairs;  // attended pairs of the texel
   bool on_gpu = false;         // where it was computed
 
-  // log2 of the texel's maximum or mean; -inf where there are no pairs.
-  float Log2P(int64_t texel) const;
+  // log2 of the texel's maximum or mean, which the grid has; -inf where there are no pairs.
+  float Log2P(TileReduction reduction, int64_t texel) const;
 };
 
 // Edges begin, begin + step, .. of `count` texels.
 std::vector<int64_t> EvenEdges(int64_t begin, int64_t step, int64_t count);
 
-// Evaluates every attended score inside the edges once. Cost: 2 * head_dim FLOPs per score. Throws CancelledError.
+// Evaluates every attended score inside the edges once, for one reduction or both (no more than one of each). Cost: 2 *
+// head_dim FLOPs per score. Throws CancelledError.
 // With a `row_step` above 1 only rows row_step - 1, 2 * row_step - 1, .. count, and `pairs` are theirs.
-void AccumulateTexels(const HeadTensors& head, const TexelEdges& edges, TileReduction reduction, int32_t num_threads,
-                      const std::stop_token& stop, TexelGrid* grid, int64_t row_step = 1);
+void AccumulateTexels(const HeadTensors& head, const TexelEdges& edges, std::span<const TileReduction> reductions,
+                      int32_t num_threads, const std::stop_token& stop, TexelGrid* grid, int64_t row_step = 1);
 
 // Pairs of the index's region (causal for a causal rule, and inside the head's window unless it is 0) and kept pairs,
 // per texel; closed form per run, no scores. The index lies inside the window.

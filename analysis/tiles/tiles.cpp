@@ -23,23 +23,17 @@ TexelGrid Halve(const TexelGrid& fine) {
   coarse.num_rows = (fine.num_rows + 1) / 2;
   coarse.num_columns = (fine.num_columns + 1) / 2;
   const auto texels = static_cast<size_t>(coarse.num_rows * coarse.num_columns);
-  const bool by_mean = !fine.sum_p.empty();
+  const bool by_mean = !fine.sum_p.empty(), by_max = !fine.max_log2_p.empty();
   coarse.pairs.assign(texels, 0);
-  if (by_mean) {
-    coarse.sum_p.assign(texels, 0.0);
-  } else {
-    coarse.max_log2_p.assign(texels, -std::numeric_limits<float>::infinity());
-  }
+  coarse.sum_p.assign(by_mean ? texels : 0, 0.0);
+  coarse.max_log2_p.assign(by_max ? texels : 0, -std::numeric_limits<float>::infinity());
   for (int64_t row = 0; row < fine.num_rows; ++row) {
     for (int64_t column = 0; column < fine.num_columns; ++column) {
       const auto from = static_cast<size_t>(row * fine.num_columns + column);
       const auto into = static_cast<size_t>((row / 2) * coarse.num_columns + column / 2);
       coarse.pairs[into] += fine.pairs[from];
-      if (by_mean) {
-        coarse.sum_p[into] += fine.sum_p[from];
-      } else {
-        coarse.max_log2_p[into] = std::max(coarse.max_log2_p[into], fine.max_log2_p[from]);
-      }
+      if (by_mean) coarse.sum_p[into] += fine.sum_p[from];
+      if (by_max) coarse.max_log2_p[into] = std::max(coarse.max_log2_p[into], fine.max_log2_p[from]);
     }
   }
   return coarse;
@@ -60,7 +54,7 @@ void AppendTiles(const TexelGrid& grid, HeadId id, TileReduction reduction, int3
       for (int64_t i = 0; i < rows; ++i) {
         for (int64_t j = 0; j < columns; ++j) {
           tile->log2_p[static_cast<size_t>(i * kTileSize + j)] =
-              grid.Log2P((y * kTileSize + i) * grid.num_columns + x * kTileSize + j);
+              grid.Log2P(reduction, (y * kTileSize + i) * grid.num_columns + x * kTileSize + j);
         }
       }
       tiles->push_back(std::move(tile));
@@ -74,17 +68,18 @@ TexelEdges TileEdges(const TileKey& key) {
           EvenEdges(int64_t{key.x} * kTileSize * step, step, kTileSize)};
 }
 
-std::vector<TilePtr> PyramidOfRows(const HeadTensors& head, TileReduction reduction, int32_t level, int64_t row_step,
-                                   int32_t num_threads, const std::stop_token& stop) {
+std::vector<TilePtr> PyramidOfRows(const HeadTensors& head, std::span<const TileReduction> reductions, int32_t level,
+                                   int64_t row_step, int32_t num_threads, const std::stop_token& stop) {
   const int64_t step = int64_t{1} << level;
   const TexelEdges edges = {EvenEdges(0, step, TilesAcross(head.num_rows, level) * kTileSize),
                             EvenEdges(0, step, TilesAcross(head.num_tokens, level) * kTileSize)};
   TexelGrid grid;
-  AccumulateTexels(head, edges, reduction, num_threads, stop, &grid, row_step);
+  AccumulateTexels(head, edges, reductions, num_threads, stop, &grid, row_step);
   std::vector<TilePtr> tiles;
   const int32_t coarsest = std::max(level, MaxLevel(head.num_rows, head.num_tokens));
   while (true) {
-    AppendTiles(grid, head.id, reduction, level, /*preview=*/row_step > 1, &tiles);
+    for (const TileReduction reduction : reductions)
+      AppendTiles(grid, head.id, reduction, level, /*preview=*/row_step > 1, &tiles);
     if (level == coarsest) return tiles;
     grid = Halve(grid);
     ++level;
@@ -102,22 +97,23 @@ uint8_t KeptByte(int64_t kept, int64_t pairs) {
 
 TilePtr ComputeTile(const HeadTensors& head, const TileKey& key, int32_t num_threads, const std::stop_token& stop) {
   TexelGrid grid;
-  AccumulateTexels(head, TileEdges(key), key.reduction, num_threads, stop, &grid);
+  AccumulateTexels(head, TileEdges(key), {&key.reduction, 1}, num_threads, stop, &grid);
   auto tile = std::make_shared<TileData>();
   tile->key = key;
   tile->log2_p.resize(kTexels);
-  for (int64_t texel = 0; texel < kTexels; ++texel) tile->log2_p[static_cast<size_t>(texel)] = grid.Log2P(texel);
+  for (int64_t texel = 0; texel < kTexels; ++texel)
+    tile->log2_p[static_cast<size_t>(texel)] = grid.Log2P(key.reduction, texel);
   return tile;
 }
 
-std::vector<TilePtr> ComputePyramid(const HeadTensors& head, TileReduction reduction, int32_t level,
+std::vector<TilePtr> ComputePyramid(const HeadTensors& head, std::span<const TileReduction> reductions, int32_t level,
                                     int32_t num_threads, const std::stop_token& stop) {
-  return PyramidOfRows(head, reduction, level, 1, num_threads, stop);
+  return PyramidOfRows(head, reductions, level, 1, num_threads, stop);
 }
 
-std::vector<TilePtr> PreviewPyramid(const HeadTensors& head, TileReduction reduction, int32_t level, int64_t row_step,
-                                    int32_t num_threads, const std::stop_token& stop) {
-  return PyramidOfRows(head, reduction, level, row_step, num_threads, stop);
+std::vector<TilePtr> PreviewPyramid(const HeadTensors& head, std::span<const TileReduction> reductions, int32_t level,
+                                    int64_t row_step, int32_t num_threads, const std::stop_token& stop) {
+  return PyramidOfRows(head, reductions, level, row_step, num_threads, stop);
 }
 
 int64_t PreviewRowStep(const HeadTensors& head, int32_t level) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <iterator>
 #include <string>
 
 namespace headscope::app {
@@ -28,15 +29,22 @@ TileSource::TileSource(ui::MapView view, analysis::TaskQueue* queue, ui::MemoryB
       post_(std::move(post)),
       failed_(std::move(failed)) {}
 
-std::string TileSource::PyramidTag(const PyramidKey& key) const {
-  return pyramid_prefix_ + std::to_string(key.first.layer) + ":" + std::to_string(key.first.head) +
-         (key.second == analysis::TileReduction::kMax ? "/max" : "/mean");
+std::string TileSource::HeadTag(analysis::HeadId head) const {
+  return pyramid_prefix_ + std::to_string(head.layer) + ":" + std::to_string(head.head) + "/";
+}
+
+std::string TileSource::PyramidTag(const Due& due) const {
+  std::string tag = HeadTag(due.head);
+  for (const analysis::TileReduction reduction : due.reductions)
+    tag += reduction == analysis::TileReduction::kMax ? "max" : "mean";
+  return tag;
 }
 
 void TileSource::SetTrace(std::shared_ptr<OpenedTrace> trace) {
   Cancel();
   queue_->Cancel(pyramid_prefix_);
   waiting_.clear();
+  due_.reset();
   for (const auto& [key, tiles] : pyramids_) {
     for (const auto& [tile_key, tile] : tiles) memory_->Release(tile.lock().get());
   }
@@ -82,75 +90,96 @@ void TileSource::Request(const analysis::TileKey& key, int32_t priority, ui::Rep
     }
     pyramids_.erase(known);  // the pass makes all of them anew
   }
-  if (!waiting_.contains(pyramid)) StartPyramid(pyramid, priority);
+  if (!waiting_.contains(pyramid)) Schedule(pyramid, priority);
   Pass& pass = waiting_[pyramid];
   if (const auto preview = pass.preview.find(key); preview != pass.preview.end()) Deliver(done, preview->second);
   pass.waiters.push_back({key, std::move(done)});
 }
 
-void TileSource::StartPyramid(const PyramidKey& key, int32_t priority) {
+void TileSource::Schedule(const PyramidKey& key, int32_t priority) {
   // Passes over heads that are no longer looked at end here; the other reduction of this head goes on.
   std::erase_if(waiting_, [&](const auto& entry) {
     const bool other_head = entry.first.first != key.first;
-    if (other_head) queue_->Cancel(PyramidTag(entry.first));
+    if (other_head) queue_->Cancel(HeadTag(entry.first.first));
     return other_head;
   });
+  if (due_ && due_->head == key.first) {
+    due_->reductions.push_back(key.second);
+    due_->priority = std::max(due_->priority, priority);
+    return;
+  }
+  due_ = {key.first, {key.second}, priority};
+  post_([this] { StartDue(); });
+}
+
+void TileSource::StartDue() {
+  if (!due_) return;  // of a trace that has been closed, or begun by an earlier turn
+  const Due due = std::move(*due_);
+  due_.reset();
   // A long head's first picture cannot wait for all of its rows, nor share the cores with the pass over them.
   auto tiles = std::make_shared<std::vector<analysis::TilePtr>>();
   queue_->Submit(
-      PyramidTag(key), priority,
-      [trace = trace_, view = map_, key, level = FirstCoarseLevel(), tiles](const std::stop_token& stop) {
+      PyramidTag(due), due.priority,
+      [trace = trace_, view = map_, due, level = FirstCoarseLevel(), tiles](const std::stop_token& stop) {
         try {
-          const analysis::HeadTensorsPtr head = trace->heads.Show(view, key.first);
+          const analysis::HeadTensorsPtr head = trace->heads.Show(view, due.head);
           const int64_t row_step = analysis::PreviewRowStep(*head, level);
-          if (row_step > 1) *tiles = analysis::PreviewPyramid(*head, key.second, level, row_step, 0, stop);
+          if (row_step > 1) *tiles = analysis::PreviewPyramid(*head, due.reductions, level, row_step, 0, stop);
         } catch (const std::exception&) {
           // The exact pass meets the same and says it.
         }
       },
-      [this, key, priority, tiles] {
-        StartExactPyramid(key, priority);
-        FinishPreview(key, std::move(*tiles));
+      [this, due, tiles] {
+        StartExactPyramid(due);
+        FinishPreview(due, std::move(*tiles));
       });
 }
 
-void TileSource::StartExactPyramid(const PyramidKey& key, int32_t priority) {
+void TileSource::StartExactPyramid(const Due& due) {
   auto tiles = std::make_shared<std::vector<analysis::TilePtr>>();
   auto error = std::make_shared<std::string>();
   queue_->Submit(
-      PyramidTag(key), priority,
-      [trace = trace_, view = map_, key, level = FirstCoarseLevel(), tiles, error](const std::stop_token& stop) {
+      PyramidTag(due), due.priority,
+      [trace = trace_, view = map_, due, level = FirstCoarseLevel(), tiles, error](const std::stop_token& stop) {
         try {
-          *tiles = analysis::ComputePyramid(*trace->heads.Show(view, key.first), key.second, level, 0, stop);
+          *tiles = analysis::ComputePyramid(*trace->heads.Show(view, due.head), due.reductions, level, 0, stop);
         } catch (const std::exception& refused) {
           *error = refused.what();
         }
       },
-      [this, key, tiles, error] {
+      [this, due, tiles, error] {
         if (!error->empty()) failed_(*error);
-        FinishPyramid(key, std::move(*tiles));
+        FinishPyramid(due, std::move(*tiles));
       });
 }
 
-void TileSource::FinishPreview(const PyramidKey& key, std::vector<analysis::TilePtr> tiles) {
-  Pass& pass = waiting_[key];
-  for (analysis::TilePtr& tile : tiles) pass.preview.emplace(tile->key, std::move(tile));
-  for (const Waiter& waiter : pass.waiters) {
-    const auto tile = pass.preview.find(waiter.key);
-    if (tile != pass.preview.end()) Deliver(waiter.done, tile->second);
+void TileSource::FinishPreview(const Due& due, std::vector<analysis::TilePtr> tiles) {
+  for (analysis::TilePtr& tile : tiles) {
+    const analysis::TileKey key = tile->key;
+    waiting_[{key.head, key.reduction}].preview.emplace(key, std::move(tile));
+  }
+  for (const analysis::TileReduction reduction : due.reductions) {
+    const Pass& pass = waiting_[{due.head, reduction}];
+    for (const Waiter& waiter : pass.waiters) {
+      const auto tile = pass.preview.find(waiter.key);
+      if (tile != pass.preview.end()) Deliver(waiter.done, tile->second);
+    }
   }
 }
 
-void TileSource::FinishPyramid(const PyramidKey& key, std::vector<analysis::TilePtr> tiles) {
-  const std::vector<Waiter> waiters = std::move(waiting_[key].waiters);
-  waiting_.erase(key);
+void TileSource::FinishPyramid(const Due& due, std::vector<analysis::TilePtr> tiles) {
+  std::vector<Waiter> waiters;
+  for (const analysis::TileReduction reduction : due.reductions) {
+    const auto pass = waiting_.extract({due.head, reduction});
+    if (!pass.empty())
+      std::move(pass.mapped().waiters.begin(), pass.mapped().waiters.end(), std::back_inserter(waiters));
+  }
   if (tiles.empty()) return;  // it failed; the next request tries again
-  Pyramid& pyramid = pyramids_[key];
   std::map<analysis::TileKey, analysis::TilePtr> by_key;
   for (analysis::TilePtr& tile : tiles) {
     if (!tile) continue;
     memory_->Keep(tile, TileBytes());
-    pyramid[tile->key] = tile;
+    pyramids_[{due.head, tile->key.reduction}][tile->key] = tile;
     by_key.emplace(tile->key, std::move(tile));
   }
   const int64_t view = view_;

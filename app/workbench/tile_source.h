@@ -2,14 +2,16 @@
 // Tiles of the head on show: the coarse levels from one pass over the head, kept as long as the memory budget has room
 // for them; the fine ones one by one, on demand.
 //
-// Lives on the UI thread. A coarse pass outlives the view that asked for it (every view of the head needs it), and ends
-// when another head is asked for; fine tiles end with their view.
+// Lives on the UI thread. A coarse pass makes maxima and means together where both are asked for in one turn of it, as
+// a map of maxima with its profiles does. It outlives the view that asked for it (every view of the head needs it), and
+// ends when another head is asked for; fine tiles end with their view.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,16 +54,25 @@ class TileSource {
   };
   using Pyramid = std::map<analysis::TileKey, std::weak_ptr<const analysis::TileData>>;
 
+  // A pass that begins when the requests of this turn have come.
+  struct Due {
+    analysis::HeadId head;
+    std::vector<analysis::TileReduction> reductions;
+    int32_t priority = 0;
+  };
+
   // The finest level that a head's coarse pass makes: at most 8 x 8 tiles.
   int32_t FirstCoarseLevel() const;
-  void StartPyramid(const PyramidKey& key, int32_t priority);
-  // The pass over all rows; the preview of StartPyramid comes before it.
-  void StartExactPyramid(const PyramidKey& key, int32_t priority);
-  void FinishPreview(const PyramidKey& key, std::vector<analysis::TilePtr> tiles);
-  void FinishPyramid(const PyramidKey& key, std::vector<analysis::TilePtr> tiles);
+  void Schedule(const PyramidKey& key, int32_t priority);
+  void StartDue();
+  // The pass over all rows; the preview of StartDue comes before it.
+  void StartExactPyramid(const Due& due);
+  void FinishPreview(const Due& due, std::vector<analysis::TilePtr> tiles);
+  void FinishPyramid(const Due& due, std::vector<analysis::TilePtr> tiles);
   void Deliver(ui::Reply<analysis::TilePtr> done, analysis::TilePtr tile);
   std::string NextTag();
-  std::string PyramidTag(const PyramidKey& key) const;
+  std::string HeadTag(analysis::HeadId head) const;  // how the tags of its passes begin
+  std::string PyramidTag(const Due& due) const;
 
   const ui::MapView map_;
   const std::string tile_prefix_, pyramid_prefix_;
@@ -73,7 +84,8 @@ class TileSource {
   int64_t view_ = 0;                        // counts Cancel() calls
   int64_t request_ = 0;                     // makes tags different
   std::map<PyramidKey, Pyramid> pyramids_;  // what the budget has left of them
-  std::map<PyramidKey, Pass> waiting_;      // passes under way
+  std::map<PyramidKey, Pass> waiting_;      // passes due or under way
+  std::optional<Due> due_;
 };
 
 }  // namespace headscope::app

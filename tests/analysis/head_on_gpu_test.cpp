@@ -79,8 +79,8 @@ TEST_P(HeadOnGpu, TilesAreTheCpus) {
     }
     const TileKey shifted{pair_.cpu->id, reduction, 0, 1, 1};
     ExpectSameTile(*ComputeTile(*pair_.gpu, shifted, 2, {}), *ComputeTile(*pair_.cpu, shifted, 2, {}));
-    const std::vector<TilePtr> cpu = ComputePyramid(*pair_.cpu, reduction, 0, 2, {});
-    const std::vector<TilePtr> gpu = ComputePyramid(*pair_.gpu, reduction, 0, 2, {});
+    const std::vector<TilePtr> cpu = ComputePyramid(*pair_.cpu, {&reduction, 1}, 0, 2, {});
+    const std::vector<TilePtr> gpu = ComputePyramid(*pair_.gpu, {&reduction, 1}, 0, 2, {});
     ASSERT_EQ(gpu.size(), cpu.size());
     for (size_t i = 0; i < cpu.size(); ++i) ExpectSameTile(*gpu[i], *cpu[i]);
   }
@@ -97,16 +97,16 @@ TEST_P(HeadOnGpu, TexelsWithAnyEdgesAreTheCpus) {
   for (const TexelEdges& edges : cases) {
     for (const TileReduction reduction : {TileReduction::kMax, TileReduction::kMean}) {
       TexelGrid cpu, gpu;
-      AccumulateTexels(*pair_.cpu, edges, reduction, 2, {}, &cpu);
-      AccumulateTexels(*pair_.gpu, edges, reduction, 2, {}, &gpu);
+      AccumulateTexels(*pair_.cpu, edges, {&reduction, 1}, 2, {}, &cpu);
+      AccumulateTexels(*pair_.gpu, edges, {&reduction, 1}, 2, {}, &gpu);
       EXPECT_TRUE(gpu.on_gpu);
       EXPECT_FALSE(cpu.on_gpu);
       EXPECT_EQ(gpu.pairs, cpu.pairs);
       for (int64_t texel = 0; texel < cpu.num_rows * cpu.num_columns; ++texel) {
-        if (std::isinf(cpu.Log2P(texel))) {
-          ASSERT_EQ(gpu.Log2P(texel), cpu.Log2P(texel)) << texel;
+        if (std::isinf(cpu.Log2P(reduction, texel))) {
+          ASSERT_EQ(gpu.Log2P(reduction, texel), cpu.Log2P(reduction, texel)) << texel;
         } else {
-          ASSERT_NEAR(gpu.Log2P(texel), cpu.Log2P(texel), 1e-4f) << texel;
+          ASSERT_NEAR(gpu.Log2P(reduction, texel), cpu.Log2P(reduction, texel), 1e-4f) << texel;
         }
       }
     }

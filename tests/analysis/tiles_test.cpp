@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <stop_token>
+#include <vector>
 
 #include "analysis/thumbnail.h"
 #include "analysis/types/tile.h"
@@ -22,6 +24,7 @@ using testing::RandomHeadShape;
 using testing::RandomIndex;
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+constexpr TileReduction kMaxima[] = {TileReduction::kMax};
 
 // What a texel of any tile must be, from all probabilities; of a preview, from those of every row_step-th row.
 float ExpectedTexel(const HeadTensors& head, const std::vector<double>& p, const TileKey& key, int64_t i, int64_t j,
@@ -75,26 +78,35 @@ TEST_P(TilesOfShape, EveryTexelIsTheExactMaximumOrMean) {
 TEST_P(TilesOfShape, PyramidGivesTheSameTilesInOnePass) {
   const HeadTensorsPtr head = RandomHead(GetParam(), 8);
   const std::vector<double> p = AllProbabilities(*head);
+  std::map<TileKey, std::vector<float>> apart;
   for (const TileReduction reduction : {TileReduction::kMax, TileReduction::kMean}) {
-    const std::vector<TilePtr> tiles = ComputePyramid(*head, reduction, 0, 2, {});
+    const std::vector<TilePtr> tiles = ComputePyramid(*head, {&reduction, 1}, 0, 2, {});
     ASSERT_FALSE(tiles.empty());
     EXPECT_EQ(tiles.back()->key.level, MaxLevel(head->num_rows, head->num_tokens));
-    for (const TilePtr& tile : tiles) ExpectTile(*head, p, *tile);
+    for (const TilePtr& tile : tiles) {
+      ExpectTile(*head, p, *tile);
+      apart[tile->key] = tile->log2_p;
+    }
   }
+  // Of both reductions, bit by bit.
+  constexpr TileReduction kBoth[] = {TileReduction::kMax, TileReduction::kMean};
+  std::map<TileKey, std::vector<float>> together;
+  for (const TilePtr& tile : ComputePyramid(*head, kBoth, 0, 2, {})) together[tile->key] = tile->log2_p;
+  EXPECT_EQ(together, apart);
 }
 
 TEST_P(TilesOfShape, PreviewTakesEveryFourthRow) {
   const HeadTensorsPtr head = RandomHead(GetParam(), 8);
   const std::vector<double> p = AllProbabilities(*head);
   for (const TileReduction reduction : {TileReduction::kMax, TileReduction::kMean}) {
-    const std::vector<TilePtr> tiles = PreviewPyramid(*head, reduction, 2, 4, 2, {});
+    const std::vector<TilePtr> tiles = PreviewPyramid(*head, {&reduction, 1}, 2, 4, 2, {});
     ASSERT_FALSE(tiles.empty());
     for (const TilePtr& tile : tiles) {
       EXPECT_TRUE(tile->preview);
       ExpectTile(*head, p, *tile, 4);
     }
   }
-  EXPECT_FALSE(ComputePyramid(*head, TileReduction::kMax, 2, 2, {}).front()->preview);
+  EXPECT_FALSE(ComputePyramid(*head, kMaxima, 2, 2, {}).front()->preview);
 }
 
 TEST(Tiles, OnlyLongHeadsAreWorthAPreview) {
@@ -215,7 +227,7 @@ TEST(Tiles, StoppedOnesAreThrownAway) {
   const HeadTensorsPtr head = RandomHead({.num_tokens = 300}, 1);
   const std::stop_token stopped = StoppedToken();
   EXPECT_THROW(ComputeTile(*head, {head->id, TileReduction::kMax, 0, 0, 0}, 2, stopped), CancelledError);
-  EXPECT_THROW(ComputePyramid(*head, TileReduction::kMax, 0, 2, stopped), CancelledError);
+  EXPECT_THROW(ComputePyramid(*head, kMaxima, 0, 2, stopped), CancelledError);
   EXPECT_THROW(ComputeThumbnail(*head, 8, stopped), CancelledError);
 }
 

@@ -2,7 +2,9 @@
 // Tiles of a head's map, computed when looked at from Q, K and LSE; nothing of size rows x columns is held.
 #pragma once
 
+#include <span>
 #include <stop_token>
+#include <vector>
 
 #include "analysis/head_tensors.h"
 #include "analysis/types/kept_steps.h"
@@ -14,15 +16,15 @@ namespace headscope::analysis {
 // Exact: every causal score of the tile is evaluated (cost 2^level squared x 65,536 scores). Throws CancelledError, as
 // the pyramids do.
 TilePtr ComputeTile(const HeadTensors& head, const TileKey& key, int32_t num_threads, const std::stop_token& stop);
-// All tiles of `level` and coarser of one head and reduction in a single pass over the scores: for the first look at a
-// head.
-std::vector<TilePtr> ComputePyramid(const HeadTensors& head, TileReduction reduction, int32_t level,
+// All tiles of `level` and coarser of one head in a single pass over the scores, which are most of the work whether one
+// reduction is made of them or both (no more than one of each): for the first look at a head.
+std::vector<TilePtr> ComputePyramid(const HeadTensors& head, std::span<const TileReduction> reductions, int32_t level,
                                     int32_t num_threads, const std::stop_token& stop);
 // The same from every `row_step`-th row alone (the last of so many each), in about that share of the time: what is
 // shown while the pass over all rows is under way. row_step: a power of two, at most 2^level, so that every texel has a
 // row. The tiles say that they are previews. On the CPU.
-std::vector<TilePtr> PreviewPyramid(const HeadTensors& head, TileReduction reduction, int32_t level, int64_t row_step,
-                                    int32_t num_threads, const std::stop_token& stop);
+std::vector<TilePtr> PreviewPyramid(const HeadTensors& head, std::span<const TileReduction> reductions, int32_t level,
+                                    int64_t row_step, int32_t num_threads, const std::stop_token& stop);
 // The step at which a preview of that level takes a fraction of a second on two cores; 1 where the whole pass takes
 // little more, or is done on the GPU, and no preview is worth its time.
 int64_t PreviewRowStep(const HeadTensors& head, int32_t level);
