@@ -96,6 +96,11 @@ TEST(HeadFilter, LayersHeadsClassesAndNumbersMustAllHold) {
   EXPECT_FALSE(accepts("4:", {14, 3}));
   EXPECT_TRUE(accepts("4:3", {4, 3}));
   EXPECT_FALSE(accepts("4:3", {4, 30}));
+  for (const HeadId head : {HeadId{4, 3}, HeadId{5, 0}, HeadId{5, 9}, HeadId{7, 1}})
+    EXPECT_TRUE(accepts("4:3,5:,7:1", head)) << head.layer << ':' << head.head;
+  EXPECT_FALSE(accepts("4:3,5:,7:1", {4, 1}));
+  EXPECT_TRUE(accepts(HeadFilter::WordOf({{4, 3}, {7, 1}}).toUtf8().constData(), {7, 1}));
+  EXPECT_NE(HeadFilter::Parse("4:3,").error(), QString());
   EXPECT_TRUE(accepts("SINK", {0, 0}));
   EXPECT_FALSE(accepts("retrieval", {0, 0}));
   EXPECT_TRUE(accepts("kurtosis>=2.5", {0, 0}));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "head_matrix.h"
 
+#include <QContextMenuEvent>
 #include <QEvent>
 #include <QHelpEvent>
 #include <QKeyEvent>
@@ -262,6 +263,18 @@ void HeadMatrix::keyPressEvent(QKeyEvent* event) {
   }
 }
 
+void HeadMatrix::contextMenuEvent(QContextMenuEvent* event) {
+  // By a key it is about the open head, wherever the pointer is.
+  if (event->reason() == QContextMenuEvent::Keyboard) {
+    if (!store_->selected()) return;
+    if (const auto centre = CellCentre(*store_->selected()))
+      Q_EMIT HeadMenuWanted(*store_->selected(), mapToGlobal(*centre));
+    return;
+  }
+  const auto cell = layout_.CellAt(event->pos().x(), event->pos().y());
+  if (const auto head = cell ? layout_.HeadOf(*cell) : std::nullopt) Q_EMIT HeadMenuWanted(*head, event->globalPos());
+}
+
 QWidget* MakeMatrixPane(WindowState* state) {
   auto* scroll = new QScrollArea;
   scroll->setFrameShape(QFrame::NoFrame);
@@ -270,6 +283,9 @@ QWidget* MakeMatrixPane(WindowState* state) {
   auto* matrix = new HeadMatrix(&state->heads);
   scroll->setWidget(matrix);
   QObject::connect(matrix, &HeadMatrix::HeadActivated, &state->heads, &HeadStore::Select);
+  QObject::connect(matrix, &HeadMatrix::HeadMenuWanted, &state->offers, [state](analysis::HeadId head, QPoint global) {
+    Q_EMIT state->offers.HeadsMenuWanted({head}, global);
+  });
   state->offers.OfferPicture(
       matrix, {.name = QStringLiteral("matrix"),
                .title = QObject::tr("Layers × heads"),

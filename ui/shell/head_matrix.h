@@ -35,6 +35,7 @@ class HeadMatrix : public QWidget {
 
  Q_SIGNALS:
   void HeadActivated(headscope::analysis::HeadId head);
+  void HeadMenuWanted(headscope::analysis::HeadId head, QPoint global);
 
  protected:
   bool event(QEvent* event) override;  // tooltips
@@ -44,6 +45,7 @@ class HeadMatrix : public QWidget {
   void mouseMoveEvent(QMouseEvent* event) override;
   void leaveEvent(QEvent* event) override;
   void keyPressEvent(QKeyEvent* event) override;
+  void contextMenuEvent(QContextMenuEvent* event) override;
 
  private:
   void Rebuild();

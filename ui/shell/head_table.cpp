@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "head_table.h"
 
+#include <QContextMenuEvent>
 #include <QHBoxLayout>
 #include <QJsonArray>
 #include <QKeyEvent>
@@ -12,6 +13,7 @@
 #include <limits>
 
 #include "panes.h"
+#include "selected_rows.h"
 #include "wrapped_header.h"
 
 namespace headscope::ui {
@@ -19,7 +21,7 @@ namespace {
 
 // Metrics whose columns are shown at first; the header's menu shows the others.
 constexpr int kMetricsShown = 11;
-constexpr int kLongestFilter = 1000;  // characters
+constexpr int kLongestFilter = 40000;  // characters: 4,096 heads by their numbers
 
 class FilterProxy : public QSortFilterProxyModel {
  public:
@@ -155,7 +157,6 @@ HeadTable::HeadTable(HeadStore* store, QWidget* parent)
   filter_->setPlaceholderText(tr("Filter: 4:   4:3   retrieval   kurtosis>2   #tag"));
   filter_->setClearButtonEnabled(true);
   filter_->setMaxLength(kLongestFilter);
-  filter_->installEventFilter(this);
   filter_->setAcceptDrops(false);  // a file that is dropped here is for the window, not its address for the filter
   view_ = new QTableView(this);
   view_->setObjectName(QStringLiteral("headTable"));
@@ -165,13 +166,16 @@ HeadTable::HeadTable(HeadStore* store, QWidget* parent)
   view_->setSortingEnabled(true);
   view_->sortByColumn(HeadTableModel::kLayer, Qt::AscendingOrder);
   view_->setSelectionBehavior(QAbstractItemView::SelectRows);
-  view_->setSelectionMode(QAbstractItemView::SingleSelection);
+  view_->setSelectionMode(QAbstractItemView::ExtendedSelection);
   view_->setAlternatingRowColors(true);
   view_->setTabKeyNavigation(false);  // Tab goes on to the next pane; arrows walk the rows
   view_->setShowGrid(false);
   view_->setWordWrap(false);
   view_->verticalHeader()->hide();
   view_->verticalHeader()->setDefaultSectionSize(view_->fontMetrics().height() + 6);
+  filter_->installEventFilter(this);  // here: the filter of events knows the table, too
+  view_->installEventFilter(this);
+  view_->viewport()->installEventFilter(this);
   header->setContextMenuPolicy(Qt::CustomContextMenu);
   connect(header, &QHeaderView::customContextMenuRequested, this, &HeadTable::ShowColumnMenu);
   // By the title and the widest text that a column may hold: the rows are not known yet.
@@ -248,7 +252,31 @@ bool HeadTable::eventFilter(QObject* watched, QEvent* event) {
       return true;
     }
   }
+  if (watched == view_->viewport() && event->type() == QEvent::MouseButtonPress &&
+      static_cast<const QMouseEvent*>(event)->button() == Qt::RightButton) {
+    return true;  // it asks for a menu, and opens no head and selects none
+  }
+  if ((watched == view_ || watched == view_->viewport()) && event->type() == QEvent::ContextMenu) {
+    const auto* menu = static_cast<const QContextMenuEvent*>(event);
+    if (menu->reason() == QContextMenuEvent::Keyboard) {
+      const QModelIndex row = view_->currentIndex();
+      AskForHeadsMenu(row, view_->viewport()->mapToGlobal(view_->visualRect(row).bottomLeft()));
+    } else {
+      AskForHeadsMenu(view_->indexAt(view_->viewport()->mapFromGlobal(menu->globalPos())), menu->globalPos());
+    }
+    return true;
+  }
   return QWidget::eventFilter(watched, event);
+}
+
+void HeadTable::AskForHeadsMenu(const QModelIndex& row, QPoint global) {
+  if (!row.isValid()) return;
+  std::vector<int> rows = SelectedRows(view_);
+  if (std::find(rows.begin(), rows.end(), row.row()) == rows.end()) rows = {row.row()};
+  std::vector<analysis::HeadId> heads;
+  for (const int of : rows) heads.push_back(model_->HeadAt(proxy_->mapToSource(proxy_->index(of, 0)).row()));
+  std::sort(heads.begin(), heads.end());
+  Q_EMIT HeadsMenuWanted(heads, global);
 }
 
 void HeadTable::ApplyFilter(const QString& text) {
@@ -333,6 +361,7 @@ void HeadTable::ShowColumnMenu(QPoint position) {
 QWidget* MakeHeadTablePane(WindowState* state) {
   auto* table = new HeadTable(&state->heads);
   QObject::connect(table, &HeadTable::HeadActivated, &state->heads, &HeadStore::Select);
+  QObject::connect(table, &HeadTable::HeadsMenuWanted, &state->offers, &PaneOffers::HeadsMenuWanted);
   QObject::connect(table, &HeadTable::ViewStateChanged, &state->offers, &PaneOffers::ViewChanged);
   state->offers.OfferView(
       table, QStringLiteral("head-table"),

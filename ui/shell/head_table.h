@@ -53,10 +53,12 @@ class HeadTable : public QWidget {
 
  Q_SIGNALS:
   void HeadActivated(headscope::analysis::HeadId head);
+  void HeadsMenuWanted(const std::vector<headscope::analysis::HeadId>& heads, QPoint global);
   void ViewStateChanged();
 
  protected:
-  bool eventFilter(QObject* watched, QEvent* event) override;  // keys that leave the filter for its first hit
+  // Keys that leave the filter for its first hit, and the rows' menu.
+  bool eventFilter(QObject* watched, QEvent* event) override;
 
  private:
   void ApplyFilter(const QString& text);
@@ -66,6 +68,8 @@ class HeadTable : public QWidget {
   QModelIndex MarkOpenRow();
   void ShowOpenRow();  // and scrolls to it
   void ShowColumnMenu(QPoint position);
+  // Of the row, or of all that are selected if it is one of them.
+  void AskForHeadsMenu(const QModelIndex& row, QPoint global);
 
   HeadStore* const store_;
   HeadTableModel* model_;

@@ -134,6 +134,11 @@ class MainWindow : public QMainWindow {
   void OtherTraceOpened(const TraceSummary& trace);
   void CloseOtherTrace();
 
+  // main_window_heads.cpp: what is done with heads where they stand.
+  void ShowHeadsMenu(const std::vector<analysis::HeadId>& heads, QPoint global);
+  void ShowBeside(analysis::HeadId head);  // in the second map, which is made if there is none
+  void AskForTag(const std::vector<analysis::HeadId>& heads);
+
   // main_window_notes.cpp: bookmarks, tags and what the window has said.
   void BindNotes();
   void AddBookmark();

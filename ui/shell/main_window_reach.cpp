@@ -66,6 +66,7 @@ void MainWindow::BindReach() {
       menu->addAction(commands_[command]);
     menu->popup(at);
   });
+  connect(&state_.offers, &PaneOffers::HeadsMenuWanted, this, &MainWindow::ShowHeadsMenu);
 }
 
 MapDrawing MainWindow::DrawingOfMap() const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "maps_pane.h"
 
+#include <QContextMenuEvent>
 #include <QHelpEvent>
 #include <QKeyEvent>
 #include <QMouseEvent>
@@ -198,6 +199,15 @@ void MapsView::keyPressEvent(QKeyEvent* event) {
   if (rect.top() < 0) verticalScrollBar()->setValue(verticalScrollBar()->value() + rect.top() - kLabel);
   if (rect.bottom() > viewport()->height())
     verticalScrollBar()->setValue(verticalScrollBar()->value() + rect.bottom() - viewport()->height() + 4);
+}
+
+void MapsView::contextMenuEvent(QContextMenuEvent* event) {
+  // By a key it is about the open head, wherever the pointer is.
+  const bool by_key = event->reason() == QContextMenuEvent::Keyboard;
+  const std::optional<analysis::HeadId> head = by_key ? state_->heads.selected() : HeadAt(event->pos());
+  if (!head) return;
+  Q_EMIT state_->offers.HeadsMenuWanted({*head},
+                                        by_key ? viewport()->mapToGlobal(RectOf(*head).center()) : event->globalPos());
 }
 
 bool MapsView::viewportEvent(QEvent* event) {

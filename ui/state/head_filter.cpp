@@ -40,12 +40,17 @@ HeadFilter HeadFilter::Parse(const QString& text) {
 
 HeadFilter::Term HeadFilter::ParseWord(const QString& word, QString* error) {
   static const QRegularExpression head_pattern(QStringLiteral("^(\\d{1,6}):(\\d{1,6})?$"));
+  static const QRegularExpression heads_pattern(QStringLiteral("^\\d{1,6}:(\\d{1,6})?(,\\d{1,6}:(\\d{1,6})?)*$"));
   static const QRegularExpression comparison_pattern(QStringLiteral("^([A-Za-z0-9_.]+)(<=|>=|==|<|>|=)([^<>=]+)$"));
   Term term;
-  if (const auto head = head_pattern.match(word); head.hasMatch()) {
-    term.kind = head.captured(2).isEmpty() ? Kind::kLayer : Kind::kHead;
-    term.layer = head.captured(1).toInt();
-    term.head = head.captured(2).toInt();
+  if (heads_pattern.match(word).hasMatch()) {
+    term.kind = Kind::kHeads;
+    for (const QString& part : word.split(u',')) {
+      const auto head = head_pattern.match(part);
+      term.heads.push_back({head.captured(1).toInt(), head.captured(2).isEmpty()
+                                                          ? std::optional<int>()
+                                                          : std::optional(head.captured(2).toInt())});
+    }
     return term;
   }
   if (word.startsWith(u'#')) {
@@ -66,8 +71,7 @@ HeadFilter::Term HeadFilter::ParseWord(const QString& word, QString* error) {
     if (!other.hasMatch() || other.captured(2).isEmpty())
       *error = QStringLiteral("\"%1\" is no head: type for instance like=4:3.").arg(comparison.captured(3));
     term.kind = Kind::kLike;
-    term.layer = other.captured(1).toInt();
-    term.head = other.captured(2).toInt();
+    term.heads = {{other.captured(1).toInt(), other.captured(2).toInt()}};
     return term;
   }
   const QString name = comparison.captured(1), number = comparison.captured(3);
@@ -87,6 +91,12 @@ HeadFilter::Term HeadFilter::ParseWord(const QString& word, QString* error) {
   return term;
 }
 
+QString HeadFilter::WordOf(const std::vector<analysis::HeadId>& heads) {
+  QStringList words;
+  for (const analysis::HeadId head : heads) words.append(QStringLiteral("%1:%2").arg(head.layer).arg(head.head));
+  return words.join(u',');
+}
+
 bool HeadFilter::Accepts(analysis::HeadId head, const analysis::HeadStatistics* statistics, const QStringList& tags,
                          const Find& find) const {
   return std::all_of(terms_.begin(), terms_.end(),
@@ -96,10 +106,10 @@ bool HeadFilter::Accepts(analysis::HeadId head, const analysis::HeadStatistics* 
 bool HeadFilter::Accepts(const Term& term, analysis::HeadId head, const analysis::HeadStatistics* statistics,
                          const QStringList& tags, const Find& find) {
   switch (term.kind) {
-    case Kind::kLayer:
-      return head.layer == term.layer;
-    case Kind::kHead:
-      return head.layer == term.layer && head.head == term.head;
+    case Kind::kHeads:
+      return std::any_of(term.heads.begin(), term.heads.end(), [&](const Term::Place& place) {
+        return head.layer == place.layer && (!place.head || head.head == *place.head);
+      });
     case Kind::kClass:
       return statistics != nullptr &&
              std::string(analysis::HeadClassName(statistics->head_class)).find(term.text) != std::string::npos;
@@ -108,7 +118,7 @@ bool HeadFilter::Accepts(const Term& term, analysis::HeadId head, const analysis
         return tag.contains(QString::fromStdString(term.text), Qt::CaseInsensitive);
       });
     case Kind::kLike: {
-      const analysis::HeadId other{term.layer, term.head};
+      const analysis::HeadId other{term.heads.front().layer, term.heads.front().head.value_or(0)};
       const analysis::HeadStatistics* const numbers = find ? find(other) : nullptr;
       return head == other ||
              (statistics != nullptr && numbers != nullptr && PatternLikeness(*statistics, *numbers) >= kAlike);

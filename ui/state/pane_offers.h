@@ -11,6 +11,8 @@
 #include <map>
 #include <vector>
 
+#include "analysis/types/head_statistics.h"
+
 namespace headscope::ui {
 
 class PaneOffers : public QObject {
@@ -44,6 +46,8 @@ class PaneOffers : public QObject {
   void PicturesChanged();
   void ViewChanged();
   void RunsMenuWanted(QPoint global);
+  // Of a head, or of several that are selected: at least one.
+  void HeadsMenuWanted(const std::vector<headscope::analysis::HeadId>& heads, QPoint global);
 
  private:
   std::vector<Picture> pictures_;
