@@ -6,6 +6,7 @@
 
 #include <QAction>
 #include <QDockWidget>
+#include <QDrag>
 #include <QElapsedTimer>
 #include <QMenu>
 #include <QMouseEvent>
@@ -86,6 +87,8 @@ class MonkeyTest : public ShellTest {
     OneOf(actions)->trigger();
   }
   void ClosePopups() {
+    // Text that is dragged runs a loop that only a press on the real mouse would end.
+    QDrag::cancel();
     while (QWidget* popup = QApplication::activePopupWidget()) popup->close();
     if (QWidget* modal = QApplication::activeModalWidget()) modal->close();
   }
@@ -99,6 +102,7 @@ TEST_F(MonkeyTest, NothingThatAPersonDoesInAnyOrderHarms) {
                             : qEnvironmentVariable("HEADSCOPE_MONKEY_SEED").toUInt();
   random_.seed(seed);
   SCOPED_TRACE("HEADSCOPE_MONKEY_SEED=" + std::to_string(seed));
+  qputenv("HOME", File(QStringLiteral(".")).toUtf8());  // where a capture that it starts goes
   OpenWindow(trace_path());
   ASSERT_TRUE(WaitForCanvas());
   ASSERT_TRUE(WaitForStatistics());
