@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 import h5py
 
@@ -55,8 +56,15 @@ class Install(unittest.TestCase):
                      "fish/vendor_completions.d/headscope.fish", "doc/headscope/LICENSE"):
             self.assertTrue((self.prefix / "share" / name).is_file(), name)
         window = "this build has no window" not in run(self.program, code=2, DISPLAY="", WAYLAND_DISPLAY="", QT_QPA_PLATFORM="").stderr
-        for name in ("headscope/traces/reference-passkey-4096.h5", "applications/headscope.desktop", "icons/hicolor/scalable/apps/headscope.svg"):
+        for name in ("headscope/traces/reference-passkey-4096.h5", "applications/headscope.desktop", "metainfo/headscope.metainfo.xml", "icons/hicolor/scalable/apps/headscope.svg"):
             self.assertEqual((self.prefix / "share" / name).is_file(), window, name)
+        if window:
+            # What a software centre and a file manager read of it names what is installed, and the kind of file that a trace is.
+            desktop = dict(line.split("=", 1) for line in (self.prefix / "share/applications/headscope.desktop").read_text().splitlines() if "=" in line)
+            about = xml.etree.ElementTree.parse(self.prefix / "share/metainfo/headscope.metainfo.xml").getroot()
+            self.assertEqual(about.findtext("launchable"), "headscope.desktop")
+            self.assertEqual(about.findtext("provides/binary"), self.program.name)
+            self.assertEqual(desktop["MimeType"], about.findtext("provides/mediatype") + ";")
         shards = sorted(path.name for path in DATA.glob("reference_model/*.safetensors"))
         self.assertEqual(sorted(path.name for path in (self.share / "reference_model").glob("*.safetensors")), shards)
 
