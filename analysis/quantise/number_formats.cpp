@@ -43,6 +43,18 @@ float BlockScale(float largest) {
 
 }  // namespace
 
+std::span<const NumberFormat> AllNumberFormats() {
+  static constexpr std::array kFormats = {NumberFormat::kFp8E4m3, NumberFormat::kInt8, NumberFormat::kInt4,
+                                          NumberFormat::kMxfp4};
+  return kFormats;
+}
+
+std::span<const ScaleGroup> ChosenScaleGroups() {
+  static constexpr std::array kGroups = {ScaleGroup::kTensor, ScaleGroup::kHead, ScaleGroup::kChannel,
+                                         ScaleGroup::kToken};
+  return kGroups;
+}
+
 const char* NameOf(NumberFormat format) {
   constexpr std::array kNames = {"fp8-e4m3", "int8", "int4", "mxfp4"};
   return kNames[static_cast<size_t>(format)];

@@ -13,33 +13,39 @@ namespace {
 
 constexpr char kSchema[] = "headscope-classes-1";
 
-struct Threshold {
-  const char* name;
-  double ClassRules::*member;
-  const char* help;
-};
 constexpr std::array kThresholds = {
-    Threshold{"outside_mass", &ClassRules::outside_mass, "unknown: more mass than this lies outside a part of a trace"},
-    Threshold{"retrieval_peak", &ClassRules::retrieval_peak,
-              "retrieval-like: the sharpest rows put at least this mass on a few far tokens"},
-    Threshold{"retrieval_lines", &ClassRules::retrieval_lines,
-              "retrieval-like: the best lines hold less than this share of the retrieval mass"},
-    Threshold{"far_mass", &ClassRules::far_mass, "vertical-slash: at least this mass is far"},
-    Threshold{"line_share", &ClassRules::line_share,
-              "vertical-slash: the best lines hold at least this share of the far mass"},
-    Threshold{"near_mass", &ClassRules::near_mass, "sink+local: at least this mass is near"},
-    Threshold{"dense_sparsity", &ClassRules::dense_sparsity, "diffuse: the sparsity at 0.95 is below this"},
-    Threshold{"block_lift", &ClassRules::block_lift,
-              "block: the best blocks hold at least this share of what an even spread leaves to others"},
-    Threshold{"sure_margin", &ClassRules::sure_margin,
-              "confidence is 1 where no number lies nearer than this to its threshold"},
+    ClassThreshold{"outside_mass", &ClassRules::outside_mass,
+                   "unknown: more mass than this lies outside a part of a trace"},
+    ClassThreshold{"retrieval_peak", &ClassRules::retrieval_peak,
+                   "retrieval-like: the sharpest rows put at least this mass on a few far tokens"},
+    ClassThreshold{"retrieval_lines", &ClassRules::retrieval_lines,
+                   "retrieval-like: the best lines hold less than this share of the retrieval mass"},
+    ClassThreshold{"far_mass", &ClassRules::far_mass, "vertical-slash: at least this mass is far"},
+    ClassThreshold{"line_share", &ClassRules::line_share,
+                   "vertical-slash: the best lines hold at least this share of the far mass"},
+    ClassThreshold{"near_mass", &ClassRules::near_mass, "sink+local: at least this mass is near"},
+    ClassThreshold{"dense_sparsity", &ClassRules::dense_sparsity, "diffuse: the sparsity at 0.95 is below this"},
+    ClassThreshold{"block_lift", &ClassRules::block_lift,
+                   "block: the best blocks hold at least this share of what an even spread leaves to others"},
+    ClassThreshold{"sure_margin", &ClassRules::sure_margin,
+                   "confidence is 1 where no number lies nearer than this to its threshold"},
 };
 
 }  // namespace
 
+std::span<const ClassThreshold> ClassThresholds() {
+  return kThresholds;
+}
+
+const ClassThreshold* FindClassThreshold(const std::string& name) {
+  const auto* const known = std::find_if(kThresholds.begin(), kThresholds.end(),
+                                         [&name](const ClassThreshold& threshold) { return name == threshold.name; });
+  return known == kThresholds.end() ? nullptr : known;
+}
+
 std::string ClassRulesJson(const ClassRules& rules) {
   nlohmann::ordered_json json = {{"schema", kSchema}};
-  for (const Threshold& threshold : kThresholds) {
+  for (const ClassThreshold& threshold : kThresholds) {
     json["thresholds"][threshold.name] = rules.*threshold.member;
     json["meaning"][threshold.name] = threshold.help;
   }
@@ -57,9 +63,8 @@ ClassRules ReadClassRules(const std::string& path) {
   for (const auto& item : json["thresholds"].items()) {
     const std::string& name = item.key();
     const nlohmann::json& value = item.value();
-    const auto known = std::find_if(kThresholds.begin(), kThresholds.end(),
-                                    [&name](const Threshold& threshold) { return name == threshold.name; });
-    if (known == kThresholds.end())
+    const ClassThreshold* const known = FindClassThreshold(name);
+    if (known == nullptr)
       throw BadInputError({.file = path, .field = name, .problem = "no class has such a threshold", .remedy = remedy});
     if (!value.is_number() || value < 0 || value > 1)
       throw BadInputError({.file = path, .field = name, .problem = "a threshold is a number from 0 to 1"});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "statistics/classify.h"
+#include "analysis/classify.h"
 
 #include <algorithm>
 #include <cmath>
@@ -21,10 +21,9 @@ double InHundredths(double share) {
   return std::round(100 * share) / 100;
 }
 
-double SparsityAt(const HeadStatistics& statistics, double target) {
-  const auto entry = std::find_if(statistics.sparsity.begin(), statistics.sparsity.end(),
-                                  [target](const SparsityAtCra& at) { return at.target == target; });
-  return entry->sparsity;
+std::vector<SparsityAtCra>::const_iterator SparsityAt(const HeadStatistics& statistics, double target) {
+  return std::find_if(statistics.sparsity.begin(), statistics.sparsity.end(),
+                      [target](const SparsityAtCra& at) { return at.target == target; });
 }
 
 // A rule: its class, how far inside (positive) or outside it a head is, and what is said where it decides.
@@ -40,7 +39,7 @@ std::vector<Rule> RulesOf(const ClassEvidence& evidence, const ClassRules& rules
       std::max(0.0, std::max(statistics.vertical_mass, statistics.slash_mass) - evidence.line_chance);
   const char* line_name = statistics.vertical_mass >= statistics.slash_mass ? "columns" : "diagonals";
   const double near_mass = 1.0 - statistics.outside_mass - evidence.learned_sink_mass - evidence.far_mass;
-  const double sparsity = SparsityAt(statistics, kClassTarget);
+  const double sparsity = SparsityAt(statistics, kClassTarget)->sparsity;
   const double beyond_chance = evidence.far_mass - evidence.block_chance;
   const double lift = beyond_chance > 0 ? (statistics.block_mass - evidence.block_chance) / beyond_chance : 0;
   // local_mass counts sinks inside the window again, and rounding could be off by 0.01: the second share is what the
@@ -84,6 +83,7 @@ bool Holds(const Rule& rule) {
 }  // namespace
 
 void Classify(const ClassEvidence& evidence, const ClassRules& rules, HeadStatistics* statistics) {
+  if (SparsityAt(*statistics, kClassTarget) == statistics->sparsity.end()) return;
   const std::vector<Rule> all = RulesOf(evidence, rules, *statistics);
   const auto decides = std::find_if(all.begin(), all.end(), Holds);
   statistics->head_class = decides->head_class;

@@ -16,7 +16,6 @@
 #include "base/stop.h"
 #include "head/head_checks.h"
 #include "kernels/parallel.h"
-#include "statistics/classify.h"
 #include "statistics/row_block_pass.h"
 #include "statistics/row_statistics.h"
 #include "statistics/statistics_on_gpu.h"
@@ -153,7 +152,7 @@ void RunRowsOnCpu(const HeadTensors& head, const StatisticsOptions& options, con
 
 }  // namespace
 
-HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOptions& given) {
+HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOptions& given, ClassEvidence* evidence) {
   StatisticsOptions options = given;
   // The class asks for its own target, whatever the caller's are.
   std::vector<double>& targets = options.cra_targets;
@@ -206,10 +205,11 @@ HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOption
     return std::accumulate(sums_over_rows.begin(), sums_over_rows.end(), 0.0) / static_cast<double>(num_rows);
   };
   statistics.block_mass = RoundedShare(mean_of(table.block_mass));
-  Classify({mean_of(lines.far_columns), mean_of(table.block_chance),
-            static_cast<double>(options.best_lines) / static_cast<double>(num_rows),
-            MeanOverRows(table, [](const RowNumbers& row) { return row.learned_sink_mass; })},
-           options.classes, &statistics);
+  const ClassEvidence of_head = {mean_of(lines.far_columns), mean_of(table.block_chance),
+                                 static_cast<double>(options.best_lines) / static_cast<double>(num_rows),
+                                 MeanOverRows(table, [](const RowNumbers& row) { return row.learned_sink_mass; })};
+  Classify(of_head, options.classes, &statistics);
+  if (evidence != nullptr) *evidence = of_head;
   if (!class_target_given) {
     std::erase_if(statistics.sparsity, [](const SparsityAtCra& entry) { return entry.target == kClassTarget; });
   }

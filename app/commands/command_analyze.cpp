@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "analysis/head_sweeps.h"
 #include "analysis/types/metric_list.h"
@@ -37,7 +38,7 @@ constexpr size_t kDeviceWidth = 22;  // of the table's first two columns, with a
 struct AnalyzeArguments {
   std::string trace, heads, output;
   Device device = kCpu;
-  std::vector<std::string> metrics, alarms;
+  std::vector<std::string> metrics, alarms, thresholds;
   std::string classes;
   analysis::StatisticsOptions options;
   bool all = false, print_classes = false, force = false, quiet = false;
@@ -54,15 +55,35 @@ std::vector<MetricInfo>::iterator FindMetric(const std::string& name, const char
   return metric;
 }
 
-// "largest_logit=100": values above it are marked.
-void SetAlarm(const std::string& text, std::vector<MetricInfo>* metrics) {
+// "NAME=NUMBER", or a usage error that says what it should be.
+std::pair<std::string, double> NameAndNumber(const std::string& option, const std::string& text,
+                                             const std::string& expected) {
   const size_t equals = text.find('=');
   const std::string number = equals == std::string::npos ? std::string() : text.substr(equals + 1);
   double value = 0;
   const auto read = std::from_chars(number.data(), number.data() + number.size(), value);
   if (number.empty() || read.ec != std::errc() || read.ptr != number.data() + number.size())
-    throw UsageError("--alarm '" + text + "' is not a metric and a number, such as largest_logit=100");
-  FindMetric(text.substr(0, equals), "--alarm", metrics)->alarm = value;
+    throw UsageError(option + " '" + text + "' is not " + expected);
+  return {text.substr(0, equals), value};
+}
+
+// "largest_logit=100": values above it are marked.
+void SetAlarm(const std::string& text, std::vector<MetricInfo>* metrics) {
+  const auto [name, value] = NameAndNumber("--alarm", text, "a metric and a number, such as largest_logit=100");
+  FindMetric(name, "--alarm", metrics)->alarm = value;
+}
+
+// "far_mass=0.2".
+void SetThreshold(const std::string& text, analysis::ClassRules* rules) {
+  const std::string option = "--class-threshold";
+  const auto [name, value] = NameAndNumber(option, text, "a threshold and a number, such as far_mass=0.2");
+  const analysis::ClassThreshold* const threshold = analysis::FindClassThreshold(name);
+  if (threshold == nullptr) {
+    throw UsageError(option + ": '" + name + "' is not known; choose from " +
+                     Listed(analysis::ClassThresholds(), &analysis::ClassThreshold::name));
+  }
+  if (!(value >= 0 && value <= 1)) throw UsageError(option + " '" + text + "': a threshold is a number from 0 to 1");
+  rules->*threshold->member = value;
 }
 
 // The metrics that statistics with these options have.
@@ -200,6 +221,7 @@ analysis::ClassRules ClassRulesOf(const std::string& path) {
 
 int RunAnalyze(AnalyzeArguments arguments) {
   if (!arguments.classes.empty()) arguments.options.classes = ClassRulesOf(arguments.classes);
+  for (const std::string& threshold : arguments.thresholds) SetThreshold(threshold, &arguments.options.classes);
   if (arguments.print_classes) {
     WriteText(analysis::ClassRulesJson(arguments.options.classes), arguments.output, arguments.force);
     return kDone;
@@ -273,6 +295,12 @@ void AddAnalyzeCommand(CLI::App& app, Action& action) {
       ->type_name("METRIC=VALUE,..");
   command->add_option("--classes", arguments->classes, "Thresholds of the classes, as --print-classes writes them")
       ->type_name("FILE.json");
+  command
+      ->add_option("--class-threshold", arguments->thresholds,
+                   "Thresholds of the classes, on top of --classes: " +
+                       Listed(analysis::ClassThresholds(), &analysis::ClassThreshold::name))
+      ->delimiter(',')
+      ->type_name("NAME=VALUE,..");
   command->add_flag("--print-classes", arguments->print_classes, "Print the thresholds as JSON and stop");
   command
       ->add_option("--cra-targets", options.cra_targets,

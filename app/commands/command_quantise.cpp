@@ -26,13 +26,6 @@
 namespace headscope::app {
 namespace {
 
-using analysis::NumberFormat;
-using analysis::ScaleGroup;
-
-constexpr std::array kFormats = {NumberFormat::kFp8E4m3, NumberFormat::kInt8, NumberFormat::kInt4,
-                                 NumberFormat::kMxfp4};
-constexpr std::array kGroups = {ScaleGroup::kTensor, ScaleGroup::kHead, ScaleGroup::kChannel, ScaleGroup::kToken};
-
 struct QuantiseArguments {
   std::string trace, heads, output, hadamard = "both";
   std::vector<std::string> formats, groups, tensors;
@@ -61,8 +54,8 @@ std::vector<typename Choices::value_type> Chosen(const std::vector<std::string>&
 
 analysis::QuantisationRequest RequestOf(const QuantiseArguments& arguments) {
   analysis::QuantisationRequest request;
-  request.formats = Chosen(arguments.formats, "--formats", kFormats);
-  request.groups = Chosen(arguments.groups, "--scales", kGroups);
+  request.formats = Chosen(arguments.formats, "--formats", analysis::AllNumberFormats());
+  request.groups = Chosen(arguments.groups, "--scales", analysis::ChosenScaleGroups());
   if (arguments.hadamard != "off" && arguments.hadamard != "on" && arguments.hadamard != "both")
     throw UsageError("--hadamard '" + arguments.hadamard + "' is not known; choose from off, on, both");
   if (arguments.hadamard != "on") request.hadamard.push_back(false);
@@ -143,12 +136,13 @@ void AddQuantiseCommand(CLI::App& app, Action& action) {
   command->add_option("trace", arguments->trace, "Trace")->required()->type_name("TRACE");
   AddRecordedHeadsOption(command, &arguments->heads);
   const auto names = [](auto choice) { return std::string(analysis::NameOf(choice)); };
-  command->add_option("--formats", arguments->formats, "Formats (all): " + Listed(kFormats, names))
+  command->add_option("--formats", arguments->formats, "Formats (all): " + Listed(analysis::AllNumberFormats(), names))
       ->delimiter(',')
       ->type_name("a,b");
   command
       ->add_option("--scales", arguments->groups,
-                   "What shares a scale (each in turn): " + Listed(kGroups, names) + "; mxfp4 has blocks of 32")
+                   "What shares a scale (each in turn): " + Listed(analysis::ChosenScaleGroups(), names) +
+                       "; mxfp4 has blocks of 32")
       ->delimiter(',')
       ->type_name("a,b");
   command->add_option("--hadamard", arguments->hadamard, "Rotate vectors by a Hadamard matrix: off, on or both")

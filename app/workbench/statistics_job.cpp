@@ -11,7 +11,6 @@
 
 #include "base/errors.h"
 #include "kernels/stop_status.h"
-#include "statistics_store.h"
 
 namespace headscope::app {
 namespace {
@@ -38,7 +37,7 @@ struct StatisticsJob::Run {
   StatisticsStore store;
   Callbacks callbacks;
   std::stop_token current;
-  std::map<analysis::HeadId, analysis::HeadStatistics> known;
+  std::map<analysis::HeadId, KnownHead> known;
   Clock::time_point saved = Clock::now();
   bool lse_told = false;      // once a trace is enough
   NamedDevice last_device{};  // of the last head
@@ -99,13 +98,14 @@ std::optional<std::stop_token> StatisticsJob::WaitWhilePaused(const std::stop_to
 
 void StatisticsJob::Work(Run& run, const std::stop_token& stop) {
   LowerPriorityOfThisThread();
-  for (analysis::HeadStatistics& statistics : run.store.Load()) {
+  for (KnownHead& head : run.store.Load()) {
     const std::vector<analysis::HeadId>& heads = run.trace->summary.heads;
-    if (!std::binary_search(heads.begin(), heads.end(), statistics.id)) continue;
-    post_([current = run.current, one = run.callbacks.one, statistics] {
-      if (!current.stop_requested()) one(statistics);
+    const analysis::HeadId id = head.statistics.id;
+    if (!std::binary_search(heads.begin(), heads.end(), id)) continue;
+    post_([current = run.current, one = run.callbacks.one, head] {
+      if (!current.stop_requested()) one(head);
     });
-    run.known[statistics.id] = std::move(statistics);
+    run.known[id] = std::move(head);
   }
   Pass(run, std::min(kQuickRows, run.trace->summary.num_rows), stop);
   Pass(run, run.trace->summary.num_rows, stop);
@@ -126,13 +126,13 @@ void StatisticsJob::Pass(Run& run, int64_t rows, const std::stop_token& stop) {
   std::vector<analysis::HeadId> todo;
   for (const analysis::HeadId& head : run.trace->summary.heads) {
     const auto known = run.known.find(head);
-    if (known == run.known.end() || known->second.num_rows < rows) todo.push_back(head);
+    if (known == run.known.end() || known->second.statistics.num_rows < rows) todo.push_back(head);
   }
   if (todo.empty()) return;
   std::string save_error;
   const auto save = [&] {
-    std::vector<analysis::HeadStatistics> all;
-    for (const auto& [id, statistics] : run.known) all.push_back(statistics);
+    std::vector<KnownHead> all;
+    for (const auto& [id, known] : run.known) all.push_back(known);
     save_error = run.store.Save(all);
     run.saved = Clock::now();
   };
@@ -146,17 +146,17 @@ void StatisticsJob::Pass(Run& run, int64_t rows, const std::stop_token& stop) {
       // A quick look is done before its head were on the GPU.
       const analysis::HeadTensorsPtr head = run.trace->heads.GetUncached(id, exact ? kWindowsGpu : kCpu);
       if (!run.lse_told) TellOfWrongLse(run, *head);
-      analysis::HeadStatistics statistics;
+      KnownHead known;
       try {
-        statistics = analysis::ComputeStatistics(*head, options);
+        known.statistics = analysis::ComputeStatistics(*head, options, &known.evidence);
       } catch (const CancelledError&) {
         continue;  // ended for good, or to be done again after a pause
       }
-      post_([current = run.current, one = run.callbacks.one, statistics] {
-        if (!current.stop_requested()) one(statistics);
+      post_([current = run.current, one = run.callbacks.one, known] {
+        if (!current.stop_requested()) one(known);
       });
-      run.last_device = statistics.device;
-      run.known[id] = std::move(statistics);
+      run.last_device = known.statistics.device;
+      run.known[id] = std::move(known);
       return {};
     }
     return kernels::Stopped();

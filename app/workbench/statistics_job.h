@@ -20,6 +20,7 @@
 #include "analysis/sweep.h"
 #include "analysis/task_queue.h"
 #include "opened_trace.h"
+#include "statistics_store.h"
 
 namespace headscope::app {
 
@@ -40,7 +41,7 @@ class StatisticsJob {
   ~StatisticsJob();
 
   struct Callbacks {
-    ui::Reply<analysis::HeadStatistics> one;
+    ui::Reply<KnownHead> one;
     std::function<void()> finished;
     ui::Reply<ui::ProgressReport> progress;
     ui::ErrorReply failed;  // a head that could not be read, or a cache folder that cannot be written; the others go on

@@ -71,13 +71,24 @@ namespace {
 }
 }  // namespace
 #undef HEADSCOPE_HEAD_FIELDS
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ClassEvidence, far_mass, block_chance, line_chance, learned_sink_mass)
 
 }  // namespace headscope::analysis
 
 namespace headscope::app {
+
+void to_json(nlohmann::json& json, const KnownHead& head) {
+  json = head.statistics;
+  json["class_evidence"] = head.evidence;
+}
+void from_json(const nlohmann::json& json, KnownHead& head) {
+  json.get_to(head.statistics);
+  json.at("class_evidence").get_to(head.evidence);
+}
+
 namespace {
 
-constexpr char kSchema[] = "headscope-statistics-cache-5";
+constexpr char kSchema[] = "headscope-statistics-cache-6";
 
 // FNV-1a, 64 bits: a file name, not a proof.
 uint64_t Hash(const std::string& text) {
@@ -142,7 +153,7 @@ StatisticsStore::StatisticsStore(const std::string& cache_dir, const std::string
   path_ = (std::filesystem::path(cache_dir) / name).string();
 }
 
-std::vector<analysis::HeadStatistics> StatisticsStore::Load() const {
+std::vector<KnownHead> StatisticsStore::Load() const {
   if (path_.empty()) return {};
   std::ifstream file(path_, std::ios::binary);
   if (!file) return {};
@@ -150,8 +161,8 @@ std::vector<analysis::HeadStatistics> StatisticsStore::Load() const {
     const nlohmann::json json = nlohmann::json::parse(file);
     if (json.at("schema") != kSchema) return {};
     if (!std::ranges::all_of(json.at("heads"), &HasInts)) return {};
-    auto heads = json.at("heads").get<std::vector<analysis::HeadStatistics>>();
-    for (const analysis::HeadStatistics& head : heads) {
+    auto heads = json.at("heads").get<std::vector<KnownHead>>();
+    for (const auto& [head, evidence] : heads) {
       if (!HasEveryStatistic(head) || !IsClass(head.head_class) || !IsClass(head.class_alternative)) return {};
     }
     return heads;
@@ -160,14 +171,14 @@ std::vector<analysis::HeadStatistics> StatisticsStore::Load() const {
   }
 }
 
-std::string StatisticsStore::Save(const std::vector<analysis::HeadStatistics>& statistics) const {
+std::string StatisticsStore::Save(const std::vector<KnownHead>& heads) const {
   if (path_.empty()) return {};
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), error);
   const std::string temporary = path_ + ".partial";
   {
     std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-    file << nlohmann::json{{"schema", kSchema}, {"heads", statistics}};
+    file << nlohmann::json{{"schema", kSchema}, {"heads", heads}};
     file.flush();
     if (!file) {
       std::filesystem::remove(temporary, error);

@@ -8,18 +8,25 @@
 #include <string>
 #include <vector>
 
+#include "analysis/types/class_evidence.h"
 #include "analysis/types/head_statistics.h"
 
 namespace headscope::app {
+
+// A head's statistics, and what classes it anew by other rules.
+struct KnownHead {
+  analysis::HeadStatistics statistics;
+  analysis::ClassEvidence evidence;
+};
 
 class StatisticsStore {
  public:
   // `cache_dir` empty: Load finds nothing and Save does nothing.
   StatisticsStore(const std::string& cache_dir, const std::string& trace_path);
 
-  std::vector<analysis::HeadStatistics> Load() const;
+  std::vector<KnownHead> Load() const;
   // Written to a temporary name and renamed. Returns an empty string or one sentence.
-  std::string Save(const std::vector<analysis::HeadStatistics>& statistics) const;
+  std::string Save(const std::vector<KnownHead>& heads) const;
   const std::string& path() const { return path_; }
 
  private:

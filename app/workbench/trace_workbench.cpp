@@ -6,7 +6,6 @@
 #include <exception>
 #include <filesystem>
 #include <future>
-#include <limits>
 #include <map>
 #include <optional>
 #include <thread>
@@ -26,8 +25,10 @@
 #include "choices/file_method.h"
 #include "choices/torch_decode.h"
 #include "eval/tasks.h"
+#include "exact_score.h"
 #include "figure_maker.h"
 #include "free_pages.h"
+#include "head_classes.h"
 #include "kernels/cuda_executor.h"
 #include "lost_keys.h"
 #include "made_mask.h"
@@ -36,6 +37,7 @@
 #include "measured_sweep.h"
 #include "opened_trace.h"
 #include "outcome.h"
+#include "quantised_head.h"
 #include "repeat_report.h"
 #include "run_slot.h"
 #include "statistics_job.h"
@@ -63,7 +65,7 @@ constexpr size_t kMasksKept = 4 * ui::kMapViews.size();
 constexpr int32_t kThumbnailPriority = -1000, kTunePriority = -500;  // after whatever the window shows
 constexpr int32_t kOverlapPriority = 500'000;                        // after the masks that it counts
 constexpr char kMaskPrefix[] = "mask/", kThumbnailPrefix[] = "thumbnail/", kLostPrefix[] = "lost/",
-               kOverlapTag[] = "overlap", kExportTag[] = "export", kFigureTag[] = "figure";
+               kOverlapTag[] = "overlap", kExportTag[] = "export", kFigureTag[] = "figure", kQuantiseTag[] = "quantise";
 
 // What the workbenches of several open traces share.
 struct SharedAmongTraces {
@@ -118,6 +120,25 @@ class TraceWorkbench : public ui::Workbench {
   void RequestStatistics(ui::Reply<analysis::HeadStatistics> one, std::function<void()> finished,
                          ui::Reply<ui::ProgressReport> progress) override;
   void CancelStatistics() override { statistics_.Cancel(); }
+  std::vector<ui::ClassThreshold> class_thresholds() const override { return HeadClasses::Thresholds(); }
+  void SetClassThresholds(const std::vector<double>& values, std::vector<analysis::HeadStatistics>* heads) override {
+    classes_.Set(values, heads);
+  }
+  std::string WriteClassThresholds(const std::vector<double>& values, const std::string& path) override {
+    return OutcomeOf([&] { return HeadClasses::Write(values, path), true; }).error;
+  }
+  std::string ReadClassThresholds(const std::string& path, std::vector<double>* values) override {
+    return OutcomeOf([&] { return *values = HeadClasses::Read(path), true; }).error;
+  }
+  std::vector<std::string> quantise_formats() const override { return QuantiseFormats(); }
+  std::vector<std::string> quantise_scales() const override { return QuantiseScales(); }
+  void Quantise(analysis::HeadId head, const ui::QuantiseSettings& settings,
+                ui::Reply<std::vector<ui::QuantisedOutput>> done, ui::ErrorReply failed,
+                ui::Reply<ui::ProgressReport> progress) override;
+  void CancelQuantise() override {
+    ++quantise_number_;
+    queue_.Cancel(kQuantiseTag);
+  }
 
   void RequestTile(ui::MapView view, const analysis::TileKey& key, int32_t priority,
                    ui::Reply<analysis::TilePtr> done) override {
@@ -140,11 +161,14 @@ class TraceWorkbench : public ui::Workbench {
   void CloseView(ui::MapView view) override;
   void RequestThumbnail(analysis::HeadId head, ui::Reply<ui::ThumbnailPtr> done, ui::ErrorReply failed) override;
   void CancelThumbnails() override { queue_.Cancel(kThumbnailPrefix); }
-  ui::Exact ExactScore(analysis::HeadId head, int64_t row, int64_t column) override;
+  ui::Exact ExactScore(analysis::HeadId head, int64_t row, int64_t column) override {
+    return ExactScoreOf(trace_ ? trace_->heads.TryGet(head) : nullptr, row, column);
+  }
 
   void RequestMask(ui::MapView view, analysis::HeadId head, const std::string& method,
                    const kernels::ParameterValues& values, ui::Reply<ui::LiveMask> done,
                    ui::ErrorReply failed) override;
+  void ForgetMask(int64_t mask_id) override { masks_.erase(mask_id); }
   void RequestLostKeys(analysis::HeadId head, int64_t mask_id, int64_t row,
                        ui::Reply<std::vector<ui::LostKey>> done) override;
   void MeetTarget(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
@@ -209,7 +233,11 @@ class TraceWorkbench : public ui::Workbench {
     ++figure_number_;
     queue_.Cancel(kFigureTag);
   }
-  std::unique_ptr<ui::Workbench> Another() override { return std::make_unique<TraceWorkbench>(paths_, post_, shared_); }
+  std::unique_ptr<ui::Workbench> Another() override {
+    auto another = std::make_unique<TraceWorkbench>(paths_, post_, shared_);
+    another->classes_ = classes_.OfAnotherTrace();
+    return another;
+  }
 
   void DescribeModel(const std::string& model_dir, ui::Reply<ui::ModelDescription> done,
                      ui::ErrorReply failed) override;
@@ -245,7 +273,6 @@ class TraceWorkbench : public ui::Workbench {
   TileSource& TilesOf(ui::MapView view) { return *tiles_[static_cast<size_t>(view)]; }
   // Frees what was held of a trace that is no longer on show, and its memory to the system, in the background.
   void GiveBack(std::shared_ptr<OpenedTrace> closed, std::vector<std::shared_ptr<void>> held);
-  void CountStatistics(const analysis::HeadStatistics& statistics);
   // Called by a worker, before it measures: everything that was posted so far is on the screen, or it took too long.
   void WaitUntilDrawn(const std::stop_token& stop);
   static analysis::CompareOptions OptionsOfRuns(const OpenedTrace& trace, int32_t repeats);
@@ -253,6 +280,16 @@ class TraceWorkbench : public ui::Workbench {
   template <typename T, typename Work>
   void SubmitHeads(const std::string& tag, int32_t priority, const std::vector<analysis::HeadId>& heads,
                    const std::string& stage, const int64_t* newest, const ui::HeadsReplies<T>& replies, Work work);
+
+  // Tells of work how much of it is done, as long as it is the newest of its kind: *newest is then its number.
+  std::function<void(double share)> TellShare(const std::string& stage, const int64_t* newest,
+                                              ui::Reply<ui::ProgressReport> progress) {
+    return [this, stage, newest, number = *newest, progress = std::move(progress)](double share) {
+      post_([newest, number, progress, report = ui::ProgressReport{.stage = stage, .fraction = share}] {
+        if (number == *newest) progress(report);
+      });
+    };
+  }
 
   // Submits work that makes a T (or throws), and hands it to one of the two replies.
   template <typename T, typename Work>
@@ -278,18 +315,9 @@ class TraceWorkbench : public ui::Workbench {
     if (!trace_) return failed("There is no figure to make: open a trace first.");
     Submit<T>(
         kFigureTag, kTunePriority,
-        [this, number = figure_number_, cache = figures_, trace = trace_, drawing, use = std::move(use),
-         progress = std::move(progress)](const std::stop_token& stop) {
-          ui::ProgressReport report;
-          report.stage = "Computing figure " + drawing.name;
-          const auto tell = [&](double share) {
-            report.fraction = share;
-            post_([this, number, progress, report] {
-              if (number == figure_number_) progress(report);
-            });
-          };
-          return use(*cache->Make(trace, drawing, tell, stop));
-        },
+        [cache = figures_, trace = trace_, drawing, use = std::move(use),
+         tell = TellShare("Computing figure " + drawing.name, &figure_number_, std::move(progress))](
+            const std::stop_token& stop) { return use(*cache->Make(trace, drawing, tell, stop)); },
         std::move(done), std::move(failed));
   }
 
@@ -300,13 +328,14 @@ class TraceWorkbench : public ui::Workbench {
   std::vector<kernels::MethodSpec> methods_;
   std::shared_ptr<OpenedTrace> trace_;
   std::map<int64_t, analysis::KeptMask> masks_;
-  std::map<analysis::HeadId, int64_t> statistics_bytes_;
   int64_t next_mask_id_ = 1;
   int64_t search_number_ = 0;  // of the newest search; progress of an older one is dropped
   int64_t tuning_number_ = 0;  // the same of TuneHead's
   int64_t run_number_ = 0;     // the same of runs
   int64_t export_number_ = 0;  // the same of maps in files
   int64_t figure_number_ = 0;  // the same of figures
+  int64_t quantise_number_ = 0;
+  HeadClasses classes_;
   std::shared_ptr<FigureCache> figures_ = std::make_shared<FigureCache>();
   std::shared_ptr<RunSlot> run_slot_;
   MassCache head_masses_{shared_memory()};
@@ -329,14 +358,15 @@ void TraceWorkbench::OpenTrace(const std::string& path, ui::Reply<ui::TraceSumma
         CancelTuning();
         CancelRun();
         CancelFigure();
+        CancelQuantise();
+        classes_.Forget();
         memory().HoldReleased();
         auto masks = std::make_shared<std::map<int64_t, analysis::KeptMask>>();
         masks->swap(masks_);
         head_masses_.Clear();
         std::shared_ptr<OpenedTrace> before = std::exchange(trace_, trace);
         for (const auto& tiles : tiles_) tiles->SetTrace(trace);
-        statistics_bytes_.clear();
-        memory().SetFixed(&statistics_bytes_, 0);
+        memory().SetFixed(&classes_, 0);
         done(trace->summary);  // the window forgets the trace before, too
         GiveBack(std::move(before), {std::move(masks), memory().TakeReleased()});
       },
@@ -366,9 +396,10 @@ void TraceWorkbench::GiveBack(std::shared_ptr<OpenedTrace> closed, std::vector<s
 void TraceWorkbench::RequestStatistics(ui::Reply<analysis::HeadStatistics> one, std::function<void()> finished,
                                        ui::Reply<ui::ProgressReport> progress) {
   if (!trace_) return;
-  const auto counted = [this, one = std::move(one)](const analysis::HeadStatistics& statistics) {
-    CountStatistics(statistics);
-    one(statistics);
+  const auto counted = [this, one = std::move(one)](KnownHead head) {
+    classes_.Class(&head);
+    memory().SetFixed(&classes_, classes_.bytes());
+    one(std::move(head.statistics));
   };
   statistics_.Start(
       trace_, paths_.cache_dir,
@@ -378,25 +409,16 @@ void TraceWorkbench::RequestStatistics(ui::Reply<analysis::HeadStatistics> one, 
        .failed = [this](const std::string& sentence) { ReportBackgroundError(analysis::Printable(sentence)); }});
 }
 
-void TraceWorkbench::CountStatistics(const analysis::HeadStatistics& statistics) {
-  constexpr int64_t kCopies = 2;  // the job's, for its file, and the window's
-  const size_t bytes = sizeof(statistics) + statistics.class_reason.capacity() +
-                       (statistics.column_profile.size() + statistics.diagonal_profile.size()) * sizeof(float);
-  statistics_bytes_[statistics.id] = kCopies * static_cast<int64_t>(bytes);
-  int64_t all = 0;
-  for (const auto& [head, of_head] : statistics_bytes_) all += of_head;
-  memory().SetFixed(&statistics_bytes_, all);
-}
-
-ui::Exact TraceWorkbench::ExactScore(analysis::HeadId head, int64_t row, int64_t column) {
-  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-  const analysis::HeadTensorsPtr tensors = trace_ ? trace_->heads.TryGet(head) : nullptr;
-  if (!tensors || row < 0 || row >= tensors->num_rows || column < 0 || column >= tensors->num_tokens)
-    return {.probability = kUnknown, .score = kUnknown};
-  const double score = analysis::Score(*tensors, row, column);
-  const int32_t position = tensors->row_positions[static_cast<size_t>(row)];
-  return {analysis::Probability(*tensors, row, column), score, column <= position,
-          column >= tensors->AttendedColumns(row).begin};
+void TraceWorkbench::Quantise(analysis::HeadId head, const ui::QuantiseSettings& settings,
+                              ui::Reply<std::vector<ui::QuantisedOutput>> done, ui::ErrorReply failed,
+                              ui::Reply<ui::ProgressReport> progress) {
+  if (!trace_) return;
+  CancelQuantise();
+  Submit<std::vector<ui::QuantisedOutput>>(
+      kQuantiseTag, kTunePriority,
+      [trace = trace_, head, settings, tell = TellShare("Quantising the head", &quantise_number_, std::move(progress))](
+          const std::stop_token& stop) { return QuantisedOutputs(trace->reader, head, settings, tell, stop); },
+      std::move(done), std::move(failed));
 }
 
 void TraceWorkbench::RequestMask(ui::MapView view, analysis::HeadId head, const std::string& method,
@@ -454,15 +476,9 @@ void TraceWorkbench::ExportMap(const ui::MapDrawing& drawing, const std::string&
   CancelMapExport();
   Submit<std::string>(
       kExportTag, kMaskPriority,
-      [this, number = export_number_, trace = trace_, drawing, path, progress](const std::stop_token& stop) {
-        ui::ProgressReport report;
-        report.stage = "Exporting " + std::filesystem::path(path).filename().string();
-        const auto tell = [&](double share) {
-          report.fraction = share;
-          post_([this, number, progress, report] {
-            if (number == export_number_) progress(report);
-          });
-        };
+      [trace = trace_, drawing, path,
+       tell = TellShare("Exporting " + std::filesystem::path(path).filename().string(), &export_number_,
+                        std::move(progress))](const std::stop_token& stop) {
         WriteMapFile(*trace, drawing, path, tell, stop);
         return path;
       },
@@ -475,34 +491,16 @@ void TraceWorkbench::MeetTarget(analysis::HeadId head, const std::string& method
                                 ui::Reply<ui::ProgressReport> progress) {
   if (!trace_) return;
   CancelSearch();
-  const int64_t number = search_number_;
   const auto unsupported = std::make_shared<bool>(false);
   Submit<kernels::ParameterValues>(
       "search", kMaskPriority,
-      [this, number, trace = trace_, head, method, values, target, progress, alone = measures_alone(),
-       unsupported](const std::stop_token& stop) {
-        const kernels::NamedMethod searched = SearchedMethod(method);
+      [this, trace = trace_, head, method, values, target, alone = measures_alone(), unsupported,
+       tell = TellShare("Searching " + method, &search_number_, std::move(progress))](const std::stop_token& stop) {
         analysis::BudgetSearchOptions options;
         options.stop = stop;
-        options.progress = [&](double share) {
-          const ui::ProgressReport report{.stage = "Searching " + method, .fraction = share};
-          post_([this, number, progress, report] {
-            if (number == search_number_) progress(report);
-          });
-        };
-        analysis::BudgetSearchResult result;
-        kernels::Status status;
-        if (searched.decode != nullptr) {
-          status = SearchDecode(*trace, head, trace->Measured(head, alone), *searched.decode, values, target,
-                                {.search = options, .decode_rows = trace->DecodeRows()}, &result);
-        } else {
-          // What is searched is the first map's method.
-          const MassCache::MassPtr mass = head_masses_.Get(ui::MapView::kFirst, trace->heads.Get(head), stop);
-          status = analysis::SearchBudget(*mass, *searched.prefill, values, WindowTarget(target), options, &result);
-        }
-        *unsupported = status.code() == kernels::StatusCode::kUnsupported || (status.ok() && !result.reached);
-        CheckStatus(status);
-        return ReachedValues(*searched.spec(), target, result);
+        options.progress = tell;
+        return app::MeetTarget(*trace, head, {method, values}, target, alone, options, &head_masses_,
+                               unsupported.get());
       },
       std::move(done),
       [=](const std::string& sentence) {

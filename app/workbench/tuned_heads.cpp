@@ -286,4 +286,23 @@ void ExportTuning(const data::TraceReader& trace, const ui::TuneSettings& settin
   WriteText(TuningFile(tuning, format), path, /*force=*/true);
 }
 
+kernels::ParameterValues MeetTarget(OpenedTrace& trace, analysis::HeadId head, const ui::TuneSettings::Method& method,
+                                    double target, bool alone, const analysis::BudgetSearchOptions& options,
+                                    MassCache* masses, bool* unsupported) {
+  const kernels::NamedMethod searched = SearchedMethod(method.name);
+  analysis::BudgetSearchResult result;
+  kernels::Status status;
+  if (searched.decode != nullptr) {
+    status = SearchDecode(trace, head, trace.Measured(head, alone), *searched.decode, method.values, target,
+                          {.search = options, .decode_rows = trace.DecodeRows()}, &result);
+  } else {
+    // What is searched is the first map's method.
+    const MassCache::MassPtr mass = masses->Get(ui::MapView::kFirst, trace.heads.Get(head), options.stop);
+    status = analysis::SearchBudget(*mass, *searched.prefill, method.values, WindowTarget(target), options, &result);
+  }
+  *unsupported = status.code() == kernels::StatusCode::kUnsupported || (status.ok() && !result.reached);
+  CheckStatus(status);
+  return ReachedValues(*searched.spec(), target, result);
+}
+
 }  // namespace headscope::app

@@ -9,6 +9,7 @@
 
 #include "analysis/search.h"
 #include "kernels/method_names.h"
+#include "mass_cache.h"
 #include "opened_trace.h"
 #include "ui/workbench.h"
 
@@ -30,6 +31,12 @@ kernels::Status SearchDecode(const OpenedTrace& trace, analysis::HeadId head,
 // Throws FailedError, with a sentence for people, where the target was out of reach.
 const kernels::ParameterValues& ReachedValues(const kernels::MethodSpec& spec, double target,
                                               const analysis::BudgetSearchResult& found);
+
+// The cheapest values of a method on one head at a target: what the window's Meet target does. `alone` as below;
+// `unsupported` takes whether the head lacks what the method needs, or the target is out of reach, where this throws.
+kernels::ParameterValues MeetTarget(OpenedTrace& trace, analysis::HeadId head, const ui::TuneSettings::Method& method,
+                                    double target, bool alone, const analysis::BudgetSearchOptions& options,
+                                    MassCache* masses, bool* unsupported);
 
 // Calls of work over many heads: one at a time, on any of its threads.
 template <typename T>

@@ -305,6 +305,25 @@ TEST(Classes, FollowTheThresholdsThatAUserGives) {
   EXPECT_LT(strict.class_confidence, 1);
 }
 
+TEST(Classes, AreFoundAnewFromTheEvidence) {
+  StatisticsOptions strict;
+  strict.classes.line_share = 1;
+  for (const Plant plant : {Plant::kSlash, Plant::kSinkLocal}) {
+    const HeadTensorsPtr head = PlantedHead(plant, 1500, 5);
+    const HeadStatistics wanted = ComputeStatistics(*head, strict);
+    ClassEvidence evidence;
+    HeadStatistics classed = ComputeStatistics(*head, {}, &evidence);
+    Classify(evidence, strict.classes, &classed);
+    EXPECT_EQ(classed.head_class, wanted.head_class);
+    EXPECT_EQ(classed.class_reason, wanted.class_reason);
+    EXPECT_EQ(classed.class_confidence, wanted.class_confidence);
+    EXPECT_EQ(classed.class_alternative, wanted.class_alternative);
+    classed.sparsity.clear();  // such as a file may have it
+    Classify(evidence, {}, &classed);
+    EXPECT_EQ(classed.head_class, wanted.head_class);
+  }
+}
+
 TEST(Classes, AreWrittenAndReadAsJson) {
   const std::string path = ::testing::TempDir() + "class_rules.json";
   const auto read = [&path](const std::string& text) {

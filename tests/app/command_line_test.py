@@ -298,6 +298,11 @@ class Results(TraceCase):
         heads = json.loads((self.path / "near.json").read_text())["heads"]
         self.assertEqual({head["class"] for head in heads}, {"sink+local"}, "a near mass of 0 is enough for all")
         self.assertTrue(all(head["class_alternative"] != "sink+local" and 0 <= head["class_confidence"] <= 1 for head in heads))
+        changed = json.loads(run("analyze", "--print-classes", "--classes", path, "--class-threshold", "near_mass=0.25,far_mass=0.5").stdout)
+        self.assertEqual((changed["thresholds"]["near_mass"], changed["thresholds"]["far_mass"]), (0.25, 0.5))
+        self.assertEqual(changed["thresholds"]["retrieval_peak"], 1, "what the option does not name stays the file's")
+        for wrong in ("near=1", "far_mass", "far_mass=x", "far_mass=1.5"):
+            self.assertIn("--class-threshold", run("analyze", "--print-classes", "--class-threshold", wrong, code=2).stderr)
         path.write_text('{"schema": "headscope-classes-1", "thresholds": {"near": 1}}')
         self.assertIn("near", run("analyze", self.trace, "--classes", path, code=3).stderr)
         self.assertIn("TRACE", run("analyze", code=2).stderr)

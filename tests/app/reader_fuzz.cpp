@@ -166,8 +166,8 @@ int FuzzStatistics(const uint8_t* data, size_t size) {
   static const StatisticsStore store((folder.path / "cache").string(), (folder.path / "trace.h5").string());
   std::ofstream(store.path(), std::ios::binary | std::ios::trunc)
       .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
-  const std::vector<analysis::HeadStatistics> heads = store.Load();
-  for (const analysis::HeadStatistics& head : heads) {
+  const std::vector<KnownHead> heads = store.Load();
+  for (const auto& [head, evidence] : heads) {
     for (const analysis::HeadClass one : {head.head_class, head.class_alternative})
       Require(static_cast<int>(one) >= 0 && one <= analysis::HeadClass::kRetrieval, "a class that there is not");
   }

@@ -34,6 +34,8 @@ class StatisticsStoreTest : public ::testing::Test {
   std::string trace_;
 };
 
+constexpr analysis::ClassEvidence kEvidence = {0.25, 0.125, 0.0625, 0.5};
+
 // A different number in every field, so that none of them can be left out or swapped.
 HeadStatistics EveryFieldDifferent() {
   HeadStatistics head;
@@ -69,50 +71,55 @@ HeadStatistics EveryFieldDifferent() {
 
 TEST_F(StatisticsStoreTest, EveryMetricComesBack) {
   const HeadStatistics head = EveryFieldDifferent();
-  ASSERT_EQ(Store().Save({head}), "");
-  const std::vector<HeadStatistics> loaded = Store().Load();
+  ASSERT_EQ(Store().Save({{head, kEvidence}}), "");
+  const std::vector<KnownHead> loaded = Store().Load();
   ASSERT_EQ(loaded.size(), 1u);
   for (const analysis::MetricInfo& metric : analysis::Metrics()) {
-    EXPECT_EQ(analysis::MetricValue(loaded[0], metric.name), analysis::MetricValue(head, metric.name)) << metric.name;
+    EXPECT_EQ(analysis::MetricValue(loaded[0].statistics, metric.name), analysis::MetricValue(head, metric.name))
+        << metric.name;
   }
-  EXPECT_EQ(loaded[0].id, head.id);
-  EXPECT_EQ(loaded[0].kv_head, head.kv_head);
-  EXPECT_EQ(loaded[0].num_rows, head.num_rows);
-  EXPECT_EQ(loaded[0].num_tokens, head.num_tokens);
-  EXPECT_EQ(loaded[0].device, head.device);
-  EXPECT_EQ(loaded[0].note, head.note);
-  EXPECT_EQ(loaded[0].column_profile, head.column_profile);
-  EXPECT_EQ(loaded[0].diagonal_profile, head.diagonal_profile);
-  EXPECT_EQ(loaded[0].head_class, head.head_class);
-  EXPECT_EQ(loaded[0].class_reason, head.class_reason);
-  EXPECT_EQ(loaded[0].class_alternative, head.class_alternative);
+  EXPECT_EQ(loaded[0].statistics.id, head.id);
+  EXPECT_EQ(loaded[0].statistics.kv_head, head.kv_head);
+  EXPECT_EQ(loaded[0].statistics.num_rows, head.num_rows);
+  EXPECT_EQ(loaded[0].statistics.num_tokens, head.num_tokens);
+  EXPECT_EQ(loaded[0].statistics.device, head.device);
+  EXPECT_EQ(loaded[0].statistics.note, head.note);
+  EXPECT_EQ(loaded[0].statistics.column_profile, head.column_profile);
+  EXPECT_EQ(loaded[0].statistics.diagonal_profile, head.diagonal_profile);
+  EXPECT_EQ(loaded[0].statistics.head_class, head.head_class);
+  EXPECT_EQ(loaded[0].statistics.class_reason, head.class_reason);
+  EXPECT_EQ(loaded[0].statistics.class_alternative, head.class_alternative);
+  EXPECT_EQ(loaded[0].evidence.far_mass, kEvidence.far_mass);
+  EXPECT_EQ(loaded[0].evidence.block_chance, kEvidence.block_chance);
+  EXPECT_EQ(loaded[0].evidence.line_chance, kEvidence.line_chance);
+  EXPECT_EQ(loaded[0].evidence.learned_sink_mass, kEvidence.learned_sink_mass);
 }
 
 TEST_F(StatisticsStoreTest, ANumberThatAHeadHasNotComesBackAsSuch) {
   HeadStatistics head = EveryFieldDifferent();
   head.row_means.back().mean = head.numbers.back().value = std::nan("");
-  ASSERT_EQ(Store().Save({head}), "");
-  const std::vector<HeadStatistics> loaded = Store().Load();
+  ASSERT_EQ(Store().Save({{head, kEvidence}}), "");
+  const std::vector<KnownHead> loaded = Store().Load();
   ASSERT_EQ(loaded.size(), 1u);
-  EXPECT_TRUE(std::isnan(loaded[0].row_means.back().mean));
-  EXPECT_TRUE(std::isnan(loaded[0].numbers.back().value));
+  EXPECT_TRUE(std::isnan(loaded[0].statistics.row_means.back().mean));
+  EXPECT_TRUE(std::isnan(loaded[0].statistics.numbers.back().value));
 }
 
 TEST_F(StatisticsStoreTest, NumbersOfAnotherListOfStatisticsAreComputedAgain) {
   HeadStatistics head = EveryFieldDifferent();
   head.row_means.front().name = "forgotten";
-  ASSERT_EQ(Store().Save({head}), "");
+  ASSERT_EQ(Store().Save({{head, kEvidence}}), "");
   EXPECT_TRUE(Store().Load().empty());
 }
 
 TEST_F(StatisticsStoreTest, AChangedTraceFindsNothing) {
-  ASSERT_EQ(Store().Save({EveryFieldDifferent()}), "");
+  ASSERT_EQ(Store().Save({{EveryFieldDifferent(), kEvidence}}), "");
   std::ofstream(trace_) << "another trace, longer";
   EXPECT_TRUE(Store().Load().empty());
 }
 
 TEST_F(StatisticsStoreTest, ADamagedFileCountsAsAbsent) {
-  ASSERT_EQ(Store().Save({EveryFieldDifferent()}), "");
+  ASSERT_EQ(Store().Save({{EveryFieldDifferent(), kEvidence}}), "");
   std::filesystem::resize_file(Store().path(), 40);
   EXPECT_TRUE(Store().Load().empty());
   std::ofstream(Store().path()) << R"({"schema": "headscope-statistics-cache-1", "heads": []})";

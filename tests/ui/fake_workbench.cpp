@@ -530,4 +530,23 @@ void FakeWorkbench::Capture(const CaptureSettings&, Reply<CapturedTrace> done, E
   Post("run", [done] { done({"synthetic.h5", 1, false}); });
 }
 
+void FakeWorkbench::SetClassThresholds(const std::vector<double>& values,
+                                       std::vector<analysis::HeadStatistics>* heads) {
+  for (analysis::HeadStatistics& head : *heads) {
+    head.head_class =
+        head.sink_mass >= values.front() ? analysis::HeadClass::kSinkLocal : analysis::HeadClass::kDiffuse;
+  }
+}
+
+void FakeWorkbench::Quantise(analysis::HeadId, const QuantiseSettings& settings,
+                             Reply<std::vector<QuantisedOutput>> done, ErrorReply, Reply<ProgressReport> progress) {
+  ++num_quantisations;
+  last_quantisation = settings;
+  ++generations_["quantise"];
+  progress({.stage = "Quantising", .fraction = 0.5});
+  QuantisedOutput output{.format = "int8", .scale = "head", .num_rows = 16, .relative_error = 0.01};
+  output.sparsity = 0.75;
+  Post("quantise", [output, done] { done({output}); });
+}
+
 }  // namespace headscope::ui::testing

@@ -78,6 +78,8 @@ class FakeWorkbench : public Workbench {
   MapDrawing last_drawing;
   FigureDrawing last_figure;
   int num_figures = 0;
+  int num_quantisations = 0, num_cancelled_quantisations = 0;
+  QuantiseSettings last_quantisation;
   bool fail_next_figure = false;
   std::vector<Device> devices = {kCpu};             // that capture
   std::optional<ModelDescription> model;            // of any folder; nothing: there is none
@@ -95,6 +97,21 @@ class FakeWorkbench : public Workbench {
   void RequestStatistics(Reply<analysis::HeadStatistics> one, std::function<void()> finished,
                          Reply<ProgressReport> progress) override;
   void CancelStatistics() override {}
+  std::vector<ClassThreshold> class_thresholds() const override {
+    return {{"near_mass", "sink+local: at least this is near", 0.5}, {"far_mass", "vertical-slash", 0.25}};
+  }
+  // Heads of at least `near_mass` sink mass are sink+local.
+  void SetClassThresholds(const std::vector<double>& values, std::vector<analysis::HeadStatistics>* heads) override;
+  std::string WriteClassThresholds(const std::vector<double>&, const std::string&) override { return {}; }
+  std::string ReadClassThresholds(const std::string&, std::vector<double>*) override { return "no file"; }
+  std::vector<std::string> quantise_formats() const override { return {"int8", "int4"}; }
+  std::vector<std::string> quantise_scales() const override { return {"head", "token"}; }
+  void Quantise(analysis::HeadId head, const QuantiseSettings& settings, Reply<std::vector<QuantisedOutput>> done,
+                ErrorReply failed, Reply<ProgressReport> progress) override;
+  void CancelQuantise() override {
+    ++generations_["quantise"];
+    ++num_cancelled_quantisations;
+  }
   void RequestTile(MapView view, const analysis::TileKey& key, int32_t priority,
                    Reply<analysis::TilePtr> done) override;
   void RequestMaskTile(MapView view, int64_t mask_id, const analysis::TileKey& key, int32_t priority,
@@ -128,6 +145,8 @@ class FakeWorkbench : public Workbench {
   Exact ExactScore(analysis::HeadId head, int64_t row, int64_t column) override;
   void RequestMask(MapView view, analysis::HeadId head, const std::string& method,
                    const kernels::ParameterValues& values, Reply<LiveMask> done, ErrorReply failed) override;
+  void ForgetMask(int64_t mask_id) override { forgotten_masks.push_back(mask_id); }
+  std::vector<int64_t> forgotten_masks;
   std::vector<TuneTargetChoice> tune_targets() const override {
     return {{"cra", "of every row", 0.9, true, false}, {"cra-p5", "of most rows", 0.95, true, true}};
   }

@@ -34,6 +34,7 @@
 
 namespace headscope::ui {
 
+class ClassDialog;
 class ManualDialog;
 class TuneDialog;
 
@@ -111,6 +112,7 @@ class MainWindow : public QMainWindow {
   void ShowKeys();
   void ShowAbout();
   void ShowSettings();
+  void OpenClasses();
   ManualDialog* OpenManual();
   void OpenTuneDialog();
   void CopyTuneCommand(const TuneSettings& settings);
@@ -167,6 +169,7 @@ class MainWindow : public QMainWindow {
   void UpdateReach();
   void ExportTuning();
   void ConnectFigures();
+  void ConnectQuantise();
   void ExportFigure();
   void FillPictureMenu();  // of the panes that offer one
   void ExportPicture(const PaneOffers::Picture& picture);
@@ -228,6 +231,7 @@ class MainWindow : public QMainWindow {
   SettingsDialog* settings_ = nullptr;
   ManualDialog* manual_ = nullptr;
   TuneDialog* tune_ = nullptr;
+  ClassDialog* classes_ = nullptr;
   QComboBox *metric_box_ = nullptr, *color_box_ = nullptr;
   QLabel *cursor_label_ = nullptr, *head_label_ = nullptr;
   QList<QDockWidget*> docks_;  // in the order of pane_list.h
@@ -249,7 +253,8 @@ class MainWindow : public QMainWindow {
   // Names of work in the progress strip.
   inline static const QString kOpenWork = QStringLiteral("open"), kStatisticsWork = QStringLiteral("statistics"),
                               kExportWork = QStringLiteral("export"), kCaptureWork = QStringLiteral("capture"),
-                              kSweepWork = QStringLiteral("sweep"), kFigureWork = QStringLiteral("figure");
+                              kSweepWork = QStringLiteral("sweep"), kFigureWork = QStringLiteral("figure"),
+                              kQuantiseWork = QStringLiteral("quantise");
 };
 
 }  // namespace headscope::ui

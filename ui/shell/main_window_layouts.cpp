@@ -18,9 +18,9 @@ constexpr int kLongestName = 60;
 // Members of the settings that can be taken back, beside those of the canvas.
 const QString kMetric = QStringLiteral("metric"), kPanes = QStringLiteral("panes"), kTheme = QStringLiteral("theme"),
               kCanvas = QStringLiteral("canvas.");
-const QString kNumMaps = QStringLiteral("maps"), kFollows = QStringLiteral("maps_follow"),
-              kDifference = QStringLiteral("map_difference"), kHeadDifferences = QStringLiteral("head_differences"),
-              kBrush = QStringLiteral("brush");
+const QString kClasses = QStringLiteral("classes"), kNumMaps = QStringLiteral("maps"),
+              kFollows = QStringLiteral("maps_follow"), kDifference = QStringLiteral("map_difference"),
+              kHeadDifferences = QStringLiteral("head_differences"), kBrush = QStringLiteral("brush");
 
 // Members of the canvas as those of the settings.
 QJsonObject OfCanvas(const QJsonObject& canvas) {
@@ -121,6 +121,7 @@ void MainWindow::RestoreLayout(const QString& name) {
 QJsonObject MainWindow::ViewSettings() const {
   QJsonObject settings{{kMetric, QString::fromStdString(state_.heads.metric())},
                        {kPanes, state_.offers.ViewStates()},
+                       {kClasses, state_.classes.ToJson()},
                        {kTheme, theme_.name()},
                        {kNumMaps, static_cast<int>(others_.size()) + 1},
                        {kFollows, commands_[Command::kSplitFollows]->isChecked()},
@@ -169,6 +170,7 @@ void MainWindow::ApplyViewSettings(const QJsonObject& settings) {
   }
   if (settings.contains(kMetric)) state_.heads.SetMetric(settings[kMetric].toString().toStdString());
   if (settings.contains(kPanes)) state_.offers.RestoreViews(settings[kPanes].toObject());
+  if (settings.contains(kClasses)) state_.classes.FromJson(settings[kClasses].toObject());
   if (settings.contains(kBrush)) {
     const QJsonArray brush = settings[kBrush].toArray();
     state_.trial.SetBrush(brush.size() == 2 ? MethodTrial::Brush({brush[0].toDouble(), brush[1].toDouble()})

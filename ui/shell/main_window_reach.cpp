@@ -10,6 +10,7 @@
 #include <iterator>
 #include <utility>
 
+#include "class_dialog.h"
 #include "command_line.h"
 #include "main_window.h"
 #include "shown_text.h"
@@ -30,6 +31,7 @@ void MainWindow::BindReach() {
   bind(Command::kExportFigure, [this] { ExportFigure(); });
   bind(Command::kCopyFigureCommand, [this] { CopyText(FigureCommand(TracePath(), state_.figures.Drawing())); });
   ConnectFigures();
+  ConnectQuantise();
   picture_menu_ = new QMenu(tr("Export &picture of pane"), this);
   commands_.menu(CommandMenu::kFile)->insertMenu(commands_[Command::kExportFigure], picture_menu_);
   connect(picture_menu_, &QMenu::aboutToShow, this, &MainWindow::UpdateReach);
@@ -44,6 +46,8 @@ void MainWindow::BindReach() {
   bind(Command::kTuneDialog, [this] { OpenTuneDialog(); });
   bind(Command::kCopyTuneCommand, [this] { CopyTuneCommand(state_.sweep.TrialsTuning()); });
   bind(Command::kCopyViewCommand, [this] { CopyText(RenderCommand(TracePath(), DrawingOfMap())); });
+  bind(Command::kClasses, [this] { OpenClasses(); });
+  bind(Command::kCopyHeadsCommand, [this] { CopyText(AnalyzeCommand(TracePath(), state_.classes)); });
   bind(Command::kWelcome, [this] { ShowWelcome(); });
   connect(canvas_, &HeadCanvas::FitToTraceRequested, &state_.queue, &RunQueue::MeetTarget);
   connect(welcome_, &WelcomePage::OpenRequested, this, [this](const QString& path) {
@@ -171,6 +175,8 @@ void MainWindow::UpdateReach() {
   const bool has_head = canvas_->HasHead(), has_trace = state_.heads.HasTrace();
   Allow(commands_[Command::kCopyViewCommand], has_head, tr("no head is open"));
   Allow(commands_[Command::kCopyRunCommand], RunToCopy().has_value(), tr("no runs yet"));
+  Allow(commands_[Command::kCopyQuantiseCommand], has_head, tr("no head is open"));
+  Allow(commands_[Command::kCopyHeadsCommand], has_trace, tr("no trace is open"));
   Allow(commands_[Command::kSweepMeasure], has_trace, tr("no trace is open"));
   const QString why_not_tune =
       has_trace ? tr("%1 has no budget to search").arg(canvas_->method()) : tr("no trace is open");
@@ -229,6 +235,20 @@ void MainWindow::ConnectFigures() {
   }
 }
 
+void MainWindow::ConnectQuantise() {
+  QuantiseStudy* const study = &state_.quantise;
+  connect(study, &QuantiseStudy::Began, this,
+          [this, study] { progress_->Begin(kQuantiseWork, [study] { study->Cancel(); }); });
+  connect(study, &QuantiseStudy::Progressed, this,
+          [this](const ProgressReport& report) { progress_->Update(kQuantiseWork, report); });
+  connect(study, &QuantiseStudy::Ended, this, [this] { progress_->End(kQuantiseWork); });
+  connect(study, &QuantiseStudy::CommandWanted, commands_[Command::kCopyQuantiseCommand], &QAction::trigger);
+  commands_.Bind(Command::kCopyQuantiseCommand, [this](bool) {
+    if (state_.heads.selected())
+      CopyText(QuantiseCommand(TracePath(), *state_.heads.selected(), state_.quantise.settings()));
+  });
+}
+
 void MainWindow::ExportFigure() {
   if (!state_.figures.WhyNot().isEmpty()) return;
   const QString name = ExportName(QString::fromStdString(state_.figures.choice()->name) + QStringLiteral(".svg"));
@@ -245,6 +265,16 @@ void MainWindow::OpenTuneDialog() {
   tune_->show();
   tune_->raise();
   tune_->activateWindow();
+}
+
+void MainWindow::OpenClasses() {
+  if (classes_ == nullptr) {
+    classes_ = new ClassDialog(&state_, this);
+    connect(classes_, &ClassDialog::CopyWanted, commands_[Command::kCopyHeadsCommand], &QAction::trigger);
+  }
+  classes_->show();
+  classes_->raise();
+  classes_->activateWindow();
 }
 
 QString MainWindow::WhyNotCopyTune(const TuneSettings& settings) const {

@@ -40,6 +40,7 @@ void MainWindow::RestoreSession() {
   // Where that trace was looked at, and the colours' range there, are of no use to another one.
   canvas_->RestoreViewState(HeadCanvas::WithoutTrace(session_.canvas));
   state_.offers.RestoreViews(session_.panes);
+  state_.classes.FromJson(session_.classes);
   state_.heads.SetMetric(session_.metric.isEmpty() ? std::string(kFirstMetric) : session_.metric.toStdString());
   SyncMetric();
   SetTheme(session_.theme);
@@ -62,6 +63,7 @@ void MainWindow::KeepState() {
   connect(&state_.heads, &HeadStore::SelectionAsked, this, somebody_was_quicker);
   connect(canvas_, &HeadCanvas::ViewChanged, this, somebody_was_quicker);
   connect(&state_.heads, &HeadStore::MetricChanged, this, &MainWindow::StateChanged);
+  connect(&state_.classes, &ClassSettings::Changed, this, &MainWindow::StateChanged);
   connect(&state_.offers, &PaneOffers::ViewChanged, this, &MainWindow::StateChanged);
   for (const Command theme : {Command::kThemeSystem, Command::kThemeLight, Command::kThemeDark})
     connect(commands_[theme], &QAction::triggered, this, &MainWindow::StateChanged);
@@ -92,6 +94,7 @@ void MainWindow::SaveSession(bool at_the_end) {
   session_.window_layout = saveState(kLayoutVersion);
   session_.canvas = canvas_->ViewState();
   session_.panes = state_.offers.ViewStates();
+  session_.classes = state_.classes.ToJson();
   session_.metric = QString::fromStdString(state_.heads.metric());
   session_.theme = theme_.name();
   session_.head = state_.heads.selected();

@@ -16,6 +16,7 @@ HEADSCOPE_PANE(MakeLogPane, "logDock", "Log", kBehindBeside, 0)
 HEADSCOPE_PANE(MakeCurvePane, "curveDock", "Mass by query", kBehindBeside, 0)
 HEADSCOPE_PANE(MakeFigurePane, "figureDock", "Figures", kBehindBottom, 0)
 HEADSCOPE_PANE(MakeHistogramPane, "histogramDock", "Histogram", kBehindLeft, 0)
+HEADSCOPE_PANE(MakeQuantisePane, "quantiseDock", "Quantisation", kBehindBottom, 0)
 // What a build of its own adds (tests/extension): nothing here.
 #ifdef HEADSCOPE_MORE_PANES
 HEADSCOPE_MORE_PANES(HEADSCOPE_PANE)

@@ -100,6 +100,38 @@ QString FigureCommand(const QString& trace_path, const FigureDrawing& drawing) {
   return Joined(arguments);
 }
 
+QString AnalyzeCommand(const QString& trace_path, const ClassSettings& classes) {
+  QStringList arguments = {QStringLiteral("headscope"), QStringLiteral("analyze"), trace_path}, thresholds, alarms;
+  const auto setting = [](const std::string& name, double value) {
+    return QString::fromStdString(name) + u'=' + QString::number(value, 'g', 12);
+  };
+  for (size_t i = 0; i < classes.values().size(); ++i) {
+    const ClassThreshold& usual = classes.defaults()[i];
+    if (classes.values()[i] != usual.value) thresholds.append(setting(usual.name, classes.values()[i]));
+  }
+  for (const ClassSettings::Alarm& alarm : classes.alarms()) {
+    if (alarm.value != alarm.metric.alarm) alarms.append(setting(alarm.metric.name, alarm.value));
+  }
+  if (!thresholds.isEmpty()) arguments += {QStringLiteral("--class-threshold"), thresholds.join(u',')};
+  if (!alarms.isEmpty()) arguments += {QStringLiteral("--alarm"), alarms.join(u',')};
+  return Joined(arguments);
+}
+
+QString QuantiseCommand(const QString& trace_path, analysis::HeadId head, const QuantiseSettings& settings) {
+  QStringList arguments = {QStringLiteral("headscope"), QStringLiteral("quantise"), trace_path,
+                           QStringLiteral("--heads"), HeadText(head)};
+  const auto add_list = [&](const char* option, const std::vector<std::string>& names) {
+    QStringList list;
+    for (const std::string& name : names) list.append(QString::fromStdString(name));
+    if (!list.isEmpty()) arguments += {QLatin1String(option), list.join(u',')};
+  };
+  add_list("--formats", settings.formats);
+  add_list("--scales", settings.scales);
+  if (settings.as_they_are != settings.turned)
+    arguments += {QStringLiteral("--hadamard"), settings.turned ? QStringLiteral("on") : QStringLiteral("off")};
+  return Joined(arguments);
+}
+
 QString TuneCommand(const QString& trace_path, const std::vector<kernels::MethodSpec>& registry,
                     const TuneSettings& settings, const std::vector<analysis::HeadId>& heads) {
   QStringList arguments = {QStringLiteral("headscope"), QStringLiteral("tune"), trace_path};

@@ -5,6 +5,7 @@
 
 #include <QString>
 
+#include "class_settings.h"
 #include "ui/workbench.h"
 
 namespace headscope::ui {
@@ -21,6 +22,12 @@ QString RenderCommand(const QString& trace_path, const MapDrawing& drawing);
 
 // Draws the figure again, into an SVG on white paper.
 QString FigureCommand(const QString& trace_path, const FigureDrawing& drawing);
+
+// The heads' statistics, classes and alarms, by these thresholds.
+QString AnalyzeCommand(const QString& trace_path, const ClassSettings& classes);
+
+// What few bits do to the head's output, a line for each setting.
+QString QuantiseCommand(const QString& trace_path, analysis::HeadId head, const QuantiseSettings& settings);
 
 // The cheapest settings of the methods at a target. Parameters that are budgets are what the search finds: they are
 // left out. `registry`: whose methods the settings name. `heads`: empty for all.

@@ -195,10 +195,26 @@ analysis::MetricScale HeadStore::Scale() const {
   if (info == nullptr) return {};
   std::vector<double> values;
   for (const analysis::HeadId& head : trace_.heads) values.push_back(MetricOf(head));
-  if (!shows_differences()) return {*info, values};
+  if (!shows_differences()) {
+    analysis::MetricInfo shown = *info;
+    shown.alarm = AlarmOf(shown);
+    return {shown, values};
+  }
   analysis::MetricInfo difference;  // about zero, as wide as the largest
   difference.diverging = true;
   return {difference, values};
+}
+
+void HeadStore::SetAlarm(const std::string& metric, double alarm) {
+  const auto [place, is_new] = alarms_.try_emplace(metric, alarm);
+  if (!is_new && place->second == alarm) return;
+  place->second = alarm;
+  if (metric == metric_) Q_EMIT MetricChanged();
+}
+
+double HeadStore::AlarmOf(const analysis::MetricInfo& metric) const {
+  const auto found = alarms_.find(metric.name);
+  return found == alarms_.end() ? metric.alarm : found->second;
 }
 
 std::string HeadStore::MetricTitle() const {

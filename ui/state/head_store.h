@@ -89,6 +89,9 @@ class HeadStore : public QObject {
   double MetricOf(analysis::HeadId head) const;
   bool IsResultMetric() const;
   bool IsClassMetric() const { return metric_ == kClassMetric; }
+  // Above which values of a metric are shown as alarming; infinite: none is. The metric's own at first.
+  void SetAlarm(const std::string& metric, double alarm);
+  double AlarmOf(const analysis::MetricInfo& metric) const;
   const analysis::MetricInfo* metric_info() const;  // nullptr for the class
   std::string MetricTitle() const;                  // with its unit, and whether it is a difference
   // What the metric's colours span: its own range, else that of the heads known so far. 0 to 1 for the class.
@@ -114,6 +117,7 @@ class HeadStore : public QObject {
   std::map<analysis::HeadId, QStringList> tags_;
   std::optional<analysis::HeadId> selected_;
   std::string metric_ = kClassMetric;
+  std::map<std::string, double> alarms_;
   HeadFilter filter_;
 };
 

@@ -31,6 +31,7 @@ QJsonObject Session::ToJson() const {
                    {QStringLiteral("canvas"), canvas},
                    {QStringLiteral("panes"), panes},
                    {QStringLiteral("layouts"), layouts},
+                   {QStringLiteral("classes"), classes},
                    {QStringLiteral("metric"), metric},
                    {QStringLiteral("theme"), theme},
                    {QStringLiteral("memory_mib"), memory_mib},
@@ -54,6 +55,7 @@ Session Session::FromJson(const QJsonObject& json) {
   for (auto layout = layouts.begin(); layout != layouts.end(); ++layout) {
     if (layout.value().isString()) session.layouts[layout.key()] = layout.value();
   }
+  session.classes = json.value(QLatin1String("classes")).toObject();
   session.metric = text("metric");
   const QString theme = text("theme");
   if (theme == u"light" || theme == u"dark") session.theme = theme;

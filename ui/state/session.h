@@ -20,6 +20,7 @@ struct Session {
   QJsonObject canvas;   // HeadCanvas::ViewState
   QJsonObject panes;    // PaneOffers::ViewStates
   QJsonObject layouts;  // saved by name, each as base64 of QMainWindow::saveState
+  QJsonObject classes;  // ClassSettings::ToJson
   QString metric;
   QString theme = QStringLiteral("system");  // system, light or dark
   int memory_mib = 0;                        // of the window's caches; 0: the default

@@ -8,13 +8,15 @@ namespace headscope::ui {
 WindowState::WindowState(Workbench* bench, QObject* parent)
     : QObject(parent),
       workbench(bench),
+      classes(bench, &heads),
       references{MethodTrial{nullptr, MapView::kSecond}, MethodTrial{nullptr, MapView::kThird},
                  MethodTrial{nullptr, MapView::kFourth}},
       parameters([this](const MethodState& state) { SetMethod(state); }),
       notes(parameters.stack()),
       queue(bench, &trial, &heads),
       sweep(bench, &trial, &heads),
-      figures(bench, &heads) {
+      figures(bench, &heads),
+      quantise(bench, &heads) {
   trial.SetWorkbench(workbench);
   connect(&heads, &HeadStore::TraceChanged, this, [this] {
     trial.SetHead(std::nullopt);
@@ -25,7 +27,10 @@ WindowState::WindowState(Workbench* bench, QObject* parent)
     if (trial.running()) trial.CancelRun();
     queue.StopAll();
   });
-  const auto measuring_changed = [this] { figures.SetMeasuring(IsMeasuring()); };
+  const auto measuring_changed = [this] {
+    figures.SetMeasuring(IsMeasuring());
+    quantise.SetMeasuring(IsMeasuring());
+  };
   connect(&queue, &RunQueue::Began, this, measuring_changed);
   connect(&queue, &RunQueue::Ended, this, measuring_changed);
   connect(&sweep, &HeadSweep::Began, this, measuring_changed);
@@ -57,6 +62,7 @@ WindowState::~WindowState() {
   queue.disconnect();
   sweep.disconnect();
   figures.disconnect();
+  quantise.disconnect();
 }
 
 const kernels::MethodSpec* WindowState::FindMethod(const QString& name) const {

@@ -6,6 +6,7 @@
 #include <QObject>
 #include <array>
 
+#include "class_settings.h"
 #include "figure_study.h"
 #include "head_history.h"
 #include "head_store.h"
@@ -14,6 +15,7 @@
 #include "notice_log.h"
 #include "pane_offers.h"
 #include "parameter_history.h"
+#include "quantise_study.h"
 #include "query_focus.h"
 #include "run_queue.h"
 #include "runs_model.h"
@@ -45,6 +47,7 @@ class WindowState : public QObject {
 
   Workbench* const workbench;
   HeadStore heads;
+  ClassSettings classes;
   HeadHistory history;
   MethodTrial trial;
   std::array<MethodTrial, kMapViews.size() - 1> references;  // of the other maps, where there are such
@@ -57,6 +60,7 @@ class WindowState : public QObject {
   RunQueue queue;       // it listens to the others
   HeadSweep sweep;      // so does this one; of the two, one measures at a time
   FigureStudy figures;  // and this one: what is measured has the machine to itself
+  QuantiseStudy quantise;
 
  Q_SIGNALS:
   void Failed(const QString& sentence);

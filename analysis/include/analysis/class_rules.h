@@ -2,6 +2,7 @@
 // The thresholds by which a head gets its class, which a user can read and change.
 #pragma once
 
+#include <span>
 #include <string>
 
 namespace headscope::analysis {
@@ -18,6 +19,16 @@ struct ClassRules {
   double block_lift = 0.5;       // block: the best blocks hold this share of what an even spread leaves
   double sure_margin = 0.1;      // a class is sure (confidence 1) where no number lies nearer to its threshold
 };
+
+// What a person calls a threshold.
+struct ClassThreshold {
+  const char* name;
+  double ClassRules::*member;
+  const char* help;  // one line
+};
+std::span<const ClassThreshold> ClassThresholds();
+// Null: no class has such a threshold.
+const ClassThreshold* FindClassThreshold(const std::string& name);
 
 // As JSON, schema headscope-classes-1: every threshold with a line that says what it is.
 std::string ClassRulesJson(const ClassRules& rules);

@@ -19,6 +19,9 @@ enum class NumberFormat { kFp8E4m3, kInt8, kInt4, kMxfp4 };
 // tokens; one token of a head. Of MXFP4 32 components of a token share one, whatever is asked for.
 enum class ScaleGroup { kTensor, kHead, kChannel, kToken, kBlock };
 
+std::span<const NumberFormat> AllNumberFormats();
+std::span<const ScaleGroup> ChosenScaleGroups();  // those that a person chooses among
+
 const char* NameOf(NumberFormat format);  // "fp8-e4m3", "int8", "int4", "mxfp4"
 const char* NameOf(ScaleGroup group);     // "tensor", "head", "channel", "token", "block"
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analysis/class_rules.h"
+#include "analysis/classify.h"
 #include "analysis/head_tensors.h"
 #include "analysis/types/head_statistics.h"
 
@@ -30,7 +31,9 @@ struct StatisticsOptions {
   std::stop_token stop = {};
 };
 
-// Throws CancelledError, and BadInputError when the head has no recorded query rows.
-HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOptions& options);
+// Throws CancelledError, and BadInputError when the head has no recorded query rows. `evidence`, where it is not null,
+// takes what Classify needs to class the head by other rules.
+HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOptions& options,
+                                 ClassEvidence* evidence = nullptr);
 
 }  // namespace headscope::analysis

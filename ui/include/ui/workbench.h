@@ -101,6 +101,29 @@ struct ProgressReport {
   double remaining_s = -1;
 };
 
+// A threshold by which heads get their class (docs/analysis.md, "Class of a head").
+struct ClassThreshold {
+  std::string name;  // as `headscope analyze` has it
+  std::string help;  // one line
+  double value = 0;  // 0 to 1
+};
+
+// What is quantised, as `headscope quantise` takes it; empty: every one.
+struct QuantiseSettings {
+  std::vector<std::string> formats, scales;
+  bool as_they_are = true, turned = true;  // without and with a Hadamard rotation
+};
+
+// A head's output with Q, K and V in few bits.
+struct QuantisedOutput {
+  std::string format, scale;
+  bool hadamard = false;
+  int64_t num_rows = 0;
+  double relative_error = 0, max_error = 0, cosine = 1;  // of the output, as of a method's
+  double q_error = 0, k_error = 0, v_error = 0;          // |rounded - x| / |x|
+  double sparsity = 0;                                   // at a CRA of 0.95, over the same rows
+};
+
 // What the mask keeps, for the live panel; `mask` stays valid for MaskTile requests while shown.
 struct LiveMask {
   analysis::MaskSummary summary;
@@ -308,6 +331,23 @@ class Workbench {
 
   virtual void CancelStatistics() = 0;  // what is known so far stays known
 
+  // With their defaults.
+  virtual std::vector<ClassThreshold> class_thresholds() const = 0;
+  // Values in that order, for statistics that come from now on. Of `heads`, which came before, class, reason,
+  // confidence and alternative are set anew, at once.
+  virtual void SetClassThresholds(const std::vector<double>& values, std::vector<analysis::HeadStatistics>* heads) = 0;
+  // To and from a file of `headscope analyze --classes`, at once. Return an empty string or the error.
+  virtual std::string WriteClassThresholds(const std::vector<double>& values, const std::string& path) = 0;
+  virtual std::string ReadClassThresholds(const std::string& path, std::vector<double>* values) = 0;
+
+  virtual std::vector<std::string> quantise_formats() const = 0;
+  virtual std::vector<std::string> quantise_scales() const = 0;
+  // In the background, heads of its layer included where they share a scale. A new request cancels the one before.
+  virtual void Quantise(analysis::HeadId head, const QuantiseSettings& settings,
+                        Reply<std::vector<QuantisedOutput>> done, ErrorReply failed,
+                        Reply<ProgressReport> progress) = 0;
+  virtual void CancelQuantise() = 0;
+
   // A tile that takes long may come twice: first as a preview, then as it is.
   virtual void RequestTile(MapView view, const analysis::TileKey& key, int32_t priority,
                            Reply<analysis::TilePtr> done) = 0;
@@ -332,6 +372,8 @@ class Workbench {
   // A new request of the same view cancels the one before.
   virtual void RequestMask(MapView view, analysis::HeadId head, const std::string& method,
                            const kernels::ParameterValues& values, Reply<LiveMask> done, ErrorReply failed) = 0;
+  // No tiles of the mask will be asked for any more.
+  virtual void ForgetMask(int64_t mask_id) = 0;
   // Of one recorded row that the mask is about: the keys that it leaves out, the most probable first, at most
   // kMostLostKeys. No reply when the mask is not held any more, or the head cannot be read.
   static constexpr size_t kMostLostKeys = 16;

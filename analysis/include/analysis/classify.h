@@ -14,6 +14,7 @@
 #pragma once
 
 #include "analysis/class_rules.h"
+#include "analysis/types/class_evidence.h"
 #include "analysis/types/head_statistics.h"
 
 namespace headscope::analysis {
@@ -21,17 +22,8 @@ namespace headscope::analysis {
 // The CRA target whose sparsity tells a dense head.
 inline constexpr double kClassTarget = 0.95;
 
-struct ClassEvidence {
-  double far_mass = 0;      // mean mass outside sinks and local window
-  double block_chance = 0;  // what block_mass would be if that mass lay evenly
-  // Mass that as many columns or diagonals could hold with one sharp row each: below it, line masses say nothing, and
-  // with few analysed rows it is not small.
-  double line_chance = 0;
-  double learned_sink_mass = 0;  // mean mass that no token gets
-};
-
-// Sets the class, its reason, confidence and nearest alternative from the evidence and the other fields, sparsity at
-// kClassTarget among them.
+// Sets the class, its reason, confidence and nearest alternative from the evidence and the other fields. Does nothing
+// where the sparsity at kClassTarget is not among them.
 void Classify(const ClassEvidence& evidence, const ClassRules& rules, HeadStatistics* statistics);
 
 }  // namespace headscope::analysis
