@@ -185,6 +185,19 @@ TEST_F(ReachTest, AClickOnAPointOfTheTradeOffOpensItsRun) {
   const auto cheapest = std::min_element(chart->points().begin(), chart->points().end(),
                                          [](auto& a, auto& b) { return a.cost < b.cost; });
   EXPECT_TRUE(cheapest->on_front);
+  // Pointed at, its mask lies over the map; the panel keeps its own.
+  const ui::MethodTrial& trial = window_->state()->trial;
+  const int64_t own = trial.mask()->mask_id;
+  QTest::mouseMove(chart, chart->PlaceOf(*cheapest));
+  ASSERT_TRUE(WaitFor([&] { return trial.ghost().has_value(); }));
+  EXPECT_EQ(trial.ghost()->summary.parameters, "n_sink=4,n_local=16,n_dilated=0,interval=1");
+  EXPECT_LT(trial.ghost()->summary.kept_fraction, trial.mask()->summary.kept_fraction);
+  EXPECT_EQ(trial.shown_mask()->mask_id, trial.ghost()->mask_id);
+  EXPECT_EQ(trial.mask()->mask_id, own);
+  EXPECT_EQ(canvas_->method_values().Integer("n_local"), 128);
+  QTest::mouseMove(chart, {2, 2});
+  ASSERT_TRUE(WaitFor([&] { return !trial.ghost().has_value(); }));
+  EXPECT_EQ(trial.shown_mask()->mask_id, own);
   QTest::mouseClick(chart, Qt::LeftButton, {}, chart->PlaceOf(*cheapest));
   ASSERT_TRUE(WaitForCanvas());
   EXPECT_EQ(canvas_->method_values().Integer("n_local"), 16);

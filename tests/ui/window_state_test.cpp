@@ -59,6 +59,40 @@ TEST_F(WindowStateTest, ASelectedHeadIsUnderTrialAndInTheHistory) {
   EXPECT_FALSE(state_.trial.head());
 }
 
+TEST_F(WindowStateTest, AGhostIsShownInPlaceOfThePanelsMaskAndForgottenBehindIt) {
+  state_.heads.Select({0, 1});
+  Deliver();
+  MethodTrial& trial = state_.trial;
+  const int64_t own = trial.mask()->mask_id;
+  const MethodTrial::GhostMethod narrow{{0, 1}, "band", "window=16,sinks=1,share=0.5,exact=0"};
+  trial.SetGhost(narrow);
+  EXPECT_EQ(trial.shown_mask()->mask_id, own) << "until it is there";
+  Deliver();
+  ASSERT_TRUE(trial.ghost());
+  const int64_t first = trial.ghost()->mask_id;
+  EXPECT_EQ(trial.shown_mask()->mask_id, first);
+  EXPECT_EQ(trial.mask()->mask_id, own);
+  EXPECT_EQ(Window(), 64);
+  trial.SetGhost(std::nullopt);
+  EXPECT_EQ(trial.shown_mask()->mask_id, own);
+  EXPECT_THAT(workbench_.forgotten_masks, ElementsAre(first));
+  // A parameter that moves meanwhile comes first; the ghost follows.
+  trial.SetGhost(narrow);
+  trial.SetValue("window", 32);
+  Deliver();
+  EXPECT_EQ(trial.mask()->summary.parameters, "window=32,sinks=4,share=0.5,exact=0");
+  ASSERT_TRUE(trial.ghost());
+  EXPECT_EQ(trial.ghost()->summary.parameters, narrow.parameters);
+  // Of another head, or with parameters that there are not, there is none.
+  for (const MethodTrial::GhostMethod& wrong :
+       {MethodTrial::GhostMethod{{0, 0}, "band", ""}, MethodTrial::GhostMethod{{0, 1}, "band", "window=-1"},
+        MethodTrial::GhostMethod{{0, 1}, "no method", ""}}) {
+    trial.SetGhost(wrong);
+    Deliver();
+    EXPECT_FALSE(trial.ghost());
+  }
+}
+
 TEST_F(WindowStateTest, AParameterIsTakenBackAndAWrongOneIsRefused) {
   state_.parameters.Record(state_.PresentMethod());
   state_.SetMethod({QStringLiteral("band"), QStringLiteral("window=32"), 0.9});

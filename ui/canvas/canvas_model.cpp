@@ -98,7 +98,8 @@ bool CanvasModel::ShowHead(analysis::HeadId head) {
 }
 
 void CanvasModel::MaskChanged() {
-  const int64_t mask = trial_->mask() ? trial_->mask()->mask_id : 0;
+  const std::optional<LiveMask>& shown = trial_->shown_mask();
+  const int64_t mask = shown ? shown->mask_id : 0;
   const int64_t other = comparison() == Comparison::kMasks ? other_->trial().mask()->mask_id : 0;
   tiles_.SetMask(mask, other);
   if (overlap_of_ == std::pair(mask, other)) return;
@@ -127,7 +128,7 @@ double CanvasModel::RowLike(const CanvasModel& other, double row) const {
 }
 
 Comparison CanvasModel::comparison() const {
-  if (other_ == nullptr || !head_ || !other_->head_) return Comparison::kNone;
+  if (other_ == nullptr || !head_ || !other_->head_ || trial_->ghost()) return Comparison::kNone;
   if (other_->workbench_ == workbench_ && other_->head_ == head_) {
     const bool both = settings_.overlay && trial_->mask() && other_->trial_->mask();
     return both ? Comparison::kMasks : Comparison::kNone;
@@ -190,7 +191,7 @@ TileDemand CanvasModel::Demand(const ViewTransform& view, double device_pixel_ra
   TileDemand demand;
   demand.reduction = settings_.reduction;
   demand.tiles = view.TilesOf(level);
-  demand.mask = settings_.overlay;
+  demand.mask = settings_.overlay || trial_->ghost();
   if (settings_.profiles) demand.profile_tiles = view.TilesOf(ProfileLevel(level));
   demand.center_row = view.center_row();
   demand.center_column = view.center_column();
@@ -224,7 +225,7 @@ MapPicture CanvasModel::Picture(const ViewTransform& view, double device_pixel_r
         TileKey other_key = key;
         other_key.head = *other_->head_;
         quad.other = other_->tiles_.Find(other_key);
-      } else if (settings_.overlay) {
+      } else if (settings_.overlay || trial_->ghost()) {
         quad.mask = tiles_.FindMask(key);
       }
       picture.quads.push_back(std::move(quad));
@@ -360,7 +361,7 @@ std::optional<MarkedScore> CanvasModel::ScoreOnProfile(std::optional<double> col
 }
 
 bool CanvasModel::IsInMask(int64_t row) const {
-  const std::optional<LiveMask>& mask = trial_->mask();
+  const std::optional<LiveMask>& mask = trial_->shown_mask();
   if (!mask) return false;
   return !mask->steps || (row >= mask->steps->first_row && row < mask->steps->end_row());
 }
@@ -376,7 +377,7 @@ bool CanvasModel::IsBrushed(int64_t row) const {
 }
 
 std::optional<float> CanvasModel::LeastKeptMass(int64_t row_begin, int64_t row_end) const {
-  const std::optional<LiveMask>& mask = trial_->mask();
+  const std::optional<LiveMask>& mask = trial_->shown_mask();
   if (!mask) return std::nullopt;
   const int64_t first = mask->steps ? mask->steps->first_row : 0;
   const auto size = static_cast<int64_t>(mask->kept_mass.size());

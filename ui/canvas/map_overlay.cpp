@@ -234,6 +234,7 @@ void DrawMapOverlay(CanvasModel& model, const OverlayOptions& options) {
   if (!options.live) return;
   if (options.named) DrawName(model, options);
   DrawComparison(model, options);
+  DrawGhost(model, options);
   if (const std::optional<PixelRect> minimap = model.MinimapRect()) {
     const ScoreRect visible = view.Visible();
     const double x_scale = minimap->width / static_cast<double>(view.num_columns()),

@@ -39,6 +39,7 @@ void DrawProfiles(const CanvasModel& model, const OverlayOptions& options);
 void DrawSteps(const CanvasModel& model, const OverlayOptions& options);
 void DrawBrush(const CanvasModel& model, const OverlayOptions& options);
 void DrawName(const CanvasModel& model, const OverlayOptions& options);
+void DrawGhost(const CanvasModel& model, const OverlayOptions& options);
 void DrawOtherCursor(const CanvasModel& model, const OverlayOptions& options);
 void DrawMark(const CanvasModel& model, const OverlayOptions& options);
 void DrawNotes(const CanvasModel& model, const OverlayOptions& options);
@@ -54,6 +55,8 @@ std::string FormatProbability(double probability);
 std::string FormatProbabilityShortly(double probability);
 // What the profile of the keys shows, and its greatest value; in a narrow place without saying over which queries.
 std::string ColumnProfileText(const CanvasModel& model, const ViewProfiles& profiles, bool narrow = false);
+// Whose mask is shown in place of the panel's; empty: the panel's is.
+std::string DescribeGhost(const CanvasModel& model);
 // What the tooltip says of a bookmark: its number and note, its place.
 std::string DescribeNote(const CanvasModel& model, const MapNote& note);
 // What the tooltip says of a score, one line each.

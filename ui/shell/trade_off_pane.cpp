@@ -52,6 +52,7 @@ void TradeOffChart::SetAxes(CostAxis cost, QualityAxis quality) {
 void TradeOffChart::Rebuild() {
   points_.clear();
   current_.reset();
+  PointAtRun(std::nullopt);
   if (state_->heads.selected()) {
     points_ =
         MakeTradeOff(state_->runs.runs(), *state_->heads.selected(),
@@ -186,7 +187,7 @@ std::optional<size_t> TradeOffChart::PointAt(QPointF at) const {
 
 QString TradeOffChart::Describe(const TradeOffPoint& point) const {
   const analysis::MethodResult& run = state_->runs.runs()[point.run];
-  return tr("%1 %2\n%3: %4, %5: %6%7\nClick: open this run")
+  return tr("%1 %2\n%3: %4, %5: %6%7\nThe map shows its mask. Click: open this run")
       .arg(QString::fromStdString(run.method), QString::fromStdString(run.parameters), tr(CostName(cost_)))
       .arg(point.cost, 0, 'g', 4)
       .arg(tr(QualityName(quality_)))
@@ -207,6 +208,7 @@ bool TradeOffChart::event(QEvent* event) {
 
 void TradeOffChart::Open(size_t point) {
   const analysis::MethodResult run = state_->runs.runs()[points_[point].run];
+  PointAtRun(std::nullopt);
   state_->ShowRun(run);  // which makes the points anew: they are the same ones
   if (point < points_.size()) current_ = point;
   update();
@@ -217,7 +219,22 @@ void TradeOffChart::mousePressEvent(QMouseEvent* event) {
 }
 
 void TradeOffChart::mouseMoveEvent(QMouseEvent* event) {
-  setCursor(PointAt(event->position()) ? Qt::PointingHandCursor : Qt::ArrowCursor);
+  const std::optional<size_t> point = PointAt(event->position());
+  setCursor(point ? Qt::PointingHandCursor : Qt::ArrowCursor);
+  PointAtRun(point);
+}
+
+void TradeOffChart::leaveEvent(QEvent*) {
+  PointAtRun(std::nullopt);
+}
+void TradeOffChart::hideEvent(QHideEvent*) {
+  PointAtRun(std::nullopt);
+}
+
+void TradeOffChart::PointAtRun(std::optional<size_t> point) {
+  if (!point) return state_->trial.SetGhost(std::nullopt);
+  const analysis::MethodResult& run = state_->runs.runs()[points_[*point].run];
+  state_->trial.SetGhost(MethodTrial::GhostMethod{run.head, run.method, run.parameters});
 }
 
 void TradeOffChart::keyPressEvent(QKeyEvent* event) {
@@ -238,6 +255,7 @@ void TradeOffChart::keyPressEvent(QKeyEvent* event) {
   const auto at = current_ ? std::find(order.begin(), order.end(), *current_) - order.begin() + step : 0;
   current_ = order[static_cast<size_t>(std::clamp<std::ptrdiff_t>(at, 0, std::ssize(order) - 1))];
   setAccessibleDescription(Describe(points_[*current_]));
+  PointAtRun(current_);
   update();
 }
 
@@ -245,6 +263,7 @@ void TradeOffChart::focusInEvent(QFocusEvent*) {
   update();
 }
 void TradeOffChart::focusOutEvent(QFocusEvent*) {
+  PointAtRun(std::nullopt);
   update();
 }
 

@@ -32,6 +32,8 @@ class TradeOffChart : public QWidget {
   void paintEvent(QPaintEvent* event) override;
   void mousePressEvent(QMouseEvent* event) override;
   void mouseMoveEvent(QMouseEvent* event) override;
+  void leaveEvent(QEvent* event) override;
+  void hideEvent(QHideEvent* event) override;
   void keyPressEvent(QKeyEvent* event) override;
   void focusInEvent(QFocusEvent* event) override;
   void focusOutEvent(QFocusEvent* event) override;
@@ -43,6 +45,7 @@ class TradeOffChart : public QWidget {
   };
   void Rebuild();
   void Open(size_t point);
+  void PointAtRun(std::optional<size_t> point);  // whose mask the map shows; nothing: the panel's
   QRectF Plot(const QRect& area) const;
   QPointF PlaceIn(const QRectF& plot, const TradeOffPoint& point) const;
   std::optional<size_t> PointAt(QPointF at) const;

@@ -68,7 +68,48 @@ void MethodTrial::SetHead(std::optional<analysis::HeadId> head) {
   result_.reset();
   run_error_.clear();
   mask_.reset();
+  ghost_method_.reset();
   RequestMask();
+}
+
+void MethodTrial::SetGhost(const std::optional<GhostMethod>& ghost) {
+  if (ghost == ghost_method_) return;
+  ghost_method_ = ghost;
+  DropGhost();
+  if (!mask_pending_) RequestGhost();
+  Q_EMIT Changed();
+}
+
+// Many may be looked at in a row: those that are gone would push the panel's own mask out of what is held.
+void MethodTrial::DropGhost() {
+  ++ghost_request_;
+  if (ghost_ && workbench_ != nullptr) workbench_->ForgetMask(ghost_->mask_id);
+  ghost_.reset();
+}
+
+// The map's view has one request at a time, and the panel's comes first.
+void MethodTrial::RequestGhost() {
+  if (!ghost_method_ || workbench_ == nullptr || ghost_method_->head != head_) return;
+  const auto found = std::find_if(methods_.begin(), methods_.end(),
+                                  [&](const kernels::MethodSpec& spec) { return spec.name == ghost_method_->method; });
+  if (found == methods_.end()) return;
+  kernels::ParameterValues values(*found);
+  if (!values.Parse(*found, ghost_method_->parameters).empty()) return;
+  const std::weak_ptr<MethodTrial*> weak = self_;
+  const int64_t request = ++ghost_request_;
+  workbench_->RequestMask(
+      view_, *head_, found->name, values,
+      [weak, request](LiveMask mask) {
+        const auto self = weak.lock();
+        if (!self) return;
+        if ((*self)->ghost_request_ != request) {
+          if ((*self)->workbench_ != nullptr) (*self)->workbench_->ForgetMask(mask.mask_id);
+          return;
+        }
+        (*self)->ghost_ = std::move(mask);
+        Q_EMIT(*self)->Changed();
+      },
+      [](const std::string&) {});  // a run that was measured has a mask; what went wrong with it, its run says
 }
 
 void MethodTrial::SetMeasuresAlone(bool alone) {
@@ -185,6 +226,7 @@ void MethodTrial::RequestMask() {
   ++mask_request_;
   mask_error_.clear();
   mask_pending_ = mask_outdated_ = false;
+  DropGhost();
   if (workbench_ == nullptr || method() == nullptr || !head_ || !mask_wanted_) {
     mask_.reset();  // it belongs to another head or to other parameters, or nobody looks
   } else {
@@ -195,6 +237,7 @@ void MethodTrial::RequestMask() {
 
 void MethodTrial::SendMaskRequest() {
   mask_pending_ = true;
+  DropGhost();  // it takes the ghost's place, which is asked for again behind it
   mask_outdated_ = false;
   const int64_t request = mask_request_;
   const std::weak_ptr<MethodTrial*> weak = self_;
@@ -223,7 +266,11 @@ void MethodTrial::SendMaskRequest() {
 
 void MethodTrial::FinishMaskRequest() {
   mask_pending_ = false;
-  if (mask_outdated_) SendMaskRequest();
+  if (mask_outdated_) {
+    SendMaskRequest();
+  } else {
+    RequestGhost();
+  }
 }
 
 void MethodTrial::FindWorstQuery() {

@@ -83,6 +83,19 @@ class MethodTrial : public QObject {
   const Brush& brush() const { return brush_; }
 
   const std::optional<LiveMask>& mask() const { return mask_; }
+  // A mask to look at beside the panel's, as long as somebody points at its run: the map shows it, nothing else
+  // changes. It is asked for when the panel's own is there, and one of another head, or whose parameters are illegal,
+  // is not shown at all. Nothing: the panel's own again.
+  struct GhostMethod {
+    analysis::HeadId head;
+    std::string method, parameters;
+    friend bool operator==(const GhostMethod&, const GhostMethod&) = default;
+  };
+  void SetGhost(const std::optional<GhostMethod>& ghost);
+  const std::optional<LiveMask>& ghost() const { return ghost_; }
+  const std::optional<GhostMethod>& ghost_method() const { return ghost_method_; }
+  // What the map shows of: the ghost's, else the panel's own.
+  const std::optional<LiveMask>& shown_mask() const { return ghost_ ? ghost_ : mask_; }
   bool mask_pending() const { return mask_pending_; }
   const std::string& mask_error() const { return mask_error_; }
   // Looks for the query that keeps the least of its mass by the mask on show, and for the keys that it loses most of:
@@ -115,6 +128,8 @@ class MethodTrial : public QObject {
   void RequestMask();  // now: the request before it is stale
   void SendMaskRequest();
   void FinishMaskRequest();
+  void RequestGhost();
+  void DropGhost();
 
   const MapView view_;
   Workbench* workbench_ = nullptr;
@@ -128,6 +143,9 @@ class MethodTrial : public QObject {
   std::set<const void*> mask_watchers_;
   bool mask_wanted_ = true, measures_alone_ = false;
   std::optional<LiveMask> mask_;
+  std::optional<GhostMethod> ghost_method_;
+  std::optional<LiveMask> ghost_;
+  int64_t ghost_request_ = 0;  // as mask_request_
   bool mask_pending_ = false;
   bool mask_outdated_ = false;  // the parameters changed while the mask was on its way
   std::string mask_error_;
