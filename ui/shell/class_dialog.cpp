@@ -104,10 +104,10 @@ ClassDialog::ClassDialog(WindowState* state, QWidget* parent)
     button->setToolTip(help);
     return button;
   };
-  connect(add(tr("&Load…"), "loadClasses", tr("Thresholds that headscope analyze --print-classes wrote")),
+  connect(add(tr("&Load…"), "loadClasses", tr("Thresholds from a file, as headscope analyze prints them")),
           &QPushButton::clicked, this, &ClassDialog::Load);
-  connect(add(tr("&Save…"), "saveClasses", tr("As headscope analyze --classes takes them")), &QPushButton::clicked,
-          this, &ClassDialog::Save);
+  connect(add(tr("&Save…"), "saveClasses", tr("To a file that headscope analyze takes")), &QPushButton::clicked, this,
+          &ClassDialog::Save);
   connect(add(tr("Copy co&mmand"), "copyClasses", tr("The command that classes this trace's heads likewise")),
           &QPushButton::clicked, this, &ClassDialog::CopyWanted);
   auto* layout = new QVBoxLayout(this);
