@@ -61,7 +61,7 @@ CaptureJob::~CaptureJob() {
 void CaptureJob::Start(const ui::CaptureSettings& settings, ui::Reply<ui::CapturedTrace> done, ui::ErrorReply failed,
                        ui::Reply<ui::ProgressReport> progress) {
   if (*running_) {
-    post_([failed] { failed("A capture is under way: wait for its end or cancel it first."); });
+    post_([failed] { failed("A capture is running: wait for it to finish or cancel it first."); });
     return;
   }
   if (thread_.joinable()) thread_.join();

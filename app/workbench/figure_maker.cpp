@@ -71,7 +71,7 @@ std::shared_ptr<const analysis::Figure> FigureCache::Make(const std::shared_ptr<
     if (trace_.lock() != trace) figure_.reset();
   }
   const analysis::FigureMaker* const maker = analysis::FindFigure(drawing.name);
-  if (maker == nullptr) throw UsageError("There is no figure " + drawing.name + ": choose one of the list.");
+  if (maker == nullptr) throw UsageError("There is no figure " + drawing.name + ": choose one from the list.");
   analysis::FigureInput input;
   input.max_rows = drawing.max_rows;
   input.stop = stop;

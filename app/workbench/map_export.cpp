@@ -17,7 +17,8 @@ std::shared_ptr<const kernels::SparseIndex> MaskOf(const analysis::HeadTensors& 
                                                    const std::string& parameters, const std::stop_token& stop) {
   const MethodChoice choice = ParseMethod(parameters.empty() ? method : method + ":" + parameters, "method");
   if (choice.prefill == nullptr)
-    throw UsageError("Method " + method + " keeps steps, which a map in a file does not show: turn the mask off.");
+    throw UsageError("Method " + method +
+                     " selects per decode step, which an exported map does not show: turn the mask off.");
   analysis::MaskPreview preview;
   CheckStatus(analysis::PreviewMask(head, *choice.prefill, choice.values, 0, stop, &preview));
   return preview.index;

@@ -47,7 +47,7 @@ auto OutcomeOf(Make&& make) -> Outcome<decltype(make())> {
     const std::string reason = analysis::Printable(refused.what());  // it may quote a file
     const auto* const typed = dynamic_cast<const Error*>(&refused);
     return {{},
-            reason.empty() ? "It failed and did not say why." : reason,
+            reason.empty() ? "It failed for an unknown reason." : reason,
             typed != nullptr ? typed->kind() : ErrorKind::kFailed};
   }
 }

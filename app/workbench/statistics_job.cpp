@@ -171,7 +171,7 @@ void StatisticsJob::Pass(Run& run, int64_t rows, const std::stop_token& stop) {
   };
   sweep.progress = [&](const analysis::SweepProgress& at) {
     ui::ProgressReport report;
-    report.stage = exact ? "Exact statistics" : "Quick look at every head";
+    report.stage = exact ? "Exact statistics" : "Quick estimates of every head";
     if (run.last_device.is_gpu()) report.stage += " on " + run.last_device.name;
     report.fraction = at.share;
     report.unit = ProgressUnit::kHeads;

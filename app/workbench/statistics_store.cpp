@@ -182,11 +182,11 @@ std::string StatisticsStore::Save(const std::vector<KnownHead>& heads) const {
     file.flush();
     if (!file) {
       std::filesystem::remove(temporary, error);
-      return "The statistics could not be kept in " + path_ + ": the folder cannot be written or the disk is full.";
+      return "The statistics could not be saved in " + path_ + ": the folder is not writable or the disk is full.";
     }
   }
   std::filesystem::rename(temporary, path_, error);
-  return error ? "The statistics could not be kept in " + path_ + ": " + error.message() + "." : std::string();
+  return error ? "The statistics could not be saved in " + path_ + ": " + error.message() + "." : std::string();
 }
 
 std::string DefaultResultsDir() {

@@ -432,7 +432,7 @@ void TraceWorkbench::RequestMask(ui::MapView view, analysis::HeadId head, const 
           return MaskOfPrefill(*trace, view, head, *prefill, values, &head_masses_, stop);
         if (const kernels::DecodeMethod* decode = kernels::FindDecodeMethod(method))
           return MaskOfDecode(*trace, view, head, *decode, values, alone, stop);
-        throw UsageError("Method " + method + " is not registered: choose one of the panel's list.");
+        throw UsageError("Method " + method + " is not registered: choose one from the panel's list.");
       },
       [this, done = std::move(done)](MadeMask made) {
         made.live.mask_id = next_mask_id_++;

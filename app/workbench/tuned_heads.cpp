@@ -28,7 +28,7 @@ analysis::BudgetTarget WindowTarget(double share) {
 
 kernels::NamedMethod SearchedMethod(const std::string& name) {
   const kernels::NamedMethod method = kernels::FindMethod(name);
-  if (method.spec() == nullptr) throw UsageError("There is no method " + name + ": choose one of the panel's list.");
+  if (method.spec() == nullptr) throw UsageError("There is no method " + name + ": choose one from the panel's list.");
   return method;
 }
 
@@ -105,10 +105,10 @@ Search SearchOf(const ui::TuneSettings& settings, bool alone) {
   if (search.methods.empty()) throw UsageError("There is nothing to tune: choose a method.");
   for (const MethodChoice& method : search.methods) {
     if ((method.decode != nullptr) == search.is_decode()) continue;
-    throw UsageError("Prefill and decode methods run on other rows: tune " + method.name + " by itself.");
+    throw UsageError("Prefill and decode methods run on different rows: tune " + method.name + " by itself.");
   }
   const TuneTarget target = ParseTarget(settings.target);
-  if (target.limit) throw UsageError("A target of " + settings.target + " is for the command line: give a share.");
+  if (target.limit) throw UsageError("A target of " + settings.target + " is only for the command line: give a share.");
   search.target = target.budget;
   search.criterion = UsualCriterion(target.budget, settings.methods.size());
   search.in_group = search.is_decode() && !alone && settings.unit == ui::TuneSettings::Unit::kHead &&

@@ -147,7 +147,7 @@ TEST_F(CaptureTest, ReplacingTheTraceOnShowIsAskedAboutByThatName) {
   AnswerQuestion(QStringLiteral("No"));
   QTest::mouseClick(Find<QPushButton>("captureStart"), Qt::LeftButton);
   ASSERT_EQ(questions_.size(), 1U);
-  EXPECT_TRUE(questions_[0].text.contains(QStringLiteral("the trace on show"))) << questions_[0].text.toStdString();
+  EXPECT_TRUE(questions_[0].text.contains(QStringLiteral("the open trace"))) << questions_[0].text.toStdString();
   EXPECT_EQ(questions_[0].default_button, QStringLiteral("No"));
   EXPECT_FALSE(dialog_->IsCapturing());
   EXPECT_EQ(QFileInfo(trace_path()).size(), size);

@@ -27,7 +27,7 @@ TEST_F(ShellTest, ACutTraceSaysHowMuchOfTheAttentionLiesOutside) {
 
   auto* matrix = window_->findChild<ui::HeadMatrix*>();
   ASSERT_NE(matrix, nullptr);
-  EXPECT_TRUE(matrix->ToolTip(window_->canvas()->head()).contains(QStringLiteral("lies outside the cut")));
+  EXPECT_TRUE(matrix->ToolTip(window_->canvas()->head()).contains(QStringLiteral("lies on tokens before the cut")));
   OpenWindow(trace_path());
   ASSERT_TRUE(WaitForStatistics());
   ASSERT_TRUE(WaitForCanvas(60000));

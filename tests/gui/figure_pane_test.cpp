@@ -104,7 +104,7 @@ TEST_F(FigurePaneTest, APaneThatIsEnlargedIsPaintedAnewAndPutBack) {
   QTest::mouseClick(enlarge, Qt::LeftButton);
   ASSERT_TRUE(dock->isFloating());
   ASSERT_TRUE(WaitFor([&] { return view_->image().width() > before; }));
-  EXPECT_EQ(enlarge->text(), QStringLiteral("Put back"));
+  EXPECT_EQ(enlarge->text(), QStringLiteral("Dock again"));
   QTest::mouseClick(enlarge, Qt::LeftButton);
   EXPECT_FALSE(dock->isFloating());
 }

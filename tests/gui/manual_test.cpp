@@ -69,8 +69,8 @@ TEST_F(ManualTest, SearchGoesThroughAllPages) {
   search->setText(QStringLiteral("duoattention"));  // of two pages, in another spelling there
   EXPECT_TRUE(Find<QLabel>("manualHits")->text().endsWith(QStringLiteral("hits")));
   QTest::keyClick(search, Qt::Key_Return);
-  EXPECT_TRUE(Heading().startsWith(QStringLiteral("Methods made of a file"))) << Heading().toStdString();
-  EXPECT_TRUE(sections_->currentItem()->text().startsWith(QStringLiteral("(1) Methods made of a file")));
+  EXPECT_TRUE(Heading().startsWith(QStringLiteral("Methods read from a file"))) << Heading().toStdString();
+  EXPECT_TRUE(sections_->currentItem()->text().startsWith(QStringLiteral("(1) Methods read from a file")));
   EXPECT_EQ(text_->textCursor().selectedText().toLower(), QStringLiteral("duoattention"));
   const int first = sections_->currentRow();
   QTest::keyClick(search, Qt::Key_Return);

@@ -225,7 +225,7 @@ TEST_F(ComparedMapsTest, MapsOfOtherQueriesSayThatTheyHaveNoDifference) {
   ASSERT_TRUE(second_.ShowHead({0, 1}));
   first_.CompareWith(&second_);
   EXPECT_EQ(first_.comparison(), Comparison::kNone);
-  EXPECT_THAT(first_.WhyNotCompared(), ::testing::HasSubstr("other queries or keys"));
+  EXPECT_THAT(first_.WhyNotCompared(), ::testing::HasSubstr("different queries or keys"));
   EXPECT_DOUBLE_EQ(second_.RowLike(first_, 420.25), 8.25) << "the query at token 420 is the ninth recorded";
   EXPECT_DOUBLE_EQ(first_.RowLike(second_, 8), 420);
 }

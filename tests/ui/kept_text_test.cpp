@@ -37,7 +37,7 @@ TEST(KeptText, ACutTraceSaysWhatNoMaskCanKeep) {
   LiveMask mask = MaskOf(100);
   EXPECT_EQ(DescribeOutside(mask), "");
   mask.outside_mass = 0.581;
-  EXPECT_EQ(DescribeOutside(mask), "58.1 % of the attention lies outside the cut, on tokens before it");
+  EXPECT_EQ(DescribeOutside(mask), "58.1 % of the attention lies on tokens before the cut");
 }
 
 class KeptTextOfAHead : public ::testing::Test {
@@ -77,7 +77,7 @@ TEST_F(KeptTextOfAHead, APicturesCaptionSaysThatItsTraceWasCut) {
   ASSERT_TRUE(model_.ShowHead({0, 1}));
   workbench_.DeliverReplies();
   EXPECT_THAT(CaptionText(model_), HasSubstr(" % of the cut's scores. CRA of "));
-  EXPECT_THAT(CaptionText(model_), HasSubstr("25.0 % of the attention lies outside the cut"));
+  EXPECT_THAT(CaptionText(model_), HasSubstr("25.0 % of the attention lies on tokens before the cut"));
 }
 
 }  // namespace

@@ -140,8 +140,8 @@ std::string CanvasModel::WhyNotCompared() const {
   if (other_ == nullptr || comparison() != Comparison::kNone) return {};
   if (!head_ || !other_->head_) return "No difference: the other map shows no head.";
   if (other_->workbench_ == workbench_ && other_->head_ == head_)
-    return settings_.overlay ? "The masks are on their way." : "No difference: the masks are off (Mask).";
-  return "No difference: the two maps have other queries or keys.";
+    return settings_.overlay ? "The masks are being computed." : "No difference: the masks are off (Mask).";
+  return "No difference: the two maps have different queries or keys.";
 }
 
 int32_t CanvasModel::kv_head() const {

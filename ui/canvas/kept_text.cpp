@@ -65,7 +65,7 @@ std::string DescribeCra(const LiveMask& mask) {
 
 std::string DescribeOutside(const LiveMask& mask) {
   if (mask.outside_mass <= 0) return {};
-  return Format("%.1f %% of the attention lies outside the cut, on tokens before it", 100 * mask.outside_mass);
+  return Format("%.1f %% of the attention lies on tokens before the cut", 100 * mask.outside_mass);
 }
 
 }  // namespace headscope::ui

@@ -35,7 +35,7 @@ std::string ParameterHelp(const kernels::ParameterSpec& spec, const kernels::Par
   if (const std::string unit = UnitText(spec); !unit.empty()) text.append(" ").append(unit);
   if (spec.maximum < registered.maximum) text.append(" in this trace");
   text.append(", default ").append(NumberText(spec, spec.default_value));
-  return text.append(".\nCtrl+click to type, double click for the default.");
+  return text.append(".\nCtrl+click to type, double-click for the default.");
 }
 
 }  // namespace

@@ -32,9 +32,9 @@ std::string ColorText(const CanvasSettings& settings) {
 }
 
 std::string CurvesText(bool overlay) {
-  std::string text = "Right of the map: share of each query's attention in view, grey";
+  std::string text = "Right of the map: share of each query's attention on the visible keys, grey";
   if (overlay) text += ", and kept by the method, blue";
-  return text + ". Below: mean p of each key.";
+  return text + ". Below: mean p per key.";
 }
 
 std::string MaskText(const CanvasModel& model, const LiveMask& mask) {
@@ -83,11 +83,11 @@ std::string CaptionText(const CanvasModel& model) {
   const bool overlay = settings.overlay && mask.has_value() && comparison != Comparison::kValues;
   std::string text = ColorText(settings);
   if (comparison == Comparison::kValues)
-    text = "Colour: attention probability of the second map less the first's, red where the second has more. " + text;
+    text = "Colour: attention probability of the second map minus the first's, red where the second has more. " + text;
   if (comparison == Comparison::kMasks) {
     const std::vector<std::string> texts = ComparisonTexts(model);
-    text = "Colour: who keeps a score, brighter the more probable it is. Orange: " + texts[0] + "; blue: " + texts[1] +
-           "; green: " + texts[2] + ".";
+    text = "Colour: which method keeps a score, brighter for higher probability. Orange: " + texts[0] +
+           "; blue: " + texts[1] + "; green: " + texts[2] + ".";
   }
   if (settings.profiles) text += "\n" + CurvesText(overlay);
   if (overlay) text += "\n" + MaskText(model, *mask);

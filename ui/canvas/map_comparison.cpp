@@ -31,7 +31,7 @@ std::vector<std::string> ComparisonTexts(const CanvasModel& model) {
   switch (model.comparison()) {
     case Comparison::kMasks: {
       const std::string first = MethodTitle(model), second = MethodTitle(*model.other());
-      std::vector<std::string> texts = {"1 " + first + " alone", "2 " + second + " alone", "both"};
+      std::vector<std::string> texts = {"1 " + first + " only", "2 " + second + " only", "both"};
       if (const std::optional<analysis::MaskOverlap>& overlap = model.overlap()) {
         texts[0] += OfPairs(overlap->first_alone, overlap->pairs);
         texts[1] += OfPairs(overlap->second_alone, overlap->pairs);

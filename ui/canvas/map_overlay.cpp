@@ -79,11 +79,11 @@ std::string DescribeScore(const CanvasModel& model, const CursorScore& score) {
     const auto& [first, second, both] = *score.kept_by;
     if (score.texel_scores == 1) {
       text += both > 0     ? "\nkept by both"
-              : first > 0  ? "\nkept by 1 alone"
-              : second > 0 ? "\nkept by 2 alone"
+              : first > 0  ? "\nkept by 1 only"
+              : second > 0 ? "\nkept by 2 only"
                            : "\nkept by neither";
     } else {
-      text += Format("\nkept: %.0f %% by 1 alone, %.0f %% by 2 alone, %.0f %% by both", 100 * first, 100 * second,
+      text += Format("\nkept: %.0f %% by 1 only, %.0f %% by 2 only, %.0f %% by both", 100 * first, 100 * second,
                      100 * both);
     }
   }
@@ -258,7 +258,7 @@ void DrawMapOverlay(CanvasModel& model, const OverlayOptions& options) {
   const int64_t pending = model.tiles().num_pending();
   if (pending > 0) {
     const std::string text =
-        Format("coarse: %lld tile%s on the way", static_cast<long long>(pending), pending == 1 ? "" : "s");
+        Format("coarse: %lld tile%s pending", static_cast<long long>(pending), pending == 1 ? "" : "s");
     const PixelRect& map = view.viewport();
     const double width = static_cast<double>(TextSize(text).x);
     list->AddRectFilled(Point(map.right() - width - 14, map.bottom() - 24), Point(map.right() - 4, map.bottom() - 4),

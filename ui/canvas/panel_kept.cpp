@@ -74,7 +74,7 @@ void LivePanel::DrawKeptNumbers(CanvasModel& model, const LiveMask& mask) {
       "Cumulative residual attention: the share of a query's attention that lies on the kept keys. 95 % of the queries "
       "keep at least the 5th percentile.");
   const char* const selecting = mask.steps ? "selected in %.2f ms per step" : "selected in %.2f ms";
-  constexpr char kSelectHelp[] = "Timed once, alongside whatever else the window was doing; Run measures it.";
+  constexpr char kSelectHelp[] = "Timed once, alongside whatever else the window was doing; Run measures it properly.";
   if (mask.summary.kept_fraction >= 1) {  // what the masses of the queries differ by is rounding
     ImGui::Text(selecting, mask.summary.select_ms);
     HelpTooltip(kSelectHelp);
@@ -89,7 +89,7 @@ void LivePanel::DrawKeptNumbers(CanvasModel& model, const LiveMask& mask) {
   const auto go = [this] { actions_.go_to_worst(); };
   if (ImGui::SmallButton("go")) go();
   MarkStop({"worst", {}, go, {}});
-  HelpTooltip("Go to the key that this query loses most of.");
+  HelpTooltip("Go to the key on which this query loses most.");
 }
 
 void LivePanel::DrawKeepsEverything(const CanvasModel& model, const LiveMask& mask) {
@@ -115,8 +115,7 @@ void LivePanel::DrawSteps(const CanvasModel& model, const LiveMask& mask) {
   ImGui::PopTextWrapPos();
   if (!choice.empty()) {
     HelpTooltip(
-        "As a run selects: in its layer the query heads of a KV head share one selection; with “this head alone” "
-        "the head has its own.");
+        "As in a run: the query heads of a KV head share one selection; with “this head alone”, the head has its own.");
   }
   const auto show = [this] { actions_.show_steps(); };
   if (ImGui::SmallButton("Zoom to these steps")) show();

@@ -81,8 +81,8 @@ void LivePanel::DrawRun(CanvasModel& model) {
   };
   if (ImGui::Checkbox("this head alone", &alone)) measure_alone(alone);
   HelpTooltip(
-      "Times this head by itself instead of its whole layer in one launch, as a model attends. Errors and kept mass "
-      "are this head's either way; a decode method chooses keys for the head alone instead of per KV head.");
+      "Times this head by itself instead of its whole layer in one launch, as a model runs it. Errors and kept mass "
+      "are this head's either way; a decode method then selects keys for this head instead of per KV head.");
   MarkStop({"alone", {}, [measure_alone, alone] { measure_alone(!alone); }, {}});
   if (!trial.run_error().empty()) ProblemText(trial.run_error());
   DrawResult(trial);
@@ -125,11 +125,11 @@ void LivePanel::DrawResultTable(const analysis::MethodResult& result) {
   const double dense_ms = result.dense_attend.median_ms;
   TimeRow("select ms", nullptr, result.select);
   TimeRow("attend ms", &result.dense_attend, result.attend);
-  ResultRow("together ms", "%.2f", dense_ms, result.select.median_ms + result.attend.median_ms);
+  ResultRow("total ms", "%.2f", dense_ms, result.select.median_ms + result.attend.median_ms);
   ResultRow("speed-up", "%.2f x", 1, result.speedup);
   ResultRow("kept", "%.4f", 1, result.kept_fraction);
   ResultRow("relative error", "%.2e", none, result.relative_error);
-  ResultRow("largest error", "%.2e", none, result.max_error);
+  ResultRow("max error", "%.2e", none, result.max_error);
   ResultRow("cosine", "%.6f", none, result.cosine);
   ImGui::EndTable();
   const bool decode = result.phase == kernels::Phase::kDecode;

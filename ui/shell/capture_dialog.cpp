@@ -98,20 +98,20 @@ void CaptureDialog::BuildForm() {
   layers_->setPlaceholderText(tr("all, or e.g. 0-3,7"));
   heads_->setPlaceholderText(tr("all, or e.g. 0-3,7"));
   heads_kind_->addItems({tr("query heads"), tr("KV heads")});
-  heads_kind_->setToolTip(tr("What the numbers are: query heads, or KV heads with all query heads that read them"));
+  heads_kind_->setToolTip(tr("Whether the numbers are query heads, or KV heads with every query head that reads them"));
   heads_kind_->setAccessibleName(tr("Kind of head numbers"));
-  rows_->setToolTip(tr(
-      "Query rows to record: all, last:N, every:N, random:N, random:N:SEED, or ranges A:B,C:D of rows A to B-1. Sparse "
-      "methods run on consecutive rows only, so on all, last:N or one range"));
+  rows_->setToolTip(
+      tr("Query rows to record: all, last:N, every:N, random:N, random:N:SEED, or ranges A:B,C:D of rows A to B-1. "
+         "Sparse methods need consecutive rows: all, last:N or a single range"));
   decode_->setRange(0, 1'000'000);
-  decode_->setToolTip(tr("Tokens that the model generates after the prompt, recorded as decode steps"));
+  decode_->setToolTip(tr("Tokens to generate after the prompt, recorded as decode steps"));
   dtype_->setToolTip(tr("Precision of the trace; auto: bf16 for a bf16 model, fp32 otherwise"));
   for (const std::optional<ElementType> type : kTypes) {
     const std::string_view name = ComputeTypeName(type);
     dtype_->addItem(QString::fromUtf8(name.data(), static_cast<qsizetype>(name.size())));
   }
   for (const Device& device : devices_) device_->addItem(QString::fromStdString(DeviceText(device)));
-  device_->setToolTip(tr("Where the model runs: the CPU or a GPU of this machine"));
+  device_->setToolTip(tr("The device that runs the model: the CPU or one of this machine's GPUs"));
   model_label_->setWordWrap(true);
   status_->setWordWrap(true);
   status_->setTextFormat(Qt::PlainText);
@@ -157,7 +157,7 @@ void CaptureDialog::BuildForm() {
   }
   record_layout->setColumnStretch(kBoxesInARow, 1);
   form->addRow(tr("Also record"), record);
-  form->addRow(tr("Number type"), dtype_);
+  form->addRow(tr("Precision"), dtype_);
   form->addRow(tr("Device"), device_);
   form->addRow(tr("Write to"), WithButton(output_, tr("Browse…"), [this] {
                  const QString path =
@@ -165,7 +165,7 @@ void CaptureDialog::BuildForm() {
                                                   nullptr, QFileDialog::DontConfirmOverwrite);
                  if (!path.isEmpty()) output_->setText(path);
                }));
-  form->addRow(tr("Takes"), estimate_);
+  form->addRow(tr("Needs"), estimate_);
 
   auto* buttons = new QHBoxLayout;
   buttons->addWidget(problem_, 1);
@@ -350,10 +350,10 @@ QString CaptureDialog::Problem() const {
       break;
   }
   if (CountChosen(layers_->text(), model_->num_layers) < 1)
-    return tr("Layers: must be numbers below %1, such as 0-3,7; leave it empty for all.").arg(model_->num_layers);
+    return tr("Layers: must be numbers below %1, such as 0-3,7; leave empty for all.").arg(model_->num_layers);
   const int32_t num_heads = heads_kind_->currentIndex() == kKvHeads ? model_->num_kv_heads : model_->num_qo_heads;
   if (CountChosen(heads_->text(), num_heads) < 1)
-    return tr("Heads: must be numbers below %1, such as 0-3,7; leave it empty for all.").arg(num_heads);
+    return tr("Heads: must be numbers below %1, such as 0-3,7; leave empty for all.").arg(num_heads);
   bool exact = false;
   const int64_t tokens = PromptTokens(&exact);
   if (const QString problem =
@@ -362,8 +362,8 @@ QString CaptureDialog::Problem() const {
     return tr("Query rows: %1.").arg(problem);
   if (model_->max_positions > 0 && PromptTokens(&exact) + decode_->value() > model_->max_positions && exact) {
     const int64_t prompt = PromptTokens(&exact), more = decode_->value();
-    if (more == 0) return tr("The prompt is longer than the %1 positions of the model.").arg(model_->max_positions);
-    return tr("Prompt and generated tokens, %1 + %2, are more than the %3 positions of the model.")
+    if (more == 0) return tr("The prompt is longer than the model's %1 positions.").arg(model_->max_positions);
+    return tr("Prompt and generated tokens (%1 + %2) exceed the model's %3 positions.")
         .arg(prompt)
         .arg(more)
         .arg(model_->max_positions);
@@ -432,9 +432,9 @@ bool CaptureDialog::AskToReplace() {
   const QFileInfo output(output_->text());
   const bool on_show =
       !trace_on_show_.isEmpty() && output.canonicalFilePath() == QFileInfo(trace_on_show_).canonicalFilePath();
-  const QString question = on_show ? tr("%1 is the trace on show. Replace it? The window goes on showing the old one "
-                                        "until the new one is opened.")
-                                   : tr("%1 exists. Replace it?");
+  const QString question =
+      on_show ? tr("%1 is the open trace. Replace it? The window keeps showing the old one until you open the new one.")
+              : tr("%1 exists. Replace it?");
   return QMessageBox::question(this, tr("Replace file"), question.arg(output_->text()),
                                QMessageBox::Yes | QMessageBox::No, QMessageBox::No) == QMessageBox::Yes;
 }
@@ -457,7 +457,7 @@ void CaptureDialog::Start() {
                                  [this](const CapturedTrace& trace) {
                                    captured_path_ = QString::fromStdString(trace.path);
                                    const QString told = trace.cancelled
-                                                            ? tr("Cancelled; what was recorded is in %1 (%2)")
+                                                            ? tr("Cancelled; the tokens recorded so far are in %1 (%2)")
                                                             : tr("Trace saved to %1 (%2)");
                                    Finish(told.arg(captured_path_, DescribeSize(trace)), false);
                                    Q_EMIT Captured(trace);

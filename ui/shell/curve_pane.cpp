@@ -205,17 +205,17 @@ bool CurveChart::event(QEvent* event) {
   } else if (bin != nullptr) {
     const QString name = NameOf(RowOf(bin->worst));
     const int64_t count = bin->end - bin->begin;
-    QToolTip::showText(help->globalPos(),
-                       count == 1
-                           ? tr("Query %1 keeps %2. Click: show it on the map.")
-                                 .arg(name)
-                                 .arg(static_cast<double>(bin->least), 0, 'f', 4)
-                           : tr("%1 queries, kept mass %2 to %3; query %4 keeps least. Click to show it on the map.")
-                                 .arg(count)
-                                 .arg(static_cast<double>(bin->least), 0, 'f', 4)
-                                 .arg(static_cast<double>(bin->most), 0, 'f', 4)
-                                 .arg(name),
-                       this);
+    QToolTip::showText(
+        help->globalPos(),
+        count == 1 ? tr("Query %1 keeps %2. Click: show it on the map.")
+                         .arg(name)
+                         .arg(static_cast<double>(bin->least), 0, 'f', 4)
+                   : tr("%1 queries, kept mass %2 to %3; query %4 keeps the least. Click to show it on the map.")
+                         .arg(count)
+                         .arg(static_cast<double>(bin->least), 0, 'f', 4)
+                         .arg(static_cast<double>(bin->most), 0, 'f', 4)
+                         .arg(name),
+        this);
   } else {
     QToolTip::hideText();
   }
@@ -281,7 +281,7 @@ CurvePane::CurvePane(WindowState* state, QWidget* parent)
   order->addItem(tr("by position"));
   order->addItem(tr("sorted"));
   order->setToolTip(
-      tr("The order of the queries; sorted, the curve crosses the target where the queries below it end"));
+      tr("Order of the queries. Sorted by mass, the curve crosses the target where the queries below it end"));
   order->setAccessibleName(tr("Order of the queries"));
   connect(order, &QComboBox::currentIndexChanged, chart_,
           [this](int index) { chart_->SetOrder(index == 0 ? CurveOrder::kByQuery : CurveOrder::kSorted); });
@@ -289,7 +289,7 @@ CurvePane::CurvePane(WindowState* state, QWidget* parent)
       chart_, {.name = QStringLiteral("kept-mass-curve"),
                .title = tr("Mass by query"),
                .write = [chart = chart_](const QString& path) { return WritePicture(chart, path); },
-               .why_not = [state] { return state->trial.mask() ? QString() : tr("no method's kept mass is known"); }});
+               .why_not = [state] { return state->trial.mask() ? QString() : tr("no kept mass is known yet"); }});
   auto* top = new QHBoxLayout;
   top->addWidget(status_, 1);
   top->addWidget(order);
@@ -328,7 +328,7 @@ void CurvePane::Refresh() {
   const kernels::MethodSpec* const method = state_->trial.method();
   QString help = tr("The share of the queries below the target. Drag its line and the method's parameters follow.");
   if (method != nullptr && queue.aim_kind() == RunQueue::AimKind::kNothing)
-    help = tr("%1 has no budget to search and no parameter that is a share of mass, so dragging moves the line only")
+    help = tr("%1 has no budget to search and no parameter that is a share of mass, so dragging only moves the line")
                .arg(QString::fromStdString(method->name));
   status_->setToolTip(text.isEmpty() ? help : text + u'\n' + help);
 }

@@ -51,7 +51,7 @@ void FigureView::Refresh() {
   } else if (!study_->error().isEmpty()) {
     text_ = study_->error();
   } else if (study_->cancelled()) {
-    text_ = tr("Cancelled. Press Make again to draw it.");
+    text_ = tr("Cancelled. Press Draw again.");
   } else {
     text_ = study_->WhyNot();
     if (!text_.isEmpty()) text_ = text_.at(0).toUpper() + text_.mid(1) + u'.';
@@ -126,7 +126,7 @@ FigurePane::FigurePane(WindowState* state, QWidget* parent)
   }
   heads_->setObjectName(QStringLiteral("figureHeads"));
   heads_->setAccessibleName(tr("Heads of the figure"));
-  heads_->setToolTip(tr("The heads that the figure is of"));
+  heads_->setToolTip(tr("The heads that the figure shows"));
   for (const QString& text : {tr("all heads"), tr("heads that the filter shows"), tr("the open head")})
     heads_->addItem(text);
   for (QComboBox* box : {figure_, heads_}) {
@@ -195,15 +195,15 @@ void FigurePane::Refresh() {
   const QSignalBlocker block(figure_);
   figure_->setCurrentIndex(choice == nullptr ? 0 : figure_->findData(QString::fromStdString(choice->name)));
   const bool busy = study_->working();
-  cancel_->setText(busy ? tr("Cancel") : tr("Make again"));
+  cancel_->setText(busy ? tr("Cancel") : tr("Draw again"));
   Allow(cancel_, busy || study_->cancelled() || !study_->error().isEmpty(), tr("nothing was cancelled"));
   const QString why_not = study_->WhyNot();
   Allow(save_, why_not.isEmpty(), why_not);
   Allow(copy_, why_not.isEmpty(), why_not);
   const QDockWidget* const dock = DockOf(this);
   const bool floating = dock != nullptr && dock->isFloating();
-  enlarge_->setText(floating ? tr("Put back") : tr("Enlarge"));
-  enlarge_->setToolTip(floating ? tr("Put the pane back where it was") : tr("Show the figure in a window of its own"));
+  enlarge_->setText(floating ? tr("Dock again") : tr("Enlarge"));
+  enlarge_->setToolTip(floating ? tr("Put the pane back in its place") : tr("Show the figure in its own window"));
   QString caption, help;
   if (const FigurePicturePtr& picture = study_->picture(); picture != nullptr) {
     caption = QString::fromStdString(picture->caption);

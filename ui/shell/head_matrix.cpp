@@ -156,14 +156,14 @@ QString HeadMatrix::ToolTip(analysis::HeadId head) const {
   const analysis::HeadStatistics* statistics = store_->Find(head);
   if (statistics == nullptr) return text + tr("<br>not computed yet");
   if (trace.first_token > 0) {
-    text += tr("<br>%1 % of its attention lies outside the cut, on tokens before it")
-                .arg(100 * statistics->outside_mass, 0, 'f', 1);
+    text +=
+        tr("<br>%1 % of its attention lies on tokens before the cut").arg(100 * statistics->outside_mass, 0, 'f', 1);
   }
   text += QStringLiteral("<br>%1: %2")
               .arg(QString::fromLatin1(analysis::HeadClassName(statistics->head_class)),
                    QString::fromStdString(statistics->class_reason).toHtmlEscaped());
   if (!store_->IsExact(*statistics))
-    text += tr("<br><i>quick look at %1 of %2 rows</i>").arg(statistics->num_rows).arg(trace.num_rows);
+    text += tr("<br><i>quick estimate from %1 of %2 rows</i>").arg(statistics->num_rows).arg(trace.num_rows);
   text += QStringLiteral("<table cellspacing='0' cellpadding='1'>");
   // Two metrics a line: there are some thirty of them.
   std::vector<analysis::MetricInfo> metrics = analysis::Metrics();

@@ -124,7 +124,7 @@ QVariant HeadTableModel::headerData(int section, Qt::Orientation orientation, in
     return static_cast<int>(section < kFirstMetric ? Qt::AscendingOrder : Qt::DescendingOrder);
   static constexpr const char* kTitles[] = {"Layer", "Head", "KV", "Class", "Rows"};
   static constexpr const char* kHelp[] = {"layer of the model", "query head", "KV head that the query head reads",
-                                          "what the head mostly does", "query rows that the numbers were taken over"};
+                                          "what the head mostly does", "query rows that the numbers cover"};
   if (section < kFirstMetric) {
     if (role == Qt::DisplayRole) return QString::fromLatin1(kTitles[section]);
     if (role == Qt::ToolTipRole) return QString::fromLatin1(kHelp[section]);

@@ -22,7 +22,7 @@ constexpr QColor kBar(86, 140, 200), kLeftOut(140, 140, 150, 110), kMeanColor(19
 
 HistogramPane::HistogramPane(WindowState* state, QWidget* parent) : QWidget(parent), state_(state) {
   setObjectName(QStringLiteral("histogram"));
-  setAccessibleName(tr("Heads by the metric of the matrix"));
+  setAccessibleName(tr("Histogram of the matrix's metric over the heads"));
   setFocusPolicy(Qt::StrongFocus);
   setMouseTracking(true);
   const HeadStore* const heads = &state->heads;
@@ -54,10 +54,11 @@ void HistogramPane::showEvent(QShowEvent* event) {
 QString HistogramPane::WhyNot() const {
   const HeadStore& heads = state_->heads;
   if (!heads.HasTrace()) return tr("No trace is open.");
-  if (heads.IsClassMetric()) return tr("Colour heads by a number, in the tool bar, to see how it is spread over them.");
+  if (heads.IsClassMetric())
+    return tr("Choose a numeric metric under Colour heads by to see its distribution over the heads.");
   if (heads.IsResultMetric() || heads.shows_differences())
-    return tr("Results of runs and differences have no filter: colour heads by another number.");
-  return histogram_.counts.empty() ? tr("No head's number is known yet.") : QString();
+    return tr("Run results and differences cannot be filtered by: choose another metric under Colour heads by.");
+  return histogram_.counts.empty() ? tr("No head has a value yet.") : QString();
 }
 
 void HistogramPane::Rebuild() {
@@ -167,7 +168,7 @@ bool HistogramPane::event(QEvent* event) {
   const auto* help = static_cast<QHelpEvent*>(event);
   if (const auto bin = BinAt(help->pos().x())) {
     QToolTip::showText(help->globalPos(),
-                       tr("%1 to %2: %3 of the heads\nDrag: filter the heads by a range; double click: all")
+                       tr("%1 to %2: %3 of the heads\nDrag: filter the heads by a range; double-click: all heads")
                            .arg(FormatMetric(histogram_.EdgeOf(*bin)), FormatMetric(histogram_.EdgeOf(*bin + 1)))
                            .arg(histogram_.counts[*bin]),
                        this);

@@ -65,7 +65,8 @@ void LostPane::GoTo(int line) {
 }
 
 void LostPane::Say(const QString& text) {
-  title_->setText(text.isEmpty() ? tr("Point at a query on the map to list the keys it loses to the method.") : text);
+  title_->setText(text.isEmpty() ? tr("Point at a query on the map to list the keys that the method drops for it.")
+                                 : text);
   table_->setRowCount(0);
   lost_.clear();
   row_ = asked_row_ = -1;
@@ -96,7 +97,7 @@ void LostPane::Show(int64_t row, const std::vector<LostKey>& lost) {
   double sum = 0;
   for (const LostKey& key : lost_) sum += key.probability;
   title_->setText(lost_.empty() ? tr("Query %1 “%2” loses no keys.").arg(position).arg(token(position))
-                                : tr("Query %1 “%2” loses most to these %3 keys: %4 of its attention in total.")
+                                : tr("Query %1 “%2” loses most on these %3 keys: %4 of its attention in total.")
                                       .arg(position)
                                       .arg(token(position))
                                       .arg(lost_.size())

@@ -218,7 +218,7 @@ void MainWindow::AddPaneActions(QMenu* menu) {
     QAction* action = menu->addAction(tr("Go to %1").arg(title), this, go);
     action->setObjectName(name);
     if (menu->actions().size() <= 10) action->setShortcut(QKeySequence(tr("Alt+%1").arg(menu->actions().size() % 10)));
-    action->setStatusTip(tr("Show %1 and put the keyboard there").arg(title));
+    action->setStatusTip(tr("Show %1 and move the keyboard focus there").arg(title));
     addAction(action);
     pane_actions_.append(action);
   };

@@ -134,7 +134,7 @@ QJsonObject MainWindow::ViewSettings() const {
 
 void MainWindow::BindUndo() {
   connect(canvas_, &HeadCanvas::RangeSet, this, [this](const QJsonObject& before, const QJsonObject& after) {
-    settings_history_.RecordChange(tr("range of the colours"), OfCanvas(before), OfCanvas(after));
+    settings_history_.RecordChange(tr("colour range"), OfCanvas(before), OfCanvas(after));
   });
   connect(canvas_, &HeadCanvas::ViewChanged, this, [this] {
     if (known_place_.isEmpty()) return;

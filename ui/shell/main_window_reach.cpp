@@ -291,7 +291,7 @@ QString MainWindow::WhyNotCopyTune(const TuneSettings& settings) const {
 
 void MainWindow::CopyTuneCommand(const TuneSettings& settings) {
   if (const QString why_not = WhyNotCopyTune(settings); !why_not.isEmpty())
-    return notice_->ShowMessage(tr("No command tunes likewise: %1.").arg(why_not));
+    return notice_->ShowMessage(tr("No command does the same: %1.").arg(why_not));
   std::vector<analysis::HeadId> heads;
   const auto& all = state_.heads.trace().heads;
   std::copy_if(all.begin(), all.end(), std::back_inserter(heads),

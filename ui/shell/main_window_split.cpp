@@ -239,7 +239,7 @@ void MainWindow::OtherTraceOpened(const TraceSummary& trace) {
       WhileAlive(this, [this](const analysis::HeadStatistics& statistics) { state_.heads.AddOther(statistics); }),
       [] {}, [](const ProgressReport&) {});
   if (state_.heads.selected()) ShowReference(map, *state_.heads.selected());
-  notice_->ShowMessage(tr("The second map and the colours of the heads compare with %1 (%2, %3 tokens).")
+  notice_->ShowMessage(tr("The second map and the head colours now compare with %1 (%2, %3 tokens).")
                            .arg(Shown(QFileInfo(QString::fromStdString(trace.path)).fileName()),
                                 QString::fromStdString(trace.model_name))
                            .arg(trace.num_tokens));

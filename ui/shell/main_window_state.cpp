@@ -183,12 +183,12 @@ void MainWindow::LoadRuns() {
     loaded += IsDenseRun(run) ? 0 : 1;
   }
   const auto all = std::count_if(runs.begin(), runs.end(), std::not_fn(IsDenseRun));
-  notice_->ShowMessage(loaded == all
-                           ? tr("%1 runs loaded from %2").arg(loaded).arg(path)
-                           : tr("%1 of %2 runs loaded from %3; the others are of heads that this trace does not have.")
-                                 .arg(loaded)
-                                 .arg(all)
-                                 .arg(path));
+  notice_->ShowMessage(
+      loaded == all ? tr("%1 runs loaded from %2").arg(loaded).arg(path)
+                    : tr("%1 of %2 runs loaded from %3; the others are for heads that this trace does not contain.")
+                          .arg(loaded)
+                          .arg(all)
+                          .arg(path));
 }
 
 }  // namespace headscope::ui

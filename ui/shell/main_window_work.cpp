@@ -178,7 +178,7 @@ void MainWindow::RequestStatistics() {
   progress_->Begin(kStatisticsWork, [this] {
     workbench_->CancelStatistics();
     progress_->End(kStatisticsWork);
-    notice_->ShowOffer(tr("Statistics stopped. Heads not yet done keep their quick estimates."), tr("Resume"),
+    notice_->ShowOffer(tr("Statistics stopped. The remaining heads keep their quick estimates."), tr("Resume"),
                        [this] { RequestStatistics(); });
   });
   workbench_->RequestStatistics(
@@ -221,8 +221,8 @@ void MainWindow::ConnectCapture() {
 void MainWindow::TraceCaptured(const CapturedTrace& trace) {
   progress_->End(kCaptureWork);
   const QString path = QString::fromStdString(trace.path);
-  const QString told =
-      trace.cancelled ? tr("Capture cancelled; what was recorded is in %1 (%2).") : tr("Trace saved to %1 (%2)");
+  const QString told = trace.cancelled ? tr("Capture cancelled; the tokens recorded so far are in %1 (%2).")
+                                       : tr("Trace saved to %1 (%2)");
   if (!capture_->CanBeShown()) {  // an encoder's, which the dialog has warned of
     notice_->ShowMessage(told.arg(path, DescribeSize(trace)));
     return;
@@ -250,7 +250,7 @@ void MainWindow::ChooseExportWidth() {
   bool chosen = false;
   const int width = QInputDialog::getInt(
       this, tr("Width of exported maps"),
-      tr("Pixels across, %1 to %2; 0: twice the window's").arg(kLeastPictureWidth).arg(HeadCanvas::kMostPictureSide),
+      tr("Width in pixels, %1 to %2; 0: twice the window's").arg(kLeastPictureWidth).arg(HeadCanvas::kMostPictureSide),
       canvas_->picture_width(), 0, HeadCanvas::kMostPictureSide, 100, &chosen);
   if (chosen) canvas_->SetPictureWidth(width == 0 ? 0 : std::max(width, kLeastPictureWidth));
 }

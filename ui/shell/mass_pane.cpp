@@ -17,7 +17,7 @@ MassPane::MassPane(WindowState* state, QWidget* parent) : QWidget(parent), state
   worst_ = new QPushButton;
   worst_->setObjectName(QStringLiteral("worstQuery"));
   worst_->setFlat(true);
-  worst_->setToolTip(tr("Go to the query that keeps the least mass, at the key that it loses most of"));
+  worst_->setToolTip(tr("Go to the query that keeps the least mass, at the key on which it loses most"));
   search_ = new QPushButton;
   search_->setObjectName(QStringLiteral("meetTarget"));
   auto* logarithmic = new QCheckBox(tr("log counts"));
@@ -42,7 +42,7 @@ MassPane::MassPane(WindowState* state, QWidget* parent) : QWidget(parent), state
       chart_, {.name = QStringLiteral("kept-mass"),
                .title = tr("Kept mass"),
                .write = [chart = chart_](const QString& path) { return WritePicture(chart, path); },
-               .why_not = [state] { return state->trial.mask() ? QString() : tr("no method's kept mass is known"); }});
+               .why_not = [state] { return state->trial.mask() ? QString() : tr("no kept mass is known yet"); }});
   connect(logarithmic, &QCheckBox::toggled, chart_, &MassChart::SetLogarithmic);
   MethodTrial* const trial = &state_->trial;
   RunQueue* const queue = &state_->queue;

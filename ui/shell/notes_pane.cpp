@@ -40,7 +40,7 @@ NotesPane::NotesPane(WindowState* state, QWidget* parent)
   tag_->setAcceptDrops(false);
   add_tag_->setObjectName(QStringLiteral("addTag"));
   add_tag_->setToolTip(tr("Tag the open head; #tag in the filter of the heads finds it"));
-  go_->setToolTip(tr("Open the head and show the place (Enter, double click)"));
+  go_->setToolTip(tr("Open the head and show the place (Enter, double-click)"));
   rename_->setObjectName(QStringLiteral("editNote"));
   rename_->setToolTip(tr("Change the note or the tag (F2)"));
   delete_->setObjectName(QStringLiteral("deleteNote"));

@@ -32,12 +32,12 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
   setObjectName(QStringLiteral("tuneDialog"));
   setWindowTitle(tr("Tune heads"));
   phase_->setObjectName(QStringLiteral("tunePhase"));
-  phase_->addItems({tr("prefill: the prompt's queries"), tr("decode: one step after the other")});
+  phase_->addItems({tr("prefill: the prompt's queries"), tr("decode: one step at a time")});
   methods_->setObjectName(QStringLiteral("tuneMethods"));
   methods_->setAccessibleName(tr("Methods"));
   methods_->setToolTip(
-      tr("With the panel's parameters; the budgets are searched. Of several methods each head gets the "
-         "one that reaches the target with the fewest pairs."));
+      tr("The budgets are searched; other parameters are the panel's. With several methods, each head gets the one "
+         "that reaches the target with the fewest pairs."));
   target_->setObjectName(QStringLiteral("tuneTarget"));
   for (const TuneTargetChoice& choice : targets_) target_->addItem(QString::fromStdString(choice.title));
   value_->setObjectName(QStringLiteral("tuneValue"));
@@ -62,7 +62,7 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
   auto* target_label = new QLabel(tr("T&arget"));
   target_label->setBuddy(target_);
   form->addRow(target_label, target);
-  form->addRow(tr("&Setting of"), unit_);
+  form->addRow(tr("One &setting for"), unit_);
   form->addRow(tr("Heads"), heads_);
   auto* buttons = new QDialogButtonBox(QDialogButtonBox::Close);
   buttons->addButton(tune_, QDialogButtonBox::AcceptRole);
@@ -125,7 +125,7 @@ void TuneDialog::Update() {
       std::count_if(all.begin(), all.end(), [this](analysis::HeadId head) { return state_->heads.Passes(head); });
   heads_->setText(static_cast<size_t>(shown) == all.size()
                       ? tr("all %1").arg(shown)
-                      : tr("%1 of %2: those that the filter of the Heads pane shows").arg(shown).arg(all.size()));
+                      : tr("%1 of %2: those that the Heads pane's filter shows").arg(shown).arg(all.size()));
   const QString why_not = shown == 0                   ? tr("no head is shown")
                           : settings().methods.empty() ? tr("no method is chosen")
                                                        : QString();

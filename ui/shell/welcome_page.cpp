@@ -15,13 +15,14 @@ constexpr int kMostRecent = 5, kWidth = 560;
 
 constexpr TourStep kTour[] = {
     {"go-matrixDock",
-     "Every cell is a head, coloured by a metric. Click one, or walk with the arrow keys. The tab Maps shows every "
-     "head's map at a glance, the table below has the numbers and a filter."},
+     "Every cell is a head, coloured by a metric. Click one, or move with the arrow keys. The Maps tab shows every "
+     "head's map at a glance; the table below has the numbers and a filter."},
     {"go-map",
-     "The map has a query in every row and a key in every column. Zoom with the wheel, move with a drag, fit with F. "
+     "The map has a query in every row and a key in every column. Zoom with the wheel, drag to pan, press F to fit. "
      "What a method leaves out is grey."},
     {"panel",
-     "The panel tries a sparse method: move a slider, and mask, kept share and CRA follow. CRA is the share of a "
+     "The panel tries out a sparse method: move a slider, and the mask, kept share and CRA follow. CRA is the share of "
+     "a "
      "query's attention that is kept."},
     {"go-massDock",
      "How many queries keep how much of their attention. Drag the line to set the target; Meet target finds the "
@@ -69,7 +70,7 @@ WelcomePage::WelcomePage(QWidget* parent)
   open->setToolTip(tr("Open a captured trace (Ctrl+O)"));
   auto* capture = new QPushButton(tr("Capture…"));
   capture->setToolTip(tr("Run a model on a prompt and record its heads (Ctrl+N)"));
-  auto* tour = new QPushButton(tr("Tour in five steps"));
+  auto* tour = new QPushButton(tr("Five-step tour"));
   tour->setObjectName(QStringLiteral("startTour"));
   auto* close = new QPushButton(tr("Close"));
   close->setToolTip(tr("Esc; Help brings this page back"));

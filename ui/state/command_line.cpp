@@ -167,9 +167,9 @@ QString WhyNotTuneCommand(const TraceSummary& trace, bool is_decode, bool alone,
                           const std::optional<kernels::ChosenPer>& chosen_per) {
   if (!is_decode) return {};
   if (trace.num_decode_rows > 0)
-    return QObject::tr("the window judges the steps that the trace holds, headscope tune the last 16 rows");
+    return QObject::tr("the window uses the trace's decode steps, headscope tune the last 16 rows");
   if (!alone && chosen_per && *chosen_per == kernels::ChosenPer::kKvHead)
-    return QObject::tr("heads share a choice of keys, and headscope tune takes each by itself: tick 'this head alone'");
+    return QObject::tr("heads share a selection, but headscope tune takes each head by itself: tick 'this head alone'");
   return {};
 }
 

@@ -133,7 +133,7 @@ QString FigureStudy::WhyNot() const {
   if (choice() == nullptr) return tr("no figure is chosen");
   if (!heads_->HasTrace()) return tr("no trace is open");
   if (choice()->least_traces > 1 && !heads_->HasOther())
-    return tr("the figure is of several traces: compare with another one (Ctrl+Shift+D)");
+    return tr("the figure compares traces: open another one beside this one (Ctrl+Shift+D)");
   if (heads_chosen_ == Heads::kOpen && !heads_->selected()) return tr("no head is open");
   if (heads_chosen_ == Heads::kShown &&
       std::none_of(heads_->trace().heads.begin(), heads_->trace().heads.end(),

@@ -61,7 +61,7 @@ HeadFilter::Term HeadFilter::ParseWord(const QString& word, QString* error) {
   const auto comparison = comparison_pattern.match(word);
   if (!comparison.hasMatch()) {
     if (word.contains(QRegularExpression(QStringLiteral("[<>=:]")))) {
-      *error = QStringLiteral("\"%1\" is not understood: type for instance 4: or 4:3 or sink or kurtosis>2.").arg(word);
+      *error = QStringLiteral("\"%1\" is not understood: type, for example, 4:, 4:3, sink or kurtosis>2.").arg(word);
     }
     term.text = word.toLower().toStdString();
     return term;
@@ -69,7 +69,7 @@ HeadFilter::Term HeadFilter::ParseWord(const QString& word, QString* error) {
   if (comparison.captured(1) == QStringLiteral("like") && comparison.captured(2).startsWith(u'=')) {
     const auto other = head_pattern.match(comparison.captured(3));
     if (!other.hasMatch() || other.captured(2).isEmpty())
-      *error = QStringLiteral("\"%1\" is no head: type for instance like=4:3.").arg(comparison.captured(3));
+      *error = QStringLiteral("\"%1\" is not a head: type, for example, like=4:3.").arg(comparison.captured(3));
     term.kind = Kind::kLike;
     term.heads = {{other.captured(1).toInt(), other.captured(2).toInt()}};
     return term;
@@ -87,7 +87,7 @@ HeadFilter::Term HeadFilter::ParseWord(const QString& word, QString* error) {
   term.half_digit = HalfOfLastDigit(number);
   if (!is_number || !std::isfinite(term.value)) *error = QStringLiteral("\"%1\" is not a number.").arg(number);
   if (!IsNumberOfAHead(term.text))
-    *error = QStringLiteral("\"%1\" is not a metric: hover a column's title for its name.").arg(name);
+    *error = QStringLiteral("\"%1\" is not a metric: hover over a column header for its name.").arg(name);
   return term;
 }
 

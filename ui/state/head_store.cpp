@@ -17,11 +17,11 @@ constexpr ResultMetric kResultMetrics[] = {
      &HeadResult::kept_fraction, 1},
     {"result.cra_p5", "All heads: CRA, 5th percentile", "share", "95 % of the queries keep at least this",
      &HeadResult::cra_p5, 1},
-    {"result.speedup", "All heads: speed-up", "times", "dense time by the method's, measured alongside",
+    {"result.speedup", "All heads: speed-up", "times", "dense time / the method's time, measured side by side",
      &HeadResult::speedup, 0},
     {"result.error", "All heads: relative error", "", "|O - O_dense| / |O_dense|", &HeadResult::relative_error, 0},
     {"result.method", "All heads: tuned method", "number",
-     "which of the tuned methods is the best on the head, from 1 in the order of their list", &HeadResult::method, 0},
+     "number of the tuned method that is best on the head, counted from 1 in list order", &HeadResult::method, 0},
 };
 
 const ResultMetric* FindResultMetric(const std::string& name) {
@@ -221,7 +221,7 @@ std::string HeadStore::MetricTitle() const {
   const analysis::MetricInfo* info = metric_info();
   if (info == nullptr) return {};
   const std::string title = info->title + (info->unit.empty() ? "" : " [" + info->unit + "]");
-  return shows_differences() ? title + ": the other trace less this one" : title;
+  return shows_differences() ? title + ": the other trace minus this one" : title;
 }
 
 QString FormatMetric(double value) {

@@ -113,7 +113,7 @@ QJsonObject Session::MergedInto(const QJsonObject& present, const Session& befor
 QString Session::Save(const QString& path, const Session& before) const {
   const QString error = UpdateStateFile(path, kMostBytes, /*keep_foreign=*/false,
                                         [&](const QJsonObject& present) { return MergedInto(present, before); });
-  return error.isEmpty() ? error : QStringLiteral("The session was not kept. ") + error;
+  return error.isEmpty() ? error : QStringLiteral("The session was not saved. ") + error;
 }
 
 }  // namespace headscope::ui

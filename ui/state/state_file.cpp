@@ -23,12 +23,12 @@ QString Sentence(const QString& path, const QString& why) {
 QJsonObject ReadStateFile(const QString& path, qint64 most_bytes, QString* error) {
   QFile file(path);
   const auto refuse = [&](const QString& why) {
-    if (error != nullptr) *error = QStringLiteral("%1 is left alone: %2.").arg(path, why);
+    if (error != nullptr) *error = QStringLiteral("%1 was not changed: %2.").arg(path, why);
     return QJsonObject();
   };
   if (!file.exists()) return {};
   if (!file.open(QIODevice::ReadOnly)) return refuse(file.errorString());
-  if (file.size() > most_bytes) return refuse(QStringLiteral("it is larger than anything that headscope keeps there"));
+  if (file.size() > most_bytes) return refuse(QStringLiteral("it is larger than any file that headscope keeps there"));
   const QJsonDocument document = QJsonDocument::fromJson(file.read(file.size()));  // no more: its room is made first
   if (!document.isObject()) return refuse(QStringLiteral("it is not a JSON object"));
   return document.object();
@@ -37,12 +37,12 @@ QJsonObject ReadStateFile(const QString& path, qint64 most_bytes, QString* error
 QString UpdateStateFile(const QString& path, qint64 most_bytes, bool keep_foreign,
                         const std::function<QJsonObject(const QJsonObject& present)>& change) {
   const QString folder = QFileInfo(path).path();
-  if (!QDir().mkpath(folder)) return Sentence(path, QStringLiteral("the folder %1 cannot be made").arg(folder));
+  if (!QDir().mkpath(folder)) return Sentence(path, QStringLiteral("the folder %1 cannot be created").arg(folder));
   QLockFile turn(path + QStringLiteral(".lock"));
   if (!turn.tryLock(kWaitForTurnMs)) {
     return Sentence(path, turn.error() == QLockFile::LockFailedError
                               ? QStringLiteral("another headscope is still writing it")
-                              : QStringLiteral("the folder %1 takes no files").arg(folder));
+                              : QStringLiteral("the folder %1 is not writable").arg(folder));
   }
   QString foreign;
   const QJsonObject present = ReadStateFile(path, most_bytes, &foreign);

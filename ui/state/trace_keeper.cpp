@@ -182,7 +182,7 @@ void TraceKeeper::WriteEntries() {
         // A JSON object that somebody else keeps under this name is not to be changed either.
         QString error;
         if (!IsOurs(ReadStateFile(beside, kMostBytes, &error)))
-          error = QStringLiteral("%1 is not headscope's.").arg(beside);
+          error = QStringLiteral("%1 was not written by headscope.").arg(beside);
         if (error.isEmpty() && (adds || QFileInfo::exists(beside)))
           error = UpdateStateFile(beside, kMostBytes, /*keep_foreign=*/true, put);
         *elsewhere = !error.isEmpty();

@@ -225,8 +225,8 @@ QVariant TraceNotes::data(const QModelIndex& index, int role) const {
 QVariant TraceNotes::headerData(int section, Qt::Orientation orientation, int role) const {
   if (orientation != Qt::Horizontal) return {};
   static constexpr const char* kTitles[] = {"Head", "Place", "Note"};
-  static constexpr const char* kHelp[] = {"layer:head", "the part of the map, or that the note is a tag of the head",
-                                          "double click or F2 to change it"};
+  static constexpr const char* kHelp[] = {"layer:head", "the bookmarked part of the map; “tag” for a tag of the head",
+                                          "double-click or press F2 to change it"};
   if (role == Qt::DisplayRole) return tr(kTitles[section]);
   if (role == Qt::ToolTipRole) return tr(kHelp[section]);
   return {};

@@ -41,7 +41,7 @@ std::vector<HeadWorthALook> HeadsWorthALook(const HeadStore& heads) {
   const auto* sparse = best_of(any, 1);
   add(sparse, text("the sparsest: %1 % of its keys hold 95 % of its attention", sparse));
   const auto* dense = best_of(any, -1);
-  add(dense, text("the densest: it takes %1 % of its keys for 95 % of its attention", dense));
+  add(dense, text("the densest: it needs %1 % of its keys for 95 % of its attention", dense));
   return found;
 }
 
