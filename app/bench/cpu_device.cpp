@@ -38,7 +38,7 @@ class CpuDevice : public BenchDevice {
   Device device() const override { return kCpu; }
   std::string cache_policy() const override {
     return std::to_string(kFlushBytes >> 20) +
-           " MiB written before each timed run, decode steps walk over as much K and V";
+           " MiB written before each timed run; decode steps walk over as much K and V";
   }
 
   std::shared_ptr<void> Allocate(int64_t bytes) override {

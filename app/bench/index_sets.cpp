@@ -33,7 +33,7 @@ Group ReadGroup(const std::string& path) {
                      std::to_string(file.num_kv_heads));
   }
   if (file.head_dim < 1 || file.head_dim > 256 || file.head_dim % 8 != 0) {
-    Refuse(path, "head_dim is " + std::to_string(file.head_dim) + ", allowed are multiples of 8 up to 256");
+    Refuse(path, "head_dim is " + std::to_string(file.head_dim) + ", must be a multiple of 8 up to 256");
   }
   if (file.mask_kind == static_cast<int32_t>(kernels::MaskKind::kNone)) {
     Refuse(path, "mask_kind is 0: only causal indices can be compared with causal dense attention");

@@ -110,11 +110,11 @@ SyntheticTraceShape ParseSyntheticTrace(const std::string& text) {
   constexpr int32_t kMostTokens = 1 << 20, kMostHeads = 1 << 14;
   if (!is_read || shape.num_tokens < 1 || shape.num_tokens > kMostTokens || shape.num_heads < 1 ||
       shape.num_heads > kMostHeads)
-    throw UsageError("--synthetic " + text + ": must be tokens x heads, such as 131072x1024: at most " +
+    throw UsageError("--synthetic " + text + ": must be TOKENSxHEADS, such as 131072x1024: at most " +
                      std::to_string(kMostTokens) + " tokens and " + std::to_string(kMostHeads) + " heads");
   if (shape.num_heads % shape.HeadsOfLayer() != 0)
     throw UsageError("--synthetic " + text + ": more than " + std::to_string(shape.kMostHeadsOfLayer) +
-                     " heads must be a multiple of it, for so many are a layer's");
+                     " heads must be a multiple of it, the number per layer");
   return shape;
 }
 
@@ -130,7 +130,7 @@ void WriteSyntheticTrace(const std::string& path, const SyntheticTraceShape& sha
   if (!unknown && space.available < static_cast<uintmax_t>(shape.Bytes()))
     throw FailedError({.file = folder.string(),
                        .problem = "has no room for the trace of " + ByteText(shape.Bytes()),
-                       .remedy = "name a folder that has it with TMPDIR, or choose a smaller trace"});
+                       .remedy = "set TMPDIR to a folder that has, or choose a smaller trace"});
   progress(0);
   const Tensors tensors = MakeTensors(shape, stop);
   data::TraceWriter writer(path, LayoutOf(shape), /*overwrite=*/false, shape.num_tokens);

@@ -46,11 +46,10 @@ kernels::Status MakeDuo(const std::string& own_name, const std::string& path,
 std::span<const FileKind> FileKinds() {
   static const std::array<FileKind, 2> kKinds = {{
       {.name = "mask-file",
-       .help = "what a file says: an index file, or a FlexAttention block mask in JSON",
+       .help = "the mask in a file: an index file, or a FlexAttention block mask in JSON",
        .make = &MakeMask},
       {.name = "duo-attention",
-       .help =
-           "sink and recent tokens in the heads that a file of DuoAttention's numbers lets stream, all in the others",
+       .help = "sink and recent tokens in the heads that DuoAttention's file lets stream, all tokens in the others",
        .make = &MakeDuo},
   }};
   return kKinds;

@@ -47,7 +47,7 @@ std::pair<int64_t, int64_t> ParseSpan(std::string_view text, const std::string& 
   const int64_t first = ParseNumber(text.substr(0, dash), whole, option);
   const int64_t last = ParseNumber(text.substr(dash + 1), whole, option);
   if (last < first) {
-    throw Refusal(option, whole, "the range " + std::string(text) + " runs backwards; turn it round");
+    throw Refusal(option, whole, "the range " + std::string(text) + " runs backwards; swap its ends");
   }
   return {first, last};
 }

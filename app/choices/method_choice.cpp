@@ -76,12 +76,11 @@ std::vector<MethodChoice> DemonstrationMethods(int64_t seq_len) {
 std::string DemonstrationNote(int64_t seq_len) {
   if (seq_len >= kFullBudgetTokens) return "Every method runs with its defaults.";
   std::ostringstream out;
-  out << "Budgets are not the methods' defaults, which are meant for long prompts: those counted in tokens, lines or "
-         "blocks are multiplied by "
+  out << "Budgets counted in tokens, lines or blocks are the methods' defaults, which are meant for long prompts, "
+         "times "
       << seq_len << " / " << kFullBudgetTokens
-      << " (each down to a floor of its own: \"scaled_floor\" in `headscope methods --json`). The methods so keep "
-         "different shares, and a row is to be read with its share "
-         "beside it. The column of parameters has what was run.";
+      << " (each with its own lower limit: \"scaled_floor\" in `headscope methods --json`). So the methods keep "
+         "different shares: read each row together with its kept share. The parameters column shows what ran.";
   return out.str();
 }
 

@@ -114,7 +114,7 @@ void WriteFronts(const Tuning& tuning, std::ostream& out) {
     });
   };
   const bool errors = any(&analysis::TradeOffPoint::relative_error), times = any(&analysis::TradeOffPoint::time_share);
-  out << "\nTrade-off: the settings that keep the most mass for their pairs; * where no other method's keeps more mass "
+  out << "\nTrade-off: the settings that keep the most mass for their pairs; * where no other method keeps more mass "
       << (times ? "in less time" : "for fewer pairs") << ".\n"
       << std::left << std::setw(12) << "head" << std::right << std::setw(8) << "kept" << std::setw(9) << "CRA mean"
       << (errors ? "    error" : "") << (times ? "     time" : "") << '\n';
@@ -277,8 +277,8 @@ std::string TuningTable(const Tuning& tuning) {
   const bool cut = AnyCut(tuning), checked = !tuning.checks.empty();
   const Measures measures{tuning.HasErrors(), tuning.HasTimes(), tuning.HasWork()};
   const auto quality_names = [&](const char* kept) {
-    out << std::setw(10) << kept << std::setw(9) << "CRA min" << std::setw(9) << "CRA 5 %" << std::setw(10)
-        << "CRA mean" << (measures.errors ? "    error" : "") << (measures.times ? "     time" : "")
+    out << std::setw(10) << kept << std::setw(9) << "CRA min" << std::setw(9) << "CRA p5" << std::setw(10) << "CRA mean"
+        << (measures.errors ? "    error" : "") << (measures.times ? "     time" : "")
         << (measures.work ? "      work" : "");
   };
   const auto quality_units = [&](const char* kept) {
@@ -318,11 +318,10 @@ std::string TuningTable(const Tuning& tuning) {
   if (checked) {
     out << "Right of the bar, \"there\": the same settings on";
     for (const Tuning::Source& source : tuning.checks) out << ' ' << source.path;
-    out << ", by which nothing was chosen.\n";
+    out << ", which were not tuned on.\n";
   }
   if (cut) {
-    out << "A part of a longer trace: kept is of the pairs inside the part, and \"outside\" is the mean share of a "
-           "row's "
+    out << "Part of a longer trace: kept counts the pairs inside the part; \"outside\" is the mean share of a row's "
            "mass on the tokens before it, which no setting can keep.\n";
   }
   WriteFronts(tuning, out);
@@ -341,8 +340,8 @@ std::string TuningSummary(const Tuning& tuning) {
   out << tuning.heads.size() - unmet.size() << " of " << tuning.heads.size()
       << (tuning.heads.size() == 1 ? " head reaches " : " heads reach ") << tuning.target.text << ", keeping "
       << std::fixed << std::setprecision(1) << 100 * MeanKept(tuning)
-      << " % of the pairs on average, by masses computed on " << Listed(DevicesOf(tuning));
-  if (!tuning.checks.empty()) out << "; on the traces to check it, " << checked_met << " of them do";
+      << " % of the pairs on average, with masses computed on " << Listed(DevicesOf(tuning));
+  if (!tuning.checks.empty()) out << "; on the held-out traces, " << checked_met << " of them do";
   if (!unmet.empty()) {
     constexpr size_t kNamed = 8;  // the table and the file say it of every head
     const size_t others = unmet.size() > kNamed ? unmet.size() - kNamed : 0;
@@ -354,7 +353,7 @@ std::string TuningSummary(const Tuning& tuning) {
       out << "; even the smallest budgets, which are written for them, " << (kind == Kind::kKept ? "keep" : "take")
           << " more for " << Listed(unmet) << ": take a higher limit or other parameters there";
     } else {
-      out << "; not even the largest budgets, which are written for them, are enough for " << Listed(unmet)
+      out << "; even the largest budgets, which are written for them, are not enough for " << Listed(unmet)
           << ": take a lower target or other parameters there";
     }
   }

@@ -311,11 +311,11 @@ void CheckTuningFormat(TuningFormat format, const Tuning& tuning, const std::vec
   for (const Tuning::Searched& method : tuning.methods) {
     const kernels::MethodSpec& spec = *method.choice.spec;
     if (format == TuningFormat::kMInference && spec.minference.name.empty())
-      throw UsageError("--format minference: MInference's files have no word for " + spec.name +
-                       "; give methods of its own, or another format");
+      throw UsageError("--format minference: MInference's files cannot express " + spec.name +
+                       "; give MInference's methods, or another format");
     if (format == TuningFormat::kDuoAttention && !spec.IsStatic())
-      throw UsageError("--format duo-attention: its files say which heads may stream, and " + spec.name +
-                       " chooses by the tensors; give a method that goes by place, such as a-shape");
+      throw UsageError("--format duo-attention: its files say which heads may stream, but " + spec.name +
+                       " chooses by the tensors; give a method that selects by position, such as a-shape");
   }
   if (format == TuningFormat::kLuKv) {
     const kernels::MethodSpec& spec = *tuning.methods.front().choice.spec;
@@ -342,7 +342,7 @@ void CheckTuningFormat(TuningFormat format, const Tuning& tuning, const std::vec
     }
     if ((format == TuningFormat::kDuoAttention || format == TuningFormat::kLuKv) &&
         layer->num_kv_heads != tuning.layers.front().num_kv_heads) {
-      throw UsageError("--format: the file is a table with as many columns for every layer, and layer " +
+      throw UsageError("--format: the file is a table with the same number of columns for every layer, but layer " +
                        std::to_string(number) + " has " + std::to_string(layer->num_kv_heads) +
                        " KV heads where layer 0 has " + std::to_string(tuning.layers.front().num_kv_heads) +
                        "; write .json, or --format minference");

@@ -145,13 +145,15 @@ void CheckArguments(const AnalyzeArguments& arguments) {
     throw UsageError(text.str());
   }
   if (arguments.all && !arguments.metrics.empty()) {
-    throw UsageError("--metrics chooses some columns of the printed table and --all every one: give one of them");
+    throw UsageError(
+        "--metrics chooses columns of the printed table and --all prints every one: give only one of them");
   }
   if (arguments.output.empty()) return;
   CheckResultsTarget(arguments.output, arguments.force, {arguments.trace});
   if (arguments.all || !arguments.metrics.empty()) {
-    throw UsageError(std::string(arguments.all ? "--all" : "--metrics") +
-                     " chooses columns of the printed table, and a file holds every metric: give it or -o");
+    throw UsageError(
+        std::string(arguments.all ? "--all" : "--metrics") +
+        " chooses columns of the printed table, but a file always holds every metric: leave it out, or leave -o out");
   }
 }
 
@@ -278,7 +280,7 @@ int RunAnalyze(AnalyzeArguments arguments) {
 void AddAnalyzeCommand(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("analyze", "Statistics and class of every head of a trace");
   auto arguments = std::make_shared<AnalyzeArguments>();
-  command->add_option("trace", arguments->trace, "Trace; may be left out with --print-classes")->type_name("TRACE");
+  command->add_option("trace", arguments->trace, "Trace; optional with --print-classes")->type_name("TRACE");
   AddRecordedHeadsOption(command, &arguments->heads);
   analysis::StatisticsOptions& options = arguments->options;
   command
@@ -310,16 +312,16 @@ void AddAnalyzeCommand(CLI::App& app, Action& action) {
       ->type_name("T,..");
   command
       ->add_option("--agreement-r", options.agreement_r,
-                   "Components of q in the estimated scores of top-k agreement (metrics agreement_rR_kK)")
+                   "Components of q used in the estimated scores of top-k agreement (metrics agreement_rR_kK)")
       ->delimiter(',')
       ->capture_default_str()
       ->type_name("R,..");
-  command->add_option("--agreement-k", options.agreement_k, "Top keys that those scores should find")
+  command->add_option("--agreement-k", options.agreement_k, "Top keys that these scores should find")
       ->delimiter(',')
       ->capture_default_str()
       ->type_name("K,..");
   AddMaxRowsOption(command, &options.max_rows);
-  AddDeviceOption(command, &arguments->device, "a GPU takes heads recorded in bf16 or fp16, and every row of them");
+  AddDeviceOption(command, &arguments->device, "a GPU takes heads recorded in bf16 or fp16, and only all rows of them");
   AddOutputOptions(command, &arguments->output, &arguments->force, "Write everything to .json, .csv or .h5");
   AddThreadsOption(command, &options.num_threads);
   AddQuietOption(command, &arguments->quiet);

@@ -265,8 +265,8 @@ void AddBenchCommand(CLI::App& app, Action& action) {
           ->needs(gui);
   auto* synthetic = command
                         ->add_option("--synthetic", arguments->window.synthetic,
-                                     "With --gui: open a trace that is made for this and removed again, of so many "
-                                     "tokens and heads (131072x1024, 5 GB); TMPDIR says where")
+                                     "With --gui: open a temporary trace of this many tokens and heads (131072x1024: 5 "
+                                     "GB), created in TMPDIR and removed afterwards")
                         ->expected(0, 1)
                         ->type_name("TOKENSxHEADS")
                         ->needs(gui)
@@ -293,8 +293,8 @@ void AddBenchCommand(CLI::App& app, Action& action) {
   auto* methods =
       command
           ->add_option("--methods", arguments->methods,
-                       "Fixed sets (dense, blocks-90, vertical-slash-1000x4096, a-shape-1024+4096, s2-l1v15; "
-                       "fp8/dense and so on in FP8) and registered methods, including decode/dense and sparq")
+                       "Fixed sets (dense, blocks-90, vertical-slash-1000x4096, a-shape-1024+4096, s2-l1v15; fp8/dense "
+                       "etc. in FP8) and registered methods, including decode/dense and sparq")
           ->type_name("NAME[:k=v,..],..");
   auto* heads =
       command->add_option("--heads", arguments->heads, "Query and KV heads (cpu: 8:4; cuda: 32:32)")->type_name("Q:KV");
@@ -307,14 +307,14 @@ void AddBenchCommand(CLI::App& app, Action& action) {
                    ->capture_default_str();
   auto* data = command
                    ->add_option("--data", arguments->data,
-                                "What Q, K and V are like: seeded; rising, peaky or local, optionally with a number of "
-                                "nats (peaky:30); or the heads of a recorded layer")
+                                "Where Q, K and V come from: seeded; rising, peaky or local, optionally with a number "
+                                "of nats (peaky:30); or the heads of a recorded layer")
                    ->type_name("KIND|trace:FILE[:LAYER]");
   command->add_option("--dtype", arguments->dtype, "fp32, bf16 or fp16 (cpu: fp32; cuda: bf16)");
   AddRepeatOption(command, &arguments->repeats);
   command
       ->add_option("--sustained", arguments->sustained,
-                   "Afterwards run each row by itself for this long without a pause: its speed at the power limit")
+                   "Then run each row by itself for this long without a pause, to show its speed at the power limit")
       ->check(NumberFrom(0, 600))
       ->type_name("SECONDS");
   AddThreadsOption(command, &arguments->threads);
@@ -324,7 +324,7 @@ void AddBenchCommand(CLI::App& app, Action& action) {
       ->type_name("DIR");
   command
       ->add_option("--index", arguments->index_files,
-                   "Time saved index sets, on the problems that they were saved for; may be repeated")
+                   "Time saved index sets on the problems they were saved for; may be repeated")
       ->type_name("FILE")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)

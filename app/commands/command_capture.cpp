@@ -197,9 +197,10 @@ int RunMany(const CaptureArguments& arguments, const std::stop_token& stop) {
     result = capture::CaptureBatch(
         request, [&](const Progress& progress) { line.Show(progress); }, stop);
   }
-  std::cerr << (result.interrupted ? "interrupted; what is done stays, and --resume goes on: " : "") << result.num_done
-            << " of " << result.num_prompts << " prompts are done; this run wrote " << result.num_tokens << " tokens, "
-            << ByteText(result.bytes) << " in " << FormatDuration(result.seconds) << '\n';
+  std::cerr << (result.interrupted ? "interrupted; finished traces are kept, and --resume continues: " : "")
+            << result.num_done << " of " << result.num_prompts << " prompts are done; this run wrote "
+            << result.num_tokens << " tokens, " << ByteText(result.bytes) << " in " << FormatDuration(result.seconds)
+            << '\n';
   WriteText(result.manifest_path + "\n", "", false);
   return result.interrupted ? kInterrupted : kDone;
 }
@@ -209,8 +210,8 @@ int RunCapture(const CLI::App& command, CaptureArguments arguments) {
   if (!arguments.chat.empty()) {
     throw UsageError({.field = "chat",
                       .value = arguments.chat,
-                      .problem = "this program renders no chat template: they are Jinja programs, and no well-kept "
-                                 "library for those is packaged for C++",
+                      .problem = "headscope does not render chat templates: they are Jinja programs, and no "
+                                 "well-maintained C++ library for Jinja is packaged",
                       .remedy = "capture from Python, with `python -m headscope.capture " + request.model_dir +
                                 " --chat " + arguments.chat + "`, or give the rendered text with --text"});
   }
@@ -262,20 +263,20 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
       ->type_name("MODEL_DIR");
   command->add_option("--text", request.text, "The prompt itself");
   command->add_option("--prompt", request.prompt_file, "The prompt, from a UTF-8 file")->type_name("FILE");
-  command->add_option("--tokens", request.tokens, "The prompt as ids of the model's vocabulary, taken as they are")
+  command->add_option("--tokens", request.tokens, "The prompt as token ids, used as given")
       ->delimiter(',')
       ->type_name("1,2,3");
   command
       ->add_option(
           "--chat", arguments->chat,
-          "A conversation to render by the model's chat template; refused here, with the Python command that does "
-          "it")
+          "A conversation to render with the model's chat template; refused here, with the Python command that does it")
       ->type_name("FILE.json");
   CLI::Option* prompts =
       command
-          ->add_option("--prompts", arguments->prompts,
-                       R"(Many prompts, a JSON object a line: {"text": ".."} or {"tokens": [..]}, and a "name"; each )"
-                       "becomes a trace in the folder of -o, whose manifest.json lists them")
+          ->add_option(
+              "--prompts", arguments->prompts,
+              R"(Many prompts, one JSON object per line: {"text": ".."} or {"tokens": [..]}, and a "name"; each )"
+              "becomes a trace in the folder named by -o, whose manifest.json lists them")
           ->type_name("FILE.jsonl");
   command->add_flag("--resume", arguments->resume, "Continue an unfinished run of --prompts in its folder")
       ->needs(prompts);
@@ -299,7 +300,7 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
       ->capture_default_str();
   command->add_option("--decode", request.decode_tokens, "Tokens to generate and record after the prompt")
       ->capture_default_str();
-  std::string record_help = "What to record beside q, k, v and lse: ";
+  std::string record_help = "What to record besides q, k, v and lse: ";
   for (const model::CapturePointInfo& info : model::kCapturePoints) {
     record_help += (info.point == model::kCapturePoints.front().point ? "" : "; ") + std::string(info.name) + ", " +
                    std::string(info.help);
@@ -307,13 +308,13 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
   command->add_option("--record", arguments->record, record_help)->delimiter(',')->type_name("a,b");
   command
       ->add_option("--record-plan", arguments->plan,
-                   std::string("What to record, from a file: {\"format\": \"") + kRecordPlanFormat +
+                   std::string("Read what to record from a file: {\"format\": \"") + kRecordPlanFormat +
                        "\", \"layers\": [0, 1], \"rows\": \"last:16\", ..} with the keys layers, heads or kv_heads, "
-                       "rows, points (of --record), decode and dtype; options that are given win")
+                       "rows, points (of --record), decode and dtype; command-line options take precedence")
       ->type_name("FILE.json");
   command->add_flag(
       "--dry-run", arguments->dry_run,
-      "Print what would be recorded, its size, and about how much memory and time it takes, and write nothing");
+      "Print what would be recorded, with its size and the approximate memory and time, and write nothing");
   AddAttentionOption(command, &arguments->attention);
   AddComputeTypeOption(command, &request.dtype);
   command
@@ -323,8 +324,7 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
             request.place_by_memory = text == "auto";
             request.device = request.place_by_memory ? kCpu : ParseDevice(text);
           },
-          "cpu, cuda or cuda:N; auto: layers go to the GPUs of this machine, and to the CPU behind them, as their free "
-          "memory has room")
+          "cpu, cuda or cuda:N; auto: as many layers as fit go to this machine's GPUs, the rest to the CPU")
       ->default_str(DeviceText(request.device));
   command->add_option("--chunk", request.chunk_tokens, "Tokens per prefill step")->capture_default_str();
   AddThreadsOption(command, &request.num_threads);

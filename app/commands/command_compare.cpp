@@ -62,11 +62,11 @@ HeadSettings Configured(const CompareArguments& arguments, const data::TraceRead
   const int percent = static_cast<int>(std::lround(100 * arguments.compression_ratio));
   if (percent < 1 || percent > 99 || std::abs(100 * arguments.compression_ratio - percent) > 1e-6) {
     throw UsageError("--compression-ratio: " + arguments.config +
-                     " has budgets for every hundredth; say which share is evicted, from 0.01 to 0.99");
+                     " has budgets for every hundredth; give the share to evict, from 0.01 to 0.99");
   }
   if (arguments.budget_method.empty()) {
     throw UsageError("--budget-method: " + arguments.config +
-                     " says how many tokens stay; name the method that chooses them, one with a budget");
+                     " only says how many tokens stay; name a method with a budget that chooses them");
   }
   const MethodChoice method = ParseMethod(arguments.budget_method, "--budget-method");
   std::vector<LayerHeads> layers;
@@ -78,7 +78,7 @@ HeadSettings Configured(const CompareArguments& arguments, const data::TraceRead
   HeadSettings settings =
       ReadHeadBudgets(arguments.config, {method.name, method.values}, percent, layers, trace.num_tokens(), &fewest);
   if (fewest > 0)
-    Say(std::to_string(fewest) + " heads keep more than the file gives them: " + method.spec->name + "'s least budget");
+    Say(std::to_string(fewest) + " heads keep more than the file allows: " + method.spec->name + "'s least budget");
   return settings;
 }
 
@@ -94,7 +94,7 @@ std::vector<Asked> AskedOf(const CompareArguments& arguments, const HeadSettings
       const auto own = settings.find(heads[i]);
       if (own == settings.end())
         throw UsageError(arguments.config + " has no setting for head " + HeadText(heads[i]) +
-                         "; choose by --heads those that it has");
+                         "; choose other heads with --heads");
       methods.push_back(own->second);
     }
     methods.insert(methods.end(), of_all.begin(), of_all.end());
@@ -161,7 +161,7 @@ std::vector<analysis::MethodResult> Measure(const data::TraceReader& trace, cons
 
 int RunCompare(CompareArguments arguments) {
   if (arguments.methods.empty() && arguments.config.empty())
-    throw UsageError("--method or --config: say what is to be compared");
+    throw UsageError("--method or --config: give at least one, so that there is something to compare");
   if (!arguments.output.empty())
     CheckResultsTarget(arguments.output, arguments.force, {arguments.trace, arguments.config});
   if ((arguments.compression_ratio != 0 || !arguments.budget_method.empty()) && !HoldsBudgets(arguments.config)) {
@@ -175,8 +175,8 @@ int RunCompare(CompareArguments arguments) {
   if (!arguments.config.empty()) {
     if (arguments.measure_was_given && comparison.measure == analysis::Measure::kLayer)
       throw UsageError(
-          "--measure layer: a configuration has other methods for other heads of a layer, which no one launch "
-          "runs; leave --measure out, and each head is timed by itself");
+          "--measure layer: a configuration may give the heads of a layer different methods, which no single launch "
+          "runs; leave --measure out to time each head by itself");
     comparison.measure = analysis::Measure::kHead;
   }
   std::vector<analysis::AskedMethod> of_all;
@@ -229,24 +229,22 @@ void AddCompareCommand(CLI::App& app, Action& action) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command
       ->add_option("--config", arguments->config,
-                   "Configuration that gives each head a method of its own: of `headscope tune`, MInference's best "
+                   "Configuration that gives each head its own method: from `headscope tune`, MInference's best "
                    "patterns, or LU-KV's budgets (.npy). Each head is then timed by itself")
       ->type_name("FILE");
   command
       ->add_option("--compression-ratio", arguments->compression_ratio,
-                   "Of LU-KV's budgets: the share of all heads' tokens that is evicted, from 0.01 to 0.99")
+                   "With LU-KV's budgets: the share of all heads' tokens to evict, from 0.01 to 0.99")
       ->type_name("R");
-  command->add_option("--budget-method", arguments->budget_method, "Method that evicts and is given LU-KV's budgets")
+  command->add_option("--budget-method", arguments->budget_method, "Eviction method that is given LU-KV's budgets")
       ->type_name("NAME[:k=v,..]");
   AddRecordedHeadsOption(command, &arguments->heads);
-  CLI::Option* const measure =
-      command
-          ->add_option(
-              "--measure", arguments->measure,
-              "What is timed: layer, all recorded heads of the head's layer in one launch, as a model attends; or "
-              "head, by itself")
-          ->capture_default_str()
-          ->type_name("layer|head");
+  CLI::Option* const measure = command
+                                   ->add_option("--measure", arguments->measure,
+                                                "What is timed: layer (all recorded heads of the head's layer in one "
+                                                "launch, as a model runs them) or head (by itself)")
+                                   ->capture_default_str()
+                                   ->type_name("layer|head");
   AddRepeatOption(command, &arguments->options.repeats);
   command->add_option("--decode-rows", arguments->options.decode_rows, "Last query rows that decode methods run on")
       ->capture_default_str();

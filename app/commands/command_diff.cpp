@@ -137,7 +137,7 @@ std::string DifferenceTable(const std::vector<analysis::MetricDifference>& diffe
     for (size_t m = 0; m < metrics.size(); ++m) column(metrics[m]) << SignedText(differences[i + m].Difference());
     out << '\n';
   }
-  out << "\nlargest differences, second less first\n";
+  out << "\nlargest differences, second minus first\n";
   for (size_t m = 0; m < metrics.size(); ++m) {
     const analysis::MetricDifference* largest = nullptr;
     for (size_t i = m; i < differences.size(); i += metrics.size()) {
@@ -177,8 +177,8 @@ int DiffTraces(const DiffArguments& arguments) {
 
 std::string OverlapTable(const std::vector<analysis::HeadOverlap>& overlaps) {
   std::ostringstream out;
-  out << std::left << std::setw(8) << "head" << std::right << std::setw(14) << "first alone" << std::setw(14)
-      << "second alone" << std::setw(14) << "both" << std::setw(14) << "pairs" << std::setw(9) << "both/all"
+  out << std::left << std::setw(8) << "head" << std::right << std::setw(14) << "first only" << std::setw(14)
+      << "second only" << std::setw(14) << "both" << std::setw(14) << "pairs" << std::setw(9) << "both/all"
       << std::setw(10) << "jaccard" << '\n';
   for (const analysis::HeadOverlap& of_head : overlaps) {
     const analysis::MaskOverlap& overlap = of_head.overlap;
@@ -261,7 +261,7 @@ int RunDiff(const DiffArguments& arguments) {
   if (arguments.traces.size() != 1 || arguments.methods.size() != 2)
     throw UsageError("two methods are compared on one trace: give TRACE and --method twice");
   if (arguments.all || arguments.metrics_were_given)
-    throw UsageError("--metrics and --all are of two traces: leave them out beside --method");
+    throw UsageError("--metrics and --all are for two traces: leave them out with --method");
   return DiffMasks(arguments);
 }
 

@@ -110,8 +110,7 @@ void AddEvalCommand(CLI::App& app, Action& action) {
       ->capture_default_str()
       ->type_name("N,M");
   command->add_option("--samples", request.samples, "Questions per task and length")->capture_default_str();
-  command
-      ->add_option("--questions", request.questions_per_context, "Questions about one context, each asked as if alone")
+  command->add_option("--questions", request.questions_per_context, "Questions per context, each asked independently")
       ->capture_default_str();
   command->add_option("--seed", request.seed, "Seed")->capture_default_str();
   AddAttentionOption(command, &arguments->attention);

@@ -30,7 +30,7 @@ data::ExportStorage StorageOf(const ExportArguments& arguments, FileFormat forma
   if (format != FileFormat::kHdf5 && (arguments.compress || !arguments.dtype.empty())) {
     throw UsageError(std::string(arguments.compress ? "--compress" : "--dtype") + ": " +
                      (format == FileFormat::kCsv ? ".csv" : ".json") +
-                     " holds numbers as text, each so that it reads back as what it is; leave it out, or write .h5");
+                     " holds numbers as text that reads back exactly; leave it out, or write .h5");
   }
   data::ExportStorage storage;
   if (arguments.compress) storage.storage = data::TraceStorage::kCompressed;
@@ -75,17 +75,16 @@ void AddExportCommand(CLI::App& app, Action& action) {
   command->add_option("trace", arguments->trace, "Trace")->required()->type_name("TRACE");
   AddModelHeadsOptions(command, &arguments->layers, &arguments->heads, "the KV heads that they read come along");
   command
-      ->add_option(
-          "--tokens", arguments->tokens,
-          "Tokens begin:end (all). The file counts them from 0 and records where they were; lse still covers every "
-          "key that the model saw (lse_keys says how many)")
+      ->add_option("--tokens", arguments->tokens,
+                   "Tokens begin:end (all). The file counts them from 0 and records their original place; lse still "
+                   "covers every key that the model saw (lse_keys says how many)")
       ->type_name("a:b");
   command
       ->add_option("--dtype", arguments->dtype,
-                   "Of a trace's vectors: fp32, bf16 or fp16 (as they are); lse stays that of the model's own numbers")
+                   "Precision of a trace's vectors: fp32, bf16 or fp16 (unchanged); lse keeps the model's own values")
       ->type_name("fp32|bf16|fp16");
   command->add_flag("--compress", arguments->compress,
-                    "Of a trace: shuffle and deflate its vectors, which takes less room and longer to read");
+                    "Compress a trace's vectors (shuffle and deflate): smaller, but slower to read");
   AddOutputOptions(command, &arguments->output, &arguments->force, "File to write: .h5, .csv or .json")->required();
   AddQuietOption(command, &arguments->quiet);
   command->callback([=, &action] { action = [=] { return RunExport(*arguments); }; });

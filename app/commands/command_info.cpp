@@ -37,9 +37,10 @@ using Json = nlohmann::ordered_json;
 
 // Of a trace that was cut from a longer one (headscope export --tokens).
 std::string CutFrom(int64_t first_token) {
-  return first_token == 0 ? ""
-                          : ", cut from a longer trace at its token " + std::to_string(first_token) +
-                                "\n             (lse counts the tokens before too: what they hold is outside_mass)";
+  return first_token == 0
+             ? ""
+             : ", cut from a longer trace at its token " + std::to_string(first_token) +
+                   "\n             (lse covers the tokens before the cut too; their share is outside_mass)";
 }
 
 // What the model generated after the prompt.
@@ -113,7 +114,7 @@ std::string FactsText(const data::LayerFacts& facts) {
   out << ", scale " << facts.softmax_scale << ", RoPE " << RopeName(facts);
   if (facts.window > 0) out << ", window " << facts.window;
   if (facts.chunk > 0) out << ", chunk " << facts.chunk;
-  if (facts.bidirectional) out << ", in both directions";
+  if (facts.bidirectional) out << ", bidirectional";
   if (facts.soft_cap > 0) out << ", soft cap " << facts.soft_cap;
   if (!facts.sinks.empty()) out << ", learned sinks";
   if (facts.output_gate != data::OutputGate::kNone) out << ", output gate " << data::NameOf(facts.output_gate);
@@ -150,7 +151,7 @@ std::string LayersText(const data::TraceLayout& layout) {
   if (std::all_of(layout.facts.begin(), layout.facts.end(),
                   [&](const data::LayerFacts& facts) { return without_window(facts) == first; })) {
     return "  heads      " + HeadsText(first) + "\n" + WindowsText(layout) +
-           (first.bidirectional ? "  attention  in both directions: rows see what comes after them too\n" : "");
+           (first.bidirectional ? "  attention  bidirectional: rows see later tokens too\n" : "");
   }
   std::string text;
   for (size_t slot = 0; slot < layout.facts.size(); ++slot) {
@@ -275,7 +276,7 @@ int CheckpointInfo(const std::string& path, bool json) {
         << " layers, hidden " << summary.hidden_size << ", " << summary.num_qo_heads << " query heads over "
         << summary.num_kv_heads << " KV heads, head_dim " << summary.head_dim << ", vocabulary "
         << summary.vocabulary_size << ", context " << summary.max_positions << " tokens\n  a trace of every head takes "
-        << ByteText(values_per_token * 2) << " a token in bf16\n";
+        << ByteText(values_per_token * 2) << " per token in bf16\n";
     if (!refusal.empty()) out << "  capture would refuse it: " << Printable(refusal) << '\n';
   }
   WriteText(out.str(), "", false);

@@ -157,8 +157,8 @@ int ListMethods(const std::string& name, bool json) {
   }
   if (const auto kind = std::ranges::find(FileKinds(), name, &FileKind::name);
       chosen.empty() && kind != FileKinds().end()) {
-    throw UsageError("method '" + name + "' is made of a file: " + kind->help + "; write " + name +
-                     ":path=FILE where a method is asked for");
+    throw UsageError("method '" + name + "' is read from a file: " + kind->help + "; write " + name +
+                     ":path=FILE where a method is expected");
   }
   if (chosen.empty())
     throw UsageError("method '" + name + "' is not registered; `headscope methods` lists those that are");

@@ -130,8 +130,8 @@ int RunQuantise(const QuantiseArguments& arguments) {
 }  // namespace
 
 void AddQuantiseCommand(CLI::App& app, Action& action) {
-  CLI::App* command =
-      app.add_subcommand("quantise", "Error of every head's output with Q, K and V in few bits, beside its sparsity");
+  CLI::App* command = app.add_subcommand(
+      "quantise", "Error of every head's output with Q, K and V in low precision, beside its sparsity");
   auto arguments = std::make_shared<QuantiseArguments>();
   command->add_option("trace", arguments->trace, "Trace")->required()->type_name("TRACE");
   AddRecordedHeadsOption(command, &arguments->heads);
@@ -141,7 +141,7 @@ void AddQuantiseCommand(CLI::App& app, Action& action) {
       ->type_name("a,b");
   command
       ->add_option("--scales", arguments->groups,
-                   "What shares a scale (each in turn): " + Listed(analysis::ChosenScaleGroups(), names) +
+                   "What shares a scale (all, one after another): " + Listed(analysis::ChosenScaleGroups(), names) +
                        "; mxfp4 has blocks of 32")
       ->delimiter(',')
       ->type_name("a,b");

@@ -176,7 +176,7 @@ int RunRender(RenderArguments arguments) {
   if (arguments.output.empty()) throw UsageError("--output is missing: name the picture to write");
   if (!arguments.figure.empty()) return RunFigure(arguments);
   if (arguments.head.empty()) throw UsageError("give --head L:H for a head's map, or --figure NAME");
-  if (arguments.traces.size() > 1) throw UsageError("a map is of one trace; several go into one figure (--figure)");
+  if (arguments.traces.size() > 1) throw UsageError("a map shows one trace; only a figure takes several (--figure)");
   arguments.trace = arguments.traces.front();
   using analysis::ViewKind;
   analysis::RenderRequest request;
@@ -251,8 +251,9 @@ int RunRender(RenderArguments arguments) {
   notes.Print();
   if (arguments.device.is_gpu() && head->gpu != nullptr) {
     Say(arguments.output + ": " +
-        (device.is_gpu() ? "computed on " + device.name
-                         : "computed on the CPU, as masks and differences are, and what the GPU has no memory for"));
+        (device.is_gpu()
+             ? "computed on " + device.name
+             : "computed on the CPU, like all masks and differences, and whatever does not fit in the GPU's memory"));
   }
   output.Commit();
   return kDone;
@@ -272,11 +273,10 @@ void AddRenderCommand(CLI::App& app, Action& action) {
   AddRecordedHeadsOption(command, &arguments->heads);
   AddMaxRowsOption(command, &arguments->max_rows, " for a figure");
   command
-      ->add_option(
-          "--view", arguments->view,
-          "scores; overlay (scores, grey where the method leaves out), lost (grey where it keeps); mask (share "
-          "kept); difference (sparse less dense); other (another head less this one); overlap (which of two "
-          "methods keeps)")
+      ->add_option("--view", arguments->view,
+                   "scores; overlay (scores, grey where the method leaves out), lost (grey where it keeps); mask "
+                   "(share kept); difference (sparse minus dense); other (another head minus this one); overlap (which "
+                   "of two methods keeps what)")
       ->capture_default_str();
   command->add_option("--method", arguments->method, "Method whose mask is shown")->type_name("NAME[:k=v,..]");
   command->add_option("--other-method", arguments->other_method, "With --view overlap: the second method")
@@ -290,16 +290,15 @@ void AddRenderCommand(CLI::App& app, Action& action) {
                    "Query rows begin:end, counted among the recorded ones (all); the axis shows their positions")
       ->type_name("a:b");
   command->add_option("--cols", arguments->columns, "Key columns begin:end (all)")->type_name("a:b");
-  command->add_option(
-      "--size", arguments->size,
-      "Pixels of the map, without its axes (800x800), two of them a point in .svg and .pdf; points of a figure "
-      "(1000x480)");
+  command->add_option("--size", arguments->size,
+                      "Size of a map without its axes, in pixels (800x800; two per point in .svg and .pdf), or of a "
+                      "figure, in points (1000x480)");
   command->add_option("--reduction", arguments->reduction, "max (keeps thin lines) or mean (keeps mass)")
       ->capture_default_str();
   command->add_option("--scale", arguments->scale, "log or linear")->capture_default_str();
   command
       ->add_option("--range", arguments->range,
-                   "Probabilities at the colours' ends, such as 1e-6:1 (what the picture holds)")
+                   "Probabilities at the ends of the colour range, such as 1e-6:1 (the picture's own range)")
       ->type_name("LEAST:MOST");
   command
       ->add_option("--color-map", arguments->color_map,
@@ -307,11 +306,11 @@ void AddRenderCommand(CLI::App& app, Action& action) {
       ->capture_default_str();
   command
       ->add_option("--ground", arguments->ground,
-                   "light (white, for paper) or dark (as the window): around the map, and under a figure")
+                   "Background of a map or figure: light (white, for paper) or dark (like the window)")
       ->capture_default_str();
   AddDeviceOption(command, &arguments->device, "a GPU takes heads recorded in bf16 or fp16");
   AddOutputOptions(command, &arguments->output, &arguments->force,
-                   "Picture to write: .png, .svg or .pdf; of a figure also its numbers as .json or .csv");
+                   "Picture to write: .png, .svg or .pdf; for a figure also its numbers as .json or .csv");
   AddThreadsOption(command, &arguments->num_threads);
   AddQuietOption(command, &arguments->quiet);
   command->callback([=, &action] { action = [=] { return RunRender(*arguments); }; });

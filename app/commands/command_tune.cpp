@@ -72,7 +72,7 @@ void CheckPhases(const Tuning& tuning, const TuneArguments& arguments) {
   const auto is_decode = [](const Tuning::Searched& method) { return method.choice.decode != nullptr; };
   const bool decode = is_decode(tuning.methods.front());
   if (!std::ranges::all_of(tuning.methods, [&](const Tuning::Searched& method) { return is_decode(method) == decode; }))
-    throw UsageError("--method: prefill and decode methods run on other rows; tune them apart");
+    throw UsageError("--method: prefill and decode methods run on different rows; tune them separately");
   if (decode && tuning.target.budget.kind == analysis::BudgetTarget::Kind::kWork)
     throw UsageError("--target " + arguments.target + ": work is counted in the tiles of a prefill kernel, and " +
                      tuning.methods.front().choice.name + " is a decode method; give kept=..");
@@ -80,7 +80,7 @@ void CheckPhases(const Tuning& tuning, const TuneArguments& arguments) {
   throw UsageError("--target " + arguments.target + ": " + tuning.target.limit->name + " is a " +
                    (decode ? "prefill" : "decode") + " method, and " + tuning.methods.front().choice.name + " a " +
                    (decode ? "decode" : "prefill") +
-                   " method, which runs on other rows; give a setting of the same kind, or a share");
+                   " method, which runs on different rows; give a setting of the same kind, or a share");
 }
 
 TunedUnit ParseUnit(const std::string& text) {
@@ -103,8 +103,8 @@ void CheckSameModel(const data::TraceReader& trace, const data::TraceReader& fir
   if (model.weights_sha256 == expected.weights_sha256 && model.num_layers == expected.num_layers &&
       model.num_qo_heads == expected.num_qo_heads && model.head_dim == expected.head_dim)
     return;
-  throw UsageError(trace.path() + " was captured from another model (" + model.name + ") than " + first.path() + " (" +
-                   expected.name + "); tune them apart");
+  throw UsageError(trace.path() + " was captured from a different model (" + model.name + ") than " + first.path() +
+                   " (" + expected.name + "); tune them separately");
 }
 
 // `others`: traces that are open already, of the same model and other recordings.
@@ -169,7 +169,7 @@ void WriteTuning(const Tuning& tuning, const TuneArguments& arguments, TuningFor
   std::string summary = TuningSummary(tuning);
   if (!arguments.output.empty() && !tuning.complete()) {
     summary += "; " + arguments.output + " is not written";
-    if (arguments.resume) summary += ", and the same command goes on from here";
+    if (arguments.resume) summary += ", and the same command continues from here";
   }
   Say(summary);
 }
@@ -235,8 +235,8 @@ void CheckMemory(const std::vector<std::vector<size_t>>& units, const Traces& tr
   throw DeviceError(Fault{.field = "per",
                           .problem = std::to_string(most) + " heads that share a setting take " +
                                      std::to_string(bytes >> 20) +
-                                     " MiB together, more than half of the memory that is available",
-                          .remedy = "tune per head, or fewer heads, or a shorter trace"});
+                                     " MiB together, more than half of the available memory",
+                          .remedy = "tune per head, or take fewer heads or a shorter trace"});
 }
 
 // What one unit's search found: its heads in order, and its trade-offs.
@@ -487,15 +487,15 @@ int RunTune(TuneArguments arguments) {
     inputs.insert(inputs.end(), arguments.checks.begin(), arguments.checks.end());
     CheckOutputTarget(arguments.output, arguments.force, inputs);
   } else if (!arguments.format.empty()) {
-    throw UsageError("--format says what a file is to be; name one with -o");
+    throw UsageError("--format is for a file; name one with -o");
   }
   if (arguments.resume && (arguments.output.empty() || arguments.front_points > 0 || format == TuningFormat::kLuKv))
-    throw UsageError("--resume keeps the heads that are done beside an output; give -o, and no --front or lu-kv");
+    throw UsageError("--resume saves finished heads beside the output; give -o, and neither --front nor lu-kv");
   constexpr int32_t kCurvePoints = 33;  // a budget curve is made of trade-offs
   if (format == TuningFormat::kLuKv && arguments.front_points == 0) arguments.front_points = kCurvePoints;
   if (arguments.front_points > 0 && !arguments.output.empty() && format != TuningFormat::kJson &&
       format != TuningFormat::kLuKv)
-    throw UsageError("--front: only the table and the JSON file have room for trade-offs; write .json");
+    throw UsageError("--front: only the table and JSON files hold trade-offs; write .json");
   tuning.target = ParseTarget(arguments.target);
   for (const std::string& text : arguments.methods)
     tuning.methods.push_back({ParseSearchableMethod(text, tuning.target), {}});
@@ -523,7 +523,7 @@ int RunTune(TuneArguments arguments) {
   if (arguments.resume) {
     progress.emplace(arguments.output, tuning);
     if (progress->num_heads() > 0) {
-      Say("going on with " + progress->path() + ", in which " + std::to_string(progress->num_heads()) +
+      Say("continuing with " + progress->path() + ", in which " + std::to_string(progress->num_heads()) +
           (progress->num_heads() == 1 ? " head is done" : " heads are done"));
     }
   }
@@ -544,32 +544,29 @@ void AddTuneCommand(CLI::App& app, Action& action) {
       "tune", "Find the cheapest methods and parameters that keep a target share of each head's attention mass");
   auto arguments = std::make_shared<TuneArguments>();
   command
-      ->add_option("traces", arguments->traces,
-                   "Traces of one model; given several, a head's setting must hold over the rows of all of them")
+      ->add_option(
+          "traces", arguments->traces,
+          "Traces of one model; with several, a head's setting must reach the target over the rows of all of them")
       ->required()
       ->type_name("TRACE");
   command
-      ->add_option(
-          "--method", arguments->methods,
-          "Prefill method, or decode method, which runs on the last 16 recorded rows, a step each; its budgets are "
-          "searched, and k=v sets the other parameters (under work=.. the budgets to start from, too). Given several, "
-          "each head (see --per) gets the "
-          "cheapest")
+      ->add_option("--method", arguments->methods,
+                   "Prefill method, or decode method, which runs on the last 16 recorded rows, one step each. Its "
+                   "budgets are searched; k=v sets the other parameters (with work=.., also the budgets to start "
+                   "from). With several methods, each head (see --per) gets the cheapest")
       ->required()
       ->type_name("NAME[:k=v,..]")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command
-      ->add_option(
-          "--target", arguments->target,
-          "Share of the attention mass, from 0 to 1, that a head must keep: cra=T in every row "
-          "(SampleAttention's CRA), cra-p5=T in more than 95 % of the rows (the window's Meet target), "
-          "cra-mean=T or recall=T (MInference's word) on average. Or the output's relative error that it may "
-          "have: error=E. Or, for the most mass, the share of pairs that it may keep: kept=F, or "
-          "kept=METHOD:k=v,.. for those of a setting. Or MInference's search, from the budgets that --method gives, by "
-          "their steps to as much work of a kernel, in tiles: work=METHOD:k=v,.. or work=F. Or the share of dense "
-          "attention's time that selection "
-          "and attention may take, measured on the CPU: time=F")
+      ->add_option("--target", arguments->target,
+                   "Share of the attention mass, from 0 to 1, that a head must keep: cra=T in every row "
+                   "(SampleAttention's CRA), cra-p5=T in more than 95 % of the rows (the window's Meet target), "
+                   "cra-mean=T or recall=T (MInference's term) on average. Or the largest relative error of the "
+                   "output: error=E. Or the most mass within a limit: kept=F for a share of the pairs, "
+                   "kept=METHOD:k=v,.. for the pairs of that setting, time=F for a share of dense attention's time, "
+                   "selection included, measured on the CPU. Or MInference's search, which starts from the budgets in "
+                   "--method and goes by their steps up to as much kernel work, in tiles: work=METHOD:k=v,.. or work=F")
       ->required()
       ->type_name("cra|cra-p5|cra-mean|recall|error|kept|work|time=T");
   command
@@ -578,14 +575,13 @@ void AddTuneCommand(CLI::App& app, Action& action) {
       ->capture_default_str()
       ->type_name("head|layer|model");
   command
-      ->add_option(
-          "--choose", arguments->choose,
-          "Between methods under a target of kept=F or work=F: the least output error (MInference's paper; the default "
-          "there), or the most mass (its published code)")
+      ->add_option("--choose", arguments->choose,
+                   "How to choose between methods with kept=F or work=F: the least output error (MInference's paper; "
+                   "the default there), or the most mass (its published code)")
       ->type_name("mass|error");
   command
       ->add_option("--check", arguments->checks,
-                   "Held-out trace: nothing is tuned on it, and what the settings keep there is reported")
+                   "Held-out trace: not tuned on, only used to report what the settings keep there")
       ->type_name("TRACE")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -601,22 +597,20 @@ void AddTuneCommand(CLI::App& app, Action& action) {
       ".tsv (DuoAttention's full_attention_heads.tsv) or .npy (LU-KV's budgets); without it a table is printed");
   command
       ->add_option("--format", arguments->format,
-                   "What to write, where the extension does not say it: minference is its best patterns")
+                   "What to write, where the extension does not say it; minference: MInference's best patterns")
       ->type_name("json|csv|minference|duo-attention|lu-kv");
-  command->add_flag(
-      "--resume", arguments->resume,
-      "Save finished heads in OUT.unfinished, and continue from there when the command is run again after Ctrl-C "
-      "or a kill");
+  command->add_flag("--resume", arguments->resume,
+                    "Save finished heads in OUT.unfinished, and continue from there when the same command runs again");
   AddDeviceOption(command, &arguments->device, "a GPU takes heads recorded in bf16 or fp16");
   AddThreadsOption(command, &arguments->num_threads);
   AddQuietOption(command, &arguments->quiet);
   command->footer(
       "Each head gets the cheapest setting of a grid: of all that reach the target, the one with the fewest kept "
-      "pairs; of equal ones, the smallest first budget, then the smallest second. A budget's grid is its minimum, the "
+      "pairs; among equals, the smallest first budget, then the smallest second. A budget's grid is its minimum, the "
       "multiples of a step, and its maximum. Integer budgets end where they cover the longest trace. Their step is the "
-      "registry's (`headscope methods NAME --json`: 50 lines, 64 tokens, 1 block); for shorter traces its largest "
-      "divisor that gives at least 64 steps; and twice that while a method with two budgets has more than 800. Shares "
-      "of mass go in hundredths. The grid is printed, and is in the file as \"grid\".\n"
+      "registry's (`headscope methods NAME --json`: 50 lines, 64 tokens, 1 block); shorter traces use its largest "
+      "divisor that gives at least 64 steps. The step doubles while a method with two budgets has more than 800 "
+      "settings. Shares of mass go in steps of 0.01. The grid is printed, and is in the file as \"grid\".\n"
       "Kept shares are of the pairs that the model itself attends to; budgets are in the method's own units "
       "(`headscope "
       "methods NAME`).\nCtrl-C writes no file (--resume keeps one to continue from); it prints the heads that are done "

@@ -36,7 +36,7 @@ void AddModelHeadsOptions(CLI::App* command, std::string* layers, std::string* h
 void AddMaxRowsOption(CLI::App* command, int64_t* max_rows, const std::string& use) {
   command
       ->add_option("--max-rows", *max_rows,
-                   "Look at about this many query rows of a head" + use + ", evenly spaced (0: every row)")
+                   "Use about this many query rows per head" + use + ", evenly spaced (0: every row)")
       ->capture_default_str();
 }
 

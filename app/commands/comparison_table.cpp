@@ -26,7 +26,7 @@ constexpr std::string_view kOutside = "outside";  // of a cut trace only
 constexpr auto kColumns =
     std::to_array<Column>({{"head", true},        {"method", true},       {"phase", true},
                            {"rows", false},       {"kept", false},        {"CRA min", false},
-                           {"CRA 5 %", false},    {"CRA mean", false},    {kOutside, false},
+                           {"CRA p5", false},     {"CRA mean", false},    {kOutside, false},
                            {"rel. error", false}, {"max error", false},   {"cosine", false},
                            {"select ms", false},  {"attend ms", false},   {"dense ms", false},
                            {"speed-up", false},   {"bytes allow", false}, {"dense by", true},
@@ -146,9 +146,9 @@ std::string Footer(const std::vector<MethodResult>& results,
   std::string footer = has_spread ? "\nTimes are medians +- median absolute deviations over the repeats; dense "
                                   : "\nTimes are of one run each; dense ";
   footer +=
-      "attention and the methods take turns. CRA and errors are the head's own: CRA in all that its rows attend to in "
-      "the model, errors against dense attention over the trace's own keys.\n";
-  if (IsCut(results)) footer += "outside: mean share of the rows' attention that is on tokens before the cut.\n";
+      "attention and the methods take turns. CRA and errors are the head's own: CRA over everything that its rows "
+      "attend to in the model, errors against dense attention over the trace's own keys.\n";
+  if (IsCut(results)) footer += "outside: mean share of the rows' attention on tokens before the cut.\n";
   std::vector<std::string> said;
   const auto say_once = [&](const std::string& sentence) {
     if (std::find(said.begin(), said.end(), sentence) != said.end()) return;
@@ -161,7 +161,7 @@ std::string Footer(const std::vector<MethodResult>& results,
              std::to_string(result.measured_kv_heads) + (result.measured_kv_heads == 1 ? " KV head" : " KV heads") +
              (one ? "" : "; its heads share the times") + ".");
     if (result.num_threads > 0 && (!result.device.is_gpu() || !result.select_device.is_gpu()))
-      say_once("What ran on the CPU had " + std::to_string(result.num_threads) +
+      say_once("Work on the CPU used " + std::to_string(result.num_threads) +
                (result.num_threads == 1 ? " thread." : " threads."));
   }
   std::map<int32_t, std::vector<std::string>> sharing;  // by how many query heads share a choice
@@ -180,7 +180,7 @@ std::string Footer(const std::vector<MethodResult>& results,
     if (!std::isnan(result.dense_of_reading)) {
       say_once(result.measured + ": dense decode (" + result.baseline + ") ran at " +
                Format("%.0f %%", 100 * result.dense_of_reading) +
-               " of the rate at which the same threads read its keys and values, so speed-ups over it may be up to " +
+               " of the rate at which the same threads read its keys and values, so a speed-up over it may reach " +
                Format("%.2f", std::max(1.0, 1 / result.dense_of_reading)) + " times what the bytes allow.");
     }
   }

@@ -25,8 +25,7 @@ using Json = nlohmann::json;
 
 constexpr size_t kMostHeads = 1 << 20;
 constexpr int64_t kBudgetRatios = 99;
-constexpr const char* kRemedy =
-    "give a file that `headscope tune -o FILE.json` or FILE.csv wrote, or MInference's best patterns";
+constexpr const char* kRemedy = "give a .json or .csv file written by `headscope tune`, or MInference's best patterns";
 
 [[noreturn]] void Refuse(const std::string& path, const std::string& field, const std::string& problem,
                          const std::string& remedy = kRemedy) {
@@ -70,13 +69,13 @@ void SetParameter(const std::string& path, const std::string& field, const kerne
 void AddHead(const std::string& path, const std::string& field, analysis::HeadId id, analysis::AskedMethod asked,
              HeadSettings* settings) {
   if (!settings->emplace(id, std::move(asked)).second)
-    Refuse(path, field, "head " + HeadText(id) + " is there twice", "leave one of its entries");
+    Refuse(path, field, "head " + HeadText(id) + " appears twice", "keep only one of its entries");
 }
 
 analysis::AskedMethod AskedOf(const std::string& path, const std::string& field, const std::string& name) {
   const kernels::NamedMethod method = kernels::FindMethod(name);
   if (method.spec() == nullptr) {
-    Refuse(path, field, "'" + name + "' is not registered; known are " + kernels::MethodNames(),
+    Refuse(path, field, "'" + name + "' is not registered; known methods are " + kernels::MethodNames(),
            "name a method of this version");
   }
   return {kernels::UniqueName(*method.spec()), kernels::ParameterValues(*method.spec())};
@@ -85,7 +84,7 @@ analysis::AskedMethod AskedOf(const std::string& path, const std::string& field,
 // Schema 1 has one method for all heads; 2 names it with each.
 HeadSettings OfTuning(const std::string& path, const Json& json) {
   const auto schema = json.find("schema");
-  if (schema == json.end() || !schema->is_string()) Refuse(path, "schema", "it is not there");
+  if (schema == json.end() || !schema->is_string()) Refuse(path, "schema", "it is missing");
   const auto& version = schema->get_ref<const std::string&>();
   if (version != "headscope-tuning-1" && version != "headscope-tuning-2")
     Refuse(path, "schema", "'" + version + "' is not headscope-tuning-2 or headscope-tuning-1");
@@ -199,7 +198,7 @@ HeadSettings OfMInference(const std::string& path, const Json& json) {
         Refuse(path, field, "it is not [name, a, b, score]");
       const auto& name = entry[0].get_ref<const std::string&>();
       const kernels::PrefillMethod* const method = name.empty() ? nullptr : FindPattern(name);
-      if (method == nullptr) Refuse(path, field, "'" + name + "' is not a pattern that is known here");
+      if (method == nullptr) Refuse(path, field, "'" + name + "' is not a known pattern");
       const kernels::MethodSpec& spec = method->spec();
       analysis::AskedMethod asked{kernels::UniqueName(spec), kernels::ParameterValues(spec)};
       for (const auto& [parameter, value] :
@@ -237,7 +236,7 @@ HeadSettings ReadHeadBudgets(const std::string& path, const analysis::AskedMetho
   });
   if (budget == spec.parameters.end())
     throw UsageError("--budget-method " + spec.name +
-                     ": budgets of KV heads are for methods that evict by a budget of tokens");
+                     ": budgets per KV head are for methods that evict down to a number of tokens");
   const NumpyArray array = ParseNumpyFile(data::ReadUntrustedText(path, kArray), path, kArray);
   if (array.shape.size() != 3 || array.shape[0] != kBudgetRatios)
     Refuse(path, "shape", "it is not [99, layers, KV heads]", kArray);

@@ -22,7 +22,7 @@ void AddAttentionOption(CLI::App* command, std::vector<std::string>* texts) {
   command
       ->add_option("--attention", *texts,
                    "Method that computes the model's attention: a prefill method for the prompt, a decode method for "
-                   "the tokens after it; a phase without one runs dense (dense)")
+                   "the tokens after it; a phase without a method runs dense (dense)")
       ->type_name("METHOD[:k=v,..]");
 }
 
@@ -48,7 +48,7 @@ ModelAttention ChooseAttention(const std::vector<std::string>& texts, int32_t nu
   // Said here, before a long prompt has passed the model.
   if (device.is_gpu() && choice.decode != nullptr && choice.decode->LeavesOutComponents()) {
     throw UsageError("--attention " + choice.decode->spec().name +
-                     ": it leaves out components of keys, which a GPU attends to as a whole; give --device cpu");
+                     ": it drops components of keys, which GPUs cannot do; give --device cpu");
   }
   const auto said = [](const auto* method, const auto& baseline, const kernels::ParameterValues& values) {
     return method != nullptr ? TextOf(method->spec(), values)

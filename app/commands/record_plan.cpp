@@ -113,7 +113,7 @@ RecordPlan ParseRecordPlan(std::string_view text, const std::string& file) {
   found.heads = reader.Numbers(plan, "heads");
   found.kv_heads = reader.Numbers(plan, "kv_heads");
   if (found.heads && found.kv_heads)
-    reader.Refuse("kv_heads", "stands beside heads, and each of the two says which heads are recorded",
+    reader.Refuse("kv_heads", "is given as well as heads, and either alone says which heads are recorded",
                   "write one of them");
   found.rows = reader.Text(plan, "rows");
   found.points = reader.Names(plan, "points");

@@ -129,8 +129,8 @@ TuningProgress::TuningProgress(const std::string& output, const Tuning& tuning)
                                   .remedy = "move it away, or leave out --resume"});
       }
       throw UsageError(path_ +
-                       " is of a tuning of other traces, methods or targets; give the command that was stopped, "
-                       "or remove that file to begin anew");
+                       " belongs to a tuning of other traces, methods or targets; repeat the command that was stopped, "
+                       "or remove that file to start again");
     }
     while (std::getline(before, line)) {
       if (before.eof()) break;  // cut short
@@ -141,7 +141,7 @@ TuningProgress::TuningProgress(const std::string& output, const Tuning& tuning)
         for (const Json& head : *heads) unit.push_back(HeadOf(tuning, head));
       } catch (const std::exception&) {
         throw BadInputError(
-            Fault{.file = path_, .problem = "a line of it is damaged", .remedy = "remove the file to begin anew"});
+            Fault{.file = path_, .problem = "a line of it is damaged", .remedy = "remove the file to start again"});
       }
       if (unit.empty()) continue;
       kept += line + "\n";

@@ -14,7 +14,7 @@ void Say(std::string_view sentence);
 inline constexpr char kOutOfMemory[] =
     "not enough memory; close other programs, or choose fewer heads or a shorter sequence";
 inline constexpr char kOutOfThreads[] =
-    "the system gives no more threads; end other programs, raise the limit (ulimit -u, a container's limit of "
-    "processes) or use fewer threads";
+    "the system allows no more threads; close other programs, raise the limit (ulimit -u, or the container's process "
+    "limit) or use fewer threads";
 
 }  // namespace headscope::app

@@ -156,7 +156,7 @@ std::string EmptyElement(const CLI::App& app, int argc, const char* const* argv)
     if (option == nullptr || option->get_delimiter() == '\0' || text.empty()) continue;
     const std::string comma(1, option->get_delimiter());
     if ((comma + text + comma).find(comma + comma) == std::string::npos) continue;
-    return option->get_name() + " " + text + ": the list has an empty element; take the comma beside it out";
+    return option->get_name() + " " + text + ": the list has an empty element; remove the extra comma";
   }
   return "";
 }

@@ -79,7 +79,7 @@ void CheckOutputTarget(const std::string& path, bool force, const std::vector<st
     if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory) {
       throw UsageError(WriteRefusal(path, error.value()));
     }
-    throw UsageError(OutputFault(path, "the folder " + folder + " does not exist", "make it first"));
+    throw UsageError(OutputFault(path, "the folder " + folder + " does not exist", "create it first"));
   }
   const fs::file_status status = fs::symlink_status(target, error);
   if (status.type() == fs::file_type::none) throw UsageError(WriteRefusal(path, error.value()));
@@ -128,7 +128,7 @@ void OutputFile::Commit() {
   if (force_) {
     if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) throw FailedError(WriteRefusal(path_, errno));
   } else if (const int error = RenameToFreeName(temporary_path_.c_str(), path_.c_str()); error == EEXIST) {
-    throw UsageError(OutputFault(path_, "it was made by something else during this run and is kept",
+    throw UsageError(OutputFault(path_, "something else created it during this run, so it is kept",
                                  "choose another name or give --force"));
   } else if (error != 0) {
     throw FailedError(WriteRefusal(path_, error));

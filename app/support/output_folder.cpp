@@ -22,7 +22,7 @@ OutputFolder::OutputFolder(const std::string& option, const std::string& path) {
   if (!error) error = std::make_error_code(std::errc::not_a_directory);
   RemoveEmpty();
   throw UsageError(
-      {.field = option, .value = path, .problem = error.message(), .remedy = "name a folder that can be made"});
+      {.field = option, .value = path, .problem = error.message(), .remedy = "name a folder that can be created"});
 }
 
 OutputFolder::~OutputFolder() {

@@ -211,9 +211,9 @@ class Configurations(TraceCase):
                 self.assertAlmostEqual(entry["checked"][name], there[name], 6)
             self.assertEqual(entry["checked"]["target_met"], there["cra_p5"] >= 0.9)
             met += entry["checked"]["target_met"]
-        self.assertIn(f"on the traces to check it, {met} of them do", said)
+        self.assertIn(f"on the held-out traces, {met} of them do", said)
         table = run("tune", self.part, "--method", "vertical-slash", "--target", "cra-p5=0.9", "--heads", "5:*", "--check", self.other, "--quiet").stdout
-        self.assertIn("by which nothing was chosen", table)
+        self.assertIn("which were not tuned on", table)
 
     def test_the_trade_off_rises_and_is_marked_where_nothing_beats_it(self):
         config, _ = self.tuned(self.part, "--method", "vertical-slash", "--method", "block-sparse", "--target", "cra-mean=0.8", "--heads", "5:7", "--front", 12)
@@ -263,7 +263,7 @@ class Configurations(TraceCase):
             self.assertAlmostEqual(result["kept_fraction"], float(line["kept_fraction"]), 6)
         for said, text in (("unknown parameter", "layer,head,method,n_snk\n5,7,a-shape,3\n"), ("is not registered", "layer,head,method\n5,7,none\n"),
                            ("not an integer", "layer,head,method\n5,seven,a-shape\n"), ("has no method", "layer,head\n5,7\n"),
-                           ("is there twice", "layer,head,method\n5,7,a-shape\n5,7,a-shape\n"), ("3 cells", "layer,head,method,n_sink\n5,7,a-shape\n"), ("no heads", "layer,head,method\n"), ("no heads", "")):
+                           ("appears twice", "layer,head,method\n5,7,a-shape\n5,7,a-shape\n"), ("3 cells", "layer,head,method,n_sink\n5,7,a-shape\n"), ("no heads", "layer,head,method\n"), ("no heads", "")):
             (self.path / "bad.csv").write_text(text)
             self.assertIn(said, run("compare", self.part, "--config", self.path / "bad.csv", "--repeat", "1", code=3).stderr)
         # A file of the schema before, in which all heads have one method.
@@ -356,8 +356,8 @@ class Configurations(TraceCase):
             kept = max(1, round(float((1 - shares[49, result["layer"], result["head"] // group].astype(float)) * tokens)))
             self.assertEqual((result["method"], dict(one.split("=") for one in result["parameters"].split(","))["budget"]), ("knorm", str(kept)))
         self.assertGreater(len({result["parameters"] for result in results}), 2)
-        self.assertIn("name the method that chooses them", run(*compared, "--compression-ratio", 0.9, "--quiet", code=2).stderr)
-        for said, options in (("say which share is evicted", ()), ("say which share is evicted", ("--compression-ratio", 0.505)),
+        self.assertIn("name a method with a budget", run(*compared, "--compression-ratio", 0.9, "--quiet", code=2).stderr)
+        for said, options in (("give the share to evict", ()), ("give the share to evict", ("--compression-ratio", 0.505)),
                               ("methods that evict", ("--compression-ratio", 0.5, "--budget-method", "sparq"))):
             self.assertIn(said, run(*compared, *options, "--quiet", code=2).stderr)
         self.assertIn("--compression-ratio", run("compare", self.trace, "--method", "knorm", "--compression-ratio", 0.5, code=2).stderr)

@@ -192,7 +192,7 @@ class Results(TraceCase):
             self.assertLessEqual(result["cra_p5"], result["cra_mean"] + 1e-6)
         self.assertLess(results["a-shape"]["cra_p5"], results["a-shape"]["cra_mean"])
         table = run("compare", self.trace, "--heads", "8:4", "--method", "dense", "--repeat", 1, "--quiet").stdout
-        for column in ("speed-up", "CRA min", "CRA 5 %", "CRA mean"):
+        for column in ("speed-up", "CRA min", "CRA p5", "CRA mean"):
             self.assertIn(column, table)
 
     def test_compare_measures_a_layer_once_and_prints_what_was_asked_in_order(self):
@@ -429,7 +429,7 @@ class Results(TraceCase):
         self.assertEqual(of_files, ["mask-file:path=FILE", "duo-attention:path=FILE"])
         self.assertEqual(sorted(set(listed) - set(of_files)), sorted(method["option"] for method in methods))
         refused = run("methods", "mask-file", code=2).stderr
-        self.assertIn("made of a file", refused)
+        self.assertIn("read from a file", refused)
         for method in methods:
             for parameter in method["parameters"]:
                 self.assertTrue(parameter["help"], f"{method['name']}.{parameter['name']} has no help")

@@ -288,7 +288,7 @@ class Tune(TraceCase):
             self.assertEqual(entry["parameters"]["n_vertical"], entry["parameters"]["n_slash"], "the largest: as many as tokens")
             self.assertGreater(entry["cra_min"], 1 - TOLERANCE)
         self.assertIn("0 of 2 heads reach", said)
-        self.assertIn("not even the largest budgets, which are written for them, are enough for 0:0, 8:4", said)
+        self.assertIn("even the largest budgets, which are written for them, are not enough for 0:0, 8:4", said)
 
     def test_formats_agree(self):
         asked = (self.trace, "--method", "vertical-slash", "--target", "cra-p5=0.9", "--heads", "4:2,8:*", "--quiet")

@@ -85,7 +85,7 @@ class ModelAttention(unittest.TestCase):
         if not pathlib.Path("/dev/nvidia0").exists():
             self.assertIn("no usable NVIDIA GPU", run(*EVAL, "--attention", "a-shape", "--device", "cuda", code=4).stderr)
         # At the door, whether or not there is a GPU: it was said after the whole prompt, and not which method it was.
-        self.assertIn("--attention think: it leaves out components of keys", run(*EVAL, "--attention", "think", "--device", "cuda", code=2).stderr)
+        self.assertIn("--attention think: it drops components of keys", run(*EVAL, "--attention", "think", "--device", "cuda", code=2).stderr)
         self.assertIn("choose from pre-rope, value-norms, hidden-norms",
                       run("capture", MODEL, "--text", "x", "--record", "all", "-o", self.path / "none.h5", code=2).stderr)
         self.assertFalse((self.path / "none.h5").exists())

@@ -89,7 +89,7 @@ class ModelFamilies(unittest.TestCase):
         layers, trace = facts("qwen3_next")
         self.assertEqual([(layer["layer"], layer["output_gate"]) for layer in layers], [(2, "per channel")])
         said = run("capture", self.checkpoint("qwen3_next"), "--text", "one", "--layers", "1", "-o", self.path / "none.h5", code=2).stderr
-        self.assertIn("--layers 1: the layer has a recurrence in place of attention", said)
+        self.assertIn("--layers 1: the layer has a recurrence instead of attention", said)
 
     def test_rows_can_be_drawn_and_prompts_given_as_ids(self):
         folder, trace = self.checkpoint("llama_gqa", padding=3), self.path / "ids.h5"

@@ -52,7 +52,7 @@ TEST(RecordPlan, NamesTheKeyOfWhatIsWrong) {
            {R"("heads": ["0"])", "heads: holds \"0\""},
            {R"("heads": [2147483648])", "heads: holds 2147483648"},
            {R"("heads": [[1]])", "heads: holds [1]"},
-           {R"("heads": [1], "kv_heads": [0])", "kv_heads: stands beside heads"},
+           {R"("heads": [1], "kv_heads": [0])", "kv_heads: is given as well as heads"},
            {R"("rows": 16)", "rows: is 16, not a string"},
            {R"("points": "pre-rope")", "points: is \"pre-rope\", not a list"},
            {R"("points": [1])", "points: holds 1"},
