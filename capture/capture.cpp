@@ -59,7 +59,7 @@ Prompt ReadPrompt(const CaptureRequest& request, const model::Tokenizer& tokeniz
       if (id >= 0 && id < config.vocabulary_size) continue;
       throw UsageError({.field = "tokens",
                         .value = std::to_string(id),
-                        .problem = "the model has the ids 0 to " + std::to_string(config.vocabulary_size - 1),
+                        .problem = "the model's ids are 0 to " + std::to_string(config.vocabulary_size - 1),
                         .remedy = "give ids of its own tokenizer"});
     }
     return {request.tokens, "tokens", "", {}};
@@ -111,8 +111,8 @@ std::vector<int32_t> ChooseLayers(const std::vector<int32_t>& named, const model
   } else if (const auto without = std::find_if(chosen.begin(), chosen.end(), is_linear); without != chosen.end()) {
     throw UsageError({.field = "layers",
                       .value = std::to_string(*without),
-                      .problem = "the layer has a recurrence in place of attention, and no heads",
-                      .remedy = "name layers with attention, or none for all of those"});
+                      .problem = "the layer has a recurrence instead of attention, so it has no heads",
+                      .remedy = "name layers with attention, or none to record all of those"});
   }
   return chosen;
 }
@@ -134,12 +134,12 @@ void RequireOnePass(const CaptureRequest& request) {
                       .remedy = "leave it at 0, or name a decoder"});
   }
   if (request.attention != nullptr) {
-    throw UsageError({.field = "attention",
-                      .value = request.attention_text,
-                      .problem =
-                          "the model is an encoder, whose rows attend to later tokens as well, and every method is "
-                          "one of causal attention",
-                      .remedy = "leave it out, or name a decoder"});
+    throw UsageError(
+        {.field = "attention",
+         .value = request.attention_text,
+         .problem =
+             "the model is an encoder, whose rows also attend to later tokens, but every method needs causal attention",
+         .remedy = "leave it out, or name a decoder"});
   }
 }
 
@@ -150,7 +150,7 @@ RecordedHeads CheckAgainstConfig(const CaptureRequest& request, const model::Mod
   if (!request.heads.empty() && !request.kv_heads.empty()) {
     throw UsageError({.field = "kv-heads",
                       .value = NumberListText(request.kv_heads),
-                      .problem = "heads are named too, and each of the two says which heads are recorded",
+                      .problem = "heads are named as well, and either alone says which heads are recorded",
                       .remedy = "name one of them"});
   }
   RecordedHeads chosen{ChooseLayers(request.layers, config), {}};
@@ -428,11 +428,11 @@ std::vector<Device> PlaceLayers(const CaptureRequest& request, int64_t tokens) {
       model::PlaceByMemory(request.model_dir, Plan::SessionOf(request), tokens, request.record);
   const bool several = std::ranges::any_of(placed, [&](const Device& one) { return one != placed.front(); });
   if (several && request.attention != nullptr) {
-    throw UsageError(
-        {.field = "attention",
-         .value = request.attention_text,
-         .problem = "the model lies on several devices (" + model::PlacementText(placed) + "), and methods run on one",
-         .remedy = "name one device, or leave the method out"});
+    throw UsageError({.field = "attention",
+                      .value = request.attention_text,
+                      .problem = "the model is spread over several devices (" + model::PlacementText(placed) +
+                                 "), but methods run on one",
+                      .remedy = "name one device, or leave the method out"});
   }
   return placed;
 }
@@ -499,7 +499,7 @@ CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, con
   } catch (const std::system_error& error) {
     const std::string left = leave();
     if (error.code() != std::errc::resource_unavailable_try_again) throw FailedError(Unrecorded(error.what(), left));
-    throw DeviceError(Unrecorded("the system lets headscope start no more threads; end other programs", left));
+    throw DeviceError(Unrecorded("the system allows headscope no more threads; close other programs", left));
   } catch (const std::exception& error) {
     throw FailedError(Unrecorded(error.what(), leave()));
   }

@@ -24,7 +24,7 @@ std::vector<int32_t> ChooseNumbers(const std::vector<int32_t>& chosen, int32_t c
                       .value = NumberListText({sorted.begin(), sorted.end()}),
                       .problem = "the model has no " + what + " " + std::to_string(*refused) + ", only 0 to " +
                                  std::to_string(count - 1),
-                      .remedy = "choose from those"});
+                      .remedy = "choose one of those"});
   }
   return {sorted.begin(), sorted.end()};
 }

@@ -61,9 +61,10 @@ void Manifest::GoOnWith(std::string_view text) {
   const Json& before = *read;
   for (const char* key : {"prompts", "model", "options"}) {
     if (before.value(key, Json()) == json_[key]) continue;
-    throw UsageError({.file = path_,
-                      .problem = std::string("is of other ") + (std::strcmp(key, "model") == 0 ? "models" : key),
-                      .remedy = "give the command that was stopped, or choose another folder"});
+    throw UsageError(
+        {.file = path_,
+         .problem = std::string("was made with other ") + (std::strcmp(key, "model") == 0 ? "models" : key),
+         .remedy = "give the command that was stopped, or choose another folder"});
   }
   json_["captures"] = before["captures"];
 }

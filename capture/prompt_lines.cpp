@@ -115,7 +115,7 @@ PromptLine ParseLine(std::string_view text, int64_t number, const std::string& f
     Refuse(file, number, line.text ? "has both a text and tokens" : "has neither a text nor tokens", remedy);
   if (line.text && line.text->empty()) Refuse(file, number, "text is empty", "give at least one character");
   if (!IsFileName(line.name)) {
-    Refuse(file, number, "name cannot be the name of a file",
+    Refuse(file, number, "name is not valid as a file name",
            "use up to 100 letters, digits, '-', '_' and '.', and no '.' at the front");
   }
   return line;
@@ -138,10 +138,10 @@ std::vector<PromptLine> ParsePromptLines(std::string_view text, const std::strin
              "split the file");
     lines.push_back(ParseLine(line, number, file));
     if (!names.insert(lines.back().name).second)
-      Refuse(file, number, "has the name " + lines.back().name + ", as a line before", "give each a name of its own");
+      Refuse(file, number, "has the name " + lines.back().name + ", like an earlier line", "give each its own name");
   }
   if (lines.empty())
-    throw BadInputError({.file = file, .problem = "holds no prompt", .remedy = "write a JSON object a line"});
+    throw BadInputError({.file = file, .problem = "holds no prompt", .remedy = "write one JSON object per line"});
   return lines;
 }
 

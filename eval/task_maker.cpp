@@ -19,7 +19,7 @@ TaskMaker::TaskMaker(const model::Tokenizer& tokenizer, std::string_view text)
   for (size_t i = 0; i < prose_.size(); ++i) {
     if (tokenizer.TokenBytes(prose_[i]).ends_with('\n')) line_starts_.push_back((i + 1) % prose_.size());
   }
-  if (line_starts_.empty()) throw UsageError("the filler text has no line end; name a text of many lines");
+  if (line_starts_.empty()) throw UsageError("the filler text has no line breaks; name a text with many lines");
 }
 
 // Filler that ends at a random line's end, with the facts at random line starts of it.

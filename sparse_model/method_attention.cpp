@@ -292,7 +292,7 @@ class Methods final : public MethodAttention {
     // A choice by place looks at no tensor.
     if (!decode_.spec().IsStatic()) {
       Require(device->OnHost(call, &whole), call, name);
-      if (device->DecodeSelectsElsewhere()) Note(name + " selects on the CPU: no kernel for GPUs chooses for it here");
+      if (device->DecodeSelectsElsewhere()) Note(name + " selects on the CPU: it has no GPU kernel for this case");
     }
     kernels::DecodeStep step{.problem = StepFrom(whole, first), .first_token = first};
     const std::vector<const kernels::DecodeSelection*> lower = LowerLayers(call, first);

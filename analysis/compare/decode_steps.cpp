@@ -29,7 +29,7 @@ DecodeSteps::DecodeSteps(const HeadFrame& frame, HeadId first_head, int32_t rows
 Status DecodeSteps::Check(HeadId asked) const {
   if (count_ > 0 && frame_.row_positions.back() < frame_.num_tokens) return {};
   return {StatusCode::kUnsupported,
-          "head " + HeadName(asked) + " has no recorded query row with its own key: decode methods need one"};
+          "head " + HeadName(asked) + " has no recorded query row whose own key is recorded: decode methods need one"};
 }
 
 double DecodeSteps::KeptMass(const HeadTensors& head, int64_t step, std::span<const int32_t> tokens) const {

@@ -50,7 +50,7 @@ class GpuDecode final : public DecodeDevice {
     if (!known && !chooses) run->note = method.spec().name + " selects on the CPU: " + last.reason();
     if (!known && !timed_.heads->exact()) {
       if (!run->note.empty()) run->note += "; ";
-      run->note += method.spec().name + " chooses by Q and K rounded to bf16: the trace holds finer values";
+      run->note += method.spec().name + " selects from Q and K rounded to bf16: the trace holds more precise values";
     }
     run->o.clear();
     auto made = std::make_unique<Work>(*this, known, chooses, method, values, run);

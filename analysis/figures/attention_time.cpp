@@ -138,8 +138,8 @@ std::vector<FigurePanel> MakeAttentionTime(const FigureInput& input, std::string
     }
     if (caption->empty()) {
       *caption =
-          "Dense attention of the recorded heads, one thread, fp32, and reading 12 d_m^2 weights a layer: " +
-          Digits(1e3 * line.slope, 3) + " us a token and " + Digits(line.at_zero, 2) +
+          "Dense attention of the recorded heads, one thread, fp32, and reading 12 d_m^2 weights per layer: " +
+          Digits(1e3 * line.slope, 3) + " us per token and " + Digits(line.at_zero, 2) +
           " ms at length 0; attention takes half at " + Digits(line.at_zero / line.slope, 0) +
           " tokens. SparQ, appendix D, Llama 2 7B: 16.2 us and 244 ms on a CPU (half at 15049 tokens), 0.4686 us "
           "and 9.5 ms on an A100.";

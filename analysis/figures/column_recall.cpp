@@ -68,8 +68,8 @@ std::vector<FigurePanel> MakeIndexTransfer(const FigureInput& input, std::string
   for (const FigureTrace& trace : input.traces) {
     if (trace.heads != input.traces.front().heads) {
       throw UsageError({.field = "heads",
-                        .problem = trace.name + " holds other heads than " + input.traces.front().name,
-                        .remedy = "choose what both have"});
+                        .problem = trace.name + " holds different heads from " + input.traces.front().name,
+                        .remedy = "choose heads that both have"});
     }
   }
   const auto sums = AllColumnSums(input);

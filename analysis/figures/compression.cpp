@@ -145,7 +145,7 @@ std::vector<FigurePanel> MakeCompression(const FigureInput& input, std::string* 
 const FigureMaker& CompressionFigure() {
   static const SimpleFigure figure(
       {"compression", "Kept mass of decode methods by what they read", "SparQ Attention, appendix G",
-       "mass that each decode method keeps against how much less it reads, one panel a class of heads"},
+       "mass that each decode method keeps against how much less it reads, one panel per class of heads"},
       MakeCompression);
   return figure;
 }

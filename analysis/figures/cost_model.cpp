@@ -29,10 +29,10 @@ double CacheElements(const data::LayerFacts& facts, double tokens) {
 
 std::vector<FigurePanel> MakeMemory(const FigureInput& input, std::string* caption) {
   FigurePanel total, marginal;
-  total.title = "KV cache of the recorded layers, 2 bytes an element";
+  total.title = "KV cache of the recorded layers, 2 bytes per element";
   total.x = marginal.x = {"tokens", true, 0, 0};
   total.y = {"MiB", true, 0, 0};
-  marginal.title = "bytes a token";
+  marginal.title = "bytes per token";
   marginal.y.title = "KV cache / tokens, bytes";
   for (const FigureTrace& trace : input.traces) {
     FigureSeries keys_values{trace.name, {}, {}}, second_copy{trace.name + ", K twice (SparQ)", {}, {}};
@@ -85,7 +85,7 @@ std::vector<FigurePanel> MakeIntensity(const FigureInput& input, std::string* ca
   FigurePanel intensity, share;
   intensity.title = "arithmetic intensity of a decode step";
   intensity.x = share.x = {"tokens", true, 0, 0};
-  intensity.y = {"multiply-adds by elements moved", true, 0, 0};
+  intensity.y = {"multiply-adds per element moved", true, 0, 0};
   share.title = "attention's part of what is moved";
   share.y = {"share", false, 0, 1};
   for (const FigureTrace& trace : input.traces) {
@@ -124,7 +124,7 @@ const FigureMaker& MemoryFigure() {
 const FigureMaker& IntensityFigure() {
   static const SimpleFigure figure(
       {"intensity", "Arithmetic intensity of decoding", "SparQ Attention, section 2 and appendix C",
-       "multiply-adds by elements moved of a decode step, beside what this machine does"},
+       "multiply-adds per element moved in a decode step, beside what this machine does"},
       MakeIntensity);
   return figure;
 }

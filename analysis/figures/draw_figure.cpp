@@ -272,8 +272,9 @@ void DrawPanel(const FigurePanel& panel, const Area& area, CairoCanvas* canvas) 
   Area plot{area.x + left, area.y + 2.0 * kPanelTitleSize, area.width - left - 8, 0};
   plot.height = area.bottom() - plot.y - legend - 4.2 * kTextSize;
   if (plot.height < 20 || plot.width < 20) {
-    throw UsageError(
-        {.field = "size", .problem = "a panel of this figure has no room in it", .remedy = "give a larger one"});
+    throw UsageError({.field = "size",
+                      .problem = "the picture is too small for a panel of this figure",
+                      .remedy = "give a larger size"});
   }
   switch (panel.kind) {
     case FigureKind::kLines:

@@ -131,7 +131,7 @@ std::vector<FigurePanel> MakeLineSums(const FigureInput& input, std::string* cap
 const FigureMaker& LineSumsFigure() {
   static const SimpleFigure figure({"line-sums", "Mass of columns, slashes and blocks",
                                     "SampleAttention, figures 4, 12 and 13; MInference, figure 3a",
-                                    "mass by key, by distance and by block, a quarter of the rows at a time"},
+                                    "mass by key, by distance and by block, for each quarter of the rows"},
                                    MakeLineSums);
   return figure;
 }

@@ -74,7 +74,7 @@ std::vector<FigurePanel> MakePatternRecall(const FigureInput& input, std::string
 const FigureMaker& PatternRecallFigure() {
   static const SimpleFigure figure(
       {"pattern-recall", "Recall of patterns by cost", "MInference, figure 3c",
-       "mass that each pattern keeps against the pairs it computes, one panel a class of heads"},
+       "mass that each pattern keeps against the pairs it computes, one panel per class of heads"},
       MakePatternRecall);
   return figure;
 }

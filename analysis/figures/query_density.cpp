@@ -90,7 +90,7 @@ std::vector<FigurePanel> MakeQueryDensity(const FigureInput& asked, std::string*
     panels.push_back(std::move(tails));
   }
   *caption =
-      "Kernel density estimates (Gaussian kernel, bandwidth 0.2) of the z-scored components of q, one a head of the "
+      "Kernel density estimates (Gaussian kernel, bandwidth 0.2) of the z-scored components of q, one per head of the "
       "middle layer, beside a Gaussian. SparQ, figure 4c: heavy tails in layer 16 of Llama 2 7B.";
   return panels;
 }

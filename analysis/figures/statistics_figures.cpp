@@ -121,7 +121,7 @@ std::vector<FigurePanel> MakeKurtosis(const FigureInput& input, std::string* cap
              " heads. SparQ, figure 4d: most heads of Llama 2 7B above 0. Components with |z| > 3: " + "at most " +
              Digits(most_outliers, 1) + " times a Gaussian's; figure E1: up to 20 times.";
   return {PointsByLayer(input, all, "kurtosis_pooled", "excess kurtosis of q"), std::move(beside),
-          PointsByLayer(input, all, "query_outliers", "components with |z| > 3, by a Gaussian's")};
+          PointsByLayer(input, all, "query_outliers", "components with |z| > 3, relative to a Gaussian's")};
 }
 
 std::vector<FigurePanel> MakeAgreement(const FigureInput& input, std::string* caption) {

@@ -100,8 +100,8 @@ std::vector<FigurePanel> MakeStripes(const FigureInput& input, std::string* capt
                       CurveOf(rows, SumStripes(rows, RowsOfSampling(num_rows)), input.max_rows)};
   });
   FigurePanel least, mean;
-  least.title = "CRA (least of the rows), mean over heads";
-  mean.title = "kept mass (mean of the rows), mean over heads";
+  least.title = "CRA (minimum over the rows), mean over heads";
+  mean.title = "kept mass (mean over the rows), mean over heads";
   least.x = mean.x = {"kept columns and diagonals, % of each", false, 0, 100};
   least.y = mean.y = {"kept mass", false, 0, 1};
   for (size_t trace = 0; trace < all.size(); ++trace) {

@@ -99,7 +99,7 @@ std::vector<FigurePanel> MakeValueAxes(const FigureInput& input, std::string* ca
     bars.series.front().y.push_back(ExcessAlong(all, static_cast<Axis>(axis)));
   }
   *caption =
-      "Of V's last " + std::to_string(all.sizes[kToken]) +
+      "Over V's last " + std::to_string(all.sizes[kToken]) +
       " tokens, all chosen layers and KV heads together. SparQ, table 1 (Llama 2 7B): prompt 0.143, sequence 0.256, "
       "layer, head and component 0.0.";
   return {std::move(bars)};

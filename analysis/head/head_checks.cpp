@@ -16,7 +16,7 @@ Status CheckPrefillHead(const HeadFrame& frame, HeadId id) {
             "head " + HeadName(id) + " has no recorded query rows: capture again and record some"};
   if (frame.chunk > 0) {
     return {StatusCode::kUnsupported, "head " + HeadName(id) + " attends in chunks of " + std::to_string(frame.chunk) +
-                                          " tokens, which methods know nothing of: choose a head of another layer"};
+                                          " tokens, which methods do not support: choose a head of another layer"};
   }
   if (!frame.RowsContiguous()) {
     return {StatusCode::kUnsupported,

@@ -28,12 +28,12 @@ Status CopyToGpu(const Device& gpu, HeadTensors* copied) {
   if (head.chunk > 0) {
     return {StatusCode::kUnsupported, "head " + HeadName(head.id) + " attends in chunks of " +
                                           std::to_string(head.chunk) +
-                                          " tokens, which the GPU's statistics do not take"};
+                                          " tokens, which the GPU's statistics do not support"};
   }
   if (head.bidirectional) {
-    return {
-        StatusCode::kUnsupported,
-        "head " + HeadName(head.id) + " sees what comes after its rows too, which the GPU's statistics do not take"};
+    return {StatusCode::kUnsupported,
+            "head " + HeadName(head.id) +
+                " also sees what comes after its rows, which the GPU's statistics do not support"};
   }
   kernels::AttentionProblem problem = head.Problem();
   problem.v_head_dim = 0;  // scores know neither values nor sinks, and the recorded lse has the sink among its terms

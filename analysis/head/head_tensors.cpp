@@ -212,11 +212,10 @@ void PutOn(const Device& device, HeadTensors* head) {
 
 void RequireCausal(const data::TraceReader& trace, int32_t layer_slot) {
   if (!trace.layer(layer_slot).bidirectional) return;
-  throw BadInputError(
-      {.file = trace.path(),
-       .field = "layer " + std::to_string(trace.layout().layers[static_cast<size_t>(layer_slot)]),
-       .problem = "its rows see what comes after them too, and statistics and methods are of causal attention",
-       .remedy = "draw its maps with `headscope render`, or read it from Python with headscope.open"});
+  throw BadInputError({.file = trace.path(),
+                       .field = "layer " + std::to_string(trace.layout().layers[static_cast<size_t>(layer_slot)]),
+                       .problem = "its rows also see later tokens, but statistics and methods need causal attention",
+                       .remedy = "draw its maps with `headscope render`, or read it from Python with headscope.open"});
 }
 
 HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId id, const Device& device) {

@@ -182,7 +182,7 @@ void CheckOther(const HeadTensors& head, const HeadTensors* other) {
   throw UsageError("head " + HeadName(other->id) + " has " + std::to_string(other->num_rows) + " queries of " +
                    std::to_string(other->num_tokens) + " tokens, and head " + HeadName(head.id) + " has " +
                    std::to_string(head.num_rows) + " of " + std::to_string(head.num_tokens) +
-                   ", or at other places: a difference needs the same queries and keys");
+                   ", or at different positions: a difference needs the same queries and keys");
 }
 
 MapValues OtherValues(const HeadTensors& head, const HeadTensors& other, const RenderRequest& request,

@@ -176,13 +176,13 @@ std::string Title(const HeadTensors& head, const RenderRequest& request, const s
     case ViewKind::kLost:
       return text + ": attention probability, " + by + "; grey: kept" + outside;
     case ViewKind::kOther:
-      return text + ": probability of the other head less this one's, " + by + outside;
+      return text + ": probability of the other head minus this one's, " + by + outside;
     case ViewKind::kOverlap:
-      return text + ": who keeps a pair, brighter the more probable it is" + outside;
+      return text + ": which method keeps a pair, brighter for higher probability" + outside;
     case ViewKind::kDifference:
       break;
   }
-  return text + ": sparse less dense probability, " +
+  return text + ": sparse minus dense probability, " +
          (request.reduction == TileReduction::kMean ? "mean of a pixel" : "largest of a pixel") + outside;
 }
 
@@ -215,7 +215,7 @@ HeadMap MakeHeadMap(const HeadTensors& head, const RenderSources& sources, const
   const std::string name = IsSigned(request.view) ? "coolwarm" : request.color_map;
   const ColorMap* const colors = FindColorMap(name);
   if (colors == nullptr)
-    throw UsageError("colour map '" + name + "' is unknown: choose for instance viridis, inferno or gray");
+    throw UsageError("colour map '" + name + "' is unknown: choose, for example, viridis, inferno or gray");
   const TexelEdges edges = {CutEvenly(region.row_begin, region.row_end, request.height),
                             CutEvenly(region.column_begin, region.column_end, request.width)};
   HeadMap map;
@@ -239,7 +239,7 @@ HeadMap MakeHeadMap(const HeadTensors& head, const RenderSources& sources, const
     map.texels.push_back(color);
   }
   if (request.view == ViewKind::kOverlap) {
-    constexpr std::array kNames = {"first alone", "second alone", "both"};
+    constexpr std::array kNames = {"first only", "second only", "both"};
     for (size_t by = 0; by < kNumKeptBy; ++by) map.swatches.push_back({kKeptByColors[by], kNames[by]});
   } else {
     map.palette = &colors->palette;

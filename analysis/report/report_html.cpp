@@ -58,11 +58,10 @@ std::string MatrixSection(const std::vector<HeadStatistics>& statistics) {
     ++classes[HeadClassName(head.head_class)];
     fewest_rows = std::min(fewest_rows, head.num_rows);
   }
-  html +=
-      "<p class=\"note\">Rows are layers, columns are query heads; hold the pointer over a cell for all its numbers. " +
-      GroupThousands(statistics.front().num_tokens) + " tokens, statistics over " +
-      (fewest_rows == statistics.front().num_tokens ? "all" : GroupThousands(fewest_rows)) +
-      " query rows of each head. Classes:";
+  html += "<p class=\"note\">Rows are layers, columns are query heads; hover over a cell for all its numbers. " +
+          GroupThousands(statistics.front().num_tokens) + " tokens, statistics over " +
+          (fewest_rows == statistics.front().num_tokens ? "all" : GroupThousands(fewest_rows)) +
+          " query rows of each head. Classes:";
   for (const auto& [name, count] : classes)
     html += " " + std::to_string(count) + " " + name + (name == classes.rbegin()->first ? "." : ",");
   html += "</p>\n";
@@ -131,7 +130,7 @@ std::vector<MethodSummary> Summarise(const std::vector<MethodResult>& results) {
 
 std::string SummaryTable(const std::vector<MethodResult>& results, kernels::Phase phase) {
   std::string html = "<table><tr>" +
-                     Cells({"method", "device", "heads", "kept", "CRA least", "CRA mean", "relative error", "cosine",
+                     Cells({"method", "device", "heads", "kept", "CRA min", "CRA mean", "relative error", "cosine",
                             "select ms", "attend ms", "dense ms", "speed-up", "kernel error", "parameters"},
                            "th") +
                      "</tr>\n";
@@ -157,8 +156,8 @@ std::string SummaryTable(const std::vector<MethodResult>& results, kernels::Phas
 std::string DetailTable(const std::vector<MethodResult>& results) {
   std::string html =
       "<details><summary>Every run</summary><table><tr>" +
-      Cells({"head",       "method",         "phase",         "measured",  "rows",         "kept",      "CRA least",
-             "CRA 5 %",    "CRA mean",       "select ms",     "attend ms", "dense ms",     "dense by",  "speed-up",
+      Cells({"head",       "method",         "phase",         "measured",  "rows",         "kept",      "CRA min",
+             "CRA p5",     "CRA mean",       "select ms",     "attend ms", "dense ms",     "dense by",  "speed-up",
              "chosen per", "relative error", "largest error", "cosine",    "kernel error", "parameters"},
             "th") +
       "</tr>\n";
@@ -185,13 +184,13 @@ std::string ComparisonSection(const std::vector<MethodResult>& results, const st
       "layer, each with its own Q, K and V, in one launch, batch 1. Times are the layer's; kept, CRA and errors are "
       "the "
       "head's. Kept: "
-      "kept pairs of all causal pairs. CRA: "
-      "the dense probability mass that a query row keeps, least and mean over rows. Relative error, cosine: output "
+      "kept pairs of all causal pairs. CRA: the dense probability mass that a query row keeps, minimum and mean over "
+      "rows. Relative error, cosine: output "
       "against dense attention. Speed-up: "
       "dense time by selection and attention together; dense and the methods take turns in one program, on the same "
       "cores. Kernel "
       "error: the executor against a float64 "
-      "reference on the same kept pairs. Times are medians over repeats; means over heads, except the least CRA and "
+      "reference on the same kept pairs. Times are medians over repeats; means over heads, except the minimum CRA and "
       "the largest kernel error.</p>\n";
   if (!results_note.empty()) html += "<p class=\"note\">" + EscapeHtml(results_note) + "</p>\n";
   if (const std::string prefill = SummaryTable(results, kernels::Phase::kPrefill); !prefill.empty())

@@ -46,7 +46,7 @@ const RowStatistic& SpikeMass() {
       {.name = "spike_mass",
        .title = "Middle-spike mass",
        .unit = "share",
-       .help = "mass of far keys that hold 32 times an even share or more, mean over rows",
+       .help = "mass of far keys that hold at least 32 times an even share, mean over rows",
        .maximum = 1,
        .mass_part = "middle spikes"},
       &FarShape::spikes);

@@ -18,7 +18,7 @@ class NearestNonzeroStatistic : public RowStatistic {
         "nearest_nonzero",
         "Nearest non-zero distance",
         "tokens",
-        "mean distance of a row's entries of at least 0.001 to the 10 nearest such, mean over rows",
+        "mean distance from a row's entries of at least 0.001 to their 10 nearest, in tokens; mean over rows",
         false,
         0,
         0};

@@ -50,7 +50,7 @@ class QueryKurtosisPreRopeStatistic : public RowStatistic {
         "kurtosis_pre_rope",
         "Kurtosis of q before RoPE",
         "",
-        "excess (Fisher) kurtosis of the components of q before RoPE, mean over rows; of traces that record it",
+        "excess (Fisher) kurtosis of the components of q before RoPE, mean over rows; only in traces that record it",
         true,
         0,
         0};

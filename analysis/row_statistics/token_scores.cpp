@@ -45,7 +45,7 @@ class DuplicateTokenStatistic : public RowStatistic {
     static const MetricInfo info = {"duplicate_token",
                                     "Duplicate-token score",
                                     "share",
-                                    "mass on earlier tokens of the query's own id, mean over rows that have some",
+                                    "mass on earlier tokens with the query's own id, mean over rows that have any",
                                     false,
                                     0,
                                     1};
@@ -63,7 +63,7 @@ class InductionStatistic : public RowStatistic {
         "induction",
         "Induction score",
         "share",
-        "mass on tokens that followed an earlier one of the query's own id, mean over rows that have some",
+        "mass on tokens that followed an earlier one with the query's own id, mean over rows that have any",
         false,
         0,
         1};

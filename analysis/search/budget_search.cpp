@@ -64,7 +64,7 @@ Status CheckSearchable(const kernels::MethodSpec& spec) {
   const size_t num_budgets = Budgets(spec).size();
   if (num_budgets == 1 || num_budgets == 2) return {};
   return {StatusCode::kUnsupported, "method " + spec.name + " has " + std::to_string(num_budgets) +
-                                        " budgets to search: choose one that has one or two"};
+                                        " budgets to search: choose a method with one or two"};
 }
 
 Status CheckTarget(const BudgetTarget& target) {

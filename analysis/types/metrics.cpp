@@ -125,7 +125,7 @@ std::vector<Metric> MakeMetrics() {
   metrics.push_back(ClearestOf(
       HeadClass::kSinkLocal,
       PartOfMass("local", InReport(Shown(MetricShown::kAlways, Mass("local_mass", "Local mass",
-                                                                    "mass on the newest positions, mean over rows",
+                                                                    "mass on the most recent positions, mean over rows",
                                                                     &HeadStatistics::local_mass))))));
   metrics.push_back(Mass("vertical_mass", "Vertical mass", "mass of the best columns outside sink and window",
                          &HeadStatistics::vertical_mass));

@@ -96,8 +96,8 @@ const HeadStatistic& GaussianKurtosis() {
 const HeadStatistic& PooledKurtosisPreRope() {
   static const KurtosisStatistic statistic(
       {"kurtosis_pooled_pre_rope", "Kurtosis of q, pooled, before RoPE", "",
-       "excess (Fisher) kurtosis of the components of q before RoPE over all rows; of traces that record it", true, 0,
-       0},
+       "excess (Fisher) kurtosis of the components of q before RoPE over all rows; only in traces that record it", true,
+       0, 0},
       &HeadView::q_pre_rope, Pooled);
   return statistic;
 }

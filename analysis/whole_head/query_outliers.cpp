@@ -46,14 +46,14 @@ class OutlierStatistic : public HeadStatistic {
 const HeadStatistic& QueryOutliers() {
   static const OutlierStatistic statistic(
       {"query_outliers", "Outliers of q", "",
-       "components of q more than 3 standard deviations from the mean, by a Gaussian's share of them"},
+       "share of q's components more than 3 standard deviations from the mean, relative to a Gaussian's"},
       &HeadView::q);
   return statistic;
 }
 
 const HeadStatistic& QueryOutliersPreRope() {
   static const OutlierStatistic statistic({"query_outliers_pre_rope", "Outliers of q, before RoPE", "",
-                                           "the same of q before RoPE; of traces that record it"},
+                                           "the same for q before RoPE; only in traces that record it"},
                                           &HeadView::q_pre_rope);
   return statistic;
 }

@@ -147,7 +147,7 @@ size_t ReadUntil(int descriptor, char* out, size_t size, Clock::time_point deadl
 }
 
 std::string WhatHappened(int status) {
-  if (status < 0) return "did not come to an end with it";
+  if (status < 0) return "did not finish with it";
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) return "took far more time than a file of this size needs";
   if (WIFSIGNALED(status)) return std::string("failed on it (") + strsignal(WTERMSIG(status)) + ")";
   return "failed on it";
@@ -157,8 +157,8 @@ void WarnOfNoFilter() {
   static std::once_flag once;
   std::call_once(once, [] {
     std::fprintf(stderr,
-                 "headscope: this kernel cannot filter system calls (seccomp), so files of others are read with limits "
-                 "on memory and time alone\n");
+                 "headscope: this kernel cannot filter system calls (seccomp), so untrusted files are read with limits "
+                 "on memory and time only\n");
   });
 }
 
@@ -192,7 +192,7 @@ Contents ReadContents(int descriptor, int64_t stored_bytes, std::string* problem
   }
   const uint64_t length = ContentsLength(header);
   if (length == 0 || length > limits.table_bytes) {
-    *problem = "gave an answer that headscope does not take";
+    *problem = "gave an answer that headscope does not accept";
     return contents;
   }
   std::vector<char> bytes(length);
@@ -201,7 +201,7 @@ Contents ReadContents(int descriptor, int64_t stored_bytes, std::string* problem
   if (ReadUntil(answer.get(), bytes.data() + header.size(), rest, deadline) < rest) {
     *problem = WhatHappened(process.EndedUntil(deadline));
   } else if (!DecodeContents(bytes, &contents)) {
-    *problem = "gave an answer that headscope does not take";
+    *problem = "gave an answer that headscope does not accept";
   }
   if (contents.without_filter) WarnOfNoFilter();
   return contents;

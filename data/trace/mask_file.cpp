@@ -57,7 +57,7 @@ class MaskReader {
                  (value.is_structured()
                       ? std::string(value.type_name()) + "s"
                       : value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).substr(0, 40)) +
-                 ", allowed is a whole number from " + std::to_string(least) + " to " + std::to_string(most),
+                 ", must be a whole number from " + std::to_string(least) + " to " + std::to_string(most),
              "write the block mask again");
     }
     return static_cast<int32_t>(value.get<int64_t>());
@@ -141,7 +141,7 @@ HeadNumbers ReadHeadNumbers(const std::string& path) {
     for (skip(); at != stop; skip()) {
       double value = 0;
       const std::from_chars_result read = std::from_chars(at, stop, value);
-      if (read.ec != std::errc() || !std::isfinite(value)) refuse("has something else than finite numbers");
+      if (read.ec != std::errc() || !std::isfinite(value)) refuse("holds something other than finite numbers");
       numbers.values.push_back(value);
       at = read.ptr;
       ++count;
@@ -149,7 +149,8 @@ HeadNumbers ReadHeadNumbers(const std::string& path) {
     begin = end + 1;
     if (count == 0) continue;
     if (numbers.num_layers > 0 && count != numbers.num_heads)
-      refuse("has " + std::to_string(count) + " numbers, the lines before have " + std::to_string(numbers.num_heads));
+      refuse("has " + std::to_string(count) + " numbers, but the lines before it have " +
+             std::to_string(numbers.num_heads));
     numbers.num_heads = count;
     ++numbers.num_layers;
   }

@@ -21,7 +21,7 @@ ElementType ParseEncoding(const UntrustedFile& file, const std::string& name) {
     if (name == EncodingName(known.type)) return known.type;
   }
   file.Refuse("attribute encoding",
-              "is \"" + name.substr(0, 64) + "\"; known are float32, bfloat16 and float16; " + kDamaged);
+              "is \"" + name.substr(0, 64) + "\"; known encodings are float32, bfloat16 and float16; " + kDamaged);
 }
 
 StoredKind KindOf(ElementType encoding) {
@@ -81,7 +81,7 @@ ModelInfo ReadModel(UntrustedFile& file) {
   if (UntrustedFile::HasAttribute(group, "layer_kinds")) {
     for (const int32_t kind : file.Integers(group, "layer_kinds", kMaxLayers)) {
       if (kind < 0 || kind > static_cast<int32_t>(LayerKind::kNone)) {
-        file.Refuse("attribute layer_kinds", "holds " + std::to_string(kind) + ", known are 0 to " +
+        file.Refuse("attribute layer_kinds", "holds " + std::to_string(kind) + ", known values are 0 to " +
                                                  std::to_string(static_cast<int>(LayerKind::kNone)) + "; " + kDamaged);
       }
       model.layer_kinds.push_back(static_cast<LayerKind>(kind));
@@ -147,7 +147,7 @@ void StoredTrace::ReadLayout(const StoredGroup& attention, const StoredGroup& to
       const CheckedDataset positions = file_.Dataset(tokens_group, "positions", StoredKind::kInt32, 2, 0);
       if (positions.extents[1] < 1 || positions.extents[1] > kMaxPositionAxes) {
         file_.Refuse(positions.name, "has " + std::to_string(positions.extents[1]) +
-                                         " numbers for a token, known are 1 to " + std::to_string(kMaxPositionAxes) +
+                                         " numbers per token; it must have 1 to " + std::to_string(kMaxPositionAxes) +
                                          "; " + kDamaged);
       }
       layout_.position_axes = static_cast<int32_t>(positions.extents[1]);
@@ -276,7 +276,7 @@ void StoredTrace::ReadParts(const std::vector<int32_t>& part_of_layer) {
     for (const int32_t slot : parts_[part].slots) expected.push_back(layout_.layers[static_cast<size_t>(slot)]);
     if (layers != expected) {
       file_.Refuse("/" + PartPath(part) + "/layers",
-                   std::string("holds other layers than /layers tells of; ") + kDamaged);
+                   std::string("holds different layers than /layers declares; ") + kDamaged);
     }
     const std::vector<int32_t> qo_heads = ReadNumbers(file_, group, "qo_heads", kMaxHeads);
     const std::vector<int32_t> kv_heads = ReadNumbers(file_, group, "kv_heads", kMaxHeads);
@@ -296,11 +296,11 @@ CheckedDataset StoredTrace::Growing(const StoredGroup& group, const std::string&
   CheckedDataset dataset = file_.Dataset(group, name, type, width > 0 ? 2 : 1, 0);
   const int64_t have = dataset.num_items;
   if (have < used || (complete_ && have != used)) {
-    file_.Refuse(dataset.name, "has " + std::to_string(have) + " entries where the other fields tell of " +
+    file_.Refuse(dataset.name, "has " + std::to_string(have) + " entries where the other fields declare " +
                                    std::to_string(used) + "; " + kDamaged);
   }
   if (used > file_.size() / dataset.item_bytes) {
-    file_.Refuse(dataset.name, "tells of " + std::to_string(used) + " entries in a file of " +
+    file_.Refuse(dataset.name, "declares " + std::to_string(used) + " entries in a file of " +
                                    std::to_string(file_.size()) + " bytes; " + kDamaged);
   }
   file_.RequireStored(dataset, used, StoredLayout::kChunked);
@@ -366,7 +366,7 @@ void StoredTrace::ReadRoles(const CheckedDataset& dataset) {
   const auto roles = ReadAll<int8_t>(dataset, num_tokens_);
   for (size_t i = 0; i < roles.size(); ++i) {
     if (roles[i] < 0 || roles[i] > static_cast<int8_t>(TokenRole::kVideo)) {
-      file_.Refuse(dataset.name, "holds " + std::to_string(roles[i]) + ", known are 0 to " +
+      file_.Refuse(dataset.name, "holds " + std::to_string(roles[i]) + ", known values are 0 to " +
                                      std::to_string(static_cast<int>(TokenRole::kVideo)) + "; " + kDamaged);
     }
     tokens_[i].role = static_cast<TokenRole>(roles[i]);
@@ -423,7 +423,7 @@ void StoredTrace::RequireHeads(CheckedDataset& dataset, const std::vector<int64_
       dataset.extents[0] * dataset.extents[1] * dataset.item_bytes;  // at most 2^12 * 2^12 * 2^18
   const int64_t most = file_.size() * (dataset.stored->IsCompressed() ? int64_t{kMostPerPackedByte} : 1);
   if (used > most / item_total) {
-    file_.Refuse(dataset.name, "tells of " + std::to_string(used) + " rows or tokens in a file of " +
+    file_.Refuse(dataset.name, "declares " + std::to_string(used) + " rows or tokens in a file of " +
                                    std::to_string(file_.size()) + " bytes; " + kDamaged);
   }
   file_.RequireStored(dataset, used, StoredLayout::kChunked);

@@ -57,7 +57,7 @@ std::vector<int32_t> Slots(const std::vector<int32_t>& held, const std::vector<i
            .field = field + "s",
            .value = NumberListText(wanted),
            .problem = "the trace holds no " + field + " " + std::to_string(number) + ", only " + NumberListText(held),
-           .remedy = "choose from those"});
+           .remedy = "choose one of those"});
     }
     return static_cast<int32_t>(found - held.begin());
   };
@@ -215,7 +215,7 @@ std::vector<unsigned char> Converted(const TraceReader& trace, const Cut& cut, c
     throw FailedError({.file = trace.path(),
                        .field = spec.name,
                        .problem = "layer " + std::to_string(cut.layout.layers[layer]) + " holds " +
-                                  std::to_string(floats[static_cast<size_t>(place)]) + ", which is too large for " +
+                                  std::to_string(floats[static_cast<size_t>(place)]) + ", which is out of range for " +
                                   EncodingName(to),
                        .remedy = "choose bf16 or fp32, or leave that layer out"});
   }
@@ -279,7 +279,7 @@ void VerifyCut(const TraceReader& trace, const Cut& cut, const std::string& path
     if (same) return;
     throw FailedError({.file = path,
                        .field = field,
-                       .problem = "is not what was written, now that it is read again",
+                       .problem = "does not read back as it was written",
                        .remedy = "check the disk and the memory, and export again"});
   };
   const TraceLayout &found = written.layout(), &wanted = cut.layout;
@@ -337,7 +337,7 @@ class TextFile {
     if (file_ == nullptr) {
       throw FailedError({.file = path,
                          .problem = std::string("cannot be created (") + std::strerror(errno) +
-                                    "); choose a new name in a folder that can be written"});
+                                    "); choose a new name in a writable folder"});
     }
   }
   void Write(const std::string& text) {

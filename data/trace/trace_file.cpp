@@ -166,8 +166,7 @@ void TraceFile::Create(const std::string& path, bool overwrite) {
     const std::string reason = Hdf5Reason();
     // Made, and then not written; unless somebody else was quicker to make it.
     if (!fs::exists(status) && reason.find(std::strerror(EEXIST)) == std::string::npos) fs::remove(path, ignored);
-    throw FailedError(
-        {.file = path, .problem = "cannot be created (" + reason + "); choose a folder that can be written"});
+    throw FailedError({.file = path, .problem = "cannot be created (" + reason + "); choose a writable folder"});
   }
 }
 

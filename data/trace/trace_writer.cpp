@@ -82,7 +82,9 @@ void TraceWriter::Impl::RequireSpace(int64_t tokens, int64_t rows, int64_t text_
   struct stat now {};
   struct statvfs disk {};
   if (stat(path.c_str(), &now) != 0 || statvfs(path.c_str(), &disk) != 0) {
-    throw FailedError({.file = path, .problem = "vanished while it was written; write to a folder that nobody cleans"});
+    throw FailedError(
+        {.file = path,
+         .problem = "vanished while it was being written; write to a folder that is not cleaned up automatically"});
   }
   const int64_t wanted = file.StoredBytes(tokens, rows, text_length);
   const int64_t missing = std::max<int64_t>(0, wanted - now.st_size) + kDiskReserve;

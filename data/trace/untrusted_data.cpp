@@ -54,7 +54,7 @@ void UntrustedFile::Claim(const CheckedDataset& dataset, const std::vector<Place
   const auto middle = static_cast<std::ptrdiff_t>(claimed_.size());
   const auto size = static_cast<uint64_t>(size_);
   for (const auto& [address, bytes] : places) {
-    if (address == kNoAddress) refuse("lacks data that the other fields tell of");
+    if (address == kNoAddress) refuse("lacks data that the other fields declare");
     if (bytes > size || address > size - bytes) {
       if (size_ < declared_size_) throw BadInputError({.file = path_, .problem = Unreadable("")});
       refuse("has data beyond the end of the file");
@@ -80,7 +80,7 @@ void UntrustedFile::RequireStored(CheckedDataset& dataset, int64_t used, StoredL
   if (used == 0) return;
   const bool empty =
       dataset.item_bytes == 0 || std::find(dataset.extents.begin(), dataset.extents.end(), 0) != dataset.extents.end();
-  if (empty || used > dataset.num_items) refuse("lacks data that the other fields tell of");
+  if (empty || used > dataset.num_items) refuse("lacks data that the other fields declare");
   if (stored.layout == StoredLayout::kTooManyParts) {
     refuse("declares more chunks than a file of " + SizeInWords() + " holds");
   }
@@ -160,7 +160,7 @@ void UntrustedFile::ReadPart(const CheckedDataset& dataset, int64_t part, int64_
   const auto data = std::make_unique_for_overwrite<char[]>(data_bytes);
   if (!ReadCompressedChunk({whole.get(), stored_bytes}, static_cast<int64_t>(stored.type.size),
                            {data.get(), data_bytes})) {
-    Refuse(dataset.name, std::string("has a chunk that does not unpack; ") + kind_.damaged);
+    Refuse(dataset.name, std::string("has a chunk that cannot be decompressed; ") + kind_.damaged);
   }
   std::memcpy(out, data.get() + first_byte, static_cast<size_t>(bytes));
 }

@@ -177,7 +177,7 @@ const StoredGroup& UntrustedFile::Group(const std::string& path) const {
                           : std::string("is missing; ") + kind_.not_one);
   }
   if (!group->readable) Refuse(field, std::string("is not a readable group; ") + kind_.damaged);
-  if (group->crowded) Refuse(field, std::string("has an absurd number of members; ") + kind_.damaged);
+  if (group->crowded) Refuse(field, std::string("has an implausible number of members; ") + kind_.damaged);
   if (!group->foreign_link.empty()) {
     Refuse(field, "member \"" + group->foreign_link + "\" is a soft or external link or a second name, which " +
                       kind_.noun + " never has; " + kind_.damaged);

@@ -21,8 +21,7 @@ void WriteWholeFile(const std::string& path, const PropertyHandle& access, const
   FileHandle file(H5Fcreate(path.c_str(), H5F_ACC_EXCL, creation.get(), access.get()));
   if (!file.valid()) {
     throw FailedError(
-        {.file = path,
-         .problem = "cannot be created (" + Hdf5Reason() + "); choose a new name in a folder that can be written"});
+        {.file = path, .problem = "cannot be created (" + Hdf5Reason() + "); choose a new name in a writable folder"});
   }
   std::string problem;
   try {

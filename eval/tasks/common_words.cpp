@@ -13,7 +13,7 @@ class CommonWordsTask : public Task {
  public:
   std::string_view name() const override { return "common-words"; }
   std::string_view help() const override {
-    return "4 words 10 times each and 20 words twice, at random places of a text; asks for the 4 in alphabetical order";
+    return "4 words 10 times each and 20 words twice, at random places in a text; asks for the 4 in alphabetical order";
   }
   // A text has one list of common words, and so one question.
   Draft Make(const TaskText& text, Random* random, size_t num_questions) const override {

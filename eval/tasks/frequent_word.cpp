@@ -12,7 +12,7 @@ class FrequentWordTask : public Task {
  public:
   std::string_view name() const override { return "frequent-word"; }
   std::string_view help() const override {
-    return "6 coded words, one of them 12 times and the others 4 times, at random places of a text; asks for that one";
+    return "6 coded words, one of them 12 times and the others 4 times, at random places in a text; asks for that one";
   }
   // A text has one most frequent word, and so one question.
   Draft Make(const TaskText& text, Random* random, size_t num_questions) const override {

@@ -13,7 +13,7 @@ class KeyValueTask : public Task {
  public:
   std::string_view name() const override { return "kv"; }
   std::string_view help() const override {
-    return "128 lines {\"key\": \"K\", \"value\": \"V\"} at random places of a text; asks for one value";
+    return "128 lines {\"key\": \"K\", \"value\": \"V\"} at random places in a text; asks for one value";
   }
   Draft Make(const TaskText& text, Random* random, size_t num_questions) const override {
     Draft draft;

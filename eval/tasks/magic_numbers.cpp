@@ -49,7 +49,7 @@ class OneKeyTask : public Task {
  public:
   std::string_view name() const override { return "one-key"; }
   std::string_view help() const override {
-    return "one key with a magic number at a random place of a text; asks for it";
+    return "one key with a magic number at a random place in a text; asks for it";
   }
   Draft Make(const TaskText& text, Random* random, size_t num_questions) const override {
     return OneNumber(text, random, 1, num_questions);
@@ -60,7 +60,7 @@ class OneOfManyKeysTask : public Task {
  public:
   std::string_view name() const override { return "one-of-many-keys"; }
   std::string_view help() const override {
-    return "24 keys with a magic number each at random places of a text; asks for the number of one";
+    return "24 keys with a magic number each, at random places in a text; asks for the number of one";
   }
   Draft Make(const TaskText& text, Random* random, size_t num_questions) const override {
     constexpr size_t kNumKeys = 24;
@@ -72,7 +72,7 @@ class ManyValuesTask : public Task {
  public:
   std::string_view name() const override { return "many-values"; }
   std::string_view help() const override {
-    return "6 keys with 4 magic numbers each at random places of a text; asks for all numbers of one key";
+    return "6 keys with 4 magic numbers each at random places in a text; asks for all numbers of one key";
   }
   Draft Make(const TaskText& text, Random* random, size_t num_questions) const override {
     constexpr size_t kNumKeys = 6;
@@ -101,7 +101,7 @@ class ManyKeysTask : public Task {
  public:
   std::string_view name() const override { return "many-keys"; }
   std::string_view help() const override {
-    return "24 keys with a magic number each at random places of a text; asks for the numbers of 4 keys at once";
+    return "24 keys with a magic number each at random places in a text; asks for the numbers of 4 keys at once";
   }
   Draft Make(const TaskText& text, Random* random, size_t num_questions) const override {
     constexpr size_t kNumKeys = 24;

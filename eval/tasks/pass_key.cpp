@@ -13,7 +13,7 @@ class PassKeyTask : public Task {
  public:
   std::string_view name() const override { return "passkey"; }
   std::string_view help() const override {
-    return "17 lines 'The pass key for K is V.' at random places of a text; asks for one";
+    return "17 lines 'The pass key for K is V.' at random places in a text; asks for one";
   }
   Draft Make(const TaskText& text, Random* random, size_t num_questions) const override {
     Draft draft;

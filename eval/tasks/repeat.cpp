@@ -14,7 +14,7 @@ class RepeatTask : public Task {
  public:
   std::string_view name() const override { return "repeat"; }
   std::string_view help() const override {
-    return "64 random tokens at a random place of a text; shows the first 14 again and asks for the rest";
+    return "64 random tokens at a random place in a text; shows the first 14 again and asks for the rest";
   }
   Draft Make(const TaskText& text, Random* random, size_t num_questions) const override {
     Draft draft;

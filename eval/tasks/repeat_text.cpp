@@ -12,7 +12,7 @@ class RepeatTextTask : public Task {
  public:
   std::string_view name() const override { return "repeat-text"; }
   std::string_view help() const override {
-    return "a line of 36 made-up words at a random place of a text; shows the first 12 again and asks for the rest";
+    return "a line of 36 made-up words at a random place in a text; shows the first 12 again and asks for the rest";
   }
   Draft Make(const TaskText& text, Random* random, size_t num_questions) const override {
     constexpr size_t kShown = 12, kAsked = 24;

@@ -14,7 +14,7 @@ class VariablesTask : public Task {
  public:
   std::string_view name() const override { return "variables"; }
   std::string_view help() const override {
-    return "5 chains VAR A = 12345, VAR B = VAR A, VAR C = VAR B at random places of a text; asks to trace one back";
+    return "5 chains VAR A = 12345, VAR B = VAR A, VAR C = VAR B at random places in a text; asks to trace one back";
   }
   Draft Make(const TaskText& text, Random* random, size_t num_questions) const override {
     Draft draft;

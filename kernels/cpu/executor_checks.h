@@ -39,7 +39,7 @@ inline Status CheckRowLse(const AttentionProblem& problem, int32_t window, const
   if (status.ok()) status = CheckCpuLimits(problem);
   if (!status.ok()) return status;
   if (window < 0)
-    return {StatusCode::kInvalidArgument, "window is " + std::to_string(window) + ", allowed is 0 (none) or more"};
+    return {StatusCode::kInvalidArgument, "window is " + std::to_string(window) + ", must be 0 (none) or more"};
   if (lse == nullptr)
     return {StatusCode::kInvalidArgument, "lse is null: give room for [batch, num_qo_heads, seq_q] floats"};
   return {};

@@ -12,15 +12,14 @@ Status Refuse(const std::string& message) {
 }
 
 Status RefuseField(const char* field, int64_t value, const std::string& allowed) {
-  return Refuse("attention problem: " + std::string(field) + " is " + std::to_string(value) + ", allowed is " +
-                allowed);
+  return Refuse("attention problem: " + std::string(field) + " is " + std::to_string(value) + ", must be " + allowed);
 }
 
 Status CheckTensor(const char* name, const StridedTensor<const void>& tensor, int32_t head_dim, int32_t num_rows) {
   const std::string field = "attention problem: " + std::string(name);
   if (tensor.data == nullptr) return Refuse(field + ".data is null");
   if (num_rows > 1 && tensor.row_stride < head_dim) {
-    return Refuse(field + ".row_stride is " + std::to_string(tensor.row_stride) + ", allowed is head_dim or more");
+    return Refuse(field + ".row_stride is " + std::to_string(tensor.row_stride) + ", must be head_dim or more");
   }
   if (tensor.head_stride < 0 || tensor.batch_stride < 0)
     return Refuse(field + ".head_stride or .batch_stride is negative");
@@ -38,7 +37,7 @@ bool IsAscending(const int32_t* pages, int64_t count, int64_t num_pages) {
 
 Status CheckPages(const AttentionProblem& problem, const DecodeSelection& selection) {
   if (selection.page_size < 1) {
-    return Refuse("decode selection: page_size is " + std::to_string(selection.page_size) + ", allowed is 1 or more");
+    return Refuse("decode selection: page_size is " + std::to_string(selection.page_size) + ", must be 1 or more");
   }
   const size_t num_lists = static_cast<size_t>(problem.batch) * static_cast<size_t>(problem.num_kv_heads);
   const auto size = static_cast<int64_t>(selection.pages.size());
@@ -59,7 +58,7 @@ Status CheckPages(const AttentionProblem& problem, const DecodeSelection& select
       if (page < 0 || page >= num_pages || (i > begin && page <= selection.pages[static_cast<size_t>(i - 1)])) {
         const std::string kind = selection.page_size == 1 ? "token " : "page ";
         return Refuse("decode selection: " + kind + std::to_string(page) + " of list " + std::to_string(list) +
-                      " leaves the cache or is not larger than the one in front of it");
+                      " lies outside the cache or is not larger than the preceding one");
       }
     }
   }
@@ -69,7 +68,7 @@ Status CheckPages(const AttentionProblem& problem, const DecodeSelection& select
 Status CheckComponents(const AttentionProblem& problem, const DecodeSelection& selection) {
   if (selection.components_end < 0 || selection.components_end > problem.seq_k) {
     return Refuse("decode selection: components_end is " + std::to_string(selection.components_end) +
-                  ", allowed is 0 to seq_k");
+                  ", must be 0 to seq_k");
   }
   const auto size = static_cast<int64_t>(selection.components.size());
   if (selection.components_end == 0) {
@@ -94,18 +93,17 @@ Status CheckComponents(const AttentionProblem& problem, const DecodeSelection& s
 Status CheckWeights(const AttentionProblem& problem, const DecodeSelection& selection) {
   if (selection.weight_rows != 1 && selection.weight_rows != problem.GroupSize()) {
     return Refuse("decode selection: weight_rows is " + std::to_string(selection.weight_rows) +
-                  ", allowed is 1 or num_qo_heads / num_kv_heads");
+                  ", must be 1 or num_qo_heads / num_kv_heads");
   }
   if (selection.weights.empty()) return {};
   const size_t rows = static_cast<size_t>(selection.weight_rows), page = static_cast<size_t>(selection.page_size);
   if (selection.weights.size() != rows * selection.pages.size() * page) {
     return Refuse("decode selection: weights holds " + std::to_string(selection.weights.size()) +
-                  " numbers, allowed is weight_rows * pages * page_size, or none");
+                  " numbers, must be weight_rows * pages * page_size, or none");
   }
   for (const float weight : selection.weights) {
     if (!std::isfinite(weight) || weight < 0) {
-      return Refuse("decode selection: a weight is " + std::to_string(weight) +
-                    ", allowed are finite numbers that are 0 or more");
+      return Refuse("decode selection: a weight is " + std::to_string(weight) + ", must be finite and 0 or more");
     }
   }
   return {};
@@ -125,7 +123,7 @@ Status CheckProblem(const AttentionProblem& problem, bool reads_v) {
   for (int32_t head = 0; problem.sinks != nullptr && head < problem.num_qo_heads; ++head) {
     if (std::isfinite(problem.sinks[head])) continue;
     return Refuse("attention problem: sinks[" + std::to_string(head) + "] is " + std::to_string(problem.sinks[head]) +
-                  ", allowed are finite numbers");
+                  ", must be finite");
   }
   if (problem.seq_q < 1) return RefuseField("seq_q", problem.seq_q, "1 or more");
   if (problem.seq_k < 1 || problem.seq_k >= (1 << 28)) return RefuseField("seq_k", problem.seq_k, "1 to 2^28 - 1");
@@ -135,7 +133,7 @@ Status CheckProblem(const AttentionProblem& problem, bool reads_v) {
   }
   if (!std::isfinite(problem.scale) || problem.scale < 0 || !std::isfinite(problem.soft_cap) || problem.soft_cap < 0) {
     return Refuse("attention problem: scale is " + std::to_string(problem.scale) + " and soft_cap " +
-                  std::to_string(problem.soft_cap) + ", allowed are finite numbers that are 0 or more");
+                  std::to_string(problem.soft_cap) + ", must be finite and 0 or more");
   }
   Status status = CheckTensor("q", problem.q, problem.head_dim, problem.seq_q);
   if (status.ok()) status = CheckTensor("k", problem.k, problem.head_dim, problem.seq_k);
@@ -176,7 +174,7 @@ Status CheckSelectionOfProblem(const AttentionProblem& problem, const DecodeSele
                                bool takes_components) {
   if (selection.components_end != 0 && !takes_components) {
     return {StatusCode::kUnsupported,
-            "decode selection: keys that have lost components are attended to on the CPU alone; run it there"};
+            "decode selection: keys with dropped components run only on the CPU; run it there"};
   }
   Status status = CheckProblem(problem, /*reads_v=*/true);
   if (!status.ok()) return status;
@@ -205,7 +203,7 @@ Status CheckOutput(const AttentionProblem& problem, const AttentionOutput& outpu
   if (output.o.data == nullptr) return Refuse("attention output: o.data is null");
   if (problem.seq_q > 1 && output.o.row_stride < problem.ValueDim()) {
     return Refuse("attention output: o.row_stride is " + std::to_string(output.o.row_stride) +
-                  ", allowed is v_head_dim or more");
+                  ", must be v_head_dim or more");
   }
   return {};
 }

@@ -16,7 +16,7 @@ constexpr int64_t kMaxPosition = int64_t{1} << 30;
 
 Status CheckShape(const SparseIndexView& index) {
   auto refuse = [](const char* field, int64_t value, const char* allowed) {
-    return Refuse("sparse index: " + std::string(field) + " is " + std::to_string(value) + ", allowed is " + allowed);
+    return Refuse("sparse index: " + std::string(field) + " is " + std::to_string(value) + ", must be " + allowed);
   };
   if (index.batch < 1) return refuse("batch", index.batch, "1 or more");
   if (index.num_qo_heads < 1) return refuse("num_qo_heads", index.num_qo_heads, "1 or more");
@@ -94,7 +94,7 @@ class ListChecker {
       if (upper && lower) return RefuseRun(i, "has both half flags: leave both out for a run of all rows");
       if (run.Length() < 1) return RefuseRun(i, "is empty");
       if (run.start < 0 || run.Length() > index_.seq_k - run.start) return RefuseRun(i, "leaves [0, seq_k)");
-      if (run.start < previous_start) return RefuseRun(i, "starts before the run in front of it");
+      if (run.start < previous_start) return RefuseRun(i, "starts before the preceding run");
       if ((!lower && run.start < upper_end) || (!upper && run.start < lower_end)) {
         return RefuseRun(i, "overlaps a run of the same rows");
       }
@@ -117,7 +117,7 @@ class ListChecker {
       const int32_t* const columns = index_.columns + index_.column_begin[list_];
       const int32_t column = columns[i];
       if (column < 0 || column >= index_.seq_k) return RefuseColumn(i, "leaves [0, seq_k)");
-      if (i > 0 && column <= columns[i - 1]) return RefuseColumn(i, "is not larger than the column in front of it");
+      if (i > 0 && column <= columns[i - 1]) return RefuseColumn(i, "is not larger than the preceding column");
       if (causal && column > first_upper_) return RefuseColumn(i, "is later than the first row of its tile");
       const KeyRun* const runs = index_.runs + index_.run_begin[list_];
       for (; next_run < num_runs && runs[next_run].start <= column; ++next_run) {

@@ -21,8 +21,8 @@ MethodSpec MakeSpec() {
                  .maximum = 1 << 16,
                  .step = 1,
                  .unit = Unit::kTokens,
-                 .help = "neighbouring tokens that stay or go together",
-                 .cost = "tokens stay that nobody votes for"});
+                 .help = "neighbouring tokens that are kept or evicted together",
+                 .cost = "keeps tokens that got no votes"});
   own[1].default_value = 1;  // chunks are the smoothing
   return {
       .name = "chunk-kv",

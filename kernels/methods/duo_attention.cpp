@@ -46,12 +46,12 @@ MethodSpec MakeSpec(const std::string& name) {
                .type = ParameterType::kReal,
                .default_value = 0.5,
                .step = 0.05,
-               .help = "number from which on a head attends to everything",
+               .help = "lowest number with which a head attends to everything",
                .cost = "more heads stream"},
               {.name = "sparsity",
                .type = ParameterType::kReal,
                .step = 0.05,
-               .help = "share of the heads that stream, in place of threshold (0: by threshold)",
+               .help = "share of the heads that stream, instead of threshold (0: set by threshold)",
                .cost = "more heads stream"},
               tokens("n_sink", 128, "first tokens that a streaming head keeps"),
               tokens("n_local", 256, "newest tokens that a streaming head keeps"),
@@ -127,7 +127,7 @@ Status MakeDuoAttention(const std::string& name, int32_t num_layers, int32_t num
                         std::unique_ptr<PrefillMethod>* method) {
   if (num_layers < 1 || num_kv_heads < 1 || int64_t{num_layers} * num_kv_heads != static_cast<int64_t>(values.size()) ||
       !std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); }))
-    return {StatusCode::kInvalidArgument, "values are not one finite number for every layer and KV head"};
+    return {StatusCode::kInvalidArgument, "values must be one finite number for every layer and KV head"};
   *method = std::make_unique<DuoAttentionMethod>(name, num_layers, num_kv_heads, std::move(values));
   return {};
 }

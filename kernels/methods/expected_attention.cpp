@@ -46,22 +46,22 @@ MethodSpec MakeSpec() {
            .step = 64,
            .logarithmic = true,
            .unit = Unit::kTokens,
-           .help = "positions behind the prompt over which RoPE is averaged",
-           .cost = "fast components count less"},
+           .help = "positions after the prompt over which RoPE is averaged",
+           .cost = "components that rotate fast count less"},
           {.name = "n_sink",
            .default_value = 4,
            .minimum = 0,
            .maximum = 1 << 16,
            .unit = Unit::kTokens,
            .help = "first tokens that stay, and whose queries are left out",
-           .cost = "take places from others"},
-          flag("covariance", "how queries vary counts, not their mean alone"),
+           .cost = "takes places from other tokens"},
+          flag("covariance", "use the queries' covariance, not only their mean"),
           flag("value_norm", "multiply by the norm of the value"),
           {.name = "epsilon",
            .type = ParameterType::kReal,
            .step = 0.001,
            .help = "added to the share before it is multiplied (0.01 to 0.02 with AdaKV)",
-           .cost = "large values stay, whoever attends to them"},
+           .cost = "keeps large values however little attention they get"},
       }),
   };
 }
@@ -146,12 +146,12 @@ class ExpectedAttentionMethod final : public internal::PromptEvictor {
     const AttentionProblem& cache = prompt.cache;
     if (cache.seq_q > 0 && cache.seq_k <= values.Integer("n_sink")) return {};  // nothing is judged
     if (cache.seq_q == 0 || prompt.q_pre_rope.data == nullptr) {
-      return {StatusCode::kUnsupported, spec().name +
-                                            " chooses by the prompt's queries before RoPE, which are not at hand: "
-                                            "a capture that records pre-rope has them"};
+      return {StatusCode::kUnsupported,
+              spec().name +
+                  " selects by the prompt's queries before RoPE, which are missing: capture with pre-rope recorded"};
     }
     if (!(prompt.rope.theta > 0)) {
-      return {StatusCode::kUnsupported, spec().name + " turns queries by the layer's RoPE, whose theta is not known"};
+      return {StatusCode::kUnsupported, spec().name + " rotates queries by the layer's RoPE, whose theta is not known"};
     }
     if (cache.seq_q + std::min(0, cache.seq_k - cache.seq_q - values.Integer("n_sink")) <= 0) {
       return {StatusCode::kUnsupported, spec().name + " leaves out the queries of the first n_sink tokens, and the " +
@@ -239,8 +239,9 @@ class ExpectedAttentionMethod final : public internal::PromptEvictor {
     const RopeRotation& rope = prompt.rope;
     const int32_t dims = rope.num_dims > 0 ? rope.num_dims : cache.head_dim;
     if (rope.first_dim < 0 || dims % 2 != 0 || int64_t{rope.first_dim} + dims > cache.head_dim) {
-      return {StatusCode::kInvalidArgument, spec().name + ": RoPE turns components " + std::to_string(rope.first_dim) +
-                                                " to " + std::to_string(rope.first_dim + dims) + " of a head of " +
+      return {StatusCode::kInvalidArgument, spec().name + ": RoPE rotates components " +
+                                                std::to_string(rope.first_dim) + " to " +
+                                                std::to_string(rope.first_dim + dims) + " of a head of " +
                                                 std::to_string(cache.head_dim) + "; an even number of them must fit"};
     }
     const auto width = static_cast<size_t>(cache.head_dim);
@@ -260,9 +261,8 @@ class ExpectedAttentionMethod final : public internal::PromptEvictor {
     }
     constexpr double kMostDifference = 0.05;  // of 16-bit storage and fp32 angles
     if (difference <= kMostDifference * kMostDifference * size) return {};
-    return {StatusCode::kUnsupported, spec().name +
-                                          ": the layer's queries are not turned by its theta alone (its RoPE is "
-                                          "scaled), and what future positions would do to them is not known"};
+    return {StatusCode::kUnsupported,
+            spec().name + ": the layer's RoPE is scaled, so its rotation at future positions is not known"};
   }
 };
 

@@ -135,7 +135,7 @@ Status MakeMaskMethod(const std::string& name, BlockMask mask, std::unique_ptr<P
                                      {"num_heads", mask.num_heads},
                                      {"num_rows", mask.num_rows}}) {
     if (value < 1 || value > kLargest)
-      return refuse(std::string(field) + " is " + std::to_string(value) + ", allowed is 1 to 2^28");
+      return refuse(std::string(field) + " is " + std::to_string(value) + ", must be 1 to 2^28");
   }
   const int64_t lists = int64_t{mask.num_heads} * mask.num_rows;
   if (static_cast<int64_t>(mask.begin.size()) != lists + 1 || mask.begin.front() != 0 ||

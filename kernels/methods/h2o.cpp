@@ -32,7 +32,7 @@ MethodSpec MakeSpec() {
       .paper =
           "H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large Language Models, section 4; SparQ "
           "Attention, section 5.1 (its settings)",
-      .summary = "Keeps the newest tokens and those that got most attention so far; evicted tokens never return.",
+      .summary = "Keeps the newest tokens and those that got the most attention so far; evicted tokens never return.",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,
@@ -54,7 +54,7 @@ MethodSpec MakeSpec() {
                .step = 0.05,
                .unit = Unit::kShareOfParameter,
                .share_of = "k",
-               .help = "share of k that is reserved for the newest tokens, one at least",
+               .help = "share of k that is reserved for the newest tokens, at least one",
                .cost = "takes places from tokens with more attention"},
           },
   };

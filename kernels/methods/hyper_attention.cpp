@@ -51,14 +51,14 @@ MethodSpec MakeSpec() {
       .parameters =
           {
               tokens("block_size", 256, 1, "sorted keys of a block", "more pairs"),
-              tokens("sample_size", 256, 0, "keys that are drawn for all queries of a half", "one more pair per row"),
+              tokens("sample_size", 256, 0, "keys drawn for all queries of a half", "one more pair per row"),
               tokens("min_seq_len", 4096, 1, "tokens that are attended to exactly", "more pairs near the diagonal"),
               {.name = "num_planes",
                .default_value = 7,
                .minimum = 1,
                .maximum = 24,
                .help = "bits of the hash",
-               .cost = "a finer order; more to compute per token"},
+               .cost = "finer sorting; more to compute per token"},
               {.name = "seed",
                .default_value = 0,
                .minimum = 0,

@@ -65,7 +65,7 @@ MethodSpec MakeSpec() {
                .default_value = 4,
                .minimum = 1,
                .maximum = 1024,
-               .help = "tokens of a unit that stand for it",
+               .help = "tokens that represent a unit",
                .cost = "one more key to read per unit and query head, once"},
           },
   };

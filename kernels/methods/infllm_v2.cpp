@@ -61,8 +61,8 @@ MethodSpec MakeSpec() {
                .scaled_floor = 64},
               {.name = "rows",
                .type = ParameterType::kChoice,
-               .help = "64 rows share a list: what any of them chose, or the best by the sum of their scores",
-               .cost = "sum keeps less, and not what every row chose",
+               .help = "how 64 rows share a list: what any of them selects, or the best by the sum of their scores",
+               .cost = "sum keeps less, and not all that each row selected",
                .choices = {"union", "sum"}},
           },
   };

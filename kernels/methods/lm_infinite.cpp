@@ -49,7 +49,7 @@ MethodSpec MakeSpec(Phase phase) {
                .logarithmic = true,
                .unit = Unit::kTokens,
                .help = decode ? "tokens attended to, the first and the newest (SparQ's comparisons: 192 to 768)"
-                              : "newest tokens that every row keeps, its own too (the length that the model was "
+                              : "newest tokens that every row keeps, including its own (the length that the model was "
                                 "trained for)",
                .cost = decode ? "one more key and value to read per token" : "one more pair per row and token",
                .role = ParameterRole::kBudget,

@@ -52,8 +52,8 @@ MethodSpec MakeSpec() {
                .role = ParameterRole::kBudget},
               {.name = "seed",
                .maximum = 1 << 30,
-               .help = "of the random projection",
-               .cost = "none: another projection of as many dimensions"},
+               .help = "random seed of the projection",
+               .cost = "none; it only changes the draw"},
           },
   };
 }

@@ -217,10 +217,10 @@ class PromptPolicy final : public DecodePolicy {
     if (cache.seq_k == 0) return {};
     if (Status status = method_.CheckPrompt(prompt, values_); !status.ok()) return status;
     if (values_.Flag("critical") && prompt.value_norms == nullptr) {
-      return {StatusCode::kUnsupported, method_.spec().name +
-                                            " with critical weighs tokens by the norms of their values behind the "
-                                            "output projection, which are not at hand: a capture that records "
-                                            "value-norms has them, or leave critical off"};
+      return {StatusCode::kUnsupported,
+              method_.spec().name +
+                  " with critical weighs tokens by the norms of their values behind the "
+                  "output projection, which are missing: capture with value-norms recorded, or leave critical off"};
     }
     std::vector<std::vector<float>> scores(num_lists);
     Status status = ParallelFor(static_cast<int64_t>(num_lists), 1, options, [&](int64_t begin, int64_t end, int32_t) {
@@ -303,7 +303,7 @@ std::vector<ParameterSpec> EvictionParameters() {
        .default_value = 0.5,
        .maximum = 1,
        .step = 0.05,
-       .help = "share of the prompt's tokens that is evicted, where budget is 0",
+       .help = "share of the prompt's tokens that is evicted if budget is 0",
        .cost = "less to read, and more lost"},
       {.name = "budget",
        .default_value = 0,
@@ -311,14 +311,15 @@ std::vector<ParameterSpec> EvictionParameters() {
        .maximum = 1 << 20,
        .step = 64,
        .unit = Unit::kTokens,
-       .help = "tokens of the prompt that are kept (0: by compression_ratio)",
+       .help = "tokens of the prompt that are kept (0: set by compression_ratio)",
        .cost = "one more key and value to read per token",
        .role = ParameterRole::kBudget,
        .least_budget = 1},
       {.name = "allocation",
        .type = ParameterType::kChoice,
        .maximum = 2,
-       .help = "every KV head keeps as many, or by its part in the layer's best (AdaKV, or the kvpress library's form)",
+       .help = "every KV head keeps the same number, or a number by its part in the layer's best (AdaKV, or the "
+               "kvpress library's form)",
        .cost = "nothing: the layer keeps as many",
        .choices = {"uniform", "ada", "kvpress"}},
       {.name = "ada_floor",
@@ -327,7 +328,7 @@ std::vector<ParameterSpec> EvictionParameters() {
        .step = 0.05,
        .unit = Unit::kShareOfParameter,
        .share_of = "budget",
-       .help = "of AdaKV: the share that is spread evenly (ada), or that every head keeps by its own ranking",
+       .help = "AdaKV: the share that is spread evenly (ada), or that every head keeps by its own ranking",
        .cost = "budgets are more alike"},
       {.name = "critical",
        .type = ParameterType::kFlag,

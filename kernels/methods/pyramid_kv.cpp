@@ -23,7 +23,7 @@ MethodSpec MakeSpec() {
                  .minimum = 1,
                  .maximum = 1000,
                  .step = 1,
-                 .help = "the common budget by that of the last layer",
+                 .help = "mean budget over the last layer's budget",
                  .cost = "first layers keep more, last ones less"});
   own.push_back({.name = "num_layers",
                  .default_value = 0,
@@ -40,7 +40,7 @@ MethodSpec MakeSpec() {
       .title = "PyramidKV",
       .family = "cache eviction",
       .paper = "PyramidKV: Dynamic KV Cache Compression based on Pyramidal Information Funneling, section 4",
-      .summary = "SnapKV's choice, with budgets that fall from layer to layer.",
+      .summary = "SnapKV's selection, with budgets that fall from layer to layer.",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,

@@ -71,9 +71,7 @@ MethodSpec MakeSpec() {
               {.name = "by_length",
                .type = ParameterType::kChoice,
                .maximum = 4,
-               .help =
-                   "alpha_c, alpha_s and chunk_n as the paper tuned them for the prompt's length (Table 6), in place "
-                   "of those given",
+               .help = "use alpha_c, alpha_s and chunk_n as the paper tuned them for the prompt's length (Table 6)",
                .cost = "nothing",
                .choices = {"off", "glm4", "glm4-fast", "internlm2", "internlm2-fast"}},
           },

@@ -354,7 +354,7 @@ Status SelectChecked(const AttentionProblem& problem, const SparqCudaOptions& sp
 
 Status Refuse(const char* what, int64_t value, const char* allowed) {
   return {StatusCode::kInvalidArgument,
-          "sparq: " + std::string(what) + " is " + std::to_string(value) + ", allowed is " + allowed};
+          "sparq: " + std::string(what) + " is " + std::to_string(value) + ", must be " + allowed};
 }
 
 // SelectSparqCpu at any temperature.

@@ -114,10 +114,10 @@ Status MeanValueCpu(const AttentionProblem& problem, const RunOptions& options, 
 Status AppendTokenCpu(const AttentionProblem& problem, const TransposedKeys& keys, float* mean) {
   if (Status status = internal::CheckProblem(problem, /*reads_v=*/mean != nullptr); !status.ok()) return status;
   if (keys.data == nullptr && mean == nullptr)
-    return {StatusCode::kInvalidArgument, "sparq: neither keys.data nor mean is given, allowed is one or both"};
+    return {StatusCode::kInvalidArgument, "sparq: neither keys.data nor mean is given; give one or both"};
   if (keys.data != nullptr && keys.component_stride < problem.seq_k) {
     return {StatusCode::kInvalidArgument,
-            "sparq: keys.component_stride is " + std::to_string(keys.component_stride) + ", allowed is seq_k or more"};
+            "sparq: keys.component_stride is " + std::to_string(keys.component_stride) + ", must be seq_k or more"};
   }
   const int64_t element = SizeOf(problem.dtype);
   const int64_t token = problem.seq_k - 1;

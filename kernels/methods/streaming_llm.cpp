@@ -49,7 +49,8 @@ MethodSpec MakeSpec() {
                .step = 64,
                .logarithmic = true,
                .unit = Unit::kTokens,
-               .help = "newest tokens that every row keeps, its own too (MInference: 4096; strided form: 2048; dilated "
+               .help = "newest tokens that every row keeps, including its own (MInference: 4096; strided form: 2048; "
+                       "dilated "
                        "form: 1)",
                .cost = "one more pair per row and token",
                .role = ParameterRole::kBudget,

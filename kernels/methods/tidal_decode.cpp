@@ -39,7 +39,7 @@ MethodSpec MakeSpec() {
       .paper =
           "TidalDecode: Fast and Accurate LLM Decoding with Position Persistent Sparse Attention, section 3 and the "
           "released code",
-      .summary = "Attends to the tokens with most attention in a lower layer, which attended to everything.",
+      .summary = "Attends to the tokens that got the most attention in a lower layer, which attends to everything.",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
       .needs_history = true,  // the layers below, at the same step
@@ -55,8 +55,8 @@ MethodSpec MakeSpec() {
                .help = "tokens that the other layers attend to",
                .cost = "one more key and value to read per token",
                .role = ParameterRole::kBudget},
-              layer("first_layer", 2, "first layer that chooses; those below it attend to everything"),
-              layer("reselect_layer", 13, "layer that chooses anew (below first_layer: none)"),
+              layer("first_layer", 2, "first layer that selects; those below it attend to everything"),
+              layer("reselect_layer", 13, "layer that selects again (below first_layer: none)"),
           },
   };
 }
@@ -115,7 +115,7 @@ class TidalPolicy final : public DecodePolicy {
     if (!usable) {
       return {StatusCode::kUnsupported,
               spec_.name + ": layer " + std::to_string(layer_) + " reuses the tokens of layer " +
-                  std::to_string(source) + ", whose choice is not at hand: record layer " + std::to_string(source) +
+                  std::to_string(source) + ", whose selection is missing: record layer " + std::to_string(source) +
                   " as well, or look at layers " + std::to_string(first_) + " and " + std::to_string(reselect_)};
     }
     std::vector<std::vector<int32_t>> tokens;

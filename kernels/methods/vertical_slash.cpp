@@ -28,7 +28,7 @@ MethodSpec MakeSpec() {
       .paper =
           "MInference 1.0: Accelerating Pre-filling for Long-Context LLMs via Dynamic Sparse Attention, Algorithms 2 "
           "and 4",
-      .summary = "Keeps the columns and the diagonals that carry most attention in the last query rows.",
+      .summary = "Keeps the columns and diagonals that carry the most attention in the last query rows.",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kQueryHead,
       .minference = {.name = "vertical_and_slash", .first = "n_vertical", .second = "n_slash"},
@@ -207,7 +207,7 @@ MethodSpec MakeStaticSpec() {
        .type = ParameterType::kReal,
        .default_value = 0.5,
        .step = 0.1,
-       .help = "place in the prompt of the rows that choose, as a share of it (1: vertical-slash)",
+       .help = "position in the prompt of the rows that select, as a share of its length (1: vertical-slash)",
        .cost = "nothing"});
   return spec;
 }

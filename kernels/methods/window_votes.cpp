@@ -31,7 +31,7 @@ std::vector<ParameterSpec> WindowVoteParameters() {
        .step = 2,
        .unit = Unit::kTokens,
        .help = "neighbours over which votes are smoothed (1: none)",
-       .cost = "runs of tokens stay, not single ones"},
+       .cost = "keeps runs of tokens rather than single ones"},
       {.name = "pooling",
        .type = ParameterType::kChoice,
        .help = "how votes are smoothed",

@@ -189,7 +189,7 @@ std::optional<FixedSet> Match(const Form& form, std::string_view name) {
 Status CheckRange(std::string_view name, const char* what, int32_t value, int32_t least, int32_t most) {
   if (value >= least && value <= most) return {};
   return {StatusCode::kInvalidArgument, "index set " + std::string(name) + ": " + what + " is " +
-                                            std::to_string(value) + ", allowed is " + std::to_string(least) + " to " +
+                                            std::to_string(value) + ", must be " + std::to_string(least) + " to " +
                                             std::to_string(most)};
 }
 

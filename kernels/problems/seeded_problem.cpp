@@ -68,7 +68,7 @@ void Store(float value, DType dtype, int64_t i, void* out) {
 Status Check(const SeededProblem& problem) {
   const auto refuse = [](const char* field, int64_t value, const std::string& allowed) {
     return Status{StatusCode::kInvalidArgument,
-                  std::string("seeded problem: ") + field + " is " + std::to_string(value) + ", allowed is " + allowed};
+                  std::string("seeded problem: ") + field + " is " + std::to_string(value) + ", must be " + allowed};
   };
   if (problem.batch < 1) return refuse("batch", problem.batch, "1 or more");
   if (problem.num_kv_heads < 1) return refuse("num_kv_heads", problem.num_kv_heads, "1 or more");
@@ -80,7 +80,7 @@ Status Check(const SeededProblem& problem) {
   if (problem.seq_q < 1 || problem.seq_q > problem.seq_k) return refuse("seq_q", problem.seq_q, "1 to seq_k");
   if (problem.data != SeededData::kSeeded && !(problem.strength > 0 && problem.strength <= 1000)) {
     return {StatusCode::kInvalidArgument, "seeded problem: strength is " + std::to_string(problem.strength) +
-                                              ", allowed is more than 0 and at most 1000"};
+                                              ", must be more than 0 and at most 1000"};
   }
   return {};
 }

@@ -94,7 +94,7 @@ class JsonTree::Builder : public nlohmann::json_sax<nlohmann::json> {
     std::sort(keys.begin(), keys.end());
     const auto twice = std::adjacent_find(keys.begin(), keys.end());
     if (twice == keys.end()) return;
-    Refuse(file_, "\"" + std::string(twice->substr(0, 100)) + "\"", "the key stands twice in one object", kFetchAgain);
+    Refuse(file_, "\"" + std::string(twice->substr(0, 100)) + "\"", "the key appears twice in one object", kFetchAgain);
   }
 
   JsonTree& tree_;

@@ -180,7 +180,7 @@ void ReadSizes(const JsonFields& root, ModelConfig* config) {
                            : static_cast<int32_t>(std::min(absent_dim, kMaxHeadDim + 1));
   if (config->head_dim < 2 || config->head_dim % 2 != 0 || config->head_dim > kMaxHeadDim) {
     root.RefuseField(keys.head_dim.empty() ? keys.heads : keys.head_dim,
-                     std::to_string(config->head_dim) + " is not even", "rotary positions turn pairs of components");
+                     std::to_string(config->head_dim) + " is not even", "rotary positions rotate pairs of components");
   }
   config->max_positions_given = root.Has(keys.positions);
   config->max_positions = root.Integer(keys.positions, 1, kMaxPositions, family.absent_max_positions);

@@ -48,7 +48,7 @@ std::vector<double> FactorList(const JsonFields& fields, std::string_view key, i
   const auto wanted = static_cast<uint64_t>(rotary_dim / 2);
   if (list.size() != wanted) {
     fields.RefuseField(key, "has " + std::to_string(list.size()) + " numbers",
-                       "it must have " + std::to_string(wanted) + ", one for each pair of turned components");
+                       "it must have " + std::to_string(wanted) + ", one for each pair of rotated components");
   }
   std::vector<double> factors;
   factors.reserve(wanted);
@@ -107,8 +107,8 @@ int32_t RotaryDim(const JsonFields& holder, std::string_view key, double absent,
   const double part = holder.Number(key, absent);
   const auto dim = part > 0 && part <= 1 ? static_cast<int32_t>(head_dim * part) : 0;
   if (dim < 2 || dim % 2 != 0) {
-    holder.RefuseField(key, "turns " + std::to_string(dim) + " of " + std::to_string(head_dim) + " components",
-                       "it must be at most 1 and turn whole pairs");
+    holder.RefuseField(key, "rotates " + std::to_string(dim) + " of " + std::to_string(head_dim) + " components",
+                       "it must be at most 1 and rotate whole pairs");
   }
   return dim;
 }
@@ -123,7 +123,7 @@ RopeConfig ReadRopeConfig(const JsonFields& root, const RopeKeys& keys, int32_t 
   rope.rotary_dim = RotaryDim(root, keys.part, keys.absent_part, head_dim);
   const char* key = root.Has("rope_parameters") ? "rope_parameters" : "rope_scaling";
   if (root.Has("rope_parameters") && root.Has("rope_scaling")) {
-    root.RefuseField("rope_scaling", "stands beside rope_parameters, and only one of them can hold",
+    root.RefuseField("rope_scaling", "is given as well as rope_parameters, and only one of them can apply",
                      "remove one of the two");
   }
   if (root.Has(key)) {
@@ -152,7 +152,7 @@ RopeConfig ReadRopeConfig(const JsonFields& root, const RopeKeys& keys, int32_t 
       case RopeType::kDynamic:
         rope.factor = Factor(fields, {});
         if (rope.rotary_dim <= 2)
-          fields.RefuseField("rope_type", "dynamic cannot turn a single pair", "use a larger head_dim");
+          fields.RefuseField("rope_type", "dynamic cannot rotate a single pair", "use a larger head_dim");
         break;
       case RopeType::kYarn:
         ReadYarn(fields, max_positions, &rope);

@@ -85,7 +85,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   bool key(string_t& name) override {
     if (level_ == Level::kRoot) {
       if (name == "__metadata__" && std::exchange(metadata_seen_, true))
-        Refuse(file_, TensorText(name), "stands twice in the header", kFetchAgain);
+        Refuse(file_, TensorText(name), "appears twice in the header", kFetchAgain);
       root_key_ = name;
     } else if (level_ == Level::kMetadata) {
       metadata_text_ += name;
@@ -98,7 +98,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
       if (field == 0)
         Refuse(file_, TensorText(entry_.name), "has the unknown field \"" + name.substr(0, 100) + "\"", kFetchAgain);
       if ((fields_seen_ & field) != 0)
-        Refuse(file_, TensorText(entry_.name), "the field " + name + " stands twice", kFetchAgain);
+        Refuse(file_, TensorText(entry_.name), "the field " + name + " appears twice", kFetchAgain);
       fields_seen_ |= field;
       current_field_ = field;
       num_offsets_ = 0;
@@ -118,7 +118,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     in_array_ = false;
     if (current_field_ == kSeenOffsets && num_offsets_ != 2) {
       Refuse(file_, TensorText(entry_.name),
-             "data_offsets has " + std::to_string(num_offsets_) + " numbers and needs 2", kFetchAgain);
+             "data_offsets has " + std::to_string(num_offsets_) + " numbers but needs 2", kFetchAgain);
     }
     return true;
   }
@@ -181,7 +181,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     for (const TensorEntry& entry : entries_) names.emplace_back(entry.name);
     std::sort(names.begin(), names.end());
     if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())
-      Refuse(file_, TensorText(*twice), "stands twice in the header", kFetchAgain);
+      Refuse(file_, TensorText(*twice), "appears twice in the header", kFetchAgain);
   }
 
   void RefuseEqualMetadataKeys() {
@@ -194,7 +194,8 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     }
     std::sort(keys.begin(), keys.end());
     if (const auto twice = std::adjacent_find(keys.begin(), keys.end()); twice != keys.end()) {
-      Refuse(file_, "__metadata__", "the key \"" + std::string(twice->substr(0, 100)) + "\" stands twice", kFetchAgain);
+      Refuse(file_, "__metadata__", "the key \"" + std::string(twice->substr(0, 100)) + "\" appears twice",
+             kFetchAgain);
     }
     metadata_text_ = {};
     metadata_ends_ = {};

@@ -15,7 +15,7 @@ void Read(const JsonFields& root, ModelConfig* config) {
     if (root.Boolean(key, false)) root.RefuseField(key, "true is not supported", "use an encoder");
   }
   if (root.Text("position_embedding_type", "absolute") != "absolute")
-    root.RefuseField("position_embedding_type", "is of a kind that is not supported", "absolute is");
+    root.RefuseField("position_embedding_type", "is not supported", "absolute is");
   config->num_token_types = static_cast<int32_t>(root.Integer("type_vocab_size", 1, 1 << 24, 2));
   config->norms_after = true;
   config->final_norm = false;

@@ -20,7 +20,7 @@ void ReadRopes(const JsonFields& root, ModelConfig* config) {
   if (!(ratio > 0) || ratio > 1e6) root.RefuseField("rope_ratio", "is not between 0 and 1000000", "correct it");
   RopeConfig rope;
   rope.theta = kTheta * ratio;
-  if (!(rope.theta > 1)) root.RefuseField("rope_ratio", "makes a theta of at most 1", "correct it");
+  if (!(rope.theta > 1)) root.RefuseField("rope_ratio", "gives a theta of at most 1", "correct it");
   rope.max_positions = config->max_positions;
   rope.rotary_dim = config->head_dim / 2;
   if (rope.rotary_dim % 2 != 0) root.RefuseField("kv_channels", "is not a multiple of 4", "correct it");

@@ -53,7 +53,7 @@ void ReadSharedExperts(const JsonFields& root, ModelConfig* config) {
   const auto dense = static_cast<size_t>(root.Integer("first_k_dense_replace", 0, INT32_MAX));
   for (size_t layer = 0; layer < experts.layers.size(); ++layer) experts.layers[layer] = layer >= dense;
   const int64_t shared = root.Integer("n_shared_experts", 1, 1 << 10) * experts.inner_size;
-  if (shared > INT32_MAX) root.RefuseField("n_shared_experts", "makes an MLP beyond any real one", "correct it");
+  if (shared > INT32_MAX) root.RefuseField("n_shared_experts", "gives an implausibly large MLP", "correct it");
   experts.shared_size = static_cast<int32_t>(shared);
   experts.factor = root.Number("routed_scaling_factor", 1.0);
 }

@@ -13,7 +13,7 @@ void Read(const JsonFields& root, ModelConfig* config) {
     root.RefuseField("norm_topk_prob", "true is not supported in this family", "use a model without it");
   if (root.Boolean("mlp_bias", false)) root.RefuseField("mlp_bias", "true is not supported", "use a model without it");
   if (root.Text("scoring_func", "softmax") != "softmax")
-    root.RefuseField("scoring_func", "is of a kind that this family does not have", "softmax is");
+    root.RefuseField("scoring_func", "is not supported in this family", "softmax is");
   const std::string method = root.Text("topk_method", "greedy");
   if (method == "greedy") return;
   if (method != "group_limited_greedy")

@@ -14,9 +14,9 @@ void Read(const JsonFields& root, ModelConfig* config) {
   ReadSharedExperts(root, config);
   ExpertRules& experts = config->experts;
   if (root.Text("scoring_func", "sigmoid") != "sigmoid")
-    root.RefuseField("scoring_func", "is of a kind that this family does not have", "sigmoid is");
+    root.RefuseField("scoring_func", "is not supported in this family", "sigmoid is");
   if (root.Text("topk_method", "noaux_tc") != "noaux_tc")
-    root.RefuseField("topk_method", "is of a kind that this family does not have", "noaux_tc is");
+    root.RefuseField("topk_method", "is not supported in this family", "noaux_tc is");
   experts.score = RouterScore::kSigmoid;
   experts.normalised = root.Boolean("norm_topk_prob", true);
   experts.num_groups = static_cast<int32_t>(root.Integer("n_group", 1, experts.num_experts, 1));

@@ -13,8 +13,7 @@ namespace {
 
 void Read(const JsonFields& root, ModelConfig* config) {
   if (root.Boolean("use_bidirectional_attention", false))
-    root.RefuseField("use_bidirectional_attention", "true is not supported",
-                     "use a model whose tokens see earlier ones");
+    root.RefuseField("use_bidirectional_attention", "true is not supported", "use a model with causal attention");
   config->embedding_multiplier = std::sqrt(static_cast<double>(config->hidden_size));
   if (!root.IsNull("final_logit_softcapping"))
     config->logit_soft_cap = ReadSoftCap(root, "final_logit_softcapping", 30.0);

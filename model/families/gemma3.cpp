@@ -17,8 +17,7 @@ void ReadRopes(const JsonFields& root, ModelConfig* config) {
 
 void Read(const JsonFields& root, ModelConfig* config) {
   if (root.Boolean("use_bidirectional_attention", false))
-    root.RefuseField("use_bidirectional_attention", "true is not supported",
-                     "use a model whose tokens see earlier ones");
+    root.RefuseField("use_bidirectional_attention", "true is not supported", "use a model with causal attention");
   if (root.Has("attn_logit_softcapping"))
     root.RefuseField("attn_logit_softcapping", "is not supported in this family", "use a model without it");
   if (root.Has("final_logit_softcapping")) config->logit_soft_cap = ReadSoftCap(root, "final_logit_softcapping", {});

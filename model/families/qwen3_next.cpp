@@ -23,7 +23,8 @@ void ReadKinds(const JsonFields& root, ModelConfig* config) {
     return;
   }
   const JsonValue types = root.Array("layer_types");
-  if (types.size() != layers.size()) root.RefuseField("layer_types", "has not one entry for each layer", "correct it");
+  if (types.size() != layers.size())
+    root.RefuseField("layer_types", "does not have one entry for each layer", "correct it");
   size_t layer = 0;
   types.ForEachElement([&](const JsonValue& type) {
     layers[layer].linear = type.IsString() && type.Text() == "linear_attention";

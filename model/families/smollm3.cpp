@@ -16,7 +16,7 @@ void Read(const JsonFields& root, ModelConfig* config) {
   if (root.Has("no_rope_layers")) {
     const JsonValue turns = root.Array("no_rope_layers");  // 1 where a layer does turn
     if (turns.size() != layers.size())
-      root.RefuseField("no_rope_layers", "has not one entry for each layer", "correct it");
+      root.RefuseField("no_rope_layers", "does not have one entry for each layer", "correct it");
     size_t layer = 0;
     turns.ForEachElement([&](const JsonValue& turn) {
       const std::optional<int64_t> turned = turn.IntegerIn(0, 1);

@@ -25,7 +25,7 @@ const TorchLibrary* Load() {
                         "); close other programs or raise the limit (ulimit -v)");
     }
     throw FailedError("LibTorch, which runs the model, cannot be loaded (" + reason +
-                      "); build headscope where it runs: scripts/run installs LibTorch and builds");
+                      "); build headscope on this machine: scripts/run installs LibTorch and builds");
   }
   return reinterpret_cast<TorchLibraryEntry*>(entry)();
 }

@@ -72,9 +72,9 @@ void RequireThreads(int32_t team) {
   if (static_cast<int64_t>(started) == needed) return;
   throw DeviceError("computing with " + std::to_string(team) + (team == 1 ? " thread" : " threads") + " takes " +
                     std::to_string(needed) + (needed == 1 ? " helper thread" : " helper threads") +
-                    " beside the main one, and the system lets headscope start " +
+                    " besides the main one, and the system lets headscope start " +
                     (started == 0 ? std::string("none") : "only " + std::to_string(started)) + " (" + reason +
-                    "); end other programs, raise the limit (ulimit -u or -v, a container's limit of processes)" +
+                    "); close other programs, raise the limit (ulimit -u or -v, or the container's process limit)" +
                     (team > 1 ? " or use one thread" : ""));
 }
 

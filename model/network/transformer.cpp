@@ -515,7 +515,7 @@ void TorchTransformer::Reserve(int64_t num_tokens) {
 
 void TorchTransformer::Rewind(int64_t num_tokens) {
   Decoder& m = decoder_;
-  if (num_tokens < 0 || num_tokens > m.length) throw std::invalid_argument("only fed tokens can be forgotten");
+  if (num_tokens < 0 || num_tokens > m.length) throw std::invalid_argument("only tokens that were fed can be dropped");
   m.prompt_end = 0;
   if (IsRecurrent() && num_tokens < m.length) {
     m.fed.resize(static_cast<size_t>(num_tokens));

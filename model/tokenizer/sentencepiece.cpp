@@ -156,7 +156,7 @@ void CheckModel(const Model& model, const std::string& file) {
       Refuse(file, name, "is empty or not UTF-8", kUseJson);
     if (piece.type < PieceType::kNormal || piece.type > PieceType::kByte)
       Refuse(file, name, "is of an unknown type", kUseJson);
-    if (!std::isfinite(piece.score)) Refuse(file, name, "has a score that is no number", kUseJson);
+    if (!std::isfinite(piece.score)) Refuse(file, name, "has a score that is not a number", kUseJson);
   }
 }
 
@@ -281,7 +281,7 @@ std::shared_ptr<const SentencePieceRules> RulesOf(const Model& model, const std:
   rules->dummy_prefix = model.dummy_prefix;
   if (!model.map.empty()) {
     std::optional<CharacterMap> map = CharacterMap::Read(model.map);
-    if (!map) Refuse(file, "normalizer_spec.precompiled_charsmap", "is no map of characters", kUseJson);
+    if (!map) Refuse(file, "normalizer_spec.precompiled_charsmap", "is not a character map", kUseJson);
     rules->map = std::make_shared<const CharacterMap>(std::move(*map));
   }
   for (const Piece& piece : model.pieces) {

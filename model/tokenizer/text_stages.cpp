@@ -110,7 +110,7 @@ std::shared_ptr<const CharacterMap> ReadCharacterMap(const JsonFields& step) {
     const size_t filled = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
     map = CharacterMap::Read(std::string_view(blob).substr(0, static_cast<size_t>(length) - filled));
   }
-  if (!map) step.RefuseField("precompiled_charsmap", "is no map of characters", kUsePublished);
+  if (!map) step.RefuseField("precompiled_charsmap", "is not a character map", kUsePublished);
   return std::make_shared<const CharacterMap>(std::move(*map));
 }
 

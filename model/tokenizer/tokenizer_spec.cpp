@@ -155,7 +155,7 @@ class MergeReader {
     const auto right_at = by_text_.find(right);
     const auto merged_at = by_text_.find(std::string_view(merged_));
     if (left_at == by_text_.end() || right_at == by_text_.end() || merged_at == by_text_.end())
-      Refuse("names a token that the vocabulary lacks");
+      Refuse("names a token that is not in the vocabulary");
     merges_.push_back({left_at->second, right_at->second, merged_at->second});
   }
   [[noreturn]] void Refuse(std::string_view problem) const {
@@ -233,7 +233,7 @@ void ReadTemplate(const JsonFields& processor, TokenizerSpec* spec) {
   bool after_text = false;
   processor.ForEachObject("single", [&](size_t, const JsonFields& piece) {
     if (piece.Has("Sequence")) {
-      if (after_text) piece.RefuseField("Sequence", "the text stands twice", kKnownTokenizers);
+      if (after_text) piece.RefuseField("Sequence", "the text appears twice", kKnownTokenizers);
       after_text = true;
       return;
     }
@@ -250,7 +250,7 @@ void ReadTemplate(const JsonFields& processor, TokenizerSpec* spec) {
     ids.ForEachElement([&](const JsonValue& value) {
       const std::optional<int64_t> id = value.IntegerIn(0, kMaxId);
       if (!id || !spec->tokens.Find(static_cast<int32_t>(*id)))
-        fields.RefuseField("ids", "names a token that the vocabulary lacks", "correct it");
+        fields.RefuseField("ids", "names a token that is not in the vocabulary", "correct it");
       (after_text ? spec->template_after : spec->template_before).push_back(static_cast<int32_t>(*id));
     });
   });
@@ -264,7 +264,7 @@ int32_t NamedId(const JsonFields& processor, std::string_view key, const Tokeniz
     if (!part.IsString()) id = part.IntegerIn(0, kMaxId);
   });
   if (!id || !spec.tokens.Find(static_cast<int32_t>(*id)))
-    processor.RefuseField(key, "names a token that the vocabulary lacks", "correct it");
+    processor.RefuseField(key, "names a token that is not in the vocabulary", "correct it");
   return static_cast<int32_t>(*id);
 }
 

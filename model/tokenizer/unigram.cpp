@@ -115,8 +115,8 @@ void Unigram::PutUnknown(std::string_view text, std::vector<int32_t>* ids) const
   }
   if (unknown_id_ < 0)
     throw BadInputError(
-        "tokenizer.json: model.unk_id: is null, and the text holds characters that no token stands for; "
-        "use a text without them");
+        "tokenizer.json: model.unk_id: is null, and the text has characters outside the vocabulary; use a text without "
+        "them");
   ids->push_back(unknown_id_);
 }
 

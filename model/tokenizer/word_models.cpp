@@ -113,7 +113,7 @@ void ReadUnigram(const JsonFields& model, TokenizerSpec* spec) {
     spec->unknown_id = static_cast<int32_t>(model.Integer("unk_id", 0, static_cast<int64_t>(spec->scores.size()) - 1));
   const bool all = std::all_of(spec->byte_ids.begin(), spec->byte_ids.end(), [](int32_t id) { return id >= 0; });
   if (by_bytes && !all)
-    model.RefuseField("byte_fallback", "is true, and the vocabulary has no token for some byte", kKnownTokenizers);
+    model.RefuseField("byte_fallback", "is true, but the vocabulary lacks a token for some byte", kKnownTokenizers);
 }
 
 }  // namespace headscope::model

@@ -182,7 +182,7 @@ class TraceWriter:
         try:
             self.file = h5f.create(self.path.encode(), h5f.ACC_EXCL, fcpl=creation, fapl=access)
         except OSError as error:
-            raise FailedError(f"{path}: cannot be created ({error}); choose a folder that can be written") from None
+            raise FailedError(f"{path}: cannot be created ({error}); choose a writable folder") from None
         self._descriptor = self.file.get_vfd_handle()
         _open_writers.add(self)
         try:
@@ -365,7 +365,7 @@ class TraceWriter:
         try:
             size, disk = os.stat(self.path).st_size, os.statvfs(self.path)
         except OSError:
-            raise FailedError(f"{self.path}: vanished while it was written; write to a folder that nobody cleans") from None
+            raise FailedError(f"{self.path}: vanished while it was being written; write to a folder that is not cleaned up automatically") from None
         missing, free = max(0, wanted - size) + DISK_RESERVE, disk.f_bavail * disk.f_frsize
         if missing > free:
             raise FailedError(

@@ -253,7 +253,7 @@ TEST_P(LayerOnTheGpu, RunsAMethodThatSelectsOnTheCpu) {
   kernels::Status status = device->Prepare(method, {}, &run, &work);
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(run.select_device, NamedCpu());
-  EXPECT_EQ(run.note, "evicting selects on the CPU: no kernel for GPUs chooses for it");
+  EXPECT_EQ(run.note, "evicting selects on the CPU: it has no GPU kernel");
   double select_ms = 0, attend_ms = 0;
   status = work->Once(&select_ms, &attend_ms);
   ASSERT_TRUE(status.ok()) << status.message();

@@ -101,7 +101,7 @@ TEST(Comparison, DecodeMethodsRunOnTheLastRows) {
     if (status.code() == kernels::StatusCode::kUnsupported) {
       // One head alone has no lower layer, and no queries before RoPE.
       EXPECT_THAT(status.message(),
-                  ::testing::AnyOf(::testing::HasSubstr("RoPE"), ::testing::HasSubstr("choice is not at hand")));
+                  ::testing::AnyOf(::testing::HasSubstr("RoPE"), ::testing::HasSubstr("selection is missing")));
       ++refused;
       continue;
     }

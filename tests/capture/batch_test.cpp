@@ -72,11 +72,11 @@ TEST(PromptLines, NameFileAndLineOfWhatIsWrong) {
            {"{\"tokens\": [1e999]}", "is not a JSON object"},
            {"{\"text\": \"a\", \"text\": \"b\"}", "twice"},
            {"{\"text\": \"a\", \"prompt_file\": \"/etc/passwd\"}", "not known"},
-           {"{\"text\": \"a\", \"name\": \"../x\"}", "cannot be the name of a file"},
-           {"{\"text\": \"a\", \"name\": \".x\"}", "cannot be the name of a file"},
-           {"{\"text\": \"a\", \"name\": \"\"}", "cannot be the name of a file"},
-           {"{\"text\": \"a\", \"name\": \"a\\u0000\"}", "cannot be the name of a file"},
-           {"{\"text\": \"a\", \"name\": \"prompt-1\"}", "as a line before"},
+           {"{\"text\": \"a\", \"name\": \"../x\"}", "is not valid as a file name"},
+           {"{\"text\": \"a\", \"name\": \".x\"}", "is not valid as a file name"},
+           {"{\"text\": \"a\", \"name\": \"\"}", "is not valid as a file name"},
+           {"{\"text\": \"a\", \"name\": \"a\\u0000\"}", "is not valid as a file name"},
+           {"{\"text\": \"a\", \"name\": \"prompt-1\"}", "like an earlier line"},
            {std::string(100000, '['), "is not a JSON object"},
        }) {
     EXPECT_THAT(Refusal(good + line), AllOf(HasSubstr("f.jsonl: line 2"), HasSubstr(problem), HasSubstr("; ")))

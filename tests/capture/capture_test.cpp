@@ -358,8 +358,8 @@ TEST(Selection, QueryHeadsBringTheirKvHeads) {
     }
     return "";
   };
-  EXPECT_EQ(refusal({4}), "heads 4: the model has no head 4, only 0 to 3; choose from those");
-  EXPECT_EQ(refusal({9, 0, 1, 2, 3, 4}), "heads 0-4,9: the model has no head 4, only 0 to 3; choose from those");
+  EXPECT_EQ(refusal({4}), "heads 4: the model has no head 4, only 0 to 3; choose one of those");
+  EXPECT_EQ(refusal({9, 0, 1, 2, 3, 4}), "heads 0-4,9: the model has no head 4, only 0 to 3; choose one of those");
 }
 
 TEST(WriterThread, KeepsOrderAndBoundsWhatItHolds) {

@@ -191,7 +191,7 @@ const BadFile kBadLayers[] = {
      [](hid_t f) {
        SetColumn(f, "part", {-1, 0, 1, 2});
      }},
-    {"LayersOfTwoShapesInOnePart", "/attention/part_1", "holds other layers",
+    {"LayersOfTwoShapesInOnePart", "/attention/part_1", "holds different layers",
      [](hid_t f) {
        SetColumn(f, "part", {0, 1, 1, 2});
      }},
@@ -259,11 +259,11 @@ const BadFile kBadLayers[] = {
      [](hid_t f) {
        Replace(f, "attention/part_2/head_output", H5T_STD_I32LE, Simple({1, 2, 10, 12}));
      }},
-    {"UnknownRole", "/tokens/role", "holds 9, known are 0 to 4",
+    {"UnknownRole", "/tokens/role", "holds 9, known values are 0 to 4",
      [](hid_t f) { Overwrite<int8_t>(f, "tokens/role", H5T_NATIVE_INT8, 2, 9); }},
     {"NegativePosition", "/tokens/positions", "holds -4, must be at least 0",
      [](hid_t f) { Overwrite<int32_t>(f, "tokens/positions", H5T_NATIVE_INT32, 5, -4); }},
-    {"FivePositions", "/tokens/positions", "has 5 numbers for a token",
+    {"FivePositions", "/tokens/positions", "has 5 numbers per token",
      [](hid_t f) {
        Replace(f, "tokens/positions", H5T_STD_I32LE, Simple({20, 5}));
      }},
@@ -333,7 +333,7 @@ const BadFile kBadFiles[] = {
        Replace(f, "attention/lse", H5T_IEEE_F32LE, Simple({hsize_t{1} << 31, hsize_t{1} << 31, hsize_t{1} << 31}),
                Chunked({1, 1, 8}));
      }},
-    {"CountThatTheFileCannotHold", "/attention/k", "tells of 1000000 rows or tokens in a file of",
+    {"CountThatTheFileCannotHold", "/attention/k", "declares 1000000 rows or tokens in a file of",
      [](hid_t f) {
        const hid_t old = H5Dopen2(f, "attention/k", H5P_DEFAULT);
        const hid_t type = H5Dget_type(old);
@@ -405,7 +405,7 @@ const BadFile kBadFiles[] = {
        SetColumn(f, "layer", {0, 2, 0});
        Overwrite<int32_t>(f, "attention/layers", H5T_NATIVE_INT32, 2, 0);
      }},
-    {"LayersOfAnotherPart", "/attention/layers", "other layers than /layers tells of",
+    {"LayersOfAnotherPart", "/attention/layers", "different layers than /layers declares",
      [](hid_t f) { Overwrite<int32_t>(f, "attention/layers", H5T_NATIVE_INT32, 2, 3); }},
     {"HeadThatTheModelLacks", "qo_heads[3] 8", "must be 0 to 7",
      [](hid_t f) { Overwrite<int32_t>(f, "attention/qo_heads", H5T_NATIVE_INT32, 3, 8); }},
@@ -419,7 +419,7 @@ const BadFile kBadFiles[] = {
      [](hid_t f) { Overwrite<int32_t>(f, "tokens/step", H5T_NATIVE_INT32, 0, -1); }},
     {"TextOffsetsThatFall", "/tokens/text_offsets", "must rise from 0",
      [](hid_t f) { Overwrite<int64_t>(f, "tokens/text_offsets", H5T_NATIVE_INT64, 4, 1); }},
-    {"TextOffsetsBeyondTheText", "/tokens/text", "entries where the other fields tell of 1099511627776",
+    {"TextOffsetsBeyondTheText", "/tokens/text", "entries where the other fields declare 1099511627776",
      [](hid_t f) { Overwrite<int64_t>(f, "tokens/text_offsets", H5T_NATIVE_INT64, kTokens, int64_t{1} << 40); }},
     {"MissingDataset", "/attention/v", "is missing", [](hid_t f) { H5Ldelete(f, "attention/v", H5P_DEFAULT); }},
     {"MissingGroup", "/tokens", "is missing", [](hid_t f) { H5Ldelete(f, "tokens", H5P_DEFAULT); }},

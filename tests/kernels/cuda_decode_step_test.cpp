@@ -58,9 +58,9 @@ TEST(CudaDecodeStepWay, SaysWhyNoLaunchChooses) {
   using P = AttentionProblem*;
   static constexpr float kSinks[8] = {};
   expect(
-      "snap-kv", [](P) {}, "no kernel for GPUs chooses for it");
+      "snap-kv", [](P) {}, "it has no GPU kernel");
   expect(
-      "dense", [](P) {}, "no kernel for GPUs chooses for it");
+      "dense", [](P) {}, "it has no GPU kernel");
   expect(
       "sparq", [](P p) { p->sinks = kSinks; }, "sinks");
   expect(

@@ -217,7 +217,7 @@ TEST(CudaRefusals, UploadRefusesABrokenIndex) {
   ASSERT_GE(index.columns.size(), 2u);
   index.columns[1] = index.columns[0];
   CudaIndexBuffers buffers;
-  ExpectInvalid(UploadIndex(index.View(), &buffers), "is not larger than the column in front of it");
+  ExpectInvalid(UploadIndex(index.View(), &buffers), "is not larger than the preceding column");
   EXPECT_EQ(buffers.allocation, nullptr);
 }
 

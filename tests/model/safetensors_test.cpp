@@ -118,13 +118,13 @@ TEST(Safetensors, RefusesMissingDoubleAndUnknownFields) {
   EXPECT_THAT(RefusalOf(Safetensors(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,2,4]}})", "1234")),
               HasSubstr("needs 2"));
   EXPECT_THAT(RefusalOf(Safetensors(R"({"a":{"dtype":"U8","dtype":"I8","shape":[4],"data_offsets":[0,4]}})", "1234")),
-              HasSubstr("stands twice"));
+              HasSubstr("appears twice"));
   EXPECT_THAT(RefusalOf(Safetensors(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4],"x":1}})", "1234")),
               HasSubstr("unknown field"));
   EXPECT_THAT(RefusalOf(Safetensors(std::string(kFour.substr(0, kFour.size() - 1)) + "," + std::string(kFour.substr(1)),
                                     "1234")),
-              HasSubstr("stands twice"));
-  EXPECT_THAT(RefusalOf(Safetensors(R"({"__metadata__":{"a":"1","a":"2"}})", "")), HasSubstr("stands twice"));
+              HasSubstr("appears twice"));
+  EXPECT_THAT(RefusalOf(Safetensors(R"({"__metadata__":{"a":"1","a":"2"}})", "")), HasSubstr("appears twice"));
   EXPECT_THAT(RefusalOf(Safetensors(R"({"__metadata__":{"a":1}})", "")), HasSubstr("__metadata__"));
   EXPECT_THAT(RefusalOf(Safetensors(R"({"__metadata__":{"a":{"b":"c"}}})", "")), HasSubstr("__metadata__"));
   EXPECT_THAT(RefusalOf(Safetensors(R"({"__metadata__":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", "1234")),

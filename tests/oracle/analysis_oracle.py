@@ -163,7 +163,7 @@ def kurtosis_of_gaussian(q):
 
 
 def outliers(q):
-    """Share of the components with |z| > 3, by a Gaussian's."""
+    """Share of the components with |z| > 3, relative to a Gaussian's."""
     z = (q - q.mean()) / q.std()
     return np.mean(np.abs(z) > 3) / math.erfc(3 / math.sqrt(2))
 

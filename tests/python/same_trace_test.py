@@ -246,7 +246,7 @@ class Encoder(cases.FolderCase):
         for trace in (self.cpp, self.python):
             told = json.loads(run("info", trace, "--json").stdout)
             self.assertEqual([one["bidirectional"] for one in told["facts"]], [True] * 5)
-            self.assertIn("in both directions", run("info", trace).stdout)
+            self.assertIn("bidirectional", run("info", trace).stdout)
             drawn = run("render", trace, "--head", "2:3", "-o", picture, "--force", "--quiet")
             self.assertEqual(drawn.stderr, "", "lse is that of q and k over all tokens")
             self.assertGreater(picture.stat().st_size, 1000)

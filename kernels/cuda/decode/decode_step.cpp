@@ -33,7 +33,7 @@ CudaDecodeStep::CudaDecodeStep(const DecodeMethod& method, const ParameterValues
     takes = decode::CheckQuestShape(problem, pages_);
     if (takes.ok()) way_ = Way::kPages;
   } else {
-    reason_ = "no kernel for GPUs chooses for it";
+    reason_ = "it has no GPU kernel";
     return;
   }
   reason_ = takes.ok() ? "" : takes.message();

@@ -9,10 +9,10 @@ namespace headscope::kernels {
 // Pages of the cache are scored by the largest score that a key between their bounds could have, component by
 // component; those with the best scores are attended (Quest, section 3.3).
 struct PagesByBounds {
-  int32_t budget = 1024;    // tokens attended to, in whole pages, one page at least
+  int32_t budget = 1024;    // tokens attended to, in whole pages, at least one page
   int32_t page_size = 16;   // tokens of a page, 1 .. 1024; larger pages have looser bounds
   bool mean_query = false;  // pages are scored by the group's mean query instead of the heads' summed scores
-  bool keep_newest = true;  // the newest page is among the chosen ones
+  bool keep_newest = true;  // always select the newest page
 };
 
 }  // namespace headscope::kernels
