@@ -24,7 +24,7 @@ namespace {
 MethodSpec MakeSpec() {
   return {
       .name = "l-serve",
-      .title = "LServe page choice",
+      .title = "LServe page selection",
       .family = "dynamic selection",
       .paper = "LServe: Efficient Long-sequence LLM Serving with Unified Sparse Attention, sections 3.4 and 3.5",
       .summary = "Attends to the pages that their parts' bounds favour, selected once for several steps.",

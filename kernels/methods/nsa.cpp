@@ -20,7 +20,7 @@ namespace {
 MethodSpec MakeSpec() {
   return {
       .name = "nsa",
-      .title = "NSA block choice",
+      .title = "NSA block selection",
       .family = "dynamic pattern",
       .paper = "Native Sparse Attention: Hardware-Aligned and Natively Trainable Sparse Attention, section 3.3",
       .summary = "Keeps the blocks of 64 keys with most attention to compressed keys, and a window (without training).",

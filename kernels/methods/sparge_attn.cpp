@@ -36,7 +36,7 @@ using Similarity = internal::SpargeSimilarity;
 MethodSpec MakeSpec() {
   return {
       .name = "sparge-attn",
-      .title = "SpargeAttn block choice",
+      .title = "SpargeAttn block selection",
       .family = "dynamic pattern",
       .paper = "SpargeAttn: Accurate Sparse Attention Accelerating Any Model Inference, section 3.3 and Algorithm 1",
       .summary =
