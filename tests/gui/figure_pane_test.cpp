@@ -113,7 +113,7 @@ TEST_F(FigurePaneTest, AFigureOfTwoTracesSaysWhatItNeedsAndIsMadeBesideAnother) 
   ASSERT_NO_FATAL_FAILURE(Open());
   ASSERT_NO_FATAL_FAILURE(Choose("index-transfer"));
   EXPECT_FALSE(Find<QPushButton>("figureSave")->isEnabled());
-  EXPECT_TRUE(Find<QPushButton>("figureSave")->toolTip().contains(QStringLiteral("several traces")));
+  EXPECT_TRUE(Find<QPushButton>("figureSave")->toolTip().contains(QStringLiteral("compares traces")));
   WriteSmallTrace(File(QStringLiteral("other.h5")).toStdString(), 0, "another");
   AnswerFileDialog(File(QStringLiteral("other.h5")));
   window_->ActionNamed(QStringLiteral("compare-trace"))->trigger();

@@ -129,7 +129,7 @@ TEST_F(FigureStudyTest, AFailureIsSaidUntilAnotherFigureIsChosenAndPairsNeedASec
   EXPECT_TRUE(study().error().contains(QStringLiteral("it is a test")));
   study().Choose(QStringLiteral("pair"));
   EXPECT_TRUE(study().error().isEmpty());
-  EXPECT_TRUE(study().WhyNot().contains(QStringLiteral("several traces")));
+  EXPECT_TRUE(study().WhyNot().contains(QStringLiteral("compares traces")));
   RestAndDeliver();
   EXPECT_EQ(workbench_.num_figures, 1);
   TraceSummary other = workbench_.Summary();
