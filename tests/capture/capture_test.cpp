@@ -238,7 +238,7 @@ TEST(Capture, RecordsWholeGroupsOfKvHeads) {
   request.output_path = folder.File("other.h5");
   request.heads = {2};
   EXPECT_THAT([&] { Capture(request, {}, {}); },
-              ::testing::ThrowsMessage<UsageError>(::testing::StartsWith("kv-heads 3,1: heads are named too")));
+              ::testing::ThrowsMessage<UsageError>(::testing::StartsWith("kv-heads 3,1: heads are named as well")));
   request.heads.clear();
   request.kv_heads = {4};
   EXPECT_THAT([&] { Capture(request, {}, {}); },
