@@ -54,7 +54,7 @@ class Results(TraceCase):
         info = json.loads(run("info", out, "--json").stdout)
         self.assertEqual((info["layers"], info["qo_heads"], info["num_rows"]), ([0, 2], [5], 1))
         out.unlink()
-        self.assertIn("--kv-heads 1: heads are named too", run(*command, "--heads", 5, "--kv-heads", 1, code=2).stderr)
+        self.assertIn("--kv-heads 1: heads are named as well", run(*command, "--heads", 5, "--kv-heads", 1, code=2).stderr)
         plan.write_text('{"format": "headscope-record-1", "row": "all"}')
         self.assertIn(f'{plan}: "row": is not known', run(*command, code=3).stderr)
         self.assertIn("python -m headscope.capture", run("capture", MODEL, "--chat", plan, "-o", out, code=2).stderr)
