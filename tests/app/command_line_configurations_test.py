@@ -272,7 +272,7 @@ class Configurations(TraceCase):
         run("compare", self.part, "--config", self.path / "old.json", "--heads", "5:7", "--repeat", "1", "-o", out, "--force", "--quiet")
         self.assertEqual(json.loads(out.read_text())["results"][0]["parameters"], "n_blocks=2")
         self.assertIn("has no setting for head 8:0", run("compare", self.part, "--config", self.path / "old.json", "--heads", "8:0", code=2).stderr)
-        self.assertIn("timed by itself", run("compare", self.part, "--config", self.path / "old.json", "--measure", "layer", code=2).stderr)
+        self.assertIn("time each head by itself", run("compare", self.part, "--config", self.path / "old.json", "--measure", "layer", code=2).stderr)
         self.assertIn("--method or --config", run("compare", self.part, code=2).stderr)
 
     def test_files_of_serving_engines(self):
@@ -300,7 +300,7 @@ class Configurations(TraceCase):
         group = model["num_qo_heads"] // model["num_kv_heads"]
         for (layer, kv_head), share in numpy.ndenumerate(table):
             self.assertEqual(share, max(entry["kept_fraction"] for entry in a_shape["heads"] if entry["layer"] == layer and entry["head"] // group == kv_head))
-        for said, options in (("no word for s2-attention", ("--method", "s2-attention", "--format", "minference", "-o", "x.json")),
+        for said, options in (("cannot express s2-attention", ("--method", "s2-attention", "--format", "minference", "-o", "x.json")),
                               ("chooses by the tensors", ("--method", "vertical-slash", "-o", "x.tsv")),
                               ("a place for every head", ("--method", "a-shape", "-o", "x.tsv", "--heads", "0:*")),
                               ("choose json, csv", ("--method", "a-shape", "--format", "yaml", "-o", "x.json"))):

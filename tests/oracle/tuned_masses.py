@@ -26,6 +26,7 @@ class TracedHead(methods_kept_sets.Problem):
         self.seq_k = len(traced.k)
         if traced.window or not np.array_equal(traced.positions, np.arange(self.seq_k)):
             raise ValueError("the oracle takes traces of all rows and of models without a window")
+        self.layer = layer
         self.batch = self.num_qo_heads = self.num_kv_heads = self.group = 1
         model = file["model"].attrs
         self.first_qo_head, self.first_kv_head = head, head * int(model["num_kv_heads"]) // int(model["num_qo_heads"])
