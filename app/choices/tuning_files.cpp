@@ -286,6 +286,20 @@ constexpr Format kFormats[] = {{.option = "json", .format = TuningFormat::kJson}
                                {.option = "duo-attention", .format = TuningFormat::kDuoAttention},
                                {.option = "lu-kv", .format = TuningFormat::kLuKv}};
 
+// The files have two numbers for a head: everything else is as whoever reads them has it.
+void CheckMInferenceValues(const MethodChoice& choice) {
+  const kernels::MethodSpec& spec = *choice.spec;
+  const kernels::ParameterValues defaults(spec);
+  for (const kernels::ParameterSpec& parameter : spec.parameters) {
+    const std::string& name = parameter.name;
+    if (name == spec.minference.first || name == spec.minference.second) continue;
+    if (choice.values.Real(name) == defaults.Real(name)) continue;
+    throw UsageError("--format minference: MInference's files cannot express " + name + "=" +
+                     ValueText(parameter, choice.values.Real(name)) + " of " + spec.name +
+                     "; leave it out, or give another format");
+  }
+}
+
 }  // namespace
 
 TuningFormat ChooseTuningFormat(const std::string& format, const std::string& path) {
@@ -313,6 +327,7 @@ void CheckTuningFormat(TuningFormat format, const Tuning& tuning, const std::vec
     if (format == TuningFormat::kMInference && spec.minference.name.empty())
       throw UsageError("--format minference: MInference's files cannot express " + spec.name +
                        "; give MInference's methods, or another format");
+    if (format == TuningFormat::kMInference) CheckMInferenceValues(method.choice);
     if (format == TuningFormat::kDuoAttention && !spec.IsStatic())
       throw UsageError("--format duo-attention: its files say which heads may stream, but " + spec.name +
                        " chooses by the tensors; give a method that selects by position, such as a-shape");

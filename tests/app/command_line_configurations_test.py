@@ -301,6 +301,7 @@ class Configurations(TraceCase):
         for (layer, kv_head), share in numpy.ndenumerate(table):
             self.assertEqual(share, max(entry["kept_fraction"] for entry in a_shape["heads"] if entry["layer"] == layer and entry["head"] // group == kv_head))
         for said, options in (("cannot express s2-attention", ("--method", "s2-attention", "--format", "minference", "-o", "x.json")),
+                              ("cannot express forced_slashes=100 of vertical-slash", ("--method", "vertical-slash:forced_slashes=100", "--format", "minference", "-o", "x.json")),
                               ("chooses by the tensors", ("--method", "vertical-slash", "-o", "x.tsv")),
                               ("a place for every head", ("--method", "a-shape", "-o", "x.tsv", "--heads", "0:*")),
                               ("choose json, csv", ("--method", "a-shape", "--format", "yaml", "-o", "x.json"))):
