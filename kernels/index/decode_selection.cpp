@@ -93,6 +93,7 @@ DecodeSelection SelectionOfHead(const DecodeSelection& selection, int32_t head) 
     one.weights.assign(first, first + (end - begin) * size);
   }
   one.elements_moved = selection.elements_moved;
+  one.elements_to_choose = selection.elements_to_choose;
   if (selection.components_end > 0) {
     const int64_t first = selection.component_begin[kv_head], last = selection.component_begin[kv_head + 1];
     one.components_end = selection.components_end;

@@ -60,6 +60,7 @@ class ExactTopKMethod final : public internal::DecodeSelector {
         });
     if (!status.ok()) return status;
     *selection = internal::SelectionOfLists(problem, tokens);
+    selection->elements_to_choose = int64_t{problem.seq_k} * problem.head_dim;
     const int64_t count = std::min(values.Integer("k"), problem.seq_k);
     selection->elements_moved = (int64_t{problem.seq_k} + 1) * problem.head_dim + (count + 1) * problem.ValueDim();
     return {};

@@ -84,8 +84,9 @@ class LowRankMethod final : public internal::DecodeSelector {
     if (!status.ok()) return status;
     *selection = internal::SelectionOfLists(problem, tokens);
     const int64_t count = std::min(values.Integer("k"), problem.seq_k);
+    selection->elements_to_choose = int64_t{problem.seq_k} * rank;
     selection->elements_moved =
-        int64_t{problem.seq_k} * rank + (count + 1) * (int64_t{problem.head_dim} + problem.ValueDim());
+        selection->elements_to_choose + (count + 1) * (int64_t{problem.head_dim} + problem.ValueDim());
     return {};
   }
 };

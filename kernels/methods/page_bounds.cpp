@@ -83,29 +83,22 @@ class PagedPolicy final : public DecodePolicy {
 
   Status Begin(const DecodePrompt& prompt, const RunOptions&, DecodeEvictions*) override {
     bounds_.Clear();
-    rounded_.Clear();
-    if (prompt.cache.seq_k > 0) Update(prompt.cache, prompt.first_token);
+    if (prompt.cache.seq_k > 0) bounds_.Update(prompt.cache, prompt.first_token);
     return {};
   }
   Status Append(const DecodeStep& step, const RunOptions&) override {
-    Update(step.problem, step.first_token);
+    bounds_.Update(step.problem, step.first_token);
     return {};
   }
   Status Step(const DecodeStep& step, const RunOptions& options, DecodeSelection* selection,
               DecodeEvictions*) override {
-    return method_.SelectByBounds(step.problem, values_, bounds_, rounded_, options, selection);
+    return method_.SelectByBounds(step.problem, values_, bounds_, options, selection);
   }
 
  private:
-  void Update(const AttentionProblem& problem, int32_t first_token) {
-    bounds_.Update(problem, first_token);
-    if (method_.ReadsFourBits(values_)) rounded_.Update(problem, first_token);
-  }
-
   const PagedSelector& method_;
   const ParameterValues values_;
   PageBounds bounds_;
-  FourBitKeys rounded_;
 };
 
 }  // namespace
@@ -118,9 +111,7 @@ Status PagedSelector::Choose(const AttentionProblem& problem, const ParameterVal
                              DecodeSelection* selection) const {
   PageBounds bounds(values.Integer("page_size"));
   bounds.Update(problem, 0);
-  FourBitKeys rounded;
-  if (ReadsFourBits(values)) rounded.Update(problem, 0);
-  return SelectByBounds(problem, values, bounds, rounded, options, selection);
+  return SelectByBounds(problem, values, bounds, options, selection);
 }
 
 }  // namespace headscope::kernels::internal

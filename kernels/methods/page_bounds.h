@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Upper bounds of the scores of a page's tokens, from the least and the largest key component: Quest's estimate, and
-// that of what takes its candidates from it.
+// Upper bounds of the scores of a page's tokens, from the least and the largest key component: Quest's estimate.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
-#include "four_bit_keys.h"
 #include "kernels/attention_problem.h"
 #include "kernels/decode_policy.h"
 #include "selector.h"
@@ -41,10 +39,8 @@ class PagedSelector : public DecodeSelector {
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const final;
   // The bounds are those of the problem's tokens.
   virtual Status SelectByBounds(const AttentionProblem& problem, const ParameterValues& values,
-                                const PageBounds& bounds, const FourBitKeys& rounded, const RunOptions& options,
+                                const PageBounds& bounds, const RunOptions& options,
                                 DecodeSelection* selection) const = 0;
-  // Whether `rounded` holds the problem's keys, or nothing.
-  virtual bool ReadsFourBits(const ParameterValues& /*values*/) const { return false; }
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,

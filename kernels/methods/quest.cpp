@@ -91,8 +91,9 @@ Status ChooseByBounds(const AttentionProblem& problem, const ParameterValues& va
   DecodeSelection chosen = internal::SelectionOfLists(problem, pages);
   chosen.page_size = page_size;
   // Both bounds of every page; keys and values of the chosen pages; the new key and value.
+  chosen.elements_to_choose = 2 * int64_t{num_pages} * problem.head_dim;
   chosen.elements_moved =
-      2 * int64_t{num_pages} * problem.head_dim +
+      chosen.elements_to_choose +
       (std::min<int64_t>(int64_t{picks} * page_size, problem.seq_k) + 1) * (problem.head_dim + problem.ValueDim());
   *selection = std::move(chosen);
   return {};
@@ -102,7 +103,7 @@ class QuestMethod final : public internal::PagedSelector {
  public:
   QuestMethod() : PagedSelector(MakeSpec()) {}
   Status SelectByBounds(const AttentionProblem& problem, const ParameterValues& values,
-                        const internal::PageBounds& bounds, const internal::FourBitKeys&, const RunOptions&,
+                        const internal::PageBounds& bounds, const RunOptions&,
                         DecodeSelection* selection) const override {
     return ChooseByBounds(problem, values, bounds, selection);
   }

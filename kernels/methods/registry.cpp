@@ -39,6 +39,11 @@ const std::vector<const PrefillMethod*>& PrefillMethods() {
 const std::vector<const DecodeMethod*>& DecodeMethods() {
   static const std::vector<const DecodeMethod*> methods = {HEADSCOPE_DECODE_METHODS(HEADSCOPE_ADDRESS)};
   return methods;
+}
+
+const std::vector<const DecodeMethod*>& internal::DecodeSelectors() {
+  static const std::vector<const DecodeMethod*> selectors = {HEADSCOPE_DECODE_SELECTORS(HEADSCOPE_ADDRESS)};
+  return selectors;
 #undef HEADSCOPE_ADDRESS
 }
 

@@ -4,6 +4,8 @@
 // BOTH; one without has its line with CPU, selects there, and is attended on the GPU.
 #pragma once
 
+#include <vector>
+
 #include "kernels/decode_method.h"
 #include "kernels/method.h"
 
@@ -39,14 +41,19 @@
   CPU(OracleTopP)                              \
   HEADSCOPE_MORE_PREFILL_METHODS(CPU, BOTH)
 
+// Those of the decode methods that name tokens or pages, unweighted, by one step alone: other methods may go on from
+// what they choose.
+#define HEADSCOPE_DECODE_SELECTORS(METHOD) \
+  METHOD(DenseDecode)                      \
+  METHOD(SparQ)                            \
+  METHOD(SlidingWindow)                    \
+  METHOD(LmInfiniteDecode)                 \
+  METHOD(ExactTopK)                        \
+  METHOD(LowRank)                          \
+  METHOD(Quest)
+
 #define HEADSCOPE_DECODE_METHODS(METHOD) \
-  METHOD(DenseDecode)                    \
-  METHOD(SparQ)                          \
-  METHOD(SlidingWindow)                  \
-  METHOD(LmInfiniteDecode)               \
-  METHOD(ExactTopK)                      \
-  METHOD(LowRank)                        \
-  METHOD(Quest)                          \
+  HEADSCOPE_DECODE_SELECTORS(METHOD)     \
   METHOD(Twilight)                       \
   METHOD(VAttention)                     \
   METHOD(MagicPig)                       \
@@ -85,4 +92,10 @@ HEADSCOPE_PREFILL_METHODS(HEADSCOPE_DECLARE, HEADSCOPE_DECLARE)
 HEADSCOPE_DECODE_METHODS(HEADSCOPE_DECLARE)
 #undef HEADSCOPE_DECLARE
 
+namespace internal {
+
+// HEADSCOPE_DECODE_SELECTORS, in that order.
+const std::vector<const DecodeMethod*>& DecodeSelectors();
+
+}  // namespace internal
 }  // namespace headscope::kernels

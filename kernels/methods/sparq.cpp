@@ -346,8 +346,9 @@ Status SelectChecked(const AttentionProblem& problem, const SparqCudaOptions& sp
   }
   // Equation 11: r rows of K, k columns of K and of V, the new key and value, the mean value read and written.
   const int64_t v_head_dim = problem.ValueDim(), means = sparq.mean_value ? 2 * v_head_dim : 0;
+  joined.elements_to_choose = int64_t{problem.seq_k} * sparq.rank;
   joined.elements_moved =
-      int64_t{problem.seq_k} * sparq.rank + (int64_t{sparq.num_tokens} + 1) * (problem.head_dim + v_head_dim) + means;
+      joined.elements_to_choose + (int64_t{sparq.num_tokens} + 1) * (problem.head_dim + v_head_dim) + means;
   *selection = std::move(joined);
   return {};
 }
@@ -471,6 +472,11 @@ class SparQMethod final : public internal::DecodeSelector {
                                               const AttentionProblem& problem) const override {
     if (values.Choice<Temperature>("temperature") != Temperature::kEquation9) return {};
     return SparqOptions(values, problem);
+  }
+
+  ParameterValues ForTokensAlone(ParameterValues values) const override {
+    values.Set(spec(), "reallocate", 0);
+    return values;
   }
 
   ParameterValues Used(const ParameterValues& values, const AttentionProblem& problem) const override {

@@ -1,32 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 // Twilight: of another selector's candidates, the fewest tokens that hold a share of the attention (top-p).
 //
-// Source: Twilight: Adaptive Attention Sparsity with Hierarchical Top-p Pruning, section 4: candidates (Quest's pages,
-// with a budget meant to be too large), their scores from a 4-bit copy of K (least and largest value of a token's key),
-// a softmax over the candidates, and the smallest set whose mass reaches p.
+// Source: Twilight: Adaptive Attention Sparsity with Hierarchical Top-p Pruning, section 4: candidates (of any selector
+// with a budget meant to be too large; Quest's pages by default), their scores from a 4-bit copy of K (least and
+// largest value of a token's key), a softmax over the candidates, and the smallest set whose mass reaches p.
 //
-// The newest page is a candidate and attended to by right, as Quest's released kernels have it. The 4-bit copy grows
-// with the cache: a key is rounded once.
+// The newest page, of a selector of tokens the newest token, is a candidate and attended to by right, as Quest's
+// released kernels have it. The 4-bit copy grows with the cache: a key is rounded once.
 //
 // Choices where the paper is silent: over grouped queries, probabilities are averaged within the group. `bits=exact`
-// leaves the quantisation out.
+// leaves the quantisation out. A selector has its defaults but for its budget, which is `candidates`, and its
+// `page_size`.
 #include <algorithm>
+#include <iterator>
+#include <memory>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "four_bit_keys.h"
 #include "internal/parallel_for.h"
 #include "key_blocks.h"
 #include "mass_share.h"
-#include "page_bounds.h"
 #include "registry.h"
+#include "selector.h"
 #include "step_scores.h"
-#include "top_k.h"
 
 namespace headscope::kernels {
 namespace {
 
 enum class Bits : uint8_t { kFour, kExact };
+
+std::vector<std::string> SelectorNames() {
+  std::vector<std::string> names;
+  for (const DecodeMethod* selector : internal::DecodeSelectors()) names.push_back(selector->spec().name);
+  return names;
+}
+
+double PlaceOf(const DecodeMethod& selector) {
+  const std::vector<const DecodeMethod*>& all = internal::DecodeSelectors();
+  return static_cast<double>(std::distance(all.begin(), std::find(all.begin(), all.end(), &selector)));
+}
 
 MethodSpec MakeSpec() {
   return {
@@ -34,7 +48,8 @@ MethodSpec MakeSpec() {
       .title = "Twilight top-p",
       .family = "dynamic selection",
       .paper = "Twilight: Adaptive Attention Sparsity with Hierarchical Top-p Pruning, section 4",
-      .summary = "Of Quest's pages, attends to the fewest tokens that hold the share p of their attention.",
+      .summary =
+          "Of another selector's candidates, attends to the fewest tokens that hold the share p of their attention.",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,
@@ -54,7 +69,7 @@ MethodSpec MakeSpec() {
                .step = 64,
                .logarithmic = true,
                .unit = Unit::kTokens,
-               .help = "tokens of the candidate pages",
+               .help = "tokens that the selector gives, in whole pages where it has pages",
                .cost = "a quarter of a key to read per token"},
               {.name = "page_size",
                .default_value = 16,
@@ -63,13 +78,20 @@ MethodSpec MakeSpec() {
                .step = 1,
                .logarithmic = true,
                .unit = Unit::kTokens,
-               .help = "tokens of a page",
+               .help = "tokens of a page of a selector of pages",
                .cost = "bounds are fewer and looser"},
               {.name = "bits",
                .type = ParameterType::kChoice,
                .help = "bits of the copy of K that scores the candidates",
                .cost = "exact reads whole keys",
                .choices = {"4", "exact"}},
+              {.name = "selector",
+               .type = ParameterType::kChoice,
+               .default_value = PlaceOf(Quest()),
+               .maximum = static_cast<double>(internal::DecodeSelectors().size() - 1),
+               .help = "the decode method that gives the candidates (dense: every token)",
+               .cost = "what that method reads to choose",
+               .choices = SelectorNames()},
           },
   };
 }
@@ -96,34 +118,26 @@ std::vector<float> SummedProbabilities(const AttentionProblem& problem, int32_t 
   return sums;
 }
 
-Status ChooseByBounds(const AttentionProblem& problem, const ParameterValues& values,
-                      const internal::PageBounds& bounds, const internal::FourBitKeys& rounded,
-                      const RunOptions& options, DecodeSelection* selection) {
-  const int32_t page_size = values.Integer("page_size"), num_pages = bounds.NumPages();
-  const int32_t picks = std::clamp(values.Integer("candidates") / page_size, 1, num_pages);
+// Of `candidates`, a selection of the problem's tokens without weights and lost components.
+Status KeepShare(const AttentionProblem& problem, const ParameterValues& values, const DecodeSelection& candidates,
+                 const internal::FourBitKeys& rounded, const RunOptions& options, DecodeSelection* selection) {
   const auto bits = values.Choice<Bits>("bits");
+  const int32_t newest = (problem.seq_k - 1) / candidates.page_size * candidates.page_size;
   const auto num_lists = int64_t{problem.batch} * problem.num_kv_heads;
   std::vector<std::vector<int32_t>> tokens(static_cast<size_t>(num_lists));
   std::vector<int64_t> num_candidates(tokens.size());
   const auto choose = [&](int32_t list) {
-    const internal::StepScores step(problem, list / problem.num_kv_heads, list % problem.num_kv_heads);
-    std::vector<float> scores = bounds.Scores(list, step.queries().data(), step.group());
-    scores.pop_back();
-    std::vector<int32_t> pages = internal::TopK(scores, picks - 1), candidates;
-    pages.push_back(num_pages - 1);
-    for (const int32_t page : pages) {
-      for (int32_t token = page * page_size; token < std::min((page + 1) * page_size, problem.seq_k); ++token)
-        candidates.push_back(token);
-    }
-    const int32_t newest = (num_pages - 1) * page_size;
-    const std::vector<float> mass = SummedProbabilities(problem, list, candidates, bits, rounded);
+    std::vector<int32_t> looked_at = TokensOfList(candidates, list, problem.seq_k);
+    looked_at.erase(std::lower_bound(looked_at.begin(), looked_at.end(), newest), looked_at.end());
+    for (int32_t token = newest; token < problem.seq_k; ++token) looked_at.push_back(token);
+    const std::vector<float> mass = SummedProbabilities(problem, list, looked_at, bits, rounded);
     std::vector<int32_t>& kept = tokens[static_cast<size_t>(list)];
     for (const int32_t place : internal::TopShare(mass, values.Real("p"))) {
-      const int32_t token = candidates[static_cast<size_t>(place)];
+      const int32_t token = looked_at[static_cast<size_t>(place)];
       if (token < newest) kept.push_back(token);
     }
     for (int32_t token = newest; token < problem.seq_k; ++token) kept.push_back(token);
-    num_candidates[static_cast<size_t>(list)] = static_cast<int64_t>(candidates.size());
+    num_candidates[static_cast<size_t>(list)] = static_cast<int64_t>(looked_at.size());
   };
   Status status = internal::ParallelFor(num_lists, 1, options, [&](int64_t begin, int64_t end, int32_t) {
     for (int64_t list = begin; list < end; ++list) choose(static_cast<int32_t>(list));
@@ -133,25 +147,87 @@ Status ChooseByBounds(const AttentionProblem& problem, const ParameterValues& va
   int64_t num_kept = 0;
   for (const std::vector<int32_t>& kept : tokens) num_kept += static_cast<int64_t>(kept.size());
   *selection = internal::SelectionOfLists(problem, tokens);
-  // Bounds of the pages, the candidates' rounded keys in units of an element, keys and values of what is kept: means
-  // over the KV heads.
+  // What the selector reads to choose, the candidates' rounded keys in units of an element, keys and values of what is
+  // kept: means over the KV heads.
   const int64_t key_bits = bits == Bits::kExact ? 8 * SizeOf(problem.dtype) : 4;
-  selection->elements_moved = 2 * int64_t{num_pages} * problem.head_dim +
-                              all_candidates / num_lists * problem.head_dim * key_bits / (8 * SizeOf(problem.dtype)) +
-                              (num_kept / num_lists + 1) * (problem.head_dim + problem.ValueDim());
+  selection->elements_to_choose = candidates.elements_to_choose + all_candidates / num_lists * problem.head_dim *
+                                                                      key_bits / (8 * SizeOf(problem.dtype));
+  selection->elements_moved =
+      selection->elements_to_choose + (num_kept / num_lists + 1) * (problem.head_dim + problem.ValueDim());
   return {};
 }
 
-class TwilightMethod final : public internal::PagedSelector {
- public:
-  TwilightMethod() : PagedSelector(MakeSpec()) {}
-  Status SelectByBounds(const AttentionProblem& problem, const ParameterValues& values,
-                        const internal::PageBounds& bounds, const internal::FourBitKeys& rounded,
-                        const RunOptions& options, DecodeSelection* selection) const override {
-    return ChooseByBounds(problem, values, bounds, rounded, options, selection);
+// The selector of these values, and its own: a budget of `candidates` tokens, and what twilight has by the same name,
+// the page size.
+struct Selector {
+  explicit Selector(const ParameterValues& of_twilight)
+      : method(*internal::DecodeSelectors()[static_cast<size_t>(of_twilight.Integer("selector"))]),
+        values(method.spec()) {
+    for (const ParameterSpec& parameter : method.spec().parameters) {
+      if (parameter.role == ParameterRole::kBudget)
+        values.Set(method.spec(), parameter.name, of_twilight.Real("candidates"));
+      const auto own = of_twilight.values().find(parameter.name);
+      if (own != of_twilight.values().end()) values.Set(method.spec(), parameter.name, own->second);
+    }
+    values = method.ForTokensAlone(values);
   }
-  bool ReadsFourBits(const ParameterValues& values) const override {
-    return values.Choice<Bits>("bits") == Bits::kFour;
+
+  const DecodeMethod& method;
+  ParameterValues values;
+};
+
+// The selector's own policy beside the 4-bit copy.
+class TwilightPolicy final : public DecodePolicy {
+ public:
+  explicit TwilightPolicy(const ParameterValues& values) : values_(values) {
+    const Selector selector(values);
+    candidates_ = selector.method.NewPolicy(selector.values);
+  }
+
+  Status Begin(const DecodePrompt& prompt, const RunOptions& options, DecodeEvictions* evictions) override {
+    rounded_.Clear();
+    if (prompt.cache.seq_k > 0) Round(prompt.cache, prompt.first_token);
+    return candidates_->Begin(prompt, options, evictions);
+  }
+  Status Append(const DecodeStep& step, const RunOptions& options) override {
+    Round(step.problem, step.first_token);
+    return candidates_->Append(step, options);
+  }
+  Status Step(const DecodeStep& step, const RunOptions& options, DecodeSelection* selection,
+              DecodeEvictions* evictions) override {
+    DecodeSelection candidates;
+    if (Status status = candidates_->Step(step, options, &candidates, evictions); !status.ok()) return status;
+    return KeepShare(step.problem, values_, candidates, rounded_, options, selection);
+  }
+  void End() override { candidates_->End(); }
+
+ private:
+  void Round(const AttentionProblem& problem, int32_t first_token) {
+    if (values_.Choice<Bits>("bits") == Bits::kFour) rounded_.Update(problem, first_token);
+  }
+
+  const ParameterValues values_;
+  std::unique_ptr<DecodePolicy> candidates_;
+  internal::FourBitKeys rounded_;
+};
+
+class TwilightMethod final : public internal::DecodeSelector {
+ public:
+  TwilightMethod() : DecodeSelector(MakeSpec()) {}
+  std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const override {
+    return std::make_unique<TwilightPolicy>(values);
+  }
+
+ private:
+  Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
+                DecodeSelection* selection) const override {
+    const Selector selector(values);
+    DecodeSelection candidates;
+    Status status = selector.method.Select(problem, selector.values, options, &candidates);
+    if (!status.ok()) return status;
+    internal::FourBitKeys rounded;
+    if (values.Choice<Bits>("bits") == Bits::kFour) rounded.Update(problem, 0);
+    return KeepShare(problem, values, candidates, rounded, options, selection);
   }
 };
 

@@ -503,6 +503,110 @@ TEST(Twilight, KeepsTheFewestTokensOfItsShare) {
   EXPECT_EQ(SelectTokens("twilight", "p=1,candidates=400", data.View()).pages.size(), 400u);
 }
 
+// Twilight over one of the selectors that it knows, and that selector with the same budget.
+struct OverSelector {
+  const DecodeMethod& selector;
+  ParameterValues own;
+  std::string twilight;
+};
+
+std::vector<OverSelector> EverySelector(int32_t candidates) {
+  std::vector<OverSelector> all;
+  for (const ParameterSpec& parameter : FindDecodeMethod("twilight")->spec().parameters) {
+    if (parameter.name != "selector") continue;
+    for (const std::string& name : parameter.choices) {
+      const DecodeMethod& selector = *FindDecodeMethod(name);
+      ParameterValues own = selector.ForTokensAlone(ParameterValues(selector.spec()));
+      for (const ParameterSpec& budget : selector.spec().parameters) {
+        if (budget.role == ParameterRole::kBudget) own.Set(selector.spec(), budget.name, candidates);
+      }
+      all.push_back({selector, own, "selector=" + name + ",candidates=" + std::to_string(candidates)});
+    }
+  }
+  return all;
+}
+
+TEST(Twilight, KeepsTheShareOfAnySelectorsCandidates) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(DecodeShape(400, 4, 2), &random);
+  const int64_t head_dim = data.shape.head_dim;
+  ASSERT_GT(EverySelector(64).size(), 5u);
+  for (const auto& [selector, own, twilight] : EverySelector(64)) {
+    SCOPED_TRACE(twilight);
+    DecodeSelection candidates;
+    ASSERT_TRUE(selector.Select(data.View(), own, {}, &candidates).ok());
+    EXPECT_TRUE(candidates.weights.empty() && candidates.mean_value.empty() && candidates.components.empty());
+    EXPECT_EQ(candidates.elements_to_choose > 0, !selector.spec().IsStatic()) << "what the choice costs";
+    EXPECT_LT(candidates.elements_to_choose, candidates.elements_moved);
+    const int32_t newest = 399 / candidates.page_size * candidates.page_size;
+    for (const double share : {0.3, 0.8, 1.0}) {
+      const DecodeSelection kept =
+          SelectTokens("twilight", twilight + ",bits=exact,p=" + std::to_string(share), data.View());
+      int64_t looked_at = 0;
+      for (int32_t list = 0; list < 2; ++list) {
+        std::vector<double> p = Probabilities(data, 2 * list), other = Probabilities(data, 2 * list + 1);
+        std::vector<bool> may(400);
+        for (const int32_t token : TokensOfList(candidates, list, 400)) may[static_cast<size_t>(token)] = true;
+        for (int32_t token = newest; token < 400; ++token) may[static_cast<size_t>(token)] = true;
+        for (std::vector<double>* of_head : {&p, &other}) {
+          double sum = 0;
+          for (size_t token = 0; token < 400; ++token) sum += may[token] ? (*of_head)[token] : 0;
+          for (double& x : *of_head) x /= 2 * sum;
+        }
+        double mass = 0, least = 1;
+        for (const int32_t token : TokensOfList(kept, list, 400)) {
+          const double own_mass = p[static_cast<size_t>(token)] + other[static_cast<size_t>(token)];
+          EXPECT_TRUE(may[static_cast<size_t>(token)]) << token << " is no candidate";
+          mass += own_mass;
+          if (token < newest) least = std::min(least, own_mass);
+        }
+        EXPECT_GE(mass, share - 1e-5);
+        double larger = 0;
+        for (size_t token = 0; token < 400; ++token) {
+          looked_at += may[token] ? 1 : 0;
+          if (may[token] && p[token] + other[token] > least * (1 + 1e-4)) larger += p[token] + other[token];
+        }
+        EXPECT_LT(larger, share + 1e-5) << "one less would not do";
+      }
+      if (share == 1.0) {
+        EXPECT_EQ(NumTokens(kept, 400), looked_at);
+      }
+      EXPECT_EQ(kept.elements_to_choose, candidates.elements_to_choose + looked_at / 2 * head_dim) << "whole keys";
+      EXPECT_EQ(kept.elements_moved, kept.elements_to_choose + (NumTokens(kept, 400) / 2 + 1) * 2 * head_dim);
+    }
+  }
+}
+
+// What the selector and the rounded keys remember from step to step only spares them work.
+TEST(Twilight, StepsChooseAsWithoutMemory) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(DecodeShape(300, 4, 2), &random);
+  const DecodeMethod& method = *FindDecodeMethod("twilight");
+  for (const auto& [selector, own, twilight] : EverySelector(64)) {
+    SCOPED_TRACE(twilight);
+    ParameterValues values(method.spec());
+    ASSERT_EQ(values.Parse(method.spec(), twilight), "");
+    DecodeDriver driver(method, values);
+    DecodePrompt prompt;
+    prompt.cache = data.View();
+    prompt.cache.seq_k = 200;
+    prompt.cache.seq_q = 0;
+    ASSERT_TRUE(driver.Begin(prompt, {}).ok());
+    for (const int32_t end : {201, 260, 300, 230}) {
+      AttentionProblem step = data.View();
+      step.seq_k = end;
+      step.first_position = end - 1;
+      DecodeSelection expected, selection;
+      ASSERT_TRUE(method.Select(step, values, {}, &expected).ok());
+      ASSERT_TRUE(driver.Append({step, 0}, {}).ok());
+      ASSERT_TRUE(driver.Step({step, 0}, {}, &selection).ok());
+      EXPECT_EQ(selection.pages, expected.pages) << end;
+      EXPECT_EQ(selection.page_begin, expected.page_begin);
+      EXPECT_EQ(selection.elements_moved, expected.elements_moved);
+    }
+  }
+}
+
 // The weights make up for what was not drawn: the sample of a denominator is right on average, and a promise of almost
 // no error draws everything.
 TEST(VAttention, SamplesWithoutBias) {

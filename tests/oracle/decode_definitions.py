@@ -97,21 +97,38 @@ def four_bits(keys):
     return low + np.rint(levels) * step
 
 
-def twilight(problem, b, kv, /, p, candidates, page_size, bits):
+SELECTORS = ("dense", "sparq", "sliding-window", "lm-infinite-decode", "exact-top-k", "low-rank", "quest")
+
+
+def candidates_of(selector, p, b, kv, tokens, page_size):
+    """What a selector gives of a budget of tokens, its other settings the defaults, and the tokens of its pages."""
+    if selector == "dense":
+        return np.ones(p.seq_k, bool), 1
+    if selector == "sparq":
+        return sparq(p, b, kv, 32, tokens, 0.25, 0, 0)[0], 1
+    if selector == "sliding-window":
+        return sliding_window(p, b, kv, tokens, 0)[0], 1
+    if selector == "lm-infinite-decode":
+        return lm_infinite_decode(p, b, kv, 16, tokens)[0], 1
+    if selector == "exact-top-k":
+        return exact_top_k(p, b, kv, tokens)[0], 1
+    if selector == "low-rank":
+        return low_rank(p, b, kv, 16, tokens, 0)[0], 1
+    return quest(p, b, kv, tokens, page_size, 0, 1)[0], page_size
+
+
+def twilight(problem, b, kv, /, p, candidates, page_size, bits, selector):
     share, p = p, problem
     queries = p.q[b, kv * p.group : (kv + 1) * p.group, 0]
-    scores = page_scores(p, b, kv, queries, page_size)
-    newest = np.arange(len(scores)) == len(scores) - 1
-    pages = newest.copy()
-    pages[:-1] |= top_k(scores[:-1], min(max(candidates // page_size, 1), len(scores)) - 1)
-    looked_at = np.repeat(pages, page_size)[: p.seq_k]
+    looked_at, page_size = candidates_of(SELECTORS[selector], p, b, kv, candidates, page_size)
+    newest = p.column // page_size == (p.seq_k - 1) // page_size
+    looked_at = looked_at | newest
     keys = p.k[b, kv][looked_at]
     keys = keys if bits else four_bits(keys)
     mass = np.mean([softmax(p.cap(p.softmax_scale * keys @ q)) for q in queries], axis=0)
     kept = np.zeros(p.seq_k, bool)
     kept[np.flatnonzero(looked_at)[top_share(mass, share)]] = True
-    kept |= np.repeat(newest, page_size)[: p.seq_k]
-    return kept, None, None, None
+    return kept | newest, None, None, None
 
 
 def v_attention(p, b, kv, n_sink, n_local, heavy_share, base_share, epsilon, delta, bound, seed):

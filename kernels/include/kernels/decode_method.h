@@ -36,6 +36,9 @@ class DecodeMethod {
   // The method at work on a generation; DecodeDriver runs it. This one calls Select() at every step.
   virtual std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const;
 
+  // Values with which it names the same tokens and makes nothing of V, for methods that go on from these tokens.
+  virtual ParameterValues ForTokensAlone(ParameterValues values) const { return values; }
+
   // The values that took effect on this problem, where a value stands for another one ("auto") or is cut to what there
   // is; the given ones otherwise.
   virtual ParameterValues Used(const ParameterValues& values, const AttentionProblem& /*problem*/) const {

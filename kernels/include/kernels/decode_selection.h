@@ -42,6 +42,8 @@ struct DecodeSelection {
   // Elements of K, V and the mean moved per KV head by selection and attention (SparQ, equation 11, and its
   // equivalents), for the cost columns.
   int64_t elements_moved = 0;
+  // Of these, what was read to choose alone; 0 where a method does not tell it apart.
+  int64_t elements_to_choose = 0;
   // What the method chose here for higher layers, while this one attends to more (TidalDecode); null: nothing. No
   // executor looks at it.
   std::shared_ptr<const DecodeSelection> chosen;
