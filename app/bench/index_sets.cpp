@@ -23,6 +23,7 @@ Group ReadGroup(const std::string& path) {
   if (file.recipe != kernels::kSeededRecipe) {
     Refuse(path, "attribute recipe is \"" + file.recipe + "\"; this headscope makes " + kernels::kSeededRecipe);
   }
+  if (!file.heads.empty()) Refuse(path, "/heads: the index is of a trace's heads, and a benchmark takes one layer's");
   if (file.seq_q != file.seq_k || file.first_position != 0) {
     Refuse(path, "seq_q is " + std::to_string(file.seq_q) + ", seq_k " + std::to_string(file.seq_k) +
                      " and first_position " + std::to_string(file.first_position) +

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "choices/saved_index.h"
 #include "data/index_file.h"
@@ -24,7 +25,12 @@ bool IsHdf5(const std::string& path) {
 
 kernels::Status MakeMask(const std::string& own_name, const std::string& path,
                          std::unique_ptr<kernels::PrefillMethod>* made) {
-  if (IsHdf5(path)) return kernels::MakeMaskMethod(own_name, IndexOf(path, data::ReadIndexFile(path)), made);
+  if (IsHdf5(path)) {
+    const data::IndexFile index = data::ReadIndexFile(path);
+    std::vector<kernels::HeadOfModel> heads;
+    for (size_t i = 0; i + 1 < index.heads.size(); i += 2) heads.push_back({index.heads[i], index.heads[i + 1]});
+    return kernels::MakeMaskMethod(own_name, IndexOf(path, index), heads, made);
+  }
   data::BlockMaskFile file = data::ReadBlockMask(path);
   kernels::BlockMask mask{.block_q = file.block_q,
                           .block_k = file.block_k,

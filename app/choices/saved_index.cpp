@@ -12,7 +12,9 @@ namespace {
 using kernels::SparseIndex;
 
 [[noreturn]] void Refuse(const std::string& path, const std::string& problem) {
-  throw BadInputError({.file = path, .problem = problem + "; write it again with headscope bench --save-index"});
+  throw BadInputError(
+      {.file = path,
+       .problem = problem + "; write it again with --save-index of headscope bench or headscope compare"});
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // headscope compare TRACE (--method NAME[:k=v,..].. | --config FILE) [--heads ..] [--measure layer|head] [--repeat N]
-// [--decode-rows N] [--device ..] [-o OUT.json|.csv|.h5]
+// [--decode-rows N] [--device ..] [--save-index FILE] [-o OUT.json|.csv|.h5]
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <iterator>
 #include <memory>
@@ -16,11 +17,13 @@
 #include "choices/head_selection.h"
 #include "choices/method_choice.h"
 #include "choices/torch_decode.h"
+#include "choices/trace_index.h"
 #include "commands/command.h"
 #include "commands/common_options.h"
 #include "commands/comparison_table.h"
 #include "commands/head_notes.h"
 #include "commands/head_settings.h"
+#include "data/index_file.h"
 #include "data/trace_reader.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
@@ -33,7 +36,7 @@ namespace headscope::app {
 namespace {
 
 struct CompareArguments {
-  std::string trace, heads, output, config, measure = "layer";
+  std::string trace, heads, output, config, save_index, measure = "layer";
   std::string budget_method;     // of a configuration that holds budgets
   double compression_ratio = 0;  // 0: not given
   bool measure_was_given = false;
@@ -159,6 +162,17 @@ std::vector<analysis::MethodResult> Measure(const data::TraceReader& trace, cons
   return results;
 }
 
+// Before anything is measured.
+void CheckSaveIndex(const CompareArguments& arguments, const std::vector<MethodChoice>& choices) {
+  if (arguments.save_index.empty()) return;
+  if (!arguments.config.empty() || choices.size() != 1 || choices.front().prefill == nullptr)
+    throw UsageError("--save-index: it keeps what one prefill method chooses; give one --method, and no --config");
+  CheckOutputTarget(arguments.save_index, arguments.force, {arguments.trace});
+  if (!arguments.output.empty() &&
+      std::filesystem::weakly_canonical(arguments.output) == std::filesystem::weakly_canonical(arguments.save_index))
+    throw UsageError("--save-index " + arguments.save_index + ": -o writes the results there; choose another name");
+}
+
 int RunCompare(CompareArguments arguments) {
   if (arguments.methods.empty() && arguments.config.empty())
     throw UsageError("--method or --config: give at least one, so that there is something to compare");
@@ -170,6 +184,7 @@ int RunCompare(CompareArguments arguments) {
         "parameter");
   }
   const std::vector<MethodChoice> choices = ParseMethods(arguments.methods);
+  CheckSaveIndex(arguments, choices);
   analysis::ComparisonSweep comparison;
   comparison.measure = ParseMeasure(arguments.measure);
   if (!arguments.config.empty()) {
@@ -206,6 +221,13 @@ int RunCompare(CompareArguments arguments) {
   }
   head_notes.Print();
   left_out.Print(arguments.trace, !results.empty());
+  if (!arguments.save_index.empty()) {
+    const data::IndexFile index = IndexOfTrace(trace, heads, choices.front(), comparison.measure,
+                                               arguments.options.num_threads, StopOnInterrupt());
+    OutputFile saved(arguments.save_index, arguments.force);
+    saved.Write([&](const std::string& path) { data::WriteIndexFile(path, index); });
+    saved.Commit();
+  }
   for (const std::string& note : notes) Say(note);
   if (arguments.output.empty()) {
     WriteText(ComparisonTable(results), "", false);
@@ -250,6 +272,12 @@ void AddCompareCommand(CLI::App& app, Action& action) {
       ->capture_default_str();
   AddDeviceOption(command, &arguments->device);
   AddThreadsOption(command, &arguments->options.num_threads);
+  command
+      ->add_option(
+          "--save-index", arguments->save_index,
+          "Write what the prefill method keeps on every head that is measured to one index file, for another trace "
+          "of the model, of the same length (`headscope methods` says how a file is run)")
+      ->type_name("FILE");
   AddOutputOptions(command, &arguments->output, &arguments->force, "Write the results to .json, .csv or .h5");
   AddQuietOption(command, &arguments->quiet);
   command->callback([=, &action] {

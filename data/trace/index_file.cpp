@@ -10,10 +10,11 @@ namespace headscope::data {
 namespace {
 
 constexpr char kFormat[] = "headscope-index";
-constexpr int32_t kVersion = 1;
+constexpr int32_t kOneLayer = 1, kOfTrace = 2;  // versions
 constexpr UntrustedFileKind kIndexKind{
-    "an index file", "give an index file that headscope bench wrote",
-    "the file is damaged or was not written by headscope: write it again with headscope bench"};
+    "an index file", "give an index file that headscope bench or headscope compare wrote",
+    "the file is damaged or was not written by headscope: write it again with headscope bench or headscope "
+    "compare"};
 
 // The integers of the root group, for both directions.
 struct IntegerField {
@@ -57,7 +58,7 @@ void WriteInt64(hid_t file, const std::string& name, const std::vector<int64_t>&
 
 void WriteContents(hid_t file, const IndexFile& index) {
   CreateText(file, "format", kFormat);
-  CreateInteger(file, "version", H5T_STD_I32LE, kVersion);
+  CreateInteger(file, "version", H5T_STD_I32LE, index.heads.empty() ? kOneLayer : kOfTrace);
   CreateText(file, "method", index.method);
   CreateText(file, "recipe", index.recipe);
   CreateText(file, "dtype", std::string(NameOf(index.dtype)));
@@ -69,6 +70,8 @@ void WriteContents(hid_t file, const IndexFile& index) {
   WriteInt32(file, "column_count", index.column_count);
   WriteNumbers(file, "runs", H5T_STD_I32LE, H5T_NATIVE_INT32, {index.runs.size() / 2, 2}, index.runs.data());
   WriteInt32(file, "columns", index.columns);
+  if (!index.heads.empty())
+    WriteNumbers(file, "heads", H5T_STD_I32LE, H5T_NATIVE_INT32, {index.heads.size() / 2, 2}, index.heads.data());
 }
 
 // Q, K, V and the output of the problem over the bytes of its index: 128 rows of 256 numbers of 4 bytes, each with keys
@@ -131,9 +134,11 @@ IndexFile ReadIndexFile(const std::string& path) {
   if (const std::string format = file.Text(root, "format"); format != kFormat) {
     file.Refuse("attribute format", "is \"" + format + "\" instead of \"" + kFormat + "\"; " + kIndexKind.damaged);
   }
-  if (const int32_t version = file.Integer32(root, "version"); version != kVersion) {
-    file.Refuse("attribute version", "is " + std::to_string(version) + ", this headscope reads version " +
-                                         std::to_string(kVersion) + "; " + kIndexKind.damaged);
+  const int32_t version = file.Integer32(root, "version");
+  if (version != kOneLayer && version != kOfTrace) {
+    file.Refuse("attribute version", "is " + std::to_string(version) + ", this headscope reads versions " +
+                                         std::to_string(kOneLayer) + " and " + std::to_string(kOfTrace) + "; " +
+                                         kIndexKind.damaged);
   }
   IndexFile index;
   index.method = file.Text(root, "method");
@@ -147,7 +152,7 @@ IndexFile ReadIndexFile(const std::string& path) {
   index.dtype = *type;
   index.seed = file.Integer64(root, "seed");
   for (const IntegerField& field : kIntegers) index.*field.value = file.Integer32(root, field.name);
-  RequireProportion(file, index);
+  if (version == kOneLayer) RequireProportion(file, index);  // nobody makes a problem of a trace's index
   CheckedDataset run_begin = Whole(file, root, "run_begin", StoredKind::kInt64, 1);
   CheckedDataset run_count = Whole(file, root, "run_count", StoredKind::kInt32, 1);
   CheckedDataset column_begin = Whole(file, root, "column_begin", StoredKind::kInt64, 1);
@@ -165,6 +170,15 @@ IndexFile ReadIndexFile(const std::string& path) {
   index.column_count = ReadNumbers<int32_t>(file, column_count);
   index.runs = ReadNumbers<int32_t>(file, runs);
   index.columns = ReadNumbers<int32_t>(file, columns);
+  if (version == kOfTrace) {
+    CheckedDataset heads = Whole(file, root, "heads", StoredKind::kInt32, 2);
+    if (heads.extents[0] == 0 || heads.extents[0] != index.num_qo_heads || index.batch != 1) {
+      file.Refuse("/heads", "has " + std::to_string(heads.extents[0]) + " heads, num_qo_heads is " +
+                                std::to_string(index.num_qo_heads) + " and batch " + std::to_string(index.batch) +
+                                ", which must be 1; " + kIndexKind.damaged);
+    }
+    index.heads = ReadNumbers<int32_t>(file, heads);
+  }
   return index;
 }
 

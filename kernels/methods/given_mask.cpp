@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Masks that somebody else made: blocks, as FlexAttention's, or a whole index.
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "head_groups.h"
 #include "kernels/file_methods.h"
+#include "kernels/index_heads.h"
 #include "registry.h"
 #include "selector.h"
 
@@ -79,7 +81,10 @@ class BlockMaskMethod final : public internal::PrefillSelector {
 
 class IndexMethod final : public internal::PrefillSelector {
  public:
-  IndexMethod(const std::string& name, SparseIndex index) : PrefillSelector(MakeSpec(name)), index_(std::move(index)) {}
+  IndexMethod(const std::string& name, SparseIndex index, const std::vector<HeadOfModel>& heads)
+      : PrefillSelector(MakeSpec(name)), index_(std::move(index)) {
+    for (const HeadOfModel& head : heads) places_.emplace(head, static_cast<int32_t>(places_.size()));
+  }
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues&, const RunOptions&,
@@ -96,33 +101,39 @@ class IndexMethod final : public internal::PrefillSelector {
                         "and the index was made for " + std::to_string(both.second) + ": take one of that shape")};
       }
     }
-    const bool shared = index_.num_qo_heads == 1;
-    if (!shared && problem.first_qo_head + problem.num_qo_heads > index_.num_qo_heads) {
-      return {StatusCode::kInvalidArgument,
-              Refused(spec(), "the problem's last query head", problem.first_qo_head + problem.num_qo_heads - 1,
-                      "and the index has " + std::to_string(index_.num_qo_heads) + " heads: take one of the model's")};
+    std::vector<int32_t> heads;
+    for (int32_t head = problem.first_qo_head; head < problem.first_qo_head + problem.num_qo_heads; ++head) {
+      Status status = AddPlace(problem.layer, head, &heads);
+      if (!status.ok()) return status;
     }
-    SparseIndex chosen = index_;
-    chosen.num_qo_heads = problem.num_qo_heads;
-    const int32_t tiles = index_.View().NumRowTiles();
-    const auto pick = [&](const auto& of_lists, auto* picked) {
-      picked->clear();
-      for (int32_t sequence = 0; sequence < problem.batch; ++sequence) {
-        for (int32_t head = 0; head < problem.num_qo_heads; ++head) {
-          const int64_t first = index_.View().ListId(sequence, shared ? 0 : problem.first_qo_head + head, 0);
-          picked->insert(picked->end(), of_lists.begin() + first, of_lists.begin() + first + tiles);
-        }
+    *index = TakeHeads(index_, heads);
+    return {};
+  }
+
+  Status AddPlace(int32_t layer, int32_t head, std::vector<int32_t>* heads) const {
+    if (places_.empty()) {
+      const bool shared = index_.num_qo_heads == 1;
+      if (!shared && head >= index_.num_qo_heads) {
+        return {StatusCode::kInvalidArgument, Refused(spec(), "a query head of the problem", head,
+                                                      "and the index has " + std::to_string(index_.num_qo_heads) +
+                                                          " heads: take one of the model's")};
       }
-    };
-    pick(index_.run_begin, &chosen.run_begin);
-    pick(index_.run_count, &chosen.run_count);
-    pick(index_.column_begin, &chosen.column_begin);
-    pick(index_.column_count, &chosen.column_count);
-    *index = std::move(chosen);
+      heads->push_back(shared ? 0 : head);
+      return {};
+    }
+    const auto found = places_.find({layer, head});
+    if (found == places_.end()) {
+      return {StatusCode::kInvalidArgument, spec().name + ": the index has no lists of layer " + std::to_string(layer) +
+                                                "'s query head " + std::to_string(head) + " among its " +
+                                                std::to_string(places_.size()) +
+                                                " heads: take one that was made of this head as well"};
+    }
+    heads->push_back(found->second);
     return {};
   }
 
   const SparseIndex index_;
+  std::map<HeadOfModel, int32_t> places_;  // empty: heads are numbered as any layer's
 };
 
 }  // namespace
@@ -150,11 +161,25 @@ Status MakeMaskMethod(const std::string& name, BlockMask mask, std::unique_ptr<P
   return {};
 }
 
-Status MakeMaskMethod(const std::string& name, SparseIndex index, std::unique_ptr<PrefillMethod>* method) {
+Status MakeMaskMethod(const std::string& name, SparseIndex index, const std::vector<HeadOfModel>& heads,
+                      std::unique_ptr<PrefillMethod>* method) {
   if (Status status = Validate(index.View()); !status.ok()) return status;
   if (index.rule.kind == MaskKind::kNone)
     return {StatusCode::kInvalidArgument, "mask_kind is 0 (no rule), and keys in a row's future cannot be kept"};
-  *method = std::make_unique<IndexMethod>(name, std::move(index));
+  if (!heads.empty() && static_cast<int64_t>(heads.size()) != index.num_qo_heads) {
+    return {StatusCode::kInvalidArgument, "heads names " + std::to_string(heads.size()) +
+                                              " heads, and num_qo_heads is " + std::to_string(index.num_qo_heads)};
+  }
+  std::vector<HeadOfModel> sorted = heads;
+  std::sort(sorted.begin(), sorted.end());
+  if (const auto twice = std::adjacent_find(sorted.begin(), sorted.end()); twice != sorted.end()) {
+    return {StatusCode::kInvalidArgument,
+            "heads names head " + std::to_string(twice->head) + " of layer " + std::to_string(twice->layer) + " twice"};
+  }
+  if (!sorted.empty() && (sorted.front().layer < 0 ||
+                          std::any_of(sorted.begin(), sorted.end(), [](const auto& one) { return one.head < 0; })))
+    return {StatusCode::kInvalidArgument, "heads has a number below 0"};
+  *method = std::make_unique<IndexMethod>(name, std::move(index), heads);
   return {};
 }
 

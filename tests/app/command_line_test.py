@@ -258,6 +258,34 @@ class Results(TraceCase):
         for whole in (("--method", "s2-attention:vertical_stride=8"), ("--method", "a-shape:n_sink=1,n_local=9"), ("--method", "s2-attention", "--measure", "head")):
             self.assertNotIn("together", run("compare", self.trace, "--heads", "8:4", *whole, "--repeat", 1, "--quiet").stderr)
 
+    def test_compare_saves_what_a_method_keeps_and_another_trace_runs_it(self):
+        method, heads = "vertical-slash:n_vertical=30,n_slash=20", ("--heads", "8:4,2:0-1", "--repeat", 1, "--quiet", "--force")
+        index, out = self.path / "index.h5", self.path / "saved.json"
+
+        def compared(trace, asked, *more):
+            run("compare", trace, *heads, "--method", asked, "-o", out, *more)
+            return [(r["layer"], r["head"], r["kept_fraction"], r["cra_mean"]) for r in json.loads(out.read_text())["results"]]
+
+        for measure in ("layer", "head"):
+            own = compared(self.trace, method, "--save-index", index, "--measure", measure)
+            self.assertEqual(len(own), 3)
+            self.assertEqual(compared(self.trace, f"mask-file:path={index}", "--measure", measure), own, "the same prompt keeps the same")
+        other = self.path / "other-prompt.h5"
+        run("capture", MODEL, "--task", "passkey", "--length", 1024, "--seed", 77, "--decode", 8, "-o", other, "--quiet")
+        moved, chosen = compared(other, f"mask-file:path={index}", "--measure", "head"), compared(other, method, "--measure", "head")
+        self.assertEqual([r[:3] for r in moved], [r[:3] for r in own], "the lists are the first prompt's")
+        self.assertNotEqual([r[3] for r in moved], [r[3] for r in chosen], "the second prompt's own lists keep another mass")
+
+        shorter = self.path / "shorter.h5"
+        run("capture", MODEL, "--task", "passkey", "--length", 512, "--decode", 8, "-o", shorter, "--quiet")
+        asked = ("--method", f"mask-file:path={index}", "--repeat", 1, "--quiet")
+        self.assertRegex(run("compare", shorter, "--heads", "8:4", "--measure", "head", *asked, code=2).stderr, "and the index was made for [0-9]+: take one of that shape")
+        self.assertIn("no lists of layer 8's query head 5", run("compare", self.trace, "--heads", "8:5", "--measure", "head", *asked, code=2).stderr)
+        for wrong in (("--method", "sparq"), ("--method", "dense", "--method", "a-shape"), ("--method", "dense", "-o", self.path / "new.json")):
+            target = self.path / "new.json"
+            self.assertIn("--save-index", run("compare", self.trace, *wrong, "--heads", "8:4", "--save-index", target, code=2).stderr)
+            self.assertFalse(target.exists())
+
     def test_compare_says_that_a_trace_holds_part_of_a_layer(self):
         part = self.path / "part-of-a-layer.h5"
         run("export", self.trace, "--layers", "8", "--heads", "4", "-o", part)

@@ -81,6 +81,16 @@ TEST(IndexFile, ComesBackAsItWas) {
   EXPECT_EQ(read.columns, written.columns);
 }
 
+TEST(IndexFile, OfATraceComesBackWithItsHeads) {
+  const ScratchFolder folder;
+  IndexFile written = TwoTiles();
+  written.heads = {3, 5, 2, 0};
+  WriteIndexFile(folder.File("index.h5"), written);
+  const IndexFile read = ReadIndexFile(folder.File("index.h5"));
+  EXPECT_EQ(read.heads, written.heads);
+  EXPECT_EQ(read.runs, written.runs);
+}
+
 TEST(IndexFile, WithoutRunsAndColumnsComesBackToo) {
   const ScratchFolder folder;
   IndexFile empty = TwoTiles();
@@ -125,7 +135,13 @@ TEST_P(BadIndices, AreRefusedWithOneSentence) {
 constexpr hsize_t kHuge = hsize_t{3} << 28;
 
 const BadIndex kBadIndices[] = {
-    {"OtherVersion", "attribute version", "is 2", [](hid_t f) { SetInt32(f, "/", "version", 2); }},
+    {"OtherVersion", "attribute version", "is 3", [](hid_t f) { SetInt32(f, "/", "version", 3); }},
+    {"NoTracesHeads", "/heads", "is missing", [](hid_t f) { SetInt32(f, "/", "version", 2); }},
+    {"OtherTracesHeads", "/heads", "has 3 heads, num_qo_heads is 2",
+     [](hid_t f) {
+       SetInt32(f, "/", "version", 2);
+       Replace(f, "heads", H5T_STD_I32LE, Simple({3, 2}));
+     }},
     {"OtherType", "attribute dtype", "is \"fp8\", allowed are fp32, bf16 and fp16",
      [](hid_t f) {
        const hid_t text = H5Tcopy(H5T_C_S1);

@@ -84,7 +84,7 @@ TEST(MaskMethod, AnIndexKeepsWhatItKeptOfAnotherPrompt) {
   const RandomProblem data(SquareShape(300, 4, 2), &random), other(SquareShape(300, 4, 2), &random);
   const SparseIndex made = testing::Select("block-sparse", "n_blocks=2", other.View());
   std::unique_ptr<PrefillMethod> method;
-  ASSERT_TRUE(MakeMaskMethod("saved", made, &method).ok());
+  ASSERT_TRUE(MakeMaskMethod("saved", made, {}, &method).ok());
   const SparseIndex index = Chosen(*method, data.View());
   for (int32_t head = 0; head < 4; ++head) EXPECT_EQ(MaskOf(index, 0, head), MaskOf(made, 0, head));
   // One head of the layer by itself.
@@ -96,6 +96,37 @@ TEST(MaskMethod, AnIndexKeepsWhatItKeptOfAnotherPrompt) {
   SparseIndex none;
   EXPECT_THAT(method->Select(longer.View(), ParameterValues(method->spec()), {}, &none).message(),
               HasSubstr("seq_q is 301, and the index was made for 300"));
+}
+
+TEST(MaskMethod, AnIndexOfATraceIsAskedByLayerAndHead) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(300, 4, 2), &random), other(SquareShape(300, 4, 2), &random);
+  const SparseIndex made = testing::Select("block-sparse", "n_blocks=2", other.View());
+  const std::vector<HeadOfModel> heads = {{7, 1}, {7, 0}, {2, 0}, {2, 1}};
+  std::unique_ptr<PrefillMethod> method;
+  ASSERT_TRUE(MakeMaskMethod("saved", made, heads, &method).ok());
+  AttentionProblem two = data.View();
+  two.num_qo_heads = 2;
+  two.num_kv_heads = 1;
+  for (const int32_t layer : {2, 7}) {
+    two.layer = layer;
+    const SparseIndex index = Chosen(*method, two);
+    for (int32_t head = 0; head < 2; ++head) {
+      const auto place = std::find(heads.begin(), heads.end(), HeadOfModel{layer, head}) - heads.begin();
+      EXPECT_EQ(MaskOf(index, 0, head), MaskOf(made, 0, static_cast<int32_t>(place))) << layer << ":" << head;
+    }
+    EXPECT_LT(index.runs.size() + index.columns.size(), made.runs.size() + made.columns.size());
+  }
+  SparseIndex none;
+  two.layer = 3;
+  EXPECT_THAT(method->Select(two, ParameterValues(method->spec()), {}, &none).message(),
+              HasSubstr("no lists of layer 3's query head 0 among its 4 heads: take one"));
+  const auto refusal = [&](const std::vector<HeadOfModel>& wrong) {
+    return std::string(MakeMaskMethod("saved", made, wrong, &method).message());
+  };
+  EXPECT_THAT(refusal({{1, 1}}), HasSubstr("heads names 1 heads, and num_qo_heads is 4"));
+  EXPECT_THAT(refusal({{1, 1}, {1, 2}, {1, 1}, {1, 3}}), HasSubstr("head 1 of layer 1 twice"));
+  EXPECT_THAT(refusal({{1, 1}, {1, -2}, {1, 0}, {1, 3}}), HasSubstr("below 0"));
 }
 
 TEST(DuoAttention, StreamsTheHeadsBelowTheThreshold) {

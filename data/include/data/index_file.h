@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A sparse index as an HDF5 file, so that other programs can be timed on the very sets that headscope was timed on.
-// docs/bench.md is the reference of the format (index format 1).
+// docs/bench.md is the reference of the format (index formats 1 and 2).
 //
-// Layout: root attributes `format` = "headscope-index", `version` = 1, the shape, the element rule, and the recipe of
+// Layout: root attributes `format` = "headscope-index", `version`, the shape, the element rule, and the recipe of
 // Q, K and V; datasets run_begin, run_count, column_begin, column_count (one entry per list), runs [n, 2] (start;
-// length | flags << 28) and columns. The numbers mean what kernels/sparse_index.h says; this room only stores them.
+// length | flags << 28) and columns. Version 2, an index of a trace, has `heads` [num_qo_heads, 2] (layer, query head)
+// as well. The numbers mean what kernels/sparse_index.h says; this room only stores them.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +38,8 @@ struct IndexFile {
   std::vector<int32_t> column_count;
   std::vector<int32_t> runs;  // pairs
   std::vector<int32_t> columns;
+  // Of a trace: pairs, whose the lists are, by the layer's number and the head's in it. Empty: one layer's, in order.
+  std::vector<int32_t> heads;
 };
 
 // Creates `path`, which must not exist. Throws FailedError when the file cannot be written; one that could not be

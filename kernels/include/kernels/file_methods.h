@@ -3,6 +3,7 @@
 // the file makes the method and adds it to the registry, where it is found by its name from then on.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -26,8 +27,16 @@ struct BlockMask {
 // Keeps what the mask keeps, causally; 64 query rows keep what any of their blocks does. Errors: kInvalidArgument, in
 // one sentence that names the field. Select refuses problems with rows or heads that the mask does not have.
 Status MakeMaskMethod(const std::string& name, BlockMask mask, std::unique_ptr<PrefillMethod>* method);
-// Keeps what the index keeps, of problems of its own lengths alone. The index is checked (Validate) and causal.
-Status MakeMaskMethod(const std::string& name, SparseIndex index, std::unique_ptr<PrefillMethod>* method);
+// A query head, by its layer's number in the model and its own in the layer.
+struct HeadOfModel {
+  int32_t layer = 0, head = 0;
+  friend auto operator<=>(const HeadOfModel&, const HeadOfModel&) = default;
+};
+
+// Keeps what the index keeps, of problems of its own lengths alone. The index is checked (Validate) and causal. Its
+// heads are those of `heads`, in that order; without these they are numbered as any layer's, and one stands for all.
+Status MakeMaskMethod(const std::string& name, SparseIndex index, const std::vector<HeadOfModel>& heads,
+                      std::unique_ptr<PrefillMethod>* method);
 
 // DuoAttention (kernels/methods/duo_attention.cpp): `values` [num_layers, num_kv_heads], row by row.
 Status MakeDuoAttention(const std::string& name, int32_t num_layers, int32_t num_kv_heads, std::vector<double> values,
