@@ -90,12 +90,9 @@ std::vector<DeviceRoom> on_torch::GpuRooms() {
   } catch (const DeviceError&) {  // no GPU, no driver or no CUDA half: there is none to use
     return {};
   }
-  try {
-    at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
-  } catch (...) {
-    RethrowTorchError("asking for the free memory of GPUs", "");
-  }
   return UsableRooms(available, [](int32_t ordinal) {
+    // Starts CUDA once. Where it does not start, no GPU can be used, and the model goes to the CPU.
+    at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
     const auto [free_bytes, total] = at::accelerator::getMemoryInfo(static_cast<c10::DeviceIndex>(ordinal));
     return static_cast<int64_t>(free_bytes) - kLibraryBytes;
   });

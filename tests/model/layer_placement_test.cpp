@@ -125,6 +125,11 @@ TEST(LayerPlacement, ABrokenGpuIsPassedOver) {
   EXPECT_EQ(Placed({{10, 10}, 5, 2}, rooms), std::vector<Device>(2, CudaDevice(1)));
 }
 
+TEST(LayerPlacement, WhereCudaDoesNotStartTheCpuTakesAll) {
+  const auto rooms = UsableRooms(2, [](int32_t) -> int64_t { throw std::runtime_error("CUDA unknown error"); });
+  EXPECT_TRUE(rooms.empty());
+}
+
 // Eight query heads and two KV heads of 64 components.
 ModelConfig Plain() {
   ModelConfig config = ReadModelConfig(ReferenceModel());
