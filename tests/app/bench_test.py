@@ -336,12 +336,16 @@ class Refusals(unittest.TestCase):
             del f["columns"]
             f.create_dataset("columns", data=["x"], dtype=h5py.string_dtype())
 
+        def of_trace(f):
+            f.attrs.modify("version", np.int32(2))
+            f["heads"] = np.array([[0, head] for head in range(f.attrs["num_qo_heads"])], np.int32)
+
         def attribute(name, value):
             return lambda f: f.attrs.modify(name, value)
 
         cases = [(set_column, "column 0"), (set_begin, "run_begin"), (shorten, "length"), (link, "link"), (strings, "variable-length"),
                  (attribute("num_qo_heads", np.int32(2**30)), "heads"), (attribute("tile_rows", np.int32(0)), "tile_rows"),
-                 (attribute("mask_kind", np.int32(9)), "rule.kind"), (attribute("version", np.int32(2)), "version"),
+                 (attribute("mask_kind", np.int32(9)), "rule.kind"), (attribute("version", np.int32(3)), "version"), (of_trace, "a trace's heads"),
                  (attribute("head_dim", np.int32(-64)), "head_dim"), (attribute("seq_q", np.int32(1)), "prompt"),
                  (attribute("num_kv_heads", np.int32(3)), "num_kv_heads")]
         for change, word in cases:

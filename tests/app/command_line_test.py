@@ -281,6 +281,9 @@ class Results(TraceCase):
         asked = ("--method", f"mask-file:path={index}", "--repeat", 1, "--quiet")
         self.assertRegex(run("compare", shorter, "--heads", "8:4", "--measure", "head", *asked, code=2).stderr, "and the index was made for [0-9]+: take one of that shape")
         self.assertIn("no lists of layer 8's query head 5", run("compare", self.trace, "--heads", "8:5", "--measure", "head", *asked, code=2).stderr)
+        with h5py.File(index, "r+", libver="latest") as file:
+            file["heads"][1] = file["heads"][0]
+        self.assertRegex(run("compare", self.trace, "--heads", "8:4", *asked, code=3).stderr, f"{index}: heads names head . of layer . twice; write the file again")
         for wrong in (("--method", "sparq"), ("--method", "dense", "--method", "a-shape"), ("--method", "dense", "-o", self.path / "new.json")):
             target = self.path / "new.json"
             self.assertIn("--save-index", run("compare", self.trace, *wrong, "--heads", "8:4", "--save-index", target, code=2).stderr)
