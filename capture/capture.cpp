@@ -50,7 +50,8 @@ struct Prompt {
                    "; use a shorter prompt" + (request.decode_tokens == 0 ? "" : " or decode fewer tokens"));
 }
 
-Prompt ReadPrompt(const CaptureRequest& request, const model::Tokenizer& tokenizer, const model::ModelConfig& config) {
+// `tokenizer` may be null where the request gives tokens.
+Prompt ReadPrompt(const CaptureRequest& request, const model::Tokenizer* tokenizer, const model::ModelConfig& config) {
   const int given = static_cast<int>(request.text.has_value()) + static_cast<int>(request.prompt_file.has_value()) +
                     static_cast<int>(request.task.has_value()) + static_cast<int>(!request.tokens.empty());
   if (given != 1) throw UsageError("a capture needs exactly one of a text, a prompt file, tokens and a task");
@@ -65,7 +66,7 @@ Prompt ReadPrompt(const CaptureRequest& request, const model::Tokenizer& tokeniz
     return {request.tokens, "tokens", "", {}};
   }
   if (request.task) {
-    const eval::TaskPrompt task = eval::MakeTask(*request.task, request.task_length, request.task_seed, tokenizer,
+    const eval::TaskPrompt task = eval::MakeTask(*request.task, request.task_length, request.task_seed, *tokenizer,
                                                  eval::ReadProse(request.prose_path));
     return {task.tokens,
             "task " + *request.task + " length " + std::to_string(request.task_length) + " seed " +
@@ -82,7 +83,7 @@ Prompt ReadPrompt(const CaptureRequest& request, const model::Tokenizer& tokeniz
                   "is not UTF-8 at byte " + std::to_string(valid), "convert it, as iconv -f LATIN1 -t UTF-8 does");
   }
   try {
-    return {tokenizer.Encode(text, /*add_special_tokens=*/true, config.max_positions), source, "", {}};
+    return {tokenizer->Encode(text, /*add_special_tokens=*/true, config.max_positions), source, "", {}};
   } catch (const model::TooManyTokens& too_many) {
     RefuseLongPrompt(request, "at least " + std::to_string(too_many.at_least), config);
   } catch (BadInputError& error) {
@@ -206,16 +207,19 @@ data::LayerFacts FactsOf(const model::ModelConfig& config, int32_t layer, const 
   return facts;
 }
 
-// All but the weights' hash, which needs the whole files.
+std::string TokenizerHash(const std::string& model_dir) {
+  model::Sha256 hash;
+  hash.Add(model::InputFile(model::TokenizerPath(model_dir)));
+  return hash.HexDigest();
+}
+
+// All but the hashes of weights and tokenizer.
 data::TraceLayout MakeLayout(const CaptureRequest& request, const model::ModelConfig& config, ElementType captured,
                              const RecordedHeads& heads, const Prompt& prompt) {
   data::TraceLayout layout;
   layout.model.name = FolderName(request.model_dir);
   layout.model.model_type = config.model_type;
   layout.model.config_json = config.json;
-  model::Sha256 tokenizer_hash;
-  tokenizer_hash.Add(model::InputFile(model::TokenizerPath(request.model_dir)));
-  layout.model.tokenizer_sha256 = tokenizer_hash.HexDigest();
   layout.model.num_layers = config.num_layers;
   layout.model.num_qo_heads = config.num_qo_heads;
   layout.model.num_kv_heads = config.num_kv_heads;
@@ -246,7 +250,7 @@ data::TraceLayout MakeLayout(const CaptureRequest& request, const model::ModelCo
 // Feeds the model, announces every pass to the recorder, and stops between passes when it is cancelled.
 class CaptureRun {
  public:
-  CaptureRun(model::Transformer* model, const model::Tokenizer& tokenizer, Recorder* recorder,
+  CaptureRun(model::Transformer* model, const model::Tokenizer* tokenizer, Recorder* recorder,
              data::UnfinishedFile* unfinished, const std::stop_token& stop)
       : model_(model), tokenizer_(tokenizer), recorder_(recorder), unfinished_(unfinished), stop_(stop) {}
 
@@ -257,7 +261,8 @@ class CaptureRun {
     std::vector<data::TokenRecord> records;
     records.reserve(tokens.size());
     for (const int32_t id : tokens) {
-      std::string text = tokenizer_.Has(id) ? tokenizer_.TokenBytes(id) : "";  // a padded embedding's has none
+      // A padded embedding's id has none.
+      std::string text = tokenizer_ != nullptr && tokenizer_->Has(id) ? tokenizer_->TokenBytes(id) : "";
       records.push_back({.id = id, .phase = phase, .step = step_, .text = std::move(text)});
     }
     ++step_;
@@ -275,12 +280,12 @@ class CaptureRun {
   }
 
   std::string Text(const std::vector<int32_t>& generated) const {
-    return tokenizer_.Decode(generated, /*keep_special_tokens=*/true);
+    return tokenizer_ == nullptr ? "" : tokenizer_->Decode(generated, /*keep_special_tokens=*/true);
   }
 
  private:
   model::Transformer* model_;
-  const model::Tokenizer& tokenizer_;
+  const model::Tokenizer* tokenizer_;  // may be null
   Recorder* recorder_;
   data::UnfinishedFile* unfinished_;
   std::stop_token stop_;
@@ -367,14 +372,27 @@ class Plan {
     if (!in_use->config) in_use->config = model::ReadModelConfig(request.model_dir);
     const model::ModelConfig& config = *in_use->config;
     const RecordedHeads heads = CheckAgainstConfig(request, config);
-    if (!in_use->tokenizer) in_use->tokenizer = model::LoadModelTokenizer(request.model_dir, config);
-    prompt_ = ReadPrompt(request, *in_use->tokenizer, config);
+    ReadTokenizer(request, config, in_use);
+    prompt_ = ReadPrompt(request, in_use->tokenizer ? &*in_use->tokenizer : nullptr, config);
     CheckPositions(request, prompt_, config);
     layout_ = MakeLayout(request, config, model::CapturedType(request.model_dir, SessionOf(request)), heads, prompt_);
+    if (in_use->tokenizer) layout_.model.tokenizer_sha256 = TokenizerHash(request.model_dir);
     rows_.Draw(num_prompt_tokens());
     num_rows_ = rows_.Count(num_prompt_tokens()) + request.decode_tokens;
     bytes_ = TraceBytes(layout_, layout_.max_tokens, num_rows_);
     if (target_) target_->RequireSpace(bytes_);
+  }
+
+  // A prompt of token ids needs no tokenizer: without one that can be read, the trace has no texts, and in_use says
+  // why.
+  static void ReadTokenizer(const CaptureRequest& request, const model::ModelConfig& config, ModelInUse* in_use) {
+    if (in_use->tokenizer) return;
+    try {
+      in_use->tokenizer = model::LoadModelTokenizer(request.model_dir, config);
+    } catch (const BadInputError& error) {
+      if (request.tokens.empty()) throw;
+      in_use->why_no_texts = error.what();
+    }
   }
 
   static model::SessionOptions SessionOf(const CaptureRequest& request) {
@@ -486,7 +504,7 @@ CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, con
   CaptureResult result;
   try {
     recorder.emplace(&*writer, layout, plan.rows(), plan.num_prompt_tokens());
-    CaptureRun run(model, *in_use->tokenizer, &*recorder, &unfinished, stop);
+    CaptureRun run(model, in_use->tokenizer ? &*in_use->tokenizer : nullptr, &*recorder, &unfinished, stop);
     const int64_t pass_tokens = IsEncoder(model->config()) ? plan.num_prompt_tokens() : request.chunk_tokens;
     result = Record(request, layout, plan.prompt(), pass_tokens, progress, &*writer, &*recorder, &run);
   } catch (Error& error) {
@@ -511,6 +529,7 @@ CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, con
     result.path = request.output_path;
   }
   result.layer_devices = in_use->layer_devices;
+  result.why_no_texts = in_use->why_no_texts;
   recorder.reset();
   writer.reset();  // closes the file, whose size is known then
   std::error_code gone;

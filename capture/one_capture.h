@@ -21,7 +21,8 @@ inline constexpr const char* kPromptItself = "the prompt";
 // Of one folder and one set of options; filled as it is needed.
 struct ModelInUse {
   std::optional<model::ModelConfig> config;
-  std::optional<model::Tokenizer> tokenizer;
+  std::optional<model::Tokenizer> tokenizer;  // none of a prompt of ids whose tokenizer cannot be read
+  std::string why_no_texts;                   // in a sentence, of such a one
   std::unique_ptr<model::Transformer> transformer;
   int64_t most_tokens = 0;            // of the longest prompt that was planned, and what is generated
   std::vector<Device> layer_devices;  // of a model whose layers were placed by memory

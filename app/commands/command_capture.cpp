@@ -183,6 +183,8 @@ int RunOne(const CaptureArguments& arguments, const std::stop_token& stop) {
   std::cerr << verdict << result.num_tokens << " tokens, " << result.num_rows << " query rows, "
             << ByteText(result.bytes) << " in " << FormatDuration(result.seconds) << '\n';
   if (!result.layer_devices.empty()) std::cerr << model::PlacementText(result.layer_devices) << '\n';
+  if (!result.why_no_texts.empty())
+    std::cerr << "the trace has token ids without texts: " << analysis::Printable(result.why_no_texts) << '\n';
   if (!result.generated_text.empty()) std::cerr << "generated: " << analysis::Printable(result.generated_text) << '\n';
   if (result.answer_score) std::cerr << "the task's answer is " << (*result.answer_score == 1 ? "right\n" : "wrong\n");
   if (!result.path.empty()) WriteText(result.path + "\n", "", false);

@@ -224,6 +224,44 @@ TEST(Capture, CancelLeavesAShorterTrace) {
               model::Tokenizer::Load(ReferenceModel() + "/tokenizer.json").Encode(*Request(folder).text, true).size()));
 }
 
+// Ids need no tokenizer, and texts do.
+TEST(Capture, TakesIdsOfAModelWhoseTokenizerCannotBeRead) {
+  const TemporaryFolder folder;
+  const std::filesystem::path model = folder.File("model");
+  std::filesystem::create_directory(model);
+  for (const auto& entry : std::filesystem::directory_iterator(ReferenceModel())) {
+    if (entry.path().filename() != "tokenizer.json")
+      std::filesystem::copy(entry.path(), model / entry.path().filename());
+  }
+  CaptureRequest request = Request(folder);
+  request.text.reset();
+  request.tokens = {5, 17, 200, 17};
+  request.decode_tokens = 2;
+  const CaptureResult with_texts = Capture(request, {}, {});
+  EXPECT_EQ(with_texts.why_no_texts, "");
+  const data::TraceReader expected(request.output_path);
+  request.model_dir = model.string();
+  request.output_path = folder.File("ids.h5");
+  for (const char* unreadable : {"", "{\"model\": {\"type\": \"Unknown\"}}"}) {
+    if (*unreadable != '\0') std::ofstream(model / "tokenizer.json") << unreadable;
+    const CaptureResult result = Capture(request, {}, {});
+    EXPECT_THAT(result.why_no_texts, ::testing::HasSubstr("tokenizer"));
+    EXPECT_EQ(result.generated_text, "");
+    const data::TraceReader trace(request.output_path);
+    ASSERT_EQ(trace.tokens().size(), 6U);
+    for (size_t i = 0; i < 6; ++i) {
+      EXPECT_EQ(trace.tokens()[i].id, expected.tokens()[i].id);
+      EXPECT_EQ(trace.tokens()[i].text, "");
+      EXPECT_NE(expected.tokens()[i].text, "");
+    }
+    EXPECT_EQ(trace.layout().model.tokenizer_sha256, "");
+    request.overwrite = true;
+  }
+  request.tokens.clear();
+  request.text = "a text";
+  EXPECT_THROW(Capture(request, {}, {}), BadInputError);
+}
+
 TEST(Capture, RecordsWholeGroupsOfKvHeads) {
   const TemporaryFolder folder;
   CaptureRequest request = Request(folder);

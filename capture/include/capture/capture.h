@@ -65,6 +65,9 @@ struct CaptureResult {
   std::optional<float> answer_score = {};
   bool interrupted = false;                // cancelled: the trace is valid and shorter
   std::vector<Device> layer_devices = {};  // where the layers lay, of a capture that placed them by memory
+  // Of tokens given as ids to a model whose tokenizer cannot be read: the sentence that says why the trace has no
+  // texts.
+  std::string why_no_texts = {};
 };
 
 // About what the process holds of a capture beside the model: the program with its libraries, and what waits to be
