@@ -68,6 +68,23 @@ TEST_F(HeadCanvasTest, PickedScoreIsTheOneUnderThePointer) {
   }
 }
 
+TEST_F(HeadCanvasTest, AScreenReaderIsToldWhatTheMapShows) {
+  Show();
+  canvas_->SetPanelVisible(false);
+  Settle();
+  EXPECT_TRUE(canvas_->accessibleName().startsWith(QStringLiteral("Attention map of layer ")))
+      << canvas_->accessibleName().toStdString();
+  const QString all = canvas_->accessibleDescription();
+  EXPECT_TRUE(all.contains(QStringLiteral("queries 0 to "))) << all.toStdString();
+  canvas_->ZoomTo(100, 140, 50, 90);
+  Settle();
+  const QString part = canvas_->accessibleDescription();
+  EXPECT_NE(part, all);
+  MoveTo(canvas_->PixelOf(120, 70));
+  Settle();
+  EXPECT_GT(canvas_->accessibleDescription().size(), part.size()) << "the score under the pointer";
+}
+
 // The pixel at a score's centre has the palette's colour of the probability that the formula gives there.
 TEST_F(HeadCanvasTest, PixelsShowTheProbability) {
   Show();

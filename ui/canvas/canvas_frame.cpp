@@ -289,6 +289,7 @@ void HeadCanvas::Impl::DrawFrame() {
   // ImGui fits the tooltip to what it held the frame before: a line that came with a mask would be cut until the next.
   if (options.tooltip != tooltip_) bridge.RequestFrames(kFramesAfterTooltipChange);
   tooltip_ = options.tooltip;
+  DescribeItself();
   DrawMapOverlay(model, options);
   const bool wants_text = ImGui::GetIO().WantTextInput;
   bridge.Render();
@@ -298,6 +299,18 @@ void HeadCanvas::Impl::DrawFrame() {
     canvas->setAttribute(Qt::WA_InputMethodEnabled, wants_text);
   if (wants_text && !caret_timer_.isActive()) caret_timer_.start();
   if (!wants_text) caret_timer_.stop();
+}
+
+void HeadCanvas::Impl::DescribeItself() {
+  const QString name =
+      model.head() ? QString::fromStdString(TitleText(model)) : QStringLiteral("Attention map: no head is open");
+  std::string text = SourceText(model, model.view());
+  for (const std::string& part : {CaptionText(model), tooltip_}) {
+    if (!part.empty()) text += "\n" + part;
+  }
+  const QString description = QString::fromStdString(text);
+  if (canvas->accessibleName() != name) canvas->setAccessibleName(name);
+  if (canvas->accessibleDescription() != description) canvas->setAccessibleDescription(description);
 }
 
 bool HeadCanvas::Impl::HandlePanelKey(const QKeyEvent& event) {

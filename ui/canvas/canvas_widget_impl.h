@@ -24,6 +24,7 @@ class HeadCanvas::Impl {
   void TellOfGraphics();  // when something of it does not work, once
   void ReleaseGraphics();
   void DrawFrame();
+  void DescribeItself();                   // for screen readers: what the map shows, and the score under the pointer
   void LayOut();                           // for the canvas' size
   bool HandleKey(const QKeyEvent& event);  // true when the canvas took it
   bool HandlePanelKey(const QKeyEvent& event);
