@@ -145,6 +145,7 @@ BatchResult CaptureBatch(const BatchRequest& request, const ProgressFunction& pr
     result.bytes += one.bytes;
     result.seconds += one.seconds;
     result.interrupted = one.interrupted;
+    result.why_no_texts = one.why_no_texts;
     if (one.interrupted) break;
     ++result.num_done;
   }

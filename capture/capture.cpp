@@ -458,7 +458,11 @@ std::vector<Device> PlaceLayers(const CaptureRequest& request, int64_t tokens) {
 CapturePlan PlanWith(const CaptureRequest& request, ModelInUse* in_use) {
   Plan plan(request, in_use);
   in_use->most_tokens = std::max(in_use->most_tokens, plan.layout().max_tokens);
-  return {std::move(plan.layout()), plan.num_prompt_tokens(), plan.num_rows(), plan.bytes()};
+  return {.layout = std::move(plan.layout()),
+          .num_prompt_tokens = plan.num_prompt_tokens(),
+          .num_rows = plan.num_rows(),
+          .bytes = plan.bytes(),
+          .why_no_texts = in_use->why_no_texts};
 }
 
 CapturePlan PlanCapture(const CaptureRequest& request) {

@@ -142,6 +142,8 @@ int ShowPlans(const CaptureArguments& arguments, const std::vector<capture::Batc
     const data::TraceLayout& layout = plans.front().capture.layout;
     out << "  model      " << analysis::Printable(layout.model.name) << " (" << analysis::Printable(model.model_type)
         << ")\n";
+    if (const std::string& why = plans.front().capture.why_no_texts; !why.empty())
+      out << "  texts      none: " << analysis::Printable(why) << '\n';
     if (plans.size() == 1) out << "  prompt     " << analysis::Printable(layout.prompt_source) << '\n';
     out << "  layers     " << NumberListText(layout.layers) << '\n'
         << PlannedHeads(layout) << "  rows       " << analysis::Printable(layout.row_selection) << '\n'
@@ -169,6 +171,12 @@ int ShowPlans(const CaptureArguments& arguments, const std::vector<capture::Batc
   return kDone;
 }
 
+// Of prompts that are ids, where the model's tokenizer cannot be read.
+void TellOfTexts(const std::string& why_none) {
+  if (!why_none.empty())
+    std::cerr << "token ids are recorded without their texts: " << analysis::Printable(why_none) << '\n';
+}
+
 int RunOne(const CaptureArguments& arguments, const std::stop_token& stop) {
   const capture::CaptureRequest& request = arguments.request;
   capture::CaptureResult result;
@@ -183,8 +191,7 @@ int RunOne(const CaptureArguments& arguments, const std::stop_token& stop) {
   std::cerr << verdict << result.num_tokens << " tokens, " << result.num_rows << " query rows, "
             << ByteText(result.bytes) << " in " << FormatDuration(result.seconds) << '\n';
   if (!result.layer_devices.empty()) std::cerr << model::PlacementText(result.layer_devices) << '\n';
-  if (!result.why_no_texts.empty())
-    std::cerr << "the trace has token ids without texts: " << analysis::Printable(result.why_no_texts) << '\n';
+  TellOfTexts(result.why_no_texts);
   if (!result.generated_text.empty()) std::cerr << "generated: " << analysis::Printable(result.generated_text) << '\n';
   if (result.answer_score) std::cerr << "the task's answer is " << (*result.answer_score == 1 ? "right\n" : "wrong\n");
   if (!result.path.empty()) WriteText(result.path + "\n", "", false);
@@ -203,6 +210,7 @@ int RunMany(const CaptureArguments& arguments, const std::stop_token& stop) {
             << result.num_done << " of " << result.num_prompts << " prompts are done; this run wrote "
             << result.num_tokens << " tokens, " << ByteText(result.bytes) << " in " << FormatDuration(result.seconds)
             << '\n';
+  TellOfTexts(result.why_no_texts);
   WriteText(result.manifest_path + "\n", "", false);
   return result.interrupted ? kInterrupted : kDone;
 }

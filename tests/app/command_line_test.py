@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import zlib
 
 import h5py
@@ -33,6 +34,18 @@ class Results(TraceCase):
         self.assertIn("exactly one of", run(*command, "--text", "a", code=2).stderr)
         prompts.write_text('{"text": "a", "file": "/etc/passwd"}\n')
         self.assertIn(f"{prompts}: line 1: the key \"file\" is not known", run(*command, "--force", code=3).stderr)
+
+    def test_ids_need_no_tokenizer(self):
+        model, out, prompts = self.path / "without-tokenizer", self.path / "ids.h5", self.path / "ids.jsonl"
+        shutil.copytree(MODEL, model, ignore=shutil.ignore_patterns("tokenizer*", "recipe"))
+        command = ("capture", model, "--tokens", "5,6,7", "-o", out, "--quiet")
+        self.assertRegex(run(*command, "--dry-run").stdout, r"\n  texts      none: .*tokenizer")
+        said = "token ids are recorded without their texts: "
+        self.assertRegex(run(*command).stderr, said + ".*tokenizer")
+        self.assertEqual(json.loads(run("info", out, "--json").stdout)["num_tokens"], 3)
+        prompts.write_text('{"tokens": [5, 6, 7]}\n')
+        self.assertIn(said, run("capture", model, "--prompts", prompts, "-o", self.path / "ids", "--quiet").stderr)
+        self.assertIn("tokenizer", run("capture", model, "--text", "a", "-o", self.path / "text.h5", "--quiet", code=3).stderr)
 
     def test_a_dry_run_says_what_the_capture_then_does(self):
         plan, out = self.path / "plan.json", self.path / "planned.h5"

@@ -244,6 +244,7 @@ TEST(Capture, TakesIdsOfAModelWhoseTokenizerCannotBeRead) {
   request.output_path = folder.File("ids.h5");
   for (const char* unreadable : {"", "{\"model\": {\"type\": \"Unknown\"}}"}) {
     if (*unreadable != '\0') std::ofstream(model / "tokenizer.json") << unreadable;
+    EXPECT_THAT(PlanCapture(request).why_no_texts, ::testing::HasSubstr("tokenizer"));
     const CaptureResult result = Capture(request, {}, {});
     EXPECT_THAT(result.why_no_texts, ::testing::HasSubstr("tokenizer"));
     EXPECT_EQ(result.generated_text, "");

@@ -81,6 +81,7 @@ struct CapturePlan {
   int64_t num_rows = 0;                    // query rows, those of decode steps too
   int64_t bytes = 0;                       // of tensors and tokens; the file adds HDF5's own structures
   std::vector<Device> layer_devices = {};  // where the layers would lie, of a request that places them by memory
+  std::string why_no_texts = {};           // as a CaptureResult's
 };
 
 // The files that a capture reads: the prompt or the filler text, and the folder's .json and .safetensors files. None of
