@@ -9,7 +9,9 @@
 #include <QListWidget>
 #include <QMenu>
 #include <QTableView>
+#include <set>
 
+#include "head_matrix.h"
 #include "shell_fixture.h"
 
 namespace headscope::gui_test {
@@ -115,6 +117,13 @@ TEST_F(ExtensionWindowTest, TheStatisticColoursTheMatrixAndFiltersTheTable) {
   EXPECT_EQ(window_->store()->metric(), "effective_keys");
   auto* box = Find<QComboBox>("metricBox");
   EXPECT_EQ(box->currentText(), QStringLiteral("Effective keys"));
+  const auto* const matrix = Find<ui::HeadMatrix>("headMatrix");
+  EXPECT_TRUE(WaitFor([&] {
+    std::set<QRgb> colours;
+    for (const analysis::HeadId& head : window_->store()->trace().heads)
+      colours.insert(matrix->CellColor(head).value_or(QColor()).rgb());
+    return colours.size() > 1;
+  })) << "heads with different numbers have different colours";
   auto* filter = Find<QLineEdit>("headFilter");
   auto* table = Find<QTableView>("headTable");
   filter->setFocus();

@@ -324,8 +324,7 @@ TEST_F(ReachStateTest, ATuningsCommandLeavesOutWhatTheSearchFinds) {
   settings.unit = TuneSettings::Unit::kLayer;
   EXPECT_EQ(TuneCommand(QStringLiteral("t.h5"), registry, settings, {{0, 1}, {3, 2}}),
             QStringLiteral("headscope tune t.h5 --method band:sinks=4,share=0.5,exact=0 --method "
-                           "band:sinks=4,share=0.5,exact=0 --target kept=0.2 --per layer --choose error --heads "
-                           "0:1,3:2"));
+                           "band:sinks=4,share=0.5,exact=0 --target kept=0.2 --per layer --heads 0:1,3:2"));
 }
 
 TEST_F(ReachStateTest, ATuningThatNoCommandRepeatsSaysWhy) {

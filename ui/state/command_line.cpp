@@ -153,8 +153,6 @@ QString TuneCommand(const QString& trace_path, const std::vector<kernels::Method
     const bool per_layer = settings.unit == TuneSettings::Unit::kLayer;
     arguments += {QStringLiteral("--per"), per_layer ? QStringLiteral("layer") : QStringLiteral("model")};
   }
-  if (settings.methods.size() > 1 && settings.target.starts_with("kept="))
-    arguments += {QStringLiteral("--choose"), QStringLiteral("error")};
   if (!heads.empty()) {
     QStringList names;
     for (const analysis::HeadId& head : heads) names.append(HeadText(head));
