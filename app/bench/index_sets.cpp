@@ -66,22 +66,8 @@ data::IndexFile ToFile(const Group& group, const Workload& workload, const Spars
   file.num_qo_heads = group.shape.num_qo_heads;
   file.num_kv_heads = group.shape.num_kv_heads;
   file.head_dim = group.shape.head_dim;
-  file.seq_q = index.seq_q;
-  file.seq_k = index.seq_k;
-  file.first_position = index.first_position;
-  file.tile_rows = index.tile_rows;
-  file.mask_kind = static_cast<int32_t>(index.rule.kind);
-  file.window = index.rule.window;
-  file.num_sinks = index.rule.num_sinks;
-  file.run_begin = index.run_begin;
-  file.run_count = index.run_count;
-  file.column_begin = index.column_begin;
-  file.column_count = index.column_count;
-  file.columns = index.columns;
-  for (const kernels::KeyRun run : index.runs) {
-    file.runs.push_back(run.start);
-    file.runs.push_back(std::bit_cast<int32_t>(run.packed));
-  }
+  SetIndexShape(index, &file);
+  AppendIndexLists(index, &file);
   return file;
 }
 

@@ -54,4 +54,27 @@ SparseIndex IndexOf(const std::string& path, const data::IndexFile& file) {
   return index;
 }
 
+void SetIndexShape(const SparseIndex& index, data::IndexFile* file) {
+  file->seq_q = index.seq_q;
+  file->seq_k = index.seq_k;
+  file->first_position = index.first_position;
+  file->tile_rows = index.tile_rows;
+  file->mask_kind = static_cast<int32_t>(index.rule.kind);
+  file->window = index.rule.window;
+  file->num_sinks = index.rule.num_sinks;
+}
+
+void AppendIndexLists(const SparseIndex& index, data::IndexFile* file) {
+  const auto runs = static_cast<int64_t>(file->runs.size() / 2), columns = static_cast<int64_t>(file->columns.size());
+  for (const int64_t begin : index.run_begin) file->run_begin.push_back(runs + begin);
+  for (const int64_t begin : index.column_begin) file->column_begin.push_back(columns + begin);
+  file->run_count.insert(file->run_count.end(), index.run_count.begin(), index.run_count.end());
+  file->column_count.insert(file->column_count.end(), index.column_count.begin(), index.column_count.end());
+  for (const kernels::KeyRun& run : index.runs) {
+    file->runs.push_back(run.start);
+    file->runs.push_back(std::bit_cast<int32_t>(run.packed));
+  }
+  file->columns.insert(file->columns.end(), index.columns.begin(), index.columns.end());
+}
+
 }  // namespace headscope::app

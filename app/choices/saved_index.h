@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From data's index files to kernels' SparseIndex.
+// Between data's index files and kernels' SparseIndex.
 #pragma once
 
 #include <string>
@@ -11,5 +11,9 @@ namespace headscope::app {
 
 // The index that the file of that path holds. Throws BadInputError when it is not valid.
 kernels::SparseIndex IndexOf(const std::string& path, const data::IndexFile& file);
+
+// The other way: rows, keys and element rule of the index, and its lists behind those that the file has.
+void SetIndexShape(const kernels::SparseIndex& index, data::IndexFile* file);
+void AppendIndexLists(const kernels::SparseIndex& index, data::IndexFile* file);
 
 }  // namespace headscope::app

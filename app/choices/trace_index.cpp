@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "choices/trace_index.h"
 
-#include <bit>
 #include <set>
 #include <utility>
 
@@ -9,6 +8,7 @@
 #include "base/check_status.h"
 #include "base/errors.h"
 #include "choices/head_selection.h"
+#include "choices/saved_index.h"
 #include "kernels/index_heads.h"
 
 namespace headscope::app {
@@ -16,33 +16,9 @@ namespace {
 
 using kernels::SparseIndex;
 
-// Lists behind those that the file has.
-void Append(const SparseIndex& index, data::IndexFile* file) {
-  const auto runs = static_cast<int64_t>(file->runs.size() / 2), columns = static_cast<int64_t>(file->columns.size());
-  for (const int64_t begin : index.run_begin) file->run_begin.push_back(runs + begin);
-  for (const int64_t begin : index.column_begin) file->column_begin.push_back(columns + begin);
-  file->run_count.insert(file->run_count.end(), index.run_count.begin(), index.run_count.end());
-  file->column_count.insert(file->column_count.end(), index.column_count.begin(), index.column_count.end());
-  for (const kernels::KeyRun& run : index.runs) {
-    file->runs.push_back(run.start);
-    file->runs.push_back(std::bit_cast<int32_t>(run.packed));
-  }
-  file->columns.insert(file->columns.end(), index.columns.begin(), index.columns.end());
-}
-
-void SetShape(const SparseIndex& index, data::IndexFile* file) {
-  file->seq_q = index.seq_q;
-  file->seq_k = index.seq_k;
-  file->first_position = index.first_position;
-  file->tile_rows = index.tile_rows;
-  file->mask_kind = static_cast<int32_t>(index.rule.kind);
-  file->window = index.rule.window;
-  file->num_sinks = index.rule.num_sinks;
-}
-
 bool HasShape(const SparseIndex& index, const data::IndexFile& file) {
   data::IndexFile own;
-  SetShape(index, &own);
+  SetIndexShape(index, &own);
   const auto all = [](const data::IndexFile& of) {
     return std::vector<int32_t>{of.seq_q,     of.seq_k,  of.first_position, of.tile_rows,
                                 of.mask_kind, of.window, of.num_sinks};
@@ -68,7 +44,7 @@ data::IndexFile IndexOfTrace(const data::TraceReader& trace, const std::vector<a
     CheckStatus(method.prefill->Select(together->Problem(), method.values, {num_threads, stop}, &index),
                 "--save-index: head " + HeadText(asked));
     if (file.heads.empty()) {
-      SetShape(index, &file);
+      SetIndexShape(index, &file);
       file.num_kv_heads = together->num_kv_heads;
       file.head_dim = together->Problem().head_dim;
     } else if (!HasShape(index, file)) {
@@ -84,7 +60,7 @@ data::IndexFile IndexOfTrace(const data::TraceReader& trace, const std::vector<a
       file.heads.push_back(together->layer);
       file.heads.push_back(head);
     }
-    Append(kernels::TakeHeads(index, places), &file);
+    AppendIndexLists(kernels::TakeHeads(index, places), &file);
   }
   file.num_qo_heads = static_cast<int32_t>(file.heads.size() / 2);
   return file;

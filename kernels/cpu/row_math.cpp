@@ -2,8 +2,8 @@
 #include "internal/row_math.h"
 
 #include <algorithm>
-#include <bit>
 
+#include "halved_bound.h"
 #include "highway_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -75,15 +75,7 @@ float BoundOfBestImpl(const float* scores, int64_t count, int64_t k, float low) 
   }
   float high = hn::GetLane(hn::MaxOfLanes(df, largest));
   for (; i < count; ++i) high = scores[i] > high ? scores[i] : high;
-  // Floats that are not negative have the order of their bits. k or more reach `reached`; none lies beyond `missed`.
-  auto reached = std::bit_cast<uint32_t>(low);
-  for (uint32_t missed = std::bit_cast<uint32_t>(high) + 1; missed - reached > 1;) {
-    const uint32_t middle = reached + (missed - reached) / 2;
-    const int64_t found = CountNotBelow(scores, count, std::bit_cast<float>(middle));
-    (found >= k ? reached : missed) = middle;
-    if (found == k) break;
-  }
-  return std::bit_cast<float>(reached);
+  return HalvedBound(low, high, k, [&](float bound) { return CountNotBelow(scores, count, bound); });
 }
 
 // indices: room for count rounded up to a vector. Returns how many.

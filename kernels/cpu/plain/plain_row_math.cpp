@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // internal/row_math.h without vector code.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
+#include "halved_bound.h"
 #include "internal/row_math.h"
 
 namespace headscope::kernels::internal {
@@ -30,16 +30,9 @@ void PoolWindows(const float* windows, int64_t count, bool maximum, float* block
 float BoundOfBest(const float* scores, int64_t count, int64_t k, float low) {
   float high = low;
   for (int64_t i = 0; i < count; ++i) high = scores[i] > high ? scores[i] : high;
-  // Floats that are not negative have the order of their bits. k or more reach `reached`; none lies beyond `missed`.
-  auto reached = std::bit_cast<uint32_t>(low);
-  for (uint32_t missed = std::bit_cast<uint32_t>(high) + 1; missed - reached > 1;) {
-    const uint32_t middle = reached + (missed - reached) / 2;
-    const auto bound = std::bit_cast<float>(middle);
-    const int64_t found = std::count_if(scores, scores + count, [bound](float score) { return score >= bound; });
-    (found >= k ? reached : missed) = middle;
-    if (found == k) break;
-  }
-  return std::bit_cast<float>(reached);
+  return HalvedBound(low, high, k, [&](float bound) {
+    return std::count_if(scores, scores + count, [bound](float score) { return score >= bound; });
+  });
 }
 
 void IndicesNotBelow(const float* scores, int64_t count, float bound, std::vector<int32_t>* indices) {
