@@ -9,6 +9,7 @@
 #include <QTableView>
 #include <algorithm>
 
+#include "head_of_row.h"
 #include "histogram_pane.h"
 #include "shell_fixture.h"
 #include "similar_heads.h"
@@ -31,10 +32,6 @@ class HeadTableTest : public ShellTest {
     filter_->setFocus();
     filter_->clear();
     QTest::keyClicks(filter_, QLatin1String(text));
-  }
-  HeadId HeadOfRow(int row) const {
-    const auto number = [&](int column) { return table_->model()->index(row, column).data().toInt(); };
-    return {number(ui::HeadTableModel::kLayer), number(ui::HeadTableModel::kHead)};
   }
   HeadId Shown() const { return window_->canvas()->head(); }
 
@@ -158,7 +155,7 @@ TEST_F(HeadTableTest, OpenRowIsInSightAgainWhenTheFilterGoes) {
   ASSERT_EQ(table_->model()->rowCount(), 8);
   const QModelIndex open = table_->currentIndex();
   ASSERT_TRUE(open.isValid());
-  EXPECT_EQ(HeadOfRow(open.row()), (HeadId{1, 3}));
+  EXPECT_EQ(HeadOfRow(table_, open.row()), (HeadId{1, 3}));
   EXPECT_TRUE(table_->viewport()->rect().intersects(table_->visualRect(open)));
 }
 
@@ -204,7 +201,7 @@ TEST_F(HeadTableTest, RowThatLeavesUnderTheFilterOpensNoOtherHead) {
   window_->store()->Select({0, 0});
   Filter("sink_mass>0.1");
   ASSERT_GT(table_->model()->rowCount(), 1);
-  ASSERT_EQ(HeadOfRow(table_->currentIndex().row()), (HeadId{0, 0}));
+  ASSERT_EQ(HeadOfRow(table_, table_->currentIndex().row()), (HeadId{0, 0}));
   analysis::HeadStatistics changed = *window_->store()->Find({0, 0});
   changed.sink_mass = 0;
   window_->store()->Add(changed);

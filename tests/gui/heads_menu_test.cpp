@@ -9,6 +9,7 @@
 #include <QTableView>
 
 #include "head_matrix.h"
+#include "head_of_row.h"
 #include "head_table.h"
 #include "maps_pane.h"
 #include "shell_fixture.h"
@@ -32,10 +33,6 @@ class HeadsMenuTest : public ShellTest {
     QApplication::sendEvent(of, &event);
   }
   QPoint RowAt(int row) const { return table_->visualRect(table_->model()->index(row, 0)).center(); }
-  HeadId HeadOfRow(int row) const {
-    const auto number = [&](int column) { return table_->model()->index(row, column).data().toInt(); };
-    return {number(ui::HeadTableModel::kLayer), number(ui::HeadTableModel::kHead)};
-  }
   // The menu's entry. Null: none is open, or it has no such entry.
   QAction* Take(const char* name) {
     auto* menu = window_->findChild<QMenu*>(QStringLiteral("headsMenu"));
@@ -85,7 +82,7 @@ TEST_F(HeadsMenuTest, SeveralRowsAreFilteredAndTaggedTogether) {
   ASSERT_NO_FATAL_FAILURE(Open());
   QTest::mouseClick(table_->viewport(), Qt::LeftButton, {}, RowAt(0));
   QTest::mouseClick(table_->viewport(), Qt::LeftButton, Qt::ControlModifier, RowAt(2));
-  const std::vector<HeadId> both = {HeadOfRow(0), HeadOfRow(2)};
+  const std::vector<HeadId> both = {HeadOfRow(table_, 0), HeadOfRow(table_, 2)};
   ASSERT_EQ(table_->selectionModel()->selectedRows().size(), 2);
   const HeadId open = window_->canvas()->head();
   QTest::mousePress(table_->viewport(), Qt::RightButton, {}, RowAt(0));
@@ -117,7 +114,7 @@ TEST_F(HeadsMenuTest, ARowThatIsNotSelectedAndAMapHaveTheMenuOfTheirHead) {
   ASSERT_NO_FATAL_FAILURE(Open());
   QTest::mouseClick(table_->viewport(), Qt::LeftButton, {}, RowAt(0));
   AskForMenu(table_->viewport(), RowAt(3));
-  const HeadId row = HeadOfRow(3);
+  const HeadId row = HeadOfRow(table_, 3);
   ASSERT_NO_FATAL_FAILURE(Choose("openHead"));
   EXPECT_EQ(window_->canvas()->head(), row);
   Find<QDockWidget>("mapsDock")->raise();

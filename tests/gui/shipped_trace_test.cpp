@@ -24,6 +24,7 @@
 #include "analysis/types/color_map.h"
 #include "analysis/types/value_scale.h"
 #include "data/trace_reader.h"
+#include "head_of_row.h"
 #include "head_table.h"
 #include "shell_fixture.h"
 
@@ -121,10 +122,6 @@ class ShippedTraceTest : public ShellTest {
         return column;
     }
     return -1;
-  }
-  static HeadId HeadOfRow(const QTableView* table, int row) {
-    const auto number = [&](int column) { return table->model()->index(row, column).data().toInt(); };
-    return {number(ui::HeadTableModel::kLayer), number(ui::HeadTableModel::kHead)};
   }
 
   ui::HeadCanvas* canvas_ = nullptr;
