@@ -11,6 +11,7 @@
 
 #include "base/device.h"
 #include "kernels/attention_problem.h"
+#include "kernels/cuda_tokens.h"
 #include "kernels/decode_method.h"
 #include "kernels/method.h"
 #include "kernels/sparse_index.h"
@@ -99,6 +100,9 @@ class BenchDevice {
   // The same over a given index with Q, K and V in FP8: `select` quantises them, anew each time. Throws UsageError
   // where the device has no such executor.
   virtual PrefillWork AttendFp8(const PlacedProblem& placed, kernels::SparseIndex index);
+  // Attention over chosen tokens, whose pointers are the device's. Throws UsageError where the device has no such
+  // executor.
+  virtual std::function<void()> AttendTokens(const kernels::TokenAttention& attention);
   virtual PrefillWork SelectAndAttend(const PlacedProblem& placed, const kernels::PrefillMethod& method,
                                       const kernels::ParameterValues& values) = 0;
   // A decode step (problem.seq_q == 1). A method that this device cannot choose for chooses on the CPU, and its variant

@@ -126,6 +126,10 @@ class CudaDevice : public BenchDevice {
     return work;
   }
 
+  std::function<void()> AttendTokens(const kernels::TokenAttention& attention) override {
+    return [attention] { CheckStatus(kernels::AttendTokensCuda(attention, nullptr)); };
+  }
+
   PrefillWork SelectAndAttend(const PlacedProblem& placed, const kernels::PrefillMethod& method,
                               const kernels::ParameterValues& values) override {
     kernels::CudaSelectPlan plan;

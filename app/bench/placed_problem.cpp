@@ -121,6 +121,10 @@ std::vector<float> ReadFirstHead(BenchDevice& device, const PlacedProblem& place
                       int64_t{placed.problem.seq_q} * placed.problem.ValueDim());
 }
 
+std::function<void()> BenchDevice::AttendTokens(const kernels::TokenAttention&) {
+  throw UsageError("--methods latent/..: attention over chosen tokens runs on a GPU; give --device cuda");
+}
+
 PrefillWork BenchDevice::AttendFp8(const PlacedProblem&, kernels::SparseIndex) {
   throw UsageError("--methods fp8/..: attention in FP8 runs on a GPU; give --device cuda");
 }

@@ -8,6 +8,7 @@
 
 #include "base/errors.h"
 #include "base/stop.h"
+#include "bench/latent_tokens.h"
 #include "bench/placed_problem.h"
 #include "model/ceilings.h"
 #include "model/reference_attention.h"
@@ -99,9 +100,13 @@ class Runner {
   }
 
   void RunGroup(const Group& group) {
-    std::vector<const Workload*> prefill, decode;
+    std::vector<const Workload*> prefill, decode, latent;
     for (const Workload& workload : group.workloads) {
-      (workload.decode != nullptr ? decode : prefill).push_back(&workload);
+      if (workload.latent_tokens > 0) {
+        latent.push_back(&workload);
+      } else {
+        (workload.decode != nullptr ? decode : prefill).push_back(&workload);
+      }
     }
     if (!prefill.empty()) RunSection(group, group.shape, prefill, /*is_decode=*/false);
     if (!decode.empty()) {
@@ -109,6 +114,38 @@ class Runner {
       step.seq_q = 1;
       RunSection(group, step, decode, /*is_decode=*/true);
     }
+    if (!latent.empty()) RunLatent(group, latent);
+  }
+
+  // Of attention over chosen tokens: a problem of its own, which no attention of LibTorch's takes.
+  void RunLatent(const Group& group, const std::vector<const Workload*>& workloads) {
+    const std::string stage = "chosen tokens at " + std::to_string(group.shape.seq_k) + " tokens";
+    options_.progress(stage, 0, 1);
+    Section section{.shape = LatentShape(group.shape),
+                    .dtype = std::string(NameOf(ElementTypeOf(group.dtype))),
+                    .v_head_dim = kernels::kLatentValueDim,
+                    .rows = {},
+                    .data = kernels::RecipeOf(group.shape)};
+    std::vector<Case> cases(1);
+    Row& reference = cases.front().row;
+    reference.kind = RowKind::kReference;
+    reference.method = "dense, LibTorch";
+    reference.variant = "which has no values of another head_dim";
+    reference.source = "libtorch";
+    std::vector<LatentWork> works;
+    for (const Workload* workload : workloads) {
+      StopIfInterrupted();
+      works.push_back(MakeLatentWork(device_, section.shape, workload->latent_tokens,
+                                     {.num_threads = options_.num_threads, .stop = options_.stop}));
+      Case& one = cases.emplace_back();
+      NameRow(*workload, &one.row);
+      one.row.kept_pairs = works.back().kept_pairs;
+      one.row.dense_pairs = works.back().dense_pairs;
+      one.row.errors = works.back().errors;
+      one.attend.push_back(works.back().attend);
+    }
+    cases.front().row.kept_pairs = cases.front().row.dense_pairs = works.front().dense_pairs;
+    TimeSection(stage, std::move(section), &cases);
   }
 
   void RunSection(const Group& group, const kernels::SeededProblem& shape,
@@ -146,14 +183,18 @@ class Runner {
       }
     }
     if (is_decode) AddReads(places, &cases);
+    TimeSection(stage, std::move(section), &cases);
+  }
+
+  void TimeSection(const std::string& stage, Section section, std::vector<Case>* cases) {
     // Rows without a single repeat say nothing: a section counts from its first full round on.
     try {
-      Repeat(stage, &cases);
-      if (options_.sustained_seconds > 0) Sustain(stage, &cases);
+      Repeat(stage, cases);
+      if (options_.sustained_seconds > 0) Sustain(stage, cases);
     } catch (const CancelledError&) {
       report_.interrupted = true;
     }
-    for (Case& one : cases) {
+    for (Case& one : *cases) {
       one.Close();
       if (one.row.total_ms.repeats > 0 || one.attend.empty()) section.rows.push_back(std::move(one.row));
     }

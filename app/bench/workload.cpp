@@ -41,6 +41,18 @@ std::vector<std::string> SplitMethods(const std::vector<std::string>& texts) {
 Workload ParseWorkload(const std::string& text) {
   const std::string name = text.substr(0, text.find(':'));
   Workload workload;
+  if (constexpr std::string_view kLatent = "latent/"; text.starts_with(kLatent)) {
+    constexpr std::string_view kTokens = "latent/tokens-";
+    const char* const end_of_text = text.data() + text.size();
+    const auto [end, error] =
+        std::from_chars(text.data() + std::min(kTokens.size(), text.size()), end_of_text, workload.latent_tokens);
+    if (!text.starts_with(kTokens) || error != std::errc() || end != end_of_text || workload.latent_tokens < 1 ||
+        workload.latent_tokens > 1 << 20) {
+      throw UsageError("--methods " + text + ": it must be latent/tokens-N, N tokens a query from 1 to 1048576");
+    }
+    workload.name = text;
+    return workload;
+  }
   constexpr std::string_view kInFp8 = "fp8/";
   workload.fp8 = text.starts_with(kInFp8);
   const std::string set = workload.fp8 ? text.substr(kInFp8.size()) : text;

@@ -22,7 +22,8 @@ struct Workload {
   std::string name;        // as typed
   std::string parameters;  // "k=v,..", every parameter of a registered method
   kernels::FixedSet fixed;
-  bool fp8 = false;  // attends to quantised tensors
+  bool fp8 = false;           // attends to quantised tensors
+  int32_t latent_tokens = 0;  // of latent/tokens-N: N, on a problem of its own (bench/latent_tokens.h); else 0
   const kernels::PrefillMethod* prefill = nullptr;
   const kernels::DecodeMethod* decode = nullptr;
   std::shared_ptr<const kernels::SparseIndex> saved;  // from a file
@@ -34,8 +35,8 @@ struct Workload {
 // Splits "a,b:k=v,k=v,c" into a | b:k=v,k=v | c: a part with '=' and no ':' before it goes on with the method in front
 // of it.
 std::vector<std::string> SplitMethods(const std::vector<std::string>& texts);
-// A fixed set, one attended to in FP8 ("fp8/NAME"), a registered method ("NAME[:k=v,..]"; "decode/dense" for the decode
-// one of two) or UsageError.
+// A fixed set, one attended to in FP8 ("fp8/NAME"), lists of chosen tokens ("latent/tokens-N"), a registered method
+// ("NAME[:k=v,..]"; "decode/dense" for the decode one of two) or UsageError.
 Workload ParseWorkload(const std::string& text);
 
 // All workloads of one group run on the same Q, K and V. `shape` is a prompt's (seq_q == seq_k); decode workloads use

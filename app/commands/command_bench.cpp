@@ -119,6 +119,16 @@ void SetTrace(const BenchArguments& arguments, bool on_gpu, bench::Group* group,
   }
 }
 
+// What attention over chosen tokens takes.
+void CheckLatent(const std::string& method, const bench::Group& group, bool on_gpu) {
+  const auto refuse = [&](const std::string& why) { throw UsageError("--methods " + method + ": " + why); };
+  if (!on_gpu) refuse("attention over chosen tokens runs on a GPU; give --device cuda");
+  if (group.dtype != kernels::DType::kBFloat16) refuse("attention over chosen tokens takes bf16; leave --dtype out");
+  if (group.shape.batch > 1) refuse("attention over chosen tokens takes one sequence; leave --batch out");
+  if (group.trace != nullptr || group.shape.data != kernels::SeededData::kSeeded)
+    refuse("its tensors are seeded ones; leave --data out");
+}
+
 std::vector<bench::Group> MakeGroups(const BenchArguments& arguments, const Defaults& defaults, bool on_gpu) {
   std::vector<bench::Group> groups;
   const ElementType dtype = arguments.dtype.empty() ? defaults.dtype : ParseElementType(arguments.dtype);
@@ -163,6 +173,7 @@ std::vector<bench::Group> MakeGroups(const BenchArguments& arguments, const Defa
     group.workloads.push_back(bench::ParseWorkload(text));
     if (group.workloads.back().fp8 && !on_gpu)
       throw UsageError("--methods " + text + ": attention in FP8 runs on a GPU; give --device cuda");
+    if (group.workloads.back().latent_tokens > 0) CheckLatent(text, group, on_gpu);
   }
   for (const int32_t length : lengths) {
     group.shape.seq_q = group.shape.seq_k = length;
@@ -175,7 +186,7 @@ std::vector<bench::Group> MakeGroups(const BenchArguments& arguments, const Defa
 void CheckSaveTargets(const BenchArguments& arguments, const std::vector<bench::Group>& groups) {
   for (const bench::Group& group : groups) {
     for (const bench::Workload& workload : group.workloads) {
-      if (workload.decode != nullptr || workload.fp8) continue;
+      if (workload.decode != nullptr || workload.fp8 || workload.latent_tokens > 0) continue;
       const std::string name = bench::IndexFileName(workload, group.shape.seq_k);
       CheckOutputTarget((std::filesystem::path(arguments.save_folder) / name).string(), arguments.force,
                         arguments.index_files);
@@ -294,7 +305,8 @@ void AddBenchCommand(CLI::App& app, Action& action) {
       command
           ->add_option("--methods", arguments->methods,
                        "Fixed sets (dense, blocks-90, vertical-slash-1000x4096, a-shape-1024+4096, s2-l1v15; fp8/dense "
-                       "etc. in FP8) and registered methods, including decode/dense and sparq")
+                       "etc. in FP8; latent/tokens-2048: 2048 chosen tokens a query of latent attention) and "
+                       "registered methods, including decode/dense and sparq")
           ->type_name("NAME[:k=v,..],..");
   auto* heads =
       command->add_option("--heads", arguments->heads, "Query and KV heads (cpu: 8:4; cuda: 32:32)")->type_name("Q:KV");

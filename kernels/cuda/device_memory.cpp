@@ -2,6 +2,10 @@
 #include "device_memory.h"
 
 #include <algorithm>
+#include <array>
+#include <limits>
+#include <mutex>
+#include <string>
 
 namespace headscope::kernels {
 
@@ -27,6 +31,34 @@ Status UploadTensor(const AttentionProblem& problem, int32_t heads, int32_t rows
       to += rows * width;
     }
   }
+  return {};
+}
+
+Status FindScratchPool(int device, cudaMemPool_t* pool) {
+  constexpr int kMaxDevices = 64;
+  static std::array<cudaMemPool_t, kMaxDevices> pools{};
+  static std::mutex mutex;
+  if (device >= kMaxDevices) {
+    return {StatusCode::kUnsupported, "GPU " + std::to_string(device) + ": executors take devices 0 to 63."};
+  }
+  const std::lock_guard lock(mutex);
+  cudaMemPool_t& own = pools[static_cast<size_t>(device)];
+  if (own == nullptr) {
+    cudaMemPoolProps properties{};
+    properties.allocType = cudaMemAllocationTypePinned;
+    properties.location.type = cudaMemLocationTypeDevice;
+    properties.location.id = device;
+    cudaMemPool_t made = nullptr;
+    if (Status status = CudaStatus(cudaMemPoolCreate(&made, &properties), "making a memory pool"); !status.ok()) {
+      return status;
+    }
+    uint64_t keep = std::numeric_limits<uint64_t>::max();
+    Status status =
+        CudaStatus(cudaMemPoolSetAttribute(made, cudaMemPoolAttrReleaseThreshold, &keep), "setting up a memory pool");
+    if (!status.ok()) return status;
+    own = made;
+  }
+  *pool = own;
   return {};
 }
 

@@ -20,4 +20,8 @@ constexpr int64_t ArrayBytes(int64_t bytes) {
 Status UploadTensor(const AttentionProblem& problem, int32_t heads, int32_t rows, int32_t dim,
                     const StridedTensor<const void>& host, void* device);
 
+// Scratch memory comes from a pool of our own that keeps what it has, so that a call costs no allocation after the
+// first and the process-wide default pool keeps its settings. One pool per device, for the life of the process.
+Status FindScratchPool(int device, cudaMemPool_t* pool);
+
 }  // namespace headscope::kernels

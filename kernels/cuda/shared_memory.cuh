@@ -34,4 +34,14 @@ __device__ __forceinline__ void LoadMatricesTransposed(uint32_t (&r)[4], uint32_
                : "memory");
 }
 
+// The other way, from compute capability 9.0 on: what LoadMatrices would read into words of `r` goes to where it would
+// read it from.
+__device__ __forceinline__ void StoreMatrices(uint32_t address, const uint32_t (&r)[4]) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(r[0]), "r"(r[1]),
+               "r"(r[2]), "r"(r[3])
+               : "memory");
+#endif
+}
+
 }  // namespace headscope::kernels::cuda

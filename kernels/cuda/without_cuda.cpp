@@ -11,6 +11,7 @@
 #include "kernels/cuda_quest.h"
 #include "kernels/cuda_select.h"
 #include "kernels/cuda_statistics.h"
+#include "kernels/cuda_tokens.h"
 
 namespace headscope::kernels {
 namespace {
@@ -54,6 +55,9 @@ Status QuantiseFp8Cuda(const AttentionProblem&, void*, size_t, void*) {
 }
 Status AttendFp8Cuda(const AttentionProblem&, const void*, size_t, const SparseIndexView&, const AttentionOutput&,
                      void*) {
+  return NoCuda();
+}
+Status AttendTokensCuda(const TokenAttention&, void*) {
   return NoCuda();
 }
 Status AttendCudaSimple(const AttentionProblem&, const SparseIndexView&, const AttentionOutput&, void*) {

@@ -99,6 +99,16 @@ TEST(WorkloadTest, NamesFindFixedSetsAndRegisteredMethods) {
   EXPECT_THROW(ParseWorkload(""), UsageError);
 }
 
+TEST(WorkloadTest, ListsOfChosenTokensSayHowMany) {
+  const Workload latent = ParseWorkload("latent/tokens-2048");
+  EXPECT_EQ(latent.latent_tokens, 2048);
+  EXPECT_EQ(latent.name, "latent/tokens-2048");
+  for (const char* wrong : {"latent/", "latent/tokens-", "latent/tokens-0", "latent/tokens-20x", "latent/blocks-90"}) {
+    EXPECT_THAT([&] { ParseWorkload(wrong); }, testing::ThrowsMessage<UsageError>(HasSubstr("latent/tokens-N")))
+        << wrong;
+  }
+}
+
 TEST(WorkloadTest, FixedSetsMayBeAttendedToInFp8) {
   const Workload workload = ParseWorkload("fp8/blocks-80");
   EXPECT_TRUE(workload.fp8);

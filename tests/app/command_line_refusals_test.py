@@ -67,6 +67,7 @@ class Refusals(TraceCase):
         for options in (("--heads", "99999999999:1"), ("--heads", "8:0"), ("--heads", "8:"), ("--head-dim", "9"), ("--repeats", "0")):
             with self.subTest(options=options):
                 self.assertIn(options[0], run("bench", "--lengths", 64, "--methods", "dense", *options, code=2).stderr.replace("--repeat:", "--repeats"))
+        self.assertIn("latent/tokens-64: attention over chosen tokens runs on a GPU", run("bench", "--lengths", 64, "--methods", "latent/tokens-64", code=2).stderr)
         self.assertIn("fp8/dense: attention in FP8 runs on a GPU", run("bench", "--lengths", 64, "--methods", "fp8/dense", code=2).stderr)
         run("demo", "-o", self.path / "empty_demo", "--model", self.path / "no-such-model", "--quiet", code=3)
         self.assertEqual(self.names(), before, "a refused run left a file behind")

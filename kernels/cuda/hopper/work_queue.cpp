@@ -2,10 +2,8 @@
 #include "hopper/work_queue.h"
 
 #include <algorithm>
-#include <array>
-#include <limits>
-#include <mutex>
 
+#include "device_memory.h"
 #include "hopper/work_order.h"
 #include "kernels/cuda_resources.h"
 #include "problem_check.h"
@@ -19,36 +17,6 @@ constexpr int64_t kSectionBytes = int64_t{32} << 20;
 
 // With so few items a block no queue is made: ordering them costs two launches, some 4 us, and gains less.
 constexpr int kDealtRounds = 8;
-
-// Scratch memory comes from a pool of our own that keeps what it has, so that a call costs no allocation after the
-// first and the process-wide default pool keeps its settings. One pool per device, for the life of the process.
-Status FindPool(int device, cudaMemPool_t* pool) {
-  constexpr int kMaxDevices = 64;
-  static std::array<cudaMemPool_t, kMaxDevices> pools{};
-  static std::mutex mutex;
-  if (device >= kMaxDevices) {
-    return {StatusCode::kUnsupported, "GPU " + std::to_string(device) + ": the executor takes devices 0 to 63."};
-  }
-  const std::lock_guard lock(mutex);
-  cudaMemPool_t& own = pools[static_cast<size_t>(device)];
-  if (own == nullptr) {
-    cudaMemPoolProps properties{};
-    properties.allocType = cudaMemAllocationTypePinned;
-    properties.location.type = cudaMemLocationTypeDevice;
-    properties.location.id = device;
-    cudaMemPool_t made = nullptr;
-    if (Status status = CudaStatus(cudaMemPoolCreate(&made, &properties), "making a memory pool"); !status.ok()) {
-      return status;
-    }
-    uint64_t keep = std::numeric_limits<uint64_t>::max();
-    Status status =
-        CudaStatus(cudaMemPoolSetAttribute(made, cudaMemPoolAttrReleaseThreshold, &keep), "setting up a memory pool");
-    if (!status.ok()) return status;
-    own = made;
-  }
-  *pool = own;
-  return {};
-}
 
 }  // namespace
 
@@ -72,7 +40,7 @@ Status LaunchWithQueue(const AttentionProblem& problem, const SparseIndexView& i
   }
 
   cudaMemPool_t pool = nullptr;
-  if (Status status = FindPool(device.ordinal, &pool); !status.ok()) return status;
+  if (Status status = FindScratchPool(device.ordinal, &pool); !status.ok()) return status;
   const int64_t kv_heads = std::clamp<int64_t>(kSectionBytes / bytes_per_kv_head, 1, problem.num_kv_heads);
   WorkOrderShape shape;
   shape.items_per_head = params->items_per_head;
