@@ -60,12 +60,14 @@ void FillRows(const HeadTensors& head, const kernels::RowNumbers& numbers, const
   }
 }
 
-void FillAgreement(const std::vector<int32_t>& common, const StatisticsOptions& options, RowTable* table) {
+// rows: whose `common` is.
+void FillAgreement(const std::vector<int32_t>& rows, const std::vector<int32_t>& common,
+                   const StatisticsOptions& options, RowTable* table) {
   const size_t per_row = options.agreement_r.size() * options.agreement_k.size();
   for (size_t i = 0; i < common.size(); ++i) {
-    if (table->sampled[i / per_row] == 0) continue;
     const int32_t k = options.agreement_k[i % options.agreement_k.size()];
-    table->agreement[i] = common[i] < 0 ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(common[i]) / k;
+    table->agreement[static_cast<size_t>(rows[i / per_row]) * per_row + i % per_row] =
+        common[i] < 0 ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(common[i]) / k;
   }
 }
 
@@ -88,6 +90,9 @@ Status RunRowsOnGpu(const HeadTensors& head, const StatisticsOptions& options, c
   request.targets = options.cra_targets;
   if (!options.agreement_k.empty()) request.agreement_r = options.agreement_r;
   request.agreement_k = options.agreement_k;
+  for (size_t row = 0; row < table->sampled.size(); ++row) {
+    if (table->sampled[row] != 0) request.agreement_rows.push_back(static_cast<int32_t>(row));
+  }
   request.stop = options.stop;
   request.take_blocks = [&](int64_t block, const float* masses, int64_t num_key_blocks) {
     const auto index = static_cast<size_t>(block);
@@ -106,7 +111,7 @@ Status RunRowsOnGpu(const HeadTensors& head, const StatisticsOptions& options, c
     return StatusOf<Status>(stopped);
   }
   table->needed.assign(numbers.needed.begin(), numbers.needed.end());
-  FillAgreement(numbers.common, options, table);
+  FillAgreement(request.agreement_rows, numbers.common, options, table);
   return {};
 }
 

@@ -3,9 +3,10 @@
 // target, which keys are a row's best, the mass of blocks of keys.
 //
 // Some rows at a time, the scores go to the GPU's memory as they are (a chunk of at most 256 MiB), and a block of
-// threads for each row reads them as often as it takes. A bound is found bit by bit, from the highest one down: a float
-// orders as its bits do, so 32 counts of what reaches a bound give the largest that enough reach, exactly. At 128K
-// tokens every pair is read some 150 times with all defaults, which the memory's rate allows in about a second.
+// threads for each row reads them as often as it takes. A float orders as its bits do. Where masses reach a target is
+// found digit by digit, from the highest one down: three readings add up the mass of each value of a digit, for all
+// targets, in fixed point, whose sums are exact in any order. The k-th best of a few rows is found bit by bit, by
+// counts of what reaches a bound. Every pair is written once and read five times.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -13,6 +14,8 @@
 
 #include "device_memory.h"
 #include "kernels/stop_status.h"
+#include "shared_memory.h"
+#include "statistics/mass_digits.cuh"
 #include "statistics/row_numbers.h"
 #include "statistics/score_rows.cuh"
 
@@ -22,8 +25,6 @@ namespace {
 
 constexpr float kLog2E = 1.442695040888963407f;
 constexpr float kLn2 = 0.693147180559945309f;
-constexpr int kRowThreads = 512;
-constexpr int kRowWarps = kRowThreads / 32;
 constexpr int kBlockGroups = 4;    // key blocks of a block that adds them up
 constexpr int kNumbersPerRow = 4;  // entropy, sink, local and retrieval mass
 
@@ -91,12 +92,13 @@ __device__ __forceinline__ unsigned long long BlockMax(unsigned long long value)
   return value;
 }
 
-// Queries with all but their r components of largest magnitude zeroed (equal ones: the lower index stays). A block a
-// row, a thread a component.
-__global__ void KeepComponentsKernel(const uint16_t* q, int64_t row_stride, int head_dim, int r, uint16_t* kept) {
+// Queries of some rows with all but their r components of largest magnitude zeroed (equal ones: the lower index stays).
+// A block a row, a thread a component.
+__global__ void KeepComponentsKernel(const uint16_t* q, const int* rows, int64_t row_stride, int head_dim, int r,
+                                     uint16_t* kept) {
   extern __shared__ int magnitudes[];
   const int component = static_cast<int>(threadIdx.x);
-  const uint16_t bits = q[blockIdx.x * row_stride + component];
+  const uint16_t bits = q[rows[blockIdx.x] * row_stride + component];
   const int magnitude = bits & 0x7FFF;  // orders as the values' magnitudes do
   magnitudes[component] = magnitude;
   __syncthreads();
@@ -131,6 +133,13 @@ __global__ void __launch_bounds__(kRowThreads)
   const float* const scores = chunk.scores + row * chunk.pitch;
   const float row_lse = InBase2(lse[row]);
   const int first = extent.begin + static_cast<int>(threadIdx.x);
+  extern __shared__ __align__(8) char shared[];  // 48 KB, more than a launch has unasked
+  DigitTables& tables = *reinterpret_cast<DigitTables*>(shared);
+  for (int i = static_cast<int>(threadIdx.x); i < kMostDigits; i += kRowThreads) {
+    tables.mass[i] = 0;
+    tables.count[i] = 0;
+  }
+  __syncthreads();
 
   float entropy = 0, sink = 0, local = 0;
   float best[kRetrievalTokens] = {};
@@ -141,7 +150,11 @@ __global__ void __launch_bounds__(kRowThreads)
     if (column < chunk.sink_columns) sink += p;
     if (extent.position - column < chunk.local_tokens) local += p;
     if (column >= extent.far_begin && column < extent.far_end) Insert(best, p);
+    const unsigned digit = min(__float_as_uint(p) >> 20, static_cast<unsigned>(kMostDigits - 1));
+    atomicAdd(&tables.mass[digit], static_cast<unsigned long long>(p * kMassUnit));
+    atomicAdd(&tables.count[digit], 1);
   }
+  // The sums' barriers stand between the tables and their readers.
   double sums[3] = {static_cast<double>(entropy), static_cast<double>(sink), static_cast<double>(local)};
   BlockSums(sums);
   float retrieval = 0;
@@ -165,45 +178,55 @@ __global__ void __launch_bounds__(kRowThreads)
   }
 
   // The largest bound, as bits, whose probabilities and all above sum to the target.
-  unsigned bound[kMostMassTargets] = {};
-  for (int bit = 30; bit >= 0; --bit) {
-    float mass[kMostMassTargets] = {};
+  TargetBound bounds[kMostMassTargets] = {};
+  unsigned long long wanted[kMostMassTargets];
+#pragma unroll
+  for (int i = 0; i < kMostMassTargets; ++i) {
+    // A target of 0 is reached by the largest.
+    wanted[i] =
+        i < targets.count ? max(static_cast<unsigned long long>(ceil(targets.mass[i] / kPerMassUnit)), 1ull) : 0;
+  }
+  // The first digit's table was made above.
+#pragma unroll
+  for (int i = 0; i < kMostMassTargets; ++i) {
+    if (i < targets.count) FindDigit<kDigitBits[0]>(tables.mass, tables.count, wanted[i], 20, &bounds[i]);
+  }
+#pragma unroll
+  for (int shift = 10; shift >= 0; shift -= 10) {
+    __syncthreads();  // the tables have been read
+    for (int i = static_cast<int>(threadIdx.x); i < kMostMassTargets << 10; i += kRowThreads) {
+      tables.mass[i] = 0;
+      tables.count[i] = 0;
+    }
+    __syncthreads();
     for (int column = first; column < extent.end; column += kRowThreads) {
       const float p = Exp2(scores[column] - row_lse);
       const unsigned bits = __float_as_uint(p);
 #pragma unroll
-      for (int i = 0; i < kMostMassTargets; ++i) mass[i] += bits >= (bound[i] | 1u << bit) ? p : 0.0f;
-    }
-    double reached[kMostMassTargets];
-#pragma unroll
-    for (int i = 0; i < kMostMassTargets; ++i) reached[i] = static_cast<double>(mass[i]);
-    BlockSums(reached);
-#pragma unroll
-    for (int i = 0; i < kMostMassTargets; ++i) {
-      if (i < targets.count && reached[i] >= targets.mass[i]) bound[i] |= 1u << bit;
-    }
-  }
-  // What lies above the bound, and how many of those equal to it are needed as well.
-  double above[2 * kMostMassTargets] = {};  // mass, then count
-  for (int column = first; column < extent.end; column += kRowThreads) {
-    const float p = Exp2(scores[column] - row_lse);
-#pragma unroll
-    for (int i = 0; i < kMostMassTargets; ++i) {
-      if (__float_as_uint(p) > bound[i]) {
-        above[i] += static_cast<double>(p);
-        above[kMostMassTargets + i] += 1;
+      for (int i = 0; i < kMostMassTargets; ++i) {
+        if (!bounds[i].reached || bits >> (shift + 10) != bounds[i].bits >> (shift + 10)) continue;
+        const int place = i << 10 | (bits >> shift & 1023u);
+        atomicAdd(&tables.mass[place], static_cast<unsigned long long>(p * kMassUnit));
+        atomicAdd(&tables.count[place], 1);
       }
     }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < kMostMassTargets; ++i) {
+      if (!bounds[i].reached) continue;  // the same for all threads
+      FindDigit<kDigitBits[1]>(tables.mass + (i << 10), tables.count + (i << 10), wanted[i], shift, &bounds[i]);
+    }
   }
-  BlockSums(above);
   if (threadIdx.x == 0) {
 #pragma unroll
     for (int i = 0; i < kMostMassTargets; ++i) {
       if (i >= targets.count) continue;
-      int count = extent.end - extent.begin;  // no bound: all of them together do not reach it
-      if (bound[i] != 0) {
-        const double missing = (targets.mass[i] - above[i]) / static_cast<double>(__uint_as_float(bound[i]));
-        count = min(count, static_cast<int>(above[kMostMassTargets + i]) + max(1, static_cast<int>(ceil(missing))));
+      int count = extent.end - extent.begin;  // all of them together do not reach it
+      if (bounds[i].reached) {
+        // How many of those equal to the bound are needed as well.
+        const double missing = targets.mass[i] - static_cast<double>(bounds[i].mass_above) * kPerMassUnit;
+        const double each = static_cast<double>(__uint_as_float(bounds[i].bits));
+        count = min(count, bounds[i].count_above + max(1, static_cast<int>(ceil(missing / each))));
       }
       needed[int64_t{row} * targets.count + i] = count;
     }
@@ -256,11 +279,15 @@ __device__ __forceinline__ unsigned OrderKey(float value) {
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
 
+// The next two take some rows of a head, whose scores alone are in the chunk: block b has row rows[b], counted from the
+// chunk's first position.
+//
 // best: [rows, counts.count]; untouched where the row has no more columns than k.
-__global__ void __launch_bounds__(kRowThreads) BestColumnsKernel(Chunk chunk, Counts counts, Best* best) {
-  const int row = static_cast<int>(blockIdx.x);
+__global__ void __launch_bounds__(kRowThreads)
+    BestColumnsKernel(Chunk chunk, const int* rows, Counts counts, Best* best) {
+  const int number = static_cast<int>(blockIdx.x), row = rows[number];
   const RowExtent extent(chunk, row);
-  const float* const scores = chunk.scores + row * chunk.pitch;
+  const float* const scores = chunk.scores + number * chunk.pitch;
   const int first = extent.begin + static_cast<int>(threadIdx.x);
   const int num_columns = extent.end - extent.begin;
 
@@ -313,29 +340,28 @@ __global__ void __launch_bounds__(kRowThreads) BestColumnsKernel(Chunk chunk, Co
       }
       found.tie_end = high;
     }
-    if (threadIdx.x == 0) best[int64_t{row} * counts.count + i] = found;
+    if (threadIdx.x == 0) best[int64_t{number} * counts.count + i] = found;
   }
 }
 
 // How many of a row's best columns by `chunk` are also its best by `estimates`; -1 where the row has no more columns
-// than k. common: of the chunk's first row and this r; rows are `stride` apart.
+// than k. common: of the first row and this r; rows are `stride` apart.
 __global__ void __launch_bounds__(kRowThreads)
-    CommonColumnsKernel(Chunk chunk, const float* estimates, Counts counts, const Best* exact, const Best* estimated,
-                        int* common, int stride) {
-  const int row = static_cast<int>(blockIdx.x);
+    CommonColumnsKernel(Chunk chunk, const int* rows, const float* estimates, Counts counts, const Best* exact,
+                        const Best* estimated, int* common, int stride) {
+  const int number = static_cast<int>(blockIdx.x), row = rows[number];
   const RowExtent extent(chunk, row);
-  const int64_t row_offset = row * chunk.pitch;
   int both[kMostBestCounts] = {};
   Best by_score[kMostBestCounts], by_estimate[kMostBestCounts];
 #pragma unroll
   for (int i = 0; i < kMostBestCounts; ++i) {
     const bool asked = i < counts.count && extent.end - extent.begin > counts.k[i];
-    by_score[i] = asked ? exact[int64_t{row} * counts.count + i] : Best{~0u, 0};
-    by_estimate[i] = asked ? estimated[int64_t{row} * counts.count + i] : Best{~0u, 0};
+    by_score[i] = asked ? exact[int64_t{number} * counts.count + i] : Best{~0u, 0};
+    by_estimate[i] = asked ? estimated[int64_t{number} * counts.count + i] : Best{~0u, 0};
   }
   for (int column = extent.begin + static_cast<int>(threadIdx.x); column < extent.end; column += kRowThreads) {
-    const unsigned score = OrderKey(chunk.scores[row_offset + column]);
-    const unsigned estimate = OrderKey(estimates[row_offset + column]);
+    const unsigned score = OrderKey(chunk.scores[number * chunk.pitch + column]);
+    const unsigned estimate = OrderKey(estimates[number * chunk.pitch + column]);
 #pragma unroll
     for (int i = 0; i < kMostBestCounts; ++i) {
       both[i] += by_score[i].Has(score, column) && by_estimate[i].Has(estimate, column) ? 1 : 0;
@@ -346,7 +372,7 @@ __global__ void __launch_bounds__(kRowThreads)
 #pragma unroll
     for (int i = 0; i < kMostBestCounts; ++i) {
       if (i >= counts.count) continue;
-      common[int64_t{row} * stride + i] = extent.end - extent.begin > counts.k[i] ? both[i] : -1;
+      common[int64_t{number} * stride + i] = extent.end - extent.begin > counts.k[i] ? both[i] : -1;
     }
   }
 }
@@ -389,6 +415,14 @@ Status CheckRequest(const AttentionProblem& problem, const RowNumbersRequest& re
   for (const int32_t k : request.agreement_k) {
     if (k < 1) return {StatusCode::kInvalidArgument, "agreement_k is " + std::to_string(k) + ": must be 1 or more."};
   }
+  for (size_t i = 0; i < request.agreement_rows.size(); ++i) {
+    const int32_t row = request.agreement_rows[i], before = i == 0 ? -1 : request.agreement_rows[i - 1];
+    if (row <= before || row >= problem.seq_q) {
+      return {StatusCode::kInvalidArgument, "agreement_rows has " + std::to_string(row) +
+                                                ": rows must rise and lie in 0 .. " +
+                                                std::to_string(problem.seq_q - 1) + "."};
+    }
+  }
   if (request.sink_columns < 0 || request.local_tokens < 0) {
     return {StatusCode::kInvalidArgument, "sink_columns is " + std::to_string(request.sink_columns) +
                                               " and local_tokens " + std::to_string(request.local_tokens) +
@@ -406,7 +440,8 @@ class Pass {
     chunk_rows_ = ScoreChunkRows(params);
     targets_.count = static_cast<int>(request.targets.size());
     std::copy(request.targets.begin(), request.targets.end(), targets_.mass);
-    counts_.count = request.agreement_r.empty() ? 0 : static_cast<int>(request.agreement_k.size());
+    const bool agrees = !request.agreement_r.empty() && !request.agreement_rows.empty();
+    counts_.count = agrees ? static_cast<int>(request.agreement_k.size()) : 0;
     std::copy_n(request.agreement_k.begin(), counts_.count, counts_.k);
     num_key_blocks_ = (params.seq_k + kStatisticsBlock - 1) / kStatisticsBlock;
   }
@@ -420,14 +455,24 @@ class Pass {
     if (Status status = Allocate(rows * targets_.count, &needed_memory_, &needed_); !status.ok()) return status;
     if (Status status = Allocate(chunk_blocks * num_key_blocks_, &blocks_memory_, &blocks_); !status.ok())
       return status;
+    if (Status status = CudaStatus(AllowSharedMemory(RowNumbersKernel), "asking for the tables' shared memory");
+        !status.ok()) {
+      return status;
+    }
     if (counts_.count == 0) return {};
-    if (Status status = Allocate(chunk_rows_ * pitch_, &estimates_memory_, &estimates_); !status.ok()) return status;
-    if (Status status = Allocate(chunk_rows_ * params_.head_dim, &components_memory_, &components_); !status.ok())
+    const auto agreeing = static_cast<int64_t>(request_.agreement_rows.size());
+    const int64_t at_once = std::min(agreeing, chunk_rows_);
+    if (Status status = Allocate(agreeing, &rows_memory_, &rows_); !status.ok()) return status;
+    if (Status status = CopyToDevice(request_.agreement_rows.data(), agreeing * int64_t{sizeof(int)}, rows_);
+        !status.ok()) {
       return status;
-    if (Status status = Allocate(chunk_rows_ * counts_.count, &exact_memory_, &exact_); !status.ok()) return status;
-    if (Status status = Allocate(chunk_rows_ * counts_.count, &estimated_memory_, &estimated_); !status.ok())
+    }
+    if (Status status = Allocate(at_once * pitch_, &estimates_memory_, &estimates_); !status.ok()) return status;
+    if (Status status = Allocate(at_once * params_.head_dim, &components_memory_, &components_); !status.ok())
       return status;
-    return Allocate(rows * Pairs(), &common_memory_, &common_);
+    if (Status status = Allocate(at_once * counts_.count, &exact_memory_, &exact_); !status.ok()) return status;
+    if (Status status = Allocate(at_once * counts_.count, &estimated_memory_, &estimated_); !status.ok()) return status;
+    return Allocate(agreeing * Pairs(), &common_memory_, &common_);
   }
 
   // Chunks end where blocks of positions do.
@@ -443,29 +488,57 @@ class Pass {
                       params.seq_k, params.window, request_.sink_columns, request_.local_tokens};
     const auto rows = static_cast<unsigned>(params.seq_q);
     if (Status status = ScoreRows(problem_, params, scores_); !status.ok()) return status;
-    RowNumbersKernel<<<rows, kRowThreads>>>(chunk, lse_ + begin, targets_, numbers_ + begin * kNumbersPerRow,
-                                            needed_ + begin * targets_.count);
+    RowNumbersKernel<<<rows, kRowThreads, sizeof(DigitTables)>>>(
+        chunk, lse_ + begin, targets_, numbers_ + begin * kNumbersPerRow, needed_ + begin * targets_.count);
     if (Status status = Launched("RowNumbersKernel", problem_); !status.ok()) return status;
     const int64_t num_blocks = NumBlocks(begin, end);
     BlockMassKernel<<<dim3(static_cast<unsigned>((num_key_blocks_ + kBlockGroups - 1) / kBlockGroups),
                            static_cast<unsigned>(num_blocks)),
                       kBlockGroups * kStatisticsBlock>>>(chunk, lse_ + begin, num_key_blocks_, blocks_);
     if (Status status = Launched("BlockMassKernel", problem_); !status.ok()) return status;
-    if (counts_.count > 0) {
-      BestColumnsKernel<<<rows, kRowThreads>>>(chunk, counts_, exact_);
-      if (Status status = Launched("BestColumnsKernel", problem_); !status.ok()) return status;
-    }
-    for (size_t i = 0; counts_.count > 0 && i < request_.agreement_r.size(); ++i) {
-      if (Status status = Compare(params, chunk, request_.agreement_r[i],
-                                  common_ + begin * Pairs() + static_cast<int64_t>(i) * counts_.count);
-          !status.ok()) {
-        return status;
-      }
-    }
     std::vector<float> masses;
     if (Status status = Fetch(blocks_, num_blocks * num_key_blocks_, &masses); !status.ok()) return status;
     for (int64_t block = 0; block < num_blocks; ++block) {
       request_.take_blocks(next_block_++, masses.data() + block * num_key_blocks_, num_key_blocks_);
+    }
+    return {};
+  }
+
+  // What some components of queries find of what all of them do, for as many of the rows that are asked about at a time
+  // as a chunk has room for.
+  Status Agree() const {
+    const auto agreeing = counts_.count == 0 ? 0 : static_cast<int64_t>(request_.agreement_rows.size());
+    for (int64_t begin = 0; begin < agreeing; begin += chunk_rows_) {
+      if (request_.stop.stop_requested()) return Stopped();
+      const auto count = static_cast<int>(std::min(chunk_rows_, agreeing - begin));
+      const auto blocks = static_cast<unsigned>(count);
+      const int last_row = request_.agreement_rows[static_cast<size_t>(begin + count - 1)];
+      const Chunk chunk{scores_,
+                        pitch_,
+                        count,
+                        params_.first_position,
+                        params_.seq_k,
+                        params_.window,
+                        request_.sink_columns,
+                        request_.local_tokens};
+      Chunk estimates = chunk;
+      estimates.scores = estimates_;
+      const int* const rows = rows_ + begin;
+      if (Status status = ScoreSome(rows, count, last_row, params_.head_dim, params_.cap, scores_); !status.ok())
+        return status;
+      BestColumnsKernel<<<blocks, kRowThreads>>>(chunk, rows, counts_, exact_);
+      if (Status status = Launched("BestColumnsKernel", problem_); !status.ok()) return status;
+      for (size_t i = 0; i < request_.agreement_r.size(); ++i) {
+        // Ranks alone matter: no cap.
+        if (Status status = ScoreSome(rows, count, last_row, request_.agreement_r[i], 0, estimates_); !status.ok())
+          return status;
+        BestColumnsKernel<<<blocks, kRowThreads>>>(estimates, rows, counts_, estimated_);
+        if (Status status = Launched("BestColumnsKernel", problem_); !status.ok()) return status;
+        CommonColumnsKernel<<<blocks, kRowThreads>>>(
+            chunk, rows, estimates_, counts_, exact_, estimated_,
+            common_ + begin * Pairs() + static_cast<int64_t>(i) * counts_.count, static_cast<int>(Pairs()));
+        if (Status status = Launched("CommonColumnsKernel", problem_); !status.ok()) return status;
+      }
     }
     return {};
   }
@@ -475,7 +548,11 @@ class Pass {
     std::vector<float> together;
     if (Status status = Fetch(numbers_, rows * kNumbersPerRow, &together); !status.ok()) return status;
     if (Status status = Fetch(needed_, rows * targets_.count, &numbers->needed); !status.ok()) return status;
-    if (Status status = Fetch(common_, rows * Pairs(), &numbers->common); !status.ok()) return status;
+    if (Status status =
+            Fetch(common_, counts_.count == 0 ? 0 : static_cast<int64_t>(request_.agreement_rows.size()) * Pairs(),
+                  &numbers->common);
+        !status.ok())
+      return status;
     for (int64_t row = 0; row < rows; ++row) {
       const float* const from = together.data() + row * kNumbersPerRow;
       numbers->entropy.push_back(from[0]);
@@ -494,24 +571,22 @@ class Pass {
     return (params_.first_position + end - 1) / kStatisticsBlock - first + 1;
   }
 
-  // What the r largest components of each query find of its best columns. Ranks alone matter: no cap.
-  Status Compare(ScoreParams params, const Chunk& chunk, int32_t r, int* common) const {
-    const auto rows = static_cast<unsigned>(params.seq_q);
-    KeepComponentsKernel<<<rows, static_cast<unsigned>(params.head_dim),
-                           static_cast<size_t>(params.head_dim) * sizeof(int)>>>(params.q, params.q_row_stride,
-                                                                                 params.head_dim, r, components_);
+  // Scores of some rows, by the r components of largest magnitude of each query. rows: `count` of them, on the GPU.
+  Status ScoreSome(const int* rows, int count, int last_row, int32_t r, float cap, float* scores) const {
+    KeepComponentsKernel<<<static_cast<unsigned>(count), static_cast<unsigned>(params_.head_dim),
+                           static_cast<size_t>(params_.head_dim) * sizeof(int)>>>(params_.q, rows, params_.q_row_stride,
+                                                                                  params_.head_dim, r, components_);
     if (Status status = Launched("KeepComponentsKernel", problem_); !status.ok()) return status;
+    // As if they stood one behind the other in front of the last: each gets scores of all columns that it sees where it
+    // really stands, and of some more.
+    ScoreParams params = params_;
+    params.first_position += last_row + 1 - count;
+    params.seq_q = count;
+    params.window = 0;
     params.q = components_;
     params.q_row_stride = params.head_dim;
-    params.cap = 0;
-    if (Status status = ScoreRows(problem_, params, estimates_); !status.ok()) return status;
-    Chunk estimates = chunk;
-    estimates.scores = estimates_;
-    BestColumnsKernel<<<rows, kRowThreads>>>(estimates, counts_, estimated_);
-    if (Status status = Launched("BestColumnsKernel", problem_); !status.ok()) return status;
-    CommonColumnsKernel<<<rows, kRowThreads>>>(chunk, estimates_, counts_, exact_, estimated_, common,
-                                               static_cast<int>(Pairs()));
-    return Launched("CommonColumnsKernel", problem_);
+    params.cap = cap;
+    return ScoreRows(problem_, params, scores);
   }
 
   const AttentionProblem& problem_;
@@ -523,10 +598,10 @@ class Pass {
   Targets targets_{};
   Counts counts_{};
   DeviceMemory scores_memory_, estimates_memory_, components_memory_, numbers_memory_, needed_memory_, blocks_memory_,
-      exact_memory_, estimated_memory_, common_memory_;
+      exact_memory_, estimated_memory_, common_memory_, rows_memory_;
   float *scores_ = nullptr, *estimates_ = nullptr, *numbers_ = nullptr, *blocks_ = nullptr;
   uint16_t* components_ = nullptr;
-  int *needed_ = nullptr, *common_ = nullptr;
+  int *needed_ = nullptr, *common_ = nullptr, *rows_ = nullptr;
   Best *exact_ = nullptr, *estimated_ = nullptr;
 };
 
@@ -547,6 +622,7 @@ Status RowNumbersOnDevice(const AttentionProblem& problem, int32_t window, const
     if (Status status = pass.Run(begin, end); !status.ok()) return status;
     begin = end;
   }
+  if (Status status = pass.Agree(); !status.ok()) return status;
   return pass.Finish(numbers);
 }
 

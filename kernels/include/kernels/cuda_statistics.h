@@ -102,6 +102,7 @@ struct RowNumbersRequest {
   std::vector<double> targets;  // of kept mass; at most kMostMassTargets
   // Best columns by all components of q against those by its r of largest magnitude; at most kMostBestCounts k.
   std::vector<int32_t> agreement_r, agreement_k;
+  std::vector<int32_t> agreement_rows;  // for these rows alone, ascending
   // The far mass of a block of query positions by key blocks, one query block after the other, from 0.
   std::function<void(int64_t query_block, const float* masses, int64_t num_key_blocks)> take_blocks;
   std::stop_token stop = {};
@@ -111,7 +112,8 @@ struct RowNumbers {
   std::vector<float> sink_mass, local_mass;
   std::vector<float> retrieval_mass;  // of the kRetrievalTokens largest far p
   std::vector<int32_t> needed;        // [rows, targets] fewest largest p whose sum reaches the target; else all
-  // [rows, r, k] columns that are among the k best both ways (equal scores: the lower one); -1: no more than k columns.
+  // [agreement_rows, r, k] columns that are among the k best both ways (equal scores: the lower one); -1: no more than
+  // k columns.
   std::vector<int32_t> common;
 };
 
