@@ -90,6 +90,51 @@ std::string CpuStatisticsNote(const std::vector<const RowStatistic*>& statistics
          " computed on the CPU";
 }
 
+namespace {
+
+constexpr int64_t kRowsAtOnce = 8;       // whose scores are made together
+constexpr int64_t kColumnsAtOnce = 512;  // whose scores stay in a core's cache
+constexpr int64_t kRowsOfPiece = 512;    // without scores: a worker's share
+
+// A worker's.
+struct ScoreRoom {
+  std::vector<float> queries, scores;
+};
+
+// entries: of a few rows of the table, the numbers of which are rows[entry].
+void FillWithScores(const HeadTensors& head, const StatisticsOptions& options, const kernels::PackedKeys& keys,
+                    const std::vector<int64_t>& rows, std::span<const int64_t> entries, ScoreRoom* room,
+                    RowTable* table) {
+  std::vector<RowExtent> extents;
+  room->queries.clear();
+  int64_t begin = std::numeric_limits<int64_t>::max(), end = 0;
+  for (const int64_t entry : entries) {
+    const int64_t row = rows[static_cast<size_t>(entry)];
+    extents.push_back(ExtentOf(head, options, row));
+    begin = std::min<int64_t>(begin, extents.back().begin);
+    end = std::max<int64_t>(end, extents.back().end);
+    const std::span<const float> query = RowOf(head.q, row, head.head_dim);
+    room->queries.insert(room->queries.end(), query.begin(), query.end());
+  }
+  const int64_t width = std::max<int64_t>(end - begin, 0);
+  room->scores.resize(entries.size() * static_cast<size_t>(width));
+  for (int64_t from = begin; from < end; from += kColumnsAtOnce) {
+    kernels::ScoreBlock(room->queries.data(), head.head_dim, static_cast<int32_t>(entries.size()), keys,
+                        static_cast<int32_t>(from), static_cast<int32_t>(std::min(from + kColumnsAtOnce, end)),
+                        head.scale, head.soft_cap, room->scores.data() + (from - begin), width);
+  }
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const int64_t row = rows[static_cast<size_t>(entries[i])];
+    const RowExtent& extent = extents[i];
+    const int64_t count = extent.end - extent.begin;
+    float* const p = room->scores.data() + static_cast<int64_t>(i) * width + (extent.begin - begin);
+    kernels::ExpInPlace(p, count, head.lse[static_cast<size_t>(row)]);
+    FillRowStatistics(head, row, extent, {p, static_cast<size_t>(count)}, static_cast<size_t>(entries[i]), table);
+  }
+}
+
+}  // namespace
+
 void FillRowStatisticsOfHead(const HeadTensors& head, const StatisticsOptions& options,
                              std::span<const RowBlock> blocks, RowTable* table) {
   const auto reads = [](bool sampled) {
@@ -103,21 +148,29 @@ void FillRowStatisticsOfHead(const HeadTensors& head, const StatisticsOptions& o
   const auto count = static_cast<int64_t>(rows.size());
   const kernels::PackedKeys keys(head.k.data(), kernels::DType::kFloat32, head.head_dim,
                                  static_cast<int32_t>(head.num_tokens), head.head_dim);
-  std::vector<std::vector<float>> scores(static_cast<size_t>(kernels::NumWorkers(options.num_threads, count)));
-  const bool finished =
-      kernels::ParallelFor(count, options.num_threads, options.stop, [&](int64_t step, int32_t worker) {
-        const auto at = static_cast<size_t>(count - 1 - step);  // the last rows are the longest: first
-        const int64_t row = rows[at];
-        const RowExtent extent = ExtentOf(head, options, row);
-        if (!of_every_row && (!of_sampled_rows || table->sampled[at] == 0))
-          return FillRowStatistics(head, row, extent, {}, at, table);
-        std::vector<float>& p = scores[static_cast<size_t>(worker)];
-        p.resize(static_cast<size_t>(extent.end - extent.begin));
-        kernels::ScoreBlock(head.q.data() + row * head.head_dim, head.head_dim, 1, keys,
-                            static_cast<int32_t>(extent.begin), static_cast<int32_t>(extent.end), head.scale,
-                            head.soft_cap, p.data(), extent.end - extent.begin);
-        kernels::ExpInPlace(p.data(), extent.end - extent.begin, head.lse[static_cast<size_t>(row)]);
-        FillRowStatistics(head, row, extent, p, at, table);
+  // Rows whose probabilities are read go a few at a time, which reads the keys once for all of them; the last rows are
+  // the longest: first.
+  std::vector<int64_t> with_scores, without;
+  for (int64_t at = count - 1; at >= 0; --at) {
+    const bool read = of_every_row || (of_sampled_rows && table->sampled[static_cast<size_t>(at)] != 0);
+    (read ? with_scores : without).push_back(at);
+  }
+  const auto num_batches = static_cast<int64_t>(with_scores.size() + kRowsAtOnce - 1) / kRowsAtOnce;
+  const auto num_pieces = static_cast<int64_t>(without.size() + kRowsOfPiece - 1) / kRowsOfPiece;
+  std::vector<ScoreRoom> rooms(static_cast<size_t>(kernels::NumWorkers(options.num_threads, num_batches + num_pieces)));
+  const bool finished = kernels::ParallelFor(
+      num_batches + num_pieces, options.num_threads, options.stop, [&](int64_t step, int32_t worker) {
+        if (step < num_batches) {
+          const auto first = static_cast<size_t>(step * kRowsAtOnce);
+          const std::span<const int64_t> batch(with_scores.data() + first,
+                                               std::min<size_t>(kRowsAtOnce, with_scores.size() - first));
+          return FillWithScores(head, options, keys, rows, batch, &rooms[static_cast<size_t>(worker)], table);
+        }
+        const auto first = static_cast<size_t>((step - num_batches) * kRowsOfPiece);
+        for (size_t i = first; i < std::min<size_t>(first + kRowsOfPiece, without.size()); ++i) {
+          const int64_t row = rows[static_cast<size_t>(without[i])];
+          FillRowStatistics(head, row, ExtentOf(head, options, row), {}, static_cast<size_t>(without[i]), table);
+        }
       });
   StopUnless(finished);
 }

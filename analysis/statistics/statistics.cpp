@@ -61,11 +61,17 @@ double MaximumOfDefined(const std::vector<double>& values, size_t first, size_t 
   return std::isnan(largest) ? when_empty : largest;
 }
 
-void FillHeadNumbers(const HeadTensors& head, HeadStatistics* statistics) {
+// Throws CancelledError.
+void FillHeadNumbers(const HeadTensors& head, const StatisticsOptions& options, HeadStatistics* statistics) {
   const HeadView view{head.num_rows, head.num_tokens, head.head_dim, head.ValueDim(),
                       head.q,        head.q_pre_rope, head.k,        head.v};
-  for (const HeadStatistic* statistic : WholeHeadStatistics())
-    statistics->numbers.push_back({statistic->info().name, statistic->OfHead(view)});
+  const std::vector<const HeadStatistic*>& all = WholeHeadStatistics();
+  std::vector<double> values(all.size());
+  const bool finished = kernels::ParallelFor(
+      static_cast<int64_t>(all.size()), options.num_threads, options.stop,
+      [&](int64_t i, int32_t) { values[static_cast<size_t>(i)] = all[static_cast<size_t>(i)]->OfHead(view); });
+  StopUnless(finished);
+  for (size_t i = 0; i < all.size(); ++i) statistics->numbers.push_back({all[i]->info().name, values[i]});
 }
 
 // Sums over rows -> mean mass per bin; bins cut the positions or distances evenly.
@@ -200,7 +206,7 @@ HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOption
   statistics.num_rows = static_cast<int64_t>(num_rows);
   FillRowMeans(table, options, &statistics);
   FillLineMasses(lines, options, &statistics);
-  FillHeadNumbers(head, &statistics);
+  FillHeadNumbers(head, options, &statistics);
   const auto mean_of = [num_rows](const std::vector<double>& sums_over_rows) {
     return std::accumulate(sums_over_rows.begin(), sums_over_rows.end(), 0.0) / static_cast<double>(num_rows);
   };

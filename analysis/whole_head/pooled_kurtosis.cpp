@@ -4,6 +4,7 @@
 // what exceeds that is the head's own.
 #include <limits>
 
+#include "component_means.h"
 #include "head_statistic_list.h"
 
 namespace headscope::analysis {
@@ -11,33 +12,10 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-struct Moments {
-  double mean = 0, variance = 0;
-};
-
-// Of every component over the rows (biased).
-std::vector<Moments> MomentsOfComponents(std::span<const float> q, int32_t head_dim) {
-  std::vector<Moments> moments(static_cast<size_t>(head_dim));
-  const double rows = static_cast<double>(q.size()) / head_dim;
-  for (size_t i = 0; i < q.size(); ++i) moments[i % moments.size()].mean += static_cast<double>(q[i]) / rows;
-  for (size_t i = 0; i < q.size(); ++i) {
-    Moments& component = moments[i % moments.size()];
-    const double off = static_cast<double>(q[i]) - component.mean;
-    component.variance += off * off / rows;
-  }
-  return moments;
-}
-
-double MeanOf(const std::vector<Moments>& moments) {
-  double mean = 0;
-  for (const Moments& component : moments) mean += component.mean / static_cast<double>(moments.size());
-  return mean;
-}
-
 // m4 / m2^2 - 3 of all components of all rows (biased).
 double Pooled(std::span<const float> q, int32_t head_dim) {
   if (q.empty()) return kNone;
-  const double mean = MeanOf(MomentsOfComponents(q, head_dim));
+  const double mean = MeanOf(ComponentMeans(q, static_cast<size_t>(head_dim)));
   double second = 0, fourth = 0;
   for (const float value : q) {
     const double square = (static_cast<double>(value) - mean) * (static_cast<double>(value) - mean);
@@ -51,11 +29,15 @@ double Pooled(std::span<const float> q, int32_t head_dim) {
 // component that lies d from the common mean and has variance s, the fourth moment about it is 3 s^2 + 6 s d^2 + d^4.
 double OfGaussian(std::span<const float> q, int32_t head_dim) {
   if (q.empty()) return kNone;
-  const std::vector<Moments> moments = MomentsOfComponents(q, head_dim);
-  const double mean = MeanOf(moments);
+  const auto dim = static_cast<size_t>(head_dim);
+  const std::vector<double> means = ComponentMeans(q, dim);
+  // Biased.
+  const std::vector<double> variances =
+      MeansOverRows(q, dim, [&](double value, size_t i) { return (value - means[i]) * (value - means[i]); });
+  const double mean = MeanOf(means);
   double second = 0, fourth = 0;
-  for (const Moments& component : moments) {
-    const double off = (component.mean - mean) * (component.mean - mean), spread = component.variance;
+  for (size_t i = 0; i < dim; ++i) {
+    const double off = (means[i] - mean) * (means[i] - mean), spread = variances[i];
     second += (spread + off) / head_dim;
     fourth += (3 * spread * spread + 6 * spread * off + off * off) / head_dim;
   }

@@ -19,8 +19,9 @@ double OutliersOf(std::span<const float> q) {
   const double mean = sum / static_cast<double>(q.size());
   for (const float value : q) {
     const double off = static_cast<double>(value) - mean;
-    variance += off * off / static_cast<double>(q.size());
+    variance += off * off;
   }
+  variance /= static_cast<double>(q.size());
   if (q.empty() || variance == 0) return std::numeric_limits<double>::quiet_NaN();
   const double bound = kFarOut * std::sqrt(variance);
   int64_t outliers = 0;

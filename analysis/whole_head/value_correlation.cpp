@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "component_means.h"
 #include "head_statistic_list.h"
 
 namespace headscope::analysis {
@@ -26,10 +27,8 @@ class ValueCorrelationStatistic : public HeadStatistic {
   double OfHead(const HeadView& head) const override {
     const auto dims = static_cast<size_t>(head.v_head_dim);
     const auto tokens = static_cast<double>(head.num_tokens);
-    std::vector<double> means(dims);
-    for (size_t i = 0; i < head.v.size(); ++i) means[i % dims] += static_cast<double>(head.v[i]) / tokens;
-    double mean = 0;
-    for (const double of_component : means) mean += of_component / static_cast<double>(dims);
+    const std::vector<double> means = ComponentMeans(head.v, dims);
+    const double mean = MeanOf(means);
     double all = 0, between = 0;
     for (const float value : head.v) all += (static_cast<double>(value) - mean) * (static_cast<double>(value) - mean);
     for (const double of_component : means) between += tokens * (of_component - mean) * (of_component - mean);
