@@ -181,7 +181,8 @@ TEST(StatisticsOnGpu, APartOfALongTraceIsTheCpus) {
   EXPECT_NEAR(ComputeStatistics(on_gpu, options).outside_mass, 1 - std::exp(-0.5), 1e-5);
 }
 
-// All statistics of a head of 128K tokens and head_dim 128: at most 5 s on an H200, where the CPU takes minutes.
+// All statistics of a head of 128K tokens and head_dim 128: half a second wanted on an H200, where the CPU takes
+// minutes; what the host adds depends on its cores.
 TEST(StatisticsOnGpu, AHeadOf128KTokensTakesSeconds) {
   SKIP_WITHOUT_GPU();
   constexpr int64_t kTokens = 131072, kHeadDim = 128;
@@ -220,7 +221,7 @@ TEST(StatisticsOnGpu, AHeadOf128KTokensTakesSeconds) {
   EXPECT_NEAR(MetricValue(statistics, "sparsity_0.95"), MetricValue(sampled, "sparsity_0.95"), 0.02);
   EXPECT_NEAR(MetricValue(statistics, "agreement_r32_k128"), MetricValue(sampled, "agreement_r32_k128"), 0.1);
   if (head.gpu_device.name.find("H200") != std::string::npos) {
-    EXPECT_LE(seconds, 5) << head.gpu_device.name;
+    EXPECT_LE(seconds, 2) << head.gpu_device.name;
   }
 }
 

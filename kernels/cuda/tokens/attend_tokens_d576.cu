@@ -14,11 +14,12 @@ __device__ void InitBarriers(SharedStorage& s) {
   for (int tile = 0; tile < kGroups; ++tile) {
     for (int half = 0; half < 2; ++half) {
       Mbarrier::init(&s.full[tile][half], tile == half ? 256 : 128);
-      Mbarrier::init(&s.empty[tile][half], 4);
+      Mbarrier::init(&s.empty[tile][half], tile == half ? 128 : 4);
     }
     Mbarrier::init(&s.weights_full[tile], 128);
     Mbarrier::init(&s.weights_empty[tile], 4);
   }
+  Mbarrier::init(&s.met, 128 * kGroups);
   s.again = 0;
   cutlass::arch::fence_barrier_init();
 }

@@ -182,7 +182,7 @@ class TokenConsumer {
         if constexpr (kGroup == 0) {
           multiply_other();
           warpgroup_wait<1>();
-          Release(&s_.empty[0][0]);
+          Mbarrier::arrive(&s_.empty[0][0]);
           warpgroup_wait<0>();
           warpgroup_fence_operand(output);
           Release(&s_.empty[1][0]);
@@ -190,7 +190,7 @@ class TokenConsumer {
         } else {
           warpgroup_wait<0>();
           warpgroup_fence_operand(output);
-          Release(&s_.empty[1][1]);
+          Mbarrier::arrive(&s_.empty[1][1]);
         }
       }
       Finish(list, reference, row_max, row_sum, output);
@@ -211,8 +211,14 @@ class TokenConsumer {
     __syncwarp();
     if (lane_ == 0) Mbarrier::arrive(barrier);
   }
-  // Both groups.
-  __device__ static void Meet() { hopper::BarrierSync(hopper::kGroupBarrier, 128 * kGroups); }
+  // Both groups. A barrier of the hardware would do as well, but synccheck wants all to come to one and the same
+  // instruction, and these are two pieces of code.
+  __device__ void Meet() {
+    Mbarrier::arrive(&s_.met);
+    Mbarrier::wait(&s_.met, meetings_ & 1u);
+    ++meetings_;
+    __syncwarp();
+  }
 
   // Where the lane's row of matrix lane / 8 of step i begins in a slab of weights or queries: matrices are rows 0 to 7
   // and 8 to 15 of the warp, of 8 columns and then of the next 8.
@@ -318,7 +324,7 @@ class TokenConsumer {
       float total = kGroup == 0 ? sum[r] + other : other + sum[r];
       if (head >= p_.num_qo_heads) continue;
       if constexpr (kGroup == 0 && !kAgain) {
-        if ((largest[r] - reference[r]) * p_.scale_log2 > 2 * kHeadroom) s_.again = 1;
+        if ((largest[r] - reference[r]) * p_.scale_log2 > 2 * kHeadroom) atomicOr(&s_.again, 1);
       }
       float shift = fmaf(reference[r], p_.scale_log2, kHeadroom), factor = 1.0f;
       if (total == 0.0f) shift = -3e38f;
@@ -344,6 +350,7 @@ class TokenConsumer {
   const int lane_;
   const int row_;  // the first of the thread's two rows of the item; the other is 8 below
   const int matrix_row_;
+  uint32_t meetings_ = 0;
 };
 
 }  // namespace headscope::kernels::tokens

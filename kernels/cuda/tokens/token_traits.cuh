@@ -72,10 +72,11 @@ struct SharedStorage {
   float row_sum[kGroups][kHeadRows];
   int32_t again;  // whether the item has a row that must be done once more
   alignas(8) uint64_t q_full;
-  alignas(8) uint64_t full[kGroups][2];  // [tile][half]
-  alignas(8) uint64_t empty[kGroups][2];
+  alignas(8) uint64_t full[kGroups][2];   // [tile][half]
+  alignas(8) uint64_t empty[kGroups][2];  // that of the half which came with `counts` by all who read them
   alignas(8) uint64_t weights_full[kGroups];
   alignas(8) uint64_t weights_empty[kGroups];
+  alignas(8) uint64_t met;  // of both groups
 
   __device__ char* Weights(int group) { return group == 0 ? q + (kSlabs - 1) * kSlabBytes : weights_of_group_1; }
 };
