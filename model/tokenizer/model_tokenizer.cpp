@@ -10,15 +10,16 @@ namespace headscope::model {
 
 std::string TokenizerPath(const std::string& model_dir) {
   const std::filesystem::path folder(model_dir);
-  std::error_code unknown;
-  const bool old = !std::filesystem::exists(folder / "tokenizer.json", unknown) &&
-                   std::filesystem::exists(folder / "tokenizer.model", unknown);
-  return (folder / (old ? "tokenizer.model" : "tokenizer.json")).string();
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "qwen.tiktoken"}) {
+    std::error_code unknown;
+    if (std::filesystem::exists(folder / name, unknown)) return (folder / name).string();
+  }
+  return (folder / "tokenizer.json").string();
 }
 
 Tokenizer LoadModelTokenizer(const std::string& model_dir, const ModelConfig& config) {
   const std::string path = TokenizerPath(model_dir);
-  Tokenizer tokenizer = Tokenizer::Load(path);
+  Tokenizer tokenizer = Tokenizer::Load(path, &config);
   if (tokenizer.vocabulary_size() > config.vocabulary_size) {
     const int32_t id = tokenizer.vocabulary_size() - 1;  // the largest id is always a token's
     // Quoted and escaped: a token is any bytes.

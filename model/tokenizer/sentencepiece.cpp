@@ -16,7 +16,7 @@
 #include "checkpoint/strict_json.h"
 #include "model/input_file.h"
 #include "model/tokenizer.h"
-#include "tokenizer/part_hash.h"
+#include "tokenizer/merge_finder.h"
 #include "tokenizer/token_names.h"
 #include "tokenizer/unicode_text.h"
 
@@ -160,39 +160,8 @@ void CheckModel(const Model& model, const std::string& file) {
   }
 }
 
-// Finds a normal piece by its text, the first of equal ones. Four bytes a slot: a file may hold millions of pieces.
-class PieceFinder {
- public:
-  explicit PieceFinder(const std::vector<Piece>& pieces) : pieces_(pieces) {
-    const auto is_normal = [](const Piece& piece) { return piece.type == PieceType::kNormal; };
-    size_t size = 16;
-    while (size < 2 * static_cast<size_t>(std::count_if(pieces.begin(), pieces.end(), is_normal))) size *= 2;
-    slots_.assign(size, -1);
-    PartHash hash(kLongestWord);
-    for (size_t id = 0; id < pieces.size(); ++id) {
-      if (!is_normal(pieces[id])) continue;
-      hash.Take(pieces[id].text);
-      int32_t& slot = slots_[SlotOf(pieces[id].text, hash.whole())];
-      if (slot < 0) slot = static_cast<int32_t>(id);
-    }
-  }
-  // -1: there is none. `hash`: PartHash's, of the text.
-  int32_t Find(std::string_view text, size_t hash) const { return slots_[SlotOf(text, hash)]; }
-
- private:
-  size_t SlotOf(std::string_view text, size_t hash) const {
-    const size_t mask = slots_.size() - 1;
-    size_t at = hash & mask;
-    while (slots_[at] >= 0 && pieces_[static_cast<size_t>(slots_[at])].text != text) at = (at + 1) & mask;
-    return at;
-  }
-  const std::vector<Piece>& pieces_;
-  std::vector<int32_t> slots_;  // a power of two of them, at most half in use
-};
-
 // Every way to make a piece of two others; the better the piece's score, the earlier.
 void AddMerges(const std::vector<Piece>& pieces, size_t file_size, const std::string& file, TokenizerSpec* spec) {
-  const PieceFinder finder(pieces);
   std::vector<float> scores;
   for (const Piece& piece : pieces) {
     if (piece.type == PieceType::kNormal) scores.push_back(piece.score);
@@ -200,22 +169,15 @@ void AddMerges(const std::vector<Piece>& pieces, size_t file_size, const std::st
   std::sort(scores.begin(), scores.end(), std::greater<>());
   scores.erase(std::unique(scores.begin(), scores.end()), scores.end());
   const size_t most = file_size / 4 + 1024;  // memory follows the file's size
-  PartHash hash(kLongestWord);
-  for (size_t index = 0; index < pieces.size(); ++index) {
-    const auto [text, score, type] = pieces[index];
-    if (type != PieceType::kNormal) continue;
-    hash.Take(text);
-    const auto id = static_cast<int32_t>(index);
-    if (finder.Find(text, hash.whole()) != id) continue;  // another one is that text's
+  const auto text_of = [&](size_t id) {
+    return pieces[id].type == PieceType::kNormal ? pieces[id].text : std::string_view();
+  };
+  MergeFinder(pieces.size(), kLongestWord, text_of).ForEachMerge(true, [&](int32_t left, int32_t right, int32_t whole) {
+    if (spec->merges.size() == most) Refuse(file, "pieces", "can be made of each other in too many ways", kUseJson);
+    const float score = pieces[static_cast<size_t>(whole)].score;
     const auto rank = std::lower_bound(scores.begin(), scores.end(), score, std::greater<>()) - scores.begin();
-    for (size_t cut = FrontCharacter(text).length; cut < text.size(); cut += FrontCharacter(text.substr(cut)).length) {
-      const int32_t left = finder.Find(text.substr(0, cut), hash.begin(cut));
-      const int32_t right = left < 0 ? -1 : finder.Find(text.substr(cut), hash.end(cut));
-      if (right < 0) continue;
-      if (spec->merges.size() == most) Refuse(file, "pieces", "can be made of each other in too many ways", kUseJson);
-      spec->merges.push_back({left, right, id, static_cast<int32_t>(rank)});
-    }
-  }
+    spec->merges.push_back({left, right, whole, static_cast<int32_t>(rank)});
+  });
 }
 
 void AddPieces(const Model& model, size_t file_size, const std::string& file, TokenizerSpec* spec) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/text_stages.h"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
 #include <array>
 #include <memory>
 #include <optional>
 #include <utility>
+
+#include "tokenizer/base64.h"
 
 namespace headscope::model {
 namespace {
@@ -19,13 +19,15 @@ constexpr std::string_view kUsePublished = "use the tokenizer.json that was publ
 // Splits that are known to mean the same in PCRE2 (with Unicode properties) as in the tokenizers library, and to take
 // time in proportion to the text: a file may not bring an expression of its own.
 constexpr std::string_view kGpt2Split = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+// Llama 3: digits in groups of three
+constexpr std::string_view kLlama3Split =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Qwen 1 to 3: single digits
+constexpr std::string_view kQwenSplit =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::array<std::string_view, 12> kKnownSplits = {
     // GPT-2, also what ByteLevel means by use_regex
-    kGpt2Split,
-    // Llama 3: digits in groups of three
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-    // Qwen 2 and 3: single digits
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+    kGpt2Split, kLlama3Split, kQwenSplit,
     // Qwen 3.5: marks are part of words
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
     // Mistral's tekken: words change at capitals
@@ -98,18 +100,8 @@ NormalizerStep ReadReplace(const JsonFields& step) {
 
 // The map of characters of a file, in base 64.
 std::shared_ptr<const CharacterMap> ReadCharacterMap(const JsonFields& step) {
-  const std::string text = step.Text("precompiled_charsmap");
-  std::string blob(text.size() / 4 * 3, '\0');
-  const int length = text.size() % 4 == 0 ? EVP_DecodeBlock(reinterpret_cast<unsigned char*>(blob.data()),
-                                                            reinterpret_cast<const unsigned char*>(text.data()),
-                                                            static_cast<int>(text.size()))
-                                          : -1;
-  std::optional<CharacterMap> map;
-  if (length >= 0) {
-    // The decoder counts what fills the last four characters up as zeros.
-    const size_t filled = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
-    map = CharacterMap::Read(std::string_view(blob).substr(0, static_cast<size_t>(length) - filled));
-  }
+  const std::optional<std::string> blob = FromBase64(step.Text("precompiled_charsmap"));
+  std::optional<CharacterMap> map = blob ? CharacterMap::Read(*blob) : std::nullopt;
   if (!map) step.RefuseField("precompiled_charsmap", "is not a character map", kUsePublished);
   return std::make_shared<const CharacterMap>(std::move(*map));
 }
@@ -241,6 +233,12 @@ PreTokenizerStep ReadMetaspace(const JsonFields& step) {
 }
 
 }  // namespace
+
+PreTokenizerStep SplitOf(PublishedSplit split) {
+  PreTokenizerStep step;
+  step.pattern = ToPcre2(split == PublishedSplit::kLlama3 ? kLlama3Split : kQwenSplit);
+  return step;
+}
 
 void ReadNormalizer(const JsonFields& root, TokenizerSpec* spec) {
   if (!root.Has("normalizer")) return;

@@ -2,6 +2,7 @@
 // The stages of tokenizer.json that see text: normalizer and pre-tokenizer.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -13,6 +14,13 @@ namespace headscope::model {
 inline constexpr std::string_view kKnownTokenizers =
     "headscope reads tokenizers of BPE (as GPT-2's, Llama's, Mistral's and Qwen's), WordPiece, WordLevel and "
     "Unigram; headscope.record of the Python package records models with any other";
+
+// Splits that files of another form than tokenizer.json leave to the program that reads them.
+enum class PublishedSplit : uint8_t {
+  kLlama3,  // digits in groups of three; also GLM 4's
+  kQwen     // single digits
+};
+PreTokenizerStep SplitOf(PublishedSplit split);
 
 // Each throws BadInputError for what it does not know.
 void ReadNormalizer(const JsonFields& root, TokenizerSpec* spec);

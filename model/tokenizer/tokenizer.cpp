@@ -10,9 +10,11 @@
 
 #include "checkpoint/strict_json.h"
 #include "model/input_file.h"
+#include "model/model_config.h"
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/piece_encoder.h"
 #include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/ranked_tokens.h"
 #include "tokenizer/seeded_hash.h"
 #include "tokenizer/sentencepiece.h"
 #include "tokenizer/tokenizer_spec.h"
@@ -29,12 +31,26 @@ constexpr size_t kMostKept = 1 << 16;
 
 using KnownPieces = std::unordered_map<std::string, std::vector<int32_t>, SeededHash, std::equal_to<>>;
 
-// tokenizer.model does not say which marks a prompt gets: tokenizer_config.json beside it does.
-SentencePieceEnds EndsBeside(const std::string& model_file) {
-  const std::filesystem::path path = std::filesystem::path(model_file).parent_path() / "tokenizer_config.json";
+// What files that hold tokens alone do not say, tokenizer_config.json beside them does: which marks a prompt gets, and
+// further names. `parse(text, path)`; without the file, `absent`.
+template <typename Parse, typename Result>
+Result ConfigBeside(const std::string& file, const Parse& parse, Result absent) {
+  const std::filesystem::path path = std::filesystem::path(file).parent_path() / "tokenizer_config.json";
   std::error_code unknown;
-  if (!std::filesystem::exists(path, unknown)) return {};
-  return ParseSentencePieceEnds(ReadSmallFile(path.string(), kMaxTokenizerBytes), path.string());
+  if (!std::filesystem::exists(path, unknown)) return absent;
+  return parse(ReadSmallFile(path.string(), kMaxTokenizerBytes), path.string());
+}
+
+TokenizerSpec SpecOfTokens(std::string_view bytes, const std::string& path, const ModelConfig* config) {
+  if (!IsRankedTokens(bytes) && path.ends_with(".model"))
+    return ParseSentencePiece(bytes, path, ConfigBeside(path, &ParseSentencePieceEnds, SentencePieceEnds{}));
+  RankedUse use;
+  if (config != nullptr) {
+    use.model_type = config->model_type;
+    use.after_llama_3 = !config->ropes.empty() && config->ropes[0].type == RopeType::kLlama3;
+  }
+  use.names = ConfigBeside(path, &ParseNamesBeside, std::vector<AddedToken>{});
+  return ParseRankedTokens(bytes, path, use);
 }
 
 }  // namespace
@@ -88,10 +104,10 @@ Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
-Tokenizer Tokenizer::Load(const std::string& path) {
-  if (!path.ends_with(".model")) return Parse(ReadSmallFile(path, kMaxTokenizerBytes), path);
-  return Tokenizer(
-      std::make_unique<Impl>(ParseSentencePiece(ReadSmallFile(path, kMaxTokenizerBytes), path, EndsBeside(path))));
+Tokenizer Tokenizer::Load(const std::string& path, const ModelConfig* config) {
+  const std::string bytes = ReadSmallFile(path, kMaxTokenizerBytes);
+  if (!path.ends_with(".model") && !path.ends_with(".tiktoken")) return Parse(bytes, path);
+  return Tokenizer(std::make_unique<Impl>(SpecOfTokens(bytes, path, config)));
 }
 
 Tokenizer Tokenizer::Parse(std::string_view text, const std::string& file) {

@@ -123,6 +123,13 @@ def sentencepieces():
     yield "mapped.model", sentencepiece(2, marks + single, False, mapped=True)
 
 
+def ranks():
+    """A list of tokens by rank: every byte, then tokens that are made of two others in one way, in two and in none."""
+    tokens = [bytes([byte]) for byte in range(256)] + [b"th", b"he", b"the", b" the", b"xyz"]
+    yield "llama", "".join(f"{base64.b64encode(token).decode()} {rank}\n" for rank, token in enumerate(tokens)).encode()
+    yield "gaps", "".join(f"{base64.b64encode(token).decode()} {3 * rank + 1}\r\n\r\n" for rank, token in enumerate(tokens)).encode()
+
+
 def header(tensors, size):
     return struct.pack("<q", size) + json.dumps(tensors).encode()
 
@@ -157,6 +164,10 @@ def seeds():
     yield "config", "exaone4.json", config("exaone4", sliding_window=64, sliding_window_pattern="LG")
     for name, data in sentencepieces():
         yield "pieces", name, data
+    for name, data in ranks():
+        yield "ranks", name, data
+    yield "ends", "names.json", json.dumps({"add_bos_token": True, "added_tokens_decoder": {"261": {"content": "<|end|>", "special": True, "lstrip": False, "rstrip": False,
+                                                                                                   "normalized": False, "single_word": True}}}).encode()
     for name, spec in tokenizers():
         text = json.dumps(spec, ensure_ascii=False, separators=(",", ":")).encode()
         yield "tokenizer", name + ".json", text

@@ -17,6 +17,7 @@
 #include "model/model_config.h"
 #include "model/safetensors.h"
 #include "model/tokenizer.h"
+#include "tokenizer/ranked_tokens.h"
 #include "tokenizer/sentencepiece.h"
 #include "tokenizer/tokenizer_spec.h"
 
@@ -113,8 +114,16 @@ int FuzzPieces(const uint8_t* data, size_t size) {
   return Try([&] { ParseSentencePiece(View(data, size), "fuzz", {.chatglm = size % 2 == 1}); });
 }
 
+int FuzzRanks(const uint8_t* data, size_t size) {
+  const RankedUse use{.model_type = size % 2 == 1 ? "qwen" : "llama", .after_llama_3 = size % 4 == 0, .names = {}};
+  return Try([&] { ParseRankedTokens(View(data, size), "fuzz", use); });
+}
+
 int FuzzEnds(const uint8_t* data, size_t size) {
-  return Try([&] { ParseSentencePieceEnds(View(data, size), "fuzz"); });
+  return Try([&] {
+    ParseSentencePieceEnds(View(data, size), "fuzz");
+    ParseNamesBeside(View(data, size), "fuzz");
+  });
 }
 
 int FuzzPrompt(const uint8_t* data, size_t size) {

@@ -19,6 +19,7 @@ int FuzzIndex(const uint8_t* data, size_t size);
 int FuzzConfig(const uint8_t* data, size_t size);
 int FuzzTokenizer(const uint8_t* data, size_t size);
 int FuzzPieces(const uint8_t* data, size_t size);  // a tokenizer.model
+int FuzzRanks(const uint8_t* data, size_t size);   // a list of tokens by rank
 int FuzzEnds(const uint8_t* data, size_t size);    // the tokenizer_config.json beside one
 // A tokenizer.json, a zero byte, and a text to cut by it: every id must be one of its tokens. Aborts when one is not.
 int FuzzWords(const uint8_t* data, size_t size);

@@ -20,6 +20,7 @@
 #include "base/errors.h"
 #include "checkpoint_files.h"
 #include "model/checkpoint.h"
+#include "model/model_config.h"
 #include "model/tokenizer.h"
 #include "tokenizer/seeded_hash.h"
 #include "tokenizer/tokenizer_spec.h"
@@ -96,6 +97,24 @@ std::string BytePieces() {
     pieces += PieceField("<0x" + name + ">", 6);
   }
   return pieces + Bytes(2, std::string("\x18\x02\x98\x02\x01", 5)) + Bytes(3, std::string("\x20\x00", 2));
+}
+
+// A line of a list of tokens by rank.
+std::string RankLine(const std::string& bytes, size_t rank) {
+  constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string line;
+  for (size_t at = 0; at < bytes.size(); at += 3) {
+    uint32_t group = 0;
+    for (size_t i = at; i < at + 3; ++i) group = group << 8 | (i < bytes.size() ? static_cast<uint8_t>(bytes[i]) : 0U);
+    for (size_t i = 0; i < 4; ++i) line += at + i > bytes.size() ? '=' : kAlphabet[group >> (18 - 6 * i) & 63];
+  }
+  return line + " " + std::to_string(rank) + "\n";
+}
+
+std::string ByteRanks() {
+  std::string lines;
+  for (size_t byte = 0; byte < 256; ++byte) lines += RankLine({static_cast<char>(byte)}, byte);
+  return lines;
 }
 
 struct Hostile {
@@ -237,6 +256,50 @@ const Hostile kFiles[] = {
     {"pieces_names", "tokenizer.model", [](size_t n) { return BytePieces() + Repeated(PieceField("a", 4), n); }},
     {"pieces_short", "tokenizer.model", [](size_t n) { return BytePieces() + Repeated(PieceField("a", 1), n); }},
     {"pieces_empty", "tokenizer.model", [](size_t n) { return Repeated(std::string("\x0a\x00", 2), n); }},
+    // As many tokens as bytes allow, each made of two others in every way.
+    {"ranks_of_three", "tokenizer.model",
+     [](size_t n) {
+       std::string file = ByteRanks();
+       size_t rank = 256;
+       for (int count = 2; count < 5; ++count)
+         for (uint32_t number = 0; number < 1U << 6 * count && file.size() < n; ++number) {
+           std::string text;
+           for (int i = 0; i < count; ++i) text += static_cast<char>(33 + (number >> 6 * i & 63));
+           file += RankLine(text, rank++);
+         }
+       return file;
+     }},
+    {"ranks_alike", "tokenizer.model",
+     [](size_t n) {
+       std::string file = ByteRanks();
+       size_t rank = 256;
+       for (size_t i = 1; i < 512 && file.size() < n; ++i)
+         for (size_t j = 1; i + j <= 512 && file.size() < n; ++j)
+           file += RankLine(std::string(i, 'a') + std::string(j, 'b'), rank++);
+       return file;
+     }},
+    {"ranks_long", "tokenizer.model",
+     [](size_t n) {
+       std::string file = ByteRanks();
+       for (size_t i = 0; file.size() < n; ++i)
+         file += RankLine(std::string(500, 'a') + std::to_string(1000000 + i), 256 + i);
+       return file;
+     }},
+    {"ranks_twice", "tokenizer.model",
+     [](size_t n) {
+       std::string file = ByteRanks();
+       for (size_t i = 0; file.size() < n; ++i) file += RankLine("ab", 256 + i);
+       return file;
+     }},
+    {"ranks_without_lines", "tokenizer.model",
+     [](size_t n) { return ByteRanks() + Repeated("QUJD", n) + " 256" + Repeated("\n", n); }},
+    {"names_beside", "tokenizer_config.json",
+     [](size_t n) {
+       const auto name = [](size_t i) { return R"({"content":"<a)" + std::to_string(i) + R"("})"; };
+       std::string names = R"("300":{"content":"<|begin_of_text|>"})";
+       for (size_t i = 301; names.size() < n; ++i) names += ",\"" + std::to_string(i) + "\":" + name(i);
+       return R"({"added_tokens_decoder":{)" + names + "}}";
+     }},
     // A map of characters whose array and texts are as long as the file.
     {"character_map", "tokenizer.json",
      [](size_t n) {
@@ -252,11 +315,15 @@ const Hostile kFiles[] = {
 
 // Reads the folder's file as headscope does; anything but an exception of these kinds fails the test.
 void Read(const std::string& folder, const std::string& file) {
+  ModelConfig config;
+  config.model_type = "llama";
   try {
     if (file == "config.json")
       ReadModelConfig(folder);
     else if (file == "tokenizer.json" || file == "tokenizer.model")
-      Tokenizer::Load(folder + "/" + file);
+      Tokenizer::Load(folder + "/" + file, &config);
+    else if (file == "tokenizer_config.json")
+      Tokenizer::Load(folder + "/tokenizer.model", &config);
     else
       Checkpoint checkpoint(folder);
   } catch (const BadInputError&) {
@@ -274,6 +341,7 @@ class Limits : public ::testing::TestWithParam<Hostile> {};
 TEST_P(Limits, TimeIsInProportionToTheFile) {
   const auto best_of_two = [](size_t bytes) {
     const TemporaryFolder folder;
+    folder.Write("tokenizer.model", ByteRanks());  // which some stand beside
     folder.Write(GetParam().file, GetParam().make(bytes));
     const auto read = [&] { Read(folder.path(), GetParam().file); };
     return std::min(Seconds(read), Seconds(read));
@@ -293,6 +361,7 @@ uint64_t AddressSpace() {
 TEST_P(Limits, MemoryIsAtMostTheStatedMultiple) {
   const TemporaryFolder folder;
   const std::string text = GetParam().make(4 << 20);
+  folder.Write("tokenizer.model", ByteRanks());
   folder.Write(GetParam().file, text);
   const pid_t child = fork();
   ASSERT_GE(child, 0);

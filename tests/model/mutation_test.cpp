@@ -88,7 +88,8 @@ TEST_P(SeedMutations, SeedsAreReadAndTheirMutationsDoNoHarm) {
 INSTANTIATE_TEST_SUITE_P(Fuzzers, SeedMutations,
                          ::testing::Values(Seeds{"model_config", &FuzzConfig}, Seeds{"model_tokenizer", &FuzzTokenizer},
                                            Seeds{"model_words", &FuzzWords}, Seeds{"model_pieces", &FuzzPieces},
-                                           Seeds{"model_ends", &FuzzEnds}, Seeds{"model_safetensors", &FuzzSafetensors},
+                                           Seeds{"model_ranks", &FuzzRanks}, Seeds{"model_ends", &FuzzEnds},
+                                           Seeds{"model_safetensors", &FuzzSafetensors},
                                            Seeds{"model_index", &FuzzIndex}, Seeds{"model_prompt", &FuzzPrompt}),
                          [](const auto& seeds) { return std::string(seeds.param.fuzzer); });
 

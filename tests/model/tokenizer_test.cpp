@@ -13,6 +13,7 @@
 
 #include "base/errors.h"
 #include "checkpoint_files.h"
+#include "model/model_config.h"
 #include "tokenizer/character_map.h"
 #include "tokenizer/normalizer.h"
 
@@ -60,9 +61,10 @@ class Cases {
 };
 
 // The number of cases that were compared; 0 where one differs.
-int CompareCases(const std::string& kind, const std::string& file, bool comes_back, bool decodes) {
+int CompareCases(const std::string& kind, const std::string& file, bool comes_back, bool decodes,
+                 const ModelConfig* config = nullptr) {
   Cases cases(kind);
-  const Tokenizer tokenizer = Tokenizer::Load(kOracle + kind + file);
+  const Tokenizer tokenizer = Tokenizer::Load(kOracle + kind + file, config);
   int checked = 0;
   while (!cases.Done()) {
     const std::string text = cases.Text();
@@ -113,6 +115,101 @@ INSTANTIATE_TEST_SUITE_P(Forms, TokenizerOracle,
                                            "pieces_bpe", "pieces_bpe_bytes", "pieces_unigram", "pieces_unigram_bytes",
                                            "pieces_llama", "pieces_chatglm", "pieces_gemma"),
                          [](const auto& form) { return std::string(form.param); });
+
+struct Ranked {
+  const char* kind;
+  const char* file;
+  const char* model_type;
+  RopeType rope;
+};
+
+ModelConfig ConfigOf(const char* model_type, RopeType rope) {
+  ModelConfig config;
+  config.model_type = model_type;
+  config.ropes = {{.type = rope, .short_factors = {}, .long_factors = {}}};
+  return config;
+}
+
+class RankedOracle : public ::testing::TestWithParam<Ranked> {};
+
+// Once, "is not a SentencePiece model" was all that was said of such a tokenizer.model.
+TEST_P(RankedOracle, GivesTheIdsOfTiktoken) {
+  const ModelConfig config = ConfigOf(GetParam().model_type, GetParam().rope);
+  // tokenization_qwen.py gives what it has normalized back.
+  EXPECT_GT(CompareCases(GetParam().kind, GetParam().file, config.model_type != "qwen", true, &config), 1200);
+}
+INSTANTIATE_TEST_SUITE_P(
+    Forms, RankedOracle,
+    ::testing::Values(Ranked{"ranked_llama3", "/tokenizer.model", "llama", RopeType::kDefault},
+                      Ranked{"ranked_llama31", "/tokenizer.model", "llama", RopeType::kLlama3},
+                      Ranked{"ranked_llama_names", "/tokenizer.model", "llama", RopeType::kDefault},
+                      Ranked{"ranked_glm", "/tokenizer.model", "chatglm", RopeType::kDefault},
+                      Ranked{"ranked_glm_names", "/tokenizer.model", "chatglm", RopeType::kDefault},
+                      Ranked{"ranked_qwen", "/qwen.tiktoken", "qwen", RopeType::kDefault}),
+    [](const auto& form) { return std::string(form.param.kind); });
+
+class ChangedRanks : public ::testing::Test {
+ protected:
+  std::string bytes = ReadWholeFile(kOracle + "ranked_llama3/tokenizer.model");
+  std::string beside;
+  std::string Refusal(const char* model_type = "llama", const char* file = "tokenizer.model") const {
+    const TemporaryFolder folder;
+    const ModelConfig config = ConfigOf(model_type, RopeType::kDefault);
+    if (!beside.empty()) folder.Write("tokenizer_config.json", beside);
+    try {
+      Tokenizer::Load(folder.Write(file, bytes), *model_type == '\0' ? nullptr : &config);
+    } catch (const BadInputError& error) {
+      return error.what();
+    }
+    return "accepted";
+  }
+};
+
+TEST_F(ChangedRanks, AreRefusedByLineOrRank) {
+  const std::string whole = bytes;
+  EXPECT_EQ(Refusal(), "accepted");
+  EXPECT_THAT(Refusal("mistral"), AllOf(HasSubstr("mistral"), HasSubstr("tokenizer.json")));
+  EXPECT_THAT(Refusal(""), HasSubstr("a file without its model"));
+  bytes = "\r\n" + whole + "\n\n";
+  EXPECT_THAT(Refusal(), HasSubstr("SentencePiece")) << "what begins otherwise is told by its first line";
+  EXPECT_EQ(Refusal("qwen", "qwen.tiktoken"), "accepted") << "empty lines are passed over, as tiktoken does";
+  for (const char* line : {"QUJD", "QUJD ", "QUJD x", "QUJD -1", "QUJD 1 2", "QUJ 9000", "QU=D 9000",
+                           "QUJD 99999999999", " 9000", "QUJD 16777216", "Q UJD 9000"}) {
+    bytes = whole + line + "\n";
+    EXPECT_THAT(Refusal(), HasSubstr("line 901")) << line;
+  }
+  bytes = whole + "QUJDRA== 16000000\n";
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("rank 16000000"), HasSubstr("far outside")));
+  bytes = whole + "QUJDRA== 300\n";
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("rank 300"), HasSubstr("two tokens")));
+  bytes = whole + "IQ== 950\n";  // an exclamation mark
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("rank 950"), HasSubstr("same token")));
+  bytes = whole.substr(whole.find('\n') + 1);
+  EXPECT_THAT(Refusal(), HasSubstr("have none for the byte"));
+  std::string longest;
+  for (int i = 0; i < 171; ++i) longest += "QUFB";
+  bytes = whole + longest + " 950\n";
+  EXPECT_THAT(Refusal(), HasSubstr("more than 512 bytes"));
+}
+
+TEST_F(ChangedRanks, NamesBesideThemAreHeldAgainstThem) {
+  const auto refusal_with = [&](const json& names) {
+    beside = json{{"added_tokens_decoder", names}}.dump();
+    return Refusal();
+  };
+  const json begin = {{"content", "<|begin_of_text|>"}};
+  EXPECT_EQ(refusal_with({{"900", begin}}), "accepted");
+  EXPECT_THAT(refusal_with({{"9", begin}}), HasSubstr("the id 9"));
+  EXPECT_THAT(refusal_with({{"16000000", begin}}), HasSubstr("far outside the vocabulary"));
+  EXPECT_THAT(refusal_with({{"900", {{"content", "<|end|>"}}}}), HasSubstr("<|begin_of_text|>"));
+  EXPECT_THAT(refusal_with({{"900", {{"content", ""}}}}), HasSubstr("added_tokens_decoder.900.content"));
+  EXPECT_THAT(refusal_with({{"900", 5}}), HasSubstr("added_tokens_decoder.900"));
+  EXPECT_THAT(refusal_with({{"x", begin}}), HasSubstr("is not an id"));
+  EXPECT_THAT(refusal_with({{"-1", begin}}), HasSubstr("is not an id"));
+  EXPECT_THAT(refusal_with("names"), HasSubstr("must be an object"));
+  beside = "{";
+  EXPECT_THAT(Refusal(), HasSubstr("tokenizer_config.json"));
+}
 
 // Every normalizer with every pre-tokenizer and every model.
 TEST(TokenizerStages, GiveTheIdsOfTheLibraryInEveryCombination) {

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Token ids of many strings by the `tokenizers` library (0.23.3), and by `sentencepiece` (0.2.3), for tests/model/tokenizer_test.cpp.
+"""Token ids of many strings by the `tokenizers` library (0.23.3), by `sentencepiece` (0.2.3) and by `tiktoken` (0.14.0), for tests/model/tokenizer_test.cpp.
 
     tokenizer_cases.py MODEL_DIR OUT_DIR PROSE [STRINGS [KIND...]]
 
-Writes for each of the tokenizers below OUT_DIR/<kind>/tokenizer.json or tokenizer.model, and OUT_DIR/<kind>/cases.bin: per case the length of the text (u32),
+Writes for each of the tokenizers below OUT_DIR/<kind>/tokenizer.json, tokenizer.model or qwen.tiktoken, and OUT_DIR/<kind>/cases.bin: per case the length of the text (u32),
 its UTF-8, the number of ids (u32), the ids (i32), the same for at most four ids of the text with special tokens, and like the text that which the library makes
 of the ids again. Three kinds are splits over the checkpoint's own vocabulary; the others are trained here, in the forms that models are published in. The kinds
 of cross/ join every normalizer, every pre-tokenizer and every model with each other.
@@ -18,11 +18,13 @@ import io
 import json
 import os
 import random
+import re
 import struct
 import sys
 import unicodedata
 
 import sentencepiece
+import tiktoken
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -280,6 +282,40 @@ def library_models(prose):
                                  user_defined_symbols=["\u2581" * count for count in range(2, 6)] + ["\n", "\n\n", "<table>"])
 
 
+def llama_names(version):
+    """The 256 names of Meta's release 3, or of 3.1 and later, in the order of their ids."""
+    def reserved(first, end):
+        return [f"<|reserved_special_token_{number}|>" for number in range(first, end)]
+    if version == "3":
+        return ["<|begin_of_text|>", "<|end_of_text|>", *reserved(0, 4), "<|start_header_id|>", "<|end_header_id|>", *reserved(4, 5), "<|eot_id|>", *reserved(5, 251)]
+    return ["<|begin_of_text|>", "<|end_of_text|>", *reserved(0, 2), "<|finetune_right_pad_id|>", *reserved(2, 3), "<|start_header_id|>", "<|end_header_id|>", "<|eom_id|>",
+            "<|eot_id|>", "<|python_tag|>", *reserved(3, 248)]
+
+
+def ranked(prose):
+    """Lists of tokens by rank: (kind, file, bytes, names that its tokenizer_config.json gives or None, tiktoken's tokenizer, names before a prompt)."""
+    glm = ["<|endoftext|>", "[MASK]", "[gMASK]", "[sMASK]", "<sop>", "<eop>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"]
+    qwen = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *(f"<|extra_{number}|>" for number in range(205))]
+    begin, start = ["<|begin_of_text|>"], ["[gMASK]", "<sop>"]
+    for kind, pattern, names, beside, before in (("ranked_llama3", LLAMA3, llama_names("3"), False, begin), ("ranked_llama31", LLAMA3, llama_names("3.1"), False, begin),
+                                                 ("ranked_llama_names", LLAMA3, ["<|eot_id|>", *begin], True, begin), ("ranked_glm", LLAMA3, glm, False, start),
+                                                 ("ranked_glm_names", LLAMA3, [*glm, "<|begin_of_image|>"], True, start), ("ranked_qwen", QWEN2, qwen, False, [])):
+        own = json.loads(trained(prose, [split(pattern), byte_level()]).to_str())["model"]["vocab"]
+        letters = {letter: byte for byte, letter in enumerate(bytes_to_unicode())}
+        ranks = {bytes(letters[letter] for letter in text): rank for text, rank in own.items()}
+        special = {name: len(ranks) + number for number, name in enumerate(names)}
+        lines = b"".join(base64.b64encode(text) + b" %d\n" % rank for text, rank in ranks.items())
+        yield (kind, "qwen.tiktoken" if kind == "ranked_qwen" else "tokenizer.model", lines, special if beside else None,
+               tiktoken.Encoding(kind, pat_str=pattern, mergeable_ranks=ranks, special_tokens=special), before)
+
+
+def bytes_to_unicode():
+    """The character that stands for each byte in a byte-level vocabulary: those that can be seen for themselves, the others from U+0100 on."""
+    seen = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = iter(range(0x100, 0x200))
+    return [chr(byte) if byte in seen else chr(next(others)) for byte in range(256)]
+
+
 def cross(prose):
     """Every normalizer with every pre-tokenizer and every model."""
     small = prose[:20_000]
@@ -398,6 +434,21 @@ def main():
         # tokenization_chatglm.py puts [gMASK] and sop before a text: the second and the fourth name behind the pieces.
         before = [processor.vocab_size() + 1, processor.vocab_size() + 3] if chatglm else [processor.bos_id()]
         write_cases(folder_of(kind), chosen, lambda text, special: before * special + processor.encode(text), processor.decode)
+    for number, (kind, file, lines, beside, encoding, before) in enumerate(ranked(prose[:60_000])):
+        if wanted and kind not in wanted:
+            continue
+        open(os.path.join(folder_of(kind), file), "wb").write(lines)
+        if beside is not None:
+            with open(os.path.join(folder_of(kind), "tokenizer_config.json"), "w") as config:
+                json.dump({"added_tokens_decoder": {str(id): {"content": name, "special": True} for name, id in beside.items()}}, config)
+        names = sorted(encoding.special_tokens_set)
+        rng = random.Random(number)
+        ids = [encoding.encode_single_token(name) for name in before]
+        # Names in place of others, and all of them; tokenization_qwen.py looks at the normal form of the whole text.
+        chosen = [re.sub(r"<\|\w+\|>", lambda _: rng.choice(names), text) for text in texts(200 + number, assigned, strings)]
+        chosen += [long_text, " ".join(names), "\u0338".join(names[:20])]
+        form = (lambda text: unicodedata.normalize("NFC", text)) if kind == "ranked_qwen" else (lambda text: text)
+        write_cases(folder_of(kind), chosen, lambda text, special: ids * special + encoding.encode(form(text), allowed_special="all"), encoding.decode)
     if not wanted or "cross" in wanted:
         few = [text for text in texts(1000, assigned, 60) if len(text) < 400]
         kinds = []

@@ -9,7 +9,8 @@
 
 namespace headscope::model {
 
-std::string TokenizerPath(const std::string& model_dir);  // MODEL_DIR/tokenizer.json, or without it tokenizer.model
+// MODEL_DIR/tokenizer.json, or without it tokenizer.model, or without both qwen.tiktoken.
+std::string TokenizerPath(const std::string& model_dir);
 
 // Reads that file. Throws BadInputError, also when a token's id is not below the model's vocab_size: the
 // model has no embedding for it, and a text that holds the token would fail after the weights were read. The opposite,

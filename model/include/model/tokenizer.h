@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tokenizer.json (BPE, WordPiece, Unigram) and tokenizer.model (SentencePiece).
+// tokenizer.json (BPE, WordPiece, Unigram), tokenizer.model (SentencePiece, or tokens by rank as Llama 3's) and
+// qwen.tiktoken.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,8 @@
 
 namespace headscope::model {
 
+struct ModelConfig;
+
 // A text that has at least so many tokens, which are too many.
 class TooManyTokens : public std::length_error {
  public:
@@ -22,8 +25,9 @@ class TooManyTokens : public std::length_error {
 class Tokenizer {
  public:
   // Throws BadInputError; a normalizer, pre-tokenizer or model that is not known is refused, never ignored.
-  // A path that ends in .model names SentencePiece's file, any other a tokenizer.json.
-  static Tokenizer Load(const std::string& path);
+  // A path that ends in .model names SentencePiece's file or a list of tokens by rank, one in .tiktoken such a list,
+  // any other a tokenizer.json. `config`: the model's, which a list needs, since it does not say how words are split.
+  static Tokenizer Load(const std::string& path, const ModelConfig* config = nullptr);
   // The same from text; `file` only names the source in messages.
   static Tokenizer Parse(std::string_view text, const std::string& file);
   Tokenizer(Tokenizer&&) noexcept;
