@@ -16,6 +16,7 @@
   FAMILY(Mistral)                  \
   FAMILY(Ministral)                \
   FAMILY(Mixtral)                  \
+  FAMILY(Qwen)                     \
   FAMILY(Qwen2)                    \
   FAMILY(Qwen3)                    \
   FAMILY(Qwen3Moe)                 \

@@ -3,6 +3,7 @@
 
     model_families_test.py HEADSCOPE DATA_DIR ORACLE_DIR     the tiny models of tests/oracle/model_logits.py
 """
+import base64
 import json
 import pathlib
 import sys
@@ -21,7 +22,9 @@ FAMILIES = {"llama_gqa": "llama", "mistral_window": "mistral", "qwen2": "qwen2",
             "phi3": "phi3", "granite": "granite", "olmo2": "olmo2", "smollm3": "smollm3", "cohere": "cohere", "gpt_neox_old_spelling": "gpt_neox",
             "gemma": "gemma", "gpt2_hub_names": "gpt2", "opt_norms_after": "opt", "glm": "glm", "glm4": "glm4", "chatglm": "chatglm", "internlm2": "internlm2",
             "ministral": "ministral", "cohere2": "cohere2", "exaone4": "exaone4", "olmo3": "olmo3", "mixtral": "mixtral", "qwen3_moe": "qwen3_moe",
-            "gpt_oss_mxfp4": "gpt_oss", "deepseek_v2_groups": "deepseek_v2", "deepseek_v3": "deepseek_v3", "qwen3_next": "qwen3_next"}
+            "gpt_oss_mxfp4": "gpt_oss", "deepseek_v2_groups": "deepseek_v2", "deepseek_v3": "deepseek_v3", "qwen3_next": "qwen3_next",
+            "qwen": "qwen", "yi": "Yi", "gemma3_with_images": "gemma3", "bert": "bert"}
+ENCODERS = {"bert"}
 # What a family changes in eval is what it changes in the network, which families_test.cpp decodes with: these stand for its kinds.
 EVALUATED = {"llama_gqa", "gemma2", "gpt2_hub_names", "gpt_oss_mxfp4", "deepseek_v3", "qwen3_next"}
 VOCABULARY = {"chatglm": "padded_vocab_size"}
@@ -45,8 +48,8 @@ class ModelFamilies(unittest.TestCase):
         for file in ("tokenizer.json", "tokenizer_config.json"):
             (folder / file).write_text(pathlib.Path(MODEL, file).read_text())
         config = json.loads((ORACLE / name / "config.json").read_text())
-        key = VOCABULARY.get(config["model_type"], "vocab_size")
-        tokens, config[key] = config[key], json.loads(pathlib.Path(MODEL, "config.json").read_text())["vocab_size"] + padding
+        key, sizes = VOCABULARY.get(config["model_type"], "vocab_size"), config.get("text_config", config)
+        tokens, sizes[key] = sizes[key], json.loads(pathlib.Path(MODEL, "config.json").read_text())["vocab_size"] + padding
         (folder / "config.json").write_text(json.dumps(config))
         random = numpy.random.default_rng(9)
         weights = {}
@@ -54,7 +57,7 @@ class ModelFamilies(unittest.TestCase):
             weights.update(safetensors.numpy.load_file(file))
         for name, weight in weights.items():
             if weight.shape[:1] == (tokens,):
-                more = random.normal(0, weight.std(), (config[key] - tokens, weight.shape[1]))
+                more = random.normal(0, weight.std(), (sizes[key] - tokens, *weight.shape[1:]))
                 weights[name] = numpy.concatenate([weight, more]).astype(numpy.float32)
         safetensors.numpy.save_file(weights, folder / "model.safetensors")
         return folder
@@ -65,9 +68,12 @@ class ModelFamilies(unittest.TestCase):
                 folder = self.checkpoint(name)
                 self.assertIn(f"checkpoint, {model_type}", run("info", folder).stdout)
                 trace = self.path / f"{name}.h5"
-                run("capture", folder, "--task", "passkey", "--length", 400, "--decode", 1, "-o", trace, "--quiet")
+                decoded = [] if name in ENCODERS else ["--decode", 1]
+                run("capture", folder, "--task", "passkey", "--length", 400, *decoded, "-o", trace, "--quiet")
                 with h5py.File(trace) as file:
                     config = json.loads((folder / "config.json").read_text())
+                    config = config.get("text_config", config)
+                    self.assertEqual(int(file.attrs["version"]), 3 if name in ENCODERS else 2)
                     layers = 1 if name == "qwen3_next" else 3  # of its layers, one has heads
                     self.assertEqual(file["attention/q"].shape[:2], (layers, config[HEADS.get(model_type, "num_attention_heads")]))
                     self.assertTrue(numpy.isfinite(file["attention/lse"][...]).all())
@@ -90,6 +96,24 @@ class ModelFamilies(unittest.TestCase):
         self.assertEqual([(layer["layer"], layer["output_gate"]) for layer in layers], [(2, "per channel")])
         said = run("capture", self.checkpoint("qwen3_next"), "--text", "one", "--layers", "1", "-o", self.path / "none.h5", code=2).stderr
         self.assertIn("--layers 1: the layer has a recurrence instead of attention", said)
+
+    def test_lists_of_tokens_by_rank_are_read(self):
+        tokens = [*(bytes([byte]) for byte in range(256)), b"th", b"the", b" the"]
+        lines = "".join(f"{base64.b64encode(token).decode()} {rank}\n" for rank, token in enumerate(tokens))
+        words = [*b"a", 258, *b" c\xc3\xa9"]  # its normal form, where there is one
+        for name, file, before in (("qwen", "qwen.tiktoken", []), ("llama_gqa", "tokenizer.model", [259]), ("chatglm", "tokenizer.model", [261, 263])):
+            folder, trace = self.checkpoint(name), self.path / f"ranks_{name}.h5"
+            for old in ("tokenizer.json", "tokenizer_config.json"):
+                (folder / old).unlink()
+            (folder / file).write_text(lines)
+            text = "a the c" + ("e\u0301" if name == "qwen" else "\u00e9")
+            run("capture", folder, "--text", text, "-o", trace, "--quiet")
+            with h5py.File(trace) as opened:
+                self.assertEqual(opened["tokens/ids"][...].tolist(), before + words, name)
+            self.assertIn(f"checkpoint, {FAMILIES[name]}", run("info", folder).stdout)
+        (folder / file).write_text(lines + "what\n")
+        said = run("capture", folder, "--text", "a", "-o", trace, "--force", code=3).stderr
+        self.assertIn(f"{folder / file}: line 260: must be a token in base 64, a space and its rank", said)
 
     def test_rows_can_be_drawn_and_prompts_given_as_ids(self):
         folder, trace = self.checkpoint("llama_gqa", padding=3), self.path / "ids.h5"

@@ -161,6 +161,8 @@ def seeds():
                                               moe_intermediate_size=8, mlp_only_layers=[0])
     yield "config", "chatglm.json", json.dumps(dict(model_type="chatglm", hidden_size=64, ffn_hidden_size=96, num_layers=2, num_attention_heads=4, kv_channels=16,
                                                     padded_vocab_size=100, seq_length=128, multi_query_attention=True, multi_query_group_num=2, rope_ratio=2)).encode()
+    yield "config", "qwen.json", json.dumps(dict(model_type="qwen", hidden_size=64, intermediate_size=192, num_hidden_layers=2, num_attention_heads=4, kv_channels=16, vocab_size=100,
+                                                 seq_length=128, layer_norm_epsilon=1e-6, rotary_emb_base=10000, rotary_pct=1.0, no_bias=True)).encode()
     yield "config", "exaone4.json", config("exaone4", sliding_window=64, sliding_window_pattern="LG")
     for name, data in sentencepieces():
         yield "pieces", name, data

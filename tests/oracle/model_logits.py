@@ -240,6 +240,7 @@ MODELS = {
     "gpt_neox": neox,
     "gpt_neox_old_spelling": neox,
     "gpt_neox_without_biases": lambda: neox(attention_bias=False),
+    "qwen": lambda: qwen("qwen2", num_key_value_heads=6, head_dim=16, **rope(2e4)),
 }
 
 
@@ -332,6 +333,25 @@ def chatglm(weights, config):
     return out
 
 
+def qwen1(weights, config):
+    """Qwen as it was first published (modeling_qwen.py beside its weights): Qwen 2 without groups, with other names and keys."""
+    keys = {key: config[key] for key in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "torch_dtype", "dtype") if key in config}
+    inner = config["intermediate_size"]
+    config.clear()
+    config |= {**keys, "model_type": "qwen", "intermediate_size": 2 * inner, "kv_channels": 16, "seq_length": 512, "layer_norm_epsilon": 1e-6, "rotary_emb_base": 20000,
+               "rotary_pct": 1.0, "no_bias": True, "use_dynamic_ntk": True, "use_logn_attn": True, "max_position_embeddings": 4096, "tie_word_embeddings": False}
+    out = {"transformer.wte.weight": weights["model.embed_tokens.weight"], "transformer.ln_f.weight": weights["model.norm.weight"], "lm_head.weight": weights["lm_head.weight"],
+           "transformer.rotary_emb.inv_freq": torch.ones(8)}
+    for layer in range(3):
+        of, to = f"model.layers.{layer}.", f"transformer.h.{layer}."
+        for kind in ("weight", "bias"):
+            out[f"{to}attn.c_attn.{kind}"] = torch.cat([weights[f"{of}self_attn.{part}_proj.{kind}"] for part in "qkv"])
+        for new, old in {"attn.c_proj": "self_attn.o_proj", "ln_1": "input_layernorm", "ln_2": "post_attention_layernorm", "mlp.w2": "mlp.gate_proj",
+                         "mlp.w1": "mlp.up_proj", "mlp.c_proj": "mlp.down_proj"}.items():
+            out[f"{to}{new}.weight"] = weights[f"{of}{old}.weight"]
+    return out
+
+
 def internlm2(weights, config):
     """InternLM 2 as it was published: llama's weights, with q, k and v stacked KV head by KV head."""
     config |= {"model_type": "internlm2", "bias": False}
@@ -390,7 +410,7 @@ def mxfp4(model):
     return out
 
 
-RENAMED = {"gpt2_hub_names": gpt2_hub_names, "chatglm": chatglm, "internlm2": internlm2, "yi": yi, "gemma3_with_images_other_names": gemma3_other_names}
+RENAMED = {"gpt2_hub_names": gpt2_hub_names, "qwen": qwen1, "chatglm": chatglm, "internlm2": internlm2, "yi": yi, "gemma3_with_images_other_names": gemma3_other_names}
 
 
 def randomize(model):
