@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -94,7 +96,8 @@ class TokenizerOracle : public ::testing::TestWithParam<const char*> {};
 TEST_P(TokenizerOracle, GivesTheIdsOfTheLibrary) {
   const std::string kind = GetParam();
   // Nothing but bytes and merges: what goes in comes out.
-  const std::set<std::string> whole = {"own", "gpt2", "llama3", "tekken", "o200k", "deepseek"};
+  const std::set<std::string> whole = {"own",      "gpt2",        "llama3",         "tekken",   "o200k",
+                                       "deepseek", "deepseek_v2", "deepseek_coder", "line_ends"};
   // What the library puts together in another way: names that are normalized, signs without their spaces, a mark for
   // what is unknown.
   const std::set<std::string> otherwise = {"nfkd_lower",    "bert",          "bert_cased", "bert_whole",
@@ -107,9 +110,10 @@ TEST_P(TokenizerOracle, GivesTheIdsOfTheLibrary) {
 }
 INSTANTIATE_TEST_SUITE_P(Forms, TokenizerOracle,
                          ::testing::Values("own", "gpt2", "llama3", "qwen", "nested", "llama3_trained", "gpt2_prefix",
-                                           "tekken", "o200k", "o200k_removed", "deepseek", "nfd_digits", "nfkc_digits",
-                                           "nfkd_lower", "behaviors", "llama2", "mistral", "gemma", "unknown",
-                                           "unknown_apart", "whole_pieces", "gpt1", "clip", "continued", "word_level",
+                                           "tekken", "o200k", "o200k_removed", "deepseek", "deepseek_v2",
+                                           "deepseek_coder", "line_ends", "nfd_digits", "nfkc_digits", "nfkd_lower",
+                                           "behaviors", "llama2", "mistral", "gemma", "unknown", "unknown_apart",
+                                           "whole_pieces", "gpt1", "clip", "continued", "word_level",
                                            "bytes_by_normalizer", "bert", "bert_cased", "bert_whole", "unigram",
                                            "unigram_bytes", "unigram_whitespace", "xlm_roberta", "sentencepiece",
                                            "pieces_bpe", "pieces_bpe_bytes", "pieces_unigram", "pieces_unigram_bytes",
@@ -282,43 +286,90 @@ TEST(Tokenizer, AnyBytesComeBack) {
   }
 }
 
-// Time in proportion to length, within a logarithm: merging that looks at the whole text for every merge would take 64
-// times as long for 8 times the text. Of CPU time, since other programs take the clock's.
-TEST(Tokenizer, LongTextsTakeTimeInProportion) {
-  const Tokenizer tokenizer = Tokenizer::Load(ReferenceModel() + "/tokenizer.json");
-  const auto seconds = [&](const std::string& text) {
+// Time in proportion to length, within a logarithm: what looks at the whole text for every part of it takes 64 times as
+// long for 8 times the text. Of CPU time, since other programs take the clock's.
+void ExpectTimeInProportion(const Tokenizer& tokenizer, const std::string& text, size_t eighth,
+                            const std::string& what) {
+  const auto seconds = [&](const std::string& of) {
     const std::clock_t begin = std::clock();
-    EXPECT_FALSE(tokenizer.Encode(text, false).empty());
+    const size_t count = tokenizer.Encode(of, false).size();
+    EXPECT_TRUE(count > 0 || of.size() < text.size()) << "white space alone may be nothing";
     return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
   };
+  const double part = seconds(text.substr(0, eighth));
+  EXPECT_LT(seconds(text), 24 * part + 0.05) << what;
+}
+
+constexpr size_t kMegabyte = 1'000'000;
+
+// `part` as often as it fits, and where an eighth of that ends.
+std::pair<std::string, size_t> Repeated(const std::string& part) {
+  std::string text;
+  while (text.size() < kMegabyte) text += part;
+  return {text, text.size() / part.size() / 8 * part.size()};
+}
+
+TEST(Tokenizer, LongTextsTakeTimeInProportion) {
+  const Tokenizer tokenizer = Tokenizer::Load(ReferenceModel() + "/tokenizer.json");
   std::string prose = ReadWholeFile(HEADSCOPE_SOURCE_DIR "/data/prompts/prose.txt");
   while (tokenizer.Encode(prose, false).size() < 131072) prose += prose;
-  // One unbroken run of letters is the worst case for merging.
-  for (const std::string& text : {prose, std::string(300000, 'a'), std::string(300000, ' '), std::string(300000, '\''),
-                                  std::string(300000, '\n')}) {
-    const double eighth = seconds(text.substr(0, text.size() / 8));
-    EXPECT_LT(seconds(text), 24 * eighth + 0.05);
+  ExpectTimeInProportion(tokenizer, prose, prose.size() / 8, "prose");
+}
+
+struct Form {
+  const char* kind;
+  const char* file;
+  const char* model_type = "";
+};
+
+class LongTexts : public ::testing::TestWithParam<Form> {};
+
+// A megabyte that no space parts: one letter, letters at random, a character of three bytes, line breaks, spaces before
+// something else, and all words of the prose as one.
+TEST_P(LongTexts, WithoutSpacesTakeTimeInProportion) {
+  const ModelConfig config = ConfigOf(GetParam().model_type, RopeType::kDefault);
+  const Tokenizer tokenizer = Tokenizer::Load(kOracle + GetParam().kind + GetParam().file, &config);
+  std::string letters, words;
+  uint32_t state = 1;
+  while (letters.size() < kMegabyte)
+    letters += static_cast<char>('a' + ((state = state * 1664525U + 1013904223U) >> 24) % 26);
+  const std::string prose = ReadWholeFile(HEADSCOPE_SOURCE_DIR "/data/prompts/prose.txt");
+  while (words.size() < kMegabyte)
+    std::ranges::copy_if(prose, std::back_inserter(words), [](char c) { return c > 32; });
+  for (const std::string& text : {letters, words})
+    ExpectTimeInProportion(tokenizer, text, kMegabyte / 8, text.substr(0, 40));
+  for (const char* part : {"a", "\u4e00", "\n", " ", "\u3000", "'", "e\u0301"}) {
+    const auto [text, eighth] = Repeated(part);
+    ExpectTimeInProportion(tokenizer, text + "x", eighth,
+                           part);  // what is at the end may be looked for from everywhere
+    ExpectTimeInProportion(tokenizer, text + "\u4e00", eighth, part);
   }
 }
+INSTANTIATE_TEST_SUITE_P(Forms, LongTexts,
+                         ::testing::Values(Form{"gpt2", "/tokenizer.json"}, Form{"llama3_trained", "/tokenizer.json"},
+                                           Form{"qwen", "/tokenizer.json"}, Form{"deepseek_v2", "/tokenizer.json"},
+                                           Form{"line_ends", "/tokenizer.json"},
+                                           Form{"ranked_llama3", "/tokenizer.model", "llama"},
+                                           Form{"llama2", "/tokenizer.json"}, Form{"mistral", "/tokenizer.json"},
+                                           Form{"gemma", "/tokenizer.json"}, Form{"clip", "/tokenizer.json"},
+                                           Form{"word_level", "/tokenizer.json"}, Form{"bert", "/tokenizer.json"},
+                                           Form{"unigram", "/tokenizer.json"}, Form{"xlm_roberta", "/tokenizer.json"},
+                                           Form{"pieces_bpe", "/tokenizer.model"},
+                                           Form{"pieces_llama", "/tokenizer.model"},
+                                           Form{"pieces_unigram", "/tokenizer.model"}),
+                         [](const auto& form) { return std::string(form.param.kind); });
 
 // The expressions that split words give nothing back twice: capitals that are tried as the beginning of a word, marks
 // that could belong to either side of it, white space before no line break.
 TEST(Tokenizer, SplitsOfWordsTakeTimeInProportion) {
-  constexpr size_t kBytes = 400'000;
-  const std::vector<std::string> repeated = {"A",  "aA", "\u00aaA", "A\u0301", "\u0301A", "\u0301", "'s", "A's",
-                                             "1a", " ",  " \n",     "\u3000x", "\u4e00A", "/\n",    "!a", " '"};
-  for (const char* kind : {"llama3_trained", "tekken", "o200k", "deepseek"}) {
+  for (const char* kind :
+       {"llama3_trained", "tekken", "o200k", "deepseek", "deepseek_v2", "deepseek_coder", "line_ends"}) {
     const Tokenizer tokenizer = Tokenizer::Load(kOracle + kind + "/tokenizer.json");
-    for (const std::string& part : repeated) {
-      std::string text;
-      while (text.size() < kBytes) text += part;
-      const auto seconds = [&](const std::string& of) {
-        const std::clock_t begin = std::clock();
-        EXPECT_FALSE(tokenizer.Encode(of, false).empty());
-        return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
-      };
-      const double eighth = seconds(text.substr(0, text.size() / part.size() / 8 * part.size()));
-      EXPECT_LT(seconds(text), 24 * eighth + 0.05) << kind << " of " << ::testing::PrintToString(part);
+    for (const char* part : {"A", "aA", "\u00aaA", "A\u0301", "\u0301A", "\u0301", "'s", "A's", "1a", " ", " \n",
+                             "\u3000x", "\u4e00A", "/\n", "!a", " '", "  \u4e00"}) {
+      const auto [text, eighth] = Repeated(part);
+      ExpectTimeInProportion(tokenizer, text + ".", eighth,
+                             kind + std::string(" of ") + ::testing::PrintToString(part));
     }
   }
 }

@@ -40,6 +40,15 @@ O200K = (rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{CONTRACTIONS}?|[^\r\n\p{{L}}\
 DEEPSEEK = (r"[!" + '"' + r"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^" + "\r\n" + r"\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[" + "\r\n" + r"]*|\s*["
             + "\r\n" + r"]+|\s+(?!\S)|\s+")
 
+# DeepSeek V2's letters: those that have a case in its makers' Unicode.
+CASED = "".join("-".join(chr(int(code, 16)) for code in part.split("-")) for part in (
+    "41-5A 61-7A B5 C0-D6 D8-F6 F8-1BA 1BC-1BF 1C4-293 295-2AF 370-373 376 377 37B-37D 37F 386 388-38A 38C 38E-3A1 3A3-3F5 3F7-481 48A-52F 531-556 "
+    "10A0-10C5 13A0-13F5 13F8-13FD 1C90-1CBA 1CBD-1CBF 1D00-1D2B 1D6B-1D77 1D79-1D9A 1E00-1F15 1F18-1F1D 1F20-1F45 1F48-1F4D 1F50-1F57 1F59 1F5B 1F5D 1F5F-1F7D 1F80-1FB4 1FB6-1FBC 1FBE 1FC2-1FC4 1FC6-1FCC "
+    "1FD0-1FD3 1FD6-1FDB 1FE0-1FEC 1FF2-1FF4 1FF6-1FFC 2102 2107 210A-2113 2115 2119-211D 2124 2126 2128 212A-212D 212F-2134 2139 213C-213F 2145-2149 214E 2183 2184 2C00-2C7B "
+    "2C7E-2CE4 2CEB-2CEE 2CF2 2CF3 A640-A66D A680-A69B A722-A76F A771-A787 A78B-A78E AB70-ABBF FB00-FB06 FB13-FB17 FF21-FF3A FF41-FF5A 10400-1044F 104B0-104D3 104D8-104FB 10C80-10CB2 10CC0-10CF2 118A0-118DF 1E900-1E943 ").split())
+DEEPSEEK_V2 = ["[\r\n]", rf"\s?[{CASED}]+", "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+", r"\s+$", "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"]
+DEEPSEEK_CODER = ["[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"]
+
 
 def split(pattern, behavior="isolated", invert=False):
     return pre_tokenizers.Split(Regex(pattern) if isinstance(pattern, str) else pattern[0], behavior, invert)
@@ -213,6 +222,9 @@ def variants(model_dir, prose):
         "o200k": trained(prose, [split(O200K), byte_level()], ignore_merges=True),
         "o200k_removed": with_added(trained(prose, [split(O200K, "removed", True), byte_level()])),
         "deepseek": trained(prose, [split(r"\p{N}{1,3}"), split("[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"), split(DEEPSEEK), byte_level()]),
+        "deepseek_v2": trained(prose, [*map(split, DEEPSEEK_V2), digits(individual_digits=True), byte_level()]),
+        "deepseek_coder": trained(prose, [*map(split, DEEPSEEK_CODER), digits(individual_digits=True), byte_level()]),
+        "line_ends": trained(prose, [split(r"\s+$", "contiguous"), split(r"\s?\p{P}+"), byte_level()]),
         "nfd_digits": trained(prose, [digits(individual_digits=True), byte_level(regex=True)], normalizers.NFD()),
         "nfkc_digits": trained(prose, [digits(individual_digits=False), byte_level(prefix=True, regex=True)], normalizers.NFKC()),
         "nested": trained(prose, [pre_tokenizers.Sequence([digits(individual_digits=True), split(r"\s+")]), byte_level(regex=True)],
