@@ -145,6 +145,7 @@ BatchResult CaptureBatch(const BatchRequest& request, const ProgressFunction& pr
     result.bytes += one.bytes;
     result.seconds += one.seconds;
     result.interrupted = one.interrupted;
+    result.placement = one.placement;
     result.why_no_texts = one.why_no_texts;
     if (one.interrupted) break;
     ++result.num_done;
@@ -168,12 +169,12 @@ std::vector<BatchPlan> PlanBatch(const BatchRequest& request, const std::stop_to
   }
   ModelInUse in_use;
   Captures captures = Prepare(checked, text, manifest, /*keep_plans=*/true, &in_use, stop);
-  std::vector<Device> placed;
+  model::Placement placed;
   if (in_use.most_tokens > 0) placed = PlaceLayers(request.common, in_use.most_tokens);
   std::vector<BatchPlan> plans;
   for (size_t i = 0; i < captures.prompts.size(); ++i) {
     if (captures.requests[i].output_path.empty()) continue;
-    captures.plans[i].layer_devices = placed;
+    captures.plans[i].placement = placed;
     plans.push_back({(folder / (captures.prompts[i].name + ".h5")).string(), std::move(captures.plans[i])});
   }
   return plans;

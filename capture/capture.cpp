@@ -440,10 +440,11 @@ class Plan {
 
 }  // namespace
 
-std::vector<Device> PlaceLayers(const CaptureRequest& request, int64_t tokens) {
+model::Placement PlaceLayers(const CaptureRequest& request, int64_t tokens) {
   if (!request.place_by_memory) return {};
-  std::vector<Device> placed =
+  model::Placement placement =
       model::PlaceByMemory(request.model_dir, Plan::SessionOf(request), tokens, request.record);
+  const std::vector<Device>& placed = placement.layers;
   const bool several = std::ranges::any_of(placed, [&](const Device& one) { return one != placed.front(); });
   if (several && request.attention != nullptr) {
     throw UsageError({.field = "attention",
@@ -452,7 +453,7 @@ std::vector<Device> PlaceLayers(const CaptureRequest& request, int64_t tokens) {
                                  "), but methods run on one",
                       .remedy = "name one device, or leave the method out"});
   }
-  return placed;
+  return placement;
 }
 
 CapturePlan PlanWith(const CaptureRequest& request, ModelInUse* in_use) {
@@ -468,7 +469,7 @@ CapturePlan PlanWith(const CaptureRequest& request, ModelInUse* in_use) {
 CapturePlan PlanCapture(const CaptureRequest& request) {
   ModelInUse in_use;
   CapturePlan plan = PlanWith(request, &in_use);
-  plan.layer_devices = PlaceLayers(request, plan.layout.max_tokens);
+  plan.placement = PlaceLayers(request, plan.layout.max_tokens);
   return plan;
 }
 
@@ -485,8 +486,8 @@ CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, con
   const TraceTarget& target = plan.target();
   if (in_use->transformer == nullptr) {
     model::SessionOptions options = Plan::SessionOf(request);
-    options.layer_devices = PlaceLayers(request, std::max(in_use->most_tokens, layout.max_tokens));
-    in_use->layer_devices = options.layer_devices;
+    in_use->placement = PlaceLayers(request, std::max(in_use->most_tokens, layout.max_tokens));
+    options.layer_devices = in_use->placement.layers;
     in_use->transformer = model::OpenTransformer(request.model_dir, options, progress, stop);
     in_use->weights_sha256 = model::Checkpoint(request.model_dir).WeightsSha256(stop);
   }
@@ -497,7 +498,8 @@ CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, con
   model->Rewind(0);
   model->UseAttention(request.attention);
   // Layers that were placed for a batch's longest prompt have room for its cache, and none for growing by doubling.
-  model->Reserve(in_use->layer_devices.empty() ? layout.max_tokens : std::max(in_use->most_tokens, layout.max_tokens));
+  model->Reserve(in_use->placement.layers.empty() ? layout.max_tokens
+                                                  : std::max(in_use->most_tokens, layout.max_tokens));
   model->BeginPrompt(plan.num_prompt_tokens());
 
   data::UnfinishedFile unfinished(target.writing_path());
@@ -532,7 +534,7 @@ CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, con
     target.Complete();
     result.path = request.output_path;
   }
-  result.layer_devices = in_use->layer_devices;
+  result.placement = in_use->placement;
   result.why_no_texts = in_use->why_no_texts;
   recorder.reset();
   writer.reset();  // closes the file, whose size is known then

@@ -24,14 +24,14 @@ struct ModelInUse {
   std::optional<model::Tokenizer> tokenizer;  // none of a prompt of ids whose tokenizer cannot be read
   std::string why_no_texts;                   // in a sentence, of such a one
   std::unique_ptr<model::Transformer> transformer;
-  int64_t most_tokens = 0;            // of the longest prompt that was planned, and what is generated
-  std::vector<Device> layer_devices;  // of a model whose layers were placed by memory
+  int64_t most_tokens = 0;     // of the longest prompt that was planned, and what is generated
+  model::Placement placement;  // of a model whose layers were placed by memory
   std::string weights_sha256;
 };
 
 // Where the layers lie of a request that places them by memory, for so many tokens; else empty. Throws DeviceError,
 // UsageError where a method would compute on several devices.
-std::vector<Device> PlaceLayers(const CaptureRequest& request, int64_t tokens);
+model::Placement PlaceLayers(const CaptureRequest& request, int64_t tokens);
 
 // What a capture will record; refuses what it refuses before it reads a weight.
 CapturePlan PlanWith(const CaptureRequest& request, ModelInUse* in_use);

@@ -117,8 +117,9 @@ int ShowPlans(const CaptureArguments& arguments, const std::vector<capture::Batc
   // Of several prompts the longest decides, as it does when the model is loaded.
   const auto longest = std::ranges::max_element(
       plans, {}, [](const capture::BatchPlan& plan) { return plan.capture.layout.max_tokens; });
-  std::vector<Device> layer_devices;
-  if (longest != plans.end()) layer_devices = longest->capture.layer_devices;
+  model::Placement placement;
+  if (longest != plans.end()) placement = longest->capture.placement;
+  const std::vector<Device>& layer_devices = placement.layers;
   const Device device = layer_devices.empty() ? request.device : layer_devices.front();
   const int64_t number_bytes = NumberBytes(model, request.dtype, device);
   CaptureTime time;
@@ -158,6 +159,7 @@ int ShowPlans(const CaptureArguments& arguments, const std::vector<capture::Batc
   }
   out << "  files      " << plans.size() << ", " << ByteText(bytes) << " together\n" << files.str();
   if (!layer_devices.empty()) out << "  devices    " << model::PlacementText(layer_devices) << '\n';
+  if (!placement.passed_over.empty()) out << "  left out   " << analysis::Printable(placement.passed_over) << '\n';
   if (!plans.empty()) {
     out << "  memory     about "
         << (device.is_gpu()
@@ -177,6 +179,11 @@ void TellOfTexts(const std::string& why_none) {
     std::cerr << "token ids are recorded without their texts: " << analysis::Printable(why_none) << '\n';
 }
 
+void TellOfPlaces(const model::Placement& placement) {
+  if (!placement.layers.empty()) std::cerr << model::PlacementText(placement.layers) << '\n';
+  if (!placement.passed_over.empty()) std::cerr << analysis::Printable(placement.passed_over) << '\n';
+}
+
 int RunOne(const CaptureArguments& arguments, const std::stop_token& stop) {
   const capture::CaptureRequest& request = arguments.request;
   capture::CaptureResult result;
@@ -190,7 +197,7 @@ int RunOne(const CaptureArguments& arguments, const std::stop_token& stop) {
                                               : "interrupted; the trace is valid and shorter: ";
   std::cerr << verdict << result.num_tokens << " tokens, " << result.num_rows << " query rows, "
             << ByteText(result.bytes) << " in " << FormatDuration(result.seconds) << '\n';
-  if (!result.layer_devices.empty()) std::cerr << model::PlacementText(result.layer_devices) << '\n';
+  TellOfPlaces(result.placement);
   TellOfTexts(result.why_no_texts);
   if (!result.generated_text.empty()) std::cerr << "generated: " << analysis::Printable(result.generated_text) << '\n';
   if (result.answer_score) std::cerr << "the task's answer is " << (*result.answer_score == 1 ? "right\n" : "wrong\n");
@@ -210,6 +217,7 @@ int RunMany(const CaptureArguments& arguments, const std::stop_token& stop) {
             << result.num_done << " of " << result.num_prompts << " prompts are done; this run wrote "
             << result.num_tokens << " tokens, " << ByteText(result.bytes) << " in " << FormatDuration(result.seconds)
             << '\n';
+  TellOfPlaces(result.placement);
   TellOfTexts(result.why_no_texts);
   WriteText(result.manifest_path + "\n", "", false);
   return result.interrupted ? kInterrupted : kDone;

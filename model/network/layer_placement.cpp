@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/byte_text.h"
 #include "base/errors.h"
@@ -121,6 +122,31 @@ std::vector<Device> PlaceLayers(const ModelSizes& sizes, std::span<const DeviceR
   return placed;
 }
 
+std::vector<PassedOver> TooSmall(const ModelSizes& sizes, std::span<const DeviceRoom> rooms,
+                                 std::span<const Device> placed) {
+  std::vector<PassedOver> gpus;
+  for (const DeviceRoom& room : rooms) {
+    if (!room.device.is_gpu() || std::ranges::find(placed, room.device) != placed.end()) continue;
+    // Rooms are filled in their order: the first layer behind those of the rooms before it was too large for it.
+    size_t next = 0;
+    for (const DeviceRoom* before = rooms.data(); before != &room; ++before)
+      next += static_cast<size_t>(std::ranges::count(placed, before->device));
+    if (next == placed.size()) continue;  // nothing was left for it
+    const int64_t needed = sizes.layers[next] + sizes.pass + (next == 0 ? sizes.ends : 0);
+    gpus.push_back({room.device, "it has " + ByteText(room.free_bytes) +
+                                     " free for a model, and the first layer takes " + ByteText(needed) +
+                                     " with what runs it"});
+  }
+  return gpus;
+}
+
+std::string PassedOverText(std::span<const PassedOver> gpus) {
+  std::string text;
+  for (const PassedOver& gpu : gpus)
+    text.append(text.empty() ? "" : "; ").append(DeviceText(gpu.device)).append(" is not used: ").append(gpu.reason);
+  return text;
+}
+
 int64_t LinearStateBytes(const ModelConfig& config, int64_t number_bytes) {
   const LinearRules& rules = config.linear;
   const int64_t channels =
@@ -164,27 +190,29 @@ ModelSizes SizesOf(const Checkpoint& checkpoint, const ModelConfig& config, int6
   return sizes;
 }
 
-std::vector<DeviceRoom> DeviceRooms() {
-  std::vector<DeviceRoom> rooms = GpuRooms();
-  std::ranges::stable_sort(rooms, std::ranges::greater(), &DeviceRoom::free_bytes);
-  rooms.push_back({kCpu, std::max<int64_t>(0, FreeHostBytes() - kProgramBytes)});
-  return rooms;
+MachineRooms DeviceRooms() {
+  MachineRooms all = GpuRooms();
+  std::ranges::stable_sort(all.rooms, std::ranges::greater(), &DeviceRoom::free_bytes);
+  all.rooms.push_back({kCpu, std::max<int64_t>(0, FreeHostBytes() - kProgramBytes)});
+  return all;
 }
 
-std::vector<Device> PlaceByMemory(const std::string& model_dir, const SessionOptions& options, int64_t tokens,
-                                  std::span<const CapturePoint> points) {
+Placement PlaceByMemory(const std::string& model_dir, const SessionOptions& options, int64_t tokens,
+                        std::span<const CapturePoint> points) {
   const ModelConfig config = ReadModelConfig(model_dir);
   const Checkpoint checkpoint(model_dir);
-  const std::vector<DeviceRoom> rooms = DeviceRooms();
+  auto [rooms, passed_over] = DeviceRooms();
   const bool in_bf16 = options.dtype.value_or(TypeByItself(checkpoint.MainDType())) == ElementType::kBFloat16;
   const auto sizes = [&](int64_t number_bytes) {
     return SizesOf(checkpoint, config, number_bytes, tokens, options.chunk_tokens, points);
   };
   // By itself a bf16 model is bf16 where a GPU has a part of it, and fp32 where the CPU has all of it.
-  std::vector<Device> placed = PlaceLayers(sizes(in_bf16 ? 2 : 4), rooms);
+  const ModelSizes usual = sizes(in_bf16 ? 2 : 4);
+  std::vector<Device> placed = PlaceLayers(usual, rooms);
+  for (PassedOver& gpu : TooSmall(usual, rooms, placed)) passed_over.push_back(std::move(gpu));
   const bool on_cpu = std::ranges::none_of(placed, &Device::is_gpu);
-  if (on_cpu && in_bf16 && !options.dtype) placed = PlaceLayers(sizes(4), std::span(rooms).last(1));
-  return placed;
+  if (on_cpu && in_bf16 && !options.dtype) placed = PlaceLayers(sizes(4), std::span<const DeviceRoom>(rooms).last(1));
+  return {std::move(placed), PassedOverText(passed_over)};
 }
 
 std::string PlacementText(std::span<const Device> layer_devices) {

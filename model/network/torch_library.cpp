@@ -61,7 +61,7 @@ std::unique_ptr<Ceiling> MakeCopy(int64_t bytes, const Device& device, int32_t n
   return Torch().make_copy(bytes, device, num_threads);
 }
 
-std::vector<DeviceRoom> GpuRooms() {
+MachineRooms GpuRooms() {
   return Torch().gpu_rooms();
 }
 

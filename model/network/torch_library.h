@@ -31,7 +31,7 @@ std::unique_ptr<ReferenceAttention> MakeReferenceAttention(const ReferenceAttent
                                                            const Device& device, int32_t num_threads);
 std::unique_ptr<Ceiling> MakeMatrixProduct(int64_t size, ElementType dtype, const Device& device, int32_t num_threads);
 std::unique_ptr<Ceiling> MakeCopy(int64_t bytes, const Device& device, int32_t num_threads);
-std::vector<DeviceRoom> GpuRooms();
+MachineRooms GpuRooms();
 
 }  // namespace on_torch
 
@@ -44,8 +44,8 @@ struct TorchLibrary {
   decltype(&on_torch::GpuRooms) gpu_rooms;
 };
 
-// The GPUs that LibTorch can use, by their numbers; none where there is none. Throws FailedError.
-std::vector<DeviceRoom> GpuRooms();
+// The GPUs that LibTorch can use, by their numbers, and those that it cannot. Throws FailedError.
+MachineRooms GpuRooms();
 
 // The only name that headscope_torch shows; it returns a table that lasts as long as the process.
 inline constexpr char kTorchLibraryFile[] = "libheadscope_torch.so";

@@ -5,6 +5,10 @@
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/Parallel.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/item.h>
+#include <ATen/ops/ones.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
 #include <dlfcn.h>
 
@@ -12,6 +16,7 @@
 #include <filesystem>
 #include <mutex>
 #include <new>
+#include <stdexcept>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -78,23 +83,51 @@ void RequireThreads(int32_t team) {
                     (team > 1 ? " or use one thread" : ""));
 }
 
+// Runs `work`; what it throws says what is the matter in one line, without LibTorch's trace of C++ frames.
+template <typename Work>
+void FirstLineOf(const std::string& problem, const Work& work) {
+  const auto fail = [&](std::string_view what) {
+    throw FailedError(problem + " (" + std::string(what.substr(0, what.find('\n'))) + ")");
+  };
+  try {
+    work();
+  } catch (const c10::Error& error) {
+    fail(error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    fail(error.what());
+  }
+}
+
 }  // namespace
 
-std::vector<DeviceRoom> on_torch::GpuRooms() {
+MachineRooms on_torch::GpuRooms() {
   // CUDA's context, and the workspaces of the libraries above it.
   constexpr int64_t kLibraryBytes = int64_t{1} << 30;
   int available = 0;
   try {
     OpenDevice(CudaDevice(0));
     available = at::detail::getCUDAHooks().deviceCount();
-  } catch (const DeviceError&) {  // no GPU, no driver or no CUDA half: there is none to use
-    return {};
+  } catch (const DeviceError& none) {  // no GPU, no driver or no CUDA half: there is none to use
+    // Of a machine without a GPU there is nothing to tell.
+    if (!HasNvidiaGpu()) return {};
+    return {{}, {{CudaDevice(0), none.fault().problem.empty() ? none.what() : none.fault().problem}}};
   }
   return UsableRooms(available, [](int32_t ordinal) {
     // Starts CUDA once. Where it does not start, no GPU can be used, and the model goes to the CPU.
-    at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
-    const auto [free_bytes, total] = at::accelerator::getMemoryInfo(static_cast<c10::DeviceIndex>(ordinal));
-    return static_cast<int64_t>(free_bytes) - kLibraryBytes;
+    FirstLineOf("CUDA does not start", [] { at::globalContext().lazyInitDevice(c10::DeviceType::CUDA); });
+    int64_t room = 0;
+    FirstLineOf("it cannot be asked for its memory", [&] {
+      const auto [free_bytes, total] = at::accelerator::getMemoryInfo(static_cast<c10::DeviceIndex>(ordinal));
+      room = static_cast<int64_t>(free_bytes) - kLibraryBytes;
+    });
+    // A GPU that is older than those LibTorch was built for has no code to run, which it says when it is asked to.
+    FirstLineOf("it computes nothing", [&] {
+      const c10::InferenceMode no_gradients;
+      const at::Tensor one =
+          at::ones({1}, at::TensorOptions(at::kFloat).device(c10::kCUDA, static_cast<c10::DeviceIndex>(ordinal)));
+      if (one.add(one).item<float>() != 2) throw std::runtime_error("1 and 1 are not 2");
+    });
+    return room;
   });
 }
 

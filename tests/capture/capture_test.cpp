@@ -332,17 +332,17 @@ TEST(Capture, APlanSaysWhatTheTraceWillBe) {
 TEST(Capture, LayersArePlacedWhereThereIsRoom) {
   const TemporaryFolder folder;
   CaptureRequest request = Request(folder);
-  EXPECT_TRUE(PlanCapture(request).layer_devices.empty());
+  EXPECT_TRUE(PlanCapture(request).placement.layers.empty());
   request.place_by_memory = true;
-  const std::vector<Device> planned = PlanCapture(request).layer_devices;
+  const std::vector<Device> planned = PlanCapture(request).placement.layers;
   ASSERT_EQ(planned.size(), 10U);
   for (const Device& device : planned) EXPECT_EQ(device, planned.front());
-  EXPECT_EQ(Capture(request, {}, {}).layer_devices, planned);
+  EXPECT_EQ(Capture(request, {}, {}).placement.layers, planned);
   if (planned.front().is_gpu()) return;
   const data::TraceReader placed(request.output_path);
   request.place_by_memory = false;
   request.output_path = folder.File("plain.h5");
-  EXPECT_TRUE(Capture(request, {}, {}).layer_devices.empty());
+  EXPECT_TRUE(Capture(request, {}, {}).placement.layers.empty());
   const data::TraceReader plain(request.output_path);
   EXPECT_EQ(placed.layout().facts, plain.layout().facts);
   std::vector<float> one(static_cast<size_t>(plain.num_rows())), other(one.size());

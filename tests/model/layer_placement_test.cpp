@@ -5,10 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <random>
 #include <stdexcept>
 #include <vector>
 
+#include "base/byte_text.h"
 #include "base/errors.h"
 #include "checkpoint_files.h"
 #include "network/usable_rooms.h"
@@ -113,7 +115,7 @@ TEST(LayerPlacement, SizesAreThoseOfTheWeightsAndTheCache) {
 }
 
 TEST(LayerPlacement, ABrokenGpuIsPassedOver) {
-  const auto rooms = UsableRooms(4, [](int32_t ordinal) -> int64_t {
+  const auto [rooms, passed_over] = UsableRooms(4, [](int32_t ordinal) -> int64_t {
     if (ordinal == 0 || ordinal == 2) throw std::runtime_error("uncorrectable ECC error");
     return ordinal == 1 ? 100 : -5;
   });
@@ -123,11 +125,48 @@ TEST(LayerPlacement, ABrokenGpuIsPassedOver) {
   EXPECT_EQ(rooms[1].device, CudaDevice(3));
   EXPECT_EQ(rooms[1].free_bytes, 0) << "less than the libraries take";
   EXPECT_EQ(Placed({{10, 10}, 5, 2}, rooms), std::vector<Device>(2, CudaDevice(1)));
+  EXPECT_EQ(PassedOverText(passed_over),
+            "cuda:0 is not used: uncorrectable ECC error; cuda:2 is not used: uncorrectable ECC error");
 }
 
 TEST(LayerPlacement, WhereCudaDoesNotStartTheCpuTakesAll) {
-  const auto rooms = UsableRooms(2, [](int32_t) -> int64_t { throw std::runtime_error("CUDA unknown error"); });
-  EXPECT_TRUE(rooms.empty());
+  const auto all = UsableRooms(2, [](int32_t) -> int64_t { throw std::runtime_error("CUDA unknown error"); });
+  EXPECT_TRUE(all.rooms.empty());
+  EXPECT_EQ(PassedOverText(all.passed_over),
+            "cuda:0 is not used: CUDA unknown error; cuda:1 is not used: CUDA unknown error");
+}
+
+TEST(LayerPlacement, AGpuWithTooLittleMemoryIsNamed) {
+  const auto said = [](const ModelSizes& sizes, const std::vector<DeviceRoom>& rooms) {
+    return PassedOverText(TooSmall(sizes, rooms, Placed(sizes, rooms)));
+  };
+  const int64_t mib = int64_t{1} << 20;
+  const ModelSizes sizes = {{100 * mib, 100 * mib, 100 * mib}, 50 * mib, 10 * mib};
+  const DeviceRoom cpu{kCpu, 1000 * mib};
+  EXPECT_EQ(said(sizes, {{kFirst, 120 * mib}, cpu}), "cuda:0 is not used: it has " + ByteText(120 * mib) +
+                                                         " free for a model, and the first layer takes " +
+                                                         ByteText(160 * mib) + " with what runs it");
+  EXPECT_EQ(said(sizes, {{kFirst, 160 * mib}, cpu}), "") << "it holds a layer";
+  EXPECT_EQ(said(sizes, {{kFirst, 160 * mib}, {kSecond, 60 * mib}, cpu}),
+            "cuda:1 is not used: it has " + ByteText(60 * mib) + " free for a model, and the first layer takes " +
+                ByteText(110 * mib) + " with what runs it");
+  EXPECT_EQ(said(sizes, {{kFirst, 400 * mib}, {kSecond, 60 * mib}, cpu}), "") << "nothing was left for it";
+  EXPECT_EQ(said(sizes, {cpu}), "");
+}
+
+TEST(LayerPlacement, AGpuWithoutADriverIsSeenAmongTheDevices) {
+  const TemporaryFolder folder;
+  EXPECT_FALSE(HasNvidiaGpu(folder.File("absent")));
+  const auto add = [&](const char* name, const char* vendor, const char* kind) {
+    std::filesystem::create_directory(folder.File(name));
+    folder.Write(std::string(name) + "/vendor", vendor);
+    folder.Write(std::string(name) + "/class", kind);
+  };
+  add("0000:00:01.0", "0x1022\n", "0x030000\n");
+  add("0000:00:02.0", "0x10de\n", "0x040300\n");  // the sound of a display
+  EXPECT_FALSE(HasNvidiaGpu(folder.path()));
+  add("0000:00:03.0", "0x10de\n", "0x030200\n");
+  EXPECT_TRUE(HasNvidiaGpu(folder.path()));
 }
 
 // Eight query heads and two KV heads of 64 components.
@@ -188,7 +227,7 @@ TEST(LayerPlacement, PlacesAreToldInRuns) {
 }
 
 TEST(LayerPlacement, TheCpuIsTheLastOfThisMachinesDevices) {
-  const std::vector<DeviceRoom> rooms = DeviceRooms();
+  const std::vector<DeviceRoom> rooms = DeviceRooms().rooms;
   ASSERT_FALSE(rooms.empty());
   EXPECT_EQ(rooms.back().device, kCpu);
   for (size_t i = 0; i + 1 < rooms.size(); ++i) {

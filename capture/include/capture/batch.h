@@ -26,7 +26,8 @@ struct BatchResult {
   int64_t num_tokens = 0, bytes = 0;      // of this run's traces
   double seconds = 0;
   bool interrupted = false;
-  std::string why_no_texts;  // as a CaptureResult's, of prompts that are ids
+  model::Placement placement;  // as a CaptureResult's
+  std::string why_no_texts;    // as a CaptureResult's, of prompts that are ids
 };
 
 inline constexpr const char* kManifestName = "manifest.json";

@@ -15,6 +15,7 @@
 #include "data/trace_schema.h"
 #include "model/attention_backend.h"
 #include "model/capture_points.h"
+#include "model/layer_placement.h"
 
 namespace headscope::capture {
 
@@ -63,8 +64,8 @@ struct CaptureResult {
   std::string generated_text;  // of the decode steps
   // Of a task whose answer the decode steps had room for: 1 where the model gave it, else 0 (eval::ScoreOfAnswer).
   std::optional<float> answer_score = {};
-  bool interrupted = false;                // cancelled: the trace is valid and shorter
-  std::vector<Device> layer_devices = {};  // where the layers lay, of a capture that placed them by memory
+  bool interrupted = false;         // cancelled: the trace is valid and shorter
+  model::Placement placement = {};  // where the layers lay, of a capture that placed them by memory
   // Of tokens given as ids to a model whose tokenizer cannot be read: the sentence that says why the trace has no
   // texts.
   std::string why_no_texts = {};
@@ -78,10 +79,10 @@ int64_t RecorderBytes(int64_t trace_bytes);
 struct CapturePlan {
   data::TraceLayout layout;  // the weights' fingerprint and sinks are not known yet
   int64_t num_prompt_tokens = 0;
-  int64_t num_rows = 0;                    // query rows, those of decode steps too
-  int64_t bytes = 0;                       // of tensors and tokens; the file adds HDF5's own structures
-  std::vector<Device> layer_devices = {};  // where the layers would lie, of a request that places them by memory
-  std::string why_no_texts = {};           // as a CaptureResult's
+  int64_t num_rows = 0;             // query rows, those of decode steps too
+  int64_t bytes = 0;                // of tensors and tokens; the file adds HDF5's own structures
+  model::Placement placement = {};  // where the layers would lie, of a request that places them by memory
+  std::string why_no_texts = {};    // as a CaptureResult's
 };
 
 // The files that a capture reads: the prompt or the filler text, and the folder's .json and .safetensors files. None of

@@ -21,6 +21,24 @@ struct DeviceRoom {
   int64_t free_bytes = 0;
 };
 
+// A GPU that a model was not placed on, and why, in words that end a sentence.
+struct PassedOver {
+  Device device;
+  std::string reason;
+};
+
+// The devices that a model may be placed on, and the GPUs that it may not.
+struct MachineRooms {
+  std::vector<DeviceRoom> rooms;
+  std::vector<PassedOver> passed_over;
+};
+
+// Where a model's layers lie.
+struct Placement {
+  std::vector<Device> layers;  // the device of each
+  std::string passed_over;     // which GPUs hold none of them because they cannot, and why; empty: none
+};
+
 // Bytes that a model takes where it runs.
 struct ModelSizes {
   std::vector<int64_t> layers;  // weights and cache of each layer, or what a linear one remembers
@@ -32,6 +50,10 @@ struct ModelSizes {
 // layers go in their order to the devices in theirs, as many as each has room for, so that hidden states move as seldom
 // as can be. Throws DeviceError where there is not enough room.
 std::vector<Device> PlaceLayers(const ModelSizes& sizes, std::span<const DeviceRoom> rooms);
+
+// The GPUs among `rooms` that hold no layer of `placed`, as PlaceLayers returned it, for lack of memory.
+std::vector<PassedOver> TooSmall(const ModelSizes& sizes, std::span<const DeviceRoom> rooms,
+                                 std::span<const Device> placed);
 
 // Of a model with numbers of so many bytes, a cache of so many tokens and passes of at most `pass_tokens`, of which
 // `points` are recorded. Reads no weight.
@@ -48,12 +70,15 @@ double PassBytes(const ModelConfig& config, int64_t number_bytes, int64_t rows, 
 
 // The GPUs that LibTorch can use, that with most free memory first, and the CPU. What LibTorch and the program take
 // themselves is no room.
-std::vector<DeviceRoom> DeviceRooms();
+MachineRooms DeviceRooms();
 
 // PlaceLayers of a checkpoint over DeviceRooms, for SessionOptions::layer_devices: with dtype and chunk_tokens of
 // `options`, room for `tokens` and for what `points` need. Throws BadInputError, DeviceError.
-std::vector<Device> PlaceByMemory(const std::string& model_dir, const SessionOptions& options, int64_t tokens,
-                                  std::span<const CapturePoint> points);
+Placement PlaceByMemory(const std::string& model_dir, const SessionOptions& options, int64_t tokens,
+                        std::span<const CapturePoint> points);
+
+// "cuda:0 is not used: CUDA does not start (..); cuda:1 is not used: ..".
+std::string PassedOverText(std::span<const PassedOver> gpus);
 
 // "layers 0-11 on cuda:0, 12-31 on cpu".
 std::string PlacementText(std::span<const Device> layer_devices);
