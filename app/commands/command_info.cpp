@@ -247,6 +247,7 @@ int TraceInfo(const std::string& path, bool json) {
 int CheckpointInfo(const std::string& path, bool json) {
   const model::CheckpointSummary summary = model::ReadCheckpointSummary(path, json, StopOnInterrupt());
   const std::string refusal = model::CaptureRefusal(path);
+  const std::string text_refusal = model::TextRefusal(path);
   std::ostringstream out;
   if (json) {
     out << Text({{"schema", "headscope-info-1"},
@@ -265,7 +266,8 @@ int CheckpointInfo(const std::string& path, bool json) {
                  {"vocabulary_size", summary.vocabulary_size},
                  {"max_positions", summary.max_positions},
                  {"weights_sha256", summary.weights_sha256},
-                 {"capture_refusal", refusal.empty() ? Json() : Json(refusal)}});
+                 {"capture_refusal", refusal.empty() ? Json() : Json(refusal)},
+                 {"text_refusal", text_refusal.empty() ? Json() : Json(text_refusal)}});
   } else {
     const int64_t values_per_token =
         int64_t{summary.num_layers} * summary.head_dim * (summary.num_qo_heads + 2 * summary.num_kv_heads);
@@ -277,7 +279,10 @@ int CheckpointInfo(const std::string& path, bool json) {
         << summary.num_kv_heads << " KV heads, head_dim " << summary.head_dim << ", vocabulary "
         << summary.vocabulary_size << ", context " << summary.max_positions << " tokens\n  a trace of every head takes "
         << ByteText(values_per_token * 2) << " per token in bf16\n";
-    if (!refusal.empty()) out << "  capture would refuse it: " << Printable(refusal) << '\n';
+    if (!refusal.empty())
+      out << "  capture would refuse it: " << Printable(refusal) << '\n';
+    else if (!text_refusal.empty())
+      out << "  capture takes token ids alone (--tokens): " << Printable(text_refusal) << '\n';
   }
   WriteText(out.str(), "", false);
   return kDone;

@@ -16,6 +16,7 @@ namespace {
 
 int64_t CountPromptTokens(const ui::CaptureSettings& settings, const model::ModelConfig& config) {
   if (!settings.task.empty()) return settings.task_length;  // tasks are made to their length
+  if (!settings.prompt_ids.empty()) return static_cast<int64_t>(settings.prompt_ids.size());
   constexpr int64_t kMostBytes = int64_t{256} << 20;
   const std::string text =
       settings.prompt_file.empty() ? settings.prompt_text : model::ReadSmallFile(settings.prompt_file, kMostBytes);

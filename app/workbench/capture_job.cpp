@@ -31,6 +31,8 @@ capture::CaptureRequest RequestOf(const ui::CaptureSettings& settings) {
     request.task = settings.task;
     request.task_length = settings.task_length;
     request.prose_path = ProsePath();
+  } else if (!settings.prompt_ids.empty()) {
+    request.tokens = settings.prompt_ids;
   } else if (!settings.prompt_file.empty()) {
     request.prompt_file = settings.prompt_file;
   } else {
@@ -83,7 +85,7 @@ void CaptureJob::Start(const ui::CaptureSettings& settings, ui::Reply<ui::Captur
         fail("The capture was cancelled before a token was recorded.");
         return;
       }
-      const ui::CapturedTrace trace{result.path, result.num_tokens, result.interrupted};
+      const ui::CapturedTrace trace{result.path, result.num_tokens, result.interrupted, result.why_no_texts};
       post_([running = running_, done, trace] {
         *running = false;
         done(trace);

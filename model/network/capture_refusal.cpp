@@ -9,9 +9,17 @@ namespace headscope::model {
 std::string CaptureRefusal(const std::string& model_dir) {
   try {
     const ModelConfig config = ReadModelConfig(model_dir);
-    LoadModelTokenizer(model_dir, config);
     Checkpoint checkpoint(model_dir);
     CheckWeights(&checkpoint, config);
+  } catch (const BadInputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string TextRefusal(const std::string& model_dir) {
+  try {
+    LoadModelTokenizer(model_dir, ReadModelConfig(model_dir));
   } catch (const BadInputError& error) {
     return error.what();
   }

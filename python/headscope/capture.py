@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m headscope.capture MODEL (--text S | --prompt FILE | --chat FILE.json) -o OUT.h5: what `headscope capture` does, for any model that transformers knows."""
+"""python -m headscope.capture MODEL (--text S | --prompt FILE | --tokens N,.. | --chat FILE.json) -o OUT.h5: what `headscope capture` does, for any model that transformers knows."""
 import argparse
 import json
 import pathlib
@@ -17,6 +17,7 @@ def _options():
     prompt = parser.add_mutually_exclusive_group(required=True)
     prompt.add_argument("--text", metavar="S", help="the prompt itself")
     prompt.add_argument("--prompt", metavar="FILE", help="the prompt, from a UTF-8 file")
+    prompt.add_argument("--tokens", metavar="1,2,3", help="the prompt as token ids, used as given; a model without a tokenizer gives a trace without texts")
     prompt.add_argument("--chat", metavar="FILE.json", help="a conversation, [{\"role\": .., \"content\": ..}, ..], which the model's own chat template turns into the prompt")
     parser.add_argument("-o", "--output", metavar="OUT.h5", required=True, help="the trace to write")
     parser.add_argument("--force", action="store_true", help="replace an existing trace, when the new one is complete")
@@ -49,6 +50,16 @@ def _prompt(options):
     if not text:
         raise UsageError(f"{where} is empty; give at least one character")
     return text, "text" if options.text is not None else f"prompt {pathlib.Path(options.prompt).name}"
+
+
+def _token_ids(text):
+    try:
+        ids = [int(part) for part in text.split(",")]
+    except ValueError:
+        ids = [-1]
+    if min(ids) < 0:
+        raise UsageError(f"tokens {text[:40]}: must be whole numbers with commas between them, such as 1,2,3")
+    return ids
 
 
 def _messages(path):
@@ -91,7 +102,7 @@ def _load(options, torch, transformers, device):
     # A checkpoint's own code is not run, and nobody is asked on the terminal whether it may be: record() takes a model that was loaded by hand.
     own_code = {"trust_remote_code": False}
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(options.model, **own_code)
+        tokenizer = _tokenizer(options, transformers, own_code)
         model = transformers.AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype, attn_implementation=options.attention, **own_code)
     except (OSError, ValueError, ImportError, KeyError) as error:
         sentence = " ".join(str(error).split())
@@ -99,11 +110,26 @@ def _load(options, torch, transformers, device):
     return tokenizer, model.to(device).eval()
 
 
+def _tokenizer(options, transformers, own_code):
+    """None for a prompt of ids whose model has no tokenizer that can be read, which is said."""
+    try:
+        return transformers.AutoTokenizer.from_pretrained(options.model, **own_code)
+    except Exception as error:  # which is of any kind, the tokenizers library's own included
+        if options.tokens is None:
+            raise
+        print(f"token ids are recorded without their texts: transformers cannot load the tokenizer ({' '.join(str(error).split())})", file=sys.stderr)
+        return None
+
+
 def capture(options):
     """Runs one capture. Returns the exit code."""
     if options.decode < 0 or options.chunk < 0:
         raise UsageError(f"decode {options.decode}, chunk {options.chunk}: they must not be negative")
-    text, source = (None, f"chat {pathlib.Path(options.chat).name}") if options.chat is not None else _prompt(options)
+    given = None if options.tokens is None else _token_ids(options.tokens)
+    if given is not None:
+        text, source = None, "tokens"
+    else:
+        text, source = (None, f"chat {pathlib.Path(options.chat).name}") if options.chat is not None else _prompt(options)
     import torch
     import transformers
 
@@ -112,7 +138,13 @@ def capture(options):
     transformers.utils.logging.disable_progress_bar()
     transformers.logging.set_verbosity_error()
     tokenizer, model = _load(options, torch, transformers, device := _device(torch, options.device))
-    ids = (tokenizer(text, return_tensors="pt").input_ids if options.chat is None else _chat_ids(tokenizer, options)).to(device)
+    if given is not None:
+        vocabulary = model.get_input_embeddings().weight.shape[0]
+        if max(given) >= vocabulary:
+            raise UsageError(f"tokens {max(given)}: the model's ids end at {vocabulary - 1}; use smaller ones")
+        ids = torch.tensor([given], device=device)
+    else:
+        ids = (tokenizer(text, return_tensors="pt").input_ids if options.chat is None else _chat_ids(tokenizer, options)).to(device)
     length = ids.shape[1]
     limit = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
     if limit and length + options.decode > limit:
@@ -149,7 +181,7 @@ def _feed(model, tokenizer, ids, options, say):
         generated.append(int(logits[0, -1].argmax()))
         logits = model(ids.new_tensor([[generated[-1]]]), past_key_values=cache, use_cache=True).logits
     if options.decode:
-        say(f"decode: {options.decode} tokens: {tokenizer.decode(generated)!r}")
+        say(f"decode: {options.decode} tokens: {tokenizer.decode(generated) if tokenizer else ','.join(map(str, generated))!r}")
 
 
 def main(arguments=None):

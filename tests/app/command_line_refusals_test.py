@@ -266,7 +266,8 @@ class Refusals(TraceCase):
         spaces.unlink()
 
     def test_info_says_what_capture_would_refuse(self):
-        self.assertIsNone(json.loads(run("info", MODEL, "--json").stdout)["capture_refusal"])
+        for refusal in ("capture_refusal", "text_refusal"):
+            self.assertIsNone(json.loads(run("info", MODEL, "--json").stdout)[refusal])
         self.assertNotIn("refuse", run("info", MODEL).stdout)
         folder = self.path / "unfit"
         make_model(folder, head_dim=16)
@@ -289,7 +290,14 @@ class Refusals(TraceCase):
         self.assertIsNone(refused("is missing", {})["dtype"], "no tensor has no dtype")
         safetensors.numpy.save_file(good, folder / "model.safetensors")
         (folder / "tokenizer.json").unlink()
-        refused("tokenizer.json")
+        said = json.loads(run("info", folder, "--json").stdout)
+        self.assertIsNone(said["capture_refusal"])
+        self.assertIn("tokenizer.json", said["text_refusal"])
+        shown = run("info", folder).stdout
+        self.assertIn("capture takes token ids alone (--tokens): ", shown)
+        self.assertNotIn("would refuse", shown)
+        self.assertIn("tokenizer.json", run("capture", folder, "--text", "a", "-o", self.path / "none.h5", code=3).stderr)
+        run("capture", folder, "--tokens", "1,2,3", "-o", self.path / "ids.h5", "--quiet")
 
     def test_a_missing_device_is_four(self):
         if os.path.exists("/dev/nvidia0"):

@@ -71,5 +71,25 @@ TEST_F(CaptureDialogTest, SaysWhoseMemoryACaptureTakes) {
       << text().toStdString();
 }
 
+TEST_F(CaptureDialogTest, TakesTokenIdsAsTheyAre) {
+  CaptureDialog dialog(&workbench_);
+  ASSERT_TRUE(QTest::qWaitFor([&] { return TextOf(dialog, "captureModelLabel").contains(u"synthetic"); }));
+  auto* kind = dialog.findChild<QComboBox*>(QStringLiteral("capturePromptKind"));
+  kind->setCurrentIndex(kind->findText(QStringLiteral("Token ids")));
+  dialog.findChild<QLineEdit*>(QStringLiteral("captureOutput"))
+      ->setText(QDir::temp().filePath(QStringLiteral("headscope-no-such-capture.h5")));
+  auto* ids = dialog.findChild<QLineEdit*>(QStringLiteral("captureIds"));
+  auto* start = dialog.findChild<QPushButton*>(QStringLiteral("captureStart"));
+  for (const char* bad : {"", " , ", "a", "1,-2", "1.5", "99999999999"}) {
+    ids->setText(QString::fromLatin1(bad));
+    EXPECT_FALSE(start->isEnabled()) << bad;
+    EXPECT_TRUE(dialog.Settings().prompt_ids.empty()) << bad;
+  }
+  ids->setText(QStringLiteral("5, 17 3,,200"));
+  EXPECT_TRUE(start->isEnabled());
+  EXPECT_EQ(dialog.Settings().prompt_ids, (std::vector<int32_t>{5, 17, 3, 200}));
+  EXPECT_TRUE(dialog.Settings().task.empty() && dialog.Settings().prompt_text.empty());
+}
+
 }  // namespace
 }  // namespace headscope::ui

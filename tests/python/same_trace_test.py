@@ -423,6 +423,24 @@ class CommandLine(cases.FolderCase):
         with h5py.File(output) as file:
             self.assertEqual(file["tokens/text"][()].tobytes().decode(), wanted)
 
+    def test_token_ids_need_no_tokenizer(self):
+        model, with_texts, bare = self.folder / "without_tokenizer", self.folder / "with_texts.h5", self.folder / "bare.h5"
+        shutil.copytree(MODEL, model, ignore=lambda _, names: [name for name in names if "token" in name])
+        self.assertEqual(captured(MODEL, "--text", TEXT, "--layers", "3", "-o", with_texts, "--dtype", "fp32", "--quiet")[0], 0)
+        with headscope.open(with_texts) as text, h5py.File(with_texts) as file:
+            ids = file["tokens/ids"][()].tolist()
+            code, _, said = captured(model, "--tokens", ",".join(map(str, ids)), "--layers", "3", "-o", bare, "--dtype", "fp32", "--decode", "2", "--quiet")
+            self.assertEqual((code, said.count("\n")), (0, 1), said)
+            self.assertIn("recorded without their texts", said)
+            with headscope.open(bare) as own, h5py.File(bare) as of_ids:
+                self.assertEqual(of_ids["tokens/ids"][: len(ids)].tolist(), ids)
+                self.assertEqual(of_ids["tokens/text"].size, 0)
+                self.assertEqual(of_ids["tokens"].attrs["prompt_source"], b"tokens")
+                np.testing.assert_allclose(own.q(3, 1)[: len(ids)], text.q(3, 1)[:], rtol=1e-4, atol=1e-5)
+        for bad in ("", "1,", "a", "1,-2", "1.5", "4096"):
+            self.refused(2, MODEL, "--tokens", bad, "-o", self.folder / "none.h5", words=("tokens",))
+        self.refused(3, model, "--text", "a", "-o", self.folder / "none.h5", words=("transformers cannot load it",))
+
     def test_chunks_make_the_same_trace(self):
         paths = [self.folder / name for name in ("whole.h5", "chunks.h5")]
         prompt = self.folder / "prompt.txt"

@@ -189,7 +189,7 @@ void CaptureDialog::BuildForm() {
   connect(&typing_, &QTimer::timeout, this, &CaptureDialog::DescribeModel);
   connect(model_dir_, &QLineEdit::textEdited, &typing_, qOverload<>(&QTimer::start));
   connect(model_dir_, &QLineEdit::editingFinished, this, &CaptureDialog::DescribeModel);
-  for (QLineEdit* edit : {layers_, heads_, rows_, output_, prompt_file_})
+  for (QLineEdit* edit : {layers_, heads_, rows_, output_, prompt_file_, ids_})
     connect(edit, &QLineEdit::textChanged, this, &CaptureDialog::Refresh);
   connect(heads_kind_, &QComboBox::currentIndexChanged, this, &CaptureDialog::Refresh);
   for (QSpinBox* box : {length_, decode_}) connect(box, &QSpinBox::valueChanged, this, &CaptureDialog::Refresh);
@@ -214,7 +214,7 @@ void CaptureDialog::BuildForm() {
 QWidget* CaptureDialog::BuildPromptRow() {
   prompt_kind_ = new QComboBox;
   prompt_kind_->setObjectName(QStringLiteral("capturePromptKind"));
-  prompt_kind_->addItems({tr("Typed text"), tr("Text file"), tr("Task with a known answer")});
+  prompt_kind_->addItems({tr("Typed text"), tr("Text file"), tr("Task with a known answer"), tr("Token ids")});
   text_ = new QPlainTextEdit;
   text_->setObjectName(QStringLiteral("captureText"));
   text_->setPlaceholderText(tr("The prompt"));
@@ -222,6 +222,9 @@ QWidget* CaptureDialog::BuildPromptRow() {
   text_->setFixedHeight(text_->fontMetrics().height() * 4);
   prompt_file_ = new QLineEdit;
   prompt_file_->setObjectName(QStringLiteral("capturePromptFile"));
+  ids_ = new QLineEdit;
+  ids_->setObjectName(QStringLiteral("captureIds"));
+  ids_->setPlaceholderText(tr("Such as 1,5,17: used as given, without the model's tokenizer"));
   task_ = new QComboBox;
   task_->setObjectName(QStringLiteral("captureTask"));
   for (const std::string& name : workbench_->task_names()) {
@@ -250,6 +253,7 @@ QWidget* CaptureDialog::BuildPromptRow() {
     if (!path.isEmpty()) prompt_file_->setText(path);
   }));
   pages->addWidget(task_page);
+  pages->addWidget(ids_);
   connect(prompt_kind_, &QComboBox::currentIndexChanged, pages, &QStackedWidget::setCurrentIndex);
   prompt_kind_->setCurrentIndex(kTask);
 
@@ -310,6 +314,9 @@ CaptureSettings CaptureDialog::Settings() const {
     case kFile:
       settings.prompt_file = prompt_file_->text().toStdString();
       break;
+    case kIds:
+      settings.prompt_ids = ParseTokenIds(ids_->text()).value_or(std::vector<int32_t>{});
+      break;
     default:
       settings.task = task_->currentText().toStdString();
   }
@@ -331,6 +338,10 @@ CaptureSettings CaptureDialog::Settings() const {
 int64_t CaptureDialog::PromptTokens(bool* exact) const {
   *exact = prompt_kind_->currentIndex() == kTask || measured_.has_value();
   if (prompt_kind_->currentIndex() == kTask) return length_->value();
+  if (prompt_kind_->currentIndex() == kIds) {
+    *exact = true;
+    return static_cast<int64_t>(ParseTokenIds(ids_->text()).value_or(std::vector<int32_t>{}).size());
+  }
   if (measured_) return measured_->prompt_tokens;
   const qint64 bytes = prompt_kind_->currentIndex() == kFile ? QFileInfo(prompt_file_->text()).size()
                                                              : text_->toPlainText().toUtf8().size();
@@ -345,6 +356,9 @@ QString CaptureDialog::Problem() const {
       break;
     case kFile:
       if (!QFileInfo(prompt_file_->text()).isFile()) return tr("The prompt file does not exist: choose another.");
+      break;
+    case kIds:
+      if (!ParseTokenIds(ids_->text())) return tr("Token ids: type whole numbers with commas between them.");
       break;
     default:
       break;
@@ -452,28 +466,31 @@ void CaptureDialog::Start() {
   progress_->setRange(0, 0);
   Refresh();
   Q_EMIT Began();
-  workbench_->Capture(settings,
-                      WhileAlive(this,
-                                 [this](const CapturedTrace& trace) {
-                                   captured_path_ = QString::fromStdString(trace.path);
-                                   const QString told = trace.cancelled
-                                                            ? tr("Cancelled; the tokens recorded so far are in %1 (%2)")
-                                                            : tr("Trace saved to %1 (%2)");
-                                   Finish(told.arg(captured_path_, DescribeSize(trace)), false);
-                                   Q_EMIT Captured(trace);
-                                 }),
-                      WhileAlive(this,
-                                 [this](const std::string& sentence) {
-                                   Finish(QString::fromStdString(sentence), true);
-                                   Q_EMIT Failed(QString::fromStdString(sentence));
-                                 }),
-                      WhileAlive(this, [this](const ProgressReport& report) {
-                        if (!capturing_ || stopping_) return;
-                        status_->setText(DescribeProgress(report));
-                        progress_->setRange(0, report.fraction < 0 ? 0 : 1000);
-                        if (report.fraction >= 0) progress_->setValue(static_cast<int>(1000 * report.fraction));
-                        Q_EMIT Progressed(report);
-                      }));
+  workbench_->Capture(
+      settings,
+      WhileAlive(this,
+                 [this](const CapturedTrace& trace) {
+                   captured_path_ = QString::fromStdString(trace.path);
+                   const QString told = trace.cancelled ? tr("Cancelled; the tokens recorded so far are in %1 (%2)")
+                                                        : tr("Trace saved to %1 (%2)");
+                   QString sentence = told.arg(captured_path_, DescribeSize(trace));
+                   if (!trace.why_no_texts.empty())
+                     sentence += tr("; its tokens have no texts: ") + QString::fromStdString(trace.why_no_texts);
+                   Finish(sentence, false);
+                   Q_EMIT Captured(trace);
+                 }),
+      WhileAlive(this,
+                 [this](const std::string& sentence) {
+                   Finish(QString::fromStdString(sentence), true);
+                   Q_EMIT Failed(QString::fromStdString(sentence));
+                 }),
+      WhileAlive(this, [this](const ProgressReport& report) {
+        if (!capturing_ || stopping_) return;
+        status_->setText(DescribeProgress(report));
+        progress_->setRange(0, report.fraction < 0 ? 0 : 1000);
+        if (report.fraction >= 0) progress_->setValue(static_cast<int>(1000 * report.fraction));
+        Q_EMIT Progressed(report);
+      }));
 }
 
 void CaptureDialog::Stop() {

@@ -44,7 +44,7 @@ class CaptureDialog : public QDialog {
   void OpenRequested(const QString& path);  // a captured trace, by the dialog's own button
 
  private:
-  enum Prompt { kText, kFile, kTask };
+  enum Prompt { kText, kFile, kTask, kIds };
   enum HeadsKind { kQueryHeads, kKvHeads };
   void BuildForm();
   QWidget* BuildPromptRow();
@@ -74,7 +74,7 @@ class CaptureDialog : public QDialog {
   bool capturing_ = false, stopping_ = false;
   bool can_be_shown_ = true;
 
-  QLineEdit *model_dir_, *prompt_file_, *layers_, *heads_, *rows_, *output_;
+  QLineEdit *model_dir_, *prompt_file_, *ids_, *layers_, *heads_, *rows_, *output_;
   QComboBox *prompt_kind_, *task_, *dtype_, *device_, *heads_kind_;
   QPlainTextEdit* text_;
   QList<QCheckBox*> record_;  // in the order of recordable_

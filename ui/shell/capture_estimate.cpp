@@ -40,6 +40,18 @@ int64_t CountChosen(const QString& list, int64_t limit) {
   return ParseChosen(list, limit, &chosen) ? static_cast<int64_t>(chosen.size()) : -1;
 }
 
+std::optional<std::vector<int32_t>> ParseTokenIds(const QString& list) {
+  static const QRegularExpression between(QStringLiteral("[,\\s]+"));
+  std::vector<int32_t> ids;
+  for (const QString& part : list.split(between, Qt::SkipEmptyParts)) {
+    bool is_number = false;
+    ids.push_back(part.toInt(&is_number));
+    if (!is_number || ids.back() < 0) return std::nullopt;
+  }
+  if (ids.empty()) return std::nullopt;
+  return ids;
+}
+
 QString RowsProblem(const QString& rows, std::optional<int64_t> prompt_tokens) {
   try {
     RowSelection selection(rows.toStdString());

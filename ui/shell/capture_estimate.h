@@ -5,6 +5,7 @@
 #include <QString>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "ui/workbench.h"
 
@@ -12,6 +13,9 @@ namespace headscope::ui {
 
 // Entries of a list as typed ("0-3,7") that are below `limit`; empty: all of them. -1 when it is no such list.
 int64_t CountChosen(const QString& list, int64_t limit);
+
+// Token ids as typed, with commas or white space between them; nothing where one is no id, or there is none.
+std::optional<std::vector<int32_t>> ParseTokenIds(const QString& list);
 
 // What is wrong with a choice of rows as typed (base/row_selection.h), and where the prompt's length is known for
 // certain, whether the prompt has them; empty when nothing is.

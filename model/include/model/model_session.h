@@ -32,8 +32,10 @@ struct CheckpointSummary {
 // CancelledError.
 CheckpointSummary ReadCheckpointSummary(const std::string& model_dir, bool with_hash, const std::stop_token& stop = {});
 // Why a capture would refuse the folder before it reads any weight, in one sentence; empty when it would not. Reads
-// config.json, the safetensors headers and tokenizer.json.
+// config.json and the safetensors headers.
 std::string CaptureRefusal(const std::string& model_dir);
+// The same of a prompt that is text or a task: why the folder's tokenizer cannot be used. Token ids need none.
+std::string TextRefusal(const std::string& model_dir);
 
 struct SessionOptions {
   // fp32: weights and activations in fp32. bf16: both in bf16, sums in fp32 inside each operator.

@@ -78,8 +78,9 @@ struct Recordable {
 
 struct CaptureSettings {
   std::string model_dir;
-  std::string prompt_text;  // used when task and prompt_file are empty
+  std::string prompt_text;  // used when task, prompt_file and prompt_ids are empty
   std::string prompt_file;
+  std::vector<int32_t> prompt_ids = {};  // token ids, used as given
   std::string task;
   int64_t task_length = 4096;
   std::string layers, heads;  // as typed; empty: all
@@ -271,6 +272,7 @@ struct CapturedTrace {
   std::string path;        // of a cancelled capture it may lie beside the chosen name, whose file is then as it was
   int64_t num_tokens = 0;  // recorded
   bool cancelled = false;  // valid, and shorter than asked for
+  std::string why_no_texts = {};  // of token ids whose model has no tokenizer that can be read: a sentence
 };
 
 template <typename T>
