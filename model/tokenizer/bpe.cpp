@@ -16,6 +16,8 @@ struct BytePairMerger::Symbol {
   int32_t id;
   int32_t previous;  // index into the list, -1: none
   int32_t next;
+  int32_t rank = -1;  // of the merge with the next one; -1: there is none
+  int32_t merged = 0;
 };
 
 namespace {
@@ -27,13 +29,86 @@ uint64_t PairKey(int32_t left, int32_t right) {
 struct Candidate {
   int32_t rank;
   int32_t position;
-  int32_t merged_id;
   bool operator>(const Candidate& other) const {
     return std::tie(rank, position) > std::tie(other.rank, other.position);
   }
 };
 
-constexpr int32_t kRemoved = -1;
+// Of a word: what is possible is in one heap.
+class SmallQueue {
+ public:
+  void Push(Candidate candidate) { heap_.push(candidate); }
+  bool empty() const { return heap_.empty(); }
+  Candidate Pop() {
+    const Candidate best = heap_.top();
+    heap_.pop();
+    return best;
+  }
+
+ private:
+  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> heap_;
+};
+
+// Of a long piece: the positions of each rank, and the ranks that have some.
+class LargeQueue {
+ public:
+  explicit LargeQueue(int32_t end_rank) : of_rank_(static_cast<size_t>(end_rank), -1) {}
+  void Push(Candidate candidate) {
+    int32_t& place = of_rank_[static_cast<size_t>(candidate.rank)];
+    if (place < 0) {
+      place = static_cast<int32_t>(positions_.size());
+      positions_.emplace_back();
+    }
+    Positions& positions = positions_[static_cast<size_t>(place)];
+    if (positions.empty()) ranks_.push(candidate.rank);
+    positions.Push(candidate.position);
+  }
+  bool empty() const { return ranks_.empty(); }
+  Candidate Pop() {
+    const int32_t rank = ranks_.top();
+    Positions& positions = positions_[static_cast<size_t>(of_rank_[static_cast<size_t>(rank)])];
+    const Candidate best{rank, positions.Pop()};
+    if (positions.empty()) ranks_.pop();
+    return best;
+  }
+
+ private:
+  // Sorted when the first of them is wanted; the few that come after that are in a heap.
+  class Positions {
+   public:
+    bool empty() const { return next_ == sorted_.size() && later_.empty(); }
+    void Push(int32_t position) {
+      if (empty()) {
+        sorted_.clear();
+        next_ = 0;
+        begun_ = false;
+      }
+      if (!begun_) {
+        sorted_.push_back(position);
+        return;
+      }
+      later_.push_back(position);
+      std::push_heap(later_.begin(), later_.end(), std::greater<>());
+    }
+    int32_t Pop() {
+      if (!begun_) std::sort(sorted_.begin(), sorted_.end());
+      begun_ = true;
+      if (later_.empty() || (next_ < sorted_.size() && sorted_[next_] <= later_.front())) return sorted_[next_++];
+      std::pop_heap(later_.begin(), later_.end(), std::greater<>());
+      const int32_t position = later_.back();
+      later_.pop_back();
+      return position;
+    }
+
+   private:
+    std::vector<int32_t> sorted_, later_;
+    size_t next_ = 0;
+    bool begun_ = false;
+  };
+  std::vector<int32_t> of_rank_;  // its place in positions_; -1: it never had any
+  std::vector<Positions> positions_;
+  std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> ranks_;
+};
 
 }  // namespace
 
@@ -44,6 +119,7 @@ MergeTable::MergeTable(const std::vector<MergeRule>& merges) {
   for (size_t place = 0; place < merges.size(); ++place) {
     const MergeRule& rule = merges[place];
     const int32_t rank = rule.rank >= 0 ? rule.rank : static_cast<int32_t>(place);
+    end_rank_ = std::max(end_rank_, rank + 1);
     // Of two equal rules the last one holds, as in the tokenizers library.
     const uint64_t pair = PairKey(rule.left, rule.right);
     slots_[SlotOf(pair)] = {.pair = pair, .merge = {.rank = rank, .id = rule.merged}};
@@ -183,6 +259,35 @@ size_t BytePairMerger::Independent(std::string_view piece) const {
   return std::min(piece.find(kSpaceMark, at), piece.size());
 }
 
+template <typename Queue>
+void BytePairMerger::MergeAll(std::vector<Symbol>* all, Queue queue) const {
+  std::vector<Symbol>& symbols = *all;
+  const auto offer = [&](int32_t left) {
+    if (left < 0) return;
+    Symbol& symbol = symbols[static_cast<size_t>(left)];
+    symbol.rank = -1;
+    if (symbol.next < 0) return;
+    const MergeTable::Merge* merge = merges_.Find(symbol.id, symbols[static_cast<size_t>(symbol.next)].id);
+    if (merge == nullptr) return;
+    symbol.rank = merge->rank;
+    symbol.merged = merge->id;
+    queue.Push({merge->rank, left});
+  };
+  for (int32_t i = 0; i < static_cast<int32_t>(symbols.size()); ++i) offer(i);
+  while (!queue.empty()) {
+    const Candidate best = queue.Pop();
+    Symbol& left = symbols[static_cast<size_t>(best.position)];
+    if (left.rank != best.rank) continue;  // one of the two has changed since
+    Symbol& right = symbols[static_cast<size_t>(left.next)];
+    left.id = left.merged;
+    left.next = right.next;
+    right.rank = -1;  // it is no more
+    if (left.next >= 0) symbols[static_cast<size_t>(left.next)].previous = best.position;
+    offer(left.previous);
+    offer(best.position);
+  }
+}
+
 void BytePairMerger::Encode(std::string_view piece, std::vector<int32_t>* ids) const {
   if (piece.empty()) return;
   if (const auto whole = whole_pieces_.find(piece); whole != whole_pieces_.end()) {
@@ -191,32 +296,12 @@ void BytePairMerger::Encode(std::string_view piece, std::vector<int32_t>* ids) c
   }
   std::vector<Symbol> symbols = Symbols(piece);
   if (symbols.empty()) return;  // of characters without a token, where none is unknown
-  const auto count = static_cast<int32_t>(symbols.size());
-  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> heap;
-  const auto offer = [&](int32_t left) {
-    if (left < 0) return;
-    const Symbol& symbol = symbols[static_cast<size_t>(left)];
-    if (symbol.next < 0) return;
-    if (const MergeTable::Merge* merge = merges_.Find(symbol.id, symbols[static_cast<size_t>(symbol.next)].id)) {
-      heap.push({merge->rank, left, merge->id});
-    }
-  };
-  for (int32_t i = 0; i < count; ++i) offer(i);
-  while (!heap.empty()) {
-    const Candidate best = heap.top();
-    heap.pop();
-    Symbol& left = symbols[static_cast<size_t>(best.position)];
-    if (left.id == kRemoved || left.next < 0) continue;
-    Symbol& right = symbols[static_cast<size_t>(left.next)];
-    const MergeTable::Merge* merge = merges_.Find(left.id, right.id);
-    if (merge == nullptr || merge->id != best.merged_id) continue;  // one of the two has changed since
-    left.id = merge->id;
-    left.next = right.next;
-    right.id = kRemoved;
-    if (left.next >= 0) symbols[static_cast<size_t>(left.next)].previous = best.position;
-    offer(left.previous);
-    offer(best.position);
-  }
+  // A table of all ranks is worth its making where there is much to merge.
+  constexpr size_t kFewest = 256, kRanksPerSymbol = 16;
+  if (symbols.size() < std::max(kFewest, static_cast<size_t>(merges_.end_rank()) / kRanksPerSymbol))
+    MergeAll(&symbols, SmallQueue());
+  else
+    MergeAll(&symbols, LargeQueue(merges_.end_rank()));
   for (int32_t i = 0; i >= 0; i = symbols[static_cast<size_t>(i)].next)
     ids->push_back(symbols[static_cast<size_t>(i)].id);
 }
