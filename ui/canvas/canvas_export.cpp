@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The canvas as a PNG file of any size, drawn by the same code into a framebuffer of its own.
+// The canvas as a picture of any size, drawn by the same code into a framebuffer of its own: step by step, each of them
+// an event of its own, for the window goes on in between.
 #include <QApplication>
 #include <QBuffer>
-#include <QOpenGLFramebufferObject>
+#include <QOpenGLExtraFunctions>
 #include <QPointer>
 #include <QSaveFile>
 #include <QThreadPool>
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <utility>
 
 #include "canvas_widget_impl.h"
 #include "map_overlay.h"
@@ -19,6 +22,9 @@ namespace {
 // The greatest side's pixels need about 150 MB of tiles at once, which the tile cache holds.
 constexpr int kMaxExportSide = HeadCanvas::kMostPictureSide;
 constexpr int kMinExportSide = 300;
+// Of one step, on a software renderer about 10 ms of the window's thread.
+constexpr size_t kQuadsAtOnce = 16;
+constexpr int64_t kPixelsReadAtOnce = int64_t{2} << 20;
 
 // Returns an empty string or the error.
 QString WritePng(const QImage& image, const QString& path) {
@@ -33,12 +39,29 @@ QString WritePng(const QImage& image, const QString& path) {
                  : QStringLiteral("%1 could not be written: %2. Choose another folder.").arg(path, file.errorString());
 }
 
+// OpenGL's first row is the lowest.
+QImage Upright(const QImage& read) {
+  QImage picture(read.size(), QImage::Format_RGB32);
+  for (int y = 0; y < read.height(); ++y) {
+    const auto* const from = reinterpret_cast<const QRgb*>(read.constScanLine(read.height() - 1 - y));
+    auto* const to = reinterpret_cast<QRgb*>(picture.scanLine(y));
+    std::transform(from, from + read.width(), to, [](QRgb pixel) { return pixel | 0xff000000u; });
+  }
+  return picture;
+}
+
 }  // namespace
 
+void HeadCanvas::Impl::TellOfExport(const QString& path, const QString& error, const QImage& picture) {
+  if (path.isEmpty()) {
+    Q_EMIT canvas->PictureMade(picture, error);
+  } else {
+    Q_EMIT canvas->PngExported(path, error);
+  }
+}
+
 void HeadCanvas::Impl::StartExport(const QString& path, QSize size, double scale) {
-  const auto refuse = [&](const QString& reason) {
-    AfterFrame([this, path, reason] { Q_EMIT canvas->PngExported(path, reason); });
-  };
+  const auto refuse = [&](const QString& reason) { AfterFrame([this, path, reason] { TellOfExport(path, reason); }); };
   if (std::min(size.width(), size.height()) < kMinExportSide ||
       std::max(size.width(), size.height()) > kMaxExportSide) {
     refuse(QStringLiteral("A picture of %1 x %2 pixels cannot be exported: choose between %3 and %4 on each side.")
@@ -64,12 +87,14 @@ void HeadCanvas::Impl::StartExport(const QString& path, QSize size, double scale
   const ScoreRect visible = model.view().Visible();
   picture.view.SetViewport(picture.layout.map);
   picture.view.ZoomTo(visible);
+  DropDrawing();
   export_ = picture;
   AdvanceExport();
 }
 
 void HeadCanvas::Impl::CancelExport() {
   export_.reset();
+  DropDrawing();
   RequestFrame();  // the next frame asks for the window's own tiles again
 }
 
@@ -78,73 +103,145 @@ void HeadCanvas::Impl::AdvanceExport() {
   if (!model.head()) {
     const QString path = export_->path;
     export_.reset();
-    Q_EMIT canvas->PngExported(
-        path, QStringLiteral("The export was cancelled because its head is gone: choose a head and export again."));
+    TellOfExport(path,
+                 QStringLiteral("The export was cancelled because its head is gone: choose a head and export again."));
     return;
   }
   model.tiles().Want(model.Demand(export_->view, export_->scale));
   if (model.tiles().num_pending() > 0) return;
-  const Export picture = *export_;
-  export_.reset();
-  AfterFrame([this, picture] { DrawExport(picture); });
+  drawing_ = std::make_unique<Drawing>();
+  drawing_->picture = *std::exchange(export_, std::nullopt);
+  // What is there now is drawn, whatever the window shows by then; so it is gathered first, when the paper is ready.
+  NextStep(&Impl::PreparePaper);
 }
 
-void HeadCanvas::Impl::DrawExport(const Export& picture) {
-  if (!renderer.ready()) {
-    Q_EMIT canvas->PngExported(
-        picture.path, QStringLiteral("The canvas lost its graphics during the export: show it and export again."));
-    return;
-  }
-  canvas->makeCurrent();
-  QImage image;
-  {
-    QOpenGLFramebufferObject framebuffer(picture.size);
-    framebuffer.bind();
-    MapLook look = model.Look();
-    if (picture.ground == PictureGround::kLight) look.ground = analysis::kLightGround;
-    renderer.Clear(picture.size, look.ground);
-    const double scale = picture.scale;
-    renderer.Draw(model.Picture(picture.view, scale), look, model.rows(), picture.size, scale);
-    const ViewProfiles profiles = model.Profiles(picture.view, scale);
-    // A context of its own: the size of a frame moves ImGui's windows, and the window's panel should stay where it is.
-    ImGuiBridge paper;
-    if (paper.InitGraphics()) {
-      paper.NewFrame(picture.canvas, scale, 0);
-      OverlayOptions options;
-      options.view = &picture.view;
-      options.layout = &picture.layout;
-      options.profiles = &profiles;
-      options.device_pixel_ratio = scale;
-      options.ground = picture.ground;
-      options.live = false;
-      DrawMapOverlay(model, options);
-      paper.Render();
-      image = framebuffer.toImage().convertToFormat(QImage::Format_RGB32);
-      paper.ReleaseGraphics();
-    }
-    framebuffer.release();
-  }
-  canvas->doneCurrent();
-  bridge.MakeCurrent();
+void HeadCanvas::Impl::NextStep(bool (Impl::*step)()) {
+  AfterFrame([this, step, number = drawing_->number = ++last_drawing_] {
+    if (!drawing_ || drawing_->number != number) return;  // given up since
+    canvas->makeCurrent();
+    const bool goes_on = (this->*step)();
+    canvas->doneCurrent();
+    bridge.MakeCurrent();
+    if (!goes_on) RequestFrame();
+  });
+}
 
-  RequestFrame();
-  if (image.isNull()) {
-    Q_EMIT canvas->PngExported(
-        picture.path, QStringLiteral("The graphics driver refused a picture of %1 x %2 pixels: choose a smaller one.")
-                          .arg(picture.size.width())
-                          .arg(picture.size.height()));
-    return;
+void HeadCanvas::Impl::DropDrawing() {
+  if (!drawing_) return;
+  if (drawing_->framebuffer) canvas->makeCurrent();
+  const bool was_current = drawing_->framebuffer != nullptr;
+  drawing_.reset();
+  if (was_current) canvas->doneCurrent();
+}
+
+bool HeadCanvas::Impl::PreparePaper() {
+  // Text is laid out in a context of its own: the size of a frame moves ImGui's windows, and the window's panel should
+  // stay where it is. It is kept for the next picture, whose letters are often of the same size.
+  if (!paper_.InitGraphics()) {
+    const QString path = std::exchange(drawing_, nullptr)->picture.path;
+    TellOfExport(path, QStringLiteral("The graphics driver refused to draw a picture: update it, and export again."));
+    return false;
   }
+  paper_.PrepareFonts(drawing_->picture.scale);
+  NextStep(&Impl::GatherPicture);
+  return true;
+}
+
+bool HeadCanvas::Impl::GatherPicture() {
+  Drawing& drawing = *drawing_;
+  const Export& picture = drawing.picture;
+  drawing.map = model.Picture(picture.view, picture.scale);
+  drawing.rows = model.rows();
+  drawing.look = model.Look();
+  if (picture.ground == PictureGround::kLight) drawing.look.ground = analysis::kLightGround;
+  const ViewProfiles profiles = model.Profiles(picture.view, picture.scale);
+  paper_.NewFrame(picture.canvas, picture.scale, 0);
+  OverlayOptions options;
+  options.view = &picture.view;
+  options.layout = &picture.layout;
+  options.profiles = &profiles;
+  options.device_pixel_ratio = picture.scale;
+  options.ground = picture.ground;
+  options.live = false;
+  DrawMapOverlay(model, options);
+  paper_.EndFrame();
+  NextStep(&Impl::DrawPicture);
+  return true;
+}
+
+bool HeadCanvas::Impl::DrawPicture() {
+  Drawing& drawing = *drawing_;
+  const QSize size = drawing.picture.size;
+  if (!drawing.framebuffer) {
+    drawing.framebuffer = std::make_unique<QOpenGLFramebufferObject>(size);
+    if (!drawing.framebuffer->bind()) {
+      const QString path = drawing.picture.path;
+      drawing_.reset();
+      TellOfExport(path,
+                   QStringLiteral("The graphics driver refused a picture of %1 x %2 pixels: choose a smaller one.")
+                       .arg(size.width())
+                       .arg(size.height()));
+      return false;
+    }
+    renderer.Clear(size, drawing.look.ground);
+  } else {
+    drawing.framebuffer->bind();
+  }
+  // The hatching lies under all of the map, so it comes with the first tiles alone.
+  MapPicture part = drawing.map;
+  if (drawing.quads_drawn > 0) part.hatched = {};
+  const size_t end = std::min(drawing.quads_drawn + kQuadsAtOnce, drawing.map.quads.size());
+  part.quads.assign(drawing.map.quads.begin() + static_cast<std::ptrdiff_t>(drawing.quads_drawn),
+                    drawing.map.quads.begin() + static_cast<std::ptrdiff_t>(end));
+  renderer.Draw(part, drawing.look, drawing.rows, size, drawing.picture.scale);
+  drawing.quads_drawn = end;
+  const bool is_drawn = end == drawing.map.quads.size();
+  if (is_drawn) paper_.DrawFrame();
+  drawing.framebuffer->release();
+  NextStep(is_drawn ? &Impl::ReadPicture : &Impl::DrawPicture);
+  return true;
+}
+
+bool HeadCanvas::Impl::ReadPicture() {
+  Drawing& drawing = *drawing_;
+  const QSize size = drawing.picture.size;
+  if (drawing.read.isNull()) drawing.read = QImage(size, QImage::Format_RGB32);
+  if (drawing.read.isNull()) {
+    const QString path = drawing.picture.path;
+    drawing_.reset();
+    TellOfExport(path, QStringLiteral("There is no memory for a picture of %1 x %2 pixels: choose a smaller one.")
+                           .arg(size.width())
+                           .arg(size.height()));
+    return false;
+  }
+  const int rows =
+      static_cast<int>(std::clamp<int64_t>(kPixelsReadAtOnce / size.width(), 1, size.height() - drawing.rows_read));
+  QOpenGLExtraFunctions* const gl = canvas->context()->extraFunctions();
+  drawing.framebuffer->bind();
+  gl->glPixelStorei(GL_PACK_ALIGNMENT, 4);
+  gl->glReadPixels(0, drawing.rows_read, size.width(), rows, GL_BGRA, GL_UNSIGNED_INT_8_8_8_8_REV,
+                   drawing.read.scanLine(drawing.rows_read));
+  drawing.framebuffer->release();
+  drawing.rows_read += rows;
+  if (drawing.rows_read < size.height()) {
+    NextStep(&Impl::ReadPicture);
+    return true;
+  }
+  const QImage read = std::move(drawing.read);
+  const QString path = drawing.picture.path;
+  drawing_.reset();
   // A large picture takes longer to encode than a window may stand still. The application waits for it as it ends.
-  QThreadPool::globalInstance()->start([image, path = picture.path, shown = QPointer<HeadCanvas>(canvas)] {
-    const QString error = WritePng(image, path);
+  QThreadPool::globalInstance()->start([this, read, path, shown = QPointer<HeadCanvas>(canvas)] {
+    const QImage picture = Upright(read);
+    const QString error = path.isEmpty() ? QString() : WritePng(picture, path);
     QMetaObject::invokeMethod(
         qApp,
-        [path, error, shown] {
-          if (shown) Q_EMIT shown->PngExported(path, error);
+        [this, path, error, picture, shown] {
+          if (shown) TellOfExport(path, error, picture);
         },
         Qt::QueuedConnection);
   });
+  return false;
 }
 
 }  // namespace headscope::ui

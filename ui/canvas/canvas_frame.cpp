@@ -188,9 +188,17 @@ void HeadCanvas::Impl::TellOfGraphics() {
 void HeadCanvas::Impl::ReleaseGraphics() {
   if (!renderer.ready()) return;
   QObject::disconnect(context_connection_);
+  if (drawing_) {
+    AfterFrame([this, path = drawing_->picture.path] {
+      TellOfExport(path, QStringLiteral("The canvas lost its graphics during the export: show it and export again."));
+    });
+  }
   canvas->makeCurrent();
+  drawing_.reset();
   renderer.Release();
   bridge.ReleaseGraphics();
+  paper_.ReleaseGraphics();
+  bridge.MakeCurrent();
   canvas->doneCurrent();
 }
 

@@ -371,6 +371,9 @@ bool HeadCanvas::Impl::ApplyMethodState(const QJsonObject& state) {
 void HeadCanvas::ExportPng(const QString& path, QSize size, double scale) {
   impl_->StartExport(path, size, scale);
 }
+void HeadCanvas::MakePicture(QSize size, double scale) {
+  impl_->StartExport({}, size, scale);
+}
 QSize HeadCanvas::PictureSize() const {
   impl_->LayOut();
   return impl_->model.PictureSize();

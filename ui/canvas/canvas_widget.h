@@ -6,6 +6,7 @@
 // beside it. Frames are drawn on demand only: an idle canvas draws none.
 #pragma once
 
+#include <QImage>
 #include <QJsonObject>
 #include <QOpenGLWidget>
 #include <QPointF>
@@ -157,6 +158,8 @@ class HeadCanvas : public QOpenGLWidget {
   // grow with it. Waits for the tiles of that size in the background, then emits PngExported. A second call replaces
   // one that still waits; CancelExport gives one up, and no signal follows.
   void ExportPng(const QString& path, QSize size, double scale = 1);
+  // The same without a file; PictureMade follows. One picture is made at a time, of either kind.
+  void MakePicture(QSize size, double scale = 1);
   // Pictures in files on white, for paper, instead of the window's dark ground; the map's own colours are the same.
   // Part of the view state.
   void SetPicturesLight(bool light);
@@ -218,8 +221,9 @@ class HeadCanvas : public QOpenGLWidget {
   void RunFailed(const QString& message);
   void FitToTraceRequested();        // the panel: its parameters keep everything at this length
   void HeadStepRequested(int step);  // -1: ',' was pressed, the previous head; +1: '.', the next
-  void PngExported(const QString& path, const QString& error);  // an empty error: the file is there
-  void GraphicsFailed(const QString& message);                  // OpenGL 3.3 is missing; one sentence
+  void PngExported(const QString& path, const QString& error);    // an empty error: the file is there
+  void PictureMade(const QImage& picture, const QString& error);  // an empty error: there is one
+  void GraphicsFailed(const QString& message);                    // OpenGL 3.3 is missing; one sentence
 
  protected:
   void initializeGL() override;

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <QElapsedTimer>
+#include <QImage>
+#include <QOpenGLFramebufferObject>
 #include <QTimer>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -54,9 +57,9 @@ class HeadCanvas::Impl {
   void ApplyState(const QJsonObject& state);
   bool ApplyMethodState(const QJsonObject& state);
 
-  void StartExport(const QString& path, QSize size, double scale);
+  void StartExport(const QString& path, QSize size, double scale);  // no path: for PictureMade
   void CancelExport();
-  // Requests what the picture lacks; draws and writes it when nothing is.
+  // Requests what the picture lacks; when nothing is, draws it step by step.
   void AdvanceExport();
 
   HeadCanvas* const canvas;
@@ -83,10 +86,31 @@ class HeadCanvas::Impl {
     ViewTransform view;
     PictureGround ground = PictureGround::kDark;
   };
+  // A picture whose tiles are all there.
+  struct Drawing {
+    Export picture;
+    int64_t number = 0;  // of the step that comes next
+    // As it is when the first step is done, whatever happens to the model then.
+    MapPicture map;
+    MapLook look;
+    CausalRows rows;
+    std::unique_ptr<QOpenGLFramebufferObject> framebuffer;
+    size_t quads_drawn = 0;
+    QImage read;  // upside down
+    int rows_read = 0;
+  };
+  // Calls it with the canvas' OpenGL context, in an event of its own, unless the drawing has been dropped by then.
+  void NextStep(bool (Impl::*step)());
+  void DropDrawing();
+  // The steps; false where it was the last one.
+  bool PreparePaper();
+  bool GatherPicture();
+  bool DrawPicture();
+  bool ReadPicture();
+  void TellOfExport(const QString& path, const QString& error, const QImage& picture = {});
   bool IsFaint() const;
   void UpdateCursor();
   void TakeProfilePress(double ratio);
-  void DrawExport(const Export& picture);
   // From within a frame: a slot may open a dialog, which must not happen while drawing.
   template <typename Function>
   void AfterFrame(Function function) {
@@ -95,7 +119,10 @@ class HeadCanvas::Impl {
 
   QElapsedTimer since_last_frame_;
   QTimer caret_timer_;
-  std::optional<Export> export_;
+  std::optional<Export> export_;  // waits for tiles
+  std::unique_ptr<Drawing> drawing_;
+  int64_t last_drawing_ = 0;
+  ImGuiBridge paper_;
   QMetaObject::Connection context_connection_;
   bool failure_reported_ = false;
   bool was_faint_ = false, fit_when_drawn_ = false;

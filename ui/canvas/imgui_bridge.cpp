@@ -416,9 +416,23 @@ void ImGuiBridge::NewFrame(QSize size, double device_pixel_ratio, double seconds
   ImGui::NewFrame();
 }
 
+void ImGuiBridge::PrepareFonts(double device_pixel_ratio) {
+  MakeCurrent();
+  BuildFonts(device_pixel_ratio);
+}
+
 void ImGuiBridge::Render() {
+  EndFrame();
+  DrawFrame();
+}
+
+void ImGuiBridge::EndFrame() {
   MakeCurrent();
   ImGui::Render();
+}
+
+void ImGuiBridge::DrawFrame() {
+  MakeCurrent();
   if (has_graphics_) ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
 }
 

@@ -47,6 +47,11 @@ class ImGuiBridge {
   void NewFrame(QSize size, double device_pixel_ratio, double seconds_since_last);
   // Ends the frame; with graphics, draws it to the bound framebuffer.
   void Render();
+  // The two parts of Render, the second of which may come later, before the next NewFrame.
+  void EndFrame();
+  void DrawFrame();
+  // What the first NewFrame of this ratio would do for tens of milliseconds: makes the letters.
+  void PrepareFonts(double device_pixel_ratio);
 
   // After input ImGui needs frames that nothing else asks for: to show hovering, and to end a click. Counts down to 0
   // as frames are drawn.
