@@ -25,8 +25,9 @@ class HeadClasses {
   void Class(KnownHead* head);
   // For those and the later ones.
   void Set(const std::vector<double>& values, std::vector<analysis::HeadStatistics>* heads);
-  void Forget();                            // another trace
-  HeadClasses OfAnotherTrace() const;       // by the same thresholds
+  void Forget();                       // another trace
+  HeadClasses OfAnotherTrace() const;  // by the same thresholds
+  const analysis::ClassRules& rules() const { return rules_; }
   int64_t bytes() const { return bytes_; }  // of what the window holds of the heads that were classed
 
  private:

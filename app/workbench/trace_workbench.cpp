@@ -28,8 +28,8 @@
 #include "exact_score.h"
 #include "figure_maker.h"
 #include "free_pages.h"
-#include "head_classes.h"
 #include "kernels/cuda_executor.h"
+#include "known_heads.h"
 #include "lost_keys.h"
 #include "made_mask.h"
 #include "map_export.h"
@@ -40,7 +40,6 @@
 #include "quantised_head.h"
 #include "repeat_report.h"
 #include "run_slot.h"
-#include "statistics_job.h"
 #include "support/run_origin.h"
 #include "table_export.h"
 #include "tile_source.h"
@@ -86,7 +85,7 @@ class TraceWorkbench : public ui::Workbench {
         }),
         run_slot_(std::make_shared<RunSlot>()),
         capture_(post_),
-        statistics_(post_, shared.gate),
+        heads_(post_, shared.gate, &memory(), [this](const std::string& sentence) { ReportBackgroundError(sentence); }),
         queue_(kWorkers, post_) {
     for (const ui::MapView view : ui::kMapViews) {
       tiles_.push_back(std::make_unique<TileSource>(
@@ -118,11 +117,13 @@ class TraceWorkbench : public ui::Workbench {
 
   void OpenTrace(const std::string& path, ui::Reply<ui::TraceSummary> done, ui::ErrorReply failed) override;
   void RequestStatistics(ui::Reply<analysis::HeadStatistics> one, std::function<void()> finished,
-                         ui::Reply<ui::ProgressReport> progress) override;
-  void CancelStatistics() override { statistics_.Cancel(); }
+                         ui::Reply<ui::ProgressReport> progress) override {
+    if (trace_) heads_.Request(trace_, paths_.cache_dir, std::move(one), std::move(finished), std::move(progress));
+  }
+  void CancelStatistics() override { heads_.Cancel(); }
   std::vector<ui::ClassThreshold> class_thresholds() const override { return HeadClasses::Thresholds(); }
   void SetClassThresholds(const std::vector<double>& values, std::vector<analysis::HeadStatistics>* heads) override {
-    classes_.Set(values, heads);
+    heads_.SetThresholds(values, heads);
   }
   std::string WriteClassThresholds(const std::vector<double>& values, const std::string& path) override {
     return OutcomeOf([&] { return HeadClasses::Write(values, path), true; }).error;
@@ -235,7 +236,7 @@ class TraceWorkbench : public ui::Workbench {
   }
   std::unique_ptr<ui::Workbench> Another() override {
     auto another = std::make_unique<TraceWorkbench>(paths_, post_, shared_);
-    another->classes_ = classes_.OfAnotherTrace();
+    another->heads_.ClassLike(heads_);
     return another;
   }
 
@@ -335,13 +336,12 @@ class TraceWorkbench : public ui::Workbench {
   int64_t export_number_ = 0;  // the same of maps in files
   int64_t figure_number_ = 0;  // the same of figures
   int64_t quantise_number_ = 0;
-  HeadClasses classes_;
   std::shared_ptr<FigureCache> figures_ = std::make_shared<FigureCache>();
   std::shared_ptr<RunSlot> run_slot_;
   MassCache head_masses_{shared_memory()};
   CaptureJob capture_;
   std::shared_ptr<CaptureEstimator> estimator_ = std::make_shared<CaptureEstimator>();
-  StatisticsJob statistics_;
+  KnownHeads heads_;
   analysis::TaskQueue queue_;
   std::vector<std::unique_ptr<TileSource>> tiles_;  // of every view
 };
@@ -351,7 +351,7 @@ void TraceWorkbench::OpenTrace(const std::string& path, ui::Reply<ui::TraceSumma
       "open", kOpenPriority,
       [path, memory = shared_memory()](const std::stop_token&) { return std::make_shared<OpenedTrace>(path, memory); },
       [this, done = std::move(done)](const std::shared_ptr<OpenedTrace>& trace) {
-        statistics_.Cancel();
+        heads_.Forget();
         for (const char* prefix : {kMaskPrefix, kThumbnailPrefix, kLostPrefix, kOverlapTag, "row"})
           queue_.Cancel(prefix);
         CancelSearch();
@@ -359,14 +359,13 @@ void TraceWorkbench::OpenTrace(const std::string& path, ui::Reply<ui::TraceSumma
         CancelRun();
         CancelFigure();
         CancelQuantise();
-        classes_.Forget();
         memory().HoldReleased();
         auto masks = std::make_shared<std::map<int64_t, analysis::KeptMask>>();
         masks->swap(masks_);
         head_masses_.Clear();
         std::shared_ptr<OpenedTrace> before = std::exchange(trace_, trace);
         for (const auto& tiles : tiles_) tiles->SetTrace(trace);
-        memory().SetFixed(&classes_, 0);
+        heads_.CountAsForgotten();
         done(trace->summary);  // the window forgets the trace before, too
         GiveBack(std::move(before), {std::move(masks), memory().TakeReleased()});
       },
@@ -391,22 +390,6 @@ void TraceWorkbench::GiveBack(std::shared_ptr<OpenedTrace> closed, std::vector<s
         queue_.Submit(
             "give back", kGiveBackPriority, [](const std::stop_token&) { ReturnFreePages(); }, [] {});
       });
-}
-
-void TraceWorkbench::RequestStatistics(ui::Reply<analysis::HeadStatistics> one, std::function<void()> finished,
-                                       ui::Reply<ui::ProgressReport> progress) {
-  if (!trace_) return;
-  const auto counted = [this, one = std::move(one)](KnownHead head) {
-    classes_.Class(&head);
-    memory().SetFixed(&classes_, classes_.bytes());
-    one(std::move(head.statistics));
-  };
-  statistics_.Start(
-      trace_, paths_.cache_dir,
-      {.one = counted,
-       .finished = std::move(finished),
-       .progress = std::move(progress),
-       .failed = [this](const std::string& sentence) { ReportBackgroundError(analysis::Printable(sentence)); }});
 }
 
 void TraceWorkbench::Quantise(analysis::HeadId head, const ui::QuantiseSettings& settings,
@@ -547,7 +530,7 @@ void TraceWorkbench::TuneHeads(const std::vector<analysis::HeadId>& heads, const
   SubmitHeads("tune", kTunePriority, heads, "Tuning", &tuning_number_, replies,
               [this, trace = trace_, heads, settings, alone = measures_alone()](
                   const HeadsCalls<ui::TunedSetting>& calls, const std::stop_token& stop) {
-                const auto paused = IsTimed(settings) ? std::make_unique<PauseStatistics>(statistics_) : nullptr;
+                const auto paused = IsTimed(settings) ? std::make_unique<PauseStatistics>(heads_.job()) : nullptr;
                 if (paused) queue_.WaitUntilAlone(stop, kLongestWaitForQuiet);
                 app::TuneHeads(*trace, heads, settings, alone, calls, stop);
               });
@@ -561,7 +544,7 @@ void TraceWorkbench::MeasureHeads(const std::vector<analysis::HeadId>& heads, co
   SubmitHeads("run", kMaskPriority, heads, "Measuring " + method, &run_number_, replies,
               [this, trace = trace_, heads, method, values, repeats, alone = measures_alone()](
                   HeadsCalls<analysis::MethodResult> calls, const std::stop_token& stop) {
-                const PauseStatistics paused(statistics_);
+                const PauseStatistics paused(heads_.job());
                 queue_.WaitUntilAlone(stop, kLongestWaitForQuiet);
                 WaitUntilDrawn(stop);
                 MeasuredSweep sweep;
@@ -628,7 +611,7 @@ void TraceWorkbench::RunMethod(analysis::HeadId head, const std::string& method,
       "run", kMaskPriority,
       [this, number = run_number_, slot = run_slot_, trace = trace_, head, method, values, repeats,
        alone = measures_alone(), progress, unsupported](const std::stop_token& stop) {
-        const PauseStatistics paused(statistics_);
+        const PauseStatistics paused(heads_.job());
         // The tiles and masks that were asked for just before would make dense, which is measured first, look slow.
         queue_.WaitUntilAlone(stop, kLongestWaitForQuiet);
         WaitUntilDrawn(stop);
