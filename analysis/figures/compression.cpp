@@ -145,7 +145,8 @@ std::vector<FigurePanel> MakeCompression(const FigureInput& input, std::string* 
 const FigureMaker& CompressionFigure() {
   static const SimpleFigure figure(
       {"compression", "Kept mass of decode methods by what they read", "SparQ Attention, appendix G",
-       "mass that each decode method keeps against how much less it reads, one panel per class of heads"},
+       "mass that each decode method keeps against how much less it reads, one panel per class of heads", 1,
+       /*by_class=*/true},
       MakeCompression);
   return figure;
 }

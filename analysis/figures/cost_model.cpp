@@ -3,6 +3,10 @@
 // machine does (SparQ Attention, section 2 and appendix C).
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
 
 #include "figures/figure_list.h"
 #include "figures/head_rows.h"
@@ -79,6 +83,97 @@ StepCost CostOf(const data::TraceLayout& layout, double tokens, double batch) {
   return cost;
 }
 
+// Pairs that a head's recorded rows attend, `begin` of the rows on.
+double AttendedPairs(const data::TraceReader& trace, const data::LayerFacts& facts, size_t begin) {
+  const std::vector<int32_t>& positions = trace.row_positions();
+  double pairs = 0;
+  for (size_t row = begin; row < positions.size(); ++row) pairs += SeenTokens(facts, positions[row] + 1.0);
+  return pairs;
+}
+
+// A run as a point: multiply-adds by elements that it moves at least once, and multiply-adds a second. Of a decode
+// method a step's; of a prefill method Q, K, V and the output each once.
+struct RunPoint {
+  std::string method;
+  int32_t num_threads = 0;
+  double intensity = 0, speed = 0;
+};
+
+RunPoint PointOf(const MethodResult& run, const data::TraceReader& trace, const data::LayerFacts& facts) {
+  const double width = facts.head_dim + facts.v_head_dim, heads = run.measured_heads, kv_heads = run.measured_kv_heads;
+  const auto rows = static_cast<double>(run.num_rows), tokens = static_cast<double>(trace.num_tokens());
+  RunPoint point{run.method, run.num_threads};
+  double multiply_adds = 0, elements = 0;
+  if (run.phase == kernels::Phase::kDecode) {
+    const std::vector<int32_t>& positions = trace.row_positions();
+    const size_t begin = positions.size() - std::min(positions.size(), static_cast<size_t>(run.num_rows));
+    const double pairs = AttendedPairs(trace, facts, begin) / rows;
+    multiply_adds = run.kept_fraction * pairs * width * heads;
+    elements = pairs * width * kv_heads / (run.is_baseline ? 1.0 : run.bytes_allow);
+  } else {
+    multiply_adds = run.kept_fraction * AttendedPairs(trace, facts, 0) * width * heads;
+    elements = rows * width * heads + tokens * width * kv_heads;
+  }
+  point.intensity = multiply_adds / elements;
+  point.speed = multiply_adds / (run.attend.median_ms / 1e3);
+  return point;
+}
+
+// The runs on the CPU of heads that the figure shows. `left_out`: how many of them are of another trace, of a GPU or
+// without a time.
+std::vector<RunPoint> PointsOf(const FigureInput& input, size_t* left_out) {
+  std::vector<RunPoint> points;
+  for (const MethodResult& run : input.runs) {
+    const data::TraceReader& trace = *input.traces.front().trace;
+    const auto& heads = input.traces.front().heads;
+    const std::vector<int32_t>& layers = trace.layout().layers;
+    const auto layer = std::find(layers.begin(), layers.end(), run.head.layer);
+    const bool is_point = !run.device.is_gpu() && run.num_threads > 0 && run.attend.median_ms > 0 && run.num_rows > 0 &&
+                          std::find(heads.begin(), heads.end(), run.head) != heads.end() && layer != layers.end();
+    if (!is_point) {
+      ++*left_out;
+      continue;
+    }
+    points.push_back(PointOf(run, trace, trace.layout().facts[static_cast<size_t>(layer - layers.begin())]));
+  }
+  return points;
+}
+
+// What was measured on the first trace's heads, below what so many threads of this machine can do.
+FigurePanel RooflineOf(const std::vector<RunPoint>& points) {
+  FigurePanel panel;
+  panel.title = "measured runs and this machine's roof (fp32)";
+  panel.x = {"multiply-adds per element moved", true, 0, 0};
+  panel.y = {"G multiply-adds a second", true, 0, 0};
+  std::set<int32_t> threads;
+  double least = std::numeric_limits<double>::infinity(), most = 0;
+  for (const RunPoint& point : points) {
+    threads.insert(point.num_threads);
+    least = std::min(least, point.intensity);
+    most = std::max(most, point.intensity);
+  }
+  for (const int32_t count : threads) {
+    const Machine machine = MeasureMachine(count);
+    const double ridge = machine.multiply_adds / machine.elements;
+    FigureSeries roof{"roof of " + std::to_string(count) + (count == 1 ? " thread" : " threads"), {}, {}};
+    for (const double x : {std::min(least, ridge) / 2, ridge, 2 * std::max(most, ridge)}) {
+      roof.x.push_back(x);
+      roof.y.push_back(std::min(machine.multiply_adds, x * machine.elements) / 1e9);
+    }
+    panel.series.push_back(std::move(roof));
+  }
+  std::map<std::string, FigureSeries> methods;
+  for (const RunPoint& point : points) {
+    FigureSeries& series = methods[point.method];
+    series.name = point.method;
+    series.dots = true;
+    series.x.push_back(point.intensity);
+    series.y.push_back(point.speed / 1e9);
+  }
+  for (auto& [name, series] : methods) panel.series.push_back(std::move(series));
+  return panel;
+}
+
 std::vector<FigurePanel> MakeIntensity(const FigureInput& input, std::string* caption) {
   const Machine machine = MeasureMachine();
   const double ratio = machine.multiply_adds / machine.elements;
@@ -109,7 +204,15 @@ std::vector<FigurePanel> MakeIntensity(const FigureInput& input, std::string* ca
              Digits(machine.multiply_adds / 1e9, 1) + " G multiply-adds and " + Digits(machine.elements / 1e9, 2) +
              " G fp32 elements a second, " + Digits(ratio, 1) +
              " by one. SparQ, appendix C: at most 7 for Llama 2 7B at 4096 tokens; an H100 does 295 (FP8).";
-  return {std::move(intensity), std::move(share)};
+  std::vector<FigurePanel> panels = {std::move(intensity), std::move(share)};
+  if (input.runs.empty()) return panels;
+  size_t left_out = 0;
+  const std::vector<RunPoint> points = PointsOf(input, &left_out);
+  if (!points.empty()) panels.push_back(RooflineOf(points));
+  *caption += " " + std::to_string(points.size()) + " measured runs";
+  if (left_out > 0) *caption += ", without " + std::to_string(left_out) + " of a GPU, of other heads or without a time";
+  *caption += "; one above the roof's slope reads from the cache.";
+  return panels;
 }
 
 }  // namespace
@@ -124,7 +227,9 @@ const FigureMaker& MemoryFigure() {
 const FigureMaker& IntensityFigure() {
   static const SimpleFigure figure(
       {"intensity", "Arithmetic intensity of decoding", "SparQ Attention, section 2 and appendix C",
-       "multiply-adds per element moved in a decode step, beside what this machine does"},
+       "multiply-adds per element moved in a decode step, beside what this machine does; measured runs below its roof",
+       1,
+       /*by_class=*/false, /*of_runs=*/true},
       MakeIntensity);
   return figure;
 }

@@ -158,9 +158,10 @@ void DrawXY(const FigurePanel& panel, const Area& plot, const Area& area, CairoC
     };
     for (size_t at = 0; at < series.y.size(); ++at) {
       if (!is_there(at)) continue;
-      if (panel.kind == FigureKind::kPoints || series.y.size() <= 24)
-        canvas->Dot(x.At(series.x[at]), y.At(series.y[at]), panel.kind == FigureKind::kPoints ? 1.8 : 1.6, color);
-      if (panel.kind == FigureKind::kLines && at > 0 && is_there(at - 1))
+      const bool apart = panel.kind == FigureKind::kPoints || series.dots;
+      if (apart || series.y.size() <= 24)
+        canvas->Dot(x.At(series.x[at]), y.At(series.y[at]), series.dots ? 2.6 : apart ? 1.8 : 1.6, color);
+      if (!apart && at > 0 && is_there(at - 1))
         canvas->Line(x.At(series.x[at - 1]), y.At(series.y[at - 1]), x.At(series.x[at]), y.At(series.y[at]), color, 1.3,
                      IsDashed(panel, i));
     }

@@ -87,6 +87,7 @@ std::vector<std::vector<HeadStatistics>> StatisticsOfAll(const FigureInput& inpu
   options.max_rows = input.max_rows;
   options.num_threads = 1;
   options.stop = input.stop;
+  options.classes = input.classes;
   if (with_agreement) {
     options.agreement_k = {8, 16, 32, 64, 128, 256};
     options.agreement_r = {4, 8, 16, 32, 64};

@@ -171,9 +171,10 @@ std::vector<FigurePanel> MakeKernelSparsity(const FigureInput& input, std::strin
 }  // namespace
 
 const FigureMaker& KernelSparsityFigure() {
-  static const SimpleFigure figure({"kernel-sparsity", "Sparsity of masks and of kernels", "MInference, figure 12",
-                                    "what tiles of 64 rows and keys leave out, by length and beside the mask itself"},
-                                   MakeKernelSparsity);
+  static const SimpleFigure figure(
+      {"kernel-sparsity", "Sparsity of masks and of kernels", "MInference, figure 12",
+       "what tiles of 64 rows and keys leave out, by length and beside the mask itself", 1, /*by_class=*/true},
+      MakeKernelSparsity);
   return figure;
 }
 

@@ -129,10 +129,11 @@ std::vector<FigurePanel> MakeLineSums(const FigureInput& input, std::string* cap
 }  // namespace
 
 const FigureMaker& LineSumsFigure() {
-  static const SimpleFigure figure({"line-sums", "Mass of columns, slashes and blocks",
-                                    "SampleAttention, figures 4, 12 and 13; MInference, figure 3a",
-                                    "mass by key, by distance and by block, for each quarter of the rows"},
-                                   MakeLineSums);
+  static const SimpleFigure figure(
+      {"line-sums", "Mass of columns, slashes and blocks",
+       "SampleAttention, figures 4, 12 and 13; MInference, figure 3a",
+       "mass by key, by distance and by block, for each quarter of the rows", 1, /*by_class=*/true},
+      MakeLineSums);
   return figure;
 }
 

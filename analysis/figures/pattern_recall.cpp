@@ -74,7 +74,8 @@ std::vector<FigurePanel> MakePatternRecall(const FigureInput& input, std::string
 const FigureMaker& PatternRecallFigure() {
   static const SimpleFigure figure(
       {"pattern-recall", "Recall of patterns by cost", "MInference, figure 3c",
-       "mass that each pattern keeps against the pairs it computes, one panel per class of heads"},
+       "mass that each pattern keeps against the pairs it computes, one panel per class of heads", 1,
+       /*by_class=*/true},
       MakePatternRecall);
   return figure;
 }

@@ -287,7 +287,7 @@ const FigureMaker& NearestNonzeroFigure() {
 const FigureMaker& HeadPatternsFigure() {
   static const SimpleFigure figure(
       {"head-patterns", "Classes of heads", "MInference, appendix E; S2-Attention, section 3",
-       "how many heads of each class a layer has, and where the mass lies"},
+       "how many heads of each class a layer has, and where the mass lies", 1, /*by_class=*/true},
       MakeHeadPatterns);
   return figure;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // headscope analyze TRACE [--heads L:H,..] [--device ..] [--metrics a,b | --all | -o OUT.json|.csv|.h5]
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <iomanip>
 #include <memory>
@@ -38,8 +37,8 @@ constexpr size_t kDeviceWidth = 22;  // of the table's first two columns, with a
 struct AnalyzeArguments {
   std::string trace, heads, output;
   Device device = kCpu;
-  std::vector<std::string> metrics, alarms, thresholds;
-  std::string classes;
+  std::vector<std::string> metrics, alarms;
+  ClassOptions classes;
   analysis::StatisticsOptions options;
   bool all = false, print_classes = false, force = false, quiet = false;
 };
@@ -55,35 +54,10 @@ std::vector<MetricInfo>::iterator FindMetric(const std::string& name, const char
   return metric;
 }
 
-// "NAME=NUMBER", or a usage error that says what it should be.
-std::pair<std::string, double> NameAndNumber(const std::string& option, const std::string& text,
-                                             const std::string& expected) {
-  const size_t equals = text.find('=');
-  const std::string number = equals == std::string::npos ? std::string() : text.substr(equals + 1);
-  double value = 0;
-  const auto read = std::from_chars(number.data(), number.data() + number.size(), value);
-  if (number.empty() || read.ec != std::errc() || read.ptr != number.data() + number.size())
-    throw UsageError(option + " '" + text + "' is not " + expected);
-  return {text.substr(0, equals), value};
-}
-
 // "largest_logit=100": values above it are marked.
 void SetAlarm(const std::string& text, std::vector<MetricInfo>* metrics) {
   const auto [name, value] = NameAndNumber("--alarm", text, "a metric and a number, such as largest_logit=100");
   FindMetric(name, "--alarm", metrics)->alarm = value;
-}
-
-// "far_mass=0.2".
-void SetThreshold(const std::string& text, analysis::ClassRules* rules) {
-  const std::string option = "--class-threshold";
-  const auto [name, value] = NameAndNumber(option, text, "a threshold and a number, such as far_mass=0.2");
-  const analysis::ClassThreshold* const threshold = analysis::FindClassThreshold(name);
-  if (threshold == nullptr) {
-    throw UsageError(option + ": '" + name + "' is not known; choose from " +
-                     Listed(analysis::ClassThresholds(), &analysis::ClassThreshold::name));
-  }
-  if (!(value >= 0 && value <= 1)) throw UsageError(option + " '" + text + "': a threshold is a number from 0 to 1");
-  rules->*threshold->member = value;
 }
 
 // The metrics that statistics with these options have.
@@ -212,18 +186,8 @@ std::string AlarmText(const std::vector<analysis::HeadStatistics>& all, const st
   return text;
 }
 
-analysis::ClassRules ClassRulesOf(const std::string& path) {
-  try {
-    return analysis::ReadClassRules(path);
-  } catch (BadInputError& error) {
-    error.AddRemedy("--print-classes writes one");
-    throw;
-  }
-}
-
 int RunAnalyze(AnalyzeArguments arguments) {
-  if (!arguments.classes.empty()) arguments.options.classes = ClassRulesOf(arguments.classes);
-  for (const std::string& threshold : arguments.thresholds) SetThreshold(threshold, &arguments.options.classes);
+  arguments.options.classes = RulesOf(arguments.classes);
   if (arguments.print_classes) {
     WriteText(analysis::ClassRulesJson(arguments.options.classes), arguments.output, arguments.force);
     return kDone;
@@ -295,14 +259,7 @@ void AddAnalyzeCommand(CLI::App& app, Action& action) {
                    "Mark values of a metric above a number with ! (largest_logit=100, where QK-clip acts)")
       ->delimiter(',')
       ->type_name("METRIC=VALUE,..");
-  command->add_option("--classes", arguments->classes, "Thresholds of the classes, as --print-classes writes them")
-      ->type_name("FILE.json");
-  command
-      ->add_option("--class-threshold", arguments->thresholds,
-                   "Thresholds of the classes, on top of --classes: " +
-                       Listed(analysis::ClassThresholds(), &analysis::ClassThreshold::name))
-      ->delimiter(',')
-      ->type_name("NAME=VALUE,..");
+  AddClassOptions(command, &arguments->classes);
   command->add_flag("--print-classes", arguments->print_classes, "Print the thresholds as JSON and stop");
   command
       ->add_option("--cra-targets", options.cra_targets,

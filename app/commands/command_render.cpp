@@ -15,6 +15,7 @@
 #include "analysis/figure_drawing.h"
 #include "analysis/figures.h"
 #include "analysis/report.h"
+#include "analysis/result_files.h"
 #include "analysis/types/color_map.h"
 #include "base/check_status.h"
 #include "base/device.h"
@@ -41,7 +42,8 @@ namespace {
 
 struct RenderArguments {
   std::vector<std::string> traces;
-  std::string figure, heads;
+  std::string figure, heads, runs;
+  ClassOptions classes;
   int64_t max_rows = analysis::FigureInput{}.max_rows;
   int32_t num_threads = 0;
   bool list_figures = false;
@@ -92,6 +94,11 @@ int RunFigure(const RenderArguments& arguments) {
   look.dark = OneOf<bool>(arguments.ground, "--ground", {{"light", false}, {"dark", true}});
   std::vector<std::unique_ptr<data::TraceReader>> readers;
   analysis::FigureInput input;
+  input.classes = RulesOf(arguments.classes);
+  if (!arguments.runs.empty()) {
+    if (!maker->info().of_runs) throw UsageError("--runs: the figure " + arguments.figure + " shows no measured runs");
+    input.runs = analysis::ReadComparison(arguments.runs);
+  }
   input.max_rows = arguments.max_rows;
   input.num_threads = arguments.num_threads;
   input.stop = StopOnInterrupt();
@@ -272,6 +279,11 @@ void AddRenderCommand(CLI::App& app, Action& action) {
   command->add_flag("--list-figures", arguments->list_figures, "Print the figures with their sources and stop");
   AddRecordedHeadsOption(command, &arguments->heads);
   AddMaxRowsOption(command, &arguments->max_rows, " for a figure");
+  AddClassOptions(command, &arguments->classes);
+  command
+      ->add_option("--runs", arguments->runs,
+                   "With --figure intensity: runs of the first trace, as compare or the window writes them")
+      ->type_name("RUNS.json|.csv");
   command
       ->add_option("--view", arguments->view,
                    "scores; overlay (scores, grey where the method leaves out), lost (grey where it keeps); mask "

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands/common_options.h"
 
+#include <charconv>
+
 #include "base/device.h"
+#include "base/errors.h"
+#include "support/listed.h"
 
 namespace headscope::app {
 
@@ -58,6 +62,61 @@ void AddJsonOption(CLI::App* command, bool* json, const std::string& what) {
 
 void AddQuietOption(CLI::App* command, bool* quiet) {
   command->add_flag("--quiet", *quiet, "Do not show progress");
+}
+
+std::pair<std::string, double> NameAndNumber(const std::string& option, const std::string& text,
+                                             const std::string& expected) {
+  const size_t equals = text.find('=');
+  const std::string number = equals == std::string::npos ? std::string() : text.substr(equals + 1);
+  double value = 0;
+  const auto read = std::from_chars(number.data(), number.data() + number.size(), value);
+  if (number.empty() || read.ec != std::errc() || read.ptr != number.data() + number.size())
+    throw UsageError(option + " '" + text + "' is not " + expected);
+  return {text.substr(0, equals), value};
+}
+
+namespace {
+
+// "far_mass=0.2".
+void SetThreshold(const std::string& text, analysis::ClassRules* rules) {
+  const std::string option = "--class-threshold";
+  const auto [name, value] = NameAndNumber(option, text, "a threshold and a number, such as far_mass=0.2");
+  const analysis::ClassThreshold* const threshold = analysis::FindClassThreshold(name);
+  if (threshold == nullptr) {
+    throw UsageError(option + ": '" + name + "' is not known; choose from " +
+                     Listed(analysis::ClassThresholds(), &analysis::ClassThreshold::name));
+  }
+  if (!(value >= 0 && value <= 1)) throw UsageError(option + " '" + text + "': a threshold is a number from 0 to 1");
+  rules->*threshold->member = value;
+}
+
+analysis::ClassRules ClassRulesIn(const std::string& path) {
+  try {
+    return analysis::ReadClassRules(path);
+  } catch (BadInputError& error) {
+    error.AddRemedy("headscope analyze --print-classes writes one");
+    throw;
+  }
+}
+
+}  // namespace
+
+void AddClassOptions(CLI::App* command, ClassOptions* classes) {
+  command->add_option("--classes", classes->file, "Thresholds of the classes, as --print-classes writes them")
+      ->type_name("FILE.json");
+  command
+      ->add_option("--class-threshold", classes->thresholds,
+                   "Thresholds of the classes, on top of --classes: " +
+                       Listed(analysis::ClassThresholds(), &analysis::ClassThreshold::name))
+      ->delimiter(',')
+      ->type_name("NAME=VALUE,..");
+}
+
+analysis::ClassRules RulesOf(const ClassOptions& classes) {
+  analysis::ClassRules rules;
+  if (!classes.file.empty()) rules = ClassRulesIn(classes.file);
+  for (const std::string& threshold : classes.thresholds) SetThreshold(threshold, &rules);
+  return rules;
 }
 
 }  // namespace headscope::app

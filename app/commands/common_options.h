@@ -7,7 +7,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "analysis/class_rules.h"
 #include "base/device.h"
 #include "base/element_type.h"
 
@@ -31,6 +34,17 @@ CLI::Option* AddRepeatOption(CLI::App* command, int32_t* repeats);
 // -o,--output and --force, which lets it replace what is there. `what` is the help of the first.
 CLI::Option* AddOutputOptions(CLI::App* command, std::string* output, bool* force, const std::string& what,
                               const std::string& type_name = "OUT");
+// --classes and --class-threshold.
+struct ClassOptions {
+  std::string file;                     // empty: the defaults
+  std::vector<std::string> thresholds;  // on top of them
+};
+void AddClassOptions(CLI::App* command, ClassOptions* classes);
+// Throws UsageError, and as analysis::ReadClassRules.
+analysis::ClassRules RulesOf(const ClassOptions& classes);
+// "NAME=NUMBER", or a usage error that says what it should be.
+std::pair<std::string, double> NameAndNumber(const std::string& option, const std::string& text,
+                                             const std::string& expected);
 // --json. `what` says what is printed and the name of its schema.
 void AddJsonOption(CLI::App* command, bool* json, const std::string& what);
 // --quiet.

@@ -214,13 +214,37 @@ def compare_intensity(said, file):
     model = file["model"].attrs
     group, width = model["num_qo_heads"] / model["num_kv_heads"], float(model["num_qo_heads"] * model["head_dim"])
     parameters = 12 * width**2  # of a layer, N; C: elements of its keys and values of one sequence
-    intensity, share = said["panels"]
+    intensity, share = said["panels"][:2]
     for batch, line, part in zip((1, 8, 64), intensity["series"], share["series"], strict=False):
         cache = 2 * np.array(LENGTHS) * width / group
         check(f"intensity at batch {batch}", line["y"], (parameters + cache * group) / (parameters / batch + cache))
         check(f"attention's share at batch {batch}", part["y"], cache / (parameters / batch + cache))
     balance = intensity["series"][3]["y"]  # of the machine: whatever it is, a line
     check("the machine's balance", [balance[0] > 0, balance[0] == balance[1]], [True, True])
+
+
+def compare_roofline(said, runs, file):
+    """Measured runs as points: what each computes by what it moves at least once, and by its time."""
+    panel = said["panels"][2]
+    model = file["model"].attrs
+    width, tokens = 2.0 * model["head_dim"], TOKENS
+    points = {}
+    for run in runs:
+        last = np.arange(tokens - run["num_rows"], tokens) + 1.0
+        if run["phase"] == "decode":
+            multiply_adds = run["kept_fraction"] * last.mean() * width * run["measured_heads"]
+            moved = last.mean() * width * run["measured_kv_heads"] / (1 if run["method"] == "dense" else run["bytes_allow"])
+        else:
+            multiply_adds = run["kept_fraction"] * last.sum() * width * run["measured_heads"]
+            moved = run["num_rows"] * width * run["measured_heads"] + tokens * width * run["measured_kv_heads"]
+        points.setdefault(run["method"], []).append((multiply_adds / moved, multiply_adds / run["attend"]["median_ms"] * 1e-6))
+    drawn = {series["name"]: series for series in panel["series"]}
+    for method, expected in points.items():
+        name = method if method in drawn else "decode/" + method
+        check(f"runs of {name}, intensity", drawn[name]["x"], [x for x, _ in expected])
+        check(f"runs of {name}, speed", drawn[name]["y"], [y for _, y in expected])
+    roof = next(series for name, series in drawn.items() if name.startswith("roof"))
+    check("the roof rises to the ridge and is flat from there", [roof["y"][0] < roof["y"][1], roof["y"][1] == roof["y"][2]], [True, True])
 
 
 def compare_attention_time(said):
@@ -255,6 +279,12 @@ def main():
             points += compare_compression(figure("compression"), methods, heads, file)
             compare_memory(figure("memory"), file)
             compare_intensity(figure("intensity"), file)
+            runs = str(pathlib.Path(folder) / "runs.json")
+            asked = [option for method in ("a-shape", "streaming-llm", "sparq") for option in ("--method", method)]
+            layer, head = HEADS[0]
+            subprocess.run([program, "compare", part, *asked, "--heads", f"{layer}:{head}", "--repeat", "2", "--quiet", "-o", runs], check=True)
+            subprocess.run([program, "render", part, "--figure", "intensity", "--heads", f"{layer}:{head}", "--runs", runs, "--quiet", "--force", "-o", out], check=True)
+            compare_roofline(json.loads(pathlib.Path(out).read_text()), json.loads(pathlib.Path(runs).read_text())["results"], file)
             compare_attention_time(figure("attention-time"))
     for failure in failures:
         print("FAILED", failure)

@@ -11,7 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "analysis/class_rules.h"
 #include "analysis/head_tensors.h"
+#include "analysis/types/comparison.h"
 #include "data/trace_reader.h"
 
 namespace headscope::analysis {
@@ -25,6 +27,7 @@ struct FigureAxis {
 struct FigureSeries {
   std::string name;
   std::vector<double> x, y;  // NaN: no number there
+  bool dots = false;         // of kLines: points that nothing joins
 };
 
 enum class FigureKind {
@@ -64,6 +67,8 @@ struct FigureInput {
   std::vector<FigureTrace> traces;  // at least one
   // Rows of a head that are looked at, evenly spaced; figures whose definition takes every row say so.
   int64_t max_rows = 256;
+  ClassRules classes = {};              // of figures by class (FigureInfo::by_class)
+  std::vector<MethodResult> runs = {};  // of those that show what was measured (FigureInfo::of_runs)
   int32_t num_threads = 0;
   std::stop_token stop = {};
   std::function<void(double share)> progress = {};
@@ -75,6 +80,8 @@ struct FigureInfo {
   std::string source;  // as Figure::source
   std::string help;    // one line
   int32_t least_traces = 1;
+  bool by_class = false;  // heads are told apart by FigureInput::classes
+  bool of_runs = false;   // FigureInput::runs are in it
 };
 
 class FigureMaker {
