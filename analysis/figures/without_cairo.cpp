@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/figure_drawing.h"
+#include "analysis/table_drawing.h"
 #include "base/errors.h"
 #include "report/head_map.h"
 
@@ -21,6 +22,12 @@ FigurePixels PaintFigure(const Figure& figure, int32_t /*width*/, int32_t /*heig
   throw UsageError("Figure " + figure.name +
                    " is not drawn: this headscope was built without cairo; install libcairo2-dev and build again, or "
                    "save its numbers as .json or .csv.");
+}
+
+void DrawTable(const TableText& /*table*/, const std::string& path, const FigureLook& /*look*/) {
+  throw UsageError({.file = path,
+                    .problem = "this headscope was built without cairo and draws no tables",
+                    .remedy = "install libcairo2-dev and build again, or write .csv"});
 }
 
 void PaintWithCairo(const HeadMap& /*map*/, int32_t /*width*/, int32_t /*height*/, const std::string& path) {

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "analysis/table_drawing.h"
+#include "base/errors.h"
+#include "figures/cairo_canvas.h"
+
+namespace headscope::analysis {
+namespace {
+
+constexpr double kTextSize = 9, kTitleSize = 13, kMargin = 14, kGap = 16, kLine = 14;
+constexpr double kMostSide = 16000;
+
+struct Layout {
+  std::vector<double> left, width;  // of the columns
+  double top = 0, page_width = 0, page_height = 0;
+};
+
+Layout LayOut(const TableText& table, CairoCanvas* canvas) {
+  Layout layout;
+  double x = kMargin;
+  for (size_t column = 0; column < table.columns.size(); ++column) {
+    double width = canvas->Width(table.columns[column].title, kTextSize);
+    for (const std::vector<std::string>& row : table.rows)
+      width = std::max(width, canvas->Width(row[column], kTextSize));
+    layout.left.push_back(x);
+    layout.width.push_back(width);
+    x += width + kGap;
+  }
+  layout.top = kMargin + (table.title.empty() ? 0 : kTitleSize + 8);
+  layout.page_width = std::max(x - kGap, kMargin + canvas->Width(table.title, kTitleSize)) + kMargin;
+  layout.page_height = layout.top + kLine * static_cast<double>(table.rows.size() + 1) + 6 + kMargin;
+  return layout;
+}
+
+void Draw(const TableText& table, const Layout& layout, CairoCanvas* canvas) {
+  canvas->Fill({0, 0, layout.page_width, layout.page_height}, canvas->inks().paper);
+  if (!table.title.empty()) canvas->Text(kMargin, kMargin + kTitleSize, table.title, kTitleSize);
+  const auto put = [&](size_t column, double baseline, const std::string& text, Rgb ink) {
+    const bool right = table.columns[column].right;
+    canvas->Text(layout.left[column] + (right ? layout.width[column] : 0), baseline, text, kTextSize,
+                 right ? Anchor::kRight : Anchor::kLeft, ink);
+  };
+  double baseline = layout.top + kTextSize;
+  for (size_t column = 0; column < table.columns.size(); ++column)
+    put(column, baseline, table.columns[column].title, canvas->inks().quiet);
+  const double rule = baseline + 4;
+  canvas->Line(kMargin, rule, layout.page_width - kMargin, rule, canvas->inks().ink, 0.6);
+  baseline += 4;
+  for (const std::vector<std::string>& row : table.rows) {
+    baseline += kLine;
+    for (size_t column = 0; column < row.size(); ++column) put(column, baseline, row[column], canvas->inks().ink);
+  }
+}
+
+}  // namespace
+
+void DrawTable(const TableText& table, const std::string& path, const FigureLook& look) {
+  const PageInks& inks = look.dark ? kDarkPage : kLightPage;
+  // Letters are measured on a page of one point, which is thrown away.
+  Layout layout;
+  int32_t wide = 0, high = 0;
+  PaintPixels(1, 1, 1, &wide, &high, [&](cairo_t* cairo) {
+    CairoCanvas canvas(cairo, inks);
+    layout = LayOut(table, &canvas);
+  });
+  if (std::max(layout.page_width, layout.page_height) > kMostSide) {
+    throw UsageError({.field = "rows",
+                      .value = std::to_string(table.rows.size()),
+                      .problem = "the table is too large for a picture",
+                      .remedy = "choose fewer heads, or write .csv"});
+  }
+  PaintFile(path, table.title, layout.page_width, layout.page_height, [&](cairo_t* cairo) {
+    CairoCanvas canvas(cairo, inks);
+    Draw(table, layout, &canvas);
+  });
+}
+
+}  // namespace headscope::analysis
