@@ -2,9 +2,13 @@
 #include "choices/saved_index.h"
 
 #include <bit>
+#include <nlohmann/json.hpp>
 
+#include "analysis/types/printable.h"
 #include "base/errors.h"
+#include "base/file_format.h"
 #include "kernels/status.h"
+#include "support/output_file.h"
 
 namespace headscope::app {
 namespace {
@@ -75,6 +79,42 @@ void AppendIndexLists(const SparseIndex& index, data::IndexFile* file) {
     file->runs.push_back(std::bit_cast<int32_t>(run.packed));
   }
   file->columns.insert(file->columns.end(), index.columns.begin(), index.columns.end());
+}
+
+void WriteIndex(const data::IndexFile& file, const std::string& path, bool force) {
+  if (FindFileFormat(path) != FileFormat::kJson) {
+    OutputFile saved(path, force);
+    saved.Write([&](const std::string& temporary) { data::WriteIndexFile(temporary, file); });
+    saved.Commit();
+    return;
+  }
+  using Json = nlohmann::ordered_json;
+  Json json = {{"format", "headscope-index"},
+               {"version", 2},
+               {"method", file.method},
+               {"recipe", file.recipe},
+               {"num_qo_heads", file.num_qo_heads},
+               {"num_kv_heads", file.num_kv_heads},
+               {"head_dim", file.head_dim},
+               {"seq_q", file.seq_q},
+               {"seq_k", file.seq_k},
+               {"first_position", file.first_position},
+               {"tile_rows", file.tile_rows},
+               {"mask_kind", file.mask_kind},
+               {"window", file.window},
+               {"num_sinks", file.num_sinks},
+               {"run_begin", file.run_begin},
+               {"run_count", file.run_count},
+               {"column_begin", file.column_begin},
+               {"column_count", file.column_count},
+               {"columns", file.columns}};
+  const auto pairs = [&json](const char* name, const std::vector<int32_t>& numbers) {
+    json[name] = Json::array();
+    for (size_t i = 0; i + 1 < numbers.size(); i += 2) json[name].push_back({numbers[i], numbers[i + 1]});
+  };
+  pairs("runs", file.runs);
+  pairs("heads", file.heads);
+  WriteText(analysis::PrintableJson(json.dump(-1, ' ', false, Json::error_handler_t::replace)) + "\n", path, force);
 }
 
 }  // namespace headscope::app

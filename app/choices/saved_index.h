@@ -16,4 +16,8 @@ kernels::SparseIndex IndexOf(const std::string& path, const data::IndexFile& fil
 void SetIndexShape(const kernels::SparseIndex& index, data::IndexFile* file);
 void AppendIndexLists(const kernels::SparseIndex& index, data::IndexFile* file);
 
+// As data::WriteIndexFile or, to .json, the same numbers under the same names for programs without HDF5
+// (`headscope-index` is the member `format`); headscope reads the first alone. Throws FailedError.
+void WriteIndex(const data::IndexFile& file, const std::string& path, bool force);
+
 }  // namespace headscope::app

@@ -16,6 +16,7 @@
 #include "choices/head_results.h"
 #include "choices/head_selection.h"
 #include "choices/method_choice.h"
+#include "choices/saved_index.h"
 #include "choices/torch_decode.h"
 #include "choices/trace_index.h"
 #include "commands/command.h"
@@ -224,9 +225,7 @@ int RunCompare(CompareArguments arguments) {
   if (!arguments.save_index.empty()) {
     const data::IndexFile index = IndexOfTrace(trace, heads, choices.front(), comparison.measure,
                                                arguments.options.num_threads, StopOnInterrupt());
-    OutputFile saved(arguments.save_index, arguments.force);
-    saved.Write([&](const std::string& path) { data::WriteIndexFile(path, index); });
-    saved.Commit();
+    WriteIndex(index, arguments.save_index, arguments.force);
   }
   for (const std::string& note : notes) Say(note);
   if (arguments.output.empty()) {
@@ -276,7 +275,7 @@ void AddCompareCommand(CLI::App& app, Action& action) {
       ->add_option(
           "--save-index", arguments->save_index,
           "Write what the prefill method keeps on every head that is measured to one index file, for another trace "
-          "of the model, of the same length (`headscope methods` says how a file is run)")
+          "of the model, of the same length (`headscope methods` says how a file is run); .json: for other programs")
       ->type_name("FILE");
   AddOutputOptions(command, &arguments->output, &arguments->force, "Write the results to .json, .csv or .h5");
   AddQuietOption(command, &arguments->quiet);
