@@ -23,6 +23,7 @@
 #include "choices/method_choice.h"
 #include "choices/tuning.h"
 #include "choices/tuning_files.h"
+#include "choices/tuning_traces.h"
 #include "commands/command.h"
 #include "commands/common_options.h"
 #include "commands/head_notes.h"
@@ -97,16 +98,6 @@ TunedCriterion ParseCriterion(const std::string& text, const TuneArguments& argu
   throw UsageError("--choose '" + text + "': choose mass or error");
 }
 
-// One setting for several prompts is a setting of one model: refuses traces of others.
-void CheckSameModel(const data::TraceReader& trace, const data::TraceReader& first) {
-  const data::ModelInfo &model = trace.layout().model, &expected = first.layout().model;
-  if (model.weights_sha256 == expected.weights_sha256 && model.num_layers == expected.num_layers &&
-      model.num_qo_heads == expected.num_qo_heads && model.head_dim == expected.head_dim)
-    return;
-  throw UsageError(trace.path() + " was captured from a different model (" + model.name + ") than " + first.path() +
-                   " (" + expected.name + "); tune them separately");
-}
-
 // `others`: traces that are open already, of the same model and other recordings.
 Traces OpenTraces(const std::vector<std::string>& paths, const Traces& others) {
   Traces traces;
@@ -120,11 +111,7 @@ Traces OpenTraces(const std::vector<std::string>& paths, const Traces& others) {
     if (std::ranges::any_of(others, is_same))
       throw UsageError("--check " + path + " is a trace to tune on, and would agree with itself; give another one");
     traces.push_back(std::make_unique<data::TraceReader>(path));
-    CheckQueryRows(*traces.back());
-    if (!data::RowsContiguous(traces.back()->row_positions()))
-      throw BadInputError(
-          {.file = path, .problem = "its query rows have gaps", .remedy = "capture with --rows all or --rows last:N"});
-    CheckSameModel(*traces.back(), others.empty() ? *traces.front() : *others.front());
+    CheckTunedTogether(*traces.back(), others.empty() ? *traces.front() : *others.front());
   }
   return traces;
 }
