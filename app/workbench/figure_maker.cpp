@@ -11,6 +11,7 @@
 #include "base/stop.h"
 #include "choices/head_results.h"
 #include "data/trace_reader.h"
+#include "head_classes.h"
 #include "support/figure_file.h"
 #include "support/output_file.h"
 
@@ -55,7 +56,7 @@ std::vector<ui::FigureChoice> FigureChoices() {
   std::vector<ui::FigureChoice> choices;
   for (const analysis::FigureMaker* maker : analysis::FigureMakers()) {
     const analysis::FigureInfo& info = maker->info();
-    choices.push_back({info.name, info.title, info.source, info.help, info.least_traces});
+    choices.push_back({info.name, info.title, info.source, info.help, info.least_traces, info.by_class, info.of_runs});
   }
   return choices;
 }
@@ -74,6 +75,8 @@ std::shared_ptr<const analysis::Figure> FigureCache::Make(const std::shared_ptr<
   if (maker == nullptr) throw UsageError("There is no figure " + drawing.name + ": choose one from the list.");
   analysis::FigureInput input;
   input.max_rows = drawing.max_rows;
+  input.classes = HeadClasses::RulesOf(drawing.class_thresholds);
+  if (drawing.runs != nullptr) input.runs = *drawing.runs;
   input.stop = stop;
   input.progress = progress;
   std::unique_ptr<data::TraceReader> other;

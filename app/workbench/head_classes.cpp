@@ -9,13 +9,6 @@
 namespace headscope::app {
 namespace {
 
-analysis::ClassRules RulesOf(const std::vector<double>& values) {
-  analysis::ClassRules rules;
-  const auto thresholds = analysis::ClassThresholds();
-  for (size_t i = 0; i < std::min(values.size(), thresholds.size()); ++i) rules.*thresholds[i].member = values[i];
-  return rules;
-}
-
 int64_t BytesOf(const analysis::HeadStatistics& statistics) {
   constexpr int64_t kCopies = 2;  // that of the job, for its file, and the window's
   const size_t bytes = sizeof(statistics) + statistics.class_reason.capacity() +
@@ -24,6 +17,13 @@ int64_t BytesOf(const analysis::HeadStatistics& statistics) {
 }
 
 }  // namespace
+
+analysis::ClassRules HeadClasses::RulesOf(const std::vector<double>& values) {
+  analysis::ClassRules rules;
+  const auto thresholds = analysis::ClassThresholds();
+  for (size_t i = 0; i < std::min(values.size(), thresholds.size()); ++i) rules.*thresholds[i].member = values[i];
+  return rules;
+}
 
 std::vector<ui::ClassThreshold> HeadClasses::Thresholds() {
   std::vector<ui::ClassThreshold> thresholds;

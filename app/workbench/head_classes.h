@@ -17,6 +17,8 @@ namespace headscope::app {
 class HeadClasses {
  public:
   static std::vector<ui::ClassThreshold> Thresholds();  // with their defaults
+  // Of values in that order; what is missing is the default.
+  static analysis::ClassRules RulesOf(const std::vector<double>& values);
   // Values in that order. Throw as files do (WriteText, analysis::ReadClassRules).
   static void Write(const std::vector<double>& values, const std::string& path);
   static std::vector<double> Read(const std::string& path);

@@ -2,6 +2,8 @@
 #include "tuned_heads.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -14,9 +16,11 @@
 #include "analysis/types/printable.h"
 #include "base/check_status.h"
 #include "base/errors.h"
+#include "choices/head_selection.h"
 #include "choices/target_names.h"
 #include "choices/tuning.h"
 #include "choices/tuning_files.h"
+#include "choices/tuning_traces.h"
 #include "kernels/cuda_executor.h"
 #include "support/output_file.h"
 
@@ -116,28 +120,35 @@ Search SearchOf(const ui::TuneSettings& settings, bool alone) {
   return search;
 }
 
+// Traces that a setting is looked for, or tried, on together.
+using TunedTraces = std::vector<OpenedTrace*>;
+
 // The searches over one unit's heads.
 class UnitSearcher {
  public:
-  UnitSearcher(OpenedTrace& trace, const Search& search, const std::vector<analysis::HeadTensorsPtr>& recordings,
+  // recordings: [head][trace].
+  UnitSearcher(const TunedTraces& traces, const Search& search,
+               const std::vector<std::vector<analysis::HeadTensorsPtr>>& recordings,
                const analysis::BudgetSearchOptions& options) {
     if (!search.is_decode()) {
-      std::vector<std::vector<analysis::HeadTensorsPtr>> heads;
-      for (const analysis::HeadTensorsPtr& recording : recordings) heads.push_back({recording});
-      prefill_.emplace(heads, options);
+      prefill_.emplace(recordings, options);
       return;
     }
     std::vector<analysis::AskedMethod> asked;
     for (const MethodChoice& method : search.methods)
       asked.push_back({kernels::UniqueName(*method.spec), method.values});
     std::vector<std::vector<analysis::MeasuredHeadsPtr>> heads;
-    for (const analysis::HeadTensorsPtr& recording : recordings) {
-      const analysis::MeasuredHeadsPtr measured =
-          search.in_group ? trace.GroupOf(recording->id) : analysis::AloneHead(recording);
-      heads.push_back({analysis::WithLayersBelow(trace.reader, measured, asked)});
+    for (const std::vector<analysis::HeadTensorsPtr>& head : recordings) {
+      heads.emplace_back();
+      for (size_t i = 0; i < traces.size(); ++i) {
+        const analysis::MeasuredHeadsPtr measured =
+            search.in_group ? traces[i]->GroupOf(head[i]->id) : analysis::AloneHead(head[i]);
+        heads.back().push_back(analysis::WithLayersBelow(traces[i]->reader, measured, asked));
+      }
     }
-    analysis::DecodeSearchOptions of_steps{.search = options, .decode_rows = trace.DecodeRows()};
-    if (search.in_group) of_steps.head = recordings.front()->id;
+    analysis::DecodeSearchOptions of_steps{.search = options, .decode_rows = traces.front()->DecodeRows()};
+    for (const OpenedTrace* trace : traces) of_steps.decode_rows = std::min(of_steps.decode_rows, trace->DecodeRows());
+    if (search.in_group) of_steps.head = recordings.front().front()->id;
     decode_.emplace(std::move(heads), of_steps);
   }
 
@@ -146,14 +157,67 @@ class UnitSearcher {
     return decode_ ? decode_->Search(*method.decode, method.values, target, results)
                    : prefill_->Search(*method.prefill, method.values, target, results);
   }
+  // With these values, whatever they keep.
+  kernels::Status Try(const MethodChoice& method, const kernels::ParameterValues& values,
+                      const analysis::BudgetTarget& target, std::vector<analysis::BudgetSearchResult>* results) {
+    return decode_ ? decode_->Measure(*method.decode, values, target, results)
+                   : prefill_->Measure(*method.prefill, values, target, results);
+  }
 
  private:
   std::optional<analysis::BudgetSearcher> prefill_;
   std::optional<analysis::DecodeBudgetSearcher> decode_;
 };
 
-kernels::Status TuneUnit(OpenedTrace& trace, const std::vector<analysis::HeadId>& unit, const Search& search,
-                         const analysis::SweepCell& cell, const std::stop_token& stop,
+// The settings of a unit's heads on the traces that they were not chosen by.
+kernels::Status CheckUnit(const TunedTraces& checks, const Search& search, const analysis::BudgetSearchOptions& options,
+                          const Device& device, std::vector<ui::TunedSetting>* tuned) {
+  if (checks.empty()) return {};
+  analysis::BudgetSearchOptions quiet = options;
+  quiet.progress = {};
+  for (ui::TunedSetting& setting : *tuned) {
+    std::vector<std::vector<analysis::HeadTensorsPtr>> recordings(1);
+    for (OpenedTrace* trace : checks) recordings.front().push_back(trace->heads.GetUncached(setting.head, device));
+    UnitSearcher searcher(checks, search, recordings, quiet);
+    std::vector<analysis::BudgetSearchResult> found;
+    const kernels::Status status = searcher.Try(search.methods[setting.method], setting.values, search.target, &found);
+    if (!status.ok()) return status;
+    const analysis::BudgetSearchResult& result = found.front();
+    setting.checked = {result.reached, result.kept_fraction, result.mass, result.relative_error, result.time_share};
+  }
+  return {};
+}
+
+// Opened for a tuning, apart from the window's own.
+class CheckedTraces {
+ public:
+  CheckedTraces(const OpenedTrace& tuned, const std::vector<std::string>& paths,
+                const std::vector<analysis::HeadId>& heads) {
+    for (const std::string& path : paths) {
+      opened_.push_back(std::make_unique<OpenedTrace>(path, memory_));
+      traces_.push_back(opened_.back().get());
+      std::error_code missing;
+      if (std::filesystem::equivalent(path, tuned.reader.path(), missing))
+        throw UsageError(path + " is the trace that is tuned, and would agree with itself: choose another one.");
+      CheckTunedTogether(traces_.back()->reader, tuned.reader);
+      const auto& recorded = traces_.back()->summary.heads;
+      for (const analysis::HeadId& head : heads) {
+        if (std::find(recorded.begin(), recorded.end(), head) != recorded.end()) continue;
+        throw UsageError(path + ": head " + HeadText(head) +
+                         " was not recorded there: choose a trace that has it, or filter it out.");
+      }
+    }
+  }
+  const TunedTraces& traces() const { return traces_; }
+
+ private:
+  const std::shared_ptr<ui::MemoryBudget> memory_ = std::make_shared<ui::MemoryBudget>();
+  std::vector<std::unique_ptr<OpenedTrace>> opened_;
+  TunedTraces traces_;
+};
+
+kernels::Status TuneUnit(OpenedTrace& trace, const TunedTraces& checks, const std::vector<analysis::HeadId>& unit,
+                         const Search& search, const analysis::SweepCell& cell, const std::stop_token& stop,
                          std::vector<ui::TunedSetting>* tuned) {
   // Heads that share a setting are in memory together.
   const int64_t bytes = analysis::LargestHeadBytes(trace.reader, unit) * static_cast<int64_t>(unit.size());
@@ -164,8 +228,8 @@ kernels::Status TuneUnit(OpenedTrace& trace, const std::vector<analysis::HeadId>
   }
   // Past the cache: a pass over all heads would push out what the window shows.
   const Device& device = search.is_decode() || search.by_time() ? kCpu : kWindowsGpu;
-  std::vector<analysis::HeadTensorsPtr> recordings;
-  for (const analysis::HeadId& head : unit) recordings.push_back(trace.heads.GetUncached(head, device));
+  std::vector<std::vector<analysis::HeadTensorsPtr>> recordings;
+  for (const analysis::HeadId& head : unit) recordings.push_back({trace.heads.GetUncached(head, device)});
   size_t step = 0;
   analysis::BudgetSearchOptions options;
   options.num_threads = cell.num_threads;
@@ -177,7 +241,7 @@ kernels::Status TuneUnit(OpenedTrace& trace, const std::vector<analysis::HeadId>
   options.measure_point_times = search.by_time();
   options.measure_point_errors =
       search.by_time() || options.measure_error || search.target.kind == analysis::BudgetTarget::Kind::kError;
-  UnitSearcher searcher(trace, search, recordings, options);
+  UnitSearcher searcher({&trace}, search, recordings, options);
   std::vector<analysis::BudgetSearchResult> best;
   size_t best_method = 0;
   kernels::Status refused;
@@ -195,7 +259,7 @@ kernels::Status TuneUnit(OpenedTrace& trace, const std::vector<analysis::HeadId>
   }
   if (best.empty()) return refused;
   for (size_t i = 0; i < unit.size(); ++i) {
-    const analysis::HeadTensors& recording = *recordings[i];
+    const analysis::HeadTensors& recording = *recordings[i].front();
     const analysis::BudgetSearchResult& found = best[i];
     ui::TunedSetting& setting = tuned->emplace_back();
     setting.head = unit[i];
@@ -210,7 +274,7 @@ kernels::Status TuneUnit(OpenedTrace& trace, const std::vector<analysis::HeadId>
     if (const auto inside = trace.MassInTrace(recording, stop))
       setting.outside_mass = analysis::MeanOutsideMass(recording, *inside, 0, recording.num_rows);
   }
-  return {};
+  return CheckUnit(checks, search, options, device, tuned);
 }
 
 }  // namespace
@@ -218,6 +282,7 @@ kernels::Status TuneUnit(OpenedTrace& trace, const std::vector<analysis::HeadId>
 void TuneHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads, const ui::TuneSettings& settings,
                bool alone, const HeadsCalls<ui::TunedSetting>& calls, const std::stop_token& stop) {
   const Search search = SearchOf(settings, alone);
+  const CheckedTraces checks(trace, settings.checks, heads);
   std::vector<std::vector<analysis::HeadId>> units;
   for (const std::vector<size_t>& places : UnitsOf(heads, UnitOf(settings.unit))) {
     units.emplace_back();
@@ -239,7 +304,7 @@ void TuneHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads, c
   const kernels::Status status =
       analysis::SweepCells({.num_heads = units.size()}, options, [&](const analysis::SweepCell& cell) {
         std::vector<ui::TunedSetting> tuned;
-        kernels::Status found = TuneUnit(trace, units[cell.head], search, cell, stop, &tuned);
+        kernels::Status found = TuneUnit(trace, checks.traces(), units[cell.head], search, cell, stop, &tuned);
         const std::lock_guard lock(mutex);
         if (found.ok()) std::ranges::for_each(tuned, calls.one);
         return found;
@@ -253,6 +318,11 @@ void ExportTuning(const data::TraceReader& trace, const ui::TuneSettings& settin
   tuning.model = trace.layout().model;
   tuning.traces.push_back(
       {trace.path(), trace.layout().prompt_source, trace.num_tokens(), trace.num_rows(), trace.layout().first_token});
+  for (const std::string& held_out : settings.checks) {
+    const data::TraceReader check(held_out);
+    tuning.checks.push_back(
+        {held_out, check.layout().prompt_source, check.num_tokens(), check.num_rows(), check.layout().first_token});
+  }
   for (const ui::TuneSettings::Method& method : settings.methods) {
     const MethodChoice choice = ChoiceOf(method);
     tuning.methods.push_back({choice, analysis::SearchedGrid(*choice.spec, trace.num_tokens())});
@@ -271,6 +341,14 @@ void ExportTuning(const data::TraceReader& trace, const ui::TuneSettings& settin
     tuned.found.mass = head.mass;
     tuned.found.relative_error = head.relative_error;
     tuned.found.time_share = head.time_share;
+    if (head.checked) {
+      tuned.checked = tuned.found;
+      tuned.checked->reached = head.checked->reached;
+      tuned.checked->kept_fraction = head.checked->kept_fraction;
+      tuned.checked->mass = head.checked->mass;
+      tuned.checked->relative_error = head.checked->relative_error;
+      tuned.checked->time_share = head.checked->time_share;
+    }
     tuned.device = head.device;
     tuned.outside_mass = head.outside_mass;
     tuning.heads.push_back(std::move(tuned));

@@ -74,12 +74,13 @@ class MonkeyTest : public ShellTest {
                     Below(4) == 0 ? Qt::ShiftModifier : Qt::NoModifier);
   }
   void Command() {
-    // Those that ask for a file, leave the window or end it are for people.
+    // Those that ask for a file, leave the window, end it or offer to record a model for minutes are for people.
     static const std::set<QString> kNotThese = {
         QStringLiteral("open"),          QStringLiteral("capture"),       QStringLiteral("export-canvas"),
         QStringLiteral("compare-trace"), QStringLiteral("export-width"),  QStringLiteral("export-heads"),
-        QStringLiteral("export-runs"),   QStringLiteral("export-tuning"), QStringLiteral("load-runs"),
-        QStringLiteral("quit"),          QStringLiteral("full-screen"),   QStringLiteral("save-layout")};
+        QStringLiteral("export-runs"),   QStringLiteral("export-tuning"), QStringLiteral("export-mask"),
+        QStringLiteral("export-report"), QStringLiteral("load-runs"),     QStringLiteral("quit"),
+        QStringLiteral("welcome"),       QStringLiteral("full-screen"),   QStringLiteral("save-layout")};
     QList<QAction*> actions;
     for (QAction* action : window_->commands().all()) {
       if (action->isEnabled() && !kNotThese.contains(action->objectName())) actions.append(action);

@@ -125,8 +125,24 @@ class FakeWorkbench : public Workbench {
     Post("export", [path, done] { done(path); });
   }
   void CancelMapExport() override { ++generations_["export"]; }
+  std::vector<Example> examples() const override { return {}; }
+  void ExportMask(analysis::HeadId, const std::string&, const kernels::ParameterValues&, const std::string& path,
+                  Reply<std::string> done, ErrorReply) override {
+    Post("mask file", [path, done] { done(path); });
+  }
+  void ExportReport(const std::vector<analysis::HeadStatistics>&, const std::vector<analysis::MethodResult>&,
+                    const std::vector<analysis::HeadId>&, const std::string& path, Reply<std::string> done, ErrorReply,
+                    Reply<ProgressReport>) override {
+    Post("report", [path, done] { done(path); });
+  }
+  void ExportTableDrawing(const TableDrawing&, const std::string& path, Reply<std::string> done, ErrorReply) override {
+    Post("table", [path, done] { done(path); });
+  }
   std::vector<FigureChoice> figures() const override {
-    return {{"one", "One", "", "of one trace", 1}, {"pair", "Pair", "a paper, figure 2", "of two traces", 2}};
+    return {{"one", "One", "", "of one trace", 1},
+            {"pair", "Pair", "a paper, figure 2", "of two traces", 2},
+            {"classes", "Classes", "", "of classes", 1, /*by_class=*/true},
+            {"runs", "Runs", "", "of what was measured", 1, /*by_class=*/false, /*of_runs=*/true}};
   }
   void RequestFigure(const FigureDrawing& drawing, double pixels_per_point, Reply<FigurePicturePtr> done,
                      ErrorReply failed, Reply<ProgressReport> progress) override;

@@ -6,6 +6,7 @@
 
 #include <QCoreApplication>
 #include <QDeadlineTimer>
+#include <algorithm>
 
 #include "command_line.h"
 #include "fake_workbench.h"
@@ -89,6 +90,48 @@ TEST_F(FigureStudyTest, TheHeadsAreAllTheShownOnesOrTheOpenOne) {
   EXPECT_EQ(workbench_.last_figure.heads, (std::vector<analysis::HeadId>{{0, 0}}));
   EXPECT_EQ(FigureCommand(QStringLiteral("t.h5"), study().Drawing()),
             QStringLiteral("headscope render t.h5 --figure one --heads 0:0 --max-rows 256 --size 1000x480 -o one.svg"));
+}
+
+TEST_F(FigureStudyTest, ClassesAreThoseThatAPersonHasSet) {
+  study().Choose(QStringLiteral("classes"));
+  RestAndDeliver();
+  EXPECT_TRUE(workbench_.last_figure.class_thresholds.empty()) << "the defaults";
+  std::vector<double> values = state_.classes.values();
+  ASSERT_FALSE(values.empty());
+  values.front() = 0.75;
+  state_.classes.SetValues(values);
+  EXPECT_EQ(study().picture(), nullptr) << "that was by other classes";
+  RestAndDeliver();
+  EXPECT_EQ(workbench_.last_figure.class_thresholds, values);
+  const QString command = FigureCommand(QStringLiteral("t.h5"), study().Drawing(), state_.classes.defaults());
+  EXPECT_TRUE(command.contains(
+      QStringLiteral("--class-threshold %1=0.75").arg(QString::fromStdString(state_.classes.defaults().front().name))))
+      << command.toStdString();
+  state_.classes.Reset();
+  RestAndDeliver();
+  EXPECT_TRUE(workbench_.last_figure.class_thresholds.empty());
+  const int made = workbench_.num_figures;
+  study().Choose(QStringLiteral("one"));
+  RestAndDeliver();
+  state_.classes.SetValues(values);
+  RestAndDeliver();
+  EXPECT_EQ(workbench_.num_figures, made + 1) << "a figure without classes stays";
+}
+
+TEST_F(FigureStudyTest, AFigureOfRunsIsMadeAnewWhenOneIsMeasured) {
+  study().Choose(QStringLiteral("runs"));
+  RestAndDeliver();
+  ASSERT_NE(workbench_.last_figure.runs, nullptr);
+  EXPECT_TRUE(workbench_.last_figure.runs->empty());
+  analysis::MethodResult run;
+  run.head = {0, 1};
+  run.method = "band";
+  state_.runs.Add(run);
+  RestAndDeliver();
+  const auto& runs = *workbench_.last_figure.runs;  // the baseline's row among them
+  EXPECT_TRUE(std::any_of(runs.begin(), runs.end(), [](const auto& one) { return one.method == "band"; }));
+  EXPECT_TRUE(FigureCommand(QStringLiteral("t.h5"), study().Drawing(), {}, QStringLiteral("t-runs.csv"))
+                  .contains(QStringLiteral("--runs t-runs.csv")));
 }
 
 TEST_F(FigureStudyTest, WhatIsMeasuredHasTheMachineToItself) {

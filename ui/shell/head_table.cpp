@@ -14,6 +14,7 @@
 
 #include "panes.h"
 #include "selected_rows.h"
+#include "table_picture.h"
 #include "wrapped_header.h"
 
 namespace headscope::ui {
@@ -366,6 +367,12 @@ QWidget* MakeHeadTablePane(WindowState* state) {
   state->offers.OfferView(
       table, QStringLiteral("head-table"),
       {[table] { return table->ViewState(); }, [table](const QJsonObject& view) { table->RestoreViewState(view); }});
+  state->offers.OfferPicture(
+      table, {.name = QStringLiteral("heads"),
+              .title = QObject::tr("Heads"),
+              .write = {},
+              .why_not = [state] { return state->heads.HasTrace() ? QString() : QObject::tr("no trace is open"); },
+              .table = [table] { return DrawingOf(*table->view(), QObject::tr("Heads")); }});
   return table;
 }
 

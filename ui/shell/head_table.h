@@ -51,6 +51,8 @@ class HeadTable : public QWidget {
   QJsonObject ViewState() const;
   void RestoreViewState(const QJsonObject& state);
 
+  const QTableView* view() const { return view_; }
+
  Q_SIGNALS:
   void HeadActivated(headscope::analysis::HeadId head);
   void HeadsMenuWanted(const std::vector<headscope::analysis::HeadId>& heads, QPoint global);

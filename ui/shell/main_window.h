@@ -181,6 +181,17 @@ class MainWindow : public QMainWindow {
 
   void ShowWelcome();
 
+  // main_window_export.cpp: pictures, masks and pages of the open trace; the examples.
+  void BindExport();
+  void CopyMap();
+  void ExportMask();
+  void ExportReport();
+  void UpdateExport();
+  void OpenExample(const Example& example);
+  void MakeExample(const Example& example);
+  // Shows what the example is about, whose trace is being opened.
+  void OpenExampleTrace(const Example& example);
+
   // main_window_work.cpp: work in the background.
   void OpenTrace(const QString& path);
   void TraceOpened(const TraceSummary& trace);
@@ -244,6 +255,7 @@ class MainWindow : public QMainWindow {
   // At a start, until the statistics are there or a person has chosen one. Of a trace that was named, no longer than a
   // moment: a head that changes under somebody who looks at it is worse than the first one.
   bool chooses_head_ = false;
+  std::optional<Example> opening_example_;  // whose head is chosen by its metric
   QDeadlineTimer chooses_until_{QDeadlineTimer::Forever};
   bool has_layout_ = false;  // the session's, or the first one at its final size
 
@@ -254,7 +266,7 @@ class MainWindow : public QMainWindow {
   inline static const QString kOpenWork = QStringLiteral("open"), kStatisticsWork = QStringLiteral("statistics"),
                               kExportWork = QStringLiteral("export"), kCaptureWork = QStringLiteral("capture"),
                               kSweepWork = QStringLiteral("sweep"), kFigureWork = QStringLiteral("figure"),
-                              kQuantiseWork = QStringLiteral("quantise");
+                              kQuantiseWork = QStringLiteral("quantise"), kExampleWork = QStringLiteral("example");
 };
 
 }  // namespace headscope::ui

@@ -127,6 +127,7 @@ void MainWindow::BindCommands() {
   bind(Command::kKeys, [this] { ShowKeys(); });
   bind(Command::kAbout, [this] { ShowAbout(); });
   BindReach();
+  BindExport();
   BindSplit();
   BindNotes();
   BindLayouts();

@@ -15,6 +15,7 @@
 #include "main_window.h"
 #include "shown_text.h"
 #include "tune_dialog.h"
+#include "while_alive.h"
 
 namespace headscope::ui {
 
@@ -29,7 +30,10 @@ void MainWindow::BindReach() {
   bind(Command::kSweepResume, [this] { state_.sweep.Resume(); });
   bind(Command::kExportTuning, [this] { ExportTuning(); });
   bind(Command::kExportFigure, [this] { ExportFigure(); });
-  bind(Command::kCopyFigureCommand, [this] { CopyText(FigureCommand(TracePath(), state_.figures.Drawing())); });
+  bind(Command::kCopyFigureCommand, [this] {
+    CopyText(FigureCommand(TracePath(), state_.figures.Drawing(), state_.classes.defaults(),
+                           ExportName(QStringLiteral("runs.csv"))));
+  });
   ConnectFigures();
   ConnectQuantise();
   picture_menu_ = new QMenu(tr("Export &picture of pane"), this);
@@ -57,6 +61,7 @@ void MainWindow::BindReach() {
       OpenPath(path);
     }
   });
+  connect(welcome_, &WelcomePage::ExampleRequested, this, &MainWindow::OpenExample);
   connect(welcome_, &WelcomePage::CaptureRequested, commands_[Command::kCapture], &QAction::trigger);
   connect(welcome_, &WelcomePage::HeadRequested, &state_.heads, &HeadStore::Select);
   connect(welcome_, &WelcomePage::TourShows, this, [this](const QString& name) {
@@ -124,7 +129,7 @@ QAction* MainWindow::ActionNamed(const QString& name) const {
 }
 
 void MainWindow::ShowWelcome() {
-  welcome_->Open(maps_, session_.recent, HeadsWorthALook(state_.heads));
+  welcome_->Open(maps_, session_.recent, HeadsWorthALook(state_.heads), workbench_->examples());
 }
 
 void MainWindow::CopyText(const QString& text) {
@@ -172,6 +177,7 @@ void MainWindow::ConnectSweep() {
 }
 
 void MainWindow::UpdateReach() {
+  UpdateExport();
   const bool has_head = canvas_->HasHead(), has_trace = state_.heads.HasTrace();
   Allow(commands_[Command::kCopyViewCommand], has_head, tr("no head is open"));
   Allow(commands_[Command::kCopyRunCommand], RunToCopy().has_value(), tr("no runs yet"));
@@ -334,6 +340,17 @@ void MainWindow::ExportPicture(const PaneOffers::Picture& picture) {
                                                     ExportName(picture.name + QStringLiteral(".svg")),
                                                     tr("Pictures (*.svg *.pdf *.png)"));
   if (path.isEmpty()) return;
+  if (picture.table) {
+    workbench_->ExportTableDrawing(
+        picture.table(), path.toStdString(),
+        WhileAlive(this,
+                   [this](const std::string& written) {
+                     notice_->ShowMessage(tr("Picture saved to %1").arg(QString::fromStdString(written)));
+                   }),
+        WhileAlive(this,
+                   [this](const std::string& sentence) { notice_->ShowError(QString::fromStdString(sentence)); }));
+    return;
+  }
   const QString error = picture.write(path);
   if (error.isEmpty()) {
     notice_->ShowMessage(tr("Picture saved to %1").arg(path));

@@ -134,7 +134,12 @@ void MainWindow::TraceOpened(const TraceSummary& trace) {
   const bool is_first = !state_.heads.HasTrace();
   if (is_first) welcome_->hide();
   const TraceKeeper::Kept kept = keeper_.Open(path, QString::fromStdString(trace.contents));
-  const std::optional<analysis::HeadId> last_head = HeadToShow(kept, path);
+  const bool is_example =
+      opening_example_ && QFileInfo(QString::fromStdString(opening_example_->path)).absoluteFilePath() == path;
+  if (!is_example) opening_example_.reset();
+  // An example that nobody has looked at shows what it is about, and not the head of the trace before.
+  const std::optional<analysis::HeadId> last_head =
+      is_example && kept.view.isEmpty() ? std::nullopt : HeadToShow(kept, path);
   session_.last_trace = path;
   session_.AddRecent(path);
   FillRecentMenu();
@@ -150,7 +155,7 @@ void MainWindow::TraceOpened(const TraceSummary& trace) {
   RestoreTrace(kept, path, is_first);
   BeginUndo();
   state_.parameters.Begin(state_.PresentMethod());
-  const bool chooses = std::exchange(chooses_head_, false) && is_first && !last_head;
+  const bool chooses = std::exchange(chooses_head_, false) && (is_first || is_example) && !last_head;
   RequestStatistics();
   const auto& heads = trace.heads;
   const bool last_is_there = last_head && std::binary_search(heads.begin(), heads.end(), *last_head);
@@ -168,10 +173,23 @@ void MainWindow::TraceOpened(const TraceSummary& trace) {
 void MainWindow::ChooseFirstHead() {
   if (!chooses_head_) return;
   if (chooses_until_.hasExpired()) chooses_head_ = false;
-  const std::vector<HeadWorthALook> found = HeadsWorthALook(state_.heads);
-  if (!chooses_head_ || found.empty() || !state_.heads.HasAllStatistics()) return;
+  if (!chooses_head_ || !state_.heads.HasAllStatistics()) return;
+  std::optional<analysis::HeadId> chosen;
+  if (opening_example_ && !opening_example_->metric.empty()) {
+    chosen = HeadWithMost(state_.heads, opening_example_->metric);
+  } else if (const std::vector<HeadWorthALook> found = HeadsWorthALook(state_.heads); !found.empty()) {
+    chosen = found.front().head;
+  }
+  if (!chosen) return;
   chooses_head_ = false;
-  state_.heads.Select(found.front().head);
+  state_.heads.Select(*chosen);
+  if (!opening_example_ || opening_example_->metric.empty()) return;
+  // A short prompt that says its words twice: the second time against the first, where the axes have room for the
+  // words.
+  const int64_t tokens = state_.heads.trace().num_tokens;
+  canvas_->ZoomTo(tokens * 2 / 3, tokens, tokens / 6, tokens / 2);
+  state_.focus.Choose(tokens * 3 / 4);
+  if (QAction* const text = ActionNamed(QStringLiteral("go-textDock"))) text->trigger();
 }
 
 void MainWindow::RequestStatistics() {

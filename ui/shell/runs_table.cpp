@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "panes.h"
+#include "table_picture.h"
 #include "window_state.h"
 #include "wrapped_header.h"
 
@@ -70,7 +71,14 @@ RunsTable::RunsTable(WindowState* state, QWidget* parent) : QWidget(parent), mod
 }
 
 QWidget* MakeRunsPane(WindowState* state) {
-  return new RunsTable(state);
+  auto* table = new RunsTable(state);
+  state->offers.OfferPicture(
+      table, {.name = QStringLiteral("runs"),
+              .title = QObject::tr("Runs"),
+              .write = {},
+              .why_not = [state] { return state->runs.rowCount() == 0 ? QObject::tr("no runs yet") : QString(); },
+              .table = [table] { return DrawingOf(*table->view(), QObject::tr("Runs")); }});
+  return table;
 }
 
 }  // namespace headscope::ui

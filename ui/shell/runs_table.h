@@ -17,6 +17,7 @@ class RunsTable : public QWidget {
  public:
   // `state` outlives the pane.
   explicit RunsTable(WindowState* state, QWidget* parent = nullptr);
+  const QTableView* view() const { return view_; }
 
  private:
   RunsModel* const model_;

@@ -2,6 +2,8 @@
 #include "tune_dialog.h"
 
 #include <QDialogButtonBox>
+#include <QFileDialog>
+#include <QFileInfo>
 #include <QFormLayout>
 #include <QVBoxLayout>
 #include <algorithm>
@@ -9,6 +11,7 @@
 #include "allowed.h"
 #include "command_line.h"
 #include "run_queue.h"
+#include "shown_text.h"
 
 namespace headscope::ui {
 namespace {
@@ -26,6 +29,9 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
       target_(new QComboBox),
       value_(new QDoubleSpinBox),
       unit_(new QComboBox),
+      checks_(new QListWidget),
+      add_check_(new QPushButton(tr("A&dd…"))),
+      remove_checks_(new QPushButton(tr("Re&move"))),
       heads_(new QLabel),
       tune_(new QPushButton(tr("&Tune"))),
       copy_(new QPushButton(tr("Copy co&mmand"))) {
@@ -48,6 +54,15 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
   unit_->addItem(tr("each layer"), static_cast<int>(TuneSettings::Unit::kLayer));
   unit_->addItem(tr("the whole model"), static_cast<int>(TuneSettings::Unit::kModel));
   unit_->setToolTip(tr("Heads that share a setting must each reach the target"));
+  checks_->setObjectName(QStringLiteral("tuneChecks"));
+  checks_->setAccessibleName(tr("Held-out traces"));
+  checks_->setToolTip(
+      tr("What is found on the open trace is tried on these, and reported apart: nothing is chosen by them. Traces of "
+         "the same model."));
+  checks_->setSelectionMode(QAbstractItemView::ExtendedSelection);
+  checks_->setMaximumHeight(4 * fontMetrics().height());
+  add_check_->setObjectName(QStringLiteral("tuneAddCheck"));
+  remove_checks_->setObjectName(QStringLiteral("tuneRemoveChecks"));
   heads_->setObjectName(QStringLiteral("tuneHeads"));
   heads_->setWordWrap(true);
   tune_->setObjectName(QStringLiteral("tuneStart"));
@@ -63,6 +78,16 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
   target_label->setBuddy(target_);
   form->addRow(target_label, target);
   form->addRow(tr("One &setting for"), unit_);
+  auto* check_buttons = new QVBoxLayout;
+  check_buttons->addWidget(add_check_);
+  check_buttons->addWidget(remove_checks_);
+  check_buttons->addStretch(1);
+  auto* checks = new QHBoxLayout;
+  checks->addWidget(checks_, 1);
+  checks->addLayout(check_buttons);
+  auto* checks_label = new QLabel(tr("&Held-out traces"));
+  checks_label->setBuddy(checks_);
+  form->addRow(checks_label, checks);
   form->addRow(tr("Heads"), heads_);
   auto* buttons = new QDialogButtonBox(QDialogButtonBox::Close);
   buttons->addButton(tune_, QDialogButtonBox::AcceptRole);
@@ -80,6 +105,12 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
     value_->setRange(0.001, choice.is_share ? kGreatestShare : kGreatestRatio);
     value_->setValue(choice.value);
   });
+  connect(add_check_, &QPushButton::clicked, this, &TuneDialog::AddChecks);
+  connect(remove_checks_, &QPushButton::clicked, this, [this] {
+    qDeleteAll(checks_->selectedItems());
+    Update();
+  });
+  connect(checks_, &QListWidget::itemSelectionChanged, this, &TuneDialog::Update);
   connect(&state->heads, &HeadStore::FilterChanged, this, &TuneDialog::Update);
   connect(&state->heads, &HeadStore::TraceChanged, this, &TuneDialog::Update);
   connect(buttons, &QDialogButtonBox::rejected, this, &QDialog::reject);
@@ -98,6 +129,20 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
 
 bool TuneDialog::IsDecode() const {
   return phase_->currentIndex() == 1;
+}
+
+void TuneDialog::AddChecks() {
+  const QString folder = QFileInfo(QString::fromStdString(state_->heads.trace().path)).path();
+  for (const QString& path :
+       QFileDialog::getOpenFileNames(this, tr("Held-out traces"), folder, tr("Traces (*.h5 *.hdf5);;All files (*)"))) {
+    bool is_there = false;
+    for (int row = 0; row < checks_->count(); ++row) is_there |= checks_->item(row)->data(Qt::UserRole) == path;
+    if (is_there) continue;
+    auto* item = new QListWidgetItem(ShownInMenu(QFileInfo(path).fileName()), checks_);
+    item->setData(Qt::UserRole, path);
+    item->setToolTip(ShownToolTip(path));
+  }
+  Update();
 }
 
 void TuneDialog::FillMethods() {
@@ -129,6 +174,7 @@ void TuneDialog::Update() {
   const QString why_not = shown == 0                   ? tr("no head is shown")
                           : settings().methods.empty() ? tr("no method is chosen")
                                                        : QString();
+  Allow(remove_checks_, !checks_->selectedItems().isEmpty(), tr("no trace is selected"));
   for (QPushButton* button : {tune_, copy_}) {
     button->setEnabled(why_not.isEmpty());
     button->setToolTip(why_not);
@@ -149,6 +195,8 @@ TuneSettings TuneDialog::settings() const {
   if (target >= 0)
     settings.target =
         targets_[static_cast<size_t>(target)].name + "=" + QString::number(value_->value(), 'g', 6).toStdString();
+  for (int row = 0; row < checks_->count(); ++row)
+    settings.checks.push_back(checks_->item(row)->data(Qt::UserRole).toString().toStdString());
   settings.unit = static_cast<TuneSettings::Unit>(unit_->currentData().toInt());
   return settings;
 }

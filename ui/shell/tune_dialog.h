@@ -33,6 +33,7 @@ class TuneDialog : public QDialog {
   void FillMethods();  // of the chosen phase
   void Update();
   bool IsDecode() const;
+  void AddChecks();
 
   WindowState* const state_;
   const std::vector<TuneTargetChoice> targets_;
@@ -41,6 +42,8 @@ class TuneDialog : public QDialog {
   QComboBox* target_;
   QDoubleSpinBox* value_;
   QComboBox* unit_;
+  QListWidget* checks_;  // traces that nothing is chosen by
+  QPushButton *add_check_, *remove_checks_;
   QLabel* heads_;
   QPushButton *tune_, *copy_;
 };

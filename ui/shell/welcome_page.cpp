@@ -52,8 +52,10 @@ WelcomePage::WelcomePage(QWidget* parent)
       page_(new QWidget(this)),
       tour_(new QWidget(this)),
       recent_(new QVBoxLayout),
+      examples_(new QVBoxLayout),
       heads_(new QVBoxLayout),
       recent_title_(new QLabel(tr("Recent"))),
+      examples_title_(new QLabel(tr("Examples"))),
       heads_title_(new QLabel(tr("Heads worth a look"))),
       tour_text_(new QLabel),
       next_(new QPushButton),
@@ -80,9 +82,12 @@ WelcomePage::WelcomePage(QWidget* parent)
   buttons->addWidget(close);
   auto* page = new QVBoxLayout(page_);
   page->addWidget(title);
-  for (QLabel* label : {recent_title_, heads_title_}) label->setForegroundRole(QPalette::PlaceholderText);
+  for (QLabel* label : {recent_title_, examples_title_, heads_title_})
+    label->setForegroundRole(QPalette::PlaceholderText);
   page->addWidget(recent_title_);
   page->addLayout(recent_);
+  page->addWidget(examples_title_);
+  page->addLayout(examples_);
   page->addWidget(heads_title_);
   page->addLayout(heads_);
   page->addLayout(buttons);
@@ -119,13 +124,15 @@ QPushButton* WelcomePage::AddLink(QVBoxLayout* layout, const QString& text, cons
   return link;
 }
 
-void WelcomePage::Open(QWidget* sibling, const QStringList& recent, const std::vector<HeadWorthALook>& heads) {
+void WelcomePage::Open(QWidget* sibling, const QStringList& recent, const std::vector<HeadWorthALook>& heads,
+                       const std::vector<Example>& examples) {
   if (sibling_ != sibling) {
     sibling_ = sibling;
     sibling->installEventFilter(this);
   }
   step_ = -1;
   Empty(recent_);
+  Empty(examples_);
   Empty(heads_);
   for (const QString& path : recent.mid(0, kMostRecent)) {
     connect(AddLink(recent_, ShownInMenu(QFileInfo(path).fileName()), ShownToolTip(path)), &QPushButton::clicked, this,
@@ -133,6 +140,18 @@ void WelcomePage::Open(QWidget* sibling, const QStringList& recent, const std::v
               hide();
               Q_EMIT OpenRequested(path);
             });
+  }
+  for (const Example& example : examples) {
+    QString text = QString::fromStdString(example.title);
+    if (!example.cost.empty() && !QFileInfo::exists(QString::fromStdString(example.path)))
+      text += tr(" (made first: %1)").arg(QString::fromStdString(example.cost));
+    QPushButton* const link = AddLink(examples_, text, QString::fromStdString(example.help));
+    link->setObjectName(QStringLiteral("example-") +
+                        QFileInfo(QString::fromStdString(example.path)).completeBaseName());
+    connect(link, &QPushButton::clicked, this, [this, example] {
+      hide();
+      Q_EMIT ExampleRequested(example);
+    });
   }
   for (const HeadWorthALook& one : heads) {
     const QString text = tr("%1:%2 – %3").arg(one.head.layer).arg(one.head.head).arg(one.why);
@@ -142,6 +161,7 @@ void WelcomePage::Open(QWidget* sibling, const QStringList& recent, const std::v
     });
   }
   recent_title_->setVisible(!recent.isEmpty());
+  examples_title_->setVisible(!examples.empty());
   heads_title_->setVisible(!heads.empty());
   page_->show();
   tour_->hide();

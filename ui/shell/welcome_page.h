@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where to begin: recent traces, heads worth a look, open, capture, and a tour of five steps over the real panes. It
-// lies over the map while nothing is open, and when it is asked for.
+// Where to begin: recent traces, examples, heads worth a look, open, capture, and a tour of five steps over the real
+// panes. It lies over the map while nothing is open, and when it is asked for.
 #pragma once
 
 #include <QFrame>
@@ -25,7 +25,8 @@ class WelcomePage : public QFrame {
   explicit WelcomePage(QWidget* parent = nullptr);
 
   // Shows itself over `sibling`, and takes no room from it.
-  void Open(QWidget* sibling, const QStringList& recent, const std::vector<HeadWorthALook>& heads);
+  void Open(QWidget* sibling, const QStringList& recent, const std::vector<HeadWorthALook>& heads,
+            const std::vector<Example>& examples);
   int tour_step() const { return step_; }  // -1: no tour
 
   static std::span<const TourStep> Tour();
@@ -33,6 +34,7 @@ class WelcomePage : public QFrame {
  Q_SIGNALS:
   void OpenRequested(const QString& path);  // empty: a dialog
   void CaptureRequested();
+  void ExampleRequested(const headscope::ui::Example& example);
   void HeadRequested(headscope::analysis::HeadId head);
   void TourShows(const QString& action);  // object name of an action
 
@@ -47,8 +49,8 @@ class WelcomePage : public QFrame {
 
   QWidget* sibling_ = nullptr;
   QWidget *page_, *tour_;
-  QVBoxLayout *recent_, *heads_;
-  QLabel *recent_title_, *heads_title_, *tour_text_;
+  QVBoxLayout *recent_, *examples_, *heads_;
+  QLabel *recent_title_, *examples_title_, *heads_title_, *tour_text_;
   QPushButton *next_, *before_;
   int step_ = -1;
 };

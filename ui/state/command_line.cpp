@@ -85,7 +85,8 @@ QString RenderCommand(const QString& trace_path, const MapDrawing& drawing) {
   return Joined(arguments);
 }
 
-QString FigureCommand(const QString& trace_path, const FigureDrawing& drawing) {
+QString FigureCommand(const QString& trace_path, const FigureDrawing& drawing,
+                      const std::vector<ClassThreshold>& classes, const QString& runs_path) {
   QStringList arguments = {QStringLiteral("headscope"), QStringLiteral("render"), trace_path};
   if (!drawing.other_trace.empty()) arguments += QString::fromStdString(drawing.other_trace);
   arguments += {QStringLiteral("--figure"), QString::fromStdString(drawing.name)};
@@ -94,6 +95,15 @@ QString FigureCommand(const QString& trace_path, const FigureDrawing& drawing) {
     for (const analysis::HeadId& head : drawing.heads) heads.append(HeadText(head));
     arguments += {QStringLiteral("--heads"), heads.join(u',')};
   }
+  QStringList thresholds;
+  for (size_t i = 0; i < std::min(classes.size(), drawing.class_thresholds.size()); ++i) {
+    const double value = drawing.class_thresholds[i];
+    if (value != classes[i].value)
+      thresholds.append(QString::fromStdString(classes[i].name) + u'=' + QString::number(value, 'g', 12));
+  }
+  if (!thresholds.isEmpty()) arguments += {QStringLiteral("--class-threshold"), thresholds.join(u',')};
+  if (drawing.runs != nullptr && !drawing.runs->empty() && !runs_path.isEmpty())
+    arguments += {QStringLiteral("--runs"), runs_path};
   arguments += {QStringLiteral("--max-rows"), QString::number(drawing.max_rows),
                 QStringLiteral("--size"),     QStringLiteral("%1x%2").arg(drawing.width).arg(drawing.height),
                 QStringLiteral("-o"),         QString::fromStdString(drawing.name) + QStringLiteral(".svg")};
@@ -153,6 +163,8 @@ QString TuneCommand(const QString& trace_path, const std::vector<kernels::Method
     const bool per_layer = settings.unit == TuneSettings::Unit::kLayer;
     arguments += {QStringLiteral("--per"), per_layer ? QStringLiteral("layer") : QStringLiteral("model")};
   }
+  for (const std::string& check : settings.checks)
+    arguments += {QStringLiteral("--check"), QString::fromStdString(check)};
   if (!heads.empty()) {
     QStringList names;
     for (const analysis::HeadId& head : heads) names.append(HeadText(head));

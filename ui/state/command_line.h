@@ -21,7 +21,9 @@ QString CompareCommand(const QString& trace_path, const QString& method, const a
 QString RenderCommand(const QString& trace_path, const MapDrawing& drawing);
 
 // Draws the figure again, into an SVG on white paper.
-QString FigureCommand(const QString& trace_path, const FigureDrawing& drawing);
+// `classes`: where the drawing's thresholds have their names. `runs_path`: where its runs are exported to.
+QString FigureCommand(const QString& trace_path, const FigureDrawing& drawing,
+                      const std::vector<ClassThreshold>& classes = {}, const QString& runs_path = {});
 
 // The heads' statistics, classes and alarms, by these thresholds.
 QString AnalyzeCommand(const QString& trace_path, const ClassSettings& classes);

@@ -51,6 +51,17 @@ void FigureStudy::SetHeads(Heads heads) {
   Outdated(true);
 }
 
+void FigureStudy::SetClassThresholds(const std::vector<double>& values) {
+  if (values == class_thresholds_) return;
+  class_thresholds_ = values;
+  if (choice() != nullptr && choice()->by_class) Outdated(true);
+}
+
+void FigureStudy::RunsChanged() {
+  runs_.reset();
+  if (choice() != nullptr && choice()->of_runs) Outdated(true);
+}
+
 void FigureStudy::SetPage(QSize size, double pixels_per_point, bool dark) {
   if (size == size_ && pixels_per_point == pixels_per_point_ && dark == dark_) return;
   // A larger page may have the room that a smaller one lacked.
@@ -117,6 +128,11 @@ FigureDrawing FigureStudy::Drawing() const {
       if (store()->Passes(head)) drawing.heads.push_back(head);
     }
     if (drawing.heads.size() == store()->trace().heads.size()) drawing.heads.clear();
+  }
+  if (choice() != nullptr && choice()->by_class) drawing.class_thresholds = class_thresholds_;
+  if (choice() != nullptr && choice()->of_runs && runs_source_) {
+    if (runs_ == nullptr) runs_ = std::make_shared<const std::vector<analysis::MethodResult>>(runs_source_());
+    drawing.runs = runs_;
   }
   if (store()->other()) drawing.other_trace = store()->other()->path;
   return drawing;

@@ -6,6 +6,8 @@
 #include <QSize>
 #include <QString>
 #include <QTimer>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -33,6 +35,12 @@ class FigureStudy : public Study {
   // How it is painted, in logical pixels, and how many device pixels those are.
   void SetPage(QSize size, double pixels_per_point, bool dark);
   void SetWanted(bool wanted);  // its pane is on show
+
+  // By which figures tell heads apart, in the order of Workbench::class_thresholds; empty: the defaults.
+  void SetClassThresholds(const std::vector<double>& values);
+  // What was measured, for figures that show it: asked for when one is made, anew after RunsChanged.
+  void SetRunsSource(std::function<std::vector<analysis::MethodResult>()> runs) { runs_source_ = std::move(runs); }
+  void RunsChanged();
 
   // Gives up what is under way, until something is chosen or Retry().
   void Cancel();
@@ -72,6 +80,9 @@ class FigureStudy : public Study {
   bool dark_ = false, wanted_ = false, waits_ = false, cancelled_ = false, outdated_ = false;
   Work work_ = Work::kPicture;  // while one is under way
   FigurePicturePtr picture_;
+  std::vector<double> class_thresholds_;
+  std::function<std::vector<analysis::MethodResult>()> runs_source_;
+  mutable std::shared_ptr<const std::vector<analysis::MethodResult>> runs_;  // null: not asked for yet
   std::string other_made_;  // the trace that it is of beside the open one
   QTimer rest_;             // since the last change: a pane that is being resized is painted when it rests
 };

@@ -22,6 +22,8 @@ constexpr ResultMetric kResultMetrics[] = {
     {"result.error", "All heads: relative error", "", "|O - O_dense| / |O_dense|", &HeadResult::relative_error, 0},
     {"result.method", "All heads: tuned method", "number",
      "number of the tuned method that is best on the head, counted from 1 in list order", &HeadResult::method, 0},
+    {"result.checked_cra_p5", "All heads: CRA, 5th percentile, held-out traces", "share",
+     "95 % of the queries of the traces that nothing was chosen by keep at least this", &HeadResult::checked_cra_p5, 1},
 };
 
 const ResultMetric* FindResultMetric(const std::string& name) {

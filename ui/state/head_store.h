@@ -22,6 +22,7 @@ struct HeadResult {
   double speedup = std::numeric_limits<double>::quiet_NaN();
   double relative_error = std::numeric_limits<double>::quiet_NaN();
   double method = std::numeric_limits<double>::quiet_NaN();  // of a tuning, its number among the methods, from 1
+  double checked_cra_p5 = std::numeric_limits<double>::quiet_NaN();  // of a tuning, on the traces it is checked on
   std::string setting = {};  // method and budgets that a tuning found; empty: none, or it was measured
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -90,6 +91,8 @@ void HeadSweep::Resume() {
                           .cra_p5 = setting.mass.fifth_percentile,
                           .relative_error = setting.relative_error,
                           .method = static_cast<double>(setting.method + 1),
+                          .checked_cra_p5 = setting.checked ? setting.checked->mass.fifth_percentile
+                                                            : std::numeric_limits<double>::quiet_NaN(),
                           .setting = SettingText(setting)});
     };
     workbench_->TuneHeads(missing, tuning_, Replies<TunedSetting>(tuned));
@@ -236,6 +239,18 @@ QString HeadSweep::Summary() const {
       counts.append(tr("%1 for %2").arg(QString::fromStdString(tuning_.methods[i].name)).arg(count));
     }
     text += u' ' + counts.join(QStringLiteral(", ")) + u'.';
+  }
+  if (kind_ == Kind::kTune && !tuning_.checks.empty()) {
+    qsizetype held = 0;
+    double on_held_out = 0;
+    for (const auto& [head, tuned] : tuned_) {
+      if (!tuned.checked) continue;
+      held += tuned.checked->reached ? 1 : 0;
+      on_held_out += tuned.checked->kept_fraction;
+    }
+    text += tr(" On the held-out traces %1 of them reach it, keeping %2 %.")
+                .arg(held)
+                .arg(tuned_.empty() ? 0 : 100 * on_held_out / static_cast<double>(tuned_.size()), 0, 'f', 1);
   }
   if (!failures_.isEmpty()) text += tr(" %1 failed: %2").arg(failures_.size()).arg(failures_.first());
   return text;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "analysis/types/head_statistics.h"
+#include "ui/workbench.h"
 
 namespace headscope::ui {
 
@@ -27,6 +28,7 @@ class PaneOffers : public QObject {
     QString title;  // in the menu: "Trade-off"
     std::function<QString(const QString& path)> write;  // returns an empty string or one sentence
     std::function<QString()> why_not;                   // why there is none now; empty: there is one
+    std::function<TableDrawing()> table = {};           // what is drawn, in the place of `write`, of a pane of text
   };
   // What a session keeps of a pane. `restore` takes what it understands: session files are untrusted.
   struct View {

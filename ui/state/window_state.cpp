@@ -27,6 +27,14 @@ WindowState::WindowState(Workbench* bench, QObject* parent)
     if (trial.running()) trial.CancelRun();
     queue.StopAll();
   });
+  connect(&classes, &ClassSettings::Changed, this, [this] {
+    const auto& usual = classes.defaults();
+    const bool changed = !std::equal(usual.begin(), usual.end(), classes.values().begin(), classes.values().end(),
+                                     [](const ClassThreshold& one, double value) { return one.value == value; });
+    figures.SetClassThresholds(changed ? classes.values() : std::vector<double>());
+  });
+  figures.SetRunsSource([this] { return runs.runs(); });
+  connect(&runs, &QAbstractItemModel::modelReset, &figures, &FigureStudy::RunsChanged);
   const auto measuring_changed = [this] {
     figures.SetMeasuring(IsMeasuring());
     quantise.SetMeasuring(IsMeasuring());

@@ -45,4 +45,16 @@ std::vector<HeadWorthALook> HeadsWorthALook(const HeadStore& heads) {
   return found;
 }
 
+std::optional<analysis::HeadId> HeadWithMost(const HeadStore& heads, const std::string& metric) {
+  std::optional<analysis::HeadId> best;
+  double most = 0;
+  for (const analysis::HeadStatistics& head : heads.AllStatistics()) {
+    const double value = analysis::MetricValue(head, metric);
+    if (std::isnan(value) || (best && value <= most)) continue;
+    best = head.id;
+    most = value;
+  }
+  return best;
+}
+
 }  // namespace headscope::ui

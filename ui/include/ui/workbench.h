@@ -167,6 +167,9 @@ struct TuneSettings {
   std::vector<Method> methods;  // of one phase; each unit gets that which reaches the target with the fewest pairs
   std::string target;           // as `headscope tune --target` takes it
   Unit unit = Unit::kHead;      // what gets a setting of its own
+  // Paths of traces that nothing is chosen by, of the same model: what was found is tried on them. A head whose setting
+  // fails there has failed.
+  std::vector<std::string> checks = {};
   friend bool operator==(const TuneSettings&, const TuneSettings&) = default;
 };
 
@@ -191,6 +194,15 @@ struct TunedSetting {
   double time_share = std::numeric_limits<double>::quiet_NaN();      // of dense attention's; likewise
   std::string device;
   double outside_mass = 0;  // as LiveMask::outside_mass
+  // The same setting on TuneSettings::checks together; nothing without such.
+  struct Checked {
+    bool reached = false;
+    double kept_fraction = 1;
+    analysis::MassDistribution mass;
+    double relative_error = std::numeric_limits<double>::quiet_NaN();
+    double time_share = std::numeric_limits<double>::quiet_NaN();
+  };
+  std::optional<Checked> checked = {};
 };
 
 // The window's maps. What one of them asks for is no longer wanted when it asks anew; the others' is.
@@ -221,6 +233,8 @@ struct FigureChoice {
   std::string source;  // the paper's figure or table; empty: headscope's own
   std::string help;    // one line
   int32_t least_traces = 1;
+  bool by_class = false;  // it tells heads apart by their class
+  bool of_runs = false;   // it shows what was measured on the open trace
 };
 
 // A figure of the open trace, as `headscope render --figure` makes it.
@@ -232,6 +246,10 @@ struct FigureDrawing {
   int32_t width = 1000, height = 480;   // points
   bool dark = false;
   bool captions = true;  // title, source and caption are drawn, too
+  // Of a figure by class: in the order of Workbench::class_thresholds; empty: their defaults.
+  std::vector<double> class_thresholds = {};
+  // Of one of runs; another vector is another figure. Null: none.
+  std::shared_ptr<const std::vector<analysis::MethodResult>> runs = {};
   friend bool operator==(const FigureDrawing&, const FigureDrawing&) = default;
 };
 
@@ -273,6 +291,27 @@ struct CapturedTrace {
   int64_t num_tokens = 0;  // recorded
   bool cancelled = false;  // valid, and shorter than asked for
   std::string why_no_texts = {};  // of token ids whose model has no tokenizer that can be read: a sentence
+};
+
+// A trace to begin with. What takes too much room to come along is made on this machine when it is first asked for.
+struct Example {
+  std::string title;                       // "60 tokens: a sentence, twice"
+  std::string help;                        // one line: what there is to be seen
+  std::string path;                        // where it lies, or will
+  std::string cost;                        // of making it: "330 MB, about two minutes"; empty: it is quick
+  std::optional<CaptureSettings> made_by;  // nothing: it came with the program
+  std::string metric;                      // the head with the most of it is shown first; empty: one worth a look
+};
+
+// A table as a picture, as text in rows and columns.
+struct TableDrawing {
+  struct Column {
+    std::string title;
+    bool right = false;  // its texts end where its title ends
+  };
+  std::string title;
+  std::vector<Column> columns;
+  std::vector<std::vector<std::string>> rows;  // each as long as `columns`
 };
 
 template <typename T>
@@ -323,6 +362,7 @@ class Workbench {
   virtual std::vector<std::string> task_names() const = 0;
   virtual std::string task_help(const std::string& name) const = 0;  // one line: what the prompt holds and asks for
   virtual std::string default_model_dir() const = 0;
+  virtual std::vector<Example> examples() const = 0;
   virtual std::vector<Device> capture_devices() const = 0;  // of this machine: the CPU, then its GPUs
 
   virtual void OpenTrace(const std::string& path, Reply<TraceSummary> done, ErrorReply failed) = 0;
@@ -423,6 +463,19 @@ class Workbench {
   virtual void ExportMap(const MapDrawing& drawing, const std::string& path, Reply<std::string> done, ErrorReply failed,
                          Reply<ProgressReport> progress) = 0;
   virtual void CancelMapExport() = 0;
+  // What a prefill method keeps on a head, to .json or to an index file (.h5) that runs as a method on another trace,
+  // as `headscope compare --save-index`. In the background.
+  virtual void ExportMask(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
+                          const std::string& path, Reply<std::string> done, ErrorReply failed) = 0;
+  // A page (.html) of the trace, with the pictures of these heads beside it. In the background, as ExportMap, whose
+  // request it cancels.
+  virtual void ExportReport(const std::vector<analysis::HeadStatistics>& statistics,
+                            const std::vector<analysis::MethodResult>& runs,
+                            const std::vector<analysis::HeadId>& pictures, const std::string& path,
+                            Reply<std::string> done, ErrorReply failed, Reply<ProgressReport> progress) = 0;
+  // To .svg, .pdf or .png by its extension. In the background.
+  virtual void ExportTableDrawing(const TableDrawing& table, const std::string& path, Reply<std::string> done,
+                                  ErrorReply failed) = 0;
 
   // In the list's order.
   virtual std::vector<FigureChoice> figures() const = 0;

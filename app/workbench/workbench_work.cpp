@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a person asks the workbench for and waits for: runs, searches and tunings, and what is written.
+#include "analysis/table_drawing.h"
+#include "choices/method_choice.h"
+#include "choices/saved_index.h"
+#include "choices/trace_index.h"
+#include "support/output_file.h"
+#include "workbench_inside.h"
+
+namespace headscope::app {
+
+void TraceWorkbench::ExportMap(const ui::MapDrawing& drawing, const std::string& path, ui::Reply<std::string> done,
+                               ui::ErrorReply failed, ui::Reply<ui::ProgressReport> progress) {
+  if (!trace_) return;
+  CancelMapExport();
+  Submit<std::string>(
+      kExportTag, kMaskPriority,
+      [trace = trace_, drawing, path,
+       tell = TellShare("Exporting " + std::filesystem::path(path).filename().string(), &export_number_,
+                        std::move(progress))](const std::stop_token& stop) {
+        WriteMapFile(*trace, drawing, path, tell, stop);
+        return path;
+      },
+      std::move(done), std::move(failed));
+}
+
+void TraceWorkbench::ExportReport(const std::vector<analysis::HeadStatistics>& statistics,
+                                  const std::vector<analysis::MethodResult>& runs,
+                                  const std::vector<analysis::HeadId>& pictures, const std::string& path,
+                                  ui::Reply<std::string> done, ui::ErrorReply failed,
+                                  ui::Reply<ui::ProgressReport> progress) {
+  if (!trace_) return;
+  CancelMapExport();
+  Submit<std::string>(
+      kExportTag, kMaskPriority,
+      [trace = trace_, statistics, runs, pictures, path,
+       tell = TellShare("Writing " + std::filesystem::path(path).filename().string(), &export_number_,
+                        std::move(progress))](const std::stop_token& stop) {
+        WriteReport(*trace, statistics, runs, pictures, path, tell, stop);
+        return path;
+      },
+      std::move(done), std::move(failed));
+}
+
+void TraceWorkbench::ExportMask(analysis::HeadId head, const std::string& method,
+                                const kernels::ParameterValues& values, const std::string& path,
+                                ui::Reply<std::string> done, ui::ErrorReply failed) {
+  if (!trace_) return;
+  Submit<std::string>(
+      "export mask", kMaskPriority,
+      [trace = trace_, head, method, values, path](const std::stop_token& stop) {
+        const MethodChoice choice = ParseMethod(app::MethodArgument(method, ""), "method");
+        if (choice.prefill == nullptr)
+          throw UsageError("Method " + method + " selects step by step, and has no mask of the prompt to export.");
+        MethodChoice chosen = choice;
+        chosen.values = values;
+        WriteIndex(IndexOfTrace(trace->reader, {head}, chosen, analysis::Measure::kHead, 0, stop), path,
+                   /*force=*/true);
+        return path;
+      },
+      std::move(done), std::move(failed));
+}
+
+void TraceWorkbench::ExportTableDrawing(const ui::TableDrawing& table, const std::string& path,
+                                        ui::Reply<std::string> done, ui::ErrorReply failed) {
+  Submit<std::string>(
+      "export table", kMaskPriority,
+      [table, path](const std::stop_token&) {
+        analysis::TableText text;
+        text.title = table.title;
+        for (const ui::TableDrawing::Column& column : table.columns)
+          text.columns.push_back({column.title, column.right});
+        text.rows = table.rows;
+        OutputFile output(path, /*force=*/true);
+        output.Write([&](const std::string& temporary) { analysis::DrawTable(text, temporary); });
+        output.Commit();
+        return path;
+      },
+      std::move(done), std::move(failed));
+}
+
+void TraceWorkbench::MeetTarget(analysis::HeadId head, const std::string& method,
+                                const kernels::ParameterValues& values, double target,
+                                ui::Reply<kernels::ParameterValues> done, ui::Reply<ui::Refusal> failed,
+                                ui::Reply<ui::ProgressReport> progress) {
+  if (!trace_) return;
+  CancelSearch();
+  const auto unsupported = std::make_shared<bool>(false);
+  Submit<kernels::ParameterValues>(
+      "search", kMaskPriority,
+      [this, trace = trace_, head, method, values, target, alone = measures_alone(), unsupported,
+       tell = TellShare("Searching " + method, &search_number_, std::move(progress))](const std::stop_token& stop) {
+        analysis::BudgetSearchOptions options;
+        options.stop = stop;
+        options.progress = tell;
+        return app::MeetTarget(*trace, head, {method, values}, target, alone, options, &head_masses_,
+                               unsupported.get());
+      },
+      std::move(done),
+      [=](const std::string& sentence) {
+        failed({sentence, *unsupported});
+      });
+}
+
+template <typename T, typename Work>
+void TraceWorkbench::SubmitHeads(const std::string& tag, int32_t priority, const std::vector<analysis::HeadId>& heads,
+                                 const std::string& stage, const int64_t* newest, const ui::HeadsReplies<T>& replies,
+                                 Work work) {
+  // What is answered from within the work is dropped when other work has taken its place.
+  const auto post = [this, newest, number = *newest](auto call) {
+    post_([newest, number, call = std::move(call)] {
+      if (number == *newest) call();
+    });
+  };
+  HeadsCalls<T> calls;
+  calls.one = [post, one = replies.one](T result) { post([one, result = std::move(result)] { one(result); }); };
+  calls.failed = [post, failed = replies.failed](ui::FailedHead head) {
+    post([failed, head = std::move(head)] { failed(head); });
+  };
+  calls.progress = [post, stage, progress = replies.progress](double share) {
+    ui::ProgressReport report;
+    report.stage = stage;
+    report.fraction = share;
+    post([progress, report] { progress(report); });
+  };
+  const auto finish = [post, finished = replies.finished] { post(finished); };
+  Submit<bool>(
+      tag, priority, [calls, work = std::move(work)](const std::stop_token& stop) { return work(calls, stop), true; },
+      [finish](bool) { finish(); },
+      [heads, failed = calls.failed, finish](const std::string& sentence) {
+        // The heads that were done before have been told of: a second word about them changes nothing.
+        for (const analysis::HeadId& head : heads) failed({head, sentence});
+        finish();
+      });
+}
+
+void TraceWorkbench::TuneHeads(const std::vector<analysis::HeadId>& heads, const ui::TuneSettings& settings,
+                               const ui::HeadsReplies<ui::TunedSetting>& replies) {
+  if (!trace_) return;
+  CancelTuning();
+  SubmitHeads("tune", kTunePriority, heads, "Tuning", &tuning_number_, replies,
+              [this, trace = trace_, heads, settings, alone = measures_alone()](
+                  const HeadsCalls<ui::TunedSetting>& calls, const std::stop_token& stop) {
+                const auto paused = IsTimed(settings) ? std::make_unique<PauseStatistics>(heads_.job()) : nullptr;
+                if (paused) queue_.WaitUntilAlone(stop, kLongestWaitForQuiet);
+                app::TuneHeads(*trace, heads, settings, alone, calls, stop);
+              });
+}
+
+void TraceWorkbench::MeasureHeads(const std::vector<analysis::HeadId>& heads, const std::string& method,
+                                  const kernels::ParameterValues& values, int32_t repeats,
+                                  const ui::HeadsReplies<analysis::MethodResult>& replies) {
+  if (!trace_) return;
+  CancelRun();
+  SubmitHeads("run", kMaskPriority, heads, "Measuring " + method, &run_number_, replies,
+              [this, trace = trace_, heads, method, values, repeats, alone = measures_alone()](
+                  HeadsCalls<analysis::MethodResult> calls, const std::stop_token& stop) {
+                const PauseStatistics paused(heads_.job());
+                queue_.WaitUntilAlone(stop, kLongestWaitForQuiet);
+                WaitUntilDrawn(stop);
+                MeasuredSweep sweep;
+                sweep.method = method;
+                sweep.values = values;
+                sweep.alone = alone;
+                sweep.options = OptionsOfRuns(*trace, repeats);
+                // A frame is drawn now and then, and the next repeat waits for it.
+                ReportNowAndThen now_and_then([&, pass_on = calls.progress](const ui::ProgressReport& report) {
+                  pass_on(report.fraction);
+                  WaitUntilDrawn(stop);
+                });
+                double share = 0;
+                calls.progress = [&](double all) { share = all; };
+                sweep.repeats = [&](const analysis::RepeatProgress&) {
+                  ui::ProgressReport report;
+                  report.fraction = share;
+                  now_and_then(std::move(report));
+                };
+                app::MeasureHeads(*trace, heads, sweep, calls, stop);
+              });
+}
+
+void TraceWorkbench::RunMethod(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
+                               int32_t repeats, ui::Reply<analysis::MethodResult> done, ui::Reply<ui::Refusal> failed,
+                               ui::Reply<ui::ProgressReport> progress) {
+  if (!trace_) return;
+  CancelRun();
+  ui::ProgressReport report;
+  report.stage = "Measuring " + method;
+  report.fraction = 0;  // known, for an unknown one is an animation: frames beside the run
+  progress(report);
+  const auto unsupported = std::make_shared<bool>(false);
+  // The statistics wait, and the run waits for the map and for the screen: a run's times must be its own.
+  Submit<analysis::MethodResult>(
+      "run", kMaskPriority,
+      [this, number = run_number_, slot = run_slot_, trace = trace_, head, method, values, repeats,
+       alone = measures_alone(), progress, unsupported](const std::stop_token& stop) {
+        const PauseStatistics paused(heads_.job());
+        // The tiles and masks that were asked for just before would make dense, which is measured first, look slow.
+        queue_.WaitUntilAlone(stop, kLongestWaitForQuiet);
+        WaitUntilDrawn(stop);
+        ReportNowAndThen now_and_then([&](ui::ProgressReport shown) {
+          post_([this, number, progress, shown = std::move(shown)] {
+            if (number == run_number_) progress(shown);
+          });
+          WaitUntilDrawn(stop);
+        });
+        RunSettings settings;
+        settings.layer_of = [&](const analysis::HeadTensorsPtr& shown) {
+          const auto layer = std::make_shared<analysis::MeasuredHeads>(*analysis::LoadLayer(trace->reader, shown->id));
+          layer->known = {shown};
+          return layer;
+        };
+        settings.alone = alone;
+        settings.with_lower_layers = LowerLayersFor(*trace, method, values, head.layer);
+        settings.options = OptionsOfRuns(*trace, repeats);
+        settings.report = [&](const analysis::RepeatProgress& repeat) { now_and_then(method, repeat); };
+        analysis::MethodResult result;
+        const kernels::Status status = slot->Run(trace->heads.Get(head), settings, method, values, stop, &result);
+        *unsupported = status.code() == kernels::StatusCode::kUnsupported;
+        CheckStatus(status);
+        result.origin = OriginOf(trace->reader);
+        return result;
+      },
+      std::move(done),
+      [=](const std::string& sentence) {
+        failed({sentence, *unsupported});
+      });
+}
+
+analysis::CompareOptions TraceWorkbench::OptionsOfRuns(const OpenedTrace& trace, int32_t repeats) {
+  analysis::CompareOptions options;
+  options.repeats = repeats;
+  options.least_ms = kLeastMeasuredMs;
+  options.decode_rows = trace.DecodeRows();
+  options.other_dense = TorchDecode(0);
+  return options;
+}
+
+void TraceWorkbench::WaitUntilDrawn(const std::stop_token& stop) {
+  // Held by both sides: the worker may have given up when the window answers.
+  const auto drawn = std::make_shared<std::promise<void>>();
+  const std::future<void> answer = drawn->get_future();
+  post_([this, drawn] { CallWhenDrawn([drawn] { drawn->set_value(); }); });
+  const auto end = std::chrono::steady_clock::now() + kLongestWaitForScreen;
+  constexpr std::chrono::milliseconds kLookAtFlag(2);
+  while (!stop.stop_requested() && std::chrono::steady_clock::now() < end) {
+    if (answer.wait_for(kLookAtFlag) == std::future_status::ready) return;
+  }
+}
+
+}  // namespace headscope::app

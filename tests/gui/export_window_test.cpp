@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// What leaves the window: the map on the clipboard, masks, tables as pictures, a page of the trace; and what is tried
+// on traces that nothing was chosen by.
+#include <QAction>
+#include <QApplication>
+#include <QClipboard>
+#include <QImage>
+#include <QJsonArray>
+#include <QListWidget>
+#include <QPushButton>
+
+#include "reach_fixture.h"
+#include "tune_dialog.h"
+
+namespace headscope::gui_test {
+namespace {
+
+using ui::Command;
+
+QByteArray Contents(const QString& path) {
+  QFile file(path);
+  EXPECT_TRUE(file.open(QIODevice::ReadOnly)) << path.toStdString();
+  return file.readAll();
+}
+
+TEST_F(ReachTest, TheMapGoesToTheClipboardAsItIsExported) {
+  Open();
+  QApplication::clipboard()->clear();
+  ASSERT_TRUE(Finish(Command::kCopyMap));
+  const QImage copied = QApplication::clipboard()->image();
+  ASSERT_FALSE(copied.isNull());
+  const QString path = File(QStringLiteral("map.png"));
+  AnswerFileDialog(path, QStringLiteral("dark"));
+  ASSERT_TRUE(Finish(Command::kExportCanvas));
+  ASSERT_TRUE(WaitFor([&] { return QFile::exists(path); }));
+  const QImage exported = QImage(path).convertToFormat(QImage::Format_RGB32);
+  EXPECT_EQ(copied.convertToFormat(QImage::Format_RGB32), exported);
+}
+
+TEST_F(ReachTest, AnExportedMaskIsTheOneThatTheCommandLineSaves) {
+  Open();
+  Use("a-shape", "n_sink=4,n_local=32");
+  const QString json = File(QStringLiteral("mask.json")), file = File(QStringLiteral("mask.h5"));
+  for (const QString& path : {json, file}) {
+    AnswerFileDialog(path);
+    window_->commands()[Command::kExportMask]->trigger();
+    ASSERT_TRUE(WaitFor([&] { return QFile::exists(path); }));
+  }
+  const QString saved = File(QStringLiteral("saved.json"));
+  RunInShell(QStringLiteral("headscope compare %1 --method a-shape:n_sink=4,n_local=32 --heads 0:2 --measure head "
+                            "--repeat 1 --save-index %2")
+                 .arg(trace_path(), saved),
+             File(QStringLiteral("results.json")));
+  const QByteArray mask = Contents(json);
+  EXPECT_EQ(mask, Contents(saved));
+  // A row far from the beginning keeps four sinks and the 32 keys up to its own.
+  const QJsonObject read = QJsonDocument::fromJson(mask).object();
+  EXPECT_EQ(read[QStringLiteral("heads")].toArray(), (QJsonArray{QJsonArray{0, 2}}));
+  EXPECT_EQ(read[QStringLiteral("seq_q")].toInt(), int{kTokens});
+  EXPECT_FALSE(read[QStringLiteral("runs")].toArray().isEmpty());
+  // The other file is a method that runs.
+  const QJsonObject run = RunInShell(QStringLiteral("headscope compare %1 --method mask-file:path=%2 --heads 0:2 "
+                                                    "--measure head --repeat 1")
+                                         .arg(trace_path(), file),
+                                     File(QStringLiteral("again.json")));
+  const auto kept = [](const QJsonObject& results) {
+    for (const QJsonValue& one : results[QStringLiteral("results")].toArray()) {
+      if (!one[QStringLiteral("method")].toString().contains(QStringLiteral("dense")))
+        return one[QStringLiteral("kept_fraction")].toDouble();
+    }
+    return -1.0;
+  };
+  EXPECT_GT(kept(run), 0);
+  EXPECT_NEAR(kept(run), window_->canvas()->mask()->summary.kept_fraction, 1e-9);
+}
+
+TEST_F(ReachTest, TablesArePicturesWithRealLetters) {
+  Open();
+  ASSERT_TRUE(WaitForStatistics());
+  EXPECT_FALSE(window_->ActionNamed(QStringLiteral("export-picture-runs"))->isEnabled()) << "no runs yet";
+  for (const char* kind : {"svg", "pdf", "png"}) {
+    const QString path = File(QStringLiteral("heads.") + QLatin1String(kind));
+    AnswerFileDialog(path);
+    window_->ActionNamed(QStringLiteral("export-picture-heads"))->trigger();
+    ASSERT_TRUE(WaitFor([&] { return QFile::exists(path); }));
+  }
+  const QByteArray svg = Contents(File(QStringLiteral("heads.svg")));
+  EXPECT_TRUE(svg.contains("<svg"));
+  EXPECT_FALSE(svg.contains("<image")) << "letters, not a picture of them";
+  EXPECT_TRUE(Contents(File(QStringLiteral("heads.pdf"))).startsWith("%PDF-"));
+  const QImage png(File(QStringLiteral("heads.png")));
+  EXPECT_GT(png.width(), 400);
+  // A row fewer is a lower picture.
+  window_->state()->heads.AskForFilter(QStringLiteral("0:"));
+  ASSERT_TRUE(WaitFor([&] { return !window_->store()->Passes({1, 0}); }));
+  const QString fewer = File(QStringLiteral("fewer.png"));
+  AnswerFileDialog(fewer);
+  window_->ActionNamed(QStringLiteral("export-picture-heads"))->trigger();
+  ASSERT_TRUE(WaitFor([&] { return QFile::exists(fewer); }));
+  EXPECT_LT(QImage(fewer).height(), png.height());
+}
+
+TEST_F(ReachTest, AReportHasTheHeadsTheRunsAndPictures) {
+  Open();
+  ASSERT_TRUE(WaitForStatistics());
+  Use("a-shape", "n_sink=4,n_local=32");
+  ASSERT_TRUE(Finish(Command::kRun));
+  const QString path = File(QStringLiteral("report.html"));
+  AnswerFileDialog(path);
+  ASSERT_TRUE(Finish(Command::kExportReport));
+  ASSERT_TRUE(WaitFor([&] { return QFile::exists(path); }));
+  const QByteArray page = Contents(path);
+  EXPECT_TRUE(page.contains("report-0-2.png")) << "the head on show";
+  EXPECT_FALSE(QImage(File(QStringLiteral("report-0-2.png"))).isNull());
+  EXPECT_TRUE(page.contains("a-shape"));
+  EXPECT_TRUE(page.contains("Head 0:2"));
+}
+
+// Chosen on the open trace, reported on another one, as `headscope tune --check` has it.
+TEST_F(ReachTest, ATuningIsTriedOnHeldOutTraces) {
+  Open();
+  const QString other = File(QStringLiteral("held-out.h5"));
+  ASSERT_EQ(QProcess::execute(QStringLiteral(HEADSCOPE_PROGRAM),
+                              {QStringLiteral("export"), trace_path(), QStringLiteral("--tokens"),
+                               QStringLiteral("0:300"), QStringLiteral("-o"), other}),
+            0);
+  Use("streaming-llm", "n_dilated=0");
+  window_->commands()[Command::kTuneDialog]->trigger();
+  auto* dialog = Find<ui::TuneDialog>("tuneDialog");
+  ASSERT_TRUE(WaitFor([&] { return dialog->isVisible(); }));
+  AnswerFileDialog(other);
+  Find<QPushButton>("tuneAddCheck")->click();
+  ASSERT_EQ(Find<QListWidget>("tuneChecks")->count(), 1);
+  ASSERT_EQ(dialog->settings().checks, (std::vector<std::string>{other.toStdString()}));
+  Find<QPushButton>("tuneCopy")->click();
+  const QString command = QApplication::clipboard()->text();
+  EXPECT_TRUE(command.contains(QStringLiteral("--check"))) << command.toStdString();
+  Find<QPushButton>("tuneStart")->click();
+  ASSERT_TRUE(WaitFor([&] { return !window_->state()->sweep.running(); }, 120000));
+  ASSERT_EQ(window_->state()->sweep.Tuned().size(), 8U) << window_->state()->sweep.Summary().toStdString();
+  EXPECT_TRUE(window_->state()->sweep.Summary().contains(QStringLiteral("On the held-out traces")));
+  const QString saved = File(QStringLiteral("checked.json"));
+  AnswerFileDialog(saved);
+  window_->commands()[Command::kExportTuning]->trigger();
+  ASSERT_TRUE(WaitFor([&] { return QFile::exists(saved); }));
+  const QJsonObject told = RunInShell(command, File(QStringLiteral("command.json")));
+  const QJsonObject exported = QJsonDocument::fromJson(Contents(saved)).object();
+  EXPECT_FALSE(told[QStringLiteral("heads")].toArray().isEmpty());
+  EXPECT_EQ(exported[QStringLiteral("heads")], told[QStringLiteral("heads")]);
+  // The matrix can show it.
+  window_->store()->SetMetric("result.checked_cra_p5");
+  EXPECT_FALSE(std::isnan(window_->store()->MetricOf({1, 3})));
+
+  // One that is no use says so, and nothing is tuned by halves.
+  ui::TuneSettings itself = dialog->settings();
+  itself.checks = {trace_path().toStdString()};
+  window_->state()->sweep.Tune(itself);
+  ASSERT_TRUE(WaitFor([&] { return !window_->state()->sweep.running(); }));
+  EXPECT_TRUE(window_->state()->sweep.failures().join(u' ').contains(QStringLiteral("would agree with itself")));
+}
+
+}  // namespace
+}  // namespace headscope::gui_test
