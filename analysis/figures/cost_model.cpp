@@ -158,7 +158,7 @@ FigurePanel RooflineOf(const std::vector<RunPoint>& points) {
     FigureSeries roof{"roof of " + std::to_string(count) + (count == 1 ? " thread" : " threads"), {}, {}};
     for (const double x : {std::min(least, ridge) / 2, ridge, 2 * std::max(most, ridge)}) {
       roof.x.push_back(x);
-      roof.y.push_back(std::min(machine.multiply_adds, x * machine.elements) / 1e9);
+      roof.y.push_back((x < ridge ? x * machine.elements : machine.multiply_adds) / 1e9);
     }
     panel.series.push_back(std::move(roof));
   }
