@@ -23,13 +23,12 @@ bool IsHdf5(const std::string& path) {
   return file && std::string_view(bytes.data(), bytes.size()) == kSignature;
 }
 
-kernels::Status MakeMask(const std::string& own_name, const std::string& path,
-                         std::unique_ptr<kernels::PrefillMethod>* made) {
+kernels::Status MakeMask(const std::string& own_name, const std::string& path, MethodsOfFile* made) {
   if (IsHdf5(path)) {
     const data::IndexFile index = data::ReadIndexFile(path);
     std::vector<kernels::HeadOfModel> heads;
     for (size_t i = 0; i + 1 < index.heads.size(); i += 2) heads.push_back({index.heads[i], index.heads[i + 1]});
-    return kernels::MakeMaskMethod(own_name, IndexOf(path, index), heads, made);
+    return kernels::MakeMaskMethod(own_name, IndexOf(path, index), heads, &made->prefill);
   }
   data::BlockMaskFile file = data::ReadBlockMask(path);
   kernels::BlockMask mask{.block_q = file.block_q,
@@ -38,13 +37,13 @@ kernels::Status MakeMask(const std::string& own_name, const std::string& path,
                           .num_rows = file.num_rows,
                           .begin = std::move(file.begin),
                           .blocks = std::move(file.blocks)};
-  return kernels::MakeMaskMethod(own_name, std::move(mask), made);
+  return kernels::MakeMaskMethod(own_name, std::move(mask), &made->prefill);
 }
 
-kernels::Status MakeDuo(const std::string& own_name, const std::string& path,
-                        std::unique_ptr<kernels::PrefillMethod>* made) {
+kernels::Status MakeDuo(const std::string& own_name, const std::string& path, MethodsOfFile* made) {
   data::HeadNumbers numbers = data::ReadHeadNumbers(path);
-  return kernels::MakeDuoAttention(own_name, numbers.num_layers, numbers.num_heads, std::move(numbers.values), made);
+  return kernels::MakeDuoAttention(own_name, numbers.num_layers, numbers.num_heads, std::move(numbers.values),
+                                   &made->prefill, &made->decode);
 }
 
 }  // namespace
@@ -56,6 +55,7 @@ std::span<const FileKind> FileKinds() {
        .make = &MakeMask},
       {.name = "duo-attention",
        .help = "sink and recent tokens in the heads that DuoAttention's file lets stream, all tokens in the others",
+       .decodes = true,
        .make = &MakeDuo},
   }};
   return kKinds;

@@ -6,17 +6,23 @@
 #include <span>
 #include <string>
 
+#include "kernels/decode_method.h"
 #include "kernels/method.h"
 #include "kernels/status.h"
 
 namespace headscope::app {
 
+struct MethodsOfFile {
+  std::unique_ptr<kernels::PrefillMethod> prefill;
+  std::unique_ptr<kernels::DecodeMethod> decode;  // where the kind decodes
+};
+
 struct FileKind {
-  std::string name;  // as typed before :path=FILE
-  std::string help;  // one line
-  // Reads the file at `path` and makes a method called `own_name` of it. Errors of what was read; throws BadInputError.
-  kernels::Status (*make)(const std::string& own_name, const std::string& path,
-                          std::unique_ptr<kernels::PrefillMethod>* made);
+  std::string name;      // as typed before :path=FILE, and behind "decode/"
+  std::string help;      // one line
+  bool decodes = false;  // the file makes a decode method as well
+  // Reads the file at `path` and makes methods called `own_name` of it. Errors of what was read; throws BadInputError.
+  kernels::Status (*make)(const std::string& own_name, const std::string& path, MethodsOfFile* made);
 };
 
 std::span<const FileKind> FileKinds();

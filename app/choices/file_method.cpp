@@ -9,13 +9,15 @@
 #include "base/errors.h"
 #include "choices/file_kinds.h"
 #include "kernels/file_methods.h"
+#include "kernels/method_names.h"
 
 namespace headscope::app {
 namespace {
 
+// By its name alone or as a decode method.
 const FileKind* FindKind(std::string_view name) {
   const std::span<const FileKind> kinds = FileKinds();
-  const auto found = std::ranges::find(kinds, name, &FileKind::name);
+  const auto found = std::ranges::find(kinds, kernels::WithoutPhase(name), &FileKind::name);
   return found == kinds.end() ? nullptr : &*found;
 }
 
@@ -46,8 +48,13 @@ bool IsFileMethod(std::string_view name) {
 
 std::string FileMethodNames() {
   std::string names;
-  for (const FileKind& kind : FileKinds())
-    names.append(names.empty() ? "" : ", ").append(kind.name).append(":path=FILE");
+  const auto add = [&names](const std::string& name) {
+    names.append(names.empty() ? "" : ", ").append(name).append(":path=FILE");
+  };
+  for (const FileKind& kind : FileKinds()) {
+    add(kind.name);
+    if (kind.decodes) add(kernels::DecodeName(kind.name));
+  }
   return names;
 }
 
@@ -60,15 +67,22 @@ std::string MethodArgument(const std::string& name, const std::string& parameter
   return text;
 }
 
-const kernels::PrefillMethod& MethodOfFile(const std::string& name, std::string* parameters,
-                                           const std::string& option) {
+std::string MethodOfFile(const std::string& name, std::string* parameters, const std::string& option) {
+  const FileKind& kind = *FindKind(name);
+  const bool decode = name != kind.name;
+  if (decode && !kind.decodes)
+    throw UsageError(option + " " + name + ": " + kind.name + " makes prefill methods alone; write " + kind.name +
+                     ":path=FILE");
   const std::string path = TakePath(name, parameters, option);
-  const std::string own = name + "[" + path + "]";
-  if (const kernels::PrefillMethod* known = kernels::FindPrefillMethod(own); known != nullptr) return *known;
-  std::unique_ptr<kernels::PrefillMethod> made;
-  if (const kernels::Status status = FindKind(name)->make(own, path, &made); !status.ok())
+  const std::string own = kind.name + "[" + path + "]";
+  const std::string result = decode ? kernels::DecodeName(own) : own;
+  if (kernels::FindPrefillMethod(own) != nullptr) return result;
+  MethodsOfFile made;
+  if (const kernels::Status status = kind.make(own, path, &made); !status.ok())
     throw BadInputError({.file = path, .problem = status.message(), .remedy = "write the file again"});
-  return kernels::AddPrefillMethod(std::move(made));
+  if (made.decode != nullptr) kernels::AddDecodeMethod(std::move(made.decode));
+  kernels::AddPrefillMethod(std::move(made.prefill));
+  return result;
 }
 
 }  // namespace headscope::app

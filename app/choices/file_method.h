@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Methods that are made of a file as they are typed: "mask-file:path=FILE" and "duo-attention:path=FILE,k=v".
+// Methods that are made of a file as they are typed: "mask-file:path=FILE" and "duo-attention:path=FILE,k=v"; a kind
+// that decodes as well is "decode/duo-attention:path=FILE,k=v" there.
 #pragma once
 
 #include <string>
 #include <string_view>
-
-#include "kernels/method.h"
 
 namespace headscope::app {
 
@@ -16,9 +15,9 @@ std::string FileMethodNames();
 // A method with its parameters as ParseMethod takes them: the own name of a file's method becomes NAME:path=FILE.
 std::string MethodArgument(const std::string& name, const std::string& parameters);
 // `name` is one of theirs. Takes path=FILE out of `parameters` and reads the file; a file that was read before is not
-// read again. The method is found by its own name, NAME[FILE], from then on. A mask is an index file or a FlexAttention
-// block mask in JSON. Throws UsageError, beginning with `option`, where there is no path; BadInputError naming file,
-// field and remedy.
-const kernels::PrefillMethod& MethodOfFile(const std::string& name, std::string* parameters, const std::string& option);
+// read again. The result is the method's own name, NAME[FILE], by which FindMethod() finds it from then on. A mask is
+// an index file or a FlexAttention block mask in JSON. Throws UsageError, beginning with `option`, where there is no
+// path or no decode method of that kind; BadInputError naming file, field and remedy.
+std::string MethodOfFile(const std::string& name, std::string* parameters, const std::string& option);
 
 }  // namespace headscope::app

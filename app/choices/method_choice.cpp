@@ -34,7 +34,7 @@ MethodChoice Choose(const std::string& name, const std::string& option = "--meth
 MethodChoice ParseMethod(const std::string& text, const std::string& option) {
   const size_t colon = text.find(':');
   std::string name = text.substr(0, colon), parameters = colon == std::string::npos ? "" : text.substr(colon + 1);
-  if (IsFileMethod(name)) name = MethodOfFile(name, &parameters, option).spec().name;
+  if (IsFileMethod(name)) name = MethodOfFile(name, &parameters, option);
   MethodChoice choice = Choose(name, option);
   if (!parameters.empty()) {
     const std::string error = choice.values.Parse(*choice.spec, parameters);

@@ -155,7 +155,7 @@ int ListMethods(const std::string& name, bool json) {
   for (const MethodSpec* spec : AllSpecs()) {
     if (name.empty() || spec->name == name || kernels::UniqueName(*spec) == name) chosen.push_back(spec);
   }
-  if (const auto kind = std::ranges::find(FileKinds(), name, &FileKind::name);
+  if (const auto kind = std::ranges::find(FileKinds(), kernels::WithoutPhase(name), &FileKind::name);
       chosen.empty() && kind != FileKinds().end()) {
     throw UsageError("method '" + name + "' is read from a file: " + kind->help + "; write " + name +
                      ":path=FILE where a method is expected");
@@ -175,7 +175,10 @@ int ListMethods(const std::string& name, bool json) {
       out << std::left << std::setw(width) << kernels::UniqueName(*spec) << std::setw(9) << NameOf(spec->phase)
           << spec->summary << '\n';
     }
-    for (const FileKind& kind : FileKinds()) out << kind.name << ":path=FILE  " << kind.help << '\n';
+    for (const FileKind& kind : FileKinds()) {
+      out << kind.name << ":path=FILE  " << kind.help << '\n';
+      if (kind.decodes) out << kernels::DecodeName(kind.name) << ":path=FILE  the same of decode steps\n";
+    }
   }
   WriteText(out.str(), "", false);
   return kDone;

@@ -122,7 +122,7 @@ std::vector<int32_t> KeptTokens(const DecodeSelection& of_head, int32_t seq_k) {
 void DropTokensBefore(int32_t first, int32_t seq_k, int32_t head_dim, DecodeSelection* selection) {
   if (first == 0) return;
   const int64_t size = selection->page_size;
-  const int64_t tokens_before = NumTokens(*selection, 0, seq_k);
+  const int64_t tokens_before = NumTokens(*selection, seq_k);
   DecodeSelection left;
   left.page_size = first % size == 0 ? selection->page_size : 1;
   left.page_begin = {0};
@@ -154,7 +154,8 @@ void DropTokensBefore(int32_t first, int32_t seq_k, int32_t head_dim, DecodeSele
     selection->component_begin.clear();
     selection->components.clear();
   }
-  selection->elements_moved -= 2 * (tokens_before - NumTokens(*selection, 0, seq_k - first)) * head_dim;
+  selection->elements_moved -=
+      2 * (tokens_before - NumTokens(*selection, seq_k - first)) * head_dim / NumLists(*selection);
 }
 
 }  // namespace headscope::kernels

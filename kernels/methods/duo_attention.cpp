@@ -6,7 +6,8 @@
 // number is `threshold` at least attend to everything. With `sparsity` above 0 the threshold is that quantile of all
 // numbers, interpolated, in its place. Sinks and window of the released patterns are 128 and 256.
 //
-// 64 query rows keep what the window of the first of them reaches back to, in blocks as the released kernel.
+// Of a prompt, 64 query rows keep what the window of the first of them reaches back to, in blocks as the released
+// kernel; a decode step keeps the first n_sink and the newest n_local tokens, its own among them.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -15,14 +16,15 @@
 #include "kernels/file_methods.h"
 #include "registry.h"
 #include "selector.h"
+#include "step_scores.h"
 
 namespace headscope::kernels {
 namespace {
 
 constexpr int32_t kRows = 64;
 
-MethodSpec MakeSpec(const std::string& name) {
-  const auto tokens = [](const char* parameter, double value, const char* help) {
+MethodSpec MakeSpec(const std::string& name, Phase phase) {
+  const auto tokens = [phase](const char* parameter, double value, const char* help) {
     return ParameterSpec{.name = parameter,
                          .default_value = value,
                          .minimum = 1,
@@ -31,7 +33,8 @@ MethodSpec MakeSpec(const std::string& name) {
                          .logarithmic = true,
                          .unit = Unit::kTokens,
                          .help = help,
-                         .cost = "one more pair per row and token"};
+                         .cost = phase == Phase::kPrefill ? "one more pair per row and token"
+                                                          : "one more key and value to read per token"};
   };
   return {
       .name = name,
@@ -39,7 +42,7 @@ MethodSpec MakeSpec(const std::string& name) {
       .family = "static pattern",
       .paper = "DuoAttention: Efficient Long-Context LLM Inference with Retrieval and Streaming Heads, section 3",
       .summary = "Heads that a file names attend to everything, the others to sinks and a window.",
-      .phase = Phase::kPrefill,
+      .phase = phase,
       .parameters =
           {
               {.name = "threshold",
@@ -67,38 +70,60 @@ double Quantile(std::vector<double> values, double share) {
   return values[low] + (place - std::floor(place)) * (values[high] - values[low]);
 }
 
-class DuoAttentionMethod final : public internal::PrefillSelector {
+// A number for every KV head of a model.
+class HeadShares {
  public:
-  DuoAttentionMethod(const std::string& name, int32_t num_layers, int32_t num_kv_heads, std::vector<double> values)
-      : PrefillSelector(MakeSpec(name)),
-        num_layers_(num_layers),
-        num_kv_heads_(num_kv_heads),
-        values_(std::move(values)) {
+  HeadShares(int32_t num_layers, int32_t num_kv_heads, std::vector<double> values)
+      : num_layers_(num_layers), num_kv_heads_(num_kv_heads), values_(std::move(values)) {
     for (double& value : values_) value = std::clamp(value, 0.0, 1.0);
   }
 
- private:
-  Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
-                SparseIndex* index) const override {
-    if (problem.layer < 0 || problem.layer >= num_layers_) {
-      return {StatusCode::kInvalidArgument, spec().name + ": the problem's layer is " + std::to_string(problem.layer) +
+  // The problem's KV heads that attend to everything, in order; the others stream.
+  Status Retrieving(const AttentionProblem& problem, const std::string& method, const ParameterValues& values,
+                    std::vector<bool>* retrieving) const {
+    if (problem.layer < 0) {
+      return {StatusCode::kInvalidArgument, method + ": the problem is of no layer of a model, and the file has a line " +
+                                                "for each layer: take the heads of a trace or a model"};
+    }
+    if (problem.layer >= num_layers_) {
+      return {StatusCode::kInvalidArgument, method + ": the problem's layer is " + std::to_string(problem.layer) +
                                                 ", and the file has lines for layers 0 to " +
                                                 std::to_string(num_layers_ - 1) + ": take the model's own file"};
     }
     if (problem.first_kv_head + problem.num_kv_heads > num_kv_heads_) {
-      return {StatusCode::kInvalidArgument, spec().name + ": the problem's last KV head is " +
+      return {StatusCode::kInvalidArgument, method + ": the problem's last KV head is " +
                                                 std::to_string(problem.first_kv_head + problem.num_kv_heads - 1) +
                                                 ", and the file has " + std::to_string(num_kv_heads_) +
                                                 " in a line: take the model's own file"};
     }
     const double sparsity = values.Real("sparsity");
     const double threshold = sparsity >= 1 ? 2 : sparsity > 0 ? Quantile(values_, sparsity) : values.Real("threshold");
+    const auto first = static_cast<size_t>(int64_t{problem.layer} * num_kv_heads_ + problem.first_kv_head);
+    for (size_t head = 0; head < static_cast<size_t>(problem.num_kv_heads); ++head)
+      retrieving->push_back(values_[first + head] >= threshold);
+    return {};
+  }
+
+ private:
+  int32_t num_layers_, num_kv_heads_;
+  std::vector<double> values_;
+};
+
+class DuoAttentionMethod final : public internal::PrefillSelector {
+ public:
+  DuoAttentionMethod(const std::string& name, HeadShares shares)
+      : PrefillSelector(MakeSpec(name, Phase::kPrefill)), shares_(std::move(shares)) {}
+
+ private:
+  Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
+                SparseIndex* index) const override {
+    std::vector<bool> retrieving;
+    if (Status status = shares_.Retrieving(problem, spec().name, values, &retrieving); !status.ok()) return status;
     return internal::SelectByHead(
         problem, options,
         [&](const internal::HeadGroup& group, SparseIndexBuilder* builder) {
-          const auto at =
-              static_cast<size_t>(int64_t{problem.layer} * num_kv_heads_ + problem.first_kv_head + group.kv_head);
-          for (int32_t i = 0; i < group.num_heads; ++i) AddLists(problem, values, values_[at] >= threshold, builder);
+          for (int32_t i = 0; i < group.num_heads; ++i)
+            AddLists(problem, values, retrieving[static_cast<size_t>(group.kv_head)], builder);
         },
         index);
   }
@@ -117,18 +142,52 @@ class DuoAttentionMethod final : public internal::PrefillSelector {
     }
   }
 
-  const int32_t num_layers_, num_kv_heads_;
-  std::vector<double> values_;
+  const HeadShares shares_;
+};
+
+class DuoAttentionDecodeMethod final : public internal::DecodeSelector {
+ public:
+  DuoAttentionDecodeMethod(const std::string& name, HeadShares shares)
+      : DecodeSelector(MakeSpec(name, Phase::kDecode)), shares_(std::move(shares)) {}
+
+ private:
+  Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions&,
+                DecodeSelection* selection) const override {
+    std::vector<bool> retrieving;
+    if (Status status = shares_.Retrieving(problem, spec().name, values, &retrieving); !status.ok()) return status;
+    const int32_t window_begin = std::max(0, problem.seq_k - values.Integer("n_local"));
+    const int32_t sinks_end = std::min(values.Integer("n_sink"), window_begin);
+    std::vector<std::vector<int32_t>> tokens;
+    int64_t num_tokens = 0;
+    for (int32_t sequence = 0; sequence < problem.batch; ++sequence) {
+      for (const bool everything : retrieving) {
+        std::vector<int32_t>& list = tokens.emplace_back();
+        for (int32_t token = 0; token < problem.seq_k; ++token) {
+          if (everything || token < sinks_end || token >= window_begin) list.push_back(token);
+        }
+        num_tokens += static_cast<int64_t>(list.size());
+      }
+    }
+    *selection = internal::SelectionOfLists(problem, tokens);
+    // Of K and V, and the new token's written: means over the KV heads.
+    const auto num_lists = static_cast<int64_t>(tokens.size());
+    selection->elements_moved = (num_tokens + num_lists) * (problem.head_dim + problem.ValueDim()) / num_lists;
+    return {};
+  }
+
+  const HeadShares shares_;
 };
 
 }  // namespace
 
 Status MakeDuoAttention(const std::string& name, int32_t num_layers, int32_t num_kv_heads, std::vector<double> values,
-                        std::unique_ptr<PrefillMethod>* method) {
+                        std::unique_ptr<PrefillMethod>* prefill, std::unique_ptr<DecodeMethod>* decode) {
   if (num_layers < 1 || num_kv_heads < 1 || int64_t{num_layers} * num_kv_heads != static_cast<int64_t>(values.size()) ||
       !std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); }))
     return {StatusCode::kInvalidArgument, "values must be one finite number for every layer and KV head"};
-  *method = std::make_unique<DuoAttentionMethod>(name, num_layers, num_kv_heads, std::move(values));
+  const HeadShares shares(num_layers, num_kv_heads, std::move(values));
+  *prefill = std::make_unique<DuoAttentionMethod>(name, shares);
+  *decode = std::make_unique<DuoAttentionDecodeMethod>(name, shares);
   return {};
 }
 

@@ -19,18 +19,24 @@ const MethodSpec* NamedMethod::spec() const {
   return decode != nullptr ? &decode->spec() : nullptr;
 }
 
+std::string_view WithoutPhase(std::string_view name) {
+  if (name.starts_with(kDecodePrefix)) name.remove_prefix(kDecodePrefix.size());
+  return name;
+}
+
+std::string DecodeName(std::string_view name) {
+  return std::string(kDecodePrefix).append(name);
+}
+
 NamedMethod FindMethod(std::string_view name) {
-  if (name.starts_with(kDecodePrefix)) {
-    name.remove_prefix(kDecodePrefix.size());
-    return {.decode = FindDecodeMethod(name)};
-  }
+  if (name.starts_with(kDecodePrefix)) return {.decode = FindDecodeMethod(WithoutPhase(name))};
   if (const PrefillMethod* prefill = FindPrefillMethod(name); prefill != nullptr) return {.prefill = prefill};
   return {.decode = FindDecodeMethod(name)};
 }
 
 std::string UniqueName(const MethodSpec& spec) {
   const bool both = spec.phase == Phase::kDecode && FindPrefillMethod(spec.name) != nullptr;
-  return both ? std::string(kDecodePrefix).append(spec.name) : spec.name;
+  return both ? DecodeName(spec.name) : spec.name;
 }
 
 std::string PressName(const MethodSpec& spec, const ParameterValues& values) {

@@ -16,11 +16,18 @@ namespace {
 // Methods that were made of files.
 struct AddedMethods {
   std::mutex mutex;
-  std::vector<std::unique_ptr<PrefillMethod>> methods;
+  std::vector<std::unique_ptr<PrefillMethod>> prefill;
+  std::vector<std::unique_ptr<DecodeMethod>> decode;
 };
 AddedMethods& Added() {
   static AddedMethods added;
   return added;
+}
+
+// Null where none has that name.
+const auto* WithName(const auto& methods, std::string_view name) {
+  const auto found = std::ranges::find_if(methods, [&](const auto& method) { return method->spec().name == name; });
+  return found == methods.end() ? nullptr : &**found;
 }
 
 const auto& Baseline(const auto& methods) {
@@ -48,26 +55,25 @@ const std::vector<const DecodeMethod*>& internal::DecodeSelectors() {
 }
 
 const PrefillMethod* FindPrefillMethod(std::string_view name) {
-  for (const PrefillMethod* method : PrefillMethods()) {
-    if (method->spec().name == name) return method;
-  }
+  if (const PrefillMethod* const listed = WithName(PrefillMethods(), name); listed != nullptr) return listed;
   const std::lock_guard lock(Added().mutex);
-  for (const auto& method : Added().methods) {
-    if (method->spec().name == name) return method.get();
-  }
-  return nullptr;
+  return WithName(Added().prefill, name);
 }
 
 const PrefillMethod& AddPrefillMethod(std::unique_ptr<PrefillMethod> method) {
   const std::lock_guard lock(Added().mutex);
-  return *Added().methods.emplace_back(std::move(method));
+  return *Added().prefill.emplace_back(std::move(method));
 }
 
 const DecodeMethod* FindDecodeMethod(std::string_view name) {
-  for (const DecodeMethod* method : DecodeMethods()) {
-    if (method->spec().name == name) return method;
-  }
-  return nullptr;
+  if (const DecodeMethod* const listed = WithName(DecodeMethods(), name); listed != nullptr) return listed;
+  const std::lock_guard lock(Added().mutex);
+  return WithName(Added().decode, name);
+}
+
+const DecodeMethod& AddDecodeMethod(std::unique_ptr<DecodeMethod> method) {
+  const std::lock_guard lock(Added().mutex);
+  return *Added().decode.emplace_back(std::move(method));
 }
 
 const CudaSelector* FindCudaSelector(const PrefillMethod& method) {

@@ -470,7 +470,7 @@ class Results(TraceCase):
         listed = [line.split()[0] for line in run("methods").stdout.splitlines()]
         self.assertEqual(sorted(listed), sorted(set(listed)), "two methods are listed under one name")
         of_files = [name for name in listed if name.endswith(":path=FILE")]
-        self.assertEqual(of_files, ["mask-file:path=FILE", "duo-attention:path=FILE"])
+        self.assertEqual(of_files, ["mask-file:path=FILE", "duo-attention:path=FILE", "decode/duo-attention:path=FILE"])
         self.assertEqual(sorted(set(listed) - set(of_files)), sorted(method["option"] for method in methods))
         refused = run("methods", "mask-file", code=2).stderr
         self.assertIn("read from a file", refused)

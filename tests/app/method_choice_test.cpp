@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 
@@ -36,9 +38,29 @@ TEST(MethodArgument, IsWhatParseMethodTakes) {
   EXPECT_EQ(MethodArgument("dense", ""), "dense");
   EXPECT_EQ(MethodArgument("mask-file[masks/my mask.json]", ""), "mask-file:path=masks/my mask.json");
   EXPECT_EQ(MethodArgument("duo-attention[a.tsv]", "sinks=64"), "duo-attention:path=a.tsv,sinks=64");
+  EXPECT_EQ(MethodArgument("decode/duo-attention[a.tsv]", ""), "decode/duo-attention:path=a.tsv");
   // The way back: the file is asked for, so the name was understood.
   EXPECT_THAT([] { ParseMethod(MethodArgument("mask-file[no such file.json]", "")); },
               ThrowsMessage<std::exception>(HasSubstr("no such file.json")));
+}
+
+// One file, two methods: either may be asked for first.
+TEST(ParseMethod, MakesAFilesMethodsOfBothPhases) {
+  const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "shares of both phases.tsv";
+  std::ofstream(file) << "0.25\t0.75\n";
+  const std::string path = "path=" + file.string();
+  const MethodChoice decode = ParseMethod("decode/duo-attention:threshold=0.25," + path);
+  ASSERT_NE(decode.decode, nullptr);
+  EXPECT_EQ(decode.name, "decode/duo-attention[" + file.string() + "]");
+  EXPECT_EQ(decode.values.Real("threshold"), 0.25);
+  const MethodChoice prefill = ParseMethod("duo-attention:" + path);
+  ASSERT_NE(prefill.prefill, nullptr);
+  EXPECT_EQ(prefill.name, "duo-attention[" + file.string() + "]");
+  EXPECT_EQ(ParseMethod("decode/duo-attention:" + path).decode, decode.decode) << "read once";
+  EXPECT_THAT([&] { ParseMethod("decode/mask-file:" + path); },
+              ThrowsMessage<UsageError>(HasSubstr("mask-file makes prefill methods alone; write mask-file:path=FILE")));
+  EXPECT_THAT([] { ParseMethod("decode/duo-attention"); },
+              ThrowsMessage<UsageError>(HasSubstr("no file is given; write decode/duo-attention:path=FILE")));
 }
 
 TEST(ParseMethod, NamesTheOptionThatWasTyped) {

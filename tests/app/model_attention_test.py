@@ -45,6 +45,18 @@ class ModelAttention(unittest.TestCase):
         # A decode method that the prompt's passes do not use: the prompt stays dense.
         self.assertGreater(float(score("--attention", "sliding-window:n_local=16")[2].rstrip("%")), 80)
 
+    def test_a_files_heads_stream_in_the_prompt_and_in_the_steps(self):
+        dense = score()
+        shares = self.path / "shares.tsv"
+        shares.write_text("".join("\t".join(str((layer + head) % 2) for head in range(4)) + "\n" for layer in range(10)))
+        both = [f"{phase}duo-attention:path={shares},n_sink=4,n_local=16" for phase in ("", "decode/")]
+        asked = lambda more: [word for method in both for word in ("--attention", method + more)]
+        self.assertEqual(score(*asked(",threshold=0")), (*dense[:2], "100.00%"))
+        half = float(score(*asked(""))[2].rstrip("%"))
+        self.assertTrue(45 < half < 70, f"half of the heads stream, and {half} % is kept")
+        steps_alone = float(score("--attention", both[1] + ",sparsity=1")[2].rstrip("%"))
+        self.assertTrue(half < steps_alone < 100, steps_alone)
+
     def test_methods_get_what_they_ask_for_of_the_prompt(self):
         dense = score()
         # Whatever a method has looked at, one that evicts nothing is dense.

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <iterator>
+#include <numeric>
+
 #include "kept_sets.h"
 #include "kernels/file_methods.h"
 #include "kernels/method_names.h"
@@ -11,6 +14,7 @@ namespace headscope::kernels {
 namespace {
 
 using testing::CausalMask;
+using testing::DecodeShape;
 using testing::FreshSeed;
 using ::testing::HasSubstr;
 using testing::Mask;
@@ -133,7 +137,8 @@ TEST(DuoAttention, StreamsTheHeadsBelowTheThreshold) {
   std::mt19937 random(FreshSeed());
   const RandomProblem data(SquareShape(500, 4, 2), &random);
   std::unique_ptr<PrefillMethod> method;
-  ASSERT_TRUE(MakeDuoAttention("duo", 2, 2, {0.1, 0.7, 1.4, 0.2}, &method).ok());
+  std::unique_ptr<DecodeMethod> decode;
+  ASSERT_TRUE(MakeDuoAttention("duo", 2, 2, {0.1, 0.7, 1.4, 0.2}, &method, &decode).ok());
   AttentionProblem problem = data.View();
   const auto streams = [&](int32_t layer, int32_t head, const char* parameters) {
     problem.layer = layer;
@@ -166,13 +171,80 @@ TEST(DuoAttention, StreamsTheHeadsBelowTheThreshold) {
               HasSubstr("KV head is 2, and the file has 2"));
 }
 
+// A step keeps what the last row of the same tokens would if a row had a window of its own.
+TEST(DuoAttention, StreamsTheSameHeadsInADecodeStep) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(DecodeShape(500, 4, 2), &random);
+  std::unique_ptr<PrefillMethod> prefill;
+  std::unique_ptr<DecodeMethod> method;
+  ASSERT_TRUE(MakeDuoAttention("duo", 2, 2, {0.1, 0.7, 1.4, 0.2}, &prefill, &method).ok());
+  EXPECT_EQ(method->spec().phase, Phase::kDecode);
+  AttentionProblem problem = data.View();
+  const auto select = [&](const char* parameters) {
+    DecodeSelection selection;
+    const Status status = method->Select(problem, testing::Values(method->spec(), parameters), {}, &selection);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return selection;
+  };
+  std::vector<int32_t> all(500), streamed;
+  std::iota(all.begin(), all.end(), 0);
+  std::copy_if(all.begin(), all.end(), std::back_inserter(streamed),
+               [](int32_t token) { return token < 5 || token >= 460; });
+  for (int32_t layer = 0; layer < 2; ++layer) {
+    problem.layer = layer;
+    const DecodeSelection selection = select("n_sink=5,n_local=40");
+    for (int32_t head = 0; head < 2; ++head)
+      EXPECT_EQ(TokensOfList(selection, head, 500), head == layer ? streamed : all) << layer << ":" << head;
+    // 500 and 45 tokens on average and the new one written, keys and values.
+    EXPECT_EQ(selection.elements_moved, (500 + 45 + 2) * 2 * problem.head_dim / 2);
+    EXPECT_TRUE(IsDense(select("threshold=0"), 500));
+    EXPECT_EQ(TokensOfList(select("sparsity=1,n_sink=5,n_local=40"), layer, 500), streamed);
+    EXPECT_TRUE(IsDense(select("sparsity=1,n_sink=300,n_local=300"), 500)) << "sinks and window meet";
+  }
+  // One KV head by itself.
+  problem.num_qo_heads = problem.num_kv_heads = 1;
+  problem.first_qo_head = 2;
+  problem.first_kv_head = 1;
+  problem.layer = 1;
+  EXPECT_EQ(TokensOfList(select("n_sink=5,n_local=40"), 0, 500), streamed);
+  DecodeSelection none;
+  problem.layer = -1;
+  EXPECT_THAT(method->Select(problem, ParameterValues(method->spec()), {}, &none).message(),
+              HasSubstr("the problem is of no layer of a model"));
+}
+
+// Where the model's own attention has a window, the first tokens lie before it: a streaming head loses its sinks.
+TEST(DuoAttention, CountsSinksInTheWholeSequence) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(DecodeShape(100, 4, 2), &random);
+  std::unique_ptr<PrefillMethod> prefill;
+  std::unique_ptr<DecodeMethod> method;
+  ASSERT_TRUE(MakeDuoAttention("duo", 1, 2, {1, 0}, &prefill, &method).ok());
+  const auto policy = method->NewPolicy(testing::Values(method->spec(), "n_sink=8,n_local=4"));
+  DecodeStep step{.problem = data.View(), .first_token = 6};
+  step.problem.layer = 0;
+  DecodeSelection selection;
+  DecodeEvictions evictions;
+  const Status status = policy->Step(step, {}, &selection, &evictions);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(NumTokens(selection, 0, 100), 100);
+  EXPECT_THAT(TokensOfList(selection, 1, 100), ::testing::ElementsAre(0, 1, 96, 97, 98, 99));
+  EXPECT_EQ(selection.elements_moved, (100 + 6 + 2) * 2 * step.problem.head_dim / 2);
+}
+
 TEST(FileMethods, AreFoundByTheirNameAndNotListed) {
   std::unique_ptr<PrefillMethod> method;
-  ASSERT_TRUE(MakeDuoAttention("duo-attention[some file]", 1, 1, {1}, &method).ok());
+  std::unique_ptr<DecodeMethod> decode;
+  ASSERT_TRUE(MakeDuoAttention("duo-attention[some file]", 1, 1, {1}, &method, &decode).ok());
   const PrefillMethod& added = AddPrefillMethod(std::move(method));
   EXPECT_EQ(FindPrefillMethod("duo-attention[some file]"), &added);
   EXPECT_EQ(FindMethod("duo-attention[some file]").prefill, &added);
   EXPECT_THAT(PrefillMethods(), ::testing::Not(::testing::Contains(&added)));
+  const DecodeMethod& added_decode = AddDecodeMethod(std::move(decode));
+  EXPECT_EQ(FindDecodeMethod("duo-attention[some file]"), &added_decode);
+  EXPECT_EQ(FindMethod("decode/duo-attention[some file]").decode, &added_decode);
+  EXPECT_EQ(UniqueName(added_decode.spec()), "decode/duo-attention[some file]");
+  EXPECT_THAT(DecodeMethods(), ::testing::Not(::testing::Contains(&added_decode)));
 }
 
 }  // namespace

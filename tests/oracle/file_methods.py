@@ -22,6 +22,7 @@ from analysis_oracle import Head, check, failures
 
 HEADS = [(4, 3), (5, 3), (8, 4)]
 TOKENS, NUM_HEADS, NUM_KV_HEADS, NUM_LAYERS = 700, 8, 4, 10  # of the shipped model
+STEPS = 37  # decode methods run on the last rows
 ROWS, COLUMNS = np.arange(TOKENS)[:, None], np.arange(TOKENS)[None, :]
 
 
@@ -74,22 +75,23 @@ def index_file(rng, path):
     return masks
 
 
-def duo_attention(numbers, layer, threshold=0.5, n_sink=128, n_local=256, sparsity=0):
-    """Of 64 rows the first one's window is all of theirs."""
+def duo_attention(numbers, layer, threshold=0.5, n_sink=128, n_local=256, sparsity=0, rows_together=64):
+    """Of 64 rows the first one's window is all of theirs; a step is a row by itself."""
     numbers = np.clip(numbers, 0, 1)
     threshold = np.quantile(numbers, sparsity) if sparsity > 0 else threshold
-    streaming = (COLUMNS < n_sink) | (ROWS // 64 * 64 - COLUMNS < n_local)
+    streaming = (COLUMNS < n_sink) | (ROWS // rows_together * rows_together - COLUMNS < n_local)
     everything = np.ones((TOKENS, TOKENS), bool)
     return [everything if numbers[layer, head // (NUM_HEADS // NUM_KV_HEADS)] >= threshold else streaming for head in range(NUM_HEADS)]
 
 
-def compare_head(name, said, head, mask):
-    kept = mask & head.attended
-    mass = np.where(kept, head.p, 0).sum(axis=1)
-    check(f"{name}, kept fraction", said["kept_fraction"], kept.sum() / head.attended.sum(), 1e-9)
+def compare_head(name, said, head, mask, rows):
+    attended, p = head.attended[-rows:], head.p[-rows:]
+    kept = mask[-rows:] & attended
+    mass = np.where(kept, p, 0).sum(axis=1)
+    check(f"{name}, kept fraction", said["kept_fraction"], kept.sum() / attended.sum(), 1e-9)
     check(f"{name}, CRA", [said["cra_min"], said["cra_p5"], said["cra_mean"]], [mass.min(), np.sort(mass)[-(-len(mass) // 20) - 1], mass.mean()], 1e-4, 3e-6)
-    dense = head.p @ head.v
-    output = np.where(kept, head.p, 0) @ head.v / np.where(kept.any(axis=1), mass, 1)[:, None]
+    dense = p @ head.v
+    output = np.where(kept, p, 0) @ head.v / np.where(kept.any(axis=1), mass, 1)[:, None]
     check(f"{name}, error of the output", said["relative_error"], np.linalg.norm(output - dense) / np.linalg.norm(dense), absolute=5e-6)
 
 
@@ -104,20 +106,22 @@ def main():
         subprocess.run([program, "export", trace, "--tokens", f"0:{TOKENS}", "-o", part], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         numbers = rng.uniform(-0.2, 1.2, (NUM_LAYERS, NUM_KV_HEADS))
         (folder / "duo.tsv").write_text("".join("\t".join(map(repr, map(float, line))) + "\n" for line in numbers))
-        cases = [(f"mask-file:path={folder}/{file}", lambda layer, masks=masks: masks) for file, masks in (
+        cases = [(f"mask-file:path={folder}/{file}", lambda layer, masks=masks: masks, TOKENS) for file, masks in (
             ("heads.json", block_mask(rng, folder / "heads.json", NUM_HEADS)), ("shared.json", block_mask(rng, folder / "shared.json", 1)), ("index.h5", index_file(rng, folder / "index.h5")))]
         for parameters in ({}, {"threshold": 0.3, "n_sink": 10, "n_local": 50}, {"sparsity": 0.7, "n_sink": 1, "n_local": 2}):
             asked = "".join(f",{name}={value}" for name, value in parameters.items())
-            cases.append((f"duo-attention:path={folder}/duo.tsv{asked}", lambda layer, parameters=parameters: duo_attention(numbers, layer, **parameters)))
+            for phase, rows, together in (("", TOKENS, 64), ("decode/", STEPS, 1)):
+                masks_of = lambda layer, parameters=parameters, together=together: duo_attention(numbers, layer, rows_together=together, **parameters)
+                cases.append((f"{phase}duo-attention:path={folder}/duo.tsv{asked}", masks_of, rows))
         with h5py.File(part, "r") as file:
             heads = {id: Head(file, *id) for id in HEADS}
-        for method, masks in cases:
-            subprocess.run([program, "compare", part, "--method", method, "--heads", ",".join(f"{a}:{b}" for a, b in HEADS), "--repeat", "1", "--quiet", "--force", "-o", out], check=True)
+        for method, masks, rows in cases:
+            subprocess.run([program, "compare", part, "--method", method, "--decode-rows", str(STEPS), "--heads", ",".join(f"{a}:{b}" for a, b in HEADS), "--repeat", "1", "--quiet", "--force", "-o", out], check=True)
             results = json.loads(out.read_text())["results"]
             check(f"{method}, heads", [(one["layer"], one["head"]) for one in results], HEADS)
             for said in results:
                 layer, number = said["layer"], said["head"]
-                compare_head(f"{pathlib.Path(method).name} on {layer}:{number}", said, heads[layer, number], masks(layer)[number])
+                compare_head(f"{pathlib.Path(method).name} on {layer}:{number}", said, heads[layer, number], masks(layer)[number], rows)
     for failure in failures:
         print("FAILED", failure)
     print(f"{analysis_oracle.checks - len(failures)} of {analysis_oracle.checks} comparisons agree")

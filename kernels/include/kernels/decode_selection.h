@@ -71,7 +71,7 @@ std::vector<int32_t> KeptTokens(const DecodeSelection& of_head, int32_t seq_k);
 
 // Makes a selection over the tokens of a whole sequence, seq_k of them, one over its tokens from `first` on, counted
 // from there: what lies before them is dropped. Pages stay pages where they begin at `first`, and become tokens
-// otherwise. elements_moved falls by the dropped rows of K and V, taking the lists to be alike.
+// otherwise. elements_moved falls by the dropped rows of K and V, of the lists on average.
 void DropTokensBefore(int32_t first, int32_t seq_k, int32_t head_dim, DecodeSelection* selection);
 
 }  // namespace headscope::kernels

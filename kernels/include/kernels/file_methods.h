@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prefill methods that are made of a file's contents while the program runs: a mask, or a number per head. Who reads
-// the file makes the method and adds it to the registry, where it is found by its name from then on.
+// Methods that are made of a file's contents while the program runs: a mask, or a number per head. Who reads the file
+// makes the method and adds it to the registry, where it is found by its name from then on.
 #pragma once
 
 #include <compare>
@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/decode_method.h"
 #include "kernels/method.h"
 #include "kernels/sparse_index.h"
 #include "kernels/status.h"
@@ -38,12 +39,15 @@ struct HeadOfModel {
 Status MakeMaskMethod(const std::string& name, SparseIndex index, const std::vector<HeadOfModel>& heads,
                       std::unique_ptr<PrefillMethod>* method);
 
-// DuoAttention (kernels/methods/duo_attention.cpp): `values` [num_layers, num_kv_heads], row by row.
+// DuoAttention (kernels/methods/duo_attention.cpp), for prompts and for decode steps: `values` [num_layers,
+// num_kv_heads], row by row.
 Status MakeDuoAttention(const std::string& name, int32_t num_layers, int32_t num_kv_heads, std::vector<double> values,
-                        std::unique_ptr<PrefillMethod>* method);
+                        std::unique_ptr<PrefillMethod>* prefill, std::unique_ptr<DecodeMethod>* decode);
 
 // FindPrefillMethod() and FindMethod() find it by its name, which must be new; PrefillMethods() does not list it. It
 // lives as long as the program. Any thread.
 const PrefillMethod& AddPrefillMethod(std::unique_ptr<PrefillMethod> method);
+// The same of FindDecodeMethod() and DecodeMethods().
+const DecodeMethod& AddDecodeMethod(std::unique_ptr<DecodeMethod> method);
 
 }  // namespace headscope::kernels

@@ -24,6 +24,10 @@ struct NamedMethod {
 // method.
 NamedMethod FindMethod(std::string_view name);
 
+// A name without "decode/", and one with it.
+std::string_view WithoutPhase(std::string_view name);
+std::string DecodeName(std::string_view name);
+
 // The name under which FindMethod finds a registered method: "decode/NAME" where both phases have one of its name.
 std::string UniqueName(const MethodSpec& spec);
 
