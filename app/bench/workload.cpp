@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/errors.h"
+#include "choices/file_method.h"
 #include "choices/method_choice.h"
 #include "kernels/method_names.h"
 
@@ -63,7 +64,7 @@ Workload ParseWorkload(const std::string& text) {
   }
   if (workload.fp8)
     throw UsageError("--methods " + text + ": fp8/ takes a fixed set, such as fp8/blocks-90; " + fixed.message());
-  if (kernels::FindMethod(name).spec() == nullptr)
+  if (kernels::FindMethod(name).spec() == nullptr && !IsFileMethod(name))
     throw UsageError("--methods: " + fixed.message() +
                      "; registered methods work too (`headscope methods` lists them)");
   const MethodChoice choice = ParseMethod(text, "--methods");

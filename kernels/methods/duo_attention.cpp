@@ -82,7 +82,8 @@ class HeadShares {
   Status Retrieving(const AttentionProblem& problem, const std::string& method, const ParameterValues& values,
                     std::vector<bool>* retrieving) const {
     if (problem.layer < 0) {
-      return {StatusCode::kInvalidArgument, method + ": the problem is of no layer of a model, and the file has a line " +
+      return {StatusCode::kInvalidArgument, method +
+                                                ": the problem is of no layer of a model, and the file has a line " +
                                                 "for each layer: take the heads of a trace or a model"};
     }
     if (problem.layer >= num_layers_) {

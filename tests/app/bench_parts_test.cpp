@@ -97,6 +97,10 @@ TEST(WorkloadTest, NamesFindFixedSetsAndRegisteredMethods) {
   EXPECT_THROW(ParseWorkload("vertical-slash:no_such=1"), UsageError);
   EXPECT_THROW(ParseWorkload("decode/none"), UsageError);
   EXPECT_THROW(ParseWorkload(""), UsageError);
+  const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "shares.tsv";
+  std::ofstream(file) << "0.25\t0.75\n";
+  EXPECT_NE(ParseWorkload("duo-attention:path=" + file.string()).prefill, nullptr);
+  EXPECT_NE(ParseWorkload("decode/duo-attention:threshold=1,path=" + file.string()).decode, nullptr);
 }
 
 TEST(WorkloadTest, ListsOfChosenTokensSayHowMany) {
