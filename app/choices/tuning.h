@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analysis/search.h"
+#include "choices/length_range.h"
 #include "choices/method_choice.h"
 #include "data/trace_schema.h"
 
@@ -63,6 +64,7 @@ struct Tuning {
   struct Layer {  // recorded, with what the model has there
     int32_t number = 0, num_qo_heads = 0, num_kv_heads = 0;
   };
+  LengthRange range;  // of the prompts that the settings are for; what the traces are of
   data::ModelInfo model;
   std::vector<Layer> layers;  // rising
   std::vector<Source> traces, checks;

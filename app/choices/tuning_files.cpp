@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -145,6 +146,17 @@ Json TargetJson(const TuneTarget& target) {
   return {{"statistic", TargetField(target.budget)}, {"value", mass ? target.budget.mass : target.budget.most}};
 }
 
+// Names and prompts come from files, which may hold anything: what is not UTF-8 is shown by U+FFFD.
+std::string Dumped(const Json& json) {
+  return analysis::PrintableJson(json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace)) + "\n";
+}
+
+// What differs between ranges of lengths.
+void AddFound(const Tuning& tuning, Json* json) {
+  (*json)["heads"] = HeadsJson(tuning);
+  if (!tuning.fronts.empty()) (*json)["fronts"] = FrontsJson(tuning);
+}
+
 std::string JsonFile(const Tuning& tuning) {
   Json json = {{"schema", "headscope-tuning-2"},
                {"complete", tuning.complete()},
@@ -154,29 +166,52 @@ std::string JsonFile(const Tuning& tuning) {
                {"checks", SourcesJson(tuning.checks)},
                {"methods", MethodsJson(tuning)},
                {"target", TargetJson(tuning.target)},
-               {"per", NameOf(tuning.unit)},
-               {"heads", HeadsJson(tuning)}};
-  if (!tuning.fronts.empty()) json["fronts"] = FrontsJson(tuning);
-  // Names and prompts come from files, which may hold anything: what is not UTF-8 is shown by U+FFFD.
-  return analysis::PrintableJson(json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace)) + "\n";
+               {"per", NameOf(tuning.unit)}};
+  AddFound(tuning, &json);
+  return Dumped(json);
+}
+
+std::string JsonFile(std::span<const Tuning> by_range) {
+  const Tuning& first = by_range.front();
+  Json ranges = Json::array();
+  for (const Tuning& tuning : by_range) {
+    const int64_t below = tuning.range.below;
+    Json range = {{"from_tokens", tuning.range.from},
+                  {"below_tokens", below == LengthRange::kNoEnd ? Json(nullptr) : Json(below)},
+                  {"traces", SourcesJson(tuning.traces)},
+                  {"checks", SourcesJson(tuning.checks)},
+                  {"methods", MethodsJson(tuning)}};
+    AddFound(tuning, &range);
+    ranges.push_back(std::move(range));
+  }
+  return Dumped({{"schema", "headscope-tuning-3"},
+                 {"complete", std::ranges::all_of(by_range, &Tuning::complete)},
+                 {"num_heads_chosen", first.num_heads_chosen},
+                 {"model", data::ModelJson(first.model)},
+                 {"target", TargetJson(first.target)},
+                 {"per", NameOf(first.unit)},
+                 {"ranges", std::move(ranges)}});
 }
 
 // The parameters of all methods, each name once; a head has a value where its method has the parameter. What belongs to
-// the whole run is left out, but for `complete`.
-std::string CsvFile(const Tuning& tuning) {
+// the whole run is left out, but for `complete`. `ranged`: with the lengths that a line is for; an empty cell is no
+// end.
+std::string CsvFile(std::span<const Tuning> by_range, bool ranged) {
   std::vector<std::string> names;
-  for (const Tuning::Searched& method : tuning.methods) {
+  for (const Tuning::Searched& method : by_range.front().methods) {
     for (const ParameterSpec& parameter : method.choice.spec->parameters) {
       if (std::find(names.begin(), names.end(), parameter.name) == names.end()) names.push_back(parameter.name);
     }
   }
-  std::string csv = "layer,head,method,target_met";
+  const bool complete = std::ranges::all_of(by_range, &Tuning::complete);
+  const bool checked = std::ranges::any_of(by_range, [](const Tuning& tuning) { return !tuning.checks.empty(); });
+  std::string csv = std::string(ranged ? "from_tokens,below_tokens," : "") + "layer,head,method,target_met";
   for (const std::string& name : names) csv.append(",").append(name);
   csv += ",kept_fraction,cra_min,cra_p5,cra_mean,relative_error,time_share,work_share,outside_mass";
-  if (!tuning.checks.empty()) {
-    for (const char* const name :
-         {"target_met", "kept_fraction", "cra_min", "cra_p5", "cra_mean", "relative_error", "time_share", "work_share"})
-      csv.append(",checked_").append(name);
+  constexpr const char* kChecked[] = {"target_met", "kept_fraction",  "cra_min",    "cra_p5",
+                                      "cra_mean",   "relative_error", "time_share", "work_share"};
+  if (checked) {
+    for (const char* const name : kChecked) csv.append(",checked_").append(name);
   }
   csv += ",device,complete\n";
   const auto add_quality = [&csv](const analysis::BudgetSearchResult& found) {
@@ -185,8 +220,13 @@ std::string CsvFile(const Tuning& tuning) {
     for (const double value : {found.relative_error, found.time_share, found.work_share})
       csv.append(",").append(std::isnan(value) ? "" : analysis::ShortestNumber(value));
   };
-  for (const TunedHead& head : tuning.heads) {
+  const auto add_head = [&](const Tuning& tuning, const TunedHead& head) {
     const MethodChoice& method = tuning.MethodOf(head);
+    if (ranged) {
+      csv += std::to_string(tuning.range.from) + ',';
+      if (tuning.range.below != LengthRange::kNoEnd) csv += std::to_string(tuning.range.below);
+      csv += ',';
+    }
     csv += std::to_string(head.id.layer) + ',' + std::to_string(head.id.head) + ',' + method.name + ',';
     csv += head.found.reached ? '1' : '0';
     for (const std::string& name : names) {
@@ -200,8 +240,13 @@ std::string CsvFile(const Tuning& tuning) {
     if (head.checked) {
       csv += head.checked->reached ? ",1" : ",0";
       add_quality(*head.checked);
+    } else if (checked) {
+      csv.append(std::size(kChecked), ',');
     }
-    csv += "," + head.device + (tuning.complete() ? ",1\n" : ",0\n");
+    csv += "," + head.device + (complete ? ",1\n" : ",0\n");
+  };
+  for (const Tuning& tuning : by_range) {
+    for (const TunedHead& head : tuning.heads) add_head(tuning, head);
   }
   return csv;
 }
@@ -370,7 +415,7 @@ std::string TuningFile(const Tuning& tuning, TuningFormat format) {
     case TuningFormat::kJson:
       return JsonFile(tuning);
     case TuningFormat::kCsv:
-      return CsvFile(tuning);
+      return CsvFile({&tuning, 1}, /*ranged=*/false);
     case TuningFormat::kMInference:
       return MInferenceFile(tuning);
     case TuningFormat::kDuoAttention:
@@ -379,6 +424,18 @@ std::string TuningFile(const Tuning& tuning, TuningFormat format) {
       return LuKvFile(tuning);
   }
   return {};
+}
+
+std::string TuningFile(std::span<const Tuning> by_range, TuningFormat format) {
+  CheckRangeFormat(format);
+  return format == TuningFormat::kCsv ? CsvFile(by_range, /*ranged=*/true) : JsonFile(by_range);
+}
+
+void CheckRangeFormat(TuningFormat format) {
+  if (format == TuningFormat::kJson || format == TuningFormat::kCsv) return;
+  throw UsageError(
+      "--format: the file has one setting for a head, whatever the prompt's length; write .json or .csv, or leave out "
+      "--ranges");
 }
 
 }  // namespace headscope::app

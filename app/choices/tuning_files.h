@@ -2,6 +2,7 @@
 // A tuned configuration in files: our own, which compare reads again, and those of serving engines.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "choices/tuning.h"
@@ -9,7 +10,8 @@
 namespace headscope::app {
 
 enum class TuningFormat {
-  kJson,          // schema headscope-tuning-2 (docs/analysis.md, "A tuned configuration")
+  kJson,          // schema headscope-tuning-2 or, of several ranges of lengths, -3 (docs/analysis.md, "A tuned
+                  // configuration")
   kCsv,           // one line a head with the same names
   kMInference,    // MInference's best patterns: for each layer {"head": [name, a, b, score]}
   kDuoAttention,  // DuoAttention's full_attention_heads.tsv: a line for each layer, a share for each KV head
@@ -24,5 +26,10 @@ void CheckTuningFormat(TuningFormat format, const Tuning& tuning, const std::vec
 
 // The whole file, of a complete tuning that CheckTuningFormat took.
 std::string TuningFile(const Tuning& tuning, TuningFormat format);
+// The same of tunings that differ in their traces and ranges of lengths alone. Only JSON and CSV say what is for which
+// length (CheckRangeFormat).
+std::string TuningFile(std::span<const Tuning> by_range, TuningFormat format);
+// Refuses (UsageError) a format without lengths.
+void CheckRangeFormat(TuningFormat format);
 
 }  // namespace headscope::app

@@ -62,7 +62,10 @@ struct Asked {
 // What the configuration gives each head; empty without one.
 HeadSettings Configured(const CompareArguments& arguments, const data::TraceReader& trace) {
   if (arguments.config.empty()) return {};
-  if (!HoldsBudgets(arguments.config)) return ReadHeadSettings(arguments.config);
+  if (!HoldsBudgets(arguments.config)) {
+    const std::vector<RangeSettings> settings = ReadHeadSettings(arguments.config);
+    return SettingsFor(settings, trace.layout().first_token + trace.num_tokens(), arguments.config);
+  }
   const int percent = static_cast<int>(std::lround(100 * arguments.compression_ratio));
   if (percent < 1 || percent > 99 || std::abs(100 * arguments.compression_ratio - percent) > 1e-6) {
     throw UsageError("--compression-ratio: " + arguments.config +
@@ -249,9 +252,11 @@ void AddCompareCommand(CLI::App& app, Action& action) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command
-      ->add_option("--config", arguments->config,
-                   "Configuration that gives each head its own method: from `headscope tune`, MInference's best "
-                   "patterns, or LU-KV's budgets (.npy). Each head is then timed by itself")
+      ->add_option(
+          "--config", arguments->config,
+          "Configuration that gives each head its own method: from `headscope tune`, MInference's best "
+          "patterns, or LU-KV's budgets (.npy). Each head is then timed by itself. Of a file with ranges of lengths, "
+          "that of the trace's")
       ->type_name("FILE");
   command
       ->add_option("--compression-ratio", arguments->compression_ratio,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // headscope tune TRACE.. --method NAME[:k=v,..].. --target cra=T|error=E|kept=F|time=F [--per head|layer|model]
-// [--check TRACE]..
+// [--check TRACE].. [--ranges N,..]
 // [--heads L:H,..] [-o CONFIG.json|.csv|.tsv]
 #include <algorithm>
 #include <filesystem>
@@ -44,7 +44,7 @@ namespace {
 using Traces = std::vector<std::unique_ptr<data::TraceReader>>;
 
 struct TuneArguments {
-  std::vector<std::string> traces, checks, methods;
+  std::vector<std::string> traces, checks, methods, ranges;
   std::string target, heads, output, format, per = "head", choose;
   int32_t front_points = 0;
   Device device = kCpu;
@@ -147,18 +147,46 @@ int64_t LongestOf(const Traces& traces) {
 }
 
 // A file holds every chosen head or is not there; of a run that was interrupted, the heads that are done are printed.
-void WriteTuning(const Tuning& tuning, const TuneArguments& arguments, TuningFormat format) {
-  if (arguments.output.empty() || !tuning.complete()) {
-    WriteText(TuningTable(tuning), "", false);
+// `complete`: all ranges of lengths are.
+void WriteTunings(const std::vector<Tuning>& tunings, bool complete, const TuneArguments& arguments,
+                  TuningFormat format) {
+  const bool ranged = !arguments.ranges.empty();
+  if (arguments.output.empty() || !complete) {
+    std::string tables;
+    for (const Tuning& tuning : tunings) {
+      if (tuning.heads.empty()) continue;
+      if (ranged) tables.append(tables.empty() ? "" : "\n").append(RangeText(tuning.range)).append(":\n");
+      tables += TuningTable(tuning);
+    }
+    WriteText(tables, "", false);
   } else {
-    WriteText(TuningFile(tuning, format), arguments.output, arguments.force);
+    WriteText(ranged ? TuningFile(tunings, format) : TuningFile(tunings.front(), format), arguments.output,
+              arguments.force);
   }
-  std::string summary = TuningSummary(tuning);
-  if (!arguments.output.empty() && !tuning.complete()) {
-    summary += "; " + arguments.output + " is not written";
-    if (arguments.resume) summary += ", and the same command continues from here";
+  for (const Tuning& tuning : tunings) {
+    if (tuning.heads.empty()) continue;
+    std::string summary = (ranged ? RangeText(tuning.range) + ": " : "") + TuningSummary(tuning);
+    if (!arguments.output.empty() && !complete && &tuning == &tunings.back()) {
+      summary += "; " + arguments.output + " is not written";
+      if (arguments.resume) summary += ", and the same command continues from here";
+    }
+    Say(summary);
   }
-  Say(summary);
+}
+
+// The length of the whole prompt, of which a trace may be a part.
+int64_t PromptTokens(const data::TraceReader& trace) {
+  return trace.layout().first_token + trace.num_tokens();
+}
+
+// Moves those of a range out of `traces`.
+Traces TakeRange(const LengthRange& range, Traces* traces) {
+  Traces taken;
+  for (auto& trace : *traces) {
+    if (trace != nullptr && range.Holds(PromptTokens(*trace))) taken.push_back(std::move(trace));
+  }
+  std::erase(*traces, nullptr);
+  return taken;
 }
 
 // Over the rows of all recordings together.
@@ -274,7 +302,7 @@ class Tuner {
           [&](const analysis::SweepCell& cell, TunedTogether* together) {
             const kernels::Status found = Tune(cell, sweep.stop, together);
             if (found.ok()) return found;
-            return kernels::Status{found.code(), arguments_.traces.front() + ", head " +
+            return kernels::Status{found.code(), traces_.front()->path() + ", head " +
                                                      HeadText(ids_[units_[cell.head].front()]) + ", " +
                                                      found.message()};
           },
@@ -464,6 +492,12 @@ class Tuner {
   std::vector<HeadNotes> notes_;  // by head
 };
 
+// What is tuned together.
+struct RangeOfTraces {
+  LengthRange range;
+  Traces traces, checks;
+};
+
 int RunTune(TuneArguments arguments) {
   Tuning tuning;
   tuning.unit = ParseUnit(arguments.per);
@@ -491,37 +525,61 @@ int RunTune(TuneArguments arguments) {
     throw UsageError("--choose error: a target of " + arguments.target +
                      " is reached by the fewest pairs; choose by the error under a target for the pairs (kept=..)");
   CheckPhases(tuning, arguments);
-  const Traces traces = OpenTraces(arguments.traces, {});
-  const Traces checks = OpenTraces(arguments.checks, traces);
+  const std::vector<LengthRange> ranges = RangesBetween(arguments.ranges, "--ranges");
+  if (!arguments.ranges.empty()) CheckRangeFormat(format);
+  Traces traces = OpenTraces(arguments.traces, {}), checks = OpenTraces(arguments.checks, traces);
   const std::vector<analysis::HeadId> heads = ChooseHeads(arguments.heads, traces, checks);
   for (const auto& trace : traces) CheckMethodsRun(*trace, heads);
   const data::TraceLayout& layout = traces.front()->layout();
   tuning.model = layout.model;
   for (size_t slot = 0; slot < layout.layers.size(); ++slot)
     tuning.layers.push_back({layout.layers[slot], layout.facts[slot].num_qo_heads, layout.facts[slot].num_kv_heads});
-  tuning.traces = SourcesOf(traces);
-  tuning.checks = SourcesOf(checks);
-  for (Tuning::Searched& method : tuning.methods)
-    method.grid = analysis::SearchedGrid(*method.choice.spec, LongestOf(traces));
   tuning.num_heads_chosen = heads.size();
-  CheckTuningFormat(format, tuning, heads);
+  std::vector<RangeOfTraces> parts;
+  for (const LengthRange& range : ranges) {
+    RangeOfTraces part{range, TakeRange(range, &traces), TakeRange(range, &checks)};
+    if (part.traces.empty() && !part.checks.empty())
+      throw UsageError("--check " + part.checks.front()->path() + ": no trace of its range of lengths, " +
+                       RangeText(range) + ", is tuned on; give one");
+    if (!part.traces.empty()) parts.push_back(std::move(part));
+  }
 
-  std::optional<TuningProgress> progress;
+  std::vector<Tuning> tunings;
+  std::vector<std::unique_ptr<TuningProgress>> kept;
+  for (const RangeOfTraces& part : parts) {
+    Tuning& one = tunings.emplace_back(tuning);
+    one.range = part.range;
+    one.traces = SourcesOf(part.traces);
+    one.checks = SourcesOf(part.checks);
+    for (Tuning::Searched& method : one.methods)
+      method.grid = analysis::SearchedGrid(*method.choice.spec, LongestOf(part.traces));
+    CheckTuningFormat(format, one, heads);
+  }
   if (arguments.resume) {
-    progress.emplace(arguments.output, tuning);
-    if (progress->num_heads() > 0) {
-      Say("continuing with " + progress->path() + ", in which " + std::to_string(progress->num_heads()) +
-          (progress->num_heads() == 1 ? " head is done" : " heads are done"));
+    for (const Tuning& one : tunings) {
+      // Of each range a file of its own.
+      const std::string ending = arguments.ranges.empty() ? "" : "." + std::to_string(one.range.from);
+      kept.push_back(std::make_unique<TuningProgress>(arguments.output + ending, one));
+      if (const TuningProgress& progress = *kept.back(); progress.num_heads() > 0) {
+        Say("continuing with " + progress.path() + ", in which " + std::to_string(progress.num_heads()) +
+            (progress.num_heads() == 1 ? " head is done" : " heads are done"));
+      }
     }
   }
-  Tuner tuner(arguments, traces, checks, heads, tuning, progress ? &*progress : nullptr);
-  for (TunedTogether& together : tuner.Run()) {
-    std::ranges::move(together.heads, std::back_inserter(tuning.heads));
-    std::ranges::move(together.fronts, std::back_inserter(tuning.fronts));
+  bool complete = true;
+  for (size_t i = 0; i < tunings.size() && complete; ++i) {
+    Tuner tuner(arguments, parts[i].traces, parts[i].checks, heads, tunings[i], kept.empty() ? nullptr : kept[i].get());
+    for (TunedTogether& together : tuner.Run()) {
+      std::ranges::move(together.heads, std::back_inserter(tunings[i].heads));
+      std::ranges::move(together.fronts, std::back_inserter(tunings[i].fronts));
+    }
+    complete = tunings[i].complete();
   }
-  if (!tuning.heads.empty()) WriteTuning(tuning, arguments, format);
-  if (progress && tuning.complete()) progress->Remove();
-  return tuning.complete() ? kDone : kInterrupted;
+  if (!tunings.front().heads.empty()) WriteTunings(tunings, complete, arguments, format);
+  if (complete) {
+    for (const auto& progress : kept) progress->Remove();
+  }
+  return complete ? kDone : kInterrupted;
 }
 
 }  // namespace
@@ -577,10 +635,19 @@ void AddTuneCommand(CLI::App& app, Action& action) {
                    "Also report this many settings along each method's trade-off between pairs and mass")
       ->type_name("N")
       ->check(IntegerFrom(0, 1000));
+  command
+      ->add_option(
+          "--ranges", arguments->ranges,
+          "Lengths at which a range of prompt lengths ends and the next begins, in tokens or, as 16K, in units "
+          "of 1024: each range is tuned on the traces whose prompts fall into it, and compare --config takes "
+          "the range of its trace. SampleAttention: 16K,48K,80K,112K")
+      ->delimiter(',')
+      ->type_name("N,..");
   AddRecordedHeadsOption(command, &arguments->heads);
   AddOutputOptions(
       command, &arguments->output, &arguments->force,
-      "Write the configuration to .json (schema headscope-tuning-2, which compare --config reads), .csv, "
+      "Write the configuration to .json (schema headscope-tuning-2 or, with --ranges, -3, which compare --config "
+      "reads), .csv, "
       ".tsv (DuoAttention's full_attention_heads.tsv) or .npy (LU-KV's budgets); without it a table is printed");
   command
       ->add_option("--format", arguments->format,

@@ -24,6 +24,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMostHeads = 1 << 20;
+constexpr size_t kMostRanges = 1000;
+constexpr int64_t kMostTokens = int64_t{1} << 31;
 constexpr int64_t kBudgetRatios = 99;
 constexpr const char* kRemedy = "give a .json or .csv file written by `headscope tune`, or MInference's best patterns";
 
@@ -81,20 +83,15 @@ analysis::AskedMethod AskedOf(const std::string& path, const std::string& field,
   return {kernels::UniqueName(*method.spec()), kernels::ParameterValues(*method.spec())};
 }
 
-// Schema 1 has one method for all heads; 2 names it with each.
-HeadSettings OfTuning(const std::string& path, const Json& json) {
-  const auto schema = json.find("schema");
-  if (schema == json.end() || !schema->is_string()) Refuse(path, "schema", "it is missing");
-  const auto& version = schema->get_ref<const std::string&>();
-  if (version != "headscope-tuning-1" && version != "headscope-tuning-2")
-    Refuse(path, "schema", "'" + version + "' is not headscope-tuning-2 or headscope-tuning-1");
-  const bool one_method = version == "headscope-tuning-1";
+// A list of heads with their methods, `of` the file's whole or of a range of lengths. `shared_method`: what an entry
+// has without one of its own, schema 1's; null: none.
+HeadSettings OfHeads(const std::string& path, const std::string& of, const Json& json, const Json* shared_method) {
   const auto heads = json.find("heads");
-  if (heads == json.end() || !heads->is_array()) Refuse(path, "heads", "it is not a list");
-  if (heads->size() > kMostHeads) Refuse(path, "heads", "there are more than a million");
+  if (heads == json.end() || !heads->is_array()) Refuse(path, of + "heads", "it is not a list");
+  if (heads->size() > kMostHeads) Refuse(path, of + "heads", "there are more than a million");
   HeadSettings settings;
   for (size_t i = 0; i < heads->size(); ++i) {
-    const std::string field = "heads[" + std::to_string(i) + "]";
+    const std::string field = of + "heads[" + std::to_string(i) + "]";
     const Json& head = (*heads)[i];
     if (!head.is_object()) Refuse(path, field, "it is not an object");
     const auto value = [&](const char* name) -> const Json& {
@@ -102,8 +99,7 @@ HeadSettings OfTuning(const std::string& path, const Json& json) {
       if (found == head.end()) Refuse(path, field, std::string("it has no ") + name);
       return *found;
     };
-    const auto in_file = json.find("method");
-    const Json& method = !one_method ? value("method") : in_file != json.end() ? *in_file : value("method");
+    const Json& method = shared_method != nullptr ? *shared_method : value("method");
     if (!method.is_string()) Refuse(path, field + ".method", "it is not a name");
     analysis::AskedMethod asked = AskedOf(path, field + ".method", method.get_ref<const std::string&>());
     const kernels::MethodSpec& spec = *kernels::FindMethod(asked.name).spec();
@@ -115,6 +111,60 @@ HeadSettings OfTuning(const std::string& path, const Json& json) {
                               Place(path, field + ".head", value("head"))};
     AddHead(path, field, id, std::move(asked), &settings);
   }
+  return settings;
+}
+
+LengthRange RangeOf(const std::string& path, const std::string& field, const Json& json) {
+  const auto number = [&](const char* name) -> int64_t {
+    const auto found = json.find(name);
+    if (found == json.end()) Refuse(path, field, std::string("it has no ") + name);
+    if (!found->is_number_integer() || (found->is_number_unsigned() && found->get<uint64_t>() > kMostTokens) ||
+        found->get<int64_t>() < 0 || found->get<int64_t>() > kMostTokens)
+      Refuse(path, field + "." + name, "it is not a number of tokens");
+    return found->get<int64_t>();
+  };
+  LengthRange range{.from = number("from_tokens")};
+  if (const auto below = json.find("below_tokens"); below == json.end() || !below->is_null())
+    range.below = number("below_tokens");
+  if (range.below <= range.from) Refuse(path, field, "its lengths end where they begin", "correct its lengths");
+  return range;
+}
+
+// Adds a range at its place among others.
+void AddRange(const std::string& path, const std::string& field, RangeSettings one,
+              std::vector<RangeSettings>* settings) {
+  for (const RangeSettings& other : *settings) {
+    if (other.range.Overlaps(one.range))
+      Refuse(path, field, "some lengths are in another range as well", "correct its lengths");
+  }
+  const auto after =
+      std::ranges::find_if(*settings, [&](const RangeSettings& other) { return other.range.from > one.range.from; });
+  settings->insert(after, std::move(one));
+}
+
+// Schema 1 has one method for all heads; 2 names it with each; 3 has heads for each range of lengths.
+std::vector<RangeSettings> OfTuning(const std::string& path, const Json& json) {
+  const auto schema = json.find("schema");
+  if (schema == json.end() || !schema->is_string()) Refuse(path, "schema", "it is missing");
+  const auto& version = schema->get_ref<const std::string&>();
+  std::vector<RangeSettings> settings;
+  if (version == "headscope-tuning-3") {
+    const auto ranges = json.find("ranges");
+    if (ranges == json.end() || !ranges->is_array()) Refuse(path, "ranges", "it is not a list");
+    if (ranges->size() > kMostRanges) Refuse(path, "ranges", "there are more than " + std::to_string(kMostRanges));
+    for (size_t i = 0; i < ranges->size(); ++i) {
+      const std::string field = "ranges[" + std::to_string(i) + "]";
+      const Json& range = (*ranges)[i];
+      if (!range.is_object()) Refuse(path, field, "it is not an object");
+      AddRange(path, field, {RangeOf(path, field, range), OfHeads(path, field + ".", range, nullptr)}, &settings);
+    }
+    return settings;
+  }
+  if (version != "headscope-tuning-1" && version != "headscope-tuning-2")
+    Refuse(path, "schema", "'" + version + "' is not headscope-tuning-3, headscope-tuning-2 or headscope-tuning-1");
+  const auto method = json.find("method");
+  const bool shared = version == "headscope-tuning-1" && method != json.end();
+  settings.push_back({{}, OfHeads(path, "", json, shared ? &*method : nullptr)});
   return settings;
 }
 
@@ -138,10 +188,11 @@ bool IsResult(std::string_view column) {
 }
 
 // A table with a line for each head, as the document that says the same. An empty cell: the method has no such
-// parameter, or its default.
+// parameter, or its default; of `below_tokens`, no end.
 Json TuningOfCsv(const std::string& path, std::string_view text) {
-  Json heads = Json::array();
+  Json heads = Json::array(), ranges = Json::array();
   std::vector<std::string_view> names;
+  size_t num_heads = 0;
   while (!text.empty()) {
     const size_t end = text.find('\n');
     const std::vector<std::string_view> cells = Cells(text.substr(0, end));
@@ -150,28 +201,46 @@ Json TuningOfCsv(const std::string& path, std::string_view text) {
       names = cells;
       continue;
     }
-    const std::string field = "heads[" + std::to_string(heads.size()) + "]";
-    if (heads.size() >= kMostHeads) Refuse(path, "heads", "there are more than a million");
+    const std::string field = "heads[" + std::to_string(num_heads) + "]";
+    if (++num_heads > kMostHeads) Refuse(path, "heads", "there are more than a million");
     if (cells.size() != names.size()) {
       Refuse(path, field,
              "it has " + std::to_string(cells.size()) + " cells, and the first line " + std::to_string(names.size()));
     }
-    Json head = {{"parameters", Json::object()}};
+    Json head = {{"parameters", Json::object()}}, range = Json::object();
     for (size_t i = 0; i < cells.size(); ++i) {
       const std::string cell(cells[i]), name(names[i]);
-      if (name == "layer" || name == "head") {
+      const bool is_length = name == "from_tokens" || name == "below_tokens";
+      if (name == "layer" || name == "head" || is_length) {
         int64_t number = 0;
         const auto [parsed, error] = std::from_chars(cell.data(), cell.data() + cell.size(), number);
         const bool whole = error == std::errc() && parsed == cell.data() + cell.size();
-        head[name] = whole ? Json(number) : Json(cell);
+        (is_length ? range : head)[name] = whole                                    ? Json(number)
+                                           : name == "below_tokens" && cell.empty() ? Json(nullptr)
+                                                                                    : Json(cell);
       } else if (name == "method") {
         head[name] = cell;
       } else if (!IsResult(name) && !cell.empty()) {
         head["parameters"][name] = cell;
       }
     }
-    heads.push_back(std::move(head));
+    if (range.empty()) {
+      heads.push_back(std::move(head));
+      continue;
+    }
+    auto same = std::ranges::find_if(ranges, [&](const Json& other) {
+      return other.value("from_tokens", Json()) == range.value("from_tokens", Json()) &&
+             other.value("below_tokens", Json()) == range.value("below_tokens", Json());
+    });
+    if (same == ranges.end()) {
+      if (ranges.size() >= kMostRanges) Refuse(path, "ranges", "there are more than " + std::to_string(kMostRanges));
+      range["heads"] = Json::array();
+      ranges.push_back(std::move(range));
+      same = ranges.end() - 1;
+    }
+    (*same)["heads"].push_back(std::move(head));
   }
+  if (!ranges.empty()) return {{"schema", "headscope-tuning-3"}, {"ranges", std::move(ranges)}};
   return {{"schema", "headscope-tuning-2"}, {"heads", std::move(heads)}};
 }
 
@@ -213,13 +282,30 @@ HeadSettings OfMInference(const std::string& path, const Json& json) {
 
 }  // namespace
 
-HeadSettings ReadHeadSettings(const std::string& path) {
+std::vector<RangeSettings> ReadHeadSettings(const std::string& path) {
   const bool is_table = FindFileFormat(path) == FileFormat::kCsv;
   const Json json = is_table ? TuningOfCsv(path, data::ReadUntrustedText(path, kRemedy)) : ParseFile(path);
   if (!json.is_object() && !json.is_array()) Refuse(path, "", "it is neither an object nor a list of layers");
-  HeadSettings settings = json.is_object() ? OfTuning(path, json) : OfMInference(path, json);
-  if (settings.empty()) Refuse(path, "", "it has no heads");
+  std::vector<RangeSettings> settings;
+  if (json.is_object()) {
+    settings = OfTuning(path, json);
+  } else {
+    settings.push_back({{}, OfMInference(path, json)});
+  }
+  if (std::ranges::all_of(settings, [](const RangeSettings& range) { return range.heads.empty(); }))
+    Refuse(path, "", "it has no heads");
   return settings;
+}
+
+const HeadSettings& SettingsFor(const std::vector<RangeSettings>& settings, int64_t num_tokens,
+                                const std::string& path) {
+  std::string ranges;
+  for (const RangeSettings& one : settings) {
+    if (one.range.Holds(num_tokens)) return one.heads;
+    ranges.append(ranges.empty() ? "" : ", ").append(RangeText(one.range));
+  }
+  throw UsageError(path + " has no settings for a prompt of " + std::to_string(num_tokens) + " tokens, but for " +
+                   ranges + "; tune on traces of that length as well");
 }
 
 bool HoldsBudgets(const std::string& path) {

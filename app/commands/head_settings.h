@@ -6,19 +6,31 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "analysis/compare.h"
 #include "analysis/types/head_statistics.h"
+#include "choices/length_range.h"
 
 namespace headscope::app {
 
 using HeadSettings = std::map<analysis::HeadId, analysis::AskedMethod>;
 
-// Reads a file of schema headscope-tuning-2 or -1, or MInference's best patterns, whichever it holds, or tune's table
-// (.csv). Untrusted: at
-// most 64 MB, no deeper than such files are. Throws BadInputError that names the file, the entry and the remedy: no
-// such file, neither of the formats, an unknown method or parameter, a value out of range, a head that is there twice.
-HeadSettings ReadHeadSettings(const std::string& path);
+// Settings for prompts of some lengths.
+struct RangeSettings {
+  LengthRange range;
+  HeadSettings heads;
+};
+
+// Reads a file of schema headscope-tuning-3, -2 or -1, or MInference's best patterns, whichever it holds, or tune's
+// table (.csv). One without ranges of lengths is for any length; ranges rise and do not overlap. Untrusted: at most
+// 64 MB, no deeper than such files are. Throws BadInputError that names the file, the entry and the remedy: no such
+// file, neither of the formats, an unknown method or parameter, a value out of range, a head that is there twice.
+std::vector<RangeSettings> ReadHeadSettings(const std::string& path);
+
+// Those for a prompt of `num_tokens` tokens. Throws UsageError, naming the ranges that there are, where none holds it.
+const HeadSettings& SettingsFor(const std::vector<RangeSettings>& settings, int64_t num_tokens,
+                                const std::string& path);
 
 // Whether the path's name says that it is LU-KV's array of budgets (.npy).
 bool HoldsBudgets(const std::string& path);

@@ -16,6 +16,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 
 import h5py
 import numpy
@@ -274,6 +275,73 @@ class Configurations(TraceCase):
         self.assertIn("has no setting for head 8:0", run("compare", self.part, "--config", self.path / "old.json", "--heads", "8:0", code=2).stderr)
         self.assertIn("time each head by itself", run("compare", self.part, "--config", self.path / "old.json", "--measure", "layer", code=2).stderr)
         self.assertIn("--method or --config", run("compare", self.part, code=2).stderr)
+
+    def test_each_range_of_lengths_has_settings_of_its_own(self):
+        long, check = str(self.path / "long.h5"), str(self.path / "check.h5")
+        run("export", SHIPPED, "--layers", "5,8", "--tokens", "0:400", "-o", long)
+        run("export", SHIPPED, "--layers", "5,8", "--tokens", "0:390", "-o", check)
+        # SampleAttention's tuning: alpha_c, alpha_s and the number of chunks of every range, for all heads alike.
+        asked = ("--method", "sample-attention:chunk_n=1", "--method", "sample-attention:chunk_n=2", "--target", "cra-mean=0.9", "--per", "model", "--heads", "5:6,5:7,8:4")
+        alone = {trace: self.tuned(trace, *asked, *more)[0] for trace, more in ((self.part, ()), (long, ("--check", check)))}
+        config, said = self.tuned(long, self.part, *asked, "--check", check, "--ranges", "100,151,1K")
+        self.assertEqual((config["schema"], config["complete"], config["num_heads_chosen"]), ("headscope-tuning-3", True, 3))
+        self.assertEqual([(part["from_tokens"], part["below_tokens"]) for part in config["ranges"]], [(100, 151), (151, 1024)], "an edge is the next range's first length")
+        for part, trace in zip(config["ranges"], (self.part, long)):
+            for name in ("heads", "methods", "traces", "checks"):
+                self.assertEqual(part[name], alone[trace][name], f"as if {trace} were tuned by itself")
+        self.assertNotEqual(config["ranges"][0]["heads"][0]["parameters"], config["ranges"][1]["heads"][0]["parameters"], "lengths that want the same setting would show nothing")
+        self.assertIn("151 to 1023 tokens: 3 of 3 heads", said)
+        table = run("tune", self.part, long, *asked, "--ranges", "151", "--quiet").stdout
+        self.assertRegex(table, "(?s)^below 151 tokens:\n.*\n\n151 tokens and more:\n")
+
+        csv_file, out = self.path / "ranges.csv", self.path / "compared.json"
+        run("tune", long, self.part, *asked, "--check", check, "--ranges", "100,151", "-o", csv_file, "--quiet")
+        with open(csv_file, newline="") as file:
+            self.assertEqual([(line["from_tokens"], line["below_tokens"], line["checked_target_met"] != "") for line in csv.DictReader(file)], [("100", "151", False)] * 3 + [("151", "", True)] * 3)
+        for trace, part in ((self.part, 0), (long, 1)):
+            for file in (self.path / "tuned.json", csv_file):
+                run("compare", trace, "--config", file, "--heads", "5:6,5:7,8:4", "--repeat", "1", "-o", out, "--force", "--quiet")
+                for entry, result in zip(config["ranges"][part]["heads"], json.loads(out.read_text())["results"], strict=True):
+                    self.assertEqual(result["parameters"], ",".join(f"{name}={value if isinstance(value, str) else format(value, 'g')}" for name, value in entry["parameters"].items()))
+                    self.assertAlmostEqual(result["kept_fraction"], entry["kept_fraction"], 6)
+        tiny = str(self.path / "tiny.h5")
+        run("export", SHIPPED, "--layers", "5,8", "--tokens", "0:99", "-o", tiny)
+        self.assertIn("has no settings for a prompt of 99 tokens, but for 100 to 150 tokens, 151 to 1023 tokens;", run("compare", tiny, "--config", self.path / "tuned.json", code=2).stderr)
+        # Of a part of a prompt the prompt's length decides.
+        run("export", SHIPPED, "--layers", "5,8", "--tokens", "340:400", "-o", tiny, "--force")
+        self.assertIn("5  6  ", run("compare", tiny, "--config", self.path / "tuned.json", "--heads", "5:6", "--repeat", "1", "--quiet").stdout.replace(":", "  "))
+
+        for said, more in (("put them in order", ("--ranges", "200,100")), ("in units of 1024 as 16K", ("--ranges", "0")), ("in units of 1024 as 16K", ("--ranges", "16X")),
+                           ("no trace of its range of lengths, below 151 tokens, is tuned on", ("--ranges", "151", "--check", self.part)),
+                           ("whatever the prompt's length", ("--ranges", "151", "--format", "minference", "-o", self.path / "m.json"))):
+            self.assertIn(said, run("tune", long, *asked, *more, code=2).stderr)
+        good = {"schema": "headscope-tuning-3", "ranges": [{"from_tokens": 0, "below_tokens": 300, "heads": [{"layer": 5, "head": 7, "method": "block-sparse", "parameters": {"n_blocks": 2}}]}]}
+        for said, change in (("in another range as well", lambda it: it["ranges"].append(it["ranges"][0] | {"from_tokens": 299, "below_tokens": None})), ("end where they begin", lambda it: it["ranges"][0].update(from_tokens=300)),
+                             ("below_tokens", lambda it: it["ranges"][0].pop("below_tokens")), ("not a number of tokens", lambda it: it["ranges"][0].update(from_tokens=-1)), ("not a number of tokens", lambda it: it["ranges"][0].update(from_tokens=2**64 - 1)),
+                             ("ranges: it is not a list", lambda it: it.update(ranges=3)), ("ranges[0]: it is not an object", lambda it: it.update(ranges=[4])), ("ranges[0].heads", lambda it: it["ranges"][0].update(heads=7)), ("no heads", lambda it: it.update(ranges=[]))):
+            bad = json.loads(json.dumps(good))
+            change(bad)
+            (self.path / "bad.json").write_text(json.dumps(bad))
+            self.assertIn(said, run("compare", self.part, "--config", self.path / "bad.json", code=3).stderr)
+
+    def test_a_run_over_ranges_goes_on_in_each(self):
+        out = self.path / "ranged.json"
+        longer = str(self.path / "longer.h5")
+        run("export", SHIPPED, "--tokens", "0:2200", "-o", longer)
+        command = [HEADSCOPE, "tune", longer, SHIPPED, "--method", "vertical-slash", "--target", "cra-p5=0.95", "--ranges", "3K", "-o", str(out), "--resume", "--quiet"]
+        second = pathlib.Path(f"{out}.3072.unfinished")
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        while process.poll() is None and (not second.exists() or len(second.read_text().splitlines()) < 3):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(timeout=60 * PATIENCE), 130)
+        self.assertFalse(out.exists())
+        finished = subprocess.run(command, capture_output=True, text=True, timeout=240 * PATIENCE)
+        self.assertEqual(finished.returncode, 0, finished.stderr)
+        self.assertEqual(finished.stderr.count("heads are done"), 2)
+        self.assertIn("in which 80 heads are done", finished.stderr)
+        self.assertEqual([path.name for path in self.path.glob("ranged.json*")], [out.name])
+        self.assertEqual([len(part["heads"]) for part in json.loads(out.read_text())["ranges"]], [80, 80])
 
     def test_files_of_serving_engines(self):
         asked = (self.trace, "--method", "a-shape", "--method", "vertical-slash", "--method", "block-sparse", "--target", "cra-p5=0.8", "--quiet")

@@ -95,10 +95,15 @@ int FuzzRecordPlan(const uint8_t* data, size_t size) {
 int FuzzHeadSettings(const uint8_t* data, size_t size) {
   const NamelessFile file(data, size);
   return Try([&] {
-    const HeadSettings settings = ReadHeadSettings(file.path());
-    Require(!settings.empty(), "no heads");
-    for (const auto& [head, asked] : settings)
-      Require(head.layer >= 0 && head.head >= 0 && !asked.name.empty(), "a head that is none");
+    const std::vector<RangeSettings> settings = ReadHeadSettings(file.path());
+    Require(!settings.empty(), "no ranges");
+    int64_t end = 0;
+    for (const RangeSettings& one : settings) {
+      Require(one.range.from >= end && one.range.below > one.range.from, "lengths that are none or in two ranges");
+      end = one.range.below;
+      for (const auto& [head, asked] : one.heads)
+        Require(head.layer >= 0 && head.head >= 0 && !asked.name.empty(), "a head that is none");
+    }
   });
 }
 
