@@ -4,6 +4,7 @@
 //
 // All of it goes to the default stream, on which LibTorch runs the model as well.
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <map>
 #include <thread>
@@ -56,7 +57,8 @@ class GpuDevice final : public ModelDevice {
 
   Status Begin(const model::AttentionCall& call) override {
     options_.stop = call.stop;
-    if (const auto found = caches_.find(call.layer); found != caches_.end()) {
+    for (auto found = caches_.lower_bound({call.layer, 0, 0}); found != caches_.end() && found->first[0] == call.layer;
+         ++found) {
       // What was forgotten and came anew is not what was copied.
       found->second.num_tokens = std::min(found->second.num_tokens, call.num_tokens - call.num_rows);
     }
@@ -71,7 +73,7 @@ class GpuDevice final : public ModelDevice {
   Status OnHost(const model::AttentionCall& call, AttentionProblem* host) override {
     *host = ProblemOf(call);
     const int64_t bytes = SizeOf(host->dtype);
-    HostCache& cache = caches_[call.layer];
+    HostCache& cache = caches_[{call.layer, host->first_kv_head, host->num_kv_heads}];
     const int64_t capacity = host->k.row_stride == 0 ? 0 : host->k.head_stride / host->k.row_stride;
     if (cache.of != host->k.data || cache.capacity != capacity) {
       cache = {.of = host->k.data, .capacity = capacity, .num_tokens = 0, .k = {}, .v = {}};
@@ -191,7 +193,7 @@ class GpuDevice final : public ModelDevice {
   kernels::RunOptions options_;  // stop: of the call
   std::thread::id chosen_by_;
   int32_t ordinal_ = 0;
-  std::map<int32_t, HostCache> caches_;  // by layer
+  std::map<std::array<int32_t, 3>, HostCache> caches_;  // by layer, first KV head and how many
   std::vector<std::byte> q_;
   std::vector<float> o_, lse_;
   kernels::CudaSelectMemory selection_;

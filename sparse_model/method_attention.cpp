@@ -28,10 +28,45 @@ void Require(const Status& status, const model::AttentionCall& call, const std::
   if (!status.ok()) CheckStatus(status, method + " in layer " + std::to_string(call.layer));
 }
 
+// Query heads [first, end) of a call, whole groups or heads of one group, as a call of their own.
+class HeadsOfCall {
+ public:
+  HeadsOfCall(const model::AttentionCall& whole, int32_t first, int32_t end) : facts_(*whole.facts), call_(whole) {
+    const int32_t group = facts_.num_qo_heads / facts_.num_kv_heads, first_kv = first / group;
+    const int64_t element = SizeOf(whole.type);
+    const auto skip = [element](model::AttentionCall::Tensor* tensor, int64_t heads) {
+      if (tensor->data != nullptr)
+        tensor->data = static_cast<const std::byte*>(tensor->data) + heads * tensor->head_stride * element;
+    };
+    skip(&call_.q, first);
+    skip(&call_.q_pre_rope, first);
+    skip(&call_.k, first_kv);
+    skip(&call_.v, first_kv);
+    call_.o = static_cast<std::byte*>(whole.o) + first * whole.num_rows * facts_.v_head_dim * element;
+    call_.lse += first * whole.num_rows;
+    call_.first_qo_head += first;
+    call_.first_kv_head += first_kv;
+    call_.layer_group_size = group;
+    facts_.num_qo_heads = end - first;
+    facts_.num_kv_heads = (end - 1) / group - first_kv + 1;
+    if (!facts_.sinks.empty()) facts_.sinks = {whole.facts->sinks.begin() + first, whole.facts->sinks.begin() + end};
+    call_.facts = &facts_;
+  }
+  HeadsOfCall(const HeadsOfCall&) = delete;
+  HeadsOfCall& operator=(const HeadsOfCall&) = delete;
+
+  const model::AttentionCall& call() const { return call_; }
+
+ private:
+  model::AttentionLayer facts_;
+  model::AttentionCall call_;
+};
+
 class Methods final : public MethodAttention {
  public:
   explicit Methods(const MethodChoice& choice)
-      : prefill_(choice.prefill != nullptr ? *choice.prefill : kernels::PrefillBaseline()),
+      : prefill_of_head_(choice.prefill_of_head),
+        prefill_(choice.prefill != nullptr ? *choice.prefill : kernels::PrefillBaseline()),
         decode_(choice.decode != nullptr ? *choice.decode : kernels::DecodeBaseline()),
         prefill_values_(choice.prefill != nullptr ? choice.prefill_values : kernels::ParameterValues(prefill_.spec())),
         decode_values_(choice.decode != nullptr ? choice.decode_values : kernels::ParameterValues(decode_.spec())),
@@ -143,9 +178,38 @@ class Methods final : public MethodAttention {
   }
 
   void Prefill(const model::AttentionCall& call, ModelDevice* device) {
+    if (prefill_of_head_ == nullptr) {
+      PrefillBy(prefill_, prefill_values_, call, device);
+      return;
+    }
+    const int32_t heads = call.facts->num_qo_heads, group = heads / call.facts->num_kv_heads;
+    const int64_t tokens = call.prompt_tokens > 0 ? call.prompt_tokens : call.num_tokens;
+    std::vector<const PrefillSetting*> settings;
+    for (int32_t head = 0; head < heads; ++head) settings.push_back(&prefill_of_head_(call.layer, head, tokens));
+    // Where the heads from `first` on that share a setting end, at `end` at the latest.
+    const auto end_of_equals = [&](int32_t first, int32_t end) {
+      int32_t head = first + 1;
+      while (head < end && *settings[static_cast<size_t>(head)] == *settings[static_cast<size_t>(first)]) ++head;
+      return head;
+    };
+    for (int32_t first = 0; first < heads;) {
+      // Whole groups together; what shares a setting inside a group otherwise.
+      int32_t end = end_of_equals(first, heads);
+      const int32_t of_whole_groups = end - end % group;
+      end = first % group == 0 && of_whole_groups > first ? of_whole_groups
+                                                          : std::min(end, first - first % group + group);
+      const HeadsOfCall part(call, first, end);
+      const PrefillSetting& setting = *settings[static_cast<size_t>(first)];
+      PrefillBy(*setting.method, setting.values, part.call(), device);
+      first = end;
+    }
+  }
+
+  void PrefillBy(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
+                 const model::AttentionCall& call, ModelDevice* device) {
     kernels::SparseIndex index;
     std::string note;
-    Require(device->Prefill(call, prefill_, prefill_values_, &index, &note), call, prefill_.spec().name);
+    Require(device->Prefill(call, method, values, &index, &note), call, method.spec().name);
     Note(note);
     const kernels::AttentionProblem problem = ProblemOf(call);
     std::vector<kernels::ColumnRange> ranges;
@@ -173,7 +237,7 @@ class Methods final : public MethodAttention {
     last.seq_q = static_cast<int32_t>(rows);
     last.first_position += static_cast<int32_t>(skipped);
     std::vector<float> lse(static_cast<size_t>(rows * last.num_qo_heads));
-    if (trace_lse_ || prefill_.spec().baseline) {  // it is what the call has
+    if (trace_lse_ || (prefill_of_head_ == nullptr && prefill_.spec().baseline)) {  // it is what the call has
       kernels::AttentionOutput output;
       Require(device->Output(call, &output), call, decode_.spec().name);
       for (int64_t head = 0; head < last.num_qo_heads; ++head)
@@ -314,6 +378,7 @@ class Methods final : public MethodAttention {
     pairs_.kept += whole.GroupSize() * kernels::NumTokens(selection, step.problem.seq_k);
   }
 
+  const PrefillOfHead prefill_of_head_;
   const kernels::PrefillMethod& prefill_;
   const kernels::DecodeMethod& decode_;
   const kernels::ParameterValues prefill_values_, decode_values_;

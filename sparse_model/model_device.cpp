@@ -16,6 +16,9 @@ kernels::AttentionProblem ProblemOf(const model::AttentionCall& call) {
   problem.num_qo_heads = facts.num_qo_heads;
   problem.num_kv_heads = facts.num_kv_heads;
   problem.layer = call.layer;
+  problem.first_qo_head = call.first_qo_head;
+  problem.first_kv_head = call.first_kv_head;
+  problem.layer_group_size = call.layer_group_size;
   problem.head_dim = facts.head_dim;
   problem.v_head_dim = facts.v_head_dim;
   problem.seq_q = static_cast<int32_t>(call.num_rows);

@@ -44,7 +44,8 @@ namespace {
 struct CaptureArguments {
   capture::CaptureRequest request;
   std::string layers, heads, kv_heads;
-  std::vector<std::string> attention, record;
+  AttentionArguments attention;
+  std::vector<std::string> record;
   std::string prompts, chat, plan;
   bool resume = false, quiet = false, dry_run = false;
 };
@@ -333,7 +334,7 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
   command->add_flag(
       "--dry-run", arguments->dry_run,
       "Print what would be recorded, with its size and the approximate memory and time, and write nothing");
-  AddAttentionOption(command, &arguments->attention);
+  AddAttentionOptions(command, &arguments->attention);
   AddComputeTypeOption(command, &request.dtype);
   command
       ->add_option_function<std::string>(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// headscope eval MODEL_DIR [--task ..] [--length ..] [--samples N] [--attention METHOD[:k=v]]: does the model find what
-// its context holds?
+// headscope eval MODEL_DIR [--task ..] [--length ..] [--samples N] [--attention METHOD[:k=v]] [--attention-config
+// FILE]: does the model find what its context holds?
 #include <functional>
 #include <iomanip>
 #include <memory>
@@ -26,7 +26,7 @@ namespace {
 
 struct EvalArguments {
   eval::EvaluateRequest request;
-  std::vector<std::string> attention;
+  AttentionArguments attention;
   std::string output;
   bool force = false, quiet = false;
 };
@@ -113,7 +113,7 @@ void AddEvalCommand(CLI::App& app, Action& action) {
   command->add_option("--questions", request.questions_per_context, "Questions per context, each asked independently")
       ->capture_default_str();
   command->add_option("--seed", request.seed, "Seed")->capture_default_str();
-  AddAttentionOption(command, &arguments->attention);
+  AddAttentionOptions(command, &arguments->attention);
   AddComputeTypeOption(command, &request.session.dtype);
   AddDeviceOption(command, &request.session.device);
   AddThreadsOption(command, &request.session.num_threads);

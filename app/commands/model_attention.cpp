@@ -2,9 +2,13 @@
 #include "commands/model_attention.h"
 
 #include <iostream>
+#include <map>
+#include <utility>
 
 #include "base/errors.h"
+#include "choices/head_selection.h"
 #include "choices/method_choice.h"
+#include "commands/head_settings.h"
 #include "kernels/method_names.h"
 #include "kernels/spec_names.h"
 
@@ -16,19 +20,67 @@ std::string TextOf(const kernels::MethodSpec& spec, const kernels::ParameterValu
   return kernels::UniqueName(spec) + (parameters.empty() ? "" : ":" + parameters);
 }
 
+// A configuration's settings, by range of lengths.
+class Configuration {
+ public:
+  explicit Configuration(std::string path) : path_(std::move(path)) {
+    if (HoldsBudgets(path_))
+      throw UsageError("--attention-config " + path_ +
+                       ": it has budgets of decode methods; give a configuration of prefill methods");
+    settings_ = ReadHeadSettings(path_);
+    for (const RangeSettings& range : settings_) {
+      for (const auto& [head, asked] : range.heads) {
+        const kernels::NamedMethod method = kernels::FindMethod(asked.name);
+        if (method.prefill == nullptr) {
+          throw UsageError("--attention-config " + path_ + ": head " + HeadText(head) + " has " + asked.name +
+                           ", a decode method, which the heads of a running model share; give it by --attention");
+        }
+        prefill_.emplace(std::pair(&range.heads, head), sparse_model::PrefillSetting{method.prefill, asked.values});
+      }
+    }
+  }
+
+  const sparse_model::PrefillSetting& Of(int32_t layer, int32_t qo_head, int64_t prompt_tokens) const {
+    const analysis::HeadId head{layer, qo_head};
+    const auto found = prefill_.find({&SettingsFor(settings_, prompt_tokens, path_), head});
+    if (found == prefill_.end())
+      throw UsageError("--attention-config " + path_ + " has no setting for head " + HeadText(head) +
+                       "; tune every head of the model");
+    return found->second;
+  }
+
+ private:
+  const std::string path_;
+  std::vector<RangeSettings> settings_;
+  std::map<std::pair<const HeadSettings*, analysis::HeadId>, sparse_model::PrefillSetting> prefill_;
+};
+
+sparse_model::PrefillOfHead OfConfiguration(const std::string& path) {
+  return [configuration = std::make_shared<const Configuration>(path)](
+             int32_t layer, int32_t qo_head, int64_t prompt_tokens) -> const sparse_model::PrefillSetting& {
+    return configuration->Of(layer, qo_head, prompt_tokens);
+  };
+}
+
 }  // namespace
 
-void AddAttentionOption(CLI::App* command, std::vector<std::string>* texts) {
+void AddAttentionOptions(CLI::App* command, AttentionArguments* arguments) {
   command
-      ->add_option("--attention", *texts,
+      ->add_option("--attention", arguments->methods,
                    "Method that computes the model's attention: a prefill method for the prompt, a decode method for "
                    "the tokens after it; a phase without a method runs dense (dense)")
       ->type_name("METHOD[:k=v,..]");
+  command
+      ->add_option(
+          "--attention-config", arguments->config,
+          "Prefill methods of the prompt, head by head: a configuration of `headscope tune`, of whose ranges of "
+          "lengths the prompt's counts, or MInference's best patterns")
+      ->type_name("FILE");
 }
 
-ModelAttention ChooseAttention(const std::vector<std::string>& texts, int32_t num_threads, bool trace_lse,
+ModelAttention ChooseAttention(const AttentionArguments& arguments, int32_t num_threads, bool trace_lse,
                                const Device& device) {
-  if (texts.empty()) return {};
+  if (arguments.methods.empty() && arguments.config.empty()) return {};
   sparse_model::MethodChoice choice;
   choice.num_threads = num_threads;
   choice.trace_lse = trace_lse;
@@ -40,10 +92,17 @@ ModelAttention ChooseAttention(const std::vector<std::string>& texts, int32_t nu
     *slot = method;
     *values = asked.values;
   };
-  for (const std::string& text : texts) {
+  for (const std::string& text : arguments.methods) {
     const MethodChoice asked = ParseMethod(text, "--attention");
     if (asked.prefill != nullptr) put(asked.prefill, asked, &choice.prefill, &choice.prefill_values);
     if (asked.decode != nullptr) put(asked.decode, asked, &choice.decode, &choice.decode_values);
+  }
+  if (!arguments.config.empty()) {
+    if (choice.prefill != nullptr) {
+      throw UsageError("--attention " + choice.prefill->spec().name + ": " + arguments.config +
+                       " has the prompt's methods; give one of the two");
+    }
+    choice.prefill_of_head = OfConfiguration(arguments.config);
   }
   // Said here, before a long prompt has passed the model.
   if (device.is_gpu() && choice.decode != nullptr && choice.decode->LeavesOutComponents()) {
@@ -54,10 +113,12 @@ ModelAttention ChooseAttention(const std::vector<std::string>& texts, int32_t nu
     return method != nullptr ? TextOf(method->spec(), values)
                              : TextOf(baseline.spec(), kernels::ParameterValues(baseline.spec()));
   };
-  const std::string text = said(choice.prefill, kernels::PrefillBaseline(), choice.prefill_values) + " and " +
-                           said(choice.decode, kernels::DecodeBaseline(), choice.decode_values);
+  const std::string of_prompt = choice.prefill_of_head != nullptr
+                                    ? "heads of " + arguments.config
+                                    : said(choice.prefill, kernels::PrefillBaseline(), choice.prefill_values);
+  const std::string text = of_prompt + " and " + said(choice.decode, kernels::DecodeBaseline(), choice.decode_values);
   ModelAttention attention{sparse_model::AttendByMethods(choice), text, "", {}};
-  if (choice.prefill == nullptr || choice.prefill->spec().baseline) {
+  if (choice.prefill_of_head == nullptr && (choice.prefill == nullptr || choice.prefill->spec().baseline)) {
     if (choice.decode == nullptr) {
       attention.press_name = "no_press";
       attention.compression_ratio = 0;

@@ -244,6 +244,7 @@ struct Decoder {
     call.on_device = q.is_cuda();
     call.device_ordinal = q.is_cuda() ? q.get_device() : 0;
     call.of_prompt = length + rows <= prompt_end;
+    if (call.of_prompt) call.prompt_tokens = prompt_end;
     call.num_rows = rows;
     call.num_tokens = length + rows;
     call.q = tensor(q);

@@ -57,6 +57,29 @@ class ModelAttention(unittest.TestCase):
         steps_alone = float(score("--attention", both[1] + ",sparsity=1")[2].rstrip("%"))
         self.assertTrue(half < steps_alone < 100, steps_alone)
 
+    def test_a_configuration_gives_every_head_its_own(self):
+        entries = lambda method, parameters: [{"layer": layer, "head": head, "method": method(layer, head), "parameters": parameters(layer, head)} for layer in range(10) for head in range(8)]
+        streaming = entries(lambda *_: "a-shape", lambda *_: {"n_sink": 2, "n_local": 16})
+        config = self.path / "config.json"
+        written = lambda it: config.write_text(json.dumps(it)) and ["--attention-config", config]
+        same = score("--attention", "a-shape:n_local=16,n_sink=2")
+        self.assertEqual(score(*written({"schema": "headscope-tuning-2", "heads": streaming})), same)
+        # Half of the heads of every group stream: their share of what is left out.
+        mixed = entries(lambda layer, head: ("a-shape", "dense")[head % 2], lambda layer, head: {} if head % 2 else {"n_sink": 2, "n_local": 16})
+        kept = lambda scored: float(scored[2].rstrip("%"))
+        half = score(*written({"schema": "headscope-tuning-2", "heads": mixed}))
+        self.assertAlmostEqual(kept(half), (kept(same) + kept(score("--attention", "dense"))) / 2, delta=1, msg="but for answers of other lengths")
+        # A prompt of 1,500 tokens comes in passes of 1,024: its whole length decides from the first one on.
+        ranges = [{"from_tokens": 0, "below_tokens": 1200, "heads": entries(lambda *_: "dense", lambda *_: {})}, {"from_tokens": 1200, "below_tokens": None, "heads": streaming}]
+        longer = lambda *attention: run("eval", "--task", "passkey", "--length", 1500, "--samples", 1, "--threads", 2, "--quiet", *attention).stdout.split()[-1]
+        self.assertEqual(longer(*written({"schema": "headscope-tuning-3", "ranges": ranges})), longer("--attention", "a-shape:n_local=16,n_sink=2"))
+        out = self.path / "sparse.h5"
+        run("capture", MODEL, "--text", "The cat sat on the mat.", "--layers", "5", *written({"schema": "headscope-tuning-3", "ranges": ranges}), "-o", out, "--quiet")
+        self.assertEqual(json.loads(run("info", out, "--json").stdout)["attention"], f"heads of {config} and decode/dense")
+        for said, it, more in (("has no setting for head 0:1", streaming[:1], ()), ("decode method", entries(lambda *_: "sparq", lambda *_: {}), ()), ("give one of the two", streaming, ("--attention", "a-shape"))):
+            self.assertIn(said, run(*EVAL, *written({"schema": "headscope-tuning-2", "heads": it}), *more, code=2).stderr)
+        self.assertIn("has no settings for a prompt of", run(*EVAL, *written({"schema": "headscope-tuning-3", "ranges": ranges[1:]}), code=2).stderr)
+
     def test_methods_get_what_they_ask_for_of_the_prompt(self):
         dense = score()
         # Whatever a method has looked at, one that evicts nothing is dense.

@@ -149,6 +149,56 @@ TEST(MethodAttention, ACaptureRecordsWhatTheModelThenComputes) {
   EXPECT_LE(Difference(found, expected), 1e-5);
 }
 
+// Each head has what a run of its own setting gives it, whichever heads it runs together with.
+TEST(MethodAttention, HeadsHaveMethodsOfTheirOwn) {
+  model::AttentionLayer layer = LayerOf(64);
+  layer.sinks = {0.5f, -1, 2, 0};
+  struct Case {
+    const char *name, *values;
+  };
+  // S2-Attention's shards go by the head's number; an A-shape's edges by an element rule.
+  constexpr Case kSettings[] = {{"a-shape", "n_local=20,n_sink=3"},
+                                {"s2-attention", "local_blocks=1,vertical_stride=4,dense_layers=0"},
+                                {"vertical-slash", "n_vertical=5,n_slash=3,last_q=16"},
+                                {"dense", ""}};
+  for (const bool bf16 : {false, true}) {
+    const SequenceData data(layer, 300, bf16, 21);
+    std::vector<PrefillSetting> settings;
+    std::vector<PassOutput> alone;
+    std::vector<int64_t> kept;
+    for (const Case& one : kSettings) {
+      const MethodChoice choice = Choose(one.name, one.values, "dense", "");
+      settings.push_back({choice.prefill, choice.prefill_values});
+      const auto backend = AttendByMethods(choice);
+      alone.push_back(AttendOnHost(*backend, data, 0, 300, /*of_prompt=*/true));
+      kept.push_back(backend->Pairs().kept);
+    }
+    for (const std::vector<size_t>& of_heads :
+         {std::vector<size_t>{0, 0, 0, 0}, {1, 1, 1, 1}, {0, 0, 1, 1}, {0, 1, 1, 1}, {3, 2, 1, 0}, {1, 1, 1, 2}}) {
+      MethodChoice choice = Choose("dense", "", "dense", "");
+      choice.prefill = nullptr;
+      std::vector<int64_t> asked;
+      choice.prefill_of_head = [&](int32_t, int32_t head, int64_t tokens) -> const PrefillSetting& {
+        asked.push_back(tokens);
+        return settings[of_heads[static_cast<size_t>(head)]];
+      };
+      const auto mixed = AttendByMethods(choice);
+      const PassOutput output = AttendOnHost(*mixed, data, 0, 300, /*of_prompt=*/true);
+      EXPECT_THAT(asked, testing::Each(300));
+      for (size_t head = 0; head < 4; ++head) {
+        const PassOutput& own = alone[of_heads[head]];
+        const size_t rows = 300, values = rows * 64;
+        for (size_t i = head * values; i < (head + 1) * values; ++i) ASSERT_EQ(output.o[i], own.o[i]) << head;
+        for (size_t i = head * rows; i < (head + 1) * rows; ++i) ASSERT_EQ(output.lse[i], own.lse[i]) << head;
+      }
+      EXPECT_GT(mixed->Pairs().kept, 0);
+      if (of_heads == std::vector<size_t>(4, of_heads[0])) {
+        EXPECT_EQ(mixed->Pairs().kept, kept[of_heads[0]]);
+      }
+    }
+  }
+}
+
 TEST(MethodAttention, RefusalsNameMethodAndLayer) {
   const auto model = model::OpenTransformer(ReferenceModel(), {ElementType::kFloat32, kCpu, kChunk, 2}, {});
   model::AttentionLayer layer = model->config().layers.front();

@@ -33,7 +33,8 @@ struct AttentionCall {
   ElementType type = ElementType::kFloat32;  // of q, k, v and o: fp32 or bf16
   bool on_device = false;                    // in a GPU's memory; else in host memory
   int32_t device_ordinal = 0;
-  bool of_prompt = false;  // a part of a prompt, of whatever length; else a step, or a pass that nobody announced
+  bool of_prompt = false;     // a part of a prompt, of whatever length; else a step, or a pass that nobody announced
+  int64_t prompt_tokens = 0;  // of that prompt, all of it; 0: of none
   int64_t num_rows = 0;
   int64_t num_tokens = 0;
   Tensor q;                          // [num_qo_heads, num_rows, head_dim]
@@ -45,6 +46,9 @@ struct AttentionCall {
   const float* value_norms = nullptr;  // |W_o v| of this pass's tokens, [num_qo_heads, num_rows], contiguous
   void* o = nullptr;                   // out: [num_qo_heads, num_rows, v_head_dim], contiguous
   std::stop_token stop = {};
+  // Where a backend splits a call by heads: numbers, in the layer, of its first ones, and query heads per KV head
+  // there; the model leaves them.
+  int32_t first_qo_head = 0, first_kv_head = 0, layer_group_size = 0;
   float* lse = nullptr;  // out: [num_qo_heads, num_rows], contiguous, natural log; a sink's logit is among its terms
 };
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,7 +15,22 @@
 
 namespace headscope::sparse_model {
 
+// A prefill method with its values.
+struct PrefillSetting {
+  const kernels::PrefillMethod* method = nullptr;
+  kernels::ParameterValues values;
+  friend bool operator==(const PrefillSetting&, const PrefillSetting&) = default;
+};
+
+// What the query head of a layer has in a prompt of so many tokens (of passes that nobody announced, as many as there
+// are so far). What it returns lives as long as it does. May throw UsageError: there is nothing for that head or
+// length.
+using PrefillOfHead = std::function<const PrefillSetting&(int32_t layer, int32_t qo_head, int64_t prompt_tokens)>;
+
 struct MethodChoice {
+  // In place of `prefill`, where it is given: heads have methods of their own. Neighbouring heads with equal settings
+  // run together; a query head whose setting its KV head's others do not share selects by itself.
+  PrefillOfHead prefill_of_head = nullptr;
   const kernels::PrefillMethod* prefill = nullptr;  // null: the dense baseline
   kernels::ParameterValues prefill_values;          // of the prefill method; unused without one
   const kernels::DecodeMethod* decode = nullptr;
