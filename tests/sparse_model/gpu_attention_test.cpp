@@ -115,6 +115,28 @@ TEST(GpuAttention, IsTheHosts) {
   }
 }
 
+// Of a group, one head selects on the GPU and one on the CPU, from a copy of its own of their keys.
+TEST(GpuAttention, HeadsHaveMethodsOfTheirOwn) {
+  if (!HasGpu()) GTEST_SKIP() << "no usable GPU";
+  std::vector<PrefillSetting> settings;
+  for (const auto& [name, values] : {std::pair{"a-shape", "n_local=64,n_sink=4"}, std::pair{"vertical-slash", ""},
+                                     std::pair{"moba", "block_size=64"}, std::pair{"moba", "block_size=64"}}) {
+    const MethodChoice one = Choose(name, values, "dense", "");
+    settings.push_back({one.prefill, one.prefill_values});
+  }
+  for (const bool bf16 : {true, false}) {
+    for (const size_t shift : {0, 1, 2}) {
+      const SequenceData data(LayerOf(64), 600, bf16, 31);
+      MethodChoice choice = Choose("dense", "", "snap-kv", "window=32,budget=96");
+      choice.prefill = nullptr;
+      choice.prefill_of_head = [&](int32_t, int32_t head, int64_t) -> const PrefillSetting& {
+        return settings[(static_cast<size_t>(head) + shift) % settings.size()];
+      };
+      ExpectAlike(data, choice, "a mixture from " + std::to_string(shift));
+    }
+  }
+}
+
 TEST(GpuAttention, KeepsToTheWindowOfALayer) {
   if (!HasGpu()) GTEST_SKIP() << "no usable GPU";
   model::AttentionLayer layer = LayerOf(64);
