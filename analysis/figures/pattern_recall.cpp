@@ -24,7 +24,7 @@ using Curves = std::map<std::string, std::vector<Point>>;  // by method title
 Curves CurvesOf(const HeadTensorsPtr& head, const std::stop_token& stop) {
   const std::shared_ptr<const HeadMass> mass = HeadMass::Compute(head, 1, stop);
   Curves curves;
-  for (const kernels::PrefillMethod* method : CountedPatterns()) {
+  for (const kernels::PrefillMethod* method : SearchablePatterns()) {
     const kernels::MethodSpec& spec = method->spec();
     for (int setting = 1; setting <= kSettings; ++setting) {
       MaskPreview preview;
@@ -64,8 +64,8 @@ std::vector<FigurePanel> MakePatternRecall(const FigureInput& input, std::string
     }
   }
   *caption =
-      "Mean kept mass of every pattern whose budgets are counts, halved from the whole sequence, on the first head "
-      "of each class. MInference, figure 3c: no number is printed.";
+      "Mean kept mass of every pattern on the first head of each class: budgets that are counts halved from the whole "
+      "sequence, of shares what they leave out doubled from 1/128. MInference, figure 3c: no number is printed.";
   return panels;
 }
 

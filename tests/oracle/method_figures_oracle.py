@@ -55,18 +55,26 @@ def defaults(method):
     return {one["name"]: int(one["default"]) if one["default"] == int(one["default"]) else one["default"] for one in method["parameters"]}
 
 
-def counted_methods(methods):
-    """Every method of which all budgets are counts, one or two, and these."""
+def searchable_methods(methods):
+    """Every prefill method with one budget or two, and these."""
     for method in methods:
         budgets = [one for one in method["parameters"] if one["role"] != "other"]
-        if method["phase"] == "prefill" and 1 <= len(budgets) <= 2 and all(one["type"] == "integer" for one in budgets):
+        if method["phase"] == "prefill" and 1 <= len(budgets) <= 2:
             yield method, budgets
 
 
+def counted_methods(methods):
+    """Those of which all budgets are counts."""
+    return [(method, budgets) for method, budgets in searchable_methods(methods) if all(one["type"] == "integer" for one in budgets)]
+
+
 def halved(method, budgets, tokens, setting):
-    """Its budgets halved from what covers the sequence."""
+    """Its counts halved from what covers the sequence; of shares, what they leave out doubled from 1/256."""
     values = defaults(method)
     for budget in budgets:
+        if budget["type"] == "real":
+            values[budget["name"]] = 1 - 2**setting / 256
+            continue
         values[budget["name"]] = int(max(budget["minimum"], np.floor(largest_useful(budget, tokens) / 2**setting + 0.5)))
     return values
 
@@ -78,7 +86,8 @@ def whole_head(head, layer, number):
 
 
 def compare_pattern_recall(said, methods, heads):
-    counted, points = list(counted_methods(methods)), 0
+    counted, points = list(searchable_methods(methods)), 0
+    check("pattern recall, budgets that are shares", sum(any(one["type"] == "real" for one in budgets) for _, budgets in counted) >= 4, True)
     for panel in said["panels"]:
         layer, number = map(int, re.search(r"\((\d+):(\d+)\)$", panel["title"]).groups())
         head = heads[layer, number]
