@@ -90,7 +90,15 @@ std::string RangeText(const ParameterSpec& parameter) {
   return Number(parameter.minimum) + " .. " + Number(parameter.maximum) + (unit.empty() ? "" : " " + unit);
 }
 
-nlohmann::ordered_json ToJson(const ParameterSpec& parameter) {
+// "selector=quest"; empty: it always says something.
+std::string ConditionText(const MethodSpec& spec, const ParameterSpec& parameter) {
+  for (const ParameterSpec& other : spec.parameters) {
+    if (other.name == parameter.only_with) return other.name + "=" + ValueText(other, parameter.only_at);
+  }
+  return {};
+}
+
+nlohmann::ordered_json ToJson(const MethodSpec& spec, const ParameterSpec& parameter) {
   nlohmann::ordered_json json = {{"name", parameter.name},
                                  {"type", TypeName(parameter.type)},
                                  {"default", parameter.default_value},
@@ -106,12 +114,13 @@ nlohmann::ordered_json ToJson(const ParameterSpec& parameter) {
                                  {"tokens_per_unit", parameter.tokens_per_unit},
                                  {"scaled_floor", parameter.scaled_floor}};
   if (parameter.type == ParameterType::kChoice) json["choices"] = parameter.choices;
+  if (const std::string condition = ConditionText(spec, parameter); !condition.empty()) json["only_with"] = condition;
   return json;
 }
 
 nlohmann::ordered_json ToJson(const MethodSpec& spec) {
   nlohmann::ordered_json parameters = nlohmann::ordered_json::array();
-  for (const ParameterSpec& parameter : spec.parameters) parameters.push_back(ToJson(parameter));
+  for (const ParameterSpec& parameter : spec.parameters) parameters.push_back(ToJson(spec, parameter));
   return {{"name", spec.name},
           {"option", kernels::UniqueName(spec)},
           {"title", spec.title},
@@ -146,7 +155,9 @@ void Describe(const MethodSpec& spec, std::ostream& out) {
   for (const ParameterSpec& parameter : spec.parameters) {
     out << "  " << std::left << std::setw(width) << parameter.name << "default " << std::setw(8)
         << ValueAsTyped(parameter, parameter.default_value) << ' ' << RangeText(parameter) << "\n      "
-        << parameter.help << (parameter.cost.empty() ? "" : ". Raising it: " + parameter.cost) << '\n';
+        << parameter.help << (parameter.cost.empty() ? "" : ". Raising it: " + parameter.cost);
+    if (const std::string condition = ConditionText(spec, parameter); !condition.empty()) out << ". With " << condition;
+    out << '\n';
   }
 }
 

@@ -9,8 +9,12 @@
 // released kernels have it. The 4-bit copy grows with the cache: a key is rounded once.
 //
 // Choices where the paper is silent: over grouped queries, probabilities are averaged within the group. `bits=exact`
-// leaves the quantisation out. A selector has its defaults but for its budget, which is `candidates`, and its
-// `page_size`.
+// leaves the quantisation out. A selector's budget is `candidates`; what else it takes has its name in front
+// ("quest_page_size"), without what has no part in which tokens it names.
+//
+// A selector has to name tokens or pages by one step alone, unweighted. One that samples cannot be pruned: its weights
+// stand for what it did not draw, and a share of the drawn is none of the attention. One that evicts, or goes by steps
+// before, is a policy whose choice serves more than a step.
 #include <algorithm>
 #include <iterator>
 #include <memory>
@@ -42,8 +46,41 @@ double PlaceOf(const DecodeMethod& selector) {
   return static_cast<double>(std::distance(all.begin(), std::find(all.begin(), all.end(), &selector)));
 }
 
+// A selector's parameter, as twilight has it.
+std::string OwnName(const DecodeMethod& selector, const std::string& parameter) {
+  std::string name = selector.spec().name + "_" + parameter;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+// Whether the parameter decides which tokens the selector names.
+bool NamesTokens(const DecodeMethod& selector, const ParameterSpec& parameter) {
+  const auto taken = [&](double value) {
+    ParameterValues values(selector.spec());
+    values.Set(selector.spec(), parameter.name, value);
+    return selector.ForTokensAlone(values).Real(parameter.name);
+  };
+  return taken(parameter.minimum) != taken(parameter.maximum);
+}
+
+std::vector<ParameterSpec> SelectorParameters() {
+  std::vector<ParameterSpec> parameters;
+  for (const DecodeMethod* selector : internal::DecodeSelectors()) {
+    for (ParameterSpec parameter : selector->spec().parameters) {
+      if (parameter.role == ParameterRole::kBudget || !NamesTokens(*selector, parameter)) continue;
+      parameter.name = OwnName(*selector, parameter.name);
+      // Shares are of the budget.
+      if (!parameter.share_of.empty()) parameter.share_of = "candidates";
+      parameter.only_with = "selector";
+      parameter.only_at = PlaceOf(*selector);
+      parameters.push_back(std::move(parameter));
+    }
+  }
+  return parameters;
+}
+
 MethodSpec MakeSpec() {
-  return {
+  MethodSpec spec = {
       .name = "twilight",
       .title = "Twilight top-p",
       .family = "dynamic selection",
@@ -71,15 +108,6 @@ MethodSpec MakeSpec() {
                .unit = Unit::kTokens,
                .help = "tokens that the selector gives, in whole pages where it has pages",
                .cost = "a quarter of a key to read per token"},
-              {.name = "page_size",
-               .default_value = 16,
-               .minimum = 1,
-               .maximum = 1024,
-               .step = 1,
-               .logarithmic = true,
-               .unit = Unit::kTokens,
-               .help = "tokens of a page of a selector of pages",
-               .cost = "bounds are fewer and looser"},
               {.name = "bits",
                .type = ParameterType::kChoice,
                .help = "bits of the copy of K that scores the candidates",
@@ -94,6 +122,8 @@ MethodSpec MakeSpec() {
                .choices = SelectorNames()},
           },
   };
+  for (ParameterSpec& parameter : SelectorParameters()) spec.parameters.push_back(std::move(parameter));
+  return spec;
 }
 
 // The group's summed probabilities of some tokens: the share of a sum is that of the mean.
@@ -157,8 +187,7 @@ Status KeepShare(const AttentionProblem& problem, const ParameterValues& values,
   return {};
 }
 
-// The selector of these values, and its own: a budget of `candidates` tokens, and what twilight has by the same name,
-// the page size.
+// The selector of these values, and its own: a budget of `candidates` tokens, and what twilight has under its name.
 struct Selector {
   explicit Selector(const ParameterValues& of_twilight)
       : method(*internal::DecodeSelectors()[static_cast<size_t>(of_twilight.Integer("selector"))]),
@@ -166,7 +195,7 @@ struct Selector {
     for (const ParameterSpec& parameter : method.spec().parameters) {
       if (parameter.role == ParameterRole::kBudget)
         values.Set(method.spec(), parameter.name, of_twilight.Real("candidates"));
-      const auto own = of_twilight.values().find(parameter.name);
+      const auto own = of_twilight.values().find(OwnName(method, parameter.name));
       if (own != of_twilight.values().end()) values.Set(method.spec(), parameter.name, own->second);
     }
     values = method.ForTokensAlone(values);

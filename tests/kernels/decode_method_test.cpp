@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <stop_token>
 
 #include "kept_sets.h"
@@ -575,6 +576,54 @@ TEST(Twilight, KeepsTheShareOfAnySelectorsCandidates) {
       EXPECT_EQ(kept.elements_moved, kept.elements_to_choose + (NumTokens(kept, 400) / 2 + 1) * 2 * head_dim);
     }
   }
+}
+
+// Every parameter of a selector, but for its budget and what has no part in which tokens it names, under its name.
+TEST(Twilight, HandsItsSelectorsTheirOwnParameters) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(DecodeShape(400, 4, 2), &random);
+  const MethodSpec& spec = FindDecodeMethod("twilight")->spec();
+  std::set<std::string> seen;
+  for (const ParameterSpec& parameter : spec.parameters) {
+    if (parameter.only_with.empty()) continue;
+    ASSERT_EQ(parameter.only_with, "selector");
+    ParameterValues values(spec);
+    ASSERT_EQ(values.Parse(spec, "p=1,candidates=32,bits=exact"), "");
+    ASSERT_EQ(values.Set(spec, "selector", parameter.only_at), "");
+    EXPECT_TRUE(values.Matters(parameter));
+    const std::vector<OverSelector> all = EverySelector(32);
+    const OverSelector& over = all.at(static_cast<size_t>(parameter.only_at));
+    std::string prefix = over.selector.spec().name + "_";
+    std::replace(prefix.begin(), prefix.end(), '-', '_');
+    ASSERT_THAT(parameter.name, ::testing::StartsWith(prefix));
+    const std::string own_name = parameter.name.substr(prefix.size());
+    seen.insert(parameter.name);
+    // At another value than the default it keeps what the selector alone names so, and the newest page or token.
+    const double value =
+        parameter.default_value == parameter.minimum ? std::min(parameter.maximum, 5.0) : parameter.minimum;
+    ASSERT_EQ(values.Set(spec, parameter.name, value), "") << parameter.name;
+    ParameterValues own = over.own;
+    ASSERT_EQ(own.Set(over.selector.spec(), own_name, value), "");
+    DecodeSelection kept, candidates;
+    ASSERT_TRUE(FindDecodeMethod("twilight")->Select(data.View(), values, {}, &kept).ok());
+    ASSERT_TRUE(over.selector.Select(data.View(), own, {}, &candidates).ok());
+    for (int32_t list = 0; list < 2; ++list) {
+      std::vector<int32_t> expected = TokensOfList(candidates, list, 400);
+      const int32_t newest = 399 / candidates.page_size * candidates.page_size;
+      for (int32_t token = newest; token < 400; ++token) expected.push_back(token);
+      std::sort(expected.begin(), expected.end());
+      expected.erase(std::unique(expected.begin(), expected.end()), expected.end());
+      EXPECT_EQ(TokensOfList(kept, list, 400), expected) << parameter.name << "=" << value;
+    }
+  }
+  EXPECT_THAT(seen, ::testing::IsSupersetOf({"quest_page_size", "quest_group", "quest_keep_newest", "sparq_r",
+                                             "sparq_local_share", "sparq_temperature", "sliding_window_n_sink",
+                                             "lm_infinite_decode_n_global", "low_rank_r", "low_rank_seed"}));
+  EXPECT_THAT(seen, ::testing::Not(::testing::Contains("sparq_reallocate"))) << "makes nothing of V here";
+  ParameterValues other(spec);
+  ASSERT_EQ(other.Parse(spec, "selector=dense"), "");
+  for (const ParameterSpec& parameter : spec.parameters)
+    EXPECT_EQ(other.Matters(parameter), !seen.contains(parameter.name));
 }
 
 // What the selector and the rounded keys remember from step to step only spares them work.

@@ -100,27 +100,30 @@ def four_bits(keys):
 SELECTORS = ("dense", "sparq", "sliding-window", "lm-infinite-decode", "exact-top-k", "low-rank", "quest")
 
 
-def candidates_of(selector, p, b, kv, tokens, page_size):
-    """What a selector gives of a budget of tokens, its other settings the defaults, and the tokens of its pages."""
+def candidates_of(selector, p, b, kv, tokens, own):
+    """What a selector gives of a budget of tokens, by parameters of its own, and the tokens of its pages."""
     if selector == "dense":
         return np.ones(p.seq_k, bool), 1
-    if selector == "sparq":
-        return sparq(p, b, kv, 32, tokens, 0.25, 0, 0)[0], 1
+    if selector == "sparq":  # nothing is made of V
+        return sparq(p, b, kv, own["r"], tokens, own["local_share"], 0, own["temperature"])[0], 1
     if selector == "sliding-window":
-        return sliding_window(p, b, kv, tokens, 0)[0], 1
+        return sliding_window(p, b, kv, tokens, own["n_sink"])[0], 1
     if selector == "lm-infinite-decode":
-        return lm_infinite_decode(p, b, kv, 16, tokens)[0], 1
+        return lm_infinite_decode(p, b, kv, own["n_global"], tokens)[0], 1
     if selector == "exact-top-k":
         return exact_top_k(p, b, kv, tokens)[0], 1
     if selector == "low-rank":
-        return low_rank(p, b, kv, 16, tokens, 0)[0], 1
-    return quest(p, b, kv, tokens, page_size, 0, 1)[0], page_size
+        return low_rank(p, b, kv, own["r"], tokens, own["seed"])[0], 1
+    return quest(p, b, kv, tokens, own["page_size"], own["group"], own["keep_newest"])[0], own["page_size"]
 
 
-def twilight(problem, b, kv, /, p, candidates, page_size, bits, selector):
+def twilight(problem, b, kv, /, p, candidates, bits, selector, **of_selectors):
+    """Parameters of the selectors have the selector's name in front."""
     share, p = p, problem
     queries = p.q[b, kv * p.group : (kv + 1) * p.group, 0]
-    looked_at, page_size = candidates_of(SELECTORS[selector], p, b, kv, candidates, page_size)
+    prefix = SELECTORS[selector].replace("-", "_") + "_"
+    own = {name.removeprefix(prefix): value for name, value in of_selectors.items() if name.startswith(prefix)}
+    looked_at, page_size = candidates_of(SELECTORS[selector], p, b, kv, candidates, own)
     newest = p.column // page_size == (p.seq_k - 1) // page_size
     looked_at = looked_at | newest
     keys = p.k[b, kv][looked_at]

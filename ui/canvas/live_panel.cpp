@@ -228,7 +228,9 @@ void LivePanel::DrawMethod(CanvasModel& model) {
   MethodTrial& trial = model.trial();
   if (DrawMethodList(trial)) return;  // the new method's parameters come with the next frame
   const kernels::MethodSpec& spec = *trial.method();
-  for (const kernels::ParameterSpec& parameter : spec.parameters) DrawParameter(model, parameter);
+  for (const kernels::ParameterSpec& parameter : spec.parameters) {
+    if (trial.values().Matters(parameter)) DrawParameter(model, parameter);
+  }
   if (!spec.parameters.empty()) {
     if (ImGui::SmallButton("Defaults")) trial.ResetToDefaults();
     MarkStop({"defaults", {}, [&trial] { trial.ResetToDefaults(); }, {}});

@@ -77,6 +77,9 @@ struct ParameterSpec {
   // this.
   double scaled_floor = 0;
   std::vector<std::string> choices = {};  // of ParameterType::kChoice: their names, as typed
+  // It says something only while that parameter, a choice, is the `only_at`-th; empty: always.
+  std::string only_with = {};
+  double only_at = 0;
 };
 
 // By what a method tells apart what it keeps.
@@ -158,6 +161,10 @@ class ParameterValues {
   std::string ToString(const MethodSpec& spec) const;
   // As above, of those parameters alone whose value is another one in `other`; empty: none.
   std::string Difference(const MethodSpec& spec, const ParameterValues& other) const;
+  // Whether the parameter says something beside the others' values.
+  bool Matters(const ParameterSpec& parameter) const {
+    return parameter.only_with.empty() || Real(parameter.only_with) == parameter.only_at;
+  }
   const std::map<std::string, double, std::less<>>& values() const { return values_; }
   friend bool operator==(const ParameterValues&, const ParameterValues&) = default;
 
