@@ -40,7 +40,7 @@ struct CompareArguments {
   std::string trace, heads, output, config, save_index, measure = "layer";
   std::string budget_method;     // of a configuration that holds budgets
   double compression_ratio = 0;  // 0: not given
-  bool measure_was_given = false;
+  bool measure_was_given = false, as_published = false;
   Device device = kCpu;
   std::vector<std::string> methods;
   analysis::CompareOptions options;
@@ -62,8 +62,10 @@ struct Asked {
 // What the configuration gives each head; empty without one.
 HeadSettings Configured(const CompareArguments& arguments, const data::TraceReader& trace) {
   if (arguments.config.empty()) return {};
+  if (arguments.as_published && HoldsBudgets(arguments.config))
+    throw UsageError("--minference-code is for MInference's best patterns; leave it out");
   if (!HoldsBudgets(arguments.config)) {
-    const std::vector<RangeSettings> settings = ReadHeadSettings(arguments.config);
+    const std::vector<RangeSettings> settings = ReadHeadSettings(arguments.config, arguments.as_published);
     return SettingsFor(settings, trace.layout().first_token + trace.num_tokens(), arguments.config);
   }
   const int percent = static_cast<int>(std::lround(100 * arguments.compression_ratio));
@@ -178,6 +180,8 @@ void CheckSaveIndex(const CompareArguments& arguments, const std::vector<MethodC
 }
 
 int RunCompare(CompareArguments arguments) {
+  if (arguments.as_published && arguments.config.empty())
+    throw UsageError("--minference-code says how MInference's best patterns are read; give them by --config");
   if (arguments.methods.empty() && arguments.config.empty())
     throw UsageError("--method or --config: give at least one, so that there is something to compare");
   if (!arguments.output.empty())
@@ -258,6 +262,7 @@ void AddCompareCommand(CLI::App& app, Action& action) {
           "patterns, or LU-KV's budgets (.npy). Each head is then timed by itself. Of a file with ranges of lengths, "
           "that of the trace's")
       ->type_name("FILE");
+  AddPublishedCodeFlag(command, &arguments->as_published);
   command
       ->add_option("--compression-ratio", arguments->compression_ratio,
                    "With LU-KV's budgets: the share of all heads' tokens to evict, from 0.01 to 0.99")

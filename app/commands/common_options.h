@@ -45,6 +45,8 @@ analysis::ClassRules RulesOf(const ClassOptions& classes);
 // "NAME=NUMBER", or a usage error that says what it should be.
 std::pair<std::string, double> NameAndNumber(const std::string& option, const std::string& text,
                                              const std::string& expected);
+// --minference-code: how MInference's best patterns are read.
+void AddPublishedCodeFlag(CLI::App* command, bool* as_published);
 // --json. `what` says what is printed and the name of its schema.
 void AddJsonOption(CLI::App* command, bool* json, const std::string& what);
 // --quiet.

@@ -252,7 +252,7 @@ const kernels::PrefillMethod* FindPattern(const std::string& name) {
 }
 
 // For each layer {"head": [name, a, b, score]}.
-HeadSettings OfMInference(const std::string& path, const Json& json) {
+HeadSettings OfMInference(const std::string& path, const Json& json, bool as_published) {
   HeadSettings settings;
   if (json.size() > kMostHeads) Refuse(path, "", "it has more than a million layers");
   for (size_t layer = 0; layer < json.size(); ++layer) {
@@ -270,9 +270,18 @@ HeadSettings OfMInference(const std::string& path, const Json& json) {
       if (method == nullptr) Refuse(path, field, "'" + name + "' is not a known pattern");
       const kernels::MethodSpec& spec = method->spec();
       analysis::AskedMethod asked{kernels::UniqueName(spec), kernels::ParameterValues(spec)};
-      for (const auto& [parameter, value] :
-           {std::pair{spec.minference.first, entry[1]}, std::pair{spec.minference.second, entry[2]}}) {
-        if (!parameter.empty()) SetParameter(path, field, spec, parameter, value, &asked.values);
+      const kernels::MInferencePattern& pattern = spec.minference;
+      const auto set = [&](const std::string& parameter, const Json& value, int32_t least) {
+        if (parameter.empty()) return;
+        SetParameter(path, field, spec, parameter, value, &asked.values);
+        if (as_published && asked.values.Real(parameter) < least)
+          SetParameter(path, field, spec, parameter, least, &asked.values);
+      };
+      set(pattern.first, entry[1], pattern.least_first);
+      set(pattern.second, entry[2], pattern.least_second);
+      if (as_published) {
+        if (const std::string error = asked.values.Parse(spec, pattern.as_published); !error.empty())
+          throw FailedError(spec.name + ": " + error);
       }
       AddHead(path, field, {static_cast<int32_t>(layer), std::stoi(key)}, std::move(asked), &settings);
     }
@@ -282,15 +291,19 @@ HeadSettings OfMInference(const std::string& path, const Json& json) {
 
 }  // namespace
 
-std::vector<RangeSettings> ReadHeadSettings(const std::string& path) {
+std::vector<RangeSettings> ReadHeadSettings(const std::string& path, bool as_published) {
   const bool is_table = FindFileFormat(path) == FileFormat::kCsv;
   const Json json = is_table ? TuningOfCsv(path, data::ReadUntrustedText(path, kRemedy)) : ParseFile(path);
   if (!json.is_object() && !json.is_array()) Refuse(path, "", "it is neither an object nor a list of layers");
   std::vector<RangeSettings> settings;
   if (json.is_object()) {
+    if (as_published)
+      throw UsageError("--minference-code: " + path +
+                       " is not a file of MInference's best patterns, and says itself "
+                       "what every head runs; leave the option out");
     settings = OfTuning(path, json);
   } else {
-    settings.push_back({{}, OfMInference(path, json)});
+    settings.push_back({{}, OfMInference(path, json, as_published)});
   }
   if (std::ranges::all_of(settings, [](const RangeSettings& range) { return range.heads.empty(); }))
     Refuse(path, "", "it has no heads");

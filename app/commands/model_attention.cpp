@@ -8,6 +8,7 @@
 #include "base/errors.h"
 #include "choices/head_selection.h"
 #include "choices/method_choice.h"
+#include "commands/common_options.h"
 #include "commands/head_settings.h"
 #include "kernels/method_names.h"
 #include "kernels/spec_names.h"
@@ -23,11 +24,11 @@ std::string TextOf(const kernels::MethodSpec& spec, const kernels::ParameterValu
 // A configuration's settings, by range of lengths.
 class Configuration {
  public:
-  explicit Configuration(std::string path) : path_(std::move(path)) {
+  Configuration(std::string path, bool as_published) : path_(std::move(path)) {
     if (HoldsBudgets(path_))
       throw UsageError("--attention-config " + path_ +
                        ": it has budgets of decode methods; give a configuration of prefill methods");
-    settings_ = ReadHeadSettings(path_);
+    settings_ = ReadHeadSettings(path_, as_published);
     for (const RangeSettings& range : settings_) {
       for (const auto& [head, asked] : range.heads) {
         const kernels::NamedMethod method = kernels::FindMethod(asked.name);
@@ -55,8 +56,8 @@ class Configuration {
   std::map<std::pair<const HeadSettings*, analysis::HeadId>, sparse_model::PrefillSetting> prefill_;
 };
 
-sparse_model::PrefillOfHead OfConfiguration(const std::string& path) {
-  return [configuration = std::make_shared<const Configuration>(path)](
+sparse_model::PrefillOfHead OfConfiguration(const std::string& path, bool as_published) {
+  return [configuration = std::make_shared<const Configuration>(path, as_published)](
              int32_t layer, int32_t qo_head, int64_t prompt_tokens) -> const sparse_model::PrefillSetting& {
     return configuration->Of(layer, qo_head, prompt_tokens);
   };
@@ -76,10 +77,13 @@ void AddAttentionOptions(CLI::App* command, AttentionArguments* arguments) {
           "Prefill methods of the prompt, head by head: a configuration of `headscope tune`, of whose ranges of "
           "lengths the prompt's counts, or MInference's best patterns")
       ->type_name("FILE");
+  AddPublishedCodeFlag(command, &arguments->as_published);
 }
 
 ModelAttention ChooseAttention(const AttentionArguments& arguments, int32_t num_threads, bool trace_lse,
                                const Device& device) {
+  if (arguments.as_published && arguments.config.empty())
+    throw UsageError("--minference-code says how MInference's best patterns are read; give them by --attention-config");
   if (arguments.methods.empty() && arguments.config.empty()) return {};
   sparse_model::MethodChoice choice;
   choice.num_threads = num_threads;
@@ -102,7 +106,7 @@ ModelAttention ChooseAttention(const AttentionArguments& arguments, int32_t num_
       throw UsageError("--attention " + choice.prefill->spec().name + ": " + arguments.config +
                        " has the prompt's methods; give one of the two");
     }
-    choice.prefill_of_head = OfConfiguration(arguments.config);
+    choice.prefill_of_head = OfConfiguration(arguments.config, arguments.as_published);
   }
   // Said here, before a long prompt has passed the model.
   if (device.is_gpu() && choice.decode != nullptr && choice.decode->LeavesOutComponents()) {

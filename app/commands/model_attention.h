@@ -15,7 +15,8 @@ namespace headscope::app {
 
 struct AttentionArguments {
   std::vector<std::string> methods;
-  std::string config;  // each head's prefill method; empty: none
+  std::string config;         // each head's prefill method; empty: none
+  bool as_published = false;  // of MInference's patterns: what its code adds
 };
 void AddAttentionOptions(CLI::App* command, AttentionArguments* arguments);
 

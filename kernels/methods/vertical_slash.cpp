@@ -31,7 +31,12 @@ MethodSpec MakeSpec() {
       .summary = "Keeps the columns and diagonals that carry the most attention in the last query rows.",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kQueryHead,
-      .minference = {.name = "vertical_and_slash", .first = "n_vertical", .second = "n_slash"},
+      .minference = {.name = "vertical_and_slash",
+                     .first = "n_vertical",
+                     .second = "n_slash",
+                     .as_published = "forced_columns=30,forced_slashes=100",
+                     .least_first = 30,
+                     .least_second = 50},
       .parameters =
           {
               {.name = "n_vertical",

@@ -374,6 +374,22 @@ class Configurations(TraceCase):
                               ("a place for every head", ("--method", "a-shape", "-o", "x.tsv", "--heads", "0:*")),
                               ("choose json, csv", ("--method", "a-shape", "--format", "yaml", "-o", "x.json"))):
             self.assertIn(said, run("tune", self.trace, "--target", "cra=0.8", *options, code=2, cwd=self.path).stderr)
+        # As its published code runs it: what a head's two numbers do not say.
+        patterns, out = self.path / "patterns.json", self.path / "patterns-compared.json"
+        patterns.write_text(json.dumps([{str(head): ["vertical_and_slash", 20 + 20 * head, 40 + 40 * head, 0] if head else ["block_sparse", 7, 9, 0] for head in range(8)}] * 10))
+        for code in (False, True):
+            run("compare", self.trace, "--config", patterns, *(("--minference-code",) if code else ()), "--heads", "8:0,8:1,8:2", "--repeat", 1, "-o", out, "--force", "--quiet")
+            said = [result["parameters"] for result in json.loads(out.read_text())["results"]]
+            self.assertEqual(said[0], "n_blocks=7")
+            for head, parameters in ((1, said[1]), (2, said[2])):
+                values = dict(part.split("=") for part in parameters.split(","))
+                expected = {"n_vertical": 20 + 20 * head, "n_slash": 40 + 40 * head, "forced_columns": 30 if code else 0, "forced_slashes": 100 if code else 0}
+                self.assertEqual({name: int(values[name]) for name in expected}, expected)
+        patterns.write_text(json.dumps([{"4": ["vertical_and_slash", 7, 9, 0]}] * 10))
+        run("compare", self.trace, "--config", patterns, "--minference-code", "--heads", "8:4", "--repeat", 1, "-o", out, "--force", "--quiet")
+        self.assertRegex(json.loads(out.read_text())["results"][0]["parameters"], "^n_vertical=30,n_slash=50,")
+        for said, options in (("is not a file of MInference's best patterns", ("--config", self.path / "tuned.json", "--minference-code")), ("give them by --config", ("--method", "dense", "--minference-code"))):
+            self.assertIn(said, run("compare", self.trace, *options, code=2).stderr)
         rows = self.path / "mixed.csv"
         run("tune", *asked, "-o", rows)
         for row, entry in zip(csv.DictReader(rows.read_text().splitlines()), config["heads"]):

@@ -94,6 +94,10 @@ struct MInferencePattern {
   std::string name = {};  // "vertical_and_slash"
   // The parameters that a and b are; empty: that number says nothing, and is written as 0.
   std::string first = {}, second = {};
+  // What MInference's published code makes of an entry where that is more than the entry says: values of other
+  // parameters ("forced_columns=30,.."), and the least that a and b count as.
+  std::string as_published = {};
+  int32_t least_first = 0, least_second = 0;
 };
 
 struct MethodSpec {
