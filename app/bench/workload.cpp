@@ -67,7 +67,7 @@ Workload ParseWorkload(const std::string& text) {
   if (kernels::FindMethod(name).spec() == nullptr && !IsFileMethod(name))
     throw UsageError("--methods: " + fixed.message() +
                      "; registered methods work too (`headscope methods` lists them)");
-  const MethodChoice choice = ParseMethod(text, "--methods");
+  const MethodChoice choice = ParseMethod(text, "methods");
   workload.name = text;
   workload.prefill = choice.prefill;
   workload.decode = choice.decode;

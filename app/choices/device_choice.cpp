@@ -8,7 +8,8 @@
 namespace headscope::app {
 
 void UseDevice(const Device& device) {
-  if (device.is_gpu()) CheckStatus(kernels::UseCudaDevice(device.ordinal), "--device " + DeviceText(device));
+  if (!device.is_gpu()) return;
+  CheckStatus(kernels::UseCudaDevice(device.ordinal), Fault{.field = "device", .value = DeviceText(device)});
 }
 
 }  // namespace headscope::app

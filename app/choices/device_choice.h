@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device of the commands that run methods (--device).
+// The device of the commands that run methods.
 #pragma once
 
 #include "base/device.h"

@@ -22,7 +22,7 @@ const FileKind* FindKind(std::string_view name) {
 }
 
 // Without path=FILE, which may stand anywhere among the others.
-std::string TakePath(const std::string& name, std::string* parameters, const std::string& option) {
+std::string TakePath(const std::string& name, std::string* parameters, const std::string& field) {
   constexpr std::string_view kKey = "path=";
   std::string path, others;
   for (size_t begin = 0; begin < parameters->size();) {
@@ -35,7 +35,10 @@ std::string TakePath(const std::string& name, std::string* parameters, const std
     }
     begin = end + 1;
   }
-  if (path.empty()) throw UsageError(option + " " + name + ": no file is given; write " + name + ":path=FILE");
+  if (path.empty()) {
+    throw UsageError(
+        {.field = field, .value = name, .problem = "no file is given", .remedy = "write " + name + ":path=FILE"});
+  }
   *parameters = others;
   return path;
 }
@@ -67,13 +70,16 @@ std::string MethodArgument(const std::string& name, const std::string& parameter
   return text;
 }
 
-std::string MethodOfFile(const std::string& name, std::string* parameters, const std::string& option) {
+std::string MethodOfFile(const std::string& name, std::string* parameters, const std::string& field) {
   const FileKind& kind = *FindKind(name);
   const bool decode = name != kind.name;
-  if (decode && !kind.decodes)
-    throw UsageError(option + " " + name + ": " + kind.name + " makes prefill methods alone; write " + kind.name +
-                     ":path=FILE");
-  const std::string path = TakePath(name, parameters, option);
+  if (decode && !kind.decodes) {
+    throw UsageError({.field = field,
+                      .value = name,
+                      .problem = std::string(kind.name) + " makes prefill methods alone",
+                      .remedy = "write " + std::string(kind.name) + ":path=FILE"});
+  }
+  const std::string path = TakePath(name, parameters, field);
   const std::string own = kind.name + "[" + path + "]";
   const std::string result = decode ? kernels::DecodeName(own) : own;
   if (kernels::FindPrefillMethod(own) != nullptr) return result;

@@ -16,8 +16,8 @@ std::string FileMethodNames();
 std::string MethodArgument(const std::string& name, const std::string& parameters);
 // `name` is one of theirs. Takes path=FILE out of `parameters` and reads the file; a file that was read before is not
 // read again. The result is the method's own name, NAME[FILE], by which FindMethod() finds it from then on. A mask is
-// an index file or a FlexAttention block mask in JSON. Throws UsageError, beginning with `option`, where there is no
-// path or no decode method of that kind; BadInputError naming file, field and remedy.
-std::string MethodOfFile(const std::string& name, std::string* parameters, const std::string& option);
+// an index file or a FlexAttention block mask in JSON. Throws UsageError, of `field`, where there is no path or no
+// decode method of that kind; BadInputError naming file, field and remedy.
+std::string MethodOfFile(const std::string& name, std::string* parameters, const std::string& field);
 
 }  // namespace headscope::app

@@ -40,7 +40,8 @@ void CheckQueryRows(const data::TraceReader& trace) {
   throw BadInputError({.file = trace.path(),
                        .problem = "it holds keys and values of " + std::to_string(trace.num_tokens()) +
                                   " tokens and no query rows (recorded were " + trace.layout().row_selection +
-                                  " of the whole); capture with --rows all, or export a part that has some"});
+                                  " of the whole)",
+                       .remedy = "capture all rows, or export a part that has some"});
 }
 
 // What dense says to a head of that size.
@@ -63,8 +64,9 @@ static kernels::Status RefusalOf(int32_t head_dim) {
 }
 
 [[noreturn]] static void RefuseSize(const std::string& source, const kernels::Status& refusal) {
-  throw BadInputError(source + ": methods cannot run on its heads (" + refusal.message() +
-                      "); they can be captured, analysed and drawn, so leave out what runs methods");
+  throw BadInputError({.file = source,
+                       .problem = "methods cannot run on its heads (" + refusal.message() + ")",
+                       .remedy = "they can be captured, analysed and drawn, so leave out what runs methods"});
 }
 
 void CheckMethodsRun(int32_t head_dim, const std::string& source) {

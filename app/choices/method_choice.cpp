@@ -12,13 +12,15 @@
 namespace headscope::app {
 namespace {
 
+const std::string kMethodField = "method";
 constexpr int64_t kFullBudgetTokens = 65536;  // from here on a demonstration runs the defaults
 
-MethodChoice Choose(const std::string& name, const std::string& option = "--method") {
+MethodChoice Choose(const std::string& name, const std::string& field) {
   const kernels::NamedMethod named = kernels::FindMethod(name);
   if (named.spec() == nullptr) {
-    throw UsageError(option + ": '" + name + "' is not registered; choose from " + kernels::MethodNames() + ", " +
-                     FileMethodNames());
+    throw UsageError({.field = field,
+                      .problem = "'" + name + "' is not registered",
+                      .remedy = "choose from " + kernels::MethodNames() + ", " + FileMethodNames()});
   }
   MethodChoice choice;
   choice.spec = named.spec();
@@ -31,14 +33,14 @@ MethodChoice Choose(const std::string& name, const std::string& option = "--meth
 
 }  // namespace
 
-MethodChoice ParseMethod(const std::string& text, const std::string& option) {
+MethodChoice ParseMethod(const std::string& text, const std::string& field) {
   const size_t colon = text.find(':');
   std::string name = text.substr(0, colon), parameters = colon == std::string::npos ? "" : text.substr(colon + 1);
-  if (IsFileMethod(name)) name = MethodOfFile(name, &parameters, option);
-  MethodChoice choice = Choose(name, option);
+  if (IsFileMethod(name)) name = MethodOfFile(name, &parameters, field);
+  MethodChoice choice = Choose(name, field);
   if (!parameters.empty()) {
     const std::string error = choice.values.Parse(*choice.spec, parameters);
-    if (!error.empty()) throw UsageError(option + ": " + error);
+    if (!error.empty()) throw UsageError({.field = field, .problem = error});
   }
   return choice;
 }
@@ -52,9 +54,10 @@ std::vector<MethodChoice> ParseMethods(const std::vector<std::string>& texts) {
 
 std::vector<MethodChoice> DemonstrationMethods(int64_t seq_len) {
   std::vector<MethodChoice> choices;
-  for (const kernels::PrefillMethod* method : kernels::PrefillMethods()) choices.push_back(Choose(method->spec().name));
+  for (const kernels::PrefillMethod* method : kernels::PrefillMethods())
+    choices.push_back(Choose(method->spec().name, kMethodField));
   for (const kernels::DecodeMethod* method : kernels::DecodeMethods()) {
-    choices.push_back(Choose(kernels::UniqueName(method->spec())));
+    choices.push_back(Choose(kernels::UniqueName(method->spec()), kMethodField));
   }
   // The papers' defaults are for 100K tokens and more. Lengths counted in tokens, lines or blocks shrink with the
   // sequence, down to a useful floor. What is kept unasked shrinks alike: it would take up the whole budget.
@@ -79,7 +82,8 @@ std::string DemonstrationNote(int64_t seq_len) {
   out << "Budgets counted in tokens, lines or blocks are the methods' defaults, which are meant for long prompts, "
          "times "
       << seq_len << " / " << kFullBudgetTokens
-      << " (each with its own lower limit: \"scaled_floor\" in `headscope methods --json`). So the methods keep "
+      << " (each with its own lower limit: \"scaled_floor\" in what `headscope methods` prints as JSON). So the "
+         "methods keep "
          "different shares: read each row together with its kept share. The parameters column shows what ran.";
   return out.str();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// "NAME" or "NAME:k=v,k=v", as --method takes it.
+// Methods as they are typed: "NAME" or "NAME:k=v,k=v".
 #pragma once
 
 #include <string>
@@ -19,8 +19,8 @@ struct MethodChoice {
 };
 
 // A name that both phases have ("dense") means the prefill one; "decode/NAME" asks for the other. Throws UsageError
-// with the known names; its sentence begins with `option`, where the text was typed.
-MethodChoice ParseMethod(const std::string& text, const std::string& option = "--method");
+// with the known names, of the `field` that has the text.
+MethodChoice ParseMethod(const std::string& text, const std::string& field = "method");
 std::vector<MethodChoice> ParseMethods(const std::vector<std::string>& texts);
 // Every registered method with its defaults, scaled to a sequence of `seq_len` tokens where a default is an absolute
 // length that a short sequence would make dense (a-shape's window on 4K tokens, say): what `demo` compares.

@@ -17,8 +17,7 @@ using kernels::SparseIndex;
 
 [[noreturn]] void Refuse(const std::string& path, const std::string& problem) {
   throw BadInputError(
-      {.file = path,
-       .problem = problem + "; write it again with --save-index of headscope bench or headscope compare"});
+      {.file = path, .problem = problem, .remedy = "have headscope bench or headscope compare save the index again"});
 }
 
 }  // namespace

@@ -42,15 +42,16 @@ data::IndexFile IndexOfTrace(const data::TraceReader& trace, const std::vector<a
                                                     : analysis::AloneHead(analysis::LoadHead(trace, asked));
     SparseIndex index;
     CheckStatus(method.prefill->Select(together->Problem(), method.values, {num_threads, stop}, &index),
-                "--save-index: head " + HeadText(asked));
+                Fault{.field = "save-index", .problem = "head " + HeadText(asked) + ": "});
     if (file.heads.empty()) {
       SetIndexShape(index, &file);
       file.num_kv_heads = together->num_kv_heads;
       file.head_dim = together->Problem().head_dim;
     } else if (!HasShape(index, file)) {
-      throw UsageError("--save-index: head " + HeadText(asked) +
-                       " has other rows or another element rule than those before it; choose by --heads heads that "
-                       "are alike");
+      throw UsageError(
+          {.field = "save-index",
+           .problem = "head " + HeadText(asked) + " has other rows or another element rule than those before it",
+           .remedy = "choose heads that are alike"});
     }
     std::vector<int32_t> places;
     for (int32_t place = 0; place < together->num_qo_heads; ++place) {

@@ -133,6 +133,24 @@ void WriteFronts(const Tuning& tuning, std::ostream& out) {
   }
 }
 
+// What a target's number is, and which numbers that can be.
+std::pair<const char*, const char*> NumberOf(analysis::BudgetTarget::Kind kind) {
+  using Kind = analysis::BudgetTarget::Kind;
+  switch (kind) {
+    case Kind::kMass:
+      return {"a share of a row's mass", "between 0 and 1"};
+    case Kind::kKept:
+      return {"a share of the pairs", "between 0 and 1, or a setting whose pairs are the limit, METHOD:k=v,.."};
+    case Kind::kWork:
+      return {"a share of the pairs", "above 0, or a setting whose work is the limit, METHOD:k=v,.."};
+    case Kind::kTime:
+      return {"a share of dense attention's time", "above 0, as in 0.5"};
+    case Kind::kError:
+      return {"a relative error", "above 0"};
+  }
+  return {};
+}
+
 }  // namespace
 
 bool Tuning::HasErrors() const {
@@ -185,8 +203,11 @@ TuneTarget ParseTarget(const std::string& text) {
   const auto* const known = std::find_if(std::begin(kTargetNames), std::end(kTargetNames),
                                          [&](const TargetName& target) { return name == target.option; });
   if (sign == std::string::npos || known == std::end(kTargetNames)) {
-    throw UsageError("--target '" + text + "' is not STATISTIC=NUMBER; choose the statistic from " +
-                     Listed(kTargetNames, &TargetName::option) + ", as in cra=0.95");
+    throw UsageError(
+        {.field = "target",
+         .value = "'" + text + "'",
+         .problem = "it is not STATISTIC=NUMBER",
+         .remedy = "choose the statistic from " + Listed(kTargetNames, &TargetName::option) + ", as in cra=0.95"});
   }
   TuneTarget target;
   target.text = text;
@@ -198,21 +219,16 @@ TuneTarget ParseTarget(const std::string& text) {
   const bool is_number = error == std::errc() && parsed == number.data() + number.size();
   if ((known->kind == Kind::kKept || known->kind == Kind::kWork) && !is_number && !number.empty() &&
       std::isalpha(static_cast<unsigned char>(number.front()))) {
-    target.limit = ParseMethod(number, "--target " + name);
+    target.limit = ParseMethod(number, "target");
     return target;
   }
   const double largest = known->kind == Kind::kMass || known->kind == Kind::kKept ? 1 : 1e6;
   if (!is_number || !(value > 0 && value < largest)) {
-    const char* const what =
-        known->kind == Kind::kMass   ? "is not a share of a row's mass; give a number between 0 and 1"
-        : known->kind == Kind::kKept ? "is not a share of the pairs; give a number between 0 and 1, "
-                                       "or a setting whose pairs are the limit, METHOD:k=v,.."
-        : known->kind == Kind::kWork
-            ? "is not a share of the pairs; give a number above 0, or a setting whose work is the "
-              "limit, METHOD:k=v,.."
-        : known->kind == Kind::kTime ? "is not a share of dense attention's time; give a number above 0, as in 0.5"
-                                     : "is not a relative error; give a number above 0";
-    throw UsageError("--target '" + text + "': '" + number + "' " + what);
+    const auto [what, remedy] = NumberOf(known->kind);
+    throw UsageError({.field = "target",
+                      .value = "'" + text + "'",
+                      .problem = "'" + number + "' is not " + what,
+                      .remedy = std::string("give a number ") + remedy});
   }
   (known->kind == Kind::kMass ? target.budget.mass : target.budget.most) = value;
   return target;

@@ -28,11 +28,12 @@ struct TuneTarget {
   std::optional<MethodChoice> limit;
 };
 
-// "cra=0.95", "cra-p5=0.95" or "cra-mean=0.95", as --target takes it: which statistic of the rows' kept mass, and what
+// "cra=0.95", "cra-p5=0.95" or "cra-mean=0.95", as it is typed: which statistic of the rows' kept mass, and what
 // it must reach, above 0 and below 1; "recall=0.95" is the mean. "error=0.05": what the output's relative error may be.
 // "kept=0.25" or "kept=METHOD[:k=v,..]": the share of pairs that may be kept. "time=0.5": the share of dense
 // attention's time that selection and attention may take. "work=METHOD:k=v" or "work=0.5": the tiles that a kernel may
-// compute, by the attended pairs. Throws UsageError.
+// compute, by the attended pairs. Throws UsageError, of the
+// field "target".
 TuneTarget ParseTarget(const std::string& text);
 
 struct TunedHead {

@@ -331,6 +331,13 @@ constexpr Format kFormats[] = {{.option = "json", .format = TuningFormat::kJson}
                                {.option = "duo-attention", .format = TuningFormat::kDuoAttention},
                                {.option = "lu-kv", .format = TuningFormat::kLuKv}};
 
+Fault FormatFault(TuningFormat format, const std::string& problem, const std::string& remedy) {
+  return {.field = "format",
+          .value = std::ranges::find(kFormats, format, &Format::format)->option,
+          .problem = problem,
+          .remedy = remedy};
+}
+
 // The files have two numbers for a head: everything else is as whoever reads them has it.
 void CheckMInferenceValues(const MethodChoice& choice) {
   const kernels::MethodSpec& spec = *choice.spec;
@@ -339,9 +346,10 @@ void CheckMInferenceValues(const MethodChoice& choice) {
     const std::string& name = parameter.name;
     if (name == spec.minference.first || name == spec.minference.second) continue;
     if (choice.values.Real(name) == defaults.Real(name)) continue;
-    throw UsageError("--format minference: MInference's files cannot express " + name + "=" +
-                     ValueText(parameter, choice.values.Real(name)) + " of " + spec.name +
-                     "; leave it out, or give another format");
+    throw UsageError(FormatFault(TuningFormat::kMInference,
+                                 "MInference's files cannot express " + name + "=" +
+                                     ValueText(parameter, choice.values.Real(name)) + " of " + spec.name,
+                                 "leave it out, or give another format"));
   }
 }
 
@@ -352,9 +360,12 @@ TuningFormat ChooseTuningFormat(const std::string& format, const std::string& pa
     if (format == known.option) return known.format;
   }
   if (!format.empty())
-    throw UsageError("--format '" + format + "': choose json, csv, minference, duo-attention or lu-kv");
+    throw UsageError({.field = "format",
+                      .value = "'" + format + "'",
+                      .problem = "it is not known",
+                      .remedy = "choose json, csv, minference, duo-attention or lu-kv"});
   constexpr std::array kKinds = {FileFormat::kJson, FileFormat::kCsv, FileFormat::kTsv, FileFormat::kNpy};
-  switch (FormatOfOutput(path, kKinds, ".tsv is DuoAttention's, .npy LU-KV's; or give --format")) {
+  switch (FormatOfOutput(path, kKinds, ".tsv is DuoAttention's, .npy LU-KV's")) {
     case FileFormat::kCsv:
       return TuningFormat::kCsv;
     case FileFormat::kTsv:
@@ -370,42 +381,48 @@ void CheckTuningFormat(TuningFormat format, const Tuning& tuning, const std::vec
   for (const Tuning::Searched& method : tuning.methods) {
     const kernels::MethodSpec& spec = *method.choice.spec;
     if (format == TuningFormat::kMInference && spec.minference.name.empty())
-      throw UsageError("--format minference: MInference's files cannot express " + spec.name +
-                       "; give MInference's methods, or another format");
+      throw UsageError(FormatFault(format, "MInference's files cannot express " + spec.name,
+                                   "give MInference's methods, or another format"));
     if (format == TuningFormat::kMInference) CheckMInferenceValues(method.choice);
     if (format == TuningFormat::kDuoAttention && !spec.IsStatic())
-      throw UsageError("--format duo-attention: its files say which heads may stream, but " + spec.name +
-                       " chooses by the tensors; give a method that selects by position, such as a-shape");
+      throw UsageError(FormatFault(format,
+                                   "its files say which heads may stream, but " + spec.name + " chooses by the tensors",
+                                   "give a method that selects by position, such as a-shape"));
   }
   if (format == TuningFormat::kLuKv) {
     const kernels::MethodSpec& spec = *tuning.methods.front().choice.spec;
     if (tuning.methods.size() > 1 || analysis::Budgets(spec).front()->least_budget == 0) {
-      throw UsageError(
-          "--format lu-kv: its file says how many of a prompt's tokens each KV head keeps; give one method "
-          "that evicts by a budget, such as expected-attention");
+      throw UsageError(FormatFault(format, "its file says how many of a prompt's tokens each KV head keeps",
+                                   "give one method that evicts by a budget, such as expected-attention"));
     }
     if (tuning.traces.size() > 1 || tuning.unit != TunedUnit::kHead)
-      throw UsageError(
-          "--format lu-kv: budgets are shared out between the heads of one trace; give one, and --per head");
+      throw UsageError(FormatFault(format, "budgets are shared out between the heads of one trace",
+                                   "give one trace, and tune per head"));
   }
   if (format == TuningFormat::kJson || format == TuningFormat::kCsv) return;
   for (int32_t number = 0; number < tuning.model.num_layers; ++number) {
     const auto layer = std::ranges::find(tuning.layers, number, &Tuning::Layer::number);
     if (layer == tuning.layers.end()) {
-      throw UsageError("--format: the file has a place for every layer of the model, and layer " +
-                       std::to_string(number) + " is not in the trace; tune a trace of all layers, or write .json");
+      throw UsageError(FormatFault(format,
+                                   "the file has a place for every layer of the model, and layer " +
+                                       std::to_string(number) + " is not in the trace",
+                                   "tune a trace of all layers, or write .json"));
     }
     for (int32_t head = 0; head < layer->num_qo_heads; ++head) {
       if (std::ranges::find(heads, analysis::HeadId{number, head}) != heads.end()) continue;
-      throw UsageError("--format: the file has a place for every head of the model, and " + HeadText({number, head}) +
-                       " is not among those to tune; tune a trace of all layers and heads, without --heads");
+      throw UsageError(FormatFault(format,
+                                   "the file has a place for every head of the model, and " + HeadText({number, head}) +
+                                       " is not among those to tune",
+                                   "tune all heads of a trace that has them all"));
     }
     if ((format == TuningFormat::kDuoAttention || format == TuningFormat::kLuKv) &&
         layer->num_kv_heads != tuning.layers.front().num_kv_heads) {
-      throw UsageError("--format: the file is a table with the same number of columns for every layer, but layer " +
-                       std::to_string(number) + " has " + std::to_string(layer->num_kv_heads) +
-                       " KV heads where layer 0 has " + std::to_string(tuning.layers.front().num_kv_heads) +
-                       "; write .json, or --format minference");
+      throw UsageError(FormatFault(format,
+                                   "the file is a table with the same number of columns for every layer, but layer " +
+                                       std::to_string(number) + " has " + std::to_string(layer->num_kv_heads) +
+                                       " KV heads where layer 0 has " +
+                                       std::to_string(tuning.layers.front().num_kv_heads),
+                                   "write .json, or MInference's format"));
     }
   }
 }

@@ -203,7 +203,7 @@ int RunWindowBench(const BenchArguments& arguments) {
   if (!WindowBenchOfThisBuild())
     throw UsageError("--gui: this build has no window (preset headless); build the preset release");
   WindowBenchArguments of_window = arguments.window;
-  if (!arguments.size.empty()) std::tie(of_window.width, of_window.height) = ParseSize(arguments.size, "--size");
+  if (!arguments.size.empty()) std::tie(of_window.width, of_window.height) = ParseSize(arguments.size, "size");
   of_window.output = arguments.output;
   of_window.force = arguments.force;
   of_window.quiet = arguments.quiet;

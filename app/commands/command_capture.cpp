@@ -242,9 +242,9 @@ int RunCapture(const CLI::App& command, CaptureArguments arguments) {
                      std::string(sources == 0 ? "none" : "more") + " is given; give one of them");
   }
   request.prose_path = ProsePath();
-  request.layers = ParseNumberList(arguments.layers, "--layers");
-  request.heads = ParseNumberList(arguments.heads, "--heads");
-  request.kv_heads = ParseNumberList(arguments.kv_heads, "--kv-heads");
+  request.layers = ParseNumberList(arguments.layers, "layers");
+  request.heads = ParseNumberList(arguments.heads, "heads");
+  request.kv_heads = ParseNumberList(arguments.kv_heads, "kv-heads");
   if (arguments.prompts.empty()) {
     {
       const OutputClaim nobody_writes(request.output_path, "capture");

@@ -77,7 +77,7 @@ HeadSettings Configured(const CompareArguments& arguments, const data::TraceRead
     throw UsageError("--budget-method: " + arguments.config +
                      " only says how many tokens stay; name a method with a budget that chooses them");
   }
-  const MethodChoice method = ParseMethod(arguments.budget_method, "--budget-method");
+  const MethodChoice method = ParseMethod(arguments.budget_method, "budget-method");
   std::vector<LayerHeads> layers;
   for (size_t slot = 0; slot < trace.layout().layers.size(); ++slot) {
     const data::LayerFacts& facts = trace.layer(static_cast<int32_t>(slot));

@@ -45,10 +45,10 @@ int RunExport(const ExportArguments& arguments) {
   CheckOutputTarget(arguments.output, arguments.force, {arguments.trace});
   const data::TraceReader trace(arguments.trace);
   data::ExportSelection selection;
-  selection.layers = ParseNumberList(arguments.layers, "--layers");
-  selection.qo_heads = ParseNumberList(arguments.heads, "--heads");
+  selection.layers = ParseNumberList(arguments.layers, "layers");
+  selection.qo_heads = ParseNumberList(arguments.heads, "heads");
   if (trace.num_tokens() > 0)  // an empty trace is refused by its own name, not by the range
-    std::tie(selection.first_token, selection.end_token) = ParseRange(arguments.tokens, trace.num_tokens(), "--tokens");
+    std::tie(selection.first_token, selection.end_token) = ParseRange(arguments.tokens, trace.num_tokens(), "tokens");
 
   const std::stop_token stop = StopOnInterrupt();
   OutputFile output(arguments.output, arguments.force);

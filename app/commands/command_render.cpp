@@ -89,7 +89,7 @@ int RunFigure(const RenderArguments& arguments) {
   if (!arguments.head.empty()) throw UsageError("--head chooses the head of a map; for a figure give --heads");
   FormatOfOutput(arguments.output, kFigureFormats);
   CheckOutputTarget(arguments.output, arguments.force, arguments.traces);
-  const auto [width, height] = ParseSize(arguments.size.empty() ? "1000x480" : arguments.size, "--size");
+  const auto [width, height] = ParseSize(arguments.size.empty() ? "1000x480" : arguments.size, "size");
   analysis::FigureLook look;
   look.dark = OneOf<bool>(arguments.ground, "--ground", {{"light", false}, {"dark", true}});
   std::vector<std::unique_ptr<data::TraceReader>> readers;
@@ -140,22 +140,30 @@ analysis::ValueRange ParseValueRange(const std::string& text) {
   return range;
 }
 
-// The mask of a method on a head, named as it was typed after `option`.
+// The mask of a method on a head, which is `typed` in `field`.
 std::shared_ptr<const kernels::SparseIndex> MaskOf(const analysis::HeadTensors& head, const std::string& trace,
-                                                   const std::string& typed, const std::string& option,
+                                                   const std::string& typed, const std::string& field,
                                                    const std::stop_token& stop) {
-  const MethodChoice choice = ParseMethod(typed, option);
+  const MethodChoice choice = ParseMethod(typed, field);
   if (choice.prefill == nullptr)
-    throw UsageError(option + " " + typed + " is a decode method and has no map to draw; choose a prefill method");
+    throw UsageError({.field = field,
+                      .value = typed,
+                      .problem = "it is a decode method and has no map to draw",
+                      .remedy = "choose a prefill method"});
   analysis::MaskPreview preview;
   CheckStatus(analysis::PreviewMask(head, *choice.prefill, choice.values, 0, stop, &preview),
               trace + ", head " + HeadText(head.id) + ", " + choice.name);
   return preview.index;
 }
 
-analysis::HeadId OneHead(const std::string& text, const data::TraceReader& trace, const std::string& option) {
-  const std::vector<analysis::HeadId> chosen = ParseHeads(text, analysis::RecordedHeads(trace), option);
-  if (chosen.size() != 1) throw UsageError(option + " '" + text + "' must choose one head, such as 4:3");
+analysis::HeadId OneHead(const std::string& text, const data::TraceReader& trace, const std::string& field) {
+  const std::vector<analysis::HeadId> chosen = ParseHeads(text, analysis::RecordedHeads(trace), field);
+  if (chosen.size() != 1) {
+    throw UsageError({.field = field,
+                      .value = "'" + text + "'",
+                      .problem = "it must choose one head",
+                      .remedy = "write layer:head, such as 4:3"});
+  }
   return chosen.front();
 }
 
@@ -208,11 +216,11 @@ int RunRender(RenderArguments arguments) {
   if (!arguments.range.empty()) request.range = ParseValueRange(arguments.range);
   FormatOfOutput(arguments.output, std::array{FileFormat::kPng, FileFormat::kSvg, FileFormat::kPdf});
   CheckOutputTarget(arguments.output, arguments.force, {arguments.trace, arguments.other_trace});
-  std::tie(request.width, request.height) = ParseSize(arguments.size.empty() ? "800x800" : arguments.size, "--size");
+  std::tie(request.width, request.height) = ParseSize(arguments.size.empty() ? "800x800" : arguments.size, "size");
   CheckView(arguments, request.view);
 
   const data::TraceReader trace(arguments.trace);
-  const analysis::HeadId id = OneHead(arguments.head, trace, "--head");
+  const analysis::HeadId id = OneHead(arguments.head, trace, "head");
   CheckQueryRows(trace);
   UseDevice(arguments.device);
   const bool alone = arguments.method.empty() && arguments.other_method.empty();  // no method, which would be causal
@@ -220,20 +228,20 @@ int RunRender(RenderArguments arguments) {
       alone ? analysis::LoadHeadForMap(trace, id, arguments.device) : analysis::LoadHead(trace, id, arguments.device);
   HeadNotes notes;
   notes.Look(*head, trace);
-  std::tie(request.row_begin, request.row_end) = ParseRange(arguments.rows, head->num_rows, "--rows");
-  std::tie(request.column_begin, request.column_end) = ParseRange(arguments.columns, head->num_tokens, "--cols");
+  std::tie(request.row_begin, request.row_end) = ParseRange(arguments.rows, head->num_rows, "rows");
+  std::tie(request.column_begin, request.column_end) = ParseRange(arguments.columns, head->num_tokens, "cols");
 
   const std::stop_token stop = StopOnInterrupt();
   analysis::RenderSources sources;
   std::shared_ptr<const kernels::SparseIndex> index, other_index;
   kernels::SparseIndexView view, other_view;
   if (!arguments.method.empty()) {
-    index = MaskOf(*head, arguments.trace, arguments.method, "--method", stop);
+    index = MaskOf(*head, arguments.trace, arguments.method, "method", stop);
     view = index->View();
     sources.index = &view;
   }
   if (!arguments.other_method.empty()) {
-    other_index = MaskOf(*head, arguments.trace, arguments.other_method, "--other-method", stop);
+    other_index = MaskOf(*head, arguments.trace, arguments.other_method, "other-method", stop);
     other_view = other_index->View();
     sources.other_index = &other_view;
   }
@@ -241,7 +249,7 @@ int RunRender(RenderArguments arguments) {
   if (request.view == ViewKind::kOther) {
     const data::TraceReader beside(arguments.other_trace.empty() ? arguments.trace : arguments.other_trace);
     const std::string of = arguments.other_head.empty() ? arguments.head : arguments.other_head;
-    other = analysis::LoadHeadForMap(beside, OneHead(of, beside, "--other-head"), arguments.device);
+    other = analysis::LoadHeadForMap(beside, OneHead(of, beside, "other-head"), arguments.device);
     notes.Look(*other, beside);
     sources.other = other.get();
   }

@@ -503,7 +503,12 @@ int RunTune(TuneArguments arguments) {
   tuning.unit = ParseUnit(arguments.per);
   TuningFormat format = TuningFormat::kJson;
   if (!arguments.output.empty()) {
-    format = ChooseTuningFormat(arguments.format, arguments.output);
+    try {
+      format = ChooseTuningFormat(arguments.format, arguments.output);
+    } catch (Error& error) {
+      if (arguments.format.empty()) error.AddRemedy("or give --format");
+      throw;
+    }
     std::vector<std::string> inputs = arguments.traces;
     inputs.insert(inputs.end(), arguments.checks.begin(), arguments.checks.end());
     CheckOutputTarget(arguments.output, arguments.force, inputs);

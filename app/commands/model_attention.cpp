@@ -97,7 +97,7 @@ ModelAttention ChooseAttention(const AttentionArguments& arguments, int32_t num_
     *values = asked.values;
   };
   for (const std::string& text : arguments.methods) {
-    const MethodChoice asked = ParseMethod(text, "--attention");
+    const MethodChoice asked = ParseMethod(text, "attention");
     if (asked.prefill != nullptr) put(asked.prefill, asked, &choice.prefill, &choice.prefill_values);
     if (asked.decode != nullptr) put(asked.decode, asked, &choice.decode, &choice.decode_values);
   }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "support/output_file.h"
 
 namespace headscope::app {
 namespace {
@@ -178,6 +179,7 @@ std::string ParseRefusal(const CLI::App& app, const CLI::ParseError& error) {
 }
 
 void NameTheOption(const CLI::App& app, Error* error) {
+  if (dynamic_cast<const OutputExistsError*>(error) != nullptr) error->AddRemedy("or give --force to replace it");
   const Fault& fault = error->fault();
   if (fault.field.empty() || !fault.file.empty()) return;
   const std::string option = "--" + fault.field;

@@ -29,7 +29,8 @@ std::string ParseRefusal(const CLI::App& app, const CLI::ParseError& error);
 
 // A lower room names the field that it refuses ("length 20: the task needs ..."), never an option, because the window
 // shows the same sentences. Where the subcommand that runs has an option of the field's name, the error is made to name
-// that ("--length 20: ..."). A field of a file stays what it is.
+// that ("--length 20: ..."). A field of a file stays what it is. An output that exists may be replaced by an option,
+// too.
 void NameTheOption(const CLI::App& app, Error* error);
 
 // What to say of a first argument that is neither a subcommand nor something that exists: names the nearest

@@ -100,7 +100,7 @@ void CheckOutputTarget(const std::string& path, bool force, const std::vector<st
     throw UsageError(OutputFault(path, "it exists and is not a regular file", "choose another name"));
   }
   if (fs::exists(status) && !force) {
-    throw UsageError(OutputFault(path, "it exists", "choose another name or give --force"));
+    throw OutputExistsError(OutputFault(path, "it exists", "choose another name"));
   }
   if (::access(folder.c_str(), W_OK | X_OK) != 0) throw UsageError(WriteRefusal(path, errno));
 }
@@ -128,8 +128,8 @@ void OutputFile::Commit() {
   if (force_) {
     if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) throw FailedError(WriteRefusal(path_, errno));
   } else if (const int error = RenameToFreeName(temporary_path_.c_str(), path_.c_str()); error == EEXIST) {
-    throw UsageError(OutputFault(path_, "something else created it during this run, so it is kept",
-                                 "choose another name or give --force"));
+    throw OutputExistsError(
+        OutputFault(path_, "something else created it during this run, so it is kept", "choose another name"));
   } else if (error != 0) {
     throw FailedError(WriteRefusal(path_, error));
   }

@@ -21,6 +21,12 @@ namespace headscope::app {
 // - a file that exists, unless `force`.
 void CheckOutputTarget(const std::string& path, bool force, const std::vector<std::string>& inputs = {});
 
+// There is such a file, and nobody has allowed it to be replaced.
+class OutputExistsError : public UsageError {
+ public:
+  using UsageError::UsageError;
+};
+
 class OutputFile {
  public:
   OutputFile(std::string path, bool force);

@@ -155,7 +155,7 @@ TEST(ReportTest, RowsInFp8HaveARatioAndAnError) {
 
 TEST(WorkloadTest, ARefusedParameterNamesThisCommandsOption) {
   EXPECT_THAT([] { ParseWorkload("vertical-slash:n_foo=3"); },
-              testing::ThrowsMessage<UsageError>(testing::StartsWith("--methods: method vertical-slash: ")));
+              testing::ThrowsMessage<UsageError>(testing::StartsWith("methods: method vertical-slash: ")));
 }
 
 TEST(WorkloadTest, FileNamesAreTame) {

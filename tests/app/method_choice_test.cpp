@@ -63,13 +63,12 @@ TEST(ParseMethod, MakesAFilesMethodsOfBothPhases) {
               ThrowsMessage<UsageError>(HasSubstr("no file is given; write decode/duo-attention:path=FILE")));
 }
 
-TEST(ParseMethod, NamesTheOptionThatWasTyped) {
+TEST(ParseMethod, NamesTheFieldThatHasTheText) {
   EXPECT_THAT([] { ParseMethod("a-shape:n_foo=3"); },
-              ThrowsMessage<UsageError>(StartsWith("--method: method a-shape: unknown parameter \"n_foo\"")));
-  EXPECT_THAT([] { ParseMethod("a-shape:n_foo=3", "--methods"); },
-              ThrowsMessage<UsageError>(StartsWith("--methods: method a-shape: ")));
-  EXPECT_THAT([] { ParseMethod("nothing", "--methods"); },
-              ThrowsMessage<UsageError>(StartsWith("--methods: 'nothing'")));
+              ThrowsMessage<UsageError>(StartsWith("method: method a-shape: unknown parameter \"n_foo\"")));
+  EXPECT_THAT([] { ParseMethod("a-shape:n_foo=3", "methods"); },
+              ThrowsMessage<UsageError>(StartsWith("methods: method a-shape: ")));
+  EXPECT_THAT([] { ParseMethod("nothing", "methods"); }, ThrowsMessage<UsageError>(StartsWith("methods: 'nothing'")));
 }
 
 TEST(ParseMethod, DenseExistsInBothPhases) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "support/output_file.h"
 
 namespace headscope::app {
 namespace {
@@ -54,6 +55,12 @@ TEST_F(Lists, AreNamedAsOptionsWhereALowerRoomNamesTheField) {
   EXPECT_EQ(named({.field = "trace", .value = "x.h5", .problem = "is a positional"}), "trace x.h5: is a positional");
   EXPECT_EQ(named({.field = "unknown", .value = "a", .problem = "b"}), "unknown a: b");
   EXPECT_EQ(named({.problem = "text a: it is short"}), "text a: it is short") << "a sentence is not taken apart";
+}
+
+TEST_F(Lists, SayThatAnOptionReplacesAnOutput) {
+  OutputExistsError exists({.field = "output", .value = "a.json", .problem = "it exists", .remedy = "choose another"});
+  NameTheOption(app_, &exists);
+  EXPECT_STREQ(exists.what(), "output a.json: it exists; choose another; or give --force to replace it");
 }
 
 TEST_F(Lists, ThatAreFullPass) {

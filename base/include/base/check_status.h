@@ -13,8 +13,18 @@ namespace headscope {
 // empty: what was being done, and on which head of which file. A template, because this room lies below the statuses'.
 template <typename Status>
 void CheckStatus(const Status& status, const std::string& where = "") {
+  if (!status.ok()) CheckStatus(status, Fault{.file = where});
+}
+
+// The same where more is known than what was being done: the status's message follows what `known` has as a problem.
+template <typename Status>
+void CheckStatus(const Status& status, const Fault& known) {
   using Code = decltype(status.code());
-  const auto fault = [&] { return Fault{.file = where, .problem = status.message()}; };
+  const auto fault = [&] {
+    Fault whole = known;
+    whole.problem += status.message();
+    return whole;
+  };
   switch (status.code()) {
     case Code::kOk:
       return;
