@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Figures of numbers that every head's statistics hold: one pass with input.max_rows rows a head.
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "figures/figure_list.h"
@@ -186,8 +185,6 @@ std::vector<FigurePanel> MakeNearestNonzero(const FigureInput& input, std::strin
 
 std::vector<FigurePanel> MakeHeadPatterns(const FigureInput& input, std::string* caption) {
   const AllStatistics all = StatisticsOfAll(input);
-  constexpr std::array kClasses = {HeadClass::kSinkLocal, HeadClass::kVerticalSlash, HeadClass::kBlock,
-                                   HeadClass::kRetrieval, HeadClass::kDiffuse,       HeadClass::kUnknown};
   std::vector<FigurePanel> panels;
   for (size_t trace = 0; trace < all.size(); ++trace) {
     FigurePanel panel;
@@ -197,11 +194,11 @@ std::vector<FigurePanel> MakeHeadPatterns(const FigureInput& input, std::string*
     panel.y.title = "heads";
     const std::vector<int32_t> layers = LayersOf(input.traces[trace]);
     for (const int32_t layer : layers) panel.categories.push_back(std::to_string(layer));
-    for (const HeadClass head_class : kClasses) {
-      FigureSeries series{HeadClassName(head_class), {}, std::vector<double>(layers.size())};
+    for (const HeadClassInfo& one : kHeadClasses) {
+      FigureSeries series{one.name, {}, std::vector<double>(layers.size())};
       for (const HeadStatistics& head : all[trace]) {
         const auto layer = std::lower_bound(layers.begin(), layers.end(), head.id.layer) - layers.begin();
-        if (head.head_class == head_class) series.y[static_cast<size_t>(layer)] += 1;
+        if (head.head_class == one.head_class) series.y[static_cast<size_t>(layer)] += 1;
       }
       if (std::any_of(series.y.begin(), series.y.end(), [](double count) { return count > 0; }))
         panel.series.push_back(std::move(series));

@@ -45,24 +45,6 @@ std::optional<Rgb> MetricScale::Color(double value) const {
   return ColorAtPlace(Place(value));
 }
 
-Rgb ClassColor(HeadClass head_class) {
-  switch (head_class) {
-    case HeadClass::kSinkLocal:
-      return {86, 140, 200};
-    case HeadClass::kVerticalSlash:
-      return {214, 126, 44};
-    case HeadClass::kBlock:
-      return {70, 158, 118};
-    case HeadClass::kDiffuse:
-      return {176, 176, 182};
-    case HeadClass::kRetrieval:
-      return {192, 72, 120};
-    case HeadClass::kUnknown:
-      break;
-  }
-  return {110, 110, 116};
-}
-
 Rgb InkOn(Rgb ground) {
   // Relative luminance, Rec. 709 weights; gamma left out, which only moves the switch point.
   const double luminance = (0.2126 * ground.red + 0.7152 * ground.green + 0.0722 * ground.blue) / 255;

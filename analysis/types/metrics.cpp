@@ -243,22 +243,4 @@ double RowMeanOf(const HeadStatistics& statistics, std::string_view name) {
   return kUnknown;
 }
 
-const char* HeadClassName(HeadClass head_class) {
-  switch (head_class) {
-    case HeadClass::kSinkLocal:
-      return "sink+local";
-    case HeadClass::kVerticalSlash:
-      return "vertical-slash";
-    case HeadClass::kBlock:
-      return "block";
-    case HeadClass::kDiffuse:
-      return "diffuse";
-    case HeadClass::kRetrieval:
-      return "retrieval-like";
-    case HeadClass::kUnknown:
-      break;
-  }
-  return "unknown";
-}
-
 }  // namespace headscope::analysis

@@ -126,8 +126,7 @@ bool HasInts(const nlohmann::json& head) {
 
 // Any number may stand in the file.
 bool IsClass(analysis::HeadClass one) {
-  const int number = static_cast<int>(one);
-  return number >= 0 && number <= static_cast<int>(analysis::HeadClass::kRetrieval);
+  return analysis::IsHeadClass(static_cast<int>(one));
 }
 
 // False: kept by a program that knew other statistics.

@@ -468,10 +468,9 @@ TEST(Metrics, SayWhereTheyAreShown) {
                                      "kurtosis", "agreement_r32_k128"));
   EXPECT_THAT(named([](const MetricInfo& metric) { return !metric.mass_part.empty(); }),
               ::testing::UnorderedElementsAre("sink_mass", "local_mass", "spike_mass", "scatter_mass"));
-  for (const HeadClass head_class : {HeadClass::kUnknown, HeadClass::kSinkLocal, HeadClass::kVerticalSlash,
-                                     HeadClass::kBlock, HeadClass::kDiffuse, HeadClass::kRetrieval}) {
-    EXPECT_FALSE(named([&](const MetricInfo& metric) { return metric.clearest_of == head_class; }).empty())
-        << HeadClassName(head_class);
+  for (const HeadClassInfo& one : kHeadClasses) {
+    EXPECT_FALSE(named([&](const MetricInfo& metric) { return metric.clearest_of == one.head_class; }).empty())
+        << one.name;
   }
 }
 

@@ -174,7 +174,7 @@ int FuzzStatistics(const uint8_t* data, size_t size) {
   const std::vector<KnownHead> heads = store.Load();
   for (const auto& [head, evidence] : heads) {
     for (const analysis::HeadClass one : {head.head_class, head.class_alternative})
-      Require(static_cast<int>(one) >= 0 && one <= analysis::HeadClass::kRetrieval, "a class that there is not");
+      Require(analysis::IsHeadClass(static_cast<int>(one)), "a class that there is not");
   }
   return heads.empty() ? 1 : 0;
 }

@@ -8,7 +8,6 @@
 #include <QSignalBlocker>
 #include <QVBoxLayout>
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 
@@ -147,15 +146,12 @@ void ClassDialog::Refresh() {
 }
 
 void ClassDialog::CountClasses() {
-  using analysis::HeadClass;
-  constexpr std::array kClasses = {HeadClass::kRetrieval, HeadClass::kVerticalSlash, HeadClass::kSinkLocal,
-                                   HeadClass::kBlock,     HeadClass::kDiffuse,       HeadClass::kUnknown};
   const std::vector<analysis::HeadStatistics> heads = state_->heads.AllStatistics();
   QStringList texts;
-  for (const HeadClass one : kClasses) {
+  for (const analysis::HeadClassInfo& one : analysis::kHeadClasses) {
     const auto count =
-        std::count_if(heads.begin(), heads.end(), [&](const auto& head) { return head.head_class == one; });
-    if (count > 0) texts.append(tr("%1: %2").arg(QLatin1String(analysis::HeadClassName(one))).arg(count));
+        std::count_if(heads.begin(), heads.end(), [&](const auto& head) { return head.head_class == one.head_class; });
+    if (count > 0) texts.append(tr("%1: %2").arg(QLatin1String(one.name)).arg(count));
   }
   for (const ClassSettings::Alarm& alarm : state_->classes.alarms()) {
     const auto count = std::count_if(heads.begin(), heads.end(), [&](const auto& head) {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/types/head_class.h"
 #include "base/device.h"
 
 namespace headscope::analysis {
@@ -19,8 +20,6 @@ struct HeadId {
   int32_t head = 0;   // query head
   friend constexpr auto operator<=>(const HeadId&, const HeadId&) = default;
 };
-
-enum class HeadClass { kUnknown = 0, kSinkLocal, kVerticalSlash, kBlock, kDiffuse, kRetrieval };
 
 struct TopKMass {
   int32_t k = 0;
@@ -111,7 +110,5 @@ struct MetricInfo {
 const std::vector<MetricInfo>& Metrics();
 // NaN for an unknown name.
 double MetricValue(const HeadStatistics& statistics, const std::string& name);
-const char* HeadClassName(
-    HeadClass head_class);  // "sink+local", "vertical-slash", "block", "diffuse", "retrieval-like", "unknown"
 
 }  // namespace headscope::analysis

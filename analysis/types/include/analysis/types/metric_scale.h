@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Colours of metrics and classes, wherever they are shown.
+// Colours of metrics, wherever they are shown.
 #pragma once
 
 #include <limits>
@@ -36,8 +36,6 @@ class MetricScale {
 // Of a value above its metric's alarm: a red that no palette has.
 inline constexpr Rgb kAlarmColor{225, 20, 40};
 
-// Six colours that stay apart for colour-blind eyes.
-Rgb ClassColor(HeadClass head_class);
 // Black or white, whichever reads better on `ground`.
 Rgb InkOn(Rgb ground);
 // A metric's value as people read it: three digits behind the point, fewer of large ones; a dash for what is no number.

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The classes of heads: the one list of them, with what each is called and painted in.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "analysis/types/color_map.h"
+
+namespace headscope::analysis {
+
+// Files hold the numbers: a new class comes last, before the count.
+enum class HeadClass { kUnknown = 0, kSinkLocal, kVerticalSlash, kBlock, kDiffuse, kRetrieval, kCount };
+
+struct HeadClassInfo {
+  HeadClass head_class;
+  const char* name;
+  Rgb color;  // six that stay apart for colour-blind eyes
+};
+
+// In the order in which people are shown them.
+inline constexpr std::array kHeadClasses = {
+    HeadClassInfo{HeadClass::kSinkLocal, "sink+local", {86, 140, 200}},
+    HeadClassInfo{HeadClass::kVerticalSlash, "vertical-slash", {214, 126, 44}},
+    HeadClassInfo{HeadClass::kBlock, "block", {70, 158, 118}},
+    HeadClassInfo{HeadClass::kRetrieval, "retrieval-like", {192, 72, 120}},
+    HeadClassInfo{HeadClass::kDiffuse, "diffuse", {176, 176, 182}},
+    HeadClassInfo{HeadClass::kUnknown, "unknown", {110, 110, 116}},
+};
+
+// False for a number that names no class, as a file may hold.
+constexpr bool IsHeadClass(int number) {
+  return number >= 0 && number < static_cast<int>(HeadClass::kCount);
+}
+
+// Of what is no class: that of kUnknown, the last.
+constexpr const HeadClassInfo& InfoOf(HeadClass head_class) {
+  for (const HeadClassInfo& info : kHeadClasses) {
+    if (info.head_class == head_class) return info;
+  }
+  return kHeadClasses.back();
+}
+
+namespace internal {
+consteval bool ListsEveryHeadClass() {
+  for (int number = 0; IsHeadClass(number); ++number) {
+    if (InfoOf(static_cast<HeadClass>(number)).head_class != static_cast<HeadClass>(number)) return false;
+  }
+  return kHeadClasses.size() == static_cast<size_t>(HeadClass::kCount);
+}
+static_assert(ListsEveryHeadClass(), "kHeadClasses has an entry for each class");
+}  // namespace internal
+
+constexpr const char* HeadClassName(HeadClass head_class) {
+  return InfoOf(head_class).name;
+}
+constexpr Rgb ClassColor(HeadClass head_class) {
+  return InfoOf(head_class).color;
+}
+
+}  // namespace headscope::analysis
