@@ -24,6 +24,7 @@
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
 #include "support/listed.h"
+#include "support/option_checks.h"
 #include "support/output_file.h"
 #include "support/progress_line.h"
 
@@ -247,12 +248,9 @@ void AddAnalyzeCommand(CLI::App& app, Action& action) {
   command->add_option("trace", arguments->trace, "Trace; optional with --print-classes")->type_name("TRACE");
   AddRecordedHeadsOption(command, &arguments->heads);
   analysis::StatisticsOptions& options = arguments->options;
-  command
-      ->add_option(
-          "--metrics", arguments->metrics,
-          "Columns of the printed table (the most telling ones): " + Listed(analysis::Metrics(), &MetricInfo::name))
-      ->delimiter(',')
-      ->type_name("a,b");
+  AddMetricsOption(
+      command, &arguments->metrics,
+      "Columns of the printed table (the most telling ones): " + Listed(analysis::Metrics(), &MetricInfo::name));
   command->add_flag("--all", arguments->all, "Print every metric");
   command
       ->add_option("--alarm", arguments->alarms,
@@ -267,13 +265,14 @@ void AddAnalyzeCommand(CLI::App& app, Action& action) {
       ->delimiter(',')
       ->capture_default_str()
       ->type_name("T,..");
-  command
-      ->add_option("--agreement-r", options.agreement_r,
-                   "Components of q used in the estimated scores of top-k agreement (metrics agreement_rR_kK)")
+  LimitIntegers(
+      command->add_option("--agreement-r", options.agreement_r,
+                          "Components of q used in the estimated scores of top-k agreement (metrics agreement_rR_kK)"),
+      1, 65'536)
       ->delimiter(',')
       ->capture_default_str()
       ->type_name("R,..");
-  command->add_option("--agreement-k", options.agreement_k, "Top keys that these scores should find")
+  LimitIntegers(command->add_option("--agreement-k", options.agreement_k, "Top keys that these scores should find"), 1)
       ->delimiter(',')
       ->capture_default_str()
       ->type_name("K,..");

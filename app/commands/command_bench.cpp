@@ -282,24 +282,22 @@ void AddBenchCommand(CLI::App& app, Action& action) {
                         ->type_name("TOKENSxHEADS")
                         ->needs(gui)
                         ->excludes(trace);
-  command->add_option("--size", arguments->size, "With --gui: pixels of the canvas (1600x1000)")->needs(gui);
-  command
-      ->add_option("--pan-seconds", arguments->window.pan_seconds, "With --gui: how long to pan at each of two zooms")
-      ->check(NumberFrom(0.5, 600))
+  AddSizeOption(command, &arguments->size, "With --gui: pixels of the canvas (1600x1000)")->needs(gui);
+  LimitNumbers(command->add_option("--pan-seconds", arguments->window.pan_seconds,
+                                   "With --gui: how long to pan at each of two zooms"),
+               0.5, 600)
       ->capture_default_str()
       ->needs(gui);
-  command
-      ->add_option("--slider-steps", arguments->window.live_steps,
-                   "With --gui: steps of each method's slider (0: none)")
-      ->check(IntegerFrom(0, 1000))
+  LimitIntegers(command->add_option("--slider-steps", arguments->window.live_steps,
+                                    "With --gui: steps of each method's slider (0: none)"),
+                0, 1000)
       ->capture_default_str()
       ->needs(gui);
   AddDeviceOption(command, &arguments->device);
-  auto* lengths = command
-                      ->add_option("--lengths", arguments->lengths,
-                                   "Tokens (cpu: 2048,4096; cuda: 8192 to 131072 in powers of two)")
+  auto* lengths = LimitIntegers(command->add_option("--lengths", arguments->lengths,
+                                                    "Tokens (cpu: 2048,4096; cuda: 8192 to 131072 in powers of two)"),
+                                1, 1 << 24)
                       ->delimiter(',')
-                      ->check(IntegerFrom(1, 1 << 24))
                       ->type_name("N,..");
   auto* methods =
       command
@@ -310,13 +308,11 @@ void AddBenchCommand(CLI::App& app, Action& action) {
           ->type_name("NAME[:k=v,..],..");
   auto* heads =
       command->add_option("--heads", arguments->heads, "Query and KV heads (cpu: 8:4; cuda: 32:32)")->type_name("Q:KV");
-  auto* head_dim = command->add_option("--head-dim", arguments->head_dim, "Components (cpu: 64; cuda: 128)")
-                       ->check(IntegerFrom(8, 256));
-  auto* batch = command->add_option("--batch", arguments->batch, "Sequences")
-                    ->check(IntegerFrom(1, 65536))
-                    ->capture_default_str();
-  auto* seed = command->add_option("--seed", arguments->seed, "Random seed of Q, K, V and the fixed sets")
-                   ->capture_default_str();
+  auto* head_dim =
+      LimitIntegers(command->add_option("--head-dim", arguments->head_dim, "Components (cpu: 64; cuda: 128)"), 8, 256);
+  auto* batch =
+      LimitIntegers(command->add_option("--batch", arguments->batch, "Sequences"), 1, 65'536)->capture_default_str();
+  auto* seed = AddSeedOption(command, &arguments->seed, "Random seed of Q, K, V and the fixed sets");
   auto* data = command
                    ->add_option("--data", arguments->data,
                                 "Where Q, K and V come from: seeded; rising, peaky or local, optionally with a number "
@@ -324,10 +320,10 @@ void AddBenchCommand(CLI::App& app, Action& action) {
                    ->type_name("KIND|trace:FILE[:LAYER]");
   command->add_option("--dtype", arguments->dtype, "fp32, bf16 or fp16 (cpu: fp32; cuda: bf16)");
   AddRepeatOption(command, &arguments->repeats);
-  command
-      ->add_option("--sustained", arguments->sustained,
-                   "Then run each row by itself for this long without a pause, to show its speed at the power limit")
-      ->check(NumberFrom(0, 600))
+  LimitNumbers(command->add_option("--sustained", arguments->sustained,
+                                   "Then run each row by itself for this long without a pause, to show its speed at "
+                                   "the power limit"),
+               0, 600)
       ->type_name("SECONDS");
   AddThreadsOption(command, &arguments->threads);
   command

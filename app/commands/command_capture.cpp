@@ -34,6 +34,7 @@
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
 #include "support/listed.h"
+#include "support/option_checks.h"
 #include "support/output_file.h"
 #include "support/paths.h"
 #include "support/progress_line.h"
@@ -302,10 +303,8 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
   CLI::Option* task =
       command->add_option("--task", request.task, "A prompt with a known answer: " + Listed(eval::TaskNames()))
           ->type_name("NAME");
-  command->add_option("--length", request.task_length, "Tokens of the task's prompt and answer")
-      ->capture_default_str()
-      ->needs(task);
-  command->add_option("--seed", request.task_seed, "Seed of the task")->capture_default_str()->needs(task);
+  AddTaskLengthOption(command, &request.task_length)->needs(task);
+  AddSeedOption(command, &request.task_seed, "Seed of the task")->needs(task);
   AddOutputOptions(command, &request.output_path, &request.overwrite,
                    "Trace to write; with --prompts, the folder for their traces", "OUT.h5")
       ->required();
@@ -317,7 +316,8 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
                    "Query rows of the prompt to record: all, last:N, every:N, random:N, random:N:SEED, or ranges "
                    "A:B,C:D of rows A to B-1")
       ->capture_default_str();
-  command->add_option("--decode", request.decode_tokens, "Tokens to generate and record after the prompt")
+  LimitIntegers(
+      command->add_option("--decode", request.decode_tokens, "Tokens to generate and record after the prompt"), 0)
       ->capture_default_str();
   std::string record_help = "What to record besides q, k, v and lse: ";
   for (const model::CapturePointInfo& info : model::kCapturePoints) {
@@ -345,7 +345,8 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
           },
           "cpu, cuda or cuda:N; auto: as many layers as fit go to this machine's GPUs, the rest to the CPU")
       ->default_str(DeviceText(request.device));
-  command->add_option("--chunk", request.chunk_tokens, "Tokens per prefill step")->capture_default_str();
+  LimitIntegers(command->add_option("--chunk", request.chunk_tokens, "Tokens per prefill step"), 1)
+      ->capture_default_str();
   AddThreadsOption(command, &request.num_threads);
   AddQuietOption(command, &arguments->quiet);
   command->callback([=, &action] { action = [=] { return RunCapture(*command, *arguments); }; });

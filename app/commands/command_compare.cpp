@@ -29,6 +29,7 @@
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
 #include "support/messages.h"
+#include "support/option_checks.h"
 #include "support/output_file.h"
 #include "support/progress_line.h"
 #include "support/run_origin.h"
@@ -249,12 +250,8 @@ void AddCompareCommand(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("compare", "Run sparse methods next to dense attention on recorded heads");
   auto arguments = std::make_shared<CompareArguments>();
   command->add_option("trace", arguments->trace, "Trace")->required()->type_name("TRACE");
-  command
-      ->add_option("--method", arguments->methods,
-                   "Method and parameters; may be repeated (`headscope methods` lists them)")
-      ->type_name("NAME[:k=v,..]")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  AddMethodsOption(command, &arguments->methods,
+                   "Method and parameters; may be repeated (`headscope methods` lists them)");
   command
       ->add_option(
           "--config", arguments->config,
@@ -267,8 +264,8 @@ void AddCompareCommand(CLI::App& app, Action& action) {
       ->add_option("--compression-ratio", arguments->compression_ratio,
                    "With LU-KV's budgets: the share of all heads' tokens to evict, from 0.01 to 0.99")
       ->type_name("R");
-  command->add_option("--budget-method", arguments->budget_method, "Eviction method that is given LU-KV's budgets")
-      ->type_name("NAME[:k=v,..]");
+  AddMethodOption(command, "--budget-method", &arguments->budget_method,
+                  "Eviction method that is given LU-KV's budgets");
   AddRecordedHeadsOption(command, &arguments->heads);
   CLI::Option* const measure = command
                                    ->add_option("--measure", arguments->measure,
@@ -277,7 +274,9 @@ void AddCompareCommand(CLI::App& app, Action& action) {
                                    ->capture_default_str()
                                    ->type_name("layer|head");
   AddRepeatOption(command, &arguments->options.repeats);
-  command->add_option("--decode-rows", arguments->options.decode_rows, "Last query rows that decode methods run on")
+  LimitIntegers(command->add_option("--decode-rows", arguments->options.decode_rows,
+                                    "Last query rows that decode methods run on"),
+                1)
       ->capture_default_str();
   AddDeviceOption(command, &arguments->device);
   AddThreadsOption(command, &arguments->options.num_threads);

@@ -205,8 +205,8 @@ void AddDemoCommand(CLI::App& app, Action& action) {
       ->required();
   command->add_option("--model", arguments->model_dir, "Checkpoint folder (the shipped model)")->type_name("MODEL_DIR");
   command->add_option("--task", arguments->task, "Prompt: " + Listed(eval::TaskNames()))->capture_default_str();
-  command->add_option("--length", arguments->length, "Tokens")->capture_default_str();
-  command->add_option("--seed", arguments->seed, "Seed of the task")->capture_default_str();
+  AddTaskLengthOption(command, &arguments->length);
+  AddSeedOption(command, &arguments->seed, "Seed of the task");
   AddRepeatOption(command, &arguments->repeats);
   AddThreadsOption(command, &arguments->threads);
   AddQuietOption(command, &arguments->quiet);

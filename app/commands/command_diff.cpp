@@ -271,14 +271,10 @@ void AddDiffCommand(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("diff", "How the heads of two traces differ, or what two methods keep on one");
   auto arguments = std::make_shared<DiffArguments>();
   command->add_option("trace", arguments->traces, "Two traces, or one with --method given twice")->type_name("TRACE..");
-  command->add_option("--method", arguments->methods, "A prefill method whose mask is compared; given twice")
-      ->type_name("NAME[:k=v,..]");
+  AddMethodsOption(command, &arguments->methods, "A prefill method whose mask is compared; given twice");
   AddRecordedHeadsOption(command, &arguments->heads);
-  CLI::Option* metrics = command
-                             ->add_option("--metrics", arguments->metrics,
+  CLI::Option* metrics = AddMetricsOption(command, &arguments->metrics,
                                           "Metrics of the heads, as analyze has them (a file holds every one)")
-                             ->delimiter(',')
-                             ->type_name("a,b")
                              ->capture_default_str();
   command->add_flag("--all", arguments->all, "Every metric");
   AddMaxRowsOption(command, &arguments->options.max_rows);

@@ -17,6 +17,7 @@
 #include "eval/evaluate.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
+#include "support/option_checks.h"
 #include "support/output_file.h"
 #include "support/paths.h"
 #include "support/progress_line.h"
@@ -105,14 +106,17 @@ void AddEvalCommand(CLI::App& app, Action& action) {
   command->add_option("model", request.model_dir, "Checkpoint folder, as capture takes it (the shipped model)")
       ->type_name("MODEL_DIR");
   command->add_option("--task", request.tasks, "Tasks")->delimiter(',')->capture_default_str()->type_name("a,b");
-  command->add_option("--length", request.lengths, "Tokens of prompt and answer")
+  LimitIntegers(command->add_option("--length", request.lengths, "Tokens of prompt and answer"), 1)
       ->delimiter(',')
       ->capture_default_str()
       ->type_name("N,M");
-  command->add_option("--samples", request.samples, "Questions per task and length")->capture_default_str();
-  command->add_option("--questions", request.questions_per_context, "Questions per context, each asked independently")
+  LimitIntegers(command->add_option("--samples", request.samples, "Questions per task and length"), 1, 100'000)
       ->capture_default_str();
-  command->add_option("--seed", request.seed, "Seed")->capture_default_str();
+  LimitIntegers(command->add_option("--questions", request.questions_per_context,
+                                    "Questions per context, each asked independently"),
+                1, 100'000)
+      ->capture_default_str();
+  AddSeedOption(command, &request.seed, "Seed of the tasks");
   AddAttentionOptions(command, &arguments->attention);
   AddComputeTypeOption(command, &request.session.dtype);
   AddDeviceOption(command, &request.session.device);

@@ -298,9 +298,8 @@ void AddRenderCommand(CLI::App& app, Action& action) {
                    "(share kept); difference (sparse minus dense); other (another head minus this one); overlap (which "
                    "of two methods keeps what)")
       ->capture_default_str();
-  command->add_option("--method", arguments->method, "Method whose mask is shown")->type_name("NAME[:k=v,..]");
-  command->add_option("--other-method", arguments->other_method, "With --view overlap: the second method")
-      ->type_name("NAME[:k=v,..]");
+  AddMethodOption(command, "--method", &arguments->method, "Method whose mask is shown");
+  AddMethodOption(command, "--other-method", &arguments->other_method, "With --view overlap: the second method");
   command->add_option("--other", arguments->other_trace, "With --view other: the other head's trace (the same trace)")
       ->type_name("TRACE");
   command->add_option("--other-head", arguments->other_head, "With --view other: the other head (the same head)")
@@ -310,9 +309,9 @@ void AddRenderCommand(CLI::App& app, Action& action) {
                    "Query rows begin:end, counted among the recorded ones (all); the axis shows their positions")
       ->type_name("a:b");
   command->add_option("--cols", arguments->columns, "Key columns begin:end (all)")->type_name("a:b");
-  command->add_option("--size", arguments->size,
-                      "Size of a map without its axes, in pixels (800x800; two per point in .svg and .pdf), or of a "
-                      "figure, in points (1000x480)");
+  AddSizeOption(command, &arguments->size,
+                "Size of a map without its axes, in pixels (800x800; two per point in .svg and .pdf), or of a figure, "
+                "in points (1000x480)");
   command->add_option("--reduction", arguments->reduction, "max (keeps thin lines) or mean (keeps mass)")
       ->capture_default_str();
   command->add_option("--scale", arguments->scale, "log or linear")->capture_default_str();

@@ -599,15 +599,11 @@ void AddTuneCommand(CLI::App& app, Action& action) {
           "Traces of one model; with several, a head's setting must reach the target over the rows of all of them")
       ->required()
       ->type_name("TRACE");
-  command
-      ->add_option("--method", arguments->methods,
+  AddMethodsOption(command, &arguments->methods,
                    "Prefill method, or decode method, which runs on the last 16 recorded rows, one step each. Its "
                    "budgets are searched; k=v sets the other parameters (with work=.., also the budgets to start "
                    "from). With several methods, each head (see --per) gets the cheapest")
-      ->required()
-      ->type_name("NAME[:k=v,..]")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      ->required();
   command
       ->add_option("--target", arguments->target,
                    "Share of the attention mass, from 0 to 1, that a head must keep: cra=T in every row "
@@ -635,11 +631,11 @@ void AddTuneCommand(CLI::App& app, Action& action) {
       ->type_name("TRACE")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command
-      ->add_option("--front", arguments->front_points,
-                   "Also report this many settings along each method's trade-off between pairs and mass")
-      ->type_name("N")
-      ->check(IntegerFrom(0, 1000));
+  LimitIntegers(command->add_option("--front", arguments->front_points,
+                                    "Also report this many settings along each method's trade-off between pairs and "
+                                    "mass"),
+                0, 1000)
+      ->type_name("N");
   command
       ->add_option(
           "--ranges", arguments->ranges,

@@ -2,12 +2,19 @@
 #include "commands/common_options.h"
 
 #include <charconv>
+#include <limits>
 
 #include "base/device.h"
 #include "base/errors.h"
 #include "support/listed.h"
+#include "support/option_checks.h"
 
 namespace headscope::app {
+namespace {
+
+constexpr const char* kMethodType = "NAME[:k=v,..]";
+
+}  // namespace
 
 void AddDeviceOption(CLI::App* command, Device* device, const std::string& note) {
   command
@@ -24,8 +31,38 @@ void AddComputeTypeOption(CLI::App* command, std::optional<ElementType>* type) {
       ->default_str(std::string(ComputeTypeName(*type)));
 }
 
+CLI::Option* AddMethodOption(CLI::App* command, const std::string& name, std::string* method, const std::string& use) {
+  return command->add_option(name, *method, use)->type_name(kMethodType);
+}
+
+CLI::Option* AddMethodsOption(CLI::App* command, std::vector<std::string>* methods, const std::string& use) {
+  return command->add_option("--method", *methods, use)
+      ->type_name(kMethodType)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+CLI::Option* AddMetricsOption(CLI::App* command, std::vector<std::string>* metrics, const std::string& use) {
+  return command->add_option("--metrics", *metrics, use)->delimiter(',')->type_name("a,b");
+}
+
+CLI::Option* AddSizeOption(CLI::App* command, std::string* size, const std::string& use) {
+  return command->add_option("--size", *size, use)->type_name("WxH");
+}
+
+CLI::Option* AddTaskLengthOption(CLI::App* command, int64_t* length) {
+  return LimitIntegers(command->add_option("--length", *length, "Tokens of the task's prompt and answer"), 1)
+      ->capture_default_str();
+}
+
+CLI::Option* AddSeedOption(CLI::App* command, uint64_t* seed, const std::string& use) {
+  return LimitIntegers(command->add_option("--seed", *seed, use), 0, std::numeric_limits<int64_t>::max())
+      ->capture_default_str();
+}
+
 void AddThreadsOption(CLI::App* command, int32_t* num_threads) {
-  command->add_option("--threads", *num_threads, "CPU threads (0: all cores)")->capture_default_str();
+  LimitIntegers(command->add_option("--threads", *num_threads, "CPU threads (0: all cores)"), 0, 4096)
+      ->capture_default_str();
 }
 
 void AddRecordedHeadsOption(CLI::App* command, std::string* heads) {
@@ -38,14 +75,15 @@ void AddModelHeadsOptions(CLI::App* command, std::string* layers, std::string* h
 }
 
 void AddMaxRowsOption(CLI::App* command, int64_t* max_rows, const std::string& use) {
-  command
-      ->add_option("--max-rows", *max_rows,
-                   "Use about this many query rows per head" + use + ", evenly spaced (0: every row)")
+  LimitIntegers(command->add_option("--max-rows", *max_rows,
+                                    "Use about this many query rows per head" + use + ", evenly spaced (0: every row)"),
+                0)
       ->capture_default_str();
 }
 
 CLI::Option* AddRepeatOption(CLI::App* command, int32_t* repeats) {
-  return command->add_option("--repeat,--repeats", *repeats, "Timed repeats; the median is reported")
+  return LimitIntegers(command->add_option("--repeat,--repeats", *repeats, "Timed repeats, whose median is reported"),
+                       1, 100'000)
       ->capture_default_str();
 }
 

@@ -20,6 +20,18 @@ namespace headscope::app {
 void AddDeviceOption(CLI::App* command, Device* device, const std::string& note = "");
 // --dtype of a running model; nothing: as its checkpoint says.
 void AddComputeTypeOption(CLI::App* command, std::optional<ElementType>* type);
+// --method of a command that takes several, each with its parameters (choices/method_choice.h); may be repeated.
+CLI::Option* AddMethodsOption(CLI::App* command, std::vector<std::string>* methods, const std::string& use);
+// An option of this name that takes one method.
+CLI::Option* AddMethodOption(CLI::App* command, const std::string& name, std::string* method, const std::string& use);
+// --metrics: the names of statistics, `use` of which follows. The option, so that a caller can see whether it was
+// given.
+CLI::Option* AddMetricsOption(CLI::App* command, std::vector<std::string>* metrics, const std::string& use);
+// --size of a picture, WxH in pixels (choices/head_selection.h).
+CLI::Option* AddSizeOption(CLI::App* command, std::string* size, const std::string& use);
+// --length and --seed of a task's prompt.
+CLI::Option* AddTaskLengthOption(CLI::App* command, int64_t* length);
+CLI::Option* AddSeedOption(CLI::App* command, uint64_t* seed, const std::string& use);
 // --threads, 0 for all cores.
 void AddThreadsOption(CLI::App* command, int32_t* num_threads);
 // --heads of a trace, by layer and head: L:H,.. (choices/head_selection.h).

@@ -22,30 +22,12 @@ struct Bounds {
   int64_t least, most;
 };
 
-// Ranges of options that mean the same wherever they occur. Others are only held to what their variable can hold;
-// their subcommand knows more.
-// Nothing for options that take no whole numbers.
+// What the variable of an option of whole numbers can hold; nothing for other options.
 std::optional<Bounds> BoundsOf(const CLI::Option& option) {
-  constexpr int64_t kMostTokens = std::numeric_limits<int32_t>::max();
-  struct Named {
-    std::string_view name;
-    Bounds bounds;
-  };
-  static constexpr Named kNamed[] = {
-      {"repeat", {1, 100'000}},          {"threads", {0, 4096}},
-      {"samples", {1, 100'000}},         {"seed", {0, std::numeric_limits<int64_t>::max()}},
-      {"length", {1, kMostTokens}},      {"max-rows", {0, kMostTokens}},
-      {"decode-rows", {1, kMostTokens}}, {"questions", {1, 100'000}},
-      {"decode", {0, kMostTokens}},      {"chunk", {1, kMostTokens}},
-      {"agreement-r", {1, 65'536}},      {"agreement-k", {1, kMostTokens}},
-  };
-  for (const Named& named : kNamed) {
-    if (option.check_lname(std::string(named.name))) return named.bounds;
-  }
   constexpr Bounds kInt{std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
   const std::string type = option.get_type_name();
   if (type == "INT") return kInt;
-  if (type == "UINT") return Bounds{0, kInt.most};
+  if (type == "UINT") return Bounds{0, std::numeric_limits<int64_t>::max()};
   return std::nullopt;
 }
 
@@ -68,6 +50,10 @@ CLI::Validator NotEmpty() {
         return std::string(text.empty() ? "the value is empty; give one or leave the option out" : "");
       },
       "");
+}
+
+void AddToHelp(CLI::Option* option, const std::string& range) {
+  option->description(option->get_description() + "; " + range);
 }
 
 // Levenshtein's distance: the fewest letters to insert, remove or replace.
@@ -107,15 +93,16 @@ std::string UnknownOption(const CLI::App& command, const std::string& typed) {
 
 }  // namespace
 
-CLI::Validator IntegerFrom(int64_t least, int64_t most) {
-  CLI::Validator validator = WholeNumber({least, most});
-  validator.description("in [" + std::to_string(least) + " - " + std::to_string(most) + "]");
-  return validator;
+CLI::Option* LimitIntegers(CLI::Option* option, int64_t least, int64_t most) {
+  const std::string from = std::to_string(least);
+  AddToHelp(option, most >= kMostInteger ? "from " + from : from + " to " + std::to_string(most));
+  return option->check(NotEmpty())->check(WholeNumber({least, most}));
 }
 
-CLI::Validator NumberFrom(double least, double most) {
+CLI::Option* LimitNumbers(CLI::Option* option, double least, double most) {
   std::ostringstream range;
   range << least << " to " << most;
+  AddToHelp(option, range.str());
   const auto check = [least, most, range = range.str()](std::string& text) {
     double value = 0;
     const char* const end = text.data() + text.size();
@@ -123,7 +110,7 @@ CLI::Validator NumberFrom(double least, double most) {
     if (error == std::errc() && parsed == end && value >= least && value <= most) return std::string();
     return "must be a number from " + range + ", not " + text;
   };
-  return CLI::Validator(check, "in [" + range.str() + "]");
+  return option->check(NotEmpty())->check(CLI::Validator(check, ""));
 }
 
 void PrepareOptions(CLI::App& app) {

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "base/errors.h"
@@ -12,13 +13,16 @@ namespace headscope::app {
 
 // Gives each option of each subcommand a check of its text, so that one sentence names the option: nothing at all is
 // never taken for an option that was not given, and of a whole number neither a word nor a fraction, a negative count
-// or a number too large, which could wrap round, is taken. An option takes one argument each time that it is named, a
-// list too: the next one may be the trace. Call it when all subcommands have been added.
+// or a number too large for the option's variable, which could wrap round, is taken. An option takes one argument each
+// time that it is named, a list too: the next one may be the trace. Call it when all subcommands have been added.
 void PrepareOptions(CLI::App& app);
 
-// Checks of an option's number, which refuse as PrepareOptions does; help shows the range.
-CLI::Validator IntegerFrom(int64_t least, int64_t most);
-CLI::Validator NumberFrom(double least, double most);
+constexpr int64_t kMostInteger = std::numeric_limits<int32_t>::max();  // of an option whose help names no upper end
+
+// The numbers that an option takes, in a list each of its elements. They are refused as PrepareOptions does, and
+// stand behind the option's help ("..; 1 to 8", "..; from 1"): give them where the option is defined.
+CLI::Option* LimitIntegers(CLI::Option* option, int64_t least, int64_t most = kMostInteger);
+CLI::Option* LimitNumbers(CLI::Option* option, double least, double most);
 
 // CLI11 drops the empty elements of a list ("512,,3", "a,") without a word. What to say of the first such option among
 // the arguments of a subcommand; empty when there is none. Call it before they are parsed.

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <vector>
 
 #include "base/errors.h"
@@ -55,6 +56,66 @@ TEST_F(Lists, AreNamedAsOptionsWhereALowerRoomNamesTheField) {
   EXPECT_EQ(named({.field = "trace", .value = "x.h5", .problem = "is a positional"}), "trace x.h5: is a positional");
   EXPECT_EQ(named({.field = "unknown", .value = "a", .problem = "b"}), "unknown a: b");
   EXPECT_EQ(named({.problem = "text a: it is short"}), "text a: it is short") << "a sentence is not taken apart";
+}
+
+// A command whose options take numbers from a range.
+class Ranges : public testing::Test {
+ protected:
+  Ranges() : app_("test") {
+    command_ = app_.add_subcommand("bench", "");
+    LimitIntegers(command_->add_option("--repeat", repeat_, "Timed repeats"), 1, 8);
+    LimitIntegers(command_->add_option("--rows", rows_, "Rows")->delimiter(','), 1);
+    LimitIntegers(command_->add_option("--seed", seed_, "Seed"), 0, std::numeric_limits<int64_t>::max());
+    LimitNumbers(command_->add_option("--seconds", seconds_, "How long"), 0.5, 600);
+    command_->add_option("--any", any_, "Of no range");
+    PrepareOptions(app_);
+  }
+
+  std::string Refusal(const std::string& option, const std::string& text) {
+    try {
+      app_.parse(std::vector<std::string>{text, option, "bench"});  // CLI11 takes them last first
+    } catch (const CLI::ValidationError& refused) {
+      return refused.what();
+    }
+    return "";
+  }
+
+  CLI::App app_;
+  CLI::App* command_ = nullptr;
+  int32_t repeat_ = 1, any_ = 0;
+  std::vector<int64_t> rows_;
+  uint64_t seed_ = 0;
+  double seconds_ = 1;
+};
+
+TEST_F(Ranges, StandInTheHelp) {
+  const std::string help = command_->help();
+  for (const char* said : {"Timed repeats; 1 to 8", "Rows; from 1", "Seed; from 0", "How long; 0.5 to 600"})
+    EXPECT_THAT(help, HasSubstr(said));
+  EXPECT_THAT(help, testing::Not(HasSubstr("[1")));
+}
+
+TEST_F(Ranges, RefuseWhatIsOutside) {
+  for (const char* text : {"0", "9", "-1", "1.5", "two", "99999999999999999999"}) {
+    EXPECT_THAT(Refusal("--repeat", text), HasSubstr("--repeat: must be an integer from 1 to 8, not ")) << text;
+  }
+  EXPECT_THAT(Refusal("--rows", "5,0"), HasSubstr("must be an integer from 1 to 2147483647, not 0"));
+  EXPECT_THAT(Refusal("--seconds", "0.4"), HasSubstr("must be a number from 0.5 to 600, not 0.4"));
+  EXPECT_THAT(Refusal("--seconds", "nan"), HasSubstr("must be a number"));
+  EXPECT_THAT(Refusal("--any", "4294967296"), HasSubstr("--any: must be an integer from"));
+  for (const char* option : {"--repeat", "--rows", "--seconds", "--any"})
+    EXPECT_THAT(Refusal(option, ""), HasSubstr("is empty")) << option;
+}
+
+TEST_F(Ranges, TakeTheirEnds) {
+  EXPECT_EQ(Refusal("--repeat", "8"), "");
+  EXPECT_EQ(repeat_, 8);
+  EXPECT_EQ(Refusal("--rows", "1,2147483647"), "");
+  EXPECT_THAT(rows_, ElementsAre(1, 2147483647));
+  EXPECT_EQ(Refusal("--seed", "9223372036854775807"), "");
+  EXPECT_EQ(seed_, 9'223'372'036'854'775'807U);
+  EXPECT_EQ(Refusal("--seconds", "600"), "");
+  EXPECT_EQ(seconds_, 600);
 }
 
 TEST_F(Lists, SayThatAnOptionReplacesAnOutput) {
