@@ -21,11 +21,11 @@ constexpr Extension kExtensions[] = {
     {".npy", FileFormat::kNpy},   {".h5", FileFormat::kHdf5}, {".hdf5", FileFormat::kHdf5},
     {".svg", FileFormat::kSvg},   {".pdf", FileFormat::kPdf}, {".png", FileFormat::kPng}};
 
+}  // namespace
+
 std::string_view ExtensionOf(FileFormat format) {
   return std::ranges::find(kExtensions, format, &Extension::format)->text;
 }
-
-}  // namespace
 
 std::optional<FileFormat> FindFileFormat(const std::string& path) {
   std::string extension = std::filesystem::path(path).extension().string();

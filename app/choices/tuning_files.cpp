@@ -17,6 +17,7 @@
 #include "choices/numpy_file.h"
 #include "choices/target_names.h"
 #include "data/model_json.h"
+#include "support/listed.h"
 #include "support/output_file.h"
 
 namespace headscope::app {
@@ -305,6 +306,8 @@ std::string LuKvFile(const Tuning& tuning) {
       if (place % group == 0) curves.emplace_back();
       HeadCurve& curve = curves.back();
       const auto front = std::ranges::find(tuning.fronts, std::vector{heads[place]->id}, &TunedFront::heads);
+      if (front == tuning.fronts.end())
+        throw FailedError("head " + HeadText(heads[place]->id) + ": its trade-off is not known; tune the heads again");
       // Heads of one layer have the same budgets: what is kept in any case is the same.
       curve.tokens.resize(front->points.size());
       curve.mass.resize(front->points.size(), 0.0);
@@ -322,20 +325,61 @@ std::string LuKvFile(const Tuning& tuning) {
 }
 
 struct Format {
-  const char* option;
-  TuningFormat format;
+  TuningFormatInfo info;
+  std::string (*write)(const Tuning& tuning);
 };
-constexpr Format kFormats[] = {{.option = "json", .format = TuningFormat::kJson},
-                               {.option = "csv", .format = TuningFormat::kCsv},
-                               {.option = "minference", .format = TuningFormat::kMInference},
-                               {.option = "duo-attention", .format = TuningFormat::kDuoAttention},
-                               {.option = "lu-kv", .format = TuningFormat::kLuKv}};
+constexpr std::array kFormats = {
+    Format{.info = {.format = TuningFormat::kJson,
+                    .name = "json",
+                    .file = FileFormat::kJson,
+                    .title = "Configuration",
+                    .help = "schema headscope-tuning-2 or, of ranges, -3, which compare reads"},
+           .write = &JsonFile},
+    Format{.info = {.format = TuningFormat::kCsv,
+                    .name = "csv",
+                    .file = FileFormat::kCsv,
+                    .title = "Table",
+                    .help = "a line for each head, which compare reads"},
+           .write = [](const Tuning& tuning) { return CsvFile({&tuning, 1}, /*ranged=*/false); }},
+    Format{.info = {.format = TuningFormat::kMInference,
+                    .name = "minference",
+                    .file = FileFormat::kJson,
+                    .title = "MInference's best patterns",
+                    .help = "MInference's best patterns"},
+           .write = &MInferenceFile},
+    Format{.info = {.format = TuningFormat::kDuoAttention,
+                    .name = "duo-attention",
+                    .file = FileFormat::kTsv,
+                    .title = "DuoAttention's heads",
+                    .help = "DuoAttention's full_attention_heads.tsv"},
+           .write = &DuoAttentionFile},
+    Format{.info = {.format = TuningFormat::kLuKv,
+                    .name = "lu-kv",
+                    .file = FileFormat::kNpy,
+                    .title = "LU-KV's budgets",
+                    .help = "LU-KV's budgets"},
+           .write = &LuKvFile},
+};
+
+constexpr std::array kInfos = [] {
+  std::array<TuningFormatInfo, kFormats.size()> infos{};
+  for (size_t i = 0; i < infos.size(); ++i) infos[i] = kFormats[i].info;
+  return infos;
+}();
+constexpr const TuningFormatInfo& InfoOf(TuningFormat format) {
+  return kInfos[static_cast<size_t>(format)];
+}
+static_assert(kInfos.size() == static_cast<size_t>(TuningFormat::kLuKv) + 1 &&
+              std::ranges::all_of(kInfos, [](const auto& info) { return &InfoOf(info.format) == &info; }));
 
 Fault FormatFault(TuningFormat format, const std::string& problem, const std::string& remedy) {
-  return {.field = "format",
-          .value = std::ranges::find(kFormats, format, &Format::format)->option,
-          .problem = problem,
-          .remedy = remedy};
+  return {.field = "format", .value = InfoOf(format).name, .problem = problem, .remedy = remedy};
+}
+
+std::vector<const kernels::MethodSpec*> SpecsOf(const Tuning& tuning) {
+  std::vector<const kernels::MethodSpec*> specs;
+  for (const Tuning::Searched& method : tuning.methods) specs.push_back(method.choice.spec);
+  return specs;
 }
 
 // The files have two numbers for a head: everything else is as whoever reads them has it.
@@ -355,26 +399,30 @@ void CheckMInferenceValues(const MethodChoice& choice) {
 
 }  // namespace
 
-TuningFormat ChooseTuningFormat(const std::string& format, const std::string& path) {
-  for (const Format& known : kFormats) {
-    if (format == known.option) return known.format;
+std::span<const TuningFormatInfo> TuningFormats() {
+  return kInfos;
+}
+
+TuningFormat ChooseTuningFormat(const std::string& name, const std::string& path) {
+  for (const TuningFormatInfo& known : kInfos) {
+    if (name == known.name) return known.format;
   }
-  if (!format.empty())
+  if (!name.empty()) {
     throw UsageError({.field = "format",
-                      .value = "'" + format + "'",
+                      .value = "'" + name + "'",
                       .problem = "it is not known",
-                      .remedy = "choose json, csv, minference, duo-attention or lu-kv"});
-  constexpr std::array kKinds = {FileFormat::kJson, FileFormat::kCsv, FileFormat::kTsv, FileFormat::kNpy};
-  switch (FormatOfOutput(path, kKinds, ".tsv is DuoAttention's, .npy LU-KV's")) {
-    case FileFormat::kCsv:
-      return TuningFormat::kCsv;
-    case FileFormat::kTsv:
-      return TuningFormat::kDuoAttention;
-    case FileFormat::kNpy:
-      return TuningFormat::kLuKv;
-    default:
-      return TuningFormat::kJson;
+                      .remedy = "choose " + Listed(kInfos, &TuningFormatInfo::name)});
   }
+  std::vector<FileFormat> files;
+  for (const TuningFormatInfo& known : kInfos) {
+    if (std::ranges::find(files, known.file) == files.end()) files.push_back(known.file);
+  }
+  return std::ranges::find(kInfos, FormatOfOutput(path, files), &TuningFormatInfo::file)->format;
+}
+
+bool SharesOutBudgets(const std::vector<const kernels::MethodSpec*>& methods, TunedUnit unit) {
+  return methods.size() == 1 && unit == TunedUnit::kHead &&
+         analysis::Budgets(*methods.front()).front()->least_budget > 0;
 }
 
 void CheckTuningFormat(TuningFormat format, const Tuning& tuning, const std::vector<analysis::HeadId>& heads) {
@@ -390,12 +438,12 @@ void CheckTuningFormat(TuningFormat format, const Tuning& tuning, const std::vec
                                    "give a method that selects by position, such as a-shape"));
   }
   if (format == TuningFormat::kLuKv) {
-    const kernels::MethodSpec& spec = *tuning.methods.front().choice.spec;
-    if (tuning.methods.size() > 1 || analysis::Budgets(spec).front()->least_budget == 0) {
+    const std::vector<const kernels::MethodSpec*> methods = SpecsOf(tuning);
+    if (!SharesOutBudgets(methods, TunedUnit::kHead)) {
       throw UsageError(FormatFault(format, "its file says how many of a prompt's tokens each KV head keeps",
                                    "give one method that evicts by a budget, such as expected-attention"));
     }
-    if (tuning.traces.size() > 1 || tuning.unit != TunedUnit::kHead)
+    if (tuning.traces.size() > 1 || !SharesOutBudgets(methods, tuning.unit))
       throw UsageError(FormatFault(format, "budgets are shared out between the heads of one trace",
                                    "give one trace, and tune per head"));
   }
@@ -428,19 +476,7 @@ void CheckTuningFormat(TuningFormat format, const Tuning& tuning, const std::vec
 }
 
 std::string TuningFile(const Tuning& tuning, TuningFormat format) {
-  switch (format) {
-    case TuningFormat::kJson:
-      return JsonFile(tuning);
-    case TuningFormat::kCsv:
-      return CsvFile({&tuning, 1}, /*ranged=*/false);
-    case TuningFormat::kMInference:
-      return MInferenceFile(tuning);
-    case TuningFormat::kDuoAttention:
-      return DuoAttentionFile(tuning);
-    case TuningFormat::kLuKv:
-      return LuKvFile(tuning);
-  }
-  return {};
+  return kFormats[static_cast<size_t>(format)].write(tuning);
 }
 
 std::string TuningFile(std::span<const Tuning> by_range, TuningFormat format) {

@@ -2,9 +2,12 @@
 // A tuned configuration in files: our own, which compare reads again, and those of serving engines.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "base/file_format.h"
 #include "choices/tuning.h"
 
 namespace headscope::app {
@@ -18,8 +21,22 @@ enum class TuningFormat {
   kLuKv,          // LU-KV's budget curve, .npy [99 ratios, layers, KV heads]: the share of tokens to evict, from fronts
 };
 
-// By the text of --format, or by the file's extension where that is empty. Throws UsageError.
-TuningFormat ChooseTuningFormat(const std::string& format, const std::string& path);
+// What the command line and the window say of a format: an entry for each, in their order.
+struct TuningFormatInfo {
+  TuningFormat format;
+  const char* name;   // as it is typed
+  FileFormat file;    // whose extension the file has; of two with one extension the first is meant unless named
+  const char* title;  // what a file dialog calls it
+  const char* help;   // what is in the file
+};
+std::span<const TuningFormatInfo> TuningFormats();
+
+// By a format's name, or by the file's extension where that is empty. Throws UsageError.
+TuningFormat ChooseTuningFormat(const std::string& name, const std::string& path);
+// How many settings of a trade-off LU-KV's file is made of, unless somebody says.
+constexpr int32_t kLuKvPoints = 33;
+// Whether the methods can be tuned for LU-KV's file, which has a trade-off for each head.
+bool SharesOutBudgets(const std::vector<const kernels::MethodSpec*>& methods, TunedUnit unit);
 // Refuses (UsageError), before any work is done for it, methods that the format has no word for and, where it has a
 // place for every head of the model, heads that are not all of them.
 void CheckTuningFormat(TuningFormat format, const Tuning& tuning, const std::vector<analysis::HeadId>& heads);

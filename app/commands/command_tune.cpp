@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // headscope tune TRACE.. --method NAME[:k=v,..].. --target cra=T|error=E|kept=F|time=F [--per head|layer|model]
 // [--check TRACE].. [--ranges N,..]
-// [--heads L:H,..] [-o CONFIG.json|.csv|.tsv]
+// [--heads L:H,..] [-o CONFIG.json|.csv|.tsv|.npy]
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
@@ -17,6 +17,7 @@
 #include "base/check_status.h"
 #include "base/device.h"
 #include "base/errors.h"
+#include "base/file_format.h"
 #include "choices/device_choice.h"
 #include "choices/head_results.h"
 #include "choices/head_selection.h"
@@ -33,6 +34,7 @@
 #include "kernels/method_names.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
+#include "support/listed.h"
 #include "support/messages.h"
 #include "support/option_checks.h"
 #include "support/output_file.h"
@@ -517,8 +519,7 @@ int RunTune(TuneArguments arguments) {
   }
   if (arguments.resume && (arguments.output.empty() || arguments.front_points > 0 || format == TuningFormat::kLuKv))
     throw UsageError("--resume saves finished heads beside the output; give -o, and neither --front nor lu-kv");
-  constexpr int32_t kCurvePoints = 33;  // a budget curve is made of trade-offs
-  if (format == TuningFormat::kLuKv && arguments.front_points == 0) arguments.front_points = kCurvePoints;
+  if (format == TuningFormat::kLuKv && arguments.front_points == 0) arguments.front_points = kLuKvPoints;
   if (arguments.front_points > 0 && !arguments.output.empty() && format != TuningFormat::kJson &&
       format != TuningFormat::kLuKv)
     throw UsageError("--front: only the table and JSON files hold trade-offs; write .json");
@@ -587,6 +588,24 @@ int RunTune(TuneArguments arguments) {
   return complete ? kDone : kInterrupted;
 }
 
+// ".json (what it holds), ..": the extensions, each with the format that it means unless another one is named.
+std::string FormatsByExtension() {
+  std::vector<FileFormat> files;
+  std::string text;
+  for (const TuningFormatInfo& format : TuningFormats()) {
+    if (std::ranges::find(files, format.file) != files.end()) continue;
+    files.push_back(format.file);
+    text.append(text.empty() ? "" : ", ").append(ExtensionOf(format.file)).append(" (").append(format.help).append(")");
+  }
+  return text;
+}
+
+std::string FormatsByName() {
+  return Listed(TuningFormats(), [](const TuningFormatInfo& format) {
+    return std::string(format.name) + " (" + std::string(ExtensionOf(format.file)) + ", " + format.help + ")";
+  });
+}
+
 }  // namespace
 
 void AddTuneCommand(CLI::App& app, Action& action) {
@@ -647,13 +666,11 @@ void AddTuneCommand(CLI::App& app, Action& action) {
   AddRecordedHeadsOption(command, &arguments->heads);
   AddOutputOptions(
       command, &arguments->output, &arguments->force,
-      "Write the configuration to .json (schema headscope-tuning-2 or, with --ranges, -3, which compare --config "
-      "reads), .csv, "
-      ".tsv (DuoAttention's full_attention_heads.tsv) or .npy (LU-KV's budgets); without it a table is printed");
+      "Write the configuration, by the file's extension: " + FormatsByExtension() + "; without it a table is printed");
   command
       ->add_option("--format", arguments->format,
-                   "What to write, where the extension does not say it; minference: MInference's best patterns")
-      ->type_name("json|csv|minference|duo-attention|lu-kv");
+                   "What to write, where the extension does not say it: " + FormatsByName())
+      ->type_name("NAME");
   command->add_flag("--resume", arguments->resume,
                     "Save finished heads in OUT.unfinished, and continue from there when the same command runs again");
   AddDeviceOption(command, &arguments->device, "a GPU takes heads recorded in bf16 or fp16");

@@ -69,6 +69,13 @@ std::vector<ui::TuneTargetChoice> TuneTargets() {
   return choices;
 }
 
+std::vector<ui::TuningFile> TuningFiles() {
+  std::vector<ui::TuningFile> files;
+  for (const TuningFormatInfo& format : TuningFormats())
+    files.push_back({format.name, format.title, std::string(ExtensionOf(format.file))});
+  return files;
+}
+
 bool IsTimed(const ui::TuneSettings& settings) {
   return ParseTarget(settings.target).budget.kind == analysis::BudgetTarget::Kind::kTime;
 }
@@ -97,7 +104,8 @@ struct Search {
   std::vector<MethodChoice> methods;
   analysis::BudgetTarget target;
   TunedCriterion criterion = TunedCriterion::kMass;
-  bool in_group = false;  // decode methods, in the group of the unit's one head
+  bool in_group = false;    // decode methods, in the group of the unit's one head
+  bool shares_out = false;  // with the trade-off that LU-KV's file is made of
 
   bool is_decode() const { return methods.front().decode != nullptr; }
   bool by_time() const { return target.kind == analysis::BudgetTarget::Kind::kTime; }
@@ -117,6 +125,9 @@ Search SearchOf(const ui::TuneSettings& settings, bool alone) {
   search.criterion = UsualCriterion(target.budget, settings.methods.size());
   search.in_group = search.is_decode() && !alone && settings.unit == ui::TuneSettings::Unit::kHead &&
                     target.budget.kind == analysis::BudgetTarget::Kind::kMass;
+  std::vector<const kernels::MethodSpec*> specs;
+  for (const MethodChoice& method : search.methods) specs.push_back(method.spec);
+  search.shares_out = SharesOutBudgets(specs, UnitOf(settings.unit));
   return search;
 }
 
@@ -162,6 +173,12 @@ class UnitSearcher {
                       const analysis::BudgetTarget& target, std::vector<analysis::BudgetSearchResult>* results) {
     return decode_ ? decode_->Measure(*method.decode, values, target, results)
                    : prefill_->Measure(*method.prefill, values, target, results);
+  }
+
+  kernels::Status TradeOff(const MethodChoice& method, int32_t most_points,
+                           std::vector<analysis::TradeOffPoint>* points) {
+    return decode_ ? decode_->TradeOff(*method.decode, method.values, most_points, points)
+                   : prefill_->TradeOff(*method.prefill, method.values, most_points, points);
   }
 
  private:
@@ -230,12 +247,13 @@ kernels::Status TuneUnit(OpenedTrace& trace, const TunedTraces& checks, const st
   const Device& device = search.is_decode() || search.by_time() ? kCpu : kWindowsGpu;
   std::vector<std::vector<analysis::HeadTensorsPtr>> recordings;
   for (const analysis::HeadId& head : unit) recordings.push_back({trace.heads.GetUncached(head, device)});
+  const size_t num_steps = search.methods.size() + (search.shares_out ? 1 : 0);
   size_t step = 0;
   analysis::BudgetSearchOptions options;
   options.num_threads = cell.num_threads;
   options.stop = stop;
   options.progress = [&](double share) {
-    cell.report((static_cast<double>(step) + share) / static_cast<double>(search.methods.size()));
+    cell.report((static_cast<double>(step) + share) / static_cast<double>(num_steps));
   };
   options.measure_error = search.criterion == TunedCriterion::kError;
   options.measure_point_times = search.by_time();
@@ -258,6 +276,11 @@ kernels::Status TuneUnit(OpenedTrace& trace, const TunedTraces& checks, const st
     best_method = i;
   }
   if (best.empty()) return refused;
+  std::vector<analysis::TradeOffPoint> trade_off;
+  if (search.shares_out) {
+    kernels::Status status = searcher.TradeOff(search.methods[best_method], kLuKvPoints, &trade_off);
+    if (!status.ok()) return status;
+  }
   for (size_t i = 0; i < unit.size(); ++i) {
     const analysis::HeadTensors& recording = *recordings[i].front();
     const analysis::BudgetSearchResult& found = best[i];
@@ -271,6 +294,7 @@ kernels::Status TuneUnit(OpenedTrace& trace, const TunedTraces& checks, const st
     setting.relative_error = found.relative_error;
     setting.time_share = found.time_share;
     setting.device = recording.WhereComputed().name;
+    for (const analysis::TradeOffPoint& point : trade_off) setting.trade_off.push_back({point.values, point.cra_mean});
     if (const auto inside = trace.MassInTrace(recording, stop))
       setting.outside_mass = analysis::MeanOutsideMass(recording, *inside, 0, recording.num_rows);
   }
@@ -313,9 +337,14 @@ void TuneHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads, c
 }
 
 void ExportTuning(const data::TraceReader& trace, const ui::TuneSettings& settings,
-                  const std::vector<ui::TunedSetting>& heads, size_t num_heads_chosen, const std::string& path) {
+                  const std::vector<ui::TunedSetting>& heads, size_t num_heads_chosen, const std::string& path,
+                  const std::string& file) {
+  const TuningFormat format = ChooseTuningFormat(file, path);
   Tuning tuning;
-  tuning.model = trace.layout().model;
+  const data::TraceLayout& layout = trace.layout();
+  tuning.model = layout.model;
+  for (size_t slot = 0; slot < layout.layers.size(); ++slot)
+    tuning.layers.push_back({layout.layers[slot], layout.facts[slot].num_qo_heads, layout.facts[slot].num_kv_heads});
   tuning.traces.push_back(
       {trace.path(), trace.layout().prompt_source, trace.num_tokens(), trace.num_rows(), trace.layout().first_token});
   for (const std::string& held_out : settings.checks) {
@@ -352,12 +381,16 @@ void ExportTuning(const data::TraceReader& trace, const ui::TuneSettings& settin
     tuned.device = head.device;
     tuned.outside_mass = head.outside_mass;
     tuning.heads.push_back(std::move(tuned));
+    if (format != TuningFormat::kLuKv || head.trade_off.empty()) continue;
+    TunedFront& front = tuning.fronts.emplace_back();
+    front.heads = {head.head};
+    for (const ui::TunedSetting::Point& point : head.trade_off)
+      front.points.push_back({.values = point.values, .cra_mean = point.mass_mean});
   }
   if (!tuning.complete()) {
     throw UsageError("Only " + std::to_string(heads.size()) + " of " + std::to_string(num_heads_chosen) +
                      " heads are tuned, and a configuration holds all of them: resume the tuning first.");
   }
-  const TuningFormat format = ChooseTuningFormat("", path);
   std::vector<analysis::HeadId> tuned_heads;
   for (const TunedHead& head : tuning.heads) tuned_heads.push_back(head.id);
   CheckTuningFormat(format, tuning, tuned_heads);

@@ -57,9 +57,12 @@ std::vector<ui::TuneTargetChoice> TuneTargets();
 // Whether a target's search takes times, which nothing should run beside. Throws UsageError for what is no target.
 bool IsTimed(const ui::TuneSettings& settings);
 
-// As `headscope tune -o` writes it: by the extension of `path`, .json or .csv. Replaces a file of that name. Throws
-// UsageError when heads are missing.
+// What ExportTuning writes.
+std::vector<ui::TuningFile> TuningFiles();
+// As `headscope tune -o` writes it: the kind of `file`, or by the extension of `path`. Replaces a file of that name.
+// Throws UsageError when heads are missing, and where the kind has no place for what was found.
 void ExportTuning(const data::TraceReader& trace, const ui::TuneSettings& settings,
-                  const std::vector<ui::TunedSetting>& heads, size_t num_heads_chosen, const std::string& path);
+                  const std::vector<ui::TunedSetting>& heads, size_t num_heads_chosen, const std::string& path,
+                  const std::string& file);
 
 }  // namespace headscope::app

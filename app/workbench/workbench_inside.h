@@ -185,6 +185,7 @@ class TraceWorkbench : public ui::Workbench {
                   double target, ui::Reply<kernels::ParameterValues> done, ui::Reply<ui::Refusal> failed,
                   ui::Reply<ui::ProgressReport> progress) override;
   std::vector<ui::TuneTargetChoice> tune_targets() const override { return TuneTargets(); }
+  std::vector<ui::TuningFile> tuning_files() const override { return TuningFiles(); }
   void CancelSearch() override {
     ++search_number_;
     queue_.Cancel("search");
@@ -196,10 +197,10 @@ class TraceWorkbench : public ui::Workbench {
     queue_.Cancel("tune");
   }
   std::string ExportTuning(const ui::TuneSettings& settings, const std::vector<ui::TunedSetting>& heads,
-                           size_t num_heads_chosen, const std::string& path) override {
+                           size_t num_heads_chosen, const std::string& path, const std::string& file) override {
     return OutcomeOf([&] {
              if (!trace_) throw UsageError("There is no configuration to write: open a trace first.");
-             return app::ExportTuning(trace_->reader, settings, heads, num_heads_chosen, path), true;
+             return app::ExportTuning(trace_->reader, settings, heads, num_heads_chosen, path, file), true;
            })
         .error;
   }

@@ -13,6 +13,7 @@ import os
 import pathlib
 import pty
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -396,6 +397,18 @@ class Configurations(TraceCase):
             self.assertEqual(row["method"], entry["method"])
             for name in ("n_sink", "n_vertical", "n_blocks"):
                 self.assertEqual(row[name], str(entry["parameters"].get(name, "")))
+
+    def test_help_and_page_name_every_format(self):
+        text = " ".join(run("tune", "--help").stdout.split())
+        formats = re.search(r"--format NAME What to write, where the extension does not say it: (.*?) --resume", text)[1]
+        named = re.findall(r"([a-z-]+) \((\.[a-z]+), ", formats)
+        self.assertEqual(named, [("json", ".json"), ("csv", ".csv"), ("minference", ".json"), ("duo-attention", ".tsv"), ("lu-kv", ".npy")])
+        page = (pathlib.Path(__file__).parents[2] / "docs" / "analysis.md").read_text()
+        for name, extension in named:
+            self.assertIn(f"`{name}`", page)
+            self.assertIn(f"`{extension}`", page)
+        for extension in {extension for _, extension in named}:  # each once, with what it means unless a format is named
+            self.assertEqual(len(re.findall(rf"\{extension} \(", text.split("--force")[0])), 1, extension)
 
     def test_budgets_of_kv_heads_are_shared_out_as_lu_kv_reads_them(self):
         asked = (self.trace, "--method", "knorm", "--target", "cra-mean=0.9", "--front", 9)

@@ -396,7 +396,7 @@ class Tune(TraceCase):
                               ("has 0 budgets", {"--method": "h2o"}),
                               ("is not a share of dense attention's time", {"--target": "time=0"}), ("has 0 budgets", {"--method": "dense"}),
                               ("not registered", {"--method": "none"}), ("--heads", {"--heads": "77:0"}),
-                              ("must be .json, .csv, .tsv", {"-o": self.path / "x.h5"}), ("give one method that evicts", {"-o": self.path / "x.npy"}), ("is the same file", {"-o": self.same_file()}),
+                              ("must be .json, .csv, .tsv or .npy; or give --format", {"-o": self.path / "x.h5"}), ("give one method that evicts", {"-o": self.path / "x.npy"}), ("is the same file", {"-o": self.same_file()}),
                               ("0 to 4096", {"--threads": "-1"})):
             with self.subTest(changed=changed):
                 options = [str(part) for pair in (usual | changed).items() for part in pair if part != ""]

@@ -52,6 +52,37 @@ TEST_F(ReachTest, EveryHeadIsTunedAsByTheCommandLineAndTheMatrixShowsIt) {
   }
 }
 
+// Every kind of file that the command line writes, byte by byte as it writes it.
+TEST_F(ReachTest, ATuningIsWrittenToEveryKindOfFile) {
+  Open();
+  workbench_->SetMeasuresAlone(true);  // as the command line takes heads
+  const std::vector<ui::TuningFile> files = workbench_->tuning_files();
+  ASSERT_EQ(files.size(), 5U);
+  for (const ui::TuningFile& file : files) {
+    SCOPED_TRACE(file.name);
+    const bool evicts = file.extension == ".npy";
+    Use(evicts ? "knorm" : "a-shape", evicts ? "compression_ratio=0.5" : "n_sink=1024");
+    canvas_->SetMassTarget(0.7);
+    QTest::qWait(30);
+    ASSERT_TRUE(Finish(Command::kSweepTune));
+    ASSERT_EQ(window_->state()->sweep.Tuned().size(), 8U);
+    const QString extension = QString::fromStdString(file.extension);
+    const QString saved = File(QStringLiteral("window-") + QString::fromStdString(file.name) + extension);
+    AnswerFileDialog(saved, QString::fromStdString(file.title));
+    window_->commands()[Command::kExportTuning]->trigger();
+    ASSERT_TRUE(WaitFor([&] { return QFile::exists(saved); }));
+    window_->commands()[Command::kCopyTuneCommand]->trigger();
+    const QString told = File(QStringLiteral("told-") + QString::fromStdString(file.name) + extension);
+    RunInShell(QApplication::clipboard()->text() + QStringLiteral(" --format ") + QString::fromStdString(file.name),
+               told);
+    QFile of_window(saved), of_command(told);
+    ASSERT_TRUE(of_window.open(QIODevice::ReadOnly) && of_command.open(QIODevice::ReadOnly));
+    const QByteArray written = of_window.readAll();
+    EXPECT_FALSE(written.isEmpty());
+    EXPECT_EQ(written, of_command.readAll());
+  }
+}
+
 // Several methods, another target and a setting for every layer, as a person chooses them in the dialog: the same
 // configuration as the command that it copies.
 TEST_F(ReachTest, TheTuningDialogFindsWhatTheCommandLineFinds) {

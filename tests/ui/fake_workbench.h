@@ -169,7 +169,8 @@ class FakeWorkbench : public Workbench {
   void TuneHeads(const std::vector<analysis::HeadId>& heads, const TuneSettings& settings,
                  const HeadsReplies<TunedSetting>& replies) override;
   void CancelTuning() override;
-  std::string ExportTuning(const TuneSettings&, const std::vector<TunedSetting>& heads, size_t,
+  std::vector<TuningFile> tuning_files() const override { return {{"json", "Configuration", ".json"}}; }
+  std::string ExportTuning(const TuneSettings&, const std::vector<TunedSetting>& heads, size_t, const std::string&,
                            const std::string&) override {
     num_exported_heads = heads.size();
     return {};

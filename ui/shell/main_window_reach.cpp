@@ -13,6 +13,7 @@
 #include "class_dialog.h"
 #include "command_line.h"
 #include "main_window.h"
+#include "save_dialog.h"
 #include "shown_text.h"
 #include "tune_dialog.h"
 #include "while_alive.h"
@@ -311,11 +312,19 @@ void MainWindow::ExportTuning() {
   const auto& methods = sweep.tuning().methods;
   const QString which = methods.size() == 1 ? QString::fromStdString(methods.front().name) : QStringLiteral("methods");
   const QString name = ExportName(which + QStringLiteral("-tuned.json"));
-  const QString path =
-      QFileDialog::getSaveFileName(this, tr("Export configuration"), name, tr("Configurations (*.json *.csv)"));
+  const std::vector<TuningFile> files = workbench_->tuning_files();
+  QStringList kinds;
+  for (const TuningFile& file : files)
+    kinds.append(
+        QStringLiteral("%1 (*%2)").arg(QString::fromStdString(file.title), QString::fromStdString(file.extension)));
+  qsizetype kind = 0;
+  const QString path = AskWhereToWrite(this, tr("Export configuration"), name, kinds, QStringLiteral("json"), &kind);
   if (path.isEmpty()) return;
-  const std::string error =
-      workbench_->ExportTuning(sweep.tuning(), sweep.Tuned(), sweep.num_chosen(), path.toStdString());
+  // A name with another extension than the kind's says what it is.
+  const TuningFile& chosen = files[static_cast<size_t>(kind)];
+  const bool is_chosen = path.endsWith(QString::fromStdString(chosen.extension), Qt::CaseInsensitive);
+  const std::string error = workbench_->ExportTuning(sweep.tuning(), sweep.Tuned(), sweep.num_chosen(),
+                                                     path.toStdString(), is_chosen ? chosen.name : "");
   if (error.empty()) {
     notice_->ShowMessage(tr("Configuration saved to %1").arg(path));
   } else {

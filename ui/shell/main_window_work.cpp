@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <QFileDialog>
 #include <QFileInfo>
 #include <QInputDialog>
 #include <QMessageBox>
 #include <QPushButton>
-#include <QRegularExpression>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -12,6 +10,7 @@
 
 #include "base/file_format.h"
 #include "main_window.h"
+#include "save_dialog.h"
 #include "while_alive.h"
 
 namespace headscope::ui {
@@ -20,33 +19,6 @@ namespace {
 constexpr double kPictureScale = 2;  // twice the window's pixels: sharp on paper and on a slide
 constexpr int kLeastPictureWidth = 400;
 constexpr std::chrono::seconds kMomentForHead(5);
-
-// Where to write; empty when the user thought better of it. A name without a suffix gets one before the dialog asks
-// whether an existing file may be replaced.
-// `kinds`: kinds of file, of which the one at *kind is chosen at first; the user's choice comes back there.
-QString AskWhereToWrite(QWidget* parent, const QString& title, const QString& name, const QStringList& kinds,
-                        const QString& suffix, qsizetype* kind) {
-  QFileDialog dialog(parent, title);
-  dialog.setNameFilters(kinds);
-  dialog.selectNameFilter(kinds.at(*kind));
-  dialog.setAcceptMode(QFileDialog::AcceptSave);
-  dialog.setDefaultSuffix(suffix);
-  // The name follows the kind, so that what is chosen is what is written.
-  static const QRegularExpression pattern(QStringLiteral("\\(\\*\\.(\\w+)\\)$"));
-  QObject::connect(&dialog, &QFileDialog::filterSelected, &dialog, [&dialog](const QString& chosen) {
-    const QRegularExpressionMatch match = pattern.match(chosen);
-    if (!match.hasMatch()) return;
-    dialog.setDefaultSuffix(match.captured(1));
-    const QStringList files = dialog.selectedFiles();
-    if (files.isEmpty()) return;
-    const QFileInfo file(files.constFirst());
-    if (!file.isDir()) dialog.selectFile(file.completeBaseName() + u'.' + match.captured(1));
-  });
-  dialog.selectFile(name);
-  if (dialog.exec() != QDialog::Accepted) return {};
-  *kind = std::max<qsizetype>(0, kinds.indexOf(dialog.selectedNameFilter()));
-  return dialog.selectedFiles().constFirst();
-}
 
 }  // namespace
 

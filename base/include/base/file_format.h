@@ -6,11 +6,14 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace headscope {
 
 enum class FileFormat : uint8_t { kJson, kCsv, kTsv, kNpy, kHdf5, kSvg, kPdf, kPng };
 
+// ".json"; of a format with several, the one that sentences call it by.
+std::string_view ExtensionOf(FileFormat format);
 // By the extension, in upper or lower case; nothing for another one.
 std::optional<FileFormat> FindFileFormat(const std::string& path);
 // What an output of that name is to be. Throws UsageError, of the field "output", for what is none of `allowed`: the

@@ -182,8 +182,20 @@ struct TuneTargetChoice {
   bool is_windows = false;  // what the window's Meet target aims at
 };
 
+// A kind of file that a tuning can be written to.
+struct TuningFile {
+  std::string name;       // as ExportTuning takes it
+  std::string title;      // what a person reads
+  std::string extension;  // ".json"
+};
+
 // The cheapest setting that reaches a target on one head, as `headscope tune` finds it.
 struct TunedSetting {
+  struct Point {
+    kernels::ParameterValues values;
+    double mass_mean = 0;
+  };
+
   analysis::HeadId head;
   size_t method = 0;  // among TuneSettings::methods
   kernels::ParameterValues values;
@@ -203,6 +215,9 @@ struct TunedSetting {
     double time_share = std::numeric_limits<double>::quiet_NaN();
   };
   std::optional<Checked> checked = {};
+  // Settings along the method's trade-off, rising, where a file can be made of them: of one method that evicts down to
+  // a budget, with a setting for each head.
+  std::vector<Point> trade_off;
 };
 
 // The window's maps. What one of them asks for is no longer wanted when it asks anew; the others' is.
@@ -436,9 +451,12 @@ class Workbench {
   virtual void TuneHeads(const std::vector<analysis::HeadId>& heads, const TuneSettings& settings,
                          const HeadsReplies<TunedSetting>& replies) = 0;
   virtual void CancelTuning() = 0;
-  // Writes what TuneHeads found as `headscope tune -o` does, to .json or .csv. Returns an empty string or the error.
+  // Every kind of file that ExportTuning writes; of two with one extension the first is the usual one.
+  virtual std::vector<TuningFile> tuning_files() const = 0;
+  // Writes what TuneHeads found as `headscope tune -o` does, to the kind of file of that name or, where it is empty, of
+  // the path's extension. Returns an empty string or the error.
   virtual std::string ExportTuning(const TuneSettings& settings, const std::vector<TunedSetting>& heads,
-                                   size_t num_heads_chosen, const std::string& path) = 0;
+                                   size_t num_heads_chosen, const std::string& path, const std::string& file) = 0;
   // Whether runs measure their head alone, rather than all recorded heads of its layer in one launch, as a model
   // attends; a decode method's mask is what such a run keeps. Of what is asked for from now on.
   void SetMeasuresAlone(bool alone) { measures_alone_ = alone; }
