@@ -136,6 +136,7 @@ nlohmann::ordered_json ToJson(const MethodSpec& spec) {
             {"needs_history", spec.needs_history},
             {"reads_v", spec.reads_v},
             {"reads_output", spec.reads_output},
+            {"gives_candidates", spec.gives_candidates},
             {"minference_pattern", spec.minference.name}}},
           {"parameters", parameters}};
 }

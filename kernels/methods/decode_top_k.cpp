@@ -27,6 +27,7 @@ MethodSpec MakeSpec() {
       .summary = "Reads every key to pick the k tokens with the largest exact attention.",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
+      .gives_candidates = true,
       .parameters = {{.name = "k",
                       .default_value = 128,
                       .minimum = 1,

@@ -17,6 +17,7 @@ MethodSpec MakeSpec(Phase phase) {
       .phase = phase,
       .baseline = true,
       .chosen_per = ChosenPer::kPlace,
+      .gives_candidates = phase == Phase::kDecode,
   };
 }
 

@@ -29,6 +29,7 @@ MethodSpec MakeSpec(Phase phase) {
                      : "Keeps the first n_global tokens and the newest n_local, as many as the model was trained for.",
       .phase = phase,
       .chosen_per = ChosenPer::kPlace,
+      .gives_candidates = decode,
       .parameters =
           {
               {.name = "n_global",

@@ -29,6 +29,7 @@ MethodSpec MakeSpec() {
       .summary = "Reads a random projection of every key to pick the tokens to attend to.",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
+      .gives_candidates = true,
       .parameters =
           {
               {.name = "r",

@@ -33,6 +33,7 @@ MethodSpec MakeSpec() {
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,
+      .gives_candidates = true,
       .parameters =
           {
               {.name = "budget",

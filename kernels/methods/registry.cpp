@@ -46,12 +46,17 @@ const std::vector<const PrefillMethod*>& PrefillMethods() {
 const std::vector<const DecodeMethod*>& DecodeMethods() {
   static const std::vector<const DecodeMethod*> methods = {HEADSCOPE_DECODE_METHODS(HEADSCOPE_ADDRESS)};
   return methods;
+#undef HEADSCOPE_ADDRESS
 }
 
-const std::vector<const DecodeMethod*>& internal::DecodeSelectors() {
-  static const std::vector<const DecodeMethod*> selectors = {HEADSCOPE_DECODE_SELECTORS(HEADSCOPE_ADDRESS)};
+std::vector<const DecodeMethod*> internal::CandidateSelectors(const DecodeMethod& (*asking)()) {
+#define HEADSCOPE_FUNCTION(name) &name,
+  std::vector<const DecodeMethod*> selectors;
+  for (const DecodeMethod& (*const make)() : {HEADSCOPE_DECODE_METHODS(HEADSCOPE_FUNCTION)}) {
+    if (make != asking && make().spec().gives_candidates) selectors.push_back(&make());
+  }
   return selectors;
-#undef HEADSCOPE_ADDRESS
+#undef HEADSCOPE_FUNCTION
 }
 
 const PrefillMethod* FindPrefillMethod(std::string_view name) {

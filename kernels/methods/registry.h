@@ -41,19 +41,14 @@
   CPU(OracleTopP)                              \
   HEADSCOPE_MORE_PREFILL_METHODS(CPU, BOTH)
 
-// Those of the decode methods that name tokens or pages, unweighted, by one step alone: other methods may go on from
-// what they choose.
-#define HEADSCOPE_DECODE_SELECTORS(METHOD) \
-  METHOD(DenseDecode)                      \
-  METHOD(SparQ)                            \
-  METHOD(SlidingWindow)                    \
-  METHOD(LmInfiniteDecode)                 \
-  METHOD(ExactTopK)                        \
-  METHOD(LowRank)                          \
-  METHOD(Quest)
-
 #define HEADSCOPE_DECODE_METHODS(METHOD) \
-  HEADSCOPE_DECODE_SELECTORS(METHOD)     \
+  METHOD(DenseDecode)                    \
+  METHOD(SparQ)                          \
+  METHOD(SlidingWindow)                  \
+  METHOD(LmInfiniteDecode)               \
+  METHOD(ExactTopK)                      \
+  METHOD(LowRank)                        \
+  METHOD(Quest)                          \
   METHOD(Twilight)                       \
   METHOD(VAttention)                     \
   METHOD(MagicPig)                       \
@@ -94,8 +89,9 @@ HEADSCOPE_DECODE_METHODS(HEADSCOPE_DECLARE)
 
 namespace internal {
 
-// HEADSCOPE_DECODE_SELECTORS, in that order.
-const std::vector<const DecodeMethod*>& DecodeSelectors();
+// Those with the trait gives_candidates, in the list's order. For the spec of the method that `asking` makes, which is
+// not looked at: its own making may not wait for itself. It is the only method that asks.
+std::vector<const DecodeMethod*> CandidateSelectors(const DecodeMethod& (*asking)());
 
 }  // namespace internal
 }  // namespace headscope::kernels

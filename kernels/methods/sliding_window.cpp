@@ -23,6 +23,7 @@ MethodSpec MakeSpec() {
       .summary = "Attends to the newest n_local tokens and, if n_sink is not 0, to the first n_sink.",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kPlace,
+      .gives_candidates = true,
       .parameters =
           {
               {.name = "n_local",

@@ -45,6 +45,7 @@ MethodSpec MakeSpec() {
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,
       .reads_v = true,
+      .gives_candidates = true,
       .parameters =
           {
               {.name = "r",

@@ -35,14 +35,19 @@ namespace {
 
 enum class Bits : uint8_t { kFour, kExact };
 
+const std::vector<const DecodeMethod*>& Selectors() {
+  static const std::vector<const DecodeMethod*> selectors = internal::CandidateSelectors(&Twilight);
+  return selectors;
+}
+
 std::vector<std::string> SelectorNames() {
   std::vector<std::string> names;
-  for (const DecodeMethod* selector : internal::DecodeSelectors()) names.push_back(selector->spec().name);
+  for (const DecodeMethod* selector : Selectors()) names.push_back(selector->spec().name);
   return names;
 }
 
 double PlaceOf(const DecodeMethod& selector) {
-  const std::vector<const DecodeMethod*>& all = internal::DecodeSelectors();
+  const std::vector<const DecodeMethod*>& all = Selectors();
   return static_cast<double>(std::distance(all.begin(), std::find(all.begin(), all.end(), &selector)));
 }
 
@@ -116,7 +121,7 @@ MethodSpec MakeSpec() {
               {.name = "selector",
                .type = ParameterType::kChoice,
                .default_value = PlaceOf(Quest()),
-               .maximum = static_cast<double>(internal::DecodeSelectors().size() - 1),
+               .maximum = static_cast<double>(Selectors().size() - 1),
                .help = "the decode method that gives the candidates (dense: every token)",
                .cost = "what that method reads to choose",
                .choices = SelectorNames()},
@@ -190,8 +195,7 @@ Status KeepShare(const AttentionProblem& problem, const ParameterValues& values,
 // The selector of these values, and its own: a budget of `candidates` tokens, and what twilight has under its name.
 struct Selector {
   explicit Selector(const ParameterValues& of_twilight)
-      : method(*internal::DecodeSelectors()[static_cast<size_t>(of_twilight.Integer("selector"))]),
-        values(method.spec()) {
+      : method(*Selectors()[static_cast<size_t>(of_twilight.Integer("selector"))]), values(method.spec()) {
     for (const ParameterSpec& parameter : method.spec().parameters) {
       if (parameter.role == ParameterRole::kBudget)
         values.Set(method.spec(), parameter.name, of_twilight.Real("candidates"));

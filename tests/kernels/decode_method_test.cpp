@@ -527,6 +527,26 @@ std::vector<OverSelector> EverySelector(int32_t candidates) {
   return all;
 }
 
+// Tokens or pages alone, whatever came before: nothing that going on from them would lose.
+TEST(Twilight, GoesOnFromEveryMethodThatGivesCandidates) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(DecodeShape(200), &random);
+  std::vector<std::string> names;
+  for (const DecodeMethod* method : DecodeMethods()) {
+    const MethodSpec& spec = method->spec();
+    if (!spec.gives_candidates) continue;
+    SCOPED_TRACE(spec.name);
+    names.push_back(spec.name);
+    EXPECT_FALSE(spec.needs_history || spec.reads_output);
+    DecodeSelection selection;
+    ASSERT_TRUE(method->Select(data.View(), method->ForTokensAlone(ParameterValues(spec)), {}, &selection).ok());
+    EXPECT_TRUE(selection.weights.empty() && selection.mean_value.empty() && selection.components_end == 0);
+  }
+  EXPECT_GE(names.size(), 7U);
+  const std::vector<ParameterSpec>& parameters = FindDecodeMethod("twilight")->spec().parameters;
+  EXPECT_EQ(std::ranges::find(parameters, "selector", &ParameterSpec::name)->choices, names);
+}
+
 TEST(Twilight, KeepsTheShareOfAnySelectorsCandidates) {
   std::mt19937 random(FreshSeed());
   const RandomProblem data(DecodeShape(400, 4, 2), &random);
