@@ -169,14 +169,4 @@ void TaskQueue::WaitUntilAlone(const std::stop_token& stop, std::chrono::millise
   }
 }
 
-bool TaskQueue::Idle() const {
-  const std::lock_guard lock(impl_->mutex);
-  return impl_->IdleLocked();
-}
-
-void TaskQueue::WaitIdle() {
-  std::unique_lock lock(impl_->mutex);
-  impl_->became_idle.wait(lock, [&] { return impl_->IdleLocked(); });
-}
-
 }  // namespace headscope::analysis

@@ -136,9 +136,6 @@ Status DownloadIndex(const SparseIndexView&, SparseIndex*, void*) {
 Status RowLseCuda(const AttentionProblem&, int32_t, float*, void*) {
   return NoCuda();
 }
-Status RowLseCudaMma(const AttentionProblem&, int32_t, float*, void*) {
-  return NoCuda();
-}
 Status KeptMassCuda(const AttentionProblem&, int32_t, const float*, const SparseIndexView&, float*, void*) {
   return NoCuda();
 }

@@ -15,6 +15,8 @@
 #include <stop_token>
 #include <thread>
 
+#include "support/idle_queue.h"
+
 namespace headscope::analysis {
 namespace {
 
@@ -87,7 +89,7 @@ TEST(TaskQueue, RunsHigherPriorityFirstThenOldest) {
   submit("c", 1, 11);
   submit("d", 5, 51);
   gate.Open();
-  queue.WaitIdle();
+  test::WaitIdle(&queue);
   EXPECT_THAT(order, ::testing::ElementsAre(50, 51, 10, 11));
 }
 
@@ -111,7 +113,7 @@ TEST(TaskQueue, NewRequestCancelsRunningAndQueuedOnesOfItsTag) {
   queue.Submit(
       "mask", 0, [](const std::stop_token&) {}, [&] { done.push_back(3); });
   gate.Open();
-  queue.WaitIdle();
+  test::WaitIdle(&queue);
   mailbox.RunAll();
   EXPECT_TRUE(first_saw_cancel);
   EXPECT_THAT(done, ::testing::ElementsAre(3));
@@ -125,7 +127,7 @@ TEST(TaskQueue, DoneNeverRunsAfterCancelEvenWhenAlreadyPosted) {
       "tile/1", 0, [](const std::stop_token&) {}, [&] { tile_done = true; });
   queue.Submit(
       "mask", 0, [](const std::stop_token&) {}, [&] { other_done = true; });
-  queue.WaitIdle();
+  test::WaitIdle(&queue);
   queue.Cancel("tile/");
   mailbox.RunAll();
   EXPECT_FALSE(tile_done);
@@ -140,7 +142,7 @@ TEST(TaskQueue, DestructionCancelsAndSilencesWhatWasPosted) {
     TaskQueue queue(2, mailbox.Dispatcher());
     queue.Submit(
         "posted", 0, [](const std::stop_token&) {}, [&] { done = true; });
-    queue.WaitIdle();
+    test::WaitIdle(&queue);
     Gate gate;
     gate.Open();
     queue.Submit(
@@ -168,14 +170,14 @@ class AtTheEnd {
 };
 
 // Whether another thread gets an answer from the queue.
-bool Answers(const TaskQueue& queue, std::future<bool>* answer) {
-  *answer = std::async(std::launch::async, [&queue] { return queue.Idle(); });
+bool Answers(TaskQueue* queue, std::future<void>* answer) {
+  *answer = std::async(std::launch::async, [queue] { queue->Cancel("nothing of that name"); });
   return answer->wait_for(std::chrono::seconds(2)) == std::future_status::ready;
 }
 
 TEST(TaskQueue, WhatACancelledTaskHeldIsFreedWithoutTheLock) {
   Mailbox mailbox;
-  std::future<bool> first, second;
+  std::future<void> first, second;
   bool waiting_task = false, running_task = false;
   {
     TaskQueue queue(1, mailbox.Dispatcher());
@@ -184,9 +186,9 @@ TEST(TaskQueue, WhatACancelledTaskHeldIsFreedWithoutTheLock) {
       queue.Submit(
           tag, 0, [&gate](const std::stop_token&) { gate.Pass(); }, [held] {});
     };
-    submit("running", AtTheEnd([&] { running_task = Answers(queue, &first); }));
+    submit("running", AtTheEnd([&] { running_task = Answers(&queue, &first); }));
     gate.WaitForArrival();
-    submit("waiting", AtTheEnd([&] { waiting_task = Answers(queue, &second); }));
+    submit("waiting", AtTheEnd([&] { waiting_task = Answers(&queue, &second); }));
     queue.Cancel("");
     gate.Open();
   }
@@ -214,19 +216,6 @@ TEST(TaskQueue, WhatDoneHeldIsFreedWhereItRan) {
   EXPECT_EQ(freed_on, std::this_thread::get_id());
 }
 
-TEST(TaskQueue, IdleWhenNothingWaitsOrRuns) {
-  Mailbox mailbox;
-  TaskQueue queue(1, mailbox.Dispatcher());
-  EXPECT_TRUE(queue.Idle());
-  Gate gate;
-  queue.Submit(
-      "a", 0, [&](const std::stop_token&) { gate.Pass(); }, nullptr);
-  EXPECT_FALSE(queue.Idle());
-  gate.Open();
-  queue.WaitIdle();
-  EXPECT_TRUE(queue.Idle());
-}
-
 // A task that measures begins when what was asked for before it is done, and does not wait for ever.
 TEST(TaskQueue, AMeasuringTaskWaitsUntilItIsAlone) {
   Mailbox mailbox;
@@ -248,7 +237,7 @@ TEST(TaskQueue, AMeasuringTaskWaitsUntilItIsAlone) {
         seen = tile_done.load();
       },
       nullptr);
-  queue.WaitIdle();
+  test::WaitIdle(&queue);
   EXPECT_TRUE(gave_up_early);
   EXPECT_TRUE(seen);
 }
@@ -269,8 +258,7 @@ TEST(TaskQueue, ManyThreadsSubmitAndCancelAtOnce) {
       });
     }
     for (std::thread& thread : threads) thread.join();
-    queue.WaitIdle();
-    EXPECT_TRUE(queue.Idle());
+    test::WaitIdle(&queue);
   }
   mailbox.RunAll();
   EXPECT_GT(ran, 0);

@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 
+#include "support/idle_queue.h"
 #include "synthetic_trace.h"
 
 namespace headscope::app {
@@ -47,7 +48,7 @@ class TileSourceTest : public ::testing::Test {
       std::unique_lock lock(mutex_);
       if (turns_.empty()) {
         lock.unlock();
-        queue_.WaitIdle();
+        test::WaitIdle(&queue_);
         lock.lock();
         if (turns_.empty()) return;
       }

@@ -24,6 +24,7 @@
 #include "analysis/types/value_scale.h"
 #include "canvas_fixture.h"
 #include "canvas_layout.h"
+#include "set_repeats.h"
 
 namespace headscope::ui {
 namespace {
@@ -332,7 +333,7 @@ TEST_F(HeadCanvasTest, SliderChangesTheMaskAndRunMeasuresIt) {
 
   QSignalSpy requested(canvas_.get(), &HeadCanvas::RunRequested);
   QSignalSpy finished(canvas_.get(), &HeadCanvas::RunFinished);
-  canvas_->SetRepeats(5);
+  gui_test::SetRepeats(canvas_.get(), 5);
   ClickControl("run");
   ASSERT_TRUE(QTest::qWaitFor([&] { return finished.size() == 1; }, 2000));
   EXPECT_EQ(requested.size(), 1);
@@ -362,9 +363,9 @@ TEST_F(HeadCanvasTest, CancelStopsARun) {
   Show();
   workbench_.hold_run = true;
   ClickControl("run");
-  EXPECT_TRUE(canvas_->IsRunning());
+  EXPECT_FALSE(canvas_->PanelControl("cancel").isNull());
   ClickControl("cancel");
-  EXPECT_FALSE(canvas_->IsRunning());
+  EXPECT_TRUE(canvas_->PanelControl("cancel").isNull());
   EXPECT_EQ(workbench_.num_cancelled_runs, 1);
 }
 

@@ -11,6 +11,7 @@
 #include <QTableView>
 #include <QToolButton>
 
+#include "set_repeats.h"
 #include "shell_fixture.h"
 
 namespace headscope::gui_test {
@@ -86,7 +87,7 @@ TEST_F(CaptureTest, DialogSaysWhyItCannotStart) {
 TEST_F(CaptureTest, FinishedCaptureIsOfferedAndWhatIsOnShowStays) {
   const QString output = File(QStringLiteral("captured.h5"));
   ASSERT_NO_FATAL_FAILURE(Begin(output, 512));
-  window_->canvas()->SetRepeats(1);
+  SetRepeats(window_->canvas(), 1);
   window_->commands()[ui::Command::kRun]->trigger();
   auto* runs = Find<QTableView>("runsTable");
   ASSERT_TRUE(WaitFor([&] { return runs->model()->rowCount() == 2; }, 90000));

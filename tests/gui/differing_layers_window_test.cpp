@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "oracle_traces.h"
+#include "set_repeats.h"
 #include "shell_fixture.h"
 
 namespace headscope::gui_test {
@@ -54,9 +55,9 @@ TEST_F(ShellTest, LayersThatDifferAreShownMaskedAndMeasured) {
       ASSERT_TRUE(WaitForCanvas());
       ASSERT_TRUE(canvas->SetMethod(QLatin1String(method), values));
       const size_t before = runs.size();
-      canvas->SetRepeats(1);
+      SetRepeats(canvas, 1);
       canvas->RunMethod();
-      ASSERT_TRUE(WaitFor([&] { return runs.size() > before && !canvas->IsRunning(); }))
+      ASSERT_TRUE(WaitFor([&] { return runs.size() > before && !window_->state()->trial.running(); }))
           << method << " on " << layer << ":" << head << ": " << Find<QLabel>("noticeText")->text().toStdString();
       const analysis::MethodResult& run = runs.back();
       EXPECT_EQ(run.method, method);

@@ -15,6 +15,7 @@
 #include <set>
 #include <string>
 
+#include "set_repeats.h"
 #include "shell_fixture.h"
 #include "state_file.h"
 #include "trace_keeper.h"
@@ -32,7 +33,7 @@ class KeptStateTest : public ShellTest {
     OpenWindow(path);
     ASSERT_TRUE(WaitForStatistics());
     ASSERT_TRUE(WaitForCanvas());
-    window_->canvas()->SetRepeats(1);
+    SetRepeats(window_->canvas(), 1);
   }
   ui::RunsModel* Runs() { return static_cast<ui::RunsModel*>(Find<QTableView>("runsTable")->model()); }
   // "method parameters" of every run in the table.

@@ -11,6 +11,7 @@
 
 #include "data/trace_reader.h"
 #include "data/trace_writer.h"
+#include "set_repeats.h"
 #include "shell_fixture.h"
 
 namespace headscope::gui_test {
@@ -170,7 +171,7 @@ TEST_F(LiveDecodeTest, SparqIsDraggedOnTheLastQueriesAndMeasuredBesideDenseDecod
   EXPECT_LT(Value("r"), 32);
 
   const analysis::MaskSummary live = canvas_->mask()->summary;
-  canvas_->SetRepeats(2);
+  SetRepeats(canvas_, 2);
   EXPECT_EQ(canvas_->mask()->chosen_per, kernels::ChosenPer::kKvHead) << "as the model attends";
   QTest::keyClick(window_.get(), Qt::Key_F5);
   auto* table = Find<QTableView>("runsTable");
@@ -249,7 +250,7 @@ TEST_F(LiveDecodeTest, ALongRunTellsItsRepeatsAndIsCancelledAmongThem) {
   Open(ShippedTrace());
   QSignalSpy progressed(canvas_, &ui::HeadCanvas::RunProgressed);
   QSignalSpy finished(canvas_, &ui::HeadCanvas::RunFinished);
-  canvas_->SetRepeats(100);
+  SetRepeats(canvas_, 100);
   QTest::keyClick(window_.get(), Qt::Key_F5);
   ASSERT_TRUE(WaitFor(
       [&] {
@@ -271,7 +272,7 @@ TEST_F(LiveDecodeTest, ALongRunTellsItsRepeatsAndIsCancelledAmongThem) {
   MoveTo(cancel.center());
   QTest::mousePress(canvas_, Qt::LeftButton, {}, cancel.center().toPoint());
   QTest::mouseRelease(canvas_, Qt::LeftButton, {}, cancel.center().toPoint());
-  EXPECT_TRUE(WaitFor([&] { return !canvas_->IsRunning(); }));
+  EXPECT_TRUE(WaitFor([&] { return !window_->state()->trial.running(); }));
   const qsizetype reports = progressed.size();
   QTest::qWait(500);
   EXPECT_EQ(progressed.size(), reports) << "nothing more is heard of it";

@@ -144,7 +144,7 @@ TEST_F(LivePanelTest, ARunShowsHowFarItIsAndItsNote) {
   EXPECT_TRUE(filled(0.3));
   EXPECT_FALSE(filled(0.7));
   ClickControl("cancel");
-  EXPECT_FALSE(canvas_->IsRunning());
+  EXPECT_TRUE(canvas_->PanelControl("cancel").isNull());
 
   workbench_.hold_run = false;
   workbench_.run_note = "selection ran on the CPU: this GPU has no selector for the method";
@@ -457,7 +457,7 @@ TEST_F(LivePanelTest, EveryCommandDoesWhatItSays) {
   canvas_->RunMethod();
   EXPECT_EQ(requested.size(), 1);
   run("cancel-run");
-  EXPECT_FALSE(canvas_->IsRunning());
+  EXPECT_EQ(workbench_.num_cancelled_runs, 1);
 }
 
 // --- Marks and scales ---

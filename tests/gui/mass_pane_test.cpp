@@ -212,7 +212,7 @@ TEST_F(MassPaneTest, NoQueryIsTheWorstWhereEverythingIsKept) {
 TEST_F(MassPaneTest, MeetTargetFindsTheFewestBlocks) {
   Open("block-sparse");
   const double before = Value("n_blocks");
-  canvas_->SetMassTarget(0.5);
+  window_->state()->trial.SetTarget(0.5);
   Settle();
   QTest::mouseClick(Find<QPushButton>("meetTarget"), Qt::LeftButton);
   ASSERT_TRUE(WaitFor([&] { return Value("n_blocks") != before; })) << Find<QLabel>("noticeText")->text().toStdString();
@@ -257,7 +257,7 @@ TEST_F(MassPaneTest, SearchStopsWhenItsMethodChanges) {
 TEST_F(MassPaneTest, NumbersComeWithTheOverlayOffAndTheTargetOutlivesTheWindow) {
   Open("sample-attention");
   QTest::keyClick(window_.get(), Qt::Key_O, Qt::ControlModifier | Qt::ShiftModifier);
-  canvas_->SetMassTarget(0.8);
+  window_->state()->trial.SetTarget(0.8);
   Settle();
   ASSERT_NE(canvas_->mask(), nullptr);
   EXPECT_EQ(Find<QLabel>("belowTarget")->text(), ShareBelow(0.8));

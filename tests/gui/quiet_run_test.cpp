@@ -13,6 +13,7 @@
 
 #include "patience.h"
 #include "screen_calm.h"
+#include "set_repeats.h"
 #include "shell_fixture.h"
 
 namespace headscope::gui_test {
@@ -76,7 +77,7 @@ TEST_F(ShellTest, NoFrameIsDrawnBesideTheRepeatsOfARun) {
       then();
     });
   });
-  canvas->SetRepeats(3);
+  SetRepeats(canvas, 3);
   std::unique_ptr<analysis::MethodResult> result;
   QObject::connect(canvas, &ui::HeadCanvas::RunFinished, &watch,
                    [&](const analysis::MethodResult& run) { result = std::make_unique<analysis::MethodResult>(run); });

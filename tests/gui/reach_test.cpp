@@ -546,7 +546,7 @@ TEST_F(ReachTest, WhereAMethodKeepsEverythingItSaysSoAndFitsToTheTrace) {
   Open();
   Use("streaming-llm", "n_local=1020");
   ASSERT_GE(canvas_->mask()->summary.kept_fraction, 1.0) << "512 tokens";
-  canvas_->SetMassTarget(0.5);
+  window_->state()->trial.SetTarget(0.5);
   ASSERT_TRUE(WaitFor([&] { return !canvas_->PanelControl(QStringLiteral("fit_trace")).isNull(); }));
   QTest::mouseClick(canvas_, Qt::LeftButton, {}, canvas_->PanelControl(QStringLiteral("fit_trace")).center().toPoint());
   ASSERT_TRUE(WaitFor([&] { return canvas_->method_values().Integer("n_local") < 1020; }));

@@ -67,7 +67,7 @@ bool KeepsAShortTraceUnasked(const kernels::MethodSpec& method) {
 TEST_F(RunsTest, RunAllAtTheTargetMeasuresEachMethodWhereItKeepsThatMass) {
   Open();
   constexpr double kTarget = 0.6;
-  canvas_->SetMassTarget(kTarget);
+  window_->state()->trial.SetTarget(kTarget);
   Use("block-sparse", "n_blocks=3");
   ASSERT_TRUE(WaitForRuns(Command::kRunAllAtTarget));
   std::vector<kernels::MethodSpec> searched;

@@ -26,6 +26,7 @@
 #include "data/trace_reader.h"
 #include "head_of_row.h"
 #include "head_table.h"
+#include "set_repeats.h"
 #include "shell_fixture.h"
 
 namespace headscope::gui_test {
@@ -310,7 +311,7 @@ TEST_F(ShippedTraceTest, RunsAndMapAreExported) {
                    [&](const ui::LiveMask& mask) { live = mask.summary; });
   window_->store()->Select({4, 3});
   ASSERT_TRUE(WaitForCanvas(60000));
-  canvas_->SetRepeats(1);
+  SetRepeats(canvas_, 1);
   Key(Qt::Key_F5);
   auto* table = Find<QTableView>("runsTable");
   ASSERT_TRUE(WaitFor([&] { return table->model()->rowCount() == 2; }, 120000))

@@ -28,7 +28,7 @@ TEST_F(ReachTest, EveryHeadIsTunedAsByTheCommandLineAndTheMatrixShowsIt) {
        {std::pair{"streaming-llm", "n_dilated=0"}, std::pair{"sliding-window", "n_sink=4"}}) {
     SCOPED_TRACE(method);
     Use(method, parameters);
-    canvas_->SetMassTarget(0.7);
+    window_->state()->trial.SetTarget(0.7);
     QTest::qWait(30);
     ASSERT_TRUE(Finish(Command::kSweepTune));
     ASSERT_EQ(window_->state()->sweep.Tuned().size(), 8U);
@@ -62,7 +62,7 @@ TEST_F(ReachTest, ATuningIsWrittenToEveryKindOfFile) {
     SCOPED_TRACE(file.name);
     const bool evicts = file.extension == ".npy";
     Use(evicts ? "knorm" : "a-shape", evicts ? "compression_ratio=0.5" : "n_sink=1024");
-    canvas_->SetMassTarget(0.7);
+    window_->state()->trial.SetTarget(0.7);
     QTest::qWait(30);
     ASSERT_TRUE(Finish(Command::kSweepTune));
     ASSERT_EQ(window_->state()->sweep.Tuned().size(), 8U);
@@ -135,7 +135,7 @@ TEST_F(ReachTest, EveryHeadIsTunedInTheGroupThatSharesItsChoice) {
   Open();
   Use("quest", "page_size=4");
   constexpr double kTarget = 0.8;
-  canvas_->SetMassTarget(kTarget);
+  window_->state()->trial.SetTarget(kTarget);
   QTest::qWait(30);
   ASSERT_TRUE(Finish(Command::kSweepTune));
   const std::vector<ui::TunedSetting> tuned = window_->state()->sweep.Tuned();
@@ -163,7 +163,7 @@ TEST_F(ReachTest, MeetTargetFindsADecodeMethodsBudget) {
   canvas_->RestoreViewState({{QStringLiteral("measures_alone"), true}});
   Use("sliding-window", "n_sink=4");
   constexpr double kTarget = 0.7;
-  canvas_->SetMassTarget(kTarget);
+  window_->state()->trial.SetTarget(kTarget);
   QTest::qWait(30);  // the change of target is told; it would end a search
   const double before = canvas_->method_values().Real("n_local");
   window_->commands()[Command::kMeetTarget]->trigger();
@@ -188,7 +188,7 @@ TEST_F(ReachTest, MeetTargetHoldsInTheGroupThatSharesAChoice) {
   Open();
   Use("quest", "page_size=4");
   constexpr double kTarget = 0.8;
-  canvas_->SetMassTarget(kTarget);
+  window_->state()->trial.SetTarget(kTarget);
   QTest::qWait(30);
   const double before = canvas_->method_values().Real("budget");
   window_->commands()[Command::kMeetTarget]->trigger();

@@ -8,6 +8,7 @@
 #include <QTableView>
 #include <QTimer>
 
+#include "set_repeats.h"
 #include "shell_fixture.h"
 #include "trace_keeper.h"
 
@@ -27,7 +28,7 @@ class UnsavedRunsTest : public ShellTest {
     OpenWindow(trace_path());
     ASSERT_TRUE(WaitForStatistics());
     ASSERT_TRUE(WaitForCanvas());
-    window_->canvas()->SetRepeats(1);
+    SetRepeats(window_->canvas(), 1);
     Press(Qt::Key_F5);
     ASSERT_TRUE(WaitFor([&] { return NumRuns() == 2; }));
     ASSERT_TRUE(QFile::copy(trace_path(), other_));

@@ -18,6 +18,7 @@
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_statistics.h"
 #include "run_seed.h"
+#include "statistics/row_lse_mma.h"
 #include "support/gpu.h"
 
 namespace headscope::kernels {
@@ -209,8 +210,9 @@ TEST(CudaSharedMemory, StatisticsInTwoSizesAtOnce) {
     ASSERT_NO_FATAL_FAILURE(runs[i].Make(c, SeedFor("statistics " + std::to_string(i))));
     runs[i].Poison();
   }
-  LaunchFromTwoThreads(
-      [&](int i, cudaStream_t stream) { return RowLseCudaMma(runs[i].problem(), 0, runs[i].output().lse, stream); });
+  LaunchFromTwoThreads([&](int i, cudaStream_t stream) {
+    return statistics::RowLseMma(runs[i].problem(), 0, runs[i].output().lse, stream);
+  });
 }
 
 // The twin: other arithmetic, another walk over the same lists.

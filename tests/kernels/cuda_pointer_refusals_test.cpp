@@ -22,6 +22,7 @@
 #include "kernels/cuda_select.h"
 #include "kernels/cuda_statistics.h"
 #include "kernels/method.h"
+#include "statistics/row_lse_mma.h"
 #include "support/gpu.h"
 
 namespace headscope::kernels {
@@ -221,7 +222,7 @@ TEST_F(CudaPointerRefusals, PinnedHostMemoryIsTheGpusToo) {
   ASSERT_EQ(cudaMallocHost(&pinned, kElements * sizeof(uint16_t)), cudaSuccess);
   std::fill_n(static_cast<uint16_t*>(pinned), kElements, uint16_t{0x3f80});  // ones
   a.prefill.q.data = a.prefill.k.data = pinned;
-  const Status status = RowLseCudaMma(a.prefill, 0, a.mass, nullptr);
+  const Status status = statistics::RowLseMma(a.prefill, 0, a.mass, nullptr);
   EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   // All scores are sqrt(128), so row i has that plus log(i + 1).

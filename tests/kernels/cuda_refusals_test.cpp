@@ -18,6 +18,7 @@
 #include "kernels/cuda_statistics.h"
 #include "kernels/sparse_index.h"
 #include "problem_check.h"
+#include "statistics/row_lse_mma.h"
 
 namespace headscope::kernels {
 namespace {
@@ -226,7 +227,7 @@ TEST(CudaRefusals, StatisticsNameTheField) {
   const auto* const lse = At<const float>(kSomewhere);
   auto* const output = At<float>(kSomewhere);
   ExpectInvalid(RowLseCuda(call.problem, 0, At<float>(kSomewhere + 2), nullptr), "lse is 0x1002");
-  ExpectInvalid(RowLseCudaMma(call.problem, -1, output, nullptr), "window is -1");
+  ExpectInvalid(statistics::RowLseMma(call.problem, -1, output, nullptr), "window is -1");
   ExpectInvalid(KeptMassCuda(call.problem, 0, lse, call.index, At<float>(kSomewhere + 1), nullptr), "mass is 0x1001");
   ExpectInvalid(LineMassCuda(call.problem, 0, lse, {}, At<double>(kSomewhere + 4), At<double>(kSomewhere), nullptr),
                 "columns is 0x1004");

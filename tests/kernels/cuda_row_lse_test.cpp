@@ -14,6 +14,7 @@
 #include "cuda_statistics_reference.h"
 #include "cuda_statistics_support.h"
 #include "kernels/cuda_statistics.h"
+#include "statistics/row_lse_mma.h"
 
 namespace headscope::kernels {
 namespace {
@@ -29,7 +30,7 @@ struct RowLseKernel {
   const char* name;
   Status (*run)(const AttentionProblem&, int32_t window, float* lse, void* stream);
 };
-constexpr RowLseKernel kRowLseKernels[] = {{"RowLseCuda", RowLseCuda}, {"RowLseCudaMma", RowLseCudaMma}};
+constexpr RowLseKernel kRowLseKernels[] = {{"RowLseCuda", RowLseCuda}, {"RowLseMma", statistics::RowLseMma}};
 
 std::vector<float> RunRowLse(const RowLseKernel& kernel, const AttentionProblem& device_problem, int32_t window) {
   constexpr int64_t kGuard = 512;

@@ -12,6 +12,7 @@
 #include "cuda_running_lse.h"
 #include "kernels/cuda_statistics.h"
 #include "run_seed.h"
+#include "statistics/row_lse_mma.h"
 #include "support/gpu.h"
 
 namespace headscope::kernels {
@@ -41,8 +42,8 @@ TEST_P(CudaSoftCap, RowLseMatchesFloat64) {
   }
   for (const bool twin : {false, true}) {
     const DeviceArray<float> lse(std::vector<float>(scores.size(), std::numeric_limits<float>::quiet_NaN()));
-    const Status status =
-        twin ? RowLseCudaMma(one.problem(), 0, lse.get(), nullptr) : RowLseCuda(one.problem(), 0, lse.get(), nullptr);
+    const Status status = twin ? statistics::RowLseMma(one.problem(), 0, lse.get(), nullptr)
+                               : RowLseCuda(one.problem(), 0, lse.get(), nullptr);
     ASSERT_TRUE(status.ok()) << status.message();
     testing::ExpectRunningLse(lse.Download(), capped, twin ? "mma" : "row LSE");
   }

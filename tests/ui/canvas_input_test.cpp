@@ -61,7 +61,6 @@ TEST(InputQueueTest, LosingTheFocusReleasesEverythingHeld) {
   queue.Key(InputKey::kControl, true);
   queue.Button(2, true);
   queue.Focus(false);
-  EXPECT_FALSE(queue.IsHeld(InputKey::kLeft));
   EXPECT_FALSE(queue.AnyButtonHeld());
   std::vector<InputKey> released;
   bool button_released = false, focus_lost = false;

@@ -256,9 +256,6 @@ kernels::ParameterValues HeadCanvas::ValuesOf(const kernels::MethodSpec& method)
   return impl_->model.trial().ValuesOf(method);
 }
 
-void HeadCanvas::SetMassTarget(double target) {
-  impl_->model.trial().SetTarget(target);
-}
 double HeadCanvas::mass_target() const {
   return impl_->model.trial().target();
 }
@@ -269,10 +266,6 @@ const LiveMask* HeadCanvas::mask() const {
 bool HeadCanvas::IsMaskPending() const {
   return impl_->model.trial().mask_pending();
 }
-void HeadCanvas::SetRepeats(int repeats) {
-  impl_->model.settings().repeats = std::clamp(repeats, 1, kMaxRepeats);
-  impl_->RequestFrame();
-}
 void HeadCanvas::RunMethod() {
   impl_->model.trial().Run(impl_->model.settings().repeats);
 }
@@ -282,9 +275,6 @@ void HeadCanvas::CancelRun() {
 void HeadCanvas::ShowResult(const analysis::MethodResult& result) {
   impl_->model.trial().ShowResult(result);
   impl_->PanelChanged();
-}
-bool HeadCanvas::IsRunning() const {
-  return impl_->model.trial().running();
 }
 
 QJsonObject HeadCanvas::ViewState() const {

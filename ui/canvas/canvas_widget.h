@@ -124,16 +124,13 @@ class HeadCanvas : public QOpenGLWidget {
   kernels::ParameterValues method_values() const;
   // Of any method of the panel: the present values, those that it had last, or its defaults.
   kernels::ParameterValues ValuesOf(const kernels::MethodSpec& method) const;
-  void SetRepeats(int repeats);  // of a measured run; clamped to [1, 100]
   // As the panel's button: measures dense and the method on the head; RunFinished or RunFailed follows.
   void RunMethod();
   void CancelRun();
-  bool IsRunning() const;
   // Puts a run that was measured before into the panel, as if it had just ended; one of another head changes nothing.
   void ShowResult(const analysis::MethodResult& result);
 
   // What the kept mass of the rows should reach. MethodChanged follows a change of it.
-  void SetMassTarget(double target);
   double mass_target() const;
   // The mask of the present parameters, or the last one while that is on its way; null when there is none.
   const LiveMask* mask() const;

@@ -83,7 +83,6 @@ class InputQueue {
   void Focus(bool focused);
 
   bool empty() const { return events_.empty(); }
-  bool IsHeld(InputKey key) const { return held_keys_.contains(key); }
   bool AnyButtonHeld() const { return !held_buttons_.empty(); }
 
   // Takes the events of one frame, in order. Call once per frame until empty().

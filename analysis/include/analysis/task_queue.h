@@ -29,8 +29,6 @@ class TaskQueue {
   // For a task that measures: waits, inside its work, until no other task has run or waited for a moment, so that its
   // times are its own; or until `stop` is requested, or for `at_most`. With one worker nothing runs beside it.
   void WaitUntilAlone(const std::stop_token& stop, std::chrono::milliseconds at_most);
-  bool Idle() const;
-  void WaitIdle();
 
  private:
   struct Impl;

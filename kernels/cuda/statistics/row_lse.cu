@@ -5,6 +5,7 @@
 #include "current_device.h"
 #include "kernels/cuda_statistics.h"
 #include "statistics/row_lse_hopper.h"
+#include "statistics/row_lse_mma.h"
 #include "statistics/scores_launch.cuh"
 #include "statistics/sink_term.cuh"
 
@@ -98,6 +99,13 @@ Status LaunchRowLseMma(const AttentionProblem& problem, const ScoreParams& param
 }
 
 }  // namespace
+
+Status RowLseMma(const AttentionProblem& problem, int32_t window, float* lse, void* stream) {
+  ScoreParams params;
+  Status status = MakeScoreParams(problem, window, 0, {{"lse", lse}}, stream, &params);
+  return status.ok() ? LaunchRowLseMma(problem, params, lse, stream) : status;
+}
+
 }  // namespace statistics
 
 Status RowLseCuda(const AttentionProblem& problem, int32_t window, float* lse, void* stream) {
@@ -109,12 +117,6 @@ Status RowLseCuda(const AttentionProblem& problem, int32_t window, float* lse, v
   // sm_90a code runs on 9.0 alone.
   if (device.compute_capability != 90) return statistics::LaunchRowLseMma(problem, params, lse, stream);
   return statistics::RowLseHopper(problem, params, device.num_multiprocessors, lse, static_cast<cudaStream_t>(stream));
-}
-
-Status RowLseCudaMma(const AttentionProblem& problem, int32_t window, float* lse, void* stream) {
-  statistics::ScoreParams params;
-  Status status = statistics::MakeScoreParams(problem, window, 0, {{"lse", lse}}, stream, &params);
-  return status.ok() ? statistics::LaunchRowLseMma(problem, params, lse, stream) : status;
 }
 
 }  // namespace headscope::kernels

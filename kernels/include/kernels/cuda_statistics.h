@@ -40,8 +40,6 @@ namespace headscope::kernels {
 // to nothing; NaN for one with NaN among its scores. wgmma on compute capability 9.0. Against float64: 5e-6 absolute
 // plus 2e-6 of the largest |score|.
 Status RowLseCuda(const AttentionProblem& problem, int32_t window, float* lse, void* stream);
-// The same by the kernel for GPUs other than Hopper, whatever the GPU: the twin that the wgmma kernel is compared with.
-Status RowLseCudaMma(const AttentionProblem& problem, int32_t window, float* lse, void* stream);
 
 // mass [batch, num_qo_heads, seq_q]: sum of p over those columns that the index keeps for the row and the row attends
 // to; its least value over rows is the CRA (SampleAttention, section 3.3). The index's lists are trusted, as by
