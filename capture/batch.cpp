@@ -106,7 +106,7 @@ void LookAt(Manifest* manifest, const std::string& path, const BatchRequest& req
     manifest->GoOn();
   } else if (!request.common.overwrite) {
     throw UsageError(
-        {.file = path, .problem = "exists already; resume it, choose another folder or allow overwriting"});
+        {.file = path, .problem = "exists already", .remedy = "resume it, choose another folder or allow overwriting"});
   }
 }
 

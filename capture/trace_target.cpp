@@ -93,16 +93,17 @@ TraceTarget::TraceTarget(std::string path, bool overwrite) : path_(std::move(pat
   const fs::file_status status = fs::symlink_status(path_, ignored);
   if (fs::exists(status)) {
     if (!overwrite)
-      throw UsageError({.file = path_, .problem = "exists already; choose another name or allow overwriting"});
+      throw UsageError(
+          {.file = path_, .problem = "exists already", .remedy = "choose another name or allow overwriting"});
     if (!fs::is_regular_file(status))
-      throw UsageError({.file = path_, .problem = "is not a regular file; choose another name"});
+      throw UsageError({.file = path_, .problem = "is not a regular file", .remedy = "choose another name"});
     writing_path_ = FreePartialName(path_);
   }
   const std::string folder = FolderOf(path_);
   if (::access(folder.c_str(), W_OK | X_OK) != 0) {
     throw UsageError({.file = path_,
-                      .problem = "the folder " + folder + " cannot be written (" + std::strerror(errno) +
-                                 "); choose another folder"});
+                      .problem = "the folder " + folder + " cannot be written (" + std::strerror(errno) + ")",
+                      .remedy = "choose another folder"});
   }
 }
 
@@ -111,16 +112,16 @@ void TraceTarget::RequireSpace(int64_t bytes) const {
   struct statvfs disk {};
   if (::statvfs(folder.c_str(), &disk) != 0) {
     throw FailedError({.file = path_,
-                       .problem = "the free space of " + folder + " cannot be read (" + std::strerror(errno) +
-                                  "); choose another folder"});
+                       .problem = "the free space of " + folder + " cannot be read (" + std::strerror(errno) + ")",
+                       .remedy = "choose another folder"});
   }
   const auto free_bytes = static_cast<int64_t>(disk.f_bavail) * static_cast<int64_t>(disk.f_frsize);
   if (free_bytes - kDiskReserve >= bytes) return;
   throw FailedError({.file = path_,
                      .problem = "the whole trace takes " + std::to_string(bytes) + " bytes and " +
                                 std::to_string(kDiskReserve) + " must stay free, but the disk has " +
-                                std::to_string(free_bytes) +
-                                " bytes free; record fewer layers, heads, rows or tokens or choose another folder"});
+                                std::to_string(free_bytes) + " bytes free",
+                     .remedy = "record fewer layers, heads, rows or tokens or choose another folder"});
 }
 
 void TraceTarget::Complete() const {
@@ -128,7 +129,7 @@ void TraceTarget::Complete() const {
   if (std::rename(writing_path_.c_str(), path_.c_str()) != 0) {
     throw FailedError({.file = path_,
                        .problem = std::string("cannot be replaced (") + std::strerror(errno) +
-                                  "); the whole new trace is " + writing_path_});
+                                  "), but the whole new trace is " + writing_path_});
   }
 }
 

@@ -135,7 +135,8 @@ std::vector<MethodResult> ReadComparison(const std::string& path) {
   const std::optional<FileFormat> format = FindFileFormat(path);
   if (format != FileFormat::kJson && format != FileFormat::kCsv) Refuse(path, "runs are read from .json and .csv");
   std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) throw BadInputError({.file = path, .problem = "it cannot be opened; check its name and permissions"});
+  if (!file)
+    throw BadInputError({.file = path, .problem = "it cannot be opened", .remedy = "check its name and permissions"});
   const std::streamoff size = file.tellg();
   if (size < 0 || size > kMostBytes) Refuse(path, "it is larger than any table of runs");
   file.seekg(0);

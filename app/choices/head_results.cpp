@@ -33,7 +33,7 @@ void CheckQueryRows(const data::TraceReader& trace) {
   if (trace.num_rows() > 0) return;
   if (trace.num_tokens() == 0) {
     throw BadInputError({.file = trace.path(),
-                         .problem = "it holds no token; its capture is still running, or was cut short before the "
+                         .problem = "it holds no token: its capture is still running, or was cut short before the "
                                     "first was written",
                          .remedy = "wait for it, or capture it again"});
   }

@@ -36,9 +36,9 @@ std::string FindProgram() {
   std::string path = ((installed ? InstalledLibraryFolder() : ProgramFolder()) / "headscope-contents").string();
   if (access(path.c_str(), X_OK) == 0) return path;
   if (!installed && access(HEADSCOPE_CONTENTS_PROGRAM, X_OK) == 0) return HEADSCOPE_CONTENTS_PROGRAM;
-  throw FailedError(
-      {.file = path,
-       .problem = "is missing; headscope reads HDF5 files through this program: build or install it again"});
+  throw FailedError({.file = path,
+                     .problem = "is missing, and headscope reads HDF5 files through this program",
+                     .remedy = "build or install it again"});
 }
 
 [[noreturn]] void RefuseToStart(int error) {

@@ -124,8 +124,8 @@ Cut MakeCut(const TraceReader& trace, const ExportSelection& selection) {
   if (trace.num_tokens() == 0) {
     throw BadInputError(
         {.file = trace.path(),
-         .problem = "the trace holds no token, so there is nothing to export: its capture ended before the first; "
-                    "capture it again"});
+         .problem = "the trace holds no token, so there is nothing to export: its capture ended before the first",
+         .remedy = "capture it again"});
   }
   Cut cut;
   cut.layout = trace.layout();
@@ -332,12 +332,12 @@ class TextFile {
  public:
   explicit TextFile(const std::string& path) : path_(path), file_(std::fopen(path.c_str(), "wx"), &std::fclose) {
     if (file_ == nullptr && errno == EEXIST) {
-      throw FailedError({.file = path, .problem = "exists already; choose another name"});
+      throw FailedError({.file = path, .problem = "exists already", .remedy = "choose another name"});
     }
     if (file_ == nullptr) {
       throw FailedError({.file = path,
-                         .problem = std::string("cannot be created (") + std::strerror(errno) +
-                                    "); choose a new name in a writable folder"});
+                         .problem = std::string("cannot be created (") + std::strerror(errno) + ")",
+                         .remedy = "choose a new name in a writable folder"});
     }
   }
   void Write(const std::string& text) {
@@ -353,7 +353,8 @@ class TextFile {
 
  private:
   [[noreturn]] void Fail() const {
-    throw FailedError({.file = path_, .problem = "writing failed; free some disk space or choose another folder"});
+    throw FailedError(
+        {.file = path_, .problem = "writing failed", .remedy = "free some disk space or choose another folder"});
   }
 
   std::string path_;

@@ -148,15 +148,17 @@ void TraceFile::Create(const std::string& path, bool overwrite) {
   const fs::file_status status = fs::symlink_status(path, ignored);
   if (fs::exists(status)) {
     if (!overwrite) {
-      throw FailedError({.file = path, .problem = "exists already; choose another name or allow overwriting"});
+      throw FailedError(
+          {.file = path, .problem = "exists already", .remedy = "choose another name or allow overwriting"});
     }
     if (!fs::is_regular_file(status)) {
-      throw FailedError({.file = path, .problem = "is not a regular file; choose another name"});
+      throw FailedError({.file = path, .problem = "is not a regular file", .remedy = "choose another name"});
     }
     // A new file instead of a truncated one, so that whoever has the old trace open keeps reading it.
     std::error_code error;
     if (!fs::remove(path, error)) {
-      throw FailedError({.file = path, .problem = "cannot be replaced (" + error.message() + "); choose another name"});
+      throw FailedError(
+          {.file = path, .problem = "cannot be replaced (" + error.message() + ")", .remedy = "choose another name"});
     }
   }
   const PropertyHandle access = FileAccess();
@@ -166,7 +168,8 @@ void TraceFile::Create(const std::string& path, bool overwrite) {
     const std::string reason = Hdf5Reason();
     // Made, and then not written; unless somebody else was quicker to make it.
     if (!fs::exists(status) && reason.find(std::strerror(EEXIST)) == std::string::npos) fs::remove(path, ignored);
-    throw FailedError({.file = path, .problem = "cannot be created (" + reason + "); choose a writable folder"});
+    throw FailedError(
+        {.file = path, .problem = "cannot be created (" + reason + ")", .remedy = "choose a writable folder"});
   }
 }
 

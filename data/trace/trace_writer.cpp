@@ -58,7 +58,8 @@ struct TraceWriter::Impl {
     if (broken) {
       throw FailedError(
           {.file = path,
-           .problem = "the trace cannot be written any further after the earlier failure; what was flushed is intact"});
+           .problem =
+               "the trace cannot be written any further after the earlier failure, but what was flushed is intact"});
     }
     try {
       action();
@@ -82,19 +83,19 @@ void TraceWriter::Impl::RequireSpace(int64_t tokens, int64_t rows, int64_t text_
   struct stat now {};
   struct statvfs disk {};
   if (stat(path.c_str(), &now) != 0 || statvfs(path.c_str(), &disk) != 0) {
-    throw FailedError(
-        {.file = path,
-         .problem = "vanished while it was being written; write to a folder that is not cleaned up automatically"});
+    throw FailedError({.file = path,
+                       .problem = "vanished while it was being written",
+                       .remedy = "write to a folder that is not cleaned up automatically"});
   }
   const int64_t wanted = file.StoredBytes(tokens, rows, text_length);
   const int64_t missing = std::max<int64_t>(0, wanted - now.st_size) + kDiskReserve;
   const auto free_bytes = static_cast<int64_t>(disk.f_bavail) * static_cast<int64_t>(disk.f_frsize);
   if (missing > free_bytes) {
-    throw FailedError(
-        {.file = path,
-         .problem = "the disk is nearly full (" + std::to_string(free_bytes >> 20) + " MiB free, " +
-                    std::to_string((missing >> 20) + 1) +
-                    " MiB needed); what was flushed before is intact: free some disk space or choose another folder"});
+    throw FailedError({.file = path,
+                       .problem = "the disk is nearly full (" + std::to_string(free_bytes >> 20) + " MiB free, " +
+                                  std::to_string((missing >> 20) + 1) +
+                                  " MiB needed), and what was flushed before is intact",
+                       .remedy = "free some disk space or choose another folder"});
   }
 }
 
@@ -318,7 +319,8 @@ void TraceWriter::Finish() {
   if (whole != self.num_tokens) {
     throw FailedError({.file = self.path,
                        .problem = "only " + std::to_string(whole) + " of " + std::to_string(self.num_tokens) +
-                                  " tokens are recorded in every layer; append the missing blocks before finishing"});
+                                  " tokens are recorded in every layer",
+                       .remedy = "append the missing blocks before finishing"});
   }
   self.Guarded([&] {
     self.FlushAll();

@@ -35,12 +35,13 @@ int64_t RequireSuperblock(const std::string& path, int descriptor, int64_t size,
   if (got <= static_cast<ssize_t>(kSignature.size()) ||
       std::memcmp(bytes.data(), kSignature.data(), kSignature.size()) != 0) {
     throw BadInputError(
-        {.file = path, .problem = "is not an HDF5 file (" + std::to_string(size) + " bytes); " + kind.not_one});
+        {.file = path, .problem = "is not an HDF5 file (" + std::to_string(size) + " bytes)", .remedy = kind.not_one});
   }
   if (bytes[kVersion] != 3) {
-    throw BadInputError({.file = path,
-                         .problem = "superblock version " + std::to_string(bytes[kVersion]) + ": " + kind.noun +
-                                    " has version 3; " + kind.not_one});
+    throw BadInputError(
+        {.file = path,
+         .problem = "superblock version " + std::to_string(bytes[kVersion]) + ": " + kind.noun + " has version 3",
+         .remedy = kind.not_one});
   }
   if (got < static_cast<ssize_t>(kBytes)) return 0;
   const auto number = [&](size_t at) {
@@ -128,8 +129,8 @@ void UntrustedFile::Open() {
     const int error = errno;
     if (descriptor_ >= 0) close(descriptor_);
     throw BadInputError({.file = path_,
-                         .problem = std::string("cannot be opened (") + std::strerror(error) +
-                                    "); check the name and the permissions"});
+                         .problem = std::string("cannot be opened (") + std::strerror(error) + ")",
+                         .remedy = "check the name and the permissions"});
   }
   Measure();
   try {

@@ -20,22 +20,28 @@ void WriteWholeFile(const std::string& path, const PropertyHandle& access, const
   const PropertyHandle creation = WithoutTimes(H5P_FILE_CREATE);
   FileHandle file(H5Fcreate(path.c_str(), H5F_ACC_EXCL, creation.get(), access.get()));
   if (!file.valid()) {
-    throw FailedError(
-        {.file = path, .problem = "cannot be created (" + Hdf5Reason() + "); choose a new name in a writable folder"});
+    throw FailedError({.file = path,
+                       .problem = "cannot be created (" + Hdf5Reason() + ")",
+                       .remedy = "choose a new name in a writable folder"});
   }
-  std::string problem;
-  try {
-    write(file.get());
-    Require(H5Fflush(file.get(), H5F_SCOPE_LOCAL), "writing");
-  } catch (const Error& error) {
-    problem = error.what();
-  }
-  if (problem.empty() && file.Reset() < 0) problem = "writing failed: " + Hdf5Reason();
-  if (!problem.empty()) {
+  const auto give_up = [&] {
     file.Release();  // closing would try to write again
     std::error_code ignored;
     std::filesystem::remove(path, ignored);
-    throw FailedError({.file = path, .problem = problem + "; free some disk space or choose another folder"});
+  };
+  try {
+    write(file.get());
+    Require(H5Fflush(file.get(), H5F_SCOPE_LOCAL), "writing");
+    if (file.Reset() < 0) throw FailedError("writing failed: " + Hdf5Reason());
+  } catch (Error& error) {
+    give_up();
+    if (error.fault().file.empty()) error.SetFile(path);
+    if (error.kind() == ErrorKind::kFailed && error.fault().remedy.empty())
+      error.AddRemedy("free some disk space or choose another folder");
+    throw;
+  } catch (...) {
+    give_up();
+    throw;
   }
 }
 

@@ -15,7 +15,8 @@ namespace headscope::data {
 PropertyHandle InMemoryAccess(size_t increment);
 
 // Creates `path`, lets `write` fill it and writes it out. On failure the file is removed. The caller holds the
-// Hdf5Lock. Throws FailedError: the name is taken or its folder cannot be written, `write` threw one, the disk is full.
+// Hdf5Lock. Throws FailedError: the name is taken or its folder cannot be written, the disk is full; and what `write`
+// throws, as it is, with the file's name.
 void WriteWholeFile(const std::string& path, const PropertyHandle& access, const std::function<void(hid_t)>& write);
 
 }  // namespace headscope::data

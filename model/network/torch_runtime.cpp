@@ -150,7 +150,8 @@ c10::Device OpenDevice(const Device& wanted) {
     throw DeviceError({.field = "device",
                        .value = DeviceText(wanted),
                        .problem = "this machine has " + std::to_string(available) +
-                                  (available == 1 ? " GPU, cuda:0" : " GPUs, counted from 0; name one of them")});
+                                  (available == 1 ? " GPU, cuda:0" : " GPUs, counted from 0"),
+                       .remedy = available == 1 ? "" : "name one of them"});
   }
   return {c10::kCUDA, static_cast<c10::DeviceIndex>(wanted.ordinal)};
 }

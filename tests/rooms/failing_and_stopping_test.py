@@ -77,6 +77,25 @@ def option_errors(name, text):
     ]
 
 
+def problem_errors(name, text):
+    """Of Fault{.problem = "..; .."}: what follows the semicolon is for its remedy."""
+    errors = []
+    for match in re.finditer(r"\.problem\s*=(?!=)\s*", text):
+        depth, at = 0, match.end()
+        for part in re.finditer(r'"((?:[^"\\]|\\.)*)"|[({\[]|[)}\]]|[,;]', text[at:]):
+            if part[0][0] == '"':
+                if re.search(r"; |;$", part[1]):
+                    errors.append(f"{name}:{text[:at].count(chr(10)) + 1}: the problem says what to do; that is the remedy (base/errors.h)")
+                    break
+            elif part[0] in "({[":
+                depth += 1
+            elif part[0] in ")}]":
+                depth -= 1
+            if depth < 0 or depth == 0 and part[0] in ",;":
+                break
+    return errors
+
+
 def stop_errors(name, text):
     return [
         f"{name}:{number}: {form} asks somebody to stop, or says that it did; pass a std::stop_token, and see base/stop.h"
@@ -91,7 +110,7 @@ class Repository(unittest.TestCase):
         self.assertGreater(len(files), 300)
         for path in files:
             text = (SOURCE / path).read_text(errors="replace")
-            errors += policy_errors(str(path), text) + option_errors(str(path), text) + stop_errors(str(path), text)
+            errors += policy_errors(str(path), text) + option_errors(str(path), text) + stop_errors(str(path), text) + problem_errors(str(path), text)
         self.assertEqual(errors, [])
 
 
@@ -113,6 +132,14 @@ class Checks(unittest.TestCase):
                 self.assertEqual(option_errors(name, line), [], (name, line))
         for line in ('f("a");  --length;', '// give "--size"', 'text = "<!-- a -->";', 'text = "a--b";', 'throw UsageError({.field = "size"});'):
             self.assertEqual(option_errors("analysis/a.cpp", line), [], line)
+
+    def test_remedies_in_problems(self):
+        for text in ('{.file = path, .problem = "is missing; make one"}', '{.problem = f(a, b) + "(" + why + "); choose another"}',
+                     'fault.problem = "one" +\n    std::string("two; three");'):
+            self.assertEqual(len(problem_errors("data/a.cpp", text)), 1, text)
+        for text in ('{.problem = "is missing", .remedy = "look there; or here"}', '{.problem = f("a", b), .remedy = "c; d"}',
+                     'fault.problem = why; Say("one; two");', 'if (fault.problem == "a; b") return;'):
+            self.assertEqual(problem_errors("data/a.cpp", text), [], text)
 
     def test_other_ways_to_stop(self):
         for line in ("const std::atomic<bool>* cancelled = nullptr;", "std::atomic<bool> stop_ = false;", "void Work(const std::atomic<bool>& flag);",
