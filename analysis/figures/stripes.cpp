@@ -102,7 +102,7 @@ std::vector<FigurePanel> MakeStripes(const FigureInput& input, std::string* capt
   FigurePanel least, mean;
   least.title = "CRA (minimum over the rows), mean over heads";
   mean.title = "kept mass (mean over the rows), mean over heads";
-  least.x = mean.x = {"kept columns and diagonals, % of each", false, 0, 100};
+  least.x = mean.x = {"kept columns and slashes, % of each", false, 0, 100};
   least.y = mean.y = {"kept mass", false, 0, 1};
   for (size_t trace = 0; trace < all.size(); ++trace) {
     for (const auto& [name, curve] :

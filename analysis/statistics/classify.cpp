@@ -37,7 +37,7 @@ struct Rule {
 std::vector<Rule> RulesOf(const ClassEvidence& evidence, const ClassRules& rules, const HeadStatistics& statistics) {
   const double line_mass =
       std::max(0.0, std::max(statistics.vertical_mass, statistics.slash_mass) - evidence.line_chance);
-  const char* line_name = statistics.vertical_mass >= statistics.slash_mass ? "columns" : "diagonals";
+  const char* line_name = statistics.vertical_mass >= statistics.slash_mass ? "columns" : "slashes";
   const double near_mass = 1.0 - statistics.outside_mass - evidence.learned_sink_mass - evidence.far_mass;
   const double sparsity = SparsityAt(statistics, kClassTarget)->sparsity;
   const double beyond_chance = evidence.far_mass - evidence.block_chance;

@@ -130,7 +130,7 @@ std::vector<Metric> MakeMetrics() {
   metrics.push_back(Mass("vertical_mass", "Vertical mass", "mass of the best columns outside sink and window",
                          &HeadStatistics::vertical_mass));
   metrics.push_back(ClearestOf(HeadClass::kVerticalSlash,
-                               Mass("slash_mass", "Slash mass", "mass of the best diagonals outside sink and window",
+                               Mass("slash_mass", "Slash mass", "mass of the best slashes outside sink and window",
                                     &HeadStatistics::slash_mass)));
   metrics.push_back(ClearestOf(
       HeadClass::kBlock,

@@ -67,7 +67,7 @@ MethodSpec MakeSpec() {
                .step = 128,
                .logarithmic = true,
                .unit = Unit::kTokens,
-               .help = "least number of columns, and of diagonals, kept by a head that selects by lines",
+               .help = "least number of columns, and of slashes, kept by a head that selects by lines",
                .cost = "more pairs where gamma asks for few",
                .scaled_floor = 128},
               {.name = "form",

@@ -42,7 +42,7 @@ MethodSpec MakeSpec() {
       .paper =
           "SampleAttention: Near-Lossless Acceleration of Long Context LLM Inference with Adaptive Structured "
           "Sparse Attention, section 4",
-      .summary = "Keeps the column and diagonal stripes of 128 that reach a share of the mass of sampled rows.",
+      .summary = "Keeps the column and slash stripes of 128 that reach a share of the mass of sampled rows.",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kQueryHead,
       .parameters =
@@ -51,8 +51,8 @@ MethodSpec MakeSpec() {
                          .help = "share of the sampled mass that the kept columns reach (GLM4 at 16K to 48K: 0.95)",
                          .cost = "more columns, more work"}),
               MassShare({.name = "alpha_s",
-                         .help = "share of the sampled mass that the kept diagonals reach (GLM4 at 16K to 48K: 0.95)",
-                         .cost = "more diagonals, more work"}),
+                         .help = "share of the sampled mass that the kept slashes reach (GLM4 at 16K to 48K: 0.95)",
+                         .cost = "more slashes, more work"}),
               {.name = "chunk_n",
                .default_value = 1,
                .minimum = 1,

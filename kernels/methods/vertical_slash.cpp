@@ -28,7 +28,7 @@ MethodSpec MakeSpec() {
       .paper =
           "MInference 1.0: Accelerating Pre-filling for Long-Context LLMs via Dynamic Sparse Attention, Algorithms 2 "
           "and 4",
-      .summary = "Keeps the columns and diagonals that carry the most attention in the last query rows.",
+      .summary = "Keeps the columns and slashes that carry the most attention in the last query rows.",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kQueryHead,
       .minference = {.name = "vertical_and_slash",
@@ -57,8 +57,8 @@ MethodSpec MakeSpec() {
                .step = 50,
                .logarithmic = true,
                .unit = Unit::kDiagonals,
-               .help = "diagonals kept (the paper's search starts from 2048, 1800, 1500 and 200)",
-               .cost = "an isolated diagonal costs 64 columns per row block, one next to another a single column",
+               .help = "slashes kept (the paper's search starts from 2048, 1800, 1500 and 200)",
+               .cost = "an isolated slash costs 64 columns per row block, one next to another a single column",
                .role = ParameterRole::kBudget,
                .scaled_floor = 32},
               {.name = "last_q",
@@ -83,8 +83,8 @@ MethodSpec MakeSpec() {
                .maximum = 1 << 20,
                .step = 1,
                .unit = Unit::kDiagonals,
-               .help = "nearest diagonals that are always among n_slash (the released code: 100)",
-               .cost = "takes places from diagonals with more mass"},
+               .help = "nearest slashes that are always among n_slash (the released code: 100)",
+               .cost = "takes places from slashes with more mass"},
           },
   };
 }

@@ -4,7 +4,7 @@
 #include "checkpoint/read_rope_config.h"
 #include "checkpoint/strict_json.h"
 #include "families/common_keys.h"
-#include "families/family_list.h"
+#include "families/norms_behind_layout.h"
 #include "model/model_config.h"
 
 namespace headscope::model {
@@ -19,19 +19,10 @@ void ReadRopes(const JsonFields& root, ModelConfig* config) {
 
 const Family& Exaone4() {
   static constexpr Family family = [] {
-    Family row = LlamaLayout();
-    row.model_type = "exaone4";
-    row.layer.input_norm = {};
-    row.layer.q_norm = "self_attn.q_norm";
-    row.layer.k_norm = "self_attn.k_norm";
-    row.layer.attention_output_norm = "post_attention_layernorm";
-    row.layer.mlp_norm = {};
-    row.layer.mlp_output_norm = "post_feedforward_layernorm";
+    Family row = NormsBehindLayout("exaone4");
     row.qk_norm = QkNorm::kEachHead;
     row.window = WindowRule::kByPattern;
     row.absent_window_pattern = 4;
-    row.absent_norm_eps = 1e-5;
-    row.absent_max_positions = 2048;
     row.absent_num_kv_heads = 32;
     row.read_ropes = &ReadRopes;
     return row;

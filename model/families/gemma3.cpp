@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gemma 3: positions that differ between the layers with and without a window, norms of q and k. Of the models that see
 // images as well, what they do with text.
-#include <cmath>
-
-#include "checkpoint/strict_json.h"
 #include "families/common_keys.h"
-#include "families/family_list.h"
-#include "model/model_config.h"
+#include "families/gemma_layout.h"
 
 namespace headscope::model {
 namespace {
@@ -16,37 +12,19 @@ void ReadRopes(const JsonFields& root, ModelConfig* config) {
 }
 
 void Read(const JsonFields& root, ModelConfig* config) {
-  if (root.Boolean("use_bidirectional_attention", false))
-    root.RefuseField("use_bidirectional_attention", "true is not supported", "use a model with causal attention");
   if (root.Has("attn_logit_softcapping"))
     root.RefuseField("attn_logit_softcapping", "is not supported in this family", "use a model without it");
   if (root.Has("final_logit_softcapping")) config->logit_soft_cap = ReadSoftCap(root, "final_logit_softcapping", {});
-  config->embedding_multiplier = std::sqrt(static_cast<double>(config->hidden_size));
-  const double scalar = root.Number("query_pre_attn_scalar", 256.0);
-  if (!(scalar > 0)) root.RefuseField("query_pre_attn_scalar", "must be positive", "correct it");
-  for (AttentionLayer& layer : config->layers) layer.scale = 1 / std::sqrt(scalar);
+  ReadGemmaScales(root, config);
 }
 
 constexpr Family TextRow() {
-  Family row = LlamaLayout();
-  row.model_type = "gemma3_text";
+  Family row = GemmaLayout("gemma3_text");
   row.layer.q_norm = "self_attn.q_norm";
   row.layer.k_norm = "self_attn.k_norm";
-  row.layer.attention_output_norm = "post_attention_layernorm";
-  row.layer.mlp_norm = "pre_feedforward_layernorm";
-  row.layer.mlp_output_norm = "post_feedforward_layernorm";
-  row.qkv_bias = BiasRule::kByAttentionBias;
-  row.output_bias = BiasRule::kByAttentionBias;
-  row.norm = NormKind::kRmsAboutOne;
   row.qk_norm = QkNorm::kEachHead;
-  row.window = WindowRule::kByPattern;
   row.absent_window_pattern = 6;
-  row.activation_key = "hidden_activation";
-  row.absent_activation = "gelu_pytorch_tanh";
-  row.absent_tied_embeddings = true;
-  row.absent_head_dim = 256;
   row.absent_max_positions = 131072;
-  row.absent_num_kv_heads = 4;
   row.read_ropes = &ReadRopes;
   row.read = &Read;
   return row;

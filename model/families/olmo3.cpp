@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // OLMo 3: as OLMo 2, with windows in three of four layers, whose positions are never stretched.
 #include "families/common_keys.h"
-#include "families/family_list.h"
+#include "families/norms_behind_layout.h"
 
 namespace headscope::model {
 namespace {
@@ -15,22 +15,9 @@ void ReadRopes(const JsonFields& root, ModelConfig* config) {
 
 const Family& Olmo3() {
   static constexpr Family family = [] {
-    Family row = LlamaLayout();
-    row.model_type = "olmo3";
-    row.layer.input_norm = {};
-    row.layer.q_norm = "self_attn.q_norm";
-    row.layer.k_norm = "self_attn.k_norm";
-    row.layer.attention_output_norm = "post_attention_layernorm";
-    row.layer.mlp_norm = {};
-    row.layer.mlp_output_norm = "post_feedforward_layernorm";
-    row.qkv_bias = BiasRule::kByAttentionBias;
-    row.output_bias = BiasRule::kByAttentionBias;
-    row.norm = NormKind::kRmsInFp32;
-    row.qk_norm = QkNorm::kAllHeads;
+    Family row = OlmoLayout("olmo3");
     row.window = WindowRule::kByPattern;
     row.absent_window_pattern = 4;
-    row.absent_norm_eps = 1e-5;
-    row.absent_max_positions = 2048;
     row.read_ropes = &ReadRopes;
     return row;
   }();

@@ -65,7 +65,7 @@ constexpr CommandSpec kTable[] = {
     {Command::kNextHead, "next-head", CommandMenu::kGo, "&Next head", ".",
      "The head after this one, by layer and number"},
     {Command::kLikeHeads, "like-heads", CommandMenu::kGo, "Heads &like this one", "Ctrl+Shift+K",
-     "Show only the heads whose columns and diagonals resemble the open head's"},
+     "Show only the heads whose columns and slashes resemble the open head's"},
     {Command::kGoTo, "go-to", CommandMenu::kGo, "&Go to row, column…", "Ctrl+G", "Go to a score by query and key",
      false, true},
     {Command::kFindToken, "find-token", CommandMenu::kGo, "Find &token text…", "Ctrl+F", "Find text in the prompt"},
