@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "common_parameters.h"
 #include "head_groups.h"
 #include "key_blocks.h"
 #include "problems/counter_random.h"
@@ -49,12 +50,7 @@ MethodSpec MakeSpec() {
       .parameters = {blocks("n_global", 2, 0, "first key blocks that every row keeps", ParameterRole::kOther),
                      blocks("n_window", 3, 1, "newest key blocks, the row's own among them", ParameterRole::kOther),
                      blocks("n_random", 3, 0, "random key blocks per block of 64 query rows", ParameterRole::kBudget),
-                     {.name = "seed",
-                      .default_value = 0,
-                      .minimum = 0,
-                      .maximum = 1 << 30,
-                      .help = "random seed of the blocks; recorded with the results",
-                      .cost = "none; it only changes the draw"}},
+                     internal::SeedParameter("the blocks")},
   };
 }
 

@@ -9,6 +9,7 @@
 // so a query block with fewer than n_blocks causal blocks keeps them all; equal scores go to the earlier block.
 #include <algorithm>
 
+#include "common_parameters.h"
 #include "head_groups.h"
 #include "kernels/cpu_scores.h"
 #include "key_blocks.h"
@@ -32,18 +33,7 @@ MethodSpec MakeSpec() {
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kQueryHead,
       .minference = {.name = "block_sparse", .first = "n_blocks"},
-      .parameters = {{.name = "n_blocks",
-                      .default_value = 100,
-                      .minimum = 1,
-                      .maximum = 1 << 14,
-                      .step = 1,
-                      .logarithmic = true,
-                      .unit = Unit::kBlocks,
-                      .help = "key blocks kept per query block",
-                      .cost = "64 more pairs per row and block; the first n_blocks * 64 tokens are dense",
-                      .role = ParameterRole::kBudget,
-                      .tokens_per_unit = kBlock,
-                      .scaled_floor = 8}},
+      .parameters = {internal::KeyBlocksKept(kBlock)},
   };
 }
 

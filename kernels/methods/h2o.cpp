@@ -14,6 +14,7 @@
 #include <memory>
 #include <vector>
 
+#include "common_parameters.h"
 #include "internal/parallel_for.h"
 #include "line_sums.h"
 #include "prompt_eviction.h"
@@ -39,15 +40,7 @@ MethodSpec MakeSpec() {
       .needs_history = true,
       .parameters =
           {
-              {.name = "k",
-               .default_value = 192,
-               .minimum = 1,
-               .maximum = 1 << 20,
-               .step = 16,
-               .logarithmic = true,
-               .unit = Unit::kTokens,
-               .help = "tokens that the cache holds from step to step (SparQ's comparisons: 192 to 768)",
-               .cost = "one more key and value to read per token"},
+              internal::CachedTokens(192, 16, " (SparQ's comparisons: 192 to 768)"),
               {.name = "local_share",
                .type = ParameterType::kReal,
                .default_value = 0.25,

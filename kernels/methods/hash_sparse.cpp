@@ -11,6 +11,7 @@
 #include <cmath>
 #include <vector>
 
+#include "common_parameters.h"
 #include "dot.h"
 #include "head_groups.h"
 #include "internal/element.h"
@@ -41,12 +42,7 @@ MethodSpec MakeSpec() {
                .logarithmic = true,
                .help = "buckets, rounded down to an even number (the paper: 16)",
                .cost = "fewer pairs"},
-              {.name = "seed",
-               .default_value = 0,
-               .minimum = 0,
-               .maximum = 1 << 30,
-               .help = "random seed of the hash directions; recorded with the results",
-               .cost = "none; it only changes the draw"},
+              internal::SeedParameter("the hash directions"),
           },
   };
 }

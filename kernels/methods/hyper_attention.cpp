@@ -16,6 +16,7 @@
 #include <numeric>
 #include <vector>
 
+#include "common_parameters.h"
 #include "head_groups.h"
 #include "internal/element.h"
 #include "problems/counter_random.h"
@@ -59,12 +60,7 @@ MethodSpec MakeSpec() {
                .maximum = 24,
                .help = "bits of the hash",
                .cost = "finer sorting; more to compute per token"},
-              {.name = "seed",
-               .default_value = 0,
-               .minimum = 0,
-               .maximum = 1 << 30,
-               .help = "random seed of the planes and samples; recorded with the results",
-               .cost = "none; it only changes the draw"},
+              internal::SeedParameter("the planes and samples"),
           },
   };
 }

@@ -10,6 +10,7 @@
 //
 // Where the source is silent: windows that have not ended are not scored. A list of headscope's index belongs to 64
 // rows: `rows` says how they agree.
+#include "common_parameters.h"
 #include "compressed_keys.h"
 #include "registry.h"
 #include "selector.h"
@@ -59,11 +60,7 @@ MethodSpec MakeSpec() {
                .help = "window in whole blocks, rounded up, the query's own among them",
                .cost = "one more pair per row and token",
                .scaled_floor = 64},
-              {.name = "rows",
-               .type = ParameterType::kChoice,
-               .help = "how 64 rows share a list: what any of them selects, or the best by the sum of their scores",
-               .cost = "sum keeps less, and not all that each row selected",
-               .choices = {"union", "sum"}},
+              internal::RowsSharing(),
           },
   };
 }

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "common_parameters.h"
 #include "internal/parallel_for.h"
 #include "kernels/random_subspace.h"
 #include "problems/counter_random.h"
@@ -41,16 +42,7 @@ MethodSpec MakeSpec() {
                .unit = Unit::kComponents,
                .help = "dimensions of the projection that scores all keys",
                .cost = "one more element of every key to read per dimension"},
-              {.name = "k",
-               .default_value = 128,
-               .minimum = 1,
-               .maximum = 1 << 20,
-               .step = 16,
-               .logarithmic = true,
-               .unit = Unit::kTokens,
-               .help = "tokens attended to",
-               .cost = "one more key and value to read per token",
-               .role = ParameterRole::kBudget},
+              internal::AttendedTokens(128),
               {.name = "seed",
                .maximum = 1 << 30,
                .help = "random seed of the projection",

@@ -21,6 +21,7 @@
 #include <span>
 #include <vector>
 
+#include "common_parameters.h"
 #include "dot.h"
 #include "internal/element.h"
 #include "internal/parallel_for.h"
@@ -75,12 +76,7 @@ MethodSpec MakeSpec() {
                .step = 0.0001,
                .help = "added to a token's probability before its inverse is taken (the released code: 0.0001)",
                .cost = "bounds the weights, and their sum is short of the truth"},
-              {.name = "seed",
-               .default_value = 0,
-               .minimum = 0,
-               .maximum = 1 << 30,
-               .help = "random seed of the planes; recorded with the results",
-               .cost = "none; it only changes the draw"},
+              internal::SeedParameter("the planes"),
           },
   };
 }

@@ -10,6 +10,7 @@
 // compressed branch and the gates. The window is rounded out to whole blocks. Equation 9 as printed sums windows
 // *before* a block (index - m - n); taken as + m - n, those that overlap it. A list of headscope's index belongs to 64
 // rows: `rows` says how they agree.
+#include "common_parameters.h"
 #include "compressed_keys.h"
 #include "registry.h"
 #include "selector.h"
@@ -50,11 +51,7 @@ MethodSpec MakeSpec() {
                .help = "newest tokens that every row keeps (NSA's third branch)",
                .cost = "one more pair per row and token",
                .scaled_floor = 64},
-              {.name = "rows",
-               .type = ParameterType::kChoice,
-               .help = "how 64 rows share a list: what any of them selects, or the best by the sum of their scores",
-               .cost = "sum keeps less, and not all that each row selected",
-               .choices = {"union", "sum"}},
+              internal::RowsSharing(),
           },
   };
 }

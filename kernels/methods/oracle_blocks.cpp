@@ -4,6 +4,7 @@
 // The blocks of 64 keys to which a block of 64 query rows gives the largest exact mass: no other choice of as many
 // blocks keeps more mass on average over these rows (the least row may do better elsewhere). It costs as much as dense
 // attention; no claim of speed is made.
+#include "common_parameters.h"
 #include "exact_mass.h"
 #include "registry.h"
 #include "selector.h"
@@ -21,18 +22,7 @@ MethodSpec MakeSpec() {
       .summary = "Keeps, per block of 64 queries, the blocks of 64 keys with the largest exact attention mass.",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kQueryHead,
-      .parameters = {{.name = "n_blocks",
-                      .default_value = 100,
-                      .minimum = 1,
-                      .maximum = 1 << 14,
-                      .step = 1,
-                      .logarithmic = true,
-                      .unit = Unit::kBlocks,
-                      .help = "key blocks kept per query block",
-                      .cost = "64 more pairs per row and block; the first n_blocks * 64 tokens are dense",
-                      .role = ParameterRole::kBudget,
-                      .tokens_per_unit = internal::kOracleBlock,
-                      .scaled_floor = 8}},
+      .parameters = {internal::KeyBlocksKept(internal::kOracleBlock)},
   };
 }
 

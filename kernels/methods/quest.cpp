@@ -13,6 +13,7 @@
 #include <optional>
 #include <vector>
 
+#include "common_parameters.h"
 #include "page_bounds.h"
 #include "registry.h"
 #include "step_scores.h"
@@ -46,15 +47,7 @@ MethodSpec MakeSpec() {
                .help = "tokens attended to, in whole pages, at least one page (the paper: 256 to 4096)",
                .cost = "one more key and value to read per token",
                .role = ParameterRole::kBudget},
-              {.name = "page_size",
-               .default_value = 16,
-               .minimum = 1,
-               .maximum = 1024,
-               .step = 1,
-               .logarithmic = true,
-               .unit = Unit::kTokens,
-               .help = "tokens of a page",
-               .cost = "bounds are fewer and looser"},
+              internal::PageSizeParameter("tokens of a page"),
               {.name = "group",
                .type = ParameterType::kChoice,
                .help = "score of a group of queries: the sum of their scores, or the score of their mean",

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "common_parameters.h"
 #include "index/checks.h"
 #include "internal/element.h"
 #include "internal/parallel_for.h"
@@ -57,16 +58,7 @@ MethodSpec MakeSpec() {
                .unit = Unit::kComponents,
                .help = "query components that score all keys (the one to tune)",
                .cost = "one more element of every key to read per component"},
-              {.name = "k",
-               .default_value = 128,
-               .minimum = 1,
-               .maximum = 1 << 20,
-               .step = 16,
-               .logarithmic = true,
-               .unit = Unit::kTokens,
-               .help = "tokens attended to",
-               .cost = "one more key and value to read per token",
-               .role = ParameterRole::kBudget},
+              internal::AttendedTokens(128),
               {.name = "local_share",
                .type = ParameterType::kReal,
                .default_value = 0.25,

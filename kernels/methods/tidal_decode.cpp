@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "common_parameters.h"
 #include "internal/parallel_for.h"
 #include "kernels/decode_driver.h"
 #include "registry.h"
@@ -45,16 +46,7 @@ MethodSpec MakeSpec() {
       .needs_history = true,  // the layers below, at the same step
       .parameters =
           {
-              {.name = "k",
-               .default_value = 256,
-               .minimum = 1,
-               .maximum = 1 << 20,
-               .step = 16,
-               .logarithmic = true,
-               .unit = Unit::kTokens,
-               .help = "tokens that the other layers attend to",
-               .cost = "one more key and value to read per token",
-               .role = ParameterRole::kBudget},
+              internal::AttendedTokens(256, "tokens that the other layers attend to"),
               layer("first_layer", 2, "first layer that selects; those below it attend to everything"),
               layer("reselect_layer", 13, "layer that selects again (below first_layer: none)"),
           },

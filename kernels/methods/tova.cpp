@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "common_parameters.h"
 #include "prompt_eviction.h"
 #include "registry.h"
 #include "step_scores.h"
@@ -28,15 +29,7 @@ MethodSpec MakeSpec() {
       .keeps_state = true,
       .needs_history = true,
       .kvpress = "tova",
-      .parameters = {{.name = "k",
-                      .default_value = 512,
-                      .minimum = 1,
-                      .maximum = 1 << 20,
-                      .step = 64,
-                      .logarithmic = true,
-                      .unit = Unit::kTokens,
-                      .help = "tokens that the cache holds from step to step",
-                      .cost = "one more key and value to read per token"}},
+      .parameters = {internal::CachedTokens(512, 64)},
   };
 }
 

@@ -17,6 +17,7 @@
 #include <cmath>
 #include <vector>
 
+#include "common_parameters.h"
 #include "internal/parallel_for.h"
 #include "problems/counter_random.h"
 #include "registry.h"
@@ -72,12 +73,7 @@ MethodSpec MakeSpec() {
                .help = "error bound: on both sides, as in the paper, or on one side, as in the released code",
                .cost = "one_sided samples less",
                .choices = {"two_sided", "one_sided"}},
-              {.name = "seed",
-               .default_value = 0,
-               .minimum = 0,
-               .maximum = 1 << 30,
-               .help = "random seed of the sample; recorded with the results",
-               .cost = "none; it only changes the draw"},
+              internal::SeedParameter("the sample"),
           },
   };
 }
