@@ -9,7 +9,7 @@
 
 #include "analysis/report.h"
 #include "analysis/types/mask_overlap.h"
-#include "tiles/texels.h"
+#include "tiles/map_texels.h"
 
 namespace headscope::analysis {
 

@@ -4,7 +4,7 @@
 
 #include "analysis/head_tensors.h"
 #include "analysis/types/tile.h"
-#include "tiles/texels.h"
+#include "tiles/map_texels.h"
 
 namespace headscope::analysis {
 

@@ -8,8 +8,8 @@
 
 #include "base/stop.h"
 #include "kernels/parallel.h"
+#include "tiles/map_texels.h"
 #include "tiles/texel_counts.h"
-#include "tiles/texels.h"
 
 namespace headscope::analysis {
 namespace {

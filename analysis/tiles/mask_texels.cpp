@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "tiles/map_texels.h"
 #include "tiles/pair_counts.h"
-#include "tiles/texels.h"
 
 namespace headscope::analysis {
 namespace {

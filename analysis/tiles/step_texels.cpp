@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "analysis/tiles.h"
+#include "tiles/map_texels.h"
 #include "tiles/texel_counts.h"
-#include "tiles/texels.h"
 
 namespace headscope::analysis {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tiles/texels.h"
+#include "tiles/map_texels.h"
 
 namespace headscope::analysis {
 namespace {

@@ -22,7 +22,7 @@
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_statistics.h"
 #include "support/gpu.h"
-#include "tiles/texels.h"
+#include "tiles/map_texels.h"
 
 namespace headscope::analysis {
 namespace {

@@ -2,7 +2,7 @@
 // From picks to the lists of a SparseIndex, in one launch: a warp per list walks two bitmaps, what the upper and what
 // the lower half of the tile's rows keep, and writes a run wherever their state changes; for vertical-slash, only at
 // the tile's rows, and left of them it takes the head's picks in order, with two warps a list where lists are few
-// (line_lists.cu). The kept set is the one that SparseIndexBuilder makes of the same ranges and columns.
+// (vertical_slash_lists.cu). The kept set is the one that SparseIndexBuilder makes of the same ranges and columns.
 #pragma once
 
 #include <cuda_runtime_api.h>

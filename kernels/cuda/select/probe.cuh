@@ -6,9 +6,9 @@
 #include <cuda_runtime.h>
 
 #include "dependent_launch.cuh"
-#include "select/line_sums.cuh"
+#include "select/probe_line_sums.cuh"
+#include "select/probe_row_sums.cuh"
 #include "select/probe_scores.cuh"
-#include "select/row_statistics.cuh"
 #include "shared_memory.h"
 
 namespace headscope::kernels::selection {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tiles/texels.h"
+#include "tiles/map_texels.h"
 
 #include <algorithm>
 #include <cmath>
