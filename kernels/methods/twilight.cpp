@@ -22,7 +22,6 @@
 #include <string>
 #include <vector>
 
-#include "common_parameters.h"
 #include "four_bit_keys.h"
 #include "internal/parallel_for.h"
 #include "key_blocks.h"
