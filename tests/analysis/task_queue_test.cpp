@@ -219,6 +219,7 @@ TEST(TaskQueue, WhatDoneHeldIsFreedWhereItRan) {
 // A task that measures begins when what was asked for before it is done, and does not wait for ever.
 TEST(TaskQueue, AMeasuringTaskWaitsUntilItIsAlone) {
   Mailbox mailbox;
+  std::promise<void> ended;  // (a task that waits for rest would be another that runs)
   TaskQueue queue(3, mailbox.Dispatcher());
   std::atomic<bool> tile_done = false, seen = false, gave_up_early = false;
   queue.Submit(
@@ -235,9 +236,10 @@ TEST(TaskQueue, AMeasuringTaskWaitsUntilItIsAlone) {
         gave_up_early = !tile_done;
         queue.WaitUntilAlone(stop, std::chrono::seconds(60));
         seen = tile_done.load();
+        ended.set_value();
       },
       nullptr);
-  test::WaitIdle(&queue);
+  ended.get_future().wait();
   EXPECT_TRUE(gave_up_early);
   EXPECT_TRUE(seen);
 }

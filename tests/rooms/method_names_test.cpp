@@ -227,7 +227,7 @@ struct Mention {
 };
 constexpr Mention kMentions[] = {
     // A class of heads that is called as the method made for it, and its width in a table.
-    {"analysis/types/metrics.cpp", "vertical-slash"},
+    {"analysis/types/include/analysis/types/head_class.h", "vertical-slash"},
     {"ui/shell/head_table.cpp", "vertical-slash"},
     // What `headscope bench` times unless told otherwise, and the column of a table that must hold the longest name.
     {"app/commands/command_bench.cpp", "dense"},
