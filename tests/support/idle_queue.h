@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <future>
 #include <limits>
 #include <memory>
@@ -16,7 +17,7 @@ namespace headscope::test {
 inline void WaitIdle(analysis::TaskQueue* queue) {
   const auto alone = std::make_shared<std::promise<void>>();
   queue->Submit(
-      "rest", std::numeric_limits<int32_t>::min(),
+      "rest", -std::numeric_limits<int32_t>::max(),
       [queue, alone](const std::stop_token& stop) {
         queue->WaitUntilAlone(stop, std::chrono::minutes(10));
         alone->set_value();
