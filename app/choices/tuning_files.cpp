@@ -340,7 +340,10 @@ constexpr std::array kFormats = {
                     .file = FileFormat::kCsv,
                     .title = "Table",
                     .help = "a line for each head, which compare reads"},
-           .write = [](const Tuning& tuning) { return CsvFile({&tuning, 1}, /*ranged=*/false); }},
+           .write =
+               [](const Tuning& tuning) {
+                 return CsvFile({&tuning, 1}, /*ranged=*/false);
+               }},
     Format{.info = {.format = TuningFormat::kMInference,
                     .name = "minference",
                     .file = FileFormat::kJson,

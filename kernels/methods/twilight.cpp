@@ -70,7 +70,7 @@ bool NamesTokens(const DecodeMethod& selector, const ParameterSpec& parameter) {
 
 std::vector<ParameterSpec> SelectorParameters() {
   std::vector<ParameterSpec> parameters;
-  for (const DecodeMethod* selector : internal::DecodeSelectors()) {
+  for (const DecodeMethod* selector : Selectors()) {
     for (ParameterSpec parameter : selector->spec().parameters) {
       if (parameter.role == ParameterRole::kBudget || !NamesTokens(*selector, parameter)) continue;
       parameter.name = OwnName(*selector, parameter.name);

@@ -49,6 +49,7 @@ TEST(Errors, TakeWhatACatcherKnowsAndStayWhatTheyAre) {
 enum class Code { kOk, kInvalidArgument, kUnsupported, kOutOfMemory, kDeviceMissing, kDeviceError, kCancelled };
 struct FakeStatus {
   Code state;
+  bool ok() const { return state == Code::kOk; }
   Code code() const { return state; }
   std::string message() const { return "why"; }
 };

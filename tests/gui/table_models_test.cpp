@@ -53,7 +53,7 @@ TEST_F(TableModelsTest, KeepTheirPromisesWhileRowsComeAndGo) {
 
   auto* const runs = Find<QTableView>("runsTable");
   window_->commands()[Command::kRun]->trigger();
-  ASSERT_TRUE(WaitFor([&] { return runs->model()->rowCount() >= 2 && !window_->canvas()->IsRunning(); }));
+  ASSERT_TRUE(WaitFor([&] { return runs->model()->rowCount() >= 2 && !window_->state()->trial.running(); }));
   for (int column = 0; column < runs->model()->columnCount(); ++column) runs->sortByColumn(column, Qt::DescendingOrder);
   window_->commands()[Command::kBookmark]->trigger();
   window_->commands()[Command::kUndo]->trigger();
