@@ -489,9 +489,9 @@ std::string TuningFile(std::span<const Tuning> by_range, TuningFormat format) {
 
 void CheckRangeFormat(TuningFormat format) {
   if (format == TuningFormat::kJson || format == TuningFormat::kCsv) return;
-  throw UsageError(
-      "--format: the file has one setting for a head, whatever the prompt's length; write .json or .csv, or leave out "
-      "--ranges");
+  throw UsageError({.field = "format",
+                    .problem = "the file has one setting for a head, whatever the prompt's length",
+                    .remedy = "write .json or .csv, or tune without ranges"});
 }
 
 }  // namespace headscope::app

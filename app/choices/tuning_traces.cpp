@@ -12,7 +12,7 @@ void CheckTunedTogether(const data::TraceReader& trace, const data::TraceReader&
   if (!data::RowsContiguous(trace.row_positions()))
     throw BadInputError({.file = trace.path(),
                          .problem = "its query rows have gaps",
-                         .remedy = "capture with --rows all or --rows last:N"});
+                         .remedy = "capture all rows, or the last ones, again"});
   const data::ModelInfo &model = trace.layout().model, &expected = first.layout().model;
   if (model.weights_sha256 == expected.weights_sha256 && model.num_layers == expected.num_layers &&
       model.num_qo_heads == expected.num_qo_heads && model.head_dim == expected.head_dim)

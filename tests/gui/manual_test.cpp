@@ -69,13 +69,13 @@ TEST_F(ManualTest, SearchGoesThroughAllPages) {
   search->setText(QStringLiteral("duoattention"));  // of two pages, in another spelling there
   EXPECT_TRUE(Find<QLabel>("manualHits")->text().endsWith(QStringLiteral("hits")));
   QTest::keyClick(search, Qt::Key_Return);
-  EXPECT_TRUE(Heading().startsWith(QStringLiteral("Methods read from a file"))) << Heading().toStdString();
-  EXPECT_TRUE(sections_->currentItem()->text().startsWith(QStringLiteral("(1) Methods read from a file")));
+  EXPECT_EQ(Heading(), QStringLiteral("Over all heads"));
+  EXPECT_EQ(sections_->currentItem()->text(), QStringLiteral("(1) Over all heads"));
   EXPECT_EQ(text_->textCursor().selectedText().toLower(), QStringLiteral("duoattention"));
   const int first = sections_->currentRow();
   QTest::keyClick(search, Qt::Key_Return);
   EXPECT_GT(sections_->currentRow(), first) << "the next one";
-  EXPECT_EQ(Heading(), QStringLiteral("A tuned configuration"));
+  EXPECT_TRUE(Heading().startsWith(QStringLiteral("Methods read from a file"))) << Heading().toStdString();
   EXPECT_EQ(text_->textCursor().selectedText().toLower(), QStringLiteral("duoattention"));
   search->setText(QStringLiteral("no such word is there"));
   EXPECT_EQ(Find<QLabel>("manualHits")->text(), QStringLiteral("0 hits"));

@@ -347,7 +347,14 @@ TEST_P(Limits, TimeIsInProportionToTheFile) {
     return std::min(Seconds(read), Seconds(read));
   };
   constexpr size_t kBytes = 1 << 20;
-  EXPECT_LT(best_of_two(2 * kBytes), 3 * best_of_two(kBytes) + 0.1);
+  // What else the machine does can make one of both look slow; four times the time for twice the file would stay.
+  double once = 0, twice = 0;
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    once = best_of_two(kBytes);
+    twice = best_of_two(2 * kBytes);
+    if (twice < 3 * once + 0.1) return;
+  }
+  ADD_FAILURE() << "1 MB takes " << once << " s and 2 MB " << twice << " s";
 }
 
 #if HEADSCOPE_OWN_MEMORY
