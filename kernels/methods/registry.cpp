@@ -50,7 +50,7 @@ const std::vector<const DecodeMethod*>& DecodeMethods() {
 }
 
 std::vector<const DecodeMethod*> internal::CandidateSelectors(const DecodeMethod& (*asking)()) {
-#define HEADSCOPE_FUNCTION(name) &name,
+#define HEADSCOPE_FUNCTION(name) &(name),
   std::vector<const DecodeMethod*> selectors;
   for (const DecodeMethod& (*const make)() : {HEADSCOPE_DECODE_METHODS(HEADSCOPE_FUNCTION)}) {
     if (make != asking && make().spec().gives_candidates) selectors.push_back(&make());
