@@ -17,6 +17,18 @@ constexpr int64_t kMostRows = 32;
 
 }  // namespace
 
+RowErrors ErrorsOfRows(const std::vector<double>& differences, const std::vector<double>& norms) {
+  RowErrors errors{0, 0};
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < differences.size(); ++i) {
+    difference += differences[i];
+    norm += norms[i];
+    errors.worst = std::max(errors.worst, std::sqrt(differences[i] / norms[i]));
+  }
+  errors.all = std::sqrt(difference / norm);
+  return errors;
+}
+
 ExactRows::ExactRows(BenchDevice& device, const PlacedProblem& placed, int32_t num_threads, const std::stop_token& stop,
                      const kernels::SparseIndex* kept) {
   const kernels::AttentionProblem& problem = placed.problem;
@@ -73,21 +85,15 @@ ExactRows::ExactRows(BenchDevice& device, const PlacedProblem& placed, int32_t n
 }
 
 RowErrors ExactRows::ErrorsOf(const std::vector<float>& output) const {
-  RowErrors errors{0, 0};
-  double difference = 0, norm = 0;
+  std::vector<double> differences(rows_.size()), norms(rows_.size());
   for (size_t i = 0; i < rows_.size(); ++i) {
-    double of_row = 0, norm_of_row = 0;
     for (int64_t d = 0; d < v_head_dim_; ++d) {
       const double exact = exact_[i * static_cast<size_t>(v_head_dim_) + static_cast<size_t>(d)];
-      of_row += std::pow(double{output[static_cast<size_t>(rows_[i] * v_head_dim_ + d)]} - exact, 2);
-      norm_of_row += exact * exact;
+      differences[i] += std::pow(double{output[static_cast<size_t>(rows_[i] * v_head_dim_ + d)]} - exact, 2);
+      norms[i] += exact * exact;
     }
-    difference += of_row;
-    norm += norm_of_row;
-    errors.worst = std::max(errors.worst, std::sqrt(of_row / norm_of_row));
   }
-  errors.all = std::sqrt(difference / norm);
-  return errors;
+  return ErrorsOfRows(differences, norms);
 }
 
 }  // namespace headscope::app::bench

@@ -15,6 +15,9 @@ struct RowErrors {
   double all = -1, worst = -1;
 };
 
+// Of rows by their squared distance from what is exact, and by that one's squared norm.
+RowErrors ErrorsOfRows(const std::vector<double>& differences, const std::vector<double>& norms);
+
 // Attention of query head 0 of the first sequence in float64, with the layer's window, soft cap and sink, for rows
 // spread over the prompt, its last among them; of all keys that a row sees, or of those that an index keeps.
 class ExactRows {

@@ -61,15 +61,7 @@ RowErrors ErrorsOf(BenchDevice& device, const kernels::TokenAttention& attention
     }
   });
   StopUnless(all);
-  RowErrors errors{0, 0};
-  double difference = 0, norm = 0;
-  for (size_t i = 0; i < differences.size(); ++i) {
-    difference += differences[i];
-    norm += norms[i];
-    errors.worst = std::max(errors.worst, std::sqrt(differences[i] / norms[i]));
-  }
-  errors.all = std::sqrt(difference / norm);
-  return errors;
+  return ErrorsOfRows(differences, norms);
 }
 
 }  // namespace
