@@ -158,8 +158,53 @@ TEST_P(CudaFp8, MatchesFloat64OfTheQuantised) {
   ASSERT_NO_FATAL_FAILURE(run.ExpectGuards());
 }
 
+// More items than blocks are dealt: where all heads keep everything, the wide kernel's.
+void AppendWide(std::vector<AttendCase>* cases) {
+  AttendCase wide{
+      .pattern = Pattern::kDense, .seq_q = 0, .seq_k = 0, .batch = 10, .num_qo_heads = 128, .num_kv_heads = 32};
+  for (const auto& [seq_q, seq_k] : {std::pair{1, 0},
+                                     {63, 0},
+                                     {65, 0},
+                                     {128, 0},
+                                     {192, 0},
+                                     {193, 0},
+                                     {320, 0},
+                                     {513, 0},
+                                     {130, 777},
+                                     {1, 500},
+                                     {300, 301},
+                                     {200, 384}}) {
+    wide.seq_q = seq_q;
+    wide.seq_k = seq_k;
+    cases->push_back(wide);
+  }
+  wide.seq_q = 300;
+  wide.seq_k = 0;
+  for (const float nats : {6.0f, 30.0f}) {
+    wide.scale = nats / static_cast<float>(kNatsOfScale);
+    cases->push_back(wide);
+  }
+  wide.scale = 0;
+  wide.dtype = DType::kFloat16;
+  cases->push_back(wide);
+  // What the wide kernel leaves to the other.
+  wide.dtype = DType::kBFloat16;
+  for (const Pattern pattern : {Pattern::kRandom, Pattern::kSomeEmpty, Pattern::kColumns}) {
+    wide.pattern = pattern;
+    cases->push_back(wide);
+  }
+  wide.pattern = Pattern::kDense;
+  wide.tile_rows = 64;
+  cases->push_back(wide);
+  wide.tile_rows = 128;
+  wide.rule = {MaskKind::kNone, 0, 0};
+  cases->push_back(wide);
+  cases->push_back({.pattern = Pattern::kDense, .seq_q = 9000, .seq_k = 0, .num_qo_heads = 16, .num_kv_heads = 4});
+}
+
 std::vector<AttendCase> Cases() {
   std::vector<AttendCase> cases;
+  AppendWide(&cases);
   const auto add = [&](Pattern pattern, int32_t seq_q, int32_t seq_k, auto... changes) {
     AttendCase c{.pattern = pattern, .seq_q = seq_q, .seq_k = seq_k};
     (changes(&c), ...);

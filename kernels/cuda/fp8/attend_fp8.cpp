@@ -194,8 +194,15 @@ Status AttendFp8Cuda(const AttentionProblem& problem, const void* tensors, size_
   params.half_output = problem.dtype == DType::kFloat16;
   const int64_t bytes_per_kv_head = int64_t{2} * layout.k_pieces * fp8::kPieceBytes;
   const auto cuda_stream = static_cast<cudaStream_t>(stream);
+  const auto launch = [&](int num_blocks) {
+    if (params.dense_sections != nullptr) {
+      const cudaError_t error = fp8::LaunchFp8Wide(params, num_blocks, cuda_stream);
+      if (error != cudaSuccess) return error;
+    }
+    return fp8::LaunchFp8D128(params, num_blocks, cuda_stream);
+  };
   return hopper::LaunchWithQueue(problem, index, bytes_per_kv_head, device, "AttendFp8Kernel", cuda_stream, &params,
-                                 [&](int num_blocks) { return fp8::LaunchFp8D128(params, num_blocks, cuda_stream); });
+                                 launch, hopper::MayKeepEverything(index));
 }
 
 }  // namespace headscope::kernels

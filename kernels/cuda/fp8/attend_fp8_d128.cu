@@ -9,9 +9,10 @@ namespace headscope::kernels::fp8 {
 namespace {
 
 __global__ void __launch_bounds__(Traits::kThreads, 1) AttendFp8Kernel(const __grid_constant__ Fp8Params params) {
-  hopper::RunBlock<Traits, hopper::Scheduler<Traits>, hopper::Loader<Traits, ImageCopies>, Consumer>(params, [&] {
-    if (cute::elect_one_sync()) cute::prefetch_tma_descriptor(&params.o);
-  });
+  hopper::RunBlock<Traits, hopper::Scheduler<Traits>, hopper::Loader<Traits, ImageCopies<Traits>>, Consumer>(
+      params, [&] {
+        if (cute::elect_one_sync()) cute::prefetch_tma_descriptor(&params.o);
+      });
 }
 
 }  // namespace

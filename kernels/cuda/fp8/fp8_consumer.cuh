@@ -9,21 +9,20 @@
 // between the issues (5 to 7 % slower without).
 #pragma once
 
-#include <cute/arch/copy_sm90_tma.hpp>
 #include <cute/tensor.hpp>
 
-#include "fp8/fp8_softmax.cuh"
-#include "hopper/step_consumer.cuh"
+#include "fp8/item_consumer.cuh"
 #include "hopper/step_mask.cuh"
 
 namespace headscope::kernels::fp8 {
 
-class Consumer : hopper::StepConsumer<Traits> {
+class Consumer : ItemConsumer<Traits> {
  public:
   using T = Traits;
   using Element = T::Element;
 
-  __device__ Consumer(const Fp8Params& params, Storage& shared, int group) : StepConsumer(shared, group), p_(params) {}
+  __device__ Consumer(const Fp8Params& params, hopper::SharedStorage<T>& shared, int group)
+      : ItemConsumer(params, shared, group) {}
 
   __device__ void Run() {
     using namespace cute;
@@ -65,7 +64,8 @@ class Consumer : hopper::StepConsumer<Traits> {
       warpgroup_fence_operand(weights);
       warpgroup_fence_operand(queries);
     };
-    uint32_t words[8] = {};
+    Tensor words = make_tensor<uint32_t>(Shape<_8>{});
+    clear(words);
     float sums[4];
     // Raises the shifts by `from`, and makes the weights of a half anew. Nothing may be in flight.
     auto raise = [&](const auto& from, auto half) {
@@ -78,19 +78,14 @@ class Consumer : hopper::StepConsumer<Traits> {
       }
       Tensor own = scores(_, 0, half);
       if (softmax.IsEnormous()) [[unlikely]] {
-        softmax.WeighFrom(anchor, own, scale_log2_, sums, [&](int i, float low, float high) {
-          // Pairs 2 and 3 of a group of 8 scores stand behind pairs 0 and 1 of the same row.
-          const int word = i / 8 * 2 + i / 2 % 2;
-          const uint32_t two = PackWeights(low, high, 0.0f, 0.0f);
-          words[word] = i % 8 < 4 ? two : words[word] | two << 16;
-        });
+        WeighFrom(anchor, own, scale_log2_, sums, words);
       } else {
         Weigh(own, softmax.shift, scale_log2_, sums, words);
       }
     };
     auto take_weights = [&] {
       CUTE_UNROLL
-      for (int i = 0; i < 8; ++i) weight_words(i) = words[i];
+      for (int i = 0; i < 8; ++i) weight_words(i) = words(i);
       softmax.Add(sums);
     };
     constexpr Int<0> kFirstHalf;
@@ -141,11 +136,12 @@ class Consumer : hopper::StepConsumer<Traits> {
       raise(scores, kFirstHalf);
       take_weights();
       bool enormous = softmax.IsEnormous();
+      Ahead ahead = LookAhead(step + 1);
       while (true) {
         // The weights of the first half are there, and the second half's scores.
         const bool last = (flags & hopper::kStepLast) != 0;
         const uint32_t stage = step % T::kStages, next_stage = (step + 1) % T::kStages;
-        if (!last) flags = WaitForKeys(step + 1);
+        if (!last) flags = WaitForKeys(step + 1, ahead);
         WaitForValues(step);
         fence_operands();
         warpgroup_arrive();
@@ -161,6 +157,7 @@ class Consumer : hopper::StepConsumer<Traits> {
         if (last) break;
         if ((flags & hopper::kStepMasked) != 0) [[unlikely]]
           mask(step + 1, flags, first_half, 0);
+        ahead = LookAhead(step + 2);
         fence_operands();
         warpgroup_arrive();
         issue_pv(kSecondHalf, stage);
@@ -200,90 +197,6 @@ class Consumer : hopper::StepConsumer<Traits> {
   struct HalfTile {
     static constexpr int kSegments = T::kSegments / 2;
   };
-  // Waits for the next item's queries; false when there is no item left.
-  __device__ bool TakeItem() {
-    if (!TakePlace()) return false;
-    const int64_t kv_head =
-        static_cast<int64_t>(place_.sequence) * p_.num_kv_heads + Quotient(place_.head, p_.by_group_size);
-    const int64_t head = static_cast<int64_t>(place_.sequence) * p_.index.num_qo_heads + place_.head;
-    scale_log2_ = p_.scale_log2 * p_.q_scale[head] * p_.k_scale[kv_head];
-    value_scale_ = p_.v_scale[kv_head];
-    if (lane_ == 0) s_.scale_log2[threadIdx.x / 32 % kConsumerWarps] = scale_log2_;
-    __syncwarp();
-    return true;
-  }
-  __device__ float ScaleOnceMore() const {
-    float scale;
-    asm volatile("ld.volatile.shared.f32 %0, [%1];"
-                 : "=f"(scale)
-                 : "r"(cute::cast_smem_ptr_to_uint(&s_.scale_log2[threadIdx.x / 32 % kConsumerWarps]))
-                 : "memory");
-    return scale;
-  }
-
-  // Those who wrote gathered ones have fenced them.
-  __device__ void WaitForValues(uint32_t step) { WaitTogether(s_.v_full, step); }
-
-  // Takes the item's queries out of their slot, as A operands: words (byte in k, row / 8, k / 16) of each 32
-  // components.
-  template <class Words>
-  __device__ void LoadQueries(Words& words) {
-    const uint32_t slot = work_ % T::kQuerySlots;
-    CUTE_UNROLL
-    for (int i = 0; i < 16; ++i) {
-      const int row = row_ + i % 2 * 8, chunk = i / 4 * 2 + i / 2 % 2;
-      words(i) =
-          *reinterpret_cast<const uint32_t*>(s_.q[slot] + row * kHeadDim + ((chunk ^ row % 8) << 4) + lane_ % 4 * 4);
-    }
-    __syncwarp();
-    Release(s_.q_empty[0][slot]);
-  }
-
-  // Divides by the sum, writes the LSE, and sends O.
-  template <class Output>
-  __device__ void Finish(const hopper::ItemPlace& place, float value_scale,
-                         const hopper::SoftmaxState<Element>& softmax, Output& output) {
-    float normaliser[2];
-    for (int r = 0; r < 2; ++r) {
-      const float sum = hopper::QuadSum(softmax.row_sum[r]);
-      normaliser[r] = sum == 0.0f ? 0.0f : __fdividef(value_scale, sum);
-      const int query = place.tile * kItemRows + row_ + 8 * r;
-      if (p_.lse != nullptr && lane_ % 4 == 0 && query < p_.index.seq_q) {
-        WriteLse(p_, place, query, sum, softmax.shift[r]);
-      }
-    }
-    WaitForOutput();
-    const int warp_row = group_ * 64 + thread_ / 32 * kOutputRows;
-    char(&slabs)[2][kOutputRows * hopper::kSlabBytes] = s_.o[warp_row / kOutputRows];
-    const uint32_t row_place = RowPlace(slabs[0]);
-    CUTE_UNROLL
-    for (int i = 0; i < decltype(cute::size(output))::value; i += 8) {
-      uint32_t pairs[4];
-      CUTE_UNROLL
-      for (int j = 0; j < 4; ++j) {
-        const float low = output(i + 2 * j) * normaliser[j % 2], high = output(i + 2 * j + 1) * normaliser[j % 2];
-        pairs[j] = p_.half_output ? hopper::RoundedPair<cutlass::half_t>(low, high)
-                                  : hopper::RoundedPair<cutlass::bfloat16_t>(low, high);
-      }
-      StoreColumns(row_place, i / 4 * 8, kOutputRows * hopper::kSlabBytes, pairs);
-    }
-    cutlass::arch::fence_view_async_shared();
-    __syncwarp();
-    // Each warp sends its own rows, so that none waits for another.
-    if (lane_ == 0 && place.tile * kItemRows + warp_row < p_.index.seq_q) {
-      CUTE_UNROLL
-      for (int slab = 0; slab < 2; ++slab) {
-        cute::SM90_TMA_STORE_4D::copy(&p_.o, slabs[slab], slab * 64, place.tile * kItemRows + warp_row, place.head,
-                                      place.sequence);
-      }
-      cute::tma_store_arrive();
-    }
-    __syncwarp();
-  }
-
-  const Fp8Params& p_;
-  float scale_log2_ = 0.0f;  // of the item's head: quantised products to exponents of two
-  float value_scale_ = 0.0f;
 };
 
 }  // namespace headscope::kernels::fp8

@@ -10,4 +10,7 @@ namespace headscope::kernels::fp8 {
 
 cudaError_t LaunchFp8D128(const Fp8Params& params, int num_blocks, cudaStream_t stream);
 
+// For problems of which every head may keep everything, in front of the former.
+cudaError_t LaunchFp8Wide(const Fp8Params& params, int num_blocks, cudaStream_t stream);
+
 }  // namespace headscope::kernels::fp8

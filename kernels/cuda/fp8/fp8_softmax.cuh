@@ -8,6 +8,7 @@
 
 #include "fast_math.cuh"
 #include "fp8/fp8_traits.cuh"
+#include "hopper/softmax.cuh"
 
 namespace headscope::kernels::fp8 {
 
@@ -23,12 +24,11 @@ __device__ inline uint32_t PackWeights(float a, float b, float c, float d) {
   return packed;
 }
 
-// The weights of a thread's scores of half a tile. words[4 * t + 2 * h + r] has row r's of keys 32 * t + 16 * h on.
+// The weights of a thread's scores of half a tile. words(4 * t + 2 * h + r) has row r's of keys 32 * t + 16 * h on.
 // sums[2 * r + c]: row r's, even and odd keys apart. Returns whether some weight is 256 or more, or NaN.
-template <class Scores>
-__device__ bool Weigh(const Scores& scores, const float (&shift)[2], float scale_log2, float (&sums)[4],
-                      uint32_t (&words)[8]) {
-  uint32_t large = 0;
+template <class Scores, class Words>
+__device__ bool Weigh(const Scores& scores, const float (&shift)[2], float scale_log2, float (&sums)[4], Words& words) {
+  uint32_t large[2] = {};  // two short chains instead of a long one
   CUTE_UNROLL
   for (int word = 0; word < 8; ++word) {
     const int r = word % 2;
@@ -39,11 +39,24 @@ __device__ bool Weigh(const Scores& scores, const float (&shift)[2], float scale
       float& sum = sums[2 * r + j % 2];
       sum = word < 2 && j < 2 ? weight[j] : sum + weight[j];
     }
-    words[word] = PackWeights(weight[0], weight[1], weight[2], weight[3]);
+    words(word) = PackWeights(weight[0], weight[1], weight[2], weight[3]);
     // Bytes are 0x7f at most, NaN, so nothing carries; 0x78 is 256.
-    large |= words[word] + 0x08080808u;
+    large[r] |= words(word) + 0x08080808u;
   }
-  return (large & 0x80808080u) != 0;
+  return ((large[0] | large[1]) & 0x80808080u) != 0;
+}
+
+// The same from the differences to the rows' largest scores (SoftmaxState::WeighFrom).
+template <class Anchor, class Scores, class Words>
+__device__ void WeighFrom(const Anchor& anchor, const Scores& scores, float scale_log2, float (&sums)[4],
+                          Words& words) {
+  using Softmax = hopper::SoftmaxState<Traits::Element>;
+  Softmax::WeighFrom(anchor, scores, scale_log2, sums, [&](int i, float low, float high) {
+    // Pairs 2 and 3 of a group of 8 scores stand behind pairs 0 and 1 of the same row.
+    const int word = i / 8 * 2 + i / 2 % 2;
+    const uint32_t two = PackWeights(low, high, 0.0f, 0.0f);
+    words(word) = i % 8 < 4 ? two : words(word) | two << 16;
+  });
 }
 
 }  // namespace headscope::kernels::fp8

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes and shared memory of the FP8 kernel: one instance, head_dim 128, tiles of 128 keys.
+// Shapes and shared memory of the FP8 kernels: head_dim 128, tiles of 128 keys.
 #pragma once
 
 #include <cutlass/float8.h>
@@ -12,8 +12,6 @@
 namespace headscope::kernels::fp8 {
 
 using hopper::kAllLanes;
-using hopper::kConsumerGroups;
-using hopper::kConsumerWarps;
 using hopper::kItemRows;
 using hopper::kLoaderWarps;
 using hopper::kOutputRows;
@@ -25,52 +23,87 @@ __device__ inline void BulkCopy(const void* from, char* to, int bytes, uint64_t*
   cute::SM90_BULK_COPY_G2S::copy(from, full, to, bytes);
 }
 
-struct Traits : hopper::TwoGroups, hopper::OneLength {
+// What both kernels have in common: tiles of 128 keys, and how O leaves.
+template <class Shape>
+struct CommonTraits : Shape, hopper::OneLength {
   using Element = cutlass::float_e4m3_t;
   using Params = Fp8Params;
   static constexpr bool kAlignedSegments = true;  // images come in pieces of 32 tokens
   static constexpr int kTileColumns = 128;
   static constexpr int kSegments = kTileColumns / kSegmentRows;
-  static constexpr int kQuerySlots = 2;
   static constexpr int kQueryParts = 1;
   static constexpr uint32_t kStepRing = 16;
   static constexpr uint32_t kStages = 4;
   static constexpr int kStageBytes = kTileColumns * kHeadDim;
-  static constexpr int kQueryBytes = kItemRows * kHeadDim;
+  static constexpr int kQueryBytes = Shape::kRows * kHeadDim;
+  static constexpr int kWarps = 4 * Shape::kGroups;
 
   using RowAtom = cute::GMMA::Layout_K_SW128_Atom<Element>;
   using ColumnAtom = cute::GMMA::Layout_K_SW32_Atom<Element>;
+  using Rows = cute::Int<Shape::kRows>;
+  using Dim = cute::Int<kHeadDim>;
+  using GroupLayout = cute::Layout<cute::Shape<cute::Int<Shape::kGroups>, cute::_1, cute::_1>>;
+  // Products of an item with so many keys at a time.
+  template <int kKeys>
+  using MmaQkOf = decltype(cute::make_tiled_mma(
+      cute::GMMA::rs_op_selector<Element, Element, float, cute::Shape<Rows, cute::Int<kKeys>, Dim>>(), GroupLayout{}));
+  template <int kKeys>
+  using MmaPvOf = decltype(cute::make_tiled_mma(
+      cute::GMMA::rs_op_selector<Element, Element, float, cute::Shape<Rows, Dim, cute::Int<kKeys>>>(), GroupLayout{}));
+
+  // Sends for an item's queries. By one thread. Where an item passes the last of a head's whole tiles, what comes is
+  // whatever lies behind them, and nobody stores the rows.
+  __device__ static void CopyQueries(const Params& p, const hopper::ItemPlace& place, int, char* slot, uint64_t* full) {
+    const int64_t head = static_cast<int64_t>(place.sequence) * p.index.num_qo_heads + place.head;
+    BulkCopy(p.q_image + (head * p.q_pieces + place.tile * (Shape::kRows / kPieceTokens)) * kPieceBytes, slot,
+             kQueryBytes, full);
+  }
+};
+
+// The kernel for any lists: items of 128 rows.
+struct Traits : CommonTraits<hopper::TwoGroups> {
+  static constexpr bool kGathers = true;
+  static constexpr int kQuerySlots = 2;
   using LayoutK = decltype(cute::tile_to_shape(
       RowAtom{}, cute::Shape<cute::Int<kTileColumns>, cute::Int<kHeadDim>, cute::Int<kStages>>{}));
   using LayoutVt = decltype(cute::tile_to_shape(
       ColumnAtom{}, cute::Shape<cute::Int<kHeadDim>, cute::Int<kTileColumns>, cute::Int<kStages>>{}));
-  using GroupLayout = cute::Layout<cute::Shape<cute::Int<kConsumerGroups>, cute::_1, cute::_1>>;
-  using MmaQk = decltype(cute::make_tiled_mma(
-      cute::GMMA::rs_op_selector<Element, Element, float,
-                                 cute::Shape<cute::Int<kItemRows>, cute::Int<kTileColumns / 2>, cute::Int<kHeadDim>>>(),
-      GroupLayout{}));
-  using MmaPv = decltype(cute::make_tiled_mma(
-      cute::GMMA::rs_op_selector<Element, Element, float,
-                                 cute::Shape<cute::Int<kItemRows>, cute::Int<kHeadDim>, cute::Int<kTileColumns>>>(),
-      GroupLayout{}));
+  using MmaQk = MmaQkOf<kTileColumns / 2>;
+  using MmaPv = MmaPvOf<kTileColumns>;
 
   struct Tensors {
     alignas(1024) char q[kQuerySlots][kQueryBytes];
     alignas(1024) char k[kStages][kStageBytes];
     alignas(1024) char v[kStages][kStageBytes];
-    alignas(1024) char o[kConsumerWarps][2][kOutputRows * hopper::kSlabBytes];
+    alignas(1024) char o[kWarps][2][kOutputRows * hopper::kSlabBytes];
     alignas(1024) char gathered[kStageBytes];  // rows of V on their way into columns
-    float scale_log2[kConsumerWarps];          // each its own, of its item
+    float scale_log2[kWarps];                  // each its own, of its item
   };
-
-  // Sends for an item's queries. By one thread.
-  __device__ static void CopyQueries(const Params& p, const hopper::ItemPlace& place, int, char* slot, uint64_t* full) {
-    const int64_t head = static_cast<int64_t>(place.sequence) * p.index.num_qo_heads + place.head;
-    BulkCopy(p.q_image + (head * p.q_pieces + place.tile * (kItemRows / kPieceTokens)) * kPieceBytes, slot, kQueryBytes,
-             full);
-  }
 };
 
-using Storage = hopper::SharedStorage<Traits>;
+// The wide kernel, for heads that keep everything (hopper/wide_consumer.cuh): items of 192 rows, pieces of 64 keys.
+struct WideTraits : CommonTraits<hopper::BlockShape<3, 32, 160>> {
+  static constexpr bool kGathers = false;
+  static constexpr uint32_t kStepReaders = hopper::kLoaderWarps;  // consumers know the steps for themselves
+  // Queries are in registers from an item's first product on, so that their slot is free all the while.
+  static constexpr int kQuerySlots = 1;
+  static constexpr int kPieceColumns = 64;
+  static constexpr int kPieces = kTileColumns / kPieceColumns;  // of a step
+  static constexpr int kValueDim = fp8::kHeadDim;
+  using Columns = cute::Int<kPieceColumns>;
+  using PieceStages = cute::Int<kPieces * kStages>;
+  using LayoutK = decltype(cute::tile_to_shape(RowAtom{}, cute::Shape<Columns, Dim, PieceStages>{}));
+  using LayoutVt = decltype(cute::tile_to_shape(ColumnAtom{}, cute::Shape<Dim, Columns, PieceStages>{}));
+  using MmaQk = MmaQkOf<kPieceColumns>;
+  using MmaPv = MmaPvOf<kPieceColumns>;
+
+  struct Tensors {
+    alignas(1024) char q[kQuerySlots][kQueryBytes];
+    alignas(1024) char k[kStages][kStageBytes];
+    alignas(1024) char v[kStages][kStageBytes];
+    alignas(1024) char o[kWarps][2][kOutputRows * hopper::kSlabBytes];
+    float scale_log2[kWarps];
+  };
+};
 
 }  // namespace headscope::kernels::fp8

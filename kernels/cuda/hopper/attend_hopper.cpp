@@ -109,11 +109,7 @@ Status Attend(const AttentionProblem& problem, const SparseIndexView& index, con
   params.scale_log2 = (problem.soft_cap > 0 ? 1.0f : scale) * std::numbers::log2e_v<float>;
 
   LaunchFunction* const launch = problem.soft_cap > 0 ? instance->launch_capped : instance->launch;
-  // As many runs as where every head keeps everything, and for every key a row that keeps it then.
-  const bool few_runs = index.columns_size == 0 && index.runs_size <= 2 * index.NumLists();
-  const bool all_positions = int64_t{index.first_position} + index.seq_q == index.seq_k;
-  const bool wide = instance->launch_wide != nullptr && problem.soft_cap == 0 && index.rule.kind == MaskKind::kCausal &&
-                    index.tile_rows == kItemRows && few_runs && all_positions;
+  const bool wide = instance->launch_wide != nullptr && problem.soft_cap == 0 && MayKeepEverything(index);
   KernelParams wide_params{};
   if (wide) {
     const TensorMapShape rows{"q",           problem.dtype,    problem.batch,      problem.num_qo_heads,

@@ -36,29 +36,39 @@ class StepConsumer {
     return place_.sequence >= 0;
   }
 
+  // The item's queries as A operands, of heads whose rows fill one slab: a word has neighbouring components of row
+  // row_ + 8 * (word % 2), the four words of a product's summed dimension those of both rows and of its 16-byte halves.
+  template <class Words>
+  __device__ void ReadQueries(Words& words) const {
+    const char* const slot = s_.q[work_ % T::kQuerySlots];
+    CUTE_UNROLL
+    for (int i = 0; i < decltype(cute::size(words))::value; ++i) {
+      const int row = row_ + i % 2 * 8, chunk = i / 4 * 2 + i / 2 % 2;
+      words(i) = *reinterpret_cast<const uint32_t*>(slot + row * kSlabBytes + ((chunk ^ row % 8) << 4) + lane_ % 4 * 4);
+    }
+  }
+
   // What there is already of a step, asked for while there is other work to do.
   struct Ahead {
-    bool described;
-    bool has_keys;
-    uint32_t flags;  // lane 0's
+    bool ready;      // it is described, and its keys are there
+    uint32_t flags;  // lane 0's, of one that is described
   };
   __device__ Ahead LookAhead(uint32_t step) {
-    Ahead ahead{IsFull(s_.step_full, step), IsFull(s_.k_full, step), 0};
-    if (ahead.described && lane_ == 0) ahead.flags = s_.steps[step % T::kStepRing].flags;
+    const bool described = IsFull(s_.step_full, step);
+    Ahead ahead{IsFull(s_.k_full, step) && described, 0};
+    if (described && lane_ == 0) ahead.flags = s_.steps[step % T::kStepRing].flags;
     return ahead;
   }
-  // Waits for a step's keys and returns its flags.
+  // Waits for a step's keys and returns its flags. Of what is rare only one jump stands in the way.
   __device__ uint32_t WaitForKeys(uint32_t step, const Ahead& ahead) {
-    uint32_t flags = ahead.flags;
-    if (!ahead.described) [[unlikely]] {
+    uint32_t flags = __shfl_sync(kAllLanes, ahead.flags, 0);
+    if (!ahead.ready || (flags & kStepGathered) != 0) [[unlikely]] {
       WaitFull(s_.step_full, step);
       if (lane_ == 0) flags = s_.steps[step % T::kStepRing].flags;
-    }
-    flags = __shfl_sync(kAllLanes, flags, 0);
-    if (!ahead.has_keys) [[unlikely]]
+      flags = __shfl_sync(kAllLanes, flags, 0);
       WaitTogether(s_.k_full, step);
-    if ((flags & kStepGathered) != 0) [[unlikely]]
       cutlass::arch::fence_view_async_shared();
+    }
     return flags;
   }
   __device__ uint32_t WaitForKeys(uint32_t step) { return WaitForKeys(step, Ahead{}); }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shapes and shared memory of the 16-bit Hopper kernel.
 //
-// Shared memory holds one or two tiles of Q (128 rows), and two stages of K and of V (tile_columns keys each), all as
-// TMA's 128-byte swizzle leaves them: slabs of 64 components, in a slab one key (or row) per 128 bytes. The tensor
-// cores read that image both as K-major (Q and K) and as MN-major (V), so nothing is ever transposed.
+// Shared memory holds one or two tiles of Q (128 rows), and two stages of K and of V (tile_columns keys each; four at
+// head_dim 64), all as TMA's 128-byte swizzle leaves them: slabs of 64 components, in a slab one key (or row) per 128
+// bytes. The tensor cores read that image both as K-major (Q and K) and as MN-major (V), so nothing is ever transposed.
 //
 // Where there is room for one tile of Q, each consumer group's half of it comes and goes by itself (kQueryParts): the
 // next item's queries are sent for when the group's last product with the present ones is done, and O, which else
@@ -39,7 +39,7 @@ struct Traits : TwoGroups, OneLength {
   static constexpr int kHeadDim = kHeadDim_;       // of Q and K
   static constexpr int kValueDim = kValueDim_;     // of V and O
   static constexpr int kTileColumns = kTileColumns_;
-  static constexpr uint32_t kStages = 2;
+  static constexpr uint32_t kStages = kHeadDim_ == 64 ? 4 : 2;
   static constexpr int kQuerySlots = kQuerySlots_;
   static constexpr bool kCapped = kCapped_;
   static constexpr int kQuerySlabs = kHeadDim / 64;  // of Q and K

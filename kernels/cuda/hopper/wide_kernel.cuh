@@ -8,6 +8,7 @@
 #include "hopper/instances.h"
 #include "hopper/tensor_copies.cuh"
 #include "hopper/wide_consumer.cuh"
+#include "hopper/wide_rows.cuh"
 #include "hopper/wide_scheduler.cuh"
 #include "hopper/wide_traits.cuh"
 
@@ -17,7 +18,7 @@ template <class T>
 __global__ void __launch_bounds__(T::kThreads, 1) AttendWideKernel(const __grid_constant__ KernelParams params) {
   // The other's blocks start where this one's have ended, and wait for all of them.
   cuda::LetNextKernelStart();
-  RunBlock<T, WideScheduler<T>, Loader<T, TensorCopies<T>>, WideConsumer<T>>(params, [&] {
+  RunBlock<T, WideScheduler<T>, Loader<T, TensorCopies<T>>, WideConsumer<T, WideRows<T>>>(params, [&] {
     if (!cute::elect_one_sync()) return;
     for (const CUtensorMap* map : {&params.q, &params.k_boxes[kWholeTile], &params.v_boxes[kWholeTile], &params.o}) {
       cute::prefetch_tma_descriptor(map);

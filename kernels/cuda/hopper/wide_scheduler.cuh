@@ -8,6 +8,7 @@
 #include "hopper/item_queue.cuh"
 #include "hopper/key_bits.cuh"
 #include "hopper/traits.cuh"
+#include "hopper/wide_steps.cuh"
 
 namespace headscope::kernels::hopper {
 
@@ -22,7 +23,7 @@ class WideScheduler {
     return AllKeepEverything(p, lane) ? Take(p, lane) : kNone;
   }
 
-  __device__ WideScheduler(const KernelParams& params, SharedStorage<T>& shared)
+  __device__ WideScheduler(const typename T::Params& params, SharedStorage<T>& shared)
       : p_(params), s_(shared), lane_(static_cast<int>(threadIdx.x) % 32) {}
 
   __device__ void Run(Entry taken) {
@@ -79,20 +80,16 @@ class WideScheduler {
     __syncwarp();
   }
 
-  // The first keys, those on the diagonal, and then all others: run_walker.cuh says why.
   __device__ void PublishSteps(const ItemPlace& place) {
-    const int first_position = p_.index.first_position + place.tile * T::kRows;
-    const int end = min(first_position + T::kRows, p_.index.seq_k);  // of the keys
-    const int whole = (first_position + 1) / T::kTileColumns;        // steps that all rows keep
-    const int steps = (end + T::kTileColumns - 1) / T::kTileColumns;
-    if (whole > 0) Publish(0, steps == 1 ? kStepLast : 0, place, end);
-    for (int i = whole; i < steps; ++i) {
-      const uint32_t last = whole <= 1 && i + 1 == steps ? kStepLast : 0;
+    const WideSteps steps = StepsOf<T>(p_, place);
+    for (int i = 0; i < steps.Count(); ++i) {
+      const int tile = steps.Tile(i);
+      const uint32_t last = i + 1 == steps.Count() ? kStepLast : 0;
       // Keys behind all rows' positions, whose values nobody may multiply by.
-      const uint32_t unread = (i + 1) * T::kTileColumns > end && end < p_.index.seq_k ? kStepUnreadValues : 0;
-      Publish(i, kStepMasked | last | unread, place, end);
+      const bool passes = steps.IsMasked(i) && (tile + 1) * T::kTileColumns > steps.end;
+      const uint32_t unread = passes && steps.end < p_.index.seq_k ? kStepUnreadValues : 0;
+      Publish(tile, last | unread, place, steps.end);
     }
-    for (int i = 1; i < whole; ++i) Publish(i, i + 1 == whole ? kStepLast : 0, place, end);
   }
 
   __device__ void Publish(int tile, uint32_t flags, const ItemPlace& place, int end) {
@@ -114,7 +111,7 @@ class WideScheduler {
     ++step_;
   }
 
-  const KernelParams& p_;
+  const typename T::Params& p_;
   SharedStorage<T>& s_;
   const int lane_;
   uint32_t step_ = 0;  // steps published so far, over all items

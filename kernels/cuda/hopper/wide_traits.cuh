@@ -23,6 +23,7 @@ struct WideTraits : BlockShape<3, 32, 160>, OneLength {
   static constexpr int kSegments = kTileColumns / kSegmentRows;
   static constexpr uint32_t kStages = 4;
   static constexpr uint32_t kStepRing = 16;
+  static constexpr uint32_t kStepReaders = kLoaderWarps;  // consumers know the steps for themselves
   static constexpr int kQuerySlots = 2;
   static constexpr int kQueryParts = 1;
   static constexpr bool kOutputApart = false;
@@ -35,13 +36,12 @@ struct WideTraits : BlockShape<3, 32, 160>, OneLength {
   using Columns = cute::Int<kPieceColumns>;
   using Dim = cute::Int<kHeadDim>;
   using PieceStages = cute::Int<kPieces * kStages>;
-  using LayoutQ = decltype(cute::tile_to_shape(KAtom{}, cute::Shape<Rows, Dim, cute::Int<kQuerySlots>>{}));
   using LayoutK = decltype(cute::tile_to_shape(KAtom{}, cute::Shape<Columns, Dim, PieceStages>{}));
   using LayoutVt = decltype(cute::tile_to_shape(MnAtom{}, cute::Shape<Dim, Columns, PieceStages>{},
                                                 cute::Step<cute::_2, cute::_1, cute::_3>{}));
   using GroupLayout = cute::Layout<cute::Shape<cute::Int<WideTraits::kGroups>, cute::_1, cute::_1>>;
   using MmaQk = decltype(cute::make_tiled_mma(
-      cute::GMMA::ss_op_selector<Element, Element, float, cute::Shape<Rows, Columns, Dim>>(), GroupLayout{}));
+      cute::GMMA::rs_op_selector<Element, Element, float, cute::Shape<Rows, Columns, Dim>>(), GroupLayout{}));
   using MmaPv =
       decltype(cute::make_tiled_mma(cute::GMMA::rs_op_selector<Element, Element, float, cute::Shape<Rows, Dim, Columns>,
                                                                cute::GMMA::Major::K, cute::GMMA::Major::MN>(),

@@ -31,6 +31,12 @@ void CountItems(const AttentionProblem& problem, const SparseIndexView& index, K
   params->by_group_size = DivideBy(params->group_size);
 }
 
+bool MayKeepEverything(const SparseIndexView& index) {
+  const bool few_runs = index.columns_size == 0 && index.runs_size <= 2 * index.NumLists();
+  const bool all_positions = int64_t{index.first_position} + index.seq_q == index.seq_k;
+  return index.rule.kind == MaskKind::kCausal && index.tile_rows == kItemRows && few_runs && all_positions;
+}
+
 Status LaunchWithQueue(const AttentionProblem& problem, const SparseIndexView& index, int64_t bytes_per_kv_head,
                        const CurrentDevice& device, const std::string& what, cudaStream_t stream, KernelParams* params,
                        const std::function<cudaError_t(int)>& launch, bool find_dense) {

@@ -17,6 +17,10 @@ namespace headscope::kernels::hopper {
 // Fills what `params` has of items, lists and heads.
 void CountItems(const AttentionProblem& problem, const SparseIndexView& index, KernelParams* params);
 
+// Whether every head may keep all that a causal rule leaves to it, so far as the host knows: as many runs as that
+// takes, and for every key a row that would keep it.
+bool MayKeepEverything(const SparseIndexView& index);
+
 // Makes the queue that `params` asks for, if any, calls launch(num_blocks), whose kernel reads it, and frees it behind
 // that, all in the stream's order. bytes_per_kv_head: of K and V. `what`: the kernel, for messages. find_dense: the
 // queue also says where every head keeps everything (params->dense_sections).
