@@ -32,6 +32,7 @@ struct CommonTraits : Shape, hopper::OneLength {
   static constexpr int kTileColumns = 128;
   static constexpr int kSegments = kTileColumns / kSegmentRows;
   static constexpr int kQueryParts = 1;
+  static constexpr uint32_t kQueryArrivals = 128 * Shape::kGroups;  // each consumer thread, behind its own reads
   static constexpr uint32_t kStepRing = 16;
   static constexpr uint32_t kStages = 4;
   static constexpr int kStageBytes = kTileColumns * kHeadDim;

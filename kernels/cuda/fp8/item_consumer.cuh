@@ -51,8 +51,7 @@ class ItemConsumer : protected hopper::StepConsumer<T> {
   template <class Words>
   __device__ void LoadQueries(Words& words) {
     Base::ReadQueries(words);
-    __syncwarp();
-    Base::Release(s_.q_empty[0][work_ % T::kQuerySlots]);
+    hopper::Mbarrier::arrive(&s_.q_empty[0][work_ % T::kQuerySlots]);
   }
 
   // Divides by the sum, writes the LSE, and sends O.

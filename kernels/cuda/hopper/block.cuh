@@ -28,7 +28,7 @@ __device__ void InitBarriers(SharedStorage<T>& shared) {
     Mbarrier::init(&shared.v_landed[stage], 1);
   } else if (const uint32_t place = stage - T::kStages; place < T::kQuerySlots * T::kQueryParts) {
     Mbarrier::init(&shared.q_full[place / T::kQuerySlots][place % T::kQuerySlots], 1);
-    Mbarrier::init(&shared.q_empty[place / T::kQuerySlots][place % T::kQuerySlots], T::kEmptyArrivals / T::kQueryParts);
+    Mbarrier::init(&shared.q_empty[place / T::kQuerySlots][place % T::kQuerySlots], T::kQueryArrivals / T::kQueryParts);
   }
   cutlass::arch::fence_barrier_init();
 }

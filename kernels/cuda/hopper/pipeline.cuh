@@ -38,6 +38,7 @@ struct BlockShape {
   static constexpr int kProducerRegisters = kProducerRegisters_;
   static constexpr int kConsumerRegisters = kConsumerRegisters_;
   static constexpr uint32_t kEmptyArrivals = 4 * kGroups;                  // of consumer warps, lane 0 of each
+  static constexpr uint32_t kQueryArrivals = kEmptyArrivals;               // likewise, at a slot of queries
   static constexpr uint32_t kStepReaders = kEmptyArrivals + kLoaderWarps;  // each lets go of every step
 };
 using TwoGroups = BlockShape<kConsumerGroups, 56, 224>;
