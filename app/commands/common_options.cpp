@@ -96,8 +96,8 @@ CLI::Option* AddOutputOptions(CLI::App* command, std::string* output, bool* forc
 
 void AddPublishedCodeFlag(CLI::App* command, bool* as_published) {
   command->add_flag("--minference-code", *as_published,
-                    "Run MInference's best patterns as its published code does: with 30 columns and 100 diagonals "
-                    "among the lines unasked, and 30 columns and 50 diagonals at the least");
+                    "Run MInference's best patterns as its published code does: with 30 columns and 100 slashes "
+                    "among the lines unasked, and 30 columns and 50 slashes at the least");
 }
 
 void AddJsonOption(CLI::App* command, bool* json, const std::string& what) {

@@ -168,14 +168,14 @@ Status DecodeDriver::Append(const DecodeStep& step, const RunOptions& options) {
                                               std::to_string(end_ - 1) + "; begin again to go back"};
   }
   end_ = end;
-  if (shown_ != nullptr || !leaving_.tokens_.empty()) {
+  if (shown_ != nullptr || !leaving_.tokens().empty()) {
     Status status = InMemory(method_, [&]() -> Status {
       if (shown_ == nullptr) shown_ = std::make_unique<ShownCache>();
       shown_->Append(step, capacity_);
       return {};
     });
     if (!status.ok()) return status;
-    for (const auto& [list, token] : leaving_.tokens_) shown_->Evict(list, token);
+    for (const auto& [list, token] : leaving_.tokens()) shown_->Evict(list, token);
     leaving_ = {};
   }
   return InMemory(method_, [&] { return policy_->Append(Shown(step), options); });
@@ -207,11 +207,6 @@ void DecodeDriver::End() {
   shown_ = nullptr;
 }
 
-int64_t DecodeDriver::NumEvicted(int64_t list) const {
-  const std::vector<bool>& evicted = evicted_[static_cast<size_t>(list)];
-  return std::count(evicted.begin(), evicted.end(), true);
-}
-
 DecodeStep DecodeDriver::Shown(const DecodeStep& step) const {
   DecodeStep shown = step;
   if (shown_ != nullptr) shown_->Show(&shown);
@@ -220,11 +215,11 @@ DecodeStep DecodeDriver::Shown(const DecodeStep& step) const {
 
 // Notes them, to be gone at the next Append().
 Status DecodeDriver::CheckEvictions(const DecodeEvictions& evictions, int32_t end) {
-  if (!evictions.tokens_.empty() && AnyOrder()) {
+  if (!evictions.tokens().empty() && AnyOrder()) {
     return {StatusCode::kInvalidArgument, "decode method " + method_.spec().name +
                                               " evicts, so it must say that it needs history: its steps have an order"};
   }
-  for (const auto& [list, token] : evictions.tokens_) {
+  for (const auto& [list, token] : evictions.tokens()) {
     if (list < 0 || list >= static_cast<int64_t>(evicted_.size()) || token < 0 || token >= end) {
       return {StatusCode::kInvalidArgument, "decode method " + method_.spec().name + " evicts token " +
                                                 std::to_string(token) + " of list " + std::to_string(list) +

@@ -11,7 +11,7 @@ Bound BoundOf(Unit unit) {
   switch (unit) {
     case Unit::kTokens:
     case Unit::kColumns:
-    case Unit::kDiagonals:
+    case Unit::kSlashes:
     case Unit::kRows:
       return Bound::kSeqLen;
     case Unit::kBlocks:
@@ -36,8 +36,8 @@ std::string UnitText(const ParameterSpec& spec, bool one) {
       return counted("token");
     case Unit::kColumns:
       return counted("column");
-    case Unit::kDiagonals:
-      return counted("diagonal");
+    case Unit::kSlashes:
+      return one ? "slash" : "slashes";
     case Unit::kRows:
       return counted("row");
     case Unit::kBlocks:

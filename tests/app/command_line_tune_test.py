@@ -298,7 +298,7 @@ class Tune(TraceCase):
         self.assertEqual(len(rows), 9)
         table = run("tune", *asked).stdout.splitlines()
         self.assertEqual(len(table), 2 + 9)
-        for unit in ("columns", "diagonals", "of pairs", "cra-p5=0.9"):
+        for unit in ("columns", "slashes", "of pairs", "cra-p5=0.9"):
             self.assertIn(unit, table[1])
         self.assertLessEqual(max(map(len, table)), 90)
         for entry, row, line in zip(config["heads"], rows, table[2:]):

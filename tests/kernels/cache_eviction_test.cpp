@@ -92,7 +92,7 @@ TEST(CacheEviction, KeepsTheBudgetAndEveryNewToken) {
       EXPECT_GT(selection.elements_moved, 0);
       ++position;
     }
-    EXPECT_GE(generation.driver().NumEvicted(0), kPrompt - setting.budget - (setting.whole_cache ? 0 : 60));
+    EXPECT_GE(generation.NumEvicted(0), kPrompt - setting.budget - (setting.whole_cache ? 0 : 60));
   }
 }
 
@@ -105,7 +105,7 @@ TEST(CacheEviction, ABudgetOfEverythingIsDense) {
     int32_t position = kPrompt;
     for (const DecodeSelection& selection : generation.All(data)) {
       EXPECT_TRUE(IsDense(selection, ++position)) << setting.method;
-      EXPECT_EQ(generation.driver().NumEvicted(0), 0);
+      EXPECT_EQ(generation.NumEvicted(0), 0);
     }
   }
 }

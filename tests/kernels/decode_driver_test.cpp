@@ -17,6 +17,7 @@
 #include "kept_sets.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
+#include "noted_evictions.h"
 
 namespace headscope::kernels {
 namespace {
@@ -192,11 +193,12 @@ class DecodeDriverTest : public ::testing::Test {
 
 TEST_F(DecodeDriverTest, AMethodThatEvictsKeepsItsBudgetAndNeverTakesBack) {
   const TestMethod method([] { return std::make_unique<HeavyHitters>(8); });
-  DecodeDriver driver(method, {});
+  const testing::NotedEvictions noted(method);
+  DecodeDriver driver(noted, {});
   std::vector<std::vector<int32_t>> first_run;
   for (int run = 0; run < 2; ++run) {
     ASSERT_TRUE(driver.Begin(Prompt(), {}).ok());
-    EXPECT_EQ(driver.NumEvicted(0), kPrompt - 8);
+    EXPECT_EQ(noted.Count(0), kPrompt - 8);
     std::vector<int32_t> before;
     for (int32_t position = kPrompt; position < kLength; ++position) {
       DecodeSelection selection;
@@ -217,21 +219,22 @@ TEST_F(DecodeDriverTest, AMethodThatEvictsKeepsItsBudgetAndNeverTakesBack) {
             << "another generation is another beginning";
       }
     }
-    EXPECT_EQ(driver.NumEvicted(1), kLength - 8);
+    EXPECT_EQ(noted.Count(1), kLength - 8);
     driver.End();
   }
 }
 
 TEST_F(DecodeDriverTest, ABudgetForEverythingIsDense) {
   const TestMethod method([] { return std::make_unique<HeavyHitters>(kLength); });
-  DecodeDriver driver(method, {});
+  const testing::NotedEvictions noted(method);
+  DecodeDriver driver(noted, {});
   ASSERT_TRUE(driver.Begin(Prompt(), {}).ok());
   for (int32_t position = kPrompt; position < kLength; ++position) {
     DecodeSelection selection;
     ASSERT_TRUE(Run(driver, position, &selection).ok());
     EXPECT_TRUE(IsDense(selection, position + 1));
   }
-  EXPECT_EQ(driver.NumEvicted(0), 0);
+  EXPECT_EQ(noted.Count(0), 0);
 }
 
 // Evicts one token at a step, and asks for another.

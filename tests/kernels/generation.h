@@ -10,6 +10,7 @@
 
 #include "kept_sets.h"
 #include "kernels/decode_driver.h"
+#include "noted_evictions.h"
 #include "prompt_facts.h"
 
 namespace headscope::kernels::testing {
@@ -63,12 +64,12 @@ class Generation {
     return steps;
   }
 
-  const DecodeDriver& driver() const { return driver_; }
+  int64_t NumEvicted(int64_t list) const { return method_.Count(list); }
 
   int32_t num_layers = 0;  // of the model; 0: nobody says
 
  private:
-  const DecodeMethod& method_;
+  NotedEvictions method_;
   std::unique_ptr<PromptFacts> facts_;  // of the last generation
   DecodeDriver driver_;
 };

@@ -57,7 +57,7 @@ TEST(HistoryMethods, ABudgetOfEverythingIsDenseAndNothingIsEvicted) {
       EXPECT_TRUE(std::all_of(selection.weights.begin(), selection.weights.end(), [](float w) { return w == 1; }));
       EXPECT_GT(selection.elements_moved, 0);
     }
-    EXPECT_EQ(generation.driver().NumEvicted(0), 0);
+    EXPECT_EQ(generation.NumEvicted(0), 0);
   }
 }
 

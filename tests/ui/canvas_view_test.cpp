@@ -170,7 +170,7 @@ TEST(SliderEndTest, IsWhatTheTraceHasOfTheUnit) {
   const auto end = [&](Unit unit, double maximum, double minimum = 1) {
     return SliderEnd({.minimum = minimum, .maximum = maximum, .unit = unit, .tokens_per_unit = 64}, trace);
   };
-  for (const Unit unit : {Unit::kTokens, Unit::kColumns, Unit::kDiagonals, Unit::kRows})
+  for (const Unit unit : {Unit::kTokens, Unit::kColumns, Unit::kSlashes, Unit::kRows})
     EXPECT_EQ(end(unit, 1 << 20), 4100) << kernels::UnitText({.unit = unit});
   EXPECT_EQ(end(Unit::kBlocks, 1 << 14), 65) << "the last one is short";
   EXPECT_EQ(end(Unit::kComponents, 1024), 64);

@@ -24,7 +24,7 @@ double SnappedValue(const kernels::ParameterSpec& spec, double value);
 // tokens or blocks would be lost on a scale of powers. At least 1 for integers.
 double SteppedValue(const kernels::ParameterSpec& spec, double value, int direction);
 
-// The end of a parameter's slider: as much of its unit (tokens, columns, diagonals, rows, blocks, components of `head`)
+// The end of a parameter's slider: as much of its unit (tokens, columns, slashes, rows, blocks, components of `head`)
 // as the trace has, or the parameter's own maximum where that is less or the unit is another. More would change
 // nothing.
 double SliderEnd(const kernels::ParameterSpec& spec, const TraceSummary& trace,

@@ -40,9 +40,6 @@ class DecodeDriver {
                   const RunOptions& options);
   void End();
 
-  // Tokens of a list that were evicted so far, those of the last step included.
-  int64_t NumEvicted(int64_t list) const;
-
  private:
   class ShownCache;
   // The step as the policy may see it.

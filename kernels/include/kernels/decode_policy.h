@@ -63,12 +63,13 @@ class DecodeEvictions {
   // `list`: sequence * num_kv_heads + KV head. `token`: counted in the sequence.
   void Evict(int64_t list, int32_t token) { tokens_.push_back({list, token}); }
 
- private:
-  friend class DecodeDriver;
   struct Token {
     int64_t list;
     int32_t token;
   };
+  const std::vector<Token>& tokens() const { return tokens_; }
+
+ private:
   std::vector<Token> tokens_;
 };
 

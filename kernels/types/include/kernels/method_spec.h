@@ -26,7 +26,7 @@ enum class Unit {
   kNone,  // a pure number
   kTokens,
   kColumns,
-  kDiagonals,
+  kSlashes,
   kRows,
   kBlocks,      // of tokens_per_unit tokens
   kChunks,      // regions of rows
