@@ -71,6 +71,7 @@ endfunction()
 # For code whose own speed nobody waits for (tests, the reading of command lines, the shell around Qt's widgets): header-only libraries make
 # most of such an object, and optimising them costs a third of its compile time.
 function(headscope_optimise_lightly target)
+  set_target_properties(${target} PROPERTIES HEADSCOPE_OPTIMISED_LIGHTLY ON)
   target_compile_options(${target} PRIVATE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>")
 endfunction()
 
@@ -83,11 +84,31 @@ function(headscope_precompile target)
   endif()
 endfunction()
 
-# headscope_precompile_std(<target> [<header>...]): the standard library's headers that a room of many small units includes again and again, and
-# others that it names.
-function(headscope_precompile_std target)
-  headscope_precompile(${target} <algorithm> <array> <cmath> <cstdint> <filesystem> <functional> <limits> <map> <memory> <optional> <span> <stop_token>
-    <string> <string_view> <utility> <vector> ${ARGN})
+# headscope_precompile_std(<target>...): the standard library's headers that a room of many small units includes again and again. They are compiled
+# once for all rooms, and once for those that are optimised lightly, which a room says before.
+function(headscope_precompile_std)
+  if(NOT HEADSCOPE_PRECOMPILE)
+    return()
+  endif()
+  foreach(target IN LISTS ARGN)
+    get_target_property(lightly ${target} HEADSCOPE_OPTIMISED_LIGHTLY)
+    set(headers headscope_std_headers)
+    if(lightly)
+      set(headers headscope_std_headers_lightly)
+    endif()
+    if(NOT TARGET ${headers})
+      file(WRITE "${CMAKE_BINARY_DIR}/std_headers.cpp" "namespace headscope {}\n")
+      add_library(${headers} STATIC "${CMAKE_BINARY_DIR}/std_headers.cpp")
+      headscope_warnings(${headers})
+      if(lightly)
+        headscope_optimise_lightly(${headers})
+      endif()
+      headscope_precompile(${headers} <algorithm> <array> <cmath> <cstdint> <filesystem> <functional> <limits> <map> <memory> <optional> <span>
+        <sstream> <stop_token> <string> <string_view> <utility> <vector>)
+    endif()
+    target_precompile_headers(${target} REUSE_FROM ${headers})
+    headscope_precompiled_by_gcc(${target})
+  endforeach()
 endfunction()
 
 # What GCC wants to be told of a target with a precompiled header; nothing for other compilers.
@@ -104,10 +125,27 @@ function(headscope_precompiled_by_gcc target)
   endif()
 endfunction()
 
-# headscope_test_precompile(<target>): GoogleTest's headers, compiled once for all test binaries but those of folders that set
+# headscope_test_precompile(<target>): GoogleTest's headers, compiled once for all test binaries, and once more with Qt's for folders that set
 # HEADSCOPE_TESTS_USE_QT: Qt wants -fPIC, and such a unit cannot take a header that was compiled for the others.
 function(headscope_test_precompile target)
-  if(NOT HEADSCOPE_PRECOMPILE OR HEADSCOPE_TESTS_USE_QT)
+  if(NOT HEADSCOPE_PRECOMPILE)
+    return()
+  endif()
+  if(HEADSCOPE_TESTS_USE_QT)
+    set(definitions QT_NO_KEYWORDS QT_CORE_LIB QT_GUI_LIB QT_WIDGETS_LIB)  # of whoever takes these headers
+    if(NOT TARGET headscope_qt_test_headers)
+      file(WRITE "${CMAKE_BINARY_DIR}/qt_test_headers.cpp" "int main() {}\n")
+      add_executable(headscope_qt_test_headers "${CMAKE_BINARY_DIR}/qt_test_headers.cpp")
+      target_link_libraries(headscope_qt_test_headers PRIVATE Qt6::Widgets GTest::gmock)
+      target_compile_definitions(headscope_qt_test_headers PRIVATE ${definitions})
+      headscope_warnings(headscope_qt_test_headers)
+      headscope_optimise_lightly(headscope_qt_test_headers)
+      # Not those of Qt's Test, which defines the name of each folder and so would not fit in the next.
+      headscope_precompile(headscope_qt_test_headers <QAction> <QApplication> <QJsonObject> <QLabel> <QLineEdit> <QMainWindow> <QTableView> <QTimer> <gmock/gmock.h> <gtest/gtest.h> <algorithm> <cmath> <functional> <string> <vector>)
+    endif()
+    target_compile_definitions(${target} PRIVATE ${definitions})
+    target_precompile_headers(${target} REUSE_FROM headscope_qt_test_headers)
+    headscope_precompiled_by_gcc(${target})
     return()
   endif()
   if(NOT TARGET headscope_test_headers)

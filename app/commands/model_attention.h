@@ -2,7 +2,6 @@
 // --attention METHOD[:k=v,..] and --attention-config FILE: methods of the registry as the attention of a running model.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +9,10 @@
 
 #include "base/device.h"
 #include "sparse_model/method_attention.h"
+
+namespace CLI {
+class App;
+}
 
 namespace headscope::app {
 
