@@ -20,7 +20,6 @@ using testing::Generation;
 using ::testing::HasSubstr;
 using testing::kLength;
 using testing::kPrompt;
-using testing::ProblemShape;
 using testing::RandomProblem;
 using testing::SquareShape;
 using testing::Steps;
