@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Head_dim 256, with and without a soft cap: one unit, since CuTe's headers are most of what compiling it takes.
 #include "hopper/kernel.cuh"
 
 namespace headscope::kernels::hopper {
@@ -10,14 +9,6 @@ cudaError_t LaunchBf16D256(const KernelParams& params, int num_blocks, cudaStrea
 
 cudaError_t LaunchFp16D256(const KernelParams& params, int num_blocks, cudaStream_t stream) {
   return LaunchKernel<Traits<cutlass::half_t, 256, 256, 64, 1, /*kCapped=*/false>>(params, num_blocks, stream);
-}
-
-cudaError_t LaunchCappedBf16D256(const KernelParams& params, int num_blocks, cudaStream_t stream) {
-  return LaunchKernel<Traits<cutlass::bfloat16_t, 256, 256, 64, 1, /*kCapped=*/true>>(params, num_blocks, stream);
-}
-
-cudaError_t LaunchCappedFp16D256(const KernelParams& params, int num_blocks, cudaStream_t stream) {
-  return LaunchKernel<Traits<cutlass::half_t, 256, 256, 64, 1, /*kCapped=*/true>>(params, num_blocks, stream);
 }
 
 }  // namespace headscope::kernels::hopper
