@@ -7,9 +7,9 @@
 
 #include "base/errors.h"
 #include "choices/head_selection.h"
+#include "choices/head_settings.h"
 #include "choices/method_choice.h"
 #include "commands/common_options.h"
-#include "commands/head_settings.h"
 #include "kernels/method_names.h"
 #include "kernels/spec_names.h"
 

@@ -71,10 +71,10 @@ void TraceWorkbench::RequestMask(ui::MapView view, analysis::HeadId head, const 
   Submit<MadeMask>(
       kMaskPrefix + ViewName(view), kMaskPriority,
       [this, trace = trace_, view, head, method, values, alone = measures_alone()](const std::stop_token& stop) {
-        if (const kernels::PrefillMethod* prefill = kernels::FindPrefillMethod(method))
-          return MaskOfPrefill(*trace, view, head, *prefill, values, &head_masses_, stop);
-        if (const kernels::DecodeMethod* decode = kernels::FindDecodeMethod(method))
-          return MaskOfDecode(*trace, view, head, *decode, values, alone, stop);
+        const kernels::NamedMethod named = kernels::FindMethod(method);
+        if (named.prefill != nullptr)
+          return MaskOfPrefill(*trace, view, head, *named.prefill, values, &head_masses_, stop);
+        if (named.decode != nullptr) return MaskOfDecode(*trace, view, head, *named.decode, values, alone, stop);
         throw UsageError("Method " + method + " is not registered: choose one from the panel's list.");
       },
       [this, done = std::move(done)](MadeMask made) {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,6 +19,7 @@
 #include "base/check_status.h"
 #include "base/errors.h"
 #include "choices/head_selection.h"
+#include "choices/length_range.h"
 #include "choices/target_names.h"
 #include "choices/tuning.h"
 #include "choices/tuning_files.h"
@@ -205,39 +208,109 @@ kernels::Status CheckUnit(const TunedTraces& checks, const Search& search, const
   return {};
 }
 
-// Opened for a tuning, apart from the window's own.
-class CheckedTraces {
+// The length of the whole prompt, of which a trace may be a part.
+int64_t PromptTokens(const data::TraceReader& trace) {
+  return trace.layout().first_token + trace.num_tokens();
+}
+
+// What is tuned together: the traces of one range of lengths.
+struct RangeOfTraces {
+  LengthRange range;
+  TunedTraces traces, checks;
+  bool is_open_traces = false;
+};
+
+// The traces of a tuning by ranges of lengths, that of the open trace last. All but that one are opened here, apart
+// from the window's own.
+class TracesByLength {
  public:
-  CheckedTraces(const OpenedTrace& tuned, const std::vector<std::string>& paths,
-                const std::vector<analysis::HeadId>& heads) {
+  TracesByLength(OpenedTrace* open, const ui::TuneSettings& settings, const std::vector<analysis::HeadId>& heads) {
+    TunedTraces traces = {open}, checks;
+    Open(settings.traces, traces, "is given twice, and its rows would count double", heads, &traces);
+    Open(settings.checks, traces, "is a trace that is tuned, and would agree with itself", heads, &checks);
+    for (const LengthRange& range : RangesBetween(settings.ranges, "Lengths")) {
+      const auto holds = [&range](const OpenedTrace* trace) { return range.Holds(PromptTokens(trace->reader)); };
+      RangeOfTraces part{range, {}, {}, holds(open)};
+      std::ranges::copy_if(traces, std::back_inserter(part.traces), holds);
+      std::ranges::copy_if(checks, std::back_inserter(part.checks), holds);
+      if (!part.traces.empty()) {
+        ranges_.push_back(std::move(part));
+      } else if (!part.checks.empty()) {
+        throw UsageError(part.checks.front()->reader.path() + " is held out, but no trace of its range of lengths, " +
+                         RangeText(range) + ", is tuned on: choose one.");
+      }
+    }
+    std::ranges::stable_sort(ranges_, {}, &RangeOfTraces::is_open_traces);
+  }
+  const std::vector<RangeOfTraces>& ranges() const { return ranges_; }
+  // Of a head in all traces of a range, where that is most.
+  int64_t LargestHeadBytes(const std::vector<analysis::HeadId>& heads) const {
+    int64_t most = 0;
+    for (const RangeOfTraces& range : ranges_) {
+      int64_t bytes = 0;
+      for (const OpenedTrace* trace : range.traces) bytes += analysis::LargestHeadBytes(trace->reader, heads);
+      most = std::max(most, bytes);
+    }
+    return most;
+  }
+
+ private:
+  // `others`: what a path must not name again, for the reason `why`.
+  void Open(const std::vector<std::string>& paths, const TunedTraces& others, const std::string& why,
+            const std::vector<analysis::HeadId>& heads, TunedTraces* traces) {
+    const TunedTraces before = others;
+    const auto is_there = [](const TunedTraces& some, const std::string& path) {
+      return std::ranges::any_of(some, [&path](const OpenedTrace* trace) {
+        std::error_code missing;
+        return std::filesystem::equivalent(path, trace->reader.path(), missing);
+      });
+    };
     for (const std::string& path : paths) {
       opened_.push_back(std::make_unique<OpenedTrace>(path, memory_));
-      traces_.push_back(opened_.back().get());
-      std::error_code missing;
-      if (std::filesystem::equivalent(path, tuned.reader.path(), missing))
-        throw UsageError(path + " is the trace that is tuned, and would agree with itself: choose another one.");
-      CheckTunedTogether(traces_.back()->reader, tuned.reader);
-      const auto& recorded = traces_.back()->summary.heads;
+      OpenedTrace* const trace = opened_.back().get();
+      if (is_there(before, path)) throw UsageError(path + " " + why + ": choose another one.");
+      if (is_there(*traces, path)) throw UsageError(path + " is given twice: choose each trace once.");
+      CheckTunedTogether(trace->reader, before.front()->reader);
+      const auto& recorded = trace->summary.heads;
       for (const analysis::HeadId& head : heads) {
         if (std::find(recorded.begin(), recorded.end(), head) != recorded.end()) continue;
         throw UsageError(path + ": head " + HeadText(head) +
                          " was not recorded there: choose a trace that has it, or filter it out.");
       }
+      traces->push_back(trace);
     }
   }
-  const TunedTraces& traces() const { return traces_; }
 
- private:
   const std::shared_ptr<ui::MemoryBudget> memory_ = std::make_shared<ui::MemoryBudget>();
   std::vector<std::unique_ptr<OpenedTrace>> opened_;
-  TunedTraces traces_;
+  std::vector<RangeOfTraces> ranges_;
 };
 
-kernels::Status TuneUnit(OpenedTrace& trace, const TunedTraces& checks, const std::vector<analysis::HeadId>& unit,
-                         const Search& search, const analysis::SweepCell& cell, const std::stop_token& stop,
-                         std::vector<ui::TunedSetting>* tuned) {
+ui::TunedSetting::Lengths LengthsOf(const LengthRange& range) {
+  return {range.from, range.below};
+}
+
+// Over the rows of all recordings together; 0 of whole traces.
+double MeanOutside(const TunedTraces& traces, const std::vector<analysis::HeadTensorsPtr>& recordings,
+                   const std::stop_token& stop) {
+  double sum = 0;
+  int64_t rows = 0;
+  for (size_t i = 0; i < recordings.size(); ++i) {
+    rows += recordings[i]->num_rows;
+    if (const auto inside = traces[i]->MassInTrace(*recordings[i], stop))
+      sum += analysis::SumOfOutsideMass(*recordings[i], *inside, 0, recordings[i]->num_rows);
+  }
+  return rows == 0 ? 0 : sum / static_cast<double>(rows);
+}
+
+// `share` is told of this range of lengths alone.
+kernels::Status TuneUnit(const RangeOfTraces& range, const std::vector<analysis::HeadId>& unit, const Search& search,
+                         int32_t num_threads, const std::function<void(double share)>& report,
+                         const std::stop_token& stop, std::vector<ui::TunedSetting>* tuned) {
   // Heads that share a setting are in memory together.
-  const int64_t bytes = analysis::LargestHeadBytes(trace.reader, unit) * static_cast<int64_t>(unit.size());
+  int64_t bytes = 0;
+  for (const OpenedTrace* trace : range.traces)
+    bytes += analysis::LargestHeadBytes(trace->reader, unit) * static_cast<int64_t>(unit.size());
   if (unit.size() > 1 && bytes > analysis::MostMeasuredBytes()) {
     return {kernels::StatusCode::kOutOfMemory, std::to_string(unit.size()) + " heads that share a setting take " +
                                                    std::to_string(bytes >> 20) +
@@ -246,20 +319,23 @@ kernels::Status TuneUnit(OpenedTrace& trace, const TunedTraces& checks, const st
   // Past the cache: a pass over all heads would push out what the window shows.
   const Device& device = search.is_decode() || search.by_time() ? kCpu : kWindowsGpu;
   std::vector<std::vector<analysis::HeadTensorsPtr>> recordings;
-  for (const analysis::HeadId& head : unit) recordings.push_back({trace.heads.GetUncached(head, device)});
+  for (const analysis::HeadId& head : unit) {
+    recordings.emplace_back();
+    for (OpenedTrace* trace : range.traces) recordings.back().push_back(trace->heads.GetUncached(head, device));
+  }
   const size_t num_steps = search.methods.size() + (search.shares_out ? 1 : 0);
   size_t step = 0;
   analysis::BudgetSearchOptions options;
-  options.num_threads = cell.num_threads;
+  options.num_threads = num_threads;
   options.stop = stop;
   options.progress = [&](double share) {
-    cell.report((static_cast<double>(step) + share) / static_cast<double>(num_steps));
+    report((static_cast<double>(step) + share) / static_cast<double>(num_steps));
   };
   options.measure_error = search.criterion == TunedCriterion::kError;
   options.measure_point_times = search.by_time();
   options.measure_point_errors =
       search.by_time() || options.measure_error || search.target.kind == analysis::BudgetTarget::Kind::kError;
-  UnitSearcher searcher({&trace}, search, recordings, options);
+  UnitSearcher searcher(range.traces, search, recordings, options);
   std::vector<analysis::BudgetSearchResult> best;
   size_t best_method = 0;
   kernels::Status refused;
@@ -281,11 +357,13 @@ kernels::Status TuneUnit(OpenedTrace& trace, const TunedTraces& checks, const st
     kernels::Status status = searcher.TradeOff(search.methods[best_method], kLuKvPoints, &trade_off);
     if (!status.ok()) return status;
   }
+  std::vector<ui::TunedSetting> own;
   for (size_t i = 0; i < unit.size(); ++i) {
-    const analysis::HeadTensors& recording = *recordings[i].front();
     const analysis::BudgetSearchResult& found = best[i];
-    ui::TunedSetting& setting = tuned->emplace_back();
+    ui::TunedSetting& setting = own.emplace_back();
     setting.head = unit[i];
+    setting.lengths = LengthsOf(range.range);
+    setting.is_open_traces = range.is_open_traces;
     setting.method = best_method;
     setting.values = found.values;
     setting.reached = found.reached;
@@ -293,12 +371,13 @@ kernels::Status TuneUnit(OpenedTrace& trace, const TunedTraces& checks, const st
     setting.mass = found.mass;
     setting.relative_error = found.relative_error;
     setting.time_share = found.time_share;
-    setting.device = recording.WhereComputed().name;
+    setting.device = recordings[i].front()->WhereComputed().name;
     for (const analysis::TradeOffPoint& point : trade_off) setting.trade_off.push_back({point.values, point.cra_mean});
-    if (const auto inside = trace.MassInTrace(recording, stop))
-      setting.outside_mass = analysis::MeanOutsideMass(recording, *inside, 0, recording.num_rows);
+    setting.outside_mass = MeanOutside(range.traces, recordings[i], stop);
   }
-  return CheckUnit(checks, search, options, device, tuned);
+  if (kernels::Status status = CheckUnit(range.checks, search, options, device, &own); !status.ok()) return status;
+  std::ranges::move(own, std::back_inserter(*tuned));
+  return {};
 }
 
 }  // namespace
@@ -306,7 +385,7 @@ kernels::Status TuneUnit(OpenedTrace& trace, const TunedTraces& checks, const st
 void TuneHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads, const ui::TuneSettings& settings,
                bool alone, const HeadsCalls<ui::TunedSetting>& calls, const std::stop_token& stop) {
   const Search search = SearchOf(settings, alone);
-  const CheckedTraces checks(trace, settings.checks, heads);
+  const TracesByLength traces(&trace, settings, heads);
   std::vector<std::vector<analysis::HeadId>> units;
   for (const std::vector<size_t>& places : UnitsOf(heads, UnitOf(settings.unit))) {
     units.emplace_back();
@@ -318,7 +397,7 @@ void TuneHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads, c
   // Heads beside each other would time each other.
   options.most_at_once = search.by_time() || settings.unit != ui::TuneSettings::Unit::kHead
                              ? 1
-                             : analysis::HeadsAtOnce(device, analysis::LargestHeadBytes(trace.reader, heads));
+                             : analysis::HeadsAtOnce(device, traces.LargestHeadBytes(heads));
   options.stop = stop;
   options.progress = [&](const analysis::SweepProgress& progress) { calls.progress(progress.share); };
   options.failed = [&](const analysis::SweepCell& cell, const kernels::Status& why) {
@@ -328,7 +407,16 @@ void TuneHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads, c
   const kernels::Status status =
       analysis::SweepCells({.num_heads = units.size()}, options, [&](const analysis::SweepCell& cell) {
         std::vector<ui::TunedSetting> tuned;
-        kernels::Status found = TuneUnit(trace, checks.traces(), units[cell.head], search, cell, stop, &tuned);
+        kernels::Status found;
+        size_t done = 0;  // ranges
+        for (const RangeOfTraces& range : traces.ranges()) {
+          const auto report = [&](double share) {
+            cell.report((static_cast<double>(done) + share) / static_cast<double>(traces.ranges().size()));
+          };
+          found = TuneUnit(range, units[cell.head], search, cell.num_threads, report, stop, &tuned);
+          if (!found.ok()) break;
+          ++done;
+        }
         const std::lock_guard lock(mutex);
         if (found.ok()) std::ranges::for_each(tuned, calls.one);
         return found;
@@ -336,31 +424,35 @@ void TuneHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads, c
   if (status.code() != kernels::StatusCode::kCancelled) CheckStatus(status);
 }
 
-void ExportTuning(const data::TraceReader& trace, const ui::TuneSettings& settings,
-                  const std::vector<ui::TunedSetting>& heads, size_t num_heads_chosen, const std::string& path,
-                  const std::string& file) {
-  const TuningFormat format = ChooseTuningFormat(file, path);
+namespace {
+
+// As a program reads it, of the settings of one range of lengths. `traces`, `checks`: of that range.
+Tuning TuningOf(const ui::TuneSettings& settings, const std::vector<ui::TunedSetting>& heads, const LengthRange& range,
+                const std::vector<const data::TraceReader*>& traces, const std::vector<const data::TraceReader*>& checks,
+                bool with_trade_offs) {
   Tuning tuning;
-  const data::TraceLayout& layout = trace.layout();
+  tuning.range = range;
+  const data::TraceLayout& layout = traces.front()->layout();
   tuning.model = layout.model;
   for (size_t slot = 0; slot < layout.layers.size(); ++slot)
     tuning.layers.push_back({layout.layers[slot], layout.facts[slot].num_qo_heads, layout.facts[slot].num_kv_heads});
-  tuning.traces.push_back(
-      {trace.path(), trace.layout().prompt_source, trace.num_tokens(), trace.num_rows(), trace.layout().first_token});
-  for (const std::string& held_out : settings.checks) {
-    const data::TraceReader check(held_out);
-    tuning.checks.push_back(
-        {held_out, check.layout().prompt_source, check.num_tokens(), check.num_rows(), check.layout().first_token});
-  }
+  const auto source = [](const data::TraceReader* trace) {
+    return Tuning::Source{trace->path(), trace->layout().prompt_source, trace->num_tokens(), trace->num_rows(),
+                          trace->layout().first_token};
+  };
+  std::ranges::transform(traces, std::back_inserter(tuning.traces), source);
+  std::ranges::transform(checks, std::back_inserter(tuning.checks), source);
+  int64_t longest = 0;
+  for (const data::TraceReader* trace : traces) longest = std::max(longest, trace->num_tokens());
   for (const ui::TuneSettings::Method& method : settings.methods) {
     const MethodChoice choice = ChoiceOf(method);
-    tuning.methods.push_back({choice, analysis::SearchedGrid(*choice.spec, trace.num_tokens())});
+    tuning.methods.push_back({choice, analysis::SearchedGrid(*choice.spec, longest)});
   }
   tuning.target = ParseTarget(settings.target);
   tuning.unit = UnitOf(settings.unit);
   tuning.criterion = UsualCriterion(tuning.target.budget, settings.methods.size());
-  tuning.num_heads_chosen = num_heads_chosen;
   for (const ui::TunedSetting& head : heads) {
+    if (head.lengths != LengthsOf(range)) continue;
     TunedHead tuned;
     tuned.id = head.head;
     tuned.method = head.method;
@@ -381,20 +473,57 @@ void ExportTuning(const data::TraceReader& trace, const ui::TuneSettings& settin
     tuned.device = head.device;
     tuned.outside_mass = head.outside_mass;
     tuning.heads.push_back(std::move(tuned));
-    if (format != TuningFormat::kLuKv || head.trade_off.empty()) continue;
+    if (!with_trade_offs || head.trade_off.empty()) continue;
     TunedFront& front = tuning.fronts.emplace_back();
     front.heads = {head.head};
     for (const ui::TunedSetting::Point& point : head.trade_off)
       front.points.push_back({.values = point.values, .cra_mean = point.mass_mean});
   }
-  if (!tuning.complete()) {
-    throw UsageError("Only " + std::to_string(heads.size()) + " of " + std::to_string(num_heads_chosen) +
-                     " heads are tuned, and a configuration holds all of them: resume the tuning first.");
+  return tuning;
+}
+
+}  // namespace
+
+void ExportTuning(const data::TraceReader& trace, const ui::TuneSettings& settings,
+                  const std::vector<ui::TunedSetting>& heads, size_t num_heads_chosen, const std::string& path,
+                  const std::string& file) {
+  const TuningFormat format = ChooseTuningFormat(file, path);
+  const bool ranged = !settings.ranges.empty();
+  if (ranged) CheckRangeFormat(format);
+  std::vector<std::unique_ptr<const data::TraceReader>> opened;
+  const auto open = [&opened](const std::vector<std::string>& paths) {
+    std::vector<const data::TraceReader*> readers;
+    for (const std::string& one : paths) {
+      opened.push_back(std::make_unique<const data::TraceReader>(one));
+      readers.push_back(opened.back().get());
+    }
+    return readers;
+  };
+  std::vector<const data::TraceReader*> traces = open(settings.traces);
+  const std::vector<const data::TraceReader*> checks = open(settings.checks);
+  traces.insert(traces.begin(), &trace);
+  std::vector<Tuning> tunings;
+  for (const LengthRange& range : RangesBetween(settings.ranges, "Lengths")) {
+    const auto within = [&range](const std::vector<const data::TraceReader*>& all) {
+      std::vector<const data::TraceReader*> some;
+      std::ranges::copy_if(all, std::back_inserter(some),
+                           [&range](const data::TraceReader* one) { return range.Holds(PromptTokens(*one)); });
+      return some;
+    };
+    const std::vector<const data::TraceReader*> tuned_on = within(traces);
+    if (tuned_on.empty()) continue;
+    Tuning& tuning = tunings.emplace_back(
+        TuningOf(settings, heads, range, tuned_on, within(checks), format == TuningFormat::kLuKv));
+    tuning.num_heads_chosen = num_heads_chosen;
+    if (!tuning.complete()) {
+      throw UsageError("Only " + std::to_string(tuning.heads.size()) + " of " + std::to_string(num_heads_chosen) +
+                       " heads are tuned, and a configuration holds all of them: resume the tuning first.");
+    }
+    std::vector<analysis::HeadId> tuned_heads;
+    for (const TunedHead& head : tuning.heads) tuned_heads.push_back(head.id);
+    CheckTuningFormat(format, tuning, tuned_heads);
   }
-  std::vector<analysis::HeadId> tuned_heads;
-  for (const TunedHead& head : tuning.heads) tuned_heads.push_back(head.id);
-  CheckTuningFormat(format, tuning, tuned_heads);
-  WriteText(TuningFile(tuning, format), path, /*force=*/true);
+  WriteText(ranged ? TuningFile(tunings, format) : TuningFile(tunings.front(), format), path, /*force=*/true);
 }
 
 kernels::ParameterValues MeetTarget(OpenedTrace& trace, analysis::HeadId head, const ui::TuneSettings::Method& method,

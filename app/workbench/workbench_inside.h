@@ -24,6 +24,7 @@
 #include "capture_estimator.h"
 #include "capture_job.h"
 #include "choices/file_method.h"
+#include "choices/length_range.h"
 #include "choices/torch_decode.h"
 #include "eval/tasks.h"
 #include "exact_score.h"
@@ -71,10 +72,19 @@ inline constexpr char kMaskPrefix[] = "mask/", kThumbnailPrefix[] = "thumbnail/"
                       kOverlapTag[] = "overlap", kExportTag[] = "export", kFigureTag[] = "figure",
                       kQuantiseTag[] = "quantise";
 
+inline std::shared_ptr<std::vector<kernels::MethodSpec>> RegisteredMethods() {
+  auto methods = std::make_shared<std::vector<kernels::MethodSpec>>();
+  for (const kernels::PrefillMethod* method : kernels::PrefillMethods()) methods->push_back(method->spec());
+  for (const kernels::DecodeMethod* method : kernels::DecodeMethods()) methods->push_back(method->spec());
+  return methods;
+}
+
 // What the workbenches of several open traces share.
 struct SharedAmongTraces {
   std::shared_ptr<ui::MemoryBudget> memory = std::make_shared<ui::MemoryBudget>();
   std::shared_ptr<MeasuringGate> gate = std::make_shared<MeasuringGate>();
+  // The registry, and what was made of files since. On the UI thread.
+  std::shared_ptr<std::vector<kernels::MethodSpec>> methods = RegisteredMethods();
 };
 
 class TraceWorkbench : public ui::Workbench {
@@ -97,8 +107,6 @@ class TraceWorkbench : public ui::Workbench {
           view, &queue_, &memory(), post_,
           [this](const std::string& sentence) { ReportBackgroundError(analysis::Printable(sentence)); }));
     }
-    for (const kernels::PrefillMethod* method : kernels::PrefillMethods()) methods_.push_back(method->spec());
-    for (const kernels::DecodeMethod* method : kernels::DecodeMethods()) methods_.push_back(method->spec());
   }
 
   ~TraceWorkbench() override {
@@ -109,7 +117,12 @@ class TraceWorkbench : public ui::Workbench {
     capture_.Cancel();
   }
 
-  const std::vector<kernels::MethodSpec>& methods() const override { return methods_; }
+  const std::vector<kernels::MethodSpec>& methods() const override { return *shared_.methods; }
+  std::vector<ui::MethodFile> method_files() const override;
+  void ReadMethodFile(const std::string& kind, const std::string& path, ui::Reply<std::string> done,
+                      ui::ErrorReply failed) override;
+  void ReadConfiguration(const std::string& path, ui::Reply<std::vector<ui::HeadSetting>> done,
+                         ui::ErrorReply failed) override;
   std::vector<std::string> task_names() const override { return eval::TaskNames(); }
   std::string task_help(const std::string& name) const override { return eval::TaskHelp(name); }
   std::string default_model_dir() const override { return paths_.share_dir + "/reference_model"; }
@@ -185,6 +198,9 @@ class TraceWorkbench : public ui::Workbench {
                   double target, ui::Reply<kernels::ParameterValues> done, ui::Reply<ui::Refusal> failed,
                   ui::Reply<ui::ProgressReport> progress) override;
   std::vector<ui::TuneTargetChoice> tune_targets() const override { return TuneTargets(); }
+  std::string WhyNotRanges(const std::vector<std::string>& ranges) const override {
+    return OutcomeOf([&] { return RangesBetween(ranges, "Lengths"), true; }).error;
+  }
   std::vector<ui::TuningFile> tuning_files() const override { return TuningFiles(); }
   void CancelSearch() override {
     ++search_number_;
@@ -210,6 +226,8 @@ class TraceWorkbench : public ui::Workbench {
   void MeasureHeads(const std::vector<analysis::HeadId>& heads, const std::string& method,
                     const kernels::ParameterValues& values, int32_t repeats,
                     const ui::HeadsReplies<analysis::MethodResult>& replies) override;
+  void MeasureSettings(const std::vector<ui::HeadSetting>& heads, int32_t repeats,
+                       const ui::HeadsReplies<analysis::MethodResult>& replies) override;
   std::string MethodArgument(const std::string& method, const std::string& parameters) const override {
     return app::MethodArgument(method, parameters);
   }
@@ -295,6 +313,13 @@ class TraceWorkbench : public ui::Workbench {
   // Called by a worker, before it measures: everything that was posted so far is on the screen, or it took too long.
   void WaitUntilDrawn(const std::stop_token& stop);
   static analysis::CompareOptions OptionsOfRuns(const OpenedTrace& trace, int32_t repeats);
+  // Heads that are measured with one method; several such, one after the other.
+  struct MeasuredTogether {
+    std::vector<analysis::HeadId> heads;
+    ui::TuneSettings::Method method;
+  };
+  void SubmitMeasuring(const std::vector<MeasuredTogether>& parts, bool alone, int32_t repeats,
+                       const std::string& stage, const ui::HeadsReplies<analysis::MethodResult>& replies);
   // Submits work over many heads: work(calls, stop). `newest`: the number of the newest work of its kind.
   template <typename T, typename Work>
   void SubmitHeads(const std::string& tag, int32_t priority, const std::vector<analysis::HeadId>& heads,
@@ -344,7 +369,6 @@ class TraceWorkbench : public ui::Workbench {
   const SharedAmongTraces shared_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   const std::function<void(std::function<void()>)> post_;
-  std::vector<kernels::MethodSpec> methods_;
   std::shared_ptr<OpenedTrace> trace_;
   std::map<int64_t, analysis::KeptMask> masks_;
   int64_t next_mask_id_ = 1;

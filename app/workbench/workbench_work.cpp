@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a person asks the workbench for and waits for: runs, searches and tunings, and what is written.
 #include "analysis/table_drawing.h"
+#include "choices/file_kinds.h"
+#include "choices/head_settings.h"
 #include "choices/method_choice.h"
 #include "choices/saved_index.h"
 #include "choices/trace_index.h"
@@ -150,33 +152,113 @@ void TraceWorkbench::TuneHeads(const std::vector<analysis::HeadId>& heads, const
 void TraceWorkbench::MeasureHeads(const std::vector<analysis::HeadId>& heads, const std::string& method,
                                   const kernels::ParameterValues& values, int32_t repeats,
                                   const ui::HeadsReplies<analysis::MethodResult>& replies) {
+  SubmitMeasuring({{heads, {method, values}}}, measures_alone(), repeats, "Measuring " + method, replies);
+}
+
+void TraceWorkbench::MeasureSettings(const std::vector<ui::HeadSetting>& heads, int32_t repeats,
+                                     const ui::HeadsReplies<analysis::MethodResult>& replies) {
+  std::vector<MeasuredTogether> parts;
+  for (const ui::HeadSetting& setting : heads) {
+    auto part = std::ranges::find(parts, setting.method, &MeasuredTogether::method);
+    if (part == parts.end()) part = parts.insert(parts.end(), {{}, setting.method});
+    part->heads.push_back(setting.head);
+  }
+  SubmitMeasuring(parts, /*alone=*/true, repeats, "Measuring a configuration", replies);
+}
+
+void TraceWorkbench::SubmitMeasuring(const std::vector<MeasuredTogether>& parts, bool alone, int32_t repeats,
+                                     const std::string& stage,
+                                     const ui::HeadsReplies<analysis::MethodResult>& replies) {
   if (!trace_) return;
   CancelRun();
-  SubmitHeads("run", kMaskPriority, heads, "Measuring " + method, &run_number_, replies,
-              [this, trace = trace_, heads, method, values, repeats, alone = measures_alone()](
+  std::vector<analysis::HeadId> heads;
+  for (const MeasuredTogether& part : parts) heads.insert(heads.end(), part.heads.begin(), part.heads.end());
+  SubmitHeads("run", kMaskPriority, heads, stage, &run_number_, replies,
+              [this, trace = trace_, parts, num_heads = heads.size(), repeats, alone](
                   HeadsCalls<analysis::MethodResult> calls, const std::stop_token& stop) {
                 const PauseStatistics paused(heads_.job());
                 queue_.WaitUntilAlone(stop, kLongestWaitForQuiet);
                 WaitUntilDrawn(stop);
-                MeasuredSweep sweep;
-                sweep.method = method;
-                sweep.values = values;
-                sweep.alone = alone;
-                sweep.options = OptionsOfRuns(*trace, repeats);
                 // A frame is drawn now and then, and the next repeat waits for it.
                 ReportNowAndThen now_and_then([&, pass_on = calls.progress](const ui::ProgressReport& report) {
                   pass_on(report.fraction);
                   WaitUntilDrawn(stop);
                 });
+                size_t done = 0;  // heads of the parts before
                 double share = 0;
-                calls.progress = [&](double all) { share = all; };
-                sweep.repeats = [&](const analysis::RepeatProgress&) {
-                  ui::ProgressReport report;
-                  report.fraction = share;
-                  now_and_then(std::move(report));
-                };
-                app::MeasureHeads(*trace, heads, sweep, calls, stop);
+                for (const MeasuredTogether& part : parts) {
+                  MeasuredSweep sweep;
+                  sweep.method = part.method.name;
+                  sweep.values = part.method.values;
+                  sweep.alone = alone;
+                  sweep.options = OptionsOfRuns(*trace, repeats);
+                  calls.progress = [&](double of_part) {
+                    share = (static_cast<double>(done) + of_part * static_cast<double>(part.heads.size())) /
+                            static_cast<double>(num_heads);
+                  };
+                  sweep.repeats = [&](const analysis::RepeatProgress&) {
+                    ui::ProgressReport report;
+                    report.fraction = share;
+                    now_and_then(std::move(report));
+                  };
+                  app::MeasureHeads(*trace, part.heads, sweep, calls, stop);
+                  if (stop.stop_requested()) return;
+                  done += part.heads.size();
+                }
               });
+}
+
+std::vector<ui::MethodFile> TraceWorkbench::method_files() const {
+  std::vector<ui::MethodFile> kinds;
+  for (const FileKind& kind : FileKinds()) kinds.push_back({kind.name, kind.help});
+  return kinds;
+}
+
+void TraceWorkbench::ReadMethodFile(const std::string& kind, const std::string& path, ui::Reply<std::string> done,
+                                    ui::ErrorReply failed) {
+  Submit<std::string>(
+      "method file", kOpenPriority,
+      [kind, path](const std::stop_token&) {
+        // The parser would end the path at a comma.
+        if (path.find(',') != std::string::npos)
+          throw UsageError(path + " has a comma in its name, which separates a method's parameters: rename it.");
+        return ParseMethod(kind + ":path=" + path, "method").name;
+      },
+      [this, path, done = std::move(done)](const std::string& name) {
+        std::vector<kernels::MethodSpec>& methods = *shared_.methods;
+        const auto list = [&](kernels::MethodSpec spec) {
+          spec.name = kernels::UniqueName(spec);
+          spec.title += ", " + analysis::Printable(std::filesystem::path(path).filename().string());
+          if (std::ranges::find(methods, spec.name, &kernels::MethodSpec::name) == methods.end())
+            methods.push_back(std::move(spec));
+        };
+        list(kernels::FindPrefillMethod(name)->spec());
+        if (const kernels::DecodeMethod* const decode = kernels::FindDecodeMethod(name)) list(decode->spec());
+        done(name);
+      },
+      std::move(failed));
+}
+
+void TraceWorkbench::ReadConfiguration(const std::string& path, ui::Reply<std::vector<ui::HeadSetting>> done,
+                                       ui::ErrorReply failed) {
+  if (!trace_) return failed("There are no heads to give settings to: open a trace first.");
+  Submit<std::vector<ui::HeadSetting>>(
+      "configuration", kOpenPriority,
+      [path, trace = trace_](const std::stop_token&) {
+        if (HoldsBudgets(path))
+          throw UsageError(path + " only says how many tokens stay, for every ratio: give it to headscope compare.");
+        const std::vector<RangeSettings> ranges = ReadHeadSettings(path);
+        const HeadSettings& settings =
+            SettingsFor(ranges, trace->summary.first_token + trace->summary.num_tokens, path);
+        std::vector<ui::HeadSetting> of_heads;
+        for (const analysis::HeadId& head : trace->summary.heads) {
+          const auto found = settings.find(head);
+          if (found != settings.end()) of_heads.push_back({head, {found->second.name, found->second.values}});
+        }
+        if (of_heads.empty()) throw UsageError(path + " has no settings for the heads of this trace: open another one.");
+        return of_heads;
+      },
+      std::move(done), std::move(failed));
 }
 
 void TraceWorkbench::RunMethod(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,

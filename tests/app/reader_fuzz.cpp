@@ -14,7 +14,7 @@
 #include "analysis/types/head_statistics.h"
 #include "base/errors.h"
 #include "base/row_selection.h"
-#include "commands/head_settings.h"
+#include "choices/head_settings.h"
 #include "commands/record_plan.h"
 #include "commands/tuning_progress.h"
 #include "kernels/method.h"

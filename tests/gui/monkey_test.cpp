@@ -83,7 +83,7 @@ class MonkeyTest : public ShellTest {
         QStringLiteral("export-runs"),   QStringLiteral("export-tuning"), QStringLiteral("export-mask"),
         QStringLiteral("export-report"), QStringLiteral("load-runs"),     QStringLiteral("quit"),
         QStringLiteral("copy-map"),      QStringLiteral("welcome"),       QStringLiteral("full-screen"),
-        QStringLiteral("save-layout")};
+        QStringLiteral("save-layout"),   QStringLiteral("method-file"),   QStringLiteral("configuration")};
     QList<QAction*> actions;
     for (QAction* action : window_->commands().all()) {
       if (action->isEnabled() && !kNotThese.contains(action->objectName())) actions.append(action);

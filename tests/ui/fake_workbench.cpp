@@ -323,6 +323,13 @@ void FakeWorkbench::TuneHeads(const std::vector<analysis::HeadId>& heads, const 
     }
     tuned.reached = !target_out_of_reach;
     tuned.kept_fraction = 0.25 + 0.5 * head.head;
+    if (!settings.ranges.empty()) {
+      TunedSetting shorter = tuned;
+      shorter.lengths = {0, 100};
+      shorter.is_open_traces = false;
+      Post("tune", [shorter, replies] { replies.one(shorter); });
+      tuned.lengths = {100, TunedSetting::Lengths::kNoEnd};
+    }
     Post("tune", [this, tuned, replies] {
       if (std::exchange(fail_next_run, false)) {
         replies.failed({tuned.head, "The device ran out of memory: choose fewer rows."});
@@ -514,6 +521,35 @@ void FakeWorkbench::MeasureHeads(const std::vector<analysis::HeadId>& heads, con
     }
   }
   Post("run", replies.finished);
+}
+
+void FakeWorkbench::MeasureSettings(const std::vector<HeadSetting>& heads, int32_t repeats,
+                                    const HeadsReplies<analysis::MethodResult>& replies) {
+  ++generations_["run"];
+  last_settings = heads;
+  for (const HeadSetting& setting : heads) {
+    const analysis::MethodResult result = ResultOf(setting.head, setting.method.name, setting.method.values, repeats);
+    Post("run", [replies, result] { replies.one(result); });
+  }
+  Post("run", replies.finished);
+}
+
+void FakeWorkbench::ReadMethodFile(const std::string& kind, const std::string& path, Reply<std::string> done,
+                                   ErrorReply failed) {
+  if (path == "missing") return Post("file", [failed] { failed("missing: it is not there; choose another file."); });
+  Post("file", [this, name = kind + "[" + path + "]", done] {
+    kernels::MethodSpec spec = methods_[1];
+    spec.name = name;
+    spec.title += ", " + name;
+    methods_.push_back(spec);
+    done(name);
+  });
+}
+
+void FakeWorkbench::ReadConfiguration(const std::string& path, Reply<std::vector<HeadSetting>> done,
+                                      ErrorReply failed) {
+  if (path == "missing") return Post("file", [failed] { failed("missing: it is not there; choose another file."); });
+  Post("file", [heads = configuration, done] { done(heads); });
 }
 
 void FakeWorkbench::CancelRun() {

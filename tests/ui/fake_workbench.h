@@ -3,6 +3,7 @@
 // phase), replies that the test delivers when it wants (or that deliver themselves through a poster).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -89,6 +90,18 @@ class FakeWorkbench : public Workbench {
   Previews previews = Previews::kNone;  // of tiles: before the tile, without it, or behind it
 
   const std::vector<kernels::MethodSpec>& methods() const override { return methods_; }
+  std::vector<MethodFile> method_files() const override { return {{"mask-file", "a mask"}}; }
+  // A copy of "band" called KIND[PATH]; "missing" is no file.
+  void ReadMethodFile(const std::string& kind, const std::string& path, Reply<std::string> done,
+                      ErrorReply failed) override;
+  std::vector<HeadSetting> configuration;  // in any file but "missing"
+  void ReadConfiguration(const std::string& path, Reply<std::vector<HeadSetting>> done, ErrorReply failed) override;
+  void MeasureSettings(const std::vector<HeadSetting>& heads, int32_t repeats,
+                       const HeadsReplies<analysis::MethodResult>& replies) override;
+  std::vector<HeadSetting> last_settings;
+  std::string WhyNotRanges(const std::vector<std::string>& ranges) const override {
+    return std::ranges::is_sorted(ranges) ? "" : "lengths rise";
+  }
   std::vector<std::string> task_names() const override { return {"passkey"}; }
   std::string task_help(const std::string&) const override { return "asks for a key"; }
   std::string default_model_dir() const override { return "model"; }

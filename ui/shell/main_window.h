@@ -181,6 +181,12 @@ class MainWindow : public QMainWindow {
 
   void ShowWelcome();
 
+  // main_window_configuration.cpp: methods from files, and heads that have a method of their own.
+  void BindConfiguration();
+  void UpdateConfiguration();
+  void OpenMethodFile();
+  void OpenConfiguration();
+
   // main_window_export.cpp: pictures, masks and pages of the open trace; the examples.
   void BindExport();
   void CopyMap();

@@ -26,7 +26,7 @@ QString MainWindow::TracePath() const {
 
 void MainWindow::BindReach() {
   const auto bind = [this](Command command, auto run) { commands_.Bind(command, [run](bool) { run(); }); };
-  bind(Command::kSweepMeasure, [this] { state_.sweep.Start(HeadSweep::Kind::kMeasure); });
+  BindConfiguration();
   bind(Command::kSweepTune, [this] { state_.sweep.Start(HeadSweep::Kind::kTune); });
   bind(Command::kSweepResume, [this] { state_.sweep.Resume(); });
   bind(Command::kExportTuning, [this] { ExportTuning(); });
@@ -50,7 +50,15 @@ void MainWindow::BindReach() {
   });
   bind(Command::kTuneDialog, [this] { OpenTuneDialog(); });
   bind(Command::kCopyTuneCommand, [this] { CopyTuneCommand(state_.sweep.TrialsTuning()); });
-  bind(Command::kCopyViewCommand, [this] { CopyText(RenderCommand(TracePath(), DrawingOfMap())); });
+  bind(Command::kCopyViewCommand, [this] {
+    MapDrawing drawing = DrawingOfMap();
+    const auto as_argument = [this](std::string* method, std::string* parameters) {
+      if (!method->empty()) *method = workbench_->MethodArgument(*method, std::exchange(*parameters, {}));
+    };
+    as_argument(&drawing.method, &drawing.parameters);
+    as_argument(&drawing.other_method, &drawing.other_parameters);
+    CopyText(RenderCommand(TracePath(), drawing));
+  });
   bind(Command::kClasses, [this] { OpenClasses(); });
   bind(Command::kCopyHeadsCommand, [this] { CopyText(AnalyzeCommand(TracePath(), state_.classes)); });
   bind(Command::kWelcome, [this] { ShowWelcome(); });
@@ -192,6 +200,7 @@ void MainWindow::UpdateReach() {
   Allow(commands_[Command::kCopyTuneCommand], state_.sweep.CanTune(), why_not_tune);
   Allow(commands_[Command::kSweepResume], state_.sweep.CanResume(), tr("nothing was stopped"));
   Allow(commands_[Command::kExportTuning], !state_.sweep.Tuned().empty(), tr("no head is tuned yet"));
+  UpdateConfiguration();
   const HeadCanvas* const second = second_canvas();
   for (const Command command : {Command::kSplitFollows, Command::kMapDifference})
     Allow(commands_[command], second != nullptr, tr("the map is not split"));

@@ -29,9 +29,9 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
       target_(new QComboBox),
       value_(new QDoubleSpinBox),
       unit_(new QComboBox),
+      traces_(new QListWidget),
       checks_(new QListWidget),
-      add_check_(new QPushButton(tr("A&dd…"))),
-      remove_checks_(new QPushButton(tr("Re&move"))),
+      ranges_(new QLineEdit),
       heads_(new QLabel),
       tune_(new QPushButton(tr("&Tune"))),
       copy_(new QPushButton(tr("Copy co&mmand"))) {
@@ -54,15 +54,12 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
   unit_->addItem(tr("each layer"), static_cast<int>(TuneSettings::Unit::kLayer));
   unit_->addItem(tr("the whole model"), static_cast<int>(TuneSettings::Unit::kModel));
   unit_->setToolTip(tr("Heads that share a setting must each reach the target"));
-  checks_->setObjectName(QStringLiteral("tuneChecks"));
-  checks_->setAccessibleName(tr("Held-out traces"));
-  checks_->setToolTip(
-      tr("What is found on the open trace is tried on these, and reported apart: nothing is chosen by them. Traces of "
-         "the same model."));
-  checks_->setSelectionMode(QAbstractItemView::ExtendedSelection);
-  checks_->setMaximumHeight(4 * fontMetrics().height());
-  add_check_->setObjectName(QStringLiteral("tuneAddCheck"));
-  remove_checks_->setObjectName(QStringLiteral("tuneRemoveChecks"));
+  ranges_->setObjectName(QStringLiteral("tuneRanges"));
+  ranges_->setPlaceholderText(tr("one range for all; for example 16K, 48K"));
+  ranges_->setToolTip(
+      tr("Lengths of prompts, in tokens or, as 16K, in units of 1024, at which a range ends and the next begins: each "
+         "range has settings of its own, found on the traces whose prompts fall into it. SampleAttention: 16K, 48K, "
+         "80K, 112K"));
   heads_->setObjectName(QStringLiteral("tuneHeads"));
   heads_->setWordWrap(true);
   tune_->setObjectName(QStringLiteral("tuneStart"));
@@ -78,16 +75,18 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
   target_label->setBuddy(target_);
   form->addRow(target_label, target);
   form->addRow(tr("One &setting for"), unit_);
-  auto* check_buttons = new QVBoxLayout;
-  check_buttons->addWidget(add_check_);
-  check_buttons->addWidget(remove_checks_);
-  check_buttons->addStretch(1);
-  auto* checks = new QHBoxLayout;
-  checks->addWidget(checks_, 1);
-  checks->addLayout(check_buttons);
+  auto* traces_label = new QLabel(tr("More t&races"));
+  traces_label->setBuddy(traces_);
+  form->addRow(traces_label, TraceList(traces_, QStringLiteral("Trace"), tr("More traces"),
+                                       tr("A setting must reach the target over the rows of these and of the open trace. "
+                                          "Traces of the same model.")));
+  form->addRow(tr("&Lengths"), ranges_);
   auto* checks_label = new QLabel(tr("&Held-out traces"));
   checks_label->setBuddy(checks_);
-  form->addRow(checks_label, checks);
+  form->addRow(checks_label,
+               TraceList(checks_, QStringLiteral("Check"), tr("Held-out traces"),
+                         tr("What is found is tried on these, and reported apart: nothing is chosen by them. Traces of the "
+                            "same model.")));
   form->addRow(tr("Heads"), heads_);
   auto* buttons = new QDialogButtonBox(QDialogButtonBox::Close);
   buttons->addButton(tune_, QDialogButtonBox::AcceptRole);
@@ -95,7 +94,7 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
   auto* layout = new QVBoxLayout(this);
   layout->addLayout(form, 1);
   layout->addWidget(buttons);
-  resize(520, 460);
+  resize(520, 560);
 
   connect(phase_, &QComboBox::currentIndexChanged, this, &TuneDialog::FillMethods);
   connect(methods_, &QListWidget::itemChanged, this, &TuneDialog::Update);
@@ -105,12 +104,7 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
     value_->setRange(0.001, choice.is_share ? kGreatestShare : kGreatestRatio);
     value_->setValue(choice.value);
   });
-  connect(add_check_, &QPushButton::clicked, this, &TuneDialog::AddChecks);
-  connect(remove_checks_, &QPushButton::clicked, this, [this] {
-    qDeleteAll(checks_->selectedItems());
-    Update();
-  });
-  connect(checks_, &QListWidget::itemSelectionChanged, this, &TuneDialog::Update);
+  connect(ranges_, &QLineEdit::textChanged, this, &TuneDialog::Update);
   connect(&state->heads, &HeadStore::FilterChanged, this, &TuneDialog::Update);
   connect(&state->heads, &HeadStore::TraceChanged, this, &TuneDialog::Update);
   connect(buttons, &QDialogButtonBox::rejected, this, &QDialog::reject);
@@ -131,18 +125,60 @@ bool TuneDialog::IsDecode() const {
   return phase_->currentIndex() == 1;
 }
 
-void TuneDialog::AddChecks() {
+QLayout* TuneDialog::TraceList(QListWidget* list, const QString& name, const QString& title, const QString& help) {
+  list->setObjectName(QStringLiteral("tune%1s").arg(name));
+  list->setAccessibleName(title);
+  list->setToolTip(help);
+  list->setSelectionMode(QAbstractItemView::ExtendedSelection);
+  list->setMaximumHeight(4 * fontMetrics().height());
+  auto* add = new QPushButton(tr("Add…"));
+  add->setObjectName(QStringLiteral("tuneAdd") + name);
+  add->setAccessibleName(tr("%1: add").arg(title));
+  auto* remove = new QPushButton(tr("Remove"));
+  remove->setObjectName(QStringLiteral("tuneRemove%1s").arg(name));
+  remove->setAccessibleName(tr("%1: remove").arg(title));
+  const auto allow_removal = [list, remove] {
+    Allow(remove, !list->selectedItems().isEmpty(), tr("no trace is selected"));
+  };
+  connect(add, &QPushButton::clicked, this, [this, list, title] { AddTraces(list, title); });
+  connect(remove, &QPushButton::clicked, this, [this, list] {
+    qDeleteAll(list->selectedItems());
+    Update();
+  });
+  connect(list, &QListWidget::itemSelectionChanged, this, allow_removal);
+  allow_removal();
+  auto* buttons = new QVBoxLayout;
+  buttons->addWidget(add);
+  buttons->addWidget(remove);
+  buttons->addStretch(1);
+  auto* layout = new QHBoxLayout;
+  layout->addWidget(list, 1);
+  layout->addLayout(buttons);
+  return layout;
+}
+
+void TuneDialog::AddTraces(QListWidget* list, const QString& title) {
   const QString folder = QFileInfo(QString::fromStdString(state_->heads.trace().path)).path();
   for (const QString& path :
-       QFileDialog::getOpenFileNames(this, tr("Held-out traces"), folder, tr("Traces (*.h5 *.hdf5);;All files (*)"))) {
+       QFileDialog::getOpenFileNames(this, title, folder, tr("Traces (*.h5 *.hdf5);;All files (*)"))) {
     bool is_there = false;
-    for (int row = 0; row < checks_->count(); ++row) is_there |= checks_->item(row)->data(Qt::UserRole) == path;
+    for (const QListWidget* const other : {traces_, checks_}) {
+      for (int row = 0; row < other->count(); ++row) is_there |= other->item(row)->data(Qt::UserRole) == path;
+    }
     if (is_there) continue;
-    auto* item = new QListWidgetItem(ShownInMenu(QFileInfo(path).fileName()), checks_);
+    auto* item = new QListWidgetItem(ShownInMenu(QFileInfo(path).fileName()), list);
     item->setData(Qt::UserRole, path);
     item->setToolTip(ShownToolTip(path));
   }
   Update();
+}
+
+std::vector<std::string> TuneDialog::Ranges() const {
+  std::vector<std::string> ranges;
+  for (const QString& edge : ranges_->text().split(u',', Qt::SkipEmptyParts)) {
+    if (!edge.trimmed().isEmpty()) ranges.push_back(edge.trimmed().toStdString());
+  }
+  return ranges;
 }
 
 void TuneDialog::FillMethods() {
@@ -173,8 +209,7 @@ void TuneDialog::Update() {
                       : tr("%1 of %2: those that the Heads pane's filter shows").arg(shown).arg(all.size()));
   const QString why_not = shown == 0                   ? tr("no head is shown")
                           : settings().methods.empty() ? tr("no method is chosen")
-                                                       : QString();
-  Allow(remove_checks_, !checks_->selectedItems().isEmpty(), tr("no trace is selected"));
+                                                       : QString::fromStdString(state_->workbench->WhyNotRanges(Ranges()));
   for (QPushButton* button : {tune_, copy_}) {
     button->setEnabled(why_not.isEmpty());
     button->setToolTip(why_not);
@@ -195,8 +230,15 @@ TuneSettings TuneDialog::settings() const {
   if (target >= 0)
     settings.target =
         targets_[static_cast<size_t>(target)].name + "=" + QString::number(value_->value(), 'g', 6).toStdString();
-  for (int row = 0; row < checks_->count(); ++row)
-    settings.checks.push_back(checks_->item(row)->data(Qt::UserRole).toString().toStdString());
+  const auto paths = [](const QListWidget* list) {
+    std::vector<std::string> all;
+    for (int row = 0; row < list->count(); ++row)
+      all.push_back(list->item(row)->data(Qt::UserRole).toString().toStdString());
+    return all;
+  };
+  settings.traces = paths(traces_);
+  settings.checks = paths(checks_);
+  settings.ranges = Ranges();
   settings.unit = static_cast<TuneSettings::Unit>(unit_->currentData().toInt());
   return settings;
 }

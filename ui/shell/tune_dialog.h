@@ -6,6 +6,8 @@
 #include <QDialog>
 #include <QDoubleSpinBox>
 #include <QLabel>
+#include <QLayout>
+#include <QLineEdit>
 #include <QListWidget>
 #include <QPushButton>
 #include <vector>
@@ -33,7 +35,11 @@ class TuneDialog : public QDialog {
   void FillMethods();  // of the chosen phase
   void Update();
   bool IsDecode() const;
-  void AddChecks();
+  // Asks for traces and adds those that neither list has.
+  void AddTraces(QListWidget* list, const QString& title);
+  QLayout* TraceList(QListWidget* list, const QString& name, const QString& title, const QString& help);
+  // Lengths as they are typed; empty: none.
+  std::vector<std::string> Ranges() const;
 
   WindowState* const state_;
   const std::vector<TuneTargetChoice> targets_;
@@ -42,8 +48,9 @@ class TuneDialog : public QDialog {
   QComboBox* target_;
   QDoubleSpinBox* value_;
   QComboBox* unit_;
+  QListWidget* traces_;  // beside the open one
   QListWidget* checks_;  // traces that nothing is chosen by
-  QPushButton *add_check_, *remove_checks_;
+  QLineEdit* ranges_;
   QLabel* heads_;
   QPushButton *tune_, *copy_;
 };

@@ -145,6 +145,7 @@ QString QuantiseCommand(const QString& trace_path, analysis::HeadId head, const 
 QString TuneCommand(const QString& trace_path, const std::vector<kernels::MethodSpec>& registry,
                     const TuneSettings& settings, const std::vector<analysis::HeadId>& heads) {
   QStringList arguments = {QStringLiteral("headscope"), QStringLiteral("tune"), trace_path};
+  for (const std::string& trace : settings.traces) arguments += QString::fromStdString(trace);
   for (const TuneSettings::Method& method : settings.methods) {
     const auto spec =
         std::find_if(registry.begin(), registry.end(), [&](const auto& one) { return one.name == method.name; });
@@ -163,11 +164,28 @@ QString TuneCommand(const QString& trace_path, const std::vector<kernels::Method
     const bool per_layer = settings.unit == TuneSettings::Unit::kLayer;
     arguments += {QStringLiteral("--per"), per_layer ? QStringLiteral("layer") : QStringLiteral("model")};
   }
+  if (!settings.ranges.empty()) {
+    QStringList edges;
+    for (const std::string& edge : settings.ranges) edges.append(QString::fromStdString(edge));
+    arguments += {QStringLiteral("--ranges"), edges.join(u',')};
+  }
   for (const std::string& check : settings.checks)
     arguments += {QStringLiteral("--check"), QString::fromStdString(check)};
   if (!heads.empty()) {
     QStringList names;
     for (const analysis::HeadId& head : heads) names.append(HeadText(head));
+    arguments += {QStringLiteral("--heads"), names.join(u',')};
+  }
+  return Joined(arguments);
+}
+
+QString ConfigurationCommand(const QString& trace_path, const QString& config_path,
+                             const std::vector<HeadSetting>& heads, size_t num_recorded) {
+  QStringList arguments = {QStringLiteral("headscope"), QStringLiteral("compare"), trace_path,
+                           QStringLiteral("--config"), config_path};
+  if (heads.size() != num_recorded) {
+    QStringList names;
+    for (const HeadSetting& setting : heads) names.append(HeadText(setting.head));
     arguments += {QStringLiteral("--heads"), names.join(u',')};
   }
   return Joined(arguments);

@@ -41,6 +41,14 @@ void HeadSweep::Start(Kind kind) {
   Begin(kind);
 }
 
+void HeadSweep::Measure(const std::vector<HeadSetting>& settings, const QString& title) {
+  if (!heads_->HasTrace() || settings.empty()) return;
+  Clear();
+  for (const HeadSetting& setting : settings) own_[setting.head] = setting.method;
+  method_ = title_ = title.toStdString();
+  Begin(Kind::kMeasure);
+}
+
 TuneSettings HeadSweep::TrialsTuning() const {
   TuneSettings settings;
   if (trial_->method() != nullptr) settings.methods.push_back({trial_->method()->name, trial_->values()});
@@ -67,7 +75,7 @@ void HeadSweep::Tune(const TuneSettings& settings) {
 void HeadSweep::Begin(Kind kind) {
   kind_ = kind;
   for (const analysis::HeadId& head : heads_->trace().heads) {
-    if (heads_->Passes(head)) chosen_.push_back(head);
+    if (heads_->Passes(head) && (own_.empty() || own_.contains(head))) chosen_.push_back(head);
   }
   heads_->ClearResults();
   Resume();
@@ -86,6 +94,12 @@ void HeadSweep::Resume() {
   Report(std::move(at_first));
   if (kind_ == Kind::kTune) {
     const auto tuned = [this](const TunedSetting& setting) {
+      if (!setting.is_open_traces) {
+        std::vector<TunedSetting>& others = other_lengths_[setting.head];
+        std::erase_if(others, [&](const TunedSetting& one) { return one.lengths == setting.lengths; });
+        others.push_back(setting);
+        return;
+      }
       tuned_[setting.head] = setting;
       Done(setting.head, {.kept_fraction = setting.kept_fraction,
                           .cra_p5 = setting.mass.fifth_percentile,
@@ -104,7 +118,13 @@ void HeadSweep::Resume() {
                       .speedup = run.speedup,
                       .relative_error = run.relative_error});
     };
-    workbench_->MeasureHeads(missing, method_, values_, kRepeats, Replies<analysis::MethodResult>(measured));
+    if (own_.empty()) {
+      workbench_->MeasureHeads(missing, method_, values_, kRepeats, Replies<analysis::MethodResult>(measured));
+    } else {
+      std::vector<HeadSetting> settings;
+      for (const analysis::HeadId& head : missing) settings.push_back({head, own_.at(head)});
+      workbench_->MeasureSettings(settings, kRepeats, Replies<analysis::MethodResult>(measured));
+    }
   }
 }
 
@@ -175,6 +195,8 @@ void HeadSweep::Clear() {
   chosen_.clear();
   done_.clear();
   tuned_.clear();
+  other_lengths_.clear();
+  own_.clear();
   failures_.clear();
 }
 
@@ -205,8 +227,22 @@ void HeadSweep::Report(ProgressReport report) {
 
 std::vector<TunedSetting> HeadSweep::Tuned() const {
   std::vector<TunedSetting> tuned;
-  for (const auto& [head, setting] : tuned_) tuned.push_back(setting);
+  for (const auto& [head, setting] : tuned_) {
+    const size_t first = tuned.size();
+    if (const auto others = other_lengths_.find(head); others != other_lengths_.end())
+      tuned.insert(tuned.end(), others->second.begin(), others->second.end());
+    tuned.push_back(setting);
+    std::sort(tuned.begin() + static_cast<std::ptrdiff_t>(first), tuned.end(),
+              [](const TunedSetting& a, const TunedSetting& b) { return a.lengths.from_tokens < b.lengths.from_tokens; });
+  }
   return tuned;
+}
+
+std::vector<HeadSetting> HeadSweep::TunedHeads() const {
+  std::vector<HeadSetting> settings;
+  for (const auto& [head, setting] : tuned_)
+    settings.push_back({head, {tuning_.methods[setting.method].name, setting.values}});
+  return settings;
 }
 
 QString HeadSweep::Summary() const {
@@ -251,6 +287,12 @@ QString HeadSweep::Summary() const {
     text += tr(" On the held-out traces %1 of them reach it, keeping %2 %.")
                 .arg(held)
                 .arg(tuned_.empty() ? 0 : 100 * on_held_out / static_cast<double>(tuned_.size()), 0, 'f', 1);
+  }
+  if (kind_ == Kind::kTune && !tuning_.ranges.empty() && !tuned_.empty()) {
+    const auto others = other_lengths_.find(tuned_.begin()->first);
+    const qsizetype ranges = 1 + (others == other_lengths_.end() ? 0 : std::ssize(others->second));
+    text += ranges == 1 ? tr(" All traces are of one range of lengths.")
+                        : tr(" These are of the open trace's range of lengths, of %1 that are tuned.").arg(ranges);
   }
   if (!failures_.isEmpty()) text += tr(" %1 failed: %2").arg(failures_.size()).arg(failures_.first());
   return text;

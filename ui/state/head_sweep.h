@@ -29,6 +29,8 @@ class HeadSweep : public QObject {
   // Begins anew with the trial's method, parameters and target, over the heads that the filter lets pass. A sweep under
   // way ends. Does nothing without a trace, or when a method without budgets is to be tuned.
   void Start(Kind kind);
+  // Measures each head's own method, in place of the trial's; the others are left out.
+  void Measure(const std::vector<HeadSetting>& settings, const QString& title);
   // The same with methods and a target of their own.
   void Tune(const TuneSettings& settings);
   // What Start(kTune) would tune: each head by itself. No methods without a trial's.
@@ -44,8 +46,10 @@ class HeadSweep : public QObject {
   size_t num_chosen() const { return chosen_.size(); }
   size_t num_done() const { return done_.size(); }
   const TuneSettings& tuning() const { return tuning_; }  // that it began with
-  // What a tuning has found so far, in the trace's order.
+  // What a tuning has found so far, in the trace's order, of a head by rising lengths.
   std::vector<TunedSetting> Tuned() const;
+  // The same for the open trace's heads, as a configuration.
+  std::vector<HeadSetting> TunedHeads() const;
   // Sentences of heads that failed; the sweep went on.
   const QStringList& failures() const { return failures_; }
   // "SampleAttention tuned at 0.95 on 80 heads: 78 reach it, keeping 31.2 % on average."
@@ -76,12 +80,14 @@ class HeadSweep : public QObject {
   Kind kind_ = Kind::kMeasure;
   std::string method_, title_;       // of what is measured, or tuned if it is one
   kernels::ParameterValues values_;  // of what is measured
+  std::map<analysis::HeadId, TuneSettings::Method> own_;  // the same, where each head has its own
   TuneSettings tuning_;
   bool running_ = false;
   int64_t number_ = 0;  // raised whenever it starts or stops: an answer of another one is dropped
   std::vector<analysis::HeadId> chosen_;
   std::map<analysis::HeadId, HeadResult> done_;
-  std::map<analysis::HeadId, TunedSetting> tuned_;
+  std::map<analysis::HeadId, TunedSetting> tuned_;         // for prompts as long as the open trace's
+  std::map<analysis::HeadId, std::vector<TunedSetting>> other_lengths_;
   QStringList failures_;
   size_t done_before_ = 0;  // when it started or went on
   QElapsedTimer since_began_;

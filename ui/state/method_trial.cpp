@@ -41,11 +41,28 @@ MethodTrial::~MethodTrial() {
 void MethodTrial::SetWorkbench(Workbench* workbench) {
   CancelRun();
   workbench_ = workbench;
-  methods_.clear();
   method_index_ = 0;
   values_ = {};
+  if (workbench_ != nullptr) workbench_->SetMeasuresAlone(measures_alone_);
+  FillMethods();
+  // Dense comes first in the registry and keeps everything; the first one that leaves something out is more to look at.
+  if (methods_.size() > 1) method_index_ = 1;
+  if (const kernels::MethodSpec* spec = method()) values_ = kernels::ParameterValues(*spec);
+  RequestMask();
+}
+
+void MethodTrial::ReloadMethods() {
+  const std::string present = method() == nullptr ? "" : method()->name;
+  FillMethods();
+  const auto found = std::find_if(methods_.begin(), methods_.end(),
+                                  [&](const kernels::MethodSpec& spec) { return spec.name == present; });
+  method_index_ = static_cast<size_t>(found - methods_.begin());
+  Q_EMIT Changed();
+}
+
+void MethodTrial::FillMethods() {
+  methods_.clear();
   if (workbench_ != nullptr) {
-    workbench_->SetMeasuresAlone(measures_alone_);
     for (const kernels::Phase phase : {kernels::Phase::kPrefill, kernels::Phase::kDecode}) {
       for (const kernels::MethodSpec& spec : workbench_->methods()) {
         // One baseline stands for both phases: it keeps everything in either.
@@ -56,10 +73,6 @@ void MethodTrial::SetWorkbench(Workbench* workbench) {
       }
     }
   }
-  // Dense comes first in the registry and keeps everything; the first one that leaves something out is more to look at.
-  if (methods_.size() > 1) method_index_ = 1;
-  if (const kernels::MethodSpec* spec = method()) values_ = kernels::ParameterValues(*spec);
-  RequestMask();
 }
 
 void MethodTrial::SetHead(std::optional<analysis::HeadId> head) {

@@ -45,6 +45,8 @@ class MethodTrial : public QObject {
   MapView view() const { return view_; }
 
   void SetWorkbench(Workbench* workbench);
+  // The workbench has more methods than before: the present one and its parameters stay.
+  void ReloadMethods();
   // Another head (or none): its mask is requested, the last result is forgotten.
   void SetHead(std::optional<analysis::HeadId> head);
   const std::optional<analysis::HeadId>& head() const { return head_; }
@@ -125,6 +127,7 @@ class MethodTrial : public QObject {
   void RunFailed(const QString& sentence);
 
  private:
+  void FillMethods();
   void RequestMask();  // now: the request before it is stale
   void SendMaskRequest();
   void FinishMaskRequest();

@@ -2,6 +2,9 @@
 #include "window_state.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "while_alive.h"
 
 namespace headscope::ui {
 
@@ -13,6 +16,7 @@ WindowState::WindowState(Workbench* bench, QObject* parent)
                  MethodTrial{nullptr, MapView::kFourth}},
       parameters([this](const MethodState& state) { SetMethod(state); }),
       notes(parameters.stack()),
+      configuration(bench, &trial, &heads),
       queue(bench, &trial, &heads),
       sweep(bench, &trial, &heads),
       figures(bench, &heads),
@@ -62,6 +66,7 @@ WindowState::WindowState(Workbench* bench, QObject* parent)
   connect(&queue, &RunQueue::Failed, this, &WindowState::Failed);
   connect(&notes, &TraceNotes::TagsChanged, this,
           [this](analysis::HeadId head) { heads.SetTags(head, notes.TagsOf(head)); });
+  connect(&configuration, &HeadConfiguration::Failed, this, &WindowState::Failed);
   connect(&queue, &RunQueue::LeftOut, this, &WindowState::Noticed);
 }
 
@@ -88,7 +93,16 @@ MethodState WindowState::PresentMethod() const {
 
 void WindowState::SetMethod(const MethodState& state) {
   const kernels::MethodSpec* const spec = FindMethod(state.method);
-  if (spec == nullptr) return;
+  if (spec == nullptr) {
+    // A method of a file that an earlier window read: it is read again.
+    const qsizetype bracket = state.method.indexOf(u'[');
+    if (bracket < 0 || !state.method.endsWith(u']')) return;
+    const QString kind = state.method.left(bracket);
+    const QString path = state.method.sliced(bracket + 1, state.method.size() - bracket - 2);
+    return ReadMethodFile(kind, path, [this, state](const QString&) {
+      if (FindMethod(state.method) != nullptr) SetMethod(state);
+    });
+  }
   kernels::ParameterValues values(*spec);
   const std::string error = values.Parse(*spec, state.parameters.toStdString());
   if (!error.empty()) {
@@ -97,6 +111,23 @@ void WindowState::SetMethod(const MethodState& state) {
   }
   trial.SetTarget(state.mass_target);
   trial.SelectMethod(spec->name, values);
+}
+
+void WindowState::ReadMethodFile(const QString& kind, const QString& path,
+                                 std::function<void(const QString& name)> then) {
+  const auto kinds = workbench->method_files();
+  const std::string plain = kind.toStdString().substr(kind.startsWith(u"decode/") ? 7 : 0);
+  if (std::none_of(kinds.begin(), kinds.end(), [&](const MethodFile& one) { return one.name == plain; })) return;
+  workbench->ReadMethodFile(plain, path.toStdString(), WhileAlive(this,
+                                                                  [this, then = std::move(then)](const std::string& name) {
+                                                                    trial.ReloadMethods();
+                                                                    for (MethodTrial& reference : references)
+                                                                      reference.ReloadMethods();
+                                                                    then(QString::fromStdString(name));
+                                                                  }),
+                            WhileAlive(this, [this](const std::string& sentence) {
+                              Q_EMIT Failed(QString::fromStdString(sentence));
+                            }));
 }
 
 void WindowState::ShowRun(const analysis::MethodResult& run) {

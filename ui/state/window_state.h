@@ -5,9 +5,11 @@
 
 #include <QObject>
 #include <array>
+#include <functional>
 
 #include "class_settings.h"
 #include "figure_study.h"
+#include "head_configuration.h"
 #include "head_history.h"
 #include "head_store.h"
 #include "head_sweep.h"
@@ -36,6 +38,9 @@ class WindowState : public QObject {
   MethodState PresentMethod() const;
   // An unknown name changes nothing; parameters that do not parse are Failed.
   void SetMethod(const MethodState& state);
+  // Reads a file of that kind, of which methods are made (Workbench::method_files), and puts the prefill one under
+  // trial: `then` follows, or Failed.
+  void ReadMethodFile(const QString& kind, const QString& path, std::function<void(const QString& name)> then);
   // Its head, its method with its parameters, and its numbers in the panel.
   void ShowRun(const analysis::MethodResult& run);
   // A run is measured, of one head or of all: what can wait waits.
@@ -57,6 +62,7 @@ class WindowState : public QObject {
   NoticeLog log;
   QueryFocus focus;
   PaneOffers offers;
+  HeadConfiguration configuration;
   RunQueue queue;       // it listens to the others
   HeadSweep sweep;      // so does this one; of the two, one measures at a time
   FigureStudy figures;  // and this one: what is measured has the machine to itself

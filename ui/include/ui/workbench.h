@@ -170,7 +170,25 @@ struct TuneSettings {
   // Paths of traces that nothing is chosen by, of the same model: what was found is tried on them. A head whose setting
   // fails there has failed.
   std::vector<std::string> checks = {};
+  // Paths of traces of the same model, beside the open one: a setting must reach the target over the rows of all.
+  std::vector<std::string> traces = {};
+  // Lengths at which a range of prompt lengths ends and the next begins, as `headscope tune` takes them ("16K"): each
+  // range that one of the traces falls into has settings of its own. Empty: one range for all.
+  std::vector<std::string> ranges = {};
   friend bool operator==(const TuneSettings&, const TuneSettings&) = default;
+};
+
+// A head's own method, of a configuration that gives every head one.
+struct HeadSetting {
+  analysis::HeadId head;
+  TuneSettings::Method method;
+  friend bool operator==(const HeadSetting&, const HeadSetting&) = default;
+};
+
+// A kind of file that methods are made of (docs/methods.md, "Methods read from a file").
+struct MethodFile {
+  std::string name;  // as `headscope` takes it before :path=FILE
+  std::string help;  // one line
 };
 
 // What TuneSettings::target may aim at.
@@ -196,7 +214,16 @@ struct TunedSetting {
     double mass_mean = 0;
   };
 
+  // Of prompt lengths, in tokens: a prompt may have `from_tokens` and more, and fewer than `below_tokens`.
+  struct Lengths {
+    static constexpr int64_t kNoEnd = std::numeric_limits<int64_t>::max();
+    int64_t from_tokens = 0, below_tokens = kNoEnd;
+    friend bool operator==(const Lengths&, const Lengths&) = default;
+  };
+
   analysis::HeadId head;
+  Lengths lengths = {};          // all, where no ranges were asked for
+  bool is_open_traces = true;    // the open trace's prompt is as long as that
   size_t method = 0;  // among TuneSettings::methods
   kernels::ParameterValues values;
   bool reached = false;  // false: not even the largest budgets keep the target; the rest then describes those
@@ -373,7 +400,15 @@ class Workbench {
   // What all caches of the window share, on both sides of this interface.
   MemoryBudget& memory() { return *memory_; }
 
-  virtual const std::vector<kernels::MethodSpec>& methods() const = 0;  // the registry, dense first
+  virtual const std::vector<kernels::MethodSpec>& methods() const = 0;  // the registry, dense first, then files' methods
+  virtual std::vector<MethodFile> method_files() const = 0;
+  // Reads a file of that kind, in the background, and makes methods of it: methods() has them when `done` takes the
+  // prefill method's name. A file that was read before is not read again.
+  virtual void ReadMethodFile(const std::string& kind, const std::string& path, Reply<std::string> done,
+                              ErrorReply failed) = 0;
+  // What a configuration of `headscope tune`, or MInference's best patterns, gives the open trace's heads; of ranges of
+  // lengths that of the trace's prompt. Heads without a setting, or that are not recorded, are not among them.
+  virtual void ReadConfiguration(const std::string& path, Reply<std::vector<HeadSetting>> done, ErrorReply failed) = 0;
   virtual std::vector<std::string> task_names() const = 0;
   virtual std::string task_help(const std::string& name) const = 0;  // one line: what the prompt holds and asks for
   virtual std::string default_model_dir() const = 0;
@@ -444,7 +479,10 @@ class Workbench {
                           Reply<ProgressReport> progress) = 0;
   virtual void CancelSearch() = 0;
   virtual std::vector<TuneTargetChoice> tune_targets() const = 0;
-  // A search on many heads, several at a time. Decode methods are judged as MeetTarget judges them, in the group that
+  // A sentence for what TuneSettings::ranges does not take; empty: it does.
+  virtual std::string WhyNotRanges(const std::vector<std::string>& ranges) const = 0;
+  // A search on many heads, several at a time. With ranges of lengths `one` comes for each range that a trace falls
+  // into, the open trace's last. Decode methods are judged as MeetTarget judges them, in the group that
   // shares a choice and on the same rows, where SetMeasuresAlone says so, the target is a mass and every head has a
   // setting of its own; otherwise by themselves, as `headscope tune` does. A target that is out of reach is no failure.
   // A new request cancels the one before, and MeetTarget's is another.
@@ -472,6 +510,10 @@ class Workbench {
   virtual void MeasureHeads(const std::vector<analysis::HeadId>& heads, const std::string& method,
                             const kernels::ParameterValues& values, int32_t repeats,
                             const HeadsReplies<analysis::MethodResult>& replies) = 0;
+  // The same with each head's own method, each head by itself: the heads of a layer may differ, and no single launch
+  // runs them.
+  virtual void MeasureSettings(const std::vector<HeadSetting>& heads, int32_t repeats,
+                               const HeadsReplies<analysis::MethodResult>& replies) = 0;
   virtual void CancelRun() = 0;
   // A method with parameters as the command line's --method takes it.
   virtual std::string MethodArgument(const std::string& method, const std::string& parameters) const = 0;

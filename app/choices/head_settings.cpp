@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "commands/head_settings.h"
+#include "choices/head_settings.h"
 
 #include <algorithm>
 #include <charconv>
@@ -298,9 +298,10 @@ std::vector<RangeSettings> ReadHeadSettings(const std::string& path, bool as_pub
   std::vector<RangeSettings> settings;
   if (json.is_object()) {
     if (as_published)
-      throw UsageError("--minference-code: " + path +
-                       " is not a file of MInference's best patterns, and says itself "
-                       "what every head runs; leave the option out");
+      throw UsageError({.field = "minference-code",
+                        .problem = path +
+                                   " is not a file of MInference's best patterns, and says itself what every head runs",
+                        .remedy = "leave it out"});
     settings = OfTuning(path, json);
   } else {
     settings.push_back({{}, OfMInference(path, json, as_published)});
@@ -334,8 +335,9 @@ HeadSettings ReadHeadBudgets(const std::string& path, const analysis::AskedMetho
     return parameter.role == kernels::ParameterRole::kBudget && parameter.least_budget > 0;
   });
   if (budget == spec.parameters.end())
-    throw UsageError("--budget-method " + spec.name +
-                     ": budgets per KV head are for methods that evict down to a number of tokens");
+    throw UsageError({.field = "budget-method",
+                      .value = spec.name,
+                      .problem = "budgets per KV head are for methods that evict down to a number of tokens"});
   const NumpyArray array = ParseNumpyFile(data::ReadUntrustedText(path, kArray), path, kArray);
   if (array.shape.size() != 3 || array.shape[0] != kBudgetRatios)
     Refuse(path, "shape", "it is not [99, layers, KV heads]", kArray);
