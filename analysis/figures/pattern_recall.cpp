@@ -3,10 +3,12 @@
 #include <map>
 
 #include "analysis/compare.h"
+#include "analysis/search.h"
 #include "base/check_status.h"
 #include "figures/figure_list.h"
 #include "figures/first_of_class.h"
 #include "figures/head_rows.h"
+#include "figures/kernel_tiles.h"
 #include "figures/patterns.h"
 #include "figures/simple_figure.h"
 #include "kernels/method.h"
@@ -17,27 +19,52 @@ namespace {
 constexpr int kSettings = 7;
 
 struct Point {
-  double saving = 0, recall = 0;  // dense pairs by kept ones
+  double pairs = 0, flops = 0, recall = 0;  // dense attention's by the pattern's: pairs, and what a kernel computes
 };
 using Curves = std::map<std::string, std::vector<Point>>;  // by method title
+
+// Budgets that are halved; the defaults of a method without one or two such.
+std::vector<kernels::ParameterValues> SettingsOf(const kernels::MethodSpec& spec, int64_t num_tokens) {
+  if (!CheckSearchable(spec).ok()) return {kernels::ParameterValues(spec)};
+  std::vector<kernels::ParameterValues> settings;
+  for (int setting = 1; setting <= kSettings; ++setting) settings.push_back(HalvedBudgets(spec, num_tokens, setting));
+  return settings;
+}
 
 Curves CurvesOf(const HeadTensorsPtr& head, const std::stop_token& stop) {
   const std::shared_ptr<const HeadMass> mass = HeadMass::Compute(head, 1, stop);
   Curves curves;
-  for (const kernels::PrefillMethod* method : SearchablePatterns()) {
+  for (const kernels::PrefillMethod* method : kernels::PrefillMethods()) {
     const kernels::MethodSpec& spec = method->spec();
-    for (int setting = 1; setting <= kSettings; ++setting) {
+    if (spec.baseline) continue;
+    for (const kernels::ParameterValues& values : SettingsOf(spec, head->num_tokens)) {
       MaskPreview preview;
-      const kernels::ParameterValues values = HalvedBudgets(spec, head->num_tokens, setting);
       CheckStatus(PreviewMask(*mass, *method, values, 1, stop, &preview), spec.title);
-      if (preview.summary.kept_fraction > 0)
-        curves[spec.title].push_back({1 / preview.summary.kept_fraction, preview.summary.cra_mean});
+      if (preview.summary.kept_fraction <= 0) continue;
+      curves[spec.title].push_back({1 / preview.summary.kept_fraction,
+                                    1 / ComputedShare(*head, preview.index->View()), preview.summary.cra_mean});
     }
   }
   return curves;
 }
 
-// The first head of each class: a panel for each kind of head.
+FigurePanel PanelOf(const Curves& curves, const std::string& title, const std::string& axis, double Point::*saving) {
+  FigurePanel panel;
+  panel.title = title;
+  panel.x = {axis, true, 0, 0};
+  panel.y = {"recall", false, 0, 1};
+  for (const auto& [name, points] : curves) {
+    FigureSeries series{name, {}, {}};
+    for (const Point& point : points) {
+      series.x.push_back(point.*saving);
+      series.y.push_back(point.recall);
+    }
+    panel.series.push_back(std::move(series));
+  }
+  return panel;
+}
+
+// The first head of each class: two panels for each kind of head.
 std::vector<FigurePanel> MakePatternRecall(const FigureInput& input, std::string* caption) {
   const FirstOfClass first = ChooseFirstOfClass(input);
   std::vector<std::vector<Curves>> all;
@@ -48,24 +75,16 @@ std::vector<FigurePanel> MakePatternRecall(const FigureInput& input, std::string
   std::vector<FigurePanel> panels;
   for (size_t trace = 0; trace < all.size(); ++trace) {
     for (size_t head = 0; head < all[trace].size(); ++head) {
-      FigurePanel panel;
-      panel.title = first.titles[trace][head];
-      panel.x = {"dense pairs / kept pairs", true, 0, 0};
-      panel.y = {"recall", false, 0, 1};
-      for (const auto& [title, points] : all[trace][head]) {
-        FigureSeries series{title, {}, {}};
-        for (const Point& point : points) {
-          series.x.push_back(point.saving);
-          series.y.push_back(point.recall);
-        }
-        panel.series.push_back(std::move(series));
-      }
-      panels.push_back(std::move(panel));
+      const std::string& title = first.titles[trace][head];
+      panels.push_back(PanelOf(all[trace][head], title, "dense FLOPs / FLOPs in the kernel", &Point::flops));
+      panels.push_back(PanelOf(all[trace][head], title, "dense pairs / kept pairs", &Point::pairs));
     }
   }
   *caption =
       "Mean kept mass of every pattern on the first head of each class: budgets that are counts halved from the whole "
-      "sequence, of shares what they leave out doubled from 1/128. MInference, figure 3c: no number is printed.";
+      "sequence, of shares what they leave out doubled from 1/128; patterns without one or two budgets at their "
+      "defaults. FLOPs are those of a kernel that takes 64 rows at a time and gathers the keys that any of them keeps in "
+      "groups of 64. MInference, figure 3c: no number is printed.";
   return panels;
 }
 
@@ -74,7 +93,7 @@ std::vector<FigurePanel> MakePatternRecall(const FigureInput& input, std::string
 const FigureMaker& PatternRecallFigure() {
   static const SimpleFigure figure(
       {"pattern-recall", "Recall of patterns by cost", "MInference, figure 3c",
-       "mass that each pattern keeps against the pairs it computes, one panel per class of heads", 1,
+       "mass that each pattern keeps against the FLOPs of a kernel and against its pairs, for a head of each class", 1,
        /*by_class=*/true},
       MakePatternRecall);
   return figure;

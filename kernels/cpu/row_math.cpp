@@ -2,6 +2,7 @@
 #include "internal/row_math.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "halved_bound.h"
 #include "highway_targets.h"
@@ -11,11 +12,61 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include "vector_math-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace headscope::kernels::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 
-using Floats = hn::ScalableTag<float>;
+using Floats = FloatTag;
+
+constexpr int kChains = 4;  // vectors a step: the latency of one maximum or addition is hidden behind the others'
+
+float LargestOf(const float* row, int64_t count) {
+  const Floats df;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(df)), step = kChains * lanes;
+  FloatVec best[kChains];
+#pragma GCC unroll 8
+  for (int c = 0; c < kChains; ++c) best[c] = hn::Set(df, -std::numeric_limits<float>::infinity());
+  int64_t i = 0;
+  for (; i + step <= count; i += step) {
+#pragma GCC unroll 8
+    for (int c = 0; c < kChains; ++c) best[c] = hn::Max(best[c], hn::LoadU(df, row + i + c * lanes));
+  }
+  for (; i + lanes <= count; i += lanes) best[0] = hn::Max(best[0], hn::LoadU(df, row + i));
+  const auto all = hn::Max(hn::Max(best[0], best[1]), hn::Max(best[2], best[3]));
+  float largest = hn::GetLane(hn::MaxOfLanes(df, all));
+  for (; i < count; ++i) largest = std::max(largest, row[i]);
+  return largest;
+}
+
+float WeightsOfBase2Impl(float* row, int64_t count) {
+  const Floats df;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(df)), step = kChains * lanes;
+  const auto maximum = hn::Set(df, LargestOf(row, count));
+  FloatVec sum[kChains];
+#pragma GCC unroll 8
+  for (int c = 0; c < kChains; ++c) sum[c] = hn::Zero(df);
+  const auto weigh = [&](float* at, FloatVec* total) HWY_ATTR {
+    const auto weight = Exp2NonPositive(hn::Sub(hn::LoadU(df, at), maximum));
+    hn::StoreU(weight, df, at);
+    *total = hn::Add(*total, weight);
+  };
+  int64_t i = 0;
+  for (; i + step <= count; i += step) {
+#pragma GCC unroll 8
+    for (int c = 0; c < kChains; ++c) weigh(row + i + c * lanes, &sum[c]);
+  }
+  for (; i + lanes <= count; i += lanes) weigh(row + i, &sum[0]);
+  if (i < count) {
+    // Lanes behind the row have no weight.
+    HWY_ALIGN float rest[HWY_LANES(float)];
+    std::fill_n(rest, lanes, -std::numeric_limits<float>::infinity());
+    std::copy(row + i, row + count, rest);
+    weigh(rest, &sum[1]);
+    std::copy_n(rest, count - i, row + i);
+  }
+  return hn::GetLane(hn::SumOfLanes(df, hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3]))));
+}
 
 void AddScaledImpl(const float* HWY_RESTRICT row, int64_t count, float factor, float* HWY_RESTRICT sums) {
   const Floats df;
@@ -103,12 +154,17 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace headscope::kernels {
 
+HWY_EXPORT(WeightsOfBase2Impl);
 HWY_EXPORT(AddScaledImpl);
 HWY_EXPORT(PoolWindowsImpl);
 HWY_EXPORT(BoundOfBestImpl);
 HWY_EXPORT(IndicesNotBelowImpl);
 
 namespace internal {
+
+float WeightsOfBase2(float* row, int64_t count) {
+  return HWY_DYNAMIC_DISPATCH(WeightsOfBase2Impl)(row, count);
+}
 
 void AddScaled(const float* row, int64_t count, float factor, float* sums) {
   HWY_DYNAMIC_DISPATCH(AddScaledImpl)(row, count, factor, sums);

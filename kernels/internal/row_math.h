@@ -8,6 +8,10 @@
 
 namespace headscope::kernels::internal {
 
+// row[i] = 2^(row[i] - the row's maximum), i < count: the softmax's weights of scores in base 2, scaled by log2(e).
+// Returns their sum, which is 1 at least where the scores are finite. -infinity gives 0, where another score is larger.
+float WeightsOfBase2(float* row, int64_t count);
+
 // sums[i] += row[i] * factor, i < count, rounded once where the machine has such an instruction.
 void AddScaled(const float* row, int64_t count, float factor, float* sums);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numbers>
 #include <vector>
 
 #include "head_groups.h"
@@ -80,7 +81,8 @@ class GroupSelector {
     if (width == 0) return;
     queries_.resize(static_cast<size_t>(num_rows) * static_cast<size_t>(head_dim));
     const int32_t first_head = kv_head_ * problem_.GroupSize();
-    raw_.resize(static_cast<size_t>(num_rows * width));
+    raw_.resize(static_cast<size_t>(kScoredRows * width));
+    constexpr float to_base_2 = std::numbers::log2e_v<float>;
     for (int32_t head = first_head; head < first_head + problem_.GroupSize(); ++head) {
       for (int32_t row = 0; row < num_rows; ++row) {
         const int64_t offset = sequence_ * problem_.q.batch_stride + head * problem_.q.head_stride +
@@ -91,12 +93,13 @@ class GroupSelector {
       for (int32_t begin = 0; begin < num_rows; begin += kScoredRows) {
         const int32_t end = std::min(begin + kScoredRows, num_rows);
         ScoreBlock(queries_.data() + int64_t{begin} * head_dim, head_dim, end - begin, keys_, 0,
-                   static_cast<int32_t>(width), problem_.EffectiveScale(), problem_.soft_cap, raw_.data(), width);
+                   static_cast<int32_t>(width), problem_.EffectiveScale() * to_base_2, problem_.soft_cap * to_base_2,
+                   raw_.data(), width);
         for (int32_t row = begin; row < end; ++row) {
           const int64_t seen = NumWindows(rows.first_position + row + 1);
           if (seen == 0) continue;
           float* const own = raw_.data() + (row - begin) * width;
-          const float sum = ExpInPlace(own, seen, MaxOf(own, seen));
+          const float sum = internal::WeightsOfBase2(own, seen);
           internal::AddScaled(own, seen, 1.0f / sum, shares_.data() + row * pitch_ + kBefore);
         }
       }

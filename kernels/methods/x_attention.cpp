@@ -10,6 +10,8 @@
 // the group's last row. The released code keeps the first and the own block, which count towards tau (`force_ends`);
 // the paper does not. (Its thresholds come from a per-head search, which headscope's tuner does.)
 #include <algorithm>
+#include <bit>
+#include <numbers>
 #include <vector>
 
 #include "head_groups.h"
@@ -81,16 +83,27 @@ void GroupRows(const StridedTensor<const void>& tensor, DType dtype, int64_t off
   }
 }
 
-// The same of bfloat16, as it is.
-void GroupRows(const StridedTensor<const void>& tensor, int64_t offset, int32_t row_begin, int32_t row_end,
+// The same of bfloat16, as it is, and of fp32 that holds bfloat16's values: false where it holds others.
+bool GroupRows(const StridedTensor<const void>& tensor, DType dtype, int64_t offset, int32_t row_begin, int32_t row_end,
                int32_t head_dim, int32_t stride, bool reversed, std::vector<uint16_t>* groups) {
   const int32_t num_groups = (row_end - row_begin + stride - 1) / stride;
   groups->assign(static_cast<size_t>(int64_t{num_groups} * stride * head_dim), 0);
-  const auto* const rows = static_cast<const uint16_t*>(tensor.data) + offset;
+  uint32_t lost = 0;  // bits that bfloat16 has not
   for (int32_t row = row_begin; row < row_end; ++row) {
-    std::copy_n(rows + row * tensor.row_stride, head_dim,
-                groups->data() + int64_t{PlaceOf(row - row_begin, stride, reversed)} * head_dim);
+    const int64_t first = offset + row * tensor.row_stride;
+    uint16_t* const to = groups->data() + int64_t{PlaceOf(row - row_begin, stride, reversed)} * head_dim;
+    if (dtype == DType::kBFloat16) {
+      std::copy_n(static_cast<const uint16_t*>(tensor.data) + first, head_dim, to);
+      continue;
+    }
+    const float* const values = static_cast<const float*>(tensor.data) + first;
+    for (int32_t d = 0; d < head_dim; ++d) {
+      const auto bits = std::bit_cast<uint32_t>(values[d]);
+      lost |= bits & 0xffffu;
+      to[d] = static_cast<uint16_t>(bits >> 16);
+    }
   }
+  return lost == 0;
 }
 
 class HeadSelector {
@@ -103,16 +116,15 @@ class HeadSelector {
         sequence_(sequence),
         stride_(1 << internal::AntidiagonalStrideLog2(values)),
         width_(stride_ * problem.head_dim),
-        by_pairs_(problem.dtype == DType::kBFloat16 && problem.soft_cap == 0 && internal::HasBFloat16Products()) {
-    const int64_t offset = sequence * problem.k.batch_stride + kv_head * problem.k.head_stride;
-    const int32_t num_keys = internal::NumVisibleKeys(problem), num_groups = (num_keys + stride_ - 1) / stride_;
-    if (by_pairs_) {
-      GroupRows(problem.k, offset, 0, num_keys, problem.head_dim, stride_, /*reversed=*/false, &query_pairs_);
-      key_pairs_ = internal::BFloat16Keys(query_pairs_.data(), num_groups, width_);
-      return;
-    }
-    GroupRows(problem.k, problem.dtype, offset, 0, num_keys, problem.head_dim, stride_, /*reversed=*/false, &queries_);
-    keys_ = PackedKeys(queries_.data(), DType::kFloat32, width_, num_groups, width_);
+        key_offset_(sequence * problem.k.batch_stride + kv_head * problem.k.head_stride) {
+    // What a trace recorded in bfloat16 is, read as fp32, the same numbers still.
+    const bool may_be = problem.dtype == DType::kBFloat16 || problem.dtype == DType::kFloat32;
+    if (!may_be || problem.soft_cap != 0 || !internal::HasBFloat16Products()) return;
+    const int32_t num_keys = internal::NumVisibleKeys(problem);
+    by_pairs_ = GroupRows(problem.k, problem.dtype, key_offset_, 0, num_keys, problem.head_dim, stride_,
+                          /*reversed=*/false, &query_pairs_);
+    if (by_pairs_)
+      key_pairs_ = internal::BFloat16Keys(query_pairs_.data(), (num_keys + stride_ - 1) / stride_, width_);
   }
 
   void AddLists(int32_t head, SparseIndexBuilder* builder) {
@@ -125,24 +137,35 @@ class HeadSelector {
   }
 
  private:
-  // The scores of the block's groups of queries, rows of the returned length.
+  // The scores of the block's groups of queries in base 2, rows of the returned length.
   int64_t Score(const internal::QueryBlock& rows, int32_t num_query_groups, int32_t num_key_groups) {
     constexpr int64_t kPanel = 64;
     const int64_t length = (num_key_groups + kPanel - 1) / kPanel * kPanel;
     scores_.resize(static_cast<size_t>(num_query_groups * length));
-    const float scale = problem_.EffectiveScale() / static_cast<float>(stride_);
-    if (by_pairs_) {
-      GroupRows(problem_.q, offset_, rows.row_begin, rows.row_end, problem_.head_dim, stride_, /*reversed=*/true,
-                &query_pairs_);
+    constexpr float to_base_2 = std::numbers::log2e_v<float>;
+    const float scale = problem_.EffectiveScale() / static_cast<float>(stride_) * to_base_2;
+    if (by_pairs_ && GroupRows(problem_.q, problem_.dtype, offset_, rows.row_begin, rows.row_end, problem_.head_dim,
+                               stride_, /*reversed=*/true, &query_pairs_)) {
       internal::ScoreBFloat16(query_pairs_.data(), num_query_groups, key_pairs_, num_key_groups, scale, scores_.data(),
                               length);
       return length;
     }
     GroupRows(problem_.q, problem_.dtype, offset_, rows.row_begin, rows.row_end, problem_.head_dim, stride_,
               /*reversed=*/true, &queries_);
-    ScoreBlock(queries_.data(), width_, num_query_groups, keys_, 0, num_key_groups, scale, problem_.soft_cap,
-               scores_.data(), length);
+    ScoreBlock(queries_.data(), width_, num_query_groups, Keys(), 0, num_key_groups, scale,
+               problem_.soft_cap * to_base_2, scores_.data(), length);
     return length;
+  }
+
+  // In fp32, made when a block of queries asks for them first.
+  const PackedKeys& Keys() {
+    if (keys_.data() != nullptr) return keys_;
+    std::vector<float> groups;
+    const int32_t num_keys = internal::NumVisibleKeys(problem_);
+    GroupRows(problem_.k, problem_.dtype, key_offset_, 0, num_keys, problem_.head_dim, stride_, /*reversed=*/false,
+              &groups);
+    keys_ = PackedKeys(groups.data(), DType::kFloat32, width_, (num_keys + stride_ - 1) / stride_, width_);
+    return keys_;
   }
 
   // Of the groups of a block of rows, by key block.
@@ -156,7 +179,7 @@ class HeadSelector {
       const int64_t last = int64_t{problem_.first_position} + std::min((group + 1) * stride_, problem_.seq_q) - 1;
       const int64_t seen = last / stride_ + 1;
       float* const row = scores_.data() + (group - first) * length;
-      const float sum = ExpInPlace(row, seen, MaxOf(row, seen));
+      const float sum = internal::WeightsOfBase2(row, seen);
       internal::AddScaled(row, seen, 1.0f / sum, mass.data());
     }
     return internal::StripeSums(mass, kBlock / stride_);
@@ -184,7 +207,8 @@ class HeadSelector {
   const ParameterValues& values_;
   const RunOptions& options_;
   const int32_t sequence_, stride_, width_;
-  const bool by_pairs_;  // products of two bfloat16 components at a time
+  const int64_t key_offset_;  // of the first key
+  bool by_pairs_ = false;     // products of two bfloat16 components at a time
   PackedKeys keys_;
   internal::BFloat16Keys key_pairs_;
   int64_t offset_ = 0;  // of the head's first query

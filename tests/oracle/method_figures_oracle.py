@@ -86,25 +86,34 @@ def whole_head(head, layer, number):
 
 
 def compare_pattern_recall(said, methods, heads):
-    counted, points = list(searchable_methods(methods)), 0
-    check("pattern recall, budgets that are shares", sum(any(one["type"] == "real" for one in budgets) for _, budgets in counted) >= 4, True)
-    for panel in said["panels"]:
+    points = 0
+    searched = {method["name"]: budgets for method, budgets in searchable_methods(methods)}
+    patterns = [method for method in methods if method["phase"] == "prefill" and not method["traits"]["baseline"]]
+    check("pattern recall, budgets that are shares", sum(any(one["type"] == "real" for one in budgets) for budgets in searched.values()) >= 4, True)
+    check("pattern recall, patterns without budgets to search", len(patterns) > len(searched) > 10, True)
+    check("pattern recall, two panels a head", [panel["title"] for panel in said["panels"][::2]], [panel["title"] for panel in said["panels"][1::2]])
+    for by_flops, panel in zip(said["panels"][::2], said["panels"][1::2], strict=True):
         layer, number = map(int, re.search(r"\((\d+):(\d+)\)$", panel["title"]).groups())
         head = heads[layer, number]
         p = whole_head(head, layer, number)
-        check(f"pattern recall of {layer}:{number}, methods", sorted(one["name"] for one in panel["series"]) == sorted(m["title"] for m, _ in counted), True)
-        for method, budgets in counted:
-            line = next(one for one in panel["series"] if one["name"] == method["title"])
-            for setting in range(1, SETTINGS + 1):
+        for one in (by_flops, panel):
+            check(f"pattern recall of {layer}:{number}, methods", sorted(line["name"] for line in one["series"]) == sorted(m["title"] for m in patterns), True)
+        for method in patterns:
+            line, work = (next(one for one in some["series"] if one["name"] == method["title"]) for some in (panel, by_flops))
+            budgets = searched.get(method["name"])
+            check(f"pattern recall of {layer}:{number}, {method['name']}, settings", len(line["x"]), SETTINGS if budgets else 1)
+            for setting in range(1, len(line["x"]) + 1):
+                values = halved(method, budgets, len(head.k), setting) if budgets else defaults(method)
                 try:
-                    kept = methods_kept_sets.PREFILL[method["name"]](p, 0, 0, **halved(method, budgets, len(head.k), setting))
+                    kept = methods_kept_sets.PREFILL[method["name"]](p, 0, 0, **values)
                 except Ambiguous:
                     analysis_oracle.ambiguous += 1
                     continue
                 points += 1
                 name = f"pattern recall of {layer}:{number}, {method['name']} {setting}"
                 check(f"{name}, cost", line["x"][setting - 1], p.causal.sum() / kept.sum())
-                check(f"{name}, mass", line["y"][setting - 1], np.where(kept, head.p, 0).sum(axis=1).mean())
+                check(f"{name}, FLOPs", work["x"][setting - 1], tiles_computed(p.causal) / tiles_computed(kept))
+                check(f"{name}, mass", [line["y"][setting - 1], work["y"][setting - 1]], [np.where(kept, head.p, 0).sum(axis=1).mean()] * 2)
     return points
 
 

@@ -8,6 +8,16 @@
 
 namespace headscope::kernels::internal {
 
+float WeightsOfBase2(float* row, int64_t count) {
+  const float maximum = count == 0 ? 0.0f : *std::max_element(row, row + count);
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    row[i] = std::exp2(row[i] - maximum);
+    sum += static_cast<double>(row[i]);
+  }
+  return static_cast<float>(sum);
+}
+
 void AddScaled(const float* row, int64_t count, float factor, float* sums) {
   for (int64_t i = 0; i < count; ++i) sums[i] = std::fma(row[i], factor, sums[i]);
 }
