@@ -370,5 +370,42 @@ TEST(SharedChoices, AreOneForTheGroupAndKeepWhatIsForced) {
   }
 }
 
+// A trace that was recorded in bf16 and is read as fp32 holds the same numbers: so are its blocks, and those of a
+// problem of which one query is no such number are as good as the same.
+TEST(XAttention, ChoosesAlikeFromTheSameNumbersInFp32) {
+  std::mt19937 random(FreshSeed());
+  auto shape = SquareShape(700, 2, 1);
+  shape.dtype = DType::kBFloat16;
+  const RandomProblem of_bf16(shape, &random);
+  shape.dtype = DType::kFloat32;
+  RandomProblem of_fp32(shape, &random);
+  const auto copy = [&](const testing::OwnedTensor& from, int32_t heads, testing::OwnedTensor* to) {
+    for (int32_t head = 0; head < heads; ++head) {
+      for (int32_t row = 0; row < 700; ++row) {
+        for (int32_t d = 0; d < shape.head_dim; ++d) to->Set(0, head, row, d, from.Get(0, head, row, d));
+      }
+    }
+  };
+  copy(of_bf16.q, 2, &of_fp32.q);
+  copy(of_bf16.k, 1, &of_fp32.k);
+  for (const char* parameters : {"tau=0.5", "tau=0.7,stride=16"}) {
+    for (const int32_t head : {0, 1}) {
+      EXPECT_EQ(MaskOf(Select("x-attention", parameters, of_fp32.View()), 0, head),
+                MaskOf(Select("x-attention", parameters, of_bf16.View()), 0, head))
+          << parameters;
+    }
+  }
+  const Mask before = MaskOf(Select("x-attention", "tau=0.5", of_fp32.View()), 0, 1);
+  const float value = of_fp32.q.Get(0, 1, 300, 3);
+  of_fp32.q.Set(0, 1, 300, 3, std::nextafter(value, 10.0f));
+  const Mask after = MaskOf(Select("x-attention", "tau=0.5", of_fp32.View()), 0, 1);
+  int64_t changed = 0;
+  for (size_t row = 0; row < before.size(); ++row) {
+    for (size_t column = 0; column < before[row].size(); ++column) changed += before[row][column] != after[row][column];
+  }
+  // At most one block at the edge of the share.
+  EXPECT_LE(changed, 128 * 128);
+}
+
 }  // namespace
 }  // namespace headscope::kernels

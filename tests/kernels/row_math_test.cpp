@@ -28,6 +28,27 @@ std::vector<float> Shares(size_t count, std::mt19937* random) {
   return shares;
 }
 
+TEST(RowMath, WeighsScoresOfBase2) {
+  std::mt19937 random(testing::RunSeed());
+  std::normal_distribution<float> score(0, 20);
+  for (const size_t count : {1u, 15u, 16u, 17u, 63u, 64u, 65u, 1001u}) {
+    std::vector<float> row(count);
+    for (float& one : row) one = score(random);
+    if (count > 20) row[3] = -std::numeric_limits<float>::infinity();
+    const float maximum = *std::ranges::max_element(row);
+    std::vector<float> weights = row;
+    const float sum = WeightsOfBase2(weights.data(), static_cast<int64_t>(count));
+    double expected_sum = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const double expected = std::exp2(static_cast<double>(row[i]) - static_cast<double>(maximum));
+      expected_sum += expected;
+      // Of the difference fp32 knows 2^-24 of the larger score, of 2^x its logarithm times that.
+      EXPECT_NEAR(static_cast<double>(weights[i]), expected, expected * 1e-5 + 1e-37) << i << " of " << count;
+    }
+    EXPECT_NEAR(static_cast<double>(sum), expected_sum, expected_sum * 1e-5) << count;
+  }
+}
+
 TEST(RowMath, AddsScaled) {
   std::mt19937 random(testing::RunSeed());
   for (const size_t count : {0u, 1u, 15u, 16u, 17u, 64u, 1001u}) {
