@@ -3,6 +3,7 @@
 
 #include <array>
 #include <fstream>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -24,11 +25,11 @@ bool IsHdf5(const std::string& path) {
 }
 
 kernels::Status MakeMask(const std::string& own_name, const std::string& path, MethodsOfFile* made) {
-  if (IsHdf5(path)) {
-    const data::IndexFile index = data::ReadIndexFile(path);
+  const std::optional<data::IndexFile> index = IsHdf5(path) ? data::ReadIndexFile(path) : data::ReadIndexJson(path);
+  if (index) {
     std::vector<kernels::HeadOfModel> heads;
-    for (size_t i = 0; i + 1 < index.heads.size(); i += 2) heads.push_back({index.heads[i], index.heads[i + 1]});
-    return kernels::MakeMaskMethod(own_name, IndexOf(path, index), heads, &made->prefill);
+    for (size_t i = 0; i + 1 < index->heads.size(); i += 2) heads.push_back({index->heads[i], index->heads[i + 1]});
+    return kernels::MakeMaskMethod(own_name, IndexOf(path, *index), heads, &made->prefill);
   }
   data::BlockMaskFile file = data::ReadBlockMask(path);
   kernels::BlockMask mask{.block_q = file.block_q,
@@ -51,7 +52,7 @@ kernels::Status MakeDuo(const std::string& own_name, const std::string& path, Me
 std::span<const FileKind> FileKinds() {
   static const std::array<FileKind, 2> kKinds = {{
       {.name = "mask-file",
-       .help = "the mask in a file: an index file, or a FlexAttention block mask in JSON",
+       .help = "the mask in a file: an index as HDF5 or JSON, or a FlexAttention block mask in JSON",
        .make = &MakeMask},
       {.name = "duo-attention",
        .help = "sink and recent tokens in the heads that DuoAttention's file lets stream, all tokens in the others",

@@ -283,6 +283,8 @@ class Results(TraceCase):
             own = compared(self.trace, method, "--save-index", index, "--measure", measure)
             self.assertEqual(len(own), 3)
             self.assertEqual(compared(self.trace, f"mask-file:path={index}", "--measure", measure), own, "the same prompt keeps the same")
+            compared(self.trace, method, "--save-index", self.path / "index.json", "--measure", measure)
+            self.assertEqual(compared(self.trace, f"mask-file:path={self.path / 'index.json'}", "--measure", measure), own, "and so do the same numbers in JSON")
         other = self.path / "other-prompt.h5"
         run("capture", MODEL, "--task", "passkey", "--length", 1024, "--seed", 77, "--decode", 8, "-o", other, "--quiet")
         moved, chosen = compared(other, f"mask-file:path={index}", "--measure", "head"), compared(other, method, "--measure", "head")

@@ -8,8 +8,11 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <string>
 
 #include "base/errors.h"
+#include "data/index_file.h"
 
 namespace headscope::data {
 namespace {
@@ -43,6 +46,43 @@ class MaskFileTest : public ::testing::Test {
 constexpr char kMask[] = R"({"BLOCK_SIZE": [128, 64],
   "kv_num_blocks": [[[1, 1], [0, 2]]], "kv_indices": [[[[0, 9], [1, 0]], [[7, 7], [0, 1]]]],
   "full_kv_num_blocks": [[[0, 1], [1, 0]]], "full_kv_indices": [[[[5], [0]], [[0], [5]]]]})";
+
+constexpr char kIndex[] = R"({"format": "headscope-index", "version": 2, "method": "a-shape:n_sink=1", "recipe": "trace",
+  "num_qo_heads": 1, "num_kv_heads": 1, "head_dim": 8, "seq_q": 130, "seq_k": 130, "first_position": 0, "tile_rows": 128,
+  "mask_kind": 1, "window": 0, "num_sinks": 0, "run_begin": [0, 1], "run_count": [1, 1], "column_begin": [0, 0],
+  "column_count": [0, 1], "columns": [3], "runs": [[0, 268435584], [0, 268435586]], "heads": [[4, 2]]})";
+
+TEST_F(MaskFileTest, ReadsAnIndexInJson) {
+  const std::optional<IndexFile> index = ReadIndexJson(Write(kIndex));
+  ASSERT_TRUE(index.has_value());
+  EXPECT_EQ(index->method, "a-shape:n_sink=1");
+  EXPECT_EQ(index->seq_q, 130);
+  EXPECT_EQ(index->tile_rows, 128);
+  EXPECT_THAT(index->run_begin, ElementsAre(0, 1));
+  EXPECT_THAT(index->columns, ElementsAre(3));
+  EXPECT_THAT(index->runs, ElementsAre(0, 268435584, 0, 268435586));
+  EXPECT_THAT(index->heads, ElementsAre(4, 2));
+  EXPECT_FALSE(ReadIndexJson(Write(kMask)).has_value());
+  EXPECT_FALSE(ReadIndexJson(Write("[]")).has_value());
+  EXPECT_FALSE(ReadIndexJson(Write("no JSON")).has_value());
+}
+
+TEST_F(MaskFileTest, RefusesWhatIsNoIndexInJson) {
+  const auto refusal = [this](const std::string& from, const std::string& to) {
+    std::string text = kIndex;
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return Refusal(text.replace(at, from.size(), to), [](const std::string& path) { ReadIndexJson(path); });
+  };
+  EXPECT_THAT(refusal("\"version\": 2", "\"version\": 3"), HasSubstr("version is not 2"));
+  EXPECT_THAT(refusal("\"seq_q\": 130", "\"seq_q\": 1e9"), HasSubstr("seq_q"));
+  EXPECT_THAT(refusal("\"seq_k\": 130", "\"seq_k\": 99999999999"), HasSubstr("seq_k"));
+  EXPECT_THAT(refusal("\"seq_k\": 130, ", ""), HasSubstr("seq_k is missing"));
+  EXPECT_THAT(refusal("[1, 1], \"column_begin", "[1], \"column_begin"), HasSubstr("run_count has 1 entries"));
+  EXPECT_THAT(refusal("[[4, 2]]", "[[4]]"), HasSubstr("pairs"));
+  EXPECT_THAT(refusal("[3]", "{}"), HasSubstr("columns is not a list"));
+  EXPECT_THAT(refusal("[3]", "[18446744073709551615]"), HasSubstr("columns"));
+}
 
 TEST_F(MaskFileTest, ReadsAFlexAttentionBlockMask) {
   const BlockMaskFile mask = ReadBlockMask(Write(kMask));
