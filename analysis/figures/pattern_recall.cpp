@@ -55,6 +55,7 @@ FigurePanel PanelOf(const Curves& curves, const std::string& title, const std::s
   panel.y = {"recall", false, 0, 1};
   for (const auto& [name, points] : curves) {
     FigureSeries series{name, {}, {}};
+    series.dots = points.size() == 1;
     for (const Point& point : points) {
       series.x.push_back(point.*saving);
       series.y.push_back(point.recall);
