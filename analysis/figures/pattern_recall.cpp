@@ -41,8 +41,8 @@ Curves CurvesOf(const HeadTensorsPtr& head, const std::stop_token& stop) {
       MaskPreview preview;
       CheckStatus(PreviewMask(*mass, *method, values, 1, stop, &preview), spec.title);
       if (preview.summary.kept_fraction <= 0) continue;
-      curves[spec.title].push_back({1 / preview.summary.kept_fraction,
-                                    1 / ComputedShare(*head, preview.index->View()), preview.summary.cra_mean});
+      curves[spec.title].push_back({1 / preview.summary.kept_fraction, 1 / ComputedShare(*head, preview.index->View()),
+                                    preview.summary.cra_mean});
     }
   }
   return curves;
@@ -84,7 +84,8 @@ std::vector<FigurePanel> MakePatternRecall(const FigureInput& input, std::string
   *caption =
       "Mean kept mass of every pattern on the first head of each class: budgets that are counts halved from the whole "
       "sequence, of shares what they leave out doubled from 1/128; patterns without one or two budgets at their "
-      "defaults. FLOPs are those of a kernel that takes 64 rows at a time and gathers the keys that any of them keeps in "
+      "defaults. FLOPs are those of a kernel that takes 64 rows at a time and gathers the keys that any of them keeps "
+      "in "
       "groups of 64. MInference, figure 3c: no number is printed.";
   return panels;
 }

@@ -298,10 +298,10 @@ std::vector<RangeSettings> ReadHeadSettings(const std::string& path, bool as_pub
   std::vector<RangeSettings> settings;
   if (json.is_object()) {
     if (as_published)
-      throw UsageError({.field = "minference-code",
-                        .problem = path +
-                                   " is not a file of MInference's best patterns, and says itself what every head runs",
-                        .remedy = "leave it out"});
+      throw UsageError(
+          {.field = "minference-code",
+           .problem = path + " is not a file of MInference's best patterns, and says itself what every head runs",
+           .remedy = "leave it out"});
     settings = OfTuning(path, json);
   } else {
     settings.push_back({{}, OfMInference(path, json, as_published)});

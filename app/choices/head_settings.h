@@ -26,8 +26,8 @@ struct RangeSettings {
 // table (.csv). One without ranges of lengths is for any length; ranges rise and do not overlap. Untrusted: at most
 // 64 MB, no deeper than such files are. Throws BadInputError that names the file, the entry and the remedy: no such
 // file, neither of the formats, an unknown method or parameter, a value out of range, a head that is there twice.
-// `as_published`: MInference's patterns get what its published code adds to an entry (MInferencePattern); UsageError, of
-// the field minference-code, for a file that does not hold them.
+// `as_published`: MInference's patterns get what its published code adds to an entry (MInferencePattern); UsageError,
+// of the field minference-code, for a file that does not hold them.
 std::vector<RangeSettings> ReadHeadSettings(const std::string& path, bool as_published = false);
 
 // Those for a prompt of `num_tokens` tokens. Throws UsageError, naming the ranges that there are, where none holds it.

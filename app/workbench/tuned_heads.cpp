@@ -428,8 +428,8 @@ namespace {
 
 // As a program reads it, of the settings of one range of lengths. `traces`, `checks`: of that range.
 Tuning TuningOf(const ui::TuneSettings& settings, const std::vector<ui::TunedSetting>& heads, const LengthRange& range,
-                const std::vector<const data::TraceReader*>& traces, const std::vector<const data::TraceReader*>& checks,
-                bool with_trade_offs) {
+                const std::vector<const data::TraceReader*>& traces,
+                const std::vector<const data::TraceReader*>& checks, bool with_trade_offs) {
   Tuning tuning;
   tuning.range = range;
   const data::TraceLayout& layout = traces.front()->layout();
@@ -512,8 +512,8 @@ void ExportTuning(const data::TraceReader& trace, const ui::TuneSettings& settin
     };
     const std::vector<const data::TraceReader*> tuned_on = within(traces);
     if (tuned_on.empty()) continue;
-    Tuning& tuning = tunings.emplace_back(
-        TuningOf(settings, heads, range, tuned_on, within(checks), format == TuningFormat::kLuKv));
+    Tuning& tuning =
+        tunings.emplace_back(TuningOf(settings, heads, range, tuned_on, within(checks), format == TuningFormat::kLuKv));
     tuning.num_heads_chosen = num_heads_chosen;
     if (!tuning.complete()) {
       throw UsageError("Only " + std::to_string(tuning.heads.size()) + " of " + std::to_string(num_heads_chosen) +

@@ -255,7 +255,8 @@ void TraceWorkbench::ReadConfiguration(const std::string& path, ui::Reply<std::v
           const auto found = settings.find(head);
           if (found != settings.end()) of_heads.push_back({head, {found->second.name, found->second.values}});
         }
-        if (of_heads.empty()) throw UsageError(path + " has no settings for the heads of this trace: open another one.");
+        if (of_heads.empty())
+          throw UsageError(path + " has no settings for the heads of this trace: open another one.");
         return of_heads;
       },
       std::move(done), std::move(failed));

@@ -24,16 +24,12 @@ class IndexJsonReader {
       Refuse("version", "is not 2, the only one of indices in JSON", "use a newer headscope, or save the index again");
     index.method = Text("method");
     index.recipe = Text("recipe");
-    for (const auto& [name, member] : {std::pair{"num_qo_heads", &IndexFile::num_qo_heads},
-                                       std::pair{"num_kv_heads", &IndexFile::num_kv_heads},
-                                       std::pair{"head_dim", &IndexFile::head_dim},
-                                       std::pair{"seq_q", &IndexFile::seq_q},
-                                       std::pair{"seq_k", &IndexFile::seq_k},
-                                       std::pair{"first_position", &IndexFile::first_position},
-                                       std::pair{"tile_rows", &IndexFile::tile_rows},
-                                       std::pair{"mask_kind", &IndexFile::mask_kind},
-                                       std::pair{"window", &IndexFile::window},
-                                       std::pair{"num_sinks", &IndexFile::num_sinks}})
+    for (const auto& [name, member] :
+         {std::pair{"num_qo_heads", &IndexFile::num_qo_heads}, std::pair{"num_kv_heads", &IndexFile::num_kv_heads},
+          std::pair{"head_dim", &IndexFile::head_dim}, std::pair{"seq_q", &IndexFile::seq_q},
+          std::pair{"seq_k", &IndexFile::seq_k}, std::pair{"first_position", &IndexFile::first_position},
+          std::pair{"tile_rows", &IndexFile::tile_rows}, std::pair{"mask_kind", &IndexFile::mask_kind},
+          std::pair{"window", &IndexFile::window}, std::pair{"num_sinks", &IndexFile::num_sinks}})
       index.*member = Number<int32_t>(name, Member(name));
     index.run_begin = List<int64_t>("run_begin");
     index.run_count = List<int32_t>("run_count");
@@ -72,8 +68,7 @@ class IndexJsonReader {
   template <typename T>
   T Number(const char* field, const Json& value) const {
     constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
-    const bool whole =
-        value.is_number_integer() && !(value.is_number_unsigned() && value.get<uint64_t>() > kMost);
+    const bool whole = value.is_number_integer() && !(value.is_number_unsigned() && value.get<uint64_t>() > kMost);
     const int64_t number = whole ? value.get<int64_t>() : 0;
     // A run's length and flags share an int32_t, whose sign is one of the flags' bits.
     if (!whole || number < std::numeric_limits<T>::min() || number > std::numeric_limits<T>::max())

@@ -123,8 +123,7 @@ class HeadSelector {
     const int32_t num_keys = internal::NumVisibleKeys(problem);
     by_pairs_ = GroupRows(problem.k, problem.dtype, key_offset_, 0, num_keys, problem.head_dim, stride_,
                           /*reversed=*/false, &query_pairs_);
-    if (by_pairs_)
-      key_pairs_ = internal::BFloat16Keys(query_pairs_.data(), (num_keys + stride_ - 1) / stride_, width_);
+    if (by_pairs_) key_pairs_ = internal::BFloat16Keys(query_pairs_.data(), (num_keys + stride_ - 1) / stride_, width_);
   }
 
   void AddLists(int32_t head, SparseIndexBuilder* builder) {

@@ -47,7 +47,8 @@ constexpr char kMask[] = R"({"BLOCK_SIZE": [128, 64],
   "kv_num_blocks": [[[1, 1], [0, 2]]], "kv_indices": [[[[0, 9], [1, 0]], [[7, 7], [0, 1]]]],
   "full_kv_num_blocks": [[[0, 1], [1, 0]]], "full_kv_indices": [[[[5], [0]], [[0], [5]]]]})";
 
-constexpr char kIndex[] = R"({"format": "headscope-index", "version": 2, "method": "a-shape:n_sink=1", "recipe": "trace",
+constexpr char kIndex[] =
+    R"({"format": "headscope-index", "version": 2, "method": "a-shape:n_sink=1", "recipe": "trace",
   "num_qo_heads": 1, "num_kv_heads": 1, "head_dim": 8, "seq_q": 130, "seq_k": 130, "first_position": 0, "tile_rows": 128,
   "mask_kind": 1, "window": 0, "num_sinks": 0, "run_begin": [0, 1], "run_count": [1, 1], "column_begin": [0, 0],
   "column_count": [0, 1], "columns": [3], "runs": [[0, 268435584], [0, 268435586]], "heads": [[4, 2]]})";

@@ -4,6 +4,7 @@
 #include <QAction>
 #include <QClipboard>
 #include <QJsonArray>
+#include <QJsonDocument>
 #include <QLabel>
 #include <QLineEdit>
 #include <QListWidget>
@@ -23,7 +24,8 @@ using ui::Command;
 class ConfigurationTest : public ReachTest {
  protected:
   bool RunHeadscope(const QStringList& arguments) {
-    return QProcess::execute(QStringLiteral(HEADSCOPE_PROGRAM), arguments + QStringList{QStringLiteral("--quiet")}) == 0;
+    return QProcess::execute(QStringLiteral(HEADSCOPE_PROGRAM), arguments + QStringList{QStringLiteral("--quiet")}) ==
+           0;
   }
   QJsonObject Json(const QString& path) {
     QFile file(path);
@@ -38,6 +40,21 @@ TEST_F(ConfigurationTest, HeadsAreMeasuredEachWithItsOwnMethod) {
   ASSERT_TRUE(RunHeadscope({QStringLiteral("tune"), trace_path(), QStringLiteral("--method"), QStringLiteral("a-shape"),
                             QStringLiteral("--method"), QStringLiteral("block-sparse"), QStringLiteral("--target"),
                             QStringLiteral("cra-mean=0.8"), QStringLiteral("-o"), config}));
+  // Every other head gets another method than was found.
+  {
+    QJsonObject json = Json(config);
+    QJsonArray heads = json[QStringLiteral("heads")].toArray();
+    for (qsizetype i = 0; i < heads.size(); i += 2) {
+      QJsonObject head = heads[i].toObject();
+      head[QStringLiteral("method")] = QStringLiteral("block-sparse");
+      head[QStringLiteral("parameters")] = QJsonObject{{QStringLiteral("n_blocks"), 1 + i}};
+      heads[i] = head;
+    }
+    json[QStringLiteral("heads")] = heads;
+    QFile file(config);
+    ASSERT_TRUE(file.open(QIODevice::WriteOnly | QIODevice::Truncate));
+    file.write(QJsonDocument(json).toJson());
+  }
   Open();
   AnswerFileDialog(config);
   window_->commands()[Command::kConfiguration]->trigger();
@@ -57,8 +74,9 @@ TEST_F(ConfigurationTest, HeadsAreMeasuredEachWithItsOwnMethod) {
   ASSERT_TRUE(WaitFor([&] { return !window_->state()->sweep.running(); }, 120000));
   ASSERT_EQ(window_->state()->sweep.num_done(), 8U) << window_->state()->sweep.Summary().toStdString();
   window_->commands()[Command::kCopyConfigurationCommand]->trigger();
-  const QJsonArray told = RunInShell(QApplication::clipboard()->text(), File(QStringLiteral("told.json")))
-                              [QStringLiteral("results")].toArray();
+  const QJsonArray told =
+      RunInShell(QApplication::clipboard()->text(), File(QStringLiteral("told.json")))[QStringLiteral("results")]
+          .toArray();
   size_t compared = 0;
   for (const QJsonValue value : told) {
     const QJsonObject run = value.toObject();
@@ -86,11 +104,11 @@ TEST_F(ConfigurationTest, HeadsAreMeasuredEachWithItsOwnMethod) {
 TEST_F(ConfigurationTest, AMaskOfAFileIsAMethodOfThePanel) {
   OpenWindow(trace_path());
   const QString mask = File(QStringLiteral("mask.h5"));
-  ASSERT_TRUE(RunHeadscope({QStringLiteral("compare"), trace_path(), QStringLiteral("--method"),
-                            QStringLiteral("a-shape:n_sink=8,n_local=40"), QStringLiteral("--measure"),
-                            QStringLiteral("head"), QStringLiteral("--repeat"), QStringLiteral("1"),
-                            QStringLiteral("--save-index"), mask, QStringLiteral("-o"),
-                            File(QStringLiteral("runs.json"))}));
+  ASSERT_TRUE(
+      RunHeadscope({QStringLiteral("compare"), trace_path(), QStringLiteral("--method"),
+                    QStringLiteral("a-shape:n_sink=8,n_local=40"), QStringLiteral("--measure"), QStringLiteral("head"),
+                    QStringLiteral("--repeat"), QStringLiteral("1"), QStringLiteral("--save-index"), mask,
+                    QStringLiteral("-o"), File(QStringLiteral("runs.json"))}));
   Open();
   Use("a-shape", "n_sink=8,n_local=40");
   const double kept = canvas_->mask()->summary.kept_fraction;

@@ -135,7 +135,8 @@ TEST_F(HeadConfigurationTest, AMethodOfAFileJoinsTheList) {
   EXPECT_EQ(read, QStringLiteral("mask-file[/a/mask.h5]"));
   ASSERT_EQ(state_.trial.methods().size(), before + 1);
   EXPECT_EQ(state_.trial.method()->name, present) << "the list grew before or behind it";
-  EXPECT_EQ(state_.references.front().methods().size(), state_.references.front().method() == nullptr ? 0U : before + 1);
+  EXPECT_EQ(state_.references.front().methods().size(),
+            state_.references.front().method() == nullptr ? 0U : before + 1);
   EXPECT_TRUE(state_.trial.SelectMethod(read.toStdString()));
   state_.ReadMethodFile(QStringLiteral("mask-file"), QStringLiteral("missing"), [](const QString&) { ADD_FAILURE(); });
   state_.ReadMethodFile(QStringLiteral("no-kind"), QStringLiteral("/a/mask.h5"), [](const QString&) { ADD_FAILURE(); });
@@ -169,7 +170,8 @@ TEST_F(HeadConfigurationTest, EveryRangeOfLengthsHasSettings) {
   EXPECT_EQ(tuned[0].lengths.below_tokens, tuned[1].lengths.from_tokens) << "in the order of their lengths";
   EXPECT_EQ(state_.sweep.num_done(), 2U) << "a head is done once";
   EXPECT_EQ(state_.sweep.TunedHeads().size(), 2U) << "of the open trace's length";
-  EXPECT_TRUE(state_.sweep.Summary().contains(QStringLiteral("of 2 that are tuned"))) << state_.sweep.Summary().toStdString();
+  EXPECT_TRUE(state_.sweep.Summary().contains(QStringLiteral("of 2 that are tuned")))
+      << state_.sweep.Summary().toStdString();
 }
 
 }  // namespace

@@ -141,7 +141,8 @@ constexpr CommandSpec kTable[] = {
     {Command::kMethodFile, "method-file", CommandMenu::kMethods, "Method from a &file…", "",
      "Add a method that a file describes: a mask, or the numbers by which DuoAttention's heads stream", false, true},
     {Command::kConfiguration, "configuration", CommandMenu::kMethods, "Use a confi&guration…", "",
-     "Give each head its own method and parameters, from a file of headscope tune or MInference's best patterns; again: "
+     "Give each head its own method and parameters, from a file of headscope tune or MInference's best patterns; "
+     "again: "
      "all heads have the panel's",
      true},
     {Command::kUseTuned, "use-tuned", CommandMenu::kMethods, "Use what was tune&d", "",

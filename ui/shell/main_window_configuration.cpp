@@ -37,9 +37,8 @@ void MainWindow::BindConfiguration() {
   });
   connect(configuration, &HeadConfiguration::Changed, this, [this, configuration] {
     UpdateCommands();
-    notice_->ShowMessage(configuration->in_use()
-                             ? tr("Each head has its own method. %1.").arg(configuration->Summary())
-                             : tr("All heads have the panel's method."));
+    notice_->ShowMessage(configuration->in_use() ? tr("Each head has its own method. %1.").arg(configuration->Summary())
+                                                 : tr("All heads have the panel's method."));
   });
 }
 
@@ -58,11 +57,12 @@ void MainWindow::UpdateConfiguration() {
 void MainWindow::OpenMethodFile() {
   QStringList kinds;
   for (const MethodFile& kind : workbench_->method_files())
-    kinds.append(QStringLiteral("%1 (*)").arg(QString::fromStdString(kind.help).replace(u'(', u'[').replace(u')', u']')));
+    kinds.append(
+        QStringLiteral("%1 (*)").arg(QString::fromStdString(kind.help).replace(u'(', u'[').replace(u')', u']')));
   QString chosen;
   const QString folder = QFileInfo(TracePath()).path();
-  const QString path = QFileDialog::getOpenFileName(this, tr("Method from a file"), folder,
-                                                    kinds.join(QStringLiteral(";;")), &chosen);
+  const QString path =
+      QFileDialog::getOpenFileName(this, tr("Method from a file"), folder, kinds.join(QStringLiteral(";;")), &chosen);
   const qsizetype kind = kinds.indexOf(chosen);
   if (path.isEmpty() || kind < 0) return;
   const std::string name = workbench_->method_files()[static_cast<size_t>(kind)].name;

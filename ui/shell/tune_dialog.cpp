@@ -77,16 +77,18 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
   form->addRow(tr("One &setting for"), unit_);
   auto* traces_label = new QLabel(tr("More t&races"));
   traces_label->setBuddy(traces_);
-  form->addRow(traces_label, TraceList(traces_, QStringLiteral("Trace"), tr("More traces"),
-                                       tr("A setting must reach the target over the rows of these and of the open trace. "
-                                          "Traces of the same model.")));
+  form->addRow(traces_label,
+               TraceList(traces_, QStringLiteral("Trace"), tr("More traces"),
+                         tr("A setting must reach the target over the rows of these and of the open trace. "
+                            "Traces of the same model.")));
   form->addRow(tr("&Lengths"), ranges_);
   auto* checks_label = new QLabel(tr("&Held-out traces"));
   checks_label->setBuddy(checks_);
-  form->addRow(checks_label,
-               TraceList(checks_, QStringLiteral("Check"), tr("Held-out traces"),
-                         tr("What is found is tried on these, and reported apart: nothing is chosen by them. Traces of the "
-                            "same model.")));
+  form->addRow(
+      checks_label,
+      TraceList(checks_, QStringLiteral("Check"), tr("Held-out traces"),
+                tr("What is found is tried on these, and reported apart: nothing is chosen by them. Traces of the "
+                   "same model.")));
   form->addRow(tr("Heads"), heads_);
   auto* buttons = new QDialogButtonBox(QDialogButtonBox::Close);
   buttons->addButton(tune_, QDialogButtonBox::AcceptRole);
@@ -207,9 +209,10 @@ void TuneDialog::Update() {
   heads_->setText(static_cast<size_t>(shown) == all.size()
                       ? tr("all %1").arg(shown)
                       : tr("%1 of %2: those that the Heads pane's filter shows").arg(shown).arg(all.size()));
-  const QString why_not = shown == 0                   ? tr("no head is shown")
-                          : settings().methods.empty() ? tr("no method is chosen")
-                                                       : QString::fromStdString(state_->workbench->WhyNotRanges(Ranges()));
+  const QString why_not = shown == 0 ? tr("no head is shown")
+                          : settings().methods.empty()
+                              ? tr("no method is chosen")
+                              : QString::fromStdString(state_->workbench->WhyNotRanges(Ranges()));
   for (QPushButton* button : {tune_, copy_}) {
     button->setEnabled(why_not.isEmpty());
     button->setToolTip(why_not);

@@ -232,8 +232,9 @@ std::vector<TunedSetting> HeadSweep::Tuned() const {
     if (const auto others = other_lengths_.find(head); others != other_lengths_.end())
       tuned.insert(tuned.end(), others->second.begin(), others->second.end());
     tuned.push_back(setting);
-    std::sort(tuned.begin() + static_cast<std::ptrdiff_t>(first), tuned.end(),
-              [](const TunedSetting& a, const TunedSetting& b) { return a.lengths.from_tokens < b.lengths.from_tokens; });
+    std::sort(
+        tuned.begin() + static_cast<std::ptrdiff_t>(first), tuned.end(),
+        [](const TunedSetting& a, const TunedSetting& b) { return a.lengths.from_tokens < b.lengths.from_tokens; });
   }
   return tuned;
 }

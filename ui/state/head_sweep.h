@@ -78,15 +78,15 @@ class HeadSweep : public QObject {
   const MethodTrial* const trial_;
   HeadStore* const heads_;
   Kind kind_ = Kind::kMeasure;
-  std::string method_, title_;       // of what is measured, or tuned if it is one
-  kernels::ParameterValues values_;  // of what is measured
+  std::string method_, title_;                            // of what is measured, or tuned if it is one
+  kernels::ParameterValues values_;                       // of what is measured
   std::map<analysis::HeadId, TuneSettings::Method> own_;  // the same, where each head has its own
   TuneSettings tuning_;
   bool running_ = false;
   int64_t number_ = 0;  // raised whenever it starts or stops: an answer of another one is dropped
   std::vector<analysis::HeadId> chosen_;
   std::map<analysis::HeadId, HeadResult> done_;
-  std::map<analysis::HeadId, TunedSetting> tuned_;         // for prompts as long as the open trace's
+  std::map<analysis::HeadId, TunedSetting> tuned_;  // for prompts as long as the open trace's
   std::map<analysis::HeadId, std::vector<TunedSetting>> other_lengths_;
   QStringList failures_;
   size_t done_before_ = 0;  // when it started or went on

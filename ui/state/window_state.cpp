@@ -118,16 +118,15 @@ void WindowState::ReadMethodFile(const QString& kind, const QString& path,
   const auto kinds = workbench->method_files();
   const std::string plain = kind.toStdString().substr(kind.startsWith(u"decode/") ? 7 : 0);
   if (std::none_of(kinds.begin(), kinds.end(), [&](const MethodFile& one) { return one.name == plain; })) return;
-  workbench->ReadMethodFile(plain, path.toStdString(), WhileAlive(this,
-                                                                  [this, then = std::move(then)](const std::string& name) {
-                                                                    trial.ReloadMethods();
-                                                                    for (MethodTrial& reference : references)
-                                                                      reference.ReloadMethods();
-                                                                    then(QString::fromStdString(name));
-                                                                  }),
-                            WhileAlive(this, [this](const std::string& sentence) {
-                              Q_EMIT Failed(QString::fromStdString(sentence));
-                            }));
+  workbench->ReadMethodFile(
+      plain, path.toStdString(),
+      WhileAlive(this,
+                 [this, then = std::move(then)](const std::string& name) {
+                   trial.ReloadMethods();
+                   for (MethodTrial& reference : references) reference.ReloadMethods();
+                   then(QString::fromStdString(name));
+                 }),
+      WhileAlive(this, [this](const std::string& sentence) { Q_EMIT Failed(QString::fromStdString(sentence)); }));
 }
 
 void WindowState::ShowRun(const analysis::MethodResult& run) {

@@ -222,9 +222,9 @@ struct TunedSetting {
   };
 
   analysis::HeadId head;
-  Lengths lengths = {};          // all, where no ranges were asked for
-  bool is_open_traces = true;    // the open trace's prompt is as long as that
-  size_t method = 0;  // among TuneSettings::methods
+  Lengths lengths = {};        // all, where no ranges were asked for
+  bool is_open_traces = true;  // the open trace's prompt is as long as that
+  size_t method = 0;           // among TuneSettings::methods
   kernels::ParameterValues values;
   bool reached = false;  // false: not even the largest budgets keep the target; the rest then describes those
   double kept_fraction = 1;
@@ -400,7 +400,8 @@ class Workbench {
   // What all caches of the window share, on both sides of this interface.
   MemoryBudget& memory() { return *memory_; }
 
-  virtual const std::vector<kernels::MethodSpec>& methods() const = 0;  // the registry, dense first, then files' methods
+  virtual const std::vector<kernels::MethodSpec>& methods()
+      const = 0;  // the registry, dense first, then files' methods
   virtual std::vector<MethodFile> method_files() const = 0;
   // Reads a file of that kind, in the background, and makes methods of it: methods() has them when `done` takes the
   // prefill method's name. A file that was read before is not read again.
