@@ -75,13 +75,13 @@ TEST_F(MaskFileTest, RefusesWhatIsNoIndexInJson) {
     EXPECT_NE(at, std::string::npos) << from;
     return Refusal(text.replace(at, from.size(), to), [](const std::string& path) { ReadIndexJson(path); });
   };
-  EXPECT_THAT(refusal("\"version\": 2", "\"version\": 3"), HasSubstr("version is not 2"));
+  EXPECT_THAT(refusal("\"version\": 2", "\"version\": 3"), HasSubstr("version: is not 2"));
   EXPECT_THAT(refusal("\"seq_q\": 130", "\"seq_q\": 1e9"), HasSubstr("seq_q"));
   EXPECT_THAT(refusal("\"seq_k\": 130", "\"seq_k\": 99999999999"), HasSubstr("seq_k"));
-  EXPECT_THAT(refusal("\"seq_k\": 130, ", ""), HasSubstr("seq_k is missing"));
-  EXPECT_THAT(refusal("[1, 1], \"column_begin", "[1], \"column_begin"), HasSubstr("run_count has 1 entries"));
+  EXPECT_THAT(refusal("\"seq_k\": 130, ", ""), HasSubstr("seq_k: is missing"));
+  EXPECT_THAT(refusal("[1, 1], \"column_begin", "[1], \"column_begin"), HasSubstr("run_count: has 1 entries"));
   EXPECT_THAT(refusal("[[4, 2]]", "[[4]]"), HasSubstr("pairs"));
-  EXPECT_THAT(refusal("[3]", "{}"), HasSubstr("columns is not a list"));
+  EXPECT_THAT(refusal("[3]", "{}"), HasSubstr("columns: is not a list"));
   EXPECT_THAT(refusal("[3]", "[18446744073709551615]"), HasSubstr("columns"));
 }
 
