@@ -106,7 +106,7 @@ HeadSettings OfHeads(const std::string& path, const std::string& of, const Json&
     const Json& parameters = value("parameters");
     if (!parameters.is_object()) Refuse(path, field + ".parameters", "it is not an object");
     for (const auto& [name, number] : parameters.items())
-      SetParameter(path, field + ".parameters." + name, spec, name, number, &asked.values);
+      SetParameter(path, std::string(field).append(".parameters.").append(name), spec, name, number, &asked.values);
     const analysis::HeadId id{Place(path, field + ".layer", value("layer")),
                               Place(path, field + ".head", value("head"))};
     AddHead(path, field, id, std::move(asked), &settings);
@@ -259,7 +259,7 @@ HeadSettings OfMInference(const std::string& path, const Json& json, bool as_pub
     const std::string of_layer = "layer " + std::to_string(layer);
     if (!json[layer].is_object()) Refuse(path, of_layer, "it is not an object of heads");
     for (const auto& [key, entry] : json[layer].items()) {
-      const std::string field = of_layer + ", head " + key;
+      const std::string field = std::string(of_layer).append(", head ").append(key);
       if (key.empty() || key.size() > 6 || key.find_first_not_of("0123456789") != std::string::npos)
         Refuse(path, field, "it is not the number of a head");
       if (!entry.is_array() || entry.size() < 3 || !entry[0].is_string() || !entry[1].is_number() ||

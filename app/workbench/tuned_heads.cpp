@@ -200,7 +200,7 @@ kernels::Status CheckUnit(const TunedTraces& checks, const Search& search, const
     for (OpenedTrace* trace : checks) recordings.front().push_back(trace->heads.GetUncached(setting.head, device));
     UnitSearcher searcher(checks, search, recordings, quiet);
     std::vector<analysis::BudgetSearchResult> found;
-    const kernels::Status status = searcher.Try(search.methods[setting.method], setting.values, search.target, &found);
+    kernels::Status status = searcher.Try(search.methods[setting.method], setting.values, search.target, &found);
     if (!status.ok()) return status;
     const analysis::BudgetSearchResult& result = found.front();
     setting.checked = {result.reached, result.kept_fraction, result.mass, result.relative_error, result.time_share};
@@ -225,8 +225,9 @@ struct RangeOfTraces {
 class TracesByLength {
  public:
   TracesByLength(OpenedTrace* open, const ui::TuneSettings& settings, const std::vector<analysis::HeadId>& heads) {
-    TunedTraces traces = {open}, checks;
-    Open(settings.traces, traces, "is given twice, and its rows would count double", heads, &traces);
+    const TunedTraces only_open = {open};
+    TunedTraces traces = only_open, checks;
+    Open(settings.traces, only_open, "is given twice, and its rows would count double", heads, &traces);
     Open(settings.checks, traces, "is a trace that is tuned, and would agree with itself", heads, &checks);
     for (const LengthRange& range : RangesBetween(settings.ranges, "Lengths")) {
       const auto holds = [&range](const OpenedTrace* trace) { return range.Holds(PromptTokens(trace->reader)); };
@@ -255,10 +256,9 @@ class TracesByLength {
   }
 
  private:
-  // `others`: what a path must not name again, for the reason `why`.
-  void Open(const std::vector<std::string>& paths, const TunedTraces& others, const std::string& why,
+  // `before`: what a path must not name again, for the reason `why`.
+  void Open(const std::vector<std::string>& paths, const TunedTraces& before, const std::string& why,
             const std::vector<analysis::HeadId>& heads, TunedTraces* traces) {
-    const TunedTraces before = others;
     const auto is_there = [](const TunedTraces& some, const std::string& path) {
       return std::ranges::any_of(some, [&path](const OpenedTrace* trace) {
         std::error_code missing;

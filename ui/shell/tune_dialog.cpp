@@ -235,6 +235,7 @@ TuneSettings TuneDialog::settings() const {
         targets_[static_cast<size_t>(target)].name + "=" + QString::number(value_->value(), 'g', 6).toStdString();
   const auto paths = [](const QListWidget* list) {
     std::vector<std::string> all;
+    all.reserve(static_cast<size_t>(list->count()));
     for (int row = 0; row < list->count(); ++row)
       all.push_back(list->item(row)->data(Qt::UserRole).toString().toStdString());
     return all;

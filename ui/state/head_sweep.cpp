@@ -122,6 +122,7 @@ void HeadSweep::Resume() {
       workbench_->MeasureHeads(missing, method_, values_, kRepeats, Replies<analysis::MethodResult>(measured));
     } else {
       std::vector<HeadSetting> settings;
+      settings.reserve(missing.size());
       for (const analysis::HeadId& head : missing) settings.push_back({head, own_.at(head)});
       workbench_->MeasureSettings(settings, kRepeats, Replies<analysis::MethodResult>(measured));
     }
