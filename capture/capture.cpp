@@ -476,7 +476,11 @@ CapturePlan PlanCapture(const CaptureRequest& request) {
 CapturePlan EstimateCapture(const CaptureRequest& request) {
   ModelInUse in_use;
   Plan plan(request, &in_use, Plan::For::kEstimate);
-  return {std::move(plan.layout()), plan.num_prompt_tokens(), plan.num_rows(), plan.bytes()};
+  return {.layout = plan.layout(),
+          .num_prompt_tokens = plan.num_prompt_tokens(),
+          .num_rows = plan.num_rows(),
+          .bytes = plan.bytes(),
+          .placement = PlaceLayers(request, plan.layout().max_tokens)};
 }
 
 CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, const ProgressFunction& progress,

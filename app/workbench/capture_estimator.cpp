@@ -90,13 +90,17 @@ ui::CaptureEstimate CaptureEstimator::Estimate(const ui::CaptureSettings& settin
   request.task.reset();
   request.tokens.assign(static_cast<size_t>(estimate.prompt_tokens), 0);
   const capture::CapturePlan plan = capture::EstimateCapture(request);
-  const int64_t number_bytes = NumberBytes(summary, settings.dtype, settings.device);
+  // Layers that are placed by memory have the first of them, and the types of its numbers, on a GPU if any is there.
+  const Device device = plan.placement.layers.empty() ? settings.device : plan.placement.layers.front();
+  const int64_t number_bytes = NumberBytes(summary, settings.dtype, device);
   const CaptureCost cost =
       CostOf(config, summary, {estimate.prompt_tokens, settings.decode_tokens, request.chunk_tokens, request.record},
              number_bytes);
   estimate.trace_bytes = plan.bytes;
-  estimate.memory_bytes = cost.model_bytes + (settings.device.is_gpu() ? 0 : capture::RecorderBytes(plan.bytes));
-  estimate.seconds = time_.About(cost, number_bytes, settings.device);
+  estimate.memory_bytes = cost.model_bytes + (device.is_gpu() ? 0 : capture::RecorderBytes(plan.bytes));
+  estimate.seconds = time_.About(cost, number_bytes, device);
+  estimate.on_gpu = device.is_gpu();
+  estimate.placement = PlacementOf(plan.placement);
   return estimate;
 }
 

@@ -52,7 +52,14 @@ capture::CaptureRequest RequestOf(const ui::CaptureSettings& settings) {
   }
   request.dtype = settings.dtype;
   request.device = settings.device;
+  request.place_by_memory = settings.place_by_memory;
   return request;
+}
+
+std::string PlacementOf(const model::Placement& placement) {
+  if (placement.layers.empty()) return "";
+  const std::string text = model::PlacementText(placement.layers);
+  return placement.passed_over.empty() ? text : text + "; " + placement.passed_over;
 }
 
 CaptureJob::~CaptureJob() {
@@ -85,7 +92,8 @@ void CaptureJob::Start(const ui::CaptureSettings& settings, ui::Reply<ui::Captur
         fail("The capture was cancelled before a token was recorded.");
         return;
       }
-      const ui::CapturedTrace trace{result.path, result.num_tokens, result.interrupted, result.why_no_texts};
+      const ui::CapturedTrace trace{result.path, result.num_tokens, result.interrupted, result.why_no_texts,
+                                    PlacementOf(result.placement)};
       post_([running = running_, done, trace] {
         *running = false;
         done(trace);

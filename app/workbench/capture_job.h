@@ -16,6 +16,9 @@ namespace headscope::app {
 // What the settings of the dialog ask for. Throws UsageError.
 capture::CaptureRequest RequestOf(const ui::CaptureSettings& settings);
 
+// "layers 0-21 on cuda:0, 22-31 on cpu; cuda:1 is not used: ..", or nothing where one device was named.
+std::string PlacementOf(const model::Placement& placement);
+
 class CaptureJob {
  public:
   using Post = std::function<void(std::function<void()>)>;

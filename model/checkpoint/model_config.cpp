@@ -26,6 +26,22 @@ constexpr int64_t kMaxSize = 1 << 24;
 constexpr int64_t kMaxPositions = int64_t{1} << 31;
 constexpr int64_t kMaxConfigBytes = 16 << 20;
 
+// Makers also publish models in a form of their own, such as Meta's folder original/: params.json and
+// consolidated.00.pth, a pickle, which is a program and not opened here.
+void RefuseMakersFormat(const std::filesystem::path& folder) {
+  std::error_code unknown;
+  if (std::filesystem::exists(folder / "config.json", unknown) ||
+      !std::filesystem::exists(folder / "params.json", unknown))
+    return;
+  const bool published_above = std::filesystem::exists(folder / ".." / "config.json", unknown);
+  Refuse(folder.string(), "params.json",
+         "is the form in which the model's makers run it (params.json and consolidated weights), but headscope reads "
+         "config.json with model.safetensors",
+         published_above ? "name the folder above it, which has a config.json"
+                         : "name the model's folder for transformers, or write one with the conversion script of its "
+                           "family in transformers (convert_.._weights_to_hf.py)");
+}
+
 // A window of that length, or 0 where it could never hide a token: a trace counts tokens in 31 bits.
 int32_t WindowOf(const JsonFields& root, std::optional<int64_t> absent) {
   const int64_t window = root.Integer("sliding_window", 1, INT64_MAX, absent);
@@ -249,7 +265,9 @@ ModelConfig ParseModelConfig(std::string_view text, const std::string& file) {
 }
 
 ModelConfig ReadModelConfig(const std::string& model_dir) {
-  const std::string path = (std::filesystem::path(model_dir) / "config.json").string();
+  const std::filesystem::path folder(model_dir);
+  const std::string path = (folder / "config.json").string();
+  RefuseMakersFormat(folder);
   return ParseModelConfig(ReadSmallFile(path, kMaxConfigBytes), path);
 }
 

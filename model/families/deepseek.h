@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the rows of deepseek_v2 and deepseek_v3 begin with, and the keys that both have: attention by way of latents,
-// and experts of which one is seen by every token.
+// What the rows of deepseek_v2, deepseek_v3 and kimi_k2 begin with, and the keys that they share: attention by way of
+// latents, and experts of which one is seen by every token.
 #pragma once
 
 #include "families/family_list.h"
@@ -38,5 +38,7 @@ constexpr Family DeepSeekLayout(std::string_view model_type) {
 void ReadLatentRopes(const JsonFields& root, ModelConfig* config);
 // Experts, but for how they are chosen.
 void ReadSharedExperts(const JsonFields& root, ModelConfig* config);
+// Those of deepseek_v3 and what is read after it: experts that are chosen by sigmoids with a correction.
+void ReadSigmoidRouter(const JsonFields& root, ModelConfig* config);
 
 }  // namespace headscope::model

@@ -7,9 +7,8 @@
 #include "model/model_config.h"
 
 namespace headscope::model {
-namespace {
 
-void Read(const JsonFields& root, ModelConfig* config) {
+void ReadSigmoidRouter(const JsonFields& root, ModelConfig* config) {
   constexpr int64_t kMostSkipped = 64;
   ReadSharedExperts(root, config);
   ExpertRules& experts = config->experts;
@@ -28,15 +27,13 @@ void Read(const JsonFields& root, ModelConfig* config) {
   config->num_skipped_layers = static_cast<int32_t>(root.Integer("num_nextn_predict_layers", 0, kMostSkipped, 0));
 }
 
-}  // namespace
-
 const Family& DeepSeekV3() {
   static constexpr Family family = [] {
     Family row = DeepSeekLayout("deepseek_v3");
     row.experts.correction = "mlp.gate.e_score_correction_bias";
     row.absent_max_positions = 4096;
     row.read_ropes = &ReadLatentRopes;
-    row.read = &Read;
+    row.read = &ReadSigmoidRouter;
     return row;
   }();
   return family;

@@ -44,6 +44,7 @@
   FAMILY(DeepSeekV2)               \
   FAMILY(Bert)                     \
   FAMILY(DeepSeekV3)               \
+  FAMILY(KimiK2)                   \
   HEADSCOPE_MORE_FAMILIES(FAMILY)
 
 namespace headscope::model {

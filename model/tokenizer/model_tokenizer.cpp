@@ -10,7 +10,7 @@ namespace headscope::model {
 
 std::string TokenizerPath(const std::string& model_dir) {
   const std::filesystem::path folder(model_dir);
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "qwen.tiktoken"}) {
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "qwen.tiktoken", "tiktoken.model"}) {
     std::error_code unknown;
     if (std::filesystem::exists(folder / name, unknown)) return (folder / name).string();
   }

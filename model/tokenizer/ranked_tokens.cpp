@@ -23,13 +23,15 @@ constexpr std::string_view kUsePublished =
 constexpr size_t kMaxNames = 1 << 20;
 
 // What a family's program adds to its file. Sources: llama/tokenizer.py of Meta's releases 3 and 3.1,
-// tokenization_chatglm.py of GLM 4 and tokenization_qwen.py of Qwen, which were published with the weights.
+// tokenization_chatglm.py of GLM 4, tokenization_qwen.py of Qwen and tokenization_kimi.py of Kimi K2, which were published
+// with the weights.
 struct RankedForm {
   std::string_view model_type;
   PublishedSplit split;
   bool composed;  // the text's normal form C is looked at, and names are looked for in it
-  std::vector<std::string> (*names)(bool after_llama_3);
-  std::vector<std::string_view> before;  // of a prompt
+  std::vector<std::string> (*names)(bool after_llama_3);  // where the folder gives none
+  std::vector<std::string_view> before;                   // of a prompt
+  int32_t reserved = 0;  // this many ids behind the tokens have names, <|reserved_token_ID|> where the folder gives none
 };
 
 void AddNumbered(std::string_view front, int first, int end, std::vector<std::string>* names) {
@@ -63,16 +65,21 @@ std::vector<std::string> QwenNames(bool) {
   return names;
 }
 
+std::vector<std::string> NoNames(bool) {
+  return {};
+}
+
 const RankedForm& FormOf(const std::string& model_type, const std::string& file) {
-  static const std::array<RankedForm, 3> forms = {
+  static const std::array<RankedForm, 4> forms = {
       {{"llama", PublishedSplit::kLlama3, false, &LlamaNames, {"<|begin_of_text|>"}},
        {"chatglm", PublishedSplit::kLlama3, false, &GlmNames, {"[gMASK]", "<sop>"}},
-       {"qwen", PublishedSplit::kQwen, true, &QwenNames, {}}}};
+       {"qwen", PublishedSplit::kQwen, true, &QwenNames, {}},
+       {"kimi_k2", PublishedSplit::kKimi, false, &NoNames, {}, 256}}};
   for (const RankedForm& form : forms) {
     if (form.model_type == model_type) return form;
   }
   Refuse(file, "",
-         "lists tokens by rank and not how words are split, which is known for llama, chatglm and qwen and not for " +
+         "lists tokens by rank and not how words are split, which is known for llama, chatglm, qwen and kimi_k2 and not for " +
              (model_type.empty() ? "a file without its model" : Quoted(model_type)),
          "use the model's tokenizer.json");
 }
@@ -164,6 +171,16 @@ class RankReader {
   std::string texts_;
 };
 
+void AddReserved(int32_t first, int32_t count, std::vector<AddedToken>* names) {
+  std::vector<int32_t> named;
+  for (const AddedToken& name : *names) named.push_back(name.id);
+  std::sort(named.begin(), named.end());
+  for (int32_t id = first; id < first + count; ++id) {
+    if (std::binary_search(named.begin(), named.end(), id)) continue;
+    names->push_back({.content = "<|reserved_token_" + std::to_string(id) + "|>", .id = id, .special = true});
+  }
+}
+
 void AddNames(const RankedForm& form, const std::string& file, const RankedUse& use, TokenizerSpec* spec) {
   spec->added_tokens = use.names;
   if (spec->added_tokens.empty()) {
@@ -171,6 +188,7 @@ void AddNames(const RankedForm& form, const std::string& file, const RankedUse& 
     for (std::string& name : form.names(use.after_llama_3))
       spec->added_tokens.push_back({.content = std::move(name), .id = id++, .special = true});
   }
+  AddReserved(spec->tokens.end_id(), form.reserved, &spec->added_tokens);
   const int64_t most = MostId(spec->tokens.count() + spec->added_tokens.size());
   for (AddedToken& token : spec->added_tokens) {
     if (token.id > most)

@@ -38,9 +38,12 @@ constexpr std::string_view kCasedSplit =
     "\uFF41-\uFF5A\U00010400-\U0001044F\U000104B0-\U000104D3\U000104D8-\U000104FB\U00010C80-\U00010CB2"
     "\U00010CC0-\U00010CF2\U000118A0-\U000118DF\U0001E900-\U0001E943]+";
 constexpr std::string_view kSpacesAtEnd = R"(\s+$)";
-constexpr std::array<std::string_view, 19> kKnownSplits = {
+// Kimi K2: Han characters are words of their own. Written as in tokenizer.json, where && is the intersection of classes.
+constexpr std::string_view kKimiSplit =
+    R"([\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::array<std::string_view, 20> kKnownSplits = {
     // GPT-2, also what ByteLevel means by use_regex
-    kGpt2Split, kLlama3Split, kQwenSplit,
+    kGpt2Split, kLlama3Split, kQwenSplit, kKimiSplit,
     // Qwen 3.5: marks are part of words
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
     // Mistral's tekken: words change at capitals
@@ -60,9 +63,16 @@ constexpr std::array<std::string_view, 19> kKnownSplits = {
 // of it, where starting anew from each of its characters would take the square of its length.
 constexpr std::string_view kRunAtEnd = R"((?<!\p{White_Space})(?:\p{White_Space}++\z|\p{White_Space}+(?=\n)))";
 
+// PCRE2 has no intersection of classes, and a look ahead at each letter would take its stack for every one of them. A
+// letter or mark that is not small is one outside all other categories, and Han is one more thing to be outside of;
+// sc: is the script alone, without the signs that several scripts share.
+constexpr std::string_view kKimiInPcre2 =
+    R"([\p{sc:Han}]+|[^\r\n\p{L}\p{N}]?[^\p{N}\p{P}\p{S}\p{Z}\p{C}\p{Ll}\p{sc:Han}]*[^\p{N}\p{P}\p{S}\p{Z}\p{C}\p{Lu}\p{Lt}\p{sc:Han}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[^\p{N}\p{P}\p{S}\p{Z}\p{C}\p{Ll}\p{sc:Han}]+[^\p{N}\p{P}\p{S}\p{Z}\p{C}\p{Lu}\p{Lt}\p{sc:Han}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
 // \s stands for White_Space in the tokenizers library; line breaks may be written as themselves.
 std::string ToPcre2(std::string_view pattern) {
   if (pattern == kSpacesAtEnd) return std::string(kRunAtEnd);
+  if (pattern == kKimiSplit) pattern = kKimiInPcre2;
   std::string out;
   for (size_t i = 0; i < pattern.size(); ++i) {
     if (pattern[i] != '\\') {
@@ -257,7 +267,9 @@ PreTokenizerStep ReadMetaspace(const JsonFields& step) {
 
 PreTokenizerStep SplitOf(PublishedSplit split) {
   PreTokenizerStep step;
-  step.pattern = ToPcre2(split == PublishedSplit::kLlama3 ? kLlama3Split : kQwenSplit);
+  step.pattern = ToPcre2(split == PublishedSplit::kLlama3 ? kLlama3Split
+                         : split == PublishedSplit::kQwen ? kQwenSplit
+                                                          : kKimiSplit);
   return step;
 }
 

@@ -18,7 +18,8 @@ inline constexpr std::string_view kKnownTokenizers =
 // Splits that files of another form than tokenizer.json leave to the program that reads them.
 enum class PublishedSplit : uint8_t {
   kLlama3,  // digits in groups of three; also GLM 4's
-  kQwen     // single digits
+  kQwen,    // single digits
+  kKimi     // as o200k, with Han characters apart from other letters
 };
 PreTokenizerStep SplitOf(PublishedSplit split);
 

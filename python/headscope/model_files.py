@@ -3,6 +3,9 @@
 import hashlib
 import pathlib
 
+# The first that is there, as headscope itself chooses.
+TOKENIZERS = ("tokenizer.json", "tokenizer.model", "qwen.tiktoken", "tiktoken.model")
+
 
 def folder_of(model):
     """The folder that the model was loaded from, or None."""
@@ -21,13 +24,13 @@ def describe(model):
 
 
 def hashes(model):
-    """SHA-256 of the safetensors shards in the order of their names, one after the other, and of tokenizer.json; empty where there is no folder."""
+    """SHA-256 of the safetensors shards in the order of their names, one after the other, and of the tokenizer; empty where there is no folder."""
     folder = folder_of(model)
     if folder is None:
         return {}
     shards = sorted(folder.glob("*.safetensors"))
-    tokenizer_file = folder / "tokenizer.json"
-    return {"weights_sha256": _sha256(shards) if shards else "", "tokenizer_sha256": _sha256([tokenizer_file]) if tokenizer_file.is_file() else ""}
+    tokenizers = [folder / name for name in TOKENIZERS if (folder / name).is_file()]
+    return {"weights_sha256": _sha256(shards) if shards else "", "tokenizer_sha256": _sha256(tokenizers[:1]) if tokenizers else ""}
 
 
 def _sha256(paths):

@@ -22,7 +22,7 @@ FAMILIES = {"llama_gqa": "llama", "mistral_window": "mistral", "qwen2": "qwen2",
             "phi3": "phi3", "granite": "granite", "olmo2": "olmo2", "smollm3": "smollm3", "cohere": "cohere", "gpt_neox_old_spelling": "gpt_neox",
             "gemma": "gemma", "gpt2_hub_names": "gpt2", "opt_norms_after": "opt", "glm": "glm", "glm4": "glm4", "chatglm": "chatglm", "internlm2": "internlm2",
             "ministral": "ministral", "cohere2": "cohere2", "exaone4": "exaone4", "olmo3": "olmo3", "mixtral": "mixtral", "qwen3_moe": "qwen3_moe",
-            "gpt_oss_mxfp4": "gpt_oss", "deepseek_v2_groups": "deepseek_v2", "deepseek_v3": "deepseek_v3", "qwen3_next": "qwen3_next",
+            "gpt_oss_mxfp4": "gpt_oss", "deepseek_v2_groups": "deepseek_v2", "deepseek_v3": "deepseek_v3", "kimi_k2": "kimi_k2", "qwen3_next": "qwen3_next",
             "qwen": "qwen", "yi": "Yi", "gemma3_with_images": "gemma3", "bert": "bert"}
 ENCODERS = {"bert"}
 # What a family changes in eval is what it changes in the network, which families_test.cpp decodes with: these stand for its kinds.

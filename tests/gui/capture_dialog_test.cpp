@@ -66,9 +66,32 @@ TEST_F(CaptureDialogTest, SaysWhoseMemoryACaptureTakes) {
   const auto text = [&] { return TextOf(dialog, "captureEstimate"); };
   ASSERT_TRUE(QTest::qWaitFor([&] { return text().contains(QStringLiteral("3.0 GiB of memory")); }))
       << text().toStdString();
+  workbench_.capture_estimate->on_gpu = true;
   dialog.findChild<QComboBox*>(QStringLiteral("captureDevice"))->setCurrentIndex(1);
   EXPECT_TRUE(QTest::qWaitFor([&] { return text().contains(QStringLiteral("3.0 GiB of GPU memory")); }))
       << text().toStdString();
+}
+
+// Once, the window knew single devices alone.
+TEST_F(CaptureDialogTest, PlacesLayersByMemoryAndSaysWhereAndWhatIsPassedOver) {
+  const std::string placed = "layers 0-1 on cuda:0; cuda:1 is not used: it computes nothing";
+  workbench_.devices = {kCpu, CudaDevice(0), CudaDevice(1)};
+  workbench_.capture_estimate = CaptureEstimate{100, 2, 1 << 20, int64_t{3} << 30};
+  CaptureDialog dialog(&workbench_);
+  auto* device = dialog.findChild<QComboBox*>(QStringLiteral("captureDevice"));
+  EXPECT_FALSE(dialog.Settings().place_by_memory) << "one device is the default, as on the command line";
+  for (int index = 0; index < 3; ++index) {
+    device->setCurrentIndex(index);
+    EXPECT_FALSE(dialog.Settings().place_by_memory);
+    EXPECT_EQ(dialog.Settings().device, workbench_.devices[static_cast<size_t>(index)]);
+  }
+  workbench_.capture_estimate->placement = placed;
+  workbench_.capture_estimate->on_gpu = true;
+  device->setCurrentIndex(device->findText(QStringLiteral("auto")));
+  EXPECT_TRUE(dialog.Settings().place_by_memory);
+  const auto text = [&] { return TextOf(dialog, "captureEstimate"); };
+  EXPECT_TRUE(QTest::qWaitFor([&] { return text().contains(QString::fromStdString(placed)); })) << text().toStdString();
+  EXPECT_TRUE(text().contains(QStringLiteral("of GPU memory"))) << text().toStdString();
 }
 
 TEST_F(CaptureDialogTest, TakesTokenIdsAsTheyAre) {

@@ -80,8 +80,14 @@ TEST_F(CaptureTest, DialogSaysWhyItCannotStart) {
   EXPECT_EQ(device->itemText(0), QStringLiteral("cpu"));
   const QDir driver(QStringLiteral("/proc/driver/nvidia/gpus"));
   if (driver.entryList(QDir::Dirs | QDir::NoDotAndDotDot).isEmpty()) {
-    EXPECT_EQ(device->count(), 1) << device->itemText(1).toStdString() << " is offered, and no GPU is there";
+    EXPECT_EQ(device->count(), 2) << device->itemText(1).toStdString() << " is offered, and no GPU is there";
   }
+  EXPECT_EQ(device->itemText(device->count() - 1), QStringLiteral("auto"));
+  device->setCurrentIndex(device->count() - 1);
+  auto* needs = Find<QLabel>("captureEstimate");
+  EXPECT_TRUE(WaitFor([&] { return needs->text().contains(QStringLiteral("layers 0-9 on c")); }, 20000))
+      << needs->text().toStdString();
+  device->setCurrentIndex(0);
 }
 
 TEST_F(CaptureTest, FinishedCaptureIsOfferedAndWhatIsOnShowStays) {

@@ -115,7 +115,11 @@ int FuzzPieces(const uint8_t* data, size_t size) {
 }
 
 int FuzzRanks(const uint8_t* data, size_t size) {
-  const RankedUse use{.model_type = size % 2 == 1 ? "qwen" : "llama", .after_llama_3 = size % 4 == 0, .names = {}};
+  const RankedUse use{.model_type = size % 2 == 1   ? "qwen"
+                                    : size % 8 == 2 ? "kimi_k2"
+                                                    : "llama",
+                      .after_llama_3 = size % 4 == 0,
+                      .names = {}};
   return Try([&] { ParseRankedTokens(View(data, size), "fuzz", use); });
 }
 

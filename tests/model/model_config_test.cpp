@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/errors.h"
+#include "checkpoint_files.h"
 #include "families/family.h"
 
 namespace headscope::model {
@@ -280,6 +281,31 @@ TEST(ModelConfig, RefusesExpertsThatDoNotFitTogether) {
   EXPECT_EQ(Parse(config).experts.num_experts, 4);
   config["quantization_config"] = {{"quant_method", "mxfp4"}};
   EXPECT_THAT(RefusalWith("vocab_size", 100, config), HasSubstr("quantised")) << "only gpt_oss has such experts";
+}
+
+// Once, all that was said of Llama's folder original/ was that config.json cannot be opened.
+TEST(ModelConfig, RefusesTheMakersOwnFormWithTheFolderToNameInstead) {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::string& path) -> std::string {
+    try {
+      ReadModelConfig(path);
+    } catch (const BadInputError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  std::filesystem::create_directory(folder.File("original"));
+  EXPECT_THAT(refusal(folder.File("original")), HasSubstr("cannot be opened"));
+  folder.Write("original/params.json", R"({"dim": 4096})");
+  folder.Write("original/consolidated.00.pth", "PK");
+  EXPECT_THAT(refusal(folder.File("original")),
+              AllOf(HasSubstr("params.json"), HasSubstr("model.safetensors"), HasSubstr("conversion script")));
+  folder.Write("config.json", Llama().dump());
+  EXPECT_THAT(refusal(folder.File("original")), HasSubstr("name the folder above it"));
+  EXPECT_THAT(refusal(folder.File("original/")), HasSubstr("name the folder above it"));
+  EXPECT_EQ(refusal(folder.path()), "accepted");
+  folder.Write("params.json", "{}");
+  EXPECT_EQ(refusal(folder.path()), "accepted") << "config.json decides where there are both";
 }
 
 TEST(ModelConfig, RefusesJsonThatTwoReadersCouldReadDifferently) {

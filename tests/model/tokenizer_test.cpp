@@ -110,7 +110,7 @@ TEST_P(TokenizerOracle, GivesTheIdsOfTheLibrary) {
 }
 INSTANTIATE_TEST_SUITE_P(Forms, TokenizerOracle,
                          ::testing::Values("own", "gpt2", "llama3", "qwen", "nested", "llama3_trained", "gpt2_prefix",
-                                           "tekken", "o200k", "o200k_removed", "deepseek", "deepseek_v2",
+                                           "tekken", "o200k", "o200k_removed", "kimi", "deepseek", "deepseek_v2",
                                            "deepseek_coder", "line_ends", "nfd_digits", "nfkc_digits", "nfkd_lower",
                                            "behaviors", "llama2", "mistral", "gemma", "unknown", "unknown_apart",
                                            "whole_pieces", "gpt1", "clip", "continued", "word_level",
@@ -149,7 +149,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Ranked{"ranked_llama_names", "/tokenizer.model", "llama", RopeType::kDefault},
                       Ranked{"ranked_glm", "/tokenizer.model", "chatglm", RopeType::kDefault},
                       Ranked{"ranked_glm_names", "/tokenizer.model", "chatglm", RopeType::kDefault},
-                      Ranked{"ranked_qwen", "/qwen.tiktoken", "qwen", RopeType::kDefault}),
+                      Ranked{"ranked_qwen", "/qwen.tiktoken", "qwen", RopeType::kDefault},
+                      Ranked{"ranked_kimi", "/tiktoken.model", "kimi_k2", RopeType::kYarn}),
     [](const auto& form) { return std::string(form.param.kind); });
 
 class ChangedRanks : public ::testing::Test {
@@ -350,6 +351,7 @@ INSTANTIATE_TEST_SUITE_P(Forms, LongTexts,
                                            Form{"qwen", "/tokenizer.json"}, Form{"deepseek_v2", "/tokenizer.json"},
                                            Form{"line_ends", "/tokenizer.json"},
                                            Form{"ranked_llama3", "/tokenizer.model", "llama"},
+                                           Form{"ranked_kimi", "/tiktoken.model", "kimi_k2"},
                                            Form{"llama2", "/tokenizer.json"}, Form{"mistral", "/tokenizer.json"},
                                            Form{"gemma", "/tokenizer.json"}, Form{"clip", "/tokenizer.json"},
                                            Form{"word_level", "/tokenizer.json"}, Form{"bert", "/tokenizer.json"},
@@ -363,7 +365,7 @@ INSTANTIATE_TEST_SUITE_P(Forms, LongTexts,
 // that could belong to either side of it, white space before no line break.
 TEST(Tokenizer, SplitsOfWordsTakeTimeInProportion) {
   for (const char* kind :
-       {"llama3_trained", "tekken", "o200k", "deepseek", "deepseek_v2", "deepseek_coder", "line_ends"}) {
+       {"llama3_trained", "tekken", "o200k", "kimi", "deepseek", "deepseek_v2", "deepseek_coder", "line_ends"}) {
     const Tokenizer tokenizer = Tokenizer::Load(kOracle + kind + "/tokenizer.json");
     for (const char* part : {"A", "aA", "\u00aaA", "A\u0301", "\u0301A", "\u0301", "'s", "A's", "1a", " ", " \n",
                              "\u3000x", "\u4e00A", "/\n", "!a", " '", "  \u4e00"}) {

@@ -234,6 +234,7 @@ MODELS = {
     "deepseek_v2_groups": lambda: deepseek(2, q_lora_rank=None, topk_method="group_limited_greedy",
                                            **rope(1e4, **YARN, mscale=0.7, mscale_all_dim=0.7)),
     "deepseek_v3": lambda: deepseek(3),
+    "kimi_k2": lambda: deepseek(3, n_group=1, topk_group=1, **rope(5e4, **YARN, mscale=1.0, mscale_all_dim=1.0)),
     "deepseek_v3_halves": lambda: deepseek(3, rope_interleave=False, attention_bias=True, **rope(1e4, **YARN, mscale=1.0, mscale_all_dim=1.0)),
     "qwen3_next": qwen3_next,
     "gpt_neox_in_turn": lambda: neox(use_parallel_residual=False, hidden_act="gelu_fast"),
@@ -379,6 +380,16 @@ def yi(weights, config):
     return {key.replace("input_layernorm", "ln1").replace("post_attention_layernorm", "ln2"): weight for key, weight in weights.items()}
 
 
+def kimi_k2(weights, config):
+    """Kimi K2 as it is published: DeepSeek V3's weights, positions in the keys of its older files, and another name."""
+    config |= {"model_type": "kimi_k2", "architectures": ["DeepseekV3ForCausalLM"]}
+    scaling = config.pop("rope_parameters")
+    config |= {"rope_theta": scaling.pop("rope_theta"), "rope_scaling": {"type": scaling.pop("rope_type"), **scaling}}
+    for key in ("rope_interleave", "head_dim"):
+        config.pop(key, None)
+    return weights
+
+
 def gemma3_other_names(weights, config):
     """The names that the modules of transformers 5 have, where its files keep the published ones."""
     return {"model." + key.replace("language_model.model.", "language_model."): weight for key, weight in weights.items()}
@@ -410,7 +421,7 @@ def mxfp4(model):
     return out
 
 
-RENAMED = {"gpt2_hub_names": gpt2_hub_names, "qwen": qwen1, "chatglm": chatglm, "internlm2": internlm2, "yi": yi, "gemma3_with_images_other_names": gemma3_other_names}
+RENAMED = {"gpt2_hub_names": gpt2_hub_names, "qwen": qwen1, "chatglm": chatglm, "internlm2": internlm2, "yi": yi, "kimi_k2": kimi_k2, "gemma3_with_images_other_names": gemma3_other_names}
 
 
 def randomize(model):

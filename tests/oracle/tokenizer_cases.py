@@ -3,7 +3,7 @@
 
     tokenizer_cases.py MODEL_DIR OUT_DIR PROSE [STRINGS [KIND...]]
 
-Writes for each of the tokenizers below OUT_DIR/<kind>/tokenizer.json, tokenizer.model or qwen.tiktoken, and OUT_DIR/<kind>/cases.bin: per case the length of the text (u32),
+Writes for each of the tokenizers below OUT_DIR/<kind>/tokenizer.json, tokenizer.model, qwen.tiktoken or tiktoken.model, and OUT_DIR/<kind>/cases.bin: per case the length of the text (u32),
 its UTF-8, the number of ids (u32), the ids (i32), the same for at most four ids of the text with special tokens, and like the text that which the library makes
 of the ids again. Three kinds are splits over the checkpoint's own vocabulary; the others are trained here, in the forms that models are published in. The kinds
 of cross/ join every normalizer, every pre-tokenizer and every model with each other.
@@ -37,6 +37,10 @@ TEKKEN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo
 UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 O200K = (rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{CONTRACTIONS}?|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*{CONTRACTIONS}?"
          r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+# Kimi K2's, by tokenization_kimi.py beside its weights.
+NOT_HAN = r"&&[^\p{Han}]"
+KIMI = (rf"[\p{{Han}}]+|[^\r\n\p{{L}}\p{{N}}]?{UPPER[:-1]}{NOT_HAN}]*{LOWER[:-1]}{NOT_HAN}]+{CONTRACTIONS}?|[^\r\n\p{{L}}\p{{N}}]?{UPPER[:-1]}{NOT_HAN}]+{LOWER[:-1]}{NOT_HAN}]*{CONTRACTIONS}?"
+        rf"|\p{{N}}{{1,3}}|{REST}")
 DEEPSEEK = (r"[!" + '"' + r"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^" + "\r\n" + r"\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[" + "\r\n" + r"]*|\s*["
             + "\r\n" + r"]+|\s+(?!\S)|\s+")
 
@@ -221,6 +225,7 @@ def variants(model_dir, prose):
         "tekken": trained(prose, [split(TEKKEN), byte_level()]),
         "o200k": trained(prose, [split(O200K), byte_level()], ignore_merges=True),
         "o200k_removed": with_added(trained(prose, [split(O200K, "removed", True), byte_level()])),
+        "kimi": trained(prose, [split(KIMI), byte_level()], ignore_merges=True),
         "deepseek": trained(prose, [split(r"\p{N}{1,3}"), split("[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"), split(DEEPSEEK), byte_level()]),
         "deepseek_v2": trained(prose, [*map(split, DEEPSEEK_V2), digits(individual_digits=True), byte_level()]),
         "deepseek_coder": trained(prose, [*map(split, DEEPSEEK_CODER), digits(individual_digits=True), byte_level()]),
@@ -309,15 +314,21 @@ def ranked(prose):
     glm = ["<|endoftext|>", "[MASK]", "[gMASK]", "[sMASK]", "<sop>", "<eop>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"]
     qwen = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *(f"<|extra_{number}|>" for number in range(205))]
     begin, start = ["<|begin_of_text|>"], ["[gMASK]", "<sop>"]
+    # Names of some of the 256 ids behind the tokens; those between them have names by their number.
+    kimi = {0: "[BOS]", 1: "[EOS]", 2: "<|im_end|>", 3: "<|im_user|>", 9: "[EOT]", 11: "<|tool_calls_section_begin|>", 254: "[UNK]", 255: "[PAD]"}
     for kind, pattern, names, beside, before in (("ranked_llama3", LLAMA3, llama_names("3"), False, begin), ("ranked_llama31", LLAMA3, llama_names("3.1"), False, begin),
                                                  ("ranked_llama_names", LLAMA3, ["<|eot_id|>", *begin], True, begin), ("ranked_glm", LLAMA3, glm, False, start),
-                                                 ("ranked_glm_names", LLAMA3, [*glm, "<|begin_of_image|>"], True, start), ("ranked_qwen", QWEN2, qwen, False, [])):
+                                                 ("ranked_glm_names", LLAMA3, [*glm, "<|begin_of_image|>"], True, start), ("ranked_qwen", QWEN2, qwen, False, []),
+                                                 ("ranked_kimi", KIMI, kimi, True, [])):
         own = json.loads(trained(prose, [split(pattern), byte_level()]).to_str())["model"]["vocab"]
         letters = {letter: byte for byte, letter in enumerate(bytes_to_unicode())}
         ranks = {bytes(letters[letter] for letter in text): rank for text, rank in own.items()}
-        special = {name: len(ranks) + number for number, name in enumerate(names)}
+        special = {name: len(ranks) + number for number, name in (names.items() if isinstance(names, dict) else enumerate(names))}
+        beside = special if beside else None
+        if names is kimi:
+            special = special | {f"<|reserved_token_{id}|>": id for id in range(len(ranks), len(ranks) + 256) if id not in special.values()}
         lines = b"".join(base64.b64encode(text) + b" %d\n" % rank for text, rank in ranks.items())
-        yield (kind, "qwen.tiktoken" if kind == "ranked_qwen" else "tokenizer.model", lines, special if beside else None,
+        yield (kind, {"ranked_qwen": "qwen.tiktoken", "ranked_kimi": "tiktoken.model"}.get(kind, "tokenizer.model"), lines, beside,
                tiktoken.Encoding(kind, pat_str=pattern, mergeable_ranks=ranks, special_tokens=special), before)
 
 

@@ -111,7 +111,10 @@ void CaptureDialog::BuildForm() {
     dtype_->addItem(QString::fromUtf8(name.data(), static_cast<qsizetype>(name.size())));
   }
   for (const Device& device : devices_) device_->addItem(QString::fromStdString(DeviceText(device)));
-  device_->setToolTip(tr("The device that runs the model: the CPU or one of this machine's GPUs"));
+  device_->addItem(tr("auto"));
+  device_->setToolTip(
+      tr("The device that runs the model: the CPU or one of this machine's GPUs; auto: as many layers as fit go to the "
+         "GPUs, the rest to the CPU"));
   model_label_->setWordWrap(true);
   status_->setWordWrap(true);
   status_->setTextFormat(Qt::PlainText);
@@ -330,7 +333,9 @@ CaptureSettings CaptureDialog::Settings() const {
     if (record_[i]->isChecked()) settings.record.push_back(recordable_[static_cast<size_t>(i)]);
   }
   settings.dtype = kTypes[static_cast<size_t>(dtype_->currentIndex())];
-  settings.device = devices_[static_cast<size_t>(device_->currentIndex())];
+  // Behind the devices stands the choice of none.
+  settings.place_by_memory = static_cast<size_t>(device_->currentIndex()) == devices_.size();
+  if (!settings.place_by_memory) settings.device = devices_[static_cast<size_t>(device_->currentIndex())];
   settings.output_path = output_->text().toStdString();
   return settings;
 }
@@ -421,11 +426,11 @@ QString CaptureDialog::EstimateText() const {
   QString text = exact ? tr("%1 prompt tokens, %2").arg(count, size)
                        : tr("about %1 prompt tokens and %2; counting…").arg(count, size);
   if (measured_ && measured_->memory_bytes > 0) {
-    const bool on_gpu = devices_[static_cast<size_t>(device_->currentIndex())].is_gpu();
-    text += (on_gpu ? tr(", about %1 of GPU memory") : tr(", about %1 of memory"))
+    text += (measured_->on_gpu ? tr(", about %1 of GPU memory") : tr(", about %1 of memory"))
                 .arg(QString::fromStdString(ByteText(measured_->memory_bytes)));
   }
   if (measured_ && measured_->seconds > 0) text += tr(", about %1").arg(FormatSeconds(measured_->seconds));
+  if (measured_ && !measured_->placement.empty()) text += u'\n' + Shown(measured_->placement);
   if (!refused_.isEmpty()) text += QStringLiteral("\n") + refused_;
   return text;
 }
@@ -474,6 +479,7 @@ void CaptureDialog::Start() {
                    const QString told = trace.cancelled ? tr("Cancelled; the tokens recorded so far are in %1 (%2)")
                                                         : tr("Trace saved to %1 (%2)");
                    QString sentence = told.arg(captured_path_, DescribeSize(trace));
+                   if (!trace.placement.empty()) sentence += QStringLiteral("; ") + Shown(trace.placement);
                    if (!trace.why_no_texts.empty())
                      sentence += tr("; its tokens have no texts: ") + QString::fromStdString(trace.why_no_texts);
                    Finish(sentence, false);

@@ -9,7 +9,7 @@
 
 namespace headscope::model {
 
-// MODEL_DIR/tokenizer.json, or without it tokenizer.model, or without both qwen.tiktoken.
+// MODEL_DIR/tokenizer.json, or without it tokenizer.model, or without both qwen.tiktoken or tiktoken.model.
 std::string TokenizerPath(const std::string& model_dir);
 
 // Reads that file. Throws BadInputError, also when a token's id is not below the model's vocab_size: the

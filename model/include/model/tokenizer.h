@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // tokenizer.json (BPE, WordPiece, Unigram), tokenizer.model (SentencePiece, or tokens by rank as Llama 3's) and
-// qwen.tiktoken.
+// qwen.tiktoken, and tiktoken.model.
 #pragma once
 
 #include <cstdint>

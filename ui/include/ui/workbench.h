@@ -90,6 +90,7 @@ struct CaptureSettings {
   std::vector<Recordable> record;
   std::optional<ElementType> dtype = {};  // nothing: the model's own
   Device device = kCpu;
+  bool place_by_memory = false;  // in place of one device: over the GPUs and the CPU, by their free memory
   std::string output_path;
   bool overwrite = false;
 };
@@ -325,6 +326,8 @@ struct CaptureEstimate {
   double seconds = 0;         // that the model takes at least; 0: not known
   int64_t trace_bytes = -1;   // of tensors and tokens, layer by layer; -1: the prompt is longer than the model takes
   int64_t memory_bytes = 0;   // about what is held where the model runs; 0: not known
+  bool on_gpu = false;        // the model, or some of its layers
+  std::string placement = {};  // of place_by_memory: which device holds which layers, and what is passed over
 };
 
 // A trace that a capture has written.
@@ -333,6 +336,7 @@ struct CapturedTrace {
   int64_t num_tokens = 0;  // recorded
   bool cancelled = false;  // valid, and shorter than asked for
   std::string why_no_texts = {};  // of token ids whose model has no tokenizer that can be read: a sentence
+  std::string placement = {};     // as CaptureEstimate's
 };
 
 // A trace to begin with. What takes too much room to come along is made on this machine when it is first asked for.
