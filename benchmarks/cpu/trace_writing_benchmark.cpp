@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // trace_writing_benchmark FOLDER [--gigabytes N] [--traces N] [--repeat N]: how fast traces are written, each by a
-// thread of its own, beside what the machine copies in memory and writes into the same folder's page cache. Gigabytes
-// are 10^9 bytes.
+// thread of its own, beside what the machine writes into the same folder's page cache without more, what it writes
+// where each block of a chunk's size is copied and summed up before, and what it copies in memory. Gigabytes are 10^9
+// bytes.
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <exception>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "base/errors.h"
 #include "data/trace_writer.h"
+#include "trace/fletcher32.h"
 
 namespace headscope {
 namespace {
@@ -25,10 +30,27 @@ namespace {
 constexpr int32_t kLayers = 8, kHeads = 32, kKvHeads = 8, kDim = 128;
 constexpr int64_t kPass = 1024;
 
-double Seconds(const std::function<void()>& work) {
+// By the wall clock, and by all processors together, which other programs on the machine change less.
+struct Seconds {
+  double wall = 0, processors = 0;
+};
+
+double Processed() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+Seconds Measure(const std::function<void()>& work) {
+  const double processed = Processed();
   const auto begin = std::chrono::steady_clock::now();
   work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return {std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), Processed() - processed};
+}
+
+void Print(const char* what, double bytes, const Seconds& taken) {
+  std::printf("  %-28s %.2f GB/s, %.2f GB for a second of processor time\n", what, bytes / taken.wall / 1e9,
+              bytes / taken.processors / 1e9);
 }
 
 // Layers of a common shape in bf16, a pass of 1024 tokens at a time. Returns the bytes.
@@ -70,11 +92,32 @@ int64_t WriteTrace(const std::string& path, int64_t bytes) {
   return passes * kPass * of_token;
 }
 
-void PlainWrite(const std::string& path, int64_t bytes) {
-  const std::vector<char> block(int64_t{8} << 20, 'x');
-  const int file = open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
-  for (int64_t done = 0; file >= 0 && done < bytes; done += static_cast<int64_t>(block.size())) {
-    if (write(file, block.data(), block.size()) < 0) break;
+enum class Before { kNothing, kCopyAndSum };
+
+// In blocks of a chunk's size, from 8 MiB of memory.
+void PlainWrite(const std::string& path, int64_t bytes, Before before) {
+  constexpr size_t kChunk = size_t{256} << 10;
+  const std::vector<char> from(size_t{8} << 20, 'x');
+  std::vector<char> chunk(kChunk + sizeof(uint32_t));
+  const int file = open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+  const auto fail = [&](const char* problem) {
+    throw FailedError({.file = path, .problem = std::string(problem) + " (" + std::strerror(errno) + ")"});
+  };
+  if (file < 0) fail("cannot be created");
+  for (int64_t done = 0; done < bytes; done += static_cast<int64_t>(kChunk)) {
+    const char* block = from.data() + static_cast<size_t>(done) % from.size();
+    size_t length = kChunk;
+    if (before == Before::kCopyAndSum) {
+      std::memcpy(chunk.data(), block, kChunk);
+      const uint32_t sum = data::Fletcher32(chunk.data(), kChunk);
+      std::memcpy(chunk.data() + kChunk, &sum, sizeof sum);
+      block = chunk.data();
+      length = chunk.size();
+    }
+    if (write(file, block, length) != static_cast<ssize_t>(length)) {
+      close(file);
+      fail("cannot be written");
+    }
   }
   close(file);
 }
@@ -86,27 +129,38 @@ void CopyInMemory(int64_t bytes) {
 }
 
 void Run(const std::string& folder, double gigabytes, int traces, int repeat) {
+  if (!std::filesystem::is_directory(folder))
+    throw UsageError({.field = "folder", .value = folder, .problem = "it is no folder", .remedy = "name one that is there"});
   const auto each = static_cast<int64_t>(gigabytes * 1e9 / traces);
   const auto path = [&](int number) { return folder + "/writing-" + std::to_string(number) + ".h5"; };
   const auto in_threads = [&](const std::function<void(int)>& work) {
-    std::vector<std::jthread> threads;
-    for (int number = 0; number < traces; ++number) threads.emplace_back(work, number);
+    std::vector<std::future<void>> threads;
+    for (int number = 0; number < traces; ++number) threads.push_back(std::async(std::launch::async, work, number));
+    for (std::future<void>& one : threads) one.get();
   };
   const auto remove = [&] {
     for (int number = 0; number < traces; ++number) std::filesystem::remove(path(number));
   };
   for (int i = 0; i < repeat; ++i) {
-    const double copied = Seconds([&] { in_threads([&](int) { CopyInMemory(each); }); });
-    const double plain = Seconds([&] { in_threads([&](int number) { PlainWrite(path(number), each); }); });
-    remove();
+    const Seconds copied = Measure([&] { in_threads([&](int) { CopyInMemory(each); }); });
+    const auto write = [&](Before before) {
+      const Seconds seconds = Measure([&] { in_threads([&](int number) { PlainWrite(path(number), each, before); }); });
+      remove();
+      return seconds;
+    };
+    const Seconds plain = write(Before::kNothing), summed = write(Before::kCopyAndSum);
     std::vector<int64_t> bytes(static_cast<size_t>(traces));
-    const double written = Seconds(
+    const Seconds written = Measure(
         [&] { in_threads([&](int number) { bytes[static_cast<size_t>(number)] = WriteTrace(path(number), each); }); });
     remove();
     int64_t all = 0;
     for (const int64_t some : bytes) all += some;
-    std::printf("%d traces: %.2f GB/s; plain writes %.2f GB/s, copies in memory %.2f GB/s\n", traces,
-                static_cast<double>(all) / written / 1e9, gigabytes / plain, gigabytes / copied);
+    const double asked = static_cast<double>(each) * traces;
+    std::printf("%d %s of %.2f GB\n", traces, traces == 1 ? "trace" : "traces at once", static_cast<double>(each) / 1e9);
+    Print("traces", static_cast<double>(all), written);
+    Print("plain writes", asked, plain);
+    Print("plain writes, copied, summed", asked, summed);
+    Print("copies in memory", asked, copied);
     std::fflush(stdout);
   }
 }

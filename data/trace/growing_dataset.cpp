@@ -2,7 +2,9 @@
 #include "trace/growing_dataset.h"
 
 #include <algorithm>
+#include <cstring>
 
+#include "trace/fletcher32.h"
 #include "trace/hdf5_values.h"
 
 namespace headscope::data {
@@ -62,10 +64,13 @@ GrowingDataset::GrowingDataset(hid_t group, const std::string& name, hid_t type,
   chunk[shape_.axis] = shape_.chunk_items;
 
   // Each head of each layer has one open chunk at its end. They all stay in memory (up to cache_bytes) so that
-  // appending a few tokens does not read and rewrite them; w0 = 1 lets whole chunks leave first. The hash has no
-  // chaining, hence many more slots than chunks.
+  // appending a few tokens does not read and rewrite them: here where they are not compressed and all fit, else in
+  // HDF5's cache. There w0 = 1 lets whole chunks leave first; its hash has no chaining, hence many more slots than
+  // chunks.
   const hsize_t chunk_bytes = shape_.chunk_items * item_bytes_;
-  const hsize_t open_chunks = std::min<hsize_t>(num_heads_, std::max<hsize_t>(1, cache_bytes / chunk_bytes));
+  if (shape_.axis > 0 && !shape_.compressed && num_heads_ <= cache_bytes / chunk_bytes) open_.resize(num_heads_);
+  const hsize_t open_chunks =
+      open_.empty() ? std::min<hsize_t>(num_heads_, std::max<hsize_t>(1, cache_bytes / chunk_bytes)) : 1;
   PropertyHandle access(Require(H5Pcreate(H5P_DATASET_ACCESS), "creating properties"));
   Require(H5Pset_chunk_cache(access.get(), NextPrime(open_chunks * 16 + 1), (open_chunks + 1) * chunk_bytes, 1.0),
           "setting the chunk cache");
@@ -86,6 +91,7 @@ void GrowingDataset::Grow(hsize_t length) {
   }
   std::vector<hsize_t> extents = shape_.extents;
   extents[shape_.axis] = length;
+  const Hdf5Lock lock;
   Require(H5Dset_extent(dataset_.get(), extents.data()), "extending dataset " + name_);
   shape_.extents = extents;
 }
@@ -98,6 +104,68 @@ void GrowingDataset::Write(const std::vector<hsize_t>& offset, const std::vector
       Require(H5Screate_simple(static_cast<int>(count.size()), count.data(), nullptr), "writing dataset " + name_));
   Require(H5Dwrite(dataset_.get(), type_.get(), memory_space.get(), file_space.get(), H5P_DEFAULT, values),
           "writing dataset " + name_);
+}
+
+void GrowingDataset::Continue(hsize_t first_head, hsize_t num_heads, hsize_t first, hsize_t length,
+                              const void* values) {
+  if (open_.empty()) {
+    // The axes before the growing one, of which all but the last have one item in a block.
+    std::vector<hsize_t> offset(shape_.extents.size()), count(shape_.extents.size(), 1);
+    hsize_t left = first_head;
+    for (size_t axis = shape_.axis; axis-- > 0;) {
+      offset[axis] = left % shape_.extents[axis];
+      left /= shape_.extents[axis];
+    }
+    if (shape_.axis > 0) count[shape_.axis - 1] = num_heads;
+    offset[shape_.axis] = first;
+    count[shape_.axis] = length;
+    std::copy(shape_.extents.begin() + static_cast<std::ptrdiff_t>(shape_.axis) + 1, shape_.extents.end(),
+              count.begin() + static_cast<std::ptrdiff_t>(shape_.axis) + 1);
+    const Hdf5Lock lock;
+    Write(offset, count, values);
+    return;
+  }
+  const char* from = static_cast<const char*>(values);
+  for (hsize_t head = first_head; head < first_head + num_heads; ++head) {
+    OpenChunk& chunk = open_[head];
+    if (chunk.bytes == nullptr)
+      chunk.bytes = std::make_unique<char[]>(shape_.chunk_items * item_bytes_ + kChecksumBytes);
+    for (hsize_t item = first; item < first + length;) {
+      chunk.number = item / shape_.chunk_items;
+      chunk.items = item % shape_.chunk_items;
+      const hsize_t taken = std::min(first + length - item, shape_.chunk_items - chunk.items);
+      std::memcpy(chunk.bytes.get() + chunk.items * item_bytes_, from, taken * item_bytes_);
+      from += taken * item_bytes_;
+      item += taken;
+      chunk.items += taken;
+      chunk.is_written = false;
+      if (chunk.items == shape_.chunk_items) WriteChunk(head, &chunk);
+    }
+  }
+}
+
+void GrowingDataset::WriteChunk(hsize_t head, OpenChunk* chunk) {
+  const hsize_t bytes = shape_.chunk_items * item_bytes_;
+  // What is not there yet is read as zeros, as of a chunk that HDF5 began.
+  std::memset(chunk->bytes.get() + chunk->items * item_bytes_, 0, bytes - chunk->items * item_bytes_);
+  const uint32_t sum = Fletcher32(chunk->bytes.get(), bytes);
+  for (size_t i = 0; i < kChecksumBytes; ++i) chunk->bytes[bytes + i] = static_cast<char>(sum >> (8 * i));
+  std::vector<hsize_t> offset(shape_.extents.size());
+  for (size_t axis = shape_.axis; axis-- > 0;) {
+    offset[axis] = head % shape_.extents[axis];
+    head /= shape_.extents[axis];
+  }
+  offset[shape_.axis] = chunk->number * shape_.chunk_items;
+  const Hdf5Lock lock;
+  Require(H5Dwrite_chunk(dataset_.get(), H5P_DEFAULT, 0, offset.data(), bytes + kChecksumBytes, chunk->bytes.get()),
+          "writing dataset " + name_);
+  chunk->is_written = true;
+}
+
+void GrowingDataset::WriteBegunChunks() {
+  for (hsize_t head = 0; head < open_.size(); ++head) {
+    if (!open_[head].is_written) WriteChunk(head, &open_[head]);
+  }
 }
 
 void GrowingDataset::AppendItems(hsize_t count, const void* values) {

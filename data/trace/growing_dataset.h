@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,7 @@ struct GrowingShape {
 class GrowingDataset {
  public:
   GrowingDataset() = default;
-  // `cache_bytes` bounds what HDF5 keeps of open chunks in memory.
+  // `cache_bytes` bounds what is kept of open chunks in memory.
   GrowingDataset(hid_t group, const std::string& name, hid_t type, const GrowingShape& shape, size_t cache_bytes);
 
   hsize_t length() const { return shape_.extents[shape_.axis]; }
@@ -33,6 +34,12 @@ class GrowingDataset {
   void Grow(hsize_t length);
   // Writes the block at `offset` of size `count`, contiguous in `values`, of the dataset's own type.
   void Write(const std::vector<hsize_t>& offset, const std::vector<hsize_t>& count, const void* values);
+  // The same for one row of heads that is continued where it ends: `num_heads` of them from `first_head` on, counted
+  // over all axes before the growing one, each with `length` items from `first` on, which the dataset has grown to.
+  // Takes Hdf5Lock by itself, and only to hand over chunks that are full.
+  void Continue(hsize_t first_head, hsize_t num_heads, hsize_t first, hsize_t length, const void* values);
+  // Hands over the chunks that Continue has begun.
+  void WriteBegunChunks();
   // For datasets of one axis: grows by `count` and writes there.
   void AppendItems(hsize_t count, const void* values);
 
@@ -47,6 +54,18 @@ class GrowingDataset {
   GrowingShape shape_;
   hsize_t item_bytes_ = 0;  // bytes of one item of the growing axis inside one chunk
   hsize_t num_heads_ = 1;   // product of the extents before the growing axis
+
+  // The chunk at the end of a head, which is put together here: HDF5's own cache copies and sums up chunks more slowly
+  // than disks take them.
+  struct OpenChunk {
+    std::unique_ptr<char[]> bytes;  // with room for the checksum; nothing before the first item
+    hsize_t number = 0;             // of the head's chunks
+    hsize_t items = 0;              // that are there
+    bool is_written = true;         // as it is
+  };
+  void WriteChunk(hsize_t head, OpenChunk* chunk);
+  std::vector<OpenChunk> open_;  // of each head; empty: HDF5 keeps them
+
   DatasetHandle dataset_;
   TypeHandle type_;
 };

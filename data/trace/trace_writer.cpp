@@ -136,15 +136,10 @@ void TraceWriter::Impl::WriteTensor(const TensorSpec& spec, const LayerBlock& bl
     return;
   }
   GrowingDataset& target = part.tensors[number];
+  const auto heads =
+      static_cast<hsize_t>(NumHeads(spec, layout.facts[static_cast<size_t>(block.layer_slot)]));
   target.Grow(first + length);
-  const LayerFacts& facts = layout.facts[static_cast<size_t>(block.layer_slot)];
-  std::vector<hsize_t> offset = {place.slot, 0, first};
-  std::vector<hsize_t> extent = {1, static_cast<hsize_t>(NumHeads(spec, facts)), length};
-  if (spec.width != TensorSpec::Width::kScalar) {
-    offset.push_back(0);
-    extent.push_back(static_cast<hsize_t>(NumComponents(spec, facts)));
-  }
-  target.Write(offset, extent, block.Values(spec.tensor));
+  target.Continue(place.slot * heads, heads, first, length, block.Values(spec.tensor));
 }
 
 void TraceWriter::Impl::WriteLseKeys(const LayerBlock& block) {
@@ -159,7 +154,7 @@ void TraceWriter::Impl::WriteLseKeys(const LayerBlock& block) {
   const Place& place = places[static_cast<size_t>(block.layer_slot)];
   GrowingDataset& lse_keys = file.parts[place.part].lse_keys;
   lse_keys.Grow(first + length);
-  lse_keys.Write({place.slot, first}, {1, length}, keys.data());
+  lse_keys.Continue(place.slot, 1, first, length, keys.data());
 }
 
 int64_t TraceWriter::Impl::WholeTokens() const {
@@ -174,6 +169,10 @@ int64_t TraceWriter::Impl::WholeTokens() const {
 void TraceWriter::Impl::FlushAll() {
   const int64_t whole = WholeTokens();
   const int64_t rows = std::lower_bound(positions.begin(), positions.end(), whole) - positions.begin();
+  for (FilePart& part : file.parts) {
+    part.lse_keys.WriteBegunChunks();
+    for (GrowingDataset& tensor : part.tensors) tensor.WriteBegunChunks();
+  }
   Require(H5Fflush(file.file.get(), H5F_SCOPE_LOCAL), "flushing");
   Require(H5Awrite(file.rows_flushed.get(), H5T_NATIVE_INT64, &rows), "writing rows_flushed");
   Require(H5Awrite(file.tokens_flushed.get(), H5T_NATIVE_INT64, &whole), "writing tokens_flushed");
@@ -285,7 +284,6 @@ void TraceWriter::AppendRowPositions(std::span<const int32_t> positions) {
 }
 
 void TraceWriter::Append(const LayerBlock& block) {
-  const Hdf5Lock lock;
   Impl& self = *impl_;
   self.Check(block);
   self.RequireSpace(self.num_tokens, static_cast<int64_t>(self.positions.size()), self.text_bytes);
