@@ -136,8 +136,7 @@ void TraceWriter::Impl::WriteTensor(const TensorSpec& spec, const LayerBlock& bl
     return;
   }
   GrowingDataset& target = part.tensors[number];
-  const auto heads =
-      static_cast<hsize_t>(NumHeads(spec, layout.facts[static_cast<size_t>(block.layer_slot)]));
+  const auto heads = static_cast<hsize_t>(NumHeads(spec, layout.facts[static_cast<size_t>(block.layer_slot)]));
   target.Grow(first + length);
   target.Continue(place.slot * heads, heads, first, length, block.Values(spec.tensor));
 }

@@ -23,15 +23,16 @@ constexpr std::string_view kUsePublished =
 constexpr size_t kMaxNames = 1 << 20;
 
 // What a family's program adds to its file. Sources: llama/tokenizer.py of Meta's releases 3 and 3.1,
-// tokenization_chatglm.py of GLM 4, tokenization_qwen.py of Qwen and tokenization_kimi.py of Kimi K2, which were published
-// with the weights.
+// tokenization_chatglm.py of GLM 4, tokenization_qwen.py of Qwen and tokenization_kimi.py of Kimi K2, which were
+// published with the weights.
 struct RankedForm {
   std::string_view model_type;
   PublishedSplit split;
   bool composed;  // the text's normal form C is looked at, and names are looked for in it
   std::vector<std::string> (*names)(bool after_llama_3);  // where the folder gives none
   std::vector<std::string_view> before;                   // of a prompt
-  int32_t reserved = 0;  // this many ids behind the tokens have names, <|reserved_token_ID|> where the folder gives none
+  int32_t reserved =
+      0;  // this many ids behind the tokens have names, <|reserved_token_ID|> where the folder gives none
 };
 
 void AddNumbered(std::string_view front, int first, int end, std::vector<std::string>* names) {
@@ -79,7 +80,8 @@ const RankedForm& FormOf(const std::string& model_type, const std::string& file)
     if (form.model_type == model_type) return form;
   }
   Refuse(file, "",
-         "lists tokens by rank and not how words are split, which is known for llama, chatglm, qwen and kimi_k2 and not for " +
+         "lists tokens by rank and not how words are split, which is known for llama, chatglm, qwen and kimi_k2 and "
+         "not for " +
              (model_type.empty() ? "a file without its model" : Quoted(model_type)),
          "use the model's tokenizer.json");
 }

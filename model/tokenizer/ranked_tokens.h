@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tokenizer.model of Llama 3 and GLM 4, qwen.tiktoken of Qwen 1 and tiktoken.model of Kimi K2: a line for each token, its
-// bytes in base 64 and its rank, as the tiktoken library reads them.
+// tokenizer.model of Llama 3 and GLM 4, qwen.tiktoken of Qwen 1 and tiktoken.model of Kimi K2: a line for each token,
+// its bytes in base 64 and its rank, as the tiktoken library reads them.
 //
 // A rank is the token's id, and two tokens side by side that make a known one become it, the lowest rank first. How a
 // text is cut into words, which names stand behind the tokens and which of them go before a prompt is not in the file:

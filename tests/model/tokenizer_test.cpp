@@ -346,20 +346,18 @@ TEST_P(LongTexts, WithoutSpacesTakeTimeInProportion) {
     ExpectTimeInProportion(tokenizer, text + "\u4e00", eighth, part);
   }
 }
-INSTANTIATE_TEST_SUITE_P(Forms, LongTexts,
-                         ::testing::Values(Form{"gpt2", "/tokenizer.json"}, Form{"llama3_trained", "/tokenizer.json"},
-                                           Form{"qwen", "/tokenizer.json"}, Form{"deepseek_v2", "/tokenizer.json"},
-                                           Form{"line_ends", "/tokenizer.json"},
-                                           Form{"ranked_llama3", "/tokenizer.model", "llama"},
-                                           Form{"ranked_kimi", "/tiktoken.model", "kimi_k2"},
-                                           Form{"llama2", "/tokenizer.json"}, Form{"mistral", "/tokenizer.json"},
-                                           Form{"gemma", "/tokenizer.json"}, Form{"clip", "/tokenizer.json"},
-                                           Form{"word_level", "/tokenizer.json"}, Form{"bert", "/tokenizer.json"},
-                                           Form{"unigram", "/tokenizer.json"}, Form{"xlm_roberta", "/tokenizer.json"},
-                                           Form{"pieces_bpe", "/tokenizer.model"},
-                                           Form{"pieces_llama", "/tokenizer.model"},
-                                           Form{"pieces_unigram", "/tokenizer.model"}),
-                         [](const auto& form) { return std::string(form.param.kind); });
+INSTANTIATE_TEST_SUITE_P(
+    Forms, LongTexts,
+    ::testing::Values(Form{"gpt2", "/tokenizer.json"}, Form{"llama3_trained", "/tokenizer.json"},
+                      Form{"qwen", "/tokenizer.json"}, Form{"deepseek_v2", "/tokenizer.json"},
+                      Form{"line_ends", "/tokenizer.json"}, Form{"ranked_llama3", "/tokenizer.model", "llama"},
+                      Form{"ranked_kimi", "/tiktoken.model", "kimi_k2"}, Form{"llama2", "/tokenizer.json"},
+                      Form{"mistral", "/tokenizer.json"}, Form{"gemma", "/tokenizer.json"},
+                      Form{"clip", "/tokenizer.json"}, Form{"word_level", "/tokenizer.json"},
+                      Form{"bert", "/tokenizer.json"}, Form{"unigram", "/tokenizer.json"},
+                      Form{"xlm_roberta", "/tokenizer.json"}, Form{"pieces_bpe", "/tokenizer.model"},
+                      Form{"pieces_llama", "/tokenizer.model"}, Form{"pieces_unigram", "/tokenizer.model"}),
+    [](const auto& form) { return std::string(form.param.kind); });
 
 // The expressions that split words give nothing back twice: capitals that are tried as the beginning of a word, marks
 // that could belong to either side of it, white space before no line break.

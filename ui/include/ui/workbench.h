@@ -322,11 +322,11 @@ struct ModelDescription {
 };
 
 struct CaptureEstimate {
-  int64_t prompt_tokens = 0;  // as the model's own tokenizer counts them
-  double seconds = 0;         // that the model takes at least; 0: not known
-  int64_t trace_bytes = -1;   // of tensors and tokens, layer by layer; -1: the prompt is longer than the model takes
-  int64_t memory_bytes = 0;   // about what is held where the model runs; 0: not known
-  bool on_gpu = false;        // the model, or some of its layers
+  int64_t prompt_tokens = 0;   // as the model's own tokenizer counts them
+  double seconds = 0;          // that the model takes at least; 0: not known
+  int64_t trace_bytes = -1;    // of tensors and tokens, layer by layer; -1: the prompt is longer than the model takes
+  int64_t memory_bytes = 0;    // about what is held where the model runs; 0: not known
+  bool on_gpu = false;         // the model, or some of its layers
   std::string placement = {};  // of place_by_memory: which device holds which layers, and what is passed over
 };
 
