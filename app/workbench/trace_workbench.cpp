@@ -12,7 +12,7 @@ void TraceWorkbench::OpenTrace(const std::string& path, ui::Reply<ui::TraceSumma
       [path, memory = shared_memory()](const std::stop_token&) { return std::make_shared<OpenedTrace>(path, memory); },
       [this, done = std::move(done)](const std::shared_ptr<OpenedTrace>& trace) {
         heads_.Forget();
-        for (const char* prefix : {kMaskPrefix, kThumbnailPrefix, kLostPrefix, kOverlapTag, "row"})
+        for (const char* prefix : {kMaskPrefix, kLivePrefix, kThumbnailPrefix, kLostPrefix, kOverlapTag, "row"})
           queue_.Cancel(prefix);
         CancelSearch();
         CancelTuning();
@@ -23,6 +23,7 @@ void TraceWorkbench::OpenTrace(const std::string& path, ui::Reply<ui::TraceSumma
         auto masks = std::make_shared<std::map<int64_t, analysis::KeptMask>>();
         masks->swap(masks_);
         head_masses_.Clear();
+        live_heads_.Clear();
         std::shared_ptr<OpenedTrace> before = std::exchange(trace_, trace);
         for (const auto& tiles : tiles_) tiles->SetTrace(trace);
         heads_.CountAsForgotten();
@@ -88,6 +89,23 @@ void TraceWorkbench::RequestMask(ui::MapView view, analysis::HeadId head, const 
       std::move(failed));
 }
 
+void TraceWorkbench::RequestLiveRun(ui::MapView view, analysis::HeadId head, const std::string& method,
+                                    const kernels::ParameterValues& values, int64_t mask_id,
+                                    ui::Reply<analysis::LiveRun> done, ui::ErrorReply failed) {
+  CancelLiveRun(view);
+  const auto mask = masks_.find(mask_id);
+  if (!trace_ || mask == masks_.end())
+    return post_([failed = std::move(failed)] { failed("The mask is not held any more: move a parameter."); });
+  Submit<analysis::LiveRun>(
+      kLivePrefix + ViewName(view), kLivePriority,
+      [this, trace = trace_, view, head, method, values, index = mask->second.index,
+       alone = measures_alone()](const std::stop_token& stop) {
+        if (index) return live_heads_.Run(view, trace->heads.Show(view, head), *index, stop);
+        return RunDecodeLive(*trace, view, head, *kernels::FindDecodeMethod(method), values, alone, stop);
+      },
+      std::move(done), std::move(failed));
+}
+
 void TraceWorkbench::RequestLostKeys(analysis::HeadId head, int64_t mask_id, int64_t row,
                                      ui::Reply<std::vector<ui::LostKey>> done) {
   const auto mask = masks_.find(mask_id);
@@ -116,6 +134,7 @@ void TraceWorkbench::RequestMaskOverlap(int64_t first_mask, int64_t second_mask,
 void TraceWorkbench::CloseView(ui::MapView view) {
   TilesOf(view).Cancel();
   queue_.Cancel(kMaskPrefix + ViewName(view));
+  CancelLiveRun(view);
   head_masses_.Leave(view);
   if (trace_) trace_->heads.Leave(view);
 }

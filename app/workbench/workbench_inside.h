@@ -33,6 +33,7 @@
 #include "free_pages.h"
 #include "kernels/cuda_executor.h"
 #include "known_heads.h"
+#include "live_heads.h"
 #include "lost_keys.h"
 #include "made_mask.h"
 #include "map_export.h"
@@ -68,9 +69,10 @@ inline constexpr int kMostLooks = 4000;  // of a few milliseconds
 inline constexpr size_t kMasksKept = 4 * ui::kMapViews.size();
 inline constexpr int32_t kThumbnailPriority = -1000, kTunePriority = -500;  // after whatever the window shows
 inline constexpr int32_t kOverlapPriority = 500'000;                        // after the masks that it counts
-inline constexpr char kMaskPrefix[] = "mask/", kThumbnailPrefix[] = "thumbnail/", kLostPrefix[] = "lost/",
-                      kOverlapTag[] = "overlap", kExportTag[] = "export", kFigureTag[] = "figure",
-                      kQuantiseTag[] = "quantise";
+inline constexpr int32_t kLivePriority = -100;  // after the map's tiles, before what nobody waits for
+inline constexpr char kMaskPrefix[] = "mask/", kLivePrefix[] = "live/", kThumbnailPrefix[] = "thumbnail/",
+                      kLostPrefix[] = "lost/", kOverlapTag[] = "overlap", kExportTag[] = "export",
+                      kFigureTag[] = "figure", kQuantiseTag[] = "quantise";
 
 inline std::shared_ptr<std::vector<kernels::MethodSpec>> RegisteredMethods() {
   auto methods = std::make_shared<std::vector<kernels::MethodSpec>>();
@@ -113,6 +115,7 @@ class TraceWorkbench : public ui::Workbench {
     alive_.reset();
     CancelRun();
     queue_.Cancel("");
+    live_heads_.Clear();
     head_masses_.Clear();  // after their requests, so that none begins another pass
     capture_.Cancel();
   }
@@ -192,6 +195,10 @@ class TraceWorkbench : public ui::Workbench {
                    const kernels::ParameterValues& values, ui::Reply<ui::LiveMask> done,
                    ui::ErrorReply failed) override;
   void ForgetMask(int64_t mask_id) override { masks_.erase(mask_id); }
+  void RequestLiveRun(ui::MapView view, analysis::HeadId head, const std::string& method,
+                      const kernels::ParameterValues& values, int64_t mask_id, ui::Reply<analysis::LiveRun> done,
+                      ui::ErrorReply failed) override;
+  void CancelLiveRun(ui::MapView view) override { queue_.Cancel(kLivePrefix + ViewName(view)); }
   void RequestLostKeys(analysis::HeadId head, int64_t mask_id, int64_t row,
                        ui::Reply<std::vector<ui::LostKey>> done) override;
   void MeetTarget(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
@@ -381,6 +388,7 @@ class TraceWorkbench : public ui::Workbench {
   std::shared_ptr<FigureCache> figures_ = std::make_shared<FigureCache>();
   std::shared_ptr<RunSlot> run_slot_;
   MassCache head_masses_{shared_memory()};
+  LiveHeads live_heads_{shared_memory()};
   CaptureJob capture_;
   std::shared_ptr<CaptureEstimator> estimator_ = std::make_shared<CaptureEstimator>();
   KnownHeads heads_;

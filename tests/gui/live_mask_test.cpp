@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the drag of a parameter's slider to the mask, the kept fraction and the kept mass of the new value on the
-// screen, by the wall clock, on the shipped trace.
+// From the drag of a parameter's slider to the mask, the kept fraction, the kept mass and the kernel's own run of the
+// new value on the screen, by the wall clock, on the shipped trace.
 //
 // By hand, on a quiet machine, with any other trace (see HEADSCOPE_TEST_TRACE below):
 //   HEADSCOPE_TEST_TRACE=long.h5 HEADSCOPE_TEST_DRAGS=20 xvfb-run -a gui_shell_test --gtest_filter=LiveMaskTest.*
@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <optional>
 #include <vector>
 
 #include "patience.h"
@@ -131,17 +132,54 @@ TEST_F(LiveMaskTest, FollowsASliderOfEveryMethod) {
       std::sort(values.begin(), values.end());
       return values;
     };
+    const std::optional<analysis::LiveRun>& live = window_->state()->trial.live();
+    EXPECT_TRUE(live) << method << ": " << window_->state()->trial.live_error();
     const std::vector<double> wall = sorted(&DragTime::wall_ms), cpu = sorted(&DragTime::cpu_ms),
                               dock = sorted(&DragTime::dock_ms);
     std::printf(
-        "%lld tokens, %s %s: mask, kept fraction and CRA on the screen %.1f ms after the drag (median of %zu; slowest "
-        "%.1f ms; %.1f ms of processor time), the dock of the kept mass after %.1f ms (slowest %.1f ms)\n",
-        static_cast<long long>(window_->store()->trace().num_tokens), method, parameter, wall[wall.size() / 2],
-        wall.size(), wall.back(), cpu[cpu.size() / 2], dock[dock.size() / 2], dock.back());
+        "%lld tokens, %s %s: mask, CRA and the run of the kernel (%.1f ms, dense %.1f ms) on the screen %.1f ms after "
+        "the drag (median of %zu; slowest %.1f ms; %.1f ms of processor time), the dock of the kept mass after %.1f ms "
+        "(slowest %.1f ms)\n",
+        static_cast<long long>(window_->store()->trace().num_tokens), method, parameter, live ? live->attend_ms : -1,
+        live ? live->dense_attend_ms : -1, wall[wall.size() / 2], wall.size(), wall.back(), cpu[cpu.size() / 2],
+        dock[dock.size() / 2], dock.back());
     if (qEnvironmentVariableIsEmpty("HEADSCOPE_TEST_TRACE")) {
       EXPECT_LT(cpu[cpu.size() / 2], kMostCpuMs * Patience()) << method;
     }
   }
+}
+
+// The output that follows the slider is the one that a run measures.
+TEST_F(LiveMaskTest, TheErrorBesideTheSlidersIsThatOfAMeasuredRun) {
+  OpenHead();
+  canvas_->RestoreViewState({{QStringLiteral("repeats"), 1}, {QStringLiteral("measures_alone"), true}});
+  const ui::MethodTrial& trial = window_->state()->trial;
+  for (const char* method : {"vertical-slash", "sparq"}) {
+    canvas_->SetMethod(QLatin1String(method), canvas_->ValuesOf(*window_->state()->FindMethod(QLatin1String(method))));
+    ASSERT_TRUE(WaitForCanvas(60000));
+    ASSERT_TRUE(trial.live()) << trial.live_error();
+    const analysis::LiveRun live = *trial.live();
+    EXPECT_FALSE(canvas_->PanelControl(QStringLiteral("live_result")).isNull());
+    const int64_t runs = trial.num_results();
+    canvas_->RunMethod();
+    ASSERT_TRUE(WaitFor([&] { return trial.num_results() > runs; }, 60000)) << trial.run_error();
+    EXPECT_NEAR(live.relative_error, trial.result()->relative_error, 1e-6) << method;
+    EXPECT_NEAR(live.max_error, trial.result()->max_error, 1e-6) << method;
+    EXPECT_EQ(live.checked_rows, trial.result()->num_rows) << method;
+  }
+}
+
+TEST_F(LiveMaskTest, NoKernelFollowsWhereThatIsSwitchedOff) {
+  OpenHead();
+  const QRectF box = canvas_->PanelControl(QStringLiteral("live"));
+  ASSERT_FALSE(box.isNull());
+  ASSERT_TRUE(window_->state()->trial.live());
+  QTest::mouseClick(canvas_, Qt::LeftButton, {}, QPointF(box.left() + 8, box.center().y()).toPoint());
+  ASSERT_TRUE(WaitFor([&] { return !window_->state()->trial.live(); }));
+  canvas_->StepMethod(1);
+  ASSERT_TRUE(WaitForCanvas(60000));
+  EXPECT_FALSE(window_->state()->trial.live());
+  EXPECT_TRUE(canvas_->PanelControl(QStringLiteral("live_result")).isNull());
 }
 
 // A hand that does not stop: the pointer moves faster than masks are made, and masks still come.

@@ -352,6 +352,29 @@ Exact FakeWorkbench::ExactScore(analysis::HeadId head, int64_t row, int64_t colu
           .in_window = model_window == 0 || row - column < model_window};
 }
 
+void FakeWorkbench::RequestLiveRun(MapView view, analysis::HeadId, const std::string&, const kernels::ParameterValues&,
+                                   int64_t mask_id, Reply<analysis::LiveRun> done, ErrorReply failed) {
+  ++num_live_runs;
+  const std::string tag = Tag("live", view);
+  ++generations_[tag];
+  if (fail_next_live_run) {
+    fail_next_live_run = false;
+    Post(tag, [failed] { failed("The kernel does not follow the sliders here."); });
+    return;
+  }
+  // Whose mask it was of is told by its time.
+  analysis::LiveRun run;
+  run.attend_ms = static_cast<double>(mask_id);
+  run.dense_attend_ms = 1000;
+  run.num_rows = run.checked_rows = num_tokens_;
+  Post(tag, [run, done] { done(run); });
+}
+
+void FakeWorkbench::CancelLiveRun(MapView view) {
+  ++generations_[Tag("live", view)];
+  ++num_cancelled_live_runs;
+}
+
 void FakeWorkbench::RequestMask(MapView view, analysis::HeadId head, const std::string& method,
                                 const kernels::ParameterValues& values, Reply<LiveMask> done, ErrorReply failed) {
   ++num_mask_requests;

@@ -60,6 +60,8 @@ class FakeWorkbench : public Workbench {
   std::vector<TileRequest> tile_requests;  // all, in order
   int num_cancelled_tile_batches = 0;
   int num_mask_requests = 0, num_runs = 0, num_cancelled_runs = 0;
+  int num_live_runs = 0, num_cancelled_live_runs = 0;
+  bool fail_next_live_run = false;
   int last_repeats = 0;
   int num_tuned = 0, num_thumbnails = 0, num_closed_views = 0;
   std::set<std::string> unsupported;  // methods that lack something here
@@ -169,6 +171,10 @@ class FakeWorkbench : public Workbench {
   void CancelTiles(MapView view) override;
   void RequestRow(analysis::HeadId head, int64_t row, Reply<std::vector<float>> done) override;
   void CloseView(MapView) override { ++num_closed_views; }
+  void RequestLiveRun(MapView view, analysis::HeadId head, const std::string& method,
+                      const kernels::ParameterValues& values, int64_t mask_id, Reply<analysis::LiveRun> done,
+                      ErrorReply failed) override;
+  void CancelLiveRun(MapView view) override;
   void RequestThumbnail(analysis::HeadId head, Reply<ThumbnailPtr> done, ErrorReply failed) override;
   void CancelThumbnails() override {}
   Exact ExactScore(analysis::HeadId head, int64_t row, int64_t column) override;

@@ -11,6 +11,7 @@
 namespace headscope::ui {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -38,6 +39,22 @@ TEST(KeptText, ACutTraceSaysWhatNoMaskCanKeep) {
   EXPECT_EQ(DescribeOutside(mask), "");
   mask.outside_mass = 0.581;
   EXPECT_EQ(DescribeOutside(mask), "58.1 % of the attention lies on tokens before the cut");
+}
+
+TEST(KeptText, ALiveRunSaysItsTimeAndItsErrorAndWhetherRowsWereSampled) {
+  analysis::LiveRun run{.attend_ms = 12.34,
+                        .dense_attend_ms = 41,
+                        .relative_error = 0.0123,
+                        .max_error = 0.5,
+                        .checked_rows = 4090,
+                        .num_rows = 4090,
+                        .device = {}};
+  EXPECT_THAT(DescribeLive(run, false),
+              ElementsAre("one run 12.3 ms, dense 41 ms (3.3x)", "relative error 1.23e-02, max 5.00e-01"));
+  run.checked_rows = 1024;
+  run.dense_attend_ms = 0;
+  EXPECT_THAT(DescribeLive(run, true),
+              ElementsAre("one step 12.3 ms", "relative error 1.23e-02, max 5.00e-01, of 1,024 sampled queries"));
 }
 
 class KeptTextOfAHead : public ::testing::Test {

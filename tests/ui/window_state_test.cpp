@@ -59,6 +59,55 @@ TEST_F(WindowStateTest, ASelectedHeadIsUnderTrialAndInTheHistory) {
   EXPECT_FALSE(state_.trial.head());
 }
 
+TEST_F(WindowStateTest, TheExecutorFollowsEveryMaskAndAChangeCancelsIt) {
+  MethodTrial& trial = state_.trial;
+  state_.heads.Select({0, 1});
+  EXPECT_EQ(workbench_.num_live_runs, 0) << "before its mask is there";
+  workbench_.DeliverReplies(1);
+  EXPECT_TRUE(trial.live_pending());
+  EXPECT_FALSE(trial.live());
+  workbench_.DeliverReplies(1);
+  EXPECT_FALSE(trial.live_pending());
+  ASSERT_TRUE(trial.live());
+  EXPECT_EQ(trial.live()->attend_ms, static_cast<double>(trial.mask()->mask_id));
+  // Two changes: the run behind the first mask is cancelled by the second change, and its answer is dropped.
+  trial.SetValue("window", 32);
+  workbench_.DeliverReplies(1);
+  EXPECT_TRUE(trial.live_pending());
+  const int64_t first = trial.mask()->mask_id;
+  const int cancelled = workbench_.num_cancelled_live_runs;
+  trial.SetValue("window", 16);
+  EXPECT_FALSE(trial.live_pending());
+  EXPECT_EQ(workbench_.num_cancelled_live_runs, cancelled + 1);
+  Deliver();
+  ASSERT_TRUE(trial.live());
+  EXPECT_NE(trial.live()->attend_ms, static_cast<double>(first));
+  EXPECT_EQ(trial.live()->attend_ms, static_cast<double>(trial.mask()->mask_id));
+  // Of another head nothing stays.
+  state_.heads.Select({0, 0});
+  EXPECT_FALSE(trial.live());
+}
+
+TEST_F(WindowStateTest, TheExecutorDoesNotRunWhereNobodyWantsItAndSaysWhyItDidNot) {
+  MethodTrial& trial = state_.trial;
+  trial.SetLiveWanted(false);
+  state_.heads.Select({0, 1});
+  Deliver();
+  EXPECT_EQ(workbench_.num_live_runs, 0);
+  workbench_.fail_next_live_run = true;
+  trial.SetLiveWanted(true);
+  EXPECT_TRUE(trial.live_pending()) << "of the mask that is there";
+  Deliver();
+  EXPECT_FALSE(trial.live());
+  EXPECT_EQ(trial.live_error(), "The kernel does not follow the sliders here.");
+  trial.SetValue("window", 16);
+  Deliver();
+  EXPECT_TRUE(trial.live());
+  EXPECT_EQ(trial.live_error(), "");
+  trial.SetLiveWanted(false);
+  EXPECT_FALSE(trial.live());
+}
+
 TEST_F(WindowStateTest, AGhostIsShownInPlaceOfThePanelsMaskAndForgottenBehindIt) {
   state_.heads.Select({0, 1});
   Deliver();

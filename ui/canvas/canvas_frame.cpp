@@ -159,6 +159,7 @@ void HeadCanvas::Impl::SettingsChanged() {
   FollowScale(/*fit=*/true);
   known_range = model.settings().range;
   model.trial().SetMaskWanted(canvas, model.settings().overlay);
+  model.trial().SetLiveWanted(model.settings().live_runs);
   model.trial().SetMeasuresAlone(model.settings().measures_alone);
   RequestFrame();
   AfterFrame([this] { Q_EMIT canvas->DisplayChanged(); });

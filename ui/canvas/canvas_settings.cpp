@@ -44,6 +44,7 @@ QJsonObject SettingsToJson(const CanvasSettings& settings) {
       {"panel", settings.panel_visible},
       {"profiles", settings.profiles},
       {"minimap", settings.minimap},
+      {"live_runs", settings.live_runs},
       {"repeats", settings.repeats},
       {"measures_alone", settings.measures_alone},
       {"picture_width", settings.picture_width},
@@ -72,6 +73,7 @@ CanvasSettings SettingsFromJson(const QJsonObject& json, const CanvasSettings& p
   ReadFlag(json, "panel", &settings.panel_visible);
   ReadFlag(json, "profiles", &settings.profiles);
   ReadFlag(json, "minimap", &settings.minimap);
+  ReadFlag(json, "live_runs", &settings.live_runs);
   ReadFlag(json, "measures_alone", &settings.measures_alone);
   const QString ground = json.value(QLatin1String("picture_ground")).toString();
   if (ground == QLatin1String("dark")) settings.picture_ground = PictureGround::kDark;

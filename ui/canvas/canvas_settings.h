@@ -24,6 +24,7 @@ struct CanvasSettings {
   bool panel_visible = true;
   bool profiles = true;
   bool minimap = true;
+  bool live_runs = true;        // the executor follows the sliders
   int repeats = 3;              // of a measured run
   bool measures_alone = false;  // it times the head alone, not its layer
   PictureGround picture_ground = PictureGround::kDark;

@@ -68,4 +68,14 @@ std::string DescribeOutside(const LiveMask& mask) {
   return Format("%.1f %% of the attention lies on tokens before the cut", 100 * mask.outside_mass);
 }
 
+std::vector<std::string> DescribeLive(const analysis::LiveRun& run, bool is_decode) {
+  const char* const unit = is_decode ? "one step" : "one run";
+  std::string times = Format("%s %.3g ms", unit, run.attend_ms);
+  if (run.dense_attend_ms > 0)
+    times += Format(", dense %.3g ms (%.1fx)", run.dense_attend_ms, run.dense_attend_ms / run.attend_ms);
+  std::string error = Format("relative error %.2e, max %.2e", run.relative_error, run.max_error);
+  if (run.checked_rows < run.num_rows) error += ", of " + Grouped(run.checked_rows) + " sampled queries";
+  return {times, error};
+}
+
 }  // namespace headscope::ui

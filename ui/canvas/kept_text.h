@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "canvas_model.h"
 
@@ -20,5 +21,7 @@ std::string DescribeChoice(const CanvasModel& model, const LiveMask& mask);
 std::string DescribeCra(const LiveMask& mask);
 // Of a cut trace: how much of the attention no mask can keep. Empty of a whole one.
 std::string DescribeOutside(const LiveMask& mask);
+// Lines: "one run 12.3 ms, dense 41.0 ms (3.3x)", "relative error 1.2e-03, max 4.5e-02". Of sampled rows it says so.
+std::vector<std::string> DescribeLive(const analysis::LiveRun& run, bool is_decode);
 
 }  // namespace headscope::ui

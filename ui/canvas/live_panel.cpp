@@ -209,9 +209,11 @@ void LivePanel::DrawContents(CanvasModel& model) {
   if (trial.method() != nullptr) {
     DrawKept(model);
     // Runs are measured one at a time, and belong to the first map.
+    ImGui::Separator();
     if (trial.view() == MapView::kFirst) {
-      ImGui::Separator();
       DrawRun(model);
+    } else {
+      DrawLive(model);
     }
   }
   ImGui::SetNextItemOpen(display_open_);

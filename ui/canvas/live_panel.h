@@ -64,6 +64,7 @@ class LivePanel {
   bool DrawSlider(MethodTrial& trial, const kernels::ParameterSpec& spec, double* value);
   // panel_kept.cpp
   void DrawKept(CanvasModel& model);
+  void DrawLive(CanvasModel& model);
   void DrawKeptNumbers(CanvasModel& model, const LiveMask& mask);
   void DrawKeepsEverything(const CanvasModel& model, const LiveMask& mask);
   void DrawSteps(const CanvasModel& model, const LiveMask& mask);

@@ -52,6 +52,34 @@ void LivePanel::DrawKept(CanvasModel& model) {
   if (trial.mask_pending()) ImGui::PopStyleVar();
 }
 
+void LivePanel::DrawLive(CanvasModel& model) {
+  if (!model.settings().overlay) return;  // there is no mask to run
+  const MethodTrial& trial = model.trial();
+  bool follows = model.settings().live_runs;
+  const auto follow = [this, &model](bool on) {
+    model.settings().live_runs = on;
+    SettingsChanged();
+  };
+  if (ImGui::Checkbox("Run it at every change", &follows)) follow(follows);
+  HelpTooltip(
+      "Attends on the CPU with what the mask keeps, once, and compares the output with dense attention's. A change "
+      "cancels the run before. Times are of one run beside the window's other work: Run measures them properly.");
+  MarkStop({"live", {}, [follow, follows] { follow(!follows); }, {}});
+  if (!follows) return;
+  if (!trial.live_error().empty()) ProblemText(trial.live_error());
+  if (!trial.live()) {
+    if (trial.live_pending()) ImGui::TextDisabled("running …");
+    return;
+  }
+  const bool outdated = trial.live_pending() || trial.mask_pending();
+  if (outdated) ImGui::PushStyleVar(ImGuiStyleVar_Alpha, kDimmed);
+  ImGui::BeginGroup();
+  for (const std::string& line : DescribeLive(*trial.live(), trial.is_decode())) ImGui::TextUnformatted(line.c_str());
+  ImGui::EndGroup();
+  Mark("live_result");
+  if (outdated) ImGui::PopStyleVar();
+}
+
 void LivePanel::DrawKeptNumbers(CanvasModel& model, const LiveMask& mask) {
   const bool is_cut = model.trace().first_token > 0;
   ImGui::Text("kept %.2f %% of the %s%s", 100 * mask.summary.kept_fraction, is_cut ? "cut's " : "",

@@ -84,6 +84,8 @@ void LivePanel::DrawRun(CanvasModel& model) {
       "Times this head by itself instead of its whole layer in one launch, as a model runs it. Errors and kept mass "
       "are this head's either way; a decode method then selects keys for this head instead of per KV head.");
   MarkStop({"alone", {}, [measure_alone, alone] { measure_alone(!alone); }, {}});
+  // Below what starts a run, which stays in sight of a small panel.
+  DrawLive(model);
   if (!trial.run_error().empty()) ProblemText(trial.run_error());
   DrawResult(trial);
 }

@@ -40,6 +40,7 @@ MethodTrial::~MethodTrial() {
 
 void MethodTrial::SetWorkbench(Workbench* workbench) {
   CancelRun();
+  CancelLive();
   workbench_ = workbench;
   method_index_ = 0;
   values_ = {};
@@ -81,6 +82,7 @@ void MethodTrial::SetHead(std::optional<analysis::HeadId> head) {
   result_.reset();
   run_error_.clear();
   mask_.reset();
+  live_.reset();
   ghost_method_.reset();
   RequestMask();
 }
@@ -123,6 +125,49 @@ void MethodTrial::RequestGhost() {
         Q_EMIT(*self)->Changed();
       },
       [](const std::string&) {});  // a run that was measured has a mask; what went wrong with it, its run says
+}
+
+void MethodTrial::SetLiveWanted(bool wanted) {
+  if (wanted == live_wanted_) return;
+  live_wanted_ = wanted;
+  if (wanted) {
+    if (mask_ && !mask_pending_) RequestLive();
+  } else {
+    CancelLive();
+    live_.reset();
+    live_error_.clear();
+  }
+  Q_EMIT Changed();
+}
+
+void MethodTrial::CancelLive() {
+  ++live_request_;
+  if (live_pending_) workbench_->CancelLiveRun(view_);
+  live_pending_ = false;
+}
+
+void MethodTrial::RequestLive() {
+  CancelLive();
+  live_error_.clear();
+  if (!live_wanted_ || workbench_ == nullptr || !mask_ || !head_) return;
+  live_pending_ = true;
+  const int64_t request = live_request_;
+  const auto receive = [weak = std::weak_ptr<MethodTrial*>(self_), request](const auto& act) {
+    const auto self = weak.lock();
+    if (!self || (*self)->live_request_ != request) return;
+    (*self)->live_pending_ = false;
+    act(**self);
+    Q_EMIT(*self)->Changed();
+  };
+  workbench_->RequestLiveRun(
+      view_, *head_, method()->name, values_, mask_->mask_id,
+      [receive](const analysis::LiveRun& run) { receive([&](MethodTrial& trial) { trial.live_ = run; }); },
+      [receive](std::string sentence) {
+        receive([&](MethodTrial& trial) {
+          trial.live_.reset();
+          trial.live_error_ = std::move(sentence);
+        });
+      });
 }
 
 void MethodTrial::SetMeasuresAlone(bool alone) {
@@ -240,8 +285,11 @@ void MethodTrial::RequestMask() {
   mask_error_.clear();
   mask_pending_ = mask_outdated_ = false;
   DropGhost();
+  CancelLive();
   if (workbench_ == nullptr || method() == nullptr || !head_ || !mask_wanted_) {
     mask_.reset();  // it belongs to another head or to other parameters, or nobody looks
+    live_.reset();
+    live_error_.clear();
   } else {
     SendMaskRequest();
   }
@@ -271,6 +319,7 @@ void MethodTrial::SendMaskRequest() {
         if (!self || (*self)->mask_request_ != request) return;
         MethodTrial& trial = **self;
         trial.mask_.reset();
+        trial.live_.reset();
         trial.mask_error_ = std::move(message);
         trial.FinishMaskRequest();
         Q_EMIT trial.Changed();
@@ -283,6 +332,7 @@ void MethodTrial::FinishMaskRequest() {
     SendMaskRequest();
   } else {
     RequestGhost();
+    RequestLive();
   }
 }
 

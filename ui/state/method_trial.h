@@ -2,7 +2,8 @@
 // The method under trial on the head on show: which one, with what parameters, what it keeps, and what the last
 // measured run said. Every change asks the workbench for a new mask. While one of the same head is on its way, the
 // newest parameters wait for it: a slider that moves faster than masks are made still shows masks, and ends on its last
-// value.
+// value. Behind each mask the executor is run once on what it keeps, unless nobody wants that; a change of the
+// parameters cancels such a run.
 #pragma once
 
 #include <QObject>
@@ -100,6 +101,14 @@ class MethodTrial : public QObject {
   const std::optional<LiveMask>& shown_mask() const { return ghost_ ? ghost_ : mask_; }
   bool mask_pending() const { return mask_pending_; }
   const std::string& mask_error() const { return mask_error_; }
+  // Whether every mask is followed by a run of the executor.
+  void SetLiveWanted(bool wanted);
+  // The last of these runs. While the next is on its way (live_pending), or waits for its mask, it is of other
+  // parameters.
+  const std::optional<analysis::LiveRun>& live() const { return live_; }
+  bool live_pending() const { return live_pending_; }
+  const std::string& live_error() const { return live_error_; }
+
   // Looks for the query that keeps the least of its mass by the mask on show, and for the keys that it loses most of:
   // WorstQueryFound follows. Does nothing without a mask.
   void FindWorstQuery();
@@ -133,6 +142,8 @@ class MethodTrial : public QObject {
   void FinishMaskRequest();
   void RequestGhost();
   void DropGhost();
+  void RequestLive();
+  void CancelLive();
 
   const MapView view_;
   Workbench* workbench_ = nullptr;
@@ -152,6 +163,10 @@ class MethodTrial : public QObject {
   bool mask_pending_ = false;
   bool mask_outdated_ = false;  // the parameters changed while the mask was on its way
   std::string mask_error_;
+  bool live_wanted_ = true, live_pending_ = false;
+  std::optional<analysis::LiveRun> live_;
+  std::string live_error_;
+  int64_t live_request_ = 0;  // as mask_request_
   bool running_ = false;
   ProgressReport progress_;
   std::optional<analysis::MethodResult> result_;

@@ -18,6 +18,7 @@
 #include "analysis/types/comparison.h"
 #include "analysis/types/head_statistics.h"
 #include "analysis/types/kept_steps.h"
+#include "analysis/types/live_run.h"
 #include "analysis/types/mask_overlap.h"
 #include "analysis/types/mass_distribution.h"
 #include "analysis/types/tile.h"
@@ -37,6 +38,7 @@ struct TraceSummary {
   int64_t first_token = 0;  // where it was cut from a longer trace; 0: a whole one
   int32_t num_layers = 0, num_qo_heads = 0, num_kv_heads = 0, head_dim = 0;  // of the model; its layers may differ
   bool complete = true;
+  int64_t expected_tokens = 0;  // when it is complete; 0: not known
   bool rows_contiguous = true;
   bool has_sinks = false;  // some layer's heads have learned sinks
   std::string prompt_source;
@@ -101,6 +103,7 @@ struct ProgressReport {
   double rate = 0;
   ProgressUnit unit = ProgressUnit::kPercent;
   double remaining_s = -1;
+  std::string readable_path = {};  // of a capture: its trace, once there are tokens that can be read
 };
 
 // A threshold by which heads get their class (docs/analysis.md, "Class of a head").
@@ -469,6 +472,12 @@ class Workbench {
   // A new request of the same view cancels the one before.
   virtual void RequestMask(MapView view, analysis::HeadId head, const std::string& method,
                            const kernels::ParameterValues& values, Reply<LiveMask> done, ErrorReply failed) = 0;
+  // Runs the executor once on what a mask keeps, which was made of these parameters and is held; beside whatever else
+  // is at work, behind what the window draws. A new request of the same view cancels the one before.
+  virtual void RequestLiveRun(MapView view, analysis::HeadId head, const std::string& method,
+                              const kernels::ParameterValues& values, int64_t mask_id, Reply<analysis::LiveRun> done,
+                              ErrorReply failed) = 0;
+  virtual void CancelLiveRun(MapView view) = 0;
   // No tiles of the mask will be asked for any more.
   virtual void ForgetMask(int64_t mask_id) = 0;
   // Of one recorded row that the mask is about: the keys that it leaves out, the most probable first, at most

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/live_head.h"
+
+#include <algorithm>
+
+#include "analysis/types/timing.h"
+#include "compare/decode_steps.h"
+#include "compare/decode_walk.h"
+#include "compare/model_window.h"
+#include "compare/output_error.h"
+#include "head/head_checks.h"
+#include "kernels/contiguous.h"
+#include "kernels/cpu_executor.h"
+#include "kernels/method.h"
+
+namespace headscope::analysis {
+namespace {
+
+using kernels::Status;
+
+void SetError(const std::vector<float>& o, const std::vector<float>& dense, int64_t num_rows, int32_t width,
+              LiveRun* run) {
+  const OutputError error = MeasureError(o.data(), dense.data(), num_rows, width);
+  run->relative_error = error.relative;
+  run->max_error = error.maximum;
+  run->checked_rows = num_rows;
+}
+
+}  // namespace
+
+std::vector<LiveHead::Rows> LiveHead::Checked() const {
+  const int64_t num_rows = head_->num_rows;
+  if (num_rows * head_->num_tokens <= kMostPairs) return {{0, num_rows}};
+  const int64_t length = std::min(kBlockRows, num_rows), blocks = std::clamp<int64_t>(num_rows / length, 1, kBlocks);
+  std::vector<Rows> checked;
+  for (int64_t block = 0; block < blocks; ++block) {
+    const int64_t begin = blocks == 1 ? 0 : block * (num_rows - length) / (blocks - 1);
+    checked.push_back({begin, begin + length});
+  }
+  return checked;
+}
+
+int64_t LiveHead::Bytes() const {
+  int64_t rows = 0;
+  for (const Rows& block : Checked()) rows += block.end - block.begin;
+  return rows * head_->ValueDim() * static_cast<int64_t>(sizeof(float));
+}
+
+Status LiveHead::AttendDense(int32_t num_threads, const std::stop_token& stop) {
+  const kernels::PrefillMethod& dense = kernels::PrefillBaseline();
+  const kernels::ParameterValues values(dense.spec());
+  const int64_t width = head_->ValueDim();
+  std::vector<float> outputs;
+  double milliseconds = 0;
+  for (const Rows& rows : Checked()) {
+    kernels::AttentionProblem problem = head_->Problem();
+    problem.seq_q = static_cast<int32_t>(rows.end - rows.begin);
+    problem.first_position += static_cast<int32_t>(rows.begin);
+    problem.q.data = static_cast<const float*>(problem.q.data) + rows.begin * problem.q.row_stride;
+    kernels::SparseIndex index;
+    if (Status status = SelectInside(*head_, problem, dense, values, {num_threads, stop}, &index); !status.ok())
+      return status;
+    std::vector<float> o(static_cast<size_t>((rows.end - rows.begin) * width));
+    kernels::AttentionOutput output;
+    output.o = kernels::ContiguousTensor<void>(o.data(), 1, rows.end - rows.begin, width);
+    const Stopwatch watch;
+    if (Status status = kernels::AttendCpu(problem, index.View(), output, {num_threads, stop}); !status.ok())
+      return status;
+    milliseconds += watch.Milliseconds();
+    outputs.insert(outputs.end(), o.begin(), o.end());
+  }
+  dense_ = std::move(outputs);
+  dense_ms_ = static_cast<int64_t>(dense_.size()) == head_->num_rows * width ? milliseconds : 0;
+  return {};
+}
+
+Status LiveHead::Run(const kernels::SparseIndexView& index, int32_t num_threads, const std::stop_token& stop,
+                     LiveRun* run) {
+  if (Status status = CheckPrefillHead(*head_); !status.ok()) return status;
+  const std::lock_guard lock(mutex_);
+  const int64_t width = head_->ValueDim();
+  std::vector<float> o(static_cast<size_t>(head_->num_rows * width));
+  kernels::AttentionOutput output;
+  output.o = kernels::ContiguousTensor<void>(o.data(), 1, head_->num_rows, width);
+  const Stopwatch watch;
+  if (Status status = kernels::AttendCpu(head_->Problem(), index, output, {num_threads, stop}); !status.ok())
+    return status;
+  LiveRun result;
+  result.attend_ms = watch.Milliseconds();
+  if (dense_.empty()) {
+    if (Status status = AttendDense(num_threads, stop); !status.ok()) return status;
+  }
+  std::vector<float> checked;
+  checked.reserve(dense_.size());
+  for (const Rows& rows : Checked())
+    checked.insert(checked.end(), o.begin() + rows.begin * width, o.begin() + rows.end * width);
+  SetError(checked, dense_, static_cast<int64_t>(dense_.size()) / width, head_->ValueDim(), &result);
+  result.dense_attend_ms = dense_ms_;
+  result.num_rows = head_->num_rows;
+  result.device = NamedCpu();
+  *run = result;
+  return {};
+}
+
+Status RunDecodeLive(const MeasuredHeads& measured, HeadId id, const kernels::DecodeMethod& method,
+                     const kernels::ParameterValues& values, int32_t decode_rows, int32_t num_threads,
+                     const std::stop_token& stop, LiveRun* run) {
+  const DecodeSteps steps(measured, id, decode_rows);
+  if (Status status = steps.Check(id); !status.ok()) return status;
+  const kernels::AttentionProblem whole = measured.Problem();
+  const kernels::RunOptions options{num_threads, stop};
+  const kernels::DecodeMethod& dense = kernels::DecodeBaseline();
+  const kernels::ParameterValues dense_values(dense.spec());
+  DecodeWalk walk(steps, method, values, whole, RecordedOf(measured), options);
+  DecodeWalk dense_walk(steps, dense, dense_values, whole, RecordedOf(measured), options);
+  if (Status status = walk.Start(); !status.ok()) return status;
+  if (Status status = dense_walk.Start(); !status.ok()) return status;
+  const int64_t width = measured.ValueDim(), heads = measured.num_qo_heads, head = id.head - measured.first_qo_head;
+  std::vector<float> o(static_cast<size_t>(heads * width)), lse(static_cast<size_t>(heads));
+  const kernels::AttentionOutput output{kernels::ContiguousTensor<void>(o.data(), heads, 1, width), lse.data()};
+  std::vector<float> outputs, dense_outputs;
+  // Attends to what one of the two walks selects and adds the head's row to `rows`.
+  const auto attend = [&](DecodeWalk& of, int64_t step, std::vector<float>* rows, double* milliseconds) -> Status {
+    kernels::DecodeSelection selection;
+    double select_ms = 0;
+    if (Status status = of.Select(step, &selection, &select_ms); !status.ok()) return status;
+    const Stopwatch watch;
+    if (Status status = kernels::DecodeCpu(steps.Problem(whole, step), selection, output, options); !status.ok())
+      return status;
+    *milliseconds += watch.Milliseconds();
+    rows->insert(rows->end(), o.begin() + head * width, o.begin() + (head + 1) * width);
+    return of.WantsOutput() ? of.Attended(step, selection, o.data(), lse.data()) : Status{};
+  };
+  LiveRun result;
+  for (int64_t step = 0; step < steps.count(); ++step) {
+    if (Status status = attend(walk, step, &outputs, &result.attend_ms); !status.ok()) return status;
+    if (Status status = attend(dense_walk, step, &dense_outputs, &result.dense_attend_ms); !status.ok()) return status;
+  }
+  const auto count = static_cast<double>(steps.count());
+  result.attend_ms /= count;
+  result.dense_attend_ms /= count;
+  SetError(outputs, dense_outputs, steps.count(), measured.ValueDim(), &result);
+  result.num_rows = steps.count();
+  result.device = NamedCpu();
+  *run = result;
+  return {};
+}
+
+}  // namespace headscope::analysis

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// One run of a method's executor on one head, made anew whenever a parameter moves: what it took that time and how far
+// its output is from dense attention's. A measured run (MethodResult) repeats both until their times are to be trusted.
+#pragma once
+
+#include <cstdint>
+
+#include "base/device.h"
+
+namespace headscope::analysis {
+
+struct LiveRun {
+  double attend_ms = 0;        // of one run; of a decode method, of one step
+  double dense_attend_ms = 0;  // likewise, measured once when the head was first run; 0: not all rows were
+  double relative_error = 0;   // |O - O_dense| / |O_dense|, L2 over the checked rows
+  double max_error = 0;        // largest absolute difference
+  int64_t checked_rows = 0;    // rows, or decode steps, behind the two
+  int64_t num_rows = 0;        // all of them
+  NamedDevice device;          // where it ran
+};
+
+}  // namespace headscope::analysis

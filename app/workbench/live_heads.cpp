@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "live_heads.h"
+
+#include <string>
+#include <utility>
+
+#include "base/check_status.h"
+#include "base/errors.h"
+
+namespace headscope::app {
+
+std::shared_ptr<analysis::LiveHead> LiveHeads::Of(ui::MapView view, const analysis::HeadTensorsPtr& head) {
+  const std::lock_guard lock(mutex_);
+  std::weak_ptr<analysis::LiveHead>& held = heads_[static_cast<size_t>(view)];
+  std::shared_ptr<analysis::LiveHead> live = held.lock();
+  if (!live || live->head() != head) {
+    if (live) memory_->Release(live.get());
+    live = std::make_shared<analysis::LiveHead>(head);
+    held = live;
+  }
+  // A use of it, then of its head: what stays without its head would hold that uncounted.
+  memory_->Keep(live, live->Bytes());
+  memory_->Use(head.get());
+  return live;
+}
+
+analysis::LiveRun LiveHeads::Run(ui::MapView view, const analysis::HeadTensorsPtr& head,
+                                 const kernels::SparseIndex& index, const std::stop_token& stop) {
+  if (const int64_t kept = CountPairs(index.View()).kept; kept > kMostScores) {
+    throw UsageError("The kernel does not follow the sliders here: the method keeps " +
+                     std::to_string(kept / 1'000'000) + " million scores, which take seconds. Press Run instead.");
+  }
+  analysis::LiveRun run;
+  CheckStatus(Of(view, head)->Run(index.View(), 0, stop, &run));
+  return run;
+}
+
+void LiveHeads::Clear() {
+  const std::lock_guard lock(mutex_);
+  for (std::weak_ptr<analysis::LiveHead>& held : heads_) {
+    memory_->Release(held.lock().get());
+    held.reset();
+  }
+}
+
+analysis::LiveRun RunDecodeLive(OpenedTrace& trace, ui::MapView view, analysis::HeadId head,
+                                const kernels::DecodeMethod& method, const kernels::ParameterValues& values, bool alone,
+                                const std::stop_token& stop) {
+  const analysis::HeadTensorsPtr shown = trace.heads.Show(view, head);
+  const analysis::MeasuredHeadsPtr measured = analysis::WithLowerLayers(
+      trace.reader, alone ? analysis::AloneHead(shown) : trace.GroupOf(head), method.LowerLayers(values, head.layer));
+  analysis::LiveRun run;
+  CheckStatus(analysis::RunDecodeLive(*measured, head, method, values, trace.DecodeRows(), 0, stop, &run));
+  return run;
+}
+
+}  // namespace headscope::app

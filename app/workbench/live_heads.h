@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs that follow a slider, and dense attention's outputs that they are held against: of the head that each map shows.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+
+#include "analysis/live_head.h"
+#include "analysis/mask_pair.h"
+#include "kernels/decode_method.h"
+#include "opened_trace.h"
+#include "ui/workbench.h"
+
+namespace headscope::app {
+
+// Callable from any thread.
+class LiveHeads {
+ public:
+  // A run of more kept scores would hold both cores for seconds at every change.
+  static constexpr int64_t kMostScores = int64_t{1} << 29;
+
+  explicit LiveHeads(std::shared_ptr<ui::MemoryBudget> memory) : memory_(std::move(memory)) {}
+
+  // Of a prefill method's mask. Throws UsageError where it keeps more than kMostScores, what the kernels refuse, and
+  // CancelledError.
+  analysis::LiveRun Run(ui::MapView view, const analysis::HeadTensorsPtr& head, const kernels::SparseIndex& index,
+                        const std::stop_token& stop);
+  void Clear();
+
+ private:
+  std::shared_ptr<analysis::LiveHead> Of(ui::MapView view, const analysis::HeadTensorsPtr& head);
+
+  const std::shared_ptr<ui::MemoryBudget> memory_;
+  std::mutex mutex_;
+  std::array<std::weak_ptr<analysis::LiveHead>, ui::kMapViews.size()> heads_;
+};
+
+// Of a decode method; `alone` as MaskOfDecode takes it. Throws as that.
+analysis::LiveRun RunDecodeLive(OpenedTrace& trace, ui::MapView view, analysis::HeadId head,
+                                const kernels::DecodeMethod& method, const kernels::ParameterValues& values, bool alone,
+                                const std::stop_token& stop);
+
+}  // namespace headscope::app

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs that follow a slider, against float64 attention over the kept pairs and against the measured run.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "analysis/compare.h"
+#include "analysis/live_head.h"
+#include "compare/model_window.h"
+#include "support/stopped.h"
+#include "synthetic_heads.h"
+
+namespace headscope::analysis {
+namespace {
+
+using testing::AllProbabilities;
+using testing::RandomHead;
+using testing::RandomHeadShape;
+
+struct Selected {
+  const kernels::PrefillMethod& method;
+  kernels::ParameterValues values;
+  kernels::SparseIndex index;
+};
+
+Selected Select(const HeadTensors& head, const char* name, const std::string& parameters) {
+  const kernels::PrefillMethod& method = *kernels::FindPrefillMethod(name);
+  Selected selected{method, kernels::ParameterValues(method.spec()), {}};
+  EXPECT_EQ(selected.values.Parse(method.spec(), parameters), "");
+  EXPECT_TRUE(SelectOnHead(head, method, selected.values, {.num_threads = 2}, &selected.index).ok());
+  return selected;
+}
+
+// |O - O_dense| / |O_dense| in float64: O weighs the kept keys of each row by their dense probabilities, normalised
+// anew with what the sink takes.
+double NaiveError(const HeadTensors& head, const kernels::SparseIndexView& index) {
+  const std::vector<double> all = AllProbabilities(head);
+  const auto width = static_cast<size_t>(head.ValueDim());
+  double difference = 0, reference = 0;
+  std::vector<kernels::ColumnRange> ranges;
+  for (int64_t row = 0; row < head.num_rows; ++row) {
+    ranges.clear();
+    kernels::AppendKeptRanges(index, 0, 0, static_cast<int32_t>(row), &ranges);
+    const double* const p = all.data() + row * head.num_tokens;
+    std::vector<double> dense(width), kept(width);
+    double mass = head.SinkMass(row);
+    for (int64_t column = 0; column < head.num_tokens; ++column) {
+      const bool keeps = std::any_of(ranges.begin(), ranges.end(),
+                                     [&](const auto& range) { return column >= range.begin && column < range.end; });
+      if (keeps) mass += p[column];
+      for (size_t i = 0; i < width; ++i) {
+        const double term = p[column] * static_cast<double>(head.v[static_cast<size_t>(column) * width + i]);
+        dense[i] += term;
+        if (keeps) kept[i] += term;
+      }
+    }
+    for (size_t i = 0; i < width; ++i) {
+      const double apart = kept[i] / mass - dense[i];
+      difference += apart * apart;
+      reference += dense[i] * dense[i];
+    }
+  }
+  return std::sqrt(difference / reference);
+}
+
+TEST(LiveRun, ErrorIsThatOfTheKeptPairsInFloat64) {
+  for (const RandomHeadShape& shape :
+       {RandomHeadShape{.num_tokens = 331}, RandomHeadShape{.num_tokens = 300, .first_row = 77, .v_head_dim = 16},
+        RandomHeadShape{.num_tokens = 400, .window = 150}, RandomHeadShape{.num_tokens = 260, .sinks = true}}) {
+    const HeadTensorsPtr head = RandomHead(shape, 3);
+    const Selected selected = Select(*head, "a-shape", "n_sink=3,n_local=40");
+    LiveHead live(head);
+    LiveRun run;
+    const kernels::Status status = live.Run(selected.index.View(), 2, {}, &run);
+    ASSERT_TRUE(status.ok()) << status.message();
+    // Single precision over some hundred keys: 1e-6 of the outputs, which the error is a large share of.
+    EXPECT_NEAR(run.relative_error, NaiveError(*head, selected.index.View()), 2e-5) << shape.num_tokens;
+    EXPECT_GT(run.relative_error, 0.01);
+    EXPECT_EQ(run.checked_rows, head->num_rows);
+    EXPECT_EQ(run.num_rows, head->num_rows);
+    EXPECT_GT(run.attend_ms, 0);
+    EXPECT_GT(run.dense_attend_ms, 0);
+  }
+}
+
+TEST(LiveRun, SaysWhatTheMeasuredRunSaysAndDenseIsExact) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 900, .head_dim = 64}, 4);
+  HeadComparison comparison(head, {.repeats = 1, .num_threads = 2});
+  LiveHead live(head);
+  for (const char* name : {"dense", "vertical-slash", "a-shape"}) {
+    const Selected selected = Select(*head, name, "");
+    MethodResult measured;
+    ASSERT_TRUE(comparison.Run(name, selected.values, &measured).ok());
+    LiveRun run;
+    ASSERT_TRUE(live.Run(selected.index.View(), 2, {}, &run).ok());
+    EXPECT_NEAR(run.relative_error, measured.relative_error, 1e-6) << name;
+    EXPECT_NEAR(run.max_error, measured.max_error, 1e-6) << name;
+  }
+}
+
+// More pairs than are compared whole: blocks of rows, the first and the last among them.
+TEST(LiveRun, OfALongHeadBlocksOfRowsAreCompared) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 8300, .first_row = 100, .head_dim = 8}, 5);
+  ASSERT_GT(head->num_rows * head->num_tokens, LiveHead::kMostPairs);
+  LiveHead live(head);
+  LiveRun run;
+  ASSERT_TRUE(live.Run(Select(*head, "dense", "").index.View(), 2, {}, &run).ok());
+  EXPECT_EQ(run.checked_rows, LiveHead::kBlocks * LiveHead::kBlockRows);
+  EXPECT_EQ(run.num_rows, 8200);
+  EXPECT_LT(run.relative_error, 1e-6) << "the same rows of both are held beside each other";
+  EXPECT_EQ(run.dense_attend_ms, 0) << "not of all rows";
+  ASSERT_TRUE(live.Run(Select(*head, "a-shape", "n_sink=4,n_local=500").index.View(), 2, {}, &run).ok());
+  EXPECT_GT(run.relative_error, 0.01);
+}
+
+TEST(LiveRun, StopsAndLeavesWhatWasThere) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 600}, 6);
+  LiveHead live(head);
+  LiveRun run;
+  run.attend_ms = -1;
+  EXPECT_EQ(live.Run(Select(*head, "a-shape", "").index.View(), 2, StoppedToken(), &run).code(),
+            kernels::StatusCode::kCancelled);
+  EXPECT_EQ(run.attend_ms, -1);
+}
+
+TEST(LiveRun, OfADecodeMethodSaysWhatTheMeasuredRunSays) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 300, .head_dim = 64}, 7);
+  HeadComparison comparison(head, {.repeats = 1, .num_threads = 2, .decode_rows = 12});
+  for (const auto& [name, parameters] : {std::pair{"dense", ""}, {"sparq", "r=16,k=128"}, {"quest", "budget=64"}}) {
+    const kernels::DecodeMethod& method = *kernels::FindDecodeMethod(name);
+    kernels::ParameterValues values(method.spec());
+    ASSERT_EQ(values.Parse(method.spec(), parameters), "") << name;
+    MethodResult measured;
+    ASSERT_TRUE(comparison.Run(std::string("decode/") + name, values, &measured).ok());
+    LiveRun run;
+    const kernels::Status status = RunDecodeLive(*AloneHead(head), head->id, method, values, 12, 2, {}, &run);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_NEAR(run.relative_error, measured.relative_error, 1e-6) << name;
+    EXPECT_EQ(run.num_rows, 12);
+    EXPECT_GT(run.attend_ms, 0);
+  }
+}
+
+}  // namespace
+}  // namespace headscope::analysis
