@@ -129,7 +129,7 @@ TEST_F(ClassWindowTest, TheQuantisedHeadHasTheNumbersOfTheCopiedCommand) {
   const ui::QuantiseStudy& study = window_->state()->quantise;
   ASSERT_TRUE(WaitFor([&] { return !study.working() && !study.outputs().empty(); })) << study.error().toStdString();
   EXPECT_EQ(Find<QTableWidget>("quantiseTable")->rowCount(), 4) << "a line for each format";
-  Find<QPushButton>("quantiseCopy")->click();
+  Find<QPushButton>("quantiseCommand")->click();
   const QJsonArray told =
       RunInShell(QApplication::clipboard()->text(), File(QStringLiteral("bits.json")))[QStringLiteral("results")]
           .toArray();

@@ -160,7 +160,7 @@ TEST_F(FigureStudyTest, ACancelledFigureComesBackOnlyWhenItIsAskedFor) {
   study().SetPage({300, 200}, 2, false);
   RestAndDeliver();
   EXPECT_EQ(workbench_.num_figures, 1);
-  study().Retry();
+  study().Start();
   RestAndDeliver();
   EXPECT_NE(study().picture(), nullptr);
 }

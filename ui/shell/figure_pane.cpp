@@ -11,6 +11,7 @@
 #include "allowed.h"
 #include "panes.h"
 #include "shown_text.h"
+#include "study_buttons.h"
 
 namespace headscope::ui {
 namespace {
@@ -108,9 +109,7 @@ FigurePane::FigurePane(WindowState* state, QWidget* parent)
       study_(&state->figures),
       figure_(new QComboBox),
       heads_(new QComboBox),
-      cancel_(new QPushButton),
       save_(new QPushButton(tr("Save…"))),
-      copy_(new QPushButton(tr("Copy command"))),
       enlarge_(new QPushButton),
       caption_(new QLabel) {
   figure_->setObjectName(QStringLiteral("figureChoice"));
@@ -133,12 +132,14 @@ FigurePane::FigurePane(WindowState* state, QWidget* parent)
     box->setMinimumContentsLength(8);
     box->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
   }
-  cancel_->setObjectName(QStringLiteral("figureCancel"));
-  cancel_->setToolTip(tr("Stop drawing the figure, or draw it again after a cancel"));
+  const auto* const buttons =
+      new StudyButtons(study_, QStringLiteral("figure"),
+                       {.start = tr("Draw again"),
+                        .start_help = tr("Stop drawing the figure, or draw it again after a cancel"),
+                        .copy_help = tr("Copy the command that draws this figure in a terminal")},
+                       this);
   save_->setObjectName(QStringLiteral("figureSave"));
   save_->setToolTip(tr("Save the figure as .svg, .pdf or .png, or its numbers as .json or .csv"));
-  copy_->setObjectName(QStringLiteral("figureCommand"));
-  copy_->setToolTip(tr("Copy the command that draws this figure in a terminal"));
   enlarge_->setObjectName(QStringLiteral("figureEnlarge"));
   caption_->setObjectName(QStringLiteral("figureCaption"));
   caption_->setTextFormat(Qt::PlainText);
@@ -150,7 +151,7 @@ FigurePane::FigurePane(WindowState* state, QWidget* parent)
     box->setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Fixed);
     top->addWidget(box);
   }
-  for (QPushButton* button : {cancel_, save_, copy_, enlarge_}) top->addWidget(button);
+  for (QPushButton* button : {buttons->start(), save_, buttons->copy(), enlarge_}) top->addWidget(button);
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(6, 2, 6, 4);
   layout->setSpacing(2);
@@ -161,15 +162,7 @@ FigurePane::FigurePane(WindowState* state, QWidget* parent)
           [this](int index) { study_->Choose(figure_->itemData(index).toString()); });
   connect(heads_, &QComboBox::currentIndexChanged, this,
           [this](int index) { study_->SetHeads(static_cast<FigureStudy::Heads>(index)); });
-  connect(cancel_, &QPushButton::clicked, this, [this] {
-    if (study_->working()) {
-      study_->Cancel();
-    } else {
-      study_->Retry();
-    }
-  });
   connect(save_, &QPushButton::clicked, study_, &FigureStudy::SaveWanted);
-  connect(copy_, &QPushButton::clicked, study_, &FigureStudy::CommandWanted);
   connect(enlarge_, &QPushButton::clicked, this, &FigurePane::Enlarge);
   connect(study_, &FigureStudy::Changed, this, &FigurePane::Refresh);
   Refresh();
@@ -194,12 +187,8 @@ void FigurePane::Refresh() {
   // It may have been chosen elsewhere.
   const QSignalBlocker block(figure_);
   figure_->setCurrentIndex(choice == nullptr ? 0 : figure_->findData(QString::fromStdString(choice->name)));
-  const bool busy = study_->working();
-  cancel_->setText(busy ? tr("Cancel") : tr("Draw again"));
-  Allow(cancel_, busy || study_->cancelled() || !study_->error().isEmpty(), tr("nothing was cancelled"));
   const QString why_not = study_->WhyNot();
   Allow(save_, why_not.isEmpty(), why_not);
-  Allow(copy_, why_not.isEmpty(), why_not);
   const QDockWidget* const dock = DockOf(this);
   const bool floating = dock != nullptr && dock->isFloating();
   enlarge_->setText(floating ? tr("Dock again") : tr("Enlarge"));

@@ -57,7 +57,7 @@ class FigurePane : public QWidget {
 
   FigureStudy* const study_;
   QComboBox *const figure_, *const heads_;
-  QPushButton *const cancel_, *const save_, *const copy_, *const enlarge_;
+  QPushButton *const save_, *const enlarge_;
   QLabel* const caption_;
 };
 

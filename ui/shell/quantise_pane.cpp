@@ -6,6 +6,7 @@
 
 #include "panes.h"
 #include "picture_file.h"
+#include "study_buttons.h"
 
 namespace headscope::ui {
 namespace {
@@ -39,16 +40,12 @@ QuantisePane::QuantisePane(WindowState* state, QWidget* parent)
       scale_(ChoiceBox(QStringLiteral("quantiseScale"), tr("What shares a scale; of mxfp4 blocks of 32 do"),
                        state->quantise.scales(), tr("every scale"))),
       hadamard_(new QComboBox),
-      start_(new QPushButton),
-      copy_(new QPushButton(tr("Copy co&mmand"))),
       says_(new QLabel),
       table_(new QTableWidget(0, kNumColumns)) {
   hadamard_->setObjectName(QStringLiteral("quantiseHadamard"));
   hadamard_->addItems({tr("Hadamard: both"), tr("Hadamard: off"), tr("Hadamard: on")});
   hadamard_->setToolTip(tr("Whether vectors are turned by a Hadamard matrix before they are rounded"));
   hadamard_->setAccessibleName(hadamard_->toolTip());
-  start_->setObjectName(QStringLiteral("quantiseStart"));
-  copy_->setObjectName(QStringLiteral("quantiseCopy"));
   says_->setObjectName(QStringLiteral("quantiseSays"));
   says_->setWordWrap(true);
   says_->setTextFormat(Qt::PlainText);
@@ -79,23 +76,20 @@ QuantisePane::QuantisePane(WindowState* state, QWidget* parent)
     top->addWidget(box, 1);
     connect(box, &QComboBox::currentIndexChanged, this, &QuantisePane::Apply);
   }
-  top->addWidget(start_);
-  top->addWidget(copy_);
+  QuantiseStudy* const study = &state->quantise;
+  const auto* const buttons = new StudyButtons(study, QStringLiteral("quantise"),
+                                               {.start = tr("&Quantise"),
+                                                .start_help = tr("Quantise the open head in the chosen formats"),
+                                                .copy_help = tr("Copy the command that does the same in a terminal")},
+                                               this);
+  top->addWidget(buttons->start());
+  top->addWidget(buttons->copy());
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(6, 2, 6, 4);
   layout->setSpacing(2);
   layout->addLayout(top);
   layout->addWidget(says_);
   layout->addWidget(table_, 1);
-  QuantiseStudy* const study = &state->quantise;
-  connect(start_, &QPushButton::clicked, this, [study] {
-    if (study->working()) {
-      study->Cancel();
-    } else {
-      study->Start();
-    }
-  });
-  connect(copy_, &QPushButton::clicked, study, &QuantiseStudy::CommandWanted);
   connect(study, &QuantiseStudy::Changed, this, &QuantisePane::Refresh);
   connect(&state->trial, &MethodTrial::RunFinished, this, &QuantisePane::Refresh);
   connect(&state->trial, &MethodTrial::MethodChanged, this, &QuantisePane::Refresh);
@@ -141,12 +135,6 @@ QString QuantisePane::Sentence() const {
 
 void QuantisePane::Refresh() {
   const QuantiseStudy& study = state_->quantise;
-  start_->setText(study.working() ? tr("Cancel") : tr("&Quantise"));
-  const QString why_not = study.WhyNot();
-  start_->setEnabled(study.working() || why_not.isEmpty());
-  start_->setToolTip(study.working() ? QString() : why_not);
-  copy_->setEnabled(state_->heads.selected().has_value());
-  copy_->setToolTip(copy_->isEnabled() ? QString() : tr("no head is open"));
   says_->setText(Sentence());
   table_->setRowCount(static_cast<int>(study.outputs().size()));
   for (int row = 0; row < table_->rowCount(); ++row) {

@@ -5,7 +5,6 @@
 
 #include <QComboBox>
 #include <QLabel>
-#include <QPushButton>
 #include <QTableWidget>
 #include <QWidget>
 
@@ -27,7 +26,6 @@ class QuantisePane : public QWidget {
 
   WindowState* const state_;
   QComboBox *format_, *scale_, *hadamard_;
-  QPushButton *start_, *copy_;
   QLabel* says_;
   QTableWidget* table_;
 };

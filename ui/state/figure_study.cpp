@@ -111,7 +111,11 @@ void FigureStudy::Cancel() {
   Q_EMIT Changed();
 }
 
-void FigureStudy::Retry() {
+QString FigureStudy::WhyNotStart() const {
+  return cancelled_ || !error().isEmpty() ? QString() : tr("nothing was cancelled");
+}
+
+void FigureStudy::Start() {
   cancelled_ = false;
   ClearError();
   Outdated(false);

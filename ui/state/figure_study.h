@@ -42,9 +42,11 @@ class FigureStudy : public Study {
   void SetRunsSource(std::function<std::vector<analysis::MethodResult>()> runs) { runs_source_ = std::move(runs); }
   void RunsChanged();
 
-  // Gives up what is under way, until something is chosen or Retry().
-  void Cancel();
-  void Retry();
+  // Gives up what is under way, until something is chosen or Start(), which is for what was cancelled or has failed:
+  // otherwise figures begin by themselves.
+  void Cancel() override;
+  void Start() override;
+  QString WhyNotStart() const override;
 
   // Of which heads, beside which trace. On white paper, with its captions.
   FigureDrawing Drawing() const;

@@ -24,8 +24,12 @@ void QuantiseStudy::SetSettings(const QuantiseSettings& settings) {
   Q_EMIT Changed();
 }
 
+QString QuantiseStudy::WhyNotCopy() const {
+  return store()->selected() ? QString() : tr("no head is open");
+}
+
 QString QuantiseStudy::WhyNot() const {
-  if (!store()->selected()) return tr("no head is open");
+  if (!store()->selected()) return WhyNotCopy();
   if (measuring()) return tr("a run is being measured");
   return {};
 }

@@ -24,9 +24,10 @@ class QuantiseStudy : public Study {
   const QuantiseSettings& settings() const { return settings_; }
 
   // Does nothing where WhyNot() says something.
-  void Start();
-  void Cancel();
+  void Start() override;
+  void Cancel() override;
   QString WhyNot() const override;
+  QString WhyNotCopy() const override;  // also while a run is measured
 
   const std::vector<QuantisedOutput>& outputs() const { return outputs_; }  // of the head on show; empty: none yet
 

@@ -19,6 +19,12 @@ class Study : public QObject {
  public:
   // Why it cannot begin, as a part of a sentence; empty: it can.
   virtual QString WhyNot() const = 0;
+  // What a person asks for by a button: begins, or begins again; gives up what is under way.
+  virtual void Start() = 0;
+  virtual void Cancel() = 0;
+  // Why the buttons of a pane say nothing, likewise: to begin, to copy the command line.
+  virtual QString WhyNotStart() const { return WhyNot(); }
+  virtual QString WhyNotCopy() const { return WhyNot(); }
   // Something is measured, and has the machine to itself.
   void SetMeasuring(bool measuring);
 
