@@ -55,7 +55,7 @@ TEST_F(MapPictureTest, APictureIsOfOneHeadAlone) {
   const QImage alone = made[0][0].value<QImage>();
   canvas->MakePicture(size, 2);
   // Its tiles are there from the first one, so its steps have begun: another head comes in between two of them.
-  for (int step = 0; step < 3; ++step) QCoreApplication::sendPostedEvents(canvas, QEvent::MetaCall);
+  for (int step = 0; step < 4; ++step) QCoreApplication::sendPostedEvents(canvas, QEvent::MetaCall);
   window_->store()->Select({.layer = 7, .head = 3});
   ASSERT_TRUE(WaitFor([&] { return made.size() == 2; }, 60000));
   EXPECT_EQ(made[1][0].value<QImage>(), alone);

@@ -250,5 +250,29 @@ TEST_F(ViewTest, ACommandThatIsNotToBeHadSaysWhy) {
   EXPECT_FALSE(run->toolTip().contains(QStringLiteral("Unavailable")));
 }
 
+// Qt draws no map that something opaque covers whole: what it asks for is drawn when it comes into sight again, and
+// until then nobody waits for it (a measured run would, a second before each repeat).
+TEST_F(ViewTest, NoFrameIsDueOfAMapThatIsCovered) {
+  Open();
+  window_->resize(940, 700);
+  window_->commands()[Command::kSplitFour]->trigger();
+  ASSERT_TRUE(WaitForCanvas());
+  window_->commands()[Command::kPalette]->trigger();
+  auto* const palette = Find<QWidget>("palette");
+  ui::HeadCanvas& canvas = *window_->canvas();
+  ASSERT_TRUE(WaitFor([&] { return palette->isVisible() && canvas.visibleRegion().isEmpty(); }))
+      << canvas.width() << " x " << canvas.height() << " behind " << palette->width() << " x " << palette->height();
+  canvas.SetColorMap(QStringLiteral("magma"));
+  window_->commands()[Command::kZoomIn]->trigger();
+  EXPECT_TRUE(WaitFor([&] { return canvas.IsSettled() && !canvas.IsFrameDue(); }, 3000));
+  EXPECT_TRUE(canvas.isVisible());
+  // In sight again.
+  const int64_t frames = canvas.frames_drawn();
+  palette->hide();
+  EXPECT_FALSE(canvas.visibleRegion().isEmpty());
+  ASSERT_TRUE(WaitFor([&] { return canvas.frames_drawn() > frames; }));
+  EXPECT_TRUE(WaitForCanvas());
+}
+
 }  // namespace
 }  // namespace headscope::gui_test

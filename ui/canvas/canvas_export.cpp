@@ -142,6 +142,11 @@ bool HeadCanvas::Impl::PreparePaper() {
     TellOfExport(path, QStringLiteral("The graphics driver refused to draw a picture: update it, and export again."));
     return false;
   }
+  NextStep(&Impl::PrepareLetters);
+  return true;
+}
+
+bool HeadCanvas::Impl::PrepareLetters() {
   paper_.PrepareFonts(drawing_->picture.scale);
   NextStep(&Impl::GatherPicture);
   return true;

@@ -409,16 +409,20 @@ void HeadCanvas::SetTileWatch(std::function<void(double milliseconds)> watch) {
   impl_->model.tiles().SetWatch(std::move(watch));
 }
 
+bool HeadCanvas::IsCovered() const {
+  return isVisible() && visibleRegion().isEmpty();
+}
 bool HeadCanvas::IsFrameDue() const {
-  return impl_->frame_requested;
+  return impl_->frame_requested && !IsCovered();
 }
 int64_t HeadCanvas::frames_drawn() const {
   return impl_->frames_drawn;
 }
 bool HeadCanvas::IsSettled() const {
   const Impl& impl = *impl_;
-  return !impl.frame_requested && impl.model.tiles().num_pending() == 0 && !impl.model.trial().mask_pending() &&
-         impl.bridge.frames_due() == 0;
+  const bool draws = impl.frame_requested || impl.bridge.frames_due() > 0;
+  return !(draws && !IsCovered()) && impl.model.tiles().num_pending() == 0 && !impl.model.trial().mask_pending() &&
+         !impl.model.trial().live_pending();
 }
 
 QRectF HeadCanvas::PanelControl(const QString& name) const {

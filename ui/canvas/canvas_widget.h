@@ -189,8 +189,10 @@ class HeadCanvas : public QOpenGLWidget {
 
   // Frames drawn since construction: the measure of idleness.
   int64_t frames_drawn() const;
-  bool IsFrameDue() const;  // asked for and not drawn yet
-  // True when no tile or mask of the present view is on its way and no frame is due.
+  // A frame is asked for and not drawn yet. Qt draws none of a map that something opaque, such as a page or the palette
+  // over a small one, covers whole; it is drawn when that goes, and is not due until then.
+  bool IsFrameDue() const;
+  // True when no tile, mask or live run of the present view is on its way and no frame is due.
   bool IsSettled() const;
 
  Q_SIGNALS:
@@ -231,6 +233,7 @@ class HeadCanvas : public QOpenGLWidget {
 
  private:
   class Impl;
+  bool IsCovered() const;  // visible, and nothing of it is in sight
   std::unique_ptr<Impl> impl_;
 };
 

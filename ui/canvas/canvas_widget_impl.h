@@ -104,6 +104,7 @@ class HeadCanvas::Impl {
   void DropDrawing();
   // The steps; false where it was the last one.
   bool PreparePaper();
+  bool PrepareLetters();
   bool GatherPicture();
   bool DrawPicture();
   bool ReadPicture();
