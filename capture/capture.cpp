@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <new>
 #include <optional>
 #include <system_error>
@@ -254,6 +255,8 @@ class CaptureRun {
              data::UnfinishedFile* unfinished, const std::stop_token& stop)
       : model_(model), tokenizer_(tokenizer), recorder_(recorder), unfinished_(unfinished), stop_(stop) {}
 
+  // `readable`: told how many tokens can be read, when they are more than before; may be empty.
+  void TellOf(std::function<void(int64_t tokens)> readable) { readable_ = std::move(readable); }
   void KeepWhatIsThere() { unfinished_->Keep(); }
   const std::stop_token& stop() const { return stop_; }
 
@@ -275,7 +278,11 @@ class CaptureRun {
       return {};
     }
     recorder_->EndPass();
-    if (recorder_->tokens_flushed() > 0) KeepWhatIsThere();  // it is a trace by now, if a short one
+    if (const int64_t flushed = recorder_->tokens_flushed(); flushed > 0) {
+      KeepWhatIsThere();  // it is a trace by now, if a short one
+      if (readable_ && flushed > told_) readable_(flushed);
+      told_ = flushed;
+    }
     return result;
   }
 
@@ -289,6 +296,8 @@ class CaptureRun {
   Recorder* recorder_;
   data::UnfinishedFile* unfinished_;
   std::stop_token stop_;
+  std::function<void(int64_t tokens)> readable_;
+  int64_t told_ = 0;
   int32_t step_ = 0;
 };
 
@@ -515,6 +524,7 @@ CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, con
   try {
     recorder.emplace(&*writer, layout, plan.rows(), plan.num_prompt_tokens());
     CaptureRun run(model, in_use->tokenizer ? &*in_use->tokenizer : nullptr, &*recorder, &unfinished, stop);
+    if (request.readable) run.TellOf([&](int64_t tokens) { request.readable(target.writing_path(), tokens); });
     const int64_t pass_tokens = IsEncoder(model->config()) ? plan.num_prompt_tokens() : request.chunk_tokens;
     result = Record(request, layout, plan.prompt(), pass_tokens, progress, &*writer, &*recorder, &run);
   } catch (Error& error) {

@@ -85,9 +85,17 @@ void CaptureJob::Start(const ui::CaptureSettings& settings, ui::Reply<ui::Captur
       });
     };
     try {
+      capture::CaptureRequest request = RequestOf(settings);
+      std::string readable;  // the trace, once it can be read
+      request.readable = [&](const std::string& path, int64_t) { readable = path; };
       const capture::CaptureResult result = capture::Capture(
-          RequestOf(settings),
-          [&](const Progress& now) { post_([progress, report = Report(now)] { progress(report); }); }, stop);
+          request,
+          [&](const Progress& now) {
+            ui::ProgressReport report = Report(now);
+            report.readable_path = readable;
+            post_([progress, report = std::move(report)] { progress(report); });
+          },
+          stop);
       if (result.interrupted && result.num_tokens == 0) {
         fail("The capture was cancelled before a token was recorded.");
         return;

@@ -86,6 +86,7 @@ ui::TraceSummary Summarise(const data::TraceReader& reader) {
   summary.num_kv_heads = layout.model.num_kv_heads;
   summary.head_dim = layout.model.head_dim;
   summary.complete = reader.complete();
+  summary.expected_tokens = layout.max_tokens;
   summary.prompt_source = analysis::Printable(layout.prompt_source);
   summary.contents = NameContents(reader);
   summary.heads = analysis::RecordedHeads(reader);

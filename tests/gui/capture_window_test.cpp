@@ -148,6 +148,31 @@ TEST_F(CaptureTest, CaptureBehindAClosedDialogIsSeenReopenedAndCancelled) {
   EXPECT_LT(window_->store()->trace().num_tokens, 12000);
 }
 
+TEST_F(CaptureTest, WhatACaptureHasRecordedIsShownWhileItGoesOn) {
+  ASSERT_NO_FATAL_FAILURE(Begin(File(QStringLiteral("recorded.h5")), 12000));
+  dialog_->close();
+  const auto offers = [&] { return Notice().startsWith(QStringLiteral("The first tokens of recorded.h5")); };
+  ASSERT_TRUE(WaitFor([&] { return OffersToOpen() && offers(); }, 60000)) << Notice().toStdString();
+  ASSERT_TRUE(dialog_->IsCapturing());
+  QTest::mouseClick(Find<QPushButton>("noticeAction"), Qt::LeftButton);
+  ASSERT_TRUE(WaitFor([&] { return window_->store()->trace().num_layers == 10; }, 60000)) << Notice().toStdString();
+  EXPECT_TRUE(dialog_->IsCapturing());
+  EXPECT_FALSE(window_->store()->trace().complete);
+  const int64_t at_first = window_->store()->trace().num_tokens;
+  EXPECT_GT(at_first, 0);
+  EXPECT_LT(at_first, 12000);
+  auto* const said = Find<QLabel>("recordingLabel");
+  EXPECT_TRUE(said->isVisible());
+  EXPECT_TRUE(said->text().endsWith(QStringLiteral(" tokens"))) << said->text().toStdString();
+  // Cancelled: what was recorded so far is what is shown.
+  dialog_->Stop();
+  ASSERT_TRUE(WaitFor([&] { return !dialog_->IsCapturing(); }, 60000));
+  ASSERT_TRUE(WaitFor([&] { return said->text().startsWith(QStringLiteral("Incomplete")); }, 60000))
+      << said->text().toStdString();
+  EXPECT_GE(window_->store()->trace().num_tokens, at_first);
+  EXPECT_FALSE(OffersToOpen()) << Notice().toStdString();
+}
+
 TEST_F(CaptureTest, ReplacingTheTraceOnShowIsAskedAboutByThatName) {
   ASSERT_NO_FATAL_FAILURE(Prepare(trace_path(), 512));
   const qint64 size = QFileInfo(trace_path()).size();

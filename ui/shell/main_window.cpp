@@ -67,6 +67,7 @@ MainWindow::MainWindow(Workbench* workbench, const QString& session_path)
   ConnectCanvas();
   ConnectQueue();
   ConnectSweep();
+  ConnectGrowth();
   palette_ = new CommandPalette(this);
   workbench_->SetBackgroundErrorHandler(
       [this](const std::string& sentence) { notice_->ShowError(QString::fromStdString(sentence)); });
@@ -292,6 +293,11 @@ void MainWindow::BuildStatusBar() {
   head_label_->setContentsMargins(8, 0, 8, 0);
   progress_ = new ProgressStrip(this);
   statusBar()->addWidget(cursor_label_, 1);
+  recording_label_ = new QLabel(this);
+  recording_label_->setObjectName(QStringLiteral("recordingLabel"));
+  recording_label_->setContentsMargins(8, 0, 0, 0);
+  recording_label_->hide();
+  statusBar()->addPermanentWidget(recording_label_);
   statusBar()->addPermanentWidget(progress_);
   statusBar()->addPermanentWidget(head_label_);
 }

@@ -29,6 +29,7 @@
 #include "state_writer.h"
 #include "theme.h"
 #include "trace_keeper.h"
+#include "trace_watch.h"
 #include "welcome_page.h"
 #include "window_state.h"
 
@@ -198,6 +199,14 @@ class MainWindow : public QMainWindow {
   // Shows what the example is about, whose trace is being opened.
   void OpenExampleTrace(const Example& example);
 
+  // main_window_growth.cpp: a trace that is still written.
+  void ConnectGrowth();
+  void TraceGrew();
+  void ReadAgain();                           // the open trace, where it is looked at
+  bool MayReadAgain() const;                  // nothing that a person did on what is there would go
+  void ShowRecording();                       // in the status bar
+  void CaptureReadable(const QString& path);  // by this window's own capture
+
   // main_window_work.cpp: work in the background.
   void OpenTrace(const QString& path);
   void TraceOpened(const TraceSummary& trace);
@@ -226,6 +235,10 @@ class MainWindow : public QMainWindow {
   QString said_of_session_;   // why it could not be
   StateWriter writer_;
   TraceKeeper keeper_;
+  TraceWatch watch_;
+  QString recording_path_;  // of this window's capture, as far as it is readable; empty: none
+  int readable_offer_ = 0;  // the notice that offers it
+  bool reading_again_ = false;
   QTimer save_timer_;
   Theme theme_;
   WindowState state_;
@@ -250,7 +263,7 @@ class MainWindow : public QMainWindow {
   TuneDialog* tune_ = nullptr;
   ClassDialog* classes_ = nullptr;
   QComboBox *metric_box_ = nullptr, *color_box_ = nullptr;
-  QLabel *cursor_label_ = nullptr, *head_label_ = nullptr;
+  QLabel *cursor_label_ = nullptr, *head_label_ = nullptr, *recording_label_ = nullptr;
   QList<QDockWidget*> docks_;  // in the order of pane_list.h
   QMenu *recent_menu_ = nullptr, *bookmark_menu_ = nullptr, *layout_menu_ = nullptr, *delete_layout_menu_ = nullptr,
         *picture_menu_ = nullptr;

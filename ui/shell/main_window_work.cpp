@@ -73,6 +73,7 @@ void MainWindow::ForgetRuns() {
 }
 
 void MainWindow::OpenTrace(const QString& path) {
+  watch_.Opening(path);
   progress_->Begin(kOpenWork, [] {});  // reading a trace's layout is over before anybody could cancel it
   ProgressReport report;
   report.stage = tr("Opening %1").arg(QFileInfo(path).fileName()).toStdString();
@@ -86,6 +87,7 @@ void MainWindow::OpenTrace(const QString& path) {
                                    }),
                         WhileAlive(this, [this](const std::string& sentence) {
                           progress_->End(kOpenWork);
+                          reading_again_ = false;
                           notice_->ShowError(QString::fromStdString(sentence));
                           if (!state_.heads.HasTrace()) ShowWelcome();
                         }));
@@ -117,9 +119,18 @@ void MainWindow::TraceOpened(const TraceSummary& trace) {
   FillRecentMenu();
   state_.history.Clear();
   state_.runs.Clear();
-  canvas_->SetTrace(trace);
+  watch_.Opened(trace);
+  // A trace that has grown stays where it is looked at, unless all of it was.
+  const bool is_same = std::exchange(reading_again_, false);
+  const auto show = [&](HeadCanvas* map) {
+    const bool stays = is_same && map->HasHead() && !map->VisiblePart().is_whole;
+    const QJsonObject place = map->PlaceState();
+    map->SetTrace(trace);
+    if (stays) map->RestoreViewState(place);
+  };
+  show(canvas_);
   for (HeadCanvas* map : others_) {
-    if (other_workbench_ == nullptr || map != others_.front()) map->SetTrace(trace);
+    if (other_workbench_ == nullptr || map != others_.front()) show(map);
   }
   state_.heads.SetTrace(trace);
   state_.parameters.stack()->clear();  // what it would take back was of the trace before
@@ -198,11 +209,14 @@ void MainWindow::ConnectCapture() {
     progress_->Begin(
         kCaptureWork, [this] { capture_->Stop(); }, [this] { OpenCapture({}); });
   });
-  connect(capture_, &CaptureDialog::Progressed, this,
-          [this](const ProgressReport& report) { progress_->Update(kCaptureWork, report); });
+  connect(capture_, &CaptureDialog::Progressed, this, [this](const ProgressReport& report) {
+    progress_->Update(kCaptureWork, report);
+    CaptureReadable(QString::fromStdString(report.readable_path));
+  });
   connect(capture_, &CaptureDialog::Captured, this, &MainWindow::TraceCaptured);
   connect(capture_, &CaptureDialog::Failed, this, [this](const QString& sentence) {
     progress_->End(kCaptureWork);
+    recording_path_.clear();
     if (!capture_->isVisible()) notice_->ShowError(sentence);  // an open dialog says it itself
   });
   connect(capture_, &CaptureDialog::OpenRequested, this, &MainWindow::OpenPath);
@@ -210,6 +224,7 @@ void MainWindow::ConnectCapture() {
 
 void MainWindow::TraceCaptured(const CapturedTrace& trace) {
   progress_->End(kCaptureWork);
+  notice_->WithdrawOffer(readable_offer_);
   const QString path = QString::fromStdString(trace.path);
   const QString told = trace.cancelled ? tr("Capture cancelled; the tokens recorded so far are in %1 (%2).")
                                        : tr("Trace saved to %1 (%2)");
@@ -220,6 +235,14 @@ void MainWindow::TraceCaptured(const CapturedTrace& trace) {
   session_.AddRecent(path);
   FillRecentMenu();
   SaveSession();
+  // Its first tokens may be on show, by the name that it had while it was written.
+  const bool is_on_show =
+      !recording_path_.isEmpty() && session_.last_trace == QFileInfo(recording_path_).absoluteFilePath();
+  recording_path_.clear();
+  if (is_on_show && MayReadAgain()) {
+    reading_again_ = true;
+    return OpenTrace(path);
+  }
   if (!state_.heads.HasTrace()) {
     OpenPath(path);
     return;

@@ -49,7 +49,12 @@ void TraceInfo::Rebuild() {
   line(tr("File"), file.fileName());
   line(tr("Folder"), file.absolutePath());
   line(tr("Size"), QString::fromStdString(ByteText(file.size())));
-  line(tr("Complete"), trace.complete ? tr("yes") : tr("no: the capture was stopped or is still running"));
+  line(tr("Complete"), trace.complete ? tr("yes")
+                       : trace.expected_tokens > trace.num_tokens
+                           ? tr("no: %1 of %2 tokens; the capture was stopped or is still running")
+                                 .arg(trace.num_tokens)
+                                 .arg(trace.expected_tokens)
+                           : tr("no: the capture was stopped or is still running"));
   line(tr("Model"), QString::fromStdString(trace.model_name));
   line(tr("Shape"), tr("%1 layers, %2 query heads over %3 KV heads of %4")
                         .arg(trace.num_layers)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -51,6 +52,9 @@ struct CaptureRequest {
   model::AttentionBackend* attention = nullptr;
   std::string attention_text = {};               // what that is, for the trace; empty: dense
   std::vector<model::CapturePoint> record = {};  // beside q, k, v and lse
+  // Told where the trace is once it can be read, and again whenever more of its tokens can; from the thread of
+  // `progress`. May be empty.
+  std::function<void(const std::string& path, int64_t tokens)> readable = {};
 };
 
 struct CaptureResult {
