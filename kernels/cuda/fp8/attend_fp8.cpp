@@ -102,6 +102,7 @@ Status LayOutFp8(const AttentionProblem& problem, Fp8Layout* layout) {
   layout->q_scale = take(heads * sizeof(float));
   layout->k_scale = take(kv_heads * sizeof(float));
   layout->v_scale = take(kv_heads * sizeof(float));
+  // The wide kernel's last item of a head may read pieces behind its whole tiles: of the last head, the keys'.
   layout->q = take(heads * static_cast<size_t>(layout->q_pieces) * fp8::kPieceBytes);
   layout->k = take(key_bytes);
   layout->v_rows = take(key_bytes);

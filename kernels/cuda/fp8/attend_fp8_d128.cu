@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The FP8 kernel.
+// The FP8 kernel for any lists.
 #include "fp8/fp8_consumer.cuh"
 #include "fp8/fp8_instances.h"
 #include "fp8/image_copies.cuh"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A consumer warpgroup of the FP8 kernel: 64 query rows of an item, which stay in registers. A tile is taken in halves
-// of 64 keys: while a half's exponentials are taken, the tensor cores multiply the half before with its values, and
-// make the scores of the next tile in the place that it left. So a warpgroup's softmax hides behind its own products,
-// and neither waits for the other warpgroup's.
+// A consumer warpgroup of the FP8 kernel for any lists: 64 query rows of an item, which stay in registers. A tile is
+// taken in halves of 64 keys: while a half's exponentials are taken, the tensor cores multiply the half before with its
+// values, and make the scores of the next tile in the place that it left. So a warpgroup's softmax hides behind its own
+// products, and neither waits for the other warpgroup's.
 //
 // Between a product's issue and the exponentials beside it there is no jump: a warp stands still at an issue while the
 // tensor cores have others in front of it, and only in one block of instructions can the assembler put exponentials

@@ -82,6 +82,10 @@ struct Traits : CommonTraits<hopper::TwoGroups> {
   };
 };
 
+// How far an item of 192 rows may pass whole tiles of 128, so that what LayOutFp8 puts behind the queries has to be
+// there.
+static_assert(kZeroPieces >= 4);
+
 // The wide kernel, for heads that keep everything (hopper/wide_consumer.cuh): items of 192 rows, pieces of 64 keys.
 struct WideTraits : CommonTraits<hopper::BlockShape<3, 32, 160>> {
   static constexpr bool kGathers = false;

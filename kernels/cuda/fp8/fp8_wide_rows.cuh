@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the wide kernel's consumers do with e4m3 rows (hopper/wide_rows.cuh is the other kind).
+// What a wide kernel's consumers do with e4m3 rows (hopper/wide_rows.cuh is the other kind).
 #pragma once
 
 #include "fp8/item_consumer.cuh"

@@ -66,7 +66,6 @@ class ImageCopies {
 
  private:
   static constexpr int kThreads = 32 * kLoaderWarps;
-  static constexpr uint32_t kBarrier = 6;  // of the loader warps
 
   // Of all sequences' KV heads.
   __device__ int64_t Head(const Source& source) const {
@@ -149,7 +148,9 @@ class ImageCopies {
     }
   }
 
-  __device__ static void Meet() { asm volatile("bar.sync %0, %1;" ::"r"(kBarrier), "r"(kThreads) : "memory"); }
+  __device__ static void Meet() {
+    asm volatile("bar.sync %0, %1;" ::"r"(hopper::kLoaderBarrier), "r"(kThreads) : "memory");
+  }
 
   const Fp8Params& p_;
   hopper::SharedStorage<T>& s_;

@@ -51,7 +51,7 @@ class ItemConsumer : protected hopper::StepConsumer<T> {
   template <class Words>
   __device__ void LoadQueries(Words& words) {
     Base::ReadQueries(words);
-    hopper::Mbarrier::arrive(&s_.q_empty[0][work_ % T::kQuerySlots]);
+    hopper::ArriveMany(&s_.q_empty[0][work_ % T::kQuerySlots], 1);
   }
 
   // Divides by the sum, writes the LSE, and sends O.

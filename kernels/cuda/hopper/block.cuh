@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A persistent thread block per multiprocessor: a scheduler warp, three loader warps and two consumer warpgroups; and
-// its launch. Any element type.
+// A persistent thread block per multiprocessor: a scheduler warp, three loader warps and two or three consumer
+// warpgroups; and its launch. Any element type.
 #pragma once
 
 #include <cutlass/arch/reg_reconfig.h>

@@ -146,7 +146,7 @@ struct SharedStorage : T::Tensors {
   alignas(8) uint64_t step_empty[T::kStepRing];
 };
 
-enum BarrierId : uint32_t { kTurnBarrier = 2 /* to 4 */, kGroupBarrier = 5 /* to 7 */ };
+enum BarrierId : uint32_t { kTurnBarrier = 2 /* and 3 */, kLoaderBarrier = 4, kGroupBarrier = 5 /* to 7 */ };
 
 // Both are for whole warps: the lanes come together first.
 __device__ inline void BarrierSync(uint32_t id, int threads) {

@@ -39,6 +39,7 @@ struct Traits : TwoGroups, OneLength {
   static constexpr int kHeadDim = kHeadDim_;       // of Q and K
   static constexpr int kValueDim = kValueDim_;     // of V and O
   static constexpr int kTileColumns = kTileColumns_;
+  // Where keys are small, a step takes less time than a copy, and there is room for more of them.
   static constexpr uint32_t kStages = kHeadDim_ == 64 ? 4 : 2;
   static constexpr int kQuerySlots = kQuerySlots_;
   static constexpr bool kCapped = kCapped_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the wide kernel's consumers do with 16-bit rows: how an item begins and ends, and how weights are made
+// What a wide kernel's consumers do with 16-bit rows: how an item begins and ends, and how weights are made
 // (fp8/fp8_wide_rows.cuh is the other kind).
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scheduler warp of the wide kernel. Every head keeps what a causal rule leaves to it, so that no list is read: an
+// The scheduler warp of the wide kernels. Every head keeps what a causal rule leaves to it, so that no list is read: an
 // item's steps follow from its place.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes and shared memory of the wide kernel: head_dim 64, items of 192 rows, three consumer warpgroups.
+// Shapes and shared memory of the wide kernel at 16 bits: head_dim 64, items of 192 rows, three consumer warpgroups.
 //
 // A step brings 128 keys, as elsewhere, and is worked on in two pieces of 64. With head_dim 64 a piece is 8 KB of
 // shared memory in a row, of K as of V, so that stages of pieces are stages of steps.

@@ -44,13 +44,13 @@ Status ChooseCudaKernel(const AttentionProblem& problem, const SparseIndexView& 
 // Sinks, of at most 128 query heads, are taken from host memory as the call launches; a captured graph keeps those of
 // its capture. problem.window is 0: cut the index instead (kernels/index_window.h).
 //
-// Memory: 8 bytes per 128 query rows of a head, and 4, from a pool of our own in the stream's order. In a CUDA graph
-// that is captured from it, that becomes an allocation and a free node, with the limits that CUDA sets such graphs: no
-// two launches of one instance at the same time, no clone.
+// Memory: 8 bytes per 128 query rows of a head, and a few more for each of its sections, from a pool of our own in the
+// stream's order. In a CUDA graph that is captured from it, that becomes an allocation and a free node, with the limits
+// that CUDA sets such graphs: no two launches of one instance at the same time, no clone.
 //
 // NaN and infinities: keys and values that no row keeps may hold anything. In a key that some row keeps, NaN in K
-// reaches the rows that keep it, NaN or an infinity in V may reach any row of the same 128-row tile: a weight of 0
-// times it is NaN.
+// reaches the rows that keep it, NaN or an infinity in V may reach any row of the same 128-row tile, or where every
+// head keeps everything of the same 192 rows: a weight of 0 times it is NaN.
 //
 // Errors. kInvalidArgument names the field: a pointer that is null, misaligned or that the GPU cannot follow
 // (registered and managed memory pass), a number out of range, an unknown dtype or rule, an output whose rows overlap,
