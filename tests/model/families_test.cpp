@@ -291,7 +291,9 @@ TEST(RecurrentModel, FeedsWhatStaysInChunksUntilItIsThere) {
   EXPECT_EQ(model->num_tokens(), 50);
 
   attention.during = {};
-  EXPECT_LE(RelativeError(model->Forward(all.subspan(50, 1), LogitsOf::kLastToken), wanted), 1e-5);
+  // The recurrence was summed up in passes of other sizes, which moves its fp32 by some 1e-5, more or less with the
+  // processor's matrix products; a state that is not the 50th token's is off by tenths.
+  EXPECT_LE(RelativeError(model->Forward(all.subspan(50, 1), LogitsOf::kLastToken), wanted), 1e-4);
   EXPECT_EQ(model->num_tokens(), 51);
 }
 
