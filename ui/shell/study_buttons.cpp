@@ -12,7 +12,7 @@ StudyButtons::StudyButtons(Study* study, const QString& name, Words words, QObje
       study_(study),
       words_(std::move(words)),
       start_(new QPushButton),
-      copy_(new QPushButton(tr("Copy co&mmand"))) {
+      copy_(new QPushButton(tr("Copy command"))) {  // no key of its own: it stands in several panes of a window
   start_->setObjectName(name + QStringLiteral("Start"));
   start_->setToolTip(words_.start_help);
   copy_->setObjectName(name + QStringLiteral("Command"));
