@@ -222,6 +222,10 @@ void TraceWorkbench::ReadMethodFile(const std::string& kind, const std::string& 
         // The parser would end the path at a comma.
         if (path.find(',') != std::string::npos)
           throw UsageError(path + " has a comma in its name, which separates a method's parameters: rename it.");
+        // What a run in a file names may be anything: a pipe would hold this worker for ever.
+        std::error_code unknown;
+        if (std::filesystem::exists(path, unknown) && !std::filesystem::is_regular_file(path, unknown))
+          throw BadInputError({.file = path, .problem = "is not a regular file", .remedy = "choose another file"});
         return ParseMethod(kind + ":path=" + path, "method").name;
       },
       [this, path, done = std::move(done)](const std::string& name) {

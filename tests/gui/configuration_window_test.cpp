@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Heads with a method of their own, methods that are made of files, and tunings by ranges of lengths: the window finds
 // what the command line finds.
+#include <sys/stat.h>
+
 #include <QAction>
 #include <QClipboard>
 #include <QJsonArray>
@@ -127,6 +129,23 @@ TEST_F(ConfigurationTest, AMaskOfAFileIsAMethodOfThePanel) {
   CloseWindow();
   OpenWindow({});
   ASSERT_TRUE(WaitFor([&] { return name().startsWith(QStringLiteral("mask-file[")); }));
+}
+
+// A run in the file beside a trace names any path, and a click on it reads that.
+TEST_F(ConfigurationTest, APipeIsNoMethodAndHoldsNobodyUp) {
+  OpenWindow(trace_path());
+  Open();
+  const QString pipe = File(QStringLiteral("pipe"));
+  ASSERT_EQ(mkfifo(pipe.toUtf8().constData(), 0600), 0);
+  const std::string before = window_->state()->trial.method()->name;
+  for (const char* kind : {"mask-file", "duo-attention"}) {
+    Find<QLabel>("noticeText")->clear();
+    window_->state()->SetMethod({QStringLiteral("%1[%2]").arg(QLatin1String(kind), pipe), {}, 0.9});
+    ASSERT_TRUE(WaitFor([&] {
+      return Find<QLabel>("noticeText")->text().contains(QStringLiteral("pipe: is not a regular file"));
+    })) << Find<QLabel>("noticeText")->text().toStdString();
+  }
+  EXPECT_EQ(window_->state()->trial.method()->name, before);
 }
 
 TEST_F(ConfigurationTest, DuoAttentionsNumbersMakeAMethodOfEitherPhase) {
