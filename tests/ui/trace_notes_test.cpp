@@ -156,6 +156,37 @@ TEST_F(TraceNotesTest, TwoWindowsKeepTheirNotesInOneFile) {
   EXPECT_EQ(texts("contents"), QStringList({QStringLiteral("a=back"), QStringLiteral("b=second")}));
 }
 
+TEST_F(TraceNotesTest, NotesAreCarriedToWhatATraceHasGrownTo) {
+  const QTemporaryDir folder;
+  const QString trace = folder.filePath(QStringLiteral("t.h5"));
+  const auto note = [](const char* text) { return QJsonObject{{QStringLiteral("text"), QLatin1String(text)}}; };
+  StateWriter writer;
+  TraceKeeper keeper(&writer, folder.path());
+  keeper.Open(trace, QStringLiteral("300 tokens"));
+  keeper.KeepRun({{QStringLiteral("method"), QStringLiteral("band")}});
+  keeper.KeepNote(QStringLiteral("a"), note("first"));
+  // At once, before any of it is written.
+  const TraceKeeper::Kept kept =
+      keeper.Open(trace, QStringLiteral("600 tokens"), {{QStringLiteral("a"), note("first")}});
+  ASSERT_EQ(kept.notes.size(), 1U);
+  EXPECT_EQ(kept.notes[0].first, QStringLiteral("a"));
+  EXPECT_TRUE(kept.runs.empty()) << "of 300 tokens";
+  ASSERT_TRUE(writer.Finish(20000));
+  const auto open = [&](const char* contents) {
+    return TraceKeeper(&writer, folder.path()).Open(trace, QLatin1String(contents));
+  };
+  ASSERT_EQ(open("600 tokens").notes.size(), 1U);
+  EXPECT_EQ(open("600 tokens").notes[0].second, note("first"));
+  EXPECT_EQ(open("300 tokens").runs.size(), 1U) << "it was still written";
+  // What is known of the new contents already is not taken back to what it was.
+  keeper.KeepNote(QStringLiteral("a"), note("changed"));
+  ASSERT_TRUE(writer.Finish(20000));
+  const TraceKeeper::Kept again =
+      keeper.Open(trace, QStringLiteral("600 tokens"), {{QStringLiteral("a"), note("first")}});
+  ASSERT_EQ(again.notes.size(), 1U);
+  EXPECT_EQ(again.notes[0].second, note("changed"));
+}
+
 TEST(NoticeLogTest, KeepsTheNewestWithTheirTimeAndShowsNoControlCharacters) {
   NoticeLog log;
   const QAbstractItemModelTester tester(&log, QAbstractItemModelTester::FailureReportingMode::Fatal);

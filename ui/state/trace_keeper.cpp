@@ -88,7 +88,7 @@ QString TraceKeeper::FileInSettings(const QString& trace_path) const {
   return folder_ + u'/' + QString::fromLatin1(name) + QStringLiteral(".json");
 }
 
-TraceKeeper::Kept TraceKeeper::Open(const QString& trace_path, const QString& contents) {
+TraceKeeper::Kept TraceKeeper::Open(const QString& trace_path, const QString& contents, const Notes& carried) {
   trace_ = trace_path;
   contents_ = contents;
   runs_ = notes_ = {};
@@ -115,6 +115,11 @@ TraceKeeper::Kept TraceKeeper::Open(const QString& trace_path, const QString& co
     }
   }
   view_ = kept.view;
+  for (const auto& [id, note] : carried) {
+    if (notes.contains(id)) continue;
+    kept.notes.emplace_back(id, note);
+    KeepNote(id, note);
+  }
   return kept;
 }
 
@@ -172,7 +177,7 @@ void TraceKeeper::WriteEntries() {
   const auto elsewhere = std::make_shared<bool>(false);
   const QString beside = FileBeside(trace_), in_settings = FileInSettings(trace_);
   writer_->Write(
-      QStringLiteral("entries ") + trace_,
+      QStringLiteral("entries %1 ").arg(contents_) + trace_,  // of what it held before they are written, too
       [beside, in_settings, elsewhere, runs = runs_, notes = notes_] {
         const auto put = [&](const QJsonObject& present) { return WithEntries(present, runs, notes); };
         const auto drop = [&](const QJsonObject& present) {
@@ -192,12 +197,13 @@ void TraceKeeper::WriteEntries() {
           return UpdateStateFile(in_settings, kMostBytes, /*keep_foreign=*/false, drop);
         return QString();
       },
-      [this, trace = trace_, in_settings, elsewhere, runs = runs_, notes = notes_](const QString& error) {
+      [this, trace = trace_, contents = contents_, in_settings, elsewhere, runs = runs_,
+       notes = notes_](const QString& error) {
         if (!error.isEmpty()) {
           Q_EMIT Failed(error);
           return;
         }
-        if (trace != trace_) return;
+        if (trace != trace_ || contents != contents_) return;
         Settle(runs, &runs_);
         Settle(notes, &notes_);
         const bool adds = !runs.added.empty() || !notes.added.empty();

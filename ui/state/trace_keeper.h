@@ -26,10 +26,11 @@ class TraceKeeper : public QObject {
   // `settings_folder`: where session.json lies. `writer` outlives the keeper.
   TraceKeeper(StateWriter* writer, const QString& settings_folder, QObject* parent = nullptr);
 
+  using Notes = std::vector<std::pair<QString, QJsonObject>>;  // by their ids
   struct Kept {
-    QJsonObject view;                                    // as KeepView was given it last; empty: never
-    std::vector<QJsonObject> runs;                       // oldest first
-    std::vector<std::pair<QString, QJsonObject>> notes;  // by their ids
+    QJsonObject view;               // as KeepView was given it last; empty: never
+    std::vector<QJsonObject> runs;  // oldest first
+    Notes notes;
   };
   // Entries of one list of the file: an entry is its id, what contents it is about, and the thing itself.
   struct Changes {
@@ -39,7 +40,8 @@ class TraceKeeper : public QObject {
   };
 
   // Another trace; `contents` names what is recorded in it. What was asked for of the one before is still written.
-  Kept Open(const QString& trace_path, const QString& contents);
+  // `carried`: notes of less of this trace, which are kept of these contents from now on.
+  Kept Open(const QString& trace_path, const QString& contents, const Notes& carried = {});
   void KeepView(const QJsonObject& view);
   void KeepRun(const QJsonObject& run);
   // Of the open trace, those of other windows that Open has shown among them.
