@@ -69,9 +69,10 @@ void LivePanel::DrawLive(CanvasModel& model) {
   if (!trial.live_error().empty()) ProblemText(trial.live_error());
   if (!trial.live()) {
     if (trial.live_pending()) ImGui::TextDisabled("running …");
+    if (trial.live_waits()) ImGui::TextDisabled("waits for the measurement …");
     return;
   }
-  const bool outdated = trial.live_pending() || trial.mask_pending();
+  const bool outdated = trial.live_pending() || trial.live_waits() || trial.mask_pending();
   if (outdated) ImGui::PushStyleVar(ImGuiStyleVar_Alpha, kDimmed);
   ImGui::BeginGroup();
   for (const std::string& line : DescribeLive(*trial.live(), trial.is_decode())) ImGui::TextUnformatted(line.c_str());

@@ -143,13 +143,28 @@ void MethodTrial::SetLiveWanted(bool wanted) {
 void MethodTrial::CancelLive() {
   ++live_request_;
   if (live_pending_) workbench_->CancelLiveRun(view_);
-  live_pending_ = false;
+  live_pending_ = live_waits_ = false;
+}
+
+void MethodTrial::SetMeasuring(bool measuring) {
+  if (measuring == measuring_) return;
+  measuring_ = measuring;
+  if (measuring) {
+    const bool was_pending = live_pending_;
+    if (was_pending) CancelLive();
+    live_waits_ = was_pending;
+  } else if (live_waits_ && !mask_pending_) {  // else it follows its mask
+    RequestLive();
+  }
+  Q_EMIT Changed();
 }
 
 void MethodTrial::RequestLive() {
   CancelLive();
   live_error_.clear();
   if (!live_wanted_ || workbench_ == nullptr || !mask_ || !head_) return;
+  live_waits_ = measuring_;
+  if (measuring_) return;
   live_pending_ = true;
   const int64_t request = live_request_;
   const auto receive = [weak = std::weak_ptr<MethodTrial*>(self_), request](const auto& act) {

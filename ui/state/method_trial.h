@@ -108,6 +108,10 @@ class MethodTrial : public QObject {
   const std::optional<analysis::LiveRun>& live() const { return live_; }
   bool live_pending() const { return live_pending_; }
   const std::string& live_error() const { return live_error_; }
+  // Something is measured, and has the machine to itself: a run under way is given up, and the last one that was wanted
+  // meanwhile follows when that is over.
+  void SetMeasuring(bool measuring);
+  bool live_waits() const { return live_waits_; }
 
   // Looks for the query that keeps the least of its mass by the mask on show, and for the keys that it loses most of:
   // WorstQueryFound follows. Does nothing without a mask.
@@ -163,7 +167,7 @@ class MethodTrial : public QObject {
   bool mask_pending_ = false;
   bool mask_outdated_ = false;  // the parameters changed while the mask was on its way
   std::string mask_error_;
-  bool live_wanted_ = true, live_pending_ = false;
+  bool live_wanted_ = true, live_pending_ = false, live_waits_ = false, measuring_ = false;
   std::optional<analysis::LiveRun> live_;
   std::string live_error_;
   int64_t live_request_ = 0;  // as mask_request_

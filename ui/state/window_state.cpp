@@ -42,6 +42,8 @@ WindowState::WindowState(Workbench* bench, QObject* parent)
   const auto measuring_changed = [this] {
     figures.SetMeasuring(IsMeasuring());
     quantise.SetMeasuring(IsMeasuring());
+    trial.SetMeasuring(IsMeasuring());
+    for (MethodTrial& reference : references) reference.SetMeasuring(IsMeasuring());
   };
   connect(&queue, &RunQueue::Began, this, measuring_changed);
   connect(&queue, &RunQueue::Ended, this, measuring_changed);
