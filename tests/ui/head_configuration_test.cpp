@@ -154,6 +154,25 @@ TEST_F(HeadConfigurationTest, AMethodOfAFileIsReadAgainWhenItIsNamed) {
   EXPECT_EQ(Window(), 12);
 }
 
+// Reading it takes its time, and a person may have chosen another one by then.
+TEST_F(HeadConfigurationTest, AMethodOfAFileThatIsReadTooLateStaysInTheListAlone) {
+  const QString name = QStringLiteral("mask-file[/a/mask.h5]");
+  const size_t before = state_.trial.methods().size();
+  const std::string present = state_.trial.method()->name;
+  state_.SetMethod({name, QStringLiteral("window=12"), 0.9});
+  state_.trial.SetValue("window", 20);
+  Deliver();
+  EXPECT_EQ(state_.trial.method()->name, present);
+  EXPECT_EQ(Window(), 20);
+  EXPECT_EQ(state_.trial.methods().size(), before + 1);
+  // Of two the newer one is taken, and of one that was left nothing is said.
+  state_.SetMethod({QStringLiteral("mask-file[missing]"), {}, 0.9});
+  state_.SetMethod({QStringLiteral("mask-file[/b/mask.h5]"), {}, 0.9});
+  Deliver();
+  EXPECT_EQ(state_.trial.method()->name, "mask-file[/b/mask.h5]");
+  EXPECT_TRUE(failures_.isEmpty()) << failures_.join(u' ').toStdString();
+}
+
 TEST_F(HeadConfigurationTest, EveryRangeOfLengthsHasSettings) {
   TuneSettings settings = state_.sweep.TrialsTuning();
   settings.traces = {"long one.h5"};

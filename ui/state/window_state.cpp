@@ -57,6 +57,7 @@ WindowState::WindowState(Workbench* bench, QObject* parent)
     history.Visit(head);
     if (trial.head() != head) trial.SetHead(head);
   });
+  connect(&trial, &MethodTrial::MethodChanged, this, [this] { ++method_file_; });
   // Later: a change may come from within a frame.
   connect(
       &trial, &MethodTrial::MethodChanged, this,
@@ -120,15 +121,19 @@ void WindowState::ReadMethodFile(const QString& kind, const QString& path,
   const auto kinds = workbench->method_files();
   const std::string plain = kind.toStdString().substr(kind.startsWith(u"decode/") ? 7 : 0);
   if (std::none_of(kinds.begin(), kinds.end(), [&](const MethodFile& one) { return one.name == plain; })) return;
-  workbench->ReadMethodFile(
-      plain, path.toStdString(),
-      WhileAlive(this,
-                 [this, then = std::move(then)](const std::string& name) {
-                   trial.ReloadMethods();
-                   for (MethodTrial& reference : references) reference.ReloadMethods();
-                   then(QString::fromStdString(name));
-                 }),
-      WhileAlive(this, [this](const std::string& sentence) { Q_EMIT Failed(QString::fromStdString(sentence)); }));
+  const int64_t number = ++method_file_;
+  workbench->ReadMethodFile(plain, path.toStdString(),
+                            WhileAlive(this,
+                                       [this, number, then = std::move(then)](const std::string& name) {
+                                         // It is in the list from now on, and under trial unless another one has been
+                                         // chosen meanwhile.
+                                         trial.ReloadMethods();
+                                         for (MethodTrial& reference : references) reference.ReloadMethods();
+                                         if (number == method_file_) then(QString::fromStdString(name));
+                                       }),
+                            WhileAlive(this, [this, number](const std::string& sentence) {
+                              if (number == method_file_) Q_EMIT Failed(QString::fromStdString(sentence));
+                            }));
 }
 
 void WindowState::ShowRun(const analysis::MethodResult& run) {

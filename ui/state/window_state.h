@@ -75,6 +75,9 @@ class WindowState : public QObject {
   void BookmarkWanted();                   // of what the map shows
   void NoteEditWanted(const QString& id);  // it is new, and has no text yet
   void Noticed(const QString& sentence);   // worth a word, and no error
+
+ private:
+  int64_t method_file_ = 0;  // of the newest file that is read, raised when another method is chosen
 };
 
 }  // namespace headscope::ui
