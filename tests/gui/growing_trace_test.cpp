@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A trace that is still being written, by this test in the place of another program's capture.
+#include <QDialog>
 #include <QTableView>
 #include <cmath>
 #include <memory>
@@ -134,7 +135,9 @@ TEST_F(GrowingTraceTest, WhatIsRecordedIsShownAndFollowsUntilItIsWhole) {
   window_->canvas()->FitView();
   trace_.Write(300);
   trace_.Finish();
-  ASSERT_TRUE(WaitFor([&] { return Tokens() == 900 && window_->store()->trace().complete; })) << Said().toStdString();
+  // The writer took its time before this piece, so it is left as much again before it is taken to rest.
+  ASSERT_TRUE(WaitFor([&] { return Tokens() == 900 && window_->store()->trace().complete; }, 90000))
+      << Said().toStdString();
   EXPECT_FALSE(IsSaid());
   ASSERT_TRUE(WaitForCanvas());
   EXPECT_TRUE(window_->canvas()->VisiblePart().is_whole);
@@ -142,10 +145,11 @@ TEST_F(GrowingTraceTest, WhatIsRecordedIsShownAndFollowsUntilItIsWhole) {
   ASSERT_TRUE(WaitForStatistics());
 }
 
-TEST_F(GrowingTraceTest, RunsAreNotDroppedByNews) {
+TEST_F(GrowingTraceTest, RunsAreNotDroppedWithoutAQuestionAndNotesStay) {
   OpenWindow(path_);
   ASSERT_TRUE(WaitForCanvas());
   ASSERT_TRUE(WaitForStatistics());
+  window_->state()->notes.AddTag({0, 1}, QStringLiteral("mine"));
   SetRepeats(window_->canvas(), 1);
   window_->commands()[ui::Command::kRun]->trigger();
   auto* const runs = Find<QTableView>("runsTable");
@@ -156,9 +160,85 @@ TEST_F(GrowingTraceTest, RunsAreNotDroppedByNews) {
   EXPECT_TRUE(Find<QLabel>("noticeText")->text().startsWith(QStringLiteral("More of growing.h5")));
   EXPECT_EQ(Tokens(), 300);
   EXPECT_EQ(runs->model()->rowCount(), 2);
+  AnswerQuestion(QStringLiteral("Cancel"));
   QTest::mouseClick(show, Qt::LeftButton);
+  ASSERT_EQ(questions_.size(), 1U);
+  EXPECT_EQ(questions_[0].default_button, QStringLiteral("Cancel"));
+  EXPECT_TRUE(questions_[0].text.contains(QStringLiteral("its first 300 tokens alone: 1 run.")))
+      << questions_[0].text.toStdString();
+  QTest::qWait(200);
+  EXPECT_EQ(Tokens(), 300);
+  EXPECT_EQ(runs->model()->rowCount(), 2);
+  // The next piece is another occasion only where that was opened: it is asked for by opening it.
+  window_->ForgetRuns();
+  window_->OpenPath(path_);
   ASSERT_TRUE(WaitFor([&] { return Tokens() == 600; }));
-  EXPECT_EQ(runs->model()->rowCount(), 0) << "they were of 300 tokens";
+}
+
+// As a capture that overwrites does it.
+TEST_F(GrowingTraceTest, ATraceThatIsRenamedWhenItIsWholeIsReadByItsNewName) {
+  const QString partial = File(QStringLiteral("whole.partial.h5")), whole = File(QStringLiteral("whole.h5"));
+  GrowingTrace trace(partial.toStdString());
+  trace.Write(300);
+  OpenWindow(partial);
+  ASSERT_TRUE(WaitForCanvas());
+  window_->state()->notes.AddTag({0, 1}, QStringLiteral("mine"));
+  trace.Write(600);
+  trace.Finish();
+  ASSERT_TRUE(QFile::rename(partial, whole));
+  ASSERT_TRUE(WaitFor([&] { return Tokens() == 900; })) << Said().toStdString();
+  EXPECT_EQ(window_->store()->trace().path, whole.toStdString());
+  EXPECT_FALSE(IsSaid());
+  EXPECT_EQ(window_->state()->notes.TagsOf({0, 1}), QStringList{QStringLiteral("mine")});
+  // A trace that is removed says so.
+  const QString removed = File(QStringLiteral("removed.partial.h5"));
+  GrowingTrace other(removed.toStdString());
+  other.Write(300);
+  window_->OpenPath(removed);
+  ASSERT_TRUE(WaitFor([&] { return Tokens() == 300 && IsSaid(); }));
+  ASSERT_TRUE(QFile::remove(removed));
+  EXPECT_TRUE(WaitFor([&] { return Find<QLabel>("recordingLabel")->toolTip().contains(QStringLiteral("removed")); }));
+}
+
+TEST_F(GrowingTraceTest, NotesAndTheQueryLookedAtStay) {
+  OpenWindow(path_);
+  ASSERT_TRUE(WaitForCanvas());
+  ASSERT_TRUE(WaitForStatistics());
+  window_->state()->notes.AddTag({0, 1}, QStringLiteral("mine"));
+  window_->state()->focus.Choose(123);
+  trace_.Write(300);
+  ASSERT_TRUE(WaitFor([&] { return Tokens() == 600; })) << Said().toStdString();
+  EXPECT_EQ(window_->state()->focus.row(), 123);
+  ASSERT_EQ(window_->state()->notes.notes().size(), 1U);
+  EXPECT_EQ(window_->state()->heads.trace().num_tokens, 600);
+  EXPECT_EQ(window_->state()->notes.TagsOf({0, 1}), QStringList{QStringLiteral("mine")});
+  // They are those of the grown trace by now.
+  CloseWindow();
+  OpenWindow(path_);
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_EQ(window_->state()->notes.TagsOf({0, 1}), QStringList{QStringLiteral("mine")});
+}
+
+TEST_F(GrowingTraceTest, ADialogIsNotReadUnderAndATraceThatDoesNotOpenLeavesThisOneFollowed) {
+  OpenWindow(path_);
+  ASSERT_TRUE(WaitForCanvas());
+  ASSERT_TRUE(WaitForStatistics());
+  QDialog dialog(window_.get());
+  dialog.setModal(true);
+  dialog.show();
+  trace_.Write(300);
+  ASSERT_TRUE(WaitFor([&] { return Find<QPushButton>("noticeAction")->isVisible(); }));
+  EXPECT_EQ(Tokens(), 300);
+  dialog.close();
+  window_->OpenPath(File(QStringLiteral("missing.h5")));
+  ASSERT_TRUE(WaitFor([&] { return Find<QLabel>("noticeText")->text().contains(QStringLiteral("missing.h5")); }));
+  trace_.Write(200);
+  EXPECT_TRUE(WaitFor([&] { return Said() == QStringLiteral("Recording: 300 of 900 tokens"); }))
+      << Said().toStdString();
+  EXPECT_TRUE(WaitFor([&] { return Said() == QStringLiteral("Incomplete: 300 of 900 tokens"); }, 60000))
+      << Said().toStdString();
+  EXPECT_TRUE(
+      Find<QLabel>("recordingLabel")->toolTip().contains(QStringLiteral("Nothing has been written to the trace")));
 }
 
 }  // namespace

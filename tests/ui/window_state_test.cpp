@@ -108,6 +108,86 @@ TEST_F(WindowStateTest, TheExecutorDoesNotRunWhereNobodyWantsItAndSaysWhyItDidNo
   EXPECT_FALSE(trial.live());
 }
 
+TEST_F(WindowStateTest, WhatIsMeasuredHasTheMachineToItselfAndTheLastLiveRunFollows) {
+  MethodTrial& trial = state_.trial;
+  MethodTrial& other = state_.references[0];
+  other.SetWorkbench(&workbench_);
+  other.SetHead(analysis::HeadId{0, 0});
+  state_.heads.Select({0, 1});
+  workbench_.DeliverReplies(2);  // both masks
+  ASSERT_TRUE(trial.live_pending());
+  ASSERT_TRUE(other.live_pending());
+  const int begun = workbench_.num_live_runs;
+  const auto all_wait = [&] { return !trial.live_pending() && !other.live_pending() && trial.live_waits(); };
+  workbench_.hold_run = true;
+  ASSERT_TRUE(trial.Run(1));
+  EXPECT_TRUE(all_wait());
+  EXPECT_TRUE(other.live_waits());
+  trial.SetValue("window", 16);
+  trial.SetValue("window", 8);
+  Deliver();
+  EXPECT_TRUE(trial.mask()) << "masks are made";
+  EXPECT_TRUE(all_wait());
+  EXPECT_EQ(workbench_.num_live_runs, begun);
+  trial.CancelRun();
+  EXPECT_TRUE(trial.live_pending());
+  EXPECT_FALSE(trial.live_waits());
+  EXPECT_EQ(workbench_.num_live_runs, begun + 2) << "one of each map";
+  Deliver();
+  ASSERT_TRUE(trial.live());
+  EXPECT_EQ(trial.live()->attend_ms, static_cast<double>(trial.mask()->mask_id));
+  // Every head, and every method.
+  for (const bool sweep : {true, false}) {
+    trial.SetValue("window", sweep ? 32 : 24);
+    if (sweep) {
+      state_.sweep.Start(HeadSweep::Kind::kMeasure);
+    } else {
+      state_.queue.RunAll();
+    }
+    ASSERT_EQ(workbench_.DeliverReplies(1), 1);
+    EXPECT_FALSE(trial.mask_pending());
+    EXPECT_FALSE(trial.live_pending()) << sweep;
+    EXPECT_TRUE(trial.live_waits()) << sweep;
+    sweep ? state_.sweep.Stop() : state_.queue.StopAll();
+    EXPECT_TRUE(trial.live_pending()) << sweep;
+    Deliver();
+  }
+  // Nothing waits that was done before.
+  const int done = workbench_.num_live_runs;
+  ASSERT_TRUE(trial.Run(1));
+  EXPECT_FALSE(trial.live_waits());
+  trial.CancelRun();
+  EXPECT_EQ(workbench_.num_live_runs, done);
+}
+
+TEST_F(WindowStateTest, WhatIsOfTheOpenTracesLengthIsNamed) {
+  EXPECT_TRUE(state_.OfThisLength().isEmpty());
+  state_.heads.Select({0, 1});
+  Deliver();
+  state_.notes.AddTag({0, 1}, QStringLiteral("notes stay"));
+  EXPECT_TRUE(state_.OfThisLength().isEmpty());
+  EXPECT_FALSE(state_.IsWorking());
+  state_.sweep.Start(HeadSweep::Kind::kTune);
+  EXPECT_TRUE(state_.IsWorking());
+  Deliver();
+  EXPECT_FALSE(state_.IsWorking());
+  state_.configuration.Use(QStringLiteral("tuned"), {}, state_.sweep.TunedHeads());
+  state_.quantise.Start();
+  EXPECT_TRUE(state_.IsWorking());
+  Deliver();
+  analysis::MethodResult run;
+  run.head = {0, 1};
+  run.method = "band";
+  state_.runs.Add(run);
+  EXPECT_EQ(state_.OfThisLength(),
+            (QStringList{QStringLiteral("1 run"), QStringLiteral("what was tuned on its heads"),
+                         QStringLiteral("the configuration in use"), QStringLiteral("the quantised head")}));
+  state_.sweep.Clear();
+  state_.configuration.Leave();
+  state_.runs.Clear();
+  EXPECT_EQ(state_.OfThisLength(), QStringList{QStringLiteral("the quantised head")});
+}
+
 TEST_F(WindowStateTest, AGhostIsShownInPlaceOfThePanelsMaskAndForgottenBehindIt) {
   state_.heads.Select({0, 1});
   Deliver();

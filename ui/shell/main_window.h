@@ -202,14 +202,21 @@ class MainWindow : public QMainWindow {
   // main_window_growth.cpp: a trace that is still written.
   void ConnectGrowth();
   void TraceGrew();
-  void ReadAgain();                           // the open trace, where it is looked at
-  bool MayReadAgain() const;                  // nothing that a person did on what is there would go
+  void TraceRenamed(const QString& path);
+  // Whether the open trace may be read again without a question: nothing goes, nobody waits for work on it or has a
+  // dialog open over it, and no other is about to take its place.
+  bool MayReadAgain() const;
+  void ReadAgain(const QString& path);  // where it is looked at; that and its notes stay when it has grown
+  void AskToReadAgain(const QString& path);
   void ShowRecording();                       // in the status bar
   void CaptureReadable(const QString& path);  // by this window's own capture
+  bool ShowsOwnCapture() const;               // what that has recorded so far
+  void UpdateWriter();                        // whether it is this window
 
   // main_window_work.cpp: work in the background.
-  void OpenTrace(const QString& path);
-  void TraceOpened(const TraceSummary& trace);
+  // `again`: the trace on show, of which there is more by now.
+  void OpenTrace(const QString& path, bool again = false);
+  void TraceOpened(const TraceSummary& trace, bool again);
   void RequestStatistics();
   void ChooseFirstHead();
   void OpenCapture(const QString& model_dir);
@@ -238,7 +245,6 @@ class MainWindow : public QMainWindow {
   TraceWatch watch_;
   QString recording_path_;  // of this window's capture, as far as it is readable; empty: none
   int readable_offer_ = 0;  // the notice that offers it
-  bool reading_again_ = false;
   QTimer save_timer_;
   Theme theme_;
   WindowState state_;

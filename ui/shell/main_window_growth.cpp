@@ -1,16 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 // A trace that a capture is still writing, of this window or of another program: what is there is shown, every head as
 // far as it is recorded, and it is read again as it grows.
+#include <QApplication>
 #include <QFileInfo>
 #include <QLocale>
+#include <QMessageBox>
+#include <QPushButton>
 
 #include "main_window.h"
 
 namespace headscope::ui {
+namespace {
+
+QString NumberText(qint64 number) {
+  return QLocale::c().toString(number);
+}
+
+// "3 s", "12 min", "5 h", "40 days".
+QString DurationText(qint64 seconds) {
+  if (seconds < 120) return MainWindow::tr("%1 s").arg(seconds);
+  if (seconds < 2 * 3600) return MainWindow::tr("%1 min").arg(seconds / 60);
+  if (seconds < 2 * 86400) return MainWindow::tr("%1 h").arg(seconds / 3600);
+  return MainWindow::tr("%1 days").arg(NumberText(seconds / 86400));
+}
+
+}  // namespace
 
 void MainWindow::ConnectGrowth() {
   connect(&watch_, &TraceWatch::Grown, this, &MainWindow::TraceGrew);
-  connect(&watch_, &TraceWatch::WrittenChanged, this, &MainWindow::ShowRecording);
+  connect(&watch_, &TraceWatch::Renamed, this, &MainWindow::TraceRenamed);
+  connect(&watch_, &TraceWatch::Looked, this, &MainWindow::ShowRecording);
   connect(&state_.heads, &HeadStore::TraceChanged, this, &MainWindow::ShowRecording);
 }
 
@@ -19,41 +38,81 @@ void MainWindow::ShowRecording() {
   const bool shown = state_.heads.HasTrace() && !trace.complete;
   recording_label_->setVisible(shown);
   if (!shown) return;
-  const auto count = [](int64_t tokens) { return QLocale::c().toString(static_cast<qlonglong>(tokens)); };
   const QString stage = watch_.is_written() ? tr("Recording") : tr("Incomplete");
   recording_label_->setText(
       trace.expected_tokens > trace.num_tokens
-          ? tr("%1: %2 of %3 tokens").arg(stage, count(trace.num_tokens), count(trace.expected_tokens))
-          : tr("%1: %2 tokens").arg(stage, count(trace.num_tokens)));
-  recording_label_->setToolTip(
-      watch_.is_written() ? tr("A capture is writing this trace: every head is there as far as it has come, and "
-                               "what follows appears as it is recorded.")
-                          : tr("The capture of this trace was stopped: every head ends at this token."));
+          ? tr("%1: %2 of %3 tokens").arg(stage, NumberText(trace.num_tokens), NumberText(trace.expected_tokens))
+          : tr("%1: %2 tokens").arg(stage, NumberText(trace.num_tokens)));
+  if (watch_.is_written()) {
+    recording_label_->setToolTip(
+        tr("A capture is writing this trace: every head is there as far as it has come, and what follows appears as it "
+           "is recorded."));
+  } else if (watch_.is_gone()) {
+    recording_label_->setToolTip(
+        tr("The file of this trace has been moved or removed: what is on show stays, and nothing follows."));
+  } else {
+    recording_label_->setToolTip(tr("Every head ends at this token. Nothing has been written to the trace for %1: its "
+                                    "capture has ended, or is in "
+                                    "a long pass, and then what follows appears as it is recorded.")
+                                     .arg(DurationText(watch_.QuietSeconds())));
+  }
 }
 
 bool MainWindow::MayReadAgain() const {
-  return !state_.IsMeasuring() && !state_.queue.searching() && state_.runs.runs().empty() &&
-         state_.notes.notes().empty();
+  return state_.OfThisLength().isEmpty() && !state_.IsWorking() && !watch_.is_opening_another() &&
+         QApplication::activeModalWidget() == nullptr && QApplication::activePopupWidget() == nullptr;
 }
 
 void MainWindow::TraceGrew() {
-  if (MayReadAgain()) return ReadAgain();
-  // Runs and notes are of the prompt as it was opened.
-  notice_->ShowOffer(tr("More of %1 has been recorded.").arg(QFileInfo(session_.last_trace).fileName()), tr("Show it"),
-                     [this] {
-                       if (MayDropRuns(tr("Reading the trace again discards them."))) ReadAgain();
-                     });
+  const QString path = session_.last_trace;
+  if (MayReadAgain()) return ReadAgain(path);
+  notice_->ShowOffer(tr("More of %1 has been recorded.").arg(QFileInfo(path).fileName()), tr("Show it"),
+                     [this, path] { AskToReadAgain(path); });
 }
 
-void MainWindow::ReadAgain() {
-  reading_again_ = true;
-  OpenTrace(session_.last_trace);
+void MainWindow::TraceRenamed(const QString& path) {
+  if (MayReadAgain()) return ReadAgain(path);
+  notice_->ShowOffer(tr("The trace on show is recorded, and is now %1.").arg(QFileInfo(path).fileName()), tr("Show it"),
+                     [this, path] { AskToReadAgain(path); });
+}
+
+void MainWindow::ReadAgain(const QString& path) {
+  OpenTrace(path, /*again=*/true);
+}
+
+void MainWindow::AskToReadAgain(const QString& path) {
+  const QStringList goes = state_.OfThisLength();
+  if (goes.isEmpty()) return ReadAgain(path);
+  const bool has_runs = !state_.runs.runs().empty();
+  QMessageBox box(
+      QMessageBox::Warning, tr("More has been recorded"),
+      tr("Reading the trace again discards what is of its first %1 tokens alone: %2. Bookmarks and tags stay.")
+          .arg(NumberText(state_.heads.trace().num_tokens), goes.join(QStringLiteral(", "))),
+      QMessageBox::NoButton, this);
+  box.setObjectName(QStringLiteral("readAgain"));
+  QPushButton* const save = has_runs ? box.addButton(tr("Save runs…"), QMessageBox::AcceptRole) : nullptr;
+  QPushButton* const discard = box.addButton(tr("Discard"), QMessageBox::DestructiveRole);
+  QPushButton* const cancel = box.addButton(QMessageBox::Cancel);
+  if (save != nullptr) save->setToolTip(tr("Save them as .csv, .json or .h5"));
+  box.setDefaultButton(cancel);
+  box.exec();
+  if (box.clickedButton() == discard || (save != nullptr && box.clickedButton() == save && ExportRuns()))
+    ReadAgain(path);
+}
+
+bool MainWindow::ShowsOwnCapture() const {
+  return !recording_path_.isEmpty() && session_.last_trace == QFileInfo(recording_path_).absoluteFilePath();
+}
+
+void MainWindow::UpdateWriter() {
+  watch_.SetWriterKnown(capture_ != nullptr && capture_->IsCapturing() && ShowsOwnCapture());
 }
 
 void MainWindow::CaptureReadable(const QString& path) {
   if (path.isEmpty() || path == recording_path_ || !capture_->CanBeShown()) return;
   recording_path_ = path;
-  if (!state_.heads.HasTrace()) return OpenPath(path);
+  UpdateWriter();
+  if (!state_.heads.HasTrace() && !watch_.is_opening()) return OpenPath(path);
   notice_->ShowOffer(tr("The first tokens of %1 are recorded.").arg(QFileInfo(path).fileName()), tr("Show them"),
                      [this, path] { OpenPath(path); });
   readable_offer_ = notice_->newest_offer();

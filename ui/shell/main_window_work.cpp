@@ -72,7 +72,7 @@ void MainWindow::ForgetRuns() {
   state_.runs.Clear();
 }
 
-void MainWindow::OpenTrace(const QString& path) {
+void MainWindow::OpenTrace(const QString& path, bool again) {
   watch_.Opening(path);
   progress_->Begin(kOpenWork, [] {});  // reading a trace's layout is over before anybody could cancel it
   ProgressReport report;
@@ -80,20 +80,20 @@ void MainWindow::OpenTrace(const QString& path) {
   progress_->Update(kOpenWork, report);
   workbench_->OpenTrace(path.toStdString(),
                         WhileAlive(this,
-                                   [this, offer = notice_->newest_offer()](const TraceSummary& trace) {
+                                   [this, again, offer = notice_->newest_offer()](const TraceSummary& trace) {
                                      // What was offered instead of the trace before is about that one.
                                      notice_->WithdrawOffer(offer);
-                                     TraceOpened(trace);
+                                     TraceOpened(trace, again);
                                    }),
                         WhileAlive(this, [this](const std::string& sentence) {
                           progress_->End(kOpenWork);
-                          reading_again_ = false;
+                          watch_.NotOpened();
                           notice_->ShowError(QString::fromStdString(sentence));
                           if (!state_.heads.HasTrace()) ShowWelcome();
                         }));
 }
 
-void MainWindow::TraceOpened(const TraceSummary& trace) {
+void MainWindow::TraceOpened(const TraceSummary& trace, bool again) {
   const QString path = QFileInfo(QString::fromStdString(trace.path)).absoluteFilePath();
   progress_->End(kOpenWork);
   progress_->End(kStatisticsWork);
@@ -107,7 +107,13 @@ void MainWindow::TraceOpened(const TraceSummary& trace) {
   known_place_ = known_brush_ = {};  // what the trace brings along is nobody's change
   const bool is_first = !state_.heads.HasTrace();
   if (is_first) welcome_->hide();
-  const TraceKeeper::Kept kept = keeper_.Open(path, QString::fromStdString(trace.contents));
+  // A trace that has grown stays where it is looked at, unless all of it was.
+  const bool is_same = again && HasGrownFrom(state_.heads.trace(), trace);
+  TraceKeeper::Notes carried;
+  if (is_same) {
+    for (const TraceNote& note : state_.notes.notes()) carried.emplace_back(note.id, note.ToJson());
+  }
+  const TraceKeeper::Kept kept = keeper_.Open(path, QString::fromStdString(trace.contents), carried);
   const bool is_example =
       opening_example_ && QFileInfo(QString::fromStdString(opening_example_->path)).absoluteFilePath() == path;
   if (!is_example) opening_example_.reset();
@@ -119,9 +125,11 @@ void MainWindow::TraceOpened(const TraceSummary& trace) {
   FillRecentMenu();
   state_.history.Clear();
   state_.runs.Clear();
+  UpdateWriter();
   watch_.Opened(trace);
-  // A trace that has grown stays where it is looked at, unless all of it was.
-  const bool is_same = std::exchange(reading_again_, false);
+  // The answer's query, until another one is pointed at: text and lost keys have something to say.
+  const std::optional<int64_t> query = state_.focus.row();
+  const bool query_stays = is_same && query && *query + 1 < state_.heads.trace().num_rows;
   const auto show = [&](HeadCanvas* map) {
     const bool stays = is_same && map->HasHead() && !map->VisiblePart().is_whole;
     const QJsonObject place = map->PlaceState();
@@ -133,7 +141,7 @@ void MainWindow::TraceOpened(const TraceSummary& trace) {
     if (other_workbench_ == nullptr || map != others_.front()) show(map);
   }
   state_.heads.SetTrace(trace);
-  state_.parameters.stack()->clear();  // what it would take back was of the trace before
+  if (!is_same) state_.parameters.stack()->clear();  // what it would take back was of the trace before
   state_.notes.Open(trace, kept.notes);
   RestoreTrace(kept, path, is_first);
   BeginUndo();
@@ -144,8 +152,7 @@ void MainWindow::TraceOpened(const TraceSummary& trace) {
   const bool last_is_there = last_head && std::binary_search(heads.begin(), heads.end(), *last_head);
   if (!heads.empty()) state_.heads.Select(last_is_there ? *last_head : heads.front());
   chooses_head_ = chooses;  // from here on it is a person who selects or moves
-  // The answer's query, until another one is pointed at: text and lost keys have something to say.
-  if (trace.num_rows > 0) state_.focus.Choose(trace.num_rows - 1);
+  if (trace.num_rows > 0) state_.focus.Choose(query_stays ? *query : trace.num_rows - 1);
   if (state_.heads.selected()) {
     for (HeadCanvas* map : others_) ShowReference(map, *state_.heads.selected());
   }
@@ -217,6 +224,7 @@ void MainWindow::ConnectCapture() {
   connect(capture_, &CaptureDialog::Failed, this, [this](const QString& sentence) {
     progress_->End(kCaptureWork);
     recording_path_.clear();
+    UpdateWriter();
     if (!capture_->isVisible()) notice_->ShowError(sentence);  // an open dialog says it itself
   });
   connect(capture_, &CaptureDialog::OpenRequested, this, &MainWindow::OpenPath);
@@ -236,19 +244,17 @@ void MainWindow::TraceCaptured(const CapturedTrace& trace) {
   FillRecentMenu();
   SaveSession();
   // Its first tokens may be on show, by the name that it had while it was written.
-  const bool is_on_show =
-      !recording_path_.isEmpty() && session_.last_trace == QFileInfo(recording_path_).absoluteFilePath();
+  const bool is_on_show = ShowsOwnCapture();
   recording_path_.clear();
-  if (is_on_show && MayReadAgain()) {
-    reading_again_ = true;
-    return OpenTrace(path);
-  }
-  if (!state_.heads.HasTrace()) {
-    OpenPath(path);
-    return;
-  }
+  UpdateWriter();
+  if (is_on_show && MayReadAgain()) return ReadAgain(path);
+  if (!state_.heads.HasTrace() && !watch_.is_opening()) return OpenPath(path);
   // What is on show stays there: its runs belong to it.
-  notice_->ShowOffer(told.arg(path, DescribeSize(trace)), tr("Open"), [this, path] { OpenPath(path); });
+  notice_->ShowOffer(told.arg(path, DescribeSize(trace)), tr("Open"),
+                     [this, path, before = is_on_show ? session_.last_trace : QString()] {
+                       if (!before.isEmpty() && session_.last_trace == before) return AskToReadAgain(path);
+                       OpenPath(path);
+                     });
 }
 
 double MainWindow::PixelsPerExported() const {

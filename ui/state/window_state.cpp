@@ -2,6 +2,7 @@
 #include "window_state.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "while_alive.h"
@@ -94,7 +95,21 @@ MethodState WindowState::PresentMethod() const {
   return {QString::fromStdString(spec->name), QString::fromStdString(trial.values().ToString(*spec)), trial.target()};
 }
 
+QStringList WindowState::OfThisLength() const {
+  QStringList names;
+  // The dense baseline comes with every run.
+  const auto measured = std::ranges::count_if(runs.runs(), std::not_fn(IsDenseRun));
+  if (!runs.runs().empty()) names.append(measured == 1 ? tr("1 run") : tr("%1 runs").arg(measured));
+  if (sweep.num_done() > 0)
+    names.append(sweep.kind() == HeadSweep::Kind::kTune ? tr("what was tuned on its heads")
+                                                        : tr("what was measured on its heads"));
+  if (configuration.in_use()) names.append(tr("the configuration in use"));
+  if (!quantise.outputs().empty()) names.append(tr("the quantised head"));
+  return names;
+}
+
 void WindowState::SetMethod(const MethodState& state) {
+  ++method_file_;
   const kernels::MethodSpec* const spec = FindMethod(state.method);
   if (spec == nullptr) {
     // A method of a file that an earlier window read: it is read again.

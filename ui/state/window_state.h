@@ -4,6 +4,7 @@
 #pragma once
 
 #include <QObject>
+#include <QStringList>
 #include <array>
 #include <functional>
 
@@ -45,6 +46,11 @@ class WindowState : public QObject {
   void ShowRun(const analysis::MethodResult& run);
   // A run is measured, of one head or of all: what can wait waits.
   bool IsMeasuring() const { return trial.running() || queue.measuring_all() || sweep.running(); }
+  // A person waits for work on the open trace: no other takes its place by itself.
+  bool IsWorking() const { return IsMeasuring() || queue.searching() || quantise.working(); }
+  // What was found out or set up on the open trace, and is gone when it is read again and has grown; bookmarks and tags
+  // are not, for what they are about is there. Empty: nothing is lost.
+  QStringList OfThisLength() const;
   // Opens its head, and shows its place.
   void GoToNote(const TraceNote& note);
   // The head `step` places further in the trace.
