@@ -101,7 +101,10 @@ void TraceWorkbench::RequestLiveRun(ui::MapView view, analysis::HeadId head, con
       [this, trace = trace_, view, head, method, values, index = mask->second.index,
        alone = measures_alone()](const std::stop_token& stop) {
         if (index) return live_heads_.Run(view, trace->heads.Show(view, head), *index, stop);
-        return RunDecodeLive(*trace, view, head, *kernels::FindDecodeMethod(method), values, alone, stop);
+        const kernels::DecodeMethod* const decode = kernels::FindMethod(method).decode;  // also "decode/NAME"
+        if (decode == nullptr)
+          throw UsageError("Method " + method + " is not registered: choose one from the panel's list.");
+        return RunDecodeLive(*trace, view, head, *decode, values, alone, stop);
       },
       std::move(done), std::move(failed));
 }
