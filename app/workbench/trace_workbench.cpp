@@ -158,7 +158,7 @@ void TraceWorkbench::RequestThumbnail(analysis::HeadId head, ui::Reply<ui::Thumb
       kThumbnailPrefix + std::to_string(head.layer) + ":" + std::to_string(head.head), kThumbnailPriority,
       [trace = trace_, head](const std::stop_token& stop) {
         return std::make_shared<const ui::Thumbnail>(
-            analysis::ComputeThumbnail(*trace->heads.GetUncached(head), ui::Thumbnail::kSide, stop));
+            ui::Thumbnail{analysis::ComputeThumbnail(*trace->heads.GetUncached(head), ui::Thumbnail::kSide, stop)});
       },
       std::move(done), std::move(failed));
 }

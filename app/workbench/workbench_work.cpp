@@ -293,7 +293,7 @@ void TraceWorkbench::RunMethod(analysis::HeadId head, const std::string& method,
         });
         RunSettings settings;
         settings.layer_of = [&](const analysis::HeadTensorsPtr& shown) {
-          const auto layer = std::make_shared<analysis::MeasuredHeads>(*analysis::LoadLayer(trace->reader, shown->id));
+          auto layer = std::make_shared<analysis::MeasuredHeads>(*analysis::LoadLayer(trace->reader, shown->id));
           layer->known = {shown};
           return layer;
         };
