@@ -69,8 +69,7 @@ GrowingDataset::GrowingDataset(hid_t group, const std::string& name, hid_t type,
   // chunks.
   const hsize_t chunk_bytes = shape_.chunk_items * item_bytes_;
   if (shape_.axis > 0 && !shape_.compressed && num_heads_ <= cache_bytes / chunk_bytes) open_.resize(num_heads_);
-  const hsize_t open_chunks =
-      open_.empty() ? std::min<hsize_t>(num_heads_, std::max<hsize_t>(1, cache_bytes / chunk_bytes)) : 1;
+  const hsize_t open_chunks = open_.empty() ? OpenChunks(num_heads_, chunk_bytes, cache_bytes) : 1;
   PropertyHandle access(Require(H5Pcreate(H5P_DATASET_ACCESS), "creating properties"));
   Require(H5Pset_chunk_cache(access.get(), NextPrime(open_chunks * 16 + 1), (open_chunks + 1) * chunk_bytes, 1.0),
           "setting the chunk cache");

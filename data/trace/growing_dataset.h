@@ -2,6 +2,7 @@
 // A chunked dataset that grows along one axis while the file is written in SWMR mode.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -25,8 +26,13 @@ struct GrowingShape {
 class GrowingDataset {
  public:
   GrowingDataset() = default;
-  // `cache_bytes` bounds what is kept of open chunks in memory.
+  // `cache_bytes` bounds what is kept of open chunks in memory: OpenChunks of them.
   GrowingDataset(hid_t group, const std::string& name, hid_t type, const GrowingShape& shape, size_t cache_bytes);
+
+  // Of `num_heads` open chunks those that are kept in memory, one at least.
+  static hsize_t OpenChunks(hsize_t num_heads, hsize_t chunk_bytes, size_t cache_bytes) {
+    return std::min<hsize_t>(num_heads, std::max<hsize_t>(1, cache_bytes / chunk_bytes));
+  }
 
   hsize_t length() const { return shape_.extents[shape_.axis]; }
 
@@ -58,7 +64,7 @@ class GrowingDataset {
   // The chunk at the end of a head, which is put together here: HDF5's own cache copies and sums up chunks more slowly
   // than disks take them.
   struct OpenChunk {
-    std::unique_ptr<char[]> bytes;  // with room for the checksum; nothing before the first item
+    std::unique_ptr<char[]> bytes;  // with room for the checksum; null until the head's first item comes
     hsize_t number = 0;             // of the head's chunks
     hsize_t items = 0;              // that are there
     bool is_written = true;         // as it is

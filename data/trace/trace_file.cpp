@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "data/trace_writer.h"
 #include "trace/hdf5_values.h"
 #include "trace/layer_table.h"
 #include "trace/trace_format.h"
@@ -19,9 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Open chunks kept in memory, all datasets together. Enough for 32 layers of 32 query and 8 KV heads; a model with more
-// rewrites some of its open chunks more often, it does not use more memory.
-constexpr size_t kOpenChunkBudget = size_t{512} << 20;
 constexpr size_t kSmallCache = size_t{1} << 20;
 
 PropertyHandle FileAccess() {
@@ -141,7 +139,56 @@ hsize_t OpenVectors(const TraceLayout& layout) {
   return static_cast<hsize_t>(vectors);
 }
 
+// The shape of a tensor of some layers, and how much memory its open chunks may take.
+struct PlannedTensor {
+  GrowingShape shape;
+  size_t cache_bytes = 0;
+};
+
+// A scalar's share of the memory: one in 16 for each tensor, beside the vectors' whole.
+size_t ScalarCache(const ChunkPlan& chunks, hsize_t layers, hsize_t all_layers) {
+  return chunks.open_bytes / 16 * layers / all_layers;
+}
+
+PlannedTensor PlanTensor(const TensorSpec& spec, const std::vector<int32_t>& slots, const TraceLayout& layout,
+                         const ChunkPlan& chunks) {
+  const LayerFacts& facts = layout.facts[static_cast<size_t>(slots.front())];
+  const hsize_t layers = slots.size(), all_layers = layout.layers.size();
+  const auto heads = static_cast<hsize_t>(NumHeads(spec, facts));
+  const int64_t components = NumComponents(spec, facts);
+  const int64_t items = spec.of_rows ? chunks.expected_rows : layout.max_tokens;
+  GrowingShape shape{{layers, heads, 0}, 2,
+                     ScalarChunk(items), {"layer", spec.head_axis, spec.of_rows ? "row" : "token"},
+                     spec.unit,          chunks.compressed};
+  if (spec.width == TensorSpec::Width::kScalar) return {shape, ScalarCache(chunks, layers, all_layers)};
+  shape.extents.push_back(static_cast<hsize_t>(components));
+  shape.dimension_names.emplace_back(spec.width == TensorSpec::Width::kIds ? "id" : "dim");
+  shape.chunk_items = static_cast<hsize_t>(ChunkItems(components * ComponentBytes(spec, layout.encoding), items));
+  return {shape, chunks.open_bytes * heads * layers / OpenVectors(layout)};
+}
+
 }  // namespace
+
+int64_t BytesOfOpenChunks(const TraceLayout& layout, int64_t expected_rows) {
+  const ChunkPlan chunks{.expected_rows = expected_rows, .open_bytes = kOpenChunkBytes};
+  hsize_t bytes = 0;
+  const auto add = [&bytes](hsize_t heads, hsize_t chunk_bytes, size_t cache_bytes) {
+    bytes += GrowingDataset::OpenChunks(heads, chunk_bytes, cache_bytes) * chunk_bytes;
+  };
+  for (const std::vector<int32_t>& slots : PartsOf(layout)) {
+    const auto first = static_cast<size_t>(slots.front());
+    for (const TensorSpec& spec : kTensorSpecs) {
+      if (!Stores(layout, first, spec.tensor)) continue;
+      const PlannedTensor tensor = PlanTensor(spec, slots, layout, chunks);
+      const auto item_bytes =
+          static_cast<hsize_t>(NumComponents(spec, layout.facts[first]) * ComponentBytes(spec, layout.encoding));
+      add(tensor.shape.extents[0] * tensor.shape.extents[1], tensor.shape.chunk_items * item_bytes, tensor.cache_bytes);
+    }
+    add(slots.size(), ScalarChunk(expected_rows) * sizeof(int64_t),
+        ScalarCache(chunks, slots.size(), layout.layers.size()));
+  }
+  return static_cast<int64_t>(bytes);
+}
 
 void TraceFile::Create(const std::string& path, bool overwrite) {
   std::error_code ignored;
@@ -173,7 +220,7 @@ void TraceFile::Create(const std::string& path, bool overwrite) {
   }
 }
 
-void TraceFile::CreateObjects(const TraceLayout& layout, int64_t expected_rows, bool compressed) {
+void TraceFile::CreateObjects(const TraceLayout& layout, const ChunkPlan& chunks) {
   CreateText(file.get(), "format", kFormatName);
   CreateInteger(file.get(), "version", H5T_STD_I32LE, VersionOf(layout));
   CreateText(file.get(), "NX_class", "NXroot");
@@ -185,10 +232,10 @@ void TraceFile::CreateObjects(const TraceLayout& layout, int64_t expected_rows, 
   for (std::vector<int32_t>& slots : PartsOf(layout)) parts.emplace_back().slots = std::move(slots);
   WriteLayers(file.get(), layout, parts);
   CreateTokens(layout);
-  CreateAttention(layout, expected_rows, compressed);
+  CreateAttention(layout, chunks);
   Require(H5Fflush(file.get(), H5F_SCOPE_LOCAL), "flushing");
   // Chunks of changing size would leave their old places empty for the readers of a stream.
-  if (!compressed) Require(H5Fstart_swmr_write(file.get()), "starting to stream");
+  if (!chunks.compressed) Require(H5Fstart_swmr_write(file.get()), "starting to stream");
   const auto open = [](hid_t object, const char* name) {
     return AttributeHandle(Require(H5Aopen(object, name, H5P_DEFAULT), std::string("opening attribute ") + name));
   };
@@ -230,20 +277,19 @@ void TraceFile::CreateTokens(const TraceLayout& layout) {
                              kSmallCache);
 }
 
-void TraceFile::CreateAttention(const TraceLayout& layout, int64_t expected_rows, bool compressed) {
+void TraceFile::CreateAttention(const TraceLayout& layout, const ChunkPlan& chunks) {
   const GroupHandle group = CreateGroup(file.get(), "attention");
   CreateAttentionAttributes(group.get(), layout);
-  CreatePart(group.get(), layout, expected_rows, compressed, &parts.front());
+  CreatePart(group.get(), layout, chunks, &parts.front());
   for (size_t part = 1; part < parts.size(); ++part) {
     const GroupHandle inner = CreateGroup(group.get(), ("part_" + std::to_string(part)).c_str());
-    CreatePart(inner.get(), layout, expected_rows, compressed, &parts[part]);
+    CreatePart(inner.get(), layout, chunks, &parts[part]);
   }
-  q_rows = GrowingDataset(group.get(), "q_rows", H5T_STD_I32LE, {{0}, 0, ScalarChunk(expected_rows), {"row"}, "token"},
-                          kSmallCache);
+  q_rows = GrowingDataset(group.get(), "q_rows", H5T_STD_I32LE,
+                          {{0}, 0, ScalarChunk(chunks.expected_rows), {"row"}, "token"}, kSmallCache);
 }
 
-void TraceFile::CreatePart(hid_t group, const TraceLayout& layout, int64_t expected_rows, bool compressed,
-                           FilePart* part) {
+void TraceFile::CreatePart(hid_t group, const TraceLayout& layout, const ChunkPlan& chunks, FilePart* part) {
   const auto first = static_cast<size_t>(part->slots.front());
   const LayerFacts& facts = layout.facts[first];
   std::vector<int32_t> numbers;
@@ -252,35 +298,21 @@ void TraceFile::CreatePart(hid_t group, const TraceLayout& layout, int64_t expec
   WriteNumbers(group, "qo_heads", facts.qo_heads);
   WriteNumbers(group, "kv_heads", facts.kv_heads);
 
-  const hsize_t layers = part->slots.size(), all_layers = layout.layers.size();
-  const hsize_t all_vectors = OpenVectors(layout);
   const TypeHandle encoded = FloatType(layout.encoding);
   for (const TensorSpec& spec : kTensorSpecs) {
     const auto number = static_cast<size_t>(spec.tensor);
     part->stored[number] = Stores(layout, first, spec.tensor);
     if (!part->stored[number]) continue;
-    const bool scalar = spec.width == TensorSpec::Width::kScalar;
-    const auto heads = static_cast<hsize_t>(NumHeads(spec, facts));
-    const int64_t components = NumComponents(spec, facts);
-    const int64_t items = spec.of_rows ? expected_rows : layout.max_tokens;
     const hid_t type = spec.type == TensorSpec::Type::kEncoding  ? encoded.get()
                        : spec.type == TensorSpec::Type::kFloat32 ? H5T_IEEE_F32LE
                                                                  : H5T_STD_I32LE;
-    GrowingShape shape{{layers, heads, 0}, 2,         ScalarChunk(items), {"layer", spec.head_axis, "row"},
-                       spec.unit,          compressed};
-    if (!spec.of_rows) shape.dimension_names[2] = "token";
-    size_t cache = kOpenChunkBudget / 16 * layers / all_layers;
-    if (!scalar) {
-      shape.extents.push_back(static_cast<hsize_t>(components));
-      shape.dimension_names.emplace_back(spec.width == TensorSpec::Width::kIds ? "id" : "dim");
-      shape.chunk_items = static_cast<hsize_t>(ChunkItems(components * ComponentBytes(spec, layout.encoding), items));
-      cache = kOpenChunkBudget * heads * layers / all_vectors;
-    }
-    part->tensors[number] = GrowingDataset(group, spec.name, type, shape, cache);
+    const PlannedTensor tensor = PlanTensor(spec, part->slots, layout, chunks);
+    part->tensors[number] = GrowingDataset(group, spec.name, type, tensor.shape, tensor.cache_bytes);
   }
+  const hsize_t layers = part->slots.size();
   part->lse_keys = GrowingDataset(group, "lse_keys", H5T_STD_I64LE,
-                                  {{layers, 0}, 1, ScalarChunk(expected_rows), {"layer", "row"}, "token"},
-                                  kOpenChunkBudget / 16 * layers / all_layers);
+                                  {{layers, 0}, 1, ScalarChunk(chunks.expected_rows), {"layer", "row"}, "token"},
+                                  ScalarCache(chunks, layers, layout.layers.size()));
 }
 
 template <typename Self, typename Use>

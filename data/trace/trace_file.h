@@ -23,6 +23,13 @@ struct FilePart {
   GrowingDataset lse_keys;
 };
 
+// How the chunks are made.
+struct ChunkPlan {
+  int64_t expected_rows = 0;  // query rows that they are made for
+  bool compressed = false;    // those of heads; such a file is no stream, and nobody may read it before it is closed
+  size_t open_bytes = 0;      // of open chunks that are kept in memory, about
+};
+
 struct TraceFile {
   FileHandle file;
   AttributeHandle complete, tokens_flushed, rows_flushed;
@@ -38,10 +45,8 @@ struct TraceFile {
   // Makes a new, empty file. Throws FailedError when there is one already (and not `overwrite`) or the folder cannot be
   // written.
   void Create(const std::string& path, bool overwrite);
-  // Creates everything in it and starts to stream; chunks are made for that many query rows, and
-  // those of heads are compressed where that is asked for: such a file is no stream, and nobody may
-  // read it before it is closed. Throws FailedError.
-  void CreateObjects(const TraceLayout& layout, int64_t expected_rows, bool compressed);
+  // Creates everything in it and, unless it is compressed, starts to stream. Throws FailedError.
+  void CreateObjects(const TraceLayout& layout, const ChunkPlan& chunks);
 
   // Bytes that the datasets take on disk when they hold so much, every started chunk counted whole.
   int64_t StoredBytes(int64_t num_tokens, int64_t num_rows, int64_t text_bytes) const;
@@ -51,8 +56,8 @@ struct TraceFile {
 
  private:
   void CreateTokens(const TraceLayout& layout);
-  void CreateAttention(const TraceLayout& layout, int64_t expected_rows, bool compressed);
-  void CreatePart(hid_t group, const TraceLayout& layout, int64_t expected_rows, bool compressed, FilePart* part);
+  void CreateAttention(const TraceLayout& layout, const ChunkPlan& chunks);
+  void CreatePart(hid_t group, const TraceLayout& layout, const ChunkPlan& chunks, FilePart* part);
   // Calls use(dataset, kind) for every dataset that grows.
   enum class Growth { kTokens, kRows, kText, kOffsets };
   template <typename Self, typename Use>

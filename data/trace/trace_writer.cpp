@@ -77,8 +77,8 @@ struct TraceWriter::Impl {
   }
 };
 
-// HDF5 notices a full disk only when it flushes, too late to stop cleanly. So the file's size is foreseen, every open
-// chunk counted whole.
+// HDF5 notices a full disk when a chunk is handed over or its cache is flushed, and is unfit for going on then. So the
+// file's size is foreseen, every open chunk counted whole.
 void TraceWriter::Impl::RequireSpace(int64_t tokens, int64_t rows, int64_t text_length) const {
   struct stat now {};
   struct statvfs disk {};
@@ -179,7 +179,7 @@ void TraceWriter::Impl::FlushAll() {
 }
 
 TraceWriter::TraceWriter(const std::string& path, const TraceLayout& layout, bool overwrite, int64_t expected_rows,
-                         TraceStorage storage)
+                         TraceStorage storage, size_t open_chunk_bytes)
     : impl_(std::make_unique<Impl>()) {
   if (const std::string problem = LayoutProblem(layout); !problem.empty()) {
     throw FailedError({.file = path, .problem = problem});
@@ -192,8 +192,9 @@ TraceWriter::TraceWriter(const std::string& path, const TraceLayout& layout, boo
   try {
     impl_->Guarded(
         [&] {
-          impl_->file.CreateObjects(layout, expected_rows > 0 ? expected_rows : layout.max_tokens,
-                                    storage == TraceStorage::kCompressed);
+          impl_->file.CreateObjects(layout, {.expected_rows = expected_rows > 0 ? expected_rows : layout.max_tokens,
+                                             .compressed = storage == TraceStorage::kCompressed,
+                                             .open_bytes = open_chunk_bytes});
           // A chunk that is there when its dataset grows is written out, and compressed ones lie elsewhere the next
           // time.
           for (FilePart& part : impl_->file.parts) {

@@ -218,6 +218,7 @@ StressVariant Variant(int number) {
   variant.layout.row_selection = number % 5 == 0 ? "every:2" : "all";
   variant.pass = kPasses[number % 4];
   variant.flush_every = variant.pass == 1 ? 16 : 1;
+  if (number / 8 % 2 == 1) variant.open_chunk_bytes = kFewOpenChunks;
   return variant;
 }
 
@@ -252,8 +253,8 @@ void AppendPass(TraceWriter& writer, const TraceLayout& layout, int64_t begin, i
 }
 
 void WriteTrace(const std::string& path, const TraceLayout& layout, int64_t num_tokens, int64_t pass,
-                int64_t expected_rows, TraceStorage storage) {
-  TraceWriter writer(path, layout, false, expected_rows, storage);
+                int64_t expected_rows, TraceStorage storage, size_t open_chunk_bytes) {
+  TraceWriter writer(path, layout, false, expected_rows, storage, open_chunk_bytes);
   for (int64_t begin = 0; begin < num_tokens; begin += pass) {
     AppendPass(writer, layout, begin, std::min(begin + pass, num_tokens), num_tokens);
   }

@@ -33,14 +33,17 @@ TraceLayout DifferingLayout(ElementType encoding, int64_t max_tokens);
 // Whether a query row is recorded at `position`.
 bool Recorded(const TraceLayout& layout, int64_t position);
 
-// One of a few ways to write: encodings, lengths of passes, how often is flushed. tests/oracle/trace_values.py need not
-// know them.
+// One of a few ways to write: encodings, lengths of passes, how often is flushed, who keeps open chunks.
+// tests/oracle/trace_values.py need not know them.
 struct StressVariant {
   TraceLayout layout;
   int64_t pass = 1;         // tokens per forward pass
   int64_t flush_every = 1;  // passes per flush
   int64_t num_prompt = 64;
+  size_t open_chunk_bytes = kOpenChunkBytes;
 };
+// Memory for fewer open chunks than SmallLayout's heads have: HDF5's cache then keeps them in place of the writer.
+constexpr size_t kFewOpenChunks = size_t{2} << 20;
 StressVariant Variant(int number);
 
 // Appends tokens [begin, end) as one forward pass.
@@ -48,7 +51,8 @@ void AppendPass(TraceWriter& writer, const TraceLayout& layout, int64_t begin, i
 
 // Writes `num_tokens` tokens in passes of `pass` and finishes the trace.
 void WriteTrace(const std::string& path, const TraceLayout& layout, int64_t num_tokens, int64_t pass,
-                int64_t expected_rows = 0, TraceStorage storage = TraceStorage::kPlain);
+                int64_t expected_rows = 0, TraceStorage storage = TraceStorage::kPlain,
+                size_t open_chunk_bytes = kOpenChunkBytes);
 
 // The bytes of a trace of 8 tokens with one head of 4 numbers: little data, so that most changes hit what HDF5 parses.
 std::string TinyTrace(TraceStorage storage = TraceStorage::kPlain);

@@ -180,11 +180,24 @@ TEST(TraceOnFullDisk, NearlyFullDiskIsNoticedBeforeWriting) {
   ExpectCleanStop(writer, path, testing::Variant(3), "the disk is nearly full", false);
 }
 
-TEST(TraceOnFullDisk, DiskFilledBySomebodyElseStopsTheFlush) {
+// Whoever keeps the open chunks: of variant 3 the writer, of variant 11 HDF5's cache, which has no room for all.
+class OpenChunksOf : public ::testing::TestWithParam<int> {};
+
+TEST_P(OpenChunksOf, DiskFilledBySomebodyElseStopsTheWriter) {
   const ScratchFolder folder;
   const std::string path = folder.File("t.h5");
-  WriterProcess writer({path, "3", "--small-disk", "67108864", "--fill"});
-  ExpectCleanStop(writer, path, testing::Variant(3), "No space left on device", false);
+  WriterProcess writer({path, std::to_string(GetParam()), "--small-disk", "67108864", "--fill"});
+  ExpectCleanStop(writer, path, testing::Variant(GetParam()), "No space left on device", false);
+}
+
+INSTANTIATE_TEST_SUITE_P(TraceOnFullDisk, OpenChunksOf, ::testing::Values(3, 11));
+
+TEST(TraceAfterKill, VariantsKeepOpenChunksInBothWays) {
+  EXPECT_EQ(testing::Variant(3).open_chunk_bytes, kOpenChunkBytes);
+  EXPECT_EQ(testing::Variant(11).open_chunk_bytes, testing::kFewOpenChunks);
+  EXPECT_EQ(testing::Variant(3).layout.facts, testing::Variant(11).layout.facts);
+  EXPECT_LT(testing::kFewOpenChunks, static_cast<size_t>(BytesOfOpenChunks(testing::Variant(11).layout,
+                                                                           testing::Variant(11).layout.max_tokens)));
 }
 
 }  // namespace

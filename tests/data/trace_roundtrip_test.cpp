@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <numeric>
 #include <thread>
 
 #include "base/errors.h"
@@ -25,18 +26,22 @@ using testing::SmallLayout;
 using ::testing::ThrowsMessage;
 using testing::WriteTrace;
 
+constexpr size_t kOneOpenChunk = 1;  // bytes for them: HDF5's cache keeps one chunk of each tensor
+
 class Encodings : public ::testing::TestWithParam<ElementType> {};
 
 TEST_P(Encodings, EveryValueComesBackWhateverTheLengthOfThePasses) {
   const ScratchFolder folder;
-  for (const int64_t pass : {1, 7, 64, 1000}) {
-    const std::string path = folder.File(std::to_string(pass) + ".h5");
-    WriteTrace(path, SmallLayout(GetParam(), 500), 300, pass);
-    const TraceReader reader(path);
-    EXPECT_TRUE(reader.complete());
-    EXPECT_EQ(reader.num_tokens(), 300);
-    EXPECT_EQ(reader.num_rows(), 150);
-    EXPECT_EQ(FirstDifference(reader, 300), "");
+  for (const size_t open_chunk_bytes : {kOpenChunkBytes, kOneOpenChunk}) {
+    for (const int64_t pass : {1, 7, 64, 1000}) {
+      const std::string path = folder.File(std::to_string(open_chunk_bytes) + "-" + std::to_string(pass) + ".h5");
+      WriteTrace(path, SmallLayout(GetParam(), 500), 300, pass, 0, TraceStorage::kPlain, open_chunk_bytes);
+      const TraceReader reader(path);
+      EXPECT_TRUE(reader.complete());
+      EXPECT_EQ(reader.num_tokens(), 300);
+      EXPECT_EQ(reader.num_rows(), 150);
+      EXPECT_EQ(FirstDifference(reader, 300), "");
+    }
   }
 }
 
@@ -239,6 +244,75 @@ TEST(TraceRoundTrip, FileIsLessThanATenthLargerThanItsValues) {
       EXPECT_EQ(FirstDifference(TraceReader(path), num_tokens), "");
     }
   }
+}
+
+// The chunks of a tensor as they are stored, checksums too, in the order of their places.
+std::vector<std::vector<unsigned char>> StoredChunks(hid_t file, const std::string& name) {
+  SCOPED_TRACE(name);
+  const hid_t dataset = H5Dopen2(file, name.c_str(), H5P_DEFAULT), space = H5Dget_space(dataset),
+              creation = H5Dget_create_plist(dataset);
+  const int rank = H5Sget_simple_extent_ndims(space);
+  std::vector<hsize_t> extents(static_cast<size_t>(rank)), sizes(extents.size()), offset(extents.size());
+  H5Sget_simple_extent_dims(space, extents.data(), nullptr);
+  H5Pget_chunk(creation, rank, sizes.data());
+  std::vector<std::vector<unsigned char>> chunks;
+  for (size_t axis = 0; axis < extents.size();) {
+    hsize_t bytes = 0;
+    uint32_t left_out = 0;
+    EXPECT_GE(H5Dget_chunk_storage_size(dataset, offset.data(), &bytes), 0);
+    std::vector<unsigned char>& chunk = chunks.emplace_back(bytes);
+    EXPECT_GE(H5Dread_chunk(dataset, H5P_DEFAULT, offset.data(), &left_out, chunk.data()), 0);
+    EXPECT_EQ(left_out, 0u) << "a filter was left out";
+    for (axis = 0; axis < extents.size(); ++axis) {  // the next place
+      offset[axis] += sizes[axis];
+      if (offset[axis] < extents[axis]) break;
+      offset[axis] = 0;
+    }
+  }
+  H5Pclose(creation);
+  H5Sclose(space);
+  H5Dclose(dataset);
+  return chunks;
+}
+
+TEST(TraceRoundTrip, ChunksAreTheSameWhoeverKeepsThemOpen) {
+  const ScratchFolder folder;
+  TraceLayout layout = SmallLayout(ElementType::kFloat32, 2000);
+  testing::SetHeadDim(&layout, 96);  // chunks of 667 tokens, the last of them not full
+  for (const int64_t pass : {1, 77, 700}) {
+    SCOPED_TRACE("passes of " + std::to_string(pass));
+    const std::string own = folder.File("own-" + std::to_string(pass)),
+                      cached = folder.File("cached-" + std::to_string(pass));
+    const int64_t num_tokens = pass == 1 ? 680 : 1650;
+    WriteTrace(own, layout, num_tokens, pass);
+    WriteTrace(cached, layout, num_tokens, pass, 0, TraceStorage::kPlain, kOneOpenChunk);
+    const hid_t files[] = {H5Fopen(own.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT),
+                           H5Fopen(cached.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT)};
+    for (const char* name : {"attention/q", "attention/k", "attention/v", "attention/lse", "attention/lse_keys"}) {
+      const auto chunks = StoredChunks(files[0], name);
+      EXPECT_GE(chunks.size(), 3u);
+      EXPECT_TRUE(chunks == StoredChunks(files[1], name)) << name;
+    }
+    for (const hid_t file : files) H5Fclose(file);
+    EXPECT_EQ(FirstDifference(TraceReader(cached), num_tokens), "");
+  }
+}
+
+TEST(TraceRoundTrip, OpenChunksAreCountedAsTheyAreKept) {
+  TraceLayout layout = SmallLayout(ElementType::kBFloat16, 1 << 20);
+  testing::SetHeadDim(&layout, 128);
+  constexpr int64_t kVectors = 3 * (4 + 3 + 3) * (256 << 10), kScalars = 3 * 4 * (32 << 10) + 3 * (64 << 10);
+  EXPECT_EQ(BytesOfOpenChunks(layout, 1 << 20), kVectors + kScalars);
+  layout.max_tokens = 10;
+  EXPECT_EQ(BytesOfOpenChunks(layout, 5), 3 * (4 * 5 + 6 * 10) * 256 + 3 * 5 * (4 * 4 + 8));
+  // More heads than there is room for.
+  layout.max_tokens = 1 << 20;
+  layout.model.num_layers = 4000;
+  layout.facts.assign(4000, layout.facts[0]);
+  layout.layers.resize(4000);
+  std::iota(layout.layers.begin(), layout.layers.end(), 0);
+  EXPECT_LE(BytesOfOpenChunks(layout, 1 << 20), static_cast<int64_t>(kOpenChunkBytes + kOpenChunkBytes / 8));
+  EXPECT_GE(BytesOfOpenChunks(layout, 1 << 20), static_cast<int64_t>(kOpenChunkBytes));
 }
 
 TEST(TraceRoundTrip, WholeTraceOfOneTokenWorks) {

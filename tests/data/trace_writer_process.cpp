@@ -28,6 +28,7 @@ namespace {
 
 using headscope::FailedError;
 using headscope::data::TraceReader;
+using headscope::data::TraceStorage;
 using headscope::data::TraceWriter;
 using headscope::data::testing::AppendPass;
 using headscope::data::testing::FirstDifference;
@@ -35,7 +36,7 @@ using headscope::data::testing::StressVariant;
 using headscope::data::testing::Variant;
 
 constexpr int kNotPermitted = 77;
-constexpr int64_t kFirstPassOfSecondChunk = 9;  // of variant 3: passes of 128 tokens, chunks of 1024
+constexpr int64_t kFirstPassOfSecondChunk = 9;  // of variants 3 and 11: passes of 128 tokens, chunks of 1024
 constexpr int64_t kEndless = int64_t{1} << 20;
 
 bool MountSmallDisk(const std::string& folder, const std::string& bytes) {
@@ -55,13 +56,14 @@ void FillDisk(const std::string& folder) {
 }
 
 int WriteUntilItFails(const std::string& path, const StressVariant& variant, bool expect_failure, bool fill_disk) {
-  TraceWriter writer(path, variant.layout, true);
+  TraceWriter writer(path, variant.layout, true, 0, TraceStorage::kPlain, variant.open_chunk_bytes);
   int64_t flushed = 0, passes = 0;
   try {
     for (int64_t begin = 0; begin < kEndless; begin += variant.pass) {
       AppendPass(writer, variant.layout, begin, begin + variant.pass, variant.num_prompt);
       if (++passes % variant.flush_every == 0) {
-        // The disk fills up while new chunks have no place in the file yet: only the flush can find out.
+        // The disk fills up while new chunks have no place in the file yet: whoever hands them over finds out, the
+        // flush or, where HDF5's cache is full, the next block.
         if (fill_disk && passes == kFirstPassOfSecondChunk) {
           FillDisk(std::filesystem::path(path).parent_path().string());
         }

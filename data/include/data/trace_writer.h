@@ -4,10 +4,11 @@
 //
 // Use: create, AppendTokens + Append for each forward pass, Flush at least once a second, Finish. The file grows under
 // its final name with complete = 0 (a killed capture leaves a valid, shorter trace); Finish sets complete = 1. Memory
-// use does not depend on the trace's size.
+// use does not depend on the trace's size. A writer is for one thread at a time; several writers may be used at once.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -57,13 +58,19 @@ enum class TraceStorage : uint8_t {
   kCompressed,
 };
 
+// Memory for open chunks, the last ones of all heads: enough for 42 layers of 32 query and 8 KV heads. Where it is not,
+// HDF5 writes begun chunks again and again, more slowly and in no more memory.
+constexpr size_t kOpenChunkBytes = size_t{512} << 20;
+// What a writer with that much memory for them holds of such a trace's open chunks when every head has one.
+int64_t BytesOfOpenChunks(const TraceLayout& layout, int64_t expected_rows);
+
 class TraceWriter {
  public:
   // `expected_rows`: query rows that will be recorded, as far as known (0: as many as tokens). It only sizes chunks, so
   // that a trace of few rows leaves none of them nearly empty. Throws FailedError when the file exists (and
   // !overwrite), the folder cannot be written or the layout is inconsistent.
   TraceWriter(const std::string& path, const TraceLayout& layout, bool overwrite, int64_t expected_rows = 0,
-              TraceStorage storage = TraceStorage::kPlain);
+              TraceStorage storage = TraceStorage::kPlain, size_t open_chunk_bytes = kOpenChunkBytes);
   ~TraceWriter();  // as if killed: what was flushed stays readable
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
