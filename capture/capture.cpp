@@ -359,6 +359,7 @@ std::vector<std::string> InputFiles(const CaptureRequest& request) {
     const std::string extension = entry.path().extension().string();
     if (extension == ".json" || extension == ".safetensors") files.push_back(entry.path().string());
   }
+  files.push_back(model::TokenizerPath(request.model_dir));  // .json as well, or a list of another name
   return files;
 }
 

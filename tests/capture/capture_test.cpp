@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "base/device.h"
 #include "base/errors.h"
 #include "checkpoint_files.h"
@@ -194,6 +196,22 @@ TEST(Capture, NeverReplacesWhatItReads) {
       EXPECT_THAT(error.what(), ::testing::HasSubstr("is the same file as")) << name;
     }
     EXPECT_EQ(ReadWholeFile(request.output_path), before) << name;
+  }
+}
+
+TEST(Capture, NeverReplacesATokenizerOfAnotherForm) {
+  for (const char* name : {"tokenizer.model", "qwen.tiktoken", "tiktoken.model"}) {
+    const TemporaryFolder folder;
+    folder.Write("config.json", ReadWholeFile(ReferenceModel() + "/config.json"));
+    folder.Write(name, "IQ== 0\n");
+    CaptureRequest request = Request(folder);
+    request.model_dir = folder.path();
+    request.overwrite = true;
+    request.output_path = folder.File(name);
+    EXPECT_THAT([&] { Capture(request, {}, {}); },
+                ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr("is the same file as")))
+        << name;
+    EXPECT_EQ(ReadWholeFile(folder.File(name)), "IQ== 0\n");
   }
 }
 

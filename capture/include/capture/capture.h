@@ -52,8 +52,8 @@ struct CaptureRequest {
   model::AttentionBackend* attention = nullptr;
   std::string attention_text = {};               // what that is, for the trace; empty: dense
   std::vector<model::CapturePoint> record = {};  // beside q, k, v and lse
-  // Told where the trace is once it can be read, and again whenever more of its tokens can; from the thread of
-  // `progress`. May be empty.
+  // Told where the trace is once it can be read, and after a pass if a flush has made more of its tokens readable; not
+  // of the last flush, after which Capture returns. From the thread of `progress`. May be empty.
   std::function<void(const std::string& path, int64_t tokens)> readable = {};
 };
 
@@ -89,8 +89,8 @@ struct CapturePlan {
   std::string why_no_texts = {};    // as a CaptureResult's
 };
 
-// The files that a capture reads: the prompt or the filler text, and the folder's .json and .safetensors files. None of
-// them may be the output, whatever `overwrite` says.
+// The files that a capture reads: the prompt or the filler text, the folder's .json and .safetensors files, and its
+// tokenizer. None of them may be the output, whatever `overwrite` says. They need not be there.
 std::vector<std::string> InputFiles(const CaptureRequest& request);
 
 // Replaces an existing trace only by a complete one; a failure's message says where the tokens recorded up to it are.
