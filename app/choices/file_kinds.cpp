@@ -3,9 +3,9 @@
 
 #include <array>
 #include <fstream>
-#include <optional>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "choices/saved_index.h"
@@ -25,13 +25,14 @@ bool IsHdf5(const std::string& path) {
 }
 
 kernels::Status MakeMask(const std::string& own_name, const std::string& path, MethodsOfFile* made) {
-  const std::optional<data::IndexFile> index = IsHdf5(path) ? data::ReadIndexFile(path) : data::ReadIndexJson(path);
-  if (index) {
+  std::variant<data::IndexFile, data::BlockMaskFile> read =
+      IsHdf5(path) ? data::ReadIndexFile(path) : data::ReadMaskJson(path);
+  if (const auto* const index = std::get_if<data::IndexFile>(&read)) {
     std::vector<kernels::HeadOfModel> heads;
     for (size_t i = 0; i + 1 < index->heads.size(); i += 2) heads.push_back({index->heads[i], index->heads[i + 1]});
     return kernels::MakeMaskMethod(own_name, IndexOf(path, *index), heads, &made->prefill);
   }
-  data::BlockMaskFile file = data::ReadBlockMask(path);
+  auto& file = std::get<data::BlockMaskFile>(read);
   kernels::BlockMask mask{.block_q = file.block_q,
                           .block_k = file.block_k,
                           .num_heads = file.num_heads,

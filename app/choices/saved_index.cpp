@@ -7,6 +7,7 @@
 #include "analysis/types/printable.h"
 #include "base/errors.h"
 #include "base/file_format.h"
+#include "data/untrusted_text.h"
 #include "kernels/status.h"
 #include "support/output_file.h"
 
@@ -18,6 +19,13 @@ using kernels::SparseIndex;
 [[noreturn]] void Refuse(const std::string& path, const std::string& problem) {
   throw BadInputError(
       {.file = path, .problem = problem, .remedy = "have headscope bench or headscope compare save the index again"});
+}
+
+[[noreturn]] void RefuseLength(const std::string& path) {
+  throw FailedError({.file = path,
+                     .problem = "the index takes more than " + std::to_string(data::kMostTextBytes >> 20) +
+                                " MiB as JSON, which is more than headscope reads",
+                     .remedy = "name a file that ends in .h5, or save the index of fewer heads"});
 }
 
 }  // namespace
@@ -87,6 +95,10 @@ void WriteIndex(const data::IndexFile& file, const std::string& path, bool force
     saved.Commit();
     return;
   }
+  // A number and what separates it take two bytes at least, so that much is not made into JSON in vain.
+  const size_t in_all = file.run_begin.size() + file.run_count.size() + file.column_begin.size() +
+                        file.column_count.size() + file.columns.size() + file.runs.size() + file.heads.size();
+  if (in_all > data::kMostTextBytes / 2) RefuseLength(path);
   using Json = nlohmann::ordered_json;
   Json json = {{"format", "headscope-index"},
                {"version", 2},
@@ -113,7 +125,9 @@ void WriteIndex(const data::IndexFile& file, const std::string& path, bool force
   };
   pairs("runs", file.runs);
   pairs("heads", file.heads);
-  WriteText(analysis::PrintableJson(json.dump(-1, ' ', false, Json::error_handler_t::replace)) + "\n", path, force);
+  const std::string text = analysis::PrintableJson(json.dump(-1, ' ', false, Json::error_handler_t::replace)) + "\n";
+  if (text.size() > data::kMostTextBytes) RefuseLength(path);
+  WriteText(text, path, force);
 }
 
 }  // namespace headscope::app

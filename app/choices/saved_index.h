@@ -17,7 +17,8 @@ void SetIndexShape(const kernels::SparseIndex& index, data::IndexFile* file);
 void AppendIndexLists(const kernels::SparseIndex& index, data::IndexFile* file);
 
 // As data::WriteIndexFile or, to .json, the same numbers under the same names for programs without HDF5
-// (`headscope-index` is the member `format`), which data::ReadIndexJson reads. Throws FailedError.
+// (`headscope-index` is the member `format`), which data::ReadMaskJson reads. Throws FailedError, also for JSON that
+// would be too long to be read again.
 void WriteIndex(const data::IndexFile& file, const std::string& path, bool force);
 
 }  // namespace headscope::app

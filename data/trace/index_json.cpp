@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers of an index file as JSON, as `headscope compare --save-index` writes them for programs without HDF5.
+#include "trace/index_json.h"
+
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/errors.h"
-#include "data/index_file.h"
-#include "data/untrusted_text.h"
 
 namespace headscope::data {
 namespace {
@@ -38,6 +38,11 @@ class IndexJsonReader {
     index.columns = List<int32_t>("columns");
     index.runs = Pairs("runs");
     index.heads = Pairs("heads");
+    // An index without heads would be taken for one layer's, which version 1 alone is.
+    if (index.heads.empty() || static_cast<int64_t>(index.heads.size()) != 2 * int64_t{index.num_qo_heads}) {
+      Refuse("heads", "has " + std::to_string(index.heads.size() / 2) + " heads, and num_qo_heads is " +
+                          std::to_string(index.num_qo_heads));
+    }
     for (const auto& [name, size] :
          {std::pair{"run_count", index.run_count.size()}, std::pair{"column_begin", index.column_begin.size()},
           std::pair{"column_count", index.column_count.size()}}) {
@@ -104,9 +109,11 @@ class IndexJsonReader {
 
 }  // namespace
 
-std::optional<IndexFile> ReadIndexJson(const std::string& path) {
-  const Json json = ReadUntrustedJson(path, "give an index file, as HDF5 or JSON, or a block mask as JSON");
-  if (!json.is_object() || json.value("format", Json()) != "headscope-index") return std::nullopt;
+bool IsIndexJson(const Json& json) {
+  return json.is_object() && json.value("format", Json()) == "headscope-index";
+}
+
+IndexFile IndexOfJson(const std::string& path, const Json& json) {
   return IndexJsonReader(path, json).Read();
 }
 

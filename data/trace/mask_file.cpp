@@ -8,6 +8,7 @@
 
 #include "base/errors.h"
 #include "data/untrusted_text.h"
+#include "trace/index_json.h"
 
 namespace headscope::data {
 namespace {
@@ -16,8 +17,7 @@ class MaskReader {
  public:
   explicit MaskReader(const std::string& path) : path_(path) {}
 
-  BlockMaskFile Read() {
-    const nlohmann::json json = ReadUntrustedJson(path_, "write a block mask as JSON, or an index file as HDF5");
+  BlockMaskFile Read(const nlohmann::json& json) {
     if (!json.is_object()) Refuse("", "is not a JSON object", "write the block mask's fields as one object");
     ReadBlockSize(json);
     const nlohmann::json& counts = Member(json, "kv_num_blocks");
@@ -116,8 +116,11 @@ class MaskReader {
 
 }  // namespace
 
-BlockMaskFile ReadBlockMask(const std::string& path) {
-  return MaskReader(path).Read();
+std::variant<IndexFile, BlockMaskFile> ReadMaskJson(const std::string& path) {
+  const nlohmann::json json =
+      ReadUntrustedJson(path, "give a block mask as JSON, or an index file as JSON (less than 64 MiB) or HDF5");
+  if (IsIndexJson(json)) return IndexOfJson(path, json);
+  return MaskReader(path).Read(json);
 }
 
 HeadNumbers ReadHeadNumbers(const std::string& path) {

@@ -2,7 +2,6 @@
 #include "data/untrusted_text.h"
 
 #include <array>
-#include <cstdint>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -12,12 +11,6 @@
 #include "data/shallow_json.h"
 
 namespace headscope::data {
-namespace {
-
-constexpr size_t kMostBytes = size_t{64} << 20;
-
-}  // namespace
-
 std::string ReadUntrustedText(const std::string& path, const std::string& remedy) {
   const auto refuse = [&](const std::string& problem) {
     throw BadInputError({.file = path, .problem = problem, .remedy = remedy});
@@ -28,7 +21,7 @@ std::string ReadUntrustedText(const std::string& path, const std::string& remedy
   std::array<char, 1 << 16> block{};
   while (file.read(block.data(), block.size()) || file.gcount() > 0) {
     text.append(block.data(), static_cast<size_t>(file.gcount()));
-    if (text.size() > kMostBytes) refuse("is larger than 64 MiB");
+    if (text.size() > kMostTextBytes) refuse("is larger than " + std::to_string(kMostTextBytes >> 20) + " MiB");
   }
   if (file.bad()) refuse("cannot be read");
   return text;

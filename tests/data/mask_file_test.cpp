@@ -8,8 +8,8 @@
 
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <string>
+#include <variant>
 
 #include "base/errors.h"
 #include "data/index_file.h"
@@ -19,6 +19,10 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+BlockMaskFile ReadBlockMask(const std::string& path) {
+  return std::get<BlockMaskFile>(ReadMaskJson(path));
+}
 
 class MaskFileTest : public ::testing::Test {
  protected:
@@ -54,8 +58,9 @@ constexpr char kIndex[] =
   "column_count": [0, 1], "columns": [3], "runs": [[0, 268435584], [0, 268435586]], "heads": [[4, 2]]})";
 
 TEST_F(MaskFileTest, ReadsAnIndexInJson) {
-  const std::optional<IndexFile> index = ReadIndexJson(Write(kIndex));
-  ASSERT_TRUE(index.has_value());
+  const std::variant<IndexFile, BlockMaskFile> read = ReadMaskJson(Write(kIndex));
+  const auto* const index = std::get_if<IndexFile>(&read);
+  ASSERT_NE(index, nullptr);
   EXPECT_EQ(index->method, "a-shape:n_sink=1");
   EXPECT_EQ(index->seq_q, 130);
   EXPECT_EQ(index->tile_rows, 128);
@@ -63,9 +68,6 @@ TEST_F(MaskFileTest, ReadsAnIndexInJson) {
   EXPECT_THAT(index->columns, ElementsAre(3));
   EXPECT_THAT(index->runs, ElementsAre(0, 268435584, 0, 268435586));
   EXPECT_THAT(index->heads, ElementsAre(4, 2));
-  EXPECT_FALSE(ReadIndexJson(Write(kMask)).has_value());
-  EXPECT_FALSE(ReadIndexJson(Write("[]")).has_value());
-  EXPECT_FALSE(ReadIndexJson(Write("no JSON")).has_value());
 }
 
 TEST_F(MaskFileTest, RefusesWhatIsNoIndexInJson) {
@@ -73,7 +75,7 @@ TEST_F(MaskFileTest, RefusesWhatIsNoIndexInJson) {
     std::string text = kIndex;
     const size_t at = text.find(from);
     EXPECT_NE(at, std::string::npos) << from;
-    return Refusal(text.replace(at, from.size(), to), [](const std::string& path) { ReadIndexJson(path); });
+    return Refusal(text.replace(at, from.size(), to), [](const std::string& path) { ReadMaskJson(path); });
   };
   EXPECT_THAT(refusal("\"version\": 2", "\"version\": 3"), HasSubstr("version: is not 2"));
   EXPECT_THAT(refusal("\"seq_q\": 130", "\"seq_q\": 1e9"), HasSubstr("seq_q"));
@@ -81,6 +83,9 @@ TEST_F(MaskFileTest, RefusesWhatIsNoIndexInJson) {
   EXPECT_THAT(refusal("\"seq_k\": 130, ", ""), HasSubstr("seq_k: is missing"));
   EXPECT_THAT(refusal("[1, 1], \"column_begin", "[1], \"column_begin"), HasSubstr("run_count: has 1 entries"));
   EXPECT_THAT(refusal("[[4, 2]]", "[[4]]"), HasSubstr("pairs"));
+  EXPECT_THAT(refusal("[[4, 2]]", "[]"), HasSubstr("heads: has 0 heads, and num_qo_heads is 1"));
+  EXPECT_THAT(refusal("[[4, 2]]", "[[4, 2], [4, 3]]"), HasSubstr("heads: has 2 heads, and num_qo_heads is 1"));
+  EXPECT_THAT(refusal("\"num_qo_heads\": 1", "\"num_qo_heads\": -2147483648"), HasSubstr("heads: has 1 heads"));
   EXPECT_THAT(refusal("[3]", "{}"), HasSubstr("columns: is not a list"));
   EXPECT_THAT(refusal("[3]", "[18446744073709551615]"), HasSubstr("columns"));
 }
@@ -102,6 +107,7 @@ TEST_F(MaskFileTest, ReadsAFlexAttentionBlockMask) {
 TEST_F(MaskFileTest, RefusesDamagedMasksByField) {
   const std::pair<const char*, const char*> refusals[] = {
       {"", "not a JSON object"},
+      {"no JSON", "not a JSON object"},
       {"[1]", "not a JSON object"},
       {R"({"kv_num_blocks": [[[1]]]})", "BLOCK_SIZE"},
       {R"({"BLOCK_SIZE": 0})", "BLOCK_SIZE"},
@@ -117,7 +123,7 @@ TEST_F(MaskFileTest, RefusesDamagedMasksByField) {
       {R"({"BLOCK_SIZE": 128, "kv_num_blocks": [[[1]]], "kv_indices": [[[[0]]]], "full_kv_num_blocks": [[[0]]]})",
        "full_kv_indices"}};
   for (const auto& [text, words] : refusals) {
-    EXPECT_THAT(Refusal(text, [](const std::string& path) { ReadBlockMask(path); }), HasSubstr(words)) << text;
+    EXPECT_THAT(Refusal(text, [](const std::string& path) { ReadMaskJson(path); }), HasSubstr(words)) << text;
   }
   EXPECT_THROW(ReadBlockMask(path_ + ".missing"), BadInputError);
 }

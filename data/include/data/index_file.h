@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,9 +49,5 @@ void WriteIndexFile(const std::string& path, const IndexFile& index);
 // Reads a file that anybody may have made: types, links, filters and extents are checked before data is read, lists
 // must have one length. What the numbers say is the caller's to validate. Throws BadInputError naming file and field.
 IndexFile ReadIndexFile(const std::string& path);
-
-// The same of a JSON document with the same names, one of a trace (`format` "headscope-index", `version` 2; runs and
-// heads as pairs, lists as numbers); nothing for another document. At most 64 MiB.
-std::optional<IndexFile> ReadIndexJson(const std::string& path);
 
 }  // namespace headscope::data

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that say what heads attend to, made by other programs and so untrusted: a FlexAttention block mask as JSON, and
-// DuoAttention's numbers per head. docs/methods.md has the formats.
+// Files that say what heads attend to, made by other programs and so untrusted: a FlexAttention block mask or an index
+// as JSON, and DuoAttention's numbers per head. docs/methods.md and docs/bench.md have the formats.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <variant>
 #include <vector>
+
+#include "data/index_file.h"
 
 namespace headscope::data {
 
@@ -18,11 +21,13 @@ struct BlockMaskFile {
   std::vector<int32_t> blocks;
 };
 
-// A JSON object with FlexAttention's names: BLOCK_SIZE (a number, or [query, key]), kv_num_blocks [1, heads, rows] and
+// An index of a trace as JSON (`format` "headscope-index", `version` 2), which has the names of ReadIndexFile's; else a
+// JSON object with FlexAttention's names: BLOCK_SIZE (a number, or [query, key]), kv_num_blocks [1, heads, rows] and
 // kv_indices [1, heads, rows, at least as many], and, of blocks that need no mask, full_kv_num_blocks and
-// full_kv_indices, which may be absent or null. Both kinds are kept. Throws BadInputError naming file, field and
-// remedy.
-BlockMaskFile ReadBlockMask(const std::string& path);
+// full_kv_indices, which may be absent or null. Both kinds are kept. At most kMostTextBytes (untrusted_text.h). Lists
+// have one length and every query head its layer; what an index's numbers say is the caller's to validate. Throws
+// BadInputError naming file, field and remedy.
+std::variant<IndexFile, BlockMaskFile> ReadMaskJson(const std::string& path);
 
 // One line per layer, one number per KV head, separated by tabs or spaces.
 struct HeadNumbers {

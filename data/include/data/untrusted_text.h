@@ -2,12 +2,16 @@
 // Text files that other programs or people made: read whole, and no larger or deeper than what headscope has a use for.
 #pragma once
 
+#include <cstddef>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
 namespace headscope::data {
 
-// At most 64 MiB: a parsed number of JSON takes some 16 times its text. Throws BadInputError naming file and `remedy`.
+// A parsed number of JSON takes some 16 times its text.
+constexpr size_t kMostTextBytes = size_t{64} << 20;
+
+// At most kMostTextBytes. Throws BadInputError naming file and `remedy`.
 std::string ReadUntrustedText(const std::string& path, const std::string& remedy);
 
 // Discarded (is_discarded()) where the file is not JSON. Nested 16 levels deep at most, so that whatever walks it may
