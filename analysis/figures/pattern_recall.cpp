@@ -1,27 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each pattern keeps of a head's mass against what it computes (MInference, figure 3c).
-#include <map>
+#include "figures/pattern_recall.h"
+
+#include <set>
 
 #include "analysis/compare.h"
 #include "analysis/search.h"
 #include "base/check_status.h"
+#include "base/errors.h"
 #include "figures/figure_list.h"
 #include "figures/first_of_class.h"
 #include "figures/head_rows.h"
 #include "figures/kernel_tiles.h"
 #include "figures/patterns.h"
 #include "figures/simple_figure.h"
-#include "kernels/method.h"
+#include "kernels/status.h"
 
 namespace headscope::analysis {
 namespace {
 
 constexpr int kSettings = 7;
-
-struct Point {
-  double pairs = 0, flops = 0, recall = 0;  // dense attention's by the pattern's: pairs, and what a kernel computes
-};
-using Curves = std::map<std::string, std::vector<Point>>;  // by method title
 
 // Budgets that are halved; the defaults of a method without one or two such.
 std::vector<kernels::ParameterValues> SettingsOf(const kernels::MethodSpec& spec, int64_t num_tokens) {
@@ -31,32 +29,16 @@ std::vector<kernels::ParameterValues> SettingsOf(const kernels::MethodSpec& spec
   return settings;
 }
 
-Curves CurvesOf(const HeadTensorsPtr& head, const std::stop_token& stop) {
-  const std::shared_ptr<const HeadMass> mass = HeadMass::Compute(head, 1, stop);
-  Curves curves;
-  for (const kernels::PrefillMethod* method : kernels::PrefillMethods()) {
-    const kernels::MethodSpec& spec = method->spec();
-    if (spec.baseline) continue;
-    for (const kernels::ParameterValues& values : SettingsOf(spec, head->num_tokens)) {
-      MaskPreview preview;
-      CheckStatus(PreviewMask(*mass, *method, values, 1, stop, &preview), spec.title);
-      if (preview.summary.kept_fraction <= 0) continue;
-      curves[spec.title].push_back({1 / preview.summary.kept_fraction, 1 / ComputedShare(*head, preview.index->View()),
-                                    preview.summary.cra_mean});
-    }
-  }
-  return curves;
-}
-
-FigurePanel PanelOf(const Curves& curves, const std::string& title, const std::string& axis, double Point::*saving) {
+FigurePanel PanelOf(const PatternCurves& curves, const std::string& title, const std::string& axis,
+                    double PatternPoint::*saving) {
   FigurePanel panel;
   panel.title = title;
   panel.x = {axis, true, 0, 0};
   panel.y = {"recall", false, 0, 1};
-  for (const auto& [name, points] : curves) {
+  for (const auto& [name, points] : curves.points) {
     FigureSeries series{name, {}, {}};
     series.dots = points.size() == 1;
-    for (const Point& point : points) {
+    for (const PatternPoint& point : points) {
       series.x.push_back(point.*saving);
       series.y.push_back(point.recall);
     }
@@ -68,29 +50,60 @@ FigurePanel PanelOf(const Curves& curves, const std::string& title, const std::s
 // The first head of each class: two panels for each kind of head.
 std::vector<FigurePanel> MakePatternRecall(const FigureInput& input, std::string* caption) {
   const FirstOfClass first = ChooseFirstOfClass(input);
-  std::vector<std::vector<Curves>> all;
+  std::vector<std::vector<PatternCurves>> all;
   for (const FigureTrace& trace : first.input.traces) all.emplace_back(trace.heads.size());
   ForEachHead(first.input, [&](size_t trace, size_t head, const HeadTensorsPtr& tensors) {
-    all[trace][head] = CurvesOf(tensors, input.stop);
+    all[trace][head] = CurvesOf(tensors, kernels::PrefillMethods(), input.stop);
   });
   std::vector<FigurePanel> panels;
+  std::set<std::string> left_out;
   for (size_t trace = 0; trace < all.size(); ++trace) {
     for (size_t head = 0; head < all[trace].size(); ++head) {
       const std::string& title = first.titles[trace][head];
-      panels.push_back(PanelOf(all[trace][head], title, "dense FLOPs / FLOPs in the kernel", &Point::flops));
-      panels.push_back(PanelOf(all[trace][head], title, "dense pairs / kept pairs", &Point::pairs));
+      panels.push_back(PanelOf(all[trace][head], title, "dense FLOPs / FLOPs in the kernel", &PatternPoint::flops));
+      panels.push_back(PanelOf(all[trace][head], title, "dense pairs / kept pairs", &PatternPoint::pairs));
+      for (const auto& [name, why] : all[trace][head].refused)
+        left_out.insert(" Not on " + title + ": " + name + " (" + why + ").");
     }
   }
   *caption =
       "Mean kept mass of every pattern on the first head of each class: budgets that are counts halved from the whole "
       "sequence, of shares what they leave out doubled from 1/128; patterns without one or two budgets at their "
       "defaults. FLOPs are those of a kernel that takes 64 rows at a time and gathers the keys that any of them keeps "
-      "in "
-      "groups of 64. MInference, figure 3c: no number is printed.";
+      "in groups of 64. MInference, figure 3c: no number is printed.";
+  for (const std::string& sentence : left_out) *caption += sentence;
   return panels;
 }
 
 }  // namespace
+
+PatternCurves CurvesOf(const HeadTensorsPtr& head, std::span<const kernels::PrefillMethod* const> methods,
+                       const std::stop_token& stop) {
+  const std::shared_ptr<const HeadMass> mass = HeadMass::Compute(head, 1, stop);
+  PatternCurves curves;
+  for (const kernels::PrefillMethod* method : methods) {
+    const kernels::MethodSpec& spec = method->spec();
+    if (spec.baseline) continue;
+    for (const kernels::ParameterValues& values : SettingsOf(spec, head->num_tokens)) {
+      MaskPreview preview;
+      const kernels::Status status = PreviewMask(*mass, *method, values, 1, stop, &preview);
+      if (status.code() == kernels::StatusCode::kUnsupported) {
+        curves.refused[spec.title] = status.message();
+        curves.points.erase(spec.title);
+        break;
+      }
+      CheckStatus(status, spec.title);
+      if (preview.summary.kept_fraction <= 0) continue;
+      curves.points[spec.title].push_back({1 / preview.summary.kept_fraction,
+                                           1 / ComputedShare(*head, preview.index->View()), preview.summary.cra_mean});
+    }
+  }
+  if (curves.points.empty() && !curves.refused.empty()) {
+    const auto& [title, why] = *curves.refused.begin();
+    throw UsageError({.file = title, .problem = why});
+  }
+  return curves;
+}
 
 const FigureMaker& PatternRecallFigure() {
   static const SimpleFigure figure(

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -19,6 +20,8 @@
 #include "base/errors.h"
 #include "figures/axis_ticks.h"
 #include "figures/head_rows.h"
+#include "figures/pattern_recall.h"
+#include "kernels/method.h"
 #include "synthetic_heads.h"
 
 namespace headscope::analysis {
@@ -151,6 +154,37 @@ TEST(Figures, AsPixelsAreThoseOfThePngOnEitherGround) {
   const FigurePixels bare = PaintFigure(EveryKind(), 600, 400, 1.5, {.captions = false});
   EXPECT_NE(bare.rgb, light.rgb);
   EXPECT_THROW(PaintFigure(EveryKind(), 90, 50, 1, {}), UsageError);
+}
+
+// Takes all columns of every row, or refuses every head.
+class Everything final : public kernels::PrefillMethod {
+ public:
+  Everything(std::string title, kernels::Status status) : status_(std::move(status)) { spec_.title = std::move(title); }
+  const kernels::MethodSpec& spec() const override { return spec_; }
+  kernels::Status Select(const kernels::AttentionProblem& problem, const kernels::ParameterValues&,
+                         const kernels::RunOptions& options, kernels::SparseIndex* index) const override {
+    if (!status_.ok()) return status_;
+    const kernels::PrefillMethod& dense = kernels::PrefillBaseline();
+    return dense.Select(problem, kernels::ParameterValues(dense.spec()), options, index);
+  }
+
+ private:
+  kernels::MethodSpec spec_;
+  const kernels::Status status_;
+};
+
+TEST(PatternRecall, LeavesOutAMethodThatRefusesTheHead) {
+  const HeadTensorsPtr head = testing::RandomHead({.num_tokens = 100}, 1);
+  const Everything takes("takes", {}), refuses("refuses", {kernels::StatusCode::kUnsupported, "not this head"}),
+      fails("fails", {kernels::StatusCode::kInvalidArgument, "a wrong value"});
+  const PatternCurves curves = CurvesOf(head, std::vector<const kernels::PrefillMethod*>{&refuses, &takes}, {});
+  ASSERT_EQ(curves.points.size(), 1u);
+  ASSERT_EQ(curves.points.at("takes").size(), 1u);
+  EXPECT_EQ(curves.points.at("takes")[0].pairs, 1);
+  EXPECT_NEAR(curves.points.at("takes")[0].recall, 1, 1e-5);  // a sum of fp32 exponentials
+  EXPECT_EQ(curves.refused, (std::map<std::string, std::string>{{"refuses", "not this head"}}));
+  EXPECT_THROW(CurvesOf(head, std::vector<const kernels::PrefillMethod*>{&refuses}, {}), UsageError);
+  EXPECT_THROW(CurvesOf(head, std::vector<const kernels::PrefillMethod*>{&takes, &fails}, {}), UsageError);
 }
 
 TEST(Figures, SpacedRowsAndLargestIndices) {
