@@ -4,7 +4,7 @@
 
     file_methods.py HEADSCOPE TRACE.h5 [SEED]
 
-The files are a FlexAttention block mask (JSON), an index file (HDF5) and DuoAttention's numbers (TSV); what they keep is docs/methods.md's and
+The files are a FlexAttention block mask (JSON), index files (HDF5, and JSON of a trace's heads) and DuoAttention's numbers (TSV); what they keep is docs/methods.md's and
 docs/bench.md's. Masks over all (row, column) pairs of the trace's first 700 tokens give kept fractions, masses and the output's error.
 """
 import json
@@ -40,11 +40,11 @@ def block_mask(rng, path, heads):
     return [kept[head if heads > 1 else 0] for head in range(NUM_HEADS)]
 
 
-def index_file(rng, path):
-    """Runs for whole tiles of 128 rows and for halves of them, and single columns."""
+def random_lists(rng, num_heads):
+    """Runs for whole tiles of 128 rows and for halves of them, and single columns: as an index has them, and the masks."""
     tiles, runs, columns, run_count, column_count = -(-TOKENS // 128), [], [], [], []
-    masks = np.zeros((NUM_HEADS, TOKENS, TOKENS), bool)
-    for head in range(NUM_HEADS):
+    masks = np.zeros((num_heads, TOKENS, TOKENS), bool)
+    for head in range(num_heads):
         for tile in range(tiles):
             first = 128 * tile
             number_of_runs, free = 0, np.ones(TOKENS, bool)
@@ -64,15 +64,32 @@ def index_file(rng, path):
             run_count.append(number_of_runs)
             column_count.append(len(single))
     begins = lambda counts: np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64)
+    return masks, {"run_begin": begins(run_count), "column_begin": begins(column_count), "run_count": np.int32(run_count), "column_count": np.int32(column_count),
+                   "runs": np.array(runs, np.uint32).view(np.int32), "columns": np.int32(columns)}
+
+
+SHAPE = {"num_kv_heads": NUM_KV_HEADS, "head_dim": 64, "seq_q": TOKENS, "seq_k": TOKENS, "first_position": 0, "tile_rows": 128, "mask_kind": 1, "window": 0, "num_sinks": 0}
+
+
+def index_file(rng, path):
+    """One layer's heads, as HDF5."""
+    masks, lists = random_lists(rng, NUM_HEADS)
     with h5py.File(path, "w", libver=("v110", "v110")) as file:
         file.attrs.update({"format": np.bytes_("headscope-index"), "method": np.bytes_("given"), "recipe": np.bytes_("none"), "dtype": np.bytes_("fp32"), "seed": np.int64(0)})
-        shape = {"version": 1, "batch": 1, "num_qo_heads": NUM_HEADS, "num_kv_heads": NUM_KV_HEADS, "head_dim": 64, "seq_q": TOKENS, "seq_k": TOKENS,
-                 "first_position": 0, "tile_rows": 128, "mask_kind": 1, "window": 0, "num_sinks": 0}
-        file.attrs.update({name: np.int32(value) for name, value in shape.items()})
-        for name, values in (("run_begin", begins(run_count)), ("column_begin", begins(column_count)), ("run_count", np.int32(run_count)), ("column_count", np.int32(column_count)),
-                             ("runs", np.array(runs, np.uint32).view(np.int32)), ("columns", np.int32(columns))):
+        file.attrs.update({name: np.int32(value) for name, value in ({"version": 1, "batch": 1, "num_qo_heads": NUM_HEADS} | SHAPE).items()})
+        for name, values in lists.items():
             file[name] = values
     return masks
+
+
+def index_json(rng, path):
+    """The heads of three layers in an order of their own, as JSON; {(layer, head): mask}."""
+    heads = rng.permutation([(layer, head) for layer, _ in HEADS for head in range(NUM_HEADS)]).tolist()
+    masks, lists = random_lists(rng, len(heads))
+    members = {"format": "headscope-index", "version": 2, "method": "given", "recipe": "trace", "num_qo_heads": len(heads), "heads": heads, "not read": None} | SHAPE
+    members |= {name: values.tolist() for name, values in lists.items()}
+    path.write_text(json.dumps({name: members[name] for name in rng.permutation(list(members))}))
+    return dict(zip(map(tuple, heads), masks, strict=True))
 
 
 def duo_attention(numbers, layer, threshold=0.5, n_sink=128, n_local=256, sparsity=0, rows_together=64):
@@ -108,6 +125,8 @@ def main():
         (folder / "duo.tsv").write_text("".join("\t".join(map(repr, map(float, line))) + "\n" for line in numbers))
         cases = [(f"mask-file:path={folder}/{file}", lambda layer, masks=masks: masks, TOKENS) for file, masks in (
             ("heads.json", block_mask(rng, folder / "heads.json", NUM_HEADS)), ("shared.json", block_mask(rng, folder / "shared.json", 1)), ("index.h5", index_file(rng, folder / "index.h5")))]
+        by_head = index_json(rng, folder / "index.json")
+        cases.append((f"mask-file:path={folder}/index.json", lambda layer: {head: mask for (one, head), mask in by_head.items() if one == layer}, TOKENS))
         for parameters in ({}, {"threshold": 0.3, "n_sink": 10, "n_local": 50}, {"sparsity": 0.7, "n_sink": 1, "n_local": 2}):
             asked = "".join(f",{name}={value}" for name, value in parameters.items())
             for phase, rows, together in (("", TOKENS, 64), ("decode/", STEPS, 1)):
