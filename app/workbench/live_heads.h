@@ -18,7 +18,7 @@ namespace headscope::app {
 // Callable from any thread.
 class LiveHeads {
  public:
-  // A run of more kept scores would hold both cores for seconds at every change.
+  // A run of more kept scores would hold all cores for seconds at every change.
   static constexpr int64_t kMostScores = int64_t{1} << 29;
 
   explicit LiveHeads(std::shared_ptr<ui::MemoryBudget> memory) : memory_(std::move(memory)) {}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The only door to HDF5: owned identifiers, one lock, quiet errors.
 //
-// Every public function of the data room takes a Hdf5Lock for its whole duration, because a build of HDF5 may or may
-// not be thread-safe.
+// HDF5 is called under a Hdf5Lock alone, because a build of it may or may not be thread-safe. Public functions of the
+// data room take it for their whole duration, but for TraceWriter::Append, which copies and sums up chunks without it.
 #pragma once
 
 #include <hdf5.h>

@@ -19,8 +19,9 @@ namespace headscope::analysis {
 
 // A head under a prefill method's slider, on the CPU. Dense attention's output of the checked rows is computed by the
 // first run and held: all rows of a head with at most kMostPairs pairs of row and token, else kBlocks blocks of
-// kBlockRows rows, evenly spaced, so that the comparison never takes longer than the run. May be used from several
-// threads; runs wait for each other, for each takes all cores.
+// kBlockRows rows, evenly spaced, so that the first run, which takes longer by it, does not take as long as dense
+// attention does. May be used from several threads: runs of this head wait for each other, those of another head do
+// not, and then share the cores on which both are timed.
 class LiveHead {
  public:
   static constexpr int64_t kMostPairs = int64_t{8192} * 8192;
