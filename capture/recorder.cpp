@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "capture/capture.h"
+
 namespace headscope::capture {
 namespace {
 
@@ -156,8 +158,8 @@ void WriterThread::Run() {
   }
 }
 
-int64_t RecorderBytes(int64_t trace_bytes) {
-  return kProgramBytes + std::min(trace_bytes, kMaxQueuedBytes);
+int64_t RecorderBytes(const CapturePlan& plan) {
+  return kProgramBytes + std::min(plan.bytes, kMaxQueuedBytes) + data::BytesOfOpenChunks(plan.layout, plan.num_rows);
 }
 
 Recorder::Recorder(data::TraceWriter* writer, const data::TraceLayout& layout, const RowSelection& rows,

@@ -132,9 +132,9 @@ int ShowPlans(const CaptureArguments& arguments, const std::vector<capture::Batc
     const CaptureCost cost = CostOf(
         config, model, {plan.capture.num_prompt_tokens, request.decode_tokens, request.chunk_tokens, request.record},
         number_bytes);
-    seconds += time.About(cost, number_bytes, device);
+    if (!IsSpread(layer_devices)) seconds += time.About(cost, number_bytes, device);
     of_model = std::max(of_model, cost.model_bytes);
-    of_recorder = std::max(of_recorder, capture::RecorderBytes(plan.capture.bytes));
+    of_recorder = std::max(of_recorder, capture::RecorderBytes(plan.capture));
     bytes += plan.capture.bytes;
     files << "  " << analysis::Printable(plan.path) << ": " << plan.capture.num_prompt_tokens << " prompt tokens, "
           << plan.capture.num_rows << " query rows, " << ByteText(plan.capture.bytes) << '\n';

@@ -49,6 +49,10 @@ int64_t NumberBytes(const model::CheckpointSummary& summary, std::optional<Eleme
   return device.is_gpu() ? SizeOf(model::TypeByItself(summary.dtype)) : SizeOf(ElementType::kFloat32);
 }
 
+bool IsSpread(std::span<const Device> layers) {
+  return std::ranges::any_of(layers, [&](const Device& one) { return one != layers.front(); });
+}
+
 CaptureCost CostOf(const model::ModelConfig& config, const model::CheckpointSummary& summary,
                    const CaptureLengths& lengths, int64_t number_bytes) {
   const auto bytes = static_cast<double>(number_bytes);

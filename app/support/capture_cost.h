@@ -34,6 +34,10 @@ struct CaptureCost {
 // Bytes of one number of weights and activations, as SessionOptions::dtype decides it.
 int64_t NumberBytes(const model::CheckpointSummary& summary, std::optional<ElementType> compute, const Device& device);
 
+// Whether the layers of a model lie on more than one device: none of them has all of its memory, or says by its own
+// speed how long the model takes.
+bool IsSpread(std::span<const Device> layers);
+
 CaptureCost CostOf(const model::ModelConfig& config, const model::CheckpointSummary& summary,
                    const CaptureLengths& lengths, int64_t number_bytes);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture_estimator.h"
 
-#include "capture/capture.h"
 #include "capture_job.h"
 #include "model/capture_points.h"
 #include "model/input_file.h"
@@ -77,6 +76,15 @@ ui::ModelDescription DescribeCheckpoint(const std::string& model_dir) {
   return description;
 }
 
+void SetCost(const capture::CapturePlan& plan, const Device& asked, int64_t model_bytes, double seconds,
+             ui::CaptureEstimate* estimate) {
+  const std::vector<Device>& layers = plan.placement.layers;
+  const bool spread = IsSpread(layers);
+  estimate->on_gpu = !spread && (layers.empty() ? asked : layers.front()).is_gpu();
+  estimate->memory_bytes = model_bytes + (estimate->on_gpu ? 0 : capture::RecorderBytes(plan));
+  estimate->seconds = spread ? 0 : seconds;
+}
+
 ui::CaptureEstimate CaptureEstimator::Estimate(const ui::CaptureSettings& settings) {
   const model::ModelConfig config = model::ReadModelConfig(settings.model_dir);
   const model::CheckpointSummary summary = model::ReadCheckpointSummary(settings.model_dir, /*with_hash=*/false);
@@ -97,9 +105,8 @@ ui::CaptureEstimate CaptureEstimator::Estimate(const ui::CaptureSettings& settin
       CostOf(config, summary, {estimate.prompt_tokens, settings.decode_tokens, request.chunk_tokens, request.record},
              number_bytes);
   estimate.trace_bytes = plan.bytes;
-  estimate.memory_bytes = cost.model_bytes + (device.is_gpu() ? 0 : capture::RecorderBytes(plan.bytes));
-  estimate.seconds = time_.About(cost, number_bytes, device);
-  estimate.on_gpu = device.is_gpu();
+  SetCost(plan, settings.device, cost.model_bytes,
+          IsSpread(plan.placement.layers) ? 0 : time_.About(cost, number_bytes, device), &estimate);
   estimate.placement = PlacementOf(plan.placement);
   return estimate;
 }

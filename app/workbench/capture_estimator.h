@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "capture/capture.h"
 #include "support/capture_time.h"
 #include "ui/workbench.h"
 
@@ -15,6 +16,11 @@ std::vector<ui::Recordable> RecordableByCaptures();
 // What a model folder would record, from its configuration and the headers of its weights. Throws as
 // model::ReadCheckpointSummary.
 ui::ModelDescription DescribeCheckpoint(const std::string& model_dir);
+
+// What a capture that is planned so holds and takes, into `estimate`; `seconds` where all of the model runs on the
+// device of its first layer, or on `asked` where layers are not placed by memory.
+void SetCost(const capture::CapturePlan& plan, const Device& asked, int64_t model_bytes, double seconds,
+             ui::CaptureEstimate* estimate);
 
 class CaptureEstimator {
  public:

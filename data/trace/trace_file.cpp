@@ -170,7 +170,8 @@ PlannedTensor PlanTensor(const TensorSpec& spec, const std::vector<int32_t>& slo
 }  // namespace
 
 int64_t BytesOfOpenChunks(const TraceLayout& layout, int64_t expected_rows) {
-  const ChunkPlan chunks{.expected_rows = expected_rows, .open_bytes = kOpenChunkBytes};
+  const ChunkPlan chunks{.expected_rows = expected_rows > 0 ? expected_rows : layout.max_tokens,
+                         .open_bytes = kOpenChunkBytes};
   hsize_t bytes = 0;
   const auto add = [&bytes](hsize_t heads, hsize_t chunk_bytes, size_t cache_bytes) {
     bytes += GrowingDataset::OpenChunks(heads, chunk_bytes, cache_bytes) * chunk_bytes;
@@ -184,7 +185,7 @@ int64_t BytesOfOpenChunks(const TraceLayout& layout, int64_t expected_rows) {
           static_cast<hsize_t>(NumComponents(spec, layout.facts[first]) * ComponentBytes(spec, layout.encoding));
       add(tensor.shape.extents[0] * tensor.shape.extents[1], tensor.shape.chunk_items * item_bytes, tensor.cache_bytes);
     }
-    add(slots.size(), ScalarChunk(expected_rows) * sizeof(int64_t),
+    add(slots.size(), ScalarChunk(chunks.expected_rows) * sizeof(int64_t),
         ScalarCache(chunks, slots.size(), layout.layers.size()));
   }
   return static_cast<int64_t>(bytes);

@@ -110,9 +110,33 @@ TEST(CaptureCost, NumbersAreAsWideAsTheModelRuns) {
 }
 
 TEST(CaptureCost, TheRecorderHoldsABoundedPartOfATrace) {
-  const int64_t program = capture::RecorderBytes(0);
-  EXPECT_EQ(capture::RecorderBytes(1000), program + 1000);
-  EXPECT_EQ(capture::RecorderBytes(int64_t{1} << 40), program + (64 << 20));
+  data::LayerFacts facts;
+  facts.num_qo_heads = 2;
+  facts.num_kv_heads = 1;
+  facts.head_dim = facts.v_head_dim = 128;
+  facts.qo_heads = {0, 1};
+  facts.kv_heads = {0};
+  capture::CapturePlan plan;
+  plan.layout.layers = {0};
+  plan.layout.facts = {facts};
+  plan.layout.encoding = ElementType::kBFloat16;
+  plan.layout.max_tokens = plan.num_rows = 10;
+  const int64_t program = capture::RecorderBytes(plan), open_chunks = 10 * (4 * 256 + 2 * 4 + 8);
+  plan.bytes = 1000;
+  EXPECT_EQ(capture::RecorderBytes(plan), program + 1000);
+  plan.bytes = int64_t{1} << 40;
+  EXPECT_EQ(capture::RecorderBytes(plan), program + (64 << 20));
+  plan.layout.max_tokens = plan.num_rows = 1 << 20;
+  EXPECT_EQ(capture::RecorderBytes(plan),
+            program + (64 << 20) + (4 * 256 << 10) + (2 * 32 << 10) + (64 << 10) - open_chunks)
+      << "one open chunk of each head";
+}
+
+TEST(CaptureCost, AModelIsSpreadWhereItsLayersLieOnSeveralDevices) {
+  EXPECT_FALSE(IsSpread({}));
+  EXPECT_FALSE(IsSpread(std::vector{CudaDevice(1), CudaDevice(1)}));
+  EXPECT_TRUE(IsSpread(std::vector{CudaDevice(0), kCpu}));
+  EXPECT_TRUE(IsSpread(std::vector{CudaDevice(0), CudaDevice(1)}));
 }
 
 }  // namespace

@@ -75,10 +75,6 @@ struct CaptureResult {
   std::string why_no_texts = {};
 };
 
-// About what the process holds of a capture beside the model: the program with its libraries, and what waits to be
-// written, as much as may wait where the disk is slow.
-int64_t RecorderBytes(int64_t trace_bytes);
-
 // What a capture will record, as config.json, tokenizer.json and the prompt decide it.
 struct CapturePlan {
   data::TraceLayout layout;  // the weights' fingerprint and sinks are not known yet
@@ -88,6 +84,10 @@ struct CapturePlan {
   model::Placement placement = {};  // where the layers would lie, of a request that places them by memory
   std::string why_no_texts = {};    // as a CaptureResult's
 };
+
+// About what the process holds of a capture beside the model: the program with its libraries, what waits to be written,
+// as much as may wait where the disk is slow, and the writer's open chunks.
+int64_t RecorderBytes(const CapturePlan& plan);
 
 // The files that a capture reads: the prompt or the filler text, the folder's .json and .safetensors files, and its
 // tokenizer. None of them may be the output, whatever `overwrite` says. They need not be there.

@@ -329,7 +329,7 @@ struct CaptureEstimate {
   double seconds = 0;          // that the model takes at least; 0: not known
   int64_t trace_bytes = -1;    // of tensors and tokens, layer by layer; -1: the prompt is longer than the model takes
   int64_t memory_bytes = 0;    // about what is held where the model runs; 0: not known
-  bool on_gpu = false;         // the model, or some of its layers
+  bool on_gpu = false;         // the whole model; else memory_bytes are this machine's, those of its GPUs among them
   std::string placement = {};  // of place_by_memory: which device holds which layers, and what is passed over
 };
 
