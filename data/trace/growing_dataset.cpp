@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "trace/fletcher32.h"
 #include "trace/hdf5_values.h"
@@ -127,9 +128,13 @@ void GrowingDataset::Continue(hsize_t first_head, hsize_t num_heads, hsize_t fir
   const char* from = static_cast<const char*>(values);
   for (hsize_t head = first_head; head < first_head + num_heads; ++head) {
     OpenChunk& chunk = open_[head];
-    if (chunk.bytes == nullptr)
-      chunk.bytes = std::make_unique<char[]>(shape_.chunk_items * item_bytes_ + kChecksumBytes);
     for (hsize_t item = first; item < first + length;) {
+      if (chunk.bytes == nullptr && !spare_.empty()) {
+        chunk.bytes = std::move(spare_.back());
+        spare_.pop_back();
+      } else if (chunk.bytes == nullptr) {
+        chunk.bytes = std::make_unique_for_overwrite<char[]>(shape_.chunk_items * item_bytes_ + kChecksumBytes);
+      }
       chunk.number = item / shape_.chunk_items;
       chunk.items = item % shape_.chunk_items;
       const hsize_t taken = std::min(first + length - item, shape_.chunk_items - chunk.items);
@@ -138,7 +143,9 @@ void GrowingDataset::Continue(hsize_t first_head, hsize_t num_heads, hsize_t fir
       item += taken;
       chunk.items += taken;
       chunk.is_written = false;
-      if (chunk.items == shape_.chunk_items) WriteChunk(head, &chunk);
+      if (chunk.items < shape_.chunk_items) continue;
+      WriteChunk(head, &chunk);
+      spare_.push_back(std::move(chunk.bytes));
     }
   }
 }

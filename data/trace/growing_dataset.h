@@ -64,13 +64,15 @@ class GrowingDataset {
   // The chunk at the end of a head, which is put together here: HDF5's own cache copies and sums up chunks more slowly
   // than disks take them.
   struct OpenChunk {
-    std::unique_ptr<char[]> bytes;  // with room for the checksum; null until the head's first item comes
+    std::unique_ptr<char[]> bytes;  // with room for the checksum; null where the head's last chunk is full
     hsize_t number = 0;             // of the head's chunks
     hsize_t items = 0;              // that are there
     bool is_written = true;         // as it is
   };
   void WriteChunk(hsize_t head, OpenChunk* chunk);
   std::vector<OpenChunk> open_;  // of each head; empty: HDF5 keeps them
+  // What full chunks left for the next: new memory takes longer to be had than chunks to be put together.
+  std::vector<std::unique_ptr<char[]>> spare_;
 
   DatasetHandle dataset_;
   TypeHandle type_;

@@ -4,7 +4,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "synthetic_trace.h"
 
@@ -21,6 +23,34 @@ int64_t PeakMemoryKiB() {
     }
   }
   return -1;
+}
+
+// Before the other, whose peak is higher: what is full leaves its memory to the next chunk, whoever's that is.
+TEST(TraceMemory, WholeChunksTakeTheMemoryOfOne) {
+  const testing::ScratchFolder folder;
+  TraceLayout layout = testing::SmallLayout(ElementType::kBFloat16, 1 << 20);
+  testing::SetHeadDim(&layout, 128);
+  layout.row_selection = "all";
+  constexpr int32_t kLayers = 30;
+  constexpr int64_t kPass = 1024;  // tokens of a chunk
+  layout.model.num_layers = kLayers;
+  layout.facts.assign(kLayers, layout.facts[0]);
+  layout.layers.resize(kLayers);
+  std::iota(layout.layers.begin(), layout.layers.end(), 0);
+  const std::vector<uint16_t> values(4 * kPass * 128, 0x3f80);
+  const std::vector<float> lse(4 * kPass, 1.0f);
+  TraceWriter writer(folder.File("t.h5"), layout, false);
+  std::vector<int32_t> rows(kPass);
+  std::iota(rows.begin(), rows.end(), 0);
+  writer.AppendTokens(std::vector<TokenRecord>(kPass));
+  writer.AppendRowPositions(rows);
+  const int64_t before = PeakMemoryKiB();
+  for (int32_t slot = 0; slot < kLayers; ++slot)
+    writer.Append({slot, 0, kPass, 0, kPass, values.data(), values.data(), values.data(), lse.data()});
+  const int64_t all_chunks = kLayers * (4 + 3 + 3) * 256;  // KiB
+  ASSERT_GT(before, 0);
+  EXPECT_LT(PeakMemoryKiB() - before, all_chunks / 4);
+  writer.Finish();
 }
 
 TEST(TraceMemory, PeakDoesNotGrowWithTheTrace) {
