@@ -3,6 +3,7 @@
 #include "figures/pattern_recall.h"
 
 #include <set>
+#include <utility>
 
 #include "analysis/compare.h"
 #include "analysis/search.h"
@@ -62,8 +63,11 @@ std::vector<FigurePanel> MakePatternRecall(const FigureInput& input, std::string
       const std::string& title = first.titles[trace][head];
       panels.push_back(PanelOf(all[trace][head], title, "dense FLOPs / FLOPs in the kernel", &PatternPoint::flops));
       panels.push_back(PanelOf(all[trace][head], title, "dense pairs / kept pairs", &PatternPoint::pairs));
-      for (const auto& [name, why] : all[trace][head].refused)
-        left_out.insert(" Not on " + title + ": " + name + " (" + why + ").");
+      for (const auto& [name, why] : all[trace][head].refused) {
+        std::string sentence = " Not on ";
+        sentence.append(title).append(": ").append(name).append(" (").append(why).append(").");
+        left_out.insert(std::move(sentence));
+      }
     }
   }
   *caption =

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture_estimator.h"
 
+#include <iterator>
+
 #include "capture_job.h"
 #include "model/capture_points.h"
 #include "model/input_file.h"
@@ -50,6 +52,7 @@ std::vector<ui::Recordable> RecordableByCaptures() {
     return ui::Recordable::Size::kTokens;
   };
   std::vector<ui::Recordable> all;
+  all.reserve(std::size(model::kCapturePoints));
   for (const model::CapturePointInfo& info : model::kCapturePoints)
     all.push_back({std::string(info.name), std::string(info.help), size_of(info.point)});
   return all;

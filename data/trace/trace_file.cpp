@@ -181,9 +181,9 @@ int64_t BytesOfOpenChunks(const TraceLayout& layout, int64_t expected_rows) {
     for (const TensorSpec& spec : kTensorSpecs) {
       if (!Stores(layout, first, spec.tensor)) continue;
       const PlannedTensor tensor = PlanTensor(spec, slots, layout, chunks);
-      const auto item_bytes =
-          static_cast<hsize_t>(NumComponents(spec, layout.facts[first]) * ComponentBytes(spec, layout.encoding));
-      add(tensor.shape.extents[0] * tensor.shape.extents[1], tensor.shape.chunk_items * item_bytes, tensor.cache_bytes);
+      const int64_t item_bytes = NumComponents(spec, layout.facts[first]) * ComponentBytes(spec, layout.encoding);
+      add(tensor.shape.extents[0] * tensor.shape.extents[1],
+          tensor.shape.chunk_items * static_cast<hsize_t>(item_bytes), tensor.cache_bytes);
     }
     add(slots.size(), ScalarChunk(chunks.expected_rows) * sizeof(int64_t),
         ScalarCache(chunks, slots.size(), layout.layers.size()));

@@ -389,6 +389,7 @@ TEST(TraceWhileWriting, ThreadsMayShareAReader) {
   const TraceReader reader(folder.File("t.h5"));
   std::vector<std::string> found(4, "not run");
   std::vector<std::thread> threads;
+  threads.reserve(found.size());
   for (std::string& result : found) {
     threads.emplace_back([&] { result = FirstDifference(reader, 400); });
   }
