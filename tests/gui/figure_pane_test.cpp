@@ -50,6 +50,13 @@ class FigurePaneTest : public ShellTest {
   ui::FigureView* view_ = nullptr;
 };
 
+// It stands in several panes: a key of its own would be theirs and a menu's at once.
+TEST_F(FigurePaneTest, AButtonOfSeveralPanesHasNoKey) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  for (const char* name : {"figureCommand", "quantiseCommand"})
+    EXPECT_TRUE(Find<QPushButton>(name)->shortcut().isEmpty()) << name;
+}
+
 TEST_F(FigurePaneTest, EveryFigureOfOneTraceIsShownOnEitherGround) {
   ASSERT_NO_FATAL_FAILURE(Open());
   window_->ActionNamed(QStringLiteral("theme-light"))->trigger();
