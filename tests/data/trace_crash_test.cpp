@@ -31,6 +31,7 @@ class WriterProcess {
     EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
     arguments.insert(arguments.begin(), HEADSCOPE_WRITER_PROCESS);
     std::vector<char*> raw;
+    raw.reserve(arguments.size() + 1);
     for (std::string& argument : arguments) {
       raw.push_back(argument.data());
     }
