@@ -70,10 +70,16 @@ TEST_F(ManualTest, SearchGoesThroughAllPages) {
   EXPECT_TRUE(Find<QLabel>("manualHits")->text().endsWith(QStringLiteral("hits")));
   QTest::keyClick(search, Qt::Key_Return);
   EXPECT_EQ(Heading(), QStringLiteral("Over all heads"));
-  EXPECT_EQ(sections_->currentItem()->text(), QStringLiteral("(1) Over all heads"));
+  const QString section = sections_->currentItem()->text();  // with its number of hits, which the pages' words decide
+  EXPECT_TRUE(section.endsWith(QStringLiteral(") Over all heads"))) << section.toStdString();
+  const int hits = section.mid(1).section(QLatin1Char(')'), 0, 0).toInt();
+  EXPECT_GE(hits, 1);
   EXPECT_EQ(text_->textCursor().selectedText().toLower(), QStringLiteral("duoattention"));
   const int first = sections_->currentRow();
-  QTest::keyClick(search, Qt::Key_Return);
+  for (int hit = 0; hit < hits; ++hit) {
+    EXPECT_EQ(sections_->currentRow(), first) << "hit " << hit;
+    QTest::keyClick(search, Qt::Key_Return);
+  }
   EXPECT_GT(sections_->currentRow(), first) << "the next one";
   EXPECT_TRUE(Heading().startsWith(QStringLiteral("Methods read from a file"))) << Heading().toStdString();
   EXPECT_EQ(text_->textCursor().selectedText().toLower(), QStringLiteral("duoattention"));
