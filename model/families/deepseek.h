@@ -41,4 +41,14 @@ void ReadSharedExperts(const JsonFields& root, ModelConfig* config);
 // Those of deepseek_v3 and what is read after it: experts that are chosen by sigmoids with a correction.
 void ReadSigmoidRouter(const JsonFields& root, ModelConfig* config);
 
+// The whole row of deepseek_v3, and of what differs from it in name and numbers alone.
+constexpr Family DeepSeekV3Layout(std::string_view model_type) {
+  Family row = DeepSeekLayout(model_type);
+  row.experts.correction = "mlp.gate.e_score_correction_bias";
+  row.absent_max_positions = 4096;
+  row.read_ropes = &ReadLatentRopes;
+  row.read = &ReadSigmoidRouter;
+  return row;
+}
+
 }  // namespace headscope::model

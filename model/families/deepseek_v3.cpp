@@ -28,14 +28,7 @@ void ReadSigmoidRouter(const JsonFields& root, ModelConfig* config) {
 }
 
 const Family& DeepSeekV3() {
-  static constexpr Family family = [] {
-    Family row = DeepSeekLayout("deepseek_v3");
-    row.experts.correction = "mlp.gate.e_score_correction_bias";
-    row.absent_max_positions = 4096;
-    row.read_ropes = &ReadLatentRopes;
-    row.read = &ReadSigmoidRouter;
-    return row;
-  }();
+  static constexpr Family family = DeepSeekV3Layout("deepseek_v3");
   return family;
 }
 

@@ -5,14 +5,7 @@
 namespace headscope::model {
 
 const Family& KimiK2() {
-  static constexpr Family family = [] {
-    Family row = DeepSeekLayout("kimi_k2");
-    row.experts.correction = "mlp.gate.e_score_correction_bias";
-    row.absent_max_positions = 4096;
-    row.read_ropes = &ReadLatentRopes;
-    row.read = &ReadSigmoidRouter;
-    return row;
-  }();
+  static constexpr Family family = DeepSeekV3Layout("kimi_k2");
   return family;
 }
 
