@@ -201,8 +201,7 @@ class MainWindow : public QMainWindow {
 
   // main_window_growth.cpp: a trace that is still written.
   void ConnectGrowth();
-  void TraceGrew();
-  void TraceRenamed(const QString& path);
+  void ReadAgainOrOffer(const QString& path, const QString& sentence);  // which has a place for the file's name
   // Whether the open trace may be read again without a question: nothing goes, nobody waits for work on it or has a
   // dialog open over it, and no other is about to take its place.
   bool MayReadAgain() const;

@@ -27,8 +27,11 @@ QString DurationText(qint64 seconds) {
 }  // namespace
 
 void MainWindow::ConnectGrowth() {
-  connect(&watch_, &TraceWatch::Grown, this, &MainWindow::TraceGrew);
-  connect(&watch_, &TraceWatch::Renamed, this, &MainWindow::TraceRenamed);
+  connect(&watch_, &TraceWatch::Grown, this,
+          [this] { ReadAgainOrOffer(session_.last_trace, tr("More of %1 has been recorded.")); });
+  connect(&watch_, &TraceWatch::Renamed, this, [this](const QString& path) {
+    ReadAgainOrOffer(path, tr("The trace on show is recorded, and is now %1."));
+  });
   connect(&watch_, &TraceWatch::Looked, this, &MainWindow::ShowRecording);
   connect(&state_.heads, &HeadStore::TraceChanged, this, &MainWindow::ShowRecording);
 }
@@ -63,17 +66,9 @@ bool MainWindow::MayReadAgain() const {
          QApplication::activeModalWidget() == nullptr && QApplication::activePopupWidget() == nullptr;
 }
 
-void MainWindow::TraceGrew() {
-  const QString path = session_.last_trace;
+void MainWindow::ReadAgainOrOffer(const QString& path, const QString& sentence) {
   if (MayReadAgain()) return ReadAgain(path);
-  notice_->ShowOffer(tr("More of %1 has been recorded.").arg(QFileInfo(path).fileName()), tr("Show it"),
-                     [this, path] { AskToReadAgain(path); });
-}
-
-void MainWindow::TraceRenamed(const QString& path) {
-  if (MayReadAgain()) return ReadAgain(path);
-  notice_->ShowOffer(tr("The trace on show is recorded, and is now %1.").arg(QFileInfo(path).fileName()), tr("Show it"),
-                     [this, path] { AskToReadAgain(path); });
+  notice_->ShowOffer(sentence.arg(QFileInfo(path).fileName()), tr("Show it"), [this, path] { AskToReadAgain(path); });
 }
 
 void MainWindow::ReadAgain(const QString& path) {
