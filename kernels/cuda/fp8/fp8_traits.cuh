@@ -8,6 +8,7 @@
 
 #include "fp8/fp8_params.h"
 #include "hopper/traits.cuh"
+#include "hopper/wide_steps.cuh"
 
 namespace headscope::kernels::fp8 {
 
@@ -87,13 +88,10 @@ struct Traits : CommonTraits<hopper::TwoGroups> {
 static_assert(kZeroPieces >= 4);
 
 // The wide kernel, for heads that keep everything (hopper/wide_consumer.cuh): items of 192 rows, pieces of 64 keys.
-struct WideTraits : CommonTraits<hopper::BlockShape<3, 32, 160>> {
+struct WideTraits : CommonTraits<hopper::WideShape> {
   static constexpr bool kGathers = false;
-  static constexpr uint32_t kStepReaders = hopper::kLoaderWarps;  // consumers know the steps for themselves
   // Queries are in registers from an item's first product on, so that their slot is free all the while.
   static constexpr int kQuerySlots = 1;
-  static constexpr int kPieceColumns = 64;
-  static constexpr int kPieces = kTileColumns / kPieceColumns;  // of a step
   static constexpr int kValueDim = fp8::kHeadDim;
   using Columns = cute::Int<kPieceColumns>;
   using PieceStages = cute::Int<kPieces * kStages>;

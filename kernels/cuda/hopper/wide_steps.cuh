@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of a wide kernel's item. They follow from its place, so that the scheduler and the consumers each know them
+// How wide kernels divide their work, and the steps of an item. They follow from its place, so that the scheduler and the consumers each know them
 // for themselves.
 #pragma once
 
 #include "hopper/traits.cuh"
 
 namespace headscope::kernels::hopper {
+
+// Three groups take threads of few registers, which work on one piece of 64 keys at a time.
+struct WideShape : BlockShape<3, 32, 160> {
+  static constexpr uint32_t kStepReaders = kLoaderWarps;  // consumers know the steps for themselves
+  static constexpr int kTileColumns = 128;
+  static constexpr int kPieceColumns = 64;
+  static constexpr int kPieces = kTileColumns / kPieceColumns;  // of a step
+};
 
 // The first keys, those on the diagonal, and then all others: run_walker.cuh says why.
 struct WideSteps {

@@ -6,24 +6,21 @@
 #pragma once
 
 #include "hopper/traits.cuh"
+#include "hopper/wide_steps.cuh"
 
 namespace headscope::kernels::hopper {
 
 template <class Element_>
-struct WideTraits : BlockShape<3, 32, 160>, OneLength {
+struct WideTraits : WideShape, OneLength {
   using Element = Element_;
   using Params = KernelParams;
   static constexpr int kHeadDim = 64;
   static constexpr int kValueDim = 64;
   static constexpr int kQuerySlabs = 1;
   static constexpr int kValueSlabs = 1;
-  static constexpr int kTileColumns = 128;
-  static constexpr int kPieceColumns = 64;
-  static constexpr int kPieces = kTileColumns / kPieceColumns;  // of a step
   static constexpr int kSegments = kTileColumns / kSegmentRows;
   static constexpr uint32_t kStages = 4;
   static constexpr uint32_t kStepRing = 16;
-  static constexpr uint32_t kStepReaders = kLoaderWarps;  // consumers know the steps for themselves
   static constexpr int kQuerySlots = 2;
   static constexpr int kQueryParts = 1;
   static constexpr bool kOutputApart = false;
