@@ -6,6 +6,7 @@
 
 #include "halved_bound.h"
 #include "highway_targets.h"
+#include "kernels/cpu_scores.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "row_math.cpp"
@@ -19,30 +20,12 @@ namespace headscope::kernels::HWY_NAMESPACE {
 
 using Floats = FloatTag;
 
-constexpr int kChains = 4;  // vectors a step: the latency of one maximum or addition is hidden behind the others'
-
-float LargestOf(const float* row, int64_t count) {
-  const Floats df;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(df)), step = kChains * lanes;
-  FloatVec best[kChains];
-#pragma GCC unroll 8
-  for (int c = 0; c < kChains; ++c) best[c] = hn::Set(df, -std::numeric_limits<float>::infinity());
-  int64_t i = 0;
-  for (; i + step <= count; i += step) {
-#pragma GCC unroll 8
-    for (int c = 0; c < kChains; ++c) best[c] = hn::Max(best[c], hn::LoadU(df, row + i + c * lanes));
-  }
-  for (; i + lanes <= count; i += lanes) best[0] = hn::Max(best[0], hn::LoadU(df, row + i));
-  const auto all = hn::Max(hn::Max(best[0], best[1]), hn::Max(best[2], best[3]));
-  float largest = hn::GetLane(hn::MaxOfLanes(df, all));
-  for (; i < count; ++i) largest = std::max(largest, row[i]);
-  return largest;
-}
+constexpr int kChains = 4;  // vectors a step: the latency of one addition is hidden behind the others'
 
 float WeightsOfBase2Impl(float* row, int64_t count) {
   const Floats df;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(df)), step = kChains * lanes;
-  const auto maximum = hn::Set(df, LargestOf(row, count));
+  const auto maximum = hn::Set(df, MaxOf(row, count));
   FloatVec sum[kChains];
 #pragma GCC unroll 8
   for (int c = 0; c < kChains; ++c) sum[c] = hn::Zero(df);

@@ -29,9 +29,8 @@ QString DurationText(qint64 seconds) {
 void MainWindow::ConnectGrowth() {
   connect(&watch_, &TraceWatch::Grown, this,
           [this] { ReadAgainOrOffer(session_.last_trace, tr("More of %1 has been recorded.")); });
-  connect(&watch_, &TraceWatch::Renamed, this, [this](const QString& path) {
-    ReadAgainOrOffer(path, tr("The trace on show is recorded, and is now %1."));
-  });
+  connect(&watch_, &TraceWatch::Renamed, this,
+          [this](const QString& path) { ReadAgainOrOffer(path, tr("The trace on show is recorded, and is now %1.")); });
   connect(&watch_, &TraceWatch::Looked, this, &MainWindow::ShowRecording);
   connect(&state_.heads, &HeadStore::TraceChanged, this, &MainWindow::ShowRecording);
 }

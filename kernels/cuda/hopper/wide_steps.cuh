@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How wide kernels divide their work, and the steps of an item. They follow from its place, so that the scheduler and the consumers each know them
-// for themselves.
+// How wide kernels divide their work, and the steps of an item. They follow from its place, so that the scheduler and
+// the consumers each know them for themselves.
 #pragma once
 
 #include "hopper/traits.cuh"
