@@ -40,6 +40,7 @@ Status UploadIndex(const SparseIndexView& host_index, CudaIndexBuffers* buffers)
     if (!status.ok()) return status;
   }
   buffers->view = host_index;
+  buffers->view.keeps_everything = KeepsEverything(host_index);
   buffers->view.run_begin = reinterpret_cast<const int64_t*>(base + parts[0].offset);
   buffers->view.run_count = reinterpret_cast<const int32_t*>(base + parts[1].offset);
   buffers->view.column_begin = reinterpret_cast<const int64_t*>(base + parts[2].offset);

@@ -92,6 +92,25 @@ SparseIndexView SparseIndex::View() const {
   return view;
 }
 
+bool KeepsEverything(const SparseIndexView& index) {
+  if (index.rule.kind == MaskKind::kCausalWindow) return false;
+  const int32_t num_tiles = index.NumRowTiles();
+  for (int64_t list = 0; list < index.NumLists(); ++list) {
+    const int64_t last_row = std::min<int64_t>((list % num_tiles + 1) * index.tile_rows, index.seq_q) - 1;
+    const int64_t end = index.rule.kind == MaskKind::kNone
+                            ? index.seq_k
+                            : std::min<int64_t>(index.first_position + last_row + 1, index.seq_k);
+    int64_t kept = 0;  // of the first keys
+    for (int32_t i = 0; i < index.run_count[list]; ++i) {
+      const KeyRun run = index.runs[index.run_begin[list] + i];
+      if (run.start != kept || (run.Flags() & (kRunUpperHalf | kRunLowerHalf)) != 0) return false;
+      kept = run.End();
+    }
+    if (kept < end) return false;
+  }
+  return true;
+}
+
 void AppendKeptRanges(const SparseIndexView& index, int32_t sequence, int32_t head, int32_t row,
                       std::vector<ColumnRange>* ranges) {
   const int32_t tile = row / index.tile_rows;

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -15,6 +16,7 @@
 
 #include "cuda_attend_run.h"
 #include "device_array.h"
+#include "float_codes.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_statistics.h"
 #include "run_seed.h"
@@ -55,6 +57,35 @@ void ExpectSameBits(const Outputs& measured, const Outputs& expected) {
 
 const AttendCase kMixed{.pattern = Pattern::kRandom, .seq_q = 1500, .seq_k = 0, .num_qo_heads = 8, .num_kv_heads = 2};
 
+// Of heads that keep everything: few items, which are dealt, and more of them.
+const AttendCase kDenseCases[] = {
+    {.pattern = Pattern::kDense, .seq_q = 1500, .seq_k = 0, .num_qo_heads = 8, .num_kv_heads = 2},
+    {.pattern = Pattern::kDense, .seq_q = 1500, .seq_k = 0, .batch = 4, .num_qo_heads = 32, .num_kv_heads = 8},
+    {.pattern = Pattern::kDense, .seq_q = 1500, .seq_k = 0, .num_qo_heads = 8, .num_kv_heads = 2, .head_dim = 64},
+    {.pattern = Pattern::kDense, .seq_q = 1500, .seq_k = 0, .batch = 5, .num_qo_heads = 32, .num_kv_heads = 8,
+     .head_dim = 64}};
+
+// `launch` captured and replayed gives the outputs that are there.
+void ExpectReplays(AttendRun* run, const std::function<Status(cudaStream_t)>& launch) {
+  const Outputs direct(*run);
+  const auto stream = NewStream();
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  ASSERT_EQ(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  const Status status = launch(stream.get());
+  ASSERT_EQ(cudaStreamEndCapture(stream.get(), &graph), cudaSuccess);
+  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+  for (int replay = 0; replay < 3; ++replay) {
+    run->Poison();
+    ASSERT_EQ(cudaGraphLaunch(executable, stream.get()), cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(stream.get()), cudaSuccess);
+    ExpectSameBits(Outputs(*run), direct);
+  }
+  EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+}
+
 class CudaAttendCalls : public ::testing::TestWithParam<Executor> {};
 
 TEST_P(CudaAttendCalls, RepeatBitByBit) {
@@ -87,23 +118,7 @@ TEST_P(CudaAttendCalls, ReplayFromAGraph) {
   AttendRun run;
   ASSERT_NO_FATAL_FAILURE(run.Make(kMixed, SeedFor("graph")));
   ASSERT_TRUE(run.Attend(GetParam()).ok());
-  const Outputs direct(run);
-  const auto stream = NewStream();
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t executable = nullptr;
-  ASSERT_EQ(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), cudaSuccess);
-  const Status status = run.Launch(GetParam(), stream.get());
-  ASSERT_EQ(cudaStreamEndCapture(stream.get(), &graph), cudaSuccess);
-  ASSERT_TRUE(status.ok()) << status.message();
-  ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
-  for (int replay = 0; replay < 3; ++replay) {
-    run.Poison();
-    ASSERT_EQ(cudaGraphLaunch(executable, stream.get()), cudaSuccess);
-    ASSERT_EQ(cudaStreamSynchronize(stream.get()), cudaSuccess);
-    ExpectSameBits(Outputs(run), direct);
-  }
-  EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
-  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  ExpectReplays(&run, [&](cudaStream_t stream) { return run.Launch(GetParam(), stream); });
 }
 
 // A call's kernels start beside each other, but never beside the stream's other work, which may write what they read:
@@ -172,6 +187,75 @@ INSTANTIATE_TEST_SUITE_P(Executors, CudaAttendCalls, ::testing::Values(Executor:
                          [](const auto& parameter) {
                            return std::string(parameter.param == Executor::kAuto ? "auto" : "simple");
                          });
+
+class CudaDenseCalls : public ::testing::TestWithParam<AttendCase> {};
+
+TEST_P(CudaDenseCalls, ReplayFromAGraph) {
+  SKIP_WITHOUT_GPU();
+  AttendRun run;
+  ASSERT_NO_FATAL_FAILURE(run.Make(GetParam(), SeedFor(NameOf(GetParam()))));
+  ASSERT_TRUE(run.Attend(Executor::kAuto).ok());
+  ExpectReplays(&run, [&](cudaStream_t stream) { return run.Launch(Executor::kAuto, stream); });
+}
+
+// Whoever made the index has said what its lists hold: these here would lead anywhere.
+TEST_P(CudaDenseCalls, ReadNoListWhereEveryHeadKeepsEverything) {
+  SKIP_WITHOUT_GPU();
+  AttendRun run;
+  ASSERT_NO_FATAL_FAILURE(run.Make(GetParam(), SeedFor(NameOf(GetParam()))));
+  ASSERT_TRUE(run.Attend(Executor::kAuto).ok());
+  const Outputs expected(run);
+  CudaKernelChoice choice;
+  ASSERT_TRUE(ChooseCudaKernel(run.problem(), run.index(), run.output(), &choice).ok());
+  if (choice.kernel != CudaKernel::kHopper) GTEST_SKIP() << "the simple executor reads lists: " << choice.reason;
+  SparseIndexView index = run.index();
+  ASSERT_TRUE(index.keeps_everything);
+  const int64_t bytes = std::max<int64_t>(8 * index.NumLists(), 8 * index.runs_size);
+  const DeviceArray<char> garbage(bytes);
+  ASSERT_EQ(cudaMemset(garbage.get(), 0x5b, static_cast<size_t>(bytes)), cudaSuccess);
+  index.run_begin = index.column_begin = reinterpret_cast<const int64_t*>(garbage.get());
+  index.run_count = index.column_count = reinterpret_cast<const int32_t*>(garbage.get());
+  index.runs = reinterpret_cast<const KeyRun*>(garbage.get());
+  run.Poison();
+  const Status status = AttendCuda(run.problem(), index, run.output(), nullptr);
+  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  ExpectSameBits(Outputs(run), expected);
+}
+
+// A query that is not a number spoils its own row. Its warp raises the shifts of all of its rows on the way, so that
+// these are rounded otherwise.
+TEST_P(CudaDenseCalls, KeepRowsApart) {
+  SKIP_WITHOUT_GPU();
+  AttendRun run;
+  ASSERT_NO_FATAL_FAILURE(run.Make(GetParam(), SeedFor(NameOf(GetParam()))));
+  ASSERT_TRUE(run.Attend(Executor::kAuto).ok());
+  const Outputs expected(run);
+  const AttentionProblem& p = run.problem();
+  constexpr int32_t kRow = 777;
+  auto* const query = static_cast<uint16_t*>(const_cast<void*>(p.q.data)) + kRow * p.q.row_stride;
+  ASSERT_EQ(cudaMemset(query, 0xff, static_cast<size_t>(p.head_dim) * 2), cudaSuccess);
+  ASSERT_TRUE(run.Attend(Executor::kAuto).ok());
+  Outputs measured(run);
+  const AttentionOutput output = run.output();
+  const auto row_bytes = static_cast<size_t>(p.head_dim) * 2;
+  const size_t at = static_cast<size_t>(kRow * output.o.row_stride) * 2;
+  for (size_t i = 0; i < row_bytes; i += 2) {
+    uint16_t code;
+    std::memcpy(&code, measured.o.data() + at + i, 2);
+    ASSERT_TRUE(std::isnan(test::FromCode(code, p.dtype))) << "component " << i / 2;
+  }
+  ASSERT_TRUE(std::isnan(measured.lse[AttendRun::kGuardLse + kRow]));
+  std::memcpy(measured.o.data() + at, expected.o.data() + at, row_bytes);
+  EXPECT_LE(run.RelativeL2(measured.o, expected.o), 3e-3);
+  for (size_t i = AttendRun::kGuardLse; i < measured.lse.size() - AttendRun::kGuardLse; ++i) {
+    if (i == AttendRun::kGuardLse + kRow) continue;
+    ASSERT_NEAR(measured.lse[i], expected.lse[i], 1e-4) << "row " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Heads, CudaDenseCalls, ::testing::ValuesIn(kDenseCases),
+                         [](const auto& parameter) { return NameOf(parameter.param); });
 
 // One kernel, two amounts of shared memory above what a kernel has without asking: neither thread's may be taken away
 // by the other's.

@@ -90,8 +90,19 @@ std::string NameOf(const AttendCase& c) {
   if (c.soft_cap > 0) name += "_cap" + std::to_string(static_cast<int>(c.soft_cap));
   if (c.highest_sink > 0) name += "_sinks" + std::to_string(static_cast<int>(c.highest_sink));
   if (c.executor == Executor::kSimple) name += "_simple";
+  if (c.unpromised) name += "_unpromised";
   return name;
 }
+void AppendUnpromised(std::vector<AttendCase>* cases) {
+  const size_t count = cases->size();
+  for (size_t i = 0; i < count; ++i) {
+    AttendCase c = (*cases)[i];
+    if (c.pattern != Pattern::kDense || c.rule.kind != MaskKind::kCausal || c.executor == Executor::kSimple) continue;
+    c.unpromised = true;
+    cases->push_back(c);
+  }
+}
+
 void PrintTo(const AttendCase& c, std::ostream* out) {
   *out << NameOf(c);
 }
@@ -153,6 +164,7 @@ void AttendRun::Make(const AttendCase& c, uint32_t seed) {
       MakeLists({p.batch, p.num_qo_heads, p.seq_q, p.seq_k, p.first_position, c.tile_rows, c.rule}, c.pattern, seed);
   const Status uploaded = UploadIndex(host_index_.View(), &device_index_);
   ASSERT_TRUE(uploaded.ok()) << uploaded.message();
+  if (c.unpromised) device_index_.view.keeps_everything = false;
 
   const int64_t kv_rows = int64_t{p.batch} * p.num_kv_heads * p.seq_k;
   ASSERT_NO_FATAL_FAILURE(MakeTensor(NumHeads() * p.seq_q, p.head_dim, 1.5f, seed + 1u, &q_));

@@ -34,8 +34,11 @@ struct AttendCase {
   float soft_cap = 0.0f;
   Executor executor = Executor::kAuto;
   float highest_sink = 0.0f;  // > 0: heads have sinks, the highest this, the lowest its negative
+  bool unpromised = false;    // the executor is not told where every head keeps everything
 };
 std::string NameOf(const AttendCase& c);
+// Behind the cases in which every head keeps everything, each once more with an executor that is not told.
+void AppendUnpromised(std::vector<AttendCase>* cases);
 void PrintTo(const AttendCase& c, std::ostream* out);
 
 class AttendRun {

@@ -158,7 +158,7 @@ TEST_P(CudaFp8, MatchesFloat64OfTheQuantised) {
   ASSERT_NO_FATAL_FAILURE(run.ExpectGuards());
 }
 
-// More items than blocks are dealt: where all heads keep everything, the wide kernel's.
+// More items than blocks are dealt: where all heads keep everything, items are wide.
 void AppendWide(std::vector<AttendCase>* cases) {
   AttendCase wide{
       .pattern = Pattern::kDense, .seq_q = 0, .seq_k = 0, .batch = 10, .num_qo_heads = 128, .num_kv_heads = 32};
@@ -187,7 +187,7 @@ void AppendWide(std::vector<AttendCase>* cases) {
   wide.scale = 0;
   wide.dtype = DType::kFloat16;
   cases->push_back(wide);
-  // What the wide kernel leaves to the other.
+  // What the dense kernel leaves to the other.
   wide.dtype = DType::kBFloat16;
   for (const Pattern pattern : {Pattern::kRandom, Pattern::kSomeEmpty, Pattern::kColumns}) {
     wide.pattern = pattern;
@@ -251,6 +251,7 @@ std::vector<AttendCase> Cases() {
   }
   add(Pattern::kDense, 131072, 0);
   add(Pattern::kRandom, 300, 131072);
+  testing::AppendUnpromised(&cases);
   return cases;
 }
 INSTANTIATE_TEST_SUITE_P(Cases, CudaFp8, ::testing::ValuesIn(Cases()),

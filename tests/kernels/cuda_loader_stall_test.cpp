@@ -74,7 +74,9 @@ TEST_P(CudaLoaderStall, DelaysAndChangesNothing) {
   ASSERT_NO_FATAL_FAILURE(run_.ExpectGuards());
 }
 
-TEST_P(CudaLoaderStall, DelaysAndChangesNothingInFp8) {
+class CudaFp8LoaderStall : public CudaLoaderStall {};
+
+TEST_P(CudaFp8LoaderStall, DelaysAndChangesNothing) {
   const Status status = run_.Launch(Executor::kAuto, nullptr);
   ASSERT_TRUE(status.ok()) << status.message();
   ExpectAnEnd();
@@ -95,15 +97,28 @@ TEST_P(CudaLoaderStall, DelaysAndChangesNothingInFp8) {
   ASSERT_NO_FATAL_FAILURE(run_.ExpectGuards());
 }
 
-// Of plain steps, gathered ones, and steps with values that come unread.
-INSTANTIATE_TEST_SUITE_P(
-    Lists, CudaLoaderStall,
-    ::testing::Values(AttendCase{.pattern = Pattern::kDense, .seq_q = 4097, .seq_k = 0},
-                      AttendCase{.pattern = Pattern::kRandom, .seq_q = 4097, .seq_k = 0},
-                      AttendCase{.pattern = Pattern::kHoles, .seq_q = 4097, .seq_k = 0},
-                      AttendCase{
-                          .pattern = Pattern::kDense, .seq_q = 9000, .seq_k = 0, .num_qo_heads = 8, .num_kv_heads = 2}),
-    [](const auto& parameter) { return NameOf(parameter.param); });
+// Of plain steps, gathered ones, and steps with values that come unread; of heads that keep everything with an executor
+// that knows it and one that does not.
+const AttendCase kCases[] = {
+    {.pattern = Pattern::kDense, .seq_q = 4097, .seq_k = 0},
+    {.pattern = Pattern::kDense, .seq_q = 4097, .seq_k = 0, .unpromised = true},
+    {.pattern = Pattern::kRandom, .seq_q = 4097, .seq_k = 0},
+    {.pattern = Pattern::kHoles, .seq_q = 4097, .seq_k = 0},
+    {.pattern = Pattern::kDense, .seq_q = 9000, .seq_k = 0, .num_qo_heads = 8, .num_kv_heads = 2},
+    {.pattern = Pattern::kDense, .seq_q = 9000, .seq_k = 0, .num_qo_heads = 8, .num_kv_heads = 2, .unpromised = true}};
+INSTANTIATE_TEST_SUITE_P(Lists, CudaLoaderStall, ::testing::ValuesIn(kCases),
+                         [](const auto& parameter) { return NameOf(parameter.param); });
+INSTANTIATE_TEST_SUITE_P(SmallHeads, CudaLoaderStall,
+                         ::testing::Values(AttendCase{.pattern = Pattern::kDense, .seq_q = 4097, .seq_k = 0, .head_dim = 64},
+                                           AttendCase{.pattern = Pattern::kDense,
+                                                      .seq_q = 9000,
+                                                      .seq_k = 0,
+                                                      .num_qo_heads = 32,
+                                                      .num_kv_heads = 8,
+                                                      .head_dim = 64}),
+                         [](const auto& parameter) { return NameOf(parameter.param); });
+INSTANTIATE_TEST_SUITE_P(Lists, CudaFp8LoaderStall, ::testing::ValuesIn(kCases),
+                         [](const auto& parameter) { return NameOf(parameter.param); });
 
 }  // namespace
 }  // namespace headscope::kernels

@@ -276,6 +276,65 @@ void ExpectRefused(const SparseIndex& index, const std::string& words) {
   EXPECT_THAT(status.message(), HasSubstr(words));
 }
 
+// What is claimed holds for every pair, and the claim is made for what keeps everything as runs.
+TEST(KeepsEverything, TellsWholeListsFromOthers) {
+  std::mt19937 random(FreshSeed());
+  const auto number = [&](int32_t from, int32_t to) { return std::uniform_int_distribution<int32_t>(from, to)(random); };
+  for (int trial = 0; trial < 300; ++trial) {
+    SparseIndexBuilder::Shape shape;
+    shape.batch = number(1, 2);
+    shape.num_qo_heads = number(1, 3);
+    shape.seq_q = number(1, 300);
+    shape.first_position = number(0, 200);
+    shape.seq_k = shape.first_position + shape.seq_q;
+    shape.tile_rows = number(0, 1) == 0 ? 64 : 128;
+    if (number(0, 2) == 0) shape.rule.kind = MaskKind::kNone;
+    SparseIndexBuilder builder(shape);
+    const int32_t tiles = (shape.seq_q + shape.tile_rows - 1) / shape.tile_rows;
+    const int32_t lists = shape.batch * shape.num_qo_heads * tiles;
+    // One list may lose one key that some row of it would keep.
+    const int32_t thinned = number(0, 1) == 0 ? number(0, lists - 1) : -1;
+    for (int32_t list = 0; list < lists; ++list) {
+      if (list != thinned) {
+        builder.AddRange(0, shape.seq_k);
+      } else {
+        const int32_t last = std::min((list % tiles + 1) * shape.tile_rows, shape.seq_q) - 1;
+        const int32_t lost =
+            number(0, shape.rule.kind == MaskKind::kNone ? shape.seq_k - 1 : shape.first_position + last);
+        const uint32_t half = last % shape.tile_rows >= shape.tile_rows / 2 && number(0, 3) == 0 ? kRunLowerHalf : 0u;
+        builder.AddRange(0, lost, half);
+        builder.AddRange(lost + 1, shape.seq_k, half);
+      }
+      builder.FinishList();
+    }
+    const SparseIndex index = builder.Build();
+    ASSERT_EQ(KeepsEverything(index.View()), thinned < 0) << "trial " << trial;
+    const PairCount pairs = CountPairs(index.View());
+    ASSERT_EQ(pairs.kept == pairs.dense, thinned < 0) << "trial " << trial;
+  }
+}
+
+TEST(KeepsEverything, ClaimsNothingOfWindowsAndColumns) {
+  SparseIndexBuilder::Shape shape;
+  shape.seq_q = shape.seq_k = 200;
+  shape.rule = {MaskKind::kCausalWindow, 50, 4};
+  SparseIndexBuilder window(shape);
+  for (int list = 0; list < 2; ++list) {
+    window.AddRange(0, 200);
+    window.FinishList();
+  }
+  EXPECT_FALSE(KeepsEverything(window.Build().View()));
+  shape.rule = {MaskKind::kCausal, 0, 0};
+  SparseIndexBuilder columns(shape);
+  for (int list = 0; list < 2; ++list) {
+    columns.AddColumn(0);
+    columns.AddRange(1, 200);
+    columns.FinishList();
+  }
+  EXPECT_FALSE(KeepsEverything(columns.Build().View()));
+  EXPECT_FALSE(SparseIndexView{}.keeps_everything);
+}
+
 TEST(Validate, AcceptsWhatTheBuilderMakes) {
   const Status status = Validate(ValidIndex().View());
   EXPECT_TRUE(status.ok()) << status.message();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Hopper kernels for 128 components, 16-bit and FP8, with two of the three loader warps held up at some steps:
-// linked in place of the library's, whose units these are.
+// The Hopper kernels for 128 components, 16-bit and FP8, and those for heads that keep everything, with two of the three
+// loader warps held up at some steps: linked in place of the library's, whose units these are.
 #include "fp8/fp8_traits.cuh"
 #include "hopper/loader.cuh"
+#include "hopper/piece_traits.cuh"
 
 namespace headscope::kernels {
 
@@ -15,19 +16,27 @@ __device__ inline void HoldUp(int warp, uint32_t step) {
   __nanosleep(400'000);
 }
 
-template <>
-struct hopper::LoaderStall<hopper::Traits<cutlass::bfloat16_t, 128, 128, 128, 2, false>> {
+struct HeldUp {
   __device__ static void Wait(int warp, uint32_t step) { HoldUp(warp, step); }
 };
 template <>
-struct hopper::LoaderStall<fp8::Traits> {
-  __device__ static void Wait(int warp, uint32_t step) { HoldUp(warp, step); }
-};
+struct hopper::LoaderStall<hopper::Traits<cutlass::bfloat16_t, 128, 128, 128, 2, false>> : HeldUp {};
+template <>
+struct hopper::LoaderStall<hopper::DenseTraits<cutlass::bfloat16_t>> : HeldUp {};
+template <>
+struct hopper::LoaderStall<hopper::PieceTraits<cutlass::bfloat16_t>> : HeldUp {};
+template <>
+struct hopper::LoaderStall<fp8::ListTraits> : HeldUp {};
+template <>
+struct hopper::LoaderStall<fp8::DenseTraits> : HeldUp {};
 
 }  // namespace headscope::kernels
 
-#include "fp8/attend_fp8_d128.cu"  // NOLINT(bugprone-suspicious-include)
-#include "hopper/attend_d128.cu"   // NOLINT(bugprone-suspicious-include)
+#include "fp8/attend_fp8_dense.cu"       // NOLINT(bugprone-suspicious-include)
+#include "fp8/attend_fp8_lists.cu"       // NOLINT(bugprone-suspicious-include)
+#include "hopper/attend_d128.cu"        // NOLINT(bugprone-suspicious-include)
+#include "hopper/attend_dense_d128.cu"  // NOLINT(bugprone-suspicious-include)
+#include "hopper/attend_dense_d64.cu"   // NOLINT(bugprone-suspicious-include)
 
 namespace headscope::kernels::testing {
 

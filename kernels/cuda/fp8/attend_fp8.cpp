@@ -102,7 +102,7 @@ Status LayOutFp8(const AttentionProblem& problem, Fp8Layout* layout) {
   layout->q_scale = take(heads * sizeof(float));
   layout->k_scale = take(kv_heads * sizeof(float));
   layout->v_scale = take(kv_heads * sizeof(float));
-  // The wide kernel's last item of a head may read pieces behind its whole tiles: of the last head, the keys'.
+  // The dense kernel's last item of a head may read pieces behind its whole tiles: of the last head, the keys'.
   layout->q = take(heads * static_cast<size_t>(layout->q_pieces) * fp8::kPieceBytes);
   layout->k = take(key_bytes);
   layout->v_rows = take(key_bytes);
@@ -197,13 +197,19 @@ Status AttendFp8Cuda(const AttentionProblem& problem, const void* tensors, size_
   const auto cuda_stream = static_cast<cudaStream_t>(stream);
   const auto launch = [&](int num_blocks) {
     if (params.dense_sections != nullptr) {
-      const cudaError_t error = fp8::LaunchFp8Wide(params, num_blocks, cuda_stream);
+      const cudaError_t error = fp8::LaunchFp8Dense(params, num_blocks, cuda_stream);
       if (error != cudaSuccess) return error;
     }
-    return fp8::LaunchFp8D128(params, num_blocks, cuda_stream);
+    return fp8::LaunchFp8Lists(params, num_blocks, cuda_stream);
   };
-  return hopper::LaunchWithQueue(problem, index, bytes_per_kv_head, device, "AttendFp8Kernel", cuda_stream, &params,
-                                 launch, hopper::MayKeepEverything(index));
+  const bool may_be_dense = hopper::MayKeepEverything(index);
+  if (may_be_dense && index.keeps_everything) {
+    return hopper::LaunchOnEverything(
+        problem, fp8::kDenseRows, bytes_per_kv_head, device, "AttendFp8DenseKernel", cuda_stream, &params,
+        [&](int num_blocks) { return fp8::LaunchFp8Dense(params, num_blocks, cuda_stream); });
+  }
+  return hopper::LaunchWithQueue(problem, index, bytes_per_kv_head, device, "AttendFp8ListsKernel", cuda_stream, &params,
+                                 launch, may_be_dense);
 }
 
 }  // namespace headscope::kernels

@@ -50,7 +50,7 @@ __device__ bool Weigh(const Scores& scores, const float (&shift)[2], float scale
 template <class Anchor, class Scores, class Words>
 __device__ void WeighFrom(const Anchor& anchor, const Scores& scores, float scale_log2, float (&sums)[4],
                           Words& words) {
-  using Softmax = hopper::SoftmaxState<Traits::Element>;
+  using Softmax = hopper::SoftmaxState<cutlass::float_e4m3_t>;
   Softmax::WeighFrom(anchor, scores, scale_log2, sums, [&](int i, float low, float high) {
     // Pairs 2 and 3 of a group of 8 scores stand behind pairs 0 and 1 of the same row.
     const int word = i / 8 * 2 + i / 2 % 2;

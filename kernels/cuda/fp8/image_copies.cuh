@@ -24,12 +24,11 @@ class ImageCopies {
     Copy(p_.v_columns, stage, full, source);
   }
 
-  // Only steps of a kernel that reads lists are gathered.
   __device__ void GatherKeys(const Source& source, char* stage, uint64_t* full) const {
-    if constexpr (T::kGathers) SendForRows(source, stage, full);
+    SendForRows(source, stage, full);
   }
   __device__ void GatherValues(const Source& source, char* stage, uint64_t* full) const {
-    if constexpr (T::kGathers) TransposeRows(source, stage, full);
+    TransposeRows(source, stage, full);
   }
 
   __device__ void ZeroUnread(const Source& source, char* stage) const {

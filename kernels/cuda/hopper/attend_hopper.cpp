@@ -109,28 +109,34 @@ Status Attend(const AttentionProblem& problem, const SparseIndexView& index, con
   params.scale_log2 = (problem.soft_cap > 0 ? 1.0f : scale) * std::numbers::log2e_v<float>;
 
   LaunchFunction* const launch = problem.soft_cap > 0 ? instance->launch_capped : instance->launch;
-  const bool wide = instance->launch_wide != nullptr && problem.soft_cap == 0 && MayKeepEverything(index);
-  KernelParams wide_params{};
-  if (wide) {
-    const TensorMapShape rows{"q",           problem.dtype,    problem.batch,      problem.num_qo_heads,
-                              problem.seq_q, problem.head_dim, instance->wide_rows};
-    if (Status status = EncodeTensorMap(rows, problem.q, &wide_params.q); !status.ok()) return status;
+  const bool may_be_dense = problem.soft_cap == 0 && instance->launch_dense != nullptr && MayKeepEverything(index);
+  KernelParams dense_params{};
+  if (may_be_dense) {
+    const TensorMapShape rows{"q",           problem.dtype,    problem.batch,       problem.num_qo_heads,
+                              problem.seq_q, problem.head_dim, instance->dense_rows};
+    if (Status status = EncodeTensorMap(rows, problem.q, &dense_params.q); !status.ok()) return status;
   }
   const int64_t bytes_per_kv_head =
       SizeOf(problem.dtype) * problem.seq_k * (int64_t{problem.head_dim} + problem.ValueDim());
+  if (may_be_dense && index.keeps_everything) {
+    params.q = dense_params.q;
+    return LaunchOnEverything(
+        problem, instance->dense_rows, bytes_per_kv_head, device, "AttendDenseKernel", stream, &params,
+        [&](int num_blocks) { return instance->launch_dense(params, num_blocks, stream); });
+  }
   return LaunchWithQueue(
       problem, index, bytes_per_kv_head, device, "AttendHopperKernel", stream, &params,
       [&](int num_blocks) {
         if (params.dense_sections != nullptr) {
-          const CUtensorMap rows = wide_params.q;
-          wide_params = params;
-          wide_params.q = rows;
-          const cudaError_t error = instance->launch_wide(wide_params, num_blocks, stream);
+          const CUtensorMap rows = dense_params.q;
+          dense_params = params;
+          dense_params.q = rows;
+          const cudaError_t error = instance->launch_dense(dense_params, num_blocks, stream);
           if (error != cudaSuccess) return error;
         }
         return launch(params, num_blocks, stream);
       },
-      wide);
+      may_be_dense && instance->asks_the_device);
 }
 
 }  // namespace headscope::kernels::hopper

@@ -19,8 +19,8 @@ LaunchFunction LaunchFp16D64, LaunchFp16D128, LaunchFp16D192, LaunchFp16D256;
 LaunchFunction LaunchCappedBf16D64, LaunchCappedBf16D128, LaunchCappedBf16D192, LaunchCappedBf16D256;
 LaunchFunction LaunchCappedFp16D64, LaunchCappedFp16D128, LaunchCappedFp16D192, LaunchCappedFp16D256;
 
-// For problems of which every head may keep everything.
-LaunchFunction LaunchWideBf16D64, LaunchWideFp16D64;
+// For problems of which every head keeps what a causal rule leaves to it.
+LaunchFunction LaunchDenseBf16D64, LaunchDenseFp16D64, LaunchDenseBf16D128, LaunchDenseFp16D128;
 
 struct Instance {
   DType dtype;
@@ -30,20 +30,21 @@ struct Instance {
   int32_t rows_of_q_copy;  // query rows that come at once
   LaunchFunction* launch;
   LaunchFunction* launch_capped;  // for problems with a soft cap
-  LaunchFunction* launch_wide;    // in place of `launch` where every head keeps everything, or null
-  int32_t wide_rows;              // of its items
+  LaunchFunction* launch_dense;   // in place of `launch` where every head keeps everything, or null
+  int32_t dense_rows;             // of its items
+  bool asks_the_device;           // it is worth a launch to find that out on the device
 };
 
 inline std::span<const Instance> Instances() {
   static constexpr Instance kInstances[] = {
-      {DType::kBFloat16, 64, 64, 128, 128, LaunchBf16D64, LaunchCappedBf16D64, LaunchWideBf16D64, 192},
-      {DType::kBFloat16, 128, 128, 128, 128, LaunchBf16D128, LaunchCappedBf16D128, nullptr, 0},
-      {DType::kBFloat16, 192, 128, 128, 64, LaunchBf16D192, LaunchCappedBf16D192, nullptr, 0},
-      {DType::kBFloat16, 256, 256, 64, 64, LaunchBf16D256, LaunchCappedBf16D256, nullptr, 0},
-      {DType::kFloat16, 64, 64, 128, 128, LaunchFp16D64, LaunchCappedFp16D64, LaunchWideFp16D64, 192},
-      {DType::kFloat16, 128, 128, 128, 128, LaunchFp16D128, LaunchCappedFp16D128, nullptr, 0},
-      {DType::kFloat16, 192, 128, 128, 64, LaunchFp16D192, LaunchCappedFp16D192, nullptr, 0},
-      {DType::kFloat16, 256, 256, 64, 64, LaunchFp16D256, LaunchCappedFp16D256, nullptr, 0},
+      {DType::kBFloat16, 64, 64, 128, 128, LaunchBf16D64, LaunchCappedBf16D64, LaunchDenseBf16D64, 192, true},
+      {DType::kBFloat16, 128, 128, 128, 128, LaunchBf16D128, LaunchCappedBf16D128, LaunchDenseBf16D128, 128, false},
+      {DType::kBFloat16, 192, 128, 128, 64, LaunchBf16D192, LaunchCappedBf16D192, nullptr, 0, false},
+      {DType::kBFloat16, 256, 256, 64, 64, LaunchBf16D256, LaunchCappedBf16D256, nullptr, 0, false},
+      {DType::kFloat16, 64, 64, 128, 128, LaunchFp16D64, LaunchCappedFp16D64, LaunchDenseFp16D64, 192, true},
+      {DType::kFloat16, 128, 128, 128, 128, LaunchFp16D128, LaunchCappedFp16D128, LaunchDenseFp16D128, 128, false},
+      {DType::kFloat16, 192, 128, 128, 64, LaunchFp16D192, LaunchCappedFp16D192, nullptr, 0, false},
+      {DType::kFloat16, 256, 256, 64, 64, LaunchFp16D256, LaunchCappedFp16D256, nullptr, 0, false},
   };
   return kInstances;
 }

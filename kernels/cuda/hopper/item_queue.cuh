@@ -15,6 +15,13 @@ __device__ inline int DealtItem(const KernelParams& p, int dealt) {
   return (dealt - from_last * num_heads) * p.items_per_head + p.items_per_head - 1 - from_last;
 }
 
+// Which item a block takes next where they are dealt: to and fro over the blocks, so that who got a longer item before
+// gets a shorter one.
+__device__ inline int Dealt(int round) {
+  const int num_blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
+  return round * num_blocks + (round % 2 == 0 ? block : num_blocks - 1 - block);
+}
+
 // Whether every head keeps everything, where that was asked. All lanes of a warp together, behind the ordering kernels.
 __device__ inline bool AllKeepEverything(const KernelParams& p, int lane) {
   if (p.dense_sections == nullptr) return false;
@@ -62,7 +69,7 @@ class ItemQueue {
 
  private:
   __device__ int Next() {
-    if (p_.order == nullptr) return Dealt();
+    if (p_.order == nullptr) return NextDealt();
     int item = 0;
     if (lane_ == 0) {
       const int ticket = atomicAdd(p_.next_item, 1);
@@ -71,12 +78,9 @@ class ItemQueue {
     return __shfl_sync(kAllLanes, item, 0);
   }
 
-  // Few items are dealt without a queue: the last row tiles of all heads first, since lists grow along a prompt, to and
-  // fro over the blocks, so that who got a longer item before gets a shorter one.
-  __device__ int Dealt() {
-    const int num_blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
-    const int dealt = round_ * num_blocks + (round_ % 2 == 0 ? block : num_blocks - 1 - block);
-    ++round_;
+  // Few items are dealt without a queue: the last row tiles of all heads first, since lists grow along a prompt.
+  __device__ int NextDealt() {
+    const int dealt = Dealt(round_++);
     return dealt < p_.num_items ? DealtItem(p_, dealt) : -1;
   }
 

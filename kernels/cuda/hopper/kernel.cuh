@@ -21,7 +21,7 @@ __device__ void FetchAhead(const KernelParams& p) {
   const ItemPlace place = PlaceOf(p, DealtItem(p, static_cast<int>(blockIdx.x)));
   const int kv_head = Quotient(place.head, p.by_group_size);
   for (int slab = 0; slab < T::kQuerySlabs; ++slab) {
-    for (int row = 0; row < kItemRows; row += T::kPartRows) {
+    for (int row = 0; row < kItemRows; row += T::kRows / T::kQueryParts) {
       cute::SM90_TMA_LOAD_4D::PREFETCH::copy(&p.q, slab * 64, place.tile * kItemRows + row, place.head, place.sequence);
     }
     cute::SM90_TMA_LOAD_4D::PREFETCH::copy(&p.k_boxes[kWholeTile], slab * 64, 0, kv_head, place.sequence);

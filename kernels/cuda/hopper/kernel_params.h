@@ -36,8 +36,8 @@ struct KernelParams {
   SparseIndexView index;  // device pointers
   // [num_items] work items, in the order in which thread blocks take them; null: few, dealt to the blocks (ItemQueue)
   const int32_t* order;
-  int32_t* next_item;  // [2]: the heads of the queue and of the wide kernel's
-  // [num_sections] of the queue: whether all heads of a section keep everything. Where all do, the wide kernel takes
+  int32_t* next_item;  // [2]: the heads of the queue and of the dense kernel's; null: dealt
+  // [num_sections] of the queue: whether all heads of a section keep everything. Where all do, the dense kernel takes
   // the items in place of this one. Null: there is none for this problem, or no queue.
   const int32_t* dense_sections;
   int32_t num_sections;

@@ -69,9 +69,11 @@ class Loader {
     const uint32_t stage = number % T::kStages;
     WaitEmpty(s_.k_empty, number);
     __syncwarp();
-    if ((source.flags & kStepGathered) != 0) {
-      copies_.GatherKeys(source, s_.k[stage], &s_.k_full[stage]);
-      return;
+    if constexpr (T::kReadsLists) {
+      if ((source.flags & kStepGathered) != 0) {
+        copies_.GatherKeys(source, s_.k[stage], &s_.k_full[stage]);
+        return;
+      }
     }
     if (cute::elect_one_sync()) {
       if (warp_ == 0) copies_.CopyKeys(source, s_.k[stage], &s_.k_full[stage]);
@@ -98,9 +100,11 @@ class Loader {
     const uint32_t stage = number % T::kStages;
     WaitEmpty(s_.v_empty, number);
     __syncwarp();
-    if ((source.flags & kStepGathered) != 0) {
-      copies_.GatherValues(source, s_.v[stage], &s_.v_full[stage]);
-      return;
+    if constexpr (T::kReadsLists) {
+      if ((source.flags & kStepGathered) != 0) {
+        copies_.GatherValues(source, s_.v[stage], &s_.v_full[stage]);
+        return;
+      }
     }
     const bool zero = (source.flags & kStepUnreadValues) != 0;
     if (zero && warp_ != 0) {
@@ -126,7 +130,7 @@ class Loader {
     const Step& step = s_.steps[number % T::kStepRing];
     StepSource<T> source{};
     source.flags = FromLane0([&] { return step.flags; });
-    const bool gathered = (source.flags & kStepGathered) != 0;
+    const bool gathered = T::kReadsLists && (source.flags & kStepGathered) != 0;
     if (gathered) {
       source.columns = FromLane0([&] { return step.columns; });
       source.num_columns = FromLane0([&] { return step.num_columns; });

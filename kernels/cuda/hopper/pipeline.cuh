@@ -40,8 +40,11 @@ struct BlockShape {
   static constexpr uint32_t kEmptyArrivals = 4 * kGroups;                  // of consumer warps, lane 0 of each
   static constexpr uint32_t kQueryArrivals = kEmptyArrivals;               // likewise, at a slot of queries
   static constexpr uint32_t kStepReaders = kEmptyArrivals + kLoaderWarps;  // each lets go of every step
+  // Whether steps come out of an index's lists; else every head keeps what a causal rule leaves to it.
+  static constexpr bool kReadsLists = true;
 };
 using TwoGroups = BlockShape<kConsumerGroups, 56, 224>;
+using ThreeGroups = BlockShape<3, 32, 160>;
 static_assert(TwoGroups::kRows == kItemRows);
 
 // A tile of keys is a few segments of kSegmentRows neighbouring keys.

@@ -15,7 +15,7 @@ template <class T>
 class Scheduler {
  public:
   using Entry = ItemQueue::Entry;
-  // None where a wide kernel takes all items (wide_kernel.cuh).
+  // None where a dense kernel takes all items (dense_kernel.cuh).
   __device__ static Entry TakeFirst(const typename T::Params& params, int lane) {
     return AllKeepEverything(params, lane) ? Entry{} : ItemQueue(params, lane, 0).Take();
   }

@@ -59,7 +59,7 @@ struct SoftmaxState {
   static constexpr float kLargestExponent = kWide ? 50.0f : kByte ? 7.0f : 12.0f;
   static constexpr float kLargestSum = kWide ? 0x1p50f : 0x1p12f;
   // How far above the largest score so far a raised shift lies, in powers of two.
-  static constexpr float kHeadroom = kWide ? 50.0f : kByte ? -6.0f : 0.0f;
+  static constexpr float kHeadroom = kWide ? 50.0f : kByte ? -4.0f : 0.0f;
   // Up to here a shift's last bit is worth 4 at most, which all weights can do with.
   static constexpr float kEnormousShift = 0x1p26f;
   // The shift of a row that has kept nothing so far: under it any score's weight is infinite, and that of -inf is 0.

@@ -15,6 +15,8 @@ namespace headscope::kernels::hopper {
 template <class T>
 class StepConsumer {
  protected:
+  using KernelTraits = T;
+
   __device__ StepConsumer(SharedStorage<T>& shared, int group)
       : s_(shared),
         group_(group),
@@ -23,16 +25,22 @@ class StepConsumer {
         part_(group % T::kQueryParts),
         row_(group * 64 + thread_ / 32 * 16 + thread_ % 32 / 4) {}
 
+  // Waits for the queries of item `work` of the block's; where that is, and no sequence when there is none.
+  __device__ typename T::Place WaitForItem(uint32_t work) {
+    WaitFull(s_.q_full[part_], work);
+    typename T::Place place{};
+    if (lane_ == 0) place = s_.places[part_][work % T::kQuerySlots];
+    place.sequence = __shfl_sync(kAllLanes, place.sequence, 0);
+    place.head = __shfl_sync(kAllLanes, place.head, 0);
+    place.tile = __shfl_sync(kAllLanes, place.tile, 0);
+    if constexpr (T::kPacked) {
+      place.first_position = __shfl_sync(kAllLanes, place.first_position, 0);
+    }
+    return place;
+  }
   // Waits for the next item's queries; false when there is no item left.
   __device__ bool TakePlace() {
-    WaitFull(s_.q_full[part_], work_);
-    if (lane_ == 0) place_ = s_.places[part_][work_ % T::kQuerySlots];
-    place_.sequence = __shfl_sync(kAllLanes, place_.sequence, 0);
-    place_.head = __shfl_sync(kAllLanes, place_.head, 0);
-    place_.tile = __shfl_sync(kAllLanes, place_.tile, 0);
-    if constexpr (T::kPacked) {
-      place_.first_position = __shfl_sync(kAllLanes, place_.first_position, 0);
-    }
+    place_ = WaitForItem(work_);
     return place_.sequence >= 0;
   }
 

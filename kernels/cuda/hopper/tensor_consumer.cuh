@@ -45,7 +45,7 @@ class TensorConsumer : protected StepConsumer<T> {
       }
     }
     // Every warp of the group has done its last product with these queries.
-    if constexpr (!T::kOutputApart) BarrierSync(kGroupBarrier + group_, 128);
+    if constexpr (!T::kOutputApart && !T::kQueriesInRegisters) BarrierSync(kGroupBarrier + group_, 128);
     const int warp_row = group_ * 64 + thread_ / 32 * kOutputRows;
     char* const first = OutputPlace(slot, warp_row);
     const uint32_t row_place = Base::RowPlace(first);

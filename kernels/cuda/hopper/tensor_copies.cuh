@@ -62,7 +62,7 @@ class TensorCopies {
   __device__ void Copy(const CUtensorMap (&boxes)[kBoxKinds], char* stage, uint64_t* full,
                        const StepSource<T>& step) const {
     Mbarrier::arrive_and_expect_tx(full, kSlabs * T::kTileColumns * kSlabBytes);
-    if ((step.flags & kStepWhole) != 0) {
+    if (!T::kReadsLists || (step.flags & kStepWhole) != 0) {
       CopySegments<kSlabs, T::kSegments>(boxes[kWholeTile], stage, full, step);
     } else if ((step.flags & kStepPairs) != 0) {
       CopySegments<kSlabs, 2>(boxes[kTwoSegments], stage, full, step);

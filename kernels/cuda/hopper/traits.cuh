@@ -53,6 +53,7 @@ struct Traits : TwoGroups, OneLength {
   static constexpr int kQueryParts = kQuerySlots == 1 ? kConsumerGroups : 1;
   static constexpr int kPartRows = kItemRows / kQueryParts;
   static constexpr bool kOutputApart = kQueryParts > 1;
+  static constexpr bool kQueriesInRegisters = false;
   static_assert(kOutputApart || kValueDim <= kHeadDim, "O leaves through the place of Q");
   static constexpr uint32_t kStepRing = kOutputApart ? 8 : 16;
   using KAtom = cute::GMMA::Layout_K_SW128_Atom<Element>;
@@ -91,6 +92,12 @@ struct Traits : TwoGroups, OneLength {
                                    place.tile * kItemRows + row, place.head, place.sequence);
     }
   }
+};
+
+// At head_dim 128, for heads that keep everything.
+template <class Element>
+struct DenseTraits : Traits<Element, 128, 128, 128, 2, false> {
+  static constexpr bool kReadsLists = false;
 };
 
 }  // namespace headscope::kernels::hopper

@@ -18,6 +18,23 @@ constexpr int64_t kSectionBytes = int64_t{32} << 20;
 // With so few items a block no queue is made: ordering them costs two launches, some 4 us, and gains less.
 constexpr int kDealtRounds = 8;
 
+WorkOrderShape DivideIntoSections(const AttentionProblem& problem, int64_t bytes_per_kv_head,
+                                  const KernelParams& params) {
+  const int64_t kv_heads = std::clamp<int64_t>(kSectionBytes / bytes_per_kv_head, 1, problem.num_kv_heads);
+  WorkOrderShape shape;
+  shape.items_per_head = params.items_per_head;
+  shape.num_heads = problem.batch * problem.num_qo_heads;
+  shape.heads_per_section = static_cast<int32_t>(kv_heads) * problem.GroupSize();
+  shape.sections_fit_cache = bytes_per_kv_head <= kSectionBytes;
+  return shape;
+}
+
+void SetSections(const WorkOrderShape& shape, KernelParams* params) {
+  params->num_sections = shape.NumSections();
+  params->heads_per_section = shape.heads_per_section;
+  params->sections_fit_cache = shape.sections_fit_cache;
+}
+
 }  // namespace
 
 void CountItems(const AttentionProblem& problem, const SparseIndexView& index, KernelParams* params) {
@@ -47,13 +64,7 @@ Status LaunchWithQueue(const AttentionProblem& problem, const SparseIndexView& i
 
   cudaMemPool_t pool = nullptr;
   if (Status status = FindScratchPool(device.ordinal, &pool); !status.ok()) return status;
-  const int64_t kv_heads = std::clamp<int64_t>(kSectionBytes / bytes_per_kv_head, 1, problem.num_kv_heads);
-  WorkOrderShape shape;
-  shape.items_per_head = params->items_per_head;
-  shape.num_heads = problem.batch * problem.num_qo_heads;
-  shape.heads_per_section = static_cast<int32_t>(kv_heads) * problem.GroupSize();
-  shape.sections_fit_cache = bytes_per_kv_head <= kSectionBytes;
-
+  const WorkOrderShape shape = DivideIntoSections(problem, bytes_per_kv_head, *params);
   const size_t items = static_cast<size_t>(params->num_items);
   const size_t words = 2 * items + 2 + (find_dense ? static_cast<size_t>(shape.NumSections()) : 0);
   void* scratch = nullptr;
@@ -66,13 +77,39 @@ Status LaunchWithQueue(const AttentionProblem& problem, const SparseIndexView& i
 
   int32_t* const dense_sections = find_dense ? params->next_item + 2 : nullptr;
   params->dense_sections = dense_sections;
-  params->num_sections = shape.NumSections();
-  params->heads_per_section = shape.heads_per_section;
-  params->sections_fit_cache = shape.sections_fit_cache;
+  SetSections(shape, params);
   status = LaunchWorkOrder(index, shape, costs, costs + items, params->next_item, dense_sections, stream);
   if (status.ok()) status = CudaStatus(launch(num_blocks), what + " (" + Describe(problem) + ")");
   const cudaError_t freed = cudaFreeAsync(scratch, stream);
   if (status.ok()) status = CudaStatus(freed, "freeing the work order");
+  return status;
+}
+
+Status LaunchOnEverything(const AttentionProblem& problem, int32_t item_rows, int64_t bytes_per_kv_head,
+                          const CurrentDevice& device, const std::string& what, cudaStream_t stream,
+                          KernelParams* params, const std::function<cudaError_t(int)>& launch) {
+  const int64_t num_items = (int64_t{problem.seq_q} + item_rows - 1) / item_rows * problem.num_qo_heads * problem.batch;
+  const int num_blocks = static_cast<int>(std::min<int64_t>(device.num_multiprocessors, num_items));
+  WorkOrderShape shape = DivideIntoSections(problem, bytes_per_kv_head, *params);
+  if (num_items <= kDealtRounds * num_blocks) {
+    // The longest first, of all heads.
+    shape.heads_per_section = shape.num_heads;
+    shape.sections_fit_cache = false;
+    SetSections(shape, params);
+    return CudaStatus(launch(num_blocks), what + " (" + Describe(problem) + ")");
+  }
+  SetSections(shape, params);
+  cudaMemPool_t pool = nullptr;
+  if (Status status = FindScratchPool(device.ordinal, &pool); !status.ok()) return status;
+  void* scratch = nullptr;
+  constexpr size_t kBytes = 2 * sizeof(int32_t);
+  Status status = CudaStatus(cudaMallocFromPoolAsync(&scratch, kBytes, pool, stream), "allocating the head of a queue");
+  if (!status.ok()) return status;
+  params->next_item = static_cast<int32_t*>(scratch);
+  status = CudaStatus(cudaMemsetAsync(scratch, 0, kBytes, stream), "clearing the head of a queue");
+  if (status.ok()) status = CudaStatus(launch(num_blocks), what + " (" + Describe(problem) + ")");
+  const cudaError_t freed = cudaFreeAsync(scratch, stream);
+  if (status.ok()) status = CudaStatus(freed, "freeing the head of a queue");
   return status;
 }
 

@@ -28,4 +28,10 @@ Status LaunchWithQueue(const AttentionProblem& problem, const SparseIndexView& i
                        const CurrentDevice& device, const std::string& what, cudaStream_t stream, KernelParams* params,
                        const std::function<cudaError_t(int)>& launch, bool find_dense = false);
 
+// The same for a dense kernel where the host knows that every head keeps everything: nothing has to be ordered, and
+// few items are dealt. item_rows: of the kernel's items.
+Status LaunchOnEverything(const AttentionProblem& problem, int32_t item_rows, int64_t bytes_per_kv_head,
+                          const CurrentDevice& device, const std::string& what, cudaStream_t stream,
+                          KernelParams* params, const std::function<cudaError_t(int)>& launch);
+
 }  // namespace headscope::kernels::hopper

@@ -16,6 +16,7 @@ Status SelectRule(Call* call, const ElementRule& rule) {
 }  // namespace
 
 Status SelectDense(Call* call) {
+  call->view.keeps_everything = true;
   return SelectRule(call, {MaskKind::kCausal, 0, 0});
 }
 

@@ -68,7 +68,8 @@ Status AttendCuda(const AttentionProblem& problem, const SparseIndexView& index,
 Status AttendCudaSimple(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output,
                         void* stream);
 
-// Copies a host index to the device (synchronous). For indices that a CPU selector made.
+// Copies a host index to the device (synchronous), and finds out whether it keeps everything. For indices that a CPU
+// selector made.
 struct CudaIndexBuffers {
   SparseIndexView view;  // device pointers
   DeviceMemory allocation;

@@ -89,6 +89,9 @@ struct SparseIndexView {
   int32_t first_position = 0;
   int32_t tile_rows = 0;  // 64 or 128
   ElementRule rule;
+  // Promised by who made it: every list keeps all that the rule leaves to it, so that executors need not read the
+  // lists (KeepsEverything). Never set where that is not known.
+  bool keeps_everything = false;
   const int64_t* run_begin = nullptr;     // [num_lists]
   const int32_t* run_count = nullptr;     // [num_lists]
   const int64_t* column_begin = nullptr;  // [num_lists]
@@ -134,6 +137,11 @@ struct ColumnRange {
 // Refuses an index that breaks a rule above (host pointers only). Cost: one pass over runs and columns.
 // Errors: kInvalidArgument, naming the list, the entry and the rule.
 Status Validate(const SparseIndexView& index);
+
+// Whether every list of a valid index under a causal rule, or under none, keeps all that the rule leaves to it, as runs
+// (host pointers only). False where it is not so, and where that would take more than a look at each run to know. Cost:
+// linear in the runs.
+bool KeepsEverything(const SparseIndexView& index);
 
 // The kept set of one row as sorted, disjoint, maximal intervals; appended to *ranges. The one definition of "kept"
 // that everything else (density, CRA, overlay, dense-with-mask reference) is derived from. A valid index and host

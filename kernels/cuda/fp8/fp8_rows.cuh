@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What consumer warpgroups of both FP8 kernels have in common beside their main loops: how an item begins, with queries
-// that stay in registers and scales of its head, and how its rows leave.
+// What consumers that work in pieces do with e4m3 rows (hopper/piece_rows.cuh is the other kind): an item begins with
+// scales of its head and with queries that stay in registers; O leaves through a place of its own.
 #pragma once
 
 #include <cute/arch/copy_sm90_tma.hpp>
@@ -13,61 +13,64 @@ namespace headscope::kernels::fp8 {
 
 // All lanes of a warp call every function together.
 template <class T>
-class ItemConsumer : protected hopper::StepConsumer<T> {
+class PieceRows : protected hopper::StepConsumer<T> {
  protected:
   using Element = typename T::Element;
   using Base = hopper::StepConsumer<T>;
   using Base::group_, Base::lane_, Base::place_, Base::row_, Base::s_, Base::thread_, Base::work_;
-  using Base::WaitForOutput, Base::WaitTogether;
 
-  __device__ ItemConsumer(const Fp8Params& params, hopper::SharedStorage<T>& shared, int group)
+  __device__ PieceRows(const Fp8Params& params, hopper::SharedStorage<T>& shared, int group)
       : Base(shared, group), p_(params) {}
 
-  // Waits for the next item's queries; false when there is no item left.
-  __device__ bool TakeItem() {
-    if (!Base::TakePlace()) return false;
+  static constexpr bool kAnchorsNextPiece = true;
+  static constexpr bool kAsksEarly = true;
+
+  // Takes the item's queries out of their slot, which is free then.
+  template <class Words>
+  __device__ void BeginItem(Words& words) {
     const int64_t kv_head =
         static_cast<int64_t>(place_.sequence) * p_.num_kv_heads + Quotient(place_.head, p_.by_group_size);
     const int64_t head = static_cast<int64_t>(place_.sequence) * p_.index.num_qo_heads + place_.head;
     scale_log2_ = p_.scale_log2 * p_.q_scale[head] * p_.k_scale[kv_head];
     value_scale_ = p_.v_scale[kv_head];
-    if (lane_ == 0) s_.scale_log2[threadIdx.x / 32 % T::kWarps] = scale_log2_;
-    __syncwarp();
-    return true;
-  }
-  __device__ float ScaleOnceMore() const {
-    float scale;
-    asm volatile("ld.volatile.shared.f32 %0, [%1];"
-                 : "=f"(scale)
-                 : "r"(cute::cast_smem_ptr_to_uint(&s_.scale_log2[threadIdx.x / 32 % T::kWarps]))
-                 : "memory");
-    return scale;
-  }
-
-  // Those who wrote gathered ones have fenced them.
-  __device__ void WaitForValues(uint32_t step) { WaitTogether(s_.v_full, step); }
-
-  // Takes the item's queries out of their slot, which is free then.
-  template <class Words>
-  __device__ void LoadQueries(Words& words) {
     Base::ReadQueries(words);
     hopper::ArriveMany(&s_.q_empty[0][work_ % T::kQuerySlots], 1);
   }
+  __device__ float ScaleLog2() const { return scale_log2_; }
+
+  // Those who wrote gathered ones have fenced them.
+  __device__ void WaitForValues(uint32_t step, uint32_t /*flags*/) { Base::WaitTogether(s_.v_full, step); }
+
+  template <class Scores, class Words>
+  __device__ bool Weigh(const hopper::SoftmaxState<Element>& softmax, const Scores& scores, float (&sums)[4],
+                        Words& words) const {
+    return __any_sync(kAllLanes, fp8::Weigh(scores, softmax.shift, scale_log2_, sums, words)) == 0;
+  }
+  template <class Anchor, class Scores, class Words>
+  __device__ void WeighFrom(const Anchor& anchor, const Scores& scores, float (&sums)[4], Words& words) const {
+    fp8::WeighFrom(anchor, scores, scale_log2_, sums, words);
+  }
+
+  struct Finished {
+    hopper::ItemPlace place;
+    float value_scale;
+  };
+  __device__ Finished FinishedItem() const { return {place_, value_scale_}; }
 
   // Divides by the sum, writes the LSE, and sends O.
   template <class Output>
-  __device__ void Finish(const hopper::ItemPlace& place, float value_scale,
-                         const hopper::SoftmaxState<Element>& softmax, Output& output) {
+  __device__ void Finish(const Finished& item, const hopper::SoftmaxState<Element>& softmax, Output& output) {
+    const hopper::ItemPlace& place = item.place;
     float normaliser[2];
     for (int r = 0; r < 2; ++r) {
       const float sum = hopper::QuadSum(softmax.row_sum[r]);
-      normaliser[r] = sum == 0.0f ? 0.0f : __fdividef(value_scale, sum);
+      normaliser[r] = sum == 0.0f ? 0.0f : __fdividef(item.value_scale, sum);
       const int query = place.tile * T::kRows + row_ + 8 * r;
       if (p_.lse != nullptr && lane_ % 4 == 0 && query < p_.index.seq_q) {
         Base::WriteLse(p_, place, query, sum, softmax.shift[r]);
       }
     }
-    WaitForOutput();
+    Base::WaitForOutput();
     const int warp_row = group_ * 64 + thread_ / 32 * kOutputRows;
     char(&slabs)[2][kOutputRows * hopper::kSlabBytes] = s_.o[warp_row / kOutputRows];
     const uint32_t row_place = Base::RowPlace(slabs[0]);
@@ -96,7 +99,14 @@ class ItemConsumer : protected hopper::StepConsumer<T> {
     __syncwarp();
   }
 
+  // Queries leave their slot as they come.
+  __device__ void FreeQuerySlot() const {}
+  // Behind the last item.
+  __device__ void End() { Base::WaitForOutput(); }
+
   const Fp8Params& p_;
+
+ private:
   float scale_log2_ = 0.0f;  // of the item's head: quantised products to exponents of two
   float value_scale_ = 0.0f;
 };

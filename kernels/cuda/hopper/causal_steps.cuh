@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// How wide kernels divide their work, and the steps of an item. They follow from its place, so that the scheduler and
-// the consumers each know them for themselves.
+// The steps of an item whose head keeps all that a causal rule leaves to it. They follow from the item's place, so that
+// nobody reads a list for them, and whoever knows the place knows the steps.
 #pragma once
 
 #include "hopper/traits.cuh"
 
 namespace headscope::kernels::hopper {
 
-// Three groups take threads of few registers, which work on one piece of 64 keys at a time.
-struct WideShape : BlockShape<3, 32, 160> {
-  static constexpr uint32_t kStepReaders = kLoaderWarps;  // consumers know the steps for themselves
-  static constexpr int kTileColumns = 128;
-  static constexpr int kPieceColumns = 64;
-  static constexpr int kPieces = kTileColumns / kPieceColumns;  // of a step
-};
-
 // The first keys, those on the diagonal, and then all others: run_walker.cuh says why.
-struct WideSteps {
+struct CausalSteps {
   int lead;    // 1 where the first keys are not on the diagonal, else 0
   int whole;   // tiles that all rows keep
   int masked;  // those on the diagonal
@@ -34,9 +26,9 @@ struct WideSteps {
 };
 
 template <class T>
-__device__ WideSteps StepsOf(const KernelParams& p, const ItemPlace& place) {
+__device__ CausalSteps StepsOf(const KernelParams& p, const ItemPlace& place) {
   const int first_position = p.index.first_position + place.tile * T::kRows;
-  WideSteps steps;
+  CausalSteps steps;
   steps.end = min(first_position + T::kRows, p.index.seq_k);
   steps.whole = (first_position + 1) / T::kTileColumns;
   steps.lead = min(steps.whole, 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scheduler warp of the wide kernels. Every head keeps what a causal rule leaves to it, so that no list is read: an
-// item's steps follow from its place.
+// The scheduler warp of kernels for heads that keep all that a causal rule leaves to them: no list is read, an item's
+// steps follow from its place.
 #pragma once
 
 #include <cute/arch/cluster_sm90.hpp>
@@ -8,22 +8,22 @@
 #include "hopper/item_queue.cuh"
 #include "hopper/key_bits.cuh"
 #include "hopper/traits.cuh"
-#include "hopper/wide_steps.cuh"
+#include "hopper/causal_steps.cuh"
 
 namespace headscope::kernels::hopper {
 
 // All lanes of the warp call every function together.
 template <class T>
-class WideScheduler {
+class CausalScheduler {
  public:
   using Entry = int;  // how many items were taken before
   static constexpr Entry kNone = 0x7fffffff;
 
   __device__ static Entry TakeFirst(const KernelParams& p, int lane) {
-    return AllKeepEverything(p, lane) ? Take(p, lane) : kNone;
+    return p.dense_sections == nullptr || AllKeepEverything(p, lane) ? Take(p, lane, 0) : kNone;
   }
 
-  __device__ WideScheduler(const typename T::Params& params, SharedStorage<T>& shared)
+  __device__ CausalScheduler(const typename T::Params& params, SharedStorage<T>& shared)
       : p_(params), s_(shared), lane_(static_cast<int>(threadIdx.x) % 32) {}
 
   __device__ void Run(Entry taken) {
@@ -38,12 +38,16 @@ class WideScheduler {
       const ItemPlace place = PlaceOfTaken(taken, tiles, num_heads);
       Announce(work, place);
       PublishSteps(place);
-      taken = Take(p_, lane_);
+      taken = Take(p_, lane_, static_cast<int>(work) + 1);
     }
   }
 
  private:
-  __device__ static Entry Take(const KernelParams& p, int lane) {
+  static constexpr bool kForConsumers = T::kStepReaders > kLoaderWarps;  // they read steps, too
+
+  // `round`: how many the block has taken.
+  __device__ static Entry Take(const KernelParams& p, int lane, int round) {
+    if (p.next_item == nullptr) return Dealt(round);
     int taken = 0;
     if (lane == 0) taken = atomicAdd(p.next_item + 1, 1);
     return __shfl_sync(kAllLanes, taken, 0);
@@ -81,14 +85,15 @@ class WideScheduler {
   }
 
   __device__ void PublishSteps(const ItemPlace& place) {
-    const WideSteps steps = StepsOf<T>(p_, place);
+    const CausalSteps steps = StepsOf<T>(p_, place);
     for (int i = 0; i < steps.Count(); ++i) {
       const int tile = steps.Tile(i);
-      const uint32_t last = i + 1 == steps.Count() ? kStepLast : 0;
+      uint32_t flags = i + 1 == steps.Count() ? kStepLast : 0;
+      if (kForConsumers && steps.IsMasked(i)) flags |= kStepMasked | kStepRuled;
       // Keys behind all rows' positions, whose values nobody may multiply by.
       const bool passes = steps.IsMasked(i) && (tile + 1) * T::kTileColumns > steps.end;
-      const uint32_t unread = passes && steps.end < p_.index.seq_k ? kStepUnreadValues : 0;
-      Publish(tile, last | unread, place, steps.end);
+      if (passes && steps.end < p_.index.seq_k) flags |= kStepUnreadValues;
+      Publish(tile, flags, place, steps.end);
     }
   }
 
@@ -100,6 +105,9 @@ class WideScheduler {
       CUTE_UNROLL
       for (int i = 0; i < T::kSegments; ++i) {
         step.start[i] = start + i * kSegmentRows;
+        if (kForConsumers && (flags & kStepMasked) != 0) {
+          for (int quarter = 0; quarter < kItemRows / 32; ++quarter) step.kept[quarter][i] = ~0u;
+        }
         if ((flags & kStepUnreadValues) != 0) step.unread[i] = ~BitsBelow(end - start - i * kSegmentRows);
       }
       step.kv_head = Quotient(place.head, p_.by_group_size);

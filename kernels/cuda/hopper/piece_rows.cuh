@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a wide kernel's consumers do with 16-bit rows: how an item begins and ends, and how weights are made
-// (fp8/fp8_wide_rows.cuh is the other kind).
+// What consumers that work in pieces do with 16-bit rows: how an item begins and ends, and how weights are made
+// (fp8/fp8_rows.cuh is the other kind).
 #pragma once
 
 #include "hopper/tensor_consumer.cuh"
@@ -9,7 +9,7 @@ namespace headscope::kernels::hopper {
 
 // All lanes of a warp call every function together.
 template <class T>
-class WideRows : protected TensorConsumer<T> {
+class PieceRows : protected TensorConsumer<T> {
  protected:
   using Element = typename T::Element;
   using Base = TensorConsumer<T>;
@@ -18,10 +18,12 @@ class WideRows : protected TensorConsumer<T> {
   // Whether an enormous shift tells weights only against the scores that it was raised by, so that the next piece's
   // count from their own.
   static constexpr bool kAnchorsNextPiece = false;
+  // The next item is asked for behind an item's last product: threads have no registers for its place before (2 %).
+  static constexpr bool kAsksEarly = false;
 
-  __device__ bool TakeItem() { return Base::TakePlace(); }
+  // Takes the item's queries into registers.
   template <class Words>
-  __device__ void LoadQueries(Words& words) const {
+  __device__ void BeginItem(Words& words) const {
     Base::ReadQueries(words);
   }
   __device__ float ScaleLog2() const { return Base::p_.scale_log2; }
@@ -49,6 +51,8 @@ class WideRows : protected TensorConsumer<T> {
   __device__ void Finish(const Finished& item, const SoftmaxState<Element>& softmax, Output& output) {
     Base::Finish(item.place, item.slot, softmax, output);
   }
+  // Behind the last item.
+  __device__ void End() { Base::FreeQuerySlot(); }
 
  private:
   template <class Words>
