@@ -131,7 +131,8 @@ void Measure(const std::string& work, const std::vector<int32_t>& lengths, int32
   for (const SparseIndex& index : alone) views.push_back(index.View());
   SparseIndex packed;
   Check(PackIndices(views, &packed));
-  const DeviceIndex index = UploadPacked(packed);
+  DeviceIndex index = UploadPacked(packed);
+  index.view.keeps_everything = std::all_of(views.begin(), views.end(), KeepsEverything);
   const int32_t total = begins.back(), batch = static_cast<int32_t>(lengths.size());
   const int32_t longest = *std::max_element(lengths.begin(), lengths.end());
   const bool equal = *std::min_element(lengths.begin(), lengths.end()) == longest;

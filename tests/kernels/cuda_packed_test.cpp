@@ -55,6 +55,7 @@ struct PackedCase {
   ElementRule rule = {MaskKind::kCausal, 0, 0};
   int32_t tile_rows = 128;
   bool sinks = false;
+  bool unpromised = false;  // the executor is not told where all sequences' heads keep everything
 };
 void PrintTo(const PackedCase& c, std::ostream* out) {
   *out << c.name;
@@ -105,6 +106,7 @@ class PackedRun {
     view.column_count = column_count.get();
     view.runs = runs.get();
     view.columns = columns.get();
+    view.keeps_everything = !case_.unpromised && std::all_of(views.begin(), views.end(), KeepsEverything);
     const DeviceArray<int32_t> q_begin(q_begin_), k_begin(k_begin_), table(table_);
     PackedSequences sequences;
     sequences.q_begin = q_begin.get();
@@ -368,7 +370,16 @@ std::vector<PackedCase> Cases() {
     std::vector<Length> many;
     for (int32_t i = 0; i < 40; ++i) many.push_back({1 + 37 * i % 700, 1 + 37 * i % 700});
     add({.lengths = many, .pattern = Pattern::kRandom, .page_size = page_size, .num_qo_heads = 14, .num_kv_heads = 2});
+    add({.lengths = many, .page_size = page_size, .num_qo_heads = 14, .num_kv_heads = 2});
     add({.lengths = {{46341, 46341}, {3, 46341}, {200, 131072}}, .page_size = page_size});
+  }
+  const size_t count = cases.size();
+  for (size_t i = 0; i < count; ++i) {
+    if (cases[i].pattern != Pattern::kDense || cases[i].rule.kind != MaskKind::kCausal) continue;
+    PackedCase c = cases[i];
+    c.unpromised = true;
+    c.name += "_unpromised";
+    cases.push_back(c);
   }
   return cases;
 }

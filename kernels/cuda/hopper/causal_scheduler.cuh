@@ -7,6 +7,7 @@
 
 #include "hopper/item_queue.cuh"
 #include "hopper/key_bits.cuh"
+#include "hopper/step_writer.cuh"
 #include "hopper/traits.cuh"
 #include "hopper/causal_steps.cuh"
 
@@ -24,21 +25,32 @@ class CausalScheduler {
   }
 
   __device__ CausalScheduler(const typename T::Params& params, SharedStorage<T>& shared)
-      : p_(params), s_(shared), lane_(static_cast<int>(threadIdx.x) % 32) {}
+      : p_(params),
+        s_(shared),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        writer_(params, shared, lane_) {}
 
   __device__ void Run(Entry taken) {
     const int tiles = (p_.index.seq_q + T::kRows - 1) / T::kRows;
     const int num_heads = Quotient(p_.num_items, p_.by_items_per_head);
+    int round = 1;
     for (uint32_t work = 0;; ++work) {
-      if (taken >= num_heads * tiles) {
-        Announce(work, {.sequence = -1});
-        Publish(0, kStepEnd, {}, 0);
+      typename T::Place place{};
+      place.sequence = -1;
+      while (taken < num_heads * tiles) {
+        place = PlaceOfTaken(taken, tiles, num_heads);
+        // Every head has as many items as the longest sequence.
+        if (!T::kPacked || place.tile * T::kRows < NumQueries(p_, place)) break;
+        place.sequence = -1;
+        taken = Take(p_, lane_, round++);
+      }
+      Announce(work, place);
+      if (place.sequence < 0) {
+        Publish(place, 0, kStepEnd, 0);
         return;
       }
-      const ItemPlace place = PlaceOfTaken(taken, tiles, num_heads);
-      Announce(work, place);
       PublishSteps(place);
-      taken = Take(p_, lane_, static_cast<int>(work) + 1);
+      taken = Take(p_, lane_, round++);
     }
   }
 
@@ -54,7 +66,7 @@ class CausalScheduler {
   }
 
   // The order of work_order.h: neighbours share a row tile, sections begin with the shortest items or with the longest.
-  __device__ ItemPlace PlaceOfTaken(int taken, int tiles, int num_heads) const {
+  __device__ typename T::Place PlaceOfTaken(int taken, int tiles, int num_heads) const {
     const int section = taken / (p_.heads_per_section * tiles);
     const int first_head = section * p_.heads_per_section;
     const int heads = min(p_.heads_per_section, num_heads - first_head);
@@ -63,11 +75,16 @@ class CausalScheduler {
     const int tile = longest_first ? tiles - 1 - rank / heads : rank / heads;
     const int head = first_head + rank % heads;
     const int sequence = Quotient(head, p_.by_sequence_heads);
-    return {sequence, head - sequence * p_.index.num_qo_heads, tile};
+    const ItemPlace place{sequence, head - sequence * p_.index.num_qo_heads, tile};
+    if constexpr (T::kPacked) {
+      return WithLengths(p_, place);
+    } else {
+      return place;
+    }
   }
 
   // Tells the consumers which item is next, and brings its queries.
-  __device__ void Announce(uint32_t work, const ItemPlace& place) {
+  __device__ void Announce(uint32_t work, const typename T::Place& place) {
     const uint32_t slot = work % T::kQuerySlots;
     WaitEmpty(s_.q_empty[0], work);
     uint64_t* const full = &s_.q_full[0][slot];
@@ -84,7 +101,7 @@ class CausalScheduler {
     __syncwarp();
   }
 
-  __device__ void PublishSteps(const ItemPlace& place) {
+  __device__ void PublishSteps(const typename T::Place& place) {
     const CausalSteps steps = StepsOf<T>(p_, place);
     for (int i = 0; i < steps.Count(); ++i) {
       const int tile = steps.Tile(i);
@@ -92,37 +109,34 @@ class CausalScheduler {
       if (kForConsumers && steps.IsMasked(i)) flags |= kStepMasked | kStepRuled;
       // Keys behind all rows' positions, whose values nobody may multiply by.
       const bool passes = steps.IsMasked(i) && (tile + 1) * T::kTileColumns > steps.end;
-      if (passes && steps.end < p_.index.seq_k) flags |= kStepUnreadValues;
-      Publish(tile, flags, place, steps.end);
+      // Behind the last key of all come zeros; behind a packed sequence's comes whatever lies there.
+      if (passes && (T::kPacked || steps.end < NumKeys(p_, place))) flags |= kStepUnreadValues;
+      Publish(place, tile, flags, steps.end);
     }
   }
 
-  __device__ void Publish(int tile, uint32_t flags, const ItemPlace& place, int end) {
-    WaitEmpty(s_.step_empty, step_);
-    if (lane_ == 0) {
-      Step& step = s_.steps[step_ % T::kStepRing];
-      const int start = tile * T::kTileColumns;
+  __device__ void Publish(const typename T::Place& place, int tile, uint32_t flags, int end) {
+    int start[T::kSegments];
+    CUTE_UNROLL
+    for (int i = 0; i < T::kSegments; ++i) start[i] = tile * T::kTileColumns + i * kSegmentRows;
+    writer_.Publish(place, flags | kStepWhole, start, [&](Step& step) {
       CUTE_UNROLL
       for (int i = 0; i < T::kSegments; ++i) {
-        step.start[i] = start + i * kSegmentRows;
+        step.start[i] = start[i];
         if (kForConsumers && (flags & kStepMasked) != 0) {
           for (int quarter = 0; quarter < kItemRows / 32; ++quarter) step.kept[quarter][i] = ~0u;
         }
-        if ((flags & kStepUnreadValues) != 0) step.unread[i] = ~BitsBelow(end - start - i * kSegmentRows);
+        if ((flags & kStepUnreadValues) != 0) step.unread[i] = ~BitsBelow(end - start[i]);
       }
       step.kv_head = Quotient(place.head, p_.by_group_size);
       step.sequence = place.sequence;
-      step.flags = flags | kStepWhole;
-      Mbarrier::arrive(&s_.step_full[step_ % T::kStepRing]);
-    }
-    __syncwarp();
-    ++step_;
+    });
   }
 
   const typename T::Params& p_;
   SharedStorage<T>& s_;
   const int lane_;
-  uint32_t step_ = 0;  // steps published so far, over all items
+  StepWriter<T> writer_;
 };
 
 }  // namespace headscope::kernels::hopper

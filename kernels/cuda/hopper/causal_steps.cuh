@@ -26,10 +26,10 @@ struct CausalSteps {
 };
 
 template <class T>
-__device__ CausalSteps StepsOf(const KernelParams& p, const ItemPlace& place) {
-  const int first_position = p.index.first_position + place.tile * T::kRows;
+__device__ CausalSteps StepsOf(const typename T::Params& p, const typename T::Place& place) {
+  const int first_position = FirstPosition(p, place) + place.tile * T::kRows;
   CausalSteps steps;
-  steps.end = min(first_position + T::kRows, p.index.seq_k);
+  steps.end = min(first_position + T::kRows, NumKeys(p, place));
   steps.whole = (first_position + 1) / T::kTileColumns;
   steps.lead = min(steps.whole, 1);
   steps.masked = (steps.end + T::kTileColumns - 1) / T::kTileColumns - steps.whole;

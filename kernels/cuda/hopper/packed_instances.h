@@ -12,4 +12,8 @@ namespace headscope::kernels::hopper {
 cudaError_t LaunchPacked(DType dtype, int32_t head_dim, const PackedParams& params, int num_blocks,
                          cudaStream_t stream);
 
+// For sequences whose heads keep everything that a causal rule leaves to them.
+cudaError_t LaunchPackedDense(DType dtype, int32_t head_dim, const PackedParams& params, int num_blocks,
+                              cudaStream_t stream);
+
 }  // namespace headscope::kernels::hopper

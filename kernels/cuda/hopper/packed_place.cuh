@@ -16,9 +16,9 @@ struct PackedPlace : ItemPlace {
   int32_t first_position;  // of its first query: the last one stands at its last key
 };
 
-__device__ inline PackedPlace PlaceOf(const PackedParams& p, int item) {
+__device__ inline PackedPlace WithLengths(const PackedParams& p, const ItemPlace& item) {
   PackedPlace place{};
-  static_cast<ItemPlace&>(place) = PlaceOf(static_cast<const KernelParams&>(p), item);
+  static_cast<ItemPlace&>(place) = item;
   const int s = place.sequence;
   const int q_begin = __ldg(p.q_begin + s), q_end = __ldg(p.q_begin + s + 1);
   const int k_begin = __ldg(p.k_begin + s), k_end = __ldg(p.k_begin + s + 1);
@@ -28,9 +28,15 @@ __device__ inline PackedPlace PlaceOf(const PackedParams& p, int item) {
   place.first_position = place.seq_k - place.seq_q;
   return place;
 }
+__device__ inline PackedPlace PlaceOf(const PackedParams& p, int item) {
+  return WithLengths(p, PlaceOf(static_cast<const KernelParams&>(p), item));
+}
 
 __device__ inline int NumQueries(const PackedParams&, const PackedPlace& place) {
   return place.seq_q;
+}
+__device__ inline int NumKeys(const PackedParams&, const PackedPlace& place) {
+  return place.seq_k;
 }
 __device__ inline int FirstPosition(const PackedParams&, const PackedPlace& place) {
   return place.first_position;

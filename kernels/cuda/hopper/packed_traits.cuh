@@ -33,6 +33,12 @@ struct PackedTraits
   }
 };
 
+// For sequences whose heads keep everything.
+template <class Element, int kHeadDim>
+struct PackedDenseTraits : PackedTraits<Element, kHeadDim> {
+  static constexpr bool kReadsLists = false;
+};
+
 // Copies of keys and values by their places; single columns and zeros are as ever.
 template <class T>
 class PackedCopies : public TensorCopies<T> {

@@ -99,6 +99,9 @@ struct OneLength {
 __device__ inline int NumQueries(const KernelParams& p, const ItemPlace&) {
   return p.index.seq_q;
 }
+__device__ inline int NumKeys(const KernelParams& p, const ItemPlace&) {
+  return p.index.seq_k;
+}
 __device__ inline int FirstPosition(const KernelParams& p, const ItemPlace&) {
   return p.index.first_position;
 }

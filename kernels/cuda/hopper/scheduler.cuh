@@ -7,6 +7,7 @@
 
 #include "hopper/item_queue.cuh"
 #include "hopper/run_walker.cuh"
+#include "hopper/step_writer.cuh"
 #include "hopper/traits.cuh"
 
 namespace headscope::kernels::hopper {
@@ -21,7 +22,11 @@ class Scheduler {
   }
 
   __device__ Scheduler(const typename T::Params& params, SharedStorage<T>& shared)
-      : p_(params), s_(shared), lane_(static_cast<int>(threadIdx.x) % 32), queue_(params, lane_, 1) {}
+      : p_(params),
+        s_(shared),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        queue_(params, lane_, 1),
+        writer_(params, shared, lane_) {}
 
   // `entry`: the first that was taken of the queue.
   __device__ void Run(Entry entry) {
@@ -150,22 +155,8 @@ class Scheduler {
   };
   __device__ void Publish(const Tile& tile, const Columns& columns) {
     if (T::kQueryParts > 1 && late_.steps_ahead-- == 0) AnnounceLate();
-    uint32_t flags = tile.flags;
-    typename T::KeyPlace key_place{};
-    if constexpr (T::kPacked) {
-      if ((flags & (kStepGathered | kStepEnd)) == 0)
-        flags = FindPlaces(p_, place_, tile.start, lane_, flags, &key_place);
-    }
-    WaitEmpty(s_.step_empty, step_);
-    if constexpr (T::kPacked) {
-      if (lane_ > 0 && lane_ < T::kPieces) {
-        s_.key_places[step_ % T::kStepRing][lane_] = key_place;
-        Mbarrier::arrive(&s_.step_full[step_ % T::kStepRing]);
-      }
-    }
-    if (lane_ == 0) {
+    writer_.Publish(place_, tile.flags, tile.start, [&](Step& step) {
       // Words that no reader of a step of its kind looks at are not written.
-      Step& step = s_.steps[step_ % T::kStepRing];
       if ((tile.flags & kStepMasked) != 0) WriteKept(tile, &step);
       CUTE_UNROLL
       for (int i = 0; i < T::kSegments; ++i) step.start[i] = tile.start[i];
@@ -175,12 +166,7 @@ class Scheduler {
       }
       step.kv_head = kv_head_;
       step.sequence = sequence_;
-      step.flags = flags;
-      if constexpr (T::kPacked) s_.key_places[step_ % T::kStepRing][0] = key_place;
-      Mbarrier::arrive(&s_.step_full[step_ % T::kStepRing]);
-    }
-    __syncwarp();
-    ++step_;
+    });
   }
 
   __device__ static void WriteKept(const Tile& tile, Step* step) {
@@ -201,7 +187,7 @@ class Scheduler {
   SharedStorage<T>& s_;
   const int lane_;
   ItemQueue queue_;
-  uint32_t step_ = 0;  // steps published so far, over all items
+  StepWriter<T> writer_;
   int kv_head_ = 0;
   int sequence_ = 0;
   typename T::Place place_{};  // of packed sequences: the item whose steps are published

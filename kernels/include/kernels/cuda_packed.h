@@ -35,7 +35,7 @@ struct PackedSequences {
 // [num_pages, num_kv_heads, page_size] with the pages batch_stride apart. output.lse fp32 [num_qo_heads, total_q],
 // natural log, or null. The last query of a sequence stands at its last key. index: lists for seq_q and seq_k, of
 // sequence s those of its own rows and keys (packed_index.h makes one); what it has for rows behind the last is not
-// looked at.
+// looked at. Where every sequence's index keeps everything (KeepsEverything), the packed one's view may say so.
 //
 // Asynchronous; no host synchronisation; the same bits every time. Memory, NaN and sinks as AttendCuda has them; K and
 // V behind a sequence's last key, and rows that no list names, may hold anything.
