@@ -263,13 +263,13 @@ INSTANTIATE_TEST_SUITE_P(Plants, PlantedClasses,
                                            PlantedClass{Plant::kDiffuse, HeadClass::kDiffuse},
                                            PlantedClass{Plant::kRetrieval, HeadClass::kRetrieval}));
 
-// A thousand heads of known classes, each with noise of its own on every score.
-TEST(Classes, OfAThousandNoisyHeadsAreRightInNinetyEightPercent) {
+// Three hundred heads of known classes, each with noise of its own on every score.
+TEST(Classes, OfThreeHundredNoisyHeadsAreRightInNinetyEightPercent) {
   constexpr std::array kPlants = {
       PlantedClass{Plant::kSinkLocal, HeadClass::kSinkLocal}, PlantedClass{Plant::kVertical, HeadClass::kVerticalSlash},
       PlantedClass{Plant::kSlash, HeadClass::kVerticalSlash}, PlantedClass{Plant::kBlock, HeadClass::kBlock},
       PlantedClass{Plant::kDiffuse, HeadClass::kDiffuse},     PlantedClass{Plant::kRetrieval, HeadClass::kRetrieval}};
-  constexpr uint32_t kHeads = 1000;
+  constexpr uint32_t kHeads = 300;
   StatisticsOptions options;
   options.max_rows = 200;
   options.agreement_r = {};
@@ -289,7 +289,7 @@ TEST(Classes, OfAThousandNoisyHeadsAreRightInNinetyEightPercent) {
       ++wrong[std::string(HeadClassName(planted.expected)) + " as " + HeadClassName(statistics.head_class)];
     }
   }
-  EXPECT_GE(right, 980) << ::testing::PrintToString(wrong);
+  EXPECT_GE(right, 294) << ::testing::PrintToString(wrong);
 }
 
 TEST(Classes, FollowTheThresholdsThatAUserGives) {
