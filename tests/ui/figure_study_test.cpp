@@ -4,45 +4,27 @@
 
 #include <gtest/gtest.h>
 
-#include <QCoreApplication>
-#include <QDeadlineTimer>
 #include <algorithm>
 
 #include "command_line.h"
-#include "fake_workbench.h"
-#include "window_state.h"
+#include "state_fixture.h"
 
 namespace headscope::ui {
 namespace {
 
-class FigureStudyTest : public ::testing::Test {
+class FigureStudyTest : public testing::StateTest {
  protected:
   FigureStudyTest() {
-    state_.heads.SetTrace(workbench_.Summary());
     state_.heads.Select({0, 1});
-    QObject::connect(&state_, &WindowState::Failed, [this](const QString& what) { failed_.append(what); });
-    QObject::connect(&state_, &WindowState::Noticed, [this](const QString& what) { noticed_.append(what); });
     study().SetPage({400, 200}, 2, false);
     study().SetWanted(true);
   }
   FigureStudy& study() { return state_.figures; }
-  void Rest() {
-    QDeadlineTimer end(150);
-    while (!end.hasExpired()) QCoreApplication::processEvents(QEventLoop::WaitForMoreEvents, 10);
-    QCoreApplication::processEvents();  // whatever became due while this thread was kept waiting
-  }
+  void Rest() { Wait(150); }
   void RestAndDeliver() {
     Rest();
     workbench_.DeliverReplies();
   }
-
-  int argc_ = 1;
-  char name_[5] = "test";
-  char* argv_[2] = {name_, nullptr};
-  QCoreApplication application_{argc_, argv_};
-  testing::FakeWorkbench workbench_{128};
-  WindowState state_{&workbench_};
-  QStringList failed_, noticed_;
 };
 
 TEST_F(FigureStudyTest, AChosenFigureIsMadeAndPaintedAgainAtAnotherSize) {

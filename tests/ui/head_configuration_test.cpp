@@ -3,12 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <QCoreApplication>
 #include <vector>
 
 #include "command_line.h"
-#include "fake_workbench.h"
-#include "window_state.h"
+#include "state_fixture.h"
 
 namespace headscope::ui {
 namespace {
@@ -16,16 +14,10 @@ namespace {
 using analysis::HeadId;
 using ::testing::ElementsAre;
 
-class HeadConfigurationTest : public ::testing::Test {
+class HeadConfigurationTest : public testing::StateTest {
  protected:
   HeadConfigurationTest() {
-    state_.heads.SetTrace(workbench_.Summary());
     QObject::connect(&state_.configuration, &HeadConfiguration::Changed, [this] { ++num_changed_; });
-    QObject::connect(&state_, &WindowState::Failed, [this](const QString& sentence) { failures_.append(sentence); });
-  }
-  void Deliver() {
-    workbench_.DeliverReplies();
-    QCoreApplication::processEvents();
   }
   // The method "band" with that window.
   TuneSettings::Method Band(int32_t window) const {
@@ -34,16 +26,7 @@ class HeadConfigurationTest : public ::testing::Test {
     EXPECT_EQ(values.Set(band, "window", window), "");
     return {"band", values};
   }
-  int64_t Window() const { return state_.trial.values().Integer("window"); }
-
-  int argc_ = 1;
-  char name_[5] = "test";
-  char* argv_[2] = {name_, nullptr};
-  QCoreApplication application_{argc_, argv_};
-  testing::FakeWorkbench workbench_{128};
-  WindowState state_{&workbench_};
   int num_changed_ = 0;
-  QStringList failures_;
 };
 
 TEST_F(HeadConfigurationTest, TheHeadOnShowHasItsOwnMethod) {
@@ -113,7 +96,7 @@ TEST_F(HeadConfigurationTest, AnotherTraceLeavesIt) {
   EXPECT_FALSE(state_.configuration.in_use()) << "it was read for the heads of the trace before";
   state_.configuration.Open(QStringLiteral("missing"));
   Deliver();
-  EXPECT_THAT(failures_, ElementsAre(QStringLiteral("missing: it is not there; choose another file.")));
+  EXPECT_THAT(failed_, ElementsAre(QStringLiteral("missing: it is not there; choose another file.")));
 }
 
 TEST_F(HeadConfigurationTest, ItsCommandNamesTheHeadsThatAreShown) {
@@ -141,7 +124,7 @@ TEST_F(HeadConfigurationTest, AMethodOfAFileJoinsTheList) {
   state_.ReadMethodFile(QStringLiteral("mask-file"), QStringLiteral("missing"), [](const QString&) { ADD_FAILURE(); });
   state_.ReadMethodFile(QStringLiteral("no-kind"), QStringLiteral("/a/mask.h5"), [](const QString&) { ADD_FAILURE(); });
   Deliver();
-  EXPECT_EQ(failures_.size(), 1);
+  EXPECT_EQ(failed_.size(), 1);
 }
 
 // A session, a bookmark or a step that is undone may name one that this window has not read.
@@ -170,7 +153,7 @@ TEST_F(HeadConfigurationTest, AMethodOfAFileThatIsReadTooLateStaysInTheListAlone
   state_.SetMethod({QStringLiteral("mask-file[/b/mask.h5]"), {}, 0.9});
   Deliver();
   EXPECT_EQ(state_.trial.method()->name, "mask-file[/b/mask.h5]");
-  EXPECT_TRUE(failures_.isEmpty()) << failures_.join(u' ').toStdString();
+  EXPECT_TRUE(failed_.isEmpty()) << failed_.join(u' ').toStdString();
 }
 
 TEST_F(HeadConfigurationTest, EveryRangeOfLengthsHasSettings) {

@@ -11,8 +11,7 @@
 #include <limits>
 #include <random>
 
-#include "fake_workbench.h"
-#include "window_state.h"
+#include "state_fixture.h"
 
 namespace headscope::ui {
 namespace {
@@ -68,12 +67,10 @@ TEST(MassCurveTest, ATargetLiesOnItsGridAndBelowDenseAttention) {
   EXPECT_EQ(SnappedTarget(1, true), kGreatestMassTarget);
 }
 
-class AimTest : public ::testing::Test {
+class AimTest : public testing::StateTest {
  protected:
   AimTest() {
-    state_.heads.SetTrace(workbench_.Summary());
     state_.heads.Select({0, 1});
-    QObject::connect(&state_, &WindowState::Failed, [this](const QString& what) { failed_.append(what); });
     Settle();
   }
   // Long enough for a target at rest to be searched for, and its answer.
@@ -86,15 +83,6 @@ class AimTest : public ::testing::Test {
     QCoreApplication::processEvents();  // whatever became due while this thread was kept waiting
     workbench_.DeliverReplies();
   }
-  int Window() const { return state_.trial.values().Integer("window"); }
-
-  int argc_ = 1;
-  char name_[5] = "test";
-  char* argv_[2] = {name_, nullptr};
-  QCoreApplication application_{argc_, argv_};
-  testing::FakeWorkbench workbench_{128};
-  WindowState state_{&workbench_};
-  QStringList failed_;
 };
 
 TEST_F(AimTest, TheParametersFollowADraggedTarget) {

@@ -4,14 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <QCoreApplication>
 #include <cmath>
 #include <vector>
 
 #include "command_line.h"
-#include "fake_workbench.h"
+#include "state_fixture.h"
 #include "trade_off.h"
-#include "window_state.h"
 #include "worth_a_look.h"
 
 namespace headscope::ui {
@@ -20,26 +18,14 @@ namespace {
 using analysis::HeadId;
 using ::testing::ElementsAre;
 
-class ReachStateTest : public ::testing::Test {
+class ReachStateTest : public testing::StateTest {
  protected:
   ReachStateTest() {
-    state_.heads.SetTrace(workbench_.Summary());
     QObject::connect(&state_.sweep, &HeadSweep::Measured,
                      [this](const analysis::MethodResult& run) { measured_.push_back(run.head); });
     QObject::connect(&state_.sweep, &HeadSweep::Finished, [this] { ++num_finished_; });
     QObject::connect(&state_.sweep, &HeadSweep::Ended, [this] { ++num_ended_; });
   }
-  void Deliver() {
-    workbench_.DeliverReplies();
-    QCoreApplication::processEvents();
-  }
-
-  int argc_ = 1;
-  char name_[5] = "test";
-  char* argv_[2] = {name_, nullptr};
-  QCoreApplication application_{argc_, argv_};
-  testing::FakeWorkbench workbench_{128};
-  WindowState state_{&workbench_};
   std::vector<HeadId> measured_;
   int num_finished_ = 0, num_ended_ = 0;
 };

@@ -6,25 +6,22 @@
 #include <gtest/gtest.h>
 
 #include <QAbstractItemModelTester>
-#include <QCoreApplication>
 #include <QJsonArray>
 #include <QTemporaryDir>
 
-#include "fake_workbench.h"
 #include "notice_log.h"
 #include "state_file.h"
+#include "state_fixture.h"
 #include "trace_keeper.h"
-#include "window_state.h"
 
 namespace headscope::ui {
 namespace {
 
 using analysis::HeadId;
 
-class TraceNotesTest : public ::testing::Test {
+class TraceNotesTest : public testing::StateTest {
  protected:
   TraceNotesTest() {
-    state_.heads.SetTrace(workbench_.Summary());
     notes_.Open(workbench_.Summary(), {});
     QObject::connect(&notes_, &TraceNotes::Put,
                      [this](const QString& id, const QJsonObject& json) { kept_[id] = json; });
@@ -32,12 +29,6 @@ class TraceNotesTest : public ::testing::Test {
   }
   QUndoStack* undo() { return state_.parameters.stack(); }
 
-  int argc_ = 1;
-  char name_[5] = "test";
-  char* argv_[2] = {name_, nullptr};
-  QCoreApplication application_{argc_, argv_};
-  testing::FakeWorkbench workbench_{128};
-  WindowState state_{&workbench_};
   TraceNotes& notes_ = state_.notes;
   QAbstractItemModelTester tester_{&state_.notes, QAbstractItemModelTester::FailureReportingMode::Fatal};
   std::map<QString, QJsonObject> kept_;  // as a keeper is told

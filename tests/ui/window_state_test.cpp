@@ -8,7 +8,7 @@
 #include <QCoreApplication>
 #include <vector>
 
-#include "fake_workbench.h"
+#include "state_fixture.h"
 
 namespace headscope::ui {
 namespace {
@@ -16,32 +16,16 @@ namespace {
 using ::testing::ElementsAre;
 using Work = RunQueue::Work;
 
-class WindowStateTest : public ::testing::Test {
+class WindowStateTest : public testing::StateTest {
  protected:
   WindowStateTest() {
-    state_.heads.SetTrace(workbench_.Summary());
     QObject::connect(&state_.queue, &RunQueue::Began, [this](Work work) { under_way_.push_back(work); });
     QObject::connect(&state_.queue, &RunQueue::Ended, [this](Work work) { std::erase(under_way_, work); });
     QObject::connect(&state_.queue, &RunQueue::Measured,
                      [this](const analysis::MethodResult& run) { measured_.push_back(run.method); });
-    QObject::connect(&state_, &WindowState::Failed, [this](const QString& what) { failed_.append(what); });
-    QObject::connect(&state_, &WindowState::Noticed, [this](const QString& what) { noticed_.append(what); });
   }
-  void Deliver() {
-    workbench_.DeliverReplies();
-    QCoreApplication::processEvents();
-  }
-  int Window() const { return state_.trial.values().Integer("window"); }
-
-  int argc_ = 1;
-  char name_[5] = "test";
-  char* argv_[2] = {name_, nullptr};
-  QCoreApplication application_{argc_, argv_};  // its event loop, and no display
-  testing::FakeWorkbench workbench_{128};
-  WindowState state_{&workbench_};
   std::vector<Work> under_way_;
   std::vector<std::string> measured_;
-  QStringList failed_, noticed_;
 };
 
 TEST_F(WindowStateTest, ASelectedHeadIsUnderTrialAndInTheHistory) {
