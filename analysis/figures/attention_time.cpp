@@ -21,7 +21,7 @@
 namespace headscope::analysis {
 namespace {
 
-constexpr int64_t kLengths = 8;
+constexpr int64_t kNumLengths = 8;
 constexpr int kRepeats = 12;
 constexpr int64_t kMostWeights = int64_t{1} << 26;  // elements in memory; of more, the time of as many is multiplied
 
@@ -96,7 +96,7 @@ FigureSeries MeasureSteps(const FigureTrace& trace, const FigureInput& input) {
   const double times = static_cast<double>(of_layers) / static_cast<double>(weights.size() * layers.size());
   std::vector<std::vector<float>> of_each(layers.size(), weights);
   const HeadFrame& frame = layers.front().heads();
-  const std::vector<int64_t> rows = SpacedRows(frame.num_rows, kLengths);
+  const std::vector<int64_t> rows = SpacedRows(frame.num_rows, kNumLengths);
   std::vector<std::vector<double>> seconds(rows.size());
   // Length after length in every repeat: what else the machine does for a while slows them all.
   for (int repeat = 0; repeat < kRepeats; ++repeat) {

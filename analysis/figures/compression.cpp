@@ -79,8 +79,8 @@ class Walker {
 };
 
 // Every method at its defaults.
-std::vector<Point> PointsOf(const data::TraceReader& trace, const HeadTensorsPtr& head, const std::stop_token& stop,
-                            std::vector<std::string>* left_out) {
+std::vector<Point> PointsOfHead(const data::TraceReader& trace, const HeadTensorsPtr& head, const std::stop_token& stop,
+                                std::vector<std::string>* left_out) {
   std::vector<AskedMethod> all_methods;
   for (const kernels::DecodeMethod* method : kernels::DecodeMethods())
     all_methods.push_back({kernels::UniqueName(method->spec()), kernels::ParameterValues(method->spec())});
@@ -110,7 +110,7 @@ std::vector<FigurePanel> MakeCompression(const FigureInput& input, std::string* 
     left_out.emplace_back(trace.heads.size());
   }
   ForEachHead(first.input, [&](size_t trace, size_t head, const HeadTensorsPtr& tensors) {
-    all[trace][head] = PointsOf(*first.input.traces[trace].trace, tensors, input.stop, &left_out[trace][head]);
+    all[trace][head] = PointsOfHead(*first.input.traces[trace].trace, tensors, input.stop, &left_out[trace][head]);
   });
   std::vector<FigurePanel> panels;
   for (size_t trace = 0; trace < all.size(); ++trace) {

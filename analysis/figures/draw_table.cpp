@@ -8,7 +8,7 @@
 namespace headscope::analysis {
 namespace {
 
-constexpr double kTextSize = 9, kTitleSize = 13, kMargin = 14, kGap = 16, kLine = 14;
+constexpr double kCellTextSize = 9, kTableTitleSize = 13, kTableMargin = 14, kGap = 16, kLine = 14;
 constexpr double kMostSide = 16000;
 
 struct Layout {
@@ -18,34 +18,34 @@ struct Layout {
 
 Layout LayOut(const TableText& table, CairoCanvas* canvas) {
   Layout layout;
-  double x = kMargin;
+  double x = kTableMargin;
   for (size_t column = 0; column < table.columns.size(); ++column) {
-    double width = canvas->Width(table.columns[column].title, kTextSize);
+    double width = canvas->Width(table.columns[column].title, kCellTextSize);
     for (const std::vector<std::string>& row : table.rows)
-      width = std::max(width, canvas->Width(row[column], kTextSize));
+      width = std::max(width, canvas->Width(row[column], kCellTextSize));
     layout.left.push_back(x);
     layout.width.push_back(width);
     x += width + kGap;
   }
-  layout.top = kMargin + (table.title.empty() ? 0 : kTitleSize + 8);
-  layout.page_width = std::max(x - kGap, kMargin + canvas->Width(table.title, kTitleSize)) + kMargin;
-  layout.page_height = layout.top + kLine * static_cast<double>(table.rows.size() + 1) + 6 + kMargin;
+  layout.top = kTableMargin + (table.title.empty() ? 0 : kTableTitleSize + 8);
+  layout.page_width = std::max(x - kGap, kTableMargin + canvas->Width(table.title, kTableTitleSize)) + kTableMargin;
+  layout.page_height = layout.top + kLine * static_cast<double>(table.rows.size() + 1) + 6 + kTableMargin;
   return layout;
 }
 
-void Draw(const TableText& table, const Layout& layout, CairoCanvas* canvas) {
+void DrawTable(const TableText& table, const Layout& layout, CairoCanvas* canvas) {
   canvas->Fill({0, 0, layout.page_width, layout.page_height}, canvas->inks().paper);
-  if (!table.title.empty()) canvas->Text(kMargin, kMargin + kTitleSize, table.title, kTitleSize);
+  if (!table.title.empty()) canvas->Text(kTableMargin, kTableMargin + kTableTitleSize, table.title, kTableTitleSize);
   const auto put = [&](size_t column, double baseline, const std::string& text, Rgb ink) {
     const bool right = table.columns[column].right;
-    canvas->Text(layout.left[column] + (right ? layout.width[column] : 0), baseline, text, kTextSize,
+    canvas->Text(layout.left[column] + (right ? layout.width[column] : 0), baseline, text, kCellTextSize,
                  right ? Anchor::kRight : Anchor::kLeft, ink);
   };
-  double baseline = layout.top + kTextSize;
+  double baseline = layout.top + kCellTextSize;
   for (size_t column = 0; column < table.columns.size(); ++column)
     put(column, baseline, table.columns[column].title, canvas->inks().quiet);
   const double rule = baseline + 4;
-  canvas->Line(kMargin, rule, layout.page_width - kMargin, rule, canvas->inks().ink, 0.6);
+  canvas->Line(kTableMargin, rule, layout.page_width - kTableMargin, rule, canvas->inks().ink, 0.6);
   baseline += 4;
   for (const std::vector<std::string>& row : table.rows) {
     baseline += kLine;
@@ -72,7 +72,7 @@ void DrawTable(const TableText& table, const std::string& path, const FigureLook
   }
   PaintFile(path, table.title, layout.page_width, layout.page_height, [&](cairo_t* cairo) {
     CairoCanvas canvas(cairo, inks);
-    Draw(table, layout, &canvas);
+    DrawTable(table, layout, &canvas);
   });
 }
 

@@ -20,13 +20,13 @@
 namespace headscope::analysis {
 namespace {
 
-constexpr int kSettings = 7;
+constexpr int kNumBudgets = 7;
 
 // Budgets that are halved; the defaults of a method without one or two such.
 std::vector<kernels::ParameterValues> SettingsOf(const kernels::MethodSpec& spec, int64_t num_tokens) {
   if (!CheckSearchable(spec).ok()) return {kernels::ParameterValues(spec)};
   std::vector<kernels::ParameterValues> settings;
-  for (int setting = 1; setting <= kSettings; ++setting) settings.push_back(HalvedBudgets(spec, num_tokens, setting));
+  for (int setting = 1; setting <= kNumBudgets; ++setting) settings.push_back(HalvedBudgets(spec, num_tokens, setting));
   return settings;
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kMostTokens = 1024;  // the last ones, as in the published code
 enum Axis : uint8_t { kPrompt, kToken, kLayer, kHead, kComponent, kAxes };
-constexpr std::array<const char*, kAxes> kNames = {"prompt", "sequence", "layer", "head", "component"};
+constexpr std::array<const char*, kAxes> kAxisNames = {"prompt", "sequence", "layer", "head", "component"};
 
 // [prompt, token, layer, head, component].
 struct Values {
@@ -95,7 +95,7 @@ std::vector<FigurePanel> MakeValueAxes(const FigureInput& input, std::string* ca
   bars.series.push_back({"", {}, {}});
   for (size_t axis = 0; axis < kAxes; ++axis) {
     if (all.sizes[axis] < 2) continue;  // one prompt, one layer: nothing to be alike
-    bars.categories.emplace_back(kNames[axis]);
+    bars.categories.emplace_back(kAxisNames[axis]);
     bars.series.front().y.push_back(ExcessAlong(all, static_cast<Axis>(axis)));
   }
   *caption =

@@ -17,28 +17,28 @@
 namespace headscope::analysis {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json ToJson(const std::vector<ResultField>& fields) {
-  Json json;
+OrderedJson ToJson(const std::vector<ResultField>& fields) {
+  OrderedJson json;
   for (const ResultField& field : fields) {
     if (field.json.empty()) continue;
-    Json& member = json[Json::json_pointer(field.json)];
+    OrderedJson& member = json[OrderedJson::json_pointer(field.json)];
     std::visit([&member](const auto& value) { member = value; }, field.value);
   }
   return json;
 }
 
-Json ToJson(const HeadStatistics& statistics) {
-  Json json = ToJson(StatisticsFields(statistics));
-  json["top_k_mass"] = Json::array();
+OrderedJson ToJson(const HeadStatistics& statistics) {
+  OrderedJson json = ToJson(StatisticsFields(statistics));
+  json["top_k_mass"] = OrderedJson::array();
   for (const TopKMass& entry : statistics.top_k_mass)
     json["top_k_mass"].push_back({{"k", entry.k}, {"mean", entry.mean}});
-  json["top_k_agreement"] = Json::array();
+  json["top_k_agreement"] = OrderedJson::array();
   for (const TopKAgreement& entry : statistics.agreement) {
     json["top_k_agreement"].push_back({{"r", entry.r}, {"k", entry.k}, {"mean", entry.mean}});
   }
-  json["sparsity_at_cra"] = Json::array();
+  json["sparsity_at_cra"] = OrderedJson::array();
   for (const SparsityAtCra& entry : statistics.sparsity) {
     json["sparsity_at_cra"].push_back({{"target", entry.target}, {"sparsity", entry.sparsity}});
   }
@@ -47,17 +47,17 @@ Json ToJson(const HeadStatistics& statistics) {
   return json;
 }
 
-Json ToJson(const MethodResult& result) {
+OrderedJson ToJson(const MethodResult& result) {
   return ToJson(ComparisonFields(result));
 }
 
 template <typename Entry>
 std::string Document(const char* schema, const char* list, const std::vector<Entry>& entries) {
-  Json json;
+  OrderedJson json;
   json["schema"] = schema;
-  json[list] = Json::array();
+  json[list] = OrderedJson::array();
   for (const Entry& entry : entries) json[list].push_back(ToJson(entry));
-  return PrintableJson(json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace)) + "\n";
+  return PrintableJson(json.dump(2, ' ', /*ensure_ascii=*/false, OrderedJson::error_handler_t::replace)) + "\n";
 }
 
 // The fields that name the columns: of the first row, for all have the same; a table without rows has its header too.

@@ -93,7 +93,7 @@ std::string CpuStatisticsNote(const std::vector<const RowStatistic*>& statistics
 namespace {
 
 constexpr int64_t kRowsAtOnce = 8;       // whose scores are made together
-constexpr int64_t kColumnsAtOnce = 512;  // whose scores stay in a core's cache
+constexpr int64_t kCachedColumns = 512;  // whose scores stay in a core's cache
 constexpr int64_t kRowsOfPiece = 512;    // without scores: a worker's share
 
 // A worker's.
@@ -118,9 +118,9 @@ void FillWithScores(const HeadTensors& head, const StatisticsOptions& options, c
   }
   const int64_t width = std::max<int64_t>(end - begin, 0);
   room->scores.resize(entries.size() * static_cast<size_t>(width));
-  for (int64_t from = begin; from < end; from += kColumnsAtOnce) {
+  for (int64_t from = begin; from < end; from += kCachedColumns) {
     kernels::ScoreBlock(room->queries.data(), head.head_dim, static_cast<int32_t>(entries.size()), keys,
-                        static_cast<int32_t>(from), static_cast<int32_t>(std::min(from + kColumnsAtOnce, end)),
+                        static_cast<int32_t>(from), static_cast<int32_t>(std::min(from + kCachedColumns, end)),
                         head.scale, head.soft_cap, room->scores.data() + (from - begin), width);
   }
   for (size_t i = 0; i < entries.size(); ++i) {

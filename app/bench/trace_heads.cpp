@@ -16,11 +16,11 @@ using kernels::DType;
 using kernels::SeededTensor;
 
 // "FILE:12" has a layer behind the file's name.
-struct Place {
+struct HeadPlace {
   std::string file;
   int32_t layer = -1;
 };
-Place ParsePlace(const std::string& text) {
+HeadPlace ParsePlace(const std::string& text) {
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon + 1 == text.size()) return {text};
   int32_t layer = 0;
@@ -49,7 +49,7 @@ std::string Fault(const data::LayerFacts& facts, TakenLayers taken) {
 }  // namespace
 
 TraceHeads::TraceHeads(const std::string& text, TakenLayers taken) : reader_(ParsePlace(text).file) {
-  const Place place = ParsePlace(text);
+  const HeadPlace place = ParsePlace(text);
   const std::vector<int32_t>& layers = reader_.layout().layers;
   const auto refuse = [&](const std::string& problem, const std::string& remedy) {
     throw BadInputError({.file = place.file, .problem = problem, .remedy = remedy});

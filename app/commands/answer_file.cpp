@@ -14,15 +14,16 @@
 namespace headscope::app {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json AnswerJson(const eval::Answer& answer, const AnswerOrigin& origin) {
+OrderedJson AnswerJson(const eval::Answer& answer, const AnswerOrigin& origin) {
   const ModelAttention& attention = *origin.attention;
   return {{"dataset", "headscope"},
           {"data_dir", std::to_string(answer.length)},
           {"model", origin.model},
           {"press_name", attention.press_name},
-          {"compression_ratio", attention.compression_ratio ? Json(*attention.compression_ratio) : Json(nullptr)},
+          {"compression_ratio",
+           attention.compression_ratio ? OrderedJson(*attention.compression_ratio) : OrderedJson(nullptr)},
           {"task", answer.task},
           {"context", answer.context},
           {"question", answer.question},
@@ -34,7 +35,7 @@ Json AnswerJson(const eval::Answer& answer, const AnswerOrigin& origin) {
           {"score", answer.right ? 1 : 0}};
 }
 
-std::string Cell(const Json& value) {
+std::string Cell(const OrderedJson& value) {
   if (value.is_null()) return "";
   if (value.is_number_integer()) return std::to_string(value.get<int64_t>());
   if (value.is_number()) return analysis::ShortestNumber(value.get<double>());
@@ -50,18 +51,19 @@ void CheckAnswerFile(const std::string& path) {
 }
 
 std::string AnswerFile(const std::vector<eval::Answer>& answers, const AnswerOrigin& origin, const std::string& path) {
-  Json entries = Json::array();
+  OrderedJson entries = OrderedJson::array();
   for (const eval::Answer& answer : answers) entries.push_back(AnswerJson(answer, origin));
   if (FindFileFormat(path) == FileFormat::kJson) {
-    const Json json = {{"schema", "headscope-answers-1"}, {"answers", std::move(entries)}};
+    const OrderedJson json = {{"schema", "headscope-answers-1"}, {"answers", std::move(entries)}};
     // A model's answer may end inside a character.
-    return analysis::PrintableJson(json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace)) + "\n";
+    return analysis::PrintableJson(json.dump(2, ' ', /*ensure_ascii=*/false, OrderedJson::error_handler_t::replace)) +
+           "\n";
   }
   std::string csv;
-  const Json columns = AnswerJson({}, origin);
+  const OrderedJson columns = AnswerJson({}, origin);
   for (const auto& [name, value] : columns.items()) csv += (csv.empty() ? "" : ",") + name;
   csv += '\n';
-  for (const Json& entry : entries) {
+  for (const OrderedJson& entry : entries) {
     std::string line;
     for (const auto& [name, value] : entry.items()) line += (name == columns.begin().key() ? "" : ",") + Cell(value);
     csv += line + '\n';

@@ -86,7 +86,7 @@ Defaults DefaultsOf(bool on_gpu) {
 }
 
 // "32:8", or "32" for as many KV heads.
-void ParseHeads(const std::string& text, kernels::SeededProblem* shape) {
+void ParseHeadCounts(const std::string& text, kernels::SeededProblem* shape) {
   constexpr int32_t kMostHeads = 4096;
   const auto parse = [](std::string_view digits) {  // 0: not a number of heads
     int32_t value = 0;
@@ -154,7 +154,7 @@ std::vector<bench::Group> MakeGroups(const BenchArguments& arguments, const Defa
     throw UsageError("--head-dim " + std::to_string(group.shape.head_dim) +
                      ": the executors take multiples of 8 from 8 to 256");
   }
-  ParseHeads(arguments.heads.empty() ? defaults.heads : arguments.heads, &group.shape);
+  ParseHeadCounts(arguments.heads.empty() ? defaults.heads : arguments.heads, &group.shape);
   std::vector<int32_t> lengths = arguments.lengths.empty() ? defaults.lengths : arguments.lengths;
   if (!arguments.data.empty()) {
     bench::SetData(arguments.data, &group, on_gpu ? bench::TakenLayers::kPlain : bench::TakenLayers::kAny);

@@ -7,7 +7,7 @@
 namespace headscope::kernels {
 namespace {
 
-Status Refuse(const std::string& message) {
+Status RefuseIndex(const std::string& message) {
   return {StatusCode::kInvalidArgument, message};
 }
 
@@ -16,7 +16,7 @@ constexpr int64_t kMaxPosition = int64_t{1} << 30;
 
 Status CheckShape(const SparseIndexView& index) {
   auto refuse = [](const char* field, int64_t value, const char* allowed) {
-    return Refuse("sparse index: " + std::string(field) + " is " + std::to_string(value) + ", must be " + allowed);
+    return RefuseIndex("sparse index: " + std::string(field) + " is " + std::to_string(value) + ", must be " + allowed);
   };
   if (index.batch < 1) return refuse("batch", index.batch, "1 or more");
   if (index.num_qo_heads < 1) return refuse("num_qo_heads", index.num_qo_heads, "1 or more");
@@ -37,11 +37,12 @@ Status CheckShape(const SparseIndexView& index) {
   if (index.columns_size < 0) return refuse("columns_size", index.columns_size, "0 or more");
   if (index.run_begin == nullptr || index.run_count == nullptr || index.column_begin == nullptr ||
       index.column_count == nullptr) {
-    return Refuse("sparse index: run_begin, run_count, column_begin or column_count is null");
+    return RefuseIndex("sparse index: run_begin, run_count, column_begin or column_count is null");
   }
-  if (index.runs == nullptr && index.runs_size > 0) return Refuse("sparse index: runs is null, runs_size is not 0");
+  if (index.runs == nullptr && index.runs_size > 0)
+    return RefuseIndex("sparse index: runs is null, runs_size is not 0");
   if (index.columns == nullptr && index.columns_size > 0) {
-    return Refuse("sparse index: columns is null, columns_size is not 0");
+    return RefuseIndex("sparse index: columns is null, columns_size is not 0");
   }
   return {};
 }
@@ -57,10 +58,10 @@ class ListChecker {
 
   Status Check() const {
     if (!Fits(index_.run_begin[list_], index_.run_count[list_], index_.runs_size)) {
-      return Refuse(Name() + ": run_begin and run_count reach outside of runs");
+      return RefuseIndex(Name() + ": run_begin and run_count reach outside of runs");
     }
     if (!Fits(index_.column_begin[list_], index_.column_count[list_], index_.columns_size)) {
-      return Refuse(Name() + ": column_begin and column_count reach outside of columns");
+      return RefuseIndex(Name() + ": column_begin and column_count reach outside of columns");
     }
     const Status runs = CheckRuns();
     return runs.ok() ? CheckColumns() : runs;
@@ -73,12 +74,12 @@ class ListChecker {
   std::string Name() const { return "sparse index: list " + std::to_string(list_); }
   Status RefuseRun(int32_t i, const char* rule) const {
     const KeyRun run = index_.runs[index_.run_begin[list_] + i];
-    return Refuse(Name() + ", run " + std::to_string(i) + " (start " + std::to_string(run.start) + ", length " +
-                  std::to_string(run.Length()) + ", flags " + std::to_string(run.Flags()) + ") " + rule);
+    return RefuseIndex(Name() + ", run " + std::to_string(i) + " (start " + std::to_string(run.start) + ", length " +
+                       std::to_string(run.Length()) + ", flags " + std::to_string(run.Flags()) + ") " + rule);
   }
   Status RefuseColumn(int32_t i, const char* rule) const {
-    return Refuse(Name() + ", column " + std::to_string(i) + " (" +
-                  std::to_string(index_.columns[index_.column_begin[list_] + i]) + ") " + rule);
+    return RefuseIndex(Name() + ", column " + std::to_string(i) + " (" +
+                       std::to_string(index_.columns[index_.column_begin[list_] + i]) + ") " + rule);
   }
 
   Status CheckRuns() const {

@@ -13,7 +13,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec() {
+MethodSpec AShapeSpec() {
   return {
       .name = "a-shape",
       .title = "MInference A-shape",
@@ -86,7 +86,7 @@ class AShapeEntries final : public BudgetEntries {
 
 class AShapeMethod final : public internal::PrefillSelector {
  public:
-  AShapeMethod() : PrefillSelector(MakeSpec()) {}
+  AShapeMethod() : PrefillSelector(AShapeSpec()) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions&,

@@ -23,9 +23,9 @@
 namespace headscope::kernels {
 namespace {
 
-constexpr int32_t kBlock = 64;
+constexpr int32_t kBigBirdBlock = 64;
 
-MethodSpec MakeSpec() {
+MethodSpec BigBirdSpec() {
   const auto blocks = [](const char* name, double value, double minimum, const char* help, ParameterRole role) {
     return ParameterSpec{.name = name,
                          .default_value = value,
@@ -37,7 +37,7 @@ MethodSpec MakeSpec() {
                          .help = help,
                          .cost = "64 more pairs per row and block",
                          .role = role,
-                         .tokens_per_unit = kBlock};
+                         .tokens_per_unit = kBigBirdBlock};
   };
   return {
       .name = "big-bird",
@@ -56,7 +56,7 @@ MethodSpec MakeSpec() {
 
 class BigBirdMethod final : public internal::PrefillSelector {
  public:
-  BigBirdMethod() : PrefillSelector(MakeSpec()) {}
+  BigBirdMethod() : PrefillSelector(BigBirdSpec()) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
@@ -71,20 +71,20 @@ class BigBirdMethod final : public internal::PrefillSelector {
             const int32_t head = problem.first_qo_head + group.first_head + i;
             const uint64_t stream = problems::RandomAt(seed, static_cast<uint64_t>(head));
             const auto choose = [&](const internal::QueryBlock& rows, std::vector<int32_t>* blocks) {
-              const int32_t num_blocks = rows.NumKeyBlocks(kBlock);
-              const int32_t window = std::max(0, rows.FirstOwn(kBlock) - values.Integer("n_window") + 1);
+              const int32_t num_blocks = rows.NumKeyBlocks(kBigBirdBlock);
+              const int32_t window = std::max(0, rows.FirstOwn(kBigBirdBlock) - values.Integer("n_window") + 1);
               const int32_t global = std::min(num_global, window);
               for (int32_t block = 0; block < global; ++block) blocks->push_back(block);
               for (int32_t block = window; block < num_blocks; ++block) blocks->push_back(block);
               numbers.clear();
-              const auto row_block = static_cast<uint64_t>(rows.first_position / kBlock);
+              const auto row_block = static_cast<uint64_t>(rows.first_position / kBigBirdBlock);
               for (int32_t block = global; block < window; ++block) {
                 const uint64_t number = problems::RandomAt(stream, row_block << 24 | static_cast<uint64_t>(block));
                 numbers.push_back(static_cast<float>(number >> 40));
               }
               for (const int32_t place : internal::TopK(numbers, num_random)) blocks->push_back(global + place);
             };
-            internal::AddBlockLists(problem, options, kBlock, kBlock, choose, builder);
+            internal::AddBlockLists(problem, options, kBigBirdBlock, kBigBirdBlock, choose, builder);
           }
         },
         index);

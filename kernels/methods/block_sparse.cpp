@@ -22,7 +22,7 @@ namespace {
 
 constexpr int32_t kBlock = 64;
 
-MethodSpec MakeSpec() {
+MethodSpec BlockSparseSpec() {
   return {
       .name = "block-sparse",
       .title = "MInference block-sparse",
@@ -39,7 +39,7 @@ MethodSpec MakeSpec() {
 
 class BlockSparseMethod final : public internal::PrefillSelector {
  public:
-  BlockSparseMethod() : PrefillSelector(MakeSpec()) {}
+  BlockSparseMethod() : PrefillSelector(BlockSparseSpec()) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,

@@ -13,7 +13,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec() {
+MethodSpec ChunkKvSpec() {
   std::vector<ParameterSpec> own = internal::WindowVoteParameters();
   own.push_back({.name = "chunk",
                  .default_value = 10,
@@ -41,7 +41,7 @@ MethodSpec MakeSpec() {
 
 class ChunkKvMethod final : public internal::PromptEvictor {
  public:
-  ChunkKvMethod() : PromptEvictor(MakeSpec()) {}
+  ChunkKvMethod() : PromptEvictor(ChunkKvSpec()) {}
   int32_t PromptRows(const ParameterValues& values) const override { return values.Integer("window"); }
   std::string ForcedBy() const override { return "window"; }
   int32_t Together(const ParameterValues& values) const override { return values.Integer("chunk"); }

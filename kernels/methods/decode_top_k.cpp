@@ -18,7 +18,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec() {
+MethodSpec DecodeTopKSpec() {
   return {
       .name = "exact-top-k",
       .title = "Exact top-k (FlexGen)",
@@ -43,7 +43,7 @@ MethodSpec MakeSpec() {
 
 class ExactTopKMethod final : public internal::DecodeSelector {
  public:
-  ExactTopKMethod() : DecodeSelector(MakeSpec()) {}
+  ExactTopKMethod() : DecodeSelector(DecodeTopKSpec()) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,

@@ -7,7 +7,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec(Phase phase) {
+MethodSpec DenseSpec(Phase phase) {
   return {
       .name = "dense",
       .title = "Dense attention",
@@ -23,7 +23,7 @@ MethodSpec MakeSpec(Phase phase) {
 
 class DensePrefillMethod final : public internal::PrefillSelector {
  public:
-  DensePrefillMethod() : PrefillSelector(MakeSpec(Phase::kPrefill)) {}
+  DensePrefillMethod() : PrefillSelector(DenseSpec(Phase::kPrefill)) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues&, const RunOptions&,
@@ -35,7 +35,7 @@ class DensePrefillMethod final : public internal::PrefillSelector {
 
 class DenseDecodeMethod final : public internal::DecodeSelector {
  public:
-  DenseDecodeMethod() : DecodeSelector(MakeSpec(Phase::kDecode)) {}
+  DenseDecodeMethod() : DecodeSelector(DenseSpec(Phase::kDecode)) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues&, const RunOptions&,

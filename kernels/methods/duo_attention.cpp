@@ -21,9 +21,9 @@
 namespace headscope::kernels {
 namespace {
 
-constexpr int32_t kRows = 64;
+constexpr int32_t kHalfTile = 64;
 
-MethodSpec MakeSpec(const std::string& name, Phase phase) {
+MethodSpec DuoAttentionSpec(const std::string& name, Phase phase) {
   const auto tokens = [phase](const char* parameter, double value, const char* help) {
     return ParameterSpec{.name = parameter,
                          .default_value = value,
@@ -113,7 +113,7 @@ class HeadShares {
 class DuoAttentionMethod final : public internal::PrefillSelector {
  public:
   DuoAttentionMethod(const std::string& name, HeadShares shares)
-      : PrefillSelector(MakeSpec(name, Phase::kPrefill)), shares_(std::move(shares)) {}
+      : PrefillSelector(DuoAttentionSpec(name, Phase::kPrefill)), shares_(std::move(shares)) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
@@ -131,13 +131,13 @@ class DuoAttentionMethod final : public internal::PrefillSelector {
 
   static void AddLists(const AttentionProblem& problem, const ParameterValues& values, bool everything,
                        SparseIndexBuilder* builder) {
-    for (int32_t tile = 0; tile < problem.seq_q; tile += 2 * kRows) {
-      for (int32_t half = 0; half < 2 && tile + half * kRows < problem.seq_q; ++half) {
+    for (int32_t tile = 0; tile < problem.seq_q; tile += 2 * kHalfTile) {
+      for (int32_t half = 0; half < 2 && tile + half * kHalfTile < problem.seq_q; ++half) {
         const uint32_t flag = half == 0 ? kRunUpperHalf : kRunLowerHalf;
-        const int64_t first = int64_t{problem.first_position} + tile + half * kRows;
+        const int64_t first = int64_t{problem.first_position} + tile + half * kHalfTile;
         const int64_t window = everything ? 0 : first - values.Integer("n_local") + 1;
         builder->AddRange(0, values.Integer("n_sink"), flag);
-        builder->AddRange(std::max<int64_t>(0, window), first + kRows, flag);
+        builder->AddRange(std::max<int64_t>(0, window), first + kHalfTile, flag);
       }
       builder->FinishList();
     }
@@ -149,7 +149,7 @@ class DuoAttentionMethod final : public internal::PrefillSelector {
 class DuoAttentionDecodeMethod final : public internal::DecodeSelector {
  public:
   DuoAttentionDecodeMethod(const std::string& name, HeadShares shares)
-      : DecodeSelector(MakeSpec(name, Phase::kDecode)), shares_(std::move(shares)) {}
+      : DecodeSelector(DuoAttentionSpec(name, Phase::kDecode)), shares_(std::move(shares)) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions&,

@@ -19,7 +19,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec() {
+MethodSpec ExpectedAttentionSpec() {
   const auto flag = [](const char* name, const char* help) {
     return ParameterSpec{
         .name = name, .type = ParameterType::kFlag, .default_value = 1, .help = help, .cost = "nothing"};
@@ -133,7 +133,7 @@ class QueryStatistics {
 
 class ExpectedAttentionMethod final : public internal::PromptEvictor {
  public:
-  ExpectedAttentionMethod() : PromptEvictor(MakeSpec()) {}
+  ExpectedAttentionMethod() : PromptEvictor(ExpectedAttentionSpec()) {}
   int32_t PromptRows(const ParameterValues&) const override { return kAllRows; }
   PromptInputs Inputs(const ParameterValues& values) const override {
     PromptInputs inputs = PromptEvictor::Inputs(values);

@@ -30,10 +30,10 @@
 namespace headscope::kernels {
 namespace {
 
-constexpr int32_t kBlock = 128;
+constexpr int32_t kFlexBlock = 128;
 using Form = internal::FlexForm;
 
-MethodSpec MakeSpec() {
+MethodSpec FlexPrefillSpec() {
   return {
       .name = "flex-prefill",
       .title = "FlexPrefill",
@@ -91,23 +91,23 @@ double JensenShannon(const std::vector<float>& a, const std::vector<float>& b) {
   return std::max(divergence, 0.0);
 }
 
-class HeadSelector {
+class FlexPrefillHead {
  public:
-  HeadSelector(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
-               int32_t sequence, int32_t kv_head)
+  FlexPrefillHead(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
+                  int32_t sequence, int32_t kv_head)
       : problem_(problem),
         values_(values),
         options_(options),
         form_(values.Choice<Form>("form")),
         sequence_(sequence),
         keys_(internal::PackVisibleKeys(problem, sequence, kv_head)),
-        pooled_(internal::PoolVisibleKeys(problem, sequence, kv_head, kBlock)),
+        pooled_(internal::PoolVisibleKeys(problem, sequence, kv_head, kFlexBlock)),
         probe_(problem, options) {}
 
   void AddLists(int32_t head, SparseIndexBuilder* builder) {
-    probe_.Sum(keys_, sequence_, head, std::max(0, problem_.seq_q - kBlock), problem_.seq_q, &sums_);
+    probe_.Sum(keys_, sequence_, head, std::max(0, problem_.seq_q - kFlexBlock), problem_.seq_q, &sums_);
     if (options_.stop.stop_requested()) return;
-    const std::vector<float> columns = internal::StripeSums(sums_.columns, kBlock);
+    const std::vector<float> columns = internal::StripeSums(sums_.columns, kFlexBlock);
     if (std::sqrt(JensenShannon(PredictedShares(head), Normalised(columns))) < values_.Real("tau")) {
       AddByMeans(head, columns, builder);
     } else if (form_ == Form::kPaper) {
@@ -128,11 +128,11 @@ class HeadSelector {
   }
 
   // Stripes of either direction that are kept in any case.
-  int64_t LeastStripes() const { return std::max((values_.Integer("min_budget") + kBlock - 1) / kBlock, 1); }
+  int64_t LeastStripes() const { return std::max((values_.Integer("min_budget") + kFlexBlock - 1) / kFlexBlock, 1); }
 
   // Stripes that the share gamma of single lines asks for.
   int64_t NumStripes(const std::vector<float>& lines) const {
-    return std::max(NumLines(lines) / kBlock + 1, LeastStripes());
+    return std::max(NumLines(lines) / kFlexBlock + 1, LeastStripes());
   }
 
   // The best stripes of a direction; stripe 0, the first columns or the main diagonal, before all.
@@ -144,7 +144,7 @@ class HeadSelector {
   static void AppendStripes(const internal::QueryBlock& rows, const std::vector<int32_t>& vertical,
                             const std::vector<int32_t>& slash, std::vector<int32_t>* blocks) {
     blocks->insert(blocks->end(), vertical.begin(), vertical.end());
-    for (int32_t own = rows.FirstOwn(kBlock); own < rows.NumKeyBlocks(kBlock); ++own) {
+    for (int32_t own = rows.FirstOwn(kFlexBlock); own < rows.NumKeyBlocks(kFlexBlock); ++own) {
       for (const int32_t diagonal : slash) {
         if (diagonal <= own) blocks->push_back(own - diagonal);
       }
@@ -164,9 +164,9 @@ class HeadSelector {
 
   // What the mean of the representative queries makes of the means of the key blocks.
   std::vector<float> PredictedShares(int32_t head) const {
-    const int32_t rows = std::min(kBlock, problem_.seq_q);
+    const int32_t rows = std::min(kFlexBlock, problem_.seq_q);
     const std::vector<float> query = internal::PoolRows(
-        problem_.q, problem_.dtype, QueryOffset(head, problem_.seq_q - rows), rows, problem_.head_dim, kBlock);
+        problem_.q, problem_.dtype, QueryOffset(head, problem_.seq_q - rows), rows, problem_.head_dim, kFlexBlock);
     std::vector<float> scores(static_cast<size_t>(pooled_.seq_k()));
     ScoreBlock(query.data(), problem_.head_dim, 1, pooled_, 0, pooled_.seq_k(), problem_.EffectiveScale(),
                problem_.soft_cap, scores.data(), pooled_.seq_k());
@@ -177,13 +177,13 @@ class HeadSelector {
   // The map of all blocks, each row a softmax: the best of all of them, and the least number of stripes that the
   // released code adds.
   void AddByMeans(int32_t head, const std::vector<float>& columns, SparseIndexBuilder* builder) const {
-    const int32_t num_rows = (problem_.seq_q + kBlock - 1) / kBlock;
-    const std::vector<float> queries =
-        internal::PoolRows(problem_.q, problem_.dtype, QueryOffset(head, 0), problem_.seq_q, problem_.head_dim, kBlock);
+    const int32_t num_rows = (problem_.seq_q + kFlexBlock - 1) / kFlexBlock;
+    const std::vector<float> queries = internal::PoolRows(problem_.q, problem_.dtype, QueryOffset(head, 0),
+                                                          problem_.seq_q, problem_.head_dim, kFlexBlock);
     std::vector<float> map;
     std::vector<size_t> row_begin;
     for (int32_t number = 0; number < num_rows; ++number) {
-      const int32_t count = internal::BlockOfRows(problem_, number, kBlock).NumKeyBlocks(kBlock);
+      const int32_t count = internal::BlockOfRows(problem_, number, kFlexBlock).NumKeyBlocks(kFlexBlock);
       row_begin.push_back(map.size());
       map.resize(map.size() + static_cast<size_t>(count));
       float* const row = map.data() + row_begin.back();
@@ -196,7 +196,7 @@ class HeadSelector {
     std::vector<int32_t> vertical, slash;
     if (form_ == Form::kCode) {
       vertical = BestStripes(columns, LeastStripes());
-      slash = BestStripes(internal::StripeSums(sums_.slashes, kBlock), LeastStripes());
+      slash = BestStripes(internal::StripeSums(sums_.slashes, kFlexBlock), LeastStripes());
     }
     size_t next = 0;
     const auto choose = [&](const internal::QueryBlock& rows, std::vector<int32_t>* blocks) {
@@ -206,17 +206,17 @@ class HeadSelector {
         blocks->push_back(kept[next] - static_cast<int32_t>(begin));
       AppendStripes(rows, vertical, slash, blocks);
     };
-    internal::AddBlockLists(problem_, options_, kBlock, kBlock, choose, builder);
+    internal::AddBlockLists(problem_, options_, kFlexBlock, kFlexBlock, choose, builder);
   }
 
   void AddByStripes(const std::vector<float>& columns, SparseIndexBuilder* builder) const {
     const std::vector<int32_t> vertical = BestStripes(columns, NumStripes(sums_.columns));
     const std::vector<int32_t> slash =
-        BestStripes(internal::StripeSums(sums_.slashes, kBlock), NumStripes(sums_.slashes));
+        BestStripes(internal::StripeSums(sums_.slashes, kFlexBlock), NumStripes(sums_.slashes));
     const auto choose = [&](const internal::QueryBlock& rows, std::vector<int32_t>* blocks) {
       AppendStripes(rows, vertical, slash, blocks);
     };
-    internal::AddBlockLists(problem_, options_, kBlock, kBlock, choose, builder);
+    internal::AddBlockLists(problem_, options_, kFlexBlock, kFlexBlock, choose, builder);
   }
 
   const AttentionProblem& problem_;
@@ -231,12 +231,12 @@ class HeadSelector {
 
 class FlexPrefillMethod final : public internal::PrefillSelector {
  public:
-  FlexPrefillMethod() : PrefillSelector(MakeSpec()) {}
+  FlexPrefillMethod() : PrefillSelector(FlexPrefillSpec()) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 SparseIndex* index) const override {
-    return internal::SelectHeadByHead<HeadSelector>(problem, values, options, index);
+    return internal::SelectHeadByHead<FlexPrefillHead>(problem, values, options, index);
   }
 };
 

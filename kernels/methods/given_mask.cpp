@@ -13,9 +13,9 @@
 namespace headscope::kernels {
 namespace {
 
-constexpr int32_t kRows = 64;
+constexpr int32_t kMaskRows = 64;
 
-MethodSpec MakeSpec(const std::string& name) {
+MethodSpec GivenMaskSpec(const std::string& name) {
   return {
       .name = name,
       .title = "Mask from a file",
@@ -32,7 +32,8 @@ std::string Refused(const MethodSpec& spec, const std::string& field, int64_t va
 
 class BlockMaskMethod final : public internal::PrefillSelector {
  public:
-  BlockMaskMethod(const std::string& name, BlockMask mask) : PrefillSelector(MakeSpec(name)), mask_(std::move(mask)) {}
+  BlockMaskMethod(const std::string& name, BlockMask mask)
+      : PrefillSelector(GivenMaskSpec(name)), mask_(std::move(mask)) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues&, const RunOptions& options,
@@ -58,9 +59,9 @@ class BlockMaskMethod final : public internal::PrefillSelector {
   }
 
   void AddLists(const AttentionProblem& problem, int32_t head, SparseIndexBuilder* builder) const {
-    for (int32_t tile = 0; tile < problem.seq_q; tile += 2 * kRows) {
+    for (int32_t tile = 0; tile < problem.seq_q; tile += 2 * kMaskRows) {
       for (int32_t half = 0; half < 2; ++half) {
-        const int32_t begin = tile + half * kRows, end = std::min(begin + kRows, problem.seq_q);
+        const int32_t begin = tile + half * kMaskRows, end = std::min(begin + kMaskRows, problem.seq_q);
         if (begin >= end) break;
         const uint32_t flag = half == 0 ? kRunUpperHalf : kRunLowerHalf;
         const int32_t last = (problem.first_position + end - 1) / mask_.block_q;
@@ -82,7 +83,7 @@ class BlockMaskMethod final : public internal::PrefillSelector {
 class IndexMethod final : public internal::PrefillSelector {
  public:
   IndexMethod(const std::string& name, SparseIndex index, const std::vector<HeadOfModel>& heads)
-      : PrefillSelector(MakeSpec(name)), index_(std::move(index)) {
+      : PrefillSelector(GivenMaskSpec(name)), index_(std::move(index)) {
     for (const HeadOfModel& head : heads) places_.emplace(head, static_cast<int32_t>(places_.size()));
   }
 

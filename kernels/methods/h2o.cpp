@@ -25,7 +25,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec() {
+MethodSpec H2oSpec() {
   return {
       .name = "h2o",
       .title = "H2O",
@@ -169,7 +169,7 @@ class H2oPolicy final : public DecodePolicy {
 
 class H2oMethod final : public DecodeMethod {
  public:
-  H2oMethod() : spec_(MakeSpec()) {}
+  H2oMethod() : spec_(H2oSpec()) {}
   const MethodSpec& spec() const override { return spec_; }
   int32_t PromptRows(const ParameterValues&) const override { return kAllRows; }
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const override {

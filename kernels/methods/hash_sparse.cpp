@@ -23,7 +23,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec() {
+MethodSpec HashSparseSpec() {
   return {
       .name = "hash-sparse",
       .title = "Hash-Sparse",
@@ -120,7 +120,7 @@ std::vector<int32_t> Buckets(const StridedTensor<const void>& tensor, DType dtyp
 
 class HashSparseMethod final : public internal::PrefillSelector {
  public:
-  HashSparseMethod() : PrefillSelector(MakeSpec()) {}
+  HashSparseMethod() : PrefillSelector(HashSparseSpec()) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,

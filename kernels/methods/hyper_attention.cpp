@@ -28,7 +28,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec() {
+MethodSpec HyperAttentionSpec() {
   const auto tokens = [](const char* name, double value, double minimum, const char* help, const char* cost) {
     return ParameterSpec{.name = name,
                          .default_value = value,
@@ -104,10 +104,10 @@ struct Meeting {
   int32_t key_begin = 0, key_end = 0;
 };
 
-class HeadSelector {
+class HyperAttentionHead {
  public:
-  HeadSelector(const AttentionProblem& problem, const ParameterValues& values, const std::vector<float>& planes,
-               int32_t sequence, int32_t kv_head)
+  HyperAttentionHead(const AttentionProblem& problem, const ParameterValues& values, const std::vector<float>& planes,
+                     int32_t sequence, int32_t kv_head)
       : problem_(problem),
         values_(values),
         planes_(planes),
@@ -216,7 +216,7 @@ class HeadSelector {
 
 class HyperAttentionMethod final : public internal::PrefillSelector {
  public:
-  HyperAttentionMethod() : PrefillSelector(MakeSpec()) {}
+  HyperAttentionMethod() : PrefillSelector(HyperAttentionSpec()) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
@@ -226,7 +226,7 @@ class HyperAttentionMethod final : public internal::PrefillSelector {
     return internal::SelectByHead(
         problem, options,
         [&](const internal::HeadGroup& group, SparseIndexBuilder* builder) {
-          HeadSelector selector(problem, values, planes, group.sequence, group.kv_head);
+          HyperAttentionHead selector(problem, values, planes, group.sequence, group.kv_head);
           for (int32_t i = 0; i < group.num_heads && !options.stop.stop_requested(); ++i)
             selector.AddLists(group.first_head + i, options, builder);
         },

@@ -27,7 +27,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec() {
+MethodSpec InfllmSpec() {
   const auto tokens = [](const char* name, double value, const char* help) {
     return ParameterSpec{.name = name,
                          .default_value = value,
@@ -222,7 +222,7 @@ class InfLlmPolicy final : public DecodePolicy {
 
 class InfLlmMethod final : public DecodeMethod {
  public:
-  InfLlmMethod() : spec_(MakeSpec()) {}
+  InfLlmMethod() : spec_(InfllmSpec()) {}
   const MethodSpec& spec() const override { return spec_; }
   int32_t PromptRows(const ParameterValues&) const override { return kAllRows; }
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const override {

@@ -18,7 +18,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec() {
+MethodSpec InfllmV2Spec() {
   return {
       .name = "infllm-v2",
       .title = "InfLLM-V2",
@@ -67,7 +67,7 @@ MethodSpec MakeSpec() {
 
 class InfLlmV2Method final : public internal::PrefillSelector {
  public:
-  InfLlmV2Method() : PrefillSelector(MakeSpec()) {}
+  InfLlmV2Method() : PrefillSelector(InfllmV2Spec()) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,

@@ -14,7 +14,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec() {
+MethodSpec KeyDiffSpec() {
   return {
       .name = "key-diff",
       .title = "KeyDiff",
@@ -34,7 +34,7 @@ MethodSpec MakeSpec() {
 
 class KeyDiffMethod final : public internal::PromptEvictor {
  public:
-  KeyDiffMethod() : PromptEvictor(MakeSpec()) {}
+  KeyDiffMethod() : PromptEvictor(KeyDiffSpec()) {}
 
   std::vector<float> Score(const internal::PromptHead& head, const ParameterValues&) const override {
     const AttentionProblem& cache = head.prompt.cache;

@@ -12,7 +12,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec() {
+MethodSpec KnormSpec() {
   return {
       .name = "knorm",
       .title = "Knorm",
@@ -30,7 +30,7 @@ MethodSpec MakeSpec() {
 
 class KnormMethod final : public internal::PromptEvictor {
  public:
-  KnormMethod() : PromptEvictor(MakeSpec()) {}
+  KnormMethod() : PromptEvictor(KnormSpec()) {}
 
   std::vector<float> Score(const internal::PromptHead& head, const ParameterValues&) const override {
     const AttentionProblem& cache = head.prompt.cache;

@@ -21,7 +21,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec() {
+MethodSpec LServeSpec() {
   return {
       .name = "l-serve",
       .title = "LServe page selection",
@@ -144,7 +144,7 @@ class LServePolicy final : public DecodePolicy {
 
 class LServeMethod final : public DecodeMethod {
  public:
-  LServeMethod() : spec_(MakeSpec()) {}
+  LServeMethod() : spec_(LServeSpec()) {}
   const MethodSpec& spec() const override { return spec_; }
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const override {
     return std::make_unique<LServePolicy>(values);

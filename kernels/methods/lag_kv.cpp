@@ -23,7 +23,7 @@ namespace {
 
 constexpr float kAlways = std::numeric_limits<float>::infinity();
 
-MethodSpec MakeSpec() {
+MethodSpec LagKvSpec() {
   return {
       .name = "lag-kv",
       .title = "LagKV",
@@ -99,7 +99,7 @@ void AddPartitionScores(int32_t begin, int32_t lag, size_t width, const Row& row
 
 class LagKvMethod final : public internal::PromptEvictor {
  public:
-  LagKvMethod() : PromptEvictor(MakeSpec()) {}
+  LagKvMethod() : PromptEvictor(LagKvSpec()) {}
 
   std::string ForcedBy() const override { return "n_sink and lag"; }
   std::vector<float> Score(const internal::PromptHead& head, const ParameterValues& values) const override {

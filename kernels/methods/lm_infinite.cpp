@@ -14,7 +14,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec(Phase phase) {
+MethodSpec LmInfiniteSpec(Phase phase) {
   const bool decode = phase == Phase::kDecode;
   return {
       .name = decode ? "lm-infinite-decode" : "lm-infinite",
@@ -61,7 +61,7 @@ MethodSpec MakeSpec(Phase phase) {
 
 class LmInfiniteMethod final : public internal::PrefillSelector {
  public:
-  LmInfiniteMethod() : PrefillSelector(MakeSpec(Phase::kPrefill)) {}
+  LmInfiniteMethod() : PrefillSelector(LmInfiniteSpec(Phase::kPrefill)) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions&,
@@ -74,7 +74,7 @@ class LmInfiniteMethod final : public internal::PrefillSelector {
 
 class LmInfiniteDecodeMethod final : public internal::DecodeSelector {
  public:
-  LmInfiniteDecodeMethod() : DecodeSelector(MakeSpec(Phase::kDecode)) {}
+  LmInfiniteDecodeMethod() : DecodeSelector(LmInfiniteSpec(Phase::kDecode)) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions&,

@@ -21,7 +21,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec() {
+MethodSpec LowRankSpec() {
   return {
       .name = "low-rank",
       .title = "Random low rank",
@@ -53,7 +53,7 @@ MethodSpec MakeSpec() {
 
 class LowRankMethod final : public internal::DecodeSelector {
  public:
-  LowRankMethod() : DecodeSelector(MakeSpec()) {}
+  LowRankMethod() : DecodeSelector(LowRankSpec()) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,

@@ -33,7 +33,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec() {
+MethodSpec MagicPigSpec() {
   const auto tokens = [](const char* name, double value, const char* help) {
     return ParameterSpec{.name = name,
                          .default_value = value,
@@ -343,7 +343,7 @@ class MagicPigPolicy final : public DecodePolicy {
 
 class MagicPigMethod final : public DecodeMethod {
  public:
-  MagicPigMethod() : spec_(MakeSpec()) {}
+  MagicPigMethod() : spec_(MagicPigSpec()) {}
   const MethodSpec& spec() const override { return spec_; }
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const override {
     return std::make_unique<MagicPigPolicy>(values);

@@ -20,10 +20,10 @@
 namespace headscope::kernels {
 namespace {
 
-constexpr int32_t kRows = 64;
+constexpr int32_t kMobaRows = 64;
 enum class Rows : uint8_t { kUnion, kMean };
 
-MethodSpec MakeSpec() {
+MethodSpec MobaSpec() {
   return {
       .name = "moba",
       .title = "MoBA gate",
@@ -66,7 +66,7 @@ MethodSpec MakeSpec() {
 
 class MobaMethod final : public internal::PrefillSelector {
  public:
-  MobaMethod() : PrefillSelector(MakeSpec()) {}
+  MobaMethod() : PrefillSelector(MobaSpec()) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
@@ -77,7 +77,7 @@ class MobaMethod final : public internal::PrefillSelector {
         problem, options,
         [&](const internal::HeadGroup& group, SparseIndexBuilder* builder) {
           const PackedKeys keys = internal::PoolVisibleKeys(problem, group.sequence, group.kv_head, size);
-          std::vector<float> queries(static_cast<size_t>(kRows * problem.head_dim)), scores;
+          std::vector<float> queries(static_cast<size_t>(kMobaRows * problem.head_dim)), scores;
           std::vector<bool> chosen;
           for (int32_t i = 0; i < group.num_heads && !options.stop.stop_requested(); ++i) {
             const int64_t offset =
@@ -87,7 +87,7 @@ class MobaMethod final : public internal::PrefillSelector {
               const int32_t num_rows = rows.row_end - rows.row_begin;
               const int64_t first = offset + rows.row_begin * problem.q.row_stride;
               if (by_mean) {
-                queries = internal::PoolRows(problem.q, problem.dtype, first, num_rows, problem.head_dim, kRows);
+                queries = internal::PoolRows(problem.q, problem.dtype, first, num_rows, problem.head_dim, kMobaRows);
               } else {
                 for (int32_t row = 0; row < num_rows; ++row) {
                   internal::LoadRow(problem.q.data, problem.dtype, first + row * problem.q.row_stride, problem.head_dim,
@@ -110,7 +110,7 @@ class MobaMethod final : public internal::PrefillSelector {
                 if (chosen[static_cast<size_t>(block)]) blocks->push_back(block);
               }
             };
-            internal::AddBlockLists(problem, options, kRows, size, choose, builder);
+            internal::AddBlockLists(problem, options, kMobaRows, size, choose, builder);
           }
         },
         index);

@@ -18,7 +18,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec() {
+MethodSpec NsaSpec() {
   return {
       .name = "nsa",
       .title = "NSA block selection",
@@ -58,7 +58,7 @@ MethodSpec MakeSpec() {
 
 class NsaMethod final : public internal::PrefillSelector {
  public:
-  NsaMethod() : PrefillSelector(MakeSpec()) {}
+  NsaMethod() : PrefillSelector(NsaSpec()) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,

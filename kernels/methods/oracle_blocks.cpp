@@ -13,7 +13,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec() {
+MethodSpec OracleBlocksSpec() {
   return {
       .name = "oracle-blocks",
       .title = "Oracle blocks",
@@ -28,7 +28,7 @@ MethodSpec MakeSpec() {
 
 class OracleBlocksMethod final : public internal::PrefillSelector {
  public:
-  OracleBlocksMethod() : PrefillSelector(MakeSpec()) {}
+  OracleBlocksMethod() : PrefillSelector(OracleBlocksSpec()) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,

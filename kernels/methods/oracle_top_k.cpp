@@ -17,7 +17,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec() {
+MethodSpec OracleTopKSpec() {
   return {
       .name = "oracle-top-k",
       .title = "Oracle top-k",
@@ -44,7 +44,7 @@ MethodSpec MakeSpec() {
 
 class OracleTopKMethod final : public internal::PrefillSelector {
  public:
-  OracleTopKMethod() : PrefillSelector(MakeSpec()) {}
+  OracleTopKMethod() : PrefillSelector(OracleTopKSpec()) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,

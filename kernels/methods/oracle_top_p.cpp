@@ -13,7 +13,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec() {
+MethodSpec OracleTopPSpec() {
   return {
       .name = "oracle-top-p",
       .title = "Oracle top-p",
@@ -37,7 +37,7 @@ MethodSpec MakeSpec() {
 
 class OracleTopPMethod final : public internal::PrefillSelector {
  public:
-  OracleTopPMethod() : PrefillSelector(MakeSpec()) {}
+  OracleTopPMethod() : PrefillSelector(OracleTopPSpec()) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,

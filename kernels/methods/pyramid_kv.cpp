@@ -16,7 +16,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec() {
+MethodSpec PyramidKvSpec() {
   std::vector<ParameterSpec> own = internal::WindowVoteParameters();
   own.push_back({.name = "beta",
                  .default_value = 20,
@@ -52,7 +52,7 @@ MethodSpec MakeSpec() {
 
 class PyramidKvMethod final : public internal::PromptEvictor {
  public:
-  PyramidKvMethod() : PromptEvictor(MakeSpec()) {}
+  PyramidKvMethod() : PromptEvictor(PyramidKvSpec()) {}
   int32_t PromptRows(const ParameterValues& values) const override { return values.Integer("window"); }
   std::string ForcedBy() const override { return "window"; }
   std::vector<float> Score(const internal::PromptHead& head, const ParameterValues& values) const override {

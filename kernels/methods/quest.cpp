@@ -24,7 +24,7 @@ namespace {
 
 enum class Group : uint8_t { kSum, kMeanQuery };
 
-MethodSpec MakeSpec() {
+MethodSpec QuestSpec() {
   return {
       .name = "quest",
       .title = "Quest",
@@ -95,7 +95,7 @@ Status ChooseByBounds(const AttentionProblem& problem, const ParameterValues& va
 
 class QuestMethod final : public internal::PagedSelector {
  public:
-  QuestMethod() : PagedSelector(MakeSpec()) {}
+  QuestMethod() : PagedSelector(QuestSpec()) {}
   Status SelectByBounds(const AttentionProblem& problem, const ParameterValues& values,
                         const internal::PageBounds& bounds, const RunOptions&,
                         DecodeSelection* selection) const override {

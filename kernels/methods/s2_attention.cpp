@@ -23,16 +23,16 @@
 namespace headscope::kernels {
 namespace {
 
-constexpr int32_t kBlock = 64;
+constexpr int32_t kS2Block = 64;
 
 ParameterSpec InBlocks(ParameterSpec spec) {
   spec.maximum = 1 << 14;
   spec.unit = Unit::kBlocks;
-  spec.tokens_per_unit = kBlock;
+  spec.tokens_per_unit = kS2Block;
   return spec;
 }
 
-MethodSpec MakeSpec() {
+MethodSpec S2AttentionSpec() {
   return {
       .name = "s2-attention",
       .title = "S2-Attention",
@@ -100,19 +100,19 @@ struct Pattern {
 void AddQueryBlock(const Pattern& pattern, int64_t query_block, uint32_t half_flag, SparseIndexBuilder* builder) {
   const int64_t local_begin = std::max<int64_t>(0, query_block - pattern.local_blocks + 1);
   for (int64_t block = pattern.residue; block < local_begin; block += pattern.stride) {
-    if (pattern.Keeps(query_block, block)) builder->AddRange(block * kBlock, (block + 1) * kBlock, half_flag);
+    if (pattern.Keeps(query_block, block)) builder->AddRange(block * kS2Block, (block + 1) * kS2Block, half_flag);
   }
-  builder->AddRange(local_begin * kBlock, (query_block + 1) * kBlock, half_flag);
+  builder->AddRange(local_begin * kS2Block, (query_block + 1) * kS2Block, half_flag);
 }
 
 void AddLists(const AttentionProblem& problem, const Pattern& pattern, SparseIndexBuilder* builder) {
-  for (int32_t tile_row = 0; tile_row < problem.seq_q; tile_row += 2 * kBlock) {
+  for (int32_t tile_row = 0; tile_row < problem.seq_q; tile_row += 2 * kS2Block) {
     for (int32_t half = 0; half < 2; ++half) {
-      const int32_t begin = tile_row + half * kBlock;
-      const int32_t end = std::min(begin + kBlock, problem.seq_q);
+      const int32_t begin = tile_row + half * kS2Block;
+      const int32_t end = std::min(begin + kS2Block, problem.seq_q);
       if (begin >= end) continue;
-      const int64_t first_block = (int64_t{problem.first_position} + begin) / kBlock;
-      const int64_t last_block = (int64_t{problem.first_position} + end - 1) / kBlock;
+      const int64_t first_block = (int64_t{problem.first_position} + begin) / kS2Block;
+      const int64_t last_block = (int64_t{problem.first_position} + end - 1) / kS2Block;
       const uint32_t half_flag = half == 0 ? kRunUpperHalf : kRunLowerHalf;
       for (int64_t block = first_block; block <= last_block; ++block) AddQueryBlock(pattern, block, half_flag, builder);
     }
@@ -122,7 +122,7 @@ void AddLists(const AttentionProblem& problem, const Pattern& pattern, SparseInd
 
 class S2AttentionMethod final : public internal::PrefillSelector {
  public:
-  S2AttentionMethod() : PrefillSelector(MakeSpec()) {}
+  S2AttentionMethod() : PrefillSelector(S2AttentionSpec()) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,

@@ -23,7 +23,7 @@
 namespace headscope::kernels {
 namespace {
 
-constexpr int32_t kBlock = 128;
+constexpr int32_t kSampledBlock = 128;
 
 ParameterSpec MassShare(ParameterSpec spec) {
   spec.type = ParameterType::kReal;
@@ -34,7 +34,7 @@ ParameterSpec MassShare(ParameterSpec spec) {
   return spec;
 }
 
-MethodSpec MakeSpec() {
+MethodSpec SampleAttentionSpec() {
   return {
       .name = "sample-attention",
       .title = "SampleAttention",
@@ -88,12 +88,12 @@ struct ChunkPicks {
 
 // The mass of stripes of 128 lines, best first.
 internal::RankedMass RankStripes(const std::vector<float>& line_sums) {
-  return internal::RankMass(internal::StripeSums(line_sums, kBlock));
+  return internal::RankMass(internal::StripeSums(line_sums, kSampledBlock));
 }
 
 // The stripes that a share keeps, ascending.
 std::vector<int32_t> PickStripes(const std::vector<float>& line_sums, double share) {
-  return internal::TopShare(internal::StripeSums(line_sums, kBlock), share);
+  return internal::TopShare(internal::StripeSums(line_sums, kSampledBlock), share);
 }
 
 // The place of the least of ascending `shares` that keeps a stripe, for every stripe.
@@ -121,16 +121,16 @@ void ProbeChunks(const AttentionProblem& problem, int32_t chunk_n, const RunOpti
   int32_t row_begin = 0;
   for (int32_t chunk = 0; chunk < num_chunks; ++chunk) {
     const int32_t row_end = ChunkEnd(problem.seq_q, num_chunks, chunk);
-    probe->Sum(keys, sequence, head, std::max(row_begin, row_end - kBlock), row_end, sums);
+    probe->Sum(keys, sequence, head, std::max(row_begin, row_end - kSampledBlock), row_end, sums);
     if (options.stop.stop_requested()) return;
     take(row_begin, row_end, *sums);
     row_begin = row_end;
   }
 }
 
-class HeadSelector {
+class SampleAttentionHead {
  public:
-  HeadSelector(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options)
+  SampleAttentionHead(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options)
       : problem_(problem),
         values_(values),
         settings_(internal::SampleSettingsOf(values, internal::NumVisibleKeys(problem))),
@@ -139,15 +139,15 @@ class HeadSelector {
 
   void AddLists(const PackedKeys& keys, int32_t sequence, int32_t head, SparseIndexBuilder* builder) {
     PickChunks(keys, sequence, head);
-    for (int32_t row = 0; row < problem_.seq_q && !options_.stop.stop_requested(); row += kBlock) {
-      const int32_t end_row = std::min(row + kBlock, problem_.seq_q);
+    for (int32_t row = 0; row < problem_.seq_q && !options_.stop.stop_requested(); row += kSampledBlock) {
+      const int32_t end_row = std::min(row + kSampledBlock, problem_.seq_q);
       const int64_t first = int64_t{problem_.first_position} + row;
       const int64_t last = int64_t{problem_.first_position} + end_row - 1;
       for (const ChunkPicks& picks : chunks_) {
         if (values_.Flag("own_rows_only") && (picks.row_end <= row || picks.row_begin >= end_row)) continue;
         AddStripes(picks, first, builder);
       }
-      if (values_.Flag("keep_diagonal")) builder->AddRange(first / kBlock * kBlock, last + 1);
+      if (values_.Flag("keep_diagonal")) builder->AddRange(first / kSampledBlock * kSampledBlock, last + 1);
       builder->FinishList();
     }
   }
@@ -163,9 +163,10 @@ class HeadSelector {
   }
 
   static void AddStripes(const ChunkPicks& picks, int64_t first_position, SparseIndexBuilder* builder) {
-    for (const int64_t stripe : picks.column_stripes) builder->AddRange(stripe * kBlock, (stripe + 1) * kBlock);
+    for (const int64_t stripe : picks.column_stripes)
+      builder->AddRange(stripe * kSampledBlock, (stripe + 1) * kSampledBlock);
     for (const int64_t stripe : picks.slash_stripes) {
-      internal::TakeSlashStripe(stripe, kBlock, first_position,
+      internal::TakeSlashStripe(stripe, kSampledBlock, first_position,
                                 [&](int64_t begin, int64_t end) { builder->AddRange(begin, end); });
     }
   }
@@ -189,7 +190,7 @@ class SampleAttentionEntries final : public BudgetEntries {
   };
   SampleAttentionEntries(const AttentionProblem& problem, const ParameterValues& values, std::vector<Chunk> chunks,
                          size_t num_first, size_t num_second)
-      : BudgetEntries(kBlock),
+      : BudgetEntries(kSampledBlock),
         first_position_(problem.first_position),
         num_rows_(problem.seq_q),
         own_rows_only_(values.Flag("own_rows_only")),
@@ -199,29 +200,29 @@ class SampleAttentionEntries final : public BudgetEntries {
         never_second_(static_cast<int32_t>(num_second)) {}
 
   void AppendRuns(int32_t block, std::vector<EntryRun>* runs) const override {
-    const int32_t row = block * kBlock;
-    const int32_t end_row = std::min(row + kBlock, num_rows_);
+    const int32_t row = block * kSampledBlock;
+    const int32_t end_row = std::min(row + kSampledBlock, num_rows_);
     const int64_t first = int64_t{first_position_} + row;
-    const auto num_blocks = static_cast<size_t>((first + end_row - row - 1) / kBlock + 1);
+    const auto num_blocks = static_cast<size_t>((first + end_row - row - 1) / kSampledBlock + 1);
     std::vector<int32_t> by_column(num_blocks, never_first_), by_slash(num_blocks, never_second_);
     for (const Chunk& chunk : chunks_) {
       if (own_rows_only_ && (chunk.row_end <= row || chunk.row_begin >= end_row)) continue;
       for (size_t stripe = 0; stripe < std::min(num_blocks, chunk.column_entries.size()); ++stripe)
         by_column[stripe] = std::min(by_column[stripe], chunk.column_entries[stripe]);
       for (size_t stripe = 0; stripe < chunk.slash_entries.size(); ++stripe) {
-        internal::TakeSlashStripe(static_cast<int64_t>(stripe), kBlock, first, [&](int64_t begin, int64_t end) {
-          const auto last = std::min(static_cast<size_t>(end / kBlock), num_blocks);
-          for (auto taken = static_cast<size_t>(begin / kBlock); taken < last; ++taken)
+        internal::TakeSlashStripe(static_cast<int64_t>(stripe), kSampledBlock, first, [&](int64_t begin, int64_t end) {
+          const auto last = std::min(static_cast<size_t>(end / kSampledBlock), num_blocks);
+          for (auto taken = static_cast<size_t>(begin / kSampledBlock); taken < last; ++taken)
             by_slash[taken] = std::min(by_slash[taken], chunk.slash_entries[stripe]);
         });
       }
     }
     if (keep_diagonal_) {
-      for (auto taken = static_cast<size_t>(first / kBlock); taken < num_blocks; ++taken) by_column[taken] = 0;
+      for (auto taken = static_cast<size_t>(first / kSampledBlock); taken < num_blocks; ++taken) by_column[taken] = 0;
     }
     for (size_t column = 0; column < num_blocks; ++column) {
-      const auto begin = static_cast<int32_t>(column) * kBlock;
-      AppendEntryRun(begin, begin + kBlock, by_column[column], by_slash[column], runs);
+      const auto begin = static_cast<int32_t>(column) * kSampledBlock;
+      AppendEntryRun(begin, begin + kSampledBlock, by_column[column], by_slash[column], runs);
     }
   }
 
@@ -234,7 +235,7 @@ class SampleAttentionEntries final : public BudgetEntries {
 
 class SampleAttentionMethod final : public internal::PrefillSelector {
  public:
-  SampleAttentionMethod() : PrefillSelector(MakeSpec()) {}
+  SampleAttentionMethod() : PrefillSelector(SampleAttentionSpec()) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
@@ -243,7 +244,7 @@ class SampleAttentionMethod final : public internal::PrefillSelector {
         problem, options,
         [&](const internal::HeadGroup& group, SparseIndexBuilder* builder) {
           const PackedKeys keys = internal::PackVisibleKeys(problem, group.sequence, group.kv_head);
-          HeadSelector selector(problem, values, options);
+          SampleAttentionHead selector(problem, values, options);
           for (int32_t i = 0; i < group.num_heads && !options.stop.stop_requested(); ++i) {
             selector.AddLists(keys, group.sequence, group.first_head + i, builder);
           }

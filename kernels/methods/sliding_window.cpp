@@ -12,7 +12,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec() {
+MethodSpec SlidingWindowSpec() {
   return {
       .name = "sliding-window",
       .title = "Sliding window",
@@ -50,7 +50,7 @@ MethodSpec MakeSpec() {
 
 class SlidingWindowMethod final : public internal::DecodeSelector {
  public:
-  SlidingWindowMethod() : DecodeSelector(MakeSpec()) {}
+  SlidingWindowMethod() : DecodeSelector(SlidingWindowSpec()) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions&,

@@ -12,7 +12,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec() {
+MethodSpec SnapKvSpec() {
   return {
       .name = "snap-kv",
       .title = "SnapKV",
@@ -30,7 +30,7 @@ MethodSpec MakeSpec() {
 
 class SnapKvMethod final : public internal::PromptEvictor {
  public:
-  SnapKvMethod() : PromptEvictor(MakeSpec()) {}
+  SnapKvMethod() : PromptEvictor(SnapKvSpec()) {}
   int32_t PromptRows(const ParameterValues& values) const override { return values.Integer("window"); }
   std::string ForcedBy() const override { return "window"; }
   std::vector<float> Score(const internal::PromptHead& head, const ParameterValues& values) const override {

@@ -33,7 +33,7 @@ constexpr int32_t kQueryBlock = 128, kKeyBlock = 64;
 using Rule = internal::SpargeRule;
 using Similarity = internal::SpargeSimilarity;
 
-MethodSpec MakeSpec() {
+MethodSpec SpargeAttnSpec() {
   return {
       .name = "sparge-attn",
       .title = "SpargeAttn block selection",
@@ -119,7 +119,7 @@ std::vector<bool> AlikeBlocks(const StridedTensor<const void>& tensor, const Att
 
 class SpargeAttnMethod final : public internal::PrefillSelector {
  public:
-  SpargeAttnMethod() : PrefillSelector(MakeSpec()) {}
+  SpargeAttnMethod() : PrefillSelector(SpargeAttnSpec()) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,

@@ -35,7 +35,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec() {
+MethodSpec SparqSpec() {
   return {
       .name = "sparq",
       .title = "SparQ Attention",
@@ -100,10 +100,10 @@ struct HeadChoice {
 };
 
 // Selects for one KV head in stages, so that several threads may share the chunks of its tokens.
-class HeadSelector {
+class SparqHead {
  public:
-  HeadSelector(const AttentionProblem& problem, const SparqCudaOptions& options, Temperature temperature,
-               const TransposedKeys& keys, const float* mean, int64_t list)
+  SparqHead(const AttentionProblem& problem, const SparqCudaOptions& options, Temperature temperature,
+            const TransposedKeys& keys, const float* mean, int64_t list)
       : problem_(problem),
         options_(options),
         temperature_(temperature),
@@ -276,10 +276,10 @@ class HeadSelector {
 
 // Heads one by one where there are enough of them for all threads: a head's scores then stay in one core's cache.
 // Otherwise stage by stage, with the chunks of all heads spread over the threads.
-Status RunStages(std::vector<std::unique_ptr<HeadSelector>>* heads, const RunOptions& options,
+Status RunStages(std::vector<std::unique_ptr<SparqHead>>* heads, const RunOptions& options,
                  std::vector<HeadChoice>* choices) {
   const auto num_heads = static_cast<int64_t>(heads->size());
-  const auto head = [&](int64_t i) -> HeadSelector& { return *(*heads)[static_cast<size_t>(i)]; };
+  const auto head = [&](int64_t i) -> SparqHead& { return *(*heads)[static_cast<size_t>(i)]; };
   const auto choose = [&](int64_t begin, int64_t end, int32_t) {
     for (int64_t i = begin; i < end; ++i) (*choices)[static_cast<size_t>(i)] = head(i).Choose();
   };
@@ -293,13 +293,13 @@ Status RunStages(std::vector<std::unique_ptr<HeadSelector>>* heads, const RunOpt
       }
     });
   }
-  const auto each_chunk = [&](void (HeadSelector::*stage)(int64_t)) {
+  const auto each_chunk = [&](void (SparqHead::*stage)(int64_t)) {
     return internal::ShortParallelFor(num_heads * num_chunks, 1, options, [&](int64_t begin, int64_t end, int32_t) {
       for (int64_t i = begin; i < end; ++i) (head(i / num_chunks).*stage)(i % num_chunks);
     });
   };
-  Status status = each_chunk(&HeadSelector::Score);
-  if (status.ok()) status = each_chunk(&HeadSelector::Exponentiate);
+  Status status = each_chunk(&SparqHead::Score);
+  if (status.ok()) status = each_chunk(&SparqHead::Exponentiate);
   if (status.ok()) status = internal::ShortParallelFor(num_heads, 1, options, choose);
   return status;
 }
@@ -319,9 +319,9 @@ Status SelectChecked(const AttentionProblem& problem, const SparqCudaOptions& sp
             "sparq: the heads have sinks, which its mean-value term does not know: set reallocate to 0"};
   }
   const int64_t num_lists = int64_t{problem.batch} * problem.num_kv_heads;
-  std::vector<std::unique_ptr<HeadSelector>> heads;
+  std::vector<std::unique_ptr<SparqHead>> heads;
   for (int64_t list = 0; list < num_lists; ++list)
-    heads.push_back(std::make_unique<HeadSelector>(problem, sparq, temperature, keys, mean, list));
+    heads.push_back(std::make_unique<SparqHead>(problem, sparq, temperature, keys, mean, list));
   std::vector<HeadChoice> choices(static_cast<size_t>(num_lists));
   Status status = RunStages(&heads, options, &choices);
   if (!status.ok()) return status;
@@ -455,7 +455,7 @@ class SparQPolicy final : public DecodePolicy {
 
 class SparQMethod final : public internal::DecodeSelector {
  public:
-  SparQMethod() : DecodeSelector(MakeSpec()) {}
+  SparQMethod() : DecodeSelector(SparqSpec()) {}
 
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const override {
     return std::make_unique<SparQPolicy>(values);

@@ -20,7 +20,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec() {
+MethodSpec StreamingLlmSpec() {
   return {
       .name = "streaming-llm",
       .title = "StreamingLLM",
@@ -77,7 +77,7 @@ MethodSpec MakeSpec() {
 
 class StreamingLlmMethod final : public internal::PrefillSelector {
  public:
-  StreamingLlmMethod() : PrefillSelector(MakeSpec()) {}
+  StreamingLlmMethod() : PrefillSelector(StreamingLlmSpec()) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,

@@ -25,7 +25,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec() {
+MethodSpec ThinkSpec() {
   return {
       .name = "think",
       .title = "ThinK",
@@ -149,7 +149,7 @@ class ThinKPolicy final : public DecodePolicy {
 
 class ThinKMethod final : public DecodeMethod {
  public:
-  ThinKMethod() : spec_(MakeSpec()) {}
+  ThinKMethod() : spec_(ThinkSpec()) {}
   const MethodSpec& spec() const override { return spec_; }
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const override {
     return std::make_unique<ThinKPolicy>(spec_, values);

@@ -24,7 +24,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec() {
+MethodSpec TidalDecodeSpec() {
   const auto layer = [](const char* name, double value, const char* help) {
     return ParameterSpec{.name = name,
                          .default_value = value,
@@ -133,7 +133,7 @@ class TidalPolicy final : public DecodePolicy {
 
 class TidalDecodeMethod final : public DecodeMethod {
  public:
-  TidalDecodeMethod() : spec_(MakeSpec()) {}
+  TidalDecodeMethod() : spec_(TidalDecodeSpec()) {}
   const MethodSpec& spec() const override { return spec_; }
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const override {
     return std::make_unique<TidalPolicy>(spec_, values);

@@ -17,7 +17,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec() {
+MethodSpec TovaSpec() {
   return {
       .name = "tova",
       .title = "TOVA",
@@ -111,7 +111,7 @@ class TovaPolicy final : public DecodePolicy {
 
 class TovaMethod final : public DecodeMethod {
  public:
-  TovaMethod() : spec_(MakeSpec()) {}
+  TovaMethod() : spec_(TovaSpec()) {}
   const MethodSpec& spec() const override { return spec_; }
   int32_t PromptRows(const ParameterValues&) const override { return 1; }
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const override {

@@ -84,7 +84,7 @@ std::vector<ParameterSpec> SelectorParameters() {
   return parameters;
 }
 
-MethodSpec MakeSpec() {
+MethodSpec TwilightSpec() {
   MethodSpec spec = {
       .name = "twilight",
       .title = "Twilight top-p",
@@ -246,7 +246,7 @@ class TwilightPolicy final : public DecodePolicy {
 
 class TwilightMethod final : public internal::DecodeSelector {
  public:
-  TwilightMethod() : DecodeSelector(MakeSpec()) {}
+  TwilightMethod() : DecodeSelector(TwilightSpec()) {}
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const override {
     return std::make_unique<TwilightPolicy>(values);
   }

@@ -28,7 +28,7 @@
 namespace headscope::kernels {
 namespace {
 
-MethodSpec MakeSpec() {
+MethodSpec VAttentionSpec() {
   const auto share = [](const char* name, double value, double minimum, double step, const char* help,
                         const char* cost) {
     return ParameterSpec{.name = name,
@@ -198,7 +198,7 @@ class HeadSampler {
 
 class VAttentionMethod final : public internal::DecodeSelector {
  public:
-  VAttentionMethod() : DecodeSelector(MakeSpec()) {}
+  VAttentionMethod() : DecodeSelector(VAttentionSpec()) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int32_t kBlockRows = internal::kLineBlockRows;
 
-MethodSpec MakeSpec() {
+MethodSpec VerticalSlashSpec() {
   return {
       .name = "vertical-slash",
       .title = "MInference vertical-slash",
@@ -156,7 +156,7 @@ class VerticalSlashEntries final : public BudgetEntries {
 
 class VerticalSlashMethod final : public internal::PrefillSelector {
  public:
-  VerticalSlashMethod() : PrefillSelector(MakeSpec()) {}
+  VerticalSlashMethod() : PrefillSelector(VerticalSlashSpec()) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
@@ -197,7 +197,7 @@ class VerticalSlashMethod final : public internal::PrefillSelector {
 // MInference's ablation with indices that were not found on the rows at hand: the lines that rows elsewhere in the
 // prompt chose. Keys behind those rows cannot be chosen by column.
 MethodSpec MakeStaticSpec() {
-  MethodSpec spec = MakeSpec();
+  MethodSpec spec = VerticalSlashSpec();
   spec.name = "static-index";
   spec.title = "Static indices";
   spec.family = "ablation";

@@ -27,9 +27,9 @@
 namespace headscope::kernels {
 namespace {
 
-constexpr int32_t kBlock = 128;
+constexpr int32_t kXBlock = 128;
 
-MethodSpec MakeSpec() {
+MethodSpec XAttentionSpec() {
   return {
       .name = "x-attention",
       .title = "XAttention",
@@ -132,7 +132,7 @@ class HeadSelector {
       const std::vector<float> mass = Mass(rows);
       *blocks = values_.Flag("force_ends") ? ShareWithEnds(rows, mass) : internal::TopShare(mass, values_.Real("tau"));
     };
-    internal::AddBlockLists(problem_, options_, kBlock, kBlock, choose, builder);
+    internal::AddBlockLists(problem_, options_, kXBlock, kXBlock, choose, builder);
   }
 
  private:
@@ -181,12 +181,12 @@ class HeadSelector {
       const float sum = internal::WeightsOfBase2(row, seen);
       internal::AddScaled(row, seen, 1.0f / sum, mass.data());
     }
-    return internal::StripeSums(mass, kBlock / stride_);
+    return internal::StripeSums(mass, kXBlock / stride_);
   }
 
   std::vector<int32_t> ShareWithEnds(const internal::QueryBlock& rows, std::vector<float> mass) const {
     std::vector<int32_t> kept = {0};
-    internal::AppendOwnBlocks(rows, kBlock, &kept);
+    internal::AppendOwnBlocks(rows, kXBlock, &kept);
     double total = 0, forced = 0;
     for (const float one : mass) total += static_cast<double>(one);
     for (const int32_t block : kept) {
@@ -217,7 +217,7 @@ class HeadSelector {
 
 class XAttentionMethod final : public internal::PrefillSelector {
  public:
-  XAttentionMethod() : PrefillSelector(MakeSpec()) {}
+  XAttentionMethod() : PrefillSelector(XAttentionSpec()) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,

@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kMaxIndexBytes = 64 << 20;
 constexpr std::string_view kIndexName = "model.safetensors.index.json";
 constexpr std::string_view kSingleName = "model.safetensors";
-constexpr std::string_view kFetchAgain = "fetch the folder again";
+constexpr std::string_view kFetchFolderAgain = "fetch the folder again";
 
 // Shard names come from an untrusted file and are joined to the folder, so only plain names pass.
 bool IsPlainShardName(std::string_view name) {
@@ -24,15 +24,15 @@ bool IsPlainShardName(std::string_view name) {
 std::map<std::string, std::string> ReadIndex(const std::string& path) {
   const JsonTree index(ReadSmallFile(path, kMaxIndexBytes), path);
   const JsonFields root(index.Root(), path, "");
-  if (!root.Has("weight_map")) root.RefuseField("weight_map", "the field is missing", kFetchAgain);
+  if (!root.Has("weight_map")) root.RefuseField("weight_map", "the field is missing", kFetchFolderAgain);
   const JsonValue map = *root.Find("weight_map");
   if (!map.IsObject() || map.size() == 0)
-    root.RefuseField("weight_map", "must be an object with at least one tensor", kFetchAgain);
+    root.RefuseField("weight_map", "must be an object with at least one tensor", kFetchFolderAgain);
   std::map<std::string, std::string> shard_of;
   map.ForEachMember([&](std::string_view tensor, const JsonValue& shard) {
     if (!shard.IsString() || !IsPlainShardName(shard.Text())) {
       root.RefuseField("weight_map." + std::string(tensor.substr(0, 200)),
-                       shard.Shortened() + " is not the plain name of a .safetensors file", kFetchAgain);
+                       shard.Shortened() + " is not the plain name of a .safetensors file", kFetchFolderAgain);
     }
     shard_of.emplace(tensor, shard.Text());
   });
@@ -77,7 +77,7 @@ Checkpoint::Checkpoint(const std::string& model_dir) : model_dir_(model_dir) {
         const auto listed = shard_of.find(name);
         if (listed == shard_of.end() || listed->second != shard) {
           Refuse(files_.back().file().path(), "tensor \"" + name.substr(0, 200) + "\"",
-                 "is not listed for this file in " + std::string(kIndexName), kFetchAgain);
+                 "is not listed for this file in " + std::string(kIndexName), kFetchFolderAgain);
         }
       }
       places_.emplace(name, Place{file, entry});
@@ -85,7 +85,8 @@ Checkpoint::Checkpoint(const std::string& model_dir) : model_dir_(model_dir) {
   }
   for (const auto& [tensor, shard] : shard_of) {
     if (!places_.contains(tensor)) {
-      Refuse(index_path.string(), "weight_map." + tensor.substr(0, 200), "the tensor is not in " + shard, kFetchAgain);
+      Refuse(index_path.string(), "weight_map." + tensor.substr(0, 200), "the tensor is not in " + shard,
+             kFetchFolderAgain);
     }
   }
   for (const auto& [name, place] : places_) unread_.insert(name);

@@ -15,7 +15,6 @@ namespace headscope::model {
 namespace {
 
 constexpr size_t kMaxDepth = 64;
-constexpr std::string_view kFetchAgain = "fetch the file again";
 
 }  // namespace
 

@@ -23,7 +23,6 @@ constexpr int64_t kMaxLayers = 4096;
 constexpr int64_t kMaxHeads = 65536;
 constexpr int64_t kMaxHeadDim = 4096;
 constexpr int64_t kMaxSize = 1 << 24;
-constexpr int64_t kMaxPositions = int64_t{1} << 31;
 constexpr int64_t kMaxConfigBytes = 16 << 20;
 
 // Makers also publish models in a form of their own, such as Meta's folder original/: params.json and

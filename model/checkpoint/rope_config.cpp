@@ -8,7 +8,6 @@
 namespace headscope::model {
 namespace {
 
-constexpr int64_t kMaxPositions = int64_t{1} << 31;
 constexpr double kLargestFactor = 1e6;  // far above any real one; keeps the numbers made from it finite
 
 // "su" is an old name of longrope.

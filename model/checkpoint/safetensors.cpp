@@ -14,7 +14,6 @@
 namespace headscope::model {
 namespace {
 
-constexpr std::string_view kFetchAgain = "fetch the file again";
 constexpr size_t kMaxRank = 64;  // far above any real tensor; bounds the memory of one entry
 // Far above any real file; keeps the table small when a hostile header packs millions of empty tensors into its 100 MB.
 constexpr size_t kMaxTensors = 500'000;

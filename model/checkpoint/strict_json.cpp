@@ -6,11 +6,6 @@
 #include "model/input_file.h"
 
 namespace headscope::model {
-namespace {
-
-constexpr std::string_view kFetchAgain = "fetch the file again";
-
-}  // namespace
 
 std::string JsonProblem(const std::exception& error) {
   // "[json.exception.parse_error.101] parse error at line 1, column 2: ..." - the bracketed part tells a user nothing.

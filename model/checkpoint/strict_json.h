@@ -12,6 +12,9 @@
 
 namespace headscope::model {
 
+// The remedy for a file that is not what its publisher made.
+inline constexpr std::string_view kFetchAgain = "fetch the file again";
+
 // What the JSON library found wrong in a parse, without the library's own prefixes.
 std::string JsonProblem(const std::exception& error);
 

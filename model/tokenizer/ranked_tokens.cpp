@@ -17,7 +17,7 @@
 namespace headscope::model {
 namespace {
 
-constexpr std::string_view kUsePublished =
+constexpr std::string_view kUsePublishedTokens =
     "use the file that was published with the weights, or the model's "
     "tokenizer.json";
 constexpr size_t kMaxNames = 1 << 20;
@@ -99,17 +99,17 @@ class RankReader {
     for (size_t place = 0; place < tokens_.size(); ++place) {
       const auto id = tokens_[place].id;
       const std::string_view text = TextOf(place);
-      if (id > most) Refuse(file_, NameOf(id), "lies far outside the vocabulary", kUsePublished);
+      if (id > most) Refuse(file_, NameOf(id), "lies far outside the vocabulary", kUsePublishedTokens);
       spec_.tokens.Add(id, text, false);
       if (text.size() == 1) spec_.byte_ids[static_cast<unsigned char>(text.front())] = id;
     }
     const auto missing = std::find(spec_.byte_ids.begin(), spec_.byte_ids.end(), -1);
     if (missing != spec_.byte_ids.end()) {
       Refuse(file_, "tokens", "have none for the byte " + std::to_string(missing - spec_.byte_ids.begin()),
-             kUsePublished);
+             kUsePublishedTokens);
     }
     if (const std::optional<int32_t> twice = spec_.tokens.Sort())
-      Refuse(file_, NameOf(*twice), "is given to two tokens", kUsePublished);
+      Refuse(file_, NameOf(*twice), "is given to two tokens", kUsePublishedTokens);
     AddMerges();
   }
 
@@ -144,8 +144,8 @@ class RankReader {
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), rank);
     if (!text || text->empty() || error != std::errc() || end != number.data() + number.size() || rank < 0 ||
         rank > kMaxRank)
-      Refuse(file_, name, "must be a token in base 64, a space and its rank", kUsePublished);
-    if (text->size() > kLongestWord) Refuse(file_, name, "has a token of more than 512 bytes", kUsePublished);
+      Refuse(file_, name, "must be a token in base 64, a space and its rank", kUsePublishedTokens);
+    if (text->size() > kLongestWord) Refuse(file_, name, "has a token of more than 512 bytes", kUsePublishedTokens);
     tokens_.push_back({static_cast<uint32_t>(texts_.size()), static_cast<uint32_t>(text->size()), rank});
     texts_ += *text;
   }
@@ -156,11 +156,11 @@ class RankReader {
     for (size_t place = 0; place < tokens_.size(); ++place) {
       const Token& first = tokens_[finder.FirstLike(place)];
       if (first.id != tokens_[place].id)
-        Refuse(file_, NameOf(tokens_[place].id), "is of the same token as " + NameOf(first.id), kUsePublished);
+        Refuse(file_, NameOf(tokens_[place].id), "is of the same token as " + NameOf(first.id), kUsePublishedTokens);
     }
     finder.ForEachMerge(false, [&](int32_t left, int32_t right, int32_t whole) {
       if (spec_.merges.size() == most)
-        Refuse(file_, "tokens", "can be made of each other in too many ways", kUsePublished);
+        Refuse(file_, "tokens", "can be made of each other in too many ways", kUsePublishedTokens);
       const int32_t id = tokens_[static_cast<size_t>(whole)].id;
       spec_.merges.push_back({tokens_[static_cast<size_t>(left)].id, tokens_[static_cast<size_t>(right)].id, id, id});
     });
@@ -194,19 +194,19 @@ void AddNames(const RankedForm& form, const std::string& file, const RankedUse& 
   const int64_t most = MostId(spec->tokens.count() + spec->added_tokens.size());
   for (AddedToken& token : spec->added_tokens) {
     if (token.id > most)
-      Refuse(file, "the name " + Quoted(token.content), "has an id far outside the vocabulary", kUsePublished);
+      Refuse(file, "the name " + Quoted(token.content), "has an id far outside the vocabulary", kUsePublishedTokens);
     token.normalized = form.composed;
     spec->tokens.Add(token.id, token.content, token.special);
     spec->added_only.push_back(token.id);
   }
   std::sort(spec->added_only.begin(), spec->added_only.end());
   if (const std::optional<int32_t> twice = spec->tokens.Sort())
-    Refuse(file, "the id " + std::to_string(*twice), "is a token's and a name's", kUsePublished);
+    Refuse(file, "the id " + std::to_string(*twice), "is a token's and a name's", kUsePublishedTokens);
   for (const std::string_view name : form.before) {
     const auto found = std::find_if(spec->added_tokens.begin(), spec->added_tokens.end(),
                                     [&](const AddedToken& token) { return token.content == name; });
     if (found == spec->added_tokens.end())
-      Refuse(file, "", "stands beside a tokenizer_config.json without the name " + Quoted(name), kUsePublished);
+      Refuse(file, "", "stands beside a tokenizer_config.json without the name " + Quoted(name), kUsePublishedTokens);
     spec->template_before.push_back(found->id);
   }
 }

@@ -2,23 +2,11 @@
 #include "kept_text.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 
 #include "analysis/types/mass_distribution.h"
+#include "format_text.h"
 
 namespace headscope::ui {
-
-namespace {
-
-template <typename... Arguments>
-std::string Format(const char* format, Arguments... arguments) {
-  std::array<char, 200> text{};
-  std::snprintf(text.data(), text.size(), format, arguments...);
-  return text.data();
-}
-
-}  // namespace
 
 std::string Grouped(int64_t count) {
   std::string digits = std::to_string(count);

@@ -2,10 +2,9 @@
 // The title over an exported map and the legend under it: which head of what, what the colours and curves mean, and
 // what the method keeps.
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 
+#include "format_text.h"
 #include "kept_text.h"
 #include "map_overlay.h"
 #include "overlay_drawing.h"
@@ -15,13 +14,6 @@ namespace headscope::ui {
 namespace {
 
 constexpr float kTitleSize = 20;  // pixels
-
-template <typename... Arguments>
-std::string Format(const char* format, Arguments... arguments) {
-  std::array<char, 256> line{};
-  std::snprintf(line.data(), line.size(), format, arguments...);
-  return line.data();
-}
 
 std::string ColorText(const CanvasSettings& settings) {
   std::string text = "Colour: attention probability p, the ";

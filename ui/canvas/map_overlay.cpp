@@ -2,10 +2,9 @@
 #include "map_overlay.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 
+#include "format_text.h"
 #include "kept_text.h"
 #include "overlay_drawing.h"
 
@@ -15,13 +14,6 @@ namespace {
 
 constexpr double kMinPixelsForValues = 48;  // "1e-04" and the room beside it
 constexpr double kBetweenValues = 6;
-
-template <typename... Arguments>
-std::string Format(const char* format, Arguments... arguments) {
-  std::array<char, 160> text{};
-  const int length = std::snprintf(text.data(), text.size(), format, arguments...);
-  return {text.data(), static_cast<size_t>(std::min<int>(std::max(length, 0), static_cast<int>(text.size()) - 1))};
-}
 
 // A round value as short as it is exact: "1e-05", "1.5e-04", "0.25".
 std::string FormatMark(double value) {

@@ -14,7 +14,7 @@
 namespace headscope::ui {
 namespace {
 
-constexpr int kLookEveryMs = 20;
+constexpr int kWatchEveryMs = 20;
 // Work that follows other work (statistics after a trace was opened) begins within this many looks.
 constexpr int kLooksAtRest = 25;
 
@@ -53,7 +53,7 @@ StartupWatch::StartupWatch(MainWindow* window)
       commands_(qEnvironmentVariable("HEADSCOPE_COMMANDS").split(u',', Qt::SkipEmptyParts)) {
   window->installEventFilter(this);
   connect(&timer_, &QTimer::timeout, this, &StartupWatch::Look);
-  timer_.start(kLookEveryMs);
+  timer_.start(kWatchEveryMs);
 }
 
 bool StartupWatch::eventFilter(QObject* watched, QEvent* event) {
