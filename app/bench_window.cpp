@@ -172,9 +172,9 @@ int BenchWindow(const WindowBenchArguments& arguments) {
     options.stop = stop;
     options.progress = [&](const std::string& stage) { line.Show(stage, 0, 1, ProgressUnit::kPercent); };
     // No statistics from a cache: the first picture is that of a trace never seen before.
-    const WorkbenchPaths paths{.share_dir = ShareDir(), .cache_dir = {}};
-    result =
-        ui::RunWindowBench(options, [&](ui::PostFunction post) { return MakeTraceWorkbench(paths, std::move(post)); });
+    const WorkbenchOptions workbench{.share_dir = ShareDir(), .cache_dir = {}};
+    result = ui::RunWindowBench(options,
+                                [&](ui::PostFunction post) { return MakeTraceWorkbench(workbench, std::move(post)); });
   }
   if (!result.error.empty()) throw FailedError(result.error);
   WriteText(ReportTable(trace, arguments, result), "", false);

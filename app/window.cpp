@@ -38,9 +38,9 @@ int OpenWindow([[maybe_unused]] int argc, [[maybe_unused]] char** argv, [[maybe_
   ui::ApplicationOptions options;
   options.open_path = open_path;
   options.shipped_trace = ShippedTracePath();
-  const WorkbenchPaths paths{.share_dir = ShareDir(), .cache_dir = DefaultResultsDir()};
+  const WorkbenchOptions workbench{.share_dir = ShareDir(), .cache_dir = DefaultResultsDir()};
   return ui::RunApplication(argc, argv, options,
-                            [&](ui::PostFunction post) { return MakeTraceWorkbench(paths, std::move(post)); });
+                            [&](ui::PostFunction post) { return MakeTraceWorkbench(workbench, std::move(post)); });
 #else
   return 0;
 #endif

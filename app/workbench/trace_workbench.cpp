@@ -170,8 +170,8 @@ void TraceWorkbench::DescribeModel(const std::string& model_dir, ui::Reply<ui::M
       std::move(done), std::move(failed));
 }
 
-std::unique_ptr<ui::Workbench> MakeTraceWorkbench(const WorkbenchPaths& paths, ui::PostFunction post) {
-  return std::make_unique<TraceWorkbench>(paths, std::move(post));
+std::unique_ptr<ui::Workbench> MakeTraceWorkbench(const WorkbenchOptions& options, ui::PostFunction post) {
+  return std::make_unique<TraceWorkbench>(options, std::move(post));
 }
 
 }  // namespace headscope::app

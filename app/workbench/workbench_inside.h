@@ -58,9 +58,6 @@ namespace headscope::app {
 inline constexpr int32_t kWorkers = 3;
 inline constexpr std::chrono::seconds kLongestWaitForQuiet(2);           // of a run, for the map's tiles
 inline constexpr std::chrono::milliseconds kLongestWaitForScreen(1500);  // of a run, each time
-// Of each stretch that a run measures, its repeats together: on two cores, what a desktop does beside them takes a few
-// milliseconds now and then.
-inline constexpr double kLeastMeasuredMs = 300;
 inline constexpr int32_t kMaskPriority = 1'000'000;
 inline constexpr int32_t kOpenPriority = 2'000'000;
 inline constexpr int32_t kGiveBackPriority = -1'000'000;
@@ -91,9 +88,9 @@ struct SharedAmongTraces {
 
 class TraceWorkbench : public ui::Workbench {
  public:
-  TraceWorkbench(const WorkbenchPaths& paths, ui::PostFunction post, const SharedAmongTraces& shared = {})
+  TraceWorkbench(const WorkbenchOptions& options, ui::PostFunction post, const SharedAmongTraces& shared = {})
       : ui::Workbench(shared.memory),
-        paths_(paths),
+        options_(options),
         shared_(shared),
         post_([post = std::move(post), alive = std::weak_ptr<bool>(alive_)](std::function<void()> function) {
           post([alive, function = std::move(function)] {
@@ -128,10 +125,10 @@ class TraceWorkbench : public ui::Workbench {
                          ui::ErrorReply failed) override;
   std::vector<std::string> task_names() const override { return eval::TaskNames(); }
   std::string task_help(const std::string& name) const override { return eval::TaskHelp(name); }
-  std::string default_model_dir() const override { return paths_.share_dir + "/reference_model"; }
+  std::string default_model_dir() const override { return options_.share_dir + "/reference_model"; }
   std::vector<ui::Example> examples() const override {
     return ExampleTraces(ShippedTracePath(), default_model_dir(),
-                         paths_.cache_dir.empty() ? std::string() : paths_.cache_dir + "/examples");
+                         options_.cache_dir.empty() ? std::string() : options_.cache_dir + "/examples");
   }
   std::vector<Device> capture_devices() const override {
     std::vector<Device> devices = {kCpu};
@@ -143,7 +140,7 @@ class TraceWorkbench : public ui::Workbench {
   void OpenTrace(const std::string& path, ui::Reply<ui::TraceSummary> done, ui::ErrorReply failed) override;
   void RequestStatistics(ui::Reply<analysis::HeadStatistics> one, std::function<void()> finished,
                          ui::Reply<ui::ProgressReport> progress) override {
-    if (trace_) heads_.Request(trace_, paths_.cache_dir, std::move(one), std::move(finished), std::move(progress));
+    if (trace_) heads_.Request(trace_, options_.cache_dir, std::move(one), std::move(finished), std::move(progress));
   }
   void CancelStatistics() override { heads_.Cancel(); }
   std::vector<ui::ClassThreshold> class_thresholds() const override { return HeadClasses::Thresholds(); }
@@ -278,7 +275,7 @@ class TraceWorkbench : public ui::Workbench {
     queue_.Cancel(kFigureTag);
   }
   std::unique_ptr<ui::Workbench> Another() override {
-    auto another = std::make_unique<TraceWorkbench>(paths_, post_, shared_);
+    auto another = std::make_unique<TraceWorkbench>(options_, post_, shared_);
     another->heads_.ClassLike(heads_);
     return another;
   }
@@ -319,7 +316,7 @@ class TraceWorkbench : public ui::Workbench {
   void GiveBack(std::shared_ptr<OpenedTrace> closed, std::vector<std::shared_ptr<void>> held);
   // Called by a worker, before it measures: everything that was posted so far is on the screen, or it took too long.
   void WaitUntilDrawn(const std::stop_token& stop);
-  static analysis::CompareOptions OptionsOfRuns(const OpenedTrace& trace, int32_t repeats);
+  analysis::CompareOptions OptionsOfRuns(const OpenedTrace& trace, int32_t repeats) const;
   // Heads that are measured with one method; several such, one after the other.
   struct MeasuredTogether {
     std::vector<analysis::HeadId> heads;
@@ -372,7 +369,7 @@ class TraceWorkbench : public ui::Workbench {
         std::move(done), std::move(failed));
   }
 
-  const WorkbenchPaths paths_;
+  const WorkbenchOptions options_;
   const SharedAmongTraces shared_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   const std::function<void(std::function<void()>)> post_;

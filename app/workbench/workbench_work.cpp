@@ -314,10 +314,10 @@ void TraceWorkbench::RunMethod(analysis::HeadId head, const std::string& method,
       });
 }
 
-analysis::CompareOptions TraceWorkbench::OptionsOfRuns(const OpenedTrace& trace, int32_t repeats) {
+analysis::CompareOptions TraceWorkbench::OptionsOfRuns(const OpenedTrace& trace, int32_t repeats) const {
   analysis::CompareOptions options;
   options.repeats = repeats;
-  options.least_ms = kLeastMeasuredMs;
+  options.least_ms = options_.least_measured_ms;
   options.decode_rows = trace.DecodeRows();
   options.other_dense = TorchDecode(0);
   return options;

@@ -15,6 +15,7 @@
 #include "screen_calm.h"
 #include "set_repeats.h"
 #include "shell_fixture.h"
+#include "workbench/trace_workbench.h"
 
 namespace headscope::gui_test {
 namespace {
@@ -52,7 +53,12 @@ class FrameWatch : public QObject {
   std::vector<std::string> frames_;
 };
 
-TEST_F(ShellTest, NoFrameIsDrawnBesideTheRepeatsOfARun) {
+class QuietRunTest : public ShellTest {
+ protected:
+  QuietRunTest() : ShellTest(app::WorkbenchOptions().least_measured_ms) {}
+};
+
+TEST_F(QuietRunTest, NoFrameIsDrawnBesideTheRepeatsOfARun) {
   OpenWindow(ShippedTrace());
   ui::HeadCanvas* const canvas = window_->canvas();
   ASSERT_TRUE(WaitFor([&] { return window_->store()->HasTrace(); }));

@@ -111,11 +111,13 @@ void WriteSmallTrace(const std::string& path, int32_t window, const std::string&
   writer.Finish();
 }
 
-ShellTest::ShellTest() {
+ShellTest::ShellTest(double least_measured_ms) {
   WriteSmallTrace(trace_path().toStdString());
-  workbench_ = app::MakeTraceWorkbench(
-      {.share_dir = HEADSCOPE_SOURCE_DIR "/data", .cache_dir = File(QStringLiteral("results")).toStdString()},
-      [this](std::function<void()> function) { ui_thread_.Post(std::move(function)); });
+  workbench_ =
+      app::MakeTraceWorkbench({.share_dir = HEADSCOPE_SOURCE_DIR "/data",
+                               .cache_dir = File(QStringLiteral("results")).toStdString(),
+                               .least_measured_ms = least_measured_ms},
+                              [this](std::function<void()> function) { ui_thread_.Post(std::move(function)); });
 }
 
 ShellTest::~ShellTest() {

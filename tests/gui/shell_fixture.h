@@ -28,7 +28,8 @@ void WriteSmallTrace(const std::string& path, int32_t window = 0, const std::str
 
 class ShellTest : public ::testing::Test {
  protected:
-  ShellTest();
+  // `least_measured_ms`: of every run (app/workbench/trace_workbench.h).
+  explicit ShellTest(double least_measured_ms = 0);
   ~ShellTest() override;
 
   // A window with its own session file; the one before is closed first (which keeps its session).

@@ -22,6 +22,7 @@
 #include "analysis/types/color_map.h"
 #include "head_table.h"
 #include "qt_matrix_surface.h"
+#include "set_repeats.h"
 #include "shell_fixture.h"
 
 namespace headscope::gui_test {
@@ -201,6 +202,7 @@ TEST_F(ShellTest, RunAllMeasuresEveryMethodAsThePanelHasIt) {
   // layers), and say so.
   const auto num_methods = static_cast<int>(workbench_->methods().size());
   workbench_->SetMeasuresAlone(true);  // an eighth of the layer's time
+  SetRepeats(window_->canvas(), 1);
   window_->commands()[Command::kRunAll]->trigger();
   EXPECT_TRUE(WaitFor([&] { return table->model()->rowCount() >= num_methods - 2; }, 120000))
       << table->model()->rowCount() << " rows; " << Find<QLabel>("noticeText")->text().toStdString();
