@@ -124,6 +124,7 @@ int Main(int argc, char** argv) {
   if (!action) {
     action = [&] {
       if (nothing_has_the_name()) throw UsageError(UnknownArgument(app, open_path));
+      LetThreadsSleepWhileTheyWait(argv);  // it captures, too
       return OpenWindow(argc, argv, open_path);
     };
   }
@@ -137,7 +138,7 @@ int main(int argc, char** argv) {
   // A file that grows beyond the limit (ulimit -f) is then a write that fails, with a sentence and nothing left behind.
   std::signal(SIGXFSZ, SIG_IGN);
   headscope::app::PrepareForSuddenEnd();
-  headscope::app::LetThreadsSleepWhileTheyWait(argv);
+  if (headscope::app::RunsLibTorch(argv)) headscope::app::LetThreadsSleepWhileTheyWait(argv);
   const int code = headscope::app::Main(argc, argv);
   headscope::app::EndIsExpected();
   return code;

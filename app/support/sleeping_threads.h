@@ -4,12 +4,15 @@
 
 namespace headscope::app {
 
-// LibTorch's CPU operators run on OpenMP threads, and a thread without work spins for about a millisecond before it
-// sleeps. Where every thread has a core of its own that saves microseconds; where cores are shared it takes time from
-// whoever computes. The OpenMP library reads its policy once, when it is loaded, and where Qt brings it along that is
-// before main(): so a command that runs LibTorch (argv[1]) starts its program anew with the policy set, which costs
-// hundredths of a second, as LibTorch is not loaded yet. Returns when nothing is to be done: another command, or a user
-// who has chosen by OMP_WAIT_POLICY or GOMP_SPINCOUNT.
+// Whether the command line (argv[1]) is of a command that runs LibTorch's operators from its start.
+bool RunsLibTorch(char** argv);
+
+// LibTorch's CPU operators run on OpenMP threads, and a thread without work spins before it sleeps: for milliseconds.
+// Where every thread has a core of its own that saves microseconds; where cores are shared it takes time from whoever
+// computes, and a prompt took up to seven times as long. The OpenMP library reads its policy once, when it is loaded,
+// and where Qt brings it along that is before main(): so the program begins anew with the policy set, which costs
+// hundredths of a second, as LibTorch is not loaded yet. Returns when nothing is to be done: it has begun anew, or the
+// user has chosen by OMP_WAIT_POLICY or GOMP_SPINCOUNT.
 void LetThreadsSleepWhileTheyWait(char** argv);
 
 }  // namespace headscope::app
