@@ -31,6 +31,7 @@ struct RankedForm {
   bool composed;  // the text's normal form C is looked at, and names are looked for in it
   std::vector<std::string> (*names)(bool after_llama_3);  // where the folder gives none
   std::vector<std::string_view> before;                   // of a prompt
+  bool in_slices;                                         // long texts are taken apart before (text_slices.h)
   int32_t reserved =
       0;  // this many ids behind the tokens have names, <|reserved_token_ID|> where the folder gives none
 };
@@ -72,10 +73,10 @@ std::vector<std::string> NoNames(bool) {
 
 const RankedForm& FormOf(const std::string& model_type, const std::string& file) {
   static const std::array<RankedForm, 4> forms = {
-      {{"llama", PublishedSplit::kLlama3, false, &LlamaNames, {"<|begin_of_text|>"}},
-       {"chatglm", PublishedSplit::kLlama3, false, &GlmNames, {"[gMASK]", "<sop>"}},
-       {"qwen", PublishedSplit::kQwen, true, &QwenNames, {}},
-       {"kimi_k2", PublishedSplit::kKimi, false, &NoNames, {}, 256}}};
+      {{"llama", PublishedSplit::kLlama3, false, &LlamaNames, {"<|begin_of_text|>"}, true},
+       {"chatglm", PublishedSplit::kLlama3, false, &GlmNames, {"[gMASK]", "<sop>"}, false},
+       {"qwen", PublishedSplit::kQwen, true, &QwenNames, {}, false},
+       {"kimi_k2", PublishedSplit::kKimi, false, &NoNames, {}, true, 256}}};
   for (const RankedForm& form : forms) {
     if (form.model_type == model_type) return form;
   }
@@ -254,6 +255,7 @@ TokenizerSpec ParseRankedTokens(std::string_view bytes, const std::string& file,
   TokenizerSpec spec;
   spec.ignore_merges = true;  // a piece that is a token is that token, whether or not it can be merged
   if (form.composed) spec.normalizer.push_back({.kind = NormalizerStep::Kind::kNfc, .pattern = {}, .content = {}});
+  spec.in_slices = form.in_slices;
   spec.pre_tokenizer.push_back(SplitOf(form.split));
   RankReader(bytes, file, &spec).Read();
   AddNames(form, file, use, &spec);

@@ -17,6 +17,7 @@
 #include "tokenizer/ranked_tokens.h"
 #include "tokenizer/seeded_hash.h"
 #include "tokenizer/sentencepiece.h"
+#include "tokenizer/text_slices.h"
 #include "tokenizer/tokenizer_spec.h"
 
 namespace headscope::model {
@@ -92,6 +93,27 @@ struct Tokenizer::Impl {
     }
   }
 
+  // What is between names goes through normalizer and pre-tokenizer, piece by piece.
+  void EncodeSlice(std::string_view text, int64_t most, KnownPieces* known, std::vector<int32_t>* ids) const {
+    raw_tokens.Cut(
+        text,
+        [&](std::string_view raw) {
+          bool first = raw.data() == text.data();
+          const std::string normal = spec.normalizer.empty() ? "" : Normalize(raw, spec.normalizer, &first);
+          normalized_tokens.Cut(
+              spec.normalizer.empty() ? raw : normal,
+              [&](std::string_view plain) {
+                pre_tokenizer.ForEachPiece(plain, std::exchange(first, false),
+                                           [&](std::string_view piece) { EncodePiece(piece, most, known, ids); });
+              },
+              [&](int32_t id) {
+                first = false;
+                ids->push_back(id);
+              });
+        },
+        [&](int32_t id) { ids->push_back(id); });
+  }
+
   TokenizerSpec spec;
   PreTokenizer pre_tokenizer;
   std::unique_ptr<PieceEncoder> encoder;
@@ -119,24 +141,12 @@ std::vector<int32_t> Tokenizer::Encode(std::string_view text, bool add_special_t
   std::vector<int32_t> ids;
   if (add_special_tokens) ids = m.spec.template_before;
   KnownPieces known;
-  const auto put = [&](int32_t id) { ids.push_back(id); };
-  m.raw_tokens.Cut(
-      text,
-      [&](std::string_view raw) {
-        bool first = raw.data() == text.data();
-        const std::string normal = m.spec.normalizer.empty() ? "" : Normalize(raw, m.spec.normalizer, &first);
-        m.normalized_tokens.Cut(
-            m.spec.normalizer.empty() ? raw : normal,
-            [&](std::string_view plain) {
-              m.pre_tokenizer.ForEachPiece(plain, std::exchange(first, false),
-                                           [&](std::string_view piece) { m.EncodePiece(piece, most, &known, &ids); });
-            },
-            [&](int32_t id) {
-              first = false;
-              put(id);
-            });
-      },
-      put);
+  const auto encode = [&](std::string_view slice) { m.EncodeSlice(slice, most, &known, &ids); };
+  if (m.spec.in_slices) {
+    ForEachSlice(text, encode);
+  } else {
+    encode(text);
+  }
   if (add_special_tokens) ids.insert(ids.end(), m.spec.template_after.begin(), m.spec.template_after.end());
   return ids;
 }

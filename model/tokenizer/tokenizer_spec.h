@@ -44,6 +44,7 @@ enum class TokenKind : uint8_t { kBytePairs, kWordPiece, kWordLevel, kUnigram };
 
 struct TokenizerSpec {
   TokenKind kind = TokenKind::kBytePairs;
+  bool in_slices = false;  // a text is taken apart before all else (text_slices.h)
   std::vector<NormalizerStep> normalizer;
   std::vector<PreTokenizerStep> pre_tokenizer;
   TokenTable tokens;

@@ -399,6 +399,29 @@ def texts(seed, assigned, strings):
         yield "".join(character if unicodedata.ucd_3_2_0.category(character) != "Cn" else "\ufffd" for character in text)
 
 
+def slices(text):
+    """Parts of 400,000 characters, each ended early where more than 25,000 characters of white space, or of others, follow each other: as the programs
+    of Llama 3 and Kimi K2 do before they call tiktoken."""
+    for part in (text[first:first + 400_000] for first in range(0, len(text), 400_000)):
+        begin = length = 0
+        for place, character in enumerate(part):
+            length = length + 1 if place > 0 and character.isspace() == part[place - 1].isspace() else 1
+            if length > 25_000:
+                yield part[begin:place]
+                begin, length = place, 1
+        yield part[begin:]
+
+
+def long_runs(name, prose):
+    """Texts that such programs take apart: runs at the limit and past it, white space of every kind, a name across a cut, and more than one part."""
+    letters = re.sub(r"\s", "", prose * 2)[:60_000]
+    yield from ["a" * 25_000, "a" * 25_001, "a" * 50_001, " " * 25_001 + "x", "\n" * 25_001, letters, "\u4f60" * 26_000, "\u3000" * 25_003 + "x",
+                (" \x1c\u0085" * 9_000)[:26_000] + "x", "x " + letters[:24_999] + " " + letters[:25_002], "ab" * 12_497 + name + "ab" * 9, "ab" * 12_499 + name + "ab" * 9]
+    # The second part begins within a word and within a run, which begins anew there.
+    words = (prose * 9)[:399_990]
+    yield from [words + "unbroken" * 4, words + "x" * 26_000, words[:380_000] + "y" * 46_000]
+
+
 def numbers(values):
     return struct.pack(f"<I{len(values)}i", len(values), *values)
 
@@ -470,8 +493,12 @@ def main():
         # Names in place of others, and all of them; tokenization_qwen.py looks at the normal form of the whole text.
         chosen = [re.sub(r"<\|\w+\|>", lambda _: rng.choice(names), text) for text in texts(200 + number, assigned, strings)]
         chosen += [long_text, " ".join(names), "\u0338".join(names[:20])]
+        sliced = kind.startswith("ranked_llama") or kind == "ranked_kimi"
+        if sliced:
+            chosen += long_runs(names[0], prose)
         form = (lambda text: unicodedata.normalize("NFC", text)) if kind == "ranked_qwen" else (lambda text: text)
-        write_cases(folder_of(kind), chosen, lambda text, special: ids * special + encoding.encode(form(text), allowed_special="all"), encoding.decode)
+        write_cases(folder_of(kind), chosen, lambda text, special: ids * special + [id for part in (slices(text) if sliced else [form(text)]) for id in encoding.encode(part, allowed_special="all")],
+                    encoding.decode)
     if not wanted or "cross" in wanted:
         few = [text for text in texts(1000, assigned, 60) if len(text) < 400]
         kinds = []
