@@ -95,14 +95,14 @@ std::vector<int32_t> UntrustedFile::Integers(const StoredGroup& group, const std
                                              int64_t max_count) const {
   const std::string& bytes = List(group, name, StoredKind::kInt32, "32-bit integers", max_count);
   std::vector<int32_t> values(bytes.size() / sizeof(int32_t));
-  std::memcpy(values.data(), bytes.data(), bytes.size());
+  if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
 }
 
 std::vector<float> UntrustedFile::Floats(const StoredGroup& group, const std::string& name, int64_t max_count) const {
   const std::string& bytes = List(group, name, StoredKind::kFloat32, "fp32 numbers", max_count);
   std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), bytes.size());
+  if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
 }
 

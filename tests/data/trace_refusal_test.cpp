@@ -123,6 +123,11 @@ TEST_P(BadLayers, AreRefusedWithOneSentence) {
 }
 
 const BadFile kBadLayers[] = {
+    // A fuzzer found that nothing was copied from one null pointer to another, which UBSan minds.
+    {"ColumnOfNoLength", "attribute window of /layers", "has 0 entries for 4 recorded layers",
+     [](hid_t f) { ReplaceAttribute(f, "layers", "window", H5T_STD_I32LE, Simple({0}), ""); }},
+    {"NumbersOfNoLength", "attribute softmax_scale of /layers", "has 0 entries for 4 recorded layers",
+     [](hid_t f) { ReplaceAttribute(f, "layers", "softmax_scale", H5T_IEEE_F32LE, Simple({0}), ""); }},
     {"ColumnOfAnotherLength", "attribute window of /layers", "has 2 entries for 4 recorded layers",
      [](hid_t f) {
        SetColumn(f, "window", {0, 5});
