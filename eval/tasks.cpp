@@ -65,6 +65,13 @@ std::string TaskHelp(std::string_view name) {
   return std::string(FindTask(name).help());
 }
 
+std::string TasksWithHelp() {
+  std::string all;
+  for (const Task* task : Tasks())
+    all += (all.empty() ? "" : "; ") + std::string(task->name()) + ", " + std::string(task->help());
+  return all;
+}
+
 TaskPrompt MakeTask(std::string_view name, int64_t length, uint64_t seed, const model::Tokenizer& tokenizer,
                     std::string_view text) {
   const Task& task = FindTask(name);

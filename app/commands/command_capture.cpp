@@ -301,7 +301,7 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
   command->add_flag("--resume", arguments->resume, "Continue an unfinished run of --prompts in its folder")
       ->needs(prompts);
   CLI::Option* task =
-      command->add_option("--task", request.task, "A prompt with a known answer: " + Listed(eval::TaskNames()))
+      command->add_option("--task", request.task, "A prompt with a known answer: " + eval::TasksWithHelp())
           ->type_name("NAME");
   AddTaskLengthOption(command, &request.task_length)->needs(task);
   AddSeedOption(command, &request.task_seed, "Seed of the task")->needs(task);

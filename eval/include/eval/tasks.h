@@ -22,6 +22,8 @@ struct TaskPrompt {
 // Every task, in the order of eval/tasks/task_list.h.
 const std::vector<std::string>& TaskNames();
 std::string TaskHelp(std::string_view name);
+// All of them with their help, for one: "kv, 128 lines ..; passkey, ..".
+std::string TasksWithHelp();
 // Exactly `length` tokens (prompt and answer together), the same for the same seed on every machine. `text`: the filler
 // prose, from data/prompts. Throws UsageError for an unknown name or a length that is too short, naming the
 // least.
