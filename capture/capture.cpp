@@ -172,6 +172,8 @@ data::NormPlace NormOf(model::QkNorm norm) {
       return data::NormPlace::kNone;
     case model::QkNorm::kEachHead:
       return data::NormPlace::kHeadBeforeRope;
+    case model::QkNorm::kEachHeadAfterRope:
+      return data::NormPlace::kHeadAfterRope;
     case model::QkNorm::kAllHeads:
       return data::NormPlace::kLayerBeforeRope;
   }

@@ -190,7 +190,11 @@ MeasuredHeadsPtr LoadLayer(const data::TraceReader& trace, HeadId id, int64_t mo
     ReadLogSumExp(trace, slots, &head);
     tensors->q.insert(tensors->q.end(), head.q.begin(), head.q.end());
     tensors->lse.insert(tensors->lse.end(), head.lse.begin(), head.lse.end());
-    const std::vector<float> plain = ReadQueriesPreRope(trace, slots, head, head.id);
+    // A method that rotates them itself would miss a norm behind RoPE.
+    const data::NormPlace norm = trace.layer(slots.layer).norm;
+    const bool turned_last = norm != data::NormPlace::kHeadAfterRope && norm != data::NormPlace::kLayerAfterRope;
+    const std::vector<float> plain =
+        turned_last ? ReadQueriesPreRope(trace, slots, head, head.id) : std::vector<float>{};
     tensors->q_pre_rope.insert(tensors->q_pre_rope.end(), plain.begin(), plain.end());
     const std::vector<float> norms = ReadValueNorms(trace, slots, head, head.id);
     tensors->value_norms.insert(tensors->value_norms.end(), norms.begin(), norms.end());

@@ -146,9 +146,11 @@ class ExpectedAttentionMethod final : public internal::PromptEvictor {
     const AttentionProblem& cache = prompt.cache;
     if (cache.seq_q > 0 && cache.seq_k <= values.Integer("n_sink")) return {};  // nothing is judged
     if (cache.seq_q == 0 || prompt.q_pre_rope.data == nullptr) {
-      return {StatusCode::kUnsupported,
-              spec().name +
-                  " selects by the prompt's queries before RoPE, which are missing: capture with pre-rope recorded"};
+      return {
+          StatusCode::kUnsupported,
+          spec().name +
+              " selects by the prompt's queries before RoPE, which are missing, or have a norm behind it: capture with "
+              "pre-rope recorded, or choose another method"};
     }
     if (!(prompt.rope.theta > 0)) {
       return {StatusCode::kUnsupported, spec().name + " rotates queries by the layer's RoPE, whose theta is not known"};

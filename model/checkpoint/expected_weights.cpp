@@ -136,8 +136,15 @@ class LayerCheck {
     const int64_t hidden = config_.hidden_size;
     const int64_t keys = int64_t{rules.num_key_heads} * rules.key_dim;
     const int64_t values = int64_t{rules.num_value_heads} * rules.value_dim;
-    Projection(names.qkvz, 2 * keys + 2 * values, hidden, false);
-    Projection(names.ba, 2 * int64_t{rules.num_value_heads}, hidden, false);
+    if (names.qkvz.empty()) {
+      Projection(names.qkv, 2 * keys + values, hidden, false);
+      Projection(names.z, values, hidden, false);
+      Projection(names.b, rules.num_value_heads, hidden, false);
+      Projection(names.a, rules.num_value_heads, hidden, false);
+    } else {
+      Projection(names.qkvz, 2 * keys + 2 * values, hidden, false);
+      Projection(names.ba, 2 * int64_t{rules.num_value_heads}, hidden, false);
+    }
     Tensor(std::string(names.convolution) + ".weight", {2 * keys + values, 1, rules.kernel});
     Tensor(names.decay, {rules.num_value_heads});
     Tensor(names.step_bias, {rules.num_value_heads});

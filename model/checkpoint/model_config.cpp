@@ -218,7 +218,8 @@ ModelConfig ParseModelConfig(std::string_view text, const std::string& file) {
   const Family& family = *found;
   config.family = found;
   ReadQuantisation(whole, &config);
-  const JsonFields root = family.text_model.empty() ? whole : whole.Object(family.text_model);
+  const bool is_whole = family.text_model.empty() || (family.text_model_may_be_whole && !whole.Has(family.text_model));
+  const JsonFields root = is_whole ? whole : whole.Object(family.text_model);
   ReadSizes(root, &config);
   config.norm_eps =
       family.norm_eps_key.empty() ? family.absent_norm_eps : root.Number(family.norm_eps_key, family.absent_norm_eps);

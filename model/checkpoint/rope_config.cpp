@@ -19,9 +19,10 @@ constexpr std::array<std::pair<std::string_view, RopeType>, 7> kTypes = {{{"defa
                                                                           {"su", RopeType::kLongRope},
                                                                           {"llama3", RopeType::kLlama3}}};
 
-RopeType ReadType(const JsonFields& fields) {
+RopeType ReadType(const JsonFields& fields, bool mrope_of_text) {
   const char* key = fields.Has("rope_type") ? "rope_type" : "type";
   const std::string name = fields.Text(key, "default");
+  if (mrope_of_text && name == "mrope") return RopeType::kDefault;
   for (const auto& [known, type] : kTypes) {
     if (known == name) return type;
   }
@@ -137,7 +138,7 @@ RopeConfig ReadRopeConfig(const JsonFields& root, const RopeKeys& keys, int32_t 
     rope.theta = fields.Number("rope_theta", rope.theta);
     if (fields.Has("partial_rotary_factor"))
       rope.rotary_dim = RotaryDim(fields, "partial_rotary_factor", 1.0, head_dim);
-    rope.type = ReadType(fields);
+    rope.type = ReadType(fields, keys.mrope_of_text);
     if (rope.type == RopeType::kYarn && keys.yarn_is_longrope) rope.type = RopeType::kLongRope;
     // The top level wins where both name the original length.
     const JsonFields& holder = root.Has("original_max_position_embeddings") ? root : fields;

@@ -5,14 +5,25 @@
 #include <optional>
 #include <string_view>
 
+#include "families/family.h"
 #include "families/rope_keys.h"
 
 namespace headscope::model {
 
-class JsonFields;
-struct ModelConfig;
+// Experts as Qwen names them, with one that every token sees through a gate.
+constexpr ExpertNames QwenExperts() {
+  return {.router = "mlp.gate",
+          .each = "mlp.experts.",
+          .gate = "gate_proj",
+          .up = "up_proj",
+          .down = "down_proj",
+          .shared_gate = "mlp.shared_expert.gate_proj",
+          .shared_up = "mlp.shared_expert.up_proj",
+          .shared_down = "mlp.shared_expert.down_proj",
+          .shared_weight = "mlp.shared_expert_gate"};
+}
 
-// All throw BadInputError.
+// All that read throw BadInputError.
 
 // Positions of layers without and with a window: rope_parameters by kind of layer, or in older files rope_scaling of
 // the layers without a window, and theta alone for the others.

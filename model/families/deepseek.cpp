@@ -2,6 +2,7 @@
 #include "families/deepseek.h"
 
 #include <cmath>
+#include <vector>
 
 #include "checkpoint/read_rope_config.h"
 #include "checkpoint/strict_json.h"
@@ -13,6 +14,25 @@ namespace {
 
 constexpr int64_t kMostRank = 1 << 20;
 constexpr int64_t kMostDim = 2048;
+
+// Which layers have experts: those after the first, or as later files name each of them.
+void ReadDenseLayers(const JsonFields& root, std::vector<bool>* layers) {
+  if (!root.Has("mlp_layer_types")) {
+    const auto dense = static_cast<size_t>(root.Integer("first_k_dense_replace", 0, INT32_MAX));
+    for (size_t layer = 0; layer < layers->size(); ++layer) (*layers)[layer] = layer >= dense;
+    return;
+  }
+  const JsonValue types = root.Array("mlp_layer_types");
+  if (types.size() != layers->size())
+    root.RefuseField("mlp_layer_types", "does not have one entry for each layer", "correct it");
+  size_t layer = 0;
+  types.ForEachElement([&](const JsonValue& type) {
+    const bool sparse = type.IsString() && type.Text() == "sparse";
+    if (!sparse && !(type.IsString() && type.Text() == "dense"))
+      root.RefuseField("mlp_layer_types", type.Shortened() + " is not known", "dense and sparse are");
+    (*layers)[layer++] = sparse;
+  });
+}
 
 }  // namespace
 
@@ -50,11 +70,11 @@ void ReadSharedExperts(const JsonFields& root, ModelConfig* config) {
   if (root.Integer("moe_layer_freq", 1, INT32_MAX, 1) != 1)
     root.RefuseField("moe_layer_freq", "other than 1 is not supported",
                      "use a model whose later layers all have experts");
-  const auto dense = static_cast<size_t>(root.Integer("first_k_dense_replace", 0, INT32_MAX));
-  for (size_t layer = 0; layer < experts.layers.size(); ++layer) experts.layers[layer] = layer >= dense;
+  ReadDenseLayers(root, &experts.layers);
   const int64_t shared = root.Integer("n_shared_experts", 1, 1 << 10) * experts.inner_size;
   if (shared > INT32_MAX) root.RefuseField("n_shared_experts", "gives an implausibly large MLP", "correct it");
   experts.shared_size = static_cast<int32_t>(shared);
+  experts.wide_router = true;
   experts.factor = root.Number("routed_scaling_factor", 1.0);
 }
 

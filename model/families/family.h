@@ -73,7 +73,9 @@ struct ExpertNames {
 
 // Names of a layer with a gated delta rule in place of attention. No projection: the family has none.
 struct LinearNames {
-  std::string_view qkvz = {}, ba = {}, convolution = {}, decay = {}, step_bias = {}, norm = {}, output = {};
+  std::string_view qkvz = {}, ba = {};                // by key head: q, k, v and gate; b and a
+  std::string_view qkv = {}, z = {}, b = {}, a = {};  // or, where these have names, each of them apart
+  std::string_view convolution = {}, decay = {}, step_bias = {}, norm = {}, output = {};
 };
 
 // Keys of sizes in config.json. An empty key: the family has no such key.
@@ -126,6 +128,7 @@ struct Family {
 
   // Keys of config.json, and what an absent one means.
   std::string_view text_model = {};  // the object that they stand in, of models that see images as well; empty: none
+  bool text_model_may_be_whole = false;  // they may stand at the top level instead
   SizeKeys keys = {};
   bool absent_inner_of_four = false;  // an absent size of the MLP is four times the hidden size
   bool mxfp4_experts = false;         // quantised so, the one kind that is read

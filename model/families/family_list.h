@@ -21,6 +21,12 @@
   FAMILY(Qwen3)                    \
   FAMILY(Qwen3Moe)                 \
   FAMILY(Qwen3Next)                \
+  FAMILY(Qwen35)                   \
+  FAMILY(Qwen35Text)               \
+  FAMILY(Qwen2Moe)                 \
+  FAMILY(Qwen2Vl)                  \
+  FAMILY(Qwen25Vl)                 \
+  FAMILY(Qwen3Vl)                  \
   FAMILY(Gemma)                    \
   FAMILY(Gemma2)                   \
   FAMILY(Gemma3)                   \
@@ -28,11 +34,14 @@
   FAMILY(Phi3)                     \
   FAMILY(Glm)                      \
   FAMILY(Glm4)                     \
+  FAMILY(Glm4Moe)                  \
+  FAMILY(Glm4MoeLite)              \
   FAMILY(ChatGlm)                  \
   FAMILY(InternLm2)                \
   FAMILY(Granite)                  \
   FAMILY(Olmo2)                    \
   FAMILY(Olmo3)                    \
+  FAMILY(Olmoe)                    \
   FAMILY(SmolLm3)                  \
   FAMILY(Cohere)                   \
   FAMILY(Cohere2)                  \
@@ -45,6 +54,10 @@
   FAMILY(Bert)                     \
   FAMILY(DeepSeekV3)               \
   FAMILY(KimiK2)                   \
+  FAMILY(MiniMaxM2)                \
+  FAMILY(SeedOss)                  \
+  FAMILY(Ernie45)                  \
+  FAMILY(HunyuanDense)             \
   HEADSCOPE_MORE_FAMILIES(FAMILY)
 
 namespace headscope::model {

@@ -1,101 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // Qwen 3 Next: three of four layers have a gated delta rule in place of attention; where there is attention, what it
 // puts out has a gate.
-#include <cstdint>
-#include <string>
-
 #include "checkpoint/strict_json.h"
 #include "families/common_keys.h"
-#include "families/family_list.h"
+#include "families/qwen_delta.h"
 #include "model/model_config.h"
 
 namespace headscope::model {
 namespace {
 
-constexpr int64_t kMostHeads = 1 << 16;
-constexpr int64_t kMostDim = 4096;
-
-void ReadKinds(const JsonFields& root, ModelConfig* config) {
-  std::vector<AttentionLayer>& layers = config->layers;
-  if (!root.Has("layer_types")) {
-    const auto interval = static_cast<size_t>(root.Integer("full_attention_interval", 1, INT32_MAX, 4));
-    for (size_t layer = 0; layer < layers.size(); ++layer) layers[layer].linear = (layer + 1) % interval != 0;
-    return;
-  }
-  const JsonValue types = root.Array("layer_types");
-  if (types.size() != layers.size())
-    root.RefuseField("layer_types", "does not have one entry for each layer", "correct it");
-  size_t layer = 0;
-  types.ForEachElement([&](const JsonValue& type) {
-    layers[layer].linear = type.IsString() && type.Text() == "linear_attention";
-    if (!layers[layer].linear && !(type.IsString() && type.Text() == "full_attention")) {
-      root.RefuseField("layer_types", type.Shortened() + " is not supported",
-                       "full_attention and linear_attention are");
-    }
-    ++layer;
-  });
-}
-
 void Read(const JsonFields& root, ModelConfig* config) {
-  ReadKinds(root, config);
-  const auto size = [&](std::string_view key, int64_t most, int64_t absent) {
-    return static_cast<int32_t>(root.Integer(key, 1, most, absent));
-  };
-  LinearRules& linear = config->linear;
-  linear.num_key_heads = size("linear_num_key_heads", kMostHeads, 16);
-  linear.num_value_heads = size("linear_num_value_heads", kMostHeads, 32);
-  linear.key_dim = size("linear_key_head_dim", kMostDim, 128);
-  linear.value_dim = size("linear_value_head_dim", kMostDim, 128);
-  linear.kernel = size("linear_conv_kernel_dim", kMostDim, 4);
-  if (linear.num_value_heads % linear.num_key_heads != 0)
-    root.RefuseField("linear_num_value_heads", "is not a multiple of linear_num_key_heads", "correct one of the two");
-  for (AttentionLayer& layer : config->layers) {
-    if (!layer.linear) continue;
-    layer.num_qo_heads = layer.num_kv_heads = 0;
-    layer.qk_norm = QkNorm::kNone;
-    layer.output_gate = false;
-    layer.rope = -1;
-  }
+  ReadDeltaLayers(root, config);
   ReadExperts(root, "num_experts", "moe_intermediate_size", config);
   ReadSparseLayers(root, config);
   config->experts.normalised = root.Boolean("norm_topk_prob", true);
-  config->experts.shared_size = size("shared_expert_intermediate_size", 1 << 24, 512);
+  config->experts.shared_size = static_cast<int32_t>(root.Integer("shared_expert_intermediate_size", 1, 1 << 24, 512));
 }
 
 }  // namespace
 
 const Family& Qwen3Next() {
   static constexpr Family family = [] {
-    Family row = LlamaLayout();
-    row.model_type = "qwen3_next";
-    row.layer.q_norm = "self_attn.q_norm";
-    row.layer.k_norm = "self_attn.k_norm";
-    row.experts = {.router = "mlp.gate",
-                   .each = "mlp.experts.",
-                   .gate = "gate_proj",
-                   .up = "up_proj",
-                   .down = "down_proj",
-                   .shared_gate = "mlp.shared_expert.gate_proj",
-                   .shared_up = "mlp.shared_expert.up_proj",
-                   .shared_down = "mlp.shared_expert.down_proj",
-                   .shared_weight = "mlp.shared_expert_gate"};
-    row.linear = {.qkvz = "linear_attn.in_proj_qkvz",
-                  .ba = "linear_attn.in_proj_ba",
-                  .convolution = "linear_attn.conv1d",
-                  .decay = "linear_attn.A_log",
-                  .step_bias = "linear_attn.dt_bias",
-                  .norm = "linear_attn.norm",
-                  .output = "linear_attn.out_proj"};
-    row.skipped = {"mtp."};
-    row.qkv_bias = BiasRule::kByAttentionBias;
-    row.output_bias = BiasRule::kByAttentionBias;
-    row.norm = NormKind::kRmsAboutOne;
-    row.qk_norm = QkNorm::kEachHead;
-    row.output_gate = true;
-    row.window = WindowRule::kOwn;
-    row.rope.absent_part = 0.25;
-    row.absent_head_dim = 256;
-    row.absent_max_positions = 32768;
+    Family row = QwenDeltaLayout("qwen3_next");
+    row.experts = QwenExperts();
+    row.linear.qkvz = "linear_attn.in_proj_qkvz";
+    row.linear.ba = "linear_attn.in_proj_ba";
     row.absent_num_kv_heads = 2;
     row.read = &Read;
     return row;

@@ -12,6 +12,7 @@ struct RopeKeys {
   std::string_view part = "partial_rotary_factor";
   double absent_theta = 10000;
   double absent_part = 1;
+  bool mrope_of_text = false;     // a kind "mrope", of three positions, is the default one for text
   bool yarn_is_longrope = false;  // a kind "yarn" is an old name of longrope
 };
 

@@ -45,10 +45,9 @@ Routing Route(const at::Tensor& x, const ExpertWeights& w, const ExpertRules& ru
     auto [logits, experts] = Apply(w.router, x).topk(rules.per_token, -1);
     return {experts, logits.softmax(-1).to(at::kFloat)};
   }
-  // DeepSeek's router works in fp32 on fp32; with the others, only what follows the logits does.
-  const bool wide = w.correction.defined() || rules.num_groups > 1;
-  const at::Tensor logits =
-      wide ? at::linear(x.to(at::kFloat), w.router.weight.to(at::kFloat)) : Apply(w.router, x).to(at::kFloat);
+  // Where the logits are not, what follows them is in fp32.
+  const at::Tensor logits = rules.wide_router ? at::linear(x.to(at::kFloat), w.router.weight.to(at::kFloat))
+                                              : Apply(w.router, x).to(at::kFloat);
   const at::Tensor scores = rules.score == RouterScore::kSigmoid ? logits.sigmoid() : logits.softmax(-1);
   at::Tensor compared = w.correction.defined() ? scores + w.correction : scores;
   if (rules.num_groups > 1) {

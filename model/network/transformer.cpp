@@ -155,12 +155,11 @@ struct Decoder {
     return Normalised(config.family->norm, x, norm, config.norm_eps);
   }
 
-  // q or k, [rows, heads * head_dim], by heads [heads, rows, head_dim], normalised as the family does.
-  at::Tensor Heads(const at::Tensor& rows, int64_t heads, int64_t dim, bool all_at_once,
-                   const NormWeights& norm) const {
-    const at::Tensor x = all_at_once ? Norm(rows, norm) : rows;
+  // q or k, [rows, heads * head_dim], by heads [heads, rows, head_dim], normalised as far as that is done before RoPE.
+  at::Tensor Heads(const at::Tensor& rows, int64_t heads, int64_t dim, QkNorm place, const NormWeights& norm) const {
+    const at::Tensor x = place == QkNorm::kAllHeads ? Norm(rows, norm) : rows;
     const at::Tensor by_head = x.view({x.size(0), heads, dim}).transpose(0, 1);
-    return all_at_once ? by_head : Norm(by_head, norm);
+    return place == QkNorm::kEachHead ? Norm(by_head, norm) : by_head;
   }
 
   at::Tensor Turned(const at::Tensor& heads, const AttentionLayer& facts,
@@ -175,20 +174,23 @@ struct Decoder {
     const int64_t k_size = int64_t{facts.num_kv_heads} * facts.head_dim;
     const int64_t v_size = int64_t{facts.num_kv_heads} * facts.v_head_dim;
     const at::Tensor qkv = Apply(w.qkv, x);
-    const bool at_once = facts.qk_norm == QkNorm::kAllHeads;
     const auto by_head = [&](const at::Tensor& rows, int64_t heads) {
       return rows.view({x.size(0), heads, facts.head_dim}).transpose(0, 1);
     };
     Projected out;
     out.raw_q = by_head(qkv.narrow(1, 0, q_size), facts.num_qo_heads);
     out.raw_k = by_head(qkv.narrow(1, q_size, k_size), facts.num_kv_heads);
-    out.plain_q = Heads(qkv.narrow(1, 0, q_size), facts.num_qo_heads, facts.head_dim, at_once, w.q_norm);
-    out.plain_k = Heads(qkv.narrow(1, q_size, k_size), facts.num_kv_heads, facts.head_dim, at_once, w.k_norm);
+    out.plain_q = Heads(qkv.narrow(1, 0, q_size), facts.num_qo_heads, facts.head_dim, facts.qk_norm, w.q_norm);
+    out.plain_k = Heads(qkv.narrow(1, q_size, k_size), facts.num_kv_heads, facts.head_dim, facts.qk_norm, w.k_norm);
     out.v =
         qkv.narrow(1, q_size + k_size, v_size).view({x.size(0), facts.num_kv_heads, facts.v_head_dim}).transpose(0, 1);
     if (facts.output_gate) out.gate = qkv.narrow(1, q_size + k_size + v_size, q_size);
     out.q = Turned(out.plain_q, facts, positions);
     out.k = Turned(out.plain_k, facts, positions);
+    if (facts.qk_norm == QkNorm::kEachHeadAfterRope) {
+      out.q = Norm(out.q, w.q_norm);
+      out.k = Norm(out.k, w.k_norm);
+    }
     return out;
   }
 
@@ -257,6 +259,10 @@ struct Decoder {
     at::Tensor plain_q, norms;  // until the call is over
     const AttentionExtras wanted = attention->Wants();
     if (wanted.q_pre_rope) {
+      if (facts.qk_norm == QkNorm::kEachHeadAfterRope) {
+        throw UsageError("the method looks at queries before RoPE, behind which " + config.model_type +
+                         " has a norm of them; choose another method");
+      }
       plain_q = Captured(made.plain_q).cpu();
       call.q_pre_rope = tensor(plain_q);
     }

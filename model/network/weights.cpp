@@ -185,11 +185,28 @@ class LayerLoader {
     out->kv_b = LoadProjection(names.kv_b, false);
   }
 
+  // Of projections whose rows stand head by head: for each key head its rows of the first, of the second, and so on.
+  at::Tensor ByKeyHead(const std::vector<at::Tensor>& projections) const {
+    std::vector<at::Tensor> parts;
+    for (const at::Tensor& rows : projections)
+      parts.push_back(rows.view({config_.linear.num_key_heads, -1, rows.size(1)}));
+    return at::cat(parts, 1).view({-1, parts.front().size(2)});
+  }
+
   void LoadLinear(LayerWeights* out) {
     const LinearNames& names = family_.linear;
     LinearWeights& linear = out->linear;
-    linear.qkvz = LoadProjection(names.qkvz, false);
-    linear.ba = LoadProjection(names.ba, false);
+    if (names.qkvz.empty()) {
+      const LinearRules& rules = config_.linear;
+      const int64_t keys = int64_t{rules.num_key_heads} * rules.key_dim;
+      const at::Tensor qkv = Part(names.qkv, ".weight");
+      linear.qkvz.weight = ByKeyHead({qkv.narrow(0, 0, keys), qkv.narrow(0, keys, keys),
+                                      qkv.narrow(0, 2 * keys, qkv.size(0) - 2 * keys), Part(names.z, ".weight")});
+      linear.ba.weight = ByKeyHead({Part(names.b, ".weight"), Part(names.a, ".weight")});
+    } else {
+      linear.qkvz = LoadProjection(names.qkvz, false);
+      linear.ba = LoadProjection(names.ba, false);
+    }
     linear.convolution = Part(names.convolution, ".weight");
     linear.decay = Part(names.decay, "").to(at::kFloat);
     linear.step_bias = Part(names.step_bias, "").to(at::kFloat);

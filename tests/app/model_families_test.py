@@ -23,7 +23,9 @@ FAMILIES = {"llama_gqa": "llama", "mistral_window": "mistral", "qwen2": "qwen2",
             "gemma": "gemma", "gpt2_hub_names": "gpt2", "opt_norms_after": "opt", "glm": "glm", "glm4": "glm4", "chatglm": "chatglm", "internlm2": "internlm2",
             "ministral": "ministral", "cohere2": "cohere2", "exaone4": "exaone4", "olmo3": "olmo3", "mixtral": "mixtral", "qwen3_moe": "qwen3_moe",
             "gpt_oss_mxfp4": "gpt_oss", "deepseek_v2_groups": "deepseek_v2", "deepseek_v3": "deepseek_v3", "kimi_k2": "kimi_k2", "qwen3_next": "qwen3_next",
-            "qwen": "qwen", "yi": "Yi", "gemma3_with_images": "gemma3", "bert": "bert"}
+            "qwen3_5": "qwen3_5", "qwen3_5_text": "qwen3_5_text", "qwen2_moe": "qwen2_moe", "qwen2_vl_as_published": "qwen2_vl", "qwen2_5_vl": "qwen2_5_vl", "qwen3_vl": "qwen3_vl",
+            "glm4_moe": "glm4_moe", "glm4_moe_lite": "glm4_moe_lite", "minimax_m2_as_published": "minimax_m2", "seed_oss": "seed_oss", "ernie4_5": "ernie4_5",
+            "olmoe": "olmoe", "hunyuan_stretched": "hunyuan_v1_dense", "qwen": "qwen", "yi": "Yi", "gemma3_with_images": "gemma3", "bert": "bert"}
 ENCODERS = {"bert"}
 # What a family changes in eval is what it changes in the network, which families_test.cpp decodes with: these stand for its kinds.
 EVALUATED = {"llama_gqa", "gemma2", "gpt2_hub_names", "gpt_oss_mxfp4", "deepseek_v3", "qwen3_next"}
@@ -74,7 +76,7 @@ class ModelFamilies(unittest.TestCase):
                     config = json.loads((folder / "config.json").read_text())
                     config = config.get("text_config", config)
                     self.assertEqual(int(file.attrs["version"]), 3 if name in ENCODERS else 2)
-                    layers = 1 if name == "qwen3_next" else 3  # of its layers, one has heads
+                    layers = 1 if name.startswith(("qwen3_next", "qwen3_5")) else 3  # of their layers, one has heads
                     self.assertEqual(file["attention/q"].shape[:2], (layers, config[HEADS.get(model_type, "num_attention_heads")]))
                     self.assertTrue(numpy.isfinite(file["attention/lse"][...]).all())
                 if name in EVALUATED:
@@ -92,6 +94,14 @@ class ModelFamilies(unittest.TestCase):
         numpy.testing.assert_allclose(layers[1]["sinks"], sinks, rtol=1e-6)
         layers, trace = facts("deepseek_v3")
         self.assertEqual([(layer["head_dim"], layer["v_head_dim"], layer["rope"]["first_dim"], layer["rope"]["dims"]) for layer in layers], [(20, 10, 12, 8)] * 3)
+        # Whoever turns queries himself would miss the norm behind RoPE.
+        layers, trace = facts("hunyuan_stretched", "--record", "pre-rope")
+        self.assertEqual([layer["norm"] for layer in layers], ["head after rope"] * 3)
+        said = run("compare", trace, "--method", "expected-attention:n_sink=1", "--quiet", code=2).stderr
+        self.assertIn("have a norm behind it", said)
+        said = run("eval", self.checkpoint("hunyuan_stretched"), "--task", "passkey", "--length", 400, "--samples", 1, "--attention", "expected-attention", "--quiet",
+                   code=2).stderr
+        self.assertIn("behind which hunyuan_v1_dense has a norm", said)
         layers, trace = facts("qwen3_next")
         self.assertEqual([(layer["layer"], layer["output_gate"]) for layer in layers], [(2, "per channel")])
         said = run("capture", self.checkpoint("qwen3_next"), "--text", "one", "--layers", "1", "-o", self.path / "none.h5", code=2).stderr

@@ -176,6 +176,43 @@ TEST(ModelConfig, RefusesVariantsThatItsFamiliesDoNotRun) {
   EXPECT_THAT(RefusalWith("no_rope_layers", {1}, Family("smollm3")), HasSubstr("one entry for each layer"));
 }
 
+TEST(ModelConfig, ReadsQwenVlWithTheTextModelsKeysInEitherPlace) {
+  json flat = Family("qwen2_5_vl");
+  flat["rope_scaling"] = {{"type", "mrope"}, {"mrope_section", {16, 24, 24}}};
+  EXPECT_EQ(Parse(flat).ropes[0].type, RopeType::kDefault) << "three positions are one for text";
+  EXPECT_THAT(RefusalWith("rope_scaling", flat["rope_scaling"], Family("qwen2")), HasSubstr("mrope"));
+  json nested = {{"model_type", "qwen2_5_vl"}, {"text_config", flat}};
+  nested["text_config"]["num_hidden_layers"] = 5;
+  EXPECT_EQ(Parse(nested).num_layers, 5);
+  EXPECT_EQ(Parse(flat).num_layers, 2);
+}
+
+TEST(ModelConfig, RefusesVariantsOfTheFamiliesOf2026) {
+  json minimax = Family("minimax_m2");
+  minimax["num_local_experts"] = 4;
+  minimax["num_experts_per_tok"] = 2;
+  EXPECT_THAT(RefusalWith("use_qk_norm", false, minimax), HasSubstr("use_qk_norm"));
+  EXPECT_THAT(RefusalWith("qk_norm_type", "per_head", minimax), HasSubstr("per_layer is"));
+  EXPECT_THAT(RefusalWith("scoring_func", "softmax", minimax), HasSubstr("sigmoid is"));
+  EXPECT_THAT(RefusalWith("rotary_dim", 7, minimax), HasSubstr("not even"));
+  minimax["rotary_dim"] = 8;
+  EXPECT_EQ(Parse(minimax).ropes[0].rotary_dim, 8);
+  const json stretched = {{"type", "dynamic"}, {"factor", 1}, {"alpha", 50}};
+  json hunyuan = Family("hunyuan_v1_dense");
+  hunyuan["rope_scaling"] = stretched;
+  EXPECT_GT(Parse(hunyuan).ropes[0].theta, 500000);
+  hunyuan["rope_scaling"]["alpha"] = -1;
+  EXPECT_THAT(RefusalWith("vocab_size", 100, hunyuan), HasSubstr("alpha"));
+  EXPECT_THAT(RefusalWith("clip_qkv", 8, Family("olmoe")), HasSubstr("clip_qkv"));
+  json glm = Family("glm4_moe");
+  glm.update(
+      {{"n_routed_experts", 4}, {"num_experts_per_tok", 2}, {"moe_intermediate_size", 8}, {"n_shared_experts", 1}});
+  EXPECT_THAT(RefusalWith("mlp_layer_types", {"dense", "wide"}, glm), HasSubstr("dense and sparse are"));
+  EXPECT_THAT(RefusalWith("mlp_layer_types", {"dense"}, glm), HasSubstr("one entry for each layer"));
+  glm["mlp_layer_types"] = {"sparse", "dense"};
+  EXPECT_EQ(Parse(glm).experts.layers, (std::vector<bool>{true, false}));
+}
+
 TEST(ModelConfig, TakesTheFamilysPositionsWhereTheFileNamesNone) {
   for (const auto& [type, positions] : {std::pair{"llama", 2048}, {"mistral", 131072}, {"qwen2", 32768}}) {
     json config = Family(type);

@@ -142,6 +142,62 @@ def qwen3_next(**options):
         "moe_intermediate_size": 24, "shared_expert_intermediate_size": 20, "layer_types": ["linear_attention", "linear_attention", "full_attention"], **options})
 
 
+def qwen35(**options):
+    from transformers.models.qwen3_5 import modeling_qwen3_5 as modeling
+    modeling.torch_chunk_gated_delta_rule = modeling.torch_recurrent_gated_delta_rule  # as for qwen3_next
+    return transformers.Qwen3_5TextConfig(**{
+        **SIZES, **rope(1e6, partial_rotary_factor=0.5, mrope_section=[2, 1, 1], mrope_interleaved=True), "head_dim": 16, "num_attention_heads": 8,
+        "num_key_value_heads": 2, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 12, "linear_value_head_dim": 10,
+        "layer_types": ["linear_attention", "full_attention", "linear_attention"], **options})
+
+
+def qwen35_with_images():
+    sees = dict(depth=1, hidden_size=16, intermediate_size=24, num_heads=2, out_hidden_size=48, num_position_embeddings=16)
+    return transformers.Qwen3_5ForConditionalGeneration(transformers.Qwen3_5Config(text_config=qwen35().to_dict(), vision_config=sees, **NO_IMAGE))
+
+
+# Ids that the texts here do not have.
+NO_IMAGE = dict(image_token_id=1000, video_token_id=1001, vision_start_token_id=1002, vision_end_token_id=1003)
+
+
+def qwen2_with_images(kind, sees):
+    text = dict(**SIZES, num_attention_heads=6, num_key_value_heads=2, **rope(1e5, mrope_section=[1, 1, 2]))
+    config = getattr(transformers, f"{kind}Config")(text_config=text, vision_config=sees, **NO_IMAGE)
+    return getattr(transformers, f"{kind}ForConditionalGeneration")(config)
+
+
+def qwen3_with_images():
+    sees = dict(depth=1, hidden_size=16, intermediate_size=24, num_heads=2, out_hidden_size=48, num_position_embeddings=16, deepstack_visual_indexes=[])
+    text = dict(**SIZES, num_attention_heads=8, num_key_value_heads=2, head_dim=16, **rope(1e5, mrope_section=[4, 2, 2], mrope_interleaved=True))
+    return transformers.Qwen3VLForConditionalGeneration(transformers.Qwen3VLConfig(text_config=text, vision_config=sees, **NO_IMAGE))
+
+
+def qwen2_moe(**options):
+    return family("Qwen2Moe", "Qwen2Moe", **{**rope(1e6), "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+                                             "shared_expert_intermediate_size": 20, "mlp_only_layers": [0], **options})
+
+
+def glm4_moe(**options):
+    return family("Glm4Moe", "Glm4Moe", **{**rope(1e4, partial_rotary_factor=0.5), "head_dim": 16, "num_attention_heads": 8, "num_key_value_heads": 2,
+                                           "n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 24, "n_shared_experts": 1,
+                                           "first_k_dense_replace": 1, "routed_scaling_factor": 1.5, "use_qk_norm": True, "attention_bias": True, **options})
+
+
+def glm4_moe_lite(**options):
+    return family("Glm4MoeLite", "Glm4MoeLite", **{
+        **rope(1e6), "num_key_value_heads": 6, "q_lora_rank": 20, "kv_lora_rank": 24, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 20,
+        "n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 24, "n_shared_experts": 1, **options})
+
+
+def minimax_m2(**options):
+    return family("MiniMaxM2", "MiniMaxM2", **{**rope(5e6, partial_rotary_factor=0.5), "head_dim": 16, "num_local_experts": 6, "num_experts_per_tok": 2,
+                                               "intermediate_size": 24, **options})
+
+
+def hunyuan(**options):
+    return family("HunYuanDenseV1", "HunYuanDenseV1", **{**rope(1e4), "head_dim": 16, "num_attention_heads": 8, "num_key_value_heads": 2, **options})
+
+
 def partial(model):
     """The Llama modules of transformers turn whole heads only; Phi 3's functions for the same rotation take a part."""
     from transformers.models.phi3 import modeling_phi3
@@ -237,6 +293,25 @@ MODELS = {
     "kimi_k2": lambda: deepseek(3, n_group=1, topk_group=1, **rope(5e4, **YARN, mscale=1.0, mscale_all_dim=1.0)),
     "deepseek_v3_halves": lambda: deepseek(3, rope_interleave=False, attention_bias=True, **rope(1e4, **YARN, mscale=1.0, mscale_all_dim=1.0)),
     "qwen3_next": qwen3_next,
+    "qwen3_5": qwen35_with_images,
+    "qwen3_5_text": lambda: transformers.Qwen3_5ForCausalLM(qwen35(tie_word_embeddings=True)),
+    "qwen2_moe": qwen2_moe,
+    "qwen2_vl": lambda: qwen2_with_images("Qwen2VL", dict(depth=1, embed_dim=16, hidden_size=48, num_heads=2)),
+    "qwen2_vl_as_published": lambda: qwen2_with_images("Qwen2VL", dict(depth=1, embed_dim=16, hidden_size=48, num_heads=2)),
+    "qwen2_5_vl": lambda: qwen2_with_images("Qwen2_5_VL", dict(depth=1, hidden_size=16, intermediate_size=24, num_heads=2, out_hidden_size=48)),
+    "qwen3_vl": qwen3_with_images,
+    "glm4_moe": glm4_moe,
+    "glm4_moe_without_norms": lambda: glm4_moe(use_qk_norm=False, attention_bias=False, num_attention_heads=7, num_key_value_heads=1, n_group=4, topk_group=2),
+    "glm4_moe_lite": glm4_moe_lite,
+    "glm4_moe_lite_as_published": glm4_moe_lite,
+    "minimax_m2": minimax_m2,
+    "minimax_m2_as_published": minimax_m2,
+    "seed_oss": lambda: family("SeedOss", "SeedOss", **rope(1e6), head_dim=16),
+    "seed_oss_other_biases": lambda: family("SeedOss", "SeedOss", **rope(1e6), head_dim=16, attention_bias=False, attention_out_bias=True, mlp_bias=True),
+    "ernie4_5": lambda: family("Ernie4_5", "Ernie4_5", **rope(5e5), head_dim=16, use_bias=True),
+    "olmoe": lambda: family("Olmoe", "Olmoe", **rope(1e4), num_experts=6, num_experts_per_tok=3, intermediate_size=24, norm_topk_prob=True),
+    "hunyuan": hunyuan,
+    "hunyuan_stretched": lambda: hunyuan(**rope(1e4, rope_type="dynamic", alpha=50.0, factor=1.0), attention_bias=True),
     "gpt_neox_in_turn": lambda: neox(use_parallel_residual=False, hidden_act="gelu_fast"),
     "gpt_neox": neox,
     "gpt_neox_old_spelling": neox,
@@ -301,6 +376,16 @@ def rewrite_config(folder, name, model):
         path_of_weights = os.path.join(folder, "model.safetensors")
         weights = RENAMED[name](load_file(path_of_weights), config)
         save_file({key: weight.contiguous() for key, weight in weights.items()}, path_of_weights)
+    if name == "qwen2_vl_as_published":  # the text model's keys beside the others, and three positions as a kind of their own
+        text = config.pop("text_config")
+        scaling = text.pop("rope_parameters")
+        config = {**text, **config, "rope_theta": scaling["rope_theta"], "rope_scaling": {"type": "mrope", "mrope_section": scaling["mrope_section"]}}
+    if name == "glm4_moe_lite_as_published":
+        del config["mlp_layer_types"]
+        config |= {"first_k_dense_replace": 1, "num_nextn_predict_layers": 1, "topk_method": "noaux_tc", "partial_rotary_factor": 1.0}
+    if name == "minimax_m2_as_published":
+        theta = config.pop("rope_parameters")["rope_theta"]
+        config |= {"rope_theta": theta, "rotary_dim": 8, "scoring_func": "sigmoid", "use_qk_norm": True, "qk_norm_type": "per_layer", "attn_type_list": [1] * 3}
     if name == "smollm3_windows":
         for key in ("layer_types", "no_rope_layers"):
             del config[key]
@@ -450,7 +535,7 @@ def as_published(module, query, key, value):
     config = module.config
     if config.model_type == "opt":  # the scale is in q
         query = query / module.scaling
-    if config.model_type == "deepseek_v3" and config.rope_interleave:  # turned pairs stand apart
+    if config.model_type in ("deepseek_v3", "glm4_moe_lite") and config.rope_interleave:  # turned pairs stand apart
         first, half = config.qk_nope_head_dim, config.qk_rope_head_dim // 2
         query, key = (torch.cat([heads[..., :first], torch.stack([heads[..., first:first + half], heads[..., first + half:]], -1).flatten(-2)], -1)
                       for heads in (query, key))
@@ -472,7 +557,7 @@ def write_heads(folder, model, tokens, greedy):
     transformers.AttentionMaskInterface.register("keeping", transformers.masking_utils.ALL_MASK_ATTENTION_FUNCTIONS[usual])
     model.set_attn_implementation("keeping")
     forget_lengths(model)
-    recurrent = "linear_attention" in (getattr(model.config, "layer_types", None) or ())
+    recurrent = "linear_attention" in (getattr(model.config.get_text_config(), "layer_types", None) or ())
     # A cache that knows of no window keeps every key.
     cache = transformers.DynamicCache(config=model.config) if recurrent else transformers.DynamicCache()
     queries, pieces = {}, [tokens, *[[token] for token in greedy]]

@@ -7,8 +7,9 @@
 
 namespace headscope::model {
 
-// The norm of q and k, before RoPE: of each head by itself, or of all heads of a token at once.
-enum class QkNorm : uint8_t { kNone, kEachHead, kAllHeads };
+// The norm of q and k: before RoPE of each head by itself, or of all heads of a token at once; or of each head after
+// it.
+enum class QkNorm : uint8_t { kNone, kEachHead, kAllHeads, kEachHeadAfterRope };
 
 struct AttentionLayer {
   int32_t num_qo_heads = 0;

@@ -34,9 +34,10 @@ struct ExpertRules {
   int32_t inner_size = 0;   // of each
   int32_t shared_size = 0;  // of the one that every token sees; 0: none
   RouterScore score = RouterScore::kSoftmax;
-  bool normalised = false;  // the chosen experts' weights add up to 1
-  double factor = 1;        // of the weights
-  int32_t num_groups = 1;   // of experts, of which only the best kept_groups are chosen from
+  bool wide_router = false;  // logits are made in fp32, whatever the model computes in
+  bool normalised = false;   // the chosen experts' weights add up to 1
+  double factor = 1;         // of the weights
+  int32_t num_groups = 1;    // of experts, of which only the best kept_groups are chosen from
   int32_t kept_groups = 1;
   bool group_of_two = false;  // a group is as good as its two best experts together; else as its best
   double limit = 0;           // GPT-OSS: gate and up are held to it, and up has 1 added; 0: a plain gated MLP

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "families/qwen_delta.h"
+
+#include <cstdint>
+#include <string>
+
+#include "checkpoint/strict_json.h"
+#include "model/model_config.h"
+
+namespace headscope::model {
+namespace {
+
+constexpr int64_t kMostHeads = 1 << 16;
+constexpr int64_t kMostDim = 4096;
+
+void ReadKinds(const JsonFields& root, ModelConfig* config) {
+  std::vector<AttentionLayer>& layers = config->layers;
+  if (!root.Has("layer_types")) {
+    const auto interval = static_cast<size_t>(root.Integer("full_attention_interval", 1, INT32_MAX, 4));
+    for (size_t layer = 0; layer < layers.size(); ++layer) layers[layer].linear = (layer + 1) % interval != 0;
+    return;
+  }
+  const JsonValue types = root.Array("layer_types");
+  if (types.size() != layers.size())
+    root.RefuseField("layer_types", "does not have one entry for each layer", "correct it");
+  size_t layer = 0;
+  types.ForEachElement([&](const JsonValue& type) {
+    layers[layer].linear = type.IsString() && type.Text() == "linear_attention";
+    if (!layers[layer].linear && !(type.IsString() && type.Text() == "full_attention")) {
+      root.RefuseField("layer_types", type.Shortened() + " is not supported",
+                       "full_attention and linear_attention are");
+    }
+    ++layer;
+  });
+}
+
+}  // namespace
+
+void ReadDeltaLayers(const JsonFields& root, ModelConfig* config) {
+  ReadKinds(root, config);
+  const auto size = [&](std::string_view key, int64_t most, int64_t absent) {
+    return static_cast<int32_t>(root.Integer(key, 1, most, absent));
+  };
+  LinearRules& linear = config->linear;
+  linear.num_key_heads = size("linear_num_key_heads", kMostHeads, 16);
+  linear.num_value_heads = size("linear_num_value_heads", kMostHeads, 32);
+  linear.key_dim = size("linear_key_head_dim", kMostDim, 128);
+  linear.value_dim = size("linear_value_head_dim", kMostDim, 128);
+  linear.kernel = size("linear_conv_kernel_dim", kMostDim, 4);
+  if (linear.num_value_heads % linear.num_key_heads != 0)
+    root.RefuseField("linear_num_value_heads", "is not a multiple of linear_num_key_heads", "correct one of the two");
+  for (AttentionLayer& layer : config->layers) {
+    if (!layer.linear) continue;
+    layer.num_qo_heads = layer.num_kv_heads = 0;
+    layer.qk_norm = QkNorm::kNone;
+    layer.output_gate = false;
+    layer.rope = -1;
+  }
+}
+
+}  // namespace headscope::model
