@@ -165,13 +165,14 @@ class LayerCheck {
     const ExpertNames& names = family_.experts;
     const ExpertRules& rules = config_.experts;
     const int64_t hidden = config_.hidden_size, inner = rules.inner_size, count = rules.num_experts;
-    Projection(names.router, count, hidden, !names.packed_down.empty());
+    const bool packed = HasPackedExperts(*checkpoint_, family_, prefix_);
+    Projection(names.router, count, hidden, packed && !names.packed_as_linear);
     if (!names.correction.empty()) Tensor(names.correction, {count});
-    if (!names.packed_down.empty()) {
+    if (packed) {
       Packed(names.packed_gate_up, hidden, 2 * inner);
       Packed(names.packed_down, inner, hidden);
     }
-    for (int64_t expert = 0; !names.each.empty() && expert < count; ++expert) {
+    for (int64_t expert = 0; !packed && expert < count; ++expert) {
       const std::string each = std::string(names.each) + std::to_string(expert) + ".";
       Projection(each + std::string(names.gate), inner, hidden, false);
       Projection(each + std::string(names.up), inner, hidden, false);
@@ -188,6 +189,10 @@ class LayerCheck {
   void Packed(std::string_view name, int64_t in, int64_t out) const {
     const std::string whole(name);
     const int64_t count = config_.experts.num_experts;
+    if (family_.experts.packed_as_linear) {
+      Tensor(whole, {count, out, in});
+      return;
+    }
     if (config_.experts.mxfp4) {
       constexpr int64_t kBlock = 32;
       if (in % kBlock != 0) {
@@ -221,6 +226,12 @@ std::string WeightPrefix(const Checkpoint& checkpoint, const Family& family) {
 
 std::string LayerPrefix(const Checkpoint& checkpoint, const Family& family, int32_t layer) {
   return WeightPrefix(checkpoint, family) + std::string(family.layer_prefix) + std::to_string(layer) + ".";
+}
+
+bool HasPackedExperts(const Checkpoint& checkpoint, const Family& family, const std::string& prefix) {
+  const ExpertNames& names = family.experts;
+  if (names.each.empty() || names.packed_down.empty()) return names.each.empty();
+  return checkpoint.Has(prefix + std::string(names.packed_down));
 }
 
 void CheckWeights(Checkpoint* checkpoint, const ModelConfig& config) {

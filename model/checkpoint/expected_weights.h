@@ -16,6 +16,9 @@ struct Family;
 std::string WeightPrefix(const Checkpoint& checkpoint, const Family& family);
 std::string LayerPrefix(const Checkpoint& checkpoint, const Family& family, int32_t layer);
 
+// Whether a layer's experts stand in one tensor; `prefix`: the layer's.
+bool HasPackedExperts(const Checkpoint& checkpoint, const Family& family, const std::string& prefix);
+
 // Looks up every weight that `config` implies, which all count as used from then on. Throws BadInputError naming one
 // that is missing, has another shape or a dtype that is not read, and one that is no part of the architecture. Reads no
 // data.

@@ -67,6 +67,8 @@ struct ExpertNames {
   std::string_view each = {};        // followed by the expert's number and a dot; else packed: one tensor for all
   std::string_view gate = {}, up = {}, down = {};
   std::string_view packed_gate_up = {}, packed_down = {};  // GPT-OSS: [experts, in, out], and _bias; or MXFP4
+  // Packed ones are [experts, out, in] without a bias, all of gate before all of up, and a file may have each instead.
+  bool packed_as_linear = false;
   std::string_view shared_gate = {}, shared_up = {}, shared_down = {};  // of the expert that every token sees
   std::string_view shared_weight = {};                                  // how much of it, through a sigmoid; none: all
 };

@@ -23,6 +23,8 @@
   FAMILY(Qwen3Next)                \
   FAMILY(Qwen35)                   \
   FAMILY(Qwen35Text)               \
+  FAMILY(Qwen35Moe)                \
+  FAMILY(Qwen35MoeText)            \
   FAMILY(Qwen2Moe)                 \
   FAMILY(Qwen2Vl)                  \
   FAMILY(Qwen25Vl)                 \

@@ -47,6 +47,9 @@ class Loader {
 
   at::Tensor Ready(const at::Tensor& stored) const { return stored.to(device_, type_); }
   void MoveTo(const at::Device& device) { device_ = device; }  // of what is loaded from now on
+  bool HasPackedExperts(const Family& family, const std::string& prefix) const {
+    return model::HasPackedExperts(*checkpoint_, family, prefix);
+  }
   void StopIfAsked() const { headscope::StopIfAsked(stop_); }
 
  private:
@@ -226,10 +229,13 @@ class LayerLoader {
   void LoadExperts(ExpertWeights* out) {
     const ExpertNames& names = family_.experts;
     const ExpertRules& rules = config_.experts;
-    const bool packed = !names.packed_down.empty();
-    out->router = LoadProjection(names.router, packed);
+    const bool packed = loader_.HasPackedExperts(family_, prefix_);
+    out->router = LoadProjection(names.router, packed && !names.packed_as_linear);
     if (!names.correction.empty()) out->correction = Part(names.correction, "").to(at::kFloat);
-    if (packed) {
+    if (packed && names.packed_as_linear) {
+      out->gate_up = LoadLinearPack(names.packed_gate_up);
+      out->down = LoadLinearPack(names.packed_down);
+    } else if (packed) {
       out->gate_up = LoadPacked(names.packed_gate_up, /*in_turn=*/true);
       out->down = LoadPacked(names.packed_down, /*in_turn=*/false);
     } else {
@@ -244,6 +250,13 @@ class LayerLoader {
     out->shared_gate_up = LoadStacked({names.shared_gate, names.shared_up}, false);
     out->shared_down = LoadProjection(names.shared_down, false);
     if (!names.shared_weight.empty()) out->shared_weight = LoadProjection(names.shared_weight, false);
+  }
+
+  std::vector<Projection> LoadLinearPack(std::string_view name) {
+    const at::Tensor all = Part(name, "");
+    std::vector<Projection> out;
+    for (int64_t expert = 0; expert < all.size(0); ++expert) out.push_back({all.select(0, expert), {}});
+    return out;
   }
 
   // `in_turn`: rows of gate and up stand in turn.

@@ -156,6 +156,20 @@ def qwen35_with_images():
     return transformers.Qwen3_5ForConditionalGeneration(transformers.Qwen3_5Config(text_config=qwen35().to_dict(), vision_config=sees, **NO_IMAGE))
 
 
+def qwen35_moe(**options):
+    from transformers.models.qwen3_5_moe import modeling_qwen3_5_moe as modeling
+    modeling.torch_chunk_gated_delta_rule = modeling.torch_recurrent_gated_delta_rule
+    sizes = {key: value for key, value in qwen35().to_dict().items() if key in (*SIZES, "rope_parameters", "head_dim", "num_attention_heads", "num_key_value_heads", "layer_types")
+             or key.startswith("linear_")}
+    return transformers.Qwen3_5MoeTextConfig(**{**sizes, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 20, **options})
+
+
+def qwen35_moe_with_images():
+    sees = dict(depth=1, hidden_size=16, intermediate_size=24, num_heads=2, out_hidden_size=48, num_position_embeddings=16)
+    config = transformers.Qwen3_5MoeConfig(text_config=qwen35_moe().to_dict(), vision_config=sees, **NO_IMAGE)
+    return transformers.Qwen3_5MoeForConditionalGeneration(config)
+
+
 # Ids that the texts here do not have.
 NO_IMAGE = dict(image_token_id=1000, video_token_id=1001, vision_start_token_id=1002, vision_end_token_id=1003)
 
@@ -295,6 +309,8 @@ MODELS = {
     "qwen3_next": qwen3_next,
     "qwen3_5": qwen35_with_images,
     "qwen3_5_text": lambda: transformers.Qwen3_5ForCausalLM(qwen35(tie_word_embeddings=True)),
+    "qwen3_5_moe": qwen35_moe_with_images,
+    "qwen3_5_moe_text": lambda: transformers.Qwen3_5MoeForCausalLM(qwen35_moe()),
     "qwen2_moe": qwen2_moe,
     "qwen2_vl": lambda: qwen2_with_images("Qwen2VL", dict(depth=1, embed_dim=16, hidden_size=48, num_heads=2)),
     "qwen2_vl_as_published": lambda: qwen2_with_images("Qwen2VL", dict(depth=1, embed_dim=16, hidden_size=48, num_heads=2)),
@@ -506,7 +522,17 @@ def mxfp4(model):
     return out
 
 
-RENAMED = {"gpt2_hub_names": gpt2_hub_names, "qwen": qwen1, "chatglm": chatglm, "internlm2": internlm2, "yi": yi, "kimi_k2": kimi_k2, "gemma3_with_images_other_names": gemma3_other_names}
+def packed_experts(weights, config):
+    """The experts of a layer in two tensors, as Qwen 3.5's are published."""
+    out = {key: weight for key, weight in weights.items() if ".experts." not in key}
+    for prefix in {key.split(".experts.")[0] + ".experts." for key in weights if ".experts." in key}:
+        count = len([key for key in weights if key.startswith(prefix) and key.endswith("down_proj.weight")])
+        gate, up, down = (torch.stack([weights[f"{prefix}{expert}.{part}_proj.weight"] for expert in range(count)]) for part in ("gate", "up", "down"))
+        out |= {prefix + "gate_up_proj": torch.cat([gate, up], 1), prefix + "down_proj": down}
+    return out
+
+
+RENAMED = {"qwen3_5_moe": packed_experts, "gpt2_hub_names": gpt2_hub_names, "qwen": qwen1, "chatglm": chatglm, "internlm2": internlm2, "yi": yi, "kimi_k2": kimi_k2, "gemma3_with_images_other_names": gemma3_other_names}
 
 
 def randomize(model):

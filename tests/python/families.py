@@ -57,6 +57,19 @@ FAMILIES = {
         EXPERTS
         | dict(layer_types=["linear_attention", "full_attention"], linear_num_key_heads=2, linear_num_value_heads=2, linear_key_head_dim=8, linear_value_head_dim=8, shared_expert_intermediate_size=16),
     ),
+    "qwen3_5_text": (
+        "qwen3_5_text",
+        dict(
+            layer_types=["linear_attention", "full_attention"], linear_num_key_heads=2, linear_num_value_heads=2, linear_key_head_dim=8, linear_value_head_dim=8,
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5, mrope_section=[1, 1, 0], mrope_interleaved=True),
+        ),  # fmt: skip
+    ),
+    "qwen2_moe": ("qwen2_moe", EXPERTS | dict(shared_expert_intermediate_size=16)),
+    "glm4_moe_lite": ("glm4_moe_lite", MLA),
+    "minimax_m2": ("minimax_m2", EXPERTS | dict(rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5))),
+    "seed_oss": ("seed_oss", {}),
+    "ernie4_5": ("ernie4_5", {}),
+    "olmoe": ("olmoe", EXPERTS),
     "qwen2_vl_text": ("qwen2_vl_text", dict(rope_parameters=dict(rope_type="default", rope_theta=10000.0, mrope_section=[1, 1, 2]))),
     "qwen3_vl_text": ("qwen3_vl_text", dict(rope_parameters=dict(rope_type="default", rope_theta=10000.0, mrope_section=[2, 1, 1]))),
     "llama4_text": ("llama4_text", EXPERTS | dict(intermediate_size_mlp=48, attention_chunk_size=8, no_rope_layers=[1, 0], moe_layers=[1], layer_types=["chunked_attention", "full_attention"])),
