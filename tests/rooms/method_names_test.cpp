@@ -241,6 +241,8 @@ constexpr Mention kMentions[] = {
     {"app/choices/file_kinds.cpp", "duo-attention"},
     {"app/choices/tuning_files.cpp", "duo-attention"},
     {"kernels/problems/fixed_index.cpp", "dense"},
+    // A layer without experts.
+    {"model/families/deepseek.cpp", "dense"},
     // A word of a title.
     {"ui/canvas/panel_run.cpp", "dense"},
 };
