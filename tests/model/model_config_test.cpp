@@ -203,6 +203,7 @@ TEST(ModelConfig, RefusesVariantsOfTheFamiliesOf2026) {
   EXPECT_GT(Parse(hunyuan).ropes[0].theta, 500000);
   hunyuan["rope_scaling"]["alpha"] = -1;
   EXPECT_THAT(RefusalWith("vocab_size", 100, hunyuan), HasSubstr("alpha"));
+  EXPECT_THAT(RefusalWith("attn_output_gate", false, Family("qwen3_5_text")), HasSubstr("false is not supported"));
   EXPECT_THAT(RefusalWith("clip_qkv", 8, Family("olmoe")), HasSubstr("clip_qkv"));
   json glm = Family("glm4_moe");
   glm.update(
