@@ -303,6 +303,8 @@ def compare_statistics(name, head, said):
     flat.update({f"agreement{e['r']},{e['k']}": e["mean"] for e in said["top_k_agreement"]})
     flat.update({key: said[key] for key in ("column_profile", "diagonal_profile")})
     expected, head_class, alternative = statistics(head)
+    unknown = sorted(set(flat) - set(expected))
+    check(f"{name}: statistics without a definition here: {unknown}", len(unknown), 0)
     for key, value in expected.items():
         # A running sum that ends within rounding of its target takes one pair more or less.
         # A confidence is ten times a difference of such numbers.
