@@ -120,13 +120,14 @@ FigureSeries MeasureSteps(const FigureTrace& trace, const FigureInput& input) {
 
 std::vector<FigurePanel> MakeAttentionTime(const FigureInput& input, std::string* caption) {
   FigurePanel times, share;
-  times.title = "a step of the recorded layers";
+  times.title = "a step of the recorded layers, and the line through them";
   times.kind = FigureKind::kLines;
   times.x = {"tokens", false, 0, 0};
   times.y.title = "milliseconds";
   share.title = "attention's part, by the line";
   share.x = {"tokens", true, 0, 0};
   share.y = {"share of the step", false, 0, 1};
+  std::vector<Line> lines;
   for (const FigureTrace& trace : input.traces) {
     FigureSeries measured = MeasureSteps(trace, input);
     const Line line = FitLine(measured);
@@ -136,18 +137,23 @@ std::vector<FigurePanel> MakeAttentionTime(const FigureInput& input, std::string
       part.x.push_back(tokens);
       part.y.push_back(line.slope * tokens / (line.at_zero + line.slope * tokens));
     }
-    if (caption->empty()) {
-      *caption =
-          "Dense attention of the recorded heads, one thread, fp32, and reading 12 d_m^2 weights per layer: " +
-          Digits(1e3 * line.slope, 3) + " us per token and " + Digits(line.at_zero, 2) +
-          " ms at length 0; attention takes half at " + Digits(line.at_zero / line.slope, 0) +
-          " tokens. SparQ, appendix D, Llama 2 7B: 16.2 us and 244 ms on a CPU (half at 15049 tokens), 0.4686 us "
-          "and 9.5 ms on an A100.";
-    }
+    lines.push_back(line);
+    measured.dots = true;
+    measured.part = fitted.part = trace.name;
     times.series.push_back(std::move(measured));
     times.series.push_back(std::move(fitted));
     share.series.push_back(std::move(part));
   }
+  *caption =
+      "Dense attention of the recorded heads, one thread, fp32, and reading 12 d_m^2 weights per layer: " +
+      OfTraces(input,
+               [&lines](size_t trace) {
+                 const Line& line = lines[trace];
+                 return Digits(1e3 * line.slope, 3) + " us per token and " + Digits(line.at_zero, 2) +
+                        " ms at length 0, attention half of it at " + Digits(line.at_zero / line.slope, 0) + " tokens";
+               }) +
+      ". SparQ, appendix D, Llama 2 7B: 16.2 us and 244 ms on a CPU (half at 15049 tokens), 0.4686 us and 9.5 ms "
+      "on an A100.";
   return {std::move(times), std::move(share)};
 }
 

@@ -59,6 +59,13 @@ void CairoCanvas::Image(const Area& area, int32_t width, int32_t height, const s
   cairo_restore(cairo_);
 }
 
+void MeasureText(const std::function<void(cairo_t*)>& measure) {
+  const Surface surface(cairo_recording_surface_create(CAIRO_CONTENT_COLOR, nullptr));
+  const std::unique_ptr<cairo_t, DestroyContext> cairo(cairo_create(surface.get()));
+  measure(cairo.get());
+  Check(cairo_status(cairo.get()), "a figure");
+}
+
 void PaintFile(const std::string& path, const std::string& title, double width, double height,
                const std::function<void(cairo_t*)>& paint) {
   errno = 0;

@@ -47,19 +47,43 @@ class CairoCanvas {
     cairo_rectangle(cairo_, area.x, area.y, area.width, area.height);
     cairo_fill(cairo_);
   }
-  void Line(double x0, double y0, double x1, double y1, Rgb color, double width = 0.8, bool dashed = false) {
+  // dashes: 0 for none, or one of kDashes - 1 kinds.
+  static constexpr size_t kDashes = 4;
+  void Line(double x0, double y0, double x1, double y1, Rgb color, double width = 0.8, size_t dashes = 0) {
     Ink(color);
-    constexpr std::array kDashes = {4.0, 2.0};
-    cairo_set_dash(cairo_, kDashes.data(), dashed ? 2 : 0, 0);
+    constexpr std::array<std::array<double, 4>, kDashes - 1> kLengths = {
+        {{4, 2, 4, 2}, {1.2, 1.6, 1.2, 1.6}, {6, 1.8, 1.2, 1.8}}};
+    if (dashes > 0) cairo_set_dash(cairo_, kLengths[(dashes - 1) % kLengths.size()].data(), 4, 0);
     cairo_set_line_width(cairo_, width);
     cairo_move_to(cairo_, x0, y0);
     cairo_line_to(cairo_, x1, y1);
     cairo_stroke(cairo_);
     cairo_set_dash(cairo_, nullptr, 0, 0);
   }
-  void Dot(double x, double y, double radius, Rgb color) {
+  // shape: a circle, or another of kShapes.
+  static constexpr size_t kShapes = 4;
+  void Dot(double x, double y, double radius, Rgb color, size_t shape = 0) {
     cairo_set_source_rgba(cairo_, color.red / 255.0, color.green / 255.0, color.blue / 255.0, 0.65);
-    cairo_arc(cairo_, x, y, radius, 0, 2 * 3.14159265358979);
+    const double side = 1.7 * radius;
+    switch (shape % kShapes) {
+      case 1:  // a square
+        cairo_rectangle(cairo_, x - side / 2, y - side / 2, side, side);
+        break;
+      case 2:  // a triangle
+        cairo_move_to(cairo_, x, y - 1.3 * radius);
+        cairo_line_to(cairo_, x + 1.2 * radius, y + 0.8 * radius);
+        cairo_line_to(cairo_, x - 1.2 * radius, y + 0.8 * radius);
+        break;
+      case 3:  // a diamond
+        cairo_move_to(cairo_, x, y - 1.4 * radius);
+        cairo_line_to(cairo_, x + 1.4 * radius, y);
+        cairo_line_to(cairo_, x, y + 1.4 * radius);
+        cairo_line_to(cairo_, x - 1.4 * radius, y);
+        break;
+      default:
+        cairo_arc(cairo_, x, y, radius, 0, 2 * 3.14159265358979);
+        break;
+    }
     cairo_fill(cairo_);
   }
   double Width(const std::string& text, double size) {
@@ -135,6 +159,9 @@ class CairoCanvas {
   cairo_t* cairo_;
   const PageInks& inks_;
 };
+
+// Calls measure with a canvas that is no file's, for the width of letters.
+void MeasureText(const std::function<void(cairo_t*)>& measure);
 
 // Writes what `paint` draws, `width` x `height` points large, as .svg, .pdf or .png by the path's extension. Throws
 // FailedError naming the file.

@@ -48,19 +48,21 @@ std::vector<FigurePanel> MakeColumnRecall(const FigureInput& input, std::string*
   histogram.x.title = "recall of the best columns";
   histogram.y.title = "share of heads";
   std::vector<FigurePanel> panels;
-  double mean = 0;
+  std::vector<double> means;
   for (size_t trace = 0; trace < sums.size(); ++trace) {
     std::vector<double> recall;
     for (const std::vector<double>& of_head : sums[trace])
       recall.push_back(ShareOf(of_head, LargestIndices(of_head, KeptColumns(static_cast<int64_t>(of_head.size())))));
-    if (trace == 0) mean = MeanOfNumbers(recall);
+    means.push_back(MeanOfNumbers(recall));
     histogram.series.push_back(Histogram(input.traces[trace].name, recall, 0, 1, 20));
     panels.push_back(HeadsAsHeat(input.traces[trace], "recall: " + input.traces[trace].name,
                                  "mass of the best 1/32 of the columns", [&](size_t head) { return recall[head]; }));
   }
+  ShareValueRange(&panels);
   panels.push_back(std::move(histogram));
-  *caption = "Mass of a head's best columns, one in 32 of the tokens: " + Digits(mean) +
-             " on average. MInference, figure 2b: 0.968 with 4096 of 128K columns (LLaMA-3-8B).";
+  *caption = "Mass of a head's best columns, one in 32 of the tokens, on average over heads: " +
+             DigitsOfTraces(input, [&means](size_t trace) { return means[trace]; }) +
+             ". MInference, figure 2b: 0.968 with 4096 of 128K columns (LLaMA-3-8B).";
   return panels;
 }
 

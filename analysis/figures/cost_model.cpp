@@ -41,6 +41,11 @@ std::vector<FigurePanel> MakeMemory(const FigureInput& input, std::string* capti
   for (const FigureTrace& trace : input.traces) {
     FigureSeries keys_values{trace.name, {}, {}}, second_copy{trace.name + ", K twice (SparQ)", {}, {}};
     FigureSeries each = keys_values;
+    if (input.traces.size() > 1) {
+      keys_values.trace = second_copy.trace = trace.name;
+      keys_values.part = "K and V once";
+      second_copy.part = "K twice (SparQ)";
+    }
     for (const double tokens : kLengths) {
       double elements = 0, of_keys = 0;
       for (size_t layer = 0; layer < trace.trace->layout().layers.size(); ++layer) {
@@ -183,12 +188,12 @@ std::vector<FigurePanel> MakeIntensity(const FigureInput& input, std::string* ca
   intensity.y = {"multiply-adds per element moved", true, 0, 0};
   share.title = "attention's part of what is moved";
   share.y = {"share", false, 0, 1};
-  for (const FigureTrace& trace : input.traces) {
+  for (size_t trace = 0; trace < input.traces.size(); ++trace) {
     for (const double batch : {1.0, 8.0, 64.0}) {
-      FigureSeries series{(input.traces.size() > 1 ? trace.name + ", " : "") + "batch " + Digits(batch, 0), {}, {}};
+      FigureSeries series = PartOfTrace(input, trace, "batch " + Digits(batch, 0));
       FigureSeries of_attention = series;
       for (const double tokens : kLengths) {
-        const StepCost cost = CostOf(trace.trace->layout(), tokens, batch);
+        const StepCost cost = CostOf(input.traces[trace].trace->layout(), tokens, batch);
         series.x.push_back(tokens);
         series.y.push_back(cost.multiply_adds / (cost.weights + cost.cache));
         of_attention.x.push_back(tokens);
@@ -200,6 +205,7 @@ std::vector<FigurePanel> MakeIntensity(const FigureInput& input, std::string* ca
   }
   intensity.series.push_back(
       {"this machine's balance (one thread, fp32)", {kLengths.front(), kLengths.back()}, {ratio, ratio}});
+  intensity.series.back().reference = true;
   *caption = "Below the machine's balance a step waits for memory. Measured here, one thread: " +
              Digits(machine.multiply_adds / 1e9, 1) + " G multiply-adds and " + Digits(machine.elements / 1e9, 2) +
              " G fp32 elements a second, " + Digits(ratio, 1) +

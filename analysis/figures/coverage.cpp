@@ -98,8 +98,12 @@ std::vector<FigurePanel> MakeCoverage(const FigureInput& input, std::string* cap
   *caption =
       "Mass of a row's 128 best keys, true and as q's 32 largest components (at most half of them) estimate it at the "
       "same keys. Errors: " +
-      Digits(errors.series.front().y[0]) + ", " + Digits(errors.series.front().y[1]) + ", " +
-      Digits(errors.series.front().y[2]) + ", " + Digits(errors.series.front().y[3]) +
+      OfTraces(input,
+               [&errors](size_t trace) {
+                 std::string text;
+                 for (const double error : errors.series[trace].y) text += (text.empty() ? "" : ", ") + Digits(error);
+                 return text;
+               }) +
       ". SparQ, figure 4f: 0.135, 0.067, 0.046, 0.037.";
   return {std::move(points), std::move(errors)};
 }

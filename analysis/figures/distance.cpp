@@ -52,7 +52,7 @@ std::vector<FigurePanel> MakeDistance(const FigureInput& input, std::string* cap
   for (size_t trace = 0; trace < all.size(); ++trace) {
     const FigureTrace& of = input.traces[trace];
     for (const int32_t layer : LayersOf(of)) {
-      FigureSeries weight{(input.traces.size() > 1 ? of.name + ", " : "") + "layer " + std::to_string(layer), {}, {}};
+      FigureSeries weight = PartOfTrace(input, trace, "layer " + std::to_string(layer));
       FigureSeries logit = weight;
       for (size_t bin = 0; bin < kBins; ++bin) {
         std::vector<double> mean_weights, mean_logits;

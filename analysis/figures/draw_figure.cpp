@@ -10,6 +10,7 @@
 
 #include "analysis/figure_drawing.h"
 #include "analysis/types/color_map.h"
+#include "analysis/types/number_text.h"
 #include "analysis/types/printable.h"
 #include "base/errors.h"
 #include "figures/axis_ticks.h"
@@ -24,18 +25,71 @@ constexpr size_t kPlainColors = 7;
 constexpr std::array<Rgb, kPlainColors - 1> kColors = {Rgb{0, 114, 178},   Rgb{213, 94, 0},  Rgb{0, 158, 115},
                                                        Rgb{204, 121, 167}, Rgb{230, 159, 0}, Rgb{86, 180, 233}};
 
-// Series of an order have colours of one; of others the first kPlainColors have colours of their own, and those behind
-// the same again with dashes. The last of them is a grey of the page.
-Rgb ColorOf(const FigurePanel& panel, size_t series, const CairoCanvas* canvas) {
-  const size_t plain = series % kPlainColors;
-  if (!panel.ordered || panel.series.size() < 3)
-    return plain + 1 < kPlainColors ? kColors[plain] : canvas->inks().quiet;
-  return ColorAt(SequentialPalette(),
-                 0.1 + 0.8 * static_cast<double>(series) / static_cast<double>(panel.series.size() - 1));
+// How a series is told from others: by its colour and, of lines, its dashes, of points, their shape.
+struct Look {
+  Rgb color;
+  size_t variant = 0;
+};
+
+struct LegendEntry {
+  std::string name;
+  Look look;
+  bool is_dot = false;
+};
+
+struct Looks {
+  std::vector<Look> of_series;
+  std::vector<LegendEntry> legend;
+};
+
+size_t PlaceIn(std::vector<std::string>* names, const std::string& name) {
+  const auto at = std::find(names->begin(), names->end(), name);
+  const auto place = static_cast<size_t>(at - names->begin());
+  if (at == names->end()) names->push_back(name);
+  return place;
 }
 
-bool IsDashed(const FigurePanel& panel, size_t series) {
-  return !panel.ordered && series >= kPlainColors;
+// The parts of traces share a colour, the traces dashes or shapes. Colours of an order are those of a palette; of
+// others the first kPlainColors have one of their own, the last of these a grey of the page, and those behind have the
+// same again with dashes.
+Looks LooksOf(const FigurePanel& panel, const CairoCanvas& canvas) {
+  std::vector<std::string> parts, traces;
+  std::vector<size_t> place_of_series;
+  for (size_t i = 0; i < panel.series.size(); ++i) {
+    const FigureSeries& series = panel.series[i];
+    // A series of its own is a part that no other has.
+    const std::string own = series.part.empty() ? "\n" + std::to_string(i) : series.part;
+    place_of_series.push_back(series.reference ? 0 : PlaceIn(&parts, own));
+    if (!series.trace.empty()) PlaceIn(&traces, series.trace);
+  }
+  const auto color_at = [&](size_t place) {
+    if (panel.ordered && parts.size() > 2)
+      return ColorAt(SequentialPalette(),
+                     0.1 + 0.8 * static_cast<double>(place) / static_cast<double>(parts.size() - 1));
+    const size_t plain = place % kPlainColors;
+    return plain + 1 < kPlainColors ? kColors[plain] : canvas.inks().quiet;
+  };
+  const bool dots = panel.kind == FigureKind::kPoints;
+  Looks looks;
+  std::vector<std::string> named;
+  for (size_t i = 0; i < panel.series.size(); ++i) {
+    const FigureSeries& series = panel.series[i];
+    Look look{series.reference ? canvas.inks().ink : color_at(place_of_series[i]), series.reference ? size_t{1} : 0};
+    if (!series.trace.empty())
+      look.variant = PlaceIn(&traces, series.trace);
+    else if (!series.reference && !panel.ordered)
+      look.variant = place_of_series[i] / kPlainColors;
+    looks.of_series.push_back(look);
+    if (!series.part.empty()) {
+      const size_t known = named.size();
+      if (PlaceIn(&named, series.part) < known) continue;
+      look.variant = series.trace.empty() ? look.variant : 0;
+    }
+    looks.legend.push_back({series.part.empty() ? series.name : series.part, look, dots || series.dots});
+  }
+  for (size_t trace = 0; trace < traces.size(); ++trace)
+    looks.legend.push_back({traces[trace], {canvas.inks().ink, trace}, dots});
+  return looks;
 }
 
 // From a value to a place along an axis.
@@ -85,7 +139,7 @@ Scale ScaleOf(const FigureAxis& axis, const FigurePanel& panel, std::vector<doub
     least = std::min(least, 0.0);
     most = std::max(most, 0.0);
   }
-  const double room = most > least ? 0.05 * (most - least) : 0.5;
+  const double room = most > least ? 0.05 * (most - least) : std::max(0.5, 0.1 * std::fabs(most));
   scale.least = from_zero && least == 0 ? 0 : least - room;
   scale.most = from_zero && most == 0 ? 0 : most + room;
   return scale;
@@ -116,16 +170,19 @@ double Legend(const FigurePanel& panel, double x, double y, double width, bool d
   if (panel.kind == FigureKind::kHeat || (panel.series.size() < 2 && panel.series.front().name.empty())) return 0;
   constexpr double kSwatch = 10;
   double at = x, line = y;
-  for (size_t i = 0; i < panel.series.size(); ++i) {
-    const std::string name = canvas->Fitted(panel.series[i].name, width - kSwatch - 4, kTextSize);
+  for (const LegendEntry& entry : LooksOf(panel, *canvas).legend) {
+    const std::string name = canvas->Fitted(entry.name, width - kSwatch - 4, kTextSize);
     const double needed = kSwatch + 4 + canvas->Width(name, kTextSize) + 10;
     if (at > x && at + needed - 10 > x + width) {
       at = x;
       line += 1.3 * kTextSize;
     }
     if (draw) {
-      canvas->Line(at, line - kTextSize * 0.35, at + kSwatch, line - kTextSize * 0.35, ColorOf(panel, i, canvas), 3,
-                   IsDashed(panel, i));
+      const double middle = line - kTextSize * 0.35;
+      if (entry.is_dot)
+        canvas->Dot(at + kSwatch / 2, middle, 3, entry.look.color, entry.look.variant);
+      else
+        canvas->Line(at, middle, at + kSwatch, middle, entry.look.color, 3, entry.look.variant);
       canvas->Text(at + kSwatch + 4, line, name, kTextSize);
     }
     at += needed;
@@ -147,11 +204,12 @@ void DrawXY(const FigurePanel& panel, const Area& plot, const Area& area, CairoC
   canvas->Clip({plot.x - 3, plot.y - 3, plot.width + 6, plot.height + 6});
   if (panel.diagonal) {
     const double least = std::max(x.least, y.least), most = std::min(x.most, y.most);
-    if (least < most) canvas->Line(x.At(least), y.At(least), x.At(most), y.At(most), canvas->inks().ink, 0.8, true);
+    if (least < most) canvas->Line(x.At(least), y.At(least), x.At(most), y.At(most), canvas->inks().ink, 0.8, 1);
   }
+  const Looks looks = LooksOf(panel, *canvas);
   for (size_t i = 0; i < panel.series.size(); ++i) {
     const FigureSeries& series = panel.series[i];
-    const Rgb color = ColorOf(panel, i, canvas);
+    const Look& look = looks.of_series[i];
     const auto is_there = [&](size_t at) {
       return std::isfinite(series.x[at]) && std::isfinite(series.y[at]) && (!x.logarithmic || series.x[at] > 0) &&
              (!y.logarithmic || series.y[at] > 0);
@@ -160,13 +218,30 @@ void DrawXY(const FigurePanel& panel, const Area& plot, const Area& area, CairoC
       if (!is_there(at)) continue;
       const bool apart = panel.kind == FigureKind::kPoints || series.dots;
       if (apart || series.y.size() <= 24)
-        canvas->Dot(x.At(series.x[at]), y.At(series.y[at]), series.dots ? 2.6 : apart ? 1.8 : 1.6, color);
+        canvas->Dot(x.At(series.x[at]), y.At(series.y[at]),
+                    series.dots ? 2.6
+                    : apart     ? 1.8
+                                : 1.6,
+                    look.color, apart ? look.variant : 0);
       if (!apart && at > 0 && is_there(at - 1))
-        canvas->Line(x.At(series.x[at - 1]), y.At(series.y[at - 1]), x.At(series.x[at]), y.At(series.y[at]), color, 1.3,
-                     IsDashed(panel, i));
+        canvas->Line(x.At(series.x[at - 1]), y.At(series.y[at - 1]), x.At(series.x[at]), y.At(series.y[at]), look.color,
+                     1.3, look.variant);
     }
   }
   canvas->Unclip();
+}
+
+// Below a group of bars, in one line or, where the axis has no title, in two.
+void DrawCategory(const std::string& name, double middle, double y, double width, bool two_lines, CairoCanvas* canvas) {
+  const size_t space = name.find_last_of(' ', name.size() / 2 + 2);
+  std::string first = name, second;
+  if (two_lines && space != std::string::npos && canvas->Width(name, kTextSize) > width) {
+    first = name.substr(0, space);
+    second = name.substr(space + 1);
+  }
+  canvas->Text(middle, y, canvas->Fitted(first, width, kTextSize), kTextSize, Anchor::kCentre);
+  if (!second.empty())
+    canvas->Text(middle, y + 1.2 * kTextSize, canvas->Fitted(second, width, kTextSize), kTextSize, Anchor::kCentre);
 }
 
 void DrawBars(const FigurePanel& panel, const Area& plot, const Area& area, CairoCanvas* canvas) {
@@ -184,6 +259,7 @@ void DrawBars(const FigurePanel& panel, const Area& plot, const Area& area, Cair
   DrawYAxis(panel.y, y, plot, area, canvas);
   const double pitch = plot.width / static_cast<double>(panel.categories.size());
   const double group = 0.8 * pitch, bar = stacked ? group : group / static_cast<double>(panel.series.size());
+  const Looks looks = LooksOf(panel, *canvas);
   for (size_t category = 0; category < panel.categories.size(); ++category) {
     const double left = plot.x + pitch * static_cast<double>(category) + (pitch - group) / 2;
     double below = 0;
@@ -194,18 +270,24 @@ void DrawBars(const FigurePanel& panel, const Area& plot, const Area& area, Cair
       below += value;
       const double top = std::min(y.At(from), y.At(from + value)), bottom = std::max(y.At(from), y.At(from + value));
       canvas->Fill({left + (stacked ? 0 : bar * static_cast<double>(i)), top, bar, bottom - top},
-                   ColorOf(panel, i, canvas));
+                   looks.of_series[i].color);
     }
-    canvas->Text(left + group / 2, plot.bottom() + 3 + kTextSize,
-                 canvas->Fitted(panel.categories[category], pitch - 2, kTextSize), kTextSize, Anchor::kCentre);
+    DrawCategory(panel.categories[category], left + group / 2, plot.bottom() + 3 + kTextSize, pitch - 2,
+                 panel.x.title.empty(), canvas);
   }
   DrawXTitle(panel.x, plot, canvas);
   DrawFrame(plot, canvas);
 }
 
+bool IsBright(Rgb color) {
+  return 0.299 * color.red + 0.587 * color.green + 0.114 * color.blue > 140;
+}
+
 void DrawHeat(const FigurePanel& panel, Area plot, const Area& area, CairoCanvas* canvas) {
-  constexpr double kBar = 8, kBarRoom = 46;
-  plot.width -= kBarRoom;
+  constexpr double kBar = 8, kTickRoom = 38;
+  // What the colours stand for is said beside them where the panel's title does not say it.
+  const bool is_named = !panel.value.title.empty() && panel.title.find(panel.value.title) == std::string::npos;
+  plot.width -= kBar + kTickRoom + (is_named ? 1.4 * kTextSize : 0);
   Scale value = ScaleOf(panel.value, panel, &FigureSeries::y, false);
   if (panel.value.minimum == panel.value.maximum) {  // no room about the values: a colour for each
     value.least = std::numeric_limits<double>::infinity();
@@ -225,6 +307,9 @@ void DrawHeat(const FigurePanel& panel, Area plot, const Area& area, CairoCanvas
   for (const std::string& name : panel.categories) widest = std::max(widest, canvas->Width(name, kTextSize) + 4);
   const size_t row_stride = stride(1.2 * kTextSize, height);
   const size_t column_stride = width < 24 ? stride(widest, width) : 1;
+  constexpr size_t kFewCells = 16;  // which have room for their numbers
+  const bool says_numbers =
+      panel.series.size() * panel.categories.size() <= kFewCells && width >= 40 && height >= 2 * kTextSize;
   for (size_t row = 0; row < panel.series.size(); ++row) {
     const double y = plot.y + height * static_cast<double>(row);
     for (size_t column = 0; column < panel.categories.size(); ++column) {
@@ -234,6 +319,10 @@ void DrawHeat(const FigurePanel& panel, Area plot, const Area& area, CairoCanvas
       const Rgb color =
           std::isfinite(here) ? ColorAt(SequentialPalette(), std::clamp(place, 0.0, 1.0)) : canvas->inks().none;
       canvas->Fill(cell, color);
+      if (says_numbers && std::isfinite(here)) {
+        canvas->Text(cell.x + cell.width / 2, cell.y + cell.height / 2 + kTextSize / 3, FormatNumber("%.3g", here),
+                     kTextSize, Anchor::kCentre, IsBright(color) ? kDarkPage.paper : kLightPage.paper);
+      }
     }
     if (row % row_stride == 0)
       canvas->Text(plot.x - 4, y + height / 2 + kTextSize / 3,
@@ -258,6 +347,10 @@ void DrawHeat(const FigurePanel& panel, Area plot, const Area& area, CairoCanvas
   value.end = plot.y;
   for (const AxisTick& tick : AxisTicks(value.least, value.most, false, 5))
     canvas->Text(left + kBar + 3, value.At(tick.value) + kTextSize / 3, tick.text, kTextSize);
+  if (is_named) {
+    canvas->TextUpwards(left + kBar + kTickRoom, plot.y + plot.height / 2,
+                        canvas->Fitted(panel.value.title, plot.height, kTextSize), kTextSize);
+  }
 }
 
 void DrawPanel(const FigurePanel& panel, const Area& area, CairoCanvas* canvas) {
@@ -293,12 +386,35 @@ void DrawPanel(const FigurePanel& panel, const Area& area, CairoCanvas* canvas) 
   Legend(panel, area.x + 4, plot.bottom() + 4.4 * kTextSize, area.width - 4, true, canvas);
 }
 
+// Rows and columns of panels on a page.
+struct Grid {
+  size_t columns = 1, rows = 1;
+};
+constexpr double kGap = 18;
+
+Grid GridOf(const Figure& figure) {
+  const size_t count = figure.panels.size();
+  Grid grid;
+  const size_t usual = count <= 3 ? count : count == 4 ? 2 : 3;
+  grid.columns = std::max<size_t>(1, figure.columns > 0 ? std::min(count, static_cast<size_t>(figure.columns)) : usual);
+  grid.rows = (count + grid.columns - 1) / grid.columns;
+  return grid;
+}
+
+double PanelWidth(double whole, const Grid& grid) {
+  return (whole - kGap * static_cast<double>(grid.columns - 1)) / static_cast<double>(grid.columns);
+}
+
+// Above and below the panels.
+constexpr double kHeadHeight = kTitleSize + 3 * kTextSize;
+double CaptionHeight(const Figure& figure, double width, CairoCanvas* canvas) {
+  return 1.35 * kTextSize * std::ceil(canvas->Width(figure.caption, kTextSize) / (0.93 * width)) + 4;
+}
+
 void DrawPanels(const Figure& figure, const Area& whole, CairoCanvas* canvas) {
   const size_t count = figure.panels.size();
-  const size_t columns = count <= 3 ? count : count == 4 ? 2 : 3;
-  const size_t rows = (count + columns - 1) / columns;
-  constexpr double kGap = 18;
-  const double panel_width = (whole.width - kGap * static_cast<double>(columns - 1)) / static_cast<double>(columns);
+  const auto [columns, rows] = GridOf(figure);
+  const double panel_width = PanelWidth(whole.width, GridOf(figure));
   const double panel_height = (whole.height - kGap * static_cast<double>(rows - 1)) / static_cast<double>(rows);
   for (size_t i = 0; i < count; ++i) {
     const size_t row = i / columns, column = i % columns;
@@ -324,17 +440,32 @@ void Draw(const Figure& figure, double width, double height, const FigureLook& l
   }
   // The caption at the bottom, as high as its lines.
   const double caption_width = width - 2 * kMargin;
-  const double lines = std::ceil(canvas.Width(figure.caption, kTextSize) / (0.93 * caption_width));
-  const double caption_height = 1.35 * kTextSize * lines + 4;
+  const double caption_height = CaptionHeight(figure, caption_width, &canvas);
   canvas.Paragraph(kMargin, height - kMargin - caption_height + kTextSize + 4, caption_width, figure.caption,
                    kTextSize);
   DrawPanels(figure,
-             {kMargin, kMargin + kTitleSize + 3 * kTextSize, caption_width,
-              height - 2 * kMargin - kTitleSize - 3 * kTextSize - caption_height - 6},
+             {kMargin, kMargin + kHeadHeight, caption_width, height - 2 * kMargin - kHeadHeight - caption_height - 6},
              &canvas);
 }
 
 }  // namespace
+
+int32_t FigureHeight(const Figure& figure, int32_t width) {
+  constexpr double kLeast = 480, kPlotHeight = 190;
+  double height = kLeast;
+  MeasureText([&](cairo_t* cairo) {
+    CairoCanvas canvas(cairo);
+    const Grid grid = GridOf(figure);
+    const double whole = width - 2 * kMargin;
+    double legend = 0;
+    for (const FigurePanel& panel : figure.panels)
+      legend = std::max(legend, Legend(panel, 0, 0, PanelWidth(whole, grid), false, &canvas));
+    const double of_panel = 2.0 * kPanelTitleSize + kPlotHeight + legend + 4.2 * kTextSize;
+    height = std::max(height, 2 * kMargin + kHeadHeight + CaptionHeight(figure, whole, &canvas) + 6 +
+                                  static_cast<double>(grid.rows) * (of_panel + kGap) - kGap);
+  });
+  return static_cast<int32_t>(std::ceil(height));
+}
 
 void DrawFigure(const Figure& figure, int32_t width, int32_t height, const std::string& path, const FigureLook& look) {
   PaintFile(path, figure.title, width, height, [&](cairo_t* cairo) { Draw(figure, width, height, look, cairo); });

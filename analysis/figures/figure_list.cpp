@@ -31,7 +31,7 @@ Figure MakeFigure(const FigureMaker& maker, const FigureInput& input) {
   for (const FigureTrace& one : input.traces) {
     for (int32_t slot = 0; slot < std::ssize(one.trace->layout().layers); ++slot) RequireCausal(*one.trace, slot);
   }
-  Figure figure{info.name, info.title, info.source, {}, {}};
+  Figure figure{info.name, info.title, info.source, {}, {}, info.columns};
   figure.panels = maker.Make(input, &figure.caption);
   return figure;
 }

@@ -132,6 +132,15 @@ FigureSeries MeanByLayer(const FigureTrace& trace, const std::function<double(si
   return series;
 }
 
+FigureSeries PartOfTrace(const FigureInput& input, size_t trace, const std::string& part) {
+  FigureSeries series{part, {}, {}};
+  if (input.traces.size() == 1) return series;
+  series.part = part;
+  series.trace = input.traces[trace].name;
+  series.name = series.trace + ", " + part;
+  return series;
+}
+
 FigurePanel HeadsAsHeat(const FigureTrace& trace, const std::string& title, const std::string& value_title,
                         const std::function<double(size_t head)>& value) {
   FigurePanel panel;
@@ -167,8 +176,40 @@ FigureSeries Histogram(const std::string& name, const std::vector<double>& value
   return series;
 }
 
+void ShareValueRange(std::vector<FigurePanel>* panels) {
+  double least = std::numeric_limits<double>::infinity(), most = -least;
+  for (const FigurePanel& panel : *panels) {
+    if (panel.kind != FigureKind::kHeat) continue;
+    for (const FigureSeries& row : panel.series) {
+      for (const double value : row.y) {
+        if (!std::isfinite(value)) continue;
+        least = std::min(least, value);
+        most = std::max(most, value);
+      }
+    }
+  }
+  if (!(least < most)) return;
+  for (FigurePanel& panel : *panels) {
+    if (panel.kind != FigureKind::kHeat) continue;
+    panel.value.minimum = least;
+    panel.value.maximum = most;
+  }
+}
+
 std::string Digits(double value, int digits) {
   return FormatNumber(("%." + std::to_string(digits) + "f").c_str(), value);
+}
+
+std::string OfTraces(const FigureInput& input, const std::function<std::string(size_t trace)>& text) {
+  if (input.traces.size() == 1) return text(0);
+  std::string all;
+  for (size_t trace = 0; trace < input.traces.size(); ++trace)
+    all += (trace == 0 ? "" : ", ") + text(trace) + " (" + input.traces[trace].name + ")";
+  return all;
+}
+
+std::string DigitsOfTraces(const FigureInput& input, const std::function<double(size_t trace)>& value, int digits) {
+  return OfTraces(input, [&](size_t trace) { return Digits(value(trace), digits); });
 }
 
 std::vector<int32_t> LargestIndices(std::span<const float> values, int32_t k) {

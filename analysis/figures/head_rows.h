@@ -61,6 +61,8 @@ std::vector<std::vector<Result>> OfEveryHead(const FigureInput& input,
 std::vector<int32_t> LayersOf(const FigureTrace& trace);
 // Mean of the heads of each of LayersOf; NaN values are left out, and NaN where a layer has no number.
 FigureSeries MeanByLayer(const FigureTrace& trace, const std::function<double(size_t head)>& value);
+// An empty series of one part of a trace's numbers, such as "k = 32"; of several traces, named by both.
+FigureSeries PartOfTrace(const FigureInput& input, size_t trace, const std::string& part);
 // Layer x head, one value each.
 FigurePanel HeadsAsHeat(const FigureTrace& trace, const std::string& title, const std::string& value_title,
                         const std::function<double(size_t head)>& value);
@@ -68,8 +70,13 @@ FigurePanel HeadsAsHeat(const FigureTrace& trace, const std::string& title, cons
 FigureSeries Histogram(const std::string& name, const std::vector<double>& values, double least, double most,
                        int32_t bins);
 double MeanOfNumbers(const std::vector<double>& values);
+// The same range of values, and so of colours, in all panels of kHeat.
+void ShareValueRange(std::vector<FigurePanel>* panels);
 // "0.123"
 std::string Digits(double value, int digits = 3);
+// A number of each trace for a caption: "0.123", of several traces "0.123 (one), 0.456 (two)".
+std::string OfTraces(const FigureInput& input, const std::function<std::string(size_t trace)>& text);
+std::string DigitsOfTraces(const FigureInput& input, const std::function<double(size_t trace)>& value, int digits = 3);
 
 // The indices of the k largest, ascending (equal values: the lower index).
 std::vector<int32_t> LargestIndices(std::span<const float> values, int32_t k);

@@ -99,7 +99,7 @@ std::vector<FigurePanel> MakeIndexReuse(const FigureInput& input, std::string* c
   *caption =
       "Shared part of the 64 best keys of two rows (64 rows of a head, mean over heads): between neighbouring "
       "queries " +
-      Digits(rows.series.front().y.front()) + ".";
+      DigitsOfTraces(input, [&rows](size_t trace) { return rows.series[trace].y.front(); }) + ".";
   std::vector<FigurePanel> panels = {std::move(rows), std::move(layers)};
   if (!prompts.series.empty()) panels.push_back(std::move(prompts));
   return panels;

@@ -85,7 +85,7 @@ std::vector<FigurePanel> MakeKernelSparsity(const FigureInput& input, std::strin
     FigurePanel by_length;
     by_length.title = (input.traces.size() > 1 ? input.traces[trace].name + ", " : "") + "mean of these heads";
     by_length.x = {"tokens of the prefix", true, 0, 0};
-    by_length.y = {"share of dense attention's tiles that is left out", false, 0, 1};
+    by_length.y = {"tiles that are left out", false, 0, 1};
     for (const kernels::PrefillMethod* method : CountedPatterns()) {
       const std::string& title = method->spec().title;
       FigureSeries series{title, {}, {}};
@@ -105,9 +105,10 @@ std::vector<FigurePanel> MakeKernelSparsity(const FigureInput& input, std::strin
       by_setting.diagonal = true;
       by_setting.x = {"pairs that the mask leaves out", false, 0, 1};
       by_setting.y = {"tiles that are left out", false, 0, 1};
-      for (const auto& [title, settings] : all[trace][head].by_setting) {
-        FigureSeries series{title, {}, {}};
-        for (const Shares& shares : settings) {
+      for (const kernels::PrefillMethod* method :
+           CountedPatterns()) {  // in the order, and so the colours, of the first
+        FigureSeries series{method->spec().title, {}, {}};
+        for (const Shares& shares : all[trace][head].by_setting.at(series.name)) {
           series.x.push_back(1 - shares.kept);
           series.y.push_back(1 - shares.computed);
         }

@@ -115,13 +115,13 @@ std::vector<FigurePanel> MakeLineSums(const FigureInput& input, std::string* cap
       const std::string& title = first.titles[trace][head];
       panels.push_back(LinesPanel(title + ", columns", "key", tokens, all[trace][head].columns));
       panels.push_back(LinesPanel(title + ", slashes", "distance, tokens", tokens, all[trace][head].slashes));
-      panels.push_back(BlocksPanel(title + ", blocks (log10)", all[trace][head]));
+      panels.push_back(BlocksPanel(title + ", blocks", all[trace][head]));
     }
   }
   *caption =
       "On the first head of each class: a row's mass by key and by distance, mean over each quarter of the rows, and "
-      "by "
-      "blocks. SampleAttention, figure 4: columns, slashes and both; a column that is prominent in the upper half may "
+      "by blocks. SampleAttention, figure 4: columns, slashes and both; a column that is prominent in the upper half "
+      "may "
       "fade in the lower one.";
   return panels;
 }

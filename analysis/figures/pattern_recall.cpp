@@ -113,7 +113,7 @@ const FigureMaker& PatternRecallFigure() {
   static const SimpleFigure figure(
       {"pattern-recall", "Recall of patterns by cost", "MInference, figure 3c",
        "mass that each pattern keeps against the FLOPs of a kernel and against its pairs, for a head of each class", 1,
-       /*by_class=*/true},
+       /*by_class=*/true, /*of_runs=*/false, /*columns=*/2},
       MakePatternRecall);
   return figure;
 }

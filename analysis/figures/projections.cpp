@@ -135,8 +135,10 @@ std::vector<FigurePanel> MakeProjections(const FigureInput& input, std::string* 
   for (size_t trace = 0; trace < all.size(); ++trace) {
     FigureSeries means{input.traces[trace].name, {}, {}};
     for (size_t i = 0; i < kNames.size(); ++i) {
-      FigureSeries series = MeanByLayer(input.traces[trace], [&](size_t head) { return all[trace][head][i]; });
-      series.name = (input.traces.size() > 1 ? series.name + ", " : "") + kNames[i];
+      FigureSeries by_layer = MeanByLayer(input.traces[trace], [&](size_t head) { return all[trace][head][i]; });
+      FigureSeries series = PartOfTrace(input, trace, kNames[i]);
+      series.x = std::move(by_layer.x);
+      series.y = std::move(by_layer.y);
       lines.series.push_back(std::move(series));
       std::vector<double> of_heads;
       for (const Agreements& head : all[trace]) of_heads.push_back(head[i]);

@@ -83,6 +83,7 @@ std::vector<FigurePanel> MakeQueryDensity(const FigureInput& asked, std::string*
           {"head " + std::to_string(input.traces[trace].heads[head].head), gaussian.x, all[trace][head]});
     }
     linear.series.push_back(gaussian);
+    linear.series.back().reference = true;
     FigurePanel tails = linear;
     tails.title += ", tails";
     tails.y = {"density", true, 1e-5, 2};

@@ -55,10 +55,7 @@ std::vector<FigurePanel> MakeSparsityByLength(const FigureInput& input, std::str
   for (size_t trace = 0; trace < all.size(); ++trace) {
     const std::vector<int64_t> lengths = Lengths(input.traces[trace].trace->num_tokens());
     for (size_t target = 0; target < kTargets.size(); ++target) {
-      FigureSeries series{
-          (input.traces.size() > 1 ? input.traces[trace].name + ", " : "") + "CRA " + Digits(kTargets[target], 2),
-          {},
-          {}};
+      FigureSeries series = PartOfTrace(input, trace, "CRA " + Digits(kTargets[target], 2));
       for (size_t length = 0; length < lengths.size(); ++length) {
         std::vector<double> values;
         for (const auto& head : all[trace]) values.push_back(head[length][target]);

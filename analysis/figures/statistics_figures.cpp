@@ -36,12 +36,23 @@ FigurePanel LinesByLayer(const FigureInput& input, const AllStatistics& all, con
   return panel;
 }
 
-FigurePanel MetricHeat(const FigureInput& input, const AllStatistics& all, const std::string& metric,
-                       const std::string& title) {
-  FigurePanel panel = HeadsAsHeat(input.traces.front(), title, title,
-                                  [&](size_t head) { return MetricValue(all.front()[head], metric); });
-  if (input.traces.size() > 1) panel.title += ": " + input.traces.front().name;
-  return panel;
+// A panel for each trace.
+std::vector<FigurePanel> MetricHeats(const FigureInput& input, const AllStatistics& all, const std::string& metric,
+                                     const std::string& title) {
+  std::vector<FigurePanel> panels;
+  for (size_t trace = 0; trace < all.size(); ++trace) {
+    panels.push_back(HeadsAsHeat(input.traces[trace], title, title,
+                                 [&](size_t head) { return MetricValue(all[trace][head], metric); }));
+    if (all.size() > 1) panels.back().title += ": " + input.traces[trace].name;
+  }
+  ShareValueRange(&panels);
+  return panels;
+}
+
+std::string MeansOfTraces(const FigureInput& input, const AllStatistics& all, const std::string& metric,
+                          int digits = 3) {
+  return DigitsOfTraces(
+      input, [&](size_t trace) { return MeanMetric(all[trace], metric); }, digits);
 }
 
 FigurePanel MetricHistogram(const FigureInput& input, const AllStatistics& all, const std::string& metric,
@@ -57,33 +68,38 @@ FigurePanel MetricHistogram(const FigureInput& input, const AllStatistics& all, 
 
 std::vector<FigurePanel> MakeTopKMass(const FigureInput& input, std::string* caption) {
   const AllStatistics all = StatisticsOfAll(input);
-  *caption = "Mass of a row's 32 largest probabilities: " + Digits(MeanMetric(all.front(), "top_32_mass")) +
-             " on average over heads. SparQ, figure 4a, prints no number.";
+  *caption =
+      "Mass of a row's 32 largest probabilities, on average over heads: " + MeansOfTraces(input, all, "top_32_mass") +
+      ". SparQ, figure 4a, prints no number.";
   FigurePanel lines;
   lines.title = "top-k mass over layers";
   lines.x.title = "layer";
   lines.y = {"mass of a row's k largest", false, 0, 1};
   for (size_t trace = 0; trace < all.size(); ++trace) {
     for (const int32_t k : {1, 8, 32, 128, 1024}) {
-      FigureSeries series = MeanByLayer(input.traces[trace], [&](size_t head) {
+      FigureSeries means = MeanByLayer(input.traces[trace], [&](size_t head) {
         return MetricValue(all[trace][head], "top_" + std::to_string(k) + "_mass");
       });
-      series.name = (input.traces.size() > 1 ? series.name + ", " : "") + "k = " + std::to_string(k);
+      FigureSeries series = PartOfTrace(input, trace, "k = " + std::to_string(k));
+      series.x = std::move(means.x);
+      series.y = std::move(means.y);
       lines.series.push_back(std::move(series));
     }
   }
-  return {MetricHistogram(input, all, "top_32_mass", "mass of the top 32"),
-          MetricHeat(input, all, "top_32_mass", "mass of the top 32"), std::move(lines)};
+  std::vector<FigurePanel> panels = MetricHeats(input, all, "top_32_mass", "mass of the top 32");
+  panels.insert(panels.begin(), MetricHistogram(input, all, "top_32_mass", "mass of the top 32"));
+  panels.push_back(std::move(lines));
+  return panels;
 }
 
 // A point a head by its layer, and a second series before RoPE where that was recorded.
 FigurePanel PointsByLayer(const FigureInput& input, const AllStatistics& all, const std::string& metric,
-                          const std::string& title) {
+                          const std::string& title, const std::string& axis) {
   FigurePanel panel;
   panel.title = title + " by layer";
   panel.kind = FigureKind::kPoints;
   panel.x.title = "layer";
-  panel.y.title = title;
+  panel.y.title = axis;
   for (size_t trace = 0; trace < all.size(); ++trace) {
     for (const auto& [name, which] : {std::pair{input.traces[trace].name, metric},
                                       std::pair{input.traces[trace].name + ", before RoPE", metric + "_pre_rope"}}) {
@@ -119,8 +135,10 @@ std::vector<FigurePanel> MakeKurtosis(const FigureInput& input, std::string* cap
              std::to_string(count) +
              " heads. SparQ, figure 4d: most heads of Llama 2 7B above 0. Components with |z| > 3: " + "at most " +
              Digits(most_outliers, 1) + " times a Gaussian's; figure E1: up to 20 times.";
-  return {PointsByLayer(input, all, "kurtosis_pooled", "excess kurtosis of q"), std::move(beside),
-          PointsByLayer(input, all, "query_outliers", "components with |z| > 3, relative to a Gaussian's")};
+  return {PointsByLayer(input, all, "kurtosis_pooled", "excess kurtosis of q", "excess kurtosis of q"),
+          std::move(beside),
+          PointsByLayer(input, all, "query_outliers", "outliers of q",
+                        "components with |z| > 3, relative to a Gaussian's")};
 }
 
 std::vector<FigurePanel> MakeAgreement(const FigureInput& input, std::string* caption) {
@@ -132,11 +150,10 @@ std::vector<FigurePanel> MakeAgreement(const FigureInput& input, std::string* ca
   lines.y = {"share of the k best keys that r components find", false, 0, 1};
   for (size_t trace = 0; trace < all.size(); ++trace) {
     for (const TopKAgreement& entry : first.agreement) {
-      const std::string name =
-          (input.traces.size() > 1 ? input.traces[trace].name + ", " : "") + "r = " + std::to_string(entry.r);
+      FigureSeries empty = PartOfTrace(input, trace, "r = " + std::to_string(entry.r));
       auto series = std::find_if(lines.series.begin(), lines.series.end(),
-                                 [&](const FigureSeries& one) { return one.name == name; });
-      if (series == lines.series.end()) series = lines.series.insert(lines.series.end(), {name, {}, {}});
+                                 [&](const FigureSeries& one) { return one.name == empty.name; });
+      if (series == lines.series.end()) series = lines.series.insert(lines.series.end(), std::move(empty));
       series->x.push_back(entry.k);
       series->y.push_back(
           MeanMetric(all[trace], "agreement_r" + std::to_string(entry.r) + "_k" + std::to_string(entry.k)));
@@ -150,10 +167,11 @@ std::vector<FigurePanel> MakeAgreement(const FigureInput& input, std::string* ca
 
 std::vector<FigurePanel> MakeValueCorrelation(const FigureInput& input, std::string* caption) {
   const AllStatistics all = StatisticsOfAll(input);
-  *caption = "Excess correlation ratio of V along the sequence: " + Digits(MeanMetric(all.front(), "v_correlation")) +
-             " on average over heads. SparQ, table 1: 0.256 (Llama 2 7B).";
-  return {LinesByLayer(input, all, "v_correlation", "excess correlation ratio of V"),
-          MetricHeat(input, all, "v_correlation", "excess correlation ratio of V")};
+  *caption = "Excess correlation ratio of V along the sequence, on average over heads: " +
+             MeansOfTraces(input, all, "v_correlation") + ". SparQ, table 1: 0.256 (Llama 2 7B).";
+  std::vector<FigurePanel> panels = MetricHeats(input, all, "v_correlation", "excess correlation ratio of V");
+  panels.insert(panels.begin(), LinesByLayer(input, all, "v_correlation", "excess correlation ratio of V"));
+  return panels;
 }
 
 std::vector<FigurePanel> MakeSparsity(const FigureInput& input, std::string* caption) {
@@ -168,18 +186,22 @@ std::vector<FigurePanel> MakeSparsity(const FigureInput& input, std::string* cap
     for (size_t i = 0; i < series.y.size(); ++i) series.x.push_back(static_cast<double>(i + 1));
     sorted.series.push_back(std::move(series));
   }
-  *caption = "Share of the causal pairs that can go while every row keeps 0.95 of its mass: " +
-             Digits(MeanMetric(all.front(), "sparsity_0.95")) +
-             " on average over heads. SampleAttention, section 3.1: above 0.896 on average; 0.274 to 0.998 by head.";
-  return {LinesByLayer(input, all, "sparsity_0.95", "sparsity at 0.95"), std::move(sorted),
-          MetricHeat(input, all, "sparsity_0.95", "sparsity at 0.95")};
+  *caption = "Share of the causal pairs that can go while every row keeps 0.95 of its mass, on average over heads: " +
+             MeansOfTraces(input, all, "sparsity_0.95") +
+             ". SampleAttention, section 3.1: above 0.896 on average; 0.274 to 0.998 by head.";
+  std::vector<FigurePanel> panels = {LinesByLayer(input, all, "sparsity_0.95", "sparsity at 0.95"), std::move(sorted)};
+  for (FigurePanel& heat : MetricHeats(input, all, "sparsity_0.95", "sparsity at 0.95"))
+    panels.push_back(std::move(heat));
+  return panels;
 }
 
 std::vector<FigurePanel> MakeNearestNonzero(const FigureInput& input, std::string* caption) {
   const AllStatistics all = StatisticsOfAll(input);
-  *caption = "Distance of a row's non-zero entries (at least 0.001) to their 10 nearest, in tokens: " +
-             Digits(MeanMetric(all.front(), "nearest_nonzero"), 1) +
-             " on average over heads. MInference, figure 3b: around 5 (128K tokens; its threshold is not stated).";
+  *caption =
+      "Distance of a row's non-zero entries (at least 0.001) to their 10 nearest, in tokens, on average over "
+      "heads: " +
+      MeansOfTraces(input, all, "nearest_nonzero", 1) +
+      ". MInference, figure 3b: around 5 (128K tokens; its threshold is not stated).";
   return {LinesByLayer(input, all, "nearest_nonzero", "distance to the nearest non-zeros, tokens")};
 }
 
@@ -227,12 +249,16 @@ std::vector<FigurePanel> MakeHeadPatterns(const FigureInput& input, std::string*
 
 std::vector<FigurePanel> MakeLogits(const FigureInput& input, std::string* caption) {
   const AllStatistics all = StatisticsOfAll(input);
-  const std::vector<double> largest = ValuesOf(all.front(), "largest_logit");
-  *caption = "Largest scaled score of a head: at most " + Digits(*std::max_element(largest.begin(), largest.end()), 1) +
+  const auto largest = [&all](size_t trace) {
+    const std::vector<double> of_heads = ValuesOf(all[trace], "largest_logit");
+    return *std::max_element(of_heads.begin(), of_heads.end());
+  };
+  *caption = "Largest scaled score of a head: at most " + DigitsOfTraces(input, largest, 1) +
              ". QK-clip (Kimi K2) acts above 100.";
-  return {MetricHeat(input, all, "largest_logit", "largest logit"),
-          LinesByLayer(input, all, "largest_logit", "largest logit"),
-          LinesByLayer(input, all, "lse", "log-sum-exp, nats")};
+  std::vector<FigurePanel> panels = MetricHeats(input, all, "largest_logit", "largest logit");
+  panels.push_back(LinesByLayer(input, all, "largest_logit", "largest logit"));
+  panels.push_back(LinesByLayer(input, all, "lse", "log-sum-exp, nats"));
+  return panels;
 }
 
 }  // namespace

@@ -107,7 +107,7 @@ std::vector<FigurePanel> MakeStripes(const FigureInput& input, std::string* capt
   for (size_t trace = 0; trace < all.size(); ++trace) {
     for (const auto& [name, curve] :
          {std::pair{"all scores", &BothCurves::full}, std::pair{"sampled scores", &BothCurves::sampled}}) {
-      FigureSeries of_least{(input.traces.size() > 1 ? input.traces[trace].name + ", " : "") + name, {}, {}};
+      FigureSeries of_least = PartOfTrace(input, trace, name);
       FigureSeries of_mean = of_least;
       for (size_t ratio = 0; ratio < kRatios.size(); ++ratio) {
         double sum_least = 0, sum_mean = 0;

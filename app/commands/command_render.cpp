@@ -9,6 +9,7 @@
 #include <cmath>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <stop_token>
 
 #include "analysis/compare.h"
@@ -89,7 +90,8 @@ int RunFigure(const RenderArguments& arguments) {
   if (!arguments.head.empty()) throw UsageError("--head chooses the head of a map; for a figure give --heads");
   FormatOfOutput(arguments.output, kFigureFormats);
   CheckOutputTarget(arguments.output, arguments.force, arguments.traces);
-  const auto [width, height] = ParseSize(arguments.size.empty() ? "1000x480" : arguments.size, "size");
+  std::optional<std::pair<int32_t, int32_t>> size;
+  if (!arguments.size.empty()) size = ParseSize(arguments.size, "size");
   analysis::FigureLook look;
   look.dark = OneOf<bool>(arguments.ground, "--ground", {{"light", false}, {"dark", true}});
   std::vector<std::unique_ptr<data::TraceReader>> readers;
@@ -116,6 +118,8 @@ int RunFigure(const RenderArguments& arguments) {
     };
     figure = analysis::MakeFigure(*maker, input);
   }
+  const auto [width, height] =
+      size.value_or(std::pair{analysis::kFigureWidth, analysis::FigureHeight(figure, analysis::kFigureWidth)});
   WriteFigureFile(figure, width, height, look, arguments.output, arguments.force);
   return kDone;
 }
@@ -311,7 +315,7 @@ void AddRenderCommand(CLI::App& app, Action& action) {
   command->add_option("--cols", arguments->columns, "Key columns begin:end (all)")->type_name("a:b");
   AddSizeOption(command, &arguments->size,
                 "Size of a map without its axes, in pixels (800x800; two per point in .svg and .pdf), or of a figure, "
-                "in points (1000x480)");
+                "in points (1000 wide, and as high as its panels need)");
   command->add_option("--reduction", arguments->reduction, "max (keeps thin lines) or mean (keeps mass)")
       ->capture_default_str();
   command->add_option("--scale", arguments->scale, "log or linear")->capture_default_str();

@@ -112,7 +112,8 @@ ui::FigurePicturePtr PaintPicture(const analysis::Figure& figure, const ui::Figu
 }
 
 void WriteFigure(const analysis::Figure& figure, const ui::FigureDrawing& drawing, const std::string& path) {
-  WriteFigureFile(figure, drawing.width, drawing.height, LookOf(drawing), path, /*force=*/true);
+  const int32_t height = drawing.height > 0 ? drawing.height : analysis::FigureHeight(figure, drawing.width);
+  WriteFigureFile(figure, drawing.width, height, LookOf(drawing), path, /*force=*/true);
 }
 
 }  // namespace headscope::app

@@ -37,10 +37,15 @@ std::vector<std::string> Texts(const std::vector<AxisTick>& ticks) {
   return texts;
 }
 
+TEST(AxisTicks, SayThousandsInFull) {
+  EXPECT_THAT(Texts(AxisTicks(9500, 11000, false, 4)), ElementsAre("9500", "10000", "10500", "11000"));
+}
+
 TEST(AxisTicks, AreRoundNumbersInsideTheRange) {
   EXPECT_THAT(Texts(AxisTicks(0, 1, false, 5)), ElementsAre("0", "0.2", "0.4", "0.6", "0.8", "1"));
   EXPECT_THAT(Texts(AxisTicks(-3.2, 4.1, false, 4)), ElementsAre("-2", "0", "2", "4"));
   EXPECT_THAT(Texts(AxisTicks(1000, 20000, true, 8)), ElementsAre("1K", "2K", "4K", "8K", "16K"));
+  EXPECT_THAT(Texts(AxisTicks(0.015, 0.3, true, 6)), ElementsAre("0.02", "0.05", "0.1", "0.2"));
   EXPECT_THAT(Texts(AxisTicks(0.00005, 2, true, 8)), ElementsAre("1e-04", "0.001", "0.01", "0.1", "1"));
 }
 
@@ -154,6 +159,91 @@ TEST(Figures, AsPixelsAreThoseOfThePngOnEitherGround) {
   const FigurePixels bare = PaintFigure(EveryKind(), 600, 400, 1.5, {.captions = false});
   EXPECT_NE(bare.rgb, light.rgb);
   EXPECT_THROW(PaintFigure(EveryKind(), 90, 50, 1, {}), UsageError);
+}
+
+Figure OfPanels(size_t count, size_t series) {
+  Figure figure{"panels", "Panels", "nobody", "A caption.", {}};
+  FigurePanel panel{.title = "lines", .kind = FigureKind::kLines};
+  for (size_t i = 0; i < series; ++i)
+    panel.series.push_back(
+        {"a series with a long name, number " + std::to_string(i), {1, 2}, {0, 1.0 + 0.1 * static_cast<double>(i)}});
+  figure.panels.assign(count, panel);
+  return figure;
+}
+
+TEST(Figures, HaveRoomOnAPageOfTheirHeight) {
+  EXPECT_EQ(FigureHeight(OfPanels(2, 2), 1000), 480);
+  const Figure many = OfPanels(26, 27);  // eight kinds of heads, all methods in the legends
+  const int32_t height = FigureHeight(many, 1000);
+  EXPECT_GT(height, FigureHeight(OfPanels(13, 27), 1000));
+  EXPECT_GT(height, FigureHeight(OfPanels(26, 2), 1000));
+  EXPECT_THROW(PaintFigure(many, 1000, 480, 1, {}), UsageError);
+  EXPECT_EQ(PaintFigure(many, 1000, height, 1, {}).height, height);
+}
+
+// Pixels of a colour, none of which is mixed with what lies beside it.
+int64_t CountPixels(const FigurePixels& pixels, uint32_t rgb) {
+  return std::count(pixels.rgb.begin(), pixels.rgb.end(), 0xff000000u | rgb);
+}
+
+TEST(Figures, GiveAPartOneColourInAllTraces) {
+  constexpr uint32_t kFirst = 0x0072b2, kSecond = 0xd55e00, kThird = 0x009e73;
+  Figure figure{"parts", "Parts", "", "", {}};
+  FigurePanel panel{.title = "lines", .kind = FigureKind::kLines};
+  for (const std::string trace : {"one", "two"}) {
+    for (const std::string part : {"a", "b"}) {
+      FigureSeries series{trace + ", " + part, {1, 2}, {1.0 + static_cast<double>(panel.series.size()), 3}};
+      series.part = part;
+      series.trace = trace;
+      panel.series.push_back(std::move(series));
+    }
+  }
+  figure.panels = {panel};
+  const FigurePixels parts = PaintFigure(figure, 600, 400, 2, {});
+  EXPECT_GT(CountPixels(parts, kFirst), 0);
+  EXPECT_GT(CountPixels(parts, kSecond), 0);
+  EXPECT_EQ(CountPixels(parts, kThird), 0);
+  // Traces differ in their dashes.
+  Figure other = figure;
+  std::swap(other.panels[0].series[0].trace, other.panels[0].series[2].trace);
+  EXPECT_NE(PaintFigure(other, 600, 400, 2, {}).rgb, parts.rgb);
+  // Series without parts have a colour each.
+  for (FigureSeries& series : figure.panels[0].series) series.part = series.trace = "";
+  EXPECT_GT(CountPixels(PaintFigure(figure, 600, 400, 2, {}), kThird), 0);
+}
+
+TEST(Figures, TellMoreSeriesApartThanTheyHaveColours) {
+  // The eighth has the first's colour: its line has dashes, its points another shape.
+  const auto with_only = [](FigureKind kind, size_t shown) {
+    Figure figure = OfPanels(1, 15);
+    figure.panels[0].kind = kind;
+    constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+    for (size_t i = 0; i < 15; ++i)
+      figure.panels[0].series[i].y = i == shown ? std::vector<double>{0, 1} : std::vector<double>{kNone, kNone};
+    return PaintFigure(figure, 900, 700, 1, {}).rgb;
+  };
+  for (const FigureKind kind : {FigureKind::kLines, FigureKind::kPoints}) {
+    EXPECT_NE(with_only(kind, 7), with_only(kind, 0));
+    EXPECT_NE(with_only(kind, 14), with_only(kind, 0));
+    EXPECT_NE(with_only(kind, 14), with_only(kind, 7));
+  }
+}
+
+TEST(Figures, SayANumberOfEveryTrace) {
+  FigureInput input;
+  input.traces = {{.name = "one"}};
+  EXPECT_EQ(DigitsOfTraces(input, [](size_t) { return 0.5; }), "0.500");
+  input.traces.push_back({.name = "two"});
+  EXPECT_EQ(DigitsOfTraces(
+                input, [](size_t trace) { return 0.25 * static_cast<double>(trace + 1); }, 2),
+            "0.25 (one), 0.50 (two)");
+  EXPECT_EQ(PartOfTrace(input, 1, "k = 4").name, "two, k = 4");
+  std::vector<FigurePanel> panels(2, {.kind = FigureKind::kHeat});
+  panels[0].series = {{"0", {}, {1, 3}}};
+  panels[1].series = {{"0", {}, {-2, std::numeric_limits<double>::quiet_NaN()}}};
+  ShareValueRange(&panels);
+  EXPECT_EQ(panels[0].value.minimum, -2);
+  EXPECT_EQ(panels[1].value.maximum, 3);
 }
 
 // Takes all columns of every row, or refuses every head.

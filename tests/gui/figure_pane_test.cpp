@@ -7,6 +7,7 @@
 #include <QComboBox>
 #include <QDockWidget>
 #include <QFile>
+#include <QImage>
 #include <QProcess>
 #include <QPushButton>
 #include <QRegularExpression>
@@ -99,6 +100,18 @@ TEST_F(FigurePaneTest, ASavedFigureIsTheOneOfTheCopiedCommand) {
   study().Save(numbers);
   ASSERT_TRUE(WaitFor([&] { return QFile::exists(numbers); }));
   EXPECT_TRUE(Bytes(numbers).startsWith("panel,series,x,y\n"));
+}
+
+TEST_F(FigurePaneTest, AFigureOfManyPanelsIsSavedOnAPageWithRoomForThem) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  ASSERT_NO_FATAL_FAILURE(Choose("pattern-recall"));
+  ASSERT_TRUE(WaitForPicture());
+  const QString saved = File(QStringLiteral("many.png"));
+  study().Save(saved);
+  ASSERT_TRUE(WaitFor([&] { return QFile::exists(saved) && !study().working(); })) << study().error().toStdString();
+  const QImage page(saved);
+  EXPECT_EQ(page.width(), 2000);
+  EXPECT_GT(page.height(), 960);
 }
 
 TEST_F(FigurePaneTest, APaneThatIsEnlargedIsPaintedAnewAndPutBack) {

@@ -71,7 +71,7 @@ TEST_F(FigureStudyTest, TheHeadsAreAllTheShownOnesOrTheOpenOne) {
   RestAndDeliver();
   EXPECT_EQ(workbench_.last_figure.heads, (std::vector<analysis::HeadId>{{0, 0}}));
   EXPECT_EQ(FigureCommand(QStringLiteral("t.h5"), study().Drawing()),
-            QStringLiteral("headscope render t.h5 --figure one --heads 0:0 --max-rows 256 --size 1000x480 -o one.svg"));
+            QStringLiteral("headscope render t.h5 --figure one --heads 0:0 --max-rows 256 -o one.svg"));
 }
 
 TEST_F(FigureStudyTest, ClassesAreThoseThatAPersonHasSet) {

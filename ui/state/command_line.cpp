@@ -104,9 +104,10 @@ QString FigureCommand(const QString& trace_path, const FigureDrawing& drawing,
   if (!thresholds.isEmpty()) arguments += {QStringLiteral("--class-threshold"), thresholds.join(u',')};
   if (drawing.runs != nullptr && !drawing.runs->empty() && !runs_path.isEmpty())
     arguments += {QStringLiteral("--runs"), runs_path};
-  arguments += {QStringLiteral("--max-rows"), QString::number(drawing.max_rows),
-                QStringLiteral("--size"),     QStringLiteral("%1x%2").arg(drawing.width).arg(drawing.height),
-                QStringLiteral("-o"),         QString::fromStdString(drawing.name) + QStringLiteral(".svg")};
+  arguments += {QStringLiteral("--max-rows"), QString::number(drawing.max_rows)};
+  if (drawing.height > 0)
+    arguments += {QStringLiteral("--size"), QStringLiteral("%1x%2").arg(drawing.width).arg(drawing.height)};
+  arguments += {QStringLiteral("-o"), QString::fromStdString(drawing.name) + QStringLiteral(".svg")};
   return Joined(arguments);
 }
 

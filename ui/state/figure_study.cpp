@@ -124,6 +124,7 @@ void FigureStudy::Start() {
 
 FigureDrawing FigureStudy::Drawing() const {
   FigureDrawing drawing;
+  drawing.height = 0;
   if (choice() != nullptr) drawing.name = choice()->name;
   if (heads_chosen_ == Heads::kOpen) {
     if (store()->selected()) drawing.heads = {*store()->selected()};

@@ -28,6 +28,10 @@ struct FigureSeries {
   std::string name;
   std::vector<double> x, y;  // NaN: no number there
   bool dots = false;         // of kLines: points that nothing joins
+  bool reference = false;    // what the others are compared with: dashed, in the ink of the page
+  // Where several traces have the same parts, such as a curve for each k: a part has its colour and a trace its dashes
+  // (of kPoints, its marks), and the legend names either once. Both empty: a series with a colour of its own.
+  std::string part = {}, trace = {};
 };
 
 enum class FigureKind {
@@ -55,6 +59,7 @@ struct Figure {
   std::string source;   // the paper's figure or table; empty: headscope's own
   std::string caption;  // what was computed, with the numbers that the paper has for comparison
   std::vector<FigurePanel> panels;
+  int32_t columns = 0;  // of the panels on the page; 0: by their number
 };
 
 struct FigureTrace {
@@ -82,6 +87,7 @@ struct FigureInfo {
   int32_t least_traces = 1;
   bool by_class = false;  // heads are told apart by FigureInput::classes
   bool of_runs = false;   // FigureInput::runs are in it
+  int32_t columns = 0;    // as Figure::columns
 };
 
 class FigureMaker {
@@ -101,6 +107,11 @@ Figure MakeFigure(const FigureMaker& maker, const FigureInput& input);
 // Schema headscope-figure-1; numbers that there are not are null. CSV: panel, series, x (or category), y.
 std::string FigureJson(const Figure& figure);
 std::string FigureCsv(const Figure& figure);
+
+// The usual page, in points.
+inline constexpr int32_t kFigureWidth = 1000;
+// Points of a page `width` wide on which every panel has room; 480 at least.
+int32_t FigureHeight(const Figure& figure, int32_t width);
 
 // To .svg, .pdf or .png, `width` x `height` points (pixels of a PNG are twice as many). Throws FailedError that names
 // the file, and UsageError where headscope was built without cairo.

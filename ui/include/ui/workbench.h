@@ -289,7 +289,7 @@ struct FigureDrawing {
   std::vector<analysis::HeadId> heads;  // empty: all that are recorded; of the other trace those that it has, too
   std::string other_trace;              // in the figure beside this one; empty: none
   int64_t max_rows = 256;               // of a head, evenly spaced; 0: all
-  int32_t width = 1000, height = 480;   // points
+  int32_t width = 1000, height = 480;   // points; height 0: of a file, as much as its panels need
   bool dark = false;
   bool captions = true;  // title, source and caption are drawn, too
   // Of a figure by class: in the order of Workbench::class_thresholds; empty: their defaults.
