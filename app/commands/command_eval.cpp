@@ -128,6 +128,12 @@ void AddEvalCommand(CLI::App& app, Action& action) {
                    "Write every question with its answer to .csv or .json, under the column names of the kvpress "
                    "library's evaluation (press_name, compression_ratio, context, question, predicted_answer, ..)");
   AddQuietOption(command, &arguments->quiet);
+  command->footer(
+      "exact: share of the questions whose whole answer the model gives; per token: share of the answers' tokens that "
+      "it prefers after the right ones before; nats: loss per token of prose, trigram: that of a trigram model; kept: "
+      "share of the pairs of a row and a key that "
+      "attention kept, of the prompt and of the answers together. The prompt has most of them, and a decode method "
+      "leaves it dense: what such a method reads of the keys in a step is in `headscope compare`.");
   command->callback([=, &action] { action = [=] { return RunEval(*arguments); }; });
 }
 
