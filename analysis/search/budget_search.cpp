@@ -63,6 +63,11 @@ std::vector<const ParameterSpec*> Budgets(const kernels::MethodSpec& spec) {
 Status CheckSearchable(const kernels::MethodSpec& spec) {
   const size_t num_budgets = Budgets(spec).size();
   if (num_budgets == 1 || num_budgets == 2) return {};
+  if (num_budgets == 0) {
+    return {StatusCode::kUnsupported, "method " + spec.name +
+                                          " has no budget to search, of which more never keeps less: compare single "
+                                          "settings of it, or choose another method"};
+  }
   return {StatusCode::kUnsupported, "method " + spec.name + " has " + std::to_string(num_budgets) +
                                         " budgets to search: choose a method with one or two"};
 }

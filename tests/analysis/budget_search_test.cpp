@@ -671,7 +671,7 @@ TEST_F(BudgetSearchTest, RefusesWhatItCannotSearchAndStopsWhenTold) {
   BudgetSearchResult result;
   const kernels::PrefillMethod& dense = *kernels::FindPrefillMethod("dense");
   EXPECT_THAT(SearchBudget(*mass_, dense, ParameterValues(dense.spec()), {}, {}, &result).message(),
-              HasSubstr("method dense has 0 budgets"));
+              HasSubstr("method dense has no budget to search"));
   const kernels::PrefillMethod& blocks = *kernels::FindPrefillMethod("block-sparse");
   for (const double target : {-0.1, 1.5, std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_THAT(SearchBudget(*mass_, blocks, ParameterValues(blocks.spec()), {.mass = target}, {}, &result).message(),

@@ -393,8 +393,8 @@ class Tune(TraceCase):
                               ("is a trace to tune on", {"--check": self.trace}),
                               ("between 0 and 1", {"--target": "cra=1"}), ("between 0 and 1", {"--target": "cra=nan"}),
                               ("between 0 and 1", {"--target": "cra=0.9x"}), ("between 0 and 1", {"--target": "cra="}),
-                              ("has 0 budgets", {"--method": "h2o"}),
-                              ("is not a share of dense attention's time", {"--target": "time=0"}), ("has 0 budgets", {"--method": "dense"}),
+                              ("has no budget to search", {"--method": "h2o"}),
+                              ("is not a share of dense attention's time", {"--target": "time=0"}), ("has no budget to search", {"--method": "dense"}),
                               ("not registered", {"--method": "none"}), ("--heads", {"--heads": "77:0"}),
                               ("must be .json, .csv, .tsv or .npy; or give --format", {"-o": self.path / "x.h5"}), ("give one method that evicts", {"-o": self.path / "x.npy"}), ("is the same file", {"-o": self.same_file()}),
                               ("0 to 4096", {"--threads": "-1"})):
