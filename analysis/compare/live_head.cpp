@@ -28,9 +28,9 @@ void SetError(const std::vector<float>& o, const std::vector<float>& dense, int6
 
 }  // namespace
 
-std::vector<LiveHead::Rows> LiveHead::Checked() const {
-  const int64_t num_rows = head_->num_rows;
-  if (num_rows * head_->num_tokens <= kMostPairs) return {{0, num_rows}};
+std::vector<LiveHead::Rows> LiveHead::RowsToCheck(const HeadTensors& head) {
+  const int64_t num_rows = head.num_rows;
+  if (num_rows * head.num_tokens <= kMostPairs) return {{0, num_rows}};
   const int64_t length = std::min(kBlockRows, num_rows), blocks = std::clamp<int64_t>(num_rows / length, 1, kBlocks);
   std::vector<Rows> checked;
   for (int64_t block = 0; block < blocks; ++block) {
@@ -42,7 +42,7 @@ std::vector<LiveHead::Rows> LiveHead::Checked() const {
 
 int64_t LiveHead::Bytes() const {
   int64_t rows = 0;
-  for (const Rows& block : Checked()) rows += block.end - block.begin;
+  for (const Rows& block : checked_) rows += block.end - block.begin;
   return rows * head_->ValueDim() * static_cast<int64_t>(sizeof(float));
 }
 
@@ -52,7 +52,7 @@ Status LiveHead::AttendDense(int32_t num_threads, const std::stop_token& stop) {
   const int64_t width = head_->ValueDim();
   std::vector<float> outputs;
   double milliseconds = 0;
-  for (const Rows& rows : Checked()) {
+  for (const Rows& rows : checked_) {
     kernels::AttentionProblem problem = head_->Problem();
     problem.seq_q = static_cast<int32_t>(rows.end - rows.begin);
     problem.first_position += static_cast<int32_t>(rows.begin);
@@ -90,11 +90,11 @@ Status LiveHead::Run(const kernels::SparseIndexView& index, int32_t num_threads,
   if (dense_.empty()) {
     if (Status status = AttendDense(num_threads, stop); !status.ok()) return status;
   }
-  std::vector<float> checked;
-  checked.reserve(dense_.size());
-  for (const Rows& rows : Checked())
-    checked.insert(checked.end(), o.begin() + rows.begin * width, o.begin() + rows.end * width);
-  SetError(checked, dense_, static_cast<int64_t>(dense_.size()) / width, head_->ValueDim(), &result);
+  std::vector<float> outputs;
+  outputs.reserve(dense_.size());
+  for (const Rows& rows : checked_)
+    outputs.insert(outputs.end(), o.begin() + rows.begin * width, o.begin() + rows.end * width);
+  SetError(outputs, dense_, static_cast<int64_t>(dense_.size()) / width, head_->ValueDim(), &result);
   result.dense_attend_ms = dense_ms_;
   result.num_rows = head_->num_rows;
   result.device = NamedCpu();

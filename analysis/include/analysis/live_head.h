@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <stop_token>
+#include <utility>
 #include <vector>
 
 #include "analysis/head_tensors.h"
@@ -27,7 +28,7 @@ class LiveHead {
   static constexpr int64_t kMostPairs = int64_t{8192} * 8192;
   static constexpr int64_t kBlocks = 16, kBlockRows = 64;
 
-  explicit LiveHead(HeadTensorsPtr head) : head_(std::move(head)) {}
+  explicit LiveHead(HeadTensorsPtr head) : head_(std::move(head)), checked_(RowsToCheck(*head_)) {}
 
   const HeadTensorsPtr& head() const { return head_; }
   // `index` lies inside the model's window (SelectOnHead). Errors: a head on which methods do not run; an index of
@@ -40,10 +41,11 @@ class LiveHead {
   struct Rows {
     int64_t begin = 0, end = 0;
   };
-  std::vector<Rows> Checked() const;
+  static std::vector<Rows> RowsToCheck(const HeadTensors& head);
   kernels::Status AttendDense(int32_t num_threads, const std::stop_token& stop);
 
   const HeadTensorsPtr head_;
+  const std::vector<Rows> checked_;
   std::mutex mutex_;
   std::vector<float> dense_;  // [checked rows, v_head_dim], one block of rows after the other; empty: not known yet
   double dense_ms_ = 0;
