@@ -25,8 +25,9 @@ int64_t CountDecodeRows(const data::TraceReader& reader) {
 }
 
 // FNV-1a, 64 bits, of all that tells recordings apart but the scores themselves: model, prompt, what was kept of it. A
-// name, not a proof.
-std::string NameContents(const data::TraceReader& reader) {
+// name, not a proof. Of the first `num_tokens` tokens and the rows among them: as the trace was named when it held no
+// more.
+std::string NameContents(const data::TraceReader& reader, int64_t num_tokens) {
   uint64_t hash = 0xcbf29ce484222325u;
   const auto add_bytes = [&hash](const void* bytes, size_t size) {
     const auto* byte = static_cast<const unsigned char*>(bytes);
@@ -50,10 +51,15 @@ std::string NameContents(const data::TraceReader& reader) {
     if (slot == 0 || layout.facts[slot].qo_heads != layout.facts[0].qo_heads) add_list(layout.facts[slot].qo_heads);
   }
   add_list(windows);
-  add_list(reader.row_positions());
+  std::vector<int32_t> rows = reader.row_positions();
+  std::erase_if(rows, [num_tokens](int32_t position) { return position >= num_tokens; });
+  add_list(rows);
   std::vector<int32_t> ids;
-  ids.reserve(reader.tokens().size());
-  for (const data::TokenRecord& token : reader.tokens()) ids.push_back(token.id);
+  ids.reserve(static_cast<size_t>(num_tokens));
+  for (const data::TokenRecord& token : reader.tokens()) {
+    if (std::ssize(ids) == num_tokens) break;
+    ids.push_back(token.id);
+  }
   add_list(ids);
   char name[20];
   std::snprintf(name, sizeof(name), "%016" PRIx64, hash);
@@ -88,7 +94,7 @@ ui::TraceSummary Summarise(const data::TraceReader& reader) {
   summary.complete = reader.complete();
   summary.expected_tokens = layout.max_tokens;
   summary.prompt_source = analysis::Printable(layout.prompt_source);
-  summary.contents = NameContents(reader);
+  summary.contents = NameContents(reader, reader.num_tokens());
   summary.heads = analysis::RecordedHeads(reader);
   summary.kv_head_of_head.reserve(summary.heads.size());
   for (const analysis::HeadId& head : summary.heads) {
@@ -112,6 +118,10 @@ ui::TraceSummary Summarise(const data::TraceReader& reader) {
 }
 
 }  // namespace
+
+std::string OpenedTrace::ContentsOfFirst(int64_t tokens) const {
+  return tokens > 0 && tokens <= reader.num_tokens() ? NameContents(reader, tokens) : std::string();
+}
 
 OpenedTrace::OpenedTrace(const std::string& path, const std::shared_ptr<ui::MemoryBudget>& memory)
     : reader(path), summary(Summarise(reader)), heads(reader, memory), memory_(memory) {

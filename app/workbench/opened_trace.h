@@ -21,6 +21,9 @@ struct OpenedTrace {
   OpenedTrace(const std::string& path, const std::shared_ptr<ui::MemoryBudget>& memory);
   ~OpenedTrace();
 
+  // summary.contents as it was while the trace held `tokens` tokens; empty: it holds fewer.
+  std::string ContentsOfFirst(int64_t tokens) const;
+
   // The last recorded rows that decode methods are tried on: the tokens that the model generated, at most
   // kMostDecodeRows of them; in a trace without any, as many rows as `headscope compare` takes.
   static constexpr int32_t kMostDecodeRows = 256;

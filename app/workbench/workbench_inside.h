@@ -184,6 +184,9 @@ class TraceWorkbench : public ui::Workbench {
   void CloseView(ui::MapView view) override;
   void RequestThumbnail(analysis::HeadId head, ui::Reply<ui::ThumbnailPtr> done, ui::ErrorReply failed) override;
   void CancelThumbnails() override { queue_.Cancel(kThumbnailPrefix); }
+  std::string ContentsOfFirst(int64_t tokens) const override {
+    return trace_ ? trace_->ContentsOfFirst(tokens) : std::string();
+  }
   ui::Exact ExactScore(analysis::HeadId head, int64_t row, int64_t column) override {
     return ExactScoreOf(trace_ ? trace_->heads.TryGet(head) : nullptr, row, column);
   }

@@ -217,6 +217,13 @@ TEST_F(GrowingTraceTest, NotesAndTheQueryLookedAtStay) {
   OpenWindow(path_);
   ASSERT_TRUE(WaitForCanvas());
   EXPECT_EQ(window_->state()->notes.TagsOf({0, 1}), QStringList{QStringLiteral("mine")});
+  // And so they are when no window was there to see it grow.
+  CloseWindow();
+  trace_.Write(200);
+  OpenWindow(path_);
+  ASSERT_TRUE(WaitForCanvas());
+  ASSERT_EQ(Tokens(), 800);
+  EXPECT_EQ(window_->state()->notes.TagsOf({0, 1}), QStringList{QStringLiteral("mine")});
 }
 
 TEST_F(GrowingTraceTest, ADialogIsNotReadUnderAndATraceThatDoesNotOpenLeavesThisOneFollowed) {

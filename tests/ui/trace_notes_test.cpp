@@ -147,6 +147,44 @@ TEST_F(TraceNotesTest, TwoWindowsKeepTheirNotesInOneFile) {
   EXPECT_EQ(texts("contents"), QStringList({QStringLiteral("a=back"), QStringLiteral("b=second")}));
 }
 
+// A window that was killed while a capture wrote, and started again when the trace was longer.
+TEST_F(TraceNotesTest, NotesInTheFileAreFoundAgainAfterTheTraceHasGrown) {
+  const QTemporaryDir folder;
+  const QString trace = folder.filePath(QStringLiteral("t.h5"));
+  const auto note = [](const char* text) { return QJsonObject{{QStringLiteral("text"), QLatin1String(text)}}; };
+  const auto length = [](int64_t tokens, const char* of_other = "") {
+    return TraceLength{.tokens = tokens, .contents_of_first = [=](int64_t first) {
+                         return QStringLiteral("%1%2 tokens").arg(QLatin1String(of_other)).arg(first);
+                       }};
+  };
+  StateWriter writer;
+  {
+    TraceKeeper keeper(&writer, folder.path());
+    keeper.Open(trace, QStringLiteral("300 tokens"), {}, length(300));
+    keeper.KeepRun({{QStringLiteral("method"), QStringLiteral("band")}});
+    keeper.KeepNote(QStringLiteral("a"), note("first"));
+    ASSERT_TRUE(writer.Finish(20000));
+  }
+  {
+    TraceKeeper another(&writer, folder.path());
+    EXPECT_TRUE(another.Open(trace, QStringLiteral("other 600 tokens"), {}, length(600, "other ")).notes.empty())
+        << "of another prompt";
+  }
+  TraceKeeper keeper(&writer, folder.path());
+  const TraceKeeper::Kept kept = keeper.Open(trace, QStringLiteral("600 tokens"), {}, length(600));
+  ASSERT_EQ(kept.notes.size(), 1U);
+  EXPECT_EQ(kept.notes[0].second, note("first"));
+  EXPECT_TRUE(kept.runs.empty());
+  EXPECT_EQ(kept.num_runs_of_less, 1);
+  EXPECT_EQ(kept.tokens_of_less, 300);
+  // From now on it is a note of the longer one, and there once.
+  ASSERT_TRUE(writer.Finish(20000));
+  keeper.DropNote(QStringLiteral("a"));
+  ASSERT_TRUE(writer.Finish(20000));
+  EXPECT_TRUE(
+      TraceKeeper(&writer, folder.path()).Open(trace, QStringLiteral("600 tokens"), {}, length(600)).notes.empty());
+}
+
 TEST_F(TraceNotesTest, NotesAreCarriedToWhatATraceHasGrownTo) {
   const QTemporaryDir folder;
   const QString trace = folder.filePath(QStringLiteral("t.h5"));

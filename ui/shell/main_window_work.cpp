@@ -113,7 +113,22 @@ void MainWindow::TraceOpened(const TraceSummary& trace, bool again) {
   if (is_same) {
     for (const TraceNote& note : state_.notes.notes()) carried.emplace_back(note.id, note.ToJson());
   }
-  const TraceKeeper::Kept kept = keeper_.Open(path, QString::fromStdString(trace.contents), carried);
+  TraceLength length{.tokens = trace.num_tokens, .contents_of_first = {}};
+  // Of one that grew on show the notes on show are the newest: the file may still have one that was deleted.
+  if (!is_same) {
+    length.contents_of_first = [this](int64_t tokens) {
+      return QString::fromStdString(workbench_->ContentsOfFirst(tokens));
+    };
+  }
+  const TraceKeeper::Kept kept = keeper_.Open(path, QString::fromStdString(trace.contents), carried, length);
+  // Who was there when it grew has been asked.
+  if (!again && kept.num_runs_of_less > 0) {
+    notice_->ShowMessage(
+        tr("The trace has grown since it was measured: %1 of the first %2 tokens alone stay in its file "
+           "and are not shown.")
+            .arg(kept.num_runs_of_less == 1 ? tr("1 run") : tr("%1 runs").arg(kept.num_runs_of_less))
+            .arg(kept.tokens_of_less));
+  }
   const bool is_example =
       opening_example_ && QFileInfo(QString::fromStdString(opening_example_->path)).absoluteFilePath() == path;
   if (!is_example) opening_example_.reset();

@@ -8,6 +8,7 @@
 #include <QUuid>
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -17,12 +18,14 @@ namespace headscope::ui {
 namespace {
 
 constexpr qint64 kMostBytes = 32 << 20;
+constexpr size_t kMostLengths = 32;  // of a trace that has grown: each takes a pass over its tokens
 const QString kSchemaMember = QStringLiteral("schema"), kSchema = QStringLiteral("headscope-trace-state-1");
 const QString kRunsMember = QStringLiteral("runs"), kNotesMember = QStringLiteral("notes"),
               kViewMember = QStringLiteral("view"), kTraceMember = QStringLiteral("trace");
 // Of an entry of a list.
 const QString kIdMember = QStringLiteral("id"), kContentsMember = QStringLiteral("contents"),
-              kRunMember = QStringLiteral("run"), kNoteMember = QStringLiteral("note");
+              kTokensMember = QStringLiteral("tokens"), kRunMember = QStringLiteral("run"),
+              kNoteMember = QStringLiteral("note");
 
 QString IdOf(const QJsonValue& entry) {
   return entry[kIdMember].toString();
@@ -88,35 +91,58 @@ QString TraceKeeper::FileInSettings(const QString& trace_path) const {
   return folder_ + u'/' + QString::fromLatin1(name) + QStringLiteral(".json");
 }
 
-TraceKeeper::Kept TraceKeeper::Open(const QString& trace_path, const QString& contents, const Notes& carried) {
+TraceKeeper::Kept TraceKeeper::Open(const QString& trace_path, const QString& contents, const Notes& carried,
+                                    const TraceLength& length) {
   trace_ = trace_path;
   contents_ = contents;
+  tokens_ = length.tokens;
   runs_ = notes_ = {};
   shown_.clear();
   told_elsewhere_ = false;
   Kept kept;
   QSet<QString> runs, notes;  // by their ids
+  Notes grown = carried;
+  std::map<int64_t, QString> names;
+  const auto is_of_less = [&](const QJsonValue& entry) {
+    const qint64 tokens = entry[kTokensMember].toInteger();
+    if (!length.contents_of_first || tokens <= 0 || tokens >= length.tokens) return false;
+    if (names.size() >= kMostLengths && !names.contains(tokens)) return false;
+    const auto [name, is_new] = names.try_emplace(tokens);
+    if (is_new) name->second = length.contents_of_first(tokens);
+    return entry[kContentsMember] == name->second;
+  };
   for (const QString& path : {FileInSettings(trace_), FileBeside(trace_)}) {
     const QJsonObject json = ReadStateFile(path, kMostBytes);
     if (!IsOurs(json)) continue;
     if (json[kViewMember].isObject()) kept.view = json[kViewMember].toObject();
     for (const QJsonValue entry : json[kRunsMember].toArray()) {
       const QString id = IdOf(entry);
-      if (id.isEmpty() || runs.contains(id) || entry[kContentsMember] != contents_) continue;
+      if (id.isEmpty() || runs.contains(id)) continue;
+      if (entry[kContentsMember] != contents_) {
+        if (!is_of_less(entry)) continue;
+        ++kept.num_runs_of_less;
+        kept.tokens_of_less = std::max<int64_t>(kept.tokens_of_less, entry[kTokensMember].toInteger());
+        continue;
+      }
       runs.insert(id);
       shown_.append(id);
       kept.runs.push_back(entry[kRunMember].toObject());
     }
     for (const QJsonValue entry : json[kNotesMember].toArray()) {
       const QString id = IdOf(entry);
-      if (id.isEmpty() || notes.contains(id) || entry[kContentsMember] != contents_) continue;
+      if (id.isEmpty() || notes.contains(id)) continue;
+      if (entry[kContentsMember] != contents_) {
+        if (is_of_less(entry)) grown.emplace_back(id, entry[kNoteMember].toObject());
+        continue;
+      }
       notes.insert(id);
       kept.notes.emplace_back(id, entry[kNoteMember].toObject());
     }
   }
   view_ = kept.view;
-  for (const auto& [id, note] : carried) {
+  for (const auto& [id, note] : grown) {
     if (notes.contains(id)) continue;
+    notes.insert(id);
     kept.notes.emplace_back(id, note);
     KeepNote(id, note);
   }
@@ -143,7 +169,8 @@ void TraceKeeper::KeepRun(const QJsonObject& run) {
   if (trace_.isEmpty()) return;
   const QString id = QUuid::createUuid().toString(QUuid::WithoutBraces);
   shown_.append(id);
-  const QJsonObject entry{{kIdMember, id}, {kContentsMember, contents_}, {kRunMember, run}};
+  const QJsonObject entry{
+      {kIdMember, id}, {kContentsMember, contents_}, {kTokensMember, qint64(tokens_)}, {kRunMember, run}};
   std::erase_if(runs_.added, [&](const QJsonObject& older) { return MeasureTheSame(older, entry); });
   runs_.added.push_back(entry);
   WriteEntries();
@@ -161,7 +188,8 @@ void TraceKeeper::KeepNote(const QString& id, const QJsonObject& note) {
   if (trace_.isEmpty()) return;
   notes_.dropped.removeAll(id);
   std::erase_if(notes_.added, [&](const QJsonObject& older) { return IdOf(older) == id; });
-  notes_.added.push_back({{kIdMember, id}, {kContentsMember, contents_}, {kNoteMember, note}});
+  notes_.added.push_back(
+      {{kIdMember, id}, {kContentsMember, contents_}, {kTokensMember, qint64(tokens_)}, {kNoteMember, note}});
   WriteEntries();
 }
 

@@ -12,12 +12,20 @@
 #include <QObject>
 #include <QString>
 #include <QStringList>
+#include <cstdint>
+#include <functional>
 #include <utility>
 #include <vector>
 
 #include "state_writer.h"
 
 namespace headscope::ui {
+
+// How long a trace is, and the name of what it held when it was of so many tokens; empty: not known.
+struct TraceLength {
+  int64_t tokens = 0;
+  std::function<QString(int64_t tokens)> contents_of_first;
+};
 
 class TraceKeeper : public QObject {
   Q_OBJECT
@@ -31,6 +39,9 @@ class TraceKeeper : public QObject {
     QJsonObject view;               // as KeepView was given it last; empty: never
     std::vector<QJsonObject> runs;  // oldest first
     Notes notes;
+    // Runs of less of this trace, which stay in the file, and the most tokens that one of them is of.
+    int num_runs_of_less = 0;
+    int64_t tokens_of_less = 0;
   };
   // Entries of one list of the file: an entry is its id, what contents it is about, and the thing itself.
   struct Changes {
@@ -40,8 +51,10 @@ class TraceKeeper : public QObject {
   };
 
   // Another trace; `contents` names what is recorded in it. What was asked for of the one before is still written.
-  // `carried`: notes of less of this trace, which are kept of these contents from now on.
-  Kept Open(const QString& trace_path, const QString& contents, const Notes& carried = {});
+  // `carried`: notes of less of this trace, which are kept of these contents from now on. So are those in the file that
+  // are of its first tokens: it has grown since they were made.
+  Kept Open(const QString& trace_path, const QString& contents, const Notes& carried = {},
+            const TraceLength& length = {});
   void KeepView(const QJsonObject& view);
   void KeepRun(const QJsonObject& run);
   // Of the open trace, those of other windows that Open has shown among them.
@@ -66,6 +79,7 @@ class TraceKeeper : public QObject {
   StateWriter* const writer_;
   const QString folder_;
   QString trace_, contents_;
+  int64_t tokens_ = 0;
   QJsonObject view_;
   Changes runs_, notes_;
   QStringList shown_;  // ids of the runs on show

@@ -460,6 +460,9 @@ class Workbench {
   virtual void RequestMaskOverlap(int64_t first_mask, int64_t second_mask, Reply<analysis::MaskOverlap> done) = 0;
   virtual void CancelTiles(MapView view) = 0;  // all of its queued tile requests: it has changed
   virtual void CloseView(MapView view) = 0;    // it is gone, and what it had on show may leave
+  // TraceSummary::contents of the open trace as it was while that held `tokens` tokens, if it was being written then.
+  // Empty: no trace is open, it holds fewer, or that is not known.
+  virtual std::string ContentsOfFirst(int64_t /*tokens*/) const { return {}; }
   virtual Exact ExactScore(analysis::HeadId head, int64_t row, int64_t column) = 0;  // immediate; one dot product
 
   // The probability of every key in one recorded row, [num_tokens]; 0 of keys that the model's row does not attend to.
