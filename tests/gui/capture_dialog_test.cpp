@@ -12,6 +12,7 @@
 #include <QPlainTextEdit>
 #include <QPushButton>
 #include <QSignalSpy>
+#include <QSpinBox>
 #include <QTest>
 #include <QTimer>
 
@@ -112,6 +113,29 @@ TEST_F(CaptureDialogTest, TakesTokenIdsAsTheyAre) {
   EXPECT_TRUE(start->isEnabled());
   EXPECT_EQ(dialog.Settings().prompt_ids, (std::vector<int32_t>{5, 17, 3, 200}));
   EXPECT_TRUE(dialog.Settings().task.empty() && dialog.Settings().prompt_text.empty());
+}
+
+// A prompt that fits was called too long when it was what it generates that did not fit beside it.
+TEST_F(CaptureDialogTest, TellsALongPromptFromTooManyTokensToGenerate) {
+  workbench_.model->max_positions = 4;
+  CaptureDialog dialog(&workbench_);
+  ASSERT_TRUE(QTest::qWaitFor([&] { return TextOf(dialog, "captureModelLabel").contains(u"synthetic"); }));
+  auto* kind = dialog.findChild<QComboBox*>(QStringLiteral("capturePromptKind"));
+  kind->setCurrentIndex(kind->findText(QStringLiteral("Token ids")));
+  dialog.findChild<QLineEdit*>(QStringLiteral("captureOutput"))
+      ->setText(QDir::temp().filePath(QStringLiteral("headscope-no-such-capture.h5")));
+  auto* ids = dialog.findChild<QLineEdit*>(QStringLiteral("captureIds"));
+  auto* decode = dialog.findChild<QSpinBox*>(QStringLiteral("captureDecode"));
+  auto* start = dialog.findChild<QPushButton*>(QStringLiteral("captureStart"));
+  ids->setText(QStringLiteral("1,2,3"));
+  EXPECT_TRUE(start->isEnabled());
+  decode->setValue(2);
+  EXPECT_FALSE(start->isEnabled());
+  EXPECT_EQ(TextOf(dialog, "captureProblem"),
+            QStringLiteral("Prompt and generated tokens (3 + 2) exceed the model's 4 positions."));
+  decode->setValue(0);
+  ids->setText(QStringLiteral("1,2,3,4,5"));
+  EXPECT_EQ(TextOf(dialog, "captureProblem"), QStringLiteral("The prompt is longer than the model's 4 positions."));
 }
 
 }  // namespace

@@ -5,14 +5,17 @@
 #include <QDialog>
 #include <QDockWidget>
 #include <QMenuBar>
+#include <QPushButton>
 #include <QScreen>
 #include <QStatusBar>
 #include <QTableView>
 #include <QToolBar>
 #include <QToolButton>
+#include <map>
 
 #include "head_table.h"
 #include "shell_fixture.h"
+#include "welcome_page.h"
 
 namespace headscope::gui_test {
 namespace {
@@ -94,6 +97,52 @@ TEST_F(ScreensTest, WindowIsUsableAtTheSizesOfSmallScreens) {
     EXPECT_FALSE(window_->canvas()->PanelControl(QStringLiteral("method")).isNull());
     return;  // opened by hand it stays open
   }
+}
+
+// The smallest size at which the window is still one: no pane, whichever lies in front, makes it wider than its screen.
+TEST_F(ScreensTest, TheWindowGetsAsSmallAsEightHundredBySixHundred) {
+  ASSERT_NO_FATAL_FAILURE(FirstStart());
+  for (const QDockWidget* dock : window_->findChildren<QDockWidget*>()) {
+    const QSize least = dock->minimumSizeHint();
+    EXPECT_LE(least.width(), 264) << dock->objectName().toStdString();
+    EXPECT_LE(least.height(), 170) << dock->objectName().toStdString();
+  }
+  window_->resize(800, 600);
+  ASSERT_TRUE(WaitFor([&] { return window_->size() == QSize(800, 600); }, 3000))
+      << window_->width() << " x " << window_->height() << " is as small as it gets";
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_GE(std::min(window_->canvas()->MapRect().width(), window_->canvas()->MapRect().height()), 150);
+  // The Welcome page has all of its lines, though the map is lower than it.
+  Press(Qt::Key_F1);
+  auto* welcome = Find<ui::WelcomePage>("welcomePage");
+  ASSERT_TRUE(welcome->isVisible());
+  EXPECT_TRUE(window_->rect().contains(QRect(welcome->mapTo(window_.get(), QPoint()), welcome->size())));
+  for (const QPushButton* button : welcome->findChildren<QPushButton*>()) {
+    if (!button->isVisible()) continue;
+    EXPECT_GE(button->height(), button->fontMetrics().height()) << button->text().toStdString();
+  }
+}
+
+TEST_F(ScreensTest, AWindowThatWasSmallForAWhileHasItsPanesBack) {
+  ASSERT_NO_FATAL_FAILURE(FirstStart());
+  const QSize large(1440, 900), small(800, 600);
+  std::map<std::string, QSize> before;
+  for (const QSize size : {large, small, large}) {
+    window_->resize(size);
+    ASSERT_TRUE(WaitFor([&] { return window_->size() == size; }, 3000));
+    ASSERT_TRUE(WaitForCanvas());
+    QTest::qWait(700);  // until the panes' shares are at rest
+    for (const char* name : {"matrixDock", "tableDock", "runsDock", "massDock"}) {
+      const QSize now = Find<QDockWidget>(name)->size();
+      if (before.contains(name) && size == large) {
+        EXPECT_NEAR(now.width(), before[name].width(), 12) << name;
+        EXPECT_NEAR(now.height(), before[name].height(), 12) << name;
+      } else if (size == large) {
+        before[name] = now;
+      }
+    }
+  }
+  EXPECT_EQ(before.size(), 4U);
 }
 
 // At 1440 x 900 the panel lay over the map.

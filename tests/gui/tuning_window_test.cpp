@@ -93,6 +93,10 @@ TEST_F(ReachTest, TheTuningDialogFindsWhatTheCommandLineFinds) {
     window_->commands()[Command::kTuneDialog]->trigger();
     auto* dialog = Find<ui::TuneDialog>("tuneDialog");
     ASSERT_TRUE(WaitFor([&] { return dialog->isVisible(); }));
+    EXPECT_TRUE(Find<QPushButton>("tuneStart")->isDefault()) << "Enter tunes";
+    for (const QPushButton* button : dialog->findChildren<QPushButton*>())
+      EXPECT_TRUE(button->isDefault() == (button->objectName() == QStringLiteral("tuneStart")))
+          << button->text().toStdString();
     Find<QComboBox>("tunePhase")->setCurrentIndex(0);
     auto* methods = Find<QListWidget>("tuneMethods");
     for (int row = 0; row < methods->count(); ++row) {

@@ -27,6 +27,15 @@ ViewTransform MakeView(int64_t rows, int64_t columns, PixelRect viewport = {100,
   return view;
 }
 
+TEST(ViewTransformTest, ARectangleIsMeasuredInQueriesAndKeys) {
+  ViewTransform view = MakeView(600, 600, {100, 40, 600, 600});
+  view.Fit();
+  EXPECT_EQ(DescribeSelection({100, 40, 600, 600}, view), "600 queries x 600 keys");
+  EXPECT_EQ(DescribeSelection({110, 140, 20, 1}, view), "1 query x 20 keys");
+  EXPECT_EQ(DescribeSelection({110.5, 140, 1, 2}, view), "2 queries x 2 keys") << "cut keys count";
+  EXPECT_EQ(DescribeSelection({680, 600, 100, 100}, view), "40 queries x 20 keys") << "and what is no key does not";
+}
+
 TEST(ViewTransformTest, FitShowsTheWholeMapBesideItsAxes) {
   const ViewTransform view = MakeView(16384, 16384);
   EXPECT_TRUE(view.ShowsEverything());
@@ -249,6 +258,20 @@ TEST(CanvasLayoutTest, PartsDoNotOverlapAndSmallCanvasesAreSafe) {
   EXPECT_LE(layout.color_bar.right(), 1000);
   EXPECT_GT(LayOutCanvas(1000, 800, {}).map.width, layout.map.width);
   EXPECT_EQ(LayOutCanvas(10, 10, {.profiles = true}).map.width, 0);
+}
+
+// As in a split window of 800 x 600, where a map of 12 pixels stood beside its curve and its colour bar.
+TEST(CanvasLayoutTest, ASmallMapTakesTheRoomOfItsCurvesAndItsColourBar) {
+  const CanvasLayout split = LayOutCanvas(252, 300, {.profiles = true});
+  EXPECT_GE(split.map.width, 120);
+  EXPECT_EQ(split.row_profile.width, 0);
+  EXPECT_EQ(split.color_bar.width, 0);
+  EXPECT_GT(split.column_profile.height, 0) << "below it there is room";
+  const CanvasLayout wider = LayOutCanvas(320, 180, {.profiles = true});
+  EXPECT_GT(wider.color_bar.width, 0) << "the curve goes first";
+  EXPECT_EQ(wider.row_profile.width, 0);
+  EXPECT_EQ(wider.column_profile.height, 0);
+  EXPECT_GT(LayOutCanvas(252, 300, {.profiles = true, .captions = true}).color_bar.width, 0) << "a picture has all";
 }
 
 // The lanes of a decode method's steps take their room from the map, above the profile of the keys.

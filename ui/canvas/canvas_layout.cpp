@@ -16,6 +16,7 @@ constexpr double kLineHeight = 16;
 constexpr double kTitleHeight = 50;  // a large line and a small one
 constexpr double kNarrow = 900;      // below it the caption's four lines are broken into seven
 constexpr double kGap = 6;
+constexpr double kLeastMap = 120;        // pixels: a smaller map takes the room of what stands beside it
 constexpr double kPanelStrip = 26;       // a title's height
 constexpr double kLeastShare = 0.75;     // of the square map's side, beside a panel
 constexpr double kLeastMapBeside = 300;  // pixels of it
@@ -25,23 +26,27 @@ constexpr double kLeastMapBeside = 300;  // pixels of it
 CanvasLayout LayOutCanvas(double width, double height, const CanvasParts& parts) {
   const double title_height = parts.captions ? kTitleHeight : 0;
   const double caption_height = parts.captions ? kLineHeight * (width < kNarrow ? 7 : 4) : 0;
-  const double profile = parts.profiles ? kProfileSize + kGap : 0;
   const double right = width - (parts.panel == PanelPlace::kBeside ? kPanelWidth + kGap : 0);
   const double strip = parts.panel == PanelPlace::kStrip ? kPanelStrip : 0;
   const double steps = parts.steps ? kStepsHeight + kGap : 0;
   CanvasLayout layout;
   layout.map.x = kRowAxisWidth;
   layout.map.y = title_height + strip + kColumnAxisHeight;
-  layout.map.width = std::max(0.0, right - kRowAxisWidth - profile - kColorBarWidth - kGap);
-  layout.map.height = std::max(0.0, height - layout.map.y - steps - profile - caption_height - kGap);
+  // Of the map and what stands beside and below it. A picture in a file has all of it, whatever its size.
+  const double wide = right - kRowAxisWidth - kGap, high = height - layout.map.y - steps - caption_height - kGap;
+  constexpr double kProfile = kProfileSize + kGap;
+  const bool rows = parts.profiles && (parts.captions || wide - kProfile - kColorBarWidth >= kLeastMap);
+  const bool columns = parts.profiles && (parts.captions || high - kProfile >= kLeastMap);
+  const bool bar = parts.captions || wide - (rows ? kProfile : 0) - kColorBarWidth >= kLeastMap;
+  layout.map.width = std::max(0.0, wide - (rows ? kProfile : 0) - (bar ? kColorBarWidth : 0));
+  layout.map.height = std::max(0.0, high - (columns ? kProfile : 0));
   layout.column_axis = {layout.map.x, title_height + strip, layout.map.width, kColumnAxisHeight};
   layout.row_axis = {0, layout.map.y, kRowAxisWidth, layout.map.height};
   if (parts.steps) layout.steps = {layout.map.x, layout.map.bottom() + kGap, layout.map.width, kStepsHeight};
-  if (parts.profiles) {
+  if (columns)
     layout.column_profile = {layout.map.x, layout.map.bottom() + steps + kGap, layout.map.width, kProfileSize};
-    layout.row_profile = {layout.map.right() + kGap, layout.map.y, kProfileSize, layout.map.height};
-  }
-  layout.color_bar = {right - kColorBarWidth, layout.map.y, kColorBarWidth, layout.map.height};
+  if (rows) layout.row_profile = {layout.map.right() + kGap, layout.map.y, kProfileSize, layout.map.height};
+  if (bar) layout.color_bar = {right - kColorBarWidth, layout.map.y, kColorBarWidth, layout.map.height};
   if (parts.panel == PanelPlace::kBeside) layout.panel = {right, kGap, kPanelWidth, std::max(0.0, height - 2 * kGap)};
   if (parts.panel == PanelPlace::kStrip) layout.panel = {right - kPanelWidth - kGap, 2, kPanelWidth, kPanelStrip - 4};
   if (parts.captions) {

@@ -32,22 +32,31 @@ void DrawLabel(ImDrawList* list, double x, double y, double width, const std::st
   DrawText(list, x, y, kMarkColor, text);
 }
 
+// What a map beside another is of.
+std::string NameOf(const CanvasModel& model) {
+  std::string text = "head " + std::to_string(model.head()->layer) + ":" + std::to_string(model.head()->head);
+  if (!model.settings().overlay || model.trial().method() == nullptr) return text;
+  text += ", " + model.trial().method()->title;
+  if (!model.trial().mask()) return text;
+  const int permille = static_cast<int>(std::lround(1000 * model.trial().mask()->summary.kept_fraction));
+  return text + ", kept " + std::to_string(permille / 10) + "." + std::to_string(permille % 10) + " %";
+}
+
 }  // namespace
 
 void DrawName(const CanvasModel& model, const OverlayOptions& options) {
-  std::string text = "layer " + std::to_string(model.head()->layer) + ", head " + std::to_string(model.head()->head);
-  if (model.settings().overlay && model.trial().method() != nullptr) {
-    text += ": " + model.trial().method()->title;
-    if (model.trial().mask()) {
-      const int permille = static_cast<int>(std::lround(1000 * model.trial().mask()->summary.kept_fraction));
-      text += ", kept " + std::to_string(permille / 10) + "." + std::to_string(permille % 10) + " %";
-    }
-  }
   const PixelRect& map = options.view->viewport();
-  const ImVec2 size = TextSize(text);
-  // Above the corner where the tiles on the way are counted.
-  const double x = map.right() - static_cast<double>(size.x) - 9, y = map.bottom() - 50;
   ImDrawList* const list = ImGui::GetBackgroundDrawList();
+  std::string text = NameOf(model);
+  // On a narrow map the end is missing and not the head.
+  while (!text.empty() && static_cast<double>(TextSize(text).x) > map.width - 14) {
+    const size_t comma = text.find_last_of(',');
+    text.resize(comma == std::string::npos ? 0 : comma);
+  }
+  if (text.empty()) return;
+  const ImVec2 size = TextSize(text);
+  // In the corner where a causal map has nothing.
+  const double x = map.right() - static_cast<double>(size.x) - 9, y = map.y + 5;
   list->AddRectFilled(Point(x - 5, y - 2), Point(map.right() - 4, y + static_cast<double>(size.y) + 2),
                       IM_COL32(20, 20, 20, 210), 3);
   DrawText(list, x, y, kTextColor, text);

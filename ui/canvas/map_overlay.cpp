@@ -15,11 +15,28 @@ namespace {
 constexpr double kMinPixelsForValues = 48;  // "1e-04" and the room beside it
 constexpr double kBetweenValues = 6;
 
-// A round value as short as it is exact: "1e-05", "1.5e-04", "0.25".
+// A round value as short as it is exact, in digits where FormatProbability has them: "1e-05", "1.5e-04", "0.001".
 std::string FormatMark(double value) {
-  if (value >= 0.01 || value <= 0) return Format("%.3g", value);
+  if (value >= 0.001 * (1 - 1e-9) || value <= 0) return Format("%.3g", value);
   const std::string text = Format("%.0e", value);
   return std::abs(std::stod(text) / value - 1) < 1e-6 ? text : Format("%.1e", value);
+}
+
+// The rectangle that is dragged out, and how much it spans.
+void DrawSelection(const PixelRect& box, const ViewTransform& view) {
+  ImDrawList* const list = ImGui::GetBackgroundDrawList();
+  list->AddRectFilled(Point(box.x, box.y), Point(box.right(), box.bottom()), IM_COL32(255, 168, 72, 40));
+  list->AddRect(Point(box.x, box.y), Point(box.right(), box.bottom()), kAccentColor);
+  if (box.width < 1 || box.height < 1) return;
+  const std::string text = DescribeSelection(box, view);
+  const ImVec2 size = TextSize(text);
+  const PixelRect& map = view.viewport();
+  const auto width = static_cast<double>(size.x), height = static_cast<double>(size.y);
+  const double x = std::clamp(box.x + (box.width - width) / 2, map.x + 5, std::max(map.x + 5, map.right() - width - 5));
+  const double y =
+      box.bottom() + height + 8 < map.bottom() ? box.bottom() + 5 : std::max(box.y - height - 6, map.y + 3);
+  list->AddRectFilled(Point(x - 4, y - 2), Point(x + width + 4, y + height + 2), IM_COL32(20, 20, 20, 220), 3);
+  DrawText(list, x, y, kAccentColor, text);
 }
 
 ImU32 ToImGui(const analysis::Rgb& color) {
@@ -91,6 +108,17 @@ std::string DescribeScore(const CanvasModel& model, const CursorScore& score) {
     }
   }
   return text;
+}
+
+std::string DescribeSelection(const PixelRect& box, const ViewTransform& view) {
+  const auto count = [](double begin, double end, int64_t all) {
+    const auto first = static_cast<int64_t>(std::floor(std::max(begin, 0.0)));
+    return std::max<int64_t>(std::min(static_cast<int64_t>(std::ceil(end)), all) - first, 0);
+  };
+  const int64_t rows = count(view.YToRow(box.y), view.YToRow(box.bottom()), view.num_rows());
+  const int64_t keys = count(view.XToColumn(box.x), view.XToColumn(box.right()), view.num_columns());
+  return Format("%lld %s x %lld %s", static_cast<long long>(rows), rows == 1 ? "query" : "queries",
+                static_cast<long long>(keys), keys == 1 ? "key" : "keys");
 }
 
 void DrawColorBar(const CanvasModel& model, const OverlayOptions& options) {
@@ -238,11 +266,7 @@ void DrawMapOverlay(CanvasModel& model, const OverlayOptions& options) {
                         std::max(minimap->y + visible.row_end * y_scale, y + 3)),
                   kAccentColor);
   }
-  if (options.selection) {
-    const PixelRect& box = *options.selection;
-    list->AddRectFilled(Point(box.x, box.y), Point(box.right(), box.bottom()), IM_COL32(255, 168, 72, 40));
-    list->AddRect(Point(box.x, box.y), Point(box.right(), box.bottom()), kAccentColor);
-  }
+  if (options.selection) DrawSelection(*options.selection, view);
   DrawNotes(model, options);
   DrawMark(model, options);
   DrawOtherCursor(model, options);

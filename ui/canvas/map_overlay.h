@@ -61,5 +61,7 @@ std::string DescribeGhost(const CanvasModel& model);
 std::string DescribeNote(const CanvasModel& model, const MapNote& note);
 // What the tooltip says of a score, one line each.
 std::string DescribeScore(const CanvasModel& model, const CursorScore& score);
+// How many queries and keys lie in a rectangle of pixels, also those that it cuts.
+std::string DescribeSelection(const PixelRect& box, const ViewTransform& view);
 
 }  // namespace headscope::ui

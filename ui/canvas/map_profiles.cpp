@@ -111,8 +111,9 @@ void DrawRowProfile(ImDrawList* list, const CanvasModel& model, const OverlayOpt
 void DrawProfiles(const CanvasModel& model, const OverlayOptions& options) {
   if (!model.settings().profiles || options.profiles == nullptr) return;
   ImDrawList* const list = ImGui::GetBackgroundDrawList();
-  DrawColumnProfile(list, model, options);
-  DrawRowProfile(list, model, options);
+  // A small map is without them.
+  if (options.layout->column_profile.height > 0) DrawColumnProfile(list, model, options);
+  if (options.layout->row_profile.width > 0) DrawRowProfile(list, model, options);
 }
 
 }  // namespace headscope::ui

@@ -97,6 +97,8 @@ ClassDialog::ClassDialog(WindowState* state, QWidget* parent)
   auto* buttons = new QDialogButtonBox(QDialogButtonBox::RestoreDefaults | QDialogButtonBox::Close);
   buttons->setObjectName(QStringLiteral("classButtons"));
   reset_ = buttons->button(QDialogButtonBox::RestoreDefaults);
+  for (QAbstractButton* button : buttons->buttons()) button->setIcon({});
+  buttons->button(QDialogButtonBox::RestoreDefaults)->setText(tr("Restore defaults"));
   const auto add = [&](const QString& text, const char* name, const QString& help) {
     QPushButton* const button = buttons->addButton(text, QDialogButtonBox::ActionRole);
     button->setObjectName(QLatin1String(name));

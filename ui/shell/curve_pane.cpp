@@ -276,6 +276,7 @@ CurvePane::CurvePane(WindowState* state, QWidget* parent)
     : QWidget(parent), state_(state), chart_(new CurveChart(state)), status_(new QLabel) {
   status_->setObjectName(QStringLiteral("curveStatus"));
   status_->setMinimumWidth(1);
+  status_->setWordWrap(true);  // cut, it would say another number
   auto* order = new QComboBox;
   order->setObjectName(QStringLiteral("curveOrder"));
   order->addItem(tr("by position"));

@@ -137,8 +137,12 @@ void HistogramPane::paintEvent(QPaintEvent*) {
   painter.drawText(below, Qt::AlignLeft, FormatMetric(histogram_.begin));
   painter.drawText(below, Qt::AlignRight, FormatMetric(histogram_.end));
   const QString unit = metric.unit.empty() ? QString() : tr(" [%1]").arg(QString::fromStdString(metric.unit));
+  const QString heights = tr("height: heads, log");
+  const QString title = QString::fromStdString(metric.title) + unit;
+  const bool fits = metrics.horizontalAdvance(tr("%1; %2").arg(title, heights)) <= below.width();
   painter.drawText(below.translated(0, metrics.height()), Qt::AlignHCenter,
-                   tr("%1%2; height: heads, log").arg(QString::fromStdString(metric.title), unit));
+                   metrics.elidedText(fits ? tr("%1; %2").arg(title, heights) : title, Qt::ElideRight,
+                                      static_cast<int>(below.width())));
   double right = plot.left();
   const auto mark = [&](double value, const QString& text, const QColor& color) {
     const double width = histogram_.end - histogram_.begin;

@@ -124,8 +124,8 @@ void MainWindow::BuildCentre() {
   // Over the map's lower end and not beside it: a map that shrank would be drawn anew, on another level.
   find_bar_ = new FindBar(&state_.heads, centre);
   find_bar_->FollowBottomOf(maps_);
-  welcome_ = new WelcomePage(centre);
   setCentralWidget(centre);
+  welcome_ = new WelcomePage(this);  // over the map, and where that is small over the panes
 }
 
 void MainWindow::BuildDocks() {

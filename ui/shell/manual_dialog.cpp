@@ -5,6 +5,7 @@
 #include <QFile>
 #include <QHBoxLayout>
 #include <QRegularExpression>
+#include <QScreen>
 #include <QStringList>
 #include <QTextDocument>
 #include <QVBoxLayout>
@@ -117,7 +118,7 @@ ManualDialog::ManualDialog(QWidget* parent)
   layout->setContentsMargins(8, 8, 8, 8);
   layout->addLayout(above);
   layout->addLayout(beside, 1);
-  resize(980, 700);
+  resize(QSize(980, 700).boundedTo(screen()->availableSize()));
   connect(list_, &QListWidget::currentRowChanged, this, &ManualDialog::Load);
   connect(search_, &QLineEdit::textChanged, this, &ManualDialog::CountHits);
   connect(search_, &QLineEdit::returnPressed, this, &ManualDialog::FindNext);

@@ -14,6 +14,7 @@ MassPane::MassPane(WindowState* state, QWidget* parent) : QWidget(parent), state
   below_ = new QLabel;
   below_->setObjectName(QStringLiteral("belowTarget"));
   below_->setMinimumWidth(1);
+  below_->setWordWrap(true);  // cut, it would say another number
   worst_ = new QPushButton;
   worst_->setObjectName(QStringLiteral("worstQuery"));
   worst_->setFlat(true);

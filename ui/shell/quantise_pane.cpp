@@ -2,6 +2,7 @@
 #include "quantise_pane.h"
 
 #include <QHeaderView>
+#include <QToolBar>
 #include <QVBoxLayout>
 
 #include "panes.h"
@@ -70,10 +71,11 @@ QuantisePane::QuantisePane(WindowState* state, QWidget* parent)
   table_->setSelectionBehavior(QAbstractItemView::SelectRows);
   table_->setShowGrid(false);
   table_->setTabKeyNavigation(false);
-  auto* top = new QHBoxLayout;
+  // A bar, whose last buttons go behind its arrow where the pane is narrow: what is in a layout makes the window as
+  // wide as all of it.
+  auto* top = new QToolBar;
   for (QComboBox* box : {format_, scale_, hadamard_}) {
-    box->setMinimumContentsLength(8);
-    top->addWidget(box, 1);
+    top->addWidget(box);
     connect(box, &QComboBox::currentIndexChanged, this, &QuantisePane::Apply);
   }
   QuantiseStudy* const study = &state->quantise;
@@ -87,7 +89,7 @@ QuantisePane::QuantisePane(WindowState* state, QWidget* parent)
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(6, 2, 6, 4);
   layout->setSpacing(2);
-  layout->addLayout(top);
+  layout->addWidget(top);
   layout->addWidget(says_);
   layout->addWidget(table_, 1);
   connect(study, &QuantiseStudy::Changed, this, &QuantisePane::Refresh);

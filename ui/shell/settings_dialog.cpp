@@ -49,6 +49,8 @@ SettingsDialog::SettingsDialog(MemoryBudget* memory, QWidget* parent) : QDialog(
   form->addRow(tr("&Memory for caches"), limit_);
   form->addRow(tr("In use"), used_);
   auto* buttons = new QDialogButtonBox(QDialogButtonBox::RestoreDefaults | QDialogButtonBox::Close);
+  for (QAbstractButton* button : buttons->buttons()) button->setIcon({});
+  buttons->button(QDialogButtonBox::RestoreDefaults)->setText(tr("Restore defaults"));
   buttons->button(QDialogButtonBox::RestoreDefaults)
       ->setToolTip(tr("A quarter of this machine's memory: %L1 MiB").arg(Mebibytes(MemoryBudget::DefaultBytes())));
   auto* layout = new QVBoxLayout(this);

@@ -5,6 +5,8 @@
 #include <QFileDialog>
 #include <QFileInfo>
 #include <QFormLayout>
+#include <QPushButton>
+#include <QScreen>
 #include <QVBoxLayout>
 #include <algorithm>
 
@@ -63,7 +65,6 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
   heads_->setObjectName(QStringLiteral("tuneHeads"));
   heads_->setWordWrap(true);
   tune_->setObjectName(QStringLiteral("tuneStart"));
-  tune_->setDefault(true);
   copy_->setObjectName(QStringLiteral("tuneCopy"));
   auto* form = new QFormLayout;
   form->addRow(tr("&Phase"), phase_);
@@ -93,10 +94,13 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
   auto* buttons = new QDialogButtonBox(QDialogButtonBox::Close);
   buttons->addButton(tune_, QDialogButtonBox::AcceptRole);
   buttons->addButton(copy_, QDialogButtonBox::ActionRole);
+  buttons->button(QDialogButtonBox::Close)->setIcon({});  // beside buttons that have none
+  for (QPushButton* button : {buttons->button(QDialogButtonBox::Close), copy_}) button->setAutoDefault(false);
   auto* layout = new QVBoxLayout(this);
   layout->addLayout(form, 1);
   layout->addWidget(buttons);
-  resize(520, 560);
+  tune_->setDefault(true);  // Enter in any field; it has to stand in the dialog by then
+  resize(QSize(520, 560).boundedTo(screen()->availableSize()));
 
   connect(phase_, &QComboBox::currentIndexChanged, this, &TuneDialog::FillMethods);
   connect(methods_, &QListWidget::itemChanged, this, &TuneDialog::Update);
@@ -150,8 +154,10 @@ QLayout* TuneDialog::TraceList(QListWidget* list, const QString& name, const QSt
   connect(list, &QListWidget::itemSelectionChanged, this, allow_removal);
   allow_removal();
   auto* buttons = new QVBoxLayout;
-  buttons->addWidget(add);
-  buttons->addWidget(remove);
+  for (QPushButton* button : {add, remove}) {
+    button->setAutoDefault(false);
+    buttons->addWidget(button);
+  }
   buttons->addStretch(1);
   auto* layout = new QHBoxLayout;
   layout->addWidget(list, 1);

@@ -82,8 +82,10 @@ WelcomePage::WelcomePage(QWidget* parent)
   buttons->addWidget(close);
   auto* page = new QVBoxLayout(page_);
   page->addWidget(title);
-  for (QLabel* label : {recent_title_, examples_title_, heads_title_})
+  for (QLabel* label : {recent_title_, examples_title_, heads_title_}) {
     label->setForegroundRole(QPalette::PlaceholderText);
+    label->setContentsMargins(0, fontMetrics().height() / 2, 0, 0);
+  }
   page->addWidget(recent_title_);
   page->addLayout(recent_);
   page->addWidget(examples_title_);
@@ -172,7 +174,10 @@ void WelcomePage::Open(QWidget* sibling, const QStringList& recent, const std::v
 
 void WelcomePage::Place() {
   if (sibling_ == nullptr || !isVisible()) return;
-  const QRect over = sibling_->geometry();
+  QRect over(sibling_->mapTo(parentWidget(), QPoint()), sibling_->size());
+  const int whole = heightForWidth(std::min(kWidth, over.width()));
+  // Of a small window's map too little is left: the page takes what it needs from the panes beside it.
+  if (step_ < 0 && (whole > over.height() || over.width() < kWidth)) over = parentWidget()->rect();
   const int width = std::min(kWidth, over.width());
   const int height = std::min(heightForWidth(width) > 0 ? heightForWidth(width) : sizeHint().height(), over.height());
   // A tour lies at the lower end: what it speaks of is to be seen.
