@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <QApplication>
+#include <QContextMenuEvent>
 #include <QDir>
 #include <QDockWidget>
 #include <QImage>
@@ -298,6 +299,71 @@ TEST_F(HeadCanvasTest, ACurveThatIsPressedMarksItsKeyOrItsQuery) {
   EXPECT_EQ(marked.at(1).at(1).toLongLong(), 450) << "its newest key";
   EXPECT_EQ(canvas_->VisiblePart().row_begin, before.row_begin);
   EXPECT_TRUE(canvas_->ClearMark());
+}
+
+TEST_F(HeadCanvasTest, AClickMarksTheScoreAndADragDoesNot) {
+  Show();
+  canvas_->SetPanelVisible(false);
+  Settle();
+  QSignalSpy marked(canvas_.get(), &HeadCanvas::ScoreMarked);
+  const HeadCanvas::Part before = canvas_->VisiblePart();
+  Click(canvas_->PixelOf(400, 200));
+  ASSERT_TRUE(QTest::qWaitFor([&] { return marked.count() == 1; }));
+  EXPECT_NEAR(static_cast<double>(marked.at(0).at(0).toLongLong()), 400, 1) << "a pixel stands for two queries here";
+  EXPECT_NEAR(static_cast<double>(marked.at(0).at(1).toLongLong()), 200, 1);
+  EXPECT_EQ(canvas_->VisiblePart().row_begin, before.row_begin) << "the view stays";
+  Settle();
+  QTest::qWait(QApplication::doubleClickInterval() + 50);  // no double click
+  Click(canvas_->PixelOf(400, 200));
+  Settle();
+  EXPECT_FALSE(canvas_->ClearMark()) << "the second click took the mark away";
+  EXPECT_EQ(marked.count(), 1);
+  // A key that the query does not see, and a drag.
+  QTest::qWait(QApplication::doubleClickInterval() + 50);
+  Click(canvas_->PixelOf(100, 500));
+  Settle();
+  const QPointF from = canvas_->PixelOf(300, 100), to = from + QPointF(40, 10);
+  MoveTo(from);
+  QTest::mousePress(canvas_.get(), Qt::LeftButton, {}, from.toPoint());
+  MoveTo(to, Qt::LeftButton);
+  QTest::mouseRelease(canvas_.get(), Qt::LeftButton, {}, to.toPoint());
+  Settle();
+  EXPECT_FALSE(canvas_->ClearMark());
+  EXPECT_EQ(marked.count(), 1);
+}
+
+TEST_F(HeadCanvasTest, TheRightButtonAsksForAMenuAndADragOfItZooms) {
+  Show();
+  canvas_->SetPanelVisible(false);
+  Settle();
+  QSignalSpy wanted(canvas_.get(), &HeadCanvas::MenuWanted);
+  const auto right = [&](QPointF from, QPointF to) {
+    MoveTo(from);
+    QTest::mousePress(canvas_.get(), Qt::RightButton, {}, from.toPoint());
+    if (from != to) MoveTo(to, Qt::RightButton);
+    QTest::mouseRelease(canvas_.get(), Qt::RightButton, {}, to.toPoint());
+    Settle();
+  };
+  const QPointF at = canvas_->PixelOf(400, 200);
+  right(at, at);
+  ASSERT_TRUE(QTest::qWaitFor([&] { return wanted.count() == 1; }));
+  EXPECT_EQ(wanted.at(0).at(0).toPoint(), canvas_->mapToGlobal(at.toPoint()));
+  EXPECT_NEAR(static_cast<double>(wanted.at(0).at(1).toLongLong()), 400, 1);
+  EXPECT_NEAR(static_cast<double>(wanted.at(0).at(2).toLongLong()), 200, 1);
+  right(canvas_->PixelOf(100, 500), canvas_->PixelOf(100, 500));
+  ASSERT_TRUE(QTest::qWaitFor([&] { return wanted.count() == 2; }));
+  EXPECT_EQ(wanted.at(1).at(1).toLongLong(), -1) << "no score is there";
+  // By key, of what is marked.
+  canvas_->MarkScore(350, 97);
+  QContextMenuEvent by_key(QContextMenuEvent::Keyboard, {}, {});
+  QApplication::sendEvent(canvas_.get(), &by_key);
+  ASSERT_EQ(wanted.count(), 3);
+  EXPECT_EQ(wanted.at(2).at(1).toLongLong(), 350);
+  EXPECT_EQ(wanted.at(2).at(2).toLongLong(), 97);
+  const double before = canvas_->ScoresPerPixel();
+  right(at, at + QPointF(60, 60));
+  EXPECT_LT(canvas_->ScoresPerPixel(), before);
+  EXPECT_EQ(wanted.count(), 3);
 }
 
 TEST_F(HeadCanvasTest, SliderChangesTheMaskAndRunMeasuresIt) {

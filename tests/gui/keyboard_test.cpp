@@ -145,6 +145,26 @@ TEST_F(KeyboardTest, EveryShortcutIsListedAndNoneIsTakenTwice) {
     EXPECT_TRUE(text.contains(QLatin1String(keys))) << keys;
 }
 
+TEST_F(KeyboardTest, TheListOfKeysIsOrderedBySubjectAndFiltered) {
+  Open();
+  QTest::keyClick(window_.get(), Qt::Key_Question);
+  auto* dialog = Find<QDialog>("keysDialog");
+  const auto text = [dialog] { return dialog->findChild<QTextBrowser*>()->toPlainText(); };
+  const QString all = text();
+  for (const char* title : {"Map", "Method panel", "Panes", "File", "Edit", "Methods", "Go to a pane"})
+    EXPECT_TRUE(all.contains(QLatin1String(title) + u'\n')) << title;
+  EXPECT_TRUE(all.contains(QStringLiteral("Alt+2"))) << "panes have keys, too";
+  auto* filter = Find<QLineEdit>("keysFilter");
+  EXPECT_EQ(dialog->focusWidget(), filter) << "typing filters";
+  filter->setText(QStringLiteral("target meth"));
+  EXPECT_TRUE(text().contains(QStringLiteral("Ctrl+T")));
+  EXPECT_FALSE(text().contains(QStringLiteral("Wheel")));
+  filter->setText(QStringLiteral("nothing of the kind"));
+  EXPECT_EQ(text(), QStringLiteral("Nothing has all of these words."));
+  QTest::keyClick(dialog, Qt::Key_Escape);
+  EXPECT_FALSE(dialog->isVisible());
+}
+
 TEST_F(KeyboardTest, F5RunsTheMethodOfThePanel) {
   Open();
   QSignalSpy requested(window_->canvas(), &ui::HeadCanvas::RunRequested);

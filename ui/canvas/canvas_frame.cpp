@@ -236,6 +236,40 @@ void HeadCanvas::Impl::TakeProfilePress(double ratio) {
   AfterFrame([this, score] { Q_EMIT canvas->ScoreMarked(score->row, score->column); });
 }
 
+void HeadCanvas::Impl::TakeClick() {
+  if (!interaction.clicked() && !interaction.menu_wanted()) return;
+  std::optional<MarkedScore> score;
+  if (model.cursor() && model.rows().IsCausal(model.cursor()->row, model.cursor()->column))
+    score = {model.cursor()->row, model.cursor()->column};
+  if (interaction.menu_wanted()) {
+    const ImVec2 at = ImGui::GetIO().MousePos;
+    AfterFrame(
+        [this, score, place = QPoint(static_cast<int>(at.x), static_cast<int>(at.y))] { AskForMenu(place, score); });
+  } else if (score && model.mark() && model.mark()->row == score->row && model.mark()->column == score->column) {
+    model.ClearMark();
+  } else if (score) {
+    model.Mark(*score);
+    AfterFrame([this, score] { Q_EMIT canvas->ScoreMarked(score->row, score->column); });
+  }
+}
+
+void HeadCanvas::Impl::AskForMenu(QPoint place, const std::optional<MarkedScore>& score) {
+  if (!model.head()) return;
+  // The button's own events are over: a menu takes the next ones.
+  Q_EMIT canvas->MenuWanted(canvas->mapToGlobal(place), score ? score->row : -1, score ? score->column : -1);
+}
+
+void HeadCanvas::Impl::AskForMenuByKey() {
+  const ViewTransform& view = model.view();
+  QPointF place(view.viewport().x + view.viewport().width / 2, view.viewport().y + view.viewport().height / 2);
+  const std::optional<MarkedScore> mark = model.mark();
+  if (mark) {
+    const QPointF at = canvas->PixelOf(mark->row, mark->column);
+    if (view.viewport().Contains(at.x(), at.y())) place = at;
+  }
+  AskForMenu(place.toPoint(), mark);
+}
+
 void HeadCanvas::Impl::DrawFrame() {
   frame_requested = false;
   ++frames_drawn;
@@ -262,6 +296,7 @@ void HeadCanvas::Impl::DrawFrame() {
   if (interaction.Update(model.view(), around)) AfterFrame([this] { Q_EMIT canvas->ViewChanged(); });
   TakeProfilePress(ratio);
   UpdateCursor();
+  TakeClick();
 
   OverlayOptions options;
   options.view = &model.view();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "canvas_widget.h"
 
+#include <QContextMenuEvent>
 #include <QKeyEvent>
 #include <algorithm>
 #include <cmath>
@@ -219,6 +220,27 @@ bool HeadCanvas::ClearMark() {
   if (!impl_->model.ClearMark()) return false;
   impl_->RequestFrame();
   return true;
+}
+
+void HeadCanvas::MarkScore(int64_t row, int64_t column) {
+  const CausalRows& rows = impl_->model.rows();
+  if (row < 0 || row >= rows.num_rows() || column < 0 || !rows.IsCausal(row, column)) return;
+  impl_->model.Mark({row, column});
+  impl_->RequestFrame();
+  Q_EMIT ScoreMarked(row, column);
+}
+
+QString HeadCanvas::ScoreText(int64_t row, int64_t column) const {
+  const CanvasModel& model = impl_->model;
+  if (!model.head() || model.workbench() == nullptr) return {};
+  if (row < 0 || row >= model.rows().num_rows() || column < 0 || !model.rows().IsCausal(row, column)) return {};
+  const int64_t position = model.rows().Position(row);
+  const auto token = [&](int64_t at) { return QString::fromStdString(model.TokenText(at)); };
+  const double probability = model.workbench()->ExactScore(*model.head(), row, column).probability;
+  return QStringLiteral("head %1:%2\tquery %3 “%4”\tkey %5 “%6”\tp = %7")
+      .arg(QString::number(model.head()->layer), QString::number(model.head()->head), QString::number(position),
+           token(position), QString::number(column), token(column),
+           QString::fromStdString(FormatProbability(probability)));
 }
 
 void HeadCanvas::ZoomTo(int64_t row_begin, int64_t row_end, int64_t column_begin, int64_t column_end) {
@@ -475,6 +497,11 @@ bool HeadCanvas::event(QEvent* event) {
       }
       break;  // Tab moves the focus, everything else goes to the parent
     }
+    case QEvent::ContextMenu:
+      // By the mouse it is the button's release, with nothing dragged.
+      if (static_cast<const QContextMenuEvent*>(event)->reason() == QContextMenuEvent::Keyboard) impl.AskForMenuByKey();
+      event->accept();
+      return true;
     case QEvent::MouseMove:
     case QEvent::MouseButtonPress:
     case QEvent::MouseButtonDblClick:

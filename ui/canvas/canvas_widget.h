@@ -9,6 +9,7 @@
 #include <QImage>
 #include <QJsonObject>
 #include <QOpenGLWidget>
+#include <QPoint>
 #include <QPointF>
 #include <QRectF>
 #include <QSize>
@@ -105,7 +106,10 @@ class HeadCanvas : public QOpenGLWidget {
   // Centres one score, zoomed in at least until its tokens are readable, and marks its row and column on the map until
   // ClearMark, Esc on the canvas or another trace. Values outside the map are clamped.
   void GoTo(int64_t row, int64_t column);
-  bool ClearMark();  // false: nothing was marked
+  bool ClearMark();                             // false: nothing was marked
+  void MarkScore(int64_t row, int64_t column);  // as a click there does, whatever is marked; the view stays
+  // One line, separated by tabs: head, query and key with their tokens, and the probability of a score of this head.
+  QString ScoreText(int64_t row, int64_t column) const;
   // Shows rows [row_begin, row_end) and columns [column_begin, column_end) as large as they fit.
   void ZoomTo(int64_t row_begin, int64_t row_end, int64_t column_begin, int64_t column_end);
 
@@ -209,7 +213,10 @@ class HeadCanvas : public QOpenGLWidget {
   void TilesArrived();
   // A curve beside the map was pressed: the key there, at the query in the view's middle, or the query with the key
   // that it gives most of in view. It is marked as by GoTo, and the view stays.
+  // So is a score that was clicked; clicked again, it is marked no longer.
   void ScoreMarked(qint64 row, qint64 column);
+  // The right button on the map, or the menu key: what can be done with the score there; row -1: there is none.
+  void MenuWanted(QPoint global, qint64 row, qint64 column);
   void MaskStateChanged();  // a mask came, was asked for or is gone, or the target moved
   void MaskReady(const headscope::ui::LiveMask& mask);
   // MethodTrial::WorstQueryFound is on show, marked as by GoTo at the key that it loses most of.

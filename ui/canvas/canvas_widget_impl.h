@@ -31,6 +31,7 @@ class HeadCanvas::Impl {
   void LayOut();                           // for the canvas' size
   bool HandleKey(const QKeyEvent& event);  // true when the canvas took it
   bool HandlePanelKey(const QKeyEvent& event);
+  void AskForMenuByKey();
   void ShowSteps();
   void RequestFrame();
   void PanelChanged();  // by keys: draws until it has settled
@@ -112,6 +113,8 @@ class HeadCanvas::Impl {
   bool IsFaint() const;
   void UpdateCursor();
   void TakeProfilePress(double ratio);
+  void TakeClick();
+  void AskForMenu(QPoint place, const std::optional<MarkedScore>& score);  // in the canvas' pixels
   // From within a frame: a slot may open a dialog, which must not happen while drawing.
   template <typename Function>
   void AfterFrame(Function function) {

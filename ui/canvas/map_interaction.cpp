@@ -14,6 +14,11 @@ constexpr double kZoomPerNotch = 1.25;
 constexpr double kDoubleClickZoom = 4;
 constexpr double kLeastSelection = 4;  // pixels; less is a click
 
+// How far the pointer has been from where `button` went down.
+bool StayedAtPress(int button) {
+  return static_cast<double>(ImGui::GetIO().MouseDragMaxDistanceSqr[button]) < kLeastSelection * kLeastSelection;
+}
+
 }  // namespace
 
 void MapInteraction::Cancel() {
@@ -26,6 +31,7 @@ bool MapInteraction::Update(ViewTransform& view, const MapSurroundings& around) 
   const double x = static_cast<double>(io.MousePos.x), y = static_cast<double>(io.MousePos.y);
   const bool over_map = ImGui::IsMousePosValid() && view.viewport().Contains(x, y) && !io.WantCaptureMouse;
   const ViewTransform before = view;
+  clicked_ = menu_wanted_ = false;
   const bool free = ImGui::IsMousePosValid() && !io.WantCaptureMouse && !dragging();
   const bool pressed = free && ImGui::IsMouseClicked(ImGuiMouseButton_Left);
   pressed_column_x_ = pressed && around.column_profile.Contains(x, y) ? std::optional(x) : std::nullopt;
@@ -61,11 +67,13 @@ bool MapInteraction::Update(ViewTransform& view, const MapSurroundings& around) 
       selection_ = PixelRect{x, y, 0, 0};
     } else if (left || ImGui::IsMouseClicked(ImGuiMouseButton_Middle)) {
       panning_ = true;
+      panning_button_ = left ? ImGuiMouseButton_Left : ImGuiMouseButton_Middle;
     }
   }
   if (panning_) {
-    if (!ImGui::IsMouseDown(ImGuiMouseButton_Left) && !ImGui::IsMouseDown(ImGuiMouseButton_Middle)) {
+    if (!ImGui::IsMouseDown(panning_button_)) {
       panning_ = false;
+      clicked_ = over_map && panning_button_ == ImGuiMouseButton_Left && StayedAtPress(panning_button_);
     } else if (ImGui::IsMousePosValid()) {
       view.Pan(static_cast<double>(io.MouseDelta.x), static_cast<double>(io.MouseDelta.y));
     }
@@ -83,6 +91,8 @@ bool MapInteraction::Update(ViewTransform& view, const MapSurroundings& around) 
       if (box.width >= kLeastSelection && box.height >= kLeastSelection) {
         view.ZoomTo(
             {view.YToRow(box.y), view.YToRow(box.bottom()), view.XToColumn(box.x), view.XToColumn(box.right())});
+      } else {
+        menu_wanted_ = over_map && selection_button_ == ImGuiMouseButton_Right && StayedAtPress(ImGuiMouseButton_Right);
       }
     }
   }

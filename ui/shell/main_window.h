@@ -137,6 +137,10 @@ class MainWindow : public QMainWindow {
   void OtherTraceOpened(const TraceSummary& trace);
   void CloseOtherTrace();
 
+  // main_window_map_menu.cpp: what is done with a score where it stands; row -1: there is none.
+  void ShowMapMenu(HeadCanvas* map, QPoint global, int64_t row, int64_t column);
+  bool IsOfOpenTrace(const HeadCanvas* map) const;
+
   // main_window_heads.cpp: what is done with heads where they stand.
   void ShowHeadsMenu(const std::vector<analysis::HeadId>& heads, QPoint global);
   void ShowBeside(analysis::HeadId head);  // in the second map, which is made if there is none

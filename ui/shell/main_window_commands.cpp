@@ -5,54 +5,18 @@
 #include <QFileInfo>
 #include <QMessageBox>
 #include <QMetaEnum>
-#include <QTextBrowser>
-#include <QVBoxLayout>
+#include <QScreen>
 #include <algorithm>
 #include <cmath>
 
 #include "canvas_commands.h"
+#include "keys_dialog.h"
 #include "main_window.h"
 #include "manual_dialog.h"
 #include "shown_text.h"
 
 namespace headscope::ui {
-namespace {
-
-struct Gesture {
-  const char* keys;
-  const char* meaning;
-};
-// What the canvas and the tables do by themselves; everything else is in the command table.
-constexpr Gesture kGestures[] = {
-    {"Wheel", "zoom around the cursor; Ctrl: finer, Shift: faster"},
-    {"+ and −", "zoom around the centre of the map"},
-    {"Double-click on the map", "zoom in there"},
-    {"Drag, middle drag, W A S D, arrows", "pan; Shift + keys pan farther"},
-    {"Shift + drag, right drag", "zoom to the rectangle"},
-    {"Click or drag in the small map", "move the view there"},
-    {"Click on a curve beside the map", "mark that key or query; Text and Lost keys follow"},
-    {"Hover", "query and key token, probability, score, kept or not"},
-    {"F6, Shift + F6", "next, previous visible pane"},
-    {"Tab, Shift + Tab", "next, previous control; on the map, through the panel's controls"},
-    {"Left, Right, Home, End in the tool bar", "previous, next, first, last button"},
-    {"Arrows, Home, End, Space in the panel", "change the focused control; Esc: back to the map"},
-    {"F4, Alt + Down on the map or in the panel", "open the list of methods, or of colours if that one has the focus"},
-    {"Esc", "cancel a rectangle; close the find bar, the palette or a notice"},
-    {"Ctrl + click on a slider", "type its value"},
-    {"Drag in Kept mass, B there", "mark the queries with those masses on the map; Esc: clear the marks"},
-    {"Click on a lost key or a word of the text", "show it on the map; right-click a word: make it the query"},
-    {"Click on a point in the trade-off", "open that run; arrow keys and Enter work as well"},
-    {"Drag the line in Kept mass, arrows there", "move the target; Ctrl finer, Shift coarser, double-click for 0.95"},
-    {"Drag the line in Mass by query, Up and Down there", "move the target, and the method's parameters with it"},
-    {"Click on a numbered pin on the map", "go to that bookmark; hover: its note"},
-    {"Arrows in the matrix", "open the neighbouring head"},
-    {"Click on a column header", "sort; right-click: choose columns"},
-    {"Double-click on a run, Enter there", "open its head, and its method with its parameters"},
-    {"Drop a .h5 file or a model folder", "open it; capture from it"},
-    {"Click on the progress of a capture", "open its dialog again"},
-};
-
-}  // namespace
+namespace {}  // namespace
 
 void MainWindow::BindCommands() {
   const auto bind = [this](Command command, auto run) { commands_.Bind(command, [run](bool) { run(); }); };
@@ -152,6 +116,8 @@ void MainWindow::ConnectCanvas() {
           [this](qint64 row, qint64 column) { state_.focus.Point(row, column); });
   connect(canvas_, &HeadCanvas::CursorLeft, &state_.focus, &QueryFocus::Leave);
   connect(canvas_, &HeadCanvas::ScoreMarked, &state_.focus, [this](qint64 row, qint64) { state_.focus.Choose(row); });
+  connect(canvas_, &HeadCanvas::MenuWanted, this,
+          [this](QPoint global, qint64 row, qint64 column) { ShowMapMenu(canvas_, global, row, column); });
   connect(&state_.focus, &QueryFocus::GoToWanted, canvas_, &HeadCanvas::GoTo);
   connect(canvas_, &HeadCanvas::WorstQueryShown, this, &MainWindow::SayWhatIsLost);
   connect(canvas_, &HeadCanvas::DisplayChanged, this, &MainWindow::SyncViewCommands);
@@ -295,27 +261,23 @@ void MainWindow::BuildCanvasActions() {
 }
 
 void MainWindow::ShowKeys() {
-  QString html = QStringLiteral("<table cellpadding='4'>");
-  const auto line = [&](const QString& keys, const QString& meaning) {
-    html += QStringLiteral("<tr><td><b>%1</b></td><td>%2</td></tr>").arg(keys.toHtmlEscaped(), meaning.toHtmlEscaped());
-  };
-  for (const Gesture& gesture : kGestures) line(QString::fromUtf8(gesture.keys), QString::fromUtf8(gesture.meaning));
+  std::vector<KeysSection> sections = GestureSections();
   for (const CommandSpec& spec : CommandTable()) {
     const QString keys = ShortcutText(*commands_[spec.command]);
-    if (!keys.isEmpty()) line(keys, QString::fromUtf8(spec.help));
+    if (keys.isEmpty()) continue;
+    const QString title = commands_.menu(spec.menu)->title().remove(u'&');
+    if (sections.back().title != title) sections.push_back({title, {}});
+    sections.back().lines.push_back({keys, QString::fromUtf8(spec.help)});
   }
-  auto* dialog = new QDialog(this);
-  dialog->setObjectName(QStringLiteral("keysDialog"));
+  sections.push_back({tr("Go to a pane"), {}});
+  for (const QAction* action : pane_actions_) {
+    if (!action->shortcut().isEmpty()) sections.back().lines.push_back({ShortcutText(*action), action->text()});
+  }
+  auto* dialog = new KeysDialog(std::move(sections), this);
   dialog->setAttribute(Qt::WA_DeleteOnClose);
-  dialog->setWindowTitle(tr("Keys and mouse"));
-  auto* text = new QTextBrowser(dialog);
-  text->setFrameShape(QFrame::NoFrame);
-  text->setHtml(html + QStringLiteral("</table>"));
-  auto* layout = new QVBoxLayout(dialog);
-  layout->setContentsMargins(8, 8, 8, 8);
-  layout->addWidget(text);
-  dialog->resize(620, 640);
+  dialog->resize(QSize(680, 640).boundedTo(screen()->availableSize()));
   dialog->show();
+  dialog->activateWindow();
 }
 
 void MainWindow::ShowSettings() {

@@ -129,8 +129,13 @@ void MainWindow::LinkMap(HeadCanvas* map) {
   connect(map, &HeadCanvas::CursorMoved, this, [this, map](qint64 row, qint64 column, const Exact& exact) {
     ShowCursor(map->trace(), row, column, exact);
     // The panes are about the trace of the first map.
-    if (map->trace().path == state_.heads.trace().path) state_.focus.Point(row, column);
+    if (IsOfOpenTrace(map)) state_.focus.Point(row, column);
   });
+  connect(map, &HeadCanvas::ScoreMarked, this, [this, map](qint64 row, qint64) {
+    if (IsOfOpenTrace(map)) state_.focus.Choose(row);
+  });
+  connect(map, &HeadCanvas::MenuWanted, this,
+          [this, map](QPoint global, qint64 row, qint64 column) { ShowMapMenu(map, global, row, column); });
   connect(map, &HeadCanvas::CursorLeft, cursor_label_, &QLabel::clear);
   connect(map, &HeadCanvas::HeadStepRequested, this, [this, map](int step) { StepHead(map, step); });
   connect(map, &HeadCanvas::GraphicsFailed, notice_, &NoticeBar::ShowError);
