@@ -272,6 +272,7 @@ TEST(CanvasLayoutTest, ASmallMapTakesTheRoomOfItsCurvesAndItsColourBar) {
   EXPECT_EQ(wider.row_profile.width, 0);
   EXPECT_EQ(wider.column_profile.height, 0);
   EXPECT_GT(LayOutCanvas(252, 300, {.profiles = true, .captions = true}).color_bar.width, 0) << "a picture has all";
+  EXPECT_GT(LayOutCanvas(252, 300, {.panel = PanelPlace::kStrip}).panel.x, 0) << "the title begins in sight";
 }
 
 // The lanes of a decode method's steps take their room from the map, above the profile of the keys.

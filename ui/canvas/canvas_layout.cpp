@@ -48,7 +48,9 @@ CanvasLayout LayOutCanvas(double width, double height, const CanvasParts& parts)
   if (rows) layout.row_profile = {layout.map.right() + kGap, layout.map.y, kProfileSize, layout.map.height};
   if (bar) layout.color_bar = {right - kColorBarWidth, layout.map.y, kColorBarWidth, layout.map.height};
   if (parts.panel == PanelPlace::kBeside) layout.panel = {right, kGap, kPanelWidth, std::max(0.0, height - 2 * kGap)};
-  if (parts.panel == PanelPlace::kStrip) layout.panel = {right - kPanelWidth - kGap, 2, kPanelWidth, kPanelStrip - 4};
+  // Where the canvas is narrower than it, its title has its beginning, with the arrow that opens it.
+  if (parts.panel == PanelPlace::kStrip)
+    layout.panel = {std::max(kGap, right - kPanelWidth - kGap), 2, kPanelWidth, kPanelStrip - 4};
   if (parts.captions) {
     const double line = std::max(0.0, width - 2 * kGap);
     layout.title = {kGap, kGap, line, kTitleHeight - kGap};
