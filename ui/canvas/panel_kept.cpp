@@ -75,7 +75,9 @@ void LivePanel::DrawLive(CanvasModel& model) {
   const bool outdated = trial.live_pending() || trial.live_waits() || trial.mask_pending();
   if (outdated) ImGui::PushStyleVar(ImGuiStyleVar_Alpha, kDimmed);
   ImGui::BeginGroup();
+  ImGui::PushTextWrapPos(0);  // of a long head the second line says of how many queries it is
   for (const std::string& line : DescribeLive(*trial.live(), trial.is_decode())) ImGui::TextUnformatted(line.c_str());
+  ImGui::PopTextWrapPos();
   ImGui::EndGroup();
   Mark("live_result");
   if (outdated) ImGui::PopStyleVar();
