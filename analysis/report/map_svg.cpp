@@ -50,20 +50,20 @@ std::vector<uint8_t> PngBytes(int32_t width, int32_t height, const std::vector<R
   return bytes;
 }
 
-std::string Attribute(const char* name, double value) {
-  return std::string(" ") + name + "=\"" + ShortestNumber(std::round(100 * value) / 100) + "\"";
+std::string HundredthsOf(const char* name, double value) {
+  return SvgAttribute(name, value, 100);
 }
 
 class SvgPainter {
  public:
   void Fill(const MapArea& area, Rgb color) { svg_ += "<rect" + Box(area) + " fill=\"" + HexColor(color) + "\"/>\n"; }
   void Line(double x0, double y0, double x1, double y1, Rgb color, double width) {
-    svg_ += "<line" + Attribute("x1", x0) + Attribute("y1", y0) + Attribute("x2", x1) + Attribute("y2", y1) +
-            " stroke=\"" + HexColor(color) + "\"" + Attribute("stroke-width", width) + "/>\n";
+    svg_ += "<line" + HundredthsOf("x1", x0) + HundredthsOf("y1", y0) + HundredthsOf("x2", x1) + HundredthsOf("y2", y1) +
+            " stroke=\"" + HexColor(color) + "\"" + HundredthsOf("stroke-width", width) + "/>\n";
   }
   void Text(double x, double y, const std::string& text, double size, MapAnchor anchor, Rgb color) {
     const char* const css = anchor == MapAnchor::kLeft ? "start" : anchor == MapAnchor::kCentre ? "middle" : "end";
-    svg_ += "<text" + Attribute("x", x) + Attribute("y", y) + Letters(text, size, css, color);
+    svg_ += "<text" + HundredthsOf("x", x) + HundredthsOf("y", y) + Letters(text, size, css, color);
   }
   void TextUpwards(double x, double middle, const std::string& text, double size, Rgb color) {
     svg_ += "<text transform=\"translate(" + ShortestNumber(x) + "," + ShortestNumber(middle) + ") rotate(-90)\"" +
@@ -79,11 +79,11 @@ class SvgPainter {
 
  private:
   static std::string Box(const MapArea& area) {
-    return Attribute("x", area.x) + Attribute("y", area.y) + Attribute("width", area.width) +
-           Attribute("height", area.height);
+    return HundredthsOf("x", area.x) + HundredthsOf("y", area.y) + HundredthsOf("width", area.width) +
+           HundredthsOf("height", area.height);
   }
   static std::string Letters(const std::string& text, double size, const char* anchor, Rgb color) {
-    return Attribute("font-size", size) + " text-anchor=\"" + anchor + "\" fill=\"" + HexColor(color) + "\">" +
+    return HundredthsOf("font-size", size) + " text-anchor=\"" + anchor + "\" fill=\"" + HexColor(color) + "\">" +
            EscapeHtml(Printable(text)) + "</text>\n";
   }
 

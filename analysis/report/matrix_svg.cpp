@@ -13,8 +13,9 @@
 namespace headscope::analysis {
 namespace {
 
-std::string Attribute(const char* name, double value) {
-  return std::string(" ") + name + "=\"" + ShortestNumber(std::round(10 * value) / 10) + "\"";
+// Of cells that are whole pixels large a tenth of a pixel is enough.
+std::string TenthsOf(const char* name, double value) {
+  return SvgAttribute(name, value, 10);
 }
 
 std::string Tooltip(const HeadStatistics& head) {
@@ -37,18 +38,18 @@ class SvgSurface : public MatrixSurface {
   // The report is of computed statistics: only a metric that a head lacks is hatched, and left empty here.
   void Hatch(const Box& box) override { Rectangle(box, "none"); }
   void Line(double x0, double y0, double x1, double y1) override {
-    svg_ += "<line" + Attribute("x1", x0) + Attribute("y1", y0) + Attribute("x2", x1) + Attribute("y2", y1) +
+    svg_ += "<line" + TenthsOf("x1", x0) + TenthsOf("y1", y0) + TenthsOf("x2", x1) + TenthsOf("y2", y1) +
             " stroke=\"currentColor\" stroke-opacity=\"0.65\"/>";
   }
   void Write(Text kind, double x, double y, Anchor anchor, const std::string& text, std::optional<Rgb> ink) override {
     std::string css = anchor == Anchor::kCentre ? "mid" : anchor == Anchor::kRight ? "end" : "";
     if (kind == Text::kLabel) css += " dim";
-    svg_ += "<text" + Attribute("x", x) + Attribute("y", y + kBaseline) + " class=\"" + css + "\"" +
+    svg_ += "<text" + TenthsOf("x", x) + TenthsOf("y", y + kBaseline) + " class=\"" + css + "\"" +
             (ink ? " style=\"fill:" + HexColor(*ink) + "\"" : "") + ">" + EscapeHtml(text) + "</text>";
   }
   void WriteUpwards(double x, double y, const std::string& text) override {
     svg_ += "<text transform=\"translate(" + ShortestNumber(std::round(x)) + "," + ShortestNumber(std::round(y)) +
-            ") rotate(-90)\"" + Attribute("y", kBaseline) + " class=\"mid dim\">" + EscapeHtml(text) + "</text>";
+            ") rotate(-90)\"" + TenthsOf("y", kBaseline) + " class=\"mid dim\">" + EscapeHtml(text) + "</text>";
   }
   // Of the page's 11-pixel sans serif, whose digits are 6.2 wide; its browser is not asked.
   double Width(Text, const std::string& text) const override {
@@ -65,8 +66,8 @@ class SvgSurface : public MatrixSurface {
   static constexpr double kBaseline = 4;  // below the middle of a line
 
   void Rectangle(const Box& box, const std::string& fill) {
-    svg_ += "<rect" + Attribute("x", box.x) + Attribute("y", box.y) + Attribute("width", box.width) +
-            Attribute("height", box.height) + " fill=\"" + fill + "\"/>";
+    svg_ += "<rect" + TenthsOf("x", box.x) + TenthsOf("y", box.y) + TenthsOf("width", box.width) +
+            TenthsOf("height", box.height) + " fill=\"" + fill + "\"/>";
   }
 
   const std::map<HeadId, const HeadStatistics*>& heads_;
@@ -121,8 +122,8 @@ std::string MatrixSvg(const std::vector<HeadStatistics>& statistics, const Metri
   const Box bounds = picture.layout.Bounds();
   const double width = std::ceil(margins.left) + std::max(bounds.width, kLeastMatrixWidth) + 2;
   PaintMatrix(picture, width, &surface);
-  return "<svg" + Attribute("width", width) +
-         Attribute("height", std::ceil(bounds.bottom() + LegendHeight(surface, picture)) + 4) +
+  return "<svg" + TenthsOf("width", width) +
+         TenthsOf("height", std::ceil(bounds.bottom() + LegendHeight(surface, picture)) + 4) +
          " role=\"img\" aria-label=\"" + EscapeHtml(metric.title) + " by layer and head\">\n" + surface.svg() +
          "\n</svg>\n";
 }
