@@ -390,7 +390,7 @@ void DrawPanel(const FigurePanel& panel, const Area& area, CairoCanvas* canvas) 
 struct Grid {
   size_t columns = 1, rows = 1;
 };
-constexpr double kGap = 18;
+constexpr double kPanelGap = 18;
 
 Grid GridOf(const Figure& figure) {
   const size_t count = figure.panels.size();
@@ -402,7 +402,7 @@ Grid GridOf(const Figure& figure) {
 }
 
 double PanelWidth(double whole, const Grid& grid) {
-  return (whole - kGap * static_cast<double>(grid.columns - 1)) / static_cast<double>(grid.columns);
+  return (whole - kPanelGap * static_cast<double>(grid.columns - 1)) / static_cast<double>(grid.columns);
 }
 
 // Above and below the panels.
@@ -415,12 +415,12 @@ void DrawPanels(const Figure& figure, const Area& whole, CairoCanvas* canvas) {
   const size_t count = figure.panels.size();
   const auto [columns, rows] = GridOf(figure);
   const double panel_width = PanelWidth(whole.width, GridOf(figure));
-  const double panel_height = (whole.height - kGap * static_cast<double>(rows - 1)) / static_cast<double>(rows);
+  const double panel_height = (whole.height - kPanelGap * static_cast<double>(rows - 1)) / static_cast<double>(rows);
   for (size_t i = 0; i < count; ++i) {
     const size_t row = i / columns, column = i % columns;
     DrawPanel(figure.panels[i],
-              {whole.x + (panel_width + kGap) * static_cast<double>(column),
-               whole.y + (panel_height + kGap) * static_cast<double>(row), panel_width, panel_height},
+              {whole.x + (panel_width + kPanelGap) * static_cast<double>(column),
+               whole.y + (panel_height + kPanelGap) * static_cast<double>(row), panel_width, panel_height},
               canvas);
   }
 }
@@ -462,7 +462,7 @@ int32_t FigureHeight(const Figure& figure, int32_t width) {
       legend = std::max(legend, Legend(panel, 0, 0, PanelWidth(whole, grid), false, &canvas));
     const double of_panel = 2.0 * kPanelTitleSize + kPlotHeight + legend + 4.2 * kTextSize;
     height = std::max(height, 2 * kMargin + kHeadHeight + CaptionHeight(figure, whole, &canvas) + 6 +
-                                  static_cast<double>(grid.rows) * (of_panel + kGap) - kGap);
+                                  static_cast<double>(grid.rows) * (of_panel + kPanelGap) - kPanelGap);
   });
   return static_cast<int32_t>(std::ceil(height));
 }

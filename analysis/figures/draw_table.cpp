@@ -8,7 +8,7 @@
 namespace headscope::analysis {
 namespace {
 
-constexpr double kCellTextSize = 9, kTableTitleSize = 13, kTableMargin = 14, kGap = 16, kLine = 14;
+constexpr double kCellTextSize = 9, kTableTitleSize = 13, kTableMargin = 14, kColumnGap = 16, kLine = 14;
 constexpr double kMostSide = 16000;
 
 struct Layout {
@@ -25,10 +25,10 @@ Layout LayOut(const TableText& table, CairoCanvas* canvas) {
       width = std::max(width, canvas->Width(row[column], kCellTextSize));
     layout.left.push_back(x);
     layout.width.push_back(width);
-    x += width + kGap;
+    x += width + kColumnGap;
   }
   layout.top = kTableMargin + (table.title.empty() ? 0 : kTableTitleSize + 8);
-  layout.page_width = std::max(x - kGap, kTableMargin + canvas->Width(table.title, kTableTitleSize)) + kTableMargin;
+  layout.page_width = std::max(x - kColumnGap, kTableMargin + canvas->Width(table.title, kTableTitleSize)) + kTableMargin;
   layout.page_height = layout.top + kLine * static_cast<double>(table.rows.size() + 1) + 6 + kTableMargin;
   return layout;
 }
