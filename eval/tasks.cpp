@@ -49,7 +49,9 @@ const Task& FindTask(std::string_view name) {
     known += known.empty() ? "" : task == Tasks().back() ? " or " : ", ";
     known += task->name();
   }
-  throw UsageError({.field = "task", .value = "\"" + std::string(name) + "\"", .problem = "it must be " + known});
+  std::string value = "\"";
+  value.append(name).append("\"");
+  throw UsageError({.field = "task", .value = value, .problem = "it must be " + known});
 }
 
 const std::vector<std::string>& TaskNames() {

@@ -28,7 +28,8 @@ Layout LayOut(const TableText& table, CairoCanvas* canvas) {
     x += width + kColumnGap;
   }
   layout.top = kTableMargin + (table.title.empty() ? 0 : kTableTitleSize + 8);
-  layout.page_width = std::max(x - kColumnGap, kTableMargin + canvas->Width(table.title, kTableTitleSize)) + kTableMargin;
+  layout.page_width =
+      std::max(x - kColumnGap, kTableMargin + canvas->Width(table.title, kTableTitleSize)) + kTableMargin;
   layout.page_height = layout.top + kLine * static_cast<double>(table.rows.size() + 1) + 6 + kTableMargin;
   return layout;
 }

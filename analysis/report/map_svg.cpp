@@ -58,8 +58,9 @@ class SvgPainter {
  public:
   void Fill(const MapArea& area, Rgb color) { svg_ += "<rect" + Box(area) + " fill=\"" + HexColor(color) + "\"/>\n"; }
   void Line(double x0, double y0, double x1, double y1, Rgb color, double width) {
-    svg_ += "<line" + HundredthsOf("x1", x0) + HundredthsOf("y1", y0) + HundredthsOf("x2", x1) + HundredthsOf("y2", y1) +
-            " stroke=\"" + HexColor(color) + "\"" + HundredthsOf("stroke-width", width) + "/>\n";
+    svg_ += "<line" + HundredthsOf("x1", x0) + HundredthsOf("y1", y0) + HundredthsOf("x2", x1) +
+            HundredthsOf("y2", y1) + " stroke=\"" + HexColor(color) + "\"" + HundredthsOf("stroke-width", width) +
+            "/>\n";
   }
   void Text(double x, double y, const std::string& text, double size, MapAnchor anchor, Rgb color) {
     const char* const css = anchor == MapAnchor::kLeft ? "start" : anchor == MapAnchor::kCentre ? "middle" : "end";

@@ -97,6 +97,8 @@ void AppendUnpromised(std::vector<AttendCase>* cases) {
   const size_t count = cases->size();
   for (size_t i = 0; i < count; ++i) {
     AttendCase c = (*cases)[i];
+    const bool has_dense = c.head_dim == 64 || c.head_dim == 96 || c.head_dim == 128;
+    if (!has_dense || c.v_head_dim > 0 || c.dtype == DType::kFloat32 || c.soft_cap > 0) continue;
     if (c.pattern != Pattern::kDense || c.rule.kind != MaskKind::kCausal || c.executor == Executor::kSimple) continue;
     c.unpromised = true;
     cases->push_back(c);

@@ -142,7 +142,7 @@ void AppendSinks(std::vector<AttendCase>* cases) {
   cases->push_back(many);
 }
 
-// More items than blocks are dealt, of heads of 64 components: where all of them keep everything, items are wide.
+// Heads of 64 components: items of 192 rows where all of them keep everything, queued.
 void AppendWide(std::vector<AttendCase>* cases) {
   AttendCase wide{.pattern = Pattern::kDense,
                   .seq_q = 0,

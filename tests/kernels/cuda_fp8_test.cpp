@@ -65,8 +65,8 @@ class Quantised {
     v = Values(layout_.v_rows, layout_.v_scale, p.batch * p.num_kv_heads, layout_.k_pieces, p.seq_k);
   }
 
-  Status Attend(const AttendRun& run) const {
-    return AttendFp8Cuda(problem_, tensors_->get(), layout_.bytes, run.index(), run.output(), nullptr);
+  Status Attend(const AttendRun& run, const SparseIndexView& index, cudaStream_t stream = nullptr) const {
+    return AttendFp8Cuda(problem_, tensors_->get(), layout_.bytes, index, run.output(), stream);
   }
 
   // The problem of the quantised values, in fp32.
@@ -151,14 +151,23 @@ TEST_P(CudaFp8, MatchesFloat64OfTheQuantised) {
   ASSERT_NO_FATAL_FAILURE(run.Make(GetParam(), SeedFor(NameOf(GetParam()))));
   Quantised quantised(run.problem());
   run.Poison();
-  const Status status = quantised.Attend(run);
+  // Where the executor is told that every head keeps everything it reads no list: these would lead anywhere.
+  SparseIndexView index = run.index();
+  const DeviceArray<int64_t> nowhere(
+      std::vector<int64_t>(static_cast<size_t>(std::max(index.NumLists(), index.runs_size)), 0x5b5b5b5b5b5b5b5b));
+  if (index.keeps_everything && index.rule.kind == MaskKind::kCausal) {
+    index.run_begin = index.column_begin = nowhere.get();
+    index.run_count = index.column_count = reinterpret_cast<const int32_t*>(nowhere.get());
+    index.runs = reinterpret_cast<const KeyRun*>(nowhere.get());
+  }
+  const Status status = quantised.Attend(run, index);
   ASSERT_TRUE(status.ok()) << status.message();
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   ASSERT_NO_FATAL_FAILURE(run.ExpectFloat64Of(quantised.Problem(), kAllowedL2, AllowedLse(GetParam())));
   ASSERT_NO_FATAL_FAILURE(run.ExpectGuards());
 }
 
-// More items than blocks are dealt: where all heads keep everything, items are wide.
+// Items of 192 rows where all heads keep everything, queued.
 void AppendWide(std::vector<AttendCase>* cases) {
   AttendCase wide{
       .pattern = Pattern::kDense, .seq_q = 0, .seq_k = 0, .batch = 10, .num_qo_heads = 128, .num_kv_heads = 32};
@@ -297,6 +306,43 @@ TEST(CudaFp8Quantise, TakesTheNearestOfEveryHeadsScale) {
           ASSERT_LE(std::abs(double{value} - original[i]) / scale, half_ulp * 1.0001 + 1e-4 * half_ulp) << i;
         }
       }
+    }
+  }
+}
+
+// Few items, which are dealt, and more of them; heads that keep everything and others.
+TEST(CudaFp8Calls, ReplayFromAGraph) {
+  SKIP_WITHOUT_GPU();
+  if (!OnHopper()) GTEST_SKIP() << "needs compute capability 9.0";
+  for (const Pattern pattern : {Pattern::kDense, Pattern::kRandom}) {
+    for (const int32_t batch : {1, 5}) {
+      AttendRun run;
+      const AttendCase c{
+          .pattern = pattern, .seq_q = 1500, .seq_k = 0, .batch = batch, .num_qo_heads = 32, .num_kv_heads = 8};
+      ASSERT_NO_FATAL_FAILURE(run.Make(c, SeedFor(NameOf(c))));
+      const Quantised quantised(run.problem());
+      run.Poison();
+      ASSERT_TRUE(quantised.Attend(run, run.index()).ok());
+      ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+      const std::vector<char> direct = run.DownloadO();
+      cudaStream_t stream = nullptr;
+      cudaGraph_t graph = nullptr;
+      cudaGraphExec_t executable = nullptr;
+      ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+      ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+      const Status status = quantised.Attend(run, run.index(), stream);
+      ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+      ASSERT_TRUE(status.ok()) << status.message();
+      ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+      for (int replay = 0; replay < 2; ++replay) {
+        run.Poison();
+        ASSERT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
+        ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+        EXPECT_TRUE(run.DownloadO() == direct) << NameOf(c);
+      }
+      EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+      EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+      EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
     }
   }
 }

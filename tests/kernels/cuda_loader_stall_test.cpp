@@ -108,15 +108,16 @@ const AttendCase kCases[] = {
     {.pattern = Pattern::kDense, .seq_q = 9000, .seq_k = 0, .num_qo_heads = 8, .num_kv_heads = 2, .unpromised = true}};
 INSTANTIATE_TEST_SUITE_P(Lists, CudaLoaderStall, ::testing::ValuesIn(kCases),
                          [](const auto& parameter) { return NameOf(parameter.param); });
-INSTANTIATE_TEST_SUITE_P(SmallHeads, CudaLoaderStall,
-                         ::testing::Values(AttendCase{.pattern = Pattern::kDense, .seq_q = 4097, .seq_k = 0, .head_dim = 64},
-                                           AttendCase{.pattern = Pattern::kDense,
-                                                      .seq_q = 9000,
-                                                      .seq_k = 0,
-                                                      .num_qo_heads = 32,
-                                                      .num_kv_heads = 8,
-                                                      .head_dim = 64}),
-                         [](const auto& parameter) { return NameOf(parameter.param); });
+INSTANTIATE_TEST_SUITE_P(
+    SmallHeads, CudaLoaderStall,
+    ::testing::Values(AttendCase{.pattern = Pattern::kDense, .seq_q = 4097, .seq_k = 0, .head_dim = 64},
+                      AttendCase{.pattern = Pattern::kDense,
+                                 .seq_q = 9000,
+                                 .seq_k = 0,
+                                 .num_qo_heads = 32,
+                                 .num_kv_heads = 8,
+                                 .head_dim = 64}),
+    [](const auto& parameter) { return NameOf(parameter.param); });
 INSTANTIATE_TEST_SUITE_P(Lists, CudaFp8LoaderStall, ::testing::ValuesIn(kCases),
                          [](const auto& parameter) { return NameOf(parameter.param); });
 

@@ -106,7 +106,16 @@ class PackedRun {
     view.column_count = column_count.get();
     view.runs = runs.get();
     view.columns = columns.get();
-    view.keeps_everything = !case_.unpromised && std::all_of(views.begin(), views.end(), KeepsEverything);
+    view.keeps_everything = !case_.unpromised && case_.rule.kind == MaskKind::kCausal &&
+                            std::all_of(views.begin(), views.end(), KeepsEverything);
+    // Where the executor is told, it reads no list: these would lead anywhere.
+    const DeviceArray<int64_t> nowhere(
+        std::vector<int64_t>(static_cast<size_t>(std::max(view.NumLists(), view.runs_size)), 0x5b5b5b5b5b5b5b5b));
+    if (view.keeps_everything) {
+      view.run_begin = view.column_begin = nowhere.get();
+      view.run_count = view.column_count = reinterpret_cast<const int32_t*>(nowhere.get());
+      view.runs = reinterpret_cast<const KeyRun*>(nowhere.get());
+    }
     const DeviceArray<int32_t> q_begin(q_begin_), k_begin(k_begin_), table(table_);
     PackedSequences sequences;
     sequences.q_begin = q_begin.get();

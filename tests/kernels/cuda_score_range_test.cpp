@@ -38,7 +38,7 @@ struct Case {
   DType dtype = DType::kBFloat16;
   Pattern pattern = Pattern::kDense;
   ElementRule rule = {MaskKind::kCausal, 0, 0};
-  int32_t num_heads = 1;  // all with the same queries and keys; of many, more items than are dealt
+  int32_t num_heads = 1;    // all with the same queries and keys; of many, more items than are dealt
   bool unpromised = false;  // the executor is not told that every head keeps everything
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Hopper kernels for 128 components, 16-bit and FP8, and those for heads that keep everything, with two of the three
-// loader warps held up at some steps: linked in place of the library's, whose units these are.
+// The Hopper kernels for 128 components, 16-bit and FP8, and those for heads that keep everything, with two of the
+// three loader warps held up at some steps: linked in place of the library's, whose units these are.
 #include "fp8/fp8_traits.cuh"
 #include "hopper/loader.cuh"
 #include "hopper/piece_traits.cuh"
@@ -32,8 +32,8 @@ struct hopper::LoaderStall<fp8::DenseTraits> : HeldUp {};
 
 }  // namespace headscope::kernels
 
-#include "fp8/attend_fp8_dense.cu"       // NOLINT(bugprone-suspicious-include)
-#include "fp8/attend_fp8_lists.cu"       // NOLINT(bugprone-suspicious-include)
+#include "fp8/attend_fp8_dense.cu"      // NOLINT(bugprone-suspicious-include)
+#include "fp8/attend_fp8_lists.cu"      // NOLINT(bugprone-suspicious-include)
 #include "hopper/attend_d128.cu"        // NOLINT(bugprone-suspicious-include)
 #include "hopper/attend_dense_d128.cu"  // NOLINT(bugprone-suspicious-include)
 #include "hopper/attend_dense_d64.cu"   // NOLINT(bugprone-suspicious-include)

@@ -202,14 +202,13 @@ Status AttendFp8Cuda(const AttentionProblem& problem, const void* tensors, size_
     }
     return fp8::LaunchFp8Lists(params, num_blocks, cuda_stream);
   };
-  const bool may_be_dense = hopper::MayKeepEverything(index);
-  if (may_be_dense && index.keeps_everything) {
+  if (index.keeps_everything && hopper::TakesDenseKernels(index)) {
     return hopper::LaunchOnEverything(
         problem, fp8::kDenseRows, bytes_per_kv_head, device, "AttendFp8DenseKernel", cuda_stream, &params,
         [&](int num_blocks) { return fp8::LaunchFp8Dense(params, num_blocks, cuda_stream); });
   }
-  return hopper::LaunchWithQueue(problem, index, bytes_per_kv_head, device, "AttendFp8ListsKernel", cuda_stream, &params,
-                                 launch, may_be_dense);
+  return hopper::LaunchWithQueue(problem, index, bytes_per_kv_head, device, "AttendFp8ListsKernel", cuda_stream,
+                                 &params, launch, hopper::MayKeepEverything(index));
 }
 
 }  // namespace headscope::kernels

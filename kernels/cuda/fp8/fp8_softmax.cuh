@@ -2,8 +2,8 @@
 // Weights of one tile in e4m3, as the A operand of their product with V.
 //
 // e4m3 holds weights up to 448 and none below 2^-9. A raised shift (hopper/softmax.cuh) puts a row's largest weight at
-// 2^6, so that scores may climb by two powers of two before it is raised again; a weight of 256 or more says that they
-// have. What is 2^-16 of the largest weight is lost.
+// 2^4, so that scores may climb by four powers of two before it is raised again; a weight of 256 or more says that they
+// have. What is 2^-14 of the largest weight is lost.
 #pragma once
 
 #include "fast_math.cuh"

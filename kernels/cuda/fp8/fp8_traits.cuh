@@ -86,8 +86,8 @@ struct DenseTraits : CommonTraits<hopper::ThreeGroups> {
   static constexpr bool kReadsLists = false;
   static constexpr uint32_t kStepReaders = kLoaderWarps;  // consumers know the steps for themselves
 };
-// How far an item of 192 rows may pass whole tiles of 128, so that what LayOutFp8 puts behind the queries has to be
-// there.
+// An item of 192 rows may pass a head's whole tiles of 128 by 128 rows, four pieces. Behind the last head's lie the
+// keys' pieces, of which there are at least as many.
 static_assert(kZeroPieces >= 4);
 
 }  // namespace headscope::kernels::fp8

@@ -109,20 +109,22 @@ Status Attend(const AttentionProblem& problem, const SparseIndexView& index, con
   params.scale_log2 = (problem.soft_cap > 0 ? 1.0f : scale) * std::numbers::log2e_v<float>;
 
   LaunchFunction* const launch = problem.soft_cap > 0 ? instance->launch_capped : instance->launch;
-  const bool may_be_dense = problem.soft_cap == 0 && instance->launch_dense != nullptr && MayKeepEverything(index);
+  const bool has_dense = problem.soft_cap == 0 && instance->launch_dense != nullptr;
+  const bool is_dense = has_dense && index.keeps_everything && TakesDenseKernels(index);
+  const bool ask_device = has_dense && instance->asks_the_device && !is_dense && MayKeepEverything(index);
   KernelParams dense_params{};
-  if (may_be_dense) {
+  if (is_dense || ask_device) {
     const TensorMapShape rows{"q",           problem.dtype,    problem.batch,       problem.num_qo_heads,
                               problem.seq_q, problem.head_dim, instance->dense_rows};
     if (Status status = EncodeTensorMap(rows, problem.q, &dense_params.q); !status.ok()) return status;
   }
   const int64_t bytes_per_kv_head =
       SizeOf(problem.dtype) * problem.seq_k * (int64_t{problem.head_dim} + problem.ValueDim());
-  if (may_be_dense && index.keeps_everything) {
+  if (is_dense) {
     params.q = dense_params.q;
-    return LaunchOnEverything(
-        problem, instance->dense_rows, bytes_per_kv_head, device, "AttendDenseKernel", stream, &params,
-        [&](int num_blocks) { return instance->launch_dense(params, num_blocks, stream); });
+    return LaunchOnEverything(problem, instance->dense_rows, bytes_per_kv_head, device, "AttendDenseKernel", stream,
+                              &params,
+                              [&](int num_blocks) { return instance->launch_dense(params, num_blocks, stream); });
   }
   return LaunchWithQueue(
       problem, index, bytes_per_kv_head, device, "AttendHopperKernel", stream, &params,
@@ -136,7 +138,7 @@ Status Attend(const AttentionProblem& problem, const SparseIndexView& index, con
         }
         return launch(params, num_blocks, stream);
       },
-      may_be_dense && instance->asks_the_device);
+      ask_device);
 }
 
 }  // namespace headscope::kernels::hopper

@@ -199,11 +199,11 @@ Status AttendPackedCuda(const AttentionProblem& problem, const PackedSequences& 
   const auto cuda_stream = static_cast<cudaStream_t>(stream);
   const int64_t bytes_per_kv_head = SizeOf(problem.dtype) * problem.seq_k * int64_t{2} * problem.head_dim;
   if (index.keeps_everything && index.rule.kind == MaskKind::kCausal) {
-    return hopper::LaunchOnEverything(
-        problem, hopper::kItemRows, bytes_per_kv_head, device, "AttendPackedKernel", cuda_stream, &params,
-        [&](int num_blocks) {
-          return hopper::LaunchPackedDense(problem.dtype, problem.head_dim, params, num_blocks, cuda_stream);
-        });
+    return hopper::LaunchOnEverything(problem, hopper::kItemRows, bytes_per_kv_head, device, "AttendPackedKernel",
+                                      cuda_stream, &params, [&](int num_blocks) {
+                                        return hopper::LaunchPackedDense(problem.dtype, problem.head_dim, params,
+                                                                         num_blocks, cuda_stream);
+                                      });
   }
   return hopper::LaunchWithQueue(
       problem, index, bytes_per_kv_head, device, "AttendPackedKernel", cuda_stream, &params, [&](int num_blocks) {

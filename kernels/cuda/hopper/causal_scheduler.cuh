@@ -5,11 +5,11 @@
 
 #include <cute/arch/cluster_sm90.hpp>
 
+#include "hopper/causal_steps.cuh"
 #include "hopper/item_queue.cuh"
 #include "hopper/key_bits.cuh"
 #include "hopper/step_writer.cuh"
 #include "hopper/traits.cuh"
-#include "hopper/causal_steps.cuh"
 
 namespace headscope::kernels::hopper {
 
@@ -25,10 +25,7 @@ class CausalScheduler {
   }
 
   __device__ CausalScheduler(const typename T::Params& params, SharedStorage<T>& shared)
-      : p_(params),
-        s_(shared),
-        lane_(static_cast<int>(threadIdx.x) % 32),
-        writer_(params, shared, lane_) {}
+      : p_(params), lane_(static_cast<int>(threadIdx.x) % 32), writer_(params, shared, lane_) {}
 
   __device__ void Run(Entry taken) {
     const int tiles = (p_.index.seq_q + T::kRows - 1) / T::kRows;
@@ -39,12 +36,14 @@ class CausalScheduler {
       place.sequence = -1;
       while (taken < num_heads * tiles) {
         place = PlaceOfTaken(taken, tiles, num_heads);
-        // Every head has as many items as the longest sequence.
-        if (!T::kPacked || place.tile * T::kRows < NumQueries(p_, place)) break;
+        // Every head has as many items as the longest sequence. A sequence of more queries than keys is nobody's; its
+        // rows have no steps that consumers could wait for.
+        const int queries = T::kPacked ? NumQueries(p_, place) : p_.index.seq_q;
+        if (place.tile * T::kRows < queries && queries <= NumKeys(p_, place)) break;
         place.sequence = -1;
         taken = Take(p_, lane_, round++);
       }
-      Announce(work, place);
+      writer_.Announce(work, place);
       if (place.sequence < 0) {
         Publish(place, 0, kStepEnd, 0);
         return;
@@ -83,24 +82,6 @@ class CausalScheduler {
     }
   }
 
-  // Tells the consumers which item is next, and brings its queries.
-  __device__ void Announce(uint32_t work, const typename T::Place& place) {
-    const uint32_t slot = work % T::kQuerySlots;
-    WaitEmpty(s_.q_empty[0], work);
-    uint64_t* const full = &s_.q_full[0][slot];
-    if (lane_ == 0) {
-      s_.places[0][slot] = place;
-      if (place.sequence < 0) {
-        Mbarrier::arrive(full);
-      } else {
-        Mbarrier::arrive_and_expect_tx(full, T::kQueryBytes);
-      }
-    }
-    __syncwarp();
-    if (place.sequence >= 0 && cute::elect_one_sync()) T::CopyQueries(p_, place, 0, s_.q[slot], full);
-    __syncwarp();
-  }
-
   __device__ void PublishSteps(const typename T::Place& place) {
     const CausalSteps steps = StepsOf<T>(p_, place);
     for (int i = 0; i < steps.Count(); ++i) {
@@ -134,7 +115,6 @@ class CausalScheduler {
   }
 
   const typename T::Params& p_;
-  SharedStorage<T>& s_;
   const int lane_;
   StepWriter<T> writer_;
 };

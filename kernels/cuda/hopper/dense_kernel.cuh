@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that take the 16-bit Hopper kernel's place where every head keeps what a causal rule leaves to it. Whoever made
-// the index may have said so; else, for head_dim 64, the ordering kernels find it out on the device: this one is
+// Kernels that take the 16-bit Hopper kernel's place where every head keeps what a causal rule leaves to it. Whoever
+// made the index may have said so; else, for head_dim 64, the ordering kernels find it out on the device: this one is
 // launched then and the other behind it, and one of them finds nothing to do.
 #pragma once
 

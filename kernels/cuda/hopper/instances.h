@@ -19,7 +19,7 @@ LaunchFunction LaunchFp16D64, LaunchFp16D128, LaunchFp16D192, LaunchFp16D256;
 LaunchFunction LaunchCappedBf16D64, LaunchCappedBf16D128, LaunchCappedBf16D192, LaunchCappedBf16D256;
 LaunchFunction LaunchCappedFp16D64, LaunchCappedFp16D128, LaunchCappedFp16D192, LaunchCappedFp16D256;
 
-// For problems of which every head keeps what a causal rule leaves to it.
+// For problems in which every head keeps what a causal rule leaves to it.
 LaunchFunction LaunchDenseBf16D64, LaunchDenseFp16D64, LaunchDenseBf16D128, LaunchDenseFp16D128;
 
 struct Instance {

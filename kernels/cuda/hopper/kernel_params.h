@@ -34,11 +34,12 @@ struct KernelParams {
   GatherSource k_gather;
   GatherSource v_gather;
   SparseIndexView index;  // device pointers
-  // [num_items] work items, in the order in which thread blocks take them; null: few, dealt to the blocks (ItemQueue)
+  // [num_items] work items, in the order in which thread blocks take them; null: dealt to the blocks (ItemQueue), or
+  // taken by next_item[1] alone (LaunchOnEverything)
   const int32_t* order;
   int32_t* next_item;  // [2]: the heads of the queue and of the dense kernel's; null: dealt
   // [num_sections] of the queue: whether all heads of a section keep everything. Where all do, the dense kernel takes
-  // the items in place of this one. Null: there is none for this problem, or no queue.
+  // the items in place of this one. Null: nobody asks for that.
   const int32_t* dense_sections;
   int32_t num_sections;
   int32_t heads_per_section;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A consumer warpgroup that works on one piece of 64 keys at a time: 64 rows of an item. At 16 bits with head_dim 64,
 // and in FP8 with 128, exponentials take as long as both products, so what counts is that some group always has some to
-// take. The tensor cores make a piece's scores and then the output of the piece before, and the latter goes on while the
-// exponentials are taken. Where items have three groups, which hide each other's exponentials best, pieces are what
+// take. The tensor cores make a piece's scores and then the output of the piece before, and the latter goes on while
+// the exponentials are taken. Where items have three groups, which hide each other's exponentials best, pieces are what
 // their threads have registers for.
 //
 // A group's own chain, from scores to scores, is longer than the units' work, so nothing that can be known or asked for

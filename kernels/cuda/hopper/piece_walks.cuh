@@ -5,8 +5,8 @@
 // All lanes of a warp call every function together. A step's first piece is masked behind Next(), its second before.
 #pragma once
 
-#include "hopper/step_mask.cuh"
 #include "hopper/causal_steps.cuh"
+#include "hopper/step_mask.cuh"
 
 namespace headscope::kernels::hopper {
 
@@ -15,8 +15,8 @@ template <class Rows>
 class CausalWalk : protected Rows {
  protected:
   using T = typename Rows::KernelTraits;
-  using Rows::Rows;
   using Rows::group_, Rows::lane_, Rows::p_, Rows::place_, Rows::row_, Rows::s_;
+  using Rows::Rows;
 
   // An item, with the step that was awaited last.
   __device__ void Begin() {
@@ -53,14 +53,14 @@ class CausalWalk : protected Rows {
  private:
   // Whether all of a tile's keys lie behind the positions of the group's rows.
   __device__ bool BehindRows(int tile) const {
-    return tile * T::kTileColumns >= p_.index.first_position + place_.tile * T::kRows + (group_ + 1) * 64;
+    return tile * T::kTileColumns >= FirstPosition(p_, place_) + place_.tile * T::kRows + (group_ + 1) * 64;
   }
 
   // Keys behind a row's position, of the piece that begins with key `start`.
   template <class Scores>
   __device__ void MaskCausal(Scores& scores, int start) const {
     // Where the thread's first row ends among the columns that it holds.
-    const int end = p_.index.first_position + place_.tile * T::kRows + row_ - start - 2 * (lane_ % 4);
+    const int end = FirstPosition(p_, place_) + place_.tile * T::kRows + row_ - start - 2 * (lane_ % 4);
     CUTE_UNROLL
     for (int i = 0; i < decltype(cute::size(scores))::value; ++i) {
       if (i / 4 * 8 + i % 2 > end + i / 2 % 2 * 8) scores(i) = -INFINITY;
@@ -76,8 +76,8 @@ template <class Rows>
 class ListWalk : protected Rows {
  protected:
   using T = typename Rows::KernelTraits;
-  using Rows::Rows;
   using Rows::p_, Rows::place_, Rows::row_, Rows::s_;
+  using Rows::Rows;
 
   __device__ void Begin() { flags_ = next_flags_; }
   __device__ bool IsLast() const { return (flags_ & kStepLast) != 0; }

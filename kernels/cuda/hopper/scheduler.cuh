@@ -34,14 +34,14 @@ class Scheduler {
     for (uint32_t work = 0;; ++work) {
       if constexpr (T::kPacked) SkipAbsent(&entry);
       if (entry.item < 0) {
-        Announce(work, NoPlace());
+        writer_.Announce(work, NoPlace());
         Publish({.flags = kStepEnd}, {});
         return;
       }
       const typename T::Place place = PlaceOf(p_, entry.item);
       // At first a slot for queries is free: nothing has to be known of the lists. Later the first runs are on their
       // way while one becomes free.
-      if (work < T::kQuerySlots) Announce(work, place);
+      if (work < T::kQuerySlots) writer_.Announce(work, place);
       queue_.Store(entry, &s_.lists);
       if constexpr (T::kPacked) {
         place_ = place;
@@ -52,7 +52,7 @@ class Scheduler {
       sequence_ = place.sequence;
       if (work >= T::kQuerySlots) {
         if (T::kQueryParts == 1) {
-          Announce(work, place);
+          writer_.Announce(work, place);
         } else {
           late_ = {work, entry.item, kStepsAhead};
         }
@@ -81,33 +81,11 @@ class Scheduler {
     return none;
   }
 
-  // Tells the consumers which item is next, and brings its queries.
-  __device__ void Announce(uint32_t work, const typename T::Place& place) {
-    const uint32_t slot = work % T::kQuerySlots;
-    for (int part = 0; part < T::kQueryParts; ++part) {
-      WaitEmpty(s_.q_empty[part], work);
-      uint64_t* const full = &s_.q_full[part][slot];
-      if (lane_ == 0) {
-        s_.places[part][slot] = place;
-        if (place.sequence < 0) {
-          Mbarrier::arrive(full);
-        } else {
-          Mbarrier::arrive_and_expect_tx(full, T::kQueryBytes / T::kQueryParts);
-        }
-      }
-      __syncwarp();
-      if (place.sequence >= 0 && cute::elect_one_sync()) {
-        T::CopyQueries(p_, place, part, s_.q[slot], full);
-      }
-      __syncwarp();
-    }
-  }
-
   // With one slot the queries before are in use until an item's last step: its successor's first steps are published
   // meanwhile, so that their keys are on their way. No more than that, since the ring may be full of them.
   __device__ void AnnounceLate() {
     if (T::kQueryParts == 1 || late_.item < 0) return;
-    Announce(late_.work, PlaceOf(p_, late_.item));
+    writer_.Announce(late_.work, PlaceOf(p_, late_.item));
     late_.item = -1;
   }
 

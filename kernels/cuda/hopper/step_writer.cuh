@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a scheduler warp hands on steps, whatever it makes them of.
+// How a scheduler warp hands on items and steps, whatever it makes these of.
 #pragma once
+
+#include <cute/arch/cluster_sm90.hpp>
 
 #include "hopper/traits.cuh"
 
@@ -12,6 +14,26 @@ class StepWriter {
  public:
   __device__ StepWriter(const typename T::Params& params, SharedStorage<T>& shared, int lane)
       : p_(params), s_(shared), lane_(lane) {}
+
+  // Tells the consumers which item is next, their `work`-th, and brings its queries; no sequence: none is.
+  __device__ void Announce(uint32_t work, const typename T::Place& place) {
+    const uint32_t slot = work % T::kQuerySlots;
+    for (int part = 0; part < T::kQueryParts; ++part) {
+      WaitEmpty(s_.q_empty[part], work);
+      uint64_t* const full = &s_.q_full[part][slot];
+      if (lane_ == 0) {
+        s_.places[part][slot] = place;
+        if (place.sequence < 0) {
+          Mbarrier::arrive(full);
+        } else {
+          Mbarrier::arrive_and_expect_tx(full, T::kQueryBytes / T::kQueryParts);
+        }
+      }
+      __syncwarp();
+      if (place.sequence >= 0 && cute::elect_one_sync()) T::CopyQueries(p_, place, part, s_.q[slot], full);
+      __syncwarp();
+    }
+  }
 
   // The next step: write(step) fills in, by one lane, what its readers look at. item: whose keys it names; start: of
   // its segments.

@@ -15,8 +15,10 @@ namespace {
 // tail.
 constexpr int64_t kSectionBytes = int64_t{32} << 20;
 
-// With so few items a block no queue is made: ordering them costs two launches, some 4 us, and gains less.
-constexpr int kDealtRounds = 8;
+// With so few items a block no queue is made: ordering them costs two launches, some 4 us, and gains less. Lists differ
+// in cost from head to head, so that with more of them dealing leaves blocks without work (a third of the time on real
+// heads at 16K); where all keep everything items are known to fit.
+constexpr int kDealtRounds = 4, kDealtDenseRounds = 8;
 
 WorkOrderShape DivideIntoSections(const AttentionProblem& problem, int64_t bytes_per_kv_head,
                                   const KernelParams& params) {
@@ -35,6 +37,21 @@ void SetSections(const WorkOrderShape& shape, KernelParams* params) {
   params->sections_fit_cache = shape.sections_fit_cache;
 }
 
+// Calls launches(scratch) between the allocation of so many words and their release, all in the stream's order.
+Status WithScratch(size_t words, const CurrentDevice& device, cudaStream_t stream,
+                   const std::function<Status(int32_t*)>& launches) {
+  cudaMemPool_t pool = nullptr;
+  if (Status status = FindScratchPool(device.ordinal, &pool); !status.ok()) return status;
+  void* scratch = nullptr;
+  Status status = CudaStatus(cudaMallocFromPoolAsync(&scratch, words * sizeof(int32_t), pool, stream),
+                             "allocating " + std::to_string(words * sizeof(int32_t)) + " bytes for the work order");
+  if (!status.ok()) return status;
+  status = launches(static_cast<int32_t*>(scratch));
+  const cudaError_t freed = cudaFreeAsync(scratch, stream);
+  if (status.ok()) status = CudaStatus(freed, "freeing the work order");
+  return status;
+}
+
 }  // namespace
 
 void CountItems(const AttentionProblem& problem, const SparseIndexView& index, KernelParams* params) {
@@ -48,10 +65,13 @@ void CountItems(const AttentionProblem& problem, const SparseIndexView& index, K
   params->by_group_size = DivideBy(params->group_size);
 }
 
+bool TakesDenseKernels(const SparseIndexView& index) {
+  return index.rule.kind == MaskKind::kCausal && int64_t{index.first_position} + index.seq_q == index.seq_k;
+}
+
 bool MayKeepEverything(const SparseIndexView& index) {
   const bool few_runs = index.columns_size == 0 && index.runs_size <= 2 * index.NumLists();
-  const bool all_positions = int64_t{index.first_position} + index.seq_q == index.seq_k;
-  return index.rule.kind == MaskKind::kCausal && index.tile_rows == kItemRows && few_runs && all_positions;
+  return TakesDenseKernels(index) && index.tile_rows == kItemRows && few_runs;
 }
 
 Status LaunchWithQueue(const AttentionProblem& problem, const SparseIndexView& index, int64_t bytes_per_kv_head,
@@ -62,27 +82,19 @@ Status LaunchWithQueue(const AttentionProblem& problem, const SparseIndexView& i
     return CudaStatus(launch(num_blocks), what + " (" + Describe(problem) + ")");
   }
 
-  cudaMemPool_t pool = nullptr;
-  if (Status status = FindScratchPool(device.ordinal, &pool); !status.ok()) return status;
   const WorkOrderShape shape = DivideIntoSections(problem, bytes_per_kv_head, *params);
   const size_t items = static_cast<size_t>(params->num_items);
   const size_t words = 2 * items + 2 + (find_dense ? static_cast<size_t>(shape.NumSections()) : 0);
-  void* scratch = nullptr;
-  Status status = CudaStatus(cudaMallocFromPoolAsync(&scratch, words * sizeof(int32_t), pool, stream),
-                             "allocating " + std::to_string(words * sizeof(int32_t)) + " bytes for the work order");
-  if (!status.ok()) return status;
-  auto* const costs = static_cast<int32_t*>(scratch);
-  params->order = costs + items;
-  params->next_item = costs + 2 * items;
-
-  int32_t* const dense_sections = find_dense ? params->next_item + 2 : nullptr;
-  params->dense_sections = dense_sections;
-  SetSections(shape, params);
-  status = LaunchWorkOrder(index, shape, costs, costs + items, params->next_item, dense_sections, stream);
-  if (status.ok()) status = CudaStatus(launch(num_blocks), what + " (" + Describe(problem) + ")");
-  const cudaError_t freed = cudaFreeAsync(scratch, stream);
-  if (status.ok()) status = CudaStatus(freed, "freeing the work order");
-  return status;
+  return WithScratch(words, device, stream, [&](int32_t* costs) {
+    params->order = costs + items;
+    params->next_item = costs + 2 * items;
+    int32_t* const dense_sections = find_dense ? params->next_item + 2 : nullptr;
+    params->dense_sections = dense_sections;
+    SetSections(shape, params);
+    Status status = LaunchWorkOrder(index, shape, costs, costs + items, params->next_item, dense_sections, stream);
+    if (status.ok()) status = CudaStatus(launch(num_blocks), what + " (" + Describe(problem) + ")");
+    return status;
+  });
 }
 
 Status LaunchOnEverything(const AttentionProblem& problem, int32_t item_rows, int64_t bytes_per_kv_head,
@@ -91,7 +103,7 @@ Status LaunchOnEverything(const AttentionProblem& problem, int32_t item_rows, in
   const int64_t num_items = (int64_t{problem.seq_q} + item_rows - 1) / item_rows * problem.num_qo_heads * problem.batch;
   const int num_blocks = static_cast<int>(std::min<int64_t>(device.num_multiprocessors, num_items));
   WorkOrderShape shape = DivideIntoSections(problem, bytes_per_kv_head, *params);
-  if (num_items <= kDealtRounds * num_blocks) {
+  if (num_items <= kDealtDenseRounds * num_blocks) {
     // The longest first, of all heads.
     shape.heads_per_section = shape.num_heads;
     shape.sections_fit_cache = false;
@@ -99,18 +111,13 @@ Status LaunchOnEverything(const AttentionProblem& problem, int32_t item_rows, in
     return CudaStatus(launch(num_blocks), what + " (" + Describe(problem) + ")");
   }
   SetSections(shape, params);
-  cudaMemPool_t pool = nullptr;
-  if (Status status = FindScratchPool(device.ordinal, &pool); !status.ok()) return status;
-  void* scratch = nullptr;
-  constexpr size_t kBytes = 2 * sizeof(int32_t);
-  Status status = CudaStatus(cudaMallocFromPoolAsync(&scratch, kBytes, pool, stream), "allocating the head of a queue");
-  if (!status.ok()) return status;
-  params->next_item = static_cast<int32_t*>(scratch);
-  status = CudaStatus(cudaMemsetAsync(scratch, 0, kBytes, stream), "clearing the head of a queue");
-  if (status.ok()) status = CudaStatus(launch(num_blocks), what + " (" + Describe(problem) + ")");
-  const cudaError_t freed = cudaFreeAsync(scratch, stream);
-  if (status.ok()) status = CudaStatus(freed, "freeing the head of a queue");
-  return status;
+  constexpr size_t kWords = 2;
+  return WithScratch(kWords, device, stream, [&](int32_t* next_item) {
+    params->next_item = next_item;
+    Status status = CudaStatus(cudaMemsetAsync(next_item, 0, kWords * sizeof(int32_t), stream), "clearing a queue");
+    if (status.ok()) status = CudaStatus(launch(num_blocks), what + " (" + Describe(problem) + ")");
+    return status;
+  });
 }
 
 }  // namespace headscope::kernels::hopper

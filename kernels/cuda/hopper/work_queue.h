@@ -17,8 +17,11 @@ namespace headscope::kernels::hopper {
 // Fills what `params` has of items, lists and heads.
 void CountItems(const AttentionProblem& problem, const SparseIndexView& index, KernelParams* params);
 
-// Whether every head may keep all that a causal rule leaves to it, so far as the host knows: as many runs as that
-// takes, and for every key a row that would keep it.
+// Whether the dense kernels take an index whose heads all keep everything: under a causal rule, with a row for every
+// key that would keep it.
+bool TakesDenseKernels(const SparseIndexView& index);
+
+// Whether it is worth asking the device if they do: lists that are asked for, and as many runs as that takes.
 bool MayKeepEverything(const SparseIndexView& index);
 
 // Makes the queue that `params` asks for, if any, calls launch(num_blocks), whose kernel reads it, and frees it behind

@@ -49,8 +49,8 @@ Status ChooseCudaKernel(const AttentionProblem& problem, const SparseIndexView& 
 // that CUDA sets such graphs: no two launches of one instance at the same time, no clone.
 //
 // NaN and infinities: keys and values that no row keeps may hold anything. In a key that some row keeps, NaN in K
-// reaches the rows that keep it, NaN or an infinity in V may reach any row of the same 128-row tile, or where every
-// head keeps everything of the same 192 rows: a weight of 0 times it is NaN.
+// reaches the rows that keep it, NaN or an infinity in V may reach any row of the same 128-row tile, or, where every
+// head keeps everything, of the same 128 or 192 rows: a weight of 0 times it is NaN.
 //
 // Errors. kInvalidArgument names the field: a pointer that is null, misaligned or that the GPU cannot follow
 // (registered and managed memory pass), a number out of range, an unknown dtype or rule, an output whose rows overlap,

@@ -7,7 +7,7 @@
 // value x becomes the e4m3 nearest to x / scale (ties to even). NaN and infinities become NaN, and have no say in the
 // scale. What is lost by it is the caller's to judge: AttendFp8Cuda's own error is against the quantised tensors.
 //
-// Attention. Weights are rounded to e4m3 as well, relative to a running reference of each row; weights below 2^-16 of a
+// Attention. Weights are rounded to e4m3 as well, relative to a running reference of each row; weights below 2^-14 of a
 // row's largest are lost. fp32 accumulators of e4m3 products keep some 14 bits. Against float64 on the quantised
 // tensors see docs/kernels/fp8.md.
 //

@@ -33,7 +33,8 @@ struct PackedSequences {
 // problem: batch sequences; seq_q and seq_k are those of the longest, first_position 0. q and output.o
 // [total_q, num_qo_heads] rows, by head_stride and row_stride; k and v [total_k, num_kv_heads] rows likewise, or
 // [num_pages, num_kv_heads, page_size] with the pages batch_stride apart. output.lse fp32 [num_qo_heads, total_q],
-// natural log, or null. The last query of a sequence stands at its last key. index: lists for seq_q and seq_k, of
+// natural log, or null. The last query of a sequence stands at its last key, so a
+// sequence has at least as many keys as queries. index: lists for seq_q and seq_k, of
 // sequence s those of its own rows and keys (packed_index.h makes one); what it has for rows behind the last is not
 // looked at. Where every sequence's index keeps everything (KeepsEverything), the packed one's view may say so.
 //

@@ -89,8 +89,9 @@ struct SparseIndexView {
   int32_t first_position = 0;
   int32_t tile_rows = 0;  // 64 or 128
   ElementRule rule;
-  // Promised by who made it: every list keeps all that the rule leaves to it, so that executors need not read the
-  // lists (KeepsEverything). Never set where that is not known.
+  // A promise: every list keeps all that the rule leaves to it (KeepsEverything), so that an executor may do without
+  // reading them. The lists are there all the same, since not every executor does. Set by who knows (UploadIndex, the
+  // dense selector); whoever changes a view's lists, rule or sizes clears it. A CUDA graph keeps that of its capture.
   bool keeps_everything = false;
   const int64_t* run_begin = nullptr;     // [num_lists]
   const int32_t* run_count = nullptr;     // [num_lists]
