@@ -6,7 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <QAbstractItemModelTester>
+#include <QDir>
+#include <QFile>
+#include <QFileInfo>
 #include <QJsonArray>
+#include <QJsonDocument>
 #include <QTemporaryDir>
 
 #include "notice_log.h"
@@ -183,6 +187,71 @@ TEST_F(TraceNotesTest, NotesInTheFileAreFoundAgainAfterTheTraceHasGrown) {
   ASSERT_TRUE(writer.Finish(20000));
   EXPECT_TRUE(
       TraceKeeper(&writer, folder.path()).Open(trace, QStringLiteral("600 tokens"), {}, length(600)).notes.empty());
+}
+
+// A trace of so many tokens, whose file is written by hand.
+class GrownTraceTest : public TraceNotesTest {
+ protected:
+  static QJsonObject Entry(const QString& id, int64_t tokens, const char* kind) {
+    return {{QStringLiteral("id"), id},
+            {QStringLiteral("contents"), QStringLiteral("%1 tokens").arg(tokens)},
+            {QStringLiteral("tokens"), static_cast<qint64>(tokens)},
+            {QLatin1String(kind), QJsonObject{{QStringLiteral("text"), id}}}};
+  }
+  void Write(const QString& path, const QJsonArray& runs, const QJsonArray& notes = {}) {
+    ASSERT_TRUE(QDir().mkpath(QFileInfo(path).path()));
+    QFile file(path);
+    ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+    file.write(QJsonDocument({{QStringLiteral("schema"), QStringLiteral("headscope-trace-state-1")},
+                              {QStringLiteral("runs"), runs},
+                              {QStringLiteral("notes"), notes}})
+                   .toJson());
+  }
+  TraceKeeper::Kept Open(int64_t tokens) {
+    num_looked_up_ = 0;
+    return keeper_.Open(trace_, QStringLiteral("%1 tokens").arg(tokens), {},
+                        {.tokens = tokens, .contents_of_first = [this](int64_t first) {
+                           ++num_looked_up_;
+                           return QStringLiteral("%1 tokens").arg(first);
+                         }});
+  }
+
+  const QTemporaryDir folder_;
+  const QString trace_ = folder_.filePath(QStringLiteral("t.h5"));
+  StateWriter writer_;
+  TraceKeeper keeper_{&writer_, folder_.path()};
+  int num_looked_up_ = 0;
+};
+
+TEST_F(GrownTraceTest, RunsOfSeveralLengthsAreCountedOnceWithTheLongest) {
+  const QJsonObject shorter = Entry(QStringLiteral("a"), 200, "run"), longer = Entry(QStringLiteral("b"), 300, "run");
+  // Where a trace's folder took no files for a time, both files have the run.
+  ASSERT_NO_FATAL_FAILURE(Write(keeper_.FileInSettings(trace_), {longer}));
+  ASSERT_NO_FATAL_FAILURE(Write(TraceKeeper::FileBeside(trace_), {shorter, longer}));
+  const TraceKeeper::Kept kept = Open(600);
+  EXPECT_TRUE(kept.runs.empty());
+  EXPECT_EQ(kept.num_runs_of_less, 2);
+  EXPECT_EQ(kept.tokens_of_less, 300);
+  EXPECT_EQ(kept.num_lengths_left_out, 0);
+  EXPECT_THAT(kept.WhatIsNotShown().toStdString(), ::testing::HasSubstr(": 2 runs of at most its first 300 tokens "));
+  EXPECT_THAT(Open(300).WhatIsNotShown().toStdString(), ::testing::HasSubstr(": 1 run of its first 200 tokens "));
+  EXPECT_EQ(Open(200).WhatIsNotShown(), QString());
+}
+
+TEST_F(GrownTraceTest, RunsOfManyLengthsLeaveRoomForTheNotes) {
+  QJsonArray runs;
+  for (int64_t tokens = 101; tokens <= 140; ++tokens) runs.append(Entry(QString::number(tokens), tokens, "run"));
+  ASSERT_NO_FATAL_FAILURE(Write(keeper_.FileInSettings(trace_), runs));
+  ASSERT_NO_FATAL_FAILURE(Write(TraceKeeper::FileBeside(trace_), {}, {Entry(QStringLiteral("note"), 50, "note")}));
+  const TraceKeeper::Kept kept = Open(600);
+  ASSERT_EQ(kept.notes.size(), 1U);
+  EXPECT_EQ(kept.notes[0].first, QStringLiteral("note"));
+  EXPECT_EQ(num_looked_up_, 32) << "each takes a pass over the tokens";
+  EXPECT_EQ(kept.num_runs_of_less, 31) << "the note's length has been looked up first";
+  EXPECT_EQ(kept.tokens_of_less, 140);
+  EXPECT_EQ(kept.num_lengths_left_out, 9);
+  EXPECT_THAT(kept.WhatIsNotShown().toStdString(),
+              ::testing::HasSubstr("more lengths than the 32 that are looked up: those of 9 other lengths stay there"));
 }
 
 TEST_F(TraceNotesTest, NotesAreCarriedToWhatATraceHasGrownTo) {

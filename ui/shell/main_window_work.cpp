@@ -122,13 +122,7 @@ void MainWindow::TraceOpened(const TraceSummary& trace, bool again) {
   }
   const TraceKeeper::Kept kept = keeper_.Open(path, QString::fromStdString(trace.contents), carried, length);
   // Who was there when it grew has been asked.
-  if (!again && kept.num_runs_of_less > 0) {
-    notice_->ShowMessage(
-        tr("The trace has grown since it was measured: %1 of the first %2 tokens alone stay in its file "
-           "and are not shown.")
-            .arg(kept.num_runs_of_less == 1 ? tr("1 run") : tr("%1 runs").arg(kept.num_runs_of_less))
-            .arg(kept.tokens_of_less));
-  }
+  if (const QString text = kept.WhatIsNotShown(); !again && !text.isEmpty()) notice_->ShowMessage(text);
   const bool is_example =
       opening_example_ && QFileInfo(QString::fromStdString(opening_example_->path)).absoluteFilePath() == path;
   if (!is_example) opening_example_.reset();

@@ -8,8 +8,10 @@
 #include <QUuid>
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "state_file.h"
@@ -42,6 +44,19 @@ bool MeasureTheSame(const QJsonValue& a, const QJsonValue& b) {
   const QJsonValue run = a[kRunMember], other = b[kRunMember];
   return std::ranges::all_of(std::array{"layer", "head", "phase", "method", "parameters", "device"},
                              [&](const char* name) { return run[QLatin1String(name)] == other[QLatin1String(name)]; });
+}
+
+// How long the trace was, longest first, when the entries of a list were made that are not of these contents.
+std::set<int64_t, std::greater<>> LengthsOfLess(const std::vector<QJsonObject>& files, const QString& list,
+                                                const QString& contents, int64_t tokens_now) {
+  std::set<int64_t, std::greater<>> lengths;
+  for (const QJsonObject& json : files) {
+    for (const QJsonValue entry : json[list].toArray()) {
+      const int64_t tokens = entry[kTokensMember].toInteger();
+      if (tokens > 0 && tokens < tokens_now && entry[kContentsMember] != contents) lengths.insert(tokens);
+    }
+  }
+  return lengths;
 }
 
 using Changes = TraceKeeper::Changes;
@@ -104,29 +119,42 @@ TraceKeeper::Kept TraceKeeper::Open(const QString& trace_path, const QString& co
   Notes grown = carried;
   std::map<int64_t, QString> names;
   const auto is_of_less = [&](const QJsonValue& entry) {
-    const qint64 tokens = entry[kTokensMember].toInteger();
-    if (!length.contents_of_first || tokens <= 0 || tokens >= length.tokens) return false;
-    if (names.size() >= kMostLengths && !names.contains(tokens)) return false;
-    const auto [name, is_new] = names.try_emplace(tokens);
-    if (is_new) name->second = length.contents_of_first(tokens);
-    return entry[kContentsMember] == name->second;
+    const auto name = names.find(entry[kTokensMember].toInteger());
+    return name != names.end() && !name->second.isEmpty() && entry[kContentsMember] == name->second;
   };
+  std::vector<QJsonObject> files;
   for (const QString& path : {FileInSettings(trace_), FileBeside(trace_)}) {
-    const QJsonObject json = ReadStateFile(path, kMostBytes);
-    if (!IsOurs(json)) continue;
+    QJsonObject json = ReadStateFile(path, kMostBytes);
+    if (IsOurs(json)) files.push_back(std::move(json));
+  }
+  // Notes before runs: they are shown, and the runs are counted.
+  std::set<int64_t> left_out;
+  for (const QString& list : {kNotesMember, kRunsMember}) {
+    if (!length.contents_of_first) break;
+    for (const int64_t tokens : LengthsOfLess(files, list, contents_, length.tokens)) {
+      if (names.contains(tokens)) continue;
+      if (names.size() < kMostLengths)
+        names.emplace(tokens, length.contents_of_first(tokens));
+      else
+        left_out.insert(tokens);
+    }
+  }
+  kept.num_lengths_left_out = static_cast<int>(left_out.size());
+  for (const QJsonObject& json : files) {
     if (json[kViewMember].isObject()) kept.view = json[kViewMember].toObject();
     for (const QJsonValue entry : json[kRunsMember].toArray()) {
       const QString id = IdOf(entry);
       if (id.isEmpty() || runs.contains(id)) continue;
-      if (entry[kContentsMember] != contents_) {
-        if (!is_of_less(entry)) continue;
+      const bool is_of_all = entry[kContentsMember] == contents_;
+      if (!is_of_all && !is_of_less(entry)) continue;
+      runs.insert(id);
+      if (is_of_all) {
+        shown_.append(id);
+        kept.runs.push_back(entry[kRunMember].toObject());
+      } else {
         ++kept.num_runs_of_less;
         kept.tokens_of_less = std::max<int64_t>(kept.tokens_of_less, entry[kTokensMember].toInteger());
-        continue;
       }
-      runs.insert(id);
-      shown_.append(id);
-      kept.runs.push_back(entry[kRunMember].toObject());
     }
     for (const QJsonValue entry : json[kNotesMember].toArray()) {
       const QString id = IdOf(entry);
@@ -147,6 +175,27 @@ TraceKeeper::Kept TraceKeeper::Open(const QString& trace_path, const QString& co
     KeepNote(id, note);
   }
   return kept;
+}
+
+QString TraceKeeper::Kept::WhatIsNotShown() const {
+  QStringList sentences;
+  if (num_runs_of_less == 1) {
+    sentences << tr("The trace has grown since it was measured: 1 run of its first %L1 tokens stays in its file and is "
+                    "not shown.")
+                     .arg(tokens_of_less);
+  } else if (num_runs_of_less > 1) {
+    sentences << tr("The trace has grown since it was measured: %L1 runs of at most its first %L2 tokens stay in its "
+                    "file and are not shown.")
+                     .arg(num_runs_of_less)
+                     .arg(tokens_of_less);
+  }
+  if (num_lengths_left_out > 0) {
+    sentences << tr("Its file has notes and runs of more lengths than the %L1 that are looked up: those of %L2 other "
+                    "lengths stay there and are not shown.")
+                     .arg(kMostLengths)
+                     .arg(num_lengths_left_out);
+  }
+  return sentences.join(u' ');
 }
 
 void TraceKeeper::KeepView(const QJsonObject& view) {
