@@ -332,6 +332,14 @@ TEST_F(HeadCanvasTest, AClickMarksTheScoreAndADragDoesNot) {
   EXPECT_EQ(marked.count(), 1);
 }
 
+TEST_F(HeadCanvasTest, AScoreThatIsNotKnownYetHasNoText) {
+  Show();
+  EXPECT_TRUE(canvas_->ScoreText(400, 200).contains(QStringLiteral("p = ")));
+  EXPECT_TRUE(canvas_->ScoreText(200, 400).isEmpty());
+  workbench_.head_is_read = false;
+  EXPECT_TRUE(canvas_->ScoreText(400, 200).isEmpty());
+}
+
 TEST_F(HeadCanvasTest, TheRightButtonAsksForAMenuAndADragOfItZooms) {
   Show();
   canvas_->SetPanelVisible(false);
@@ -353,17 +361,23 @@ TEST_F(HeadCanvasTest, TheRightButtonAsksForAMenuAndADragOfItZooms) {
   right(canvas_->PixelOf(100, 500), canvas_->PixelOf(100, 500));
   ASSERT_TRUE(QTest::qWaitFor([&] { return wanted.count() == 2; }));
   EXPECT_EQ(wanted.at(1).at(1).toLongLong(), -1) << "no score is there";
-  // By key, of what is marked.
+  // By key, of what is marked; GoTo marks what the query does not see, too.
+  canvas_->GoTo(100, 500);
+  QContextMenuEvent on_nothing(QContextMenuEvent::Keyboard, {}, {});
+  QApplication::sendEvent(canvas_.get(), &on_nothing);
+  ASSERT_EQ(wanted.count(), 3);
+  EXPECT_EQ(wanted.at(2).at(1).toLongLong(), -1);
+  canvas_->FitView();
   canvas_->MarkScore(350, 97);
   QContextMenuEvent by_key(QContextMenuEvent::Keyboard, {}, {});
   QApplication::sendEvent(canvas_.get(), &by_key);
-  ASSERT_EQ(wanted.count(), 3);
-  EXPECT_EQ(wanted.at(2).at(1).toLongLong(), 350);
-  EXPECT_EQ(wanted.at(2).at(2).toLongLong(), 97);
+  ASSERT_EQ(wanted.count(), 4);
+  EXPECT_EQ(wanted.at(3).at(1).toLongLong(), 350);
+  EXPECT_EQ(wanted.at(3).at(2).toLongLong(), 97);
   const double before = canvas_->ScoresPerPixel();
   right(at, at + QPointF(60, 60));
   EXPECT_LT(canvas_->ScoresPerPixel(), before);
-  EXPECT_EQ(wanted.count(), 3);
+  EXPECT_EQ(wanted.count(), 4);
 }
 
 TEST_F(HeadCanvasTest, SliderChangesTheMaskAndRunMeasuresIt) {

@@ -87,6 +87,20 @@ TEST_F(MapMenuTest, AScoreIsMarkedShownInTheTextAndCopied) {
   ASSERT_NO_FATAL_FAILURE(Close());
 }
 
+TEST_F(MapMenuTest, AScoreWithoutAProbabilityCannotBeCopied) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  const auto can_copy = [&](qint64 row, qint64 column) {
+    Q_EMIT canvas_->MenuWanted(canvas_->mapToGlobal(QPoint(50, 50)), row, column);
+    const auto* const action = Menu() ? Menu()->findChild<QAction*>(QStringLiteral("copyScore")) : nullptr;
+    EXPECT_NE(action, nullptr);
+    const bool enabled = action != nullptr && action->isEnabled();
+    Close();
+    return enabled;
+  };
+  EXPECT_TRUE(can_copy(400, 200));
+  EXPECT_FALSE(can_copy(200, 400)) << "the query does not see the key";
+}
+
 TEST_F(MapMenuTest, AMapBesideTheFirstHasAMenuOfItsOwn) {
   ASSERT_NO_FATAL_FAILURE(Open());
   window_->commands()[ui::Command::kSplit]->trigger();

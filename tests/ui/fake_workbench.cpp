@@ -346,8 +346,9 @@ void FakeWorkbench::CancelTuning() {
 }
 
 Exact FakeWorkbench::ExactScore(analysis::HeadId head, int64_t row, int64_t column) {
-  return {.probability = Head(head.head).Probability(row, column),
-          .score = Head(head.head).Logit(row, column),
+  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  return {.probability = head_is_read ? Head(head.head).Probability(row, column) : kUnknown,
+          .score = head_is_read ? Head(head.head).Logit(row, column) : kUnknown,
           .causal = column <= row,
           .in_window = model_window == 0 || row - column < model_window};
 }

@@ -239,7 +239,7 @@ void HeadCanvas::Impl::TakeProfilePress(double ratio) {
 void HeadCanvas::Impl::TakeClick() {
   if (!interaction.clicked() && !interaction.menu_wanted()) return;
   std::optional<MarkedScore> score;
-  if (model.cursor() && model.rows().IsCausal(model.cursor()->row, model.cursor()->column))
+  if (model.cursor() && model.HasScore(model.cursor()->row, model.cursor()->column))
     score = {model.cursor()->row, model.cursor()->column};
   if (interaction.menu_wanted()) {
     const ImVec2 at = ImGui::GetIO().MousePos;
@@ -267,7 +267,7 @@ void HeadCanvas::Impl::AskForMenuByKey() {
     const QPointF at = canvas->PixelOf(mark->row, mark->column);
     if (view.viewport().Contains(at.x(), at.y())) place = at;
   }
-  AskForMenu(place.toPoint(), mark);
+  AskForMenu(place.toPoint(), mark && model.HasScore(mark->row, mark->column) ? mark : std::nullopt);
 }
 
 void HeadCanvas::Impl::DrawFrame() {

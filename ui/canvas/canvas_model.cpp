@@ -406,6 +406,10 @@ void CanvasModel::SetOtherCursor(const std::optional<MarkedScore>& score) {
   if (score && (score->row >= rows_.num_rows() || score->column >= rows_.num_columns())) other_cursor_.reset();
 }
 
+bool CanvasModel::HasScore(int64_t row, int64_t column) const {
+  return row >= 0 && row < rows_.num_rows() && column >= 0 && rows_.IsCausal(row, column);
+}
+
 bool CanvasModel::ClearMark() {
   const bool marked = mark_.has_value();
   mark_.reset();

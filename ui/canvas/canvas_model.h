@@ -137,6 +137,9 @@ class CanvasModel {
   bool LeaveMap();
   const std::optional<CursorScore>& cursor() const { return cursor_; }
 
+  // Whether the trace recorded the row and its query sees the key.
+  bool HasScore(int64_t row, int64_t column) const;
+
   // Stays from head to head of a trace.
   void Mark(const MarkedScore& score) { mark_ = score; }
   bool ClearMark();  // false: there was none

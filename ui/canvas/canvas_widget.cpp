@@ -223,8 +223,7 @@ bool HeadCanvas::ClearMark() {
 }
 
 void HeadCanvas::MarkScore(int64_t row, int64_t column) {
-  const CausalRows& rows = impl_->model.rows();
-  if (row < 0 || row >= rows.num_rows() || column < 0 || !rows.IsCausal(row, column)) return;
+  if (!impl_->model.HasScore(row, column)) return;
   impl_->model.Mark({row, column});
   impl_->RequestFrame();
   Q_EMIT ScoreMarked(row, column);
@@ -232,11 +231,11 @@ void HeadCanvas::MarkScore(int64_t row, int64_t column) {
 
 QString HeadCanvas::ScoreText(int64_t row, int64_t column) const {
   const CanvasModel& model = impl_->model;
-  if (!model.head() || model.workbench() == nullptr) return {};
-  if (row < 0 || row >= model.rows().num_rows() || column < 0 || !model.rows().IsCausal(row, column)) return {};
+  if (!model.head() || model.workbench() == nullptr || !model.HasScore(row, column)) return {};
   const int64_t position = model.rows().Position(row);
   const auto token = [&](int64_t at) { return QString::fromStdString(model.TokenText(at)); };
   const double probability = model.workbench()->ExactScore(*model.head(), row, column).probability;
+  if (std::isnan(probability)) return {};  // the head is still being read
   return QStringLiteral("head %1:%2\tquery %3 “%4”\tkey %5 “%6”\tp = %7")
       .arg(QString::number(model.head()->layer), QString::number(model.head()->head), QString::number(position),
            token(position), QString::number(column), token(column),

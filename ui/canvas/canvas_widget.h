@@ -109,6 +109,7 @@ class HeadCanvas : public QOpenGLWidget {
   bool ClearMark();                             // false: nothing was marked
   void MarkScore(int64_t row, int64_t column);  // as a click there does, whatever is marked; the view stays
   // One line, separated by tabs: head, query and key with their tokens, and the probability of a score of this head.
+  // Empty while that is not known, and where the query does not see the key.
   QString ScoreText(int64_t row, int64_t column) const;
   // Shows rows [row_begin, row_end) and columns [column_begin, column_end) as large as they fit.
   void ZoomTo(int64_t row_begin, int64_t row_end, int64_t column_begin, int64_t column_end);

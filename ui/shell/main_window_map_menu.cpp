@@ -14,6 +14,7 @@ void MainWindow::ShowMapMenu(HeadCanvas* map, QPoint global, int64_t row, int64_
     QAction* const action = menu->addAction(text);
     action->setObjectName(QLatin1String(name));
     connect(action, &QAction::triggered, map, std::move(run));  // which may go while the menu is open
+    return action;
   };
   const std::vector<int32_t>& positions = map->trace().row_positions;
   if (row >= 0 && row < std::ssize(positions)) {
@@ -27,9 +28,10 @@ void MainWindow::ShowMapMenu(HeadCanvas* map, QPoint global, int64_t row, int64_
         state_.focus.Choose(row);
       });
     }
-    add("copyScore", tr("Copy query, key and probability"), [this, map, row, column] {
-      if (const QString text = map->ScoreText(row, column); !text.isEmpty()) CopyText(text);
-    });
+    const QString text = map->ScoreText(row, column);
+    add("copyScore", tr("Copy query, key and probability"), [this, text] {
+      CopyText(text);
+    })->setEnabled(!text.isEmpty());
     menu->addSeparator();
   }
   menu->addAction(commands_[Command::kFit]);
