@@ -332,6 +332,43 @@ TEST_F(HeadCanvasTest, AClickMarksTheScoreAndADragDoesNot) {
   EXPECT_EQ(marked.count(), 1);
 }
 
+TEST_F(HeadCanvasTest, ADoubleClickZoomsAndLeavesTheMark) {
+  Show();
+  canvas_->SetPanelVisible(false);
+  Settle();
+  canvas_->MarkScore(500, 300);
+  QSignalSpy taken_back(canvas_.get(), &HeadCanvas::ScoreMarkTakenBack);
+  QSignalSpy wanted(canvas_.get(), &HeadCanvas::MenuWanted);
+  const auto mark = [&] {
+    QContextMenuEvent key(QContextMenuEvent::Keyboard, {}, {});
+    QApplication::sendEvent(canvas_.get(), &key);
+    return std::pair(wanted.back()[1].toLongLong(), wanted.back()[2].toLongLong());
+  };
+  const std::pair<qlonglong, qlonglong> marked(500, 300);
+  const auto double_click = [&](QPointF at) {
+    const double scale = canvas_->ScoresPerPixel();
+    Click(at);
+    QTest::mouseDClick(canvas_.get(), Qt::LeftButton, {}, at.toPoint());
+    QTest::mouseRelease(canvas_.get(), Qt::LeftButton, {}, at.toPoint());
+    Settle();
+    EXPECT_LT(canvas_->ScoresPerPixel(), scale / 2);
+    canvas_->FitView();
+    Settle();
+  };
+  double_click(canvas_->PixelOf(400, 200));
+  EXPECT_EQ(mark(), marked);
+  EXPECT_EQ(taken_back.count(), 1);
+  double_click(canvas_->PixelOf(100, 500));
+  EXPECT_EQ(mark(), marked);
+  EXPECT_EQ(taken_back.count(), 1) << "a key that the query does not see: nothing was marked";
+  // On the mark itself, whose first click takes it away.
+  double_click(canvas_->PixelOf(500, 300));
+  EXPECT_EQ(mark(), marked);
+  canvas_->ClearMark();
+  double_click(canvas_->PixelOf(400, 200));
+  EXPECT_FALSE(canvas_->ClearMark()) << "there was none";
+}
+
 TEST_F(HeadCanvasTest, AScoreThatIsNotKnownYetHasNoText) {
   Show();
   EXPECT_TRUE(canvas_->ScoreText(400, 200).contains(QStringLiteral("p = ")));

@@ -4,6 +4,7 @@
 #include <QContextMenuEvent>
 #include <QDockWidget>
 #include <QMenu>
+#include <QMouseEvent>
 
 #include "shell_fixture.h"
 #include "token_view.h"
@@ -99,6 +100,23 @@ TEST_F(MapMenuTest, AScoreWithoutAProbabilityCannotBeCopied) {
   };
   EXPECT_TRUE(can_copy(400, 200));
   EXPECT_FALSE(can_copy(200, 400)) << "the query does not see the key";
+}
+
+TEST_F(MapMenuTest, ADoubleClickPutsTheQueryBack) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  const QPoint at = canvas_->PixelOf(400, 200).toPoint();
+  // The display's own pointer may be there already.
+  QMouseEvent move(QEvent::MouseMove, at, canvas_->mapToGlobal(at), Qt::NoButton, Qt::NoButton, Qt::NoModifier);
+  QApplication::sendEvent(canvas_, &move);
+  ui::QueryFocus& focus = window_->state()->focus;
+  ASSERT_TRUE(WaitFor([&] { return canvas_->IsSettled() && focus.column().has_value(); }));
+  focus.Choose(100);
+  QTest::mouseClick(canvas_, Qt::LeftButton, {}, at);
+  ASSERT_TRUE(WaitFor([&] { return focus.row() != 100; }));
+  QTest::mouseDClick(canvas_, Qt::LeftButton, {}, at);
+  QTest::mouseRelease(canvas_, Qt::LeftButton, {}, at);
+  EXPECT_TRUE(WaitFor([&] { return focus.row() == 100; }));
+  EXPECT_FALSE(canvas_->ClearMark());
 }
 
 TEST_F(MapMenuTest, AMapBesideTheFirstHasAMenuOfItsOwn) {

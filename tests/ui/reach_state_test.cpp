@@ -200,6 +200,26 @@ TEST_F(ReachStateTest, TheChosenQueryStaysWhenThePointerLeaves) {
   EXPECT_EQ(changes, before) << "nothing changed";
 }
 
+TEST_F(ReachStateTest, AQueryChosenByTheFirstClickOfADoubleClickIsPutBack) {
+  QueryFocus focus;
+  focus.Point(7, 3);
+  focus.Choose(5);  // by a key, while the pointer rests on the map
+  focus.ChooseByClick(7);
+  EXPECT_EQ(focus.row(), 7);
+  focus.TakeBackClick();
+  EXPECT_EQ(focus.row(), 5);
+  focus.TakeBackClick();
+  EXPECT_EQ(focus.row(), 5) << "once";
+  focus.Point(7, 3);
+  focus.ChooseByClick(7);
+  focus.TakeBackClick();
+  EXPECT_EQ(focus.column(), 3) << "the pointer is where it was";
+  focus.ChooseByClick(7);
+  focus.Choose(9);
+  focus.TakeBackClick();
+  EXPECT_EQ(focus.row(), 9) << "chosen since";
+}
+
 TEST_F(ReachStateTest, ABrushIsToldOfOnce) {
   int changes = 0;
   QObject::connect(&state_.trial, &MethodTrial::Changed, [&] { ++changes; });

@@ -237,6 +237,9 @@ void HeadCanvas::Impl::TakeProfilePress(double ratio) {
 }
 
 void HeadCanvas::Impl::TakeClick() {
+  if (interaction.pressed()) model.ForgetClick();
+  if (interaction.double_clicked() && model.TakeBackClick())
+    AfterFrame([this] { Q_EMIT canvas->ScoreMarkTakenBack(); });
   if (!interaction.clicked() && !interaction.menu_wanted()) return;
   std::optional<MarkedScore> score;
   if (model.cursor() && model.HasScore(model.cursor()->row, model.cursor()->column))
@@ -245,10 +248,7 @@ void HeadCanvas::Impl::TakeClick() {
     const ImVec2 at = ImGui::GetIO().MousePos;
     AfterFrame(
         [this, score, place = QPoint(static_cast<int>(at.x), static_cast<int>(at.y))] { AskForMenu(place, score); });
-  } else if (score && model.mark() && model.mark()->row == score->row && model.mark()->column == score->column) {
-    model.ClearMark();
-  } else if (score) {
-    model.Mark(*score);
+  } else if (score && model.ClickScore(*score)) {
     AfterFrame([this, score] { Q_EMIT canvas->ScoreMarked(score->row, score->column); });
   }
 }

@@ -58,7 +58,7 @@ void CanvasModel::SetTrace(const TraceSummary& trace) {
   tiles_.Clear();
   head_.reset();
   cursor_.reset();
-  mark_.reset();
+  ClearMark();
   other_cursor_.reset();
   before_ = {};
   profile_key_.reset();
@@ -410,9 +410,32 @@ bool CanvasModel::HasScore(int64_t row, int64_t column) const {
   return row >= 0 && row < rows_.num_rows() && column >= 0 && rows_.IsCausal(row, column);
 }
 
+void CanvasModel::Mark(const MarkedScore& score) {
+  ForgetClick();
+  mark_ = score;
+}
+
 bool CanvasModel::ClearMark() {
+  ForgetClick();
   const bool marked = mark_.has_value();
   mark_.reset();
+  return marked;
+}
+
+bool CanvasModel::ClickScore(const MarkedScore& score) {
+  before_click_ = mark_;
+  if (mark_ == score)
+    mark_.reset();
+  else
+    mark_ = score;
+  return mark_.has_value();
+}
+
+bool CanvasModel::TakeBackClick() {
+  if (!before_click_) return false;
+  const bool marked = mark_.has_value();
+  mark_ = *before_click_;
+  ForgetClick();
   return marked;
 }
 

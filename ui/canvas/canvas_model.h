@@ -141,9 +141,15 @@ class CanvasModel {
   bool HasScore(int64_t row, int64_t column) const;
 
   // Stays from head to head of a trace.
-  void Mark(const MarkedScore& score) { mark_ = score; }
+  void Mark(const MarkedScore& score);
   bool ClearMark();  // false: there was none
   const std::optional<MarkedScore>& mark() const { return mark_; }
+  // A click on a score marks it, or marks it no longer. It may turn out to be the first one of a double click, which
+  // marks nothing: then the mark is what it was before. Anything else that marks, and ForgetClick, ends that.
+  // Both return whether a mark was set by the click.
+  bool ClickScore(const MarkedScore& score);
+  bool TakeBackClick();
+  void ForgetClick() { before_click_.reset(); }
 
   // Bookmarks of this trace, of every head.
   void SetNotes(std::vector<MapNote> notes) { notes_ = std::move(notes); }
@@ -182,6 +188,7 @@ class CanvasModel {
   TileSample<analysis::TileData> before_;
   std::optional<CursorScore> cursor_;
   std::optional<MarkedScore> mark_, other_cursor_;
+  std::optional<std::optional<MarkedScore>> before_click_;  // the mark; nothing: no click to be taken back
   std::vector<MapNote> notes_;
   int64_t arrivals_ = 0;
   CanvasModel* other_ = nullptr;

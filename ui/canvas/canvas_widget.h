@@ -216,6 +216,8 @@ class HeadCanvas : public QOpenGLWidget {
   // that it gives most of in view. It is marked as by GoTo, and the view stays.
   // So is a score that was clicked; clicked again, it is marked no longer.
   void ScoreMarked(qint64 row, qint64 column);
+  // The click that ScoreMarked told of was the first one of a double click: marked is what was marked before it.
+  void ScoreMarkTakenBack();
   // The right button on the map, or the menu key: what can be done with the score there; row -1: there is none.
   void MenuWanted(QPoint global, qint64 row, qint64 column);
   void MaskStateChanged();  // a mask came, was asked for or is gone, or the target moved

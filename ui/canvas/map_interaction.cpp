@@ -31,7 +31,8 @@ bool MapInteraction::Update(ViewTransform& view, const MapSurroundings& around) 
   const double x = static_cast<double>(io.MousePos.x), y = static_cast<double>(io.MousePos.y);
   const bool over_map = ImGui::IsMousePosValid() && view.viewport().Contains(x, y) && !io.WantCaptureMouse;
   const ViewTransform before = view;
-  clicked_ = menu_wanted_ = false;
+  clicked_ = menu_wanted_ = double_clicked_ = false;
+  pressed_ = ImGui::IsMouseClicked(ImGuiMouseButton_Left) && !ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left);
   const bool free = ImGui::IsMousePosValid() && !io.WantCaptureMouse && !dragging();
   const bool pressed = free && ImGui::IsMouseClicked(ImGuiMouseButton_Left);
   pressed_column_x_ = pressed && around.column_profile.Contains(x, y) ? std::optional(x) : std::nullopt;
@@ -60,6 +61,7 @@ bool MapInteraction::Update(ViewTransform& view, const MapSurroundings& around) 
     const bool right = ImGui::IsMouseClicked(ImGuiMouseButton_Right);
     if (left && ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) {
       view.ZoomAbout(x, y, kDoubleClickZoom);
+      double_clicked_ = true;
     } else if (right || (left && io.KeyShift)) {
       selection_button_ = right ? ImGuiMouseButton_Right : ImGuiMouseButton_Left;
       selection_x_ = x;

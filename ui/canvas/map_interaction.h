@@ -31,6 +31,11 @@ class MapInteraction {
   const std::optional<size_t>& pointed_pin() const { return pointed_pin_; }
   bool pin_pressed() const { return pin_pressed_; }
 
+  // The left button went down in the last Update, anywhere: for the first time, or on the map as a double click, which
+  // has zoomed.
+  bool pressed() const { return pressed_; }
+  bool double_clicked() const { return double_clicked_; }
+
   // The button came up where it went down in the last Update: the left one marks what is there, the right one asks what
   // can be done with it. The second press of a double click is neither.
   bool clicked() const { return clicked_; }
@@ -45,7 +50,7 @@ class MapInteraction {
   bool panning_ = false, in_minimap_ = false;
   std::optional<double> pressed_column_x_, pressed_row_y_;
   std::optional<size_t> pointed_pin_;
-  bool pin_pressed_ = false, clicked_ = false, menu_wanted_ = false;
+  bool pin_pressed_ = false, clicked_ = false, menu_wanted_ = false, pressed_ = false, double_clicked_ = false;
   double selection_x_ = 0, selection_y_ = 0;  // where it began
   int selection_button_ = 0, panning_button_ = 0;
   std::optional<PixelRect> selection_;

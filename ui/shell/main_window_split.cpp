@@ -132,7 +132,10 @@ void MainWindow::LinkMap(HeadCanvas* map) {
     if (IsOfOpenTrace(map)) state_.focus.Point(row, column);
   });
   connect(map, &HeadCanvas::ScoreMarked, this, [this, map](qint64 row, qint64) {
-    if (IsOfOpenTrace(map)) state_.focus.Choose(row);
+    if (IsOfOpenTrace(map)) state_.focus.ChooseByClick(row);
+  });
+  connect(map, &HeadCanvas::ScoreMarkTakenBack, this, [this, map] {
+    if (IsOfOpenTrace(map)) state_.focus.TakeBackClick();
   });
   connect(map, &HeadCanvas::MenuWanted, this,
           [this, map](QPoint global, qint64 row, qint64 column) { ShowMapMenu(map, global, row, column); });

@@ -4,6 +4,7 @@
 namespace headscope::ui {
 
 void QueryFocus::Set(std::optional<int64_t> pointed, std::optional<int64_t> column, std::optional<int64_t> chosen) {
+  before_click_.reset();
   const bool changed = row() != (pointed ? pointed : chosen) || column_ != column;
   pointed_ = pointed;
   column_ = column;
@@ -20,6 +21,14 @@ void QueryFocus::Leave() {
 }
 void QueryFocus::Choose(int64_t row) {
   Set(std::nullopt, std::nullopt, row);
+}
+void QueryFocus::ChooseByClick(int64_t row) {
+  const Before before{.pointed = pointed_, .column = column_, .chosen = chosen_};
+  Choose(row);
+  before_click_ = before;
+}
+void QueryFocus::TakeBackClick() {
+  if (const std::optional<Before> before = before_click_) Set(before->pointed, before->column, before->chosen);
 }
 void QueryFocus::Clear() {
   Set(std::nullopt, std::nullopt, std::nullopt);

@@ -22,6 +22,10 @@ class QueryFocus : public QObject {
   void Leave();              // the pointer has left the map
   void Choose(int64_t row);  // stays when the pointer leaves
   void Clear();              // another trace
+  // As Choose, by a click that may turn out to be the first one of a double click: then what was before it is put back,
+  // unless something else has come since.
+  void ChooseByClick(int64_t row);
+  void TakeBackClick();
   // The map shows and marks this score; its query is chosen.
   void GoTo(int64_t row, int64_t column);
 
@@ -33,6 +37,10 @@ class QueryFocus : public QObject {
   void Set(std::optional<int64_t> pointed, std::optional<int64_t> column, std::optional<int64_t> chosen);
 
   std::optional<int64_t> pointed_, column_, chosen_;
+  struct Before {
+    std::optional<int64_t> pointed, column, chosen;
+  };
+  std::optional<Before> before_click_;
 };
 
 }  // namespace headscope::ui
