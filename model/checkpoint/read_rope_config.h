@@ -14,6 +14,11 @@ namespace headscope::model {
 // Positions that a configuration may claim: far above any real model, and no product of two leaves 64 bits.
 inline constexpr int64_t kMaxPositions = int64_t{1} << 31;
 
+// Whether a base of rotary positions is between 1 and 1e30: far above any real one, and no float of it overflows.
+inline bool IsTheta(double theta) {
+  return theta > 1 && theta <= 1e30;
+}
+
 // `keys`: the family's at the top level. `kind`: where the positions differ from layer to layer, the kind of layers
 // whose they are ("full_attention"), which rope_parameters then has by that name; empty: they are those of all layers.
 // Throws BadInputError.

@@ -120,7 +120,9 @@ RopeConfig ReadRopeConfig(const JsonFields& root, const RopeKeys& keys, int32_t 
   RopeConfig rope;
   rope.theta = root.Number(keys.theta, keys.absent_theta);
   rope.max_positions = max_positions;
-  rope.rotary_dim = RotaryDim(root, keys.part, keys.absent_part, head_dim);
+  rope.rotary_dim = keys.absent_dim > 0 && !root.Has(keys.part)
+                        ? keys.absent_dim
+                        : RotaryDim(root, keys.part, keys.absent_part, head_dim);
   const char* key = root.Has("rope_parameters") ? "rope_parameters" : "rope_scaling";
   if (root.Has("rope_parameters") && root.Has("rope_scaling")) {
     root.RefuseField("rope_scaling", "is given as well as rope_parameters, and only one of them can apply",
@@ -165,7 +167,7 @@ RopeConfig ReadRopeConfig(const JsonFields& root, const RopeKeys& keys, int32_t 
         break;
     }
   }
-  if (!(rope.theta > 1)) root.RefuseField(keys.theta, "must be larger than 1", "correct it");
+  if (!IsTheta(rope.theta)) root.RefuseField(keys.theta, "is not between 1 and 1e30", "correct it");
   return rope;
 }
 

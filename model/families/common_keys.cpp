@@ -18,7 +18,7 @@ void ReadRopesByWindow(const JsonFields& root, const RopeKeys& full, const RopeK
   } else {
     RopeConfig local;
     local.theta = root.Number(sliding.theta, sliding.absent_theta);
-    if (!(local.theta > 1)) root.RefuseField(sliding.theta, "must be larger than 1", "correct it");
+    if (!IsTheta(local.theta)) root.RefuseField(sliding.theta, "is not between 1 and 1e30", "correct it");
     local.max_positions = config->max_positions;
     local.rotary_dim = config->head_dim;
     config->ropes = {ReadRopeConfig(root, full, config->head_dim, config->max_positions), local};

@@ -21,7 +21,7 @@ void ReadRopes(const JsonFields& root, ModelConfig* config) {
     constexpr double kMostAlpha = 1e9;
     if (!(alpha > 0) || alpha > kMostAlpha) fields.RefuseField("alpha", "is not between 0 and 1e9", "correct it");
     rope.theta *= std::pow(alpha, dim / (dim - 2));
-    if (!(rope.theta > 1)) fields.RefuseField("alpha", "gives a theta that is not above 1", "correct it");
+    if (!IsTheta(rope.theta)) fields.RefuseField("alpha", "gives a theta that is not between 1 and 1e30", "correct it");
     rope.type = RopeType::kDefault;
     rope.factor = 1;
   }

@@ -17,7 +17,7 @@ void ReadRopes(const JsonFields& root, ModelConfig* config) {
   if (root.Has("rotary_dim")) {
     const int64_t turned = root.Integer("rotary_dim", 2, config->head_dim);
     if (turned % 2 != 0) root.RefuseField("rotary_dim", "is not even", "rotary positions rotate pairs of components");
-    keys.absent_part = static_cast<double>(turned) / config->head_dim;
+    keys.absent_dim = static_cast<int32_t>(turned);  // as a part of head_dim it may come out one less
   }
   config->ropes = {ReadRopeConfig(root, keys, config->head_dim, config->max_positions)};
 }

@@ -197,12 +197,22 @@ TEST(ModelConfig, RefusesVariantsOfTheFamiliesOf2026) {
   EXPECT_THAT(RefusalWith("rotary_dim", 7, minimax), HasSubstr("not even"));
   minimax["rotary_dim"] = 8;
   EXPECT_EQ(Parse(minimax).ropes[0].rotary_dim, 8);
+  minimax["head_dim"] = 98;  // 98 * (64 / 98.0) is below 64
+  minimax["rotary_dim"] = 64;
+  EXPECT_EQ(Parse(minimax).ropes[0].rotary_dim, 64);
+  minimax["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 1e4}, {"partial_rotary_factor", 0.5}};
+  minimax["head_dim"] = 96;
+  EXPECT_EQ(Parse(minimax).ropes[0].rotary_dim, 48) << "newer files say it here";
   const json stretched = {{"type", "dynamic"}, {"factor", 1}, {"alpha", 50}};
   json hunyuan = Family("hunyuan_v1_dense");
   hunyuan["rope_scaling"] = stretched;
   EXPECT_GT(Parse(hunyuan).ropes[0].theta, 500000);
   hunyuan["rope_scaling"]["alpha"] = -1;
   EXPECT_THAT(RefusalWith("vocab_size", 100, hunyuan), HasSubstr("alpha"));
+  hunyuan["rope_scaling"]["alpha"] = 1e9;
+  EXPECT_GT(Parse(hunyuan).ropes[0].theta, 1e14);
+  EXPECT_THAT(RefusalWith("rope_theta", 1e28, hunyuan), HasSubstr("alpha: gives a theta that is not between 1 and"));
+  EXPECT_THAT(RefusalWith("rope_theta", 1e300, hunyuan), HasSubstr("rope_theta: is not between 1 and 1e30"));
   EXPECT_THAT(RefusalWith("attn_output_gate", false, Family("qwen3_5_text")), HasSubstr("false is not supported"));
   EXPECT_THAT(RefusalWith("clip_qkv", 8, Family("olmoe")), HasSubstr("clip_qkv"));
   json glm = Family("glm4_moe");
