@@ -123,7 +123,8 @@ TEST_P(BadLayers, AreRefusedWithOneSentence) {
 }
 
 const BadFile kBadLayers[] = {
-    // A fuzzer found that nothing was copied from one null pointer to another, which UBSan minds.
+    // Once, the no bytes of such a list were copied to an empty vector's null pointer, which memcpy must not be given.
+    // The sentence was the same then: only a build with UBSan (preset asan) fails here for that.
     {"ColumnOfNoLength", "attribute window of /layers", "has 0 entries for 4 recorded layers",
      [](hid_t f) { ReplaceAttribute(f, "layers", "window", H5T_STD_I32LE, Simple({0}), ""); }},
     {"NumbersOfNoLength", "attribute softmax_scale of /layers", "has 0 entries for 4 recorded layers",
