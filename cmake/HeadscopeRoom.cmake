@@ -76,8 +76,8 @@ function(headscope_optimise_lightly target)
 endfunction()
 
 # headscope_batches(<target> <count>): compiles <count> units of the target as one. Most of what a small unit takes is the reading of headers, which is
-# then done once for all of them. What is in an unnamed namespace so needs a name that is its own in the room. Units name what they use and compile
-# alone all the same: HEADSCOPE_BATCHES=OFF (preset dev) does so, and clang-tidy reads them so.
+# then done once for all of them. What is in an unnamed namespace so needs a name that is its own in the target (tests/rooms/unit_names_test.py). Units
+# name what they use and compile alone all the same: HEADSCOPE_BATCHES=OFF (preset dev) does so, and clang-tidy reads them so.
 option(HEADSCOPE_BATCHES "Compile several small units at once, which halves what they take from nothing and makes the next build of one slower" ON)
 function(headscope_batches target count)
   if(HEADSCOPE_BATCHES)

@@ -18,7 +18,7 @@ namespace {
 
 using kernels::Status;
 
-constexpr int64_t kCheckedRows = 32;  // rows whose output is compared with the float64 reference
+constexpr int64_t kReferenceRows = 32;  // rows whose output is compared with the float64 reference
 // A baseline that takes longer is not measured again by later calls: other work on the machine that comes and goes
 // would decide a ratio of short times only.
 constexpr double kLongBaselineMs = 250;
@@ -73,7 +73,7 @@ Status PrefillComparison::MakeDevice(std::unique_ptr<PrefillDevice>* made) {
 
 Status PrefillComparison::KernelError(const PrefillRun& run, int64_t head, double* error) const {
   const kernels::AttentionProblem problem = device_->Problem();
-  const int64_t rows = std::min<int64_t>(kCheckedRows, problem.seq_q);
+  const int64_t rows = std::min<int64_t>(kReferenceRows, problem.seq_q);
   const int64_t head_dim = problem.ValueDim();
   const float* const o = run.o.data() + head * measured_->num_rows * head_dim;
   std::vector<float> reference(static_cast<size_t>(rows * head_dim));

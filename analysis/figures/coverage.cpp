@@ -13,10 +13,10 @@
 namespace headscope::analysis {
 namespace {
 
-constexpr int32_t kLargestComponents = 32, kKeys = 128;
-constexpr int64_t kRowsOfHead = 16;
+constexpr int32_t kLargestComponents = 32, kCoveredKeys = 128;
+constexpr int64_t kCoveredRows = 16;
 constexpr size_t kTemperatures = 4;
-constexpr std::array<const char*, kTemperatures> kNames = {"1", "sqrt(r)", "sqrt(d)", "equation 9"};
+constexpr std::array<const char*, kTemperatures> kTemperatureNames = {"1", "sqrt(r)", "sqrt(d)", "equation 9"};
 
 struct Coverage {
   double exact = 0;
@@ -33,11 +33,11 @@ std::vector<Coverage> CoverageOf(HeadRows* rows) {
   const HeadTensors& head = rows->head();
   const int32_t r = std::min(kLargestComponents, std::max(1, head.head_dim / 2));
   std::vector<Coverage> points;
-  for (const int64_t row : SpacedRows(head.num_rows, kRowsOfHead)) {
+  for (const int64_t row : SpacedRows(head.num_rows, kCoveredRows)) {
     const std::span<const float> p = rows->Probabilities(row);
-    if (p.size() <= static_cast<size_t>(kKeys)) continue;
+    if (p.size() <= static_cast<size_t>(kCoveredKeys)) continue;
     Coverage point;
-    const std::vector<int32_t> best = LargestIndices(p, kKeys);
+    const std::vector<int32_t> best = LargestIndices(p, kCoveredKeys);
     for (const int32_t column : best) point.exact += static_cast<double>(p[static_cast<size_t>(column)]);
 
     const float* q = head.q.data() + row * head.head_dim;
@@ -77,7 +77,7 @@ std::vector<FigurePanel> MakeCoverage(const FigureInput& input, std::string* cap
   errors.kind = FigureKind::kBars;
   errors.x.title = "temperature";
   errors.y.title = "error of the mass";
-  errors.categories.assign(kNames.begin(), kNames.end());
+  errors.categories.assign(kTemperatureNames.begin(), kTemperatureNames.end());
   for (size_t trace = 0; trace < all.size(); ++trace) {
     FigureSeries cloud{input.traces[trace].name, {}, {}}, bars{input.traces[trace].name, {}, {}};
     std::array<double, kTemperatures> squares = {};

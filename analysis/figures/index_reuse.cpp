@@ -10,9 +10,9 @@
 namespace headscope::analysis {
 namespace {
 
-constexpr int32_t kKeys = 64;
+constexpr int32_t kReusedKeys = 64;
 constexpr std::array<int64_t, 9> kRowsApart = {1, 2, 4, 8, 16, 32, 64, 128, 256};
-constexpr int64_t kRowsOfHead = 64;
+constexpr int64_t kComparedRows = 64;
 
 struct BestKeys {
   std::array<double, kRowsApart.size()> by_distance = {};  // agreement with the row that far before
@@ -24,13 +24,13 @@ BestKeys BestKeysOf(HeadRows* rows) {
   const HeadTensors& head = rows->head();
   BestKeys found;
   const auto best = [rows, &head](int64_t row) {
-    std::vector<int32_t> keys = LargestIndices(rows->Scores(row), kKeys);
+    std::vector<int32_t> keys = LargestIndices(rows->Scores(row), kReusedKeys);
     for (int32_t& key : keys) key += head.AttendedColumns(row).begin;
     return keys;
   };
   std::array<double, kRowsApart.size()> counts = {};
-  for (const int64_t row : SpacedRows(head.num_rows, kRowsOfHead)) {
-    if (head.row_positions[static_cast<size_t>(row)] < 2 * kKeys) continue;
+  for (const int64_t row : SpacedRows(head.num_rows, kComparedRows)) {
+    if (head.row_positions[static_cast<size_t>(row)] < 2 * kReusedKeys) continue;
     std::vector<int32_t> keys = best(row);
     for (size_t i = 0; i < kRowsApart.size(); ++i) {
       const int64_t other = row - kRowsApart[i];

@@ -18,7 +18,7 @@ namespace headscope::analysis {
 namespace {
 
 constexpr int kSettings = 7, kSixteenth = 4;
-constexpr int64_t kShortest = 128;
+constexpr int64_t kShortestPrefix = 128;
 
 struct Shares {
   double kept = 0, computed = 0;  // of the pairs that dense attention keeps, and of those that its kernel computes
@@ -56,7 +56,7 @@ HeadShares SharesOfHead(const HeadTensors& head, const std::stop_token& stop) {
     return SharesOf(part, index.View());
   };
   const std::vector<const kernels::PrefillMethod*> patterns = CountedPatterns();
-  for (int64_t length = head.num_tokens; length >= kShortest; length /= 2) {
+  for (int64_t length = head.num_tokens; length >= kShortestPrefix; length /= 2) {
     const HeadTensors prefix = PrefixOf(head, length);
     if (prefix.num_rows == 0) break;
     for (const kernels::PrefillMethod* method : patterns) {

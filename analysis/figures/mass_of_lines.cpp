@@ -14,13 +14,14 @@
 namespace headscope::analysis {
 namespace {
 
-constexpr int64_t kChunks = 4;
-constexpr int64_t kMostBins = 256;                     // of columns, and of slashes
-constexpr int64_t kBlock = 64, kMostBlocksASide = 32;  // blocks of more tokens where that many do not cover them
+constexpr int64_t kQuarters = 4;
+constexpr int64_t kMostBins = 256;  // of columns, and of slashes
+constexpr int64_t kLeastBlockTokens = 64,
+                  kMostBlocksASide = 32;  // blocks of more tokens where that many do not cover them
 
 struct LineSums {
   // [chunk][bin]: mean over the chunk's looked-at rows of a row's mass.
-  std::array<std::vector<double>, kChunks> columns, slashes;
+  std::array<std::vector<double>, kQuarters> columns, slashes;
   // [rows of blocks][blocks of keys]: mean over the looked-at rows among them; NaN where there are none, or no key.
   std::vector<std::vector<double>> blocks;
   int64_t block_tokens = 0;
@@ -34,14 +35,15 @@ LineSums SumLines(HeadRows* rows, int64_t max_rows) {
   const HeadTensors& head = rows->head();
   const int64_t tokens = head.num_tokens, bins = NumBins(tokens);
   LineSums sums;
-  sums.block_tokens = kBlock * ((tokens + kBlock * kMostBlocksASide - 1) / (kBlock * kMostBlocksASide));
+  sums.block_tokens = kLeastBlockTokens *
+                      ((tokens + kLeastBlockTokens * kMostBlocksASide - 1) / (kLeastBlockTokens * kMostBlocksASide));
   const auto blocks = static_cast<size_t>((tokens + sums.block_tokens - 1) / sums.block_tokens);
   sums.blocks.assign(blocks, std::vector<double>(blocks, 0));
   for (auto* const lines : {&sums.columns, &sums.slashes}) lines->fill(std::vector<double>(static_cast<size_t>(bins)));
-  std::array<double, kChunks> rows_of_chunk = {};
+  std::array<double, kQuarters> rows_of_chunk = {};
   std::vector<double> rows_of_block(blocks);
   for (const int64_t row : SpacedRows(head.num_rows, max_rows)) {
-    const auto chunk = static_cast<size_t>(row * kChunks / head.num_rows);
+    const auto chunk = static_cast<size_t>(row * kQuarters / head.num_rows);
     const int64_t begin = head.AttendedColumns(row).begin;
     const int64_t position = head.row_positions[static_cast<size_t>(row)];
     const auto of_rows = static_cast<size_t>(position / sums.block_tokens);
@@ -56,7 +58,7 @@ LineSums SumLines(HeadRows* rows, int64_t max_rows) {
     ++rows_of_chunk[chunk];
     ++rows_of_block[of_rows];
   }
-  for (size_t chunk = 0; chunk < kChunks; ++chunk) {
+  for (size_t chunk = 0; chunk < kQuarters; ++chunk) {
     for (auto* const lines : {&sums.columns[chunk], &sums.slashes[chunk]}) {
       for (double& mass : *lines) mass /= rows_of_chunk[chunk];  // 0 / 0: no row was looked at
     }
@@ -71,7 +73,7 @@ LineSums SumLines(HeadRows* rows, int64_t max_rows) {
 }
 
 FigurePanel LinesPanel(const std::string& title, const std::string& axis, int64_t num_tokens,
-                       const std::array<std::vector<double>, kChunks>& lines) {
+                       const std::array<std::vector<double>, kQuarters>& lines) {
   FigurePanel panel;
   panel.title = title;
   panel.x.title = axis;

@@ -14,9 +14,9 @@
 namespace headscope::analysis {
 namespace {
 
-constexpr int32_t kKeys = 32, kShareOfComponents = 8;  // r is an eighth of head_dim
-constexpr std::array kNames = {"largest components", "first components", "last components", "random subspace",
-                               "principal components of K"};
+constexpr int32_t kProjectedKeys = 32, kShareOfComponents = 8;  // r is an eighth of head_dim
+constexpr std::array kSubspaceNames = {"largest components", "first components", "last components", "random subspace",
+                                       "principal components of K"};
 
 // A symmetric matrix by Jacobi's rotations, which leave it diagonal: eigenvectors are then the columns of `turned`.
 void Diagonalise(int32_t n, std::vector<double>* matrix, std::vector<double>* turned) {
@@ -83,9 +83,10 @@ std::vector<float> PrincipalDirections(const HeadTensors& head, int32_t r) {
   return directions;
 }
 
-using Agreements = std::array<double, kNames.size()>;
+using Agreements = std::array<double, kSubspaceNames.size()>;
 
-// Mean over the looked-at rows with more than kKeys columns, in the order of kNames; NaN where there are none.
+// Mean over the looked-at rows with more than kProjectedKeys columns, in the order of kSubspaceNames; NaN where there
+// are none.
 Agreements AgreementsOf(HeadRows* rows, int64_t max_rows) {
   const HeadTensors& head = rows->head();
   const int32_t size = head.head_dim, r = std::max(1, size / kShareOfComponents);
@@ -95,8 +96,8 @@ Agreements AgreementsOf(HeadRows* rows, int64_t max_rows) {
   double count = 0;
   for (const int64_t row : SpacedRows(head.num_rows, max_rows)) {
     const std::span<const float> scores = rows->Scores(row);
-    if (scores.size() <= static_cast<size_t>(kKeys)) continue;
-    const std::vector<int32_t> best = LargestIndices(scores, kKeys);
+    if (scores.size() <= static_cast<size_t>(kProjectedKeys)) continue;
+    const std::vector<int32_t> best = LargestIndices(scores, kProjectedKeys);
     const float* const q = head.q.data() + row * size;
     const auto of_components = [&](const std::vector<int32_t>& components) {
       std::vector<float> reduced(static_cast<size_t>(size));
@@ -109,13 +110,13 @@ Agreements AgreementsOf(HeadRows* rows, int64_t max_rows) {
     std::vector<int32_t> first(static_cast<size_t>(r)), last(first);
     std::iota(first.begin(), first.end(), 0);
     std::iota(last.begin(), last.end(), size - r);
-    std::array<std::vector<float>, kNames.size()> queries = {
+    std::array<std::vector<float>, kSubspaceNames.size()> queries = {
         of_components(LargestIndices(magnitudes, r)), of_components(first), of_components(last),
         std::vector<float>(q, q + size), std::vector<float>(q, q + size)};
     kernels::ProjectOnto(random, queries[3]);
     kernels::ProjectOnto(principal, queries[4]);
     for (size_t i = 0; i < queries.size(); ++i)
-      sums[i] += SharedPart(best, LargestIndices(rows->ScoresOf(queries[i], row), kKeys));
+      sums[i] += SharedPart(best, LargestIndices(rows->ScoresOf(queries[i], row), kProjectedKeys));
     ++count;
   }
   for (double& sum : sums) sum /= count;
@@ -130,13 +131,13 @@ std::vector<FigurePanel> MakeProjections(const FigureInput& input, std::string* 
   lines.x.title = "layer";
   bars.title = "mean over heads";
   bars.kind = FigureKind::kBars;
-  bars.categories.assign(kNames.begin(), kNames.end());
+  bars.categories.assign(kSubspaceNames.begin(), kSubspaceNames.end());
   lines.y = bars.y = {"share of the 32 best keys that is found", false, 0, 1};
   for (size_t trace = 0; trace < all.size(); ++trace) {
     FigureSeries means{input.traces[trace].name, {}, {}};
-    for (size_t i = 0; i < kNames.size(); ++i) {
+    for (size_t i = 0; i < kSubspaceNames.size(); ++i) {
       FigureSeries by_layer = MeanByLayer(input.traces[trace], [&](size_t head) { return all[trace][head][i]; });
-      FigureSeries series = PartOfTrace(input, trace, kNames[i]);
+      FigureSeries series = PartOfTrace(input, trace, kSubspaceNames[i]);
       series.x = std::move(by_layer.x);
       series.y = std::move(by_layer.y);
       lines.series.push_back(std::move(series));

@@ -13,12 +13,12 @@ namespace headscope::analysis {
 namespace {
 
 constexpr std::array kTargets = {0.90, 0.95, 0.99};
-constexpr int64_t kRowsOfLength = 64, kShortest = 128;
+constexpr int64_t kRowsOfLength = 64, kShortestLength = 128;
 
 // Ascending: the whole trace's, and halves of it.
 std::vector<int64_t> Lengths(int64_t num_tokens) {
   std::vector<int64_t> lengths = {num_tokens};
-  while (lengths.back() / 2 >= kShortest) lengths.push_back(lengths.back() / 2);
+  while (lengths.back() / 2 >= kShortestLength) lengths.push_back(lengths.back() / 2);
   return {lengths.rbegin(), lengths.rend()};
 }
 

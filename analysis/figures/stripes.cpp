@@ -14,7 +14,7 @@ namespace {
 
 // Of columns and of slashes each, per cent.
 constexpr std::array kRatios = {2.5, 5.0, 10.0, 20.0, 40.0, 60.0, 80.0, 100.0};
-constexpr int64_t kSampledBlock = 128, kChunks = 2;
+constexpr int64_t kSampledBlock = 128, kSampledChunks = 2;
 
 struct Stripes {
   std::vector<double> columns, slashes;  // mass by position, by distance
@@ -23,9 +23,9 @@ struct Stripes {
 // The last kSampledBlock rows of each chunk, as the method samples them.
 std::vector<int64_t> RowsOfSampling(int64_t num_rows) {
   std::vector<int64_t> rows;
-  for (int64_t chunk = 1; chunk <= kChunks; ++chunk) {
-    const int64_t end = chunk * num_rows / kChunks;
-    const int64_t begin = std::max((chunk - 1) * num_rows / kChunks, end - kSampledBlock);
+  for (int64_t chunk = 1; chunk <= kSampledChunks; ++chunk) {
+    const int64_t end = chunk * num_rows / kSampledChunks;
+    const int64_t begin = std::max((chunk - 1) * num_rows / kSampledChunks, end - kSampledBlock);
     for (int64_t row = begin; row < end; ++row) rows.push_back(row);
   }
   return rows;

@@ -21,9 +21,9 @@ namespace headscope::analysis {
 namespace {
 
 // Rows and columns of one ScoreBlock call.
-constexpr int64_t kBlockRows = 32;
-constexpr int64_t kBlockColumns = 1024;
-constexpr int64_t kCheckedRows = 4;
+constexpr int64_t kCutRows = 32;
+constexpr int64_t kCutColumns = 1024;
+constexpr int64_t kLseRows = 4;
 
 // Relative error of one value of q or k, twice what rounding to nearest makes.
 double RelativeError(ElementType encoding) {
@@ -127,27 +127,27 @@ std::vector<double> MassInTrace(const HeadTensors& head, int32_t num_threads, co
   if (head.gpu != nullptr && MassOnGpu(head, num_cut, &mass)) return mass;
   const kernels::PackedKeys keys(head.k.data(), kernels::DType::kFloat32, head.head_dim,
                                  static_cast<int32_t>(head.num_tokens), head.head_dim);
-  const int64_t steps = (num_cut + kBlockRows - 1) / kBlockRows;
+  const int64_t steps = (num_cut + kCutRows - 1) / kCutRows;
   std::vector<std::vector<float>> scores(static_cast<size_t>(kernels::NumWorkers(num_threads, steps)),
-                                         std::vector<float>(kBlockRows * kBlockColumns));
+                                         std::vector<float>(kCutRows * kCutColumns));
   const bool all = kernels::ParallelFor(steps, num_threads, stop, [&](int64_t step, int32_t worker) {
-    const int64_t row_begin = (steps - 1 - step) * kBlockRows;  // the longest rows first
-    const int64_t row_end = std::min(row_begin + kBlockRows, num_cut);
+    const int64_t row_begin = (steps - 1 - step) * kCutRows;  // the longest rows first
+    const int64_t row_end = std::min(row_begin + kCutRows, num_cut);
     float* const buffer = scores[static_cast<size_t>(worker)].data();
     std::fill(mass.begin() + row_begin, mass.begin() + row_end, 0.0);
     const int64_t last = head.AttendedColumns(row_end - 1).end;
-    for (int64_t begin = head.AttendedColumns(row_begin).begin; begin < last; begin += kBlockColumns) {
-      const int64_t end = std::min(begin + kBlockColumns, last);
+    for (int64_t begin = head.AttendedColumns(row_begin).begin; begin < last; begin += kCutColumns) {
+      const int64_t end = std::min(begin + kCutColumns, last);
       kernels::ScoreBlock(head.q.data() + row_begin * head.head_dim, head.head_dim,
                           static_cast<int32_t>(row_end - row_begin), keys, static_cast<int32_t>(begin),
-                          static_cast<int32_t>(end), head.scale, head.soft_cap, buffer, kBlockColumns);
+                          static_cast<int32_t>(end), head.scale, head.soft_cap, buffer, kCutColumns);
       for (int64_t row = row_begin; row < row_end; ++row) {
         const kernels::ColumnRange attended = head.AttendedColumns(row);
         const int64_t from = std::max<int64_t>(begin, attended.begin);
         const int64_t count = std::min<int64_t>(end, attended.end) - from;
         if (count <= 0) continue;
         mass[static_cast<size_t>(row)] += static_cast<double>(kernels::ExpInPlace(
-            buffer + (row - row_begin) * kBlockColumns + (from - begin), count, head.lse[static_cast<size_t>(row)]));
+            buffer + (row - row_begin) * kCutColumns + (from - begin), count, head.lse[static_cast<size_t>(row)]));
       }
     }
   });
@@ -158,8 +158,8 @@ std::vector<double> MassInTrace(const HeadTensors& head, int32_t num_threads, co
 
 std::string DescribeWrongLse(const HeadTensors& head, const data::TraceReader& trace) {
   std::vector<int64_t> rows;
-  for (int64_t i = 0; i < std::min(kCheckedRows, head.num_rows); ++i)
-    rows.push_back((i + 1) * head.num_rows / std::min(kCheckedRows, head.num_rows) - 1);
+  for (int64_t i = 0; i < std::min(kLseRows, head.num_rows); ++i)
+    rows.push_back((i + 1) * head.num_rows / std::min(kLseRows, head.num_rows) - 1);
   if (const int64_t impossible = FirstImpossibleRow(head, trace.layout().encoding); impossible >= 0)
     rows.push_back(impossible);
   for (const int64_t row : rows) {

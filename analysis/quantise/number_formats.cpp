@@ -8,7 +8,7 @@
 namespace headscope::analysis {
 namespace {
 
-constexpr int32_t kBlock = 32;  // of MXFP4 (OCP Microscaling Formats, version 1.0)
+constexpr int32_t kMxfp4Block = 32;  // of MXFP4 (OCP Microscaling Formats, version 1.0)
 
 // The nearest multiple of 2^exponent, ties to even.
 float ToMultiple(float value, int exponent) {
@@ -127,8 +127,8 @@ std::vector<float> RoundTo(const Quantisation& quantisation, float largest, int3
       break;
     case ScaleGroup::kBlock:
       for (size_t row = 0; row < rows; ++row) {
-        for (size_t i = 0; i < width; i += kBlock) {
-          const size_t count = std::min<size_t>(kBlock, width - i);
+        for (size_t i = 0; i < width; i += kMxfp4Block) {
+          const size_t count = std::min<size_t>(kMxfp4Block, width - i);
           const float of_block = LargestMagnitude(values, row * width + i, count, 1);
           round(format == NumberFormat::kMxfp4 ? BlockScale(of_block) : of_block / most, row * width + i, count, 1);
         }

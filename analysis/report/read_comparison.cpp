@@ -18,7 +18,7 @@
 namespace headscope::analysis {
 namespace {
 
-using Json = nlohmann::json;
+using ReadJson = nlohmann::json;
 
 constexpr std::streamoff kMostBytes = 64 << 20;
 
@@ -28,10 +28,10 @@ constexpr std::streamoff kMostBytes = 64 << 20;
                        .remedy = "choose a .json or .csv file of runs that headscope compare or the window wrote"});
 }
 
-std::optional<FieldValue> FromJson(const Json& entry, const ResultField& field) {
-  const Json::json_pointer pointer(field.json);
+std::optional<FieldValue> FromJson(const ReadJson& entry, const ResultField& field) {
+  const ReadJson::json_pointer pointer(field.json);
   if (!entry.contains(pointer)) return std::nullopt;
-  const Json& member = entry[pointer];
+  const ReadJson& member = entry[pointer];
   if (std::holds_alternative<std::string>(field.value))
     return member.is_string() ? std::optional<FieldValue>(member.get<std::string>()) : std::nullopt;
   if (std::holds_alternative<int64_t>(field.value))
@@ -90,17 +90,17 @@ std::optional<FieldValue> FromCsv(const std::string& text, const ResultField& fi
 }  // namespace
 
 std::vector<MethodResult> ParseComparisonJson(const std::string& text, const std::string& source) {
-  const std::optional<Json> parsed = data::ParseShallowJson<Json>(text);
+  const std::optional<ReadJson> parsed = data::ParseShallowJson<ReadJson>(text);
   if (!parsed) Refuse(source, "it is nested more than " + std::to_string(data::kMostJsonDepth) + " levels deep");
-  const Json& json = *parsed;
-  const Json schema = json.is_object() ? json.value("schema", Json()) : Json();
+  const ReadJson& json = *parsed;
+  const ReadJson schema = json.is_object() ? json.value("schema", ReadJson()) : ReadJson();
   // What the first schema has no word for keeps its default.
   if ((schema != "headscope-comparison-1" && schema != "headscope-comparison-2") || !json.contains("results") ||
       !json["results"].is_array()) {
     Refuse(source, "it is not a JSON table of runs (schema headscope-comparison-1 or -2)");
   }
   std::vector<MethodResult> results;
-  for (const Json& entry : json["results"]) {
+  for (const ReadJson& entry : json["results"]) {
     MethodResult result;
     if (entry.is_object()) result = RunFrom([&](const ResultField& field) { return FromJson(entry, field); }, source);
     if (result.method.empty()) Refuse(source, "entry " + std::to_string(results.size()) + " of results has no method");

@@ -31,9 +31,9 @@ bool IsSigned(ViewKind view) {
 }
 
 // From a value to a place on the colour map, and the marks of the colour bar.
-class Scale {
+class ColorScale {
  public:
-  Scale(const MapValues& map, const RenderRequest& request)
+  ColorScale(const MapValues& map, const RenderRequest& request)
       : signed_(IsSigned(request.view)), logarithmic_(request.logarithmic && request.view != ViewKind::kMask) {
     const ViewKind view = request.view;
     if (request.range && view != ViewKind::kMask) {
@@ -224,7 +224,7 @@ HeadMap MakeHeadMap(const HeadTensors& head, const RenderSources& sources, const
   map.num_rows = values.num_rows;
   map.num_columns = values.num_columns;
   map.device = values.device;
-  const Scale scale(values, request);
+  const ColorScale scale(values, request);
   for (size_t i = 0; i < values.values.size(); ++i) {
     const double value = values.values[i];
     if (std::isnan(value)) {

@@ -9,7 +9,7 @@
 namespace headscope::analysis {
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNoScore = std::numeric_limits<double>::quiet_NaN();
 
 class PreviousTokenStatistic : public RowStatistic {
  public:
@@ -25,15 +25,15 @@ class PreviousTokenStatistic : public RowStatistic {
   }
   bool reads_probabilities() const override { return false; }
   double OfRow(const RowView& row) const override {
-    return row.keys == nullptr || row.position == 0 ? kNone : row.keys->At(row.position - 1);
+    return row.keys == nullptr || row.position == 0 ? kNoScore : row.keys->At(row.position - 1);
   }
 };
 
 // Mass on the tokens `offset` behind every earlier one that has the query's id.
 double MassBehindSame(const RowView& row, int64_t offset) {
-  if (row.keys == nullptr || row.previous_same.empty()) return kNone;
+  if (row.keys == nullptr || row.previous_same.empty()) return kNoScore;
   int32_t same = row.previous_same[static_cast<size_t>(row.position)];
-  if (same < 0) return kNone;
+  if (same < 0) return kNoScore;
   double mass = 0;
   for (; same >= 0; same = row.previous_same[static_cast<size_t>(same)]) mass += row.keys->At(same + offset);
   return mass;

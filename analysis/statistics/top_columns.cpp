@@ -12,7 +12,7 @@
 namespace headscope::analysis {
 namespace {
 
-constexpr int64_t kBlock = 64;
+constexpr int64_t kBoundedValues = 64;
 constexpr int64_t kLeastLanes = 64;
 constexpr int64_t kLeastInLane = 2;  // below, the bound costs more than it saves
 
@@ -47,7 +47,7 @@ const std::vector<int32_t>& TopColumns::Select(const float* values, int64_t num_
   indices_.resize(static_cast<size_t>(num_values));
   if (num_values < kLeastInLane * lanes) {
     std::iota(indices_.begin(), indices_.end(), 0);
-  } else if (num_values < kBlock * 2 * k) {
+  } else if (num_values < kBoundedValues * 2 * k) {
     KeepAbove(values, 0, num_values, BoundOfLanes(values, num_values, lanes, k), 0);
   } else {
     KeepInBlocks(values, num_values, k);
@@ -74,15 +74,15 @@ float TopColumns::BoundOfLanes(const float* values, int64_t num_values, int64_t 
 
 void TopColumns::KeepInBlocks(const float* values, int64_t num_values, int32_t k) {
   maxima_.clear();
-  for (int64_t begin = 0; begin < num_values; begin += kBlock)
-    maxima_.push_back(kernels::MaxOf(values + begin, std::min(kBlock, num_values - begin)));
+  for (int64_t begin = 0; begin < num_values; begin += kBoundedValues)
+    maxima_.push_back(kernels::MaxOf(values + begin, std::min(kBoundedValues, num_values - begin)));
   ordered_maxima_ = maxima_;
   const float bound = KthLargest(&ordered_maxima_, k);
   size_t count = 0;
   for (size_t block = 0; block < maxima_.size(); ++block) {
     if (maxima_[block] < bound) continue;
-    const int64_t begin = static_cast<int64_t>(block) * kBlock;
-    count = KeepAbove(values, begin, std::min(begin + kBlock, num_values), bound, count);
+    const int64_t begin = static_cast<int64_t>(block) * kBoundedValues;
+    count = KeepAbove(values, begin, std::min(begin + kBoundedValues, num_values), bound, count);
   }
 }
 

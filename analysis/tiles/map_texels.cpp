@@ -16,8 +16,8 @@ namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 // Rows and columns of one ScoreBlock call: 128 KiB of scores, which stay in the L2 cache until they are reduced.
-constexpr int64_t kBlockRows = 32;
-constexpr int64_t kBlockColumns = 1024;
+constexpr int64_t kScoredRows = 32;
+constexpr int64_t kScoredColumns = 1024;
 
 // Texel rows [first, last) that one task reduces together: at least one, and more while they have few rows, because
 // ScoreBlock is fast only for several rows at a time.
@@ -31,7 +31,7 @@ std::vector<Band> CutBands(const std::vector<int64_t>& row_edges, int64_t row_st
   for (int64_t first = 0; first < count;) {
     int64_t last = first + 1;
     while (last < count &&
-           row_edges[static_cast<size_t>(last + 1)] - row_edges[static_cast<size_t>(first)] <= kBlockRows * row_step)
+           row_edges[static_cast<size_t>(last + 1)] - row_edges[static_cast<size_t>(first)] <= kScoredRows * row_step)
       ++last;
     bands.push_back({first, last});
     first = last;
@@ -65,14 +65,14 @@ class Accumulator {
 
   void RunBand(const Band& band, Workspace* workspace) const {
     const int64_t width = column_end_ - column_begin_;
-    workspace->scores.resize(static_cast<size_t>(kBlockRows * kBlockColumns));
+    workspace->scores.resize(static_cast<size_t>(kScoredRows * kScoredColumns));
     const auto values = static_cast<size_t>((band.last - band.first) * width);
     workspace->largest.assign(by_max_ ? values : 0, kMinusInfinity);
     workspace->sums.assign(by_mean_ ? values : 0, 0.0f);
     const int64_t row_begin = std::clamp<int64_t>(edges_.rows[static_cast<size_t>(band.first)], 0, head_.num_rows);
     const int64_t row_end = std::clamp<int64_t>(edges_.rows[static_cast<size_t>(band.last)], row_begin, head_.num_rows);
-    for (int64_t row = FirstSample(row_begin); row < row_end; row += kBlockRows * row_step_) {
-      ReduceRows(band, row, std::min(row + kBlockRows * row_step_, row_end), workspace);
+    for (int64_t row = FirstSample(row_begin); row < row_end; row += kScoredRows * row_step_) {
+      ReduceRows(band, row, std::min(row + kScoredRows * row_step_, row_end), workspace);
     }
     for (int64_t texel_row = band.first; texel_row < band.last; ++texel_row) {
       ReduceColumns(texel_row, (texel_row - band.first) * width, *workspace);
@@ -94,7 +94,7 @@ class Accumulator {
     return {begin, std::max(begin, end)};
   }
 
-  // At most kBlockRows rows that count, from the first of them on, folded into the rows of their texels.
+  // At most kScoredRows rows that count, from the first of them on, folded into the rows of their texels.
   void ReduceRows(const Band& band, int64_t row_begin, int64_t row_end, Workspace* workspace) const {
     const int64_t width = column_end_ - column_begin_;
     kernels::ColumnRange any{static_cast<int32_t>(width), 0};
@@ -103,12 +103,12 @@ class Accumulator {
       if (range.begin == range.end) continue;
       any = {std::min(any.begin, range.begin), std::max(any.end, range.end)};
     }
-    for (int64_t begin = any.begin; begin < any.end; begin += kBlockColumns) {
-      const int64_t end = std::min<int64_t>(begin + kBlockColumns, any.end);
+    for (int64_t begin = any.begin; begin < any.end; begin += kScoredColumns) {
+      const int64_t end = std::min<int64_t>(begin + kScoredColumns, any.end);
       kernels::ScoreBlock(head_.q.data() + row_begin * head_.head_dim, row_step_ * head_.head_dim,
                           static_cast<int32_t>(NumSamples(row_begin, row_end)), keys_, static_cast<int32_t>(begin),
                           static_cast<int32_t>(end), head_.scale, head_.soft_cap, workspace->scores.data(),
-                          kBlockColumns);
+                          kScoredColumns);
       int64_t texel_row = band.first;
       for (int64_t row = row_begin; row < row_end; row += row_step_) {
         while (row >= edges_.rows[static_cast<size_t>(texel_row + 1)]) ++texel_row;
@@ -116,7 +116,7 @@ class Accumulator {
         const int64_t from = std::max<int64_t>(range.begin, begin);
         const int64_t count = std::min<int64_t>(range.end, end) - from;
         if (count <= 0) continue;
-        float* scores = workspace->scores.data() + (row - row_begin) / row_step_ * kBlockColumns + (from - begin);
+        float* scores = workspace->scores.data() + (row - row_begin) / row_step_ * kScoredColumns + (from - begin);
         Fold(scores, count, head_.lse[static_cast<size_t>(row)], (texel_row - band.first) * width + from, workspace);
       }
     }

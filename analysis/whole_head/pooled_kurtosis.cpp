@@ -10,11 +10,11 @@
 namespace headscope::analysis {
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNoKurtosis = std::numeric_limits<double>::quiet_NaN();
 
 // m4 / m2^2 - 3 of all components of all rows (biased).
 double Pooled(std::span<const float> q, int32_t head_dim) {
-  if (q.empty()) return kNone;
+  if (q.empty()) return kNoKurtosis;
   const double mean = MeanOf(ComponentMeans(q, static_cast<size_t>(head_dim)));
   double second = 0, fourth = 0;
   for (const float value : q) {
@@ -22,13 +22,13 @@ double Pooled(std::span<const float> q, int32_t head_dim) {
     second += square;
     fourth += square * square;
   }
-  return second == 0 ? kNone : fourth * static_cast<double>(q.size()) / (second * second) - 3;
+  return second == 0 ? kNoKurtosis : fourth * static_cast<double>(q.size()) / (second * second) - 3;
 }
 
 // The same of a Gaussian with q's mean and covariance, in closed form. Pooled moments need the variances alone: of a
 // component that lies d from the common mean and has variance s, the fourth moment about it is 3 s^2 + 6 s d^2 + d^4.
 double OfGaussian(std::span<const float> q, int32_t head_dim) {
-  if (q.empty()) return kNone;
+  if (q.empty()) return kNoKurtosis;
   const auto dim = static_cast<size_t>(head_dim);
   const std::vector<double> means = ComponentMeans(q, dim);
   // Biased.
@@ -41,7 +41,7 @@ double OfGaussian(std::span<const float> q, int32_t head_dim) {
     second += (spread + off) / head_dim;
     fourth += (3 * spread * spread + 6 * spread * off + off * off) / head_dim;
   }
-  return second == 0 ? kNone : fourth / (second * second) - 3;
+  return second == 0 ? kNoKurtosis : fourth / (second * second) - 3;
 }
 
 class KurtosisStatistic : public HeadStatistic {

@@ -20,7 +20,7 @@ namespace {
 using kernels::DType;
 
 // More than a core's own caches, and than the last level of many machines; each repeat writes all of it.
-constexpr int64_t kFlushBytes = int64_t{64} << 20;
+constexpr int64_t kCacheFlushBytes = int64_t{64} << 20;
 
 struct FreeAligned {
   void operator()(char* p) const { ::operator delete[](p, std::align_val_t{64}); }
@@ -37,7 +37,7 @@ class CpuDevice : public BenchDevice {
   std::string name() const override { return "CPU, " + std::to_string(options_.num_threads) + " threads"; }
   Device device() const override { return kCpu; }
   std::string cache_policy() const override {
-    return std::to_string(kFlushBytes >> 20) +
+    return std::to_string(kCacheFlushBytes >> 20) +
            " MiB written before each timed run; decode steps walk over as much K and V";
   }
 
@@ -52,7 +52,7 @@ class CpuDevice : public BenchDevice {
   }
   bool is_host() const override { return true; }
   DType OutputType(DType) const override { return DType::kFloat32; }
-  int64_t walk_bytes() const override { return kFlushBytes; }
+  int64_t walk_bytes() const override { return kCacheFlushBytes; }
 
   std::function<void()> Read(const PlacedProblem& placed, int64_t bytes) override {
     const kernels::AttentionProblem& problem = placed.problem;
@@ -70,7 +70,7 @@ class CpuDevice : public BenchDevice {
   }
 
   double Milliseconds(const std::function<void()>& work) override {
-    flush_.assign(static_cast<size_t>(kFlushBytes), static_cast<char>(++flush_value_));
+    flush_.assign(static_cast<size_t>(kCacheFlushBytes), static_cast<char>(++flush_value_));
     const auto begin = std::chrono::steady_clock::now();
     work();
     return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();

@@ -21,7 +21,7 @@
 namespace headscope::app {
 namespace {
 
-using Json = nlohmann::json;
+using ReadJson = nlohmann::json;
 
 constexpr size_t kMostHeads = 1 << 20;
 constexpr size_t kMostRanges = 1000;
@@ -35,14 +35,14 @@ constexpr const char* kRemedy = "give a .json or .csv file written by `headscope
       .file = path, .field = analysis::Printable(field), .problem = analysis::Printable(problem), .remedy = remedy});
 }
 
-Json ParseFile(const std::string& path) {
-  Json json = data::ReadUntrustedJson(path, kRemedy);
+ReadJson ParseFile(const std::string& path) {
+  ReadJson json = data::ReadUntrustedJson(path, kRemedy);
   if (json.is_discarded()) Refuse(path, "", "it is not JSON");
   return json;
 }
 
 // A number of a layer or head.
-int32_t Place(const std::string& path, const std::string& field, const Json& json) {
+int32_t Place(const std::string& path, const std::string& field, const ReadJson& json) {
   if (!json.is_number_integer()) Refuse(path, field, "it is not an integer");
   const auto value = json.get<int64_t>();
   if (json.is_number_unsigned() && json.get<uint64_t>() > kMostHeads) Refuse(path, field, "it is out of range");
@@ -51,7 +51,7 @@ int32_t Place(const std::string& path, const std::string& field, const Json& jso
 }
 
 void SetParameter(const std::string& path, const std::string& field, const kernels::MethodSpec& spec,
-                  const std::string& name, const Json& value, kernels::ParameterValues* values) {
+                  const std::string& name, const ReadJson& value, kernels::ParameterValues* values) {
   std::string error;
   if (value.is_string()) {
     const auto& text = value.get_ref<const std::string&>();
@@ -85,25 +85,26 @@ analysis::AskedMethod AskedOf(const std::string& path, const std::string& field,
 
 // A list of heads with their methods, `of` the file's whole or of a range of lengths. `shared_method`: what an entry
 // has without one of its own, schema 1's; null: none.
-HeadSettings OfHeads(const std::string& path, const std::string& of, const Json& json, const Json* shared_method) {
+HeadSettings OfHeads(const std::string& path, const std::string& of, const ReadJson& json,
+                     const ReadJson* shared_method) {
   const auto heads = json.find("heads");
   if (heads == json.end() || !heads->is_array()) Refuse(path, of + "heads", "it is not a list");
   if (heads->size() > kMostHeads) Refuse(path, of + "heads", "there are more than a million");
   HeadSettings settings;
   for (size_t i = 0; i < heads->size(); ++i) {
     const std::string field = of + "heads[" + std::to_string(i) + "]";
-    const Json& head = (*heads)[i];
+    const ReadJson& head = (*heads)[i];
     if (!head.is_object()) Refuse(path, field, "it is not an object");
-    const auto value = [&](const char* name) -> const Json& {
+    const auto value = [&](const char* name) -> const ReadJson& {
       const auto found = head.find(name);
       if (found == head.end()) Refuse(path, field, std::string("it has no ") + name);
       return *found;
     };
-    const Json& method = shared_method != nullptr ? *shared_method : value("method");
+    const ReadJson& method = shared_method != nullptr ? *shared_method : value("method");
     if (!method.is_string()) Refuse(path, field + ".method", "it is not a name");
     analysis::AskedMethod asked = AskedOf(path, field + ".method", method.get_ref<const std::string&>());
     const kernels::MethodSpec& spec = *kernels::FindMethod(asked.name).spec();
-    const Json& parameters = value("parameters");
+    const ReadJson& parameters = value("parameters");
     if (!parameters.is_object()) Refuse(path, field + ".parameters", "it is not an object");
     for (const auto& [name, number] : parameters.items())
       SetParameter(path, std::string(field).append(".parameters.").append(name), spec, name, number, &asked.values);
@@ -114,7 +115,7 @@ HeadSettings OfHeads(const std::string& path, const std::string& of, const Json&
   return settings;
 }
 
-LengthRange RangeOf(const std::string& path, const std::string& field, const Json& json) {
+LengthRange RangeOf(const std::string& path, const std::string& field, const ReadJson& json) {
   const auto number = [&](const char* name) -> int64_t {
     const auto found = json.find(name);
     if (found == json.end()) Refuse(path, field, std::string("it has no ") + name);
@@ -143,7 +144,7 @@ void AddRange(const std::string& path, const std::string& field, RangeSettings o
 }
 
 // Schema 1 has one method for all heads; 2 names it with each; 3 has heads for each range of lengths.
-std::vector<RangeSettings> OfTuning(const std::string& path, const Json& json) {
+std::vector<RangeSettings> OfTuning(const std::string& path, const ReadJson& json) {
   const auto schema = json.find("schema");
   if (schema == json.end() || !schema->is_string()) Refuse(path, "schema", "it is missing");
   const auto& version = schema->get_ref<const std::string&>();
@@ -154,7 +155,7 @@ std::vector<RangeSettings> OfTuning(const std::string& path, const Json& json) {
     if (ranges->size() > kMostRanges) Refuse(path, "ranges", "there are more than " + std::to_string(kMostRanges));
     for (size_t i = 0; i < ranges->size(); ++i) {
       const std::string field = "ranges[" + std::to_string(i) + "]";
-      const Json& range = (*ranges)[i];
+      const ReadJson& range = (*ranges)[i];
       if (!range.is_object()) Refuse(path, field, "it is not an object");
       AddRange(path, field, {RangeOf(path, field, range), OfHeads(path, field + ".", range, nullptr)}, &settings);
     }
@@ -189,8 +190,8 @@ bool IsResult(std::string_view column) {
 
 // A table with a line for each head, as the document that says the same. An empty cell: the method has no such
 // parameter, or its default; of `below_tokens`, no end.
-Json TuningOfCsv(const std::string& path, std::string_view text) {
-  Json heads = Json::array(), ranges = Json::array();
+ReadJson TuningOfCsv(const std::string& path, std::string_view text) {
+  ReadJson heads = ReadJson::array(), ranges = ReadJson::array();
   std::vector<std::string_view> names;
   size_t num_heads = 0;
   while (!text.empty()) {
@@ -207,7 +208,7 @@ Json TuningOfCsv(const std::string& path, std::string_view text) {
       Refuse(path, field,
              "it has " + std::to_string(cells.size()) + " cells, and the first line " + std::to_string(names.size()));
     }
-    Json head = {{"parameters", Json::object()}}, range = Json::object();
+    ReadJson head = {{"parameters", ReadJson::object()}}, range = ReadJson::object();
     for (size_t i = 0; i < cells.size(); ++i) {
       const std::string cell(cells[i]), name(names[i]);
       const bool is_length = name == "from_tokens" || name == "below_tokens";
@@ -215,9 +216,9 @@ Json TuningOfCsv(const std::string& path, std::string_view text) {
         int64_t number = 0;
         const auto [parsed, error] = std::from_chars(cell.data(), cell.data() + cell.size(), number);
         const bool whole = error == std::errc() && parsed == cell.data() + cell.size();
-        (is_length ? range : head)[name] = whole                                    ? Json(number)
-                                           : name == "below_tokens" && cell.empty() ? Json(nullptr)
-                                                                                    : Json(cell);
+        (is_length ? range : head)[name] = whole                                    ? ReadJson(number)
+                                           : name == "below_tokens" && cell.empty() ? ReadJson(nullptr)
+                                                                                    : ReadJson(cell);
       } else if (name == "method") {
         head[name] = cell;
       } else if (!IsResult(name) && !cell.empty()) {
@@ -228,13 +229,13 @@ Json TuningOfCsv(const std::string& path, std::string_view text) {
       heads.push_back(std::move(head));
       continue;
     }
-    auto same = std::ranges::find_if(ranges, [&](const Json& other) {
-      return other.value("from_tokens", Json()) == range.value("from_tokens", Json()) &&
-             other.value("below_tokens", Json()) == range.value("below_tokens", Json());
+    auto same = std::ranges::find_if(ranges, [&](const ReadJson& other) {
+      return other.value("from_tokens", ReadJson()) == range.value("from_tokens", ReadJson()) &&
+             other.value("below_tokens", ReadJson()) == range.value("below_tokens", ReadJson());
     });
     if (same == ranges.end()) {
       if (ranges.size() >= kMostRanges) Refuse(path, "ranges", "there are more than " + std::to_string(kMostRanges));
-      range["heads"] = Json::array();
+      range["heads"] = ReadJson::array();
       ranges.push_back(std::move(range));
       same = ranges.end() - 1;
     }
@@ -252,7 +253,7 @@ const kernels::PrefillMethod* FindPattern(const std::string& name) {
 }
 
 // For each layer {"head": [name, a, b, score]}.
-HeadSettings OfMInference(const std::string& path, const Json& json, bool as_published) {
+HeadSettings OfMInference(const std::string& path, const ReadJson& json, bool as_published) {
   HeadSettings settings;
   if (json.size() > kMostHeads) Refuse(path, "", "it has more than a million layers");
   for (size_t layer = 0; layer < json.size(); ++layer) {
@@ -271,7 +272,7 @@ HeadSettings OfMInference(const std::string& path, const Json& json, bool as_pub
       const kernels::MethodSpec& spec = method->spec();
       analysis::AskedMethod asked{kernels::UniqueName(spec), kernels::ParameterValues(spec)};
       const kernels::MInferencePattern& pattern = spec.minference;
-      const auto set = [&](const std::string& parameter, const Json& value, int32_t least) {
+      const auto set = [&](const std::string& parameter, const ReadJson& value, int32_t least) {
         if (parameter.empty()) return;
         SetParameter(path, field, spec, parameter, value, &asked.values);
         if (as_published && asked.values.Real(parameter) < least)
@@ -293,7 +294,7 @@ HeadSettings OfMInference(const std::string& path, const Json& json, bool as_pub
 
 std::vector<RangeSettings> ReadHeadSettings(const std::string& path, bool as_published) {
   const bool is_table = FindFileFormat(path) == FileFormat::kCsv;
-  const Json json = is_table ? TuningOfCsv(path, data::ReadUntrustedText(path, kRemedy)) : ParseFile(path);
+  const ReadJson json = is_table ? TuningOfCsv(path, data::ReadUntrustedText(path, kRemedy)) : ParseFile(path);
   if (!json.is_object() && !json.is_array()) Refuse(path, "", "it is neither an object nor a list of layers");
   std::vector<RangeSettings> settings;
   if (json.is_object()) {

@@ -7,6 +7,8 @@
 
 namespace headscope::data {
 
+inline constexpr uint64_t kChecksumBytes = 4;  // behind what it is the sum of
+
 // Over big-endian 16-bit words, with a last odd byte as the upper half of one; bit for bit what HDF5 stores.
 uint32_t Fletcher32(const void* data, size_t bytes);
 

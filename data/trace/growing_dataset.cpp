@@ -11,8 +11,6 @@
 namespace headscope::data {
 namespace {
 
-constexpr hsize_t kChecksumBytes = 4;
-
 hsize_t NextPrime(hsize_t number) {
   const auto is_prime = [](hsize_t n) {
     for (hsize_t d = 2; d * d <= n; ++d) {

@@ -37,10 +37,6 @@ constexpr LayerFloatColumn Floats(const char* name, bool required, float usual, 
           [](LayerFacts& facts, float value) { kReach(facts) = value; }};
 }
 
-std::string Outside(const std::string& field, int64_t value, int64_t low, int64_t high) {
-  return field + " " + std::to_string(value) + ": must be " + std::to_string(low) + " to " + std::to_string(high);
-}
-
 std::string BadHeads(const LayerFacts& facts) {
   for (const auto& [field, numbers, limit] : {std::tuple{"qo_heads", &facts.qo_heads, facts.num_qo_heads},
                                               {"kv_heads", &facts.kv_heads, facts.num_kv_heads}}) {
@@ -82,8 +78,8 @@ std::string BadSelection(const SelectionFacts& selection, const LayerFacts& fact
 std::string Problem(const TraceLayout& layout, size_t slot) {
   const LayerFacts& facts = layout.facts[slot];
   for (const LayerIntegerColumn& column : kLayerIntegers) {
-    const int32_t value = column.get(facts);
-    if (value < column.least || value > column.most) return Outside(column.name, value, column.least, column.most);
+    std::string problem = OutsideProblem(column.name, column.get(facts), column.least, column.most);
+    if (!problem.empty()) return problem;
   }
   for (const LayerFloatColumn& column : kLayerFloats) {
     const float value = column.get(facts);
@@ -124,9 +120,8 @@ std::string Problem(const TraceLayout& layout, size_t slot) {
   }
   for (const auto& [field, layer] :
        {std::pair{"kv_layer", facts.kv_layer}, {"selection_layer", facts.selection_layer}}) {
-    if (layer >= layout.layers[slot]) {
-      return Outside(field, layer, -1, int64_t{layout.layers[slot]} - 1);
-    }
+    std::string problem = OutsideProblem(field, layer, -1, int64_t{layout.layers[slot]} - 1);
+    if (!problem.empty()) return problem;
   }
   return BadSelection(facts.selection, facts);
 }

@@ -9,13 +9,6 @@
 namespace headscope::data {
 namespace {
 
-std::string Outside(const std::string& field, int64_t value, int64_t low, int64_t high) {
-  if (value >= low && value <= high) {
-    return "";
-  }
-  return field + " " + std::to_string(value) + ": must be " + std::to_string(low) + " to " + std::to_string(high);
-}
-
 std::string BadText(const std::string& field, const std::string& text, size_t limit) {
   if (text.size() > limit) {
     return field + " has " + std::to_string(text.size()) + " bytes: at most " + std::to_string(limit) + " fit a trace";
@@ -44,13 +37,18 @@ std::string BadKinds(const TraceLayout& layout) {
 
 }  // namespace
 
+std::string OutsideProblem(const std::string& field, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return "";
+  return field + " " + std::to_string(value) + ": must be " + std::to_string(low) + " to " + std::to_string(high);
+}
+
 std::string BadNumbers(const std::string& field, const std::vector<int32_t>& numbers, int32_t limit) {
   if (numbers.empty()) {
     return field + " is empty: record at least one";
   }
   for (size_t i = 0; i < numbers.size(); ++i) {
     if (numbers[i] < 0 || numbers[i] >= limit) {
-      return Outside(field + "[" + std::to_string(i) + "]", numbers[i], 0, limit - 1);
+      return OutsideProblem(field + "[" + std::to_string(i) + "]", numbers[i], 0, limit - 1);
     }
     if (i > 0 && numbers[i] <= numbers[i - 1]) {
       return field + " " + std::to_string(numbers[i]) + " after " + std::to_string(numbers[i - 1]) +
@@ -70,15 +68,15 @@ int64_t ChunkItems(int64_t item_bytes, int64_t num_items) {
 std::string LayoutProblem(const TraceLayout& layout) {
   const ModelInfo& model = layout.model;
   const std::string problems[] = {
-      Outside("num_layers", model.num_layers, 1, kMaxLayers),
-      Outside("num_qo_heads", model.num_qo_heads, 1, kMaxHeads),
-      Outside("num_kv_heads", model.num_kv_heads, 1, std::max(1, model.num_qo_heads)),
-      Outside("head_dim", model.head_dim, 1, kMaxHeadDim),
-      Outside("max_tokens", layout.max_tokens, 1, kMaxTokens),
-      Outside("first_token", layout.first_token, 0, kMaxTokens),
-      Outside("encoding", static_cast<int64_t>(layout.encoding), 0, 2),
+      OutsideProblem("num_layers", model.num_layers, 1, kMaxLayers),
+      OutsideProblem("num_qo_heads", model.num_qo_heads, 1, kMaxHeads),
+      OutsideProblem("num_kv_heads", model.num_kv_heads, 1, std::max(1, model.num_qo_heads)),
+      OutsideProblem("head_dim", model.head_dim, 1, kMaxHeadDim),
+      OutsideProblem("max_tokens", layout.max_tokens, 1, kMaxTokens),
+      OutsideProblem("first_token", layout.first_token, 0, kMaxTokens),
+      OutsideProblem("encoding", static_cast<int64_t>(layout.encoding), 0, 2),
       BadNumbers("layers", layout.layers, model.num_layers),
-      Outside("position_axes", layout.position_axes, 0, kMaxPositionAxes),
+      OutsideProblem("position_axes", layout.position_axes, 0, kMaxPositionAxes),
       BadText("config_json", model.config_json, kMaxConfigBytes),
       BadText("name", model.name, kMaxAttributeText),
       BadText("model_type", model.model_type, kMaxAttributeText),
@@ -89,7 +87,7 @@ std::string LayoutProblem(const TraceLayout& layout) {
       BadText("row_selection", layout.row_selection, kMaxAttributeText),
       BadText("prompt_source", layout.prompt_source, kMaxAttributeText),
       BadText("task_answer", layout.task_answer, kMaxAttributeText),
-      Outside("answer_tokens", layout.answer_tokens, 0, kMaxTokens),
+      OutsideProblem("answer_tokens", layout.answer_tokens, 0, kMaxTokens),
   };
   for (const std::string& problem : problems) {
     if (!problem.empty()) {

@@ -47,6 +47,9 @@ int64_t ChunkItems(int64_t item_bytes, int64_t num_items);
 // What is inconsistent in `layout`, as "<field> <value>: <what is allowed>"; empty when nothing is.
 std::string LayoutProblem(const TraceLayout& layout);
 
+// "<field> <value>: must be <low> to <high>" of a value that is not; else empty.
+std::string OutsideProblem(const std::string& field, int64_t value, int64_t low, int64_t high);
+
 // What is wrong with numbers of layers or heads, which must be at least one, rising and below `limit`; else empty.
 std::string BadNumbers(const std::string& field, const std::vector<int32_t>& numbers, int32_t limit);
 

@@ -17,8 +17,6 @@
 namespace headscope::data {
 namespace {
 
-constexpr uint64_t kChecksumBytes = 4;
-
 uint32_t LittleEndian(const char* at) {
   unsigned char bytes[4];
   std::memcpy(bytes, at, 4);

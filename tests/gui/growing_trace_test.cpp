@@ -14,7 +14,7 @@
 namespace headscope::gui_test {
 namespace {
 
-constexpr int32_t kHeadDim = 16, kHeads = 2;
+constexpr int32_t kGrowingHeadDim = 16, kHeads = 2;
 constexpr int64_t kAllTokens = 900;
 
 // One layer of two query heads over one KV head; all its numbers are made at first, and written piece by piece.
@@ -30,7 +30,7 @@ class GrowingTrace {
                     .num_layers = 1,
                     .num_qo_heads = kHeads,
                     .num_kv_heads = 1,
-                    .head_dim = kHeadDim};
+                    .head_dim = kGrowingHeadDim};
     layout.layers = {0};
     layout.facts.assign(1, data::UsualFacts(layout.model));
     layout.encoding = ElementType::kFloat32;
@@ -41,7 +41,7 @@ class GrowingTrace {
     std::mt19937 random(11);
     std::normal_distribution<float> normal;
     for (std::vector<float>* tensor : {&q_, &k_, &v_}) {
-      tensor->resize((tensor == &q_ ? kHeads : 1) * kAllTokens * kHeadDim);
+      tensor->resize((tensor == &q_ ? kHeads : 1) * kAllTokens * kGrowingHeadDim);
       for (float& value : *tensor) value = normal(random);
     }
   }
@@ -61,8 +61,8 @@ class GrowingTrace {
     std::vector<float> q, lse;
     for (int64_t head = 0; head < kHeads; ++head) {
       for (int64_t row = written_; row < written_ + tokens; ++row) {
-        const float* const query = q_.data() + (head * kAllTokens + row) * kHeadDim;
-        q.insert(q.end(), query, query + kHeadDim);
+        const float* const query = q_.data() + (head * kAllTokens + row) * kGrowingHeadDim;
+        q.insert(q.end(), query, query + kGrowingHeadDim);
         lse.push_back(LseOf(query, row));
       }
     }
@@ -72,8 +72,8 @@ class GrowingTrace {
                      .first_row = written_,
                      .num_rows = tokens,
                      .q = q.data(),
-                     .k = k_.data() + written_ * kHeadDim,
-                     .v = v_.data() + written_ * kHeadDim,
+                     .k = k_.data() + written_ * kGrowingHeadDim,
+                     .v = v_.data() + written_ * kGrowingHeadDim,
                      .lse = lse.data()});
     written_ += tokens;
     writer_->Flush();
@@ -85,8 +85,9 @@ class GrowingTrace {
     double sum = 0;
     for (int64_t column = 0; column <= row; ++column) {
       double score = 0;
-      for (int i = 0; i < kHeadDim; ++i)
-        score += static_cast<double>(query[i]) * static_cast<double>(k_[static_cast<size_t>(column * kHeadDim + i)]);
+      for (int i = 0; i < kGrowingHeadDim; ++i)
+        score +=
+            static_cast<double>(query[i]) * static_cast<double>(k_[static_cast<size_t>(column * kGrowingHeadDim + i)]);
       sum += std::exp(score * scale_);
     }
     return static_cast<float>(std::log(sum));

@@ -12,15 +12,14 @@
 #include <cmath>
 
 #include "analysis/types/round_ticks.h"
+#include "chart_looks.h"
 #include "panes.h"
 #include "picture_file.h"
 
 namespace headscope::ui {
 namespace {
 
-constexpr double kGripPixels = 6;  // to either side of the line
-constexpr double kTickWidth = 44;
-constexpr QColor kBelowColor(214, 126, 44), kAboveColor(86, 140, 200), kTargetColor(192, 72, 120);
+constexpr double kShareTickWidth = 44;
 
 }  // namespace
 
@@ -163,14 +162,14 @@ void CurveChart::Paint(QPainter& painter, const QRect& area) const {
 void CurveChart::PaintXAxis(QPainter& painter, const QRect& area, const QRectF& plot) const {
   const QFontMetricsF metrics(font());
   const auto count = static_cast<double>(bins_.back().end);
-  const int most_ticks = std::max(2, static_cast<int>(plot.width() / kTickWidth));
+  const int most_ticks = std::max(2, static_cast<int>(plot.width() / kShareTickWidth));
   const auto tick = [&](double place, const QString& text) {
     const double x = plot.left() + plot.width() * place;
     painter.drawLine(QPointF(x, plot.bottom()), QPointF(x, plot.bottom() + 3));
-    const double left = std::min(x - kTickWidth / 2, area.right() - metrics.horizontalAdvance(text));
-    painter.drawText(
-        QRectF(left, plot.bottom() + 3, x > left + kTickWidth / 2 ? kTickWidth : 2 * (x - left), metrics.height()),
-        Qt::AlignHCenter, text);
+    const double left = std::min(x - kShareTickWidth / 2, area.right() - metrics.horizontalAdvance(text));
+    painter.drawText(QRectF(left, plot.bottom() + 3, x > left + kShareTickWidth / 2 ? kShareTickWidth : 2 * (x - left),
+                            metrics.height()),
+                     Qt::AlignHCenter, text);
   };
   QString title;
   if (order_ == CurveOrder::kSorted) {

@@ -20,7 +20,7 @@
 namespace headscope::ui {
 namespace {
 
-constexpr double kMargin = 10;
+constexpr double kMatrixMargin = 10;
 constexpr QColor kFrameLight(250, 250, 250), kFrameDark(10, 10, 12);
 
 }  // namespace
@@ -50,8 +50,8 @@ void HeadMatrix::Refit() {
   const QtMatrixSurface surface(font(), palette());
   const analysis::MatrixMargins labels = analysis::LabelMargins(surface);
   const double legend = analysis::LegendHeight(surface, Picture());
-  layout_.Fit({kMargin + labels.left, kMargin + labels.top, width() - 2 * kMargin - labels.left,
-               height() - 2 * kMargin - labels.top - legend});
+  layout_.Fit({kMatrixMargin + labels.left, kMatrixMargin + labels.top, width() - 2 * kMatrixMargin - labels.left,
+               height() - 2 * kMatrixMargin - labels.top - legend});
   update();
 }
 
@@ -77,8 +77,9 @@ QSize HeadMatrix::minimumSizeHint() const {
   const QtMatrixSurface surface(font(), palette());
   const analysis::MatrixMargins labels = analysis::LabelMargins(surface);
   const double legend = analysis::LegendHeight(surface, Picture());
-  return {static_cast<int>(std::ceil(std::max(240.0, layout_.LeastWidth() + labels.left + 2 * kMargin))),
-          static_cast<int>(std::ceil(std::max(120.0, layout_.LeastHeight() + labels.top + 2 * kMargin + legend)))};
+  return {
+      static_cast<int>(std::ceil(std::max(240.0, layout_.LeastWidth() + labels.left + 2 * kMatrixMargin))),
+      static_cast<int>(std::ceil(std::max(120.0, layout_.LeastHeight() + labels.top + 2 * kMatrixMargin + legend)))};
 }
 
 QSize HeadMatrix::sizeHint() const {
@@ -110,7 +111,7 @@ void HeadMatrix::paintEvent(QPaintEvent*) {
   surface.SetOverCell([&](analysis::HeadId head, const analysis::Box& box) {
     PaintOverCell(painter, head, picture.cell(head), ToQt(box));
   });
-  analysis::PaintMatrix(picture, width() - kMargin, &surface);
+  analysis::PaintMatrix(picture, width() - kMatrixMargin, &surface);
   // A dark frame inside of a light one: one of them is seen on any colour of a cell.
   const auto outline = [&](std::optional<analysis::MatrixLayout::Cell> cell, double width) {
     if (!cell) return;

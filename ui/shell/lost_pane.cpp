@@ -12,22 +12,22 @@
 namespace headscope::ui {
 namespace {
 
-constexpr int kAskAfterMs = 40;  // a pointer that moves on asks nothing
+constexpr int kAskLostAfterMs = 40;  // a pointer that moves on asks nothing
 constexpr size_t kKeysShown = 10;
-enum Column { kKey, kToken, kShare, kNumColumns };
+enum LostColumn { kLostKey, kLostToken, kLostShare, kNumLostColumns };
 
 }  // namespace
 
 LostPane::LostPane(WindowState* state, QWidget* parent)
-    : QWidget(parent), state_(state), title_(new QLabel), table_(new QTableWidget(0, kNumColumns)) {
+    : QWidget(parent), state_(state), title_(new QLabel), table_(new QTableWidget(0, kNumLostColumns)) {
   title_->setObjectName(QStringLiteral("lostTitle"));
   title_->setTextFormat(Qt::PlainText);
   title_->setWordWrap(true);
   table_->setObjectName(QStringLiteral("lostTable"));
   table_->setAccessibleName(tr("Keys lost by the query"));
   table_->setHorizontalHeaderLabels({tr("Key"), tr("Token"), tr("Attention lost")});
-  table_->horizontalHeaderItem(kShare)->setToolTip(
-      tr("Share of the query's attention on this key, which the method drops"));
+  table_->horizontalHeaderItem(kLostShare)
+      ->setToolTip(tr("Share of the query's attention on this key, which the method drops"));
   table_->horizontalHeader()->setStretchLastSection(true);
   table_->verticalHeader()->hide();
   table_->verticalHeader()->setDefaultSectionSize(fontMetrics().height() + 6);
@@ -42,7 +42,7 @@ LostPane::LostPane(WindowState* state, QWidget* parent)
   layout->addWidget(title_);
   layout->addWidget(table_, 1);
   delay_.setSingleShot(true);
-  delay_.setInterval(kAskAfterMs);
+  delay_.setInterval(kAskLostAfterMs);
   connect(&delay_, &QTimer::timeout, this, &LostPane::Ask);
   connect(&state->focus, &QueryFocus::Changed, this, [this] { delay_.start(); });
   connect(&state->trial, &MethodTrial::Changed, this, [this] { delay_.start(); });
@@ -106,9 +106,9 @@ void LostPane::Show(int64_t row, const std::vector<LostKey>& lost) {
   for (int line = 0; line < table_->rowCount(); ++line) {
     const LostKey& key = lost_[static_cast<size_t>(line)];
     const QString texts[] = {QString::number(key.column), token(key.column), QString::number(key.probability, 'g', 4)};
-    for (int column = 0; column < kNumColumns; ++column) {
+    for (int column = 0; column < kNumLostColumns; ++column) {
       auto* item = new QTableWidgetItem(texts[column]);
-      if (column != kToken) item->setTextAlignment(Qt::AlignRight | Qt::AlignVCenter);
+      if (column != kLostToken) item->setTextAlignment(Qt::AlignRight | Qt::AlignVCenter);
       item->setToolTip(tr("Click to show it on the map"));
       table_->setItem(line, column, item);
     }

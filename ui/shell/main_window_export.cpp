@@ -19,7 +19,7 @@
 namespace headscope::ui {
 namespace {
 
-constexpr std::chrono::seconds kMomentForHead(20);
+constexpr std::chrono::seconds kMomentForExampleHead(20);
 constexpr size_t kMostReportHeads = 6;
 
 }  // namespace
@@ -117,7 +117,7 @@ void MainWindow::OpenExample(const Example& example) {
 void MainWindow::OpenExampleTrace(const Example& example) {
   opening_example_ = example;
   chooses_head_ = true;
-  chooses_until_.setRemainingTime(kMomentForHead);
+  chooses_until_.setRemainingTime(kMomentForExampleHead);
   OpenPath(QString::fromStdString(example.path));
   notice_->ShowMessage(QString::fromStdString(example.help));
 }

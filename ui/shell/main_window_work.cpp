@@ -18,14 +18,14 @@ namespace {
 
 constexpr double kPictureScale = 2;  // twice the window's pixels: sharp on paper and on a slide
 constexpr int kLeastPictureWidth = 400;
-constexpr std::chrono::seconds kMomentForHead(5);
+constexpr std::chrono::seconds kMomentForOpenedHead(5);
 
 }  // namespace
 
 void MainWindow::OpenAtStart(const QString& open_path, const QString& shipped_trace) {
   if (!open_path.isEmpty()) {
     chooses_head_ = true;
-    chooses_until_.setRemainingTime(kMomentForHead);
+    chooses_until_.setRemainingTime(kMomentForOpenedHead);
     OpenPath(open_path);
     return;
   }

@@ -10,6 +10,7 @@
 #include <array>
 #include <cmath>
 
+#include "chart_looks.h"
 #include "mass_curve.h"
 #include "method_trial.h"
 
@@ -17,9 +18,6 @@ namespace headscope::ui {
 namespace {
 
 using analysis::MassDistribution;
-
-constexpr double kGripPixels = 6;  // to either side of the line
-constexpr QColor kBelowColor(214, 126, 44), kAboveColor(86, 140, 200), kTargetColor(192, 72, 120);
 
 // Counts are small whole numbers: 1 must show, so the axis of logarithms begins at one half.
 double LogHeight(double count, double most) {

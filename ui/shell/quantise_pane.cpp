@@ -12,7 +12,7 @@
 namespace headscope::ui {
 namespace {
 
-enum Column { kFormat, kScale, kHadamard, kError, kMaximum, kCosine, kQ, kK, kV, kNumColumns };
+enum ErrorColumn { kFormat, kScale, kHadamard, kError, kMaximum, kCosine, kQ, kK, kV, kNumErrorColumns };
 
 enum Rotation { kBoth, kOff, kOn };
 
@@ -42,7 +42,7 @@ QuantisePane::QuantisePane(WindowState* state, QWidget* parent)
                        state->quantise.scales(), tr("every scale"))),
       hadamard_(new QComboBox),
       says_(new QLabel),
-      table_(new QTableWidget(0, kNumColumns)) {
+      table_(new QTableWidget(0, kNumErrorColumns)) {
   hadamard_->setObjectName(QStringLiteral("quantiseHadamard"));
   hadamard_->addItems({tr("Hadamard: both"), tr("Hadamard: off"), tr("Hadamard: on")});
   hadamard_->setToolTip(tr("Whether vectors are turned by a Hadamard matrix before they are rounded"));
@@ -63,7 +63,8 @@ QuantisePane::QuantisePane(WindowState* state, QWidget* parent)
                            tr("|rounded - q| / |q|"),
                            tr("|rounded - k| / |k|"),
                            tr("|rounded - v| / |v|")};
-  for (int column = 0; column < kNumColumns; ++column) table_->horizontalHeaderItem(column)->setToolTip(helps[column]);
+  for (int column = 0; column < kNumErrorColumns; ++column)
+    table_->horizontalHeaderItem(column)->setToolTip(helps[column]);
   table_->horizontalHeader()->setStretchLastSection(true);
   table_->verticalHeader()->hide();
   table_->verticalHeader()->setDefaultSectionSize(fontMetrics().height() + 6);
@@ -150,7 +151,7 @@ void QuantisePane::Refresh() {
                              Number(output.q_error),
                              Number(output.k_error),
                              Number(output.v_error)};
-    for (int column = 0; column < kNumColumns; ++column) {
+    for (int column = 0; column < kNumErrorColumns; ++column) {
       auto* item = new QTableWidgetItem(texts[column]);
       if (column >= kError) item->setTextAlignment(Qt::AlignRight | Qt::AlignVCenter);
       table_->setItem(row, column, item);

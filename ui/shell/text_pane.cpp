@@ -12,7 +12,7 @@
 namespace headscope::ui {
 namespace {
 
-constexpr int kAskAfterMs = 25;              // a pointer that moves on asks nothing
+constexpr int kAskFocusAfterMs = 25;         // a pointer that moves on asks nothing
 constexpr qsizetype kMostAnswerShown = 200;  // characters: an answer is a file's, and may be of any length
 
 }  // namespace
@@ -47,7 +47,7 @@ TextPane::TextPane(WindowState* state, QWidget* parent)
   layout->addWidget(view_, 1);
   setFocusProxy(view_);
   delay_.setSingleShot(true);
-  delay_.setInterval(kAskAfterMs);
+  delay_.setInterval(kAskFocusAfterMs);
   connect(&delay_, &QTimer::timeout, this, &TextPane::Ask);
   connect(&state->focus, &QueryFocus::Changed, this, [this] { delay_.start(); });
   connect(&state->heads, &HeadStore::SelectionChanged, this, [this] { delay_.start(); });

@@ -13,7 +13,7 @@ namespace {
 
 constexpr char kService[] = "org.freedesktop.portal.Desktop", kPath[] = "/org/freedesktop/portal/desktop",
                kInterface[] = "org.freedesktop.portal.Settings", kGroup[] = "org.freedesktop.appearance",
-               kKey[] = "color-scheme";
+               kSchemeKey[] = "color-scheme";
 constexpr uint kPrefersDark = 1;
 
 struct Colors {
@@ -92,19 +92,20 @@ void Theme::FollowDesktop() {
               QStringLiteral("SettingChanged"), this, SLOT(DesktopSettingChanged(QString, QString, QDBusVariant)));
   QDBusMessage read = QDBusMessage::createMethodCall(QLatin1String(kService), QLatin1String(kPath),
                                                      QLatin1String(kInterface), QStringLiteral("Read"));
-  read << QLatin1String(kGroup) << QLatin1String(kKey);
+  read << QLatin1String(kGroup) << QLatin1String(kSchemeKey);
   auto* watcher = new QDBusPendingCallWatcher(bus.asyncCall(read), this);
   connect(watcher, &QDBusPendingCallWatcher::finished, this, [this, watcher] {
     watcher->deleteLater();
     const QDBusPendingReply<QDBusVariant> reply = *watcher;
     // Read() wraps the value in a second variant.
     if (reply.isValid())
-      DesktopSettingChanged(QLatin1String(kGroup), QLatin1String(kKey), reply.value().variant().value<QDBusVariant>());
+      DesktopSettingChanged(QLatin1String(kGroup), QLatin1String(kSchemeKey),
+                            reply.value().variant().value<QDBusVariant>());
   });
 }
 
 void Theme::DesktopSettingChanged(const QString& group, const QString& key, const QDBusVariant& value) {
-  if (group != QLatin1String(kGroup) || key != QLatin1String(kKey)) return;
+  if (group != QLatin1String(kGroup) || key != QLatin1String(kSchemeKey)) return;
   desktop_is_dark_ = value.variant().toUInt() == kPrefersDark;
   Apply();
 }

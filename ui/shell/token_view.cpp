@@ -12,7 +12,7 @@
 namespace headscope::ui {
 namespace {
 
-constexpr int kMargin = 6, kLongestToken = 200;
+constexpr int kTextMargin = 6, kLongestToken = 200;
 constexpr QColor kTint(230, 120, 30), kQueryFrame(60, 170, 100), kKeyFrame(80, 140, 220), kAnswerLine(230, 120, 30);
 
 }  // namespace
@@ -74,7 +74,7 @@ void TokenView::Measure() {
 }
 
 void TokenView::LayOut() {
-  lines_ = BreakLines(widths_, ends_line_, std::max(viewport()->width() - 2 * kMargin, 40));
+  lines_ = BreakLines(widths_, ends_line_, std::max(viewport()->width() - 2 * kTextMargin, 40));
   const int lines = static_cast<int>(lines_.size()), page = std::max(viewport()->height() / LineHeight(), 1);
   verticalScrollBar()->setRange(0, std::max(lines - page, 0));
   verticalScrollBar()->setPageStep(page);
@@ -126,7 +126,7 @@ void TokenView::ScrollTo(int64_t token) {
 QRect TokenView::RectOf(int64_t token) const {
   if (token < 0 || token >= num_tokens()) return {};
   const int64_t line = LineOf(token);
-  int x = kMargin;
+  int x = kTextMargin;
   for (int64_t at = lines_[static_cast<size_t>(line)]; at < token; ++at) x += widths_[static_cast<size_t>(at)];
   const QRect rect(x, (static_cast<int>(line) - verticalScrollBar()->value()) * LineHeight() + 2,
                    widths_[static_cast<size_t>(token)], LineHeight());
@@ -137,7 +137,7 @@ std::optional<int64_t> TokenView::TokenAt(QPoint at) const {
   const auto line = static_cast<size_t>(std::max(at.y() - 2, 0) / LineHeight() + verticalScrollBar()->value());
   if (line >= lines_.size()) return std::nullopt;
   const int64_t end = line + 1 < lines_.size() ? lines_[line + 1] : num_tokens();
-  int x = kMargin;
+  int x = kTextMargin;
   for (int64_t token = lines_[line]; token < end; ++token) {
     x += widths_[static_cast<size_t>(token)];
     if (at.x() < x) return token;
@@ -159,7 +159,7 @@ void TokenView::paintEvent(QPaintEvent*) {
   int y = 2;
   for (size_t line = first; line < lines_.size() && y < viewport()->height(); ++line, y += height) {
     const int64_t end = line + 1 < lines_.size() ? lines_[line + 1] : num_tokens();
-    int x = kMargin;
+    int x = kTextMargin;
     for (int64_t token = lines_[line]; token < end; ++token) {
       const auto at = static_cast<size_t>(token);
       const QRect rect(x, y, widths_[at], height);

@@ -12,6 +12,7 @@
 #include <cmath>
 
 #include "analysis/types/round_ticks.h"
+#include "chart_looks.h"
 #include "panes.h"
 #include "picture_file.h"
 
@@ -19,8 +20,7 @@ namespace headscope::ui {
 namespace {
 
 constexpr double kDot = 4.5, kReach = 9, kTickWidth = 60;  // pixels
-constexpr QColor kPointColor(86, 140, 200), kFrontColor(40, 150, 90), kDenseColor(140, 140, 150),
-    kTargetColor(192, 72, 120);
+constexpr QColor kPointColor(86, 140, 200), kFrontColor(40, 150, 90), kDenseColor(140, 140, 150);
 
 QString AxisNumber(double value) {
   return value != 0 && std::abs(value) < 0.01 ? QString::number(value, 'e', 0) : QString::number(value, 'g', 3);

@@ -11,7 +11,7 @@ namespace headscope::ui {
 
 namespace {
 
-constexpr qint64 kMostBytes = 1 << 20;
+constexpr qint64 kMostSessionBytes = 1 << 20;
 
 }  // namespace
 
@@ -75,7 +75,7 @@ QString Session::DefaultPath() {
 }
 
 Session Session::Load(const QString& path) {
-  return FromJson(ReadStateFile(path, kMostBytes));
+  return FromJson(ReadStateFile(path, kMostSessionBytes));
 }
 
 QJsonObject Session::MergedInto(const QJsonObject& present, const Session& before) const {
@@ -111,7 +111,7 @@ QJsonObject Session::MergedInto(const QJsonObject& present, const Session& befor
 }
 
 QString Session::Save(const QString& path, const Session& before) const {
-  const QString error = UpdateStateFile(path, kMostBytes, /*keep_foreign=*/false,
+  const QString error = UpdateStateFile(path, kMostSessionBytes, /*keep_foreign=*/false,
                                         [&](const QJsonObject& present) { return MergedInto(present, before); });
   return error.isEmpty() ? error : QStringLiteral("The session was not saved. ") + error;
 }

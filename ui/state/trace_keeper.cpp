@@ -19,7 +19,7 @@
 namespace headscope::ui {
 namespace {
 
-constexpr qint64 kMostBytes = 32 << 20;
+constexpr qint64 kMostTraceStateBytes = 32 << 20;
 constexpr size_t kMostLengths = 32;  // of a trace that has grown: each takes a pass over its tokens
 const QString kSchemaMember = QStringLiteral("schema"), kSchema = QStringLiteral("headscope-trace-state-1");
 const QString kRunsMember = QStringLiteral("runs"), kNotesMember = QStringLiteral("notes"),
@@ -124,7 +124,7 @@ TraceKeeper::Kept TraceKeeper::Open(const QString& trace_path, const QString& co
   };
   std::vector<QJsonObject> files;
   for (const QString& path : {FileInSettings(trace_), FileBeside(trace_)}) {
-    QJsonObject json = ReadStateFile(path, kMostBytes);
+    QJsonObject json = ReadStateFile(path, kMostTraceStateBytes);
     if (IsOurs(json)) files.push_back(std::move(json));
   }
   // Notes before runs: they are shown, and the runs are counted.
@@ -204,7 +204,7 @@ void TraceKeeper::KeepView(const QJsonObject& view) {
   const QString path = FileInSettings(trace_);
   // How a trace was looked at is not worth a word when it cannot be kept.
   writer_->Write(QStringLiteral("view ") + trace_, [path, view, trace = trace_] {
-    return UpdateStateFile(path, kMostBytes, /*keep_foreign=*/false, [&](const QJsonObject& present) {
+    return UpdateStateFile(path, kMostTraceStateBytes, /*keep_foreign=*/false, [&](const QJsonObject& present) {
       QJsonObject changed = present;
       changed[kSchemaMember] = kSchema;
       changed[kTraceMember] = trace;
@@ -263,15 +263,15 @@ void TraceKeeper::WriteEntries() {
         const bool adds = !runs.added.empty() || !notes.added.empty();
         // A JSON object that somebody else keeps under this name is not to be changed either.
         QString error;
-        if (!IsOurs(ReadStateFile(beside, kMostBytes, &error)))
+        if (!IsOurs(ReadStateFile(beside, kMostTraceStateBytes, &error)))
           error = QStringLiteral("%1 was not written by headscope.").arg(beside);
         if (error.isEmpty() && (adds || QFileInfo::exists(beside)))
-          error = UpdateStateFile(beside, kMostBytes, /*keep_foreign=*/true, put);
+          error = UpdateStateFile(beside, kMostTraceStateBytes, /*keep_foreign=*/true, put);
         *elsewhere = !error.isEmpty();
-        if (*elsewhere) return UpdateStateFile(in_settings, kMostBytes, /*keep_foreign=*/false, put);
+        if (*elsewhere) return UpdateStateFile(in_settings, kMostTraceStateBytes, /*keep_foreign=*/false, put);
         const bool drops = !runs.dropped.isEmpty() || !notes.dropped.isEmpty();
         if (drops && QFileInfo::exists(in_settings))
-          return UpdateStateFile(in_settings, kMostBytes, /*keep_foreign=*/false, drop);
+          return UpdateStateFile(in_settings, kMostTraceStateBytes, /*keep_foreign=*/false, drop);
         return QString();
       },
       [this, trace = trace_, contents = contents_, in_settings, elsewhere, runs = runs_,
