@@ -2,10 +2,10 @@
 #include "compare/decode_comparison.h"
 
 #include <cmath>
-#include <cstdio>
 #include <utility>
 
 #include "analysis/types/mass_distribution.h"
+#include "analysis/types/number_text.h"
 #include "compare/head_of_problem.h"
 #include "compare/output_error.h"
 #include "kernels/cpu_executor.h"
@@ -22,14 +22,13 @@ constexpr double kBytesTolerance = 1.1;
 // A method's own rate of reading cannot exceed that of reading alone, so what is more is the baseline's.
 std::string FasterThanItsBytes(const MethodResult& result) {
   std::string why = "dense decode is not limited by memory here";
-  char text[96];
   if (!std::isnan(result.dense_of_reading)) {
-    std::snprintf(text, sizeof text, "dense decode itself ran at %.0f %% of the rate at which its bytes can be read",
-                  100 * result.dense_of_reading);
-    why = text;
+    why = Format("dense decode itself ran at %.0f %% of the rate at which its bytes can be read",
+                 100 * result.dense_of_reading);
   }
-  std::snprintf(text, sizeof text, " reads %.1f times fewer bytes than dense decode", result.bytes_allow);
-  return text + (" and is faster than that allows: " + why);
+  return Format(" reads %.1f times fewer bytes than dense decode and is faster than that allows: ",
+                result.bytes_allow) +
+         why;
 }
 
 }  // namespace

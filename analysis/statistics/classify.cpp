@@ -3,19 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <vector>
 
+#include "analysis/types/number_text.h"
+
 namespace headscope::analysis {
 namespace {
-
-template <typename... Values>
-std::string Text(const char* format, Values... values) {
-  char text[200];
-  std::snprintf(text, sizeof text, format, values...);
-  return text;
-}
 
 double InHundredths(double share) {
   return std::round(100 * share) / 100;
@@ -50,26 +44,26 @@ std::vector<Rule> RulesOf(const ClassEvidence& evidence, const ClassRules& rules
        // A whole trace has nothing outside, and is not near to having it.
        statistics.outside_mass > 0 ? statistics.outside_mass - rules.outside_mass
                                    : -std::numeric_limits<double>::infinity(),
-       Text("%.2f of the mass lies on tokens that this part of a trace does not hold", statistics.outside_mass)},
+       Format("%.2f of the mass lies on tokens that this part of a trace does not hold", statistics.outside_mass)},
       {HeadClass::kRetrieval,
        std::min(statistics.retrieval_peak - rules.retrieval_peak,
                 rules.retrieval_lines * statistics.retrieval_mass - line_mass),
-       Text("its sharpest rows put %.2f on a few far tokens, which are not always the same (best %s %.2f of %.2f)",
-            statistics.retrieval_peak, line_name, line_mass, statistics.retrieval_mass)},
+       Format("its sharpest rows put %.2f on a few far tokens, which are not always the same (best %s %.2f of %.2f)",
+              statistics.retrieval_peak, line_name, line_mass, statistics.retrieval_mass)},
       {HeadClass::kVerticalSlash,
        std::min(evidence.far_mass - rules.far_mass, line_mass - rules.line_share * evidence.far_mass),
-       Text("the best %s hold %.2f of the %.2f outside sink and window", line_name, line_mass, evidence.far_mass)},
+       Format("the best %s hold %.2f of the %.2f outside sink and window", line_name, line_mass, evidence.far_mass)},
       {HeadClass::kSinkLocal, near_mass - rules.near_mass,
-       Text("sink %.2f and the rest of the window %.2f hold %.2f", sink, std::max(0.0, near - sink), near)},
+       Format("sink %.2f and the rest of the window %.2f hold %.2f", sink, std::max(0.0, near - sink), near)},
       {HeadClass::kDiffuse, rules.dense_sparsity - sparsity,
-       Text("needs %.0f %% of the pairs for %.2f of the mass; entropy %.1f nats", 100 * (1 - sparsity), kClassTarget,
-            statistics.entropy)},
+       Format("needs %.0f %% of the pairs for %.2f of the mass; entropy %.1f nats", 100 * (1 - sparsity), kClassTarget,
+              statistics.entropy)},
       {HeadClass::kBlock, lift - rules.block_lift,
-       Text("the best blocks hold %.2f of the %.2f outside sink and window; an even spread would give them %.2f",
-            statistics.block_mass, evidence.far_mass, evidence.block_chance)},
+       Format("the best blocks hold %.2f of the %.2f outside sink and window; an even spread would give them %.2f",
+              statistics.block_mass, evidence.far_mass, evidence.block_chance)},
       {HeadClass::kDiffuse, std::numeric_limits<double>::infinity(),
-       Text("%.2f outside sink and window without lines or blocks; entropy %.1f nats", evidence.far_mass,
-            statistics.entropy)},
+       Format("%.2f outside sink and window without lines or blocks; entropy %.1f nats", evidence.far_mass,
+              statistics.entropy)},
   };
 }
 

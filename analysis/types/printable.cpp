@@ -2,7 +2,8 @@
 #include "analysis/types/printable.h"
 
 #include <cstdint>
-#include <cstdio>
+
+#include "analysis/types/number_text.h"
 
 namespace headscope::analysis {
 namespace {
@@ -46,20 +47,13 @@ bool Shapeless(uint32_t character) {
   return false;
 }
 
-template <typename... Values>
-void AppendFormat(std::string* out, const char* format, Values... values) {
-  char buffer[24];
-  std::snprintf(buffer, sizeof buffer, format, values...);
-  out->append(buffer);
-}
-
 // As JSON writes it: beyond 16 bits as two halves.
 void AppendCodePoint(std::string* out, uint32_t character) {
   if (character > 0xFFFF) {
-    AppendFormat(out, "\\u%04x\\u%04x", 0xD800U + ((character - 0x10000U) >> 10),
-                 0xDC00U + ((character - 0x10000U) & 0x3FFU));
+    out->append(Format("\\u%04x\\u%04x", 0xD800U + ((character - 0x10000U) >> 10),
+                       0xDC00U + ((character - 0x10000U) & 0x3FFU)));
   } else {
-    AppendFormat(out, "\\u%04x", character);
+    out->append(Format("\\u%04x", character));
   }
 }
 
@@ -77,7 +71,7 @@ std::string Escape(std::string_view text, Form form) {
       if (form == Form::kJson) {
         out.append("\\ufffd");
       } else {
-        AppendFormat(&out, "\\x%02x", character);
+        out.append(Format("\\x%02x", character));
       }
     } else if (space && form != Form::kLine) {
       out.push_back(text[0]);
@@ -86,7 +80,7 @@ std::string Escape(std::string_view text, Form form) {
     } else if (form == Form::kJson ? character == 0x7F || Shapeless(character) : Shapeless(character)) {
       AppendCodePoint(&out, character);
     } else if (form != Form::kJson && (character < 0x20 || character == 0x7F)) {
-      AppendFormat(&out, "\\x%02x", character);
+      out.append(Format("\\x%02x", character));
     } else {
       out.append(text.substr(0, bytes));
     }

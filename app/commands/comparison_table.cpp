@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <string_view>
 
 #include "analysis/types/mass_distribution.h"
+#include "analysis/types/number_text.h"
 #include "choices/head_selection.h"
 #include "kernels/method_spec.h"
 #include "support/listed.h"
@@ -16,6 +16,7 @@
 namespace headscope::app {
 namespace {
 
+using analysis::Format;
 using analysis::MethodResult;
 
 struct Column {
@@ -33,13 +34,6 @@ constexpr auto kColumns =
                            {"measured", true},    {"chosen per", true},   {"select on, attend on", true},
                            {"parameters", true}});
 using Row = std::array<std::string, kColumns.size()>;
-
-template <typename... Values>
-std::string Format(const char* format, Values... values) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), format, values...);
-  return text.data();
-}
 
 std::string Time(const analysis::Timing& timing) {
   if (timing.repeats == 0) return "-";

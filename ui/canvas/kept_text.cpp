@@ -4,9 +4,11 @@
 #include <algorithm>
 
 #include "analysis/types/mass_distribution.h"
-#include "format_text.h"
+#include "analysis/types/number_text.h"
 
 namespace headscope::ui {
+
+using analysis::Format;
 
 std::string Grouped(int64_t count) {
   std::string digits = std::to_string(count);

@@ -2,11 +2,10 @@
 #include "live_panel.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <utility>
 
+#include "analysis/types/number_text.h"
 #include "overlay_drawing.h"
 #include "panel_widgets.h"
 
@@ -20,9 +19,7 @@ constexpr float kLeastResults = 90;  // pixels of what scrolls below the sliders
 constexpr size_t kLongestUnit = 10;  // characters that a slider has room for
 
 std::string NumberText(const kernels::ParameterSpec& spec, double value) {
-  std::array<char, 48> text{};
-  std::snprintf(text.data(), text.size(), spec.type == kernels::ParameterType::kReal ? "%.6g" : "%.0f", value);
-  return text.data();
+  return analysis::Format(spec.type == kernels::ParameterType::kReal ? "%.6g" : "%.0f", value);
 }
 
 // `spec` as the slider has it; `registered` as the method does.
@@ -146,9 +143,7 @@ std::string LivePanel::Title(const CanvasModel& model) const {
   std::string title = trial.method()->title;
   const std::optional<LiveMask>& mask = trial.mask();
   if (!mask || trial.mask_pending()) return title;
-  std::array<char, 32> kept{};
-  std::snprintf(kept.data(), kept.size(), ": kept %.1f %%", 100 * mask->summary.kept_fraction);
-  return title + kept.data();
+  return title + analysis::Format(": kept %.1f %%", 100 * mask->summary.kept_fraction);
 }
 
 void LivePanel::Draw(CanvasModel& model) {

@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "format_text.h"
+#include "analysis/types/number_text.h"
 #include "kept_text.h"
 #include "map_overlay.h"
 #include "overlay_drawing.h"
 
 namespace headscope::ui {
+
+using analysis::Format;
 
 namespace {
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a comparison of two maps says of itself, in a corner of the map: whose colours are whose, and how much it is.
-#include <array>
 #include <cmath>
-#include <cstdio>
 
+#include "analysis/types/number_text.h"
 #include "map_overlay.h"
 #include "overlay_drawing.h"
 
@@ -19,10 +18,8 @@ std::string MethodTitle(const CanvasModel& model) {
 }
 
 std::string OfPairs(int64_t kept, int64_t pairs) {
-  std::array<char, 64> text{};
   const double percent = pairs == 0 ? 0 : 100 * static_cast<double>(kept) / static_cast<double>(pairs);
-  std::snprintf(text.data(), text.size(), ": %.2f %% (%lld)", percent, static_cast<long long>(kept));
-  return text.data();
+  return analysis::Format(": %.2f %% (%lld)", percent, static_cast<long long>(kept));
 }
 
 }  // namespace

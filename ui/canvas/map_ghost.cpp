@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whose mask the map shows while a run is pointed at, at the map's upper end: it is not the panel's.
-#include <array>
-#include <cstdio>
 #include <string>
 
+#include "analysis/types/number_text.h"
 #include "map_overlay.h"
 #include "overlay_drawing.h"
 
@@ -13,9 +12,8 @@ std::string DescribeGhost(const CanvasModel& model) {
   const std::optional<LiveMask>& ghost = model.trial().ghost();
   if (!ghost) return {};
   const MethodTrial::GhostMethod& method = *model.trial().ghost_method();
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "Run pointed at, kept %.1f %%: ", 100 * ghost->summary.kept_fraction);
-  return text.data() + method.method + (method.parameters.empty() ? "" : " " + method.parameters);
+  return analysis::Format("Run pointed at, kept %.1f %%: ", 100 * ghost->summary.kept_fraction) + method.method +
+         (method.parameters.empty() ? "" : " " + method.parameters);
 }
 
 void DrawGhost(const CanvasModel& model, const OverlayOptions& options) {

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "format_text.h"
+#include "analysis/types/number_text.h"
 #include "kept_text.h"
 #include "overlay_drawing.h"
 
 namespace headscope::ui {
+
+using analysis::Format;
 
 namespace {
 

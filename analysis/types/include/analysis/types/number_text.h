@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers as text.
+// Numbers as text, and printf's formats as a string.
 #pragma once
 
 #include <array>
@@ -10,15 +10,22 @@
 
 namespace headscope::analysis {
 
+// printf's text, as long as it gets.
+template <typename... Values>
+std::string Format(const char* format, Values... values) {
+  const int size = std::snprintf(nullptr, 0, format, values...);
+  std::string text(static_cast<size_t>(size), '\0');
+  std::snprintf(text.data(), text.size() + 1, format, values...);  // the string has room for the terminating zero
+  return text;
+}
+
 inline double WithoutNegativeZero(double value) {
   return value == 0 ? 0.0 : value;
 }
 
 // `format` has one conversion, of a double: "%.2f", "%.3g %%". What rounds to zero has no sign.
 inline std::string FormatNumber(const char* format, double value) {
-  const int size = std::snprintf(nullptr, 0, format, value);
-  std::string text(static_cast<size_t>(size), '\0');
-  std::snprintf(text.data(), text.size() + 1, format, value);  // the string has room for the terminating zero
+  std::string text = Format(format, value);
   const bool is_zero = std::isfinite(value) && text.find_first_of("123456789") == std::string::npos;
   return is_zero && std::signbit(value) ? FormatNumber(format, 0.0) : text;
 }
