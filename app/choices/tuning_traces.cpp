@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "choices/tuning_traces.h"
 
+#include "analysis/outside_mass.h"
 #include "base/errors.h"
 #include "choices/head_results.h"
 #include "data/row_positions.h"
@@ -19,6 +20,21 @@ void CheckTunedTogether(const data::TraceReader& trace, const data::TraceReader&
     return;
   throw UsageError(trace.path() + " was captured from a different model (" + model.name + ") than " + first.path() +
                    " (" + expected.name + "); tune them separately");
+}
+
+int64_t PromptTokens(const data::TraceReader& trace) {
+  return trace.layout().first_token + trace.num_tokens();
+}
+
+double MeanOutside(const std::vector<analysis::HeadTensorsPtr>& recordings, const InsideMass& inside) {
+  double sum = 0;
+  int64_t rows = 0;
+  for (size_t i = 0; i < recordings.size(); ++i) {
+    rows += recordings[i]->num_rows;
+    if (const auto mass = inside(i))
+      sum += analysis::SumOfOutsideMass(*recordings[i], *mass, 0, recordings[i]->num_rows);
+  }
+  return rows == 0 ? 0 : sum / static_cast<double>(rows);
 }
 
 }  // namespace headscope::app

@@ -1,7 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which traces may be tuned, or checked, together.
+// The traces of a tuning: which may be tuned, or checked, together, and what they lack.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "analysis/head_tensors.h"
+#include "choices/length_range.h"
 #include "data/trace_reader.h"
 
 namespace headscope::app {
@@ -9,5 +18,39 @@ namespace headscope::app {
 // Refuses (BadInputError) a trace without query rows or with gaps between them, and (UsageError) one of another model
 // than `first`'s. `trace` may be `first`.
 void CheckTunedTogether(const data::TraceReader& trace, const data::TraceReader& first);
+
+// The tokens of the whole prompt, of which a trace may be a part.
+int64_t PromptTokens(const data::TraceReader& trace);
+
+// What is tuned together, and what its settings are checked on. Trace: an owner of a reader or a pointer to one.
+template <typename Trace>
+struct RangeOfTraces {
+  LengthRange range;
+  std::vector<Trace> traces, checks;
+};
+
+// The traces and checks by their prompts' lengths: of `ranges`, those that hold any, in their order. One may hold
+// checks alone. `ranges` are those of RangesBetween, so that each length is in one; reader_of(trace) is its reader.
+template <typename Trace, typename ReaderOf>
+std::vector<RangeOfTraces<Trace>> ByLength(const std::vector<LengthRange>& ranges, std::vector<Trace> traces,
+                                           std::vector<Trace> checks, const ReaderOf& reader_of) {
+  std::vector<RangeOfTraces<Trace>> parts;
+  for (const LengthRange& range : ranges) parts.emplace_back().range = range;
+  const auto part_of = [&](const Trace& trace) -> RangeOfTraces<Trace>& {
+    const int64_t tokens = PromptTokens(reader_of(trace));
+    return *std::ranges::find_if(parts, [tokens](const auto& part) { return part.range.Holds(tokens); });
+  };
+  for (Trace& trace : traces) part_of(trace).traces.push_back(std::move(trace));
+  for (Trace& trace : checks) part_of(trace).checks.push_back(std::move(trace));
+  std::erase_if(parts, [](const auto& part) { return part.traces.empty() && part.checks.empty(); });
+  return parts;
+}
+
+// What mass each row of a recording finds in its trace (analysis::MassInTrace); null where the trace is whole.
+using InsideMass = std::function<std::shared_ptr<const std::vector<double>>(size_t recording)>;
+
+// The mean share of attention on tokens that the traces do not hold, over the rows of all recordings of a head
+// together; 0 of none.
+double MeanOutside(const std::vector<analysis::HeadTensorsPtr>& recordings, const InsideMass& inside);
 
 }  // namespace headscope::app

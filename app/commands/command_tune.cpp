@@ -11,7 +11,6 @@
 #include <stop_token>
 
 #include "analysis/measured_heads.h"
-#include "analysis/outside_mass.h"
 #include "analysis/search.h"
 #include "analysis/sweep.h"
 #include "base/check_status.h"
@@ -174,34 +173,6 @@ void WriteTunings(const std::vector<Tuning>& tunings, bool complete, const TuneA
     }
     Say(summary);
   }
-}
-
-// The length of the whole prompt, of which a trace may be a part.
-int64_t PromptTokens(const data::TraceReader& trace) {
-  return trace.layout().first_token + trace.num_tokens();
-}
-
-// Moves those of a range out of `traces`.
-Traces TakeRange(const LengthRange& range, Traces* traces) {
-  Traces taken;
-  for (auto& trace : *traces) {
-    if (trace != nullptr && range.Holds(PromptTokens(*trace))) taken.push_back(std::move(trace));
-  }
-  std::erase(*traces, nullptr);
-  return taken;
-}
-
-// Over the rows of all recordings together.
-double MeanOutside(const std::vector<analysis::HeadTensorsPtr>& recordings, int32_t num_threads,
-                   const std::stop_token& stop) {
-  double sum = 0;
-  int64_t rows = 0;
-  for (const analysis::HeadTensorsPtr& recording : recordings) {
-    sum += analysis::SumOfOutsideMass(*recording, analysis::MassInTrace(*recording, num_threads, stop), 0,
-                                      recording->num_rows);
-    rows += recording->num_rows;
-  }
-  return rows == 0 ? 0 : sum / static_cast<double>(rows);
 }
 
 // What a search holds of a method's trade-off, the largest of the methods searched: one is held at a time.
@@ -440,7 +411,10 @@ class Tuner {
           (by_time || tuning_.methods.front().choice.decode != nullptr ? NamedCpu()
                                                                        : recordings[i].front()->WhereComputed())
               .name;
-      head.outside_mass = MeanOutside(recordings[i], options.num_threads, options.stop);
+      head.outside_mass = MeanOutside(recordings[i], [&, i](size_t trace) {
+        return std::make_shared<const std::vector<double>>(
+            analysis::MassInTrace(*recordings[i][trace], options.num_threads, options.stop));
+      });
     }
     if (kernels::Status status = Check(unit, options, target, together); !status.ok()) return status;
     if (progress_ != nullptr) progress_->Add(together->heads);
@@ -494,12 +468,6 @@ class Tuner {
   std::vector<HeadNotes> notes_;  // by head
 };
 
-// What is tuned together.
-struct RangeOfTraces {
-  LengthRange range;
-  Traces traces, checks;
-};
-
 int RunTune(TuneArguments arguments) {
   Tuning tuning;
   tuning.unit = ParseUnit(arguments.per);
@@ -541,18 +509,18 @@ int RunTune(TuneArguments arguments) {
   for (size_t slot = 0; slot < layout.layers.size(); ++slot)
     tuning.layers.push_back({layout.layers[slot], layout.facts[slot].num_qo_heads, layout.facts[slot].num_kv_heads});
   tuning.num_heads_chosen = heads.size();
-  std::vector<RangeOfTraces> parts;
-  for (const LengthRange& range : ranges) {
-    RangeOfTraces part{range, TakeRange(range, &traces), TakeRange(range, &checks)};
-    if (part.traces.empty() && !part.checks.empty())
+  const auto parts =
+      ByLength(ranges, std::move(traces), std::move(checks),
+               [](const std::unique_ptr<data::TraceReader>& trace) -> const data::TraceReader& { return *trace; });
+  for (const auto& part : parts) {
+    if (part.traces.empty())
       throw UsageError("--check " + part.checks.front()->path() + ": no trace of its range of lengths, " +
-                       RangeText(range) + ", is tuned on; give one");
-    if (!part.traces.empty()) parts.push_back(std::move(part));
+                       RangeText(part.range) + ", is tuned on; give one");
   }
 
   std::vector<Tuning> tunings;
   std::vector<std::unique_ptr<TuningProgress>> kept;
-  for (const RangeOfTraces& part : parts) {
+  for (const auto& part : parts) {
     Tuning& one = tunings.emplace_back(tuning);
     one.range = part.range;
     one.traces = SourcesOf(part.traces);

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "analysis/compare.h"
-#include "analysis/outside_mass.h"
 #include "analysis/sweep.h"
 #include "analysis/types/number_text.h"
 #include "analysis/types/printable.h"
@@ -208,15 +207,8 @@ kernels::Status CheckUnit(const TunedTraces& checks, const Search& search, const
   return {};
 }
 
-// The length of the whole prompt, of which a trace may be a part.
-int64_t PromptTokens(const data::TraceReader& trace) {
-  return trace.layout().first_token + trace.num_tokens();
-}
-
-// What is tuned together: the traces of one range of lengths.
-struct RangeOfTraces {
-  LengthRange range;
-  TunedTraces traces, checks;
+// The traces of one range of lengths.
+struct TunedRange : RangeOfTraces<OpenedTrace*> {
   bool is_open_traces = false;
 };
 
@@ -229,25 +221,22 @@ class TracesByLength {
     TunedTraces traces = only_open, checks;
     Open(settings.traces, only_open, "is given twice, and its rows would count double", heads, &traces);
     Open(settings.checks, traces, "is a trace that is tuned, and would agree with itself", heads, &checks);
-    for (const LengthRange& range : RangesBetween(settings.ranges, "Lengths")) {
-      const auto holds = [&range](const OpenedTrace* trace) { return range.Holds(PromptTokens(trace->reader)); };
-      RangeOfTraces part{range, {}, {}, holds(open)};
-      std::ranges::copy_if(traces, std::back_inserter(part.traces), holds);
-      std::ranges::copy_if(checks, std::back_inserter(part.checks), holds);
-      if (!part.traces.empty()) {
-        ranges_.push_back(std::move(part));
-      } else if (!part.checks.empty()) {
+    const auto reader_of = [](const OpenedTrace* trace) -> const data::TraceReader& { return trace->reader; };
+    for (auto& part : ByLength(RangesBetween(settings.ranges, "Lengths"), traces, checks, reader_of)) {
+      if (part.traces.empty()) {
         throw UsageError(part.checks.front()->reader.path() + " is held out, but no trace of its range of lengths, " +
-                         RangeText(range) + ", is tuned on: choose one.");
+                         RangeText(part.range) + ", is tuned on: choose one.");
       }
+      const bool is_open_traces = std::ranges::find(part.traces, open) != part.traces.end();
+      ranges_.push_back({std::move(part), is_open_traces});
     }
-    std::ranges::stable_sort(ranges_, {}, &RangeOfTraces::is_open_traces);
+    std::ranges::stable_sort(ranges_, {}, &TunedRange::is_open_traces);
   }
-  const std::vector<RangeOfTraces>& ranges() const { return ranges_; }
+  const std::vector<TunedRange>& ranges() const { return ranges_; }
   // Of a head in all traces of a range, where that is most.
   int64_t LargestHeadBytes(const std::vector<analysis::HeadId>& heads) const {
     int64_t most = 0;
-    for (const RangeOfTraces& range : ranges_) {
+    for (const TunedRange& range : ranges_) {
       int64_t bytes = 0;
       for (const OpenedTrace* trace : range.traces) bytes += analysis::LargestHeadBytes(trace->reader, heads);
       most = std::max(most, bytes);
@@ -283,28 +272,15 @@ class TracesByLength {
 
   const std::shared_ptr<ui::MemoryBudget> memory_ = std::make_shared<ui::MemoryBudget>();
   std::vector<std::unique_ptr<OpenedTrace>> opened_;
-  std::vector<RangeOfTraces> ranges_;
+  std::vector<TunedRange> ranges_;
 };
 
 ui::TunedSetting::Lengths LengthsOf(const LengthRange& range) {
   return {range.from, range.below};
 }
 
-// Over the rows of all recordings together; 0 of whole traces.
-double MeanOutside(const TunedTraces& traces, const std::vector<analysis::HeadTensorsPtr>& recordings,
-                   const std::stop_token& stop) {
-  double sum = 0;
-  int64_t rows = 0;
-  for (size_t i = 0; i < recordings.size(); ++i) {
-    rows += recordings[i]->num_rows;
-    if (const auto inside = traces[i]->MassInTrace(*recordings[i], stop))
-      sum += analysis::SumOfOutsideMass(*recordings[i], *inside, 0, recordings[i]->num_rows);
-  }
-  return rows == 0 ? 0 : sum / static_cast<double>(rows);
-}
-
 // `share` is told of this range of lengths alone.
-kernels::Status TuneUnit(const RangeOfTraces& range, const std::vector<analysis::HeadId>& unit, const Search& search,
+kernels::Status TuneUnit(const TunedRange& range, const std::vector<analysis::HeadId>& unit, const Search& search,
                          int32_t num_threads, const std::function<void(double share)>& report,
                          const std::stop_token& stop, std::vector<ui::TunedSetting>* tuned) {
   // Heads that share a setting are in memory together.
@@ -373,7 +349,8 @@ kernels::Status TuneUnit(const RangeOfTraces& range, const std::vector<analysis:
     setting.time_share = found.time_share;
     setting.device = recordings[i].front()->WhereComputed().name;
     for (const analysis::TradeOffPoint& point : trade_off) setting.trade_off.push_back({point.values, point.cra_mean});
-    setting.outside_mass = MeanOutside(range.traces, recordings[i], stop);
+    setting.outside_mass = MeanOutside(
+        recordings[i], [&, i](size_t trace) { return range.traces[trace]->MassInTrace(*recordings[i][trace], stop); });
   }
   if (kernels::Status status = CheckUnit(range.checks, search, options, device, &own); !status.ok()) return status;
   std::ranges::move(own, std::back_inserter(*tuned));
@@ -409,7 +386,7 @@ void TuneHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads, c
         std::vector<ui::TunedSetting> tuned;
         kernels::Status found;
         size_t done = 0;  // ranges
-        for (const RangeOfTraces& range : traces.ranges()) {
+        for (const TunedRange& range : traces.ranges()) {
           const auto report = [&](double share) {
             cell.report((static_cast<double>(done) + share) / static_cast<double>(traces.ranges().size()));
           };
@@ -503,17 +480,11 @@ void ExportTuning(const data::TraceReader& trace, const ui::TuneSettings& settin
   const std::vector<const data::TraceReader*> checks = open(settings.checks);
   traces.insert(traces.begin(), &trace);
   std::vector<Tuning> tunings;
-  for (const LengthRange& range : RangesBetween(settings.ranges, "Lengths")) {
-    const auto within = [&range](const std::vector<const data::TraceReader*>& all) {
-      std::vector<const data::TraceReader*> some;
-      std::ranges::copy_if(all, std::back_inserter(some),
-                           [&range](const data::TraceReader* one) { return range.Holds(PromptTokens(*one)); });
-      return some;
-    };
-    const std::vector<const data::TraceReader*> tuned_on = within(traces);
-    if (tuned_on.empty()) continue;
-    Tuning& tuning =
-        tunings.emplace_back(TuningOf(settings, heads, range, tuned_on, within(checks), format == TuningFormat::kLuKv));
+  const auto reader_of = [](const data::TraceReader* one) -> const data::TraceReader& { return *one; };
+  for (const auto& part : ByLength(RangesBetween(settings.ranges, "Lengths"), traces, checks, reader_of)) {
+    if (part.traces.empty()) continue;
+    Tuning& tuning = tunings.emplace_back(
+        TuningOf(settings, heads, part.range, part.traces, part.checks, format == TuningFormat::kLuKv));
     tuning.num_heads_chosen = num_heads_chosen;
     if (!tuning.complete()) {
       throw UsageError("Only " + std::to_string(tuning.heads.size()) + " of " + std::to_string(num_heads_chosen) +
