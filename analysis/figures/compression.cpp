@@ -141,7 +141,7 @@ std::vector<FigurePanel> MakeCompression(const FigureInput& input, std::string* 
     }
   }
   for (const auto& [names, heads] : heads_without) {
-    caption->append(" Without a point, where they do not run (`headscope compare` says why): ");
+    caption->append(" Without a point, where they do not run (a comparison says why): ");
     caption->append(names).append(" in ").append(heads).append(".");
   }
   return panels;

@@ -133,7 +133,7 @@ void AddEvalCommand(CLI::App& app, Action& action) {
       "it prefers after the right ones before; nats: loss per token of prose, trigram: that of a trigram model; kept: "
       "share of the pairs of a row and a key that "
       "attention kept, of the prompt and of the answers together. The prompt has most of them, and a decode method "
-      "leaves it dense: what such a method reads of the keys in a step is in `headscope compare`.");
+      "leaves it dense: `headscope compare` says how many keys such a method reads in a step.");
   command->callback([=, &action] { action = [=] { return RunEval(*arguments); }; });
 }
 

@@ -23,7 +23,7 @@ constexpr ExpertNames QwenExperts() {
           .shared_weight = "mlp.shared_expert_gate"};
 }
 
-// All that read throw BadInputError.
+// All readers below throw BadInputError.
 
 // Positions of layers without and with a window: rope_parameters by kind of layer, or in older files rope_scaling of
 // the layers without a window, and theta alone for the others.

@@ -14,7 +14,7 @@ constexpr double kZoomPerNotch = 1.25;
 constexpr double kDoubleClickZoom = 4;
 constexpr double kLeastSelection = 4;  // pixels; less is a click
 
-// How far the pointer has been from where `button` went down.
+// Whether the pointer stayed where `button` went down.
 bool StayedAtPress(int button) {
   return static_cast<double>(ImGui::GetIO().MouseDragMaxDistanceSqr[button]) < kLeastSelection * kLeastSelection;
 }

@@ -16,7 +16,6 @@
 #include "shown_text.h"
 
 namespace headscope::ui {
-namespace {}  // namespace
 
 void MainWindow::BindCommands() {
   const auto bind = [this](Command command, auto run) { commands_.Bind(command, [run](bool) { run(); }); };
