@@ -4,7 +4,6 @@
 
 #include <cairo.h>
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -47,25 +46,40 @@ class CairoCanvas {
     cairo_rectangle(cairo_, area.x, area.y, area.width, area.height);
     cairo_fill(cairo_);
   }
-  // dashes: 0 for none, or one of kDashes - 1 kinds.
-  static constexpr size_t kDashes = 4;
-  void Line(double x0, double y0, double x1, double y1, Rgb color, double width = 0.8, size_t dashes = 0) {
+  // Lengths of a line's ink and gaps in turn, another pattern for every number: 0 unbroken, 1 dashes, 2 dots, and from
+  // 3 on a dash and one dot more each time.
+  static std::vector<double> Dashes(size_t number) {
+    if (number == 0) return {};
+    if (number == 1) return {4, 2};
+    if (number == 2) return {1.2, 1.6};
+    std::vector<double> lengths = {6, 1.8};
+    for (size_t dot = 2; dot < number; ++dot) lengths.insert(lengths.end(), {1.2, 1.8});
+    return lengths;
+  }
+  struct Position {
+    double x, y;
+  };
+  // Through all of `points`, along which the dashes run on: each stretch may be shorter than their pattern.
+  void Polyline(const std::vector<Position>& points, Rgb color, double width = 0.8, size_t dashes = 0) {
     Ink(color);
-    constexpr std::array<std::array<double, 4>, kDashes - 1> kLengths = {
-        {{4, 2, 4, 2}, {1.2, 1.6, 1.2, 1.6}, {6, 1.8, 1.2, 1.8}}};
-    if (dashes > 0) cairo_set_dash(cairo_, kLengths[(dashes - 1) % kLengths.size()].data(), 4, 0);
+    const std::vector<double> lengths = Dashes(dashes);
+    cairo_set_dash(cairo_, lengths.data(), static_cast<int>(lengths.size()), 0);
     cairo_set_line_width(cairo_, width);
-    cairo_move_to(cairo_, x0, y0);
-    cairo_line_to(cairo_, x1, y1);
+    cairo_set_line_join(cairo_, CAIRO_LINE_JOIN_ROUND);  // a steep peak ends at its point
+    cairo_new_path(cairo_);  // a text before leaves a point behind
+    for (const Position& point : points) cairo_line_to(cairo_, point.x, point.y);
     cairo_stroke(cairo_);
     cairo_set_dash(cairo_, nullptr, 0, 0);
   }
-  // shape: a circle, or another of kShapes.
-  static constexpr size_t kShapes = 4;
+  void Line(double x0, double y0, double x1, double y1, Rgb color, double width = 0.8, size_t dashes = 0) {
+    Polyline({{x0, y0}, {x1, y1}}, color, width, dashes);
+  }
+  // shape: a circle, or another of kShapes, half of which are outlines.
+  static constexpr size_t kShapes = 8;
   void Dot(double x, double y, double radius, Rgb color, size_t shape = 0) {
     cairo_set_source_rgba(cairo_, color.red / 255.0, color.green / 255.0, color.blue / 255.0, 0.65);
     const double side = 1.7 * radius;
-    switch (shape % kShapes) {
+    switch (shape % (kShapes / 2)) {
       case 1:  // a square
         cairo_rectangle(cairo_, x - side / 2, y - side / 2, side, side);
         break;
@@ -81,10 +95,14 @@ class CairoCanvas {
         cairo_line_to(cairo_, x - 1.4 * radius, y);
         break;
       default:
+        cairo_new_sub_path(cairo_);
         cairo_arc(cairo_, x, y, radius, 0, 2 * 3.14159265358979);
         break;
     }
-    cairo_fill(cairo_);
+    if (shape % kShapes < kShapes / 2) return cairo_fill(cairo_);
+    cairo_close_path(cairo_);
+    cairo_set_line_width(cairo_, 0.7);
+    cairo_stroke(cairo_);
   }
   double Width(const std::string& text, double size) {
     cairo_set_font_size(cairo_, size);

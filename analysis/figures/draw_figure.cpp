@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -165,14 +166,21 @@ void DrawFrame(const Area& plot, CairoCanvas* canvas) {
   canvas->Line(plot.x, plot.y, plot.x, plot.bottom(), canvas->inks().ink);
 }
 
+// What is drawn before a name: of dashes their whole pattern, and where it begins again.
+double SwatchWidth(const LegendEntry& entry) {
+  constexpr double kLeast = 10;
+  const std::vector<double> lengths = CairoCanvas::Dashes(entry.is_dot ? 0 : entry.look.variant);
+  return lengths.empty() ? kLeast : std::max(kLeast, std::accumulate(lengths.begin(), lengths.end(), lengths.front()));
+}
+
 // As many lines as it takes; returns its height. With canvas null nothing is drawn, and widths are `measure`'s.
 double Legend(const FigurePanel& panel, double x, double y, double width, bool draw, CairoCanvas* canvas) {
   if (panel.kind == FigureKind::kHeat || (panel.series.size() < 2 && panel.series.front().name.empty())) return 0;
-  constexpr double kSwatch = 10;
   double at = x, line = y;
   for (const LegendEntry& entry : LooksOf(panel, *canvas).legend) {
-    const std::string name = canvas->Fitted(entry.name, width - kSwatch - 4, kTextSize);
-    const double needed = kSwatch + 4 + canvas->Width(name, kTextSize) + 10;
+    const double swatch = SwatchWidth(entry);
+    const std::string name = canvas->Fitted(entry.name, width - swatch - 4, kTextSize);
+    const double needed = swatch + 4 + canvas->Width(name, kTextSize) + 10;
     if (at > x && at + needed - 10 > x + width) {
       at = x;
       line += 1.3 * kTextSize;
@@ -180,10 +188,10 @@ double Legend(const FigurePanel& panel, double x, double y, double width, bool d
     if (draw) {
       const double middle = line - kTextSize * 0.35;
       if (entry.is_dot)
-        canvas->Dot(at + kSwatch / 2, middle, 3, entry.look.color, entry.look.variant);
+        canvas->Dot(at + swatch / 2, middle, 3, entry.look.color, entry.look.variant);
       else
-        canvas->Line(at, middle, at + kSwatch, middle, entry.look.color, 3, entry.look.variant);
-      canvas->Text(at + kSwatch + 4, line, name, kTextSize);
+        canvas->Line(at, middle, at + swatch, middle, entry.look.color, 3, entry.look.variant);
+      canvas->Text(at + swatch + 4, line, name, kTextSize);
     }
     at += needed;
   }
@@ -214,19 +222,22 @@ void DrawXY(const FigurePanel& panel, const Area& plot, const Area& area, CairoC
       return std::isfinite(series.x[at]) && std::isfinite(series.y[at]) && (!x.logarithmic || series.x[at] > 0) &&
              (!y.logarithmic || series.y[at] > 0);
     };
+    const bool apart = panel.kind == FigureKind::kPoints || series.dots;
+    std::vector<CairoCanvas::Position> together;  // points that a line joins: of neighbours all that are there
     for (size_t at = 0; at < series.y.size(); ++at) {
-      if (!is_there(at)) continue;
-      const bool apart = panel.kind == FigureKind::kPoints || series.dots;
+      if (!is_there(at)) {
+        canvas->Polyline(std::exchange(together, {}), look.color, 1.3, look.variant);
+        continue;
+      }
+      if (!apart) together.push_back({x.At(series.x[at]), y.At(series.y[at])});
       if (apart || series.y.size() <= 24)
         canvas->Dot(x.At(series.x[at]), y.At(series.y[at]),
                     series.dots ? 2.6
                     : apart     ? 1.8
                                 : 1.6,
                     look.color, apart ? look.variant : 0);
-      if (!apart && at > 0 && is_there(at - 1))
-        canvas->Line(x.At(series.x[at - 1]), y.At(series.y[at - 1]), x.At(series.x[at]), y.At(series.y[at]), look.color,
-                     1.3, look.variant);
     }
+    canvas->Polyline(together, look.color, 1.3, look.variant);
   }
   canvas->Unclip();
 }

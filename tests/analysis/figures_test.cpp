@@ -13,6 +13,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 
 #include "analysis/figure_drawing.h"
 #include "analysis/report.h"
@@ -210,6 +211,35 @@ TEST(Figures, GiveAPartOneColourInAllTraces) {
   // Series without parts have a colour each.
   for (FigureSeries& series : figure.panels[0].series) series.part = series.trace = "";
   EXPECT_GT(CountPixels(PaintFigure(figure, 600, 400, 2, {}), kThird), 0);
+}
+
+TEST(Figures, TellAnyNumberOfTracesApart) {
+  // Nine traces of one part and so of one colour, of which one is shown: on a line of one stretch, on a line of many
+  // that are shorter than a dash, and as points.
+  constexpr size_t kTraces = 9;
+  const auto with_only = [](FigureKind kind, size_t points, size_t shown) {
+    Figure figure{"traces", "Traces", "", "", {}};
+    FigurePanel panel{.title = "lines", .kind = kind};
+    for (size_t trace = 0; trace < kTraces; ++trace) {
+      FigureSeries series{"trace " + std::to_string(trace) + ", a", {}, {}};
+      series.part = "a";
+      series.trace = "trace " + std::to_string(trace);
+      for (size_t i = 0; i < points; ++i) {
+        series.x.push_back(static_cast<double>(i));
+        series.y.push_back(trace == shown ? static_cast<double>(i) : std::numeric_limits<double>::quiet_NaN());
+      }
+      panel.series.push_back(std::move(series));
+    }
+    figure.panels = {panel};
+    return PaintFigure(figure, 900, 700, 1, {}).rgb;
+  };
+  for (const auto& [kind, points, traces] : {std::tuple{FigureKind::kLines, size_t{2}, kTraces},
+                                             {FigureKind::kLines, size_t{600}, kTraces},
+                                             {FigureKind::kPoints, size_t{9}, size_t{8}}}) {
+    std::set<std::vector<uint32_t>> pictures;
+    for (size_t trace = 0; trace < traces; ++trace) pictures.insert(with_only(kind, points, trace));
+    EXPECT_EQ(pictures.size(), traces);
+  }
 }
 
 TEST(Figures, TellMoreSeriesApartThanTheyHaveColours) {
