@@ -273,7 +273,7 @@ class Tuner {
       status = analysis::Sweep(
           analysis::SweepAxes{.num_heads = units_.size()}, sweep,
           [&](const analysis::SweepCell& cell, TunedTogether* together) {
-            const kernels::Status found = Tune(cell, sweep.stop, together);
+            kernels::Status found = Tune(cell, sweep.stop, together);
             if (found.ok()) return found;
             return kernels::Status{found.code(), traces_.front()->path() + ", head " +
                                                      HeadText(ids_[units_[cell.head].front()]) + ", " +

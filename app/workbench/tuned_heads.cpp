@@ -257,7 +257,7 @@ class TracesByLength {
     for (const std::string& path : paths) {
       opened_.push_back(std::make_unique<OpenedTrace>(path, memory_));
       OpenedTrace* const trace = opened_.back().get();
-      if (is_there(before, path)) throw UsageError(path + " " + why + ": choose another one.");
+      if (is_there(before, path)) throw UsageError(std::string(path).append(" ").append(why) + ": choose another one.");
       if (is_there(*traces, path)) throw UsageError(path + " is given twice: choose each trace once.");
       CheckTunedTogether(trace->reader, before.front()->reader);
       const auto& recorded = trace->summary.heads;
