@@ -66,7 +66,7 @@ class CairoCanvas {
     cairo_set_dash(cairo_, lengths.data(), static_cast<int>(lengths.size()), 0);
     cairo_set_line_width(cairo_, width);
     cairo_set_line_join(cairo_, CAIRO_LINE_JOIN_ROUND);  // a steep peak ends at its point
-    cairo_new_path(cairo_);  // a text before leaves a point behind
+    cairo_new_path(cairo_);                              // a text before leaves a point behind
     for (const Position& point : points) cairo_line_to(cairo_, point.x, point.y);
     cairo_stroke(cairo_);
     cairo_set_dash(cairo_, nullptr, 0, 0);
