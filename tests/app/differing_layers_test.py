@@ -181,7 +181,7 @@ class DifferingLayers(unittest.TestCase):
         figure = self.path / "compression.json"
         run("render", self.trace, "--figure", "compression", "-o", figure)
         said = json.loads(figure.read_text())
-        self.assertIn("No point in ", said["caption"])
+        self.assertIn("Without a point", said["caption"])
         self.assertIn("SnapKV", {series["name"] for panel in said["panels"] for series in panel["series"]})
 
     def test_bench_takes_every_layer(self):
