@@ -40,7 +40,7 @@ class Interrupts(TraceCase):
 
     def test_interrupt_leaves_the_beginning_of_the_full_trace(self):
         def command(out):
-            return ["capture", MODEL, "--task", "passkey", "--length", "1536", "--chunk", "64", "-o", str(out)]  # 24 passes, 30 MB
+            return ["capture", MODEL, "--task", "passkey", "--length", "4096", "--chunk", "64", "-o", str(out)]  # 64 passes, 80 MB
 
         full, part = self.path / "whole.h5", self.path / "interrupted.h5"
         run(*command(full), "--quiet")
