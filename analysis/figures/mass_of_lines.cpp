@@ -123,8 +123,7 @@ std::vector<FigurePanel> MakeLineSums(const FigureInput& input, std::string* cap
   *caption =
       "On the first head of each class: a row's mass by key and by distance, mean over each quarter of the rows, and "
       "by blocks. SampleAttention, figure 4: columns, slashes and both; a column that is prominent in the upper half "
-      "may "
-      "fade in the lower one.";
+      "may fade in the lower one.";
   return panels;
 }
 

@@ -10,17 +10,19 @@
 
 namespace headscope::model {
 
-// Experts as Qwen names them, with one that every token sees through a gate.
+// Experts by number behind a router.
+constexpr ExpertNames NumberedExperts() {
+  return {.router = "mlp.gate", .each = "mlp.experts.", .gate = "gate_proj", .up = "up_proj", .down = "down_proj"};
+}
+
+// The same as Qwen names them, with one that every token sees through a gate.
 constexpr ExpertNames QwenExperts() {
-  return {.router = "mlp.gate",
-          .each = "mlp.experts.",
-          .gate = "gate_proj",
-          .up = "up_proj",
-          .down = "down_proj",
-          .shared_gate = "mlp.shared_expert.gate_proj",
-          .shared_up = "mlp.shared_expert.up_proj",
-          .shared_down = "mlp.shared_expert.down_proj",
-          .shared_weight = "mlp.shared_expert_gate"};
+  ExpertNames names = NumberedExperts();
+  names.shared_gate = "mlp.shared_expert.gate_proj";
+  names.shared_up = "mlp.shared_expert.up_proj";
+  names.shared_down = "mlp.shared_expert.down_proj";
+  names.shared_weight = "mlp.shared_expert_gate";
+  return names;
 }
 
 // All readers below throw BadInputError.

@@ -3,6 +3,7 @@
 // latents, and experts of which one is seen by every token.
 #pragma once
 
+#include "families/common_keys.h"
 #include "families/family_list.h"
 
 namespace headscope::model {
@@ -17,14 +18,10 @@ constexpr Family DeepSeekLayout(std::string_view model_type) {
   layer.kv_a = "self_attn.kv_a_proj_with_mqa";
   layer.kv_a_norm = "self_attn.kv_a_layernorm";
   layer.kv_b = "self_attn.kv_b_proj";
-  row.experts = {.router = "mlp.gate",
-                 .each = "mlp.experts.",
-                 .gate = "gate_proj",
-                 .up = "up_proj",
-                 .down = "down_proj",
-                 .shared_gate = "mlp.shared_experts.gate_proj",
-                 .shared_up = "mlp.shared_experts.up_proj",
-                 .shared_down = "mlp.shared_experts.down_proj"};
+  row.experts = NumberedExperts();
+  row.experts.shared_gate = "mlp.shared_experts.gate_proj";
+  row.experts.shared_up = "mlp.shared_experts.up_proj";
+  row.experts.shared_down = "mlp.shared_experts.down_proj";
   row.qkv_layout = QkvLayout::kLatent;
   row.output_bias = BiasRule::kByAttentionBias;
   row.rope_interleaved = true;

@@ -22,8 +22,7 @@ const Family& Olmoe() {
     row.model_type = "olmoe";
     row.layer.q_norm = "self_attn.q_norm";
     row.layer.k_norm = "self_attn.k_norm";
-    row.experts = {
-        .router = "mlp.gate", .each = "mlp.experts.", .gate = "gate_proj", .up = "up_proj", .down = "down_proj"};
+    row.experts = NumberedExperts();
     row.qkv_bias = BiasRule::kByAttentionBias;
     row.output_bias = BiasRule::kByAttentionBias;
     row.qk_norm = QkNorm::kAllHeads;

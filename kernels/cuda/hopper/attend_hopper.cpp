@@ -112,16 +112,16 @@ Status Attend(const AttentionProblem& problem, const SparseIndexView& index, con
   const bool has_dense = problem.soft_cap == 0 && instance->launch_dense != nullptr;
   const bool is_dense = has_dense && index.keeps_everything && TakesDenseKernels(index);
   const bool ask_device = has_dense && instance->asks_the_device && !is_dense && MayKeepEverything(index);
-  KernelParams dense_params{};
+  CUtensorMap dense_rows{};
   if (is_dense || ask_device) {
     const TensorMapShape rows{"q",           problem.dtype,    problem.batch,       problem.num_qo_heads,
                               problem.seq_q, problem.head_dim, instance->dense_rows};
-    if (Status status = EncodeTensorMap(rows, problem.q, &dense_params.q); !status.ok()) return status;
+    if (Status status = EncodeTensorMap(rows, problem.q, &dense_rows); !status.ok()) return status;
   }
   const int64_t bytes_per_kv_head =
       SizeOf(problem.dtype) * problem.seq_k * (int64_t{problem.head_dim} + problem.ValueDim());
   if (is_dense) {
-    params.q = dense_params.q;
+    params.q = dense_rows;
     return LaunchOnEverything(problem, instance->dense_rows, bytes_per_kv_head, device, "AttendDenseKernel", stream,
                               &params,
                               [&](int num_blocks) { return instance->launch_dense(params, num_blocks, stream); });
@@ -130,9 +130,8 @@ Status Attend(const AttentionProblem& problem, const SparseIndexView& index, con
       problem, index, bytes_per_kv_head, device, "AttendHopperKernel", stream, &params,
       [&](int num_blocks) {
         if (params.dense_sections != nullptr) {
-          const CUtensorMap rows = dense_params.q;
-          dense_params = params;
-          dense_params.q = rows;
+          KernelParams dense_params = params;
+          dense_params.q = dense_rows;
           const cudaError_t error = instance->launch_dense(dense_params, num_blocks, stream);
           if (error != cudaSuccess) return error;
         }

@@ -12,10 +12,7 @@ namespace {
 template <class T, class Scheduler>
 __global__ void __launch_bounds__(T::kThreads, 1) AttendPackedKernel(const __grid_constant__ PackedParams params) {
   RunBlock<T, Scheduler, Loader<T, PackedCopies<T>>, Consumer<T>>(params, [&] {
-    if (!cute::elect_one_sync()) return;
-    for (const CUtensorMap* map : {&params.q, &params.k_boxes[kWholeTile], &params.v_boxes[kWholeTile], &params.o}) {
-      cute::prefetch_tma_descriptor(map);
-    }
+    if (cute::elect_one_sync()) FetchDescriptors(params);
   });
 }
 

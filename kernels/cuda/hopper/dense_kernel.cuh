@@ -16,10 +16,7 @@ __global__ void __launch_bounds__(T::kThreads, 1) AttendDenseKernel(const __grid
   // The other's blocks start where this one's have ended, and wait for all of them.
   cuda::LetNextKernelStart();
   RunBlock<T, CausalScheduler<T>, Loader<T, TensorCopies<T>>, Consumer>(params, [&] {
-    if (!cute::elect_one_sync()) return;
-    for (const CUtensorMap* map : {&params.q, &params.k_boxes[kWholeTile], &params.v_boxes[kWholeTile], &params.o}) {
-      cute::prefetch_tma_descriptor(map);
-    }
+    if (cute::elect_one_sync()) FetchDescriptors(params);
   });
 }
 

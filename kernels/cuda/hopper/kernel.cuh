@@ -14,9 +14,7 @@ namespace headscope::kernels::hopper {
 template <class T>
 __device__ void FetchAhead(const KernelParams& p) {
   if (!cute::elect_one_sync()) return;
-  for (const CUtensorMap* map : {&p.q, &p.k_boxes[kWholeTile], &p.v_boxes[kWholeTile], &p.o}) {
-    cute::prefetch_tma_descriptor(map);
-  }
+  FetchDescriptors(p);
   if (p.order != nullptr) return;
   const ItemPlace place = PlaceOf(p, DealtItem(p, static_cast<int>(blockIdx.x)));
   const int kv_head = Quotient(place.head, p.by_group_size);

@@ -8,6 +8,13 @@
 
 namespace headscope::kernels::hopper {
 
+// Has the descriptors of a kernel's tensors fetched. By one thread.
+__device__ inline void FetchDescriptors(const KernelParams& p) {
+  for (const CUtensorMap* map : {&p.q, &p.k_boxes[kWholeTile], &p.v_boxes[kWholeTile], &p.o}) {
+    cute::prefetch_tma_descriptor(map);
+  }
+}
+
 // How many elements a head's key `column` lies behind the head's first in the tensor (packed_place.cuh has the other).
 __device__ inline int64_t OffsetOf(const KernelParams& p, const GatherSource& source, int sequence, int column) {
   return sequence * source.batch_stride +
