@@ -36,6 +36,15 @@ class CaptureDialogTest : public ::testing::Test {
     return dialog.findChild<QLabel*>(QLatin1String(label))->text();
   }
 
+  // Of the synthetic model, into a file that is not there.
+  void AskForTokenIds(CaptureDialog* dialog) {
+    ASSERT_TRUE(QTest::qWaitFor([&] { return TextOf(*dialog, "captureModelLabel").contains(u"synthetic"); }));
+    auto* kind = dialog->findChild<QComboBox*>(QStringLiteral("capturePromptKind"));
+    kind->setCurrentIndex(kind->findText(QStringLiteral("Token ids")));
+    dialog->findChild<QLineEdit*>(QStringLiteral("captureOutput"))
+        ->setText(QDir::temp().filePath(QStringLiteral("headscope-no-such-capture.h5")));
+  }
+
   testing::FakeWorkbench workbench_;
 };
 
@@ -97,11 +106,7 @@ TEST_F(CaptureDialogTest, PlacesLayersByMemoryAndSaysWhereAndWhatIsPassedOver) {
 
 TEST_F(CaptureDialogTest, TakesTokenIdsAsTheyAre) {
   CaptureDialog dialog(&workbench_);
-  ASSERT_TRUE(QTest::qWaitFor([&] { return TextOf(dialog, "captureModelLabel").contains(u"synthetic"); }));
-  auto* kind = dialog.findChild<QComboBox*>(QStringLiteral("capturePromptKind"));
-  kind->setCurrentIndex(kind->findText(QStringLiteral("Token ids")));
-  dialog.findChild<QLineEdit*>(QStringLiteral("captureOutput"))
-      ->setText(QDir::temp().filePath(QStringLiteral("headscope-no-such-capture.h5")));
+  ASSERT_NO_FATAL_FAILURE(AskForTokenIds(&dialog));
   auto* ids = dialog.findChild<QLineEdit*>(QStringLiteral("captureIds"));
   auto* start = dialog.findChild<QPushButton*>(QStringLiteral("captureStart"));
   for (const char* bad : {"", " , ", "a", "1,-2", "1.5", "99999999999"}) {
@@ -119,11 +124,7 @@ TEST_F(CaptureDialogTest, TakesTokenIdsAsTheyAre) {
 TEST_F(CaptureDialogTest, TellsALongPromptFromTooManyTokensToGenerate) {
   workbench_.model->max_positions = 4;
   CaptureDialog dialog(&workbench_);
-  ASSERT_TRUE(QTest::qWaitFor([&] { return TextOf(dialog, "captureModelLabel").contains(u"synthetic"); }));
-  auto* kind = dialog.findChild<QComboBox*>(QStringLiteral("capturePromptKind"));
-  kind->setCurrentIndex(kind->findText(QStringLiteral("Token ids")));
-  dialog.findChild<QLineEdit*>(QStringLiteral("captureOutput"))
-      ->setText(QDir::temp().filePath(QStringLiteral("headscope-no-such-capture.h5")));
+  ASSERT_NO_FATAL_FAILURE(AskForTokenIds(&dialog));
   auto* ids = dialog.findChild<QLineEdit*>(QStringLiteral("captureIds"));
   auto* decode = dialog.findChild<QSpinBox*>(QStringLiteral("captureDecode"));
   auto* start = dialog.findChild<QPushButton*>(QStringLiteral("captureStart"));

@@ -17,8 +17,10 @@
 #include "cuda_attend_run.h"
 #include "device_array.h"
 #include "float_codes.h"
+#include "graph_replays.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_statistics.h"
+#include "no_lists.h"
 #include "run_seed.h"
 #include "statistics/row_lse_mma.h"
 #include "support/gpu.h"
@@ -75,22 +77,8 @@ const AttendCase kDenseCases[] = {
 // `launch` captured and replayed gives the outputs that are there.
 void ExpectReplays(AttendRun* run, const std::function<Status(cudaStream_t)>& launch) {
   const Outputs direct(*run);
-  const auto stream = NewStream();
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t executable = nullptr;
-  ASSERT_EQ(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), cudaSuccess);
-  const Status status = launch(stream.get());
-  ASSERT_EQ(cudaStreamEndCapture(stream.get(), &graph), cudaSuccess);
-  ASSERT_TRUE(status.ok()) << status.message();
-  ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
-  for (int replay = 0; replay < 3; ++replay) {
-    run->Poison();
-    ASSERT_EQ(cudaGraphLaunch(executable, stream.get()), cudaSuccess);
-    ASSERT_EQ(cudaStreamSynchronize(stream.get()), cudaSuccess);
-    ExpectSameBits(Outputs(*run), direct);
-  }
-  EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
-  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  testing::ExpectReplays(
+      launch, [&] { run->Poison(); }, [&] { ExpectSameBits(Outputs(*run), direct); });
 }
 
 class CudaAttendCalls : public ::testing::TestWithParam<Executor> {};
@@ -215,16 +203,10 @@ TEST_P(CudaDenseCalls, ReadNoListWhereEveryHeadKeepsEverything) {
   CudaKernelChoice choice;
   ASSERT_TRUE(ChooseCudaKernel(run.problem(), run.index(), run.output(), &choice).ok());
   if (choice.kernel != CudaKernel::kHopper) GTEST_SKIP() << "the simple executor reads lists: " << choice.reason;
-  SparseIndexView index = run.index();
-  ASSERT_TRUE(index.keeps_everything);
-  const int64_t bytes = std::max<int64_t>(8 * index.NumLists(), 8 * index.runs_size);
-  const DeviceArray<char> garbage(bytes);
-  ASSERT_EQ(cudaMemset(garbage.get(), 0x5b, static_cast<size_t>(bytes)), cudaSuccess);
-  index.run_begin = index.column_begin = reinterpret_cast<const int64_t*>(garbage.get());
-  index.run_count = index.column_count = reinterpret_cast<const int32_t*>(garbage.get());
-  index.runs = reinterpret_cast<const KeyRun*>(garbage.get());
+  ASSERT_TRUE(run.index().keeps_everything);
+  const testing::NoLists none(run.index());
   run.Poison();
-  const Status status = AttendCuda(run.problem(), index, run.output(), nullptr);
+  const Status status = AttendCuda(run.problem(), none.InPlaceOf(run.index()), run.output(), nullptr);
   ASSERT_TRUE(status.ok()) << status.message();
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   ExpectSameBits(Outputs(run), expected);

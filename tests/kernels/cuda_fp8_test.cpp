@@ -19,7 +19,9 @@
 #include "cuda_attend_run.h"
 #include "device_array.h"
 #include "float_codes.h"
+#include "graph_replays.h"
 #include "kernels/cuda_executor.h"
+#include "no_lists.h"
 #include "run_seed.h"
 #include "support/gpu.h"
 
@@ -151,15 +153,9 @@ TEST_P(CudaFp8, MatchesFloat64OfTheQuantised) {
   ASSERT_NO_FATAL_FAILURE(run.Make(GetParam(), SeedFor(NameOf(GetParam()))));
   Quantised quantised(run.problem());
   run.Poison();
-  // Where the executor is told that every head keeps everything it reads no list: these would lead anywhere.
   SparseIndexView index = run.index();
-  const DeviceArray<int64_t> nowhere(
-      std::vector<int64_t>(static_cast<size_t>(std::max(index.NumLists(), index.runs_size)), 0x5b5b5b5b5b5b5b5b));
-  if (index.keeps_everything && index.rule.kind == MaskKind::kCausal) {
-    index.run_begin = index.column_begin = nowhere.get();
-    index.run_count = index.column_count = reinterpret_cast<const int32_t*>(nowhere.get());
-    index.runs = reinterpret_cast<const KeyRun*>(nowhere.get());
-  }
+  const testing::NoLists none(index);
+  if (index.keeps_everything && index.rule.kind == MaskKind::kCausal) index = none.InPlaceOf(index);
   const Status status = quantised.Attend(run, index);
   ASSERT_TRUE(status.ok()) << status.message();
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
@@ -325,24 +321,8 @@ TEST(CudaFp8Calls, ReplayFromAGraph) {
       ASSERT_TRUE(quantised.Attend(run, run.index()).ok());
       ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
       const std::vector<char> direct = run.DownloadO();
-      cudaStream_t stream = nullptr;
-      cudaGraph_t graph = nullptr;
-      cudaGraphExec_t executable = nullptr;
-      ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
-      ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-      const Status status = quantised.Attend(run, run.index(), stream);
-      ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
-      ASSERT_TRUE(status.ok()) << status.message();
-      ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
-      for (int replay = 0; replay < 2; ++replay) {
-        run.Poison();
-        ASSERT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
-        ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
-        EXPECT_TRUE(run.DownloadO() == direct) << NameOf(c);
-      }
-      EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
-      EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
-      EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+      testing::ExpectReplays([&](cudaStream_t stream) { return quantised.Attend(run, run.index(), stream); },
+                             [&] { run.Poison(); }, [&] { EXPECT_TRUE(run.DownloadO() == direct) << NameOf(c); });
     }
   }
 }

@@ -23,6 +23,7 @@
 #include "float_codes.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/packed_index.h"
+#include "no_lists.h"
 #include "run_seed.h"
 #include "support/gpu.h"
 
@@ -108,14 +109,8 @@ class PackedRun {
     view.columns = columns.get();
     view.keeps_everything = !case_.unpromised && case_.rule.kind == MaskKind::kCausal &&
                             std::all_of(views.begin(), views.end(), KeepsEverything);
-    // Where the executor is told, it reads no list: these would lead anywhere.
-    const DeviceArray<int64_t> nowhere(
-        std::vector<int64_t>(static_cast<size_t>(std::max(view.NumLists(), view.runs_size)), 0x5b5b5b5b5b5b5b5b));
-    if (view.keeps_everything) {
-      view.run_begin = view.column_begin = nowhere.get();
-      view.run_count = view.column_count = reinterpret_cast<const int32_t*>(nowhere.get());
-      view.runs = reinterpret_cast<const KeyRun*>(nowhere.get());
-    }
+    const testing::NoLists none(view);
+    if (view.keeps_everything) view = none.InPlaceOf(view);
     const DeviceArray<int32_t> q_begin(q_begin_), k_begin(k_begin_), table(table_);
     PackedSequences sequences;
     sequences.q_begin = q_begin.get();
