@@ -119,9 +119,9 @@ Status CheckAligned(const NamedTensor& t, int32_t head_dim) {
   return {};
 }
 
-Status EncodeMaps(const Tensors& tensors, const AttentionOutput& output, PackedParams* params) {
+Status EncodeMaps(const Tensors& tensors, const AttentionOutput& output, int32_t item_rows, PackedParams* params) {
   const AttentionProblem& q = tensors.queries;
-  TensorMapShape rows{"q", q.dtype, 1, q.num_qo_heads, q.seq_q, q.head_dim, hopper::kItemRows};
+  TensorMapShape rows{"q", q.dtype, 1, q.num_qo_heads, q.seq_q, q.head_dim, item_rows};
   Status status = hopper::EncodeTensorMap(rows, q.q, &params->q);
   rows.name = "output.o";
   rows.box_rows = hopper::kOutputRows;
@@ -176,8 +176,10 @@ Status AttendPackedCuda(const AttentionProblem& problem, const PackedSequences& 
     return status;
   }
 
+  const bool is_dense = index.keeps_everything && index.rule.kind == MaskKind::kCausal;
+  const int32_t item_rows = is_dense ? hopper::PackedDenseRows(problem.head_dim) : hopper::kItemRows;
   PackedParams params{};
-  if (Status status = EncodeMaps(tensors, output, &params); !status.ok()) return status;
+  if (Status status = EncodeMaps(tensors, output, item_rows, &params); !status.ok()) return status;
   params.k_gather = hopper::Gather(problem.k);
   params.v_gather = hopper::Gather(problem.v);
   params.o_rows = hopper::Gather(Const(output.o));
@@ -198,12 +200,11 @@ Status AttendPackedCuda(const AttentionProblem& problem, const PackedSequences& 
   params.total_q = sequences.total_q;
   const auto cuda_stream = static_cast<cudaStream_t>(stream);
   const int64_t bytes_per_kv_head = SizeOf(problem.dtype) * problem.seq_k * int64_t{2} * problem.head_dim;
-  if (index.keeps_everything && index.rule.kind == MaskKind::kCausal) {
-    return hopper::LaunchOnEverything(problem, hopper::kItemRows, bytes_per_kv_head, device, "AttendPackedKernel",
-                                      cuda_stream, &params, [&](int num_blocks) {
-                                        return hopper::LaunchPackedDense(problem.dtype, problem.head_dim, params,
-                                                                         num_blocks, cuda_stream);
-                                      });
+  if (is_dense) {
+    return hopper::LaunchOnEverything(
+        problem, item_rows, bytes_per_kv_head, device, "AttendPackedKernel", cuda_stream, &params, [&](int num_blocks) {
+          return hopper::LaunchPackedDense(problem.dtype, problem.head_dim, params, num_blocks, cuda_stream);
+        });
   }
   return hopper::LaunchWithQueue(
       problem, index, bytes_per_kv_head, device, "AttendPackedKernel", cuda_stream, &params, [&](int num_blocks) {

@@ -170,7 +170,7 @@ class Consumer : TensorConsumer<T> {
       warpgroup_fence_operand(output);
       ReleaseValues(step);
       ++step;
-      Finish(Whole(finished, finished_slot), finished_slot, softmax, output);
+      Finish(finished, finished_slot, softmax, output);
     }
     warpgroup_wait<0>();
     if constexpr (T::kOutputApart) {
@@ -191,20 +191,6 @@ class Consumer : TensorConsumer<T> {
   __device__ void ReleaseQueries(uint32_t flags) {
     if constexpr (T::kOutputApart) {
       if ((flags & kStepLast) != 0) Release(s_.q_empty[part_][work_ % T::kQuerySlots]);
-    }
-  }
-
-  // With what only the item's end needs of a packed sequence: it is still in its slot.
-  __device__ typename T::Place Whole(const ItemPlace& place, uint32_t slot) {
-    if constexpr (T::kPacked) {
-      typename T::Place whole{place};
-      if (lane_ == 0) whole = s_.places[part_][slot];
-      static_cast<ItemPlace&>(whole) = place;
-      whole.first_row = __shfl_sync(kAllLanes, whole.first_row, 0);
-      whole.seq_q = __shfl_sync(kAllLanes, whole.seq_q, 0);
-      return whole;
-    } else {
-      return place;
     }
   }
 };

@@ -12,7 +12,12 @@ namespace headscope::kernels::hopper {
 cudaError_t LaunchPacked(DType dtype, int32_t head_dim, const PackedParams& params, int num_blocks,
                          cudaStream_t stream);
 
-// For sequences whose heads keep everything that a causal rule leaves to them.
+// For sequences whose heads keep everything that a causal rule leaves to them. `params.q` has boxes of as many rows as
+// items have there.
+constexpr int32_t kPackedDenseRowsD64 = 192;
+constexpr int32_t PackedDenseRows(int32_t head_dim) {
+  return head_dim == 64 ? kPackedDenseRowsD64 : kItemRows;
+}
 cudaError_t LaunchPackedDense(DType dtype, int32_t head_dim, const PackedParams& params, int num_blocks,
                               cudaStream_t stream);
 

@@ -3,15 +3,15 @@
 #pragma once
 
 #include "hopper/packed_place.cuh"
+#include "hopper/piece_traits.cuh"
 #include "hopper/tensor_copies.cuh"
 #include "hopper/traits.cuh"
 
 namespace headscope::kernels::hopper {
 
-template <class Element_, int kHeadDim_>
-struct PackedTraits
-    : Traits<Element_, kHeadDim_, kHeadDim_, /*kTileColumns=*/128, /*kQuerySlots=*/2, /*kCapped=*/false> {
-  using Base = Traits<Element_, kHeadDim_, kHeadDim_, 128, 2, false>;
+// What a kernel's traits become where its sequences lie packed.
+template <class Base>
+struct Packed : Base {
   using Params = PackedParams;
   using Place = PackedPlace;
   using KeyPlace = PiecePlace;
@@ -27,17 +27,25 @@ struct PackedTraits
   __device__ static void CopyQueries(const Params& p, const Place& place, int, char* slot, uint64_t* full) {
     for (int slab = 0; slab < Base::kQuerySlabs; ++slab) {
       cute::SM90_TMA_LOAD_4D::copy(&p.q, full, static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST),
-                                   slot + slab * kItemRows * kSlabBytes, slab * 64,
-                                   RowOf(place, place.tile * kItemRows), place.head, 0);
+                                   slot + slab * Base::kRows * kSlabBytes, slab * 64,
+                                   RowOf(place, place.tile * Base::kRows), place.head, 0);
     }
   }
 };
 
-// For sequences whose heads keep everything.
 template <class Element, int kHeadDim>
-struct PackedDenseTraits : PackedTraits<Element, kHeadDim> {
-  static constexpr bool kReadsLists = false;
+using PackedTraits = Packed<Traits<Element, kHeadDim, kHeadDim, /*kTileColumns=*/128, /*kQuerySlots=*/2,
+                                   /*kCapped=*/false>>;
+
+// For sequences whose heads keep everything, at head_dim 128 and at 64.
+template <class Element>
+struct PackedDenseTraits : Packed<DenseTraits<Element>> {
+  // Finding places takes few registers, and consumers know more of their items.
+  static constexpr int kProducerRegisters = 40;
+  static constexpr int kConsumerRegisters = 232;
 };
+template <class Element>
+using PackedPieceTraits = Packed<PieceTraits<Element>>;
 
 // Copies of keys and values by their places; single columns and zeros are as ever.
 template <class T>

@@ -43,7 +43,7 @@ class PieceRows : protected TensorConsumer<T> {
 
   // What is kept of an item until its rows leave.
   struct Finished {
-    typename T::Place place;
+    ItemPlace place;
     uint32_t slot;
   };
   __device__ Finished FinishedItem() const { return {Base::place_, Base::work_ % T::kQuerySlots}; }

@@ -35,6 +35,7 @@ class StepConsumer {
     place.tile = __shfl_sync(kAllLanes, place.tile, 0);
     if constexpr (T::kPacked) {
       place.first_position = __shfl_sync(kAllLanes, place.first_position, 0);
+      place.seq_k = __shfl_sync(kAllLanes, place.seq_k, 0);
     }
     return place;
   }

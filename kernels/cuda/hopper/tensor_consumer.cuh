@@ -32,8 +32,8 @@ class TensorConsumer : protected StepConsumer<T> {
   // Divides by the sum, writes the LSE, and sends O: through the Q slot, whose queries are done with, or a slab at a
   // time through a place of the warp's own.
   template <class Output>
-  __device__ void Finish(const typename T::Place& place, uint32_t slot, const SoftmaxState<Element>& softmax,
-                         Output& output) {
+  __device__ void Finish(const ItemPlace& item, uint32_t slot, const SoftmaxState<Element>& softmax, Output& output) {
+    const typename T::Place place = Whole(item, slot);
     float normaliser[2];
     for (int r = 0; r < 2; ++r) {
       float sum = QuadSum(softmax.row_sum[r]), shift = softmax.shift[r], factor = 1.0f;
@@ -92,6 +92,20 @@ class TensorConsumer : protected StepConsumer<T> {
       }
       __syncwarp();
       finished_slot_ = static_cast<int>(slot);
+    }
+  }
+
+  // With what only the item's end needs of a packed sequence: it is still in its slot.
+  __device__ typename T::Place Whole(const ItemPlace& item, uint32_t slot) const {
+    if constexpr (T::kPacked) {
+      typename T::Place whole{item};
+      if (lane_ == 0) whole = s_.places[part_][slot];
+      static_cast<ItemPlace&>(whole) = item;
+      whole.first_row = __shfl_sync(kAllLanes, whole.first_row, 0);
+      whole.seq_q = __shfl_sync(kAllLanes, whole.seq_q, 0);
+      return whole;
+    } else {
+      return item;
     }
   }
 
