@@ -208,17 +208,22 @@ function(headscope_test_limit seconds)
   set_property(TEST ${ARGN} APPEND PROPERTY ENVIRONMENT "HEADSCOPE_TEST_PATIENCE=${HEADSCOPE_TEST_PATIENCE}")
 endfunction()
 
-# headscope_test(<name> SOURCES ... [USES ...] [LABELS ...] [TIMEOUT seconds] [ENVIRONMENT ...])
+# headscope_test(<name> [ALONE] SOURCES ... [USES ...] [LABELS ...] [TIMEOUT seconds] [ENVIRONMENT ...])
 #
-# One GoogleTest binary, one CTest entry. scripts/test adds up the cases from the XML that each binary writes.
+# One GoogleTest binary, one CTest entry; what tests the same libraries is one binary. Its units are compiled in batches, since they all make the
+# same of GoogleTest's templates; ALONE: not these, which have names in common. scripts/test adds up the cases from the XML that each binary writes.
 function(headscope_test name)
-  cmake_parse_arguments(TEST "" "TIMEOUT" "SOURCES;USES;LABELS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(TEST "ALONE" "TIMEOUT" "SOURCES;USES;LABELS;ENVIRONMENT" ${ARGN})
   add_executable(${name} ${TEST_SOURCES})
   target_link_libraries(${name} PRIVATE ${TEST_USES} GTest::gmock GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE HEADSCOPE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" HEADSCOPE_BINARY_DIR="${PROJECT_BINARY_DIR}")
   headscope_warnings(${name})
   headscope_optimise_lightly(${name})
   headscope_test_precompile(${name})
+  list(LENGTH TEST_SOURCES units)
+  if(units GREATER 1 AND NOT TEST_ALONE)
+    headscope_batches(${name} 6)
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   if(NOT TEST_TIMEOUT)
     set(TEST_TIMEOUT 300)

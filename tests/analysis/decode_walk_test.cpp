@@ -26,7 +26,7 @@ using testing::RandomHead;
 using testing::RandomLayer;
 using testing::Seen;
 
-CompareOptions Quick() {
+CompareOptions QuickSteps() {
   CompareOptions options;
   options.num_threads = 2;
   options.decode_rows = 5;
@@ -90,7 +90,7 @@ TEST(DecodeWalk, EveryRunIsAGenerationOfItsOwn) {
   const RandomLayer layer = MakeRandomLayer({.num_tokens = 120}, 2, 2, 9);
   const DecodeSteps steps(*layer.measured, {3, 0}, 5);
   std::unique_ptr<DecodeDevice> device;
-  ASSERT_TRUE(MakeDecodeDevice(layer.measured, steps, Quick(), &device).ok());
+  ASSERT_TRUE(MakeDecodeDevice(layer.measured, steps, QuickSteps(), &device).ok());
   const EvictingMethod method;
   DecodeRun run;
   std::unique_ptr<DecodeWork> work;
@@ -175,7 +175,7 @@ TEST(DecodeWalk, ThePreviewIsTheSameGeneration) {
     EXPECT_EQ(previewed.seen->attended, 5);
     const DecodeSteps steps(*head, head->id, 5);
     std::unique_ptr<DecodeDevice> device;
-    ASSERT_TRUE(MakeDecodeDevice(AloneHead(head), steps, Quick(), &device).ok());
+    ASSERT_TRUE(MakeDecodeDevice(AloneHead(head), steps, QuickSteps(), &device).ok());
     DecodeRun run;
     std::unique_ptr<DecodeWork> work;
     ASSERT_TRUE(device->Prepare(measured, {}, &run, &work).ok());

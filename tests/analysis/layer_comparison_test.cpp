@@ -30,7 +30,7 @@ AskedMethod Asked(const std::string& name, const std::string& parameters = "") {
   return asked;
 }
 
-CompareOptions Quick() {
+CompareOptions QuickLayer() {
   CompareOptions options;
   options.repeats = 2;
   options.num_threads = 2;
@@ -39,7 +39,7 @@ CompareOptions Quick() {
 }
 
 std::vector<MethodResult> Compare(const MeasuredHeadsPtr& measured, const std::vector<AskedMethod>& methods,
-                                  const std::vector<HeadId>& heads, const CompareOptions& options = Quick()) {
+                                  const std::vector<HeadId>& heads, const CompareOptions& options = QuickLayer()) {
   std::vector<MethodResult> results;
   const kernels::Status status = LayerComparison(measured, options).Run(methods, heads, &results);
   EXPECT_TRUE(status.ok()) << status.message();
@@ -70,7 +70,7 @@ TEST_P(OnALayer, APrefillMethodJudgesAHeadAsIfItWereAlone) {
     EXPECT_EQ(result.measured_kv_heads, 2);
     EXPECT_EQ(result.num_rows, layer.measured->num_rows);
     MethodResult alone;
-    HeadComparison comparison(layer.heads[static_cast<size_t>(result.head.head)], Quick());
+    HeadComparison comparison(layer.heads[static_cast<size_t>(result.head.head)], QuickLayer());
     ASSERT_TRUE(comparison.Run(method.name, method.values, &alone).ok());
     EXPECT_EQ(alone.measured, "head 3:" + std::to_string(result.head.head) + " alone");
     EXPECT_EQ(result.kept_fraction, alone.kept_fraction);
@@ -133,7 +133,7 @@ TEST(LayerComparison, DecodeOfALayerIsJudgedHeadByHead) {
       if (result.method != "sliding-window") continue;
       EXPECT_EQ(result.chosen_per, kernels::ChosenPer::kPlace);
       MethodResult alone;
-      HeadComparison comparison(layer.heads[static_cast<size_t>(result.head.head)], Quick());
+      HeadComparison comparison(layer.heads[static_cast<size_t>(result.head.head)], QuickLayer());
       ASSERT_TRUE(comparison.Run(result.method, methods[1].values, &alone).ok());
       EXPECT_EQ(result.kept_fraction, alone.kept_fraction);
       EXPECT_NEAR(result.cra_min, alone.cra_min, 1e-6);
@@ -157,7 +157,7 @@ class InNoTime final : public OtherDecode {
 // Who is fast beside a slow baseline is not fast.
 TEST(LayerComparison, TheFasterOfTwoDenseDecodesIsTheBaselineAndIsNamed) {
   const RandomLayer layer = MakeRandomLayer({.num_tokens = 200}, 1, 2, 3);
-  CompareOptions options = Quick();
+  CompareOptions options = QuickLayer();
   int runs = 0;
   options.other_dense.name = "another";
   options.other_dense.make = [&](const kernels::AttentionProblem& step, std::unique_ptr<OtherDecode>* made) {
@@ -203,7 +203,7 @@ TEST(LayerComparison, ARefusalNamesTheHeadThatWasAskedFor) {
     gaps->row_positions[row] = static_cast<int32_t>(row) * 2;
   std::vector<MethodResult> results;
   for (const char* method : {"a-shape", "sparq"}) {
-    const kernels::Status status = LayerComparison(gaps, Quick()).Run({Asked(method)}, {{3, 1}}, &results);
+    const kernels::Status status = LayerComparison(gaps, QuickLayer()).Run({Asked(method)}, {{3, 1}}, &results);
     EXPECT_THAT(status.message(), HasSubstr("head 3:1 ")) << method;
   }
 }

@@ -29,14 +29,14 @@ RandomProblem Data(std::mt19937* random, int32_t num_qo_heads = 4, int32_t num_k
   return RandomProblem(SquareShape(kLength, num_qo_heads, num_kv_heads), random);
 }
 
-struct Setting {
+struct EvictionSetting {
   const char* method;
   const char* parameters;
   int32_t budget;    // of the prompt, or of the cache
   bool whole_cache;  // new tokens are among the budget
 };
 
-std::vector<Setting> Settings() {
+std::vector<EvictionSetting> Settings() {
   return {{"h2o", "k=40", 40, true},
           {"tova", "k=40", 40, true},
           {"snap-kv", "budget=40,window=16", 40, false},
@@ -53,14 +53,14 @@ TEST(CacheEviction, EveryMethodThatEvictsIsHere) {
   for (const DecodeMethod* method : DecodeMethods()) {
     if (method->spec().family == "cache eviction") expected.push_back(method->spec().name);
   }
-  for (const Setting& setting : Settings()) named.emplace_back(setting.method);
+  for (const EvictionSetting& setting : Settings()) named.emplace_back(setting.method);
   EXPECT_EQ(named, expected);
 }
 
 TEST(CacheEviction, KeepsTheBudgetAndEveryNewToken) {
   std::mt19937 random(FreshSeed());
   const RandomProblem data = Data(&random);
-  for (const Setting& setting : Settings()) {
+  for (const EvictionSetting& setting : Settings()) {
     SCOPED_TRACE(setting.method);
     Generation generation(setting.method, setting.parameters);
     std::vector<std::vector<int32_t>> before(2);
@@ -98,7 +98,7 @@ TEST(CacheEviction, KeepsTheBudgetAndEveryNewToken) {
 TEST(CacheEviction, ABudgetOfEverythingIsDense) {
   std::mt19937 random(FreshSeed());
   const RandomProblem data = Data(&random);
-  for (const Setting& setting : Settings()) {
+  for (const EvictionSetting& setting : Settings()) {
     const bool running = setting.whole_cache;
     Generation generation(setting.method, running ? "k=1000" : "budget=1000");
     int32_t position = kPrompt;
@@ -112,7 +112,7 @@ TEST(CacheEviction, ABudgetOfEverythingIsDense) {
 TEST(CacheEviction, BeginsAgainAfterAnotherGeneration) {
   std::mt19937 random(FreshSeed());
   const RandomProblem data = Data(&random), other = Data(&random);
-  for (const Setting& setting : Settings()) {
+  for (const EvictionSetting& setting : Settings()) {
     Generation generation(setting.method, setting.parameters), fresh(setting.method, setting.parameters);
     generation.All(other);
     const Steps again = generation.All(data), expected = fresh.All(data);
@@ -126,7 +126,7 @@ TEST(CacheEviction, SaysWhichQueriesOfThePromptAreMissing) {
   const RandomProblem data = Data(&random);
   const std::vector<std::string> by_queries = {"h2o",        "tova",     "snap-kv",
                                                "pyramid-kv", "chunk-kv", "expected-attention"};
-  for (const Setting& setting : Settings()) {
+  for (const EvictionSetting& setting : Settings()) {
     Generation generation(setting.method, setting.parameters);
     const bool needs = std::find(by_queries.begin(), by_queries.end(), setting.method) != by_queries.end();
     const Status status = generation.Begin(data, kPrompt, 0);
@@ -145,7 +145,7 @@ TEST(CacheEviction, SaysWhichQueriesOfThePromptAreMissing) {
 TEST(CacheEviction, APromptMayBeEmptyOrOneToken) {
   std::mt19937 random(FreshSeed());
   const RandomProblem data = Data(&random);
-  for (const Setting& setting : Settings()) {
+  for (const EvictionSetting& setting : Settings()) {
     for (const int32_t prompt : {0, 1}) {
       Generation generation(setting.method, setting.parameters);
       ASSERT_TRUE(generation.Begin(data, prompt, prompt).ok()) << setting.method;

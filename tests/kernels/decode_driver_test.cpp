@@ -28,7 +28,7 @@ using testing::FreshSeed;
 using ::testing::HasSubstr;
 using testing::RandomProblem;
 
-constexpr int32_t kPrompt = 20, kLength = 40, kHeadDim = 16, kGroup = 2, kLists = 2;
+constexpr int32_t kDriverPrompt = 20, kDriverLength = 40, kHeadDim = 16, kGroup = 2, kLists = 2;
 
 // A method whose policy is the test's.
 class TestMethod final : public DecodeMethod {
@@ -78,7 +78,7 @@ class HeavyHitters final : public DecodePolicy {
 
   Status Begin(const DecodePrompt& prompt, const RunOptions&, DecodeEvictions* evictions) override {
     kept_.assign(kLists, {});
-    mass_.assign(kLists, std::vector<double>(kLength, 0.0));
+    mass_.assign(kLists, std::vector<double>(kDriverLength, 0.0));
     const AttentionProblem& p = prompt.cache;
     for (int64_t list = 0; list < kLists; ++list) {
       for (int32_t token = 0; token < p.seq_k; ++token) kept_[static_cast<size_t>(list)].push_back(token);
@@ -143,16 +143,16 @@ class HeavyHitters final : public DecodePolicy {
 
 class DecodeDriverTest : public ::testing::Test {
  protected:
-  DecodeDriverTest() : random_(FreshSeed()), data_(testing::SquareShape(kLength, 4, 2), &random_) {
+  DecodeDriverTest() : random_(FreshSeed()), data_(testing::SquareShape(kDriverLength, 4, 2), &random_) {
     // The recorded rows' log-sum-exps.
-    lse_.resize(size_t{4} * kLength);
+    lse_.resize(size_t{4} * kDriverLength);
     for (int64_t head = 0; head < 4; ++head) {
-      for (int32_t row = 0; row < kLength; ++row) {
+      for (int32_t row = 0; row < kDriverLength; ++row) {
         double sum = 0;
         const AttentionProblem p = data_.View();
         for (int32_t token = 0; token <= row; ++token)
           sum += std::exp(Dot(p, head * p.q.head_stride + row * p.q.row_stride, head / kGroup, token));
-        lse_[static_cast<size_t>(head * kLength + row)] = static_cast<float>(std::log(sum));
+        lse_[static_cast<size_t>(head * kDriverLength + row)] = static_cast<float>(std::log(sum));
       }
     }
   }
@@ -160,10 +160,10 @@ class DecodeDriverTest : public ::testing::Test {
   DecodePrompt Prompt() const {
     DecodePrompt prompt;
     prompt.cache = data_.View();
-    prompt.cache.seq_q = prompt.cache.seq_k = kPrompt;
-    prompt.capacity = kLength;
+    prompt.cache.seq_q = prompt.cache.seq_k = kDriverPrompt;
+    prompt.capacity = kDriverLength;
     prompt.lse = lse_.data();
-    prompt.lse_head_stride = kLength;
+    prompt.lse_head_stride = kDriverLength;
     return prompt;
   }
   DecodeStep StepAt(int32_t position) const {
@@ -198,9 +198,9 @@ TEST_F(DecodeDriverTest, AMethodThatEvictsKeepsItsBudgetAndNeverTakesBack) {
   std::vector<std::vector<int32_t>> first_run;
   for (int run = 0; run < 2; ++run) {
     ASSERT_TRUE(driver.Begin(Prompt(), {}).ok());
-    EXPECT_EQ(noted.Count(0), kPrompt - 8);
+    EXPECT_EQ(noted.Count(0), kDriverPrompt - 8);
     std::vector<int32_t> before;
-    for (int32_t position = kPrompt; position < kLength; ++position) {
+    for (int32_t position = kDriverPrompt; position < kDriverLength; ++position) {
       DecodeSelection selection;
       const Status status = Run(driver, position, &selection);
       ASSERT_TRUE(status.ok()) << status.message();
@@ -208,28 +208,28 @@ TEST_F(DecodeDriverTest, AMethodThatEvictsKeepsItsBudgetAndNeverTakesBack) {
       EXPECT_EQ(kept.size(), 9u) << "the budget and the new token";
       EXPECT_EQ(kept.back(), position);
       for (const int32_t token : kept) {
-        if (token == position || position == kPrompt) continue;
+        if (token == position || position == kDriverPrompt) continue;
         EXPECT_THAT(before, ::testing::Contains(token)) << "taken back";
       }
       before = kept;
       if (run == 0) {
         first_run.push_back(kept);
       } else {
-        EXPECT_EQ(kept, first_run[static_cast<size_t>(position - kPrompt)])
+        EXPECT_EQ(kept, first_run[static_cast<size_t>(position - kDriverPrompt)])
             << "another generation is another beginning";
       }
     }
-    EXPECT_EQ(noted.Count(1), kLength - 8);
+    EXPECT_EQ(noted.Count(1), kDriverLength - 8);
     driver.End();
   }
 }
 
 TEST_F(DecodeDriverTest, ABudgetForEverythingIsDense) {
-  const TestMethod method([] { return std::make_unique<HeavyHitters>(kLength); });
+  const TestMethod method([] { return std::make_unique<HeavyHitters>(kDriverLength); });
   const testing::NotedEvictions noted(method);
   DecodeDriver driver(noted, {});
   ASSERT_TRUE(driver.Begin(Prompt(), {}).ok());
-  for (int32_t position = kPrompt; position < kLength; ++position) {
+  for (int32_t position = kDriverPrompt; position < kDriverLength; ++position) {
     DecodeSelection selection;
     ASSERT_TRUE(Run(driver, position, &selection).ok());
     EXPECT_TRUE(IsDense(selection, position + 1));
@@ -278,10 +278,10 @@ TEST_F(DecodeDriverTest, WhatWasEvictedIsRefusedAndNotShown) {
   DecodeDriver driver(method, {});
   ASSERT_TRUE(driver.Begin(Prompt(), {}).ok());
   DecodeSelection selection;
-  ASSERT_TRUE(Run(driver, kPrompt, &selection).ok()) << "it goes behind the step that evicts it";
+  ASSERT_TRUE(Run(driver, kDriverPrompt, &selection).ok()) << "it goes behind the step that evicts it";
   EXPECT_EQ(policy->seen_k, data_.k.Get(0, 1, 5, 0));
   const DecodeSelection before = selection;
-  const Status status = Run(driver, kPrompt + 1, &selection);
+  const Status status = Run(driver, kDriverPrompt + 1, &selection);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("test-method asks for token 5 of list 1"));
   EXPECT_EQ(selection.pages, before.pages) << "untouched";
@@ -289,9 +289,9 @@ TEST_F(DecodeDriverTest, WhatWasEvictedIsRefusedAndNotShown) {
   EXPECT_TRUE(std::isnan(policy->seen_v));
   EXPECT_EQ(policy->beside, data_.k.Get(0, 1, 6, 0));
   EXPECT_EQ(policy->other_list, data_.k.Get(0, 0, 5, 0)) << "the other KV head has kept it";
-  EXPECT_EQ(policy->newest, data_.k.Get(0, 1, kPrompt + 1, 0));
+  EXPECT_EQ(policy->newest, data_.k.Get(0, 1, kDriverPrompt + 1, 0));
   ASSERT_TRUE(driver.Begin(Prompt(), {}).ok());
-  ASSERT_TRUE(Run(driver, kPrompt, &selection).ok());
+  ASSERT_TRUE(Run(driver, kDriverPrompt, &selection).ok());
   EXPECT_EQ(policy->seen_k, data_.k.Get(0, 1, 5, 0)) << "a new generation has all of the cache again";
 }
 
@@ -300,8 +300,8 @@ TEST_F(DecodeDriverTest, AnEvictedTokenOfWeightZeroIsNotAskedFor) {
   DecodeDriver driver(method, {});
   ASSERT_TRUE(driver.Begin(Prompt(), {}).ok());
   DecodeSelection selection;
-  ASSERT_TRUE(Run(driver, kPrompt, &selection).ok());
-  EXPECT_TRUE(Run(driver, kPrompt + 1, &selection).ok());
+  ASSERT_TRUE(Run(driver, kDriverPrompt, &selection).ok());
+  EXPECT_TRUE(Run(driver, kDriverPrompt + 1, &selection).ok());
 }
 
 TEST_F(DecodeDriverTest, AMethodWhoseStepsHaveNoOrderEvictsNothing) {
@@ -309,20 +309,21 @@ TEST_F(DecodeDriverTest, AMethodWhoseStepsHaveNoOrderEvictsNothing) {
   DecodeDriver driver(method, {});
   ASSERT_TRUE(driver.Begin(Prompt(), {}).ok());
   DecodeSelection selection;
-  EXPECT_THAT(Run(driver, kPrompt, &selection).message(), HasSubstr("evicts, so it must say that it needs history"));
+  EXPECT_THAT(Run(driver, kDriverPrompt, &selection).message(),
+              HasSubstr("evicts, so it must say that it needs history"));
 }
 
 TEST_F(DecodeDriverTest, RefusesForeignEvictionsAndStepsBack) {
-  const TestMethod foreign([] { return std::make_unique<Scripted>(kPrompt + 1, std::vector<int32_t>{0}, 1.0f); });
+  const TestMethod foreign([] { return std::make_unique<Scripted>(kDriverPrompt + 1, std::vector<int32_t>{0}, 1.0f); });
   DecodeDriver first(foreign, {});
   ASSERT_TRUE(first.Begin(Prompt(), {}).ok());
   DecodeSelection selection;
-  EXPECT_THAT(Run(first, kPrompt, &selection).message(), HasSubstr("which the cache does not have"));
+  EXPECT_THAT(Run(first, kDriverPrompt, &selection).message(), HasSubstr("which the cache does not have"));
   const TestMethod method([] { return std::make_unique<HeavyHitters>(8); });
   DecodeDriver driver(method, {});
   ASSERT_TRUE(driver.Begin(Prompt(), {}).ok());
-  ASSERT_TRUE(Run(driver, kPrompt + 3, &selection).code() == StatusCode::kOk) << "rows need not be neighbours";
-  EXPECT_THAT(Run(driver, kPrompt + 3, &selection).message(), HasSubstr("begin again to go back"));
+  ASSERT_TRUE(Run(driver, kDriverPrompt + 3, &selection).code() == StatusCode::kOk) << "rows need not be neighbours";
+  EXPECT_THAT(Run(driver, kDriverPrompt + 3, &selection).message(), HasSubstr("begin again to go back"));
   EXPECT_EQ(method.Select(StepAt(30).problem, {}, {}, &selection).code(), StatusCode::kUnsupported);
 }
 
@@ -354,8 +355,8 @@ TEST_F(DecodeDriverTest, ALayerMayTakeWhatALowerOneChose) {
     ASSERT_TRUE(layers[layer].Begin(prompt, {}).ok());
   }
   DecodeSelection selections[2];
-  ASSERT_TRUE(Run(layers[0], kPrompt, &selections[0]).ok());
-  DecodeStep step = StepAt(kPrompt);
+  ASSERT_TRUE(Run(layers[0], kDriverPrompt, &selections[0]).ok());
+  DecodeStep step = StepAt(kDriverPrompt);
   ASSERT_TRUE(layers[1].Append(step, {}).ok());
   EXPECT_EQ(layers[1].Step(step, {}, &selections[1]).code(), StatusCode::kUnsupported);
   const DecodeSelection* chosen[] = {&selections[0]};
@@ -391,7 +392,7 @@ TEST_F(DecodeDriverTest, ThePromptMayBeEmpty) {
   prompt.cache.seq_k = prompt.cache.seq_q = 0;
   prompt.capacity = 0;
   ASSERT_TRUE(driver.Begin(prompt, {}).ok());
-  for (int32_t position = 0; position < kLength; ++position) {
+  for (int32_t position = 0; position < kDriverLength; ++position) {
     DecodeSelection expected, selection;
     const DecodeStep step = StepAt(position);
     ASSERT_TRUE(sparq->Select(step.problem, ParameterValues(sparq->spec()), {}, &expected).ok());

@@ -23,16 +23,16 @@ using testing::SquareShape;
 using testing::Steps;
 using testing::Tokens;
 
-struct Setting {
+struct HistorySetting {
   const char* method;
   const char* all;  // parameters with which everything is attended to
 };
 
-constexpr Setting kSettings[] = {{"magic-pig", "n_local=200"},
-                                 {"l-serve", "budget=1000"},
-                                 {"infllm", "n_local=300"},
-                                 {"tidal-decode", ""},  // layer 0
-                                 {"think", "ratio=0"}};
+constexpr HistorySetting kSettings[] = {{"magic-pig", "n_local=200"},
+                                        {"l-serve", "budget=1000"},
+                                        {"infllm", "n_local=300"},
+                                        {"tidal-decode", ""},  // layer 0
+                                        {"think", "ratio=0"}};
 
 TEST(HistoryMethods, AreAllHere) {
   std::vector<std::string> expected, named;
@@ -40,14 +40,14 @@ TEST(HistoryMethods, AreAllHere) {
     if (method->spec().needs_history && method->spec().family != "cache eviction")
       expected.push_back(method->spec().name);
   }
-  for (const Setting& setting : kSettings) named.emplace_back(setting.method);
+  for (const HistorySetting& setting : kSettings) named.emplace_back(setting.method);
   EXPECT_EQ(named, expected);
 }
 
 TEST(HistoryMethods, ABudgetOfEverythingIsDenseAndNothingIsEvicted) {
   std::mt19937 random(FreshSeed());
   const RandomProblem data(SquareShape(kLength, 4, 2), &random);
-  for (const Setting& setting : kSettings) {
+  for (const HistorySetting& setting : kSettings) {
     Generation generation(setting.method, setting.all);
     int32_t position = kPrompt;
     for (const DecodeSelection& selection : generation.All(data)) {

@@ -11,17 +11,14 @@
 #include <string>
 #include <vector>
 
+#include "kept_sets.h"
+
 namespace headscope::kernels {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::FreshSeed;
 using ::testing::HasSubstr;
-
-uint32_t FreshSeed() {
-  const uint32_t seed = std::random_device{}();
-  ::testing::Test::RecordProperty("seed", std::to_string(seed));
-  return seed;
-}
 
 // One list under construction, kept twice: as builder calls and as a dense mask of rows x columns.
 class MaskedBuilder {

@@ -3,7 +3,7 @@
 
 usage: unit_names_test.py SOURCE_FOLDER
 
-headscope_batches (cmake/HeadscopeRoom.cmake) puts several sources of a target into one unit, and which ones come together changes with every
+headscope_batches (cmake/HeadscopeRoom.cmake), which headscope_test calls, puts several sources of a target into one unit, and which ones come together changes with every
 source that is added: two sources of one target with the same name in their unnamed namespaces would stop some later build. Targets and sources
 are read from the CMakeLists.txt, all branches of their conditions together, so that builds without CUDA or cairo are held too.
 """
@@ -76,6 +76,8 @@ class Listing:
         elif name in ("add_library", "add_executable", "target_sources", "headscope_room", "headscope_test"):
             target = "headscope_" + words[0] if name == "headscope_room" else words[0]
             self.sources[target] += [self.path(word) for word in words[1:] if word.endswith(".cpp")]
+            if name == "headscope_test" and "ALONE" not in words and len(self.sources[target]) > 1:
+                self.batched.append(target)
         elif name == "set_source_files_properties" and "SKIP_UNITY_BUILD_INCLUSION" in words:
             self.alone |= {self.path(word) for word in words if word.endswith(".cpp")}
         elif name == "headscope_batches":
@@ -91,7 +93,7 @@ def batched_targets(folder):
     for room in FOLDERS:
         for path in sorted((folder / room).rglob("CMakeLists.txt")):
             text = path.read_text()
-            if "headscope_batches(" in text:
+            if "headscope_batches(" in text or "headscope_test(" in text:
                 listing = Listing(path, folder)
                 for target in listing.batched:
                     targets[target] = sorted({source for source in listing.sources[target] if source.exists()} - listing.alone)
