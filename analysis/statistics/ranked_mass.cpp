@@ -2,132 +2,120 @@
 #include "statistics/ranked_mass.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
-#include <functional>
+#include <limits>
+#include <numeric>
 #include <utility>
+
+#include "kernels/cpu_scores.h"
 
 namespace headscope::analysis {
 namespace {
 
-constexpr int kDroppedBits = 19;
+constexpr int64_t kSortedAtOnce = 32;  // so few values take less to sort than to part again
+constexpr int64_t kLongRow = 2048;
+constexpr double kUnknown = std::numeric_limits<double>::infinity();
 
-// The sign is masked out so that no value, whatever a damaged trace makes of it, indexes outside the histogram.
-int32_t BucketOf(float value) {
-  return static_cast<int32_t>((std::bit_cast<uint32_t>(value) & 0x7FFFFFFFu) >> kDroppedBits);
+// Orders as MoveAboveToFront does: totally, whatever a damaged trace makes of a value.
+int32_t OrderKey(float value) {
+  return std::bit_cast<int32_t>(value);
+}
+
+template <size_t kCount>
+float MedianOfSpaced(const float* values, int64_t num_values) {
+  std::array<int32_t, kCount> sample = {};
+  for (size_t i = 0; i < kCount; ++i)
+    sample[i] = OrderKey(values[static_cast<int64_t>(2 * i + 1) * num_values / static_cast<int64_t>(2 * kCount)]);
+  const auto middle = sample.begin() + kCount / 2;
+  std::nth_element(sample.begin(), middle, sample.end());
+  return std::bit_cast<float>(*middle);
+}
+
+float MedianOfSample(const float* values, int64_t num_values) {
+  constexpr int64_t kManyValues = 512;
+  return num_values < kManyValues ? MedianOfSpaced<5>(values, num_values) : MedianOfSpaced<15>(values, num_values);
 }
 
 }  // namespace
 
 RankedMass::RankedMass(std::vector<int32_t> counts, std::vector<double> targets)
-    : counts_(std::move(counts)), targets_(std::move(targets)) {
-  collected_.resize(counts_.size() + targets_.size());
-}
+    : counts_(std::move(counts)), targets_(std::move(targets)) {}
 
 void RankedMass::Rank(const float* values, int64_t num_values) {
-  const int64_t num_large = KeepLarge(values, num_values);
-  if (num_large > 0) {
-    RankAll(large_.data(), num_large, num_values);
-  } else {
-    RankAll(values, num_values, num_values);
-  }
-}
-
-// Most values of a long row are too small to matter: those that do go to large_, in their order. Returns how many, or 0
-// where some answer may lie among the others.
-int64_t RankedMass::KeepLarge(const float* values, int64_t num_values) {
-  constexpr int64_t kLongRow = 2048;
-  constexpr double kRounding = 1e-4;  // of the sum in fp32
-  constexpr float kLower = 1e-5f;
-  constexpr int kTries = 3;
-  if (num_values < kLongRow || targets_.empty() || counts_.empty() || targets_.back() >= 1 - 4 * kRounding) return 0;
-  // What is dropped of a row of mass 1 is then less than what the largest target leaves.
-  auto least = static_cast<float>((1 - targets_.back()) / (2 * static_cast<double>(num_values)));
-  large_.resize(static_cast<size_t>(num_values));
-  for (int i = 0; i < kTries; ++i, least *= kLower) {
-    int64_t count = 0;
-    for (int64_t at = 0; at < num_values; ++at) {
-      large_[static_cast<size_t>(count)] = values[at];  // written always, counted where it is large: no branch
-      count += values[at] >= least ? 1 : 0;
-    }
-    if (count < counts_.back()) continue;
-    double mass = 0;
-    for (int64_t at = 0; at < count; ++at) mass += static_cast<double>(large_[static_cast<size_t>(at)]);
-    return mass >= targets_.back() + kRounding ? count : 0;
-  }
-  return 0;
-}
-
-// `values` are all that answers may lie among, of a row of `row_size`.
-void RankedMass::RankAll(const float* values, int64_t num_values, int64_t row_size) {
-  for (int64_t i = 0; i < num_values; ++i) {
-    Bucket& bucket = buckets_[static_cast<size_t>(BucketOf(values[i]))];
-    ++bucket.count;
-    bucket.mass += static_cast<double>(values[i]);
-  }
-  WalkBuckets(row_size);
-  if (!asked_.empty()) {
-    const int32_t lowest = asked_.back().bucket;
-    for (int64_t i = 0; i < num_values; ++i) {
-      const int32_t bucket = BucketOf(values[i]);
-      if (bucket < lowest) continue;
-      const uint16_t slot = slot_[static_cast<size_t>(bucket)];
-      if (slot != 0) collected_[slot - 1].push_back(values[i]);
-    }
-    for (size_t slot = 0; slot < asked_buckets_.size(); ++slot)
-      std::sort(collected_[slot].begin(), collected_[slot].end(), std::greater<>());
-    for (const Inside& inside : asked_) Answer(inside, collected_[slot_[static_cast<size_t>(inside.bucket)] - 1u]);
-  }
-  for (size_t slot = 0; slot < asked_buckets_.size(); ++slot) {
-    slot_[static_cast<size_t>(asked_buckets_[slot])] = 0;
-    collected_[slot].clear();
-  }
-}
-
-// Walks from the largest values down; answers what falls on a bucket's edge and notes what falls inside one. Clears the
-// histogram.
-void RankedMass::WalkBuckets(int64_t row_size) {
-  asked_.clear();
-  asked_buckets_.clear();
   top_mass_.assign(counts_.size(), 0.0);
-  needed_.assign(targets_.size(), row_size);
-  size_t next_count = 0, next_target = 0;
-  int64_t count = 0;
-  double mass = 0;
-  for (int32_t index = kBuckets - 1; index >= 0; --index) {
-    Bucket& bucket = buckets_[static_cast<size_t>(index)];
-    if (bucket.count == 0) continue;
-    const size_t asked_before = asked_.size();
-    while (next_count < counts_.size() && counts_[next_count] < count + bucket.count) {
-      asked_.push_back({index, true, next_count++, count, mass});
+  needed_.assign(targets_.size(), num_values);
+  next_count_ = next_target_ = 0;
+  values_.assign(values, values + num_values);
+  scratch_.resize(static_cast<size_t>(num_values));
+  open_.clear();
+  PartLargeFirst();
+  while (!open_.empty()) {
+    const Part part = open_.back();
+    open_.pop_back();
+    if (!HoldsAnswer(part)) continue;
+    if (part.end - part.begin <= kSortedAtOnce) {
+      const auto by_key = [](float a, float b) { return OrderKey(a) > OrderKey(b); };
+      std::sort(values_.begin() + part.begin, values_.begin() + part.end, by_key);
+      AnswerSorted(part);
+    } else {
+      Halve(part);
     }
-    while (next_target < targets_.size() && mass + bucket.mass >= targets_[next_target]) {
-      asked_.push_back({index, false, next_target++, count, mass});
-    }
-    if (asked_.size() > asked_before) {
-      asked_buckets_.push_back(index);
-      slot_[static_cast<size_t>(index)] = static_cast<uint16_t>(asked_buckets_.size());
-    }
-    count += bucket.count;
-    mass += bucket.mass;
-    while (next_count < counts_.size() && counts_[next_count] == count) top_mass_[next_count++] = mass;
-    bucket = {};
   }
-  for (; next_count < counts_.size(); ++next_count) top_mass_[next_count] = mass;  // more than there are values
+  if (next_count_ == counts_.size()) return;  // else more are asked for than there are values
+  const double all = std::accumulate(values_.begin(), values_.end(), 0.0);
+  std::fill(top_mass_.begin() + static_cast<std::ptrdiff_t>(next_count_), top_mass_.end(), all);
 }
 
-void RankedMass::Answer(const Inside& inside, const std::vector<float>& sorted) {
-  double mass = inside.mass_before;
-  if (inside.by_count) {
-    const int64_t wanted = counts_[inside.answer] - inside.count_before;
-    for (int64_t i = 0; i < wanted; ++i) mass += static_cast<double>(sorted[static_cast<size_t>(i)]);
-    top_mass_[inside.answer] = mass;
-    return;
+// Most values of a long row are too small to matter: of a row of mass 1, what lies behind the first part is less than
+// what the largest target leaves.
+void RankedMass::PartLargeFirst() {
+  const auto size = static_cast<int64_t>(values_.size());
+  const Part row = {0, size, 0, kUnknown};
+  if (size < kLongRow || targets_.empty()) return open_.push_back(row);
+  PartAt(row, static_cast<float>((1 - targets_.back()) / (2 * static_cast<double>(size))));
+}
+
+int64_t RankedMass::PartAt(const Part& part, float bound) {
+  const kernels::RowShare above =
+      kernels::MoveAboveToFront(values_.data() + part.begin, part.end - part.begin, bound, scratch_.data());
+  const int64_t cut = part.begin + above.count;
+  if (cut < part.end) open_.push_back({cut, part.end, part.mass_before + above.sum, part.mass - above.sum});
+  if (cut > part.begin) open_.push_back({part.begin, cut, part.mass_before, above.sum});
+  return above.count;
+}
+
+void RankedMass::Halve(const Part& part) {
+  const float bound = MedianOfSample(values_.data() + part.begin, part.end - part.begin);
+  if (PartAt(part, bound) > 0) return;
+  // The bound is the largest value of the part: what equals it needs no order.
+  open_.pop_back();
+  const int32_t key = OrderKey(bound);
+  if (key == std::numeric_limits<int32_t>::min()) return AnswerSorted(part);
+  PartAt(part, std::bit_cast<float>(key - 1));
+  const Part equal = open_.back();
+  open_.pop_back();
+  AnswerSorted(equal);
+}
+
+// Answers before the part are given already.
+bool RankedMass::HoldsAnswer(const Part& part) const {
+  return (next_count_ < counts_.size() && counts_[next_count_] <= part.end) ||
+         (next_target_ < targets_.size() && part.mass_before + part.mass >= targets_[next_target_]);
+}
+
+void RankedMass::AnswerSorted(const Part& part) {
+  double mass = part.mass_before;
+  const auto answer_targets = [&](int64_t count) {
+    for (; next_target_ < targets_.size() && mass >= targets_[next_target_]; ++next_target_)
+      needed_[next_target_] = count;
+  };
+  answer_targets(part.begin);
+  for (int64_t count = part.begin + 1; count <= part.end && HoldsAnswer(part); ++count) {
+    mass += static_cast<double>(values_[static_cast<size_t>(count - 1)]);
+    for (; next_count_ < counts_.size() && counts_[next_count_] == count; ++next_count_) top_mass_[next_count_] = mass;
+    answer_targets(count);
   }
-  int64_t taken = 0;
-  while (taken < static_cast<int64_t>(sorted.size()) && mass < targets_[inside.answer]) {
-    mass += static_cast<double>(sorted[static_cast<size_t>(taken++)]);
-  }
-  needed_[inside.answer] = inside.count_before + taken;
 }
 
 }  // namespace headscope::analysis

@@ -2,17 +2,14 @@
 // How a row's mass is spread over its entries, largest first, without sorting the row.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 namespace headscope::analysis {
 
-// Method: a histogram over the leading bits of the floats (exponent and four bits of mantissa), which order as the
-// values do, with count and mass per bucket. Only the few buckets in which an answer lies are collected and sorted.
-// Of a long row only the values that can matter are
-// looked at. Exact. Cost: one pass over the row, two over what is large.
+// Method: the row is parted at a value, again and again, and only parts in which an answer lies are parted further;
+// what is left of them in the end is a few values, which are sorted. Exact. Cost: a few passes over the row.
 class RankedMass {
  public:
   // `counts` (increasing) and `targets` (increasing, in (0, 1]).
@@ -27,33 +24,24 @@ class RankedMass {
   const std::vector<int64_t>& needed() const { return needed_; }
 
  private:
-  static constexpr int32_t kBuckets = 4096;  // the leading 12 bits below the sign
-  struct Bucket {
-    int64_t count = 0;
-    double mass = 0;
+  // Values that are next to each other in values_ and in the row's order; those before them there are larger, those
+  // behind them are not.
+  struct Part {
+    int64_t begin = 0, end = 0;
+    double mass_before = 0, mass = 0;  // mass: infinite where it is not known
   };
-  // What is asked inside one bucket: how many of its values are to be summed, or which sum is to be reached.
-  struct Inside {
-    int32_t bucket = 0;
-    bool by_count = false;
-    size_t answer = 0;
-    int64_t count_before = 0;
-    double mass_before = 0;
-  };
-  int64_t KeepLarge(const float* values, int64_t num_values);
-  void RankAll(const float* values, int64_t num_values, int64_t row_size);
-  void WalkBuckets(int64_t row_size);
-  void Answer(const Inside& inside, const std::vector<float>& sorted);
+  void PartLargeFirst();
+  int64_t PartAt(const Part& part, float bound);  // how many are above it
+  void Halve(const Part& part);
+  bool HoldsAnswer(const Part& part) const;
+  void AnswerSorted(const Part& part);
 
   const std::vector<int32_t> counts_;
   const std::vector<double> targets_;
-  std::array<Bucket, kBuckets> buckets_{};
-  // 1 + index into collected_, 0: not asked. Every bucket may be asked, by as many targets.
-  std::array<uint16_t, kBuckets> slot_{};
-  std::vector<Inside> asked_;
-  std::vector<int32_t> asked_buckets_;
-  std::vector<std::vector<float>> collected_;
-  std::vector<float> large_;
+  std::vector<float> values_;   // the row, as far as it is ordered
+  std::vector<float> scratch_;  // as long
+  std::vector<Part> open_;      // not looked at yet: all that is not answered lies in them, the largest values last
+  size_t next_count_ = 0, next_target_ = 0;  // the first that are not answered
   std::vector<double> top_mass_;
   std::vector<int64_t> needed_;
 };

@@ -238,30 +238,38 @@ void RowBlockPass::MeasureAgreement(int64_t row, const float* scores, const kern
                                     size_t entry, RowTable* table) {
   const size_t num_k = options_.agreement_k.size();
   if (options_.agreement_r.empty() || num_k == 0) return;
-  const int64_t width = attended.end - attended.begin;
-  estimates_.resize(static_cast<size_t>(width));
+  const size_t num_r = options_.agreement_r.size();
+  const auto width = static_cast<size_t>(attended.end - attended.begin);
+  const auto head_dim = static_cast<size_t>(head_.head_dim);
   exact_top_.resize(num_k);
   marked_.resize(static_cast<size_t>(head_.num_tokens));
-  SelectEach(scores, width, [&](size_t k, const std::vector<int32_t>& columns) { exact_top_[k] = columns; });
-  reduced_q_.resize(static_cast<size_t>(head_.head_dim));
-  for (size_t r = 0; r < options_.agreement_r.size(); ++r) {
-    std::copy_n(head_.q.data() + row * head_.head_dim, head_.head_dim, reduced_q_.data());
-    KeepLargest(reduced_q_.data(), head_.head_dim, options_.agreement_r[r]);
-    // Ranking alone matters: no temperature, no cap (both keep the order).
-    for (int32_t begin = attended.begin; begin < attended.end; begin += kColumnsAtOnce) {
-      const int32_t end = std::min(begin + kColumnsAtOnce, attended.end);
-      kernels::ScoreBlock(reduced_q_.data(), head_.head_dim, 1, keys_, begin, end, head_.scale, 0.0f,
-                          estimates_.data() + (begin - attended.begin), end - begin);
-    }
-    double* agreement = table->agreement.data() + (entry * options_.agreement_r.size() + r) * num_k;
-    SelectEach(estimates_.data(), width, [&](size_t k, const std::vector<int32_t>& columns) {
-      const std::vector<int32_t>& exact = exact_top_[k];
-      for (const int32_t column : exact) marked_[static_cast<size_t>(column)] = 1;
-      int32_t common = 0;
-      for (const int32_t column : columns) common += marked_[static_cast<size_t>(column)];
-      for (const int32_t column : exact) marked_[static_cast<size_t>(column)] = 0;
-      agreement[k] = static_cast<double>(common) / options_.agreement_k[k];
-    });
+  SelectEach(scores, attended.end - attended.begin,
+             [&](size_t k, const std::vector<int32_t>& columns) { exact_top_[k] = columns; });
+  // All of the row's estimates at once: the keys are read once for them.
+  reduced_q_.resize(num_r * head_dim);
+  estimates_.resize(num_r * width);
+  for (size_t r = 0; r < num_r; ++r) {
+    float* const reduced = reduced_q_.data() + r * head_dim;
+    std::copy_n(head_.q.data() + row * head_.head_dim, head_dim, reduced);
+    KeepLargest(reduced, head_.head_dim, options_.agreement_r[r]);
+  }
+  // Ranking alone matters: no temperature, no cap (both keep the order).
+  for (int32_t begin = attended.begin; begin < attended.end; begin += kColumnsAtOnce) {
+    const int32_t end = std::min(begin + kColumnsAtOnce, attended.end);
+    kernels::ScoreBlock(reduced_q_.data(), head_.head_dim, static_cast<int32_t>(num_r), keys_, begin, end, head_.scale,
+                        0.0f, estimates_.data() + (begin - attended.begin), static_cast<int64_t>(width));
+  }
+  for (size_t r = 0; r < num_r; ++r) {
+    double* agreement = table->agreement.data() + (entry * num_r + r) * num_k;
+    SelectEach(estimates_.data() + r * width, attended.end - attended.begin,
+               [&](size_t k, const std::vector<int32_t>& columns) {
+                 const std::vector<int32_t>& exact = exact_top_[k];
+                 for (const int32_t column : exact) marked_[static_cast<size_t>(column)] = 1;
+                 int32_t common = 0;
+                 for (const int32_t column : columns) common += marked_[static_cast<size_t>(column)];
+                 for (const int32_t column : exact) marked_[static_cast<size_t>(column)] = 0;
+                 agreement[k] = static_cast<double>(common) / options_.agreement_k[k];
+               });
   }
 }
 

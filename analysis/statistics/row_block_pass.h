@@ -96,8 +96,8 @@ class RowBlockPass {
   TopColumns top_columns_;
   std::vector<float> q_;                         // gathered rows, [rows, head_dim]
   std::vector<float> scores_;                    // [rows, columns]
-  std::vector<float> reduced_q_;                 // one row with its largest components alone
-  std::vector<float> estimates_;                 // one row's scores by those
+  std::vector<float> reduced_q_;                 // [r, head_dim]: one row with its largest components alone
+  std::vector<float> estimates_;                 // [r, columns]: one row's scores by those
   std::vector<float> p_;                         // one row
   std::vector<double> key_block_mass_;           // [key blocks] of the row block
   std::vector<std::vector<int32_t>> exact_top_;  // [k], of one row

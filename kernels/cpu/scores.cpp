@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "aligned_floats.h"
@@ -128,6 +129,49 @@ float MaxOfImpl(const float* row, int64_t length) {
   return maximum;
 }
 
+double SumInDoubles(const float* values, int64_t length) {
+  const hn::ScalableTag<double> dd;
+  const hn::Rebind<float, hn::ScalableTag<double>> as_many;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(dd));
+  hn::Vec<hn::ScalableTag<double>> sum[kChains];
+#pragma GCC unroll 8
+  for (int c = 0; c < kChains; ++c) sum[c] = hn::Zero(dd);
+  int64_t j = 0;
+  for (; j + kChains * lanes <= length; j += kChains * lanes) {
+#pragma GCC unroll 8
+    for (int c = 0; c < kChains; ++c)
+      sum[c] = hn::Add(sum[c], hn::PromoteTo(dd, hn::LoadU(as_many, values + j + c * lanes)));
+  }
+  const auto all = hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3]));
+  double total = hn::GetLane(hn::SumOfLanes(dd, all));
+  for (; j < length; ++j) total += static_cast<double>(values[j]);
+  return total;
+}
+
+RowShare MoveAboveToFrontImpl(float* values, int64_t length, float bound, float* HWY_RESTRICT scratch) {
+  const FloatTag df;
+  const hn::RebindToSigned<FloatTag> di;
+  const auto key = std::bit_cast<int32_t>(bound);
+  const auto keys = hn::Set(di, key);
+  int64_t front = 0, behind = 0, j = 0;
+  // A vector is loaded before what goes to the front may reach it: that is never further than what was read.
+  for (; j + kLanes <= length; j += kLanes) {
+    const auto value = hn::LoadU(df, values + j);
+    const auto above = hn::RebindMask(df, hn::Gt(hn::BitCast(di, value), keys));
+    const auto count = static_cast<int64_t>(hn::CountTrue(df, above));
+    hn::StoreU(hn::Compress(value, above), df, values + front);
+    hn::StoreU(hn::CompressNot(value, above), df, scratch + behind);
+    front += count;
+    behind += kLanes - count;
+  }
+  for (; j < length; ++j) {
+    const float value = values[j];
+    (std::bit_cast<int32_t>(value) > key ? values[front++] : scratch[behind++]) = value;
+  }
+  std::copy_n(scratch, behind, values + front);
+  return {front, SumInDoubles(values, front)};
+}
+
 }  // namespace headscope::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -138,6 +182,7 @@ HWY_EXPORT(PackKeys);
 HWY_EXPORT(ScoreBlockImpl);
 HWY_EXPORT(ExpInPlaceImpl);
 HWY_EXPORT(MaxOfImpl);
+HWY_EXPORT(MoveAboveToFrontImpl);
 
 void PackedKeys::Free::operator()(float* p) const {
   FreeAlignedFloats()(p);
@@ -163,6 +208,10 @@ float ExpInPlace(float* row, int64_t n, float shift) {
 
 float MaxOf(const float* row, int64_t n) {
   return HWY_DYNAMIC_DISPATCH(MaxOfImpl)(row, n);
+}
+
+RowShare MoveAboveToFront(float* values, int64_t n, float bound, float* scratch) {
+  return HWY_DYNAMIC_DISPATCH(MoveAboveToFrontImpl)(values, n, bound, scratch);
 }
 
 }  // namespace headscope::kernels

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <random>
@@ -108,6 +109,27 @@ TEST(RankedMass, HundredsOfTargetsInDifferentPlacesAreAllAnswered) {
   RankedMass ranked({1}, targets);
   ranked.Rank(values.data(), 600);
   for (int64_t i = 0; i < 600; ++i) EXPECT_EQ(ranked.needed()[static_cast<size_t>(i)], i + 1);
+}
+
+// All or most of a row equal, where no value parts it, and values that a damaged file may hold: it ends, and what is
+// defined is right.
+TEST(RankedMass, RowsOfEqualAndOfImpossibleValuesEnd) {
+  RankedMass ranked({1, 64, 1024}, {0.5, 0.9});
+  std::vector<float> p(4096, 0x1p-12f);
+  ranked.Rank(p.data(), 4096);
+  EXPECT_EQ(ranked.needed()[0], 2048);
+  EXPECT_NEAR(static_cast<double>(ranked.needed()[1]), 0.9 * 4096, 1);
+  EXPECT_EQ(ranked.top_mass()[2], 0.25);
+  std::fill(p.begin(), p.begin() + 3000, 0.0f);
+  p[7] = 0.75f;
+  ranked.Rank(p.data(), 4096);
+  EXPECT_EQ(ranked.needed()[0], 1);
+  EXPECT_EQ(ranked.needed()[1], 1 + std::ceil(0.15 * 4096));
+  EXPECT_EQ(ranked.top_mass()[1], 0.75 + 63 * 0x1p-12);
+  std::fill(p.begin(), p.end(), std::numeric_limits<float>::quiet_NaN());
+  for (size_t i = 0; i < p.size(); i += 3) p[i] = -0.25f;
+  ranked.Rank(p.data(), 4096);
+  EXPECT_TRUE(std::isnan(ranked.top_mass()[0]));
 }
 
 TEST(RankedMass, ATargetThatIsNeverReachedNeedsEverything) {

@@ -175,6 +175,37 @@ TEST_P(CpuScores, MaxOfFindsTheLargestAnywhere) {
   EXPECT_EQ(MaxOf(nullptr, 0), -std::numeric_limits<float>::infinity());
 }
 
+TEST_P(CpuScores, MoveAboveToFrontPartsInOrder) {
+  std::mt19937 random = test::SeededRandom();
+  for (const int64_t n : {0, 1, 15, 16, 17, 63, 200, 5000}) {
+    std::vector<float> row = RandomFloats(random, n);
+    for (float& value : row) value = std::exp(value);
+    if (n > 20) row[5] = row[19] = row[3];  // equal ones stay together
+    std::vector<float> bounds = {0.0f, 1.0f, 1e30f};
+    if (n > 20) bounds.push_back(row[3]);
+    for (const float bound : bounds) {
+      std::vector<float> above, others;
+      double sum = 0;
+      for (const float value : row) {
+        (value > bound ? above : others).push_back(value);
+        if (value > bound) sum += static_cast<double>(value);
+      }
+      std::vector<float> expected = above;
+      expected.insert(expected.end(), others.begin(), others.end());
+      // A guard behind the row: nothing may be written there.
+      std::vector<float> actual = row, scratch(row.size() + 1, -7.0f);
+      actual.push_back(-5.0f);
+      const RowShare share = MoveAboveToFront(actual.data(), n, bound, scratch.data());
+      EXPECT_EQ(share.count, static_cast<int64_t>(above.size())) << n << " " << bound;
+      EXPECT_NEAR(share.sum, sum, 1e-12 * (1 + sum)) << n << " " << bound;
+      EXPECT_EQ(actual.back(), -5.0f);
+      EXPECT_EQ(scratch.back(), -7.0f);
+      actual.pop_back();
+      EXPECT_EQ(actual, expected) << n << " " << bound;
+    }
+  }
+}
+
 TEST_P(CpuScores, RowLseEqualsFloat64) {
   std::mt19937 random = test::SeededRandom();
   struct Case {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks of scores without vector code. Packed keys are fp32 rows, one after the other.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -48,6 +49,15 @@ float MaxOf(const float* row, int64_t n) {
   float maximum = -std::numeric_limits<float>::infinity();
   for (int64_t i = 0; i < n; ++i) maximum = std::max(maximum, row[i]);
   return maximum;
+}
+
+RowShare MoveAboveToFront(float* values, int64_t n, float bound, float* /*scratch*/) {
+  const auto key = [](float value) { return std::bit_cast<int32_t>(value); };
+  float* const end = std::stable_partition(values, values + n, [&](float value) { return key(value) > key(bound); });
+  RowShare above;
+  above.count = end - values;
+  for (const float* value = values; value != end; ++value) above.sum += static_cast<double>(*value);
+  return above;
 }
 
 }  // namespace headscope::kernels

@@ -44,6 +44,15 @@ void ScoreBlock(const float* q, int64_t q_stride, int32_t num_rows, const Packed
 float ExpInPlace(float* row, int64_t n, float shift);
 float MaxOf(const float* row, int64_t n);  // -inf for n == 0
 
+struct RowShare {
+  int64_t count = 0;
+  double sum = 0;  // in float64, by lanes
+};
+// Moves the values above `bound` to the front, and leaves both groups in their order; returns what is in front. Values
+// and bound order by their bits as whole numbers with a sign, which is the floats' order where they are 0 or more, and
+// an order also where a damaged file made a NaN of them. scratch: room for n.
+RowShare MoveAboveToFront(float* values, int64_t n, float bound, float* scratch);
+
 // Natural-log LSE of every row under causality: lse[head, row], for all rows, in one streaming pass; nothing of size
 // seq_q * seq_k is held. `window` > 0 restricts to the newest `window` positions. Threads as in options. A row that
 // sees no key gives -inf. head_dim: a multiple of 8 up to 256.
