@@ -18,7 +18,7 @@ constexpr int64_t kLongRow = 2048;
 constexpr double kUnknown = std::numeric_limits<double>::infinity();
 
 // Orders as MoveAboveToFront does: totally, whatever a damaged trace makes of a value.
-int32_t OrderKey(float value) {
+int32_t RankKey(float value) {
   return std::bit_cast<int32_t>(value);
 }
 
@@ -26,7 +26,7 @@ template <size_t kCount>
 float MedianOfSpaced(const float* values, int64_t num_values) {
   std::array<int32_t, kCount> sample = {};
   for (size_t i = 0; i < kCount; ++i)
-    sample[i] = OrderKey(values[static_cast<int64_t>(2 * i + 1) * num_values / static_cast<int64_t>(2 * kCount)]);
+    sample[i] = RankKey(values[static_cast<int64_t>(2 * i + 1) * num_values / static_cast<int64_t>(2 * kCount)]);
   const auto middle = sample.begin() + kCount / 2;
   std::nth_element(sample.begin(), middle, sample.end());
   return std::bit_cast<float>(*middle);
@@ -55,7 +55,7 @@ void RankedMass::Rank(const float* values, int64_t num_values) {
     open_.pop_back();
     if (!HoldsAnswer(part)) continue;
     if (part.end - part.begin <= kSortedAtOnce) {
-      const auto by_key = [](float a, float b) { return OrderKey(a) > OrderKey(b); };
+      const auto by_key = [](float a, float b) { return RankKey(a) > RankKey(b); };
       std::sort(values_.begin() + part.begin, values_.begin() + part.end, by_key);
       AnswerSorted(part);
     } else {
@@ -90,7 +90,7 @@ void RankedMass::Halve(const Part& part) {
   if (PartAt(part, bound) > 0) return;
   // The bound is the largest value of the part: what equals it needs no order.
   open_.pop_back();
-  const int32_t key = OrderKey(bound);
+  const int32_t key = RankKey(bound);
   if (key == std::numeric_limits<int32_t>::min()) return AnswerSorted(part);
   PartAt(part, std::bit_cast<float>(key - 1));
   const Part equal = open_.back();
