@@ -12,7 +12,7 @@
 
 namespace headscope {
 
-RowSelection::RowSelection(const std::string& text) : text_(text) {
+RowSelection::RowSelection(const std::string& text, const std::string& field) : text_(text), field_(field) {
   if (text == "all") return;
   if (!text.empty() && text.front() >= '0' && text.front() <= '9') {
     ParseRanges();
@@ -39,7 +39,7 @@ RowSelection::RowSelection(const std::string& text) : text_(text) {
 }
 
 void RowSelection::Refuse(const std::string& problem) const {
-  throw UsageError({.field = "rows", .value = "\"" + text_ + "\"", .problem = problem});
+  throw UsageError({.field = field_, .value = "\"" + text_ + "\"", .problem = problem});
 }
 
 void RowSelection::ParseRanges() {

@@ -21,9 +21,26 @@ namespace headscope::analysis {
 
 using kernels::Status;
 
+namespace {
+
+// Of rows of `width` values, those that count.
+void KeepJudged(const std::vector<uint8_t>& judged, int64_t width, std::vector<float>* rows) {
+  if (judged.empty()) return;
+  auto end = rows->begin();
+  for (size_t row = 0; row < judged.size(); ++row) {
+    if (judged[row] != 0) end = std::copy_n(rows->begin() + static_cast<int64_t>(row) * width, width, end);
+  }
+  rows->erase(end, rows->end());
+}
+
+}  // namespace
+
 SearchedHead::SearchedHead(std::vector<Recording> recordings, const BudgetSearchOptions& options)
     : recordings_(std::move(recordings)), options_(options) {
-  for (const Recording& recording : recordings_) num_pairs_ += AttendedPairs(*recording.head);
+  for (Recording& recording : recordings_) {
+    num_pairs_ += AttendedPairs(*recording.head);
+    if (options.judged_rows) recording.judged = options.judged_rows(*recording.head);
+  }
 }
 
 int64_t SearchedHead::LongestRecording() const {
@@ -58,6 +75,7 @@ Status SearchedHead::Try(const kernels::PrefillMethod& method, const kernels::Pa
             PreviewMask(*recordings_[i].mass, method, values, options_.num_threads, options_.stop, &preview);
         !status.ok())
       return status;
+    KeepJudged(recordings_[i].judged, 1, &preview.kept_mass);
     rows.insert(rows.end(), preview.kept_mass.begin(), preview.kept_mass.end());
     kept += kernels::CountPairs(preview.index->View()).kept;
   }
@@ -75,11 +93,14 @@ Status SearchedHead::OutputError(const kernels::PrefillMethod& method, const ker
       const kernels::PrefillMethod& dense = kernels::PrefillBaseline();
       if (Status status = Attend(head, dense, kernels::ParameterValues(dense.spec()), &recording.dense); !status.ok())
         return status;
+      KeepJudged(recording.judged, head.ValueDim(), &recording.dense);
     }
     if (Status status = Attend(head, method, values, &o); !status.ok()) return status;
+    KeepJudged(recording.judged, head.ValueDim(), &o);
+    const auto num_rows = static_cast<int64_t>(o.size()) / head.ValueDim();
     double norm = 0;
     for (const float value : recording.dense) norm += static_cast<double>(value) * static_cast<double>(value);
-    const double relative = MeasureError(o.data(), recording.dense.data(), head.num_rows, head.ValueDim()).relative;
+    const double relative = MeasureError(o.data(), recording.dense.data(), num_rows, head.ValueDim()).relative;
     of_difference += relative * relative * norm;
     of_dense += norm;
   }

@@ -18,7 +18,8 @@ class SearchedHead {
     HeadTensorsPtr owned_head = nullptr;
     const HeadMass* mass = nullptr;
     std::shared_ptr<const HeadMass> owned_mass = nullptr;
-    std::vector<float> dense = {};  // [num_rows, v_head_dim], dense attention's output; made when it is first needed
+    std::vector<float> dense = {};  // [judged rows, v_head_dim], dense attention's output; made when it is first needed
+    std::vector<uint8_t> judged = {};  // [num_rows]: rows that count; empty: all
   };
   struct Mask {
     int64_t kept = 0;  // pairs

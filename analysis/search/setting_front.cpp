@@ -13,6 +13,10 @@ namespace {
 using kernels::ColumnRange;
 using kernels::EntryRun;
 
+bool IsJudged(const std::vector<uint8_t>& judged, int64_t row) {
+  return judged.empty() || judged[static_cast<size_t>(row)] != 0;
+}
+
 // In fp32 for a few terms at a time, so that it vectorises.
 double SumOf(const float* values, int64_t count) {
   constexpr int64_t kLanes = 8;
@@ -69,17 +73,18 @@ void SumBeyond(int64_t num_first, int64_t num_second, std::vector<Value>* table)
 SettingFront::SettingFront(int64_t num_first, int64_t num_second, MassStatistic statistic, double least_mass)
     : num_first_(num_first), num_second_(num_second), statistic_(statistic), least_mass_(least_mass) {}
 
-VisitProbabilities SettingFront::Add(const HeadTensors& head, const kernels::BudgetEntries& entries,
-                                     int32_t num_workers, const std::function<void(double)>& progress) {
-  num_rows_ += head.num_rows;
+VisitProbabilities SettingFront::Add(const HeadTensors& head, const std::vector<uint8_t>& judged,
+                                     const kernels::BudgetEntries& entries, int32_t num_workers,
+                                     const std::function<void(double)>& progress) {
+  num_rows_ += judged.empty() ? head.num_rows : std::ranges::count_if(judged, [](uint8_t one) { return one != 0; });
   if (parts_.size() < static_cast<size_t>(num_workers)) parts_.resize(static_cast<size_t>(num_workers));
   struct Done {
     std::atomic<int64_t> rows{0};
     int64_t told = 0;
   };
   const auto done = std::make_shared<Done>();
-  return [this, &head, &entries, &progress, done](const ProbabilityRows& rows, int32_t worker) {
-    VisitRows(head, entries, rows, &parts_[static_cast<size_t>(worker)]);
+  return [this, &head, &judged, &entries, &progress, done](const ProbabilityRows& rows, int32_t worker) {
+    VisitRows(head, judged, entries, rows, &parts_[static_cast<size_t>(worker)]);
     const int64_t seen = done->rows += rows.row_end - rows.row_begin;
     if (worker != 0 || !progress) return;
     // Late rows, which are the longest, come first; of n rows, those before row r have about (r / n)^2 of the pairs.
@@ -92,8 +97,8 @@ VisitProbabilities SettingFront::Add(const HeadTensors& head, const kernels::Bud
   };
 }
 
-void SettingFront::VisitRows(const HeadTensors& head, const kernels::BudgetEntries& entries,
-                             const ProbabilityRows& rows, Part* part) const {
+void SettingFront::VisitRows(const HeadTensors& head, const std::vector<uint8_t>& judged,
+                             const kernels::BudgetEntries& entries, const ProbabilityRows& rows, Part* part) const {
   const auto cells = static_cast<size_t>((num_first_ + 1) * (num_second_ + 1));
   const bool mean = statistic_ == MassStatistic::kMean;
   if (part->pairs.empty()) {
@@ -109,10 +114,12 @@ void SettingFront::VisitRows(const HeadTensors& head, const kernels::BudgetEntri
     LoadRuns(head, entries, row, next, part);
     CountPairs(head, row, next, part);
     if (mean) {
-      AddMass(rows, row, next, part);
+      AddMass(rows, judged, row, next, part);
     } else {
       ListRuns(part);
-      for (int64_t i = row; i < next; ++i) FindLeastSeconds(rows.Row(i), part);
+      for (int64_t i = row; i < next; ++i) {
+        if (IsJudged(judged, i)) FindLeastSeconds(rows.Row(i), part);
+      }
     }
     row = next;
   }
@@ -149,10 +156,12 @@ void SettingFront::CountPairs(const HeadTensors& head, int64_t row_begin, int64_
   }
 }
 
-void SettingFront::AddMass(const ProbabilityRows& rows, int64_t row_begin, int64_t row_end, Part* part) const {
+void SettingFront::AddMass(const ProbabilityRows& rows, const std::vector<uint8_t>& judged, int64_t row_begin,
+                           int64_t row_end, Part* part) const {
   const auto width = static_cast<size_t>(rows.column_end - rows.column_begin);
   part->column_mass.assign(width, 0.0f);
   for (int64_t row = row_begin; row < row_end; ++row) {
+    if (!IsJudged(judged, row)) continue;
     const float* p = rows.Row(row) + rows.column_begin;
     for (size_t i = 0; i < width; ++i) part->column_mass[i] += p[i];
   }

@@ -29,9 +29,11 @@ class SettingFront {
   // Enough is `least_mass` of the statistic over the rows of everything that is added.
   SettingFront(int64_t num_first, int64_t num_second, MassStatistic statistic, double least_mass);
 
-  // Adds one recording: a visitor for the pass over its probabilities. `head`, `entries` and `progress` must outlive
-  // it; progress(share of the head's pairs) is called on the caller's thread.
-  VisitProbabilities Add(const HeadTensors& head, const kernels::BudgetEntries& entries, int32_t num_workers,
+  // Adds one recording: a visitor for the pass over its probabilities. `judged`, [num_rows], says whose mass counts;
+  // empty: every row's. `head`, `judged`, `entries` and `progress` must outlive it; progress(share of the head's pairs)
+  // is called on the caller's thread.
+  VisitProbabilities Add(const HeadTensors& head, const std::vector<uint8_t>& judged,
+                         const kernels::BudgetEntries& entries, int32_t num_workers,
                          const std::function<void(double)>& progress);
   // After the last recording's pass: makes what the functions below read.
   void Finish();
@@ -62,12 +64,13 @@ class SettingFront {
   };
 
   size_t Cell(int64_t first, int64_t second) const { return static_cast<size_t>(first * (num_second_ + 1) + second); }
-  void VisitRows(const HeadTensors& head, const kernels::BudgetEntries& entries, const ProbabilityRows& rows,
-                 Part* part) const;
+  void VisitRows(const HeadTensors& head, const std::vector<uint8_t>& judged, const kernels::BudgetEntries& entries,
+                 const ProbabilityRows& rows, Part* part) const;
   void LoadRuns(const HeadTensors& head, const kernels::BudgetEntries& entries, int64_t row_begin, int64_t row_end,
                 Part* part) const;
   void CountPairs(const HeadTensors& head, int64_t row_begin, int64_t row_end, Part* part) const;
-  void AddMass(const ProbabilityRows& rows, int64_t row_begin, int64_t row_end, Part* part) const;
+  void AddMass(const ProbabilityRows& rows, const std::vector<uint8_t>& judged, int64_t row_begin, int64_t row_end,
+               Part* part) const;
   void ListRuns(Part* part) const;
   void FindLeastSeconds(const float* p, Part* part) const;
   void FindLeastSecondsOfRows();
@@ -75,7 +78,7 @@ class SettingFront {
   const int64_t num_first_, num_second_;
   const MassStatistic statistic_;
   const double least_mass_;
-  int64_t num_rows_ = 0;
+  int64_t num_rows_ = 0;  // that are judged
   std::vector<Part> parts_;
   std::vector<int64_t> dropped_;      // [first, second]: pairs
   std::vector<double> dropped_mass_;  // [first, second], of the mean

@@ -94,10 +94,6 @@ class Search {
     if (!(grids_.size() == 1 ? OfferOneBudget(&offers) : OfferTwoBudgets(&offers))) return status_;
     const std::vector<size_t> chosen = Spread(&offers, most_points);
     if (!status_.ok()) return status_;
-    size_t num_rows = 0;
-    for (const SearchedHead& head : heads_) {
-      for (const auto& recording : head.recordings()) num_rows += static_cast<size_t>(recording.head->num_rows);
-    }
     for (const size_t place : chosen) {
       const Places& places = offers[place].places;
       const Masks* const masks = fronts_.empty() ? MasksAt(places) : MasksAsEntered(places);
@@ -106,6 +102,8 @@ class Search {
       point.values = ValuesAt(places);
       point.kept_fraction = num_pairs_ == 0 ? 0 : static_cast<double>(KeptAt(places)) / static_cast<double>(num_pairs_);
       double own = 0, dense = 0;
+      int64_t num_rows = 0;
+      for (const SearchedHead::Mask& mask : *masks) num_rows += mask.mass.num_rows;
       for (size_t i = 0; i < heads_.size(); ++i) {
         const SearchedHead::Mask& mask = (*masks)[i];
         point.cra_mean += mask.mass.mean * static_cast<double>(mask.mass.num_rows) / static_cast<double>(num_rows);
@@ -262,8 +260,8 @@ class Search {
           Report(0.95 * (static_cast<double>(done) + share) / static_cast<double>(num_recordings));
         };
         const HeadTensors& recorded = *head.recordings()[j].head;
-        status_ = head.Pass(
-            j, front->Add(recorded, *entries[i][j], NumProbabilityWorkers(recorded, options_.num_threads), progress));
+        status_ = head.Pass(j, front->Add(recorded, head.recordings()[j].judged, *entries[i][j],
+                                          NumProbabilityWorkers(recorded, options_.num_threads), progress));
         if (!status_.ok()) return false;
       }
       front->Finish();

@@ -333,8 +333,10 @@ std::string TuningTable(const Tuning& tuning) {
   }
   if (checked) {
     out << "Right of the bar, \"there\": the same settings on";
+    if (!tuning.held_out_rows.empty()) out << " the rows " << tuning.held_out_rows << " of";
     for (const Tuning::Source& source : tuning.checks) out << ' ' << source.path;
-    out << ", which were not tuned on.\n";
+    out << ", which were not tuned on";
+    out << (tuning.held_out_rows.empty() ? ".\n" : ". Kept counts the pairs of all rows.\n");
   }
   if (cut) {
     out << "Part of a longer trace: kept counts the pairs inside the part; \"outside\" is the mean share of a row's "
@@ -357,7 +359,10 @@ std::string TuningSummary(const Tuning& tuning) {
       << (tuning.heads.size() == 1 ? " head reaches " : " heads reach ") << tuning.target.text << ", keeping "
       << std::fixed << std::setprecision(1) << 100 * MeanKept(tuning)
       << " % of the pairs on average, with masses computed on " << Listed(DevicesOf(tuning));
-  if (!tuning.checks.empty()) out << "; on the held-out traces, " << checked_met << " of them do";
+  if (!tuning.checks.empty()) {
+    out << "; on the held-out " << (tuning.held_out_rows.empty() ? "traces, " : "rows, ") << checked_met
+        << " of them do";
+  }
   if (!unmet.empty()) {
     constexpr size_t kNamed = 8;  // the table and the file say it of every head
     const size_t others = unmet.size() > kNamed ? unmet.size() - kNamed : 0;

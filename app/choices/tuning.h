@@ -68,7 +68,10 @@ struct Tuning {
   LengthRange range;  // of the prompts that the settings are for; what the traces are of
   data::ModelInfo model;
   std::vector<Layer> layers;  // rising
-  std::vector<Source> traces, checks;
+  std::vector<Source> traces;
+  // What was found is tried on these, which are `traces` again where rows of theirs alone are held out.
+  std::vector<Source> checks;
+  std::string held_out_rows;  // as typed: of `checks` these alone, and of `traces` the others; empty: all rows of both
   std::vector<Searched> methods;
   TuneTarget target;
   TunedUnit unit = TunedUnit::kHead;

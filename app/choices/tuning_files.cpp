@@ -65,6 +65,10 @@ Json SourcesJson(const std::vector<Tuning::Source>& sources) {
   return json;
 }
 
+Json HeldOutJson(const Tuning& tuning) {
+  return tuning.held_out_rows.empty() ? Json(nullptr) : Json(tuning.held_out_rows);
+}
+
 Json MethodsJson(const Tuning& tuning) {
   Json json = Json::array();
   for (const Tuning::Searched& method : tuning.methods) {
@@ -165,6 +169,7 @@ std::string JsonFile(const Tuning& tuning) {
                {"model", data::ModelJson(tuning.model)},
                {"traces", SourcesJson(tuning.traces)},
                {"checks", SourcesJson(tuning.checks)},
+               {"held_out_rows", HeldOutJson(tuning)},
                {"methods", MethodsJson(tuning)},
                {"target", TargetJson(tuning.target)},
                {"per", NameOf(tuning.unit)}};
@@ -181,6 +186,7 @@ std::string JsonFile(std::span<const Tuning> by_range) {
                   {"below_tokens", below == LengthRange::kNoEnd ? Json(nullptr) : Json(below)},
                   {"traces", SourcesJson(tuning.traces)},
                   {"checks", SourcesJson(tuning.checks)},
+                  {"held_out_rows", HeldOutJson(tuning)},
                   {"methods", MethodsJson(tuning)}};
     AddFound(tuning, &range);
     ranges.push_back(std::move(range));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // headscope tune TRACE.. --method NAME[:k=v,..].. --target cra=T|error=E|kept=F|time=F [--per head|layer|model]
-// [--check TRACE].. [--ranges N,..]
-// [--heads L:H,..] [-o CONFIG.json|.csv|.tsv|.npy]
+// [--check TRACE].. [--check-rows ROWS] [--ranges N,..] [--heads L:H,..] [-o CONFIG.json|.csv|.tsv|.npy]
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
@@ -20,6 +19,7 @@
 #include "choices/device_choice.h"
 #include "choices/head_results.h"
 #include "choices/head_selection.h"
+#include "choices/held_out_rows.h"
 #include "choices/method_choice.h"
 #include "choices/tuning.h"
 #include "choices/tuning_files.h"
@@ -46,7 +46,7 @@ using Traces = std::vector<std::unique_ptr<data::TraceReader>>;
 
 struct TuneArguments {
   std::vector<std::string> traces, checks, methods, ranges;
-  std::string target, heads, output, format, per = "head", choose;
+  std::string target, heads, output, format, per = "head", choose, check_rows;
   int32_t front_points = 0;
   Device device = kCpu;
   int32_t num_threads = 0;
@@ -139,6 +139,22 @@ std::vector<Tuning::Source> SourcesOf(const Traces& traces) {
     sources.push_back({trace->path(), trace->layout().prompt_source, trace->num_tokens(), trace->num_rows(),
                        trace->layout().first_token});
   return sources;
+}
+
+// Rows that are held out must be some of every trace's, and of those that methods are tuned on.
+void CheckHeldOut(const HeldOutRows& held_out, const Tuning& tuning, const Traces& traces, const Traces& checks) {
+  if (!held_out.any()) return;
+  if (tuning.methods.front().choice.decode != nullptr)
+    throw UsageError("--check-rows: " + tuning.methods.front().choice.name +
+                     " is a decode method, whose steps are the last recorded rows; hold out a trace with --check");
+  for (const Traces* const some : {&traces, &checks}) {
+    for (const auto& trace : *some) held_out.CheckTrace(*trace);
+  }
+}
+
+// What settings are tried on: other traces or, where rows are held out and no trace is, the same ones.
+const Traces& ChecksOf(const RangeOfTraces<std::unique_ptr<data::TraceReader>>& part, const HeldOutRows& held_out) {
+  return part.checks.empty() && held_out.any() ? part.traces : part.checks;
 }
 
 int64_t LongestOf(const Traces& traces) {
@@ -235,11 +251,13 @@ struct TunedTogether {
 
 class Tuner {
  public:
-  Tuner(const TuneArguments& arguments, const Traces& traces, const Traces& checks,
+  // `checks`: what is found is tried on their held-out rows; `traces` again where no others are given.
+  Tuner(const TuneArguments& arguments, const Traces& traces, const Traces& checks, const HeldOutRows& held_out,
         const std::vector<analysis::HeadId>& heads, const Tuning& tuning, TuningProgress* progress)
       : arguments_(arguments),
         traces_(traces),
         checks_(checks),
+        held_out_(held_out),
         ids_(heads),
         tuning_(tuning),
         progress_(progress),
@@ -370,6 +388,7 @@ class Tuner {
     analysis::BudgetSearchOptions options;
     options.num_threads = cell.num_threads;
     options.stop = stop;
+    options.judged_rows = held_out_.Judge(/*held_out=*/false);
     options.progress = [&](double share) {
       cell.report((static_cast<double>(step) + share) / static_cast<double>(num_steps));
     };
@@ -446,6 +465,7 @@ class Tuner {
     if (checks_.empty()) return {};
     analysis::BudgetSearchOptions quiet = options;
     quiet.progress = {};
+    quiet.judged_rows = held_out_.Judge(/*held_out=*/true);
     const Recordings recordings = Load(unit, checks_);
     for (size_t i = 0; i < unit.size(); ++i) {
       TunedHead& head = together->heads[i];
@@ -461,6 +481,7 @@ class Tuner {
 
   const TuneArguments& arguments_;
   const Traces &traces_, &checks_;
+  const HeldOutRows& held_out_;
   const std::vector<analysis::HeadId>& ids_;
   const Tuning& tuning_;
   TuningProgress* const progress_;  // null: what is done is not kept
@@ -502,6 +523,8 @@ int RunTune(TuneArguments arguments) {
   const std::vector<LengthRange> ranges = RangesBetween(arguments.ranges, "--ranges");
   if (!arguments.ranges.empty()) CheckRangeFormat(format);
   Traces traces = OpenTraces(arguments.traces, {}), checks = OpenTraces(arguments.checks, traces);
+  const HeldOutRows held_out(arguments.check_rows);
+  CheckHeldOut(held_out, tuning, traces, checks);
   const std::vector<analysis::HeadId> heads = ChooseHeads(arguments.heads, traces, checks);
   for (const auto& trace : traces) CheckMethodsRun(*trace, heads);
   const data::TraceLayout& layout = traces.front()->layout();
@@ -524,7 +547,8 @@ int RunTune(TuneArguments arguments) {
     Tuning& one = tunings.emplace_back(tuning);
     one.range = part.range;
     one.traces = SourcesOf(part.traces);
-    one.checks = SourcesOf(part.checks);
+    one.checks = SourcesOf(ChecksOf(part, held_out));
+    one.held_out_rows = arguments.check_rows;
     for (Tuning::Searched& method : one.methods)
       method.grid = analysis::SearchedGrid(*method.choice.spec, LongestOf(part.traces));
     CheckTuningFormat(format, one, heads);
@@ -542,7 +566,8 @@ int RunTune(TuneArguments arguments) {
   }
   bool complete = true;
   for (size_t i = 0; i < tunings.size() && complete; ++i) {
-    Tuner tuner(arguments, parts[i].traces, parts[i].checks, heads, tunings[i], kept.empty() ? nullptr : kept[i].get());
+    Tuner tuner(arguments, parts[i].traces, ChecksOf(parts[i], held_out), held_out, heads, tunings[i],
+                kept.empty() ? nullptr : kept[i].get());
     for (TunedTogether& together : tuner.Run()) {
       std::ranges::move(together.heads, std::back_inserter(tunings[i].heads));
       std::ranges::move(together.fronts, std::back_inserter(tunings[i].fronts));
@@ -618,6 +643,13 @@ void AddTuneCommand(CLI::App& app, Action& action) {
       ->type_name("TRACE")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command
+      ->add_option(
+          "--check-rows", arguments->check_rows,
+          "Held-out rows: last:N, every:N, random:N, random:N:SEED or ranges such as 0:16,100:200. Settings are "
+          "found by the other rows, and what they keep on these is reported: of the same traces or, with "
+          "--check, of the held-out ones. Methods run on the whole prompt all the same")
+      ->type_name("ROWS");
   LimitIntegers(command->add_option("--front", arguments->front_points,
                                     "Also report this many settings along each method's trade-off between pairs and "
                                     "mass"),

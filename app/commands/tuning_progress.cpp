@@ -47,6 +47,7 @@ Json IdentityOf(const Tuning& tuning) {
           {"weights_sha256", tuning.model.weights_sha256},
           {"traces", SourceJson(tuning.traces)},
           {"checks", SourceJson(tuning.checks)},
+          {"held_out_rows", tuning.held_out_rows},
           {"methods", std::move(methods)},
           {"target", tuning.target.text},
           {"per", NameOf(tuning.unit)},

@@ -18,6 +18,7 @@
 #include "base/check_status.h"
 #include "base/errors.h"
 #include "choices/head_selection.h"
+#include "choices/held_out_rows.h"
 #include "choices/length_range.h"
 #include "choices/target_names.h"
 #include "choices/tuning.h"
@@ -106,6 +107,7 @@ struct Search {
   std::vector<MethodChoice> methods;
   analysis::BudgetTarget target;
   TunedCriterion criterion = TunedCriterion::kMass;
+  HeldOutRows held_out;
   bool in_group = false;    // decode methods, in the group of the unit's one head
   bool shares_out = false;  // with the trade-off that LU-KV's file is made of
 
@@ -115,12 +117,15 @@ struct Search {
 
 Search SearchOf(const ui::TuneSettings& settings, bool alone) {
   Search search;
+  search.held_out = HeldOutRows(settings.check_rows);
   for (const ui::TuneSettings::Method& method : settings.methods) search.methods.push_back(ChoiceOf(method));
   if (search.methods.empty()) throw UsageError("There is nothing to tune: choose a method.");
   for (const MethodChoice& method : search.methods) {
     if ((method.decode != nullptr) == search.is_decode()) continue;
     throw UsageError("Prefill and decode methods run on different rows: tune " + method.name + " by itself.");
   }
+  if (search.is_decode() && search.held_out.any())
+    throw UsageError("Decode methods run on the last recorded rows: hold out traces, not rows.");
   const TuneTarget target = ParseTarget(settings.target);
   if (target.limit) throw UsageError("A target of " + settings.target + " is only for the command line: give a share.");
   search.target = target.budget;
@@ -188,12 +193,13 @@ class UnitSearcher {
   std::optional<analysis::DecodeBudgetSearcher> decode_;
 };
 
-// The settings of a unit's heads on the traces that they were not chosen by.
+// The settings of a unit's heads on the traces, or rows, that they were not chosen by.
 kernels::Status CheckUnit(const TunedTraces& checks, const Search& search, const analysis::BudgetSearchOptions& options,
                           const Device& device, std::vector<ui::TunedSetting>* tuned) {
   if (checks.empty()) return {};
   analysis::BudgetSearchOptions quiet = options;
   quiet.progress = {};
+  quiet.judged_rows = search.held_out.Judge(/*held_out=*/true);
   for (ui::TunedSetting& setting : *tuned) {
     std::vector<std::vector<analysis::HeadTensorsPtr>> recordings(1);
     for (OpenedTrace* trace : checks) recordings.front().push_back(trace->heads.GetUncached(setting.head, device));
@@ -210,6 +216,10 @@ kernels::Status CheckUnit(const TunedTraces& checks, const Search& search, const
 // The traces of one range of lengths.
 struct TunedRange : RangeOfTraces<OpenedTrace*> {
   bool is_open_traces = false;
+  // Where rows are held out and no trace is, the same traces.
+  const TunedTraces& TriedOn(const HeldOutRows& held_out) const {
+    return checks.empty() && held_out.any() ? traces : checks;
+  }
 };
 
 // The traces of a tuning by ranges of lengths, that of the open trace last. All but that one are opened here, apart
@@ -307,6 +317,7 @@ kernels::Status TuneUnit(const TunedRange& range, const std::vector<analysis::He
   options.progress = [&](double share) {
     report((static_cast<double>(step) + share) / static_cast<double>(num_steps));
   };
+  options.judged_rows = search.held_out.Judge(/*held_out=*/false);
   options.measure_error = search.criterion == TunedCriterion::kError;
   options.measure_point_times = search.by_time();
   options.measure_point_errors =
@@ -352,7 +363,8 @@ kernels::Status TuneUnit(const TunedRange& range, const std::vector<analysis::He
     setting.outside_mass = MeanOutside(
         recordings[i], [&, i](size_t trace) { return range.traces[trace]->MassInTrace(*recordings[i][trace], stop); });
   }
-  if (kernels::Status status = CheckUnit(range.checks, search, options, device, &own); !status.ok()) return status;
+  if (kernels::Status status = CheckUnit(range.TriedOn(search.held_out), search, options, device, &own); !status.ok())
+    return status;
   std::ranges::move(own, std::back_inserter(*tuned));
   return {};
 }
@@ -363,6 +375,11 @@ void TuneHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads, c
                bool alone, const HeadsCalls<ui::TunedSetting>& calls, const std::stop_token& stop) {
   const Search search = SearchOf(settings, alone);
   const TracesByLength traces(&trace, settings, heads);
+  for (const TunedRange& range : traces.ranges()) {
+    for (const TunedTraces* const some : {&range.traces, &range.checks}) {
+      for (const OpenedTrace* one : *some) search.held_out.CheckTrace(one->reader);
+    }
+  }
   std::vector<std::vector<analysis::HeadId>> units;
   for (const std::vector<size_t>& places : UnitsOf(heads, UnitOf(settings.unit))) {
     units.emplace_back();
@@ -418,7 +435,9 @@ Tuning TuningOf(const ui::TuneSettings& settings, const std::vector<ui::TunedSet
                           trace->layout().first_token};
   };
   std::ranges::transform(traces, std::back_inserter(tuning.traces), source);
-  std::ranges::transform(checks, std::back_inserter(tuning.checks), source);
+  tuning.held_out_rows = settings.check_rows;
+  const bool same_traces = checks.empty() && !settings.check_rows.empty();
+  std::ranges::transform(same_traces ? traces : checks, std::back_inserter(tuning.checks), source);
   int64_t longest = 0;
   for (const data::TraceReader* trace : traces) longest = std::max(longest, trace->num_tokens());
   for (const ui::TuneSettings::Method& method : settings.methods) {

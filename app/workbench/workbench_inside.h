@@ -24,6 +24,7 @@
 #include "capture_estimator.h"
 #include "capture_job.h"
 #include "choices/file_method.h"
+#include "choices/held_out_rows.h"
 #include "choices/length_range.h"
 #include "choices/torch_decode.h"
 #include "eval/tasks.h"
@@ -207,6 +208,9 @@ class TraceWorkbench : public ui::Workbench {
   std::vector<ui::TuneTargetChoice> tune_targets() const override { return TuneTargets(); }
   std::string WhyNotRanges(const std::vector<std::string>& ranges) const override {
     return OutcomeOf([&] { return RangesBetween(ranges, "Lengths"), true; }).error;
+  }
+  std::string WhyNotCheckRows(const std::string& rows) const override {
+    return OutcomeOf([&] { return HeldOutRows(rows).any(); }).error;
   }
   std::vector<ui::TuningFile> tuning_files() const override { return TuningFiles(); }
   void CancelSearch() override {

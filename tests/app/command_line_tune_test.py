@@ -112,6 +112,47 @@ class Tune(TraceCase):
         self.assertGreaterEqual(compared, 4, "too few heads could be compared to say much")
         self.assertGreaterEqual(steps, 5)
 
+    def test_held_out_rows_are_reported_and_choose_nothing(self):
+        head = traced_head(str(self.trace), 5, 2)
+        held = numpy.arange(head.seq_q) % 4 == 0
+        compared = steps = 0
+        for method, target in (("vertical-slash", "cra-p5=0.8"), ("vertical-slash", "cra-mean=0.9"), ("block-sparse", "cra-mean=0.9"), ("a-shape", "cra=0.3")):
+            config, said = self.tuned(self.trace, "--method", method, "--target", target, "--heads", "5:2", "--check-rows", "every:4")
+            self.assertIn("on the held-out rows", said)
+            self.assertEqual((config["held_out_rows"], config["checks"]), ("every:4", config["traces"]))
+            entry, statistic = config["heads"][0], config["target"]["statistic"]
+            try:
+                masses, counts = head.kept_by_row(method, entry["parameters"])
+            except tuned_masses.Ambiguous:
+                continue
+            compared += 1
+            self.assertTrue(entry["target_met"])
+            for rows, reported in ((~held, entry), (held, entry["checked"])):
+                for name, value in tuned_masses.statistics(masses[rows]).items():
+                    self.assertAlmostEqual(reported[name], value, delta=TOLERANCE, msg=f"{method} {target} {name}")
+                self.assertEqual(reported["target_met"], reported[statistic] >= config["target"]["value"])
+                self.assertAlmostEqual(reported["kept_fraction"], counts.sum() / (head.seq_k * (head.seq_k + 1) / 2), delta=1e-9)
+            for budget in config["methods"][0]["grid"]:
+                less = one_step_less(budget, entry["parameters"][budget["name"]])
+                if less is None:
+                    continue
+                try:
+                    missed = tuned_masses.statistics(head.kept_by_row(method, entry["parameters"] | {budget["name"]: less})[0][~held])
+                except tuned_masses.Ambiguous:
+                    continue
+                self.assertLess(missed[statistic], config["target"]["value"] + TOLERANCE, f"{method} {target}: {budget['name']} {less} is enough")
+                steps += 1
+        self.assertGreaterEqual((compared, steps), (3, 3))
+        # The error is that of the same rows' outputs.
+        config, _ = self.tuned(self.trace, "--method", "a-shape", "--target", "error=0.1", "--heads", "5:2", "--check-rows", "every:4")
+        entry = config["heads"][0]
+        kept = tuned_masses.methods_kept_sets.PREFILL["a-shape"](head, 0, 0, **entry["parameters"])
+        v = head.v[0, 0]
+        dense, sparse = head.p @ v, numpy.where(kept, head.p, 0) @ v / numpy.where(kept, head.p, 0).sum(axis=1, keepdims=True)
+        for rows, reported in ((~held, entry), (held, entry["checked"])):
+            error = numpy.linalg.norm((sparse - dense)[rows]) / numpy.linalg.norm(dense[rows])
+            self.assertAlmostEqual(reported["relative_error"], error, delta=1e-4)
+
     def test_decode_methods_get_the_least_budget_of_their_grid(self):
         rows = {layer: traced_head(SHIPPED, layer, 3).p[-16:] for layer in (4, 5)}
         tokens = rows[4].shape[1]
@@ -391,6 +432,8 @@ class Tune(TraceCase):
                               ("choose head, layer or model", {"--per": "token"}), ("choose mass or error", {"--choose": "speed"}),
                               ("name one with -o", {"--format": "json"}), ("give -o", {"--resume": ""}),
                               ("is a trace to tune on", {"--check": self.trace}),
+                              ("--check-rows \"all\": every one of the", {"--check-rows": "all"}), ("--check-rows \"some\": it must be", {"--check-rows": "some"}),
+                              ("whose steps are the last recorded rows", {"--method": "exact-top-k", "--check-rows": "every:2"}),
                               ("between 0 and 1", {"--target": "cra=1"}), ("between 0 and 1", {"--target": "cra=nan"}),
                               ("between 0 and 1", {"--target": "cra=0.9x"}), ("between 0 and 1", {"--target": "cra="}),
                               ("has no budget to search", {"--method": "h2o"}),

@@ -151,6 +151,32 @@ TEST_F(ReachTest, ATuningIsTriedOnHeldOutTraces) {
   window_->store()->SetMetric("result.checked_cra_p5");
   EXPECT_FALSE(std::isnan(window_->store()->MetricOf({1, 3})));
 
+  // Rows of the open trace itself, without another one.
+  window_->commands()[Command::kTuneDialog]->trigger();
+  ASSERT_TRUE(WaitFor([&] { return dialog->isVisible(); }));
+  Find<QListWidget>("tuneChecks")->selectAll();
+  Find<QPushButton>("tuneRemoveChecks")->click();
+  auto* rows = Find<QLineEdit>("tuneCheckRows");
+  rows->setText(QStringLiteral("some"));
+  EXPECT_FALSE(Find<QPushButton>("tuneStart")->isEnabled());
+  EXPECT_TRUE(Find<QPushButton>("tuneStart")->toolTip().contains(QStringLiteral("it must be")));
+  rows->setText(QStringLiteral("every:4"));
+  Find<QPushButton>("tuneCopy")->click();
+  const QString by_rows = QApplication::clipboard()->text();
+  EXPECT_TRUE(by_rows.contains(QStringLiteral("--check-rows every:4"))) << by_rows.toStdString();
+  Find<QPushButton>("tuneStart")->click();
+  ASSERT_TRUE(WaitFor([&] { return !window_->state()->sweep.running(); }, 120000));
+  EXPECT_TRUE(window_->state()->sweep.Summary().contains(QStringLiteral("On the held-out rows")));
+  const QString rows_saved = File(QStringLiteral("rows.json"));
+  AnswerFileDialog(rows_saved);
+  window_->commands()[Command::kExportTuning]->trigger();
+  ASSERT_TRUE(WaitFor([&] { return QFile::exists(rows_saved); }));
+  const QJsonObject told_by_rows = RunInShell(by_rows, File(QStringLiteral("rows-command.json")));
+  const QJsonObject by_rows_exported = QJsonDocument::fromJson(Contents(rows_saved)).object();
+  EXPECT_FALSE(told_by_rows[QStringLiteral("heads")].toArray().isEmpty());
+  EXPECT_EQ(by_rows_exported, told_by_rows);
+  rows->clear();
+
   // One that is no use says so, and nothing is tuned by halves.
   ui::TuneSettings itself = dialog->settings();
   itself.checks = {trace_path().toStdString()};

@@ -105,6 +105,7 @@ class FakeWorkbench : public Workbench {
   std::string WhyNotRanges(const std::vector<std::string>& ranges) const override {
     return std::ranges::is_sorted(ranges) ? "" : "lengths rise";
   }
+  std::string WhyNotCheckRows(const std::string& rows) const override { return rows == "none" ? "no rows" : ""; }
   std::vector<std::string> task_names() const override { return {"passkey"}; }
   std::string task_help(const std::string&) const override { return "asks for a key"; }
   std::string default_model_dir() const override { return "model"; }

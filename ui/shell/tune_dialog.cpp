@@ -34,6 +34,7 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
       traces_(new QListWidget),
       checks_(new QListWidget),
       ranges_(new QLineEdit),
+      check_rows_(new QLineEdit),
       heads_(new QLabel),
       tune_(new QPushButton(tr("&Tune"))),
       copy_(new QPushButton(tr("Copy co&mmand"))) {
@@ -62,6 +63,13 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
       tr("Lengths of prompts, in tokens or, as 16K, in units of 1024, at which a range ends and the next begins: each "
          "range has settings of its own, found on the traces whose prompts fall into it. SampleAttention: 16K, 48K, "
          "80K, 112K"));
+  check_rows_->setObjectName(QStringLiteral("tuneCheckRows"));
+  check_rows_->setPlaceholderText(tr("none; for example every:4 or last:512"));
+  check_rows_->setToolTip(
+      tr("Queries that nothing is chosen by: last:N, every:N, random:N or ranges such as 0:16,100:200. What is found "
+         "by the "
+         "others is tried on these, of the same traces or, where there are any, of the held-out ones. For prefill "
+         "methods."));
   heads_->setObjectName(QStringLiteral("tuneHeads"));
   heads_->setWordWrap(true);
   tune_->setObjectName(QStringLiteral("tuneStart"));
@@ -90,6 +98,7 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
       TraceList(checks_, QStringLiteral("Check"), tr("Held-out traces"),
                 tr("What is found is tried on these, and reported apart: nothing is chosen by them. Traces of the "
                    "same model.")));
+  form->addRow(tr("Held-&out rows"), check_rows_);
   form->addRow(tr("Heads"), heads_);
   auto* buttons = new QDialogButtonBox(QDialogButtonBox::Close);
   buttons->addButton(tune_, QDialogButtonBox::AcceptRole);
@@ -110,7 +119,8 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
     value_->setRange(0.001, choice.is_share ? kGreatestShare : kGreatestRatio);
     value_->setValue(choice.value);
   });
-  connect(ranges_, &QLineEdit::textChanged, this, &TuneDialog::Update);
+  for (const QLineEdit* const field : {ranges_, check_rows_})
+    connect(field, &QLineEdit::textChanged, this, &TuneDialog::Update);
   connect(&state->heads, &HeadStore::FilterChanged, this, &TuneDialog::Update);
   connect(&state->heads, &HeadStore::TraceChanged, this, &TuneDialog::Update);
   connect(buttons, &QDialogButtonBox::rejected, this, &QDialog::reject);
@@ -215,10 +225,11 @@ void TuneDialog::Update() {
   heads_->setText(static_cast<size_t>(shown) == all.size()
                       ? tr("all %1").arg(shown)
                       : tr("%1 of %2: those that the Heads pane's filter shows").arg(shown).arg(all.size()));
-  const QString why_not = shown == 0 ? tr("no head is shown")
-                          : settings().methods.empty()
-                              ? tr("no method is chosen")
-                              : QString::fromStdString(state_->workbench->WhyNotRanges(Ranges()));
+  check_rows_->setEnabled(!IsDecode());
+  QString why_not = shown == 0                   ? tr("no head is shown")
+                    : settings().methods.empty() ? tr("no method is chosen")
+                                                 : QString::fromStdString(state_->workbench->WhyNotRanges(Ranges()));
+  if (why_not.isEmpty()) why_not = QString::fromStdString(state_->workbench->WhyNotCheckRows(settings().check_rows));
   for (QPushButton* button : {tune_, copy_}) {
     button->setEnabled(why_not.isEmpty());
     button->setToolTip(why_not);
@@ -249,6 +260,7 @@ TuneSettings TuneDialog::settings() const {
   settings.traces = paths(traces_);
   settings.checks = paths(checks_);
   settings.ranges = Ranges();
+  if (!IsDecode()) settings.check_rows = check_rows_->text().trimmed().toStdString();
   settings.unit = static_cast<TuneSettings::Unit>(unit_->currentData().toInt());
   return settings;
 }

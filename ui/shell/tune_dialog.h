@@ -51,6 +51,7 @@ class TuneDialog : public QDialog {
   QListWidget* traces_;  // beside the open one
   QListWidget* checks_;  // traces that nothing is chosen by
   QLineEdit* ranges_;
+  QLineEdit* check_rows_;  // rows that nothing is chosen by
   QLabel* heads_;
   QPushButton *tune_, *copy_;
 };

@@ -172,6 +172,8 @@ QString TuneCommand(const QString& trace_path, const std::vector<kernels::Method
   }
   for (const std::string& check : settings.checks)
     arguments += {QStringLiteral("--check"), QString::fromStdString(check)};
+  if (!settings.check_rows.empty())
+    arguments += {QStringLiteral("--check-rows"), QString::fromStdString(settings.check_rows)};
   if (!heads.empty()) {
     QStringList names;
     for (const analysis::HeadId& head : heads) names.append(HeadText(head));

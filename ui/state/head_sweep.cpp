@@ -278,7 +278,7 @@ QString HeadSweep::Summary() const {
     }
     text += u' ' + counts.join(QStringLiteral(", ")) + u'.';
   }
-  if (kind_ == Kind::kTune && !tuning_.checks.empty()) {
+  if (kind_ == Kind::kTune && (!tuning_.checks.empty() || !tuning_.check_rows.empty())) {
     qsizetype held = 0;
     double on_held_out = 0;
     for (const auto& [head, tuned] : tuned_) {
@@ -286,7 +286,8 @@ QString HeadSweep::Summary() const {
       held += tuned.checked->reached ? 1 : 0;
       on_held_out += tuned.checked->kept_fraction;
     }
-    text += tr(" On the held-out traces %1 of them reach it, keeping %2 %.")
+    text += tr(" On the held-out %1 %2 of them reach it, keeping %3 %.")
+                .arg(tuning_.check_rows.empty() ? tr("traces") : tr("rows"))
                 .arg(held)
                 .arg(tuned_.empty() ? 0 : 100 * on_held_out / static_cast<double>(tuned_.size()), 0, 'f', 1);
   }

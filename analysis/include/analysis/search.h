@@ -42,6 +42,9 @@ struct BudgetSearchOptions {
   std::stop_token stop = {};
   // The share that is done, 0 to 1, rising. Called on the caller's thread.
   std::function<void(double share)> progress = {};
+  // Of a recording, [num_rows]: the rows that settings are judged by, by their mass and the error of their output.
+  // Empty: all. Methods see every row all the same, and kept pairs, work and times are of all.
+  std::function<std::vector<uint8_t>(const HeadFrame& recording)> judged_rows = {};
   // Measures the output error of what is found, which costs a dense and a sparse attention of the head.
   bool measure_error = false;
   // The same of the points of a trade-off, and what they take beside dense attention.

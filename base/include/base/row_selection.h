@@ -14,7 +14,8 @@ namespace headscope {
 // ranges). Rows of decode steps are always recorded: they exist only because they were asked for.
 class RowSelection {
  public:
-  explicit RowSelection(const std::string& text);  // throws UsageError
+  // Throws UsageError, of the field `field`.
+  explicit RowSelection(const std::string& text, const std::string& field = "rows");
   // Draws the random rows of a prompt of so many tokens, before Keeps is asked about it. Throws UsageError for a range
   // that ends behind the prompt.
   void Draw(int64_t prompt_tokens);
@@ -31,7 +32,7 @@ class RowSelection {
   struct Range {
     int64_t begin, end;
   };
-  std::string text_;
+  std::string text_, field_;
   int64_t count_ = 1;
   uint64_t seed_ = 1;
   std::vector<int64_t> drawn_;  // sorted

@@ -179,6 +179,9 @@ struct TuneSettings {
   // Lengths at which a range of prompt lengths ends and the next begins, as `headscope tune` takes them ("16K"): each
   // range that one of the traces falls into has settings of its own. Empty: one range for all.
   std::vector<std::string> ranges = {};
+  // Rows that nothing is chosen by, as `headscope tune --check-rows` takes them ("every:4"): what was found by the
+  // others is tried on these, of the same traces or, where there are any, of `checks`. Empty: none are held out.
+  std::string check_rows = {};
   friend bool operator==(const TuneSettings&, const TuneSettings&) = default;
 };
 
@@ -498,6 +501,8 @@ class Workbench {
   virtual std::vector<TuneTargetChoice> tune_targets() const = 0;
   // A sentence for what TuneSettings::ranges does not take; empty: it does.
   virtual std::string WhyNotRanges(const std::vector<std::string>& ranges) const = 0;
+  // The same of TuneSettings::check_rows.
+  virtual std::string WhyNotCheckRows(const std::string& rows) const = 0;
   // A search on many heads, several at a time. With ranges of lengths `one` comes for each range that a trace falls
   // into, the open trace's last. Decode methods are judged as MeetTarget judges them, in the group that
   // shares a choice and on the same rows, where SetMeasuresAlone says so, the target is a mass and every head has a

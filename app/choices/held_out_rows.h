@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows that nothing is chosen by: settings are found by a trace's other rows, and tried on these.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/head_tensors.h"
+#include "base/row_selection.h"
+#include "data/trace_reader.h"
+
+namespace headscope::app {
+
+class HeldOutRows {
+ public:
+  // As base/row_selection.h reads it; empty: none. Errors (UsageError) are of the field "check-rows".
+  explicit HeldOutRows(const std::string& text = "");
+
+  bool any() const { return rows_.has_value(); }
+  // What analysis::BudgetSearchOptions::judged_rows takes: the rows that are held out, or the others; null where none
+  // are held out.
+  std::function<std::vector<uint8_t>(const analysis::HeadFrame&)> Judge(bool held_out) const;
+  // Throws UsageError where no recorded row of the trace, or every one, is held out.
+  void CheckTrace(const data::TraceReader& trace) const;
+
+ private:
+  std::vector<uint8_t> Of(const std::vector<int32_t>& row_positions, int64_t num_tokens, bool held_out) const;
+
+  std::string text_;
+  std::optional<RowSelection> rows_;
+};
+
+}  // namespace headscope::app
