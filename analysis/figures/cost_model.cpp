@@ -99,15 +99,16 @@ double AttendedPairs(const data::TraceReader& trace, const data::LayerFacts& fac
 // A run as a point: multiply-adds by elements that it moves at least once, and multiply-adds a second. Of a decode
 // method a step's; of a prefill method Q, K, V and the output each once.
 struct RunPoint {
-  std::string method;
+  FigureSeries series;  // the method's of the trace, without points
   int32_t num_threads = 0;
   double intensity = 0, speed = 0;
 };
 
-RunPoint PointOf(const MethodResult& run, const data::TraceReader& trace, const data::LayerFacts& facts) {
+RunPoint PointOf(FigureSeries series, const MethodResult& run, const data::TraceReader& trace,
+                 const data::LayerFacts& facts) {
   const double width = facts.head_dim + facts.v_head_dim, heads = run.measured_heads, kv_heads = run.measured_kv_heads;
   const auto rows = static_cast<double>(run.num_rows), tokens = static_cast<double>(trace.num_tokens());
-  RunPoint point{run.method, run.num_threads};
+  RunPoint point{std::move(series), run.num_threads};
   double multiply_adds = 0, elements = 0;
   if (run.phase == kernels::Phase::kDecode) {
     const std::vector<int32_t>& positions = trace.row_positions();
@@ -124,27 +125,31 @@ RunPoint PointOf(const MethodResult& run, const data::TraceReader& trace, const 
   return point;
 }
 
-// The runs on the CPU of heads that the figure shows. `left_out`: how many of them are of another trace, of a GPU or
-// without a time.
+// The runs on the CPU of heads that the figure shows, trace by trace. `left_out`: how many of them are of other heads,
+// of a GPU or without a time.
 std::vector<RunPoint> PointsOf(const FigureInput& input, size_t* left_out) {
   std::vector<RunPoint> points;
-  for (const MethodResult& run : input.runs) {
-    const data::TraceReader& trace = *input.traces.front().trace;
-    const auto& heads = input.traces.front().heads;
+  for (size_t place = 0; place < input.traces.size(); ++place) {
+    const data::TraceReader& trace = *input.traces[place].trace;
+    const auto& heads = input.traces[place].heads;
     const std::vector<int32_t>& layers = trace.layout().layers;
-    const auto layer = std::find(layers.begin(), layers.end(), run.head.layer);
-    const bool is_point = !run.device.is_gpu() && run.num_threads > 0 && run.attend.median_ms > 0 && run.num_rows > 0 &&
-                          std::find(heads.begin(), heads.end(), run.head) != heads.end() && layer != layers.end();
-    if (!is_point) {
-      ++*left_out;
-      continue;
+    for (const MethodResult& run : input.traces[place].runs) {
+      const auto layer = std::find(layers.begin(), layers.end(), run.head.layer);
+      const bool is_point = !run.device.is_gpu() && run.num_threads > 0 && run.attend.median_ms > 0 &&
+                            run.num_rows > 0 && std::find(heads.begin(), heads.end(), run.head) != heads.end() &&
+                            layer != layers.end();
+      if (!is_point) {
+        ++*left_out;
+        continue;
+      }
+      points.push_back(PointOf(PartOfTrace(input, place, run.method), run, trace,
+                               trace.layout().facts[static_cast<size_t>(layer - layers.begin())]));
     }
-    points.push_back(PointOf(run, trace, trace.layout().facts[static_cast<size_t>(layer - layers.begin())]));
   }
   return points;
 }
 
-// What was measured on the first trace's heads, below what so many threads of this machine can do.
+// What was measured on the traces' heads, below what so many threads of this machine can do.
 FigurePanel RooflineOf(const std::vector<RunPoint>& points) {
   FigurePanel panel;
   panel.title = "measured runs and this machine's roof (fp32)";
@@ -169,8 +174,7 @@ FigurePanel RooflineOf(const std::vector<RunPoint>& points) {
   }
   std::map<std::string, FigureSeries> methods;
   for (const RunPoint& point : points) {
-    FigureSeries& series = methods[point.method];
-    series.name = point.method;
+    FigureSeries& series = methods.try_emplace(point.series.name, point.series).first->second;
     series.dots = true;
     series.x.push_back(point.intensity);
     series.y.push_back(point.speed / 1e9);
@@ -211,7 +215,7 @@ std::vector<FigurePanel> MakeIntensity(const FigureInput& input, std::string* ca
              " G fp32 elements a second, " + Digits(ratio, 1) +
              " by one. SparQ, appendix C: at most 7 for Llama 2 7B at 4096 tokens; an H100 does 295 (FP8).";
   std::vector<FigurePanel> panels = {std::move(intensity), std::move(share)};
-  if (input.runs.empty()) return panels;
+  if (std::ranges::all_of(input.traces, [](const FigureTrace& trace) { return trace.runs.empty(); })) return panels;
   size_t left_out = 0;
   const std::vector<RunPoint> points = PointsOf(input, &left_out);
   if (!points.empty()) panels.push_back(RooflineOf(points));

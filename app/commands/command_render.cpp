@@ -43,7 +43,8 @@ namespace {
 
 struct RenderArguments {
   std::vector<std::string> traces;
-  std::string figure, heads, runs;
+  std::string figure, heads;
+  std::vector<std::string> runs;
   ClassOptions classes;
   int64_t max_rows = analysis::FigureInput{}.max_rows;
   int32_t num_threads = 0;
@@ -99,7 +100,10 @@ int RunFigure(const RenderArguments& arguments) {
   input.classes = RulesOf(arguments.classes);
   if (!arguments.runs.empty()) {
     if (!maker->info().of_runs) throw UsageError("--runs: the figure " + arguments.figure + " shows no measured runs");
-    input.runs = analysis::ReadComparison(arguments.runs);
+    if (arguments.runs.size() > arguments.traces.size())
+      throw UsageError("--runs: " + std::to_string(arguments.runs.size()) + " files are given for " +
+                       std::to_string(arguments.traces.size()) + (arguments.traces.size() == 1 ? " trace" : " traces") +
+                       "; give one for each, in their order");
   }
   input.max_rows = arguments.max_rows;
   input.num_threads = arguments.num_threads;
@@ -109,6 +113,8 @@ int RunFigure(const RenderArguments& arguments) {
     CheckQueryRows(*readers.back());
     input.traces.push_back({readers.back().get(), NameOfTrace(path),
                             ParseHeads(arguments.heads, analysis::RecordedHeads(*readers.back()))});
+    if (input.traces.size() <= arguments.runs.size())
+      input.traces.back().runs = analysis::ReadComparison(arguments.runs[input.traces.size() - 1]);
   }
   analysis::Figure figure;
   {
@@ -293,9 +299,13 @@ void AddRenderCommand(CLI::App& app, Action& action) {
   AddMaxRowsOption(command, &arguments->max_rows, " for a figure");
   AddClassOptions(command, &arguments->classes);
   command
-      ->add_option("--runs", arguments->runs,
-                   "With --figure intensity: runs of the first trace, as compare or the window writes them")
-      ->type_name("RUNS.json|.csv");
+      ->add_option(
+          "--runs", arguments->runs,
+          "With --figure intensity: runs of a trace, as compare or the window writes them; one --runs for each "
+          "trace, in their order")
+      ->type_name("RUNS.json|.csv")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command
       ->add_option("--view", arguments->view,
                    "scores; overlay (scores, grey where the method leaves out), lost (grey where it keeps); mask "

@@ -76,12 +76,12 @@ std::shared_ptr<const analysis::Figure> FigureCache::Make(const std::shared_ptr<
   analysis::FigureInput input;
   input.max_rows = drawing.max_rows;
   input.classes = HeadClasses::RulesOf(drawing.class_thresholds);
-  if (drawing.runs != nullptr) input.runs = *drawing.runs;
   input.stop = stop;
   input.progress = progress;
   std::unique_ptr<data::TraceReader> other;
   CheckQueryRows(trace->reader);
   input.traces.push_back({&trace->reader, NameOf(trace->reader), HeadsIn(trace->reader, drawing.heads)});
+  if (drawing.runs != nullptr) input.traces.front().runs = *drawing.runs;
   if (!drawing.other_trace.empty()) {
     other = std::make_unique<data::TraceReader>(drawing.other_trace);
     CheckQueryRows(*other);

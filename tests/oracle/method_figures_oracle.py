@@ -241,11 +241,11 @@ def compare_intensity(said, file):
     check("the machine's balance", [balance[0] > 0, balance[0] == balance[1]], [True, True])
 
 
-def compare_roofline(said, runs, file):
+def compare_roofline(said, runs, file, tokens=None, trace=""):
     """Measured runs as points: what each computes by what it moves at least once, and by its time."""
     panel = said["panels"][2]
     model = file["model"].attrs
-    width, tokens = 2.0 * model["head_dim"], TOKENS
+    width, tokens = 2.0 * model["head_dim"], tokens or TOKENS
     points = {}
     for run in runs:
         last = np.arange(tokens - run["num_rows"], tokens) + 1.0
@@ -258,7 +258,7 @@ def compare_roofline(said, runs, file):
         points.setdefault(run["method"], []).append((multiply_adds / moved, multiply_adds / run["attend"]["median_ms"] * 1e-6))
     drawn = {series["name"]: series for series in panel["series"]}
     for method, expected in points.items():
-        name = method if method in drawn else "decode/" + method
+        name = trace + (method if trace + method in drawn else "decode/" + method)
         check(f"runs of {name}, intensity", drawn[name]["x"], [x for x, _ in expected])
         check(f"runs of {name}, speed", drawn[name]["y"], [y for _, y in expected])
     roof = next(series for name, series in drawn.items() if name.startswith("roof"))
@@ -303,6 +303,14 @@ def main():
             subprocess.run([program, "compare", part, *asked, "--heads", f"{layer}:{head}", "--repeat", "2", "--quiet", "-o", runs], check=True)
             subprocess.run([program, "render", part, "--figure", "intensity", "--heads", f"{layer}:{head}", "--runs", runs, "--quiet", "--force", "-o", out], check=True)
             compare_roofline(json.loads(pathlib.Path(out).read_text()), json.loads(pathlib.Path(runs).read_text())["results"], file)
+            # Of two traces, each with its own runs.
+            short = TOKENS // 2
+            of_both = [(part, runs), (str(pathlib.Path(folder) / "short.h5"), str(pathlib.Path(folder) / "short.json"))]
+            subprocess.run([program, "export", trace, "--tokens", f"0:{short}", "-o", of_both[1][0]], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            subprocess.run([program, "compare", of_both[1][0], *asked, "--heads", f"{layer}:{head}", "--repeat", "2", "--quiet", "-o", of_both[1][1]], check=True)
+            subprocess.run([program, "render", part, of_both[1][0], "--figure", "intensity", "--heads", f"{layer}:{head}", "--runs", runs, "--runs", of_both[1][1], "--quiet", "--force", "-o", out], check=True)
+            for (_, of_one), tokens, name in zip(of_both, (TOKENS, short), ("part, ", "short, ")):
+                compare_roofline(json.loads(pathlib.Path(out).read_text()), json.loads(pathlib.Path(of_one).read_text())["results"], file, tokens, name)
             compare_attention_time(figure("attention-time"))
     for failure in failures:
         print("FAILED", failure)

@@ -66,14 +66,14 @@ struct FigureTrace {
   const data::TraceReader* trace = nullptr;
   std::string name = {};  // as shown
   std::vector<HeadId> heads = {};
+  std::vector<MethodResult> runs = {};  // for figures that show what was measured (FigureInfo::of_runs)
 };
 
 struct FigureInput {
   std::vector<FigureTrace> traces;  // at least one
   // Rows of a head that are looked at, evenly spaced; figures whose definition takes every row say so.
   int64_t max_rows = 256;
-  ClassRules classes = {};              // of figures by class (FigureInfo::by_class)
-  std::vector<MethodResult> runs = {};  // of those that show what was measured (FigureInfo::of_runs)
+  ClassRules classes = {};  // of figures by class (FigureInfo::by_class)
   int32_t num_threads = 0;
   std::stop_token stop = {};
   std::function<void(double share)> progress = {};
@@ -86,7 +86,7 @@ struct FigureInfo {
   std::string help;    // one line
   int32_t least_traces = 1;
   bool by_class = false;  // heads are told apart by FigureInput::classes
-  bool of_runs = false;   // FigureInput::runs are in it
+  bool of_runs = false;   // FigureTrace::runs are in it
   int32_t columns = 0;    // as Figure::columns
 };
 
