@@ -103,14 +103,15 @@ std::vector<Quantisation> SettingsOf(const QuantisationRequest& request) {
 
 // One tensor under one setting: its values, and what there is to say of them.
 std::vector<float> RoundTensor(const std::vector<float>& values, const Quantisation& quantisation,
-                               const float (&largest)[2], int32_t dim, const std::stop_token& stop, double* error,
-                               std::vector<float>* scales) {
-  StopIfAsked(stop);
+                               const float (&largest)[2], int32_t dim, const QuantisationRequest& request,
+                               double* error, std::vector<float>* scales) {
+  StopIfAsked(request.stop);
   std::vector<float> rounded = values;
   std::vector<float> all = RoundTo(quantisation, largest[quantisation.hadamard ? 1 : 0], dim, rounded);
-  StopIfAsked(stop);
+  StopIfAsked(request.stop);
   *error = RelativeError(rounded, values);
-  if (quantisation.group != ScaleGroup::kToken && quantisation.group != ScaleGroup::kBlock) *scales = std::move(all);
+  const bool many = quantisation.group == ScaleGroup::kToken || quantisation.group == ScaleGroup::kBlock;
+  if (!many || request.all_scales) *scales = std::move(all);
   return rounded;
 }
 
@@ -133,13 +134,13 @@ std::vector<QuantisedHead> QuantiseHead(const HeadTensors& head, const Largest& 
     result.quantisation = quantisation;
     result.num_rows = static_cast<int64_t>(rows.size());
     result.sparsity = sparsity;
-    const std::vector<float> q = request.q ? RoundTensor(head.q, quantisation, largest.q, head.head_dim, request.stop,
+    const std::vector<float> q = request.q ? RoundTensor(head.q, quantisation, largest.q, head.head_dim, request,
                                                          &result.q_error, &result.q_scales)
                                            : head.q;
-    const std::vector<float> k = request.k ? RoundTensor(head.k, quantisation, largest.k, head.head_dim, request.stop,
+    const std::vector<float> k = request.k ? RoundTensor(head.k, quantisation, largest.k, head.head_dim, request,
                                                          &result.k_error, &result.k_scales)
                                            : head.k;
-    const std::vector<float> v = request.v ? RoundTensor(head.v, quantisation, largest.v, head.ValueDim(), request.stop,
+    const std::vector<float> v = request.v ? RoundTensor(head.v, quantisation, largest.v, head.ValueDim(), request,
                                                          &result.v_error, &result.v_scales)
                                            : head.v;
     const std::vector<float> output = Outputs(head, rows, q, k, v, request.stop);

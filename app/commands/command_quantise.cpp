@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// headscope quantise TRACE [--heads L:H,..] [--formats a,b] [--scales a,b] [--hadamard off|on|both] [-o OUT.json|.csv]
+// headscope quantise TRACE [--heads L:H,..] [--formats a,b] [--scales a,b] [--hadamard off|on|both] [--all-scales]
+// [-o OUT.json|.csv]
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -31,7 +32,7 @@ struct QuantiseArguments {
   std::vector<std::string> formats, groups, tensors;
   int64_t max_rows = analysis::QuantisationRequest{}.max_rows;
   int32_t num_threads = 0;
-  bool force = false, quiet = false;
+  bool all_scales = false, force = false, quiet = false;
 };
 
 // Those that were typed, in the order of `all`; every one when none was.
@@ -71,6 +72,7 @@ analysis::QuantisationRequest RequestOf(const QuantiseArguments& arguments) {
   request.q = is_chosen("q");
   request.k = is_chosen("k");
   request.v = is_chosen("v");
+  request.all_scales = arguments.all_scales;
   request.max_rows = arguments.max_rows;
   request.num_threads = arguments.num_threads;
   return request;
@@ -105,6 +107,8 @@ int RunQuantise(const QuantiseArguments& arguments) {
     FormatOfOutput(arguments.output, std::array{FileFormat::kJson, FileFormat::kCsv});
     CheckOutputTarget(arguments.output, arguments.force, {arguments.trace});
   }
+  if (arguments.all_scales && (arguments.output.empty() || FindFileFormat(arguments.output) != FileFormat::kJson))
+    throw UsageError("--all-scales is for a JSON file; name one with -o");
   const data::TraceReader trace(arguments.trace);
   CheckQueryRows(trace);
   const std::vector<analysis::HeadId> heads = ParseHeads(arguments.heads, analysis::RecordedHeads(trace));
@@ -153,6 +157,10 @@ void AddQuantiseCommand(CLI::App& app, Action& action) {
   AddMaxRowsOption(command, &arguments->max_rows);
   AddOutputOptions(command, &arguments->output, &arguments->force,
                    "Write every head's numbers to .csv, or with the scales to .json");
+  command->add_flag(
+      "--all-scales", arguments->all_scales,
+      "The .json file also has the scales of tokens and of mxfp4's blocks, token by token: some 100 bytes a "
+      "token, head and setting");
   AddThreadsOption(command, &arguments->num_threads);
   AddQuietOption(command, &arguments->quiet);
   command->callback([=, &action] { action = [=] { return RunQuantise(*arguments); }; });

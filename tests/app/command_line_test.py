@@ -386,6 +386,8 @@ class Results(TraceCase):
         self.assertLess(mean["fp8-e4m3"], mean["mxfp4"])
         self.assertLess(mean["fp8-e4m3"], mean["int4"])
         self.assertIn("int8      token    off", run("quantise", self.trace, "--heads", "8:4", "--formats", "int8", "--quiet").stdout)
+        self.assertNotIn("k_scales", json.loads(out.read_text())["results"][0], "of tokens")
+        self.assertIn("name one with -o", run("quantise", self.trace, "--all-scales", code=2).stderr)
         for option, wrong in (("--formats", "int9"), ("--scales", "row"), ("--hadamard", "maybe"), ("--tensors", "o"), ("-o", "x.h5")):
             self.assertIn(wrong, run("quantise", self.trace, option, wrong, code=2).stderr)
 

@@ -238,11 +238,11 @@ def quantised(values, name, group, turned, largest):
     if name == "mxfp4":
         blocks = x.reshape(len(x), -1, 32)
         scale = 2.0 ** (np.floor(np.log2(np.abs(blocks).max(axis=2, keepdims=True))) - 2)
-        return (nearest(blocks / scale, name) * scale).reshape(x.shape) @ matrix
+        return (nearest(blocks / scale, name) * scale).reshape(x.shape) @ matrix, scale.ravel()
     axis = {"tensor": None, "head": None, "channel": 0, "token": 1}[group]
     scale = largest if group == "tensor" else np.abs(x).max(axis=axis, keepdims=True)
     scale = np.float32(scale / np.float32(FORMATS[name]))
-    return nearest((x / scale).astype(np.float32), name) * scale @ matrix
+    return nearest((x / scale).astype(np.float32), name) * scale @ matrix, scale.ravel()
 
 
 def attend(head, q, k, v, rows):
@@ -253,7 +253,7 @@ def attend(head, q, k, v, rows):
 
 def compare_quantisation(run, file, heads):
     some = HEADS[::2]
-    said = run("quantise", heads=",".join(f"{a}:{b}" for a, b in some))
+    said = run("quantise", more=["--all-scales"], heads=",".join(f"{a}:{b}" for a, b in some))
     assert said["schema"] == "headscope-quantisation-1", said["schema"]
     largest, references = {}, {}
     for entry in said["results"]:
@@ -265,13 +265,20 @@ def compare_quantisation(run, file, heads):
             facts = Facts(file, layer)
             largest[key] = [max(np.abs(turn(read(facts.group[name], facts.slot, one))).max() for one in range(facts.group[name].shape[1])) for name in "qkv"]
         rows = spaced(len(head.q), ROWS)
-        rounded = [quantised(getattr(head, name), entry["format"], entry["scale"], entry["hadamard"], of_layer)
-                   for name, of_layer in zip("qkv", largest.get(key, [None] * 3), strict=True)]
+        rounded, scales = zip(*[quantised(getattr(head, name), entry["format"], entry["scale"], entry["hadamard"], of_layer)
+                                for name, of_layer in zip("qkv", largest.get(key, [None] * 3), strict=True)])
         label = f"{layer}:{number} {entry['format']} {entry['scale']} {'turned' if entry['hadamard'] else 'plain'}"
         for name, x in zip("qkv", rounded, strict=True):
             exact = getattr(head, name)
             # One value that fp32 puts on the other side of a tie moves the whole by next to nothing.
             check(f"{label} error of {name}", entry[f"{name}_error"], np.linalg.norm(x - exact) / np.linalg.norm(exact), 2e-3, 1e-6)
+        for name, of_tensor in zip("qkv", scales, strict=True):
+            found = np.array(entry[f"{name}_scales"])
+            check(f"{label} number of scales of {name}", found.size, of_tensor.size)
+            if entry["format"] == "mxfp4":  # a power of two, which rounding may put beside its neighbour
+                check(f"{label} scales of {name}", np.mean(found == of_tensor) > 0.999, True)
+            else:
+                check(f"{label} scales of {name}", found, of_tensor, 1e-5)
         if layer not in references:
             references[layer] = attend(head, head.q, head.k, head.v, rows)
         reference, output = references[layer], attend(head, *rounded, rows)

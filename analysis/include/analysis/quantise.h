@@ -52,7 +52,8 @@ struct QuantisationRequest {
   std::vector<ScaleGroup> groups;  // of the formats but MXFP4
   std::vector<bool> hadamard;      // false, true or both
   bool q = true, k = true, v = true;
-  int64_t max_rows = 256;  // evenly spaced; 0: every row
+  bool all_scales = false;  // those of tokens and blocks, too, are in the result
+  int64_t max_rows = 256;   // evenly spaced; 0: every row
   int32_t num_threads = 0;
   std::stop_token stop = {};
   std::function<void(double share)> progress = {};
@@ -66,7 +67,7 @@ struct QuantisedHead {
   double relative_error = 0, max_error = 0, cosine = 1;
   double q_error = 0, k_error = 0, v_error = 0;  // |rounded - x| / |x| of each tensor; 0 where it was left as it is
   double sparsity = 0;  // at a CRA of 0.95, over the same rows: what leaving pairs out would do
-  // Of tensors, heads and channels; those of tokens and blocks are made as tokens come.
+  // As RoundTo gives them; those of tokens and blocks, which are made as tokens come, where the request asks for them.
   std::vector<float> q_scales, k_scales, v_scales;
 };
 
