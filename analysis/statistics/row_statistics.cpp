@@ -136,7 +136,7 @@ void FillWithScores(const HeadTensors& head, const StatisticsOptions& options, c
 }  // namespace
 
 void FillRowStatisticsOfHead(const HeadTensors& head, const StatisticsOptions& options,
-                             std::span<const RowBlock> blocks, RowTable* table) {
+                             std::span<const RowBlock> blocks, const kernels::PackedKeys& keys, RowTable* table) {
   const auto reads = [](bool sampled) {
     return std::any_of(RowStatistics().begin(), RowStatistics().end(), [sampled](const RowStatistic* statistic) {
       return statistic->reads_probabilities() && statistic->samples_rows() == sampled;
@@ -146,8 +146,6 @@ void FillRowStatisticsOfHead(const HeadTensors& head, const StatisticsOptions& o
   std::vector<int64_t> rows;
   for (const RowBlock& block : blocks) rows.insert(rows.end(), block.rows.begin(), block.rows.end());
   const auto count = static_cast<int64_t>(rows.size());
-  const kernels::PackedKeys keys(head.k.data(), kernels::DType::kFloat32, head.head_dim,
-                                 static_cast<int32_t>(head.num_tokens), head.head_dim);
   // Rows whose probabilities are read go a few at a time, which reads the keys once for all of them; the last rows are
   // the longest: first.
   std::vector<int64_t> with_scores, without;

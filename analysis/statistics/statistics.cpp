@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <future>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -62,7 +63,7 @@ double MaximumOfDefined(const std::vector<double>& values, size_t first, size_t 
 }
 
 // Throws CancelledError.
-void FillHeadNumbers(const HeadTensors& head, const StatisticsOptions& options, HeadStatistics* statistics) {
+std::vector<HeadNumber> NumbersOf(const HeadTensors& head, const StatisticsOptions& options) {
   const HeadView view{head.num_rows, head.num_tokens, head.head_dim, head.ValueDim(),
                       head.q,        head.q_pre_rope, head.k,        head.v};
   const std::vector<const HeadStatistic*>& all = WholeHeadStatistics();
@@ -71,7 +72,9 @@ void FillHeadNumbers(const HeadTensors& head, const StatisticsOptions& options, 
       static_cast<int64_t>(all.size()), options.num_threads, options.stop,
       [&](int64_t i, int32_t) { values[static_cast<size_t>(i)] = all[static_cast<size_t>(i)]->OfHead(view); });
   StopUnless(finished);
-  for (size_t i = 0; i < all.size(); ++i) statistics->numbers.push_back({all[i]->info().name, values[i]});
+  std::vector<HeadNumber> numbers;
+  for (size_t i = 0; i < all.size(); ++i) numbers.push_back({all[i]->info().name, values[i]});
+  return numbers;
 }
 
 // Sums over rows -> mean mass per bin; bins cut the positions or distances evenly.
@@ -137,10 +140,9 @@ void FillLineMasses(const LineTotals& sums, const StatisticsOptions& options, He
 
 // Throws CancelledError.
 void RunRowsOnCpu(const HeadTensors& head, const StatisticsOptions& options, const std::vector<RowBlock>& blocks,
-                  const std::vector<size_t>& first_entry, RowTable* table, LineTotals* lines) {
+                  const std::vector<size_t>& first_entry, const kernels::PackedKeys& keys, RowTable* table,
+                  LineTotals* lines) {
   std::fill(table->rows.begin(), table->rows.end(), RowNumbers{});
-  const kernels::PackedKeys keys(head.k.data(), kernels::DType::kFloat32, head.head_dim,
-                                 static_cast<int32_t>(head.num_tokens), head.head_dim);
   const auto count = static_cast<int64_t>(blocks.size());
   std::vector<std::unique_ptr<RowBlockPass>> workers(
       static_cast<size_t>(kernels::NumWorkers(options.num_threads, count)));
@@ -193,20 +195,28 @@ HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOption
   table.block_mass.resize(blocks.size());
   table.block_chance.resize(blocks.size());
 
+  // What needs none of the GPU's numbers is made while they are; without a GPU, when it is asked for.
+  const auto meanwhile = head.gpu != nullptr ? std::launch::async : std::launch::deferred;
+  std::future<std::vector<HeadNumber>> numbers = std::async(meanwhile, [&] { return NumbersOf(head, options); });
+  std::future<kernels::PackedKeys> keys = std::async(meanwhile, [&head] {
+    return kernels::PackedKeys(head.k.data(), kernels::DType::kFloat32, head.head_dim,
+                               static_cast<int32_t>(head.num_tokens), head.head_dim);
+  });
+
   LineTotals lines;
   Status on_gpu(StatusCode::kUnsupported, head.gpu_refusal);
   if (head.gpu != nullptr) on_gpu = RunRowsOnGpu(head, options, blocks, &table, &lines);
   if (on_gpu.code() == StatusCode::kCancelled) ThrowStopped();
-  if (on_gpu.ok()) FillRowStatisticsOfHead(head, options, blocks, &table);
+  if (on_gpu.ok()) FillRowStatisticsOfHead(head, options, blocks, keys.get(), &table);
   statistics.device = on_gpu.ok() ? head.gpu_device : NamedCpu();
   statistics.note = on_gpu.ok() ? CpuStatisticsNote(RowStatistics()) : on_gpu.message();
   // What the GPU does not take, or has no memory for, is computed here.
-  if (!on_gpu.ok()) RunRowsOnCpu(head, options, blocks, first_entry, &table, &lines);
+  if (!on_gpu.ok()) RunRowsOnCpu(head, options, blocks, first_entry, keys.get(), &table, &lines);
 
   statistics.num_rows = static_cast<int64_t>(num_rows);
   FillRowMeans(table, options, &statistics);
   FillLineMasses(lines, options, &statistics);
-  FillHeadNumbers(head, options, &statistics);
+  statistics.numbers = numbers.get();
   const auto mean_of = [num_rows](const std::vector<double>& sums_over_rows) {
     return std::accumulate(sums_over_rows.begin(), sums_over_rows.end(), 0.0) / static_cast<double>(num_rows);
   };
