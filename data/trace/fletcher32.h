@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace headscope::data {
 
@@ -11,5 +12,9 @@ inline constexpr uint64_t kChecksumBytes = 4;  // behind what it is the sum of
 
 // Over big-endian 16-bit words, with a last odd byte as the upper half of one; bit for bit what HDF5 stores.
 uint32_t Fletcher32(const void* data, size_t bytes);
+
+using Fletcher32Function = uint32_t (*)(const unsigned char* data, size_t bytes);
+// Every way in which this machine can compute it; the last is the fastest, which Fletcher32 takes.
+std::vector<Fletcher32Function> Fletcher32Functions();
 
 }  // namespace headscope::data

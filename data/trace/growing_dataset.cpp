@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "trace/fletcher32.h"
+#include "trace/chunk_driver.h"
 #include "trace/hdf5_values.h"
 
 namespace headscope::data {
@@ -127,48 +127,61 @@ void GrowingDataset::Continue(hsize_t first_head, hsize_t num_heads, hsize_t fir
   for (hsize_t head = first_head; head < first_head + num_heads; ++head) {
     OpenChunk& chunk = open_[head];
     for (hsize_t item = first; item < first + length;) {
-      if (chunk.bytes == nullptr && !spare_.empty()) {
-        chunk.bytes = std::move(spare_.back());
-        spare_.pop_back();
-      } else if (chunk.bytes == nullptr) {
-        chunk.bytes = std::make_unique_for_overwrite<char[]>(shape_.chunk_items * item_bytes_ + kChecksumBytes);
-      }
       chunk.number = item / shape_.chunk_items;
       chunk.items = item % shape_.chunk_items;
       const hsize_t taken = std::min(first + length - item, shape_.chunk_items - chunk.items);
-      std::memcpy(chunk.bytes.get() + chunk.items * item_bytes_, from, taken * item_bytes_);
+      if (taken == shape_.chunk_items) {
+        WriteChunk(head, chunk.number, from);
+      } else {
+        if (chunk.bytes == nullptr && !spare_.empty()) {
+          chunk.bytes = std::move(spare_.back());
+          spare_.pop_back();
+        } else if (chunk.bytes == nullptr) {
+          chunk.bytes = std::make_unique_for_overwrite<char[]>(shape_.chunk_items * item_bytes_);
+        }
+        std::memcpy(chunk.bytes.get() + chunk.items * item_bytes_, from, taken * item_bytes_);
+        chunk.items += taken;
+        chunk.is_written = chunk.items == shape_.chunk_items;
+        if (chunk.is_written) {
+          WriteChunk(head, chunk.number, chunk.bytes.get());
+          spare_.push_back(std::move(chunk.bytes));
+        }
+      }
       from += taken * item_bytes_;
       item += taken;
-      chunk.items += taken;
-      chunk.is_written = false;
-      if (chunk.items < shape_.chunk_items) continue;
-      WriteChunk(head, &chunk);
-      spare_.push_back(std::move(chunk.bytes));
     }
   }
 }
 
-void GrowingDataset::WriteChunk(hsize_t head, OpenChunk* chunk) {
-  const hsize_t bytes = shape_.chunk_items * item_bytes_;
-  // What is not there yet is read as zeros, as of a chunk that HDF5 began.
-  std::memset(chunk->bytes.get() + chunk->items * item_bytes_, 0, bytes - chunk->items * item_bytes_);
-  const uint32_t sum = Fletcher32(chunk->bytes.get(), bytes);
-  for (size_t i = 0; i < kChecksumBytes; ++i) chunk->bytes[bytes + i] = static_cast<char>(sum >> (8 * i));
+void GrowingDataset::WriteChunk(hsize_t head, hsize_t number, const char* values) {
   std::vector<hsize_t> offset(shape_.extents.size());
   for (size_t axis = shape_.axis; axis-- > 0;) {
     offset[axis] = head % shape_.extents[axis];
     head /= shape_.extents[axis];
   }
-  offset[shape_.axis] = chunk->number * shape_.chunk_items;
-  const Hdf5Lock lock;
-  Require(H5Dwrite_chunk(dataset_.get(), H5P_DEFAULT, 0, offset.data(), bytes + kChecksumBytes, chunk->bytes.get()),
-          "writing dataset " + name_);
-  chunk->is_written = true;
+  offset[shape_.axis] = number * shape_.chunk_items;
+  const std::string action = "writing dataset " + name_;
+  StoredChunk chunk(values, shape_.chunk_items * item_bytes_);
+  {
+    const Hdf5Lock lock;
+    chunk.FindPlace(
+        [&](const void* stored, size_t size) {
+          return H5Dwrite_chunk(dataset_.get(), H5P_DEFAULT, 0, offset.data(), size, stored);
+        },
+        action);
+  }
+  chunk.Write(action);
 }
 
 void GrowingDataset::WriteBegunChunks() {
   for (hsize_t head = 0; head < open_.size(); ++head) {
-    if (!open_[head].is_written) WriteChunk(head, &open_[head]);
+    OpenChunk& chunk = open_[head];
+    if (chunk.is_written) continue;
+    // What is not there yet is read as zeros, as of a chunk that HDF5 began.
+    const hsize_t used = chunk.items * item_bytes_;
+    std::memset(chunk.bytes.get() + used, 0, shape_.chunk_items * item_bytes_ - used);
+    WriteChunk(head, chunk.number, chunk.bytes.get());
+    chunk.is_written = true;
   }
 }
 

@@ -42,9 +42,9 @@ class GrowingDataset {
   void Write(const std::vector<hsize_t>& offset, const std::vector<hsize_t>& count, const void* values);
   // The same for one row of heads that is continued where it ends: `num_heads` of them from `first_head` on, counted
   // over all axes before the growing one, each with `length` items from `first` on, which the dataset has grown to.
-  // Takes Hdf5Lock by itself, and only to hand over chunks that are full.
+  // Takes Hdf5Lock by itself, and only to ask where chunks that are full belong.
   void Continue(hsize_t first_head, hsize_t num_heads, hsize_t first, hsize_t length, const void* values);
-  // Hands over the chunks that Continue has begun.
+  // Writes the chunks that Continue has begun. Takes Hdf5Lock like it.
   void WriteBegunChunks();
   // For datasets of one axis: grows by `count` and writes there.
   void AppendItems(hsize_t count, const void* values);
@@ -64,12 +64,12 @@ class GrowingDataset {
   // The chunk at the end of a head, which is put together here: HDF5's own cache copies and sums up chunks more slowly
   // than disks take them.
   struct OpenChunk {
-    std::unique_ptr<char[]> bytes;  // with room for the checksum; null where the head's last chunk is full
+    std::unique_ptr<char[]> bytes;  // null where the head's last chunk is full
     hsize_t number = 0;             // of the head's chunks
     hsize_t items = 0;              // that are there
     bool is_written = true;         // as it is
   };
-  void WriteChunk(hsize_t head, OpenChunk* chunk);
+  void WriteChunk(hsize_t head, hsize_t number, const char* values);
   std::vector<OpenChunk> open_;  // of each head; empty: HDF5 keeps them
   // What full chunks left for the next: new memory takes longer to be had than chunks to be put together.
   std::vector<std::unique_ptr<char[]>> spare_;

@@ -66,8 +66,7 @@ static bool IsOfTheDisk() {
 
 hid_t Require(hid_t result, const std::string& action) {
   if (result < 0) {
-    throw FailedError({.problem = action + " failed: " + Hdf5Reason(),
-                       .remedy = IsOfTheDisk() ? "free some disk space or choose another folder" : ""});
+    throw FailedError({.problem = action + " failed: " + Hdf5Reason(), .remedy = IsOfTheDisk() ? kRemedyOfDisk : ""});
   }
   return result;
 }

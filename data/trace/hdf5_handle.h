@@ -2,7 +2,8 @@
 // The only door to HDF5: owned identifiers, one lock, quiet errors.
 //
 // HDF5 is called under a Hdf5Lock alone, because a build of it may or may not be thread-safe. Public functions of the
-// data room take it for their whole duration, but for TraceWriter::Append, which copies and sums up chunks without it.
+// data room take it for their whole duration, but for those of TraceWriter, which copies, sums up and writes chunks
+// without it.
 #pragma once
 
 #include <hdf5.h>
@@ -64,6 +65,9 @@ using PropertyHandle = Handle<H5Pclose>;
 // What HDF5 says about the last failure: the operating system's words where there are any, else its innermost
 // description.
 std::string Hdf5Reason();
+
+// What helps where a disk takes no more.
+inline constexpr const char* kRemedyOfDisk = "free some disk space or choose another folder";
 
 // Throws FailedError "<action> failed: <reason>" when `result` is negative; returns it otherwise.
 hid_t Require(hid_t result, const std::string& action);

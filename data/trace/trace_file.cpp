@@ -10,6 +10,7 @@
 
 #include "base/errors.h"
 #include "data/trace_writer.h"
+#include "trace/chunk_driver.h"
 #include "trace/hdf5_values.h"
 #include "trace/layer_table.h"
 #include "trace/trace_format.h"
@@ -24,6 +25,7 @@ constexpr size_t kSmallCache = size_t{1} << 20;
 
 PropertyHandle FileAccess() {
   PropertyHandle access(Require(H5Pcreate(H5P_FILE_ACCESS), "creating properties"));
+  UseChunkDriver(access.get());
   // The one version of the format in which a killed writer never loses flushed data (docs/trace_format.md, "Crashes").
   Require(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110), "setting the format version");
   return access;

@@ -172,6 +172,7 @@ void TraceWriter::Impl::FlushAll() {
     part.lse_keys.WriteBegunChunks();
     for (GrowingDataset& tensor : part.tensors) tensor.WriteBegunChunks();
   }
+  const Hdf5Lock lock;
   Require(H5Fflush(file.file.get(), H5F_SCOPE_LOCAL), "flushing");
   Require(H5Awrite(file.rows_flushed.get(), H5T_NATIVE_INT64, &rows), "writing rows_flushed");
   Require(H5Awrite(file.tokens_flushed.get(), H5T_NATIVE_INT64, &whole), "writing tokens_flushed");
@@ -297,7 +298,6 @@ void TraceWriter::Append(const LayerBlock& block) {
 }
 
 void TraceWriter::Flush() {
-  const Hdf5Lock lock;
   impl_->Guarded([&] { impl_->FlushAll(); });
 }
 
@@ -311,7 +311,6 @@ void TraceWriter::SetAnswerScore(float score) {
 }
 
 void TraceWriter::Finish() {
-  const Hdf5Lock lock;
   Impl& self = *impl_;
   const int64_t whole = self.WholeTokens();
   if (whole != self.num_tokens) {
@@ -322,12 +321,14 @@ void TraceWriter::Finish() {
   }
   self.Guarded([&] {
     self.FlushAll();
+    const Hdf5Lock lock;
     const int8_t yes = 1;
     const TypeHandle type = BooleanType();
     Require(H5Awrite(self.file.complete.get(), type.get(), &yes), "writing complete");
     Require(H5Fflush(self.file.file.get(), H5F_SCOPE_LOCAL), "flushing");
   });
   // Closing writes nothing that matters any more: it only marks the file as no longer written.
+  const Hdf5Lock lock;
   const std::string path = self.path;
   impl_ = std::make_unique<Impl>();
   impl_->path = path;

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// When chunks of a trace are written: after HDF5 has said where, without its lock, and before anything names them.
+#include "trace/chunk_driver.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <future>
+#include <iterator>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "synthetic_trace.h"
+#include "trace/fletcher32.h"
+
+namespace headscope::data {
+namespace {
+
+// One dataset of bytes, in chunks with a checksum.
+class FileOfChunks {
+ public:
+  static constexpr hsize_t kBytes = 4096;
+
+  explicit FileOfChunks(const std::string& path) : path_(path) {
+    const Hdf5Lock lock;
+    const PropertyHandle access(H5Pcreate(H5P_FILE_ACCESS));
+    UseChunkDriver(access.get());
+    H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
+    file_ = FileHandle(H5Fcreate(path.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access.get()));
+    const hsize_t extent = 8 * kBytes, limit = H5S_UNLIMITED;
+    const SpaceHandle space(H5Screate_simple(1, &extent, &limit));
+    const PropertyHandle creation(H5Pcreate(H5P_DATASET_CREATE));
+    H5Pset_chunk(creation.get(), 1, &kBytes);
+    H5Pset_fletcher32(creation.get());
+    dataset_ = DatasetHandle(
+        H5Dcreate2(file_.get(), "d", H5T_STD_U8LE, space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT));
+  }
+
+  herr_t HandOver(hsize_t number, const void* values, size_t size) const {
+    const hsize_t offset = number * kBytes;
+    return H5Dwrite_chunk(dataset_.get(), H5P_DEFAULT, 0, &offset, size, values);
+  }
+  void Find(StoredChunk* chunk, hsize_t number) const {
+    const Hdf5Lock lock;
+    chunk->FindPlace([&](const void* values, size_t size) { return HandOver(number, values, size); }, "writing");
+  }
+  herr_t Flush() const { return H5Fflush(file_.get(), H5F_SCOPE_LOCAL); }
+
+  // On the disk, whatever HDF5 keeps.
+  bool Holds(const std::string& bytes) const {
+    std::ifstream in(path_, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {}).find(bytes) != std::string::npos;
+  }
+  // By HDF5, which refuses what does not fit its checksum.
+  std::string Read(hsize_t number) const {
+    const Hdf5Lock lock;
+    const SpaceHandle in_file(H5Dget_space(dataset_.get())), in_memory(H5Screate_simple(1, &kBytes, nullptr));
+    const hsize_t offset = number * kBytes;
+    H5Sselect_hyperslab(in_file.get(), H5S_SELECT_SET, &offset, nullptr, &kBytes, nullptr);
+    std::string bytes(kBytes, '\0');
+    const herr_t read =
+        H5Dread(dataset_.get(), H5T_STD_U8LE, in_memory.get(), in_file.get(), H5P_DEFAULT, bytes.data());
+    return read < 0 ? "refused: " + Hdf5Reason() : bytes;
+  }
+
+ private:
+  std::string path_;
+  FileHandle file_;
+  DatasetHandle dataset_;
+};
+
+std::string RandomBytes(uint32_t seed, size_t count = FileOfChunks::kBytes) {
+  std::mt19937 random(seed);
+  std::string bytes(count, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(random());
+  return bytes;
+}
+
+TEST(ChunkDriver, ChunkIsWrittenByItsOwnerAndReadByHdf5) {
+  const testing::ScratchFolder folder;
+  const FileOfChunks file(folder.File("f.h5"));
+  const std::string first = RandomBytes(1), second = RandomBytes(2), again = RandomBytes(3);
+  for (const auto& [number, bytes] : {std::pair(hsize_t{5}, &first), {hsize_t{0}, &second}, {hsize_t{5}, &again}}) {
+    StoredChunk chunk(bytes->data(), bytes->size());
+    file.Find(&chunk, number);
+    EXPECT_FALSE(file.Holds(*bytes)) << "HDF5 wrote it, under its lock";
+    chunk.Write("writing");
+    EXPECT_TRUE(file.Holds(*bytes));
+    EXPECT_EQ(file.Read(number), *bytes);
+  }
+  EXPECT_FALSE(file.Holds(first)) << "a chunk that is written again stays where it is";
+  EXPECT_EQ(file.Read(0), second);
+}
+
+TEST(ChunkDriver, WritingWaitsForNobodyInHdf5) {
+  const testing::ScratchFolder folder;
+  const FileOfChunks file(folder.File("f.h5"));
+  const std::string bytes = RandomBytes(4);
+  StoredChunk chunk(bytes.data(), bytes.size());
+  file.Find(&chunk, 1);
+  const Hdf5Lock held;
+  const auto written = std::async(std::launch::async, [&] { chunk.Write("writing"); });
+  EXPECT_EQ(written.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_TRUE(file.Holds(bytes));
+}
+
+// A kill between the two would leave an index that names bytes beyond the end of the file.
+TEST(ChunkDriver, ChunkLiesInTheFileBeforeWhatNamesItDoes) {
+  const testing::ScratchFolder folder;
+  const FileOfChunks file(folder.File("f.h5"));
+  const std::string bytes = RandomBytes(5);
+  StoredChunk chunk(bytes.data(), bytes.size());
+  const Hdf5Lock lock;
+  chunk.FindPlace(
+      [&](const void* values, size_t size) {
+        const herr_t handed_over = file.HandOver(2, values, size);
+        EXPECT_FALSE(file.Holds(bytes));
+        return handed_over < 0 ? handed_over : file.Flush();  // as where the index leaves HDF5's cache by itself
+      },
+      "writing");
+  EXPECT_TRUE(file.Holds(bytes));
+  chunk.Write("writing");
+  EXPECT_EQ(file.Read(2), bytes);
+}
+
+// HDF5's words, one after the other: 360 of them, then both sums are folded.
+uint32_t SumWordByWord(const std::string& bytes) {
+  uint32_t sum1 = 0, sum2 = 0;
+  const auto fold = [&] {
+    sum1 = (sum1 & 0xffff) + (sum1 >> 16);
+    sum2 = (sum2 & 0xffff) + (sum2 >> 16);
+  };
+  const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<unsigned char>(bytes[i])); };
+  for (size_t word = 0; word < bytes.size() / 2; ++word) {
+    sum1 += byte(2 * word) << 8 | byte(2 * word + 1);
+    sum2 += sum1;
+    if (word % 360 == 359 || word + 1 == bytes.size() / 2) fold();
+  }
+  if (bytes.size() % 2 != 0) {
+    sum1 += byte(bytes.size() - 1) << 8;
+    sum2 += sum1;
+    fold();
+  }
+  fold();
+  return sum2 << 16 | sum1;
+}
+
+TEST(Fletcher32, EveryWayToComputeItIsTheDefinition) {
+  std::vector<std::string> texts = {std::string(262144, '\xff'), std::string(262144, '\0'), RandomBytes(6, 262144)};
+  for (size_t length = 0; length < 200; ++length) texts.push_back(RandomBytes(static_cast<uint32_t>(length), length));
+  for (size_t length = 715; length < 725; ++length) texts.push_back(std::string(length, '\xff'));
+  for (const Fletcher32Function function : Fletcher32Functions()) {
+    for (const std::string& text : texts) {
+      const auto* const data = reinterpret_cast<const unsigned char*>(text.data());
+      ASSERT_EQ(function(data, text.size()), SumWordByWord(text)) << text.size() << " bytes";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headscope::data
