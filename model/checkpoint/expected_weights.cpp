@@ -190,7 +190,8 @@ class LayerCheck {
     const std::string whole(name);
     const int64_t count = config_.experts.num_experts;
     if (family_.experts.packed_as_linear) {
-      Tensor(whole, {count, out, in});
+      const bool inputs_first = PacksInputsFirst(checkpoint_, config_, prefix_);
+      Tensor(whole, inputs_first ? std::vector{count, in, out} : std::vector{count, out, in});
       return;
     }
     if (config_.experts.mxfp4) {
@@ -228,6 +229,21 @@ std::string LayerPrefix(const Checkpoint& checkpoint, const Family& family, int3
   return WeightPrefix(checkpoint, family) + std::string(family.layer_prefix) + std::to_string(layer) + ".";
 }
 
+std::string HeadName(const Checkpoint& checkpoint, const Family& family) {
+  const bool other = !family.other_head.empty() && checkpoint.Has(std::string(family.other_head) + ".weight");
+  return std::string(other ? family.other_head : family.head);
+}
+
+bool PacksInputsFirst(Checkpoint* checkpoint, const ModelConfig& config, const std::string& prefix) {
+  const ExpertNames& names = config.family->experts;
+  const int64_t hidden = config.hidden_size, inner = config.experts.inner_size;
+  if (!names.packed_from_in) return false;
+  // The one of the two that is no square.
+  const bool by_down = hidden != inner;
+  const TensorEntry* entry = checkpoint->Find(prefix + std::string(by_down ? names.packed_down : names.packed_gate_up));
+  return entry != nullptr && entry->shape.size() == 3 && entry->shape[1] == (by_down ? inner : hidden);
+}
+
 bool HasPackedExperts(const Checkpoint& checkpoint, const Family& family, const std::string& prefix) {
   const ExpertNames& names = family.experts;
   if (names.each.empty() || names.packed_down.empty()) return names.each.empty();
@@ -241,7 +257,7 @@ void CheckWeights(Checkpoint* checkpoint, const ModelConfig& config) {
     Require(checkpoint, prefix + std::string(name), shape);
   };
   const std::vector<int64_t> table = {config.vocabulary_size, config.embedding_size};
-  const std::string head = std::string(row.head) + ".weight";
+  const std::string head = HeadName(*checkpoint, row) + ".weight";
   require(std::string(row.embedding) + ".weight", table);
   if (!row.position_embedding.empty()) {
     require(std::string(row.position_embedding) + ".weight",

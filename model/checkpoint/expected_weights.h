@@ -16,6 +16,13 @@ struct Family;
 std::string WeightPrefix(const Checkpoint& checkpoint, const Family& family);
 std::string LayerPrefix(const Checkpoint& checkpoint, const Family& family, int32_t layer);
 
+// The name of the output head, without ".weight".
+std::string HeadName(const Checkpoint& checkpoint, const Family& family);
+
+// Whether a layer's packed experts are [experts, in, out] (ExpertNames::packed_from_in), as the shape of one of them
+// tells; `prefix`: the layer's.
+bool PacksInputsFirst(Checkpoint* checkpoint, const ModelConfig& config, const std::string& prefix);
+
 // Whether a layer's experts stand in one tensor; `prefix`: the layer's.
 bool HasPackedExperts(const Checkpoint& checkpoint, const Family& family, const std::string& prefix);
 

@@ -69,6 +69,7 @@ struct ExpertNames {
   std::string_view packed_gate_up = {}, packed_down = {};  // GPT-OSS: [experts, in, out], and _bias; or MXFP4
   // Packed ones are [experts, out, in] without a bias, all of gate before all of up, and a file may have each instead.
   bool packed_as_linear = false;
+  bool packed_from_in = false;  // or they are [experts, in, out], with gate and up likewise
   std::string_view shared_gate = {}, shared_up = {}, shared_down = {};  // of the expert that every token sees
   std::string_view shared_weight = {};                                  // how much of it, through a sigmoid; none: all
 };
@@ -95,6 +96,7 @@ struct SizeKeys {
 struct Family {
   std::string_view model_type = {};
   std::string_view embedding = {}, final_norm = {}, head = {};  // tensor names, without ".weight"
+  std::string_view other_head = {};                             // under which files may have the head; empty: none
   std::string_view layer_prefix = {};                           // followed by the layer's number and a dot
   // Before all names but the head's: the first under which the checkpoint has the embedding.
   std::array<std::string_view, 2> prefixes = {};

@@ -15,6 +15,8 @@
   FAMILY(Yi)                       \
   FAMILY(Mistral)                  \
   FAMILY(Ministral)                \
+  FAMILY(Ministral3)               \
+  FAMILY(Mistral3)                 \
   FAMILY(Mixtral)                  \
   FAMILY(Qwen)                     \
   FAMILY(Qwen2)                    \
@@ -29,6 +31,7 @@
   FAMILY(Qwen2Vl)                  \
   FAMILY(Qwen25Vl)                 \
   FAMILY(Qwen3Vl)                  \
+  FAMILY(Qwen3VlMoe)               \
   FAMILY(Gemma)                    \
   FAMILY(Gemma2)                   \
   FAMILY(Gemma3)                   \
@@ -41,6 +44,7 @@
   FAMILY(ChatGlm)                  \
   FAMILY(InternLm2)                \
   FAMILY(Granite)                  \
+  FAMILY(GraniteMoe)               \
   FAMILY(Olmo2)                    \
   FAMILY(Olmo3)                    \
   FAMILY(Olmoe)                    \

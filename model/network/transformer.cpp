@@ -3,6 +3,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -162,6 +163,19 @@ struct Decoder {
     return place == QkNorm::kEachHead ? Norm(by_head, norm) : by_head;
   }
 
+  // Queries [heads, rows, head_dim] of the tokens behind the cache. Before they are turned, which changes no factor, so
+  // what is recorded before RoPE is what RoPE turns.
+  at::Tensor Grown(const at::Tensor& heads, const QueryGrowth& growth) const {
+    if (growth.rate == 0) return heads;
+    const at::Tensor factors = at::arange(length, length + heads.size(1), heads.options().dtype(at::kLong))
+                                   .floor_divide(growth.length)
+                                   .to(at::kFloat)
+                                   .log1p_()
+                                   .mul_(growth.rate)
+                                   .add_(1);
+    return heads * factors.to(heads.scalar_type()).unsqueeze(1);
+  }
+
   at::Tensor Turned(const at::Tensor& heads, const AttentionLayer& facts,
                     const std::vector<RotaryEmbedding::Tables>& positions) const {
     return facts.rope < 0 ? heads : RotaryEmbedding::Rotate(heads, positions[static_cast<size_t>(facts.rope)]);
@@ -180,7 +194,8 @@ struct Decoder {
     Projected out;
     out.raw_q = by_head(qkv.narrow(1, 0, q_size), facts.num_qo_heads);
     out.raw_k = by_head(qkv.narrow(1, q_size, k_size), facts.num_kv_heads);
-    out.plain_q = Heads(qkv.narrow(1, 0, q_size), facts.num_qo_heads, facts.head_dim, facts.qk_norm, w.q_norm);
+    out.plain_q = Grown(Heads(qkv.narrow(1, 0, q_size), facts.num_qo_heads, facts.head_dim, facts.qk_norm, w.q_norm),
+                        facts.growth);
     out.plain_k = Heads(qkv.narrow(1, q_size, k_size), facts.num_kv_heads, facts.head_dim, facts.qk_norm, w.k_norm);
     out.v =
         qkv.narrow(1, q_size + k_size, v_size).view({x.size(0), facts.num_kv_heads, facts.v_head_dim}).transpose(0, 1);

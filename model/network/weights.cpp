@@ -50,6 +50,9 @@ class Loader {
   bool HasPackedExperts(const Family& family, const std::string& prefix) const {
     return model::HasPackedExperts(*checkpoint_, family, prefix);
   }
+  bool PacksInputsFirst(const ModelConfig& config, const std::string& prefix) const {
+    return model::PacksInputsFirst(checkpoint_, config, prefix);
+  }
   void StopIfAsked() const { headscope::StopIfAsked(stop_); }
 
  private:
@@ -253,7 +256,8 @@ class LayerLoader {
   }
 
   std::vector<Projection> LoadLinearPack(std::string_view name) {
-    const at::Tensor all = Part(name, "");
+    at::Tensor all = Part(name, "");
+    if (loader_.PacksInputsFirst(config_, prefix_)) all = all.transpose(1, 2).contiguous();
     std::vector<Projection> out;
     for (int64_t expert = 0; expert < all.size(0); ++expert) out.push_back({all.select(0, expert), {}});
     return out;
@@ -317,7 +321,7 @@ ModelWeights LoadWeights(Checkpoint* checkpoint, ModelConfig* config, at::Scalar
   if (config->tied_embeddings)
     weights.head = weights.embedding;
   else if (config->has_head)
-    weights.head = loader.Load(std::string(row.head) + ".weight");
+    weights.head = loader.Load(HeadName(*checkpoint, row) + ".weight");
   for (int32_t layer = 0; layer < config->num_layers; ++layer) {
     loader.MoveTo(layer_devices[static_cast<size_t>(layer)]);
     LayerLoader one(&loader, *config, layer, LayerPrefix(*checkpoint, row, layer));

@@ -187,6 +187,27 @@ TEST(ModelConfig, ReadsQwenVlWithTheTextModelsKeysInEitherPlace) {
   EXPECT_EQ(Parse(flat).num_layers, 2);
 }
 
+TEST(ModelConfig, ReadsHowQueriesGrow) {
+  json ministral = Family("ministral3");
+  EXPECT_THAT(RefusalWith("hidden_act", "silu", ministral), HasSubstr("rope_scaling"));
+  json& positions = ministral["rope_parameters"];
+  positions = {{"rope_type", "yarn"}, {"rope_theta", 1e6}, {"factor", 4.0}, {"original_max_position_embeddings", 256}};
+  EXPECT_THAT(RefusalWith("hidden_act", "silu", ministral), HasSubstr("llama_4_scaling_beta"));
+  positions["llama_4_scaling_beta"] = -0.1;
+  EXPECT_THAT(RefusalWith("hidden_act", "silu", ministral), HasSubstr("must not be negative"));
+  positions["llama_4_scaling_beta"] = 0.1;
+  EXPECT_EQ(Parse(ministral).layers[1].growth.rate, 0.1);
+  EXPECT_EQ(Parse(ministral).layers[1].growth.length, 256);
+  json images = {{"model_type", "mistral3"}, {"text_config", ministral}};
+  EXPECT_EQ(Parse(images).layers[0].growth.rate, 0.1);
+  images["text_config"]["model_type"] = "mistral4";
+  EXPECT_THAT(RefusalWith("architectures", json::array(), images), HasSubstr("mistral and ministral3 are"));
+  images["text_config"] = Family("mistral");
+  EXPECT_THAT(RefusalWith("architectures", json::array(), images), HasSubstr("sliding_window: is missing"));
+  images["text_config"]["sliding_window"] = nullptr;
+  EXPECT_EQ(Parse(images).layers[0].growth.rate, 0);
+}
+
 TEST(ModelConfig, RefusesVariantsOfTheFamiliesOf2026) {
   json minimax = Family("minimax_m2");
   minimax["num_local_experts"] = 4;

@@ -187,6 +187,25 @@ def qwen3_with_images():
     return transformers.Qwen3VLForConditionalGeneration(transformers.Qwen3VLConfig(text_config=text, vision_config=sees, **NO_IMAGE))
 
 
+def qwen3_moe_with_images():
+    sees = dict(depth=1, hidden_size=16, intermediate_size=24, num_heads=2, out_hidden_size=48, num_position_embeddings=16, deepstack_visual_indexes=[])
+    text = dict(**SIZES, num_attention_heads=8, num_key_value_heads=2, head_dim=16, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24,
+                mlp_only_layers=[1], **rope(1e5, mrope_section=[4, 2, 2], mrope_interleaved=True))
+    return transformers.Qwen3VLMoeForConditionalGeneration(transformers.Qwen3VLMoeConfig(text_config=text, vision_config=sees, **NO_IMAGE))
+
+
+# Both grow within the texts here.
+def ministral3(**options):
+    return transformers.Ministral3Config(**{**SIZES, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 16, **rope(
+        1e6, **{**YARN, "original_max_position_embeddings": 16}, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.7), **options})
+
+
+def mistral3(text, **options):
+    sees = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14, model_type="pixtral")
+    config = transformers.Mistral3Config(text_config=text, vision_config=sees, image_token_index=1000, **options)
+    return transformers.Mistral3ForConditionalGeneration(config)
+
+
 def qwen2_moe(**options):
     return family("Qwen2Moe", "Qwen2Moe", **{**rope(1e6), "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
                                              "shared_expert_intermediate_size": 20, "mlp_only_layers": [0], **options})
@@ -288,6 +307,10 @@ MODELS = {
     "internlm2": lambda: llama(num_attention_heads=8, num_key_value_heads=2, **rope(1e6)),
     "ministral": lambda: family("Ministral", "Ministral", **rope(1e6), sliding_window=32, layer_types=WINDOWS_IN_TURN, head_dim=16),
     "ministral_every_window": lambda: family("Ministral", "Ministral", **rope(1e6), sliding_window=32, head_dim=8),
+    "ministral3": lambda: transformers.Ministral3ForCausalLM(ministral3()),
+    "ministral3_window": lambda: transformers.Ministral3ForCausalLM(ministral3(sliding_window=32, tie_word_embeddings=True)),
+    "mistral3": lambda: mistral3(ministral3().to_dict(), tie_word_embeddings=False),
+    "mistral3_without_growth": lambda: mistral3(mistral().config.to_dict(), tie_word_embeddings=True),
     "exaone4": exaone4,
     "exaone4_letters": exaone4,
     "exaone4_without_windows": lambda: exaone4(sliding_window=None, layer_types=["full_attention"] * 3),
@@ -317,6 +340,10 @@ MODELS = {
     "qwen2_vl_as_published": lambda: qwen2_with_images("Qwen2VL", dict(depth=1, embed_dim=16, hidden_size=48, num_heads=2)),
     "qwen2_5_vl": lambda: qwen2_with_images("Qwen2_5_VL", dict(depth=1, hidden_size=16, intermediate_size=24, num_heads=2, out_hidden_size=48)),
     "qwen3_vl": qwen3_with_images,
+    "qwen3_vl_moe": qwen3_moe_with_images,
+    "qwen3_vl_moe_as_published": qwen3_moe_with_images,
+    "granitemoe": lambda: family("GraniteMoe", "GraniteMoe", **rope(1e4), embedding_multiplier=3.0, residual_multiplier=0.4, logits_scaling=2.5,
+                                 attention_multiplier=0.2, num_local_experts=6, num_experts_per_tok=2, intermediate_size=24),
     "glm4_moe": glm4_moe,
     "glm4_moe_without_norms": lambda: glm4_moe(use_qk_norm=False, attention_bias=False, num_attention_heads=7, num_key_value_heads=1, n_group=4, topk_group=2),
     "glm4_moe_lite": glm4_moe_lite,

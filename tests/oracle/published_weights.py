@@ -104,4 +104,9 @@ def packed_experts(weights, config):
     return out
 
 
-RENAMED = {"qwen3_5_moe": packed_experts, "gpt2_hub_names": gpt2_hub_names, "qwen": qwen1, "chatglm": chatglm, "internlm2": internlm2, "yi": yi, "kimi_k2": kimi_k2, "gemma3_with_images_other_names": gemma3_other_names}
+def experts_from_in(weights, config):
+    """Packed experts as Qwen 3 VL's are published, inputs before outputs."""
+    return {key: weight.transpose(1, 2) if ".experts." in key else weight for key, weight in weights.items()}
+
+
+RENAMED = {"qwen3_vl_moe_as_published": experts_from_in, "qwen3_5_moe": packed_experts, "gpt2_hub_names": gpt2_hub_names, "qwen": qwen1, "chatglm": chatglm, "internlm2": internlm2, "yi": yi, "kimi_k2": kimi_k2, "gemma3_with_images_other_names": gemma3_other_names}

@@ -11,6 +11,12 @@ namespace headscope::model {
 // it.
 enum class QkNorm : uint8_t { kNone, kEachHead, kAllHeads, kEachHeadAfterRope };
 
+// Queries far down a text are multiplied by 1 + rate * log(1 + floor(position / length)); rate 0: none are.
+struct QueryGrowth {
+  double rate = 0;
+  int64_t length = 1;
+};
+
 struct AttentionLayer {
   int32_t num_qo_heads = 0;
   int32_t num_kv_heads = 0;  // divides num_qo_heads
@@ -20,7 +26,8 @@ struct AttentionLayer {
   double soft_cap = 0;       // score = soft_cap * tanh(scale * q.k / soft_cap); 0: none
   int32_t window = 0;        // tokens that a row sees, itself among them; 0: all before it
   QkNorm qk_norm = QkNorm::kNone;
-  int32_t rope = 0;          // place in ModelConfig::ropes; -1: the layer turns nothing by position
+  int32_t rope = 0;  // place in ModelConfig::ropes; -1: the layer turns nothing by position
+  QueryGrowth growth = {};
   bool output_gate = false;  // what every channel puts out is multiplied by the sigmoid of a gate
   bool causal = true;        // else every row sees all keys, also later ones: an encoder's
   bool linear = false;       // a recurrence stands in place of attention: there are no heads
