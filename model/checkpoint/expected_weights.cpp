@@ -91,7 +91,8 @@ class LayerCheck {
   void Attention() const {
     const LayerNames& names = family_.layer;
     const int64_t hidden = config_.hidden_size;
-    const int64_t q_rows = int64_t{facts_.num_qo_heads} * facts_.head_dim * (facts_.output_gate ? 2 : 1);
+    const bool gate_in_q = facts_.output_gate && names.gate_of_output.empty();
+    const int64_t q_rows = int64_t{facts_.num_qo_heads} * facts_.head_dim * (gate_in_q ? 2 : 1);
     const int64_t k_rows = int64_t{facts_.num_kv_heads} * facts_.head_dim;
     const int64_t v_rows = int64_t{facts_.num_kv_heads} * facts_.v_head_dim;
     switch (family_.qkv_layout) {
@@ -99,6 +100,7 @@ class LayerCheck {
         Projection(names.q, q_rows, hidden, config_.qkv_bias);
         Projection(names.k, k_rows, hidden, config_.qkv_bias);
         Projection(names.v, v_rows, hidden, config_.qkv_bias);
+        if (!names.gate_of_output.empty()) Projection(names.gate_of_output, q_rows, hidden, config_.qkv_bias);
         break;
       case QkvLayout::kStacked:
       case QkvLayout::kByKvHead:

@@ -49,6 +49,7 @@ struct LayerNames {
   std::string_view input_norm = {};  // of what attention reads
   std::string_view qkv = {};         // where QkvLayout says one tensor; else the three
   std::string_view q = {}, k = {}, v = {}, output = {};
+  std::string_view gate_of_output = {};  // Family::output_gate: a tensor of its own; else in q's
   std::string_view q_norm = {}, k_norm = {};
   std::string_view attention_output_norm = {};  // of what attention adds
   std::string_view mlp_norm = {};  // of what the MLP reads; without it in a parallel layer: the input norm's output
@@ -122,7 +123,7 @@ struct Family {
   QkNorm qk_norm = QkNorm::kNone;
   bool head_norms_apart = false;  // QkNorm::kEachHead: every head has weights of its own
   bool transposed = false;        // the layers' weights are [in, out]
-  bool output_gate = false;       // q's projection gives every head a gate of what it puts out, after its rows
+  bool output_gate = false;       // every head has a gate of what it puts out: q's projection gives it after its rows
   bool causal = true;             // else an encoder: every token sees all others
   bool parallel = false;          // attention and MLP read the same, and both are added at once
   bool rope_interleaved = false;  // turns components 2j and 2j + 1; else j and j + half

@@ -64,6 +64,7 @@
   FAMILY(SeedOss)                  \
   FAMILY(Ernie45)                  \
   FAMILY(HunyuanDense)             \
+  FAMILY(Afmoe)                    \
   HEADSCOPE_MORE_FAMILIES(FAMILY)
 
 namespace headscope::model {

@@ -139,7 +139,12 @@ class LayerLoader {
   Projection LoadQkv() {
     const LayerNames& names = family_.layer;
     if (family_.qkv_layout == QkvLayout::kApart) {
-      const Projection all = LoadStacked({names.q, names.k, names.v}, config_.qkv_bias);
+      std::vector<std::string_view> parts = {names.q, names.k, names.v};
+      if (!names.gate_of_output.empty()) {
+        parts.push_back(names.gate_of_output);
+        return LoadStacked(parts, config_.qkv_bias);
+      }
+      const Projection all = LoadStacked(parts, config_.qkv_bias);
       return facts_.output_gate ? Projection{GatesLast(all.weight), config_.qkv_bias ? GatesLast(all.bias) : all.bias}
                                 : all;
     }

@@ -19,7 +19,7 @@ from command_line import MODEL, run
 
 ORACLE = pathlib.Path(sys.argv[3])
 FAMILIES = {"llama_gqa": "llama", "mistral_window": "mistral", "qwen2": "qwen2", "qwen3": "qwen3", "gemma2": "gemma2", "gemma3_old_spelling": "gemma3_text",
-            "phi3": "phi3", "granite": "granite", "granitemoe": "granitemoe", "olmo2": "olmo2", "smollm3": "smollm3", "cohere": "cohere", "gpt_neox_old_spelling": "gpt_neox",
+            "phi3": "phi3", "granite": "granite", "granitemoe": "granitemoe", "afmoe": "afmoe", "olmo2": "olmo2", "smollm3": "smollm3", "cohere": "cohere", "gpt_neox_old_spelling": "gpt_neox",
             "gemma": "gemma", "gpt2_hub_names": "gpt2", "opt_norms_after": "opt", "glm": "glm", "glm4": "glm4", "chatglm": "chatglm", "internlm2": "internlm2",
             "ministral": "ministral", "ministral3": "ministral3", "mistral3": "mistral3", "cohere2": "cohere2", "exaone4": "exaone4", "olmo3": "olmo3", "mixtral": "mixtral", "qwen3_moe": "qwen3_moe",
             "gpt_oss_mxfp4": "gpt_oss", "deepseek_v2_groups": "deepseek_v2", "deepseek_v3": "deepseek_v3", "kimi_k2": "kimi_k2", "qwen3_next": "qwen3_next",

@@ -79,6 +79,10 @@ FAMILIES = {
         dict(num_hidden_layers=2, layer_types=SLIDING, sliding_window=6, global_head_dim=16, hidden_size_per_layer_input=0, num_kv_shared_layers=0, vocab_size_per_layer_input=VOCABULARY),
     ),
     "hunyuan_v1_dense": ("hunyuan_v1_dense", {}),
+    "qwen3_vl_moe_text": ("qwen3_vl_moe_text", EXPERTS | dict(rope_parameters=dict(rope_type="default", rope_theta=10000.0, mrope_section=[2, 1, 1]))),
+    "granitemoe": ("granitemoe", EXPERTS | dict(attention_multiplier=0.3)),
+    "afmoe": ("afmoe", EXPERTS | dict(sliding_window=6, layer_types=SLIDING, num_shared_experts=1, num_dense_layers=1)),
+    "lfm2": ("lfm2", dict(layer_types=["conv", "full_attention"])),
     "gemma3n_text": (
         "gemma3n_text",
         dict(

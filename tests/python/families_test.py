@@ -19,9 +19,9 @@ from headscope import interception
 NUM_TOKENS = 20
 OUTPUT_PROJECTIONS = ("o_proj", "out_proj", "dense", "c_proj")
 # Their output is multiplied by a gate before it is projected.
-GATED = ("qwen3_next", "qwen3_5_text")
+GATED = ("qwen3_next", "qwen3_5_text", "afmoe")
 # Positions reach the keys by another way: learned ones are added to the tokens, a recurrence or a sink makes rows differ, a norm follows the turn.
-NO_TURN = ("gpt2", "gpt2_scale_by_layer", "opt", "qwen3_next", "qwen3_5_text", "gpt_oss", "mimo_v2_flash", "hunyuan_v1_dense")
+NO_TURN = ("gpt2", "gpt2_scale_by_layer", "opt", "qwen3_next", "qwen3_5_text", "gpt_oss", "mimo_v2_flash", "hunyuan_v1_dense", "lfm2")
 SCALED = ("llama3", "ministral3", "gemma4_text")  # RoPE's frequencies are not those of theta alone
 
 
@@ -140,6 +140,7 @@ class Facts(cases.FolderCase):
         "mimo_v2_flash": dict(head_dim=[12, 12], v_head_dim=[8, 8], window=[6, 0]),
         "qwen3_next": dict(output_gate=[2], rope_dims=[2]),
         "qwen3_5_text": dict(output_gate=[2], rope_dims=[4]),
+        "afmoe": dict(norm=[2, 2], output_gate=[2, 2], window=[6, 0], rope_convention=[1, 0]),
         "minimax_m2": dict(norm=[4, 4], rope_dims=[4, 4]),
         "gemma3n_text": dict(kv_layer=[-1, -1, 0, 1], softmax_scale=[1.0] * 4),
         "glm_moe_dsa": dict(selection_sets=[1, 0], selection_ids=[5, 0], selection_layer=[-1, 0]),
