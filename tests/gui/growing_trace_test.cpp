@@ -10,6 +10,7 @@
 #include "data/trace_writer.h"
 #include "set_repeats.h"
 #include "shell_fixture.h"
+#include "trace_watch.h"
 
 namespace headscope::gui_test {
 namespace {
@@ -104,6 +105,13 @@ class GrowingTraceTest : public ShellTest {
   GrowingTraceTest() { trace_.Write(300); }
   int64_t Tokens() { return window_->store()->trace().num_tokens; }
   QString Said() { return Find<QLabel>("recordingLabel")->text(); }
+  // The watch waits as long again as the writer took, which here would be for nothing.
+  void LetTheWriterRest() {
+    auto* const watch = window_->findChild<ui::TraceWatch*>();
+    watch->PassTime(0);  // what was written is seen now
+    EXPECT_TRUE(watch->is_written());
+    watch->PassTime(2 * ui::TraceWatch::kMostRestMs);
+  }
   bool IsSaid() { return Find<QLabel>("recordingLabel")->isVisible(); }
 
   const QString path_ = File(QStringLiteral("growing.h5"));
@@ -125,6 +133,7 @@ TEST_F(GrowingTraceTest, WhatIsRecordedIsShownAndFollowsUntilItIsWhole) {
   trace_.Write(300);
   ASSERT_TRUE(WaitFor([&] { return Said() == QStringLiteral("Recording: 300 of 900 tokens"); }))
       << Said().toStdString();
+  LetTheWriterRest();
   ASSERT_TRUE(WaitFor([&] { return Tokens() == 600; })) << Said().toStdString();
   EXPECT_EQ(Said(), QStringLiteral("Incomplete: 600 of 900 tokens"));
   EXPECT_EQ(window_->store()->selected(), (analysis::HeadId{0, 1})) << "what is looked at stays";
@@ -136,9 +145,8 @@ TEST_F(GrowingTraceTest, WhatIsRecordedIsShownAndFollowsUntilItIsWhole) {
   window_->canvas()->FitView();
   trace_.Write(300);
   trace_.Finish();
-  // The writer took its time before this piece, so it is left as much again before it is taken to rest.
-  ASSERT_TRUE(WaitFor([&] { return Tokens() == 900 && window_->store()->trace().complete; }, 90000))
-      << Said().toStdString();
+  LetTheWriterRest();
+  ASSERT_TRUE(WaitFor([&] { return Tokens() == 900 && window_->store()->trace().complete; })) << Said().toStdString();
   EXPECT_FALSE(IsSaid());
   ASSERT_TRUE(WaitForCanvas());
   EXPECT_TRUE(window_->canvas()->VisiblePart().is_whole);
@@ -156,6 +164,7 @@ TEST_F(GrowingTraceTest, RunsAreNotDroppedWithoutAQuestionAndNotesStay) {
   auto* const runs = Find<QTableView>("runsTable");
   ASSERT_TRUE(WaitFor([&] { return runs->model()->rowCount() == 2; }));
   trace_.Write(300);
+  LetTheWriterRest();
   auto* const show = Find<QPushButton>("noticeAction");
   ASSERT_TRUE(WaitFor([&] { return show->isVisible(); }));
   EXPECT_TRUE(Find<QLabel>("noticeText")->text().startsWith(QStringLiteral("More of growing.h5")));
@@ -208,6 +217,7 @@ TEST_F(GrowingTraceTest, NotesAndTheQueryLookedAtStay) {
   window_->state()->notes.AddTag({0, 1}, QStringLiteral("mine"));
   window_->state()->focus.Choose(123);
   trace_.Write(300);
+  LetTheWriterRest();
   ASSERT_TRUE(WaitFor([&] { return Tokens() == 600; })) << Said().toStdString();
   EXPECT_EQ(window_->state()->focus.row(), 123);
   ASSERT_EQ(window_->state()->notes.notes().size(), 1U);
@@ -235,6 +245,7 @@ TEST_F(GrowingTraceTest, ADialogIsNotReadUnderAndATraceThatDoesNotOpenLeavesThis
   dialog.setModal(true);
   dialog.show();
   trace_.Write(300);
+  LetTheWriterRest();
   ASSERT_TRUE(WaitFor([&] { return Find<QPushButton>("noticeAction")->isVisible(); }));
   EXPECT_EQ(Tokens(), 300);
   dialog.close();
@@ -243,7 +254,8 @@ TEST_F(GrowingTraceTest, ADialogIsNotReadUnderAndATraceThatDoesNotOpenLeavesThis
   trace_.Write(200);
   EXPECT_TRUE(WaitFor([&] { return Said() == QStringLiteral("Recording: 300 of 900 tokens"); }))
       << Said().toStdString();
-  EXPECT_TRUE(WaitFor([&] { return Said() == QStringLiteral("Incomplete: 300 of 900 tokens"); }, 60000))
+  LetTheWriterRest();
+  EXPECT_TRUE(WaitFor([&] { return Said() == QStringLiteral("Incomplete: 300 of 900 tokens"); }))
       << Said().toStdString();
   EXPECT_TRUE(
       Find<QLabel>("recordingLabel")->toolTip().contains(QStringLiteral("Nothing has been written to the trace")));

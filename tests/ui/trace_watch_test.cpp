@@ -92,6 +92,24 @@ TEST_F(TraceWatchTest, TellsOfTheLastThatWasWrittenWhenTheWriterRestsForLong) {
   EXPECT_EQ(grown_, 1);
 }
 
+TEST_F(TraceWatchTest, TimeThatIsPassedOverCountsForTheTimerToo) {
+  Open(false);
+  Append(10);
+  watch_.PassTime(0);
+  EXPECT_TRUE(watch_.is_written());
+  watch_.PassTime(TraceWatch::kLeastRestMs);
+  EXPECT_FALSE(watch_.is_written());
+  EXPECT_EQ(grown_, 0);
+  watch_.PassTime(TraceWatch::kLeastRestMs);
+  EXPECT_EQ(grown_, 1);
+  // The clock goes on from there.
+  Append(10);
+  watch_.PassTime(0);
+  EXPECT_TRUE(watch_.is_written());
+  watch_.PassTime(0);
+  EXPECT_TRUE(watch_.is_written());
+}
+
 TEST_F(TraceWatchTest, AtRestATenthIsWorthIt) {
   Open(false);
   Append(100);

@@ -245,7 +245,7 @@ class MainWindow : public QMainWindow {
   QString said_of_session_;   // why it could not be
   StateWriter writer_;
   TraceKeeper keeper_;
-  TraceWatch watch_;
+  TraceWatch watch_{this};
   QString recording_path_;  // of this window's capture, as far as it is readable; empty: none
   int readable_offer_ = 0;  // the notice that offers it
   QTimer save_timer_;

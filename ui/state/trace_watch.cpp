@@ -37,7 +37,7 @@ bool HasGrownFrom(const TraceSummary& before, const TraceSummary& now) {
 TraceWatch::TraceWatch(QObject* parent) : QObject(parent) {
   clock_.start();
   timer_.setInterval(kLookMs);
-  connect(&timer_, &QTimer::timeout, this, [this] { Look(clock_.elapsed()); });
+  connect(&timer_, &QTimer::timeout, this, [this] { PassTime(0); });
 }
 
 TraceWatch::FileState TraceWatch::StateOf(const QString& path) {
@@ -117,6 +117,11 @@ void TraceWatch::Missing() {
   is_gone_ = there.size < 0 || there.device != last_.device || there.inode != last_.inode;
   Q_EMIT Looked();
   if (!is_gone_) Q_EMIT Renamed(target);
+}
+
+void TraceWatch::PassTime(qint64 ms) {
+  passed_ms_ += ms;
+  Look(clock_.elapsed() + passed_ms_);
 }
 
 void TraceWatch::Look(qint64 now_ms) {

@@ -48,6 +48,7 @@ class TraceWatch : public QObject {
   static constexpr int kRestIntervals = 2;
   static constexpr int kLookMs = 500, kLookAtRestMs = 5000;
   void Look(qint64 now_ms);  // as the timer does; of a clock that never goes back
+  void PassTime(qint64 ms);  // looks as the timer would after so long, for whoever will not wait
   int look_ms() const { return timer_.isActive() ? timer_.interval() : 0; }  // 0: nobody looks
 
  Q_SIGNALS:
@@ -67,6 +68,7 @@ class TraceWatch : public QObject {
   QString path_, opening_path_;
   FileState opened_, last_, opening_;
   QElapsedTimer clock_;
+  qint64 passed_ms_ = 0;    // ahead of the clock
   qint64 written_ms_ = -1;  // when a change was seen last; before one: when it was looked at first; -1: the next look
   qint64 longest_interval_ms_ = 0;  // between two changes
   bool has_changed_ = false;        // since this path was opened first
