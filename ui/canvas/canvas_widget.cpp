@@ -144,9 +144,6 @@ void HeadCanvas::CompareWith(HeadCanvas* other) {
   }
   impl_->RequestFrame();
 }
-QString HeadCanvas::WhyNotCompared() const {
-  return QString::fromStdString(impl_->model.WhyNotCompared());
-}
 QStringList HeadCanvas::ComparisonLines() const {
   QStringList lines;
   for (const std::string& text : ComparisonTexts(impl_->model)) lines << QString::fromStdString(text);

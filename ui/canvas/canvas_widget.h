@@ -75,8 +75,6 @@ class HeadCanvas : public QOpenGLWidget {
   // Shows how `other` differs from this map (CanvasModel::CompareWith), or this one alone; null: alone. `other`
   // outlives this, or is replaced first.
   void CompareWith(HeadCanvas* other);
-  // Why there is nothing to be seen of it; empty otherwise.
-  QString WhyNotCompared() const;
   // A line for each colour of the comparison.
   QStringList ComparisonLines() const;
   void SetNamed(bool named);  // says on the map which head it is, and by which method
