@@ -208,6 +208,12 @@ function(headscope_test_limit seconds)
   set_property(TEST ${ARGN} APPEND PROPERTY ENVIRONMENT "HEADSCOPE_TEST_PATIENCE=${HEADSCOPE_TEST_PATIENCE}")
 endfunction()
 
+# headscope_test_takes(<seconds> <test>...): of processor time, for tests that take some 15 or more. They begin first, also in a folder where CTest has
+# seen no run yet: a long one that begins last leaves the other cores idle.
+function(headscope_test_takes seconds)
+  set_property(TEST ${ARGN} PROPERTY COST ${seconds})
+endfunction()
+
 # headscope_test(<name> [ALONE] SOURCES ... [USES ...] [LABELS ...] [TIMEOUT seconds] [ENVIRONMENT ...])
 #
 # One GoogleTest binary, one CTest entry; what tests the same libraries is one binary. Its units are compiled in batches, since they all make the

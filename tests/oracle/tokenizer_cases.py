@@ -4,11 +4,11 @@
     tokenizer_cases.py MODEL_DIR OUT_DIR PROSE [STRINGS [KIND...]]
 
 Writes for each of the tokenizers below OUT_DIR/<kind>/tokenizer.json, tokenizer.model, qwen.tiktoken or tiktoken.model, and OUT_DIR/<kind>/cases.bin: per case the length of the text (u32),
-its UTF-8, the number of ids (u32), the ids (i32), the same for at most four ids of the text with special tokens, and like the text that which the library makes
-of the ids again. Three kinds are splits over the checkpoint's own vocabulary; the others are trained here, in the forms that models are published in. The kinds
+its UTF-8, the number of ids (u32), the ids (i32), of a text of at most 1,000 bytes the same for at most four ids with special tokens, and like the text that which
+the library makes of the ids again. Three kinds are splits over the checkpoint's own vocabulary; the others are trained here, in the forms that models are published in. The kinds
 of cross/ join every normalizer, every pre-tokenizer and every model with each other.
 
-STRINGS: how many random strings there are for each kind, 1500 unless said otherwise. A run with kinds makes these alone. The long form, by hand:
+STRINGS: how many random strings there are for each kind, 1000 unless said otherwise. A run with kinds makes these alone. The long form, by hand:
 
     tokenizer_cases.py data/reference_model FOLDER data/prompts/prose.txt 20000
     HEADSCOPE_TOKENIZER_CASES=FOLDER ctest --test-dir build/release -R model_tokenizer_test
@@ -402,6 +402,9 @@ def texts(seed, assigned, strings):
 def slices(text):
     """Parts of 400,000 characters, each ended early where more than 25,000 characters of white space, or of others, follow each other: as the programs
     of Llama 3 and Kimi K2 do before they call tiktoken."""
+    if len(text) <= 25_000:
+        yield text
+        return
     for part in (text[first:first + 400_000] for first in range(0, len(text), 400_000)):
         begin = length = 0
         for place, character in enumerate(part):
@@ -434,13 +437,14 @@ def write_cases(folder, strings, encode, decode):
     """`encode(text, special)` and `decode(ids)` are the library's."""
     with open(os.path.join(folder, "cases.bin"), "wb") as file:
         for text in strings:
-            ids = encode(text, False)
-            file.write(text_of(text.encode()) + numbers(ids) + numbers(encode(text, True)[:4]) + text_of(decode(ids).encode()))
+            ids, utf8 = encode(text, False), text.encode()
+            special = numbers(encode(text, True)[:4]) if len(utf8) <= 1000 else b""
+            file.write(text_of(utf8) + numbers(ids) + special + text_of(decode(ids).encode()))
 
 
 def main():
     model_dir, out_dir, prose_path = sys.argv[1:4]
-    strings = int(sys.argv[4]) if len(sys.argv) > 4 else 1500
+    strings = int(sys.argv[4]) if len(sys.argv) > 4 else 1000
     wanted = set(sys.argv[5:])
     prose = open(prose_path, encoding="utf-8").read()
     long_text = (prose * 3)[:100_000]
