@@ -193,6 +193,7 @@ data::LayerFacts FactsOf(const model::ModelConfig& config, int32_t layer, const 
   facts.softmax_scale = static_cast<float>(from.scale);
   facts.soft_cap = static_cast<float>(from.soft_cap);
   facts.window = from.window;
+  facts.chunk = from.chunk;
   facts.bidirectional = !from.causal;
   facts.sinks = from.sinks;
   if (from.rope < 0) {
@@ -239,6 +240,7 @@ data::TraceLayout MakeLayout(const CaptureRequest& request, const model::ModelCo
   for (const model::AttentionLayer& layer : config.layers)
     layout.model.layer_kinds.push_back(layer.linear       ? data::LayerKind::kLinear
                                        : layer.window > 0 ? data::LayerKind::kSliding
+                                       : layer.chunk > 0  ? data::LayerKind::kChunked
                                                           : data::LayerKind::kAttention);
   layout.row_selection = request.rows;
   layout.prompt_source = prompt.source;

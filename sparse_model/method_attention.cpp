@@ -80,6 +80,10 @@ class Methods final : public MethodAttention {
   }
 
   void Attend(const model::AttentionCall& call) override {
+    if (call.facts->chunk > 0) {
+      throw UsageError("layer " + std::to_string(call.layer) + " attends within blocks of " +
+                       std::to_string(call.facts->chunk) + " tokens, which methods do not; let the model run dense");
+    }
     options_.stop = call.stop;
     if (call.layer <= pass_layer_) pairs_before_pass_ = pairs_;
     pass_layer_ = call.layer;

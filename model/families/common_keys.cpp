@@ -56,6 +56,25 @@ void ReadExperts(const JsonFields& root, std::string_view count_key, std::string
   experts.layers.assign(config->layers.size(), true);
 }
 
+void ReadTurnedLayers(const JsonFields& root, bool empty_is_absent, ModelConfig* config) {
+  std::vector<AttentionLayer>& layers = config->layers;
+  if (root.Has("no_rope_layers") && !(empty_is_absent && root.Array("no_rope_layers").size() == 0)) {
+    const JsonValue turns = root.Array("no_rope_layers");  // 1 where a layer does turn
+    if (turns.size() != layers.size())
+      root.RefuseField("no_rope_layers", "does not have one entry for each layer", "correct it");
+    size_t layer = 0;
+    turns.ForEachElement([&](const JsonValue& turn) {
+      const std::optional<int64_t> turned = turn.IntegerIn(0, 1);
+      if (!turned) root.RefuseField("no_rope_layers", "holds " + turn.Shortened(), "its numbers must be 0 or 1");
+      if (*turned == 0) layers[layer].rope = -1;
+      ++layer;
+    });
+  } else {
+    const auto interval = static_cast<size_t>(root.Integer("no_rope_layer_interval", 1, INT32_MAX, 4));
+    for (size_t layer = interval - 1; layer < layers.size(); layer += interval) layers[layer].rope = -1;
+  }
+}
+
 void ReadSparseLayers(const JsonFields& root, ModelConfig* config) {
   std::vector<bool>& layers = config->experts.layers;
   const auto step = static_cast<size_t>(root.Integer("decoder_sparse_step", 1, INT32_MAX, 1));

@@ -44,6 +44,9 @@ double CohereTheta(const JsonFields& root, double absent);
 // num_experts_per_tok and the number of experts by `count_key`, checked against each other; all layers have experts.
 void ReadExperts(const JsonFields& root, std::string_view count_key, std::string_view inner_key, ModelConfig* config);
 
+// Which layers turn q and k, by no_rope_layers (1 where a layer does) or no_rope_layer_interval.
+void ReadTurnedLayers(const JsonFields& root, bool empty_is_absent, ModelConfig* config);
+
 // Which layers have experts by mlp_only_layers and decoder_sparse_step (Qwen's).
 void ReadSparseLayers(const JsonFields& root, ModelConfig* config);
 

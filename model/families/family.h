@@ -121,6 +121,7 @@ struct Family {
   NormKind norm = NormKind::kRms;
   bool norm_bias = false;  // of NormKind::kLayer
   QkNorm qk_norm = QkNorm::kNone;
+  bool unit_head_norms = false;   // QkNorm::kEachHeadAfterRope: without weights
   bool head_norms_apart = false;  // QkNorm::kEachHead: every head has weights of its own
   bool transposed = false;        // the layers' weights are [in, out]
   bool output_gate = false;       // every head has a gate of what it puts out: q's projection gives it after its rows

@@ -12,6 +12,8 @@
 
 #define HEADSCOPE_FAMILIES(FAMILY) \
   FAMILY(Llama)                    \
+  FAMILY(Llama4Text)               \
+  FAMILY(Llama4)                   \
   FAMILY(Yi)                       \
   FAMILY(Mistral)                  \
   FAMILY(Ministral)                \

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // SmolLM3: layers that know no positions; where it has windows, they are those layers'.
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "checkpoint/strict_json.h"
+#include "families/common_keys.h"
 #include "families/family_list.h"
 #include "model/model_config.h"
 
@@ -13,21 +13,7 @@ namespace {
 
 void Read(const JsonFields& root, ModelConfig* config) {
   std::vector<AttentionLayer>& layers = config->layers;
-  if (root.Has("no_rope_layers")) {
-    const JsonValue turns = root.Array("no_rope_layers");  // 1 where a layer does turn
-    if (turns.size() != layers.size())
-      root.RefuseField("no_rope_layers", "does not have one entry for each layer", "correct it");
-    size_t layer = 0;
-    turns.ForEachElement([&](const JsonValue& turn) {
-      const std::optional<int64_t> turned = turn.IntegerIn(0, 1);
-      if (!turned) root.RefuseField("no_rope_layers", "holds " + turn.Shortened(), "its numbers must be 0 or 1");
-      if (*turned == 0) layers[layer].rope = -1;
-      ++layer;
-    });
-  } else {
-    const auto interval = static_cast<size_t>(root.Integer("no_rope_layer_interval", 1, INT32_MAX, 4));
-    for (size_t layer = interval - 1; layer < layers.size(); layer += interval) layers[layer].rope = -1;
-  }
+  ReadTurnedLayers(root, /*empty_is_absent=*/false, config);
   if (root.Has("layer_types")) return;
   const int64_t window =
       root.Boolean("use_sliding_window", false) ? root.Integer("sliding_window", 1, INT64_MAX, 0) : 0;

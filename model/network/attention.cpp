@@ -105,6 +105,23 @@ AttentionResult AttendCausal(const at::Tensor& q, const at::Tensor& k, const at:
   return {output.to(q.scalar_type()), lse};
 }
 
+AttentionResult AttendChunks(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
+                             int64_t chunk) {
+  const int64_t rows = q.size(1), past = k.size(1) - rows;
+  std::vector<at::Tensor> outputs, lses;
+  for (int64_t first = 0; first < rows;) {
+    const int64_t position = past + first, begin = position - position % chunk;
+    const int64_t count = std::min(rows - first, begin + chunk - position), seen = position + count - begin;
+    const AttentionResult block =
+        AttendCausal(q.narrow(1, first, count), k.narrow(1, begin, seen), v.narrow(1, begin, seen), scale);
+    outputs.push_back(block.output);
+    lses.push_back(block.lse);
+    first += count;
+  }
+  if (outputs.size() == 1) return {outputs.front(), lses.front()};
+  return {at::cat(outputs, 1), at::cat(lses, 1)};
+}
+
 AttentionResult AttendCapped(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                              double soft_cap, int64_t window) {
   constexpr int64_t kMaxScores = int64_t{64} << 18;  // 64 MB of fp32
@@ -153,6 +170,7 @@ void DenseAttention::Attend(const AttentionCall& call) {
   const at::Tensor k = tensor(call.k, facts.num_kv_heads, call.num_tokens, facts.head_dim);
   const at::Tensor v = tensor(call.v, facts.num_kv_heads, call.num_tokens, facts.v_head_dim);
   AttentionResult result = !facts.causal         ? AttendBlock(q, k, v, facts.scale, false)
+                           : facts.chunk > 0     ? AttendChunks(q, k, v, facts.scale, facts.chunk)
                            : facts.soft_cap != 0 ? AttendCapped(q, k, v, facts.scale, facts.soft_cap, facts.window)
                                                  : AttendCausal(q, k, v, facts.scale, facts.window);
   if (!facts.sinks.empty()) {

@@ -25,7 +25,11 @@ AttentionResult AttendCausal(const at::Tensor& q, const at::Tensor& k, const at:
 AttentionResult AttendCapped(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                              double soft_cap, int64_t window = 0);
 
-// The default backend: AttendCausal or AttendCapped, and a layer's sinks after it.
+// AttendCausal within blocks of `chunk` positions: no row sees a key of a block before its own.
+AttentionResult AttendChunks(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
+                             int64_t chunk);
+
+// The default backend: AttendCausal, AttendChunks or AttendCapped, and a layer's sinks after it.
 class DenseAttention final : public AttentionBackend {
  public:
   void Attend(const AttentionCall& call) override;

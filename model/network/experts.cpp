@@ -67,13 +67,14 @@ at::Tensor MixExperts(const at::Tensor& x, const ExpertWeights& w, const ExpertR
     const std::vector<at::Tensor> chosen = at::where(routing.experts.eq(expert));
     const at::Tensor &rows = chosen[0], &places = chosen[1];
     if (rows.numel() == 0) continue;
-    const at::Tensor some = x.index_select(0, rows);
+    const at::Tensor weights = routing.weights.index_select(0, rows).gather(1, places.unsqueeze(1));
+    at::Tensor some = x.index_select(0, rows);
+    if (rules.weigh_inputs) some = some * weights.to(x.scalar_type());
     const Projection& gate_up = w.gate_up[static_cast<size_t>(expert)];
     const Projection& down = w.down[static_cast<size_t>(expert)];
     const at::Tensor made =
         rules.limit > 0 ? LimitedMlp(some, gate_up, down, rules) : GatedMlp(some, gate_up, down, activation);
-    const at::Tensor weights = routing.weights.index_select(0, rows).gather(1, places.unsqueeze(1));
-    sum.index_add_(0, rows, made.mul(weights).to(x.scalar_type()));
+    sum.index_add_(0, rows, rules.weigh_inputs ? made : made.mul(weights).to(x.scalar_type()));
   }
   if (rules.shared_size == 0) return sum;
   const at::Tensor shared = GatedMlp(x, w.shared_gate_up, w.shared_down, activation);

@@ -167,13 +167,20 @@ struct Decoder {
   // what is recorded before RoPE is what RoPE turns.
   at::Tensor Grown(const at::Tensor& heads, const QueryGrowth& growth) const {
     if (growth.rate == 0) return heads;
-    const at::Tensor factors = at::arange(length, length + heads.size(1), heads.options().dtype(at::kLong))
-                                   .floor_divide(growth.length)
-                                   .to(at::kFloat)
-                                   .log1p_()
-                                   .mul_(growth.rate)
-                                   .add_(1);
+    const at::Tensor factors =
+        at::arange(length + growth.shift, length + growth.shift + heads.size(1), heads.options().dtype(at::kLong))
+            .floor_divide(growth.length)
+            .to(at::kFloat)
+            .log1p_()
+            .mul_(growth.rate)
+            .add_(1);
     return heads * factors.to(heads.scalar_type()).unsqueeze(1);
+  }
+
+  at::Tensor BehindRope(const at::Tensor& heads, const NormWeights& norm) const {
+    if (!config.family->unit_head_norms) return Norm(heads, norm);
+    const at::Tensor wide = heads.to(at::kFloat);
+    return wide.mul(wide.square().mean(-1, /*keepdim=*/true).add_(config.norm_eps).rsqrt_()).to(heads.scalar_type());
   }
 
   at::Tensor Turned(const at::Tensor& heads, const AttentionLayer& facts,
@@ -203,8 +210,8 @@ struct Decoder {
     out.q = Turned(out.plain_q, facts, positions);
     out.k = Turned(out.plain_k, facts, positions);
     if (facts.qk_norm == QkNorm::kEachHeadAfterRope) {
-      out.q = Norm(out.q, w.q_norm);
-      out.k = Norm(out.k, w.k_norm);
+      out.q = BehindRope(out.q, w.q_norm);
+      out.k = BehindRope(out.k, w.k_norm);
     }
     return out;
   }

@@ -19,7 +19,7 @@ from command_line import MODEL, run
 
 ORACLE = pathlib.Path(sys.argv[3])
 FAMILIES = {"llama_gqa": "llama", "mistral_window": "mistral", "qwen2": "qwen2", "qwen3": "qwen3", "gemma2": "gemma2", "gemma3_old_spelling": "gemma3_text",
-            "phi3": "phi3", "granite": "granite", "granitemoe": "granitemoe", "afmoe": "afmoe", "olmo2": "olmo2", "smollm3": "smollm3", "cohere": "cohere", "gpt_neox_old_spelling": "gpt_neox",
+            "phi3": "phi3", "granite": "granite", "granitemoe": "granitemoe", "llama4_text": "llama4_text", "llama4": "llama4", "afmoe": "afmoe", "olmo2": "olmo2", "smollm3": "smollm3", "cohere": "cohere", "gpt_neox_old_spelling": "gpt_neox",
             "gemma": "gemma", "gpt2_hub_names": "gpt2", "opt_norms_after": "opt", "glm": "glm", "glm4": "glm4", "chatglm": "chatglm", "internlm2": "internlm2",
             "ministral": "ministral", "ministral3": "ministral3", "mistral3": "mistral3", "cohere2": "cohere2", "exaone4": "exaone4", "olmo3": "olmo3", "mixtral": "mixtral", "qwen3_moe": "qwen3_moe",
             "gpt_oss_mxfp4": "gpt_oss", "deepseek_v2_groups": "deepseek_v2", "deepseek_v3": "deepseek_v3", "kimi_k2": "kimi_k2", "qwen3_next": "qwen3_next",
@@ -102,6 +102,11 @@ class ModelFamilies(unittest.TestCase):
         said = run("eval", self.checkpoint("hunyuan_stretched"), "--task", "passkey", "--length", 400, "--samples", 1, "--attention", "expected-attention", "--quiet",
                    code=2).stderr
         self.assertIn("behind which hunyuan_v1_dense has a norm", said)
+        # Rows of a block see nothing before it.
+        layers, trace = facts("llama4_text")
+        self.assertEqual([(layer["chunk"], layer["norm"]) for layer in layers], [(16, "head after rope")] * 2 + [(0, "none")])
+        said = run("eval", self.checkpoint("llama4_text"), "--task", "passkey", "--length", 400, "--samples", 1, "--attention", "a-shape", "--quiet", code=2).stderr
+        self.assertIn("layer 0 attends within blocks of 16 tokens, which methods do not", said)
         layers, trace = facts("qwen3_next")
         self.assertEqual([(layer["layer"], layer["output_gate"]) for layer in layers], [(2, "per channel")])
         said = run("capture", self.checkpoint("qwen3_next"), "--text", "one", "--layers", "1", "-o", self.path / "none.h5", code=2).stderr

@@ -109,13 +109,15 @@ class AllHeadsSink : public HeadSink {
   std::vector<Layer> layers;
 };
 
-// Over the keys that the row's window holds, and the head's sink.
+// Over the keys that the row's window or block holds, and the head's sink.
 double LogSumExp(const std::vector<float>& q, const std::vector<float>& k, const AttentionLayer& facts, size_t head,
                  size_t row) {
   const auto dim = static_cast<size_t>(facts.head_dim);
   const int32_t window = facts.window;
   double sum = facts.sinks.empty() ? 0 : std::exp(static_cast<double>(facts.sinks[head]));
-  const size_t first = window > 0 && row + 1 > static_cast<size_t>(window) ? row + 1 - static_cast<size_t>(window) : 0;
+  const size_t first = facts.chunk > 0 ? row - row % static_cast<size_t>(facts.chunk)
+                       : window > 0 && row + 1 > static_cast<size_t>(window) ? row + 1 - static_cast<size_t>(window)
+                                                                             : 0;
   for (size_t column = first; column <= row; ++column) {
     double dot = 0;
     for (size_t d = 0; d < dim; ++d) dot += static_cast<double>(q[row * dim + d]) * k[column * dim + d];

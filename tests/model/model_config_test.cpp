@@ -64,7 +64,8 @@ TEST(ModelConfig, ReadsBothPlacesOfRope) {
 }
 
 TEST(ModelConfig, RefusesWhatWouldBeAnotherModel) {
-  EXPECT_THAT(RefusalWith("model_type", "gemma1"), AllOf(HasSubstr("model_type"), HasSubstr("llama, Yi, mistral")));
+  EXPECT_THAT(RefusalWith("model_type", "gemma1"),
+              AllOf(HasSubstr("model_type"), HasSubstr("llama, llama4_text, llama4, Yi, mistral")));
   EXPECT_THAT(RefusalWith("model_type", "gemma1"), HasSubstr("headscope.record"));
   for (const auto* family : Families())
     EXPECT_THAT(RefusalWith("model_type", "gemma1"), HasSubstr(" " + std::string(family->model_type)));
@@ -206,6 +207,40 @@ TEST(ModelConfig, ReadsHowQueriesGrow) {
   EXPECT_THAT(RefusalWith("architectures", json::array(), images), HasSubstr("sliding_window: is missing"));
   images["text_config"]["sliding_window"] = nullptr;
   EXPECT_EQ(Parse(images).layers[0].growth.rate, 0);
+}
+
+TEST(ModelConfig, ReadsTheBlocksOfLlama4) {
+  json llama = Family("llama4_text");
+  llama["num_hidden_layers"] = 4;
+  llama["intermediate_size_mlp"] = llama["intermediate_size"];
+  llama["num_local_experts"] = 4;
+  llama["num_experts_per_tok"] = 1;
+  llama["attention_chunk_size"] = 64;
+  llama["interleave_moe_layer_step"] = 2;
+  llama["no_rope_layers"] = json::array();  // as published: by the interval
+  const auto chunks = [&] {
+    std::vector<int32_t> found;
+    for (const AttentionLayer& layer : Parse(llama).layers) found.push_back(layer.chunk);
+    return found;
+  };
+  EXPECT_EQ(chunks(), (std::vector<int32_t>{64, 64, 64, 0}));
+  EXPECT_EQ(Parse(llama).layers[3].rope, -1);
+  EXPECT_EQ(Parse(llama).layers[3].growth.length, 8192);
+  EXPECT_EQ(Parse(llama).layers[3].qk_norm, QkNorm::kNone);
+  EXPECT_EQ(Parse(llama).layers[0].growth.rate, 0);
+  EXPECT_EQ(Parse(llama).experts.layers, (std::vector<bool>{false, true, false, true}));
+  llama["moe_layers"] = {0};
+  EXPECT_EQ(Parse(llama).experts.layers, (std::vector<bool>{true, false, false, false}));
+  llama["layer_types"] = {"chunked_attention", "full_attention", "full_attention", "chunked_attention"};
+  EXPECT_EQ(chunks(), (std::vector<int32_t>{64, 0, 0, 64}));
+  llama["attention_chunk_size"] = nullptr;
+  EXPECT_EQ(chunks(), (std::vector<int32_t>{0, 0, 0, 0}));
+  llama["attention_chunk_size"] = 64;
+  EXPECT_THAT(RefusalWith("layer_types", {"chunked_attention"}, llama), HasSubstr("one entry for each layer"));
+  EXPECT_THAT(
+      RefusalWith("layer_types", {"full_attention", "sliding_attention", "full_attention", "full_attention"}, llama),
+      HasSubstr("sliding_attention"));
+  EXPECT_THAT(RefusalWith("moe_layers", {4}, llama), HasSubstr("must be layers"));
 }
 
 TEST(ModelConfig, RefusesVariantsOfTheFamiliesOf2026) {

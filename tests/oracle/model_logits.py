@@ -206,6 +206,20 @@ def mistral3(text, **options):
     return transformers.Mistral3ForConditionalGeneration(config)
 
 
+def llama4(**options):
+    return transformers.Llama4TextConfig(**{
+        **SIZES, **rope(5e5, **LLAMA3), "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 24, "intermediate_size_mlp": 80,
+        "attention_chunk_size": 16, "no_rope_layer_interval": 3, "num_local_experts": 4, "num_experts_per_tok": 2, "interleave_moe_layer_step": 2, "floor_scale": 16,
+        "attn_scale": 0.7, **options})
+
+
+def llama4_with_images():
+    sees = dict(hidden_size=16, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14, vision_output_dim=48,
+                projector_input_dim=48, projector_output_dim=48)
+    config = transformers.Llama4Config(text_config=llama4().to_dict(), vision_config=sees, image_token_index=1000, tie_word_embeddings=False)
+    return transformers.Llama4ForConditionalGeneration(config)
+
+
 def qwen2_moe(**options):
     return family("Qwen2Moe", "Qwen2Moe", **{**rope(1e6), "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
                                              "shared_expert_intermediate_size": 20, "mlp_only_layers": [0], **options})
@@ -303,6 +317,10 @@ MODELS = {
     "glm": lambda: glm("Glm"),
     "glm4": lambda: glm("Glm4", num_attention_heads=8, num_key_value_heads=2),
     "chatglm": lambda: glm("Glm", num_attention_heads=8, num_key_value_heads=2, **rope(3e4, partial_rotary_factor=0.5)),
+    "llama4_text": lambda: transformers.Llama4ForCausalLM(llama4()),
+    "llama4_text_without_norms": lambda: transformers.Llama4ForCausalLM(llama4(
+        use_qk_norm=False, moe_layers=[], attention_bias=True, tie_word_embeddings=True, num_attention_heads=7, num_key_value_heads=1, no_rope_layers=[1, 1, 0])),
+    "llama4": llama4_with_images,
     "yi": lambda: llama(num_attention_heads=4, num_key_value_heads=1, rms_norm_eps=1e-5, **rope(5e6)),
     "internlm2": lambda: llama(num_attention_heads=8, num_key_value_heads=2, **rope(1e6)),
     "ministral": lambda: family("Ministral", "Ministral", **rope(1e6), sliding_window=32, layer_types=WINDOWS_IN_TURN, head_dim=16),

@@ -11,10 +11,11 @@ namespace headscope::model {
 // it.
 enum class QkNorm : uint8_t { kNone, kEachHead, kAllHeads, kEachHeadAfterRope };
 
-// Queries far down a text are multiplied by 1 + rate * log(1 + floor(position / length)); rate 0: none are.
+// Queries far down a text are multiplied by 1 + rate * log(1 + floor((position + shift) / length)); rate 0: none are.
 struct QueryGrowth {
   double rate = 0;
   int64_t length = 1;
+  int64_t shift = 0;
 };
 
 struct AttentionLayer {
@@ -25,6 +26,7 @@ struct AttentionLayer {
   double scale = 1;          // multiplies q.k
   double soft_cap = 0;       // score = soft_cap * tanh(scale * q.k / soft_cap); 0: none
   int32_t window = 0;        // tokens that a row sees, itself among them; 0: all before it
+  int32_t chunk = 0;         // tokens of a block that attends within itself; 0: none; never beside a window
   QkNorm qk_norm = QkNorm::kNone;
   int32_t rope = 0;  // place in ModelConfig::ropes; -1: the layer turns nothing by position
   QueryGrowth growth = {};

@@ -40,6 +40,7 @@ struct ExpertRules {
   int32_t num_groups = 1;    // of experts, of which only the best kept_groups are chosen from
   int32_t kept_groups = 1;
   bool group_of_two = false;  // a group is as good as its two best experts together; else as its best
+  bool weigh_inputs = false;  // the weights multiply what the experts get, and not what they give
   double limit = 0;           // GPT-OSS: gate and up are held to it, and up has 1 added; 0: a plain gated MLP
   double gain = 1;            // of its gate's sigmoid
   bool mxfp4 = false;         // four-bit numbers with a scale for 32 of them
