@@ -25,7 +25,34 @@ struct Rule {
   HeadClass head_class = HeadClass::kUnknown;
   double margin = 0;  // of the condition that is nearest to failing
   std::string reason;
+  // A class that this rule gives in other cases, and how far this head is from being one: none where it gives one only.
+  HeadClass sibling = head_class;
+  double sibling_margin = std::numeric_limits<double>::infinity();
 };
+
+// Of what is near, the sinks hold `sink`, the rest of the window `window`.
+Rule NearRule(double sink, double window, const ClassRules& rules) {
+  const double near = sink + window, enough = rules.near_share * near;
+  Rule rule{HeadClass::kSinkLocal, near - rules.near_mass, {}};
+  if (sink >= enough) {
+    rule.head_class = HeadClass::kSink;
+    rule.sibling = window >= enough ? HeadClass::kLocal : HeadClass::kSinkLocal;
+    rule.sibling_margin = sink - enough;
+  } else if (window >= enough) {
+    rule.head_class = HeadClass::kLocal;
+    rule.sibling = window - enough <= enough - sink ? HeadClass::kSinkLocal : HeadClass::kSink;
+    rule.sibling_margin = std::min(window - enough, enough - sink);
+  } else {
+    rule.sibling = sink >= window ? HeadClass::kSink : HeadClass::kLocal;
+    rule.sibling_margin = enough - std::max(sink, window);
+  }
+  // local_mass counts sinks inside the window again, and rounding could be off by 0.01: the second share is what the
+  // first leaves of the sum, all three as they are printed.
+  const double printed = InHundredths(sink), sum = InHundredths(near);
+  rule.reason =
+      Format("sink %.2f and the rest of the window %.2f hold %.2f", printed, std::max(0.0, sum - printed), sum);
+  return rule;
+}
 
 // What the numbers say of every rule, in the order in which they decide; the last one always holds.
 std::vector<Rule> RulesOf(const ClassEvidence& evidence, const ClassRules& rules, const HeadStatistics& statistics) {
@@ -36,9 +63,6 @@ std::vector<Rule> RulesOf(const ClassEvidence& evidence, const ClassRules& rules
   const double sparsity = SparsityAt(statistics, kClassTarget)->sparsity;
   const double beyond_chance = evidence.far_mass - evidence.block_chance;
   const double lift = beyond_chance > 0 ? (statistics.block_mass - evidence.block_chance) / beyond_chance : 0;
-  // local_mass counts sinks inside the window again, and rounding could be off by 0.01: the second share is what the
-  // first leaves of the sum, all three as they are printed.
-  const double sink = InHundredths(statistics.sink_mass), near = InHundredths(near_mass);
   return {
       {HeadClass::kUnknown,
        // A whole trace has nothing outside, and is not near to having it.
@@ -53,8 +77,7 @@ std::vector<Rule> RulesOf(const ClassEvidence& evidence, const ClassRules& rules
       {HeadClass::kVerticalSlash,
        std::min(evidence.far_mass - rules.far_mass, line_mass - rules.line_share * evidence.far_mass),
        Format("the best %s hold %.2f of the %.2f outside sink and window", line_name, line_mass, evidence.far_mass)},
-      {HeadClass::kSinkLocal, near_mass - rules.near_mass,
-       Format("sink %.2f and the rest of the window %.2f hold %.2f", sink, std::max(0.0, near - sink), near)},
+      NearRule(statistics.sink_mass, near_mass - statistics.sink_mass, rules),
       {HeadClass::kDiffuse, rules.dense_sparsity - sparsity,
        Format("needs %.0f %% of the pairs for %.2f of the mass; entropy %.1f nats", 100 * (1 - sparsity), kClassTarget,
               statistics.entropy)},
@@ -69,8 +92,8 @@ std::vector<Rule> RulesOf(const ClassEvidence& evidence, const ClassRules& rules
 
 // On the threshold itself hold the rules that say "at least".
 bool Holds(const Rule& rule) {
-  const bool at_least = rule.head_class == HeadClass::kVerticalSlash || rule.head_class == HeadClass::kSinkLocal ||
-                        rule.head_class == HeadClass::kBlock;
+  const bool at_least = rule.head_class != HeadClass::kUnknown && rule.head_class != HeadClass::kRetrieval &&
+                        rule.head_class != HeadClass::kDiffuse;
   return at_least ? rule.margin >= 0 : rule.margin > 0;
 }
 
@@ -92,6 +115,7 @@ void Classify(const ClassEvidence& evidence, const ClassRules& rules, HeadStatis
   };
   statistics->class_alternative = decides->head_class;
   for (auto earlier = all.begin(); earlier != decides; ++earlier) consider(earlier->head_class, -earlier->margin);
+  consider(decides->sibling, decides->sibling_margin);
   if (decides + 1 != all.end()) consider(std::find_if(decides + 1, all.end(), Holds)->head_class, decides->margin);
   statistics->class_confidence =
       rules.sure_margin > 0 ? std::clamp(least / rules.sure_margin, 0.0, 1.0) : (least > 0 ? 1.0 : 0.0);

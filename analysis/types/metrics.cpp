@@ -105,7 +105,7 @@ Metric Mass(const char* name, const char* title, const char* help, double HeadSt
 
 std::vector<Metric> MakeMetrics() {
   std::vector<Metric> metrics;
-  metrics.push_back(InReport(Shown(MetricShown::kAlways, Sparsity(0.95))));
+  metrics.push_back(ClearestOf(HeadClass::kSinkLocal, InReport(Shown(MetricShown::kAlways, Sparsity(0.95)))));
   metrics.push_back({{.name = "entropy",
                       .title = "Entropy",
                       .unit = "nats",
@@ -118,12 +118,12 @@ std::vector<Metric> MakeMetrics() {
   metrics.push_back(Mass("max_probability", "Largest probability", "largest probability of a row, mean over rows",
                          &HeadStatistics::max_probability));
   metrics.push_back(ClearestOf(
-      HeadClass::kSinkLocal,
+      HeadClass::kSink,
       PartOfMass("sink", InReport(Shown(MetricShown::kOfWholeTrace,
                                         Mass("sink_mass", "Sink mass", "mass on the first tokens, mean over rows",
                                              &HeadStatistics::sink_mass))))));
   metrics.push_back(ClearestOf(
-      HeadClass::kSinkLocal,
+      HeadClass::kLocal,
       PartOfMass("local", InReport(Shown(MetricShown::kAlways, Mass("local_mass", "Local mass",
                                                                     "mass on the most recent positions, mean over rows",
                                                                     &HeadStatistics::local_mass))))));

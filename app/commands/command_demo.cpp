@@ -38,7 +38,8 @@ namespace headscope::app {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr size_t kNumPictures = 6;
+// One of every class that a head of a whole trace may have.
+constexpr size_t kNumPictures = analysis::kHeadClasses.size() - 1;
 
 struct DemoArguments {
   std::string model_dir, output_dir, task = "passkey";

@@ -227,7 +227,7 @@ TEST(MatrixPainter, WithoutAScaleTheLegendNamesTheClassesInsideItsRoom) {
   for (const auto& [box, color] : paper.fills) {
     if (box.width == 12) lines.insert(box.y);
   }
-  EXPECT_GT(lines.size(), 1u) << "five names need more than one line of 140 pixels";
+  EXPECT_GT(lines.size(), 1u) << "seven names need more than one line of 140 pixels";
 }
 
 TEST(MatrixPainter, OfNoHeadsPaintsNothing) {

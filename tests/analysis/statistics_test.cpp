@@ -283,14 +283,17 @@ INSTANTIATE_TEST_SUITE_P(Plants, PlantedClasses,
                                            PlantedClass{Plant::kSlash, HeadClass::kVerticalSlash},
                                            PlantedClass{Plant::kBlock, HeadClass::kBlock},
                                            PlantedClass{Plant::kDiffuse, HeadClass::kDiffuse},
-                                           PlantedClass{Plant::kRetrieval, HeadClass::kRetrieval}));
+                                           PlantedClass{Plant::kRetrieval, HeadClass::kRetrieval},
+                                           PlantedClass{Plant::kSink, HeadClass::kSink},
+                                           PlantedClass{Plant::kLocal, HeadClass::kLocal}));
 
 // A thousand heads of known classes, each with noise of its own on every score.
 TEST(Classes, OfAThousandNoisyHeadsAreRightInNinetyEightPercent) {
   constexpr std::array kPlants = {
       PlantedClass{Plant::kSinkLocal, HeadClass::kSinkLocal}, PlantedClass{Plant::kVertical, HeadClass::kVerticalSlash},
       PlantedClass{Plant::kSlash, HeadClass::kVerticalSlash}, PlantedClass{Plant::kBlock, HeadClass::kBlock},
-      PlantedClass{Plant::kDiffuse, HeadClass::kDiffuse},     PlantedClass{Plant::kRetrieval, HeadClass::kRetrieval}};
+      PlantedClass{Plant::kDiffuse, HeadClass::kDiffuse},     PlantedClass{Plant::kRetrieval, HeadClass::kRetrieval},
+      PlantedClass{Plant::kSink, HeadClass::kSink},           PlantedClass{Plant::kLocal, HeadClass::kLocal}};
   constexpr uint32_t kHeads = 1000;
   StatisticsOptions options;
   options.max_rows = 200;
@@ -326,6 +329,32 @@ TEST(Classes, FollowTheThresholdsThatAUserGives) {
   EXPECT_NE(strict.head_class, HeadClass::kVerticalSlash);
   EXPECT_EQ(strict.class_alternative, HeadClass::kVerticalSlash) << "the lines hold nearly all of it";
   EXPECT_LT(strict.class_confidence, 1);
+}
+
+// Heads that look at what is near: what sinks and window hold of it says which of three classes they have, on the
+// threshold, too.
+TEST(Classes, OfNearHeadsSayWhetherSinksOrTheWindowHoldThem) {
+  const auto class_of = [](double sink, double far, double near_share) {
+    HeadStatistics head;
+    head.sink_mass = sink;
+    head.sparsity = {{kClassTarget, 0.9}};
+    ClassRules rules;
+    rules.near_share = near_share;
+    Classify({.far_mass = far}, rules, &head);
+    return head;
+  };
+  EXPECT_EQ(class_of(0.75, 0.125, 0.75).head_class, HeadClass::kSink);
+  EXPECT_EQ(class_of(0.5, 0, 0.5).head_class, HeadClass::kSink) << "halves: the first rule";
+  EXPECT_EQ(class_of(0.75, 0, 0.75).head_class, HeadClass::kSink);
+  EXPECT_EQ(class_of(0.25, 0, 0.75).head_class, HeadClass::kLocal);
+  EXPECT_EQ(class_of(0, 0.125, 0.75).head_class, HeadClass::kLocal);
+  EXPECT_EQ(class_of(0.5, 0, 0.75).head_class, HeadClass::kSinkLocal);
+  EXPECT_EQ(class_of(0.5, 0, 1).head_class, HeadClass::kSinkLocal);
+  const HeadStatistics nearly = class_of(0.3125, 0, 0.75);
+  EXPECT_EQ(nearly.head_class, HeadClass::kSinkLocal);
+  EXPECT_EQ(nearly.class_alternative, HeadClass::kLocal);
+  EXPECT_NEAR(nearly.class_confidence, 0.625, 1e-12) << "0.0625 of the sure 0.1 away";
+  EXPECT_EQ(nearly.class_reason, "sink 0.31 and the rest of the window 0.69 hold 1.00");
 }
 
 TEST(Classes, AreFoundAnewFromTheEvidence) {

@@ -157,8 +157,24 @@ HeadTensorsPtr PlantedHead(Plant plant, int64_t num_tokens, uint32_t seed, float
       }
     };
     switch (plant) {
-      case Plant::kSinkLocal:
+      case Plant::kSinkLocal: {
+        // Of the same score, whatever the codes' lengths: one that is a tenth longer would have most of the mass.
+        const auto add_evenly = [&](int64_t column) {
+          float squares = 0;
+          for (int32_t i = 0; i < 128; ++i) {
+            const float code = head->k[static_cast<size_t>(column * 128 + i)];
+            squares += code * code;
+          }
+          add(column, 128 / squares);
+        };
+        add_evenly(0);
+        add_evenly(std::max<int64_t>(0, row - pick(16)));
+        break;
+      }
+      case Plant::kSink:
         add(0, 1.0f);
+        break;
+      case Plant::kLocal:
         add(row - pick(16), 1.0f);
         break;
       case Plant::kVertical:

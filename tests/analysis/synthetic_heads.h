@@ -35,7 +35,7 @@ struct RandomLayer {
 RandomLayer MakeRandomLayer(const RandomHeadShape& shape, int32_t num_kv_heads, int32_t group_size, uint32_t seed,
                             bool bf16 = false);
 
-enum class Plant { kSinkLocal, kVertical, kSlash, kBlock, kDiffuse, kRetrieval };
+enum class Plant { kSinkLocal, kVertical, kSlash, kBlock, kDiffuse, kRetrieval, kSink, kLocal };
 // noise: standard deviation that random queries add to every score.
 HeadTensorsPtr PlantedHead(Plant plant, int64_t num_tokens, uint32_t seed, float noise = 0);
 

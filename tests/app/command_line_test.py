@@ -338,7 +338,7 @@ class Results(TraceCase):
         self.assertEqual(rules["schema"], "headscope-classes-1")
         self.assertEqual(set(rules["thresholds"]), set(rules["meaning"]))
         path = self.path / "rules.json"
-        rules["thresholds"] |= {"retrieval_peak": 1, "far_mass": 1, "near_mass": 0}
+        rules["thresholds"] |= {"retrieval_peak": 1, "far_mass": 1, "near_mass": 0, "near_share": 1}
         path.write_text(json.dumps(rules))
         run("analyze", self.trace, "--heads", "8:*", "--classes", path, "-o", self.path / "near.json", "--quiet")
         heads = json.loads((self.path / "near.json").read_text())["heads"]
@@ -549,7 +549,7 @@ class Results(TraceCase):
         self.assertEqual(spin_count(shown), "0")
         html = (out / "report.html").read_text()
         pictures = list(out.glob("head-*.png"))
-        self.assertEqual(len(pictures), 6)
+        self.assertEqual(len(pictures), 7, "as many as there are classes")
         for picture in pictures:
             self.assertIn(picture.name, html)
         for name in ("vertical-slash", "sample-attention", "sparq", "s2-attention"):

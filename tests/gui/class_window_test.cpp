@@ -41,9 +41,9 @@ TEST_F(ClassWindowTest, AThresholdClassesHeadsAtOnceAndIsUndoneAndKept) {
   ASSERT_NO_FATAL_FAILURE(Open());
   ASSERT_TRUE(WaitForStatistics());
   const auto usual = Classes();
-  ASSERT_EQ(usual.at({0, 1}), "sink+local") << "it sees the token before";
+  ASSERT_EQ(usual.at({0, 1}), "local") << "it sees the token before";
   ASSERT_NO_FATAL_FAILURE(OpenDialog());
-  // Nothing is retrieval-like, vertical-slash or sink+local any more.
+  // Nothing is retrieval-like, vertical-slash, sink or local any more.
   for (const char* name : {"threshold-retrieval_peak", "threshold-far_mass", "threshold-near_mass"})
     Find<QDoubleSpinBox>(name)->setValue(1);
   Find<QDoubleSpinBox>("threshold-dense_sparsity")->setValue(0.5);

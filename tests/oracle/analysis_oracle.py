@@ -220,8 +220,11 @@ def class_of(numbers, far_mass, block_chance, rows):
         return "retrieval-like"
     if far_mass >= 0.15 and line >= 0.5 * far_mass:
         return "vertical-slash"
-    if 1 - numbers["outside_mass"] - numbers["learned_sink_mass"] - far_mass >= 2 / 3:
-        return "sink+local"
+    near = 1 - numbers["outside_mass"] - numbers["learned_sink_mass"] - far_mass
+    if near >= 2 / 3:
+        parts = {"sink": numbers["sink_mass"], "local": near - numbers["sink_mass"]}
+        largest = max(parts, key=parts.get)
+        return largest if parts[largest] >= 2 / 3 * near else "sink+local"
     if numbers["sparsity0.95"] < 0.6:
         return "diffuse"
     return "block" if beyond > 0 and (numbers["block_mass"] - block_chance) / beyond >= 0.5 else "diffuse"
@@ -232,10 +235,15 @@ def confidence_of(numbers, far_mass, block_chance, rows):
     line = max(0.0, max(numbers["vertical_mass"], numbers["slash_mass"]) - LINES / rows)
     beyond = far_mass - block_chance
     lift = (numbers["block_mass"] - block_chance) / beyond if beyond > 0 else 0
+    near = 1 - numbers["outside_mass"] - numbers["learned_sink_mass"] - far_mass
+    # Of what is near: which share would have to grow or shrink to two thirds, and what the head would be then.
+    sink = numbers["sink_mass"]
+    near_class = "sink" if sink >= 2 / 3 * near else "local" if sink <= near / 3 else "sink+local"
+    steps = [(abs(sink - 2 / 3 * near), "sink+local" if near_class == "sink" else "sink"), (abs(sink - near / 3), "sink+local" if near_class == "local" else "local")]
     rules = [("unknown", numbers["outside_mass"] - 0.05 if numbers["outside_mass"] > 0 else -np.inf),
              ("retrieval-like", min(numbers["retrieval_peak"] - 0.6, 0.5 * numbers["retrieval_mass"] - line)),
              ("vertical-slash", min(far_mass - 0.15, line - 0.5 * far_mass)),
-             ("sink+local", 1 - numbers["outside_mass"] - numbers["learned_sink_mass"] - far_mass - 2 / 3),
+             (near_class, near - 2 / 3),
              ("diffuse", 0.6 - numbers["sparsity0.95"]), ("block", lift - 0.5), ("diffuse", np.inf)]
     first = next(i for i, (_, margin) in enumerate(rules) if margin > 0)
     name, own = rules[first]
@@ -243,6 +251,8 @@ def confidence_of(numbers, far_mass, block_chance, rows):
     following = next((other for other, margin in rules[first + 1:] if margin > 0), name)
     if following != name:
         others.append((own, following))
+    if name == near_class:
+        others.append(min(steps))
     margin, alternative = min(others)
     return min(1.0, margin / 0.1), alternative
 

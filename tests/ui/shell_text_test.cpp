@@ -111,7 +111,10 @@ TEST(HeadFilter, LayersHeadsClassesAndNumbersMustAllHold) {
   EXPECT_TRUE(accepts("layer=4 head>=1 head<2", {4, 1}));
   EXPECT_FALSE(accepts("layer=4 head>=1 head<2", {4, 2}));
   EXPECT_FALSE(accepts("layer=4", {14, 1}));
-  EXPECT_TRUE(accepts("class=sink", {0, 0}));
+  EXPECT_TRUE(accepts("class=sink+local", {0, 0}));
+  EXPECT_TRUE(accepts("class=sink+", {0, 0})) << "no class is called so: part of a name";
+  EXPECT_FALSE(accepts("class=sink", {0, 0})) << "a class of its own";
+  EXPECT_TRUE(accepts("local", {0, 0})) << "a word alone is part of a name";
   EXPECT_FALSE(accepts("class=block", {0, 0}));
   // Equal at the digits typed: 0.75 is 0.8 rounded, and 2.5 is no 2.4.
   EXPECT_TRUE(accepts("sink_mass=0.75 sink_mass==0.8 sink_mass=7.5e-1", {0, 0}));

@@ -77,7 +77,10 @@ HeadFilter::Term HeadFilter::ParseWord(const QString& word, QString* error) {
   const QString name = comparison.captured(1), number = comparison.captured(3);
   term.sign = comparison.captured(2);
   if (name == QLatin1String(kClass) && term.sign.startsWith(u'=')) {
+    // "class=sink" is no sink+local: a name that a class has in full means this class, part of one any class with it.
     term.text = number.toLower().toStdString();
+    term.whole = std::any_of(analysis::kHeadClasses.begin(), analysis::kHeadClasses.end(),
+                             [&term](const analysis::HeadClassInfo& info) { return info.name == term.text; });
     return term;
   }
   term.kind = Kind::kComparison;
@@ -110,9 +113,11 @@ bool HeadFilter::Accepts(const Term& term, analysis::HeadId head, const analysis
       return std::any_of(term.heads.begin(), term.heads.end(), [&](const Term::Place& place) {
         return head.layer == place.layer && (!place.head || head.head == *place.head);
       });
-    case Kind::kClass:
-      return statistics != nullptr &&
-             std::string(analysis::HeadClassName(statistics->head_class)).find(term.text) != std::string::npos;
+    case Kind::kClass: {
+      if (statistics == nullptr) return false;
+      const std::string name = analysis::HeadClassName(statistics->head_class);
+      return term.whole ? name == term.text : name.find(term.text) != std::string::npos;
+    }
     case Kind::kTag:
       return std::any_of(tags.begin(), tags.end(), [&](const QString& tag) {
         return tag.contains(QString::fromStdString(term.text), Qt::CaseInsensitive);

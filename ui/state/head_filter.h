@@ -44,6 +44,7 @@ class HeadFilter {
     };
     std::vector<Place> heads;  // of kHeads: any of them; of kLike: one
     std::string text;          // name of a number, or part of a class name or a tag
+    bool whole = false;        // the text is the whole name of a class
     QString sign;              // of a comparison
     double value = 0;
     double half_digit = 0;  // half a unit of the last digit that was typed

@@ -7,7 +7,8 @@
 // - retrieval-like: retrieval_peak >= 0.6, and neither the best columns nor the best slashes hold half of
 //   retrieval_mass
 // - vertical-slash: the best columns, or the best slashes, hold half of the far mass, and there is some (>= 0.15)
-// - sink+local: less than a third of the mass is far
+// - where less than a third of the mass is far: sink or local, if the first tokens or the rest of the window hold at
+//   least two thirds of what is near; else sink+local
 // - diffuse: more than 40 % of the attended pairs are needed for 0.95 of each row's mass
 // - block: the best key blocks hold what an even spread would give them and at least half of the rest
 // - diffuse: otherwise

@@ -10,22 +10,24 @@
 namespace headscope::analysis {
 
 // Files hold the numbers: a new class comes last, before the count.
-enum class HeadClass { kUnknown = 0, kSinkLocal, kVerticalSlash, kBlock, kDiffuse, kRetrieval, kCount };
+enum class HeadClass { kUnknown = 0, kSinkLocal, kVerticalSlash, kBlock, kDiffuse, kRetrieval, kSink, kLocal, kCount };
 
 struct HeadClassInfo {
   HeadClass head_class;
   const char* name;
-  Rgb color;  // six that stay apart for colour-blind eyes
+  Rgb color;  // apart from every other one for colour-blind eyes, too
 };
 
 // In the order in which people are shown them.
 inline constexpr std::array kHeadClasses = {
-    HeadClassInfo{HeadClass::kSinkLocal, "sink+local", {86, 140, 200}},
-    HeadClassInfo{HeadClass::kVerticalSlash, "vertical-slash", {214, 126, 44}},
-    HeadClassInfo{HeadClass::kBlock, "block", {70, 158, 118}},
-    HeadClassInfo{HeadClass::kRetrieval, "retrieval-like", {192, 72, 120}},
-    HeadClassInfo{HeadClass::kDiffuse, "diffuse", {176, 176, 182}},
-    HeadClassInfo{HeadClass::kUnknown, "unknown", {110, 110, 116}},
+    HeadClassInfo{HeadClass::kSink, "sink", {42, 63, 170}},
+    HeadClassInfo{HeadClass::kSinkLocal, "sink+local", {53, 160, 235}},
+    HeadClassInfo{HeadClass::kLocal, "local", {142, 235, 247}},
+    HeadClassInfo{HeadClass::kVerticalSlash, "vertical-slash", {227, 159, 39}},
+    HeadClassInfo{HeadClass::kBlock, "block", {60, 158, 90}},
+    HeadClassInfo{HeadClass::kRetrieval, "retrieval-like", {195, 41, 140}},
+    HeadClassInfo{HeadClass::kDiffuse, "diffuse", {190, 190, 190}},
+    HeadClassInfo{HeadClass::kUnknown, "unknown", {90, 90, 90}},
 };
 
 // False for a number that names no class, as a file may hold.
