@@ -29,8 +29,9 @@ class ReportNowAndThen {
     ui::ProgressReport report;
     report.stage = "Measuring " + method + ": " + std::string(progress.method);
     report.stage += progress.phase == kernels::Phase::kPrefill ? " selects and attends, " : " decodes, ";
-    report.stage += progress.repeat == 0 ? "warming up"
-                                         : std::to_string(progress.repeat) + " of " + std::to_string(progress.repeats);
+    report.stage += progress.repeat == 0
+                        ? "warming up"
+                        : "repeat " + std::to_string(progress.repeat) + " of " + std::to_string(progress.repeats);
     report.fraction = static_cast<double>(progress.repeat) / (progress.repeats + 1);
     (*this)(std::move(report));
   }

@@ -98,7 +98,7 @@ class ModelFamilies(unittest.TestCase):
         layers, trace = facts("hunyuan_stretched", "--record", "pre-rope")
         self.assertEqual([layer["norm"] for layer in layers], ["head after rope"] * 3)
         said = run("compare", trace, "--method", "expected-attention:n_sink=1", "--quiet", code=2).stderr
-        self.assertIn("have a norm behind it", said)
+        self.assertIn("normalises its queries after RoPE", said)
         said = run("eval", self.checkpoint("hunyuan_stretched"), "--task", "passkey", "--length", 400, "--samples", 1, "--attention", "expected-attention", "--quiet",
                    code=2).stderr
         self.assertIn("behind which hunyuan_v1_dense has a norm", said)

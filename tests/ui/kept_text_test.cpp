@@ -34,6 +34,28 @@ TEST(KeptText, CraSaysOfHowManyQueriesAndWhichStatistic) {
   EXPECT_EQ(Grouped(1234567), "1,234,567");
 }
 
+TEST(KeptText, ARunSaysHowOftenItWasRepeatedAndWhyMoreThanAsked) {
+  analysis::MethodResult run;
+  run.measured = "layer 8: 8 heads";
+  run.device = NamedCpu();
+  run.baseline = "LibTorch";
+  run.parameters = "n_sink=4";
+  run.attend.repeats = 3;
+  const std::string asked = DescribeMeasured(run, 3);
+  EXPECT_EQ(asked, "layer 8: 8 heads on " + run.device.name +
+                       ", dense by LibTorch, median ± deviation of 3 repeats, n_sink=4");
+  run.attend.repeats = 500;
+  EXPECT_THAT(DescribeMeasured(run, 3), HasSubstr("of 500 repeats (short runs go on after 3, "));
+  EXPECT_THAT(DescribeMeasured(run, 500), HasSubstr("of 500 repeats, n_sink=4")) << "as asked for";
+  run.attend.repeats = 1;
+  EXPECT_THAT(DescribeMeasured(run, 1), HasSubstr("LibTorch, 1 repeat, n_sink=4")) << "one has no median";
+  run.phase = kernels::Phase::kDecode;
+  run.chosen_per = kernels::ChosenPer::kKvHead;
+  run.parameters.clear();
+  EXPECT_THAT(DescribeMeasured(run, 1),
+              HasSubstr(", per decode step, dense by LibTorch, 1 repeat, chosen per KV head"));
+}
+
 TEST(KeptText, ACutTraceSaysWhatNoMaskCanKeep) {
   LiveMask mask = MaskOf(100);
   EXPECT_EQ(DescribeOutside(mask), "");

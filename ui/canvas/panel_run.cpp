@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kept_text.h"
 #include "live_panel.h"
 #include "panel_widgets.h"
 
@@ -69,6 +70,9 @@ void LivePanel::DrawRun(CanvasModel& model) {
                          ImGuiSliderFlags_AlwaysClamp | ImGuiSliderFlags_Logarithmic)) {
       set(repeats);
     }
+    HelpTooltip(
+        "At least this many. Runs that are over in a moment go on, up to 500 times, so that what else the machine does "
+        "just then does not decide the median.");
     MarkStop({"repeats",
               [set, repeats](int notches) { set(repeats + notches); },
               {},
@@ -87,7 +91,7 @@ void LivePanel::DrawRun(CanvasModel& model) {
   // Below what starts a run, which stays in sight of a small panel.
   DrawLive(model);
   if (!trial.run_error().empty()) ProblemText(trial.run_error());
-  DrawResult(trial);
+  DrawResult(trial, model.settings().repeats);
 }
 
 void LivePanel::DrawProgress(const ProgressReport& progress) {
@@ -99,7 +103,7 @@ void LivePanel::DrawProgress(const ProgressReport& progress) {
   ImGui::PopTextWrapPos();
 }
 
-void LivePanel::DrawResult(const MethodTrial& trial) {
+void LivePanel::DrawResult(const MethodTrial& trial, int wanted_repeats) {
   if (!trial.result()) return;
   const analysis::MethodResult& result = *trial.result();
   // The numbers of another method or of other parameters stay for comparison, dimmed.
@@ -107,7 +111,7 @@ void LivePanel::DrawResult(const MethodTrial& trial) {
   const bool outdated = result.method != present.name || result.parameters != trial.values().ToString(present);
   if (outdated) ImGui::PushStyleVar(ImGuiStyleVar_Alpha, kDimmed);
   ImGui::BeginGroup();
-  DrawResultTable(result);
+  DrawResultTable(result, wanted_repeats);
   ImGui::EndGroup();
   Mark("result");
   if (outdated) ImGui::PopStyleVar();
@@ -116,7 +120,7 @@ void LivePanel::DrawResult(const MethodTrial& trial) {
   results_shown_ = trial.num_results();
 }
 
-void LivePanel::DrawResultTable(const analysis::MethodResult& result) {
+void LivePanel::DrawResultTable(const analysis::MethodResult& result, int wanted_repeats) {
   if (!ImGui::BeginTable("numbers", 3, ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerV)) return;
   ImGui::TableSetupColumn("");
   const bool by_another = !result.baseline.empty() && result.baseline != analysis::kOwnImplementation;
@@ -134,16 +138,11 @@ void LivePanel::DrawResultTable(const analysis::MethodResult& result) {
   ResultRow("max error", "%.2e", none, result.max_error);
   ResultRow("cosine", "%.6f", none, result.cosine);
   ImGui::EndTable();
-  const bool decode = result.phase == kernels::Phase::kDecode;
-  const std::string chosen_per(decode && result.chosen_per ? NameOf(*result.chosen_per) : "");
   ImGui::PushTextWrapPos(0);  // a line longer than the panel goes on below
-  ImGui::TextDisabled("%s on %s%s, dense by %s, median ± deviation of %d repeats, %s%s%s", result.measured.c_str(),
-                      result.device.name.c_str(), decode ? ", per decode step" : "", result.baseline.c_str(),
-                      result.attend.repeats, result.parameters.c_str(), chosen_per.empty() ? "" : ", chosen per ",
-                      chosen_per.c_str());
+  ImGui::TextDisabled("%s", DescribeMeasured(result, wanted_repeats).c_str());
   ImGui::PopTextWrapPos();
   if (result.note.empty()) return;
-  WrappedText(IM_COL32(255, 200, 120, 255), "Note: " + result.note);
+  WrappedText(NoteInk(), "Note: " + result.note);
   Mark("note");
 }
 
