@@ -30,6 +30,7 @@ class HeadCanvasTest : public ::testing::Test {
   // Wide enough for the panel beside the map.
   void Show(QSize size = {1240, 700}) {
     canvas_ = std::make_unique<HeadCanvas>();
+    canvas_->setPalette(QPalette(QColor(50, 53, 60), QColor(37, 39, 45)));  // a dark window's, whatever the display has
     QObject::connect(canvas_.get(), &HeadCanvas::GraphicsFailed,
                      [](const QString& message) { FAIL() << message.toStdString(); });
     canvas_->resize(size);

@@ -158,7 +158,7 @@ bool HeadCanvas::Impl::GatherPicture() {
   drawing.map = model.Picture(picture.view, picture.scale);
   drawing.rows = model.rows();
   drawing.look = model.Look();
-  if (picture.ground == PictureGround::kLight) drawing.look.ground = analysis::kLightGround;
+  drawing.look.ground = picture.ground == PictureGround::kLight ? analysis::kLightGround : analysis::kDarkGround;
   const ViewProfiles profiles = model.Profiles(picture.view, picture.scale);
   paper_.NewFrame(picture.canvas, picture.scale, 0);
   OverlayOptions options;

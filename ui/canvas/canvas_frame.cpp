@@ -270,12 +270,19 @@ void HeadCanvas::Impl::AskForMenuByKey() {
   AskForMenu(place.toPoint(), mark && model.HasScore(mark->row, mark->column) ? mark : std::nullopt);
 }
 
+void HeadCanvas::Impl::FollowPalette() {
+  const bool light = canvas->palette().color(QPalette::Window).lightness() >= 128;
+  model.SetGround(light ? PictureGround::kLight : PictureGround::kDark);
+  bridge.SetLight(light);
+  RequestFrame();
+}
+
 void HeadCanvas::Impl::DrawFrame() {
   frame_requested = false;
   ++frames_drawn;
   const double ratio = canvas->devicePixelRatioF();
   const QSize framebuffer = FramebufferSize(canvas->size(), ratio);
-  renderer.Clear(framebuffer, analysis::kDarkGround);
+  renderer.Clear(framebuffer, model.Look().ground);
   if (!renderer.ready()) return;
 
   const double seconds =
@@ -303,6 +310,7 @@ void HeadCanvas::Impl::DrawFrame() {
   options.layout = &model.layout();
   options.profiles = model.settings().profiles ? &model.CachedProfiles(ratio) : nullptr;
   options.device_pixel_ratio = ratio;
+  options.ground = model.ground();
   options.selection = interaction.selection();
   options.named = named;
   // The panel may change the method or the colours: before the map is drawn with them.

@@ -104,11 +104,14 @@ class CanvasModel {
   // spare the room.
   std::optional<PixelRect> MinimapRect() const;
   MapPicture MinimapPicture();
+  // Of the window: no setting of its own, the theme says it.
+  void SetGround(PictureGround ground) { ground_ = ground; }
+  PictureGround ground() const { return ground_; }
   MapLook Look() const {
     return {.color_map = settings_.color_map,
             .range = settings_.range,
             .logarithmic = settings_.logarithmic,
-            .ground = analysis::kDarkGround,
+            .ground = ground_ == PictureGround::kLight ? analysis::kLightGround : analysis::kDarkGround,
             .lost = settings_.lost};
   }
 
@@ -177,6 +180,7 @@ class CanvasModel {
   CausalRows rows_;
   std::vector<TokenSpan> answers_;
   std::optional<analysis::HeadId> head_;
+  PictureGround ground_ = PictureGround::kDark;
   CanvasSettings settings_;
   CanvasLayout layout_;
   PanelPlace panel_place_ = PanelPlace::kNone;

@@ -11,7 +11,7 @@
 
 namespace headscope::ui {
 
-// What a picture in a file is drawn on: the window's dark ground, or white as paper is.
+// What a map is drawn on: in the window as its theme is, in a file as is set for pictures.
 enum class PictureGround { kDark, kLight };
 
 struct CanvasSettings {

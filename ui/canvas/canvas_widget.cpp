@@ -32,6 +32,7 @@ HeadCanvas::HeadCanvas(QWidget* parent, MethodTrial* trial)
   setFocusPolicy(Qt::StrongFocus);
   setMouseTracking(true);
   setMinimumSize(320, 240);
+  impl_->FollowPalette();
 }
 
 HeadCanvas::~HeadCanvas() {
@@ -473,6 +474,9 @@ void HeadCanvas::resizeGL(int, int) {
 bool HeadCanvas::event(QEvent* event) {
   Impl& impl = *impl_;
   switch (event->type()) {
+    case QEvent::PaletteChange:
+      impl.FollowPalette();
+      break;
     case QEvent::ShortcutOverride:
       // Shortcuts are the shell's, unless a text field waits for the key.
       if (impl.bridge.WantsText()) {

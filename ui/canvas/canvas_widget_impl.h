@@ -60,6 +60,8 @@ class HeadCanvas::Impl {
 
   void StartExport(const QString& path, QSize size, double scale);  // no path: for PictureMade
   void CancelExport();
+  // Map and panel on light or dark ground, as the window is.
+  void FollowPalette();
   // Requests what the picture lacks; when nothing is, draws it step by step.
   void AdvanceExport();
 

@@ -199,12 +199,28 @@ ImGuiBridge::ImGuiBridge() {
   io.LogFilename = nullptr;
   io.BackendPlatformName = "headscope_qt";
   SetUpVersion(io);
-  ImGui::StyleColorsDark();
   ImGuiStyle& style = ImGui::GetStyle();
   style.WindowRounding = 4;
   style.FrameRounding = 3;
   style.GrabRounding = 3;
   style.WindowBorderSize = 1;
+  SetLight(false);
+  if (previous != nullptr) ImGui::SetCurrentContext(previous);
+}
+
+void ImGuiBridge::SetLight(bool light) {
+  ImGuiContext* const previous = ImGui::GetCurrentContext();
+  ImGui::SetCurrentContext(context_);
+  if (light) {
+    ImGui::StyleColorsLight();
+  } else {
+    ImGui::StyleColorsDark();
+  }
+  // ImGui's own faint text has less contrast than small letters need.
+  const float faint = light ? 0.38f : 0.58f;
+  ImGui::GetStyle().Colors[ImGuiCol_TextDisabled] = {faint, faint, faint, 1};
+  // A box that is not ticked is white on nearly white.
+  ImGui::GetStyle().FrameBorderSize = light ? 1 : 0;
   if (previous != nullptr) ImGui::SetCurrentContext(previous);
 }
 

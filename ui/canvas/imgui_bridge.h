@@ -25,6 +25,9 @@ class ImGuiBridge {
   ImGuiBridge(const ImGuiBridge&) = delete;
   ImGuiBridge& operator=(const ImGuiBridge&) = delete;
 
+  // Widgets for a light window, or for a dark one.
+  void SetLight(bool light);
+
   // Makes this bridge's context ImGui's current one. First thing in every handler: several canvases share the process.
   void MakeCurrent();
 

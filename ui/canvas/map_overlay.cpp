@@ -240,7 +240,7 @@ void DrawMapOverlay(CanvasModel& model, const OverlayOptions& options) {
   if (!model.head() || view.empty()) {
     if (options.live) {
       const PixelRect& map = options.layout->map;
-      DrawText(list, map.x + 12, map.y + 12, kDimColor,
+      DrawText(list, map.x + 12, map.y + 12, InksOf(options).dim,
                model.trace().path.empty() ? "Open a trace to look at its heads."
                                           : "Choose a head in the matrix or the table.");
     }

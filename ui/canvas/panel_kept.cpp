@@ -93,7 +93,7 @@ void LivePanel::DrawKeptNumbers(CanvasModel& model, const LiveMask& mask) {
   Mark("kept");
   DrawKeepsEverything(model, mask);
   if (const std::string outside = DescribeOutside(mask); !outside.empty()) {
-    WrappedText(IM_COL32(255, 200, 120, 255), outside);
+    WrappedText(NoteInk(), outside);
     Mark("outside");
     HelpTooltip("This trace was cut from a longer one. No mask of the cut can keep that share.");
   }
@@ -128,7 +128,7 @@ void LivePanel::DrawKeepsEverything(const CanvasModel& model, const LiveMask& ma
   constexpr double kEverything = 0.9999;
   const MethodTrial& trial = model.trial();
   if (mask.summary.kept_fraction < kEverything || trial.method() == nullptr || trial.method()->baseline) return;
-  WrappedText(IM_COL32(255, 200, 120, 255),
+  WrappedText(NoteInk(),
               "These parameters keep everything at " + std::to_string(model.trace().num_tokens) + " tokens.");
   if (trial.view() != MapView::kFirst || !HasBudget(*trial.method())) return;
   const auto fit = [this] { actions_.fit_trace(); };

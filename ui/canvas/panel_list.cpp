@@ -104,7 +104,7 @@ void PanelList::DrawEntries(const std::vector<PanelListEntry>& entries, size_t p
   for (size_t i = 0; i < entries.size(); ++i) {
     const PanelListEntry& entry = entries[i];
     if (!entry.heading.empty()) ImGui::TextDisabled("%s", entry.heading.c_str());
-    if (i == present) ImGui::PushStyleColor(ImGuiCol_Text, kAccentColor);
+    if (i == present) ImGui::PushStyleColor(ImGuiCol_Text, NoteInk());
     if (ImGui::Selectable(entry.text.c_str(), i == candidate_)) picked_ = i;
     if (i == present) ImGui::PopStyleColor();
     // The pointer and the keys move one and the same mark; a pointer at rest leaves it to the keys.

@@ -27,6 +27,17 @@ inline void HelpTooltip(const std::string& text) {
   ImGui::EndTooltip();
 }
 
+// Inks of the panel that mean something, each with one for a light window and one for a dark one.
+inline ImU32 PanelInk(ImU32 on_light, ImU32 on_dark) {
+  return ImGui::GetStyle().Colors[ImGuiCol_WindowBg].x > 0.5f ? on_light : on_dark;
+}
+inline ImU32 NoteInk() {
+  return PanelInk(IM_COL32(134, 76, 0, 255), IM_COL32(255, 200, 120, 255));
+}
+inline ImU32 ProblemInk() {
+  return PanelInk(IM_COL32(176, 24, 16, 255), IM_COL32(255, 140, 120, 255));
+}
+
 inline void WrappedText(ImU32 color, const std::string& text) {
   ImGui::PushStyleColor(ImGuiCol_Text, color);
   ImGui::PushTextWrapPos(0);
@@ -36,7 +47,7 @@ inline void WrappedText(ImU32 color, const std::string& text) {
 }
 
 inline void ProblemText(const std::string& message) {
-  WrappedText(IM_COL32(255, 140, 120, 255), message);
+  WrappedText(ProblemInk(), message);
 }
 
 }  // namespace headscope::ui
