@@ -8,6 +8,7 @@
 #include <QToolTip>
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "panes.h"
@@ -99,11 +100,19 @@ std::optional<size_t> HistogramPane::BinAt(double x) const {
 }
 
 bool HistogramPane::IsChosen(size_t bin) const {
-  return !range_ || (bin >= std::min(range_->first, range_->second) && bin <= std::max(range_->first, range_->second));
+  if (!range_) return true;
+  const double middle = (histogram_.EdgeOf(bin) + histogram_.EdgeOf(bin + 1)) / 2;
+  return middle >= values_.first && middle < values_.second;
 }
 
 void HistogramPane::Choose(const std::optional<Range>& range) {
   range_ = range;
+  if (range) {
+    const auto [first, last] = std::minmax(range->first, range->second);
+    constexpr double kNoEnd = std::numeric_limits<double>::infinity();  // as in FilterOfBins
+    values_ = {first > 0 ? histogram_.EdgeOf(first) : -kNoEnd,
+               last + 1 < histogram_.counts.size() ? histogram_.EdgeOf(last + 1) : kNoEnd};
+  }
   asks_ = true;
   state_->heads.AskForFilter(range ? FilterOfBins(state_->heads.metric(), histogram_,
                                                   std::min(range->first, range->second),
@@ -156,8 +165,9 @@ void HistogramPane::paintEvent(QPaintEvent*) {
   mark(histogram_.mean, tr("mean %1").arg(FormatMetric(histogram_.mean)), kMeanColor);
   mark(histogram_.median, tr("median %1").arg(FormatMetric(histogram_.median)), kMedianColor);
   if (range_) {
-    int heads = 0;
-    for (size_t bin = 0; bin < histogram_.counts.size(); ++bin) heads += IsChosen(bin) ? histogram_.counts[bin] : 0;
+    const HeadStore& store = state_->heads;
+    const auto heads = std::count_if(store.trace().heads.begin(), store.trace().heads.end(),
+                                     [&store](analysis::HeadId head) { return store.Passes(head); });
     painter.setPen(palette().color(QPalette::Text));
     painter.drawText(QRectF(plot.left(), 2, plot.width(), metrics.height()), Qt::AlignRight,
                      heads == 1 ? tr("1 head") : tr("%1 heads").arg(heads));

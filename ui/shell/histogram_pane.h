@@ -18,6 +18,8 @@ class HistogramPane : public QWidget {
   explicit HistogramPane(WindowState* state, QWidget* parent = nullptr);
 
   const MetricHistogram& histogram() const { return histogram_; }
+  // Whether the bar is in the colour of the heads that are shown.
+  bool IsChosen(size_t bin) const;
   // Of a bin's middle, in widget coordinates.
   QPoint PlaceOf(size_t bin) const;
   // Why there is no histogram; empty: there is one.
@@ -44,7 +46,6 @@ class HistogramPane : public QWidget {
   void Outdate();  // made anew when it is seen
   void Rebuild();
   void Choose(const std::optional<Range>& range);
-  bool IsChosen(size_t bin) const;
   QRectF Plot() const;
   QRectF BarOf(size_t bin) const;
   std::optional<size_t> BinAt(double x) const;
@@ -54,6 +55,9 @@ class HistogramPane : public QWidget {
   bool outdated_ = true, dragging_ = false;
   bool asks_ = false;  // the filter that changes is the range's
   std::optional<Range> range_;
+  // The values that the range was chosen for, end not included: they stay the filter's while exact numbers that replace
+  // estimates move the bins.
+  std::pair<double, double> values_;
 };
 
 }  // namespace headscope::ui
