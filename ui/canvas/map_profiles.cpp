@@ -43,8 +43,13 @@ void DrawColumnProfile(ImDrawList* list, const CanvasModel& model, const Overlay
     const double width = std::max(1.0, options.view->ColumnToX(column + bin) - x);
     list->AddRectFilled(Point(x, area.bottom() - height), Point(x + width, area.bottom()), inks.mass);
   }
-  const bool narrow = static_cast<double>(TextSize(ColumnProfileText(model, profiles)).x) > area.width - 6;
-  DrawText(list, area.x + 3, area.y + 1, inks.dim, ColumnProfileText(model, profiles, narrow));
+  const auto fits = [&area](const std::string& text) {
+    return static_cast<double>(TextSize(text).x) <= area.width - 6;
+  };
+  std::string caption = ColumnProfileText(model, profiles);
+  if (!fits(caption)) caption = ColumnProfileText(model, profiles, /*narrow=*/true);
+  if (!fits(caption)) caption.resize(std::min(caption.size(), caption.find(" (")));  // where the largest is can be seen
+  DrawText(list, area.x + 3, area.y + 1, inks.dim, caption);
   list->PopClipRect();
   // The bars' ends on the scale of the map's colours.
   const double line = ImGui::GetFontSize();

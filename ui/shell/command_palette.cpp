@@ -6,6 +6,7 @@
 #include <QStyledItemDelegate>
 #include <QVBoxLayout>
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "commands.h"
@@ -83,19 +84,28 @@ void CommandPalette::Rank(const QString& pattern) {
     int score = 0;
     QAction* action = nullptr;
     qsizetype entry = -1;
+    qsizetype length = 0;
   };
   std::vector<Ranked> ranked;
   for (const QPointer<QAction>& action : actions_) {
     if (!action) continue;
-    const int score = FuzzyScore(pattern, PlainText(*action));
-    if (score >= 0) ranked.push_back({score, action, -1});
+    int score = FuzzyScore(pattern, PlainText(*action));
+    // A whole name of what it leads to beats every likeness: "trace" is the pane before it is Open trace.
+    if (score >= 0 && pattern.compare(action->property(kLeadsToProperty).toString(), Qt::CaseInsensitive) == 0 &&
+        !pattern.isEmpty())
+      score = std::numeric_limits<int>::max();
+    if (score >= 0) ranked.push_back({score, action, -1, PlainText(*action).size()});
   }
   for (qsizetype entry = 0; entry < entries_.size(); ++entry) {
     if (pattern.isEmpty() && entries_[entry].only_when_typed) continue;
     const int score = FuzzyScore(pattern, entries_[entry].text);
-    if (score >= 0) ranked.push_back({score, nullptr, entry});
+    if (score >= 0) ranked.push_back({score, nullptr, entry, entries_[entry].text.size()});
   }
-  std::stable_sort(ranked.begin(), ranked.end(), [](const Ranked& a, const Ranked& b) { return a.score > b.score; });
+  // Of what fits equally well the shortest, of which the letters are the largest part: "maps" is Go to Maps before it
+  // is Width of exported maps. Without letters the order is the menus'.
+  std::stable_sort(ranked.begin(), ranked.end(), [&pattern](const Ranked& a, const Ranked& b) {
+    return a.score != b.score ? a.score > b.score : !pattern.isEmpty() && a.length < b.length;
+  });
   if (ranked.size() > kMostShown) ranked.resize(kMostShown);
   list_->clear();
   for (const Ranked& one : ranked) {

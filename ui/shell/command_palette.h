@@ -12,6 +12,9 @@
 
 namespace headscope::ui {
 
+// Of an action: the name of what it leads to, as a person may type it alone ("Trace" of "Go to Trace").
+inline constexpr char kLeadsToProperty[] = "leads_to";
+
 // Something that can be chosen and is no command: a head, a method, a file.
 struct PaletteEntry {
   QString text, help, kind;  // `kind` stands at the right: "head", "method", "recent file"

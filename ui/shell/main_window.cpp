@@ -13,6 +13,7 @@
 #include <QMessageBox>
 #include <QMimeData>
 #include <QStatusBar>
+#include <QTabBar>
 #include <QVBoxLayout>
 #include <algorithm>
 #include <utility>
@@ -218,6 +219,7 @@ void MainWindow::AddPaneActions(QMenu* menu) {
   const auto add = [&](const QString& title, const QString& name, auto go) {
     QAction* action = menu->addAction(tr("Go to %1").arg(title), this, go);
     action->setObjectName(name);
+    action->setProperty(kLeadsToProperty, title);
     if (menu->actions().size() <= 10) action->setShortcut(QKeySequence(tr("Alt+%1").arg(menu->actions().size() % 10)));
     action->setStatusTip(tr("Show %1 and move the keyboard focus there").arg(title));
     addAction(action);
@@ -366,6 +368,16 @@ void MainWindow::resizeEvent(QResizeEvent* event) {
 bool MainWindow::eventFilter(QObject* watched, QEvent* event) {
   if (event->type() == QEvent::Resize) StateChanged();
   return QMainWindow::eventFilter(watched, event);
+}
+
+void MainWindow::childEvent(QChildEvent* event) {
+  QMainWindow::childEvent(event);
+  // The bars of panes that lie behind each other, which Qt makes as they are needed: titles cut to "R…" and "Tra…" say
+  // nothing, arrows lead to those that a small window has no room for.
+  if (auto* const bar = event->polished() ? qobject_cast<QTabBar*>(event->child()) : nullptr; bar != nullptr) {
+    bar->setElideMode(Qt::ElideNone);
+    bar->setUsesScrollButtons(true);
+  }
 }
 
 void MainWindow::changeEvent(QEvent* event) {

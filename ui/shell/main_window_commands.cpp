@@ -241,9 +241,9 @@ void MainWindow::SayWhatIsLost(qint64 row, double kept_mass, const std::vector<L
 
 void MainWindow::OpenPalette() {
   UpdateReach();  // whether there is a picture to export is the panes' affair, which tell nobody
-  QList<QAction*> panes;
-  for (const QDockWidget* dock : docks_) panes.append(dock->toggleViewAction());
-  palette_->Open(commands_.all() + canvas_actions_ + metric_actions_ + color_actions_ + panes + pane_actions_ +
+  // Without the menu's switches, which bear the panes' bare names: whoever types one wants to go there, and the switch
+  // would take away a pane that is open.
+  palette_->Open(commands_.all() + canvas_actions_ + metric_actions_ + color_actions_ + pane_actions_ +
                      bookmark_actions_ + layout_actions_ + figure_actions_ + picture_actions_,
                  PaletteEntries());
 }

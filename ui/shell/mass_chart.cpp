@@ -7,7 +7,6 @@
 #include <QPainter>
 #include <QToolTip>
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "chart_looks.h"
@@ -18,6 +17,8 @@ namespace headscope::ui {
 namespace {
 
 using analysis::MassDistribution;
+
+constexpr double kNumbersMargin = 2, kNumbersGap = 8;  // of the numbers above the bars, pixels
 
 // Counts are small whole numbers: 1 must show, so the axis of logarithms begins at one half.
 double LogHeight(double count, double most) {
@@ -160,8 +161,10 @@ void MassChart::PaintAxes(QPainter& painter) const {
     painter.drawLine(QPointF(x, plot.bottom()), QPointF(x, plot.bottom() + 3));
     painter.drawText(QRectF(x - 20, plot.bottom() + 3, 40, metrics.height()), Qt::AlignCenter, QString::number(tick));
   }
+  QString title = tr("kept mass per query (share); height: queries");
+  if (metrics.horizontalAdvance(title) > width() - 4) title = tr("kept mass per query");
   painter.drawText(QRectF(0, plot.bottom() + 3 + metrics.height(), width(), metrics.height()), Qt::AlignCenter,
-                   metrics.elidedText(tr("kept mass per query (share); height: queries"), Qt::ElideRight, width() - 4));
+                   metrics.elidedText(title, Qt::ElideRight, width() - 4));
   const int64_t most = *std::max_element(mass_->bins.begin(), mass_->bins.end());
   const double right = plot.left() - 4;
   const auto count = [&](int64_t value) {
@@ -193,36 +196,53 @@ void MassChart::PaintBars(QPainter& painter) const {
   }
 }
 
+// All three where they have room. In a narrow pane first the digits give way, then the mean, which says least of what a
+// method costs; its line stays.
+std::vector<MassChart::Mark> MassChart::Marks(const QFontMetricsF& metrics) const {
+  const double room = width() - 2 * kNumbersMargin;
+  std::vector<Mark> marks;
+  for (const auto& [digits, count] : {std::pair{3, 3}, {2, 3}, {3, 2}, {2, 2}, {2, 1}}) {
+    marks = {{tr("min %1").arg(mass_->minimum, 0, 'f', digits), mass_->minimum},
+             {tr("5th pct. %1").arg(mass_->fifth_percentile, 0, 'f', digits), mass_->fifth_percentile},
+             {tr("mean %1").arg(mass_->mean, 0, 'f', digits), mass_->mean}};
+    marks.resize(static_cast<size_t>(count));
+    double needed = kNumbersGap * (count - 1);
+    for (const Mark& mark : marks) needed += metrics.horizontalAdvance(mark.text);
+    if (needed <= room) break;
+  }
+  return marks;
+}
+
 void MassChart::PaintMarks(QPainter& painter) const {
   const QRectF plot = Plot();
   const QFontMetricsF metrics(font());
-  struct Mark {
-    QString text;
-    double mass;
-  };
-  const std::array<Mark, 3> marks = {
-      {{tr("min %1").arg(mass_->minimum, 0, 'f', 3), mass_->minimum},
-       {tr("5th pct. %1").arg(mass_->fifth_percentile, 0, 'f', 3), mass_->fifth_percentile},
-       {tr("mean %1").arg(mass_->mean, 0, 'f', 3), mass_->mean}}};
+  const std::vector<Mark> marks = Marks(metrics);
   painter.setPen(QPen(palette().color(QPalette::Text), 1, Qt::DotLine));
-  for (const Mark& mark : marks)
-    painter.drawLine(QPointF(XOf(mark.mass), plot.top()), QPointF(XOf(mark.mass), plot.bottom()));
+  for (const double mass : {mass_->minimum, mass_->fifth_percentile, mass_->mean})
+    painter.drawLine(QPointF(XOf(mass), plot.top()), QPointF(XOf(mass), plot.bottom()));
   // From the right: each text ends where the one after it begins at the latest.
   painter.setPen(palette().color(QPalette::Text));
-  std::array<double, 3> left{};
-  double limit = width() - 2;
+  std::vector<double> left(marks.size());
+  double limit = width() - kNumbersMargin;
   for (size_t i = marks.size(); i-- > 0;) {
     const double text_width = metrics.horizontalAdvance(marks[i].text);
     left[i] = std::min(XOf(marks[i].mass) - text_width / 2, limit - text_width);
-    limit = left[i] - 8;
+    limit = left[i] - kNumbersGap;
   }
   // At the left edge the other way round.
-  double from = 2;
+  double from = kNumbersMargin;
   for (size_t i = 0; i < marks.size(); ++i) {
     left[i] = std::max(left[i], from);
     painter.drawText(QPointF(left[i], metrics.ascent() + 1), marks[i].text);
-    from = left[i] + metrics.horizontalAdvance(marks[i].text) + 8;
+    from = left[i] + metrics.horizontalAdvance(marks[i].text) + kNumbersGap;
   }
+}
+
+QStringList MassChart::ShownNumbers() const {
+  QStringList texts;
+  if (!mass_) return texts;
+  for (const Mark& mark : Marks(QFontMetricsF(font()))) texts.append(mark.text);
+  return texts;
 }
 
 void MassChart::PaintTarget(QPainter& painter) const {

@@ -2,9 +2,12 @@
 // How the kept mass is spread over the query rows, with a target line that mouse and keys move.
 #pragma once
 
+#include <QFontMetricsF>
+#include <QStringList>
 #include <QWidget>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "analysis/types/mass_distribution.h"
 
@@ -30,6 +33,9 @@ class MassChart : public QWidget {
   // Where a target's line can be gripped, in widget coordinates.
   QPoint GripOf(double target) const;
 
+  // The numbers above the bars, as many and as exact as there is room for.
+  QStringList ShownNumbers() const;
+
   QSize sizeHint() const override { return {300, 130}; }
   QSize minimumSizeHint() const override { return {200, 90}; }
 
@@ -51,6 +57,11 @@ class MassChart : public QWidget {
   void focusOutEvent(QFocusEvent* event) override;
 
  private:
+  struct Mark {
+    QString text;
+    double mass = 0;
+  };
+  std::vector<Mark> Marks(const QFontMetricsF& metrics) const;
   QRectF Plot() const;
   double XOf(double mass) const;
   double MassAt(double x) const;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace_info.h"
 
+#include <QAction>
+#include <QApplication>
+#include <QClipboard>
 #include <QFileInfo>
 #include <QHeaderView>
 #include <algorithm>
@@ -27,12 +30,25 @@ TraceInfo::TraceInfo(const HeadStore* store, QWidget* parent) : QTreeWidget(pare
   setColumnCount(2);
   setHeaderHidden(true);
   setRootIsDecorated(false);
-  setSelectionMode(NoSelection);
-  setFocusPolicy(Qt::NoFocus);
+  setAccessibleName(tr("Facts of the open trace"));
+  setSelectionMode(SingleSelection);
+  setAllColumnsShowFocus(true);
   setFrameShape(NoFrame);
   setTextElideMode(Qt::ElideMiddle);
   header()->setSectionResizeMode(0, QHeaderView::ResizeToContents);
   connect(store, &HeadStore::TraceChanged, this, &TraceInfo::Rebuild);
+  auto* copy = new QAction(tr("Copy the value"), this);
+  copy->setObjectName(QStringLiteral("copyTraceFact"));
+  copy->setShortcut(QKeySequence::Copy);
+  copy->setShortcutContext(Qt::WidgetShortcut);
+  connect(copy, &QAction::triggered, this, &TraceInfo::Copy);
+  addAction(copy);
+  setContextMenuPolicy(Qt::ActionsContextMenu);
+}
+
+void TraceInfo::Copy() const {
+  const QTreeWidgetItem* const line = currentItem();
+  if (line != nullptr) QApplication::clipboard()->setText(line->text(1));
 }
 
 void TraceInfo::Rebuild() {
@@ -42,6 +58,8 @@ void TraceInfo::Rebuild() {
     auto* item = new QTreeWidgetItem(this, {name, Shown(value)});
     item->setForeground(0, palette().color(QPalette::PlaceholderText));
     item->setToolTip(1, ShownToolTip(value));
+    // A line that the keyboard can stand on as soon as it comes here.
+    if (currentItem() == nullptr) setCurrentItem(item, 0, QItemSelectionModel::NoUpdate);
   };
   const QFileInfo file(QString::fromStdString(trace.path));
   std::set<int32_t> layers;

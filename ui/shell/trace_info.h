@@ -16,6 +16,8 @@ class TraceInfo : public QTreeWidget {
 
  private:
   void Rebuild();
+  // The chosen line's value, as the pane shows it, to the clipboard.
+  void Copy() const;
   const HeadStore* const store_;
 };
 

@@ -206,6 +206,11 @@ void WelcomePage::ShowStep(int step) {
 }
 
 void WelcomePage::keyPressEvent(QKeyEvent* event) {
+  // A dialog's buttons take Enter, and this page looks like one.
+  if (event->key() == Qt::Key_Return || event->key() == Qt::Key_Enter) {
+    if (auto* button = qobject_cast<QPushButton*>(focusWidget()); button != nullptr && button->hasFocus())
+      return button->click();
+  }
   if (event->key() != Qt::Key_Escape) return QFrame::keyPressEvent(event);
   hide();
   step_ = -1;

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a person gets to a pane and reads it where there is little room: names typed into the palette, the keyboard
+// alone, tabs and numbers of a small window, and what is written in faint ink.
+#include <QClipboard>
+#include <QDockWidget>
+#include <QLineEdit>
+#include <QListWidget>
+#include <QPushButton>
+#include <QTabBar>
+#include <cmath>
+#include <vector>
+
+#include "analysis/types/ground.h"
+#include "shell_fixture.h"
+#include "theme.h"
+#include "trace_info.h"
+#include "welcome_page.h"
+
+namespace headscope::gui_test {
+namespace {
+
+using ui::Command;
+
+class PaneReachTest : public ShellTest {
+ protected:
+  void Open() {
+    OpenWindow(trace_path());
+    ASSERT_TRUE(WaitForCanvas());
+  }
+};
+
+// The menu's switches bear the panes' bare names: found first, they took the pane away that was asked for.
+TEST_F(PaneReachTest, APanesNameTypedIntoThePaletteGoesThere) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  const QList<QDockWidget*> docks = window_->findChildren<QDockWidget*>();
+  ASSERT_GE(docks.size(), 10);
+  for (QDockWidget* dock : docks) {
+    const std::string title = dock->windowTitle().toStdString();
+    Press(Qt::Key_P, Qt::ControlModifier | Qt::ShiftModifier);
+    auto* input = Find<QLineEdit>("paletteInput");
+    input->setText(dock->windowTitle().toLower());
+    const auto* list = Find<QListWidget>("paletteList");
+    ASSERT_GT(list->count(), 0) << title;
+    EXPECT_EQ(list->item(0)->text(), QStringLiteral("Go to %1").arg(dock->windowTitle()));
+    QTest::keyClick(input, Qt::Key_Return);
+    EXPECT_TRUE(WaitFor([&] { return dock->isVisible() && !dock->visibleRegion().isEmpty(); }, 3000)) << title;
+    EXPECT_TRUE(dock->isAncestorOf(window_->focusWidget())) << title << " has no place for the keyboard";
+  }
+}
+
+TEST_F(PaneReachTest, TheTracePaneIsReadAndCopiedByKeys) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  window_->ActionNamed(QStringLiteral("go-infoDock"))->trigger();
+  auto* facts = Find<ui::TraceInfo>("traceInfo");
+  ASSERT_TRUE(WaitFor([&] { return window_->focusWidget() == facts; }, 3000));
+  ASSERT_NE(facts->currentItem(), nullptr) << "a line to stand on";
+  QTest::keyClick(facts, Qt::Key_End);
+  QTest::keyClick(facts, Qt::Key_C, Qt::ControlModifier);
+  EXPECT_EQ(QApplication::clipboard()->text(), QStringLiteral("8 heads in 2 layers"));
+  QTest::keyClick(facts, Qt::Key_Home);
+  QTest::keyClick(facts, Qt::Key_C, Qt::ControlModifier);
+  EXPECT_EQ(QApplication::clipboard()->text(), QStringLiteral("small.h5"));
+  // The line is seen: its ground is that of what is selected.
+  const QRect line = facts->visualItemRect(facts->currentItem());
+  const QColor ground = facts->viewport()->grab().toImage().pixelColor(line.right() - 3, line.center().y());
+  const QColor highlight = facts->palette().color(QPalette::Highlight);
+  EXPECT_LE(std::abs(ground.red() - highlight.red()) + std::abs(ground.green() - highlight.green()) +
+                std::abs(ground.blue() - highlight.blue()),
+            12)
+      << ground.name().toStdString();
+}
+
+TEST_F(PaneReachTest, TheTourIsWalkedWithEnter) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  Press(Qt::Key_F1);
+  auto* welcome = Find<ui::WelcomePage>("welcomePage");
+  ASSERT_TRUE(WaitFor([&] { return Find<QPushButton>("startTour")->hasFocus(); }, 3000));
+  QTest::keyClick(Find<QPushButton>("startTour"), Qt::Key_Return);
+  for (int step = 0; step < std::ssize(ui::WelcomePage::Tour()); ++step) {
+    EXPECT_EQ(welcome->tour_step(), step);
+    QTest::keyClick(Find<QPushButton>("tourNext"), step % 2 == 0 ? Qt::Key_Enter : Qt::Key_Return);
+  }
+  EXPECT_FALSE(welcome->isVisible());
+}
+
+TEST_F(PaneReachTest, ASmallWindowCutsNoTabAndNoNumber) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  window_->showNormal();
+  window_->resize(800, 600);
+  QTest::qWait(500);  // the panes take their shares when the window has come to rest
+  int bars = 0;
+  for (const QTabBar* bar : window_->findChildren<QTabBar*>(QString(), Qt::FindDirectChildrenOnly)) {
+    if (!bar->isVisible()) continue;
+    ++bars;
+    for (int tab = 0; tab < bar->count(); ++tab) {
+      EXPECT_GE(bar->tabRect(tab).width(), bar->fontMetrics().horizontalAdvance(bar->tabText(tab)))
+          << bar->tabText(tab).toStdString();
+    }
+    EXPECT_TRUE(bar->rect().intersects(bar->tabRect(bar->currentIndex()))) << "the tab on show is in sight";
+  }
+  EXPECT_GE(bars, 3);
+  auto* chart = Find<ui::MassChart>("massChart");
+  const auto width_of = [chart](const QStringList& texts) {
+    return chart->fontMetrics().horizontalAdvance(texts.join(QString())) + 8 * (texts.size() - 1) + 4;
+  };
+  const QStringList small = chart->ShownNumbers();
+  ASSERT_FALSE(small.isEmpty());
+  EXPECT_LE(width_of(small), chart->width() + 1) << small.join(u' ').toStdString();
+  EXPECT_TRUE(small.front().startsWith(QStringLiteral("min ")));
+  window_->resize(1600, 950);
+  ASSERT_TRUE(WaitFor([&] { return chart->width() > 300; }, 5000));
+  EXPECT_EQ(chart->ShownNumbers().size(), 3);
+  EXPECT_EQ(chart->ShownNumbers().front().size(), QStringLiteral("min 0.000").size());
+}
+
+// WCAG 2.1: the contrast of two colours, 1 to 21; 4.5 is the least for text.
+double Contrast(const QColor& a, const QColor& b) {
+  const auto luminance = [](const QColor& color) {
+    const auto light = [](double share) {
+      return share <= 0.04045 ? share / 12.92 : std::pow((share + 0.055) / 1.055, 2.4);
+    };
+    return 0.2126 * light(color.redF()) + 0.7152 * light(color.greenF()) + 0.0722 * light(color.blueF());
+  };
+  const double one = luminance(a) + 0.05, other = luminance(b) + 0.05;
+  return std::max(one, other) / std::min(one, other);
+}
+
+TEST(ThemeContrast, AllInkCanBeReadOnEveryGround) {
+  ASSERT_NEAR(Contrast(Qt::white, Qt::black), 21, 1e-9);
+  for (const QPalette& palette : {ui::LightPalette(), ui::DarkPalette()}) {
+    for (const QPalette::ColorRole ground : {QPalette::Window, QPalette::Base, QPalette::AlternateBase}) {
+      for (const QPalette::ColorRole ink : {QPalette::Text, QPalette::PlaceholderText, QPalette::Link})
+        EXPECT_GE(Contrast(palette.color(ink), palette.color(ground)), 4.5)
+            << "ink " << ink << " on ground " << ground << ", " << palette.color(ground).name().toStdString();
+    }
+    EXPECT_GE(Contrast(palette.color(QPalette::HighlightedText), palette.color(QPalette::Highlight)), 4.5);
+    EXPECT_GE(Contrast(palette.color(QPalette::ButtonText), palette.color(QPalette::Button)), 4.5);
+  }
+}
+
+// The map's ground and the panel's are the window's, whatever pictures in files are drawn on.
+TEST_F(PaneReachTest, MapAndPanelAreLightInALightWindowAndDarkInADarkOne) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  ui::HeadCanvas* canvas = window_->canvas();
+  const auto color_of = [](const analysis::Rgb& color) { return QColor(color.red, color.green, color.blue); };
+  const auto paper = [canvas] {
+    const QImage image = canvas->grabFramebuffer();
+    return image.pixelColor(1, image.height() - 2);
+  };
+  const auto panel_is_light = [canvas] {
+    const QRectF control = canvas->PanelControl(QStringLiteral("run"));
+    const QImage image = canvas->grabFramebuffer();
+    const double ratio = canvas->devicePixelRatioF();
+    return image.pixelColor((control.topLeft() * ratio).toPoint() + QPoint(-4, 0)).lightness() > 160;
+  };
+  ASSERT_FALSE(canvas->PanelControl(QStringLiteral("run")).isNull());
+  for (const bool light : {true, false, true}) {
+    window_->commands()[light ? Command::kThemeLight : Command::kThemeDark]->trigger();
+    const QColor expected = color_of((light ? analysis::kLightGround : analysis::kDarkGround).paper);
+    EXPECT_TRUE(WaitFor([&] { return paper() == expected; }, 5000)) << paper().name().toStdString();
+    EXPECT_EQ(panel_is_light(), light);
+  }
+}
+
+}  // namespace
+}  // namespace headscope::gui_test
