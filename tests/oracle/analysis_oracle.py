@@ -194,8 +194,9 @@ def row_details(head):
         scatters.append(far[~is_spike].sum())
         places = np.flatnonzero(head.p[row] >= 1e-3)
         if len(places) > 1:
-            apart = np.sort(np.abs(places[:, None] - places[None, :]), axis=1)[:, 1:11]
-            nearest.append(apart.mean())
+            others = min(10, len(places) - 1)
+            apart = np.partition(np.abs(places[:, None] - places[None, :]), others, axis=1)[:, :others + 1]
+            nearest.append(apart.sum() / (len(places) * others))  # the first of them is the place itself, 0 apart
     for name, some in (("duplicate_token", duplicates), ("induction", inductions), ("spike_mass", spikes), ("scatter_mass", scatters),
                        ("nearest_nonzero", nearest)):
         result[name] = np.mean(some) if some else 0
