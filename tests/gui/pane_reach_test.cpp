@@ -3,11 +3,16 @@
 // alone, tabs and numbers of a small window, and what is written in faint ink.
 #include <QClipboard>
 #include <QDockWidget>
+#include <QLabel>
 #include <QLineEdit>
 #include <QListWidget>
 #include <QPushButton>
 #include <QTabBar>
+#include <QToolBar>
 #include <cmath>
+#include <map>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "analysis/types/ground.h"
@@ -111,6 +116,27 @@ TEST_F(PaneReachTest, ASmallWindowCutsNoTabAndNoNumber) {
   ASSERT_TRUE(WaitFor([&] { return chart->width() > 300; }, 5000));
   EXPECT_EQ(chart->ShownNumbers().size(), 3);
   EXPECT_EQ(chart->ShownNumbers().front().size(), QStringLiteral("min 0.000").size());
+}
+
+// Words that said nothing: "Heads by", "Map in viridis", "Mean" alone, "Colours as the system", "1 blocks", and numbers
+// of slashes and components without a unit.
+TEST_F(PaneReachTest, ControlsAreCalledByWhatTheyChange) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  QStringList labels;
+  for (const QLabel* label : Find<QToolBar>("toolBar")->findChildren<QLabel*>()) labels.append(label->text().trimmed());
+  for (const char* wanted : {"Colour heads by", "Map colours"})
+    EXPECT_TRUE(labels.contains(QLatin1String(wanted))) << labels.join(u'|').toStdString();
+  EXPECT_EQ(window_->commands()[Command::kMeanReduction]->iconText(), QStringLiteral("Mean per pixel"));
+  EXPECT_EQ(window_->commands()[Command::kThemeSystem]->text().remove(u'&'), QStringLiteral("System colours"));
+  std::map<std::string, std::set<std::string>> units;
+  for (const kernels::MethodSpec& method : window_->canvas()->methods()) {
+    for (const kernels::ParameterSpec& parameter : method.parameters)
+      units[parameter.name].insert(kernels::UnitText(parameter));
+  }
+  EXPECT_EQ(units["n_slash"], std::set<std::string>{"slashes"});
+  EXPECT_TRUE(units["r"].contains("components"));
+  EXPECT_FALSE(units["r"].contains(""));
+  EXPECT_EQ(kernels::UnitText({.unit = kernels::Unit::kBlocks}, /*one=*/true), "block");
 }
 
 // WCAG 2.1: the contrast of two colours, 1 to 21; 4.5 is the least for text.
