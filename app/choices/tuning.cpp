@@ -253,6 +253,19 @@ TunedCriterion UsualCriterion(const analysis::BudgetTarget& target, size_t num_m
   return num_methods > 1 && IsLimitOfPairs(target) ? TunedCriterion::kError : TunedCriterion::kMass;
 }
 
+TunedCriterion CriterionOf(const std::string& text, const analysis::BudgetTarget& target, size_t num_methods) {
+  if (text.empty()) return UsualCriterion(target, num_methods);
+  if (text == "mass") return TunedCriterion::kMass;
+  if (text != "error")
+    throw UsageError({.field = "choose", .value = "'" + text + "'", .problem = "choose mass or error"});
+  if (!IsLimitOfPairs(target) && num_methods > 1)
+    throw UsageError({.field = "choose",
+                      .value = text,
+                      .problem = "this target is reached by the fewest pairs",
+                      .remedy = "choose by the error under a target for the pairs (kept=..)"});
+  return TunedCriterion::kError;
+}
+
 bool IsBetter(const analysis::BudgetTarget& target, TunedCriterion criterion,
               const std::vector<analysis::BudgetSearchResult>& a, const std::vector<analysis::BudgetSearchResult>& b) {
   if (a.front().reached != b.front().reached) return a.front().reached;

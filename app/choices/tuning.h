@@ -95,6 +95,8 @@ bool IsLimitOfPairs(const analysis::BudgetTarget& target);
 // What decides unless it is told: between methods under such a target the output's error, as in MInference's paper
 // (it costs two attentions a method); else the kept mass.
 TunedCriterion UsualCriterion(const analysis::BudgetTarget& target, size_t num_methods);
+// "mass", "error" or, for the usual one, nothing. Throws UsageError, of the field "choose".
+TunedCriterion CriterionOf(const std::string& text, const analysis::BudgetTarget& target, size_t num_methods);
 // Whether of two methods' settings for the same heads `a` is the better one: that which reaches the target; of both,
 // that with fewer pairs or, of a target for the pairs, with more mass or the smaller error; of none, that which comes
 // nearer.

@@ -92,13 +92,6 @@ TunedUnit ParseUnit(const std::string& text) {
   throw UsageError("--per '" + text + "': choose head, layer or model");
 }
 
-TunedCriterion ParseCriterion(const std::string& text, const TuneArguments& arguments, const TuneTarget& target) {
-  if (text.empty()) return UsualCriterion(target.budget, arguments.methods.size());
-  if (text == "mass") return TunedCriterion::kMass;
-  if (text == "error") return TunedCriterion::kError;
-  throw UsageError("--choose '" + text + "': choose mass or error");
-}
-
 // `others`: traces that are open already, of the same model and other recordings.
 Traces OpenTraces(const std::vector<std::string>& paths, const Traces& others) {
   Traces traces;
@@ -515,10 +508,7 @@ int RunTune(TuneArguments arguments) {
   tuning.target = ParseTarget(arguments.target);
   for (const std::string& text : arguments.methods)
     tuning.methods.push_back({ParseSearchableMethod(text, tuning.target), {}});
-  tuning.criterion = ParseCriterion(arguments.choose, arguments, tuning.target);
-  if (tuning.criterion == TunedCriterion::kError && !IsLimitOfPairs(tuning.target.budget) && tuning.methods.size() > 1)
-    throw UsageError("--choose error: a target of " + arguments.target +
-                     " is reached by the fewest pairs; choose by the error under a target for the pairs (kept=..)");
+  tuning.criterion = CriterionOf(arguments.choose, tuning.target.budget, tuning.methods.size());
   CheckPhases(tuning, arguments);
   const std::vector<LengthRange> ranges = RangesBetween(arguments.ranges, "--ranges");
   if (!arguments.ranges.empty()) CheckRangeFormat(format);

@@ -67,7 +67,8 @@ std::vector<ui::TuneTargetChoice> TuneTargets() {
     using Kind = analysis::BudgetTarget::Kind;
     const bool is_share = target.kind == Kind::kMass || target.kind == Kind::kKept;
     choices.push_back({target.option, target.title, target.usual, is_share,
-                       target.kind == Kind::kMass && target.statistic == WindowTarget(0).statistic});
+                       target.kind == Kind::kMass && target.statistic == WindowTarget(0).statistic,
+                       IsLimitOfPairs({.kind = target.kind}), target.kind == Kind::kWork});
   }
   return choices;
 }
@@ -129,7 +130,7 @@ Search SearchOf(const ui::TuneSettings& settings, bool alone) {
   const TuneTarget target = ParseTarget(settings.target);
   if (target.limit) throw UsageError("A target of " + settings.target + " is only for the command line: give a share.");
   search.target = target.budget;
-  search.criterion = UsualCriterion(target.budget, settings.methods.size());
+  search.criterion = CriterionOf(settings.choose, target.budget, settings.methods.size());
   search.in_group = search.is_decode() && !alone && settings.unit == ui::TuneSettings::Unit::kHead &&
                     target.budget.kind == analysis::BudgetTarget::Kind::kMass;
   std::vector<const kernels::MethodSpec*> specs;
@@ -208,7 +209,8 @@ kernels::Status CheckUnit(const TunedTraces& checks, const Search& search, const
     kernels::Status status = searcher.Try(search.methods[setting.method], setting.values, search.target, &found);
     if (!status.ok()) return status;
     const analysis::BudgetSearchResult& result = found.front();
-    setting.checked = {result.reached, result.kept_fraction, result.mass, result.relative_error, result.time_share};
+    setting.checked = {result.reached,        result.kept_fraction, result.mass,
+                       result.relative_error, result.time_share,    result.work_share};
   }
   return {};
 }
@@ -358,6 +360,7 @@ kernels::Status TuneUnit(const TunedRange& range, const std::vector<analysis::He
     setting.mass = found.mass;
     setting.relative_error = found.relative_error;
     setting.time_share = found.time_share;
+    setting.work_share = found.work_share;
     setting.device = recordings[i].front()->WhereComputed().name;
     for (const analysis::TradeOffPoint& point : trade_off) setting.trade_off.push_back({point.values, point.cra_mean});
     setting.outside_mass = MeanOutside(
@@ -446,7 +449,7 @@ Tuning TuningOf(const ui::TuneSettings& settings, const std::vector<ui::TunedSet
   }
   tuning.target = ParseTarget(settings.target);
   tuning.unit = UnitOf(settings.unit);
-  tuning.criterion = UsualCriterion(tuning.target.budget, settings.methods.size());
+  tuning.criterion = CriterionOf(settings.choose, tuning.target.budget, settings.methods.size());
   for (const ui::TunedSetting& head : heads) {
     if (head.lengths != LengthsOf(range)) continue;
     TunedHead tuned;
@@ -458,6 +461,7 @@ Tuning TuningOf(const ui::TuneSettings& settings, const std::vector<ui::TunedSet
     tuned.found.mass = head.mass;
     tuned.found.relative_error = head.relative_error;
     tuned.found.time_share = head.time_share;
+    tuned.found.work_share = head.work_share;
     if (head.checked) {
       tuned.checked = tuned.found;
       tuned.checked->reached = head.checked->reached;
@@ -465,6 +469,7 @@ Tuning TuningOf(const ui::TuneSettings& settings, const std::vector<ui::TunedSet
       tuned.checked->mass = head.checked->mass;
       tuned.checked->relative_error = head.checked->relative_error;
       tuned.checked->time_share = head.checked->time_share;
+      tuned.checked->work_share = head.checked->work_share;
     }
     tuned.device = head.device;
     tuned.outside_mass = head.outside_mass;

@@ -87,8 +87,8 @@ TEST_F(ReachTest, ATuningIsWrittenToEveryKindOfFile) {
 // configuration as the command that it copies.
 TEST_F(ReachTest, TheTuningDialogFindsWhatTheCommandLineFinds) {
   Open();
-  for (const auto& [target, value, unit] :
-       {std::tuple{"cra-mean", 0.8, "layer"}, std::tuple{"kept", 0.3, "head"}, std::tuple{"error", 0.5, "head"}}) {
+  for (const auto& [target, value, unit] : {std::tuple{"cra-mean", 0.8, "layer"}, std::tuple{"kept", 0.3, "head"},
+                                            std::tuple{"error", 0.5, "head"}, std::tuple{"work", 0.6, "head"}}) {
     SCOPED_TRACE(target);
     window_->commands()[Command::kTuneDialog]->trigger();
     auto* dialog = Find<ui::TuneDialog>("tuneDialog");
@@ -112,6 +112,10 @@ TEST_F(ReachTest, TheTuningDialogFindsWhatTheCommandLineFinds) {
     Find<QDoubleSpinBox>("tuneValue")->setValue(value);
     Find<QComboBox>("tuneUnit")->setCurrentIndex(QLatin1String(unit) == QStringLiteral("layer") ? 1 : 0);
     ASSERT_EQ(dialog->settings().methods.size(), 2U);
+    const bool is_limit =
+        dialog->settings().target.starts_with("kept") || dialog->settings().target.starts_with("work");
+    EXPECT_EQ(Find<QComboBox>("tuneChoose")->isEnabled(), is_limit);
+    Find<QComboBox>("tuneChoose")->setCurrentIndex(QLatin1String(target) == QStringLiteral("work") ? 1 : 0);
     Find<QPushButton>("tuneCopy")->click();
     const QString command = QApplication::clipboard()->text();
     Find<QPushButton>("tuneStart")->click();

@@ -331,6 +331,19 @@ TEST_F(ReachStateTest, ATuningsCommandLeavesOutWhatTheSearchFinds) {
   EXPECT_EQ(TuneCommand(QStringLiteral("t.h5"), registry, settings, {{0, 1}, {3, 2}}),
             QStringLiteral("headscope tune t.h5 --method band:sinks=4,share=0.5,exact=0 --method "
                            "band:sinks=4,share=0.5,exact=0 --target kept=0.2 --per layer --heads 0:1,3:2"));
+  settings.methods.pop_back();
+  settings.target = "work=0.2";
+  settings.unit = TuneSettings::Unit::kHead;
+  settings.choose = "mass";
+  settings.check_rows = "every:4";
+  settings.from_budgets = true;
+  EXPECT_TRUE(TuneCommand(QStringLiteral("t.h5"), registry, settings)
+                  .endsWith(QStringLiteral(" --target work=0.2 --choose mass --check-rows every:4")));
+  TuneSettings without = settings;
+  without.from_budgets = false;
+  EXPECT_GT(TuneCommand(QStringLiteral("t.h5"), registry, settings).size(),
+            TuneCommand(QStringLiteral("t.h5"), registry, without).size())
+      << "where the search starts is in it";
 }
 
 TEST_F(ReachStateTest, ATuningThatNoCommandRepeatsSaysWhy) {

@@ -31,6 +31,7 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
       target_(new QComboBox),
       value_(new QDoubleSpinBox),
       unit_(new QComboBox),
+      choose_(new QComboBox),
       traces_(new QListWidget),
       checks_(new QListWidget),
       ranges_(new QLineEdit),
@@ -57,6 +58,12 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
   unit_->addItem(tr("each layer"), static_cast<int>(TuneSettings::Unit::kLayer));
   unit_->addItem(tr("the whole model"), static_cast<int>(TuneSettings::Unit::kModel));
   unit_->setToolTip(tr("Heads that share a setting must each reach the target"));
+  choose_->setObjectName(QStringLiteral("tuneChoose"));
+  choose_->addItem(tr("the smaller error of the output"), QString());
+  choose_->addItem(tr("the larger mass"), QStringLiteral("mass"));
+  choose_->setToolTip(
+      tr("What decides between several methods that keep within the limit: the error, as in MInference's paper, or the "
+         "mass, as in its published code"));
   ranges_->setObjectName(QStringLiteral("tuneRanges"));
   ranges_->setPlaceholderText(tr("one range for all; for example 16K, 48K"));
   ranges_->setToolTip(
@@ -84,6 +91,7 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
   target_label->setBuddy(target_);
   form->addRow(target_label, target);
   form->addRow(tr("One &setting for"), unit_);
+  form->addRow(tr("&Between methods"), choose_);
   auto* traces_label = new QLabel(tr("More t&races"));
   traces_label->setBuddy(traces_);
   form->addRow(traces_label,
@@ -118,6 +126,7 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
     const TuneTargetChoice& choice = targets_[static_cast<size_t>(index)];
     value_->setRange(0.001, choice.is_share ? kGreatestShare : kGreatestRatio);
     value_->setValue(choice.value);
+    Update();
   });
   for (const QLineEdit* const field : {ranges_, check_rows_})
     connect(field, &QLineEdit::textChanged, this, &TuneDialog::Update);
@@ -139,6 +148,11 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
 
 bool TuneDialog::IsDecode() const {
   return phase_->currentIndex() == 1;
+}
+
+const TuneTargetChoice* TuneDialog::Target() const {
+  const int place = target_->currentIndex();
+  return place < 0 ? nullptr : &targets_[static_cast<size_t>(place)];
 }
 
 QLayout* TuneDialog::TraceList(QListWidget* list, const QString& name, const QString& title, const QString& help) {
@@ -226,6 +240,9 @@ void TuneDialog::Update() {
                       ? tr("all %1").arg(shown)
                       : tr("%1 of %2: those that the Heads pane's filter shows").arg(shown).arg(all.size()));
   check_rows_->setEnabled(!IsDecode());
+  const TuneTargetChoice* const target = Target();
+  Allow(choose_, target != nullptr && target->is_limit && settings().methods.size() > 1,
+        tr("only for several methods under a limit of the pairs or the work"));
   QString why_not = shown == 0                   ? tr("no head is shown")
                     : settings().methods.empty() ? tr("no method is chosen")
                                                  : QString::fromStdString(state_->workbench->WhyNotRanges(Ranges()));
@@ -246,10 +263,12 @@ TuneSettings TuneDialog::settings() const {
       if (method.name == name) settings.methods.push_back({name, state_->trial.ValuesOf(method)});
     }
   }
-  const int target = target_->currentIndex();
-  if (target >= 0)
-    settings.target =
-        targets_[static_cast<size_t>(target)].name + "=" + QString::number(value_->value(), 'g', 6).toStdString();
+  if (const TuneTargetChoice* const target = Target(); target != nullptr) {
+    settings.target = target->name + "=" + QString::number(value_->value(), 'g', 6).toStdString();
+    settings.from_budgets = target->from_budgets;
+    if (target->is_limit && settings.methods.size() > 1)
+      settings.choose = choose_->currentData().toString().toStdString();
+  }
   const auto paths = [](const QListWidget* list) {
     std::vector<std::string> all;
     all.reserve(static_cast<size_t>(list->count()));

@@ -35,6 +35,7 @@ class TuneDialog : public QDialog {
   void FillMethods();  // of the chosen phase
   void Update();
   bool IsDecode() const;
+  const TuneTargetChoice* Target() const;  // null: none is chosen
   // Asks for traces and adds those that neither list has.
   void AddTraces(QListWidget* list, const QString& title);
   QLayout* TraceList(QListWidget* list, const QString& name, const QString& title, const QString& help);
@@ -48,6 +49,7 @@ class TuneDialog : public QDialog {
   QComboBox* target_;
   QDoubleSpinBox* value_;
   QComboBox* unit_;
+  QComboBox* choose_;    // between methods, under a limit
   QListWidget* traces_;  // beside the open one
   QListWidget* checks_;  // traces that nothing is chosen by
   QLineEdit* ranges_;

@@ -153,7 +153,7 @@ QString TuneCommand(const QString& trace_path, const std::vector<kernels::Method
     if (spec == registry.end()) continue;
     QStringList others;
     for (const kernels::ParameterSpec& parameter : spec->parameters) {
-      if (parameter.role != kernels::ParameterRole::kOther) continue;
+      if (parameter.role != kernels::ParameterRole::kOther && !settings.from_budgets) continue;
       others.append(QStringLiteral("%1=%2").arg(
           QString::fromStdString(parameter.name),
           QString::fromStdString(kernels::ValueText(parameter, method.values.Real(parameter.name)))));
@@ -172,6 +172,7 @@ QString TuneCommand(const QString& trace_path, const std::vector<kernels::Method
   }
   for (const std::string& check : settings.checks)
     arguments += {QStringLiteral("--check"), QString::fromStdString(check)};
+  if (!settings.choose.empty()) arguments += {QStringLiteral("--choose"), QString::fromStdString(settings.choose)};
   if (!settings.check_rows.empty())
     arguments += {QStringLiteral("--check-rows"), QString::fromStdString(settings.check_rows)};
   if (!heads.empty()) {

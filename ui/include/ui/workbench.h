@@ -182,6 +182,10 @@ struct TuneSettings {
   // Rows that nothing is chosen by, as `headscope tune --check-rows` takes them ("every:4"): what was found by the
   // others is tried on these, of the same traces or, where there are any, of `checks`. Empty: none are held out.
   std::string check_rows = {};
+  // What decides between methods under a limit, as `headscope tune --choose` takes it; empty: what is usual.
+  std::string choose = {};
+  // Methods' budgets are where the search starts (TuneTargetChoice::from_budgets).
+  bool from_budgets = false;
   friend bool operator==(const TuneSettings&, const TuneSettings&) = default;
 };
 
@@ -200,11 +204,13 @@ struct MethodFile {
 
 // What TuneSettings::target may aim at.
 struct TuneTargetChoice {
-  std::string name;         // as typed, before the '='
-  std::string title;        // what a person reads
-  double value = 0;         // a usual one
-  bool is_share = true;     // its value is below 1
-  bool is_windows = false;  // what the window's Meet target aims at
+  std::string name;           // as typed, before the '='
+  std::string title;          // what a person reads
+  double value = 0;           // a usual one
+  bool is_share = true;       // its value is below 1
+  bool is_windows = false;    // what the window's Meet target aims at
+  bool is_limit = false;      // of the pairs or the work: methods differ in their error there, TuneSettings::choose
+  bool from_budgets = false;  // the search starts from the methods' own budgets
 };
 
 // A kind of file that a tuning can be written to.
@@ -238,6 +244,7 @@ struct TunedSetting {
   analysis::MassDistribution mass;
   double relative_error = std::numeric_limits<double>::quiet_NaN();  // NaN: not measured, which only some targets need
   double time_share = std::numeric_limits<double>::quiet_NaN();      // of dense attention's; likewise
+  double work_share = std::numeric_limits<double>::quiet_NaN();      // of a kernel's tiles; likewise
   std::string device;
   double outside_mass = 0;  // as LiveMask::outside_mass
   // The same setting on TuneSettings::checks together; nothing without such.
@@ -247,6 +254,7 @@ struct TunedSetting {
     analysis::MassDistribution mass;
     double relative_error = std::numeric_limits<double>::quiet_NaN();
     double time_share = std::numeric_limits<double>::quiet_NaN();
+    double work_share = std::numeric_limits<double>::quiet_NaN();
   };
   std::optional<Checked> checked = {};
   // Settings along the method's trade-off, rising, where a file can be made of them: of one method that evicts down to
