@@ -14,7 +14,10 @@ FirstOfClass ChooseFirstOfClass(const FigureInput& input) {
     chosen.input.traces[trace].heads.clear();
     std::set<HeadClass> seen;
     for (const HeadStatistics& head : statistics[trace]) {
-      if (!seen.insert(head.head_class).second) continue;
+      // One head stands for all that look near, whoever holds the mass there: a panel for each would be too much of the
+      // same, and too small for a pane.
+      const bool near = head.head_class == HeadClass::kSink || head.head_class == HeadClass::kLocal;
+      if (!seen.insert(near ? HeadClass::kSinkLocal : head.head_class).second) continue;
       chosen.input.traces[trace].heads.push_back(head.id);
       chosen.titles[trace].push_back((input.traces.size() > 1 ? input.traces[trace].name + ", " : "") +
                                      HeadClassName(head.head_class) + " (" + std::to_string(head.id.layer) + ":" +

@@ -354,6 +354,18 @@ void MainWindow::keyPressEvent(QKeyEvent* event) {
   }
 }
 
+namespace {
+
+// In a small window, titles cut to "R…" and "Tra…" say nothing: arrows lead to those that it has no room for. A larger
+// one has room for all, and its panes keep the least widths that their tabs give them.
+void FitTabs(QTabBar* bar, int window_width) {
+  constexpr int kSmallWindow = 1000;
+  bar->setElideMode(window_width < kSmallWindow ? Qt::ElideNone : Qt::ElideRight);
+  bar->setUsesScrollButtons(true);
+}
+
+}  // namespace
+
 void MainWindow::moveEvent(QMoveEvent* event) {
   QMainWindow::moveEvent(event);
   StateChanged();
@@ -361,6 +373,7 @@ void MainWindow::moveEvent(QMoveEvent* event) {
 
 void MainWindow::resizeEvent(QResizeEvent* event) {
   QMainWindow::resizeEvent(event);
+  for (QTabBar* bar : findChildren<QTabBar*>(QString(), Qt::FindDirectChildrenOnly)) FitTabs(bar, width());
   shares_->WindowResized();
   StateChanged();
 }
@@ -372,12 +385,9 @@ bool MainWindow::eventFilter(QObject* watched, QEvent* event) {
 
 void MainWindow::childEvent(QChildEvent* event) {
   QMainWindow::childEvent(event);
-  // The bars of panes that lie behind each other, which Qt makes as they are needed: titles cut to "R…" and "Tra…" say
-  // nothing, arrows lead to those that a small window has no room for.
-  if (auto* const bar = event->polished() ? qobject_cast<QTabBar*>(event->child()) : nullptr; bar != nullptr) {
-    bar->setElideMode(Qt::ElideNone);
-    bar->setUsesScrollButtons(true);
-  }
+  // Qt makes the bars of panes that lie behind each other as they are needed.
+  if (auto* const bar = event->polished() ? qobject_cast<QTabBar*>(event->child()) : nullptr; bar != nullptr)
+    FitTabs(bar, width());
 }
 
 void MainWindow::changeEvent(QEvent* event) {
