@@ -13,10 +13,10 @@
 namespace headscope::data {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
-class WholeFile : public testing::Test {
+class WholeFile : public ::testing::Test {
  protected:
   ~WholeFile() override {
     std::error_code ignored;
@@ -48,17 +48,17 @@ TEST_F(WholeFile, IsThereWhenItWasWritten) {
 
 TEST_F(WholeFile, IsGoneAfterAnErrorWhichKeepsItsType) {
   EXPECT_THAT(Refusal<DeviceError>([](hid_t) { throw DeviceError("there is no memory"); }),
-              testing::StrEq(path_ + ": there is no memory"));
+              ::testing::StrEq(path_ + ": there is no memory"));
   EXPECT_FALSE(std::filesystem::exists(path_));
   EXPECT_THAT(Refusal<BadInputError>([](hid_t) {
                 throw BadInputError({.file = "other.h5", .problem = "it is damaged", .remedy = "write it again"});
               }),
-              testing::StrEq("other.h5: it is damaged; write it again"));
+              ::testing::StrEq("other.h5: it is damaged; write it again"));
   EXPECT_FALSE(std::filesystem::exists(path_));
   EXPECT_THAT(Refusal<FailedError>([](hid_t) { throw FailedError("writing failed"); }),
-              testing::StrEq(path_ + ": writing failed; free some disk space or choose another folder"));
+              ::testing::StrEq(path_ + ": writing failed; free some disk space or choose another folder"));
   EXPECT_FALSE(std::filesystem::exists(path_));
-  EXPECT_THAT(Refusal<std::bad_alloc>([](hid_t) { throw std::bad_alloc(); }), testing::Not(testing::IsEmpty()));
+  EXPECT_THAT(Refusal<std::bad_alloc>([](hid_t) { throw std::bad_alloc(); }), ::testing::Not(::testing::IsEmpty()));
   EXPECT_FALSE(std::filesystem::exists(path_));
 }
 
