@@ -48,14 +48,18 @@ TEST_F(ExtensionWindowTest, ThePaneIsInViewMenuPaletteAndLayout) {
   EXPECT_TRUE(window_->commands().menu(ui::CommandMenu::kView)->actions().contains(dock_->toggleViewAction()));
   EXPECT_EQ(dock_->toggleViewAction()->text(), QStringLiteral("Method on trial"));
   EXPECT_FALSE(dock_->isHidden());
-  // The palette finds it by its title and puts it away.
+  // The palette finds it by its title and leads to it where it was put away.
+  dock_->toggleViewAction()->trigger();
+  EXPECT_TRUE(dock_->isHidden());
   QTest::keyClick(window_.get(), Qt::Key_P, Qt::ControlModifier | Qt::ShiftModifier);
   auto* input = Find<QLineEdit>("paletteInput");
   QTest::keyClicks(input, QStringLiteral("method on trial"));
   ASSERT_GT(Find<QListWidget>("paletteList")->count(), 0);
-  EXPECT_EQ(Find<QListWidget>("paletteList")->item(0)->text(), QStringLiteral("Method on trial"));
+  EXPECT_EQ(Find<QListWidget>("paletteList")->item(0)->text(), QStringLiteral("Go to Method on trial"));
   QTest::keyClick(input, Qt::Key_Return);
-  EXPECT_TRUE(WaitFor([&] { return dock_->isHidden(); }, 3000));
+  EXPECT_TRUE(WaitFor([&] { return !dock_->isHidden(); }, 3000));
+  dock_->toggleViewAction()->trigger();
+  EXPECT_TRUE(dock_->isHidden());
   // The layout is kept from window to window, and the first one comes back when it is asked for.
   ASSERT_NO_FATAL_FAILURE(Open());
   EXPECT_TRUE(dock_->isHidden());
