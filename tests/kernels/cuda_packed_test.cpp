@@ -369,13 +369,23 @@ std::vector<PackedCase> Cases() {
   }
   add({.lengths = {{700, 700}}, .page_size = 16});
   add({.lengths = {{700, 700}}, .page_size = 0});
-  for (const int32_t page_size : {0, 16, 64}) {
-    // So many items that they are queued.
-    std::vector<Length> many;
-    for (int32_t i = 0; i < 40; ++i) many.push_back({1 + 37 * i % 700, 1 + 37 * i % 700});
-    add({.lengths = many, .pattern = Pattern::kRandom, .page_size = page_size, .num_qo_heads = 14, .num_kv_heads = 2});
-    add({.lengths = many, .page_size = page_size, .num_qo_heads = 14, .num_kv_heads = 2});
-    add({.lengths = {{46341, 46341}, {3, 46341}, {200, 131072}}, .page_size = page_size});
+  // More items than a GPU has multiprocessors, so that blocks take a second one. Dense heads have items of 128 rows at
+  // head_dim 128 and of 192 at 64; lengths about the ends of those are few enough for compute-sanitizer.
+  std::vector<Length> many, at_ends;
+  for (int32_t i = 0; i < 40; ++i) many.push_back({1 + 37 * i % 700, 1 + 37 * i % 700});
+  for (const int32_t length : {191, 192, 193, 384, 385}) at_ends.push_back({length, length});
+  for (const int32_t head_dim : {128, 64}) {
+    for (const int32_t page_size : {0, 16, 64}) {
+      add({.lengths = many,
+           .pattern = Pattern::kRandom,
+           .page_size = page_size,
+           .num_qo_heads = 14,
+           .num_kv_heads = 2,
+           .head_dim = head_dim});
+      add({.lengths = many, .page_size = page_size, .num_qo_heads = 14, .num_kv_heads = 2, .head_dim = head_dim});
+      add({.lengths = at_ends, .page_size = page_size, .num_qo_heads = 32, .num_kv_heads = 4, .head_dim = head_dim});
+      add({.lengths = {{46341, 46341}, {3, 46341}, {200, 131072}}, .page_size = page_size, .head_dim = head_dim});
+    }
   }
   const size_t count = cases.size();
   for (size_t i = 0; i < count; ++i) {
