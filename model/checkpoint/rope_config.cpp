@@ -97,9 +97,8 @@ void ReadLlama3(const JsonFields& fields, RopeConfig* rope) {
   rope->factor = Factor(fields, {});
   rope->low_freq_factor = Positive(fields, "low_freq_factor", {});
   rope->high_freq_factor = Positive(fields, "high_freq_factor", {});
-  if (!(rope->high_freq_factor > rope->low_freq_factor)) {
-    fields.RefuseField("high_freq_factor", "must be larger than low_freq_factor, and both positive", "correct the two");
-  }
+  if (rope->high_freq_factor < rope->low_freq_factor)
+    fields.RefuseField("high_freq_factor", "is below low_freq_factor", "correct one of the two");
 }
 
 // How much of a head is turned, in whole pairs.

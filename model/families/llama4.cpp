@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "checkpoint/strict_json.h"
 #include "families/common_keys.h"
@@ -56,12 +57,19 @@ void ReadMixture(const JsonFields& root, ModelConfig* config) {
   }
 }
 
+// Published files name a number, of which only whether it is 0 matters.
+bool QueriesGrow(const JsonFields& root) {
+  constexpr std::string_view kKey = "attn_temperature_tuning";
+  const std::optional<JsonValue> value = root.Find(kKey);
+  return value && value->IsNumber() ? root.Integer(kKey, 0, INT32_MAX) != 0 : root.Boolean(kKey, true);
+}
+
 void Read(const JsonFields& root, ModelConfig* config) {
   ReadTurnedLayers(root, /*empty_is_absent=*/true, config);
   ReadBlocks(root, config);
   ReadMixture(root, config);
   QueryGrowth growth = {.shift = 1};
-  if (root.Boolean("attn_temperature_tuning", true)) {
+  if (QueriesGrow(root)) {
     growth.rate = root.Number("attn_scale", 0.1);
     growth.length = root.Integer("floor_scale", 1, INT32_MAX, 8192);
   }

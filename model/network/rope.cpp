@@ -34,12 +34,13 @@ at::Tensor Llama3(const RopeConfig& rope, const at::Tensor& frequencies) {
   const double shortest_stretched = original / rope.low_freq_factor;
   const at::Tensor wavelengths = frequencies.reciprocal().mul(2 * std::numbers::pi);
   const at::Tensor stretched = frequencies.div(rope.factor);
+  const at::Tensor outer_bands = at::where(wavelengths.gt(shortest_stretched), stretched, frequencies);
+  if (longest_kept == shortest_stretched) return outer_bands;  // Llama 4: nothing lies between them
   const at::Tensor smooth = wavelengths.reciprocal()
                                 .mul(original)
                                 .sub(rope.low_freq_factor)
                                 .div(rope.high_freq_factor - rope.low_freq_factor);
   const at::Tensor between = smooth.neg().add(1).mul(stretched).add(smooth.mul(frequencies));
-  const at::Tensor outer_bands = at::where(wavelengths.gt(shortest_stretched), stretched, frequencies);
   const at::Tensor in_between = wavelengths.ge(longest_kept).logical_and(wavelengths.le(shortest_stretched));
   return at::where(in_between, between, outer_bands);
 }

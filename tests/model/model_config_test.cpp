@@ -227,6 +227,14 @@ TEST(ModelConfig, ReadsTheBlocksOfLlama4) {
   EXPECT_EQ(Parse(llama).layers[3].rope, -1);
   EXPECT_EQ(Parse(llama).layers[3].growth.length, 8192);
   EXPECT_EQ(Parse(llama).layers[3].qk_norm, QkNorm::kNone);
+  llama["attn_temperature_tuning"] = 4;  // as published
+  EXPECT_EQ(Parse(llama).layers[3].growth.rate, 0.1);
+  for (const json& none : {json(0), json(false)}) {
+    llama["attn_temperature_tuning"] = none;
+    EXPECT_EQ(Parse(llama).layers[3].growth.rate, 0);
+  }
+  EXPECT_THAT(RefusalWith("attn_temperature_tuning", -1, llama), HasSubstr("attn_temperature_tuning"));
+  llama.erase("attn_temperature_tuning");
   EXPECT_EQ(Parse(llama).layers[0].growth.rate, 0);
   EXPECT_EQ(Parse(llama).experts.layers, (std::vector<bool>{false, true, false, true}));
   llama["moe_layers"] = {0};
@@ -329,6 +337,11 @@ TEST(ModelConfig, ReadsEveryKindOfRope) {
   EXPECT_EQ(Parse(config).ropes[0].long_factors.size(), 8U);
   config["rope_scaling"]["long_factor"][3] = 0;
   EXPECT_THAT(RefusalWith("vocab_size", 100, config), HasSubstr("long_factor"));
+  config = Llama();
+  config["rope_scaling"] = {{"rope_type", "llama3"}, {"factor", 16}, {"low_freq_factor", 1}, {"high_freq_factor", 1}};
+  EXPECT_EQ(Parse(config).ropes[0].high_freq_factor, 1) << "Llama 4's, with nothing between the two bands";
+  config["rope_scaling"]["high_freq_factor"] = 0.5;
+  EXPECT_THAT(RefusalWith("vocab_size", 100, config), HasSubstr("is below low_freq_factor"));
   config = Llama();
   config["partial_rotary_factor"] = 0.5;
   EXPECT_EQ(Parse(config).ropes[0].rotary_dim, 8);
