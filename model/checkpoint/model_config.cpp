@@ -215,11 +215,12 @@ ModelConfig ParseModelConfig(std::string_view text, const std::string& file) {
     whole.RefuseField("model_type", Quoted(config.model_type) + " is not supported",
                       "these are: " + KnownModelTypes() + "; headscope.record of the Python package records any other");
   }
-  const Family& family = *found;
   config.family = found;
   ReadQuantisation(whole, &config);
-  const bool is_whole = family.text_model.empty() || (family.text_model_may_be_whole && !whole.Has(family.text_model));
-  const JsonFields root = is_whole ? whole : whole.Object(family.text_model);
+  const bool is_whole = found->text_model.empty() || (found->text_model_may_be_whole && !whole.Has(found->text_model));
+  const JsonFields root = is_whole ? whole : whole.Object(found->text_model);
+  if (found->row_of_text != nullptr) config.family = &found->row_of_text(root);
+  const Family& family = *config.family;
   ReadSizes(root, &config);
   config.norm_eps =
       family.norm_eps_key.empty() ? family.absent_norm_eps : root.Number(family.norm_eps_key, family.absent_norm_eps);

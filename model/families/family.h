@@ -135,6 +135,8 @@ struct Family {
   // Keys of config.json, and what an absent one means.
   std::string_view text_model = {};  // the object that they stand in, of models that see images as well; empty: none
   bool text_model_may_be_whole = false;  // they may stand at the top level instead
+  // The row to read it by, where that depends on which text model it is. Null: this one.
+  const Family& (*row_of_text)(const JsonFields& root) = nullptr;
   SizeKeys keys = {};
   bool absent_inner_of_four = false;  // an absent size of the MLP is four times the hidden size
   bool mxfp4_experts = false;         // quantised so, the one kind that is read

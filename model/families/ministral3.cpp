@@ -23,17 +23,6 @@ void ReadGrowth(const JsonFields& root, ModelConfig* config) {
   for (AttentionLayer& layer : config->layers) layer.growth = {.rate = rate, .length = length};
 }
 
-void ReadWithImages(const JsonFields& root, ModelConfig* config) {
-  const std::string kind = root.Text("model_type", "mistral");
-  if (kind == "ministral3") {
-    ReadGrowth(root, config);
-  } else if (kind != "mistral") {
-    root.RefuseField("model_type", "is not supported in this family", "mistral and ministral3 are");
-  } else if (!root.Has("sliding_window") && !root.IsNull("sliding_window")) {
-    root.RefuseField("sliding_window", "is missing", "add it; null means that there is none");
-  }
-}
-
 constexpr Family TextRow() {
   Family row = LlamaLayout();
   row.model_type = "ministral3";
@@ -48,6 +37,27 @@ constexpr Family TextRow() {
   return row;
 }
 
+constexpr Family WithImages(Family row) {
+  row.model_type = "mistral3";
+  row.text_model = "text_config";
+  row.embedding = "embed_tokens";
+  row.final_norm = "norm";
+  row.layer_prefix = "layers.";
+  row.prefixes = {"language_model.model.", "model.language_model."};  // in files, and in modules of transformers 5
+  row.other_head = "language_model.lm_head";
+  row.skipped = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."};
+  return row;
+}
+
+const Family& RowOfText(const JsonFields& root) {
+  const std::string kind = root.Text("model_type", "mistral");
+  if (kind == "ministral3") return Mistral3();
+  if (kind != "mistral")
+    root.RefuseField("model_type", "is not supported in this family", "mistral and ministral3 are");
+  static const Family mistral = WithImages(Mistral());  // for what its files leave out
+  return mistral;
+}
+
 }  // namespace
 
 const Family& Ministral3() {
@@ -57,16 +67,8 @@ const Family& Ministral3() {
 
 const Family& Mistral3() {
   static constexpr Family family = [] {
-    Family row = TextRow();
-    row.model_type = "mistral3";
-    row.text_model = "text_config";
-    row.embedding = "embed_tokens";
-    row.final_norm = "norm";
-    row.layer_prefix = "layers.";
-    row.prefixes = {"language_model.model.", "model.language_model."};  // in files, and in modules of transformers 5
-    row.other_head = "language_model.lm_head";
-    row.skipped = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."};
-    row.read = &ReadWithImages;
+    Family row = WithImages(TextRow());
+    row.row_of_text = &RowOfText;
     return row;
   }();
   return family;

@@ -204,9 +204,32 @@ TEST(ModelConfig, ReadsHowQueriesGrow) {
   images["text_config"]["model_type"] = "mistral4";
   EXPECT_THAT(RefusalWith("architectures", json::array(), images), HasSubstr("mistral and ministral3 are"));
   images["text_config"] = Family("mistral");
-  EXPECT_THAT(RefusalWith("architectures", json::array(), images), HasSubstr("sliding_window: is missing"));
-  images["text_config"]["sliding_window"] = nullptr;
   EXPECT_EQ(Parse(images).layers[0].growth.rate, 0);
+}
+
+// Mistral 3 with images leaves out what either of its text models has by itself.
+TEST(ModelConfig, FillsInWhatTheTextModelMeans) {
+  const auto parsed = [](const char* kind) {
+    json text = Family(kind);
+    for (const char* key : {"rms_norm_eps", "rope_theta", "head_dim", "max_position_embeddings", "sliding_window"})
+      text.erase(key);
+    if (std::string(kind) == "ministral3")
+      text["rope_parameters"] = {
+          {"rope_type", "default"}, {"llama_4_scaling_beta", 0.1}, {"original_max_position_embeddings", 256}};
+    return Parse({{"model_type", "mistral3"}, {"text_config", text}});
+  };
+  const ModelConfig mistral = parsed("mistral"), ministral = parsed("ministral3");
+  EXPECT_EQ(mistral.norm_eps, 1e-6);
+  EXPECT_EQ(mistral.ropes[0].theta, 1e4);
+  EXPECT_EQ(mistral.head_dim, mistral.hidden_size / mistral.num_qo_heads);
+  EXPECT_EQ(mistral.max_positions, 131072);
+  EXPECT_EQ(mistral.layers[0].window, 4096);
+  EXPECT_EQ(mistral.model_type, "mistral3");
+  EXPECT_EQ(ministral.norm_eps, 1e-5);
+  EXPECT_EQ(ministral.ropes[0].theta, 1e6);
+  EXPECT_EQ(ministral.head_dim, 128);
+  EXPECT_EQ(ministral.max_positions, 262144);
+  EXPECT_EQ(ministral.layers[0].window, 0);
 }
 
 TEST(ModelConfig, ReadsTheBlocksOfLlama4) {

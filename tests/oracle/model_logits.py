@@ -383,6 +383,8 @@ MODELS = {
     "qwen3_vl_moe_as_published": qwen3_moe_with_images,
     "granitemoe": lambda: family("GraniteMoe", "GraniteMoe", **rope(1e4), embedding_multiplier=3.0, residual_multiplier=0.4, logits_scaling=2.5,
                                  attention_multiplier=0.2, num_local_experts=6, num_experts_per_tok=2, intermediate_size=24),
+    "mistral3_without_defaults": lambda: mistral3(mistral(head_dim=None, sliding_window=4096, max_position_embeddings=131072, **rope(1e4)).config.to_dict(),
+                                                  tie_word_embeddings=False),
     "llama4_text_as_published": lambda: transformers.Llama4ForCausalLM(llama4(**rope(5e5, **{**LLAMA3, "high_freq_factor": 1.0}))),
 }
 
@@ -453,6 +455,9 @@ def rewrite_config(folder, name, model):
     if name == "minimax_m2_as_published":
         theta = config.pop("rope_parameters")["rope_theta"]
         config |= {"rope_theta": theta, "rotary_dim": 8, "scoring_func": "sigmoid", "use_qk_norm": True, "qk_norm_type": "per_layer", "attn_type_list": [1] * 3}
+    if name == "mistral3_without_defaults":
+        for key in ("rms_norm_eps", "rope_parameters", "head_dim", "max_position_embeddings", "sliding_window"):
+            config["text_config"].pop(key, None)
     if name == "llama4_text_as_published":
         config["attn_temperature_tuning"] = 4
     if name == "smollm3_windows":
