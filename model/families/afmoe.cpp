@@ -50,6 +50,7 @@ const Family& Afmoe() {
     row.experts.shared_gate = "mlp.shared_experts.gate_proj";
     row.experts.shared_up = "mlp.shared_experts.up_proj";
     row.experts.shared_down = "mlp.shared_experts.down_proj";
+    row.norm = NormKind::kRmsInFp32;
     row.output_gate = true;
     row.qk_norm = QkNorm::kEachHead;
     row.window = WindowRule::kByPattern;
