@@ -163,8 +163,8 @@ struct Decoder {
     return place == QkNorm::kEachHead ? Norm(by_head, norm) : by_head;
   }
 
-  // Queries [heads, rows, head_dim] of the tokens behind the cache. Before they are turned, which changes no factor, so
-  // what is recorded before RoPE is what RoPE turns.
+  // Queries [heads, rows, head_dim] of the tokens behind the cache. Behind RoPE, as in transformers: what is recorded
+  // before RoPE is without the factor, and the same from Python.
   at::Tensor Grown(const at::Tensor& heads, const QueryGrowth& growth) const {
     if (growth.rate == 0) return heads;
     const at::Tensor factors =
@@ -201,8 +201,7 @@ struct Decoder {
     Projected out;
     out.raw_q = by_head(qkv.narrow(1, 0, q_size), facts.num_qo_heads);
     out.raw_k = by_head(qkv.narrow(1, q_size, k_size), facts.num_kv_heads);
-    out.plain_q = Grown(Heads(qkv.narrow(1, 0, q_size), facts.num_qo_heads, facts.head_dim, facts.qk_norm, w.q_norm),
-                        facts.growth);
+    out.plain_q = Heads(qkv.narrow(1, 0, q_size), facts.num_qo_heads, facts.head_dim, facts.qk_norm, w.q_norm);
     out.plain_k = Heads(qkv.narrow(1, q_size, k_size), facts.num_kv_heads, facts.head_dim, facts.qk_norm, w.k_norm);
     out.v =
         qkv.narrow(1, q_size + k_size, v_size).view({x.size(0), facts.num_kv_heads, facts.v_head_dim}).transpose(0, 1);
@@ -213,6 +212,7 @@ struct Decoder {
       out.q = BehindRope(out.q, w.q_norm);
       out.k = BehindRope(out.k, w.k_norm);
     }
+    out.q = Grown(out.q, facts.growth);
     return out;
   }
 

@@ -27,6 +27,11 @@ FAMILIES = {
     "gemma": ("Gemma", {}),
     "gemma3_text": ("Gemma3", WINDOWS | dict(query_pre_attn_scalar=24)),
     "olmo2": ("Olmo2", dict(head_dim=12)),
+    # What queries grow by is no part of q before RoPE, nor where there is no RoPE.
+    "ministral3": ("Ministral3", dict(sliding_window=None, rope_parameters=dict(
+        rope_type="yarn", rope_theta=1e6, factor=4.0, original_max_position_embeddings=16, llama_4_scaling_beta=0.7))),
+    "llama4_text": ("Llama4", dict(
+        intermediate_size_mlp=40, attention_chunk_size=400, no_rope_layers=[1, 0, 1], moe_layers=[1], num_local_experts=4, num_experts_per_tok=1, floor_scale=16, attn_scale=0.7)),
     "qwen3_next": ("Qwen3Next", dict(
         linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=12, linear_value_head_dim=10, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
         shared_expert_intermediate_size=20, layer_types=["linear_attention", "full_attention", "full_attention"])),
