@@ -3,16 +3,21 @@
 #include "trace/chunk_driver.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <fstream>
 #include <future>
 #include <iterator>
+#include <new>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "base/errors.h"
 #include "synthetic_trace.h"
 #include "trace/fletcher32.h"
 
@@ -50,10 +55,11 @@ class FileOfChunks {
   herr_t Flush() const { return H5Fflush(file_.get(), H5F_SCOPE_LOCAL); }
 
   // On the disk, whatever HDF5 keeps.
-  bool Holds(const std::string& bytes) const {
+  std::string Bytes() const {
     std::ifstream in(path_, std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(in), {}).find(bytes) != std::string::npos;
+    return {std::istreambuf_iterator<char>(in), {}};
   }
+  bool Holds(const std::string& bytes) const { return Bytes().find(bytes) != std::string::npos; }
   // By HDF5, which refuses what does not fit its checksum.
   std::string Read(hsize_t number) const {
     const Hdf5Lock lock;
@@ -107,8 +113,7 @@ TEST(ChunkDriver, WritingWaitsForNobodyInHdf5) {
   EXPECT_TRUE(file.Holds(bytes));
 }
 
-// A kill between the two would leave an index that names bytes beyond the end of the file.
-TEST(ChunkDriver, ChunkLiesInTheFileBeforeWhatNamesItDoes) {
+TEST(ChunkDriver, FlushWritesTheChunkThatWaits) {
   const testing::ScratchFolder folder;
   const FileOfChunks file(folder.File("f.h5"));
   const std::string bytes = RandomBytes(5);
@@ -124,6 +129,53 @@ TEST(ChunkDriver, ChunkLiesInTheFileBeforeWhatNamesItDoes) {
   EXPECT_TRUE(file.Holds(bytes));
   chunk.Write("writing");
   EXPECT_EQ(file.Read(2), bytes);
+}
+
+// A page that holds bytes until nobody can read it any more.
+class ClosingPage {
+ public:
+  explicit ClosingPage(const std::string& bytes) : size_(bytes.size()) {
+    address_ = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (address_ == MAP_FAILED) throw std::bad_alloc();
+    std::memcpy(address_, bytes.data(), size_);
+  }
+  ~ClosingPage() { munmap(address_, size_); }
+  ClosingPage(const ClosingPage&) = delete;
+  ClosingPage& operator=(const ClosingPage&) = delete;
+  const void* address() const { return address_; }
+  void Close() { ASSERT_EQ(mprotect(address_, size_, PROT_NONE), 0); }
+
+ private:
+  size_t size_;
+  void* address_;
+};
+
+// A kill between the two would leave an index that names bytes beyond the end of the file. Here the chunk cannot be
+// written, and so must nothing be that comes behind it.
+TEST(ChunkDriver, NothingThatNamesAChunkIsWrittenBeforeIt) {
+  const testing::ScratchFolder folder;
+  const FileOfChunks file(folder.File("f.h5"));
+  ClosingPage page(RandomBytes(7));
+  StoredChunk chunk(page.address(), FileOfChunks::kBytes);
+  page.Close();
+  const Hdf5Lock lock;
+  std::string before;
+  const auto hand_over = [&](const void* values, size_t size) {
+    const herr_t handed_over = file.HandOver(2, values, size);
+    before = file.Bytes();
+    return handed_over < 0 ? handed_over : file.Flush();
+  };
+  try {
+    chunk.FindPlace(hand_over, "writing");
+    ADD_FAILURE() << "a chunk that cannot be read was written";
+  } catch (const FailedError& error) {
+    EXPECT_EQ(std::string(error.what()).find(std::string("writing failed: ") + std::strerror(EFAULT)), 0U)
+        << error.what();
+  }
+  // A system may lengthen the file up to where the chunk would lie.
+  const std::string after = file.Bytes();
+  EXPECT_TRUE(after.starts_with(before));
+  EXPECT_EQ(after.find_first_not_of('\0', before.size()), std::string::npos);
 }
 
 // HDF5's words, one after the other: 360 of them, then both sums are folded.
