@@ -13,8 +13,10 @@
 #include <future>
 #include <iterator>
 #include <new>
+#include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/errors.h"
@@ -107,9 +109,12 @@ TEST(ChunkDriver, WritingWaitsForNobodyInHdf5) {
   const std::string bytes = RandomBytes(4);
   StoredChunk chunk(bytes.data(), bytes.size());
   file.Find(&chunk, 1);
-  const Hdf5Lock held;
-  const auto written = std::async(std::launch::async, [&] { chunk.Write("writing"); });
-  EXPECT_EQ(written.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  std::optional<Hdf5Lock> held(std::in_place);
+  auto written = std::async(std::launch::async, [&] { chunk.Write("writing"); });
+  const std::future_status status = written.wait_for(std::chrono::seconds(20));
+  held.reset();  // or what waits for it would be waited for
+  EXPECT_EQ(status, std::future_status::ready);
+  written.get();
   EXPECT_TRUE(file.Holds(bytes));
 }
 
