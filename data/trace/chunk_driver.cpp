@@ -112,6 +112,16 @@ struct ChunkDriver {
     return chunk;
   }
 
+  // `hand_over` may throw: nobody may find the chunk when it is gone.
+  template <typename HandOver>
+  static herr_t AskFor(StoredChunk* chunk, const HandOver& hand_over) {
+    struct Question {
+      ~Question() { Asked() = nullptr; }
+    } const question;
+    Asked() = chunk;
+    return hand_over();
+  }
+
   static bool WriteAsked(const H5FD_t* file) {
     StoredChunk* chunk = Asked();
     const bool waits = chunk != nullptr && !chunk->written_ && chunk->descriptor_ == Written(file)->descriptor;
@@ -221,10 +231,7 @@ StoredChunk::StoredChunk(const void* values, size_t bytes) : values_(values), by
 }
 
 void StoredChunk::FindPlace(const std::function<herr_t(const void*, size_t)>& hand_over, const std::string& action) {
-  ChunkDriver::Asked() = this;
-  const herr_t done = hand_over(values_, size());
-  ChunkDriver::Asked() = nullptr;
-  Require(done, action);
+  Require(ChunkDriver::AskFor(this, [&] { return hand_over(values_, size()); }), action);
   if (descriptor_ < 0) throw FailedError({.problem = action + " failed: HDF5 chose no place for a chunk"});
 }
 

@@ -15,6 +15,7 @@
 #include <new>
 #include <optional>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -181,6 +182,21 @@ TEST(ChunkDriver, NothingThatNamesAChunkIsWrittenBeforeIt) {
   const std::string after = file.Bytes();
   EXPECT_TRUE(after.starts_with(before));
   EXPECT_EQ(after.find_first_not_of('\0', before.size()), std::string::npos);
+}
+
+TEST(ChunkDriver, ChunkThatIsGivenUpIsForgotten) {
+  const testing::ScratchFolder folder;
+  const FileOfChunks file(folder.File("f.h5"));
+  const std::string bytes = RandomBytes(8);
+  StoredChunk chunk(bytes.data(), bytes.size());
+  const Hdf5Lock lock;
+  const auto hand_over = [&](const void* values, size_t size) -> herr_t {
+    file.HandOver(2, values, size);
+    throw std::runtime_error("given up");
+  };
+  EXPECT_THROW(chunk.FindPlace(hand_over, "writing"), std::runtime_error);
+  EXPECT_GE(file.Flush(), 0);
+  EXPECT_FALSE(file.Holds(bytes)) << "the driver still knew it";
 }
 
 // HDF5's words, one after the other: 360 of them, then both sums are folded.
