@@ -27,24 +27,34 @@
 namespace headscope::data {
 namespace {
 
+enum class Driver { kOfChunks, kOfHdf5 };
+
+PropertyHandle AccessBy(Driver driver) {
+  PropertyHandle access(H5Pcreate(H5P_FILE_ACCESS));
+  if (driver == Driver::kOfChunks) UseChunkDriver(access.get());
+  H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
+  return access;
+}
+
 // One dataset of bytes, in chunks with a checksum.
 class FileOfChunks {
  public:
   static constexpr hsize_t kBytes = 4096;
 
-  explicit FileOfChunks(const std::string& path) : path_(path) {
+  explicit FileOfChunks(const std::string& path, Driver driver = Driver::kOfChunks) : path_(path) {
     const Hdf5Lock lock;
-    const PropertyHandle access(H5Pcreate(H5P_FILE_ACCESS));
-    UseChunkDriver(access.get());
-    H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
+    const PropertyHandle access = AccessBy(driver);
     file_ = FileHandle(H5Fcreate(path.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access.get()));
     const hsize_t extent = 8 * kBytes, limit = H5S_UNLIMITED;
     const SpaceHandle space(H5Screate_simple(1, &extent, &limit));
     const PropertyHandle creation(H5Pcreate(H5P_DATASET_CREATE));
     H5Pset_chunk(creation.get(), 1, &kBytes);
     H5Pset_fletcher32(creation.get());
+    H5Pset_obj_track_times(creation.get(), false);
+    const PropertyHandle uncached(H5Pcreate(H5P_DATASET_ACCESS));
+    H5Pset_chunk_cache(uncached.get(), 0, 0, 0);
     dataset_ = DatasetHandle(
-        H5Dcreate2(file_.get(), "d", H5T_STD_U8LE, space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT));
+        H5Dcreate2(file_.get(), "d", H5T_STD_U8LE, space.get(), H5P_DEFAULT, creation.get(), uncached.get()));
   }
 
   herr_t HandOver(hsize_t number, const void* values, size_t size) const {
@@ -63,19 +73,32 @@ class FileOfChunks {
     return {std::istreambuf_iterator<char>(in), {}};
   }
   bool Holds(const std::string& bytes) const { return Bytes().find(bytes) != std::string::npos; }
+  // By HDF5 alone, which sums up the chunk itself.
+  void Write(hsize_t number, const std::string& bytes) const {
+    const Hdf5Lock lock;
+    const SpaceHandle in_file = PlaceOf(number), in_memory(H5Screate_simple(1, &kBytes, nullptr));
+    ASSERT_GE(H5Dwrite(dataset_.get(), H5T_STD_U8LE, in_memory.get(), in_file.get(), H5P_DEFAULT, bytes.data()), 0);
+  }
   // By HDF5, which refuses what does not fit its checksum.
   std::string Read(hsize_t number) const {
     const Hdf5Lock lock;
-    const SpaceHandle in_file(H5Dget_space(dataset_.get())), in_memory(H5Screate_simple(1, &kBytes, nullptr));
-    const hsize_t offset = number * kBytes;
-    H5Sselect_hyperslab(in_file.get(), H5S_SELECT_SET, &offset, nullptr, &kBytes, nullptr);
+    const SpaceHandle in_file = PlaceOf(number), in_memory(H5Screate_simple(1, &kBytes, nullptr));
     std::string bytes(kBytes, '\0');
     const herr_t read =
         H5Dread(dataset_.get(), H5T_STD_U8LE, in_memory.get(), in_file.get(), H5P_DEFAULT, bytes.data());
     return read < 0 ? "refused: " + Hdf5Reason() : bytes;
   }
 
+  bool HasGroup(const char* name) const { return H5Lexists(file_.get(), name, H5P_DEFAULT) > 0; }
+
  private:
+  SpaceHandle PlaceOf(hsize_t number) const {
+    SpaceHandle space(H5Dget_space(dataset_.get()));
+    const hsize_t offset = number * kBytes;
+    H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, &offset, nullptr, &kBytes, nullptr);
+    return space;
+  }
+
   std::string path_;
   FileHandle file_;
   DatasetHandle dataset_;
@@ -102,6 +125,43 @@ TEST(ChunkDriver, ChunkIsWrittenByItsOwnerAndReadByHdf5) {
   }
   EXPECT_FALSE(file.Holds(first)) << "a chunk that is written again stays where it is";
   EXPECT_EQ(file.Read(0), second);
+}
+
+TEST(ChunkDriver, FilesAreThoseThatHdf5WritesAlone) {
+  const testing::ScratchFolder folder;
+  std::string written, alone;
+  for (const Driver driver : {Driver::kOfChunks, Driver::kOfHdf5}) {
+    const std::string path = folder.File(driver == Driver::kOfChunks ? "chunks.h5" : "alone.h5");
+    {
+      const FileOfChunks file(path, driver);
+      uint32_t seed = 0;
+      for (const hsize_t number : {5, 0, 5, 1, 2, 7}) {  // one of them twice, some of them never
+        const std::string bytes = RandomBytes(++seed);
+        if (driver == Driver::kOfHdf5) {
+          file.Write(number, bytes);
+          continue;
+        }
+        StoredChunk chunk(bytes.data(), bytes.size());
+        file.Find(&chunk, number);
+        chunk.Write("writing");
+      }
+    }
+    std::ifstream in(path, std::ios::binary);
+    (driver == Driver::kOfChunks ? written : alone).assign(std::istreambuf_iterator<char>(in), {});
+  }
+  EXPECT_GT(alone.size(), 5 * FileOfChunks::kBytes);
+  EXPECT_TRUE(written == alone);
+}
+
+TEST(ChunkDriver, AFileThatIsOpenedTwiceIsOne) {
+  const testing::ScratchFolder folder;
+  const FileOfChunks file(folder.File("f.h5")), other(folder.File("g.h5"));
+  const Hdf5Lock lock;
+  const FileHandle again(H5Fopen(folder.File("f.h5").c_str(), H5F_ACC_RDWR, AccessBy(Driver::kOfChunks).get()));
+  ASSERT_TRUE(again.valid()) << Hdf5Reason();
+  const GroupHandle group(H5Gcreate2(again.get(), "made", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  EXPECT_TRUE(file.HasGroup("made"));
+  EXPECT_FALSE(other.HasGroup("made"));
 }
 
 TEST(ChunkDriver, WritingWaitsForNobodyInHdf5) {
