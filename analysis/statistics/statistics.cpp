@@ -9,6 +9,8 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <system_error>
+#include <utility>
 
 #include "analysis/types/head_statistic.h"
 #include "analysis/types/rounding.h"
@@ -158,6 +160,29 @@ void RunRowsOnCpu(const HeadTensors& head, const StatisticsOptions& options, con
   *lines = sums.Totals();
 }
 
+// What needs none of the rows' numbers.
+struct WithoutRows {
+  kernels::PackedKeys keys;
+  std::vector<HeadNumber> numbers;
+};
+
+// Made while the GPU computes; without a GPU, or a thread for it, when it is asked for. `head` must live until then.
+std::future<WithoutRows> StartWithoutRows(const HeadTensors& head, StatisticsOptions options) {
+  const bool beside_gpu = head.gpu != nullptr;
+  if (beside_gpu && options.num_threads > 1) --options.num_threads;  // the caller waits for the GPU
+  const auto make = [&head, options = std::move(options)] {
+    return WithoutRows{kernels::PackedKeys(head.k.data(), kernels::DType::kFloat32, head.head_dim,
+                                           static_cast<int32_t>(head.num_tokens), head.head_dim),
+                       NumbersOf(head, options)};
+  };
+  try {
+    if (beside_gpu) return std::async(std::launch::async, make);
+  } catch (const std::system_error&) {
+    // No more threads.
+  }
+  return std::async(std::launch::deferred, make);
+}
+
 }  // namespace
 
 HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOptions& given, ClassEvidence* evidence) {
@@ -195,28 +220,22 @@ HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOption
   table.block_mass.resize(blocks.size());
   table.block_chance.resize(blocks.size());
 
-  // What needs none of the GPU's numbers is made while they are; without a GPU, when it is asked for.
-  const auto meanwhile = head.gpu != nullptr ? std::launch::async : std::launch::deferred;
-  std::future<std::vector<HeadNumber>> numbers = std::async(meanwhile, [&] { return NumbersOf(head, options); });
-  std::future<kernels::PackedKeys> keys = std::async(meanwhile, [&head] {
-    return kernels::PackedKeys(head.k.data(), kernels::DType::kFloat32, head.head_dim,
-                               static_cast<int32_t>(head.num_tokens), head.head_dim);
-  });
-
+  std::future<WithoutRows> without_rows = StartWithoutRows(head, options);
   LineTotals lines;
   Status on_gpu(StatusCode::kUnsupported, head.gpu_refusal);
   if (head.gpu != nullptr) on_gpu = RunRowsOnGpu(head, options, blocks, &table, &lines);
   if (on_gpu.code() == StatusCode::kCancelled) ThrowStopped();
-  if (on_gpu.ok()) FillRowStatisticsOfHead(head, options, blocks, keys.get(), &table);
+  const WithoutRows done = without_rows.get();
+  if (on_gpu.ok()) FillRowStatisticsOfHead(head, options, blocks, done.keys, &table);
   statistics.device = on_gpu.ok() ? head.gpu_device : NamedCpu();
   statistics.note = on_gpu.ok() ? CpuStatisticsNote(RowStatistics()) : on_gpu.message();
   // What the GPU does not take, or has no memory for, is computed here.
-  if (!on_gpu.ok()) RunRowsOnCpu(head, options, blocks, first_entry, keys.get(), &table, &lines);
+  if (!on_gpu.ok()) RunRowsOnCpu(head, options, blocks, first_entry, done.keys, &table, &lines);
 
   statistics.num_rows = static_cast<int64_t>(num_rows);
   FillRowMeans(table, options, &statistics);
   FillLineMasses(lines, options, &statistics);
-  statistics.numbers = numbers.get();
+  statistics.numbers = done.numbers;
   const auto mean_of = [num_rows](const std::vector<double>& sums_over_rows) {
     return std::accumulate(sums_over_rows.begin(), sums_over_rows.end(), 0.0) / static_cast<double>(num_rows);
   };
