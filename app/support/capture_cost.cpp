@@ -13,13 +13,20 @@ namespace {
 double SeenPairs(const model::AttentionLayer& layer, int64_t prompt_tokens) {
   const auto tokens = static_cast<double>(prompt_tokens);
   if (!layer.causal) return tokens * tokens;
+  if (layer.chunk > 0) {  // rows see what is in their own block up to themselves
+    const auto triangle = [](int64_t rows) { return static_cast<double>(rows) * static_cast<double>(rows + 1) / 2; };
+    const int64_t whole_blocks = prompt_tokens / layer.chunk;
+    return static_cast<double>(whole_blocks) * triangle(layer.chunk) + triangle(prompt_tokens % layer.chunk);
+  }
   const double all = tokens * (tokens + 1) / 2;
   if (layer.window == 0 || layer.window >= prompt_tokens) return all;
   const double behind = tokens - layer.window;  // rows that do not see the first key
   return all - behind * (behind + 1) / 2;
 }
 
+// By the last of so many tokens.
 int64_t SeenKeys(const model::AttentionLayer& layer, int64_t tokens) {
+  if (layer.chunk > 0) return (tokens - 1) % layer.chunk + 1;
   return layer.window > 0 ? std::min<int64_t>(layer.window, tokens) : tokens;
 }
 

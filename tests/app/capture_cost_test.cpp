@@ -37,7 +37,9 @@ double AttentionOperations(const model::AttentionLayer& layer, int64_t tokens) {
   int64_t pairs = 0;
   for (int64_t row = 0; row < tokens; ++row) {
     for (int64_t key = 0; key < tokens; ++key) {
-      const bool seen = !layer.causal || (key <= row && (layer.window == 0 || key > row - layer.window));
+      const bool near = layer.window == 0 || key > row - layer.window;
+      const bool in_block = layer.chunk == 0 || key / layer.chunk == row / layer.chunk;
+      const bool seen = !layer.causal || (key <= row && near && in_block);
       pairs += seen ? 1 : 0;
     }
   }
@@ -55,6 +57,13 @@ TEST(CaptureCost, CountsEachLayersOwnPairsAndWidths) {
         << window;
   }
   config.layers[1].window = 0;
+  for (const int32_t chunk : {1, 7, 25, 49, 50, 80}) {
+    config.layers[1].chunk = chunk;
+    EXPECT_DOUBLE_EQ(Operations(config, 10000, 50),
+                     of_weights + AttentionOperations(config.layers[0], 50) + AttentionOperations(config.layers[1], 50))
+        << chunk;
+  }
+  config.layers[1].chunk = 0;
   config.layers[1].causal = false;
   EXPECT_DOUBLE_EQ(Operations(config, 10000, 50),
                    of_weights + AttentionOperations(config.layers[0], 50) + AttentionOperations(config.layers[1], 50));
@@ -85,6 +94,12 @@ TEST(CaptureCost, AStepReadsWeightsAndTheKeysThatItsRowSees) {
   const CaptureCost cost = CostOf(config, Summary(10000), {40, 3, 1024}, 2);
   EXPECT_DOUBLE_EQ(cost.decode_bytes, 2.0 * 3 * (10000 + 2 * 14 * 43 + 2 * 14 * 5));
   EXPECT_EQ(CostOf(config, Summary(10000), {40, 0, 1024}, 2).decode_bytes, 0);
+  config.layers[1].window = 0;
+  for (const auto& [chunk, keys] : {std::pair(8, 3), {43, 43}, {42, 1}, {100, 43}}) {
+    config.layers[1].chunk = chunk;
+    EXPECT_DOUBLE_EQ(CostOf(config, Summary(10000), {40, 3, 1024}, 2).decode_bytes,
+                     2.0 * 3 * (10000 + 2 * 14 * 43 + 2 * 14 * keys));
+  }
 }
 
 TEST(CaptureCost, MemoryGrowsWithTheCacheOfEachLayerAndTheWidestPass) {
