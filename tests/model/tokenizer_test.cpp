@@ -290,7 +290,11 @@ TEST(Tokenizer, AnyBytesComeBack) {
 }
 
 // Time in proportion to length, within a logarithm: what looks at the whole text for every part of it takes 64 times as
-// long for 8 times the text. Of CPU time, since other programs take the clock's.
+// long for 8 times the text. Of CPU time, since other programs take the clock's, and of the least of three runs, since
+// they take the caches too.
+//
+// Found in a text of n bytes, of which each takes a seconds, is what takes more than 3.2 a / n + 0.016 s / n^2 for each
+// pair of its bytes: at 5 MB/s 2.8 ps in a quarter of a megabyte, 0.7 ps in a whole one.
 void ExpectTimeInProportion(const Tokenizer& tokenizer, const std::string& text, size_t eighth,
                             const std::string& what) {
   const auto seconds = [&](const std::string& of) {
@@ -299,12 +303,13 @@ void ExpectTimeInProportion(const Tokenizer& tokenizer, const std::string& text,
     EXPECT_TRUE(count > 0 || of.size() < text.size()) << "white space alone may be nothing";
     return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
   };
-  const double part = seconds(text.substr(0, eighth));
-  EXPECT_LT(seconds(text), 24 * part + 0.05) << what;
+  const double most = 24 * seconds(text.substr(0, eighth)) + 0.01;
+  double least = seconds(text);
+  for (int run = 1; run < 3 && least >= most; ++run) least = std::min(least, seconds(text));
+  EXPECT_LT(least, most) << what;
 }
 
-// Seen in a text of this length is what takes a picosecond for each pair of its bytes.
-constexpr size_t kLongText = 250'000;
+constexpr size_t kLongText = 250'000, kLongestText = 1'000'000;
 
 // `part` as often as it fits, and where an eighth of that ends.
 std::pair<std::string, size_t> Repeated(const std::string& part) {
@@ -329,7 +334,7 @@ struct Form {
 class LongTexts : public ::testing::TestWithParam<Form> {};
 
 // A quarter of a megabyte that no space parts: one letter, letters at random, a character of three bytes, line breaks,
-// spaces before something else, and all words of the prose as one.
+// spaces before something else; and a whole one, all words of the prose as one.
 TEST_P(LongTexts, WithoutSpacesTakeTimeInProportion) {
   const ModelConfig config = ConfigOf(GetParam().model_type, RopeType::kDefault);
   const Tokenizer tokenizer = Tokenizer::Load(kOracle + GetParam().kind + GetParam().file, &config);
@@ -338,10 +343,10 @@ TEST_P(LongTexts, WithoutSpacesTakeTimeInProportion) {
   while (letters.size() < kLongText)
     letters += static_cast<char>('a' + ((state = state * 1664525U + 1013904223U) >> 24) % 26);
   const std::string prose = ReadWholeFile(HEADSCOPE_SOURCE_DIR "/data/prompts/prose.txt");
-  while (words.size() < kLongText)
+  while (words.size() < kLongestText)
     std::ranges::copy_if(prose, std::back_inserter(words), [](char c) { return c > 32; });
-  for (const std::string& text : {letters, words})
-    ExpectTimeInProportion(tokenizer, text, kLongText / 8, text.substr(0, 40));
+  ExpectTimeInProportion(tokenizer, letters, kLongText / 8, "letters");
+  ExpectTimeInProportion(tokenizer, words, kLongestText / 8, "words");
   for (const char* part : {"a", "\u4e00", "\n", " ", "\u3000", "'", "e\u0301"}) {
     const auto [text, eighth] = Repeated(part);
     ExpectTimeInProportion(tokenizer, text + "x", eighth,
