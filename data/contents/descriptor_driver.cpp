@@ -2,50 +2,31 @@
 #include "contents/descriptor_driver.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <limits>
+#include <iterator>
 
-#if H5_VERSION_GE(1, 13, 0)
-#include <H5FDdevelop.h>
-#endif
+#include "trace/file_driver.h"
 
 namespace headscope::data {
 namespace {
 
-constexpr haddr_t kMaxAddress = static_cast<haddr_t>(std::numeric_limits<off_t>::max());
-
 int file_descriptor = -1;
 DataReads reads;
-
-// HDF5 keeps its own fields in the base and passes it back to every function.
-struct OpenedFile : H5FD_t {
-  haddr_t end_of_allocation = 0;
-  haddr_t end_of_file = 0;
-};
-
-OpenedFile* Opened(H5FD_t* file) {
-  return static_cast<OpenedFile*>(file);
-}
-const OpenedFile* Opened(const H5FD_t* file) {
-  return static_cast<const OpenedFile*>(file);
-}
 
 H5FD_t* OpenFile(const char*, unsigned flags, hid_t, haddr_t) {
   struct stat status {};
   if ((flags & (H5F_ACC_RDWR | H5F_ACC_TRUNC | H5F_ACC_CREAT)) != 0 || fstat(file_descriptor, &status) != 0) {
     return nullptr;
   }
-  auto* file = new OpenedFile{};
+  auto* file = new DriverFile{};
+  file->descriptor = file_descriptor;
   file->end_of_file = static_cast<haddr_t>(status.st_size);
   return file;
 }
 
 herr_t CloseFile(H5FD_t* file) {
-  delete Opened(file);
+  delete static_cast<DriverFile*>(file);
   return 0;
 }
 
@@ -56,41 +37,13 @@ herr_t Query(const H5FD_t*, unsigned long* flags) {
   return 0;
 }
 
-haddr_t EndOfAllocation(const H5FD_t* file, H5FD_mem_t) {
-  return Opened(file)->end_of_allocation;
-}
-
-herr_t SetEndOfAllocation(H5FD_t* file, H5FD_mem_t, haddr_t address) {
-  Opened(file)->end_of_allocation = address;
-  return 0;
-}
-
-haddr_t EndOfFile(const H5FD_t* file, H5FD_mem_t) {
-  return Opened(file)->end_of_file;
-}
-
-// Metadata beyond the end of the file reads as zeros, as HDF5 expects of its drivers; its checksums find out.
-herr_t ReadFile(H5FD_t*, H5FD_mem_t type, hid_t, haddr_t address, size_t size, void* buffer) {
+// Metadata beyond the end of the file reads as zeros; its checksums find out.
+herr_t ReadFile(H5FD_t* file, H5FD_mem_t type, hid_t, haddr_t address, size_t size, void* buffer) {
   if (type == H5FD_MEM_DRAW) {
     reads = {reads.count + 1, address, size};
     return 0;
   }
-  if (address > kMaxAddress || size > kMaxAddress - address) return -1;
-  auto* out = static_cast<char*>(buffer);
-  auto at = static_cast<off_t>(address);
-  while (size > 0) {
-    const ssize_t got = pread(file_descriptor, out, size, at);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return -1;
-    if (got == 0) {
-      std::memset(out, 0, size);
-      return 0;
-    }
-    out += got;
-    at += got;
-    size -= static_cast<size_t>(got);
-  }
-  return 0;
+  return ReadAt(static_cast<DriverFile*>(file)->descriptor, address, size, buffer) ? 0 : -1;
 }
 
 herr_t RefuseWrite(H5FD_t*, H5FD_mem_t, hid_t, haddr_t, size_t, const void*) {
@@ -98,20 +51,10 @@ herr_t RefuseWrite(H5FD_t*, H5FD_mem_t, hid_t, haddr_t, size_t, const void*) {
 }
 
 hid_t Register() {
-  static H5FD_class_t driver{};
-#ifdef H5FD_CLASS_VERSION
-  driver.version = H5FD_CLASS_VERSION;
-  driver.value = static_cast<H5FD_class_value_t>(511);  // the range below 512 is free for testing and local use
-#endif
-  driver.name = "headscope_descriptor";
-  driver.maxaddr = kMaxAddress;
-  driver.fc_degree = H5F_CLOSE_WEAK;
+  static H5FD_class_t driver = DriverClass("headscope_descriptor", DriverNumber::kDescriptor);
   driver.open = OpenFile;
   driver.close = CloseFile;
   driver.query = Query;
-  driver.get_eoa = EndOfAllocation;
-  driver.set_eoa = SetEndOfAllocation;
-  driver.get_eof = EndOfFile;
   driver.read = ReadFile;
   driver.write = RefuseWrite;
   std::fill(std::begin(driver.fl_map), std::end(driver.fl_map), H5FD_MEM_SUPER);

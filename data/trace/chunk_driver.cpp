@@ -11,27 +11,17 @@
 #include <cerrno>
 #include <cstring>
 #include <iterator>
-#include <limits>
 #include <utility>
 
 #include "base/errors.h"
-
-#if H5_VERSION_GE(1, 13, 0)
-#include <H5FDdevelop.h>
-#endif
+#include "trace/file_driver.h"
 
 namespace headscope::data {
 
 namespace {
 
-constexpr haddr_t kLastOffset = static_cast<haddr_t>(std::numeric_limits<off_t>::max());
-
-// HDF5 keeps its own fields in the base and passes it back to every function.
-struct WrittenFile : H5FD_t {
-  int descriptor = -1;
+struct WrittenFile : DriverFile {
   struct stat identity {};
-  haddr_t end_of_allocation = 0;
-  haddr_t end_of_file = 0;
 };
 
 WrittenFile* Written(H5FD_t* file) {
@@ -95,12 +85,6 @@ struct ChunkDriver {
     return 0;
   }
 
-  static haddr_t EndOfAllocation(const H5FD_t* file, H5FD_mem_t) { return Written(file)->end_of_allocation; }
-  static herr_t SetEndOfAllocation(H5FD_t* file, H5FD_mem_t, haddr_t address) {
-    Written(file)->end_of_allocation = address;
-    return 0;
-  }
-  static haddr_t EndOfFile(const H5FD_t* file, H5FD_mem_t) { return Written(file)->end_of_file; }
   static herr_t Handle(H5FD_t* file, hid_t, void** handle) {
     *handle = &Written(file)->descriptor;
     return 0;
@@ -128,29 +112,15 @@ struct ChunkDriver {
     return !waits || chunk->WriteNow();
   }
 
-  static bool Fits(haddr_t address, size_t size) { return address <= kLastOffset && size <= kLastOffset - address; }
-
   static herr_t Read(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, size_t size, void* buffer) {
-    errno = EOVERFLOW;
-    if (!Fits(address, size) || !WriteAsked(file)) return FailedCall(H5E_READERROR);
-    auto* out = static_cast<char*>(buffer);
-    for (size_t done = 0; done < size;) {
-      const ssize_t got = pread(Written(file)->descriptor, out + done, size - done, static_cast<off_t>(address + done));
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) return FailedCall(H5E_READERROR);
-      if (got == 0) {  // what lies behind the end reads as zeros
-        std::memset(out + done, 0, size - done);
-        break;
-      }
-      done += static_cast<size_t>(got);
-    }
-    return 0;
+    const bool done = WriteAsked(file) && ReadAt(Written(file)->descriptor, address, size, buffer);
+    return done ? 0 : FailedCall(H5E_READERROR);
   }
 
   static herr_t Write(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, size_t size, const void* buffer) {
     WrittenFile& written = *Written(file);
     errno = EFBIG;
-    if (!Fits(address, size)) return FailedCall(H5E_WRITEERROR);
+    if (!FitsFile(address, size)) return FailedCall(H5E_WRITEERROR);
     StoredChunk* chunk = Asked();
     if (chunk != nullptr && chunk->values_ == buffer && chunk->size() == size) {
       chunk->descriptor_ = written.descriptor;
@@ -192,21 +162,11 @@ struct ChunkDriver {
   }
 
   static hid_t Register() {
-    static H5FD_class_t driver{};
-#ifdef H5FD_CLASS_VERSION
-    driver.version = H5FD_CLASS_VERSION;
-    driver.value = static_cast<H5FD_class_value_t>(510);  // the range below 512 is free for testing and local use
-#endif
-    driver.name = "headscope_chunks";
-    driver.maxaddr = kLastOffset;
-    driver.fc_degree = H5F_CLOSE_WEAK;
+    static H5FD_class_t driver = DriverClass("headscope_chunks", DriverNumber::kChunks);
     driver.open = Open;
     driver.close = Close;
     driver.cmp = Compare;
     driver.query = Query;
-    driver.get_eoa = EndOfAllocation;
-    driver.set_eoa = SetEndOfAllocation;
-    driver.get_eof = EndOfFile;
     driver.get_handle = Handle;
     driver.read = Read;
     driver.write = Write;
