@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "figures/figure_list.h"
 #include "figures/head_rows.h"
@@ -100,15 +101,16 @@ double AttendedPairs(const data::TraceReader& trace, const data::LayerFacts& fac
 // method a step's; of a prefill method Q, K, V and the output each once.
 struct RunPoint {
   FigureSeries series;  // the method's of the trace, without points
+  size_t place = 0;     // of the trace
   int32_t num_threads = 0;
   double intensity = 0, speed = 0;
 };
 
-RunPoint PointOf(FigureSeries series, const MethodResult& run, const data::TraceReader& trace,
-                 const data::LayerFacts& facts) {
+RunPoint PointOf(const FigureInput& input, size_t place, const MethodResult& run, const data::LayerFacts& facts) {
+  const data::TraceReader& trace = *input.traces[place].trace;
   const double width = facts.head_dim + facts.v_head_dim, heads = run.measured_heads, kv_heads = run.measured_kv_heads;
   const auto rows = static_cast<double>(run.num_rows), tokens = static_cast<double>(trace.num_tokens());
-  RunPoint point{std::move(series), run.num_threads};
+  RunPoint point{PartOfTrace(input, place, run.method), place, run.num_threads};
   double multiply_adds = 0, elements = 0;
   if (run.phase == kernels::Phase::kDecode) {
     const std::vector<int32_t>& positions = trace.row_positions();
@@ -125,8 +127,8 @@ RunPoint PointOf(FigureSeries series, const MethodResult& run, const data::Trace
   return point;
 }
 
-// The runs on the CPU of heads that the figure shows, trace by trace. `left_out`: how many of them are of other heads,
-// of a GPU or without a time.
+// The runs on the CPU of heads that the figure shows, trace by trace. `left_out` grows by those that are of other
+// heads, of a GPU or without a time.
 std::vector<RunPoint> PointsOf(const FigureInput& input, size_t* left_out) {
   std::vector<RunPoint> points;
   for (size_t place = 0; place < input.traces.size(); ++place) {
@@ -142,8 +144,7 @@ std::vector<RunPoint> PointsOf(const FigureInput& input, size_t* left_out) {
         ++*left_out;
         continue;
       }
-      points.push_back(PointOf(PartOfTrace(input, place, run.method), run, trace,
-                               trace.layout().facts[static_cast<size_t>(layer - layers.begin())]));
+      points.push_back(PointOf(input, place, run, trace.layout().facts[static_cast<size_t>(layer - layers.begin())]));
     }
   }
   return points;
@@ -172,14 +173,15 @@ FigurePanel RooflineOf(const std::vector<RunPoint>& points) {
     }
     panel.series.push_back(std::move(roof));
   }
-  std::map<std::string, FigureSeries> methods;
+  // Two traces may have one name.
+  std::map<std::pair<size_t, std::string>, FigureSeries> methods;
   for (const RunPoint& point : points) {
-    FigureSeries& series = methods.try_emplace(point.series.name, point.series).first->second;
+    FigureSeries& series = methods.try_emplace({point.place, point.series.name}, point.series).first->second;
     series.dots = true;
     series.x.push_back(point.intensity);
     series.y.push_back(point.speed / 1e9);
   }
-  for (auto& [name, series] : methods) panel.series.push_back(std::move(series));
+  for (auto& [place_and_name, series] : methods) panel.series.push_back(std::move(series));
   return panel;
 }
 
@@ -215,12 +217,14 @@ std::vector<FigurePanel> MakeIntensity(const FigureInput& input, std::string* ca
              " G fp32 elements a second, " + Digits(ratio, 1) +
              " by one. SparQ, appendix C: at most 7 for Llama 2 7B at 4096 tokens; an H100 does 295 (FP8).";
   std::vector<FigurePanel> panels = {std::move(intensity), std::move(share)};
-  if (std::ranges::all_of(input.traces, [](const FigureTrace& trace) { return trace.runs.empty(); })) return panels;
-  size_t left_out = 0;
+  const bool has_runs = std::ranges::any_of(input.traces, [](const FigureTrace& trace) { return !trace.runs.empty(); });
+  if (!has_runs && input.num_other_runs == 0) return panels;
+  size_t left_out = input.num_other_runs;
   const std::vector<RunPoint> points = PointsOf(input, &left_out);
   if (!points.empty()) panels.push_back(RooflineOf(points));
   *caption += " " + std::to_string(points.size()) + " measured runs";
-  if (left_out > 0) *caption += ", without " + std::to_string(left_out) + " of a GPU, of other heads or without a time";
+  if (left_out > 0)
+    *caption += ", without " + std::to_string(left_out) + " of a GPU, of other traces or heads or without a time";
   *caption += "; one above the roof's slope reads from the cache.";
   return panels;
 }

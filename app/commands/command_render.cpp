@@ -7,7 +7,6 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -23,6 +22,7 @@
 #include "base/errors.h"
 #include "base/file_format.h"
 #include "choices/device_choice.h"
+#include "choices/figure_traces.h"
 #include "choices/head_results.h"
 #include "choices/head_selection.h"
 #include "choices/method_choice.h"
@@ -77,10 +77,6 @@ std::string FigureTable() {
   return text;
 }
 
-std::string NameOfTrace(const std::string& path) {
-  return std::filesystem::path(path).stem().string();
-}
-
 int RunFigure(const RenderArguments& arguments) {
   const analysis::FigureMaker* maker = analysis::FindFigure(arguments.figure);
   if (maker == nullptr) {
@@ -98,24 +94,20 @@ int RunFigure(const RenderArguments& arguments) {
   std::vector<std::unique_ptr<data::TraceReader>> readers;
   analysis::FigureInput input;
   input.classes = RulesOf(arguments.classes);
-  if (!arguments.runs.empty()) {
-    if (!maker->info().of_runs) throw UsageError("--runs: the figure " + arguments.figure + " shows no measured runs");
-    if (arguments.runs.size() > arguments.traces.size())
-      throw UsageError("--runs: " + std::to_string(arguments.runs.size()) + " files are given for " +
-                       std::to_string(arguments.traces.size()) + (arguments.traces.size() == 1 ? " trace" : " traces") +
-                       "; give one for each, in their order");
-  }
+  if (!arguments.runs.empty() && !maker->info().of_runs)
+    throw UsageError("--runs: the figure " + arguments.figure + " shows no measured runs");
   input.max_rows = arguments.max_rows;
   input.num_threads = arguments.num_threads;
   input.stop = StopOnInterrupt();
+  const std::vector<std::string> names = NamesOfTraces(arguments.traces);
   for (const std::string& path : arguments.traces) {
     readers.push_back(std::make_unique<data::TraceReader>(path));
     CheckQueryRows(*readers.back());
-    input.traces.push_back({readers.back().get(), NameOfTrace(path),
+    input.traces.push_back({readers.back().get(), names[input.traces.size()],
                             ParseHeads(arguments.heads, analysis::RecordedHeads(*readers.back()))});
-    if (input.traces.size() <= arguments.runs.size())
-      input.traces.back().runs = analysis::ReadComparison(arguments.runs[input.traces.size() - 1]);
   }
+  for (size_t file = 0; file < arguments.runs.size(); ++file)
+    input.num_other_runs += AssignRuns(analysis::ReadComparison(arguments.runs[file]), file, &input.traces);
   analysis::Figure figure;
   {
     ProgressLine line(arguments.quiet);
@@ -301,8 +293,8 @@ void AddRenderCommand(CLI::App& app, Action& action) {
   command
       ->add_option(
           "--runs", arguments->runs,
-          "With --figure intensity: runs of a trace, as compare or the window writes them; one --runs for each "
-          "trace, in their order")
+          "With --figure intensity: runs of the traces, as compare or the window writes them; each is drawn with the "
+          "trace that it names, and those of an older file, which names none, with the trace in its place")
       ->type_name("RUNS.json|.csv")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

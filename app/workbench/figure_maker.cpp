@@ -9,6 +9,7 @@
 #include "analysis/figure_drawing.h"
 #include "base/errors.h"
 #include "base/stop.h"
+#include "choices/figure_traces.h"
 #include "choices/head_results.h"
 #include "data/trace_reader.h"
 #include "head_classes.h"
@@ -80,12 +81,15 @@ std::shared_ptr<const analysis::Figure> FigureCache::Make(const std::shared_ptr<
   input.progress = progress;
   std::unique_ptr<data::TraceReader> other;
   CheckQueryRows(trace->reader);
-  input.traces.push_back({&trace->reader, NameOf(trace->reader), HeadsIn(trace->reader, drawing.heads)});
+  std::vector<std::string> paths = {trace->reader.path()};
+  if (!drawing.other_trace.empty()) paths.push_back(drawing.other_trace);
+  const std::vector<std::string> names = NamesOfTraces(paths);
+  input.traces.push_back({&trace->reader, names.front(), HeadsIn(trace->reader, drawing.heads)});
   if (drawing.runs != nullptr) input.traces.front().runs = *drawing.runs;
   if (!drawing.other_trace.empty()) {
     other = std::make_unique<data::TraceReader>(drawing.other_trace);
     CheckQueryRows(*other);
-    input.traces.push_back({other.get(), NameOf(*other), HeadsIn(*other, drawing.heads)});
+    input.traces.push_back({other.get(), names.back(), HeadsIn(*other, drawing.heads)});
   }
   auto figure = std::make_shared<const analysis::Figure>(analysis::MakeFigure(*maker, input));
   StopIfAsked(stop);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/errors.h"
+#include "choices/figure_traces.h"
 #include "choices/head_selection.h"
 
 namespace headscope::app {
@@ -31,6 +32,16 @@ TEST(ParseNumberList, RefusesWhatIsNoList) {
     EXPECT_THROW(ParseNumberList(text, "layers"), UsageError) << text;
   }
   EXPECT_THAT([] { ParseNumberList("3-1", "layers"); }, ThrowsMessage<UsageError>(HasSubstr("layers '3-1'")));
+}
+
+TEST(NamesOfTraces, HaveTheFoldersThatTellThemApart) {
+  EXPECT_THAT(NamesOfTraces({"/data/a/long.h5", "/data/b/short.h5"}), ElementsAre("long", "short"));
+  EXPECT_THAT(NamesOfTraces({"/data/a/trace.h5", "/data/b/trace.h5", "/data/b/other.h5"}),
+              ElementsAre("a/trace", "b/trace", "other"));
+  EXPECT_THAT(NamesOfTraces({"/data/a/x/trace.h5", "/data/b/x/trace.h5", "/data/b/y/trace.h5"}),
+              ElementsAre("a/x/trace", "b/x/trace", "y/trace"));
+  EXPECT_THAT(NamesOfTraces({"/trace.h5", "/b/trace.h5"}), ElementsAre("trace", "b/trace"));
+  EXPECT_THAT(NamesOfTraces({"/data/trace.h5", "/data/./trace.h5"}), ElementsAre("trace (1)", "trace (2)"));
 }
 
 TEST(ParseHeads, ChoosesByLayerAndHead) {

@@ -303,14 +303,61 @@ def main():
             subprocess.run([program, "compare", part, *asked, "--heads", f"{layer}:{head}", "--repeat", "2", "--quiet", "-o", runs], check=True)
             subprocess.run([program, "render", part, "--figure", "intensity", "--heads", f"{layer}:{head}", "--runs", runs, "--quiet", "--force", "-o", out], check=True)
             compare_roofline(json.loads(pathlib.Path(out).read_text()), json.loads(pathlib.Path(runs).read_text())["results"], file)
-            # Of two traces, each with its own runs.
+            # Of two traces, each with its own runs, whose files come in any order: a run names its trace.
             short = TOKENS // 2
             of_both = [(part, runs), (str(pathlib.Path(folder) / "short.h5"), str(pathlib.Path(folder) / "short.json"))]
             subprocess.run([program, "export", trace, "--tokens", f"0:{short}", "-o", of_both[1][0]], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             subprocess.run([program, "compare", of_both[1][0], *asked, "--heads", f"{layer}:{head}", "--repeat", "2", "--quiet", "-o", of_both[1][1]], check=True)
-            subprocess.run([program, "render", part, of_both[1][0], "--figure", "intensity", "--heads", f"{layer}:{head}", "--runs", runs, "--runs", of_both[1][1], "--quiet", "--force", "-o", out], check=True)
-            for (_, of_one), tokens, name in zip(of_both, (TOKENS, short), ("part, ", "short, ")):
-                compare_roofline(json.loads(pathlib.Path(out).read_text()), json.loads(pathlib.Path(of_one).read_text())["results"], file, tokens, name)
+
+            def of_traces(traces, files):
+                given = [option for runs_file in files for option in ("--runs", runs_file)]
+                subprocess.run([program, "render", *traces, "--figure", "intensity", "--heads", f"{layer}:{head}", *given, "--quiet", "--force", "-o", out], check=True)
+                return json.loads(pathlib.Path(out).read_text())
+
+            def results(file_of_runs):
+                return json.loads(pathlib.Path(file_of_runs).read_text())["results"]
+
+            traces, files = ([one[i] for one in of_both] for i in range(2))
+            for order in (files, files[::-1]):
+                said = of_traces(traces, order)
+                for of_one, tokens, name in zip(files, (TOKENS, short), ("part, ", "short, ")):
+                    compare_roofline(said, results(of_one), file, tokens, name)
+            # Of the second trace alone, and of none of the traces.
+            said = of_traces(traces, files[1:])
+            compare_roofline(said, results(files[1]), file, short, "short, ")
+            check("nothing is drawn of the trace without runs", sum(series["name"].startswith("part, ") for series in said["panels"][2]["series"]), 0)
+            said, strays = of_traces(traces[:1], files), len(results(files[1]))
+            compare_roofline(said, results(files[0]), file)
+            check("runs of no trace are counted", f"without {strays} " in said["caption"], True)
+            # Older files name no trace: the place counts, and the rows must be the trace's.
+            nameless = []
+            for one in files:
+                table = json.loads(pathlib.Path(one).read_text())
+                for run in table["results"]:
+                    run.pop("trace")
+                nameless.append(one.replace(".json", "-old.json"))
+                pathlib.Path(nameless[-1]).write_text(json.dumps(table))
+            said = of_traces(traces, nameless)
+            for of_one, tokens, name in zip(files, (TOKENS, short), ("part, ", "short, ")):
+                compare_roofline(said, results(of_one), file, tokens, name)
+            said = of_traces(traces, nameless[::-1])
+            check("runs of other rows are not drawn", [len(said["panels"]), f"without {len(results(files[0])) + strays} " in said["caption"]], [2, True])
+            # Two traces of one file name.
+            alike = []
+            for one, place in zip(traces, ("first", "second")):
+                (pathlib.Path(folder) / place).mkdir()
+                alike.append(str(pathlib.Path(folder) / place / "same.h5"))
+                pathlib.Path(one).rename(alike[-1])
+            for one, moved in zip(files, alike):
+                table = json.loads(pathlib.Path(one).read_text())
+                for run in table["results"]:
+                    run["trace"] = moved
+                pathlib.Path(one).write_text(json.dumps(table))
+            said = of_traces(alike, files)
+            for of_one, tokens, name in zip(files, (TOKENS, short), ("first/same, ", "second/same, ")):
+                compare_roofline(said, results(of_one), file, tokens, name)
+            for one, moved in zip(traces, alike):
+                pathlib.Path(moved).rename(one)
             compare_attention_time(figure("attention-time"))
     for failure in failures:
         print("FAILED", failure)

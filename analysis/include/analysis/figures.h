@@ -71,6 +71,7 @@ struct FigureTrace {
 
 struct FigureInput {
   std::vector<FigureTrace> traces;  // at least one
+  size_t num_other_runs = 0;        // runs that were given beside FigureTrace::runs and are of none of the traces
   // Rows of a head that are looked at, evenly spaced; figures whose definition takes every row say so.
   int64_t max_rows = 256;
   ClassRules classes = {};  // of figures by class (FigureInfo::by_class)
