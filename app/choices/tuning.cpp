@@ -36,6 +36,28 @@ double MeanKept(const Tuning& tuning) {
   return tuning.heads.empty() ? 0 : sum / static_cast<double>(tuning.heads.size());
 }
 
+// Under a limit: what settings do on the held-out rows beside the others. Means over the heads.
+std::string QualityOnRows(const Tuning& tuning) {
+  double error[2] = {}, mass[2] = {};
+  double count = 0;
+  for (const TunedHead& head : tuning.heads) {
+    if (!head.checked) continue;
+    ++count;
+    error[0] += head.checked->relative_error;
+    error[1] += head.found.relative_error;
+    mass[0] += head.checked->mass.mean;
+    mass[1] += head.found.mass.mean;
+  }
+  if (count == 0) return "nothing was tried on the held-out rows";
+  const bool by_error = tuning.criterion == TunedCriterion::kError && !std::isnan(error[0] + error[1]);
+  const auto& sums = by_error ? error : mass;
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(4)
+      << (by_error ? "the mean error of the output is " : "the mean kept mass is ") << sums[0] / count
+      << " on the held-out rows and " << sums[1] / count << " on the others";
+  return out.str();
+}
+
 std::string HeadsText(const std::vector<analysis::HeadId>& heads) {
   const std::string first = HeadText(heads.front());
   return heads.size() == 1 ? first : first + ".." + HeadText(heads.back());
@@ -300,6 +322,12 @@ bool IsBetter(const analysis::BudgetTarget& target, TunedCriterion criterion,
   return sum(a, mass) > sum(b, mass);
 }
 
+bool HasVerdictOnChecks(const Tuning& tuning) {
+  using Kind = analysis::BudgetTarget::Kind;
+  const Kind kind = tuning.target.budget.kind;
+  return tuning.held_out_rows.empty() || kind == Kind::kMass || kind == Kind::kError;
+}
+
 std::string TuningTable(const Tuning& tuning) {
   const SettingColumns setting(tuning);
   std::ostringstream out;
@@ -324,7 +352,8 @@ std::string TuningTable(const Tuning& tuning) {
   };
   out << (cut ? "   outside" : "") << padded("target");
   if (checked) quality_names("| there");
-  out << (checked ? "  target\n" : "\n") << std::setw(8) << "";
+  const bool judged = checked && HasVerdictOnChecks(tuning);
+  out << (judged ? "  target\n" : "\n") << std::setw(8) << "";
   setting.Units(out);
   quality_units(cut ? "of part's" : "of pairs");
   out << (cut ? "          " : "") << padded(tuning.target.text);
@@ -340,7 +369,7 @@ std::string TuningTable(const Tuning& tuning) {
     out << padded(head.found.reached ? "met" : "NOT met");
     if (head.checked) {
       WriteQuality(*head.checked, measures, out);
-      out << (head.checked->reached ? "  met" : "  NOT met");
+      if (judged) out << (head.checked->reached ? "  met" : "  NOT met");
     }
     out << '\n';
   }
@@ -349,7 +378,7 @@ std::string TuningTable(const Tuning& tuning) {
     if (!tuning.held_out_rows.empty()) out << " the rows " << tuning.held_out_rows << " of";
     for (const Tuning::Source& source : tuning.checks) out << ' ' << source.path;
     out << ", which were not tuned on";
-    out << (tuning.held_out_rows.empty() ? ".\n" : ". Kept counts the pairs of all rows.\n");
+    out << (tuning.held_out_rows.empty() ? ".\n" : ". Kept, work and time are of all rows.\n");
   }
   if (cut) {
     out << "Part of a longer trace: kept counts the pairs inside the part; \"outside\" is the mean share of a row's "
@@ -372,9 +401,11 @@ std::string TuningSummary(const Tuning& tuning) {
       << (tuning.heads.size() == 1 ? " head reaches " : " heads reach ") << tuning.target.text << ", keeping "
       << std::fixed << std::setprecision(1) << 100 * MeanKept(tuning)
       << " % of the pairs on average, with masses computed on " << Listed(DevicesOf(tuning));
-  if (!tuning.checks.empty()) {
+  if (!tuning.checks.empty() && HasVerdictOnChecks(tuning)) {
     out << "; on the held-out " << (tuning.held_out_rows.empty() ? "traces, " : "rows, ") << checked_met
         << " of them do";
+  } else if (!tuning.checks.empty()) {
+    out << "; " << QualityOnRows(tuning);
   }
   if (!unmet.empty()) {
     constexpr size_t kNamed = 8;  // the table and the file say it of every head

@@ -97,6 +97,9 @@ bool IsLimitOfPairs(const analysis::BudgetTarget& target);
 TunedCriterion UsualCriterion(const analysis::BudgetTarget& target, size_t num_methods);
 // "mass", "error" or, for the usual one, nothing. Throws UsageError, of the field "choose".
 TunedCriterion CriterionOf(const std::string& text, const analysis::BudgetTarget& target, size_t num_methods);
+// Whether what was found can fail on Tuning::checks: a limit of pairs, work or time is of all rows, so held-out rows
+// have their mass and error alone to say.
+bool HasVerdictOnChecks(const Tuning& tuning);
 // Whether of two methods' settings for the same heads `a` is the better one: that which reaches the target; of both,
 // that with fewer pairs or, of a target for the pairs, with more mass or the smaller error; of none, that which comes
 // nearer.

@@ -68,7 +68,8 @@ std::vector<ui::TuneTargetChoice> TuneTargets() {
     const bool is_share = target.kind == Kind::kMass || target.kind == Kind::kKept;
     choices.push_back({target.option, target.title, target.usual, is_share,
                        target.kind == Kind::kMass && target.statistic == WindowTarget(0).statistic,
-                       IsLimitOfPairs({.kind = target.kind}), target.kind == Kind::kWork});
+                       IsLimitOfPairs({.kind = target.kind}), target.kind == Kind::kWork,
+                       target.kind == Kind::kMass || target.kind == Kind::kError});
   }
   return choices;
 }

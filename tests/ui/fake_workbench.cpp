@@ -323,6 +323,13 @@ void FakeWorkbench::TuneHeads(const std::vector<analysis::HeadId>& heads, const 
     }
     tuned.reached = !target_out_of_reach;
     tuned.kept_fraction = 0.25 + 0.5 * head.head;
+    tuned.mass.mean = 0.9;
+    if (!settings.checks.empty() || !settings.check_rows.empty()) {
+      tuned.checked.emplace();
+      tuned.checked->reached = head.head == 0;
+      tuned.checked->kept_fraction = tuned.kept_fraction;
+      tuned.checked->mass.mean = 0.8;
+    }
     if (!settings.ranges.empty()) {
       TunedSetting shorter = tuned;
       shorter.lengths = {0, 100};

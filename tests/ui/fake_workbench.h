@@ -185,7 +185,9 @@ class FakeWorkbench : public Workbench {
   void ForgetMask(int64_t mask_id) override { forgotten_masks.push_back(mask_id); }
   std::vector<int64_t> forgotten_masks;
   std::vector<TuneTargetChoice> tune_targets() const override {
-    return {{"cra", "of every row", 0.9, true, false}, {"cra-p5", "of most rows", 0.95, true, true}};
+    return {{"cra", "of every row", 0.9, true, false},
+            {"cra-p5", "of most rows", 0.95, true, true},
+            {"kept", "of the pairs at most", 0.25, true, false, true, false, /*is_of_rows=*/false}};
   }
   void TuneHeads(const std::vector<analysis::HeadId>& heads, const TuneSettings& settings,
                  const HeadsReplies<TunedSetting>& replies) override;

@@ -51,6 +51,24 @@ TEST_F(ReachStateTest, EveryHeadIsTunedAndTheMatrixKnowsTheResult) {
       << state_.sweep.Summary().toStdString();
 }
 
+// Kept pairs are of all rows: held-out ones say nothing of them, nor of a limit for them.
+TEST_F(ReachStateTest, ASummarySaysOfHeldOutRowsWhatWasMeasuredOnThem) {
+  TuneSettings settings = state_.sweep.TrialsTuning();
+  const auto said = [&] {
+    state_.sweep.Tune(settings);
+    Deliver();
+    const QString summary = state_.sweep.Summary();
+    return summary.mid(summary.indexOf(QStringLiteral("on average.")) + 12).toStdString();
+  };
+  settings.checks = {"other.h5"};
+  EXPECT_EQ(said(), "On the held-out traces 1 of them reach it, keeping 50.0 %.");
+  settings.checks.clear();
+  settings.check_rows = "every:4";
+  EXPECT_EQ(said(), "On the held-out rows 1 of them reach it.");
+  settings.target = "kept=0.3";
+  EXPECT_EQ(said(), "The mean kept mass is 0.8000 on the held-out rows and 0.9000 on the others.");
+}
+
 TEST_F(ReachStateTest, AStoppedSweepGoesOnWithTheHeadsThatAreNotDone) {
   state_.sweep.Start(HeadSweep::Kind::kMeasure);
   workbench_.DeliverReplies(1);  // the first head's result

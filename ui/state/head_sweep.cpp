@@ -247,6 +247,35 @@ std::vector<HeadSetting> HeadSweep::TunedHeads() const {
   return settings;
 }
 
+QString HeadSweep::OnHeldOut() const {
+  qsizetype held = 0, tried = 0;
+  double kept = 0, mass = 0, mass_there = 0, error = 0, error_there = 0;
+  for (const auto& [head, tuned] : tuned_) {
+    if (!tuned.checked) continue;
+    ++tried;
+    held += tuned.checked->reached ? 1 : 0;
+    kept += tuned.checked->kept_fraction;
+    mass += tuned.mass.mean;
+    mass_there += tuned.checked->mass.mean;
+    error += tuned.relative_error;
+    error_there += tuned.checked->relative_error;
+  }
+  const auto count = static_cast<double>(std::max<qsizetype>(1, tried));
+  if (tuning_.check_rows.empty())
+    return tr("On the held-out traces %1 of them reach it, keeping %2 %.").arg(held).arg(100 * kept / count, 0, 'f', 1);
+  // Kept pairs, work and time are of all rows: held-out ones have nothing of their own to say of them.
+  const std::string target = tuning_.target.substr(0, tuning_.target.find('='));
+  const std::vector<TuneTargetChoice> targets = workbench_->tune_targets();
+  const auto aimed_at = std::ranges::find(targets, target, &TuneTargetChoice::name);
+  if (aimed_at == targets.end() || aimed_at->is_of_rows)
+    return tr("On the held-out rows %1 of them reach it.").arg(held);
+  const bool by_error = tuning_.choose != "mass" && !std::isnan(error + error_there);
+  return (by_error ? tr("The mean error of the output is %1 on the held-out rows and %2 on the others.")
+                   : tr("The mean kept mass is %1 on the held-out rows and %2 on the others."))
+      .arg((by_error ? error_there : mass_there) / count, 0, 'f', 4)
+      .arg((by_error ? error : mass) / count, 0, 'f', 4);
+}
+
 QString HeadSweep::Summary() const {
   double kept = 0;
   qsizetype counted = 0, reached = 0;
@@ -279,17 +308,7 @@ QString HeadSweep::Summary() const {
     text += u' ' + counts.join(QStringLiteral(", ")) + u'.';
   }
   if (kind_ == Kind::kTune && (!tuning_.checks.empty() || !tuning_.check_rows.empty())) {
-    qsizetype held = 0;
-    double on_held_out = 0;
-    for (const auto& [head, tuned] : tuned_) {
-      if (!tuned.checked) continue;
-      held += tuned.checked->reached ? 1 : 0;
-      on_held_out += tuned.checked->kept_fraction;
-    }
-    text += tr(" On the held-out %1 %2 of them reach it, keeping %3 %.")
-                .arg(tuning_.check_rows.empty() ? tr("traces") : tr("rows"))
-                .arg(held)
-                .arg(tuned_.empty() ? 0 : 100 * on_held_out / static_cast<double>(tuned_.size()), 0, 'f', 1);
+    text += u' ' + OnHeldOut();
   }
   if (kind_ == Kind::kTune && !tuning_.ranges.empty() && !tuned_.empty()) {
     const auto others = other_lengths_.find(tuned_.begin()->first);

@@ -71,6 +71,7 @@ class HeadSweep : public QObject {
   // Of the heads that share a setting, all are to be done where one is.
   std::vector<analysis::HeadId> Missing() const;
   std::string SettingText(const TunedSetting& setting) const;
+  QString OnHeldOut() const;  // the part of the summary
   void Finish();
   void Report(ProgressReport report);  // of the heads that were not done when it started or went on
 

@@ -211,6 +211,7 @@ struct TuneTargetChoice {
   bool is_windows = false;    // what the window's Meet target aims at
   bool is_limit = false;      // of the pairs or the work: methods differ in their error there, TuneSettings::choose
   bool from_budgets = false;  // the search starts from the methods' own budgets
+  bool is_of_rows = true;     // of rows' mass or error, and so another one on held-out rows; else of all rows together
 };
 
 // A kind of file that a tuning can be written to.
