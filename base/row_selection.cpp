@@ -12,8 +12,16 @@
 
 namespace headscope {
 
-RowSelection::RowSelection(const std::string& text, const std::string& field) : text_(text), field_(field) {
-  if (text == "all") return;
+RowSelection::RowSelection(const std::string& text, const std::string& field)
+    : RowSelection(text, field, /*may_be_all=*/true) {}
+
+RowSelection RowSelection::SomeOf(const std::string& text, const std::string& field) {
+  return {text, field, /*may_be_all=*/false};
+}
+
+RowSelection::RowSelection(const std::string& text, const std::string& field, bool may_be_all)
+    : text_(text), field_(field) {
+  if (may_be_all && text == "all") return;
   if (!text.empty() && text.front() >= '0' && text.front() <= '9') {
     ParseRanges();
     return;
@@ -34,8 +42,8 @@ RowSelection::RowSelection(const std::string& text, const std::string& field) : 
     valid = valid && error == std::errc() && parsed == end;
   }
   if (!valid)
-    Refuse(
-        "it must be all, last:N, every:N, random:N or random:N:SEED with N at least 1, or ranges such as 0:16,100:200");
+    Refuse(std::string("it must be ") + (may_be_all ? "all, " : "") +
+           "last:N, every:N, random:N or random:N:SEED with N at least 1, or ranges such as 0:16,100:200");
 }
 
 void RowSelection::Refuse(const std::string& problem) const {

@@ -7,14 +7,8 @@
 
 namespace headscope::app {
 
-namespace {
-
-constexpr const char* kField = "check-rows";
-
-}  // namespace
-
-HeldOutRows::HeldOutRows(const std::string& text) : text_(text) {
-  if (!text.empty()) rows_.emplace(text, kField);
+HeldOutRows::HeldOutRows(const std::string& text, const std::string& field) : text_(text), field_(field) {
+  if (!text.empty()) rows_ = RowSelection::SomeOf(text, field);
 }
 
 std::function<std::vector<uint8_t>(const analysis::HeadFrame&)> HeldOutRows::Judge(bool held_out) const {
@@ -25,10 +19,19 @@ std::function<std::vector<uint8_t>(const analysis::HeadFrame&)> HeldOutRows::Jud
 
 void HeldOutRows::CheckTrace(const data::TraceReader& trace) const {
   if (!any()) return;
-  const std::vector<uint8_t> held = Of(trace.row_positions(), trace.num_tokens(), /*held_out=*/true);
+  std::vector<uint8_t> held;
+  try {
+    held = Of(trace.row_positions(), trace.num_tokens(), /*held_out=*/true);
+  } catch (const UsageError&) {  // a range behind the prompt's end
+    throw UsageError(
+        {.field = field_,
+         .value = "\"" + text_ + "\"",
+         .problem = "the prompt of " + trace.path() + " has the rows 0 to " + std::to_string(trace.num_tokens() - 1),
+         .remedy = "choose rows that every trace has, such as every:4"});
+  }
   const auto count = std::ranges::count(held, uint8_t{1});
   if (count > 0 && count < std::ssize(held)) return;
-  throw UsageError({.field = kField,
+  throw UsageError({.field = field_,
                     .value = "\"" + text_ + "\"",
                     .problem = std::string(count == 0 ? "none" : "every one") + " of the " +
                                std::to_string(held.size()) + " query rows of " + trace.path() + " is held out",

@@ -16,20 +16,20 @@ namespace headscope::app {
 
 class HeldOutRows {
  public:
-  // As base/row_selection.h reads it; empty: none. Errors (UsageError) are of the field "check-rows".
-  explicit HeldOutRows(const std::string& text = "");
+  // As base/row_selection.h reads some of the rows; empty: none. Errors (UsageError) are of the field `field`.
+  explicit HeldOutRows(const std::string& text = "", const std::string& field = "check-rows");
 
   bool any() const { return rows_.has_value(); }
   // What analysis::BudgetSearchOptions::judged_rows takes: the rows that are held out, or the others; null where none
   // are held out.
   std::function<std::vector<uint8_t>(const analysis::HeadFrame&)> Judge(bool held_out) const;
-  // Throws UsageError where no recorded row of the trace, or every one, is held out.
+  // Throws UsageError where no recorded row of the trace, or every one, is held out, or the trace has no such rows.
   void CheckTrace(const data::TraceReader& trace) const;
 
  private:
   std::vector<uint8_t> Of(const std::vector<int32_t>& row_positions, int64_t num_tokens, bool held_out) const;
 
-  std::string text_;
+  std::string text_, field_;
   std::optional<RowSelection> rows_;
 };
 

@@ -119,7 +119,7 @@ struct Search {
 
 Search SearchOf(const ui::TuneSettings& settings, bool alone) {
   Search search;
-  search.held_out = HeldOutRows(settings.check_rows);
+  search.held_out = HeldOutRows(settings.check_rows, "Held-out rows");
   for (const ui::TuneSettings::Method& method : settings.methods) search.methods.push_back(ChoiceOf(method));
   if (search.methods.empty()) throw UsageError("There is nothing to tune: choose a method.");
   for (const MethodChoice& method : search.methods) {

@@ -210,7 +210,7 @@ class TraceWorkbench : public ui::Workbench {
     return OutcomeOf([&] { return RangesBetween(ranges, "Lengths"), true; }).error;
   }
   std::string WhyNotCheckRows(const std::string& rows) const override {
-    return OutcomeOf([&] { return HeldOutRows(rows).any(); }).error;
+    return OutcomeOf([&] { return HeldOutRows(rows, "Held-out rows").any(); }).error;
   }
   std::vector<ui::TuningFile> tuning_files() const override { return TuningFiles(); }
   void CancelSearch() override {

@@ -10,6 +10,8 @@ namespace headscope {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::StartsWith;
+using ::testing::ThrowsMessage;
 
 TEST(RowSelection, KeepsWhatItsTextSays) {
   const auto kept = [](const std::string& text) {
@@ -46,6 +48,14 @@ TEST(RowSelection, KeepsWhatItsTextSays) {
                           "last:",      "last:0",    "every:-1",
                           "every:4x",   "first:3",   "all:1"})
     EXPECT_THROW(RowSelection{bad}, UsageError) << bad;
+}
+
+TEST(RowSelection, OfSomeRowsRefusesAll) {
+  RowSelection some = RowSelection::SomeOf("every:4", "some");
+  some.Draw(10);
+  EXPECT_EQ(some.Count(10), 3);
+  EXPECT_THAT([] { RowSelection::SomeOf("all", "some"); },
+              ThrowsMessage<UsageError>(StartsWith("some \"all\": it must be last:N")));
 }
 
 }  // namespace

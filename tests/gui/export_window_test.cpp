@@ -159,7 +159,9 @@ TEST_F(ReachTest, ATuningIsTriedOnHeldOutTraces) {
   auto* rows = Find<QLineEdit>("tuneCheckRows");
   rows->setText(QStringLiteral("some"));
   EXPECT_FALSE(Find<QPushButton>("tuneStart")->isEnabled());
-  EXPECT_TRUE(Find<QPushButton>("tuneStart")->toolTip().contains(QStringLiteral("it must be")));
+  EXPECT_TRUE(
+      Find<QPushButton>("tuneStart")->toolTip().startsWith(QStringLiteral("Held-out rows \"some\": it must be last:N")))
+      << Find<QPushButton>("tuneStart")->toolTip().toStdString();
   rows->setText(QStringLiteral("every:4"));
   Find<QPushButton>("tuneCopy")->click();
   const QString by_rows = QApplication::clipboard()->text();

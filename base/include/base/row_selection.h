@@ -16,6 +16,8 @@ class RowSelection {
  public:
   // Throws UsageError, of the field `field`.
   explicit RowSelection(const std::string& text, const std::string& field = "rows");
+  // The same of a field that takes some of the rows: "all" is refused like what is no selection.
+  static RowSelection SomeOf(const std::string& text, const std::string& field);
   // Draws the random rows of a prompt of so many tokens, before Keeps is asked about it. Throws UsageError for a range
   // that ends behind the prompt.
   void Draw(int64_t prompt_tokens);
@@ -27,6 +29,7 @@ class RowSelection {
 
  private:
   enum class Kind { kAll, kLast, kEvery, kRandom, kRanges } kind_ = Kind::kAll;
+  RowSelection(const std::string& text, const std::string& field, bool may_be_all);
   void ParseRanges();
   [[noreturn]] void Refuse(const std::string& problem) const;
   struct Range {
