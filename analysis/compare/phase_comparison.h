@@ -83,6 +83,7 @@ class PhaseComparison {
         result.chosen_per = ChosenPer(asked);
         result.baseline = baseline.name;
         result.dense_attend = baseline.fastest;
+        result.asked_repeats = options_.repeats;
         result.attend = asked.IsBaseline() ? baseline.own : entries[entry_of[m]].Attend();
         // Dense selects nothing: what making its one list took is no part of the baseline.
         if (!asked.IsBaseline()) result.select = entries[entry_of[m]].Select();

@@ -31,11 +31,9 @@ struct RoundEntry {
 // options.repeats rounds, and more while they have not taken options.least_ms together. Errors: kCancelled; an entry's.
 inline kernels::Status RunRounds(const CompareOptions& options, kernels::Phase phase,
                                  std::vector<RoundEntry>* entries) {
-  // Repeats of microseconds have a firm median long before they have taken any time worth the name.
-  constexpr int32_t kMostRounds = 500;
   double total_ms = 0;
   for (int32_t round = 0;
-       round < options.repeats || (total_ms < options.least_ms && round < kMostRounds && !entries->empty()); ++round) {
+       round < options.repeats || (total_ms < options.least_ms && round < kMostRepeats && !entries->empty()); ++round) {
     for (const size_t place : RoundOrder(round, entries->size())) {
       RoundEntry& entry = (*entries)[place];
       if (options.stop.stop_requested()) return kernels::Stopped();

@@ -94,9 +94,9 @@ void VisitComparison(Result& result, Visit&& visit) {
   // Compiles only while these are all fields: one that is new is visited below, or files are to leave it out.
   [[maybe_unused]] auto& [head, method, is_baseline, baseline_method, parameters, phase, measured, measured_heads,
                           measured_kv_heads, chosen_per, device, select_device, num_threads, note, kept_fraction,
-                          num_rows, cra_min, cra_p5, cra_mean, outside_mass, select, attend, dense_attend, baseline,
-                          speedup, bytes_allow, dense_of_reading, relative_error, max_error, cosine, kernel_error,
-                          origin] = result;
+                          num_rows, cra_min, cra_p5, cra_mean, outside_mass, select, attend, dense_attend,
+                          asked_repeats, baseline, speedup, bytes_allow, dense_of_reading, relative_error, max_error,
+                          cosine, kernel_error, origin] = result;
   visit("layer", "", "/layer", result.head.layer);
   visit("head", "", "/head", result.head.head);
   visit("method", "", "/method", result.method);
@@ -126,6 +126,7 @@ void VisitComparison(Result& result, Visit&& visit) {
   visit_timing("select", result.select);
   visit_timing("attend", result.attend);
   visit_timing("dense_attend", result.dense_attend);
+  visit("asked_repeats", "", "/asked_repeats", result.asked_repeats);
   visit("baseline", "", "/baseline", result.baseline);
   visit("speedup", "", "/speedup", result.speedup);
   visit("bytes_allow", "", "/bytes_allow", result.bytes_allow);

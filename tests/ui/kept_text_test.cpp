@@ -40,20 +40,22 @@ TEST(KeptText, ARunSaysHowOftenItWasRepeatedAndWhyMoreThanAsked) {
   run.device = NamedCpu();
   run.baseline = "LibTorch";
   run.parameters = "n_sink=4";
-  run.attend.repeats = 3;
-  const std::string asked = DescribeMeasured(run, 3);
+  run.attend.repeats = run.asked_repeats = 3;
+  const std::string asked = DescribeMeasured(run);
   EXPECT_EQ(asked, "layer 8: 8 heads on " + run.device.name +
                        ", dense by LibTorch, median ± deviation of 3 repeats, n_sink=4");
   run.attend.repeats = 500;
-  EXPECT_THAT(DescribeMeasured(run, 3), HasSubstr("of 500 repeats (short runs go on after 3, "));
-  EXPECT_THAT(DescribeMeasured(run, 500), HasSubstr("of 500 repeats, n_sink=4")) << "as asked for";
+  EXPECT_THAT(DescribeMeasured(run), HasSubstr("of 500 repeats (short runs go on after 3, "));
+  run.asked_repeats = 500;
+  EXPECT_THAT(DescribeMeasured(run), HasSubstr("of 500 repeats, n_sink=4")) << "as asked for";
+  run.asked_repeats = 0;
+  EXPECT_THAT(DescribeMeasured(run), HasSubstr("of 500 repeats, n_sink=4")) << "an older file's";
   run.attend.repeats = 1;
-  EXPECT_THAT(DescribeMeasured(run, 1), HasSubstr("LibTorch, 1 repeat, n_sink=4")) << "one has no median";
+  EXPECT_THAT(DescribeMeasured(run), HasSubstr("LibTorch, 1 repeat, n_sink=4")) << "one has no median";
   run.phase = kernels::Phase::kDecode;
   run.chosen_per = kernels::ChosenPer::kKvHead;
   run.parameters.clear();
-  EXPECT_THAT(DescribeMeasured(run, 1),
-              HasSubstr(", per decode step, dense by LibTorch, 1 repeat, chosen per KV head"));
+  EXPECT_THAT(DescribeMeasured(run), HasSubstr(", per decode step, dense by LibTorch, 1 repeat, chosen per KV head"));
 }
 
 TEST(KeptText, ACutTraceSaysWhatNoMaskCanKeep) {

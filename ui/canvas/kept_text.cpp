@@ -68,7 +68,7 @@ std::vector<std::string> DescribeLive(const analysis::LiveRun& run, bool is_deco
   return {times, error};
 }
 
-std::string DescribeMeasured(const analysis::MethodResult& result, int wanted) {
+std::string DescribeMeasured(const analysis::MethodResult& result) {
   const bool decode = result.phase == kernels::Phase::kDecode;
   std::string text = result.measured + " on " + result.device.name + (decode ? ", per decode step" : "") +
                      ", dense by " + result.baseline + ", ";
@@ -76,8 +76,10 @@ std::string DescribeMeasured(const analysis::MethodResult& result, int wanted) {
     text += "1 repeat";
   } else {
     text += "median ± deviation of " + Grouped(result.attend.repeats) + " repeats";
-    if (result.attend.repeats > wanted)
-      text += Format(" (short runs go on after %d, so that other programs do not decide the median)", wanted);
+    if (result.asked_repeats > 0 && result.attend.repeats > result.asked_repeats) {
+      text +=
+          Format(" (short runs go on after %d, so that other programs do not decide the median)", result.asked_repeats);
+    }
   }
   if (!result.parameters.empty()) text += ", " + result.parameters;
   if (decode && result.chosen_per) text += ", chosen per " + std::string(NameOf(*result.chosen_per));

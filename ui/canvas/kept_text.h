@@ -23,8 +23,8 @@ std::string DescribeCra(const LiveMask& mask);
 std::string DescribeOutside(const LiveMask& mask);
 // Lines: "one run 12.3 ms, dense 41.0 ms (3.3x)", "relative error 1.2e-03, max 4.5e-02". Of sampled rows it says so.
 std::vector<std::string> DescribeLive(const analysis::LiveRun& run, bool is_decode);
-// What a measured run's numbers are of: what was timed, on what, how often. `wanted` repeats were asked for; where a
-// short run was repeated more often, it says why.
-std::string DescribeMeasured(const analysis::MethodResult& result, int wanted);
+// What a measured run's numbers are of: what was timed, on what, how often. Where a short run was repeated more
+// often than was asked for, it says why.
+std::string DescribeMeasured(const analysis::MethodResult& result);
 
 }  // namespace headscope::ui

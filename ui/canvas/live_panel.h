@@ -72,8 +72,8 @@ class LivePanel {
   // panel_run.cpp
   void DrawRun(CanvasModel& model);
   void DrawProgress(const ProgressReport& progress);
-  void DrawResult(const MethodTrial& trial, int wanted_repeats);
-  void DrawResultTable(const analysis::MethodResult& result, int wanted_repeats);
+  void DrawResult(const MethodTrial& trial);
+  void DrawResultTable(const analysis::MethodResult& result);
   // panel_display.cpp
   void DrawDisplay(CanvasModel& model);
   void DrawColors(CanvasSettings& settings);

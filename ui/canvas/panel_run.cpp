@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/types/number_text.h"
 #include "kept_text.h"
 #include "live_panel.h"
 #include "panel_widgets.h"
@@ -70,9 +71,10 @@ void LivePanel::DrawRun(CanvasModel& model) {
                          ImGuiSliderFlags_AlwaysClamp | ImGuiSliderFlags_Logarithmic)) {
       set(repeats);
     }
-    HelpTooltip(
-        "At least this many. Runs that are over in a moment go on, up to 500 times, so that what else the machine does "
-        "just then does not decide the median.");
+    HelpTooltip(analysis::Format(
+        "At least this many. Runs that are over in a moment go on, up to %d times, so that what else the machine does "
+        "just then does not decide the median.",
+        analysis::kMostRepeats));
     MarkStop({"repeats",
               [set, repeats](int notches) { set(repeats + notches); },
               {},
@@ -91,7 +93,7 @@ void LivePanel::DrawRun(CanvasModel& model) {
   // Below what starts a run, which stays in sight of a small panel.
   DrawLive(model);
   if (!trial.run_error().empty()) ProblemText(trial.run_error());
-  DrawResult(trial, model.settings().repeats);
+  DrawResult(trial);
 }
 
 void LivePanel::DrawProgress(const ProgressReport& progress) {
@@ -103,7 +105,7 @@ void LivePanel::DrawProgress(const ProgressReport& progress) {
   ImGui::PopTextWrapPos();
 }
 
-void LivePanel::DrawResult(const MethodTrial& trial, int wanted_repeats) {
+void LivePanel::DrawResult(const MethodTrial& trial) {
   if (!trial.result()) return;
   const analysis::MethodResult& result = *trial.result();
   // The numbers of another method or of other parameters stay for comparison, dimmed.
@@ -111,7 +113,7 @@ void LivePanel::DrawResult(const MethodTrial& trial, int wanted_repeats) {
   const bool outdated = result.method != present.name || result.parameters != trial.values().ToString(present);
   if (outdated) ImGui::PushStyleVar(ImGuiStyleVar_Alpha, kDimmed);
   ImGui::BeginGroup();
-  DrawResultTable(result, wanted_repeats);
+  DrawResultTable(result);
   ImGui::EndGroup();
   Mark("result");
   if (outdated) ImGui::PopStyleVar();
@@ -120,7 +122,7 @@ void LivePanel::DrawResult(const MethodTrial& trial, int wanted_repeats) {
   results_shown_ = trial.num_results();
 }
 
-void LivePanel::DrawResultTable(const analysis::MethodResult& result, int wanted_repeats) {
+void LivePanel::DrawResultTable(const analysis::MethodResult& result) {
   if (!ImGui::BeginTable("numbers", 3, ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerV)) return;
   ImGui::TableSetupColumn("");
   const bool by_another = !result.baseline.empty() && result.baseline != analysis::kOwnImplementation;
@@ -139,7 +141,7 @@ void LivePanel::DrawResultTable(const analysis::MethodResult& result, int wanted
   ResultRow("cosine", "%.6f", none, result.cosine);
   ImGui::EndTable();
   ImGui::PushTextWrapPos(0);  // a line longer than the panel goes on below
-  ImGui::TextDisabled("%s", DescribeMeasured(result, wanted_repeats).c_str());
+  ImGui::TextDisabled("%s", DescribeMeasured(result).c_str());
   ImGui::PopTextWrapPos();
   if (result.note.empty()) return;
   WrappedText(NoteInk(), "Note: " + result.note);

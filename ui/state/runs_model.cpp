@@ -40,6 +40,7 @@ MethodResult DenseRow(const MethodResult& run) {
   if (run.phase == Phase::kDecode) dense.bytes_allow = 1;
   dense.dense_of_reading = run.dense_of_reading;
   dense.attend = dense.dense_attend = run.dense_attend;
+  dense.asked_repeats = run.asked_repeats;
   return dense;
 }
 

@@ -32,6 +32,10 @@ struct Timing {
   int32_t repeats = 0;
 };
 
+// Repeats of microseconds have a firm median long before they have taken any time worth the name: short runs are
+// repeated more often than was asked for, up to so many times.
+inline constexpr int32_t kMostRepeats = 500;
+
 // Where a run was measured: what a table that has left the window needs to be understood.
 struct RunOrigin {
   std::string trace;        // its path, as it was opened
@@ -66,10 +70,11 @@ struct MethodResult {
   double cra_min = 1, cra_p5 = 1, cra_mean = 1;
   // Mean over these rows of what they give to tokens before a cut trace's first; NaN: not known.
   double outside_mass = std::numeric_limits<double>::quiet_NaN();
-  Timing select, attend;  // apart
-  Timing dense_attend;    // the baseline, timed in turn with this very run
-  std::string baseline;   // whose dense attention that is: kOwnImplementation, or another that was faster
-  double speedup = 1;     // dense attend / (select + attend)
+  Timing select, attend;      // apart
+  Timing dense_attend;        // the baseline, timed in turn with this very run
+  int32_t asked_repeats = 0;  // at least so many; runs that were short have more. 0: an older file does not say
+  std::string baseline;       // whose dense attention that is: kOwnImplementation, or another that was faster
+  double speedup = 1;         // dense attend / (select + attend)
   // Decode only, NaN for prefill: bytes that dense has to read by those that the method has to.
   double bytes_allow = std::numeric_limits<double>::quiet_NaN();
   // Decode on the CPU only, else NaN: the time in which the same threads read the bytes of dense_attend's keys and
