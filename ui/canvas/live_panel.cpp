@@ -47,7 +47,8 @@ void LivePanel::MarkStop(PanelStop stop) {
   Mark(stop.name);
   if (focus_.IsFocused(stop.name)) {
     const ImVec2 min = ImGui::GetItemRectMin(), max = ImGui::GetItemRectMax();
-    ImGui::GetWindowDrawList()->AddRect({min.x - 2, min.y - 2}, {max.x + 2, max.y + 2}, kAccentColor, 3, 0, 2);
+    const ImU32 ink = PanelInk(kLightGroundInks.accent, kDarkGroundInks.accent);
+    ImGui::GetWindowDrawList()->AddRect({min.x - 2, min.y - 2}, {max.x + 2, max.y + 2}, ink, 3, 0, 2);
     if (shown_focus_ != stop.name && !ImGui::IsItemVisible()) ImGui::SetScrollHereY();
   }
   focus_.Add(std::move(stop));

@@ -40,7 +40,7 @@ void DrawColumnAxis(ImDrawList* list, const CanvasModel& model, const OverlayOpt
   MarkAnswers(
       model, [&](int64_t token) { return view.ColumnToX(static_cast<double>(token)); },
       [&](double begin, double end) {
-        list->AddRectFilled(Point(begin, base - kAnswerThickness), Point(end, base), kAccentColor);
+        list->AddRectFilled(Point(begin, base - kAnswerThickness), Point(end, base), inks.accent);
       });
   for (const int64_t token :
        AxisTicks(visible.column_begin, visible.column_end, view.pixels_per_score(), texts ? 1 : 80)) {
@@ -84,7 +84,7 @@ void DrawRowAxis(ImDrawList* list, const CanvasModel& model, const OverlayOption
         return view.RowToY(static_cast<double>(is_behind ? model.rows().num_rows() : model.rows().FirstRowAt(token)));
       },
       [&](double begin, double end) {
-        list->AddRectFilled(Point(edge - kAnswerThickness, begin), Point(edge, end), kAccentColor);
+        list->AddRectFilled(Point(edge - kAnswerThickness, begin), Point(edge, end), inks.accent);
       });
   const bool texts = view.pixels_per_score() >= kMinRowPixelsForText;
   for (const int64_t row : AxisTicks(visible.row_begin, visible.row_end, view.pixels_per_score(), texts ? 1 : 50)) {

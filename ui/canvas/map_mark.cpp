@@ -12,7 +12,6 @@ namespace headscope::ui {
 
 namespace {
 
-constexpr ImU32 kMarkColor = IM_COL32(90, 230, 140, 230);
 constexpr ImU32 kMarkGround = IM_COL32(16, 52, 30, 255);
 constexpr double kRing = 9;            // pixels
 constexpr double kPixelsForEdges = 6;  // of a score: from here on the lines run along its edges
@@ -29,7 +28,7 @@ void DrawLabel(ImDrawList* list, double x, double y, double width, const std::st
   const ImVec2 size = TextSize(text);
   const double right = x + std::max(static_cast<double>(size.x), width) + 3;
   list->AddRectFilled(Point(x - 3, y - 1), Point(right, y + static_cast<double>(size.y) + 1), kMarkGround, 3);
-  DrawText(list, x, y, kMarkColor, text);
+  DrawText(list, x, y, kDarkGroundInks.mark, text);
 }
 
 // What a map beside another is of.
@@ -70,10 +69,10 @@ void DrawOtherCursor(const CanvasModel& model, const OverlayOptions& options) {
   const PixelRect& map = view.viewport();
   const double x = view.ColumnToX(static_cast<double>(score->column) + 0.5);
   const double y = view.RowToY(static_cast<double>(score->row) + 0.5);
-  constexpr ImU32 kLine = IM_COL32(120, 200, 255, 110);
+  const ImU32 ink = InksOf(options).other_cursor;
   PushClip(list, map);
-  list->AddLine(Point(x, map.y), Point(x, map.bottom()), kLine);
-  list->AddLine(Point(map.x, y), Point(map.right(), y), kLine);
+  list->AddLine(Point(x, map.y), Point(x, map.bottom()), ink);
+  list->AddLine(Point(map.x, y), Point(map.right(), y), ink);
   if (model.rows().IsCausal(score->row, score->column)) {
     const Exact exact = model.workbench()->ExactScore(*model.head(), score->row, score->column);
     const std::string text = "p = " + FormatProbability(exact.probability);
@@ -98,12 +97,13 @@ void DrawMark(const CanvasModel& model, const OverlayOptions& options) {
   const double x = view.ColumnToX(column + 0.5), y = view.RowToY(row + 0.5);
   const bool edges = view.pixels_per_score() >= kPixelsForEdges;
   const double half = edges ? view.pixels_per_score() / 2 : 0;
+  const ImU32 ink = InksOf(options).mark;
   PushClip(list, map);
   for (const double side : {-half, half}) {
-    list->AddLine(Point(x + side, map.y), Point(x + side, map.bottom()), kMarkColor);
-    list->AddLine(Point(map.x, y + side), Point(map.right(), y + side), kMarkColor);
+    list->AddLine(Point(x + side, map.y), Point(x + side, map.bottom()), ink);
+    list->AddLine(Point(map.x, y + side), Point(map.right(), y + side), ink);
   }
-  if (!edges) list->AddCircle(Point(x, y), static_cast<float>(kRing), kMarkColor, 0, 2);
+  if (!edges) list->AddCircle(Point(x, y), static_cast<float>(kRing), ink, 0, 2);
   list->PopClipRect();
 
   const double line = ImGui::GetFontSize();

@@ -14,7 +14,7 @@ namespace {
 constexpr double kCornerReach = 2;      // pixels: a bookmark of what is in view begins at its very corner
 constexpr double kMostOfView = 0.98;    // an outline about all that is in view says nothing
 constexpr size_t kMostTextBytes = 240;  // of a tooltip
-constexpr ImU32 kPinInk = IM_COL32(40, 24, 4, 255), kOutline = IM_COL32(255, 168, 72, 150);
+constexpr ImU32 kPinInk = IM_COL32(40, 24, 4, 255);
 
 bool Overlap(const PixelRect& a, const PixelRect& b) {
   return a.x < b.right() && b.x < a.right() && a.y < b.bottom() && b.y < a.bottom();
@@ -72,7 +72,7 @@ void DrawNotes(const CanvasModel& model, const OverlayOptions& options) {
     const bool is_whole = note.row_end - note.row_begin >= options.view->num_rows() &&
                           note.column_end - note.column_begin >= options.view->num_columns();
     if (!is_whole && (place.width < kMostOfView * map.width || place.height < kMostOfView * map.height))
-      list->AddRect(Point(place.x, place.y), Point(place.right(), place.bottom()), kOutline, 0, 0, 1.5f);
+      list->AddRect(Point(place.x, place.y), Point(place.right(), place.bottom()), InksOf(options).accent, 0, 0, 1.5f);
     const bool pointed = options.pointed_note == one.note;
     list->AddRectFilled(Point(one.pin.x, one.pin.y), Point(one.pin.right(), one.pin.bottom()),
                         pointed ? IM_COL32(255, 206, 150, 255) : kAccentColor, 3);

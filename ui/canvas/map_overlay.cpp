@@ -25,10 +25,11 @@ std::string FormatMark(double value) {
 }
 
 // The rectangle that is dragged out, and how much it spans.
-void DrawSelection(const PixelRect& box, const ViewTransform& view) {
+void DrawSelection(const PixelRect& box, const OverlayOptions& options) {
+  const ViewTransform& view = *options.view;
   ImDrawList* const list = ImGui::GetBackgroundDrawList();
   list->AddRectFilled(Point(box.x, box.y), Point(box.right(), box.bottom()), IM_COL32(255, 168, 72, 40));
-  list->AddRect(Point(box.x, box.y), Point(box.right(), box.bottom()), kAccentColor);
+  list->AddRect(Point(box.x, box.y), Point(box.right(), box.bottom()), InksOf(options).accent);
   if (box.width < 1 || box.height < 1) return;
   const std::string text = DescribeSelection(box, view);
   const ImVec2 size = TextSize(text);
@@ -205,13 +206,13 @@ void DrawCursor(const CanvasModel& model, const OverlayOptions& options) {
   const PixelRect& map = view.viewport();
   const double x = view.ColumnToX(static_cast<double>(score.column) + 0.5);
   const double y = view.RowToY(static_cast<double>(score.row) + 0.5);
-  constexpr ImU32 kCrosshair = IM_COL32(255, 168, 72, 110);
+  const OverlayInks& inks = InksOf(options);
   PushClip(list, map);
-  list->AddLine(Point(x, map.y), Point(x, map.bottom()), kCrosshair);
-  list->AddLine(Point(map.x, y), Point(map.right(), y), kCrosshair);
+  list->AddLine(Point(x, map.y), Point(x, map.bottom()), inks.crosshair);
+  list->AddLine(Point(map.x, y), Point(map.right(), y), inks.crosshair);
   if (view.pixels_per_score() >= 6) {
     const double half = view.pixels_per_score() / 2;
-    list->AddRect(Point(x - half, y - half), Point(x + half, y + half), kAccentColor);
+    list->AddRect(Point(x - half, y - half), Point(x + half, y + half), inks.accent);
   }
   list->PopClipRect();
 
@@ -266,9 +267,9 @@ void DrawMapOverlay(CanvasModel& model, const OverlayOptions& options) {
     list->AddRect(Point(x, y),
                   Point(std::max(minimap->x + visible.column_end * x_scale, x + 3),
                         std::max(minimap->y + visible.row_end * y_scale, y + 3)),
-                  kAccentColor);
+                  InksOf(options).accent);
   }
-  if (options.selection) DrawSelection(*options.selection, view);
+  if (options.selection) DrawSelection(*options.selection, options);
   DrawNotes(model, options);
   DrawMark(model, options);
   DrawOtherCursor(model, options);

@@ -26,12 +26,31 @@ struct OverlayInks {
   ImU32 text, dim, line, mask;
   ImU32 mass;      // bars of the profiles
   ImU32 attended;  // keys that a decode step sees
+  ImU32 accent;    // frames and bars that point at something; text of that colour has a dark ground of its own
+  // Lines through the whole map, which let it be seen below them.
+  ImU32 crosshair, mark;
+  ImU32 other_cursor;  // of the map beside
 };
-inline constexpr OverlayInks kDarkGroundInks = {
-    kTextColor, kDimColor, kLineColor, kMaskColor, IM_COL32(150, 150, 160, 200), IM_COL32(44, 44, 50, 255)};
-inline constexpr OverlayInks kLightGroundInks = {InkOf(analysis::kLightGround.ink), IM_COL32(88, 88, 94, 255),
-                                                 IM_COL32(120, 120, 126, 255),      IM_COL32(0, 98, 190, 255),
-                                                 IM_COL32(140, 140, 150, 255),      IM_COL32(226, 226, 230, 255)};
+inline constexpr OverlayInks kDarkGroundInks = {.text = kTextColor,
+                                                .dim = kDimColor,
+                                                .line = kLineColor,
+                                                .mask = kMaskColor,
+                                                .mass = IM_COL32(150, 150, 160, 200),
+                                                .attended = IM_COL32(44, 44, 50, 255),
+                                                .accent = kAccentColor,
+                                                .crosshair = IM_COL32(255, 168, 72, 130),
+                                                .mark = IM_COL32(90, 230, 140, 230),
+                                                .other_cursor = IM_COL32(120, 200, 255, 125)};
+inline constexpr OverlayInks kLightGroundInks = {.text = InkOf(analysis::kLightGround.ink),
+                                                 .dim = IM_COL32(88, 88, 94, 255),
+                                                 .line = IM_COL32(120, 120, 126, 255),
+                                                 .mask = IM_COL32(0, 98, 190, 255),
+                                                 .mass = IM_COL32(140, 140, 150, 255),
+                                                 .attended = IM_COL32(226, 226, 230, 255),
+                                                 .accent = IM_COL32(176, 92, 0, 255),
+                                                 .crosshair = IM_COL32(176, 92, 0, 210),
+                                                 .mark = IM_COL32(0, 120, 60, 230),
+                                                 .other_cursor = IM_COL32(0, 98, 190, 185)};
 
 inline const OverlayInks& InksOf(const OverlayOptions& options) {
   return options.ground == PictureGround::kLight ? kLightGroundInks : kDarkGroundInks;

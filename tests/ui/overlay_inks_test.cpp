@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is drawn over the map stands out from its ground, in a light window as in a dark one.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "overlay_drawing.h"
+
+namespace headscope::ui {
+namespace {
+
+// WCAG 2.1: what a colour of the draw list, which may let the ground through, gives on a ground.
+double Luminance(ImU32 ink, const analysis::Rgb& ground) {
+  const double alpha = (ink >> IM_COL32_A_SHIFT & 0xff) / 255.0;
+  const auto light = [&](int shift, int below) {
+    const double share = (alpha * (ink >> shift & 0xff) + (1 - alpha) * below) / 255;
+    return share <= 0.04045 ? share / 12.92 : std::pow((share + 0.055) / 1.055, 2.4);
+  };
+  return 0.2126 * light(IM_COL32_R_SHIFT, ground.red) + 0.7152 * light(IM_COL32_G_SHIFT, ground.green) +
+         0.0722 * light(IM_COL32_B_SHIFT, ground.blue);
+}
+
+double ContrastOf(ImU32 ink, const analysis::Rgb& ground) {
+  const double one = Luminance(ink, ground) + 0.05, other = Luminance(IM_COL32(0, 0, 0, 0), ground) + 0.05;
+  return std::max(one, other) / std::min(one, other);
+}
+
+TEST(OverlayInks, StandOutFromTheirGround) {
+  ASSERT_NEAR(ContrastOf(IM_COL32(0, 0, 0, 255), {255, 255, 255}), 21, 1e-6);
+  ASSERT_NEAR(ContrastOf(IM_COL32(0, 0, 0, 0), {255, 255, 255}), 1, 1e-6);
+  for (const auto& [inks, ground] : {std::pair(kDarkGroundInks, analysis::kDarkGround.paper),
+                                     std::pair(kLightGroundInks, analysis::kLightGround.paper)}) {
+    for (const ImU32 ink : {inks.accent, inks.crosshair, inks.mark, inks.other_cursor})
+      EXPECT_GE(ContrastOf(ink, ground), 3) << std::hex << ink << " on " << int{ground.red};
+    for (const ImU32 ink : {inks.text, inks.dim}) EXPECT_GE(ContrastOf(ink, ground), 4.5) << std::hex << ink;
+  }
+  // The ring of the panel's keyboard focus, on ImGui's own light window.
+  EXPECT_GE(ContrastOf(kLightGroundInks.accent, {239, 239, 239}), 3);
+}
+
+}  // namespace
+}  // namespace headscope::ui
