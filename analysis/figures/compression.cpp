@@ -126,9 +126,9 @@ std::vector<FigurePanel> MakeCompression(const FigureInput& input, std::string* 
       panels.push_back(std::move(panel));
     }
   }
-  *caption =
-      "Mean kept mass of the last 8 rows as decode steps, on the first head of each class by itself, every method at "
-      "its defaults. SparQ: 6.4 times fewer elements at 4096 tokens and 7.53 at 16384 with r = 32 and k = 128.";
+  *caption = "Mean kept mass of the last 8 rows as decode steps, on " + FirstOfClassText() +
+             " by itself, every method at its defaults. SparQ: 6.4 times fewer elements at 4096 tokens and 7.53 at "
+             "16384 with r = 32 and k = 128.";
   std::map<std::string, std::string> heads_without;  // by methods
   for (size_t trace = 0; trace < left_out.size(); ++trace) {
     for (size_t head = 0; head < left_out[trace].size(); ++head) {

@@ -119,11 +119,10 @@ std::vector<FigurePanel> MakeKernelSparsity(const FigureInput& input, std::strin
   }
   *caption =
       "A kernel takes 64 rows at a time and gathers the keys that any of them keeps in groups of 64; shares are of "
-      "what "
-      "it computes for dense attention. By length: budgets a sixteenth of what covers the whole trace, on its "
-      "prefixes. "
-      "By head: budgets halved from the whole sequence. MInference, figure 12: above 90 % beyond 200K tokens, 95 % "
-      "beyond "
+      "what it computes for dense attention. By length: budgets a sixteenth of what covers the whole trace, on its "
+      "prefixes. By head, " +
+      FirstOfClassText() +
+      ": budgets halved from the whole sequence. MInference, figure 12: above 90 % beyond 200K tokens, 95 % beyond "
       "500K.";
   return panels;
 }

@@ -120,10 +120,10 @@ std::vector<FigurePanel> MakeLineSums(const FigureInput& input, std::string* cap
       panels.push_back(BlocksPanel(title + ", blocks", all[trace][head]));
     }
   }
-  *caption =
-      "On the first head of each class: a row's mass by key and by distance, mean over each quarter of the rows, and "
-      "by blocks. SampleAttention, figure 4: columns, slashes and both; a column that is prominent in the upper half "
-      "may fade in the lower one.";
+  *caption = "On " + FirstOfClassText() +
+             ": a row's mass by key and by distance, mean over each quarter of the rows, and by blocks. "
+             "SampleAttention, figure 4: columns, slashes and both; a column that is prominent in the upper half "
+             "may fade in the lower one.";
   return panels;
 }
 

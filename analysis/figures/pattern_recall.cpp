@@ -48,7 +48,7 @@ FigurePanel PanelOf(const PatternCurves& curves, const std::string& title, const
   return panel;
 }
 
-// The first head of each class: two panels for each kind of head.
+// Of ChooseFirstOfClass: two panels for each head.
 std::vector<FigurePanel> MakePatternRecall(const FigureInput& input, std::string* caption) {
   const FirstOfClass first = ChooseFirstOfClass(input);
   std::vector<std::vector<PatternCurves>> all;
@@ -71,7 +71,8 @@ std::vector<FigurePanel> MakePatternRecall(const FigureInput& input, std::string
     }
   }
   *caption =
-      "Mean kept mass of every pattern on the first head of each class: budgets that are counts halved from the whole "
+      "Mean kept mass of every pattern on " + FirstOfClassText() +
+      ": budgets that are counts halved from the whole "
       "sequence, of shares what they leave out doubled from 1/128; patterns without one or two budgets at their "
       "defaults. FLOPs are those of a kernel that takes 64 rows at a time and gathers the keys that any of them keeps "
       "in groups of 64. MInference, figure 3c: no number is printed.";

@@ -84,15 +84,15 @@ void PaintBar(const MatrixPicture& picture, const Box& area, MatrixSurface* surf
 void PaintClasses(const Box& area, double right, MatrixSurface* surface) {
   const double line = surface->Height(Text::kLegend);
   double x = area.x, y = area.y;
-  for (const auto& [head_class, class_name, color] : kHeadClasses) {
-    if (head_class == HeadClass::kUnknown) continue;
-    const std::string name = class_name;
+  for (const HeadClassInfo& one : kHeadClasses) {
+    if (one.head_class == HeadClass::kUnknown) continue;
+    const std::string name = one.name;
     const double width = kSwatchPitch + surface->Width(Text::kLegend, name);
     if (x > area.x && x + width > right) {
       x = area.x;
       y += line + 3;
     }
-    surface->Fill({x, y + line / 2 - kSwatch / 2, kSwatch, kSwatch}, color);
+    surface->Fill({x, y + line / 2 - kSwatch / 2, kSwatch, kSwatch}, one.color);
     surface->Write(Text::kLegend, x + kSwatchPitch, y + line / 2, Anchor::kLeft, name);
     x += width + kEntryGap;
   }

@@ -20,6 +20,7 @@
 #include "base/device.h"
 #include "base/errors.h"
 #include "figures/axis_ticks.h"
+#include "figures/first_of_class.h"
 #include "figures/head_rows.h"
 #include "figures/pattern_recall.h"
 #include "kernels/method.h"
@@ -305,6 +306,22 @@ TEST(PatternRecall, LeavesOutAMethodThatRefusesTheHead) {
   EXPECT_EQ(curves.refused, (std::map<std::string, std::string>{{"refuses", "not this head"}}));
   EXPECT_THROW(CurvesOf(head, std::vector<const kernels::PrefillMethod*>{&refuses}, {}), UsageError);
   EXPECT_THROW(CurvesOf(head, std::vector<const kernels::PrefillMethod*>{&takes, &fails}, {}), UsageError);
+}
+
+// Maps of heads whose mass is near look alike, whoever holds it: the first stands for all, and says so.
+TEST(Figures, OneHeadStandsForAllNearClasses) {
+  using enum HeadClass;
+  const std::vector<StandIn> chosen = ChooseStandIns({kDiffuse, kSink, kDiffuse, kLocal, kBlock, kSinkLocal, kSink});
+  ASSERT_EQ(chosen.size(), 3u);
+  EXPECT_EQ(chosen[0].head, 0u);
+  EXPECT_TRUE(chosen[0].others.empty());
+  EXPECT_EQ(chosen[1].head, 1u);
+  EXPECT_EQ(chosen[1].others, (std::vector{kSinkLocal, kLocal}));
+  EXPECT_EQ(chosen[2].head, 4u);
+  const std::vector<StandIn> alone = ChooseStandIns({kLocal, kLocal});
+  ASSERT_EQ(alone.size(), 1u);
+  EXPECT_TRUE(alone[0].others.empty()) << "no other class occurs";
+  EXPECT_EQ(FirstOfClassText(), "the first head of each class (one for sink, sink+local and local)");
 }
 
 TEST(Figures, SpacedRowsAndLargestIndices) {

@@ -16,13 +16,15 @@ struct HeadClassInfo {
   HeadClass head_class;
   const char* name;
   Rgb color;  // apart from every other one for colour-blind eyes, too
+  // The mass lies near the row or on the first tokens, whoever holds it there: maps of these look alike.
+  bool is_near = false;
 };
 
 // In the order in which people are shown them.
 inline constexpr std::array kHeadClasses = {
-    HeadClassInfo{HeadClass::kSink, "sink", {42, 63, 170}},
-    HeadClassInfo{HeadClass::kSinkLocal, "sink+local", {53, 160, 235}},
-    HeadClassInfo{HeadClass::kLocal, "local", {142, 235, 247}},
+    HeadClassInfo{HeadClass::kSink, "sink", {42, 63, 170}, /*is_near=*/true},
+    HeadClassInfo{HeadClass::kSinkLocal, "sink+local", {53, 160, 235}, /*is_near=*/true},
+    HeadClassInfo{HeadClass::kLocal, "local", {142, 235, 247}, /*is_near=*/true},
     HeadClassInfo{HeadClass::kVerticalSlash, "vertical-slash", {227, 159, 39}},
     HeadClassInfo{HeadClass::kBlock, "block", {60, 158, 90}},
     HeadClassInfo{HeadClass::kRetrieval, "retrieval-like", {195, 41, 140}},
