@@ -146,12 +146,12 @@ class ExpectedAttentionMethod final : public internal::PromptEvictor {
     const AttentionProblem& cache = prompt.cache;
     if (cache.seq_q > 0 && cache.seq_k <= values.Integer("n_sink")) return {};  // nothing is judged
     if (cache.seq_q == 0 || prompt.q_pre_rope.data == nullptr) {
-      return {StatusCode::kUnsupported,
-              spec().name +
-                  " rotates the prompt's queries itself, and the trace has none from before RoPE that it could rotate: "
-                  "capture "
-                  "again with pre-rope recorded, or, of a model that normalises its queries after RoPE, choose another "
-                  "method"};
+      return {
+          StatusCode::kUnsupported,
+          spec().name +
+              " rotates the prompt's queries itself, and the trace has none from before RoPE that it could rotate: "
+              "capture again with pre-rope recorded, or, for a model that normalises its queries after RoPE, choose "
+              "another method"};
     }
     if (!(prompt.rope.theta > 0)) {
       return {StatusCode::kUnsupported, spec().name + " rotates queries by the layer's RoPE, whose theta is not known"};

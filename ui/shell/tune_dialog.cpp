@@ -74,9 +74,8 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
   check_rows_->setPlaceholderText(tr("none; for example every:4 or last:512"));
   check_rows_->setToolTip(
       tr("Queries that nothing is chosen by: last:N, every:N, random:N or ranges such as 0:16,100:200. What is found "
-         "by the "
-         "others is tried on these, of the same traces or, where there are any, of the held-out ones. For prefill "
-         "methods."));
+         "by the others is tried on these, of the same traces or, where there are any, of the held-out ones. For "
+         "prefill methods."));
   heads_->setObjectName(QStringLiteral("tuneHeads"));
   heads_->setWordWrap(true);
   tune_->setObjectName(QStringLiteral("tuneStart"));
