@@ -356,12 +356,15 @@ void MainWindow::keyPressEvent(QKeyEvent* event) {
 
 namespace {
 
-// In a small window, titles cut to "R…" and "Tra…" say nothing: arrows lead to those that it has no room for. A larger
-// one has room for all, and its panes keep the least widths that their tabs give them.
-void FitTabs(QTabBar* bar, int window_width) {
-  constexpr int kSmallWindow = 1000;
-  bar->setElideMode(window_width < kSmallWindow ? Qt::ElideNone : Qt::ElideRight);
-  bar->setUsesScrollButtons(true);
+// Titles cut to "R…" and "Tra…" say nothing: where a bar has no room for all, arrows lead to the others. Where it has,
+// its pane keeps the least width that the tabs give it.
+void FitTabs(QTabBar* bar) {
+  const Qt::TextElideMode mode = bar->sizeHint().width() > bar->width() ? Qt::ElideNone : Qt::ElideRight;
+  if (bar->elideMode() != mode) bar->setElideMode(mode);
+}
+
+void FitAllTabs(const QMainWindow* window) {
+  for (QTabBar* bar : window->findChildren<QTabBar*>(QString(), Qt::FindDirectChildrenOnly)) FitTabs(bar);
 }
 
 }  // namespace
@@ -373,12 +376,22 @@ void MainWindow::moveEvent(QMoveEvent* event) {
 
 void MainWindow::resizeEvent(QResizeEvent* event) {
   QMainWindow::resizeEvent(event);
-  for (QTabBar* bar : findChildren<QTabBar*>(QString(), Qt::FindDirectChildrenOnly)) FitTabs(bar, width());
+  FitAllTabs(this);
   shares_->WindowResized();
   StateChanged();
 }
 
+bool MainWindow::event(QEvent* event) {
+  const bool handled = QMainWindow::event(event);
+  if (event->type() == QEvent::LayoutRequest) FitAllTabs(this);  // a pane joined a bar, or a title changed
+  return handled;
+}
+
 bool MainWindow::eventFilter(QObject* watched, QEvent* event) {
+  if (auto* const bar = qobject_cast<QTabBar*>(watched); bar != nullptr) {
+    if (event->type() == QEvent::Resize || event->type() == QEvent::Show) FitTabs(bar);
+    return QMainWindow::eventFilter(watched, event);
+  }
   if (event->type() == QEvent::Resize) StateChanged();
   return QMainWindow::eventFilter(watched, event);
 }
@@ -386,8 +399,11 @@ bool MainWindow::eventFilter(QObject* watched, QEvent* event) {
 void MainWindow::childEvent(QChildEvent* event) {
   QMainWindow::childEvent(event);
   // Qt makes the bars of panes that lie behind each other as they are needed.
-  if (auto* const bar = event->polished() ? qobject_cast<QTabBar*>(event->child()) : nullptr; bar != nullptr)
-    FitTabs(bar, width());
+  if (auto* const bar = event->polished() ? qobject_cast<QTabBar*>(event->child()) : nullptr; bar != nullptr) {
+    bar->setUsesScrollButtons(true);
+    bar->installEventFilter(this);
+    FitTabs(bar);
+  }
 }
 
 void MainWindow::changeEvent(QEvent* event) {

@@ -74,7 +74,8 @@ class MainWindow : public QMainWindow {
   void childEvent(QChildEvent* event) override;
   void moveEvent(QMoveEvent* event) override;
   void resizeEvent(QResizeEvent* event) override;
-  bool eventFilter(QObject* watched, QEvent* event) override;  // of the docks
+  bool event(QEvent* event) override;
+  bool eventFilter(QObject* watched, QEvent* event) override;  // of the docks and their bars of tabs
   void showEvent(QShowEvent* event) override;
 
  private:
