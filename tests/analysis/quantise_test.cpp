@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <stop_token>
 
@@ -120,6 +122,32 @@ TEST(RoundTo, RotationSpreadsOutliers) {
 }
 
 // Once, a setting of a head was done before anybody looked at the request.
+// Of long traces there are millions of them.
+TEST(QuantisationJson, WritesScalesShortlyAndOnOneLine) {
+  QuantisedHead head;
+  head.head = {2, 3};
+  head.quantisation = {NumberFormat::kInt8, ScaleGroup::kToken, true};
+  head.relative_error = 0.125;
+  head.q_scales = {0.1f, 3e-5f, 1.0f / 3};
+  head.v_scales.assign(1000, 0.1f);
+  const std::string json = QuantisationJson({head, head});
+  const nlohmann::json read = nlohmann::json::parse(json);
+  EXPECT_EQ(read["schema"], "headscope-quantisation-1");
+  ASSERT_EQ(read["results"].size(), 2u);
+  const nlohmann::json& entry = read["results"][1];
+  EXPECT_EQ(entry["layer"], 2);
+  EXPECT_EQ(entry["format"], "int8");
+  EXPECT_EQ(entry["hadamard"], true);
+  EXPECT_EQ(entry["relative_error"], 0.125);
+  EXPECT_EQ(entry["q_scales"].get<std::vector<float>>(), head.q_scales);
+  EXPECT_EQ(entry["v_scales"].get<std::vector<float>>(), head.v_scales);
+  EXPECT_FALSE(entry.contains("k_scales"));
+  EXPECT_NE(json.find("[0.1,3e-05,0.33333334]"), std::string::npos) << json.substr(0, 400);
+  EXPECT_LT(std::ranges::count(json, '\n'), 20);
+  EXPECT_LT(json.size(), 2 * 1000 * 4 + 2000);
+  EXPECT_EQ(nlohmann::json::parse(QuantisationJson({}))["results"].size(), 0u);
+}
+
 TEST(QuantiseHeads, StopsWithinASetting) {
   const HeadTensorsPtr head = testing::RandomHead({.num_tokens = 4000, .head_dim = 128}, 4);
   const data::testing::ScratchFolder folder;
