@@ -6,7 +6,9 @@
 #include <QLabel>
 #include <QLineEdit>
 #include <QListWidget>
+#include <QMainWindow>
 #include <QPushButton>
+#include <QStatusBar>
 #include <QTabBar>
 #include <QToolBar>
 #include <cmath>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "analysis/types/ground.h"
+#include "progress_strip.h"
 #include "shell_fixture.h"
 #include "theme.h"
 #include "trace_info.h"
@@ -151,6 +154,24 @@ double Contrast(const QColor& a, const QColor& b) {
   };
   const double one = luminance(a) + 0.05, other = luminance(b) + 0.05;
   return std::max(one, other) / std::min(one, other);
+}
+
+TEST(ProgressStripTest, HasRoomForItsTextBeforeAnyEventIsHandled) {
+  QMainWindow window;
+  auto* strip = new ui::ProgressStrip(&window);
+  window.statusBar()->addWidget(new QLabel(&window), 1);
+  window.statusBar()->addPermanentWidget(strip);
+  window.resize(900, 300);
+  window.show();
+  ASSERT_TRUE(QTest::qWaitForWindowExposed(&window));
+  const auto* text = strip->findChild<QLabel*>(QStringLiteral("progressText"));
+  strip->Begin(QStringLiteral("work"), [] {});
+  for (const char* stage : {"C", "Computing the statistics of all heads of the trace"}) {
+    ui::ProgressReport report;
+    report.stage = stage;
+    strip->Update(QStringLiteral("work"), report);
+    EXPECT_GE(text->width(), text->sizeHint().width()) << stage;
+  }
 }
 
 TEST(ThemeContrast, AllInkCanBeReadOnEveryGround) {

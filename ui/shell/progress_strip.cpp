@@ -91,8 +91,8 @@ void ProgressStrip::mouseReleaseEvent(QMouseEvent* event) {
 }
 
 void ProgressStrip::Refresh() {
-  setVisible(!work_.empty());
   if (work_.empty()) {
+    hide();
     bar_->setRange(0, 1000);  // an unknown share is an animation, which would draw frames while hidden
     return;
   }
@@ -109,6 +109,12 @@ void ProgressStrip::Refresh() {
   } else {
     bar_->setRange(0, 1000);
     bar_->setValue(static_cast<int>(std::lround(1000 * std::min(1.0, report.fraction))));
+  }
+  show();
+  // Room for the text at once: Qt would pass the wish for it on by events, level by level, and on a busy machine what
+  // is drawn in between is the new text in the room of the last one.
+  for (QWidget* one : {static_cast<QWidget*>(this), parentWidget()}) {
+    if (one != nullptr && one->layout() != nullptr) one->layout()->activate();
   }
 }
 
