@@ -75,6 +75,21 @@ void ReadTurnedLayers(const JsonFields& root, bool empty_is_absent, ModelConfig*
   }
 }
 
+std::vector<bool> ReadSecondKind(const JsonFields& root, std::string_view key, size_t num_layers,
+                                 std::string_view first, std::string_view second) {
+  const JsonValue kinds = root.Array(key);
+  if (kinds.size() != num_layers) root.RefuseField(key, "does not have one entry for each layer", "correct it");
+  std::vector<bool> is_second;
+  kinds.ForEachElement([&](const JsonValue& kind) {
+    is_second.push_back(kind.IsString() && kind.Text() == second);
+    if (!is_second.back() && !(kind.IsString() && kind.Text() == first)) {
+      root.RefuseField(key, kind.Shortened() + " is not supported",
+                       std::string(first) + " and " + std::string(second) + " are");
+    }
+  });
+  return is_second;
+}
+
 void ReadSparseLayers(const JsonFields& root, ModelConfig* config) {
   std::vector<bool>& layers = config->experts.layers;
   const auto step = static_cast<size_t>(root.Integer("decoder_sparse_step", 1, INT32_MAX, 1));

@@ -2,8 +2,10 @@
 // Keys of config.json that several families have.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "families/family.h"
 #include "families/rope_keys.h"
@@ -46,6 +48,10 @@ void ReadExperts(const JsonFields& root, std::string_view count_key, std::string
 
 // Which layers turn q and k, by no_rope_layers (1 where a layer does) or no_rope_layer_interval.
 void ReadTurnedLayers(const JsonFields& root, bool empty_is_absent, ModelConfig* config);
+
+// Which layers are of the second of two kinds, by a list that names the kind of each layer.
+std::vector<bool> ReadSecondKind(const JsonFields& root, std::string_view key, size_t num_layers,
+                                 std::string_view first, std::string_view second);
 
 // Which layers have experts by mlp_only_layers and decoder_sparse_step (Qwen's).
 void ReadSparseLayers(const JsonFields& root, ModelConfig* config);

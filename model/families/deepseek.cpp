@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "families/deepseek.h"
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <string_view>
 #include <vector>
@@ -25,17 +23,7 @@ void ReadDenseLayers(const JsonFields& root, std::vector<bool>* layers) {
     for (size_t layer = 0; layer < layers->size(); ++layer) (*layers)[layer] = layer >= dense;
     return;
   }
-  const JsonValue types = root.Array("mlp_layer_types");
-  if (types.size() != layers->size())
-    root.RefuseField("mlp_layer_types", "does not have one entry for each layer", "correct it");
-  static constexpr std::array<std::string_view, 2> kKinds = {"dense", "sparse"};
-  size_t layer = 0;
-  types.ForEachElement([&](const JsonValue& type) {
-    const auto* const kind = std::ranges::find(kKinds, type.IsString() ? type.Text() : "");
-    if (kind == kKinds.end())
-      root.RefuseField("mlp_layer_types", type.Shortened() + " is not known", "dense and sparse are");
-    (*layers)[layer++] = kind != kKinds.begin();
-  });
+  *layers = ReadSecondKind(root, "mlp_layer_types", layers->size(), "dense", "sparse");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "checkpoint/strict_json.h"
 #include "families/common_keys.h"
@@ -23,18 +24,9 @@ void ReadBlocks(const JsonFields& root, ModelConfig* config) {
   const auto blocks = static_cast<int32_t>(std::min<int64_t>(chunk, INT32_MAX));
   for (AttentionLayer& layer : layers) layer.chunk = layer.rope >= 0 ? blocks : 0;
   if (!root.Has("layer_types")) return;
-  const JsonValue kinds = root.Array("layer_types");
-  if (kinds.size() != layers.size())
-    root.RefuseField("layer_types", "does not have one entry for each layer", "correct it");
-  size_t layer = 0;
-  kinds.ForEachElement([&](const JsonValue& kind) {
-    const bool is_chunked = kind.IsString() && kind.Text() == "chunked_attention";
-    if (!is_chunked && !(kind.IsString() && kind.Text() == "full_attention")) {
-      root.RefuseField("layer_types", kind.Shortened() + " is not supported",
-                       "chunked_attention and full_attention are");
-    }
-    layers[layer++].chunk = is_chunked ? blocks : 0;
-  });
+  const std::vector<bool> is_full =
+      ReadSecondKind(root, "layer_types", layers.size(), "chunked_attention", "full_attention");
+  for (size_t layer = 0; layer < layers.size(); ++layer) layers[layer].chunk = is_full[layer] ? 0 : blocks;
 }
 
 void ReadMixture(const JsonFields& root, ModelConfig* config) {

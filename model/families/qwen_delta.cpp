@@ -2,9 +2,10 @@
 #include "families/qwen_delta.h"
 
 #include <cstdint>
-#include <string>
+#include <vector>
 
 #include "checkpoint/strict_json.h"
+#include "families/common_keys.h"
 #include "model/model_config.h"
 
 namespace headscope::model {
@@ -20,18 +21,9 @@ void ReadKinds(const JsonFields& root, ModelConfig* config) {
     for (size_t layer = 0; layer < layers.size(); ++layer) layers[layer].linear = (layer + 1) % interval != 0;
     return;
   }
-  const JsonValue types = root.Array("layer_types");
-  if (types.size() != layers.size())
-    root.RefuseField("layer_types", "does not have one entry for each layer", "correct it");
-  size_t layer = 0;
-  types.ForEachElement([&](const JsonValue& type) {
-    layers[layer].linear = type.IsString() && type.Text() == "linear_attention";
-    if (!layers[layer].linear && !(type.IsString() && type.Text() == "full_attention")) {
-      root.RefuseField("layer_types", type.Shortened() + " is not supported",
-                       "full_attention and linear_attention are");
-    }
-    ++layer;
-  });
+  const std::vector<bool> is_linear =
+      ReadSecondKind(root, "layer_types", layers.size(), "full_attention", "linear_attention");
+  for (size_t layer = 0; layer < layers.size(); ++layer) layers[layer].linear = is_linear[layer];
 }
 
 }  // namespace
