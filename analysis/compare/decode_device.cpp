@@ -80,7 +80,7 @@ class CpuDecode final : public DecodeDevice {
 
   const MeasuredHeadsPtr heads_;
   const DecodeSteps& steps_;
-  const CompareOptions& options_;
+  const CompareOptions options_;
   const NamedDevice where_ = NamedCpu();
 };
 

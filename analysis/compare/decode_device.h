@@ -47,8 +47,8 @@ class DecodeDevice {
 // take their places. kDeviceError names the step and the list.
 kernels::Status CheckChosenCount(const kernels::DecodeSelection& selection, int64_t num_chosen, int64_t step);
 
-// By options.device. `steps` outlives the device. Errors: no GPU; too little memory
-// there.
+// By options.device. `steps` outlives the device, which keeps a copy of the options. Errors: no GPU; too little
+// memory there.
 kernels::Status MakeDecodeDevice(MeasuredHeadsPtr heads, const DecodeSteps& steps, const CompareOptions& options,
                                  std::unique_ptr<DecodeDevice>* made);
 // The GPU's alone (gpu_decode.cpp; a build without CUDA refuses).

@@ -83,7 +83,7 @@ class GpuDecode final : public DecodeDevice {
     Work(GpuDecode& device, bool known, bool chooses, const kernels::DecodeMethod& method,
          const kernels::ParameterValues& values, DecodeRun* run)
         : walk(device.steps_, method, values, device.Problem(), RecordedOf(device.timed_.heads->heads()),
-               {device.timed_.options->num_threads, device.timed_.options->stop}),
+               {device.timed_.options.num_threads, device.timed_.options.stop}),
           device_(device),
           known_(known),
           selects_on_cpu_(!known && !chooses),
@@ -96,7 +96,7 @@ class GpuDecode final : public DecodeDevice {
     // Chooses anew where that is the CPU's, whose lists are then copied to the GPU: part of what choosing takes.
     Status Once(double* select_ms, double* attend_ms) override {
       const auto count = static_cast<double>(device_.steps_.count());
-      walk.StopBy(device_.timed_.options->stop);
+      walk.StopBy(device_.timed_.options.stop);
       if (selects_on_cpu_) {
         if (Status status = walk.Start(); !status.ok()) return status;
       }
@@ -299,7 +299,7 @@ class GpuDecode final : public DecodeDevice {
       Status status = kernels::AllocateOnDevice(bytes, "the component-major copy of K", &memory);
       if (!status.ok()) return status;
       const std::vector<uint16_t> host = kernels::ComponentMajorKeys(timed_.heads->host_problem().k.data, num_kv_heads,
-                                                                     num_tokens, head_dim, timed_.options->num_threads);
+                                                                     num_tokens, head_dim, timed_.options.num_threads);
       if (status = kernels::CopyToDevice(host.data(), bytes, memory.get()); !status.ok()) return status;
       transposed_ = std::move(memory);
     }

@@ -73,7 +73,7 @@ class GpuPrefill final : public PrefillDevice {
     Status Once(double* select_ms, double* attend_ms) override {
       kernels::SparseIndex again;
       Status status =
-          SelectTimed(device_.timed_.heads->heads(), method_, values_, *device_.timed_.options, &again, select_ms);
+          SelectTimed(device_.timed_.heads->heads(), method_, values_, device_.timed_.options, &again, select_ms);
       return status.ok() ? device_.AttendTimed(uploaded_.view, attend_ms) : status;
     }
     Status Attend() const {
@@ -113,7 +113,7 @@ class GpuPrefill final : public PrefillDevice {
   Status PrepareOnCpu(const kernels::PrefillMethod& method, const kernels::ParameterValues& values, PrefillRun* run,
                       std::unique_ptr<PrefillWork>* work) {
     double select_ms = 0;
-    Status status = SelectTimed(timed_.heads->heads(), method, values, *timed_.options, &run->index, &select_ms);
+    Status status = SelectTimed(timed_.heads->heads(), method, values, timed_.options, &run->index, &select_ms);
     run->select_device = NamedCpu();
     auto made = std::make_unique<WorkOnCpu>(*this, method, values);
     if (status.ok()) status = made->Upload(run->index.View());

@@ -64,7 +64,7 @@ class CpuPrefill final : public PrefillDevice {
   }
 
   const MeasuredHeadsPtr heads_;
-  const CompareOptions& options_;
+  const CompareOptions options_;
   const NamedDevice where_ = NamedCpu();
   std::vector<float> dropped_;  // outputs of timed runs
 };

@@ -15,12 +15,12 @@ namespace headscope::analysis {
 struct TimedGpu {
   std::unique_ptr<GpuHeads> heads;
   std::unique_ptr<GpuClock> clock;
-  const CompareOptions* options = nullptr;  // outlive it
+  CompareOptions options;
 
   // Errors: those of GpuHeads and of GpuClock.
   static kernels::Status Create(MeasuredHeadsPtr heads, const CompareOptions& options, TimedGpu* made) {
     TimedGpu timed;
-    timed.options = &options;
+    timed.options = options;
     if (kernels::Status status = GpuHeads::Create(std::move(heads), &timed.heads); !status.ok()) return status;
     if (kernels::Status status = GpuClock::Create(&timed.clock); !status.ok()) return status;
     *made = std::move(timed);

@@ -248,9 +248,10 @@ TEST_P(LayerOnTheGpu, RunsAMethodThatSelectsOnTheCpu) {
   std::unique_ptr<DecodeDevice> device;
   ASSERT_TRUE(MakeDecodeDevice(layer_.measured, steps, options, &device).ok());
   const testing::EvictingMethod method;
+  const kernels::ParameterValues none;
   DecodeRun run;
   std::unique_ptr<DecodeWork> work;
-  kernels::Status status = device->Prepare(method, {}, &run, &work);
+  kernels::Status status = device->Prepare(method, none, &run, &work);
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(run.select_device, NamedCpu());
   EXPECT_EQ(run.note, "evicting selects on the CPU: it has no GPU kernel");

@@ -92,9 +92,10 @@ TEST(DecodeWalk, EveryRunIsAGenerationOfItsOwn) {
   std::unique_ptr<DecodeDevice> device;
   ASSERT_TRUE(MakeDecodeDevice(layer.measured, steps, QuickSteps(), &device).ok());
   const EvictingMethod method;
+  const kernels::ParameterValues none;
   DecodeRun run;
   std::unique_ptr<DecodeWork> work;
-  kernels::Status status = device->Prepare(method, {}, &run, &work);
+  kernels::Status status = device->Prepare(method, none, &run, &work);
   ASSERT_TRUE(status.ok()) << status.message();
   const std::vector<float> first = run.o;
   for (size_t step = 0; step < 5; ++step) {
@@ -176,9 +177,10 @@ TEST(DecodeWalk, ThePreviewIsTheSameGeneration) {
     const DecodeSteps steps(*head, head->id, 5);
     std::unique_ptr<DecodeDevice> device;
     ASSERT_TRUE(MakeDecodeDevice(AloneHead(head), steps, QuickSteps(), &device).ok());
+    const kernels::ParameterValues none;
     DecodeRun run;
     std::unique_ptr<DecodeWork> work;
-    ASSERT_TRUE(device->Prepare(measured, {}, &run, &work).ok());
+    ASSERT_TRUE(device->Prepare(measured, none, &run, &work).ok());
     for (size_t step = 0; step < 5; ++step) {
       const int32_t first = steps.FirstToken(static_cast<int64_t>(step));
       std::vector<int32_t> shown;
