@@ -108,12 +108,11 @@ void AttendTile(const AttentionProblem& problem, const SparseIndexView& index, i
   if (problem.sinks != nullptr) attention.AddSink(problem.sinks[head]);
 
   const StridedTensor<void>& o = output.o;
-  float* const lse = output.lse == nullptr
-                         ? nullptr
-                         : output.lse + (int64_t{sequence} * index.num_qo_heads + head) * index.seq_q + first_row;
+  const int64_t row = (int64_t{sequence} * index.num_qo_heads + head) * index.seq_q + first_row;
   attention.Store(
       static_cast<float*>(o.data) + sequence * o.batch_stride + head * o.head_stride + first_row * o.row_stride,
-      o.row_stride, lse);
+      o.row_stride, output.lse == nullptr ? nullptr : output.lse + row,
+      output.row_max == nullptr ? nullptr : output.row_max + row);
 }
 
 }  // namespace headscope::kernels::HWY_NAMESPACE

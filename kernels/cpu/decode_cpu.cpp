@@ -30,23 +30,22 @@ HWY_BEFORE_NAMESPACE();
 namespace headscope::kernels::HWY_NAMESPACE {
 
 template <class T>
-void AttendSliceOf(const AttentionProblem& problem, const DecodeSlice& slice, float* o, float* lse,
+void AttendSliceOf(const AttentionProblem& problem, const DecodeSlice& slice, const SliceOutput& output,
                    SliceScratch& scratch) {
   SliceAttention<T> attention(problem, slice, scratch);
   attention.Run();
-  attention.Store(o, lse);
+  attention.Store(output);
 }
 
-// o [slice.num_heads, v_head_dim] and lse [slice.num_heads].
-void AttendSlice(const AttentionProblem& problem, const DecodeSlice& slice, float* o, float* lse,
+void AttendSlice(const AttentionProblem& problem, const DecodeSlice& slice, const SliceOutput& output,
                  SliceScratch& scratch) {
   switch (problem.dtype) {
     case DType::kFloat32:
-      return AttendSliceOf<float>(problem, slice, o, lse, scratch);
+      return AttendSliceOf<float>(problem, slice, output, scratch);
     case DType::kBFloat16:
-      return AttendSliceOf<hwy::bfloat16_t>(problem, slice, o, lse, scratch);
+      return AttendSliceOf<hwy::bfloat16_t>(problem, slice, output, scratch);
     case DType::kFloat16:
-      return AttendSliceOf<hwy::float16_t>(problem, slice, o, lse, scratch);
+      return AttendSliceOf<hwy::float16_t>(problem, slice, output, scratch);
   }
 }
 
@@ -161,6 +160,7 @@ struct Merged {
   std::vector<double> o;
   double maximum = kMinusInfinity;
   double sum = 0;
+  float largest = kMinusInfinity;  // score, without the sink
 
   // A key without a value.
   void AddSink(float logit) {
@@ -171,12 +171,14 @@ struct Merged {
     maximum = shift;
   }
 
-  void Add(const float* slice_o, float slice_lse) {
-    if (slice_lse == kMinusInfinity) return;  // no key in the slice
-    const double shift = std::max(maximum, static_cast<double>(slice_lse));
+  void Add(const SliceOutput& slice) {
+    const auto lse = static_cast<double>(*slice.lse);
+    if (*slice.lse == kMinusInfinity) return;  // no key in the slice
+    const double shift = std::max(maximum, lse);
     const double decay = std::exp(maximum - shift);
-    const double weight = std::exp(static_cast<double>(slice_lse) - shift);
-    for (size_t d = 0; d < o.size(); ++d) o[d] = o[d] * decay + static_cast<double>(slice_o[d]) * weight;
+    const double weight = std::exp(lse - shift);
+    largest = std::max(largest, *slice.row_max);
+    for (size_t d = 0; d < o.size(); ++d) o[d] = o[d] * decay + static_cast<double>(slice.o[d]) * weight;
     sum = sum * decay + weight;
     maximum = shift;
   }
@@ -202,6 +204,7 @@ void WriteHead(const AttentionProblem& problem, const DecodeSelection& selection
   if (output.lse != nullptr) {
     output.lse[row] = merged.sum == 0.0 ? kMinusInfinity : static_cast<float>(merged.maximum + std::log(merged.sum));
   }
+  if (output.row_max != nullptr) output.row_max[row] = merged.largest;
 }
 
 // The part of a selection that the problem's window lets its query see: other tokens weigh nothing.
@@ -241,7 +244,10 @@ Status DecodeCpu(const AttentionProblem& problem, const DecodeSelection& selecti
     const auto num_slices = static_cast<int64_t>(slices.size());
     const int64_t num_rows = slices.back().first_row + slices.back().work.num_heads;
     std::vector<float> partial_o(static_cast<size_t>(num_rows * head_dim));
-    std::vector<float> partial_lse(static_cast<size_t>(num_rows));
+    std::vector<float> partial_lse(static_cast<size_t>(num_rows)), partial_max(partial_lse);
+    const auto partial = [&](int64_t row) -> SliceOutput {
+      return {partial_o.data() + row * head_dim, partial_lse.data() + row, partial_max.data() + row};
+    };
     std::vector<std::unique_ptr<SliceScratch>> scratch(static_cast<size_t>(internal::NumWorkers(options, num_slices)));
     const int32_t most_heads = std::min(kMaxSliceRows, problem.GroupSize());
     status = internal::ShortParallelFor(num_slices, 1, options, [&](int64_t begin, int64_t end, int32_t worker) {
@@ -251,7 +257,7 @@ Status DecodeCpu(const AttentionProblem& problem, const DecodeSelection& selecti
         const Slice& slice = slices[static_cast<size_t>(i)];
         HWY_DYNAMIC_DISPATCH(AttendSlice)
         (slice.by_components ? cut_queries.problem() : problem, WithTokens(slice, selection.page_size, *mine),
-         partial_o.data() + slice.first_row * head_dim, partial_lse.data() + slice.first_row, *mine);
+         partial(slice.first_row), *mine);
       }
     });
     if (!status.ok()) return status;
@@ -265,8 +271,7 @@ Status DecodeCpu(const AttentionProblem& problem, const DecodeSelection& selecti
         Merged merged;
         merged.o.assign(static_cast<size_t>(head_dim), 0.0);
         for (size_t slice = i; slice < end; ++slice) {
-          const int64_t row = slices[slice].first_row + head;
-          merged.Add(partial_o.data() + row * head_dim, partial_lse[static_cast<size_t>(row)]);
+          merged.Add(partial(slices[slice].first_row + head));
         }
         if (problem.sinks != nullptr) merged.AddSink(problem.sinks[first.head + head]);
         WriteHead(problem, selection, first.sequence, first.head + head, merged, output);

@@ -30,6 +30,13 @@ struct DecodeSlice {
   int64_t weight_stride;  // to the next query head's; 0: they share the weights
 };
 
+// Where a slice's result goes, to be merged with those of the list's other slices.
+struct SliceOutput {
+  float* o;        // [num_heads, v_head_dim]
+  float* lse;      // [num_heads], natural log; -inf for a slice without keys
+  float* row_max;  // [num_heads], largest score
+};
+
 struct SliceScratch {
   // May throw std::bad_alloc. `rows`: at most so many query heads a slice.
   SliceScratch(int32_t rows, int32_t head_dim, int32_t v_head_dim)
@@ -52,6 +59,7 @@ struct SliceScratch {
   alignas(64) float maximum[kMaxSliceRows];  // of the scores so far, base 2; -inf before the first
   alignas(64) float sum[kMaxSliceRows];      // of 2^(score - maximum)
   alignas(64) float decay[kMaxSliceRows];    // what the last step did to `o` and `sum`
+  float largest[kMaxSliceRows];              // where there are weights: score of a token of weight > 0, base 2
 };
 
 }  // namespace headscope::kernels

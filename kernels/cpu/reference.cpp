@@ -20,6 +20,12 @@ int64_t Offset(const StridedTensor<const void>& tensor, int64_t sequence, int64_
   return sequence * tensor.batch_stride + head * tensor.head_stride + row * tensor.row_stride;
 }
 
+// What a row's softmax says beside its output, in natural units.
+struct RowNumbers {
+  double lse = kMinusInfinity;
+  double largest = kMinusInfinity;  // score, without the sink
+};
+
 // Scores of one query row with listed keys, and the output they give.
 class Row {
  public:
@@ -67,19 +73,19 @@ class Row {
     return maximum + std::log(sum);
   }
 
-  // Softmax over the columns, weighted where there are weights, and the sink times V; returns the natural-log LSE. No
-  // column, or none with a score above -inf: zeros, and -inf or the sink. A NaN among the scores makes all of it NaN. A
-  // column of weight 0 is none.
-  double Attend(const std::vector<int32_t>& columns, const float* weights, std::vector<double>* output) const {
+  // Softmax over the columns, weighted where there are weights, and the sink times V. No column, or none with a score
+  // above -inf: zeros, and -inf or the sink. A NaN among the scores makes all of it NaN. A column of weight 0 is none.
+  RowNumbers Attend(const std::vector<int32_t>& columns, const float* weights, std::vector<double>* output) const {
     const auto v_head_dim = static_cast<size_t>(problem_.ValueDim());
     output->assign(v_head_dim, 0.0);
     std::vector<double> scores;
-    double maximum = has_sink_ ? sink_ : kMinusInfinity;
+    double largest = kMinusInfinity;
     for (size_t i = 0; i < columns.size(); ++i) {
       scores.push_back(weights != nullptr && weights[i] == 0 ? kMinusInfinity : Score(columns[i]));
-      if (scores.back() > maximum || std::isnan(scores.back())) maximum = scores.back();
+      if (scores.back() > largest || std::isnan(scores.back())) largest = scores.back();
     }
-    if (maximum == kMinusInfinity) return kMinusInfinity;
+    const double maximum = has_sink_ && sink_ > largest ? sink_ : largest;
+    if (maximum == kMinusInfinity) return {};
     double sum = has_sink_ ? std::exp(sink_ - maximum) : 0;
     for (size_t i = 0; i < columns.size(); ++i) {
       if (weights != nullptr && weights[i] == 0) continue;
@@ -93,7 +99,7 @@ class Row {
       }
     }
     for (double& element : *output) element /= sum;
-    return maximum + std::log(sum);
+    return {maximum + std::log(sum), largest};
   }
 
  private:
@@ -125,13 +131,13 @@ bool Sees(const AttentionProblem& problem, int32_t row, int32_t column) {
 }
 
 void Store(const AttentionProblem& problem, int32_t sequence, int32_t head, int32_t row,
-           const std::vector<double>& values, double lse, const AttentionOutput& output) {
+           const std::vector<double>& values, const RowNumbers& numbers, const AttentionOutput& output) {
   float* const o = static_cast<float*>(output.o.data) + sequence * output.o.batch_stride + head * output.o.head_stride +
                    row * output.o.row_stride;
   for (size_t d = 0; d < values.size(); ++d) o[d] = static_cast<float>(values[d]);
-  if (output.lse != nullptr) {
-    output.lse[(int64_t{sequence} * problem.num_qo_heads + head) * problem.seq_q + row] = static_cast<float>(lse);
-  }
+  const int64_t at = (int64_t{sequence} * problem.num_qo_heads + head) * problem.seq_q + row;
+  if (output.lse != nullptr) output.lse[at] = static_cast<float>(numbers.lse);
+  if (output.row_max != nullptr) output.row_max[at] = static_cast<float>(numbers.largest);
 }
 
 }  // namespace
@@ -147,8 +153,8 @@ void AttendRow(const AttentionProblem& problem, const SparseIndexView& index, in
     }
   }
   std::vector<double> values;
-  const double lse = Row(problem, sequence, head, row).Attend(columns, nullptr, &values);
-  Store(problem, sequence, head, row, values, lse, output);
+  const RowNumbers numbers = Row(problem, sequence, head, row).Attend(columns, nullptr, &values);
+  Store(problem, sequence, head, row, values, numbers, output);
 }
 
 void DecodeHead(const AttentionProblem& problem, const DecodeSelection& selection, int32_t sequence, int32_t head,
@@ -173,7 +179,7 @@ void DecodeHead(const AttentionProblem& problem, const DecodeSelection& selectio
                        selection.components_end);
   }
   std::vector<double> values;
-  const double lse = row.Attend(columns, seen.data(), &values);
+  const RowNumbers numbers = row.Attend(columns, seen.data(), &values);
   if (!selection.alpha.empty()) {
     const double alpha = selection.alpha[static_cast<size_t>(sequence) * static_cast<size_t>(problem.num_qo_heads) +
                                          static_cast<size_t>(head)];
@@ -182,7 +188,7 @@ void DecodeHead(const AttentionProblem& problem, const DecodeSelection& selectio
       values[d] = alpha * values[d] + (1 - alpha) * selection.mean_value[mean + d];
     }
   }
-  Store(problem, sequence, head, 0, values, lse, output);
+  Store(problem, sequence, head, 0, values, numbers, output);
 }
 
 float LseOfRow(const AttentionProblem& problem, int32_t sequence, int32_t head, int32_t row, int32_t begin,

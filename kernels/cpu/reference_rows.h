@@ -10,7 +10,8 @@
 
 namespace headscope::kernels {
 
-// Writes O and, if it is asked for, the LSE of one query row over what the index keeps of it.
+// Writes O and, where they are asked for, the LSE and the largest score of one query row over what the index keeps of
+// it.
 void AttendRow(const AttentionProblem& problem, const SparseIndexView& index, int32_t sequence, int32_t head,
                int32_t row, const AttentionOutput& output);
 

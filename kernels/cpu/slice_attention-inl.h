@@ -80,6 +80,7 @@ class SliceAttention {
     std::fill_n(scratch.o.get(), slice.num_heads * scratch.o_floats, 0.0f);
     std::fill_n(scratch.maximum, slice.num_heads, -std::numeric_limits<float>::infinity());
     std::fill_n(scratch.sum, slice.num_heads, 0.0f);
+    std::fill_n(scratch.largest, slice.num_heads, -std::numeric_limits<float>::infinity());
   }
 
   void Run() {
@@ -98,15 +99,16 @@ class SliceAttention {
     }
   }
 
-  // o [num_heads, v_head_dim] and the natural-log lse of the rows.
-  void Store(float* o, float* lse) {
+  void Store(const SliceOutput& output) {
     for (int64_t row = 0; row < slice_.num_heads; ++row) {
+      output.row_max[row] =
+          (slice_.weights == nullptr ? scratch_.maximum : scratch_.largest)[row] * std::numbers::ln2_v<float>;
       const float sum = scratch_.sum[row];
       const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;  // a row without keys gives 0
       float* const from = scratch_.o.get() + row * scratch_.o_floats;
       JoinPairs<T>(v_head_dim_, from);
-      for (int64_t d = 0; d < v_head_dim_; ++d) o[row * v_head_dim_ + d] = from[d] * inverse;
-      lse[row] =
+      for (int64_t d = 0; d < v_head_dim_; ++d) output.o[row * v_head_dim_ + d] = from[d] * inverse;
+      output.lse[row] =
           sum == 0.0f
               ? -std::numeric_limits<float>::infinity()
               : static_cast<float>((static_cast<double>(scratch_.maximum[row]) + std::log2(static_cast<double>(sum))) *
@@ -166,11 +168,17 @@ class SliceAttention {
       for (int32_t i = 0; i < padded; i += kSliceLanes)
         hn::Store(hn::Mul(cap, Tanh(hn::Load(df, scores + i))), df, scores + i);
     }
-    if (slice_.weights != nullptr) {
-      for (int32_t i = 0; i < padded; i += kSliceLanes)
-        hn::Store(hn::Add(hn::Load(df, scores + i), hn::Load(df, scratch_.log_weights.get() + i)), df, scores + i);
-    }
     std::fill(scores + keys, scores + padded, kMinusInfinity);
+    if (slice_.weights != nullptr) {
+      const auto nothing = hn::Set(df, kMinusInfinity);
+      auto kept = nothing;
+      for (int32_t i = 0; i < padded; i += kSliceLanes) {
+        const auto score = hn::Load(df, scores + i), weight = hn::Load(df, scratch_.log_weights.get() + i);
+        kept = hn::Max(kept, hn::IfThenElse(hn::Eq(weight, nothing), nothing, score));
+        hn::Store(hn::Add(score, weight), df, scores + i);
+      }
+      scratch_.largest[row] = std::max(scratch_.largest[row], hn::GetLane(hn::MaxOfLanes(df, kept)));
+    }
     auto largest = hn::Load(df, scores);
     for (int32_t i = kSliceLanes; i < padded; i += kSliceLanes) largest = hn::Max(largest, hn::Load(df, scores + i));
     const float before = scratch_.maximum[row];

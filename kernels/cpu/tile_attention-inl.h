@@ -111,11 +111,14 @@ class TileAttention {
     has_sink_ = true;
   }
 
-  // Divides by the sums and writes o (fp32 rows, row_stride apart) and, unless null, the natural-log lse of the rows.
-  void Store(float* o, int64_t row_stride, float* lse) {
+  // Divides by the sums and writes o (fp32 rows, row_stride apart) and, unless null, the rows' natural-log lse and
+  // their largest scores, without the sink.
+  void Store(float* o, int64_t row_stride, float* lse, float* row_max) {
     const FloatTag df;
     const int32_t head_dim = problem_.ValueDim();
     if (lse != nullptr) StoreLse(lse);
+    for (int32_t row = 0; row_max != nullptr && row < num_rows_; ++row)
+      row_max[row] = scratch_.maximum[row] * std::numbers::ln2_v<float>;
     for (int32_t row = 0; has_sink_ && row < num_rows_; ++row) scratch_.sum[row] = SumWithSink(row);
     for (int32_t row = 0; row < num_rows_; row += kPanelLanes) {
       float* const panel = scratch_.o.get() + int64_t{row} * head_dim;

@@ -121,6 +121,14 @@ Status CheckPointer(const std::string& field, const void* pointer, size_t alignm
   return Invalid(field, address.str(), "must be a multiple of " + std::to_string(alignment) + " bytes");
 }
 
+Status CheckRowOutputs(const AttentionOutput& output) {
+  if (output.row_max != nullptr) {
+    return {StatusCode::kUnsupported,
+            "output.row_max is set, and the GPU's executors keep no row maxima; leave it null, or attend on the CPU"};
+  }
+  return output.lse == nullptr ? Status() : CheckPointer("output.lse", output.lse, alignof(float));
+}
+
 Status CheckDisjoint(const std::string& field, const StridedTensor<void>& tensor, const AttentionProblem& problem) {
   struct Dimension {
     const char* name;
@@ -202,9 +210,7 @@ Status CheckProblem(const AttentionProblem& problem, const SparseIndexView& inde
         CheckDisjoint("output.o", output.o, problem)}) {
     if (!status.ok()) return status;
   }
-  if (output.lse != nullptr) {
-    if (Status status = CheckPointer("output.lse", output.lse, alignof(float)); !status.ok()) return status;
-  }
+  if (Status status = CheckRowOutputs(output); !status.ok()) return status;
   return CheckIndex(problem, index);
 }
 

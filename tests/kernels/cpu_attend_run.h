@@ -26,13 +26,16 @@ struct GuardedOutput {
       : row_stride(problem.head_dim + row_padding),
         rows(int64_t{problem.batch} * problem.num_qo_heads * problem.seq_q),
         o(static_cast<size_t>(2 * kGuard + rows * row_stride), kSentinel),
-        lse(static_cast<size_t>(2 * kGuard + rows), kSentinel) {
+        lse(static_cast<size_t>(2 * kGuard + rows), kSentinel),
+        row_max(lse) {
     view.o = {o.data() + kGuard, problem.num_qo_heads * problem.seq_q * row_stride, problem.seq_q * row_stride,
               row_stride};
     view.lse = lse.data() + kGuard;
+    view.row_max = row_max.data() + kGuard;
   }
   const float* Row(int64_t row) const { return o.data() + kGuard + row * row_stride; }
   float Lse(int64_t row) const { return lse[static_cast<size_t>(kGuard + row)]; }
+  float Largest(int64_t row) const { return row_max[static_cast<size_t>(kGuard + row)]; }
   void ExpectGuardsUnharmed(int32_t head_dim) const {
     for (size_t i = 0; i < o.size(); ++i) {
       const int64_t at = static_cast<int64_t>(i) - kGuard;
@@ -41,23 +44,25 @@ struct GuardedOutput {
       ASSERT_EQ(o[i], kSentinel) << "output element " << at << " was written";
     }
     for (int64_t i = 0; i < kGuard; ++i) {
-      ASSERT_EQ(lse[static_cast<size_t>(i)], kSentinel);
-      ASSERT_EQ(lse[lse.size() - 1 - static_cast<size_t>(i)], kSentinel);
+      for (const std::vector<float>& numbers : {lse, row_max}) {
+        ASSERT_EQ(numbers[static_cast<size_t>(i)], kSentinel);
+        ASSERT_EQ(numbers[numbers.size() - 1 - static_cast<size_t>(i)], kSentinel);
+      }
     }
   }
 
   static constexpr int64_t kGuard = 64;
   int64_t row_stride;
   int64_t rows;
-  std::vector<float> o, lse;
+  std::vector<float> o, lse, row_max;
   AttentionOutput view;
 };
 
 // Tolerances. fp32 arithmetic on sums of at most 131,072 terms, taken in blocks of 128: relative L2 of the output <=
-// 1e-5 (the contract; measured errors are near 5e-7) and LSE within 2e-5 absolute. 16-bit inputs are widened exactly,
-// and the reference reads the same stored values, so the tolerance does not depend on the dtype.
+// 1e-5 (the contract; measured errors are near 5e-7), LSE and largest score within 2e-5 absolute. 16-bit inputs are
+// widened exactly, and the reference reads the same stored values, so the tolerance does not depend on the dtype.
 inline void ExpectSame(const GuardedOutput& actual, const GuardedOutput& expected, int32_t head_dim) {
-  double error = 0, norm = 0, worst_lse = 0;
+  double error = 0, norm = 0, worst_lse = 0, worst_max = 0;
   for (int64_t row = 0; row < expected.rows; ++row) {
     for (int32_t d = 0; d < head_dim; ++d) {
       const double want = expected.Row(row)[d];
@@ -65,6 +70,12 @@ inline void ExpectSame(const GuardedOutput& actual, const GuardedOutput& expecte
       ASSERT_FALSE(std::isnan(got)) << "row " << row << " dim " << d;
       error += (got - want) * (got - want);
       norm += want * want;
+    }
+    if (expected.Largest(row) == kMinusInfinity) {
+      ASSERT_EQ(actual.Largest(row), kMinusInfinity) << "row " << row;
+    } else {
+      worst_max = std::max(
+          worst_max, std::abs(static_cast<double>(actual.Largest(row)) - static_cast<double>(expected.Largest(row))));
     }
     if (expected.Lse(row) == kMinusInfinity) {
       ASSERT_EQ(actual.Lse(row), kMinusInfinity) << "row " << row;
@@ -76,6 +87,7 @@ inline void ExpectSame(const GuardedOutput& actual, const GuardedOutput& expecte
   }
   EXPECT_LE(std::sqrt(error), 1e-5 * std::sqrt(norm));
   EXPECT_LE(worst_lse, 2e-5);
+  EXPECT_LE(worst_max, 2e-5);
 }
 
 inline void ExpectEqualsReference(const AttentionProblem& problem, const SparseIndex& index,

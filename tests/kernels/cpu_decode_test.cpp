@@ -24,12 +24,14 @@ using test::OwnedProblem;
 struct Output {
   explicit Output(const AttentionProblem& problem)
       : o(static_cast<size_t>(problem.batch * problem.num_qo_heads * problem.head_dim + 2 * kGuard), test::kSentinel),
-        lse(static_cast<size_t>(problem.batch * problem.num_qo_heads + 2 * kGuard), test::kSentinel) {
+        lse(static_cast<size_t>(problem.batch * problem.num_qo_heads + 2 * kGuard), test::kSentinel),
+        row_max(lse) {
     view.o = {o.data() + kGuard, int64_t{problem.num_qo_heads} * problem.head_dim, problem.head_dim, problem.head_dim};
     view.lse = lse.data() + kGuard;
+    view.row_max = row_max.data() + kGuard;
   }
   static constexpr int kGuard = 32;
-  std::vector<float> o, lse;
+  std::vector<float> o, lse, row_max;
   AttentionOutput view;
 };
 
@@ -56,7 +58,7 @@ DecodeSelection RandomSelection(std::mt19937& random, const AttentionProblem& p,
   return selection;
 }
 
-// Relative L2 1e-5 over the whole output, LSE 2e-5: as for AttendCpu.
+// Relative L2 1e-5 over the whole output, LSE and largest score 2e-5: as for AttendCpu.
 void ExpectEqualsReference(const AttentionProblem& problem, const DecodeSelection& selection) {
   Output actual(problem), expected(problem);
   ASSERT_TRUE(DecodeReference(problem, selection, expected.view).ok());
@@ -79,6 +81,11 @@ void ExpectEqualsReference(const AttentionProblem& problem, const DecodeSelectio
       EXPECT_EQ(actual.lse[i], expected.lse[i]);
     } else {
       EXPECT_NEAR(actual.lse[i], expected.lse[i], 2e-5);
+    }
+    if (std::isinf(expected.row_max[i])) {
+      EXPECT_EQ(actual.row_max[i], expected.row_max[i]);
+    } else {
+      EXPECT_NEAR(actual.row_max[i], expected.row_max[i], 2e-5);
     }
   }
 }
@@ -195,6 +202,7 @@ TEST(CpuDecodeLengths, LongCachesInSlices) {
   ASSERT_TRUE(DecodeCpu(owned.problem, sparse, many.view, {.num_threads = 3}).ok());
   EXPECT_EQ(one.o, many.o);
   EXPECT_EQ(one.lse, many.lse);
+  EXPECT_EQ(one.row_max, many.row_max);
 }
 
 TEST(CpuDecodeStatus, RefusesAndCancels) {
@@ -216,6 +224,7 @@ TEST(CpuDecodeStatus, RefusesAndCancels) {
   EXPECT_EQ(DecodeCpu(owned.problem, good, output.view, {.stop = stopped}).code(), StatusCode::kCancelled);
   EXPECT_THAT(output.o, testing::Each(test::kSentinel));
   EXPECT_THAT(output.lse, testing::Each(test::kSentinel));
+  EXPECT_THAT(output.row_max, testing::Each(test::kSentinel));
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, CpuDecode, testing::ValuesIn(test::MachineTargets()), test::TargetName);

@@ -100,6 +100,8 @@ std::vector<Breach> Breaches() {
       {"odd_v", kAll, [](A a) { a->problem.v.data = Moved(a->problem.v.data, 8); }, "v.data is 0x"},
       {"odd_o", kAttends, [](A a) { a->output.o.data = Moved(a->output.o.data, 1); }, "output.o.data is 0x"},
       {"odd_lse", kAttends, [](A a) { a->output.lse = static_cast<float*>(Moved(a->At(3), 2)); }, "output.lse is 0x"},
+      {"row_max", kAttends, [](A a) { a->output.row_max = static_cast<float*>(a->At(3)); }, "output.row_max is set",
+       StatusCode::kUnsupported},
       {"short_rows", kAll, [](A a) { a->problem.k.row_stride = 64; }, "k.row_stride 64: it must be at least 128"},
       {"crooked_rows", kAll, [](A a) { a->problem.v.row_stride = 132; },
        "v.row_stride 132: it must be a multiple of 8"},

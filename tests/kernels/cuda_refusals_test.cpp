@@ -180,6 +180,10 @@ TEST(CudaRefusals, SayWhatTheCpuTakes) {
   expect(RowLseCuda(call.problem, 0, &lse, nullptr), "window is 5");
   const std::vector<float> sinks(129);
   call.problem.window = 0;
+  call.output.row_max = At<float>(kSomewhere);
+  expect(call.Attend(), "output.row_max is set");
+  expect(call.AttendSimple(), "output.row_max is set");
+  call.output.row_max = nullptr;
   call.problem.num_qo_heads = 129;
   call.problem.sinks = sinks.data();
   expect(call.Attend(), "num_qo_heads is 129: with sinks the CUDA executors take at most 128");

@@ -16,8 +16,9 @@
 namespace headscope::kernels::test {
 
 struct DecodeOracle {
-  std::vector<double> o;    // [batch, num_qo_heads, head_dim]
-  std::vector<double> lse;  // [batch, num_qo_heads]
+  std::vector<double> o;        // [batch, num_qo_heads, head_dim]
+  std::vector<double> lse;      // [batch, num_qo_heads]
+  std::vector<double> row_max;  // as lse
 };
 
 inline double ElementAt(const void* data, DType dtype, int64_t at) {
@@ -100,6 +101,7 @@ inline DecodeOracle DecodeByFormula(const AttentionProblem& p, const DecodeSelec
         if (!s.alpha.empty()) value += (1 - alpha) * static_cast<double>(s.mean_value[mean + d]);
         result.o.push_back(value);
       }
+      result.row_max.push_back(most);
       result.lse.push_back(sum > 0 ? most + std::log(sum) : -std::numeric_limits<double>::infinity());
     }
   }

@@ -28,11 +28,12 @@ using ::testing::HasSubstr;
 
 using Executor = Status (*)(const AttentionProblem&, const DecodeSelection&, const AttentionOutput&);
 
-// Relative L2 error of the whole output, and every lse within as much.
+// Relative L2 error of the whole output, and every lse and largest score within as much.
 void ExpectFormula(const AttentionProblem& p, const DecodeSelection& selection, const DecodeOracle& oracle,
                    double tolerance, Executor execute) {
-  std::vector<float> o(oracle.o.size(), test::kSentinel), lse(oracle.lse.size(), test::kSentinel);
-  const AttentionOutput output{{o.data(), int64_t{p.num_qo_heads} * p.head_dim, p.head_dim, p.head_dim}, lse.data()};
+  std::vector<float> o(oracle.o.size(), test::kSentinel), lse(oracle.lse.size(), test::kSentinel), row_max(lse);
+  const AttentionOutput output{
+      {o.data(), int64_t{p.num_qo_heads} * p.head_dim, p.head_dim, p.head_dim}, lse.data(), row_max.data()};
   const Status status = execute(p, selection, output);
   ASSERT_TRUE(status.ok()) << status.message();
   double error = 0, norm = 0;
@@ -43,13 +44,17 @@ void ExpectFormula(const AttentionProblem& p, const DecodeSelection& selection, 
     norm += oracle.o[i] * oracle.o[i];
   }
   EXPECT_LE(std::sqrt(error), tolerance * std::sqrt(norm));
-  for (size_t i = 0; i < lse.size(); ++i) {
-    if (std::isinf(oracle.lse[i])) {
-      EXPECT_EQ(static_cast<double>(lse[i]), oracle.lse[i]);
-    } else {
-      EXPECT_NEAR(static_cast<double>(lse[i]), oracle.lse[i], 2 * tolerance);
+  const auto expect_near = [tolerance](const std::vector<float>& actual, const std::vector<double>& expected) {
+    for (size_t i = 0; i < actual.size(); ++i) {
+      if (std::isinf(expected[i])) {
+        EXPECT_EQ(static_cast<double>(actual[i]), expected[i]);
+      } else {
+        EXPECT_NEAR(static_cast<double>(actual[i]), expected[i], 2 * tolerance);
+      }
     }
-  }
+  };
+  expect_near(lse, oracle.lse);
+  expect_near(row_max, oracle.row_max);
 }
 
 class SelectionForms : public ::testing::TestWithParam<int64_t> {

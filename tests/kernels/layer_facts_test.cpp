@@ -54,10 +54,11 @@ struct Facts {
 
 // One row by the definition, over the columns that are listed.
 std::vector<double> ByDefinition(const Facts& facts, int64_t b, int64_t head, int64_t row,
-                                 const std::vector<int32_t>& columns, double* lse) {
+                                 const std::vector<int32_t>& columns, double* lse, double* largest) {
   const AttentionProblem& p = facts.owned.problem;
   const int64_t kv_head = head / p.GroupSize();
   std::vector<double> o(static_cast<size_t>(p.ValueDim()), 0.0);
+  *largest = -std::numeric_limits<double>::infinity();
   double sum = p.sinks != nullptr ? std::exp(static_cast<double>(p.sinks[head])) : 0;
   for (const int32_t column : columns) {
     if (p.window > 0 && p.first_position + row - column >= p.window) continue;
@@ -65,7 +66,8 @@ std::vector<double> ByDefinition(const Facts& facts, int64_t b, int64_t head, in
     for (int32_t d = 0; d < p.head_dim; ++d)
       dot += static_cast<double>(facts.owned.Q(b, head, row)[d]) *
              static_cast<double>(facts.owned.K(b, kv_head, column)[d]);
-    const double weight = std::exp(dot / std::sqrt(static_cast<double>(p.head_dim)));
+    const double score = dot / std::sqrt(static_cast<double>(p.head_dim)), weight = std::exp(score);
+    *largest = std::max(*largest, score);
     sum += weight;
     for (size_t d = 0; d < o.size(); ++d) o[d] += weight * static_cast<double>(facts.owned.V(b, kv_head, column)[d]);
   }
@@ -180,9 +182,10 @@ TEST(Reference, IsTheDefinition) {
       for (int64_t row = 0; row < 40; ++row) {
         std::vector<int32_t> columns;
         for (int32_t column = 0; column <= 60 + row; ++column) columns.push_back(column);
-        double lse = 0;
-        const std::vector<double> o = ByDefinition(facts, 0, head, row, columns, &lse);
+        double lse = 0, largest = 0;
+        const std::vector<double> o = ByDefinition(facts, 0, head, row, columns, &lse, &largest);
         ASSERT_NEAR(found.Lse(head * 40 + row), lse, 1e-5 * std::max(1.0, std::abs(lse)));
+        ASSERT_NEAR(found.Largest(head * 40 + row), largest, 1e-5 * std::max(1.0, std::abs(largest)));
         for (size_t d = 0; d < o.size(); ++d) ASSERT_NEAR(found.Row(head * 40 + row)[d], o[d], 1e-5);
       }
     }

@@ -99,9 +99,7 @@ Status CheckTensors(const AttentionProblem& problem, const AttentionOutput& outp
   if (Status status = CheckCache("v", problem.v, problem, problem.ValueDim()); !status.ok()) return status;
   const auto element = static_cast<size_t>(SizeOf(problem.dtype));
   if (Status status = CheckPointer("output.o.data", output.o.data, element); !status.ok()) return status;
-  if (output.lse != nullptr) {
-    if (Status status = CheckPointer("output.lse", output.lse, alignof(float)); !status.ok()) return status;
-  }
+  if (Status status = CheckRowOutputs(output); !status.ok()) return status;
   return CheckDisjoint("output.o", output.o, problem);
 }
 

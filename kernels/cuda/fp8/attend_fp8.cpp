@@ -161,9 +161,7 @@ Status AttendFp8Cuda(const AttentionProblem& problem, const void* tensors, size_
   if (Status status = CheckSource("output.o", o, problem, problem.num_qo_heads, problem.seq_q); !status.ok()) {
     return status;
   }
-  if (output.lse != nullptr) {
-    if (Status status = CheckPointer("output.lse", output.lse, alignof(float)); !status.ok()) return status;
-  }
+  if (Status status = CheckRowOutputs(output); !status.ok()) return status;
   CurrentDevice device;
   if (Status status = CheckGpu(&device); !status.ok()) return status;
   if (Status status = CheckIndexOnDevice(index, stream); !status.ok()) return status;

@@ -163,9 +163,7 @@ Status AttendPackedCuda(const AttentionProblem& problem, const PackedSequences& 
     if (Status status = CheckAligned(tensor, problem.head_dim); !status.ok()) return status;
   }
   if (Status status = CheckDisjoint("output.o", output.o, tensors.queries); !status.ok()) return status;
-  if (output.lse != nullptr) {
-    if (Status status = CheckPointer("output.lse", output.lse, alignof(float)); !status.ok()) return status;
-  }
+  if (Status status = CheckRowOutputs(output); !status.ok()) return status;
   if (Status status = CheckIndex(problem, index); !status.ok()) return status;
   if (Status status = CheckProblemOnDevice(problem, index, output, stream); !status.ok()) return status;
   if (Status status = CheckOnDevice({{"sequences.q_begin", sequences.q_begin},

@@ -19,14 +19,14 @@
 
 namespace headscope::kernels {
 
-// O = softmax(scale * Q K^T on the kept set) V and the LSE of every row. `output.o` is fp32 whatever the problem's
-// dtype. A row that keeps nothing gives O = 0, LSE = -inf. A refused problem writes nothing; after kCancelled or
-// kOutOfMemory the outputs are unspecified.
+// O = softmax(scale * Q K^T on the kept set) V, and the LSE and largest score of every row. `output.o` is fp32 whatever
+// the problem's dtype. A row that keeps nothing gives O = 0, LSE and largest score -inf. A refused problem writes
+// nothing; after kCancelled or kOutOfMemory the outputs are unspecified.
 Status AttendCpu(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output,
                  const RunOptions& options);
 
-// One decode step: attention over the selected tokens, plus the mean-value term (output.lse is that of the tokens
-// alone). problem.seq_q == 1; `output.o` is fp32. Same errors as AttendCpu.
+// One decode step: attention over the selected tokens, plus the mean-value term (output.lse and row_max are those
+// of the tokens alone). problem.seq_q == 1; `output.o` is fp32. Same errors as AttendCpu.
 Status DecodeCpu(const AttentionProblem& problem, const DecodeSelection& selection, const AttentionOutput& output,
                  const RunOptions& options);
 
