@@ -28,6 +28,21 @@ void PackKeys(const RowsView& k, DType dtype, int32_t seq_k, int32_t head_dim, f
   }
 }
 
+// Row `row` of every group is a stretch of the panel's depth, so that keys are read where they lie.
+void PackGroups(const RowsView& k, DType dtype, int32_t seq_k, int32_t head_dim, int32_t size, float* staging,
+                float* packed) {
+  const int64_t width = int64_t{size} * head_dim;
+  const int32_t num_groups = (seq_k + size - 1) / size;
+  for (int32_t begin = 0; begin < num_groups; begin += kPanelLanes) {
+    for (int32_t row = 0; row < size; ++row) {
+      const int32_t having = (seq_k - row + size - 1) / size;  // groups that have such a row
+      PackPanel(RowsView{k.data, k.offset + row * k.row_stride, size * k.row_stride}, begin, dtype,
+                std::clamp(having - begin, 0, kPanelLanes), head_dim, 1.0f, staging,
+                packed + begin * width + int64_t{size - 1 - row} * head_dim * kPanelLanes);
+    }
+  }
+}
+
 // row[j] = soft_cap * tanh(row[j]).
 void CapRow(float* row, int64_t length, float soft_cap) {
   const FloatTag df;
@@ -179,6 +194,7 @@ HWY_AFTER_NAMESPACE();
 namespace headscope::kernels {
 
 HWY_EXPORT(PackKeys);
+HWY_EXPORT(PackGroups);
 HWY_EXPORT(ScoreBlockImpl);
 HWY_EXPORT(ExpInPlaceImpl);
 HWY_EXPORT(MaxOfImpl);
@@ -188,10 +204,22 @@ void PackedKeys::Free::operator()(float* p) const {
   FreeAlignedFloats()(p);
 }
 
+PackedKeys::PackedKeys(int32_t seq_k, int32_t head_dim)
+    : seq_k_(seq_k), head_dim_(head_dim), data_(AllocateFloats(PanelFloats(seq_k, head_dim)).release()) {}
+
 PackedKeys::PackedKeys(const void* k, DType dtype, int64_t row_stride, int32_t seq_k, int32_t head_dim)
-    : seq_k_(seq_k), head_dim_(head_dim), data_(AllocateFloats(PanelFloats(seq_k, head_dim)).release()) {
+    : PackedKeys(seq_k, head_dim) {
   const AlignedFloats staging = AllocateFloats(PanelFloats(1, head_dim));
   HWY_DYNAMIC_DISPATCH(PackKeys)(RowsView{k, 0, row_stride}, dtype, seq_k, head_dim, staging.get(), data_.get());
+}
+
+PackedKeys PackedKeys::OfGroups(const void* k, DType dtype, int64_t row_stride, int32_t seq_k, int32_t head_dim,
+                                int32_t size) {
+  PackedKeys keys((seq_k + size - 1) / size, size * head_dim);
+  const AlignedFloats staging = AllocateFloats(PanelFloats(1, head_dim));
+  HWY_DYNAMIC_DISPATCH(PackGroups)
+  (RowsView{k, 0, row_stride}, dtype, seq_k, head_dim, size, staging.get(), keys.data_.get());
+  return keys;
 }
 
 void ScoreBlock(const float* q, int64_t q_stride, int32_t num_rows, const PackedKeys& keys, int32_t column_begin,

@@ -106,6 +106,43 @@ TEST_P(CpuScores, PackedKeysReadStridedRowsOfEveryDtype) {
   }
 }
 
+// Groups of neighbours as keys: the last row first, zeros in the place of rows that the last group lacks.
+TEST_P(CpuScores, PackedGroupsAreTheirRowsInReverse) {
+  std::mt19937 random = test::SeededRandom();
+  const int32_t head_dim = 24, num_rows = 3;
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    for (const int32_t size : {1, 4, 16}) {
+      for (const int32_t seq_k : {1, 3, 4, 65, 16 * 67 + 5}) {
+        const int64_t stride = head_dim + 3;
+        const test::StoredTensor k = test::Store(RandomFloats(random, int64_t{seq_k} * stride), dtype);
+        const int32_t num_groups = (seq_k + size - 1) / size, width = size * head_dim;
+        const PackedKeys keys = PackedKeys::OfGroups(k.data(), dtype, stride, seq_k, head_dim, size);
+        ASSERT_EQ(keys.seq_k(), num_groups);
+        ASSERT_EQ(keys.head_dim(), width);
+        std::vector<float> groups(static_cast<size_t>(int64_t{num_groups} * width));
+        for (int32_t row = 0; row < seq_k; ++row) {
+          const int32_t place = row / size * size + size - 1 - row % size;
+          for (int32_t d = 0; d < head_dim; ++d)
+            groups[static_cast<size_t>(int64_t{place} * head_dim + d)] =
+                k.values[static_cast<size_t>(row * stride + d)];
+        }
+        const std::vector<float> q = RandomFloats(random, int64_t{num_rows} * width);
+        std::vector<float> scores(static_cast<size_t>(num_rows * num_groups));
+        ScoreBlock(q.data(), width, num_rows, keys, 0, num_groups, 0.3f, 0.0f, scores.data(), num_groups);
+        for (int64_t i = 0; i < num_rows; ++i) {
+          for (int64_t j = 0; j < num_groups; ++j) {
+            const double expected =
+                Score(&q[static_cast<size_t>(i * width)], &groups[static_cast<size_t>(j * width)], width, 0.3, 0.0);
+            ASSERT_NEAR(scores[static_cast<size_t>(i * num_groups + j)], expected,
+                        2e-6 * std::sqrt(width) + 1e-6 * std::abs(expected))
+                << "size " << size << ", " << seq_k << " rows, group " << j;
+          }
+        }
+      }
+    }
+  }
+}
+
 // Every 97th float of the range in which results are normal numbers: about 6 million arguments in steps much finer
 // than the polynomial's features, and the ends and specials by name.
 TEST_P(CpuScores, ExpIsWithinItsBound) {

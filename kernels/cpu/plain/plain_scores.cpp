@@ -15,10 +15,24 @@ void PackedKeys::Free::operator()(float* p) const {
   FreeAlignedFloats()(p);
 }
 
+PackedKeys::PackedKeys(int32_t seq_k, int32_t head_dim)
+    : seq_k_(seq_k), head_dim_(head_dim), data_(AllocateFloats(int64_t{seq_k} * head_dim).release()) {}
+
 PackedKeys::PackedKeys(const void* k, DType dtype, int64_t row_stride, int32_t seq_k, int32_t head_dim)
-    : seq_k_(seq_k), head_dim_(head_dim), data_(AllocateFloats(int64_t{seq_k} * head_dim).release()) {
+    : PackedKeys(seq_k, head_dim) {
   for (int64_t row = 0; row < seq_k; ++row)
     internal::LoadRow(k, dtype, row * row_stride, head_dim, data_.get() + row * head_dim);
+}
+
+PackedKeys PackedKeys::OfGroups(const void* k, DType dtype, int64_t row_stride, int32_t seq_k, int32_t head_dim,
+                                int32_t size) {
+  PackedKeys keys((seq_k + size - 1) / size, size * head_dim);
+  std::fill_n(keys.data_.get(), int64_t{keys.seq_k_} * keys.head_dim_, 0.0f);
+  for (int64_t row = 0; row < seq_k; ++row) {
+    const int64_t place = row / size * size + size - 1 - row % size;
+    internal::LoadRow(k, dtype, row * row_stride, head_dim, keys.data_.get() + place * head_dim);
+  }
+  return keys;
 }
 
 void ScoreBlock(const float* q, int64_t q_stride, int32_t num_rows, const PackedKeys& keys, int32_t column_begin,

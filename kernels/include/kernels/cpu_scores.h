@@ -19,11 +19,16 @@ class PackedKeys {
   // k: row-major [seq_k, head_dim] of `dtype`, rows `row_stride` elements apart. Throws std::bad_alloc when memory is
   // exhausted.
   PackedKeys(const void* k, DType dtype, int64_t row_stride, int32_t seq_k, int32_t head_dim);
+  // The same of groups of `size` neighbours, each of which is one key of size * head_dim: its last row first and its
+  // first row last, zeros in the place of rows that the last group lacks.
+  static PackedKeys OfGroups(const void* k, DType dtype, int64_t row_stride, int32_t seq_k, int32_t head_dim,
+                             int32_t size);
   int32_t seq_k() const { return seq_k_; }
   int32_t head_dim() const { return head_dim_; }
   const float* data() const { return data_.get(); }
 
  private:
+  PackedKeys(int32_t seq_k, int32_t head_dim);  // room for them
   struct Free {
     void operator()(float* p) const;
   };
