@@ -65,6 +65,7 @@
   METHOD(KeyDiff)                        \
   METHOD(LagKv)                          \
   METHOD(ExpectedAttention)              \
+  METHOD(CurDkv)                         \
   HEADSCOPE_MORE_DECODE_METHODS(METHOD)
 
 namespace headscope::kernels {

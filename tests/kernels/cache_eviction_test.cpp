@@ -45,7 +45,8 @@ std::vector<EvictionSetting> Settings() {
           {"knorm", "budget=40", 40, false},
           {"key-diff", "budget=40", 40, false},
           {"lag-kv", "budget=50,lag=16", 50, false},
-          {"expected-attention", "budget=40", 40, false}};
+          {"expected-attention", "budget=40", 40, false},
+          {"cur-dkv", "budget=40", 40, false}};
 }
 
 TEST(CacheEviction, EveryMethodThatEvictsIsHere) {
@@ -251,6 +252,30 @@ TEST(LagKv, KeepsSinksTheNewestPartitionAndWhatStandsOut) {
   for (int32_t token = 11; token < 160; token += 20) expected.push_back(token);
   for (int32_t token = 164; token <= kPrompt; ++token) expected.push_back(token);
   EXPECT_EQ(tokens, expected);
+}
+
+TEST(CurDkv, KeepsSinksAndWhatIsLargeBesideItsNeighbours) {
+  std::mt19937 random(FreshSeed());
+  RandomProblem data(SquareShape(kLength), &random, 1.0f);
+  const auto fill = [&](int32_t token, float key, float value) {
+    for (int32_t d = 0; d < 16; ++d) {
+      data.k.Set(0, 0, token, d, key);
+      data.v.Set(0, 0, token, d, value);
+    }
+  };
+  for (int32_t token = 0; token < kLength; ++token) fill(token, 1.0f, 1.0f);
+  fill(40, 3.0f, 3.0f);                                                       // alone in its window
+  fill(100, 2.0f, 2.0f);                                                      // so is this
+  fill(70, 9.0f, 0.1f);                                                       // a large key whose value is small
+  for (int32_t token = 128; token < 144; ++token) fill(token, 20.0f, 20.0f);  // all large together
+  const auto kept = [&](const std::string& parameters) {
+    return Tokens(Generation("cur-dkv", "n_sink=2," + parameters).All(data).front(), 0);
+  };
+  EXPECT_THAT(kept("budget=4"), ElementsAre(0, 1, 40, 100, kPrompt));
+  EXPECT_THAT(kept("budget=3,leverage=keys"), ElementsAre(0, 1, 70, kPrompt));
+  EXPECT_THAT(kept("budget=3,leverage=values"), ElementsAre(0, 1, 40, kPrompt));
+  // Without windows what is large anywhere comes first.
+  EXPECT_THAT(kept("budget=4,window=0"), ElementsAre(0, 1, 128, 129, kPrompt));
 }
 
 TEST(SnapKv, KeepsWhatTheLastQueriesLookAtWithItsNeighbours) {

@@ -509,6 +509,10 @@ Settings GenerationSettings() {
       {"key-diff", "budget=33"},
       {"lag-kv", "lag=16,compression_ratio=0.6"},
       {"lag-kv", "lag=20,n_sink=2,ranks=0,allocation=ada"},
+      {"cur-dkv", "budget=33"},
+      {"cur-dkv", "window=7,n_sink=1,leverage=mean,compression_ratio=0.6,allocation=ada"},
+      {"cur-dkv", "window=0,leverage=values,compression_ratio=0.7,allocation=kvpress"},
+      {"cur-dkv", "window=5,n_sink=0,leverage=keys,compression_ratio=0.4,critical=1"},
   };
 }
 

@@ -79,7 +79,7 @@ TEST(MethodNames, AreListedForMessages) {
             "static-index, oracle-top-k, oracle-blocks, oracle-top-p, decode/dense, sparq, sliding-window, "
             "lm-infinite-decode, exact-top-k, low-rank, quest, twilight, "
             "v-attention, magic-pig, l-serve, infllm, tidal-decode, think, h2o, tova, "
-            "snap-kv, pyramid-kv, chunk-kv, knorm, key-diff, lag-kv, expected-attention");
+            "snap-kv, pyramid-kv, chunk-kv, knorm, key-diff, lag-kv, expected-attention, cur-dkv");
 }
 
 TEST(Registry, DescribesEveryMethodAndParameter) {

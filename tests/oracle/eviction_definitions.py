@@ -217,6 +217,20 @@ def lag_kv(p, b, lag, n_sink, ranks, **eviction):
     return steps
 
 
+def cur_dkv(p, b, window, n_sink, leverage, **eviction):
+    shares = []
+    for x in (p.k[b, :, : p.prompt], p.v[b, :, : p.prompt]):
+        squares = (x**2).sum(axis=-1)
+        for begin in range(0, p.prompt, window) if window else ():
+            squares[:, begin : begin + window] /= squares[:, begin : begin + window].sum(axis=-1, keepdims=True)
+        shares.append(squares)
+    keys, values = shares
+    scores = (keys * values, (keys + values) / 2, keys, values)[leverage]
+    scores = scores / scores.sum(axis=-1, keepdims=True)
+    scores[:, :n_sink] = np.inf
+    return evict_prompt(p, b, scores, **eviction)
+
+
 def tie_break(scores):
     """Ranks of different partitions are equal: the earlier token first, by less than their distance."""
     finite = np.isfinite(scores)
@@ -403,4 +417,5 @@ METHODS = {
     "knorm": knorm,
     "key-diff": key_diff,
     "lag-kv": lag_kv,
+    "cur-dkv": cur_dkv,
 }

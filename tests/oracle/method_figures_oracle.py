@@ -161,7 +161,7 @@ def compare_kernel_sparsity(said, methods, heads):
 
 
 # What evicts attends to what is left and writes a new key and value.
-EVICTS = ("tova", "snap-kv", "pyramid-kv", "chunk-kv", "knorm", "key-diff", "lag-kv")
+EVICTS = ("tova", "snap-kv", "pyramid-kv", "chunk-kv", "knorm", "key-diff", "lag-kv", "cur-dkv")
 
 
 def tidal_mass(file, layer, number, rows, values):
