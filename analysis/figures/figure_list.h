@@ -29,7 +29,8 @@
   FIGURE(LogitsFigure)            \
   FIGURE(MemoryFigure)            \
   FIGURE(IntensityFigure)         \
-  FIGURE(AttentionTimeFigure)
+  FIGURE(AttentionTimeFigure)     \
+  FIGURE(LatencyBreakdownFigure)
 
 namespace headscope::analysis {
 

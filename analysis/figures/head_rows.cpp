@@ -82,6 +82,19 @@ void ForEachHead(const FigureInput& input,
   CheckStatus(status, input.traces.front().name);
 }
 
+HeadTensors PrefixOf(const HeadTensors& head, int64_t length) {
+  HeadTensors prefix = head;
+  prefix.num_tokens = length;
+  prefix.num_rows =
+      std::lower_bound(head.row_positions.begin(), head.row_positions.end(), length) - head.row_positions.begin();
+  prefix.row_positions.resize(static_cast<size_t>(prefix.num_rows));
+  prefix.q.resize(static_cast<size_t>(prefix.num_rows * head.head_dim));
+  prefix.lse.resize(static_cast<size_t>(prefix.num_rows));
+  prefix.k.resize(static_cast<size_t>(length * head.head_dim));
+  prefix.v.resize(static_cast<size_t>(length * head.ValueDim()));
+  return prefix;
+}
+
 std::vector<std::vector<HeadStatistics>> StatisticsOfAll(const FigureInput& input, bool with_agreement) {
   StatisticsOptions options;
   options.max_rows = input.max_rows;

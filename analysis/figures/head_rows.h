@@ -41,6 +41,9 @@ class HeadRows {
 void ForEachHead(const FigureInput& input,
                  const std::function<void(size_t trace, size_t head, const HeadTensorsPtr& tensors)>& run);
 
+// The head's rows and tokens before `length`.
+HeadTensors PrefixOf(const HeadTensors& head, int64_t length);
+
 // Statistics of every head of every trace, [trace][head], of input.max_rows rows.
 std::vector<std::vector<HeadStatistics>> StatisticsOfAll(const FigureInput& input, bool with_agreement = false);
 

@@ -28,20 +28,6 @@ Shares SharesOf(const HeadTensors& head, const kernels::SparseIndexView& index) 
   return {KeptFraction(head, index), ComputedShare(head, index)};
 }
 
-// The head's rows and tokens before `length`.
-HeadTensors PrefixOf(const HeadTensors& head, int64_t length) {
-  HeadTensors prefix = head;
-  prefix.num_tokens = length;
-  prefix.num_rows =
-      std::lower_bound(head.row_positions.begin(), head.row_positions.end(), length) - head.row_positions.begin();
-  prefix.row_positions.resize(static_cast<size_t>(prefix.num_rows));
-  prefix.q.resize(static_cast<size_t>(prefix.num_rows * head.head_dim));
-  prefix.lse.resize(static_cast<size_t>(prefix.num_rows));
-  prefix.k.resize(static_cast<size_t>(length * head.head_dim));
-  prefix.v.resize(static_cast<size_t>(length * head.ValueDim()));
-  return prefix;
-}
-
 struct HeadShares {
   std::map<int64_t, std::map<std::string, Shares>> by_length;  // then by method title
   std::map<std::string, std::vector<Shares>> by_setting;       // by method title

@@ -277,6 +277,24 @@ def compare_attention_time(said):
     check("attention time is positive", min(measured["y"]) > 0, True)
 
 
+def compare_latency_breakdown(said, methods):
+    """Times are the machine's; what is shown of them must fit together, and stand for the right methods and lengths."""
+    whole, share, choosing, attending = said["panels"]
+    titles = [method["title"] for method in methods if method["phase"] == "prefill" and method["traits"]["baseline"]]
+    titles += [method["title"] for method, _ in searchable_methods(methods)]
+    for panel in said["panels"]:
+        check("latency breakdown, methods", [line["name"] for line in panel["series"]] == titles, True)
+    for all_of_it, part, select, attend in zip(whole["series"], share["series"], choosing["series"], attending["series"], strict=True):
+        check(f"latency breakdown of {all_of_it['name']}, lengths", all_of_it["x"], [TOKENS // 4, TOKENS // 2, TOKENS])
+        check(f"latency breakdown of {all_of_it['name']} is positive", min(select["y"] + attend["y"]) > 0, True)
+        check(f"latency breakdown of {all_of_it['name']}, whole", all_of_it["y"], np.add(select["y"], attend["y"]))
+        check(f"latency breakdown of {all_of_it['name']}, share", part["y"], np.divide(select["y"], all_of_it["y"]))
+    by_name = {line["name"]: line["y"] for line in choosing["series"]}
+    oracle = next(method["title"] for method in methods if method["name"] == "oracle-blocks")
+    window = next(method["title"] for method in methods if method["name"] == "a-shape")
+    check("an oracle, which looks at every pair, takes longer to choose than a window", by_name[oracle][-1] > by_name[window][-1], True)
+
+
 def main():
     program, trace = sys.argv[1:3]
     analysis_oracle.ambiguous = 0
@@ -359,6 +377,7 @@ def main():
             for one, moved in zip(traces, alike):
                 pathlib.Path(moved).rename(one)
             compare_attention_time(figure("attention-time"))
+            compare_latency_breakdown(figure("latency-breakdown"), methods)
     for failure in failures:
         print("FAILED", failure)
     print(f"{analysis_oracle.checks - len(failures)} of {analysis_oracle.checks} comparisons agree; {points} settings, {analysis_oracle.ambiguous} ambiguous")
