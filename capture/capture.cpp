@@ -104,6 +104,10 @@ struct RecordedHeads {
   std::vector<std::vector<int32_t>> qo_heads;  // of each of them
 };
 
+const char* LinearName(const model::ModelConfig& config) {
+  return config.linear.kind == model::LinearKind::kDeltaRule ? "recurrence" : "short convolution";
+}
+
 // Of those that have heads: all of them where none is named.
 std::vector<int32_t> ChooseLayers(const std::vector<int32_t>& named, const model::ModelConfig& config) {
   std::vector<int32_t> chosen = ChooseNumbers(named, config.num_layers, "layer");
@@ -111,10 +115,11 @@ std::vector<int32_t> ChooseLayers(const std::vector<int32_t>& named, const model
   if (named.empty()) {
     std::erase_if(chosen, is_linear);
   } else if (const auto without = std::find_if(chosen.begin(), chosen.end(), is_linear); without != chosen.end()) {
-    throw UsageError({.field = "layers",
-                      .value = std::to_string(*without),
-                      .problem = "the layer has a recurrence instead of attention, so it has no heads",
-                      .remedy = "name layers with attention, or none to record all of those"});
+    throw UsageError(
+        {.field = "layers",
+         .value = std::to_string(*without),
+         .problem = std::string("the layer has a ") + LinearName(config) + " instead of attention, so it has no heads",
+         .remedy = "name layers with attention, or none to record all of those"});
   }
   return chosen;
 }
@@ -237,8 +242,10 @@ data::TraceLayout MakeLayout(const CaptureRequest& request, const model::ModelCo
     for (const model::CapturePoint point : request.record) facts.*StoredFact(point) = true;
     if (facts.has_residual) facts.hidden_size = config.hidden_size;
   }
+  const data::LayerKind without_attention =
+      config.linear.kind == model::LinearKind::kDeltaRule ? data::LayerKind::kLinear : data::LayerKind::kNone;
   for (const model::AttentionLayer& layer : config.layers)
-    layout.model.layer_kinds.push_back(layer.linear       ? data::LayerKind::kLinear
+    layout.model.layer_kinds.push_back(layer.linear       ? without_attention
                                        : layer.window > 0 ? data::LayerKind::kSliding
                                        : layer.chunk > 0  ? data::LayerKind::kChunked
                                                           : data::LayerKind::kAttention);

@@ -112,7 +112,7 @@ class LayerCheck {
     }
     HeadNorm(names.q_norm, facts_.num_qo_heads);
     HeadNorm(names.k_norm, facts_.num_kv_heads);
-    if (!names.sinks.empty()) Tensor(names.sinks, {facts_.num_qo_heads});
+    if (HasSinks(family_, facts_)) Tensor(names.sinks, {facts_.num_qo_heads});
     Projection(names.output, hidden, int64_t{facts_.num_qo_heads} * facts_.v_head_dim, config_.output_bias);
   }
 
@@ -136,6 +136,13 @@ class LayerCheck {
     const LinearNames& names = family_.linear;
     const LinearRules& rules = config_.linear;
     const int64_t hidden = config_.hidden_size;
+    if (rules.kind == LinearKind::kShortConvolution) {
+      Projection(names.in, 3 * hidden, hidden, rules.bias);
+      Tensor(std::string(names.convolution) + ".weight", {hidden, 1, rules.kernel});
+      if (rules.bias) Tensor(std::string(names.convolution) + ".bias", {hidden});
+      Projection(names.output, hidden, hidden, rules.bias);
+      return;
+    }
     const int64_t keys = int64_t{rules.num_key_heads} * rules.key_dim;
     const int64_t values = int64_t{rules.num_value_heads} * rules.value_dim;
     if (names.qkvz.empty()) {
@@ -250,6 +257,10 @@ bool HasPackedExperts(const Checkpoint& checkpoint, const Family& family, const 
   const ExpertNames& names = family.experts;
   if (names.each.empty() || names.packed_down.empty()) return names.each.empty();
   return checkpoint.Has(prefix + std::string(names.packed_down));
+}
+
+bool HasSinks(const Family& family, const AttentionLayer& layer) {
+  return !family.layer.sinks.empty() && !layer.linear && (layer.window > 0 || !family.sinks_of_windows);
 }
 
 void CheckWeights(Checkpoint* checkpoint, const ModelConfig& config) {

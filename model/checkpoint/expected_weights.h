@@ -26,6 +26,9 @@ bool PacksInputsFirst(Checkpoint* checkpoint, const ModelConfig& config, const s
 // Whether a layer's experts stand in one tensor; `prefix`: the layer's.
 bool HasPackedExperts(const Checkpoint& checkpoint, const Family& family, const std::string& prefix);
 
+// Whether a layer has a logit for each head that joins its softmax.
+bool HasSinks(const Family& family, const AttentionLayer& layer);
+
 // Looks up every weight that `config` implies, which all count as used from then on. Throws BadInputError naming one
 // that is missing, has another shape or a dtype that is not read, and one that is no part of the architecture. Reads no
 // data.

@@ -140,7 +140,8 @@ constexpr std::array<std::pair<std::string_view, Activation>, 8> kActivations = 
      {"relu", Activation::kRelu}}};
 
 Activation ReadActivation(const JsonFields& root, const Family& family) {
-  const std::string name = root.Text(family.activation_key, std::string(family.absent_activation));
+  const std::string absent(family.absent_activation);
+  const std::string name = family.activation_key.empty() ? absent : root.Text(family.activation_key, absent);
   for (const auto& [known, activation] : kActivations) {
     if (known == name) return activation;
   }

@@ -16,17 +16,16 @@ namespace {
 constexpr int64_t kMostRank = 1 << 20;
 constexpr int64_t kMostDim = 2048;
 
-// Which layers have experts: those after the first, or as later files name each of them.
-void ReadDenseLayers(const JsonFields& root, std::vector<bool>* layers) {
+}  // namespace
+
+void ReadExpertLayers(const JsonFields& root, std::optional<int64_t> absent, std::vector<bool>* layers) {
   if (!root.Has("mlp_layer_types")) {
-    const auto dense = static_cast<size_t>(root.Integer("first_k_dense_replace", 0, INT32_MAX));
+    const auto dense = static_cast<size_t>(root.Integer("first_k_dense_replace", 0, INT32_MAX, absent));
     for (size_t layer = 0; layer < layers->size(); ++layer) (*layers)[layer] = layer >= dense;
     return;
   }
   *layers = ReadSecondKind(root, "mlp_layer_types", layers->size(), "dense", "sparse");
 }
-
-}  // namespace
 
 void ReadLatentRopes(const JsonFields& root, ModelConfig* config) {
   LatentRules& latent = config->latent;
@@ -62,7 +61,7 @@ void ReadSharedExperts(const JsonFields& root, ModelConfig* config) {
   if (root.Integer("moe_layer_freq", 1, INT32_MAX, 1) != 1)
     root.RefuseField("moe_layer_freq", "other than 1 is not supported",
                      "use a model whose later layers all have experts");
-  ReadDenseLayers(root, &experts.layers);
+  ReadExpertLayers(root, {}, &experts.layers);
   const int64_t shared = root.Integer("n_shared_experts", 1, 1 << 10) * experts.inner_size;
   if (shared > INT32_MAX) root.RefuseField("n_shared_experts", "gives an implausibly large MLP", "correct it");
   experts.shared_size = static_cast<int32_t>(shared);

@@ -3,6 +3,11 @@
 // latents, and experts of which one is seen by every token.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
 #include "families/common_keys.h"
 #include "families/family_list.h"
 
@@ -35,6 +40,11 @@ constexpr Family DeepSeekLayout(std::string_view model_type) {
 void ReadLatentRopes(const JsonFields& root, ModelConfig* config);
 // Experts, but for how they are chosen.
 void ReadSharedExperts(const JsonFields& root, ModelConfig* config);
+// Which layers have experts: those after the first, `absent` where the file does not say how many those are, or as
+// later files name each of them.
+void ReadExpertLayers(const JsonFields& root, std::optional<int64_t> absent, std::vector<bool>* layers);
+// How experts are chosen by sigmoids, and the best groups of them.
+void ReadExpertGroups(const JsonFields& root, ModelConfig* config);
 // Those of deepseek_v3 and what is read after it: experts that are chosen by sigmoids with a correction.
 void ReadSigmoidRouter(const JsonFields& root, ModelConfig* config);
 

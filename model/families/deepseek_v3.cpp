@@ -8,9 +8,7 @@
 
 namespace headscope::model {
 
-void ReadSigmoidRouter(const JsonFields& root, ModelConfig* config) {
-  constexpr int64_t kMostSkipped = 64;
-  ReadSharedExperts(root, config);
+void ReadExpertGroups(const JsonFields& root, ModelConfig* config) {
   ExpertRules& experts = config->experts;
   if (root.Text("scoring_func", "sigmoid") != "sigmoid")
     root.RefuseField("scoring_func", "is not supported in this family", "sigmoid is");
@@ -23,6 +21,12 @@ void ReadSigmoidRouter(const JsonFields& root, ModelConfig* config) {
   experts.group_of_two = true;
   if (experts.num_experts % experts.num_groups != 0 || experts.num_experts / experts.num_groups < 2)
     root.RefuseField("n_group", "does not make groups of two or more of n_routed_experts", "correct one of the two");
+}
+
+void ReadSigmoidRouter(const JsonFields& root, ModelConfig* config) {
+  constexpr int64_t kMostSkipped = 64;
+  ReadSharedExperts(root, config);
+  ReadExpertGroups(root, config);
   config->ropes[0].interleaved = root.Boolean("rope_interleave", true);
   config->num_skipped_layers = static_cast<int32_t>(root.Integer("num_nextn_predict_layers", 0, kMostSkipped, 0));
 }

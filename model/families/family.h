@@ -75,10 +75,11 @@ struct ExpertNames {
   std::string_view shared_weight = {};                                  // how much of it, through a sigmoid; none: all
 };
 
-// Names of a layer with a gated delta rule in place of attention. No projection: the family has none.
+// Names of a layer without attention (LinearRules). No output projection: the family has none.
 struct LinearNames {
   std::string_view qkvz = {}, ba = {};                // by key head: q, k, v and gate; b and a
   std::string_view qkv = {}, z = {}, b = {}, a = {};  // or, where these have names, each of them apart
+  std::string_view in = {};  // of a short convolution: rows of the gate before it, of the gate behind it, of its input
   std::string_view convolution = {}, decay = {}, step_bias = {}, norm = {}, output = {};
 };
 
@@ -124,6 +125,7 @@ struct Family {
   bool unit_head_norms = false;   // QkNorm::kEachHeadAfterRope: without weights
   bool head_norms_apart = false;  // QkNorm::kEachHead: every head has weights of its own
   bool transposed = false;        // the layers' weights are [in, out]
+  bool sinks_of_windows = false;  // only layers with a window have LayerNames::sinks
   bool output_gate = false;       // every head has a gate of what it puts out: q's projection gives it after its rows
   bool causal = true;             // else an encoder: every token sees all others
   bool parallel = false;          // attention and MLP read the same, and both are added at once
@@ -143,7 +145,7 @@ struct Family {
   std::string_view norm_eps_key = "rms_norm_eps";
   double absent_norm_eps = 1e-6;
   RopeKeys rope = {};
-  std::string_view activation_key = "hidden_act";
+  std::string_view activation_key = "hidden_act";  // empty: always absent_activation
   std::string_view absent_activation = "silu";
   bool absent_tied_embeddings = false;
   bool absent_attention_bias = false;

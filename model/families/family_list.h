@@ -67,6 +67,8 @@
   FAMILY(Ernie45)                  \
   FAMILY(HunyuanDense)             \
   FAMILY(Afmoe)                    \
+  FAMILY(Lfm2)                     \
+  FAMILY(MiMoV2Flash)              \
   HEADSCOPE_MORE_FAMILIES(FAMILY)
 
 namespace headscope::model {

@@ -3,7 +3,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/conv1d.h>
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softplus.h>
@@ -15,6 +14,7 @@
 
 #include "base/stop.h"
 #include "network/activations.h"
+#include "network/short_convolution.h"
 
 namespace headscope::model {
 namespace {
@@ -35,16 +35,6 @@ Parts Split(const at::Tensor& x, const LinearWeights& w, const LinearRules& rule
           part(2 * key + values, values).view({rows, rules.num_value_heads, rules.value_dim})};
 }
 
-// Each channel by itself, over the newest `kernel` tokens; those before the first are zeros.
-at::Tensor Convolved(const at::Tensor& channels, const at::Tensor& weight, DeltaState* state) {
-  const int64_t before = weight.size(2) - 1;
-  const at::Tensor now = channels.t();
-  const at::Tensor past = state->tail.defined() ? state->tail : at::zeros({now.size(0), before}, now.options());
-  const at::Tensor all = at::cat({past, now}, 1);
-  state->tail = all.narrow(1, all.size(1) - before, before).contiguous();
-  return at::conv1d(all.unsqueeze(0), weight, {}, 1, at::IntArrayRef{0}, 1, all.size(0)).squeeze(0).t();
-}
-
 at::Tensor Unit(const at::Tensor& x) {
   constexpr double kEps = 1e-6;
   return x * at::rsqrt((x * x).sum(-1, /*keepdim=*/true) + kEps);
@@ -56,7 +46,7 @@ at::Tensor GatedDeltaRule(const at::Tensor& x, const LinearWeights& w, const Lin
                           DeltaState* state, const std::stop_token& stop) {
   const int64_t rows = x.size(0), heads = rules.num_value_heads, group = heads / rules.num_key_heads;
   const int64_t keys = int64_t{rules.num_key_heads} * rules.key_dim;
-  const at::Tensor mixed = Activated(activation, Convolved(Split(x, w, rules).qkv, w.convolution, state));
+  const at::Tensor mixed = Activated(activation, Convolved(Split(x, w, rules).qkv, w.convolution, &state->tail));
   const auto of_keys = [&](int64_t first) {
     const at::Tensor by_head = mixed.narrow(1, first, keys).reshape({rows, rules.num_key_heads, rules.key_dim});
     return Unit(by_head.to(at::kFloat)).repeat_interleave(group, 1);

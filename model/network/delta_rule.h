@@ -14,7 +14,7 @@ namespace headscope::model {
 
 // What such a layer remembers of the tokens before a pass; undefined before the first.
 struct DeltaState {
-  at::Tensor tail;    // [channels, kernel - 1]: what the convolution still sees
+  at::Tensor tail;    // what the convolution still sees (short_convolution.h)
   at::Tensor memory;  // [num_value_heads, key_dim, value_dim], fp32
 };
 

@@ -35,11 +35,13 @@ constexpr int64_t kProgramBytes = int64_t{512} << 20;
 // The numbers that are fp32 whatever the model's are.
 constexpr int64_t kFloatBytes = 4;
 
-// A linear layer's parts by the lines of network/delta_rule.cpp: the projection, twice, as its gate is projected again;
-// what goes through the convolution; q and k of every value head, v and the outputs, in fp32; and the memory while it
-// is written anew.
+// A layer without attention. A short convolution's parts: the projection's three, what is convolved with what came
+// before it, and what comes out. A delta rule's by the lines of network/delta_rule.cpp: the projection, twice, as its
+// gate is projected again; what goes through the convolution; q and k of every value head, v and the outputs, in fp32;
+// and the memory while it is written anew.
 double LinearPass(const ModelConfig& config, double bytes, double rows) {
   const LinearRules& rules = config.linear;
+  if (rules.kind == LinearKind::kShortConvolution) return 7.0 * config.hidden_size * bytes * rows;
   const double keys = static_cast<double>(rules.num_key_heads) * rules.key_dim;
   const double values = static_cast<double>(rules.num_value_heads) * rules.value_dim;
   const double spread = static_cast<double>(rules.num_value_heads) * rules.key_dim;
@@ -149,8 +151,10 @@ std::string PassedOverText(std::span<const PassedOver> gpus) {
 
 int64_t LinearStateBytes(const ModelConfig& config, int64_t number_bytes) {
   const LinearRules& rules = config.linear;
-  const int64_t channels =
-      2 * int64_t{rules.num_key_heads} * rules.key_dim + int64_t{rules.num_value_heads} * rules.value_dim;
+  const bool is_convolution = rules.kind == LinearKind::kShortConvolution;
+  const int64_t channels = is_convolution ? config.hidden_size
+                                          : 2 * int64_t{rules.num_key_heads} * rules.key_dim +
+                                                int64_t{rules.num_value_heads} * rules.value_dim;
   const int64_t tail = channels * std::max(0, rules.kernel - 1);
   return int64_t{rules.num_value_heads} * rules.key_dim * rules.value_dim * kFloatBytes + tail * number_bytes;
 }

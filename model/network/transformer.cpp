@@ -32,6 +32,7 @@
 #include "network/delta_rule.h"
 #include "network/experts.h"
 #include "network/rope.h"
+#include "network/short_convolution.h"
 #include "network/torch_library.h"
 #include "network/torch_runtime.h"
 #include "network/weights.h"
@@ -205,6 +206,7 @@ struct Decoder {
     out.plain_k = Heads(qkv.narrow(1, q_size, k_size), facts.num_kv_heads, facts.head_dim, facts.qk_norm, w.k_norm);
     out.v =
         qkv.narrow(1, q_size + k_size, v_size).view({x.size(0), facts.num_kv_heads, facts.v_head_dim}).transpose(0, 1);
+    if (config.value_multiplier != 1) out.v = out.v * config.value_multiplier;
     if (facts.output_gate) out.gate = qkv.narrow(1, q_size + k_size + v_size, q_size);
     out.q = Turned(out.plain_q, facts, positions);
     out.k = Turned(out.plain_k, facts, positions);
@@ -414,8 +416,11 @@ struct Decoder {
     return Plus(between, Norm(Mlp(Norm(between, w.mlp_norm), w), w.mlp_output_norm));
   }
 
+  // What stands in place of attention.
   at::Tensor Linear(const at::Tensor& x, size_t layer) {
     const LayerWeights& w = weights.layers[layer];
+    if (config.linear.kind == LinearKind::kShortConvolution)
+      return Apply(w.output, ShortConvolution(x, w.linear, &cache[layer].state.tail));
     const at::Tensor mixed = GatedDeltaRule(x, w.linear, config.linear, config.activation, &cache[layer].state, stop);
     const at::Tensor normal = Normalised(NormKind::kRms, mixed, w.linear.norm, config.norm_eps);
     const at::Tensor gate = DeltaGate(x, w.linear, config.linear);
@@ -454,7 +459,7 @@ struct Decoder {
   std::vector<LayerCache> cache;
   DenseAttention dense;
   AttentionBackend* attention = &dense;
-  std::vector<int32_t> fed;  // of a model with a recurrence: all tokens so far
+  std::vector<int32_t> fed;  // of a model with layers without attention: all tokens so far
   bool stale = false;        // and its state is not what they made: they are fed anew before the next pass
   int64_t capacity = 0;      // tokens
   int64_t length = 0;        // tokens fed
@@ -483,7 +488,7 @@ class TorchTransformer final : public Transformer {
   ElementType captured_type() const override { return decoder_.types.captured; }
 
  private:
-  bool IsRecurrent() const { return decoder_.config.linear.num_key_heads > 0; }
+  bool IsRecurrent() const { return decoder_.config.linear.kernel > 0; }
   void Refeed(const std::stop_token& stop);
 
   Decoder decoder_;

@@ -107,7 +107,7 @@ class LayerLoader {
 
   // The layer's logits that have no value, fp32; empty: none.
   std::vector<float> Sinks() {
-    if (family_.layer.sinks.empty() || facts_.linear) return {};
+    if (!HasSinks(family_, facts_)) return {};
     const at::Tensor sinks = Part(family_.layer.sinks, "").to(at::kCPU, at::kFloat).contiguous();
     const auto* first = sinks.const_data_ptr<float>();
     return {first, first + sinks.numel()};
@@ -207,6 +207,14 @@ class LayerLoader {
   void LoadLinear(LayerWeights* out) {
     const LinearNames& names = family_.linear;
     LinearWeights& linear = out->linear;
+    linear.convolution.weight = Part(names.convolution, ".weight");
+    if (config_.linear.kind == LinearKind::kShortConvolution) {
+      const bool bias = config_.linear.bias;
+      if (bias) linear.convolution.bias = Part(names.convolution, ".bias");
+      linear.in = LoadProjection(names.in, bias);
+      out->output = LoadProjection(names.output, bias);
+      return;
+    }
     if (names.qkvz.empty()) {
       const LinearRules& rules = config_.linear;
       const int64_t keys = int64_t{rules.num_key_heads} * rules.key_dim;
@@ -218,7 +226,6 @@ class LayerLoader {
       linear.qkvz = LoadProjection(names.qkvz, false);
       linear.ba = LoadProjection(names.ba, false);
     }
-    linear.convolution = Part(names.convolution, ".weight");
     linear.decay = Part(names.decay, "").to(at::kFloat);
     linear.step_bias = Part(names.step_bias, "").to(at::kFloat);
     linear.norm = LoadNorm(names.norm);

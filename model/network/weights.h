@@ -41,10 +41,12 @@ struct LatentWeights {
   NormWeights kv_norm;
 };
 
-// A gated delta rule in place of attention (LinearRules).
+// What stands in place of attention (LinearRules); of its two kinds, `in` belongs to the short convolution alone, and
+// the others, but for the convolution's weight, to the delta rule.
 struct LinearWeights {
   Projection qkvz, ba;     // rows: for each key head its query, its key, its values and their gates; b and a
-  at::Tensor convolution;  // [channels of q, k and v, 1, kernel]
+  Projection in;           // rows: the gate before the convolution, the one behind it, its input
+  Projection convolution;  // [channels, 1, kernel], of q, k and v, or of the hidden state
   at::Tensor decay;        // [num_value_heads], fp32, the logarithm
   at::Tensor step_bias;    // [num_value_heads]
   NormWeights norm;

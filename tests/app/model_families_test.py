@@ -25,7 +25,7 @@ FAMILIES = {"llama_gqa": "llama", "mistral_window": "mistral", "qwen2": "qwen2",
             "gpt_oss_mxfp4": "gpt_oss", "deepseek_v2_groups": "deepseek_v2", "deepseek_v3": "deepseek_v3", "kimi_k2": "kimi_k2", "qwen3_next": "qwen3_next",
             "qwen3_5": "qwen3_5", "qwen3_5_text": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe", "qwen2_moe": "qwen2_moe", "qwen2_vl_as_published": "qwen2_vl", "qwen2_5_vl": "qwen2_5_vl", "qwen3_vl": "qwen3_vl", "qwen3_vl_moe_as_published": "qwen3_vl_moe",
             "glm4_moe": "glm4_moe", "glm4_moe_lite": "glm4_moe_lite", "minimax_m2_as_published": "minimax_m2", "seed_oss": "seed_oss", "ernie4_5": "ernie4_5",
-            "olmoe": "olmoe", "hunyuan_stretched": "hunyuan_v1_dense", "qwen": "qwen", "yi": "Yi", "gemma3_with_images": "gemma3", "bert": "bert"}
+            "olmoe": "olmoe", "hunyuan_stretched": "hunyuan_v1_dense", "lfm2": "lfm2", "mimo_v2_flash": "mimo_v2_flash", "qwen": "qwen", "yi": "Yi", "gemma3_with_images": "gemma3", "bert": "bert"}
 ENCODERS = {"bert"}
 # What a family changes in eval is what it changes in the network, which families_test.cpp decodes with: these stand for its kinds.
 EVALUATED = {"llama_gqa", "gemma2", "gpt2_hub_names", "gpt_oss_mxfp4", "deepseek_v3", "qwen3_next"}
@@ -76,7 +76,8 @@ class ModelFamilies(unittest.TestCase):
                     config = json.loads((folder / "config.json").read_text())
                     config = config.get("text_config", config)
                     self.assertEqual(int(file.attrs["version"]), 3 if name in ENCODERS else 2)
-                    layers = 1 if name.startswith(("qwen3_next", "qwen3_5")) else 3  # of their layers, one has heads
+                    # Of the first ones' layers, one has heads; of the other's, the one without a window is of another shape and stands in a group of its own.
+                    layers = 1 if name.startswith(("qwen3_next", "qwen3_5", "lfm2")) else 2 if name == "mimo_v2_flash" else 3
                     self.assertEqual(file["attention/q"].shape[:2], (layers, config[HEADS.get(model_type, "num_attention_heads")]))
                     self.assertTrue(numpy.isfinite(file["attention/lse"][...]).all())
                 if name in EVALUATED:
@@ -111,6 +112,17 @@ class ModelFamilies(unittest.TestCase):
         self.assertEqual([(layer["layer"], layer["output_gate"]) for layer in layers], [(2, "per channel")])
         said = run("capture", self.checkpoint("qwen3_next"), "--text", "one", "--layers", "1", "-o", self.path / "none.h5", code=2).stderr
         self.assertIn("--layers 1: the layer has a recurrence instead of attention", said)
+
+        # Two ways without attention have names of their own.
+        layers, trace = facts("lfm2")
+        self.assertEqual([layer["layer"] for layer in layers], [1])
+        with h5py.File(trace) as file:
+            self.assertEqual(list(file["model"].attrs["layer_kinds"] if "layer_kinds" in file["model"].attrs else file["model/layer_kinds"][...]), [4, 0, 4])
+        said = run("capture", self.checkpoint("lfm2"), "--text", "one", "--layers", "0", "-o", self.path / "none.h5", code=2).stderr
+        self.assertIn("--layers 0: the layer has a short convolution instead of attention", said)
+        layers, trace = facts("mimo_v2_flash")
+        self.assertEqual([(layer["num_kv_heads"], layer["head_dim"], layer["v_head_dim"], layer["window"], len(layer["sinks"])) for layer in layers],
+                         [(4, 24, 10, 32, 8), (2, 24, 10, 0, 0), (4, 24, 10, 32, 8)])
 
     def test_lists_of_tokens_by_rank_are_read(self):
         tokens = [*(bytes([byte]) for byte in range(256)), b"th", b"the", b" the"]

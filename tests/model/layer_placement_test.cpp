@@ -204,6 +204,14 @@ TEST(LayerPlacement, LinearLayersAreCounted) {
   EXPECT_DOUBLE_EQ(wider, PassBytes(config, 2, 100, 100'000)) << "whatever the length of the text";
 }
 
+TEST(LayerPlacement, ShortConvolutionsAreCounted) {
+  ModelConfig config = Plain();
+  config.linear = {.kind = LinearKind::kShortConvolution, .kernel = 3};
+  config.layers[1].linear = true;
+  EXPECT_EQ(LinearStateBytes(config, 2), 2 * config.hidden_size * 2);
+  EXPECT_GE(PassBytes(config, 2, 100, 4096), (4.0 + 7) * config.hidden_size * 2 * 100);
+}
+
 TEST(LayerPlacement, RecordedPointsAreCounted) {
   const ModelConfig config = Plain();
   const double plain = PassBytes(config, 2, 100, 4096);

@@ -320,6 +320,54 @@ TEST(ModelConfig, RefusesVariantsOfTheFamiliesOf2026) {
   EXPECT_EQ(Parse(glm).experts.layers, (std::vector<bool>{true, false}));
 }
 
+TEST(ModelConfig, ReadsLayersOfShortConvolutions) {
+  json lfm2 = Family("lfm2");
+  EXPECT_FALSE(Parse(lfm2).layers[0].linear) << "without a list, every layer has attention";
+  lfm2["layer_types"] = {"conv", "full_attention"};
+  const ModelConfig config = Parse(lfm2);
+  EXPECT_TRUE(config.layers[0].linear);
+  EXPECT_EQ(config.layers[0].num_qo_heads, 0);
+  EXPECT_FALSE(config.layers[1].linear);
+  EXPECT_EQ(config.linear.kind, LinearKind::kShortConvolution);
+  EXPECT_EQ(config.linear.kernel, 3);
+  EXPECT_EQ(config.intermediate_size, 256) << "two thirds of 96, to the next multiple of 256";
+  EXPECT_TRUE(config.tied_embeddings);
+  lfm2["block_auto_adjust_ff_dim"] = false;
+  lfm2["block_ff_dim"] = 80;
+  EXPECT_EQ(Parse(lfm2).intermediate_size, 80);
+  EXPECT_THAT(RefusalWith("layer_types", {"conv", "mamba"}, lfm2), HasSubstr("conv and full_attention are"));
+  EXPECT_THAT(RefusalWith("layer_types", json::array({"conv"}), lfm2), HasSubstr("one entry for each layer"));
+  EXPECT_THAT(RefusalWith("conv_L_cache", 0, lfm2), HasSubstr("conv_L_cache"));
+  lfm2.erase("layer_types");
+  EXPECT_THAT(RefusalWith("full_attn_idxs", json::array({2}), lfm2), HasSubstr("its numbers must be layers"));
+  lfm2["full_attn_idxs"] = {0};
+  EXPECT_TRUE(Parse(lfm2).layers[1].linear);
+  lfm2["block_auto_adjust_ff_dim"] = true;
+  EXPECT_THAT(RefusalWith("block_ffn_dim_multiplier", -1.0, lfm2), HasSubstr("is not between 0 and 1024"));
+}
+
+TEST(ModelConfig, ReadsWhatWindowsChangeInMiMo) {
+  json mimo = Family("mimo_v2_flash");
+  mimo.update(
+      {{"num_key_value_heads", 1}, {"n_routed_experts", 4}, {"num_experts_per_tok", 2}, {"moe_intermediate_size", 8}});
+  const ModelConfig config = Parse(mimo);
+  EXPECT_EQ(config.layers[0].window, 0);
+  EXPECT_EQ(config.layers[0].num_kv_heads, 1);
+  EXPECT_EQ(config.layers[1].window, 129);
+  EXPECT_EQ(config.layers[1].num_kv_heads, 2);
+  EXPECT_EQ(config.layers[1].v_head_dim, 128);
+  EXPECT_EQ(config.ropes[0].theta, 5e6);
+  EXPECT_EQ(config.ropes[1].theta, 1e4);
+  EXPECT_EQ(config.ropes[1].rotary_dim, 64);
+  EXPECT_DOUBLE_EQ(config.value_multiplier, 0.707);
+  EXPECT_FALSE(config.experts.layers[0]);
+  mimo["sliding_window_size"] = 128;
+  mimo["attention_value_scale"] = nullptr;
+  EXPECT_EQ(Parse(mimo).layers[1].window, 129);
+  EXPECT_EQ(Parse(mimo).value_multiplier, 1);
+  EXPECT_THAT(RefusalWith("num_key_value_heads", 4, mimo), HasSubstr("twice of it does not divide"));
+}
+
 TEST(ModelConfig, TakesTheFamilysPositionsWhereTheFileNamesNone) {
   for (const auto& [type, positions] : {std::pair{"llama", 2048}, {"mistral", 131072}, {"qwen2", 32768}}) {
     json config = Family(type);

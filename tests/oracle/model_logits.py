@@ -242,6 +242,20 @@ def minimax_m2(**options):
                                                "intermediate_size": 24, **options})
 
 
+def lfm2(**options):
+    return family("Lfm2", "Lfm2", **{**rope(1e6), "num_attention_heads": 8, "num_key_value_heads": 2, "hidden_size": 64, "intermediate_size": 100,
+                                     "block_multiple_of": 16, "block_ffn_dim_multiplier": 1.1, "layer_types": ["conv", "full_attention", "conv"], **options})
+
+
+def mimo_v2_flash(**options):
+    kinds = {"full_attention": {"rope_type": "default", "rope_theta": 5e6, "partial_rotary_factor": 0.334},
+             "sliding_attention": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.334}}
+    return family("MiMoV2Flash", "MiMoV2Flash", **{
+        "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 24, "v_head_dim": 10, "sliding_window": 32, "layer_types": WINDOWS_IN_TURN,
+        "rope_parameters": kinds, "mlp_layer_types": ["dense", "sparse", "sparse"], "moe_intermediate_size": 24, "n_routed_experts": 8, "num_experts_per_tok": 3,
+        "n_group": 4, "topk_group": 2, "routed_scaling_factor": 1.7, **options})
+
+
 def hunyuan(**options):
     return family("HunYuanDenseV1", "HunYuanDenseV1", **{**rope(1e4), "head_dim": 16, "num_attention_heads": 8, "num_key_value_heads": 2, **options})
 
@@ -386,6 +400,11 @@ MODELS = {
     "mistral3_without_defaults": lambda: mistral3(mistral(head_dim=None, sliding_window=4096, max_position_embeddings=131072, **rope(1e4)).config.to_dict(),
                                                   tie_word_embeddings=False),
     "llama4_text_as_published": lambda: transformers.Llama4ForCausalLM(llama4(**rope(5e5, **{**LLAMA3, "high_freq_factor": 1.0}))),
+    "lfm2": lfm2,
+    "lfm2_as_published": lambda: lfm2(conv_bias=True, conv_L_cache=4, num_attention_heads=7, num_key_value_heads=1, head_dim=16, tie_word_embeddings=False),
+    "mimo_v2_flash": mimo_v2_flash,
+    "mimo_v2_flash_as_published": lambda: mimo_v2_flash(layer_types=None, mlp_layer_types=None, rope_parameters=None, routed_scaling_factor=None, attention_bias=True,
+                                                        num_attention_heads=4, num_key_value_heads=1),
 }
 
 
@@ -458,6 +477,15 @@ def rewrite_config(folder, name, model):
     if name == "mistral3_without_defaults":
         for key in ("rms_norm_eps", "rope_parameters", "head_dim", "max_position_embeddings", "sliding_window"):
             config["text_config"].pop(key, None)
+    if name == "lfm2_as_published":  # the first files' names
+        theta, tied = config.pop("rope_parameters")["rope_theta"], config.pop("tie_word_embeddings")
+        config |= {"rope_theta": theta, "full_attn_idxs": [1], "block_ff_dim": config.pop("intermediate_size"), "tie_embedding": tied}
+        del config["layer_types"]
+    if name == "mimo_v2_flash_as_published":
+        for key in ("layer_types", "mlp_layer_types", "rope_parameters"):
+            del config[key]
+        config["sliding_window_size"] = config.pop("sliding_window") - 1
+        config |= {"rope_theta": 5000000, "swa_rope_theta": 10000, "partial_rotary_factor": 0.334, "routed_scaling_factor": None}
     if name == "llama4_text_as_published":
         config["attn_temperature_tuning"] = 4
     if name == "smollm3_windows":
@@ -540,7 +568,7 @@ def write_heads(folder, model, tokens, greedy):
     transformers.AttentionMaskInterface.register("keeping", transformers.masking_utils.ALL_MASK_ATTENTION_FUNCTIONS[usual])
     model.set_attn_implementation("keeping")
     forget_lengths(model)
-    recurrent = "linear_attention" in (getattr(model.config.get_text_config(), "layer_types", None) or ())
+    recurrent = {"linear_attention", "conv"} & set(getattr(model.config.get_text_config(), "layer_types", None) or ())
     # A cache that knows of no window keeps every key.
     cache = transformers.DynamicCache(config=model.config) if recurrent else transformers.DynamicCache()
     queries, pieces = {}, [tokens, *[[token] for token in greedy]]

@@ -32,7 +32,7 @@ struct AttentionLayer {
   QueryGrowth growth = {};
   bool output_gate = false;  // what every channel puts out is multiplied by the sigmoid of a gate
   bool causal = true;        // else every row sees all keys, also later ones: an encoder's
-  bool linear = false;       // a recurrence stands in place of attention: there are no heads
+  bool linear = false;       // something else stands in place of attention (LinearRules): there are no heads
   // A logit for each query head, which joins every row's softmax and has no value; empty: none.
   std::vector<float> sinks = {};
 };

@@ -57,13 +57,21 @@ struct LatentRules {
   bool bias = false;  // of the projections into latents
 };
 
-// Layers with a gated delta rule (arXiv 2412.06464) in place of attention; num_key_heads 0: the model has none.
+// What stands in place of attention in layers that have none (AttentionLayer::linear).
+enum class LinearKind : uint8_t {
+  kDeltaRule,        // a gated delta rule behind a convolution (arXiv 2412.06464)
+  kShortConvolution  // a convolution between two gates
+};
+
+// Those layers; kernel 0: the model has none.
 struct LinearRules {
-  int32_t num_key_heads = 0;
+  LinearKind kind = LinearKind::kDeltaRule;
+  bool bias = false;            // of a short convolution and its projections
+  int32_t num_key_heads = 0;    // of a delta rule, as all sizes below but the last
   int32_t num_value_heads = 0;  // a multiple of num_key_heads
   int32_t key_dim = 0;
   int32_t value_dim = 0;
-  int32_t kernel = 0;  // tokens that the convolution before it sees
+  int32_t kernel = 0;  // tokens that the convolution sees
 };
 
 struct ModelConfig {
@@ -91,6 +99,7 @@ struct ModelConfig {
   bool output_bias = false;  // of the attention's output projection
   bool mlp_bias = false;
   double embedding_multiplier = 1;
+  double value_multiplier = 1;     // of v as projected
   double residual_multiplier = 1;  // of what attention and MLP add
   double logit_multiplier = 1;
   double logit_soft_cap = 0;           // logit = cap * tanh(logit / cap); 0: none
