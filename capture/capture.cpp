@@ -233,6 +233,7 @@ data::TraceLayout MakeLayout(const CaptureRequest& request, const model::ModelCo
   layout.model.num_qo_heads = config.num_qo_heads;
   layout.model.num_kv_heads = config.num_kv_heads;
   layout.model.head_dim = config.head_dim;
+  layout.max_tokens = static_cast<int64_t>(prompt.tokens.size()) + request.decode_tokens;
   layout.layers = heads.layers;
   layout.encoding = captured;
   layout.attention = request.attention_text;
@@ -241,6 +242,13 @@ data::TraceLayout MakeLayout(const CaptureRequest& request, const model::ModelCo
     data::LayerFacts& facts = layout.facts.back();
     for (const model::CapturePoint point : request.record) facts.*StoredFact(point) = true;
     if (facts.has_residual) facts.hidden_size = config.hidden_size;
+    if (const int32_t most = config.layers[static_cast<size_t>(layout.layers[slot])].selected; most > 0) {
+      facts.selection = {.sets = 1,
+                         .ids = static_cast<int32_t>(std::min<int64_t>(most, layout.max_tokens)),
+                         .index_heads = config.index.heads,
+                         .index_kv_heads = 1,
+                         .index_dim = config.index.dim};
+    }
   }
   const data::LayerKind without_attention =
       config.linear.kind == model::LinearKind::kDeltaRule ? data::LayerKind::kLinear : data::LayerKind::kNone;
@@ -255,7 +263,6 @@ data::TraceLayout MakeLayout(const CaptureRequest& request, const model::ModelCo
   // An answer that the decode steps have no room for is not judged.
   if (std::ssize(prompt.answer_tokens) <= request.decode_tokens)
     layout.answer_tokens = static_cast<int32_t>(prompt.answer_tokens.size());
-  layout.max_tokens = static_cast<int64_t>(prompt.tokens.size()) + request.decode_tokens;
   return layout;
 }
 

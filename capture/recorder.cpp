@@ -56,7 +56,8 @@ void Gather(const model::LayerHeads::Heads& heads, std::span<const int32_t> chos
 struct LayerCopy {
   data::LayerBlock block;
   std::vector<char> q, k, v;
-  std::vector<float> lse, value_norms, hidden_norms;
+  std::vector<float> lse, value_norms, hidden_norms, index_weights;
+  std::vector<int32_t> selected;
   std::array<std::vector<char>, data::kNumTraceTensors> vectors;  // of the points
 };
 
@@ -271,6 +272,28 @@ void Recorder::Take(const model::LayerHeads& heads) {
         other_bytes += 4 * std::ssize(copy->hidden_norms);
         break;
     }
+  }
+  if (const data::SelectionFacts& selection = facts.selection; selection.sets > 0) {
+    std::vector<int32_t> index_heads(static_cast<size_t>(selection.index_heads));
+    std::iota(index_heads.begin(), index_heads.end(), 0);
+    keep(TraceTensor::kIndexQ, heads.index_q, true, index_heads, selection.index_dim);
+    keep(TraceTensor::kIndexK, heads.index_k, false, kOnlyHead, selection.index_dim);
+    copy->index_weights.clear();
+    for (const int32_t head : index_heads) {
+      for (const int64_t row : kept_rows_)
+        copy->index_weights.push_back(heads.index_weights[head * heads.num_tokens + row]);
+    }
+    copy->block.Set(TraceTensor::kIndexWeights, copy->index_weights.data());
+    // As many as the trace's longest rows have, which early passes do not have yet.
+    copy->selected.assign(kept_rows_.size() * static_cast<size_t>(selection.ids), -1);
+    const int64_t count = std::min<int64_t>(heads.num_selected, selection.ids);
+    int32_t* to = copy->selected.data();
+    for (const int64_t row : kept_rows_) {
+      std::copy_n(heads.selected + row * heads.num_selected, count, to);
+      to += selection.ids;
+    }
+    copy->block.Set(TraceTensor::kSelection, copy->selected.data());
+    other_bytes += 4 * (std::ssize(copy->index_weights) + std::ssize(copy->selected));
   }
   const auto num_qo = static_cast<int64_t>(facts.qo_heads.size());
   const auto num_kv = static_cast<int64_t>(facts.kv_heads.size());

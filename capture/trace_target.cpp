@@ -59,6 +59,9 @@ int64_t TraceBytes(const data::TraceLayout& layout, int64_t num_tokens, int64_t 
     const auto num_kv_heads = static_cast<int64_t>(facts.kv_heads.size());
     token_bytes += num_kv_heads * (int64_t{facts.head_dim} + facts.v_head_dim) * size;
     row_bytes += num_qo_heads * (facts.head_dim * size + 4) + 8;  // the log-sum-exp, and how many keys it counts
+    const data::SelectionFacts& selection = facts.selection;
+    token_bytes += int64_t{selection.index_kv_heads} * selection.index_dim * size;
+    row_bytes += int64_t{selection.sets} * selection.ids * 4 + selection.index_heads * (selection.index_dim * size + 4);
     for (const model::CapturePointInfo& info : model::kCapturePoints) {
       if (!(facts.*StoredFact(info.point))) continue;
       switch (info.point) {

@@ -84,6 +84,11 @@ class Methods final : public MethodAttention {
       throw UsageError("layer " + std::to_string(call.layer) + " attends within blocks of " +
                        std::to_string(call.facts->chunk) + " tokens, which methods do not; let the model run dense");
     }
+    if (call.facts->selected > 0) {
+      throw UsageError("layer " + std::to_string(call.layer) + " attends to the " +
+                       std::to_string(call.facts->selected) +
+                       " tokens that its own index chooses, which methods do not; let the model run dense");
+    }
     options_.stop = call.stop;
     if (call.layer <= pass_layer_) pairs_before_pass_ = pairs_;
     pass_layer_ = call.layer;

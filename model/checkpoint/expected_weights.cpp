@@ -130,6 +130,11 @@ class LayerCheck {
     Projection(names.kv_a, int64_t{latent.kv_rank} + latent.rope_dim, hidden, latent.bias);
     Norm(names.kv_a_norm, latent.kv_rank, false);
     Projection(names.kv_b, int64_t{facts_.num_kv_heads} * (latent.nope_dim + facts_.v_head_dim), latent.kv_rank, false);
+    if (facts_.selected == 0) return;
+    Projection(names.index_q, int64_t{config_.index.heads} * config_.index.dim, latent.q_rank, false);
+    Projection(names.index_k, config_.index.dim, hidden, false);
+    Norm(names.index_k_norm, config_.index.dim, true);
+    Projection(names.index_weights, config_.index.heads, hidden, false);
   }
 
   void Linear() const {

@@ -59,6 +59,8 @@ struct LayerNames {
   std::string_view sinks = {};                     // a logit for each query head; the tensor has no ".weight"
   // QkvLayout::kLatent: q by way of its latent (without a rank of it: q), then k and v by way of theirs.
   std::string_view q_a = {}, q_a_norm = {}, q_b = {}, kv_a = {}, kv_a_norm = {}, kv_b = {};
+  // Of the index (IndexRules), by way of q's latent; the norm is one with mean and bias.
+  std::string_view index_q = {}, index_k = {}, index_k_norm = {}, index_weights = {};
 };
 
 // Names of a layer's experts, below the layer's prefix. No router: the family has none.

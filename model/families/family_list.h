@@ -61,6 +61,7 @@
   FAMILY(DeepSeekV2)               \
   FAMILY(Bert)                     \
   FAMILY(DeepSeekV3)               \
+  FAMILY(DeepSeekV32)              \
   FAMILY(KimiK2)                   \
   FAMILY(MiniMaxM2)                \
   FAMILY(SeedOss)                  \

@@ -10,6 +10,7 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/logaddexp.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/zeros.h>
@@ -17,6 +18,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <stdexcept>
 #include <vector>
 
 #include "base/device.h"
@@ -155,6 +157,28 @@ AttentionResult AttendCapped(const at::Tensor& q, const at::Tensor& k, const at:
   return {at::cat(outputs, 1).to(q.scalar_type()), at::cat(lses, 1)};
 }
 
+AttentionResult AttendSelected(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
+                               const at::Tensor& selected) {
+  constexpr int64_t kMaxBias = int64_t{64} << 18;
+  constexpr int64_t kAlignment = 16;  // as WindowBias
+  const int64_t rows = q.size(1), tokens = k.size(1), dim = std::max(k.size(2), v.size(2));
+  const int64_t padded = (tokens / kAlignment + 1) * kAlignment;  // one column at least for what fills a row up
+  const int64_t step = std::clamp<int64_t>(kMaxBias / padded, 1, rows);
+  const at::Tensor wide_k = Padded(k, dim).contiguous(), wide_v = Padded(v, dim).contiguous();
+  std::vector<at::Tensor> outputs;
+  for (int64_t first = 0; first < rows; first += step) {
+    const int64_t count = std::min(step, rows - first);
+    const at::Tensor ids = selected.narrow(0, first, count).to(at::kLong);
+    const at::Tensor bias = at::full({count, padded}, -std::numeric_limits<double>::infinity(), q.options())
+                                .scatter_(1, ids.masked_fill(ids.lt(0), tokens), 0.0)
+                                .narrow(1, 0, tokens);
+    const AttentionResult block =
+        AttendBlock(Padded(q.narrow(1, first, count), dim).contiguous(), wide_k, wide_v, scale, false, bias);
+    outputs.push_back(block.output.narrow(2, 0, v.size(2)));
+  }
+  return {at::cat(outputs, 1), AttendCausal(q, k, v, scale).lse};
+}
+
 void DenseAttention::Attend(const AttentionCall& call) {
   const AttentionLayer& facts = *call.facts;
   const c10::Device device = call.on_device
@@ -169,7 +193,14 @@ void DenseAttention::Attend(const AttentionCall& call) {
   const at::Tensor q = tensor(call.q, facts.num_qo_heads, call.num_rows, facts.head_dim);
   const at::Tensor k = tensor(call.k, facts.num_kv_heads, call.num_tokens, facts.head_dim);
   const at::Tensor v = tensor(call.v, facts.num_kv_heads, call.num_tokens, facts.v_head_dim);
-  AttentionResult result = !facts.causal         ? AttendBlock(q, k, v, facts.scale, false)
+  at::Tensor selected;
+  if (facts.selected > 0) {
+    if (call.selected == nullptr) throw std::logic_error("a layer with an index was handed no tokens");
+    selected =
+        at::from_blob(const_cast<int32_t*>(call.selected), {call.num_rows, call.num_selected}, options.dtype(at::kInt));
+  }
+  AttentionResult result = selected.defined()    ? AttendSelected(q, k, v, facts.scale, selected)
+                           : !facts.causal       ? AttendBlock(q, k, v, facts.scale, false)
                            : facts.chunk > 0     ? AttendChunks(q, k, v, facts.scale, facts.chunk)
                            : facts.soft_cap != 0 ? AttendCapped(q, k, v, facts.scale, facts.soft_cap, facts.window)
                                                  : AttendCausal(q, k, v, facts.scale, facts.window);

@@ -29,7 +29,13 @@ AttentionResult AttendCapped(const at::Tensor& q, const at::Tensor& k, const at:
 AttentionResult AttendChunks(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                              int64_t chunk);
 
-// The default backend: AttendCausal, AttendChunks or AttendCapped, and a layer's sinks after it.
+// AttendCausal where each row attends to the tokens `selected` [rows, ids] int32 alone, which are filled up with -1:
+// all scores are made, a block of rows at a time, and the others hidden. The log-sum-exp counts every key up to the row
+// all the same, as a trace's does.
+AttentionResult AttendSelected(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
+                               const at::Tensor& selected);
+
+// The default backend: AttendCausal, AttendChunks, AttendCapped or AttendSelected, and a layer's sinks after it.
 class DenseAttention final : public AttentionBackend {
  public:
   void Attend(const AttentionCall& call) override;

@@ -95,6 +95,15 @@ double AttentionPass(const ModelConfig& config, const AttentionLayer& layer, dou
   const double kv = static_cast<double>(layer.num_kv_heads) * (layer.head_dim + layer.v_head_dim);
   const double out = static_cast<double>(layer.num_qo_heads) * layer.v_head_dim;
   double all = (4 * q + 3 * kv + 2 * out) * bytes * rows;  // as projected, turned and handed over
+  if (layer.selected > 0) {
+    // Scores of the index and what is made of them, a block of rows at a time, a block of the mask, keys and values as
+    // wide as the wider of the two, and what was chosen.
+    const double row = std::max(1, config.index.heads) * tokens;
+    const double wide = std::max(layer.head_dim, layer.v_head_dim);
+    all += kFloatBytes * (3 * std::min(row * rows, std::max(row, kBlockScores)) + config.index.dim * tokens) +
+           bytes * (std::min(tokens * rows, std::max(tokens, kBlockScores)) + 2 * layer.num_kv_heads * wide * tokens) +
+           kFloatBytes * layer.selected * rows + 3.0 * config.index.heads * config.index.dim * bytes * rows;
+  }
   if (layer.soft_cap != 0) {
     const double row = layer.num_qo_heads * tokens;  // of scores; a block is one row at least
     const double block = std::min(row * rows, std::max(row, kBlockScores));
@@ -182,7 +191,9 @@ ModelSizes SizesOf(const Checkpoint& checkpoint, const ModelConfig& config, int6
     ends -= numbers;
     if (layer >= config.num_layers) continue;
     const AttentionLayer& facts = config.layers[static_cast<size_t>(layer)];
-    const int64_t cache = int64_t{facts.num_kv_heads} * (int64_t{facts.head_dim} + facts.v_head_dim) * tokens;
+    const int64_t of_index = facts.selected > 0 ? config.index.dim : 0;
+    const int64_t cache =
+        (int64_t{facts.num_kv_heads} * (int64_t{facts.head_dim} + facts.v_head_dim) + of_index) * tokens;
     sizes.layers.push_back(numbers * number_bytes +
                            (facts.linear ? LinearStateBytes(config, number_bytes) : cache * number_bytes));
   }

@@ -33,6 +33,7 @@
 #include "network/experts.h"
 #include "network/rope.h"
 #include "network/short_convolution.h"
+#include "network/token_index.h"
 #include "network/torch_library.h"
 #include "network/torch_runtime.h"
 #include "network/weights.h"
@@ -65,6 +66,7 @@ at::Tensor Normalised(NormKind kind, const at::Tensor& x, const NormWeights& nor
 // without attention remembers.
 struct LayerCache {
   at::Tensor k, v;
+  at::Tensor index_k;  // [1, capacity, index.dim], of a layer with an index
   DeltaState state;
 };
 
@@ -73,7 +75,8 @@ struct Projected {
   at::Tensor raw_q, raw_k;      // [heads, rows, head_dim], as projected
   at::Tensor plain_q, plain_k;  // and normalised
   at::Tensor q, k, v;
-  at::Tensor gate;  // [rows, num_qo_heads * v_head_dim], or undefined
+  at::Tensor gate;    // [rows, num_qo_heads * v_head_dim], or undefined
+  at::Tensor latent;  // q's, [rows, q_rank], or undefined
 };
 
 // A device that has layers, and what each of them needs to know of positions there.
@@ -128,15 +131,16 @@ struct Decoder {
     for (size_t layer = 0; layer < cache.size(); ++layer) {
       const AttentionLayer& facts = config.layers[layer];
       if (facts.linear) continue;
-      const auto grow = [&](at::Tensor* kept, int32_t dim) {
+      const auto grow = [&](at::Tensor* kept, int32_t heads, int32_t dim) {
         const c10::Device& device = places[place_of_layer[layer]].device;
         at::Tensor larger =
-            at::empty({facts.num_kv_heads, grown, dim}, at::TensorOptions(device).dtype(ScalarTypeOf(types.compute)));
+            at::empty({heads, grown, dim}, at::TensorOptions(device).dtype(ScalarTypeOf(types.compute)));
         if (length > 0) larger.narrow(1, 0, length).copy_(kept->narrow(1, 0, length));
         *kept = larger;
       };
-      grow(&cache[layer].k, facts.head_dim);
-      grow(&cache[layer].v, facts.v_head_dim);
+      grow(&cache[layer].k, facts.num_kv_heads, facts.head_dim);
+      grow(&cache[layer].v, facts.num_kv_heads, facts.v_head_dim);
+      if (facts.selected > 0) grow(&cache[layer].index_k, 1, config.index.dim);
     }
     capacity = grown;
   }
@@ -232,7 +236,8 @@ struct Decoder {
     };
     const auto by_head = [&](const at::Tensor& t) { return t.view({rows, heads, -1}).transpose(0, 1); };
     Projected out;
-    out.plain_q = by_head(Apply(w.q_b, w.q_a.weight.defined() ? norm(Apply(w.q_a, x), w.q_norm) : x));
+    if (w.q_a.weight.defined()) out.latent = norm(Apply(w.q_a, x), w.q_norm);
+    out.plain_q = by_head(Apply(w.q_b, out.latent.defined() ? out.latent : x));
     const at::Tensor compressed = Apply(w.kv_a, x);
     const at::Tensor shared = compressed.narrow(1, rules.kv_rank, rules.rope_dim).unsqueeze(0);
     const at::Tensor kv = by_head(Apply(w.kv_b, norm(compressed.narrow(1, 0, rules.kv_rank), w.kv_norm)));
@@ -279,6 +284,18 @@ struct Decoder {
     call.o = output.data_ptr();
     call.lse = lse.data_ptr<float>();
     call.stop = stop;
+    IndexVectors index;
+    at::Tensor selected;
+    if (facts.selected > 0) {
+      index =
+          MakeIndexVectors(x, made.latent, w.index, config.index, positions[static_cast<size_t>(config.index.rope)]);
+      index.q = Captured(index.q);
+      index.k = Captured(index.k);
+      kept.index_k.narrow(1, length, rows).copy_(index.k);
+      selected = ChooseTokens(index, kept.index_k.narrow(1, 0, length + rows).squeeze(0), facts.selected, stop);
+      call.selected = selected.const_data_ptr<int32_t>();
+      call.num_selected = selected.size(1);
+    }
     if (facts.rope >= 0) call.rope = &config.ropes[static_cast<size_t>(facts.rope)];
     at::Tensor plain_q, norms;  // until the call is over
     const AttentionExtras wanted = attention->Wants();
@@ -299,7 +316,7 @@ struct Decoder {
     at::Tensor all = output.transpose(0, 1).reshape({rows, int64_t{facts.num_qo_heads} * facts.v_head_dim});
     if (made.gate.defined()) all = all * made.gate.sigmoid();
     if (sink != nullptr && sink->Wants(static_cast<int32_t>(layer)))
-      Hand(static_cast<int32_t>(layer), {input, made, q, k, v, lse, all}, sink);
+      Hand(static_cast<int32_t>(layer), {input, made, q, k, v, lse, index, selected, all}, sink);
     return Apply(w.output, all);
   }
 
@@ -313,7 +330,9 @@ struct Decoder {
     const at::Tensor& input;
     const Projected& made;
     const at::Tensor &q, &k, &v, &lse;
-    const at::Tensor& output;  // [rows, num_qo_heads * v_head_dim], what the output projection gets
+    const IndexVectors& index;   // of a layer with an index; else undefined
+    const at::Tensor& selected;  // likewise
+    const at::Tensor& output;    // [rows, num_qo_heads * v_head_dim], what the output projection gets
   };
 
   // |W_o v| [num_qo_heads, rows] fp32: a head's part of the output projection, of its KV head's values.
@@ -351,6 +370,13 @@ struct Decoder {
     heads.k = view(attended.k);
     heads.v = view(attended.v);
     heads.lse = host(attended.lse).const_data_ptr<float>();
+    if (facts.selected > 0) {
+      heads.selected = host(attended.selected).const_data_ptr<int32_t>();
+      heads.num_selected = attended.selected.size(1);
+      heads.index_q = view(attended.index.q);
+      heads.index_k = view(attended.index.k);
+      heads.index_weights = host(attended.index.weights).const_data_ptr<float>();
+    }
     for (const CapturePointInfo& info : kCapturePoints) {
       if (!sink->WantsPoint(info.point)) continue;
       switch (info.point) {

@@ -86,7 +86,7 @@ class LayerLoader {
       LoadLinear(&out);
     } else {
       if (family_.qkv_layout == QkvLayout::kLatent)
-        LoadLatents(&out.latent);
+        LoadLatents(&out);
       else
         out.qkv = LoadQkv();
       if (facts_.qk_norm != QkNorm::kNone) {
@@ -181,7 +181,8 @@ class LayerLoader {
     return at::cat({part(0), rows.narrow(0, 2 * q_rows, rows.size(0) - 2 * q_rows), part(1)}, 0);
   }
 
-  void LoadLatents(LatentWeights* out) {
+  void LoadLatents(LayerWeights* layer) {
+    LatentWeights* out = &layer->latent;
     const LayerNames& names = family_.layer;
     const LatentRules& rules = config_.latent;
     if (rules.q_rank == 0) {
@@ -194,6 +195,11 @@ class LayerLoader {
     out->kv_a = LoadProjection(names.kv_a, rules.bias);
     out->kv_norm = LoadNorm(names.kv_a_norm);
     out->kv_b = LoadProjection(names.kv_b, false);
+    if (facts_.selected == 0) return;
+    layer->index.q = LoadProjection(names.index_q, false);
+    layer->index.k = LoadProjection(names.index_k, false);
+    layer->index.k_norm = {Part(names.index_k_norm, ".weight"), Part(names.index_k_norm, ".bias")};
+    layer->index.weights = LoadProjection(names.index_weights, false);
   }
 
   // Of projections whose rows stand head by head: for each key head its rows of the first, of the second, and so on.

@@ -41,6 +41,14 @@ struct LatentWeights {
   NormWeights kv_norm;
 };
 
+// By which a layer chooses the keys of its rows (IndexRules).
+struct IndexWeights {
+  Projection q;  // of q's latent
+  Projection k;
+  NormWeights k_norm;
+  Projection weights;  // [heads, hidden]: what each of its heads counts
+};
+
 // What stands in place of attention (LinearRules); of its two kinds, `in` belongs to the short convolution alone, and
 // the others, but for the convolution's weight, to the delta rule.
 struct LinearWeights {
@@ -56,6 +64,7 @@ struct LayerWeights {
   NormWeights input_norm;
   Projection qkv;  // rows: all q heads, all k heads, all v heads, all gates of outputs
   LatentWeights latent;
+  IndexWeights index;
   LinearWeights linear;
   NormWeights q_norm, k_norm;
   Projection output;

@@ -22,7 +22,7 @@ FAMILIES = {"llama_gqa": "llama", "mistral_window": "mistral", "qwen2": "qwen2",
             "phi3": "phi3", "granite": "granite", "granitemoe": "granitemoe", "llama4_text": "llama4_text", "llama4": "llama4", "afmoe": "afmoe", "olmo2": "olmo2", "smollm3": "smollm3", "cohere": "cohere", "gpt_neox_old_spelling": "gpt_neox",
             "gemma": "gemma", "gpt2_hub_names": "gpt2", "opt_norms_after": "opt", "glm": "glm", "glm4": "glm4", "chatglm": "chatglm", "internlm2": "internlm2",
             "ministral": "ministral", "ministral3": "ministral3", "mistral3": "mistral3", "cohere2": "cohere2", "exaone4": "exaone4", "olmo3": "olmo3", "mixtral": "mixtral", "qwen3_moe": "qwen3_moe",
-            "gpt_oss_mxfp4": "gpt_oss", "deepseek_v2_groups": "deepseek_v2", "deepseek_v3": "deepseek_v3", "kimi_k2": "kimi_k2", "qwen3_next": "qwen3_next",
+            "gpt_oss_mxfp4": "gpt_oss", "deepseek_v2_groups": "deepseek_v2", "deepseek_v3": "deepseek_v3", "deepseek_v32": "deepseek_v32", "kimi_k2": "kimi_k2", "qwen3_next": "qwen3_next",
             "qwen3_5": "qwen3_5", "qwen3_5_text": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe", "qwen2_moe": "qwen2_moe", "qwen2_vl_as_published": "qwen2_vl", "qwen2_5_vl": "qwen2_5_vl", "qwen3_vl": "qwen3_vl", "qwen3_vl_moe_as_published": "qwen3_vl_moe",
             "glm4_moe": "glm4_moe", "glm4_moe_lite": "glm4_moe_lite", "minimax_m2_as_published": "minimax_m2", "seed_oss": "seed_oss", "ernie4_5": "ernie4_5",
             "olmoe": "olmoe", "hunyuan_stretched": "hunyuan_v1_dense", "lfm2": "lfm2", "mimo_v2_flash": "mimo_v2_flash", "qwen": "qwen", "yi": "Yi", "gemma3_with_images": "gemma3", "bert": "bert"}
@@ -113,6 +113,21 @@ class ModelFamilies(unittest.TestCase):
         said = run("capture", self.checkpoint("qwen3_next"), "--text", "one", "--layers", "1", "-o", self.path / "none.h5", code=2).stderr
         self.assertIn("--layers 1: the layer has a recurrence instead of attention", said)
 
+        # What the model's own index chose is there, with what chose it.
+        layers, trace = facts("deepseek_v32", "--decode", "20")
+        with h5py.File(trace) as file:
+            attention = file["attention"]
+            q, k, weights, chosen = (attention[name][...] for name in ("index_q", "index_k", "index_weights", "selection"))
+        tokens = k.shape[2]
+        self.assertEqual((q.shape, k.shape, weights.shape, chosen.shape), ((3, 16, tokens, 16), (3, 1, tokens, 16), (3, 16, tokens), (3, 1, tokens, 24)))
+        self.assertGreater(tokens, 24)
+        for layer in range(3):
+            scores = numpy.einsum("hrt,hr->rt", numpy.maximum(numpy.einsum("hrd,td->hrt", q[layer], k[layer, 0]), 0), weights[layer])
+            for row in range(tokens):
+                best = numpy.sort(numpy.argsort(-scores[row, : row + 1], kind="stable")[:24])
+                self.assertEqual(chosen[layer, 0, row].tolist(), [*best, *[-1] * (24 - len(best))])
+        said = run("eval", self.checkpoint("deepseek_v32"), "--task", "passkey", "--length", 400, "--samples", 1, "--attention", "a-shape", "--quiet", code=2).stderr
+        self.assertIn("layer 0 attends to the 24 tokens that its own index chooses, which methods do not", said)
         # Two ways without attention have names of their own.
         layers, trace = facts("lfm2")
         self.assertEqual([layer["layer"] for layer in layers], [1])

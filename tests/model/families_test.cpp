@@ -92,6 +92,11 @@ class AllHeadsSink : public HeadSink {
     read(heads.q, facts.num_qo_heads, facts.head_dim, &layer.q);
     read(heads.k, facts.num_kv_heads, facts.head_dim, &layer.k);
     read(heads.v, facts.num_kv_heads, facts.v_head_dim, &layer.v);
+    for (int64_t t = 0; heads.selected != nullptr && t < heads.num_tokens; ++t) {
+      const int32_t* row = heads.selected + t * heads.num_selected;
+      layer.selected.emplace_back(row, row + heads.num_selected);
+      layer.selected.back().resize(static_cast<size_t>(facts.selected), -1);
+    }
     layer.lse.resize(static_cast<size_t>(facts.num_qo_heads));
     for (size_t h = 0; h < layer.lse.size(); ++h) {
       const float* lse = heads.lse + h * static_cast<size_t>(heads.num_tokens);
@@ -100,6 +105,7 @@ class AllHeadsSink : public HeadSink {
   }
   struct Layer {
     std::vector<std::vector<float>> q, k, v, lse;  // by head
+    std::vector<std::vector<int32_t>> selected;    // by row
   };
 
  private:
@@ -109,7 +115,7 @@ class AllHeadsSink : public HeadSink {
   std::vector<Layer> layers;
 };
 
-// Over the keys that the row's window or block holds, and the head's sink.
+// Over the keys that the row's window or block holds, whatever an index chooses of them, and the head's sink.
 double LogSumExp(const std::vector<float>& q, const std::vector<float>& k, const AttentionLayer& facts, size_t head,
                  size_t row) {
   const auto dim = static_cast<size_t>(facts.head_dim);
@@ -171,6 +177,12 @@ TEST_P(TinyModel, GivesTheHeadsOfTransformersInPrefillAndDecode) {
     }
   }
   EXPECT_EQ(at, wanted.size());
+  if (config.index.heads == 0) return;
+  const auto sets = ReadArray<int32_t>(folder + "/selected.i32");
+  std::vector<int32_t> found;
+  for (const AllHeadsSink::Layer& layer : sink.layers)
+    for (const std::vector<int32_t>& row : layer.selected) found.insert(found.end(), row.begin(), row.end());
+  EXPECT_EQ(found, sets);
 }
 
 // q, k and v of every layer, and the hidden states, of one pass over the whole text.

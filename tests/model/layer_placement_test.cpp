@@ -204,6 +204,17 @@ TEST(LayerPlacement, LinearLayersAreCounted) {
   EXPECT_DOUBLE_EQ(wider, PassBytes(config, 2, 100, 100'000)) << "whatever the length of the text";
 }
 
+TEST(LayerPlacement, AnIndexIsCounted) {
+  ModelConfig config = Plain();
+  const double plain = PassBytes(config, 2, 100, 4096);
+  config.index = {.heads = 4, .dim = 64};
+  config.layers[1].selected = 256;
+  const double with = PassBytes(config, 2, 100, 4096);
+  EXPECT_GT(with, plain + 3 * 4.0 * 4 * 4096 * 100) << "the scores of all its heads, three times in fp32";
+  EXPECT_LT(PassBytes(config, 2, 100'000, 100'000) - PassBytes(Plain(), 2, 100'000, 100'000), 8e9)
+      << "a block at a time";
+}
+
 TEST(LayerPlacement, ShortConvolutionsAreCounted) {
   ModelConfig config = Plain();
   config.linear = {.kind = LinearKind::kShortConvolution, .kernel = 3};

@@ -346,6 +346,35 @@ TEST(ModelConfig, ReadsLayersOfShortConvolutions) {
   EXPECT_THAT(RefusalWith("block_ffn_dim_multiplier", -1.0, lfm2), HasSubstr("is not between 0 and 1024"));
 }
 
+TEST(ModelConfig, ReadsDeepSeeksIndex) {
+  json config = Family("deepseek_v32");
+  config.update({{"q_lora_rank", 16},
+                 {"kv_lora_rank", 16},
+                 {"qk_nope_head_dim", 8},
+                 {"qk_rope_head_dim", 8},
+                 {"v_head_dim", 8},
+                 {"n_routed_experts", 4},
+                 {"num_experts_per_tok", 2},
+                 {"moe_intermediate_size", 8},
+                 {"n_shared_experts", 1},
+                 {"first_k_dense_replace", 1},
+                 {"layer_types", {"indexed_attention", "indexed_attention"}}});
+  const ModelConfig read = Parse(config);
+  EXPECT_EQ(read.layers[1].selected, 2048);
+  EXPECT_EQ(read.index.heads, 64);
+  EXPECT_EQ(read.index.dim, 128);
+  ASSERT_EQ(read.ropes.size(), 2U);
+  EXPECT_TRUE(read.ropes[0].interleaved);
+  EXPECT_EQ(read.ropes[0].first_dim, 8);
+  EXPECT_FALSE(read.ropes[1].interleaved) << "the index turns the first components, in halves";
+  EXPECT_EQ(read.ropes[1].first_dim, 0);
+  EXPECT_THAT(RefusalWith("index_topk", 1 << 20, config), HasSubstr("index_topk"));
+  EXPECT_THAT(RefusalWith("index_head_dim", 4, config), HasSubstr("below qk_rope_head_dim"));
+  EXPECT_THAT(RefusalWith("q_lora_rank", nullptr, config), HasSubstr("the index reads q's latent"));
+  EXPECT_THAT(RefusalWith("layer_types", {"indexed_attention", "full_attention"}, config),
+              HasSubstr("indexed_attention is"));
+}
+
 TEST(ModelConfig, ReadsWhatWindowsChangeInMiMo) {
   json mimo = Family("mimo_v2_flash");
   mimo.update(

@@ -18,7 +18,7 @@ import sys
 import numpy as np
 import torch
 import transformers
-from published_weights import RENAMED
+from published_configs import rewrite_config, round_to_mxfp4
 from safetensors.torch import load_file, save_file
 
 transformers.logging.set_verbosity_error()
@@ -131,6 +131,14 @@ def deepseek(version, **options):
         **rope(1e4), "num_key_value_heads": 6, "q_lora_rank": 20, "kv_lora_rank": 24, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 10,
         "n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 24, "n_shared_experts": 2, "first_k_dense_replace": 1,
         "routed_scaling_factor": 1.7, "n_group": 4, "topk_group": 2, **options})
+
+
+def deepseek_v32(**options):
+    """With so many heads of the index that no row's choice hangs on equal scores, which topk takes in any order."""
+    return family("DeepseekV32", "DeepseekV32", **{
+        **rope(1e4), "num_key_value_heads": 6, "q_lora_rank": 20, "kv_lora_rank": 24, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 10,
+        "n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 24, "n_shared_experts": 2, "first_k_dense_replace": 1,
+        "routed_scaling_factor": 1.7, "n_group": 4, "topk_group": 2, "index_topk": 24, "index_n_heads": 16, "index_head_dim": 16, **options})
 
 
 def qwen3_next(**options):
@@ -401,123 +409,14 @@ MODELS = {
                                                   tie_word_embeddings=False),
     "llama4_text_as_published": lambda: transformers.Llama4ForCausalLM(llama4(**rope(5e5, **{**LLAMA3, "high_freq_factor": 1.0}))),
     "lfm2": lfm2,
+    "deepseek_v32": deepseek_v32,
+    "deepseek_v32_stretched": lambda: deepseek_v32(attention_bias=True, index_topk=150, num_attention_heads=8, num_key_value_heads=8,
+                                                   **rope(1e4, **YARN, mscale=1.0, mscale_all_dim=1.0)),
     "lfm2_as_published": lambda: lfm2(conv_bias=True, conv_L_cache=4, num_attention_heads=7, num_key_value_heads=1, head_dim=16, tie_word_embeddings=False),
     "mimo_v2_flash": mimo_v2_flash,
     "mimo_v2_flash_as_published": lambda: mimo_v2_flash(layer_types=None, mlp_layer_types=None, rope_parameters=None, routed_scaling_factor=None, attention_bias=True,
                                                         num_attention_heads=4, num_key_value_heads=1),
 }
-
-
-def rewrite_config(folder, name, model):
-    """Spellings of older files."""
-    path = os.path.join(folder, "config.json")
-    config = json.load(open(path))
-    if name == "llama_old_spelling":
-        old = config.pop("rope_parameters")
-        config["rope_theta"] = old.pop("rope_theta")
-        config["rope_scaling"] = {**{key: value for key, value in old.items() if key != "rope_type"}, "type": old["rope_type"]}
-    if name == "llama_no_positions":
-        del config["max_position_embeddings"]
-    if name == "qwen2_window_from_layer":
-        del config["layer_types"]
-    if name == "gemma3_old_spelling":  # as google publishes it
-        kinds = config.pop("rope_parameters")
-        config["rope_theta"] = kinds["full_attention"].pop("rope_theta")
-        config["rope_local_base_freq"] = kinds["sliding_attention"]["rope_theta"]
-        config["rope_scaling"] = kinds["full_attention"]
-        del config["layer_types"]
-        config["sliding_window_pattern"] = 2
-    if name == "phi3_longrope_yarn":  # as the first Phi 3 of 128K tokens
-        old = config.pop("rope_parameters")
-        config["rope_theta"] = old["rope_theta"]
-        config["rope_scaling"] = {"type": "yarn", "short_factor": old["short_factor"], "long_factor": old["long_factor"]}
-    if name == "gemma3_with_images_other_names":  # and without what google's files leave out
-        text = config["text_config"]
-        for key in ("num_attention_heads", "num_key_value_heads", "tie_word_embeddings", "max_position_embeddings", "attention_bias", "hidden_activation", "rms_norm_eps"):
-            text.pop(key, None)
-    if name == "gpt_neox_old_spelling":  # as Pythia's
-        old = config.pop("rope_parameters")
-        config["rotary_emb_base"], config["rotary_pct"] = old["rope_theta"], old["partial_rotary_factor"]
-        weights = load_file(os.path.join(folder, "model.safetensors"))
-        for layer in range(config["num_hidden_layers"]):
-            prefix = f"gpt_neox.layers.{layer}.attention."
-            weights |= {prefix + "bias": torch.ones(1, 1, 8, 8, dtype=torch.bool).tril(), prefix + "masked_bias": torch.tensor(-1e9),
-                        prefix + "rotary_emb.inv_freq": torch.ones(2)}
-        save_file(weights, os.path.join(folder, "model.safetensors"))
-    if name == "cohere2_old_spelling":  # as transformers 4 writes it, which leaves out theta
-        for key in ("rope_parameters", "layer_types"):
-            del config[key]
-        config |= {"sliding_window_pattern": 2, "transformers_version": "4.48.0"}
-    if name == "exaone4_letters":
-        del config["layer_types"]
-        config["sliding_window_pattern"] = "LG"
-    if name == "olmo3_old_spelling":
-        kinds = config.pop("rope_parameters")
-        config["rope_theta"] = kinds["full_attention"].pop("rope_theta")
-        config["rope_scaling"] = kinds["full_attention"]
-    if name == "gpt_oss_mxfp4":
-        path_of_weights = os.path.join(folder, "model.safetensors")
-        weights = {key: weight for key, weight in load_file(path_of_weights).items() if not key.endswith(("gate_up_proj", "down_proj"))}
-        save_file({key: weight.contiguous() for key, weight in (weights | mxfp4(model)).items()}, path_of_weights)
-        config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]}
-    if name in RENAMED:
-        path_of_weights = os.path.join(folder, "model.safetensors")
-        weights = RENAMED[name](load_file(path_of_weights), config)
-        save_file({key: weight.contiguous() for key, weight in weights.items()}, path_of_weights)
-    if name == "qwen2_vl_as_published":  # the text model's keys beside the others, and three positions as a kind of their own
-        text = config.pop("text_config")
-        scaling = text.pop("rope_parameters")
-        config = {**text, **config, "rope_theta": scaling["rope_theta"], "rope_scaling": {"type": "mrope", "mrope_section": scaling["mrope_section"]}}
-    if name == "glm4_moe_lite_as_published":
-        del config["mlp_layer_types"]
-        config |= {"first_k_dense_replace": 1, "num_nextn_predict_layers": 1, "topk_method": "noaux_tc", "partial_rotary_factor": 1.0}
-    if name == "minimax_m2_as_published":
-        theta = config.pop("rope_parameters")["rope_theta"]
-        config |= {"rope_theta": theta, "rotary_dim": 8, "scoring_func": "sigmoid", "use_qk_norm": True, "qk_norm_type": "per_layer", "attn_type_list": [1] * 3}
-    if name == "mistral3_without_defaults":
-        for key in ("rms_norm_eps", "rope_parameters", "head_dim", "max_position_embeddings", "sliding_window"):
-            config["text_config"].pop(key, None)
-    if name == "lfm2_as_published":  # the first files' names
-        theta, tied = config.pop("rope_parameters")["rope_theta"], config.pop("tie_word_embeddings")
-        config |= {"rope_theta": theta, "full_attn_idxs": [1], "block_ff_dim": config.pop("intermediate_size"), "tie_embedding": tied}
-        del config["layer_types"]
-    if name == "mimo_v2_flash_as_published":
-        for key in ("layer_types", "mlp_layer_types", "rope_parameters"):
-            del config[key]
-        config["sliding_window_size"] = config.pop("sliding_window") - 1
-        config |= {"rope_theta": 5000000, "swa_rope_theta": 10000, "partial_rotary_factor": 0.334, "routed_scaling_factor": None}
-    if name == "llama4_text_as_published":
-        config["attn_temperature_tuning"] = 4
-    if name == "smollm3_windows":
-        for key in ("layer_types", "no_rope_layers"):
-            del config[key]
-    json.dump(config, open(path, "w"))
-
-
-FP4 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
-
-
-def round_to_mxfp4(model):
-    """The experts' weights become numbers that MXFP4 can hold, each row of 32 with a scale of its own."""
-    for layer in model.model.layers:
-        for weight in (layer.mlp.experts.gate_up_proj, layer.mlp.experts.down_proj):
-            codes = torch.randint(0, 16, weight.shape)
-            scales = torch.randint(-4, 0, (weight.shape[0], weight.shape[1] // 32, 1, weight.shape[2]))
-            numbers = torch.tensor(FP4 + [-number for number in FP4])[codes]
-            weight.data.copy_((numbers.view(weight.shape[0], -1, 32, weight.shape[2]) * 2.0 ** scales).view(weight.shape))
-            weight.codes, weight.scales = codes, scales
-
-
-def mxfp4(model):
-    """The experts' tensors of a published GPT-OSS, from the codes that round_to_mxfp4 made: two to a byte, the earlier in the lower half."""
-    out = {}
-    for number, layer in enumerate(model.model.layers):
-        for name in ("gate_up_proj", "down_proj"):
-            weight, key = getattr(layer.mlp.experts, name), f"model.layers.{number}.mlp.experts.{name}"
-            rows = weight.codes.transpose(1, 2).reshape(weight.shape[0], weight.shape[2], -1, 16, 2)
-            out[key + "_blocks"] = (rows[..., 0] + 16 * rows[..., 1]).to(torch.uint8)
-            out[key + "_scales"] = (weight.scales.squeeze(2).transpose(1, 2) + 127).to(torch.uint8)
-    return out
 
 
 def randomize(model):
@@ -546,7 +445,7 @@ def as_published(module, query, key, value):
     config = module.config
     if config.model_type == "opt":  # the scale is in q
         query = query / module.scaling
-    if config.model_type in ("deepseek_v3", "glm4_moe_lite") and config.rope_interleave:  # turned pairs stand apart
+    if config.model_type in ("deepseek_v3", "deepseek_v32", "glm4_moe_lite") and getattr(config, "rope_interleave", True):  # turned pairs stand apart
         first, half = config.qk_nope_head_dim, config.qk_rope_head_dim // 2
         query, key = (torch.cat([heads[..., :first], torch.stack([heads[..., first:first + half], heads[..., first + half:]], -1).flatten(-2)], -1)
                       for heads in (query, key))
@@ -555,12 +454,17 @@ def as_published(module, query, key, value):
 
 def write_heads(folder, model, tokens, greedy):
     """The prompt in one pass, then the greedy tokens one by one, with transformers' cache."""
-    kept = {}
+    kept, chosen = {}, {}
 
     usual = model.config._attn_implementation  # eager where the scores are capped
 
     def keeping(module, query, key, value, attention_mask, **options):
         kept[module.layer_idx] = [tensor[0].clone() for tensor in as_published(module, query, key, value)]
+        if options.get("indices") is not None:  # which eager and sdpa are handed as a mask
+            indices = options.pop("indices")[0].long()
+            hidden = torch.ones(indices.shape[0], key.shape[2], dtype=torch.bool).scatter(-1, indices, False)
+            attention_mask = attention_mask & ~hidden if attention_mask.dtype == torch.bool else attention_mask.masked_fill(hidden, torch.finfo(query.dtype).min)
+            chosen[module.layer_idx] = indices
         attend = transformers.modeling_utils.ALL_ATTENTION_FUNCTIONS.get_interface(usual, getattr(sys.modules[type(module).__module__], "eager_attention_forward"))
         return attend(module, query, key, value, attention_mask, **options)
 
@@ -568,14 +472,22 @@ def write_heads(folder, model, tokens, greedy):
     transformers.AttentionMaskInterface.register("keeping", transformers.masking_utils.ALL_MASK_ATTENTION_FUNCTIONS[usual])
     model.set_attn_implementation("keeping")
     forget_lengths(model)
-    recurrent = {"linear_attention", "conv"} & set(getattr(model.config.get_text_config(), "layer_types", None) or ())
+    recurrent = {"linear_attention", "conv", "indexed_attention"} & set(getattr(model.config.get_text_config(), "layer_types", None) or ())
     # A cache that knows of no window keeps every key.
     cache = transformers.DynamicCache(config=model.config) if recurrent else transformers.DynamicCache()
-    queries, pieces = {}, [tokens, *[[token] for token in greedy]]
+    queries, sets, pieces = {}, {}, [tokens, *[[token] for token in greedy]]
+    past = 0
     for piece in pieces:
         model(torch.tensor([piece]), past_key_values=cache, use_cache=True)
         for layer, heads in kept.items():
             queries.setdefault(layer, []).append(heads[0])
+        for layer, indices in chosen.items():
+            for row, ids in enumerate(indices, past):
+                seen = sorted(number for number in ids.tolist() if number <= row)
+                sets.setdefault(layer, []).append(seen + [-1] * (model.config.index_topk - len(seen)))
+        past += len(piece)
+    if sets:
+        np.array([sets[layer] for layer in sorted(sets)], np.int32).tofile(os.path.join(folder, "selected.i32"))
     with open(os.path.join(folder, "heads.f32"), "wb") as file:
         for layer in sorted(kept):
             for tensor in (torch.cat(queries[layer], 1), kept[layer][1], kept[layer][2]):

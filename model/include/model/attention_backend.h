@@ -44,7 +44,11 @@ struct AttentionCall {
   // Of a backend that wants them, in host memory; else null.
   Tensor q_pre_rope;                   // q before RoPE, of q's shape and type
   const float* value_norms = nullptr;  // |W_o v| of this pass's tokens, [num_qo_heads, num_rows], contiguous
-  void* o = nullptr;                   // out: [num_qo_heads, num_rows, v_head_dim], contiguous
+  // Of a layer whose index chooses (AttentionLayer::selected), on the model's device: tokens that each row sees, rising
+  // and filled up with -1, [num_rows, num_selected], contiguous.
+  const int32_t* selected = nullptr;
+  int64_t num_selected = 0;
+  void* o = nullptr;  // out: [num_qo_heads, num_rows, v_head_dim], contiguous
   std::stop_token stop = {};
   // Where a backend splits a call by heads: numbers, in the layer, of its first ones, and query heads per KV head
   // there; the model leaves them.

@@ -27,6 +27,7 @@ struct AttentionLayer {
   double soft_cap = 0;       // score = soft_cap * tanh(scale * q.k / soft_cap); 0: none
   int32_t window = 0;        // tokens that a row sees, itself among them; 0: all before it
   int32_t chunk = 0;         // tokens of a block that attends within itself; 0: none; never beside a window
+  int32_t selected = 0;      // keys that a row sees at most, chosen by the layer's own index (IndexRules); 0: all
   QkNorm qk_norm = QkNorm::kNone;
   int32_t rope = 0;  // place in ModelConfig::ropes; -1: the layer turns nothing by position
   QueryGrowth growth = {};

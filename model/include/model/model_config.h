@@ -57,6 +57,14 @@ struct LatentRules {
   bool bias = false;  // of the projections into latents
 };
 
+// DeepSeek's index (AttentionLayer::selected): small vectors of its own, by which a row chooses the keys that it
+// attends to. heads 0: the model has none.
+struct IndexRules {
+  int32_t heads = 0;  // of its queries; all of them read one key of a token
+  int32_t dim = 0;
+  int32_t rope = 0;  // place in ModelConfig::ropes
+};
+
 // What stands in place of attention in layers that have none (AttentionLayer::linear).
 enum class LinearKind : uint8_t {
   kDeltaRule,        // a gated delta rule behind a convolution (arXiv 2412.06464)
@@ -108,6 +116,7 @@ struct ModelConfig {
   int32_t num_skipped_layers = 0;      // after the others, which predict further tokens and are not run
   ExpertRules experts;
   LatentRules latent;
+  IndexRules index;
   LinearRules linear;
   std::string json;  // the file's text, kept in traces
 };

@@ -42,6 +42,12 @@ struct LayerHeads {
   Heads cache_k, cache_v;               // as k and v, read from the cache when attention is done
   Heads residual;                       // [1, num_tokens, hidden_size], the layer's input
   Heads head_outputs;                   // [num_qo_heads, num_tokens, v_head_dim], behind an output gate
+  // Of a layer whose index chooses its rows' keys: the tokens, as in AttentionCall, and what chose them, rounded as q.
+  const int32_t* selected = nullptr;  // [num_tokens, num_selected]
+  int64_t num_selected = 0;
+  Heads index_q;                         // [index.heads, num_tokens, index.dim]
+  Heads index_k;                         // [1, num_tokens, index.dim]
+  const float* index_weights = nullptr;  // [index.heads, num_tokens], contiguous
 };
 
 // Receives the heads of a pass, layer by layer. It only copies: the pass computes the same numbers with and without it.
