@@ -37,7 +37,22 @@ std::vector<float> Rows(const std::vector<float>& logits, size_t num_rows, size_
           logits.begin() + static_cast<std::ptrdiff_t>((first + count) * width)};
 }
 
+// The median of the tokens' own relative errors.
+double TypicalError(const std::vector<float>& got, const std::vector<float>& want, size_t num_rows) {
+  std::vector<double> errors;
+  for (size_t row = 0; row < num_rows; ++row)
+    errors.push_back(RelativeError(Rows(got, num_rows, row, 1), Rows(want, num_rows, row, 1)));
+  std::ranges::nth_element(errors, errors.begin() + std::ssize(errors) / 2);
+  return errors[errors.size() / 2];
+}
+
 // Sums in another order end in other roundings: no worse than twice what transformers' own bf16 is off.
+//
+// Of a mixture of experts that holds for the tokens whose experts stay the same. Where two experts are nearly as good,
+// either rounding may take the other one: in transformers' own bf16 that happens to 4 to 31 of the 200 tokens here,
+// which are then off 4 to 18 times as much as the rest (mixtral, qwen3_moe, olmoe and minimax_m2, six draws of weights
+// each), and decide the error of all together. The tokens that keep their experts are the most by far, so it is the
+// median token that is compared.
 TEST_P(TinyModel, IsAsNearInBf16AsTransformers) {
   const std::string folder = kOracle + GetParam();
   const auto tokens = ReadArray<int32_t>(folder + "/tokens.i32");
@@ -45,10 +60,14 @@ TEST_P(TinyModel, IsAsNearInBf16AsTransformers) {
   const auto theirs = ReadArray<float>(folder + "/logits_bf16.f32");
   ASSERT_EQ(theirs.size(), exact.size());
   const size_t num_tokens = tokens.size();
+  const bool is_mixture = ReadModelConfig(folder).experts.num_experts > 0;
+  const auto error = [&](const std::vector<float>& got, const std::vector<float>& want, size_t num_rows) {
+    return is_mixture ? TypicalError(got, want, num_rows) : RelativeError(got, want);
+  };
   for (const int32_t chunk : {1024, 37}) {
     ModelSession session(folder,
                          {.dtype = ElementType::kBFloat16, .device = kCpu, .chunk_tokens = chunk, .num_threads = 0});
-    EXPECT_LE(RelativeError(session.FeedAllLogits(tokens), exact), 2 * RelativeError(theirs, exact))
+    EXPECT_LE(error(session.FeedAllLogits(tokens), exact, num_tokens), 2 * error(theirs, exact, num_tokens))
         << "chunk " << chunk;
   }
   const auto model = OpenTransformer(
@@ -65,7 +84,7 @@ TEST_P(TinyModel, IsAsNearInBf16AsTransformers) {
     steps.insert(steps.end(), step.begin(), step.end());
   }
   const std::vector<float> wanted = Rows(exact, num_tokens, kPrompt, kSteps);
-  EXPECT_LE(RelativeError(steps, wanted), 2 * RelativeError(Rows(theirs, num_tokens, kPrompt, kSteps), wanted))
+  EXPECT_LE(error(steps, wanted, kSteps), 2 * error(Rows(theirs, num_tokens, kPrompt, kSteps), wanted, kSteps))
       << "steps";
 }
 
