@@ -164,6 +164,14 @@ def seeds():
     yield "config", "qwen.json", json.dumps(dict(model_type="qwen", hidden_size=64, intermediate_size=192, num_hidden_layers=2, num_attention_heads=4, kv_channels=16, vocab_size=100,
                                                  seq_length=128, layer_norm_epsilon=1e-6, rotary_emb_base=10000, rotary_pct=1.0, no_bias=True)).encode()
     yield "config", "exaone4.json", config("exaone4", sliding_window=64, sliding_window_pattern="LG")
+    yield "config", "lfm2.json", config("lfm2", layer_types=["conv", "full_attention"], conv_L_cache=3, conv_bias=True, block_ff_dim=96, block_multiple_of=16,
+                                        block_ffn_dim_multiplier=1.5, tie_embedding=True)
+    yield "config", "lfm2_indices.json", config("lfm2", full_attn_idxs=[1], block_auto_adjust_ff_dim=False)
+    yield "config", "mimo_v2_flash.json", config("mimo_v2_flash", num_key_value_heads=1, head_dim=24, v_head_dim=16, sliding_window_size=63, swa_rope_theta=10000, n_routed_experts=4,
+                                                 num_experts_per_tok=2, moe_intermediate_size=8, attention_value_scale=0.5, routed_scaling_factor=None)
+    yield "config", "deepseek_v32.json", config("deepseek_v32", q_lora_rank=16, kv_lora_rank=16, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16, n_routed_experts=8,
+                                                num_experts_per_tok=2, moe_intermediate_size=8, n_shared_experts=1, first_k_dense_replace=1, n_group=2, topk_group=1,
+                                                layer_types=["indexed_attention"] * 2, index_topk=32, index_n_heads=4, index_head_dim=16)
     for name, data in sentencepieces():
         yield "pieces", name, data
     for name, data in ranks():
