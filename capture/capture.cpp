@@ -201,6 +201,7 @@ data::LayerFacts FactsOf(const model::ModelConfig& config, int32_t layer, const 
   facts.chunk = from.chunk;
   facts.bidirectional = !from.causal;
   facts.sinks = from.sinks;
+  facts.kv_layer = from.kv_layer;
   if (from.rope < 0) {
     facts.rope.convention = data::RopeConvention::kNone;
   } else {

@@ -2,6 +2,7 @@
 #include "checkpoint/expected_weights.h"
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,6 +42,7 @@ class LayerCheck {
         config_(config),
         family_(*config.family),
         facts_(config.layers[static_cast<size_t>(layer)]),
+        inner_size_(InnerSize(config, layer)),
         prefix_(LayerPrefix(*checkpoint, family_, layer)),
         has_experts_(config.experts.num_experts > 0 && config.experts.layers[static_cast<size_t>(layer)]) {}
 
@@ -54,11 +56,15 @@ class LayerCheck {
       Attention();
     Norm(names.attention_output_norm, hidden, family_.norm_bias);
     Norm(names.mlp_norm, hidden, family_.norm_bias);
-    if (has_experts_)
-      Experts();
-    else
-      Mlp();
+    if (has_experts_) Experts();
+    if (!has_experts_ || config_.experts.beside_mlp) Mlp();
     Norm(names.mlp_output_norm, hidden, family_.norm_bias);
+    if (const int64_t size = config_.layer_inputs.size; size > 0) {
+      Projection(family_.layer_input.gate, size, hidden, false);
+      Projection(family_.layer_input.output, hidden, size, false);
+      Norm(family_.layer_input.output_norm, hidden, false);
+    }
+    if (!names.factor.empty()) Tensor(names.factor, {1});
   }
 
  private:
@@ -74,6 +80,13 @@ class LayerCheck {
     if (name.empty()) return;
     Tensor(std::string(name) + ".weight", {extent});
     if (has_bias) Tensor(std::string(name) + ".bias", {extent});
+  }
+
+  // What a file may hold of a layer that reads another one's keys and values.
+  void Unused(std::initializer_list<std::string_view> names) const {
+    for (const std::string_view name : names) {
+      for (const char* kind : {".weight", ".bias"}) checkpoint_->Find(prefix_ + std::string(name) + kind);
+    }
   }
 
   // Of q, or of k.
@@ -98,8 +111,12 @@ class LayerCheck {
     switch (family_.qkv_layout) {
       case QkvLayout::kApart:
         Projection(names.q, q_rows, hidden, config_.qkv_bias);
-        Projection(names.k, k_rows, hidden, config_.qkv_bias);
-        Projection(names.v, v_rows, hidden, config_.qkv_bias);
+        if (facts_.kv_layer >= 0) {
+          Unused({names.k, names.v, names.k_norm});
+        } else {
+          Projection(names.k, k_rows, hidden, config_.qkv_bias);
+          if (!facts_.v_is_projected_k) Projection(names.v, v_rows, hidden, config_.qkv_bias);
+        }
         if (!names.gate_of_output.empty()) Projection(names.gate_of_output, q_rows, hidden, config_.qkv_bias);
         break;
       case QkvLayout::kStacked:
@@ -111,7 +128,7 @@ class LayerCheck {
         break;
     }
     HeadNorm(names.q_norm, facts_.num_qo_heads);
-    HeadNorm(names.k_norm, facts_.num_kv_heads);
+    if (facts_.kv_layer < 0) HeadNorm(names.k_norm, facts_.num_kv_heads);
     if (HasSinks(family_, facts_)) Tensor(names.sinks, {facts_.num_qo_heads});
     Projection(names.output, hidden, int64_t{facts_.num_qo_heads} * facts_.v_head_dim, config_.output_bias);
   }
@@ -168,7 +185,7 @@ class LayerCheck {
 
   void Mlp() const {
     const LayerNames& names = family_.layer;
-    const int64_t hidden = config_.hidden_size, inner = config_.intermediate_size;
+    const int64_t hidden = config_.hidden_size, inner = inner_size_;
     if (!names.gate_up.empty()) Projection(names.gate_up, 2 * inner, hidden, config_.mlp_bias);
     if (!names.gate.empty()) Projection(names.gate, inner, hidden, config_.mlp_bias);
     if (!names.up.empty()) Projection(names.up, inner, hidden, config_.mlp_bias);
@@ -182,6 +199,12 @@ class LayerCheck {
     const bool packed = HasPackedExperts(*checkpoint_, family_, prefix_);
     Projection(names.router, count, hidden, packed && !names.packed_as_linear);
     if (!names.correction.empty()) Tensor(names.correction, {count});
+    if (!names.router_scale.empty()) Tensor(names.router_scale, {hidden});
+    if (!names.expert_scale.empty()) Tensor(names.expert_scale, {count});
+    if (rules.beside_mlp) {
+      for (const std::string_view norm : {names.input_norm, names.output_norm, names.mlp_norm})
+        Norm(norm, hidden, false);
+    }
     if (packed) {
       Packed(names.packed_gate_up, hidden, 2 * inner);
       Packed(names.packed_down, inner, hidden);
@@ -226,6 +249,7 @@ class LayerCheck {
   const ModelConfig& config_;
   const Family& family_;
   const AttentionLayer& facts_;
+  const int64_t inner_size_;
   const std::string prefix_;
   const bool has_experts_;
 };
@@ -294,6 +318,11 @@ void CheckWeights(Checkpoint* checkpoint, const ModelConfig& config) {
   if (config.final_norm) {
     require(std::string(row.final_norm) + ".weight", {config.hidden_size});
     if (row.norm_bias) require(std::string(row.final_norm) + ".bias", {config.hidden_size});
+  }
+  if (const int64_t size = config.num_layers * int64_t{config.layer_inputs.size}; size > 0) {
+    require(std::string(row.layer_input.embedding) + ".weight", {config.layer_inputs.vocabulary, size});
+    require(std::string(row.layer_input.projection) + ".weight", {size, config.hidden_size});
+    require(std::string(row.layer_input.projection_norm) + ".weight", {config.layer_inputs.size});
   }
   // A tied checkpoint may still hold a copy of the head; transformers ignores it, and so it is not an unread tensor.
   if (config.tied_embeddings) {

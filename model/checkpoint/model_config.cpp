@@ -273,6 +273,10 @@ ModelConfig ReadModelConfig(const std::string& model_dir) {
   return ParseModelConfig(ReadSmallFile(path, kMaxConfigBytes), path);
 }
 
+int32_t InnerSize(const ModelConfig& config, int32_t layer) {
+  return config.inner_sizes.empty() ? config.intermediate_size : config.inner_sizes[static_cast<size_t>(layer)];
+}
+
 bool IsEncoder(const ModelConfig& config) {
   return !config.family->causal;
 }

@@ -11,13 +11,14 @@ namespace {
 constexpr double kLargestFactor = 1e6;  // far above any real one; keeps the numbers made from it finite
 
 // "su" is an old name of longrope.
-constexpr std::array<std::pair<std::string_view, RopeType>, 7> kTypes = {{{"default", RopeType::kDefault},
+constexpr std::array<std::pair<std::string_view, RopeType>, 8> kTypes = {{{"default", RopeType::kDefault},
                                                                           {"linear", RopeType::kLinear},
                                                                           {"dynamic", RopeType::kDynamic},
                                                                           {"yarn", RopeType::kYarn},
                                                                           {"longrope", RopeType::kLongRope},
                                                                           {"su", RopeType::kLongRope},
-                                                                          {"llama3", RopeType::kLlama3}}};
+                                                                          {"llama3", RopeType::kLlama3},
+                                                                          {"proportional", RopeType::kProportional}}};
 
 RopeType ReadType(const JsonFields& fields, bool mrope_of_text) {
   const char* key = fields.Has("rope_type") ? "rope_type" : "type";
@@ -27,8 +28,8 @@ RopeType ReadType(const JsonFields& fields, bool mrope_of_text) {
     if (known == name) return type;
   }
   fields.RefuseField(key, Quoted(name) + " is not supported",
-                     "default, linear, dynamic, yarn, longrope and llama3 are; headscope.record of the Python package "
-                     "records a model with any other");
+                     "default, linear, dynamic, yarn, longrope, llama3 and proportional are; headscope.record of the "
+                     "Python package records a model with any other");
 }
 
 double Positive(const JsonFields& fields, std::string_view key, std::optional<double> absent) {
@@ -101,6 +102,16 @@ void ReadLlama3(const JsonFields& fields, RopeConfig* rope) {
     fields.RefuseField("high_freq_factor", "is below low_freq_factor", "correct one of the two");
 }
 
+// A head counts as turned whole; the pairs behind the first ones stand still.
+void ReadProportional(const JsonFields& fields, int32_t head_dim, RopeConfig* rope) {
+  const double part = fields.Number("partial_rotary_factor", 1.0);
+  rope->rotary_dim = head_dim;
+  rope->turned_pairs = part > 0 && part <= 1 ? static_cast<int32_t>(part * head_dim / 2) : 0;
+  if (rope->turned_pairs < 1)
+    fields.RefuseField("partial_rotary_factor", "rotates no pair", "it must be at most 1 and rotate a pair");
+  rope->factor = Factor(fields, 1.0);
+}
+
 // How much of a head is turned, in whole pairs.
 int32_t RotaryDim(const JsonFields& holder, std::string_view key, double absent, int32_t head_dim) {
   const double part = holder.Number(key, absent);
@@ -137,9 +148,9 @@ RopeConfig ReadRopeConfig(const JsonFields& root, const RopeKeys& keys, int32_t 
       }
     }
     rope.theta = fields.Number("rope_theta", rope.theta);
-    if (fields.Has("partial_rotary_factor"))
-      rope.rotary_dim = RotaryDim(fields, "partial_rotary_factor", 1.0, head_dim);
     rope.type = ReadType(fields, keys.mrope_of_text);
+    if (fields.Has("partial_rotary_factor") && rope.type != RopeType::kProportional)
+      rope.rotary_dim = RotaryDim(fields, "partial_rotary_factor", 1.0, head_dim);
     if (rope.type == RopeType::kYarn && keys.yarn_is_longrope) rope.type = RopeType::kLongRope;
     // The top level wins where both name the original length.
     const JsonFields& holder = root.Has("original_max_position_embeddings") ? root : fields;
@@ -163,6 +174,9 @@ RopeConfig ReadRopeConfig(const JsonFields& root, const RopeKeys& keys, int32_t 
         break;
       case RopeType::kLlama3:
         ReadLlama3(fields, &rope);
+        break;
+      case RopeType::kProportional:
+        ReadProportional(fields, head_dim, &rope);
         break;
     }
   }

@@ -57,6 +57,7 @@ struct LayerNames {
   std::string_view gate = {}, up = {}, down = {};  // no gate: the activation of up alone
   std::string_view mlp_output_norm = {};           // of what the MLP adds
   std::string_view sinks = {};                     // a logit for each query head; the tensor has no ".weight"
+  std::string_view factor = {};                    // one number, of the layer's output; no ".weight"
   // QkvLayout::kLatent: q by way of its latent (without a rank of it: q), then k and v by way of theirs.
   std::string_view q_a = {}, q_a_norm = {}, q_b = {}, kv_a = {}, kv_a_norm = {}, kv_b = {};
   // Of the index (IndexRules), by way of q's latent; the norm is one with mean and bias.
@@ -75,6 +76,18 @@ struct ExpertNames {
   bool packed_from_in = false;  // or they are [experts, in, out], with gate and up likewise
   std::string_view shared_gate = {}, shared_up = {}, shared_down = {};  // of the expert that every token sees
   std::string_view shared_weight = {};                                  // how much of it, through a sigmoid; none: all
+  // Beside an MLP (ExpertRules::beside_mlp): norms of what experts read, of what they give, and of what the MLP gives.
+  // What the router reads is the layer's input made one in size, times numbers of its own.
+  std::string_view input_norm = {}, output_norm = {}, mlp_norm = {};
+  std::string_view router_scale = {};  // for each component of what it reads; no ".weight"
+  std::string_view expert_scale = {};  // for each expert, of its weights; no ".weight"
+};
+
+// Names of what layers get of a token beside its hidden state (LayerInputRules): its numbers for all layers, and a
+// projection of its embedding with a norm; and, below a layer's prefix, how a layer adds it.
+struct LayerInputNames {
+  std::string_view embedding = {}, projection = {}, projection_norm = {};
+  std::string_view gate = {}, output = {}, output_norm = {};
 };
 
 // Names of a layer without attention (LinearRules). No output projection: the family has none.
@@ -112,6 +125,7 @@ struct Family {
   LayerNames layer = {};
   ExpertNames experts = {};
   LinearNames linear = {};
+  LayerInputNames layer_input = {};
   // Whole names of what old checkpoints hold of a layer beside its weights: it follows from config.json.
   std::array<std::string_view, 3> derived = {"self_attn.rotary_emb.inv_freq"};
   std::array<std::string_view, 1> derived_of_model = {};  // the same of the model, below its prefix
@@ -125,6 +139,7 @@ struct Family {
   bool norm_bias = false;  // of NormKind::kLayer
   QkNorm qk_norm = QkNorm::kNone;
   bool unit_head_norms = false;   // QkNorm::kEachHeadAfterRope: without weights
+  bool unit_values = false;       // v has a norm of each head, without weights
   bool head_norms_apart = false;  // QkNorm::kEachHead: every head has weights of its own
   bool transposed = false;        // the layers' weights are [in, out]
   bool sinks_of_windows = false;  // only layers with a window have LayerNames::sinks

@@ -38,6 +38,8 @@
   FAMILY(Gemma2)                   \
   FAMILY(Gemma3)                   \
   FAMILY(Gemma3WithImages)         \
+  FAMILY(Gemma4)                   \
+  FAMILY(Gemma4WithImages)         \
   FAMILY(Phi3)                     \
   FAMILY(Glm)                      \
   FAMILY(Glm4)                     \

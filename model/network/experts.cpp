@@ -57,11 +57,13 @@ Routing Route(const at::Tensor& x, const ExpertWeights& w, const ExpertRules& ru
   const at::Tensor experts = std::get<1>(compared.topk(rules.per_token, -1));
   at::Tensor weights = scores.gather(1, experts);
   if (rules.normalised) weights = weights / weights.sum(-1, /*keepdim=*/true);
+  if (w.expert_scale.defined()) weights = weights * w.expert_scale.index({experts});
   return {experts, weights * rules.factor};
 }
 
-at::Tensor MixExperts(const at::Tensor& x, const ExpertWeights& w, const ExpertRules& rules, Activation activation) {
-  const Routing routing = Route(x, w, rules);
+at::Tensor MixExperts(const at::Tensor& x, const at::Tensor& routed, const ExpertWeights& w, const ExpertRules& rules,
+                      Activation activation) {
+  const Routing routing = Route(routed, w, rules);
   at::Tensor sum = at::zeros_like(x);
   for (int64_t expert = 0; expert < rules.num_experts; ++expert) {
     const std::vector<at::Tensor> chosen = at::where(routing.experts.eq(expert));

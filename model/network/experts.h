@@ -17,7 +17,8 @@ struct Routing {
 };
 Routing Route(const at::Tensor& x, const ExpertWeights& w, const ExpertRules& rules);
 
-// x [rows, hidden] to what the MLP adds, [rows, hidden], x's type.
-at::Tensor MixExperts(const at::Tensor& x, const ExpertWeights& w, const ExpertRules& rules, Activation activation);
+// x [rows, hidden] to what the MLP adds, [rows, hidden], x's type; `routed`: what the router reads, mostly x as well.
+at::Tensor MixExperts(const at::Tensor& x, const at::Tensor& routed, const ExpertWeights& w, const ExpertRules& rules,
+                      Activation activation);
 
 }  // namespace headscope::model

@@ -93,6 +93,11 @@ at::Tensor InverseFrequencies(const RopeConfig& rope, int64_t sequence_length) {
     }
     case RopeType::kLlama3:
       return Llama3(rope, powers.reciprocal());
+    case RopeType::kProportional: {
+      at::Tensor frequencies = powers.reciprocal();
+      frequencies.slice(0, rope.turned_pairs).zero_();
+      return frequencies.div_(rope.factor);
+    }
   }
   return powers.reciprocal();
 }

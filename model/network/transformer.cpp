@@ -16,7 +16,9 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <numbers>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -63,14 +65,16 @@ at::Tensor Normalised(NormKind kind, const at::Tensor& x, const NormWeights& nor
 }
 
 // Keys [num_kv_heads, capacity, head_dim] and values [.., v_head_dim] of one layer, grown by doubling; or what a layer
-// without attention remembers.
+// without attention remembers. Of a layer that reads another one's: nothing.
 struct LayerCache {
   at::Tensor k, v;
   at::Tensor index_k;  // [1, capacity, index.dim], of a layer with an index
+  at::Tensor raw_k, plain_k;  // of the pass that runs (Projected), where other layers read this one's
   DeltaState state;
 };
 
-// q, k and v of a pass as attention's input, and before their positions are turned in; the gates of its output.
+// q, k and v of a pass as attention's input, and before their positions are turned in; the gates of its output. k and v
+// are undefined where the layer reads another one's.
 struct Projected {
   at::Tensor raw_q, raw_k;      // [heads, rows, head_dim], as projected
   at::Tensor plain_q, plain_k;  // and normalised
@@ -98,6 +102,7 @@ struct Decoder {
     types = ChooseNumberTypes(options.dtype, checkpoint_summary.dtype, FirstDevice());
     std::vector<at::Device> layer_devices;
     for (const size_t place : place_of_layer) layer_devices.push_back(places[place].device);
+    shares_keys = std::ranges::any_of(config.layers, [](const AttentionLayer& layer) { return layer.kv_layer >= 0; });
     weights = LoadWeights(&checkpoint, &config, ScalarTypeOf(types.compute), layer_devices, progress, stop_loading);
     cache.resize(weights.layers.size());
   }
@@ -130,7 +135,7 @@ struct Decoder {
     const int64_t grown = std::max({needed, 2 * capacity, kLeast});
     for (size_t layer = 0; layer < cache.size(); ++layer) {
       const AttentionLayer& facts = config.layers[layer];
-      if (facts.linear) continue;
+      if (facts.linear || facts.kv_layer >= 0) continue;
       const auto grow = [&](at::Tensor* kept, int32_t heads, int32_t dim) {
         const c10::Device& device = places[place_of_layer[layer]].device;
         at::Tensor larger =
@@ -143,6 +148,12 @@ struct Decoder {
       if (facts.selected > 0) grow(&cache[layer].index_k, 1, config.index.dim);
     }
     capacity = grown;
+  }
+
+  // Of the layer whose keys and values this one reads.
+  LayerCache& CacheOf(size_t layer) {
+    const int32_t other = config.layers[layer].kv_layer;
+    return cache[other < 0 ? layer : static_cast<size_t>(other)];
   }
 
   at::Tensor TokenTensor(std::span<const int32_t> tokens) const {
@@ -182,10 +193,14 @@ struct Decoder {
     return heads * factors.to(heads.scalar_type()).unsqueeze(1);
   }
 
+  // A norm without weights.
+  at::Tensor Unit(const at::Tensor& x) const {
+    const at::Tensor wide = x.to(at::kFloat);
+    return wide.mul(wide.square().mean(-1, /*keepdim=*/true).add_(config.norm_eps).rsqrt_()).to(x.scalar_type());
+  }
+
   at::Tensor BehindRope(const at::Tensor& heads, const NormWeights& norm) const {
-    if (!config.family->unit_head_norms) return Norm(heads, norm);
-    const at::Tensor wide = heads.to(at::kFloat);
-    return wide.mul(wide.square().mean(-1, /*keepdim=*/true).add_(config.norm_eps).rsqrt_()).to(heads.scalar_type());
+    return config.family->unit_head_norms ? Unit(heads) : Norm(heads, norm);
   }
 
   at::Tensor Turned(const at::Tensor& heads, const AttentionLayer& facts,
@@ -203,22 +218,25 @@ struct Decoder {
     const auto by_head = [&](const at::Tensor& rows, int64_t heads) {
       return rows.view({x.size(0), heads, facts.head_dim}).transpose(0, 1);
     };
+    const bool after_rope = facts.qk_norm == QkNorm::kEachHeadAfterRope;
     Projected out;
     out.raw_q = by_head(qkv.narrow(1, 0, q_size), facts.num_qo_heads);
-    out.raw_k = by_head(qkv.narrow(1, q_size, k_size), facts.num_kv_heads);
     out.plain_q = Heads(qkv.narrow(1, 0, q_size), facts.num_qo_heads, facts.head_dim, facts.qk_norm, w.q_norm);
+    out.q = Turned(out.plain_q, facts, positions);
+    if (after_rope) out.q = BehindRope(out.q, w.q_norm);
+    out.q = Grown(out.q, facts.growth);
+    if (facts.kv_layer >= 0) return out;
+    out.raw_k = by_head(qkv.narrow(1, q_size, k_size), facts.num_kv_heads);
     out.plain_k = Heads(qkv.narrow(1, q_size, k_size), facts.num_kv_heads, facts.head_dim, facts.qk_norm, w.k_norm);
-    out.v =
-        qkv.narrow(1, q_size + k_size, v_size).view({x.size(0), facts.num_kv_heads, facts.v_head_dim}).transpose(0, 1);
+    out.k = Turned(out.plain_k, facts, positions);
+    if (after_rope) out.k = BehindRope(out.k, w.k_norm);
+    out.v = facts.v_is_projected_k ? out.raw_k
+                                   : qkv.narrow(1, q_size + k_size, v_size)
+                                         .view({x.size(0), facts.num_kv_heads, facts.v_head_dim})
+                                         .transpose(0, 1);
+    if (config.family->unit_values) out.v = Unit(out.v);
     if (config.value_multiplier != 1) out.v = out.v * config.value_multiplier;
     if (facts.output_gate) out.gate = qkv.narrow(1, q_size + k_size + v_size, q_size);
-    out.q = Turned(out.plain_q, facts, positions);
-    out.k = Turned(out.plain_k, facts, positions);
-    if (facts.qk_norm == QkNorm::kEachHeadAfterRope) {
-      out.q = BehindRope(out.q, w.q_norm);
-      out.k = BehindRope(out.k, w.k_norm);
-    }
-    out.q = Grown(out.q, facts.growth);
     return out;
   }
 
@@ -256,12 +274,29 @@ struct Decoder {
     const LayerWeights& w = weights.layers[layer];
     const AttentionLayer& facts = config.layers[layer];
     const int64_t rows = x.size(0);
-    const Projected made =
+    Projected made =
         config.latent.kv_rank > 0 ? ProjectByLatents(x, layer, positions) : Project(x, layer, positions);
-    const at::Tensor q = Captured(made.q), k = Captured(made.k), v = Captured(made.v);
-    LayerCache& kept = cache[layer];
-    kept.k.narrow(1, length, rows).copy_(k);
-    kept.v.narrow(1, length, rows).copy_(v);
+    const at::Tensor q = Captured(made.q);
+    LayerCache& kept = CacheOf(layer);
+    at::Tensor k, v;
+    if (facts.kv_layer < 0) {
+      k = Captured(made.k);
+      v = Captured(made.v);
+      kept.k.narrow(1, length, rows).copy_(k);
+      kept.v.narrow(1, length, rows).copy_(v);
+      if (shares_keys) {
+        kept.raw_k = made.raw_k;
+        kept.plain_k = made.plain_k;
+      }
+    } else {
+      k = kept.k.narrow(1, length, rows);
+      v = kept.v.narrow(1, length, rows).to(q.device());
+      made.raw_k = kept.raw_k;
+      made.plain_k = kept.plain_k;
+    }
+    // Another layer's may lie on another device.
+    const at::Tensor all_k = kept.k.narrow(1, 0, length + rows).to(q.device());
+    const at::Tensor all_v = kept.v.narrow(1, 0, length + rows).to(q.device());
     const at::Tensor output = at::empty({facts.num_qo_heads, rows, facts.v_head_dim}, q.options());
     const at::Tensor lse = at::empty({facts.num_qo_heads, rows}, q.options().dtype(at::kFloat));
     const auto tensor = [](const at::Tensor& t) {
@@ -279,8 +314,8 @@ struct Decoder {
     call.num_rows = rows;
     call.num_tokens = length + rows;
     call.q = tensor(q);
-    call.k = tensor(kept.k);
-    call.v = tensor(kept.v);
+    call.k = tensor(all_k);
+    call.v = tensor(all_v);
     call.o = output.data_ptr();
     call.lse = lse.data_ptr<float>();
     call.stop = stop;
@@ -347,9 +382,9 @@ struct Decoder {
     return at::stack(norms);
   }
 
-  void Hand(int32_t layer, const Attended& attended, HeadSink* sink) const {
+  void Hand(int32_t layer, const Attended& attended, HeadSink* sink) {
     const AttentionLayer& facts = config.layers[static_cast<size_t>(layer)];
-    const LayerCache& kept = cache[static_cast<size_t>(layer)];
+    const LayerCache& kept = CacheOf(static_cast<size_t>(layer));
     const int64_t rows = attended.q.size(1);
     std::vector<at::Tensor> on_host;  // until the sink has taken them
     const auto host = [&](const at::Tensor& t) {
@@ -411,9 +446,23 @@ struct Decoder {
   }
 
   at::Tensor Mlp(const at::Tensor& x, const LayerWeights& w) const {
-    if (w.experts.router.weight.defined()) return MixExperts(x, w.experts, config.experts, config.activation);
+    const bool has_experts = w.experts.router.weight.defined();
+    if (has_experts && !config.experts.beside_mlp) return MixExperts(x, x, w.experts, config.experts, config.activation);
     return w.has_gate ? GatedMlp(x, w.gate_up, w.down, config.activation)
                       : Apply(w.down, Activated(config.activation, Apply(w.gate_up, x)));
+  }
+
+  // What experts beside an MLP give, from what the MLP's norm reads.
+  at::Tensor Beside(const at::Tensor& x, const ExpertWeights& w) const {
+    const double scale = 1 / std::sqrt(static_cast<double>(config.hidden_size));
+    const at::Tensor routed = Unit(x) * w.router_scale * scale;
+    return Norm(MixExperts(Norm(x, w.input_norm), routed, w, config.experts, config.activation), w.output_norm);
+  }
+
+  // x with what the layer gets of the tokens beside it.
+  at::Tensor WithInput(const at::Tensor& x, const LayerInputWeights& w, const at::Tensor& input) const {
+    const at::Tensor gate = Activated(config.activation, Apply(w.gate, x));
+    return x + Norm(Apply(w.output, gate * input), w.output_norm);
   }
 
   // x with `added` on it.
@@ -421,8 +470,9 @@ struct Decoder {
     return config.residual_multiplier == 1 ? x + added : x + added * config.residual_multiplier;
   }
 
-  at::Tensor Layer(const at::Tensor& x, size_t layer, const std::vector<RotaryEmbedding::Tables>& positions,
-                   HeadSink* sink) {
+  // `input`: what the layer gets of the tokens beside x (LayerInputRules), or undefined.
+  at::Tensor Layer(const at::Tensor& x, const at::Tensor& input, size_t layer,
+                   const std::vector<RotaryEmbedding::Tables>& positions, HeadSink* sink) {
     StopIfAsked(stop);
     const LayerWeights& w = weights.layers[layer];
     const bool after = config.norms_after;
@@ -439,7 +489,11 @@ struct Decoder {
       return Norm(Plus(between, Mlp(between, w)), w.mlp_norm);
     }
     const at::Tensor between = Plus(x, attended);
-    return Plus(between, Norm(Mlp(Norm(between, w.mlp_norm), w), w.mlp_output_norm));
+    at::Tensor mlp = Mlp(Norm(between, w.mlp_norm), w);
+    if (config.experts.beside_mlp) mlp = Norm(mlp, w.experts.mlp_norm) + Beside(between, w.experts);
+    at::Tensor out = Plus(between, Norm(mlp, w.mlp_output_norm));
+    if (input.defined()) out = WithInput(out, w.layer_input, input);
+    return w.factor.defined() ? out * w.factor : out;
   }
 
   // What stands in place of attention.
@@ -462,6 +516,24 @@ struct Decoder {
     x = Norm(x, weights.embedding_norm);
     // By a number of x's own type, as transformers' modules do.
     return config.embedding_multiplier == 1 ? x : x * at::full({}, config.embedding_multiplier, x.options());
+  }
+
+  // What the layers get of the tokens beside their hidden states [rows, num_layers, size]; x: the embedded tokens.
+  at::Tensor LayerInputs(std::span<const int32_t> tokens, const at::Tensor& x) const {
+    const LayerInputRules& rules = config.layer_inputs;
+    if (rules.size == 0) return {};
+    for (const int32_t token : tokens) {
+      if (token < rules.vocabulary) continue;
+      throw BadInputError("token id " + std::to_string(token) + " is outside the " + std::to_string(rules.vocabulary) +
+                          " tokens of vocab_size_per_layer_input; use the tokenizer of the same folder");
+    }
+    const std::vector<int64_t> shape = {x.size(0), config.num_layers, rules.size};
+    const at::Tensor own = at::embedding(weights.layer_embedding, TokenTensor(tokens));
+    const at::Tensor scale = at::full({}, std::sqrt(static_cast<double>(rules.size)), x.options());
+    const at::Tensor projected =
+        Apply(weights.layer_projection, x) * (1 / std::sqrt(static_cast<double>(config.hidden_size)));
+    return (Norm(projected.view(shape), weights.layer_projection_norm) + (own * scale).view(shape)) *
+           (1 / std::numbers::sqrt2);
   }
 
   // Logits [rows, vocabulary_size], fp32 on the host; of a model without a head the hidden states.
@@ -487,6 +559,7 @@ struct Decoder {
   AttentionBackend* attention = &dense;
   std::vector<int32_t> fed;  // of a model with layers without attention: all tokens so far
   bool stale = false;        // and its state is not what they made: they are fed anew before the next pass
+  bool shares_keys = false;  // some layer reads another one's
   int64_t capacity = 0;      // tokens
   int64_t length = 0;        // tokens fed
   std::stop_token stop;      // of the pass that runs
@@ -542,10 +615,14 @@ std::vector<float> TorchTransformer::Forward(std::span<const int32_t> tokens, Lo
         positions[place].push_back(rotary.At(m.length, rows, std::max(m.length + rows, m.prompt_end)));
     }
     at::Tensor x = m.Embedded(tokens);
+    const at::Tensor inputs = m.LayerInputs(tokens, x);
     for (size_t layer = 0; layer < m.weights.layers.size(); ++layer) {
       const size_t place = m.place_of_layer[layer];
-      x = m.Layer(x.to(m.places[place].device), layer, positions[place], sink);
+      const at::Device& device = m.places[place].device;
+      const at::Tensor input = inputs.defined() ? inputs.select(1, static_cast<int64_t>(layer)).to(device) : inputs;
+      x = m.Layer(x.to(device), input, layer, positions[place], sink);
     }
+    for (LayerCache& layer : m.cache) layer.raw_k = layer.plain_k = at::Tensor();
     x = x.to(m.FirstDevice());
     std::vector<float> result;
     if (logits != LogitsOf::kNone) {

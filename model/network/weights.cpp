@@ -91,17 +91,20 @@ class LayerLoader {
         out.qkv = LoadQkv();
       if (facts_.qk_norm != QkNorm::kNone) {
         out.q_norm = LoadNorm(names.q_norm, false);
-        out.k_norm = LoadNorm(names.k_norm, false);
+        if (facts_.kv_layer < 0) out.k_norm = LoadNorm(names.k_norm, false);
       }
       out.output = LoadProjection(names.output, config_.output_bias);
     }
     out.attention_output_norm = LoadNorm(names.attention_output_norm);
     out.mlp_norm = LoadNorm(names.mlp_norm);
-    if (has_experts_)
-      LoadExperts(&out.experts);
-    else
-      LoadMlp(&out);
+    if (has_experts_) LoadExperts(&out.experts);
+    if (!has_experts_ || config_.experts.beside_mlp) LoadMlp(&out);
     out.mlp_output_norm = LoadNorm(names.mlp_output_norm);
+    if (config_.layer_inputs.size > 0) {
+      out.layer_input = {LoadProjection(family_.layer_input.gate, false),
+                         LoadProjection(family_.layer_input.output, false), LoadNorm(family_.layer_input.output_norm)};
+    }
+    if (!names.factor.empty()) out.factor = Part(names.factor, "");
     return out;
   }
 
@@ -139,7 +142,9 @@ class LayerLoader {
   Projection LoadQkv() {
     const LayerNames& names = family_.layer;
     if (family_.qkv_layout == QkvLayout::kApart) {
-      std::vector<std::string_view> parts = {names.q, names.k, names.v};
+      std::vector<std::string_view> parts = {names.q};
+      if (facts_.kv_layer < 0) parts.push_back(names.k);
+      if (facts_.kv_layer < 0 && !facts_.v_is_projected_k) parts.push_back(names.v);
       if (!names.gate_of_output.empty()) {
         parts.push_back(names.gate_of_output);
         return LoadStacked(parts, config_.qkv_bias);
@@ -253,6 +258,13 @@ class LayerLoader {
     const bool packed = loader_.HasPackedExperts(family_, prefix_);
     out->router = LoadProjection(names.router, packed && !names.packed_as_linear);
     if (!names.correction.empty()) out->correction = Part(names.correction, "").to(at::kFloat);
+    if (!names.router_scale.empty()) out->router_scale = Part(names.router_scale, "");
+    if (!names.expert_scale.empty()) out->expert_scale = Part(names.expert_scale, "").to(at::kFloat);
+    if (rules.beside_mlp) {
+      out->input_norm = LoadNorm(names.input_norm);
+      out->output_norm = LoadNorm(names.output_norm);
+      out->mlp_norm = LoadNorm(names.mlp_norm);
+    }
     if (packed && names.packed_as_linear) {
       out->gate_up = LoadLinearPack(names.packed_gate_up);
       out->down = LoadLinearPack(names.packed_down);
@@ -336,6 +348,11 @@ ModelWeights LoadWeights(Checkpoint* checkpoint, ModelConfig* config, at::Scalar
   }
   if (config->final_norm)
     weights.final_norm = {load(row.final_norm), row.norm_bias ? load(row.final_norm, ".bias") : at::Tensor()};
+  if (config->layer_inputs.size > 0) {
+    weights.layer_embedding = load(row.layer_input.embedding);
+    weights.layer_projection.weight = load(row.layer_input.projection);
+    weights.layer_projection_norm.weight = load(row.layer_input.projection_norm);
+  }
   if (config->tied_embeddings)
     weights.head = weights.embedding;
   else if (config->has_head)

@@ -28,6 +28,9 @@ struct NormWeights {
 struct ExpertWeights {
   Projection router;                                      // [experts, hidden]
   at::Tensor correction;                                  // [experts], fp32
+  at::Tensor router_scale;                                // [hidden]
+  at::Tensor expert_scale;                                // [experts], fp32
+  NormWeights input_norm, output_norm, mlp_norm;          // of experts beside an MLP
   std::vector<Projection> gate_up;                        // [experts]; rows: gate, up
   std::vector<Projection> down;                           // [experts]
   Projection shared_gate_up, shared_down, shared_weight;  // undefined where there is no such
@@ -60,9 +63,15 @@ struct LinearWeights {
   NormWeights norm;
 };
 
+// How a layer adds what it gets beside its hidden state (LayerInputRules).
+struct LayerInputWeights {
+  Projection gate, output;
+  NormWeights output_norm;
+};
+
 struct LayerWeights {
   NormWeights input_norm;
-  Projection qkv;  // rows: all q heads, all k heads, all v heads, all gates of outputs
+  Projection qkv;  // rows: all q heads, and as far as the layer has them all k heads, all v heads, all gates of outputs
   LatentWeights latent;
   IndexWeights index;
   LinearWeights linear;
@@ -75,6 +84,8 @@ struct LayerWeights {
   Projection down;
   ExpertWeights experts;  // without any, the MLP is gate_up and down
   NormWeights mlp_output_norm;
+  LayerInputWeights layer_input;
+  at::Tensor factor;  // [1]
 };
 
 struct ModelWeights {
@@ -85,6 +96,9 @@ struct ModelWeights {
   Projection embedding_in, embedding_out;
   at::Tensor head;  // the same tensor when tied
   NormWeights final_norm;
+  at::Tensor layer_embedding;  // [vocabulary, num_layers * size], of LayerInputRules
+  Projection layer_projection;
+  NormWeights layer_projection_norm;
   std::vector<LayerWeights> layers;
 };
 

@@ -509,6 +509,61 @@ TEST(ModelConfig, RefusesExpertsThatDoNotFitTogether) {
   EXPECT_THAT(RefusalWith("vocab_size", 100, config), HasSubstr("quantised")) << "only gpt_oss has such experts";
 }
 
+// As published, and as transformers 5.23 writes it: layers without a window have heads of their own.
+TEST(ModelConfig, ReadsGemma4sLayersInBothForms) {
+  json published = Family("gemma4_text");
+  published.update({{"num_hidden_layers", 8},
+                    {"head_dim", 16},
+                    {"global_head_dim", 24},
+                    {"num_global_key_value_heads", 1},
+                    {"attention_k_eq_v", true},
+                    {"num_kv_shared_layers", 3},
+                    {"use_double_wide_mlp", true},
+                    {"sliding_window", 32},
+                    {"hidden_size_per_layer_input", 0}});
+  json written = published;
+  for (const char* key : {"global_head_dim", "num_global_key_value_heads"}) written.erase(key);
+  for (const char* layer : {"3", "7"}) written["per_layer_config"][layer] = {{"head_dim", 24}, {"num_key_value_heads", 1}};
+  for (json config : {published, written}) {
+    config["layer_types"] = json::array();
+    for (int layer = 0; layer < 8; ++layer)
+      config["layer_types"].push_back(layer == 3 ? "full_attention" : "sliding_attention");  // the last is full anyway
+    const ModelConfig read = Parse(config);
+    std::vector<int32_t> dims, kv_heads, windows, sources, ropes;
+    for (const AttentionLayer& layer : read.layers) {
+      dims.push_back(layer.head_dim);
+      kv_heads.push_back(layer.num_kv_heads);
+      windows.push_back(layer.window);
+      sources.push_back(layer.kv_layer);
+      ropes.push_back(layer.rope);
+      EXPECT_EQ(layer.v_is_projected_k, layer.window == 0);
+      EXPECT_EQ(layer.scale, 1);
+    }
+    EXPECT_EQ(dims, (std::vector<int32_t>{16, 16, 16, 24, 16, 16, 16, 24}));
+    EXPECT_EQ(kv_heads, (std::vector<int32_t>{2, 2, 2, 1, 2, 2, 2, 1}));
+    EXPECT_EQ(windows, (std::vector<int32_t>{32, 32, 32, 0, 32, 32, 32, 0}));
+    EXPECT_EQ(sources, (std::vector<int32_t>{-1, -1, -1, -1, -1, 4, 4, 3}));
+    EXPECT_EQ(ropes, (std::vector<int32_t>{1, 1, 1, 0, 1, 1, 1, 0}));
+    EXPECT_EQ(read.inner_sizes, (std::vector<int32_t>{96, 96, 96, 96, 96, 192, 192, 192}));
+    EXPECT_EQ(read.ropes[0].type, RopeType::kProportional);
+    EXPECT_EQ(read.ropes[0].turned_pairs, 3) << "a quarter of 24 components";
+    EXPECT_EQ(read.ropes[1].theta, 1e4);
+    EXPECT_THAT(RefusalWith("num_kv_shared_layers", 8, config), HasSubstr("num_kv_shared_layers"));
+    EXPECT_THAT(RefusalWith("num_kv_shared_layers", 5, config), HasSubstr("leaves no layer of each kind"));
+    EXPECT_THAT(RefusalWith("use_bidirectional_attention", "all", config), HasSubstr("use_bidirectional_attention"));
+  }
+  EXPECT_THAT(RefusalWith("global_head_dim", 25, published), HasSubstr("25 is not even"));
+  EXPECT_THAT(RefusalWith("num_global_key_value_heads", 3, published), HasSubstr("does not divide"));
+  for (const auto& [layer, facts, words] : {std::tuple{"8", json{{"head_dim", 24}}, "the number of a layer"},
+                                            {"one", json{{"head_dim", 24}}, "the number of a layer"},
+                                            {"2", json{{"sliding_window", 24}}, "sliding_window"},
+                                            {"2", json{{"head_dim", 24}}, "heads of different sizes"}}) {
+    json config = written["per_layer_config"];
+    config[layer] = facts;
+    EXPECT_THAT(RefusalWith("per_layer_config", config, written), HasSubstr(words)) << layer;
+  }
+}
+
 // Once, all that was said of Llama's folder original/ was that config.json cannot be opened.
 TEST(ModelConfig, RefusesTheMakersOwnFormWithTheFolderToNameInstead) {
   const TemporaryFolder folder;

@@ -228,6 +228,20 @@ def llama4_with_images():
     return transformers.Llama4ForConditionalGeneration(config)
 
 
+def gemma4(**options):
+    """As the small models are: the last layers share keys, have wider MLPs, and all get inputs of their own."""
+    return transformers.Gemma4TextConfig(**{
+        **SIZES, "num_hidden_layers": 6, "layer_types": ["sliding_attention", "full_attention"] * 3, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+        "global_head_dim": 24, "sliding_window": 32, "num_kv_shared_layers": 3, "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 97,
+        "use_double_wide_mlp": True, "final_logit_softcapping": 3.0, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, **options})
+
+
+def gemma4_with_images():
+    sees = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, head_dim=8)
+    config = transformers.Gemma4Config(text_config=gemma4().to_dict(), vision_config=sees, audio_config=None, tie_word_embeddings=True)
+    return transformers.Gemma4ForConditionalGeneration(config)
+
+
 def qwen2_moe(**options):
     return family("Qwen2Moe", "Qwen2Moe", **{**rope(1e6), "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
                                              "shared_expert_intermediate_size": 20, "mlp_only_layers": [0], **options})
@@ -416,6 +430,11 @@ MODELS = {
     "mimo_v2_flash": mimo_v2_flash,
     "mimo_v2_flash_as_published": lambda: mimo_v2_flash(layer_types=None, mlp_layer_types=None, rope_parameters=None, routed_scaling_factor=None, attention_bias=True,
                                                         num_attention_heads=4, num_key_value_heads=1),
+    "gemma4_text": lambda: transformers.Gemma4ForCausalLM(gemma4()),
+    "gemma4_text_with_experts": lambda: transformers.Gemma4ForCausalLM(gemma4(
+        num_kv_shared_layers=0, hidden_size_per_layer_input=0, attention_k_eq_v=True, num_global_key_value_heads=1, use_double_wide_mlp=False, enable_moe_block=True,
+        num_experts=6, top_k_experts=2, moe_intermediate_size=24, num_attention_heads=7, num_key_value_heads=7)),
+    "gemma4": gemma4_with_images,
 }
 
 
@@ -425,6 +444,8 @@ def randomize(model):
         for name, buffer in model.named_buffers():
             if name.endswith("e_score_correction_bias"):
                 buffer.copy_(torch.randn_like(buffer) * 0.3)
+            if name.endswith("layer_scalar"):
+                buffer.copy_(torch.rand_like(buffer) + 0.5)
         for name, weight in model.named_parameters():
             if weight.dim() == 1:
                 weight.copy_(torch.randn_like(weight) * 0.3 + (1.0 if "norm" in name else 0.0))

@@ -88,6 +88,10 @@ def rewrite_config(folder, name, model):
         config |= {"rope_theta": 5000000, "swa_rope_theta": 10000, "partial_rotary_factor": 0.334, "routed_scaling_factor": None}
     if name == "llama4_text_as_published":
         config["attn_temperature_tuning"] = 4
+    if name == "gemma4":  # as google publishes it
+        text = config["text_config"]
+        del text["per_layer_config"]
+        text |= {"global_head_dim": 24, "num_global_key_value_heads": None, "num_key_value_heads": 2}
     if name == "smollm3_windows":
         for key in ("layer_types", "no_rope_layers"):
             del config[key]

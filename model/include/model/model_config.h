@@ -20,6 +20,12 @@ struct Family;
 
 enum class Activation : uint8_t { kSilu, kGelu, kGeluTanh, kGeluSigmoid, kRelu };
 
+// What each layer gets of a token beside its hidden state (Gemma's per-layer embeddings); size 0: nothing.
+struct LayerInputRules {
+  int32_t size = 0;        // numbers a layer
+  int32_t vocabulary = 0;  // tokens that have some
+};
+
 // How a router chooses among experts.
 enum class RouterScore : uint8_t {
   kSoftmax,          // of all experts' logits
@@ -43,6 +49,7 @@ struct ExpertRules {
   bool weigh_inputs = false;  // the weights multiply what the experts get, and not what they give
   double limit = 0;           // GPT-OSS: gate and up are held to it, and up has 1 added; 0: a plain gated MLP
   double gain = 1;            // of its gate's sigmoid
+  bool beside_mlp = false;    // a layer's MLP runs as well, and what both give is added
   bool mxfp4 = false;         // four-bit numbers with a scale for 32 of them
   std::vector<bool> layers;   // [num_layers], those that have experts
 };
@@ -112,12 +119,14 @@ struct ModelConfig {
   double logit_multiplier = 1;
   double logit_soft_cap = 0;           // logit = cap * tanh(logit / cap); 0: none
   std::vector<AttentionLayer> layers;  // [num_layers]
+  std::vector<int32_t> inner_sizes;    // [num_layers] of the MLPs, where they differ; else empty
   std::vector<RopeConfig> ropes;       // the kinds of positions that layers have; the first is that of most
   int32_t num_skipped_layers = 0;      // after the others, which predict further tokens and are not run
   ExpertRules experts;
   LatentRules latent;
   IndexRules index;
   LinearRules linear;
+  LayerInputRules layer_inputs;
   std::string json;  // the file's text, kept in traces
 };
 
@@ -125,6 +134,9 @@ struct ModelConfig {
 ModelConfig ReadModelConfig(const std::string& model_dir);
 // The same from text; `file` only names the source in messages.
 ModelConfig ParseModelConfig(std::string_view text, const std::string& file);
+
+// Inner size of a layer's MLP.
+int32_t InnerSize(const ModelConfig& config, int32_t layer);
 
 // Every token of an encoder sees all others; it takes a text in one pass and generates nothing.
 bool IsEncoder(const ModelConfig& config);

@@ -16,7 +16,8 @@ enum class RopeType : uint8_t {
   kDynamic,   // theta grows with the sequence once that is longer than max_positions
   kYarn,      // long wavelengths divided by factor, short ones kept, a ramp between
   kLongRope,  // a factor of its own for every frequency: one set up to original_max_positions, another beyond
-  kLlama3     // as yarn, with a smooth step between two wavelengths
+  kLlama3,    // as yarn, with a smooth step between two wavelengths
+  kProportional  // Gemma 4's: only the shorter wavelengths of all that a whole head would have are turned
 };
 
 struct RopeConfig {
@@ -25,7 +26,8 @@ struct RopeConfig {
   bool interleaved = false;            // pairs components 2j and 2j + 1; else j and j + rotary_dim / 2
   int32_t rotary_dim = 0;              // components of a head which are turned; head_dim unless the file says less
   int32_t first_dim = 0;               // the first of them
-  double factor = 1;                   // linear, dynamic, yarn, llama3: how far positions are stretched
+  int32_t turned_pairs = 0;            // proportional: of the rotary_dim / 2, the first
+  double factor = 1;                   // linear, dynamic, yarn, llama3, proportional: how far positions are stretched
   double attention_factor = 1;         // yarn, longrope: on cos and sin
   double mscale_all_dim = 0;           // yarn: what DeepSeek's families put into the scale of the scores; 0: nothing
   int64_t max_positions = 0;           // dynamic
