@@ -123,7 +123,7 @@ TEST(ModelConfig, SomeFamiliesNormsStayInFp32) {
   std::vector<std::string_view> found;
   for (const auto* family : Families())
     if (family->norm == NormKind::kRmsInFp32) found.push_back(family->model_type);
-  EXPECT_THAT(found, ::testing::UnorderedElementsAre("olmo2", "olmo3", "gpt_oss", "afmoe"));
+  EXPECT_THAT(found, ::testing::UnorderedElementsAre("olmo2", "olmo3", "gpt_oss", "afmoe", "gemma4_text", "gemma4"));
 }
 
 // The meaning of absent keys is that of transformers' configuration classes.
@@ -521,13 +521,12 @@ TEST(ModelConfig, ReadsGemma4sLayersInBothForms) {
                     {"use_double_wide_mlp", true},
                     {"sliding_window", 32},
                     {"hidden_size_per_layer_input", 0}});
+  for (int layer = 0; layer < 8; ++layer)
+    published["layer_types"].push_back(layer == 3 ? "full_attention" : "sliding_attention");  // the last is full anyway
   json written = published;
   for (const char* key : {"global_head_dim", "num_global_key_value_heads"}) written.erase(key);
   for (const char* layer : {"3", "7"}) written["per_layer_config"][layer] = {{"head_dim", 24}, {"num_key_value_heads", 1}};
-  for (json config : {published, written}) {
-    config["layer_types"] = json::array();
-    for (int layer = 0; layer < 8; ++layer)
-      config["layer_types"].push_back(layer == 3 ? "full_attention" : "sliding_attention");  // the last is full anyway
+  for (const json& config : {published, written}) {
     const ModelConfig read = Parse(config);
     std::vector<int32_t> dims, kv_heads, windows, sources, ropes;
     for (const AttentionLayer& layer : read.layers) {
