@@ -269,8 +269,6 @@ int CheckpointInfo(const std::string& path, bool json) {
                  {"capture_refusal", refusal.empty() ? Json() : Json(refusal)},
                  {"text_refusal", text_refusal.empty() ? Json() : Json(text_refusal)}});
   } else {
-    const int64_t values_per_token =
-        int64_t{summary.num_layers} * summary.head_dim * (summary.num_qo_heads + 2 * summary.num_kv_heads);
     out << Printable(path) << ": checkpoint, " << Printable(summary.model_type) << ", "
         << static_cast<double>(summary.num_parameters) / 1e6 << " M parameters in " << summary.num_files
         << (summary.num_files == 1 ? " file (" : " files (") << ByteText(summary.bytes) << ", "
@@ -278,7 +276,7 @@ int CheckpointInfo(const std::string& path, bool json) {
         << " layers, hidden " << summary.hidden_size << ", " << summary.num_qo_heads << " query heads over "
         << summary.num_kv_heads << " KV heads, head_dim " << summary.head_dim << ", vocabulary "
         << summary.vocabulary_size << ", context " << summary.max_positions << " tokens\n  a trace of every head takes "
-        << ByteText(values_per_token * 2) << " per token in bf16\n";
+        << ByteText(summary.values_per_token * 2) << " per token in bf16\n";
     if (!refusal.empty())
       out << "  capture would refuse it: " << Printable(refusal) << '\n';
     else if (!text_refusal.empty())

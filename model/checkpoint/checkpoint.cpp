@@ -192,6 +192,12 @@ CheckpointSummary Summarize(const Checkpoint& checkpoint, const ModelConfig& con
   summary.num_qo_heads = config.num_qo_heads;
   summary.num_kv_heads = config.num_kv_heads;
   summary.head_dim = config.head_dim;
+  for (const AttentionLayer& layer : config.layers) {
+    if (layer.linear) continue;
+    summary.values_per_token += int64_t{layer.num_qo_heads} * layer.head_dim;
+    if (layer.kv_layer < 0)
+      summary.values_per_token += int64_t{layer.num_kv_heads} * (layer.head_dim + layer.v_head_dim);
+  }
   summary.hidden_size = config.hidden_size;
   summary.vocabulary_size = config.vocabulary_size;
   summary.max_positions = config.max_positions;

@@ -155,8 +155,7 @@ void Read(const JsonFields& root, ModelConfig* config) {
   if (!root.IsNull("hidden_size_per_layer_input")) {
     LayerInputRules& inputs = config->layer_inputs;
     inputs.size = static_cast<int32_t>(root.Integer("hidden_size_per_layer_input", 0, kMostInput, kAbsentInput));
-    inputs.vocabulary =
-        static_cast<int32_t>(root.Integer("vocab_size_per_layer_input", 1, 1 << 24, kAbsentVocabulary));
+    inputs.vocabulary = static_cast<int32_t>(root.Integer("vocab_size_per_layer_input", 1, 1 << 24, kAbsentVocabulary));
   }
   ReadMixture(root, config);
 }

@@ -171,14 +171,18 @@ int64_t LinearStateBytes(const ModelConfig& config, int64_t number_bytes) {
 double PassBytes(const ModelConfig& config, int64_t number_bytes, int64_t rows, int64_t tokens,
                  std::span<const CapturePoint> points) {
   const auto bytes = static_cast<double>(number_bytes);
-  double widest = 3.0 * config.intermediate_size * bytes * static_cast<double>(rows);
+  int32_t inner = config.intermediate_size;
+  for (const int32_t one : config.inner_sizes) inner = std::max(inner, one);
+  double widest = 3.0 * inner * bytes * static_cast<double>(rows);
   for (const AttentionLayer& layer : config.layers) {
     const double of_layer = layer.linear ? LinearPass(config, bytes, static_cast<double>(rows))
                                          : AttentionPass(config, layer, bytes, static_cast<double>(rows),
                                                          static_cast<double>(tokens), points);
     widest = std::max(widest, of_layer);
   }
-  return 4.0 * config.hidden_size * bytes * static_cast<double>(rows) + widest;
+  // What all layers get beside hidden states is there from the first on, made of two more tensors of its size.
+  const double inputs = 3.0 * config.num_layers * config.layer_inputs.size;
+  return (4.0 * config.hidden_size + inputs) * bytes * static_cast<double>(rows) + widest;
 }
 
 ModelSizes SizesOf(const Checkpoint& checkpoint, const ModelConfig& config, int64_t number_bytes, int64_t tokens,
@@ -192,8 +196,8 @@ ModelSizes SizesOf(const Checkpoint& checkpoint, const ModelConfig& config, int6
     if (layer >= config.num_layers) continue;
     const AttentionLayer& facts = config.layers[static_cast<size_t>(layer)];
     const int64_t of_index = facts.selected > 0 ? config.index.dim : 0;
-    const int64_t cache =
-        (int64_t{facts.num_kv_heads} * (int64_t{facts.head_dim} + facts.v_head_dim) + of_index) * tokens;
+    const int64_t kept_heads = facts.kv_layer < 0 ? facts.num_kv_heads : 0;
+    const int64_t cache = (kept_heads * (int64_t{facts.head_dim} + facts.v_head_dim) + of_index) * tokens;
     sizes.layers.push_back(numbers * number_bytes +
                            (facts.linear ? LinearStateBytes(config, number_bytes) : cache * number_bytes));
   }

@@ -8,7 +8,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/gelu.h>
-#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/silu.h>
@@ -33,6 +32,7 @@
 #include "network/attention.h"
 #include "network/delta_rule.h"
 #include "network/experts.h"
+#include "network/norms.h"
 #include "network/rope.h"
 #include "network/short_convolution.h"
 #include "network/token_index.h"
@@ -43,32 +43,11 @@
 namespace headscope::model {
 namespace {
 
-// In fp32, back to x's type; each kind in the order of operations of transformers' modules. Without weights: x.
-at::Tensor Normalised(NormKind kind, const at::Tensor& x, const NormWeights& norm, double eps) {
-  if (!norm.defined()) return x;
-  const at::Tensor wide = x.to(at::kFloat);
-  if (kind == NormKind::kLayer && norm.weight.dim() == 2) {  // [heads, head_dim], of x by heads
-    return at::layer_norm(wide, {x.size(-1)}, {}, {}, eps)
-        .mul_(norm.weight.to(at::kFloat).unsqueeze(1))
-        .to(x.scalar_type());
-  }
-  if (kind == NormKind::kLayer) {
-    return at::layer_norm(wide, {x.size(-1)}, norm.weight.to(at::kFloat),
-                          norm.bias.defined() ? norm.bias.to(at::kFloat) : at::Tensor(), eps)
-        .to(x.scalar_type());
-  }
-  const at::Tensor scale = wide.square().mean(-1, /*keepdim=*/true).add_(eps).rsqrt_();
-  const at::Tensor unit = wide.mul(scale);
-  if (kind == NormKind::kRmsInFp32) return unit.mul(norm.weight.to(at::kFloat)).to(x.scalar_type());
-  if (kind == NormKind::kRmsAboutOne) return unit.mul_(norm.weight.to(at::kFloat).add(1)).to(x.scalar_type());
-  return unit.to(x.scalar_type()).mul_(norm.weight);
-}
-
 // Keys [num_kv_heads, capacity, head_dim] and values [.., v_head_dim] of one layer, grown by doubling; or what a layer
 // without attention remembers. Of a layer that reads another one's: nothing.
 struct LayerCache {
   at::Tensor k, v;
-  at::Tensor index_k;  // [1, capacity, index.dim], of a layer with an index
+  at::Tensor index_k;         // [1, capacity, index.dim], of a layer with an index
   at::Tensor raw_k, plain_k;  // of the pass that runs (Projected), where other layers read this one's
   DeltaState state;
 };
@@ -193,14 +172,8 @@ struct Decoder {
     return heads * factors.to(heads.scalar_type()).unsqueeze(1);
   }
 
-  // A norm without weights.
-  at::Tensor Unit(const at::Tensor& x) const {
-    const at::Tensor wide = x.to(at::kFloat);
-    return wide.mul(wide.square().mean(-1, /*keepdim=*/true).add_(config.norm_eps).rsqrt_()).to(x.scalar_type());
-  }
-
   at::Tensor BehindRope(const at::Tensor& heads, const NormWeights& norm) const {
-    return config.family->unit_head_norms ? Unit(heads) : Norm(heads, norm);
+    return config.family->unit_head_norms ? OfUnitSize(heads, config.norm_eps) : Norm(heads, norm);
   }
 
   at::Tensor Turned(const at::Tensor& heads, const AttentionLayer& facts,
@@ -234,7 +207,7 @@ struct Decoder {
                                    : qkv.narrow(1, q_size + k_size, v_size)
                                          .view({x.size(0), facts.num_kv_heads, facts.v_head_dim})
                                          .transpose(0, 1);
-    if (config.family->unit_values) out.v = Unit(out.v);
+    if (config.family->unit_values) out.v = OfUnitSize(out.v, config.norm_eps);
     if (config.value_multiplier != 1) out.v = out.v * config.value_multiplier;
     if (facts.output_gate) out.gate = qkv.narrow(1, q_size + k_size + v_size, q_size);
     return out;
@@ -274,8 +247,7 @@ struct Decoder {
     const LayerWeights& w = weights.layers[layer];
     const AttentionLayer& facts = config.layers[layer];
     const int64_t rows = x.size(0);
-    Projected made =
-        config.latent.kv_rank > 0 ? ProjectByLatents(x, layer, positions) : Project(x, layer, positions);
+    Projected made = config.latent.kv_rank > 0 ? ProjectByLatents(x, layer, positions) : Project(x, layer, positions);
     const at::Tensor q = Captured(made.q);
     LayerCache& kept = CacheOf(layer);
     at::Tensor k, v;
@@ -447,7 +419,8 @@ struct Decoder {
 
   at::Tensor Mlp(const at::Tensor& x, const LayerWeights& w) const {
     const bool has_experts = w.experts.router.weight.defined();
-    if (has_experts && !config.experts.beside_mlp) return MixExperts(x, x, w.experts, config.experts, config.activation);
+    if (has_experts && !config.experts.beside_mlp)
+      return MixExperts(x, x, w.experts, config.experts, config.activation);
     return w.has_gate ? GatedMlp(x, w.gate_up, w.down, config.activation)
                       : Apply(w.down, Activated(config.activation, Apply(w.gate_up, x)));
   }
@@ -455,7 +428,7 @@ struct Decoder {
   // What experts beside an MLP give, from what the MLP's norm reads.
   at::Tensor Beside(const at::Tensor& x, const ExpertWeights& w) const {
     const double scale = 1 / std::sqrt(static_cast<double>(config.hidden_size));
-    const at::Tensor routed = Unit(x) * w.router_scale * scale;
+    const at::Tensor routed = OfUnitSize(x, config.norm_eps) * w.router_scale * scale;
     return Norm(MixExperts(Norm(x, w.input_norm), routed, w, config.experts, config.activation), w.output_norm);
   }
 

@@ -25,7 +25,7 @@ FAMILIES = {"llama_gqa": "llama", "mistral_window": "mistral", "qwen2": "qwen2",
             "gpt_oss_mxfp4": "gpt_oss", "deepseek_v2_groups": "deepseek_v2", "deepseek_v3": "deepseek_v3", "deepseek_v32": "deepseek_v32", "kimi_k2": "kimi_k2", "qwen3_next": "qwen3_next",
             "qwen3_5": "qwen3_5", "qwen3_5_text": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe", "qwen2_moe": "qwen2_moe", "qwen2_vl_as_published": "qwen2_vl", "qwen2_5_vl": "qwen2_5_vl", "qwen3_vl": "qwen3_vl", "qwen3_vl_moe_as_published": "qwen3_vl_moe",
             "glm4_moe": "glm4_moe", "glm4_moe_lite": "glm4_moe_lite", "minimax_m2_as_published": "minimax_m2", "seed_oss": "seed_oss", "ernie4_5": "ernie4_5",
-            "olmoe": "olmoe", "hunyuan_stretched": "hunyuan_v1_dense", "lfm2": "lfm2", "mimo_v2_flash": "mimo_v2_flash", "qwen": "qwen", "yi": "Yi", "gemma3_with_images": "gemma3", "bert": "bert"}
+            "olmoe": "olmoe", "hunyuan_stretched": "hunyuan_v1_dense", "lfm2": "lfm2", "mimo_v2_flash": "mimo_v2_flash", "qwen": "qwen", "yi": "Yi", "gemma3_with_images": "gemma3", "gemma4_text": "gemma4_text", "gemma4": "gemma4", "bert": "bert"}
 ENCODERS = {"bert"}
 # What a family changes in eval is what it changes in the network, which families_test.cpp decodes with: these stand for its kinds.
 EVALUATED = {"llama_gqa", "gemma2", "gpt2_hub_names", "gpt_oss_mxfp4", "deepseek_v3", "qwen3_next"}
@@ -52,6 +52,8 @@ class ModelFamilies(unittest.TestCase):
         config = json.loads((ORACLE / name / "config.json").read_text())
         key, sizes = VOCABULARY.get(config["model_type"], "vocab_size"), config.get("text_config", config)
         tokens, sizes[key] = sizes[key], json.loads(pathlib.Path(MODEL, "config.json").read_text())["vocab_size"] + padding
+        if "vocab_size_per_layer_input" in sizes:
+            sizes["vocab_size_per_layer_input"] = sizes[key]
         (folder / "config.json").write_text(json.dumps(config))
         random = numpy.random.default_rng(9)
         weights = {}
@@ -76,8 +78,8 @@ class ModelFamilies(unittest.TestCase):
                     config = json.loads((folder / "config.json").read_text())
                     config = config.get("text_config", config)
                     self.assertEqual(int(file.attrs["version"]), 3 if name in ENCODERS else 2)
-                    # Of the first ones' layers, one has heads; of the other's, the one without a window is of another shape and stands in a group of its own.
-                    layers = 1 if name.startswith(("qwen3_next", "qwen3_5", "lfm2")) else 2 if name == "mimo_v2_flash" else 3
+                    # Of the first ones' layers, one has heads; of the other's, the one without a window is of another shape and stands in a group of its own, as Gemma 4's do that share keys.
+                    layers = 1 if name.startswith(("qwen3_next", "qwen3_5", "lfm2")) else 2 if name in ("mimo_v2_flash", "gemma4", "gemma4_text") else 3
                     self.assertEqual(file["attention/q"].shape[:2], (layers, config[HEADS.get(model_type, "num_attention_heads")]))
                     self.assertTrue(numpy.isfinite(file["attention/lse"][...]).all())
                 if name in EVALUATED:
@@ -128,6 +130,15 @@ class ModelFamilies(unittest.TestCase):
                 self.assertEqual(chosen[layer, 0, row].tolist(), [*best, *[-1] * (24 - len(best))])
         said = run("eval", self.checkpoint("deepseek_v32"), "--task", "passkey", "--length", 400, "--samples", 1, "--attention", "a-shape", "--quiet", code=2).stderr
         self.assertIn("layer 0 attends to the 24 tokens that its own index chooses, which methods do not", said)
+        # The last layers read an earlier one's keys and values, which are not stored again; those without a window have larger heads.
+        layers, trace = facts("gemma4_text")
+        self.assertEqual([(layer["kv_layer"], layer["head_dim"], layer["window"]) for layer in layers],
+                         [(-1, 16, 32), (-1, 24, 0), (-1, 16, 32), (1, 24, 0), (2, 16, 32), (1, 24, 0)])
+        with h5py.File(trace) as file:
+            stored = []
+            file.visititems(lambda name, item: stored.append(item.shape[0]) if name.endswith("/k") else None)
+            self.assertEqual(sum(stored), 3, "keys of layers 0 to 2 alone")
+        self.assertEqual(run("analyze", trace, "--heads", "5:0,4:1", "--quiet").stderr, "")
         # Two ways without attention have names of their own.
         layers, trace = facts("lfm2")
         self.assertEqual([layer["layer"] for layer in layers], [1])

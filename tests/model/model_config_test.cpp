@@ -525,7 +525,8 @@ TEST(ModelConfig, ReadsGemma4sLayersInBothForms) {
     published["layer_types"].push_back(layer == 3 ? "full_attention" : "sliding_attention");  // the last is full anyway
   json written = published;
   for (const char* key : {"global_head_dim", "num_global_key_value_heads"}) written.erase(key);
-  for (const char* layer : {"3", "7"}) written["per_layer_config"][layer] = {{"head_dim", 24}, {"num_key_value_heads", 1}};
+  for (const char* layer : {"3", "7"})
+    written["per_layer_config"][layer] = {{"head_dim", 24}, {"num_key_value_heads", 1}};
   for (const json& config : {published, written}) {
     const ModelConfig read = Parse(config);
     std::vector<int32_t> dims, kv_heads, windows, sources, ropes;

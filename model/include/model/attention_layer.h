@@ -31,11 +31,11 @@ struct AttentionLayer {
   QkNorm qk_norm = QkNorm::kNone;
   int32_t rope = 0;  // place in ModelConfig::ropes; -1: the layer turns nothing by position
   QueryGrowth growth = {};
-  bool output_gate = false;  // what every channel puts out is multiplied by the sigmoid of a gate
-  bool causal = true;        // else every row sees all keys, also later ones: an encoder's
-  int32_t kv_layer = -1;     // the layer whose k and v this one reads, one with k and v of its own; -1: its own
+  bool output_gate = false;       // what every channel puts out is multiplied by the sigmoid of a gate
+  bool causal = true;             // else every row sees all keys, also later ones: an encoder's
+  int32_t kv_layer = -1;          // the layer whose k and v this one reads, one with k and v of its own; -1: its own
   bool v_is_projected_k = false;  // v is made of k's projection, before k's norm and positions
-  bool linear = false;       // something else stands in place of attention (LinearRules): there are no heads
+  bool linear = false;            // something else stands in place of attention (LinearRules): there are no heads
   // A logit for each query head, which joins every row's softmax and has no value; empty: none.
   std::vector<float> sinks = {};
 };

@@ -12,11 +12,11 @@ namespace headscope::model {
 
 enum class RopeType : uint8_t {
   kDefault,
-  kLinear,    // every frequency divided by factor
-  kDynamic,   // theta grows with the sequence once that is longer than max_positions
-  kYarn,      // long wavelengths divided by factor, short ones kept, a ramp between
-  kLongRope,  // a factor of its own for every frequency: one set up to original_max_positions, another beyond
-  kLlama3,    // as yarn, with a smooth step between two wavelengths
+  kLinear,       // every frequency divided by factor
+  kDynamic,      // theta grows with the sequence once that is longer than max_positions
+  kYarn,         // long wavelengths divided by factor, short ones kept, a ramp between
+  kLongRope,     // a factor of its own for every frequency: one set up to original_max_positions, another beyond
+  kLlama3,       // as yarn, with a smooth step between two wavelengths
   kProportional  // Gemma 4's: only the shorter wavelengths of all that a whole head would have are turned
 };
 
