@@ -65,13 +65,25 @@ namespace {
   [[maybe_unused]] auto& [r, of_k, mean_agreement] = agreement;
   [[maybe_unused]] auto& [target, share] = sparsity;
 }
+[[maybe_unused]] void AllNumbers(RowMean& row_mean, HeadNumber& number) {
+  [[maybe_unused]] auto& [name, mean] = row_mean;
+  [[maybe_unused]] auto& [number_name, value] = number;
+}
 [[maybe_unused]] auto AllFields(HeadStatistics& statistics) {
   auto& [HEADSCOPE_HEAD_FIELDS] = statistics;
   return std::tie(HEADSCOPE_HEAD_FIELDS);
 }
 }  // namespace
 #undef HEADSCOPE_HEAD_FIELDS
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ClassEvidence, far_mass, block_chance, line_chance, learned_sink_mass)
+#define HEADSCOPE_EVIDENCE_FIELDS far_mass, block_chance, line_chance, learned_sink_mass
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ClassEvidence, HEADSCOPE_EVIDENCE_FIELDS)
+namespace {
+[[maybe_unused]] auto AllEvidence(ClassEvidence& evidence) {
+  auto& [HEADSCOPE_EVIDENCE_FIELDS] = evidence;
+  return std::tie(HEADSCOPE_EVIDENCE_FIELDS);
+}
+}  // namespace
+#undef HEADSCOPE_EVIDENCE_FIELDS
 
 }  // namespace headscope::analysis
 

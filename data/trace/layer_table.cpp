@@ -37,6 +37,18 @@ constexpr LayerFloatColumn Floats(const char* name, bool required, float usual, 
           [](LayerFacts& facts, float value) { kReach(facts) = value; }};
 }
 
+// Compiles only while these are all facts: what is new has a column below, or the reader and the writer know it (rope,
+// selection, and the lists of heads and sinks). One that they lack would come back from a file as its default.
+[[maybe_unused]] void AllFacts(const LayerFacts& facts) {
+  [[maybe_unused]] const auto& [num_qo_heads, num_kv_heads, head_dim, v_head_dim, qo_heads, kv_heads, softmax_scale,
+                                soft_cap, window, chunk, bidirectional, rope, sinks, norm, output_gate, v_is_k,
+                                kv_layer, selection_layer, has_pre_rope, has_value_norms, has_hidden_norms,
+                                has_projection, has_cache, has_residual, has_head_outputs, hidden_size, selection] =
+      facts;
+  [[maybe_unused]] const auto& [convention, theta, num_dims, first_dim, attention_factor] = rope;
+  [[maybe_unused]] const auto& [sets, ids, block, index_heads, index_kv_heads, index_dim] = selection;
+}
+
 std::string BadHeads(const LayerFacts& facts) {
   for (const auto& [field, numbers, limit] : {std::tuple{"qo_heads", &facts.qo_heads, facts.num_qo_heads},
                                               {"kv_heads", &facts.kv_heads, facts.num_kv_heads}}) {
@@ -135,7 +147,8 @@ std::string Problem(const TraceLayout& layout, size_t slot) {
   }                                       \
   > (__VA_ARGS__)
 
-const std::array<LayerIntegerColumn, 29> kLayerIntegers = {
+// Arrays of as many columns as have a line: one fewer or more than the header says does not compile.
+constexpr std::array kIntegerColumns = {
     HEADSCOPE_COLUMN(Integers, num_qo_heads, "num_qo_heads", true, 0, 1, kMaxHeads),
     HEADSCOPE_COLUMN(Integers, num_kv_heads, "num_kv_heads", true, 0, 1, kMaxHeads),
     HEADSCOPE_COLUMN(Integers, head_dim, "head_dim", true, 0, 1, kMaxHeadDim),
@@ -166,13 +179,15 @@ const std::array<LayerIntegerColumn, 29> kLayerIntegers = {
     HEADSCOPE_COLUMN(Integers, has_head_outputs, "has_head_outputs", false, 0, 0, 1),
     HEADSCOPE_COLUMN(Integers, hidden_size, "hidden_size", false, 0, 0, kMaxHiddenSize),
 };
-const std::array<LayerFloatColumn, 4> kLayerFloats = {
+constexpr std::array kFloatColumns = {
     HEADSCOPE_COLUMN(Floats, softmax_scale, "softmax_scale", true, 0, false),
     HEADSCOPE_COLUMN(Floats, soft_cap, "soft_cap", false, 0, true),
     HEADSCOPE_COLUMN(Floats, rope.theta, "rope_theta", false, 0, true),
     HEADSCOPE_COLUMN(Floats, rope.attention_factor, "rope_attention_factor", false, 1, false),
 };
 #undef HEADSCOPE_COLUMN
+const std::array<LayerIntegerColumn, 29> kLayerIntegers = kIntegerColumns;
+const std::array<LayerFloatColumn, 4> kLayerFloats = kFloatColumns;
 
 std::string LayerProblem(const TraceLayout& layout, size_t slot) {
   const std::string problem = Problem(layout, slot);

@@ -9,7 +9,9 @@ using Heads = TensorSpec::Heads;
 using Width = TensorSpec::Width;
 using Type = TensorSpec::Type;
 
-const std::array<TensorSpec, kNumTraceTensors> kTensorSpecs = {{
+namespace {
+
+constexpr std::array<TensorSpec, kNumTraceTensors> kSpecs = {{
     {TraceTensor::kQ, "q", "qo_head", "1", Heads::kQo, true, Width::kHeadDim, Type::kEncoding},
     {TraceTensor::kK, "k", "kv_head", "1", Heads::kKv, false, Width::kHeadDim, Type::kEncoding},
     {TraceTensor::kV, "v", "kv_head", "1", Heads::kKv, false, Width::kValueDim, Type::kEncoding},
@@ -30,6 +32,19 @@ const std::array<TensorSpec, kNumTraceTensors> kTensorSpecs = {{
     {TraceTensor::kResidual, "residual", "hidden", "1", Heads::kOne, false, Width::kHidden, Type::kEncoding},
     {TraceTensor::kHeadOutput, "head_output", "qo_head", "1", Heads::kQo, true, Width::kValueDim, Type::kEncoding},
 }};
+
+// A tensor that is missing or out of order does not compile.
+consteval bool HasEveryTensorInOrder() {
+  for (size_t i = 0; i < kSpecs.size(); ++i) {
+    if (kSpecs[i].name == nullptr || kSpecs[i].tensor != static_cast<TraceTensor>(i)) return false;
+  }
+  return true;
+}
+static_assert(HasEveryTensorInOrder());
+
+}  // namespace
+
+const std::array<TensorSpec, kNumTraceTensors> kTensorSpecs = kSpecs;
 
 int64_t NumHeads(const TensorSpec& spec, const LayerFacts& facts) {
   switch (spec.heads) {

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stands in a list's folder stands in the list: a method, statistic, figure, task, family or pane whose line was forgotten would compile, and be
+nowhere. (A line without its function does not link.)
+
+usage: lists_test.py SOURCE_FOLDER
+"""
+
+import pathlib
+import re
+import sys
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(sys.argv.pop(1)) if len(sys.argv) > 1 else pathlib.Path(".")
+
+# Which files, what the function of an entry looks like, and the list.
+LISTS = (("kernels/methods/*.cpp", r"const (?:Prefill|Decode)Method& (\w+)\(\)", "kernels/methods/registry.h"),
+         ("analysis/row_statistics/*.cpp", r"const RowStatistic& (\w+)\(\)", "analysis/row_statistics/row_statistic_list.h"),
+         ("analysis/whole_head/*.cpp", r"const HeadStatistic& (\w+)\(\)", "analysis/whole_head/head_statistic_list.h"),
+         ("analysis/figures/*.cpp", r"const FigureMaker& (\w+)\(\)", "analysis/figures/figure_list.h"),
+         ("eval/tasks/*.cpp", r"const Task& (\w+)\(\)", "eval/tasks/task_list.h"),
+         ("model/families/*.cpp", r"const Family& (\w+)\(\)", "model/families/family_list.h"),
+         ("ui/shell/*_pane.cpp", r"QWidget\* (Make\w+Pane)\(", "ui/shell/pane_list.h"))
+
+
+def defined(folder, files, shape):
+    """{function: file} of the entries that these files define. What reads the list (registry.cpp) is none of them."""
+    paths = (path for path in sorted(folder.glob(files)) if path.name != "registry.cpp")
+    return {name: path.name for path in paths for name in re.findall(rf"^{shape}[^;{{]*\{{", path.read_text(), re.M)}
+
+
+def unlisted(folder, files, shape, listed):
+    lines = set(re.findall(r"\w+", (folder / listed).read_text()))
+    return {name: file for name, file in defined(folder, files, shape).items() if name not in lines}
+
+
+class Lists(unittest.TestCase):
+    def test_every_entry_has_its_line(self):
+        for files, shape, listed in LISTS:
+            with self.subTest(listed):
+                self.assertGreater(len(defined(SOURCE, files, shape)), 5, "or the test looks at nothing")
+                self.assertEqual(unlisted(SOURCE, files, shape, listed), {})
+
+    def test_finds_an_entry_without_a_line(self):
+        files, shape, listed = LISTS[4]
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "eval/tasks").mkdir(parents=True)
+            (folder / listed).write_text("#define HEADSCOPE_TASKS(TASK) TASK(PassKey)\n")
+            (folder / "eval/tasks/pass_key.cpp").write_text("const Task& PassKey() {\n")
+            (folder / "eval/tasks/counting.cpp").write_text("const Task& PassKey();\nconst Task& Counting() {\n")
+            self.assertEqual(unlisted(folder, files, shape, listed), {"Counting": "counting.cpp"})
+
+
+if __name__ == "__main__":
+    unittest.main()
