@@ -303,7 +303,7 @@ void AddBenchCommand(CLI::App& app, Action& action) {
       command
           ->add_option("--methods", arguments->methods,
                        "Fixed sets (dense, blocks-90, vertical-slash-1000x4096, a-shape-1024+4096, s2-l1v15; fp8/dense "
-                       "etc. in FP8; latent/tokens-2048: 2048 chosen tokens a query of latent attention) and "
+                       "etc. in FP8; latent/tokens-2048: 2048 chosen tokens per query, latent attention) and "
                        "registered methods, including decode/dense and sparq")
           ->type_name("NAME[:k=v,..],..");
   auto* heads =

@@ -287,9 +287,9 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
       ->delimiter(',')
       ->type_name("1,2,3");
   command
-      ->add_option(
-          "--chat", arguments->chat,
-          "A conversation to render with the model's chat template; refused here, with the Python command that does it")
+      ->add_option("--chat", arguments->chat,
+                   "A conversation to render with the model's chat template; not done here: the Python command for it "
+                   "is printed")
       ->type_name("FILE.json");
   CLI::Option* prompts =
       command

@@ -283,8 +283,8 @@ void AddCompareCommand(CLI::App& app, Action& action) {
   command
       ->add_option(
           "--save-index", arguments->save_index,
-          "Write what the prefill method keeps on every head that is measured to one index file, for another trace "
-          "of the model, of the same length (`headscope methods` says how a file is run); .json: for other programs")
+          "Write what the prefill method keeps on every measured head to one index file, to be run on other traces "
+          "of the model that have the same length (`headscope methods` says how); .json: for other programs")
       ->type_name("FILE");
   AddOutputOptions(command, &arguments->output, &arguments->force, "Write the results to .json, .csv or .h5");
   AddQuietOption(command, &arguments->quiet);

@@ -130,10 +130,11 @@ void AddEvalCommand(CLI::App& app, Action& action) {
   AddQuietOption(command, &arguments->quiet);
   command->footer(
       "exact: share of the questions whose whole answer the model gives; per token: share of the answers' tokens that "
-      "it prefers after the right ones before; nats: loss per token of prose, trigram: that of a trigram model; kept: "
-      "share of the pairs of a row and a key that "
-      "attention kept, of the prompt and of the answers together. The prompt has most of them, and a decode method "
-      "leaves it dense: `headscope compare` says how many keys such a method reads in a step.");
+      "it ranks first, given the correct tokens before them; nats: loss per token of prose, trigram: that of a trigram "
+      "model; kept: "
+      "share of the query-key pairs that attention kept, over prompt and answers together. The prompt has most of "
+      "them, and a decode method leaves it dense: `headscope compare` says how many keys such a method reads per "
+      "step.");
   command->callback([=, &action] { action = [=] { return RunEval(*arguments); }; });
 }
 

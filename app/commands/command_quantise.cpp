@@ -159,10 +159,8 @@ void AddQuantiseCommand(CLI::App& app, Action& action) {
                    "Write every head's numbers to .csv, or with the scales to .json");
   command->add_flag(
       "--all-scales", arguments->all_scales,
-      "The .json file also has the scales of tokens and of mxfp4's blocks, token by token: some 36 bytes a token, head "
-      "and "
-      "setting, 12 for each of Q, K and V, and of mxfp4, whose scales are powers of two, 3 for each 32 components of "
-      "them (36 at a head_dim of 128)");
+      "Also write the scales of tokens and of mxfp4's blocks to the .json file, token by token: about 36 bytes per "
+      "token, head and setting (at a head_dim of 128)");
   AddThreadsOption(command, &arguments->num_threads);
   AddQuietOption(command, &arguments->quiet);
   command->callback([=, &action] { action = [=] { return RunQuantise(*arguments); }; });

@@ -294,15 +294,16 @@ void AddRenderCommand(CLI::App& app, Action& action) {
       ->add_option(
           "--runs", arguments->runs,
           "With --figure intensity: runs of the traces, as compare or the window writes them; each is drawn with the "
-          "trace that it names, and those of an older file, which names none, with the trace in its place")
+          "trace that it names; files that name none (older ones) go with the traces in the order given")
       ->type_name("RUNS.json|.csv")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command
-      ->add_option("--view", arguments->view,
-                   "scores; overlay (scores, grey where the method leaves out), lost (grey where it keeps); mask "
-                   "(share kept); difference (sparse minus dense); other (another head minus this one); overlap (which "
-                   "of two methods keeps what)")
+      ->add_option(
+          "--view", arguments->view,
+          "scores; overlay (scores, grey where the method drops them); lost (grey where it keeps them); "
+          "mask (share kept); difference (sparse minus dense); other (another head minus this one); overlap (which "
+          "of two methods keeps what)")
       ->capture_default_str();
   AddMethodOption(command, "--method", &arguments->method, "Method whose mask is shown");
   AddMethodOption(command, "--other-method", &arguments->other_method, "With --view overlap: the second method");

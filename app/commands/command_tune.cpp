@@ -637,8 +637,8 @@ void AddTuneCommand(CLI::App& app, Action& action) {
       ->add_option(
           "--check-rows", arguments->check_rows,
           "Held-out rows: last:N, every:N, random:N, random:N:SEED or ranges such as 0:16,100:200. Settings are "
-          "found by the other rows, and what they keep on these is reported: of the same traces or, with "
-          "--check, of the held-out ones. Methods run on the whole prompt all the same")
+          "found on the other rows, and the report says what they keep on these (with --check, on these rows of "
+          "the held-out traces). Methods still run on the whole prompt")
       ->type_name("ROWS");
   LimitIntegers(command->add_option("--front", arguments->front_points,
                                     "Also report this many settings along each method's trade-off between pairs and "

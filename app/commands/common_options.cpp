@@ -96,8 +96,8 @@ CLI::Option* AddOutputOptions(CLI::App* command, std::string* output, bool* forc
 
 void AddPublishedCodeFlag(CLI::App* command, bool* as_published) {
   command->add_flag("--minference-code", *as_published,
-                    "Run MInference's best patterns as its published code does: with 30 columns and 100 slashes "
-                    "among the lines unasked, and 30 columns and 50 slashes at the least");
+                    "Run MInference's best patterns as its published code does: the first 30 columns and the last "
+                    "100 slashes are always kept, and budgets are at least 30 columns and 50 slashes");
 }
 
 void AddJsonOption(CLI::App* command, bool* json, const std::string& what) {

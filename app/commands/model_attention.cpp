@@ -74,8 +74,8 @@ void AddAttentionOptions(CLI::App* command, AttentionArguments* arguments) {
   command
       ->add_option(
           "--attention-config", arguments->config,
-          "Prefill methods of the prompt, head by head: a configuration of `headscope tune`, of whose ranges of "
-          "lengths the prompt's counts, or MInference's best patterns")
+          "A prefill method for each head: a configuration from `headscope tune` (where it has ranges of lengths, "
+          "the prompt's decides), or MInference's best patterns")
       ->type_name("FILE");
   AddPublishedCodeFlag(command, &arguments->as_published);
 }

@@ -174,7 +174,7 @@ TEST_F(GrowingTraceTest, RunsAreNotDroppedWithoutAQuestionAndNotesStay) {
   QTest::mouseClick(show, Qt::LeftButton);
   ASSERT_EQ(questions_.size(), 1U);
   EXPECT_EQ(questions_[0].default_button, QStringLiteral("Cancel"));
-  EXPECT_TRUE(questions_[0].text.contains(QStringLiteral("its first 300 tokens alone: 1 run.")))
+  EXPECT_TRUE(questions_[0].text.contains(QStringLiteral("only to its first 300 tokens: 1 run.")))
       << questions_[0].text.toStdString();
   QTest::qWait(200);
   EXPECT_EQ(Tokens(), 300);

@@ -172,7 +172,7 @@ TEST_F(HeadConfigurationTest, EveryRangeOfLengthsHasSettings) {
   EXPECT_EQ(tuned[0].lengths.below_tokens, tuned[1].lengths.from_tokens) << "in the order of their lengths";
   EXPECT_EQ(state_.sweep.num_done(), 2U) << "a head is done once";
   EXPECT_EQ(state_.sweep.TunedHeads().size(), 2U) << "of the open trace's length";
-  EXPECT_TRUE(state_.sweep.Summary().contains(QStringLiteral("of 2 that are tuned")))
+  EXPECT_TRUE(state_.sweep.Summary().contains(QStringLiteral("one of 2 that were tuned")))
       << state_.sweep.Summary().toStdString();
 }
 

@@ -107,9 +107,9 @@ ClassDialog::ClassDialog(WindowState* state, QWidget* parent)
   };
   connect(add(tr("&Load…"), "loadClasses", tr("Thresholds from a file, as headscope analyze prints them")),
           &QPushButton::clicked, this, &ClassDialog::Load);
-  connect(add(tr("&Save…"), "saveClasses", tr("To a file that headscope analyze takes")), &QPushButton::clicked, this,
+  connect(add(tr("&Save…"), "saveClasses", tr("Save to a file for headscope analyze")), &QPushButton::clicked, this,
           &ClassDialog::Save);
-  connect(add(tr("Copy co&mmand"), "copyClasses", tr("The command that classes this trace's heads likewise")),
+  connect(add(tr("Copy co&mmand"), "copyClasses", tr("The command that classifies this trace's heads the same way")),
           &QPushButton::clicked, this, &ClassDialog::CopyWanted);
   auto* layout = new QVBoxLayout(this);
   layout->addWidget(classes);

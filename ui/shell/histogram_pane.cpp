@@ -58,7 +58,7 @@ QString HistogramPane::WhyNot() const {
   if (heads.IsClassMetric())
     return tr("Choose a numeric metric under Colour heads by to see its distribution over the heads.");
   if (heads.IsResultMetric() || heads.shows_differences())
-    return tr("Run results and differences cannot be filtered by: choose another metric under Colour heads by.");
+    return tr("Heads cannot be filtered by run results or differences: choose another metric under Colour heads by.");
   return histogram_.counts.empty() ? tr("No head has a value yet.") : QString();
 }
 

@@ -65,7 +65,7 @@ KeysDialog::KeysDialog(std::vector<KeysSection> sections, QWidget* parent)
   setObjectName(QStringLiteral("keysDialog"));
   setWindowTitle(tr("Keys and mouse"));
   filter_->setObjectName(QStringLiteral("keysFilter"));
-  filter_->setPlaceholderText(tr("Filter: a key, or a word of what it does"));
+  filter_->setPlaceholderText(tr("Filter by key or by what it does"));
   filter_->setAccessibleName(tr("Filter"));
   filter_->setClearButtonEnabled(true);
   text_->setFrameShape(QFrame::NoFrame);

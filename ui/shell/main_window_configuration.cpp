@@ -50,7 +50,7 @@ void MainWindow::UpdateConfiguration() {
   commands_[Command::kConfiguration]->setChecked(configuration.in_use());
   Allow(commands_[Command::kUseTuned], !state_.sweep.TunedHeads().empty(), tr("no head is tuned yet"));
   Allow(commands_[Command::kCopyConfigurationCommand], configuration.in_use() && !configuration.path().isEmpty(),
-        configuration.in_use() ? tr("the configuration is in no file: export it first")
+        configuration.in_use() ? tr("the configuration has not been saved: export it first")
                                : tr("no configuration is in use"));
 }
 

@@ -126,7 +126,7 @@ void MainWindow::MakeExample(const Example& example) {
   const QString folder = QFileInfo(QString::fromStdString(example.path)).path();
   if (!QDir().mkpath(folder)) {
     return notice_->ShowError(
-        tr("%1 cannot be made, and the example would lie there: capture it elsewhere (Ctrl+N).").arg(folder));
+        tr("The example's folder %1 cannot be created: capture it elsewhere (Ctrl+N).").arg(folder));
   }
   const auto cancelled = std::make_shared<bool>(false);
   progress_->Begin(kExampleWork, [this, cancelled] {

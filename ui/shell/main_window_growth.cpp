@@ -29,8 +29,9 @@ QString DurationText(qint64 seconds) {
 void MainWindow::ConnectGrowth() {
   connect(&watch_, &TraceWatch::Grown, this,
           [this] { ReadAgainOrOffer(session_.last_trace, tr("More of %1 has been recorded.")); });
-  connect(&watch_, &TraceWatch::Renamed, this,
-          [this](const QString& path) { ReadAgainOrOffer(path, tr("The trace on show is recorded, and is now %1.")); });
+  connect(&watch_, &TraceWatch::Renamed, this, [this](const QString& path) {
+    ReadAgainOrOffer(path, tr("The open trace is complete; its file is now %1."));
+  });
   connect(&watch_, &TraceWatch::Looked, this, &MainWindow::ShowRecording);
   connect(&state_.heads, &HeadStore::TraceChanged, this, &MainWindow::ShowRecording);
 }
@@ -47,16 +48,16 @@ void MainWindow::ShowRecording() {
           : tr("%1: %2 tokens").arg(stage, NumberText(trace.num_tokens)));
   if (watch_.is_written()) {
     recording_label_->setToolTip(
-        tr("A capture is writing this trace: every head is there as far as it has come, and what follows appears as it "
-           "is recorded."));
+        tr("A capture is still writing this trace: every head is shown up to its last token, and more appears as it is "
+           "recorded."));
   } else if (watch_.is_gone()) {
     recording_label_->setToolTip(
         tr("The file of this trace has been moved or removed: what is on show stays, and nothing follows."));
   } else {
-    recording_label_->setToolTip(tr("Every head ends at this token. Nothing has been written to the trace for %1: its "
-                                    "capture has ended, or is in "
-                                    "a long pass, and then what follows appears as it is recorded.")
-                                     .arg(DurationText(watch_.QuietSeconds())));
+    recording_label_->setToolTip(
+        tr("Every head ends at this token. Nothing has been written to the trace for %1: either "
+           "its capture has ended, or it is in a long pass and more will appear.")
+            .arg(DurationText(watch_.QuietSeconds())));
   }
 }
 
@@ -80,7 +81,7 @@ void MainWindow::AskToReadAgain(const QString& path) {
   const bool has_runs = !state_.runs.runs().empty();
   QMessageBox box(
       QMessageBox::Warning, tr("More has been recorded"),
-      tr("Reading the trace again discards what is of its first %1 tokens alone: %2. Bookmarks and tags stay.")
+      tr("Reading the trace again discards what belongs only to its first %1 tokens: %2. Bookmarks and tags stay.")
           .arg(NumberText(state_.heads.trace().num_tokens), goes.join(QStringLiteral(", "))),
       QMessageBox::NoButton, this);
   box.setObjectName(QStringLiteral("readAgain"));
@@ -107,7 +108,7 @@ void MainWindow::CaptureReadable(const QString& path) {
   recording_path_ = path;
   UpdateWriter();
   if (!state_.heads.HasTrace() && !watch_.is_opening()) return OpenPath(path);
-  notice_->ShowOffer(tr("The first tokens of %1 are recorded.").arg(QFileInfo(path).fileName()), tr("Show them"),
+  notice_->ShowOffer(tr("The first tokens of %1 have been recorded.").arg(QFileInfo(path).fileName()), tr("Show them"),
                      [this, path] { OpenPath(path); });
   readable_offer_ = notice_->newest_offer();
 }

@@ -38,14 +38,14 @@ QuantisePane::QuantisePane(WindowState* state, QWidget* parent)
       state_(state),
       format_(ChoiceBox(QStringLiteral("quantiseFormat"), tr("Format of the numbers"), state->quantise.formats(),
                         tr("every format"))),
-      scale_(ChoiceBox(QStringLiteral("quantiseScale"), tr("What shares a scale; of mxfp4 blocks of 32 do"),
+      scale_(ChoiceBox(QStringLiteral("quantiseScale"), tr("What shares a scale; in mxfp4, blocks of 32 do"),
                        state->quantise.scales(), tr("every scale"))),
       hadamard_(new QComboBox),
       says_(new QLabel),
       table_(new QTableWidget(0, kNumErrorColumns)) {
   hadamard_->setObjectName(QStringLiteral("quantiseHadamard"));
   hadamard_->addItems({tr("Hadamard: both"), tr("Hadamard: off"), tr("Hadamard: on")});
-  hadamard_->setToolTip(tr("Whether vectors are turned by a Hadamard matrix before they are rounded"));
+  hadamard_->setToolTip(tr("Whether vectors are rotated by a Hadamard matrix before rounding"));
   hadamard_->setAccessibleName(hadamard_->toolTip());
   says_->setObjectName(QStringLiteral("quantiseSays"));
   says_->setWordWrap(true);
@@ -56,7 +56,7 @@ QuantisePane::QuantisePane(WindowState* state, QWidget* parent)
                                      tr("Largest error"), tr("Cosine"), tr("q"), tr("k"), tr("v")});
   const QString helps[] = {{},
                            tr("What shares a scale"),
-                           tr("Turned by a Hadamard matrix before it is rounded"),
+                           tr("Rotated by a Hadamard matrix before rounding"),
                            tr("|O - O_full| / |O_full| of the head's output"),
                            tr("Largest absolute difference of the output"),
                            tr("Mean over queries of the cosine of the two outputs"),

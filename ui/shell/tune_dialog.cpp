@@ -67,15 +67,14 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
   ranges_->setObjectName(QStringLiteral("tuneRanges"));
   ranges_->setPlaceholderText(tr("one range for all; for example 16K, 48K"));
   ranges_->setToolTip(
-      tr("Lengths of prompts, in tokens or, as 16K, in units of 1024, at which a range ends and the next begins: each "
-         "range has settings of its own, found on the traces whose prompts fall into it. SampleAttention: 16K, 48K, "
-         "80K, 112K"));
+      tr("Prompt lengths at which one range ends and the next begins, in tokens or in units of 1024 (16K). Each range "
+         "gets its own settings, found on the traces whose prompts fall into it. SampleAttention: 16K, 48K, 80K, "
+         "112K"));
   check_rows_->setObjectName(QStringLiteral("tuneCheckRows"));
   check_rows_->setPlaceholderText(tr("none; for example every:4 or last:512"));
   check_rows_->setToolTip(
-      tr("Queries that nothing is chosen by: last:N, every:N, random:N or ranges such as 0:16,100:200. What is found "
-         "by the others is tried on these, of the same traces or, where there are any, of the held-out ones. For "
-         "prefill methods."));
+      tr("Queries held out of the search: last:N, every:N, random:N or ranges such as 0:16,100:200. Settings found on "
+         "the other queries are checked on these, of the held-out traces if there are any. For prefill methods."));
   heads_->setObjectName(QStringLiteral("tuneHeads"));
   heads_->setWordWrap(true);
   tune_->setObjectName(QStringLiteral("tuneStart"));
@@ -100,11 +99,10 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
   form->addRow(tr("&Lengths"), ranges_);
   auto* checks_label = new QLabel(tr("&Held-out traces"));
   checks_label->setBuddy(checks_);
-  form->addRow(
-      checks_label,
-      TraceList(checks_, QStringLiteral("Check"), tr("Held-out traces"),
-                tr("What is found is tried on these, and reported apart: nothing is chosen by them. Traces of the "
-                   "same model.")));
+  form->addRow(checks_label,
+               TraceList(checks_, QStringLiteral("Check"), tr("Held-out traces"),
+                         tr("Settings are checked on these, not chosen by them, and reported separately. Traces of the "
+                            "same model.")));
   form->addRow(tr("Held-&out rows"), check_rows_);
   form->addRow(tr("Heads"), heads_);
   auto* buttons = new QDialogButtonBox(QDialogButtonBox::Close);
@@ -241,7 +239,7 @@ void TuneDialog::Update() {
   check_rows_->setEnabled(!IsDecode());
   const TuneTargetChoice* const target = Target();
   Allow(choose_, target != nullptr && target->is_limit && settings().methods.size() > 1,
-        tr("only for several methods under a limit of the pairs or the work"));
+        tr("only with several methods and a limit on pairs or work"));
   QString why_not = shown == 0                   ? tr("no head is shown")
                     : settings().methods.empty() ? tr("no method is chosen")
                                                  : QString::fromStdString(state_->workbench->WhyNotRanges(Ranges()));

@@ -313,8 +313,9 @@ QString HeadSweep::Summary() const {
   if (kind_ == Kind::kTune && !tuning_.ranges.empty() && !tuned_.empty()) {
     const auto others = other_lengths_.find(tuned_.begin()->first);
     const qsizetype ranges = 1 + (others == other_lengths_.end() ? 0 : std::ssize(others->second));
-    text += ranges == 1 ? tr(" All traces are of one range of lengths.")
-                        : tr(" These are of the open trace's range of lengths, of %1 that are tuned.").arg(ranges);
+    text += ranges == 1
+                ? tr(" All traces fall into one range of lengths.")
+                : tr(" These are for the open trace's range of lengths, one of %1 that were tuned.").arg(ranges);
   }
   if (!failures_.isEmpty()) text += tr(" %1 failed: %2").arg(failures_.size()).arg(failures_.first());
   return text;
