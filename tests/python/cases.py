@@ -79,5 +79,5 @@ def main():
     folder = os.environ.get("HEADSCOPE_TEST_RESULTS")
     if folder:
         lines = [f'  <testcase classname="{group}" name={saxutils.quoteattr(name)} status="run" time="{seconds:.3f}">{f"<{state}/>" if state else ""}</testcase>' for group, name, seconds, state in result.cases]
-        pathlib.Path(folder, f"{NAME}.xml").write_text("<testsuites>\n" + "\n".join(lines) + "\n</testsuites>\n")
+        pathlib.Path(folder, f"{NAME}.{pathlib.Path(sys.argv[0]).stem}.xml").write_text("<testsuites>\n" + "\n".join(lines) + "\n</testsuites>\n")
     sys.exit(not result.wasSuccessful())
