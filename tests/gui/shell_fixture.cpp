@@ -11,6 +11,7 @@
 #include <QMessageBox>
 #include <QTimer>
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -23,6 +24,16 @@ namespace headscope::gui_test {
 namespace {
 
 constexpr int32_t kLayers = 2, kQoHeads = 4, kKvHeads = 2, kHeadDim = 32;
+
+// In four sums, each of which can go on while the others wait: every test of the window computes a million of these.
+double Dot(const float* query, const float* key) {
+  std::array<double, 4> sums{};
+  for (size_t i = 0; i < kHeadDim; i += sums.size()) {
+    for (size_t part = 0; part < sums.size(); ++part)
+      sums[part] += static_cast<double>(query[i + part]) * static_cast<double>(key[i + part]);
+  }
+  return sums[0] + sums[1] + sums[2] + sums[3];
+}
 
 }  // namespace
 
@@ -83,12 +94,11 @@ void WriteSmallTrace(const std::string& path, int32_t window, const std::string&
     for (int64_t head = 0; head < kQoHeads; ++head) {
       for (int64_t row = 0; row < kTokens; ++row) {
         std::vector<double> scores;
+        scores.reserve(kTokens);
         double most = -1e30;
         const int64_t first = layer == 1 && window > 0 ? std::max<int64_t>(row - window + 1, 0) : 0;
         for (int64_t column = first; column <= row; ++column) {
-          double score = 0;
-          for (size_t i = 0; i < kHeadDim; ++i)
-            score += static_cast<double>(q[at(head, row) + i]) * static_cast<double>(k[at(head / 2, column) + i]);
+          const double score = Dot(q.data() + at(head, row), k.data() + at(head / 2, column));
           scores.push_back(score * static_cast<double>(layout.facts[0].softmax_scale));
           most = std::max(most, scores.back());
         }
