@@ -141,5 +141,6 @@ int main(int argc, char** argv) {
   if (headscope::app::RunsLibTorch(argv)) headscope::app::LetThreadsSleepWhileTheyWait(argv);
   const int code = headscope::app::Main(argc, argv);
   headscope::app::EndIsExpected();
+  if (headscope::app::RunsLibTorch(argv)) headscope::app::EndAtOnce(code);
   return code;
 }

@@ -105,7 +105,9 @@ static long Number(const char* name) {
   return text == NULL ? 0 : atol(text);
 }
 
+static void End(void);
 __attribute__((constructor)) static void Begin(void) {
+  at_quick_exit(End);  // how a command that has run LibTorch ends
   const char* const kinds[] = {"", "memory", "threads", "writes", "reads", "opens"};
   const char* kind = getenv("HEADSCOPE_FAILING_CALLS");
   from = Number("HEADSCOPE_FAILING_FROM");
