@@ -163,7 +163,7 @@ TEST_F(ImGuiBridgeTest, PressAndReleaseBetweenTwoFramesIsAClick) {
   Mouse(QEvent::MouseButtonRelease, button_);
   Settle();
   EXPECT_EQ(num_clicks_, 1);
-  EXPECT_TRUE(bridge_.WantsMouse());
+  EXPECT_TRUE(ImGui::GetIO().WantCaptureMouse);
 }
 
 TEST_F(ImGuiBridgeTest, DoubleClickIsTwoClicksAndADoubleClick) {

@@ -237,11 +237,6 @@ bool ImGuiBridge::WantsText() {
   return ImGui::GetIO().WantTextInput;
 }
 
-bool ImGuiBridge::WantsMouse() {
-  MakeCurrent();
-  return ImGui::GetIO().WantCaptureMouse;
-}
-
 void ImGuiBridge::SyncModifiers(Qt::KeyboardModifiers modifiers) {
   queue_.Key(InputKey::kControl, modifiers.testFlag(Qt::ControlModifier));
   queue_.Key(InputKey::kShift, modifiers.testFlag(Qt::ShiftModifier));

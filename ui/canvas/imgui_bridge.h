@@ -38,8 +38,6 @@ class ImGuiBridge {
 
   // ImGui holds a text field: keys belong to it, not to shortcuts.
   bool WantsText();
-  // The pointer is over an ImGui window, or drags one of its widgets.
-  bool WantsMouse();
   bool HasQueuedInput() const { return !queue_.empty(); }
 
   bool InitGraphics();
