@@ -20,6 +20,7 @@ class CpuDecode final : public DecodeDevice {
 
   const NamedDevice& where() const override { return where_; }
   kernels::AttentionProblem Problem() const override { return heads_->Problem(); }
+  void StopBy(std::stop_token stop) override { options_.stop = std::move(stop); }
 
   Status Prepare(const kernels::DecodeMethod& method, const kernels::ParameterValues& values, DecodeRun* run,
                  std::unique_ptr<DecodeWork>* work) override {
@@ -80,7 +81,7 @@ class CpuDecode final : public DecodeDevice {
 
   const MeasuredHeadsPtr heads_;
   const DecodeSteps& steps_;
-  const CompareOptions options_;
+  CompareOptions options_;
   const NamedDevice where_ = NamedCpu();
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,8 @@ class DecodeDevice {
   // work, as the device does.
   virtual kernels::Status Prepare(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
                                   DecodeRun* run, std::unique_ptr<DecodeWork>* work) = 0;
+  // From the next call on this stops the runs, those of prepared work too, in place of the options' own.
+  virtual void StopBy(std::stop_token stop) = 0;
 };
 
 // Whether `selection`, the CPU's, has in each list as many tokens or pages as a GPU's launch chose, so that these may

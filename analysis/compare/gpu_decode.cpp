@@ -39,6 +39,7 @@ class GpuDecode final : public DecodeDevice {
 
   const NamedDevice& where() const override { return timed_.heads->device(); }
   AttentionProblem Problem() const override { return timed_.heads->host_problem(); }
+  void StopBy(std::stop_token stop) override { timed_.options.stop = std::move(stop); }
 
   Status Prepare(const kernels::DecodeMethod& method, const kernels::ParameterValues& values, DecodeRun* run,
                  std::unique_ptr<DecodeWork>* work) override {
@@ -329,7 +330,7 @@ class GpuDecode final : public DecodeDevice {
                                "clearing a decode step's memory");
   }
 
-  const TimedGpu timed_;
+  TimedGpu timed_;
   const DecodeSteps& steps_;
   kernels::DeviceMemory kept_k_, kept_v_;  // of a step whose tokens do not lie side by side
   kernels::DeviceMemory lse_;              // [num_qo_heads], of a step; made when needed

@@ -23,6 +23,7 @@ class GpuPrefill final : public PrefillDevice {
 
   const NamedDevice& where() const override { return timed_.heads->device(); }
   kernels::AttentionProblem Problem() const override { return timed_.heads->host_problem(); }
+  void StopBy(std::stop_token stop) override { timed_.options.stop = std::move(stop); }
 
   Status Prepare(const kernels::PrefillMethod& method, const kernels::ParameterValues& values, PrefillRun* run,
                  std::unique_ptr<PrefillWork>* work) override {
@@ -147,7 +148,7 @@ class GpuPrefill final : public PrefillDevice {
     return kernels::AttendCuda(timed_.heads->problem(), index, timed_.heads->output(), /*stream=*/nullptr);
   }
 
-  const TimedGpu timed_;
+  TimedGpu timed_;
   kernels::CudaSelectMemory memory_;
 };
 

@@ -34,7 +34,10 @@ class PhaseComparison {
   virtual ~PhaseComparison() = default;
 
   // From the next call on this stops the runs.
-  void StopBy(std::stop_token stop) { options_.stop = std::move(stop); }
+  void StopBy(std::stop_token stop) {
+    if (device_ != nullptr) device_->StopBy(stop);
+    options_.stop = std::move(stop);
+  }
 
   // Fills results[head * methods.size() + method] for the phase's methods among `methods`, but for what is the same of
   // both phases.

@@ -20,6 +20,7 @@ class CpuPrefill final : public PrefillDevice {
 
   const NamedDevice& where() const override { return where_; }
   kernels::AttentionProblem Problem() const override { return heads_->Problem(); }
+  void StopBy(std::stop_token stop) override { options_.stop = std::move(stop); }
 
   Status Prepare(const kernels::PrefillMethod& method, const kernels::ParameterValues& values, PrefillRun* run,
                  std::unique_ptr<PrefillWork>* work) override {
@@ -64,7 +65,7 @@ class CpuPrefill final : public PrefillDevice {
   }
 
   const MeasuredHeadsPtr heads_;
-  const CompareOptions options_;
+  CompareOptions options_;
   const NamedDevice where_ = NamedCpu();
   std::vector<float> dropped_;  // outputs of timed runs
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -40,9 +41,11 @@ class PrefillDevice {
   // device does.
   virtual kernels::Status Prepare(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
                                   PrefillRun* run, std::unique_ptr<PrefillWork>* work) = 0;
+  // From the next call on this stops the runs, those of prepared work too, in place of the options' own.
+  virtual void StopBy(std::stop_token stop) = 0;
 };
 
-// By options.device. The options outlive the device. Errors: no GPU; too little memory there.
+// By options.device; the device keeps a copy of the options. Errors: no GPU; too little memory there.
 kernels::Status MakePrefillDevice(MeasuredHeadsPtr heads, const CompareOptions& options,
                                   std::unique_ptr<PrefillDevice>* made);
 // The GPU's alone (gpu_prefill.cpp; a build without CUDA refuses).

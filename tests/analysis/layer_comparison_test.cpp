@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 #include <set>
+#include <stop_token>
 
 #include "analysis/compare.h"
 #include "analysis/types/number_text.h"
@@ -196,6 +197,26 @@ TEST(LayerComparison, ASpeedUpBeyondItsBytesSaysHowFarDenseIsFromReading) {
 }
 
 // Asked for head 1, told of head 0.
+// A window stops one run and measures the next with the same dense baseline.
+TEST(LayerComparison, TheLastTokenAloneStopsARun) {
+  const RandomLayer layer = MakeRandomLayer({}, 2, 2, 40);
+  for (const AskedMethod& method : {Asked("vertical-slash", "n_vertical=20,n_slash=10"), Asked("quest")}) {
+    SCOPED_TRACE(method.name);
+    LayerComparison comparison(layer.measured, QuickLayer());
+    std::vector<MethodResult> results;
+    std::stop_source before, now;
+    comparison.StopBy(before.get_token());
+    kernels::Status status = comparison.Run({method}, {{3, 1}}, &results);
+    ASSERT_TRUE(status.ok()) << status.message();
+    before.request_stop();
+    comparison.StopBy(now.get_token());
+    status = comparison.Run({method}, {{3, 1}}, &results);
+    EXPECT_TRUE(status.ok()) << status.message();
+    now.request_stop();
+    EXPECT_EQ(comparison.Run({method}, {{3, 1}}, &results).code(), kernels::StatusCode::kCancelled);
+  }
+}
+
 TEST(LayerComparison, ARefusalNamesTheHeadThatWasAskedFor) {
   RandomLayer layer = MakeRandomLayer({.num_tokens = 200}, 1, 2, 3);
   auto gaps = std::make_shared<MeasuredHeads>(*layer.measured);
