@@ -287,6 +287,36 @@ TEST(TradeOffTest, OfAnErrorLessIsBetterAndOtherHeadsAreNoPoints) {
   EXPECT_TRUE(MakeTradeOff(runs, {4, 3}, kernels::Phase::kDecode, CostAxis::kKeptShare, QualityAxis::kCraMean).empty());
 }
 
+TEST(TradeOffTest, TheAxesFitTheRuns) {
+  const std::vector<analysis::MethodResult> close = {RunOf("dense", 1, 1, 10), RunOf("near", 0.95, 0.99, 9)};
+  const auto points =
+      MakeTradeOff(close, {4, 3}, kernels::Phase::kPrefill, CostAxis::kKeptShare, QualityAxis::kCraFifth);
+  const TradeOffAxis share = CostAxisOf(points, CostAxis::kKeptShare);
+  EXPECT_GT(share.begin, 0.9) << "two runs that keep nearly all are told apart";
+  EXPECT_LT(share.begin, 0.95);
+  EXPECT_EQ(share.end, 1);
+  const auto by_time =
+      MakeTradeOff(close, {4, 3}, kernels::Phase::kPrefill, CostAxis::kMilliseconds, QualityAxis::kCraFifth);
+  const TradeOffAxis time = CostAxisOf(by_time, CostAxis::kMilliseconds);
+  EXPECT_GT(time.begin, 6);
+  EXPECT_LT(time.begin, 9);
+  EXPECT_GT(time.end, 10);
+  const TradeOffAxis mass = QualityAxisOf(points, QualityAxis::kCraFifth, 0.95);
+  EXPECT_LT(mass.begin, 0.95) << "the target is on it";
+  EXPECT_EQ(mass.end, 1);
+  // Every point lies inside, one alone too.
+  for (const auto& some : {points, std::vector<TradeOffPoint>{points[0]}, std::vector<TradeOffPoint>{}}) {
+    for (const CostAxis cost : {CostAxis::kKeptShare, CostAxis::kMilliseconds}) {
+      const TradeOffAxis axis = CostAxisOf(some, cost);
+      EXPECT_LT(axis.begin, axis.end);
+      for (const TradeOffPoint& point : some) {
+        EXPECT_GE(axis.Place(point.cost), 0);
+        EXPECT_LE(axis.Place(point.cost), 1);
+      }
+    }
+  }
+}
+
 TEST(CommandLineTest, WhatAShellWouldReadOtherwiseIsQuoted) {
   EXPECT_EQ(ShellQuoted(QStringLiteral("a/b-1.h5")), QStringLiteral("a/b-1.h5"));
   EXPECT_EQ(ShellQuoted(QStringLiteral("my trace.h5")), QStringLiteral("'my trace.h5'"));

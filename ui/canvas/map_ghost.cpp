@@ -17,9 +17,10 @@ std::string DescribeGhost(const CanvasModel& model) {
 }
 
 void DrawGhost(const CanvasModel& model, const OverlayOptions& options) {
-  const std::string text = DescribeGhost(model);
+  std::string text = DescribeGhost(model);
   if (text.empty()) return;
   const PixelRect& map = options.view->viewport();
+  text = ElidedText(text, map.width - 24);
   const ImVec2 size = TextSize(text);
   const double x = map.x + 12, y = map.y + 10;
   ImDrawList* const list = ImGui::GetBackgroundDrawList();

@@ -2,6 +2,7 @@
 // Small helpers of the files that draw over the map with ImGui's draw lists.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "analysis/types/ground.h"
@@ -66,6 +67,19 @@ inline ImVec2 TextSize(std::string_view text) {
 
 inline void DrawText(ImDrawList* list, double x, double y, ImU32 color, std::string_view text) {
   list->AddText(Point(x, y), color, text.data(), text.data() + text.size());
+}
+
+// The text, or as much of it as fits into `width` pixels with an ellipsis behind it.
+inline std::string ElidedText(const std::string& text, double width) {
+  if (static_cast<double>(TextSize(text).x) <= width) return text;
+  std::string kept = text;
+  const auto fits = [&] { return static_cast<double>(TextSize(kept + "…").x) <= width; };
+  while (!kept.empty() && !fits()) {
+    // A character of several bytes goes as a whole.
+    while (kept.size() > 1 && (static_cast<unsigned char>(kept.back()) & 0xC0U) == 0x80U) kept.pop_back();
+    kept.pop_back();
+  }
+  return kept + "…";
 }
 
 // Text inside a rectangle, cut at its edges.

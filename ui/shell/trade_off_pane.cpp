@@ -28,10 +28,6 @@ QString AxisNumber(double value) {
 
 }  // namespace
 
-double TradeOffChart::Axis::Place(double value) const {
-  return (value - begin) / (end - begin);
-}
-
 TradeOffChart::TradeOffChart(WindowState* state, QWidget* parent) : QWidget(parent), state_(state) {
   setObjectName(QStringLiteral("tradeOffChart"));
   setAccessibleName(tr("Runs of this head: cost against quality"));
@@ -39,7 +35,10 @@ TradeOffChart::TradeOffChart(WindowState* state, QWidget* parent) : QWidget(pare
   setMouseTracking(true);
   connect(&state->runs, &QAbstractItemModel::modelReset, this, &TradeOffChart::Rebuild);
   connect(&state->heads, &HeadStore::SelectionChanged, this, &TradeOffChart::Rebuild);
-  connect(&state->trial, &MethodTrial::Changed, this, [this] { update(); });
+  connect(&state->trial, &MethodTrial::Changed, this, [this] {
+    y_ = QualityAxisOf(points_, quality_, state_->trial.target());
+    update();
+  });
   connect(&state->trial, &MethodTrial::MethodChanged, this, &TradeOffChart::Rebuild);
 }
 
@@ -58,21 +57,8 @@ void TradeOffChart::Rebuild() {
         MakeTradeOff(state_->runs.runs(), *state_->heads.selected(),
                      state_->trial.is_decode() ? kernels::Phase::kDecode : kernels::Phase::kPrefill, cost_, quality_);
   }
-  x_ = {};
-  y_ = {};
-  if (!points_.empty()) {
-    const auto by_cost = [](const auto& a, const auto& b) { return a.cost < b.cost; };
-    const auto by_quality = [](const auto& a, const auto& b) { return a.quality < b.quality; };
-    const auto [cheapest, costliest] = std::minmax_element(points_.begin(), points_.end(), by_cost);
-    const auto [least, most] = std::minmax_element(points_.begin(), points_.end(), by_quality);
-    x_.end = cost_ == CostAxis::kKeptShare ? 1 : std::max(costliest->cost * 1.05, 1e-6);
-    if (LessIsBetter(quality_)) {
-      y_.end = std::max(most->quality * 1.05, 1e-9);
-    } else {
-      // Masses crowd just below 1, so the axis begins a little under the least of them and the target.
-      y_.begin = std::max(0.0, std::floor((std::min(least->quality, state_->trial.target()) - 0.02) * 20) / 20);
-    }
-  }
+  x_ = CostAxisOf(points_, cost_);
+  y_ = QualityAxisOf(points_, quality_, state_->trial.target());
   update();
 }
 
@@ -187,12 +173,14 @@ std::optional<size_t> TradeOffChart::PointAt(QPointF at) const {
 
 QString TradeOffChart::Describe(const TradeOffPoint& point) const {
   const analysis::MethodResult& run = state_->runs.runs()[point.run];
-  return tr("%1 %2\n%3: %4, %5: %6%7\nThe map shows its mask. Click: open this run")
+  // The map may not show it: a method that the window lacks, or one that has not answered yet.
+  const QString mask = state_->trial.ghost() ? tr("The map shows its mask. ") : QString();
+  return tr("%1 %2\n%3: %4, %5: %6%7\n%8Click: open this run")
       .arg(QString::fromStdString(run.method), QString::fromStdString(run.parameters), tr(CostName(cost_)))
       .arg(point.cost, 0, 'g', 4)
       .arg(tr(QualityName(quality_)))
       .arg(point.quality, 0, 'g', 4)
-      .arg(point.on_front ? tr("\nOn the front: no other run is cheaper and at least as good.") : QString());
+      .arg(point.on_front ? tr("\nOn the front: no other run is cheaper and at least as good.") : QString(), mask);
 }
 
 bool TradeOffChart::event(QEvent* event) {

@@ -39,10 +39,6 @@ class TradeOffChart : public QWidget {
   void focusOutEvent(QFocusEvent* event) override;
 
  private:
-  struct Axis {
-    double begin = 0, end = 1;
-    double Place(double value) const;  // 0 to 1
-  };
   void Rebuild();
   void Open(size_t point);
   void PointAtRun(std::optional<size_t> point);  // whose mask the map shows; nothing: the panel's
@@ -55,7 +51,7 @@ class TradeOffChart : public QWidget {
   CostAxis cost_ = CostAxis::kKeptShare;
   QualityAxis quality_ = QualityAxis::kCraFifth;
   std::vector<TradeOffPoint> points_;
-  Axis x_, y_;
+  TradeOffAxis x_, y_;
   std::optional<size_t> current_;  // that the keyboard is on
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace headscope::ui {
 namespace {
@@ -23,7 +24,36 @@ double QualityOf(const analysis::MethodResult& run, QualityAxis axis) {
   return run.relative_error;
 }
 
+constexpr double kRoomAround = 0.06;       // of what the values span
+constexpr double kLeastShareShown = 0.02;  // where all runs keep the same
+
+// The least and the largest of the values; 0 and 1 where there are none.
+template <typename Value>
+std::pair<double, double> Ends(const std::vector<TradeOffPoint>& points, Value value) {
+  if (points.empty()) return {0, 1};
+  const auto [least, most] = std::minmax_element(points.begin(), points.end(),
+                                                 [&](const auto& a, const auto& b) { return value(a) < value(b); });
+  return {value(*least), value(*most)};
+}
+
 }  // namespace
+
+TradeOffAxis CostAxisOf(const std::vector<TradeOffPoint>& points, CostAxis cost) {
+  if (points.empty()) return {};
+  const auto [least, most] = Ends(points, [](const TradeOffPoint& point) { return point.cost; });
+  const bool is_share = cost == CostAxis::kKeptShare;
+  const double span = std::max(most - least, is_share ? kLeastShareShown : std::max(most / 2, 1e-6));
+  const double begin = std::max(0.0, least - kRoomAround * span), end = most + kRoomAround * span;
+  return is_share ? TradeOffAxis{std::min(begin, 1 - kLeastShareShown), std::min(1.0, end)} : TradeOffAxis{begin, end};
+}
+
+TradeOffAxis QualityAxisOf(const std::vector<TradeOffPoint>& points, QualityAxis quality, double target) {
+  if (points.empty()) return {};
+  const auto [least, most] = Ends(points, [](const TradeOffPoint& point) { return point.quality; });
+  if (LessIsBetter(quality)) return {0, std::max(most * (1 + kRoomAround), 1e-9)};
+  // Masses crowd just below 1, so the axis begins a little under the least of them and the target.
+  return {std::max(0.0, std::floor((std::min(least, target) - 0.02) * 20) / 20), 1};
+}
 
 bool LessIsBetter(QualityAxis axis) {
   return axis == QualityAxis::kRelativeError;

@@ -30,6 +30,16 @@ const char* QualityName(QualityAxis axis);
 std::vector<TradeOffPoint> MakeTradeOff(const std::vector<analysis::MethodResult>& runs, analysis::HeadId head,
                                         kernels::Phase phase, CostAxis cost, QualityAxis quality);
 
+struct TradeOffAxis {
+  double begin = 0, end = 1;
+  double Place(double value) const { return (value - begin) / (end - begin); }  // 0 to 1
+};
+
+// Axes that the points fill, with some room around them. A share ends at 1, an error begins at 0, and a mass shows its
+// `target`, too. No points: 0 to 1.
+TradeOffAxis CostAxisOf(const std::vector<TradeOffPoint>& points, CostAxis cost);
+TradeOffAxis QualityAxisOf(const std::vector<TradeOffPoint>& points, QualityAxis quality, double target);
+
 // The points on the front by ascending cost.
 std::vector<TradeOffPoint> Front(const std::vector<TradeOffPoint>& points);
 
