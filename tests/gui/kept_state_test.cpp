@@ -325,6 +325,43 @@ TEST_F(KeptStateTest, WhoHasChosenTheFirstHeadOrMovedItsMapStaysThere) {
   }
 }
 
+// A first start shows what the window is for: a mask that leaves much out and still reaches the target.
+TEST_F(KeptStateTest, AFirstStartShowsAMethodAtItsTarget) {
+  for (const bool somebody_chooses : {false, true}) {
+    CloseWindow();
+    // Nothing is kept beside it.
+    const QString trace = File(QStringLiteral("shipped-%1.h5").arg(somebody_chooses));
+    ASSERT_TRUE(QFile::link(ShippedTrace(), trace));
+    window_ =
+        std::make_unique<ui::MainWindow>(workbench_.get(), File(QStringLiteral("first-%1.json").arg(somebody_chooses)));
+    window_->resize(1400, 860);
+    window_->show();
+    window_->OpenAtStart(QString(), trace);
+    ASSERT_TRUE(WaitForCanvas());
+    ui::MethodTrial& trial = window_->state()->trial;
+    const std::string chosen = "block-sparse", first = trial.method()->name;
+    if (somebody_chooses) {
+      // Before the statistics are there, or behind what the window tried.
+      ASSERT_TRUE(trial.SelectMethod(chosen));
+      ASSERT_TRUE(WaitFor([&] { return window_->store()->HasAllStatistics(); }, 60000));
+      QTest::qWait(300);
+      EXPECT_EQ(trial.method()->name, chosen);
+      continue;
+    }
+    ASSERT_TRUE(WaitFor(
+        [&] {
+          return window_->store()->HasAllStatistics() && !window_->state()->queue.searching() && trial.mask() &&
+                 !trial.mask_pending() && trial.method()->name != first;
+        },
+        60000));
+    EXPECT_EQ(window_->canvas()->head(), ui::HeadsWorthALook(*window_->store()).front().head);
+    EXPECT_FALSE(trial.method()->IsStatic());
+    EXPECT_GE(trial.mask()->summary.cra_p5, trial.target());
+    EXPECT_LT(trial.mask()->summary.kept_fraction, 0.9);
+    EXPECT_FALSE(Find<QFrame>("notice")->isVisible());
+  }
+}
+
 // The lost trace's zoom and colour range made no sense on the one that took its place.
 TEST_F(KeptStateTest, FallbackTraceIsShownWholeWithItsOwnRange) {
   const QString lost = File(QStringLiteral("lost.h5"));

@@ -285,6 +285,7 @@ class MainWindow : public QMainWindow {
   // At a start, until the statistics are there or a person has chosen one. Of a trace that was named, no longer than a
   // moment: a head that changes under somebody who looks at it is worse than the first one.
   bool chooses_head_ = false;
+  bool chooses_method_ = false;             // with the head, at the first start of all
   std::optional<Example> opening_example_;  // whose head is chosen by its metric
   QDeadlineTimer chooses_until_{QDeadlineTimer::Forever};
   bool has_layout_ = false;  // the session's, or the first one at its final size

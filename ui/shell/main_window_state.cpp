@@ -59,9 +59,10 @@ void MainWindow::KeepState() {
   connect(canvas_, &HeadCanvas::MethodChanged, this, &MainWindow::StateChanged);
   connect(&state_.heads, &HeadStore::SelectionChanged, this, &MainWindow::StateChanged);
   // Who has chosen a head, be it the first, or moved its map is not taken elsewhere.
-  const auto somebody_was_quicker = [this] { chooses_head_ = false; };
+  const auto somebody_was_quicker = [this] { chooses_head_ = chooses_method_ = false; };
   connect(&state_.heads, &HeadStore::SelectionAsked, this, somebody_was_quicker);
   connect(canvas_, &HeadCanvas::ViewChanged, this, somebody_was_quicker);
+  connect(&state_.trial, &MethodTrial::MethodChanged, this, [this] { chooses_method_ = false; });
   connect(&state_.heads, &HeadStore::MetricChanged, this, &MainWindow::StateChanged);
   connect(&state_.classes, &ClassSettings::Changed, this, &MainWindow::StateChanged);
   connect(&state_.offers, &PaneOffers::ViewChanged, this, &MainWindow::StateChanged);

@@ -36,7 +36,7 @@ void MainWindow::OpenAtStart(const QString& open_path, const QString& shipped_tr
   if (!session_.last_trace.isEmpty())
     said_at_start_ = tr("%1 no longer exists; showing the sample trace instead.").arg(session_.last_trace);
   if (!shipped_trace.isEmpty()) {
-    chooses_head_ = session_.last_trace.isEmpty();
+    chooses_head_ = chooses_method_ = session_.last_trace.isEmpty();
     return OpenPath(shipped_trace);
   }
   ShowWelcome();
@@ -156,11 +156,13 @@ void MainWindow::TraceOpened(const TraceSummary& trace, bool again) {
   BeginUndo();
   state_.parameters.Begin(state_.PresentMethod());
   const bool chooses = std::exchange(chooses_head_, false) && (is_first || is_example) && !last_head;
+  const bool chooses_method = std::exchange(chooses_method_, false) && chooses;
   RequestStatistics();
   const auto& heads = trace.heads;
   const bool last_is_there = last_head && std::binary_search(heads.begin(), heads.end(), *last_head);
   if (!heads.empty()) state_.heads.Select(last_is_there ? *last_head : heads.front());
   chooses_head_ = chooses;  // from here on it is a person who selects or moves
+  chooses_method_ = chooses_method;
   if (trace.num_rows > 0) state_.focus.Choose(query_stays ? *query : trace.num_rows - 1);
   if (state_.heads.selected()) {
     for (HeadCanvas* map : others_) ShowReference(map, *state_.heads.selected());
@@ -181,7 +183,9 @@ void MainWindow::ChooseFirstHead() {
   }
   if (!chosen) return;
   chooses_head_ = false;
+  const bool chooses_method = std::exchange(chooses_method_, false);
   state_.heads.Select(*chosen);
+  if (chooses_method) state_.queue.ShowFirstMethod();
   if (!opening_example_ || opening_example_->metric.empty()) return;
   // A short prompt that says its words twice: the second time against the first, where the axes have room for the
   // words.

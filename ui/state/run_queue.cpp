@@ -171,6 +171,22 @@ void RunQueue::MeetTarget() {
   });
 }
 
+void RunQueue::ShowFirstMethod() {
+  const std::vector<kernels::MethodSpec>& methods = trial_->methods();
+  const auto found = std::find_if(methods.begin(), methods.end(), [](const kernels::MethodSpec& spec) {
+    return spec.phase == kernels::Phase::kPrefill && !spec.IsStatic() && HasBudget(spec);
+  });
+  if (found == methods.end() || !heads_->selected()) return;
+  BeginSearch();
+  Search(
+      found->name, trial_->ValuesOf(*found), {},
+      [this, name = found->name](const kernels::ParameterValues& values) {
+        StopSearch();
+        trial_->SelectMethod(name, values);
+      },
+      [this](const Refusal&) { StopSearch(); });
+}
+
 void RunQueue::SearchForTarget(Reply<Refusal> failed) {
   BeginSearch();
   const kernels::MethodSpec* const method = trial_->method();
