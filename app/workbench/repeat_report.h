@@ -27,8 +27,10 @@ class ReportNowAndThen {
   void operator()(const std::string& method, const analysis::RepeatProgress& progress) {
     if (!IsDue()) return;
     ui::ProgressReport report;
-    report.stage = "Measuring " + method + ": " + std::string(progress.method);
-    report.stage += progress.phase == kernels::Phase::kPrefill ? " selects and attends, " : " decodes, ";
+    // Beside the method go dense and whatever else it is compared with.
+    report.stage = "Measuring " + method;
+    if (progress.method != method) report.stage += ": " + std::string(progress.method);
+    report.stage += ", ";
     report.stage += progress.repeat == 0
                         ? "warming up"
                         : "repeat " + std::to_string(progress.repeat) + " of " + std::to_string(progress.repeats);

@@ -235,6 +235,22 @@ TEST_F(LivePanelTest, AWiderCanvasUnrollsThePanelAgain) {
   EXPECT_FALSE(canvas_->PanelControl("run").isNull());
 }
 
+// What it shows scrolls while it is low, and no longer once there is room: without waiting for the pointer to move.
+TEST_F(LivePanelTest, ATallerCanvasGivesThePanelItsRoomAtOnce) {
+  Show({1240, 460});
+  ASSERT_FALSE(canvas_->PanelControl("method").isNull());
+  const double low = canvas_->PanelControl("panel").height();
+  canvas_->resize(1240, 900);
+  Settle();
+  const double tall = canvas_->PanelControl("panel").height();
+  EXPECT_GT(tall, low);
+  for (const int x : {300, 305, 310}) {
+    QTest::mouseMove(canvas_.get(), {x, 300});
+    Settle();
+  }
+  EXPECT_EQ(canvas_->PanelControl("panel").height(), tall);
+}
+
 TEST_F(LivePanelTest, TheResultOfARunIsInSightOnASmallCanvas) {
   Show({700, 420});
   ClickControl("roll");

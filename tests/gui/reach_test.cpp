@@ -12,6 +12,7 @@
 #include <QListWidget>
 #include <QProcess>
 #include <QTableWidget>
+#include <QWheelEvent>
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -83,7 +84,7 @@ TEST_F(ReachTest, LostKeysAreListedAndAClickShowsOne) {
     key = column;
   }
   EXPECT_EQ(table->item(0, 0)->text(), QString::number(key));
-  EXPECT_EQ(table->item(0, 1)->text(), QStringLiteral(" word%1").arg(key));
+  EXPECT_EQ(table->item(0, 1)->text(), QStringLiteral("“ word%1”").arg(key));
   EXPECT_NEAR(table->item(0, 2)->text().toDouble(), most, 1e-3 * most);
   QTest::mouseClick(table->viewport(), Qt::LeftButton, {}, table->visualItemRect(table->item(0, 0)).center());
   ASSERT_TRUE(WaitForCanvas());
@@ -252,6 +253,25 @@ TEST_F(ReachTest, MapsOfAllHeadsComeByThemselvesAndAClickOpensOne) {
   EXPECT_EQ(canvas_->head(), (HeadId{1, 2}));
   QTest::keyClick(maps, Qt::Key_Right);
   EXPECT_EQ(canvas_->head(), (HeadId{1, 3}));
+  // Ctrl and the wheel make room for more of them, or more of one; what the keys open is brought into sight, and the
+  // numbers along the edges open nothing.
+  const int fitting = maps->RectOf({0, 0}).width();
+  const auto wheel = [&](int notches) {
+    const QPoint at = maps->viewport()->rect().center();
+    QWheelEvent event(at, maps->viewport()->mapToGlobal(at), {}, {0, 120 * notches}, Qt::NoButton, Qt::ControlModifier,
+                      Qt::NoScrollPhase, false);
+    QApplication::sendEvent(maps->viewport(), &event);
+  };
+  wheel(-1);
+  EXPECT_LT(maps->RectOf({0, 0}).width(), fitting);
+  for (int i = 0; i < 12; ++i) wheel(+1);
+  EXPECT_GT(maps->RectOf({0, 0}).width(), fitting);
+  QTest::keyClick(maps, Qt::Key_Left);
+  EXPECT_EQ(canvas_->head(), (HeadId{1, 2}));
+  EXPECT_TRUE(maps->viewport()->rect().contains(maps->RectOf({1, 2}).center()));
+  EXPECT_FALSE(maps->HeadAt({2, maps->viewport()->height() / 2}));
+  QTest::keyClick(maps, Qt::Key_0);
+  EXPECT_EQ(maps->RectOf({0, 0}).width(), fitting);
 }
 
 TEST_F(ReachTest, PicturesOfPanesHaveRealLetters) {

@@ -176,8 +176,8 @@ TEST_F(ComparedMapsTest, MasksOfOneHeadAreComparedPairByPair) {
   }
   const std::vector<std::string> texts = ComparisonTexts(first_);
   ASSERT_EQ(texts.size(), 3U);
-  EXPECT_THAT(texts[1], ::testing::HasSubstr("0.00 % (0)"));
-  EXPECT_THAT(texts[2], ::testing::HasSubstr("(" + std::to_string(narrower) + ")"));
+  EXPECT_THAT(texts[1], ::testing::HasSubstr("0.00 % (0 scores)"));
+  EXPECT_THAT(texts[2], ::testing::HasSubstr("(" + Grouped(narrower) + " scores)"));
 }
 
 TEST_F(ComparedMapsTest, AnotherMaskIsCountedAnewAndTheOldTilesStayMeanwhile) {

@@ -14,6 +14,7 @@
 #include "fuzzy_match.h"
 #include "head_filter.h"
 #include "metric_histogram.h"
+#include "shown_text.h"
 #include "similar_heads.h"
 #include "text_pane.h"
 #include "token_search.h"
@@ -22,6 +23,12 @@ namespace headscope::ui {
 namespace {
 
 using analysis::HeadId;
+
+TEST(ShownTextTest, DigitsOfCountsAreGrouped) {
+  EXPECT_EQ(CountText(999), QStringLiteral("999"));
+  EXPECT_EQ(CountText(16384), QStringLiteral("16,384"));
+  EXPECT_EQ(CountText(131072LL * 131072), QStringLiteral("17,179,869,184"));
+}
 
 TEST(TokenViewTest, LinesBreakWhereTheTextDoesAndWhereTheyAreFull) {
   EXPECT_EQ(BreakLines({10, 10, 10, 10}, {false, false, false, false}, 25), (std::vector<int64_t>{0, 2}));
@@ -162,6 +169,13 @@ TEST(MetricHistogram, EveryHeadIsInOneBinAndARangeIsWordsOfTheFilter) {
   EXPECT_EQ(FilterOfBins("kurtosis", histogram, 3, 3), QStringLiteral("kurtosis>=3"));
   EXPECT_EQ(FilterOfBins("kurtosis", histogram, 0, 3), QString());
   EXPECT_EQ(MakeHistogram({7, 7, 7}, 4).counts, std::vector<int>{3});
+  // The scale beside the bars: none of its numbers lies over another.
+  EXPECT_EQ(CountTicks(8, 0.01), (std::vector<int>{1, 2, 5, 8}));
+  EXPECT_EQ(CountTicks(8, 0.3), (std::vector<int>{1, 8}));
+  EXPECT_EQ(CountTicks(4096, 0.2), (std::vector<int>{1, 10, 100, 4096}));
+  EXPECT_EQ(CountTicks(1, 0.1), std::vector<int>{1});
+  EXPECT_TRUE(CountTicks(0, 0.1).empty());
+  EXPECT_DOUBLE_EQ(BarShare(8, 8), 1);
   EXPECT_TRUE(MakeHistogram({nan}, 4).counts.empty());
 }
 

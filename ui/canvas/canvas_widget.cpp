@@ -15,6 +15,7 @@ namespace {
 
 constexpr double kReadablePixelsPerScore = 24;
 constexpr double kZoomStep = 1.5;
+constexpr int kFramesAfterResize = 3;
 const QString kMethodMember = QStringLiteral("method");
 const QString kParametersMember = QStringLiteral("parameters");
 const QString kTargetMember = QStringLiteral("mass_target");
@@ -468,6 +469,8 @@ void HeadCanvas::paintGL() {
 }
 void HeadCanvas::resizeGL(int, int) {
   impl_->LayOut();
+  // The panel takes its new room in the frame behind the one that lays it out.
+  impl_->bridge.RequestFrames(kFramesAfterResize);
   Q_EMIT LaidOut();
 }
 

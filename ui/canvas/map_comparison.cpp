@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "analysis/types/number_text.h"
+#include "kept_text.h"
 #include "map_overlay.h"
 #include "overlay_drawing.h"
 
@@ -19,7 +20,7 @@ std::string MethodTitle(const CanvasModel& model) {
 
 std::string OfPairs(int64_t kept, int64_t pairs) {
   const double percent = pairs == 0 ? 0 : 100 * static_cast<double>(kept) / static_cast<double>(pairs);
-  return analysis::Format(": %.2f %% (%lld)", percent, static_cast<long long>(kept));
+  return analysis::Format(": %.2f %% (", percent) + Grouped(kept) + (kept == 1 ? " score)" : " scores)");
 }
 
 }  // namespace

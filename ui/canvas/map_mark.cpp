@@ -14,6 +14,7 @@ namespace {
 
 constexpr ImU32 kMarkGround = IM_COL32(16, 52, 30, 255);
 constexpr double kRing = 9;            // pixels
+constexpr double kBetweenLabels = 6;   // with their grounds
 constexpr double kPixelsForEdges = 6;  // of a score: from here on the lines run along its edges
 constexpr size_t kMaxTokenBytes = 24;  // a label that is longer names no token any better
 
@@ -106,14 +107,24 @@ void DrawMark(const CanvasModel& model, const OverlayOptions& options) {
   if (!edges) list->AddCircle(Point(x, y), static_cast<float>(kRing), ink, 0, 2);
   list->PopClipRect();
 
+  // The pointer's own numbers would lie on top of these and be read with them.
   const double line = ImGui::GetFontSize();
+  const std::optional<CursorScore>& cursor = model.cursor();
   if (x >= map.x && x < map.right()) {
     const std::string text = Label(model, mark->column);
     const auto width = static_cast<double>(TextSize(text).x);
-    DrawLabel(list, std::clamp(x - width / 2, map.x, std::max(map.x, map.right() - width)), map.y - line - 5, 0, text);
+    const double left = std::clamp(x - width / 2, map.x, std::max(map.x, map.right() - width));
+    const double reach =
+        cursor ? static_cast<double>(TextSize(std::to_string(cursor->column)).x) / 2 + kBetweenLabels : 0;
+    const double pointer = cursor ? view.ColumnToX(static_cast<double>(cursor->column) + 0.5) : 0;
+    if (!cursor || pointer + reach < left || pointer - reach > left + width)
+      DrawLabel(list, left, map.y - line - 5, 0, text);
   }
-  if (y >= map.y && y < map.bottom())
-    DrawLabel(list, 4, y - line / 2, map.x - 12, Label(model, model.rows().Position(mark->row)));
+  if (y >= map.y && y < map.bottom()) {
+    const bool is_covered =
+        cursor && std::abs(view.RowToY(static_cast<double>(cursor->row) + 0.5) - y) < line + kBetweenLabels / 2;
+    if (!is_covered) DrawLabel(list, 4, y - line / 2, map.x - 12, Label(model, model.rows().Position(mark->row)));
+  }
 }
 
 }  // namespace headscope::ui

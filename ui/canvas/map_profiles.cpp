@@ -76,10 +76,10 @@ void DrawRowProfile(ImDrawList* list, const CanvasModel& model, const OverlayOpt
     const float mass = profiles.row_mass[i];
     if (std::isnan(mass)) continue;
     const double row = (static_cast<double>(profiles.first_row_bin) + static_cast<double>(i)) * bin;
-    const double y = view.RowToY(row);
-    const double height = std::max(1.0, view.RowToY(row + bin) - y);
+    // Whole pixels: edges between them would be drawn half covered, and many thin bars as stripes.
+    const double y = std::floor(view.RowToY(row)), below = std::max(y + 1, std::floor(view.RowToY(row + bin)));
     const double width = area.width * static_cast<double>(std::clamp(mass, 0.0f, 1.0f));
-    list->AddRectFilled(Point(area.x, y), Point(area.x + width, y + height), inks.mass);
+    list->AddRectFilled(Point(area.x, y), Point(area.x + width, below), inks.mass);
   }
   if (model.settings().overlay) {
     // Per pixel line the least kept mass of the rows in it: the row that loses most must not hide.

@@ -8,7 +8,6 @@
 #include <QFormLayout>
 #include <QGridLayout>
 #include <QHBoxLayout>
-#include <QLocale>
 #include <QMessageBox>
 #include <QStackedWidget>
 #include <QStandardPaths>
@@ -421,8 +420,7 @@ QString CaptureDialog::EstimateText() const {
   int64_t bytes = model_ ? EstimateTraceBytes(*model_, Settings(), tokens) : -1;
   if (measured_ && measured_->trace_bytes >= 0) bytes = measured_->trace_bytes;
   if (bytes < 0) return QStringLiteral("–");
-  const QString count = QLocale::c().toString(static_cast<qlonglong>(tokens)),
-                size = QString::fromStdString(ByteText(bytes));
+  const QString count = CountText(tokens), size = QString::fromStdString(ByteText(bytes));
   QString text = exact ? tr("%1 prompt tokens, %2").arg(count, size)
                        : tr("about %1 prompt tokens and %2; counting…").arg(count, size);
   if (measured_ && measured_->memory_bytes > 0) {
@@ -519,7 +517,7 @@ void CaptureDialog::Finish(const QString& sentence, bool error) {
 
 QString DescribeSize(const CapturedTrace& trace) {
   return QObject::tr("%1 tokens, %2")
-      .arg(QLocale::c().toString(static_cast<qlonglong>(trace.num_tokens)),
+      .arg(CountText(trace.num_tokens),
            QString::fromStdString(ByteText(QFileInfo(QString::fromStdString(trace.path)).size())));
 }
 

@@ -53,6 +53,8 @@ void FigureView::Refresh() {
     text_ = study_->error();
   } else if (study_->cancelled()) {
     text_ = tr("Cancelled. Press Draw again.");
+  } else if (study_->choice() == nullptr) {
+    text_ = tr("Choose a figure above.");
   } else {
     text_ = study_->WhyNot();
     if (!text_.isEmpty()) text_ = text_.at(0).toUpper() + text_.mid(1) + u'.';

@@ -17,6 +17,7 @@ namespace headscope::ui {
 namespace {
 
 constexpr size_t kBins = 40;
+constexpr double kTick = 3;  // pixels
 constexpr QColor kBar(86, 140, 200), kLeftOut(140, 140, 150, 110), kMeanColor(192, 72, 120), kMedianColor(40, 150, 90);
 
 }  // namespace
@@ -75,14 +76,14 @@ void HistogramPane::Rebuild() {
 
 QRectF HistogramPane::Plot() const {
   const double line = fontMetrics().height();
-  return QRectF(rect()).adjusted(10, line + 8, -10, -2 * line - 8);
+  const double counts = fontMetrics().horizontalAdvance(QString::number(histogram_.most)) + kTick + 2;
+  return QRectF(rect()).adjusted(std::max(10.0, counts + 4), line + 8, -10, -2 * line - 8);
 }
 
 QRectF HistogramPane::BarOf(size_t bin) const {
   const QRectF plot = Plot();
   const double width = plot.width() / static_cast<double>(histogram_.counts.size());
-  // Few heads beside many are still seen.
-  const double share = std::log1p(histogram_.counts[bin]) / std::log1p(histogram_.most);
+  const double share = BarShare(histogram_.counts[bin], histogram_.most);
   return {plot.left() + width * static_cast<double>(bin), plot.bottom() - plot.height() * share, width,
           plot.height() * share};
 }
@@ -142,11 +143,17 @@ void HistogramPane::paintEvent(QPaintEvent*) {
   faint.setAlphaF(0.65f);
   painter.setPen(faint);
   painter.drawLine(plot.bottomLeft(), plot.bottomRight());
+  for (const int count : CountTicks(histogram_.most, metrics.height() / std::max(1.0, plot.height()))) {
+    const double y = plot.bottom() - plot.height() * BarShare(count, histogram_.most);
+    painter.drawLine(QPointF(plot.left() - kTick, y), QPointF(plot.left(), y));
+    painter.drawText(QRectF(0, y - metrics.height() / 2.0, plot.left() - kTick - 2, metrics.height()),
+                     Qt::AlignRight | Qt::AlignVCenter, QString::number(count));
+  }
   const QRectF below(plot.left(), plot.bottom() + 2, plot.width(), metrics.height());
   painter.drawText(below, Qt::AlignLeft, FormatMetric(histogram_.begin));
   painter.drawText(below, Qt::AlignRight, FormatMetric(histogram_.end));
   const QString unit = metric.unit.empty() ? QString() : tr(" [%1]").arg(QString::fromStdString(metric.unit));
-  const QString heights = tr("height: heads, log");
+  const QString heights = tr("height: heads, log scale");
   const QString title = QString::fromStdString(metric.title) + unit;
   const bool fits = metrics.horizontalAdvance(tr("%1; %2").arg(title, heights)) <= below.width();
   painter.drawText(below.translated(0, metrics.height()), Qt::AlignHCenter,

@@ -20,7 +20,8 @@ LogPane::LogPane(WindowState* state, QWidget* parent)
       log_(&state->log),
       view_(new QTableView),
       copy_(new QPushButton(tr("Copy"))),
-      clear_(new QPushButton(tr("Clear"))) {
+      clear_(new QPushButton(tr("Clear"))),
+      hint_(new QLabel(tr("No messages yet. What the window reports stays here with its time."))) {
   view_->setObjectName(QStringLiteral("logTable"));
   view_->setAccessibleName(tr("Messages"));
   ListRows(view_, log_);
@@ -38,6 +39,12 @@ LogPane::LogPane(WindowState* state, QWidget* parent)
   layout->setContentsMargins(6, 6, 6, 6);
   layout->addWidget(view_, 1);
   layout->addLayout(buttons);
+  hint_->setObjectName(QStringLiteral("logHint"));
+  hint_->setAlignment(Qt::AlignCenter);
+  hint_->setWordWrap(true);
+  hint_->setForegroundRole(QPalette::PlaceholderText);
+  auto* over_rows = new QVBoxLayout(view_->viewport());
+  over_rows->addWidget(hint_);
   connect(copy_, &QPushButton::clicked, this, &LogPane::Copy);
   connect(clear_, &QPushButton::clicked, log_, &NoticeLog::Clear);
   connect(new QShortcut(QKeySequence::Copy, view_, nullptr, nullptr, Qt::WidgetShortcut), &QShortcut::activated, this,
@@ -55,6 +62,7 @@ void LogPane::Copy() const {
 }
 
 void LogPane::Update() {
+  hint_->setVisible(log_->rowCount() == 0);
   for (QPushButton* button : {copy_, clear_}) Allow(button, log_->rowCount() > 0, tr("there are no messages"));
 }
 

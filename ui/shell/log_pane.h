@@ -2,6 +2,7 @@
 // What the window has said, with its time, to read again and to copy.
 #pragma once
 
+#include <QLabel>
 #include <QPushButton>
 #include <QTableView>
 #include <QWidget>
@@ -24,6 +25,7 @@ class LogPane : public QWidget {
   NoticeLog* const log_;
   QTableView* view_;
   QPushButton *copy_, *clear_;
+  QLabel* hint_;
 };
 
 }  // namespace headscope::ui

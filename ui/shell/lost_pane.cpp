@@ -105,7 +105,9 @@ void LostPane::Show(int64_t row, const std::vector<LostKey>& lost) {
   table_->setRowCount(static_cast<int>(lost_.size()));
   for (int line = 0; line < table_->rowCount(); ++line) {
     const LostKey& key = lost_[static_cast<size_t>(line)];
-    const QString texts[] = {QString::number(key.column), token(key.column), QString::number(key.probability, 'g', 4)};
+    // Quoted: a token of spaces is still to be seen.
+    const QString texts[] = {QString::number(key.column), tr("“%1”").arg(token(key.column)),
+                             QString::number(key.probability, 'g', 4)};
     for (int column = 0; column < kNumLostColumns; ++column) {
       auto* item = new QTableWidgetItem(texts[column]);
       if (column != kLostToken) item->setTextAlignment(Qt::AlignRight | Qt::AlignVCenter);

@@ -3,25 +3,21 @@
 // far as it is recorded, and it is read again as it grows.
 #include <QApplication>
 #include <QFileInfo>
-#include <QLocale>
 #include <QMessageBox>
 #include <QPushButton>
 
 #include "main_window.h"
+#include "shown_text.h"
 
 namespace headscope::ui {
 namespace {
-
-QString NumberText(qint64 number) {
-  return QLocale::c().toString(number);
-}
 
 // "3 s", "12 min", "5 h", "40 days".
 QString DurationText(qint64 seconds) {
   if (seconds < 120) return MainWindow::tr("%1 s").arg(seconds);
   if (seconds < 2 * 3600) return MainWindow::tr("%1 min").arg(seconds / 60);
   if (seconds < 2 * 86400) return MainWindow::tr("%1 h").arg(seconds / 3600);
-  return MainWindow::tr("%1 days").arg(NumberText(seconds / 86400));
+  return MainWindow::tr("%1 days").arg(CountText(seconds / 86400));
 }
 
 }  // namespace
@@ -44,8 +40,8 @@ void MainWindow::ShowRecording() {
   const QString stage = watch_.is_written() ? tr("Recording") : tr("Incomplete");
   recording_label_->setText(
       trace.expected_tokens > trace.num_tokens
-          ? tr("%1: %2 of %3 tokens").arg(stage, NumberText(trace.num_tokens), NumberText(trace.expected_tokens))
-          : tr("%1: %2 tokens").arg(stage, NumberText(trace.num_tokens)));
+          ? tr("%1: %2 of %3 tokens").arg(stage, CountText(trace.num_tokens), CountText(trace.expected_tokens))
+          : tr("%1: %2 tokens").arg(stage, CountText(trace.num_tokens)));
   if (watch_.is_written()) {
     recording_label_->setToolTip(
         tr("A capture is still writing this trace: every head is shown up to its last token, and more appears as it is "
@@ -82,7 +78,7 @@ void MainWindow::AskToReadAgain(const QString& path) {
   QMessageBox box(
       QMessageBox::Warning, tr("More has been recorded"),
       tr("Reading the trace again discards what belongs only to its first %1 tokens: %2. Bookmarks and tags stay.")
-          .arg(NumberText(state_.heads.trace().num_tokens), goes.join(QStringLiteral(", "))),
+          .arg(CountText(state_.heads.trace().num_tokens), goes.join(QStringLiteral(", "))),
       QMessageBox::NoButton, this);
   box.setObjectName(QStringLiteral("readAgain"));
   QPushButton* const save = has_runs ? box.addButton(tr("Save runs…"), QMessageBox::AcceptRole) : nullptr;

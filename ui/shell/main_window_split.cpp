@@ -249,8 +249,7 @@ void MainWindow::OtherTraceOpened(const TraceSummary& trace) {
   if (state_.heads.selected()) ShowReference(map, *state_.heads.selected());
   notice_->ShowMessage(tr("The second map and the head colours now compare with %1 (%2, %3 tokens).")
                            .arg(Shown(QFileInfo(QString::fromStdString(trace.path)).fileName()),
-                                QString::fromStdString(trace.model_name))
-                           .arg(trace.num_tokens));
+                                QString::fromStdString(trace.model_name), CountText(trace.num_tokens)));
   UpdateCommands();
   StateChanged();
 }

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <utility>
 
+#include "analysis/types/round_ticks.h"
 #include "head_matrix.h"
 #include "panes.h"
 #include "qt_matrix_surface.h"
@@ -21,7 +22,8 @@ namespace headscope::ui {
 namespace {
 
 constexpr int kLabel = 26;
-constexpr double kLeastSide = 34;
+constexpr double kLeastFittedSide = 34;
+constexpr double kLeastSide = 12, kMostSide = 256, kZoomStep = 1.25;  // that Ctrl and the wheel lead to
 constexpr float kBelowUniform = 3;  // octaves: uniform attention is dark, and not black
 
 }  // namespace
@@ -70,7 +72,8 @@ void MapsView::Rebuild() {
 void MapsView::LayOut() {
   const int columns = layout_.num_columns(), rows = layout_.num_rows();
   const double gaps = columns == 0 ? 0 : layout_.LeastWidth() - columns * analysis::MatrixLayout::kLeast;
-  side_ = columns == 0 ? kLeastSide : std::max(kLeastSide, std::floor((viewport()->width() - kLabel - gaps) / columns));
+  const double fitting = columns == 0 ? 0 : std::floor((viewport()->width() - kLabel - gaps) / columns);
+  side_ = chosen_side_ > 0 ? chosen_side_ : std::max(kLeastFittedSide, fitting);
   const int width = kLabel + static_cast<int>(std::ceil(columns * side_ + gaps));
   const int height = kLabel + static_cast<int>(std::ceil(rows * (side_ + analysis::MatrixLayout::kGap)));
   verticalScrollBar()->setRange(0, std::max(0, height - viewport()->height()));
@@ -93,6 +96,7 @@ QRect MapsView::RectOf(analysis::HeadId head) const {
 }
 
 std::optional<analysis::HeadId> MapsView::HeadAt(QPoint at) const {
+  if (at.x() < kLabel || at.y() < kLabel) return std::nullopt;  // the numbers lie over the maps
   const auto cell = layout_.CellAt(at.x(), at.y());
   return cell ? layout_.HeadOf(*cell) : std::nullopt;
 }
@@ -134,17 +138,8 @@ void MapsView::paintEvent(QPaintEvent*) {
     painter.drawText(viewport()->rect(), Qt::AlignCenter, tr("Open a trace to see the maps of its heads."));
     return;
   }
+  const bool is_dark = palette().color(QPalette::Base).lightness() < 128;
   painter.setRenderHint(QPainter::SmoothPixmapTransform);
-  for (int column = 0; column < layout_.num_columns(); ++column) {
-    const QRectF rect = ToQt(layout_.CellBox({0, column}));
-    painter.drawText(QRectF(rect.left(), rect.top() - kLabel + 2, rect.width(), kLabel - 4), Qt::AlignCenter,
-                     QString::number(layout_.heads()[static_cast<size_t>(column)]));
-  }
-  for (int row = 0; row < layout_.num_rows(); ++row) {
-    const QRectF rect = ToQt(layout_.CellBox({row, 0}));
-    painter.drawText(QRectF(rect.left() - kLabel, rect.top(), kLabel - 4, rect.height()),
-                     Qt::AlignRight | Qt::AlignVCenter, QString::number(layout_.layers()[static_cast<size_t>(row)]));
-  }
   for (const analysis::HeadId& head : state_->heads.trace().heads) {
     const QRect rect = RectOf(head);
     if (!viewport()->rect().intersects(rect)) continue;
@@ -153,7 +148,7 @@ void MapsView::paintEvent(QPaintEvent*) {
     if (image == images_.end()) {
       painter.fillRect(rect, QBrush(faint, Qt::BDiagPattern));
     } else {
-      painter.fillRect(rect, QColor(20, 20, 24));
+      painter.fillRect(rect, is_dark ? QColor(20, 20, 24) : QColor(236, 236, 239));
       painter.drawImage(rect, image->second);
     }
     painter.setOpacity(1);
@@ -164,6 +159,32 @@ void MapsView::paintEvent(QPaintEvent*) {
     painter.drawRect(rect);
     painter.setPen(QPen(palette().color(QPalette::Highlight), 2));
     painter.drawRect(rect.adjusted(-2, -2, 2, 2));
+  }
+  DrawNumbers(&painter);
+}
+
+void MapsView::DrawNumbers(QPainter* painter) const {
+  painter->fillRect(QRect(0, 0, viewport()->width(), kLabel), palette().base());
+  painter->fillRect(QRect(0, 0, kLabel, viewport()->height()), palette().base());
+  painter->setPen(palette().color(QPalette::PlaceholderText));
+  // Small maps have numbers at every second, fifth, .. of them.
+  const auto step = [](double room, double text) {
+    return static_cast<int>(analysis::RoundStep(std::max(1.0, text / room)));
+  };
+  const QFontMetricsF metrics(font());
+  const int columns = step(side_, metrics.horizontalAdvance(QStringLiteral("000"))),
+            rows = step(side_, metrics.height());
+  painter->setClipRect(QRect(kLabel, 0, viewport()->width(), kLabel));
+  for (int column = 0; column < layout_.num_columns(); column += columns) {
+    const double middle = ToQt(layout_.CellBox({0, column})).center().x();
+    painter->drawText(QRectF(middle - 50, 2, 100, kLabel - 4), Qt::AlignCenter,
+                      QString::number(layout_.heads()[static_cast<size_t>(column)]));
+  }
+  painter->setClipRect(QRect(0, kLabel, kLabel, viewport()->height()));
+  for (int row = 0; row < layout_.num_rows(); row += rows) {
+    const double middle = ToQt(layout_.CellBox({row, 0})).center().y();
+    painter->drawText(QRectF(0, middle - kLabel, kLabel - 4, 2 * kLabel), Qt::AlignRight | Qt::AlignVCenter,
+                      QString::number(layout_.layers()[static_cast<size_t>(row)]));
   }
 }
 
@@ -183,12 +204,27 @@ void MapsView::hideEvent(QHideEvent* event) {
   state_->workbench->CancelThumbnails();
 }
 
+void MapsView::wheelEvent(QWheelEvent* event) {
+  if (!event->modifiers().testFlag(Qt::ControlModifier)) return QAbstractScrollArea::wheelEvent(event);
+  Resize(event->angleDelta().y() > 0 ? kZoomStep : 1 / kZoomStep);
+  event->accept();
+}
+
+void MapsView::Resize(double factor) {
+  if (layout_.num_rows() == 0) return;
+  chosen_side_ = factor > 0 ? std::clamp(std::round(side_ * factor), kLeastSide, kMostSide) : 0;
+  LayOut();
+}
+
 void MapsView::mousePressEvent(QMouseEvent* event) {
   if (event->button() != Qt::LeftButton) return;
   if (const auto head = HeadAt(event->position().toPoint())) state_->heads.Select(*head);
 }
 
 void MapsView::keyPressEvent(QKeyEvent* event) {
+  if (event->key() == Qt::Key_Plus || event->key() == Qt::Key_Minus)
+    return Resize(event->key() == Qt::Key_Plus ? kZoomStep : 1 / kZoomStep);
+  if (event->key() == Qt::Key_0) return Resize(0);
   const std::optional<analysis::HeadId> next = HeadBeside(layout_, state_->heads.selected(), event->key());
   if (!next) {
     if (!IsArrow(event->key())) QAbstractScrollArea::keyPressEvent(event);
@@ -196,9 +232,12 @@ void MapsView::keyPressEvent(QKeyEvent* event) {
   }
   state_->heads.Select(*next);
   const QRect rect = RectOf(*next);
-  if (rect.top() < 0) verticalScrollBar()->setValue(verticalScrollBar()->value() + rect.top() - kLabel);
-  if (rect.bottom() > viewport()->height())
-    verticalScrollBar()->setValue(verticalScrollBar()->value() + rect.bottom() - viewport()->height() + 4);
+  const auto bring = [](QScrollBar* bar, int begin, int end, int room) {
+    if (begin < kLabel) bar->setValue(bar->value() + begin - kLabel);
+    if (end > room) bar->setValue(bar->value() + end - room + 4);
+  };
+  bring(verticalScrollBar(), rect.top(), rect.bottom(), viewport()->height());
+  bring(horizontalScrollBar(), rect.left(), rect.right(), viewport()->width());
 }
 
 void MapsView::contextMenuEvent(QContextMenuEvent* event) {
@@ -221,7 +260,11 @@ bool MapsView::viewportEvent(QEvent* event) {
   QString text = tr("Layer %1, head %2").arg(head->layer).arg(head->head);
   if (const analysis::HeadStatistics* statistics = state_->heads.Find(*head))
     text += QStringLiteral(": %1").arg(QString::fromLatin1(analysis::HeadClassName(statistics->head_class)));
-  QToolTip::showText(help->globalPos(), text + tr("\nThe largest probabilities of a sample of its queries"), this);
+  QToolTip::showText(help->globalPos(),
+                     text + tr("\nThe largest probabilities of a sample of its queries\nCtrl + wheel, or + and -: "
+                               "larger or smaller maps; 0: "
+                               "as wide as the pane"),
+                     this);
   return true;
 }
 

@@ -38,6 +38,7 @@ class MapsView : public QAbstractScrollArea {
   void scrollContentsBy(int dx, int dy) override;
   void mousePressEvent(QMouseEvent* event) override;
   void keyPressEvent(QKeyEvent* event) override;
+  void wheelEvent(QWheelEvent* event) override;
   void contextMenuEvent(QContextMenuEvent* event) override;
   void showEvent(QShowEvent* event) override;
   void hideEvent(QHideEvent* event) override;
@@ -46,12 +47,15 @@ class MapsView : public QAbstractScrollArea {
  private:
   void Rebuild();
   void LayOut();
-  void PlaceMaps();   // where they are scrolled to
-  void AskForNext();  // one at a time: what is asked for is what is in sight
+  void Resize(double factor);                 // the maps; 0: they fit the pane's width again
+  void DrawNumbers(QPainter* painter) const;  // of heads and layers, which stay in sight
+  void PlaceMaps();                           // where they are scrolled to
+  void AskForNext();                          // one at a time: what is asked for is what is in sight
 
   WindowState* const state_;
   analysis::MatrixLayout layout_;
-  double side_ = 0;  // of a map
+  double side_ = 0;         // of a map
+  double chosen_side_ = 0;  // 0: what fits the pane's width
   std::map<analysis::HeadId, QImage> images_;
   std::optional<analysis::HeadId> asked_;
   std::set<analysis::HeadId> refused_;

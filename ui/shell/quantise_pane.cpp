@@ -7,6 +7,7 @@
 
 #include "panes.h"
 #include "picture_file.h"
+#include "shown_text.h"
 #include "study_buttons.h"
 
 namespace headscope::ui {
@@ -121,7 +122,7 @@ QString QuantisePane::Sentence() const {
   }
   const QuantisedOutput& first = study.outputs().front();
   QString text = tr("%1 queries. Leaving out %2 % of the pairs would keep 0.95 of each query's mass.")
-                     .arg(first.num_rows)
+                     .arg(CountText(first.num_rows))
                      .arg(100 * first.sparsity, 0, 'f', 1);
   const kernels::MethodSpec* const method = state_->trial.method();
   if (method == nullptr) return text;

@@ -70,8 +70,7 @@ void TraceInfo::Rebuild() {
   line(tr("Complete"), trace.complete ? tr("yes")
                        : trace.expected_tokens > trace.num_tokens
                            ? tr("no: %1 of %2 tokens; the capture was stopped or is still running")
-                                 .arg(trace.num_tokens)
-                                 .arg(trace.expected_tokens)
+                                 .arg(CountText(trace.num_tokens), CountText(trace.expected_tokens))
                            : tr("no: the capture was stopped or is still running"));
   line(tr("Model"), QString::fromStdString(trace.model_name));
   line(tr("Shape"), tr("%1 layers, %2 query heads over %3 KV heads of %4")
@@ -81,14 +80,13 @@ void TraceInfo::Rebuild() {
                         .arg(HeadDims(trace)));
   line(tr("Prompt"), QString::fromStdString(trace.prompt_source));
   line(tr("Tokens"), trace.first_token == 0
-                         ? QString::number(trace.num_tokens)
+                         ? CountText(trace.num_tokens)
                          : tr("%1, cut from a longer trace at token %2: masses are shares of each row's whole "
                               "attention; “Mass outside” is the share that lies before the cut")
-                               .arg(trace.num_tokens)
-                               .arg(trace.first_token));
+                               .arg(CountText(trace.num_tokens), CountText(trace.first_token)));
   line(tr("Query rows"), trace.rows_contiguous
-                             ? tr("%1, consecutive").arg(trace.num_rows)
-                             : tr("%1, with gaps: methods need consecutive rows").arg(trace.num_rows));
+                             ? tr("%1, consecutive").arg(CountText(trace.num_rows))
+                             : tr("%1, with gaps: methods need consecutive rows").arg(CountText(trace.num_rows)));
   line(tr("Recorded"), tr("%1 heads in %2 layers").arg(trace.heads.size()).arg(layers.size()));
 }
 

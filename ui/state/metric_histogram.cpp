@@ -33,6 +33,27 @@ MetricHistogram MakeHistogram(const std::vector<double>& values, size_t most_bin
   return histogram;
 }
 
+double BarShare(int count, int most) {
+  return most <= 0 ? 0 : std::log1p(count) / std::log1p(most);
+}
+
+std::vector<int> CountTicks(int most, double least) {
+  std::vector<int> ticks;
+  if (most <= 0) return ticks;
+  double below = -1;
+  for (int64_t power = 1; power < most; power *= 10) {
+    for (const int64_t count : {power, 2 * power, 5 * power}) {
+      if (count >= most) break;
+      const double share = BarShare(static_cast<int>(count), most);
+      if (share - below < least || 1 - share < least) continue;
+      ticks.push_back(static_cast<int>(count));
+      below = share;
+    }
+  }
+  ticks.push_back(most);
+  return ticks;
+}
+
 QString FilterOfBins(const std::string& metric, const MetricHistogram& histogram, size_t first, size_t last) {
   const QString name = QString::fromStdString(metric);
   QStringList words;

@@ -3,6 +3,7 @@
 // (analysis/types/printable.h), and nothing in it is markup.
 #pragma once
 
+#include <QLocale>
 #include <QString>
 #include <string>
 
@@ -16,6 +17,13 @@ inline QString Shown(const std::string& text) {
 }
 inline QString Shown(const QString& text) {
   return Shown(text.toStdString());
+}
+
+// "16,384". QLocale::c() alone groups no digits.
+inline QString CountText(qint64 count) {
+  QLocale locale = QLocale::c();
+  locale.setNumberOptions(QLocale::DefaultNumberOptions);
+  return locale.toString(count);
 }
 
 // For tooltips, which Qt otherwise reads as HTML where they look like it.
