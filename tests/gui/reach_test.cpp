@@ -20,6 +20,7 @@
 #include "lost_pane.h"
 #include "maps_pane.h"
 #include "reach_fixture.h"
+#include "shown_text.h"
 #include "text_pane.h"
 #include "trade_off_pane.h"
 #include "welcome_page.h"
@@ -320,6 +321,8 @@ TEST_F(ReachTest, TwoMapsShowTwoHeadsAtOneZoomAndOneCursor) {
     return map->PixelOf(400, 201).x() - map->PixelOf(400, 200).x();
   };
   EXPECT_NEAR(scale_of(second), scale_of(canvas_), 1e-9) << "from the first frame on";
+  ASSERT_TRUE(WaitFor([&] { return second->MapRect().top() == canvas_->MapRect().top(); }))
+      << "rows at one height, wherever the panel is: " << canvas_->MapRect().top() << ", " << second->MapRect().top();
   EXPECT_EQ(second->head(), (HeadId{0, 0}));
   EXPECT_EQ(second->method(), QStringLiteral("streaming-llm"));
   // The first goes on to another head and another mask; the second stays.
@@ -467,9 +470,10 @@ TEST_F(ReachTest, TheDifferenceOfTwoMasksIsTheCommandLines) {
   const QStringList lines = canvas_->ComparisonLines();
   const char* const names[] = {"first_alone", "second_alone", "both"};
   for (int i = 0; i < 3; ++i) {
-    EXPECT_TRUE(lines[i].contains(QStringLiteral("(%1)").arg(head[QLatin1String(names[i])].toInteger())))
+    const qint64 count = head[QLatin1String(names[i])].toInteger();
+    EXPECT_TRUE(lines[i].contains(QStringLiteral("(%1 score").arg(ui::CountText(count))))
         << lines[i].toStdString() << " and " << names[i];
-    EXPECT_GT(head[QLatin1String(names[i])].toInteger(), 0) << "the case says something";
+    EXPECT_GT(count, 0) << "the case says something";
   }
   // Its colours are on the map.
   const QImage picture = canvas_->grabFramebuffer();
@@ -535,10 +539,19 @@ TEST_F(ReachTest, TheWelcomePageOpensAHeadAndItsTourWalksTheRealPanes) {
     if (button->text().startsWith(QStringLiteral("%1:%2 ").arg(sparsest.layer).arg(sparsest.head))) link = button;
   }
   ASSERT_NE(link, nullptr);
+  // Where the keyboard is can be seen.
+  welcome->setFocus();
+  const QImage without = link->grab().toImage();
+  link->setFocus(Qt::TabFocusReason);
+  ASSERT_TRUE(link->hasFocus());
+  EXPECT_NE(link->grab().toImage(), without);
   QTest::mouseClick(link, Qt::LeftButton);
   EXPECT_EQ(canvas_->head(), sparsest);
   EXPECT_FALSE(welcome->isVisible());
   Press(Qt::Key_F1);
+  window_->resize(1000, 700);
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_TRUE(canvas_->PanelControl(QStringLiteral("method")).isNull()) << "rolled up";
   canvas_->SetPanelVisible(false);
   Raise("mapsDock");
   QTest::mouseClick(Find<QPushButton>("startTour"), Qt::LeftButton);
@@ -551,6 +564,8 @@ TEST_F(ReachTest, TheWelcomePageOpensAHeadAndItsTourWalksTheRealPanes) {
   }
   EXPECT_FALSE(welcome->isVisible());
   EXPECT_TRUE(canvas_->panel_visible()) << "a step was about the panel";
+  EXPECT_TRUE(WaitFor([&] { return !canvas_->PanelControl(QStringLiteral("method")).isNull(); }))
+      << "and unrolled it, though the window is small";
 }
 
 TEST_F(ReachTest, WithoutATraceTheWelcomePageIsThere) {

@@ -43,6 +43,34 @@ TEST_F(WindowStateTest, ASelectedHeadIsUnderTrialAndInTheHistory) {
   EXPECT_FALSE(state_.trial.head());
 }
 
+TEST_F(WindowStateTest, ADifferenceIsAnEstimateUntilBothTracesAreExact) {
+  HeadStore& heads = state_.heads;
+  heads.SetMetric("entropy");
+  const analysis::HeadId head{0, 1};
+  EXPECT_FALSE(heads.ShowsEstimate(head)) << "there is nothing to show";
+  analysis::HeadStatistics here, there;
+  here.id = there.id = head;
+  here.num_rows = 16;
+  heads.Add(here);
+  EXPECT_TRUE(heads.ShowsEstimate(head));
+  here.num_rows = heads.trace().num_rows;
+  heads.Add(here);
+  EXPECT_FALSE(heads.ShowsEstimate(head));
+  TraceSummary other = workbench_.Summary();
+  other.num_rows = 64;
+  heads.SetOther(other);
+  heads.ShowDifferences(true);
+  there.num_rows = 16;
+  heads.AddOther(there);
+  EXPECT_TRUE(heads.ShowsEstimate(head));
+  heads.ShowDifferences(false);
+  EXPECT_FALSE(heads.ShowsEstimate(head)) << "its own number alone";
+  heads.ShowDifferences(true);
+  there.num_rows = 64;
+  heads.AddOther(there);
+  EXPECT_FALSE(heads.ShowsEstimate(head));
+}
+
 TEST_F(WindowStateTest, TheExecutorFollowsEveryMaskAndAChangeCancelsIt) {
   MethodTrial& trial = state_.trial;
   state_.heads.Select({0, 1});

@@ -208,6 +208,9 @@ void HeadCanvas::Impl::LayOut() {
   model.SetPanelPlace(PanelPlace::kNone);
   if (model.settings().panel_visible)
     model.SetPanelPlace(panel.Place(canvas->width(), canvas->height(), model.Parts(/*captions=*/false)));
+  if (!model.settings().panel_visible && beside != nullptr && beside->impl_->model.settings().panel_visible &&
+      beside->impl_->model.panel_place() == PanelPlace::kStrip)
+    model.SetPanelPlace(PanelPlace::kStrip);
   model.LayOut(canvas->size());
 }
 
@@ -313,6 +316,7 @@ void HeadCanvas::Impl::DrawFrame() {
   options.ground = model.ground();
   options.selection = interaction.selection();
   options.named = named;
+  options.trace_name = trace_name;
   // The panel may change the method or the colours: before the map is drawn with them.
   if (model.settings().panel_visible) panel.Draw(model);
   if (!export_ && model.head()) model.tiles().Want(model.Demand(model.view(), ratio));

@@ -91,6 +91,7 @@ class CanvasModel {
   // The parts that a picture of this canvas has.
   CanvasParts Parts(bool captions) const;
   void SetPanelPlace(PanelPlace place) { panel_place_ = place; }
+  PanelPlace panel_place() const { return panel_place_; }
   // Lays the canvas out for a size in logical pixels and gives the view its part.
   const CanvasLayout& LayOut(QSize size);
   const CanvasLayout& layout() const { return layout_; }

@@ -154,8 +154,13 @@ QStringList HeadCanvas::ComparisonLines() const {
 const TraceSummary& HeadCanvas::trace() const {
   return impl_->model.trace();
 }
-void HeadCanvas::SetNamed(bool named) {
+void HeadCanvas::SetNamed(bool named, const QString& trace) {
   impl_->named = named;
+  impl_->trace_name = trace.toStdString();
+  impl_->RequestFrame();
+}
+void HeadCanvas::AlignWith(const HeadCanvas* beside) {
+  impl_->beside = beside;
   impl_->RequestFrame();
 }
 HeadCanvas::Part HeadCanvas::VisiblePart() const {
@@ -168,6 +173,11 @@ HeadCanvas::Part HeadCanvas::VisiblePart() const {
 void HeadCanvas::SetPanelVisible(bool visible) {
   impl_->model.settings().panel_visible = visible;
   impl_->SettingsChanged();
+}
+void HeadCanvas::OpenPanel() {
+  if (!panel_visible()) SetPanelVisible(true);
+  impl_->panel.Unroll();
+  impl_->PanelChanged();
 }
 void HeadCanvas::ResetPanel() {
   impl_->panel.Reset();

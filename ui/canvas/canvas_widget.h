@@ -58,6 +58,7 @@ class HeadCanvas : public QOpenGLWidget {
   void SetOverlay(bool on);                              // the method's mask over the map
   void SetLost(bool on);                                 // the overlay colours what the method leaves out
   void SetPanelVisible(bool visible);
+  void OpenPanel();  // shows it, not rolled up
   QString color_map() const;
   ColorScale scale() const;
   analysis::TileReduction reduction() const;
@@ -77,7 +78,10 @@ class HeadCanvas : public QOpenGLWidget {
   void CompareWith(HeadCanvas* other);
   // A line for each colour of the comparison.
   QStringList ComparisonLines() const;
-  void SetNamed(bool named);  // says on the map which head it is, and by which method
+  // Says on the map which head it is, of which trace where that has a name here, and by which method.
+  void SetNamed(bool named, const QString& trace = QString());
+  // A map without a panel begins at the height of that one, which may have a panel above it; outlives this one.
+  void AlignWith(const HeadCanvas* beside);
 
   // Bookmarks: those of the head on show are on the map as numbered pins. NotePressed follows a click on one.
   void SetNotes(std::vector<MapNote> notes);

@@ -74,6 +74,8 @@ class HeadCanvas::Impl {
   int64_t frames_drawn = 0;
   bool frame_requested = false;
   bool named = false;
+  std::string trace_name;  // that the map is named with; may be empty
+  const HeadCanvas* beside = nullptr;
   analysis::ValueRange known_range;
   QMetaObject::Connection compared_mask, compared_tiles;
   QJsonObject waiting_trace_state, waiting_method_state;  // restored before there was a trace or a workbench

@@ -44,6 +44,7 @@ class LivePanel {
   bool HandleKey(PanelKey key);
   // Puts the panel back to where it is while nobody has moved or rolled it.
   void Reset() { place_anew_ = true; }
+  void Unroll() { unroll_ = rolled_up_; }
   // Unrolls the panel, goes to its list of methods, and opens that or, when it is open, closes it.
   void ToggleMethodList();
 

@@ -14,6 +14,7 @@ namespace {
 
 constexpr ImU32 kMarkGround = IM_COL32(16, 52, 30, 255);
 constexpr double kRing = 9;            // pixels
+constexpr double kLeastNameRoom = 40;  // pixels: less has no room for a head's numbers
 constexpr double kBetweenLabels = 6;   // with their grounds
 constexpr double kPixelsForEdges = 6;  // of a score: from here on the lines run along its edges
 constexpr size_t kMaxTokenBytes = 24;  // a label that is longer names no token any better
@@ -33,8 +34,9 @@ void DrawLabel(ImDrawList* list, double x, double y, double width, const std::st
 }
 
 // What a map beside another is of.
-std::string NameOf(const CanvasModel& model) {
+std::string NameOf(const CanvasModel& model, const std::string& trace) {
   std::string text = "head " + std::to_string(model.head()->layer) + ":" + std::to_string(model.head()->head);
+  if (!trace.empty()) text += " of " + trace;
   if (!model.settings().overlay || model.trial().method() == nullptr) return text;
   text += ", " + model.trial().method()->title;
   if (!model.trial().mask()) return text;
@@ -47,13 +49,14 @@ std::string NameOf(const CanvasModel& model) {
 void DrawName(const CanvasModel& model, const OverlayOptions& options) {
   const PixelRect& map = options.view->viewport();
   ImDrawList* const list = ImGui::GetBackgroundDrawList();
-  std::string text = NameOf(model);
+  std::string text = NameOf(model, options.trace_name);
   // On a narrow map the end is missing and not the head.
-  while (!text.empty() && static_cast<double>(TextSize(text).x) > map.width - 14) {
-    const size_t comma = text.find_last_of(',');
-    text.resize(comma == std::string::npos ? 0 : comma);
+  const double room = map.width - 14;
+  if (room < kLeastNameRoom) return;
+  for (size_t comma = 0; comma != std::string::npos && static_cast<double>(TextSize(text).x) > room;) {
+    comma = text.find_last_of(',');
+    text = comma == std::string::npos ? ElidedText(text, room) : text.substr(0, comma);
   }
-  if (text.empty()) return;
   const ImVec2 size = TextSize(text);
   // In the corner where a causal map has nothing.
   const double x = map.right() - static_cast<double>(size.x) - 9, y = map.y + 5;

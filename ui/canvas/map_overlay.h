@@ -17,8 +17,9 @@ struct OverlayOptions {
   const ViewProfiles* profiles = nullptr;
   double device_pixel_ratio = 1;
   PictureGround ground = PictureGround::kDark;
-  bool live = true;    // cursor, tooltip, minimap and hints, which a picture in a file has no use for
-  bool named = false;  // which head it is stands on the map: there are two maps
+  bool live = true;        // cursor, tooltip, minimap and hints, which a picture in a file has no use for
+  bool named = false;      // which head it is stands on the map: there are two maps
+  std::string trace_name;  // and of which trace; empty: they are of the same one
   std::optional<PixelRect> selection;
   std::string tooltip;                 // at the pointer; empty: none
   std::optional<size_t> pointed_note;  // the bookmark whose pin is under the pointer

@@ -128,8 +128,7 @@ void HeadMatrix::paintEvent(QPaintEvent*) {
 
 void HeadMatrix::PaintOverCell(QPainter& painter, analysis::HeadId head, const analysis::MatrixCell& cell,
                                const QRectF& rect) const {
-  const analysis::HeadStatistics* const statistics = store_->Find(head);
-  if (cell.color && statistics != nullptr && !store_->IsResultMetric() && !store_->IsExact(*statistics)) {
+  if (cell.color && store_->ShowsEstimate(head)) {
     // A corner: so far only a quick look at some rows.
     painter.setPen(Qt::NoPen);
     painter.setBrush(ToQt(analysis::InkOn(*cell.color)));
@@ -164,7 +163,8 @@ QString HeadMatrix::ToolTip(analysis::HeadId head) const {
               .arg(QString::fromLatin1(analysis::HeadClassName(statistics->head_class)),
                    QString::fromStdString(statistics->class_reason).toHtmlEscaped());
   if (!store_->IsExact(*statistics))
-    text += tr("<br><i>quick estimate from %1 of %2 rows</i>").arg(statistics->num_rows).arg(trace.num_rows);
+    text += tr("<br><i>quick estimate from %1 of %2 rows</i>")
+                .arg(CountText(statistics->num_rows), CountText(trace.num_rows));
   text += QStringLiteral("<table cellspacing='0' cellpadding='1'>");
   // Two metrics a line: there are some thirty of them.
   std::vector<analysis::MetricInfo> metrics = analysis::Metrics();
@@ -184,6 +184,10 @@ QString HeadMatrix::ToolTip(analysis::HeadId head) const {
     text += tr("<tr><td colspan='6'><b>%1</b>: here %2, in the other trace %3, difference %4</td></tr>")
                 .arg(QString::fromStdString(store_->metric_info()->title).toHtmlEscaped(), FormatMetric(here),
                      FormatMetric(there), FormatMetric(there - here));
+    if (const int64_t rows = store_->other()->num_rows; other->num_rows != rows) {
+      text += tr("<tr><td colspan='6'><i>there a quick estimate from %1 of %2 rows</i></td></tr>")
+                  .arg(CountText(other->num_rows), CountText(rows));
+    }
   }
   for (size_t i = 0; i < lines; ++i) text += QStringLiteral("<tr>%1%2</tr>").arg(cell(i), cell(i + lines));
   return text + QStringLiteral("</table>");

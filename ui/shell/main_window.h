@@ -125,6 +125,7 @@ class MainWindow : public QMainWindow {
   // main_window_split.cpp: two or four maps side by side.
   void BindSplit();
   void Split(size_t num_others);
+  void NameMaps();  // by their heads, and traces where these differ
   void AddMap();
   void LinkMap(HeadCanvas* map);
   void StepHead(HeadCanvas* map, int step);  // of that map alone

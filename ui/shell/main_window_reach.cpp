@@ -75,6 +75,7 @@ void MainWindow::BindReach() {
   connect(welcome_, &WelcomePage::HeadRequested, &state_.heads, &HeadStore::Select);
   connect(welcome_, &WelcomePage::TourShows, this, [this](const QString& name) {
     QAction* action = ActionNamed(name);
+    if (action == commands_[Command::kPanel]) return canvas_->OpenPanel();  // in a small window it is rolled up
     if (action != nullptr && !(action->isCheckable() && action->isChecked())) action->trigger();
   });
   connect(&state_.offers, &PaneOffers::RunsMenuWanted, this, [this](QPoint at) {

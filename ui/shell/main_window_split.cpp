@@ -65,12 +65,8 @@ void MainWindow::Split(size_t num_others) {
   lower_maps_->setVisible(others_.size() > 1);
   for (QSplitter* row : {upper_maps_, lower_maps_}) row->setSizes({1, 1});
   maps_->setSizes(others_.size() > 1 ? QList<int>{1, 1} : QList<int>{1, 0});
-  for (HeadCanvas* map : others_) {
-    map->SetOtherCursor(-1, -1);
-    map->SetNamed(true);
-  }
-  canvas_->SetOtherCursor(-1, -1);
-  canvas_->SetNamed(!others_.empty());
+  for (HeadCanvas* map : Maps()) map->SetOtherCursor(-1, -1);
+  NameMaps();
   commands_[Command::kSplit]->setChecked(others_.size() == 1);
   commands_[Command::kSplitFour]->setChecked(others_.size() == kMostOthers);
   UpdateComparison();
@@ -85,12 +81,23 @@ void MainWindow::ShowTheSamePart() {
   linking_ = was_linking;
 }
 
+void MainWindow::NameMaps() {
+  // All maps are of one trace but for the second, while traces are compared.
+  const auto trace_of = [this](const HeadCanvas* map) {
+    return other_workbench_ == nullptr ? QString()
+                                       : Shown(QFileInfo(QString::fromStdString(map->trace().path)).fileName());
+  };
+  for (HeadCanvas* map : others_) map->SetNamed(true, trace_of(map));
+  canvas_->SetNamed(!others_.empty(), trace_of(canvas_));
+}
+
 void MainWindow::AddMap() {
   const size_t index = others_.size();
   auto* map = new HeadCanvas(index == 0 ? upper_maps_ : lower_maps_, &state_.references.at(index));
   map->setObjectName(QLatin1String(kOtherNames[index]));
   map->setMinimumSize(240, 180);
   map->SetPanelVisible(false);
+  if (index == 0) map->AlignWith(canvas_);
   map->SetWorkbench(workbench_);
   if (state_.heads.HasTrace()) map->SetTrace(state_.heads.trace());
   map->ShowColorsOf(*canvas_);
@@ -237,6 +244,7 @@ void MainWindow::OtherTraceOpened(const TraceSummary& trace) {
   if (const kernels::MethodSpec* spec = state_.trial.method())
     state_.references.front().SelectMethod(spec->name, values);
   state_.heads.SetOther(trace);
+  NameMaps();
   ShowNotesOnMaps();
   commands_[Command::kCompareTrace]->setChecked(true);
   commands_[Command::kHeadDifferences]->setChecked(true);
@@ -273,6 +281,7 @@ void MainWindow::CloseOtherTrace() {
     state_.references.front().SetWorkbench(workbench_);
   }
   other_workbench_.reset();
+  NameMaps();
   ShowNotesOnMaps();
   UpdateCommands();
 }

@@ -120,7 +120,12 @@ WelcomePage::WelcomePage(QWidget* parent)
 QPushButton* WelcomePage::AddLink(QVBoxLayout* layout, const QString& text, const QString& tip) {
   auto* link = new QPushButton(text);
   link->setFlat(true);
-  link->setStyleSheet(QStringLiteral("text-align: left; padding: 2px 8px;"));
+  // It looks like the text around it until it is pointed at or has the keyboard.
+  link->setCursor(Qt::PointingHandCursor);
+  link->setStyleSheet(
+      QStringLiteral("QPushButton { text-align: left; padding: 1px 7px; border: 1px solid transparent; }"
+                     "QPushButton:hover { background: palette(midlight); }"
+                     "QPushButton:focus { border-color: palette(highlight); }"));
   link->setToolTip(tip);
   layout->addWidget(link);
   return link;

@@ -96,6 +96,13 @@ double HeadStore::MetricOf(analysis::HeadId head) const {
   return other == nullptr ? std::numeric_limits<double>::quiet_NaN() : analysis::MetricValue(*other, metric_) - value;
 }
 
+bool HeadStore::ShowsEstimate(analysis::HeadId head) const {
+  const analysis::HeadStatistics *const here = Find(head), *const there = FindOther(head);
+  if (IsResultMetric() || here == nullptr) return false;
+  if (!IsExact(*here)) return true;
+  return shows_differences() && there != nullptr && there->num_rows != other_trace_->num_rows;
+}
+
 const analysis::HeadStatistics* HeadStore::FindOther(analysis::HeadId head) const {
   const auto found = other_statistics_.find(head);
   return found == other_statistics_.end() ? nullptr : &found->second;

@@ -80,6 +80,8 @@ class HeadStore : public QObject {
   const analysis::HeadStatistics* Find(analysis::HeadId head) const;
   // Taken over every recorded row; otherwise from a quick look at some of them.
   bool IsExact(const analysis::HeadStatistics& statistics) const { return statistics.num_rows == trace_.num_rows; }
+  // Whether what the metric's colour shows of the head comes, in part at least, from such a quick look.
+  bool ShowsEstimate(analysis::HeadId head) const;
   std::vector<analysis::HeadStatistics> AllStatistics() const;
   bool HasAllStatistics() const { return HasTrace() && statistics_.size() == trace_.heads.size(); }  // quick ones do
   // The head `step` places on, by layer and number; stays at the ends.
