@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -69,6 +70,24 @@ TEST(RunSlotTest, AShortPrefillBaselineIsMeasuredBesideEveryRun) {
   RunSlot slot;
   for (int run = 0; run < 2; ++run)
     EXPECT_THAT(MeasuredIn(&slot, head, "a-shape"), ::testing::Contains("dense")) << "run " << run;
+}
+
+// What the slot keeps for the next run was made under the token of the first.
+TEST(RunSlotTest, ARunThatWasStoppedDoesNotStopTheNextOnes) {
+  const analysis::HeadTensorsPtr head = RandomHead();
+  RunSlot slot;
+  RunSettings settings;
+  settings.options.repeats = 1;
+  settings.options.decode_rows = 4;
+  for (const char* method : {"a-shape", "sparq"}) {
+    const kernels::ParameterValues values(*kernels::FindMethod(method).spec());
+    analysis::MethodResult result;
+    std::stop_source first, second;
+    EXPECT_TRUE(slot.Run(head, settings, method, values, first.get_token(), &result).ok()) << method;
+    first.request_stop();
+    const kernels::Status status = slot.Run(head, settings, method, values, second.get_token(), &result);
+    EXPECT_TRUE(status.ok()) << method << ": " << status.message();
+  }
 }
 
 TEST(RunSlotTest, TheLayerIsWhatIsMeasuredUnlessTheHeadAloneIsAskedFor) {
