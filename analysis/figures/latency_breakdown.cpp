@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What part of a method's time goes into choosing, by length (MInference, appendix D.2 and figure 10; SampleAttention,
-// figure 11a).
+// What share of a method's time goes into selection, by length (MInference, appendix D.2 and figure 10;
+// SampleAttention, figure 11a).
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -86,7 +86,8 @@ ByLength Measure(const FigureTrace& trace, const std::vector<TimedMethod>& metho
   for (const HeadId& id : trace.heads) {
     const HeadTensorsPtr head = LoadHead(*trace.trace, id);
     if (all.lengths.empty()) {
-      for (int64_t length = head->num_tokens; length >= kShortestTimed; length /= 2) all.lengths.push_back(length);
+      all.lengths = {head->num_tokens};
+      for (int64_t half = head->num_tokens / 2; half >= kShortestTimed; half /= 2) all.lengths.push_back(half);
       std::ranges::reverse(all.lengths);
       // Where the last rows alone were recorded short prefixes hold none.
       std::erase_if(all.lengths, [&](int64_t length) { return PrefixOf(*head, length).num_rows == 0; });
@@ -111,13 +112,13 @@ std::vector<FigurePanel> MakeLatencyBreakdown(const FigureInput& input, std::str
     const ByLength measured = Measure(trace, methods, input);
     const std::string name = input.traces.size() > 1 ? trace.name + ", " : "";
     FigurePanel whole, selection, attention, share;
-    whole.title = name + "choosing and attending";
-    selection.title = name + "choosing";
-    attention.title = name + "attending";
-    share.title = name + "part of the time that choosing takes";
+    whole.title = name + "selection and attention";
+    selection.title = name + "selection";
+    attention.title = name + "attention";
+    share.title = name + "share of the time spent on selection";
     for (FigurePanel* panel : {&whole, &selection, &attention, &share}) {
       panel->x = {"tokens of the prefix", true, 0, 0};
-      panel->y = {"milliseconds a head", true, 0, 0};
+      panel->y = {"ms per head", true, 0, 0};
     }
     share.y = {"share of the time", false, 0, 1};
     const double to_ms = 1e3 / static_cast<double>(trace.heads.size());
@@ -152,7 +153,7 @@ std::vector<FigurePanel> MakeLatencyBreakdown(const FigureInput& input, std::str
 
 const FigureMaker& LatencyBreakdownFigure() {
   static const SimpleFigure figure(
-      {"latency-breakdown", "Time of choosing and of attending", "MInference, figure 10; SampleAttention, figure 11a",
+      {"latency-breakdown", "Time of selection and of attention", "MInference, figure 10; SampleAttention, figure 11a",
        "what each pattern takes on this machine to choose and to attend, by length", 1, /*by_class=*/true},
       MakeLatencyBreakdown);
   return figure;

@@ -204,7 +204,9 @@ void WriteHead(const AttentionProblem& problem, const DecodeSelection& selection
   if (output.lse != nullptr) {
     output.lse[row] = merged.sum == 0.0 ? kMinusInfinity : static_cast<float>(merged.maximum + std::log(merged.sum));
   }
-  if (output.row_max != nullptr) output.row_max[row] = merged.largest;
+  // A maximum forgets a NaN, a sum does not.
+  if (output.row_max != nullptr)
+    output.row_max[row] = std::isnan(merged.sum) ? static_cast<float>(merged.sum) : merged.largest;
 }
 
 // The part of a selection that the problem's window lets its query see: other tokens weigh nothing.

@@ -117,8 +117,11 @@ class TileAttention {
     const FloatTag df;
     const int32_t head_dim = problem_.ValueDim();
     if (lse != nullptr) StoreLse(lse);
-    for (int32_t row = 0; row_max != nullptr && row < num_rows_; ++row)
-      row_max[row] = scratch_.maximum[row] * std::numbers::ln2_v<float>;
+    // The maximum forgets a NaN at the next key; the sum does not.
+    for (int32_t row = 0; row_max != nullptr && row < num_rows_; ++row) {
+      const float sum = scratch_.sum[row];
+      row_max[row] = std::isnan(sum) ? sum : scratch_.maximum[row] * std::numbers::ln2_v<float>;
+    }
     for (int32_t row = 0; has_sink_ && row < num_rows_; ++row) scratch_.sum[row] = SumWithSink(row);
     for (int32_t row = 0; row < num_rows_; row += kPanelLanes) {
       float* const panel = scratch_.o.get() + int64_t{row} * head_dim;

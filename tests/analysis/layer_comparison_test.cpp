@@ -196,7 +196,6 @@ TEST(LayerComparison, ASpeedUpBeyondItsBytesSaysHowFarDenseIsFromReading) {
   }
 }
 
-// Asked for head 1, told of head 0.
 // A window stops one run and measures the next with the same dense baseline.
 TEST(LayerComparison, TheLastTokenAloneStopsARun) {
   const RandomLayer layer = MakeRandomLayer({}, 2, 2, 40);
@@ -217,6 +216,7 @@ TEST(LayerComparison, TheLastTokenAloneStopsARun) {
   }
 }
 
+// Asked for head 1, told of head 0.
 TEST(LayerComparison, ARefusalNamesTheHeadThatWasAskedFor) {
   RandomLayer layer = MakeRandomLayer({.num_tokens = 200}, 1, 2, 3);
   auto gaps = std::make_shared<MeasuredHeads>(*layer.measured);

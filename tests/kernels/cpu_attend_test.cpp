@@ -181,7 +181,11 @@ TEST_P(CpuAttend, KeptNaNShowsInTheOutput) {
   owned.k.values[10 * 64 + 3] = std::numeric_limits<float>::quiet_NaN();
   GuardedOutput output(owned.problem);
   ASSERT_TRUE(AttendCpu(owned.problem, EverythingIndex(owned.problem, 64).View(), output.view, {}).ok());
-  for (int64_t row = 0; row < 64; ++row) EXPECT_TRUE(std::isnan(output.Row(row)[0])) << row;
+  for (int64_t row = 0; row < 64; ++row) {
+    EXPECT_TRUE(std::isnan(output.Row(row)[0])) << row;
+    EXPECT_TRUE(std::isnan(output.Lse(row))) << row;
+    EXPECT_TRUE(std::isnan(output.Largest(row))) << row;
+  }
 }
 
 TEST_P(CpuAttend, SameBitsWithAnyNumberOfThreads) {

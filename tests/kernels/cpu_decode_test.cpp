@@ -169,6 +169,12 @@ TEST_P(CpuDecode, NanShowsAndHugeScoresTakeAll) {
   ASSERT_TRUE(DecodeCpu(owned.problem, all, output.view, {}).ok());
   EXPECT_TRUE(std::isnan(output.o[Output::kGuard]));
   EXPECT_FALSE(std::isnan(output.o[Output::kGuard + 32])) << "head 1";
+  EXPECT_FALSE(std::isnan(output.row_max[Output::kGuard + 1])) << "head 1";
+  EXPECT_TRUE(std::isnan(output.row_max[Output::kGuard]));
+  owned.q.values[0] = 0;
+  owned.k.values[size_t{3} * 32 + 5] = std::numeric_limits<float>::quiet_NaN();  // one of 200 keys
+  ASSERT_TRUE(DecodeCpu(owned.problem, all, output.view, {}).ok());
+  for (int head = 0; head < 2; ++head) EXPECT_TRUE(std::isnan(output.row_max[Output::kGuard + head])) << head;
 }
 
 // Past 46,341 tokens a length squared leaves 32 bits; both lengths end inside a slice and inside a block of keys.

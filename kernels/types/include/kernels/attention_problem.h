@@ -69,9 +69,9 @@ struct AttentionOutput {
   // [batch, num_qo_heads, seq_q] fp32, natural log, contiguous; may be null. A sink's logit is among its terms. A row
   // without keys: o = 0, and -inf or the sink's logit.
   float* lse = nullptr;
-  // [batch, num_qo_heads, seq_q] fp32, contiguous; may be null, and must be where an executor says that it does not
-  // write it. The row's largest score, scaled and capped, in natural units: QK-clip and its kin watch it. A sink is not
-  // among the scores, a selection's weights do not change them, and one of weight 0 is none. A row without keys: -inf.
+  // [batch, num_qo_heads, seq_q] fp32, contiguous; null where it is not wanted or the executor does not write it. The
+  // row's largest score (QK-clip), scaled and capped, in natural units, without the sink; a selection's weights do not
+  // change it, but one of weight 0 is none. A row without keys: -inf; one with a NaN among its scores: NaN.
   float* row_max = nullptr;
 };
 
