@@ -304,6 +304,14 @@ TEST(TradeOffTest, TheAxesFitTheRuns) {
   const TradeOffAxis mass = QualityAxisOf(points, QualityAxis::kCraFifth, 0.95);
   EXPECT_LT(mass.begin, 0.95) << "the target is on it";
   EXPECT_EQ(mass.end, 1);
+  // Runs that cost the same have an axis that can be read, and those that took no time at all have one.
+  std::vector<TradeOffPoint> same = {points[0]};
+  same[0].cost = 0.5;
+  EXPECT_GE(CostAxisOf(same, CostAxis::kKeptShare).end - CostAxisOf(same, CostAxis::kKeptShare).begin, 0.02);
+  EXPECT_NEAR(CostAxisOf(same, CostAxis::kKeptShare).Place(0.5), 0.5, 1e-9);
+  same[0].cost = 0;
+  EXPECT_EQ(CostAxisOf(same, CostAxis::kMilliseconds).begin, 0);
+  EXPECT_GT(CostAxisOf(same, CostAxis::kMilliseconds).end, 0);
   // Every point lies inside, one alone too.
   for (const auto& some : {points, std::vector<TradeOffPoint>{points[0]}, std::vector<TradeOffPoint>{}}) {
     for (const CostAxis cost : {CostAxis::kKeptShare, CostAxis::kMilliseconds}) {

@@ -185,7 +185,7 @@ QString HeadMatrix::ToolTip(analysis::HeadId head) const {
                 .arg(QString::fromStdString(store_->metric_info()->title).toHtmlEscaped(), FormatMetric(here),
                      FormatMetric(there), FormatMetric(there - here));
     if (const int64_t rows = store_->other()->num_rows; other->num_rows != rows) {
-      text += tr("<tr><td colspan='6'><i>there a quick estimate from %1 of %2 rows</i></td></tr>")
+      text += tr("<tr><td colspan='6'><i>other trace: quick estimate from %1 of %2 rows</i></td></tr>")
                   .arg(CountText(other->num_rows), CountText(rows));
     }
   }

@@ -33,6 +33,7 @@ constexpr Gesture kGestures[] = {
     {"Panes", "Tab, Shift + Tab", "Next, previous control"},
     {"Panes", "Left, Right, Home, End in the tool bar", "Previous, next, first, last button"},
     {"Panes", "Arrows in the matrix and in Maps", "Open the neighbouring head"},
+    {"Panes", "Ctrl + wheel, +, - in Maps", "Larger, smaller maps; 0: as wide as the pane"},
     {"Panes", "Right-click or menu key on a head", "Open it beside this one, tag it, filter by it"},
     {"Panes", "Click on a column header", "Sort; right-click: choose columns"},
     {"Panes", "Drag in Kept mass, B there", "Mark the queries with those masses on the map; Esc: clear the marks"},

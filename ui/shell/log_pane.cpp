@@ -21,7 +21,7 @@ LogPane::LogPane(WindowState* state, QWidget* parent)
       view_(new QTableView),
       copy_(new QPushButton(tr("Copy"))),
       clear_(new QPushButton(tr("Clear"))),
-      hint_(new QLabel(tr("No messages yet. What the window reports stays here with its time."))) {
+      hint_(new QLabel(tr("No messages. Notices and errors are listed here with the time."))) {
   view_->setObjectName(QStringLiteral("logTable"));
   view_->setAccessibleName(tr("Messages"));
   ListRows(view_, log_);

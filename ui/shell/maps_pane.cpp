@@ -21,7 +21,7 @@
 namespace headscope::ui {
 namespace {
 
-constexpr int kLabel = 26;
+constexpr int kLabel = 26, kFrame = 3;
 constexpr double kLeastFittedSide = 34;
 constexpr double kLeastSide = 12, kMostSide = 256, kZoomStep = 1.25;  // that Ctrl and the wheel lead to
 constexpr float kBelowUniform = 3;  // octaves: uniform attention is dark, and not black
@@ -73,7 +73,8 @@ void MapsView::LayOut() {
   const int columns = layout_.num_columns(), rows = layout_.num_rows();
   const double gaps = columns == 0 ? 0 : layout_.LeastWidth() - columns * analysis::MatrixLayout::kLeast;
   const double fitting = columns == 0 ? 0 : std::floor((viewport()->width() - kLabel - gaps) / columns);
-  side_ = chosen_side_ > 0 ? chosen_side_ : std::max(kLeastFittedSide, fitting);
+  fitted_side_ = std::max(kLeastFittedSide, fitting);
+  side_ = chosen_side_ > 0 ? chosen_side_ : fitted_side_;
   const int width = kLabel + static_cast<int>(std::ceil(columns * side_ + gaps));
   const int height = kLabel + static_cast<int>(std::ceil(rows * (side_ + analysis::MatrixLayout::kGap)));
   verticalScrollBar()->setRange(0, std::max(0, height - viewport()->height()));
@@ -164,8 +165,9 @@ void MapsView::paintEvent(QPaintEvent*) {
 }
 
 void MapsView::DrawNumbers(QPainter* painter) const {
-  painter->fillRect(QRect(0, 0, viewport()->width(), kLabel), palette().base());
-  painter->fillRect(QRect(0, 0, kLabel, viewport()->height()), palette().base());
+  constexpr int kFilled = kLabel - kFrame;  // the open head's frame reaches beyond its map
+  painter->fillRect(QRect(0, 0, viewport()->width(), kFilled), palette().base());
+  painter->fillRect(QRect(0, 0, kFilled, viewport()->height()), palette().base());
   painter->setPen(palette().color(QPalette::PlaceholderText));
   // Small maps have numbers at every second, fifth, .. of them.
   const auto step = [](double room, double text) {
@@ -206,13 +208,18 @@ void MapsView::hideEvent(QHideEvent* event) {
 
 void MapsView::wheelEvent(QWheelEvent* event) {
   if (!event->modifiers().testFlag(Qt::ControlModifier)) return QAbstractScrollArea::wheelEvent(event);
-  Resize(event->angleDelta().y() > 0 ? kZoomStep : 1 / kZoomStep);
   event->accept();
+  constexpr double kNotch = 120, kPixelsPerNotch = 50;  // a touchpad tells of small parts of a notch, or of pixels
+  const double notches =
+      event->angleDelta().isNull() ? event->pixelDelta().y() / kPixelsPerNotch : event->angleDelta().y() / kNotch;
+  if (notches != 0) Resize(std::pow(kZoomStep, notches));
 }
 
 void MapsView::Resize(double factor) {
   if (layout_.num_rows() == 0) return;
-  chosen_side_ = factor > 0 ? std::clamp(std::round(side_ * factor), kLeastSide, kMostSide) : 0;
+  // Not rounded: small steps of a touchpad would come to nothing. Where few maps fill a wide pane, they may stay as
+  // wide.
+  chosen_side_ = factor > 0 ? std::clamp(side_ * factor, kLeastSide, std::max(kMostSide, fitted_side_)) : 0;
   LayOut();
 }
 
@@ -222,9 +229,11 @@ void MapsView::mousePressEvent(QMouseEvent* event) {
 }
 
 void MapsView::keyPressEvent(QKeyEvent* event) {
-  if (event->key() == Qt::Key_Plus || event->key() == Qt::Key_Minus)
-    return Resize(event->key() == Qt::Key_Plus ? kZoomStep : 1 / kZoomStep);
-  if (event->key() == Qt::Key_0) return Resize(0);
+  if ((event->modifiers() & ~(Qt::ShiftModifier | Qt::KeypadModifier)) == Qt::NoModifier) {
+    if (event->key() == Qt::Key_Plus || event->key() == Qt::Key_Equal) return Resize(kZoomStep);
+    if (event->key() == Qt::Key_Minus) return Resize(1 / kZoomStep);
+    if (event->key() == Qt::Key_0) return Resize(0);
+  }
   const std::optional<analysis::HeadId> next = HeadBeside(layout_, state_->heads.selected(), event->key());
   if (!next) {
     if (!IsArrow(event->key())) QAbstractScrollArea::keyPressEvent(event);

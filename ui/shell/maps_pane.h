@@ -55,7 +55,8 @@ class MapsView : public QAbstractScrollArea {
   WindowState* const state_;
   analysis::MatrixLayout layout_;
   double side_ = 0;         // of a map
-  double chosen_side_ = 0;  // 0: what fits the pane's width
+  double fitted_side_ = 0;  // what fits the pane's width
+  double chosen_side_ = 0;  // 0: that one
   std::map<analysis::HeadId, QImage> images_;
   std::optional<analysis::HeadId> asked_;
   std::set<analysis::HeadId> refused_;

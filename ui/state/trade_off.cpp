@@ -43,7 +43,9 @@ TradeOffAxis CostAxisOf(const std::vector<TradeOffPoint>& points, CostAxis cost)
   const auto [least, most] = Ends(points, [](const TradeOffPoint& point) { return point.cost; });
   const bool is_share = cost == CostAxis::kKeptShare;
   const double span = std::max(most - least, is_share ? kLeastShareShown : std::max(most / 2, 1e-6));
-  const double begin = std::max(0.0, least - kRoomAround * span), end = most + kRoomAround * span;
+  // Runs that cost nearly the same stand in the middle of the least that is shown.
+  const double middle = (least + most) / 2, reach = span / 2 + kRoomAround * span;
+  const double begin = std::max(0.0, middle - reach), end = middle + reach;
   return is_share ? TradeOffAxis{std::min(begin, 1 - kLeastShareShown), std::min(1.0, end)} : TradeOffAxis{begin, end};
 }
 

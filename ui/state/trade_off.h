@@ -35,8 +35,8 @@ struct TradeOffAxis {
   double Place(double value) const { return (value - begin) / (end - begin); }  // 0 to 1
 };
 
-// Axes that the points fill, with some room around them. A share ends at 1, an error begins at 0, and a mass shows its
-// `target`, too. No points: 0 to 1.
+// Axes that the points fill, with some room around them. A share ends at 1 at most, an error begins at 0, and a mass
+// shows its `target`, too. No points: 0 to 1.
 TradeOffAxis CostAxisOf(const std::vector<TradeOffPoint>& points, CostAxis cost);
 TradeOffAxis QualityAxisOf(const std::vector<TradeOffPoint>& points, QualityAxis quality, double target);
 
