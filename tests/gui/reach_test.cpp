@@ -257,13 +257,25 @@ TEST_F(ReachTest, MapsOfAllHeadsComeByThemselvesAndAClickOpensOne) {
   // Ctrl and the wheel make room for more of them, or more of one; what the keys open is brought into sight, and the
   // numbers along the edges open nothing.
   const int fitting = maps->RectOf({0, 0}).width();
-  const auto wheel = [&](int notches) {
+  const auto turn = [&](QPoint delta) {
     const QPoint at = maps->viewport()->rect().center();
-    QWheelEvent event(at, maps->viewport()->mapToGlobal(at), {}, {0, 120 * notches}, Qt::NoButton, Qt::ControlModifier,
+    QWheelEvent event(at, maps->viewport()->mapToGlobal(at), {}, delta, Qt::NoButton, Qt::ControlModifier,
                       Qt::NoScrollPhase, false);
     QApplication::sendEvent(maps->viewport(), &event);
   };
+  const auto wheel = [&](int notches) { turn({0, 120 * notches}); };
+  QTest::keyClick(maps, Qt::Key_Equal);  // the key of +
+  EXPECT_GE(maps->RectOf({0, 0}).width(), fitting);
+  QTest::keyClick(maps, Qt::Key_0);
   wheel(-1);
+  EXPECT_LT(maps->RectOf({0, 0}).width(), fitting);
+  // A touchpad begins with nothing, and tells of small parts.
+  const int smaller = maps->RectOf({0, 0}).width();
+  turn({0, 0});
+  turn({120, 0});
+  EXPECT_EQ(maps->RectOf({0, 0}).width(), smaller);
+  for (int i = 0; i < 9; ++i) turn({0, 12});
+  EXPECT_GT(maps->RectOf({0, 0}).width(), smaller);
   EXPECT_LT(maps->RectOf({0, 0}).width(), fitting);
   for (int i = 0; i < 12; ++i) wheel(+1);
   EXPECT_GT(maps->RectOf({0, 0}).width(), fitting);
