@@ -325,27 +325,44 @@ TEST_F(KeptStateTest, WhoHasChosenTheFirstHeadOrMovedItsMapStaysThere) {
   }
 }
 
-// A first start shows what the window is for: a mask that leaves much out and still reaches the target.
+// A first start shows what the window is for: a mask that leaves something out and still reaches the target. Who has
+// chosen a method meanwhile, or begun to measure, is left alone.
 TEST_F(KeptStateTest, AFirstStartShowsAMethodAtItsTarget) {
-  for (const bool somebody_chooses : {false, true}) {
+  enum class Somebody { kWaits, kChooses, kTunesAllHeads };
+  int number = 0;
+  for (const Somebody somebody : {Somebody::kWaits, Somebody::kChooses, Somebody::kTunesAllHeads}) {
     CloseWindow();
     // Nothing is kept beside it.
-    const QString trace = File(QStringLiteral("shipped-%1.h5").arg(somebody_chooses));
+    const QString trace = File(QStringLiteral("shipped-%1.h5").arg(++number));
     ASSERT_TRUE(QFile::link(ShippedTrace(), trace));
-    window_ =
-        std::make_unique<ui::MainWindow>(workbench_.get(), File(QStringLiteral("first-%1.json").arg(somebody_chooses)));
+    window_ = std::make_unique<ui::MainWindow>(workbench_.get(), File(QStringLiteral("first-%1.json").arg(number)));
     window_->resize(1400, 860);
     window_->show();
-    window_->OpenAtStart(QString(), trace);
-    ASSERT_TRUE(WaitForCanvas());
     ui::MethodTrial& trial = window_->state()->trial;
+    ASSERT_NE(trial.method(), nullptr);
     const std::string chosen = "block-sparse", first = trial.method()->name;
-    if (somebody_chooses) {
+    window_->OpenAtStart(QString(), trace);
+    if (somebody == Somebody::kChooses) {
+      ASSERT_TRUE(WaitForCanvas());
       // Before the statistics are there, or behind what the window tried.
       ASSERT_TRUE(trial.SelectMethod(chosen));
-      ASSERT_TRUE(WaitFor([&] { return window_->store()->HasAllStatistics(); }, 60000));
-      QTest::qWait(300);
+      ASSERT_TRUE(
+          WaitFor([&] { return window_->store()->HasAllStatistics() && !window_->state()->queue.searching(); }, 60000));
       EXPECT_EQ(trial.method()->name, chosen);
+      continue;
+    }
+    if (somebody == Somebody::kTunesAllHeads) {
+      ASSERT_TRUE(WaitFor([&] { return window_->store()->selected().has_value(); }));
+      ASSERT_FALSE(window_->store()->HasAllStatistics()) << "the test comes too late";
+      const std::optional<HeadId> head = window_->store()->selected();
+      const ui::HeadSweep& sweep = window_->state()->sweep;
+      window_->state()->sweep.Start(ui::HeadSweep::Kind::kTune);
+      ASSERT_TRUE(sweep.running());
+      ASSERT_TRUE(WaitFor([&] { return window_->store()->HasAllStatistics(); }, 60000));
+      QTest::qWait(50);
+      EXPECT_FALSE(sweep.CanResume()) << "nothing that nobody asked for stopped it";
+      EXPECT_EQ(window_->store()->selected(), head);
+      EXPECT_EQ(trial.method()->name, first);
       continue;
     }
     ASSERT_TRUE(WaitFor(
@@ -358,6 +375,7 @@ TEST_F(KeptStateTest, AFirstStartShowsAMethodAtItsTarget) {
     EXPECT_FALSE(trial.method()->IsStatic());
     EXPECT_GE(trial.mask()->summary.cra_p5, trial.target());
     EXPECT_LT(trial.mask()->summary.kept_fraction, 0.9);
+    EXPECT_FALSE(window_->state()->parameters.stack()->canUndo()) << "nobody has set it";
     EXPECT_FALSE(Find<QFrame>("notice")->isVisible());
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two or four maps side by side: heads, methods on one head, or another trace. What is zoomed, coloured or pointed at
 // in one is so in the others.
+#include <QDir>
 #include <QFileDialog>
 #include <QFileInfo>
 #include <algorithm>
@@ -82,10 +83,14 @@ void MainWindow::ShowTheSamePart() {
 }
 
 void MainWindow::NameMaps() {
-  // All maps are of one trace but for the second, while traces are compared.
-  const auto trace_of = [this](const HeadCanvas* map) {
-    return other_workbench_ == nullptr ? QString()
-                                       : Shown(QFileInfo(QString::fromStdString(map->trace().path)).fileName());
+  // All maps are of one trace but for the second, while traces are compared; of two files with one name the folder is
+  // named, too.
+  const auto file_of = [](const HeadCanvas* map) { return QFileInfo(QString::fromStdString(map->trace().path)); };
+  const auto trace_of = [this, &file_of](const HeadCanvas* map) {
+    if (other_workbench_ == nullptr) return QString();
+    const QFileInfo file = file_of(map), first = file_of(canvas_), second = file_of(others_.front());
+    const bool alike = first.fileName() == second.fileName() && first.absolutePath() != second.absolutePath();
+    return Shown(alike ? file.absoluteDir().dirName() + QLatin1Char('/') + file.fileName() : file.fileName());
   };
   for (HeadCanvas* map : others_) map->SetNamed(true, trace_of(map));
   canvas_->SetNamed(!others_.empty(), trace_of(canvas_));

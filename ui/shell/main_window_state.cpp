@@ -58,8 +58,10 @@ void MainWindow::KeepState() {
   connect(canvas_, &HeadCanvas::DisplayChanged, this, &MainWindow::StateChanged);
   connect(canvas_, &HeadCanvas::MethodChanged, this, &MainWindow::StateChanged);
   connect(&state_.heads, &HeadStore::SelectionChanged, this, &MainWindow::StateChanged);
-  // Who has chosen a head, be it the first, or moved its map is not taken elsewhere.
+  // Who has chosen a head, be it the first, moved its map or begun to measure is not taken elsewhere.
   const auto somebody_was_quicker = [this] { chooses_head_ = chooses_method_ = false; };
+  connect(&state_.sweep, &HeadSweep::Began, this, somebody_was_quicker);
+  connect(&state_.queue, &RunQueue::Began, this, somebody_was_quicker);
   connect(&state_.heads, &HeadStore::SelectionAsked, this, somebody_was_quicker);
   connect(canvas_, &HeadCanvas::ViewChanged, this, somebody_was_quicker);
   connect(&state_.trial, &MethodTrial::MethodChanged, this, [this] { chooses_method_ = false; });

@@ -149,6 +149,7 @@ void MainWindow::TraceOpened(const TraceSummary& trace, bool again) {
   for (HeadCanvas* map : others_) {
     if (other_workbench_ == nullptr || map != others_.front()) show(map);
   }
+  NameMaps();
   state_.heads.SetTrace(trace);
   if (!is_same) state_.parameters.stack()->clear();  // what it would take back was of the trace before
   state_.notes.Open(trace, kept.notes);
@@ -156,7 +157,7 @@ void MainWindow::TraceOpened(const TraceSummary& trace, bool again) {
   BeginUndo();
   state_.parameters.Begin(state_.PresentMethod());
   const bool chooses = std::exchange(chooses_head_, false) && (is_first || is_example) && !last_head;
-  const bool chooses_method = std::exchange(chooses_method_, false) && chooses;
+  const bool chooses_method = std::exchange(chooses_method_, false) && chooses && !is_example;
   RequestStatistics();
   const auto& heads = trace.heads;
   const bool last_is_there = last_head && std::binary_search(heads.begin(), heads.end(), *last_head);
@@ -173,7 +174,7 @@ void MainWindow::TraceOpened(const TraceSummary& trace, bool again) {
 
 void MainWindow::ChooseFirstHead() {
   if (!chooses_head_) return;
-  if (chooses_until_.hasExpired()) chooses_head_ = false;
+  if (chooses_until_.hasExpired() || state_.IsWorking()) chooses_head_ = chooses_method_ = false;
   if (!chooses_head_ || !state_.heads.HasAllStatistics()) return;
   std::optional<analysis::HeadId> chosen;
   if (opening_example_ && !opening_example_->metric.empty()) {
@@ -185,7 +186,10 @@ void MainWindow::ChooseFirstHead() {
   chooses_head_ = false;
   const bool chooses_method = std::exchange(chooses_method_, false);
   state_.heads.Select(*chosen);
-  if (chooses_method) state_.queue.ShowFirstMethod();
+  // Undo begins with what is shown then: nobody has set it.
+  if (chooses_method) {
+    state_.queue.ShowFirstMethod(WhileAlive(this, [this] { state_.parameters.Begin(state_.PresentMethod()); }));
+  }
   if (!opening_example_ || opening_example_->metric.empty()) return;
   // A short prompt that says its words twice: the second time against the first, where the axes have room for the
   // words.

@@ -171,7 +171,7 @@ void RunQueue::MeetTarget() {
   });
 }
 
-void RunQueue::ShowFirstMethod() {
+void RunQueue::ShowFirstMethod(std::function<void()> shown) {
   const std::vector<kernels::MethodSpec>& methods = trial_->methods();
   const auto found = std::find_if(methods.begin(), methods.end(), [](const kernels::MethodSpec& spec) {
     return spec.phase == kernels::Phase::kPrefill && !spec.IsStatic() && HasBudget(spec);
@@ -180,9 +180,10 @@ void RunQueue::ShowFirstMethod() {
   BeginSearch();
   Search(
       found->name, trial_->ValuesOf(*found), {},
-      [this, name = found->name](const kernels::ParameterValues& values) {
+      [this, name = found->name, before = Present(), shown = std::move(shown)](const kernels::ParameterValues& values) {
         StopSearch();
-        trial_->SelectMethod(name, values);
+        if (Present() != before) return;  // somebody has chosen meanwhile
+        if (trial_->SelectMethod(name, values)) shown();
       },
       [this](const Refusal&) { StopSearch(); });
 }

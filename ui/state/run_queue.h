@@ -37,7 +37,8 @@ class RunQueue : public QObject {
   void MeetTarget();
   // For a first look at a head: the first prefill method that chooses by what the head holds, at the target. Nobody has
   // asked for it, so nothing is said if it cannot reach that.
-  void ShowFirstMethod();
+  // `shown` is called once it is there.
+  void ShowFirstMethod(std::function<void()> shown);
   // The target is dragged, and the method's parameters follow it: those that are shares of mass at once
   // (MethodTrial::AimAt), and where there are none the cheapest ones at the target, which are searched for when it has
   // rested for kAimRestMs. A search for a target before is given up. What goes wrong is aim_error(), and no failure:
