@@ -281,6 +281,14 @@ bool IsEncoder(const ModelConfig& config) {
   return !config.family->causal;
 }
 
+void RequireHeads(const ModelConfig& config, const std::string& model_dir) {
+  if (!std::ranges::all_of(config.layers, &AttentionLayer::linear)) return;
+  throw BadInputError({.file = (std::filesystem::path(model_dir) / "config.json").string(),
+                       .field = std::string(config.linear.kinds_key),
+                       .problem = "no layer has attention, so there are no heads",
+                       .remedy = "use a model that has layers with attention"});
+}
+
 void RequireDecoder(const ModelConfig& config, const std::string& model_dir) {
   if (!IsEncoder(config)) return;
   throw BadInputError({.file = (std::filesystem::path(model_dir) / "config.json").string(),

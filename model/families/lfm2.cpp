@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // LFM2: most layers have a short convolution between two gates in place of attention. Published files have names of
 // their own for tied embeddings and for the MLP's size, which is rounded up from two thirds of what they say.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/strict_json.h"
@@ -22,6 +25,7 @@ void ReadKinds(const JsonFields& root, ModelConfig* config) {
     const std::vector<bool> attends = ReadSecondKind(root, "layer_types", layers.size(), "conv", "full_attention");
     for (size_t layer = 0; layer < layers.size(); ++layer) layers[layer].linear = !attends[layer];
   } else if (root.Has("full_attn_idxs")) {
+    config->linear.kinds_key = "full_attn_idxs";
     for (AttentionLayer& layer : layers) layer.linear = true;
     root.Array("full_attn_idxs").ForEachElement([&](const JsonValue& number) {
       const std::optional<int64_t> layer = number.IntegerIn(0, config->num_layers - 1);
@@ -60,8 +64,10 @@ void Read(const JsonFields& root, ModelConfig* config) {
   config->intermediate_size = InnerSize(root);
   config->linear.kind = LinearKind::kShortConvolution;
   config->linear.bias = root.Boolean("conv_bias", false);
-  config->linear.kernel = static_cast<int32_t>(root.Integer("conv_L_cache", 1, kMostKernel, 3));
+  const int64_t kernel = root.Integer("conv_L_cache", 1, kMostKernel, 3);
   ReadKinds(root, config);
+  if (std::ranges::any_of(config->layers, &AttentionLayer::linear))
+    config->linear.kernel = static_cast<int32_t>(kernel);
 }
 
 }  // namespace

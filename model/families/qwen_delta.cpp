@@ -17,6 +17,7 @@ constexpr int64_t kMostDim = 4096;
 void ReadKinds(const JsonFields& root, ModelConfig* config) {
   std::vector<AttentionLayer>& layers = config->layers;
   if (!root.Has("layer_types")) {
+    config->linear.kinds_key = "full_attention_interval";
     const auto interval = static_cast<size_t>(root.Integer("full_attention_interval", 1, INT32_MAX, 4));
     for (size_t layer = 0; layer < layers.size(); ++layer) layers[layer].linear = (layer + 1) % interval != 0;
     return;

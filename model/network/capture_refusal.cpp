@@ -9,6 +9,7 @@ namespace headscope::model {
 std::string CaptureRefusal(const std::string& model_dir) {
   try {
     const ModelConfig config = ReadModelConfig(model_dir);
+    RequireHeads(config, model_dir);
     Checkpoint checkpoint(model_dir);
     CheckWeights(&checkpoint, config);
   } catch (const BadInputError& error) {

@@ -20,7 +20,7 @@ struct Family;
 
 enum class Activation : uint8_t { kSilu, kGelu, kGeluTanh, kGeluSigmoid, kRelu };
 
-// What each layer gets of a token beside its hidden state (Gemma's per-layer embeddings); size 0: nothing.
+// What each layer gets of a token beside its hidden state (Gemma's per-layer embeddings, PLE); size 0: nothing.
 struct LayerInputRules {
   int32_t size = 0;        // numbers a layer
   int32_t vocabulary = 0;  // tokens that have some
@@ -64,8 +64,8 @@ struct LatentRules {
   bool bias = false;  // of the projections into latents
 };
 
-// DeepSeek's index (AttentionLayer::selected): small vectors of its own, by which a row chooses the keys that it
-// attends to. heads 0: the model has none.
+// DeepSeek Sparse Attention's "lightning indexer" (AttentionLayer::selected), here the index: small vectors of its own,
+// by which a row chooses the keys that it attends to. heads 0: the model has none.
 struct IndexRules {
   int32_t heads = 0;  // of its queries; all of them read one key of a token
   int32_t dim = 0;
@@ -81,9 +81,10 @@ enum class LinearKind : uint8_t {
 // Those layers; kernel 0: the model has none.
 struct LinearRules {
   LinearKind kind = LinearKind::kDeltaRule;
-  bool bias = false;            // of a short convolution and its projections
-  int32_t num_key_heads = 0;    // of a delta rule, as all sizes below but the last
-  int32_t num_value_heads = 0;  // a multiple of num_key_heads
+  std::string_view kinds_key = "layer_types";  // says which layers those are, in config.json
+  bool bias = false;                           // of a short convolution and its projections
+  int32_t num_key_heads = 0;                   // of a delta rule, as all sizes below but the last
+  int32_t num_value_heads = 0;                 // a multiple of num_key_heads
   int32_t key_dim = 0;
   int32_t value_dim = 0;
   int32_t kernel = 0;  // tokens that the convolution sees
@@ -140,6 +141,8 @@ int32_t InnerSize(const ModelConfig& config, int32_t layer);
 
 // Every token of an encoder sees all others; it takes a text in one pass and generates nothing.
 bool IsEncoder(const ModelConfig& config);
+// Throws BadInputError where no layer has attention, so that there are no heads.
+void RequireHeads(const ModelConfig& config, const std::string& model_dir);
 // Throws BadInputError for an encoder.
 void RequireDecoder(const ModelConfig& config, const std::string& model_dir);
 
