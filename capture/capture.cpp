@@ -151,6 +151,7 @@ void RequireOnePass(const CaptureRequest& request) {
 }
 
 RecordedHeads CheckAgainstConfig(const CaptureRequest& request, const model::ModelConfig& config) {
+  RequireHeads(config, request.model_dir);
   if (IsEncoder(config)) RequireOnePass(request);
   if (request.task) RequirePositions(config, "length", request.task_length);
   RequirePositions(config, "decode", request.decode_tokens);

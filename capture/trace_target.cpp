@@ -54,10 +54,12 @@ int64_t TraceBytes(const data::TraceLayout& layout, int64_t num_tokens, int64_t 
   const int64_t size = SizeOf(layout.encoding);
   int64_t token_bytes = 4 + 1 + 4 + 8;  // id, phase, step and the offset of the text
   int64_t row_bytes = 4;                // its position
-  for (const data::LayerFacts& facts : layout.facts) {
+  for (size_t slot = 0; slot < layout.facts.size(); ++slot) {
+    const data::LayerFacts& facts = layout.facts[slot];
     const auto num_qo_heads = static_cast<int64_t>(facts.qo_heads.size());
     const auto num_kv_heads = static_cast<int64_t>(facts.kv_heads.size());
-    token_bytes += num_kv_heads * (int64_t{facts.head_dim} + facts.v_head_dim) * size;
+    if (data::StoresKeys(layout, slot))
+      token_bytes += num_kv_heads * (int64_t{facts.head_dim} + facts.v_head_dim) * size;
     row_bytes += num_qo_heads * (facts.head_dim * size + 4) + 8;  // the log-sum-exp, and how many keys it counts
     const data::SelectionFacts& selection = facts.selection;
     token_bytes += int64_t{selection.index_kv_heads} * selection.index_dim * size;

@@ -44,6 +44,7 @@ void CheckRequest(const EvaluateRequest& request, const model::ModelConfig& conf
       throw UsageError({.field = name, .value = std::to_string(value), .problem = "it must be at least 1"});
   };
   RequireDecoder(config, request.model_dir);
+  if (request.attention != nullptr) RequireHeads(config, request.model_dir);  // which it would attend in
   at_least_one("samples", request.samples);
   at_least_one("questions", request.questions_per_context);
   for (const std::string& task : request.tasks) FindTask(task);  // refuses an unknown name

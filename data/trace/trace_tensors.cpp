@@ -97,6 +97,10 @@ size_t KeySource(const TraceLayout& layout, size_t slot) {
   return same ? source : slot;
 }
 
+bool StoresKeys(const TraceLayout& layout, size_t slot) {
+  return KeySource(layout, slot) == slot;
+}
+
 bool Stores(const TraceLayout& layout, size_t slot, TraceTensor tensor) {
   const LayerFacts& facts = layout.facts[slot];
   switch (tensor) {
@@ -104,9 +108,9 @@ bool Stores(const TraceLayout& layout, size_t slot, TraceTensor tensor) {
     case TraceTensor::kLse:
       return true;
     case TraceTensor::kK:
-      return KeySource(layout, slot) == slot;
+      return StoresKeys(layout, slot);
     case TraceTensor::kV:
-      return !facts.v_is_k && KeySource(layout, slot) == slot;
+      return !facts.v_is_k && StoresKeys(layout, slot);
     case TraceTensor::kQPreRope:
     case TraceTensor::kKPreRope:
       return facts.has_pre_rope;

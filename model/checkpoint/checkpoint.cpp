@@ -195,6 +195,7 @@ CheckpointSummary Summarize(const Checkpoint& checkpoint, const ModelConfig& con
   for (const AttentionLayer& layer : config.layers) {
     if (layer.linear) continue;
     summary.values_per_token += int64_t{layer.num_qo_heads} * layer.head_dim;
+    if (layer.selected > 0) summary.values_per_token += (int64_t{config.index.heads} + 1) * config.index.dim;
     if (layer.kv_layer < 0)
       summary.values_per_token += int64_t{layer.num_kv_heads} * (layer.head_dim + layer.v_head_dim);
   }

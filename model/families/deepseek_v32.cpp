@@ -18,7 +18,10 @@ void Read(const JsonFields& root, ModelConfig* config) {
   if (config->latent.q_rank == 0)
     root.RefuseField("q_lora_rank", "is null, and the index reads q's latent", "use a model that has one");
   if (root.Has("layer_types")) {
-    root.Array("layer_types").ForEachElement([&](const JsonValue& kind) {
+    const JsonValue kinds = root.Array("layer_types");
+    if (kinds.size() != config->layers.size())
+      root.RefuseField("layer_types", "does not have one entry for each layer", "correct it");
+    kinds.ForEachElement([&](const JsonValue& kind) {
       if (kind.IsString() && kind.Text() == "indexed_attention") return;
       root.RefuseField("layer_types", kind.Shortened() + " is not supported in this family", "indexed_attention is");
     });

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gemma 4: layers without a window have larger heads, of which few components are turned, and may make v of k's
 // projection; the last layers read keys and values of earlier ones; layers may get numbers of every token beside the
-// hidden state, and experts beside their MLP. Of the models that see images and hear as well, what they do with text.
+// hidden state (per-layer embeddings, PLE), and experts beside their MLP. Of the models that see images and hear as
+// well, what they do with text.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -56,7 +57,16 @@ void ReadLayerByLayer(const JsonFields& root, ModelConfig* config) {
   });
 }
 
+// Layers are told apart by their windows, and one that never hides a token would count as none.
+void RefuseEndlessWindow(const JsonFields& root) {
+  if (root.Has("sliding_window") && root.Integer("sliding_window", 1, INT64_MAX) > INT32_MAX) {
+    root.RefuseField("sliding_window", "is more than 2147483647 tokens, which no trace counts",
+                     "name a window that hides tokens");
+  }
+}
+
 void ReadHeads(const JsonFields& root, ModelConfig* config) {
+  RefuseEndlessWindow(root);
   config->layers.back().window = 0;  // whatever layer_types says
   const bool equal = root.Boolean("attention_k_eq_v", false);
   for (AttentionLayer& layer : config->layers) {

@@ -81,7 +81,9 @@ struct Decoder {
     types = ChooseNumberTypes(options.dtype, checkpoint_summary.dtype, FirstDevice());
     std::vector<at::Device> layer_devices;
     for (const size_t place : place_of_layer) layer_devices.push_back(places[place].device);
-    shares_keys = std::ranges::any_of(config.layers, [](const AttentionLayer& layer) { return layer.kv_layer >= 0; });
+    is_read.resize(config.layers.size());
+    for (const AttentionLayer& layer : config.layers)
+      if (layer.kv_layer >= 0) is_read[static_cast<size_t>(layer.kv_layer)] = true;
     weights = LoadWeights(&checkpoint, &config, ScalarTypeOf(types.compute), layer_devices, progress, stop_loading);
     cache.resize(weights.layers.size());
   }
@@ -256,7 +258,7 @@ struct Decoder {
       v = Captured(made.v);
       kept.k.narrow(1, length, rows).copy_(k);
       kept.v.narrow(1, length, rows).copy_(v);
-      if (shares_keys) {
+      if (is_read[layer]) {
         kept.raw_k = made.raw_k;
         kept.plain_k = made.plain_k;
       }
@@ -530,13 +532,13 @@ struct Decoder {
   std::vector<LayerCache> cache;
   DenseAttention dense;
   AttentionBackend* attention = &dense;
-  std::vector<int32_t> fed;  // of a model with layers without attention: all tokens so far
-  bool stale = false;        // and its state is not what they made: they are fed anew before the next pass
-  bool shares_keys = false;  // some layer reads another one's
-  int64_t capacity = 0;      // tokens
-  int64_t length = 0;        // tokens fed
-  std::stop_token stop;      // of the pass that runs
-  int64_t prompt_end = 0;    // position after the prompt that is being fed in chunks
+  std::vector<int32_t> fed;   // of a model with layers without attention: all tokens so far
+  bool stale = false;         // and its state is not what they made: they are fed anew before the next pass
+  std::vector<bool> is_read;  // [layers], whether another layer reads its keys
+  int64_t capacity = 0;       // tokens
+  int64_t length = 0;         // tokens fed
+  std::stop_token stop;       // of the pass that runs
+  int64_t prompt_end = 0;     // position after the prompt that is being fed in chunks
 };
 
 class TorchTransformer final : public Transformer {

@@ -134,7 +134,7 @@ class Trace:
             part = group if parts[slot] == 0 else group[f"part_{parts[slot]}"]
             heads = {name: tuple(int(head) for head in part[name][:]) for name in ("qo_heads", "kv_heads")}
             self._facts[layer] = trace_layout.LayerFacts(**columns[slot], **heads)
-            untrusted.check_facts(self.path, layer, self._facts[layer], self.layers)
+            untrusted.check_facts(self.path, layer, self._facts[layer])
             self._groups[layer], self._places[layer] = part, parts[:slot].count(parts[slot])
 
     def _read_sinks(self, facts, columns):
@@ -225,7 +225,7 @@ class Trace:
             raise UsageError(f"tensor {name!r}: is not known; choose from {', '.join(trace_layout.TENSORS)}")
         source = layer
         group = self._groups[layer]
-        if name in ("k", "v") and name not in group and facts.kv_layer >= 0:
+        if name in ("k", "v") and name not in group and facts.kv_layer in self._groups:
             source = facts.kv_layer
             group = self._groups[source]
         if name == "v" and facts.v_is_k:

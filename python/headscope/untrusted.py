@@ -100,7 +100,7 @@ def check_count(path, where, count, most):
         refuse(path, where, f"is {count}, and must be 0 to {most}")
 
 
-def check_facts(path, layer, facts, layers):
+def check_facts(path, layer, facts):
     """A layer's facts against the format's limits, and against each other."""
     where = f"layer {layer}"
     for name, _, _, least, most in layout.INTEGER_COLUMNS:
@@ -111,5 +111,5 @@ def check_facts(path, layer, facts, layers):
     for name, heads, most in (("qo_heads", facts.qo_heads, facts.num_qo_heads), ("kv_heads", facts.kv_heads, facts.num_kv_heads)):
         if list(heads) != sorted(set(heads)) or not heads or heads[0] < 0 or heads[-1] >= most:
             refuse(path, f"{where}: {name}", f"are not rising numbers of {most} heads")
-    if facts.kv_layer >= 0 and facts.kv_layer not in layers:
-        refuse(path, f"{where}: kv_layer", f"is {facts.kv_layer}, which is not recorded")
+    if facts.kv_layer >= layer:  # which need not be recorded
+        refuse(path, f"{where}: kv_layer", f"is {facts.kv_layer}, and must be an earlier layer or -1")

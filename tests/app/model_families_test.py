@@ -6,6 +6,7 @@
 import base64
 import json
 import pathlib
+import re
 import sys
 import tempfile
 import unittest
@@ -138,6 +139,20 @@ class ModelFamilies(unittest.TestCase):
             stored = []
             file.visititems(lambda name, item: stored.append(item.shape[0]) if name.endswith("/k") else None)
             self.assertEqual(sum(stored), 3, "keys of layers 0 to 2 alone")
+        # What it would take is what it takes, but for HDF5's own tables; and a trace of the readers alone has the keys itself.
+        said = run("capture", self.checkpoint("gemma4_text"), "--task", "passkey", "--length", 400, "-o", self.path / "planned.h5", "--dry-run").stdout
+        planned = float(re.search(r"([0-9.]+) MiB", said).group(1))
+        run("capture", self.checkpoint("gemma4_text"), "--task", "passkey", "--length", 400, "-o", self.path / "planned.h5", "--quiet")
+        self.assertAlmostEqual(planned, (self.path / "planned.h5").stat().st_size / 2**20, delta=0.1 * planned)
+        run("export", trace, "--layers", "3,5", "-o", self.path / "readers.h5")
+        self.assertEqual(run("analyze", self.path / "readers.h5", "--heads", "5:0", "--quiet").stderr, "")
+        # A model without heads is refused before its weights are read.
+        config = json.loads((self.checkpoint("lfm2") / "config.json").read_text()) | {"layer_types": ["conv"] * 3}
+        (self.path / "lfm2" / "config.json").write_text(json.dumps(config))
+        for command in (("capture", "--dry-run", "--text", "one", "-o", self.path / "none.h5"), ("capture", "--text", "one", "-o", self.path / "none.h5")):
+            said = run(command[0], self.path / "lfm2", *command[1:], code=3).stderr
+            self.assertIn("no layer has attention", said)
+        self.assertIn("no layer has attention", run("info", self.path / "lfm2").stdout)
         self.assertEqual(run("analyze", trace, "--heads", "5:0,4:1", "--quiet").stderr, "")
         # Two ways without attention have names of their own.
         layers, trace = facts("lfm2")

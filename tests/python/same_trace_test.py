@@ -370,6 +370,17 @@ class Reader(cases.FolderCase):
             with self.assertRefused(headscope.BadInputError, "unpacks to 8589934592 bytes"):
                 untrusted.check_read(path, bomb, (0, 0), 0, 1 << 25, "<f4")
 
+    def test_a_layer_may_name_one_that_is_not_recorded(self):
+        path = self.folder / "second.h5"
+        run("capture", MODEL, "--text", "Hello there.", "--layers", "1", "-o", path, "--quiet")
+        with headscope.open(path) as trace:
+            facts = trace.facts(1)
+        facts.kv_layer = 0
+        untrusted.check_facts(path, 1, facts)
+        facts.kv_layer = 1
+        with self.assertRefused(headscope.BadInputError, "must be an earlier layer or -1"):
+            untrusted.check_facts(path, 1, facts)
+
     def test_refusals_of_the_program_keep_their_kind(self):
         path = self.folder / "small.h5"
         run("capture", MODEL, "--text", "Hello there.", "--layers", "0", "-o", path, "--quiet")

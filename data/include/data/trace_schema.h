@@ -142,6 +142,9 @@ struct TraceLayout {
   int32_t position_axes = 0;  // 1 to 3: that many of TokenRecord::positions are stored; 0: first_token + its number
 };
 
+// Whether a recorded layer's k and v are stored as its own: not where a recorded layer with the same heads has them.
+bool StoresKeys(const TraceLayout& layout, size_t slot);
+
 struct TokenRecord {
   int32_t id = 0;
   TokenPhase phase = TokenPhase::kPrompt;

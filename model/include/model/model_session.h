@@ -25,7 +25,7 @@ struct CheckpointSummary {
   int64_t bytes = 0;
   int32_t num_files = 0;
   int32_t num_layers = 0, num_qo_heads = 0, num_kv_heads = 0, head_dim = 0, hidden_size = 0, vocabulary_size = 0;
-  int64_t values_per_token = 0;  // numbers of q, k and v that a trace of all heads keeps
+  int64_t values_per_token = 0;  // numbers of q, k and v, and of an index's q and k, that a trace of all heads keeps
   int64_t max_positions = 0;
   std::string weights_sha256;  // empty unless asked for
 };
