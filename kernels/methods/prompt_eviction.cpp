@@ -337,6 +337,17 @@ std::vector<ParameterSpec> EvictionParameters() {
   };
 }
 
+ParameterSpec SinksThatStay() {
+  return {.name = "n_sink",
+          .default_value = 4,
+          .minimum = 0,
+          .maximum = 1 << 16,
+          .step = 1,
+          .unit = Unit::kTokens,
+          .help = "first tokens that stay",
+          .cost = "takes places from other tokens"};
+}
+
 std::vector<ParameterSpec> WithEvictionParameters(std::vector<ParameterSpec> own) {
   for (ParameterSpec& parameter : EvictionParameters()) own.push_back(std::move(parameter));
   return own;

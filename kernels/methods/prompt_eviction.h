@@ -28,6 +28,8 @@ namespace headscope::kernels::internal {
 
 // `compression_ratio`, `budget`, `allocation`, `ada_floor` and `critical`, to be put behind a method's own parameters.
 std::vector<ParameterSpec> EvictionParameters();
+// n_sink: first tokens that no score evicts.
+ParameterSpec SinksThatStay();
 std::vector<ParameterSpec> WithEvictionParameters(std::vector<ParameterSpec> own);
 
 // One KV head's prompt, for a score.
