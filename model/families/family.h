@@ -201,6 +201,20 @@ constexpr Family LlamaLayout() {
   };
 }
 
+// The row of a text model that stands, with its keys in text_config, in the files of a model that sees images as well:
+// `prefixes` come before its names in place of "model.".
+constexpr Family InsideModelWithImages(Family row, const std::array<std::string_view, 2>& prefixes) {
+  constexpr std::string_view kModel = "model.";
+  LayerInputNames& input = row.layer_input;
+  for (std::string_view* name : {&row.embedding, &row.final_norm, &row.layer_prefix, &input.embedding,
+                                 &input.projection, &input.projection_norm}) {
+    if (name->starts_with(kModel)) name->remove_prefix(kModel.size());
+  }
+  row.text_model = "text_config";
+  row.prefixes = prefixes;
+  return row;
+}
+
 std::span<const Family* const> Families();
 // nullptr: not known.
 const Family* FindFamily(std::string_view model_type);

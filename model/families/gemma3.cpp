@@ -39,13 +39,9 @@ const Family& Gemma3() {
 
 const Family& Gemma3WithImages() {
   static constexpr Family family = [] {
-    Family row = TextRow();
+    // In files, and in modules of transformers 5.
+    Family row = InsideModelWithImages(TextRow(), {"language_model.model.", "model.language_model."});
     row.model_type = "gemma3";
-    row.text_model = "text_config";
-    row.embedding = "embed_tokens";
-    row.final_norm = "norm";
-    row.layer_prefix = "layers.";
-    row.prefixes = {"language_model.model.", "model.language_model."};  // in files, and in modules of transformers 5
     row.skipped = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."};
     // Google's files leave these out.
     row.absent_num_heads = 8;

@@ -212,16 +212,8 @@ const Family& Gemma4() {
 
 const Family& Gemma4WithImages() {
   static constexpr Family family = [] {
-    Family row = TextRow();
+    Family row = InsideModelWithImages(TextRow(), {"model.language_model."});
     row.model_type = "gemma4";
-    row.text_model = "text_config";
-    row.embedding = "embed_tokens";
-    row.final_norm = "norm";
-    row.layer_prefix = "layers.";
-    row.layer_input.embedding = "embed_tokens_per_layer";
-    row.layer_input.projection = "per_layer_model_projection";
-    row.layer_input.projection_norm = "per_layer_projection_norm";
-    row.prefixes = {"model.language_model."};
     row.skipped = {"model.vision_tower.", "model.embed_vision.", "model.audio_tower.", "model.embed_audio."};
     return row;
   }();

@@ -41,7 +41,7 @@ void ReadKinds(const JsonFields& root, ModelConfig* config) {
   }
 }
 
-int32_t InnerSize(const JsonFields& root) {
+int32_t ReadInnerSize(const JsonFields& root) {
   const bool own_name = root.Has("block_ff_dim");
   const std::string_view key = own_name ? "block_ff_dim" : "intermediate_size";
   int64_t size = root.Integer(key, 2, kMostInner, 12288);
@@ -61,7 +61,7 @@ int32_t InnerSize(const JsonFields& root) {
 void Read(const JsonFields& root, ModelConfig* config) {
   constexpr int64_t kMostKernel = 4096;
   config->tied_embeddings = root.Boolean("tie_embedding", config->tied_embeddings);
-  config->intermediate_size = InnerSize(root);
+  config->intermediate_size = ReadInnerSize(root);
   config->linear.kind = LinearKind::kShortConvolution;
   config->linear.bias = root.Boolean("conv_bias", false);
   const int64_t kernel = root.Integer("conv_L_cache", 1, kMostKernel, 3);

@@ -38,12 +38,9 @@ constexpr Family TextRow() {
 }
 
 constexpr Family WithImages(Family row) {
+  // In files, and in modules of transformers 5.
+  row = InsideModelWithImages(row, {"language_model.model.", "model.language_model."});
   row.model_type = "mistral3";
-  row.text_model = "text_config";
-  row.embedding = "embed_tokens";
-  row.final_norm = "norm";
-  row.layer_prefix = "layers.";
-  row.prefixes = {"language_model.model.", "model.language_model."};  // in files, and in modules of transformers 5
   row.other_head = "language_model.lm_head";
   row.skipped = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."};
   return row;

@@ -41,11 +41,7 @@ constexpr Family ExpertsRow(Family row) {
 }
 
 constexpr Family WithImages(Family row) {
-  row.text_model = "text_config";
-  row.embedding = "embed_tokens";
-  row.final_norm = "norm";
-  row.layer_prefix = "layers.";
-  row.prefixes = {"model.language_model."};
+  row = InsideModelWithImages(row, {"model.language_model."});
   row.skipped = {"mtp.", "model.visual."};
   return row;
 }

@@ -11,12 +11,8 @@ namespace headscope::model {
 namespace {
 
 constexpr Family WithImages(Family row, std::string_view model_type) {
+  row = InsideModelWithImages(row, {"model.language_model.", "model."});
   row.model_type = model_type;
-  row.text_model = "text_config";
-  row.embedding = "embed_tokens";
-  row.final_norm = "norm";
-  row.layer_prefix = "layers.";
-  row.prefixes = {"model.language_model.", "model."};
   row.skipped = {"visual.", "model.visual."};
   row.rope.mrope_of_text = true;
   return row;
