@@ -10,13 +10,6 @@ namespace headscope::ui {
 
 using analysis::Format;
 
-std::string Grouped(int64_t count) {
-  std::string digits = std::to_string(count);
-  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
-    digits.insert(static_cast<size_t>(at), 1, ',');
-  return digits;
-}
-
 std::string DescribeSteps(const CanvasModel& model, const analysis::KeptSteps& kept) {
   const auto count = static_cast<int64_t>(kept.steps.size());
   const int64_t recorded = model.trace().num_decode_rows;

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "analysis/types/number_text.h"
 #include "canvas_model.h"
 
 namespace headscope::ui {
 
-// "4,090"
-std::string Grouped(int64_t count);
+using analysis::Grouped;
 // Which queries a decode method was tried on, and why these: the trace's own decode steps, or its last rows.
 std::string DescribeSteps(const CanvasModel& model, const analysis::KeptSteps& kept);
 // Who shares a decode method's choice of keys: "chosen per KV head, one choice for query heads 4 to 7". Empty of a

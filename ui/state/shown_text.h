@@ -3,10 +3,10 @@
 // (analysis/types/printable.h), and nothing in it is markup.
 #pragma once
 
-#include <QLocale>
 #include <QString>
 #include <string>
 
+#include "analysis/types/number_text.h"
 #include "analysis/types/printable.h"
 
 namespace headscope::ui {
@@ -19,11 +19,9 @@ inline QString Shown(const QString& text) {
   return Shown(text.toStdString());
 }
 
-// "16,384". QLocale::c() alone groups no digits.
+// "16,384", in whatever language the system is.
 inline QString CountText(qint64 count) {
-  QLocale locale = QLocale::c();
-  locale.setNumberOptions(QLocale::DefaultNumberOptions);
-  return locale.toString(count);
+  return QString::fromStdString(analysis::Grouped(count));
 }
 
 // For tooltips, which Qt otherwise reads as HTML where they look like it.

@@ -5,6 +5,8 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 
@@ -28,6 +30,14 @@ inline std::string FormatNumber(const char* format, double value) {
   std::string text = Format(format, value);
   const bool is_zero = std::isfinite(value) && text.find_first_of("123456789") == std::string::npos;
   return is_zero && std::signbit(value) ? FormatNumber(format, 0.0) : text;
+}
+
+// "4,090"
+inline std::string Grouped(int64_t count) {
+  std::string digits = std::to_string(count);
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<size_t>(at), 1, ',');
+  return digits;
 }
 
 // The shortest text that reads back as the same number.
