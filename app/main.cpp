@@ -138,9 +138,10 @@ int main(int argc, char** argv) {
   // A file that grows beyond the limit (ulimit -f) is then a write that fails, with a sentence and nothing left behind.
   std::signal(SIGXFSZ, SIG_IGN);
   headscope::app::PrepareForSuddenEnd();
-  if (headscope::app::RunsLibTorch(argv)) headscope::app::LetThreadsSleepWhileTheyWait(argv);
+  const bool runs_libtorch = headscope::app::RunsLibTorch(argv);
+  if (runs_libtorch) headscope::app::LetThreadsSleepWhileTheyWait(argv);
   const int code = headscope::app::Main(argc, argv);
   headscope::app::EndIsExpected();
-  if (headscope::app::RunsLibTorch(argv)) headscope::app::EndAtOnce(code);
+  if (runs_libtorch) headscope::app::EndAtOnce(code);
   return code;
 }
