@@ -75,12 +75,10 @@ CaptureCost CostOf(const model::ModelConfig& config, const model::CheckpointSumm
       continue;
     }
     const double key_and_value = layer.head_dim + layer.v_head_dim;
-    if (layer.selected > 0) {  // every pair has a score of the index; attention hides what it did not choose
+    if (layer.selected > 0)  // every pair has a score of the index; attention hides what it did not choose
       cost.prompt_operations += 2.0 * config.index.heads * config.index.dim * SeenPairs(layer, lengths.prompt_tokens);
-      cache += config.index.dim * static_cast<double>(tokens);
-    }
     cost.prompt_operations += 2 * layer.num_qo_heads * key_and_value * SeenPairs(layer, lengths.prompt_tokens);
-    cache += layer.num_kv_heads * key_and_value * static_cast<double>(tokens);
+    cache += static_cast<double>(model::CachedNumbers(config, layer) * tokens);
     read += layer.num_kv_heads * key_and_value * static_cast<double>(SeenKeys(layer, tokens));
   }
   cost.decode_bytes = bytes * read * static_cast<double>(lengths.decode_tokens);

@@ -23,6 +23,7 @@
 
 #include "base/device.h"
 #include "base/errors.h"
+#include "network/row_blocks.h"
 #include "network/torch_runtime.h"
 
 namespace headscope::model {
@@ -55,10 +56,11 @@ AttentionResult AttendBlock(const at::Tensor& q, const at::Tensor& k, const at::
   return {output.reshape(q.sizes()), lse.to(at::kFloat).reshape({q.size(0), q.size(1)})};
 }
 
-// 0 where a row at `past` + i sees the key, minus infinity elsewhere. The GPU's kernel wants rows that begin at
-// multiples of 16 numbers.
+// The GPU's kernel wants rows of a bias that begin at multiples of so many numbers.
+constexpr int64_t kAlignment = 16;
+
+// 0 where a row at `past` + i sees the key, minus infinity elsewhere.
 at::Tensor WindowBias(int64_t rows, int64_t past, int64_t window, const at::TensorOptions& options) {
-  constexpr int64_t kAlignment = 16;
   const int64_t keys = past + rows;
   const int64_t padded = (keys + kAlignment - 1) / kAlignment * kAlignment;
   const at::TensorOptions whole = options.dtype(at::kInt);
@@ -126,10 +128,9 @@ AttentionResult AttendChunks(const at::Tensor& q, const at::Tensor& k, const at:
 
 AttentionResult AttendCapped(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                              double soft_cap, int64_t window) {
-  constexpr int64_t kMaxScores = int64_t{64} << 18;  // 64 MB of fp32
   const int64_t rows = q.size(1), tokens = k.size(1), past = tokens - rows;
   const int64_t kv_heads = k.size(0), group = q.size(0) / kv_heads;
-  const int64_t step = std::clamp<int64_t>(kMaxScores / (q.size(0) * tokens), 1, rows);
+  const int64_t step = RowsOfBlock(q.size(0) * tokens, rows);
   const at::TensorOptions numbers = q.options().dtype(at::kInt);
   const at::Tensor keys = k.to(at::kFloat).transpose(1, 2), values = v.to(at::kFloat);
   std::vector<at::Tensor> outputs, lses;
@@ -159,11 +160,9 @@ AttentionResult AttendCapped(const at::Tensor& q, const at::Tensor& k, const at:
 
 AttentionResult AttendSelected(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                                const at::Tensor& selected) {
-  constexpr int64_t kMaxBias = int64_t{64} << 18;
-  constexpr int64_t kAlignment = 16;  // as WindowBias
   const int64_t rows = q.size(1), tokens = k.size(1), dim = std::max(k.size(2), v.size(2));
   const int64_t padded = (tokens / kAlignment + 1) * kAlignment;  // one column at least for what fills a row up
-  const int64_t step = std::clamp<int64_t>(kMaxBias / padded, 1, rows);
+  const int64_t step = RowsOfBlock(padded, rows);
   const at::Tensor wide_k = Padded(k, dim).contiguous(), wide_v = Padded(v, dim).contiguous();
   std::vector<at::Tensor> outputs;
   for (int64_t first = 0; first < rows; first += step) {

@@ -11,6 +11,7 @@
 #include "checkpoint/expected_weights.h"
 #include "families/family.h"
 #include "model/safetensors.h"
+#include "network/row_blocks.h"
 #include "network/torch_library.h"
 
 namespace headscope::model {
@@ -90,7 +91,7 @@ double PointBytes(const ModelConfig& config, const AttentionLayer& layer, double
 // and values in fp32 (AttendCapped in network/attention.cpp).
 double AttentionPass(const ModelConfig& config, const AttentionLayer& layer, double bytes, double rows, double tokens,
                      std::span<const CapturePoint> points) {
-  constexpr double kBlockScores = int64_t{64} << 18;
+  constexpr auto kBlock = static_cast<double>(kBlockScores);
   const double q = static_cast<double>(layer.num_qo_heads) * layer.head_dim;
   const double kv = static_cast<double>(layer.num_kv_heads) * (layer.head_dim + layer.v_head_dim);
   const double out = static_cast<double>(layer.num_qo_heads) * layer.v_head_dim;
@@ -100,13 +101,13 @@ double AttentionPass(const ModelConfig& config, const AttentionLayer& layer, dou
     // wide as the wider of the two, and what was chosen.
     const double row = std::max(1, config.index.heads) * tokens;
     const double wide = std::max(layer.head_dim, layer.v_head_dim);
-    all += kFloatBytes * (3 * std::min(row * rows, std::max(row, kBlockScores)) + config.index.dim * tokens) +
-           bytes * (std::min(tokens * rows, std::max(tokens, kBlockScores)) + 2 * layer.num_kv_heads * wide * tokens) +
+    all += kFloatBytes * (3 * std::min(row * rows, std::max(row, kBlock)) + config.index.dim * tokens) +
+           bytes * (std::min(tokens * rows, std::max(tokens, kBlock)) + 2 * layer.num_kv_heads * wide * tokens) +
            kFloatBytes * layer.selected * rows + 3.0 * config.index.heads * config.index.dim * bytes * rows;
   }
   if (layer.soft_cap != 0) {
     const double row = layer.num_qo_heads * tokens;  // of scores; a block is one row at least
-    const double block = std::min(row * rows, std::max(row, kBlockScores));
+    const double block = std::min(row * rows, std::max(row, kBlock));
     // Scores, what is taken from them, their exponentials, and a copy of those for the product.
     all += kFloatBytes * (kv * tokens + 4 * block + 2 * out * rows);
   }
@@ -158,6 +159,12 @@ std::string PassedOverText(std::span<const PassedOver> gpus) {
   return text;
 }
 
+int64_t CachedNumbers(const ModelConfig& config, const AttentionLayer& layer) {
+  const int64_t kept_heads = layer.kv_layer < 0 ? layer.num_kv_heads : 0;
+  const int64_t of_index = layer.selected > 0 ? config.index.dim : 0;
+  return kept_heads * (int64_t{layer.head_dim} + layer.v_head_dim) + of_index;
+}
+
 int64_t LinearStateBytes(const ModelConfig& config, int64_t number_bytes) {
   const LinearRules& rules = config.linear;
   const bool is_convolution = rules.kind == LinearKind::kShortConvolution;
@@ -195,9 +202,7 @@ ModelSizes SizesOf(const Checkpoint& checkpoint, const ModelConfig& config, int6
     ends -= numbers;
     if (layer >= config.num_layers) continue;
     const AttentionLayer& facts = config.layers[static_cast<size_t>(layer)];
-    const int64_t of_index = facts.selected > 0 ? config.index.dim : 0;
-    const int64_t kept_heads = facts.kv_layer < 0 ? facts.num_kv_heads : 0;
-    const int64_t cache = (kept_heads * (int64_t{facts.head_dim} + facts.v_head_dim) + of_index) * tokens;
+    const int64_t cache = CachedNumbers(config, facts) * tokens;
     sizes.layers.push_back(numbers * number_bytes +
                            (facts.linear ? LinearStateBytes(config, number_bytes) : cache * number_bytes));
   }

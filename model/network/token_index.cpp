@@ -18,6 +18,7 @@
 
 #include "base/stop.h"
 #include "network/activations.h"
+#include "network/row_blocks.h"
 
 namespace headscope::model {
 
@@ -36,9 +37,8 @@ IndexVectors MakeIndexVectors(const at::Tensor& x, const at::Tensor& latent, con
 
 at::Tensor ChooseTokens(const IndexVectors& of_pass, const at::Tensor& keys, int64_t count,
                         const std::stop_token& stop) {
-  constexpr int64_t kMaxScores = int64_t{64} << 18;  // 64 MB of fp32
   const int64_t heads = of_pass.q.size(0), rows = of_pass.q.size(1), tokens = keys.size(0), past = tokens - rows;
-  const int64_t step = std::clamp<int64_t>(kMaxScores / (heads * tokens), 1, rows);
+  const int64_t step = RowsOfBlock(heads * tokens, rows);
   const at::TensorOptions numbers = keys.options().dtype(at::kLong);
   const at::Tensor transposed = keys.to(at::kFloat).t();
   const int64_t kept = std::min(count, tokens);

@@ -60,6 +60,9 @@ std::vector<PassedOver> TooSmall(const ModelSizes& sizes, std::span<const Device
 ModelSizes SizesOf(const Checkpoint& checkpoint, const ModelConfig& config, int64_t number_bytes, int64_t tokens,
                    int64_t pass_tokens, std::span<const CapturePoint> points = {});
 
+// Numbers that the cache of an attention layer holds of a token: without keys where it reads another layer's.
+int64_t CachedNumbers(const ModelConfig& config, const AttentionLayer& layer);
+
 // What a linear layer remembers of the tokens before a pass.
 int64_t LinearStateBytes(const ModelConfig& config, int64_t number_bytes);
 
