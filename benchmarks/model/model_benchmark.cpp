@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// model_benchmark MODEL_DIR [--tokens N] [--decode N] [--threads N] [--repeat N] [--trace OUT.h5]: a prompt and the
-// steps behind it, without a recorder, or with one of every head. A line of JSON a repetition: seconds of the wall
-// clock and of processors. model_beside_transformers runs it in turn with transformers.
+// model_benchmark MODEL_DIR [--tokens N] [--decode N] [--chunk N] [--device cuda] [--threads N] [--repeat N]
+// [--trace OUT.h5 [--layers 0,1,..]]: a prompt and the steps behind it, without a recorder, or with one of every head
+// of all layers or of some. A line of JSON a repetition: seconds of the wall clock and of processors.
+// model_beside_transformers runs it in turn with transformers.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
@@ -18,9 +19,10 @@ namespace headscope {
 namespace {
 
 struct Arguments {
-  std::string model_dir, trace;
+  std::string model_dir, trace, device = "cpu";
+  std::vector<int32_t> layers;  // recorded; empty: all
   int64_t tokens = 4096, decode = 64;
-  int32_t threads = 0;
+  int32_t threads = 0, chunk = 0;  // 0: as without the option
   int repeat = 3;
 };
 
@@ -50,6 +52,8 @@ class Stopwatch {
 void RunAlone(const Arguments& arguments) {
   model::SessionOptions options;
   options.num_threads = arguments.threads;
+  options.device = ParseDevice(arguments.device);
+  if (arguments.chunk > 0) options.chunk_tokens = arguments.chunk;
   model::ModelSession session(arguments.model_dir, options);
   const std::vector<int32_t> prompt = Prompt(arguments.tokens, session.summary().vocabulary_size);
   session.Feed(std::span(prompt).first(32));  // the first pass of a process begins its threads
@@ -74,6 +78,9 @@ void RunCapture(const Arguments& arguments) {
   request.overwrite = true;
   request.decode_tokens = static_cast<decltype(request.decode_tokens)>(arguments.decode);
   request.num_threads = arguments.threads;
+  request.device = ParseDevice(arguments.device);
+  request.layers = arguments.layers;
+  if (arguments.chunk > 0) request.chunk_tokens = arguments.chunk;
   request.tokens = Prompt(arguments.tokens, model::ReadCheckpointSummary(arguments.model_dir, false).vocabulary_size);
   // A capture's own seconds leave out loading, which a prompt of few tokens stands for in the processor time.
   capture::CaptureRequest loading = request;
@@ -103,7 +110,10 @@ int main(int argc, char** argv) {
   app.add_option("--decode", arguments.decode)->check(CLI::Range(0, 1 << 16));
   app.add_option("--threads", arguments.threads)->check(CLI::Range(0, 1024));
   app.add_option("--repeat", arguments.repeat)->check(CLI::Range(1, 1000));
+  app.add_option("--chunk", arguments.chunk)->check(CLI::Range(1, 1 << 20));
+  app.add_option("--device", arguments.device);
   app.add_option("--trace", arguments.trace);
+  app.add_option("--layers", arguments.layers)->delimiter(',');
   CLI11_PARSE(app, argc, argv);
   try {
     if (arguments.trace.empty())
