@@ -20,8 +20,8 @@ void ReadRopesByWindow(const JsonFields& root, const RopeKeys& full, const RopeK
     local.theta = root.Number(sliding.theta, sliding.absent_theta);
     if (!IsTheta(local.theta)) root.RefuseField(sliding.theta, "is not between 1 and 1e30", "correct it");
     local.max_positions = config->max_positions;
-    local.rotary_dim = config->head_dim;
     config->ropes = {ReadRopeConfig(root, full, config->head_dim, config->max_positions), local};
+    config->ropes[1].rotary_dim = config->ropes[0].rotary_dim;
   }
   for (AttentionLayer& layer : config->layers) layer.rope = layer.window > 0 ? 1 : 0;
 }

@@ -30,7 +30,7 @@ constexpr ExpertNames QwenExperts() {
 // All readers below throw BadInputError.
 
 // Positions of layers without and with a window: rope_parameters by kind of layer, or in older files rope_scaling of
-// the layers without a window, and theta alone for the others.
+// the layers without a window, and theta alone for the others, which turn as many components.
 void ReadRopesByWindow(const JsonFields& root, const RopeKeys& full, const RopeKeys& sliding, ModelConfig* config);
 
 // Layers without a window turn nothing by position, where the model has layers with one.

@@ -168,7 +168,8 @@ def seeds():
                                         block_ffn_dim_multiplier=1.5, tie_embedding=True)
     yield "config", "lfm2_indices.json", config("lfm2", full_attn_idxs=[1], block_auto_adjust_ff_dim=False)
     yield "config", "mimo_v2_flash.json", config("mimo_v2_flash", num_key_value_heads=1, head_dim=24, v_head_dim=16, sliding_window_size=63, swa_rope_theta=10000, n_routed_experts=4,
-                                                 num_experts_per_tok=2, moe_intermediate_size=8, attention_value_scale=0.5, routed_scaling_factor=None)
+                                                 num_experts_per_tok=2, moe_intermediate_size=8, attention_value_scale=0.5, routed_scaling_factor=None,
+                                                 hybrid_layer_pattern=[0, 1], moe_layer_freq=[0, 1], layernorm_epsilon=1e-5, swa_num_key_value_heads=2, swa_head_dim=24)
     yield "config", "deepseek_v32.json", config("deepseek_v32", q_lora_rank=16, kv_lora_rank=16, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16, n_routed_experts=8,
                                                 num_experts_per_tok=2, moe_intermediate_size=8, n_shared_experts=1, first_k_dense_replace=1, n_group=2, topk_group=1,
                                                 layer_types=["indexed_attention"] * 2, index_topk=32, index_n_heads=4, index_head_dim=16)

@@ -397,6 +397,70 @@ TEST(ModelConfig, ReadsWhatWindowsChangeInMiMo) {
   EXPECT_THAT(RefusalWith("num_key_value_heads", 4, mimo), HasSubstr("twice of it does not divide"));
 }
 
+// The file as its makers publish it, and as transformers writes it.
+TEST(ModelConfig, ReadsMiMoByItsPublishedKeys) {
+  json written = Family("mimo_v2_flash");
+  written.update({{"num_key_value_heads", 1},
+                  {"n_routed_experts", 4},
+                  {"num_experts_per_tok", 2},
+                  {"moe_intermediate_size", 8},
+                  {"head_dim", 24}});
+  json published = written;
+  const json linear = {{"rope_type", "linear"}, {"factor", 4}, {"rope_theta", 3e6}, {"partial_rotary_factor", 0.5}};
+  written.update(
+      {{"rms_norm_eps", 1e-3},
+       {"layer_types", {"sliding_attention", "full_attention"}},
+       {"mlp_layer_types", {"sparse", "dense"}},
+       {"sliding_window", 64},
+       {"rope_parameters",
+        {{"full_attention", linear}, {"sliding_attention", {{"rope_theta", 2e4}, {"partial_rotary_factor", 0.5}}}}}});
+  published.erase("rms_norm_eps");
+  published.update({{"layernorm_epsilon", 1e-3},
+                    {"hybrid_layer_pattern", {1, 0}},
+                    {"moe_layer_freq", {1, 0}},
+                    {"sliding_window", 63},  // which does not count
+                    {"sliding_window_size", 63},
+                    {"rope_theta", 3e6},
+                    {"partial_rotary_factor", 0.5},
+                    {"rope_scaling", {{"rope_type", "linear"}, {"factor", 4}}},
+                    {"swa_rope_theta", 2e4},
+                    {"swa_num_attention_heads", written["num_attention_heads"]},
+                    {"swa_num_key_value_heads", 2},
+                    {"swa_head_dim", 24},
+                    {"swa_v_head_dim", 128},
+                    {"add_swa_attention_sink_bias", true},
+                    {"add_full_attention_sink_bias", false}});
+  const ModelConfig one = Parse(written), other = Parse(published);
+  EXPECT_EQ(one.norm_eps, 1e-3);
+  EXPECT_EQ(other.norm_eps, 1e-3);
+  EXPECT_EQ(one.experts.layers, (std::vector<bool>{true, false}));
+  EXPECT_EQ(other.experts.layers, one.experts.layers);
+  for (const ModelConfig* config : {&one, &other}) {
+    EXPECT_EQ(config->layers[0].window, 64);
+    EXPECT_EQ(config->layers[1].window, 0);
+    EXPECT_EQ(config->layers[0].num_kv_heads, 2);
+    ASSERT_EQ(config->ropes.size(), 2U);
+    EXPECT_EQ(config->ropes[0].type, RopeType::kLinear);
+    EXPECT_EQ(config->ropes[0].factor, 4);
+    EXPECT_EQ(config->ropes[0].theta, 3e6);
+    EXPECT_EQ(config->ropes[1].type, RopeType::kDefault);
+    EXPECT_EQ(config->ropes[1].theta, 2e4);
+    for (const RopeConfig& rope : config->ropes) EXPECT_EQ(rope.rotary_dim, 12);
+  }
+  json fewer = published;
+  fewer["swa_num_key_value_heads"] = 1;
+  EXPECT_EQ(Parse(fewer).layers[0].num_kv_heads, 1);
+  EXPECT_THAT(RefusalWith("swa_num_key_value_heads", 3, published), HasSubstr("does not divide num_attention_heads"));
+  EXPECT_THAT(RefusalWith("swa_head_dim", 32, published), HasSubstr("must be 24"));
+  EXPECT_THAT(RefusalWith("swa_num_attention_heads", 2, published), HasSubstr("must be 4"));
+  EXPECT_THAT(RefusalWith("swa_v_head_dim", 64, published), HasSubstr("must be 128"));
+  EXPECT_THAT(RefusalWith("hybrid_layer_pattern", {1, 2}, published), HasSubstr("must be 0 and 1"));
+  EXPECT_THAT(RefusalWith("moe_layer_freq", {1}, published), HasSubstr("one entry for each layer"));
+  EXPECT_THAT(RefusalWith("add_full_attention_sink_bias", true, published), HasSubstr("must be false"));
+  EXPECT_THAT(RefusalWith("rms_norm_eps", 1e-5, published), HasSubstr("is not rms_norm_eps"));
+  EXPECT_THAT(RefusalWith("hybrid_layer_pattern", {0, 1}, written), HasSubstr("does not say the same as layer_types"));
+}
+
 TEST(ModelConfig, TakesTheFamilysPositionsWhereTheFileNamesNone) {
   for (const auto& [type, positions] : {std::pair{"llama", 2048}, {"mistral", 131072}, {"qwen2", 32768}}) {
     json config = Family(type);

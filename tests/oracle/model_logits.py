@@ -428,8 +428,11 @@ MODELS = {
                                                    **rope(1e4, **YARN, mscale=1.0, mscale_all_dim=1.0)),
     "lfm2_as_published": lambda: lfm2(conv_bias=True, conv_L_cache=4, num_attention_heads=7, num_key_value_heads=1, head_dim=16, tie_word_embeddings=False),
     "mimo_v2_flash": mimo_v2_flash,
-    "mimo_v2_flash_as_published": lambda: mimo_v2_flash(layer_types=None, mlp_layer_types=None, rope_parameters=None, routed_scaling_factor=None, attention_bias=True,
-                                                        num_attention_heads=4, num_key_value_heads=1),
+    "mimo_v2_flash_as_published": lambda: mimo_v2_flash(
+        layer_types=["full_attention", "sliding_attention", "full_attention"], mlp_layer_types=["sparse", "dense", "sparse"], rms_norm_eps=1e-3,
+        rope_parameters={"full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 5e6, "partial_rotary_factor": 0.334},
+                         "sliding_attention": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.334}},
+        routed_scaling_factor=None, attention_bias=True, num_attention_heads=4, num_key_value_heads=1),
     "gemma4_text": lambda: transformers.Gemma4ForCausalLM(gemma4()),
     "gemma4_text_with_experts": lambda: transformers.Gemma4ForCausalLM(gemma4(
         num_kv_shared_layers=0, hidden_size_per_layer_input=0, attention_k_eq_v=True, num_global_key_value_heads=1, use_double_wide_mlp=False, enable_moe_block=True,

@@ -82,10 +82,13 @@ def rewrite_config(folder, name, model):
         config |= {"rope_theta": theta, "full_attn_idxs": [1], "block_ff_dim": config.pop("intermediate_size"), "tie_embedding": tied}
         del config["layer_types"]
     if name == "mimo_v2_flash_as_published":
-        for key in ("layer_types", "mlp_layer_types", "rope_parameters"):
-            del config[key]
+        full = config.pop("rope_parameters")["full_attention"]
+        config |= {"rope_theta": full.pop("rope_theta"), "partial_rotary_factor": full.pop("partial_rotary_factor"), "rope_scaling": full, "swa_rope_theta": 10000}
+        config["hybrid_layer_pattern"] = [int(kind == "sliding_attention") for kind in config.pop("layer_types")]
+        config["moe_layer_freq"] = [int(kind == "sparse") for kind in config.pop("mlp_layer_types")]
         config["sliding_window_size"] = config.pop("sliding_window") - 1
-        config |= {"rope_theta": 5000000, "swa_rope_theta": 10000, "partial_rotary_factor": 0.334, "routed_scaling_factor": None}
+        config["layernorm_epsilon"] = config.pop("rms_norm_eps")
+        config |= {"routed_scaling_factor": None, "swa_num_key_value_heads": 2, "swa_head_dim": config["head_dim"], "swa_v_head_dim": config["v_head_dim"]}
     if name == "llama4_text_as_published":
         config["attn_temperature_tuning"] = 4
     if name == "gemma4":  # as google publishes it
