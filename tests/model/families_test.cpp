@@ -158,6 +158,7 @@ TEST_P(TinyModel, GivesTheHeadsOfTransformersInPrefillAndDecode) {
   const std::string folder = kOracle + GetParam();
   const auto prompt = ReadArray<int32_t>(folder + "/tokens.i32");
   const auto greedy = ReadArray<int32_t>(folder + "/greedy.i32");
+  ASSERT_EQ(greedy.size(), 32U);
   const auto wanted = ReadArray<float>(folder + "/heads.f32");
   const auto model = OpenTransformer(
       folder, {.dtype = ElementType::kFloat32, .device = kCpu, .chunk_tokens = 64, .num_threads = 0}, {});

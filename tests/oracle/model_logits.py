@@ -632,7 +632,7 @@ def write_models(out_dir, models):
         modeling, whole, part = getattr(model, "partial_rotation", (None, None, None))
         if modeling:
             modeling.apply_rotary_pos_emb = part
-        write(folder, model, rng.integers(0, SIZES["vocab_size"], 200).tolist(), 40, 28, heads=True)  # past position 64, where some stretch theirs
+        write(folder, model, rng.integers(0, SIZES["vocab_size"], 200).tolist(), 40, 32, heads=True)  # past position 64, where some stretch theirs
         if modeling:
             modeling.apply_rotary_pos_emb = whole
     json.dump(list(models), open(os.path.join(out_dir, "models.json"), "w"))
