@@ -159,7 +159,7 @@ AttentionResult AttendCapped(const at::Tensor& q, const at::Tensor& k, const at:
 }
 
 AttentionResult AttendSelected(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
-                               const at::Tensor& selected) {
+                               const at::Tensor& selected, bool with_lse) {
   const int64_t rows = q.size(1), tokens = k.size(1), dim = std::max(k.size(2), v.size(2));
   const int64_t padded = (tokens / kAlignment + 1) * kAlignment;  // one column at least for what fills a row up
   const int64_t step = RowsOfBlock(padded, rows);
@@ -175,7 +175,7 @@ AttentionResult AttendSelected(const at::Tensor& q, const at::Tensor& k, const a
         AttendBlock(Padded(q.narrow(1, first, count), dim).contiguous(), wide_k, wide_v, scale, false, bias);
     outputs.push_back(block.output.narrow(2, 0, v.size(2)));
   }
-  return {at::cat(outputs, 1), AttendCausal(q, k, v, scale).lse};
+  return {at::cat(outputs, 1), with_lse ? AttendCausal(q, k, v, scale).lse : at::Tensor()};
 }
 
 void DenseAttention::Attend(const AttentionCall& call) {
@@ -194,11 +194,13 @@ void DenseAttention::Attend(const AttentionCall& call) {
   const at::Tensor v = tensor(call.v, facts.num_kv_heads, call.num_tokens, facts.v_head_dim);
   at::Tensor selected;
   if (facts.selected > 0) {
+    // Their share would be that of the chosen keys, which nothing here makes.
+    if (!facts.sinks.empty()) throw std::logic_error("a layer with an index has no sinks");
     if (call.selected == nullptr) throw std::logic_error("a layer with an index was handed no tokens");
     selected =
         at::from_blob(const_cast<int32_t*>(call.selected), {call.num_rows, call.num_selected}, options.dtype(at::kInt));
   }
-  AttentionResult result = selected.defined()    ? AttendSelected(q, k, v, facts.scale, selected)
+  AttentionResult result = selected.defined()    ? AttendSelected(q, k, v, facts.scale, selected, call.wants_lse)
                            : !facts.causal       ? AttendBlock(q, k, v, facts.scale, false)
                            : facts.chunk > 0     ? AttendChunks(q, k, v, facts.scale, facts.chunk)
                            : facts.soft_cap != 0 ? AttendCapped(q, k, v, facts.scale, facts.soft_cap, facts.window)
@@ -213,7 +215,8 @@ void DenseAttention::Attend(const AttentionCall& call) {
     result.lse = at::logaddexp(result.lse, sinks.expand_as(result.lse));
   }
   at::from_blob(call.o, {facts.num_qo_heads, call.num_rows, facts.v_head_dim}, options).copy_(result.output);
-  at::from_blob(call.lse, {facts.num_qo_heads, call.num_rows}, options.dtype(at::kFloat)).copy_(result.lse);
+  if (result.lse.defined())
+    at::from_blob(call.lse, {facts.num_qo_heads, call.num_rows}, options.dtype(at::kFloat)).copy_(result.lse);
 }
 
 }  // namespace headscope::model

@@ -31,9 +31,9 @@ AttentionResult AttendChunks(const at::Tensor& q, const at::Tensor& k, const at:
 
 // AttendCausal where each row attends to the tokens `selected` [rows, ids] int32 alone, which are filled up with -1:
 // all scores are made, a block of rows at a time, and the others hidden. The log-sum-exp counts every key up to the row
-// all the same, as a trace's does.
+// all the same, as a trace's does: a second attention over all of them, made `with_lse` only, and else undefined.
 AttentionResult AttendSelected(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
-                               const at::Tensor& selected);
+                               const at::Tensor& selected, bool with_lse);
 
 // The default backend: AttendCausal, AttendChunks, AttendCapped or AttendSelected, and a layer's sinks after it.
 class DenseAttention final : public AttentionBackend {

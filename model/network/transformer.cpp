@@ -292,6 +292,8 @@ struct Decoder {
     call.v = tensor(all_v);
     call.o = output.data_ptr();
     call.lse = lse.data_ptr<float>();
+    const bool is_recorded = sink != nullptr && sink->Wants(static_cast<int32_t>(layer));
+    call.wants_lse = is_recorded;
     call.stop = stop;
     IndexVectors index;
     at::Tensor selected;
@@ -324,8 +326,7 @@ struct Decoder {
     StopIfAsked(stop);
     at::Tensor all = output.transpose(0, 1).reshape({rows, int64_t{facts.num_qo_heads} * facts.v_head_dim});
     if (made.gate.defined()) all = all * made.gate.sigmoid();
-    if (sink != nullptr && sink->Wants(static_cast<int32_t>(layer)))
-      Hand(static_cast<int32_t>(layer), {input, made, q, k, v, lse, index, selected, all}, sink);
+    if (is_recorded) Hand(static_cast<int32_t>(layer), {input, made, q, k, v, lse, index, selected, all}, sink);
     return Apply(w.output, all);
   }
 

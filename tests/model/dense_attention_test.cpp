@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "network/attention.h"
@@ -97,6 +99,81 @@ INSTANTIATE_TEST_SUITE_P(Layers, DenseAttentionTest,
                                            // More scores than one block of rows has.
                                            Case{"capped_blocks", 8, 8, 3, 0, false, 1500, 4000}),
                          [](const auto& layer) { return layer.param.name; });
+
+// Rows that attend to chosen tokens alone: the output is over those, the log-sum-exp over every key up to the row, and
+// left alone where nobody reads it.
+TEST(DenseAttentionOfChosenTokens, IsItsDefinition) {
+  constexpr size_t kHeads = 3, kDim = 12, kValueDim = 10, kRows = 20, kTokens = 50, kChosen = 8;
+  const AttentionLayer facts{.num_qo_heads = kHeads,
+                             .num_kv_heads = kHeads,
+                             .head_dim = kDim,
+                             .v_head_dim = kValueDim,
+                             .scale = 0.3,
+                             .selected = kChosen};
+  std::mt19937 random(11);
+  std::normal_distribution<float> normal(0, 2);
+  std::vector<float> q(kHeads * kRows * kDim), k(kHeads * kTokens * kDim), v(kHeads * kTokens * kValueDim);
+  for (std::vector<float>* tensor : {&q, &k, &v}) {
+    for (float& value : *tensor) value = normal(random);
+  }
+  std::vector<int32_t> chosen;
+  std::vector<std::set<size_t>> sets;
+  for (size_t row = 0; row < kRows; ++row) {
+    std::vector<int32_t> seen(kTokens - kRows + row + 1);
+    std::iota(seen.begin(), seen.end(), 0);
+    std::ranges::shuffle(seen, random);
+    seen.resize(row % 3 == 0 ? kChosen - 2 : kChosen);
+    std::ranges::sort(seen);
+    sets.emplace_back(seen.begin(), seen.end());
+    seen.resize(kChosen, -1);
+    chosen.insert(chosen.end(), seen.begin(), seen.end());
+  }
+  AttentionCall call;
+  call.facts = &facts;
+  call.num_rows = kRows;
+  call.num_tokens = kTokens;
+  call.q = {q.data(), kRows * kDim, kDim};
+  call.k = {k.data(), kTokens * kDim, kDim};
+  call.v = {v.data(), kTokens * kValueDim, kValueDim};
+  call.selected = chosen.data();
+  call.num_selected = kChosen;
+  constexpr float kUntouched = 12345;
+  const auto attend = [&](bool wants_lse, std::vector<float>* lse) {
+    std::vector<float> o(kHeads * kRows * kValueDim);
+    lse->assign(kHeads * kRows, kUntouched);
+    call.o = o.data();
+    call.lse = lse->data();
+    call.wants_lse = wants_lse;
+    DenseAttention().Attend(call);
+    return o;
+  };
+  std::vector<float> lse, left;
+  const std::vector<float> o = attend(true, &lse);
+  EXPECT_EQ(attend(false, &left), o);
+  EXPECT_EQ(left, std::vector<float>(kHeads * kRows, kUntouched)) << "a second attention was made for nobody";
+  for (size_t head = 0; head < kHeads; ++head) {
+    for (size_t row = 0; row < kRows; ++row) {
+      double all = 0, sum = 0;
+      std::vector<double> wanted(kValueDim);
+      for (size_t token = 0; token <= kTokens - kRows + row; ++token) {
+        double score = 0;
+        for (size_t d = 0; d < kDim; ++d) {
+          score += static_cast<double>(q[(head * kRows + row) * kDim + d]) *
+                   static_cast<double>(k[(head * kTokens + token) * kDim + d]);
+        }
+        const double weight = std::exp(score * facts.scale);
+        all += weight;
+        if (!sets[row].contains(token)) continue;
+        sum += weight;
+        for (size_t d = 0; d < kValueDim; ++d)
+          wanted[d] += weight * static_cast<double>(v[(head * kTokens + token) * kValueDim + d]);
+      }
+      ASSERT_NEAR(lse[head * kRows + row], std::log(all), 1e-5 * std::max(1.0, std::abs(std::log(all))));
+      for (size_t d = 0; d < kValueDim; ++d)
+        ASSERT_NEAR(o[(head * kRows + row) * kValueDim + d], wanted[d] / sum, 2e-5) << head << ":" << row << ":" << d;
+    }
+  }
+}
 
 }  // namespace
 }  // namespace headscope::model

@@ -53,7 +53,8 @@ struct AttentionCall {
   // Where a backend splits a call by heads: numbers, in the layer, of its first ones, and query heads per KV head
   // there; the model leaves them.
   int32_t first_qo_head = 0, first_kv_head = 0, layer_group_size = 0;
-  float* lse = nullptr;  // out: [num_qo_heads, num_rows], contiguous, natural log; a sink's logit is among its terms
+  float* lse = nullptr;   // out: [num_qo_heads, num_rows], contiguous, natural log; a sink's logit is among its terms
+  bool wants_lse = true;  // false: nobody reads it, and a backend to which it is work of its own leaves it
 };
 
 class AttentionBackend {
