@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a family of models is, for the one transformer that runs them all: names of weights, and the switches in which
 // families differ. A family is a file in this folder and a line of family_list.h, and a test against transformers. What
-// none of the switches says needs a new one here, and its lines in network/transformer.cpp.
+// none of the switches says needs a new one here, and its lines in network/decoder.cpp.
 #pragma once
 
 #include <array>

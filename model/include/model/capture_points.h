@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a layer can hand over beside the q, k, v and lse of its attention: one line each. The switches over CapturePoint
-// (network/transformer.cpp makes the numbers, capture/ records them) miss a case where a new line has none, which does
-// not compile.
+// (network/decoder_attention.cpp makes the numbers, capture/ records them) miss a case where a new line has none, which
+// does not compile.
 #pragma once
 
 #include <array>
