@@ -130,7 +130,8 @@ int ShowPlans(const CaptureArguments& arguments, const std::vector<capture::Batc
   std::ostringstream files;
   for (const capture::BatchPlan& plan : plans) {
     const CaptureCost cost = CostOf(
-        config, model, {plan.capture.num_prompt_tokens, request.decode_tokens, request.chunk_tokens, request.record},
+        config, model,
+        {plan.capture.num_prompt_tokens, request.decode_tokens, request.chunk_tokens, request.record, layer_devices},
         number_bytes);
     if (!IsSpread(layer_devices)) seconds += time.About(cost, number_bytes, device);
     of_model = std::max(of_model, cost.model_bytes);

@@ -85,7 +85,8 @@ CaptureCost CostOf(const model::ModelConfig& config, const model::CheckpointSumm
   const int64_t rows =
       IsEncoder(config) ? lengths.prompt_tokens : std::min<int64_t>(lengths.chunk_tokens, lengths.prompt_tokens);
   cost.model_bytes = static_cast<int64_t>(bytes * (weights.held + cache) + states +
-                                          model::PassBytes(config, number_bytes, rows, tokens, lengths.points));
+                                          model::PassBytes(config, number_bytes, rows, tokens, lengths.points)) +
+                     model::CopiedKeyBytes(config, lengths.layer_devices, number_bytes, tokens);
   return cost;
 }
 

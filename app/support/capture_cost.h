@@ -19,6 +19,7 @@ struct CaptureLengths {
   int64_t prompt_tokens = 0, decode_tokens = 0;
   int32_t chunk_tokens = 1024;                       // of the prompt's passes
   std::span<const model::CapturePoint> points = {};  // recorded beside q, k and v; for the call
+  std::span<const Device> layer_devices = {};        // where they are several; for the call
 };
 
 struct CaptureCost {
@@ -27,7 +28,7 @@ struct CaptureCost {
   double prompt_operations = 0;
   // What the decode steps read: the weights that a token meets, and the keys and values that their rows see.
   double decode_bytes = 0;
-  // Weights, KV cache and the widest pass, where the model runs.
+  // Weights, KV cache and the widest pass, where the model runs: on all of its devices together.
   int64_t model_bytes = 0;
 };
 

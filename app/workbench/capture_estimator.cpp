@@ -104,9 +104,10 @@ ui::CaptureEstimate CaptureEstimator::Estimate(const ui::CaptureSettings& settin
   // Layers that are placed by memory have the first of them, and the types of its numbers, on a GPU if any is there.
   const Device device = plan.placement.layers.empty() ? settings.device : plan.placement.layers.front();
   const int64_t number_bytes = NumberBytes(summary, settings.dtype, device);
-  const CaptureCost cost =
-      CostOf(config, summary, {estimate.prompt_tokens, settings.decode_tokens, request.chunk_tokens, request.record},
-             number_bytes);
+  const CaptureCost cost = CostOf(
+      config, summary,
+      {estimate.prompt_tokens, settings.decode_tokens, request.chunk_tokens, request.record, plan.placement.layers},
+      number_bytes);
   estimate.trace_bytes = plan.bytes;
   SetCost(plan, settings.device, cost.model_bytes,
           IsSpread(plan.placement.layers) ? 0 : time_.About(cost, number_bytes, device), &estimate);

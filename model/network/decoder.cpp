@@ -42,6 +42,8 @@ Decoder::Decoder(const std::string& model_dir, const SessionOptions& options, co
     if (layer.kv_layer >= 0) is_read[static_cast<size_t>(layer.kv_layer)] = true;
   weights = LoadWeights(&checkpoint, &config, ScalarTypeOf(types.compute), layer_devices, progress, stop_loading);
   cache.resize(weights.layers.size());
+  for (size_t layer = 0; layer < cache.size(); ++layer)
+    if (!config.layers[layer].linear) cache[SourceOf(layer)].of_place[place_of_layer[layer]] = {};
 }
 
 void Decoder::FindPlaces(const SessionOptions& options) {
@@ -66,25 +68,34 @@ void Decoder::Grow(int64_t needed) {
   if (needed <= capacity) return;
   constexpr int64_t kLeast = 1024;
   const int64_t grown = std::max({needed, 2 * capacity, kLeast});
+  const auto grow = [&](at::Tensor* kept, size_t place, int32_t heads, int32_t dim) {
+    const at::TensorOptions options = at::TensorOptions(places[place].device).dtype(ScalarTypeOf(types.compute));
+    at::Tensor larger = at::empty({heads, grown, dim}, options);
+    if (length > 0) larger.narrow(1, 0, length).copy_(kept->narrow(1, 0, length));
+    *kept = larger;
+  };
   for (size_t layer = 0; layer < cache.size(); ++layer) {
     const AttentionLayer& facts = config.layers[layer];
-    if (facts.linear || facts.kv_layer >= 0) continue;
-    const auto grow = [&](at::Tensor* kept, int32_t heads, int32_t dim) {
-      const c10::Device& device = places[place_of_layer[layer]].device;
-      at::Tensor larger = at::empty({heads, grown, dim}, at::TensorOptions(device).dtype(ScalarTypeOf(types.compute)));
-      if (length > 0) larger.narrow(1, 0, length).copy_(kept->narrow(1, 0, length));
-      *kept = larger;
-    };
-    grow(&cache[layer].k, facts.num_kv_heads, facts.head_dim);
-    grow(&cache[layer].v, facts.num_kv_heads, facts.v_head_dim);
-    if (facts.selected > 0) grow(&cache[layer].index_k, 1, config.index.dim);
+    for (auto& [place, kept] : cache[layer].of_place) {
+      grow(&kept.k, place, facts.num_kv_heads, facts.head_dim);
+      grow(&kept.v, place, facts.num_kv_heads, facts.v_head_dim);
+    }
+    if (facts.selected > 0) grow(&cache[layer].index_k, place_of_layer[layer], 1, config.index.dim);
   }
   capacity = grown;
 }
 
-LayerCache& Decoder::CacheOf(size_t layer) {
+size_t Decoder::SourceOf(size_t layer) const {
   const int32_t other = config.layers[layer].kv_layer;
-  return cache[other < 0 ? layer : static_cast<size_t>(other)];
+  return other < 0 ? layer : static_cast<size_t>(other);
+}
+
+KeysAndValues& Decoder::KeysOf(size_t layer) {
+  return cache[SourceOf(layer)].of_place.at(place_of_layer[layer]);
+}
+
+void Decoder::ForgetPass() {
+  for (LayerCache& layer : cache) layer.raw_k = layer.plain_k = at::Tensor();
 }
 
 at::Tensor Decoder::TokenTensor(std::span<const int32_t> tokens) const {

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -25,13 +26,19 @@
 
 namespace headscope::model {
 
-// Keys [num_kv_heads, capacity, head_dim] and values [.., v_head_dim] of one layer, grown by doubling; or what a layer
-// without attention remembers. Of a layer that reads another one's: nothing.
-struct LayerCache {
+// Keys [num_kv_heads, capacity, head_dim] and values [.., v_head_dim] of one layer, grown by doubling.
+struct KeysAndValues {
   at::Tensor k, v;
+};
+
+// What a layer keeps of the tokens before a pass. Of a layer that reads another one's keys: nothing.
+struct LayerCache {
+  // Of each place where a layer reads them: its own, and those of layers that share them. Every pass adds its own
+  // tokens to all of them, so that what is there never moves again.
+  std::map<size_t, KeysAndValues> of_place;
   at::Tensor index_k;         // [1, capacity, index.dim], of a layer with an index
   at::Tensor raw_k, plain_k;  // of the pass that runs (Projected), where other layers read this one's
-  DeltaState state;
+  DeltaState state;           // of a layer without attention
 };
 
 // q, k and v of a pass as attention's input, and before their positions are turned in; the gates of its output. k and v
@@ -60,8 +67,12 @@ struct Decoder {
   // Of embeddings, head and the first layer.
   const c10::Device& FirstDevice() const { return places.front().device; }
   void Grow(int64_t needed);
-  // Of the layer whose keys and values this one reads.
-  LayerCache& CacheOf(size_t layer);
+  // The layer whose keys and values this one reads: itself, mostly.
+  size_t SourceOf(size_t layer) const;
+  // Those that this layer reads, where it lies.
+  KeysAndValues& KeysOf(size_t layer);
+  // What only the pass that runs needs.
+  void ForgetPass();
   at::Tensor TokenTensor(std::span<const int32_t> tokens) const;
   at::Tensor Norm(const at::Tensor& x, const NormWeights& norm) const;
   // q or k, [rows, heads * head_dim], by heads [heads, rows, head_dim], normalised as far as that is done before RoPE.

@@ -111,26 +111,28 @@ at::Tensor Decoder::Attention(const at::Tensor& input, const at::Tensor& x, size
   const int64_t rows = x.size(0);
   Projected made = config.latent.kv_rank > 0 ? ProjectByLatents(x, layer, positions) : Project(x, layer, positions);
   const at::Tensor q = Captured(made.q);
-  LayerCache& kept = CacheOf(layer);
+  LayerCache& source = cache[SourceOf(layer)];
+  const KeysAndValues& kept = KeysOf(layer);
   at::Tensor k, v;
   if (facts.kv_layer < 0) {
     k = Captured(made.k);
     v = Captured(made.v);
-    kept.k.narrow(1, length, rows).copy_(k);
-    kept.v.narrow(1, length, rows).copy_(v);
+    for (auto& [place, there] : source.of_place) {
+      there.k.narrow(1, length, rows).copy_(k);
+      there.v.narrow(1, length, rows).copy_(v);
+    }
     if (is_read[layer]) {
-      kept.raw_k = made.raw_k;
-      kept.plain_k = made.plain_k;
+      source.raw_k = made.raw_k;
+      source.plain_k = made.plain_k;
     }
   } else {
     k = kept.k.narrow(1, length, rows);
-    v = kept.v.narrow(1, length, rows).to(q.device());
-    made.raw_k = kept.raw_k;
-    made.plain_k = kept.plain_k;
+    v = kept.v.narrow(1, length, rows);
+    made.raw_k = source.raw_k;
+    made.plain_k = source.plain_k;
   }
-  // Another layer's may lie on another device.
-  const at::Tensor all_k = kept.k.narrow(1, 0, length + rows).to(q.device());
-  const at::Tensor all_v = kept.v.narrow(1, 0, length + rows).to(q.device());
+  const at::Tensor all_k = kept.k.narrow(1, 0, length + rows);
+  const at::Tensor all_v = kept.v.narrow(1, 0, length + rows);
   const at::Tensor output = at::empty({facts.num_qo_heads, rows, facts.v_head_dim}, q.options());
   const at::Tensor lse = at::empty({facts.num_qo_heads, rows}, q.options().dtype(at::kFloat));
   const auto tensor = [](const at::Tensor& t) {
@@ -161,8 +163,9 @@ at::Tensor Decoder::Attention(const at::Tensor& input, const at::Tensor& x, size
     index = MakeIndexVectors(x, made.latent, w.index, config.index, positions[static_cast<size_t>(config.index.rope)]);
     index.q = Captured(index.q);
     index.k = Captured(index.k);
-    kept.index_k.narrow(1, length, rows).copy_(index.k);
-    selected = ChooseTokens(index, kept.index_k.narrow(1, 0, length + rows).squeeze(0), facts.selected, stop);
+    at::Tensor& index_k = cache[layer].index_k;
+    index_k.narrow(1, length, rows).copy_(index.k);
+    selected = ChooseTokens(index, index_k.narrow(1, 0, length + rows).squeeze(0), facts.selected, stop);
     call.selected = selected.const_data_ptr<int32_t>();
     call.num_selected = selected.size(1);
   }
@@ -206,7 +209,7 @@ at::Tensor Decoder::ValueNorms(size_t layer, const at::Tensor& v) const {
 
 void Decoder::Hand(int32_t layer, const Attended& attended, HeadSink* sink) {
   const AttentionLayer& facts = config.layers[static_cast<size_t>(layer)];
-  const LayerCache& kept = CacheOf(static_cast<size_t>(layer));
+  const KeysAndValues& kept = KeysOf(static_cast<size_t>(layer));
   const int64_t rows = attended.q.size(1);
   std::vector<at::Tensor> on_host;  // until the sink has taken them
   const auto host = [&](const at::Tensor& t) {

@@ -114,6 +114,23 @@ double AttentionPass(const ModelConfig& config, const AttentionLayer& layer, dou
   return all + PointBytes(config, layer, bytes, rows, points);
 }
 
+std::vector<SharedKeys> SharedKeysOf(const ModelConfig& config, int64_t number_bytes, int64_t tokens) {
+  std::vector<SharedKeys> shared;
+  for (const AttentionLayer& layer : config.layers) {
+    const int64_t numbers = layer.num_kv_heads * (int64_t{layer.head_dim} + layer.v_head_dim);
+    shared.push_back(layer.kv_layer < 0 ? SharedKeys{} : SharedKeys{layer.kv_layer, numbers * tokens * number_bytes});
+  }
+  return shared;
+}
+
+// What a layer's device keeps for it of a layer on another one, where it holds the layers from `first` on.
+int64_t CopyFor(std::span<const SharedKeys> shared, size_t first, size_t layer) {
+  if (shared.empty() || shared[layer].source < 0 || static_cast<size_t>(shared[layer].source) >= first) return 0;
+  const auto there = shared.subspan(first, layer - first);
+  const bool is_there = std::ranges::find(there, shared[layer].source, &SharedKeys::source) != there.end();
+  return is_there ? 0 : shared[layer].bytes;
+}
+
 }  // namespace
 
 std::vector<Device> PlaceLayers(const ModelSizes& sizes, std::span<const DeviceRoom> rooms) {
@@ -125,8 +142,10 @@ std::vector<Device> PlaceLayers(const ModelSizes& sizes, std::span<const DeviceR
   std::vector<Device> placed;
   for (const DeviceRoom& room : rooms) {
     int64_t left = room.free_bytes - sizes.pass - (placed.empty() ? sizes.ends : 0);
-    while (placed.size() < sizes.layers.size() && sizes.layers[placed.size()] <= left) {
-      left -= sizes.layers[placed.size()];
+    for (const size_t first = placed.size(); placed.size() < sizes.layers.size();) {
+      const int64_t needed = sizes.layers[placed.size()] + CopyFor(sizes.shared, first, placed.size());
+      if (needed > left) break;
+      left -= needed;
       placed.push_back(room.device);
     }
   }
@@ -144,7 +163,8 @@ std::vector<PassedOver> TooSmall(const ModelSizes& sizes, std::span<const Device
     for (const DeviceRoom* before = rooms.data(); before != &room; ++before)
       next += static_cast<size_t>(std::ranges::count(placed, before->device));
     if (next == placed.size()) continue;  // nothing was left for it
-    const int64_t needed = sizes.layers[next] + sizes.pass + (next == 0 ? sizes.ends : 0);
+    const int64_t needed =
+        sizes.layers[next] + CopyFor(sizes.shared, next, next) + sizes.pass + (next == 0 ? sizes.ends : 0);
     gpus.push_back({room.device, "it has " + ByteText(room.free_bytes) +
                                      " free for a model, and the first layer takes " + ByteText(needed) +
                                      " with what runs it"});
@@ -163,6 +183,17 @@ int64_t CachedNumbers(const ModelConfig& config, const AttentionLayer& layer) {
   const int64_t kept_heads = layer.kv_layer < 0 ? layer.num_kv_heads : 0;
   const int64_t of_index = layer.selected > 0 ? config.index.dim : 0;
   return kept_heads * (int64_t{layer.head_dim} + layer.v_head_dim) + of_index;
+}
+
+int64_t CopiedKeyBytes(const ModelConfig& config, std::span<const Device> layer_devices, int64_t number_bytes,
+                       int64_t tokens) {
+  const std::vector<SharedKeys> shared = SharedKeysOf(config, number_bytes, tokens);
+  int64_t bytes = 0;
+  for (size_t first = 0, layer = 0; layer < layer_devices.size(); ++layer) {
+    if (layer_devices[layer] != layer_devices[first]) first = layer;
+    bytes += CopyFor(shared, first, layer);
+  }
+  return bytes;
 }
 
 int64_t LinearStateBytes(const ModelConfig& config, int64_t number_bytes) {
@@ -207,6 +238,7 @@ ModelSizes SizesOf(const Checkpoint& checkpoint, const ModelConfig& config, int6
                            (facts.linear ? LinearStateBytes(config, number_bytes) : cache * number_bytes));
   }
   sizes.ends = ends * number_bytes;
+  sizes.shared = SharedKeysOf(config, number_bytes, tokens);
   const int64_t rows = config.family->causal ? std::min(pass_tokens, tokens) : tokens;
   const auto pass = static_cast<int64_t>(PassBytes(config, number_bytes, rows, tokens, points));
   // While a layer is loaded its projections are put together from their parts.

@@ -75,7 +75,7 @@ std::vector<float> TorchTransformer::Forward(std::span<const int32_t> tokens, Lo
       const at::Tensor input = inputs.defined() ? inputs.select(1, static_cast<int64_t>(layer)).to(device) : inputs;
       x = m.Layer(x.to(device), input, layer, positions[place], sink);
     }
-    for (LayerCache& layer : m.cache) layer.raw_k = layer.plain_k = at::Tensor();
+    m.ForgetPass();
     x = x.to(m.FirstDevice());
     std::vector<float> result;
     if (logits != LogitsOf::kNone) {
@@ -88,6 +88,7 @@ std::vector<float> TorchTransformer::Forward(std::span<const int32_t> tokens, Lo
     return result;
   } catch (...) {
     // What ends in its middle does not count; but a recurrence has taken its tokens in, down to some layer.
+    m.ForgetPass();
     m.stale = IsRecurrent();
     m.attention->Abandon(m.length);
     RethrowTorchError("a forward pass at position " + std::to_string(m.length));

@@ -294,8 +294,10 @@ class WatchedAttention : public AttentionBackend {
 
 // A model with a recurrence, 60 tokens in, that was taken back to 50. It feeds those anew, in chunks as a prompt; a
 // request to stop ends that, and what failed is fed by the next call.
-TEST(RecurrentModel, FeedsWhatStaysInChunksUntilItIsThere) {
-  const std::string folder = kOracle + "qwen3_next";
+class RecurrentModel : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(RecurrentModel, FeedsWhatStaysInChunksUntilItIsThere) {
+  const std::string folder = kOracle + GetParam();
   const auto tokens = ReadArray<int32_t>(folder + "/tokens.i32");
   const std::span<const int32_t> all(tokens);
   constexpr int32_t kChunk = 16;
@@ -311,7 +313,7 @@ TEST(RecurrentModel, FeedsWhatStaysInChunksUntilItIsThere) {
   EXPECT_EQ(model->num_tokens(), 50);
   attention.calls = attention.largest_pass = 0;
   attention.during = [&] {
-    if (attention.calls == 2) throw DeviceError("the memory is used up");
+    if (attention.calls == 2) throw DeviceError("the memory is used up");  // in the second chunk: one layer attends
   };
   EXPECT_THROW(model->Forward(all.subspan(50, 1), LogitsOf::kLastToken), DeviceError);
   EXPECT_EQ(model->num_tokens(), 50);
@@ -330,6 +332,46 @@ TEST(RecurrentModel, FeedsWhatStaysInChunksUntilItIsThere) {
   EXPECT_LE(RelativeError(model->Forward(all.subspan(50, 1), LogitsOf::kLastToken), wanted), 1e-4);
   EXPECT_EQ(model->num_tokens(), 51);
 }
+
+INSTANTIATE_TEST_SUITE_P(Kinds, RecurrentModel, ::testing::Values("qwen3_next", "lfm2"),
+                         [](const auto& model) { return std::string(model.param); });
+
+// Fails when it is handed that layer.
+class FailingSink : public HeadSink {
+ public:
+  explicit FailingSink(int32_t layer) : layer_(layer) {}
+  bool Wants(int32_t layer) const override { return layer == layer_; }
+  void Take(const LayerHeads&) override { throw DeviceError("the memory is used up"); }
+
+ private:
+  int32_t layer_;
+};
+
+// What a model keeps of tokens that were taken back, or of a pass that failed in its middle, does not show:
+// recurrences, keys that layers share, and an index's own.
+class KeepingModel : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(KeepingModel, ForgetsWhatWasTakenBack) {
+  const std::string folder = kOracle + GetParam();
+  const auto tokens = ReadArray<int32_t>(folder + "/tokens.i32");
+  const std::span<const int32_t> all(tokens);
+  const auto model = OpenTransformer(
+      folder, {.dtype = ElementType::kFloat32, .device = kCpu, .chunk_tokens = 50, .num_threads = 0}, {});
+  model->Forward(all.first(50), LogitsOf::kNone);
+  const std::vector<float> wanted = model->Forward(all.subspan(50, 4), LogitsOf::kAllTokens);
+  model->Forward(all.subspan(100, 9), LogitsOf::kNone);
+  model->Rewind(50);
+  int32_t last = model->config().num_layers - 1;
+  while (model->config().layers[static_cast<size_t>(last)].linear) --last;
+  FailingSink failing(last);
+  EXPECT_THROW(model->Forward(all.subspan(120, 6), LogitsOf::kNone, &failing), DeviceError);
+  EXPECT_EQ(model->num_tokens(), 50);
+  EXPECT_EQ(model->Forward(all.subspan(50, 4), LogitsOf::kAllTokens), wanted);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, KeepingModel,
+                         ::testing::Values("qwen3_next", "lfm2", "gemma4_text", "deepseek_v32", "mimo_v2_flash"),
+                         [](const auto& model) { return std::string(model.param); });
 
 INSTANTIATE_TEST_SUITE_P(Families, TinyModel, ::testing::Values(HEADSCOPE_FAMILY_MODELS),
                          [](const auto& model) { return model.param; });

@@ -5,8 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <vector>
 
@@ -69,6 +71,12 @@ TEST(LayerPlacement, NoDeviceHoldsMoreThanItHasRoomFor) {
     sizes.ends = draw(20);
     sizes.pass = draw(10);
     for (int64_t layer = draw(7); layer >= 0; --layer) sizes.layers.push_back(draw(30));
+    // The later layers of every other model read the keys of the first two.
+    std::vector<int64_t> keys = {draw(10), draw(10)};
+    for (size_t layer = 0; trial % 2 == 0 && layer < sizes.layers.size(); ++layer) {
+      const auto source = static_cast<int32_t>(layer < 3 ? -1 : draw(2) - 1);
+      sizes.shared.push_back({source, source < 0 ? 0 : keys[static_cast<size_t>(source)]});
+    }
     std::vector<DeviceRoom> rooms;
     for (int32_t number = 0; number < 4; ++number) rooms.push_back({number < 3 ? CudaDevice(number) : kCpu, draw(90)});
     std::vector<Device> placed;
@@ -86,7 +94,13 @@ TEST(LayerPlacement, NoDeviceHoldsMoreThanItHasRoomFor) {
     for (const DeviceRoom& room : rooms) {
       int64_t held = 0;
       const size_t begin = at;
-      for (; at < placed.size() && placed[at] == room.device; ++at) held += sizes.layers[at];
+      std::set<int32_t> copied;
+      for (; at < placed.size() && placed[at] == room.device; ++at) {
+        held += sizes.layers[at];
+        const int32_t source = sizes.shared.empty() ? -1 : sizes.shared[at].source;
+        if (source >= 0 && static_cast<size_t>(source) < begin && copied.insert(source).second)
+          held += sizes.shared[at].bytes;
+      }
       if (at == begin) continue;
       ASSERT_LE(held + sizes.pass + (begin == 0 ? sizes.ends : 0), room.free_bytes);
     }
@@ -95,6 +109,42 @@ TEST(LayerPlacement, NoDeviceHoldsMoreThanItHasRoomFor) {
   }
   EXPECT_GT(placed_over_several, 1000);
   EXPECT_GT(refused, 1000);
+}
+
+TEST(LayerPlacement, ADeviceKeepsOneCopyOfTheKeysThatItsLayersShare) {
+  ModelSizes sizes{{10, 10, 10, 10}, 5, 2};
+  sizes.shared = {{}, {}, {0, 4}, {0, 4}};
+  EXPECT_EQ(Placed(sizes, {{kFirst, 47}}), std::vector<Device>(4, kFirst)) << "none where all lies together";
+  EXPECT_EQ(Placed(sizes, {{kFirst, 27}, {kSecond, 26}}), (std::vector<Device>{kFirst, kFirst, kSecond, kSecond}));
+  EXPECT_THROW(Placed(sizes, {{kFirst, 27}, {kSecond, 25}}), DeviceError);
+  EXPECT_EQ(Placed(sizes, {{kFirst, 27}, {kSecond, 25}, {kCpu, 16}}),
+            (std::vector<Device>{kFirst, kFirst, kSecond, kCpu}))
+      << "each of the two has one";
+  sizes.shared[3] = {1, 3};
+  EXPECT_THROW(Placed(sizes, {{kFirst, 27}, {kSecond, 28}}), DeviceError) << "of two layers";
+  EXPECT_EQ(Placed(sizes, {{kFirst, 27}, {kSecond, 29}}), (std::vector<Device>{kFirst, kFirst, kSecond, kSecond}));
+}
+
+TEST(LayerPlacement, SharedKeysAreCountedOnceForEachOtherDevice) {
+  ModelConfig config = ReadModelConfig(ReferenceModel());
+  ASSERT_EQ(config.num_layers, 10);
+  const Checkpoint checkpoint(ReferenceModel());
+  const int64_t keys = int64_t{2} * 1000 * config.num_kv_heads * 2 * config.head_dim;
+  const int64_t own = SizesOf(checkpoint, config, 2, 1000, 100).layers[5];
+  for (const size_t layer : {5, 6, 7, 9}) config.layers[layer].kv_layer = 2;
+  const ModelSizes sizes = SizesOf(checkpoint, config, 2, 1000, 100);
+  EXPECT_EQ(sizes.layers[5], own - keys);
+  EXPECT_EQ(sizes.shared[4].source, -1);
+  EXPECT_EQ(sizes.shared[5].source, 2);
+  EXPECT_EQ(sizes.shared[5].bytes, keys);
+  const auto copied = [&](const std::vector<Device>& devices) { return CopiedKeyBytes(config, devices, 2, 1000); };
+  std::vector<Device> devices(10, kFirst);
+  EXPECT_EQ(copied({}), 0);
+  EXPECT_EQ(copied(devices), 0);
+  std::fill(devices.begin() + 4, devices.end(), kSecond);
+  EXPECT_EQ(copied(devices), keys);
+  std::fill(devices.begin() + 6, devices.end(), kCpu);
+  EXPECT_EQ(copied(devices), 2 * keys);
 }
 
 TEST(LayerPlacement, SizesAreThoseOfTheWeightsAndTheCache) {

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -102,11 +103,48 @@ TEST(Transformer, HandsOverTheQueriesKeysAndLogSumExpsOfItsAttention) {
   }
 }
 
-// Layers on two places, in two runs and in turn: what moves between them changes nothing. Both places are the CPU; two
-// GPUs: tests/extension/two_gpus_test.py.
+// Keeps whatever a pass hands over of any layer and at any point, one number behind the other.
+class EverythingSink : public HeadSink {
+ public:
+  explicit EverythingSink(const ModelConfig& config) : config_(config) {}
+  bool Wants(int32_t) const override { return true; }
+  bool WantsPoint(CapturePoint) const override { return true; }
+  void Take(const LayerHeads& heads) override {
+    const AttentionLayer& facts = config_.layers[static_cast<size_t>(heads.layer)];
+    const auto read = [&](const LayerHeads::Heads& from, int32_t count, int32_t dim) {
+      if (from.data == nullptr) return;
+      for (int32_t h = 0; h < count; ++h) {
+        for (int64_t t = 0; t < heads.num_tokens; ++t) {
+          const float* row = static_cast<const float*>(from.data) + h * from.head_stride + t * from.token_stride;
+          numbers.insert(numbers.end(), row, row + dim);
+        }
+      }
+    };
+    const int32_t q_heads = facts.num_qo_heads, kv_heads = facts.num_kv_heads;
+    for (const LayerHeads::Heads& q : {heads.q, heads.q_pre_rope, heads.q_projection}) read(q, q_heads, facts.head_dim);
+    for (const LayerHeads::Heads& k : {heads.k, heads.k_pre_rope, heads.k_projection, heads.cache_k})
+      read(k, kv_heads, facts.head_dim);
+    for (const LayerHeads::Heads& v : {heads.v, heads.cache_v}) read(v, kv_heads, facts.v_head_dim);
+    read(heads.head_outputs, q_heads, facts.v_head_dim);
+    read(heads.residual, 1, config_.hidden_size);
+    read(heads.index_q, config_.index.heads, config_.index.dim);
+    read(heads.index_k, 1, config_.index.dim);
+    numbers.insert(numbers.end(), heads.lse, heads.lse + q_heads * heads.num_tokens);
+    if (heads.selected != nullptr)
+      numbers.insert(numbers.end(), heads.selected, heads.selected + heads.num_selected * heads.num_tokens);
+  }
+  std::vector<float> numbers;
+
+ private:
+  const ModelConfig& config_;
+};
+
+// Layers on two places, in two runs and in turn: what moves between them, or is kept on both for layers that share
+// keys, changes nothing, in a prompt, in steps, and in tokens that were taken back. Both places are the CPU; two GPUs:
+// tests/extension/two_gpus_test.py.
 TEST(Transformer, LayersOnSeveralPlacesGiveTheSameNumbers) {
   const auto tokens = ReadArray<int32_t>(kOracle + "reference/tokens.i32");
-  const Device one{DeviceKind::kCpu, 0}, other{DeviceKind::kCpu, 1};
+  const Device one{DeviceKind::kCpu, 0}, other{DeviceKind::kCpu, 1}, third{DeviceKind::kCpu, 2};
   const auto run = [&](const std::string& folder, const std::vector<Device>& layer_devices) {
     SessionOptions options;
     options.dtype = ElementType::kFloat32;
@@ -115,19 +153,29 @@ TEST(Transformer, LayersOnSeveralPlacesGiveTheSameNumbers) {
     const int32_t most = model->config().vocabulary_size;
     std::vector<int32_t> ids;
     for (const int32_t token : std::span(tokens).first(60)) ids.push_back(token % most);
-    KeepingSink sink(model->config());
+    EverythingSink sink(model->config());
     model->Forward(std::span(ids).first(40), LogitsOf::kNone);
     std::vector<float> all = model->Forward(std::span(ids).subspan(40, 19), LogitsOf::kAllTokens, &sink);
-    const std::vector<float> step = model->Forward(std::span(ids).last(1), LogitsOf::kLastToken);
-    all.insert(all.end(), step.begin(), step.end());
-    for (const auto* more : {&sink.q, &sink.k, &sink.lse}) all.insert(all.end(), more->begin(), more->end());
+    const auto add = [&](const std::vector<float>& more) { all.insert(all.end(), more.begin(), more.end()); };
+    add(model->Forward(std::span(ids).last(1), LogitsOf::kLastToken, &sink));
+    model->Rewind(35);
+    add(model->Forward(std::span(ids).subspan(20, 7), LogitsOf::kAllTokens, &sink));
+    add(sink.numbers);
     return all;
   };
-  for (const char* name : {"llama_gqa", "gemma3_old_spelling", "gpt2_hub_names"}) {
+  for (const char* name : {"llama_gqa", "gemma3_old_spelling", "gpt2_hub_names", "gemma4_text", "gemma4", "lfm2",
+                           "deepseek_v32", "qwen3_next"}) {
     const std::string folder = kOracle + name;
+    const auto layers = static_cast<size_t>(ReadModelConfig(folder).num_layers);
     const std::vector<float> wanted = run(folder, {});
-    EXPECT_EQ(run(folder, {one, other, other}), wanted) << name;
-    EXPECT_EQ(run(folder, {other, one, other}), wanted) << name;
+    std::vector<Device> two(layers, other), three(layers, third), in_turn(layers, other);
+    std::fill_n(two.begin(), layers / 2, one);
+    std::fill_n(three.begin(), 2 * layers / 3, other);
+    std::fill_n(three.begin(), layers / 3, one);
+    for (size_t layer = 1; layer < layers; layer += 2) in_turn[layer] = one;
+    EXPECT_EQ(run(folder, two), wanted) << name;
+    EXPECT_EQ(run(folder, three), wanted) << name;
+    EXPECT_EQ(run(folder, in_turn), wanted) << name;
   }
   EXPECT_THROW(run(kOracle + "llama_gqa", {one}), std::invalid_argument);
 }

@@ -39,11 +39,19 @@ struct Placement {
   std::string passed_over;     // which GPUs hold none of them because they cannot, and why; empty: none
 };
 
+// Of a layer that reads another one's keys and values: which one's, and their bytes. A device that has such a layer but
+// not the one that it reads keeps a copy of them, one for all of its layers.
+struct SharedKeys {
+  int32_t source = -1;  // -1: it has its own
+  int64_t bytes = 0;
+};
+
 // Bytes that a model takes where it runs.
 struct ModelSizes {
   std::vector<int64_t> layers;  // weights and cache of each layer, or what a linear one remembers
   int64_t ends = 0;             // what lies before the first and after the last layer: it goes with the first one
   int64_t pass = 0;             // what a pass takes beside them, on each device that has a layer
+  std::vector<SharedKeys> shared = {};  // of each layer; empty: none reads another one's keys
 };
 
 // A device for each layer. A device that has room for everything takes it, the first of them if there are several; else
@@ -62,6 +70,11 @@ ModelSizes SizesOf(const Checkpoint& checkpoint, const ModelConfig& config, int6
 
 // Numbers that the cache of an attention layer holds of a token: without keys where it reads another layer's.
 int64_t CachedNumbers(const ModelConfig& config, const AttentionLayer& layer);
+
+// What the copies of shared keys (SharedKeys) take on all devices together, of layers that lie there as PlaceLayers
+// puts them; no devices: they are on one.
+int64_t CopiedKeyBytes(const ModelConfig& config, std::span<const Device> layer_devices, int64_t number_bytes,
+                       int64_t tokens);
 
 // What a linear layer remembers of the tokens before a pass.
 int64_t LinearStateBytes(const ModelConfig& config, int64_t number_bytes);
