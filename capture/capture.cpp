@@ -244,13 +244,7 @@ data::TraceLayout MakeLayout(const CaptureRequest& request, const model::ModelCo
     data::LayerFacts& facts = layout.facts.back();
     for (const model::CapturePoint point : request.record) facts.*StoredFact(point) = true;
     if (facts.has_residual) facts.hidden_size = config.hidden_size;
-    if (const int32_t most = config.layers[static_cast<size_t>(layout.layers[slot])].selected; most > 0) {
-      facts.selection = {.sets = 1,
-                         .ids = static_cast<int32_t>(std::min<int64_t>(most, layout.max_tokens)),
-                         .index_heads = config.index.heads,
-                         .index_kv_heads = 1,
-                         .index_dim = config.index.dim};
-    }
+    facts.selection = SelectionOf(config, layout.layers[slot], layout.max_tokens);
   }
   const data::LayerKind without_attention =
       config.linear.kind == model::LinearKind::kDeltaRule ? data::LayerKind::kLinear : data::LayerKind::kNone;

@@ -61,26 +61,6 @@ struct LayerCopy {
   std::array<std::vector<char>, data::kNumTraceTensors> vectors;  // of the points
 };
 
-bool data::LayerFacts::*StoredFact(model::CapturePoint point) {
-  switch (point) {
-    case model::CapturePoint::kPreRope:
-      return &data::LayerFacts::has_pre_rope;
-    case model::CapturePoint::kValueNorms:
-      return &data::LayerFacts::has_value_norms;
-    case model::CapturePoint::kHiddenNorms:
-      return &data::LayerFacts::has_hidden_norms;
-    case model::CapturePoint::kProjection:
-      return &data::LayerFacts::has_projection;
-    case model::CapturePoint::kCache:
-      return &data::LayerFacts::has_cache;
-    case model::CapturePoint::kResidual:
-      return &data::LayerFacts::has_residual;
-    case model::CapturePoint::kHeadOutputs:
-      return &data::LayerFacts::has_head_outputs;
-  }
-  throw std::logic_error("a capture point without a case");
-}
-
 CopyPool::CopyPool() = default;
 CopyPool::~CopyPool() = default;
 

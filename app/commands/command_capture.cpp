@@ -17,6 +17,7 @@
 #include "base/output_claim.h"
 #include "capture/batch.h"
 #include "capture/capture.h"
+#include "capture/stored_points.h"
 #include "choices/head_selection.h"
 #include "commands/command.h"
 #include "commands/common_options.h"
@@ -153,12 +154,7 @@ int ShowPlans(const CaptureArguments& arguments, const std::vector<capture::Batc
         << PlannedHeads(layout) << "  rows       " << analysis::Printable(layout.row_selection) << '\n'
         << "  generated  " << request.decode_tokens << (request.decode_tokens == 1 ? " token\n" : " tokens\n")
         << "  values     " << NameOf(layout.encoding) << '\n'
-        << "  recorded   " << Listed([&] {
-             std::vector<std::string> names = {"q", "k", "v", "lse"};
-             names.insert(names.end(), arguments.record.begin(), arguments.record.end());
-             return names;
-           }())
-        << '\n';
+        << "  recorded   " << Listed(capture::RecordedNames(layout.facts)) << '\n';
   }
   out << "  files      " << plans.size() << ", " << ByteText(bytes) << " together\n" << files.str();
   if (!layer_devices.empty()) out << "  devices    " << model::PlacementText(layer_devices) << '\n';

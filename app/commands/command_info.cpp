@@ -22,6 +22,7 @@
 #include "data/trace_reader.h"
 #include "kernels/method.h"
 #include "kernels/method_names.h"
+#include "model/model_config.h"
 #include "model/model_session.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
@@ -185,6 +186,8 @@ std::string RopeAndScale(const data::TraceLayout& layout) {
   return out.str();
 }
 
+constexpr size_t kAlwaysRecorded = 4;  // q, k, v and lse
+
 int TraceInfo(const std::string& path, bool json) {
   const data::TraceReader trace(path);
   const data::TraceLayout& layout = trace.layout();
@@ -213,6 +216,7 @@ int TraceInfo(const std::string& path, bool json) {
                  {"encoding", NameOf(layout.encoding)},
                  {"capture_point", layout.capture_point},
                  {"recorded_beside", Shared(layout, RecordedBeside)},
+                 {"recorded", capture::RecordedNames(layout.facts)},
                  {"attention", layout.attention.empty() ? kernels::PrefillBaseline().spec().name : layout.attention},
                  {"rope_convention", Shared(layout, RopeName)},
                  {"softmax_scale", Shared(layout, [](const data::LayerFacts& facts) { return facts.softmax_scale; })},
@@ -234,8 +238,8 @@ int TraceInfo(const std::string& path, bool json) {
         << LayersText(layout) << "  values     " << NameOf(layout.encoding) << ", q and k "
         << Printable(layout.capture_point) << RopeAndScale(layout) << '\n';
     if (!layout.attention.empty()) out << "  attention  " << Printable(layout.attention) << '\n';
-    if (const auto recorded = RecordedBeside(layout.facts.front()); !recorded.empty())
-      out << "  recorded   q, k, v, lse, " << Listed(recorded) << '\n';
+    if (const auto recorded = capture::RecordedNames(layout.facts); recorded.size() > kAlwaysRecorded)
+      out << "  recorded   " << Listed(recorded) << '\n';
     if (!layout.task_answer.empty()) out << "  answer     \"" << Printable(layout.task_answer) << "\"\n";
     if (const std::optional<float> score = AnswerScore(layout))
       out << "  given      \"" << Printable(GivenAnswer(trace)) << "\", score " << *score << '\n';
@@ -246,6 +250,7 @@ int TraceInfo(const std::string& path, bool json) {
 
 int CheckpointInfo(const std::string& path, bool json) {
   const model::CheckpointSummary summary = model::ReadCheckpointSummary(path, json, StopOnInterrupt());
+  const std::vector<std::string> recorded = capture::RecordedNames(model::ReadModelConfig(path));
   const std::string refusal = model::CaptureRefusal(path);
   const std::string text_refusal = model::TextRefusal(path);
   std::ostringstream out;
@@ -266,6 +271,7 @@ int CheckpointInfo(const std::string& path, bool json) {
                  {"vocabulary_size", summary.vocabulary_size},
                  {"max_positions", summary.max_positions},
                  {"weights_sha256", summary.weights_sha256},
+                 {"recorded", recorded},
                  {"capture_refusal", refusal.empty() ? Json() : Json(refusal)},
                  {"text_refusal", text_refusal.empty() ? Json() : Json(text_refusal)}});
   } else {
@@ -277,6 +283,7 @@ int CheckpointInfo(const std::string& path, bool json) {
         << summary.num_kv_heads << " KV heads, head_dim " << summary.head_dim << ", vocabulary "
         << summary.vocabulary_size << ", context " << summary.max_positions << " tokens\n  a trace of every head takes "
         << ByteText(summary.values_per_token * 2) << " per token in bf16\n";
+    if (recorded.size() > kAlwaysRecorded) out << "  it would hold " << Listed(recorded) << '\n';
     if (!refusal.empty())
       out << "  capture would refuse it: " << Printable(refusal) << '\n';
     else if (!text_refusal.empty())

@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "trace/trace_tensors.h"
+
 namespace headscope::data {
 
 nlohmann::ordered_json ModelJson(const ModelInfo& model) {
@@ -14,6 +16,15 @@ nlohmann::ordered_json ModelJson(const ModelInfo& model) {
           {"head_dim", model.head_dim},
           {"weights_sha256", model.weights_sha256},
           {"tokenizer_sha256", model.tokenizer_sha256}};
+}
+
+std::vector<std::string> SelectionTensors(const SelectionFacts& selection) {
+  std::vector<std::string> names;
+  if (selection.sets > 0) names.emplace_back(SpecOf(TraceTensor::kSelection).name);
+  if (selection.index_heads == 0) return names;
+  for (const TraceTensor tensor : {TraceTensor::kIndexQ, TraceTensor::kIndexK, TraceTensor::kIndexWeights})
+    names.emplace_back(SpecOf(tensor).name);
+  return names;
 }
 
 nlohmann::ordered_json LayersJson(const TraceLayout& layout) {

@@ -129,6 +129,17 @@ class ModelFamilies(unittest.TestCase):
             for row in range(tokens):
                 best = numpy.sort(numpy.argsort(-scores[row, : row + 1], kind="stable")[:24])
                 self.assertEqual(chosen[layer, 0, row].tolist(), [*best, *[-1] * (24 - len(best))])
+        # Whoever asks what is recorded, before or after, is told of all of it.
+        names = ["q", "k", "v", "lse", "selection", "index_q", "index_k", "index_weights"]
+        listed, folder = ", ".join(names), self.checkpoint("deepseek_v32")
+        self.assertIn(f"recorded   {listed}\n", run("info", trace).stdout)
+        self.assertIn(f"it would hold {listed}\n", run("info", folder).stdout)
+        plan = ("capture", folder, "--text", "one two three", "-o", self.path / "index.h5", "--dry-run")
+        self.assertIn(f"recorded   {listed}\n", run(*plan).stdout)
+        self.assertIn(f"recorded   {listed}, pre-rope\n", run(*plan, "--record", "pre-rope").stdout)
+        for path in (trace, folder):
+            self.assertEqual(json.loads(run("info", path, "--json").stdout)["recorded"], names)
+        self.assertNotIn("it would hold", run("info", self.checkpoint("llama_gqa")).stdout)
         said = run("eval", self.checkpoint("deepseek_v32"), "--task", "passkey", "--length", 400, "--samples", 1, "--attention", "a-shape", "--quiet", code=2).stderr
         self.assertIn("layer 0 attends to the 24 tokens that its own index chooses, which methods do not", said)
         # The last layers read an earlier one's keys and values, which are not stored again; those without a window have larger heads.

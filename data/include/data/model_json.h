@@ -3,6 +3,8 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
 
 #include "data/trace_schema.h"
 
@@ -17,6 +19,9 @@ nlohmann::ordered_json ModelJson(const ModelInfo& model);
 // "dims", "first_dim", "attention_factor"}, "sinks" (of the layer's query heads, or empty), "norm", "output_gate",
 // "v_is_k", "kv_layer", "selection_layer"}.
 nlohmann::ordered_json LayersJson(const TraceLayout& layout);
+
+// Datasets of a layer that chooses its keys: "selection" and what the choice came from, as far as it is recorded.
+std::vector<std::string> SelectionTensors(const SelectionFacts& selection);
 
 const char* NameOf(LayerKind kind);             // "attention", "sliding", "chunked", "linear", "none"
 const char* NameOf(RopeConvention convention);  // "half", "interleaved", "none"
