@@ -65,6 +65,12 @@ class LayerCheck {
       Norm(family_.layer_input.output_norm, hidden, false);
     }
     if (!names.factor.empty()) Tensor(names.factor, {1});
+    if (const int64_t rank = config_.laurel_rank; rank > 0) {
+      Projection(names.laurel_left, rank, hidden, false);
+      Projection(names.laurel_right, hidden, rank, false);
+      Norm(names.laurel_norm, hidden, false);
+    }
+    if (config_.altup.inputs > 0) AltUp();
   }
 
  private:
@@ -80,6 +86,16 @@ class LayerCheck {
     if (name.empty()) return;
     Tensor(std::string(name) + ".weight", {extent});
     if (has_bias) Tensor(std::string(name) + ".bias", {extent});
+  }
+
+  void AltUp() const {
+    const AltUpNames& names = family_.altup;
+    const int64_t inputs = config_.altup.inputs, hidden = config_.hidden_size;
+    Projection(names.router, inputs, hidden, false);
+    Norm(names.router_norm, hidden, false);
+    Projection(names.prediction, inputs * inputs, inputs, false);
+    Projection(names.correction, inputs, inputs, false);
+    Tensor(names.output_scale, {hidden});
   }
 
   // What a file may hold of a layer that reads another one's keys and values.
@@ -323,6 +339,12 @@ void CheckWeights(Checkpoint* checkpoint, const ModelConfig& config) {
     require(std::string(row.layer_input.embedding) + ".weight", {config.layer_inputs.vocabulary, size});
     require(std::string(row.layer_input.projection) + ".weight", {size, config.hidden_size});
     require(std::string(row.layer_input.projection_norm) + ".weight", {config.layer_inputs.size});
+  }
+  for (int32_t further = 0; further < config.altup.inputs - 1; ++further) {
+    for (const std::string_view name : {row.altup.spread, row.altup.gather}) {
+      const std::string whole = std::string(name) + std::to_string(further) + ".weight";
+      require(whole, {config.hidden_size, config.hidden_size});
+    }
   }
   // A tied checkpoint may still hold a copy of the head; transformers ignores it, and so it is not an unread tensor.
   if (config.tied_embeddings) {

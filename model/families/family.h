@@ -58,6 +58,7 @@ struct LayerNames {
   std::string_view mlp_output_norm = {};           // of what the MLP adds
   std::string_view sinks = {};                     // a logit for each query head; the tensor has no ".weight"
   std::string_view factor = {};                    // one number, of the layer's output; no ".weight"
+  std::string_view laurel_left = {}, laurel_right = {}, laurel_norm = {};  // ModelConfig::laurel_rank
   // QkvLayout::kLatent: q by way of its latent (without a rank of it: q), then k and v by way of theirs.
   std::string_view q_a = {}, q_a_norm = {}, q_b = {}, kv_a = {}, kv_a_norm = {}, kv_b = {};
   // Of the index (IndexRules), by way of q's latent; the norm is one with mean and bias.
@@ -88,6 +89,13 @@ struct ExpertNames {
 struct LayerInputNames {
   std::string_view embedding = {}, projection = {}, projection_norm = {};
   std::string_view gate = {}, output = {}, output_norm = {};
+};
+
+// Names of alternating updates (AltUpRules): the model's projections to its further hidden states and back, each
+// followed by a number; and, below a layer's prefix, what predicts and corrects them. The scale has no ".weight".
+struct AltUpNames {
+  std::string_view spread = {}, gather = {};
+  std::string_view router = {}, router_norm = {}, prediction = {}, correction = {}, output_scale = {};
 };
 
 // Names of a layer without attention (LinearRules). No output projection: the family has none.
@@ -126,6 +134,7 @@ struct Family {
   ExpertNames experts = {};
   LinearNames linear = {};
   LayerInputNames layer_input = {};
+  AltUpNames altup = {};
   // Whole names of what old checkpoints hold of a layer beside its weights: it follows from config.json.
   std::array<std::string_view, 3> derived = {"self_attn.rotary_emb.inv_freq"};
   std::array<std::string_view, 1> derived_of_model = {};  // the same of the model, below its prefix
@@ -207,7 +216,7 @@ constexpr Family InsideModelWithImages(Family row, const std::array<std::string_
   constexpr std::string_view kModel = "model.";
   LayerInputNames& input = row.layer_input;
   for (std::string_view* name : {&row.embedding, &row.final_norm, &row.layer_prefix, &input.embedding,
-                                 &input.projection, &input.projection_norm}) {
+                                 &input.projection, &input.projection_norm, &row.altup.spread, &row.altup.gather}) {
     if (name->starts_with(kModel)) name->remove_prefix(kModel.size());
   }
   row.text_model = "text_config";

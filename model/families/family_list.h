@@ -38,6 +38,8 @@
   FAMILY(Gemma2)                   \
   FAMILY(Gemma3)                   \
   FAMILY(Gemma3WithImages)         \
+  FAMILY(Gemma3n)                  \
+  FAMILY(Gemma3nWithImages)        \
   FAMILY(Gemma4)                   \
   FAMILY(Gemma4WithImages)         \
   FAMILY(Phi3)                     \

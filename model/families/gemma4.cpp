@@ -57,14 +57,6 @@ void ReadLayerByLayer(const JsonFields& root, ModelConfig* config) {
   });
 }
 
-// Layers are told apart by their windows, and one that never hides a token would count as none.
-void RefuseEndlessWindow(const JsonFields& root) {
-  if (root.Has("sliding_window") && root.Integer("sliding_window", 1, INT64_MAX) > INT32_MAX) {
-    root.RefuseField("sliding_window", "is more than 2147483647 tokens, which no trace counts",
-                     "name a window that hides tokens");
-  }
-}
-
 void ReadHeads(const JsonFields& root, ModelConfig* config) {
   RefuseEndlessWindow(root);
   config->layers.back().window = 0;  // whatever layer_types says
@@ -86,22 +78,9 @@ void ReadHeads(const JsonFields& root, ModelConfig* config) {
   }
 }
 
-// The last layers read keys and values of the last layer of their kind before them.
 void ReadSharing(const JsonFields& root, ModelConfig* config) {
   std::vector<AttentionLayer>& layers = config->layers;
-  const auto most = static_cast<int64_t>(layers.size()) - 1;
-  const int64_t first = most + 1 - root.Integer("num_kv_shared_layers", 0, most, 0);
-  for (int64_t number = first; number <= most; ++number) {
-    AttentionLayer& layer = layers[static_cast<size_t>(number)];
-    int64_t source = first - 1;
-    while (source >= 0 && (layers[static_cast<size_t>(source)].window > 0) != (layer.window > 0)) --source;
-    if (source < 0)
-      root.RefuseField("num_kv_shared_layers", "leaves no layer of each kind with keys of its own", "correct it");
-    const AttentionLayer& other = layers[static_cast<size_t>(source)];
-    if (other.head_dim != layer.head_dim || other.num_kv_heads != layer.num_kv_heads)
-      root.RefuseField("num_kv_shared_layers", "makes layers with different heads share keys", "correct it");
-    layer.kv_layer = static_cast<int32_t>(source);
-  }
+  const int64_t first = ReadKvSharing(root, 0, config), most = static_cast<int64_t>(layers.size()) - 1;
   if (!root.Boolean("use_double_wide_mlp", false) || first > most) return;
   constexpr int32_t kMostInner = 1 << 23;
   if (config->intermediate_size > kMostInner) root.RefuseField("intermediate_size", "is too large", "correct it");

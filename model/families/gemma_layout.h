@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gemma2 and gemma3 have in common: norms around attention and MLP, windows in turn, and a scale of their own.
+// What Gemma 2 and its successors have in common: norms around attention and MLP, windows in turn, and a scale of their
+// own.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "checkpoint/strict_json.h"
@@ -12,6 +14,13 @@ namespace headscope::model {
 
 // The embeddings' factor and every layer's scale. Refuses bidirectional attention.
 void ReadGemmaScales(const JsonFields& root, ModelConfig* config);
+
+// Layers are told apart by their windows, and one that never hides a token would count as none: refuses it.
+void RefuseEndlessWindow(const JsonFields& root);
+
+// num_kv_shared_layers: the last layers read keys and values of the last layer of their kind before them. Returns the
+// first of them, or the number of layers.
+int64_t ReadKvSharing(const JsonFields& root, int64_t absent, ModelConfig* config);
 
 constexpr Family GemmaLayout(std::string_view model_type) {
   Family row = LlamaLayout();

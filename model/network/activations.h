@@ -13,6 +13,7 @@ at::Tensor Activated(Activation activation, const at::Tensor& x);
 // x [rows, in] to [rows, out].
 at::Tensor Apply(const Projection& projection, const at::Tensor& x);
 // down(activation(gate(x)) * up(x)), where gate_up's rows are those of both.
-at::Tensor GatedMlp(const at::Tensor& x, const Projection& gate_up, const Projection& down, Activation activation);
+at::Tensor GatedMlp(const at::Tensor& x, const Projection& gate_up, const Projection& down, Activation activation,
+                    double sparsity = 0);
 
 }  // namespace headscope::model

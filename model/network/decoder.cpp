@@ -21,6 +21,7 @@
 #include "base/stop.h"
 #include "families/family.h"
 #include "network/activations.h"
+#include "network/alternating_updates.h"
 #include "network/experts.h"
 #include "network/norms.h"
 #include "network/short_convolution.h"
@@ -114,10 +115,12 @@ at::Tensor Decoder::Norm(const at::Tensor& x, const NormWeights& norm) const {
   return Normalised(config.family->norm, x, norm, config.norm_eps);
 }
 
-at::Tensor Decoder::Mlp(const at::Tensor& x, const LayerWeights& w) const {
+at::Tensor Decoder::Mlp(const at::Tensor& x, size_t layer) const {
+  const LayerWeights& w = weights.layers[layer];
   const bool has_experts = w.experts.router.weight.defined();
   if (has_experts && !config.experts.beside_mlp) return MixExperts(x, x, w.experts, config.experts, config.activation);
-  return w.has_gate ? GatedMlp(x, w.gate_up, w.down, config.activation)
+  const double sparsity = config.gate_sparsity.empty() ? 0 : config.gate_sparsity[layer];
+  return w.has_gate ? GatedMlp(x, w.gate_up, w.down, config.activation, sparsity)
                     : Apply(w.down, Activated(config.activation, Apply(w.gate_up, x)));
 }
 
@@ -127,9 +130,9 @@ at::Tensor Decoder::Beside(const at::Tensor& x, const ExpertWeights& w) const {
   return Norm(MixExperts(Norm(x, w.input_norm), routed, w, config.experts, config.activation), w.output_norm);
 }
 
-at::Tensor Decoder::WithInput(const at::Tensor& x, const LayerInputWeights& w, const at::Tensor& input) const {
+at::Tensor Decoder::FromInput(const at::Tensor& x, const LayerInputWeights& w, const at::Tensor& input) const {
   const at::Tensor gate = Activated(config.activation, Apply(w.gate, x));
-  return x + Norm(Apply(w.output, gate * input), w.output_norm);
+  return Norm(Apply(w.output, gate * input), w.output_norm);
 }
 
 at::Tensor Decoder::Plus(const at::Tensor& x, const at::Tensor& added) const {
@@ -146,19 +149,38 @@ at::Tensor Decoder::Layer(const at::Tensor& x, const at::Tensor& input, size_t l
       Norm(config.layers[layer].linear ? Linear(read, layer) : Attention(x, read, layer, positions, sink),
            w.attention_output_norm);
   if (config.parallel) {
-    const at::Tensor mlp = Norm(Mlp(w.mlp_norm.defined() ? Norm(x, w.mlp_norm) : read, w), w.mlp_output_norm);
+    const at::Tensor mlp = Norm(Mlp(w.mlp_norm.defined() ? Norm(x, w.mlp_norm) : read, layer), w.mlp_output_norm);
     return Plus(Plus(x, attended), mlp);
   }
   if (after) {
     const at::Tensor between = Norm(Plus(x, attended), w.input_norm);
-    return Norm(Plus(between, Mlp(between, w)), w.mlp_norm);
+    return Norm(Plus(between, Mlp(between, layer)), w.mlp_norm);
   }
   const at::Tensor between = Plus(x, attended);
-  at::Tensor mlp = Mlp(Norm(between, w.mlp_norm), w);
+  at::Tensor mlp = Mlp(Norm(between, w.mlp_norm), layer);
   if (config.experts.beside_mlp) mlp = Norm(mlp, w.experts.mlp_norm) + Beside(between, w.experts);
   at::Tensor out = Plus(between, Norm(mlp, w.mlp_output_norm));
-  if (input.defined()) out = WithInput(out, w.layer_input, input);
+  if (input.defined()) out = out + FromInput(out, w.layer_input, input);
   return w.factor.defined() ? out * w.factor : out;
+}
+
+at::Tensor Decoder::LayerOfStates(const at::Tensor& states, const at::Tensor& input, size_t layer,
+                                  const std::vector<RotaryEmbedding::Tables>& positions, HeadSink* sink) {
+  StopIfAsked(stop);
+  const LayerWeights& w = weights.layers[layer];
+  const at::Tensor predicted = PredictStates(states, w.altup, config);
+  const at::Tensor x = predicted.select(0, config.altup.active);
+  const at::Tensor read = Norm(x, w.input_norm);
+  const at::Tensor attended = Norm(Attention(x, read, layer, positions, sink), w.attention_output_norm);
+  const at::Tensor laurel = read + Norm(Apply(w.laurel.right, Apply(w.laurel.left, read)), w.laurel.norm);
+  const at::Tensor between = (x + attended + laurel) * (1 / std::numbers::sqrt2);
+  const at::Tensor made = between + Norm(Mlp(Norm(between, w.mlp_norm), layer), w.mlp_output_norm);
+  at::Tensor corrected = CorrectStates(predicted, made, w.altup, config);
+  at::Tensor active = corrected.select(0, config.altup.active);
+  if (config.altup.scaled_output) active = active * w.altup.output_scale;
+  const at::Tensor added = FromInput(active, w.layer_input, input);
+  corrected.narrow(0, 1, config.altup.inputs - 1).add_(added);
+  return corrected;
 }
 
 at::Tensor Decoder::Linear(const at::Tensor& x, size_t layer) {
@@ -185,13 +207,18 @@ at::Tensor Decoder::Embedded(std::span<const int32_t> tokens) const {
 at::Tensor Decoder::LayerInputs(std::span<const int32_t> tokens, const at::Tensor& x) const {
   const LayerInputRules& rules = config.layer_inputs;
   if (rules.size == 0) return {};
-  for (const int32_t token : tokens) {
+  std::vector<int32_t> known(tokens.begin(), tokens.end());
+  for (int32_t& token : known) {
     if (token < rules.vocabulary) continue;
+    if (rules.others_as_first) {
+      token = 0;
+      continue;
+    }
     throw BadInputError("token id " + std::to_string(token) + " is outside the " + std::to_string(rules.vocabulary) +
                         " tokens of vocab_size_per_layer_input; use the tokenizer of the same folder");
   }
   const std::vector<int64_t> shape = {x.size(0), config.num_layers, rules.size};
-  const at::Tensor own = at::embedding(weights.layer_embedding, TokenTensor(tokens));
+  const at::Tensor own = at::embedding(weights.layer_embedding, TokenTensor(known));
   const at::Tensor scale = at::full({}, std::sqrt(static_cast<double>(rules.size)), x.options());
   const at::Tensor projected =
       Apply(weights.layer_projection, x) * (1 / std::sqrt(static_cast<double>(config.hidden_size)));

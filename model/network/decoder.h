@@ -105,16 +105,19 @@ struct Decoder {
   // |W_o v| [num_qo_heads, rows] fp32: a head's part of the output projection, of its KV head's values.
   at::Tensor ValueNorms(size_t layer, const at::Tensor& v) const;
   void Hand(int32_t layer, const Attended& attended, HeadSink* sink);
-  at::Tensor Mlp(const at::Tensor& x, const LayerWeights& w) const;
+  at::Tensor Mlp(const at::Tensor& x, size_t layer) const;
   // What experts beside an MLP give, from what the MLP's norm reads.
   at::Tensor Beside(const at::Tensor& x, const ExpertWeights& w) const;
-  // x with what the layer gets of the tokens beside it.
-  at::Tensor WithInput(const at::Tensor& x, const LayerInputWeights& w, const at::Tensor& input) const;
+  // What a layer adds of what it gets of the tokens beside x.
+  at::Tensor FromInput(const at::Tensor& x, const LayerInputWeights& w, const at::Tensor& input) const;
   // x with `added` on it.
   at::Tensor Plus(const at::Tensor& x, const at::Tensor& added) const;
   // `input`: what the layer gets of the tokens beside x (LayerInputRules), or undefined.
   at::Tensor Layer(const at::Tensor& x, const at::Tensor& input, size_t layer,
                    const std::vector<RotaryEmbedding::Tables>& positions, HeadSink* sink);
+  // The same of a model with several hidden states of a token, [inputs, rows, hidden].
+  at::Tensor LayerOfStates(const at::Tensor& states, const at::Tensor& input, size_t layer,
+                           const std::vector<RotaryEmbedding::Tables>& positions, HeadSink* sink);
   // What stands in place of attention.
   at::Tensor Linear(const at::Tensor& x, size_t layer);
   at::Tensor Embedded(std::span<const int32_t> tokens) const;

@@ -220,7 +220,9 @@ double PassBytes(const ModelConfig& config, int64_t number_bytes, int64_t rows, 
   }
   // What all layers get beside hidden states is there from the first on, made of two more tensors of its size.
   const double inputs = 3.0 * config.num_layers * config.layer_inputs.size;
-  return (4.0 * config.hidden_size + inputs) * bytes * static_cast<double>(rows) + widest;
+  // All of a token's hidden states: a layer's, what it predicts and what it corrects.
+  const double states = 4.0 * config.altup.inputs * config.hidden_size;
+  return (4.0 * config.hidden_size + inputs + states) * bytes * static_cast<double>(rows) + widest;
 }
 
 ModelSizes SizesOf(const Checkpoint& checkpoint, const ModelConfig& config, int64_t number_bytes, int64_t tokens,

@@ -12,6 +12,7 @@
 #include "base/errors.h"
 #include "families/family.h"
 #include "model/checkpoint.h"
+#include "network/alternating_updates.h"
 #include "network/decoder.h"
 #include "network/torch_library.h"
 #include "network/torch_runtime.h"
@@ -69,14 +70,18 @@ std::vector<float> TorchTransformer::Forward(std::span<const int32_t> tokens, Lo
     }
     at::Tensor x = m.Embedded(tokens);
     const at::Tensor inputs = m.LayerInputs(tokens, x);
+    const bool has_states = m.config.altup.inputs > 0;
+    if (has_states) x = SpreadStates(x, m.weights.spread);
     for (size_t layer = 0; layer < m.weights.layers.size(); ++layer) {
       const size_t place = m.place_of_layer[layer];
       const at::Device& device = m.places[place].device;
       const at::Tensor input = inputs.defined() ? inputs.select(1, static_cast<int64_t>(layer)).to(device) : inputs;
-      x = m.Layer(x.to(device), input, layer, positions[place], sink);
+      x = has_states ? m.LayerOfStates(x.to(device), input, layer, positions[place], sink)
+                     : m.Layer(x.to(device), input, layer, positions[place], sink);
     }
     m.ForgetPass();
     x = x.to(m.FirstDevice());
+    if (has_states) x = GatherStates(x, m.weights.gather);
     std::vector<float> result;
     if (logits != LogitsOf::kNone) {
       const at::Tensor scores = m.Logits(logits == LogitsOf::kLastToken ? x.narrow(0, rows - 1, 1) : x);

@@ -105,6 +105,16 @@ class LayerLoader {
                          LoadProjection(family_.layer_input.output, false), LoadNorm(family_.layer_input.output_norm)};
     }
     if (!names.factor.empty()) out.factor = Part(names.factor, "");
+    if (config_.laurel_rank > 0) {
+      out.laurel = {LoadProjection(names.laurel_left, false), LoadProjection(names.laurel_right, false),
+                    LoadNorm(names.laurel_norm)};
+    }
+    if (config_.altup.inputs > 0) {
+      const AltUpNames& altup = family_.altup;
+      out.altup = {LoadProjection(altup.router, false), LoadNorm(altup.router_norm),
+                   LoadProjection(altup.prediction, false), LoadProjection(altup.correction, false),
+                   Part(altup.output_scale, "")};
+    }
     return out;
   }
 
@@ -352,6 +362,10 @@ ModelWeights LoadWeights(Checkpoint* checkpoint, ModelConfig* config, at::Scalar
     weights.layer_embedding = load(row.layer_input.embedding);
     weights.layer_projection.weight = load(row.layer_input.projection);
     weights.layer_projection_norm.weight = load(row.layer_input.projection_norm);
+  }
+  for (int32_t further = 0; further < config->altup.inputs - 1; ++further) {
+    weights.spread.push_back({load(row.altup.spread, (std::to_string(further) + ".weight").c_str()), {}});
+    weights.gather.push_back({load(row.altup.gather, (std::to_string(further) + ".weight").c_str()), {}});
   }
   if (config->tied_embeddings)
     weights.head = weights.embedding;

@@ -69,6 +69,21 @@ struct LayerInputWeights {
   NormWeights output_norm;
 };
 
+// A low-rank layer beside attention (ModelConfig::laurel_rank).
+struct LaurelWeights {
+  Projection left, right;
+  NormWeights norm;
+};
+
+// What predicts and corrects a token's hidden states (AltUpRules).
+struct AltUpWeights {
+  Projection router;  // [inputs, hidden]
+  NormWeights router_norm;
+  Projection prediction;    // [inputs * inputs, inputs]
+  Projection correction;    // [inputs, inputs]
+  at::Tensor output_scale;  // [hidden]
+};
+
 struct LayerWeights {
   NormWeights input_norm;
   Projection qkv;  // rows: all q heads, and as far as the layer has them all k heads, all v heads, all gates of outputs
@@ -86,6 +101,8 @@ struct LayerWeights {
   NormWeights mlp_output_norm;
   LayerInputWeights layer_input;
   at::Tensor factor;  // [1]
+  LaurelWeights laurel;
+  AltUpWeights altup;
 };
 
 struct ModelWeights {
@@ -99,6 +116,7 @@ struct ModelWeights {
   at::Tensor layer_embedding;  // [vocabulary, num_layers * size], of LayerInputRules
   Projection layer_projection;
   NormWeights layer_projection_norm;
+  std::vector<Projection> spread, gather;  // [inputs - 1] of AltUpRules: to the further hidden states and back
   std::vector<LayerWeights> layers;
 };
 

@@ -26,7 +26,7 @@ FAMILIES = {"llama_gqa": "llama", "mistral_window": "mistral", "qwen2": "qwen2",
             "gpt_oss_mxfp4": "gpt_oss", "deepseek_v2_groups": "deepseek_v2", "deepseek_v3": "deepseek_v3", "deepseek_v32": "deepseek_v32", "kimi_k2": "kimi_k2", "qwen3_next": "qwen3_next",
             "qwen3_5": "qwen3_5", "qwen3_5_text": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe", "qwen2_moe": "qwen2_moe", "qwen2_vl_as_published": "qwen2_vl", "qwen2_5_vl": "qwen2_5_vl", "qwen3_vl": "qwen3_vl", "qwen3_vl_moe_as_published": "qwen3_vl_moe",
             "glm4_moe": "glm4_moe", "glm4_moe_lite": "glm4_moe_lite", "minimax_m2_as_published": "minimax_m2", "seed_oss": "seed_oss", "ernie4_5": "ernie4_5",
-            "olmoe": "olmoe", "hunyuan_stretched": "hunyuan_v1_dense", "lfm2": "lfm2", "mimo_v2_flash": "mimo_v2_flash", "qwen": "qwen", "yi": "Yi", "gemma3_with_images": "gemma3", "gemma4_text": "gemma4_text", "gemma4": "gemma4", "bert": "bert"}
+            "olmoe": "olmoe", "hunyuan_stretched": "hunyuan_v1_dense", "lfm2": "lfm2", "mimo_v2_flash": "mimo_v2_flash", "qwen": "qwen", "yi": "Yi", "gemma3_with_images": "gemma3", "gemma3n_text": "gemma3n_text", "gemma3n": "gemma3n", "gemma4_text": "gemma4_text", "gemma4": "gemma4", "bert": "bert"}
 ENCODERS = {"bert"}
 # What a family changes in eval is what it changes in the network, which families_test.cpp decodes with: these stand for its kinds.
 EVALUATED = {"llama_gqa", "gemma2", "gpt2_hub_names", "gpt_oss_mxfp4", "deepseek_v3", "qwen3_next"}
@@ -53,7 +53,7 @@ class ModelFamilies(unittest.TestCase):
         config = json.loads((ORACLE / name / "config.json").read_text())
         key, sizes = VOCABULARY.get(config["model_type"], "vocab_size"), config.get("text_config", config)
         tokens, sizes[key] = sizes[key], json.loads(pathlib.Path(MODEL, "config.json").read_text())["vocab_size"] + padding
-        if "vocab_size_per_layer_input" in sizes:
+        if sizes.get("vocab_size_per_layer_input") == tokens:
             sizes["vocab_size_per_layer_input"] = sizes[key]
         (folder / "config.json").write_text(json.dumps(config))
         random = numpy.random.default_rng(9)

@@ -167,6 +167,9 @@ def seeds():
     yield "config", "lfm2.json", config("lfm2", layer_types=["conv", "full_attention"], conv_L_cache=3, conv_bias=True, block_ff_dim=96, block_multiple_of=16,
                                         block_ffn_dim_multiplier=1.5, tie_embedding=True)
     yield "config", "lfm2_indices.json", config("lfm2", full_attn_idxs=[1], block_auto_adjust_ff_dim=False)
+    yield "config", "gemma3n.json", json.dumps(dict(model_type="gemma3n", text_config=json.loads(config(
+        "gemma3n_text", layer_types=["sliding_attention", "full_attention"], intermediate_size=[96, 64], activation_sparsity_pattern=[0.5, 0.0], num_kv_shared_layers=0,
+        altup_num_inputs=2, altup_active_idx=1, altup_correct_scale=False, laurel_rank=4, hidden_size_per_layer_input=8, vocab_size_per_layer_input=100)))).encode()
     yield "config", "mimo_v2_flash.json", config("mimo_v2_flash", num_key_value_heads=1, head_dim=24, v_head_dim=16, sliding_window_size=63, swa_rope_theta=10000, n_routed_experts=4,
                                                  num_experts_per_tok=2, moe_intermediate_size=8, attention_value_scale=0.5, routed_scaling_factor=None,
                                                  hybrid_layer_pattern=[0, 1], moe_layer_freq=[0, 1], layernorm_epsilon=1e-5, swa_num_key_value_heads=2, swa_head_dim=24)

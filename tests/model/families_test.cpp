@@ -370,7 +370,8 @@ TEST_P(KeepingModel, ForgetsWhatWasTakenBack) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, KeepingModel,
-                         ::testing::Values("qwen3_next", "lfm2", "gemma4_text", "deepseek_v32", "mimo_v2_flash"),
+                         ::testing::Values("qwen3_next", "lfm2", "gemma3n_text", "gemma4_text", "deepseek_v32",
+                                           "mimo_v2_flash"),
                          [](const auto& model) { return std::string(model.param); });
 
 INSTANTIATE_TEST_SUITE_P(Families, TinyModel, ::testing::Values(HEADSCOPE_FAMILY_MODELS),

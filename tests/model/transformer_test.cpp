@@ -163,8 +163,8 @@ TEST(Transformer, LayersOnSeveralPlacesGiveTheSameNumbers) {
     add(sink.numbers);
     return all;
   };
-  for (const char* name : {"llama_gqa", "gemma3_old_spelling", "gpt2_hub_names", "gemma4_text", "gemma4", "lfm2",
-                           "deepseek_v32", "qwen3_next"}) {
+  for (const char* name : {"llama_gqa", "gemma3_old_spelling", "gpt2_hub_names", "gemma3n_text", "gemma4_text",
+                           "gemma4", "lfm2", "deepseek_v32", "qwen3_next"}) {
     const std::string folder = kOracle + name;
     const auto layers = static_cast<size_t>(ReadModelConfig(folder).num_layers);
     const std::vector<float> wanted = run(folder, {});

@@ -27,6 +27,10 @@ FAMILIES = {
     "gemma": ("Gemma", {}),
     "gemma3_text": ("Gemma3", WINDOWS | dict(query_pre_attn_scalar=24)),
     "olmo2": ("Olmo2", dict(head_dim=12)),
+    # A layer's input is the hidden state that it runs on, of several.
+    "gemma3n_text": ("Gemma3n", WINDOWS | dict(
+        intermediate_size=[80] * 3, activation_sparsity_pattern=[0.8, 0.0, 0.5], laurel_rank=6, altup_num_inputs=3, hidden_size_per_layer_input=8, vocab_size_per_layer_input=50,
+        num_kv_shared_layers=0, altup_active_idx=1)),
     # What queries grow by is no part of q before RoPE, nor where there is no RoPE.
     "ministral3": ("Ministral3", dict(sliding_window=None, rope_parameters=dict(
         rope_type="yarn", rope_theta=1e6, factor=4.0, original_max_position_embeddings=16, llama_4_scaling_beta=0.7))),
@@ -68,13 +72,15 @@ def watched(model, ids):
         for point, module in modules.items():
             if module is not None:
                 handles.append(module.register_forward_hook(lambda _, given, output, one=one, point=point: one.update({point: output[0].double()})))
+        if model.config.model_type == "gemma3n_text":
+            handles.append(layer.input_layernorm.register_forward_pre_hook(lambda _, given, one=one: one.update(residual=given[0][0].double())))
         handles.append(attention.o_proj.register_forward_pre_hook(lambda _, given, one=one: one.update(head_output=given[0][0].double())))
     with torch.no_grad():
         result = model(ids, output_hidden_states=True, use_cache=True)
     for handle in handles:
         handle.remove()
     for number, one in seen.items():
-        one["residual"] = result.hidden_states[number][0].double()
+        one.setdefault("residual", result.hidden_states[number][0].double())
         cache = result.past_key_values.layers[number]
         one["cache_k"], one["cache_v"] = cache.keys[0].double(), cache.values[0].double()
     return seen

@@ -228,6 +228,16 @@ def llama4_with_images():
     return transformers.Llama4ForConditionalGeneration(config)
 
 
+def gemma3n(**options):
+    """Layers that share keys, gates of which few pass, and more tokens than have inputs of their own."""
+    kinds = {"full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 2e6}, "sliding_attention": {"rope_type": "default", "rope_theta": 3e4}}
+    return transformers.Gemma3nForCausalLM(transformers.Gemma3nTextConfig(**{
+        **SIZES, "num_hidden_layers": 6, "layer_types": ["sliding_attention", "full_attention"] * 3, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+        "sliding_window": 32, "num_kv_shared_layers": 3, "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 90, "intermediate_size": [80, 80, 64, 64, 96, 96],
+        "activation_sparsity_pattern": [0.9, 0.0, 0.8, 0.0, 0.5, 0.3], "laurel_rank": 6, "altup_num_inputs": 3, "altup_active_idx": 1, "final_logit_softcapping": 3.0,
+        "rope_parameters": kinds, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, **options}))
+
+
 def gemma4(**options):
     """As the small models are: the last layers share keys, have wider MLPs, and all get inputs of their own."""
     return transformers.Gemma4TextConfig(**{
@@ -433,6 +443,10 @@ MODELS = {
         rope_parameters={"full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 5e6, "partial_rotary_factor": 0.334},
                          "sliding_attention": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.334}},
         routed_scaling_factor=None, attention_bias=True, num_attention_heads=4, num_key_value_heads=1),
+    "gemma3n_text": gemma3n,
+    "gemma3n": lambda: gemma3n(vocab_size_per_layer_input=97, altup_num_inputs=4, altup_active_idx=0, num_attention_heads=8, num_key_value_heads=1, head_dim=24),
+    "gemma3n_text_plain": lambda: gemma3n(altup_correct_scale=False, activation_sparsity_pattern=[0.0] * 6, intermediate_size=80, num_kv_shared_layers=0, attention_bias=True,
+                                          final_logit_softcapping=30.0, tie_word_embeddings=False),
     "gemma4_text": lambda: transformers.Gemma4ForCausalLM(gemma4()),
     "gemma4_text_with_experts": lambda: transformers.Gemma4ForCausalLM(gemma4(
         num_kv_shared_layers=0, hidden_size_per_layer_input=0, attention_k_eq_v=True, num_global_key_value_heads=1, use_double_wide_mlp=False, enable_moe_block=True,

@@ -91,6 +91,10 @@ def rewrite_config(folder, name, model):
         config |= {"routed_scaling_factor": None, "swa_num_key_value_heads": 2, "swa_head_dim": config["head_dim"], "swa_v_head_dim": config["v_head_dim"]}
     if name == "llama4_text_as_published":
         config["attn_temperature_tuning"] = 4
+    if name == "gemma3n":  # as google publishes it, inside a model that sees and hears
+        kinds = config.pop("rope_parameters")
+        config |= {"rope_theta": kinds["full_attention"].pop("rope_theta"), "rope_scaling": kinds["full_attention"], "rope_local_base_freq": kinds["sliding_attention"]["rope_theta"]}
+        config = {"architectures": ["Gemma3nForConditionalGeneration"], "model_type": "gemma3n", "text_config": config}
     if name == "gemma4":  # as google publishes it
         text = config["text_config"]
         del text["per_layer_config"]

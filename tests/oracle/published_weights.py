@@ -109,4 +109,9 @@ def experts_from_in(weights, config):
     return {key: weight.transpose(1, 2) if ".experts." in key else weight for key, weight in weights.items()}
 
 
-RENAMED = {"qwen3_vl_moe_as_published": experts_from_in, "qwen3_5_moe": packed_experts, "gpt2_hub_names": gpt2_hub_names, "qwen": qwen1, "chatglm": chatglm, "internlm2": internlm2, "yi": yi, "kimi_k2": kimi_k2, "gemma3_with_images_other_names": gemma3_other_names}
+def inside_gemma3n(weights, config):
+    """The text model's names in a file of the model that sees and hears, with a tensor of what it sees."""
+    return {key.replace("model.", "model.language_model.", 1): weight for key, weight in weights.items()} | {"model.vision_tower.weight": torch.zeros(2, 2)}
+
+
+RENAMED = {"gemma3n": inside_gemma3n, "qwen3_vl_moe_as_published": experts_from_in, "qwen3_5_moe": packed_experts, "gpt2_hub_names": gpt2_hub_names, "qwen": qwen1, "chatglm": chatglm, "internlm2": internlm2, "yi": yi, "kimi_k2": kimi_k2, "gemma3_with_images_other_names": gemma3_other_names}

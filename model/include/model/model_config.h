@@ -22,8 +22,17 @@ enum class Activation : uint8_t { kSilu, kGelu, kGeluTanh, kGeluSigmoid, kRelu }
 
 // What each layer gets of a token beside its hidden state (Gemma's per-layer embeddings, PLE); size 0: nothing.
 struct LayerInputRules {
-  int32_t size = 0;        // numbers a layer
-  int32_t vocabulary = 0;  // tokens that have some
+  int32_t size = 0;              // numbers a layer
+  int32_t vocabulary = 0;        // tokens that have some
+  bool others_as_first = false;  // the others get those of token 0; else they are refused
+};
+
+// Alternating updates (AltUp, arXiv 2301.13310, as Gemma 3n has them): the model carries several hidden states of a
+// token, of which a layer runs on one and predicts and corrects all. inputs 0: the model has one, as usual.
+struct AltUpRules {
+  int32_t inputs = 0;
+  int32_t active = 0;          // that which layers run on
+  bool scaled_output = false;  // it is multiplied, number by number, where it meets the layer's input of its own
 };
 
 // How a router chooses among experts.
@@ -128,7 +137,10 @@ struct ModelConfig {
   IndexRules index;
   LinearRules linear;
   LayerInputRules layer_inputs;
-  std::string json;  // the file's text, kept in traces
+  AltUpRules altup;
+  int32_t laurel_rank = 0;            // of a low-rank layer beside attention (LAuReL); 0: none
+  std::vector<double> gate_sparsity;  // [num_layers], the share of an MLP's gates that is cut off; empty: none
+  std::string json;                   // the file's text, kept in traces
 };
 
 // Reads MODEL_DIR/config.json. Throws BadInputError.
