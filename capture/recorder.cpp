@@ -36,6 +36,19 @@ void CopyRow(const char* from, int64_t count, int64_t size, Conversion conversio
   }
 }
 
+// Where [chosen heads, chosen rows, head_dim] lie as a trace has them; null: they do not. Both are in rising order.
+const char* AsTheyLie(const model::LayerHeads::Heads& heads, std::span<const int32_t> chosen,
+                      std::span<const int64_t> rows, int64_t head_dim, int64_t size) {
+  const auto follow = [](const auto& numbers) {
+    return static_cast<size_t>(numbers.back() - numbers.front()) + 1 == numbers.size();
+  };
+  if (chosen.empty() || rows.empty() || !follow(chosen) || !follow(rows) || heads.token_stride != head_dim ||
+      (chosen.size() > 1 && heads.head_stride != std::ssize(rows) * head_dim))
+    return nullptr;
+  return static_cast<const char*>(heads.data) +
+         (chosen.front() * heads.head_stride + rows.front() * heads.token_stride) * size;
+}
+
 // Gathers [chosen heads, chosen rows, head_dim].
 void Gather(const model::LayerHeads::Heads& heads, std::span<const int32_t> chosen, std::span<const int64_t> rows,
             int64_t head_dim, int64_t size_in, int64_t size_out, Conversion conversion, std::vector<char>* out) {
@@ -59,6 +72,7 @@ struct LayerCopy {
   std::vector<float> lse, value_norms, hidden_norms, index_weights;
   std::vector<int32_t> selected;
   std::array<std::vector<char>, data::kNumTraceTensors> vectors;  // of the points
+  int64_t bytes = 0;
 };
 
 CopyPool::CopyPool() = default;
@@ -161,14 +175,18 @@ void Recorder::BeginPass(std::vector<data::TokenRecord> tokens) {
   pass_tokens_ = static_cast<int64_t>(tokens.size());
   pass_layers_ = 0;
   next_token_ += pass_tokens_;
-  kept_rows_.clear();
+  RecordedRows rows;
+  rows.all.resize(static_cast<size_t>(pass_tokens_));
+  std::iota(rows.all.begin(), rows.all.end(), 0);
   std::vector<int32_t> positions;
-  for (int64_t i = 0; i < pass_tokens_; ++i) {
+  for (const int64_t i : rows.all) {
     if (!rows_.Keeps(first + i, prompt_tokens_)) continue;
-    kept_rows_.push_back(i);
+    rows.kept.push_back(i);
     positions.push_back(static_cast<int32_t>(first + i));
   }
-  rows_recorded_ += static_cast<int64_t>(kept_rows_.size());
+  rows.first_row = rows_recorded_;
+  rows_recorded_ += std::ssize(rows.kept);
+  rows_of_pass_ = std::make_shared<const RecordedRows>(std::move(rows));
   thread_.Push(0, [writer = writer_, records = std::move(tokens), kept = std::move(positions)] {
     writer->AppendTokens(records);
     writer->AppendRowPositions(kept);
@@ -178,42 +196,59 @@ void Recorder::BeginPass(std::vector<data::TokenRecord> tokens) {
 void Recorder::Take(const model::LayerHeads& heads) {
   if (layout_.encoding != heads.captured)
     throw std::logic_error("the trace's encoding is not the one that the model captures");
+  ++pass_layers_;
+  if (heads.copy != nullptr) {
+    thread_.Push(heads.copy->bytes(), [this, heads, rows = rows_of_pass_] {
+      heads.copy->Wait();
+      const std::shared_ptr<LayerCopy> copy = copies_.Take();
+      Fill(heads, *rows, copy.get());
+      writer_->Append(copy->block);
+    });
+    return;
+  }
+  const std::shared_ptr<LayerCopy> copy = copies_.Take();
+  Fill(heads, *rows_of_pass_, copy.get());
+  thread_.Push(copy->bytes, [writer = writer_, copy] { writer->Append(copy->block); });
+}
+
+void Recorder::Fill(const model::LayerHeads& heads, const RecordedRows& rows, LayerCopy* copy) const {
   const Conversion conversion = heads.type == heads.captured ? Conversion::kCopy : Conversion::kShorten;
   const int64_t size_in = SizeOf(heads.type);
   const int64_t size_out = SizeOf(layout_.encoding);
   const int32_t slot = slots_[static_cast<size_t>(heads.layer)];
   const data::LayerFacts& facts = layout_.facts[static_cast<size_t>(slot)];
   const int64_t head_dim = facts.head_dim, v_head_dim = facts.v_head_dim;
-  std::vector<int64_t> all_rows(static_cast<size_t>(heads.num_tokens));
-  std::iota(all_rows.begin(), all_rows.end(), 0);
-  const auto num_rows = static_cast<int64_t>(kept_rows_.size());
-
-  const std::shared_ptr<LayerCopy> copy = copies_.Take();
-  Gather(heads.q, facts.qo_heads, kept_rows_, head_dim, size_in, size_out, conversion, &copy->q);
-  Gather(heads.k, facts.kv_heads, all_rows, head_dim, size_in, size_out, conversion, &copy->k);
-  Gather(heads.v, facts.kv_heads, all_rows, v_head_dim, size_in, size_out, conversion, &copy->v);
-  copy->lse.resize(facts.qo_heads.size() * kept_rows_.size());
+  const bool stays = heads.copy != nullptr && conversion == Conversion::kCopy;
+  copy->bytes = 0;
+  // [chosen heads, chosen rows, components], in `to` unless they lie like that already.
+  const auto gather = [&](const model::LayerHeads::Heads& from, std::span<const int32_t> chosen,
+                          std::span<const int64_t> of_rows, int64_t components, std::vector<char>* to) {
+    const char* found = stays ? AsTheyLie(from, chosen, of_rows, components, size_in) : nullptr;
+    if (found != nullptr) return found;
+    Gather(from, chosen, of_rows, components, size_in, size_out, conversion, to);
+    copy->bytes += std::ssize(*to);
+    return static_cast<const char*>(to->data());
+  };
+  copy->lse.resize(facts.qo_heads.size() * rows.kept.size());
+  copy->bytes += 4 * std::ssize(copy->lse);
   float* lse = copy->lse.data();
   for (const int32_t head : facts.qo_heads) {
-    for (const int64_t row : kept_rows_) *lse++ = heads.lse[head * heads.num_tokens + row];
+    for (const int64_t row : rows.kept) *lse++ = heads.lse[head * heads.num_tokens + row];
   }
   copy->block = {.layer_slot = slot,
                  .first_token = heads.first_token,
                  .num_tokens = heads.num_tokens,
-                 .first_row = rows_recorded_ - num_rows,
-                 .num_rows = num_rows,
-                 .q = copy->q.data(),
-                 .k = copy->k.data(),
-                 .v = copy->v.data(),
+                 .first_row = rows.first_row,
+                 .num_rows = std::ssize(rows.kept),
+                 .q = gather(heads.q, facts.qo_heads, rows.kept, head_dim, &copy->q),
+                 .k = gather(heads.k, facts.kv_heads, rows.all, head_dim, &copy->k),
+                 .v = gather(heads.v, facts.kv_heads, rows.all, v_head_dim, &copy->v),
                  .lse = copy->lse.data()};
-  int64_t other_bytes = 0;
   // The chosen heads of a point's vectors, for recorded rows or for all tokens.
   const auto keep = [&](data::TraceTensor tensor, const model::LayerHeads::Heads& from, bool of_rows,
                         std::span<const int32_t> chosen, int64_t components) {
-    std::vector<char>& to = copy->vectors[static_cast<size_t>(tensor)];
-    Gather(from, chosen, of_rows ? kept_rows_ : all_rows, components, size_in, size_out, conversion, &to);
-    copy->block.Set(tensor, to.data());
-    other_bytes += std::ssize(to);
+    std::vector<char>* const to = &copy->vectors[static_cast<size_t>(tensor)];
+    copy->block.Set(tensor, gather(from, chosen, of_rows ? rows.kept : rows.all, components, to));
   };
   using data::TraceTensor;
   for (const model::CapturePointInfo& info : model::kCapturePoints) {
@@ -244,12 +279,12 @@ void Recorder::Take(const model::LayerHeads& heads) {
           copy->value_norms.insert(copy->value_norms.end(), norms, norms + heads.num_tokens);
         }
         copy->block.Set(TraceTensor::kValueNorms, copy->value_norms.data());
-        other_bytes += 4 * std::ssize(copy->value_norms);
+        copy->bytes += 4 * std::ssize(copy->value_norms);
         break;
       case model::CapturePoint::kHiddenNorms:
         copy->hidden_norms.assign(heads.hidden_norms, heads.hidden_norms + heads.num_tokens);
         copy->block.Set(TraceTensor::kHiddenNorms, copy->hidden_norms.data());
-        other_bytes += 4 * std::ssize(copy->hidden_norms);
+        copy->bytes += 4 * std::ssize(copy->hidden_norms);
         break;
     }
   }
@@ -260,35 +295,28 @@ void Recorder::Take(const model::LayerHeads& heads) {
     keep(TraceTensor::kIndexK, heads.index_k, false, kOnlyHead, selection.index_dim);
     copy->index_weights.clear();
     for (const int32_t head : index_heads) {
-      for (const int64_t row : kept_rows_)
+      for (const int64_t row : rows.kept)
         copy->index_weights.push_back(heads.index_weights[head * heads.num_tokens + row]);
     }
     copy->block.Set(TraceTensor::kIndexWeights, copy->index_weights.data());
     // As many as the trace's longest rows have, which early passes do not have yet.
-    copy->selected.assign(kept_rows_.size() * static_cast<size_t>(selection.ids), -1);
+    copy->selected.assign(rows.kept.size() * static_cast<size_t>(selection.ids), -1);
     const int64_t count = std::min<int64_t>(heads.num_selected, selection.ids);
     int32_t* to = copy->selected.data();
-    for (const int64_t row : kept_rows_) {
+    for (const int64_t row : rows.kept) {
       std::copy_n(heads.selected + row * heads.num_selected, count, to);
       to += selection.ids;
     }
     copy->block.Set(TraceTensor::kSelection, copy->selected.data());
-    other_bytes += 4 * (std::ssize(copy->index_weights) + std::ssize(copy->selected));
+    copy->bytes += 4 * (std::ssize(copy->index_weights) + std::ssize(copy->selected));
   }
-  const auto num_qo = static_cast<int64_t>(facts.qo_heads.size());
-  const auto num_kv = static_cast<int64_t>(facts.kv_heads.size());
-  const int64_t bytes =
-      (num_qo * num_rows * head_dim + num_kv * heads.num_tokens * (head_dim + v_head_dim)) * size_out +
-      num_qo * num_rows * 4 + other_bytes;
-  thread_.Push(bytes, [writer = writer_, copy] { writer->Append(copy->block); });
-  ++pass_layers_;
 }
 
 // The writer counts a token once it is there in every layer, so what it has of the others is in nobody's way.
 void Recorder::AbandonPass() {
   if (pass_layers_ == layout_.layers.size()) return;
   next_token_ -= pass_tokens_;
-  rows_recorded_ -= static_cast<int64_t>(kept_rows_.size());
+  rows_recorded_ -= std::ssize(rows_of_pass_->kept);
 }
 
 bool Recorder::WantsPoint(model::CapturePoint point) const {

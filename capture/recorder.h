@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies the selected heads of every pass and writes them on a thread of its own while the model goes on.
 //
-// The model's thread only copies (and shortens fp32 to bf16 where that loses nothing); the queue between the two is
-// bounded by bytes, so memory does not depend on the trace's length, and a slow disk slows the model down instead of
-// filling the memory.
+// The model's thread only copies (and shortens fp32 to bf16 where that loses nothing). What comes from a GPU is copied
+// by the GPU itself, and the writer's thread waits for that. The queue between the two threads is bounded by bytes, so
+// memory does not depend on the trace's length, and a slow disk slows the model down instead of filling the memory.
 #pragma once
 
 #include <atomic>
@@ -89,16 +89,25 @@ class Recorder : public model::HeadSink {
 
   bool Wants(int32_t layer) const override { return slots_[static_cast<size_t>(layer)] >= 0; }
   bool WantsPoint(model::CapturePoint point) const override;
+  bool TakesCopies() const override { return true; }
   void Take(const model::LayerHeads& heads) override;
 
  private:
+  // What a pass records of every layer.
+  struct RecordedRows {
+    std::vector<int64_t> kept;  // offsets of the recorded rows from the pass's first token
+    std::vector<int64_t> all;   // of all its tokens
+    int64_t first_row = 0;      // of the recorded ones, in the trace
+  };
+  // Puts the recorded part of `heads` together. What lies in their own copy as the trace has it stays there.
+  void Fill(const model::LayerHeads& heads, const RecordedRows& rows, LayerCopy* copy) const;
   void PushFlush();
   data::TraceWriter* writer_;
   data::TraceLayout layout_;
   RowSelection rows_;
   int64_t prompt_tokens_;
-  std::vector<int32_t> slots_;      // of every layer of the model; -1: not recorded
-  std::vector<int64_t> kept_rows_;  // of this pass: offsets of the recorded rows from its first token
+  std::vector<int32_t> slots_;                // of every layer of the model; -1: not recorded
+  std::shared_ptr<const RecordedRows> rows_of_pass_ = std::make_shared<RecordedRows>();
   int64_t pass_tokens_ = 0;
   size_t pass_layers_ = 0;                   // taken in this pass
   int64_t next_token_ = 0;                   // position after this pass

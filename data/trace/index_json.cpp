@@ -72,12 +72,14 @@ class IndexJsonReader {
 
   template <typename T>
   T Number(const char* field, const Json& value) const {
+    static_assert(sizeof(T) == sizeof(int32_t) || sizeof(T) == sizeof(int64_t));
     constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
     const bool whole = value.is_number_integer() && !(value.is_number_unsigned() && value.get<uint64_t>() > kMost);
     const int64_t number = whole ? value.get<int64_t>() : 0;
     // A run's length and flags share an int32_t, whose sign is one of the flags' bits.
     if (!whole || number < std::numeric_limits<T>::min() || number > std::numeric_limits<T>::max())
-      Refuse(field, "holds something other than whole numbers of " + std::to_string(8 * sizeof(T)) + " bits");
+      Refuse(field, sizeof(T) == sizeof(int32_t) ? "holds something other than whole numbers of 32 bits"
+                                                 : "holds something other than whole numbers of 64 bits");
     return static_cast<T>(number);
   }
 

@@ -2,6 +2,7 @@
 #include "network/attention.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/_flash_attention_forward.h>
 #include <ATen/ops/_scaled_dot_product_efficient_attention.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/arange.h>
@@ -56,6 +57,26 @@ AttentionResult AttendBlock(const at::Tensor& q, const at::Tensor& k, const at::
   return {output.reshape(q.sizes()), lse.to(at::kFloat).reshape({q.size(0), q.size(1)})};
 }
 
+// FlashAttention-2 takes 16-bit numbers of these sizes. It aligns its causal mask to the last key, shares a KV head
+// among query heads, splits the keys of few rows over the GPU, and skips what lies before a window.
+bool FlashTakes(const at::Tensor& q) {
+  return q.is_cuda() && q.element_size() == 2 && q.size(2) % 8 == 0 && q.size(2) <= 256;
+}
+
+AttentionResult AttendByFlash(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
+                              int64_t window) {
+  const auto by_row = [](const at::Tensor& heads) { return heads.transpose(0, 1).unsqueeze(0); };
+  std::optional<int64_t> before, after;
+  if (window > 0) {
+    before = window - 1;
+    after = 0;
+  }
+  const auto [output, lse, seed, offset, mask] =
+      at::_flash_attention_forward(by_row(q), by_row(k), by_row(v), {}, {}, q.size(1), k.size(1), 0.0,
+                                   /*is_causal=*/true, /*return_debug_mask=*/false, scale, before, after);
+  return {output.squeeze(0).transpose(0, 1), lse.to(at::kFloat).reshape({q.size(0), q.size(1)})};
+}
+
 // The GPU's kernel wants rows of a bias that begin at multiples of so many numbers.
 constexpr int64_t kAlignment = 16;
 
@@ -85,6 +106,7 @@ AttentionResult AttendCausal(const at::Tensor& q, const at::Tensor& k, const at:
     result.output = result.output.narrow(2, 0, v.size(2));
     return result;
   }
+  if (FlashTakes(q)) return AttendByFlash(q, k, v, scale, window);
   const int64_t rows = q.size(1);
   const int64_t past = k.size(1) - rows;
   if (window > 0 && window < past + rows) {

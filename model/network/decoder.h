@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Stream.h>
 
 #include <cstdint>
 #include <map>
@@ -105,6 +106,7 @@ struct Decoder {
   // |W_o v| [num_qo_heads, rows] fp32: a head's part of the output projection, of its KV head's values.
   at::Tensor ValueNorms(size_t layer, const at::Tensor& v) const;
   void Hand(int32_t layer, const Attended& attended, HeadSink* sink);
+  c10::Stream CopyStream(c10::Device gpu);
   at::Tensor Mlp(const at::Tensor& x, size_t layer) const;
   // What experts beside an MLP give, from what the MLP's norm reads.
   at::Tensor Beside(const at::Tensor& x, const ExpertWeights& w) const;
@@ -134,6 +136,7 @@ struct Decoder {
   NumberTypes types;
   ModelWeights weights;
   std::vector<LayerCache> cache;
+  std::map<c10::DeviceIndex, c10::Stream> copy_streams;  // of what a sink is handed
   DenseAttention dense;
   AttentionBackend* attention = &dense;
   std::vector<int32_t> fed;   // of a model with layers without attention: all tokens so far

@@ -7,6 +7,8 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/stack.h>
 
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/errors.h"
@@ -14,6 +16,7 @@
 #include "families/family.h"
 #include "network/decoder.h"
 #include "network/norms.h"
+#include "network/pinned_copy.h"
 
 namespace headscope::model {
 
@@ -211,8 +214,12 @@ void Decoder::Hand(int32_t layer, const Attended& attended, HeadSink* sink) {
   const AttentionLayer& facts = config.layers[static_cast<size_t>(layer)];
   const KeysAndValues& kept = KeysOf(static_cast<size_t>(layer));
   const int64_t rows = attended.q.size(1);
-  std::vector<at::Tensor> on_host;  // until the sink has taken them
+  // Either until the sink has taken them, or as long as it likes.
+  std::vector<at::Tensor> on_host;
+  std::shared_ptr<PinnedCopy> copy;
+  if (attended.q.is_cuda() && sink->TakesCopies()) copy = std::make_shared<PinnedCopy>(CopyStream(attended.q.device()));
   const auto host = [&](const at::Tensor& t) {
+    if (copy != nullptr) return copy->Of(t);
     on_host.push_back(t.cpu().contiguous());
     return on_host.back();
   };
@@ -267,7 +274,17 @@ void Decoder::Hand(int32_t layer, const Attended& attended, HeadSink* sink) {
         break;
     }
   }
+  if (copy != nullptr) {
+    copy->Begin();
+    heads.copy = std::move(copy);
+  }
   sink->Take(heads);
+}
+
+c10::Stream Decoder::CopyStream(c10::Device gpu) {
+  const auto known = copy_streams.find(gpu.index());
+  if (known != copy_streams.end()) return known->second;
+  return copy_streams.emplace(gpu.index(), StreamOfCopies(gpu)).first->second;
 }
 
 }  // namespace headscope::model

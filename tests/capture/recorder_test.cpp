@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <list>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,10 +23,46 @@
 namespace headscope::capture {
 namespace {
 
+// A copy as of a GPU: nothing is there before somebody waits for it.
+class LateCopy : public model::HostCopy {
+ public:
+  // Where `count` heads of `num_tokens` vectors of `size` bytes will lie, one behind the other.
+  const void* Of(const model::LayerHeads::Heads& heads, int32_t count, int64_t num_tokens, int64_t dim, int64_t width) {
+    Part& part = parts_.emplace_back();
+    for (int32_t head = 0; head < count; ++head) {
+      for (int64_t token = 0; token < num_tokens; ++token) {
+        part.from.append(
+            static_cast<const char*>(heads.data) + (head * heads.head_stride + token * heads.token_stride) * width,
+            static_cast<size_t>(dim * width));
+      }
+    }
+    part.to.assign(part.from.size(), '\xee');
+    return part.to.data();
+  }
+  int64_t bytes() const override {
+    int64_t all = 0;
+    for (const Part& part : parts_) all += std::ssize(part.to);
+    return all;
+  }
+  void Wait() override {
+    for (Part& part : parts_) std::ranges::copy(part.from, part.to.begin());
+  }
+  ~LateCopy() override {
+    for (Part& part : parts_) std::ranges::fill(part.to, '\xdd');
+  }
+
+ private:
+  struct Part {
+    std::string from, to;
+  };
+  std::list<Part> parts_;
+};
+
 // The bytes of one vector per (layer, head, token): collected pass by pass from what the model hands over.
 class Tee : public model::HeadSink {
  public:
-  Tee(const model::ModelConfig& config, Recorder* recorder) : config_(config), recorder_(recorder) {}
+  Tee(const model::ModelConfig& config, Recorder* recorder, bool by_copies)
+      : config_(config), recorder_(recorder), by_copies_(by_copies) {}
 
   bool Wants(int32_t layer) const override { return recorder_->Wants(layer); }
   void Take(const model::LayerHeads& heads) override {
@@ -36,7 +74,7 @@ class Tee : public model::HeadSink {
       for (int64_t token = 0; token < heads.num_tokens; ++token)
         lse[{heads.layer, head, heads.first_token + token}] = heads.lse[head * heads.num_tokens + token];
     }
-    recorder_->Take(heads);
+    recorder_->Take(by_copies_ ? Copied(heads, width) : heads);
   }
 
   struct Place {
@@ -48,6 +86,23 @@ class Tee : public model::HeadSink {
   std::map<Place, float> lse;
 
  private:
+  model::LayerHeads Copied(const model::LayerHeads& heads, int64_t width) const {
+    const auto copy = std::make_shared<LateCopy>();
+    model::LayerHeads late = heads;
+    const auto place = [&](model::LayerHeads::Heads* of, int32_t count) {
+      of->data = copy->Of(*of, count, heads.num_tokens, config_.head_dim, width);
+      of->head_stride = heads.num_tokens * config_.head_dim;
+      of->token_stride = config_.head_dim;
+    };
+    place(&late.q, config_.num_qo_heads);
+    place(&late.k, config_.num_kv_heads);
+    place(&late.v, config_.num_kv_heads);
+    const model::LayerHeads::Heads sums{heads.lse, heads.num_tokens, 1};
+    late.lse = static_cast<const float*>(copy->Of(sums, config_.num_qo_heads, heads.num_tokens, 1, sizeof(float)));
+    late.copy = copy;
+    return late;
+  }
+
   // The vectors as a trace stores them: numbers that bf16 holds exactly by the upper half of their bits.
   void Keep(const model::LayerHeads& pass, const model::LayerHeads::Heads& heads, int32_t num_heads, int64_t width,
             std::map<Place, std::string>* kept) const {
@@ -71,12 +126,14 @@ class Tee : public model::HeadSink {
 
   const model::ModelConfig& config_;
   Recorder* recorder_;
+  bool by_copies_;
 };
 
 struct RecorderCase {
   std::optional<ElementType> dtype;
   const char* rows;
   std::vector<int32_t> layers, heads;
+  bool by_copies = false;
 };
 
 class RecorderRoundTrip : public ::testing::TestWithParam<RecorderCase> {};
@@ -115,7 +172,7 @@ TEST_P(RecorderRoundTrip, ReaderGivesTheBytesThatTheModelHandedOver) {
   const RowSelection rows(GetParam().rows);
   data::TraceWriter writer(path, layout, false);
   Recorder recorder(&writer, layout, rows, kPromptTokens);
-  Tee tee(model->config(), &recorder);
+  Tee tee(model->config(), &recorder, GetParam().by_copies);
   std::vector<int32_t> tokens(kPromptTokens + kDecodeTokens);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * 37 % 4096);
   for (int64_t done = 0; done < kPromptTokens + kDecodeTokens;) {
@@ -169,6 +226,13 @@ INSTANTIATE_TEST_SUITE_P(Selections, RecorderRoundTrip,
                                            RecorderCase{{}, "every:7", {1, 3, 9}, {0, 3, 7}},
                                            RecorderCase{ElementType::kBFloat16, "last:5", {4}, {2}}),
                          [](const auto& tested) { return std::string(ComputeTypeName(tested.param.dtype)); });
+// Heads and rows that lie in the copy as the trace has them, and others.
+INSTANTIATE_TEST_SUITE_P(Copies, RecorderRoundTrip,
+                         ::testing::Values(RecorderCase{ElementType::kFloat32, "all", {}, {}, true},
+                                           RecorderCase{ElementType::kFloat32, "every:7", {1, 3, 9}, {0, 3, 7}, true},
+                                           RecorderCase{{}, "every:7", {1, 3}, {0, 3, 7}, true},
+                                           RecorderCase{ElementType::kBFloat16, "all", {2, 4}, {2, 3}, true},
+                                           RecorderCase{ElementType::kBFloat16, "last:5", {4}, {2}, true}));
 
 }  // namespace
 }  // namespace headscope::capture

@@ -16,9 +16,19 @@
 
 namespace headscope::model {
 
-// What one layer's attention worked on in one pass, in host memory, valid during the call. Values are those that
-// attention used.
+// Host memory that a GPU fills while the model goes on.
+class HostCopy {
+ public:
+  virtual ~HostCopy() = default;
+  virtual int64_t bytes() const = 0;
+  // Until all of it is there; on any thread. Throws DeviceError.
+  virtual void Wait() = 0;
+};
+
+// What one layer's attention worked on in one pass, in host memory: the model's own, valid during the call, or that of
+// `copy`. Values are those that attention used.
 struct LayerHeads {
+  std::shared_ptr<HostCopy> copy;  // null: all is there
   int32_t layer = 0;
   int64_t first_token = 0;  // position of the pass's first token
   int64_t num_tokens = 0;
@@ -57,6 +67,9 @@ class HeadSink {
   virtual bool Wants(int32_t layer) const = 0;
   // Of a layer that it wants.
   virtual bool WantsPoint(CapturePoint /*point*/) const { return false; }
+  // Whether it may be handed heads whose copy is still being made: it then waits for it before it reads, and holds it
+  // until it has read.
+  virtual bool TakesCopies() const { return false; }
   virtual void Take(const LayerHeads& heads) = 0;
 };
 
