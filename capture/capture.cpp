@@ -104,21 +104,21 @@ struct RecordedHeads {
   std::vector<std::vector<int32_t>> qo_heads;  // of each of them
 };
 
-const char* LinearName(const model::ModelConfig& config) {
-  return config.linear.kind == model::LinearKind::kDeltaRule ? "recurrence" : "short convolution";
+const char* MixerName(const model::ModelConfig& config) {
+  return config.mixer.kind == model::MixerKind::kDeltaRule ? "recurrence" : "short convolution";
 }
 
 // Of those that have heads: all of them where none is named.
 std::vector<int32_t> ChooseLayers(const std::vector<int32_t>& named, const model::ModelConfig& config) {
   std::vector<int32_t> chosen = ChooseNumbers(named, config.num_layers, "layer");
-  const auto is_linear = [&](int32_t layer) { return config.layers[static_cast<size_t>(layer)].linear; };
+  const auto has_no_heads = [&](int32_t layer) { return config.layers[static_cast<size_t>(layer)].other_mixer; };
   if (named.empty()) {
-    std::erase_if(chosen, is_linear);
-  } else if (const auto without = std::find_if(chosen.begin(), chosen.end(), is_linear); without != chosen.end()) {
+    std::erase_if(chosen, has_no_heads);
+  } else if (const auto without = std::find_if(chosen.begin(), chosen.end(), has_no_heads); without != chosen.end()) {
     throw UsageError(
         {.field = "layers",
          .value = std::to_string(*without),
-         .problem = std::string("the layer has a ") + LinearName(config) + " instead of attention, so it has no heads",
+         .problem = std::string("the layer has a ") + MixerName(config) + " instead of attention, so it has no heads",
          .remedy = "name layers with attention, or none to record all of those"});
   }
   return chosen;
@@ -247,9 +247,9 @@ data::TraceLayout MakeLayout(const CaptureRequest& request, const model::ModelCo
     facts.selection = SelectionOf(config, layout.layers[slot], layout.max_tokens);
   }
   const data::LayerKind without_attention =
-      config.linear.kind == model::LinearKind::kDeltaRule ? data::LayerKind::kLinear : data::LayerKind::kNone;
+      config.mixer.kind == model::MixerKind::kDeltaRule ? data::LayerKind::kLinear : data::LayerKind::kNone;
   for (const model::AttentionLayer& layer : config.layers)
-    layout.model.layer_kinds.push_back(layer.linear       ? without_attention
+    layout.model.layer_kinds.push_back(layer.other_mixer  ? without_attention
                                        : layer.window > 0 ? data::LayerKind::kSliding
                                        : layer.chunk > 0  ? data::LayerKind::kChunked
                                                           : data::LayerKind::kAttention);

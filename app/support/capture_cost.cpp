@@ -70,8 +70,8 @@ CaptureCost CostOf(const model::ModelConfig& config, const model::CheckpointSumm
   cost.prompt_operations = 2 * weights.met * static_cast<double>(lengths.prompt_tokens);
   double states = 0, cache = 0, read = weights.met + (config.has_head ? head : 0);
   for (const model::AttentionLayer& layer : config.layers) {
-    if (layer.linear) {
-      states += static_cast<double>(model::LinearStateBytes(config, number_bytes));
+    if (layer.other_mixer) {
+      states += static_cast<double>(model::MixerStateBytes(config, number_bytes));
       continue;
     }
     const double key_and_value = layer.head_dim + layer.v_head_dim;

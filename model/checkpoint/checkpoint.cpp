@@ -193,7 +193,7 @@ CheckpointSummary Summarize(const Checkpoint& checkpoint, const ModelConfig& con
   summary.num_kv_heads = config.num_kv_heads;
   summary.head_dim = config.head_dim;
   for (const AttentionLayer& layer : config.layers) {
-    if (layer.linear) continue;
+    if (layer.other_mixer) continue;
     summary.values_per_token += int64_t{layer.num_qo_heads} * layer.head_dim;
     if (layer.selected > 0) summary.values_per_token += (int64_t{config.index.heads} + 1) * config.index.dim;
     if (layer.kv_layer < 0)

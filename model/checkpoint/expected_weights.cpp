@@ -50,8 +50,8 @@ class LayerCheck {
     const LayerNames& names = family_.layer;
     const int64_t hidden = config_.hidden_size;
     Norm(names.input_norm, hidden, family_.norm_bias);
-    if (facts_.linear)
-      Linear();
+    if (facts_.other_mixer)
+      Mixer();
     else
       Attention();
     Norm(names.attention_output_norm, hidden, family_.norm_bias);
@@ -170,11 +170,11 @@ class LayerCheck {
     Projection(names.index_weights, config_.index.heads, hidden, false);
   }
 
-  void Linear() const {
-    const LinearNames& names = family_.linear;
-    const LinearRules& rules = config_.linear;
+  void Mixer() const {
+    const MixerNames& names = family_.mixer;
+    const MixerRules& rules = config_.mixer;
     const int64_t hidden = config_.hidden_size;
-    if (rules.kind == LinearKind::kShortConvolution) {
+    if (rules.kind == MixerKind::kShortConvolution) {
       Projection(names.in, 3 * hidden, hidden, rules.bias);
       Tensor(std::string(names.convolution) + ".weight", {hidden, 1, rules.kernel});
       if (rules.bias) Tensor(std::string(names.convolution) + ".bias", {hidden});
@@ -305,7 +305,7 @@ bool HasPackedExperts(const Checkpoint& checkpoint, const Family& family, const 
 }
 
 bool HasSinks(const Family& family, const AttentionLayer& layer) {
-  return !family.layer.sinks.empty() && !layer.linear && (layer.window > 0 || !family.sinks_of_windows);
+  return !family.layer.sinks.empty() && !layer.other_mixer && (layer.window > 0 || !family.sinks_of_windows);
 }
 
 void CheckWeights(Checkpoint* checkpoint, const ModelConfig& config) {

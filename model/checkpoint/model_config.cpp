@@ -282,9 +282,9 @@ bool IsEncoder(const ModelConfig& config) {
 }
 
 void RequireHeads(const ModelConfig& config, const std::string& model_dir) {
-  if (!std::ranges::all_of(config.layers, &AttentionLayer::linear)) return;
+  if (!std::ranges::all_of(config.layers, &AttentionLayer::other_mixer)) return;
   throw BadInputError({.file = (std::filesystem::path(model_dir) / "config.json").string(),
-                       .field = std::string(config.linear.kinds_key),
+                       .field = std::string(config.mixer.kinds_key),
                        .problem = "no layer has attention, so there are no heads",
                        .remedy = "use a model that has layers with attention"});
 }

@@ -98,8 +98,8 @@ struct AltUpNames {
   std::string_view router = {}, router_norm = {}, prediction = {}, correction = {}, output_scale = {};
 };
 
-// Names of a layer without attention (LinearRules). No output projection: the family has none.
-struct LinearNames {
+// Names of a token mixer in place of attention (MixerRules). No output projection: the family has none.
+struct MixerNames {
   std::string_view qkvz = {}, ba = {};                // by key head: q, k, v and gate; b and a
   std::string_view qkv = {}, z = {}, b = {}, a = {};  // or, where these have names, each of them apart
   std::string_view in = {};  // of a short convolution: rows of the gate before it, of the gate behind it, of its input
@@ -132,7 +132,7 @@ struct Family {
   std::string_view embedding_in = {}, embedding_out = {};  // projections where embeddings have a size of their own
   LayerNames layer = {};
   ExpertNames experts = {};
-  LinearNames linear = {};
+  MixerNames mixer = {};
   LayerInputNames layer_input = {};
   AltUpNames altup = {};
   // Whole names of what old checkpoints hold of a layer beside its weights: it follows from config.json.
@@ -147,11 +147,11 @@ struct Family {
   NormKind norm = NormKind::kRms;
   bool norm_bias = false;  // of NormKind::kLayer
   QkNorm qk_norm = QkNorm::kNone;
-  bool unit_head_norms = false;   // QkNorm::kEachHeadAfterRope: without weights
-  bool unit_values = false;       // v has a norm of each head, without weights
-  bool head_norms_apart = false;  // QkNorm::kEachHead: every head has weights of its own
-  bool transposed = false;        // the layers' weights are [in, out]
-  bool sinks_of_windows = false;  // only layers with a window have LayerNames::sinks
+  bool head_norms_without_weight = false;  // of QkNorm::kEachHeadAfterRope
+  bool norms_values = false;               // each head of v has an RMS norm without weight
+  bool head_norms_apart = false;           // QkNorm::kEachHead: every head has weights of its own
+  bool transposed = false;                 // the layers' weights are [in, out]
+  bool sinks_of_windows = false;           // only layers with a window have LayerNames::sinks
   bool output_gate = false;       // every head has a gate of what it puts out: q's projection gives it after its rows
   bool causal = true;             // else an encoder: every token sees all others
   bool parallel = false;          // attention and MLP read the same, and both are added at once

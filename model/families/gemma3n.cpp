@@ -108,7 +108,7 @@ constexpr Family TextRow() {
                .output_scale = "altup.correct_output_scale"};
   row.norm = NormKind::kRmsInFp32;
   row.qk_norm = QkNorm::kEachHead;
-  row.unit_values = true;
+  row.norms_values = true;
   row.keys.inner = {};
   row.absent_inner_of_four = true;  // until ReadInnerSizes says more
   row.absent_window = 512;

@@ -171,7 +171,7 @@ constexpr Family TextRow() {
   row.experts.mlp_norm = "post_feedforward_layernorm_1";
   row.norm = NormKind::kRmsInFp32;
   row.qk_norm = QkNorm::kEachHead;
-  row.unit_values = true;
+  row.norms_values = true;
   row.absent_window = 512;
   row.absent_window_pattern = 6;
   row.absent_max_positions = 131072;

@@ -23,18 +23,18 @@ void ReadKinds(const JsonFields& root, ModelConfig* config) {
   std::vector<AttentionLayer>& layers = config->layers;
   if (root.Has("layer_types")) {
     const std::vector<bool> attends = ReadSecondKind(root, "layer_types", layers.size(), "conv", "full_attention");
-    for (size_t layer = 0; layer < layers.size(); ++layer) layers[layer].linear = !attends[layer];
+    for (size_t layer = 0; layer < layers.size(); ++layer) layers[layer].other_mixer = !attends[layer];
   } else if (root.Has("full_attn_idxs")) {
-    config->linear.kinds_key = "full_attn_idxs";
-    for (AttentionLayer& layer : layers) layer.linear = true;
+    config->mixer.kinds_key = "full_attn_idxs";
+    for (AttentionLayer& layer : layers) layer.other_mixer = true;
     root.Array("full_attn_idxs").ForEachElement([&](const JsonValue& number) {
       const std::optional<int64_t> layer = number.IntegerIn(0, config->num_layers - 1);
       if (!layer) root.RefuseField("full_attn_idxs", "holds " + number.Shortened(), "its numbers must be layers");
-      layers[static_cast<size_t>(*layer)].linear = false;
+      layers[static_cast<size_t>(*layer)].other_mixer = false;
     });
   }
   for (AttentionLayer& layer : layers) {
-    if (!layer.linear) continue;
+    if (!layer.other_mixer) continue;
     layer.num_qo_heads = layer.num_kv_heads = 0;
     layer.qk_norm = QkNorm::kNone;
     layer.rope = -1;
@@ -62,12 +62,12 @@ void Read(const JsonFields& root, ModelConfig* config) {
   constexpr int64_t kMostKernel = 4096;
   config->tied_embeddings = root.Boolean("tie_embedding", config->tied_embeddings);
   config->intermediate_size = ReadInnerSize(root);
-  config->linear.kind = LinearKind::kShortConvolution;
-  config->linear.bias = root.Boolean("conv_bias", false);
+  config->mixer.kind = MixerKind::kShortConvolution;
+  config->mixer.bias = root.Boolean("conv_bias", false);
   const int64_t kernel = root.Integer("conv_L_cache", 1, kMostKernel, 3);
   ReadKinds(root, config);
-  if (std::ranges::any_of(config->layers, &AttentionLayer::linear))
-    config->linear.kernel = static_cast<int32_t>(kernel);
+  if (std::ranges::any_of(config->layers, &AttentionLayer::other_mixer))
+    config->mixer.kernel = static_cast<int32_t>(kernel);
 }
 
 }  // namespace
@@ -85,9 +85,9 @@ const Family& Lfm2() {
     row.layer.gate = "feed_forward.w1";
     row.layer.up = "feed_forward.w3";
     row.layer.down = "feed_forward.w2";
-    row.linear.in = "conv.in_proj";
-    row.linear.convolution = "conv.conv";
-    row.linear.output = "conv.out_proj";
+    row.mixer.in = "conv.in_proj";
+    row.mixer.convolution = "conv.conv";
+    row.mixer.output = "conv.out_proj";
     row.qk_norm = QkNorm::kEachHead;
     row.window = WindowRule::kOwn;
     row.absent_inner_of_four = true;  // until the keys of its own say more

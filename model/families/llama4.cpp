@@ -94,7 +94,7 @@ constexpr Family TextRow() {
   row.qkv_bias = BiasRule::kByAttentionBias;
   row.output_bias = BiasRule::kByAttentionBias;
   row.qk_norm = QkNorm::kEachHeadAfterRope;
-  row.unit_head_norms = true;
+  row.head_norms_without_weight = true;
   row.rope_interleaved = true;
   row.window = WindowRule::kOwn;
   row.keys.inner = "intermediate_size_mlp";

@@ -12,10 +12,10 @@ namespace {
 
 constexpr Family TextRow(std::string_view model_type) {
   Family row = QwenDeltaLayout(model_type);
-  row.linear.qkv = "linear_attn.in_proj_qkv";
-  row.linear.z = "linear_attn.in_proj_z";
-  row.linear.b = "linear_attn.in_proj_b";
-  row.linear.a = "linear_attn.in_proj_a";
+  row.mixer.qkv = "linear_attn.in_proj_qkv";
+  row.mixer.z = "linear_attn.in_proj_z";
+  row.mixer.b = "linear_attn.in_proj_b";
+  row.mixer.a = "linear_attn.in_proj_a";
   row.rope.mrope_of_text = true;
   row.absent_num_kv_heads = 4;
   row.read = &ReadDeltaLayers;

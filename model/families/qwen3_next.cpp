@@ -23,8 +23,8 @@ const Family& Qwen3Next() {
   static constexpr Family family = [] {
     Family row = QwenDeltaLayout("qwen3_next");
     row.experts = QwenExperts();
-    row.linear.qkvz = "linear_attn.in_proj_qkvz";
-    row.linear.ba = "linear_attn.in_proj_ba";
+    row.mixer.qkvz = "linear_attn.in_proj_qkvz";
+    row.mixer.ba = "linear_attn.in_proj_ba";
     row.absent_num_kv_heads = 2;
     row.read = &Read;
     return row;

@@ -12,11 +12,11 @@ constexpr Family QwenDeltaLayout(std::string_view model_type) {
   row.model_type = model_type;
   row.layer.q_norm = "self_attn.q_norm";
   row.layer.k_norm = "self_attn.k_norm";
-  row.linear.convolution = "linear_attn.conv1d";
-  row.linear.decay = "linear_attn.A_log";
-  row.linear.step_bias = "linear_attn.dt_bias";
-  row.linear.norm = "linear_attn.norm";
-  row.linear.output = "linear_attn.out_proj";
+  row.mixer.convolution = "linear_attn.conv1d";
+  row.mixer.decay = "linear_attn.A_log";
+  row.mixer.step_bias = "linear_attn.dt_bias";
+  row.mixer.norm = "linear_attn.norm";
+  row.mixer.output = "linear_attn.out_proj";
   row.skipped = {"mtp."};
   row.qkv_bias = BiasRule::kByAttentionBias;
   row.output_bias = BiasRule::kByAttentionBias;

@@ -44,7 +44,7 @@ Decoder::Decoder(const std::string& model_dir, const SessionOptions& options, co
   weights = LoadWeights(&checkpoint, &config, ScalarTypeOf(types.compute), layer_devices, progress, stop_loading);
   cache.resize(weights.layers.size());
   for (size_t layer = 0; layer < cache.size(); ++layer)
-    if (!config.layers[layer].linear) cache[SourceOf(layer)].of_place[place_of_layer[layer]] = {};
+    if (!config.layers[layer].other_mixer) cache[SourceOf(layer)].of_place[place_of_layer[layer]] = {};
 }
 
 void Decoder::FindPlaces(const SessionOptions& options) {
@@ -126,7 +126,7 @@ at::Tensor Decoder::Mlp(const at::Tensor& x, size_t layer) const {
 
 at::Tensor Decoder::Beside(const at::Tensor& x, const ExpertWeights& w) const {
   const double scale = 1 / std::sqrt(static_cast<double>(config.hidden_size));
-  const at::Tensor routed = OfUnitSize(x, config.norm_eps) * w.router_scale * scale;
+  const at::Tensor routed = RmsNormWithoutWeight(x, config.norm_eps) * w.router_scale * scale;
   return Norm(MixExperts(Norm(x, w.input_norm), routed, w, config.experts, config.activation), w.output_norm);
 }
 
@@ -146,7 +146,7 @@ at::Tensor Decoder::Layer(const at::Tensor& x, const at::Tensor& input, size_t l
   const bool after = config.norms_after;
   const at::Tensor read = after ? x : Norm(x, w.input_norm);
   const at::Tensor attended =
-      Norm(config.layers[layer].linear ? Linear(read, layer) : Attention(x, read, layer, positions, sink),
+      Norm(config.layers[layer].other_mixer ? TokenMixer(read, layer) : Attention(x, read, layer, positions, sink),
            w.attention_output_norm);
   if (config.parallel) {
     const at::Tensor mlp = Norm(Mlp(w.mlp_norm.defined() ? Norm(x, w.mlp_norm) : read, layer), w.mlp_output_norm);
@@ -183,13 +183,13 @@ at::Tensor Decoder::LayerOfStates(const at::Tensor& states, const at::Tensor& in
   return corrected;
 }
 
-at::Tensor Decoder::Linear(const at::Tensor& x, size_t layer) {
+at::Tensor Decoder::TokenMixer(const at::Tensor& x, size_t layer) {
   const LayerWeights& w = weights.layers[layer];
-  if (config.linear.kind == LinearKind::kShortConvolution)
-    return Apply(w.output, ShortConvolution(x, w.linear, &cache[layer].state.tail));
-  const at::Tensor mixed = GatedDeltaRule(x, w.linear, config.linear, config.activation, &cache[layer].state, stop);
-  const at::Tensor normal = Normalised(NormKind::kRms, mixed, w.linear.norm, config.norm_eps);
-  const at::Tensor gate = DeltaGate(x, w.linear, config.linear);
+  if (config.mixer.kind == MixerKind::kShortConvolution)
+    return Apply(w.output, ShortConvolution(x, w.mixer, &cache[layer].state.tail));
+  const at::Tensor mixed = GatedDeltaRule(x, w.mixer, config.mixer, config.activation, &cache[layer].state, stop);
+  const at::Tensor normal = Normalised(NormKind::kRms, mixed, w.mixer.norm, config.norm_eps);
+  const at::Tensor gate = DeltaGate(x, w.mixer, config.mixer);
   const at::Tensor gated = normal.to(at::kFloat).mul(at::silu(gate.to(at::kFloat))).to(x.scalar_type());
   return Apply(w.output, gated.flatten(1));
 }

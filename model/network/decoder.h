@@ -120,8 +120,8 @@ struct Decoder {
   // The same of a model with several hidden states of a token, [inputs, rows, hidden].
   at::Tensor LayerOfStates(const at::Tensor& states, const at::Tensor& input, size_t layer,
                            const std::vector<RotaryEmbedding::Tables>& positions, HeadSink* sink);
-  // What stands in place of attention.
-  at::Tensor Linear(const at::Tensor& x, size_t layer);
+  // The token mixer that stands in place of attention.
+  at::Tensor TokenMixer(const at::Tensor& x, size_t layer);
   at::Tensor Embedded(std::span<const int32_t> tokens) const;
   // What the layers get of the tokens beside their hidden states [rows, num_layers, size]; x: the embedded tokens.
   at::Tensor LayerInputs(std::span<const int32_t> tokens, const at::Tensor& x) const;

@@ -40,7 +40,7 @@ at::Tensor Decoder::Grown(const at::Tensor& heads, const QueryGrowth& growth) co
 }
 
 at::Tensor Decoder::BehindRope(const at::Tensor& heads, const NormWeights& norm) const {
-  return config.family->unit_head_norms ? OfUnitSize(heads, config.norm_eps) : Norm(heads, norm);
+  return config.family->head_norms_without_weight ? RmsNormWithoutWeight(heads, config.norm_eps) : Norm(heads, norm);
 }
 
 at::Tensor Decoder::Turned(const at::Tensor& heads, const AttentionLayer& facts,
@@ -75,7 +75,7 @@ Projected Decoder::Project(const at::Tensor& x, size_t layer,
                                  : qkv.narrow(1, q_size + k_size, v_size)
                                        .view({x.size(0), facts.num_kv_heads, facts.v_head_dim})
                                        .transpose(0, 1);
-  if (config.family->unit_values) out.v = OfUnitSize(out.v, config.norm_eps);
+  if (config.family->norms_values) out.v = RmsNormWithoutWeight(out.v, config.norm_eps);
   if (config.value_multiplier != 1) out.v = out.v * config.value_multiplier;
   if (facts.output_gate) out.gate = qkv.narrow(1, q_size + k_size + v_size, q_size);
   return out;

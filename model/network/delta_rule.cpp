@@ -25,7 +25,7 @@ struct Parts {
   at::Tensor gate;  // [rows, num_value_heads, value_dim]
 };
 
-Parts Split(const at::Tensor& x, const LinearWeights& w, const LinearRules& rules) {
+Parts Split(const at::Tensor& x, const MixerWeights& w, const MixerRules& rules) {
   const int64_t rows = x.size(0), heads = rules.num_key_heads;
   const int64_t values = int64_t{rules.num_value_heads} / heads * rules.value_dim;
   const at::Tensor all = Apply(w.qkvz, x).view({rows, heads, -1});
@@ -42,7 +42,7 @@ at::Tensor Unit(const at::Tensor& x) {
 
 }  // namespace
 
-at::Tensor GatedDeltaRule(const at::Tensor& x, const LinearWeights& w, const LinearRules& rules, Activation activation,
+at::Tensor GatedDeltaRule(const at::Tensor& x, const MixerWeights& w, const MixerRules& rules, Activation activation,
                           DeltaState* state, const std::stop_token& stop) {
   const int64_t rows = x.size(0), heads = rules.num_value_heads, group = heads / rules.num_key_heads;
   const int64_t keys = int64_t{rules.num_key_heads} * rules.key_dim;
@@ -75,7 +75,7 @@ at::Tensor GatedDeltaRule(const at::Tensor& x, const LinearWeights& w, const Lin
   return at::stack(outputs).to(x.scalar_type());
 }
 
-at::Tensor DeltaGate(const at::Tensor& x, const LinearWeights& w, const LinearRules& rules) {
+at::Tensor DeltaGate(const at::Tensor& x, const MixerWeights& w, const MixerRules& rules) {
   return Split(x, w, rules).gate;
 }
 

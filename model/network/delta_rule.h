@@ -20,10 +20,10 @@ struct DeltaState {
 
 // x [rows, hidden], the tokens after those of `state`, which moves on. Returns [rows, num_value_heads, value_dim].
 // Throws CancelledError between two tokens once `stop` is requested; the state is then of no use.
-at::Tensor GatedDeltaRule(const at::Tensor& x, const LinearWeights& w, const LinearRules& rules, Activation activation,
+at::Tensor GatedDeltaRule(const at::Tensor& x, const MixerWeights& w, const MixerRules& rules, Activation activation,
                           DeltaState* state, const std::stop_token& stop);
 
 // The gate of its output, [rows, num_value_heads, value_dim].
-at::Tensor DeltaGate(const at::Tensor& x, const LinearWeights& w, const LinearRules& rules);
+at::Tensor DeltaGate(const at::Tensor& x, const MixerWeights& w, const MixerRules& rules);
 
 }  // namespace headscope::model

@@ -40,9 +40,9 @@ constexpr int64_t kFloatBytes = 4;
 // before it, and what comes out. A delta rule's by the lines of network/delta_rule.cpp: the projection, twice, as its
 // gate is projected again; what goes through the convolution; q and k of every value head, v and the outputs, in fp32;
 // and the memory while it is written anew.
-double LinearPass(const ModelConfig& config, double bytes, double rows) {
-  const LinearRules& rules = config.linear;
-  if (rules.kind == LinearKind::kShortConvolution) return 7.0 * config.hidden_size * bytes * rows;
+double MixerPass(const ModelConfig& config, double bytes, double rows) {
+  const MixerRules& rules = config.mixer;
+  if (rules.kind == MixerKind::kShortConvolution) return 7.0 * config.hidden_size * bytes * rows;
   const double keys = static_cast<double>(rules.num_key_heads) * rules.key_dim;
   const double values = static_cast<double>(rules.num_value_heads) * rules.value_dim;
   const double spread = static_cast<double>(rules.num_value_heads) * rules.key_dim;
@@ -196,9 +196,9 @@ int64_t CopiedKeyBytes(const ModelConfig& config, std::span<const Device> layer_
   return bytes;
 }
 
-int64_t LinearStateBytes(const ModelConfig& config, int64_t number_bytes) {
-  const LinearRules& rules = config.linear;
-  const bool is_convolution = rules.kind == LinearKind::kShortConvolution;
+int64_t MixerStateBytes(const ModelConfig& config, int64_t number_bytes) {
+  const MixerRules& rules = config.mixer;
+  const bool is_convolution = rules.kind == MixerKind::kShortConvolution;
   const int64_t channels = is_convolution ? config.hidden_size
                                           : 2 * int64_t{rules.num_key_heads} * rules.key_dim +
                                                 int64_t{rules.num_value_heads} * rules.value_dim;
@@ -213,9 +213,9 @@ double PassBytes(const ModelConfig& config, int64_t number_bytes, int64_t rows, 
   for (const int32_t one : config.inner_sizes) inner = std::max(inner, one);
   double widest = 3.0 * inner * bytes * static_cast<double>(rows);
   for (const AttentionLayer& layer : config.layers) {
-    const double of_layer = layer.linear ? LinearPass(config, bytes, static_cast<double>(rows))
-                                         : AttentionPass(config, layer, bytes, static_cast<double>(rows),
-                                                         static_cast<double>(tokens), points);
+    const double of_layer = layer.other_mixer ? MixerPass(config, bytes, static_cast<double>(rows))
+                                              : AttentionPass(config, layer, bytes, static_cast<double>(rows),
+                                                              static_cast<double>(tokens), points);
     widest = std::max(widest, of_layer);
   }
   // What all layers get beside hidden states is there from the first on, made of two more tensors of its size.
@@ -237,7 +237,7 @@ ModelSizes SizesOf(const Checkpoint& checkpoint, const ModelConfig& config, int6
     const AttentionLayer& facts = config.layers[static_cast<size_t>(layer)];
     const int64_t cache = CachedNumbers(config, facts) * tokens;
     sizes.layers.push_back(numbers * number_bytes +
-                           (facts.linear ? LinearStateBytes(config, number_bytes) : cache * number_bytes));
+                           (facts.other_mixer ? MixerStateBytes(config, number_bytes) : cache * number_bytes));
   }
   sizes.ends = ends * number_bytes;
   sizes.shared = SharedKeysOf(config, number_bytes, tokens);

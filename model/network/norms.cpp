@@ -7,7 +7,7 @@
 namespace headscope::model {
 namespace {
 
-at::Tensor UnitRows(const at::Tensor& wide, double eps) {
+at::Tensor RmsNormalised(const at::Tensor& wide, double eps) {
   return wide.mul(wide.square().mean(-1, /*keepdim=*/true).add_(eps).rsqrt_());
 }
 
@@ -26,14 +26,14 @@ at::Tensor Normalised(NormKind kind, const at::Tensor& x, const NormWeights& nor
                           norm.bias.defined() ? norm.bias.to(at::kFloat) : at::Tensor(), eps)
         .to(x.scalar_type());
   }
-  const at::Tensor unit = UnitRows(wide, eps);
+  const at::Tensor unit = RmsNormalised(wide, eps);
   if (kind == NormKind::kRmsInFp32) return unit.mul(norm.weight.to(at::kFloat)).to(x.scalar_type());
   if (kind == NormKind::kRmsAboutOne) return unit.mul_(norm.weight.to(at::kFloat).add(1)).to(x.scalar_type());
   return unit.to(x.scalar_type()).mul_(norm.weight);
 }
 
-at::Tensor OfUnitSize(const at::Tensor& x, double eps) {
-  return UnitRows(x.to(at::kFloat), eps).to(x.scalar_type());
+at::Tensor RmsNormWithoutWeight(const at::Tensor& x, double eps) {
+  return RmsNormalised(x.to(at::kFloat), eps).to(x.scalar_type());
 }
 
 }  // namespace headscope::model

@@ -13,6 +13,6 @@ namespace headscope::model {
 at::Tensor Normalised(NormKind kind, const at::Tensor& x, const NormWeights& norm, double eps);
 
 // x / rms(x) over the last dimension.
-at::Tensor OfUnitSize(const at::Tensor& x, double eps);
+at::Tensor RmsNormWithoutWeight(const at::Tensor& x, double eps);
 
 }  // namespace headscope::model

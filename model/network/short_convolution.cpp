@@ -23,7 +23,7 @@ at::Tensor Convolved(const at::Tensor& channels, const Projection& weights, at::
   return at::conv1d(all.unsqueeze(0), weights.weight, bias, 1, at::IntArrayRef{0}, 1, all.size(0)).squeeze(0).t();
 }
 
-at::Tensor ShortConvolution(const at::Tensor& x, const LinearWeights& w, at::Tensor* tail) {
+at::Tensor ShortConvolution(const at::Tensor& x, const MixerWeights& w, at::Tensor* tail) {
   const int64_t hidden = x.size(1);
   const at::Tensor parts = Apply(w.in, x);
   const auto part = [&](int64_t which) { return parts.narrow(1, which * hidden, hidden); };

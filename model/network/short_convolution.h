@@ -15,6 +15,6 @@ at::Tensor Convolved(const at::Tensor& channels, const Projection& weights, at::
 
 // x [rows, hidden]: one third of its projection gates the convolution's input, another what comes out of it. Returns
 // [rows, hidden], what the output projection gets.
-at::Tensor ShortConvolution(const at::Tensor& x, const LinearWeights& w, at::Tensor* tail);
+at::Tensor ShortConvolution(const at::Tensor& x, const MixerWeights& w, at::Tensor* tail);
 
 }  // namespace headscope::model

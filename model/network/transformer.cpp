@@ -41,7 +41,7 @@ class TorchTransformer final : public Transformer {
   ElementType captured_type() const override { return decoder_.types.captured; }
 
  private:
-  bool IsRecurrent() const { return decoder_.config.linear.kernel > 0; }
+  bool IsRecurrent() const { return decoder_.config.mixer.kernel > 0; }
   void Refeed(const std::stop_token& stop);
 
   Decoder decoder_;

@@ -82,8 +82,8 @@ class LayerLoader {
     const LayerNames& names = family_.layer;
     LayerWeights out;
     out.input_norm = LoadNorm(names.input_norm);
-    if (facts_.linear) {
-      LoadLinear(&out);
+    if (facts_.other_mixer) {
+      LoadMixer(&out);
     } else {
       if (family_.qkv_layout == QkvLayout::kLatent)
         LoadLatents(&out);
@@ -221,35 +221,35 @@ class LayerLoader {
   at::Tensor ByKeyHead(const std::vector<at::Tensor>& projections) const {
     std::vector<at::Tensor> parts;
     for (const at::Tensor& rows : projections)
-      parts.push_back(rows.view({config_.linear.num_key_heads, -1, rows.size(1)}));
+      parts.push_back(rows.view({config_.mixer.num_key_heads, -1, rows.size(1)}));
     return at::cat(parts, 1).view({-1, parts.front().size(2)});
   }
 
-  void LoadLinear(LayerWeights* out) {
-    const LinearNames& names = family_.linear;
-    LinearWeights& linear = out->linear;
-    linear.convolution.weight = Part(names.convolution, ".weight");
-    if (config_.linear.kind == LinearKind::kShortConvolution) {
-      const bool bias = config_.linear.bias;
-      if (bias) linear.convolution.bias = Part(names.convolution, ".bias");
-      linear.in = LoadProjection(names.in, bias);
+  void LoadMixer(LayerWeights* out) {
+    const MixerNames& names = family_.mixer;
+    MixerWeights& mixer = out->mixer;
+    mixer.convolution.weight = Part(names.convolution, ".weight");
+    if (config_.mixer.kind == MixerKind::kShortConvolution) {
+      const bool bias = config_.mixer.bias;
+      if (bias) mixer.convolution.bias = Part(names.convolution, ".bias");
+      mixer.in = LoadProjection(names.in, bias);
       out->output = LoadProjection(names.output, bias);
       return;
     }
     if (names.qkvz.empty()) {
-      const LinearRules& rules = config_.linear;
+      const MixerRules& rules = config_.mixer;
       const int64_t keys = int64_t{rules.num_key_heads} * rules.key_dim;
       const at::Tensor qkv = Part(names.qkv, ".weight");
-      linear.qkvz.weight = ByKeyHead({qkv.narrow(0, 0, keys), qkv.narrow(0, keys, keys),
-                                      qkv.narrow(0, 2 * keys, qkv.size(0) - 2 * keys), Part(names.z, ".weight")});
-      linear.ba.weight = ByKeyHead({Part(names.b, ".weight"), Part(names.a, ".weight")});
+      mixer.qkvz.weight = ByKeyHead({qkv.narrow(0, 0, keys), qkv.narrow(0, keys, keys),
+                                     qkv.narrow(0, 2 * keys, qkv.size(0) - 2 * keys), Part(names.z, ".weight")});
+      mixer.ba.weight = ByKeyHead({Part(names.b, ".weight"), Part(names.a, ".weight")});
     } else {
-      linear.qkvz = LoadProjection(names.qkvz, false);
-      linear.ba = LoadProjection(names.ba, false);
+      mixer.qkvz = LoadProjection(names.qkvz, false);
+      mixer.ba = LoadProjection(names.ba, false);
     }
-    linear.decay = Part(names.decay, "").to(at::kFloat);
-    linear.step_bias = Part(names.step_bias, "").to(at::kFloat);
-    linear.norm = LoadNorm(names.norm);
+    mixer.decay = Part(names.decay, "").to(at::kFloat);
+    mixer.step_bias = Part(names.step_bias, "").to(at::kFloat);
+    mixer.norm = LoadNorm(names.norm);
     out->output = LoadProjection(names.output, false);
   }
 

@@ -52,9 +52,9 @@ struct IndexWeights {
   Projection weights;  // [heads, hidden]: what each of its heads counts
 };
 
-// What stands in place of attention (LinearRules); of its two kinds, `in` belongs to the short convolution alone, and
+// A token mixer in place of attention (MixerRules); of its two kinds, `in` belongs to the short convolution alone, and
 // the others, but for the convolution's weight, to the delta rule.
-struct LinearWeights {
+struct MixerWeights {
   Projection qkvz, ba;     // rows: for each key head its query, its key, its values and their gates; b and a
   Projection in;           // rows: the gate before the convolution, the one behind it, its input
   Projection convolution;  // [channels, 1, kernel], of q, k and v, or of the hidden state
@@ -89,7 +89,7 @@ struct LayerWeights {
   Projection qkv;  // rows: all q heads, and as far as the layer has them all k heads, all v heads, all gates of outputs
   LatentWeights latent;
   IndexWeights index;
-  LinearWeights linear;
+  MixerWeights mixer;
   NormWeights q_norm, k_norm;
   Projection output;
   NormWeights attention_output_norm;

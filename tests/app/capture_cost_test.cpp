@@ -67,7 +67,7 @@ TEST(CaptureCost, CountsEachLayersOwnPairsAndWidths) {
   config.layers[1].causal = false;
   EXPECT_DOUBLE_EQ(Operations(config, 10000, 50),
                    of_weights + AttentionOperations(config.layers[0], 50) + AttentionOperations(config.layers[1], 50));
-  config.layers[1].linear = true;  // no heads
+  config.layers[1].other_mixer = true;  // no heads
   EXPECT_DOUBLE_EQ(Operations(config, 10000, 50), of_weights + AttentionOperations(config.layers[0], 50));
   config.tied_embeddings = false;  // and the head is multiplied with the last token alone
   EXPECT_DOUBLE_EQ(Operations(config, 10000, 50),
@@ -108,7 +108,7 @@ TEST(CaptureCost, MemoryGrowsWithTheCacheOfEachLayerAndTheWidestPass) {
     return CostOf(config, Summary(10000), {tokens, 0, chunk}, 4).model_bytes;
   };
   EXPECT_EQ(held(2000, 100) - held(1000, 100), 4 * 1000 * 2 * 2 * 14) << "keys and values of two layers";
-  config.layers[1].linear = true;
+  config.layers[1].other_mixer = true;
   EXPECT_EQ(held(2000, 100) - held(1000, 100), 4 * 1000 * 2 * 14);
   EXPECT_EQ(held(1000, 200) - held(1000, 100), 2 * (held(1000, 150) - held(1000, 100)));
   EXPECT_GT(held(1000, 1), 4 * 10000);

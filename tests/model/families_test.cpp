@@ -174,8 +174,8 @@ TEST_P(TinyModel, GivesTheHeadsOfTransformersInPrefillAndDecode) {
   for (size_t layer = 0; layer < sink.layers.size(); ++layer) {
     const AllHeadsSink::Layer& found = sink.layers[layer];
     const AttentionLayer& facts = config.layers[layer];
-    ASSERT_EQ(found.q.empty(), facts.linear);
-    if (facts.linear) continue;
+    ASSERT_EQ(found.q.empty(), facts.other_mixer);
+    if (facts.other_mixer) continue;
     const auto group = static_cast<size_t>(facts.num_qo_heads / facts.num_kv_heads);
     for (const auto* heads : {&found.q, &found.k, &found.v}) {
       const size_t head_size =
@@ -362,7 +362,7 @@ TEST_P(KeepingModel, ForgetsWhatWasTakenBack) {
   model->Forward(all.subspan(100, 9), LogitsOf::kNone);
   model->Rewind(50);
   int32_t last = model->config().num_layers - 1;
-  while (model->config().layers[static_cast<size_t>(last)].linear) --last;
+  while (model->config().layers[static_cast<size_t>(last)].other_mixer) --last;
   FailingSink failing(last);
   EXPECT_THROW(model->Forward(all.subspan(120, 6), LogitsOf::kNone, &failing), DeviceError);
   EXPECT_EQ(model->num_tokens(), 50);

@@ -100,14 +100,14 @@ TEST(FamilyConfig, RefusesVariantsOfTheFamiliesOf2026) {
 
 TEST(FamilyConfig, ReadsLayersOfShortConvolutions) {
   json lfm2 = FamilyJson("lfm2");
-  EXPECT_FALSE(Parse(lfm2).layers[0].linear) << "without a list, every layer has attention";
+  EXPECT_FALSE(Parse(lfm2).layers[0].other_mixer) << "without a list, every layer has attention";
   lfm2["layer_types"] = {"conv", "full_attention"};
   const ModelConfig config = Parse(lfm2);
-  EXPECT_TRUE(config.layers[0].linear);
+  EXPECT_TRUE(config.layers[0].other_mixer);
   EXPECT_EQ(config.layers[0].num_qo_heads, 0);
-  EXPECT_FALSE(config.layers[1].linear);
-  EXPECT_EQ(config.linear.kind, LinearKind::kShortConvolution);
-  EXPECT_EQ(config.linear.kernel, 3);
+  EXPECT_FALSE(config.layers[1].other_mixer);
+  EXPECT_EQ(config.mixer.kind, MixerKind::kShortConvolution);
+  EXPECT_EQ(config.mixer.kernel, 3);
   EXPECT_EQ(config.intermediate_size, 256) << "two thirds of 96, to the next multiple of 256";
   EXPECT_TRUE(config.tied_embeddings);
   lfm2["block_auto_adjust_ff_dim"] = false;
@@ -119,7 +119,7 @@ TEST(FamilyConfig, ReadsLayersOfShortConvolutions) {
   lfm2.erase("layer_types");
   EXPECT_THAT(RefusalWith("full_attn_idxs", json::array({2}), lfm2), HasSubstr("its numbers must be layers"));
   lfm2["full_attn_idxs"] = {0};
-  EXPECT_TRUE(Parse(lfm2).layers[1].linear);
+  EXPECT_TRUE(Parse(lfm2).layers[1].other_mixer);
   lfm2["block_auto_adjust_ff_dim"] = true;
   EXPECT_THAT(RefusalWith("block_ffn_dim_multiplier", -1.0, lfm2), HasSubstr("is not between 0 and 1024"));
 }

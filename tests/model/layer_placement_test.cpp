@@ -246,9 +246,9 @@ TEST(LayerPlacement, CappedScoresAreCounted) {
 TEST(LayerPlacement, LinearLayersAreCounted) {
   ModelConfig config = Plain();
   const double plain = PassBytes(config, 2, 100, 4096);
-  config.linear = {.num_key_heads = 4, .num_value_heads = 8, .key_dim = 128, .value_dim = 128, .kernel = 4};
-  config.layers[1].linear = true;
-  EXPECT_EQ(LinearStateBytes(config, 2), 4 * 8 * 128 * 128 + 2 * (2 * 4 * 128 + 8 * 128) * 3);
+  config.mixer = {.num_key_heads = 4, .num_value_heads = 8, .key_dim = 128, .value_dim = 128, .kernel = 4};
+  config.layers[1].other_mixer = true;
+  EXPECT_EQ(MixerStateBytes(config, 2), 4 * 8 * 128 * 128 + 2 * (2 * 4 * 128 + 8 * 128) * 3);
   const double wider = PassBytes(config, 2, 100, 4096);
   EXPECT_GT(wider, plain + 100 * 4.0 * 8 * 128 * 4) << "q and k in fp32, for every value head";
   EXPECT_DOUBLE_EQ(wider, PassBytes(config, 2, 100, 100'000)) << "whatever the length of the text";
@@ -267,9 +267,9 @@ TEST(LayerPlacement, AnIndexIsCounted) {
 
 TEST(LayerPlacement, ShortConvolutionsAreCounted) {
   ModelConfig config = Plain();
-  config.linear = {.kind = LinearKind::kShortConvolution, .kernel = 3};
-  config.layers[1].linear = true;
-  EXPECT_EQ(LinearStateBytes(config, 2), 2 * config.hidden_size * 2);
+  config.mixer = {.kind = MixerKind::kShortConvolution, .kernel = 3};
+  config.layers[1].other_mixer = true;
+  EXPECT_EQ(MixerStateBytes(config, 2), 2 * config.hidden_size * 2);
   EXPECT_GE(PassBytes(config, 2, 100, 4096), (4.0 + 7) * config.hidden_size * 2 * 100);
 }
 

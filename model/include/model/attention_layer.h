@@ -35,7 +35,7 @@ struct AttentionLayer {
   bool causal = true;             // else every row sees all keys, also later ones: an encoder's
   int32_t kv_layer = -1;          // the layer whose k and v this one reads, one with k and v of its own; -1: its own
   bool v_is_projected_k = false;  // v is made of k's projection, before k's norm and positions
-  bool linear = false;            // something else stands in place of attention (LinearRules): there are no heads
+  bool other_mixer = false;       // another token mixer stands in place of attention (MixerRules): no heads
   // A logit for each query head, which joins every row's softmax and has no value; empty: none.
   std::vector<float> sinks = {};
 };

@@ -48,7 +48,7 @@ struct SharedKeys {
 
 // Bytes that a model takes where it runs.
 struct ModelSizes {
-  std::vector<int64_t> layers;  // weights and cache of each layer, or what a linear one remembers
+  std::vector<int64_t> layers;  // weights and cache of each layer, or what a recurrent token mixer remembers
   int64_t ends = 0;             // what lies before the first and after the last layer: it goes with the first one
   int64_t pass = 0;             // what a pass takes beside them, on each device that has a layer
   std::vector<SharedKeys> shared = {};  // of each layer; empty: none reads another one's keys
@@ -76,8 +76,8 @@ int64_t CachedNumbers(const ModelConfig& config, const AttentionLayer& layer);
 int64_t CopiedKeyBytes(const ModelConfig& config, std::span<const Device> layer_devices, int64_t number_bytes,
                        int64_t tokens);
 
-// What a linear layer remembers of the tokens before a pass.
-int64_t LinearStateBytes(const ModelConfig& config, int64_t number_bytes);
+// What a token mixer in place of attention remembers of the tokens before a pass.
+int64_t MixerStateBytes(const ModelConfig& config, int64_t number_bytes);
 
 // What the widest layer needs at once, beside weights and cache: in a pass of `rows` rows over `tokens` tokens, of
 // which `points` are recorded.

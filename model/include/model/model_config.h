@@ -81,15 +81,15 @@ struct IndexRules {
   int32_t rope = 0;  // place in ModelConfig::ropes
 };
 
-// What stands in place of attention in layers that have none (AttentionLayer::linear).
-enum class LinearKind : uint8_t {
+// Token mixers of layers without attention (AttentionLayer::other_mixer).
+enum class MixerKind : uint8_t {
   kDeltaRule,        // a gated delta rule behind a convolution (arXiv 2412.06464)
   kShortConvolution  // a convolution between two gates
 };
 
 // Those layers; kernel 0: the model has none.
-struct LinearRules {
-  LinearKind kind = LinearKind::kDeltaRule;
+struct MixerRules {
+  MixerKind kind = MixerKind::kDeltaRule;
   std::string_view kinds_key = "layer_types";  // says which layers those are, in config.json
   bool bias = false;                           // of a short convolution and its projections
   int32_t num_key_heads = 0;                   // of a delta rule, as all sizes below but the last
@@ -135,7 +135,7 @@ struct ModelConfig {
   ExpertRules experts;
   LatentRules latent;
   IndexRules index;
-  LinearRules linear;
+  MixerRules mixer;
   LayerInputRules layer_inputs;
   AltUpRules altup;
   int32_t laurel_rank = 0;            // of a low-rank layer beside attention (LAuReL); 0: none
