@@ -23,6 +23,8 @@ import struct
 import sys
 import unicodedata
 
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # threads for a hundred short texts cost more than they bring
+
 import sentencepiece
 import tiktoken
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -339,8 +341,17 @@ def bytes_to_unicode():
     return [chr(byte) if byte in seen else chr(next(others)) for byte in range(256)]
 
 
+def stage(name, chosen):
+    """A normalizer or pre-tokenizer as a tokenizer.json says it."""
+    if chosen is None:
+        return None
+    tokenizer = Tokenizer(models.BPE())
+    setattr(tokenizer, name, chosen)
+    return json.loads(tokenizer.to_str())[name]
+
+
 def cross(prose):
-    """Every normalizer with every pre-tokenizer and every model."""
+    """Every normalizer with every pre-tokenizer and every model, as texts of tokenizer.json."""
     small = prose[:20_000]
     in_bytes = trained(small, [byte_level(regex=True)])
     bases = {"bytes": json.loads(in_bytes.to_str()), "characters": json.loads(over_characters(small, legacy=True).to_str()),
@@ -361,21 +372,18 @@ def cross(prose):
                 "isolated": split(LLAMA3), "removed": split([" "], "removed"), "previous": split([" "], "merged_with_previous"), "next": split(r"\s+", "merged_with_next"),
                 "scripts": pre_tokenizers.UnicodeScripts(), "fixed": pre_tokenizers.FixedLength(3), "inverted": split(r"\p{N}", "contiguous", True),
                 "several": pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), metaspace(prepend_scheme="always")])}
+    def in_bytes_of(step):
+        return byte_level(prefix=True, regex=True) if step is None else pre_tokenizers.Sequence([step, byte_level()])
+
+    normalizers_of = {name: stage("normalizer", one) for name, one in normalizers_of.items()}
+    steps_in_bytes = {name: stage("pre_tokenizer", in_bytes_of(one)) for name, one in steps_of.items()}
+    steps_of = {name: stage("pre_tokenizer", one) for name, one in steps_of.items()}
     for model, base in bases.items():
+        vocabulary = json.dumps(base.pop("model"))  # most of each file, and the same one in 357
         for normal, normalizer in normalizers_of.items():
-            for step, pre_tokenizer in steps_of.items():
-                tokenizer = Tokenizer.from_str(json.dumps(base))
-                if normalizer is not None:
-                    tokenizer.normalizer = normalizer
-                if model == "bytes":
-                    pre_tokenizer = byte_level(prefix=True, regex=True) if pre_tokenizer is None else pre_tokenizers.Sequence([pre_tokenizer, byte_level()])
-                if pre_tokenizer is not None:
-                    tokenizer.pre_tokenizer = pre_tokenizer
-                spec = json.loads(tokenizer.to_str())
-                for stage, chosen in (("normalizer", normalizer), ("pre_tokenizer", pre_tokenizer)):
-                    if chosen is None:
-                        spec[stage] = None
-                yield f"cross/{model}-{normal}-{step}", spec
+            for step, pre_tokenizer in (steps_in_bytes if model == "bytes" else steps_of).items():
+                spec = json.dumps(base | {"normalizer": normalizer, "pre_tokenizer": pre_tokenizer})
+                yield f"cross/{model}-{normal}-{step}", f'{spec[:-1]}, "model": {vocabulary}}}'
 
 
 def texts(seed, assigned, strings):
@@ -406,12 +414,11 @@ def slices(text):
         yield text
         return
     for part in (text[first:first + 400_000] for first in range(0, len(text), 400_000)):
-        begin = length = 0
-        for place, character in enumerate(part):
-            length = length + 1 if place > 0 and character.isspace() == part[place - 1].isspace() else 1
-            if length > 25_000:
-                yield part[begin:place]
-                begin, length = place, 1
+        begin = 0
+        for run in re.finditer(r"\s+|\S+", part):
+            for cut in range(run.start() + 25_000, run.end(), 25_000):
+                yield part[begin:cut]
+                begin = cut
         yield part[begin:]
 
 
@@ -433,13 +440,19 @@ def text_of(utf8):
     return struct.pack("<I", len(utf8)) + utf8
 
 
-def write_cases(folder, strings, encode, decode):
-    """`encode(text, special)` and `decode(ids)` are the library's."""
+def write_cases(folder, strings, encode, with_special, decode):
+    """`encode(texts)`, `with_special(ids)` and `decode(ids)` are the library's; what encode makes of a text may be more than its ids."""
     with open(os.path.join(folder, "cases.bin"), "wb") as file:
-        for text in strings:
-            ids, utf8 = encode(text, False), text.encode()
-            special = numbers(encode(text, True)[:4]) if len(utf8) <= 1000 else b""
+        for text, encoded in zip(strings, encode(strings), strict=True):
+            utf8, ids = text.encode(), getattr(encoded, "ids", encoded)
+            special = numbers(with_special(encoded)[:4]) if len(utf8) <= 1000 else b""
             file.write(text_of(utf8) + numbers(ids) + special + text_of(decode(ids).encode()))
+
+
+def write_library_cases(folder, strings, tokenizer):
+    """Of a tokenizer.json. Special tokens come with the last stage, so the stages before it run once a text, and without places in the text."""
+    write_cases(folder, strings, lambda texts: tokenizer.encode_batch_fast(texts, add_special_tokens=False),
+                lambda encoded: tokenizer.post_process(encoded, None, True).ids, lambda ids: tokenizer.decode(ids, skip_special_tokens=False))
 
 
 def main():
@@ -467,8 +480,7 @@ def main():
         # A tokenizer.json of that kind begins anew after a name.
         chosen = [text for text in [*texts(number, assigned, strings), long_text]
                   if kind != "sentencepiece" or not any(name in text for name in ("<s>", "</s>", "<unk>"))]
-        write_cases(folder_of(kind), chosen, lambda text, special: tokenizer.encode(text, add_special_tokens=special).ids,
-                    lambda ids: tokenizer.decode(ids, skip_special_tokens=False))
+        write_library_cases(folder_of(kind), chosen, tokenizer)
     for number, (kind, model) in enumerate(library_models(prose[:60_000])):
         if wanted and kind not in wanted:
             continue
@@ -483,7 +495,7 @@ def main():
         chosen = [text for text in [*texts(100 + number, assigned, strings), long_text[:20_000] if "unigram" in kind else long_text] if not any(name in text for name in ("<s>", "</s>", "<unk>"))]
         # tokenization_chatglm.py puts [gMASK] and sop before a text: the second and the fourth name behind the pieces.
         before = [processor.vocab_size() + 1, processor.vocab_size() + 3] if chatglm else [processor.bos_id()]
-        write_cases(folder_of(kind), chosen, lambda text, special: before * special + processor.encode(text), processor.decode)
+        write_cases(folder_of(kind), chosen, processor.encode, lambda ids: before + ids, processor.decode)
     for number, (kind, file, lines, beside, encoding, before) in enumerate(ranked(prose[:60_000])):
         if wanted and kind not in wanted:
             continue
@@ -501,18 +513,17 @@ def main():
         if sliced:
             chosen += long_runs(names[0], prose)
         form = (lambda text: unicodedata.normalize("NFC", text)) if kind == "ranked_qwen" else (lambda text: text)
-        write_cases(folder_of(kind), chosen, lambda text, special: ids * special + [id for part in (slices(text) if sliced else [form(text)]) for id in encoding.encode(part, allowed_special="all")],
-                    encoding.decode)
+        write_cases(folder_of(kind), chosen, lambda texts: ([id for part in (slices(text) if sliced else [form(text)]) for id in encoding.encode(part, allowed_special="all")] for text in texts),
+                    lambda found: ids + found, encoding.decode)
     if not wanted or "cross" in wanted:
         few = [text for text in texts(1000, assigned, 60) if len(text) < 400]
         kinds = []
         for kind, spec in cross(prose):
             kinds.append(kind)
             path = os.path.join(folder_of(kind), "tokenizer.json")
-            open(path, "w").write(json.dumps(spec))  # several times faster than json.dump
+            open(path, "w").write(spec)
             tokenizer = Tokenizer.from_file(path)
-            write_cases(folder_of(kind), few, lambda text, special: tokenizer.encode(text, add_special_tokens=special).ids,
-                        lambda ids: tokenizer.decode(ids, skip_special_tokens=False))
+            write_library_cases(folder_of(kind), few, tokenizer)
         open(os.path.join(out_dir, "cross", "kinds"), "w").write("".join(kind + "\n" for kind in kinds))
 
 
