@@ -104,7 +104,7 @@ class Interrupts(TraceCase):
 
     def test_killed_capture_stays_readable(self):
         out = self.path / "killed.h5"
-        process = subprocess.Popen([HEADSCOPE, "capture", MODEL, "--task", "kv", "--length", "16384", "-o", str(out), "--quiet"])
+        process = subprocess.Popen([HEADSCOPE, "capture", MODEL, "--task", "kv", "--length", "16384", "--threads", "1", "-o", str(out), "--quiet"])
         deadline = time.time() + 60 * PATIENCE
         while time.time() < deadline and (not out.exists() or out.stat().st_size < 40_000_000):
             time.sleep(0.05)

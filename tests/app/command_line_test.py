@@ -545,7 +545,7 @@ class Results(TraceCase):
 
     def test_demo_writes_the_report(self):
         out = self.path / "demo"
-        shown = run("demo", "-o", out, "--length", 1024, "--repeat", 1, "--quiet", env=openmp_speaks())  # the policy of waiting as people start it
+        shown = run("demo", "-o", out, "--length", 512, "--repeat", 1, "--quiet", env=openmp_speaks())  # the policy of waiting as people start it
         self.assertEqual(spin_count(shown), "0")
         html = (out / "report.html").read_text()
         pictures = list(out.glob("head-*.png"))
