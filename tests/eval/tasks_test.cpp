@@ -280,7 +280,7 @@ TEST_F(Tasks, ModelFindsWhatItsContextHolds) {
   EvaluateRequest request;
   request.model_dir = ReferenceModel();
   request.tasks = {"passkey", "variables", "repeat", "prose"};
-  request.lengths = {2048};
+  request.lengths = {1024};
   request.samples = 4;
   request.questions_per_context = 4;
   request.prose_path = kProsePath;
@@ -296,8 +296,8 @@ TEST_F(Tasks, ModelFindsWhatItsContextHolds) {
   EXPECT_EQ(reported, 4);
   // One count over all tasks: a context, its questions (passkey 4, variables 4, repeat 4), and the window of prose.
   ASSERT_FALSE(seen.empty());
-  EXPECT_GT(seen.front().total, 4 * 2048);
-  EXPECT_LT(seen.front().total, 5 * 2048);
+  EXPECT_GT(seen.front().total, 4 * 1024);
+  EXPECT_LT(seen.front().total, 5 * 1024);
   for (size_t i = 0; i < seen.size(); ++i) {
     EXPECT_EQ(seen[i].stage, "evaluating");
     EXPECT_EQ(seen[i].total, seen.front().total);
