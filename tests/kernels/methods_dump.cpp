@@ -53,9 +53,11 @@ struct Case {
 
 class Dumper {
  public:
-  Dumper(std::string directory, uint32_t seed) : directory_(std::move(directory)), random_(seed) {}
+  Dumper(std::string directory, uint32_t seed) : directory_(std::move(directory)), seed_(seed) {}
 
-  void Write(const Case& c) { Write(c, RandomProblem(c.shape, &random_)); }
+  void Write(const Case& c) {
+    Write(c, ProblemOfNext(c.method + (c.phase == Phase::kDecode ? " decode" : " prefill"), c.shape));
+  }
 
   void Write(const Case& c, RandomProblem data) {
     data.scale = c.scale;
@@ -105,7 +107,7 @@ class Dumper {
   // below run beside it, layer n with the query that stands layer - n rows before, so that no two choose alike.
   void WriteGeneration(const std::string& method, const std::string& parameters, const ProblemShape& shape,
                        int32_t prompt, int32_t layer, bool below = false) {
-    WriteGeneration(method, parameters, RandomProblem(shape, &random_), prompt, layer, below);
+    WriteGeneration(method, parameters, ProblemOfNext(method + " generation", shape), prompt, layer, below);
   }
 
   void WriteGeneration(const std::string& method, const std::string& parameters, const RandomProblem& data,
@@ -124,8 +126,8 @@ class Dumper {
     begin.cache.seq_q = begin.cache.seq_k = prompt;
     begin.layer = layer;
     begin.num_layers = kLayersOfModel;
-    // Of every other case a model with a window and sinks, whose own LSE is known.
-    const int32_t window = number_ % 2 == 1 ? prompt / 2 + 1 : 0;
+    // Of every other case of a method a model with a window and sinks, whose own LSE is known.
+    const int32_t window = generations_[method]++ % 2 == 1 ? prompt / 2 + 1 : 0;
     std::vector<float> sinks, lse;
     if (window > 0) {
       for (int32_t head = 0; head < shape.num_qo_heads; ++head)
@@ -324,7 +326,18 @@ class Dumper {
   }
 
   std::string directory_;
-  std::mt19937 random_;
+  // The numbers of the next case of that kind: its own, so that cases of other methods may come and go.
+  RandomProblem ProblemOfNext(const std::string& kind, const ProblemShape& shape) {
+    std::vector<uint32_t> facts(kind.begin(), kind.end());
+    facts.push_back(static_cast<uint32_t>(cases_[kind]++));
+    facts.push_back(seed_);
+    std::seed_seq seeds(facts.begin(), facts.end());
+    std::mt19937 random(seeds);
+    return {shape, &random};
+  }
+
+  uint32_t seed_;
+  std::map<std::string, int> cases_, generations_;  // so far
   int number_ = 0;
 };
 
@@ -465,8 +478,9 @@ Settings DecodeSettings() {
 void WriteDecode(Dumper* dumper) {
   const int32_t lengths[] = {1, 2, 64, 129, 500, 2000};
   const int32_t groups[] = {1, 2, 4, 7};
-  int32_t turn = 0;
+  std::map<std::string, int32_t> turns;  // of each method
   for (const auto& [method, parameters] : DecodeSettings()) {
+    int32_t& turn = turns[method];
     for (const int32_t length : lengths) {
       const int32_t group = groups[turn++ % 4];
       dumper->Write({Phase::kDecode,
@@ -534,8 +548,9 @@ void WriteLayers(Dumper* dumper, const RandomProblem* recorded) {
 }
 
 void WriteGenerations(Dumper* dumper) {
-  int32_t turn = 0;
+  std::map<std::string, int32_t> turns;  // of each method
   for (const auto& [method, parameters] : GenerationSettings()) {
+    int32_t& turn = turns[method];
     for (const int32_t prompt : {20, 90, 131}) {
       const int32_t group = 1 + turn++ % 3;
       dumper->WriteGeneration(method, parameters,
