@@ -181,10 +181,10 @@ AttentionResult AttendCapped(const at::Tensor& q, const at::Tensor& k, const at:
 }
 
 AttentionResult AttendSelected(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
-                               const at::Tensor& selected, bool with_lse) {
+                               const at::Tensor& selected, bool with_lse, int64_t block_scores) {
   const int64_t rows = q.size(1), tokens = k.size(1), dim = std::max(k.size(2), v.size(2));
   const int64_t padded = (tokens / kAlignment + 1) * kAlignment;  // one column at least for what fills a row up
-  const int64_t step = RowsOfBlock(padded, rows);
+  const int64_t step = RowsOfBlock(padded, rows, block_scores);
   const at::Tensor wide_k = Padded(k, dim).contiguous(), wide_v = Padded(v, dim).contiguous();
   std::vector<at::Tensor> outputs;
   for (int64_t first = 0; first < rows; first += step) {

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "model/attention_backend.h"
+#include "network/row_blocks.h"
 
 namespace headscope::model {
 
@@ -30,10 +31,11 @@ AttentionResult AttendChunks(const at::Tensor& q, const at::Tensor& k, const at:
                              int64_t chunk);
 
 // AttendCausal where each row attends to the tokens `selected` [rows, ids] int32 alone, which are filled up with -1:
-// all scores are made, a block of rows at a time, and the others hidden. The log-sum-exp counts every key up to the row
-// all the same, as a trace's does: a second attention over all of them, made `with_lse` only, and else undefined.
+// all scores are made, a block of rows at a time (`block_scores` of a head, or one row's), and the others hidden. The
+// log-sum-exp counts every key up to the row all the same, as a trace's does: a second attention over all of them, made
+// `with_lse` only, and else undefined.
 AttentionResult AttendSelected(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
-                               const at::Tensor& selected, bool with_lse);
+                               const at::Tensor& selected, bool with_lse, int64_t block_scores = kBlockScores);
 
 // The default backend: AttendCausal, AttendChunks, AttendCapped or AttendSelected, and a layer's sinks after it.
 class DenseAttention final : public AttentionBackend {

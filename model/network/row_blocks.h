@@ -11,8 +11,8 @@ namespace headscope::model {
 inline constexpr int64_t kBlockScores = int64_t{64} << 18;  // 64 MB of fp32
 
 // Rows of a block, of `rows` that have so many scores each: one at the least.
-inline int64_t RowsOfBlock(int64_t scores_of_row, int64_t rows) {
-  return std::clamp<int64_t>(kBlockScores / scores_of_row, 1, rows);
+inline int64_t RowsOfBlock(int64_t scores_of_row, int64_t rows, int64_t block_scores = kBlockScores) {
+  return std::clamp<int64_t>(block_scores / scores_of_row, 1, rows);
 }
 
 }  // namespace headscope::model

@@ -18,7 +18,6 @@
 
 #include "base/stop.h"
 #include "network/activations.h"
-#include "network/row_blocks.h"
 
 namespace headscope::model {
 
@@ -35,10 +34,10 @@ IndexVectors MakeIndexVectors(const at::Tensor& x, const at::Tensor& latent, con
   return {RotaryEmbedding::Rotate(q, positions), RotaryEmbedding::Rotate(k, positions), weights.t().contiguous()};
 }
 
-at::Tensor ChooseTokens(const IndexVectors& of_pass, const at::Tensor& keys, int64_t count,
-                        const std::stop_token& stop) {
+at::Tensor ChooseTokens(const IndexVectors& of_pass, const at::Tensor& keys, int64_t count, const std::stop_token& stop,
+                        int64_t block_scores) {
   const int64_t heads = of_pass.q.size(0), rows = of_pass.q.size(1), tokens = keys.size(0), past = tokens - rows;
-  const int64_t step = RowsOfBlock(heads * tokens, rows);
+  const int64_t step = RowsOfBlock(heads * tokens, rows, block_scores);
   const at::TensorOptions numbers = keys.options().dtype(at::kLong);
   const at::Tensor transposed = keys.to(at::kFloat).t();
   const int64_t kept = std::min(count, tokens);

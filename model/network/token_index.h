@@ -9,6 +9,7 @@
 
 #include "model/model_config.h"
 #include "network/rope.h"
+#include "network/row_blocks.h"
 #include "network/weights.h"
 
 namespace headscope::model {
@@ -27,8 +28,9 @@ IndexVectors MakeIndexVectors(const at::Tensor& x, const at::Tensor& latent, con
 
 // Of the keys [tokens, dim] of all tokens so far, those of the pass the last: tokens [rows, min(count, tokens)] int32,
 // rising, filled up with -1. Of equal scores, which relu makes where all products are negative, the first tokens count:
-// the choice is the same in whatever passes a text is fed. Throws CancelledError between two blocks of rows.
-at::Tensor ChooseTokens(const IndexVectors& of_pass, const at::Tensor& keys, int64_t count,
-                        const std::stop_token& stop);
+// the choice is the same in whatever passes a text is fed, and in whatever blocks of rows: of `block_scores` scores, or
+// one row's. Throws CancelledError between two blocks.
+at::Tensor ChooseTokens(const IndexVectors& of_pass, const at::Tensor& keys, int64_t count, const std::stop_token& stop,
+                        int64_t block_scores = kBlockScores);
 
 }  // namespace headscope::model

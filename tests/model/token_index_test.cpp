@@ -4,16 +4,20 @@
 
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <stop_token>
 #include <vector>
 
 #include "base/errors.h"
+#include "network/attention.h"
 
 namespace headscope::model {
 namespace {
@@ -57,6 +61,38 @@ TEST(TokenIndex, ChoosesTheSameInPasses) {
                      k.squeeze(0).narrow(0, 0, first + rows), kCount, {});
     for (int64_t row = 0; row < rows; ++row) EXPECT_EQ(RowOf(part, row), RowOf(whole, first + row)) << first + row;
     first += rows;
+  }
+}
+
+TEST(TokenIndex, ChoosesAndAttendsTheSameInBlocks) {
+  constexpr int64_t kTokens = 90, kRows = 75, kCount = 16, kPast = kTokens - kRows;
+  at::manual_seed(4);
+  const at::Tensor index_q = at::randn({3, kRows, 4}), index_k = at::randn({1, kTokens, 4}),
+                   weights = at::randn({3, kRows});
+  const IndexVectors of_pass{index_q, index_k.narrow(1, kPast, kRows), weights};
+  const at::Tensor whole = ChooseTokens(of_pass, index_k.squeeze(0), kCount, {});
+
+  const at::Tensor q = at::randn({4, kRows, 8}), k = at::randn({2, kTokens, 8}), v = at::randn({2, kTokens, 5});
+  // By the definition, in float64.
+  const at::Tensor scores =
+      at::matmul(q.to(at::kDouble), k.repeat_interleave(2, 0).transpose(1, 2).to(at::kDouble)).mul(0.3);
+  at::Tensor hidden = at::ones({kRows, kTokens}, at::kBool);
+  for (int64_t row = 0; row < kRows; ++row) {
+    for (const int32_t token : RowOf(whole, row)) {
+      if (token >= 0) hidden[row][token] = false;
+    }
+  }
+  const at::Tensor shares = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity()).softmax(-1);
+  const at::Tensor defined = at::matmul(shares, v.repeat_interleave(2, 0).to(at::kDouble));
+
+  // Blocks of seven rows and less than one, the last of them of fewer.
+  for (const int64_t block_rows : {7, 0}) {
+    const at::Tensor chosen =
+        ChooseTokens(of_pass, index_k.squeeze(0), kCount, {}, std::max<int64_t>(3 * kTokens * block_rows, 1));
+    EXPECT_TRUE(chosen.equal(whole)) << block_rows;
+    const int64_t one_head = 100 * block_rows;  // a row's scores and what pads them
+    const at::Tensor output = AttendSelected(q, k, v, 0.3, whole, /*with_lse=*/false, std::max<int64_t>(one_head, 1)).output;
+    EXPECT_LT(output.to(at::kDouble).sub(defined).abs().max().item<double>(), 1e-5) << block_rows;
   }
 }
 
