@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "overlay_drawing.h"
 
@@ -38,6 +40,30 @@ TEST(OverlayInks, StandOutFromTheirGround) {
   }
   // The ring of the panel's keyboard focus, on ImGui's own light window.
   EXPECT_GE(ContrastOf(kLightGroundInks.accent, {239, 239, 239}), 3);
+}
+
+// A name that has a comma of its own, such as a trace's, is one part.
+TEST(OverlayText, LeavesOutWholeParts) {
+  ImGuiContext* const context = ImGui::CreateContext();
+  ImGuiIO& io = ImGui::GetIO();
+  io.IniFilename = nullptr;
+  io.DisplaySize = {100, 100};
+  unsigned char* pixels = nullptr;
+  int width = 0, height = 0;
+  io.Fonts->GetTexDataAsRGBA32(&pixels, &width, &height);
+  ImGui::NewFrame();
+  const std::vector<std::string> parts = {"head 1:2 of a, b.h5", "SparQ", "kept 3.0 %"};
+  const auto within = [&](const std::string& text) {
+    return FirstPartsWithin(parts, static_cast<double>(TextSize(text).x));
+  };
+  EXPECT_EQ(within("head 1:2 of a, b.h5, SparQ, kept 3.0 %"), "head 1:2 of a, b.h5, SparQ, kept 3.0 %");
+  EXPECT_EQ(within("head 1:2 of a, b.h5, SparQ, kept 3.0"), "head 1:2 of a, b.h5, SparQ");
+  EXPECT_EQ(within("head 1:2 of a, b.h5"), "head 1:2 of a, b.h5");
+  const std::string elided = within("head 1:2 of a, b");
+  EXPECT_TRUE(elided.ends_with("…")) << elided;
+  EXPECT_TRUE(elided.starts_with("head 1:2 of a")) << elided;
+  ImGui::EndFrame();
+  ImGui::DestroyContext(context);
 }
 
 }  // namespace

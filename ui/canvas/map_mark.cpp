@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "map_overlay.h"
 #include "overlay_drawing.h"
@@ -33,15 +35,17 @@ void DrawLabel(ImDrawList* list, double x, double y, double width, const std::st
   DrawText(list, x, y, kDarkGroundInks.mark, text);
 }
 
-// What a map beside another is of.
-std::string NameOf(const CanvasModel& model, const std::string& trace) {
-  std::string text = "head " + std::to_string(model.head()->layer) + ":" + std::to_string(model.head()->head);
-  if (!trace.empty()) text += " of " + trace;
-  if (!model.settings().overlay || model.trial().method() == nullptr) return text;
-  text += ", " + model.trial().method()->title;
-  if (!model.trial().mask()) return text;
+// What a map beside another is of, what matters most first.
+std::vector<std::string> NameOf(const CanvasModel& model, const std::string& trace) {
+  std::string head = "head " + std::to_string(model.head()->layer) + ":" + std::to_string(model.head()->head);
+  if (!trace.empty()) head += " of " + trace;
+  std::vector<std::string> parts = {std::move(head)};
+  if (!model.settings().overlay || model.trial().method() == nullptr) return parts;
+  parts.push_back(model.trial().method()->title);
+  if (!model.trial().mask()) return parts;
   const int permille = static_cast<int>(std::lround(1000 * model.trial().mask()->summary.kept_fraction));
-  return text + ", kept " + std::to_string(permille / 10) + "." + std::to_string(permille % 10) + " %";
+  parts.push_back("kept " + std::to_string(permille / 10) + "." + std::to_string(permille % 10) + " %");
+  return parts;
 }
 
 }  // namespace
@@ -49,14 +53,10 @@ std::string NameOf(const CanvasModel& model, const std::string& trace) {
 void DrawName(const CanvasModel& model, const OverlayOptions& options) {
   const PixelRect& map = options.view->viewport();
   ImDrawList* const list = ImGui::GetBackgroundDrawList();
-  std::string text = NameOf(model, options.trace_name);
   // On a narrow map the end is missing and not the head.
   const double room = map.width - 14;
   if (room < kLeastNameRoom) return;
-  for (size_t comma = 0; comma != std::string::npos && static_cast<double>(TextSize(text).x) > room;) {
-    comma = text.find_last_of(',');
-    text = comma == std::string::npos ? ElidedText(text, room) : text.substr(0, comma);
-  }
+  const std::string text = FirstPartsWithin(NameOf(model, options.trace_name), room);
   const ImVec2 size = TextSize(text);
   // In the corner where a causal map has nothing.
   const double x = map.right() - static_cast<double>(size.x) - 9, y = map.y + 5;

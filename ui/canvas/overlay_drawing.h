@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "analysis/types/ground.h"
 #include "imgui.h"
@@ -80,6 +81,17 @@ inline std::string ElidedText(const std::string& text, double width) {
     kept.pop_back();
   }
   return kept + "…";
+}
+
+// The first of the parts, with commas between them, as many as fit into `width` pixels; of the first one what fits.
+inline std::string FirstPartsWithin(const std::vector<std::string>& parts, double width) {
+  std::string text;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const std::string longer = i == 0 ? parts[i] : text + ", " + parts[i];
+    if (static_cast<double>(TextSize(longer).x) > width) return i == 0 ? ElidedText(longer, width) : text;
+    text = longer;
+  }
+  return text;
 }
 
 // Text inside a rectangle, cut at its edges.
