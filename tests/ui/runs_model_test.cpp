@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <QLocale>
 #include <string>
 
 namespace headscope::ui {
@@ -49,6 +50,19 @@ TEST(RunsTable, ARunKeepsTheBaselineThatItWasTimedWith) {
   EXPECT_EQ(model.runs()[1].dense_attend.median_ms, 80);
   EXPECT_EQ(model.runs()[2].speedup, 1.5);
   EXPECT_EQ(model.index(1, Model::kDense).data(Qt::ToolTipRole).toString(), QStringLiteral("5 repeats on cpu"));
+}
+
+// As everywhere in the window, whatever the system's language does to numbers.
+TEST(RunsTable, CountsAreGroupedInOneWay) {
+  const QLocale before;
+  QLocale::setDefault(QLocale(QLocale::German));
+  Model model;
+  MethodResult run = Measured("a", kernels::Phase::kPrefill, {20, 0.1, 7}, {30, 0.3, 7});
+  run.num_rows = 4090;
+  model.Add(run);
+  EXPECT_EQ(model.index(1, Model::kCraMean).data(Qt::ToolTipRole).toString(),
+            QStringLiteral("CRA, mean of 4,090 rows"));
+  QLocale::setDefault(before);
 }
 
 TEST(RunsTable, ASpeedUpSaysHowFarItsTimesScatter) {

@@ -62,8 +62,8 @@ std::string SourceText(const CanvasModel& model, const ViewTransform& view) {
   const auto last_row = std::max(first_row, static_cast<int64_t>(std::ceil(visible.row_end)) - 1);
   std::string text = trace.model_name;
   if (!trace.prompt_source.empty()) text += ", " + trace.prompt_source;
-  text += Format(", %lld tokens: queries %lld to %lld, ", static_cast<long long>(trace.num_tokens),
-                 static_cast<long long>(model.rows().Position(first_row)),
+  text += ", " + analysis::Grouped(trace.num_tokens);
+  text += Format(" tokens: queries %lld to %lld, ", static_cast<long long>(model.rows().Position(first_row)),
                  static_cast<long long>(model.rows().Position(last_row)));
   return text + Format("keys %lld to %lld", static_cast<long long>(visible.column_begin),
                        static_cast<long long>(std::ceil(visible.column_end)) - 1);

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "analysis/types/number_text.h"
 #include "kept_text.h"
 #include "live_panel.h"
 #include "panel_widgets.h"
@@ -129,7 +130,7 @@ void LivePanel::DrawKeepsEverything(const CanvasModel& model, const LiveMask& ma
   const MethodTrial& trial = model.trial();
   if (mask.summary.kept_fraction < kEverything || trial.method() == nullptr || trial.method()->baseline) return;
   WrappedText(NoteInk(),
-              "These parameters keep everything at " + std::to_string(model.trace().num_tokens) + " tokens.");
+              "These parameters keep everything at " + analysis::Grouped(model.trace().num_tokens) + " tokens.");
   if (trial.view() != MapView::kFirst || !HasBudget(*trial.method())) return;
   const auto fit = [this] { actions_.fit_trace(); };
   if (ImGui::SmallButton("Fit to this trace")) fit();

@@ -10,6 +10,8 @@
 #include <QVBoxLayout>
 #include <algorithm>
 
+#include "shown_text.h"
+
 namespace headscope::ui {
 namespace {
 
@@ -52,7 +54,8 @@ SettingsDialog::SettingsDialog(MemoryBudget* memory, QWidget* parent) : QDialog(
   for (QAbstractButton* button : buttons->buttons()) button->setIcon({});
   buttons->button(QDialogButtonBox::RestoreDefaults)->setText(tr("Restore defaults"));
   buttons->button(QDialogButtonBox::RestoreDefaults)
-      ->setToolTip(tr("A quarter of this machine's memory: %L1 MiB").arg(Mebibytes(MemoryBudget::DefaultBytes())));
+      ->setToolTip(
+          tr("A quarter of this machine's memory: %1 MiB").arg(CountText(Mebibytes(MemoryBudget::DefaultBytes()))));
   auto* layout = new QVBoxLayout(this);
   layout->addLayout(form);
   layout->addWidget(explained);
@@ -83,7 +86,7 @@ void SettingsDialog::showEvent(QShowEvent* event) {
 }
 
 void SettingsDialog::Refresh() {
-  used_->setText(tr("%L1 MiB").arg(Mebibytes(memory_->used())));
+  used_->setText(tr("%1 MiB").arg(CountText(Mebibytes(memory_->used()))));
   if (limit_->hasFocus()) return;  // it is being typed
   const QSignalBlocker quiet(limit_);
   limit_->setValue(Mebibytes(memory_->capacity()));

@@ -74,8 +74,8 @@ QString Repeats(const analysis::Timing& timing, const MethodResult& run) {
 
 // "CRA, 5th percentile of 4,090 rows": what one cell says.
 QString CraHelp(const MethodResult& run, int column) {
-  const QString rows =
-      (run.phase == Phase::kDecode ? QObject::tr("%L1 decode steps") : QObject::tr("%L1 rows")).arg(run.num_rows);
+  const QString rows = (run.phase == Phase::kDecode ? QObject::tr("%1 decode steps") : QObject::tr("%1 rows"))
+                           .arg(CountText(run.num_rows));
   if (column == RunsModel::kCraMean) return QObject::tr("CRA, mean of %1").arg(rows);
   if (column == RunsModel::kCraMin) return QObject::tr("CRA, minimum of %1").arg(rows);
   if (run.num_rows < analysis::kLeastQuantileRows)

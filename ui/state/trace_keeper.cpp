@@ -14,6 +14,7 @@
 #include <set>
 #include <utility>
 
+#include "shown_text.h"
 #include "state_file.h"
 
 namespace headscope::ui {
@@ -180,20 +181,20 @@ TraceKeeper::Kept TraceKeeper::Open(const QString& trace_path, const QString& co
 QString TraceKeeper::Kept::WhatIsNotShown() const {
   QStringList sentences;
   if (num_runs_of_less == 1) {
-    sentences << tr("The trace has grown since it was measured: 1 run of its first %L1 tokens stays in its file and is "
+    sentences << tr("The trace has grown since it was measured: 1 run of its first %1 tokens stays in its file and is "
                     "not shown.")
-                     .arg(tokens_of_less);
+                     .arg(CountText(tokens_of_less));
   } else if (num_runs_of_less > 1) {
-    sentences << tr("The trace has grown since it was measured: %L1 runs of at most its first %L2 tokens stay in its "
+    sentences << tr("The trace has grown since it was measured: %1 runs of at most its first %2 tokens stay in its "
                     "file and are not shown.")
-                     .arg(num_runs_of_less)
-                     .arg(tokens_of_less);
+                     .arg(CountText(num_runs_of_less))
+                     .arg(CountText(tokens_of_less));
   }
   if (num_lengths_left_out > 0) {
-    sentences << tr("Its file has notes and runs of more lengths than the %L1 that are looked up: those of %L2 other "
+    sentences << tr("Its file has notes and runs of more lengths than the %1 that are looked up: those of %2 other "
                     "lengths stay there and are not shown.")
-                     .arg(kMostLengths)
-                     .arg(num_lengths_left_out);
+                     .arg(CountText(kMostLengths))
+                     .arg(CountText(num_lengths_left_out));
   }
   return sentences.join(u' ');
 }
