@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -63,6 +64,18 @@ TEST(OverlayText, LeavesOutWholeParts) {
   EXPECT_TRUE(elided.ends_with("…")) << elided;
   EXPECT_TRUE(elided.starts_with("head 1:2 of a")) << elided;
   ImGui::EndFrame();
+  ImGui::DestroyContext(context);
+}
+
+TEST(OverlayEdges, LieBetweenPixelsOfTheScreen) {
+  ImGuiContext* const context = ImGui::CreateContext();
+  ImGui::GetIO().IniFilename = nullptr;
+  for (const auto& [scale, edge, pixel] :
+       {std::tuple(1.0f, 3.0, 1.0), std::tuple(2.0f, 3.5, 0.5), std::tuple(1.25f, 3.2, 0.8)}) {
+    ImGui::GetIO().DisplayFramebufferScale = {scale, scale};
+    EXPECT_DOUBLE_EQ(OnDevicePixel(3.9), edge);
+    EXPECT_DOUBLE_EQ(DevicePixel(), pixel);
+  }
   ImGui::DestroyContext(context);
 }
 

@@ -39,9 +39,10 @@ void DrawColumnProfile(ImDrawList* list, const CanvasModel& model, const Overlay
     const double column = (static_cast<double>(profiles.first_column_bin) + static_cast<double>(i)) * bin;
     const double height = area.height * static_cast<double>(analysis::ScalePosition(std::log2(mean), settings.range,
                                                                                     settings.logarithmic));
-    const double x = options.view->ColumnToX(column);
-    const double width = std::max(1.0, options.view->ColumnToX(column + bin) - x);
-    list->AddRectFilled(Point(x, area.bottom() - height), Point(x + width, area.bottom()), inks.mass);
+    // Whole pixels: edges between them would be drawn half covered, and many thin bars as stripes.
+    const double x = OnDevicePixel(options.view->ColumnToX(column));
+    const double right = std::max(x + DevicePixel(), OnDevicePixel(options.view->ColumnToX(column + bin)));
+    list->AddRectFilled(Point(x, area.bottom() - height), Point(right, area.bottom()), inks.mass);
   }
   const auto fits = [&area](const std::string& text) {
     return static_cast<double>(TextSize(text).x) <= area.width - 6;
@@ -76,21 +77,25 @@ void DrawRowProfile(ImDrawList* list, const CanvasModel& model, const OverlayOpt
     const float mass = profiles.row_mass[i];
     if (std::isnan(mass)) continue;
     const double row = (static_cast<double>(profiles.first_row_bin) + static_cast<double>(i)) * bin;
-    // Whole pixels: edges between them would be drawn half covered, and many thin bars as stripes.
-    const double y = std::floor(view.RowToY(row)), below = std::max(y + 1, std::floor(view.RowToY(row + bin)));
+    const double y = OnDevicePixel(view.RowToY(row));
+    const double below = std::max(y + DevicePixel(), OnDevicePixel(view.RowToY(row + bin)));
     const double width = area.width * static_cast<double>(std::clamp(mass, 0.0f, 1.0f));
     list->AddRectFilled(Point(area.x, y), Point(area.x + width, below), inks.mass);
   }
   if (model.settings().overlay) {
     // Per pixel line the least kept mass of the rows in it: the row that loses most must not hide.
-    for (double y = std::floor(area.y); y < area.bottom(); ++y) {
+    const double pixel = DevicePixel();
+    const auto num_lines = static_cast<int64_t>(std::ceil(area.height / pixel)) + 1;
+    for (int64_t line_number = 0; line_number < num_lines; ++line_number) {
+      const double y = OnDevicePixel(area.y) + pixel * static_cast<double>(line_number);
+      if (y >= area.bottom()) break;
       const auto first = static_cast<int64_t>(std::floor(view.YToRow(y)));
-      const auto last = static_cast<int64_t>(std::floor(view.YToRow(y + 1)));
+      const auto last = static_cast<int64_t>(std::floor(view.YToRow(y + pixel)));
       if (view.YToRow(y) < 0) continue;
       const std::optional<float> least = model.LeastKeptMass(first, last + 1);
       if (!least) continue;
       const double x = area.x + (area.width - 2) * static_cast<double>(std::clamp(*least, 0.0f, 1.0f));
-      list->AddRectFilled(Point(x, y), Point(x + 2, y + 1), inks.mask);
+      list->AddRectFilled(Point(x, y), Point(x + 2, y + pixel), inks.mask);
     }
   }
   list->PopClipRect();

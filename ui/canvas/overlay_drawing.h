@@ -2,6 +2,7 @@
 // Small helpers of the files that draw over the map with ImGui's draw lists.
 #pragma once
 
+#include <cmath>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,6 +61,16 @@ inline const OverlayInks& InksOf(const OverlayOptions& options) {
 
 inline ImVec2 Point(double x, double y) {
   return {static_cast<float>(x), static_cast<float>(y)};
+}
+
+// The height of a pixel of the screen, of which a point of the window may have several; and the last edge between two
+// of them up to `at`. A bar whose ends are such edges is drawn sharply.
+inline double DevicePixel() {
+  return 1 / static_cast<double>(ImGui::GetIO().DisplayFramebufferScale.y);
+}
+inline double OnDevicePixel(double at) {
+  const auto scale = static_cast<double>(ImGui::GetIO().DisplayFramebufferScale.y);
+  return std::floor(at * scale) / scale;
 }
 
 inline ImVec2 TextSize(std::string_view text) {
