@@ -2,8 +2,9 @@
 // Copies the selected heads of every pass and writes them on a thread of its own while the model goes on.
 //
 // The model's thread only copies (and shortens fp32 to bf16 where that loses nothing). What comes from a GPU is copied
-// by the GPU itself, and the writer's thread waits for that. The queue between the two threads is bounded by bytes, so
-// memory does not depend on the trace's length, and a slow disk slows the model down instead of filling the memory.
+// by the GPU itself, and the writer's thread waits for that. The queue between the two threads is bounded by bytes,
+// beyond which there is a layer or two, so memory does not depend on the trace's length, and a slow disk slows the
+// model down instead of filling the memory.
 #pragma once
 
 #include <atomic>
@@ -106,7 +107,7 @@ class Recorder : public model::HeadSink {
   data::TraceLayout layout_;
   RowSelection rows_;
   int64_t prompt_tokens_;
-  std::vector<int32_t> slots_;                // of every layer of the model; -1: not recorded
+  std::vector<int32_t> slots_;  // of every layer of the model; -1: not recorded
   std::shared_ptr<const RecordedRows> rows_of_pass_ = std::make_shared<RecordedRows>();
   int64_t pass_tokens_ = 0;
   size_t pass_layers_ = 0;                   // taken in this pass

@@ -100,6 +100,12 @@ at::Tensor Padded(const at::Tensor& heads, int64_t dim) {
 
 AttentionResult AttendCausal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                              int64_t window) {
+  const int64_t rows = q.size(1), past = k.size(1) - rows;
+  if (const int64_t hidden = past - window + 1; window > 0 && hidden > 0) {
+    // Nothing before the first row's window is looked at, and one row alone sees all the rest.
+    const int64_t near = k.size(1) - hidden;
+    return AttendCausal(q, k.narrow(1, hidden, near), v.narrow(1, hidden, near), scale, rows == 1 ? 0 : window);
+  }
   if (const int64_t dim = std::max(k.size(2), v.size(2)); k.size(2) != v.size(2)) {
     // The fused kernels take one size.
     AttentionResult result = AttendCausal(Padded(q, dim), Padded(k, dim), Padded(v, dim), scale, window);
@@ -107,16 +113,8 @@ AttentionResult AttendCausal(const at::Tensor& q, const at::Tensor& k, const at:
     return result;
   }
   if (FlashTakes(q)) return AttendByFlash(q, k, v, scale, window);
-  const int64_t rows = q.size(1);
-  const int64_t past = k.size(1) - rows;
-  if (window > 0 && window < past + rows) {
-    // Nothing before the first row's window is looked at.
-    const int64_t hidden = std::max<int64_t>(0, past - window + 1);
-    const at::Tensor near_k = k.narrow(1, hidden, k.size(1) - hidden);
-    const at::Tensor near_v = v.narrow(1, hidden, v.size(1) - hidden);
-    if (rows == 1) return AttendBlock(q, near_k, near_v, scale, false);
-    return AttendBlock(q, near_k, near_v, scale, false, WindowBias(rows, past - hidden, window, q.options()));
-  }
+  if (window > 0 && window < past + rows)
+    return AttendBlock(q, k, v, scale, false, WindowBias(rows, past, window, q.options()));
   if (past == 0) return AttendBlock(q, k, v, scale, true);
   if (rows == 1) return AttendBlock(q, k, v, scale, false);
   // The kernels' causal mask is aligned to the first key, ours to the last one. So the past, which every row sees

@@ -17,7 +17,8 @@ struct AttentionResult {
 // q [num_qo_heads, rows, head_dim]; k [num_kv_heads, tokens, head_dim], v [.., v_head_dim] of one type and device; row
 // i stands at position tokens - rows + i and sees the keys up to itself: all of them, or with a window the newest
 // `window` (0: none). K and V are never repeated in memory; where their sizes differ, the smaller is copied with zeros
-// after it. With a window that hides a key, memory in proportion to rows * (rows + window).
+// after it. With a window that hides a key, memory in proportion to rows * (rows + window), but for 16-bit numbers on a
+// GPU, which FlashAttention-2 takes where heads have at most 256 components, in eights.
 AttentionResult AttendCausal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                              int64_t window = 0);
 

@@ -7,6 +7,7 @@
 #include <c10/core/Stream.h>
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -20,8 +21,10 @@ c10::Stream StreamOfCopies(c10::Device gpu);
 class PinnedCopy final : public HostCopy {
  public:
   // `stream`: makes the copies.
-  explicit PinnedCopy(c10::Stream stream) : stream_(stream), done_(stream.device_type()) {}
-  // The place of a copy of `from`, of its shape and contiguous. It is filled once Begin() was called.
+  explicit PinnedCopy(c10::Stream stream) : stream_(stream) {}
+  ~PinnedCopy() override;
+  // The place of a copy of `from`, of its shape and contiguous. It is filled once Begin() was called. What lies on
+  // another device is moved to the stream's first. Throws DeviceError when the host's memory does not suffice.
   at::Tensor Of(const at::Tensor& from);
   // Copies what has a place, behind all that the current stream was given so far.
   void Begin();
@@ -30,7 +33,7 @@ class PinnedCopy final : public HostCopy {
 
  private:
   c10::Stream stream_;
-  c10::Event done_;
+  std::optional<c10::Event> done_;
   std::vector<std::pair<at::Tensor, at::Tensor>> copies_;  // from, to
   int64_t bytes_ = 0;
 };

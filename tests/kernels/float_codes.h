@@ -34,20 +34,20 @@ inline uint16_t ToFloat16(float value) {
   // A subnormal has mantissa < 1024 and exponent field 0; a mantissa of 2048 carries into the exponent by itself.
   return static_cast<uint16_t>(sign | static_cast<uint16_t>(((exponent + 14) << 10) + mantissa));
 }
-inline float Float16OfBits(uint16_t code) {
-  const int exponent = (code >> 10) & 31, mantissa = code & 1023;
-  const float sign = (code & 0x8000u) != 0 ? -1.0f : 1.0f;
-  if (exponent == 31)
-    return mantissa != 0 ? std::numeric_limits<float>::quiet_NaN() : sign * std::numeric_limits<float>::infinity();
-  if (exponent == 0) return sign * std::ldexp(static_cast<float>(mantissa), -24);
-  return sign * std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
-}
 // From a table: oracles decode the same tensors again for every head and row.
 inline float FromFloat16(uint16_t code) {
   static const std::vector<float> values = [] {
     std::vector<float> all;
     all.reserve(0x10000);
-    for (uint32_t bits = 0; bits < 0x10000; ++bits) all.push_back(Float16OfBits(static_cast<uint16_t>(bits)));
+    for (int bits = 0; bits < 0x10000; ++bits) {
+      const int exponent = (bits >> 10) & 31, mantissa = bits & 1023;
+      const float sign = (bits & 0x8000) != 0 ? -1.0f : 1.0f;
+      const float special =
+          mantissa != 0 ? std::numeric_limits<float>::quiet_NaN() : sign * std::numeric_limits<float>::infinity();
+      all.push_back(exponent == 31  ? special
+                    : exponent == 0 ? sign * std::ldexp(static_cast<float>(mantissa), -24)
+                                    : sign * std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25));
+    }
     return all;
   }();
   return values[code];

@@ -325,7 +325,6 @@ class Dumper {
     if (!file) Fail("cannot write to " + directory_);
   }
 
-  std::string directory_;
   // The numbers of the next case of that kind: its own, so that cases of other methods may come and go.
   RandomProblem ProblemOfNext(const std::string& kind, const ProblemShape& shape) {
     std::vector<uint32_t> facts(kind.begin(), kind.end());
@@ -336,6 +335,7 @@ class Dumper {
     return {shape, &random};
   }
 
+  std::string directory_;
   uint32_t seed_;
   std::map<std::string, int> cases_, generations_;  // so far
   int number_ = 0;

@@ -91,7 +91,8 @@ TEST(TokenIndex, ChoosesAndAttendsTheSameInBlocks) {
         ChooseTokens(of_pass, index_k.squeeze(0), kCount, {}, std::max<int64_t>(3 * kTokens * block_rows, 1));
     EXPECT_TRUE(chosen.equal(whole)) << block_rows;
     const int64_t one_head = 100 * block_rows;  // a row's scores and what pads them
-    const at::Tensor output = AttendSelected(q, k, v, 0.3, whole, /*with_lse=*/false, std::max<int64_t>(one_head, 1)).output;
+    const at::Tensor output =
+        AttendSelected(q, k, v, 0.3, whole, /*with_lse=*/false, std::max<int64_t>(one_head, 1)).output;
     EXPECT_LT(output.to(at::kDouble).sub(defined).abs().max().item<double>(), 1e-5) << block_rows;
   }
 }

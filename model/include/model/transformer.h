@@ -21,7 +21,7 @@ class HostCopy {
  public:
   virtual ~HostCopy() = default;
   virtual int64_t bytes() const = 0;
-  // Until all of it is there; on any thread. Throws DeviceError.
+  // Until all of it is there; on any thread. Throws DeviceError, FailedError.
   virtual void Wait() = 0;
 };
 
