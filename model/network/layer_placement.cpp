@@ -211,7 +211,9 @@ double PassBytes(const ModelConfig& config, int64_t number_bytes, int64_t rows, 
   const auto bytes = static_cast<double>(number_bytes);
   int32_t inner = config.intermediate_size;
   for (const int32_t one : config.inner_sizes) inner = std::max(inner, one);
-  double widest = 3.0 * inner * bytes * static_cast<double>(rows);
+  // Of both halves of a gated MLP and their product; a gate of few parts keeps what it cuts off, too.
+  const double parts = config.gate_sparsity.empty() ? 3.0 : 4.0;
+  double widest = parts * inner * bytes * static_cast<double>(rows);
   for (const AttentionLayer& layer : config.layers) {
     const double of_layer = layer.other_mixer ? MixerPass(config, bytes, static_cast<double>(rows))
                                               : AttentionPass(config, layer, bytes, static_cast<double>(rows),

@@ -13,7 +13,8 @@ namespace {
 
 const TorchLibrary* Load() {
   // By its name: the program's own search path names the folder that it was built into. Lazily: LibTorch's 30,000 calls
-  // of itself would be looked up first; those of this library, which another LibTorch might lack, are (-z now).
+  // of itself would be looked up first; those of this library, which another LibTorch might lack, are (-z now). One
+  // whose parts do not fit together is noticed in the middle of a run.
   void* const library = dlopen(kTorchLibraryFile, RTLD_LAZY | RTLD_LOCAL);
   void* const entry = library == nullptr ? nullptr : dlsym(library, kTorchLibraryEntry);
   if (entry == nullptr) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/device.h"
+#include "base/errors.h"
 #include "base/row_selection.h"
 #include "checkpoint_files.h"
 #include "data/trace_reader.h"
@@ -219,6 +220,27 @@ TEST_P(RecorderRoundTrip, ReaderGivesTheBytesThatTheModelHandedOver) {
       }
     }
   }
+}
+
+// A GPU's failure comes out of the recorder as a disk's does, and what was flushed stays.
+TEST(Recorder, ACopyThatFailsEndsTheRecording) {
+  class FailingCopy : public model::HostCopy {
+   public:
+    int64_t bytes() const override { return 1; }
+    void Wait() override { throw DeviceError("the GPU is gone"); }
+  };
+  const TemporaryFolder folder;
+  const auto model = model::OpenTransformer(ReferenceModel(), {ElementType::kFloat32, kCpu, kChunk, 2}, {});
+  const data::TraceLayout layout = LayoutOf({ElementType::kFloat32, "all", {}, {}}, *model);
+  data::TraceWriter writer(folder.File("trace.h5"), layout, false);
+  Recorder recorder(&writer, layout, RowSelection("all"), kPromptTokens);
+  recorder.BeginPass(std::vector<data::TokenRecord>(1));
+  model::LayerHeads heads;
+  heads.num_tokens = 1;
+  heads.copy = std::make_shared<FailingCopy>();
+  recorder.Take(heads);
+  EXPECT_THROW(recorder.Drain(), DeviceError);
+  EXPECT_EQ(recorder.Stop(), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Selections, RecorderRoundTrip,
