@@ -87,18 +87,10 @@ void Read(const JsonFields& root, ModelConfig* config) {
 }
 
 constexpr Family TextRow() {
-  Family row = GemmaLayout("gemma3n_text");
-  row.layer.q_norm = "self_attn.q_norm";
-  row.layer.k_norm = "self_attn.k_norm";
+  Family row = GemmaWithLayerInputs("gemma3n_text");
   row.layer.laurel_left = "laurel.linear_left";
   row.layer.laurel_right = "laurel.linear_right";
   row.layer.laurel_norm = "laurel.post_laurel_norm";
-  row.layer_input = {.embedding = "model.embed_tokens_per_layer",
-                     .projection = "model.per_layer_model_projection",
-                     .projection_norm = "model.per_layer_projection_norm",
-                     .gate = "per_layer_input_gate",
-                     .output = "per_layer_projection",
-                     .output_norm = "post_per_layer_input_norm"};
   row.altup = {.spread = "model.altup_projections.",
                .gather = "model.altup_unembed_projections.",
                .router = "altup.modality_router",
@@ -106,15 +98,10 @@ constexpr Family TextRow() {
                .prediction = "altup.prediction_coefs",
                .correction = "altup.correction_coefs",
                .output_scale = "altup.correct_output_scale"};
-  row.norm = NormKind::kRmsInFp32;
-  row.qk_norm = QkNorm::kEachHead;
-  row.norms_values = true;
   row.keys.inner = {};
   row.absent_inner_of_four = true;  // until ReadInnerSizes says more
-  row.absent_window = 512;
   row.absent_window_pattern = 5;
   row.absent_max_positions = 32768;
-  row.absent_num_heads = 8;
   row.absent_num_kv_heads = 2;
   row.absent_vocabulary = 262400;
   row.read_ropes = &ReadLayers;
@@ -130,12 +117,7 @@ const Family& Gemma3n() {
 }
 
 const Family& Gemma3nWithImages() {
-  static constexpr Family family = [] {
-    Family row = InsideModelWithImages(TextRow(), {"model.language_model."});
-    row.model_type = "gemma3n";
-    row.skipped = {"model.vision_tower.", "model.embed_vision.", "model.audio_tower.", "model.embed_audio."};
-    return row;
-  }();
+  static constexpr Family family = GemmaWithImages(TextRow(), "gemma3n");
   return family;
 }
 

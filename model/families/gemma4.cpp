@@ -150,16 +150,8 @@ void Read(const JsonFields& root, ModelConfig* config) {
 }
 
 constexpr Family TextRow() {
-  Family row = GemmaLayout("gemma4_text");
-  row.layer.q_norm = "self_attn.q_norm";
-  row.layer.k_norm = "self_attn.k_norm";
+  Family row = GemmaWithLayerInputs("gemma4_text");
   row.layer.factor = "layer_scalar";
-  row.layer_input = {.embedding = "model.embed_tokens_per_layer",
-                     .projection = "model.per_layer_model_projection",
-                     .projection_norm = "model.per_layer_projection_norm",
-                     .gate = "per_layer_input_gate",
-                     .output = "per_layer_projection",
-                     .output_norm = "post_per_layer_input_norm"};
   row.experts.router = "router.proj";
   row.experts.router_scale = "router.scale";
   row.experts.expert_scale = "router.per_expert_scale";
@@ -169,13 +161,8 @@ constexpr Family TextRow() {
   row.experts.input_norm = "pre_feedforward_layernorm_2";
   row.experts.output_norm = "post_feedforward_layernorm_2";
   row.experts.mlp_norm = "post_feedforward_layernorm_1";
-  row.norm = NormKind::kRmsInFp32;
-  row.qk_norm = QkNorm::kEachHead;
-  row.norms_values = true;
-  row.absent_window = 512;
   row.absent_window_pattern = 6;
   row.absent_max_positions = 131072;
-  row.absent_num_heads = 8;
   row.absent_vocabulary = 262144;
   row.read_ropes = &ReadLayers;
   row.read = &Read;
@@ -190,12 +177,7 @@ const Family& Gemma4() {
 }
 
 const Family& Gemma4WithImages() {
-  static constexpr Family family = [] {
-    Family row = InsideModelWithImages(TextRow(), {"model.language_model."});
-    row.model_type = "gemma4";
-    row.skipped = {"model.vision_tower.", "model.embed_vision.", "model.audio_tower.", "model.embed_audio."};
-    return row;
-  }();
+  static constexpr Family family = GemmaWithImages(TextRow(), "gemma4");
   return family;
 }
 

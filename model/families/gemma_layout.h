@@ -40,4 +40,31 @@ constexpr Family GemmaLayout(std::string_view model_type) {
   return row;
 }
 
+// Of the later ones, whose layers get something of a token beside its hidden state, and which normalise values.
+constexpr Family GemmaWithLayerInputs(std::string_view model_type) {
+  Family row = GemmaLayout(model_type);
+  row.layer.q_norm = "self_attn.q_norm";
+  row.layer.k_norm = "self_attn.k_norm";
+  row.layer_input = {.embedding = "model.embed_tokens_per_layer",
+                     .projection = "model.per_layer_model_projection",
+                     .projection_norm = "model.per_layer_projection_norm",
+                     .gate = "per_layer_input_gate",
+                     .output = "per_layer_projection",
+                     .output_norm = "post_per_layer_input_norm"};
+  row.norm = NormKind::kRmsInFp32;
+  row.qk_norm = QkNorm::kEachHead;
+  row.norms_values = true;
+  row.absent_window = 512;
+  row.absent_num_heads = 8;
+  return row;
+}
+
+// Such a model's text inside one that also sees and hears.
+constexpr Family GemmaWithImages(const Family& text, std::string_view model_type) {
+  Family row = InsideModelWithImages(text, {"model.language_model."});
+  row.model_type = model_type;
+  row.skipped = {"model.vision_tower.", "model.embed_vision.", "model.audio_tower.", "model.embed_audio."};
+  return row;
+}
+
 }  // namespace headscope::model
