@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// malloc, calloc, realloc and aligned_alloc, for the whole process. libhdf5 and libcrypto go on with what they were not
-// given, or exit in silence, and the dynamic linker ends the process in words of its own; none can be told to do
-// otherwise. Whoever else asks is given nothing and copes with it.
+// malloc, calloc, realloc, aligned_alloc and memalign, for the whole process. libhdf5 and libcrypto go on with what
+// they were not given, or exit in silence, and the dynamic linker ends the process in words of its own; none can be
+// told to do otherwise. Whoever else asks is given nothing and copes with it.
 #include <dlfcn.h>
 #include <unwind.h>
 
@@ -32,6 +32,7 @@ struct Next {
   Calloc calloc = nullptr;
   Realloc realloc = nullptr;
   Aligned aligned_alloc = nullptr;
+  Aligned memalign = nullptr;
 };
 constinit Next next;
 
@@ -42,9 +43,10 @@ bool Known() {
   next.calloc = reinterpret_cast<Calloc>(::dlsym(RTLD_NEXT, "calloc"));
   next.realloc = reinterpret_cast<Realloc>(::dlsym(RTLD_NEXT, "realloc"));
   next.aligned_alloc = reinterpret_cast<Aligned>(::dlsym(RTLD_NEXT, "aligned_alloc"));
-  next.known.store(
-      next.malloc != nullptr && next.calloc != nullptr && next.realloc != nullptr && next.aligned_alloc != nullptr,
-      std::memory_order_release);
+  next.memalign = reinterpret_cast<Aligned>(::dlsym(RTLD_NEXT, "memalign"));
+  next.known.store(next.malloc != nullptr && next.calloc != nullptr && next.realloc != nullptr &&
+                       next.aligned_alloc != nullptr && next.memalign != nullptr,
+                   std::memory_order_release);
   return next.known.load();
 }
 
@@ -106,8 +108,13 @@ extern "C" void* realloc(void* block, size_t size) {
   return Given(Known() ? next.realloc(block, size) : __libc_realloc(block, size), size, __builtin_return_address(0));
 }
 
-// libgomp's way to the memory of a team of threads.
+// libgomp's ways to the memory of a team of threads: some builds of it ask here, Debian's 12 below.
 extern "C" void* aligned_alloc(size_t alignment, size_t size) {
   return Given(Known() ? next.aligned_alloc(alignment, size) : __libc_memalign(alignment, size), size,
+               __builtin_return_address(0));
+}
+
+extern "C" void* memalign(size_t alignment, size_t size) {
+  return Given(Known() ? next.memalign(alignment, size) : __libc_memalign(alignment, size), size,
                __builtin_return_address(0));
 }

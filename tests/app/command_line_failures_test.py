@@ -126,6 +126,9 @@ class Failures(unittest.TestCase):
         # Of memory, one small block that is missing while the next one is there is nothing that happens; libhdf5 meets that as well, for it takes
         # small blocks from pages of its own.
         cases = spread([(call, number) for call, of_hdf5 in sites for number in ((0, 1) if kind != "memory" or of_hdf5 else (0,))], most)
+        self.run_cases(kind, command, codes, count, cases)
+
+    def run_cases(self, kind, command, codes, count, cases):
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             problems = list(pool.map(lambda case: self.problem(kind, command, codes, *case), cases))
         found = [f"  call {begin} of {count}{' alone' if number else ' and all after it'}: {problem}"
@@ -145,6 +148,14 @@ class Failures(unittest.TestCase):
 
     def test_memory(self):
         self.sweep_all("memory", (NO_MEMORY_OR_THREADS, FAILED, BAD_INPUT))
+
+    def test_memory_of_teams(self):
+        """libgomp ends the process in words of its own, and other calls than malloc give its teams of threads their memory."""
+        command, most = self.commands()["capture"]
+        count, _ = self.sites("teams", command)
+        self.assertGreater(count, 0)
+        cases = spread([(call, number) for call in range(1, count + 1) for number in (0, 1)], most)
+        self.run_cases("teams", command, (NO_MEMORY_OR_THREADS,), count, cases)
 
     def test_threads(self):
         command, most = self.commands()["capture"]
