@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "kernels/attention_problem.h"
 #include "kernels/method_spec.h"
 
 namespace headscope::kernels::internal {
@@ -16,6 +17,18 @@ inline ParameterSpec SeedParameter(const std::string& of) {
           .maximum = 1 << 30,
           .help = "random seed of " + of + "; recorded with the results",
           .cost = "none; it only changes the draw"};
+}
+
+// Of a method whose source leaves the model's first layers dense.
+inline ParameterSpec DenseLayersParameter() {
+  return {.name = "dense_layers",
+          .default_value = 2,
+          .maximum = 1 << 14,
+          .help = "first layers of the model that attend to everything; a head of no known layer is in none of them",
+          .cost = "these layers take what dense attention takes"};
+}
+inline bool InDenseLayers(const ParameterValues& values, const AttentionProblem& problem) {
+  return problem.layer >= 0 && problem.layer < values.Integer("dense_layers");
 }
 
 // Of a decode method: its budget.

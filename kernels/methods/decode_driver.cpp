@@ -155,6 +155,8 @@ Status DecodeDriver::Begin(const DecodePrompt& prompt, const RunOptions& options
   return InMemory(method_, [&]() -> Status {
     evicted_.assign(static_cast<size_t>(NumLists(prompt.cache)), {});
     DecodeEvictions evictions;
+    dense_ = method_.IsDenseLayer(values_, prompt.cache);
+    if (dense_) return {};
     if (Status status = policy_->Begin(prompt, options, &evictions); !status.ok()) return status;
     return CheckEvictions(evictions, end_);
   });
@@ -168,6 +170,7 @@ Status DecodeDriver::Append(const DecodeStep& step, const RunOptions& options) {
                                               std::to_string(end_ - 1) + "; begin again to go back"};
   }
   end_ = end;
+  if (dense_) return {};
   if (shown_ != nullptr || !leaving_.tokens().empty()) {
     Status status = InMemory(method_, [&]() -> Status {
       if (shown_ == nullptr) shown_ = std::make_unique<ShownCache>();
@@ -182,6 +185,10 @@ Status DecodeDriver::Append(const DecodeStep& step, const RunOptions& options) {
 }
 
 Status DecodeDriver::Step(const DecodeStep& step, const RunOptions& options, DecodeSelection* selection) {
+  if (dense_) {
+    const DecodeMethod& dense = DecodeBaseline();
+    return dense.Select(step.problem, ParameterValues(dense.spec()), options, selection);
+  }
   return InMemory(method_, [&]() -> Status {
     DecodeEvictions evictions;
     DecodeSelection made;
@@ -195,6 +202,7 @@ Status DecodeDriver::Step(const DecodeStep& step, const RunOptions& options, Dec
 
 Status DecodeDriver::Attended(const DecodeStep& step, const DecodeSelection& selection, const AttentionOutput& output,
                               const RunOptions& options) {
+  if (dense_) return {};
   return InMemory(method_, [&]() -> Status {
     DecodeEvictions evictions;
     Status status = policy_->Attended(Shown(step), selection, output, options, &evictions);
@@ -203,7 +211,7 @@ Status DecodeDriver::Attended(const DecodeStep& step, const DecodeSelection& sel
 }
 
 void DecodeDriver::End() {
-  policy_->End();
+  if (!dense_) policy_->End();
   shown_ = nullptr;
 }
 

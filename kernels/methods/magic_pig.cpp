@@ -5,8 +5,8 @@
 // sinks and the window, less their mean, are hashed into L tables by K random planes each; a step samples the tokens
 // that share the query's bucket in two tables at least, whose probability at an angle a is u = 1 - (1 - p^K)^L - L p^K
 // (1 - p^K)^(L - 1) with p = 1 - a / pi, and weighs them 1 / u. Sinks, the window and every later token are attended to
-// as they are. Taking the mean key off changes no attention. Its dense layers (0, 16, ..) are a matter of where one
-// applies the method.
+// as they are. Taking the mean key off changes no attention. Layers 0, 16, 32 and so on stay dense, as in the released
+// code.
 //
 // A bucket's tokens lie together, so a step reads the buckets that its query falls into and no others.
 //
@@ -76,6 +76,12 @@ MethodSpec MagicPigSpec() {
                .step = 0.0001,
                .help = "added to a token's probability before its inverse is taken (the released code: 0.0001)",
                .cost = "bounds the weights, and their sum is short of the truth"},
+              {.name = "dense_every",
+               .default_value = 16,
+               .maximum = 1 << 14,
+               .help = "layer 0 and each so many layers after it attend to everything (0: no layer does); a head of no "
+                       "known layer does not",
+               .cost = "these layers take what dense attention takes"},
               internal::SeedParameter("the planes"),
           },
   };
@@ -347,6 +353,10 @@ class MagicPigMethod final : public DecodeMethod {
   const MethodSpec& spec() const override { return spec_; }
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const override {
     return std::make_unique<MagicPigPolicy>(values);
+  }
+  bool IsDenseLayer(const ParameterValues& values, const AttentionProblem& problem) const override {
+    const int32_t every = values.Integer("dense_every");
+    return every > 0 && problem.layer >= 0 && problem.layer % every == 0;
   }
 
  private:

@@ -3,8 +3,7 @@
 //
 // Source: Quest: Query-Aware Sparsity for Efficient Long-Context LLM Inference, section 3.3 and Algorithm 1: the least
 // and the largest key of every page of 16, component by component; a page's score is the sum over components of the
-// larger product with the query; the best pages are attended to. Its first two layers stay dense, which is a matter of
-// where one applies the method.
+// larger product with the query; the best pages are attended to. The model's first two layers stay dense.
 //
 // Choices where the paper is silent: over grouped queries, scores are summed within the group, so that a KV head has
 // one list (`group=mean_query` scores the mean query, as serving engines do); the newest page is among the chosen ones,
@@ -58,6 +57,7 @@ MethodSpec QuestSpec() {
                .default_value = 1,
                .help = "always select the newest page",
                .cost = "takes the place of a page with a larger score"},
+              internal::DenseLayersParameter(),
           },
   };
 }
@@ -101,7 +101,17 @@ class QuestMethod final : public internal::PagedSelector {
                         DecodeSelection* selection) const override {
     return ChooseByBounds(problem, values, bounds, selection);
   }
-  std::optional<PagesByBounds> FusedPages(const ParameterValues& values) const override {
+  // Whoever goes on from the pages says himself which layers are dense.
+  ParameterValues ForTokensAlone(ParameterValues values) const override {
+    values.Set(spec(), "dense_layers", 0);
+    return values;
+  }
+  bool IsDenseLayer(const ParameterValues& values, const AttentionProblem& problem) const override {
+    return internal::InDenseLayers(values, problem);
+  }
+  std::optional<PagesByBounds> FusedPages(const ParameterValues& values,
+                                          const AttentionProblem& problem) const override {
+    if (IsDenseLayer(values, problem)) return {};
     return PagesByBounds{.budget = values.Integer("budget"),
                          .page_size = values.Integer("page_size"),
                          .mean_query = values.Choice<Group>("group") == Group::kMeanQuery,

@@ -70,12 +70,7 @@ MethodSpec S2AttentionSpec() {
                .type = ParameterType::kFlag,
                .help = "count KV heads instead of query heads: a KV group shares one pattern",
                .cost = "fewer patterns, so together the heads see less"},
-              {.name = "dense_layers",
-               .default_value = 2,
-               .maximum = 1 << 14,
-               .help =
-                   "first layers of the model that attend to everything; a head of no known layer is in none of them",
-               .cost = "these layers take what dense attention takes"},
+              internal::DenseLayersParameter(),
               InBlocks({.name = "max_distance",
                         .help = "distant blocks at least this far away are dropped; 0 drops none",
                         .cost = "more work per row"}),
@@ -127,7 +122,7 @@ class S2AttentionMethod final : public internal::PrefillSelector {
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 SparseIndex* index) const override {
-    if (problem.layer >= 0 && problem.layer < values.Integer("dense_layers")) {
+    if (internal::InDenseLayers(values, problem)) {
       *index = internal::IndexOfRule(problem, {});
       return {};
     }

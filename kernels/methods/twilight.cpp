@@ -3,7 +3,8 @@
 //
 // Source: Twilight: Adaptive Attention Sparsity with Hierarchical Top-p Pruning, section 4: candidates (of any selector
 // with a budget meant to be too large; Quest's pages by default), their scores from a 4-bit copy of K (least and
-// largest value of a token's key), a softmax over the candidates, and the smallest set whose mass reaches p.
+// largest value of a token's key), a softmax over the candidates, and the smallest set whose mass reaches p. The
+// model's first two layers stay dense, as in the released code.
 //
 // The newest page, of a selector of tokens the newest token, is a candidate and attended to by right, as Quest's
 // released kernels have it. The 4-bit copy grows with the cache: a key is rounded once.
@@ -22,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "common_parameters.h"
 #include "four_bit_keys.h"
 #include "internal/parallel_for.h"
 #include "key_blocks.h"
@@ -127,6 +129,7 @@ MethodSpec TwilightSpec() {
                .choices = SelectorNames()},
           },
   };
+  spec.parameters.push_back(internal::DenseLayersParameter());
   for (ParameterSpec& parameter : SelectorParameters()) spec.parameters.push_back(std::move(parameter));
   return spec;
 }
@@ -249,6 +252,9 @@ class TwilightMethod final : public internal::DecodeSelector {
   TwilightMethod() : DecodeSelector(TwilightSpec()) {}
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const override {
     return std::make_unique<TwilightPolicy>(values);
+  }
+  bool IsDenseLayer(const ParameterValues& values, const AttentionProblem& problem) const override {
+    return internal::InDenseLayers(values, problem);
   }
 
  private:

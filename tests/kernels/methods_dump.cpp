@@ -113,7 +113,8 @@ class Dumper {
   void WriteGeneration(const std::string& method, const std::string& parameters, const RandomProblem& data,
                        int32_t prompt, int32_t layer, bool below = false) {
     const ProblemShape& shape = data.shape;
-    const AttentionProblem whole = data.View();
+    AttentionProblem whole = data.View();
+    whole.layer = layer;
     WriteFile("q", data.q.Values());
     WriteFile("k", data.k.Values());
     WriteFile("v", data.v.Values());
@@ -489,6 +490,17 @@ void WriteDecode(Dumper* dumper) {
                      {1 + turn % 2, 2 * group, 2, 32, 1, length, length - 1, static_cast<DType>(turn % 3)}});
     }
   }
+  for (const auto& [method, parameters] : {std::pair{"quest", "budget=40"},
+                                           {"quest", "budget=40,dense_layers=3"},
+                                           {"quest", "budget=40,dense_layers=0"},
+                                           {"twilight", "p=0.7,candidates=48"},
+                                           {"twilight", "p=0.7,candidates=48,dense_layers=3"},
+                                           {"twilight", "p=0.7,candidates=48,bits=exact,dense_layers=0"}}) {
+    for (const int32_t layer : {0, 1, 2, 3}) {
+      const ProblemShape shape{1, 4, 2, 16, 1, 300, 299, DType::kFloat32};
+      dumper->Write({Phase::kDecode, method, parameters, shape, 0.0f, 0.0f, layer});
+    }
+  }
   dumper->Write({Phase::kDecode, "sparq", "r=6,k=20", {1, 4, 2, 16, 1, 300, 299, DType::kFloat32}, 0.5f, 4.0f});
 }
 
@@ -517,7 +529,8 @@ Settings GenerationSettings() {
       {"infllm", "block_size=8,n_init=6,n_local=30,top_k=2,n_repr=3"},
       {"infllm", "block_size=5,n_init=1,n_local=12,top_k=4,n_repr=1"},
       {"magic-pig", "bits=3,tables=6,n_sink=2,n_local=8"},
-      {"magic-pig", "bits=2,tables=4,n_sink=0,n_local=3,seed=9,epsilon=0.01"},
+      {"magic-pig", "bits=2,tables=4,n_sink=0,n_local=3,seed=9,epsilon=0.01,dense_every=0"},
+      {"magic-pig", "bits=2,tables=4,n_sink=0,n_local=3,dense_every=2"},
       {"think", "window=8,n_local=6"},
       {"think", "ratio=0.72,window=200,n_local=0"},
       {"key-diff", "budget=33"},

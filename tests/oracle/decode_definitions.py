@@ -74,7 +74,9 @@ def page_scores(p, b, kv, queries, page_size):
     return np.array(scores)
 
 
-def quest(p, b, kv, budget, page_size, group, keep_newest):
+def quest(p, b, kv, budget, page_size, group, keep_newest, dense_layers):
+    if 0 <= p.layer < dense_layers:
+        return dense_decode(p, b, kv)
     queries = p.q[b, kv * p.group : (kv + 1) * p.group, 0]
     scores = page_scores(p, b, kv, [queries.mean(axis=0)] if group else queries, page_size)
     picks = min(max(budget // page_size, 1), len(scores))
@@ -114,12 +116,14 @@ def candidates_of(selector, p, b, kv, tokens, own):
         return exact_top_k(p, b, kv, tokens)[0], 1
     if selector == "low-rank":
         return low_rank(p, b, kv, own["r"], tokens, own["seed"])[0], 1
-    return quest(p, b, kv, tokens, own["page_size"], own["group"], own["keep_newest"])[0], own["page_size"]
+    return quest(p, b, kv, tokens, own["page_size"], own["group"], own["keep_newest"], 0)[0], own["page_size"]
 
 
-def twilight(problem, b, kv, /, p, candidates, bits, selector, **of_selectors):
+def twilight(problem, b, kv, /, p, candidates, bits, selector, dense_layers, **of_selectors):
     """Parameters of the selectors have the selector's name in front."""
     share, p = p, problem
+    if 0 <= p.layer < dense_layers:
+        return dense_decode(p, b, kv)
     queries = p.q[b, kv * p.group : (kv + 1) * p.group, 0]
     prefix = SELECTORS[selector].replace("-", "_") + "_"
     own = {name.removeprefix(prefix): value for name, value in of_selectors.items() if name.startswith(prefix)}

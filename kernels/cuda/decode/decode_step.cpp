@@ -28,12 +28,12 @@ CudaDecodeStep::CudaDecodeStep(const DecodeMethod& method, const ParameterValues
     top_tokens_ = *tokens;
     takes = CheckTopTokens(problem, top_tokens_);
     if (takes.ok()) way_ = Way::kTopTokens;
-  } else if (const std::optional<PagesByBounds> pages = method.FusedPages(values)) {
+  } else if (const std::optional<PagesByBounds> pages = method.FusedPages(values, problem)) {
     pages_ = *pages;
     takes = decode::CheckQuestShape(problem, pages_);
     if (takes.ok()) way_ = Way::kPages;
   } else {
-    reason_ = "it has no GPU kernel";
+    reason_ = method.IsDenseLayer(values, problem) ? "it leaves this layer dense" : "it has no GPU kernel";
     return;
   }
   reason_ = takes.ok() ? "" : takes.message();

@@ -50,6 +50,7 @@ class DecodeDriver {
   const DecodeMethod& method_;
   const ParameterValues values_;
   std::unique_ptr<DecodePolicy> policy_;
+  bool dense_ = false;  // the generation is of a layer that the method leaves dense
   int32_t capacity_ = 0;
   int32_t end_ = 0;                         // tokens of the sequence so far
   std::vector<std::vector<bool>> evicted_;  // [list][token]; as long as it has to be

@@ -39,6 +39,11 @@ class DecodeMethod {
   // Values with which it names the same tokens and makes nothing of V, for methods that go on from these tokens.
   virtual ParameterValues ForTokensAlone(ParameterValues values) const { return values; }
 
+  // Whether the problem's layer is one that attends to everything by the method's own word: its steps are the
+  // baseline's, and neither its policy nor a kernel of its own has a part in them.
+  virtual bool IsDenseLayer(const ParameterValues& /*values*/, const AttentionProblem& /*problem*/) const {
+    return false;
+  }
   // The values that took effect on this problem, where a value stands for another one ("auto") or is cut to what there
   // is; the given ones otherwise.
   virtual ParameterValues Used(const ParameterValues& values, const AttentionProblem& /*problem*/) const {
@@ -46,13 +51,16 @@ class DecodeMethod {
   }
 
   // What a device needs that chooses and attends a step of this problem in one launch; empty: the method's choice
-  // cannot be put so.
+  // cannot be put so, or the problem's layer is dense.
   virtual std::optional<EstimatedTopTokens> FusedStep(const ParameterValues& /*values*/,
                                                       const AttentionProblem& /*problem*/) const {
     return {};
   }
   // The same of a method that chooses pages by their bounds.
-  virtual std::optional<PagesByBounds> FusedPages(const ParameterValues& /*values*/) const { return {}; }
+  virtual std::optional<PagesByBounds> FusedPages(const ParameterValues& /*values*/,
+                                                  const AttentionProblem& /*problem*/) const {
+    return {};
+  }
 
   // How many of the prompt's last queries, with their LSE, the method begins with: a running model keeps as many.
   // kAllRows: it takes as many as there are.
