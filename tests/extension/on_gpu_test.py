@@ -54,7 +54,7 @@ class OnGpu(TraceCase):
 
     def test_a_trace_whose_layers_differ_is_compared(self):
         results = self.assert_same_results(self.differing, "--method", "dense", "--method", "a-shape:n_sink=0,n_local=64", "--method",
-                                           "sparq:reallocate=0", "--method", "quest:budget=128", "--method", "tova:k=70", "--decode-rows", 3)
+                                           "sparq:reallocate=0", "--method", "quest:budget=128,dense_layers=0", "--method", "tova:k=70", "--decode-rows", 3)
         self.assertEqual({layer for layer, *_ in results}, {0, 1, 3})
         # What the GPU did not take itself was done by the CPU, and says why.
         for key, result in results.items():

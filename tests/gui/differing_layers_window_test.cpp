@@ -44,7 +44,7 @@ TEST_F(ShellTest, LayersThatDifferAreShownMaskedAndMeasured) {
   QObject::connect(canvas, &ui::HeadCanvas::RunFinished, canvas,
                    [&](const analysis::MethodResult& run) { runs.push_back(run); });
   for (const auto& [method, parameters] :
-       {std::pair{"a-shape", "n_sink=4,n_local=40"}, std::pair{"quest", "page_size=4,budget=32"}}) {
+       {std::pair{"a-shape", "n_sink=4,n_local=40"}, std::pair{"quest", "page_size=4,budget=32,dense_layers=0"}}) {
     const auto& methods = canvas->methods();
     const auto spec = std::find_if(methods.begin(), methods.end(), [&](const auto& one) { return one.name == method; });
     ASSERT_NE(spec, methods.end());

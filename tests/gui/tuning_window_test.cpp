@@ -141,7 +141,7 @@ TEST_F(ReachTest, TheTuningDialogFindsWhatTheCommandLineFinds) {
 // Each head as the panel's search judges it, in its group: the mask of what was found for a head keeps the target.
 TEST_F(ReachTest, EveryHeadIsTunedInTheGroupThatSharesItsChoice) {
   Open();
-  Use("quest", "page_size=4");
+  Use("quest", "page_size=4,dense_layers=0");
   constexpr double kTarget = 0.8;
   window_->state()->trial.SetTarget(kTarget);
   QTest::qWait(30);
@@ -194,7 +194,7 @@ TEST_F(ReachTest, MeetTargetFindsADecodeMethodsBudget) {
 // In its group a head shares its choice with others: that mask is what the target is said of.
 TEST_F(ReachTest, MeetTargetHoldsInTheGroupThatSharesAChoice) {
   Open();
-  Use("quest", "page_size=4");
+  Use("quest", "page_size=4,dense_layers=0");
   constexpr double kTarget = 0.8;
   window_->state()->trial.SetTarget(kTarget);
   QTest::qWait(30);
