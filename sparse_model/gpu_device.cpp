@@ -108,6 +108,8 @@ class GpuDevice final : public ModelDevice {
     if (selects.ok()) return SelectHere(call, plan, problem, values, index);
     if (selects.code() != StatusCode::kUnsupported) return selects;
     if (!method.spec().baseline) *note = method.spec().name + " selects on the CPU: " + selects.message();
+    kernels::SparseIndex not_asked_for;
+    if (index == nullptr) index = &not_asked_for;
     AttentionProblem host = ProblemOf(call);
     if (!method.spec().IsStatic()) {  // others look at no tensor
       if (Status status = OnHost(call, &host); !status.ok()) return status;
@@ -187,7 +189,7 @@ class GpuDevice final : public ModelDevice {
     kernels::SparseIndexView view;
     Status status = selection_.Select(plan, problem, values, &view, /*stream=*/nullptr);
     if (status.ok()) status = kernels::AttendCuda(problem, view, OutputOf(call), /*stream=*/nullptr);
-    return status.ok() ? kernels::DownloadChecked(plan, view, index, /*stream=*/nullptr) : status;
+    return status.ok() && index != nullptr ? kernels::DownloadChecked(plan, view, index, /*stream=*/nullptr) : status;
   }
 
   kernels::RunOptions options_;  // stop: of the call

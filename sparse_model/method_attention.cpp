@@ -101,11 +101,9 @@ class Methods final : public MethodAttention {
     } else {
       Decode(call, &device);
     }
-    if (trace_lse_) Require(device.WholeLse(call), call, "the log-sum-exp of all keys");
+    if (trace_lse_ && !AttendedToAll(call)) Require(device.WholeLse(call), call, "the log-sum-exp of all keys");
     if (call.of_prompt || call.num_rows > 1) KeepQueries(call, &device);
-    const kernels::AttentionProblem problem = ProblemOf(call);
-    for (int64_t row = 0; row < problem.seq_q; ++row)
-      pairs_.seen += problem.num_qo_heads * (problem.first_position + row + 1 - int64_t{SeenFrom(problem, row)});
+    pairs_.seen += SeenPairs(ProblemOf(call));
   }
 
   void Rewind(int64_t num_tokens) override {
@@ -182,6 +180,20 @@ class Methods final : public MethodAttention {
     return layers_.try_emplace(call.layer, prompt_rows_).first->second;
   }
 
+  // Whether the pass attended to every key that the layer lets a row see: its log-sum-exp is that of all keys.
+  bool AttendedToAll(const model::AttentionCall& call) const {
+    if (!call.of_prompt && call.num_rows == 1)
+      return decode_.spec().baseline || decode_.IsDenseLayer(decode_values_, ProblemOf(call));
+    return prefill_of_head_ == nullptr && prefill_.spec().baseline;
+  }
+
+  static int64_t SeenPairs(const kernels::AttentionProblem& problem) {
+    int64_t pairs = 0;
+    for (int64_t row = 0; row < problem.seq_q; ++row)
+      pairs += problem.num_qo_heads * (problem.first_position + row + 1 - int64_t{SeenFrom(problem, row)});
+    return pairs;
+  }
+
   void Note(const std::string& note) {
     if (!note.empty() && std::find(notes_.begin(), notes_.end(), note) == notes_.end()) notes_.push_back(note);
   }
@@ -216,11 +228,16 @@ class Methods final : public MethodAttention {
 
   void PrefillBy(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
                  const model::AttentionCall& call, ModelDevice* device) {
+    const kernels::AttentionProblem problem = ProblemOf(call);
     kernels::SparseIndex index;
     std::string note;
-    Require(device->Prefill(call, method, values, &index, &note), call, method.spec().name);
+    const bool everything = method.spec().baseline;  // there is nothing to count, so a GPU need not be waited for
+    Require(device->Prefill(call, method, values, everything ? nullptr : &index, &note), call, method.spec().name);
     Note(note);
-    const kernels::AttentionProblem problem = ProblemOf(call);
+    if (everything) {
+      pairs_.kept += SeenPairs(problem);
+      return;
+    }
     std::vector<kernels::ColumnRange> ranges;
     for (int32_t head = 0; head < problem.num_qo_heads; ++head) {
       for (int32_t row = 0; row < problem.seq_q; ++row) {

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // model_benchmark MODEL_DIR [--tokens N] [--decode N] [--chunk N] [--device cuda] [--threads N] [--repeat N]
-// [--trace OUT.h5 [--layers 0,1,..]]: a prompt and the steps behind it, without a recorder, or with one of every head
-// of all layers or of some. A line of JSON a repetition: seconds of the wall clock and of processors.
-// model_beside_transformers runs it in turn with transformers.
+// [--own-attention] [--trace OUT.h5 [--layers 0,1,..]]: a prompt and the steps behind it, without a recorder, or with
+// one of every head of all layers or of some; attention by LibTorch, or by the project's own dense executors. A line of
+// JSON a repetition: seconds of the wall clock and of processors. model_beside_transformers runs it in turn with
+// transformers.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <exception>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/device.h"
 #include "capture/capture.h"
 #include "model/model_session.h"
+#include "sparse_model/method_attention.h"
 
 namespace headscope {
 namespace {
@@ -24,7 +27,17 @@ struct Arguments {
   int64_t tokens = 4096, decode = 64;
   int32_t threads = 0, chunk = 0;  // 0: as without the option
   int repeat = 3;
+  bool own_attention = false;
 };
+
+// Null: LibTorch attends.
+std::unique_ptr<sparse_model::MethodAttention> OwnAttention(const Arguments& arguments, bool trace_lse) {
+  if (!arguments.own_attention) return nullptr;
+  sparse_model::MethodChoice dense;
+  dense.num_threads = arguments.threads;
+  dense.trace_lse = trace_lse;
+  return sparse_model::AttendByMethods(dense);
+}
 
 // Any tokens take as long; the rule is model_beside_transformers' too.
 std::vector<int32_t> Prompt(int64_t count, int32_t vocabulary) {
@@ -54,7 +67,9 @@ void RunAlone(const Arguments& arguments) {
   options.num_threads = arguments.threads;
   options.device = ParseDevice(arguments.device);
   if (arguments.chunk > 0) options.chunk_tokens = arguments.chunk;
+  const auto attention = OwnAttention(arguments, /*trace_lse=*/false);  // outlives the session
   model::ModelSession session(arguments.model_dir, options);
+  session.UseAttention(attention.get());
   const std::vector<int32_t> prompt = Prompt(arguments.tokens, session.summary().vocabulary_size);
   session.Feed(std::span(prompt).first(32));  // the first pass of a process begins its threads
   session.Generate(2);
@@ -80,6 +95,8 @@ void RunCapture(const Arguments& arguments) {
   request.num_threads = arguments.threads;
   request.device = ParseDevice(arguments.device);
   request.layers = arguments.layers;
+  const auto attention = OwnAttention(arguments, /*trace_lse=*/true);
+  request.attention = attention.get();
   if (arguments.chunk > 0) request.chunk_tokens = arguments.chunk;
   request.tokens = Prompt(arguments.tokens, model::ReadCheckpointSummary(arguments.model_dir, false).vocabulary_size);
   // A capture's own seconds leave out loading, which a prompt of few tokens stands for in the processor time.
@@ -112,6 +129,7 @@ int main(int argc, char** argv) {
   app.add_option("--repeat", arguments.repeat)->check(CLI::Range(1, 1000));
   app.add_option("--chunk", arguments.chunk)->check(CLI::Range(1, 1 << 20));
   app.add_option("--device", arguments.device);
+  app.add_flag("--own-attention", arguments.own_attention);
   app.add_option("--trace", arguments.trace);
   app.add_option("--layers", arguments.layers)->delimiter(',');
   CLI11_PARSE(app, argc, argv);

@@ -190,9 +190,10 @@ TEST_P(OddLayerOnTheGpu, RunsThereAndKeepsWhatTheCpuKeeps) {
       testing::MakeRandomLayer(shape, /*num_kv_heads=*/2, /*group_size=*/3, 21, /*bf16=*/true);
   ASSERT_EQ(layer.measured->sinks.size(), shape.sinks ? 6u : 0u);
   std::vector<AskedMethod> methods;
-  for (const Case& c : {Case{"dense", ""}, Case{"a-shape", "n_sink=40,n_local=60"}, Case{"block-sparse", "n_blocks=3"},
-                        Case{"decode/dense", ""}, Case{"sliding-window", "n_local=30,n_sink=4"}, Case{"tova", "k=64"},
-                        Case{"sparq", "r=16,k=40,reallocate=0"}, Case{"quest", "budget=100,page_size=16,dense_layers=0"}}) {
+  for (const Case& c :
+       {Case{"dense", ""}, Case{"a-shape", "n_sink=40,n_local=60"}, Case{"block-sparse", "n_blocks=3"},
+        Case{"decode/dense", ""}, Case{"sliding-window", "n_local=30,n_sink=4"}, Case{"tova", "k=64"},
+        Case{"sparq", "r=16,k=40,reallocate=0"}, Case{"quest", "budget=100,page_size=16,dense_layers=0"}}) {
     const kernels::MethodSpec& spec = *kernels::FindMethod(c.method).spec();
     kernels::ParameterValues values(spec);
     ASSERT_EQ(values.Parse(spec, c.parameters), "");

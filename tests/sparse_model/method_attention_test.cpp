@@ -199,6 +199,32 @@ TEST(MethodAttention, HeadsHaveMethodsOfTheirOwn) {
   }
 }
 
+// A pass that attends to everything has the log-sum-exp that others make beside theirs: with a window and sinks, in
+// prompts and in steps, by a method that leaves the layer dense too.
+TEST(MethodAttention, ADensePassHasTheLseOfAllKeysAlready) {
+  model::AttentionLayer layer = LayerOf(64);
+  layer.sinks = {0.5f, -1, 2, 0};
+  for (const int32_t window : {0, 70}) {
+    layer.window = window;
+    const SequenceData data(layer, 200, /*bf16=*/false, 5);
+    const auto lse = [&](const char* prefill, const char* prefill_values, const char* decode, const char* values) {
+      MethodChoice choice = Choose(prefill, prefill_values, decode, values);
+      choice.trace_lse = true;
+      const auto backend = AttendByMethods(choice);
+      std::vector<float> all = AttendOnHost(*backend, data, 0, 190, /*of_prompt=*/true).lse;
+      for (int64_t step = 190; step < 200; ++step) {
+        const std::vector<float> of_step = AttendOnHost(*backend, data, step, 1, /*of_prompt=*/false).lse;
+        all.insert(all.end(), of_step.begin(), of_step.end());
+      }
+      return all;
+    };
+    const std::vector<float> made_beside = lse("a-shape", "n_local=16,n_sink=2", "exact-top-k", "k=4");
+    EXPECT_LE(LargestRelativeDifference(lse("dense", "", "dense", ""), made_beside), 2e-6f) << window;
+    EXPECT_LE(LargestRelativeDifference(lse("dense", "", "quest", "budget=16,dense_layers=1"), made_beside), 2e-6f);
+    EXPECT_LE(LargestRelativeDifference(lse("dense", "", "quest", "budget=16,dense_layers=0"), made_beside), 2e-6f);
+  }
+}
+
 TEST(MethodAttention, RefusalsNameMethodAndLayer) {
   const auto model = model::OpenTransformer(ReferenceModel(), {ElementType::kFloat32, kCpu, kChunk, 2}, {});
   model::AttentionLayer layer = model->config().layers.front();
