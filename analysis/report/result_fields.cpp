@@ -146,12 +146,13 @@ void VisitComparison(Result& result, Visit&& visit) {
 std::pair<std::string, double> PressOf(const MethodResult& result) {
   double ratio =
       result.phase == kernels::Phase::kDecode ? 1 - 1 / result.bytes_allow : std::numeric_limits<double>::quiet_NaN();
-  const kernels::MethodSpec* const spec = kernels::FindMethod(result.method).spec();
+  const kernels::NamedMethod method = kernels::FindMethod(result.method);
+  const kernels::MethodSpec* const spec = method.spec();
   if (spec == nullptr) return {"", ratio};
   kernels::ParameterValues values(*spec);
   if (!values.Parse(*spec, result.parameters).empty()) return {"", ratio};
-  return {kernels::PressName(*spec, values),
-          result.phase == kernels::Phase::kDecode ? kernels::AskedCompression(*spec, values).value_or(ratio) : ratio};
+  return {kernels::PressName(method, values),
+          result.phase == kernels::Phase::kDecode ? kernels::AskedCompression(method, values).value_or(ratio) : ratio};
 }
 
 }  // namespace

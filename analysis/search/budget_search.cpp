@@ -65,8 +65,8 @@ Status CheckSearchable(const kernels::MethodSpec& spec) {
   if (num_budgets == 1 || num_budgets == 2) return {};
   if (num_budgets == 0) {
     return {StatusCode::kUnsupported, "method " + spec.name +
-                                          " has no budget to search, of which more never keeps less: compare single "
-                                          "settings of it, or choose another method"};
+                                          " has no budget to search: compare fixed settings of it, or choose another "
+                                          "method"};
   }
   return {StatusCode::kUnsupported, "method " + spec.name + " has " + std::to_string(num_budgets) +
                                         " budgets to search: choose a method with one or two"};

@@ -133,7 +133,7 @@ std::pair<int64_t, int64_t> ParseRange(const std::string& text, int64_t limit, c
   const int64_t begin = colon == 0 ? 0 : ParseNumber(view.substr(0, colon), text, field);
   const int64_t end = colon + 1 == text.size() ? limit : ParseNumber(view.substr(colon + 1), text, field);
   if (begin >= end || end > limit) {
-    throw Refusal(field, text, "the range must be rising and end at " + std::to_string(limit) + " or before");
+    throw Refusal(field, text, "must be an increasing range within 0:" + std::to_string(limit));
   }
   return {begin, end};
 }

@@ -79,11 +79,10 @@ std::vector<MethodChoice> DemonstrationMethods(int64_t seq_len) {
 std::string DemonstrationNote(int64_t seq_len) {
   if (seq_len >= kFullBudgetTokens) return "Every method runs with its defaults.";
   std::ostringstream out;
-  out << "Budgets counted in tokens, lines or blocks are the methods' defaults, which are meant for long prompts, "
-         "times "
-      << seq_len << " / " << kFullBudgetTokens
-      << " (each with its own lower limit: \"scaled_floor\" in what `headscope methods` prints as JSON). So the "
-         "methods keep "
+  out << "Default budgets are meant for prompts of " << kFullBudgetTokens / 1024
+      << "K tokens; here those counted in tokens, lines or blocks are scaled by " << seq_len << " / "
+      << kFullBudgetTokens
+      << ", with a minimum for each (\"scaled_floor\" in the JSON of `headscope methods`). Methods therefore keep "
          "different shares: read each row together with its kept share. The parameters column shows what ran.";
   return out.str();
 }

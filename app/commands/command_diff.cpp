@@ -259,7 +259,7 @@ int RunDiff(const DiffArguments& arguments) {
     return DiffTraces(arguments);
   }
   if (arguments.traces.size() != 1 || arguments.methods.size() != 2)
-    throw UsageError("two methods are compared on one trace: give TRACE and --method twice");
+    throw UsageError("comparing two methods takes one trace and two methods: give TRACE and --method twice");
   if (arguments.all || arguments.metrics_were_given)
     throw UsageError("--metrics and --all are for two traces: leave them out with --method");
   return DiffMasks(arguments);

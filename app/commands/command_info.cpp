@@ -107,10 +107,15 @@ std::string HeadsText(const data::LayerFacts& facts) {
   return NumberListText(facts.qo_heads) + " (KV " + NumberListText(facts.kv_heads) + ")";
 }
 
+std::string HeadCounts(int64_t num_qo_heads, int64_t num_kv_heads) {
+  return std::to_string(num_qo_heads) + (num_qo_heads == 1 ? " query head over " : " query heads over ") +
+         std::to_string(num_kv_heads) + (num_kv_heads == 1 ? " KV head" : " KV heads");
+}
+
 // Of layers that differ: everything of one that is not as usual, in words.
 std::string FactsText(const data::LayerFacts& facts) {
   std::ostringstream out;
-  out << facts.num_qo_heads << " query heads over " << facts.num_kv_heads << " KV heads, head_dim " << facts.head_dim;
+  out << HeadCounts(facts.num_qo_heads, facts.num_kv_heads) << ", head_dim " << facts.head_dim;
   if (facts.v_head_dim != facts.head_dim) out << " (v " << facts.v_head_dim << ')';
   out << ", scale " << facts.softmax_scale << ", RoPE " << RopeName(facts);
   if (facts.window > 0) out << ", window " << facts.window;
@@ -230,10 +235,10 @@ int TraceInfo(const std::string& path, bool json) {
                 ? ", complete"
                 : ", NOT complete (its capture is still running or was cut short; all of this is readable)")
         << "\n  model      " << Printable(model.name) << " (" << Printable(model.model_type) << "), "
-        << model.num_layers << " layers, " << model.num_qo_heads << " query heads over " << model.num_kv_heads
-        << " KV heads, head_dim " << model.head_dim << "\n  prompt     " << Printable(layout.prompt_source)
-        << "\n  tokens     " << trace.num_tokens() << DecodedText(decoded) << CutFrom(layout.first_token)
-        << "\n  query rows " << trace.num_rows() << " (" << Printable(layout.row_selection) << ")\n  layers     "
+        << model.num_layers << " layers, " << HeadCounts(model.num_qo_heads, model.num_kv_heads) << ", head_dim "
+        << model.head_dim << "\n  prompt     " << Printable(layout.prompt_source) << "\n  tokens     "
+        << trace.num_tokens() << DecodedText(decoded) << CutFrom(layout.first_token) << "\n  query rows "
+        << trace.num_rows() << " (" << Printable(layout.row_selection) << ")\n  layers     "
         << NumberListText(layout.layers) << '\n'
         << LayersText(layout) << "  values     " << NameOf(layout.encoding) << ", q and k "
         << Printable(layout.capture_point) << RopeAndScale(layout) << '\n';
@@ -279,10 +284,10 @@ int CheckpointInfo(const std::string& path, bool json) {
         << static_cast<double>(summary.num_parameters) / 1e6 << " M parameters in " << summary.num_files
         << (summary.num_files == 1 ? " file (" : " files (") << ByteText(summary.bytes) << ", "
         << (summary.dtype.empty() ? "no tensor" : Printable(summary.dtype)) << ")\n  " << summary.num_layers
-        << " layers, hidden " << summary.hidden_size << ", " << summary.num_qo_heads << " query heads over "
-        << summary.num_kv_heads << " KV heads, head_dim " << summary.head_dim << ", vocabulary "
-        << summary.vocabulary_size << ", context " << summary.max_positions << " tokens\n  a trace of every head takes "
-        << ByteText(summary.values_per_token * 2) << " per token in bf16\n";
+        << " layers, hidden " << summary.hidden_size << ", " << HeadCounts(summary.num_qo_heads, summary.num_kv_heads)
+        << ", head_dim " << summary.head_dim << ", vocabulary " << summary.vocabulary_size << ", context "
+        << summary.max_positions << " tokens\n  a trace of every head takes " << ByteText(summary.values_per_token * 2)
+        << " per token in bf16\n";
     if (recorded.size() > kAlwaysRecorded) out << "  it would hold " << Listed(recorded) << '\n';
     if (!refusal.empty())
       out << "  capture would refuse it: " << Printable(refusal) << '\n';

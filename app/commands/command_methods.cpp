@@ -86,6 +86,7 @@ std::string RangeText(const ParameterSpec& parameter) {
     for (const std::string& choice : parameter.choices) text += (text.empty() ? "" : " | ") + choice;
     return text;
   }
+  if (parameter.type == ParameterType::kFlag) return "0 | 1";
   const std::string unit = UnitText(parameter);
   return Number(parameter.minimum) + " .. " + Number(parameter.maximum) + (unit.empty() ? "" : " " + unit);
 }
@@ -149,6 +150,13 @@ int ColumnWidth(const Items& items, const NameOfItem& name_of) {
   return static_cast<int>(longest) + 2;
 }
 
+// A choice and a switch are not raised.
+std::string CostText(const ParameterSpec& parameter) {
+  return (parameter.type == ParameterType::kInteger || parameter.type == ParameterType::kReal ? "Raising it: "
+                                                                                              : "Cost: ") +
+         parameter.cost;
+}
+
 void Describe(const MethodSpec& spec, std::ostream& out) {
   out << kernels::UniqueName(spec) << " (" << NameOf(spec.phase) << "): " << spec.title << "\n  " << spec.summary
       << "\n  source: " << spec.paper << '\n';
@@ -156,7 +164,7 @@ void Describe(const MethodSpec& spec, std::ostream& out) {
   for (const ParameterSpec& parameter : spec.parameters) {
     out << "  " << std::left << std::setw(width) << parameter.name << "default " << std::setw(8)
         << ValueAsTyped(parameter, parameter.default_value) << ' ' << RangeText(parameter) << "\n      "
-        << parameter.help << (parameter.cost.empty() ? "" : ". Raising it: " + parameter.cost);
+        << parameter.help << (parameter.cost.empty() ? "" : ". " + CostText(parameter));
     if (const std::string condition = ConditionText(spec, parameter); !condition.empty()) out << ". With " << condition;
     out << '\n';
   }

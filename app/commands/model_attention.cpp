@@ -123,14 +123,9 @@ ModelAttention ChooseAttention(const AttentionArguments& arguments, int32_t num_
   const std::string text = of_prompt + " and " + said(choice.decode, kernels::DecodeBaseline(), choice.decode_values);
   ModelAttention attention{sparse_model::AttendByMethods(choice), text, "", {}};
   if (choice.prefill_of_head == nullptr && (choice.prefill == nullptr || choice.prefill->spec().baseline)) {
-    if (choice.decode == nullptr) {
-      attention.press_name = "no_press";
-      attention.compression_ratio = 0;
-    } else {
-      const kernels::MethodSpec& spec = choice.decode->spec();
-      attention.press_name = kernels::PressName(spec, choice.decode_values);
-      attention.compression_ratio = kernels::AskedCompression(spec, choice.decode_values);
-    }
+    const kernels::NamedMethod decode{.decode = choice.decode != nullptr ? choice.decode : &kernels::DecodeBaseline()};
+    attention.press_name = kernels::PressName(decode, choice.decode_values);
+    attention.compression_ratio = kernels::AskedCompression(decode, choice.decode_values);
   }
   return attention;
 }

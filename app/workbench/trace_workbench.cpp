@@ -12,8 +12,7 @@ void TraceWorkbench::OpenTrace(const std::string& path, ui::Reply<ui::TraceSumma
       [path, memory = shared_memory()](const std::stop_token&) { return std::make_shared<OpenedTrace>(path, memory); },
       [this, done = std::move(done)](const std::shared_ptr<OpenedTrace>& trace) {
         heads_.Forget();
-        for (const char* prefix : {kMaskPrefix, kLivePrefix, kThumbnailPrefix, kLostPrefix, kOverlapTag, "row"})
-          queue_.Cancel(prefix);
+        for (const char* prefix : kShownOfTrace) queue_.Cancel(prefix);
         CancelSearch();
         CancelTuning();
         CancelRun();
@@ -145,7 +144,7 @@ void TraceWorkbench::CloseView(ui::MapView view) {
 void TraceWorkbench::RequestRow(analysis::HeadId head, int64_t row, ui::Reply<std::vector<float>> done) {
   if (!trace_) return;
   Submit<std::vector<float>>(
-      "row", kMaskPriority,
+      kRowTag, kMaskPriority,
       [trace = trace_, head, row](const std::stop_token& stop) {
         return analysis::RowProbabilities(*trace->heads.Get(head), row, stop);
       },

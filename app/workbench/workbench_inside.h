@@ -69,8 +69,12 @@ inline constexpr int32_t kThumbnailPriority = -1000, kTunePriority = -500;  // a
 inline constexpr int32_t kOverlapPriority = 500'000;                        // after the masks that it counts
 inline constexpr int32_t kLivePriority = -100;  // after the map's tiles, before what nobody waits for
 inline constexpr char kMaskPrefix[] = "mask/", kLivePrefix[] = "live/", kThumbnailPrefix[] = "thumbnail/",
-                      kLostPrefix[] = "lost/", kOverlapTag[] = "overlap", kExportTag[] = "export",
+                      kLostPrefix[] = "lost/", kRowTag[] = "row", kOverlapTag[] = "overlap", kExportTag[] = "export",
                       kFigureTag[] = "figure", kQuantiseTag[] = "quantise";
+// What the window shows of one trace and nobody waits for behind the next one. Other work of a trace has a call that
+// cancels it.
+inline constexpr std::array kShownOfTrace = {kMaskPrefix, kLivePrefix, kThumbnailPrefix,
+                                             kLostPrefix, kOverlapTag, kRowTag};
 
 inline std::shared_ptr<std::vector<kernels::MethodSpec>> RegisteredMethods() {
   auto methods = std::make_shared<std::vector<kernels::MethodSpec>>();

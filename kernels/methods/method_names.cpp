@@ -1,31 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/method_names.h"
 
-#include <algorithm>
-
 namespace headscope::kernels {
-namespace {
-
-constexpr std::string_view kDecodePrefix = "decode/";
-
-bool HasParameter(const MethodSpec& spec, std::string_view name) {
-  return std::ranges::any_of(spec.parameters, [&](const ParameterSpec& parameter) { return parameter.name == name; });
-}
-
-}  // namespace
 
 const MethodSpec* NamedMethod::spec() const {
   if (prefill != nullptr) return &prefill->spec();
   return decode != nullptr ? &decode->spec() : nullptr;
-}
-
-std::string_view WithoutPhase(std::string_view name) {
-  if (name.starts_with(kDecodePrefix)) name.remove_prefix(kDecodePrefix.size());
-  return name;
-}
-
-std::string DecodeName(std::string_view name) {
-  return std::string(kDecodePrefix).append(name);
 }
 
 NamedMethod FindMethod(std::string_view name) {
@@ -39,18 +19,16 @@ std::string UniqueName(const MethodSpec& spec) {
   return both ? DecodeName(spec.name) : spec.name;
 }
 
-std::string PressName(const MethodSpec& spec, const ParameterValues& values) {
-  if (spec.baseline) return "no_press";
-  if (spec.kvpress.empty()) return {};
-  const auto is_on = [&](std::string_view name) { return HasParameter(spec, name) && values.Real(name) != 0; };
-  return std::string(is_on("critical") ? "critical_" : "") + (is_on("allocation") ? "adakv_" : "") + spec.kvpress;
+std::string PressName(const NamedMethod& method, const ParameterValues& values) {
+  if (method.spec() == nullptr) return {};
+  if (method.spec()->baseline) return "no_press";
+  return method.decode != nullptr ? method.decode->PressName(values) : std::string();
 }
 
-std::optional<double> AskedCompression(const MethodSpec& spec, const ParameterValues& values) {
-  if (spec.baseline) return 0;
-  if (!HasParameter(spec, "compression_ratio") || !HasParameter(spec, "budget") || values.Real("budget") != 0)
-    return {};
-  return values.Real("compression_ratio");
+std::optional<double> AskedCompression(const NamedMethod& method, const ParameterValues& values) {
+  if (method.spec() == nullptr) return {};
+  if (method.spec()->baseline) return 0;
+  return method.decode != nullptr ? method.decode->AskedCompression(values) : std::nullopt;
 }
 
 std::string MethodNames() {

@@ -80,9 +80,10 @@ const RankedForm& FormOf(const std::string& model_type, const std::string& file)
   for (const RankedForm& form : forms) {
     if (form.model_type == model_type) return form;
   }
+  std::string known;
+  for (const RankedForm& form : forms) known += (known.empty() ? "" : ", ") + std::string(form.model_type);
   Refuse(file, "",
-         "lists tokens by rank and not how words are split, which is known for llama, chatglm, qwen and kimi_k2 and "
-         "not for " +
+         "lists tokens by rank and not how words are split, which is known for " + known + " and not for " +
              (model_type.empty() ? "a file without its model" : Quoted(model_type)),
          "use the model's tokenizer.json");
 }

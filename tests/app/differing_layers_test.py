@@ -62,7 +62,7 @@ class DifferingLayers(unittest.TestCase):
         self.assertIn("layer 0: 4 query heads over 2 KV heads, head_dim 192 (v 128), scale 0.07", text)
         self.assertIn("layer 1: 6 query heads over 3 KV heads, head_dim 64, scale 0.125, RoPE half, window 90, soft cap 20, learned sinks; heads 0-5 (KV 0-2)",
                       text)
-        self.assertIn("layer 3: 2 query heads over 1 KV heads, head_dim 64 (v 48)", text)
+        self.assertIn("layer 3: 2 query heads over 1 KV head, head_dim 64 (v 48)", text)
         self.assertIn("v is k", text)
         said = json.loads(run("info", self.trace, "--json").stdout)
         self.assertEqual((said["layers"], said["qo_heads"], said["softmax_scale"]), ([0, 1, 3], None, None))

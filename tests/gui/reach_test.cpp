@@ -673,7 +673,7 @@ TEST_F(ReachTest, EveryStepOfTheTourNamesWhatTheWindowHas) {
   Open();
   ASSERT_EQ(ui::WelcomePage::Tour().size(), 5U);
   for (const ui::TourStep& step : ui::WelcomePage::Tour())
-    EXPECT_NE(window_->ActionNamed(QLatin1String(step.action)), nullptr) << step.action;
+    EXPECT_NE(window_->ActionNamed(step.ActionName()), nullptr) << step.ActionName().toStdString();
   EXPECT_EQ(window_->ActionNamed(QStringLiteral("go-nothingDock")), nullptr);
 }
 

@@ -27,6 +27,7 @@ STOP_FORMS = {
     "a flag": re.compile(r"atomic(?:<bool>|_bool|_flag)[*&]?(?:>\(?\w*\)?)? *(?:const )?\w*(?:cancel|stop|interrupt|abort|quit|halt)", re.IGNORECASE),
     "a flag behind a pointer": re.compile(r"std::atomic(?:<bool>|_bool|_flag) *[*&]"),
     "a shared flag": re.compile(r"shared_ptr<std::atomic(?:<bool>|_bool|_flag)> *\w*(?:cancel|stop|interrupt|current)", re.IGNORECASE),
+    "a shared bool": re.compile(r"(?:cancel|stop|interrupt|abort)\w* *= *std::make_shared<bool>", re.IGNORECASE),
     "a volatile": re.compile(r"\bvolatile\b.*(?:cancel|stop|interrupt|sig_atomic)", re.IGNORECASE),
     "an own type": re.compile(r"\b(?:class|struct|using) \w*(?:CancelFlag|CancelToken|StopToken|StopFlag|CancellationToken)\b"),
     "an own test": re.compile(r"\b(?:bool|auto) (?:Is)?(?:Cancelled|Canceled|Interrupted|StopRequested)\("),
@@ -144,7 +145,7 @@ class Checks(unittest.TestCase):
     def test_other_ways_to_stop(self):
         for line in ("const std::atomic<bool>* cancelled = nullptr;", "std::atomic<bool> stop_ = false;", "void Work(const std::atomic<bool>& flag);",
                      "std::shared_ptr<std::atomic<bool>> stop;", "volatile std::sig_atomic_t interrupted;", "struct CancelFlag {", "bool Interrupted() {",
-                     "inline bool IsCancelled(const RunOptions& options) {", "std::function<bool(double share)> progress;", "std::stop_callback on_stop(token, f);", 'throw CancelledError("stopped");', 'return {StatusCode::kCancelled, "cancelled"};'):
+                     "inline bool IsCancelled(const RunOptions& options) {", "const auto cancelled = std::make_shared<bool>(false);", "std::function<bool(double share)> progress;", "std::stop_callback on_stop(token, f);", 'throw CancelledError("stopped");', 'return {StatusCode::kCancelled, "cancelled"};'):
             self.assertGreaterEqual(len(stop_errors("a.h", line)), 1, line)
         for line in ("std::atomic<bool> failed_{false};", "const std::stop_token& stop", "std::function<void(double)> progress;", "// std::atomic<bool>* cancelled"):
             self.assertEqual(stop_errors("a.h", line), [], line)

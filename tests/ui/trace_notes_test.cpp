@@ -250,8 +250,10 @@ TEST_F(GrownTraceTest, RunsOfManyLengthsLeaveRoomForTheNotes) {
   EXPECT_EQ(kept.num_runs_of_less, 31) << "the note's length has been looked up first";
   EXPECT_EQ(kept.tokens_of_less, 140);
   EXPECT_EQ(kept.num_lengths_left_out, 9);
-  EXPECT_THAT(kept.WhatIsNotShown().toStdString(),
-              ::testing::HasSubstr("more lengths than the 32 that are looked up: those of 9 other lengths stay there"));
+  EXPECT_THAT(
+      kept.WhatIsNotShown().toStdString(),
+      ::testing::HasSubstr(
+          "Notes and runs from 9 other lengths of this trace are kept in its file but not shown (limit: 32 lengths)."));
 }
 
 TEST_F(TraceNotesTest, NotesAreCarriedToWhatATraceHasGrownTo) {

@@ -25,7 +25,8 @@ std::string NumberText(const kernels::ParameterSpec& spec, double value) {
 // `spec` as the slider has it; `registered` as the method does.
 std::string ParameterHelp(const kernels::ParameterSpec& spec, const kernels::ParameterSpec& registered) {
   std::string text = spec.help;
-  if (!spec.cost.empty()) text.append("\nRaising it: ").append(spec.cost);
+  const bool is_number = spec.type == kernels::ParameterType::kInteger || spec.type == kernels::ParameterType::kReal;
+  if (!spec.cost.empty()) text.append(is_number ? "\nRaising it: " : "\nCost: ").append(spec.cost);
   if (spec.type == kernels::ParameterType::kChoice)
     return text.append("\nThe default is ").append(ValueText(spec, spec.default_value)).append(".");
   text.append("\n").append(NumberText(spec, spec.minimum)).append(" to ").append(NumberText(spec, spec.maximum));

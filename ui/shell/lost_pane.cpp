@@ -96,12 +96,12 @@ void LostPane::Show(int64_t row, const std::vector<LostKey>& lost) {
   lost_.assign(lost.begin(), lost.begin() + static_cast<std::ptrdiff_t>(std::min(lost.size(), kKeysShown)));
   double sum = 0;
   for (const LostKey& key : lost_) sum += key.probability;
-  title_->setText(lost_.empty() ? tr("Query %1 “%2” loses no keys.").arg(position).arg(token(position))
-                                : tr("Query %1 “%2” loses most on these %3 keys: %4 of its attention in total.")
-                                      .arg(position)
-                                      .arg(token(position))
-                                      .arg(lost_.size())
-                                      .arg(sum, 0, 'f', 4));
+  const QString query = tr("Query %1 “%2”").arg(position).arg(token(position));
+  const QString keys = lost_.size() == 1 ? tr("this key") : tr("these %1 keys").arg(lost_.size());
+  title_->setText(
+      lost_.empty()
+          ? tr("%1 loses no keys.").arg(query)
+          : tr("%1 loses most on %2: %3 of its attention in total.").arg(query, keys, QString::number(sum, 'f', 4)));
   table_->setRowCount(static_cast<int>(lost_.size()));
   for (int line = 0; line < table_->rowCount(); ++line) {
     const LostKey& key = lost_[static_cast<size_t>(line)];

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "arrow_focus.h"
+#include "panes.h"
 #include "shown_text.h"
 
 namespace headscope::ui {
@@ -227,7 +228,7 @@ void MainWindow::AddPaneActions(QMenu* menu) {
   };
   add(tr("the map"), QStringLiteral("go-map"), [this] { canvas_->setFocus(); });
   for (QDockWidget* dock : docks_) {
-    add(dock->windowTitle(), QStringLiteral("go-") + dock->objectName(), [dock] {
+    add(dock->windowTitle(), GoToDockName(*dock), [dock] {
       dock->show();
       dock->raise();
       FocusPane(dock);

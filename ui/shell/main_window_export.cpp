@@ -9,7 +9,7 @@
 #include <QFileInfo>
 #include <algorithm>
 #include <chrono>
-#include <memory>
+#include <stop_token>
 
 #include "allowed.h"
 #include "main_window.h"
@@ -128,9 +128,9 @@ void MainWindow::MakeExample(const Example& example) {
     return notice_->ShowError(
         tr("The example's folder %1 cannot be created: capture it elsewhere (Ctrl+N).").arg(folder));
   }
-  const auto cancelled = std::make_shared<bool>(false);
-  progress_->Begin(kExampleWork, [this, cancelled] {
-    *cancelled = true;
+  std::stop_source cancelled;
+  progress_->Begin(kExampleWork, [this, cancelled]() mutable {
+    cancelled.request_stop();
     workbench_->CancelCapture();
   });
   workbench_->Capture(
@@ -146,7 +146,7 @@ void MainWindow::MakeExample(const Example& example) {
       WhileAlive(this,
                  [this, cancelled](const std::string& sentence) {
                    progress_->End(kExampleWork);
-                   if (*cancelled) {
+                   if (cancelled.stop_requested()) {
                      notice_->ShowMessage(tr("The example was not made."));
                    } else {
                      notice_->ShowError(QString::fromStdString(sentence));

@@ -48,7 +48,7 @@ void MainWindow::ShowRecording() {
            "recorded."));
   } else if (watch_.is_gone()) {
     recording_label_->setToolTip(
-        tr("The file of this trace has been moved or removed: what is on show stays, and nothing follows."));
+        tr("This trace's file was moved or deleted. The window keeps what it has read and no longer updates."));
   } else {
     recording_label_->setToolTip(
         tr("Every head ends at this token. Nothing has been written to the trace for %1: either "

@@ -92,14 +92,14 @@ void MainWindow::ChangeLayouts(const QString& what, const QJsonObject& after) {
 void MainWindow::SaveLayout(const QString& name) {
   QJsonObject layouts = session_.layouts;
   layouts[name] = QString::fromLatin1(saveState(kLayoutVersion).toBase64());
-  ChangeLayouts(tr("saving of layout %1").arg(name), layouts);
+  ChangeLayouts(tr("save layout %1").arg(name), layouts);
   notice_->ShowMessage(tr("Layout %1 saved").arg(name));
 }
 
 void MainWindow::DeleteLayout(const QString& name) {
   QJsonObject layouts = session_.layouts;
   layouts.remove(name);
-  ChangeLayouts(tr("deletion of layout %1").arg(name), layouts);
+  ChangeLayouts(tr("delete layout %1").arg(name), layouts);
 }
 
 void MainWindow::RestoreLayout(const QString& name) {

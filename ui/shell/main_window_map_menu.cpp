@@ -3,6 +3,7 @@
 #include <QMenu>
 
 #include "main_window.h"
+#include "panes.h"
 
 namespace headscope::ui {
 
@@ -24,7 +25,7 @@ void MainWindow::ShowMapMenu(HeadCanvas* map, QPoint global, int64_t row, int64_
         [map, row, column] { map->GoTo(row, column); });
     if (IsOfOpenTrace(map)) {
       add("scoreInText", tr("Show query %1 in Text").arg(query), [this, row] {
-        ActionNamed(QStringLiteral("go-textDock"))->trigger();
+        ActionNamed(GoToPaneName(&MakeTextPane))->trigger();
         state_.focus.Choose(row);
       });
     }

@@ -3,6 +3,7 @@
 #include <QMenu>
 
 #include "main_window.h"
+#include "panes.h"
 #include "shown_text.h"
 
 namespace headscope::ui {
@@ -88,7 +89,7 @@ void MainWindow::AddBookmark() {
   const QString id = part.is_whole ? state_.notes.AddPlace(canvas_->head(), 0, trace.num_rows, 0, trace.num_tokens, {})
                                    : state_.notes.AddPlace(canvas_->head(), part.row_begin, part.row_end,
                                                            part.column_begin, part.column_end, {});
-  if (QAction* pane = ActionNamed(QStringLiteral("go-notesDock"))) pane->trigger();
+  if (QAction* pane = ActionNamed(GoToPaneName(&MakeNotesPane))) pane->trigger();
   Q_EMIT state_.NoteEditWanted(id);
 }
 

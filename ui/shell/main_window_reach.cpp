@@ -13,6 +13,7 @@
 #include "class_dialog.h"
 #include "command_line.h"
 #include "main_window.h"
+#include "panes.h"
 #include "save_dialog.h"
 #include "shown_text.h"
 #include "tune_dialog.h"
@@ -246,7 +247,7 @@ void MainWindow::ConnectFigures() {
     show->setStatusTip(QString::fromStdString(choice.help));
     connect(show, &QAction::triggered, this, [this, name] {
       state_.figures.Choose(name);
-      if (QAction* pane = ActionNamed(QStringLiteral("go-figureDock"))) pane->trigger();
+      if (QAction* pane = ActionNamed(GoToPaneName(&MakeFigurePane))) pane->trigger();
     });
     figure_actions_.append(show);
   }

@@ -10,6 +10,7 @@
 
 #include "base/file_format.h"
 #include "main_window.h"
+#include "panes.h"
 #include "save_dialog.h"
 #include "while_alive.h"
 
@@ -196,7 +197,7 @@ void MainWindow::ChooseFirstHead() {
   const int64_t tokens = state_.heads.trace().num_tokens;
   canvas_->ZoomTo(tokens * 2 / 3, tokens, tokens / 6, tokens / 2);
   state_.focus.Choose(tokens * 3 / 4);
-  if (QAction* const text = ActionNamed(QStringLiteral("go-textDock"))) text->trigger();
+  if (QAction* const text = ActionNamed(GoToPaneName(&MakeTextPane))) text->trigger();
 }
 
 void MainWindow::RequestStatistics() {

@@ -42,6 +42,15 @@ qsizetype InFrontOf(PaneSpec::Place behind) {
 
 }  // namespace
 
+QString GoToPaneName(PaneMaker make) {
+  const auto* const pane = std::ranges::find(kPanes, make, &PaneSpec::make);
+  return pane == std::end(kPanes) ? QString() : QStringLiteral("go-") + QLatin1String(pane->name);
+}
+
+QString GoToDockName(const QDockWidget& dock) {
+  return QStringLiteral("go-") + dock.objectName();
+}
+
 QList<QDockWidget*> MakePanes(QMainWindow* window, WindowState* state) {
   QList<QDockWidget*> docks;
   for (const PaneSpec& pane : kPanes) {

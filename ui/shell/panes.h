@@ -15,17 +15,24 @@ namespace headscope::ui {
 #include "pane_list.h"
 #undef HEADSCOPE_PANE
 
+using PaneMaker = QWidget* (*)(WindowState* state);
+
 struct PaneSpec {
   // kLeft and kBottom begin a column and a row, kBelow and kBeside go on with the pane before. The others are tabs
   // behind the pane in that place.
   enum Place { kLeft, kBelow, kBottom, kBeside, kBehindLeft, kBehindBelow, kBehindBottom, kBehindBeside };
 
-  QWidget* (*make)(WindowState* state);
+  PaneMaker make;
   const char* name;
   const char* title;
   Place place;
   int pixels;  // at first: height in a column, width in a row
 };
+
+// The object name of the action that shows a pane. Whoever leads to a pane names its function, so that a pane that is
+// gone does not compile, and one that has another name is found.
+QString GoToPaneName(PaneMaker make);
+QString GoToDockName(const QDockWidget& dock);
 
 // The docks of all panes, in the table's order, children of the window.
 QList<QDockWidget*> MakePanes(QMainWindow* window, WindowState* state);

@@ -14,20 +14,20 @@ namespace {
 constexpr int kMostRecent = 5, kWidth = 560;
 
 constexpr TourStep kTour[] = {
-    {"go-matrixDock",
+    {&MakeMatrixPane, "",
      "Every cell is a head, coloured by a metric. Click one, or move with the arrow keys. The Maps tab shows every "
      "head's map at a glance; the table below has the numbers and a filter."},
-    {"go-map",
+    {nullptr, "go-map",
      "The map has a query in every row and a key in every column. Zoom with the wheel, drag to pan, press F to fit. "
      "What a method leaves out is grey."},
-    {"panel",
+    {nullptr, "panel",
      "The panel tries out a sparse method: move a slider, and the mask, kept share and CRA follow. CRA is the share of "
      "a "
      "query's attention that is kept."},
-    {"go-massDock",
+    {&MakeMassPane, "",
      "How many queries keep how much of their attention. Drag the line to set the target; Meet target finds the "
      "cheapest parameters that reach it. Drag elsewhere to mark those queries on the map."},
-    {"go-runsDock",
+    {&MakeRunsPane, "",
      "Ctrl+R measures the method beside dense attention, Ctrl+Shift+T every method at the same target. Trade-off plots "
      "the results. The Methods menu tunes all heads at once."},
 };
@@ -204,7 +204,7 @@ void WelcomePage::ShowStep(int step) {
   next_->setText(step + 1 < kSteps ? tr("Next") : tr("Done"));
   page_->hide();
   tour_->show();
-  Q_EMIT TourShows(QLatin1String(shown.action));
+  Q_EMIT TourShows(shown.ActionName());
   next_->setFocus();
   layout()->activate();
   Place();

@@ -9,13 +9,17 @@
 #include <QVBoxLayout>
 #include <span>
 
+#include "panes.h"
 #include "worth_a_look.h"
 
 namespace headscope::ui {
 
 struct TourStep {
-  const char* action;  // object name of what shows the pane; empty: none
+  PaneMaker pane;      // what the step shows; null: what `action` does
+  const char* action;  // object name of an action
   const char* text;
+
+  QString ActionName() const { return pane != nullptr ? GoToPaneName(pane) : QString(QLatin1String(action)); }
 };
 
 class WelcomePage : public QFrame {

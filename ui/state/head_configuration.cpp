@@ -67,7 +67,8 @@ QString HeadConfiguration::Summary() const {
   QStringList methods;
   for (const auto& [name, count] : counts)
     methods.append(tr("%1 with %2").arg(count).arg(Shown(QString::fromStdString(name))));
-  return tr("%1: %2 heads, %3").arg(Shown(title_)).arg(settings_.size()).arg(methods.join(QStringLiteral(", ")));
+  const QString heads = settings_.size() == 1 ? tr("1 head") : tr("%1 heads").arg(settings_.size());
+  return tr("%1: %2, %3").arg(Shown(title_), heads, methods.join(QStringLiteral(", ")));
 }
 
 void HeadConfiguration::Apply() {

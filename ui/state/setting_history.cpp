@@ -62,7 +62,7 @@ void SettingHistory::Record(const QJsonObject& settings) {
   QJsonObject before;
   for (const QString& name : after.keys()) before[name] = current_[name];
   current_ = settings;
-  Push(QObject::tr("change of the view"), before, after);
+  Push(QObject::tr("change view"), before, after);
 }
 
 void SettingHistory::RecordChange(const QString& what, const QJsonObject& before, const QJsonObject& after) {

@@ -191,10 +191,10 @@ QString TraceKeeper::Kept::WhatIsNotShown() const {
                      .arg(CountText(tokens_of_less));
   }
   if (num_lengths_left_out > 0) {
-    sentences << tr("Its file has notes and runs of more lengths than the %1 that are looked up: those of %2 other "
-                    "lengths stay there and are not shown.")
-                     .arg(CountText(kMostLengths))
-                     .arg(CountText(num_lengths_left_out));
+    const QString lengths =
+        num_lengths_left_out == 1 ? tr("1 other length") : tr("%1 other lengths").arg(CountText(num_lengths_left_out));
+    sentences << tr("Notes and runs from %1 of this trace are kept in its file but not shown (limit: %2 lengths).")
+                     .arg(lengths, CountText(kMostLengths));
   }
   return sentences.join(u' ');
 }

@@ -142,20 +142,19 @@ QString TraceNotes::AddPlace(analysis::HeadId head, int64_t row_begin, int64_t r
   note.row_end = row_end;
   note.column_begin = column_begin;
   note.column_end = column_end;
-  undo_->push(new Step(this, tr("new bookmark"), std::nullopt, note, nullptr));
+  undo_->push(new Step(this, tr("add bookmark"), std::nullopt, note, nullptr));
   return note.id;
 }
 
 void TraceNotes::AddTag(analysis::HeadId head, const QString& text) {
   const TraceNote note = NewNote(TraceNote::Kind::kTag, head, text, LastMade());
   if (note.text.isEmpty() || TagsOf(head).contains(note.text)) return;
-  undo_->push(new Step(this, tr("tag"), std::nullopt, note, nullptr));
+  undo_->push(new Step(this, tr("add tag"), std::nullopt, note, nullptr));
 }
 
 void TraceNotes::Remove(const std::vector<int>& rows) {
   if (rows.empty()) return;
-  auto* all =
-      new QUndoCommand(rows.size() == 1 ? tr("deletion of a note") : tr("deletion of %1 notes").arg(rows.size()));
+  auto* all = new QUndoCommand(rows.size() == 1 ? tr("delete note") : tr("delete %1 notes").arg(rows.size()));
   for (const int row : rows) new Step(this, {}, notes_.at(static_cast<size_t>(row)), std::nullopt, all);
   undo_->push(all);
 }
@@ -243,7 +242,7 @@ bool TraceNotes::setData(const QModelIndex& index, const QVariant& value, int ro
   TraceNote after = before;
   after.text = value.toString().trimmed().left(kLongestText);
   if (after == before || (after.kind == TraceNote::Kind::kTag && after.text.isEmpty())) return false;
-  undo_->push(new Step(this, tr("change of a note"), before, after, nullptr));
+  undo_->push(new Step(this, tr("edit note"), before, after, nullptr));
   return true;
 }
 

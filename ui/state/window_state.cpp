@@ -5,6 +5,7 @@
 #include <functional>
 #include <utility>
 
+#include "kernels/phase_prefix.h"
 #include "while_alive.h"
 
 namespace headscope::ui {
@@ -134,7 +135,7 @@ void WindowState::SetMethod(const MethodState& state) {
 void WindowState::ReadMethodFile(const QString& kind, const QString& path,
                                  std::function<void(const QString& name)> then) {
   const auto kinds = workbench->method_files();
-  const std::string plain = kind.toStdString().substr(kind.startsWith(u"decode/") ? 7 : 0);
+  const std::string name = kind.toStdString(), plain(kernels::WithoutPhase(name));
   if (std::none_of(kinds.begin(), kinds.end(), [&](const MethodFile& one) { return one.name == plain; })) return;
   const int64_t number = ++method_file_;
   workbench->ReadMethodFile(plain, path.toStdString(),

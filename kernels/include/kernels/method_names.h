@@ -8,6 +8,7 @@
 
 #include "kernels/decode_method.h"
 #include "kernels/method.h"
+#include "kernels/phase_prefix.h"
 
 namespace headscope::kernels {
 
@@ -24,19 +25,15 @@ struct NamedMethod {
 // method.
 NamedMethod FindMethod(std::string_view name);
 
-// A name without "decode/", and one with it.
-std::string_view WithoutPhase(std::string_view name);
-std::string DecodeName(std::string_view name);
-
 // The name under which FindMethod finds a registered method: "decode/NAME" where both phases have one of its name.
 std::string UniqueName(const MethodSpec& spec);
 
 // What the kvpress library's evaluation calls the method under these values, AdaKV and CriticalKV included
 // ("critical_adakv_snapkv"); "no_press" of the baseline; empty: it has no press of the kind.
-std::string PressName(const MethodSpec& spec, const ParameterValues& values);
+std::string PressName(const NamedMethod& method, const ParameterValues& values);
 // The share of a prompt's tokens that these values tell a method to let go of, 0 of the baseline; none where they give
 // a number of tokens, and of a method that has no such parameter.
-std::optional<double> AskedCompression(const MethodSpec& spec, const ParameterValues& values);
+std::optional<double> AskedCompression(const NamedMethod& method, const ParameterValues& values);
 
 // The unique names of all registered methods, prefill before decode, with commas between them: for messages.
 std::string MethodNames();
