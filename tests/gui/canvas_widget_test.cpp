@@ -9,11 +9,7 @@
 #include <QApplication>
 #include <QContextMenuEvent>
 #include <QDir>
-#include <QDockWidget>
 #include <QImage>
-#include <QMainWindow>
-#include <QOpenGLContext>
-#include <QPointer>
 #include <QScreen>
 #include <QSignalSpy>
 #include <QTemporaryDir>
@@ -200,7 +196,7 @@ TEST_F(HeadCanvasTest, ALineThatComesToTheTooltipIsShownWhole) {
   const QImage at_rest = on_screen();
   ASSERT_NE(at_rest, without_line) << "the screen is not read";
   const int64_t frames = canvas_->frames_drawn();
-  canvas_->update();
+  canvas_->RequestNewFrame();
   ASSERT_TRUE(QTest::qWaitFor([&] { return canvas_->frames_drawn() > frames; }, 10000));
   Settle();
   EXPECT_EQ(on_screen(), at_rest);
@@ -507,41 +503,6 @@ TEST_F(HeadCanvasTest, MaskDimsWhatIsNotKept) {
 
 // Floating a dock and bringing it back: with shared contexts the widget keeps its own; without, each step brings a new
 // one, and all that the old one held is made again.
-TEST_F(HeadCanvasTest, DocksAndFloatsWithAndWithoutANewOpenGlContext) {
-  for (const bool shared : {true, false}) {
-    QCoreApplication::setAttribute(Qt::AA_ShareOpenGLContexts, shared);
-    QMainWindow window;
-    window.setCentralWidget(new QWidget);
-    QDockWidget dock;
-    canvas_ = std::make_unique<HeadCanvas>();
-    canvas_->SetWorkbench(&workbench_);
-    canvas_->SetTrace(workbench_.Summary());
-    canvas_->SetPanelVisible(false);
-    canvas_->setFixedSize(600, 500);
-    dock.setWidget(canvas_.get());
-    window.addDockWidget(Qt::LeftDockWidgetArea, &dock);
-    window.resize(900, 700);
-    window.show();
-    ASSERT_TRUE(QTest::qWaitForWindowExposed(&window));
-    canvas_->ShowHead({.layer = 0, .head = 0});
-    Settle();
-    const QPointer<QOpenGLContext> first_context = canvas_->context();
-    const QImage docked = canvas_->grabFramebuffer();
-    dock.setFloating(true);
-    Settle();
-    EXPECT_EQ(canvas_->context() == first_context.data(), shared)
-        << "without sharing, another window means another context";
-    EXPECT_EQ(canvas_->grabFramebuffer(), docked);
-    dock.setFloating(false);
-    Settle();
-    EXPECT_EQ(canvas_->grabFramebuffer(), docked);
-    dock.setWidget(nullptr);
-    canvas_->setParent(nullptr);
-    canvas_.reset();
-  }
-  QCoreApplication::setAttribute(Qt::AA_ShareOpenGLContexts, true);
-}
-
 TEST_F(HeadCanvasTest, ExportHasTheRequestedSizeAndTheMapInIt) {
   Show();
   QTemporaryDir folder;

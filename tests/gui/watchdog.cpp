@@ -6,6 +6,7 @@
 #include <ctime>
 #include <utility>
 
+#include "gl_surface.h"
 #include "patience.h"
 
 namespace headscope::gui_test {
@@ -35,7 +36,8 @@ bool IsWatched(const QObject* receiver, const QEvent& event) {
       return false;
     case QEvent::Paint:
     case QEvent::Resize:
-      return qobject_cast<const QOpenGLWidget*>(receiver) == nullptr;
+      return qobject_cast<const QOpenGLWidget*>(receiver) == nullptr &&
+             qobject_cast<const ui::GlSurface*>(receiver) == nullptr;
     default:
       return true;
   }

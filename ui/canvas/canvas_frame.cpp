@@ -98,7 +98,7 @@ HeadCanvas::Impl::~Impl() {
 
 void HeadCanvas::Impl::RequestFrame() {
   frame_requested = true;
-  canvas->update();
+  canvas->RequestNewFrame();
 }
 
 void HeadCanvas::Impl::PanelChanged() {

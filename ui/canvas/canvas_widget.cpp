@@ -3,6 +3,7 @@
 
 #include <QContextMenuEvent>
 #include <QKeyEvent>
+#include <QSurfaceFormat>
 #include <algorithm>
 #include <cmath>
 
@@ -22,14 +23,17 @@ const QString kTargetMember = QStringLiteral("mass_target");
 const QString kViewMember = QStringLiteral("view");
 const QString kRangeFromMember = QStringLiteral("range_log2_min"), kRangeToMember = QStringLiteral("range_log2_max");
 
+QSurfaceFormat MapFormat() {
+  QSurfaceFormat format = QSurfaceFormat::defaultFormat();
+  format.setVersion(3, 3);
+  format.setProfile(QSurfaceFormat::CoreProfile);
+  return format;
+}
+
 }  // namespace
 
 HeadCanvas::HeadCanvas(QWidget* parent, MethodTrial* trial)
-    : QOpenGLWidget(parent), impl_(std::make_unique<Impl>(this, trial)) {
-  QSurfaceFormat surface = QSurfaceFormat::defaultFormat();
-  surface.setVersion(3, 3);
-  surface.setProfile(QSurfaceFormat::CoreProfile);
-  setFormat(surface);
+    : GlSurface(parent, MapFormat()), impl_(std::make_unique<Impl>(this, trial)) {
   setFocusPolicy(Qt::StrongFocus);
   setMouseTracking(true);
   setMinimumSize(320, 240);
@@ -548,7 +552,7 @@ bool HeadCanvas::event(QEvent* event) {
     default:
       break;
   }
-  return QOpenGLWidget::event(event);
+  return GlSurface::event(event);
 }
 
 bool HeadCanvas::focusNextPrevChild(bool next) {
@@ -559,7 +563,7 @@ bool HeadCanvas::focusNextPrevChild(bool next) {
   if (panel_visible() && (next || was_in_panel)) {
     if (impl_->panel.MoveFocus(next) || !next) return true;
   }
-  return QOpenGLWidget::focusNextPrevChild(next);
+  return GlSurface::focusNextPrevChild(next);
 }
 
 }  // namespace headscope::ui

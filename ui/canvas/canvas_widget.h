@@ -8,7 +8,6 @@
 
 #include <QImage>
 #include <QJsonObject>
-#include <QOpenGLWidget>
 #include <QPoint>
 #include <QPointF>
 #include <QRectF>
@@ -20,6 +19,7 @@
 #include <memory>
 #include <vector>
 
+#include "gl_surface.h"
 #include "map_comparison.h"
 #include "map_notes.h"
 #include "ui/workbench.h"
@@ -30,7 +30,7 @@ enum class ColorScale { kLogarithmic, kLinear };
 
 class MethodTrial;
 
-class HeadCanvas : public QOpenGLWidget {
+class HeadCanvas : public GlSurface {
   Q_OBJECT
 
  public:

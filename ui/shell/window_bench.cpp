@@ -107,7 +107,7 @@ class WindowBench {
     const QMetaObject::Connection arrived = QObject::connect(canvas_, &HeadCanvas::TilesArrived, canvas_, [&] {
       if (result_.picture_ms == 0) picture_due_ = true;
     });
-    const QMetaObject::Connection swapped = QObject::connect(canvas_, &QOpenGLWidget::frameSwapped, canvas_, [&] {
+    const QMetaObject::Connection swapped = QObject::connect(canvas_, &HeadCanvas::frameSwapped, canvas_, [&] {
       if (std::exchange(picture_due_, false)) result_.picture_ms = Since(timer);
     });
     QObject::connect(window_->store(), &HeadStore::TraceChanged, canvas_, [&] { result_.opened_ms = Since(timer); });
@@ -165,7 +165,7 @@ class WindowBench {
     QPointF step(kPanPixels, kPanPixels);
     QElapsedTimer whole, frame;
     bool drawn = false;
-    const QMetaObject::Connection swapped = QObject::connect(canvas_, &QOpenGLWidget::frameSwapped, canvas_, [&] {
+    const QMetaObject::Connection swapped = QObject::connect(canvas_, &HeadCanvas::frameSwapped, canvas_, [&] {
       if (frame.isValid()) pan.frames.ms.push_back(Since(frame));
       frame.start();
       drawn = true;

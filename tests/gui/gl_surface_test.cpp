@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the canvas' frames come to the screen. CTest runs these twice: as this machine's OpenGL has it, and in a window
+// that OpenGL puts together.
+#include "gl_surface.h"
+
+#include <gtest/gtest.h>
+
+#include <QDockWidget>
+#include <QMainWindow>
+#include <QOpenGLContext>
+#include <QOpenGLFunctions>
+#include <QOpenGLWidget>
+#include <QPointer>
+#include <QScreen>
+#include <QSignalSpy>
+#include <QTest>
+#include <QWindow>
+
+#include "canvas_fixture.h"
+
+namespace headscope::ui {
+namespace {
+
+class GlSurfaceTest : public HeadCanvasTest {
+ protected:
+  QImage OnScreen() const {
+    return canvas_->screen()->grabWindow(canvas_->winId()).toImage().convertToFormat(QImage::Format_RGB32);
+  }
+  QImage Frame() const { return canvas_->grabFramebuffer().convertToFormat(QImage::Format_RGB32); }
+};
+
+class PaintCount : public QObject {
+ public:
+  int paints = 0;
+
+ protected:
+  bool eventFilter(QObject* watched, QEvent* event) override {
+    if (event->type() == QEvent::Paint) ++paints;
+    return QObject::eventFilter(watched, event);
+  }
+};
+
+TEST_F(GlSurfaceTest, ASoftwareRendererDrawsIntoMemory) {
+  Show();
+  canvas_->makeCurrent();
+  const QByteArray renderer(
+      reinterpret_cast<const char*>(QOpenGLContext::currentContext()->functions()->glGetString(GL_RENDERER)));
+  canvas_->doneCurrent();
+  const QByteArray wanted = qgetenv("HEADSCOPE_MAP_SURFACE");
+  const bool into_memory = wanted.isEmpty() ? renderer.contains("llvmpipe") : wanted == "memory";
+  EXPECT_EQ(GlSurface::DrawsIntoMemory(), into_memory) << renderer.toStdString();
+  EXPECT_EQ(canvas_->findChildren<QOpenGLWidget*>().isEmpty(), into_memory)
+      << "one QOpenGLWidget, and the whole window is put together by OpenGL";
+}
+
+TEST_F(GlSurfaceTest, TheScreenShowsTheFrame) {
+  Show({760, 480});  // on the screen as a whole, also at two device pixels a logical one
+  const QImage at_first = OnScreen();
+  EXPECT_EQ(at_first, Frame());
+  canvas_->ZoomTo(100, 160, 20, 90);
+  Settle();
+  const QImage zoomed = OnScreen();
+  EXPECT_NE(zoomed, at_first) << "the screen is not read";
+  EXPECT_EQ(zoomed, Frame());
+  canvas_->resize(701, 433);
+  Settle();
+  EXPECT_EQ(OnScreen(), Frame());
+}
+
+TEST_F(GlSurfaceTest, WhatHasNotChangedIsPaintedWithoutANewFrame) {
+  if (!GlSurface::DrawsIntoMemory()) GTEST_SKIP() << "a window that OpenGL puts together keeps its own picture";
+  Show();
+  const QImage at_rest = OnScreen();
+  const int64_t frames = canvas_->frames_drawn();
+  PaintCount count;
+  canvas_->installEventFilter(&count);
+  canvas_->update();
+  ASSERT_TRUE(QTest::qWaitFor([&] { return count.paints > 0; }, 10000));
+  // A page over the map that goes again, and a label that blinks on it.
+  QWidget page(canvas_.get());
+  page.setAutoFillBackground(true);
+  page.resize(300, 200);
+  page.show();
+  ASSERT_TRUE(QTest::qWaitFor([&] { return OnScreen() != at_rest; }, 10000));
+  const int before = count.paints;
+  page.hide();
+  ASSERT_TRUE(QTest::qWaitFor([&] { return count.paints > before; }, 10000));
+  Settle();
+  EXPECT_EQ(OnScreen(), at_rest);
+  EXPECT_EQ(canvas_->frames_drawn(), frames);
+}
+
+// Through the window, as a hand's: what lies over the map to show it must not take the pointer from it.
+TEST_F(GlSurfaceTest, ThePointerIsTheCanvass) {
+  Show();
+  canvas_->SetPanelVisible(false);
+  canvas_->GoTo(300, 236);
+  Settle();
+  QSignalSpy marked(canvas_.get(), &HeadCanvas::ScoreMarked);
+  const QPoint at = canvas_->PixelOf(305, 240).toPoint();
+  QTest::mouseMove(canvas_->windowHandle(), at);
+  QTest::mousePress(canvas_->windowHandle(), Qt::LeftButton, {}, at);
+  QTest::mouseRelease(canvas_->windowHandle(), Qt::LeftButton, {}, at);
+  ASSERT_TRUE(QTest::qWaitFor([&] { return !marked.isEmpty(); }, 10000));
+  EXPECT_EQ(marked.front()[0].toLongLong(), 305);
+  EXPECT_EQ(marked.front()[1].toLongLong(), 240);
+}
+
+TEST_F(GlSurfaceTest, DocksAndFloatsWithAndWithoutANewOpenGlContext) {
+  for (const bool shared : {true, false}) {
+    QCoreApplication::setAttribute(Qt::AA_ShareOpenGLContexts, shared);
+    QMainWindow window;
+    window.setCentralWidget(new QWidget);
+    QDockWidget dock;
+    canvas_ = std::make_unique<HeadCanvas>();
+    canvas_->SetWorkbench(&workbench_);
+    canvas_->SetTrace(workbench_.Summary());
+    canvas_->SetPanelVisible(false);
+    canvas_->setFixedSize(600, 500);
+    dock.setWidget(canvas_.get());
+    window.addDockWidget(Qt::LeftDockWidgetArea, &dock);
+    window.resize(900, 700);
+    window.show();
+    ASSERT_TRUE(QTest::qWaitForWindowExposed(&window));
+    canvas_->ShowHead({.layer = 0, .head = 0});
+    Settle();
+    const QPointer<QOpenGLContext> first_context = canvas_->context();
+    const QImage docked = canvas_->grabFramebuffer();
+    dock.setFloating(true);
+    Settle();
+    EXPECT_EQ(canvas_->context() == first_context.data(), shared || GlSurface::DrawsIntoMemory())
+        << "where OpenGL puts the window together, another window without sharing means another context";
+    EXPECT_EQ(canvas_->grabFramebuffer(), docked);
+    dock.setFloating(false);
+    Settle();
+    EXPECT_EQ(canvas_->grabFramebuffer(), docked);
+    dock.setWidget(nullptr);
+    canvas_->setParent(nullptr);
+    canvas_.reset();
+  }
+  QCoreApplication::setAttribute(Qt::AA_ShareOpenGLContexts, true);
+}
+
+}  // namespace
+}  // namespace headscope::ui

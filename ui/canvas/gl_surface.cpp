@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gl_surface.h"
+
+#include <QOffscreenSurface>
+#include <QOpenGLContext>
+#include <QOpenGLExtraFunctions>
+#include <QOpenGLFramebufferObject>
+#include <QOpenGLWidget>
+#include <QPaintEvent>
+#include <QPainter>
+#include <QResizeEvent>
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+namespace headscope::ui {
+
+namespace {
+
+// In the names that Mesa's, Windows' and SwiftShader's software renderers give themselves.
+constexpr const char* kSoftwareRenderers[] = {
+    "llvmpipe", "softpipe", "swrast", "Software Rasterizer", "GDI Generic", "Basic Render Driver", "SwiftShader"};
+
+bool IsSoftware(const QSurfaceFormat& format) {
+  QOffscreenSurface surface;
+  surface.setFormat(format);
+  surface.create();
+  QOpenGLContext own;
+  QOpenGLContext* context = QOpenGLContext::globalShareContext();
+  if (context == nullptr) {
+    own.setFormat(format);
+    if (!own.create()) return false;
+    context = &own;
+  }
+  if (!surface.isValid() || !context->makeCurrent(&surface)) return false;
+  const GLubyte* const renderer = context->functions()->glGetString(GL_RENDERER);
+  const QByteArray name(reinterpret_cast<const char*>(renderer));
+  context->doneCurrent();
+  return std::any_of(std::begin(kSoftwareRenderers), std::end(kSoftwareRenderers),
+                     [&](const char* one) { return name.contains(one); });
+}
+
+}  // namespace
+
+// It takes no input: this is the surface's.
+class GlSurface::Composed : public QOpenGLWidget {
+ public:
+  explicit Composed(GlSurface* surface) : QOpenGLWidget(surface), surface_(surface) {
+    setAttribute(Qt::WA_TransparentForMouseEvents);
+    setFocusPolicy(Qt::NoFocus);
+  }
+
+ protected:
+  void initializeGL() override { surface_->initializeGL(); }
+  void paintGL() override { surface_->paintGL(); }
+  void resizeGL(int width, int height) override { surface_->resizeGL(width, height); }
+
+ private:
+  GlSurface* const surface_;
+};
+
+class GlSurface::Memory {
+ public:
+  explicit Memory(const QSurfaceFormat& format) {
+    surface.setFormat(format);
+    surface.create();
+    context.setFormat(format);
+    works = context.create() && surface.isValid();
+  }
+
+  bool MakeCurrent() {
+    if (!works || !context.makeCurrent(&surface)) return false;
+    if (target) target->bind();
+    return true;
+  }
+
+  // Reads what was drawn: OpenGL's first row is the lowest one.
+  void Read() {
+    const QSize size = target->size();
+    if (image.size() != size) image = QImage(size, QImage::Format_RGB32);
+    const auto bytes = static_cast<size_t>(image.bytesPerLine());
+    read.resize(bytes * static_cast<size_t>(size.height()));
+    QOpenGLExtraFunctions* const gl = context.extraFunctions();
+    target->bind();
+    gl->glPixelStorei(GL_PACK_ALIGNMENT, 4);
+    gl->glReadPixels(0, 0, size.width(), size.height(), GL_BGRA, GL_UNSIGNED_INT_8_8_8_8_REV, read.data());
+    for (int row = 0; row < size.height(); ++row)
+      std::memcpy(image.scanLine(row), read.data() + bytes * static_cast<size_t>(size.height() - 1 - row), bytes);
+  }
+
+  QOffscreenSurface surface;
+  QOpenGLContext context;
+  bool works = false;
+  bool initialised = false;
+  bool stale = true;  // the image is not what is to be shown
+  std::unique_ptr<QOpenGLFramebufferObject> target;
+  QImage image;
+  std::vector<unsigned char> read;  // upside down
+};
+
+GlSurface::GlSurface(QWidget* parent, const QSurfaceFormat& format) : QWidget(parent) {
+  if (DrawsIntoMemory()) {
+    memory_ = std::make_unique<Memory>(format);
+    if (memory_->works) {
+      setAttribute(Qt::WA_OpaquePaintEvent);
+      return;
+    }
+    memory_.reset();
+  }
+  composed_ = new Composed(this);
+  composed_->setFormat(format);
+  connect(composed_, &QOpenGLWidget::frameSwapped, this, &GlSurface::frameSwapped);
+}
+
+GlSurface::~GlSurface() {
+  if (memory_ && memory_->MakeCurrent()) memory_->target.reset();
+}
+
+bool GlSurface::DrawsIntoMemory() {
+  static const bool into_memory = [] {
+    const QByteArray wanted = qgetenv("HEADSCOPE_MAP_SURFACE");
+    if (wanted == "memory" || wanted == "window") return wanted == "memory";
+    if (!wanted.isEmpty()) qWarning("HEADSCOPE_MAP_SURFACE is \"%s\": set it to memory or window.", wanted.constData());
+    return IsSoftware(QSurfaceFormat::defaultFormat());
+  }();
+  return into_memory;
+}
+
+QOpenGLContext* GlSurface::context() const {
+  return memory_ ? &memory_->context : composed_->context();
+}
+
+void GlSurface::makeCurrent() {
+  if (memory_) {
+    memory_->MakeCurrent();
+  } else {
+    composed_->makeCurrent();
+  }
+}
+
+void GlSurface::doneCurrent() {
+  if (memory_) {
+    memory_->context.doneCurrent();
+  } else {
+    composed_->doneCurrent();
+  }
+}
+
+QImage GlSurface::grabFramebuffer() {
+  if (!memory_) return composed_->grabFramebuffer();
+  DrawIntoMemory();
+  return memory_->image.copy();
+}
+
+void GlSurface::RequestNewFrame() {
+  if (memory_) {
+    memory_->stale = true;
+    update();
+  } else {
+    composed_->update();
+  }
+}
+
+void GlSurface::DrawIntoMemory() {
+  Memory& memory = *memory_;
+  const double ratio = devicePixelRatioF();
+  const QSize pixels(static_cast<int>(std::lround(width() * ratio)), static_cast<int>(std::lround(height() * ratio)));
+  if (pixels.isEmpty() || !memory.MakeCurrent()) return;
+  if (!memory.initialised) {
+    memory.initialised = true;
+    initializeGL();
+  }
+  if (!memory.target || memory.target->size() != pixels)
+    memory.target = std::make_unique<QOpenGLFramebufferObject>(pixels);
+  memory.target->bind();
+  memory.stale = false;  // the frame may ask for another one
+  paintGL();
+  memory.Read();
+  memory.image.setDevicePixelRatio(ratio);
+}
+
+void GlSurface::paintEvent(QPaintEvent* event) {
+  if (!memory_) return;
+  if (memory_->stale || memory_->image.devicePixelRatio() != devicePixelRatioF()) {
+    DrawIntoMemory();
+    // The window copies it to the screen when all of it is painted.
+    QMetaObject::invokeMethod(this, &GlSurface::frameSwapped, Qt::QueuedConnection);
+  }
+  QPainter painter(this);
+  painter.setClipRegion(event->region());
+  painter.setCompositionMode(QPainter::CompositionMode_Source);
+  painter.drawImage(0, 0, memory_->image);
+}
+
+void GlSurface::resizeEvent(QResizeEvent* event) {
+  if (composed_ != nullptr) {
+    composed_->resize(event->size());
+    return;
+  }
+  if (event->size().isEmpty() || !memory_->MakeCurrent()) return;
+  memory_->stale = true;
+  if (!memory_->initialised) {
+    memory_->initialised = true;
+    initializeGL();
+  }
+  resizeGL(event->size().width(), event->size().height());
+}
+
+}  // namespace headscope::ui

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// A widget that is drawn with OpenGL, as QOpenGLWidget is, without that class's price where there is no GPU.
+//
+// A window with a QOpenGLWidget anywhere in it is put together by OpenGL, whole, whatever has changed: a number in its
+// status bar costs a frame of the window. A GPU does not notice; a software renderer takes 15 ms of processor time for
+// 1400 x 860 pixels. There, the frame is drawn into memory and painted like any other widget, and the window stays one
+// of which the changed parts alone are copied.
+#pragma once
+
+#include <QImage>
+#include <QSurfaceFormat>
+#include <QWidget>
+#include <memory>
+
+class QOpenGLContext;
+class QOpenGLWidget;
+
+namespace headscope::ui {
+
+class GlSurface : public QWidget {
+  Q_OBJECT
+
+ public:
+  ~GlSurface() override;
+
+  // HEADSCOPE_MAP_SURFACE says so ("window": the window is put together by OpenGL; "memory": the frame is drawn into
+  // memory), or else whether OpenGL's renderer is a known piece of software. Asked once.
+  static bool DrawsIntoMemory();
+
+  // As QOpenGLWidget's. The context may be null before the first frame, and without OpenGL.
+  QOpenGLContext* context() const;
+  void makeCurrent();
+  void doneCurrent();
+  QImage grabFramebuffer();  // draws a frame
+
+  // What was drawn is not what it should be. update() alone may show the last frame once more.
+  void RequestNewFrame();
+
+ Q_SIGNALS:
+  void frameSwapped();  // a new frame is on the screen
+
+ protected:
+  GlSurface(QWidget* parent, const QSurfaceFormat& format);
+
+  // As QOpenGLWidget's, with the context made current. A subclass releases what it has made in its own destructor.
+  virtual void initializeGL() = 0;
+  virtual void paintGL() = 0;
+  virtual void resizeGL(int width, int height) = 0;
+
+  void paintEvent(QPaintEvent* event) override;
+  void resizeEvent(QResizeEvent* event) override;
+
+ private:
+  class Composed;
+  class Memory;
+  void DrawIntoMemory();
+
+  QOpenGLWidget* composed_ = nullptr;  // a child that fills this widget; or else:
+  std::unique_ptr<Memory> memory_;
+};
+
+}  // namespace headscope::ui
