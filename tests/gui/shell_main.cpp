@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   if (::testing::GTEST_FLAG(list_tests)) return RUN_ALL_TESTS();
   headscope::gui_test::ReadMonkeySeconds(&argc, argv);
+  qputenv("QT_QPA_PLATFORM", "xcb");  // the display of the tests, whatever the session has
   QCoreApplication::setAttribute(Qt::AA_ShareOpenGLContexts);
   QCoreApplication::setAttribute(Qt::AA_DontUseNativeDialogs);
   QSurfaceFormat format;
