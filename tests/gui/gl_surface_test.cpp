@@ -96,9 +96,11 @@ TEST_F(GlSurfaceTest, ThePointerIsTheCanvass) {
   canvas_->SetPanelVisible(false);
   canvas_->GoTo(300, 236);
   Settle();
+  QSignalSpy hovered(canvas_.get(), &HeadCanvas::CursorMoved);
   QSignalSpy marked(canvas_.get(), &HeadCanvas::ScoreMarked);
   const QPoint at = canvas_->PixelOf(305, 240).toPoint();
   QTest::mouseMove(canvas_->windowHandle(), at);
+  ASSERT_TRUE(QTest::qWaitFor([&] { return !hovered.isEmpty() && hovered.back()[0].toLongLong() == 305; }, 10000));
   QTest::mousePress(canvas_->windowHandle(), Qt::LeftButton, {}, at);
   QTest::mouseRelease(canvas_->windowHandle(), Qt::LeftButton, {}, at);
   ASSERT_TRUE(QTest::qWaitFor([&] { return !marked.isEmpty(); }, 10000));
