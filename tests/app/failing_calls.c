@@ -105,6 +105,9 @@ static long Number(const char* name) {
   return text == NULL ? 0 : atol(text);
 }
 
+// Where libgomp is, if it is loaded before main() begins, as Qt's libraries have it.
+static uintptr_t teams_begin = 0, teams_size = 0;
+
 static void End(void);
 __attribute__((constructor)) static void Begin(void) {
   at_quick_exit(End);  // how a command that has run LibTorch ends
@@ -115,6 +118,12 @@ __attribute__((constructor)) static void Begin(void) {
   site_frames = Number("HEADSCOPE_SITE_FRAMES");
   for (int i = 1; kind != NULL && i <= kOpens; ++i) {
     if (strcmp(kind, kinds[i]) == 0) chosen = (enum Kind)i;
+  }
+  void* known = dlsym(RTLD_DEFAULT, "GOMP_parallel");
+  struct dl_find_object found;
+  if (known != NULL && _dl_find_object(known, &found) == 0) {
+    teams_begin = (uintptr_t)found.dlfo_map_start;
+    teams_size = (uintptr_t)found.dlfo_map_end - teams_begin;
   }
 }
 
@@ -138,10 +147,21 @@ void* __libc_calloc(size_t, size_t);
 void* __libc_realloc(void*, size_t);
 void* __libc_memalign(size_t, size_t);
 
+// Whether the next frames may be libgomp's: a command allocates half a million times, and unwinding each takes twice as
+// long as all else.
+static int TeamsMayAsk(void) {
+  enum { kWords = 128 };  // the few frames of allocators are smaller
+  const uintptr_t* stack = __builtin_frame_address(0);
+  for (int i = 0; i < kWords; ++i) {
+    if (stack[i] - teams_begin < teams_size) return 1;
+  }
+  return teams_size == 0;
+}
+
 // Whether libgomp is whoever asked an allocator. With threads at work the number of its call among all others differs from
 // run to run.
 static int OfTeams(void) {
-  if (chosen != kTeams || !inside || looking) return 0;
+  if (chosen != kTeams || !inside || looking || !TeamsMayAsk()) return 0;
   looking = 1;
   void* frames[6];
   const int depth = backtrace(frames, 6);
