@@ -23,6 +23,8 @@ import tempfile
 import h5py
 import numpy as np
 
+import kept_memory  # noqa: F401
+
 SINKS, LOCAL, LINES, BLOCK, FAR_TOKENS, BINS, PEAK_SHARE = 4, 128, 16, 64, 4, 256, 0.02
 ROWS_AT_ONCE = 512
 LEAST_LOG2 = -120.0  # probabilities below it count as equal
