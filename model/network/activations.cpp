@@ -5,13 +5,14 @@
 #include <ATen/ops/erfinv.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/gelu.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/silu.h>
 
 #include <numbers>
 #include <stdexcept>
+
+#include "network/linear.h"
 
 namespace headscope::model {
 namespace {
@@ -43,7 +44,7 @@ at::Tensor Activated(Activation activation, const at::Tensor& x) {
 }
 
 at::Tensor Apply(const Projection& projection, const at::Tensor& x) {
-  return at::linear(x, projection.weight, projection.bias);
+  return Linear(x, projection.weight, projection.bias);
 }
 
 at::Tensor GatedMlp(const at::Tensor& x, const Projection& gate_up, const Projection& down, Activation activation,

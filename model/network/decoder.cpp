@@ -6,7 +6,6 @@
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/silu.h>
 
 #include <algorithm>
@@ -23,6 +22,7 @@
 #include "network/activations.h"
 #include "network/alternating_updates.h"
 #include "network/experts.h"
+#include "network/linear.h"
 #include "network/norms.h"
 #include "network/short_convolution.h"
 
@@ -230,7 +230,7 @@ at::Tensor Decoder::Logits(const at::Tensor& x) const {
   at::Tensor last = Norm(x, weights.final_norm);
   if (weights.embedding_out.weight.defined()) last = Apply(weights.embedding_out, last);
   if (!config.has_head) return last.to(at::kCPU, at::kFloat).contiguous();
-  at::Tensor logits = at::linear(last, weights.head).to(at::kCPU, at::kFloat);
+  at::Tensor logits = Linear(last, weights.head).to(at::kCPU, at::kFloat);
   if (config.logit_multiplier != 1) logits = logits * config.logit_multiplier;
   if (config.logit_soft_cap != 0) logits = (logits / config.logit_soft_cap).tanh_() * config.logit_soft_cap;
   return logits.contiguous();
