@@ -27,15 +27,16 @@ inline double RelativeError(const std::vector<float>& got, const std::vector<flo
   return std::sqrt(error / norm);
 }
 
-inline void ExpectLikeTransformers(const std::string& model_dir, const std::string& expected_dir,
-                                   size_t prompt_tokens) {
+inline void ExpectLikeTransformers(const std::string& model_dir, const std::string& expected_dir, size_t prompt_tokens,
+                                   int32_t num_threads = 0) {
   const auto tokens = ReadArray<int32_t>(expected_dir + "/tokens.i32");
   const auto logits = ReadArray<float>(expected_dir + "/logits.f32");
   const auto greedy = ReadArray<int32_t>(expected_dir + "/greedy.i32");
   ASSERT_FALSE(logits.empty());
   // A chunk that divides nothing crosses the seam between past and diagonal; one chunk has no past at all.
   for (const int32_t chunk : {1024, 37}) {
-    SessionOptions options{.dtype = ElementType::kFloat32, .device = kCpu, .chunk_tokens = chunk, .num_threads = 0};
+    SessionOptions options{
+        .dtype = ElementType::kFloat32, .device = kCpu, .chunk_tokens = chunk, .num_threads = num_threads};
     ModelSession session(model_dir, options);
     EXPECT_LE(RelativeError(session.FeedAllLogits(tokens), logits), 1e-5) << "chunk " << chunk;
     session.Reset();
