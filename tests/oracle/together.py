@@ -6,6 +6,7 @@ takes longer than most of them.
 
 All of them run, whatever fails; exit code 1 if one does.
 """
+import gc
 import os
 import pathlib
 import runpy
@@ -16,6 +17,10 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read at the import
 
 import torch  # noqa: E402, F401
 import transformers.models.llama.modeling_llama  # noqa: E402, F401: most of transformers is imported by a model's module
+
+# What was imported stays. Otherwise every collection goes through it, and writes to it, of which each process then needs a copy.
+gc.collect()
+gc.freeze()
 
 
 def programs(arguments):
