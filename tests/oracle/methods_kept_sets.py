@@ -83,6 +83,12 @@ def a_shape(p, b, h, n_sink, n_local):
     return p.causal & ((p.column[None, :] < n_sink) | (distance < n_local))
 
 
+def stretches(begins, length, width):
+    """Mask of the columns below `width` that lie within `length` of one of the begins, which may be below 0."""
+    starts, ends = (np.bincount(np.clip(edges, 0, width), minlength=width + 1) for edges in (begins, begins + length))
+    return np.cumsum(starts - ends)[:width] > 0
+
+
 def vertical_slash(p, b, h, n_vertical, n_slash, last_q, forced_columns, forced_slashes, end=None):
     """Lines of the rows before row `end`, the last one by default."""
     end = p.seq_q if end is None else end
@@ -92,11 +98,10 @@ def vertical_slash(p, b, h, n_vertical, n_slash, last_q, forced_columns, forced_
     slashes[:forced_slashes] = np.inf
     kept = np.zeros_like(p.causal)
     kept[:, :seen] |= top_k(columns, n_vertical)[None, :]
-    for offset in np.flatnonzero(top_k(slashes, n_slash)):
-        for first in range(0, p.seq_q, 64):
-            rows = slice(first, min(first + 64, p.seq_q))
-            begin = p.position[first] - offset  # where the diagonal meets the block's first row
-            kept[rows, max(begin, 0) : max(begin + 64, 0)] = True
+    offsets = np.flatnonzero(top_k(slashes, n_slash))
+    for first in range(0, p.seq_q, 64):
+        begins = p.position[first] - offsets  # where the diagonals meet the block's first row
+        kept[first : first + 64] |= stretches(begins, 64, p.seq_k)[None, :]
     return kept & p.causal
 
 
