@@ -12,6 +12,7 @@
 #include <QListWidget>
 #include <QProcess>
 #include <QTableWidget>
+#include <QToolButton>
 #include <QWheelEvent>
 #include <algorithm>
 #include <cmath>
@@ -110,6 +111,41 @@ TEST_F(ReachTest, TheTextIsTintedByTheQuerysAttentionAndAClickChooses) {
   ASSERT_TRUE(WaitFor([&] { return text->query() == 31; })) << "as the query";
   QTest::keyClick(text, Qt::Key_Right);
   ASSERT_TRUE(WaitFor([&] { return text->query() == 32; }));
+}
+
+TEST_F(ReachTest, TheTextShowsWhatTheQueryReadsTheChosenKeyAndTheAnswer) {
+  const QString answered = File(QStringLiteral("answered.h5"));
+  WriteSmallTrace(answered.toStdString(), 0, {}, /*answered=*/true);
+  ASSERT_NO_FATAL_FAILURE(Open({0, 0}));  // looks at the first token
+  window_->OpenPath(answered);
+  Raise("textDock");
+  auto* text = Find<ui::TokenView>("tokenView");
+  const auto* title = Find<QLabel>("textTitle");
+  ASSERT_TRUE(WaitFor([&] { return text->query() == kTokens - 1; }));
+  text->setFocus();
+  text->ScrollTo(kTokens - 1);
+  window_->state()->focus.Choose(400);
+  ASSERT_TRUE(WaitFor([&] { return text->query() == 400; }));
+  EXPECT_FALSE(text->RectOf(0).isEmpty()) << "the text comes to its strongest key, with the focus in it, too";
+
+  QTest::keyClick(text, Qt::Key_Left, Qt::ShiftModifier);
+  ASSERT_TRUE(WaitFor([&] { return text->key() == 399; })) << "from the query itself to the key before it";
+  EXPECT_TRUE(WaitFor([&] { return title->text().contains(QStringLiteral("; key 399 “ word399” (")); }));
+  EXPECT_FALSE(text->RectOf(399).isEmpty());
+  QTest::keyClick(text, Qt::Key_Right, Qt::ShiftModifier);
+  QTest::keyClick(text, Qt::Key_Right, Qt::ShiftModifier);
+  ASSERT_TRUE(WaitFor([&] { return text->key() == 400; })) << "no further than the query";
+
+  auto* next = Find<QToolButton>("nextAnswer");
+  ASSERT_TRUE(next->isVisible());
+  next->click();
+  ASSERT_TRUE(WaitFor([&] { return text->key() == 301; })) << "the needle, as a key of the query";
+  EXPECT_EQ(text->query(), 400);
+  EXPECT_FALSE(text->RectOf(301).isEmpty());
+  next->click();
+  ASSERT_TRUE(WaitFor([&] { return text->query() == kTokens - 2; })) << "the answer comes later: it is the query";
+  next->click();
+  ASSERT_TRUE(WaitFor([&] { return text->key() == 301; })) << "and round again";
 }
 
 TEST_F(ReachTest, ABrushInTheHistogramMarksItsQueriesOnTheMap) {

@@ -209,10 +209,15 @@ TEST_F(ReachStateTest, TheChosenQueryStaysWhenThePointerLeaves) {
   focus.Leave();
   EXPECT_EQ(focus.row(), 7) << "so that what a pane says of it can be clicked";
   EXPECT_FALSE(focus.column());
+  EXPECT_EQ(focus.key(), 3) << "with its query";
   focus.GoTo(9, 2);
   EXPECT_EQ(focus.row(), 9);
+  EXPECT_EQ(focus.key(), 2);
+  EXPECT_FALSE(focus.column()) << "the pointer is not there";
   EXPECT_EQ(row, 9);
   EXPECT_EQ(column, 2);
+  focus.Choose(9);
+  EXPECT_FALSE(focus.key()) << "the query alone";
   const int before = changes;
   focus.Choose(9);
   EXPECT_EQ(changes, before) << "nothing changed";
@@ -222,17 +227,17 @@ TEST_F(ReachStateTest, AQueryChosenByTheFirstClickOfADoubleClickIsPutBack) {
   QueryFocus focus;
   focus.Point(7, 3);
   focus.Choose(5);  // by a key, while the pointer rests on the map
-  focus.ChooseByClick(7);
+  focus.ChooseByClick(7, 3);
   EXPECT_EQ(focus.row(), 7);
   focus.TakeBackClick();
   EXPECT_EQ(focus.row(), 5);
   focus.TakeBackClick();
   EXPECT_EQ(focus.row(), 5) << "once";
   focus.Point(7, 3);
-  focus.ChooseByClick(7);
+  focus.ChooseByClick(7, 3);
   focus.TakeBackClick();
   EXPECT_EQ(focus.column(), 3) << "the pointer is where it was";
-  focus.ChooseByClick(7);
+  focus.ChooseByClick(7, 3);
   focus.Choose(9);
   focus.TakeBackClick();
   EXPECT_EQ(focus.row(), 9) << "chosen since";

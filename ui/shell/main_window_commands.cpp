@@ -115,7 +115,7 @@ void MainWindow::ConnectCanvas() {
           [this](qint64 row, qint64 column) { state_.focus.Point(row, column); });
   connect(canvas_, &HeadCanvas::CursorLeft, &state_.focus, &QueryFocus::Leave);
   connect(canvas_, &HeadCanvas::ScoreMarked, &state_.focus,
-          [this](qint64 row, qint64) { state_.focus.ChooseByClick(row); });
+          [this](qint64 row, qint64 column) { state_.focus.ChooseByClick(row, column); });
   connect(canvas_, &HeadCanvas::ScoreMarkTakenBack, &state_.focus, &QueryFocus::TakeBackClick);
   connect(canvas_, &HeadCanvas::MenuWanted, this,
           [this](QPoint global, qint64 row, qint64 column) { ShowMapMenu(canvas_, global, row, column); });

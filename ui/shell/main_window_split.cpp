@@ -143,8 +143,8 @@ void MainWindow::LinkMap(HeadCanvas* map) {
     // The panes are about the trace of the first map.
     if (IsOfOpenTrace(map)) state_.focus.Point(row, column);
   });
-  connect(map, &HeadCanvas::ScoreMarked, this, [this, map](qint64 row, qint64) {
-    if (IsOfOpenTrace(map)) state_.focus.ChooseByClick(row);
+  connect(map, &HeadCanvas::ScoreMarked, this, [this, map](qint64 row, qint64 column) {
+    if (IsOfOpenTrace(map)) state_.focus.ChooseByClick(row, column);
   });
   connect(map, &HeadCanvas::ScoreMarkTakenBack, this, [this, map] {
     if (IsOfOpenTrace(map)) state_.focus.TakeBackClick();

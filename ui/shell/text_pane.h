@@ -5,6 +5,7 @@
 
 #include <QLabel>
 #include <QTimer>
+#include <QToolButton>
 #include <QWidget>
 
 #include "token_view.h"
@@ -31,16 +32,23 @@ class TextPane : public QWidget {
   void Show(int64_t row, const std::vector<float>& probabilities);
   void ShowAnswer();
   void Choose(int64_t token, bool as_query);
-  void Step(int step);
+  void StepQuery(int step);
+  void StepKey(int step);
+  void ShowTitle();
+  void GoToNextAnswer();
+  QString DescriptionOf(int64_t token) const;
   // The recorded row of a token, or of the next one that was recorded.
   std::optional<int64_t> RowOf(int64_t token) const;
 
   WindowState* const state_;
   QLabel *title_, *answer_;
+  QToolButton* next_answer_;
   TokenView* view_;
   QTimer delay_;
   std::optional<std::pair<analysis::HeadId, int64_t>> asked_;
-  std::vector<float> probabilities_;
+  std::vector<float> probabilities_;    // of the keys of the query that is on show
+  std::optional<int64_t> at_answer_;    // the place that was gone to last
+  std::optional<int64_t> chosen_here_;  // the row that was chosen in this text, which then stays where it is
 };
 
 }  // namespace headscope::ui

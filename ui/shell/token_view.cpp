@@ -112,6 +112,13 @@ bool TokenView::IsMarked(int64_t token) const {
                      [&](const TokenSpan& span) { return token >= span.begin && token < span.end; });
 }
 
+std::optional<int64_t> TokenView::NextMarked(int64_t token) const {
+  if (marked_.empty()) return std::nullopt;
+  const auto next = std::upper_bound(marked_.begin(), marked_.end(), token,
+                                     [](int64_t at, const TokenSpan& span) { return at < span.begin; });
+  return (next == marked_.end() ? marked_.front() : *next).begin;
+}
+
 int64_t TokenView::LineOf(int64_t token) const {
   return std::upper_bound(lines_.begin(), lines_.end(), token) - lines_.begin() - 1;
 }
@@ -205,7 +212,12 @@ void TokenView::mousePressEvent(QMouseEvent* event) {
 
 void TokenView::keyPressEvent(QKeyEvent* event) {
   if (event->key() == Qt::Key_Left || event->key() == Qt::Key_Right) {
-    Q_EMIT QueryStepped(event->key() == Qt::Key_Left ? -1 : 1);
+    const int step = event->key() == Qt::Key_Left ? -1 : 1;
+    if (event->modifiers().testFlag(Qt::ShiftModifier)) {
+      Q_EMIT KeyStepped(step);
+    } else {
+      Q_EMIT QueryStepped(step);
+    }
     return;
   }
   QAbstractScrollArea::keyPressEvent(event);
@@ -216,9 +228,9 @@ bool TokenView::viewportEvent(QEvent* event) {
     const auto* help = static_cast<QHelpEvent*>(event);
     if (const auto token = TokenAt(help->pos())) {
       QToolTip::showText(help->globalPos(),
-                         tr("Token %1. Click: see it as a key of the query; Ctrl + click or right-click: make it the "
-                            "query. Left, Right: the query before and after.")
-                             .arg(*token),
+                         (description_ ? description_(*token) : tr("Token %1").arg(*token)) + u'\n' +
+                             tr("Click: see it as a key of the query. Ctrl + click or right-click: make it the query.\n"
+                                "Left, Right: the query before and after; with Shift: the key."),
                          this);
     } else {
       QToolTip::hideText();

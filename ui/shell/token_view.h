@@ -5,6 +5,7 @@
 
 #include <QAbstractScrollArea>
 #include <QHash>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,14 +27,19 @@ class TokenView : public QAbstractScrollArea {
   void SetTokens(const std::vector<std::string>& tokens);
   // Of every token, 0 to 1: how strongly it is tinted. Empty: none is.
   void SetTints(std::vector<float> tints);
-  // The query, which has a frame; tokens after it are faint. And the key under the pointer.
+  // The query, which has a frame; tokens after it are faint. And the key that was chosen with it.
   void SetQuery(std::optional<int64_t> token);
   void SetKey(std::optional<int64_t> token);
   std::optional<int64_t> query() const { return query_; }
+  std::optional<int64_t> key() const { return key_; }
   float TintOf(int64_t token) const;
   // Underlined: a task's answer.
   void SetMarked(const std::vector<TokenSpan>& spans);
   bool IsMarked(int64_t token) const;
+  // Where the next marked place after `token` begins, or the first one when none is left.
+  std::optional<int64_t> NextMarked(int64_t token) const;
+  // The first line of a token's tooltip.
+  void SetDescription(std::function<QString(int64_t token)> description) { description_ = std::move(description); }
   void ScrollTo(int64_t token);
 
   std::optional<int64_t> TokenAt(QPoint at) const;
@@ -42,6 +48,7 @@ class TokenView : public QAbstractScrollArea {
  Q_SIGNALS:
   void TokenClicked(qint64 token, bool as_query);
   void QueryStepped(int step);
+  void KeyStepped(int step);
 
  protected:
   void paintEvent(QPaintEvent* event) override;
@@ -65,6 +72,7 @@ class TokenView : public QAbstractScrollArea {
   std::vector<float> tints_;
   std::vector<TokenSpan> marked_;  // ascending
   std::optional<int64_t> query_, key_;
+  std::function<QString(int64_t)> description_;
 };
 
 }  // namespace headscope::ui

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The query that panes beside the map are about: the one under the pointer, else the one that was chosen last. They
-// ask here for a place on the map, too. Rows are recorded rows.
+// The query that panes beside the map are about, with one of its keys: under the pointer, else chosen last. They ask
+// here for a place on the map, too. Rows are recorded rows.
 #pragma once
 
 #include <QObject>
@@ -17,6 +17,7 @@ class QueryFocus : public QObject {
 
   std::optional<int64_t> row() const { return pointed_ ? pointed_ : chosen_; }
   std::optional<int64_t> column() const { return column_; }  // under the pointer
+  std::optional<int64_t> key() const { return column_ ? column_ : key_; }
 
   void Point(int64_t row, int64_t column);
   void Leave();              // the pointer has left the map
@@ -24,23 +25,23 @@ class QueryFocus : public QObject {
   void Clear();              // another trace
   // As Choose, by a click that may turn out to be the first one of a double click: then what was before it is put back,
   // unless something else has come since.
-  void ChooseByClick(int64_t row);
+  void ChooseByClick(int64_t row, int64_t key);
   void TakeBackClick();
-  // The map shows and marks this score; its query is chosen.
+  // The map shows and marks this score; its query and key are chosen.
   void GoTo(int64_t row, int64_t column);
 
  Q_SIGNALS:
-  void Changed();  // row() or column()
+  void Changed();  // row(), column() or key()
   void GoToWanted(qint64 row, qint64 column);
 
  private:
-  void Set(std::optional<int64_t> pointed, std::optional<int64_t> column, std::optional<int64_t> chosen);
-
-  std::optional<int64_t> pointed_, column_, chosen_;
-  struct Before {
-    std::optional<int64_t> pointed, column, chosen;
+  struct Place {
+    std::optional<int64_t> pointed, column, chosen, key;
   };
-  std::optional<Before> before_click_;
+  void Set(const Place& place);
+
+  std::optional<int64_t> pointed_, column_, chosen_, key_;
+  std::optional<Place> before_click_;
 };
 
 }  // namespace headscope::ui
