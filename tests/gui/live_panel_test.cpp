@@ -549,5 +549,23 @@ TEST_F(LivePanelTest, ProfilesHaveScales) {
   KeepPicture("canvas_profile_scales");
 }
 
+// Of a whole head every query spends all of its mass on the map: one even area, however many queries share a pixel.
+TEST_F(LivePanelTest, BarsBesideTheMapHaveNoStripes) {
+  for (const QSize size : {QSize(1240, 700), QSize(1240, 611), QSize(1240, 983)}) {
+    Show(size);
+    canvas_->SetPanelVisible(false);
+    canvas_->SetOverlay(false);
+    MoveTo({1, 1});
+    Settle();
+    const PixelRect area = Layout(false).row_profile;
+    const QImage image = canvas_->grabFramebuffer();
+    const double x = area.x + 0.3 * area.width;
+    const QColor bar = ColorAt(image, {x, canvas_->PixelOf(300, 0).y()});
+    EXPECT_GT(qGray(bar.rgb()), 60);
+    for (int y = int(canvas_->PixelOf(2, 0).y()); y < int(canvas_->PixelOf(kTokens - 3, 0).y()); ++y)
+      ASSERT_EQ(ColorAt(image, {x, double(y)}), bar) << "line " << y << " of " << size.height();
+  }
+}
+
 }  // namespace
 }  // namespace headscope::ui

@@ -228,6 +228,20 @@ TEST_F(ComparedMapsTest, MapsOfOtherQueriesSayThatTheyHaveNoDifference) {
   EXPECT_THAT(first_.WhyNotCompared(), ::testing::HasSubstr("different queries or keys"));
   EXPECT_DOUBLE_EQ(second_.RowLike(first_, 420.25), 8.25) << "the query at token 420 is the ninth recorded";
   EXPECT_DOUBLE_EQ(first_.RowLike(second_, 8), 420);
+  second_.SetCursorOf(first_, {420, 3});
+  EXPECT_EQ(second_.other_cursor(), (MarkedScore{8, 3}));
+}
+
+TEST_F(ComparedMapsTest, AShorterMapHasNoCursorWhereItHasNoQuery) {
+  TraceSummary shorter = workbench_.Summary();
+  shorter.num_rows = 100;
+  shorter.row_positions.resize(100);
+  second_.SetTrace(shorter);
+  ASSERT_TRUE(second_.ShowHead({0, 1}));
+  second_.SetCursorOf(first_, {99, 5});
+  EXPECT_EQ(second_.other_cursor(), (MarkedScore{99, 5}));
+  second_.SetCursorOf(first_, {100, 5});
+  EXPECT_FALSE(second_.other_cursor()) << "and not the last query's";
 }
 
 TEST(DifferenceCodeTest, HoldsSignsAndSizesAtAnyDepth) {

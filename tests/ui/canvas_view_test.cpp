@@ -301,6 +301,32 @@ TEST(ProfilesTest, PeakIsTheFirstGreatestBinAndEndsAtTheMap) {
   EXPECT_FALSE(PeakOf({unknown, unknown}, 0, 0, 10));
 }
 
+TEST(ProfilesTest, BarsLieSideBySideOnPixelsAndNoneCoversAnother) {
+  const float unknown = std::numeric_limits<float>::quiet_NaN();
+  for (const double scale : {1.0, 1.25, 2.0}) {
+    for (const double bin : {0.3, 0.93, 1.0, 1.7, 12.5}) {
+      std::vector<float> values(100);
+      for (size_t i = 0; i < values.size(); ++i) values[i] = i == 40 ? 1.0f : 0.25f;
+      values[70] = unknown;
+      const std::vector<ProfileBar> bars =
+          BarsOf(values, scale, [&](size_t i) { return 20.4 + bin * static_cast<double>(i); });
+      ASSERT_FALSE(bars.empty());
+      double most = 0;
+      for (size_t i = 0; i < bars.size(); ++i) {
+        EXPECT_NEAR(bars[i].begin * scale, std::round(bars[i].begin * scale), 1e-9);
+        EXPECT_GE((bars[i].end - bars[i].begin) * scale, 1 - 1e-9);
+        if (i > 0) {
+          EXPECT_GE(bars[i].begin, bars[i - 1].end) << bin << " at scale " << scale;
+        }
+        most = std::max(most, static_cast<double>(bars[i].value));
+      }
+      EXPECT_EQ(most, 1) << "the largest is seen however thin the bars are";
+      EXPECT_NEAR(bars.front().begin, 20.4, 1 / scale);
+      EXPECT_NEAR(bars.back().end, 20.4 + bin * 100, 1 / scale);
+    }
+  }
+}
+
 TEST(CanvasSettingsTest, RoundTripAndUntrustedValues) {
   CanvasSettings settings;
   settings.color_map = FindMapColors("cividis");

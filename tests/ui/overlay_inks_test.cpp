@@ -63,6 +63,9 @@ TEST(OverlayText, LeavesOutWholeParts) {
   const std::string elided = within("head 1:2 of a, b");
   EXPECT_TRUE(elided.ends_with("…")) << elided;
   EXPECT_TRUE(elided.starts_with("head 1:2 of a")) << elided;
+  const double room = static_cast<double>(TextSize("the two maps").x);
+  EXPECT_EQ(WrappedLines("the two maps differ here", room), (std::vector<std::string>{"the two maps", "differ here"}));
+  EXPECT_EQ(WrappedLines("uninterrupted word", 1), (std::vector<std::string>{"uninterrupted", "word"}));
   ImGui::EndFrame();
   ImGui::DestroyContext(context);
 }

@@ -406,6 +406,13 @@ void CanvasModel::SetOtherCursor(const std::optional<MarkedScore>& score) {
   if (score && (score->row >= rows_.num_rows() || score->column >= rows_.num_columns())) other_cursor_.reset();
 }
 
+void CanvasModel::SetCursorOf(const CanvasModel& other, const MarkedScore& score) {
+  other_cursor_.reset();
+  if (score.row < 0 || score.row >= other.rows_.num_rows()) return;
+  if (!rows_.HasRowAtOrAfter(other.rows_.Position(score.row))) return;
+  SetOtherCursor(MarkedScore{static_cast<int64_t>(RowLike(other, static_cast<double>(score.row))), score.column});
+}
+
 bool CanvasModel::HasScore(int64_t row, int64_t column) const {
   return row >= 0 && row < rows_.num_rows() && column >= 0 && rows_.IsCausal(row, column);
 }

@@ -63,6 +63,8 @@ class CanvasModel {
   void CompareWith(CanvasModel* other);
   // Where a row of another map lies in this one: traces that recorded other rows agree in the queries' positions.
   double RowLike(const CanvasModel& other, double row) const;
+  // Marks the score that lies where one of another map does, as SetOtherCursor; none where this map ends before it.
+  void SetCursorOf(const CanvasModel& other, const MarkedScore& score);
   // What is shown of the two. kNone where they have nothing to compare, and why is then not empty.
   Comparison comparison() const;
   std::string WhyNotCompared() const;

@@ -133,8 +133,9 @@ void HeadCanvas::SetOtherCursor(int64_t row, int64_t column) {
   impl_->model.SetOtherCursor(row < 0 ? std::nullopt : std::optional(MarkedScore{row, column}));
   impl_->RequestFrame();
 }
-int64_t HeadCanvas::RowLike(const HeadCanvas& other, int64_t row) const {
-  return static_cast<int64_t>(impl_->model.RowLike(other.impl_->model, static_cast<double>(row)));
+void HeadCanvas::SetCursorOf(const HeadCanvas& other, int64_t row, int64_t column) {
+  impl_->model.SetCursorOf(other.impl_->model, {row, column});
+  impl_->RequestFrame();
 }
 void HeadCanvas::CompareWith(HeadCanvas* other) {
   QObject::disconnect(impl_->compared_mask);

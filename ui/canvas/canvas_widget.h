@@ -71,8 +71,9 @@ class HeadCanvas : public GlSurface {
   void ShowViewOf(const HeadCanvas& other);
   void ShowColorsOf(const HeadCanvas& other);
   void SetOtherCursor(int64_t row, int64_t column);
-  // Of another map's row: the row of this one whose query lies there, which is another number where the traces differ.
-  int64_t RowLike(const HeadCanvas& other, int64_t row) const;
+  // The same score as that of another map, whose row has another number where the traces differ; none where this map
+  // ends before it.
+  void SetCursorOf(const HeadCanvas& other, int64_t row, int64_t column);
   // Shows how `other` differs from this map (CanvasModel::CompareWith), or this one alone; null: alone. `other`
   // outlives this, or is replaced first.
   void CompareWith(HeadCanvas* other);

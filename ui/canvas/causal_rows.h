@@ -30,6 +30,7 @@ class CausalRows {
     const auto found = std::lower_bound(row_positions_.begin(), row_positions_.end(), position);
     return std::max<int64_t>(std::min<int64_t>(found - row_positions_.begin(), num_rows() - 1), 0);
   }
+  bool HasRowAtOrAfter(int64_t position) const { return num_rows() > 0 && position <= Position(num_rows() - 1); }
   // Keys that the row sees: columns [0, result).
   int64_t NumColumns(int64_t row) const { return std::min<int64_t>(Position(row) + 1, num_columns_); }
   bool IsCausal(int64_t row, int64_t column) const { return column < NumColumns(row); }

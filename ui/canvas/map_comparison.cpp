@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a comparison of two maps says of itself, in a corner of the map: whose colours are whose, and how much it is.
 #include <cmath>
+#include <limits>
+#include <utility>
 
 #include "analysis/types/number_text.h"
 #include "kept_text.h"
@@ -12,6 +14,7 @@ namespace headscope::ui {
 namespace {
 
 constexpr double kSwatch = 11, kPadding = 5;  // pixels
+constexpr size_t kContinued = std::numeric_limits<size_t>::max();
 
 std::string MethodTitle(const CanvasModel& model) {
   const kernels::MethodSpec* const spec = model.trial().method();
@@ -56,27 +59,34 @@ void DrawComparison(const CanvasModel& model, const OverlayOptions& options) {
   if (texts.empty()) return;
   const Comparison comparison = model.comparison();
   const analysis::Palette& signed_colors = analysis::DivergingPalette();
-  double width = 0;
-  for (const std::string& text : texts) width = std::max(width, static_cast<double>(TextSize(text).x));
   const double line = ImGui::GetFontSize() + 3;
   const double swatch = comparison == Comparison::kNone ? 0 : kSwatch + kPadding;
   const PixelRect& map = options.view->viewport();
-  const double height = line * static_cast<double>(texts.size()) + 2 * kPadding;
+  std::vector<std::pair<size_t, std::string>> lines;  // with the number of its text, if it begins one
+  for (size_t i = 0; i < texts.size(); ++i) {
+    size_t number = i;
+    for (std::string& part : WrappedLines(texts[i], map.width - swatch - 2 * kPadding - 8))
+      lines.emplace_back(std::exchange(number, kContinued), std::move(part));
+  }
+  double width = 0;
+  for (const auto& [number, part] : lines) width = std::max(width, static_cast<double>(TextSize(part).x));
+  const double height = line * static_cast<double>(lines.size()) + 2 * kPadding;
   // Above the name of the map, which is above the count of tiles on the way.
   const PixelRect box{map.right() - width - swatch - 2 * kPadding - 4, map.bottom() - 58 - height,
                       width + swatch + 2 * kPadding, height};
   ImDrawList* const list = ImGui::GetBackgroundDrawList();
   list->AddRectFilled(Point(box.x, box.y), Point(box.right(), box.bottom()), IM_COL32(20, 20, 20, 225), 3);
-  for (size_t i = 0; i < texts.size(); ++i) {
-    const double y = box.y + kPadding + line * static_cast<double>(i);
-    if (comparison != Comparison::kNone) {
+  double y = box.y + kPadding;
+  for (const auto& [i, part] : lines) {
+    if (comparison != Comparison::kNone && i != kContinued) {
       const analysis::Rgb color = comparison == Comparison::kMasks ? analysis::kKeptByColors.at(i)
                                   : i == 0                         ? signed_colors.back()
                                                                    : signed_colors.front();
       list->AddRectFilled(Point(box.x + kPadding, y + 2), Point(box.x + kPadding + kSwatch, y + 2 + kSwatch),
                           InkOf(color));
     }
-    DrawText(list, box.x + kPadding + swatch, y, kTextColor, texts[i]);
+    DrawText(list, box.x + kPadding + swatch, y, kTextColor, part);
+    y += line;
   }
 }
 

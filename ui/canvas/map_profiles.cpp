@@ -33,16 +33,14 @@ void DrawColumnProfile(ImDrawList* list, const CanvasModel& model, const Overlay
   DrawFrame(list, area, inks);
   PushClip(list, area);
   const double bin = std::ldexp(1.0, profiles.level);
-  for (size_t i = 0; i < profiles.column_mean.size(); ++i) {
-    const float mean = profiles.column_mean[i];
-    if (std::isnan(mean)) continue;
-    const double column = (static_cast<double>(profiles.first_column_bin) + static_cast<double>(i)) * bin;
-    const double height = area.height * static_cast<double>(analysis::ScalePosition(std::log2(mean), settings.range,
-                                                                                    settings.logarithmic));
-    // Whole pixels: edges between them would be drawn half covered, and many thin bars as stripes.
-    const double x = OnDevicePixel(options.view->ColumnToX(column));
-    const double right = std::max(x + DevicePixel(), OnDevicePixel(options.view->ColumnToX(column + bin)));
-    list->AddRectFilled(Point(x, area.bottom() - height), Point(right, area.bottom()), inks.mass);
+  // Whole pixels: edges between them would be drawn half covered, and many thin bars as stripes.
+  const auto edge = [&](size_t i) {
+    return options.view->ColumnToX((static_cast<double>(profiles.first_column_bin) + static_cast<double>(i)) * bin);
+  };
+  for (const ProfileBar& bar : BarsOf(profiles.column_mean, 1 / DevicePixel(), edge)) {
+    const double height = area.height * static_cast<double>(analysis::ScalePosition(
+                                            std::log2(bar.value), settings.range, settings.logarithmic));
+    list->AddRectFilled(Point(bar.begin, area.bottom() - height), Point(bar.end, area.bottom()), inks.mass);
   }
   const auto fits = [&area](const std::string& text) {
     return static_cast<double>(TextSize(text).x) <= area.width - 6;
@@ -73,14 +71,12 @@ void DrawRowProfile(ImDrawList* list, const CanvasModel& model, const OverlayOpt
   DrawFrame(list, area, inks);
   PushClip(list, area);
   const double bin = std::ldexp(1.0, profiles.level);
-  for (size_t i = 0; i < profiles.row_mass.size(); ++i) {
-    const float mass = profiles.row_mass[i];
-    if (std::isnan(mass)) continue;
-    const double row = (static_cast<double>(profiles.first_row_bin) + static_cast<double>(i)) * bin;
-    const double y = OnDevicePixel(view.RowToY(row));
-    const double below = std::max(y + DevicePixel(), OnDevicePixel(view.RowToY(row + bin)));
-    const double width = area.width * static_cast<double>(std::clamp(mass, 0.0f, 1.0f));
-    list->AddRectFilled(Point(area.x, y), Point(area.x + width, below), inks.mass);
+  const auto edge = [&](size_t i) {
+    return view.RowToY((static_cast<double>(profiles.first_row_bin) + static_cast<double>(i)) * bin);
+  };
+  for (const ProfileBar& bar : BarsOf(profiles.row_mass, 1 / DevicePixel(), edge)) {
+    const double width = area.width * static_cast<double>(std::clamp(bar.value, 0.0f, 1.0f));
+    list->AddRectFilled(Point(area.x, bar.begin), Point(area.x + width, bar.end), inks.mass);
   }
   if (model.settings().overlay) {
     // Per pixel line the least kept mass of the rows in it: the row that loses most must not hide.

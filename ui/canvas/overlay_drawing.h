@@ -105,6 +105,22 @@ inline std::string FirstPartsWithin(const std::vector<std::string>& parts, doubl
   return text;
 }
 
+// The text in lines of at most `width` pixels, broken between words; a word that is longer stands alone.
+inline std::vector<std::string> WrappedLines(const std::string& text, double width) {
+  std::vector<std::string> lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    if (!lines.empty() && static_cast<double>(TextSize(lines.back() + " " + word).x) <= width) {
+      lines.back() += " " + word;
+    } else {
+      lines.push_back(word);
+    }
+    begin = end + 1;
+  }
+  return lines;
+}
+
 // Text inside a rectangle, cut at its edges.
 inline void DrawClippedText(ImDrawList* list, const PixelRect& rect, double x, double y, ImU32 color,
                             std::string_view text) {

@@ -88,4 +88,23 @@ std::optional<ProfilePeak> PeakOf(const std::vector<float>& bins, int64_t first_
   return peak;
 }
 
+std::vector<ProfileBar> BarsOf(const std::vector<float>& bins, double scale,
+                               const std::function<double(size_t)>& edge) {
+  std::vector<ProfileBar> bars;
+  int64_t taken = std::numeric_limits<int64_t>::min();  // pixels before it have a bar
+  for (size_t i = 0; i < bins.size(); ++i) {
+    if (std::isnan(bins[i])) continue;
+    auto begin = static_cast<int64_t>(std::floor(edge(i) * scale));
+    const int64_t end = std::max(begin + 1, static_cast<int64_t>(std::floor(edge(i + 1) * scale)));
+    if (begin < taken) {
+      bars.back().value = std::max(bars.back().value, bins[i]);
+      begin = taken;
+    }
+    if (end <= begin) continue;
+    bars.push_back({static_cast<double>(begin) / scale, static_cast<double>(end) / scale, bins[i]});
+    taken = end;
+  }
+  return bars;
+}
+
 }  // namespace headscope::ui

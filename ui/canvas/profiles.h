@@ -33,4 +33,13 @@ struct ProfilePeak {
 };
 std::optional<ProfilePeak> PeakOf(const std::vector<float>& bins, int64_t first_bin, int32_t level, int64_t map_size);
 
+// Bars for the values that are known, bin i from edge(i) to edge(i + 1), with ends between pixels of the screen, of
+// which a point of the window has `scale`. Bars that cover each other would be darker there, since they let the ground
+// through: bins that share a pixel are one bar, of the largest of them, which must not hide.
+struct ProfileBar {
+  double begin = 0, end = 0;
+  float value = 0;
+};
+std::vector<ProfileBar> BarsOf(const std::vector<float>& bins, double scale, const std::function<double(size_t)>& edge);
+
 }  // namespace headscope::ui

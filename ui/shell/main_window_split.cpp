@@ -123,9 +123,8 @@ void MainWindow::LinkMap(HeadCanvas* map) {
       follower->ShowViewOf(*leader);
       linking_ = false;
     });
-    connect(leader, &HeadCanvas::CursorMoved, map, [leader, follower](qint64 row, qint64 column) {
-      follower->SetOtherCursor(follower->RowLike(*leader, row), column);
-    });
+    connect(leader, &HeadCanvas::CursorMoved, map,
+            [leader, follower](qint64 row, qint64 column) { follower->SetCursorOf(*leader, row, column); });
     connect(leader, &HeadCanvas::CursorLeft, map, [follower] { follower->SetOtherCursor(-1, -1); });
   };
   for (HeadCanvas* other : Maps()) {
