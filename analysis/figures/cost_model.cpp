@@ -241,7 +241,8 @@ const FigureMaker& MemoryFigure() {
 const FigureMaker& IntensityFigure() {
   static const SimpleFigure figure(
       {"intensity", "Arithmetic intensity of decoding", "SparQ Attention, section 2 and appendix C",
-       "multiply-adds per element moved in a decode step, beside what this machine does; measured runs below its roof",
+       "multiply-adds per element moved in a decode step, beside the roofline of this machine, with measured runs "
+       "below it",
        1,
        /*by_class=*/false, /*of_runs=*/true},
       MakeIntensity);

@@ -267,6 +267,33 @@ TEST_F(ReachTest, ThePaletteOpensHeadsAndMethods) {
   EXPECT_EQ(canvas_->method(), QStringLiteral("streaming-llm"));
 }
 
+TEST_F(ReachTest, ThePaletteListsOneCategoryAndSaysWhenNothingMatches) {
+  Open();
+  Press(Qt::Key_P, Qt::ControlModifier | Qt::ShiftModifier);
+  auto* input = Find<QLineEdit>("paletteInput");
+  auto* list = Find<QListWidget>("paletteList");
+  const auto texts = [&](const char* typed) {
+    input->setText(QLatin1String(typed));
+    QStringList all;
+    for (int i = 0; i < list->count(); ++i) all.append(list->item(i)->text());
+    return all;
+  };
+  EXPECT_TRUE(texts("edit:").contains(QStringLiteral("Settings")));
+  EXPECT_FALSE(texts("edit:").contains(QStringLiteral("Open trace")));
+  EXPECT_EQ(texts("head:").size(), window_->state()->heads.trace().heads.size()) << "all, though nothing else is typed";
+  EXPECT_EQ(texts("RECENT:"), QStringList{QStringLiteral("Open ") + QFileInfo(trace_path()).fileName()});
+  EXPECT_EQ(texts("view: zoom in").front(), QStringLiteral("Zoom in"));
+  EXPECT_TRUE(texts("roofline").contains(QStringLiteral("Figure: Arithmetic intensity of decoding"))) << "by its help";
+  EXPECT_EQ(texts("1:2").front(), QStringLiteral("1:2")) << "a head, and no category";
+  const QString nothing = texts("xqzxqz").join(QChar(u'\n'));
+  EXPECT_TRUE(nothing.startsWith(QStringLiteral("Nothing matches"))) << nothing.toStdString();
+  QTest::keyClick(input, Qt::Key_Return);
+  EXPECT_TRUE(input->isVisible()) << "there is nothing to choose";
+  input->clear();
+  QTest::keyClick(input, Qt::Key_PageDown);
+  EXPECT_GT(list->currentRow(), 2);
+}
+
 TEST_F(ReachTest, TwoMapsShowTwoHeadsAtOneZoomAndOneCursor) {
   Open({0, 0});
   Use("streaming-llm", "n_sink=4,n_local=64,n_dilated=0");

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "command_palette.h"
 
+#include <QCoreApplication>
 #include <QKeyEvent>
 #include <QPainter>
 #include <QStyledItemDelegate>
 #include <QVBoxLayout>
 #include <algorithm>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "commands.h"
@@ -15,14 +17,29 @@
 namespace headscope::ui {
 namespace {
 
-constexpr int kActionRole = Qt::UserRole, kShortcutRole = Qt::UserRole + 1, kEntryRole = Qt::UserRole + 2;
+constexpr int kActionRole = Qt::UserRole, kShortcutRole = Qt::UserRole + 1, kEntryRole = Qt::UserRole + 2,
+              kCategoryRole = Qt::UserRole + 3;
+constexpr int kShortcutWidth = 120, kCategoryWidth = 90;  // pixels
 constexpr size_t kMostShown = 200;
+constexpr qsizetype kLeastLettersOfHelp = 4;  // fewer are in every other help
 
 QString PlainText(const QAction& action) {
   return action.text().remove(u'&').remove(u'…');
 }
 
-// The name at the left, the shortcut at the right.
+// The category that a pattern such as "view:zoom" asks for, and what is behind it; none: of all of them. A head's
+// "4:3" names no category.
+std::pair<QString, QString> CategoryAndRest(const QString& pattern, const QStringList& categories) {
+  const qsizetype colon = pattern.indexOf(u':');
+  const QString wanted = pattern.left(std::max<qsizetype>(colon, 0)).trimmed();
+  const bool is_one = !wanted.isEmpty() && std::any_of(categories.begin(), categories.end(), [&](const QString& one) {
+    return one.startsWith(wanted, Qt::CaseInsensitive);
+  });
+  if (!is_one) return {{}, pattern};
+  return {wanted, pattern.mid(colon + 1).trimmed()};
+}
+
+// The name at the left, category and shortcut at the right.
 class ShortcutDelegate : public QStyledItemDelegate {
  public:
   using QStyledItemDelegate::QStyledItemDelegate;
@@ -32,8 +49,16 @@ class ShortcutDelegate : public QStyledItemDelegate {
     QColor ink = option.palette.color(selected ? QPalette::HighlightedText : QPalette::Text);
     ink.setAlphaF(0.7f);
     painter->setPen(ink);
-    painter->drawText(option.rect.adjusted(0, 0, -8, 0), Qt::AlignRight | Qt::AlignVCenter,
-                      index.data(kShortcutRole).toString());
+    const QRect rect = option.rect.adjusted(0, 0, -8, 0);
+    painter->drawText(rect, Qt::AlignRight | Qt::AlignVCenter, index.data(kShortcutRole).toString());
+    painter->drawText(rect.adjusted(0, 0, -kShortcutWidth, 0), Qt::AlignRight | Qt::AlignVCenter,
+                      index.data(kCategoryRole).toString());
+  }
+  void initStyleOption(QStyleOptionViewItem* option, const QModelIndex& index) const override {
+    QStyledItemDelegate::initStyleOption(option, index);
+    // The style elides to the whole width, of which the other columns have the end.
+    option->text = option->fontMetrics.elidedText(option->text, Qt::ElideRight,
+                                                  std::max(option->rect.width() - kShortcutWidth - kCategoryWidth, 80));
   }
   QSize sizeHint(const QStyleOptionViewItem& option, const QModelIndex& index) const override {
     return QStyledItemDelegate::sizeHint(option, index) + QSize(0, 8);
@@ -48,7 +73,9 @@ CommandPalette::CommandPalette(QWidget* window)
   setFrameShape(QFrame::StyledPanel);
   setAutoFillBackground(true);
   input_->setObjectName(QStringLiteral("paletteInput"));
-  input_->setPlaceholderText(tr("Type a command, a head such as 4:3, a method or a file"));
+  input_->setPlaceholderText(tr("Type a command, a head such as 4:3, a method or a file; view: lists a category"));
+  input_->setAccessibleName(tr("Command palette"));
+  list_->setAccessibleName(tr("Commands that match"));
   list_->setObjectName(QStringLiteral("paletteList"));
   list_->setFocusPolicy(Qt::NoFocus);
   list_->setFrameShape(QFrame::NoFrame);
@@ -63,11 +90,13 @@ CommandPalette::CommandPalette(QWidget* window)
   hide();
 }
 
-void CommandPalette::Open(const QList<QAction*>& actions, const QList<PaletteEntry>& entries) {
+void CommandPalette::Open(const QList<PaletteGroup>& groups, const QList<PaletteEntry>& entries) {
   entries_ = entries;
   actions_.clear();
-  for (QAction* action : actions) {
-    if (action->isEnabled() && !action->text().isEmpty()) actions_.append(action);
+  for (const PaletteGroup& group : groups) {
+    for (QAction* action : group.actions) {
+      if (action->isEnabled() && !action->text().isEmpty()) actions_.append({group.category, action});
+    }
   }
   const QWidget* window = parentWidget();
   const int palette_width = std::min(560, window->width() - 40);
@@ -79,25 +108,35 @@ void CommandPalette::Open(const QList<QAction*>& actions, const QList<PaletteEnt
   input_->setFocus();
 }
 
-void CommandPalette::Rank(const QString& pattern) {
+void CommandPalette::Rank(const QString& typed) {
+  QStringList categories;
+  for (const Listed& one : actions_) categories.append(one.category);
+  for (const PaletteEntry& entry : entries_) categories.append(entry.category);
+  const auto [category, pattern] = CategoryAndRest(typed, categories);
   struct Ranked {
     int score = 0;
-    QAction* action = nullptr;
+    const Listed* action = nullptr;
     qsizetype entry = -1;
     qsizetype length = 0;
   };
   std::vector<Ranked> ranked;
-  for (const QPointer<QAction>& action : actions_) {
-    if (!action) continue;
+  for (const Listed& one : actions_) {
+    const QAction* const action = one.action;
+    if (action == nullptr || !one.category.startsWith(category, Qt::CaseInsensitive)) continue;
     int score = FuzzyScore(pattern, PlainText(*action));
+    // What only its help names ("roofline") comes last.
+    if (score < 0 && pattern.size() >= kLeastLettersOfHelp &&
+        action->statusTip().contains(pattern, Qt::CaseInsensitive))
+      score = 0;
     // A whole name of what it leads to beats every likeness: "trace" is the pane before it is Open trace.
     if (score >= 0 && pattern.compare(action->property(kLeadsToProperty).toString(), Qt::CaseInsensitive) == 0 &&
         !pattern.isEmpty())
       score = std::numeric_limits<int>::max();
-    if (score >= 0) ranked.push_back({score, action, -1, PlainText(*action).size()});
+    if (score >= 0) ranked.push_back({score, &one, -1, PlainText(*action).size()});
   }
   for (qsizetype entry = 0; entry < entries_.size(); ++entry) {
-    if (pattern.isEmpty() && entries_[entry].only_when_typed) continue;
+    if (!entries_[entry].category.startsWith(category, Qt::CaseInsensitive)) continue;
+    if (typed.isEmpty() && entries_[entry].only_when_typed) continue;
     const int score = FuzzyScore(pattern, entries_[entry].text);
     if (score >= 0) ranked.push_back({score, nullptr, entry, entries_[entry].text.size()});
   }
@@ -110,19 +149,24 @@ void CommandPalette::Rank(const QString& pattern) {
   list_->clear();
   for (const Ranked& one : ranked) {
     if (one.action != nullptr) {
-      auto* item = new QListWidgetItem(PlainText(*one.action), list_);
-      item->setToolTip(one.action->statusTip());
-      item->setData(kActionRole, QVariant::fromValue(static_cast<QObject*>(one.action)));
-      item->setData(kShortcutRole, ShortcutText(*one.action));
+      QAction* const action = one.action->action;
+      auto* item = new QListWidgetItem(PlainText(*action), list_);
+      item->setToolTip(action->statusTip());
+      item->setData(kActionRole, QVariant::fromValue(static_cast<QObject*>(action)));
+      item->setData(kShortcutRole, ShortcutText(*action));
+      item->setData(kCategoryRole, one.action->category);
     } else {
       const PaletteEntry& entry = entries_[one.entry];
       auto* item = new QListWidgetItem(entry.text, list_);
       item->setToolTip(entry.help);
       item->setData(kEntryRole, one.entry);
-      item->setData(kShortcutRole, entry.kind);
+      item->setData(kCategoryRole, entry.category);
     }
   }
   list_->setCurrentRow(0);
+  if (!ranked.empty()) return;
+  auto* none = new QListWidgetItem(tr("Nothing matches: type fewer letters, or a head's layer:head"), list_);
+  none->setFlags(Qt::NoItemFlags);
 }
 
 bool CommandPalette::eventFilter(QObject* watched, QEvent* event) {
@@ -139,6 +183,9 @@ bool CommandPalette::eventFilter(QObject* watched, QEvent* event) {
     case Qt::Key_Down:
       list_->setCurrentRow(std::min(list_->currentRow() + 1, list_->count() - 1));
       return true;
+    case Qt::Key_PageDown:
+    case Qt::Key_PageUp:
+      return QCoreApplication::sendEvent(list_, event);
     case Qt::Key_Up:
       list_->setCurrentRow(std::max(list_->currentRow() - 1, 0));
       return true;
@@ -149,7 +196,7 @@ bool CommandPalette::eventFilter(QObject* watched, QEvent* event) {
 
 void CommandPalette::Choose() {
   const QListWidgetItem* item = list_->currentItem();
-  if (item == nullptr) return;
+  if (item == nullptr || item->flags() == Qt::NoItemFlags) return;
   const QVariant entry = item->data(kEntryRole);
   if (entry.isValid()) {
     const std::function<void()> choose = entries_[entry.toLongLong()].choose;

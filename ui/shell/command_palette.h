@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ctrl+Shift+P: every command by a few letters of its name, with its shortcut; heads
-// ("4:3"), methods and recent files, too.
+// Ctrl+Shift+P: every command by a few letters of its name, with its category and shortcut; heads ("4:3"), methods and
+// recent files, too. "view:" before the letters leaves one category.
 #pragma once
 
 #include <QAction>
@@ -17,9 +17,14 @@ inline constexpr char kLeadsToProperty[] = "leads_to";
 
 // Something that can be chosen and is no command: a head, a method, a file.
 struct PaletteEntry {
-  QString text, help, kind;  // `kind` stands at the right: "head", "method", "recent file"
+  QString text, help, category;  // "head", "method", "recent file"
   std::function<void()> choose;
   bool only_when_typed = false;  // there are many of it: not in the list of an empty pattern
+};
+
+struct PaletteGroup {
+  QString category;  // "file", "view"
+  QList<QAction*> actions;
 };
 
 class CommandPalette : public QFrame {
@@ -28,16 +33,20 @@ class CommandPalette : public QFrame {
  public:
   explicit CommandPalette(QWidget* window);
   // Opens over the window's top, with these actions; disabled ones are left out.
-  void Open(const QList<QAction*>& actions, const QList<PaletteEntry>& entries = {});
+  void Open(const QList<PaletteGroup>& groups, const QList<PaletteEntry>& entries = {});
 
  protected:
   bool eventFilter(QObject* watched, QEvent* event) override;
 
  private:
-  void Rank(const QString& pattern);
+  void Rank(const QString& typed);
   void Choose();
 
-  QList<QPointer<QAction>> actions_;
+  struct Listed {
+    QString category;
+    QPointer<QAction> action;
+  };
+  QList<Listed> actions_;
   QList<PaletteEntry> entries_;
   QLineEdit* input_;
   QListWidget* list_;

@@ -179,6 +179,10 @@ QString ShortcutText(const QAction& action) {
   return texts.join(QObject::tr(" or "));
 }
 
+QString MenuName(CommandMenu menu) {
+  return QString::fromUtf8(kMenuTitles[static_cast<size_t>(menu)]).remove(u'&').toLower();
+}
+
 CommandSet::CommandSet(QWidget* window) : QObject(window) {
   for (const CommandSpec& spec : kTable) {
     auto* action = new QAction(QString::fromUtf8(spec.text), window);

@@ -112,6 +112,9 @@ std::span<const CommandSpec> CommandTable();
 // "Ctrl+R or F5"; empty without one.
 QString ShortcutText(const QAction& action);
 
+// "file", "view"
+QString MenuName(CommandMenu menu);
+
 class CommandSet : public QObject {
   Q_OBJECT
 

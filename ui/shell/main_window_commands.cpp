@@ -243,9 +243,12 @@ void MainWindow::OpenPalette() {
   UpdateReach();  // whether there is a picture to export is the panes' affair, which tell nobody
   // Without the menu's switches, which bear the panes' bare names: whoever types one wants to go there, and the switch
   // would take away a pane that is open.
-  palette_->Open(commands_.all() + canvas_actions_ + metric_actions_ + color_actions_ + pane_actions_ +
-                     bookmark_actions_ + layout_actions_ + figure_actions_ + picture_actions_,
-                 PaletteEntries());
+  QList<PaletteGroup> groups;
+  for (const CommandSpec& spec : CommandTable()) groups.append({MenuName(spec.menu), {commands_[spec.command]}});
+  groups += {{tr("map"), canvas_actions_},    {tr("metric"), metric_actions_},     {tr("colours"), color_actions_},
+             {tr("pane"), pane_actions_},     {tr("bookmark"), bookmark_actions_}, {tr("layout"), layout_actions_},
+             {tr("figure"), figure_actions_}, {tr("picture"), picture_actions_}};
+  palette_->Open(groups, PaletteEntries());
 }
 
 void MainWindow::BuildCanvasActions() {
