@@ -308,6 +308,15 @@ TEST_F(ReachTest, TwoMapsShowTwoHeadsAtOneZoomAndOneCursor) {
   EXPECT_NEAR(scale_of(second), scale_of(canvas_), 1e-9) << "from the first frame on";
   ASSERT_TRUE(WaitFor([&] { return second->MapRect().top() == canvas_->MapRect().top(); }))
       << "rows at one height, wherever the panel is: " << canvas_->MapRect().top() << ", " << second->MapRect().top();
+  ASSERT_TRUE(WaitFor([&] { return !canvas_->PanelControl(QStringLiteral("roll")).isNull(); }));
+  for (int time = 0; time < 2; ++time) {
+    // Each click rolls the panel up, or opens it.
+    const double top = canvas_->MapRect().top();
+    QTest::mouseClick(canvas_, Qt::LeftButton, {}, canvas_->PanelControl(QStringLiteral("roll")).center().toPoint());
+    ASSERT_TRUE(WaitFor([&] { return canvas_->MapRect().top() != top; }));
+    EXPECT_TRUE(WaitFor([&] { return both_settled() && second->MapRect().top() == canvas_->MapRect().top(); }))
+        << "by hand, too: " << canvas_->MapRect().top() << ", " << second->MapRect().top();
+  }
   EXPECT_EQ(second->head(), (HeadId{0, 0}));
   EXPECT_EQ(second->method(), QStringLiteral("streaming-llm"));
   // The first goes on to another head and another mask; the second stays.

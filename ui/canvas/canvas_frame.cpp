@@ -204,6 +204,7 @@ void HeadCanvas::Impl::ReleaseGraphics() {
 }
 
 void HeadCanvas::Impl::LayOut() {
+  const PanelPlace before = model.panel_place();
   // At once: beside a panel that has no room any more the map would have none, and the view would be lost.
   model.SetPanelPlace(PanelPlace::kNone);
   if (model.settings().panel_visible)
@@ -212,6 +213,7 @@ void HeadCanvas::Impl::LayOut() {
       beside->impl_->model.panel_place() == PanelPlace::kStrip)
     model.SetPanelPlace(PanelPlace::kStrip);
   model.LayOut(canvas->size());
+  if (model.panel_place() != before) AfterFrame([this] { Q_EMIT canvas->PanelPlaced(); });
 }
 
 void HeadCanvas::Impl::UpdateCursor() {

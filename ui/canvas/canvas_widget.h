@@ -206,7 +206,8 @@ class HeadCanvas : public GlSurface {
  Q_SIGNALS:
   void CursorMoved(qint64 row, qint64 column, const headscope::ui::Exact& exact);
   void CursorLeft();
-  void LaidOut();  // in a new size
+  void LaidOut();      // in a new size
+  void PanelPlaced();  // beside the map, above it or over it, where it was not before
   void ViewChanged();
   void DisplayChanged();  // colours, scale, reduction, overlay or panel
   // A person has set the range of the colours: members of the view state. By itself it moves in silence.

@@ -102,7 +102,11 @@ void MainWindow::AddMap() {
   map->setObjectName(QLatin1String(kOtherNames[index]));
   map->setMinimumSize(240, 180);
   map->SetPanelVisible(false);
-  if (index == 0) map->AlignWith(canvas_);
+  if (index == 0) {
+    map->AlignWith(canvas_);
+    // Rolled up or not, which is not a matter of the window's size alone.
+    connect(canvas_, &HeadCanvas::PanelPlaced, map, [this, map] { map->AlignWith(canvas_); });
+  }
   map->SetWorkbench(workbench_);
   if (state_.heads.HasTrace()) map->SetTrace(state_.heads.trace());
   map->ShowColorsOf(*canvas_);
