@@ -125,6 +125,8 @@ TEST_F(FigurePaneTest, APaneThatIsEnlargedIsPaintedAnewAndPutBack) {
   ASSERT_TRUE(dock->isFloating());
   ASSERT_TRUE(WaitFor([&] { return view_->image().width() > before; }));
   EXPECT_EQ(enlarge->text(), QStringLiteral("Dock again"));
+  EXPECT_TRUE(WaitFor([&] { return dock->screen()->availableGeometry().contains(dock->frameGeometry()); }))
+      << "its place at the window's lower edge has no room for it";
   QTest::mouseClick(enlarge, Qt::LeftButton);
   EXPECT_FALSE(dock->isFloating());
 }

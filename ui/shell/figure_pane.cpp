@@ -3,9 +3,11 @@
 
 #include <QDockWidget>
 #include <QPainter>
+#include <QScreen>
 #include <QSignalBlocker>
 #include <QToolBar>
 #include <QVBoxLayout>
+#include <algorithm>
 #include <cmath>
 
 #include "allowed.h"
@@ -174,7 +176,15 @@ void FigurePane::Enlarge() {
   QDockWidget* const dock = DockOf(this);
   if (dock == nullptr) return;
   dock->setFloating(!dock->isFloating());
-  if (dock->isFloating()) dock->resize(kEnlarged);
+  if (dock->isFloating()) {
+    // Over the middle of the window, and nowhere off the screen, as the pane's own place at the window's edge would be.
+    const QRect screen = dock->screen()->availableGeometry(), window = dock->parentWidget()->frameGeometry();
+    QRect place(QPoint(), kEnlarged.boundedTo(screen.size()));
+    place.moveCenter(window.center());
+    place.moveLeft(std::clamp(place.left(), screen.left(), screen.right() + 1 - place.width()));
+    place.moveTop(std::clamp(place.top(), screen.top(), screen.bottom() + 1 - place.height()));
+    dock->setGeometry(place);
+  }
   Refresh();
 }
 
