@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a closed trace held is given back: the program, started anew, is as large after a small trace as it was before
 // the large one, within what a window needs anyway.
+#include <QDialog>
+#include <QDialogButtonBox>
 #include <QFile>
+#include <QLocale>
+#include <QPushButton>
 #include <QSpinBox>
 #include <algorithm>
 #include <string>
 
 #include "allocated_bytes.h"
+#include "analysis/types/number_text.h"
 #include "resident_bytes.h"
 #include "shell_fixture.h"
 
@@ -75,6 +80,22 @@ TEST_F(MemoryTest, EveryCacheOfTheWindowStaysInsideOneBudget) {
   window_->store()->Select(window_->store()->trace().heads.front());
   ASSERT_TRUE(WaitForCanvas(60000));
   EXPECT_NE(window_->canvas()->mask(), nullptr);
+}
+
+TEST_F(MemoryTest, SettingsGroupCountsInOneWayWhateverTheSystemsLanguage) {
+  const QLocale before;
+  QLocale::setDefault(QLocale(QLocale::German));
+  OpenWindow(trace_path());
+  window_->commands()[ui::Command::kSettings]->trigger();
+  auto* limit = Find<QSpinBox>("memoryBudget");
+  limit->setMaximum(20000);
+  limit->setValue(16384);
+  EXPECT_EQ(limit->text(), QStringLiteral("16,384 MiB"));
+  const auto* defaults =
+      Find<QDialog>("settingsDialog")->findChild<QDialogButtonBox*>()->button(QDialogButtonBox::RestoreDefaults);
+  const std::string count = analysis::Grouped(ui::MemoryBudget::DefaultBytes() >> 20);
+  EXPECT_TRUE(defaults->toolTip().endsWith(QString::fromStdString(": " + count + " MiB")));
+  QLocale::setDefault(before);
 }
 
 TEST_F(MemoryTest, TheBudgetIsASettingThatIsKept) {

@@ -65,6 +65,23 @@ TEST(KeptText, ACutTraceSaysWhatNoMaskCanKeep) {
   EXPECT_EQ(DescribeOutside(mask), "58.1 % of the attention lies on tokens before the cut");
 }
 
+TEST(KeptText, LongTimesHaveFewerDecimals) {
+  EXPECT_EQ(DescribeTiming({.median_ms = 12.346, .mad_ms = 0.051}), "12.35 ± 0.05");
+  EXPECT_EQ(DescribeTiming({.median_ms = 492.01, .mad_ms = 124.9}), "492.0 ± 124.9");
+  EXPECT_EQ(DescribeTiming({.median_ms = 98765.4, .mad_ms = 124.9}), "98765 ± 125");
+}
+
+TEST(KeptText, CountsOfTokensAreGrouped) {
+  EXPECT_EQ(DescribeKeepsEverything(16384), "These parameters keep everything at 16,384 tokens.");
+  FakeWorkbench workbench(1200);
+  CanvasModel model;
+  model.SetWorkbench(&workbench);
+  model.SetTrace(workbench.Summary());
+  ASSERT_TRUE(model.ShowHead({0, 0}));
+  model.LayOut({900, 700});
+  EXPECT_THAT(SourceText(model, model.view()), HasSubstr("1,200 tokens: queries 0 to 1199"));
+}
+
 TEST(KeptText, ALiveRunSaysItsTimeAndItsErrorAndWhetherRowsWereSampled) {
   analysis::LiveRun run{.attend_ms = 12.34,
                         .dense_attend_ms = 41,

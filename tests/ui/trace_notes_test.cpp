@@ -11,6 +11,7 @@
 #include <QFileInfo>
 #include <QJsonArray>
 #include <QJsonDocument>
+#include <QLocale>
 #include <QTemporaryDir>
 
 #include "notice_log.h"
@@ -236,6 +237,22 @@ TEST_F(GrownTraceTest, RunsOfSeveralLengthsAreCountedOnceWithTheLongest) {
   EXPECT_THAT(kept.WhatIsNotShown().toStdString(), ::testing::HasSubstr(": 2 runs of at most its first 300 tokens "));
   EXPECT_THAT(Open(300).WhatIsNotShown().toStdString(), ::testing::HasSubstr(": 1 run of its first 200 tokens "));
   EXPECT_EQ(Open(200).WhatIsNotShown(), QString());
+}
+
+TEST(KeptOfLess, CountsAreGroupedInOneWay) {
+  const QLocale before;
+  QLocale::setDefault(QLocale(QLocale::German));
+  TraceKeeper::Kept kept;
+  kept.num_runs_of_less = 1234;
+  kept.tokens_of_less = 16384;
+  kept.num_lengths_left_out = 2345;
+  const std::string several = kept.WhatIsNotShown().toStdString();
+  kept.num_runs_of_less = 1;
+  const std::string one = kept.WhatIsNotShown().toStdString();
+  QLocale::setDefault(before);
+  EXPECT_THAT(several, ::testing::HasSubstr(": 1,234 runs of at most its first 16,384 tokens "));
+  EXPECT_THAT(several, ::testing::HasSubstr("those of 2,345 other lengths"));
+  EXPECT_THAT(one, ::testing::HasSubstr(": 1 run of its first 16,384 tokens "));
 }
 
 TEST_F(GrownTraceTest, RunsOfManyLengthsLeaveRoomForTheNotes) {

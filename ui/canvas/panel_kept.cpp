@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <vector>
 
-#include "analysis/types/number_text.h"
 #include "kept_text.h"
 #include "live_panel.h"
 #include "panel_widgets.h"
@@ -129,8 +128,7 @@ void LivePanel::DrawKeepsEverything(const CanvasModel& model, const LiveMask& ma
   constexpr double kEverything = 0.9999;
   const MethodTrial& trial = model.trial();
   if (mask.summary.kept_fraction < kEverything || trial.method() == nullptr || trial.method()->baseline) return;
-  WrappedText(NoteInk(),
-              "These parameters keep everything at " + analysis::Grouped(model.trace().num_tokens) + " tokens.");
+  WrappedText(NoteInk(), DescribeKeepsEverything(model.trace().num_tokens));
   if (trial.view() != MapView::kFirst || !HasBudget(*trial.method())) return;
   const auto fit = [this] { actions_.fit_trace(); };
   if (ImGui::SmallButton("Fit to this trace")) fit();

@@ -37,7 +37,7 @@ void TimeRow(const char* label, const analysis::Timing* dense, const analysis::T
     if (timing == nullptr) {
       ImGui::TextDisabled("-");
     } else {
-      ImGui::Text("%.2f ± %.2f", timing->median_ms, timing->mad_ms);
+      ImGui::TextUnformatted(DescribeTiming(*timing).c_str());
     }
   }
 }

@@ -5,6 +5,7 @@
 
 #include <QDialogButtonBox>
 #include <QFormLayout>
+#include <QLocale>
 #include <QPushButton>
 #include <QTimer>
 #include <QVBoxLayout>
@@ -37,6 +38,7 @@ SettingsDialog::SettingsDialog(MemoryBudget* memory, QWidget* parent) : QDialog(
   limit_->setSingleStep(256);
   limit_->setSuffix(tr(" MiB"));
   limit_->setGroupSeparatorShown(true);
+  limit_->setLocale(QLocale(QLocale::English, QLocale::UnitedStates));  // "16,384", as CountText
   limit_->setKeyboardTracking(false);
   const QString help =
       tr("Heads, kept masses, map tiles and statistics stay in memory so that they need not be read or computed again. "
