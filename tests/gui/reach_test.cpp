@@ -5,18 +5,22 @@
 #include <QClipboard>
 #include <QDockWidget>
 #include <QFile>
+#include <QHeaderView>
 #include <QJsonArray>
 #include <QJsonDocument>
 #include <QJsonObject>
 #include <QLabel>
 #include <QListWidget>
 #include <QProcess>
+#include <QTableView>
 #include <QTableWidget>
 #include <QWheelEvent>
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
+#include "head_table.h"
 #include "lost_pane.h"
 #include "maps_pane.h"
 #include "reach_fixture.h"
@@ -484,6 +488,9 @@ TEST_F(ReachTest, AnotherTraceInTheSecondMapIsComparedHeadByHead) {
   Open({1, 2});
   ASSERT_TRUE(WaitForStatistics());
   window_->store()->SetMetric("entropy");
+  auto* table = Find<QTableView>("headTable");
+  const int difference = ui::HeadTableModel::DifferenceColumn();
+  EXPECT_TRUE(table->isColumnHidden(difference)) << "from what?";
   AnswerFileDialog(other);
   window_->commands()[Command::kCompareTrace]->trigger();
   ui::HeadStore* heads = window_->store();
@@ -507,6 +514,20 @@ TEST_F(ReachTest, AnotherTraceInTheSecondMapIsComparedHeadByHead) {
     const HeadId id{value["layer"].toInt(), value["head"].toInt()};
     EXPECT_NEAR(heads->MetricOf(id), value["metrics"]["entropy"]["difference"].toDouble(), 1e-5);
   }
+  // The table lists the heads by how much they differ, whatever the sign.
+  ASSERT_FALSE(table->isColumnHidden(difference));
+  EXPECT_EQ(table->columnViewportPosition(difference),
+            table->columnViewportPosition(ui::HeadTableModel::kClass) + table->columnWidth(ui::HeadTableModel::kClass));
+  table->sortByColumn(difference, Qt::DescendingOrder);
+  double before = std::numeric_limits<double>::infinity();
+  for (int row = 0; row < table->model()->rowCount(); ++row) {
+    const auto of = [&](int column) { return table->model()->index(row, column).data(); };
+    const HeadId head{of(ui::HeadTableModel::kLayer).toInt(), of(ui::HeadTableModel::kHead).toInt()};
+    const double size = std::fabs(heads->MetricOf(head));
+    EXPECT_LE(size, before);
+    EXPECT_EQ(of(difference).toString(), ui::FormatMetric(heads->MetricOf(head)));
+    before = size;
+  }
   EXPECT_LT(heads->MetricOf({1, 2}), -0.1) << "a window leaves fewer keys to choose among";
   EXPECT_NEAR(heads->MetricOf({0, 2}), 0, 1e-9);
   // The map of the difference: of layer 1 there is one, of layer 0 there is nothing.
@@ -517,6 +538,8 @@ TEST_F(ReachTest, AnotherTraceInTheSecondMapIsComparedHeadByHead) {
   EXPECT_EQ(second->head(), (HeadId{1, 3})) << "the other trace follows";
   window_->commands()[Command::kCompareTrace]->trigger();
   EXPECT_FALSE(heads->HasOther());
+  EXPECT_TRUE(table->isColumnHidden(difference));
+  EXPECT_EQ(table->horizontalHeader()->sortIndicatorSection(), ui::HeadTableModel::kLayer);
   EXPECT_EQ(QString::fromStdString(second->trace().path), trace_path());
   ASSERT_TRUE(WaitFor([&] { return canvas_->IsSettled() && second->IsSettled(); }));
 }

@@ -10,6 +10,7 @@
 #include <QStyle>
 #include <QVBoxLayout>
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "panes.h"
@@ -53,6 +54,11 @@ HeadTableModel::HeadTableModel(HeadStore* store, QObject* parent) : QAbstractTab
     const int row = RowOf(head);
     if (row >= 0) Q_EMIT dataChanged(index(row, 0), index(row, columnCount() - 1));
   });
+  connect(store, &HeadStore::MetricChanged, this, [this] {
+    const int column = DifferenceColumn();
+    if (rowCount() > 0) Q_EMIT dataChanged(index(0, column), index(rowCount() - 1, column));
+    Q_EMIT headerDataChanged(Qt::Horizontal, column, column);
+  });
   // The filter may ask for them.
   connect(store, &HeadStore::TagsChanged, this, [this](analysis::HeadId head) {
     const int row = RowOf(head);
@@ -65,7 +71,11 @@ int HeadTableModel::rowCount(const QModelIndex& parent) const {
 }
 
 int HeadTableModel::columnCount(const QModelIndex& parent) const {
-  return parent.isValid() ? 0 : kFirstMetric + static_cast<int>(analysis::Metrics().size());
+  return parent.isValid() ? 0 : DifferenceColumn() + 1;
+}
+
+int HeadTableModel::DifferenceColumn() {
+  return kFirstMetric + static_cast<int>(analysis::Metrics().size());
 }
 
 int HeadTableModel::RowOf(analysis::HeadId head) const {
@@ -87,6 +97,10 @@ QVariant HeadTableModel::Value(const analysis::HeadId& head, int row, int column
   }
   const analysis::HeadStatistics* statistics = store_->Find(head);
   if (statistics == nullptr) return {};
+  if (column == DifferenceColumn()) {
+    const double difference = store_->shows_differences() ? store_->MetricOf(head) : std::nan("");
+    return std::isnan(difference) ? QVariant() : QVariant(difference);
+  }
   if (column == kClass) return QString::fromLatin1(analysis::HeadClassName(statistics->head_class));
   if (column == kRows) return static_cast<qlonglong>(statistics->num_rows);
   return analysis::MetricValue(*statistics, analysis::Metrics()[static_cast<size_t>(column - kFirstMetric)].name);
@@ -101,6 +115,7 @@ QVariant HeadTableModel::data(const QModelIndex& index, int role) const {
       if (!value.isValid()) return QStringLiteral("…");
       return index.column() >= kFirstMetric ? QVariant(FormatMetric(value.toDouble())) : value;
     case kSortRole:
+      if (value.isValid() && index.column() == DifferenceColumn()) return std::fabs(value.toDouble());
       // Heads that are not known yet sort below all others.
       return value.isValid() || index.column() == kClass ? value : QVariant(-std::numeric_limits<double>::infinity());
     case Qt::TextAlignmentRole:
@@ -131,6 +146,12 @@ QVariant HeadTableModel::headerData(int section, Qt::Orientation orientation, in
     if (role == Qt::ToolTipRole) return QString::fromLatin1(kHelp[section]);
     return {};
   }
+  if (section == DifferenceColumn()) {
+    if (role == Qt::DisplayRole) return tr("Difference");
+    if (role == Qt::ToolTipRole)
+      return tr("%1; sorted by magnitude").arg(QString::fromStdString(store_->MetricTitle()));
+    return {};
+  }
   const analysis::MetricInfo& metric = analysis::Metrics()[static_cast<size_t>(section - kFirstMetric)];
   if (role == Qt::DisplayRole) return QString::fromStdString(metric.title);
   if (role == Qt::ToolTipRole)
@@ -141,6 +162,7 @@ QVariant HeadTableModel::headerData(int section, Qt::Orientation orientation, in
 
 QString HeadTableModel::ColumnName(int column) {
   static constexpr const char* kNames[] = {"layer", "head", "kv_head", "class", "rows"};
+  if (column == DifferenceColumn()) return QStringLiteral("difference");
   return column < kFirstMetric
              ? QString::fromLatin1(kNames[column])
              : QString::fromStdString(analysis::Metrics()[static_cast<size_t>(column - kFirstMetric)].name);
@@ -234,10 +256,24 @@ HeadTable::HeadTable(HeadStore* store, QWidget* parent)
   };
   connect(store, &HeadStore::TraceChanged, this, show_sinks);
   show_sinks();
+  connect(store, &HeadStore::MetricChanged, this, &HeadTable::ShowDifferences);
+  // Beside the class, and not behind the metrics, where nobody would see it.
+  header->moveSection(header->visualIndex(HeadTableModel::DifferenceColumn()),
+                      header->visualIndex(HeadTableModel::kClass) + 1);
   // Besides the keys and clicks that move the current row: those on a row that is the current one already.
   connect(view_->selectionModel(), &QItemSelectionModel::currentRowChanged, this, &HeadTable::OpenRow);
   connect(view_, &QTableView::clicked, this, &HeadTable::OpenRow);
   connect(view_, &QTableView::activated, this, &HeadTable::OpenRow);
+}
+
+void HeadTable::ShowDifferences() {
+  const int column = HeadTableModel::DifferenceColumn();
+  const bool shown = store_->shows_differences();
+  if (shown != view_->isColumnHidden(column)) return;
+  view_->setColumnHidden(column, !shown);
+  // Rows in the order of a column that is gone would look like rows in none.
+  if (!shown && view_->horizontalHeader()->sortIndicatorSection() == column)
+    view_->sortByColumn(HeadTableModel::kLayer, Qt::AscendingOrder);
 }
 
 void HeadTable::OpenRow(const QModelIndex& row) {
@@ -304,7 +340,8 @@ void HeadTable::SayWhetherNoneMatches() {
 QJsonObject HeadTable::ViewState() const {
   QJsonArray columns;
   for (int column = 0; column < model_->columnCount(); ++column) {
-    if (!view_->isColumnHidden(column)) columns.append(HeadTableModel::ColumnName(column));
+    if (!view_->isColumnHidden(column) && column != HeadTableModel::DifferenceColumn())
+      columns.append(HeadTableModel::ColumnName(column));
   }
   const QHeaderView* header = view_->horizontalHeader();
   return {{QStringLiteral("filter"), filter_->text()},
@@ -317,7 +354,7 @@ void HeadTable::RestoreViewState(const QJsonObject& state) {
   const QJsonArray shown = state.value(QLatin1String("columns")).toArray();
   const QJsonValue sorted = state.value(QLatin1String("sort"));
   const bool descending = state.value(QLatin1String("descending")).toBool();
-  for (int column = 0; column < model_->columnCount(); ++column) {
+  for (int column = 0; column < HeadTableModel::DifferenceColumn(); ++column) {
     const QString name = HeadTableModel::ColumnName(column);
     // The first columns say which head a row is; no menu hides them.
     if (!shown.isEmpty() && column >= HeadTableModel::kClass) view_->setColumnHidden(column, !shown.contains(name));
@@ -347,7 +384,7 @@ void HeadTable::ShowOpenRow() {
 void HeadTable::ShowColumnMenu(QPoint position) {
   auto* menu = new QMenu(this);
   menu->setAttribute(Qt::WA_DeleteOnClose);
-  for (int column = HeadTableModel::kClass; column < model_->columnCount(); ++column) {
+  for (int column = HeadTableModel::kClass; column < HeadTableModel::DifferenceColumn(); ++column) {
     QAction* action = menu->addAction(model_->headerData(column, Qt::Horizontal, Qt::DisplayRole).toString());
     action->setCheckable(true);
     action->setChecked(!view_->isColumnHidden(column));

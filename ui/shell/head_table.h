@@ -32,7 +32,9 @@ class HeadTableModel : public QAbstractTableModel {
 
   analysis::HeadId HeadAt(int row) const { return store_->trace().heads[static_cast<size_t>(row)]; }
   int RowOf(analysis::HeadId head) const;  // -1 when there is none
-  // "layer", "head", "kv_head", "class", "rows", or the metric's name.
+  // The last one: how the other trace's heads differ in the matrix's metric. It is sorted by magnitude.
+  static int DifferenceColumn();
+  // "layer", "head", "kv_head", "class", "rows", "difference", or the metric's name.
   static QString ColumnName(int column);
 
  private:
@@ -70,6 +72,7 @@ class HeadTable : public QWidget {
   QModelIndex MarkOpenRow();
   void ShowOpenRow();  // and scrolls to it
   void ShowColumnMenu(QPoint position);
+  void ShowDifferences();  // the column of them, while there are any
   // Of the row, or of all that are selected if it is one of them.
   void AskForHeadsMenu(const QModelIndex& row, QPoint global);
 
