@@ -623,6 +623,11 @@ TEST_F(HeadCanvasTest, ViewStateRoundTripsAlsoBeforeTheTraceIsThere) {
   Show();
   canvas_->SetColorMap("magma");
   canvas_->SetScale(ColorScale::kLinear);
+  EXPECT_FALSE(canvas_->pictures_light()) << "as the window";
+  canvas_->setPalette(QPalette(QColor(240, 240, 240), Qt::white));
+  EXPECT_TRUE(canvas_->pictures_light()) << "which may change";
+  canvas_->SetPicturesLight(false);
+  EXPECT_FALSE(canvas_->pictures_light()) << "a choice stays";
   canvas_->SetPicturesLight(true);
   canvas_->GoTo(100, 50);
   kernels::ParameterValues values(workbench_.methods()[1]);

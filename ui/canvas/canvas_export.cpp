@@ -77,7 +77,7 @@ void HeadCanvas::Impl::StartExport(const QString& path, QSize size, double scale
   picture.path = path;
   picture.size = size;
   picture.scale = std::max(scale, 1.0);
-  picture.ground = model.settings().picture_ground;
+  picture.ground = model.picture_ground();
   picture.canvas = QSize(static_cast<int>(std::lround(size.width() / picture.scale)),
                          static_cast<int>(std::lround(size.height() / picture.scale)));
   picture.layout = LayOutCanvas(picture.canvas.width(), picture.canvas.height(), model.Parts(/*captions=*/true));

@@ -110,6 +110,7 @@ class CanvasModel {
   // Of the window: no setting of its own, the theme says it.
   void SetGround(PictureGround ground) { ground_ = ground; }
   PictureGround ground() const { return ground_; }
+  PictureGround picture_ground() const { return settings_.picture_ground.value_or(ground_); }
   MapLook Look() const {
     return {.color_map = settings_.color_map,
             .range = settings_.range,

@@ -48,7 +48,9 @@ QJsonObject SettingsToJson(const CanvasSettings& settings) {
       {"repeats", settings.repeats},
       {"measures_alone", settings.measures_alone},
       {"picture_width", settings.picture_width},
-      {"picture_ground", settings.picture_ground == PictureGround::kLight ? "light" : "dark"},
+      {"picture_ground", !settings.picture_ground                            ? "window"
+                         : *settings.picture_ground == PictureGround::kLight ? "light"
+                                                                             : "dark"},
   };
 }
 
@@ -76,6 +78,7 @@ CanvasSettings SettingsFromJson(const QJsonObject& json, const CanvasSettings& p
   ReadFlag(json, "live_runs", &settings.live_runs);
   ReadFlag(json, "measures_alone", &settings.measures_alone);
   const QString ground = json.value(QLatin1String("picture_ground")).toString();
+  if (ground == QLatin1String("window")) settings.picture_ground.reset();
   if (ground == QLatin1String("dark")) settings.picture_ground = PictureGround::kDark;
   if (ground == QLatin1String("light")) settings.picture_ground = PictureGround::kLight;
   const int width = json.value(QLatin1String("picture_width")).toInt(settings.picture_width);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <QJsonObject>
+#include <optional>
 
 #include "analysis/types/color_map.h"
 #include "analysis/types/tile.h"
@@ -24,11 +25,11 @@ struct CanvasSettings {
   bool panel_visible = true;
   bool profiles = true;
   bool minimap = true;
-  bool live_runs = true;        // the executor follows the sliders
-  int repeats = 3;              // of a measured run
-  bool measures_alone = false;  // it times the head alone, not its layer
-  PictureGround picture_ground = PictureGround::kDark;
-  int picture_width = 0;  // pixels across of pictures in files; 0: twice the canvas' own
+  bool live_runs = true;                        // the executor follows the sliders
+  int repeats = 3;                              // of a measured run
+  bool measures_alone = false;                  // it times the head alone, not its layer
+  std::optional<PictureGround> picture_ground;  // nothing: the window's own
+  int picture_width = 0;                        // pixels across of pictures in files; 0: twice the canvas' own
   friend bool operator==(const CanvasSettings&, const CanvasSettings&) = default;
 };
 

@@ -408,7 +408,7 @@ void HeadCanvas::SetPicturesLight(bool light) {
   impl_->model.settings().picture_ground = light ? PictureGround::kLight : PictureGround::kDark;
 }
 bool HeadCanvas::pictures_light() const {
-  return impl_->model.settings().picture_ground == PictureGround::kLight;
+  return impl_->model.picture_ground() == PictureGround::kLight;
 }
 
 void HeadCanvas::SetPictureWidth(int width) {

@@ -165,8 +165,8 @@ class HeadCanvas : public GlSurface {
   void ExportPng(const QString& path, QSize size, double scale = 1);
   // The same without a file; PictureMade follows. One picture is made at a time, of either kind.
   void MakePicture(QSize size, double scale = 1);
-  // Pictures in files on white, for paper, instead of the window's dark ground; the map's own colours are the same.
-  // Part of the view state.
+  // Pictures in files on white, as for paper, or on a dark ground; the map's own colours are the same. Until one is
+  // chosen, as the window is. Part of the view state.
   void SetPicturesLight(bool light);
   bool pictures_light() const;
   // Pixels across of pictures in files; 0: twice the canvas' own. Part of the view state.
