@@ -117,6 +117,16 @@ void StoredTrace::ReadRoot() {
   if (num_rows_ < 0 || num_rows_ > kMaxTokens) {
     file_.Refuse("attribute rows_flushed", "is " + std::to_string(num_rows_) + "; " + kDamaged);
   }
+  const auto has = [&](const char* name) { return UntrustedFile::HasAttribute(root, name); };
+  if (!has("file_set") && !has("file_number") && !has("file_count")) return;
+  place_ = {file_.Text(root, "file_set"), file_.Integer32(root, "file_number"), file_.Integer32(root, "file_count")};
+  if (const std::string problem = PlaceProblem(place_); !problem.empty())
+    throw BadInputError(file_.path() + ": attribute " + problem + "; " + kDamaged);
+}
+
+void StoredTrace::ForgetTokens() {
+  tokens_ = {};
+  row_positions_ = {};
 }
 
 void StoredTrace::ReadLayout(const StoredGroup& attention, const StoredGroup& tokens_group) {

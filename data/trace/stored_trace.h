@@ -21,10 +21,15 @@ class StoredTrace {
   const std::string& path() const { return file_.path(); }
   const TraceLayout& layout() const { return layout_; }
   bool complete() const { return complete_; }
+  // What the file says of itself; its name may say otherwise.
+  const TraceFilePlace& place() const { return place_; }
   int64_t num_tokens() const { return num_tokens_; }
   int64_t num_rows() const { return num_rows_; }
   const std::vector<TokenRecord>& tokens() const { return tokens_; }
   const std::vector<int32_t>& row_positions() const { return row_positions_; }
+
+  // Of a file whose tokens and rows another one of the trace has as well.
+  void ForgetTokens();
 
   // Items [begin, end) of one head of a tensor that the file has of that layer. Throws std::out_of_range for others.
   void Read(TraceTensor tensor, int32_t layer_slot, int32_t head_slot, int64_t begin, int64_t end, void* out) const;
@@ -58,6 +63,7 @@ class StoredTrace {
 
   UntrustedFile file_;
   TraceLayout layout_;
+  TraceFilePlace place_;
   bool complete_ = false;
   int64_t num_tokens_ = 0;
   int64_t num_rows_ = 0;

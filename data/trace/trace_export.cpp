@@ -17,6 +17,7 @@
 #include "base/number_list.h"
 #include "base/stop.h"
 #include "data/model_json.h"
+#include "data/trace_files_writer.h"
 #include "trace/trace_format.h"
 #include "trace/trace_tensors.h"
 #include "trace/value_encoding.h"
@@ -222,7 +223,7 @@ std::vector<unsigned char> Converted(const TraceReader& trace, const Cut& cut, c
   return values;
 }
 
-void WriteCut(const TraceReader& trace, const Cut& cut, TraceWriter& writer, Meter& meter) {
+void WriteCut(const TraceReader& trace, const Cut& cut, TraceFilesWriter& writer, Meter& meter) {
   const std::vector<int32_t>& rows = trace.row_positions();
   int64_t row = cut.row_begin;
   for (int64_t begin = cut.begin; begin < cut.end; begin += kItemsPerStep) {
@@ -428,15 +429,16 @@ void ForEachStep(const TraceReader& trace, const Cut& cut, Meter& meter, Use use
   }
 }
 
-// Runs write() on the file `path`, which the caller has just made; whatever keeps it from finishing, no half file stays
-// behind. A file that somebody else made in the meantime is not the caller's to remove: hence it is made before.
+// Runs write() on the files `paths`, which the caller has just made; whatever keeps it from finishing, no half file
+// stays behind. A file that somebody else made in the meantime is not the caller's to remove: hence they are made
+// before.
 template <typename Write>
-void WholeOrNothing(const std::string& path, Write write) {
+void WholeOrNothing(const std::vector<std::string>& paths, Write write) {
   try {
     write();
   } catch (...) {
     std::error_code ignored;
-    std::filesystem::remove(path, ignored);
+    for (const std::string& path : paths) std::filesystem::remove(path, ignored);
     throw;
   }
 }
@@ -473,10 +475,11 @@ void ExportTrace(const TraceReader& trace, const ExportSelection& selection, con
   Cut cut = MakeCut(trace, selection);
   if (storage.encoding) cut.layout.encoding = *storage.encoding;
   Meter meter(cut, progress, stop, /*passes=*/2);
-  TraceWriter writer(path, cut.layout, /*overwrite=*/false, cut.row_end - cut.row_begin, storage.storage);
-  WholeOrNothing(path, [&] {
+  TraceFilesWriter writer(path, cut.layout, storage.num_files, /*overwrite=*/false, cut.row_end - cut.row_begin,
+                          storage.storage);
+  WholeOrNothing(writer.paths(), [&] {
     WriteCut(trace, cut, writer, meter);
-    VerifyCut(trace, cut, path, storage.storage, meter);
+    VerifyCut(trace, cut, writer.paths().front(), storage.storage, meter);
   });
 }
 
@@ -485,7 +488,7 @@ void ExportCsv(const TraceReader& trace, const ExportSelection& selection, const
   const Cut cut = MakeCut(trace, selection);
   Meter meter(cut, progress, stop);
   TextFile file(path);
-  WholeOrNothing(path, [&] {
+  WholeOrNothing({path}, [&] {
     // One table has one width: shorter vectors leave their last cells empty.
     size_t dim = 0;
     for (const LayerFacts& facts : cut.layout.facts) {
@@ -527,7 +530,7 @@ void ExportJson(const TraceReader& trace, const ExportSelection& selection, cons
   const Cut cut = MakeCut(trace, selection);
   Meter meter(cut, progress, stop);
   TextFile file(path);
-  WholeOrNothing(path, [&] {
+  WholeOrNothing({path}, [&] {
     std::string head = Head(trace, cut).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     head.pop_back();  // the closing brace: the heads are streamed behind it
     file.Write(head + ",\"heads\":[");

@@ -171,9 +171,9 @@ PlannedTensor PlanTensor(const TensorSpec& spec, const std::vector<int32_t>& slo
 
 }  // namespace
 
-int64_t BytesOfOpenChunks(const TraceLayout& layout, int64_t expected_rows) {
+int64_t BytesOfOpenChunks(const TraceLayout& layout, int64_t expected_rows, size_t open_chunk_bytes) {
   const ChunkPlan chunks{.expected_rows = expected_rows > 0 ? expected_rows : layout.max_tokens,
-                         .open_bytes = kOpenChunkBytes};
+                         .open_bytes = open_chunk_bytes};
   hsize_t bytes = 0;
   const auto add = [&bytes](hsize_t heads, hsize_t chunk_bytes, size_t cache_bytes) {
     bytes += GrowingDataset::OpenChunks(heads, chunk_bytes, cache_bytes) * chunk_bytes;
@@ -231,6 +231,11 @@ void TraceFile::CreateObjects(const TraceLayout& layout, const ChunkPlan& chunks
   CreateBoolean(file.get(), "complete", false);
   CreateInteger(file.get(), "tokens_flushed", H5T_STD_I64LE, 0);
   CreateInteger(file.get(), "rows_flushed", H5T_STD_I64LE, 0);
+  if (layout.place.count > 0) {
+    CreateText(file.get(), "file_set", layout.place.set);
+    CreateInteger(file.get(), "file_number", H5T_STD_I32LE, layout.place.number);
+    CreateInteger(file.get(), "file_count", H5T_STD_I32LE, layout.place.count);
+  }
   WriteModel(file.get(), layout.model);
   for (std::vector<int32_t>& slots : PartsOf(layout)) parts.emplace_back().slots = std::move(slots);
   WriteLayers(file.get(), layout, parts);

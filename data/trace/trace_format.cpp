@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "data/trace_files.h"
 #include "trace/layer_table.h"
 
 namespace headscope::data {
@@ -36,6 +37,16 @@ std::string BadKinds(const TraceLayout& layout) {
 }
 
 }  // namespace
+
+std::string PlaceProblem(const TraceFilePlace& place) {
+  if (place.count == 0 && place.number == 0 && place.set.empty()) return "";
+  const bool digits =
+      place.set.size() == kSetDigits && place.set.find_first_not_of("0123456789abcdef") == std::string::npos;
+  if (!digits) return "file_set: must be " + std::to_string(kSetDigits) + " hexadecimal digits";
+  if (std::string problem = OutsideProblem("file_count", place.count, 2, kMaxTraceFiles); !problem.empty())
+    return problem;
+  return OutsideProblem("file_number", place.number, 1, place.count);
+}
 
 std::string OutsideProblem(const std::string& field, int64_t value, int64_t low, int64_t high) {
   if (value >= low && value <= high) return "";
@@ -88,6 +99,7 @@ std::string LayoutProblem(const TraceLayout& layout) {
       BadText("prompt_source", layout.prompt_source, kMaxAttributeText),
       BadText("task_answer", layout.task_answer, kMaxAttributeText),
       OutsideProblem("answer_tokens", layout.answer_tokens, 0, kMaxTokens),
+      PlaceProblem(layout.place),
   };
   for (const std::string& problem : problems) {
     if (!problem.empty()) {

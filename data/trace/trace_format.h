@@ -31,6 +31,8 @@ inline constexpr int32_t kMaxSelectedIds = 65536;
 inline constexpr int32_t kMaxHiddenSize = 65536;
 inline constexpr int32_t kMaxPositionAxes = 3;
 inline constexpr int64_t kMaxTokens = INT32_MAX;
+// A set's name: what 128 random bits take as hexadecimal digits.
+inline constexpr size_t kSetDigits = 32;
 inline constexpr int64_t kMaxConfigBytes = int64_t{16} << 20;
 // A value of one text attribute takes at most this many bytes: an object header of HDF5 holds 64 KiB in all.
 inline constexpr size_t kMaxAttributeText = 16384;
@@ -46,6 +48,9 @@ int64_t ChunkItems(int64_t item_bytes, int64_t num_items);
 
 // What is inconsistent in `layout`, as "<field> <value>: <what is allowed>"; empty when nothing is.
 std::string LayoutProblem(const TraceLayout& layout);
+
+// The same of a file's place among those of its trace.
+std::string PlaceProblem(const TraceFilePlace& place);
 
 // "<field> <value>: must be <low> to <high>" of a value that is not; else empty.
 std::string OutsideProblem(const std::string& field, int64_t value, int64_t low, int64_t high);

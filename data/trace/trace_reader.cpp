@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "trace/stored_trace.h"
+#include "trace/trace_set.h"
 #include "trace/trace_tensors.h"
 
 namespace headscope::data {
@@ -36,15 +36,18 @@ void ReadFirstComponents(const StoredTrace& trace, int32_t layer_slot, int32_t h
 }  // namespace
 
 struct TraceReader::Impl {
-  StoredTrace trace;
+  TraceSet trace;
 };
 
-TraceReader::TraceReader(const std::string& path) : impl_(new Impl{StoredTrace(path)}) {}
+TraceReader::TraceReader(const std::string& path) : impl_(new Impl{TraceSet(path)}) {}
 
 TraceReader::~TraceReader() = default;
 
 const std::string& TraceReader::path() const {
-  return impl_->trace.path();
+  return impl_->trace.paths().front();
+}
+const std::vector<std::string>& TraceReader::files() const {
+  return impl_->trace.paths();
 }
 const TraceLayout& TraceReader::layout() const {
   return impl_->trace.layout();
@@ -70,22 +73,26 @@ const LayerFacts& TraceReader::layer(int32_t layer_slot) const {
 }
 
 bool TraceReader::Has(int32_t layer_slot, TraceTensor tensor) const {
-  if (layer_slot < 0 || static_cast<size_t>(layer_slot) >= layout().facts.size())
-    throw std::out_of_range("layer slot " + std::to_string(layer_slot));
+  const TraceSet::Place place = impl_->trace.PlaceOf(layer_slot);
   if (tensor == TraceTensor::kK || tensor == TraceTensor::kV) return true;
-  return Stores(layout(), static_cast<size_t>(layer_slot), tensor);
+  return Stores(place.file->layout(), static_cast<size_t>(place.slot), tensor);
 }
 
 void TraceReader::Read(TraceTensor tensor, int32_t layer_slot, int32_t head_slot, int64_t begin, int64_t end,
                        void* out) const {
-  const StoredTrace& trace = impl_->trace;
+  const auto& [file, slot] = impl_->trace.PlaceOf(layer_slot);
+  // A file may have more than the others of its trace.
+  if (const int64_t readable = SpecOf(tensor).of_rows ? num_rows() : num_tokens(); end > readable) {
+    throw std::out_of_range(file->path() + ": " + SpecOf(tensor).name + ": range " + std::to_string(begin) + ":" +
+                            std::to_string(end) + " of " + std::to_string(readable));
+  }
   const bool shared = tensor == TraceTensor::kK || tensor == TraceTensor::kV;
-  if (!shared) return trace.Read(tensor, layer_slot, head_slot, begin, end, out);
+  if (!shared) return file->Read(tensor, slot, head_slot, begin, end, out);
   const LayerFacts& facts = layer(layer_slot);
-  const auto source = static_cast<int32_t>(KeySource(layout(), static_cast<size_t>(layer_slot)));
-  if (tensor == TraceTensor::kK || !facts.v_is_k) return trace.Read(tensor, source, head_slot, begin, end, out);
-  if (facts.v_head_dim == facts.head_dim) return trace.Read(TraceTensor::kK, source, head_slot, begin, end, out);
-  ReadFirstComponents(trace, source, head_slot, begin, end, facts, SizeOf(layout().encoding), out);
+  const auto source = static_cast<int32_t>(KeySource(file->layout(), static_cast<size_t>(slot)));
+  if (tensor == TraceTensor::kK || !facts.v_is_k) return file->Read(tensor, source, head_slot, begin, end, out);
+  if (facts.v_head_dim == facts.head_dim) return file->Read(TraceTensor::kK, source, head_slot, begin, end, out);
+  ReadFirstComponents(*file, source, head_slot, begin, end, facts, SizeOf(layout().encoding), out);
 }
 
 void TraceReader::ReadQ(int32_t layer_slot, int32_t head_slot, int64_t begin, int64_t end, void* out) const {

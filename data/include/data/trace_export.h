@@ -29,15 +29,16 @@ struct ExportStorage {
   // norms stay fp32, and lse stays that of the model's own numbers.
   std::optional<ElementType> encoding = {};
   TraceStorage storage = TraceStorage::kPlain;
+  int32_t num_files = 1;  // with more, they are named for the path (trace_files.h)
 };
 
 // Called now and then with the share done, 0 to 1.
 using ExportProgress = std::function<void(double)>;
 
-// All three create `path`, which must not exist, and throw UsageError when the selection asks for what the trace does
-// not hold, BadInputError where that has no token to export, FailedError for what cannot be written, CancelledError
-// when `stop` was requested; whatever ended them, the unfinished file is removed. Memory use: a bounded part of the
-// vectors, and some bytes a token.
+// All three create `path`, or its files, none of which may exist, and throw UsageError when the selection asks for what
+// the trace does not hold, BadInputError where that has no token to export, FailedError for what cannot be written,
+// CancelledError when `stop` was requested; whatever ended them, the unfinished file is removed. Memory use: a bounded
+// part of the vectors, and some bytes a token.
 
 // A complete trace of the part, read again when it is written and compared with the source: every vector, number and
 // token. FailedError where any differs, and where a finite number is too large for the encoding. Token positions start

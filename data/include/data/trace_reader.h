@@ -15,12 +15,16 @@ namespace headscope::data {
 
 class TraceReader {
  public:
+  // A trace that is spread over several files is opened by any one of them, or by the name that they share
+  // (trace_files.h), and read as a whole: the least of its files' counts is what it holds. BadInputError where a file
+  // is missing or of another trace.
   explicit TraceReader(const std::string& path);
   ~TraceReader();
   TraceReader(const TraceReader&) = delete;
   TraceReader& operator=(const TraceReader&) = delete;
 
-  const std::string& path() const;
+  const std::string& path() const;                // of several files the first one, whichever was named
+  const std::vector<std::string>& files() const;  // all of them, in the order of their numbers
   const TraceLayout& layout() const;
   bool complete() const;
   int64_t num_tokens() const;  // readable tokens: tokens_flushed of a trace that is not complete

@@ -118,6 +118,14 @@ struct LayerFacts {
 // Facts of a layer that is as the model says of most: all heads recorded, scale head_dim^-0.5.
 LayerFacts UsualFacts(const ModelInfo& model);
 
+// Which file it is of a trace that is spread over several (docs/trace_format.md, "Several files").
+struct TraceFilePlace {
+  std::string set = {};  // 32 hexadecimal digits: the files of one trace share them, and no other trace has the same
+  int32_t number = 0;    // 1 to count
+  int32_t count = 0;     // 0: the trace is this one file
+  bool operator==(const TraceFilePlace&) const = default;
+};
+
 // Fixed before the first token is written. Layers and heads are the model's own numbers, sorted, without repeats.
 struct TraceLayout {
   ModelInfo model;
@@ -140,6 +148,7 @@ struct TraceLayout {
   int64_t first_token = 0;
   bool has_roles = false;     // TokenRecord::role is stored; else every token is text
   int32_t position_axes = 0;  // 1 to 3: that many of TokenRecord::positions are stored; 0: first_token + its number
+  TraceFilePlace place = {};  // for the writer: a reader's layout is of the whole trace
 };
 
 // Whether a recorded layer's k and v are stored as its own: not where a recorded layer with the same heads has them.

@@ -61,9 +61,9 @@ enum class TraceStorage : uint8_t {
 // Memory for open chunks, the last ones of all heads: enough for 42 layers of 32 query and 8 KV heads. Where it is not,
 // HDF5 writes begun chunks again and again, more slowly and in no more memory.
 constexpr size_t kOpenChunkBytes = size_t{512} << 20;
-// What a writer with that much memory for them holds of such a trace's open chunks when every head has one;
+// What a writer with so much memory for them holds of such a trace's open chunks when every head has one;
 // `expected_rows` as it takes them.
-int64_t BytesOfOpenChunks(const TraceLayout& layout, int64_t expected_rows);
+int64_t BytesOfOpenChunks(const TraceLayout& layout, int64_t expected_rows, size_t open_chunk_bytes = kOpenChunkBytes);
 
 class TraceWriter {
  public:

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/trace_files_writer.h"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <random>
+
+#include "base/errors.h"
+#include "trace/trace_format.h"
+
+namespace headscope::data {
+namespace {
+
+// No two traces get the same one, or files of both might be taken for one trace.
+std::string NewSetName() {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::random_device random;
+  std::string name;
+  while (name.size() < kSetDigits) {
+    uint32_t bits = random();
+    for (size_t i = 0; i < 8; ++i, bits >>= 4) name += kDigits[bits & 15];
+  }
+  return name;
+}
+
+}  // namespace
+
+TraceFilesWriter::TraceFilesWriter(const std::string& path, const TraceLayout& layout, int32_t num_files,
+                                   bool overwrite, int64_t expected_rows, TraceStorage storage)
+    : places_(layout.layers.size()) {
+  if (num_files == 1) {
+    paths_ = {path};
+    writers_.push_back(std::make_unique<TraceWriter>(path, layout, overwrite, expected_rows, storage));
+    for (size_t slot = 0; slot < places_.size(); ++slot) places_[slot] = {0, static_cast<int32_t>(slot)};
+    return;
+  }
+  if (const std::string problem = LayoutProblem(layout); !problem.empty())
+    throw FailedError({.file = path, .problem = problem});
+  const std::vector<std::vector<int32_t>> slots = DealLayers(layout, num_files, expected_rows);
+  std::vector<TraceLayout> layouts = LayoutsOfFiles(layout, slots);
+  const std::string set = NewSetName();
+  try {
+    for (int32_t file = 0; file < num_files; ++file) {
+      TraceLayout& of_file = layouts[static_cast<size_t>(file)];
+      of_file.place = {set, file + 1, num_files};
+      const std::string file_path = TraceFilePath(path, file + 1, num_files);
+      writers_.push_back(std::make_unique<TraceWriter>(file_path, of_file, overwrite, expected_rows, storage,
+                                                       kOpenChunkBytes / static_cast<size_t>(num_files)));
+      paths_.push_back(file_path);
+      const std::vector<int32_t>& of_slots = slots[static_cast<size_t>(file)];
+      for (size_t slot = 0; slot < of_slots.size(); ++slot)
+        places_[static_cast<size_t>(of_slots[slot])] = {file, static_cast<int32_t>(slot)};
+    }
+  } catch (...) {
+    writers_.clear();
+    for (const std::string& made : paths_) ::unlink(made.c_str());
+    throw;
+  }
+}
+
+void TraceFilesWriter::AppendTokens(std::span<const TokenRecord> tokens) {
+  for (const auto& writer : writers_) writer->AppendTokens(tokens);
+}
+
+void TraceFilesWriter::AppendRowPositions(std::span<const int32_t> positions) {
+  for (const auto& writer : writers_) writer->AppendRowPositions(positions);
+}
+
+void TraceFilesWriter::SetAnswerScore(float score) {
+  for (const auto& writer : writers_) writer->SetAnswerScore(score);
+}
+
+void TraceFilesWriter::Finish() {
+  for (const auto& writer : writers_) writer->Finish();
+}
+
+void TraceFilesWriter::Append(LayerBlock block) {
+  const Place place = PlaceOf(block.layer_slot);
+  block.layer_slot = place.slot;
+  file(place.file).Append(block);
+}
+
+int64_t OpenChunkBytesOfFiles(const TraceLayout& layout, int64_t expected_rows, int32_t num_files) {
+  if (num_files == 1) return BytesOfOpenChunks(layout, expected_rows);
+  int64_t bytes = 0;
+  for (const TraceLayout& one : LayoutsOfFiles(layout, DealLayers(layout, num_files, expected_rows)))
+    bytes += BytesOfOpenChunks(one, expected_rows, kOpenChunkBytes / static_cast<size_t>(num_files));
+  return bytes;
+}
+
+}  // namespace headscope::data

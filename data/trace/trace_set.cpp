@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trace/trace_set.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <utility>
+
+#include "base/errors.h"
+#include "data/trace_files.h"
+#include "trace/trace_format.h"
+
+namespace headscope::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string NameOfFile(const std::string& path) {
+  return fs::path(path).filename().string();
+}
+
+// The file to begin with: `path`, or where nothing has that name a file of the trace that is called so.
+std::string FirstToOpen(const std::string& path) {
+  std::error_code error;
+  if (fs::symlink_status(path, error).type() != fs::file_type::not_found) return path;
+  const std::vector<std::string> files = FilesNamedFor(path);
+  if (files.empty()) return path;
+  for (const std::string& other : files) {
+    if (ParseTraceFilePath(other)->count == ParseTraceFilePath(files.front())->count) continue;
+    throw BadInputError({.file = path,
+                         .problem = "may be the trace of " + NameOfFile(files.front()) + " or that of " +
+                                    NameOfFile(other) + ", which are beside it",
+                         .remedy = "name a file of the one that is meant"});
+  }
+  return files.front();
+}
+
+// A file whose contents do not go with its name or with the files beside it.
+[[noreturn]] void RefusePlace(const std::string& path, const std::string& problem) {
+  throw BadInputError({.file = path,
+                       .problem = problem,
+                       .remedy = "bring back the file that was written under this name, or give each file a name "
+                                 "without numbers to open its layers alone"});
+}
+
+}  // namespace
+
+TraceSet::TraceSet(const std::string& path) {
+  const std::string opened = FirstToOpen(path);
+  auto first = std::make_unique<StoredTrace>(opened);
+  const TraceFilePlace place = first->place();
+  const std::optional<TraceFileName> name = ParseTraceFilePath(opened);
+  if (place.count == 0 || !name) {  // by a name of its own it is an ordinary trace of its layers
+    paths_ = {opened};
+    files_.push_back(std::move(first));
+    Join();
+    return;
+  }
+  if (name->number != place.number || name->count != place.count) {
+    RefusePlace(opened, "is file " + std::to_string(place.number) + " of " + std::to_string(place.count) +
+                            " of its trace, which its name does not say");
+  }
+  for (int32_t number = 1; number <= place.count; ++number)
+    paths_.push_back(TraceFilePath(name->path, number, place.count));
+  files_.resize(paths_.size());
+  files_[static_cast<size_t>(place.number - 1)] = std::move(first);
+  OpenOthers(opened);
+  Join();
+}
+
+void TraceSet::OpenOthers(const std::string& opened) {
+  // All names before any is read: opening takes a process each.
+  for (const std::string& path : paths_) {
+    std::error_code error;
+    if (path == opened || fs::exists(path, error)) continue;
+    throw BadInputError({.file = path,
+                         .problem = "is missing: " + NameOfFile(opened) + " is one of the " +
+                                    std::to_string(paths_.size()) + " files of a trace",
+                         .remedy = "put all of them into one folder, or give " + NameOfFile(opened) +
+                                   " a name without numbers to open its layers alone"});
+  }
+  TraceFilePlace expected;
+  for (const auto& file : files_) {
+    if (file != nullptr) expected = file->place();
+  }
+  for (size_t i = 0; i < files_.size(); ++i) {
+    if (files_[i] != nullptr) continue;
+    files_[i] = std::make_unique<StoredTrace>(paths_[i]);
+    const TraceFilePlace& found = files_[i]->place();
+    if (found.set != expected.set) RefusePlace(paths_[i], "is not of the same trace as " + NameOfFile(opened));
+    expected.number = static_cast<int32_t>(i) + 1;
+    if (found == expected) continue;
+    RefusePlace(paths_[i], "is file " + std::to_string(found.number) + " of " + std::to_string(found.count) +
+                               " of its trace, which its name does not say");
+  }
+}
+
+// What all files of a trace have in common.
+void TraceSet::RequireSameTrace(const StoredTrace& file) const {
+  const TraceLayout &one = files_.front()->layout(), &other = file.layout();
+  const ModelInfo &model = one.model, &other_model = other.model;
+  const auto require = [&](bool same, const char* what) {
+    if (!same) RefusePlace(file.path(), std::string("has other ") + what + " than " + NameOfFile(paths_.front()));
+  };
+  require(model.name == other_model.name && model.model_type == other_model.model_type &&
+              model.config_json == other_model.config_json && model.weights_sha256 == other_model.weights_sha256 &&
+              model.tokenizer_sha256 == other_model.tokenizer_sha256 && model.num_layers == other_model.num_layers &&
+              model.num_qo_heads == other_model.num_qo_heads && model.num_kv_heads == other_model.num_kv_heads &&
+              model.head_dim == other_model.head_dim && model.layer_kinds == other_model.layer_kinds,
+          "facts of the model");
+  require(one.encoding == other.encoding && one.capture_point == other.capture_point &&
+              one.attention == other.attention && one.row_selection == other.row_selection &&
+              one.max_tokens == other.max_tokens && one.first_token == other.first_token,
+          "facts of the recording");
+  require(one.prompt_source == other.prompt_source && one.task_answer == other.task_answer &&
+              one.answer_tokens == other.answer_tokens && one.has_roles == other.has_roles &&
+              one.position_axes == other.position_axes,
+          "facts of the tokens");
+  // As many as both have.
+  const auto count = static_cast<size_t>(num_tokens_);
+  require(std::equal(file.tokens().begin(), file.tokens().begin() + static_cast<std::ptrdiff_t>(count),
+                     files_.front()->tokens().begin()),
+          "tokens");
+  const auto before = [&](const std::vector<int32_t>& rows) {
+    return std::span(rows.begin(), std::ranges::lower_bound(rows, num_tokens_));
+  };
+  require(std::ranges::equal(before(file.row_positions()), before(files_.front()->row_positions())), "rows");
+}
+
+void TraceSet::Join() {
+  const StoredTrace& first = *files_.front();
+  complete_ = std::ranges::all_of(files_, [](const auto& file) { return file->complete(); });
+  num_tokens_ = first.num_tokens();
+  for (const auto& file : files_) num_tokens_ = std::min(num_tokens_, file->num_tokens());
+  layout_ = first.layout();
+  for (size_t i = 1; i < files_.size(); ++i) {
+    StoredTrace& file = *files_[i];
+    if (complete_ && file.num_tokens() != first.num_tokens()) {
+      RefusePlace(file.path(), "is complete with " + std::to_string(file.num_tokens()) + " tokens, and " +
+                                   NameOfFile(paths_.front()) + " with " + std::to_string(first.num_tokens()));
+    }
+    RequireSameTrace(file);
+    file.ForgetTokens();
+    // It is written into one file after the other.
+    const float score = file.layout().answer_score;
+    if (std::isnan(score)) layout_.answer_score = score;
+    if (!std::isnan(score) && !std::isnan(layout_.answer_score) && score != layout_.answer_score)
+      RefusePlace(file.path(), "has another score of the answer than " + NameOfFile(paths_.front()));
+  }
+  tokens_ = first.tokens();
+  row_positions_ = first.row_positions();
+  files_.front()->ForgetTokens();
+  tokens_.resize(static_cast<size_t>(num_tokens_));
+  row_positions_.erase(std::ranges::lower_bound(row_positions_, num_tokens_), row_positions_.end());
+  num_rows_ = static_cast<int64_t>(row_positions_.size());
+  JoinLayers();
+}
+
+void TraceSet::JoinLayers() {
+  std::vector<std::pair<int32_t, Place>> layers;
+  int64_t num_heads = 0;
+  for (const auto& file : files_) {
+    const TraceLayout& of_file = file->layout();
+    for (size_t slot = 0; slot < of_file.layers.size(); ++slot) {
+      layers.emplace_back(of_file.layers[slot], Place{file.get(), static_cast<int32_t>(slot)});
+      num_heads += std::ssize(of_file.facts[slot].qo_heads) + std::ssize(of_file.facts[slot].kv_heads);
+    }
+  }
+  std::ranges::stable_sort(layers, {}, &std::pair<int32_t, Place>::first);
+  for (size_t i = 1; i < layers.size(); ++i) {
+    if (layers[i].first != layers[i - 1].first) continue;
+    RefusePlace(layers[i].second.file->path(), "holds layer " + std::to_string(layers[i].first) + ", which " +
+                                                   NameOfFile(layers[i - 1].second.file->path()) + " holds as well");
+  }
+  if (num_heads > kMaxAllHeads) {
+    RefusePlace(paths_.front(), "and the files beside it have " + std::to_string(num_heads) +
+                                    " heads in all layers, at most " + std::to_string(kMaxAllHeads) + " are allowed");
+  }
+  layout_.layers.clear();
+  layout_.facts.clear();
+  for (const auto& [layer, place] : layers) {
+    layout_.layers.push_back(layer);
+    layout_.facts.push_back(place.file->layout().facts[static_cast<size_t>(place.slot)]);
+    places_.push_back(place);
+  }
+}
+
+TraceSet::Place TraceSet::PlaceOf(int32_t layer_slot) const {
+  if (layer_slot < 0 || layer_slot >= std::ssize(places_)) {
+    throw std::out_of_range(paths_.front() + ": layer slot " + std::to_string(layer_slot) + " of " +
+                            std::to_string(places_.size()));
+  }
+  return places_[static_cast<size_t>(layer_slot)];
+}
+
+}  // namespace headscope::data
