@@ -11,6 +11,7 @@
 
 #include "base/errors.h"
 #include "commands/command.h"
+#include "data/trace_files.h"
 #include "manual/completions.h"
 #include "manual/man_page.h"
 #include "support/exit_codes.h"
@@ -89,7 +90,8 @@ int Main(int argc, char** argv) {
 
   const auto nothing_has_the_name = [&] {
     std::error_code unreadable;
-    return !open_path.empty() && !std::filesystem::exists(open_path, unreadable);
+    return !open_path.empty() && !std::filesystem::exists(open_path, unreadable) &&
+           data::FilesNamedFor(open_path).empty();
   };
   bool ended = false;  // by what was asked for, or by the refusal of the command line
   const int parsed = Run(app, [&] {

@@ -11,6 +11,7 @@
 #include "base/output_claim.h"
 #include "base/stop.h"
 #include "capture/prompt_lines.h"
+#include "data/trace_files.h"
 #include "manifest.h"
 #include "model/input_file.h"
 #include "one_capture.h"
@@ -47,6 +48,7 @@ Json IdentityOf(const BatchRequest& request, const std::string& prompts) {
         {"attention", common.attention_text},
         {"record", points}}}};
   if (!common.kv_heads.empty()) identity["options"]["kv_heads"] = common.kv_heads;
+  if (common.num_files > 1) identity["options"]["files"] = common.num_files;
   return identity;
 }
 
@@ -79,7 +81,10 @@ Captures Prepare(const BatchRequest& request, const std::string& text, const Man
     capture.output_path = (fs::path(request.common.output_path) / (prompt.name + ".h5")).string();
     capture.text = prompt.text;
     capture.tokens = prompt.tokens;
-    if (request.resume && manifest.Has(prompt, capture.output_path)) {
+    std::vector<std::string> files;
+    for (int32_t number = 1; number <= capture.num_files; ++number)
+      files.push_back(data::TraceFilePath(capture.output_path, number, capture.num_files));
+    if (request.resume && manifest.Has(prompt, files)) {
       capture.output_path.clear();
       ++captures.num_done;
       continue;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <new>
@@ -15,7 +16,8 @@
 #include "base/output_claim.h"
 #include "base/progress_meter.h"
 #include "base/row_selection.h"
-#include "data/trace_writer.h"
+#include "data/trace_files.h"
+#include "data/trace_files_writer.h"
 #include "data/unfinished_file.h"
 #include "eval/prose_file.h"
 #include "eval/tasks.h"
@@ -266,12 +268,14 @@ data::TraceLayout MakeLayout(const CaptureRequest& request, const model::ModelCo
 class CaptureRun {
  public:
   CaptureRun(model::Transformer* model, const model::Tokenizer* tokenizer, Recorder* recorder,
-             data::UnfinishedFile* unfinished, const std::stop_token& stop)
+             std::deque<data::UnfinishedFile>* unfinished, const std::stop_token& stop)
       : model_(model), tokenizer_(tokenizer), recorder_(recorder), unfinished_(unfinished), stop_(stop) {}
 
   // `readable`: told how many tokens can be read, when they are more than before; may be empty.
   void TellOf(std::function<void(int64_t tokens)> readable) { readable_ = std::move(readable); }
-  void KeepWhatIsThere() { unfinished_->Keep(); }
+  void KeepWhatIsThere() {
+    for (data::UnfinishedFile& file : *unfinished_) file.Keep();
+  }
   const std::stop_token& stop() const { return stop_; }
 
   std::vector<float> Pass(std::span<const int32_t> tokens, data::TokenPhase phase, model::LogitsOf logits) {
@@ -308,7 +312,7 @@ class CaptureRun {
   model::Transformer* model_;
   const model::Tokenizer* tokenizer_;  // may be null
   Recorder* recorder_;
-  data::UnfinishedFile* unfinished_;
+  std::deque<data::UnfinishedFile>* unfinished_;
   std::stop_token stop_;
   std::function<void(int64_t tokens)> readable_;
   int64_t told_ = 0;
@@ -322,7 +326,7 @@ int32_t ArgMax(const std::vector<float>& logits) {
 // Runs the prompt, in passes of so many tokens, and the decode steps through the model and the recorder. The trace is
 // complete unless the result says interrupted.
 CaptureResult Record(const CaptureRequest& request, const data::TraceLayout& layout, const Prompt& prompt,
-                     int64_t pass_tokens, const ProgressFunction& progress, data::TraceWriter* writer,
+                     int64_t pass_tokens, const ProgressFunction& progress, data::TraceFilesWriter* writer,
                      Recorder* recorder, CaptureRun* run) {
   const auto begin = std::chrono::steady_clock::now();
   const auto prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
@@ -391,7 +395,7 @@ class Plan {
   Plan(const CaptureRequest& request, ModelInUse* in_use, For what = For::kWriting) : rows_(CheckedRows(request)) {
     if (what == For::kWriting) {
       claim_.emplace(request.output_path, "capture");
-      target_.emplace(request.output_path, request.overwrite);
+      target_.emplace(request.output_path, request.overwrite, request.num_files);
     }
     if (!in_use->config) in_use->config = model::ReadModelConfig(request.model_dir);
     const model::ModelConfig& config = *in_use->config;
@@ -403,7 +407,8 @@ class Plan {
     if (in_use->tokenizer) layout_.model.tokenizer_sha256 = TokenizerHash(request.model_dir);
     rows_.Draw(num_prompt_tokens());
     num_rows_ = rows_.Count(num_prompt_tokens()) + request.decode_tokens;
-    bytes_ = TraceBytes(layout_, layout_.max_tokens, num_rows_);
+    const auto files = data::LayoutsOfFiles(layout_, data::DealLayers(layout_, request.num_files, num_rows_));
+    for (const data::TraceLayout& file : files) bytes_ += TraceBytes(file, layout_.max_tokens, num_rows_);
     if (target_) target_->RequireSpace(bytes_);
   }
 
@@ -441,11 +446,14 @@ class Plan {
     if (request.chunk_tokens < 1)
       throw UsageError(
           {.field = "chunk", .value = std::to_string(request.chunk_tokens), .problem = "it must be at least 1"});
+    std::vector<std::string> outputs = data::FilesNamedFor(request.output_path);
+    outputs.push_back(request.output_path);
     for (const std::string& input : InputFiles(request)) {
-      std::error_code not_there;
-      if (std::filesystem::equivalent(request.output_path, input, not_there)) {
+      for (const std::string& output : outputs) {
+        std::error_code not_there;
+        if (!std::filesystem::equivalent(output, input, not_there)) continue;
         throw UsageError({.field = "output",
-                          .value = request.output_path,
+                          .value = output,
                           .problem = "it is the same file as " + input + ", which the capture reads",
                           .remedy = "name another"});
       }
@@ -487,6 +495,7 @@ CapturePlan PlanWith(const CaptureRequest& request, ModelInUse* in_use) {
           .num_prompt_tokens = plan.num_prompt_tokens(),
           .num_rows = plan.num_rows(),
           .bytes = plan.bytes(),
+          .num_files = request.num_files,
           .why_no_texts = in_use->why_no_texts};
 }
 
@@ -504,6 +513,7 @@ CapturePlan EstimateCapture(const CaptureRequest& request) {
           .num_prompt_tokens = plan.num_prompt_tokens(),
           .num_rows = plan.num_rows(),
           .bytes = plan.bytes(),
+          .num_files = request.num_files,
           .placement = PlaceLayers(request, plan.layout().max_tokens)};
 }
 
@@ -530,16 +540,18 @@ CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, con
                                                   : std::max(in_use->most_tokens, layout.max_tokens));
   model->BeginPrompt(plan.num_prompt_tokens());
 
-  data::UnfinishedFile unfinished(target.writing_path());
-  std::optional<data::TraceWriter> writer(std::in_place, target.writing_path(), layout, /*overwrite=*/false,
-                                          plan.num_rows());
+  const std::vector<std::string> files = target.WritingFiles();
+  std::deque<data::UnfinishedFile> unfinished;
+  for (const std::string& file : files) unfinished.emplace_back(file);
+  std::optional<data::TraceFilesWriter> writer(std::in_place, target.writing_path(), layout, request.num_files,
+                                               /*overwrite=*/false, plan.num_rows());
   std::optional<Recorder> recorder;
   const auto leave = [&] { return target.Leave(recorder ? recorder->Stop() : 0); };
   CaptureResult result;
   try {
     recorder.emplace(&*writer, layout, plan.rows(), plan.num_prompt_tokens());
     CaptureRun run(model, in_use->tokenizer ? &*in_use->tokenizer : nullptr, &*recorder, &unfinished, stop);
-    if (request.readable) run.TellOf([&](int64_t tokens) { request.readable(target.writing_path(), tokens); });
+    if (request.readable) run.TellOf([&](int64_t tokens) { request.readable(files.front(), tokens); });
     const int64_t pass_tokens = IsEncoder(model->config()) ? plan.num_prompt_tokens() : request.chunk_tokens;
     result = Record(request, layout, plan.prompt(), pass_tokens, progress, &*writer, &*recorder, &run);
   } catch (Error& error) {
@@ -558,18 +570,22 @@ CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, con
   }
   if (result.interrupted) {
     leave();
-    if (result.num_tokens > 0) result.path = target.writing_path();
+    if (result.num_tokens > 0) result.path = files.front();
   } else {
     target.Complete();
-    result.path = request.output_path;
+    result.path = data::TraceFilePath(request.output_path, 1, request.num_files);
   }
   result.placement = in_use->placement;
   result.why_no_texts = in_use->why_no_texts;
   recorder.reset();
-  writer.reset();  // closes the file, whose size is known then
-  std::error_code gone;
-  const auto size = result.path.empty() ? 0 : std::filesystem::file_size(result.path, gone);
-  result.bytes = gone ? 0 : static_cast<int64_t>(size);
+  writer.reset();  // closes the files, whose sizes are known then
+  if (result.path.empty()) return result;
+  const std::string& written = result.interrupted ? target.writing_path() : request.output_path;
+  for (int32_t number = 1; number <= request.num_files; ++number) {
+    std::error_code gone;
+    const auto size = std::filesystem::file_size(data::TraceFilePath(written, number, request.num_files), gone);
+    if (!gone) result.bytes += static_cast<int64_t>(size);
+  }
   return result;
 }
 

@@ -69,10 +69,13 @@ void Manifest::GoOnWith(std::string_view text) {
   json_["captures"] = before["captures"];
 }
 
-bool Manifest::Has(const PromptLine& prompt, const std::string& trace) const {
-  std::error_code gone;
-  const auto size = fs::file_size(trace, gone);
-  if (gone) return false;
+bool Manifest::Has(const PromptLine& prompt, const std::vector<std::string>& files) const {
+  uintmax_t size = 0;
+  for (const std::string& file : files) {
+    std::error_code gone;
+    size += fs::file_size(file, gone);
+    if (gone) return false;
+  }
   for (const Json& capture : json_["captures"]) {
     if (capture["line"] != prompt.line) continue;
     return capture["complete"] == true && capture["bytes"] == static_cast<int64_t>(size);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "capture/capture.h"
 #include "capture/prompt_lines.h"
@@ -25,8 +26,8 @@ class Manifest {
   // identity.
   void GoOn();
   void GoOnWith(std::string_view text);  // as read
-  // The trace is there as the run that made it left it.
-  bool Has(const PromptLine& prompt, const std::string& trace) const;
+  // The trace, which is in these files, is there as the run that made it left it.
+  bool Has(const PromptLine& prompt, const std::vector<std::string>& files) const;
   void Add(const PromptLine& prompt, const CaptureResult& result);
   // Throws FailedError.
   void Write() const;

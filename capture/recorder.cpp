@@ -97,12 +97,16 @@ std::shared_ptr<LayerCopy> CopyPool::Take() {
 WriterThread::WriterThread(int64_t max_queued_bytes)
     : max_queued_bytes_(max_queued_bytes), thread_([this] { Run(); }) {}
 
-void WriterThread::Stop() {
+void WriterThread::AskToStop() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
   changed_.notify_all();
+}
+
+void WriterThread::Stop() {
+  AskToStop();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -154,18 +158,21 @@ void WriterThread::Run() {
 }
 
 int64_t RecorderBytes(const CapturePlan& plan) {
-  return kProgramBytes + std::min(plan.bytes, kMaxQueuedBytes) + data::BytesOfOpenChunks(plan.layout, plan.num_rows);
+  return kProgramBytes + std::min(plan.bytes, kMaxQueuedBytes * plan.num_files) +
+         data::OpenChunkBytesOfFiles(plan.layout, plan.num_rows, plan.num_files);
 }
 
-Recorder::Recorder(data::TraceWriter* writer, const data::TraceLayout& layout, const RowSelection& rows,
+Recorder::Recorder(data::TraceFilesWriter* writer, const data::TraceLayout& layout, const RowSelection& rows,
                    int64_t prompt_tokens)
     : writer_(writer),
       layout_(layout),
       rows_(rows),
       prompt_tokens_(prompt_tokens),
       slots_(static_cast<size_t>(layout.model.num_layers), -1),
-      last_flush_(std::chrono::steady_clock::now()),
-      thread_(kMaxQueuedBytes) {
+      tokens_flushed_(static_cast<size_t>(writer->num_files())),
+      last_flush_(std::chrono::steady_clock::now()) {
+  for (int32_t file = 0; file < writer->num_files(); ++file)
+    threads_.push_back(std::make_unique<WriterThread>(kMaxQueuedBytes));
   for (size_t slot = 0; slot < layout.layers.size(); ++slot)
     slots_[static_cast<size_t>(layout.layers[slot])] = static_cast<int32_t>(slot);
 }
@@ -187,18 +194,23 @@ void Recorder::BeginPass(std::vector<data::TokenRecord> tokens) {
   rows.first_row = rows_recorded_;
   rows_recorded_ += std::ssize(rows.kept);
   rows_of_pass_ = std::make_shared<const RecordedRows>(std::move(rows));
-  thread_.Push(0, [writer = writer_, records = std::move(tokens), kept = std::move(positions)] {
-    writer->AppendTokens(records);
-    writer->AppendRowPositions(kept);
-  });
+  const auto records = std::make_shared<const std::vector<data::TokenRecord>>(std::move(tokens));
+  const auto kept = std::make_shared<const std::vector<int32_t>>(std::move(positions));
+  for (int32_t file = 0; file < writer_->num_files(); ++file) {
+    threads_[static_cast<size_t>(file)]->Push(0, [&writer = writer_->file(file), records, kept] {
+      writer.AppendTokens(*records);
+      writer.AppendRowPositions(*kept);
+    });
+  }
 }
 
 void Recorder::Take(const model::LayerHeads& heads) {
   if (layout_.encoding != heads.captured)
     throw std::logic_error("the trace's encoding is not the one that the model captures");
   ++pass_layers_;
+  WriterThread& thread = ThreadOf(slots_[static_cast<size_t>(heads.layer)]);
   if (heads.copy != nullptr) {
-    thread_.Push(heads.copy->bytes(), [this, heads, rows = rows_of_pass_] {
+    thread.Push(heads.copy->bytes(), [this, heads, rows = rows_of_pass_] {
       heads.copy->Wait();
       const std::shared_ptr<LayerCopy> copy = copies_.Take();
       Fill(heads, *rows, copy.get());
@@ -208,7 +220,7 @@ void Recorder::Take(const model::LayerHeads& heads) {
   }
   const std::shared_ptr<LayerCopy> copy = copies_.Take();
   Fill(heads, *rows_of_pass_, copy.get());
-  thread_.Push(copy->bytes, [writer = writer_, copy] { writer->Append(copy->block); });
+  thread.Push(copy->bytes, [writer = writer_, copy] { writer->Append(copy->block); });
 }
 
 void Recorder::Fill(const model::LayerHeads& heads, const RecordedRows& rows, LayerCopy* copy) const {
@@ -333,19 +345,28 @@ void Recorder::EndPass() {
 
 // Between passes, when every token up to here is queued in every layer.
 void Recorder::PushFlush() {
-  thread_.Push(0, [this, tokens = next_token_] {
-    writer_->Flush();
-    tokens_flushed_ = tokens;
-  });
+  for (size_t file = 0; file < threads_.size(); ++file) {
+    threads_[file]->Push(0, [this, file, tokens = next_token_] {
+      writer_->file(static_cast<int32_t>(file)).Flush();
+      tokens_flushed_[file] = tokens;
+    });
+  }
+}
+
+int64_t Recorder::tokens_flushed() const {
+  int64_t least = tokens_flushed_.front();
+  for (const std::atomic<int64_t>& of_file : tokens_flushed_) least = std::min(least, of_file.load());
+  return least;
 }
 
 void Recorder::Drain() {
   PushFlush();
-  thread_.Drain();
+  for (const auto& thread : threads_) thread->Drain();
 }
 
 int64_t Recorder::Stop() {
-  thread_.Stop();
+  for (const auto& thread : threads_) thread->AskToStop();
+  for (const auto& thread : threads_) thread->Stop();
   return tokens_flushed();
 }
 

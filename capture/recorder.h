@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies the selected heads of every pass and writes them on a thread of its own while the model goes on.
+// Copies the selected heads of every pass and writes them, on a thread for each file of the trace, while the model goes
+// on.
 //
 // The model's thread only copies (and shortens fp32 to bf16 where that loses nothing). What comes from a GPU is copied
-// by the GPU itself, and the writer's thread waits for that. The queue between the two threads is bounded by bytes,
+// by the GPU itself, and the writer's thread waits for that. The queue in front of each writer is bounded by bytes,
 // beyond which there is a layer or two, so memory does not depend on the trace's length, and a slow disk slows the
-// model down instead of filling the memory.
+// model down instead of filling the memory. What fails in one file ends the recording in all of them.
 #pragma once
 
 #include <atomic>
@@ -21,7 +22,7 @@
 
 #include "base/row_selection.h"
 #include "capture/stored_points.h"
-#include "data/trace_writer.h"
+#include "data/trace_files_writer.h"
 #include "model/transformer.h"
 
 namespace headscope::capture {
@@ -31,7 +32,10 @@ class WriterThread {
  public:
   explicit WriterThread(int64_t max_queued_bytes);
   ~WriterThread() { Stop(); }
-  void Stop();  // drops what is queued and waits for the job that runs; nothing may be pushed afterwards
+  WriterThread(const WriterThread&) = delete;
+  WriterThread& operator=(const WriterThread&) = delete;
+  void AskToStop();  // drops what is queued; nothing may be pushed afterwards
+  void Stop();       // and waits for the job that runs
   // Waits while more than max_queued_bytes are queued; `bytes` that the job holds.
   void Push(int64_t bytes, std::function<void()> job);
   void Drain();  // until every job is done
@@ -73,7 +77,8 @@ class CopyPool {
 class Recorder : public model::HeadSink {
  public:
   // `writer` outlives the recorder. Numbers are stored in layout.encoding, which must hold them exactly.
-  Recorder(data::TraceWriter* writer, const data::TraceLayout& layout, const RowSelection& rows, int64_t prompt_tokens);
+  Recorder(data::TraceFilesWriter* writer, const data::TraceLayout& layout, const RowSelection& rows,
+           int64_t prompt_tokens);
   // Announces the next pass and its tokens; Take follows for every layer.
   void BeginPass(std::vector<data::TokenRecord> tokens);
   // Instead of EndPass(), of a pass that was stopped: it counts only if every recorded layer is there.
@@ -82,11 +87,12 @@ class Recorder : public model::HeadSink {
   void EndPass();
   // Writes and flushes everything. Throws FailedError when any write failed.
   void Drain();
-  // Ends the recording where it stands: drops what is not written yet. Returns the tokens that a Flush made readable.
+  // Ends the recording where it stands: drops what is not written yet. Returns the tokens that are readable.
   int64_t Stop();
   int64_t num_rows() const { return rows_recorded_; }
   int64_t num_tokens() const { return next_token_; }
-  int64_t tokens_flushed() const { return tokens_flushed_.load(); }
+  // Tokens that a Flush made readable in every file.
+  int64_t tokens_flushed() const;
 
   bool Wants(int32_t layer) const override { return slots_[static_cast<size_t>(layer)] >= 0; }
   bool WantsPoint(model::CapturePoint point) const override;
@@ -103,20 +109,23 @@ class Recorder : public model::HeadSink {
   // Puts the recorded part of `heads` together. What lies in their own copy as the trace has it stays there.
   void Fill(const model::LayerHeads& heads, const RecordedRows& rows, LayerCopy* copy) const;
   void PushFlush();
-  data::TraceWriter* writer_;
+  // Of the file that a layer is recorded in.
+  WriterThread& ThreadOf(int32_t slot) { return *threads_[static_cast<size_t>(writer_->PlaceOf(slot).file)]; }
+  data::TraceFilesWriter* writer_;
   data::TraceLayout layout_;
   RowSelection rows_;
   int64_t prompt_tokens_;
   std::vector<int32_t> slots_;  // of every layer of the model; -1: not recorded
   std::shared_ptr<const RecordedRows> rows_of_pass_ = std::make_shared<RecordedRows>();
   int64_t pass_tokens_ = 0;
-  size_t pass_layers_ = 0;                   // taken in this pass
-  int64_t next_token_ = 0;                   // position after this pass
-  int64_t rows_recorded_ = 0;                // this pass included
-  std::atomic<int64_t> tokens_flushed_ = 0;  // set on the writer's thread
+  size_t pass_layers_ = 0;     // taken in this pass
+  int64_t next_token_ = 0;     // position after this pass
+  int64_t rows_recorded_ = 0;  // this pass included
+  // Of each file; set on its writer's thread.
+  std::vector<std::atomic<int64_t>> tokens_flushed_;
   std::chrono::steady_clock::time_point last_flush_;
   CopyPool copies_;
-  WriterThread thread_;  // last: its jobs hold copies
+  std::vector<std::unique_ptr<WriterThread>> threads_;  // last: their jobs hold copies
 };
 
 }  // namespace headscope::capture

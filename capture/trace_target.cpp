@@ -14,6 +14,7 @@
 
 #include "base/errors.h"
 #include "capture/stored_points.h"
+#include "data/trace_files.h"
 
 namespace headscope::capture {
 namespace fs = std::filesystem;
@@ -28,23 +29,27 @@ std::string FolderOf(const std::string& path) {
 }
 
 // DIR/NAME.partial.EXT, or the first of DIR/NAME.partial-2.EXT, ... that is free: what an earlier run left stays. NAME
-// is cut short, between two characters, where the whole would be longer than a name may be.
-std::string FreePartialName(const fs::path& target) {
+// is cut short, between two characters, where the whole, and the number of a file behind it, would be longer than a
+// name may be.
+std::string FreePartialName(const fs::path& target, int32_t num_files) {
   const std::string extension = target.extension().string();
   for (int number = 1;; ++number) {
     std::string mark = ".partial";
     if (number > 1) mark.append("-").append(std::to_string(number));
     mark.append(extension);
     std::string name = target.stem().string();
-    if (name.size() + mark.size() > NAME_MAX) {
-      size_t length = NAME_MAX - std::min(mark.size(), size_t{NAME_MAX});
+    const size_t number_length = data::TraceFilePath("a", num_files, num_files).size() - 1;
+    if (const size_t behind = mark.size() + number_length; name.size() + behind > NAME_MAX) {
+      size_t length = NAME_MAX - std::min(behind, size_t{NAME_MAX});
       while (length > 0 && (static_cast<unsigned char>(name[length]) & 0xc0) == 0x80) --length;
       name.resize(length);
     }
     const fs::path candidate = target.parent_path() / (name + mark);
     std::error_code error;
-    if (fs::symlink_status(candidate, error).type() == fs::file_type::not_found) return candidate.string();
-    if (error) throw FailedError(candidate.string() + ": " + error.message() + "; choose another name");
+    const fs::file_type type = fs::symlink_status(candidate, error).type();
+    if (type == fs::file_type::not_found && data::FilesNamedFor(candidate.string()).empty()) return candidate.string();
+    if (type == fs::file_type::none)
+      throw FailedError(candidate.string() + ": " + error.message() + "; choose another name");
   }
 }
 
@@ -93,16 +98,20 @@ int64_t TraceBytes(const data::TraceLayout& layout, int64_t num_tokens, int64_t 
   return num_tokens * token_bytes + num_rows * row_bytes;
 }
 
-TraceTarget::TraceTarget(std::string path, bool overwrite) : path_(std::move(path)), writing_path_(path_) {
-  std::error_code ignored;
-  const fs::file_status status = fs::symlink_status(path_, ignored);
-  if (fs::exists(status)) {
+TraceTarget::TraceTarget(std::string path, bool overwrite, int32_t num_files)
+    : path_(std::move(path)), writing_path_(path_), num_files_(num_files) {
+  std::vector<std::string> names = data::FilesNamedFor(path_);
+  names.push_back(path_);
+  for (const std::string& name : names) {
+    std::error_code ignored;
+    const fs::file_status status = fs::symlink_status(name, ignored);
+    if (!fs::exists(status)) continue;
     if (!overwrite)
       throw UsageError(
-          {.file = path_, .problem = "exists already", .remedy = "choose another name or allow overwriting"});
+          {.file = name, .problem = "exists already", .remedy = "choose another name or allow overwriting"});
     if (!fs::is_regular_file(status))
-      throw UsageError({.file = path_, .problem = "is not a regular file", .remedy = "choose another name"});
-    writing_path_ = FreePartialName(path_);
+      throw UsageError({.file = name, .problem = "is not a regular file", .remedy = "choose another name"});
+    if (!Replaces()) writing_path_ = FreePartialName(path_, num_files_);
   }
   const std::string folder = FolderOf(path_);
   if (::access(folder.c_str(), W_OK | X_OK) != 0) {
@@ -129,23 +138,50 @@ void TraceTarget::RequireSpace(int64_t bytes) const {
                      .remedy = "record fewer layers, heads, rows or tokens or choose another folder"});
 }
 
+std::vector<std::string> TraceTarget::FilesOf(const std::string& path) const {
+  std::vector<std::string> files;
+  for (int32_t number = 1; number <= num_files_; ++number)
+    files.push_back(data::TraceFilePath(path, number, num_files_));
+  return files;
+}
+
 void TraceTarget::Complete() const {
   if (!Replaces()) return;
-  if (std::rename(writing_path_.c_str(), path_.c_str()) != 0) {
-    throw FailedError({.file = path_,
+  const std::vector<std::string> from = WritingFiles(), to = FilesOf(path_);
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (std::rename(from[i].c_str(), to[i].c_str()) == 0) continue;
+    throw FailedError({.file = to[i],
                        .problem = std::string("cannot be replaced (") + std::strerror(errno) +
-                                  "), but the whole new trace is " + writing_path_});
+                                  "), but the whole new trace is " + from[i] +
+                                  (i == 0 ? "" : " and what follows it, its first files under the name " + to[0])});
+  }
+  std::vector<std::string> names = data::FilesNamedFor(path_);
+  names.push_back(path_);
+  for (const std::string& old : names) {
+    std::error_code error;
+    if (std::ranges::find(to, old) == to.end()) fs::remove(old, error);
+    if (!error) continue;
+    throw FailedError({.file = old,
+                       .problem = "the trace of that name is " + to.front() + " now, but this file of the one before " +
+                                  "cannot be removed (" + error.message() + ")",
+                       .remedy = "remove it"});
   }
 }
 
 std::string TraceTarget::Leave(int64_t tokens_flushed) const {
   const std::string old = Replaces() ? " and " + path_ + " is as it was" : "";
+  const std::vector<std::string> files = WritingFiles();
   if (tokens_flushed > 0) {
-    return "the first " + std::to_string(tokens_flushed) + " tokens are in " + writing_path_ + old;
+    return "the first " + std::to_string(tokens_flushed) + " tokens are in " + files.front() +
+           (files.size() > 1 ? " and the files that go with it" : "") + old;
   }
-  std::error_code error;
-  fs::remove(writing_path_, error);
-  if (error) return "no token was recorded, and " + writing_path_ + " could not be removed" + old;
+  std::string kept;
+  for (const std::string& file : files) {
+    std::error_code error;
+    fs::remove(file, error);
+    if (error && kept.empty()) kept = file;
+  }
+  if (!kept.empty()) return "no token was recorded, and " + kept + " could not be removed" + old;
   return "no token was recorded" + old;
 }
 

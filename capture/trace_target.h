@@ -4,11 +4,13 @@
 // A new trace grows under its own name: a run that is cut short leaves a valid, shorter one there. A trace that stands
 // at the target already is replaced by a whole one only: the new one grows beside it as NAME.partial.EXT and takes the
 // name at the end. Whatever ends a run earlier, a kill included, leaves the old trace as it was and the new one under
-// the partial name. A run that recorded nothing leaves no file.
+// the partial name. A run that recorded nothing leaves no file. Of a trace in several files all of that holds of each
+// of them; they take their names one after the other, and what else was called by the trace's name goes after that.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "data/trace_schema.h"
 
@@ -21,22 +23,26 @@ class TraceTarget {
  public:
   // Touches nothing. Throws FailedError when the target exists (and not `overwrite`), is not a regular file or
   // lies in a folder that cannot be written.
-  TraceTarget(std::string path, bool overwrite);
+  TraceTarget(std::string path, bool overwrite, int32_t num_files = 1);
 
   // Throws FailedError when the folder's disk has less than `bytes` free.
   void RequireSpace(int64_t bytes) const;
-  // The file to make: there is none of this name yet.
+  // What to make: there is none of this name yet.
   const std::string& writing_path() const { return writing_path_; }
-  // After the trace was made whole and closed: gives it the target's name. Throws FailedError.
+  std::vector<std::string> WritingFiles() const { return FilesOf(writing_path_); }
+  // After the trace was made whole and closed: gives it the target's name, and no file of what had it before stays.
+  // Throws FailedError.
   void Complete() const;
-  // After an early end of a run that made the file: removes it when no token was flushed. Returns what is left, as the
-  // end of a message's sentence.
+  // After an early end of a run that made the files: removes them when no token was flushed. Returns what is left, as
+  // the end of a message's sentence.
   std::string Leave(int64_t tokens_flushed) const;
 
  private:
   bool Replaces() const { return writing_path_ != path_; }
+  std::vector<std::string> FilesOf(const std::string& path) const;
   std::string path_;
   std::string writing_path_;
+  int32_t num_files_;
 };
 
 }  // namespace headscope::capture

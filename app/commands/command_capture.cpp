@@ -23,6 +23,7 @@
 #include "commands/common_options.h"
 #include "commands/model_attention.h"
 #include "commands/record_plan.h"
+#include "data/trace_files.h"
 #include "eval/tasks.h"
 #include "model/capture_points.h"
 #include "model/input_file.h"
@@ -88,6 +89,7 @@ void TakeRecordPlan(const CLI::App& command, CaptureArguments* arguments) {
   take("--rows", plan.rows, &arguments->request.rows);
   take("--record", plan.points, &arguments->record);
   take("--decode", plan.decode, &arguments->request.decode_tokens);
+  take("--files", plan.files, &arguments->request.num_files);
   if (plan.dtype && command.count("--dtype") == 0) {
     try {
       arguments->request.dtype = ParseComputeType(*plan.dtype);
@@ -139,7 +141,8 @@ int ShowPlans(const CaptureArguments& arguments, const std::vector<capture::Batc
     of_recorder = std::max(of_recorder, capture::RecorderBytes(plan.capture));
     bytes += plan.capture.bytes;
     files << "  " << analysis::Printable(plan.path) << ": " << plan.capture.num_prompt_tokens << " prompt tokens, "
-          << plan.capture.num_rows << " query rows, " << ByteText(plan.capture.bytes) << '\n';
+          << plan.capture.num_rows << " query rows, " << ByteText(plan.capture.bytes)
+          << (request.num_files > 1 ? " in " + std::to_string(request.num_files) + " files" : "") << '\n';
   }
   std::ostringstream out;
   out << "nothing is written (--dry-run)\n";
@@ -305,6 +308,11 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
   AddOutputOptions(command, &request.output_path, &request.overwrite,
                    "Trace to write; with --prompts, the folder for their traces", "OUT.h5")
       ->required();
+  LimitIntegers(command->add_option("--files", request.num_files,
+                                    "Files that hold the trace, each some of the layers, written by a thread each: "
+                                    "OUT-00001-of-0000N.h5 and so on, any one of which opens the whole"),
+                1, data::kMaxTraceFiles)
+      ->capture_default_str();
   AddModelHeadsOptions(command, &arguments->layers, &arguments->heads);
   command->add_option("--kv-heads", arguments->kv_heads, "In place of --heads: KV heads, with all query heads of each")
       ->type_name("A,B");

@@ -12,10 +12,12 @@
 #include "commands/command.h"
 #include "commands/common_options.h"
 #include "data/trace_export.h"
+#include "data/trace_files.h"
 #include "data/trace_reader.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
 #include "support/output_file.h"
+#include "support/output_trace.h"
 #include "support/progress_line.h"
 
 namespace headscope::app {
@@ -24,15 +26,22 @@ namespace {
 struct ExportArguments {
   std::string trace, layers, heads, tokens, dtype, output;
   bool force = false, quiet = false, compress = false;
+  int32_t num_files = 1;
 };
 
 data::ExportStorage StorageOf(const ExportArguments& arguments, FileFormat format) {
+  if (format != FileFormat::kHdf5 && arguments.num_files > 1) {
+    throw UsageError({.field = "files",
+                      .value = std::to_string(arguments.num_files),
+                      .problem = "only a trace is written in several files",
+                      .remedy = "leave it out, or write .h5"});
+  }
   if (format != FileFormat::kHdf5 && (arguments.compress || !arguments.dtype.empty())) {
     throw UsageError(std::string(arguments.compress ? "--compress" : "--dtype") + ": " +
                      (format == FileFormat::kCsv ? ".csv" : ".json") +
                      " holds numbers as text that reads back exactly; leave it out, or write .h5");
   }
-  data::ExportStorage storage;
+  data::ExportStorage storage{.num_files = arguments.num_files};
   if (arguments.compress) storage.storage = data::TraceStorage::kCompressed;
   if (!arguments.dtype.empty()) storage.encoding = ParseElementType(arguments.dtype);
   return storage;
@@ -51,20 +60,22 @@ int RunExport(const ExportArguments& arguments) {
     std::tie(selection.first_token, selection.end_token) = ParseRange(arguments.tokens, trace.num_tokens(), "tokens");
 
   const std::stop_token stop = StopOnInterrupt();
-  OutputFile output(arguments.output, arguments.force);
-  {
+  const auto write = [&](const std::string& path) {
     ProgressLine line(arguments.quiet);
     const auto progress = [&](double share) {
       line.Show("exporting", static_cast<int64_t>(share * 100), 100, ProgressUnit::kPercent);
     };
-    output.Write([&](const std::string& path) {
-      if (format == FileFormat::kHdf5) return data::ExportTrace(trace, selection, storage, path, progress, stop);
-      if (format == FileFormat::kCsv) return data::ExportCsv(trace, selection, path, progress, stop);
-      data::ExportJson(trace, selection, path, progress, stop);
-    });
-  }
-  output.Commit();
-  return kDone;
+    if (format == FileFormat::kHdf5) return data::ExportTrace(trace, selection, storage, path, progress, stop);
+    if (format == FileFormat::kCsv) return data::ExportCsv(trace, selection, path, progress, stop);
+    data::ExportJson(trace, selection, path, progress, stop);
+  };
+  const auto into = [&](auto&& output) {
+    output.Write(write);
+    output.Commit();
+    return kDone;
+  };
+  if (format != FileFormat::kHdf5) return into(OutputFile(arguments.output, arguments.force));
+  return into(OutputTrace(arguments.output, arguments.num_files, arguments.force, trace.files()));
 }
 
 }  // namespace
@@ -85,6 +96,11 @@ void AddExportCommand(CLI::App& app, Action& action) {
       ->type_name("fp32|bf16|fp16");
   command->add_flag("--compress", arguments->compress,
                     "Compress a trace's vectors (shuffle and deflate): smaller, but slower to read");
+  LimitIntegers(command->add_option("--files", arguments->num_files,
+                                    "Files that hold the trace, each some of the layers: OUT-00001-of-0000N.h5 and so "
+                                    "on, any one of which opens the whole"),
+                1, data::kMaxTraceFiles)
+      ->capture_default_str();
   AddOutputOptions(command, &arguments->output, &arguments->force, "File to write: .h5, .csv or .json")->required();
   AddQuietOption(command, &arguments->quiet);
   command->callback([=, &action] { action = [=] { return RunExport(*arguments); }; });

@@ -197,7 +197,12 @@ int TraceInfo(const std::string& path, bool json) {
   const data::TraceReader trace(path);
   const data::TraceLayout& layout = trace.layout();
   const data::ModelInfo& model = layout.model;
-  const int64_t bytes = static_cast<int64_t>(std::filesystem::file_size(path));
+  int64_t bytes = 0;
+  Json files = Json::array();
+  for (const std::string& file : trace.files()) {
+    bytes += static_cast<int64_t>(std::filesystem::file_size(file));
+    files.push_back(file);
+  }
   const Decoded decoded = CountDecoded(trace);
   std::ostringstream out;
   if (json) {
@@ -206,6 +211,7 @@ int TraceInfo(const std::string& path, bool json) {
                  {"path", path},
                  {"complete", trace.complete()},
                  {"bytes", bytes},
+                 {"files", files},
                  {"num_tokens", trace.num_tokens()},
                  {"num_decode_tokens", decoded.num_tokens},
                  {"num_decode_steps", decoded.num_steps},
@@ -231,6 +237,7 @@ int TraceInfo(const std::string& path, bool json) {
                  {"model", data::ModelJson(model)}});
   } else {
     out << Printable(path) << ": trace, " << ByteText(bytes)
+        << (files.size() > 1 ? " in " + std::to_string(files.size()) + " files" : "")
         << (trace.complete()
                 ? ", complete"
                 : ", NOT complete (its capture is still running or was cut short; all of this is readable)")

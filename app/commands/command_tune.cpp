@@ -29,6 +29,7 @@
 #include "commands/head_notes.h"
 #include "commands/tuning_progress.h"
 #include "data/row_positions.h"
+#include "data/trace_files.h"
 #include "data/trace_reader.h"
 #include "kernels/method_names.h"
 #include "support/exit_codes.h"
@@ -96,10 +97,7 @@ TunedUnit ParseUnit(const std::string& text) {
 Traces OpenTraces(const std::vector<std::string>& paths, const Traces& others) {
   Traces traces;
   for (const std::string& path : paths) {
-    const auto is_same = [&](const auto& trace) {
-      std::error_code missing;
-      return std::filesystem::equivalent(path, trace->path(), missing);
-    };
+    const auto is_same = [&](const auto& trace) { return data::NameSameTrace(path, trace->path()); };
     if (std::ranges::any_of(traces, is_same))
       throw UsageError(path + " is given twice, and its rows would count double; give each trace once");
     if (std::ranges::any_of(others, is_same))

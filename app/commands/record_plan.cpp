@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/errors.h"
+#include "data/trace_files.h"
 #include "support/listed.h"
 
 namespace headscope::app {
@@ -14,8 +15,8 @@ namespace {
 using Json = nlohmann::json;
 
 const std::vector<std::string>& Keys() {
-  static const std::vector<std::string> keys = {"format", "layers", "heads",  "kv_heads",
-                                                "rows",   "points", "decode", "dtype"};
+  static const std::vector<std::string> keys = {"format", "layers", "heads", "kv_heads", "rows",
+                                                "points", "decode", "dtype", "files"};
   return keys;
 }
 
@@ -81,6 +82,15 @@ class PlanReader {
     return value.get<int64_t>();
   }
 
+  std::optional<int32_t> Files(const Json& plan, const char* key) const {
+    if (!plan.contains(key)) return {};
+    const Json& value = plan[key];
+    if (!value.is_number_unsigned() || value.get<uint64_t>() < 1 || value.get<uint64_t>() > data::kMaxTraceFiles)
+      Refuse(key, "is " + Shown(value) + ", not a number from 1 to " + std::to_string(data::kMaxTraceFiles),
+             "write how many files hold the trace, or leave it out for one");
+    return value.get<int32_t>();
+  }
+
  private:
   const std::string& file_;
 };
@@ -118,6 +128,7 @@ RecordPlan ParseRecordPlan(std::string_view text, const std::string& file) {
   found.rows = reader.Text(plan, "rows");
   found.points = reader.Names(plan, "points");
   found.decode = reader.Count(plan, "decode");
+  found.files = reader.Files(plan, "files");
   found.dtype = reader.Text(plan, "dtype");
   return found;
 }

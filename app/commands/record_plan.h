@@ -18,12 +18,13 @@ struct RecordPlan {
   std::optional<std::string> layers, heads, kv_heads, rows, dtype;
   std::optional<std::vector<std::string>> points;  // --record
   std::optional<int64_t> decode;
+  std::optional<int32_t> files;
 };
 
 // {"format": "headscope-record-1", "layers": [0, 1] or "0-1", "heads" or "kv_heads": likewise, "rows": "last:16",
-// "points": ["pre-rope"], "dtype": "fp32", "decode": 8}; all but the format may be left out. `file` names the source in
-// messages. Throws BadInputError that names the key: one that is not known, given twice or of another type, or both
-// kinds of heads.
+// "points": ["pre-rope"], "dtype": "fp32", "decode": 8, "files": 4}; all but the format may be left out. `file` names
+// the source in messages. Throws BadInputError that names the key: one that is not known, given twice or of another
+// type, or both kinds of heads.
 RecordPlan ParseRecordPlan(std::string_view text, const std::string& file);
 
 }  // namespace headscope::app

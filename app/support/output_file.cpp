@@ -13,6 +13,7 @@
 #include <iostream>
 
 #include "base/errors.h"
+#include "data/trace_files.h"
 #include "support/partial_name.h"
 
 namespace headscope::app {
@@ -22,15 +23,6 @@ namespace {
 
 std::string FolderOf(const fs::path& target) {
   return target.has_parent_path() ? target.parent_path().string() : ".";
-}
-
-std::string NameBeside(const fs::path& target) {
-  RemoveLeftovers(target.parent_path());
-  try {
-    return FreePartialName(target.parent_path(), target.extension().string()).string();
-  } catch (const fs::filesystem_error& error) {
-    throw UsageError(WriteRefusal(target.string(), error.code().value()));
-  }
 }
 
 // Renames and returns 0, or EEXIST when `to` is there already, or another value of errno.
@@ -70,6 +62,27 @@ Fault WriteRefusal(const std::string& path, int error) {
   return OutputFault(path, std::strerror(error), remedy);
 }
 
+std::string NameBeside(const std::string& path) {
+  const fs::path target(path);
+  RemoveLeftovers(target.parent_path());
+  try {
+    return FreePartialName(target.parent_path(), target.extension().string()).string();
+  } catch (const fs::filesystem_error& error) {
+    throw UsageError(WriteRefusal(path, error.code().value()));
+  }
+}
+
+void RenameOutput(const std::string& from, const std::string& path, bool force) {
+  if (force) {
+    if (std::rename(from.c_str(), path.c_str()) != 0) throw FailedError(WriteRefusal(path, errno));
+  } else if (const int error = RenameToFreeName(from.c_str(), path.c_str()); error == EEXIST) {
+    throw OutputExistsError(
+        OutputFault(path, "something else created it during this run, so it is kept", "choose another name"));
+  } else if (error != 0) {
+    throw FailedError(WriteRefusal(path, error));
+  }
+}
+
 void CheckOutputTarget(const std::string& path, bool force, const std::vector<std::string>& inputs) {
   if (path.empty()) throw UsageError(OutputFault("''", "the name is empty", "name a file"));
   const fs::path target(path);
@@ -84,11 +97,18 @@ void CheckOutputTarget(const std::string& path, bool force, const std::vector<st
   const fs::file_status status = fs::symlink_status(target, error);
   if (status.type() == fs::file_type::none) throw UsageError(WriteRefusal(path, error.value()));
   if (fs::is_directory(status)) throw UsageError(OutputFault(path, "it is a folder", "name a file"));
-  const auto read_too = std::ranges::find_if(inputs, [&](const std::string& input) {
+  // The other files of a trace are read as well.
+  std::vector<std::string> read = inputs;
+  for (const std::string& input : inputs) {
+    const std::optional<data::TraceFileName> name = data::ParseTraceFilePath(input);
+    if (input.empty()) continue;
+    for (std::string& file : data::FilesNamedFor(name ? name->path : input)) read.push_back(std::move(file));
+  }
+  const auto read_too = std::ranges::find_if(read, [&](const std::string& input) {
     std::error_code unreadable;
     return !input.empty() && fs::equivalent(target, input, unreadable);
   });
-  if (read_too != inputs.end()) {
+  if (read_too != read.end()) {
     throw UsageError(
         OutputFault(path, "it is the same file as " + *read_too + ", which this command reads", "name another"));
   }
@@ -125,14 +145,7 @@ void OutputFile::Write(const std::function<void(const std::string&)>& write) con
 }
 
 void OutputFile::Commit() {
-  if (force_) {
-    if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) throw FailedError(WriteRefusal(path_, errno));
-  } else if (const int error = RenameToFreeName(temporary_path_.c_str(), path_.c_str()); error == EEXIST) {
-    throw OutputExistsError(
-        OutputFault(path_, "something else created it during this run, so it is kept", "choose another name"));
-  } else if (error != 0) {
-    throw FailedError(WriteRefusal(path_, error));
-  }
+  RenameOutput(temporary_path_, path_, force_);
   committed_ = true;
   unfinished_->Keep();
 }

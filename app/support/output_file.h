@@ -51,6 +51,11 @@ class OutputFile {
   bool committed_ = false;
 };
 
+// A free name beside the target, to write under. What killed runs have left there is removed.
+std::string NameBeside(const std::string& path);
+// Renames onto the target as OutputFile::Commit does.
+void RenameOutput(const std::string& from, const std::string& path, bool force);
+
 // `text` to `path` through an OutputFile, or to stdout when path is empty or "-".
 void WriteText(const std::string& text, const std::string& path, bool force);
 

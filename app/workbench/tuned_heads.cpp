@@ -24,6 +24,7 @@
 #include "choices/tuning.h"
 #include "choices/tuning_files.h"
 #include "choices/tuning_traces.h"
+#include "data/trace_files.h"
 #include "kernels/cuda_executor.h"
 #include "support/output_file.h"
 
@@ -262,10 +263,8 @@ class TracesByLength {
   void Open(const std::vector<std::string>& paths, const TunedTraces& before, const std::string& why,
             const std::vector<analysis::HeadId>& heads, TunedTraces* traces) {
     const auto is_there = [](const TunedTraces& some, const std::string& path) {
-      return std::ranges::any_of(some, [&path](const OpenedTrace* trace) {
-        std::error_code missing;
-        return std::filesystem::equivalent(path, trace->reader.path(), missing);
-      });
+      return std::ranges::any_of(
+          some, [&path](const OpenedTrace* trace) { return data::NameSameTrace(path, trace->reader.path()); });
     };
     for (const std::string& path : paths) {
       opened_.push_back(std::make_unique<OpenedTrace>(path, memory_));

@@ -94,18 +94,30 @@ std::optional<TraceFileName> ParseTraceFilePath(const std::string& path) {
 }
 
 std::vector<std::string> FilesNamedFor(const std::string& path) {
-  const fs::path whole = fs::path(path).lexically_normal();
-  const fs::path folder = whole.parent_path();
+  const fs::path folder = fs::path(path).parent_path();
+  const std::string shared = fs::path(path).filename().string();
   std::vector<std::string> files;
   std::error_code unreadable;
   for (fs::directory_iterator at(folder.empty() ? "." : folder, unreadable), end; !unreadable && at != end;
        at.increment(unreadable)) {
-    const fs::path found = folder / at->path().filename();
-    const std::optional<TraceFileName> name = ParseTraceFilePath(found.string());
-    if (name && name->path == whole.string()) files.push_back(found.string());
+    const std::string found = at->path().filename().string();
+    const std::optional<TraceFileName> name = ParseTraceFilePath(found);
+    if (name && name->path == shared) files.push_back(TraceFilePath(path, name->number, name->count));
   }
   std::ranges::sort(files);
   return files;
+}
+
+bool NameSameTrace(const std::string& one, const std::string& other) {
+  const auto first_file = [](const std::string& path) {
+    if (const auto name = ParseTraceFilePath(path)) return TraceFilePath(name->path, 1, name->count);
+    std::error_code unreadable;
+    if (fs::exists(path, unreadable)) return path;
+    const std::vector<std::string> files = FilesNamedFor(path);
+    return files.empty() ? path : files.front();
+  };
+  std::error_code missing;
+  return fs::equivalent(one, other, missing) || fs::equivalent(first_file(one), first_file(other), missing);
 }
 
 std::vector<std::vector<int32_t>> DealLayers(const TraceLayout& layout, int32_t num_files, int64_t expected_rows) {

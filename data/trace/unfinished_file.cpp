@@ -13,8 +13,9 @@
 namespace headscope::data {
 namespace {
 
-// More than any command writes at a time; one that finds no slot free is only not removed at a sudden end.
-std::array<std::atomic<char*>, 64> names;
+// More than any command writes at a time, a trace in 64 files among them; one that finds no slot free is only not
+// removed at a sudden end.
+std::array<std::atomic<char*>, 128> names;
 
 }  // namespace
 

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 TEST(RecordPlan, SaysWhatTheOptionsSay) {
   const RecordPlan plan = ParseRecordPlan(
       R"({"format": "headscope-record-1", "layers": [7, 0, 1], "kv_heads": "0-1,3", "rows": "random:8:2",
-          "points": ["pre-rope", "value-norms"], "decode": 8, "dtype": "fp32"})",
+          "points": ["pre-rope", "value-norms"], "decode": 8, "dtype": "fp32", "files": 4})",
       "plan.json");
   EXPECT_EQ(plan.layers, "7,0,1");
   EXPECT_EQ(plan.heads, std::nullopt);
@@ -26,9 +26,10 @@ TEST(RecordPlan, SaysWhatTheOptionsSay) {
   EXPECT_THAT(*plan.points, ElementsAre("pre-rope", "value-norms"));
   EXPECT_EQ(plan.decode, 8);
   EXPECT_EQ(plan.dtype, "fp32");
+  EXPECT_EQ(plan.files, 4);
   const RecordPlan least = ParseRecordPlan(R"({"format": "headscope-record-1"})", "plan.json");
   EXPECT_FALSE(least.layers || least.heads || least.kv_heads || least.rows || least.points || least.decode ||
-               least.dtype);
+               least.dtype || least.files);
 }
 
 std::string Refusal(const std::string& text) {
@@ -57,6 +58,10 @@ TEST(RecordPlan, NamesTheKeyOfWhatIsWrong) {
            {R"("points": "pre-rope")", "points: is \"pre-rope\", not a list"},
            {R"("points": [1])", "points: holds 1"},
            {R"("decode": -1)", "decode: is -1"},
+           {R"("files": 0)", "files: is 0, not a number from 1 to 64"},
+           {R"("files": 65)", "files: is 65"},
+           {R"("files": "4")", "files: is \"4\""},
+           {R"("files": 4294967297)", "files: is 4294967297"},
            {R"("decode": "8")", "decode: is \"8\""},
            {R"("dtype": null)", "dtype: is null"},
        }) {

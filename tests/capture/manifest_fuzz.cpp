@@ -27,7 +27,7 @@ int FuzzManifest(const uint8_t* data, size_t size) {
   }
   PromptLine prompt;
   prompt.line = 2;
-  manifest.Has(prompt, "/proc/self/status");
+  manifest.Has(prompt, {"/proc/self/status"});
   Manifest again = New();
   const std::string text = manifest.Text();
   again.GoOnWith(text);

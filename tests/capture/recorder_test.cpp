@@ -135,6 +135,7 @@ struct RecorderCase {
   const char* rows;
   std::vector<int32_t> layers, heads;
   bool by_copies = false;
+  int32_t num_files = 1;
 };
 
 class RecorderRoundTrip : public ::testing::TestWithParam<RecorderCase> {};
@@ -171,7 +172,7 @@ TEST_P(RecorderRoundTrip, ReaderGivesTheBytesThatTheModelHandedOver) {
   const auto model = model::OpenTransformer(ReferenceModel(), {GetParam().dtype, kCpu, kChunk, 2}, {});
   const data::TraceLayout layout = LayoutOf(GetParam(), *model);
   const RowSelection rows(GetParam().rows);
-  data::TraceWriter writer(path, layout, false);
+  data::TraceFilesWriter writer(path, layout, GetParam().num_files, false);
   Recorder recorder(&writer, layout, rows, kPromptTokens);
   Tee tee(model->config(), &recorder, GetParam().by_copies);
   std::vector<int32_t> tokens(kPromptTokens + kDecodeTokens);
@@ -232,7 +233,7 @@ TEST(Recorder, ACopyThatFailsEndsTheRecording) {
   const TemporaryFolder folder;
   const auto model = model::OpenTransformer(ReferenceModel(), {ElementType::kFloat32, kCpu, kChunk, 2}, {});
   const data::TraceLayout layout = LayoutOf({ElementType::kFloat32, "all", {}, {}}, *model);
-  data::TraceWriter writer(folder.File("trace.h5"), layout, false);
+  data::TraceFilesWriter writer(folder.File("trace.h5"), layout, 1, false);
   Recorder recorder(&writer, layout, RowSelection("all"), kPromptTokens);
   recorder.BeginPass(std::vector<data::TokenRecord>(1));
   model::LayerHeads heads;
@@ -248,6 +249,10 @@ INSTANTIATE_TEST_SUITE_P(Selections, RecorderRoundTrip,
                                            RecorderCase{{}, "every:7", {1, 3, 9}, {0, 3, 7}},
                                            RecorderCase{ElementType::kBFloat16, "last:5", {4}, {2}}),
                          [](const auto& tested) { return std::string(ComputeTypeName(tested.param.dtype)); });
+INSTANTIATE_TEST_SUITE_P(Files, RecorderRoundTrip,
+                         ::testing::Values(RecorderCase{ElementType::kFloat32, "all", {}, {}, false, 3},
+                                           RecorderCase{{}, "every:7", {1, 3, 9}, {0, 3, 7}, true, 2},
+                                           RecorderCase{ElementType::kBFloat16, "all", {}, {}, true, 8}));
 // Heads and rows that lie in the copy as the trace has them, and others.
 INSTANTIATE_TEST_SUITE_P(Copies, RecorderRoundTrip,
                          ::testing::Values(RecorderCase{ElementType::kFloat32, "all", {}, {}, true},

@@ -33,6 +33,9 @@ struct CaptureRequest {
 
   std::string output_path;
   bool overwrite = false;
+  // So many files hold the trace, each some of its layers, with a thread each that writes it; more than one are named
+  // for output_path (data/trace_files.h).
+  int32_t num_files = 1;
   std::vector<int32_t> layers;  // empty: all
   std::vector<int32_t> heads;   // query heads; empty: all
   // In place of heads: the query heads of these KV heads, whole groups of them, in every layer.
@@ -58,12 +61,13 @@ struct CaptureRequest {
 };
 
 struct CaptureResult {
-  // Where the trace is. Interrupted: output_path, or when that held a trace before, which is then as it was, a name
-  // beside it (NAME.partial.EXT); empty when no token was recorded, for then there is no file.
+  // Where the trace is; of several files the first. Interrupted: output_path, or when that held a trace before, which
+  // is then as it was, a name beside it (NAME.partial.EXT); empty when no token was recorded, for then there is no
+  // file.
   std::string path;
   int64_t num_tokens = 0;
   int64_t num_rows = 0;
-  int64_t bytes = 0;           // of the file
+  int64_t bytes = 0;           // of its files
   double seconds = 0;          // model and writing, without loading
   std::string generated_text;  // of the decode steps
   // Of a task whose answer the decode steps had room for: 1 where the model gave it, else 0 (eval::ScoreOfAnswer).
@@ -80,7 +84,8 @@ struct CapturePlan {
   data::TraceLayout layout;  // the weights' fingerprint and sinks are not known yet
   int64_t num_prompt_tokens = 0;
   int64_t num_rows = 0;             // query rows, those of decode steps too
-  int64_t bytes = 0;                // of tensors and tokens; the file adds HDF5's own structures
+  int64_t bytes = 0;                // of tensors and tokens in all files; HDF5's own structures come on top
+  int32_t num_files = 1;            // that hold the trace
   model::Placement placement = {};  // where the layers would lie, of a request that places them by memory
   std::string why_no_texts = {};    // as a CaptureResult's
 };

@@ -26,9 +26,12 @@ struct TraceFileName {
 // Nothing where the name does not end like that.
 std::optional<TraceFileName> ParseTraceFilePath(const std::string& path);
 
-// The files in the folder of "DIR/out.h5" whose names make them files of it, in the order of their names. Only names
-// are looked at. A folder that cannot be read has none.
+// The files in the folder of "DIR/out.h5" whose names make them files of it, as TraceFilePath spells them, in the
+// order of their names. Only names are looked at. A folder that cannot be read has none.
 std::vector<std::string> FilesNamedFor(const std::string& path);
+
+// Whether both name a file of one trace, or the same file by whatever name.
+bool NameSameTrace(const std::string& one, const std::string& other);
 
 // The recorded layers' slots in each file, rising. Layers that share stored keys and values, or a selection, stay
 // together; the others are dealt out one by one, each to the file with the fewest bytes, so that neighbouring layers,
