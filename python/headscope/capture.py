@@ -21,6 +21,7 @@ def _options():
     prompt.add_argument("--chat", metavar="FILE.json", help="a conversation, [{\"role\": .., \"content\": ..}, ..], which the model's own chat template turns into the prompt")
     parser.add_argument("-o", "--output", metavar="OUT.h5", required=True, help="the trace to write")
     parser.add_argument("--force", action="store_true", help="replace an existing trace, when the new one is complete")
+    parser.add_argument("--files", type=int, default=1, metavar="N", help="files that hold the trace, each some of the layers: OUT-00001-of-0000N.h5 and so on, any one of which opens the whole (1)")
     parser.add_argument("--layers", help="layers to record, such as 0-3,7 (all)")
     parser.add_argument("--heads", help="query heads to record, of every layer (all)")
     parser.add_argument("--rows", default="all", help="query rows to record: all, last:N, every:N, random:N, random:N:SEED, or ranges A:B,C:D of rows A to B-1 (all)")
@@ -156,7 +157,7 @@ def capture(options):
 
     recording = recorder.record(
         model, options.output, layers=options.layers, heads=options.heads, rows=options.rows, points=options.record, tokenizer=tokenizer, prompt_tokens=length,
-        max_tokens=length + options.decode, latent=options.latent, prompt_source=source, overwrite=options.force,
+        max_tokens=length + options.decode, latent=options.latent, prompt_source=source, overwrite=options.force, files=options.files,
     )  # fmt: skip
     try:
         with torch.no_grad(), recording:
@@ -164,7 +165,7 @@ def capture(options):
     except KeyboardInterrupt:
         print(f"headscope: interrupted; {', '.join(recording.left) or 'no token was recorded'}", file=sys.stderr)
         return INTERRUPTED
-    print(options.output)
+    print(recording.paths[0])
     return 0
 
 

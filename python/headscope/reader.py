@@ -11,7 +11,7 @@ import numpy as np
 from h5py import h5s
 
 from headscope import layout as trace_layout
-from headscope import program, untrusted
+from headscope import program, trace_files, untrusted
 from headscope.errors import BadInputError, UsageError
 
 _USUAL = {name: usual for name, _, usual, _, _ in trace_layout.INTEGER_COLUMNS} | {name: usual for name, _, usual in trace_layout.FLOAT_COLUMNS}
@@ -70,11 +70,75 @@ def _values(raw, encoding):
     return raw.astype(np.float32) if encoding == "float16" else raw
 
 
+def first_to_open(path):
+    """The path, or where nothing has that name a file of the trace that is called so."""
+    files = [] if os.path.lexists(path) else trace_files.named_for(path)
+    if len({trace_files.parse(one)[2] for one in files}) > 1:
+        raise BadInputError(
+            f"{path}: may be the trace of {os.path.basename(files[0])} or that of {os.path.basename(files[-1])}, which are beside it; name a file of the one that is meant"
+        )
+    return files[0] if files else path
+
+
+def place_of(path, attributes):
+    """What a file says of itself: its set's name, its number, how many files there are; None of a trace in one file."""
+    found = [name for name in trace_files.ATTRIBUTES if name in attributes]
+    if not found:
+        return None
+    if len(found) < len(trace_files.ATTRIBUTES):
+        untrusted.refuse(path, f"attribute {found[0]}", "stands without the others of its kind")
+    name, number, count = _decoded(attributes["file_set"]), int(attributes["file_number"]), int(attributes["file_count"])
+    if len(name) != 32 or set(name) - set("0123456789abcdef"):
+        untrusted.refuse(path, "attribute file_set", "must be 32 hexadecimal digits")
+    if not 2 <= count <= trace_files.MOST_FILES or not 1 <= number <= count:
+        untrusted.refuse(path, "attribute file_number", f"file {number} of {count}: must be 1 to file_count, which must be 2 to {trace_files.MOST_FILES}")
+    return name, number, count
+
+
+def refuse_place(path, problem):
+    raise BadInputError(f"{path}: {problem}; bring back the file that was written under this name, or give each file a name without numbers to open its layers alone")
+
+
+def require_place(path, found, expected):
+    if found is None or found[0] != expected[0]:
+        refuse_place(path, "is not of the same trace as the files beside it")
+    if found != expected:
+        refuse_place(path, f"is file {found[1]} of {found[2]} of its trace, which its name does not say")
+
+
+def require_there(paths, opened):
+    for path in paths:
+        if not os.path.exists(path):
+            name = os.path.basename(opened)
+            raise BadInputError(
+                f"{path}: is missing: {name} is one of the {len(paths)} files of a trace; put all of them into one folder, or give {name} a name without numbers to open its layers alone"
+            )
+
+
 class Trace:
-    """A trace: `layers`, `facts(layer)`, `tokens`, `rows`; `q`, `k`, `v`, `lse` of a head; `scores` of any tile; `analyze` and `compare` by the program."""
+    """A trace, in one file or in several, which any one of them opens: `layers`, `facts(layer)`, `tokens`, `rows`; `q`, `k`, `v`, `lse` of a head; `scores` of any tile; `analyze` and `compare` by the program."""
 
     def __init__(self, path):
-        self.path = os.fspath(path)
+        self._open(first_to_open(os.fspath(path)))
+        place, name = self._set_place, trace_files.parse(self.path)
+        self.paths, self._others = [self.path], []
+        if place is None or name is None:  # by a name of its own a file is an ordinary trace of its layers
+            return
+        try:
+            require_place(self.path, place, (place[0], *name[1:]))
+            self.paths = trace_files.files_of(name[0], place[2])
+            if place[1] != 1:  # the first one is the trace's, and holds what is not of a layer
+                self.close()
+                require_there(self.paths, self.path)
+                self._open(self.paths[0])
+                require_place(self.path, self._set_place, (place[0], 1, place[2]))
+            self._join(place)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, path):
+        self.path, self._others = path, []
         try:
             self._file = h5py.File(self.path, "r", swmr=True)
         except OSError as error:
@@ -87,6 +151,35 @@ class Trace:
         except BaseException:
             self.close()
             raise
+
+    def _join(self, place):
+        """Adds the layers of the trace's other files, which are found by their names."""
+        require_there(self.paths, self.path)
+        for number, path in enumerate(self.paths[1:], 2):
+            other = Trace.__new__(Trace)
+            other._open(path)
+            self._others.append(other)
+            require_place(path, other._set_place, (place[0], number, place[2]))
+        files = [self, *self._others]
+        tokens = min(one.num_tokens for one in files)
+        if all(one.complete for one in files) and any(one.num_tokens != tokens for one in files):
+            refuse_place(self.path, "and the files beside it are complete with different numbers of tokens")
+        common = ("model", "encoding", "capture_point", "first_token")
+        ids = self.tokens[:tokens]
+        for one in files:
+            if any(getattr(one, name) != getattr(self, name) for name in common) or not np.array_equal(one.tokens[:tokens], ids):
+                refuse_place(one.path, f"has other facts of the model, the recording or the tokens than {os.path.basename(self.path)}")
+            if not np.array_equal(one.rows[one.rows < tokens], self.rows[self.rows < tokens]):
+                refuse_place(one.path, f"has other rows than {os.path.basename(self.path)}")
+            if repeated := set(one._facts) & {layer for before in files[: files.index(one)] for layer in before._facts}:
+                refuse_place(one.path, f"holds layer {min(repeated)}, which another of them holds as well")
+        complete, rows = all(one.complete for one in files), self.rows[self.rows < tokens]
+        self._owners = {layer: one for one in files for layer in one._facts}
+        self._facts = {layer: owner._facts[layer] for layer, owner in sorted(self._owners.items())}
+        self.layers = list(self._facts)
+        for one in files:
+            one.num_tokens, one.rows = tokens, rows
+        self.complete = complete
 
     def _read_layout(self):
         untrusted.check_objects(self.path, self._file)
@@ -107,6 +200,7 @@ class Trace:
         self.capture_point = _decoded(group.attrs["capture_point"])
         self.rows = self._read_column(group["q_rows"], num_rows)
         self.rows = self.rows[self.rows < self.num_tokens]
+        self._set_place = place_of(self.path, attributes)
         self.first_token = int(group.attrs["first_token"])
         untrusted.check_count(self.path, "attribute first_token", self.first_token, trace_layout.MAX_TOKENS)
         self._read_layers(group)
@@ -129,7 +223,7 @@ class Trace:
             parts = [int(part) for part in facts["part"]]
             self._read_sinks(facts, columns)
         untrusted.check_count(self.path, "recorded layers", len(self.layers), trace_layout.MAX_LAYERS)
-        self._facts, self._groups, self._places = {}, {}, {}
+        self._facts, self._groups, self._places, self._owners = {}, {}, {}, {}  # _owners: of the layers of several files
         for slot, layer in enumerate(self.layers):
             part = group if parts[slot] == 0 else group[f"part_{parts[slot]}"]
             heads = {name: tuple(int(head) for head in part[name][:]) for name in ("qo_heads", "kv_heads")}
@@ -151,7 +245,8 @@ class Trace:
         self.close()
 
     def close(self):
-        self._file.close()
+        for one in [self, *self._others]:
+            one._file.close()
 
     def __repr__(self):
         state = "complete" if self.complete else "not complete"
@@ -223,6 +318,8 @@ class Trace:
         spec = trace_layout.TENSORS.get(name)
         if spec is None:
             raise UsageError(f"tensor {name!r}: is not known; choose from {', '.join(trace_layout.TENSORS)}")
+        if (owner := self._owners.get(layer, self)) is not self:
+            return owner.tensor(name, layer, head)
         source = layer
         group = self._groups[layer]
         if name in ("k", "v") and name not in group and facts.kv_layer in self._groups:

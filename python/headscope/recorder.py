@@ -19,8 +19,9 @@ import numpy as np
 import torch
 
 from headscope import facts as layer_facts
-from headscope import interception, layout, model_files, own_order, visibility
+from headscope import interception, layout, model_files, own_order, trace_files, visibility
 from headscope.errors import BadInputError, HeadscopeError, UsageError
+from headscope.files_writer import new_writer
 from headscope.latent import Latent
 from headscope.observed import Observer
 from headscope.points import LayerPoints, points_of
@@ -28,14 +29,13 @@ from headscope.pump import Pump
 from headscope.selection import Rows, chosen_of, numbers
 from headscope.target import Target
 from headscope.token_text import TokenText
-from headscope.writer import TraceWriter
 
 _ENCODINGS = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
 
 def record(
     model, path, *, layers=None, heads=None, rows="all", points=None, tokenizer=None, prompt_tokens=None, max_tokens=None, latent=False, prompt_source="", task_answer="",
-    overwrite=False,
+    overwrite=False, files=1,
 ):
     """A context in which the forward passes of `model` are recorded into the trace `path`.
 
@@ -47,13 +47,14 @@ def record(
     max_tokens: how many tokens the prompt and what is decoded will have at most; it also sizes the file's chunks.
     latent: MLA alone: record the compressed keys (one KV head of kv_lora_rank + qk_rope_head_dim, whose first part is v) and the queries that meet them.
     overwrite: replace an existing trace, when the new one is complete.
+    files: how many files hold the trace, each some of its layers: out-00001-of-00004.h5 and so on, any one of which opens the whole.
 
     Several prompts, one after the other or in a batch padded on one side, make a trace each: `path` then has "{prompt}" in it, for their numbers from 0 on.
     The trace is complete when the context ends; where it ends by an exception it is left as it stands and says that it is not complete.
 
     Raises UsageError, BadInputError, FailedError: one sentence that names what is wrong and the remedy.
     """
-    return Recording(model, path, layers, heads, rows, points, tokenizer, prompt_tokens, max_tokens, latent, prompt_source, task_answer, overwrite)
+    return Recording(model, path, layers, heads, rows, points, tokenizer, prompt_tokens, max_tokens, latent, prompt_source, task_answer, overwrite, files)
 
 
 @dataclasses.dataclass
@@ -94,8 +95,9 @@ _looking = threading.local()
 class Recording:
     """See record. `paths`: the traces that are complete; `left`: what became of the others, a sentence's part each."""
 
-    def __init__(self, model, path, layers, heads, rows, points, tokenizer, prompt_tokens, max_tokens, latent, prompt_source, task_answer, overwrite):
-        self._model, self._path, self._overwrite = model, str(path), overwrite
+    def __init__(self, model, path, layers, heads, rows, points, tokenizer, prompt_tokens, max_tokens, latent, prompt_source, task_answer, overwrite, files=1):
+        self._model, self._path, self._overwrite, self._files = model, str(path), overwrite, files
+        trace_files.check_count(files)
         self._layers, self._heads, self._rows = numbers(layers, "layers"), numbers(heads, "heads"), Rows(rows)
         self._text, self._prompt_tokens, self._max_tokens = TokenText(tokenizer), prompt_tokens, max_tokens
         self._latent, self._points = latent, points_of(points)
@@ -121,7 +123,7 @@ class Recording:
             raise UsageError(f"{self._path}: this recording was entered already; make one with headscope.record for each with block")
         if hasattr(self._model, "_orig_mod"):
             raise UsageError("model: it is the compiled form of a model; give the model itself (model._orig_mod), and call whichever you like")
-        self._first_target = None if "{prompt}" in self._path else Target(self._path, self._overwrite)  # refused before anything is computed
+        self._first_target = None if "{prompt}" in self._path else Target(self._path, self._overwrite, self._files)  # refused before anything is computed
         self._process = os.getpid()
         self._pump = Pump()
         self._watch_generation()
@@ -197,7 +199,7 @@ class Recording:
         self._check_paths(count)
         for number in range(self._num_prompts, self._num_prompts + count):
             target, self._first_target = self._first_target, None
-            self._streams.append(_Stream(target or Target(self._path.replace("{prompt}", str(number)), self._overwrite)))
+            self._streams.append(_Stream(target or Target(self._path.replace("{prompt}", str(number)), self._overwrite, self._files)))
         self._num_prompts += count
 
     def _finish_streams(self):
@@ -207,7 +209,7 @@ class Recording:
                 self._pump.call(stream.writer.finish)
                 self._pump.drain()
                 stream.target.complete()
-                self.paths.append(stream.target.path)
+                self.paths.append(trace_files.file_path(stream.target.path, 1, self._files))
             else:
                 stream.target.leave(0, created=False)
             self._streams.pop(0)
@@ -335,7 +337,7 @@ class Recording:
     def _open(self, stream, count):
         tokens = self._max_tokens or max(self._prompt_tokens or 0, count)
         rows = self._rows.expected(stream.prompt_tokens, max(0, tokens - stream.prompt_tokens)) if self._rows.kind != "all" else tokens
-        stream.writer = TraceWriter(stream.target.writing_path, self._layout, tokens, rows)
+        stream.writer = new_writer(stream.target.writing_path, self._layout, self._files, tokens, rows)
 
     def _write_announcement(self, b, stream):
         """Once a pass, at its first recorded attention, when the positions are known."""

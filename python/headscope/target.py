@@ -6,16 +6,17 @@ import socket
 import stat
 import struct
 
+from headscope import trace_files
 from headscope.errors import FailedError, UsageError
 
 _NAME_MAX = 255
 
 
 class Target:
-    """The file of a trace. An existing one is replaced only with `overwrite`, and only by a complete trace: until then it is NAME.partial.h5."""
+    """The file of a trace, or its `count` files. An existing one is replaced only with `overwrite`, and only by a complete trace: until then it is NAME.partial.h5."""
 
-    def __init__(self, path, overwrite):
-        self.path = os.fspath(path)
+    def __init__(self, path, overwrite, count=1):
+        self.path, self.count = os.fspath(path), count
         if pathlib.Path(self.path).suffix not in (".h5", ".hdf5"):
             raise UsageError(f"output {self.path}: a trace is an HDF5 file; let its name end in .h5 or .hdf5")
         folder = os.path.dirname(self.path) or "."
@@ -31,33 +32,41 @@ class Target:
             raise
 
     def _writing_path(self, overwrite):
-        try:
-            mode = os.lstat(self.path).st_mode
-        except FileNotFoundError:
+        there = [path for path in [*trace_files.named_for(self.path), self.path] if os.path.lexists(path)]
+        if not there:
             return self.path
-        if stat.S_ISDIR(mode):
-            raise UsageError(f"output {self.path}: it is a folder; name a file")
-        if not stat.S_ISREG(mode):
-            raise UsageError(f"output {self.path}: it is there and is no regular file; choose another name")
-        if not overwrite:
-            raise UsageError(f"output {self.path}: it exists; choose another name or allow overwriting")
+        for path in there:
+            mode = os.lstat(path).st_mode
+            if stat.S_ISDIR(mode):
+                raise UsageError(f"output {path}: it is a folder; name a file")
+            if not stat.S_ISREG(mode):
+                raise UsageError(f"output {path}: it is there and is no regular file; choose another name")
+            if not overwrite:
+                raise UsageError(f"output {path}: it exists; choose another name or allow overwriting")
         stem, extension = os.path.splitext(os.path.basename(self.path))
         number = 1
         while True:
             mark = f".partial{'' if number == 1 else f'-{number}'}{extension}"
-            name = stem.encode()[: _NAME_MAX - len(mark)].decode(errors="ignore") + mark
+            behind = len(trace_files.file_path(mark, self.count, self.count))
+            name = stem.encode()[: _NAME_MAX - behind].decode(errors="ignore") + mark
             candidate = os.path.join(os.path.dirname(self.path), name)
-            if not os.path.lexists(candidate):
+            if not os.path.lexists(candidate) and not trace_files.named_for(candidate):
                 return candidate
             number += 1
 
     def complete(self):
-        """The trace is whole: it gets its name."""
+        """The trace is whole: it gets its name, and no file of what had it before stays."""
+        old, new = self.path, self.writing_path
         try:
             if self.writing_path != self.path:
-                os.replace(self.writing_path, self.path)
+                files = trace_files.files_of(self.path, self.count)
+                for new, old in zip(trace_files.files_of(self.writing_path, self.count), files):
+                    os.replace(new, old)
+                for old in [*trace_files.named_for(self.path), self.path]:
+                    if old not in files and os.path.lexists(old):
+                        os.unlink(old)
         except OSError as error:
-            raise FailedError(f"{self.path}: cannot be replaced ({error.strerror}); the whole new trace is {self.writing_path}") from None
+            raise FailedError(f"{old}: cannot be replaced ({error.strerror}); the new trace is whole, and what has its name not yet begins with {new}") from None
         finally:
             self.release()
 
@@ -65,10 +74,12 @@ class Target:
         """The trace is not whole: kept where it holds tokens. `created`: whether its file was made. Returns what is left, in words."""
         self.release()
         old = f" and {self.path} is as it was" if self.writing_path != self.path else ""
+        files = trace_files.files_of(self.writing_path, self.count)
         if tokens_flushed > 0:
-            return f"the first {tokens_flushed} tokens are in {self.writing_path}{old}"
-        if created and os.path.exists(self.writing_path):
-            os.unlink(self.writing_path)
+            return f"the first {tokens_flushed} tokens are in {files[0]}{' and the files that go with it' if self.count > 1 else ''}{old}"
+        for file in files if created else []:
+            if os.path.exists(file):
+                os.unlink(file)
         return f"no token was recorded{old}"
 
     def release(self):

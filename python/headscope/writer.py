@@ -159,12 +159,16 @@ os.register_at_fork(after_in_child=_disown)
 
 
 class TraceWriter:
-    """Writes the trace `path`, which must not be there. `expected_tokens` and `expected_rows` only size chunks."""
+    """Writes the trace `path`, which must not be there. `expected_tokens` and `expected_rows` only size chunks.
 
-    def __init__(self, path, layout, expected_tokens=None, expected_rows=None):
+    place: of a file of a trace in several (files_writer.py): the set's name, the file's number and how many there are; they share the memory for open chunks.
+    """
+
+    def __init__(self, path, layout, expected_tokens=None, expected_rows=None, place=None, sharing=1):
         if problem := trace_layout.layout_problem(layout):
             raise FailedError(f"{path}: {problem}")
-        self.path, self.layout = os.fspath(path), layout
+        self.path, self.layout, self._set_place = os.fspath(path), layout, place
+        self._open_chunk_budget = OPEN_CHUNK_BUDGET // sharing
         self.num_tokens = self.text_bytes = 0
         self.row_positions = np.zeros(0, np.int32)
         self.layer_tokens = [0] * len(layout.layers)
@@ -204,6 +208,11 @@ class TraceWriter:
         _attribute(root, "complete", self._boolean, np.array(0, "i1"))
         _integer(root, "tokens_flushed", 0, h5t.STD_I64LE)
         _integer(root, "rows_flushed", 0, h5t.STD_I64LE)
+        if self._set_place is not None:
+            name, number, count = self._set_place
+            _text(root, "file_set", name)
+            _integer(root, "file_number", number)
+            _integer(root, "file_count", count)
         self._create_model(root)
         self.parts = trace_layout.parts_of(layout)
         self.place = {slot: (part, i) for part, slots in enumerate(self.parts) for i, slot in enumerate(slots)}
@@ -303,15 +312,15 @@ class TraceWriter:
             heads, items = spec.heads(facts), self._expected_rows if spec.of_rows else self._expected_tokens
             kind = {"encoding": encoded, "float32": h5t.IEEE_F32LE, "int32": h5t.STD_I32LE}[spec.kind]
             extents, axes = [layers, heads, 0], ["layer", spec.head_axis, "row" if spec.of_rows else "token"]
-            chunk, cache = trace_layout.chunk_items(32, items), OPEN_CHUNK_BUDGET // 16 * layers // all_layers
+            chunk, cache = trace_layout.chunk_items(32, items), self._open_chunk_budget // 16 * layers // all_layers
             if spec.width:
                 extents.append(spec.width(facts))
                 axes.append("id" if name == "selection" else "dim")
                 chunk = trace_layout.chunk_items(spec.width(facts) * trace_layout.component_bytes(spec, layout.encoding), items)
-                cache = OPEN_CHUNK_BUDGET * heads * layers // all_vectors
+                cache = self._open_chunk_budget * heads * layers // all_vectors
             tensors[name] = self._grow("rows" if spec.of_rows else "tokens", _Growing(group, name, kind, extents, 2, chunk, axes, spec.unit, cache))
         chunk = trace_layout.chunk_items(32, self._expected_rows)
-        cache = OPEN_CHUNK_BUDGET // 16 * layers // all_layers
+        cache = self._open_chunk_budget // 16 * layers // all_layers
         tensors["lse_keys"] = self._grow("rows", _Growing(group, "lse_keys", h5t.STD_I64LE, (layers, 0), 1, chunk, ("layer", "row"), "token", cache))
         self._tensors.append(tensors)
 
@@ -340,7 +349,7 @@ class TraceWriter:
                 axes.append("dim")
                 item_bytes = spec.width(facts) * kind.get_size()
             chunk = trace_layout.chunk_items(item_bytes, items)
-            growing = _Growing(group, name, kind, extents, 2, chunk, axes, spec.unit, OPEN_CHUNK_BUDGET // 16)
+            growing = _Growing(group, name, kind, extents, 2, chunk, axes, spec.unit, self._open_chunk_budget // 16)
             self._cross[name] = self._grow("rows" if spec.of_rows else "source", growing)
 
     def write_cross(self, slot, name, first, values):
