@@ -112,6 +112,27 @@ TEST(TraceAfterKill, FiftyWritersKilledAtRandomMomentsLoseNothingFlushed) {
   EXPECT_EQ(incomplete, 50) << "a writer ended before it was killed";
 }
 
+TEST(TraceAfterKill, FilesOfATraceHoldWhatAllOfThemFlushed) {
+  const ScratchFolder folder;
+  std::mt19937 random(20261128);
+  std::uniform_int_distribution<int> flushes(1, 4), microseconds(0, 20000);
+  for (int trial = 0; trial < 20; ++trial) {
+    SCOPED_TRACE("trial " + std::to_string(trial));
+    const std::string path = folder.File(std::to_string(trial) + ".h5");
+    const StressVariant variant = testing::Variant(trial);
+    WriterProcess writer({path, std::to_string(trial), "--files", trial % 2 == 0 ? "3" : "2"});
+    writer.WaitForLines(flushes(random));
+    std::this_thread::sleep_for(std::chrono::microseconds(microseconds(random)));
+    writer.Kill();
+    const TraceReader reader(path);
+    EXPECT_EQ(std::ssize(reader.files()), trial % 2 == 0 ? 3 : 2);
+    EXPECT_GT(writer.LastCount(), 0);
+    EXPECT_GE(reader.num_tokens(), writer.LastCount());
+    EXPECT_FALSE(reader.complete());
+    EXPECT_EQ(FirstDifference(reader, variant.num_prompt), "");
+  }
+}
+
 TEST(TraceAfterKill, ReaderOfALivingWriterInAnotherProcessSeesGrowth) {
   const ScratchFolder folder;
   const std::string path = folder.File("t.h5");

@@ -2,12 +2,13 @@
 // Writes a synthetic trace in a process of its own, to be killed or to run out of space. After each flush it prints the
 // number of flushed tokens on one line, so that whoever kills it knows the least that must be readable.
 //
-//   data_trace_writer_process PATH VARIANT [--file-limit BYTES] [--small-disk BYTES]
+//   data_trace_writer_process PATH VARIANT [--file-limit BYTES] [--small-disk BYTES] | --files N
 //
 // VARIANT chooses encoding, sizes and rhythm (synthetic_trace.h). --file-limit makes writes beyond BYTES fail as on a
 // full disk. --small-disk mounts a file system of BYTES over PATH's folder, visible to this process alone; exit code 77
 // when that is not permitted. With either, the trace is read back in this very process after the failure, and the last
-// line tells the outcome.
+// line tells the outcome. --files spreads the trace over so many files, which are flushed one after the other, so that
+// a kill finds them with different counts.
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -20,13 +21,17 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "base/errors.h"
+#include "data/trace_files_writer.h"
 #include "synthetic_trace.h"
 
 namespace {
 
 using headscope::FailedError;
+using headscope::data::TraceFilesWriter;
+using headscope::data::TraceLayout;
 using headscope::data::TraceReader;
 using headscope::data::TraceStorage;
 using headscope::data::TraceWriter;
@@ -88,16 +93,38 @@ int WriteUntilItFails(const std::string& path, const StressVariant& variant, boo
   return 1;
 }
 
+int WriteFiles(const std::string& path, const StressVariant& variant, int32_t num_files) {
+  TraceFilesWriter writer(path, variant.layout, num_files, /*overwrite=*/true);
+  const std::vector<TraceLayout> layouts =
+      headscope::data::LayoutsOfFiles(variant.layout, headscope::data::DealLayers(variant.layout, num_files, 0));
+  int64_t passes = 0;
+  for (int64_t begin = 0; begin < kEndless; begin += variant.pass) {
+    const bool flush = ++passes % variant.flush_every == 0;
+    for (int32_t file = 0; file < num_files; ++file) {
+      AppendPass(writer.file(file), layouts[static_cast<size_t>(file)], begin, begin + variant.pass,
+                 variant.num_prompt);
+      if (flush) writer.file(file).Flush();
+    }
+    if (!flush) continue;
+    std::printf("%lld\n", static_cast<long long>(begin + variant.pass));
+    std::fflush(stdout);
+  }
+  std::printf("never stopped\n");
+  return 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 3 && argc != 5 && !(argc == 6 && std::strcmp(argv[5], "--fill") == 0)) {
     std::fprintf(stderr,
-                 "usage: data_trace_writer_process PATH VARIANT [--file-limit BYTES | --small-disk BYTES [--fill]]\n");
+                 "usage: data_trace_writer_process PATH VARIANT [--files N | --file-limit BYTES | --small-disk BYTES "
+                 "[--fill]]\n");
     return 2;
   }
   const std::string path = argv[1], option = argc >= 5 ? argv[3] : "";
   const StressVariant variant = Variant(std::atoi(argv[2]));
+  if (option == "--files") return WriteFiles(path, variant, std::atoi(argv[4]));
   if (option == "--file-limit") {
     std::signal(SIGXFSZ, SIG_IGN);
     const rlim_t limit = std::strtoull(argv[4], nullptr, 10);
