@@ -23,8 +23,8 @@ class GlSurface : public QWidget {
  public:
   ~GlSurface() override;
 
-  // HEADSCOPE_MAP_SURFACE says so ("window": the window is put together by OpenGL; "memory": the frame is drawn into
-  // memory), or else whether OpenGL's renderer is a known piece of software. Asked once.
+  // Whether frames are drawn into memory: where OpenGL's renderer is a known piece of software, unless
+  // HEADSCOPE_MAP_SURFACE says "memory" or "window". Found out once.
   static bool DrawsIntoMemory();
 
   // As QOpenGLWidget's. The context may be null before the first frame, and without OpenGL.
