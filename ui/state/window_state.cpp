@@ -135,7 +135,7 @@ void WindowState::SetMethod(const MethodState& state) {
 void WindowState::ReadMethodFile(const QString& kind, const QString& path,
                                  std::function<void(const QString& name)> then) {
   const auto kinds = workbench->method_files();
-  const std::string name = kind.toStdString(), plain(kernels::WithoutPhase(name));
+  const std::string given = kind.toStdString(), plain(kernels::WithoutPhase(given));
   if (std::none_of(kinds.begin(), kinds.end(), [&](const MethodFile& one) { return one.name == plain; })) return;
   const int64_t number = ++method_file_;
   workbench->ReadMethodFile(plain, path.toStdString(),
