@@ -43,6 +43,7 @@ constexpr Gesture kGestures[] = {
      "Move the target, and the method's parameters with it"},
     {"Panes", "Drag in Histogram", "Show only the heads in that range"},
     {"Panes", "Click on a lost key or a word of the text", "Show it on the map; right-click a word: make it the query"},
+    {"Panes", "Left, Right in Text", "The query before, after; with Shift: the key"},
     {"Panes", "Click on a point in the trade-off", "Open that run; arrow keys and Enter work as well"},
     {"Panes", "Double-click on a run, Enter there", "Open its head, and its method with its parameters"},
     {"Panes", "Click on the progress of a capture", "Open its dialog again"},
