@@ -55,6 +55,15 @@ TEST_F(CurvePaneTest, TheDraggedLineMovesABudgetSoThatTheCurveMeetsIt) {
   EXPECT_LT(static_cast<double>(below), 0.05 * static_cast<double>(mass.size()));
   EXPECT_LT(trial().mask()->summary.kept_fraction, 1) << "and not by keeping everything";
   EXPECT_TRUE(Find<QLabel>("curveStatus")->text().contains(QStringLiteral("% below")));
+  // What was one movement of the hand is one step back, and forward.
+  const kernels::ParameterValues found = trial().values();
+  const double target = trial().target();
+  window_->ActionNamed(QStringLiteral("undo"))->trigger();
+  EXPECT_EQ(trial().target(), 0.95);
+  EXPECT_EQ(trial().values(), before);
+  window_->ActionNamed(QStringLiteral("redo"))->trigger();
+  EXPECT_EQ(trial().target(), target);
+  EXPECT_EQ(trial().values(), found);
 }
 
 TEST_F(CurvePaneTest, SharesOfMassFollowAtOnceAndKeysMoveTheLine) {

@@ -5,7 +5,9 @@
 #include <QJsonArray>
 #include <QTemporaryDir>
 #include <QUndoStack>
+#include <chrono>
 #include <set>
+#include <thread>
 
 #include "head_history.h"
 #include "parameter_history.h"
@@ -80,6 +82,24 @@ TEST(ParameterHistory, OneDragIsOneStepAndEvenTheFirstChangeComesBack) {
   EXPECT_TRUE(history.stack()->canRedo());
   history.stack()->redo();
   EXPECT_EQ(now, (MethodState{"band", "window=70"}));
+}
+
+// A search takes its time, and what it finds belongs to what was asked for.
+TEST(ParameterHistory, WhatContinuesAStepIsUndoneWithItHoweverLate) {
+  MethodState now{"band", "window=64", 0.95};
+  ParameterHistory history([&](const MethodState& state) { now = state; });
+  history.Record(now);
+  history.Record({"band", "window=64", 0.8});
+  std::this_thread::sleep_for(std::chrono::milliseconds(ParameterHistory::kOneDragMs + 50));
+  history.ContinueStep();
+  history.Record({"band", "window=32", 0.8});
+  EXPECT_EQ(history.stack()->count(), 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(ParameterHistory::kOneDragMs + 50));
+  history.Record({"band", "window=16", 0.8});
+  EXPECT_EQ(history.stack()->count(), 2) << "once";
+  history.stack()->undo();
+  history.stack()->undo();
+  EXPECT_EQ(now, (MethodState{"band", "window=64", 0.95}));
 }
 
 }  // namespace

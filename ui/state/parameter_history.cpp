@@ -2,6 +2,7 @@
 #include "parameter_history.h"
 
 #include <QUndoCommand>
+#include <utility>
 
 namespace headscope::ui {
 
@@ -39,14 +40,15 @@ class ParameterHistory::Step : public QUndoCommand {
 void ParameterHistory::Begin(const MethodState& state) {
   current_ = state;
   known_ = true;
+  continues_ = false;
   since_change_.invalidate();
 }
 
 void ParameterHistory::Record(const MethodState& state) {
   if (known_ && state == current_) return;
   const MethodState before = current_;
-  const bool same_drag =
-      since_change_.isValid() && since_change_.elapsed() < kOneDragMs && stack_.canUndo() && !stack_.canRedo();
+  const bool soon = since_change_.isValid() && since_change_.elapsed() < kOneDragMs;
+  const bool same_drag = (std::exchange(continues_, false) || soon) && stack_.canUndo() && !stack_.canRedo();
   current_ = state;
   since_change_.start();
   if (known_) stack_.push(new Step(this, before, state, same_drag));

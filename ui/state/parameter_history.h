@@ -25,6 +25,8 @@ class ParameterHistory {
   // The state as it is now; a state that is already known (a restored one, too) adds no step. Changes of one method
   // that follow each other within kOneDragMs are one step.
   void Record(const MethodState& state);
+  // The next change is the rest of the latest step, however long it took.
+  void ContinueStep() { continues_ = true; }
   QUndoStack* stack() { return &stack_; }
 
   static constexpr qint64 kOneDragMs = 700;
@@ -33,7 +35,7 @@ class ParameterHistory {
   class Step;
   Restore restore_;
   MethodState current_;
-  bool known_ = false;
+  bool known_ = false, continues_ = false;
   QElapsedTimer since_change_;
   QUndoStack stack_;
 };

@@ -165,7 +165,7 @@ bool RunQueue::CanSearch() const {
 
 void RunQueue::MeetTarget() {
   if (!CanSearch()) return;
-  SearchForTarget([this](const Refusal& refusal) {
+  SearchForTarget(/*aimed=*/false, [this](const Refusal& refusal) {
     StopSearch();
     Q_EMIT Failed(QString::fromStdString(refusal.sentence));
   });
@@ -188,14 +188,16 @@ void RunQueue::ShowFirstMethod(std::function<void()> shown) {
       [this](const Refusal&) { StopSearch(); });
 }
 
-void RunQueue::SearchForTarget(Reply<Refusal> failed) {
+void RunQueue::SearchForTarget(bool aimed, Reply<Refusal> failed) {
   BeginSearch();
   const kernels::MethodSpec* const method = trial_->method();
   Search(
       method->name, trial_->values(), {},
-      [this, method](const kernels::ParameterValues& values) {
+      [this, method, aimed](const kernels::ParameterValues& values) {
         StopSearch();
-        if (trial_->method() == method) trial_->SelectMethod(method->name, values);  // one step back undoes it
+        if (trial_->method() != method || values == trial_->values()) return;
+        if (aimed) Q_EMIT AimFollowed();
+        trial_->SelectMethod(method->name, values);  // one step back undoes it
       },
       std::move(failed));
 }
@@ -234,7 +236,7 @@ QString RunQueue::aim_error() const {
 void RunQueue::AimNow() {
   // A search beside a run would be measured with it.
   if (aim_kind() != AimKind::kSearch || aimed_ != Present() || measuring_all_ || trial_->running()) return;
-  SearchForTarget([this](const Refusal& refusal) {
+  SearchForTarget(/*aimed=*/true, [this](const Refusal& refusal) {
     aim_error_ = QString::fromStdString(refusal.sentence);
     StopSearch();
   });

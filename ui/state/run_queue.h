@@ -65,6 +65,7 @@ class RunQueue : public QObject {
   void Failed(const QString& sentence);
   void LeftOut(const QString& sentence);  // at the end: which methods, and why
   void SearchingChanged();
+  void AimFollowed();  // before the method's parameters follow the target that Aim set
 
  private:
   struct PendingRun {
@@ -80,7 +81,8 @@ class RunQueue : public QObject {
   void CancelRuns();  // the one under way as well
   void AimNow();
   void BeginSearch();
-  void SearchForTarget(Reply<Refusal> failed);  // of the method under trial
+  // Of the method under trial; `aimed`: what it finds belongs to the change of the target.
+  void SearchForTarget(bool aimed, Reply<Refusal> failed);
   void SearchNextMethod();
   // `place` is added to what its progress says.
   void Search(const std::string& method, const kernels::ParameterValues& values, const QString& place,

@@ -60,6 +60,9 @@ WindowState::WindowState(Workbench* bench, QObject* parent)
     if (trial.head() != head) trial.SetHead(head);
   });
   connect(&trial, &MethodTrial::MethodChanged, this, [this] { ++method_file_; });
+  // Queued as what it is about, and so just before it.
+  connect(
+      &queue, &RunQueue::AimFollowed, this, [this] { parameters.ContinueStep(); }, Qt::QueuedConnection);
   // Later: a change may come from within a frame.
   connect(
       &trial, &MethodTrial::MethodChanged, this,
