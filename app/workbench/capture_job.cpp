@@ -6,6 +6,7 @@
 
 #include "capture/capture.h"
 #include "choices/head_selection.h"
+#include "data/trace_files.h"
 #include "support/messages.h"
 #include "support/paths.h"
 
@@ -40,6 +41,8 @@ capture::CaptureRequest RequestOf(const ui::CaptureSettings& settings) {
   }
   request.output_path = settings.output_path;
   request.overwrite = settings.overwrite;
+  static_assert(ui::kMostTraceFiles == data::kMaxTraceFiles);
+  request.num_files = settings.num_files;
   request.layers = ParseNumberList(settings.layers, "layers");
   request.heads = ParseNumberList(settings.heads, "heads");
   request.kv_heads = ParseNumberList(settings.kv_heads, "KV heads");
@@ -100,8 +103,9 @@ void CaptureJob::Start(const ui::CaptureSettings& settings, ui::Reply<ui::Captur
         fail("The capture was cancelled before a token was recorded.");
         return;
       }
-      const ui::CapturedTrace trace{result.path, result.num_tokens, result.interrupted, result.why_no_texts,
-                                    PlacementOf(result.placement)};
+      const ui::CapturedTrace trace{
+          result.path, result.num_tokens, result.interrupted, result.why_no_texts, PlacementOf(result.placement),
+          result.bytes};
       post_([running = running_, done, trace] {
         *running = false;
         done(trace);

@@ -5,6 +5,7 @@
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <iterator>
 
 #include "analysis/compare.h"
@@ -83,6 +84,12 @@ ui::TraceSummary Summarise(const data::TraceReader& reader) {
   const data::TraceLayout& layout = reader.layout();
   ui::TraceSummary summary;
   summary.path = reader.path();
+  summary.num_files = static_cast<int32_t>(reader.files().size());
+  for (const std::string& file : reader.files()) {
+    std::error_code gone;
+    const auto bytes = std::filesystem::file_size(file, gone);
+    if (!gone) summary.bytes += static_cast<int64_t>(bytes);
+  }
   summary.model_name = analysis::Printable(layout.model.name);
   summary.num_tokens = reader.num_tokens();
   summary.num_rows = reader.num_rows();

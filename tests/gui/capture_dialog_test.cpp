@@ -120,6 +120,17 @@ TEST_F(CaptureDialogTest, TakesTokenIdsAsTheyAre) {
   EXPECT_TRUE(dialog.Settings().task.empty() && dialog.Settings().prompt_text.empty());
 }
 
+TEST_F(CaptureDialogTest, SpreadsTheTraceOverFiles) {
+  CaptureDialog dialog(&workbench_);
+  EXPECT_EQ(dialog.Settings().num_files, 1);
+  auto* files = dialog.findChild<QSpinBox*>(QStringLiteral("captureFiles"));
+  ASSERT_NE(files, nullptr);
+  files->setValue(4);
+  EXPECT_EQ(dialog.Settings().num_files, 4);
+  files->setValue(kMostTraceFiles + 1);
+  EXPECT_EQ(dialog.Settings().num_files, kMostTraceFiles);
+}
+
 // A prompt that fits was called too long when it was what it generates that did not fit beside it.
 TEST_F(CaptureDialogTest, TellsALongPromptFromTooManyTokensToGenerate) {
   workbench_.model->max_positions = 4;

@@ -8,10 +8,13 @@
 #include <QFormLayout>
 #include <QGridLayout>
 #include <QHBoxLayout>
+#include <QLabel>
 #include <QMessageBox>
+#include <QRegularExpression>
 #include <QStackedWidget>
 #include <QStandardPaths>
 #include <QVBoxLayout>
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <optional>
@@ -56,6 +59,16 @@ QString DefaultOutput() {
   return QDir(QStandardPaths::writableLocation(QStandardPaths::HomeLocation)).filePath(QStringLiteral("capture.h5"));
 }
 
+// The files of a trace that is spread over several (docs/trace_format.md, "Several files").
+QFileInfoList FilesNamedFor(const QFileInfo& output) {
+  const QString base = output.completeBaseName(), extension = output.fileName().mid(base.size());
+  const QRegularExpression name(QStringLiteral("^%1-\\d{5}-of-\\d{5}%2$")
+                                    .arg(QRegularExpression::escape(base), QRegularExpression::escape(extension)));
+  QFileInfoList files = output.absoluteDir().entryInfoList(QDir::Files);
+  files.removeIf([&](const QFileInfo& file) { return !name.match(file.fileName()).hasMatch(); });
+  return files;
+}
+
 }  // namespace
 
 CaptureDialog::CaptureDialog(Workbench* workbench, QWidget* parent)
@@ -82,6 +95,7 @@ void CaptureDialog::BuildForm() {
   rows_ = named(new QLineEdit(QStringLiteral("all")), "captureRows");
   output_ = named(new QLineEdit(DefaultOutput()), "captureOutput");
   decode_ = named(new QSpinBox, "captureDecode");
+  files_ = named(new QSpinBox, "captureFiles");
   dtype_ = named(new QComboBox, "captureDtype");
   device_ = named(new QComboBox, "captureDevice");
   model_label_ = named(new QLabel, "captureModelLabel");
@@ -104,6 +118,10 @@ void CaptureDialog::BuildForm() {
          "Sparse methods need consecutive rows: all, last:N or a single range"));
   decode_->setRange(0, 1'000'000);
   decode_->setToolTip(tr("Tokens to generate after the prompt, recorded as decode steps"));
+  files_->setRange(1, kMostTraceFiles);
+  files_->setToolTip(
+      tr("Files that hold the trace, each some of the layers, written at the same time; any one of them opens the "
+         "whole"));
   dtype_->setToolTip(tr("Precision of the trace; auto: bf16 for a bf16 model, fp32 otherwise"));
   for (const std::optional<ElementType> type : kTypes) {
     const std::string_view name = ComputeTypeName(type);
@@ -143,7 +161,17 @@ void CaptureDialog::BuildForm() {
   in_heads->addWidget(heads_, 1);
   form->addRow(tr("Heads"), heads);
   form->addRow(tr("Query rows"), rows_);
-  form->addRow(tr("Decode tokens"), decode_);
+  auto* decode_and_files = new QWidget;
+  auto* in_decode_and_files = new QHBoxLayout(decode_and_files);
+  in_decode_and_files->setContentsMargins(0, 0, 0, 0);
+  in_decode_and_files->addWidget(decode_, 1);
+  auto* files_label = new QLabel(tr("Fi&les"));
+  files_label->setBuddy(files_);
+  in_decode_and_files->addWidget(files_label);
+  in_decode_and_files->addWidget(files_);
+  auto* decode_label = new QLabel(tr("Decode tokens"));
+  decode_label->setBuddy(decode_);
+  form->addRow(decode_label, decode_and_files);
   auto* record = new QWidget;
   constexpr int kBoxesInARow = 4;  // as wide as the other rows
   auto* record_layout = new QGridLayout(record);
@@ -194,7 +222,7 @@ void CaptureDialog::BuildForm() {
   for (QLineEdit* edit : {layers_, heads_, rows_, output_, prompt_file_, ids_})
     connect(edit, &QLineEdit::textChanged, this, &CaptureDialog::Refresh);
   connect(heads_kind_, &QComboBox::currentIndexChanged, this, &CaptureDialog::Refresh);
-  for (QSpinBox* box : {length_, decode_}) connect(box, &QSpinBox::valueChanged, this, &CaptureDialog::Refresh);
+  for (QSpinBox* box : {length_, decode_, files_}) connect(box, &QSpinBox::valueChanged, this, &CaptureDialog::Refresh);
   estimate_delay_.setSingleShot(true);
   estimate_delay_.setInterval(300);
   connect(&estimate_delay_, &QTimer::timeout, this, &CaptureDialog::AskForEstimate);
@@ -336,6 +364,7 @@ CaptureSettings CaptureDialog::Settings() const {
   settings.place_by_memory = static_cast<size_t>(device_->currentIndex()) == devices_.size();
   if (!settings.place_by_memory) settings.device = devices_[static_cast<size_t>(device_->currentIndex())];
   settings.output_path = output_->text().toStdString();
+  settings.num_files = files_->value();
   return settings;
 }
 
@@ -447,8 +476,12 @@ void CaptureDialog::ShowEstimate() {
 
 bool CaptureDialog::AskToReplace() {
   const QFileInfo output(output_->text());
+  const QFileInfoList files = FilesNamedFor(output);
   const bool on_show =
-      !trace_on_show_.isEmpty() && output.canonicalFilePath() == QFileInfo(trace_on_show_).canonicalFilePath();
+      !trace_on_show_.isEmpty() && (output.canonicalFilePath() == QFileInfo(trace_on_show_).canonicalFilePath() ||
+                                    std::ranges::any_of(files, [&](const QFileInfo& file) {
+                                      return file.canonicalFilePath() == QFileInfo(trace_on_show_).canonicalFilePath();
+                                    }));
   const QString question =
       on_show ? tr("%1 is the open trace. Replace it? The window keeps showing the old one until you open the new one.")
               : tr("%1 exists. Replace it?");
@@ -458,7 +491,7 @@ bool CaptureDialog::AskToReplace() {
 
 void CaptureDialog::Start() {
   CaptureSettings settings = Settings();
-  settings.overwrite = QFileInfo::exists(output_->text());
+  settings.overwrite = QFileInfo::exists(output_->text()) || !FilesNamedFor(QFileInfo(output_->text())).isEmpty();
   if (settings.overwrite && !AskToReplace()) return;
   capturing_ = true;
   stopping_ = false;
@@ -516,9 +549,7 @@ void CaptureDialog::Finish(const QString& sentence, bool error) {
 }
 
 QString DescribeSize(const CapturedTrace& trace) {
-  return QObject::tr("%1 tokens, %2")
-      .arg(CountText(trace.num_tokens),
-           QString::fromStdString(ByteText(QFileInfo(QString::fromStdString(trace.path)).size())));
+  return QObject::tr("%1 tokens, %2").arg(CountText(trace.num_tokens), QString::fromStdString(ByteText(trace.bytes)));
 }
 
 }  // namespace headscope::ui

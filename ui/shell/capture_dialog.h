@@ -78,7 +78,7 @@ class CaptureDialog : public QDialog {
   QComboBox *prompt_kind_, *task_, *dtype_, *device_, *heads_kind_;
   QPlainTextEdit* text_;
   QList<QCheckBox*> record_;  // in the order of recordable_
-  QSpinBox *length_, *decode_;
+  QSpinBox *length_, *decode_, *files_;
   QWidget* form_;
   QLabel *model_label_, *estimate_, *status_, *problem_;
   QProgressBar* progress_;

@@ -66,7 +66,8 @@ void TraceInfo::Rebuild() {
   for (const analysis::HeadId& head : trace.heads) layers.insert(head.layer);
   line(tr("File"), file.fileName());
   line(tr("Folder"), file.absolutePath());
-  line(tr("Size"), QString::fromStdString(ByteText(file.size())));
+  const QString size = QString::fromStdString(ByteText(trace.bytes));
+  line(tr("Size"), trace.num_files > 1 ? tr("%1 in %2 files").arg(size).arg(trace.num_files) : size);
   line(tr("Complete"), trace.complete ? tr("yes")
                        : trace.expected_tokens > trace.num_tokens
                            ? tr("no: %1 of %2 tokens; the capture was stopped or is still running")

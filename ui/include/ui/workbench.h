@@ -31,8 +31,13 @@
 
 namespace headscope::ui {
 
+// Files that a trace may be spread over.
+inline constexpr int32_t kMostTraceFiles = 64;
+
 struct TraceSummary {
-  std::string path;
+  std::string path;   // of several files the first
+  int64_t bytes = 0;  // of all of them
+  int32_t num_files = 1;
   std::string model_name;  // printable, as prompt_source and the tokens are (analysis/types/printable.h)
   int64_t num_tokens = 0, num_rows = 0;
   int64_t first_token = 0;  // where it was cut from a longer trace; 0: a whole one
@@ -95,6 +100,7 @@ struct CaptureSettings {
   bool place_by_memory = false;  // in place of one device: over the GPUs and the CPU, by their free memory
   std::string output_path;
   bool overwrite = false;
+  int32_t num_files = 1;  // 1 to kMostTraceFiles; more than one are named for output_path
 };
 
 struct ProgressReport {
@@ -352,6 +358,7 @@ struct CapturedTrace {
   bool cancelled = false;  // valid, and shorter than asked for
   std::string why_no_texts = {};  // of token ids whose model has no tokenizer that can be read: a sentence
   std::string placement = {};     // as CaptureEstimate's
+  int64_t bytes = 0;              // of its files
 };
 
 // A trace to begin with. What takes too much room to come along is made on this machine when it is first asked for.
