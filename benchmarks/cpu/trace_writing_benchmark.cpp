@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// trace_writing_benchmark FOLDER [--gigabytes N] [--traces N] [--repeat N]: how fast traces are written, each by a
-// thread of its own, beside what the machine writes into the same folder's page cache without more, what it writes
-// where each block of a chunk's size is copied and summed up before, and what it copies in memory. Gigabytes are 10^9
-// bytes.
+// trace_writing_benchmark FOLDER [--gigabytes N] [--traces N] [--files N] [--repeat N]: how fast traces are written,
+// each by a thread of its own, or with --files as many files of one trace, by a thread each; beside what the machine
+// writes into the same folder's page cache without more, what it writes where each block of a chunk's size is copied
+// and summed up before, and what it copies in memory. Gigabytes are 10^9 bytes.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "data/trace_writer.h"
+#include "data/trace_files_writer.h"
 #include "trace/fletcher32.h"
 
 namespace headscope {
@@ -53,8 +53,8 @@ void Print(const char* what, double bytes, const Seconds& taken) {
               bytes / taken.processors / 1e9);
 }
 
-// Layers of a common shape in bf16, a pass of 1024 tokens at a time. Returns the bytes.
-int64_t WriteTrace(const std::string& path, int64_t bytes) {
+// Layers of a common shape in bf16, a pass of 1024 tokens at a time, by a thread for each file. Returns the bytes.
+int64_t WriteTrace(const std::string& path, int64_t bytes, int32_t num_files) {
   data::TraceLayout layout;
   layout.model.name = "benchmark";
   layout.model.model_type = "llama";
@@ -72,22 +72,28 @@ int64_t WriteTrace(const std::string& path, int64_t bytes) {
   layout.max_tokens = passes * kPass;
   const std::vector<uint16_t> values(static_cast<size_t>(kHeads * kPass * kDim), 0x3f80);
   const std::vector<float> lse(static_cast<size_t>(kHeads * kPass), 1.0f);
-  data::TraceWriter writer(path, layout, /*overwrite=*/true);
-  for (int64_t pass = 0; pass < passes; ++pass) {
-    writer.AppendTokens(std::vector<data::TokenRecord>(static_cast<size_t>(kPass)));
-    std::vector<int32_t> positions;
-    for (int64_t i = 0; i < kPass; ++i) positions.push_back(static_cast<int32_t>(pass * kPass + i));
-    writer.AppendRowPositions(positions);
-    for (int32_t layer = 0; layer < kLayers; ++layer) {
-      data::LayerBlock block;
-      block.layer_slot = layer;
-      block.first_token = block.first_row = pass * kPass;
-      block.num_tokens = block.num_rows = kPass;
-      block.q = block.k = block.v = values.data();
-      block.lse = lse.data();
-      writer.Append(block);
+  data::TraceFilesWriter writer(path, layout, num_files, /*overwrite=*/true);
+  const auto write_file = [&](int32_t file) {
+    for (int64_t pass = 0; pass < passes; ++pass) {
+      writer.file(file).AppendTokens(std::vector<data::TokenRecord>(static_cast<size_t>(kPass)));
+      std::vector<int32_t> positions;
+      for (int64_t i = 0; i < kPass; ++i) positions.push_back(static_cast<int32_t>(pass * kPass + i));
+      writer.file(file).AppendRowPositions(positions);
+      for (int32_t layer = 0; layer < kLayers; ++layer) {
+        if (writer.PlaceOf(layer).file != file) continue;
+        data::LayerBlock block;
+        block.layer_slot = layer;
+        block.first_token = block.first_row = pass * kPass;
+        block.num_tokens = block.num_rows = kPass;
+        block.q = block.k = block.v = values.data();
+        block.lse = lse.data();
+        writer.Append(block);
+      }
     }
-  }
+  };
+  std::vector<std::future<void>> threads;
+  for (int32_t file = 0; file < num_files; ++file) threads.push_back(std::async(std::launch::async, write_file, file));
+  for (std::future<void>& one : threads) one.get();
   writer.Finish();
   return passes * kPass * of_token;
 }
@@ -128,7 +134,8 @@ void CopyInMemory(int64_t bytes) {
     std::memcpy(to.data(), from.data(), from.size());
 }
 
-void Run(const std::string& folder, double gigabytes, int traces, int repeat) {
+// `traces` writers: of a trace each, or where `of_one` of the files of a single one.
+void Run(const std::string& folder, double gigabytes, int traces, bool of_one, int repeat) {
   if (!std::filesystem::is_directory(folder))
     throw UsageError(
         {.field = "folder", .value = folder, .problem = "it is no folder", .remedy = "name one that is there"});
@@ -140,7 +147,10 @@ void Run(const std::string& folder, double gigabytes, int traces, int repeat) {
     for (std::future<void>& one : threads) one.get();
   };
   const auto remove = [&] {
-    for (int number = 0; number < traces; ++number) std::filesystem::remove(path(number));
+    for (int number = 0; number < traces; ++number) {
+      std::filesystem::remove(path(number));
+      std::filesystem::remove(data::TraceFilePath(path(0), number + 1, traces));
+    }
   };
   // The first files of a process are given pages that nobody has used yet, which takes longer.
   in_threads([&](int number) { PlainWrite(path(number), each, Before::kNothing); });
@@ -154,13 +164,21 @@ void Run(const std::string& folder, double gigabytes, int traces, int repeat) {
     };
     const Seconds plain = write(Before::kNothing), summed = write(Before::kCopyAndSum);
     std::vector<int64_t> bytes(static_cast<size_t>(traces));
-    const Seconds written = Measure(
-        [&] { in_threads([&](int number) { bytes[static_cast<size_t>(number)] = WriteTrace(path(number), each); }); });
+    const Seconds written = Measure([&] {
+      if (of_one) {
+        bytes.front() = WriteTrace(path(0), each * traces, traces);
+      } else {
+        in_threads([&](int number) { bytes[static_cast<size_t>(number)] = WriteTrace(path(number), each, 1); });
+      }
+    });
     remove();
     int64_t all = 0;
     for (const int64_t some : bytes) all += some;
     const double asked = static_cast<double>(each) * traces;
-    std::printf("%d %s of %.2f GB\n", traces, traces == 1 ? "trace" : "traces at once",
+    std::printf("%d %s of %.2f GB\n", traces,
+                of_one        ? "files of one trace"
+                : traces == 1 ? "trace"
+                              : "traces at once",
                 static_cast<double>(each) / 1e9);
     Print("traces", static_cast<double>(all), written);
     Print("plain writes", asked, plain);
@@ -176,15 +194,18 @@ void Run(const std::string& folder, double gigabytes, int traces, int repeat) {
 int main(int argc, char** argv) {
   std::string folder;
   double gigabytes = 2;
-  int traces = 1, repeat = 3;
+  int traces = 1, files = 0, repeat = 3;
   CLI::App app("How fast traces are written");
   app.add_option("folder", folder)->required();
   app.add_option("--gigabytes", gigabytes)->check(CLI::Range(0.1, 1000.0));
   app.add_option("--traces", traces)->check(CLI::Range(1, 64));
+  app.add_option("--files", files, "Write one trace in so many files")
+      ->check(CLI::Range(1, headscope::kLayers))
+      ->excludes("--traces");
   app.add_option("--repeat", repeat)->check(CLI::Range(1, 100));
   CLI11_PARSE(app, argc, argv);
   try {
-    headscope::Run(folder, gigabytes, traces, repeat);
+    headscope::Run(folder, gigabytes, files > 0 ? files : traces, files > 0, repeat);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "trace_writing_benchmark: %s\n", error.what());
     return 1;
