@@ -15,6 +15,7 @@ STRINGS: how many random strings there are for each kind, 1000 unless said other
 """
 import base64
 import io
+import itertools
 import json
 import os
 import random
@@ -397,13 +398,14 @@ def texts(seed, assigned, strings):
                 "word sword words word_ _word word\u0301 w word", "ABABAB ABAABAB AABAB", "a  <|left|>  <|right|>  <|both|>  b", "<|endoftext|><|end|>oftext|><|endof",
                 "  <|left|><|left|>  x<|right|>   <|left|>   y", "caf\u00c9 Cafe\u0301 CAF\u00c9 fin \ufb01n \ufb01\ufb01n", "``quoted`` `x"]
     for _ in range(strings // 3):
-        yield "".join(rng.choice(assigned) for _ in range(rng.randrange(1, 40)))
+        yield "".join(rng.choices(assigned, k=rng.randrange(1, 40)))
     mix = list(" \t\n\r\v\f\u0085\u00a0\u2028\u3000'sStTdD.,!?<>/=0129abcXYZ\u00e9\u4e2d\u0301\u0661\U0001f600\u017f\u212a\u0323\u1161\u11a8\uac00\ufb01\u30ab\u3099\uff9e\u0308_`")
     names = ["<s>", "</s>", "<|end|>", "<|endoftext|>", "<|left|>", "<|right|>", "<|both|>", "word", "Caf\u00c9", "Cafe\u0301", "ABAB", "AB", "  ", "\u2581", "<0x41>"]
+    shares = list(itertools.accumulate([0.9 / len(mix)] * len(mix) + [0.1 / len(names)] * len(names)))  # a tenth are names
     for _ in range(strings * 9 // 15):
-        yield "".join(rng.choice(names) if rng.random() < 0.1 else rng.choice(mix) for _ in range(rng.randrange(1, 60)))
+        yield "".join(rng.choices(mix + names, cum_weights=shares, k=rng.randrange(1, 60)))
     for _ in range(strings // 15):
-        text = bytes(rng.randrange(256) for _ in range(rng.randrange(1, 60))).decode("utf-8", "replace")
+        text = rng.randbytes(rng.randrange(1, 60)).decode("utf-8", "replace")
         yield "".join(character if unicodedata.ucd_3_2_0.category(character) != "Cn" else "\ufffd" for character in text)
 
 
