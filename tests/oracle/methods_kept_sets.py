@@ -85,8 +85,8 @@ def a_shape(p, b, h, n_sink, n_local):
 
 def stretches(begins, length, width):
     """Mask of the columns below `width` that lie within `length` of one of the begins, which may be below 0."""
-    starts, ends = (np.bincount(np.clip(edges, 0, width), minlength=width + 1) for edges in (begins, begins + length))
-    return np.cumsum(starts - ends)[:width] > 0
+    reached = np.cumsum(np.bincount(begins[begins > -length] + length, minlength=length + width))  # how many begin at or before column - length
+    return reached[length : length + width] > reached[:width]
 
 
 def vertical_slash(p, b, h, n_vertical, n_slash, last_q, forced_columns, forced_slashes, end=None):
