@@ -61,11 +61,11 @@ double MeasureRun(const std::string& model_dir, int64_t num_tokens, int32_t num_
     tokens[i] = static_cast<int32_t>(i * 37 % static_cast<size_t>(model->config().vocabulary_size));
   model->Reserve(num_tokens);
   const double begin = CpuSeconds();
-  std::unique_ptr<data::TraceWriter> writer;
+  std::unique_ptr<data::TraceFilesWriter> writer;
   std::unique_ptr<Recorder> recorder;
   if (!trace.empty()) {
     const data::TraceLayout layout = EverythingOf(*model, num_tokens);
-    writer = std::make_unique<data::TraceWriter>(trace, layout, true);
+    writer = std::make_unique<data::TraceFilesWriter>(trace, layout, /*num_files=*/1, /*overwrite=*/true);
     recorder = std::make_unique<Recorder>(writer.get(), layout, RowSelection("all"), num_tokens);
   }
   for (int64_t done = 0; done < num_tokens; done += kChunkTokens) {
