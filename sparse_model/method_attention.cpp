@@ -252,6 +252,7 @@ class Methods final : public MethodAttention {
 
   // The prompt's attention, as recorded steps have it, is over every key that the layer lets a row see.
   void KeepQueries(const model::AttentionCall& call, ModelDevice* device) {
+    if (decode_.IsDenseLayer(decode_values_, ProblemOf(call))) return;
     QueryRows& queries = StateOf(call).queries;
     const int64_t rows = queries.Wanted(call.num_rows);
     if (rows == 0) return;
@@ -379,8 +380,9 @@ class Methods final : public MethodAttention {
     const std::string& name = decode_.spec().name;
     kernels::AttentionProblem whole = ProblemOf(call);
     const int32_t first = SeenFrom(whole, 0);
-    // A choice by place looks at no tensor.
-    if (!decode_.spec().IsStatic()) {
+    // A choice by place looks at no tensor, nor does a dense layer.
+    const bool dense = decode_.IsDenseLayer(decode_values_, whole);
+    if (!decode_.spec().IsStatic() && !dense) {
       Require(device->OnHost(call, &whole), call, name);
       if (device->DecodeSelectsElsewhere()) Note(name + " selects on the CPU: it has no GPU kernel for this case");
     }
@@ -388,7 +390,7 @@ class Methods final : public MethodAttention {
     const std::vector<const kernels::DecodeSelection*> lower = LowerLayers(call, first);
     step.lower_layers = lower;
     LayerState& state = StateOf(call);
-    const bool in_order = decode_.spec().needs_history;
+    const bool in_order = decode_.spec().needs_history && !dense;
     std::vector<std::byte> vectors = in_order ? VectorsOf(whole) : std::vector<std::byte>();
     const bool made = std::exchange(state.again, false) && in_order && state.num_tokens == call.num_tokens &&
                       state.keys == call.k.data && state.step == vectors;

@@ -44,7 +44,9 @@ class GpuDecode final : public DecodeDevice {
   Status Prepare(const kernels::DecodeMethod& method, const kernels::ParameterValues& values, DecodeRun* run,
                  std::unique_ptr<DecodeWork>* work) override {
     const CudaDecodeStep last(method, values, StepProblem(steps_.count() - 1));  // the longest, and so the hardest
-    const bool known = method.spec().IsStatic() && !method.spec().reads_output;
+    // What is known before: a choice by place, and that of a layer that stays dense.
+    const bool known =
+        method.IsDenseLayer(values, StepProblem(0)) || (method.spec().IsStatic() && !method.spec().reads_output);
     const bool chooses = last.way() != CudaDecodeStep::Way::kSelection;
     run->selections.resize(static_cast<size_t>(steps_.count()));
     run->select_device = known || chooses ? where() : NamedCpu();

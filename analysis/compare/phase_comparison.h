@@ -66,8 +66,9 @@ class PhaseComparison {
         works.push_back(std::move(work));
       }
       for (size_t h = 0; h < heads.size(); ++h) {
-        kernels::Status status = Judge(*run, heads[h], &(*results)[h * methods.size() + m]);
-        if (!status.ok()) return status;
+        MethodResult& result = (*results)[h * methods.size() + m];
+        if (kernels::Status status = Judge(*run, heads[h], &result); !status.ok()) return status;
+        AddNote(NoteOfDenseLayer(*Phase::MethodOf(asked), asked.values, heads[h].layer), &result);
       }
       if (!Phase::kWorkWritesRun) runs.clear();  // the outputs of all heads, at 128K tokens gigabytes
     }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -9,6 +10,7 @@
 
 #include "analysis/search.h"
 #include "analysis/types/number_text.h"
+#include "compare/mask_quality.h"
 #include "kernels/parallel.h"
 #include "search/budget_grid.h"
 #include "search/searched_head.h"
@@ -30,6 +32,38 @@ Status CheckRecorded(const std::vector<SearchedHead>& heads) {
   return {};
 }
 
+// Where the method leaves every head's layer dense, no budget means anything, and the given one is left as it is.
+bool AllDense(const std::vector<SearchedHead>& heads, const kernels::PrefillMethod& method,
+              const kernels::ParameterValues& values) {
+  return std::ranges::all_of(heads, [&](const SearchedHead& head) {
+    return std::ranges::all_of(head.recordings(), [&](const SearchedHead::Recording& recording) {
+      return !DenseBy(method, values, recording.head->id.layer).empty();
+    });
+  });
+}
+
+// What the given values keep, as a search describes it.
+Status MeasureGiven(std::vector<SearchedHead>* heads, const kernels::PrefillMethod& method,
+                    const kernels::ParameterValues& values, const BudgetTarget& target,
+                    const BudgetSearchOptions& options, std::vector<BudgetSearchResult>* results) {
+  std::vector<BudgetSearchResult> measured;
+  for (SearchedHead& head : *heads) {
+    SearchedHead::Mask mask;
+    if (Status status = head.Try(method, values, &mask); !status.ok()) return status;
+    BudgetSearchResult& result = measured.emplace_back();
+    if (Status status = Describe(method, values, target, options, mask, &head, &result); !status.ok()) return status;
+    result.num_masks = 1;
+    if (target.kind == BudgetTarget::Kind::kTime) {
+      double own = 0, dense = 0;
+      if (Status status = head.MeasureTime(method, values, &own, &dense); !status.ok()) return status;
+      result.time_share = own / dense;
+    }
+    result.reached = Meets(target, result);
+  }
+  *results = std::move(measured);
+  return {};
+}
+
 Status CheckAndRun(std::vector<SearchedHead>* heads, const kernels::PrefillMethod& method,
                    const kernels::ParameterValues& values, const BudgetTarget& target,
                    const BudgetSearchOptions& options, MeanFronts* mean_fronts,
@@ -37,6 +71,7 @@ Status CheckAndRun(std::vector<SearchedHead>* heads, const kernels::PrefillMetho
   if (Status status = CheckSearchable(method.spec()); !status.ok()) return status;
   if (Status status = CheckRecorded(*heads); !status.ok()) return status;
   if (Status status = CheckTarget(target); !status.ok()) return status;
+  if (AllDense(*heads, method, values)) return MeasureGiven(heads, method, values, target, options, results);
   std::vector<BudgetSearchResult> found;
   if (Status status = FindSetting(heads, method, values, target, options, mean_fronts, &found); !status.ok())
     return status;
@@ -145,23 +180,7 @@ Status BudgetSearcher::Search(const kernels::PrefillMethod& method, const kernel
 Status BudgetSearcher::Measure(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
                                const BudgetTarget& target, std::vector<BudgetSearchResult>* results) {
   if (Status status = CheckTarget(target); !status.ok()) return status;
-  std::vector<BudgetSearchResult> measured;
-  for (SearchedHead& head : impl_->heads) {
-    SearchedHead::Mask mask;
-    if (Status status = head.Try(method, values, &mask); !status.ok()) return status;
-    BudgetSearchResult& result = measured.emplace_back();
-    if (Status status = Describe(method, values, target, impl_->options, mask, &head, &result); !status.ok())
-      return status;
-    result.num_masks = 1;
-    if (target.kind == BudgetTarget::Kind::kTime) {
-      double own = 0, dense = 0;
-      if (Status status = head.MeasureTime(method, values, &own, &dense); !status.ok()) return status;
-      result.time_share = own / dense;
-    }
-    result.reached = Meets(target, result);
-  }
-  *results = std::move(measured);
-  return {};
+  return MeasureGiven(&impl_->heads, method, values, target, impl_->options, results);
 }
 
 Status BudgetSearcher::TradeOff(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,

@@ -128,6 +128,7 @@ class DecodeSearch {
       : heads_(*heads), method_(method), values_(values), target_(target), options_(options) {}
 
   Status Search(std::vector<BudgetSearchResult>* results) {
+    if (AllDense()) return Measure(values_, results);
     const BudgetGrid grid = Grid();
     const bool by_cost = target_.kind == Kind::kKept || target_.kind == Kind::kTime;
     int64_t first = 0;
@@ -161,7 +162,7 @@ class DecodeSearch {
     const BudgetGrid grid = Grid();
     int64_t first = 0;
     if (Status status = FindFirst(grid, &first); !status.ok()) return status;
-    const std::vector<int64_t> places = Spread(first, grid, most_points);
+    const std::vector<int64_t> places = Spread(first, grid, AllDense() ? 1 : most_points);
     for (const int64_t place : places) {
       std::vector<BudgetSearchResult> found;
       if (Status status = Measure(ValuesAt(grid, place), options_.search.measure_point_errors,
@@ -220,6 +221,15 @@ class DecodeSearch {
     }
     *results = std::move(measured);
     return {};
+  }
+
+  // Where the method leaves every head's layer dense, no budget means anything, and the given one is left as it is.
+  bool AllDense() const {
+    return std::ranges::all_of(heads_, [&](const std::vector<SearchedSteps>& recordings) {
+      return std::ranges::all_of(recordings, [&](const SearchedSteps& recording) {
+        return method_.IsDenseLayer(values_, recording.head().Problem());
+      });
+    });
   }
 
   BudgetGrid Grid() const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "kernels/attention_problem.h"
 #include "kernels/method_spec.h"
@@ -20,15 +21,17 @@ inline ParameterSpec SeedParameter(const std::string& of) {
 }
 
 // Of a method whose source leaves the model's first layers dense.
+inline constexpr char kDenseLayers[] = "dense_layers";
 inline ParameterSpec DenseLayersParameter() {
-  return {.name = "dense_layers",
+  return {.name = kDenseLayers,
           .default_value = 2,
           .maximum = 1 << 14,
           .help = "first layers of the model that attend to everything; a head of no known layer is in none of them",
           .cost = "these layers take what dense attention takes"};
 }
-inline bool InDenseLayers(const ParameterValues& values, const AttentionProblem& problem) {
-  return problem.layer >= 0 && problem.layer < values.Integer("dense_layers");
+// What DenseBy() of such a method says.
+inline std::string_view DenseByFirstLayers(const ParameterValues& values, const AttentionProblem& problem) {
+  return problem.layer >= 0 && problem.layer < values.Integer(kDenseLayers) ? kDenseLayers : std::string_view();
 }
 
 // Of a decode method: its budget.

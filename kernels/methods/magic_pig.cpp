@@ -33,6 +33,8 @@
 namespace headscope::kernels {
 namespace {
 
+constexpr char kDenseEvery[] = "dense_every";
+
 MethodSpec MagicPigSpec() {
   const auto tokens = [](const char* name, double value, const char* help) {
     return ParameterSpec{.name = name,
@@ -76,7 +78,7 @@ MethodSpec MagicPigSpec() {
                .step = 0.0001,
                .help = "added to a token's probability before its inverse is taken (the released code: 0.0001)",
                .cost = "bounds the weights, and their sum is short of the truth"},
-              {.name = "dense_every",
+              {.name = kDenseEvery,
                .default_value = 16,
                .maximum = 1 << 14,
                .help = "layer 0 and each so many layers after it attend to everything (0: no layer does); a head of no "
@@ -354,9 +356,9 @@ class MagicPigMethod final : public DecodeMethod {
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const override {
     return std::make_unique<MagicPigPolicy>(values);
   }
-  bool IsDenseLayer(const ParameterValues& values, const AttentionProblem& problem) const override {
-    const int32_t every = values.Integer("dense_every");
-    return every > 0 && problem.layer >= 0 && problem.layer % every == 0;
+  std::string_view DenseBy(const ParameterValues& values, const AttentionProblem& problem) const override {
+    const int32_t every = values.Integer(kDenseEvery);
+    return every > 0 && problem.layer >= 0 && problem.layer % every == 0 ? kDenseEvery : std::string_view();
   }
 
  private:

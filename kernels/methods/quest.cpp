@@ -103,11 +103,11 @@ class QuestMethod final : public internal::PagedSelector {
   }
   // Whoever goes on from the pages says himself which layers are dense.
   ParameterValues ForTokensAlone(ParameterValues values) const override {
-    values.Set(spec(), "dense_layers", 0);
+    values.Set(spec(), internal::kDenseLayers, 0);
     return values;
   }
-  bool IsDenseLayer(const ParameterValues& values, const AttentionProblem& problem) const override {
-    return internal::InDenseLayers(values, problem);
+  std::string_view DenseBy(const ParameterValues& values, const AttentionProblem& problem) const override {
+    return internal::DenseByFirstLayers(values, problem);
   }
   std::optional<PagesByBounds> FusedPages(const ParameterValues& values,
                                           const AttentionProblem& problem) const override {

@@ -65,6 +65,14 @@ TEST(KeptText, ACutTraceSaysWhatNoMaskCanKeep) {
   EXPECT_EQ(DescribeOutside(mask), "58.1 % of the attention lies on tokens before the cut");
 }
 
+TEST(KeptText, ADenseLayerIsNoMatterOfTheParametersThatKeepMuch) {
+  analysis::MaskSummary summary;
+  summary.method = "quest";
+  summary.head = {1, 5};
+  summary.dense_by = "dense_layers";
+  EXPECT_EQ(DescribeDenseLayer(summary), "quest leaves layer 1 dense. With dense_layers at 0 it chooses there, too.");
+}
+
 TEST(KeptText, LongTimesHaveFewerDecimals) {
   EXPECT_EQ(DescribeTiming({.median_ms = 12.346, .mad_ms = 0.051}), "12.35 ± 0.05");
   EXPECT_EQ(DescribeTiming({.median_ms = 492.01, .mad_ms = 124.9}), "492.0 ± 124.9");

@@ -71,6 +71,11 @@ std::string DescribeKeepsEverything(int64_t num_tokens) {
   return "These parameters keep everything at " + Grouped(num_tokens) + " tokens.";
 }
 
+std::string DescribeDenseLayer(const analysis::MaskSummary& summary) {
+  return summary.method + " leaves layer " + std::to_string(summary.head.layer) + " dense. With " + summary.dense_by +
+         " at 0 it chooses there, too.";
+}
+
 std::string DescribeMeasured(const analysis::MethodResult& result) {
   const bool decode = result.phase == kernels::Phase::kDecode;
   std::string text = result.measured + " on " + result.device.name + (decode ? ", per decode step" : "") +

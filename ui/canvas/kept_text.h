@@ -27,6 +27,8 @@ std::vector<std::string> DescribeLive(const analysis::LiveRun& run, bool is_deco
 std::string DescribeTiming(const analysis::Timing& timing);
 // Of parameters that leave out nothing at the trace's length.
 std::string DescribeKeepsEverything(int64_t num_tokens);
+// Of a layer that the method leaves dense, whatever its budget.
+std::string DescribeDenseLayer(const analysis::MaskSummary& summary);
 // What a measured run's numbers are of: what was timed, on what, how often. Where a short run was repeated more
 // often than was asked for, it says why.
 std::string DescribeMeasured(const analysis::MethodResult& result);

@@ -128,6 +128,7 @@ void LivePanel::DrawKeepsEverything(const CanvasModel& model, const LiveMask& ma
   constexpr double kEverything = 0.9999;
   const MethodTrial& trial = model.trial();
   if (mask.summary.kept_fraction < kEverything || trial.method() == nullptr || trial.method()->baseline) return;
+  if (!mask.summary.dense_by.empty()) return WrappedText(NoteInk(), DescribeDenseLayer(mask.summary));
   WrappedText(NoteInk(), DescribeKeepsEverything(model.trace().num_tokens));
   if (trial.view() != MapView::kFirst || !HasBudget(*trial.method())) return;
   const auto fit = [this] { actions_.fit_trace(); };

@@ -35,7 +35,7 @@ class DecodeDriver {
   // token that was evicted.
   Status Step(const DecodeStep& step, const RunOptions& options, DecodeSelection* selection);
   // Whether Attended() is to be called after a step, with its output and lse on the host.
-  bool WantsOutput() const { return method_.spec().reads_output; }
+  bool WantsOutput() const { return !dense_ && method_.spec().reads_output; }
   Status Attended(const DecodeStep& step, const DecodeSelection& selection, const AttentionOutput& output,
                   const RunOptions& options);
   void End();

@@ -40,10 +40,14 @@ class DecodeMethod {
   // Values with which it names the same tokens and makes nothing of V, for methods that go on from these tokens.
   virtual ParameterValues ForTokensAlone(ParameterValues values) const { return values; }
 
-  // Whether the problem's layer is one that attends to everything by the method's own word: its steps are the
-  // baseline's, and neither its policy nor a kernel of its own has a part in them.
-  virtual bool IsDenseLayer(const ParameterValues& /*values*/, const AttentionProblem& /*problem*/) const {
-    return false;
+  // The parameter by which the problem's layer attends to everything, as in the method's source; empty: the layer is
+  // not dense. At 0 it makes no layer dense. Such a layer's steps are the baseline's: neither the method's policy nor a
+  // kernel of its own has a part in them.
+  virtual std::string_view DenseBy(const ParameterValues& /*values*/, const AttentionProblem& /*problem*/) const {
+    return {};
+  }
+  bool IsDenseLayer(const ParameterValues& values, const AttentionProblem& problem) const {
+    return !DenseBy(values, problem).empty();
   }
   // The values that took effect on this problem, where a value stands for another one ("auto") or is cut to what there
   // is; the given ones otherwise.

@@ -24,6 +24,7 @@ struct MaskSummary {
   double cra_min = 0, cra_p5 = 0, cra_mean = 0;
   int64_t worst_row = 0;  // token position of the row with the least kept mass
   double select_ms = 0;
+  std::string dense_by;  // the parameter by which the method leaves the head's layer dense; empty: it does not
 };
 
 struct Timing {
