@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "base/file_format.h"
 #include "choices/head_selection.h"
 #include "choices/numpy_file.h"
+#include "choices/tuning_fields.h"
 #include "data/untrusted_text.h"
 #include "kernels/method.h"
 #include "kernels/method_names.h"
@@ -180,19 +182,12 @@ std::vector<std::string_view> Cells(std::string_view line) {
   }
 }
 
-// Of tune's CSV: what it says of a head beside the head, the method and the parameters.
-bool IsResult(std::string_view column) {
-  constexpr std::string_view kResults[] = {"target_met",     "kept_fraction", "cra_min",    "cra_p5",
-                                           "cra_mean",       "time_share",    "work_share", "outside_mass",
-                                           "relative_error", "device",        "complete"};
-  return column.starts_with("checked_") || std::ranges::find(kResults, column) != std::end(kResults);
-}
-
 // A table with a line for each head, as the document that says the same. An empty cell: the method has no such
 // parameter, or its default; of `below_tokens`, no end.
 ReadJson TuningOfCsv(const std::string& path, std::string_view text) {
   ReadJson heads = ReadJson::array(), ranges = ReadJson::array();
   std::vector<std::string_view> names;
+  std::vector<bool> is_result;
   size_t num_heads = 0;
   while (!text.empty()) {
     const size_t end = text.find('\n');
@@ -200,6 +195,7 @@ ReadJson TuningOfCsv(const std::string& path, std::string_view text) {
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     if (names.empty()) {
       names = cells;
+      std::ranges::transform(names, std::back_inserter(is_result), &IsTuningResult);
       continue;
     }
     const std::string field = "heads[" + std::to_string(num_heads) + "]";
@@ -221,7 +217,7 @@ ReadJson TuningOfCsv(const std::string& path, std::string_view text) {
                                                                                     : ReadJson(cell);
       } else if (name == "method") {
         head[name] = cell;
-      } else if (!IsResult(name) && !cell.empty()) {
+      } else if (!is_result[i] && !cell.empty()) {
         head["parameters"][name] = cell;
       }
     }

@@ -21,7 +21,7 @@ using kernels::ParameterSpec;
 
 std::set<std::string> DevicesOf(const Tuning& tuning) {
   std::set<std::string> devices;
-  for (const TunedHead& head : tuning.heads) devices.insert(head.device);
+  for (const TunedHead& head : tuning.heads) devices.insert(head.device.name);
   return devices;
 }
 
@@ -275,14 +275,20 @@ TunedCriterion UsualCriterion(const analysis::BudgetTarget& target, size_t num_m
   return num_methods > 1 && IsLimitOfPairs(target) ? TunedCriterion::kError : TunedCriterion::kMass;
 }
 
-TunedCriterion CriterionOf(const std::string& text, const analysis::BudgetTarget& target, size_t num_methods) {
-  if (text.empty()) return UsualCriterion(target, num_methods);
+std::optional<TunedCriterion> ParseCriterion(const std::string& text) {
+  if (text.empty()) return std::nullopt;
   if (text == "mass") return TunedCriterion::kMass;
-  if (text != "error")
-    throw UsageError({.field = "choose", .value = "'" + text + "'", .problem = "choose mass or error"});
+  if (text == "error") return TunedCriterion::kError;
+  throw UsageError({.field = "choose", .value = "'" + text + "'", .problem = "choose mass or error"});
+}
+
+TunedCriterion CriterionOf(std::optional<TunedCriterion> asked, const analysis::BudgetTarget& target,
+                           size_t num_methods) {
+  if (!asked) return UsualCriterion(target, num_methods);
+  if (*asked == TunedCriterion::kMass) return TunedCriterion::kMass;
   if (!IsLimitOfPairs(target) && num_methods > 1)
     throw UsageError({.field = "choose",
-                      .value = text,
+                      .value = "error",
                       .problem = "this target is reached by the fewest pairs",
                       .remedy = "choose by the error under a target for the pairs (kept=..)"});
   return TunedCriterion::kError;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analysis/search.h"
+#include "base/device.h"
 #include "choices/length_range.h"
 #include "choices/method_choice.h"
 #include "data/trace_schema.h"
@@ -40,7 +41,7 @@ struct TunedHead {
   analysis::HeadId id;
   size_t method = 0;  // among Tuning::methods
   analysis::BudgetSearchResult found;
-  std::string device;       // where its masses were computed: "cpu" or the GPU's name
+  NamedDevice device;       // where its masses were computed
   double outside_mass = 0;  // mean share of a row's mass on tokens before the traces' first, which no setting can keep
   std::optional<analysis::BudgetSearchResult> checked;  // the same setting on the traces that nothing was chosen by
 };
@@ -96,7 +97,11 @@ bool IsLimitOfPairs(const analysis::BudgetTarget& target);
 // (it costs two attentions a method); else the kept mass.
 TunedCriterion UsualCriterion(const analysis::BudgetTarget& target, size_t num_methods);
 // "mass", "error" or, for the usual one, nothing. Throws UsageError, of the field "choose".
-TunedCriterion CriterionOf(const std::string& text, const analysis::BudgetTarget& target, size_t num_methods);
+std::optional<TunedCriterion> ParseCriterion(const std::string& text);
+// What decides where `asked` is given; else the usual one. Throws UsageError, of the field "choose", for a target that
+// leaves nothing to decide.
+TunedCriterion CriterionOf(std::optional<TunedCriterion> asked, const analysis::BudgetTarget& target,
+                           size_t num_methods);
 // Whether what was found can fail on Tuning::checks: a limit of pairs, work or time is of all rows, so held-out rows
 // have their mass and error alone to say.
 bool HasVerdictOnChecks(const Tuning& tuning);

@@ -6,16 +6,19 @@
 #include <cmath>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <type_traits>
 #include <utility>
 
 #include "analysis/types/number_text.h"
 #include "analysis/types/printable.h"
+#include "base/device.h"
 #include "base/errors.h"
 #include "base/file_format.h"
 #include "choices/head_budgets.h"
 #include "choices/head_selection.h"
 #include "choices/numpy_file.h"
 #include "choices/target_names.h"
+#include "choices/tuning_fields.h"
 #include "data/model_json.h"
 #include "support/listed.h"
 #include "support/output_file.h"
@@ -90,14 +93,19 @@ Json MethodsJson(const Tuning& tuning) {
   return json;
 }
 
-void AddQuality(const analysis::BudgetSearchResult& found, Json* json) {
-  (*json)["kept_fraction"] = found.kept_fraction;
-  (*json)["cra_min"] = found.mass.minimum;
-  (*json)["cra_p5"] = found.mass.fifth_percentile;
-  (*json)["cra_mean"] = found.mass.mean;
-  (*json)["relative_error"] = Measured(found.relative_error);
-  (*json)["time_share"] = Measured(found.time_share);
-  (*json)["work_share"] = Measured(found.work_share);
+void AddQuality(const analysis::SettingQuality& quality, Json* json) {
+  VisitQuality(quality, [json](const char* name, const char*, double number) { (*json)[name] = Measured(number); });
+}
+
+// As files have a value that is no part of a quality.
+Json Written(double value) {
+  return value;
+}
+Json Written(const std::string& text) {
+  return text;
+}
+Json Written(const Device& device) {
+  return DeviceText(device);
 }
 
 Json HeadsJson(const Tuning& tuning) {
@@ -107,16 +115,17 @@ Json HeadsJson(const Tuning& tuning) {
     Json one = {{"layer", head.id.layer},
                 {"head", head.id.head},
                 {"method", method.name},
-                {"device", head.device},
-                {"target_met", head.found.reached},
+                {kTargetMet, head.found.reached},
                 {"parameters", ParameterJson(*method.spec, head.found.values)}};
     AddQuality(head.found, &one);
-    one["outside_mass"] = head.outside_mass;
     if (head.checked) {
-      Json checked = {{"target_met", head.checked->reached}};
+      Json checked = {{kTargetMet, head.checked->reached}};
       AddQuality(*head.checked, &checked);
       one["checked"] = std::move(checked);
     }
+    VisitTunedHead(
+        head, [&one](const char* name, const char*, const auto& value) { one[name] = Written(value); },
+        [](const char*, const char*, const auto&) {});
     json.push_back(std::move(one));
   }
   return json;
@@ -200,6 +209,38 @@ std::string JsonFile(std::span<const Tuning> by_range) {
                  {"ranges", std::move(ranges)}});
 }
 
+std::string Cell(double number) {
+  return std::isnan(number) ? "" : analysis::ShortestNumber(number);
+}
+std::string Cell(const std::string& text) {
+  return text;
+}
+std::string Cell(const Device& device) {
+  return DeviceText(device);
+}
+
+// Calls add(name, cell) for every column behind the parameters but the last. `checked`: with those of held-out rows or
+// traces, which are empty where the head was not tried there.
+template <typename Add>
+void ResultCells(const TunedHead& head, bool checked, const Add& add) {
+  const auto add_numbers = [&add](const std::string& prefix, const analysis::SettingQuality& quality, bool is_known) {
+    VisitQuality(quality, [&](const char* name, const char*, double number) {
+      add(prefix + name, is_known ? Cell(number) : std::string());
+    });
+  };
+  const auto add_quality = [&]<typename Quality>(const char* prefix, const char*, const Quality& quality) {
+    if constexpr (std::is_same_v<Quality, analysis::BudgetSearchResult>) {
+      add_numbers(prefix, quality, true);  // its target_met stands before the parameters
+    } else if (checked) {
+      const std::string met = !quality ? "" : quality->reached ? "1" : "0";
+      add(std::string(prefix) + kTargetMet, met);
+      add_numbers(prefix, quality.value_or(analysis::BudgetSearchResult()), quality.has_value());
+    }
+  };
+  VisitTunedHead(
+      head, [&add](const char* name, const char*, const auto& value) { add(name, Cell(value)); }, add_quality);
+}
+
 // The parameters of all methods, each name once; a head has a value where its method has the parameter. What belongs to
 // the whole run is left out, but for `complete`. `ranged`: with the lengths that a line is for; an empty cell is no
 // end.
@@ -212,21 +253,10 @@ std::string CsvFile(std::span<const Tuning> by_range, bool ranged) {
   }
   const bool complete = std::ranges::all_of(by_range, &Tuning::complete);
   const bool checked = std::ranges::any_of(by_range, [](const Tuning& tuning) { return !tuning.checks.empty(); });
-  std::string csv = std::string(ranged ? "from_tokens,below_tokens," : "") + "layer,head,method,target_met";
+  std::string csv = std::string(ranged ? "from_tokens,below_tokens," : "") + "layer,head,method," + kTargetMet;
   for (const std::string& name : names) csv.append(",").append(name);
-  csv += ",kept_fraction,cra_min,cra_p5,cra_mean,relative_error,time_share,work_share,outside_mass";
-  constexpr const char* kChecked[] = {"target_met", "kept_fraction",  "cra_min",    "cra_p5",
-                                      "cra_mean",   "relative_error", "time_share", "work_share"};
-  if (checked) {
-    for (const char* const name : kChecked) csv.append(",checked_").append(name);
-  }
-  csv += ",device,complete\n";
-  const auto add_quality = [&csv](const analysis::BudgetSearchResult& found) {
-    for (const double value : {found.kept_fraction, found.mass.minimum, found.mass.fifth_percentile, found.mass.mean})
-      csv.append(",").append(analysis::ShortestNumber(value));
-    for (const double value : {found.relative_error, found.time_share, found.work_share})
-      csv.append(",").append(std::isnan(value) ? "" : analysis::ShortestNumber(value));
-  };
+  ResultCells(TunedHead(), checked, [&csv](const std::string& name, const std::string&) { csv.append(",") += name; });
+  csv.append(",").append(kComplete).append("\n");
   const auto add_head = [&](const Tuning& tuning, const TunedHead& head) {
     const MethodChoice& method = tuning.MethodOf(head);
     if (ranged) {
@@ -242,15 +272,8 @@ std::string CsvFile(std::span<const Tuning> by_range, bool ranged) {
         if (parameter.name == name) csv += ValueText(parameter, head.found.values.Real(name));
       }
     }
-    add_quality(head.found);
-    csv.append(",").append(analysis::ShortestNumber(head.outside_mass));
-    if (head.checked) {
-      csv += head.checked->reached ? ",1" : ",0";
-      add_quality(*head.checked);
-    } else if (checked) {
-      csv.append(std::size(kChecked), ',');
-    }
-    csv += "," + head.device + (complete ? ",1\n" : ",0\n");
+    ResultCells(head, checked, [&csv](const std::string&, const std::string& cell) { csv.append(",") += cell; });
+    csv += complete ? ",1\n" : ",0\n";
   };
   for (const Tuning& tuning : by_range) {
     for (const TunedHead& head : tuning.heads) add_head(tuning, head);

@@ -417,10 +417,9 @@ class Tuner {
       head.method = best_method;
       head.found = std::move(best[i]);
       // Decode methods, and whatever is timed, run on the CPU wherever the head lies.
-      head.device =
-          (by_time || tuning_.methods.front().choice.decode != nullptr ? NamedCpu()
-                                                                       : recordings[i].front()->WhereComputed())
-              .name;
+      head.device = by_time || tuning_.methods.front().choice.decode != nullptr
+                        ? NamedCpu()
+                        : recordings[i].front()->WhereComputed();
       head.outside_mass = MeanOutside(recordings[i], [&, i](size_t trace) {
         return std::make_shared<const std::vector<double>>(
             analysis::MassInTrace(*recordings[i][trace], options.num_threads, options.stop));
@@ -506,7 +505,7 @@ int RunTune(TuneArguments arguments) {
   tuning.target = ParseTarget(arguments.target);
   for (const std::string& text : arguments.methods)
     tuning.methods.push_back({ParseSearchableMethod(text, tuning.target), {}});
-  tuning.criterion = CriterionOf(arguments.choose, tuning.target.budget, tuning.methods.size());
+  tuning.criterion = CriterionOf(ParseCriterion(arguments.choose), tuning.target.budget, tuning.methods.size());
   CheckPhases(tuning, arguments);
   const std::vector<LengthRange> ranges = RangesBetween(arguments.ranges, "--ranges");
   if (!arguments.ranges.empty()) CheckRangeFormat(format);

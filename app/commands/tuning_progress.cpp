@@ -2,6 +2,7 @@
 #include "commands/tuning_progress.h"
 
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -9,9 +10,12 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
+#include <type_traits>
 
 #include "analysis/types/printable.h"
+#include "base/device.h"
 #include "base/errors.h"
+#include "choices/tuning_fields.h"
 #include "data/model_json.h"
 #include "data/shallow_json.h"
 
@@ -54,14 +58,12 @@ Json IdentityOf(const Tuning& tuning) {
           {"criterion", static_cast<int>(tuning.criterion)}};
 }
 
+// What was not measured is left out.
 Json ResultJson(const kernels::MethodSpec& spec, const analysis::BudgetSearchResult& found) {
-  Json json = {{"reached", found.reached},
-               {"values", found.values.ToString(spec)},
-               {"kept", found.kept_fraction},
-               {"mass", {found.mass.minimum, found.mass.fifth_percentile, found.mass.mean}}};
-  if (!std::isnan(found.relative_error)) json["error"] = found.relative_error;
-  if (!std::isnan(found.time_share)) json["time"] = found.time_share;
-  if (!std::isnan(found.work_share)) json["work"] = found.work_share;
+  Json json = {{"reached", found.reached}, {"values", found.values.ToString(spec)}};
+  VisitQuality(found, [&json](const char*, const char* place, double number) {
+    if (!std::isnan(number)) json[Json::json_pointer(place)] = number;
+  });
   return json;
 }
 
@@ -71,24 +73,36 @@ analysis::BudgetSearchResult ResultOf(const kernels::MethodSpec& spec, const Jso
   found.reached = json.at("reached").get<bool>();
   found.values = kernels::ParameterValues(spec);
   if (!found.values.Parse(spec, json.at("values").get<std::string>()).empty()) throw std::out_of_range("values");
-  found.kept_fraction = json.at("kept").get<double>();
-  found.mass.minimum = json.at("mass").at(0).get<double>();
-  found.mass.fifth_percentile = json.at("mass").at(1).get<double>();
-  found.mass.mean = json.at("mass").at(2).get<double>();
-  if (json.contains("error")) found.relative_error = json.at("error").get<double>();
-  if (json.contains("time")) found.time_share = json.at("time").get<double>();
-  if (json.contains("work")) found.work_share = json.at("work").get<double>();
+  VisitQuality(found, [&json](const char*, const char* place, double& number) {
+    const Json::json_pointer at(place);
+    if (!std::isnan(number) || json.contains(at)) number = json.at(at).get<double>();
+  });
   return found;
+}
+
+Json Kept(double value) {
+  return value;
+}
+Json Kept(const std::string& text) {
+  return text;
+}
+Json Kept(const Device& device) {
+  return DeviceText(device);
 }
 
 Json HeadJson(const Tuning& tuning, const TunedHead& head) {
   const kernels::MethodSpec& spec = *tuning.MethodOf(head).spec;
-  Json json = {{"id", {head.id.layer, head.id.head}},
-               {"method", head.method},
-               {"found", ResultJson(spec, head.found)},
-               {"device", head.device},
-               {"outside", head.outside_mass}};
-  if (head.checked) json["checked"] = ResultJson(spec, *head.checked);
+  Json json = {{"id", {head.id.layer, head.id.head}}, {"method", head.method}};
+  VisitTunedHead(
+      head,
+      [&json](const char*, const char* place, const auto& value) { json[Json::json_pointer(place)] = Kept(value); },
+      [&]<typename Quality>(const char*, const char* place, const Quality& quality) {
+        if constexpr (std::is_same_v<Quality, analysis::BudgetSearchResult>) {
+          json[Json::json_pointer(place)] = ResultJson(spec, quality);
+        } else if (quality) {
+          json[Json::json_pointer(place)] = ResultJson(spec, *quality);
+        }
+      });
   return json;
 }
 
@@ -99,15 +113,30 @@ int32_t PlaceOf(const Json& json) {
   return json.get<int32_t>();
 }
 
+void Take(const Json& json, const Json::json_pointer& at, double* value) {
+  *value = json.at(at).get<double>();
+}
+void Take(const Json& json, const Json::json_pointer& at, std::string* text) {
+  *text = analysis::Printable(json.at(at).get<std::string>());
+}
+void Take(const Json& json, const Json::json_pointer& at, Device* device) {
+  if (json.contains(at)) *device = ParseDevice(json.at(at).get<std::string>());
+}
+
 TunedHead HeadOf(const Tuning& tuning, const Json& json) {
   TunedHead head;
   head.id = {PlaceOf(json.at("id").at(0)), PlaceOf(json.at("id").at(1))};
   head.method = static_cast<size_t>(PlaceOf(json.at("method")));
   const kernels::MethodSpec& spec = *tuning.methods.at(head.method).choice.spec;
-  head.found = ResultOf(spec, json.at("found"));
-  head.device = analysis::Printable(json.at("device").get<std::string>());
-  head.outside_mass = json.at("outside").get<double>();
-  if (json.contains("checked")) head.checked = ResultOf(spec, json.at("checked"));
+  VisitTunedHead(
+      head, [&json](const char*, const char* place, auto& value) { Take(json, Json::json_pointer(place), &value); },
+      [&]<typename Quality>(const char*, const char* place, Quality& quality) {
+        const Json::json_pointer at(place);
+        if (std::is_same_v<Quality, analysis::BudgetSearchResult> || json.contains(at))
+          quality = ResultOf(spec, json.at(at));
+      });
+  // A file of an older version has the device's name alone.
+  if (!json.contains("device_id")) head.device = DeviceOfName(head.device.name);
   return head;
 }
 

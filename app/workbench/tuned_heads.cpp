@@ -83,7 +83,7 @@ std::vector<ui::TuningFile> TuningFiles() {
 }
 
 bool IsTimed(const ui::TuneSettings& settings) {
-  return ParseTarget(settings.target).budget.kind == analysis::BudgetTarget::Kind::kTime;
+  return ParseTarget(settings.target.Text()).budget.kind == analysis::BudgetTarget::Kind::kTime;
 }
 
 namespace {
@@ -98,6 +98,18 @@ TunedUnit UnitOf(ui::TuneSettings::Unit unit) {
       return TunedUnit::kModel;
   }
   return TunedUnit::kHead;
+}
+
+std::optional<TunedCriterion> CriterionOf(ui::TuneSettings::Choice choice) {
+  switch (choice) {
+    case ui::TuneSettings::Choice::kUsual:
+      return std::nullopt;
+    case ui::TuneSettings::Choice::kMass:
+      return TunedCriterion::kMass;
+    case ui::TuneSettings::Choice::kError:
+      return TunedCriterion::kError;
+  }
+  return std::nullopt;
 }
 
 MethodChoice ChoiceOf(const ui::TuneSettings::Method& method) {
@@ -129,10 +141,9 @@ Search SearchOf(const ui::TuneSettings& settings, bool alone) {
   }
   if (search.is_decode() && search.held_out.any())
     throw UsageError("Decode methods run on the last recorded rows: hold out traces, not rows.");
-  const TuneTarget target = ParseTarget(settings.target);
-  if (target.limit) throw UsageError("A target of " + settings.target + " is only for the command line: give a share.");
+  const TuneTarget target = ParseTarget(settings.target.Text());
   search.target = target.budget;
-  search.criterion = CriterionOf(settings.choose, target.budget, settings.methods.size());
+  search.criterion = CriterionOf(CriterionOf(settings.choose), target.budget, settings.methods.size());
   search.in_group = search.is_decode() && !alone && settings.unit == ui::TuneSettings::Unit::kHead &&
                     target.budget.kind == analysis::BudgetTarget::Kind::kMass;
   std::vector<const kernels::MethodSpec*> specs;
@@ -210,9 +221,7 @@ kernels::Status CheckUnit(const TunedTraces& checks, const Search& search, const
     std::vector<analysis::BudgetSearchResult> found;
     kernels::Status status = searcher.Try(search.methods[setting.method], setting.values, search.target, &found);
     if (!status.ok()) return status;
-    const analysis::BudgetSearchResult& result = found.front();
-    setting.checked = {result.reached,        result.kept_fraction, result.mass,
-                       result.relative_error, result.time_share,    result.work_share};
+    setting.checked = found.front();
   }
   return {};
 }
@@ -355,13 +364,8 @@ kernels::Status TuneUnit(const TunedRange& range, const std::vector<analysis::He
     setting.is_open_traces = range.is_open_traces;
     setting.method = best_method;
     setting.values = found.values;
-    setting.reached = found.reached;
-    setting.kept_fraction = found.kept_fraction;
-    setting.mass = found.mass;
-    setting.relative_error = found.relative_error;
-    setting.time_share = found.time_share;
-    setting.work_share = found.work_share;
-    setting.device = recordings[i].front()->WhereComputed().name;
+    static_cast<analysis::SettingQuality&>(setting) = found;
+    setting.device = recordings[i].front()->WhereComputed();
     for (const analysis::TradeOffPoint& point : trade_off) setting.trade_off.push_back({point.values, point.cra_mean});
     setting.outside_mass = MeanOutside(
         recordings[i], [&, i](size_t trace) { return range.traces[trace]->MassInTrace(*recordings[i][trace], stop); });
@@ -447,30 +451,16 @@ Tuning TuningOf(const ui::TuneSettings& settings, const std::vector<ui::TunedSet
     const MethodChoice choice = ChoiceOf(method);
     tuning.methods.push_back({choice, analysis::SearchedGrid(*choice.spec, longest)});
   }
-  tuning.target = ParseTarget(settings.target);
+  tuning.target = ParseTarget(settings.target.Text());
   tuning.unit = UnitOf(settings.unit);
-  tuning.criterion = CriterionOf(settings.choose, tuning.target.budget, settings.methods.size());
+  tuning.criterion = CriterionOf(CriterionOf(settings.choose), tuning.target.budget, settings.methods.size());
   for (const ui::TunedSetting& head : heads) {
     if (head.lengths != LengthsOf(range)) continue;
     TunedHead tuned;
     tuned.id = head.head;
     tuned.method = head.method;
-    tuned.found.reached = head.reached;
-    tuned.found.values = head.values;
-    tuned.found.kept_fraction = head.kept_fraction;
-    tuned.found.mass = head.mass;
-    tuned.found.relative_error = head.relative_error;
-    tuned.found.time_share = head.time_share;
-    tuned.found.work_share = head.work_share;
-    if (head.checked) {
-      tuned.checked = tuned.found;
-      tuned.checked->reached = head.checked->reached;
-      tuned.checked->kept_fraction = head.checked->kept_fraction;
-      tuned.checked->mass = head.checked->mass;
-      tuned.checked->relative_error = head.checked->relative_error;
-      tuned.checked->time_share = head.checked->time_share;
-      tuned.checked->work_share = head.checked->work_share;
-    }
+    tuned.found = {head, head.values};
+    if (head.checked) tuned.checked = {*head.checked, head.values};
     tuned.device = head.device;
     tuned.outside_mass = head.outside_mass;
     tuning.heads.push_back(std::move(tuned));

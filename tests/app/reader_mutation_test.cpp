@@ -99,7 +99,7 @@ TEST(TuningProgressFile, DamagedOnesAreRefusedInASentence) {
     TuningProgress progress(output, tuning);
     TunedHead head;
     head.id = {1, 2};
-    head.device = "cpu";
+    head.device = NamedCpu();
     head.found.values = searched.choice.values;
     head.checked = head.found;
     progress.Add({head});

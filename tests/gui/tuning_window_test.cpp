@@ -107,13 +107,12 @@ TEST_F(ReachTest, TheTuningDialogFindsWhatTheCommandLineFinds) {
     auto* targets = Find<QComboBox>("tuneTarget");
     for (int i = 0; i < targets->count(); ++i) {
       targets->setCurrentIndex(i);
-      if (QString::fromStdString(dialog->settings().target).startsWith(QLatin1String(target) + u'=')) break;
+      if (dialog->settings().target.name == target) break;
     }
     Find<QDoubleSpinBox>("tuneValue")->setValue(value);
     Find<QComboBox>("tuneUnit")->setCurrentIndex(QLatin1String(unit) == QStringLiteral("layer") ? 1 : 0);
     ASSERT_EQ(dialog->settings().methods.size(), 2U);
-    const bool is_limit =
-        dialog->settings().target.starts_with("kept") || dialog->settings().target.starts_with("work");
+    const bool is_limit = dialog->settings().target.name == "kept" || dialog->settings().target.name == "work";
     EXPECT_EQ(Find<QComboBox>("tuneChoose")->isEnabled(), is_limit);
     Find<QComboBox>("tuneChoose")->setCurrentIndex(QLatin1String(target) == QStringLiteral("work") ? 1 : 0);
     Find<QPushButton>("tuneCopy")->click();

@@ -36,7 +36,7 @@ TEST_F(ReachStateTest, EveryHeadIsTunedAndTheMatrixKnowsTheResult) {
   EXPECT_TRUE(state_.sweep.running());
   Deliver();
   EXPECT_EQ(num_finished_, 1);
-  EXPECT_EQ(workbench_.last_tuning.target, "cra-p5=0.9");
+  EXPECT_EQ(workbench_.last_tuning.target.Text(), "cra-p5=0.9");
   ASSERT_EQ(workbench_.last_tuning.methods.size(), 1U);
   EXPECT_EQ(workbench_.last_tuning.methods[0].name, "band");
   const std::vector<TunedSetting> tuned = state_.sweep.Tuned();
@@ -65,7 +65,7 @@ TEST_F(ReachStateTest, ASummarySaysOfHeldOutRowsWhatWasMeasuredOnThem) {
   settings.checks.clear();
   settings.check_rows = "every:4";
   EXPECT_EQ(said(), "On the held-out rows 1 of them reach it.");
-  settings.target = "kept=0.3";
+  settings.target = {"kept", 0.3};
   EXPECT_EQ(said(), "The mean kept mass is 0.8000 on the held-out rows and 0.9000 on the others.");
 }
 
@@ -142,7 +142,7 @@ TEST(PaneOffersTest, PicturesAreListedInOrderAndGoWithTheirPane) {
 TEST_F(ReachStateTest, HeadsGetTheBestOfSeveralMethods) {
   TuneSettings settings = state_.sweep.TrialsTuning();
   settings.methods.push_back(settings.methods.front());
-  settings.target = "kept=0.25";
+  settings.target = {"kept", 0.25};
   state_.sweep.Tune(settings);
   Deliver();
   EXPECT_EQ(workbench_.last_tuning, settings);
@@ -387,15 +387,15 @@ TEST_F(ReachStateTest, ATuningsCommandLeavesOutWhatTheSearchFinds) {
   EXPECT_EQ(TuneCommand(QStringLiteral("t.h5"), registry, settings),
             QStringLiteral("headscope tune t.h5 --method band:sinks=4,share=0.5,exact=0 --target cra-p5=0.95"));
   settings.methods.push_back(settings.methods.front());
-  settings.target = "kept=0.2";
+  settings.target = {"kept", 0.2};
   settings.unit = TuneSettings::Unit::kLayer;
   EXPECT_EQ(TuneCommand(QStringLiteral("t.h5"), registry, settings, {{0, 1}, {3, 2}}),
             QStringLiteral("headscope tune t.h5 --method band:sinks=4,share=0.5,exact=0 --method "
                            "band:sinks=4,share=0.5,exact=0 --target kept=0.2 --per layer --heads 0:1,3:2"));
   settings.methods.pop_back();
-  settings.target = "work=0.2";
+  settings.target = {"work", 0.2};
   settings.unit = TuneSettings::Unit::kHead;
-  settings.choose = "mass";
+  settings.choose = TuneSettings::Choice::kMass;
   settings.check_rows = "every:4";
   settings.from_budgets = true;
   EXPECT_TRUE(TuneCommand(QStringLiteral("t.h5"), registry, settings)

@@ -59,8 +59,8 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
   unit_->addItem(tr("the whole model"), static_cast<int>(TuneSettings::Unit::kModel));
   unit_->setToolTip(tr("Heads that share a setting must each reach the target"));
   choose_->setObjectName(QStringLiteral("tuneChoose"));
-  choose_->addItem(tr("the smaller error of the output"), QString());
-  choose_->addItem(tr("the larger mass"), QStringLiteral("mass"));
+  choose_->addItem(tr("the smaller error of the output"), static_cast<int>(TuneSettings::Choice::kUsual));
+  choose_->addItem(tr("the larger mass"), static_cast<int>(TuneSettings::Choice::kMass));
   choose_->setToolTip(
       tr("What decides between several methods that keep within the limit: the error, as in MInference's paper, or the "
          "mass, as in its published code"));
@@ -261,10 +261,10 @@ TuneSettings TuneDialog::settings() const {
     }
   }
   if (const TuneTargetChoice* const target = Target(); target != nullptr) {
-    settings.target = target->name + "=" + QString::number(value_->value(), 'g', 6).toStdString();
+    settings.target = {target->name, value_->value()};
     settings.from_budgets = target->from_budgets;
     if (target->is_limit && settings.methods.size() > 1)
-      settings.choose = choose_->currentData().toString().toStdString();
+      settings.choose = static_cast<TuneSettings::Choice>(choose_->currentData().toInt());
   }
   const auto paths = [](const QListWidget* list) {
     std::vector<std::string> all;

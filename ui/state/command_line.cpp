@@ -160,7 +160,7 @@ QString TuneCommand(const QString& trace_path, const std::vector<kernels::Method
     }
     arguments += {QStringLiteral("--method"), MethodArgument(QString::fromStdString(method.name), others.join(u','))};
   }
-  arguments += {QStringLiteral("--target"), QString::fromStdString(settings.target)};
+  arguments += {QStringLiteral("--target"), QString::fromStdString(settings.target.Text())};
   if (settings.unit != TuneSettings::Unit::kHead) {
     const bool per_layer = settings.unit == TuneSettings::Unit::kLayer;
     arguments += {QStringLiteral("--per"), per_layer ? QStringLiteral("layer") : QStringLiteral("model")};
@@ -172,7 +172,10 @@ QString TuneCommand(const QString& trace_path, const std::vector<kernels::Method
   }
   for (const std::string& check : settings.checks)
     arguments += {QStringLiteral("--check"), QString::fromStdString(check)};
-  if (!settings.choose.empty()) arguments += {QStringLiteral("--choose"), QString::fromStdString(settings.choose)};
+  if (settings.choose != TuneSettings::Choice::kUsual) {
+    const bool by_mass = settings.choose == TuneSettings::Choice::kMass;
+    arguments += {QStringLiteral("--choose"), by_mass ? QStringLiteral("mass") : QStringLiteral("error")};
+  }
   if (!settings.check_rows.empty())
     arguments += {QStringLiteral("--check-rows"), QString::fromStdString(settings.check_rows)};
   if (!heads.empty()) {

@@ -52,7 +52,9 @@ void HeadSweep::Measure(const std::vector<HeadSetting>& settings, const QString&
 TuneSettings HeadSweep::TrialsTuning() const {
   TuneSettings settings;
   if (trial_->method() != nullptr) settings.methods.push_back({trial_->method()->name, trial_->values()});
-  settings.target = QStringLiteral("cra-p5=%1").arg(trial_->target()).toStdString();
+  const std::vector<TuneTargetChoice> targets = workbench_->tune_targets();
+  if (const auto windows = std::ranges::find(targets, true, &TuneTargetChoice::is_windows); windows != targets.end())
+    settings.target = {windows->name, trial_->target()};
   return settings;
 }
 
@@ -264,12 +266,11 @@ QString HeadSweep::OnHeldOut() const {
   if (tuning_.check_rows.empty())
     return tr("On the held-out traces %1 of them reach it, keeping %2 %.").arg(held).arg(100 * kept / count, 0, 'f', 1);
   // Kept pairs, work and time are of all rows: held-out ones have nothing of their own to say of them.
-  const std::string target = tuning_.target.substr(0, tuning_.target.find('='));
   const std::vector<TuneTargetChoice> targets = workbench_->tune_targets();
-  const auto aimed_at = std::ranges::find(targets, target, &TuneTargetChoice::name);
+  const auto aimed_at = std::ranges::find(targets, tuning_.target.name, &TuneTargetChoice::name);
   if (aimed_at == targets.end() || aimed_at->is_of_rows)
     return tr("On the held-out rows %1 of them reach it.").arg(held);
-  const bool by_error = tuning_.choose != "mass" && !std::isnan(error + error_there);
+  const bool by_error = tuning_.choose != TuneSettings::Choice::kMass && !std::isnan(error + error_there);
   return (by_error ? tr("The mean error of the output is %1 on the held-out rows and %2 on the others.")
                    : tr("The mean kept mass is %1 on the held-out rows and %2 on the others."))
       .arg((by_error ? error_there : mass_there) / count, 0, 'f', 4)
@@ -293,7 +294,7 @@ QString HeadSweep::Summary() const {
   QString text = kind_ == Kind::kTune
                      ? tr("%1 tuned at %2 on %3: %4 of them reach it, keeping %5 of the pairs on average.")
                            .arg(title)
-                           .arg(QString::fromStdString(tuning_.target))
+                           .arg(QString::fromStdString(tuning_.target.Text()))
                            .arg(heads)
                            .arg(reached)
                            .arg(average)

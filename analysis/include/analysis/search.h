@@ -15,6 +15,7 @@
 
 #include "analysis/compare.h"
 #include "analysis/types/mass_distribution.h"
+#include "analysis/types/setting_quality.h"
 
 namespace headscope::analysis {
 
@@ -51,20 +52,9 @@ struct BudgetSearchOptions {
   bool measure_point_errors = false, measure_point_times = false;
 };
 
-struct BudgetSearchResult {
-  // False: not even the largest budgets reach the target (kKept, kTime and kWork: the smallest). The rest then
-  // describes those.
-  bool reached = false;
+struct BudgetSearchResult : SettingQuality {
   kernels::ParameterValues values;  // `values` of the call with the budgets moved
-  double kept_fraction = 0;         // kept pairs / pairs that the model sees
-  MassDistribution mass;
-  double relative_error = std::numeric_limits<double>::quiet_NaN();  // of the output; NaN: not measured
-  // Pairs of the tiles that a block kernel computes (64 x 64, and 64 single columns at a time) by those that the model
-  // sees, of targets for the work; NaN: not counted. Above 1 where everything is kept: tiles reach over the diagonal.
-  double work_share = std::numeric_limits<double>::quiet_NaN();
-  // Selection and attention by dense attention's time, of all heads that share the setting; NaN: not measured.
-  double time_share = std::numeric_limits<double>::quiet_NaN();
-  int32_t num_masks = 0;  // made on the way
+  int32_t num_masks = 0;            // made on the way
 };
 
 // The parameters that SearchBudget moves: those that the registry marks as budgets, in its order.

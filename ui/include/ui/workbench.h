@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -21,6 +22,7 @@
 #include "analysis/types/live_run.h"
 #include "analysis/types/mask_overlap.h"
 #include "analysis/types/mass_distribution.h"
+#include "analysis/types/setting_quality.h"
 #include "analysis/types/tile.h"
 #include "analysis/types/value_scale.h"
 #include "base/device.h"
@@ -54,6 +56,7 @@ struct TraceSummary {
   std::vector<int32_t> row_positions;     // per recorded row
   std::string contents;         // a name for what is recorded: the same for a copy, another for another prompt
   int64_t num_decode_rows = 0;  // the last recorded rows whose tokens the model generated
+  int32_t decode_rows = 16;     // the last recorded rows that decode methods are tried on
   // Of a task's prompt, printable: what answers it, and what the model itself generated in its place. Empty: the trace
   // holds none.
   std::string expected_answer, model_answer;
@@ -174,9 +177,18 @@ struct TuneSettings {
     friend bool operator==(const Method&, const Method&) = default;
   };
   enum class Unit : uint8_t { kHead, kLayer, kModel };
+  // What decides between methods under a limit.
+  enum class Choice : uint8_t { kUsual, kMass, kError };
+  struct Target {
+    std::string name;  // TuneTargetChoice::name
+    double value = 0;
+    // "cra-p5=0.95", as `headscope tune --target` takes it.
+    std::string Text() const;
+    friend bool operator==(const Target&, const Target&) = default;
+  };
   std::vector<Method> methods;  // of one phase; each unit gets that which reaches the target with the fewest pairs
-  std::string target;           // as `headscope tune --target` takes it
-  Unit unit = Unit::kHead;      // what gets a setting of its own
+  Target target;
+  Unit unit = Unit::kHead;  // what gets a setting of its own
   // Paths of traces that nothing is chosen by, of the same model: what was found is tried on them. A head whose setting
   // fails there has failed.
   std::vector<std::string> checks = {};
@@ -188,12 +200,22 @@ struct TuneSettings {
   // Rows that nothing is chosen by, as `headscope tune --check-rows` takes them ("every:4"): what was found by the
   // others is tried on these, of the same traces or, where there are any, of `checks`. Empty: none are held out.
   std::string check_rows = {};
-  // What decides between methods under a limit, as `headscope tune --choose` takes it; empty: what is usual.
-  std::string choose = {};
+  Choice choose = Choice::kUsual;
   // Methods' budgets are where the search starts (TuneTargetChoice::from_budgets).
   bool from_budgets = false;
+  // Of decode methods: as many of the last recorded rows are steps, of every trace (TraceSummary::decode_rows).
+  int32_t decode_rows = 16;
+  // Of decode methods: a head is searched in the group that shares a selection of keys, as it is measured, instead of
+  // by itself (TuneTargetChoice::in_group).
+  bool in_group = false;
   friend bool operator==(const TuneSettings&, const TuneSettings&) = default;
 };
+
+inline std::string TuneSettings::Target::Text() const {
+  std::array<char, 32> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value, std::chars_format::general, 6);
+  return name + "=" + std::string(digits.data(), end.ptr);
+}
 
 // A head's own method, of a configuration that gives every head one.
 struct HeadSetting {
@@ -218,6 +240,7 @@ struct TuneTargetChoice {
   bool is_limit = false;      // of the pairs or the work: methods differ in their error there, TuneSettings::choose
   bool from_budgets = false;  // the search starts from the methods' own budgets
   bool is_of_rows = true;     // of rows' mass or error, and so another one on held-out rows; else of all rows together
+  bool in_group = true;       // decode methods can be searched in a head's group (TuneSettings::in_group)
 };
 
 // A kind of file that a tuning can be written to.
@@ -228,7 +251,7 @@ struct TuningFile {
 };
 
 // The cheapest setting that reaches a target on one head, as `headscope tune` finds it.
-struct TunedSetting {
+struct TunedSetting : analysis::SettingQuality {
   struct Point {
     kernels::ParameterValues values;
     double mass_mean = 0;
@@ -246,24 +269,10 @@ struct TunedSetting {
   bool is_open_traces = true;  // the open trace's prompt is as long as that
   size_t method = 0;           // among TuneSettings::methods
   kernels::ParameterValues values;
-  bool reached = false;  // false: not even the largest budgets keep the target; the rest then describes those
-  double kept_fraction = 1;
-  analysis::MassDistribution mass;
-  double relative_error = std::numeric_limits<double>::quiet_NaN();  // NaN: not measured, which only some targets need
-  double time_share = std::numeric_limits<double>::quiet_NaN();      // of dense attention's; likewise
-  double work_share = std::numeric_limits<double>::quiet_NaN();      // of a kernel's tiles; likewise
-  std::string device;
+  NamedDevice device;
   double outside_mass = 0;  // as LiveMask::outside_mass
   // The same setting on TuneSettings::checks together; nothing without such.
-  struct Checked {
-    bool reached = false;
-    double kept_fraction = 1;
-    analysis::MassDistribution mass;
-    double relative_error = std::numeric_limits<double>::quiet_NaN();
-    double time_share = std::numeric_limits<double>::quiet_NaN();
-    double work_share = std::numeric_limits<double>::quiet_NaN();
-  };
-  std::optional<Checked> checked = {};
+  std::optional<analysis::SettingQuality> checked = {};
   // Settings along the method's trade-off, rising, where a file can be made of them: of one method that evicts down to
   // a budget, with a setting for each head.
   std::vector<Point> trade_off;

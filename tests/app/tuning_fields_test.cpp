@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// What files say of a tuned head: one list for the writers and the readers.
+#include "choices/tuning_fields.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "choices/head_settings.h"
+#include "choices/tuning_files.h"
+#include "commands/tuning_progress.h"
+#include "kernels/method_names.h"
+
+namespace headscope::app {
+namespace {
+
+class TuningFieldsTest : public ::testing::Test {
+ protected:
+  TuningFieldsTest() {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    MethodChoice choice;
+    choice.name = "a-shape";
+    choice.spec = kernels::FindMethod("a-shape").spec();
+    choice.values = kernels::ParameterValues(*choice.spec);
+    tuning_.methods.push_back({choice, {}});
+    tuning_.checks.emplace_back().path = "other.h5";
+    tuning_.num_heads_chosen = 1;
+    TunedHead& head = tuning_.heads.emplace_back();
+    head.id = {1, 2};
+    head.device = {CudaDevice(1), "NVIDIA H200"};
+    head.outside_mass = 0.03125;
+    head.found.values = choice.values;
+    double number = 0;
+    const auto next = [&number](const char*, const char*, double& of_quality) { of_quality = number += 0.0625; };
+    VisitQuality(head.found, next);
+    head.found.reached = true;
+    head.checked = head.found;
+    VisitQuality(*head.checked, next);
+    head.checked->reached = false;
+  }
+  ~TuningFieldsTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string Path(const std::string& name) const { return (folder_ / name).string(); }
+
+  const std::filesystem::path folder_ = std::filesystem::path(::testing::TempDir()) / "headscope-tuning-fields";
+  Tuning tuning_;
+};
+
+// A column that the reader took for a parameter would be refused: the method has none of that name.
+TEST_F(TuningFieldsTest, EveryColumnThatIsWrittenIsAParameterOrAResultToTheReader) {
+  const std::string csv = TuningFile(tuning_, TuningFormat::kCsv);
+  std::ofstream(Path("t.csv")) << csv;
+  const std::vector<RangeSettings> read = ReadHeadSettings(Path("t.csv"));
+  ASSERT_EQ(read.size(), 1U);
+  EXPECT_EQ(read.front().heads.at({1, 2}).values, tuning_.heads.front().found.values);
+  std::istringstream header(csv.substr(0, csv.find('\n')));
+  int results = 0;
+  for (std::string column; std::getline(header, column, ',');) results += IsTuningResult(column) ? 1 : 0;
+  EXPECT_EQ(results, 2 * 8 + 4) << "of both qualities, beside outside_mass, device, device_id and complete";
+  EXPECT_FALSE(IsTuningResult("n_sink"));
+}
+
+TEST_F(TuningFieldsTest, FilesSayWhichGpu) {
+  const auto json = nlohmann::json::parse(TuningFile(tuning_, TuningFormat::kJson));
+  const auto& head = json.at("heads").at(0);
+  EXPECT_EQ(head.at("device"), "NVIDIA H200");
+  EXPECT_EQ(head.at("device_id"), "cuda:1");
+  EXPECT_EQ(head.at("work_share"), 7 * 0.0625);
+  EXPECT_EQ(head.at("checked").at("kept_fraction"), 8 * 0.0625);
+  EXPECT_NE(TuningFile(tuning_, TuningFormat::kCsv).find(",NVIDIA H200,cuda:1,1\n"), std::string::npos);
+}
+
+TEST_F(TuningFieldsTest, AnInterruptedRunKeepsEveryNumber) {
+  { TuningProgress(Path("t.json"), tuning_).Add(tuning_.heads); }
+  const TuningProgress progress(Path("t.json"), tuning_);
+  const std::vector<TunedHead>* const kept = progress.Find({1, 2});
+  ASSERT_NE(kept, nullptr);
+  Tuning again = tuning_;
+  again.heads = *kept;
+  EXPECT_EQ(TuningFile(again, TuningFormat::kJson), TuningFile(tuning_, TuningFormat::kJson));
+}
+
+TEST_F(TuningFieldsTest, AnOlderInterruptedRunGoesOn) {
+  { TuningProgress(Path("t.json"), tuning_).Add(tuning_.heads); }
+  const std::string path = Path("t.json.unfinished");
+  std::ifstream file(path);
+  std::string identity, line;
+  ASSERT_TRUE(std::getline(file, identity) && std::getline(file, line));
+  file.close();
+  auto heads = nlohmann::json::parse(line);
+  ASSERT_EQ(heads[0].erase("device_id"), 1U);
+  std::ofstream(path) << identity << '\n' << heads.dump() << '\n';
+  const TuningProgress progress(Path("t.json"), tuning_);
+  const std::vector<TunedHead>* const kept = progress.Find({1, 2});
+  ASSERT_NE(kept, nullptr);
+  EXPECT_EQ(kept->front().device.name, "NVIDIA H200");
+  EXPECT_EQ(kept->front().device.device, CudaDevice(0)) << "which one is not known";
+}
+
+}  // namespace
+}  // namespace headscope::app
