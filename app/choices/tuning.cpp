@@ -256,13 +256,13 @@ TuneTarget ParseTarget(const std::string& text) {
   return target;
 }
 
-std::vector<std::vector<size_t>> UnitsOf(const std::vector<analysis::HeadId>& heads, TunedUnit unit) {
-  std::vector<std::vector<size_t>> units;
+std::vector<std::vector<analysis::HeadId>> UnitsOf(const std::vector<analysis::HeadId>& heads, TunedUnit unit) {
+  std::vector<std::vector<analysis::HeadId>> units;
   for (size_t i = 0; i < heads.size(); ++i) {
     const bool joins =
         i > 0 && (unit == TunedUnit::kModel || (unit == TunedUnit::kLayer && heads[i].layer == heads[i - 1].layer));
     if (!joins) units.emplace_back();
-    units.back().push_back(i);
+    units.back().push_back(heads[i]);
   }
   return units;
 }

@@ -77,10 +77,15 @@ struct Tuning {
   TuneTarget target;
   TunedUnit unit = TunedUnit::kHead;
   TunedCriterion criterion = TunedCriterion::kMass;
+  // Of decode methods: as many of the last recorded rows are steps; and whether a head is searched in the group that
+  // shares a selection of keys, as it runs in a model, instead of by itself.
+  int32_t decode_rows = analysis::DecodeSearchOptions().decode_rows;
+  bool in_group = false;
   std::vector<TunedHead> heads;
   std::vector<TunedFront> fronts;
   size_t num_heads_chosen = 0;  // more than `heads` when the run was interrupted
 
+  bool is_decode() const { return methods.front().choice.decode != nullptr; }  // all are, or none is
   bool complete() const { return heads.size() == num_heads_chosen; }
   const MethodChoice& MethodOf(const TunedHead& head) const { return methods[head.method].choice; }
   // Output errors, times or the kernel's work were measured.
@@ -89,8 +94,8 @@ struct Tuning {
   bool HasWork() const;
 };
 
-// The heads that share a setting, as places in `heads`, which are sorted by layer.
-std::vector<std::vector<size_t>> UnitsOf(const std::vector<analysis::HeadId>& heads, TunedUnit unit);
+// The heads that share a setting. `heads` are sorted by layer.
+std::vector<std::vector<analysis::HeadId>> UnitsOf(const std::vector<analysis::HeadId>& heads, TunedUnit unit);
 // Whether a target bounds what is kept, so that the best of what lies within is looked for.
 bool IsLimitOfPairs(const analysis::BudgetTarget& target);
 // What decides unless it is told: between methods under such a target the output's error, as in MInference's paper

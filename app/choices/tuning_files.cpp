@@ -72,6 +72,12 @@ Json HeldOutJson(const Tuning& tuning) {
   return tuning.held_out_rows.empty() ? Json(nullptr) : Json(tuning.held_out_rows);
 }
 
+// How decode methods were judged; null of prefill methods.
+Json DecodeJson(const Tuning& tuning) {
+  if (!tuning.is_decode()) return nullptr;
+  return {{"rows", tuning.decode_rows}, {"in_group", tuning.in_group}};
+}
+
 Json MethodsJson(const Tuning& tuning) {
   Json json = Json::array();
   for (const Tuning::Searched& method : tuning.methods) {
@@ -181,7 +187,8 @@ std::string JsonFile(const Tuning& tuning) {
                {"held_out_rows", HeldOutJson(tuning)},
                {"methods", MethodsJson(tuning)},
                {"target", TargetJson(tuning.target)},
-               {"per", NameOf(tuning.unit)}};
+               {"per", NameOf(tuning.unit)},
+               {"decode", DecodeJson(tuning)}};
   AddFound(tuning, &json);
   return Dumped(json);
 }
@@ -206,6 +213,7 @@ std::string JsonFile(std::span<const Tuning> by_range) {
                  {"model", data::ModelJson(first.model)},
                  {"target", TargetJson(first.target)},
                  {"per", NameOf(first.unit)},
+                 {"decode", DecodeJson(first)},
                  {"ranges", std::move(ranges)}});
 }
 

@@ -26,6 +26,28 @@ int64_t PromptTokens(const data::TraceReader& trace) {
   return trace.layout().first_token + trace.num_tokens();
 }
 
+void DescribeTraces(const RangeOfTraces<const data::TraceReader*>& part, Tuning* tuning) {
+  const auto sources = [](const std::vector<const data::TraceReader*>& traces) {
+    std::vector<Tuning::Source> all;
+    for (const data::TraceReader* trace : traces) {
+      all.push_back({trace->path(), trace->layout().prompt_source, trace->num_tokens(), trace->num_rows(),
+                     trace->layout().first_token});
+    }
+    return all;
+  };
+  tuning->range = part.range;
+  tuning->traces = sources(part.traces);
+  tuning->checks = sources(part.TriedOn(!tuning->held_out_rows.empty()));
+  const data::TraceLayout& layout = part.traces.front()->layout();
+  tuning->model = layout.model;
+  tuning->layers.clear();
+  for (size_t slot = 0; slot < layout.layers.size(); ++slot)
+    tuning->layers.push_back({layout.layers[slot], layout.facts[slot].num_qo_heads, layout.facts[slot].num_kv_heads});
+  int64_t longest = 0;
+  for (const data::TraceReader* trace : part.traces) longest = std::max(longest, trace->num_tokens());
+  for (Tuning::Searched& method : tuning->methods) method.grid = analysis::SearchedGrid(*method.choice.spec, longest);
+}
+
 double MeanOutside(const std::vector<analysis::HeadTensorsPtr>& recordings, const InsideMass& inside) {
   double sum = 0;
   int64_t rows = 0;

@@ -11,6 +11,7 @@
 
 #include "analysis/head_tensors.h"
 #include "choices/length_range.h"
+#include "choices/tuning.h"
 #include "data/trace_reader.h"
 
 namespace headscope::app {
@@ -27,6 +28,10 @@ template <typename Trace>
 struct RangeOfTraces {
   LengthRange range;
   std::vector<Trace> traces, checks;
+  // What settings are tried on: other traces or, where rows are held out and no trace is, the same ones.
+  const std::vector<Trace>& TriedOn(bool rows_are_held_out) const {
+    return checks.empty() && rows_are_held_out ? traces : checks;
+  }
 };
 
 // The traces and checks by their prompts' lengths: of `ranges`, those that hold any, in their order. One may hold
@@ -45,6 +50,9 @@ std::vector<RangeOfTraces<Trace>> ByLength(const std::vector<LengthRange>& range
   std::erase_if(parts, [](const auto& part) { return part.traces.empty() && part.checks.empty(); });
   return parts;
 }
+
+// What a tuning, whose question is known, says of its traces: range, model, layers, sources and the methods' grids.
+void DescribeTraces(const RangeOfTraces<const data::TraceReader*>& part, Tuning* tuning);
 
 // What mass each row of a recording finds in its trace (analysis::MassInTrace); null where the trace is whole.
 using InsideMass = std::function<std::shared_ptr<const std::vector<double>>(size_t recording)>;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // headscope tune TRACE.. --method NAME[:k=v,..].. --target cra=T|error=E|kept=F|time=F [--per head|layer|model]
-// [--check TRACE].. [--check-rows ROWS] [--ranges N,..] [--heads L:H,..] [-o CONFIG.json|.csv|.tsv|.npy]
+// [--check TRACE].. [--check-rows ROWS] [--ranges N,..] [--heads L:H,..] [--decode-rows N] [--group]
+// [-o CONFIG.json|.csv|.tsv|.npy]
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <stop_token>
 
 #include "analysis/measured_heads.h"
@@ -24,6 +25,7 @@
 #include "choices/tuning.h"
 #include "choices/tuning_files.h"
 #include "choices/tuning_traces.h"
+#include "choices/unit_search.h"
 #include "commands/command.h"
 #include "commands/common_options.h"
 #include "commands/head_notes.h"
@@ -31,7 +33,6 @@
 #include "data/row_positions.h"
 #include "data/trace_files.h"
 #include "data/trace_reader.h"
-#include "kernels/method_names.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
 #include "support/listed.h"
@@ -51,7 +52,8 @@ struct TuneArguments {
   int32_t front_points = 0;
   Device device = kCpu;
   int32_t num_threads = 0;
-  bool force = false, quiet = false, resume = false;
+  std::optional<int32_t> decode_rows;
+  bool group = false, force = false, quiet = false, resume = false;
 };
 
 // Under a target for the work budgets are where the search starts.
@@ -124,12 +126,12 @@ std::vector<analysis::HeadId> ChooseHeads(const std::string& text, const Traces&
   return heads;
 }
 
-std::vector<Tuning::Source> SourcesOf(const Traces& traces) {
-  std::vector<Tuning::Source> sources;
-  for (const auto& trace : traces)
-    sources.push_back({trace->path(), trace->layout().prompt_source, trace->num_tokens(), trace->num_rows(),
-                       trace->layout().first_token});
-  return sources;
+RangeOfTraces<const data::TraceReader*> ReadersOf(const RangeOfTraces<std::unique_ptr<data::TraceReader>>& part) {
+  RangeOfTraces<const data::TraceReader*> readers;
+  readers.range = part.range;
+  for (const auto& trace : part.traces) readers.traces.push_back(trace.get());
+  for (const auto& trace : part.checks) readers.checks.push_back(trace.get());
+  return readers;
 }
 
 // Rows that are held out must be some of every trace's, and of those that methods are tuned on.
@@ -141,17 +143,6 @@ void CheckHeldOut(const HeldOutRows& held_out, const Tuning& tuning, const Trace
   for (const Traces* const some : {&traces, &checks}) {
     for (const auto& trace : *some) held_out.CheckTrace(*trace);
   }
-}
-
-// What settings are tried on: other traces or, where rows are held out and no trace is, the same ones.
-const Traces& ChecksOf(const RangeOfTraces<std::unique_ptr<data::TraceReader>>& part, const HeldOutRows& held_out) {
-  return part.checks.empty() && held_out.any() ? part.traces : part.checks;
-}
-
-int64_t LongestOf(const Traces& traces) {
-  int64_t longest = 0;
-  for (const auto& trace : traces) longest = std::max(longest, trace->num_tokens());
-  return longest;
 }
 
 // A file holds every chosen head or is not there; of a run that was interrupted, the heads that are done are printed.
@@ -182,80 +173,37 @@ void WriteTunings(const std::vector<Tuning>& tunings, bool complete, const TuneA
   }
 }
 
-// What a search holds of a method's trade-off, the largest of the methods searched: one is held at a time.
-int64_t MostFrontBytes(const Tuning& tuning, const Traces& traces, size_t num_heads, int32_t num_threads) {
-  int64_t most = 0;
-  for (const Tuning::Searched& method : tuning.methods) {
-    if (method.choice.decode != nullptr) continue;
-    most = std::max(most, analysis::FrontBytes(*method.choice.spec, LongestOf(traces), static_cast<int64_t>(num_heads),
-                                               num_threads));
-  }
-  return most;
-}
+// Reads heads from the file, and looks at each for what is to be said of it.
+class LookedAtTrace : public TunedTrace {
+ public:
+  LookedAtTrace(const data::TraceReader* reader, std::map<analysis::HeadId, HeadNotes>* notes)
+      : TunedTrace(reader), notes_(notes) {}
 
-// How many lower layers' heads are held beside a head: those whose selections a decode method takes.
-int64_t MostLowerLayers(const Tuning& tuning, const std::vector<analysis::HeadId>& heads) {
-  size_t most = 0;
-  for (const analysis::HeadId& head : heads) {
-    std::set<int32_t> layers;
-    for (const Tuning::Searched& method : tuning.methods) {
-      if (method.choice.decode == nullptr) continue;
-      for (const int32_t layer : method.choice.decode->LowerLayers(method.choice.values, head.layer))
-        layers.insert(layer);
-    }
-    most = std::max(most, layers.size());
+  analysis::HeadTensorsPtr Load(analysis::HeadId head, const Device& device) override {
+    analysis::HeadTensorsPtr tensors = TunedTrace::Load(head, device);
+    notes_->at(head).Look(*tensors, reader());
+    return tensors;
   }
-  return static_cast<int64_t>(most);
-}
 
-// Heads that share a setting are in memory together, with their masses and trade-offs and the lower layers' heads.
-void CheckMemory(const std::vector<std::vector<size_t>>& units, const Traces& traces, const Tuning& tuning,
-                 const std::vector<analysis::HeadId>& heads, int32_t num_threads) {
-  constexpr int64_t kMassBytes = int64_t{64} << 20;  // of a head at most (analysis::HeadMass)
-  size_t most = 0;
-  for (const auto& unit : units) most = std::max(most, unit.size());
-  const int64_t layers = 1 + MostLowerLayers(tuning, heads);
-  int64_t of_head = 0;
-  for (const auto& trace : traces) {
-    int64_t elements = 0;  // of q, k and v, in the layer where they are most
-    for (const data::LayerFacts& facts : trace->layout().facts) {
-      elements = std::max(elements, (trace->num_rows() + trace->num_tokens()) * facts.head_dim +
-                                        trace->num_tokens() * facts.v_head_dim);
-    }
-    of_head += layers * elements * int64_t{sizeof(float)} +
-               std::min(kMassBytes, trace->num_rows() * (trace->num_tokens() / 64 + 1) * int64_t{sizeof(float)});
-  }
-  const int64_t bytes = static_cast<int64_t>(most) * of_head + MostFrontBytes(tuning, traces, most, num_threads);
-  if (most <= 1 || bytes <= analysis::MostMeasuredBytes()) return;
-  throw DeviceError(Fault{.field = "per",
-                          .problem = std::to_string(most) + " heads that share a setting take " +
-                                     std::to_string(bytes >> 20) +
-                                     " MiB together, more than half of the available memory",
-                          .remedy = "tune per head, or take fewer heads or a shorter trace"});
-}
-
-// What one unit's search found: its heads in order, and its trade-offs.
-struct TunedTogether {
-  std::vector<TunedHead> heads;
-  std::vector<TunedFront> fronts;
+ private:
+  std::map<analysis::HeadId, HeadNotes>* const notes_;
 };
 
 class Tuner {
  public:
-  // `checks`: what is found is tried on their held-out rows; `traces` again where no others are given.
-  Tuner(const TuneArguments& arguments, const Traces& traces, const Traces& checks, const HeldOutRows& held_out,
+  // `checks`: what is found is tried on these; `traces` again where rows of theirs alone are held out.
+  Tuner(const TuneArguments& arguments, const Traces& traces, const Traces& checks,
         const std::vector<analysis::HeadId>& heads, const Tuning& tuning, TuningProgress* progress)
       : arguments_(arguments),
-        traces_(traces),
-        checks_(checks),
-        held_out_(held_out),
         ids_(heads),
         tuning_(tuning),
         progress_(progress),
         units_(UnitsOf(heads, tuning.unit)),
-        notes_(heads.size()) {
+        traces_(LookAt(traces)),
+        checks_(LookAt(checks)) {
     UseDevice(arguments.device);
-    CheckMemory(units_, traces, tuning, heads, arguments.num_threads);
+    for (const analysis::HeadId& head : heads) notes_[head];
+    for (const auto& unit : units_) CheckUnitMemory(tuning, traces_, unit, arguments.num_threads);
   }
 
   // The units that are done, in their order: all, unless interrupted. Throws what a search ends with.
@@ -268,13 +216,12 @@ class Tuner {
       line.Show(stage, 0, 100, ProgressUnit::kPercent);
       analysis::SweepOptions sweep;
       sweep.num_threads = arguments_.num_threads;
-      int64_t bytes = 0;  // of a head in every trace
-      for (const auto& trace : traces_) bytes += analysis::LargestHeadBytes(*trace, ids_);
-      bytes += MostFrontBytes(tuning_, traces_, 1, arguments_.num_threads);
       // Heads beside each other would time each other.
       const bool timed = tuning_.target.budget.kind == analysis::BudgetTarget::Kind::kTime;
-      sweep.most_at_once =
-          tuning_.unit == TunedUnit::kHead && !timed ? analysis::HeadsAtOnce(arguments_.device, bytes) : 1;
+      sweep.most_at_once = tuning_.unit == TunedUnit::kHead && !timed
+                               ? analysis::HeadsAtOnce(arguments_.device, SearchedHeadBytes(tuning_, traces_, ids_,
+                                                                                            arguments_.num_threads))
+                               : 1;
       sweep.stop = StopOnInterrupt();
       sweep.progress = [&](const analysis::SweepProgress& at) {
         line.Show(stage, at.Percent(), 100, ProgressUnit::kPercent);
@@ -284,199 +231,71 @@ class Tuner {
           [&](const analysis::SweepCell& cell, TunedTogether* together) {
             kernels::Status found = Tune(cell, sweep.stop, together);
             if (found.ok()) return found;
-            return kernels::Status{found.code(), traces_.front()->path() + ", head " +
-                                                     HeadText(ids_[units_[cell.head].front()]) + ", " +
-                                                     found.message()};
+            return kernels::Status{found.code(), traces_.front()->reader().path() + ", head " +
+                                                     HeadText(units_[cell.head].front()) + ", " + found.message()};
           },
           &tuned);
     }  // its line ends before anything else is said
     if (status.code() != kernels::StatusCode::kCancelled) CheckStatus(status);
     HeadNotes notes;
-    for (const HeadNotes& of_head : notes_) notes.Append(of_head);
+    for (const auto& [head, of_head] : notes_) notes.Append(of_head);
     notes.Print();
     std::vector<TunedTogether> done;
     for (std::optional<TunedTogether>& together : tuned) {
       if (together) done.push_back(std::move(*together));
     }
+    SayPassedOver(done);
     return done;
   }
 
  private:
-  using Recordings = std::vector<std::vector<analysis::HeadTensorsPtr>>;  // by head, then trace
-
-  // The search of one phase's methods over the heads of a unit; what fails is told with the method's name.
-  class Searcher {
-   public:
-    Searcher(const Tuner& tuner, const Traces& traces, const Recordings& recordings,
-             const analysis::BudgetSearchOptions& options) {
-      if (tuner.tuning_.methods.front().choice.decode == nullptr) {
-        prefill_.emplace(recordings, options);
-        return;
-      }
-      std::vector<analysis::AskedMethod> asked;
-      const auto add = [&](const MethodChoice& method) {
-        asked.push_back({kernels::UniqueName(*method.spec), method.values});
-      };
-      for (const Tuning::Searched& method : tuner.tuning_.methods) add(method.choice);
-      if (tuner.tuning_.target.limit) add(*tuner.tuning_.target.limit);
-      std::vector<std::vector<analysis::MeasuredHeadsPtr>> heads;
-      for (const std::vector<analysis::HeadTensorsPtr>& head : recordings) {
-        heads.emplace_back();
-        for (size_t i = 0; i < head.size(); ++i)
-          heads.back().push_back(analysis::WithLayersBelow(*traces[i], analysis::AloneHead(head[i]), asked));
-      }
-      decode_.emplace(std::move(heads), analysis::DecodeSearchOptions{.search = options});
-    }
-
-    kernels::Status Search(const MethodChoice& method, const analysis::BudgetTarget& target,
-                           std::vector<analysis::BudgetSearchResult>* results) {
-      return Named(method, decode_ ? decode_->Search(*method.decode, method.values, target, results)
-                                   : prefill_->Search(*method.prefill, method.values, target, results));
-    }
-    kernels::Status Measure(const MethodChoice& method, const kernels::ParameterValues& values,
-                            const analysis::BudgetTarget& target, std::vector<analysis::BudgetSearchResult>* results) {
-      return Named(method, decode_ ? decode_->Measure(*method.decode, values, target, results)
-                                   : prefill_->Measure(*method.prefill, values, target, results));
-    }
-    kernels::Status TradeOff(const MethodChoice& method, int32_t most_points,
-                             std::vector<analysis::TradeOffPoint>* points) {
-      return Named(method, decode_ ? decode_->TradeOff(*method.decode, method.values, most_points, points)
-                                   : prefill_->TradeOff(*method.prefill, method.values, most_points, points));
-    }
-
-   private:
-    static kernels::Status Named(const MethodChoice& method, const kernels::Status& status) {
-      return status.ok() ? status : kernels::Status{status.code(), method.name + ": " + status.message()};
-    }
-
-    std::optional<analysis::BudgetSearcher> prefill_;
-    std::optional<analysis::DecodeBudgetSearcher> decode_;
-  };
-
-  Recordings Load(const std::vector<size_t>& unit, const Traces& traces) {
-    Recordings recordings;
-    for (const size_t place : unit) {
-      recordings.emplace_back();
-      for (const auto& trace : traces) {
-        recordings.back().push_back(analysis::LoadHead(*trace, ids_[place], arguments_.device));
-        notes_[place].Look(*recordings.back().back(), *trace);
-      }
-    }
-    return recordings;
+  TunedTraces LookAt(const Traces& traces) {
+    TunedTraces looked_at;
+    for (const auto& trace : traces)
+      looked_at.push_back(opened_.emplace_back(std::make_unique<LookedAtTrace>(trace.get(), &notes_)).get());
+    return looked_at;
   }
 
   kernels::Status Tune(const analysis::SweepCell& cell, const std::stop_token& stop, TunedTogether* together) {
-    const std::vector<size_t>& unit = units_[cell.head];
-    if (const auto* done = progress_ == nullptr ? nullptr : progress_->Find(ids_[unit.front()]);
-        done != nullptr && HasHeads(*done, unit)) {
+    const std::vector<analysis::HeadId>& unit = units_[cell.head];
+    // A unit that was kept may be of other heads with the same first one.
+    if (const auto* done = progress_ == nullptr ? nullptr : progress_->Find(unit.front());
+        done != nullptr && std::ranges::equal(*done, unit, {}, &TunedHead::id)) {
       together->heads = *done;
       return {};
     }
-    const Recordings recordings = Load(unit, traces_);
-    // Every method has an equal part of the progress, and its trade-off half of that.
-    const size_t num_steps = tuning_.methods.size() * (arguments_.front_points > 0 ? 2 : 1);
-    size_t step = 0;
-    analysis::BudgetSearchOptions options;
-    options.num_threads = cell.num_threads;
-    options.stop = stop;
-    options.judged_rows = held_out_.Judge(/*held_out=*/false);
-    options.progress = [&](double share) {
-      cell.report((static_cast<double>(step) + share) / static_cast<double>(num_steps));
-    };
-    options.measure_error = tuning_.criterion == TunedCriterion::kError;
-    const bool by_time = tuning_.target.budget.kind == analysis::BudgetTarget::Kind::kTime;
-    options.measure_point_times = by_time;
-    options.measure_point_errors =
-        by_time || options.measure_error || tuning_.target.budget.kind == analysis::BudgetTarget::Kind::kError;
-    Searcher searcher(*this, traces_, recordings, options);
-    analysis::BudgetTarget target = tuning_.target.budget;
-    if (kernels::Status status = Limit(&searcher, &target); !status.ok()) return status;
-
-    std::vector<analysis::BudgetSearchResult> best;
-    size_t best_method = 0;
-    for (size_t i = 0; i < tuning_.methods.size(); ++i) {
-      const MethodChoice& method = tuning_.methods[i].choice;
-      std::vector<analysis::BudgetSearchResult> found;
-      if (kernels::Status status = searcher.Search(method, target, &found); !status.ok()) return status;
-      ++step;
-      if (best.empty() || IsBetter(tuning_.target.budget, tuning_.criterion, found, best)) {
-        best = std::move(found);
-        best_method = i;
-      }
-      if (arguments_.front_points == 0) continue;
-      TunedFront& front = together->fronts.emplace_back();
-      for (const size_t place : unit) front.heads.push_back(ids_[place]);
-      front.method = i;
-      if (kernels::Status status = searcher.TradeOff(method, arguments_.front_points, &front.points); !status.ok())
-        return status;
-      ++step;
-    }
-    for (size_t i = 0; i < unit.size(); ++i) {
-      TunedHead& head = together->heads.emplace_back();
-      head.id = ids_[unit[i]];
-      head.method = best_method;
-      head.found = std::move(best[i]);
-      // Decode methods, and whatever is timed, run on the CPU wherever the head lies.
-      head.device = by_time || tuning_.methods.front().choice.decode != nullptr
-                        ? NamedCpu()
-                        : recordings[i].front()->WhereComputed();
-      head.outside_mass = MeanOutside(recordings[i], [&, i](size_t trace) {
-        return std::make_shared<const std::vector<double>>(
-            analysis::MassInTrace(*recordings[i][trace], options.num_threads, options.stop));
-      });
-    }
-    if (kernels::Status status = Check(unit, options, target, together); !status.ok()) return status;
+    const UnitSearchOptions options{.device = arguments_.device,
+                                    .front_points = arguments_.front_points,
+                                    .num_threads = cell.num_threads,
+                                    .stop = stop,
+                                    .report = cell.report};
+    if (kernels::Status status = TuneUnit(tuning_, traces_, checks_, unit, options, together); !status.ok())
+      return status;
     if (progress_ != nullptr) progress_->Add(together->heads);
     return {};
   }
 
-  // A unit that was kept may be of other heads with the same first one.
-  bool HasHeads(const std::vector<TunedHead>& done, const std::vector<size_t>& unit) const {
-    return std::ranges::equal(done, unit, {}, &TunedHead::id, [this](size_t place) { return ids_[place]; });
-  }
-
-  // Of a target that is another setting's pairs.
-  kernels::Status Limit(Searcher* searcher, analysis::BudgetTarget* target) const {
-    if (!tuning_.target.limit) return {};
-    const MethodChoice& limit = *tuning_.target.limit;
-    target->most = 1;
-    std::vector<analysis::BudgetSearchResult> kept;
-    if (kernels::Status status = searcher->Measure(limit, limit.values, *target, &kept); !status.ok()) return status;
-    double sum = 0;
-    const bool work = target->kind == analysis::BudgetTarget::Kind::kWork;
-    for (const analysis::BudgetSearchResult& head : kept) sum += work ? head.work_share : head.kept_fraction;
-    // Not so exactly that rounding would leave out a setting of the very same pairs.
-    target->most = sum / static_cast<double>(kept.size()) * (1 + 1e-12);
-    return {};
-  }
-
-  kernels::Status Check(const std::vector<size_t>& unit, const analysis::BudgetSearchOptions& options,
-                        const analysis::BudgetTarget& target, TunedTogether* together) {
-    if (checks_.empty()) return {};
-    analysis::BudgetSearchOptions quiet = options;
-    quiet.progress = {};
-    quiet.judged_rows = held_out_.Judge(/*held_out=*/true);
-    const Recordings recordings = Load(unit, checks_);
-    for (size_t i = 0; i < unit.size(); ++i) {
-      TunedHead& head = together->heads[i];
-      const MethodChoice& method = tuning_.methods[head.method].choice;
-      Searcher searcher(*this, checks_, {recordings[i]}, quiet);
-      std::vector<analysis::BudgetSearchResult> checked;
-      if (kernels::Status status = searcher.Measure(method, head.found.values, target, &checked); !status.ok())
-        return status;
-      head.checked = std::move(checked.front());
+  static void SayPassedOver(const std::vector<TunedTogether>& done) {
+    size_t count = 0;
+    const TunedTogether* first = nullptr;
+    for (const TunedTogether& together : done) {
+      if (together.passed_over.empty()) continue;
+      count += together.heads.size();
+      if (first == nullptr) first = &together;
     }
-    return {};
+    if (first == nullptr) return;
+    Say(std::to_string(count) + (count == 1 ? " head" : " heads") + " had to do without one of the methods; head " +
+        HeadText(first->heads.front().id) + ": " + first->passed_over.front());
   }
 
   const TuneArguments& arguments_;
-  const Traces &traces_, &checks_;
-  const HeldOutRows& held_out_;
   const std::vector<analysis::HeadId>& ids_;
   const Tuning& tuning_;
   TuningProgress* const progress_;  // null: what is done is not kept
-  const std::vector<std::vector<size_t>> units_;
-  std::vector<HeadNotes> notes_;  // by head
+  const std::vector<std::vector<analysis::HeadId>> units_;
+  std::map<analysis::HeadId, HeadNotes> notes_;  // of every head; each is searched by one cell
+  std::vector<std::unique_ptr<LookedAtTrace>> opened_;
+  const TunedTraces traces_, checks_;
 };
 
 int RunTune(TuneArguments arguments) {
@@ -507,6 +326,12 @@ int RunTune(TuneArguments arguments) {
     tuning.methods.push_back({ParseSearchableMethod(text, tuning.target), {}});
   tuning.criterion = CriterionOf(ParseCriterion(arguments.choose), tuning.target.budget, tuning.methods.size());
   CheckPhases(tuning, arguments);
+  if (arguments.decode_rows && !tuning.is_decode())
+    throw UsageError("--decode-rows: " + tuning.methods.front().choice.name +
+                     " is a prefill method, which runs on all recorded rows; leave it out");
+  tuning.decode_rows = arguments.decode_rows.value_or(tuning.decode_rows);
+  tuning.in_group = arguments.group;
+  CheckGroup(tuning);
   const std::vector<LengthRange> ranges = RangesBetween(arguments.ranges, "--ranges");
   if (!arguments.ranges.empty()) CheckRangeFormat(format);
   Traces traces = OpenTraces(arguments.traces, {}), checks = OpenTraces(arguments.checks, traces);
@@ -514,10 +339,7 @@ int RunTune(TuneArguments arguments) {
   CheckHeldOut(held_out, tuning, traces, checks);
   const std::vector<analysis::HeadId> heads = ChooseHeads(arguments.heads, traces, checks);
   for (const auto& trace : traces) CheckMethodsRun(*trace, heads);
-  const data::TraceLayout& layout = traces.front()->layout();
-  tuning.model = layout.model;
-  for (size_t slot = 0; slot < layout.layers.size(); ++slot)
-    tuning.layers.push_back({layout.layers[slot], layout.facts[slot].num_qo_heads, layout.facts[slot].num_kv_heads});
+  tuning.held_out_rows = arguments.check_rows;
   tuning.num_heads_chosen = heads.size();
   const auto parts =
       ByLength(ranges, std::move(traces), std::move(checks),
@@ -532,12 +354,7 @@ int RunTune(TuneArguments arguments) {
   std::vector<std::unique_ptr<TuningProgress>> kept;
   for (const auto& part : parts) {
     Tuning& one = tunings.emplace_back(tuning);
-    one.range = part.range;
-    one.traces = SourcesOf(part.traces);
-    one.checks = SourcesOf(ChecksOf(part, held_out));
-    one.held_out_rows = arguments.check_rows;
-    for (Tuning::Searched& method : one.methods)
-      method.grid = analysis::SearchedGrid(*method.choice.spec, LongestOf(part.traces));
+    DescribeTraces(ReadersOf(part), &one);
     CheckTuningFormat(format, one, heads);
   }
   if (arguments.resume) {
@@ -553,7 +370,7 @@ int RunTune(TuneArguments arguments) {
   }
   bool complete = true;
   for (size_t i = 0; i < tunings.size() && complete; ++i) {
-    Tuner tuner(arguments, parts[i].traces, ChecksOf(parts[i], held_out), held_out, heads, tunings[i],
+    Tuner tuner(arguments, parts[i].traces, parts[i].TriedOn(held_out.any()), heads, tunings[i],
                 kept.empty() ? nullptr : kept[i].get());
     for (TunedTogether& together : tuner.Run()) {
       std::ranges::move(together.heads, std::back_inserter(tunings[i].heads));
@@ -598,10 +415,11 @@ void AddTuneCommand(CLI::App& app, Action& action) {
           "Traces of one model; with several, a head's setting must reach the target over the rows of all of them")
       ->required()
       ->type_name("TRACE");
-  AddMethodsOption(command, &arguments->methods,
-                   "Prefill method, or decode method, which runs on the last 16 recorded rows, one step each. Its "
-                   "budgets are searched; k=v sets the other parameters (with work=.., also the budgets to start "
-                   "from). With several methods, each head (see --per) gets the cheapest")
+  AddMethodsOption(
+      command, &arguments->methods,
+      "Prefill method, or decode method, which runs on the last recorded rows, one step each (--decode-rows). Its "
+      "budgets are searched; k=v sets the other parameters (with work=.., also the budgets to start "
+      "from). With several methods, each head (see --per) gets the cheapest")
       ->required();
   command
       ->add_option("--target", arguments->target,
@@ -663,6 +481,14 @@ void AddTuneCommand(CLI::App& app, Action& action) {
   AddDeviceOption(command, &arguments->device, "a GPU takes heads recorded in bf16 or fp16");
   AddThreadsOption(command, &arguments->num_threads);
   AddQuietOption(command, &arguments->quiet);
+  LimitIntegers(
+      command->add_option("--decode-rows", arguments->decode_rows,
+                          "Last query rows that decode methods run on (" + std::to_string(Tuning().decode_rows) + ")"),
+      1)
+      ->type_name("N");
+  command->add_flag("--group", arguments->group,
+                    "Search a head of a decode method in its group, as it runs in a model: the query heads of a KV "
+                    "head share one selection. For targets of the mass, per head; without it each head is by itself");
   command->footer(
       "Each head gets the cheapest setting of a grid: of all that reach the target, the one with the fewest kept "
       "pairs; among equals, the smallest first budget, then the smallest second. A budget's grid is its minimum, the "

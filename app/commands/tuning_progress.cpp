@@ -47,15 +47,19 @@ Json IdentityOf(const Tuning& tuning) {
       grid.push_back({budget.name, budget.minimum, budget.maximum, budget.step});
     methods.push_back({method.choice.name, method.choice.values.ToString(*method.choice.spec), std::move(grid)});
   }
-  return {{"schema", kSchema},
-          {"weights_sha256", tuning.model.weights_sha256},
-          {"traces", SourceJson(tuning.traces)},
-          {"checks", SourceJson(tuning.checks)},
-          {"held_out_rows", tuning.held_out_rows},
-          {"methods", std::move(methods)},
-          {"target", tuning.target.text},
-          {"per", NameOf(tuning.unit)},
-          {"criterion", static_cast<int>(tuning.criterion)}};
+  Json identity = {{"schema", kSchema},
+                   {"weights_sha256", tuning.model.weights_sha256},
+                   {"traces", SourceJson(tuning.traces)},
+                   {"checks", SourceJson(tuning.checks)},
+                   {"held_out_rows", tuning.held_out_rows},
+                   {"methods", std::move(methods)},
+                   {"target", tuning.target.text},
+                   {"per", NameOf(tuning.unit)},
+                   {"criterion", static_cast<int>(tuning.criterion)}};
+  // As files of older versions are, unless something else was asked for.
+  if (tuning.decode_rows != Tuning().decode_rows) identity["decode_rows"] = tuning.decode_rows;
+  if (tuning.in_group) identity["in_group"] = true;
+  return identity;
 }
 
 // What was not measured is left out.

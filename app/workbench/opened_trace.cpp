@@ -67,6 +67,8 @@ std::string NameContents(const data::TraceReader& reader, int64_t num_tokens) {
   return name;
 }
 
+constexpr int32_t kMostDecodeRows = 256;
+
 // The first of the generated tokens, as many as stand where the answer belongs.
 void AddModelAnswer(const data::TraceReader& reader, ui::TraceSummary* summary) {
   const std::vector<data::TokenRecord>& tokens = reader.tokens();
@@ -113,6 +115,9 @@ ui::TraceSummary Summarise(const data::TraceReader& reader) {
   for (const data::TokenRecord& token : reader.tokens()) summary.token_text.push_back(analysis::Printable(token.text));
   summary.row_positions = reader.row_positions();
   summary.num_decode_rows = CountDecodeRows(reader);
+  summary.decode_rows = summary.num_decode_rows == 0
+                            ? analysis::CompareOptions{}.decode_rows
+                            : static_cast<int32_t>(std::min<int64_t>(summary.num_decode_rows, kMostDecodeRows));
   summary.expected_answer = analysis::Printable(layout.task_answer);
   AddModelAnswer(reader, &summary);
   if (layout.answer_tokens > 0 && !std::isnan(layout.answer_score))
@@ -165,11 +170,6 @@ std::shared_ptr<const std::vector<double>> OpenedTrace::MassInTrace(const analys
   auto mass = std::make_shared<const std::vector<double>>(analysis::MassInTrace(head, 0, stop));
   const std::lock_guard lock(mutex_);
   return mass_in_trace_[head.id] = std::move(mass);
-}
-
-int32_t OpenedTrace::DecodeRows() const {
-  if (summary.num_decode_rows == 0) return analysis::CompareOptions{}.decode_rows;
-  return static_cast<int32_t>(std::min<int64_t>(summary.num_decode_rows, kMostDecodeRows));
 }
 
 }  // namespace headscope::app

@@ -25,9 +25,8 @@ struct OpenedTrace {
   std::string ContentsOfFirst(int64_t tokens) const;
 
   // The last recorded rows that decode methods are tried on: the tokens that the model generated, at most
-  // kMostDecodeRows of them; in a trace without any, as many rows as `headscope compare` takes.
-  static constexpr int32_t kMostDecodeRows = 256;
-  int32_t DecodeRows() const;
+  // 256 of them; in a trace without any, as many rows as `headscope compare` takes.
+  int32_t DecodeRows() const { return summary.decode_rows; }
 
   // The head with the others of its KV head, as far as they are recorded: those that share a choice of keys. Throws as
   // analysis::LoadLayer.

@@ -24,6 +24,7 @@
 #include "choices/tuning.h"
 #include "choices/tuning_files.h"
 #include "choices/tuning_traces.h"
+#include "choices/unit_search.h"
 #include "data/trace_files.h"
 #include "kernels/cuda_executor.h"
 #include "support/output_file.h"
@@ -70,7 +71,7 @@ std::vector<ui::TuneTargetChoice> TuneTargets() {
     choices.push_back({target.option, target.title, target.usual, is_share,
                        target.kind == Kind::kMass && target.statistic == WindowTarget(0).statistic,
                        IsLimitOfPairs({.kind = target.kind}), target.kind == Kind::kWork,
-                       target.kind == Kind::kMass || target.kind == Kind::kError});
+                       target.kind == Kind::kMass || target.kind == Kind::kError, target.kind == Kind::kMass});
   }
   return choices;
 }
@@ -117,122 +118,55 @@ MethodChoice ChoiceOf(const ui::TuneSettings::Method& method) {
   return {found.spec(), found.prefill, found.decode, method.values, method.name};
 }
 
-// What all units of a tuning share.
-struct Search {
-  std::vector<MethodChoice> methods;
-  analysis::BudgetTarget target;
-  TunedCriterion criterion = TunedCriterion::kMass;
-  HeldOutRows held_out;
-  bool in_group = false;    // decode methods, in the group of the unit's one head
-  bool shares_out = false;  // with the trade-off that LU-KV's file is made of
-
-  bool is_decode() const { return methods.front().decode != nullptr; }
-  bool by_time() const { return target.kind == analysis::BudgetTarget::Kind::kTime; }
-};
-
-Search SearchOf(const ui::TuneSettings& settings, bool alone) {
-  Search search;
-  search.held_out = HeldOutRows(settings.check_rows, "Held-out rows");
-  for (const ui::TuneSettings::Method& method : settings.methods) search.methods.push_back(ChoiceOf(method));
-  if (search.methods.empty()) throw UsageError("There is nothing to tune: choose a method.");
-  for (const MethodChoice& method : search.methods) {
-    if ((method.decode != nullptr) == search.is_decode()) continue;
-    throw UsageError("Prefill and decode methods run on different rows: tune " + method.name + " by itself.");
+// What is asked: everything of a tuning but its traces and what is found on them.
+Tuning QuestionOf(const ui::TuneSettings& settings) {
+  Tuning tuning;
+  for (const ui::TuneSettings::Method& method : settings.methods) tuning.methods.push_back({ChoiceOf(method), {}});
+  if (tuning.methods.empty()) throw UsageError("There is nothing to tune: choose a method.");
+  for (const Tuning::Searched& method : tuning.methods) {
+    if ((method.choice.decode != nullptr) == tuning.is_decode()) continue;
+    throw UsageError("Prefill and decode methods run on different rows: tune " + method.choice.name + " by itself.");
   }
-  if (search.is_decode() && search.held_out.any())
+  tuning.held_out_rows = settings.check_rows;
+  if (tuning.is_decode() && !tuning.held_out_rows.empty())
     throw UsageError("Decode methods run on the last recorded rows: hold out traces, not rows.");
-  const TuneTarget target = ParseTarget(settings.target.Text());
-  search.target = target.budget;
-  search.criterion = CriterionOf(CriterionOf(settings.choose), target.budget, settings.methods.size());
-  search.in_group = search.is_decode() && !alone && settings.unit == ui::TuneSettings::Unit::kHead &&
-                    target.budget.kind == analysis::BudgetTarget::Kind::kMass;
-  std::vector<const kernels::MethodSpec*> specs;
-  for (const MethodChoice& method : search.methods) specs.push_back(method.spec);
-  search.shares_out = SharesOutBudgets(specs, UnitOf(settings.unit));
-  return search;
+  tuning.target = ParseTarget(settings.target.Text());
+  tuning.unit = UnitOf(settings.unit);
+  tuning.criterion = CriterionOf(CriterionOf(settings.choose), tuning.target.budget, settings.methods.size());
+  tuning.decode_rows = settings.decode_rows;
+  tuning.in_group = settings.in_group;
+  CheckGroup(tuning);
+  return tuning;
 }
 
-// Traces that a setting is looked for, or tried, on together.
-using TunedTraces = std::vector<OpenedTrace*>;
+// The trade-off that LU-KV's file is made of, where one can be.
+int32_t FrontPoints(const Tuning& tuning) {
+  std::vector<const kernels::MethodSpec*> specs;
+  for (const Tuning::Searched& method : tuning.methods) specs.push_back(method.choice.spec);
+  return SharesOutBudgets(specs, tuning.unit) ? kLuKvPoints : 0;
+}
 
-// The searches over one unit's heads.
-class UnitSearcher {
+// A trace that the window holds. Heads go past its cache: a pass over all of them would push out what is shown.
+class WindowsTrace : public TunedTrace {
  public:
-  // recordings: [head][trace].
-  UnitSearcher(const TunedTraces& traces, const Search& search,
-               const std::vector<std::vector<analysis::HeadTensorsPtr>>& recordings,
-               const analysis::BudgetSearchOptions& options) {
-    if (!search.is_decode()) {
-      prefill_.emplace(recordings, options);
-      return;
-    }
-    std::vector<analysis::AskedMethod> asked;
-    for (const MethodChoice& method : search.methods)
-      asked.push_back({kernels::UniqueName(*method.spec), method.values});
-    std::vector<std::vector<analysis::MeasuredHeadsPtr>> heads;
-    for (const std::vector<analysis::HeadTensorsPtr>& head : recordings) {
-      heads.emplace_back();
-      for (size_t i = 0; i < traces.size(); ++i) {
-        const analysis::MeasuredHeadsPtr measured =
-            search.in_group ? traces[i]->GroupOf(head[i]->id) : analysis::AloneHead(head[i]);
-        heads.back().push_back(analysis::WithLayersBelow(traces[i]->reader, measured, asked));
-      }
-    }
-    analysis::DecodeSearchOptions of_steps{.search = options, .decode_rows = traces.front()->DecodeRows()};
-    for (const OpenedTrace* trace : traces) of_steps.decode_rows = std::min(of_steps.decode_rows, trace->DecodeRows());
-    if (search.in_group) of_steps.head = recordings.front().front()->id;
-    decode_.emplace(std::move(heads), of_steps);
-  }
+  explicit WindowsTrace(OpenedTrace* trace) : TunedTrace(&trace->reader), trace_(trace) {}
 
-  kernels::Status Run(const MethodChoice& method, const analysis::BudgetTarget& target,
-                      std::vector<analysis::BudgetSearchResult>* results) {
-    return decode_ ? decode_->Search(*method.decode, method.values, target, results)
-                   : prefill_->Search(*method.prefill, method.values, target, results);
+  analysis::HeadTensorsPtr Load(analysis::HeadId head, const Device& device) override {
+    return trace_->heads.GetUncached(head, device);
   }
-  // With these values, whatever they keep.
-  kernels::Status Try(const MethodChoice& method, const kernels::ParameterValues& values,
-                      const analysis::BudgetTarget& target, std::vector<analysis::BudgetSearchResult>* results) {
-    return decode_ ? decode_->Measure(*method.decode, values, target, results)
-                   : prefill_->Measure(*method.prefill, values, target, results);
-  }
-
-  kernels::Status TradeOff(const MethodChoice& method, int32_t most_points,
-                           std::vector<analysis::TradeOffPoint>* points) {
-    return decode_ ? decode_->TradeOff(*method.decode, method.values, most_points, points)
-                   : prefill_->TradeOff(*method.prefill, method.values, most_points, points);
+  analysis::MeasuredHeadsPtr GroupOf(analysis::HeadId head) override { return trace_->GroupOf(head); }
+  std::shared_ptr<const std::vector<double>> MassInTrace(const analysis::HeadTensors& head, int32_t,
+                                                         const std::stop_token& stop) override {
+    return trace_->MassInTrace(head, stop);
   }
 
  private:
-  std::optional<analysis::BudgetSearcher> prefill_;
-  std::optional<analysis::DecodeBudgetSearcher> decode_;
+  OpenedTrace* const trace_;
 };
 
-// The settings of a unit's heads on the traces, or rows, that they were not chosen by.
-kernels::Status CheckUnit(const TunedTraces& checks, const Search& search, const analysis::BudgetSearchOptions& options,
-                          const Device& device, std::vector<ui::TunedSetting>* tuned) {
-  if (checks.empty()) return {};
-  analysis::BudgetSearchOptions quiet = options;
-  quiet.progress = {};
-  quiet.judged_rows = search.held_out.Judge(/*held_out=*/true);
-  for (ui::TunedSetting& setting : *tuned) {
-    std::vector<std::vector<analysis::HeadTensorsPtr>> recordings(1);
-    for (OpenedTrace* trace : checks) recordings.front().push_back(trace->heads.GetUncached(setting.head, device));
-    UnitSearcher searcher(checks, search, recordings, quiet);
-    std::vector<analysis::BudgetSearchResult> found;
-    kernels::Status status = searcher.Try(search.methods[setting.method], setting.values, search.target, &found);
-    if (!status.ok()) return status;
-    setting.checked = found.front();
-  }
-  return {};
-}
-
 // The traces of one range of lengths.
-struct TunedRange : RangeOfTraces<OpenedTrace*> {
+struct TunedRange : RangeOfTraces<TunedTrace*> {
   bool is_open_traces = false;
-  // Where rows are held out and no trace is, the same traces.
-  const TunedTraces& TriedOn(const HeldOutRows& held_out) const {
-    return checks.empty() && held_out.any() ? traces : checks;
-  }
 };
 
 // The traces of a tuning by ranges of lengths, that of the open trace last. All but that one are opened here, apart
@@ -240,32 +174,23 @@ struct TunedRange : RangeOfTraces<OpenedTrace*> {
 class TracesByLength {
  public:
   TracesByLength(OpenedTrace* open, const ui::TuneSettings& settings, const std::vector<analysis::HeadId>& heads) {
-    const TunedTraces only_open = {open};
+    TunedTrace* const open_trace = held_.emplace_back(std::make_unique<WindowsTrace>(open)).get();
+    const TunedTraces only_open = {open_trace};
     TunedTraces traces = only_open, checks;
     Open(settings.traces, only_open, "is given twice, and its rows would count double", heads, &traces);
     Open(settings.checks, traces, "is a trace that is tuned, and would agree with itself", heads, &checks);
-    const auto reader_of = [](const OpenedTrace* trace) -> const data::TraceReader& { return trace->reader; };
+    const auto reader_of = [](const TunedTrace* trace) -> const data::TraceReader& { return trace->reader(); };
     for (auto& part : ByLength(RangesBetween(settings.ranges, "Lengths"), traces, checks, reader_of)) {
       if (part.traces.empty()) {
-        throw UsageError(part.checks.front()->reader.path() + " is held out, but no trace of its range of lengths, " +
+        throw UsageError(part.checks.front()->reader().path() + " is held out, but no trace of its range of lengths, " +
                          RangeText(part.range) + ", is tuned on: choose one.");
       }
-      const bool is_open_traces = std::ranges::find(part.traces, open) != part.traces.end();
+      const bool is_open_traces = std::ranges::find(part.traces, open_trace) != part.traces.end();
       ranges_.push_back({std::move(part), is_open_traces});
     }
     std::ranges::stable_sort(ranges_, {}, &TunedRange::is_open_traces);
   }
   const std::vector<TunedRange>& ranges() const { return ranges_; }
-  // Of a head in all traces of a range, where that is most.
-  int64_t LargestHeadBytes(const std::vector<analysis::HeadId>& heads) const {
-    int64_t most = 0;
-    for (const TunedRange& range : ranges_) {
-      int64_t bytes = 0;
-      for (const OpenedTrace* trace : range.traces) bytes += analysis::LargestHeadBytes(trace->reader, heads);
-      most = std::max(most, bytes);
-    }
-    return most;
-  }
 
  private:
   // `before`: what a path must not name again, for the reason `why`.
@@ -273,26 +198,27 @@ class TracesByLength {
             const std::vector<analysis::HeadId>& heads, TunedTraces* traces) {
     const auto is_there = [](const TunedTraces& some, const std::string& path) {
       return std::ranges::any_of(
-          some, [&path](const OpenedTrace* trace) { return data::NameSameTrace(path, trace->reader.path()); });
+          some, [&path](const TunedTrace* trace) { return data::NameSameTrace(path, trace->reader().path()); });
     };
     for (const std::string& path : paths) {
       opened_.push_back(std::make_unique<OpenedTrace>(path, memory_));
       OpenedTrace* const trace = opened_.back().get();
       if (is_there(before, path)) throw UsageError(std::string(path).append(" ").append(why) + ": choose another one.");
       if (is_there(*traces, path)) throw UsageError(path + " is given twice: choose each trace once.");
-      CheckTunedTogether(trace->reader, before.front()->reader);
+      CheckTunedTogether(trace->reader, before.front()->reader());
       const auto& recorded = trace->summary.heads;
       for (const analysis::HeadId& head : heads) {
         if (std::find(recorded.begin(), recorded.end(), head) != recorded.end()) continue;
         throw UsageError(path + ": head " + HeadText(head) +
                          " was not recorded there: choose a trace that has it, or filter it out.");
       }
-      traces->push_back(trace);
+      traces->push_back(held_.emplace_back(std::make_unique<WindowsTrace>(trace)).get());
     }
   }
 
   const std::shared_ptr<ui::MemoryBudget> memory_ = std::make_shared<ui::MemoryBudget>();
   std::vector<std::unique_ptr<OpenedTrace>> opened_;
+  std::vector<std::unique_ptr<WindowsTrace>> held_;
   std::vector<TunedRange> ranges_;
 };
 
@@ -300,105 +226,51 @@ ui::TunedSetting::Lengths LengthsOf(const LengthRange& range) {
   return {range.from, range.below};
 }
 
-// `share` is told of this range of lengths alone.
-kernels::Status TuneUnit(const TunedRange& range, const std::vector<analysis::HeadId>& unit, const Search& search,
-                         int32_t num_threads, const std::function<void(double share)>& report,
-                         const std::stop_token& stop, std::vector<ui::TunedSetting>* tuned) {
-  // Heads that share a setting are in memory together.
-  int64_t bytes = 0;
-  for (const OpenedTrace* trace : range.traces)
-    bytes += analysis::LargestHeadBytes(trace->reader, unit) * static_cast<int64_t>(unit.size());
-  if (unit.size() > 1 && bytes > analysis::MostMeasuredBytes()) {
-    return {kernels::StatusCode::kOutOfMemory, std::to_string(unit.size()) + " heads that share a setting take " +
-                                                   std::to_string(bytes >> 20) +
-                                                   " MiB together: tune each head by itself, or fewer heads"};
-  }
-  // Past the cache: a pass over all heads would push out what the window shows.
-  const Device& device = search.is_decode() || search.by_time() ? kCpu : kWindowsGpu;
-  std::vector<std::vector<analysis::HeadTensorsPtr>> recordings;
-  for (const analysis::HeadId& head : unit) {
-    recordings.emplace_back();
-    for (OpenedTrace* trace : range.traces) recordings.back().push_back(trace->heads.GetUncached(head, device));
-  }
-  const size_t num_steps = search.methods.size() + (search.shares_out ? 1 : 0);
-  size_t step = 0;
-  analysis::BudgetSearchOptions options;
-  options.num_threads = num_threads;
-  options.stop = stop;
-  options.progress = [&](double share) {
-    report((static_cast<double>(step) + share) / static_cast<double>(num_steps));
-  };
-  options.judged_rows = search.held_out.Judge(/*held_out=*/false);
-  options.measure_error = search.criterion == TunedCriterion::kError;
-  options.measure_point_times = search.by_time();
-  options.measure_point_errors =
-      search.by_time() || options.measure_error || search.target.kind == analysis::BudgetTarget::Kind::kError;
-  UnitSearcher searcher(range.traces, search, recordings, options);
-  std::vector<analysis::BudgetSearchResult> best;
-  size_t best_method = 0;
-  kernels::Status refused;
-  for (size_t i = 0; i < search.methods.size(); ++i, ++step) {
-    std::vector<analysis::BudgetSearchResult> found;
-    kernels::Status status = searcher.Run(search.methods[i], search.target, &found);
-    if (status.code() == kernels::StatusCode::kUnsupported) {
-      refused = {status.code(), search.methods[i].name + ": " + status.message()};
-      continue;
-    }
-    if (!status.ok()) return status;
-    if (!best.empty() && !IsBetter(search.target, search.criterion, found, best)) continue;
-    best = std::move(found);
-    best_method = i;
-  }
-  if (best.empty()) return refused;
-  std::vector<analysis::TradeOffPoint> trade_off;
-  if (search.shares_out) {
-    kernels::Status status = searcher.TradeOff(search.methods[best_method], kLuKvPoints, &trade_off);
-    if (!status.ok()) return status;
-  }
-  std::vector<ui::TunedSetting> own;
-  for (size_t i = 0; i < unit.size(); ++i) {
-    const analysis::BudgetSearchResult& found = best[i];
-    ui::TunedSetting& setting = own.emplace_back();
-    setting.head = unit[i];
+// As the window has what was found for a unit at one range of lengths.
+std::vector<ui::TunedSetting> SettingsOf(const TunedRange& range, const TunedTogether& together) {
+  std::vector<ui::TunedSetting> settings;
+  for (const TunedHead& head : together.heads) {
+    ui::TunedSetting& setting = settings.emplace_back();
+    static_cast<analysis::SettingQuality&>(setting) = head.found;
+    setting.head = head.id;
     setting.lengths = LengthsOf(range.range);
     setting.is_open_traces = range.is_open_traces;
-    setting.method = best_method;
-    setting.values = found.values;
-    static_cast<analysis::SettingQuality&>(setting) = found;
-    setting.device = recordings[i].front()->WhereComputed();
-    for (const analysis::TradeOffPoint& point : trade_off) setting.trade_off.push_back({point.values, point.cra_mean});
-    setting.outside_mass = MeanOutside(
-        recordings[i], [&, i](size_t trace) { return range.traces[trace]->MassInTrace(*recordings[i][trace], stop); });
+    setting.method = head.method;
+    setting.values = head.found.values;
+    setting.device = head.device;
+    setting.outside_mass = head.outside_mass;
+    if (head.checked) setting.checked = *head.checked;
+    for (const TunedFront& front : together.fronts) {  // of one method, and per head
+      for (const analysis::TradeOffPoint& point : front.points)
+        setting.trade_off.push_back({point.values, point.cra_mean});
+    }
+    setting.passed_over = together.passed_over;
   }
-  if (kernels::Status status = CheckUnit(range.TriedOn(search.held_out), search, options, device, &own); !status.ok())
-    return status;
-  std::ranges::move(own, std::back_inserter(*tuned));
-  return {};
+  return settings;
 }
 
 }  // namespace
 
 void TuneHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads, const ui::TuneSettings& settings,
-               bool alone, const HeadsCalls<ui::TunedSetting>& calls, const std::stop_token& stop) {
-  const Search search = SearchOf(settings, alone);
+               const HeadsCalls<ui::TunedSetting>& calls, const std::stop_token& stop) {
+  const Tuning question = QuestionOf(settings);
+  const HeldOutRows held_out(settings.check_rows, "Held-out rows");
   const TracesByLength traces(&trace, settings, heads);
   for (const TunedRange& range : traces.ranges()) {
     for (const TunedTraces* const some : {&range.traces, &range.checks}) {
-      for (const OpenedTrace* one : *some) search.held_out.CheckTrace(one->reader);
+      for (const TunedTrace* one : *some) held_out.CheckTrace(one->reader());
     }
   }
-  std::vector<std::vector<analysis::HeadId>> units;
-  for (const std::vector<size_t>& places : UnitsOf(heads, UnitOf(settings.unit))) {
-    units.emplace_back();
-    for (const size_t place : places) units.back().push_back(heads[place]);
-  }
+  const std::vector<std::vector<analysis::HeadId>> units = UnitsOf(heads, question.unit);
   analysis::SweepOptions options;
   kernels::CudaDeviceInfo gpu;
   const Device device = kernels::QueryCudaDevice(kWindowsGpu.ordinal, &gpu).ok() ? kWindowsGpu : kCpu;
+  int64_t bytes = 0;
+  for (const TunedRange& range : traces.ranges())
+    bytes = std::max(bytes, SearchedHeadBytes(question, range.traces, heads, options.num_threads));
   // Heads beside each other would time each other.
-  options.most_at_once = search.by_time() || settings.unit != ui::TuneSettings::Unit::kHead
-                             ? 1
-                             : analysis::HeadsAtOnce(device, traces.LargestHeadBytes(heads));
+  options.most_at_once =
+      IsTimed(settings) || question.unit != TunedUnit::kHead ? 1 : analysis::HeadsAtOnce(device, bytes);
   options.stop = stop;
   options.progress = [&](const analysis::SweepProgress& progress) { calls.progress(progress.share); };
   options.failed = [&](const analysis::SweepCell& cell, const kernels::Status& why) {
@@ -407,15 +279,23 @@ void TuneHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads, c
   std::mutex mutex;
   const kernels::Status status =
       analysis::SweepCells({.num_heads = units.size()}, options, [&](const analysis::SweepCell& cell) {
+        const std::vector<analysis::HeadId>& unit = units[cell.head];
         std::vector<ui::TunedSetting> tuned;
         kernels::Status found;
         size_t done = 0;  // ranges
+        UnitSearchOptions search{.device = kWindowsGpu,
+                                 .front_points = FrontPoints(question),
+                                 .num_threads = cell.num_threads,
+                                 .stop = stop};
+        search.report = [&](double share) {
+          cell.report((static_cast<double>(done) + share) / static_cast<double>(traces.ranges().size()));
+        };
         for (const TunedRange& range : traces.ranges()) {
-          const auto report = [&](double share) {
-            cell.report((static_cast<double>(done) + share) / static_cast<double>(traces.ranges().size()));
-          };
-          found = TuneUnit(range, units[cell.head], search, cell.num_threads, report, stop, &tuned);
+          CheckUnitMemory(question, range.traces, unit, cell.num_threads);
+          TunedTogether together;
+          found = TuneUnit(question, range.traces, range.TriedOn(held_out.any()), unit, search, &together);
           if (!found.ok()) break;
+          std::ranges::move(SettingsOf(range, together), std::back_inserter(tuned));
           ++done;
         }
         const std::lock_guard lock(mutex);
@@ -427,35 +307,13 @@ void TuneHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads, c
 
 namespace {
 
-// As a program reads it, of the settings of one range of lengths. `traces`, `checks`: of that range.
-Tuning TuningOf(const ui::TuneSettings& settings, const std::vector<ui::TunedSetting>& heads, const LengthRange& range,
-                const std::vector<const data::TraceReader*>& traces,
-                const std::vector<const data::TraceReader*>& checks, bool with_trade_offs) {
-  Tuning tuning;
-  tuning.range = range;
-  const data::TraceLayout& layout = traces.front()->layout();
-  tuning.model = layout.model;
-  for (size_t slot = 0; slot < layout.layers.size(); ++slot)
-    tuning.layers.push_back({layout.layers[slot], layout.facts[slot].num_qo_heads, layout.facts[slot].num_kv_heads});
-  const auto source = [](const data::TraceReader* trace) {
-    return Tuning::Source{trace->path(), trace->layout().prompt_source, trace->num_tokens(), trace->num_rows(),
-                          trace->layout().first_token};
-  };
-  std::ranges::transform(traces, std::back_inserter(tuning.traces), source);
-  tuning.held_out_rows = settings.check_rows;
-  const bool same_traces = checks.empty() && !settings.check_rows.empty();
-  std::ranges::transform(same_traces ? traces : checks, std::back_inserter(tuning.checks), source);
-  int64_t longest = 0;
-  for (const data::TraceReader* trace : traces) longest = std::max(longest, trace->num_tokens());
-  for (const ui::TuneSettings::Method& method : settings.methods) {
-    const MethodChoice choice = ChoiceOf(method);
-    tuning.methods.push_back({choice, analysis::SearchedGrid(*choice.spec, longest)});
-  }
-  tuning.target = ParseTarget(settings.target.Text());
-  tuning.unit = UnitOf(settings.unit);
-  tuning.criterion = CriterionOf(CriterionOf(settings.choose), tuning.target.budget, settings.methods.size());
+// As a program reads it, of the settings of one range of lengths.
+Tuning TuningOf(const Tuning& question, const std::vector<ui::TunedSetting>& heads,
+                const RangeOfTraces<const data::TraceReader*>& part, bool with_trade_offs) {
+  Tuning tuning = question;
+  DescribeTraces(part, &tuning);
   for (const ui::TunedSetting& head : heads) {
-    if (head.lengths != LengthsOf(range)) continue;
+    if (head.lengths != LengthsOf(part.range)) continue;
     TunedHead tuned;
     tuned.id = head.head;
     tuned.method = head.method;
@@ -493,12 +351,13 @@ void ExportTuning(const data::TraceReader& trace, const ui::TuneSettings& settin
   std::vector<const data::TraceReader*> traces = open(settings.traces);
   const std::vector<const data::TraceReader*> checks = open(settings.checks);
   traces.insert(traces.begin(), &trace);
+  const Tuning question = QuestionOf(settings);
   std::vector<Tuning> tunings;
   const auto reader_of = [](const data::TraceReader* one) -> const data::TraceReader& { return *one; };
   for (const auto& part : ByLength(RangesBetween(settings.ranges, "Lengths"), traces, checks, reader_of)) {
     if (part.traces.empty()) continue;
-    Tuning& tuning = tunings.emplace_back(
-        TuningOf(settings, heads, part.range, part.traces, part.checks, format == TuningFormat::kLuKv));
+    Tuning& tuning =
+        tunings.emplace_back(TuningOf(question, heads, part, /*with_trade_offs=*/format == TuningFormat::kLuKv));
     tuning.num_heads_chosen = num_heads_chosen;
     if (!tuning.complete()) {
       throw UsageError("Only " + std::to_string(tuning.heads.size()) + " of " + std::to_string(num_heads_chosen) +

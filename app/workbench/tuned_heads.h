@@ -47,11 +47,10 @@ struct HeadsCalls {
 };
 
 // Of each head, or of the heads that share a setting, the cheapest of the methods' settings that reaches the target,
-// several at a time. `alone`: decode methods are searched on heads by themselves; else, where Workbench::TuneHeads says
-// so, in the group that shares a choice. A method that refuses a head is passed over where another one takes it. Throws
-// UsageError for what is no method or target; returns early when stopped.
+// several at a time (choices/unit_search.h, which is `headscope tune`'s search too). Throws UsageError for what is no
+// method or target; returns early when stopped.
 void TuneHeads(OpenedTrace& trace, const std::vector<analysis::HeadId>& heads, const ui::TuneSettings& settings,
-               bool alone, const HeadsCalls<ui::TunedSetting>& calls, const std::stop_token& stop);
+               const HeadsCalls<ui::TunedSetting>& calls, const std::stop_token& stop);
 // Each statistic that a target can be about, once.
 std::vector<ui::TuneTargetChoice> TuneTargets();
 // Whether a target's search takes times, which nothing should run beside. Throws UsageError for what is no target.

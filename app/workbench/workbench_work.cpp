@@ -140,13 +140,13 @@ void TraceWorkbench::TuneHeads(const std::vector<analysis::HeadId>& heads, const
                                const ui::HeadsReplies<ui::TunedSetting>& replies) {
   if (!trace_) return;
   CancelTuning();
-  SubmitHeads("tune", kTunePriority, heads, "Tuning", &tuning_number_, replies,
-              [this, trace = trace_, heads, settings, alone = measures_alone()](
-                  const HeadsCalls<ui::TunedSetting>& calls, const std::stop_token& stop) {
-                const auto paused = IsTimed(settings) ? std::make_unique<PauseStatistics>(heads_.job()) : nullptr;
-                if (paused) queue_.WaitUntilAlone(stop, kLongestWaitForQuiet);
-                app::TuneHeads(*trace, heads, settings, alone, calls, stop);
-              });
+  SubmitHeads(
+      "tune", kTunePriority, heads, "Tuning", &tuning_number_, replies,
+      [this, trace = trace_, heads, settings](const HeadsCalls<ui::TunedSetting>& calls, const std::stop_token& stop) {
+        const auto paused = IsTimed(settings) ? std::make_unique<PauseStatistics>(heads_.job()) : nullptr;
+        if (paused) queue_.WaitUntilAlone(stop, kLongestWaitForQuiet);
+        app::TuneHeads(*trace, heads, settings, calls, stop);
+      });
 }
 
 void TraceWorkbench::MeasureHeads(const std::vector<analysis::HeadId>& heads, const std::string& method,

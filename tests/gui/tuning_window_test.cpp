@@ -157,11 +157,15 @@ TEST_F(ReachTest, EveryHeadIsTunedInTheGroupThatSharesItsChoice) {
     EXPECT_NEAR(canvas_->mask()->summary.kept_fraction, setting.kept_fraction, 1e-9);
     EXPECT_EQ(setting.reached, canvas_->mask()->summary.cra_p5 >= kTarget);
   }
-  // A command that tunes otherwise is not offered as the same.
-  QApplication::clipboard()->setText(QStringLiteral("before"));
+  const QString saved = File(QStringLiteral("group-window.json"));
+  AnswerFileDialog(saved);
+  window_->commands()[Command::kExportTuning]->trigger();
+  ASSERT_TRUE(WaitFor([&] { return QFile::exists(saved); }));
   window_->commands()[Command::kCopyTuneCommand]->trigger();
-  EXPECT_EQ(QApplication::clipboard()->text(), QStringLiteral("before"));
-  EXPECT_TRUE(Find<QLabel>("noticeText")->text().contains(QStringLiteral("this head alone")));
+  const QJsonObject told = RunInShell(QApplication::clipboard()->text(), File(QStringLiteral("group-command.json")));
+  QFile file(saved);
+  ASSERT_TRUE(file.open(QIODevice::ReadOnly));
+  EXPECT_EQ(QJsonDocument::fromJson(file.readAll()).object(), told);
 }
 
 // The search takes the head by itself, and so does the mask that is checked here.

@@ -407,15 +407,14 @@ TEST_F(ReachStateTest, ATuningsCommandLeavesOutWhatTheSearchFinds) {
       << "where the search starts is in it";
 }
 
-TEST_F(ReachStateTest, ATuningThatNoCommandRepeatsSaysWhy) {
-  using kernels::ChosenPer;
-  TraceSummary trace;
-  EXPECT_TRUE(WhyNotTuneCommand(trace, /*is_decode=*/false, /*alone=*/false, {}).isEmpty());
-  EXPECT_TRUE(WhyNotTuneCommand(trace, true, false, ChosenPer::kPlace).isEmpty());
-  EXPECT_TRUE(WhyNotTuneCommand(trace, true, true, ChosenPer::kKvHead).isEmpty());
-  EXPECT_TRUE(WhyNotTuneCommand(trace, true, false, ChosenPer::kKvHead).contains(QStringLiteral("this head alone")));
-  trace.num_decode_rows = 40;
-  EXPECT_TRUE(WhyNotTuneCommand(trace, true, true, ChosenPer::kPlace).contains(QStringLiteral("steps")));
+// A decode method is tuned on the trace's steps, in the group that shares a selection: the command says both.
+TEST_F(ReachStateTest, ADecodeTuningsCommandSaysWhereItIsJudged) {
+  TuneSettings settings = state_.sweep.TrialsTuning();
+  settings.decode_rows = 40;
+  settings.in_group = true;
+  EXPECT_TRUE(TuneCommand(QStringLiteral("t.h5"), state_.trial.methods(), settings)
+                  .endsWith(QStringLiteral(" --target cra-p5=0.95 --decode-rows 40 --group")));
+  EXPECT_EQ(state_.sweep.OnTrace(state_.sweep.TrialsTuning()), state_.sweep.TrialsTuning()) << "a prefill method";
 }
 
 }  // namespace

@@ -119,7 +119,6 @@ class MainWindow : public QMainWindow {
   ManualDialog* OpenManual();
   void OpenTuneDialog();
   void CopyTuneCommand(const TuneSettings& settings);
-  QString WhyNotCopyTune(const TuneSettings& settings) const;
   void UpdateCommands();
 
   // main_window_split.cpp: two or four maps side by side.

@@ -295,27 +295,13 @@ void MainWindow::OpenClasses() {
   classes_->activateWindow();
 }
 
-QString MainWindow::WhyNotCopyTune(const TuneSettings& settings) const {
-  bool is_decode = false;
-  for (const kernels::MethodSpec& method : state_.trial.methods())
-    is_decode |= !settings.methods.empty() && method.name == settings.methods.front().name &&
-                 method.phase == kernels::Phase::kDecode;
-  std::optional<kernels::ChosenPer> chosen_per = kernels::ChosenPer::kKvHead;  // of a method that is not on show
-  if (settings.methods.size() == 1 && state_.trial.mask() && state_.trial.method() != nullptr &&
-      settings.methods.front().name == state_.trial.method()->name)
-    chosen_per = state_.trial.mask()->chosen_per;
-  return WhyNotTuneCommand(state_.heads.trace(), is_decode, workbench_->measures_alone(), chosen_per);
-}
-
 void MainWindow::CopyTuneCommand(const TuneSettings& settings) {
-  if (const QString why_not = WhyNotCopyTune(settings); !why_not.isEmpty())
-    return notice_->ShowMessage(tr("No command does the same: %1.").arg(why_not));
   std::vector<analysis::HeadId> heads;
   const auto& all = state_.heads.trace().heads;
   std::copy_if(all.begin(), all.end(), std::back_inserter(heads),
                [this](analysis::HeadId head) { return state_.heads.Passes(head); });
   if (heads.size() == all.size()) heads.clear();
-  CopyText(TuneCommand(TracePath(), state_.trial.methods(), settings, heads));
+  CopyText(TuneCommand(TracePath(), state_.trial.methods(), state_.sweep.OnTrace(settings), heads));
 }
 
 void MainWindow::ExportTuning() {

@@ -178,6 +178,9 @@ QString TuneCommand(const QString& trace_path, const std::vector<kernels::Method
   }
   if (!settings.check_rows.empty())
     arguments += {QStringLiteral("--check-rows"), QString::fromStdString(settings.check_rows)};
+  if (settings.decode_rows != TuneSettings().decode_rows)
+    arguments += {QStringLiteral("--decode-rows"), QString::number(settings.decode_rows)};
+  if (settings.in_group) arguments += QStringLiteral("--group");
   if (!heads.empty()) {
     QStringList names;
     for (const analysis::HeadId& head : heads) names.append(HeadText(head));
@@ -196,16 +199,6 @@ QString ConfigurationCommand(const QString& trace_path, const QString& config_pa
     arguments += {QStringLiteral("--heads"), names.join(u',')};
   }
   return Joined(arguments);
-}
-
-QString WhyNotTuneCommand(const TraceSummary& trace, bool is_decode, bool alone,
-                          const std::optional<kernels::ChosenPer>& chosen_per) {
-  if (!is_decode) return {};
-  if (trace.num_decode_rows > 0)
-    return QObject::tr("the window uses the trace's decode steps, headscope tune the last 16 rows");
-  if (!alone && chosen_per && *chosen_per == kernels::ChosenPer::kKvHead)
-    return QObject::tr("heads share a selection, but headscope tune takes each head by itself: tick 'this head alone'");
-  return {};
 }
 
 }  // namespace headscope::ui

@@ -32,15 +32,11 @@ QString AnalyzeCommand(const QString& trace_path, const ClassSettings& classes);
 QString QuantiseCommand(const QString& trace_path, analysis::HeadId head, const QuantiseSettings& settings);
 
 // The cheapest settings of the methods at a target. Parameters that are budgets are what the search finds: they are
-// left out. `registry`: whose methods the settings name. `heads`: empty for all.
+// left out. `settings`: of HeadSweep::OnTrace. `registry`: whose methods the settings name. `heads`: empty for all.
 QString TuneCommand(const QString& trace_path, const std::vector<kernels::MethodSpec>& registry,
                     const TuneSettings& settings, const std::vector<analysis::HeadId>& heads = {});
 // Measures each head's own method of a configuration's file. `heads`: those that are measured, of `num_recorded`.
 QString ConfigurationCommand(const QString& trace_path, const QString& config_path,
                              const std::vector<HeadSetting>& heads, size_t num_recorded);
-// Of one that `headscope tune` judges otherwise than the window: why; empty: it gives the same. `chosen_per`: who
-// shares a choice of keys in the method's masks.
-QString WhyNotTuneCommand(const TraceSummary& trace, bool is_decode, bool alone,
-                          const std::optional<kernels::ChosenPer>& chosen_per);
 
 }  // namespace headscope::ui

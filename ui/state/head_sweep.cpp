@@ -58,10 +58,23 @@ TuneSettings HeadSweep::TrialsTuning() const {
   return settings;
 }
 
+TuneSettings HeadSweep::OnTrace(TuneSettings settings) const {
+  if (settings.methods.empty()) return settings;
+  const auto& methods = trial_->methods();
+  const auto spec = std::ranges::find(methods, settings.methods.front().name, &kernels::MethodSpec::name);
+  if (spec == methods.end() || spec->phase != kernels::Phase::kDecode) return settings;
+  settings.decode_rows = heads_->trace().decode_rows;
+  const std::vector<TuneTargetChoice> targets = workbench_->tune_targets();
+  const auto target = std::ranges::find(targets, settings.target.name, &TuneTargetChoice::name);
+  settings.in_group = !workbench_->measures_alone() && settings.unit == TuneSettings::Unit::kHead &&
+                      target != targets.end() && target->in_group;
+  return settings;
+}
+
 void HeadSweep::Tune(const TuneSettings& settings) {
   if (!heads_->HasTrace() || settings.methods.empty()) return;
   Clear();
-  tuning_ = settings;
+  tuning_ = OnTrace(settings);
   method_ = settings.methods.front().name;
   title_ = method_;
   for (const kernels::MethodSpec& spec : trial_->methods()) {
@@ -307,6 +320,14 @@ QString HeadSweep::Summary() const {
       counts.append(tr("%1 for %2").arg(QString::fromStdString(tuning_.methods[i].name)).arg(count));
     }
     text += u' ' + counts.join(QStringLiteral(", ")) + u'.';
+  }
+  const auto passed_over =
+      std::ranges::find_if(tuned_, [](const auto& one) { return !one.second.passed_over.empty(); });
+  if (kind_ == Kind::kTune && passed_over != tuned_.end()) {
+    const auto count = std::ranges::count_if(tuned_, [](const auto& one) { return !one.second.passed_over.empty(); });
+    text += tr(" %1 had to do without one of the methods: %2.")
+                .arg(count == 1 ? tr("1 head") : tr("%1 heads").arg(count),
+                     QString::fromStdString(passed_over->second.passed_over.front()));
   }
   if (kind_ == Kind::kTune && (!tuning_.checks.empty() || !tuning_.check_rows.empty())) {
     text += u' ' + OnHeldOut();

@@ -35,6 +35,9 @@ class HeadSweep : public QObject {
   void Tune(const TuneSettings& settings);
   // What Start(kTune) would tune: each head by itself. No methods without a trial's.
   TuneSettings TrialsTuning() const;
+  // The settings as Tune begins with them: decode methods on the trace's steps and, where heads are measured in their
+  // group and the target is judged there, in it.
+  TuneSettings OnTrace(TuneSettings settings) const;
   void Stop();    // what is done stays
   void Resume();  // goes on with the heads that are not done
   void Clear();   // another trace

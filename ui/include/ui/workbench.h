@@ -276,6 +276,8 @@ struct TunedSetting : analysis::SettingQuality {
   // Settings along the method's trade-off, rising, where a file can be made of them: of one method that evicts down to
   // a budget, with a setting for each head.
   std::vector<Point> trade_off;
+  // Of methods that do not run on the head, where another one does: "TidalDecode: layer 3 reuses ..".
+  std::vector<std::string> passed_over;
 };
 
 // The window's maps. What one of them asks for is no longer wanted when it asks anew; the others' is.
@@ -529,9 +531,8 @@ class Workbench {
   // The same of TuneSettings::check_rows.
   virtual std::string WhyNotCheckRows(const std::string& rows) const = 0;
   // A search on many heads, several at a time. With ranges of lengths `one` comes for each range that a trace falls
-  // into, the open trace's last. Decode methods are judged as MeetTarget judges them, in the group that
-  // shares a choice and on the same rows, where SetMeasuresAlone says so, the target is a mass and every head has a
-  // setting of its own; otherwise by themselves, as `headscope tune` does. A target that is out of reach is no failure.
+  // into, the open trace's last. A method that refuses a head is passed over where another one takes it
+  // (TunedSetting::passed_over). A target that is out of reach is no failure.
   // A new request cancels the one before, and MeetTarget's is another.
   virtual void TuneHeads(const std::vector<analysis::HeadId>& heads, const TuneSettings& settings,
                          const HeadsReplies<TunedSetting>& replies) = 0;
