@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "choices/tuning_traces.h"
 
+#include <algorithm>
+
 #include "analysis/outside_mass.h"
 #include "base/errors.h"
 #include "choices/head_results.h"
@@ -20,6 +22,14 @@ void CheckTunedTogether(const data::TraceReader& trace, const data::TraceReader&
     return;
   throw UsageError(trace.path() + " was captured from a different model (" + model.name + ") than " + first.path() +
                    " (" + expected.name + "); tune them separately");
+}
+
+std::optional<analysis::HeadId> HeadNotRecorded(const data::TraceReader& trace,
+                                                const std::vector<analysis::HeadId>& heads) {
+  const std::vector<analysis::HeadId> recorded = analysis::RecordedHeads(trace);
+  const auto missing = std::ranges::find_if(
+      heads, [&](const analysis::HeadId& head) { return std::ranges::find(recorded, head) == recorded.end(); });
+  return missing == heads.end() ? std::nullopt : std::optional(*missing);
 }
 
 int64_t PromptTokens(const data::TraceReader& trace) {

@@ -6,12 +6,15 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "analysis/head_tensors.h"
 #include "choices/length_range.h"
 #include "choices/tuning.h"
+#include "data/trace_files.h"
 #include "data/trace_reader.h"
 
 namespace headscope::app {
@@ -19,6 +22,17 @@ namespace headscope::app {
 // Refuses (BadInputError) a trace without query rows or with gaps between them, and (UsageError) one of another model
 // than `first`'s. `trace` may be `first`.
 void CheckTunedTogether(const data::TraceReader& trace, const data::TraceReader& first);
+
+// Whether a path leads to one of the traces' files, whatever its name. Trace: an owner of a reader or a pointer to one.
+template <typename Trace, typename ReaderOf>
+bool LeadsToOneOf(const std::string& path, const std::vector<Trace>& traces, const ReaderOf& reader_of) {
+  return std::ranges::any_of(
+      traces, [&](const Trace& trace) { return data::NameSameTrace(path, reader_of(trace).path()); });
+}
+
+// The first of the heads that the trace has not recorded; nothing where it has all.
+std::optional<analysis::HeadId> HeadNotRecorded(const data::TraceReader& trace,
+                                                const std::vector<analysis::HeadId>& heads);
 
 // The tokens of the whole prompt, of which a trace may be a part.
 int64_t PromptTokens(const data::TraceReader& trace);

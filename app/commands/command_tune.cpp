@@ -3,7 +3,6 @@
 // [--check TRACE].. [--check-rows ROWS] [--ranges N,..] [--heads L:H,..] [--decode-rows N] [--group]
 // [-o CONFIG.json|.csv|.tsv|.npy]
 #include <algorithm>
-#include <filesystem>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -31,7 +30,6 @@
 #include "commands/head_notes.h"
 #include "commands/tuning_progress.h"
 #include "data/row_positions.h"
-#include "data/trace_files.h"
 #include "data/trace_reader.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
@@ -45,6 +43,9 @@ namespace headscope::app {
 namespace {
 
 using Traces = std::vector<std::unique_ptr<data::TraceReader>>;
+constexpr auto kReaderOf = [](const std::unique_ptr<data::TraceReader>& trace) -> const data::TraceReader& {
+  return *trace;
+};
 
 struct TuneArguments {
   std::vector<std::string> traces, checks, methods, ranges;
@@ -99,10 +100,9 @@ TunedUnit ParseUnit(const std::string& text) {
 Traces OpenTraces(const std::vector<std::string>& paths, const Traces& others) {
   Traces traces;
   for (const std::string& path : paths) {
-    const auto is_same = [&](const auto& trace) { return data::NameSameTrace(path, trace->path()); };
-    if (std::ranges::any_of(traces, is_same))
+    if (LeadsToOneOf(path, traces, kReaderOf))
       throw UsageError(path + " is given twice, and its rows would count double; give each trace once");
-    if (std::ranges::any_of(others, is_same))
+    if (LeadsToOneOf(path, others, kReaderOf))
       throw UsageError("--check " + path + " is a trace to tune on, and would agree with itself; give another one");
     traces.push_back(std::make_unique<data::TraceReader>(path));
     CheckTunedTogether(*traces.back(), others.empty() ? *traces.front() : *others.front());
@@ -115,12 +115,9 @@ std::vector<analysis::HeadId> ChooseHeads(const std::string& text, const Traces&
   std::vector<analysis::HeadId> heads = ParseHeads(text, analysis::RecordedHeads(*traces.front()));
   for (const Traces* const some : {&traces, &checks}) {
     for (const auto& trace : *some) {
-      const std::vector<analysis::HeadId> recorded = analysis::RecordedHeads(*trace);
-      for (const analysis::HeadId& head : heads) {
-        if (std::find(recorded.begin(), recorded.end(), head) != recorded.end()) continue;
-        throw UsageError(trace->path() + ": head " + HeadText(head) + " was not recorded there, and " +
+      if (const std::optional<analysis::HeadId> missing = HeadNotRecorded(*trace, heads))
+        throw UsageError(trace->path() + ": head " + HeadText(*missing) + " was not recorded there, and " +
                          traces.front()->path() + " has it; give --heads that every trace has");
-      }
     }
   }
   return heads;
@@ -341,9 +338,7 @@ int RunTune(TuneArguments arguments) {
   for (const auto& trace : traces) CheckMethodsRun(*trace, heads);
   tuning.held_out_rows = arguments.check_rows;
   tuning.num_heads_chosen = heads.size();
-  const auto parts =
-      ByLength(ranges, std::move(traces), std::move(checks),
-               [](const std::unique_ptr<data::TraceReader>& trace) -> const data::TraceReader& { return *trace; });
+  const auto parts = ByLength(ranges, std::move(traces), std::move(checks), kReaderOf);
   for (const auto& part : parts) {
     if (part.traces.empty())
       throw UsageError("--check " + part.checks.front()->path() + ": no trace of its range of lengths, " +

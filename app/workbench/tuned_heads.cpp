@@ -2,7 +2,6 @@
 #include "tuned_heads.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <functional>
 #include <iterator>
 #include <memory>
@@ -25,7 +24,6 @@
 #include "choices/tuning_files.h"
 #include "choices/tuning_traces.h"
 #include "choices/unit_search.h"
-#include "data/trace_files.h"
 #include "kernels/cuda_executor.h"
 #include "support/output_file.h"
 
@@ -164,6 +162,8 @@ class WindowsTrace : public TunedTrace {
   OpenedTrace* const trace_;
 };
 
+constexpr auto kReaderOf = [](const TunedTrace* trace) -> const data::TraceReader& { return trace->reader(); };
+
 // The traces of one range of lengths.
 struct TunedRange : RangeOfTraces<TunedTrace*> {
   bool is_open_traces = false;
@@ -179,8 +179,7 @@ class TracesByLength {
     TunedTraces traces = only_open, checks;
     Open(settings.traces, only_open, "is given twice, and its rows would count double", heads, &traces);
     Open(settings.checks, traces, "is a trace that is tuned, and would agree with itself", heads, &checks);
-    const auto reader_of = [](const TunedTrace* trace) -> const data::TraceReader& { return trace->reader(); };
-    for (auto& part : ByLength(RangesBetween(settings.ranges, "Lengths"), traces, checks, reader_of)) {
+    for (auto& part : ByLength(RangesBetween(settings.ranges, "Lengths"), traces, checks, kReaderOf)) {
       if (part.traces.empty()) {
         throw UsageError(part.checks.front()->reader().path() + " is held out, but no trace of its range of lengths, " +
                          RangeText(part.range) + ", is tuned on: choose one.");
@@ -196,22 +195,16 @@ class TracesByLength {
   // `before`: what a path must not name again, for the reason `why`.
   void Open(const std::vector<std::string>& paths, const TunedTraces& before, const std::string& why,
             const std::vector<analysis::HeadId>& heads, TunedTraces* traces) {
-    const auto is_there = [](const TunedTraces& some, const std::string& path) {
-      return std::ranges::any_of(
-          some, [&path](const TunedTrace* trace) { return data::NameSameTrace(path, trace->reader().path()); });
-    };
     for (const std::string& path : paths) {
       opened_.push_back(std::make_unique<OpenedTrace>(path, memory_));
       OpenedTrace* const trace = opened_.back().get();
-      if (is_there(before, path)) throw UsageError(std::string(path).append(" ").append(why) + ": choose another one.");
-      if (is_there(*traces, path)) throw UsageError(path + " is given twice: choose each trace once.");
+      if (LeadsToOneOf(path, before, kReaderOf))
+        throw UsageError(std::string(path).append(" ").append(why) + ": choose another one.");
+      if (LeadsToOneOf(path, *traces, kReaderOf)) throw UsageError(path + " is given twice: choose each trace once.");
       CheckTunedTogether(trace->reader, before.front()->reader());
-      const auto& recorded = trace->summary.heads;
-      for (const analysis::HeadId& head : heads) {
-        if (std::find(recorded.begin(), recorded.end(), head) != recorded.end()) continue;
-        throw UsageError(path + ": head " + HeadText(head) +
+      if (const std::optional<analysis::HeadId> missing = HeadNotRecorded(trace->reader, heads))
+        throw UsageError(path + ": head " + HeadText(*missing) +
                          " was not recorded there: choose a trace that has it, or filter it out.");
-      }
       traces->push_back(held_.emplace_back(std::make_unique<WindowsTrace>(trace)).get());
     }
   }

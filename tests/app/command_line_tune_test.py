@@ -179,6 +179,15 @@ class Tune(TraceCase):
         self.assertGreater(next(more for more in tuned_masses.values_of(grid) if more > value) * 16, 0.1 * counts.sum())
         self.assertIn("kept_fraction", config["heads"][0]["checked"])
 
+    def test_decode_methods_run_on_as_many_rows_as_are_asked_for(self):
+        ordered = -numpy.sort(-traced_head(SHIPPED, 4, 3).p[-40:], axis=1)
+        config, _ = self.tuned(SHIPPED, "--method", "exact-top-k", "--target", "recall=0.8", "--heads", "4:3", "--decode-rows", "40")
+        entry = config["heads"][0]
+        self.assertEqual(config["decode"], {"rows": 40, "in_group": False})
+        self.assertAlmostEqual(entry["cra_mean"], ordered[:, :entry["parameters"]["k"]].sum(axis=1).mean(), delta=TOLERANCE)
+        last = ordered[-16:, :entry["parameters"]["k"]].sum(axis=1).mean()
+        self.assertGreater(abs(entry["cra_mean"] - last), 10 * TOLERANCE, "of other rows than the last 16")
+
     def test_decode_methods_have_errors_times_and_fronts(self):
         head = traced_head(SHIPPED, 5, 3)
         rows, tokens = head.p[-16:], head.p.shape[1]
@@ -441,6 +450,9 @@ class Tune(TraceCase):
                               (f"--check-rows \"0:1000000\": the prompt of {self.trace} has the rows 0 to ", {"--check-rows": "0:1000000"}),
                               ("choose rows that every trace has", {"--check-rows": "0:1000000"}), ("--check-rows \"every:1\": every one of the", {"--check-rows": "every:1"}),
                               ("--check-rows \"all\": it must be last:N", {"--check-rows": "all"}), ("--check-rows \"some\": it must be last:N", {"--check-rows": "some"}),
+                              ("--group: prefill methods select for each head by itself", {"--group": ""}), ("which runs on all recorded rows", {"--decode-rows": "8"}),
+                              ("--group: errors, times and limits are searched for heads by themselves", {"--method": "exact-top-k", "--target": "kept=0.3", "--group": ""}),
+                              ("--group: a group is searched for one of its heads", {"--method": "exact-top-k", "--per": "layer", "--group": ""}),
                               ("whose steps are the last recorded rows", {"--method": "exact-top-k", "--check-rows": "every:2"}),
                               ("between 0 and 1", {"--target": "cra=1"}), ("between 0 and 1", {"--target": "cra=nan"}),
                               ("between 0 and 1", {"--target": "cra=0.9x"}), ("between 0 and 1", {"--target": "cra="}),

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/errors.h"
 #include "choices/head_settings.h"
 #include "choices/tuning_files.h"
 #include "commands/tuning_progress.h"
@@ -84,6 +85,18 @@ TEST_F(TuningFieldsTest, AnInterruptedRunKeepsEveryNumber) {
   Tuning again = tuning_;
   again.heads = *kept;
   EXPECT_EQ(TuningFile(again, TuningFormat::kJson), TuningFile(tuning_, TuningFormat::kJson));
+}
+
+// Heads that were judged by other rows, or by themselves, are no part of this run.
+TEST_F(TuningFieldsTest, AnInterruptedRunIsOfItsRowsAndGroups) {
+  { TuningProgress(Path("t.json"), tuning_).Add(tuning_.heads); }
+  Tuning other = tuning_;
+  other.decode_rows = 40;
+  EXPECT_THROW(TuningProgress(Path("t.json"), other), UsageError);
+  other = tuning_;
+  other.in_group = true;
+  EXPECT_THROW(TuningProgress(Path("t.json"), other), UsageError);
+  EXPECT_EQ(TuningProgress(Path("t.json"), tuning_).num_heads(), 1U);
 }
 
 TEST_F(TuningFieldsTest, AnOlderInterruptedRunGoesOn) {
