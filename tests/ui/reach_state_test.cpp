@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -409,12 +410,28 @@ TEST_F(ReachStateTest, ATuningsCommandLeavesOutWhatTheSearchFinds) {
 
 // A decode method is tuned on the trace's steps, in the group that shares a selection: the command says both.
 TEST_F(ReachStateTest, ADecodeTuningsCommandSaysWhereItIsJudged) {
+  TraceSummary with_steps = workbench_.Summary();
+  with_steps.decode_rows = 40;
+  state_.heads.SetTrace(with_steps);
   TuneSettings settings = state_.sweep.TrialsTuning();
-  settings.decode_rows = 40;
-  settings.in_group = true;
-  EXPECT_TRUE(TuneCommand(QStringLiteral("t.h5"), state_.trial.methods(), settings)
-                  .endsWith(QStringLiteral(" --target cra-p5=0.95 --decode-rows 40 --group")));
-  EXPECT_EQ(state_.sweep.OnTrace(state_.sweep.TrialsTuning()), state_.sweep.TrialsTuning()) << "a prefill method";
+  EXPECT_EQ(state_.sweep.OnTrace(settings), settings) << "a prefill method";
+  const auto& registry = state_.trial.methods();
+  const auto decode = std::ranges::find(registry, "newest", &kernels::MethodSpec::name);
+  ASSERT_NE(decode, registry.end());
+  settings.methods = {{decode->name, kernels::ParameterValues(*decode)}};
+  const auto end_of_command = [&] {
+    const QString command = TuneCommand(QStringLiteral("t.h5"), registry, state_.sweep.OnTrace(settings));
+    return command.mid(command.indexOf(QStringLiteral("--target"))).toStdString();
+  };
+  EXPECT_EQ(end_of_command(), "--target cra-p5=0.95 --decode-rows 40 --group");
+  state_.sweep.Tune(settings);
+  EXPECT_EQ(workbench_.last_tuning, state_.sweep.OnTrace(settings)) << "the window asks for the same";
+  Deliver();
+  settings.unit = TuneSettings::Unit::kLayer;
+  EXPECT_EQ(end_of_command(), "--target cra-p5=0.95 --per layer --decode-rows 40");
+  settings.unit = TuneSettings::Unit::kHead;
+  workbench_.SetMeasuresAlone(true);
+  EXPECT_EQ(end_of_command(), "--target cra-p5=0.95 --decode-rows 40");
 }
 
 }  // namespace
