@@ -268,14 +268,11 @@ data::TraceLayout MakeLayout(const CaptureRequest& request, const model::ModelCo
 class CaptureRun {
  public:
   CaptureRun(model::Transformer* model, const model::Tokenizer* tokenizer, Recorder* recorder,
-             std::deque<data::UnfinishedFile>* unfinished, const std::stop_token& stop)
-      : model_(model), tokenizer_(tokenizer), recorder_(recorder), unfinished_(unfinished), stop_(stop) {}
+             const std::stop_token& stop)
+      : model_(model), tokenizer_(tokenizer), recorder_(recorder), stop_(stop) {}
 
   // `readable`: told how many tokens can be read, when they are more than before; may be empty.
   void TellOf(std::function<void(int64_t tokens)> readable) { readable_ = std::move(readable); }
-  void KeepWhatIsThere() {
-    for (data::UnfinishedFile& file : *unfinished_) file.Keep();
-  }
   const std::stop_token& stop() const { return stop_; }
 
   std::vector<float> Pass(std::span<const int32_t> tokens, data::TokenPhase phase, model::LogitsOf logits) {
@@ -296,9 +293,8 @@ class CaptureRun {
       return {};
     }
     recorder_->EndPass();
-    if (const int64_t flushed = recorder_->tokens_flushed(); flushed > 0) {
-      KeepWhatIsThere();  // it is a trace by now, if a short one
-      if (readable_ && flushed > told_) readable_(flushed);
+    if (const int64_t flushed = recorder_->tokens_flushed(); flushed > told_) {
+      if (readable_) readable_(flushed);
       told_ = flushed;
     }
     return result;
@@ -312,7 +308,6 @@ class CaptureRun {
   model::Transformer* model_;
   const model::Tokenizer* tokenizer_;  // may be null
   Recorder* recorder_;
-  std::deque<data::UnfinishedFile>* unfinished_;
   std::stop_token stop_;
   std::function<void(int64_t tokens)> readable_;
   int64_t told_ = 0;
@@ -350,7 +345,6 @@ CaptureResult Record(const CaptureRequest& request, const data::TraceLayout& lay
     decode.Report(static_cast<int64_t>(generated.size()));
   }
   recorder->Drain();
-  run->KeepWhatIsThere();
   CaptureResult result;
   result.num_tokens = recorder->num_tokens();
   result.num_rows = recorder->num_rows();
@@ -542,15 +536,20 @@ CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, con
 
   const std::vector<std::string> files = target.WritingFiles();
   std::deque<data::UnfinishedFile> unfinished;
-  for (const std::string& file : files) unfinished.emplace_back(file);
+  // Each once it is made: what somebody else has put there since is theirs.
+  const auto made = [&](const std::string& file) { unfinished.emplace_back(file); };
   std::optional<data::TraceFilesWriter> writer(std::in_place, target.writing_path(), layout, request.num_files,
-                                               /*overwrite=*/false, plan.num_rows());
+                                               /*overwrite=*/false, plan.num_rows(), data::TraceStorage::kPlain, made);
   std::optional<Recorder> recorder;
   const auto leave = [&] { return target.Leave(recorder ? recorder->Stop() : 0); };
   CaptureResult result;
   try {
-    recorder.emplace(&*writer, layout, plan.rows(), plan.num_prompt_tokens());
-    CaptureRun run(model, in_use->tokenizer ? &*in_use->tokenizer : nullptr, &*recorder, &unfinished, stop);
+    // What can be read is a trace, if a short one, and stays however the run ends.
+    const auto keep = [&] {
+      for (data::UnfinishedFile& file : unfinished) file.Keep();
+    };
+    recorder.emplace(&*writer, layout, plan.rows(), plan.num_prompt_tokens(), keep);
+    CaptureRun run(model, in_use->tokenizer ? &*in_use->tokenizer : nullptr, &*recorder, stop);
     if (request.readable) run.TellOf([&](int64_t tokens) { request.readable(files.front(), tokens); });
     const int64_t pass_tokens = IsEncoder(model->config()) ? plan.num_prompt_tokens() : request.chunk_tokens;
     result = Record(request, layout, plan.prompt(), pass_tokens, progress, &*writer, &*recorder, &run);

@@ -163,13 +163,14 @@ int64_t RecorderBytes(const CapturePlan& plan) {
 }
 
 Recorder::Recorder(data::TraceFilesWriter* writer, const data::TraceLayout& layout, const RowSelection& rows,
-                   int64_t prompt_tokens)
+                   int64_t prompt_tokens, std::function<void()> readable)
     : writer_(writer),
       layout_(layout),
       rows_(rows),
       prompt_tokens_(prompt_tokens),
       slots_(static_cast<size_t>(layout.model.num_layers), -1),
       tokens_flushed_(static_cast<size_t>(writer->num_files())),
+      readable_(std::move(readable)),
       last_flush_(std::chrono::steady_clock::now()) {
   for (int32_t file = 0; file < writer->num_files(); ++file)
     threads_.push_back(std::make_unique<WriterThread>(kMaxQueuedBytes));
@@ -348,7 +349,8 @@ void Recorder::PushFlush() {
   for (size_t file = 0; file < threads_.size(); ++file) {
     threads_[file]->Push(0, [this, file, tokens = next_token_] {
       writer_->file(static_cast<int32_t>(file)).Flush();
-      tokens_flushed_[file] = tokens;
+      const bool is_first = tokens_flushed_[file].exchange(tokens) == 0;
+      if (is_first && tokens_flushed() > 0 && readable_) readable_();
     });
   }
 }

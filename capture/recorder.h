@@ -76,9 +76,10 @@ class CopyPool {
 
 class Recorder : public model::HeadSink {
  public:
-  // `writer` outlives the recorder. Numbers are stored in layout.encoding, which must hold them exactly.
+  // `writer` outlives the recorder. Numbers are stored in layout.encoding, which must hold them exactly. `readable`:
+  // called on a writer's thread as soon as every file has a readable token, maybe more than once; must not throw.
   Recorder(data::TraceFilesWriter* writer, const data::TraceLayout& layout, const RowSelection& rows,
-           int64_t prompt_tokens);
+           int64_t prompt_tokens, std::function<void()> readable = {});
   // Announces the next pass and its tokens; Take follows for every layer.
   void BeginPass(std::vector<data::TokenRecord> tokens);
   // Instead of EndPass(), of a pass that was stopped: it counts only if every recorded layer is there.
@@ -123,6 +124,7 @@ class Recorder : public model::HeadSink {
   int64_t rows_recorded_ = 0;  // this pass included
   // Of each file; set on its writer's thread.
   std::vector<std::atomic<int64_t>> tokens_flushed_;
+  std::function<void()> readable_;
   std::chrono::steady_clock::time_point last_flush_;
   CopyPool copies_;
   std::vector<std::unique_ptr<WriterThread>> threads_;  // last: their jobs hold copies

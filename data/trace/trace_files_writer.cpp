@@ -27,12 +27,14 @@ std::string NewSetName() {
 }  // namespace
 
 TraceFilesWriter::TraceFilesWriter(const std::string& path, const TraceLayout& layout, int32_t num_files,
-                                   bool overwrite, int64_t expected_rows, TraceStorage storage)
+                                   bool overwrite, int64_t expected_rows, TraceStorage storage,
+                                   const std::function<void(const std::string&)>& made)
     : places_(layout.layers.size()) {
   if (num_files == 1) {
     paths_ = {path};
     writers_.push_back(std::make_unique<TraceWriter>(path, layout, overwrite, expected_rows, storage));
     for (size_t slot = 0; slot < places_.size(); ++slot) places_[slot] = {0, static_cast<int32_t>(slot)};
+    if (made) made(path);
     return;
   }
   if (const std::string problem = LayoutProblem(layout); !problem.empty())
@@ -48,13 +50,14 @@ TraceFilesWriter::TraceFilesWriter(const std::string& path, const TraceLayout& l
       writers_.push_back(std::make_unique<TraceWriter>(file_path, of_file, overwrite, expected_rows, storage,
                                                        kOpenChunkBytes / static_cast<size_t>(num_files)));
       paths_.push_back(file_path);
+      if (made) made(file_path);
       const std::vector<int32_t>& of_slots = slots[static_cast<size_t>(file)];
       for (size_t slot = 0; slot < of_slots.size(); ++slot)
         places_[static_cast<size_t>(of_slots[slot])] = {file, static_cast<int32_t>(slot)};
     }
   } catch (...) {
     writers_.clear();
-    for (const std::string& made : paths_) ::unlink(made.c_str());
+    for (const std::string& file : paths_) ::unlink(file.c_str());
     throw;
   }
 }

@@ -33,14 +33,13 @@ UnfinishedFile::UnfinishedFile(const std::string& path) : exceptions_(std::uncau
 }
 
 UnfinishedFile::~UnfinishedFile() {
-  if (slot_ >= 0 && std::uncaught_exceptions() > exceptions_) ::unlink(names[static_cast<size_t>(slot_)].load());
+  const int slot = slot_;
+  if (slot >= 0 && std::uncaught_exceptions() > exceptions_) ::unlink(names[static_cast<size_t>(slot)].load());
   Keep();
 }
 
 void UnfinishedFile::Keep() noexcept {
-  if (slot_ < 0) return;
-  std::free(names[static_cast<size_t>(slot_)].exchange(nullptr));
-  slot_ = -1;
+  if (const int slot = slot_.exchange(-1); slot >= 0) std::free(names[static_cast<size_t>(slot)].exchange(nullptr));
 }
 
 void RemoveUnfinishedFiles() noexcept {

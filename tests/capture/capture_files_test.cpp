@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <set>
+#include <stdexcept>
+#include <thread>
 
 #include "base/errors.h"
 #include "base/progress.h"
@@ -218,6 +221,61 @@ TEST(CaptureFiles, WhatFailsInOneEndsAll) {
                                                                      HasSubstr("vanished while it was being written"),
                                                                      HasSubstr("no token was recorded"))));
   EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "files of a trace without tokens";
+}
+
+// Its first pass lasts until a flush is due; the second fails once tokens can be read in every file.
+class FailsAfterAFlush final : public model::AttentionBackend {
+ public:
+  explicit FailsAfterAFlush(std::string path) : path_(std::move(path)) {}
+  void Attend(const model::AttentionCall& call) override {
+    const auto values = static_cast<size_t>(call.num_rows * call.facts->num_qo_heads * call.facts->v_head_dim);
+    std::fill_n(static_cast<float*>(call.o), values, 0.0f);
+    std::fill_n(call.lse, call.num_rows * call.facts->num_qo_heads, 0.0f);
+    const bool first_pass = call.num_tokens == call.num_rows;
+    if (first_pass && call.layer == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+    if (first_pass || call.layer != 1) return;
+    for (int waited = 0; waited < 300 && data::TraceReader(path_).num_tokens() == 0; ++waited)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    throw std::runtime_error("broken");
+  }
+
+ private:
+  std::string path_;
+};
+
+// The flush ends while the next pass is under way, so nobody sees it between passes.
+TEST(CaptureFiles, WhatWasFlushedStaysWhenTheNextPassFails) {
+  for (const int32_t count : {1, 3}) {
+    SCOPED_TRACE(count);
+    const TemporaryFolder folder;
+    CaptureRequest request = FilesRequest(folder, count);
+    request.dtype = ElementType::kFloat32;
+    FailsAfterAFlush failing(request.output_path);
+    request.attention = &failing;
+    EXPECT_THAT([&] { Capture(request, {}, {}); },
+                ::testing::ThrowsMessage<FailedError>(::testing::AllOf(
+                    HasSubstr("recording: broken"),
+                    HasSubstr("the first 16 tokens are in " + data::TraceFilePath(request.output_path, 1, count)))));
+    ASSERT_EQ(std::ssize(Names(folder)), count) << "files that the message says are there";
+    const data::TraceReader trace(request.output_path);
+    EXPECT_EQ(trace.num_tokens(), 16);
+    EXPECT_FALSE(trace.complete());
+  }
+}
+
+// Something else takes a name between the check before the model is read and the making of the files.
+TEST(CaptureFiles, WhatAppearsWhileTheModelIsReadStays) {
+  for (const int32_t count : {1, 3}) {
+    SCOPED_TRACE(count);
+    const TemporaryFolder folder;
+    const CaptureRequest request = FilesRequest(folder, count);
+    const std::string name = std::filesystem::path(data::TraceFilePath(request.output_path, count, count)).filename();
+    const ProgressFunction put_there = [&](const Progress&) { folder.Write(name, "precious"); };
+    EXPECT_THAT([&] { Capture(request, put_there, {}); },
+                ::testing::ThrowsMessage<FailedError>(::testing::AllOf(HasSubstr(name), HasSubstr("exists already"))));
+    EXPECT_THAT(Names(folder), ElementsAre(name));
+    EXPECT_EQ(ReadWholeFile(folder.File(name)), "precious");
+  }
 }
 
 TEST(CaptureFiles, MoreFilesThanLayersAreRefusedBeforeAWeightIsRead) {

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <filesystem>
 #include <list>
 #include <map>
 #include <memory>
@@ -242,6 +244,72 @@ TEST(Recorder, ACopyThatFailsEndsTheRecording) {
   recorder.Take(heads);
   EXPECT_THROW(recorder.Drain(), DeviceError);
   EXPECT_EQ(recorder.Stop(), 0);
+}
+
+// A token counts once it is readable in every file, so a file that failed before its first flush makes it none.
+TEST(Recorder, CountsWhatEveryFileHasFlushed) {
+  const TemporaryFolder folder;
+  const auto model = model::OpenTransformer(ReferenceModel(), {ElementType::kFloat32, kCpu, kChunk, 2}, {});
+  const data::TraceLayout layout = LayoutOf({ElementType::kFloat32, "all", {}, {}}, *model);
+  const std::string path = folder.File("trace.h5");
+  for (const bool spoiled : {true, false}) {
+    data::TraceFilesWriter writer(path, layout, 2, /*overwrite=*/true);
+    std::atomic<int> told = 0;
+    Recorder recorder(&writer, layout, RowSelection("all"), kPromptTokens, [&] { ++told; });
+    const std::vector<int32_t> tokens(8, 5);
+    recorder.BeginPass(std::vector<data::TokenRecord>(8));
+    model->Rewind(0);
+    model->BeginPrompt(8);
+    model->Forward(tokens, model::LogitsOf::kNone, &recorder);
+    // The last file's writer finds out in the next pass, before its flush.
+    if (spoiled) std::filesystem::remove(data::TraceFilePath(path, 2, 2));
+    if (spoiled) {
+      EXPECT_THROW(
+          {
+            recorder.BeginPass(std::vector<data::TokenRecord>(1));
+            recorder.Drain();
+          },
+          FailedError);
+    } else {
+      recorder.Drain();
+    }
+    EXPECT_EQ(recorder.Stop(), spoiled ? 0 : 8);
+    EXPECT_EQ(told, spoiled ? 0 : 1);
+  }
+}
+
+// What one file has of a stopped pass does not count, nor does what is missing in another.
+TEST(Recorder, APassThatIsAbandonedCountsInNoFile) {
+  class UpToLayer final : public model::HeadSink {
+   public:
+    UpToLayer(Recorder* recorder, int32_t last) : recorder_(recorder), last_(last) {}
+    bool Wants(int32_t layer) const override { return recorder_->Wants(layer); }
+    void Take(const model::LayerHeads& heads) override {
+      if (heads.layer <= last_) recorder_->Take(heads);
+    }
+
+   private:
+    Recorder* recorder_;
+    int32_t last_;
+  };
+  const TemporaryFolder folder;
+  const auto model = model::OpenTransformer(ReferenceModel(), {ElementType::kFloat32, kCpu, kChunk, 2}, {});
+  const data::TraceLayout layout = LayoutOf({ElementType::kFloat32, "all", {}, {}}, *model);
+  data::TraceFilesWriter writer(folder.File("trace.h5"), layout, 3, /*overwrite=*/false);
+  Recorder recorder(&writer, layout, RowSelection("all"), kPromptTokens);
+  const std::vector<int32_t> tokens(8, 5);
+  model->BeginPrompt(16);
+  for (const bool abandoned : {false, true}) {
+    recorder.BeginPass(std::vector<data::TokenRecord>(8));
+    UpToLayer sink(&recorder, abandoned ? 0 : model->config().num_layers);
+    model->Forward(tokens, model::LogitsOf::kNone, &sink);
+    if (abandoned) recorder.AbandonPass();
+  }
+  EXPECT_EQ(recorder.num_tokens(), 8);
+  EXPECT_EQ(recorder.num_rows(), 8);
+  recorder.Drain();
+  EXPECT_EQ(recorder.Stop(), 8);
+  EXPECT_EQ(data::TraceReader(folder.File("trace.h5")).num_tokens(), 8);
 }
 
 INSTANTIATE_TEST_SUITE_P(Selections, RecorderRoundTrip,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -18,9 +19,10 @@ namespace headscope::data {
 class TraceFilesWriter {
  public:
   // As TraceWriter, of `num_files` files named for `path`; where one cannot be made, none stays. They share the memory
-  // for open chunks.
+  // for open chunks. `made` is called with the name of each file as soon as it is there.
   TraceFilesWriter(const std::string& path, const TraceLayout& layout, int32_t num_files, bool overwrite,
-                   int64_t expected_rows = 0, TraceStorage storage = TraceStorage::kPlain);
+                   int64_t expected_rows = 0, TraceStorage storage = TraceStorage::kPlain,
+                   const std::function<void(const std::string&)>& made = {});
 
   const std::vector<std::string>& paths() const { return paths_; }
   int32_t num_files() const { return static_cast<int32_t>(writers_.size()); }
