@@ -183,9 +183,9 @@ void SetTorchThreads(int32_t num_threads) {
   const int32_t wanted =
       num_threads > 0 ? num_threads : static_cast<int32_t>(std::max(1U, std::thread::hardware_concurrency()));
   RequireThreads(wanted);
-  // Setting them starts LibTorch's own pool as well, which nothing here uses and whose threads spin for hundredths of a
-  // second before they sleep. By itself LibTorch computes with as many as there are cores.
-  if (at::get_num_threads() != wanted) at::set_num_threads(wanted);
+  // Even where LibTorch has that number already: only this keeps MKL from choosing another by itself, at which the same
+  // product might have other bits, and tells threads that start later.
+  at::set_num_threads(wanted);
   at::parallel_for(0, wanted, 1, [](int64_t, int64_t) {});  // OpenMP starts its team at its first loop
 }
 

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of LibTorch's errors: their text carries a trace of C++ frames, which nobody who runs headscope can use.
+// LibTorch's threads, and what becomes of its errors: their text carries a trace of C++ frames, which nobody who runs
+// headscope can use.
 #include "network/torch_runtime.h"
 
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <new>
 #include <stdexcept>
+#include <thread>
 
 #include "base/errors.h"
 
@@ -39,6 +44,34 @@ std::function<void()> Failing(const std::string& text) {
 }
 
 const auto kOneSentence = AllOf(Not(HasSubstr("\n")), Not(HasSubstr("frame")), Not(HasSubstr("Exception raised")));
+
+// MKL is inside LibTorch, which exports its functions without declaring them.
+template <typename Function>
+Function* OfMkl(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
+}
+
+TEST(TorchThreads, MklDoesNotChooseTheirNumber) {
+  if (!at::hasMKL()) GTEST_SKIP() << "this LibTorch has no MKL";
+  const auto chooses = OfMkl<int()>("mkl_serv_get_dynamic");
+  const auto let_choose = OfMkl<void(int)>("MKL_Set_Dynamic");
+  ASSERT_TRUE(chooses != nullptr && let_choose != nullptr);
+  let_choose(1);
+  ASSERT_EQ(chooses(), 1);
+  SetTorchThreads(at::get_num_threads());
+  EXPECT_EQ(chooses(), 0);
+}
+
+TEST(TorchThreads, ThreadsThatStartLaterHaveTheNumberToo) {
+  const auto in_new_thread = [](const auto& work) { std::thread(work).join(); };
+  const int wanted = 2;
+  SetTorchThreads(wanted);
+  in_new_thread([] { at::set_num_threads(wanted + 1); });
+  SetTorchThreads(wanted);
+  int later = 0;
+  in_new_thread([&later] { later = at::get_num_threads(); });
+  EXPECT_EQ(later, wanted);
+}
 
 TEST(TorchErrors, TheTextThatIsTranslatedHasATrace) {
   EXPECT_THAT(Failing("some failure"), ThrowsMessage<c10::Error>(HasSubstr("Exception raised")));
