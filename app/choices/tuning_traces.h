@@ -26,8 +26,8 @@ void CheckTunedTogether(const data::TraceReader& trace, const data::TraceReader&
 // Whether a path leads to one of the traces' files, whatever its name. Trace: an owner of a reader or a pointer to one.
 template <typename Trace, typename ReaderOf>
 bool LeadsToOneOf(const std::string& path, const std::vector<Trace>& traces, const ReaderOf& reader_of) {
-  return std::ranges::any_of(
-      traces, [&](const Trace& trace) { return data::NameSameTrace(path, reader_of(trace).path()); });
+  return std::ranges::any_of(traces,
+                             [&](const Trace& trace) { return data::NameSameTrace(path, reader_of(trace).path()); });
 }
 
 // The first of the heads that the trace has not recorded; nothing where it has all.

@@ -316,7 +316,7 @@ def infllm(p, b, block_size, n_init, n_local, top_k, n_repr):
 
 def magic_pig(p, b, bits, tables, n_sink, n_local, epsilon, dense_every, seed):
     """Yields what each head of a group weighs, too, but in a dense layer: the second of a pair, [KV heads, group, tokens]."""
-    if dense_every > 0 and p.layer % dense_every == 0:
+    if dense_every > 0 and 0 <= p.layer and p.layer % dense_every == 0:
         for row in range(p.prompt, p.seq_k):
             yield np.broadcast_to(p.column <= row, (p.num_kv_heads, p.seq_k))
         return
