@@ -40,6 +40,118 @@ class PaintCount : public QObject {
   }
 };
 
+// A frame of one colour, and a ground of another.
+class PlainSurface : public GlSurface {
+ public:
+  explicit PlainSurface(QWidget* parent, const QSurfaceFormat& format = QSurfaceFormat::defaultFormat())
+      : GlSurface(parent, format) {}
+  static constexpr QRgb kFrame = qRgb(0, 255, 0), kGround = qRgb(0, 0, 255);
+  int frames = 0;
+
+ protected:
+  void initializeGL() override {}
+  void paintGL() override {
+    ++frames;
+    QOpenGLFunctions* const gl = context()->functions();
+    gl->glClearColor(0, 1, 0, 1);
+    gl->glClear(GL_COLOR_BUFFER_BIT);
+  }
+  void resizeGL(int, int) override {}
+  QColor Ground() const override { return QColor(kGround); }
+};
+
+// No OpenGL can be had with it.
+QSurfaceFormat ImpossibleFormat() {
+  QSurfaceFormat format;
+  format.setRenderableType(QSurfaceFormat::OpenVG);
+  return format;
+}
+
+// A PlainSurface in a window of its own.
+class SurfaceTest : public ::testing::Test {
+ protected:
+  void Show(QSize size) {
+    window_.resize(300, 200);
+    surface_.resize(size);
+    window_.show();
+    ASSERT_TRUE(QTest::qWaitForWindowExposed(&window_));
+    ASSERT_TRUE(QTest::qWaitFor([&] { return surface_.frames > 0 || !failed_.isEmpty(); }, 10000));
+    QTest::qWait(30);  // the signals of the frame
+  }
+  // What the screen shows of it comes with the next paint.
+  bool Shows(QRgb colour) {
+    return QTest::qWaitFor(
+        [&] {
+          const QImage screen = window_.screen()->grabWindow(window_.winId()).toImage();
+          return !screen.isNull() && screen.pixel(20, 5) == colour;
+        },
+        10000);
+  }
+  // As a driver that gives up: makeCurrent fails from now on.
+  void LoseContext() {
+    surface_.context()->setFormat(ImpossibleFormat());
+    ASSERT_FALSE(surface_.context()->create());
+  }
+
+  QWidget window_;
+  PlainSurface surface_{&window_};
+  QSignalSpy swapped_{&surface_, &GlSurface::frameSwapped};
+  QSignalSpy failed_{&surface_, &GlSurface::GraphicsFailed};
+};
+
+TEST_F(SurfaceTest, AFrameThatIsRefusedIsToldOfOnceAndTheGroundIsShown) {
+  if (!surface_.DrawsIntoMemory()) GTEST_SKIP() << "QOpenGLWidget's own way to fail";
+  Show({200000, 10});  // no driver has frames of that width
+  ASSERT_EQ(failed_.size(), 1);
+  EXPECT_TRUE(failed_[0][0].toString().contains("make the window smaller")) << failed_[0][0].toString().toStdString();
+  EXPECT_TRUE(Shows(PlainSurface::kGround));
+  surface_.RequestNewFrame();
+  QTest::qWait(100);
+  EXPECT_EQ(failed_.size(), 1);
+  EXPECT_EQ(swapped_.size(), 0);
+  EXPECT_EQ(surface_.frames, 0);
+  EXPECT_TRUE(surface_.grabFramebuffer().isNull());
+  // What it takes, it draws; what is refused behind that is news.
+  surface_.resize(200, 10);
+  EXPECT_TRUE(Shows(PlainSurface::kFrame));
+  QTest::qWait(30);
+  EXPECT_EQ(swapped_.size(), 1);
+  surface_.resize(200000, 10);
+  EXPECT_TRUE(Shows(PlainSurface::kGround));
+  QTest::qWait(30);
+  EXPECT_EQ(failed_.size(), 2);
+  EXPECT_EQ(swapped_.size(), 1);
+}
+
+TEST_F(SurfaceTest, ALostContextIsToldOfOnceAndTheGroundIsShown) {
+  if (!surface_.DrawsIntoMemory()) GTEST_SKIP() << "QOpenGLWidget's own way to fail";
+  Show({200, 10});
+  EXPECT_TRUE(Shows(PlainSurface::kFrame));
+  ASSERT_EQ(swapped_.size(), 1);
+  LoseContext();
+  surface_.RequestNewFrame();
+  EXPECT_TRUE(Shows(PlainSurface::kGround));
+  surface_.resize(210, 10);
+  QTest::qWait(100);
+  ASSERT_EQ(failed_.size(), 1);
+  EXPECT_TRUE(failed_[0][0].toString().contains("context is lost")) << failed_[0][0].toString().toStdString();
+  EXPECT_EQ(swapped_.size(), 1);
+}
+
+QString last_surface_warning;
+
+TEST_F(SurfaceTest, WhereMemoryIsRefusedTheWindowIsComposedAndAWarningSaysSo) {
+  if (!surface_.DrawsIntoMemory()) GTEST_SKIP() << "no surface of this process is to be drawn into memory";
+  last_surface_warning.clear();
+  const QtMessageHandler before = qInstallMessageHandler(
+      [](QtMsgType, const QMessageLogContext&, const QString& message) { last_surface_warning = message; });
+  const PlainSurface refused(&window_, ImpossibleFormat());
+  qInstallMessageHandler(before);
+  EXPECT_FALSE(refused.DrawsIntoMemory());
+  EXPECT_TRUE(last_surface_warning.contains("into memory")) << last_surface_warning.toStdString();
+  EXPECT_FALSE(refused.findChildren<QOpenGLWidget*>().isEmpty());
+}
+
 TEST_F(GlSurfaceTest, ASoftwareRendererDrawsIntoMemory) {
   Show();
   canvas_->makeCurrent();
@@ -48,7 +160,7 @@ TEST_F(GlSurfaceTest, ASoftwareRendererDrawsIntoMemory) {
   canvas_->doneCurrent();
   const QByteArray wanted = qgetenv("HEADSCOPE_MAP_SURFACE");
   const bool into_memory = wanted.isEmpty() ? renderer.contains("llvmpipe") : wanted == "memory";
-  EXPECT_EQ(GlSurface::DrawsIntoMemory(), into_memory) << renderer.toStdString();
+  EXPECT_EQ(canvas_->DrawsIntoMemory(), into_memory) << renderer.toStdString();
   EXPECT_EQ(canvas_->findChildren<QOpenGLWidget*>().isEmpty(), into_memory)
       << "one QOpenGLWidget, and the whole window is put together by OpenGL";
 }
@@ -68,8 +180,8 @@ TEST_F(GlSurfaceTest, TheScreenShowsTheFrame) {
 }
 
 TEST_F(GlSurfaceTest, WhatHasNotChangedIsPaintedWithoutANewFrame) {
-  if (!GlSurface::DrawsIntoMemory()) GTEST_SKIP() << "a window that OpenGL puts together keeps its own picture";
   Show();
+  if (!canvas_->DrawsIntoMemory()) GTEST_SKIP() << "a window that OpenGL puts together keeps its own picture";
   const QImage at_rest = OnScreen();
   const int64_t frames = canvas_->frames_drawn();
   PaintCount count;
@@ -130,7 +242,7 @@ TEST_F(GlSurfaceTest, DocksAndFloatsWithAndWithoutANewOpenGlContext) {
     const QImage docked = canvas_->grabFramebuffer();
     dock.setFloating(true);
     Settle();
-    EXPECT_EQ(canvas_->context() == first_context.data(), shared || GlSurface::DrawsIntoMemory())
+    EXPECT_EQ(canvas_->context() == first_context.data(), shared || canvas_->DrawsIntoMemory())
         << "where OpenGL puts the window together, another window without sharing means another context";
     EXPECT_EQ(canvas_->grabFramebuffer(), docked);
     dock.setFloating(false);

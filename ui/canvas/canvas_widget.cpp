@@ -488,6 +488,10 @@ void HeadCanvas::resizeGL(int, int) {
   impl_->bridge.RequestFrames(kFramesAfterResize);
   Q_EMIT LaidOut();
 }
+QColor HeadCanvas::Ground() const {
+  const analysis::Rgb paper = impl_->model.Look().ground.paper;
+  return {paper.red, paper.green, paper.blue};
+}
 
 bool HeadCanvas::event(QEvent* event) {
   Impl& impl = *impl_;

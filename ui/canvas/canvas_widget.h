@@ -236,12 +236,12 @@ class HeadCanvas : public GlSurface {
   void HeadStepRequested(int step);  // -1: ',' was pressed, the previous head; +1: '.', the next
   void PngExported(const QString& path, const QString& error);    // an empty error: the file is there
   void PictureMade(const QImage& picture, const QString& error);  // an empty error: there is one
-  void GraphicsFailed(const QString& message);                    // OpenGL 3.3 is missing; one sentence
 
  protected:
   void initializeGL() override;
   void paintGL() override;
   void resizeGL(int width, int height) override;
+  QColor Ground() const override;
   bool event(QEvent* event) override;
   bool focusNextPrevChild(bool next) override;
 

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 namespace headscope::ui {
@@ -21,6 +22,7 @@ namespace {
 // In the names that Mesa's, Windows' and SwiftShader's software renderers give themselves.
 constexpr const char* kSoftwareRenderers[] = {
     "llvmpipe", "softpipe", "swrast", "Software Rasterizer", "GDI Generic", "Basic Render Driver", "SwiftShader"};
+constexpr QSize kTriedSize(16, 16);  // of the frame that is made to see whether any can be
 
 bool IsSoftware(const QSurfaceFormat& format) {
   QOffscreenSurface surface;
@@ -39,6 +41,17 @@ bool IsSoftware(const QSurfaceFormat& format) {
   context->doneCurrent();
   return std::any_of(std::begin(kSoftwareRenderers), std::end(kSoftwareRenderers),
                      [&](const char* one) { return name.contains(one); });
+}
+
+// Found out once.
+bool WantsMemory() {
+  static const bool wants_memory = [] {
+    const QByteArray wanted = qgetenv("HEADSCOPE_MAP_SURFACE");
+    if (wanted == "memory" || wanted == "window") return wanted == "memory";
+    if (!wanted.isEmpty()) qWarning("HEADSCOPE_MAP_SURFACE is \"%s\": set it to memory or window.", wanted.constData());
+    return IsSoftware(QSurfaceFormat::defaultFormat());
+  }();
+  return wants_memory;
 }
 
 }  // namespace
@@ -66,7 +79,9 @@ class GlSurface::Memory {
     surface.setFormat(format);
     surface.create();
     context.setFormat(format);
-    works = context.create() && surface.isValid();
+    if (!context.create() || !surface.isValid() || !context.makeCurrent(&surface)) return;
+    works = QOpenGLFramebufferObject(kTriedSize).isValid();
+    context.doneCurrent();
   }
 
   bool MakeCurrent() {
@@ -75,10 +90,27 @@ class GlSurface::Memory {
     return true;
   }
 
+  // With the context made current. The sentence of what is missing; empty: both are there, and the target is bound.
+  QString MakeRoom(QSize pixels) {
+    if (!target || target->size() != pixels || !target->isValid())
+      target = std::make_unique<QOpenGLFramebufferObject>(pixels);
+    if (!target->isValid() || !target->bind()) {
+      return QStringLiteral("The graphics driver refused a map of %1 x %2 pixels: make the window smaller.")
+          .arg(pixels.width())
+          .arg(pixels.height());
+    }
+    if (image.size() != pixels) image = QImage(pixels, QImage::Format_RGB32);
+    if (image.isNull()) {
+      return QStringLiteral("There is no memory for a map of %1 x %2 pixels: make the window smaller.")
+          .arg(pixels.width())
+          .arg(pixels.height());
+    }
+    return {};
+  }
+
   // Reads what was drawn: OpenGL's first row is the lowest one.
   void Read() {
     const QSize size = target->size();
-    if (image.size() != size) image = QImage(size, QImage::Format_RGB32);
     const auto bytes = static_cast<size_t>(image.bytesPerLine());
     read.resize(bytes * static_cast<size_t>(size.height()));
     QOpenGLExtraFunctions* const gl = context.extraFunctions();
@@ -94,19 +126,23 @@ class GlSurface::Memory {
   bool works = false;
   bool initialised = false;
   bool stale = true;  // the image is not what is to be shown
+  bool told = false;  // that there is no frame
   std::unique_ptr<QOpenGLFramebufferObject> target;
   QImage image;
   std::vector<unsigned char> read;  // upside down
 };
 
 GlSurface::GlSurface(QWidget* parent, const QSurfaceFormat& format) : QWidget(parent) {
-  if (DrawsIntoMemory()) {
+  if (WantsMemory()) {
     memory_ = std::make_unique<Memory>(format);
     if (memory_->works) {
       setAttribute(Qt::WA_OpaquePaintEvent);
       return;
     }
     memory_.reset();
+    qWarning(
+        "OpenGL refuses to draw the map into memory, so it puts the whole window together, which costs more processor "
+        "time: update the graphics driver, or set HEADSCOPE_MAP_SURFACE to window.");
   }
   composed_ = new Composed(this);
   composed_->setFormat(format);
@@ -115,16 +151,6 @@ GlSurface::GlSurface(QWidget* parent, const QSurfaceFormat& format) : QWidget(pa
 
 GlSurface::~GlSurface() {
   if (memory_ && memory_->MakeCurrent()) memory_->target.reset();
-}
-
-bool GlSurface::DrawsIntoMemory() {
-  static const bool into_memory = [] {
-    const QByteArray wanted = qgetenv("HEADSCOPE_MAP_SURFACE");
-    if (wanted == "memory" || wanted == "window") return wanted == "memory";
-    if (!wanted.isEmpty()) qWarning("HEADSCOPE_MAP_SURFACE is \"%s\": set it to memory or window.", wanted.constData());
-    return IsSoftware(QSurfaceFormat::defaultFormat());
-  }();
-  return into_memory;
 }
 
 QOpenGLContext* GlSurface::context() const {
@@ -166,14 +192,27 @@ void GlSurface::DrawIntoMemory() {
   Memory& memory = *memory_;
   const double ratio = devicePixelRatioF();
   const QSize pixels(static_cast<int>(std::lround(width() * ratio)), static_cast<int>(std::lround(height() * ratio)));
-  if (pixels.isEmpty() || !memory.MakeCurrent()) return;
-  if (!memory.initialised) {
-    memory.initialised = true;
-    initializeGL();
+  if (pixels.isEmpty()) return;
+  QString failure;
+  if (memory.MakeCurrent()) {
+    if (!memory.initialised) {
+      memory.initialised = true;
+      initializeGL();
+    }
+    failure = memory.MakeRoom(pixels);
+  } else {
+    failure = QStringLiteral("The map's OpenGL context is lost: start headscope again.");
   }
-  if (!memory.target || memory.target->size() != pixels)
-    memory.target = std::make_unique<QOpenGLFramebufferObject>(pixels);
-  memory.target->bind();
+  if (!failure.isEmpty()) {
+    memory.image = {};
+    memory.stale = true;
+    // From within a paint event, in which no slot may open a dialog.
+    if (!std::exchange(memory.told, true))
+      QMetaObject::invokeMethod(
+          this, [this, failure] { Q_EMIT GraphicsFailed(failure); }, Qt::QueuedConnection);
+    return;
+  }
+  memory.told = false;
   memory.stale = false;  // the frame may ask for another one
   paintGL();
   memory.Read();
@@ -182,15 +221,19 @@ void GlSurface::DrawIntoMemory() {
 
 void GlSurface::paintEvent(QPaintEvent* event) {
   if (!memory_) return;
-  if (memory_->stale || memory_->image.devicePixelRatio() != devicePixelRatioF()) {
-    DrawIntoMemory();
-    // The window copies it to the screen when all of it is painted.
-    QMetaObject::invokeMethod(this, &GlSurface::frameSwapped, Qt::QueuedConnection);
-  }
+  Memory& memory = *memory_;
+  const bool draws = memory.stale || memory.image.devicePixelRatio() != devicePixelRatioF();
+  if (draws) DrawIntoMemory();
   QPainter painter(this);
+  if (memory.image.isNull()) {
+    painter.fillRect(event->rect(), Ground());
+    return;
+  }
+  // The window copies it to the screen when all of it is painted.
+  if (draws) QMetaObject::invokeMethod(this, &GlSurface::frameSwapped, Qt::QueuedConnection);
   painter.setClipRegion(event->region());
   painter.setCompositionMode(QPainter::CompositionMode_Source);
-  painter.drawImage(0, 0, memory_->image);
+  painter.drawImage(0, 0, memory.image);
 }
 
 void GlSurface::resizeEvent(QResizeEvent* event) {
@@ -198,8 +241,8 @@ void GlSurface::resizeEvent(QResizeEvent* event) {
     composed_->resize(event->size());
     return;
   }
-  if (event->size().isEmpty() || !memory_->MakeCurrent()) return;
   memory_->stale = true;
+  if (event->size().isEmpty() || !memory_->MakeCurrent()) return;
   if (!memory_->initialised) {
     memory_->initialised = true;
     initializeGL();

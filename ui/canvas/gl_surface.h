@@ -7,7 +7,9 @@
 // of which the changed parts alone are copied.
 #pragma once
 
+#include <QColor>
 #include <QImage>
+#include <QString>
 #include <QSurfaceFormat>
 #include <QWidget>
 #include <memory>
@@ -24,20 +26,23 @@ class GlSurface : public QWidget {
   ~GlSurface() override;
 
   // Whether frames are drawn into memory: where OpenGL's renderer is a known piece of software, unless
-  // HEADSCOPE_MAP_SURFACE says "memory" or "window". Found out once.
-  static bool DrawsIntoMemory();
+  // HEADSCOPE_MAP_SURFACE says "memory" or "window". Where OpenGL refuses that, they are not, and a warning says so.
+  bool DrawsIntoMemory() const { return memory_ != nullptr; }
 
   // As QOpenGLWidget's. The context may be null before the first frame, and without OpenGL.
   QOpenGLContext* context() const;
   void makeCurrent();
   void doneCurrent();
-  QImage grabFramebuffer();  // draws a frame
+  QImage grabFramebuffer();  // draws a frame; null where that failed
 
   // What was drawn is not what it should be. update() alone may show the last frame once more.
   void RequestNewFrame();
 
  Q_SIGNALS:
   void frameSwapped();  // a new frame is on the screen
+  // There is no frame, and the ground is shown in its place; one sentence. Each paint tries again, and a failure is
+  // told of anew only behind a frame that was drawn.
+  void GraphicsFailed(const QString& message);
 
  protected:
   GlSurface(QWidget* parent, const QSurfaceFormat& format);
@@ -46,6 +51,7 @@ class GlSurface : public QWidget {
   virtual void initializeGL() = 0;
   virtual void paintGL() = 0;
   virtual void resizeGL(int width, int height) = 0;
+  virtual QColor Ground() const = 0;  // shown where there is no frame
 
   void paintEvent(QPaintEvent* event) override;
   void resizeEvent(QResizeEvent* event) override;
@@ -53,7 +59,7 @@ class GlSurface : public QWidget {
  private:
   class Composed;
   class Memory;
-  void DrawIntoMemory();
+  void DrawIntoMemory();  // leaves a null image where it failed
 
   QOpenGLWidget* composed_ = nullptr;  // a child that fills this widget; or else:
   std::unique_ptr<Memory> memory_;
