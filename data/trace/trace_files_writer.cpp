@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/trace_files_writer.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -24,6 +25,28 @@ std::string NewSetName() {
   return name;
 }
 
+// A name is taken before anything is written under it: from then on the file is this process's to remove, also where
+// the process ends while HDF5 makes it, and what others have put there is not. `make`: the writer, over a file that is
+// there or not.
+template <typename Make>
+std::unique_ptr<TraceWriter> MakeFile(const std::string& path, bool overwrite,
+                                      const std::function<void(const std::string&)>& made, const Make& make) {
+  if (overwrite) {
+    if (made) made(path);
+    return make(true);
+  }
+  const int taken = ::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
+  if (taken < 0) return make(false);  // which fails, and says why
+  ::close(taken);
+  try {
+    if (made) made(path);
+    return make(true);
+  } catch (...) {
+    ::unlink(path.c_str());
+    throw;
+  }
+}
+
 }  // namespace
 
 TraceFilesWriter::TraceFilesWriter(const std::string& path, const TraceLayout& layout, int32_t num_files,
@@ -32,9 +55,10 @@ TraceFilesWriter::TraceFilesWriter(const std::string& path, const TraceLayout& l
     : places_(layout.layers.size()) {
   if (num_files == 1) {
     paths_ = {path};
-    writers_.push_back(std::make_unique<TraceWriter>(path, layout, overwrite, expected_rows, storage));
+    writers_.push_back(MakeFile(path, overwrite, made, [&](bool over) {
+      return std::make_unique<TraceWriter>(path, layout, over, expected_rows, storage);
+    }));
     for (size_t slot = 0; slot < places_.size(); ++slot) places_[slot] = {0, static_cast<int32_t>(slot)};
-    if (made) made(path);
     return;
   }
   if (const std::string problem = LayoutProblem(layout); !problem.empty())
@@ -47,10 +71,11 @@ TraceFilesWriter::TraceFilesWriter(const std::string& path, const TraceLayout& l
       TraceLayout& of_file = layouts[static_cast<size_t>(file)];
       of_file.place = {set, file + 1, num_files};
       const std::string file_path = TraceFilePath(path, file + 1, num_files);
-      writers_.push_back(std::make_unique<TraceWriter>(file_path, of_file, overwrite, expected_rows, storage,
-                                                       kOpenChunkBytes / static_cast<size_t>(num_files)));
+      writers_.push_back(MakeFile(file_path, overwrite, made, [&](bool over) {
+        return std::make_unique<TraceWriter>(file_path, of_file, over, expected_rows, storage,
+                                             kOpenChunkBytes / static_cast<size_t>(num_files));
+      }));
       paths_.push_back(file_path);
-      if (made) made(file_path);
       const std::vector<int32_t>& of_slots = slots[static_cast<size_t>(file)];
       for (size_t slot = 0; slot < of_slots.size(); ++slot)
         places_[static_cast<size_t>(of_slots[slot])] = {file, static_cast<int32_t>(slot)};

@@ -25,16 +25,19 @@ QByteArray Contents(const QString& path) {
 
 TEST_F(ReachTest, TheMapGoesToTheClipboardAsItIsExported) {
   Open();
-  QApplication::clipboard()->clear();
-  ASSERT_TRUE(Finish(Command::kCopyMap));
-  const QImage copied = QApplication::clipboard()->image();
-  ASSERT_FALSE(copied.isNull());
-  const QString path = File(QStringLiteral("map.png"));
-  AnswerFileDialog(path, QStringLiteral("dark"));
-  ASSERT_TRUE(Finish(Command::kExportCanvas));
-  ASSERT_TRUE(WaitFor([&] { return QFile::exists(path); }));
-  const QImage exported = QImage(path).convertToFormat(QImage::Format_RGB32);
-  EXPECT_EQ(copied.convertToFormat(QImage::Format_RGB32), exported);
+  // What was chosen for the file is the clipboard's, too.
+  for (const QString& ground : {QStringLiteral("dark"), QStringLiteral("white")}) {
+    const QString path = File(ground + QStringLiteral("-map.png"));
+    AnswerFileDialog(path, ground);
+    ASSERT_TRUE(Finish(Command::kExportCanvas));
+    ASSERT_TRUE(WaitFor([&] { return QFile::exists(path); }));
+    const QImage exported = QImage(path).convertToFormat(QImage::Format_RGB32);
+    QApplication::clipboard()->clear();
+    ASSERT_TRUE(Finish(Command::kCopyMap));
+    const QImage copied = QApplication::clipboard()->image();
+    ASSERT_FALSE(copied.isNull());
+    EXPECT_EQ(copied.convertToFormat(QImage::Format_RGB32), exported) << ground.toStdString();
+  }
 }
 
 TEST_F(ReachTest, AnExportedMaskIsTheOneThatTheCommandLineSaves) {

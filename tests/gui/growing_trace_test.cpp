@@ -207,7 +207,7 @@ TEST_F(GrowingTraceTest, ATraceThatIsRenamedWhenItIsWholeIsReadByItsNewName) {
   window_->OpenPath(removed);
   ASSERT_TRUE(WaitFor([&] { return Tokens() == 300 && IsSaid(); }));
   ASSERT_TRUE(QFile::remove(removed));
-  EXPECT_TRUE(WaitFor([&] { return Find<QLabel>("recordingLabel")->toolTip().contains(QStringLiteral("removed")); }));
+  EXPECT_TRUE(WaitFor([&] { return Find<QLabel>("recordingLabel")->toolTip().contains(QStringLiteral("deleted")); }));
 }
 
 TEST_F(GrowingTraceTest, NotesAndTheQueryLookedAtStay) {

@@ -19,7 +19,8 @@ namespace headscope::data {
 class TraceFilesWriter {
  public:
   // As TraceWriter, of `num_files` files named for `path`; where one cannot be made, none stays. They share the memory
-  // for open chunks. `made` is called with the name of each file as soon as it is there.
+  // for open chunks. `made` is called with the name of each file once it is this process's to remove, which is
+  // before anything is in it.
   TraceFilesWriter(const std::string& path, const TraceLayout& layout, int32_t num_files, bool overwrite,
                    int64_t expected_rows = 0, TraceStorage storage = TraceStorage::kPlain,
                    const std::function<void(const std::string&)>& made = {});
