@@ -138,6 +138,37 @@ TEST_F(SurfaceTest, ALostContextIsToldOfOnceAndTheGroundIsShown) {
   EXPECT_EQ(swapped_.size(), 1);
 }
 
+// CTest runs this at 1.25 device pixels a logical one, too, where most edges of widgets lie between pixels.
+TEST(SurfaceEdgesTest, NothingStaysOfWhatWasThereBefore) {
+  QWidget window;
+  window.setAutoFillBackground(true);
+  const auto fill = [&](QRgb colour) { window.setPalette(QPalette(QColor(colour), QColor(colour))); };
+  const QRgb before = qRgb(255, 0, 255), behind = qRgb(90, 90, 90);
+  window.resize(460, 300);
+  window.show();
+  ASSERT_TRUE(QTest::qWaitForWindowExposed(&window));
+  const auto screen = [&] { return window.screen()->grabWindow(window.winId()).toImage(); };
+  const auto inside = [&] {
+    const QImage shown = screen();
+    return shown.isNull() ? QRgb{} : shown.pixel((QPointF(250, 160) * window.devicePixelRatioF()).toPoint());
+  };
+  for (int step = 0; step < 8; ++step) {
+    fill(before);
+    ASSERT_TRUE(QTest::qWaitFor([&] { return inside() == before; }, 10000));
+    PlainSurface surface(&window);
+    surface.setGeometry(101 + step % 4, 61 + step / 2, 303 + step / 4, 205 - step % 3);
+    fill(behind);
+    surface.show();
+    ASSERT_TRUE(QTest::qWaitFor([&] { return inside() == PlainSurface::kFrame; }, 10000));
+    QTest::qWait(30);
+    const QImage shown = screen();
+    for (int y = 0; y < shown.height(); ++y) {
+      for (int x = 0; x < shown.width(); ++x)
+        ASSERT_NE(shown.pixel(x, y), before) << "step " << step << ", pixel " << x << ", " << y;
+    }
+  }
+}
+
 QString last_surface_warning;
 
 TEST_F(SurfaceTest, WhereMemoryIsRefusedTheWindowIsComposedAndAWarningSaysSo) {
@@ -166,7 +197,7 @@ TEST_F(GlSurfaceTest, ASoftwareRendererDrawsIntoMemory) {
 }
 
 TEST_F(GlSurfaceTest, TheScreenShowsTheFrame) {
-  Show({760, 480});  // on the screen as a whole, also at two device pixels a logical one
+  Show({760, 480});  // on the screen as a whole, also at two device pixels a logical one (gui_canvas_hidpi_test)
   const QImage at_first = OnScreen();
   EXPECT_EQ(at_first, Frame());
   canvas_->ZoomTo(100, 160, 20, 90);

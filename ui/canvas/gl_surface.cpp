@@ -225,10 +225,10 @@ void GlSurface::paintEvent(QPaintEvent* event) {
   const bool draws = memory.stale || memory.image.devicePixelRatio() != devicePixelRatioF();
   if (draws) DrawIntoMemory();
   QPainter painter(this);
-  if (memory.image.isNull()) {
-    painter.fillRect(event->rect(), Ground());
-    return;
-  }
+  // At 1.25 device pixels a logical one, say, the widget's edges lie between pixels, and the image ends a line early.
+  const double ratio = devicePixelRatioF();
+  if (memory.image.isNull() || ratio != std::floor(ratio)) painter.fillRect(event->rect(), Ground());
+  if (memory.image.isNull()) return;
   // The window copies it to the screen when all of it is painted.
   if (draws) QMetaObject::invokeMethod(this, &GlSurface::frameSwapped, Qt::QueuedConnection);
   painter.setClipRegion(event->region());
