@@ -31,7 +31,7 @@ std::string DenseBy(const Method& method, const kernels::ParameterValues& values
 template <typename Method>
 std::string NoteOfDenseLayer(const Method& method, const kernels::ParameterValues& values, int32_t layer) {
   const std::string parameter = DenseBy(method, values, layer);
-  if (parameter.empty()) return parameter;
+  if (parameter.empty()) return {};
   return method.spec().name + " leaves layer " + std::to_string(layer) + " dense; with " + parameter +
          "=0 it chooses there, too";
 }

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <map>
 
+#include "common_parameters.h"
 #include "head_groups.h"
 #include "kernels/stop_status.h"
 #include "registry.h"
