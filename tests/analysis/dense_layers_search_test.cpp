@@ -93,7 +93,7 @@ TEST(DenseLayersOfARun, AreNamedInItsNoteAndInItsMask) {
   LayerComparison comparison(layer.measured, QuickRuns());
   std::vector<MethodResult> results;
   ASSERT_TRUE(comparison.Run({AskedWith("quest", "budget=32")}, {layer.heads.front()->id}, &results).ok());
-  EXPECT_THAT(results.front().note, Not(HasSubstr("dense")));
+  EXPECT_THAT(results.front().note, Not(HasSubstr("leaves layer")));
   const kernels::DecodeMethod& quest = *kernels::FindDecodeMethod("quest");
   for (const auto& [parameters, expected] : {std::pair{"dense_layers=4", "dense_layers"}, {"dense_layers=3", ""}}) {
     DecodePreview preview;
