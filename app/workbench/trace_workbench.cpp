@@ -113,7 +113,7 @@ void TraceWorkbench::RequestLostKeys(analysis::HeadId head, int64_t mask_id, int
   const auto mask = masks_.find(mask_id);
   if (!trace_ || mask == masks_.end()) return;
   Submit<std::vector<ui::LostKey>>(
-      kLostPrefix + std::to_string(row), kMaskPriority,
+      kLostPrefix + std::to_string(++lost_number_), kMaskPriority,
       [trace = trace_, head, held = mask->second, row](const std::stop_token&) {
         return LostKeys(*trace->heads.Get(head), held, row, kMostLostKeys);
       },
