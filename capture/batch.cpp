@@ -81,10 +81,7 @@ Captures Prepare(const BatchRequest& request, const std::string& text, const Man
     capture.output_path = (fs::path(request.common.output_path) / (prompt.name + ".h5")).string();
     capture.text = prompt.text;
     capture.tokens = prompt.tokens;
-    std::vector<std::string> files;
-    for (int32_t number = 1; number <= capture.num_files; ++number)
-      files.push_back(data::TraceFilePath(capture.output_path, number, capture.num_files));
-    if (request.resume && manifest.Has(prompt, files)) {
+    if (request.resume && manifest.Has(prompt, data::TraceFilePaths(capture.output_path, capture.num_files))) {
       capture.output_path.clear();
       ++captures.num_done;
       continue;

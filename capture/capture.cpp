@@ -580,9 +580,9 @@ CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, con
   writer.reset();  // closes the files, whose sizes are known then
   if (result.path.empty()) return result;
   const std::string& written = result.interrupted ? target.writing_path() : request.output_path;
-  for (int32_t number = 1; number <= request.num_files; ++number) {
+  for (const std::string& file : data::TraceFilePaths(written, request.num_files)) {
     std::error_code gone;
-    const auto size = std::filesystem::file_size(data::TraceFilePath(written, number, request.num_files), gone);
+    const auto size = std::filesystem::file_size(file, gone);
     if (!gone) result.bytes += static_cast<int64_t>(size);
   }
   return result;

@@ -139,10 +139,7 @@ void TraceTarget::RequireSpace(int64_t bytes) const {
 }
 
 std::vector<std::string> TraceTarget::FilesOf(const std::string& path) const {
-  std::vector<std::string> files;
-  for (int32_t number = 1; number <= num_files_; ++number)
-    files.push_back(data::TraceFilePath(path, number, num_files_));
-  return files;
+  return data::TraceFilePaths(path, num_files_);
 }
 
 void TraceTarget::Complete() const {

@@ -105,11 +105,9 @@ class GpuDevice final : public ModelDevice {
     problem.window = 0;  // the executors take it from the index
     kernels::CudaSelectPlan plan;
     Status selects = kernels::PlanCudaSelection(method, problem, window, values, &plan);
-    if (selects.ok()) return SelectHere(call, plan, problem, values, index);
+    if (selects.ok()) return SelectHere(call, plan, problem, values, method.spec().baseline ? nullptr : index);
     if (selects.code() != StatusCode::kUnsupported) return selects;
     if (!method.spec().baseline) *note = method.spec().name + " selects on the CPU: " + selects.message();
-    kernels::SparseIndex not_asked_for;
-    if (index == nullptr) index = &not_asked_for;
     AttentionProblem host = ProblemOf(call);
     if (!method.spec().IsStatic()) {  // others look at no tensor
       if (Status status = OnHost(call, &host); !status.ok()) return status;

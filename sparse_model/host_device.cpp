@@ -40,8 +40,6 @@ class HostDevice final : public ModelDevice {
   Status Prefill(const model::AttentionCall& call, const kernels::PrefillMethod& method,
                  const kernels::ParameterValues& values, kernels::SparseIndex* index, std::string*) override {
     const kernels::AttentionProblem problem = ProblemOf(call);
-    kernels::SparseIndex not_asked_for;
-    if (index == nullptr) index = &not_asked_for;
     if (Status status = method.Select(problem, values, options_, index); !status.ok()) return status;
     // As comparisons and GPUs cut it, so that a method keeps the same wherever it runs.
     if (problem.window > 0 && problem.window < problem.seq_k)

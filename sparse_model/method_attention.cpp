@@ -183,7 +183,7 @@ class Methods final : public MethodAttention {
   // Whether the pass attended to every key that the layer lets a row see: its log-sum-exp is that of all keys.
   bool AttendedToAll(const model::AttentionCall& call) const {
     if (!call.of_prompt && call.num_rows == 1)
-      return decode_.spec().baseline || decode_.IsDenseLayer(decode_values_, ProblemOf(call));
+      return decode_.spec().baseline || decode_.IsDenseLayer(decode_values_, call.layer);
     return prefill_of_head_ == nullptr && prefill_.spec().baseline;
   }
 
@@ -231,10 +231,9 @@ class Methods final : public MethodAttention {
     const kernels::AttentionProblem problem = ProblemOf(call);
     kernels::SparseIndex index;
     std::string note;
-    const bool everything = method.spec().baseline;  // there is nothing to count, so a GPU need not be waited for
-    Require(device->Prefill(call, method, values, everything ? nullptr : &index, &note), call, method.spec().name);
+    Require(device->Prefill(call, method, values, &index, &note), call, method.spec().name);
     Note(note);
-    if (everything) {
+    if (method.spec().baseline) {
       pairs_.kept += SeenPairs(problem);
       return;
     }
@@ -252,7 +251,7 @@ class Methods final : public MethodAttention {
 
   // The prompt's attention, as recorded steps have it, is over every key that the layer lets a row see.
   void KeepQueries(const model::AttentionCall& call, ModelDevice* device) {
-    if (decode_.IsDenseLayer(decode_values_, ProblemOf(call))) return;
+    if (decode_.IsDenseLayer(decode_values_, call.layer)) return;
     QueryRows& queries = StateOf(call).queries;
     const int64_t rows = queries.Wanted(call.num_rows);
     if (rows == 0) return;
@@ -381,7 +380,7 @@ class Methods final : public MethodAttention {
     kernels::AttentionProblem whole = ProblemOf(call);
     const int32_t first = SeenFrom(whole, 0);
     // A choice by place looks at no tensor, nor does a dense layer.
-    const bool dense = decode_.IsDenseLayer(decode_values_, whole);
+    const bool dense = decode_.IsDenseLayer(decode_values_, call.layer);
     if (!decode_.spec().IsStatic() && !dense) {
       Require(device->OnHost(call, &whole), call, name);
       if (device->DecodeSelectsElsewhere()) Note(name + " selects on the CPU: it has no GPU kernel for this case");

@@ -28,8 +28,9 @@ class ModelDevice {
   // The problem of the call in host memory. K and V lie where they are until the model's cache moves; Q until the next
   // call.
   virtual kernels::Status OnHost(const model::AttentionCall& call, kernels::AttentionProblem* host) = 0;
-  // Selects and attends into the call's o and lse. *index: on the host; null: nobody asks for it, and a GPU may not be
-  // done yet. *note: why selection did not run where attention did; else unchanged.
+  // Selects and attends into the call's o and lse. *index: on the host; of the baseline, which keeps everything,
+  // a GPU may leave it as it is and not be done yet. *note: why selection did not run where attention did; else
+  // unchanged.
   virtual kernels::Status Prefill(const model::AttentionCall& call, const kernels::PrefillMethod& method,
                                   const kernels::ParameterValues& values, kernels::SparseIndex* index,
                                   std::string* note) = 0;

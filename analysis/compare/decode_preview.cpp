@@ -105,7 +105,7 @@ Status PreviewDecode(const MeasuredHeads& measured, HeadId id, const kernels::De
   SetKeptMass(mass, &result.summary);
   result.summary.worst_row = kept->steps[static_cast<size_t>(mass.worst_row)].position;
   result.summary.select_ms = milliseconds / num_steps;
-  result.summary.dense_by = DenseBy(method, values, head.id.layer);
+  result.summary.dense_by = method.DenseBy(values, head.id.layer);
   result.chosen_per = ChosenPerOf(method, measured);
   result.steps = std::move(kept);
   *preview = std::move(result);

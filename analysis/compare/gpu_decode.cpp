@@ -46,7 +46,7 @@ class GpuDecode final : public DecodeDevice {
     const CudaDecodeStep last(method, values, StepProblem(steps_.count() - 1));  // the longest, and so the hardest
     // What is known before: a choice by place, and that of a layer that stays dense.
     const bool known =
-        method.IsDenseLayer(values, StepProblem(0)) || (method.spec().IsStatic() && !method.spec().reads_output);
+        method.IsDenseLayer(values, StepProblem(0).layer) || (method.spec().IsStatic() && !method.spec().reads_output);
     const bool chooses = last.way() != CudaDecodeStep::Way::kSelection;
     run->selections.resize(static_cast<size_t>(steps_.count()));
     run->select_device = known || chooses ? where() : NamedCpu();

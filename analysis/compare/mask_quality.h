@@ -6,7 +6,6 @@
 
 #include "analysis/types/comparison.h"
 #include "analysis/types/mass_distribution.h"
-#include "kernels/attention_problem.h"
 #include "kernels/method_spec.h"
 
 namespace headscope::analysis {
@@ -19,18 +18,10 @@ void SetKeptMass(const MassDistribution& mass, Result* result) {
   result->cra_mean = mass.mean;
 }
 
-// The parameter by which the method leaves a layer dense; empty: it chooses there.
-template <typename Method>
-std::string DenseBy(const Method& method, const kernels::ParameterValues& values, int32_t layer) {
-  kernels::AttentionProblem of_layer;
-  of_layer.layer = layer;
-  return std::string(method.DenseBy(values, of_layer));
-}
-
 // MethodResult::note of a head whose layer the method leaves dense; else empty.
 template <typename Method>
 std::string NoteOfDenseLayer(const Method& method, const kernels::ParameterValues& values, int32_t layer) {
-  const std::string parameter = DenseBy(method, values, layer);
+  const std::string parameter(method.DenseBy(values, layer));
   if (parameter.empty()) return {};
   return method.spec().name + " leaves layer " + std::to_string(layer) + " dense; with " + parameter +
          "=0 it chooses there, too";

@@ -31,7 +31,7 @@ Status Preview(const HeadTensors& head, const kernels::PrefillMethod& method, co
   SetKeptMass(mass, &result.summary);
   result.summary.worst_row = head.row_positions[static_cast<size_t>(mass.worst_row)];
   result.summary.select_ms = elapsed.count();
-  result.summary.dense_by = DenseBy(method, values, head.id.layer);
+  result.summary.dense_by = method.DenseBy(values, head.id.layer);
   result.index = std::move(index);
   result.window = head.window;
   *preview = std::move(result);

@@ -10,7 +10,6 @@
 
 #include "analysis/search.h"
 #include "analysis/types/number_text.h"
-#include "compare/mask_quality.h"
 #include "kernels/parallel.h"
 #include "search/budget_grid.h"
 #include "search/searched_head.h"
@@ -37,7 +36,7 @@ bool AllDense(const std::vector<SearchedHead>& heads, const kernels::PrefillMeth
               const kernels::ParameterValues& values) {
   return std::ranges::all_of(heads, [&](const SearchedHead& head) {
     return std::ranges::all_of(head.recordings(), [&](const SearchedHead::Recording& recording) {
-      return !DenseBy(method, values, recording.head->id.layer).empty();
+      return method.IsDenseLayer(values, recording.head->id.layer);
     });
   });
 }

@@ -227,7 +227,7 @@ class DecodeSearch {
   bool AllDense() const {
     return std::ranges::all_of(heads_, [&](const std::vector<SearchedSteps>& recordings) {
       return std::ranges::all_of(recordings, [&](const SearchedSteps& recording) {
-        return method_.IsDenseLayer(values_, recording.head().Problem());
+        return method_.IsDenseLayer(values_, recording.head().layer);
       });
     });
   }

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/device.h"
 #include "choices/tuning.h"
 
 namespace headscope::app {
@@ -48,6 +49,17 @@ void VisitTunedHead(Head& whole, const Visit& visit, const VisitItsQuality& visi
   visit_quality(kCheckedPrefix, "/checked", checked);
   visit("device", "/device", device.name);
   visit("device_id", "/device_id", device.device);
+}
+
+// A value that VisitTunedHead visits, as JSON files have it.
+inline double InFile(double number) {
+  return number;
+}
+inline std::string InFile(const std::string& text) {
+  return text;
+}
+inline std::string InFile(const Device& device) {
+  return DeviceText(device);
 }
 
 inline constexpr const char* kComplete = "complete";  // of the whole run

@@ -103,17 +103,6 @@ void AddQuality(const analysis::SettingQuality& quality, Json* json) {
   VisitQuality(quality, [json](const char* name, const char*, double number) { (*json)[name] = Measured(number); });
 }
 
-// As files have a value that is no part of a quality.
-Json Written(double value) {
-  return value;
-}
-Json Written(const std::string& text) {
-  return text;
-}
-Json Written(const Device& device) {
-  return DeviceText(device);
-}
-
 Json HeadsJson(const Tuning& tuning) {
   Json json = Json::array();
   for (const TunedHead& head : tuning.heads) {
@@ -130,7 +119,7 @@ Json HeadsJson(const Tuning& tuning) {
       one["checked"] = std::move(checked);
     }
     VisitTunedHead(
-        head, [&one](const char* name, const char*, const auto& value) { one[name] = Written(value); },
+        head, [&one](const char* name, const char*, const auto& value) { one[name] = InFile(value); },
         [](const char*, const char*, const auto&) {});
     json.push_back(std::move(one));
   }

@@ -84,22 +84,12 @@ analysis::BudgetSearchResult ResultOf(const kernels::MethodSpec& spec, const Jso
   return found;
 }
 
-Json Kept(double value) {
-  return value;
-}
-Json Kept(const std::string& text) {
-  return text;
-}
-Json Kept(const Device& device) {
-  return DeviceText(device);
-}
-
 Json HeadJson(const Tuning& tuning, const TunedHead& head) {
   const kernels::MethodSpec& spec = *tuning.MethodOf(head).spec;
   Json json = {{"id", {head.id.layer, head.id.head}}, {"method", head.method}};
   VisitTunedHead(
       head,
-      [&json](const char*, const char* place, const auto& value) { json[Json::json_pointer(place)] = Kept(value); },
+      [&json](const char*, const char* place, const auto& value) { json[Json::json_pointer(place)] = InFile(value); },
       [&]<typename Quality>(const char*, const char* place, const Quality& quality) {
         if constexpr (std::is_same_v<Quality, analysis::BudgetSearchResult>) {
           json[Json::json_pointer(place)] = ResultJson(spec, quality);

@@ -29,10 +29,7 @@ OutputTrace::~OutputTrace() {
 }
 
 std::vector<std::string> OutputTrace::FilesOf(const std::string& path) const {
-  std::vector<std::string> files;
-  for (int32_t number = 1; number <= num_files_; ++number)
-    files.push_back(data::TraceFilePath(path, number, num_files_));
-  return files;
+  return data::TraceFilePaths(path, num_files_);
 }
 
 void OutputTrace::Write(const std::function<void(const std::string&)>& write) const {

@@ -392,7 +392,7 @@ class TraceWorkbench : public ui::Workbench {
   int64_t run_number_ = 0;     // the same of runs
   int64_t export_number_ = 0;  // the same of maps in files
   int64_t figure_number_ = 0;  // the same of figures
-  int64_t lost_number_ = 0;  // of the newest request for lost keys: several views ask, and each is answered
+  int64_t lost_number_ = 0;    // of the newest request for lost keys: several views ask, and each is answered
   int64_t quantise_number_ = 0;
   std::shared_ptr<FigureCache> figures_ = std::make_shared<FigureCache>();
   std::shared_ptr<RunSlot> run_slot_;

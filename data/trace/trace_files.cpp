@@ -81,6 +81,12 @@ std::string TraceFilePath(const std::string& path, int32_t number, int32_t count
   return (whole.parent_path() / (whole.stem().string() + mark.data() + whole.extension().string())).string();
 }
 
+std::vector<std::string> TraceFilePaths(const std::string& path, int32_t count) {
+  std::vector<std::string> paths;
+  for (int32_t number = 1; number <= count; ++number) paths.push_back(TraceFilePath(path, number, count));
+  return paths;
+}
+
 std::optional<TraceFileName> ParseTraceFilePath(const std::string& path) {
   const fs::path whole(path);
   const std::string stem = whole.stem().string();

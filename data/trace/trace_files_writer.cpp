@@ -53,23 +53,15 @@ TraceFilesWriter::TraceFilesWriter(const std::string& path, const TraceLayout& l
                                    bool overwrite, int64_t expected_rows, TraceStorage storage,
                                    const std::function<void(const std::string&)>& made)
     : places_(layout.layers.size()) {
-  if (num_files == 1) {
-    paths_ = {path};
-    writers_.push_back(MakeFile(path, overwrite, made, [&](bool over) {
-      return std::make_unique<TraceWriter>(path, layout, over, expected_rows, storage);
-    }));
-    for (size_t slot = 0; slot < places_.size(); ++slot) places_[slot] = {0, static_cast<int32_t>(slot)};
-    return;
-  }
   if (const std::string problem = LayoutProblem(layout); !problem.empty())
     throw FailedError({.file = path, .problem = problem});
   const std::vector<std::vector<int32_t>> slots = DealLayers(layout, num_files, expected_rows);
   std::vector<TraceLayout> layouts = LayoutsOfFiles(layout, slots);
-  const std::string set = NewSetName();
+  const std::string set = num_files > 1 ? NewSetName() : std::string();
   try {
     for (int32_t file = 0; file < num_files; ++file) {
       TraceLayout& of_file = layouts[static_cast<size_t>(file)];
-      of_file.place = {set, file + 1, num_files};
+      of_file.place = num_files > 1 ? TraceFilePlace{set, file + 1, num_files} : layout.place;
       const std::string file_path = TraceFilePath(path, file + 1, num_files);
       writers_.push_back(MakeFile(file_path, overwrite, made, [&](bool over) {
         return std::make_unique<TraceWriter>(file_path, of_file, over, expected_rows, storage,
@@ -110,7 +102,6 @@ void TraceFilesWriter::Append(LayerBlock block) {
 }
 
 int64_t OpenChunkBytesOfFiles(const TraceLayout& layout, int64_t expected_rows, int32_t num_files) {
-  if (num_files == 1) return BytesOfOpenChunks(layout, expected_rows);
   int64_t bytes = 0;
   for (const TraceLayout& one : LayoutsOfFiles(layout, DealLayers(layout, num_files, expected_rows)))
     bytes += BytesOfOpenChunks(one, expected_rows, kOpenChunkBytes / static_cast<size_t>(num_files));

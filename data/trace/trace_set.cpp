@@ -63,8 +63,7 @@ TraceSet::TraceSet(const std::string& path) {
     RefusePlace(opened, "is file " + std::to_string(place.number) + " of " + std::to_string(place.count) +
                             " of its trace, which its name does not say");
   }
-  for (int32_t number = 1; number <= place.count; ++number)
-    paths_.push_back(TraceFilePath(name->path, number, place.count));
+  paths_ = TraceFilePaths(name->path, place.count);
   files_.resize(paths_.size());
   files_[static_cast<size_t>(place.number - 1)] = std::move(first);
   OpenOthers(opened);

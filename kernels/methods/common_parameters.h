@@ -5,7 +5,6 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/attention_problem.h"
 #include "kernels/method_spec.h"
 
 namespace headscope::kernels::internal {
@@ -30,8 +29,8 @@ inline ParameterSpec DenseLayersParameter() {
           .cost = "these layers take what dense attention takes"};
 }
 // What DenseBy() of such a method says.
-inline std::string_view DenseByFirstLayers(const ParameterValues& values, const AttentionProblem& problem) {
-  return problem.layer >= 0 && problem.layer < values.Integer(kDenseLayers) ? kDenseLayers : std::string_view();
+inline std::string_view DenseByFirstLayers(const ParameterValues& values, int32_t layer) {
+  return layer >= 0 && layer < values.Integer(kDenseLayers) ? kDenseLayers : std::string_view();
 }
 
 // Of a decode method: its budget.

@@ -155,7 +155,7 @@ Status DecodeDriver::Begin(const DecodePrompt& prompt, const RunOptions& options
   return InMemory(method_, [&]() -> Status {
     evicted_.assign(static_cast<size_t>(NumLists(prompt.cache)), {});
     DecodeEvictions evictions;
-    dense_ = method_.IsDenseLayer(values_, prompt.cache);
+    dense_ = method_.IsDenseLayer(values_, prompt.cache.layer);
     if (dense_) return {};
     if (Status status = policy_->Begin(prompt, options, &evictions); !status.ok()) return status;
     return CheckEvictions(evictions, end_);

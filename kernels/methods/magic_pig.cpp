@@ -356,9 +356,9 @@ class MagicPigMethod final : public DecodeMethod {
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const override {
     return std::make_unique<MagicPigPolicy>(values);
   }
-  std::string_view DenseBy(const ParameterValues& values, const AttentionProblem& problem) const override {
+  std::string_view DenseBy(const ParameterValues& values, int32_t layer) const override {
     const int32_t every = values.Integer(kDenseEvery);
-    return every > 0 && problem.layer >= 0 && problem.layer % every == 0 ? kDenseEvery : std::string_view();
+    return every > 0 && layer >= 0 && layer % every == 0 ? kDenseEvery : std::string_view();
   }
 
  private:

@@ -106,12 +106,12 @@ class QuestMethod final : public internal::PagedSelector {
     values.Set(spec(), internal::kDenseLayers, 0);
     return values;
   }
-  std::string_view DenseBy(const ParameterValues& values, const AttentionProblem& problem) const override {
-    return internal::DenseByFirstLayers(values, problem);
+  std::string_view DenseBy(const ParameterValues& values, int32_t layer) const override {
+    return internal::DenseByFirstLayers(values, layer);
   }
   std::optional<PagesByBounds> FusedPages(const ParameterValues& values,
                                           const AttentionProblem& problem) const override {
-    if (IsDenseLayer(values, problem)) return {};
+    if (IsDenseLayer(values, problem.layer)) return {};
     return PagesByBounds{.budget = values.Integer("budget"),
                          .page_size = values.Integer("page_size"),
                          .mean_query = values.Choice<Group>("group") == Group::kMeanQuery,

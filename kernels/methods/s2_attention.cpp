@@ -119,14 +119,14 @@ void AddLists(const AttentionProblem& problem, const Pattern& pattern, SparseInd
 class S2AttentionMethod final : public internal::PrefillSelector {
  public:
   S2AttentionMethod() : PrefillSelector(S2AttentionSpec()) {}
-  std::string_view DenseBy(const ParameterValues& values, const AttentionProblem& problem) const override {
-    return internal::DenseByFirstLayers(values, problem);
+  std::string_view DenseBy(const ParameterValues& values, int32_t layer) const override {
+    return internal::DenseByFirstLayers(values, layer);
   }
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 SparseIndex* index) const override {
-    if (IsDenseLayer(values, problem)) {
+    if (IsDenseLayer(values, problem.layer)) {
       *index = internal::IndexOfRule(problem, {});
       return {};
     }

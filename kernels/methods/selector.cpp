@@ -60,7 +60,7 @@ Status DecodeSelector::Select(const AttentionProblem& problem, const ParameterVa
   if (status.ok() && ReadsV(values, problem)) status = CheckProblem(problem, /*reads_v=*/true);
   if (status.ok()) status = CheckDecodeStep(problem);
   if (!status.ok()) return status;
-  if (IsDenseLayer(values, problem)) {
+  if (IsDenseLayer(values, problem.layer)) {
     const DecodeMethod& dense = DecodeBaseline();
     return dense.Select(problem, ParameterValues(dense.spec()), options, selection);
   }

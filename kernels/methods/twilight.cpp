@@ -253,8 +253,8 @@ class TwilightMethod final : public internal::DecodeSelector {
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const override {
     return std::make_unique<TwilightPolicy>(values);
   }
-  std::string_view DenseBy(const ParameterValues& values, const AttentionProblem& problem) const override {
-    return internal::DenseByFirstLayers(values, problem);
+  std::string_view DenseBy(const ParameterValues& values, int32_t layer) const override {
+    return internal::DenseByFirstLayers(values, layer);
   }
 
  private:

@@ -40,15 +40,19 @@ qsizetype InFrontOf(PaneSpec::Place behind) {
   return found - std::begin(kPanes);
 }
 
+QString GoTo(const QString& dock) {
+  return QStringLiteral("go-") + dock;
+}
+
 }  // namespace
 
 QString GoToPaneName(PaneMaker make) {
   const auto* const pane = std::ranges::find(kPanes, make, &PaneSpec::make);
-  return pane == std::end(kPanes) ? QString() : QStringLiteral("go-") + QLatin1String(pane->name);
+  return pane == std::end(kPanes) ? QString() : GoTo(QLatin1String(pane->name));
 }
 
 QString GoToDockName(const QDockWidget& dock) {
-  return QStringLiteral("go-") + dock.objectName();
+  return GoTo(dock.objectName());
 }
 
 QList<QDockWidget*> MakePanes(QMainWindow* window, WindowState* state) {

@@ -17,6 +17,8 @@ inline constexpr int32_t kMaxTraceFiles = 64;
 
 // "DIR/out.h5" -> "DIR/out-00002-of-00004.h5"; of a single file the path itself.
 std::string TraceFilePath(const std::string& path, int32_t number, int32_t count);
+// All of them, in order.
+std::vector<std::string> TraceFilePaths(const std::string& path, int32_t count);
 
 struct TraceFileName {
   std::string path;  // of the trace: "DIR/out.h5"

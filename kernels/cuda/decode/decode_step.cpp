@@ -33,7 +33,7 @@ CudaDecodeStep::CudaDecodeStep(const DecodeMethod& method, const ParameterValues
     takes = decode::CheckQuestShape(problem, pages_);
     if (takes.ok()) way_ = Way::kPages;
   } else {
-    reason_ = method.IsDenseLayer(values, problem) ? "it leaves this layer dense" : "it has no GPU kernel";
+    reason_ = method.IsDenseLayer(values, problem.layer) ? "it leaves this layer dense" : "it has no GPU kernel";
     return;
   }
   reason_ = takes.ok() ? "" : takes.message();

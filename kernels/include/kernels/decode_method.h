@@ -40,15 +40,11 @@ class DecodeMethod {
   // Values with which it names the same tokens and makes nothing of V, for methods that go on from these tokens.
   virtual ParameterValues ForTokensAlone(ParameterValues values) const { return values; }
 
-  // The parameter by which the problem's layer attends to everything, as in the method's source; empty: the layer is
+  // The parameter by which the model's layer attends to everything, as in the method's source; empty: the layer is
   // not dense. At 0 it makes no layer dense. Such a layer's steps are the baseline's: neither the method's policy nor a
   // kernel of its own has a part in them.
-  virtual std::string_view DenseBy(const ParameterValues& /*values*/, const AttentionProblem& /*problem*/) const {
-    return {};
-  }
-  bool IsDenseLayer(const ParameterValues& values, const AttentionProblem& problem) const {
-    return !DenseBy(values, problem).empty();
-  }
+  virtual std::string_view DenseBy(const ParameterValues& /*values*/, int32_t /*layer*/) const { return {}; }
+  bool IsDenseLayer(const ParameterValues& values, int32_t layer) const { return !DenseBy(values, layer).empty(); }
   // The values that took effect on this problem, where a value stands for another one ("auto") or is cut to what there
   // is; the given ones otherwise.
   virtual ParameterValues Used(const ParameterValues& values, const AttentionProblem& /*problem*/) const {

@@ -30,14 +30,10 @@ class PrefillMethod {
   virtual Status Select(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                         SparseIndex* index) const = 0;
 
-  // The parameter by which the problem's layer attends to everything, as in the method's source; empty: the layer is
+  // The parameter by which the model's layer attends to everything, as in the method's source; empty: the layer is
   // not dense. At 0 it makes no layer dense.
-  virtual std::string_view DenseBy(const ParameterValues& /*values*/, const AttentionProblem& /*problem*/) const {
-    return {};
-  }
-  bool IsDenseLayer(const ParameterValues& values, const AttentionProblem& problem) const {
-    return !DenseBy(values, problem).empty();
-  }
+  virtual std::string_view DenseBy(const ParameterValues& /*values*/, int32_t /*layer*/) const { return {}; }
+  bool IsDenseLayer(const ParameterValues& values, int32_t layer) const { return !DenseBy(values, layer).empty(); }
 
   // For a method with two budgets that keeps what either of them takes (kernels/budget_entries.h): where the ascending
   // values `first` and `second` of its budgets, in the spec's order, take the pairs of the problem's one head, with the
