@@ -11,6 +11,7 @@
 #include "model/model_config.h"
 #include "model/model_tokenizer.h"
 #include "questionnaire.h"
+#include "sparse_model/own_dense.h"
 #include "trigram.h"
 
 namespace headscope::eval {
@@ -183,7 +184,9 @@ std::vector<TaskScore> Evaluate(const EvaluateRequest& request, const std::funct
   if (stop.stop_requested()) return {};
   std::vector<TaskScore> scores;
   try {
-    model::ModelSession session(request.model_dir, request.session, progress, stop);
+    model::SessionOptions options = request.session;
+    options.dense_executor = sparse_model::OwnDense(options.num_threads);
+    model::ModelSession session(request.model_dir, options, progress, stop);
     session.UseAttention(request.attention);
     Evaluation evaluation(request, questionnaire, tokenizer, total_tokens, &session, progress, on_answer, stop);
     for (const std::string& task : request.tasks) {

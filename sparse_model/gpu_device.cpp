@@ -120,6 +120,29 @@ class GpuDevice final : public ModelDevice {
     return status;
   }
 
+  // The Hopper kernel, where it has work for every multiprocessor. LibTorch's FlashAttention-2 splits the keys of few
+  // rows over the GPU, and skips what lies before a window.
+  Status DenseIfFaster(const model::AttentionCall& call, bool* attended) override {
+    *attended = false;
+    AttentionProblem problem = ProblemOf(call);
+    const bool hides_keys = problem.window > 0 && problem.window < problem.seq_k;
+    if (call.type != ElementType::kBFloat16 || hides_keys || call.num_rows < kFewestRows) return {};
+    if (Status status = Begin(call); !status.ok()) return status;
+    problem.window = 0;
+    const kernels::PrefillMethod& dense = kernels::PrefillBaseline();
+    const kernels::ParameterValues values(dense.spec());
+    kernels::CudaSelectPlan plan;
+    kernels::SparseIndexView view;
+    kernels::CudaKernelChoice choice;
+    Status status = kernels::PlanCudaSelection(dense, problem, /*window=*/0, values, &plan);
+    if (status.ok()) status = selection_.Select(plan, problem, values, &view, /*stream=*/nullptr);
+    if (status.ok()) status = kernels::ChooseCudaKernel(problem, view, OutputOf(call), &choice);
+    if (status.code() == StatusCode::kUnsupported || (status.ok() && choice.kernel != kernels::CudaKernel::kHopper))
+      return {};
+    *attended = status.ok();
+    return status.ok() ? kernels::AttendCuda(problem, view, OutputOf(call), /*stream=*/nullptr) : status;
+  }
+
   Status Decode(const model::AttentionCall& call, int32_t first_token,
                 const kernels::DecodeSelection& selection) override {
     const AttentionProblem step = StepFrom(ProblemOf(call), first_token);
@@ -176,6 +199,8 @@ class GpuDevice final : public ModelDevice {
   bool DecodeSelectsElsewhere() const override { return true; }
 
  private:
+  static constexpr int64_t kFewestRows = 512;  // four tiles of each head: 128 of 32 heads, for 132 multiprocessors
+
   static kernels::AttentionOutput OutputOf(const model::AttentionCall& call) {
     return {kernels::ContiguousTensor<void>(call.o, call.facts->num_qo_heads, call.num_rows, call.facts->v_head_dim),
             call.lse};

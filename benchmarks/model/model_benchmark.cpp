@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // model_benchmark MODEL_DIR [--tokens N] [--decode N] [--chunk N] [--device cuda] [--threads N] [--repeat N]
 // [--own-attention] [--trace OUT.h5 [--layers 0,1,..]]: a prompt and the steps behind it, without a recorder, or with
-// one of every head of all layers or of some; attention by LibTorch, or by the project's own dense executors. A line of
+// one of every head of all layers or of some; attention as every command has it, or all of it by the project's own dense
+// executors. A line of
 // JSON a repetition: seconds of the wall clock and of processors. model_beside_transformers runs it in turn with
 // transformers.
 #include <CLI/CLI.hpp>
@@ -17,6 +18,7 @@
 #include "capture/capture.h"
 #include "model/model_session.h"
 #include "sparse_model/method_attention.h"
+#include "sparse_model/own_dense.h"
 
 namespace headscope {
 namespace {
@@ -67,6 +69,7 @@ void RunAlone(const Arguments& arguments) {
   options.num_threads = arguments.threads;
   options.device = ParseDevice(arguments.device);
   if (arguments.chunk > 0) options.chunk_tokens = arguments.chunk;
+  options.dense_executor = sparse_model::OwnDense(arguments.threads);  // as every command has it
   const auto attention = OwnAttention(arguments, /*trace_lse=*/false);  // outlives the session
   model::ModelSession session(arguments.model_dir, options);
   session.UseAttention(attention.get());

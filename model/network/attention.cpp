@@ -91,6 +91,13 @@ at::Tensor WindowBias(int64_t rows, int64_t past, int64_t window, const at::Tens
       .narrow(1, 0, keys);
 }
 
+// The size that the fused kernels are given where K and V have these: one for both, and on a GPU, whose kernels read 16
+// bytes at a time, in eights.
+int64_t FusedDim(const at::Tensor& k, const at::Tensor& v) {
+  const int64_t dim = std::max(k.size(2), v.size(2));
+  return k.is_cuda() ? (dim + 7) / 8 * 8 : dim;
+}
+
 // Zeros after the last component: they add nothing to a product, and give nothing to an output.
 at::Tensor Padded(const at::Tensor& heads, int64_t dim) {
   return heads.size(2) == dim ? heads : at::constant_pad_nd(heads, {0, dim - heads.size(2)});
@@ -106,8 +113,7 @@ AttentionResult AttendCausal(const at::Tensor& q, const at::Tensor& k, const at:
     const int64_t near = k.size(1) - hidden;
     return AttendCausal(q, k.narrow(1, hidden, near), v.narrow(1, hidden, near), scale, rows == 1 ? 0 : window);
   }
-  if (const int64_t dim = std::max(k.size(2), v.size(2)); k.size(2) != v.size(2)) {
-    // The fused kernels take one size.
+  if (const int64_t dim = FusedDim(k, v); k.size(2) != dim || v.size(2) != dim) {
     AttentionResult result = AttendCausal(Padded(q, dim), Padded(k, dim), Padded(v, dim), scale, window);
     result.output = result.output.narrow(2, 0, v.size(2));
     return result;
@@ -180,7 +186,7 @@ AttentionResult AttendCapped(const at::Tensor& q, const at::Tensor& k, const at:
 
 AttentionResult AttendSelected(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                                const at::Tensor& selected, bool with_lse, int64_t block_scores) {
-  const int64_t rows = q.size(1), tokens = k.size(1), dim = std::max(k.size(2), v.size(2));
+  const int64_t rows = q.size(1), tokens = k.size(1), dim = FusedDim(k, v);
   const int64_t padded = (tokens / kAlignment + 1) * kAlignment;  // one column at least for what fills a row up
   const int64_t step = RowsOfBlock(padded, rows, block_scores);
   const at::Tensor wide_k = Padded(k, dim).contiguous(), wide_v = Padded(v, dim).contiguous();
@@ -199,6 +205,7 @@ AttentionResult AttendSelected(const at::Tensor& q, const at::Tensor& k, const a
 }
 
 void DenseAttention::Attend(const AttentionCall& call) {
+  if (executor_ != nullptr && executor_->Attend(call)) return;
   const AttentionLayer& facts = *call.facts;
   const c10::Device device = call.on_device
                                  ? c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(call.device_ordinal))

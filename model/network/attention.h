@@ -4,6 +4,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
+#include <utility>
+
 #include "model/attention_backend.h"
 #include "network/row_blocks.h"
 
@@ -38,10 +41,15 @@ AttentionResult AttendChunks(const at::Tensor& q, const at::Tensor& k, const at:
 AttentionResult AttendSelected(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                                const at::Tensor& selected, bool with_lse, int64_t block_scores = kBlockScores);
 
-// The default backend: AttendCausal, AttendChunks, AttendCapped or AttendSelected, and a layer's sinks after it.
+// The default backend: what `executor` takes, if there is one, is its own; the rest is AttendCausal, AttendChunks,
+// AttendCapped or AttendSelected, and a layer's sinks after it.
 class DenseAttention final : public AttentionBackend {
  public:
+  explicit DenseAttention(std::shared_ptr<DenseExecutor> executor = nullptr) : executor_(std::move(executor)) {}
   void Attend(const AttentionCall& call) override;
+
+ private:
+  std::shared_ptr<DenseExecutor> executor_;
 };
 
 }  // namespace headscope::model

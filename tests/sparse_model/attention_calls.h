@@ -117,17 +117,23 @@ inline MethodChoice Choose(const std::string& prefill, const std::string& prefil
   return choice;
 }
 
+// NaN is as far as can be, from anything.
 inline float LargestDifference(const std::vector<float>& a, const std::vector<float>& b) {
   float worst = a.size() == b.size() ? 0.0f : HUGE_VALF;
-  for (size_t i = 0; i < a.size() && i < b.size(); ++i) worst = std::fmax(worst, std::fabs(a[i] - b[i]));
+  for (size_t i = 0; i < a.size() && i < b.size(); ++i) {
+    const float difference = a[i] == b[i] ? 0.0f : std::fabs(a[i] - b[i]);
+    worst = std::isnan(difference) ? HUGE_VALF : std::fmax(worst, difference);
+  }
   return worst;
 }
 
 // The same, of numbers above 1 as a share of them: a step of bf16 grows with what it is of.
 inline float LargestRelativeDifference(const std::vector<float>& a, const std::vector<float>& b) {
   float worst = a.size() == b.size() ? 0.0f : HUGE_VALF;
-  for (size_t i = 0; i < a.size() && i < b.size(); ++i)
-    worst = std::fmax(worst, std::fabs(a[i] - b[i]) / std::fmax(1.0f, std::fabs(b[i])));
+  for (size_t i = 0; i < a.size() && i < b.size(); ++i) {
+    const float difference = a[i] == b[i] ? 0.0f : std::fabs(a[i] - b[i]) / std::fmax(1.0f, std::fabs(b[i]));
+    worst = std::isnan(difference) ? HUGE_VALF : std::fmax(worst, difference);
+  }
   return worst;
 }
 

@@ -4,12 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <string>
 #include <utility>
 
 #include "attention_calls.h"
 #include "base/errors.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_resources.h"
+#include "sparse_model/own_dense.h"
 
 namespace headscope::sparse_model {
 namespace {
@@ -33,6 +38,11 @@ class OnGpu {
   }
 
   PassOutput Attend(MethodAttention& backend, int64_t first, int64_t rows, bool of_prompt) const {
+    return Attend([&](const model::AttentionCall& call) { backend.Attend(call); }, first, rows, of_prompt);
+  }
+
+  PassOutput Attend(const std::function<void(const model::AttentionCall&)>& attend, int64_t first, int64_t rows,
+                    bool of_prompt) const {
     const int64_t vectors = rows * data_.layer.num_qo_heads;
     std::vector<std::byte> o(static_cast<size_t>(vectors * data_.layer.v_head_dim * data_.ElementBytes()),
                              std::byte{0xff});
@@ -45,7 +55,7 @@ class OnGpu {
     call.on_device = true;
     call.o = device_o.get();
     call.lse = static_cast<float*>(device_lse.get());
-    backend.Attend(call);
+    attend(call);
     EXPECT_TRUE(kernels::CopyFromDevice(device_o.get(), static_cast<int64_t>(o.size()), o.data()).ok());
     EXPECT_TRUE(kernels::CopyFromDevice(device_lse.get(), vectors * 4, output.lse.data()).ok());
     output.o = Widened(o, data_.is_bf16);
@@ -187,6 +197,48 @@ TEST(GpuAttention, TakesSinksAndValuesOfAnotherHeadDim) {
       ExpectAlike(data, {}, bf16 ? "dense, bf16" : "dense, fp32");
     }
   }
+}
+
+// Passes of a sequence by the executor beneath the default backend; what it does not take it leaves as it was.
+TEST(GpuAttention, OwnDenseIsTheHosts) {
+  kernels::CudaDeviceInfo info;
+  if (!kernels::QueryCudaDevice(0, &info).ok()) GTEST_SKIP() << "no usable GPU";
+  const auto dense = OwnDense();
+  const auto expect = [&](const model::AttentionLayer& layer, bool bf16, int64_t first, int64_t rows, bool taken,
+                          const std::string& name) {
+    const SequenceData data(layer, first + rows, bf16, 16);
+    bool attended = false;
+    const PassOutput made = OnGpu(data).Attend([&](const model::AttentionCall& call) { attended = dense->Attend(call); },
+                                               first, rows, true);
+    EXPECT_EQ(attended, taken) << name;
+    if (!attended) {
+      EXPECT_TRUE(std::ranges::all_of(made.o, [](float value) { return std::isnan(value); })) << name;
+      return;
+    }
+    const auto host = AttendByMethods({});
+    const PassOutput expected = AttendOnHost(*host, data, first, rows, true);
+    EXPECT_LE(LargestRelativeDifference(made.o, expected.o), 2e-2f) << name;
+    EXPECT_LE(LargestDifference(made.lse, expected.lse), 2e-3f) << name;
+  };
+  const bool fast = info.compute_capability == 90;  // which has the fast kernel
+  for (const int32_t head_dim : {64, 128}) {
+    expect(LayerOf(head_dim), true, 0, 700, fast, "a prompt");
+    expect(LayerOf(head_dim), true, 333, 512, fast, "behind others");
+  }
+  model::AttentionLayer layer = LayerOf(64);
+  for (int32_t head = 0; head < layer.num_qo_heads; ++head) layer.sinks.push_back(static_cast<float>(head) - 1.0f);
+  layer.soft_cap = 20;
+  expect(layer, true, 100, 600, fast, "sinks and a cap");
+  layer.window = 900;
+  expect(layer, true, 100, 600, fast, "a window that hides nothing");
+  layer.window = 300;
+  expect(layer, true, 100, 600, false, "a window");
+  expect(LayerOf(64), true, 600, 511, false, "few rows");
+  expect(LayerOf(64), false, 0, 600, false, "fp32");
+  expect(LayerOf(72), true, 0, 600, false, "a head_dim that the fast kernel does not take");
+  layer = LayerOf(64);
+  layer.causal = false;
+  expect(layer, true, 0, 600, false, "rows that see later keys");
 }
 
 TEST(GpuAttention, RefusesWhatTheExecutorsDoNotTake) {

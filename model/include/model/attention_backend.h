@@ -57,6 +57,16 @@ struct AttentionCall {
   bool wants_lse = true;  // false: nobody reads it, and a backend to which it is work of its own leaves it
 };
 
+// Dense attention that is faster than LibTorch's for some calls, beneath the default backend, which gives it each call
+// first (SessionOptions::dense_executor).
+class DenseExecutor {
+ public:
+  virtual ~DenseExecutor() = default;
+  // True: o and lse of the call are made, on a GPU in the order of its default stream. False: nothing was done, and
+  // LibTorch attends. Throws as AttentionBackend::Attend.
+  virtual bool Attend(const AttentionCall& call) = 0;
+};
+
 class AttentionBackend {
  public:
   virtual ~AttentionBackend() = default;

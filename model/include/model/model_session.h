@@ -17,6 +17,7 @@
 namespace headscope::model {
 
 class AttentionBackend;
+class DenseExecutor;
 
 struct CheckpointSummary {
   std::string model_type;
@@ -52,6 +53,8 @@ struct SessionOptions {
   // hidden states move from one to the next. What lies before the first layer and after the last is with the first one.
   // Empty: all on `device`.
   std::vector<Device> layer_devices = {};
+  // Asked for every call of dense attention; null: LibTorch attends to all of them. It serves one model at a time.
+  std::shared_ptr<DenseExecutor> dense_executor = {};
 };
 
 class ModelSession {

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sparse_model/own_dense.h"
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/check_status.h"
+#include "model_device.h"
+
+namespace headscope::sparse_model {
+namespace {
+
+class OwnDenseExecutor final : public model::DenseExecutor {
+ public:
+  explicit OwnDenseExecutor(int32_t num_threads) : options_{.num_threads = num_threads} {}
+
+  bool Attend(const model::AttentionCall& call) override {
+    const model::AttentionLayer& facts = *call.facts;
+    if (!call.on_device || !facts.causal || facts.chunk > 0 || facts.selected > 0) return false;
+    std::unique_ptr<ModelDevice>& device = gpus_[call.device_ordinal];
+    if (device == nullptr) device = MakeGpuDevice(options_);
+    bool attended = false;
+    const kernels::Status status = device->DenseIfFaster(call, &attended);
+    if (!status.ok()) CheckStatus(status, "dense attention in layer " + std::to_string(call.layer));
+    return attended;
+  }
+
+ private:
+  const kernels::RunOptions options_;
+  std::map<int32_t, std::unique_ptr<ModelDevice>> gpus_;  // by ordinal: layers may lie on several
+};
+
+}  // namespace
+
+std::shared_ptr<model::DenseExecutor> OwnDense(int32_t num_threads) {
+  return std::make_shared<OwnDenseExecutor>(num_threads);
+}
+
+}  // namespace headscope::sparse_model
