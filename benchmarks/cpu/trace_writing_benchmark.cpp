@@ -3,12 +3,8 @@
 // each by a thread of its own, or with --files as many files of one trace, by a thread each; beside what the machine
 // writes into the same folder's page cache without more, what it writes where each block of a chunk's size is copied
 // and summed up before, and what it copies in memory. Gigabytes are 10^9 bytes.
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -16,12 +12,13 @@
 #include <exception>
 #include <filesystem>
 #include <functional>
-#include <future>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/errors.h"
 #include "data/trace_files_writer.h"
+#include "plain_writes.h"
 #include "trace/fletcher32.h"
 
 namespace headscope {
@@ -91,41 +88,22 @@ int64_t WriteTrace(const std::string& path, int64_t bytes, int32_t num_files) {
       }
     }
   };
-  std::vector<std::future<void>> threads;
-  for (int32_t file = 0; file < num_files; ++file) threads.push_back(std::async(std::launch::async, write_file, file));
-  for (std::future<void>& one : threads) one.get();
+  InThreads(num_files, write_file);
   writer.Finish();
   return passes * kPass * of_token;
 }
 
 enum class Before { kNothing, kCopyAndSum };
 
-// In blocks of a chunk's size, from 8 MiB of memory.
-void PlainWrite(const std::string& path, int64_t bytes, Before before) {
-  constexpr size_t kChunk = size_t{256} << 10;
-  const std::vector<char> from(size_t{8} << 20, 'x');
-  std::vector<char> chunk(kChunk + sizeof(uint32_t));
-  const int file = open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
-  const auto fail = [&](const char* problem) {
-    throw FailedError({.file = path, .problem = std::string(problem) + " (" + std::strerror(errno) + ")"});
-  };
-  if (file < 0) fail("cannot be created");
-  for (int64_t done = 0; done < bytes; done += static_cast<int64_t>(kChunk)) {
-    const char* block = from.data() + static_cast<size_t>(done) % from.size();
-    size_t length = kChunk;
-    if (before == Before::kCopyAndSum) {
-      std::memcpy(chunk.data(), block, kChunk);
-      const uint32_t sum = data::Fletcher32(chunk.data(), kChunk);
-      std::memcpy(chunk.data() + kChunk, &sum, sizeof sum);
-      block = chunk.data();
-      length = chunk.size();
-    }
-    if (write(file, block, length) != static_cast<ssize_t>(length)) {
-      close(file);
-      fail("cannot be written");
-    }
-  }
-  close(file);
+void WriteBlocks(const std::string& path, int64_t bytes, Before before) {
+  if (before == Before::kNothing) return WritePlainly(path, bytes);
+  std::vector<char> chunk(kPlainBlock + sizeof(uint32_t));
+  WritePlainly(path, bytes, [&](std::span<const char> block) {
+    std::ranges::copy(block, chunk.begin());
+    const uint32_t sum = data::Fletcher32(chunk.data(), block.size());
+    std::memcpy(chunk.data() + block.size(), &sum, sizeof sum);
+    return std::span<const char>(chunk);
+  });
 }
 
 void CopyInMemory(int64_t bytes) {
@@ -141,11 +119,7 @@ void Run(const std::string& folder, double gigabytes, int traces, bool of_one, i
         {.field = "folder", .value = folder, .problem = "it is no folder", .remedy = "name one that is there"});
   const auto each = static_cast<int64_t>(gigabytes * 1e9 / traces);
   const auto path = [&](int number) { return folder + "/writing-" + std::to_string(number) + ".h5"; };
-  const auto in_threads = [&](const std::function<void(int)>& work) {
-    std::vector<std::future<void>> threads;
-    for (int number = 0; number < traces; ++number) threads.push_back(std::async(std::launch::async, work, number));
-    for (std::future<void>& one : threads) one.get();
-  };
+  const auto in_threads = [&](const std::function<void(int)>& work) { InThreads(traces, work); };
   const auto remove = [&] {
     for (int number = 0; number < traces; ++number) {
       std::filesystem::remove(path(number));
@@ -153,12 +127,13 @@ void Run(const std::string& folder, double gigabytes, int traces, bool of_one, i
     }
   };
   // The first files of a process are given pages that nobody has used yet, which takes longer.
-  in_threads([&](int number) { PlainWrite(path(number), each, Before::kNothing); });
+  in_threads([&](int number) { WriteBlocks(path(number), each, Before::kNothing); });
   remove();
   for (int i = 0; i < repeat; ++i) {
     const Seconds copied = Measure([&] { in_threads([&](int) { CopyInMemory(each); }); });
     const auto write = [&](Before before) {
-      const Seconds seconds = Measure([&] { in_threads([&](int number) { PlainWrite(path(number), each, before); }); });
+      const Seconds seconds =
+          Measure([&] { in_threads([&](int number) { WriteBlocks(path(number), each, before); }); });
       remove();
       return seconds;
     };

@@ -1,33 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 // model_benchmark MODEL_DIR [--tokens N] [--decode N] [--chunk N] [--device cuda] [--threads N] [--repeat N]
-// [--own-attention] [--trace OUT.h5 [--layers 0,1,..]]: a prompt and the steps behind it, without a recorder, or with
-// one of every head of all layers or of some; attention as every command has it, or all of it by the project's own dense
-// executors. A line of
-// JSON a repetition: seconds of the wall clock and of processors. model_beside_transformers runs it in turn with
+// [--own-attention] [--trace OUT.h5 [--layers 0,1,..] [--files N] [--disk-rate FOLDER]]: a prompt and the steps behind
+// it, without a recorder, or with one of every head of all layers or of some, into so many files with a thread each;
+// attention as every command has it, or all of it by the project's own dense executors. A line of JSON a repetition:
+// seconds of the wall clock and of processors. With --disk-rate each capture is followed by as many bytes as its trace
+// has, written into FOLDER by as many threads without a format: `disk` seconds, and `of_disk`, the capture's seconds as
+// a share of those that its bytes take at 0.9 of the disk's rate. model_beside_transformers runs it in turn with
 // transformers.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/device.h"
 #include "capture/capture.h"
+#include "data/trace_files.h"
 #include "model/model_session.h"
+#include "plain_writes.h"
 #include "sparse_model/method_attention.h"
 #include "sparse_model/own_dense.h"
 
 namespace headscope {
 namespace {
 
+constexpr double kShareOfDisk = 0.9;  // of its rate, which a capture is to reach
+
 struct Arguments {
-  std::string model_dir, trace, device = "cpu";
+  std::string model_dir, trace, disk, device = "cpu";
   std::vector<int32_t> layers;  // recorded; empty: all
   int64_t tokens = 4096, decode = 64;
   int32_t threads = 0, chunk = 0;  // 0: as without the option
+  int32_t files = 1;
   int repeat = 3;
   bool own_attention = false;
 };
@@ -89,6 +97,16 @@ void RunAlone(const Arguments& arguments) {
   }
 }
 
+// Seconds that so many bytes take in `folder`, in as many files by a thread each.
+double DiskSeconds(const std::string& folder, int64_t bytes, int32_t num_files) {
+  const auto path = [&](int number) { return folder + "/plain-" + std::to_string(number) + ".bin"; };
+  const Stopwatch begun;
+  InThreads(num_files, [&](int number) { WritePlainly(path(number), bytes / num_files); });
+  const double seconds = begun.Wall();
+  for (int number = 0; number < num_files; ++number) std::filesystem::remove(path(number));
+  return seconds;
+}
+
 void RunCapture(const Arguments& arguments) {
   capture::CaptureRequest request;
   request.model_dir = arguments.model_dir;
@@ -98,6 +116,7 @@ void RunCapture(const Arguments& arguments) {
   request.num_threads = arguments.threads;
   request.device = ParseDevice(arguments.device);
   request.layers = arguments.layers;
+  request.num_files = arguments.files;
   const auto attention = OwnAttention(arguments, /*trace_lse=*/true);
   request.attention = attention.get();
   if (arguments.chunk > 0) request.chunk_tokens = arguments.chunk;
@@ -113,8 +132,13 @@ void RunCapture(const Arguments& arguments) {
   for (int i = 0; i < arguments.repeat; ++i) {
     const Stopwatch begun;
     const capture::CaptureResult result = capture::Capture(request, {}, {});
-    std::printf("{\"whole\": %.6f, \"whole_cpu\": %.6f, \"bytes\": %lld}\n", result.seconds,
+    std::printf("{\"whole\": %.6f, \"whole_cpu\": %.6f, \"bytes\": %lld", result.seconds,
                 begun.Processors() - loading_processors, static_cast<long long>(result.bytes));
+    if (!arguments.disk.empty()) {
+      const double disk = DiskSeconds(arguments.disk, result.bytes, arguments.files);
+      std::printf(", \"disk\": %.6f, \"of_disk\": %.3f", disk, result.seconds * kShareOfDisk / disk);
+    }
+    std::printf("}\n");
     std::fflush(stdout);
   }
 }
@@ -133,8 +157,10 @@ int main(int argc, char** argv) {
   app.add_option("--chunk", arguments.chunk)->check(CLI::Range(1, 1 << 20));
   app.add_option("--device", arguments.device);
   app.add_flag("--own-attention", arguments.own_attention);
-  app.add_option("--trace", arguments.trace);
-  app.add_option("--layers", arguments.layers)->delimiter(',');
+  CLI::Option* trace = app.add_option("--trace", arguments.trace);
+  app.add_option("--layers", arguments.layers)->delimiter(',')->needs(trace);
+  app.add_option("--files", arguments.files)->check(CLI::Range(1, headscope::data::kMaxTraceFiles))->needs(trace);
+  app.add_option("--disk-rate", arguments.disk)->check(CLI::ExistingDirectory)->needs(trace);
   CLI11_PARSE(app, argc, argv);
   try {
     if (arguments.trace.empty())
