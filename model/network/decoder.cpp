@@ -30,7 +30,10 @@ namespace headscope::model {
 
 Decoder::Decoder(const std::string& model_dir, const SessionOptions& options, const ProgressFunction& progress,
                  const std::stop_token& stop_loading)
-    : config(ReadModelConfig(model_dir)), checkpoint_summary(), chunk_tokens(std::max(1, options.chunk_tokens)), dense(options.dense_executor) {
+    : config(ReadModelConfig(model_dir)),
+      checkpoint_summary(),
+      chunk_tokens(std::max(1, options.chunk_tokens)),
+      dense(options.dense_executor) {
   FindPlaces(options);
   SetTorchThreads(options.num_threads);
   Checkpoint checkpoint(model_dir);

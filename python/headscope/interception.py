@@ -15,8 +15,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers.cache_utils import Cache
 from transformers.modeling_utils import AttentionInterface
 
-# Fused kernels whose second output is each row's log-sum-exp in any case, natural logarithm, [batch, heads, rows].
+# Fused kernels whose second output is each row's log-sum-exp, natural logarithm, [batch, heads, rows]: in any case, or where they are asked for it.
 _WITH_LSE = (torch.ops.aten._scaled_dot_product_flash_attention.default, torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default)
+_ON_REQUEST = (torch.ops.aten._scaled_dot_product_cudnn_attention.default, torch.ops.aten._scaled_dot_product_efficient_attention.default)
 
 _CHANGES = ("reorder_cache", "batch_select_indices", "batch_repeat_interleave")
 _listeners = []
@@ -25,8 +26,23 @@ _original = None
 _unmarked = {}
 
 
+def _layout_of(value):
+    return (value.shape, value.stride(), value.dtype, value.device) if torch.is_tensor(value) else value
+
+
+def _same_bits(a, b):
+    whole_numbers = {2: torch.int16, 4: torch.int32, 8: torch.int64}[a.element_size()]
+    return torch.equal(a.view(whole_numbers), b.view(whole_numbers))
+
+
 class _KernelsLse(TorchDispatchMode):
-    """Looks at what runs inside an attention function: torch's flash attention throws away a log-sum-exp that need not be computed again."""
+    """Looks at what runs inside an attention function: torch's fused attention throws away a log-sum-exp that need not be computed again.
+
+    Some of its kernels make one on request alone. They are asked for it where that changes no bit of what the model gets, which the first call of each
+    shape is compared for.
+    """
+
+    same_with_lse = {}  # by kernel and arguments' shapes: whether its output is the same to the last bit
 
     def __init__(self):
         super().__init__()
@@ -36,16 +52,39 @@ class _KernelsLse(TorchDispatchMode):
         if operation is torch.ops.aten.scaled_dot_product_attention.default:  # under torch.inference_mode it comes here whole
             with self:
                 return operation.decompose(*arguments, **(options or {}))
+        if operation in _ON_REQUEST:
+            return self._asked(operation, arguments, options or {})
         output = operation(*arguments, **(options or {}))
         if operation in _WITH_LSE:
             self.found.append(output[1])
         return output
 
+    def _asked(self, operation, arguments, options):
+        names = [argument.name for argument in operation._schema.arguments]
+        given = dict(zip(names, arguments)) | options
+        if given.get("attn_bias") is not None:  # the sum may be one of other scores
+            return operation(*arguments, **options)
+        output = operation(**(given | {"compute_log_sumexp": True}))
+        if not given["compute_log_sumexp"]:
+            shape = (operation, *(_layout_of(given.get(name)) for name in names))
+            if shape not in self.same_with_lse:
+                plain = operation(*arguments, **options)
+                self.same_with_lse[shape] = _same_bits(plain[0], output[0])
+            if not self.same_with_lse[shape]:
+                return operation(*arguments, **options)
+        self.found.append(output[1])
+        return output
+
     def of(self, query):
         """float32 [batch, heads, rows] for queries of that shape; None where no kernel told it, or several did."""
-        if len(self.found) != 1 or self.found[0].numel() != query.shape[:3].numel():
+        if len(self.found) != 1:
             return None
-        return self.found[0].reshape(query.shape[:3])  # a decode step may have put a group's heads where the rows are
+        found, (batch, heads, rows) = self.found[0], query.shape[:3]
+        if found.ndim == 3 and found.shape[:2] == (batch, heads) and found.shape[2] > rows:
+            found = found[..., :rows]  # the kernel fills its rows up
+        if found.numel() != batch * heads * rows:
+            return None
+        return found.reshape(batch, heads, rows)  # a decode step may have put a group's heads where the rows are
 
 
 def _interface_of(interfaces, attn_implementation, default):

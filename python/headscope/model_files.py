@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a trace says of the model's files: name, configuration, and the hashes of weights and tokenizer where the model came from a folder."""
+import concurrent.futures
 import hashlib
+import os
 import pathlib
+import threading
 
 # The first that is there, as headscope itself chooses.
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "qwen.tiktoken", "tiktoken.model")
@@ -25,18 +28,45 @@ def describe(model):
 
 def hashes(model):
     """SHA-256 of the safetensors shards in the order of their names, one after the other, and of the tokenizer; empty where there is no folder."""
+    return {name: future.result() for name, future in begin_hashes(model).items()}
+
+
+def begin_hashes(model):
+    """The same as futures, made on threads: a weight file takes seconds. A process reads files once while they are as they were."""
     folder = folder_of(model)
     if folder is None:
         return {}
-    shards = sorted(folder.glob("*.safetensors"))
     tokenizers = [folder / name for name in TOKENIZERS if (folder / name).is_file()]
-    return {"weights_sha256": _sha256(shards) if shards else "", "tokenizer_sha256": _sha256(tokenizers[:1]) if tokenizers else ""}
+    return {"weights_sha256": _sha256(sorted(folder.glob("*.safetensors"))), "tokenizer_sha256": _sha256(tokenizers[:1])}
+
+
+_known, _lock = {}, threading.Lock()
 
 
 def _sha256(paths):
+    """Hex digits, or nothing without a file."""
+    state = tuple((path.resolve(), *_state_of(path)) for path in paths)
+    with _lock:
+        if state not in _known:
+            _known[state] = concurrent.futures.Future()
+            threading.Thread(target=_hash, args=(paths, state, _known[state]), name="headscope-hash", daemon=True).start()
+        return _known[state]
+
+
+def _state_of(path):
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns, status.st_ino
+
+
+def _hash(paths, state, future):
     digest = hashlib.sha256()
-    for path in paths:
-        with open(path, "rb") as file:
-            while block := file.read(1 << 24):
-                digest.update(block)
-    return digest.hexdigest()
+    try:
+        for path in paths:
+            with open(path, "rb") as file:
+                while block := file.read(1 << 24):
+                    digest.update(block)
+        future.set_result(digest.hexdigest() if paths else "")
+    except BaseException as error:  # raised where the digits are asked for
+        with _lock:
+            del _known[state]
+        future.set_exception(error)

@@ -1,26 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
 """Carries tensors from the model to the writers on a thread of its own: through pinned buffers and a side stream from a GPU, as copies on a CPU.
 
-What waits is bounded, so memory does not depend on the trace: whoever brings more waits until the disk has taken some.
+What waits is bounded, so memory does not depend on the trace: whoever brings more waits until the disk has taken some. From a GPU, which makes it faster
+than a disk takes it, as much may wait as a prompt of some thousand tokens has.
 """
+import os
 import queue
 import threading
 import time
 
 import torch
 
+from headscope.errors import FailedError
+
 _PIECE_BYTES = 8 << 20
 _WAITING_BYTES = 64 << 20
+_WAITING_FROM_GPU = 1 << 30  # at most, and at most a sixteenth of the machine's memory
 _BETWEEN_FLUSHES = 1.0  # seconds
 _RAW = {torch.bfloat16: torch.int16}  # what NumPy has no type for travels as its bytes
 
 
+def _waiting_bytes(from_gpu):
+    if not from_gpu:
+        return _WAITING_BYTES
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(_WAITING_BYTES, min(_WAITING_FROM_GPU, memory // 16))
+
+
+def _pinned_slab(size):
+    try:
+        return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+    except RuntimeError as error:
+        raise FailedError(f"pinned memory for copies from the GPU, {size >> 20} MiB, cannot be had ({str(error).splitlines()[0]}); close other programs") from error
+
+
 class Pump:
-    def __init__(self):
+    """from_gpu: the model is on a GPU; the pinned memory for all that may wait is then taken at once, which takes longer than a pass that waits for it."""
+
+    def __init__(self, from_gpu=False):
         self._jobs = queue.SimpleQueue()
-        self._room = threading.Semaphore(_WAITING_BYTES // _PIECE_BYTES)
+        pieces = _waiting_bytes(from_gpu) // _PIECE_BYTES
+        self._room = threading.Semaphore(pieces)
         self._error = None
         self._side, self._pinned = {}, queue.SimpleQueue()
+        if from_gpu:
+            slab = _pinned_slab(pieces * _PIECE_BYTES)
+            for buffer in slab.split(_PIECE_BYTES):
+                self._pinned.put(buffer)
         self._flushed = {}
         self._thread = threading.Thread(target=self._work, name="headscope-writer", daemon=True)
         self._thread.start()

@@ -22,6 +22,7 @@ from headscope import facts as layer_facts
 from headscope import interception, layout, model_files, own_order, trace_files, visibility
 from headscope.errors import BadInputError, HeadscopeError, UsageError
 from headscope.files_writer import new_writer
+from headscope.late_writer import LateWriter
 from headscope.latent import Latent
 from headscope.observed import Observer
 from headscope.points import LayerPoints, points_of
@@ -125,7 +126,9 @@ class Recording:
             raise UsageError("model: it is the compiled form of a model; give the model itself (model._orig_mod), and call whichever you like")
         self._first_target = None if "{prompt}" in self._path else Target(self._path, self._overwrite, self._files)  # refused before anything is computed
         self._process = os.getpid()
-        self._pump = Pump()
+        with contextlib.suppress(OSError):  # said where they are needed
+            model_files.begin_hashes(self._model)
+        self._pump = Pump(any(parameter.is_cuda for parameter in self._model.parameters()))
         self._watch_generation()
         interception.add(self._on_attention)
         self._handles.append(self._model.register_forward_pre_hook(self._begin_pass, with_kwargs=True))
@@ -136,7 +139,18 @@ class Recording:
                 self._handles.append(module.register_forward_hook(self._on_indexer))
             elif "RotaryEmbedding" in kind and "Vision" not in kind:
                 self._handles.append(module.register_forward_pre_hook(self._on_rotary, with_kwargs=True))
+        self._look_ahead()
         return self
+
+    def _look_ahead(self):
+        """Looks at a decoder's layers before its first pass, which need not wait for that then. What fails here fails there, with what the model is given."""
+        if self._model.config.is_encoder_decoder or "input_ids" not in inspect.signature(self._model.forward).parameters:
+            return
+        with contextlib.suppress(Exception):
+            count = self._model.get_input_embeddings().weight.shape[0]
+            # Two that differ, as rows must for what stands between them to show, and that are no picture's.
+            tokens = [token for token in range(count // 3, count) if token not in (_roles(self._model.config) or {})][:2]
+            self._look_at_layers({"input_ids": torch.tensor([tokens], device=self._model.device)})
 
     def __exit__(self, kind, error, _):
         interception.remove(self._on_attention)
@@ -221,14 +235,18 @@ class Recording:
         left = []
         for stream in self._streams:
             flushed = 0
+            made = None
             if stream.writer is not None:
                 with contextlib.suppress(BaseException):
                     self._pump.flush(stream.writer, now=True)
+                with contextlib.suppress(BaseException):
                     self._pump.drain()
-                flushed = stream.writer.tokens_flushed
+                made = stream.writer.made
+            if made is not None:
+                flushed = made.tokens_flushed
                 with contextlib.suppress(HeadscopeError, OSError, RuntimeError):  # what failed first is told, and the others' files are left as well
-                    stream.writer.close()
-            left.append(stream.target.leave(flushed, created=stream.writer is not None))
+                    made.close()
+            left.append(stream.target.leave(flushed, created=made is not None))
         self._streams = []
         self.left += left
         if left and isinstance(error, HeadscopeError) and error.args:
@@ -337,7 +355,12 @@ class Recording:
     def _open(self, stream, count):
         tokens = self._max_tokens or max(self._prompt_tokens or 0, count)
         rows = self._rows.expected(stream.prompt_tokens, max(0, tokens - stream.prompt_tokens)) if self._rows.kind != "all" else tokens
-        stream.writer = new_writer(stream.target.writing_path, self._layout, self._files, tokens, rows)
+        path, files, described = stream.target.writing_path, self._files, self._layout
+        stream.writer = LateWriter(lambda: new_writer(path, self._with_hashes(described), files, tokens, rows))
+        self._pump.call(stream.writer.open)
+
+    def _with_hashes(self, described):
+        return dataclasses.replace(described, **model_files.hashes(self._model))
 
     def _write_announcement(self, b, stream):
         """Once a pass, at its first recorded attention, when the positions are known."""
@@ -469,7 +492,7 @@ class Recording:
         self._roles = _roles(model.config)
         return layout.Layout(
             *model_files.describe(model), num_layers, *most, chosen, [all_facts[layer] for layer in chosen],
-            **model_files.hashes(model), layer_kinds=kinds, encoding=_ENCODINGS[dtype], row_selection=self._rows.text,
+            layer_kinds=kinds, encoding=_ENCODINGS[dtype], row_selection=self._rows.text,
             prompt_source=self._prompt_source, task_answer=self._task_answer, max_tokens=self._max_tokens or layout.MAX_TOKENS,
             has_roles=self._roles is not None, position_axes=self._position_axes,
             cross_layers=[call.layer for call in crossing], cross_facts=cross_facts, source_tokens=source_tokens,
@@ -570,8 +593,7 @@ class Recording:
 
     def _picked(self, values, facts, rows):
         """Recorded heads and rows of values [all query heads, fed tokens, ..]; the values themselves where these are all."""
-        if len(facts.qo_heads) < values.shape[0]:
-            values = values[list(facts.qo_heads)]
+        values = _heads(values, facts.qo_heads)
         return values if len(rows) == self._pass.fed else values[:, rows - self._pass.past]
 
     def _put_points(self, stream, slot, facts, tensors):
@@ -592,7 +614,7 @@ class Recording:
         latent = self._latents.get(self._layout.layers[slot])
         whole = facts if latent is None else latent.whole
         kv_heads = sorted({head // whole.group_size() for head in facts.qo_heads})
-        picked = key if len(kv_heads) == key.shape[0] else key[kv_heads]
+        picked = _heads(key, kv_heads)
         if lse is None:
             lse = visibility.log_sum_exp(q, picked, whole, facts.qo_heads, kv_heads, rows, keys)
         if sinks is not None:
@@ -601,7 +623,7 @@ class Recording:
             k = latent.keys(b, key, slice(new.start + keys.offset - self._pass.past, new.stop + keys.offset - self._pass.past), new)
             q, v = latent.queries(q, facts.qo_heads), None
         else:
-            k, v = picked[:, new], value[kv_heads, new]
+            k, v = picked[:, new], _heads(value, kv_heads)[:, new]
         if self._by_layer[self._layout.layers[slot]].pairs_apart:
             q, k = own_order.neighbours(q, facts), own_order.neighbours(k, facts)
         for name, values in (("q", q), ("k", k), ("v", v), ("lse", lse)):
@@ -630,7 +652,7 @@ class Recording:
                 self._write_announcement(b, stream)
             rows, _ = self._columns(b, stream, query.device)
             q = self._picked(query[b].detach(), facts, rows)
-            k, v = key[b].detach()[list(facts.kv_heads)], value[b].detach()[list(facts.kv_heads)]
+            k, v = _heads(key[b].detach(), facts.kv_heads), _heads(value[b].detach(), facts.kv_heads)
             everything = visibility.Keys(0, key.shape[2], key.shape[2], 0, key.shape[2])
             lse = visibility.log_sum_exp(q, k, facts, facts.qo_heads, facts.kv_heads, rows, everything)
             first = self._first_row(stream, len(self._layout.layers) + slot)
@@ -678,6 +700,13 @@ def _belongs(model, module):
     if config is None or config is whole:
         return True
     return config is layer_facts.text_config(model) or type(config) is type(layer_facts.text_config(model))
+
+
+def _heads(values, numbers):
+    """Those heads of values [heads, ..], a view where they follow each other: a list of numbers would have to go to a GPU first, behind all that it does."""
+    numbers = list(numbers)
+    follow = numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    return values[numbers[0] : numbers[0] + len(numbers)] if follow else values[numbers]
 
 
 def _cached(cache):

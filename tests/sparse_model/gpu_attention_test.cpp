@@ -208,8 +208,8 @@ TEST(GpuAttention, OwnDenseIsTheHosts) {
                           const std::string& name) {
     const SequenceData data(layer, first + rows, bf16, 16);
     bool attended = false;
-    const PassOutput made = OnGpu(data).Attend([&](const model::AttentionCall& call) { attended = dense->Attend(call); },
-                                               first, rows, true);
+    const PassOutput made = OnGpu(data).Attend(
+        [&](const model::AttentionCall& call) { attended = dense->Attend(call); }, first, rows, true);
     EXPECT_EQ(attended, taken) << name;
     if (!attended) {
       EXPECT_TRUE(std::ranges::all_of(made.o, [](float value) { return std::isnan(value); })) << name;

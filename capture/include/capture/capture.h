@@ -51,7 +51,7 @@ struct CaptureRequest {
   bool place_by_memory = false;
   int32_t chunk_tokens = 1024;  // prefill chunk; an encoder takes the prompt at once
   int32_t num_threads = 0;      // 0: all cores
-  // What computes the model's attention; null: dense attention on LibTorch. It outlives the capture.
+  // What computes the model's attention; null: dense attention. It outlives the capture.
   model::AttentionBackend* attention = nullptr;
   std::string attention_text = {};               // what that is, for the trace; empty: dense
   std::vector<model::CapturePoint> record = {};  // beside q, k, v and lse

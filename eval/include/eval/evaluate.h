@@ -28,7 +28,7 @@ struct EvaluateRequest {
   uint64_t seed = 1;
   std::string prose_path;  // filler text, such as data/prompts/prose.txt
   model::SessionOptions session;
-  // What computes the model's attention; null: dense attention on LibTorch. It outlives the evaluation.
+  // What computes the model's attention; null: dense attention. It outlives the evaluation.
   model::AttentionBackend* attention = nullptr;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one seam between a model's network and what computes its attention: Q, K, V and a layer's facts in, O and LSE
-// out. Dense attention on LibTorch is the default; another backend is handed to Transformer::UseAttention.
+// out. Dense attention is the default, LibTorch's but for calls that a DenseExecutor takes; another backend is handed
+// to Transformer::UseAttention.
 #pragma once
 
 #include <cstdint>

@@ -98,7 +98,7 @@ class Transformer {
   // Forgets the tokens after the first `num_tokens`.
   virtual void Rewind(int64_t num_tokens) = 0;
   virtual int64_t num_tokens() const = 0;
-  // What computes the attention of the passes from now on; null: dense attention on LibTorch, as at the start. It
+  // What computes the attention of the passes from now on; null: dense attention, as at the start. It
   // outlives the model, or the next call.
   virtual void UseAttention(AttentionBackend* backend) = 0;
 
