@@ -176,22 +176,22 @@ std::vector<FigurePanel> MakeValueCorrelation(const FigureInput& input, std::str
 
 std::vector<FigurePanel> MakeSparsity(const FigureInput& input, std::string* caption) {
   const AllStatistics all = StatisticsOfAll(input);
+  const std::string target = CraText(kQuotedCra), title = "sparsity at " + target;
   FigurePanel sorted;
   sorted.title = "heads by sparsity";
   sorted.x.title = "head, from the densest";
-  sorted.y = {"sparsity at a CRA of 0.95", false, 0, 1};
+  sorted.y = {"sparsity at a CRA of " + target, false, 0, 1};
   for (size_t trace = 0; trace < all.size(); ++trace) {
-    FigureSeries series{input.traces[trace].name, {}, ValuesOf(all[trace], "sparsity_0.95")};
+    FigureSeries series{input.traces[trace].name, {}, ValuesOf(all[trace], QuotedSparsity())};
     std::sort(series.y.begin(), series.y.end());
     for (size_t i = 0; i < series.y.size(); ++i) series.x.push_back(static_cast<double>(i + 1));
     sorted.series.push_back(std::move(series));
   }
-  *caption = "Share of the causal pairs that can go while every row keeps 0.95 of its mass, on average over heads: " +
-             MeansOfTraces(input, all, "sparsity_0.95") +
+  *caption = "Share of the causal pairs that can go while every row keeps " + target +
+             " of its mass, on average over heads: " + MeansOfTraces(input, all, QuotedSparsity()) +
              ". SampleAttention, section 3.1: above 0.896 on average; 0.274 to 0.998 by head.";
-  std::vector<FigurePanel> panels = {LinesByLayer(input, all, "sparsity_0.95", "sparsity at 0.95"), std::move(sorted)};
-  for (FigurePanel& heat : MetricHeats(input, all, "sparsity_0.95", "sparsity at 0.95"))
-    panels.push_back(std::move(heat));
+  std::vector<FigurePanel> panels = {LinesByLayer(input, all, QuotedSparsity(), title), std::move(sorted)};
+  for (FigurePanel& heat : MetricHeats(input, all, QuotedSparsity(), title)) panels.push_back(std::move(heat));
   return panels;
 }
 
@@ -294,9 +294,10 @@ const FigureMaker& ValueCorrelationFigure() {
 }
 
 const FigureMaker& SparsityFigure() {
-  static const SimpleFigure figure({"sparsity", "Sparsity at a CRA of 0.95", "SampleAttention, figure 2",
-                                    "pairs that can go while every row keeps 0.95 of its mass"},
-                                   MakeSparsity);
+  static const SimpleFigure figure(
+      {"sparsity", "Sparsity at a CRA of " + CraText(kQuotedCra), "SampleAttention, figure 2",
+       "pairs that can go while every row keeps " + CraText(kQuotedCra) + " of its mass"},
+      MakeSparsity);
   return figure;
 }
 

@@ -128,7 +128,7 @@ std::vector<QuantisedHead> QuantiseHead(const HeadTensors& head, const Largest& 
   options.agreement_r = {};
   options.num_threads = 1;
   options.stop = request.stop;
-  const double sparsity = MetricValue(ComputeStatistics(head, options), "sparsity_0.95");
+  const double sparsity = MetricValue(ComputeStatistics(head, options), QuotedSparsity());
   const std::vector<float> reference = Outputs(head, rows, head.q, head.k, head.v, request.stop);
   std::vector<QuantisedHead> results;
   for (const Quantisation& quantisation : SettingsOf(request)) {
@@ -260,7 +260,7 @@ std::string QuantisationJson(const std::vector<QuantisedHead>& results) {
                                     {"q_error", result.q_error},
                                     {"k_error", result.k_error},
                                     {"v_error", result.v_error},
-                                    {"sparsity_0.95", result.sparsity}};
+                                    {QuotedSparsity(), result.sparsity}};
     json += (std::exchange(first, false) ? "\n  " : ",\n  ") + entry.dump();
     json.pop_back();  // its brace
     AppendScales("q_scales", result.q_scales, &json);
@@ -273,8 +273,8 @@ std::string QuantisationJson(const std::vector<QuantisedHead>& results) {
 
 std::string QuantisationCsv(const std::vector<QuantisedHead>& results) {
   std::string csv =
-      "layer,head,format,scale,hadamard,num_rows,relative_error,max_error,cosine,q_error,k_error,v_error,sparsity_0."
-      "95\n";
+      "layer,head,format,scale,hadamard,num_rows,relative_error,max_error,cosine,q_error,k_error,v_error," +
+      QuotedSparsity() + "\n";
   for (const QuantisedHead& result : results) {
     csv += std::to_string(result.head.layer) + "," + std::to_string(result.head.head) + "," +
            NameOf(result.quantisation.format) + "," + NameOf(result.quantisation.group) + "," +

@@ -76,17 +76,8 @@ Metric Agreement(int32_t r, int32_t k) {
                  }});
 }
 
-// "0.90", "0.95", "0.995": as many digits as tell targets apart, and two at least.
-std::string TargetText(double target) {
-  std::array<char, 32> digits{};
-  std::string text(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), target).ptr);
-  const size_t point = text.find('.');
-  if (point != std::string::npos && text.size() == point + 2) text += '0';
-  return text;
-}
-
 Metric Sparsity(double target) {
-  const std::string number = TargetText(target);
+  const std::string number = CraText(target);
   return OfList(MetricList::kSparsity,
                 {{"sparsity_" + number, "Sparsity at CRA " + number, "share",
                   "share of causal pairs that can go while every row keeps " + number + " of its mass", false, 0, 1},
@@ -105,7 +96,7 @@ Metric Mass(const char* name, const char* title, const char* help, double HeadSt
 
 std::vector<Metric> MakeMetrics() {
   std::vector<Metric> metrics;
-  metrics.push_back(ClearestOf(HeadClass::kSinkLocal, InReport(Shown(MetricShown::kAlways, Sparsity(0.95)))));
+  metrics.push_back(ClearestOf(HeadClass::kSinkLocal, InReport(Shown(MetricShown::kAlways, Sparsity(kQuotedCra)))));
   metrics.push_back({{.name = "entropy",
                       .title = "Entropy",
                       .unit = "nats",
@@ -194,6 +185,20 @@ bool DependsOnOptions(const MetricInfo& metric) {
 }
 
 }  // namespace
+
+// As many digits as tell targets apart, and two at least.
+std::string CraText(double target) {
+  std::array<char, 32> digits{};
+  std::string text(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), target).ptr);
+  const size_t point = text.find('.');
+  if (point != std::string::npos && text.size() == point + 2) text += '0';
+  return text;
+}
+
+const std::string& QuotedSparsity() {
+  static const std::string name = Sparsity(kQuotedCra).info.name;
+  return name;
+}
 
 bool IsShownUnasked(const MetricInfo& metric, bool of_cut_trace) {
   return metric.shown == MetricShown::kAlways ||

@@ -42,7 +42,7 @@ namespace fs = std::filesystem;
 constexpr size_t kNumPictures = analysis::kHeadClasses.size() - 1;
 
 struct DemoArguments {
-  std::string model_dir, output_dir, task = "passkey";
+  std::string model_dir, output_dir, task = eval::TaskNames().front();
   int64_t length = 4096;
   uint64_t seed = 1;
   int32_t repeats = 5, threads = 0;

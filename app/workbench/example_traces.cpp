@@ -3,6 +3,8 @@
 
 #include <filesystem>
 
+#include "eval/tasks.h"
+
 namespace headscope::app {
 namespace {
 
@@ -16,7 +18,7 @@ std::vector<ui::Example> ExampleTraces(const std::string& shipped_trace, const s
                                        const std::string& folder) {
   std::vector<ui::Example> examples;
   // One that is made here, under this name.
-  const auto made = [&](const char* name) {
+  const auto made = [&](const std::string& name) {
     ui::CaptureSettings made_by;
     made_by.model_dir = model_dir;
     made_by.output_path = (std::filesystem::path(folder) / name).string();
@@ -40,12 +42,14 @@ std::vector<ui::Example> ExampleTraces(const std::string& shipped_trace, const s
     shipped.path = shipped_trace;
   }
   if (!folder.empty()) {
-    ui::Example& full = examples.emplace_back(made("passkey-16384.h5"));
+    const std::string& task = eval::TaskNames().front();
+    constexpr int64_t kFullLength = 16384;
+    ui::Example& full = examples.emplace_back(made(task + "-" + std::to_string(kFullLength) + ".h5"));
     full.title = "16,384 tokens: the model's full length";
     full.help = "The longer the prompt, the fewer of its keys a head needs: try the methods here.";
     full.cost = "330 MB, a few minutes";
-    full.made_by->task = "passkey";
-    full.made_by->task_length = 16384;
+    full.made_by->task = task;
+    full.made_by->task_length = kFullLength;
   }
   return examples;
 }

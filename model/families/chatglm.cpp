@@ -4,6 +4,7 @@
 
 #include "checkpoint/strict_json.h"
 #include "families/family_list.h"
+#include "families/ranked_form.h"
 #include "model/model_config.h"
 
 namespace headscope::model {
@@ -42,6 +43,14 @@ void Read(const JsonFields& root, ModelConfig* config) {
   for (AttentionLayer& layer : config->layers) layer.num_kv_heads = config->num_kv_heads;
 }
 
+// After tokenization_chatglm.py of GLM 4, which was published with the weights.
+std::vector<std::string> Names(bool) {
+  return {"<|endoftext|>", "[MASK]",     "[gMASK]",  "[sMASK]",       "<sop>",
+          "<eop>",         "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"};
+}
+
+constexpr RankedForm kRankedTokens = {.names = &Names, .before = {"[gMASK]", "<sop>"}};
+
 }  // namespace
 
 const Family& ChatGlm() {
@@ -73,6 +82,7 @@ const Family& ChatGlm() {
       .absent_max_positions = 2048,
       .read = &Read,
       .read_ropes = &ReadRopes,
+      .ranked_tokens = &kRankedTokens,
   };
   return family;
 }

@@ -16,6 +16,7 @@ namespace headscope::model {
 
 class JsonFields;
 struct ModelConfig;
+struct RankedForm;
 
 // Where a projection has a bias.
 enum class BiasRule : uint8_t { kNever, kAlways, kByAttentionBias, kByMlpBias };
@@ -186,6 +187,8 @@ struct Family {
   // Makes ModelConfig::ropes and the layers' places in it. Null: one kind of positions for all layers, or none where
   // there is a position_embedding.
   void (*read_ropes)(const JsonFields& root, ModelConfig* config) = nullptr;
+  // Of a tokenizer that lists tokens by rank (families/ranked_form.h). Null: the family was not published with one.
+  const RankedForm* ranked_tokens = nullptr;
 };
 
 // Names as in llama's checkpoints, and norms before attention and MLP: what most families' rows begin with.

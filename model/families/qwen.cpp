@@ -2,6 +2,7 @@
 // Qwen 1 in the layout it was published in: q, k and v in one tensor, and the MLP's size counted for both its inputs.
 #include "checkpoint/strict_json.h"
 #include "families/family_list.h"
+#include "families/ranked_form.h"
 #include "model/model_config.h"
 
 namespace headscope::model {
@@ -16,6 +17,15 @@ void Read(const JsonFields& root, ModelConfig* config) {
   config->intermediate_size /= 2;
   config->output_bias = config->mlp_bias = !root.Boolean("no_bias", true);
 }
+
+// After tokenization_qwen.py of Qwen 1, which was published with the weights.
+std::vector<std::string> Names(bool) {
+  std::vector<std::string> names = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
+  AddNumberedNames("<|extra_", 0, 205, &names);
+  return names;
+}
+
+constexpr RankedForm kRankedTokens = {.split = PublishedSplit::kQwen, .composed = true, .names = &Names};
 
 }  // namespace
 
@@ -43,6 +53,7 @@ const Family& Qwen() {
       .absent_head_dim = 128,
       .absent_max_positions = 8192,
       .read = &Read,
+      .ranked_tokens = &kRankedTokens,
   };
   return family;
 }

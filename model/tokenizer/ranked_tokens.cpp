@@ -2,12 +2,13 @@
 #include "tokenizer/ranked_tokens.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <optional>
 #include <utility>
 
 #include "checkpoint/strict_json.h"
+#include "families/family.h"
+#include "families/ranked_form.h"
 #include "model/input_file.h"
 #include "tokenizer/base64.h"
 #include "tokenizer/merge_finder.h"
@@ -22,66 +23,13 @@ constexpr std::string_view kUsePublishedTokens =
     "tokenizer.json";
 constexpr size_t kMaxNames = 1 << 20;
 
-// What a family's program adds to its file. Sources: llama/tokenizer.py of Meta's releases 3 and 3.1,
-// tokenization_chatglm.py of GLM 4, tokenization_qwen.py of Qwen and tokenization_kimi.py of Kimi K2, which were
-// published with the weights.
-struct RankedForm {
-  std::string_view model_type;
-  PublishedSplit split;
-  bool composed;  // the text's normal form C is looked at, and names are looked for in it
-  std::vector<std::string> (*names)(bool after_llama_3);  // where the folder gives none
-  std::vector<std::string_view> before;                   // of a prompt
-  bool in_slices;                                         // long texts are taken apart before (text_slices.h)
-  int32_t reserved =
-      0;  // this many ids behind the tokens have names, <|reserved_token_ID|> where the folder gives none
-};
-
-void AddNumbered(std::string_view front, int first, int end, std::vector<std::string>* names) {
-  for (int number = first; number < end; ++number)
-    names->push_back(std::string(front).append(std::to_string(number)).append("|>"));
-}
-
-// 256 names in both; the reserved ones are numbered on past those that have a use.
-std::vector<std::string> LlamaNames(bool after_llama_3) {
-  constexpr std::string_view kReserved = "<|reserved_special_token_";
-  std::vector<std::string> names = {"<|begin_of_text|>", "<|end_of_text|>"};
-  AddNumbered(kReserved, 0, 2, &names);
-  if (after_llama_3) names.emplace_back("<|finetune_right_pad_id|>");
-  AddNumbered(kReserved, 2, after_llama_3 ? 3 : 4, &names);
-  names.insert(names.end(), {"<|start_header_id|>", "<|end_header_id|>"});
-  names.emplace_back(after_llama_3 ? "<|eom_id|>" : "<|reserved_special_token_4|>");
-  names.emplace_back("<|eot_id|>");
-  if (after_llama_3) names.emplace_back("<|python_tag|>");
-  AddNumbered(kReserved, after_llama_3 ? 3 : 5, after_llama_3 ? 248 : 251, &names);
-  return names;
-}
-
-std::vector<std::string> GlmNames(bool) {
-  return {"<|endoftext|>", "[MASK]",     "[gMASK]",  "[sMASK]",       "<sop>",
-          "<eop>",         "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"};
-}
-
-std::vector<std::string> QwenNames(bool) {
-  std::vector<std::string> names = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
-  AddNumbered("<|extra_", 0, 205, &names);
-  return names;
-}
-
-std::vector<std::string> NoNames(bool) {
-  return {};
-}
-
 const RankedForm& FormOf(const std::string& model_type, const std::string& file) {
-  static const std::array<RankedForm, 4> forms = {
-      {{"llama", PublishedSplit::kLlama3, false, &LlamaNames, {"<|begin_of_text|>"}, true},
-       {"chatglm", PublishedSplit::kLlama3, false, &GlmNames, {"[gMASK]", "<sop>"}, false},
-       {"qwen", PublishedSplit::kQwen, true, &QwenNames, {}, false},
-       {"kimi_k2", PublishedSplit::kKimi, false, &NoNames, {}, true, 256}}};
-  for (const RankedForm& form : forms) {
-    if (form.model_type == model_type) return form;
-  }
   std::string known;
-  for (const RankedForm& form : forms) known += (known.empty() ? "" : ", ") + std::string(form.model_type);
+  for (const Family* family : Families()) {
+    if (family->ranked_tokens == nullptr) continue;
+    if (family->model_type == model_type) return *family->ranked_tokens;
+    known.append(known.empty() ? "" : ", ").append(family->model_type);
+  }
   Refuse(file, "",
          "lists tokens by rank and not how words are split, which is known for " + known + " and not for " +
              (model_type.empty() ? "a file without its model" : Quoted(model_type)),
@@ -189,7 +137,9 @@ void AddNames(const RankedForm& form, const std::string& file, const RankedUse& 
   spec->added_tokens = use.names;
   if (spec->added_tokens.empty()) {
     int32_t id = spec->tokens.end_id();
-    for (std::string& name : form.names(use.after_llama_3))
+    std::vector<std::string> names;
+    if (form.names != nullptr) names = form.names(use.after_llama_3);
+    for (std::string& name : names)
       spec->added_tokens.push_back({.content = std::move(name), .id = id++, .special = true});
   }
   AddReserved(spec->tokens.end_id(), form.reserved, &spec->added_tokens);
@@ -205,6 +155,7 @@ void AddNames(const RankedForm& form, const std::string& file, const RankedUse& 
   if (const std::optional<int32_t> twice = spec->tokens.Sort())
     Refuse(file, "the id " + std::to_string(*twice), "is a token's and a name's", kUsePublishedTokens);
   for (const std::string_view name : form.before) {
+    if (name.empty()) break;
     const auto found = std::find_if(spec->added_tokens.begin(), spec->added_tokens.end(),
                                     [&](const AddedToken& token) { return token.content == name; });
     if (found == spec->added_tokens.end())

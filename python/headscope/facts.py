@@ -10,15 +10,42 @@ from headscope import own_order
 from headscope.errors import BadInputError
 from headscope.layout import LayerFacts
 
-# What a pass does not show (observed.py) is told by the families' names.
-#
-# Families that turn neighbours and have no rotate_half that would show it.
-_INTERLEAVED = ("llama4", "llama4_text", "deepseek_v2")
-# Those whose layers with a window alone know positions.
-_ROPE_ON_WINDOWS_ONLY = ("cohere2", "cohere2_moe", "exaone4", "exaone4_5", "exaone_moe", "afmoe")
-_GATED_EACH_COMPONENT = ("qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "afmoe")
-_GATED_EACH_HEAD = ("laguna", "step3p5", "step3p7")
-_NORM_AFTER_ROPE = ("llama4", "llama4_text", "hunyuan_v1_dense", "hunyuan_v1_moe")
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """What a pass of a model does not always show (observed.py), and its family's name tells."""
+
+    interleaved: bool = False  # neighbours turn together, and there is no rotate_half that would show it
+    rope_on_windows_only: bool = False  # layers with a window alone know positions
+    output_gate: int = 0  # a trace's number: 1 for each head, 2 for each component
+    norm_after_rope: bool = False
+
+
+_GATED_EACH_HEAD, _GATED_EACH_COMPONENT = Family(output_gate=1), Family(output_gate=2)
+_LLAMA4, _WINDOWS_KNOW_POSITIONS = Family(interleaved=True, norm_after_rope=True), Family(rope_on_windows_only=True)
+_NORM_BEHIND = Family(norm_after_rope=True)
+# By model_type; others are shown by a pass, or have nothing of this.
+FAMILIES = {
+    "afmoe": Family(rope_on_windows_only=True, output_gate=2),
+    "cohere2": _WINDOWS_KNOW_POSITIONS,
+    "cohere2_moe": _WINDOWS_KNOW_POSITIONS,
+    "deepseek_v2": Family(interleaved=True),
+    "exaone4": _WINDOWS_KNOW_POSITIONS,
+    "exaone4_5": _WINDOWS_KNOW_POSITIONS,
+    "exaone_moe": _WINDOWS_KNOW_POSITIONS,
+    "hunyuan_v1_dense": _NORM_BEHIND,
+    "hunyuan_v1_moe": _NORM_BEHIND,
+    "laguna": _GATED_EACH_HEAD,
+    "llama4": _LLAMA4,
+    "llama4_text": _LLAMA4,
+    "qwen3_5": _GATED_EACH_COMPONENT,
+    "qwen3_5_moe": _GATED_EACH_COMPONENT,
+    "qwen3_5_moe_text": _GATED_EACH_COMPONENT,
+    "qwen3_5_text": _GATED_EACH_COMPONENT,
+    "qwen3_next": _GATED_EACH_COMPONENT,
+    "step3p5": _GATED_EACH_HEAD,
+    "step3p7": _GATED_EACH_HEAD,
+}
 _LINEAR_KINDS = ("linear_attention", "mamba", "recurrent", "gated_deltanet", "lightning")
 
 
@@ -76,6 +103,10 @@ class Call:
         )
 
 
+def family_of(config):
+    return FAMILIES.get(config.model_type, Family())
+
+
 def text_config(model):
     return model.config.get_text_config(decoder=True)
 
@@ -123,9 +154,8 @@ def facts_of(model, call, earlier, rotary, seen):
     facts.kv_layer = _kv_layer(call, earlier)
     _set_rope(facts, config, call, kind, rotary)
     facts.norm = _norm(config, call, facts, seen)
-    gates = (_GATED_EACH_HEAD, _GATED_EACH_COMPONENT)
     gate = seen.output_gate(call.module, call.output)
-    facts.output_gate = gate if gate is not None else next((number for number, families in enumerate(gates, 1) if config.model_type in families), 0)
+    facts.output_gate = gate if gate is not None else family_of(config).output_gate
     return facts
 
 
@@ -134,7 +164,7 @@ def name_of(model):
 
 
 def _norm(config, call, facts, seen):
-    module, after = call.module, config.model_type in _NORM_AFTER_ROPE
+    module, after = call.module, family_of(config).norm_after_rope
     if facts.rope_convention and call.num_queries > 1:
         observed = seen.norm_follows_turn(module, call.query)
         after = after if observed is None else observed
@@ -156,7 +186,7 @@ def _turns(config, call, rotary):
     if rotary is None or getattr(call.module, "use_rope", True) in (False, 0):
         return False
     pattern = getattr(config, "layer_types", None) or []
-    if config.model_type in _ROPE_ON_WINDOWS_ONLY and any("sliding" in kind for kind in pattern):
+    if family_of(config).rope_on_windows_only and any("sliding" in kind for kind in pattern):
         return "sliding" in layer_type(config, call.layer)
     return True
 
@@ -165,7 +195,7 @@ def _interleaved(config, call):
     """Whether neighbours turn together. The family's own rotate_half tells it: of 0, 1, 2, 3 it makes -2, -3, 0, 1 or -1, 0, -3, 2."""
     rotate_half = getattr(sys.modules[type(call.module).__module__], "rotate_half", None)
     if rotate_half is None:
-        return config.model_type in _INTERLEAVED
+        return family_of(config).interleaved
     return rotate_half(torch.arange(4.0)).tolist()[0] == -1.0
 
 

@@ -14,7 +14,6 @@
 namespace headscope::ui {
 namespace {
 
-constexpr char kFirstMetric[] = "sparsity_0.95";
 constexpr int kSaveAfterMs = 300;    // a drag is one write, not hundreds
 constexpr int kLastWriteMs = 15000;  // at the end; a disk or another window that takes longer is not waited for
 
@@ -41,7 +40,7 @@ void MainWindow::RestoreSession() {
   canvas_->RestoreViewState(HeadCanvas::WithoutTrace(session_.canvas));
   state_.offers.RestoreViews(session_.panes);
   state_.classes.FromJson(session_.classes);
-  state_.heads.SetMetric(session_.metric.isEmpty() ? std::string(kFirstMetric) : session_.metric.toStdString());
+  state_.heads.SetMetric(session_.metric.isEmpty() ? analysis::QuotedSparsity() : session_.metric.toStdString());
   SyncMetric();
   SetTheme(session_.theme);
   FillRecentMenu();

@@ -121,9 +121,10 @@ QString QuantisePane::Sentence() const {
                : tr("Nothing to quantise: %1.").arg(why_not);
   }
   const QuantisedOutput& first = study.outputs().front();
-  QString text = tr("%1 queries. Leaving out %2 % of the pairs would keep 0.95 of each query's mass.")
+  QString text = tr("%1 queries. Leaving out %2 % of the pairs would keep %3 of each query's mass.")
                      .arg(CountText(first.num_rows))
-                     .arg(100 * first.sparsity, 0, 'f', 1);
+                     .arg(100 * first.sparsity, 0, 'f', 1)
+                     .arg(analysis::CraText(analysis::kQuotedCra).c_str());
   const kernels::MethodSpec* const method = state_->trial.method();
   if (method == nullptr) return text;
   const std::optional<analysis::MethodResult>& run = state_->trial.result();

@@ -6,12 +6,6 @@
 #include <cmath>
 
 namespace headscope::ui {
-namespace {
-
-constexpr char kSparsity[] = "sparsity_0.95";
-
-}  // namespace
-
 std::vector<HeadWorthALook> HeadsWorthALook(const HeadStore& heads) {
   const std::vector<analysis::HeadStatistics> all = heads.AllStatistics();
   std::vector<HeadWorthALook> found;
@@ -23,7 +17,7 @@ std::vector<HeadWorthALook> HeadsWorthALook(const HeadStore& heads) {
     const analysis::HeadStatistics* best = nullptr;
     double most = 0;
     for (const analysis::HeadStatistics& head : all) {
-      const double value = sign * analysis::MetricValue(head, kSparsity);
+      const double value = sign * analysis::MetricValue(head, analysis::QuotedSparsity());
       if (!counts(head) || std::isnan(value) || (best != nullptr && value <= most)) continue;
       best = &head;
       most = value;
@@ -32,16 +26,18 @@ std::vector<HeadWorthALook> HeadsWorthALook(const HeadStore& heads) {
   };
   const auto any = [](const analysis::HeadStatistics&) { return true; };
   const auto text = [](const char* what, const analysis::HeadStatistics* head) {
-    return head == nullptr ? QString()
-                           : QObject::tr(what).arg(100 * (1 - analysis::MetricValue(*head, kSparsity)), 0, 'f', 1);
+    if (head == nullptr) return QString();
+    return QObject::tr(what)
+        .arg(100 * (1 - analysis::MetricValue(*head, analysis::QuotedSparsity())), 0, 'f', 1)
+        .arg(100 * analysis::kQuotedCra);
   };
   const auto* far = best_of(
       [](const analysis::HeadStatistics& head) { return head.head_class == analysis::HeadClass::kRetrieval; }, 1);
-  add(far, text("reads far: %1 % of its keys hold 95 % of its attention, wherever they lie", far));
+  add(far, text("reads far: %1 % of its keys hold %2 % of its attention, wherever they lie", far));
   const auto* sparse = best_of(any, 1);
-  add(sparse, text("the sparsest: %1 % of its keys hold 95 % of its attention", sparse));
+  add(sparse, text("the sparsest: %1 % of its keys hold %2 % of its attention", sparse));
   const auto* dense = best_of(any, -1);
-  add(dense, text("the densest: it needs %1 % of its keys for 95 % of its attention", dense));
+  add(dense, text("the densest: it needs %1 % of its keys for %2 % of its attention", dense));
   return found;
 }
 

@@ -21,7 +21,7 @@
 namespace headscope::analysis {
 
 // The CRA target whose sparsity tells a dense head.
-inline constexpr double kClassTarget = 0.95;
+inline constexpr double kClassTarget = kQuotedCra;
 
 // Sets the class, its reason, confidence and nearest alternative from the evidence and the other fields. Does nothing
 // where the sparsity at kClassTarget is not among them.

@@ -22,7 +22,7 @@ struct StatisticsOptions {
   int32_t profile_bins = 256;
   std::vector<int32_t> agreement_r = {8, 16, 32};
   std::vector<int32_t> agreement_k = {32, 128};
-  std::vector<double> cra_targets = {0.90, 0.95, 0.99};
+  std::vector<double> cra_targets = {0.90, kQuotedCra, 0.99};
   ClassRules classes = {};
   // Statistics use every row when 0, else about this many rows, evenly spaced and including the last (what the matrix's
   // quick first look uses).

@@ -19,7 +19,7 @@ struct TaskPrompt {
   std::vector<int64_t> fact_positions;  // first token of every fact that the answer needs
 };
 
-// Every task, in the order of eval/tasks/task_list.h.
+// Every task, in the order of eval/tasks/task_list.h. The first is the one that is recorded where nobody chooses one.
 const std::vector<std::string>& TaskNames();
 std::string TaskHelp(std::string_view name);
 // All of them with their help, for one: "kv, 128 lines ..; passkey, ..".

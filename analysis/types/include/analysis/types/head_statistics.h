@@ -108,6 +108,15 @@ struct MetricInfo {
   std::optional<HeadClass> clearest_of = {};
 };
 const std::vector<MetricInfo>& Metrics();
+
+// The share of a row's mass at which sparsity is quoted where one number stands for a head: what the window colours
+// heads by before anybody chooses, what decides a class, what a figure of sparsity shows.
+inline constexpr double kQuotedCra = 0.95;
+// That metric, as Metrics() names it.
+const std::string& QuotedSparsity();
+// A share as names and titles have it: "0.90", "0.95", "0.995".
+std::string CraText(double target);
+
 // NaN for an unknown name.
 double MetricValue(const HeadStatistics& statistics, const std::string& name);
 
