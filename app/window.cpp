@@ -22,13 +22,12 @@ void CheckDisplay() {
   };
   // Qt would abort the process; a person on a server gets a sentence instead.
   if (!set("DISPLAY") && !set("WAYLAND_DISPLAY") && !set("QT_QPA_PLATFORM")) {
-    throw UsageError(
-        "there is no display (DISPLAY and WAYLAND_DISPLAY are empty); `headscope demo -o DIR` works without one");
+    throw UsageError({.problem = "there is no display (DISPLAY and WAYLAND_DISPLAY are empty)",
+                      .remedy = "`headscope demo -o DIR` works without one"});
   }
 #else
-  throw UsageError(
-      "this build has no window (preset headless); use a subcommand such as `headscope demo -o DIR`, or build the "
-      "preset release");
+  throw UsageError({.problem = "this build has no window (preset headless)",
+                    .remedy = "use a subcommand such as `headscope demo -o DIR`, or build the preset release"});
 #endif
 }
 

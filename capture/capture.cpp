@@ -50,15 +50,19 @@ struct Prompt {
   const std::string decoded =
       request.decode_tokens == 0 ? "" : " and decoding adds " + std::to_string(request.decode_tokens);
   const std::string name = request.prompt_file ? "the prompt " + *request.prompt_file : "the prompt";
-  throw UsageError(name + " has " + count + " tokens" + decoded + ", but the model has " + PositionsText(config) +
-                   "; use a shorter prompt" + (request.decode_tokens == 0 ? "" : " or decode fewer tokens"));
+  throw UsageError(
+      {.file = request.prompt_file.value_or(""),
+       .problem = "the prompt has " + count + " tokens" + decoded + ", but the model has " + PositionsText(config),
+       .remedy = std::string("use a shorter prompt") + (request.decode_tokens == 0 ? "" : " or decode fewer tokens")});
 }
 
 // `tokenizer` may be null where the request gives tokens.
 Prompt ReadPrompt(const CaptureRequest& request, const model::Tokenizer* tokenizer, const model::ModelConfig& config) {
   const int given = static_cast<int>(request.text.has_value()) + static_cast<int>(request.prompt_file.has_value()) +
                     static_cast<int>(request.task.has_value()) + static_cast<int>(!request.tokens.empty());
-  if (given != 1) throw UsageError("a capture needs exactly one of a text, a prompt file, tokens and a task");
+  if (given != 1)
+    throw UsageError({.problem = "a capture needs exactly one of a text, a prompt file, tokens and a task",
+                      .remedy = "give one of them"});
   if (!request.tokens.empty()) {
     for (const int32_t id : request.tokens) {
       if (id >= 0 && id < config.vocabulary_size) continue;
@@ -378,8 +382,8 @@ std::vector<std::string> InputFiles(const CaptureRequest& request) {
 
 namespace {
 
-std::string Unrecorded(const std::string& why, const std::string& left) {
-  return "recording: " + why + "; " + left;
+Fault Unrecorded(const std::string& why, const std::string& remedy) {
+  return {.problem = "recording: " + why, .remedy = remedy};
 }
 
 // All that is refused before a weight is read: before a file is made, and what config.json, tokenizer.json and the free
@@ -560,12 +564,12 @@ CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, con
     throw;
   } catch (const std::bad_alloc&) {
     const std::string left = leave();
-    throw DeviceError("recording " + std::to_string(layout.max_tokens) +
-                      " tokens: the memory is used up; close other programs, or record fewer heads or tokens; " + left);
+    throw DeviceError({.problem = "recording " + std::to_string(layout.max_tokens) + " tokens: the memory is used up",
+                       .remedy = "close other programs, or record fewer heads or tokens; " + left});
   } catch (const std::system_error& error) {
     const std::string left = leave();
     if (error.code() != std::errc::resource_unavailable_try_again) throw FailedError(Unrecorded(error.what(), left));
-    throw DeviceError(Unrecorded("the system allows headscope no more threads; close other programs", left));
+    throw DeviceError(Unrecorded("the system allows headscope no more threads", "close other programs; " + left));
   } catch (const std::exception& error) {
     throw FailedError(Unrecorded(error.what(), leave()));
   }

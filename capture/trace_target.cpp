@@ -49,7 +49,7 @@ std::string FreePartialName(const fs::path& target, int32_t num_files) {
     const fs::file_type type = fs::symlink_status(candidate, error).type();
     if (type == fs::file_type::not_found && data::FilesNamedFor(candidate.string()).empty()) return candidate.string();
     if (type == fs::file_type::none)
-      throw FailedError(candidate.string() + ": " + error.message() + "; choose another name");
+      throw FailedError({.file = candidate.string(), .problem = error.message(), .remedy = "choose another name"});
   }
 }
 

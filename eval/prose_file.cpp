@@ -8,7 +8,9 @@ namespace headscope::eval {
 
 std::string ReadProse(const std::string& path) {
   constexpr int64_t kMaxProseBytes = 256 << 20;
-  if (path.empty()) throw UsageError("prose_path is empty: a task needs a text to fill its prompt with");
+  if (path.empty())
+    throw UsageError(
+        {.field = "prose_path", .problem = "it is empty", .remedy = "name a text to fill the prompt of a task with"});
   return model::ReadSmallFile(path, kMaxProseBytes);
 }
 

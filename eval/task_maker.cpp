@@ -19,7 +19,8 @@ TaskMaker::TaskMaker(const model::Tokenizer& tokenizer, std::string_view text)
   for (size_t i = 0; i < prose_.size(); ++i) {
     if (tokenizer.TokenBytes(prose_[i]).ends_with('\n')) line_starts_.push_back((i + 1) % prose_.size());
   }
-  if (line_starts_.empty()) throw UsageError("the filler text has no line breaks; name a text with many lines");
+  if (line_starts_.empty())
+    throw UsageError({.problem = "the filler text has no line breaks", .remedy = "name a text with many lines"});
 }
 
 // Filler that ends at a random line's end, with the facts at random line starts of it.
@@ -89,7 +90,9 @@ TaskMaker::ProseWindow TaskMaker::WindowAndRest(int64_t length, uint64_t seed) c
 }
 
 TaskSet TaskMaker::Make(const Task& task, int64_t length, uint64_t seed, int32_t num_questions) const {
-  if (num_questions < 1) throw UsageError("num_questions must be at least 1");
+  if (num_questions < 1)
+    throw UsageError(
+        {.field = "num_questions", .value = std::to_string(num_questions), .problem = "must be at least 1"});
   if (!task.asks()) {
     const auto least = static_cast<int64_t>(begin_.size()) + 1;
     if (length < least)

@@ -81,13 +81,18 @@ class Methods final : public MethodAttention {
 
   void Attend(const model::AttentionCall& call) override {
     if (call.facts->chunk > 0) {
-      throw UsageError("layer " + std::to_string(call.layer) + " attends within blocks of " +
-                       std::to_string(call.facts->chunk) + " tokens, which methods do not; let the model run dense");
+      throw UsageError({.field = "layer",
+                        .value = std::to_string(call.layer),
+                        .problem = "it attends within blocks of " + std::to_string(call.facts->chunk) +
+                                   " tokens, which methods do not",
+                        .remedy = "let the model run dense"});
     }
     if (call.facts->selected > 0) {
-      throw UsageError("layer " + std::to_string(call.layer) + " attends to the " +
-                       std::to_string(call.facts->selected) +
-                       " tokens that its own index chooses, which methods do not; let the model run dense");
+      throw UsageError({.field = "layer",
+                        .value = std::to_string(call.layer),
+                        .problem = "it attends to the " + std::to_string(call.facts->selected) +
+                                   " tokens that its own index chooses, which methods do not",
+                        .remedy = "let the model run dense"});
     }
     options_.stop = call.stop;
     if (call.layer <= pass_layer_) pairs_before_pass_ = pairs_;
@@ -320,8 +325,9 @@ class Methods final : public MethodAttention {
     const void* const keys = call.k.data;
     const bool follows = state.keys != nullptr && state.num_tokens + 1 == call.num_tokens;
     if (follows && state.keys != keys && !state.driver->AnyOrder()) {
-      throw UsageError(decode_.spec().name + " in layer " + std::to_string(call.layer) +
-                       ": the model's cache has moved; reserve room for all tokens first");
+      throw UsageError(
+          {.problem = decode_.spec().name + " in layer " + std::to_string(call.layer) + ": the model's cache has moved",
+           .remedy = "reserve room for all tokens first"});
     }
     if (!follows || state.keys != keys) {
       state.keys = nullptr;  // until it has begun

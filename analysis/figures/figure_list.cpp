@@ -26,7 +26,10 @@ const FigureMaker* FindFigure(const std::string& name) {
 Figure MakeFigure(const FigureMaker& maker, const FigureInput& input) {
   const FigureInfo& info = maker.info();
   if (static_cast<int32_t>(input.traces.size()) < info.least_traces) {
-    throw UsageError("figure " + info.name + " compares traces: give at least " + std::to_string(info.least_traces));
+    throw UsageError({.field = "figure",
+                      .value = info.name,
+                      .problem = "it compares traces",
+                      .remedy = "give at least " + std::to_string(info.least_traces)});
   }
   for (const FigureTrace& one : input.traces) {
     for (int32_t slot = 0; slot < std::ssize(one.trace->layout().layers); ++slot) RequireCausal(*one.trace, slot);

@@ -74,7 +74,9 @@ void ForEachHead(const FigureInput& input,
   const Status status = SweepCells(SweepAxes{.num_heads = all.size()}, sweep, [&](const SweepCell& cell) -> Status {
     const auto [trace, head] = all[cell.head];
     const HeadTensorsPtr tensors = LoadHead(*input.traces[trace].trace, input.traces[trace].heads[head]);
-    if (tensors->num_rows == 0) throw BadInputError(input.traces[trace].name + " holds no query rows: capture again");
+    if (tensors->num_rows == 0)
+      throw BadInputError(
+          {.file = input.traces[trace].name, .problem = "it holds no query rows", .remedy = "capture again"});
     run(trace, head, tensors);
     // What it made may be a part when it was stopped.
     return input.stop.stop_requested() ? kernels::Stopped() : Status{};

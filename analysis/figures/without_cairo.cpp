@@ -23,9 +23,10 @@ void DrawFigure(const Figure& figure, int32_t width, int32_t height, const std::
 
 FigurePixels PaintFigure(const Figure& figure, int32_t /*width*/, int32_t /*height*/, double /*pixels_per_point*/,
                          const FigureLook& /*look*/) {
-  throw UsageError("Figure " + figure.name +
-                   " is not drawn: this headscope was built without cairo; install libcairo2-dev and build again, or "
-                   "save its numbers as .json or .csv.");
+  throw UsageError({.field = "figure",
+                    .value = figure.name,
+                    .problem = "it is not drawn, because this headscope was built without cairo",
+                    .remedy = "install libcairo2-dev and build again, or save its numbers as .json or .csv"});
 }
 
 void DrawTable(const TableText& /*table*/, const std::string& path, const FigureLook& /*look*/) {

@@ -98,15 +98,23 @@ HeadSlots FindHead(const data::TraceReader& trace, HeadId id) {
   slots.qo_head = slots.layer < 0 ? -1 : trace.QoHeadSlot(slots.layer, id.head);
   if (slots.qo_head < 0) {
     const data::LayerFacts& shown = slots.layer < 0 ? layout.facts.front() : trace.layer(slots.layer);
-    throw UsageError("head " + HeadName(id) + " is not in " + trace.path() + ": recorded are layers " +
-                     Names(layout.layers) + " and query heads " + Names(shown.qo_heads));
+    throw UsageError({.file = trace.path(),
+                      .field = "head",
+                      .value = HeadName(id),
+                      .problem = "it is not among the recorded ones, layers " + Names(layout.layers) +
+                                 " and query heads " + Names(shown.qo_heads),
+                      .remedy = "choose one of them"});
   }
   const data::LayerFacts& facts = trace.layer(slots.layer);
   slots.kv_number = id.head / facts.GroupSize();
   slots.kv_head = trace.KvHeadSlot(slots.layer, slots.kv_number);
   if (slots.kv_head < 0) {
-    throw UsageError("KV head " + std::to_string(slots.kv_number) + " of head " + HeadName(id) + " is not in " +
-                     trace.path() + ": recorded are KV heads " + Names(facts.kv_heads));
+    throw UsageError({.file = trace.path(),
+                      .field = "head",
+                      .value = HeadName(id),
+                      .problem = "its KV head " + std::to_string(slots.kv_number) +
+                                 " is not among the recorded ones, " + Names(facts.kv_heads),
+                      .remedy = "choose a head of one of them"});
   }
   return slots;
 }

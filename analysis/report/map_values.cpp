@@ -171,18 +171,22 @@ std::vector<double> DifferenceValues(const HeadTensors& head, const kernels::Spa
 
 void CheckIndex(const HeadTensors& head, const kernels::SparseIndexView* index) {
   if (index != nullptr && index->seq_q == head.num_rows && index->seq_k == head.num_tokens) return;
-  throw UsageError("a mask or difference of head " + HeadName(head.id) + " needs an index of its " +
-                   std::to_string(head.num_rows) + " rows and " + std::to_string(head.num_tokens) +
-                   " columns: choose a method");
+  throw UsageError({.field = "method",
+                    .problem = "a mask or difference of head " + HeadName(head.id) + " needs an index of its " +
+                               std::to_string(head.num_rows) + " rows and " + std::to_string(head.num_tokens) +
+                               " columns",
+                    .remedy = "choose one"});
 }
 
 void CheckOther(const HeadTensors& head, const HeadTensors* other) {
-  if (other == nullptr) throw UsageError("the difference of two heads needs the other one: choose it");
+  if (other == nullptr)
+    throw UsageError({.problem = "the difference of two heads needs the other one", .remedy = "choose it"});
   if (other->num_tokens == head.num_tokens && other->row_positions == head.row_positions) return;
-  throw UsageError("head " + HeadName(other->id) + " has " + std::to_string(other->num_rows) + " queries of " +
-                   std::to_string(other->num_tokens) + " tokens, and head " + HeadName(head.id) + " has " +
-                   std::to_string(head.num_rows) + " of " + std::to_string(head.num_tokens) +
-                   ", or at different positions: a difference needs the same queries and keys");
+  throw UsageError({.problem = "head " + HeadName(other->id) + " has " + std::to_string(other->num_rows) +
+                               " queries of " + std::to_string(other->num_tokens) + " tokens, and head " +
+                               HeadName(head.id) + " has " + std::to_string(head.num_rows) + " of " +
+                               std::to_string(head.num_tokens) + ", or at different positions",
+                    .remedy = "choose one with the same queries and keys"});
 }
 
 MapValues OtherValues(const HeadTensors& head, const HeadTensors& other, const RenderRequest& request,

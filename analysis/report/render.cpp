@@ -96,14 +96,17 @@ Region ResolveRegion(const HeadTensors& head, const RenderRequest& request) {
   if (region.column_begin == 0 && region.column_end == 0) region.column_end = head.num_tokens;
   const auto check = [&](const char* what, int64_t begin, int64_t end, int64_t length) {
     if (begin >= 0 && begin < end && end <= length) return;
-    throw UsageError(std::string(what) + " " + std::to_string(begin) + ":" + std::to_string(end) + " of head " +
-                     HeadName(head.id) + ": choose a range inside 0:" + std::to_string(length));
+    throw UsageError({.field = what,
+                      .value = std::to_string(begin) + ":" + std::to_string(end),
+                      .problem = "head " + HeadName(head.id) + " has " + std::to_string(length),
+                      .remedy = "choose a range inside 0:" + std::to_string(length)});
   };
   check("rows", region.row_begin, region.row_end, head.num_rows);
   check("columns", region.column_begin, region.column_end, head.num_tokens);
   if (request.width < 1 || request.height < 1 || request.width > 16384 || request.height > 16384) {
-    throw UsageError("size " + std::to_string(request.width) + "x" + std::to_string(request.height) +
-                     ": choose 1 to 16384 pixels each");
+    throw UsageError({.field = "size",
+                      .value = std::to_string(request.width) + "x" + std::to_string(request.height),
+                      .problem = "choose 1 to 16384 pixels each"});
   }
   return region;
 }
@@ -215,7 +218,10 @@ HeadMap MakeHeadMap(const HeadTensors& head, const RenderSources& sources, const
   const std::string name = IsSigned(request.view) ? "coolwarm" : request.color_map;
   const ColorMap* const colors = FindColorMap(name);
   if (colors == nullptr)
-    throw UsageError("colour map '" + name + "' is unknown: choose, for example, viridis, inferno or gray");
+    throw UsageError({.field = "color-map",
+                      .value = "'" + name + "'",
+                      .problem = "it is unknown",
+                      .remedy = "choose, for example, viridis, inferno or gray"});
   const TexelEdges edges = {CutEvenly(region.row_begin, region.row_end, request.height),
                             CutEvenly(region.column_begin, region.column_end, request.width)};
   HeadMap map;

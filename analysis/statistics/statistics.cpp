@@ -200,7 +200,10 @@ HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOption
   statistics.num_tokens = head.num_tokens;
   const std::vector<RowBlock> blocks = ChooseRows(head, options.block_size, options.max_rows);
   if (blocks.empty()) {
-    throw BadInputError("head " + HeadName(head.id) + " has no recorded query rows: capture again and record some");
+    throw BadInputError({.field = "head",
+                         .value = HeadName(head.id),
+                         .problem = "it has no recorded query rows",
+                         .remedy = "capture again and record some"});
   }
 
   std::vector<size_t> first_entry;

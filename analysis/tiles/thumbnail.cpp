@@ -13,8 +13,10 @@ namespace headscope::analysis {
 
 std::vector<float> RowProbabilities(const HeadTensors& head, int64_t row, const std::stop_token& stop) {
   if (row < 0 || row >= head.num_rows)
-    throw UsageError("Row " + std::to_string(row) + " was not recorded: choose one below " +
-                     std::to_string(head.num_rows) + ".");
+    throw UsageError({.field = "row",
+                      .value = std::to_string(row),
+                      .problem = "it was not recorded",
+                      .remedy = "choose one below " + std::to_string(head.num_rows)});
   std::vector<float> probabilities(static_cast<size_t>(head.num_tokens), 0.0f);
   const kernels::ColumnRange attended = head.AttendedColumns(row);
   for (int32_t column = attended.begin; column < attended.end; ++column) {

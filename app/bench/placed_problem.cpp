@@ -122,11 +122,17 @@ std::vector<float> ReadFirstHead(BenchDevice& device, const PlacedProblem& place
 }
 
 std::function<void()> BenchDevice::AttendTokens(const kernels::TokenAttention&) {
-  throw UsageError("--methods latent/..: attention over chosen tokens runs on a GPU; give --device cuda");
+  throw UsageError({.field = "methods",
+                    .value = "latent/..",
+                    .problem = "attention over chosen tokens runs on a GPU",
+                    .remedy = "give --device cuda"});
 }
 
 PrefillWork BenchDevice::AttendFp8(const PlacedProblem&, kernels::SparseIndex) {
-  throw UsageError("--methods fp8/..: attention in FP8 runs on a GPU; give --device cuda");
+  throw UsageError({.field = "methods",
+                    .value = "fp8/..",
+                    .problem = "attention in FP8 runs on a GPU",
+                    .remedy = "give --device cuda"});
 }
 
 double RelativeDistance(const std::vector<float>& a, const std::vector<float>& b) {

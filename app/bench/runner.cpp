@@ -402,10 +402,11 @@ class Runner {
       section->reference_errors = exact.ErrorsOf(expected);
     }
     if (!(distance <= kMostDisagreement)) {
-      throw FailedError("our dense output is at a relative distance of " + std::to_string(distance) + " from " +
-                        (reference != nullptr ? report_.reference_name + "'s" : std::string("float64's")) + " at " +
-                        std::to_string(problem.seq_k) +
-                        " tokens: times of different results are not compared; please report this");
+      throw FailedError(
+          {.problem = "our dense output is at a relative distance of " + std::to_string(distance) + " from " +
+                      (reference != nullptr ? report_.reference_name + "'s" : std::string("float64's")) + " at " +
+                      std::to_string(problem.seq_k) + " tokens, and times of different results are not compared",
+           .remedy = "please report this"});
     }
   }
 

@@ -110,11 +110,15 @@ SyntheticTraceShape ParseSyntheticTrace(const std::string& text) {
   constexpr int32_t kMostTokens = 1 << 20, kMostHeads = 1 << 14;
   if (!is_read || shape.num_tokens < 1 || shape.num_tokens > kMostTokens || shape.num_heads < 1 ||
       shape.num_heads > kMostHeads)
-    throw UsageError("--synthetic " + text + ": must be TOKENSxHEADS, such as 131072x1024: at most " +
-                     std::to_string(kMostTokens) + " tokens and " + std::to_string(kMostHeads) + " heads");
+    throw UsageError({.field = "synthetic",
+                      .value = text,
+                      .problem = "must be TOKENSxHEADS, such as 131072x1024: at most " + std::to_string(kMostTokens) +
+                                 " tokens and " + std::to_string(kMostHeads) + " heads"});
   if (shape.num_heads % shape.HeadsOfLayer() != 0)
-    throw UsageError("--synthetic " + text + ": more than " + std::to_string(shape.kMostHeadsOfLayer) +
-                     " heads must be a multiple of it, the number per layer");
+    throw UsageError({.field = "synthetic",
+                      .value = text,
+                      .problem = "more than " + std::to_string(shape.kMostHeadsOfLayer) +
+                                 " heads must be a multiple of it, the number per layer"});
   return shape;
 }
 

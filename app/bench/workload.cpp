@@ -49,7 +49,9 @@ Workload ParseWorkload(const std::string& text) {
         std::from_chars(text.data() + std::min(kTokens.size(), text.size()), end_of_text, workload.latent_tokens);
     if (!text.starts_with(kTokens) || error != std::errc() || end != end_of_text || workload.latent_tokens < 1 ||
         workload.latent_tokens > 1 << 20) {
-      throw UsageError("--methods " + text + ": it must be latent/tokens-N, N tokens a query from 1 to 1048576");
+      throw UsageError({.field = "methods",
+                        .value = text,
+                        .problem = "it must be latent/tokens-N, N tokens a query from 1 to 1048576"});
     }
     workload.name = text;
     return workload;
@@ -63,10 +65,14 @@ Workload ParseWorkload(const std::string& text) {
     return workload;
   }
   if (workload.fp8)
-    throw UsageError("--methods " + text + ": fp8/ takes a fixed set, such as fp8/blocks-90; " + fixed.message());
+    throw UsageError({.field = "methods",
+                      .value = text,
+                      .problem = "fp8/ takes a fixed set, such as fp8/blocks-90",
+                      .remedy = fixed.message()});
   if (kernels::FindMethod(name).spec() == nullptr && !IsFileMethod(name))
-    throw UsageError("--methods: " + fixed.message() +
-                     "; registered methods work too (`headscope methods` lists them)");
+    throw UsageError({.field = "methods",
+                      .problem = fixed.message(),
+                      .remedy = "registered methods work too (`headscope methods` lists them)"});
   const MethodChoice choice = ParseMethod(text, "methods");
   workload.name = text;
   workload.prefill = choice.prefill;
@@ -106,10 +112,10 @@ void SetData(const std::string& text, Group* group, TakenLayers taken) {
       return;
     }
   }
-  throw UsageError(
-      "--data " + text +
-      ": it must be seeded, rising, peaky or local, the latter three with a number of nats up to 1000 if you "
-      "like (peaky:30), or trace:FILE[:LAYER]");
+  throw UsageError({.field = "data",
+                    .value = text,
+                    .problem = "it must be seeded, rising, peaky or local, the latter three with a number of nats up "
+                               "to 1000 if you like (peaky:30), or trace:FILE[:LAYER]"});
 }
 
 std::string IndexFileName(const Workload& workload, int32_t length) {

@@ -315,8 +315,10 @@ const HeadSettings& SettingsFor(const std::vector<RangeSettings>& settings, int6
     if (one.range.Holds(num_tokens)) return one.heads;
     ranges.append(ranges.empty() ? "" : ", ").append(RangeText(one.range));
   }
-  throw UsageError(path + " has no settings for a prompt of " + std::to_string(num_tokens) + " tokens, but for " +
-                   ranges + "; tune on traces of that length as well");
+  throw UsageError(
+      {.file = path,
+       .problem = "it has no settings for a prompt of " + std::to_string(num_tokens) + " tokens, but for " + ranges,
+       .remedy = "tune on traces of that length as well"});
 }
 
 bool HoldsBudgets(const std::string& path) {

@@ -11,14 +11,16 @@ namespace {
 
 constexpr int64_t kLongest = int64_t{1} << 31;  // rows and columns have 32 bits
 
-int64_t EdgeOf(const std::string& text, const std::string& option) {
+int64_t EdgeOf(const std::string& text, const std::string& field) {
   const bool in_units = text.ends_with('K') || text.ends_with('k');
   const std::string_view digits = std::string_view(text).substr(0, text.size() - (in_units ? 1 : 0));
   int64_t value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   const int64_t unit = in_units ? 1024 : 1;
   if (error != std::errc() || end != digits.data() + digits.size() || value < 1 || value > kLongest / unit)
-    throw UsageError(option + " '" + text + "': give lengths from 1 on in tokens, or in units of 1024 as 16K");
+    throw UsageError({.field = field,
+                      .value = "'" + text + "'",
+                      .problem = "give lengths from 1 on in tokens, or in units of 1024 as 16K"});
   return value * unit;
 }
 
@@ -32,12 +34,15 @@ std::string RangeText(const LengthRange& range) {
   return std::to_string(range.from) + " to " + std::to_string(range.below - 1) + " tokens";
 }
 
-std::vector<LengthRange> RangesBetween(const std::vector<std::string>& edges, const std::string& option) {
+std::vector<LengthRange> RangesBetween(const std::vector<std::string>& edges, const std::string& field) {
   std::vector<LengthRange> ranges(1);
   for (const std::string& text : edges) {
-    const int64_t edge = EdgeOf(text, option);
+    const int64_t edge = EdgeOf(text, field);
     if (edge <= ranges.back().from)
-      throw UsageError(option + " '" + text + "': lengths rise from one range to the next; put them in order");
+      throw UsageError({.field = field,
+                        .value = "'" + text + "'",
+                        .problem = "lengths rise from one range to the next",
+                        .remedy = "put them in order"});
     ranges.back().below = edge;
     ranges.push_back({.from = edge});
   }

@@ -23,7 +23,7 @@ struct LengthRange {
 std::string RangeText(const LengthRange& range);
 // The ranges that lie between rising lengths: N edges make N + 1 ranges, of which the first begins at 0 and the last
 // has no end. An edge is a number of tokens, or of 1024 tokens with a K behind it ("16K"). Throws UsageError, beginning
-// with `option`: no such number, below 1, or not rising.
-std::vector<LengthRange> RangesBetween(const std::vector<std::string>& edges, const std::string& option);
+// with `field`: no such number, below 1, or not rising.
+std::vector<LengthRange> RangesBetween(const std::vector<std::string>& edges, const std::string& field);
 
 }  // namespace headscope::app

@@ -333,7 +333,10 @@ std::string LuKvFile(const Tuning& tuning) {
       HeadCurve& curve = curves.back();
       const auto front = std::ranges::find(tuning.fronts, std::vector{heads[place]->id}, &TunedFront::heads);
       if (front == tuning.fronts.end())
-        throw FailedError("head " + HeadText(heads[place]->id) + ": its trade-off is not known; tune the heads again");
+        throw FailedError({.field = "head",
+                           .value = HeadText(heads[place]->id),
+                           .problem = "its trade-off is not known",
+                           .remedy = "tune the heads again"});
       // Heads of one layer have the same budgets: what is kept in any case is the same.
       curve.tokens.resize(front->points.size());
       curve.mass.resize(front->points.size(), 0.0);

@@ -20,8 +20,10 @@ void CheckTunedTogether(const data::TraceReader& trace, const data::TraceReader&
   if (model.weights_sha256 == expected.weights_sha256 && model.num_layers == expected.num_layers &&
       model.num_qo_heads == expected.num_qo_heads && model.head_dim == expected.head_dim)
     return;
-  throw UsageError(trace.path() + " was captured from a different model (" + model.name + ") than " + first.path() +
-                   " (" + expected.name + "); tune them separately");
+  throw UsageError({.file = trace.path(),
+                    .problem = "it was captured from a different model (" + model.name + ") than " + first.path() +
+                               " (" + expected.name + ")",
+                    .remedy = "tune them separately"});
 }
 
 std::optional<analysis::HeadId> HeadNotRecorded(const data::TraceReader& trace,

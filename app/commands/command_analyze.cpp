@@ -44,21 +44,22 @@ struct AnalyzeArguments {
   bool all = false, print_classes = false, force = false, quiet = false;
 };
 
-std::vector<MetricInfo>::iterator FindMetric(const std::string& name, const char* option,
+std::vector<MetricInfo>::iterator FindMetric(const std::string& name, const char* field,
                                              std::vector<MetricInfo>* metrics) {
   const auto metric =
       std::find_if(metrics->begin(), metrics->end(), [&](const MetricInfo& one) { return one.name == name; });
   if (metric == metrics->end()) {
-    throw UsageError(std::string(option) + ": '" + name + "' is not known; choose from " +
-                     Listed(*metrics, &MetricInfo::name));
+    throw UsageError({.field = field,
+                      .problem = "'" + name + "' is not known",
+                      .remedy = "choose from " + Listed(*metrics, &MetricInfo::name)});
   }
   return metric;
 }
 
 // "largest_logit=100": values above it are marked.
 void SetAlarm(const std::string& text, std::vector<MetricInfo>* metrics) {
-  const auto [name, value] = NameAndNumber("--alarm", text, "a metric and a number, such as largest_logit=100");
-  FindMetric(name, "--alarm", metrics)->alarm = value;
+  const auto [name, value] = NameAndNumber("alarm", text, "a metric and a number, such as largest_logit=100");
+  FindMetric(name, "alarm", metrics)->alarm = value;
 }
 
 // The metrics that statistics with these options have.
@@ -100,7 +101,7 @@ std::vector<MetricInfo> ChosenMetrics(const AnalyzeArguments& arguments, const d
     return known;
   }
   for (const std::string& name : arguments.metrics) {
-    chosen.push_back(*FindMetric(name, "--metrics", &known));
+    chosen.push_back(*FindMetric(name, "metrics", &known));
   }
   return chosen;
 }
@@ -116,19 +117,20 @@ void CheckArguments(const AnalyzeArguments& arguments) {
   for (const double target : arguments.options.cra_targets) {
     if (target > 0 && target < 1) continue;
     std::ostringstream text;
-    text << "--cra-targets: " << target << " is not a share of a row's mass; give numbers between 0 and 1";
-    throw UsageError(text.str());
+    text << target << " is not a share of a row's mass";
+    throw UsageError({.field = "cra-targets", .problem = text.str(), .remedy = "give numbers between 0 and 1"});
   }
   if (arguments.all && !arguments.metrics.empty()) {
-    throw UsageError(
-        "--metrics chooses columns of the printed table and --all prints every one: give only one of them");
+    throw UsageError({.field = "metrics",
+                      .problem = "it chooses columns of the printed table, and --all prints every one",
+                      .remedy = "give only one of them"});
   }
   if (arguments.output.empty()) return;
   CheckResultsTarget(arguments.output, arguments.force, {arguments.trace});
   if (arguments.all || !arguments.metrics.empty()) {
-    throw UsageError(
-        std::string(arguments.all ? "--all" : "--metrics") +
-        " chooses columns of the printed table, but a file always holds every metric: leave it out, or leave -o out");
+    throw UsageError({.field = arguments.all ? "all" : "metrics",
+                      .problem = "it chooses columns of the printed table, and a file always holds every metric",
+                      .remedy = "leave it out, or leave -o out"});
   }
 }
 
@@ -193,7 +195,7 @@ int RunAnalyze(AnalyzeArguments arguments) {
     WriteText(analysis::ClassRulesJson(arguments.options.classes), arguments.output, arguments.force);
     return kDone;
   }
-  if (arguments.trace.empty()) throw UsageError("a TRACE is missing: name the one to analyse");
+  if (arguments.trace.empty()) throw UsageError({.problem = "a TRACE is missing", .remedy = "name the one to analyse"});
   analysis::StatisticsOptions& options = arguments.options;
   SortUnique(&options.cra_targets);
   SortUnique(&options.agreement_r);

@@ -97,8 +97,10 @@ void ParseHeadCounts(const std::string& text, kernels::SeededProblem* shape) {
   const int32_t query = parse(std::string_view(text).substr(0, colon));
   const int32_t kv = colon == std::string::npos ? query : parse(std::string_view(text).substr(colon + 1));
   if (query < 1 || query > kMostHeads || kv < 1 || query % kv != 0) {
-    throw UsageError("--heads " + text + ": give query heads (1 to " + std::to_string(kMostHeads) +
-                     ") and KV heads, such as 32:8, the first a multiple of the second");
+    throw UsageError({.field = "heads",
+                      .value = text,
+                      .problem = "give query heads (1 to " + std::to_string(kMostHeads) +
+                                 ") and KV heads, such as 32:8, the first a multiple of the second"});
   }
   shape->num_qo_heads = query;
   shape->num_kv_heads = kv;
@@ -108,25 +110,32 @@ void ParseHeadCounts(const std::string& text, kernels::SeededProblem* shape) {
 void SetTrace(const BenchArguments& arguments, bool on_gpu, bench::Group* group, std::vector<int32_t>* lengths) {
   const bench::TraceHeads& trace = *group->trace;
   if (!arguments.heads.empty() || arguments.head_dim > 0 || arguments.batch > 1)
-    throw UsageError("--data " + arguments.data + ": the trace says --heads, --head-dim and --batch; leave them out");
+    throw UsageError({.field = "data",
+                      .value = arguments.data,
+                      .problem = "the trace says --heads, --head-dim and --batch",
+                      .remedy = "leave them out"});
   if (arguments.dtype.empty() && !(on_gpu && trace.dtype() == kernels::DType::kFloat32)) group->dtype = trace.dtype();
   if (arguments.lengths.empty()) *lengths = {trace.num_tokens()};
   for (const int32_t length : *lengths) {
     if (length > trace.num_tokens()) {
-      throw UsageError("--lengths " + std::to_string(length) + ": " + trace.name() + " has " +
-                       std::to_string(trace.num_tokens()) + " tokens");
+      throw UsageError({.field = "lengths",
+                        .value = std::to_string(length),
+                        .problem = trace.name() + " has " + std::to_string(trace.num_tokens()) + " tokens",
+                        .remedy = "give no more"});
     }
   }
 }
 
 // What attention over chosen tokens takes.
 void CheckLatent(const std::string& method, const bench::Group& group, bool on_gpu) {
-  const auto refuse = [&](const std::string& why) { throw UsageError("--methods " + method + ": " + why); };
-  if (!on_gpu) refuse("attention over chosen tokens runs on a GPU; give --device cuda");
-  if (group.dtype != kernels::DType::kBFloat16) refuse("attention over chosen tokens takes bf16; leave --dtype out");
-  if (group.shape.batch > 1) refuse("attention over chosen tokens takes one sequence; leave --batch out");
+  const auto refuse = [&](const std::string& why, const std::string& remedy) {
+    throw UsageError({.field = "methods", .value = method, .problem = why, .remedy = remedy});
+  };
+  if (!on_gpu) refuse("attention over chosen tokens runs on a GPU", "give --device cuda");
+  if (group.dtype != kernels::DType::kBFloat16) refuse("attention over chosen tokens takes bf16", "leave --dtype out");
+  if (group.shape.batch > 1) refuse("attention over chosen tokens takes one sequence", "leave --batch out");
   if (group.trace != nullptr || group.shape.data != kernels::SeededData::kSeeded)
-    refuse("its tensors are seeded ones; leave --data out");
+    refuse("its tensors are seeded ones", "leave --data out");
 }
 
 std::vector<bench::Group> MakeGroups(const BenchArguments& arguments, const Defaults& defaults, bool on_gpu) {
@@ -134,13 +143,18 @@ std::vector<bench::Group> MakeGroups(const BenchArguments& arguments, const Defa
   const ElementType dtype = arguments.dtype.empty() ? defaults.dtype : ParseElementType(arguments.dtype);
   if (on_gpu && dtype == ElementType::kFloat32) {
     throw UsageError(
-        "--dtype fp32: cuDNN's dense attention, which the GPU's figures are compared with, takes bf16 and fp16");
+        {.field = "dtype",
+         .value = "fp32",
+         .problem = "cuDNN's dense attention, which the GPU's figures are compared with, takes bf16 and fp16"});
   }
   for (const std::string& path : arguments.index_files) {
     groups.push_back(bench::ReadGroup(path));
     if (!arguments.dtype.empty()) groups.back().dtype = KernelTypeOf<kernels::DType>(dtype);
     if (on_gpu && groups.back().dtype == kernels::DType::kFloat32) {
-      throw UsageError("--index " + path + " is for fp32; give --dtype bf16 or fp16 to run it on a GPU");
+      throw UsageError({.field = "index",
+                        .value = path,
+                        .problem = "it is for fp32",
+                        .remedy = "give --dtype bf16 or fp16 to run it on a GPU"});
     }
   }
   if (!groups.empty()) return groups;
@@ -151,8 +165,9 @@ std::vector<bench::Group> MakeGroups(const BenchArguments& arguments, const Defa
   group.shape.batch = arguments.batch;
   group.shape.head_dim = arguments.head_dim > 0 ? arguments.head_dim : defaults.head_dim;
   if (group.shape.head_dim % 8 != 0) {
-    throw UsageError("--head-dim " + std::to_string(group.shape.head_dim) +
-                     ": the executors take multiples of 8 from 8 to 256");
+    throw UsageError({.field = "head-dim",
+                      .value = std::to_string(group.shape.head_dim),
+                      .problem = "the executors take multiples of 8 from 8 to 256"});
   }
   ParseHeadCounts(arguments.heads.empty() ? defaults.heads : arguments.heads, &group.shape);
   std::vector<int32_t> lengths = arguments.lengths.empty() ? defaults.lengths : arguments.lengths;
@@ -168,11 +183,14 @@ std::vector<bench::Group> MakeGroups(const BenchArguments& arguments, const Defa
   }
   for (const std::string& text : bench::SplitMethods(methods)) {
     for (const bench::Workload& other : group.workloads) {
-      if (other.name == text) throw UsageError("--methods: " + text + " is named twice");
+      if (other.name == text) throw UsageError({.field = "methods", .problem = text + " is named twice"});
     }
     group.workloads.push_back(bench::ParseWorkload(text));
     if (group.workloads.back().fp8 && !on_gpu)
-      throw UsageError("--methods " + text + ": attention in FP8 runs on a GPU; give --device cuda");
+      throw UsageError({.field = "methods",
+                        .value = text,
+                        .problem = "attention in FP8 runs on a GPU",
+                        .remedy = "give --device cuda"});
     if (group.workloads.back().latent_tokens > 0) CheckLatent(text, group, on_gpu);
   }
   for (const int32_t length : lengths) {
@@ -201,7 +219,9 @@ WindowBench& WindowBenchOfThisBuild() {
 
 int RunWindowBench(const BenchArguments& arguments) {
   if (!WindowBenchOfThisBuild())
-    throw UsageError("--gui: this build has no window (preset headless); build the preset release");
+    throw UsageError({.field = "gui",
+                      .problem = "this build has no window (preset headless)",
+                      .remedy = "build the preset release"});
   WindowBenchArguments of_window = arguments.window;
   if (!arguments.size.empty()) std::tie(of_window.width, of_window.height) = ParseSize(arguments.size, "size");
   of_window.output = arguments.output;
@@ -221,7 +241,7 @@ int RunBench(const BenchArguments& arguments) {
   std::optional<OutputFolder> save_folder;
   if (!arguments.save_folder.empty()) {
     if (!arguments.data.empty() && arguments.data != "seeded")
-      throw UsageError("--save-index: index files are for --data seeded alone");
+      throw UsageError({.field = "save-index", .problem = "index files are for --data seeded alone"});
     save_folder.emplace("--save-index", arguments.save_folder);
     CheckSaveTargets(arguments, groups);
   }

@@ -70,7 +70,8 @@ model::CapturePoint ParseCapturePoint(const std::string& name) {
   for (const model::CapturePointInfo& info : model::kCapturePoints) {
     if (info.name == name) return info.point;
   }
-  throw UsageError("--record: '" + name + "' is not known; choose from " + CapturePointNames());
+  throw UsageError(
+      {.field = "record", .problem = "'" + name + "' is not known", .remedy = "choose from " + CapturePointNames()});
 }
 
 // What the file says holds where the command line does not say it. Heads and KV heads are one choice.
@@ -239,8 +240,9 @@ int RunCapture(const CLI::App& command, CaptureArguments arguments) {
   const int sources = int{request.text.has_value()} + int{request.prompt_file.has_value()} +
                       int{request.task.has_value()} + int{!request.tokens.empty()} + int{!arguments.prompts.empty()};
   if (sources != 1) {
-    throw UsageError("capture needs exactly one of --text, --prompt, --tokens, --task and --prompts, and " +
-                     std::string(sources == 0 ? "none" : "more") + " is given; give one of them");
+    throw UsageError({.problem = "capture needs exactly one of --text, --prompt, --tokens, --task and --prompts, and " +
+                                 std::string(sources == 0 ? "none" : "more") + " is given",
+                      .remedy = "give one of them"});
   }
   request.prose_path = ProsePath();
   request.layers = ParseNumberList(arguments.layers, "layers");

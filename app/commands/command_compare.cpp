@@ -51,7 +51,7 @@ struct CompareArguments {
 analysis::Measure ParseMeasure(const std::string& text) {
   if (text == "layer") return analysis::Measure::kLayer;
   if (text == "head") return analysis::Measure::kHead;
-  throw UsageError("--measure '" + text + "': choose layer or head");
+  throw UsageError({.field = "measure", .value = "'" + text + "'", .problem = "choose layer or head"});
 }
 
 // What is run on the heads at these places of the chosen ones.
@@ -64,19 +64,22 @@ struct Asked {
 HeadSettings Configured(const CompareArguments& arguments, const data::TraceReader& trace) {
   if (arguments.config.empty()) return {};
   if (arguments.as_published && HoldsBudgets(arguments.config))
-    throw UsageError("--minference-code is for MInference's best patterns; leave it out");
+    throw UsageError(
+        {.field = "minference-code", .problem = "it is for MInference's best patterns", .remedy = "leave it out"});
   if (!HoldsBudgets(arguments.config)) {
     const std::vector<RangeSettings> settings = ReadHeadSettings(arguments.config, arguments.as_published);
     return SettingsFor(settings, trace.layout().first_token + trace.num_tokens(), arguments.config);
   }
   const int percent = static_cast<int>(std::lround(100 * arguments.compression_ratio));
   if (percent < 1 || percent > 99 || std::abs(100 * arguments.compression_ratio - percent) > 1e-6) {
-    throw UsageError("--compression-ratio: " + arguments.config +
-                     " has budgets for every hundredth; give the share to evict, from 0.01 to 0.99");
+    throw UsageError({.field = "compression-ratio",
+                      .problem = arguments.config + " has budgets for every hundredth",
+                      .remedy = "give the share to evict, from 0.01 to 0.99"});
   }
   if (arguments.budget_method.empty()) {
-    throw UsageError("--budget-method: " + arguments.config +
-                     " only says how many tokens stay; name a method with a budget that chooses them");
+    throw UsageError({.field = "budget-method",
+                      .problem = arguments.config + " only says how many tokens stay",
+                      .remedy = "name a method with a budget that chooses them"});
   }
   const MethodChoice method = ParseMethod(arguments.budget_method, "budget-method");
   std::vector<LayerHeads> layers;
@@ -103,8 +106,9 @@ std::vector<Asked> AskedOf(const CompareArguments& arguments, const HeadSettings
     if (!arguments.config.empty()) {
       const auto own = settings.find(heads[i]);
       if (own == settings.end())
-        throw UsageError(arguments.config + " has no setting for head " + HeadText(heads[i]) +
-                         "; choose other heads with --heads");
+        throw UsageError({.file = arguments.config,
+                          .problem = "it has no setting for head " + HeadText(heads[i]),
+                          .remedy = "choose other heads with --heads"});
       methods.push_back(own->second);
     }
     methods.insert(methods.end(), of_all.begin(), of_all.end());
@@ -173,24 +177,30 @@ std::vector<analysis::MethodResult> Measure(const data::TraceReader& trace, cons
 void CheckSaveIndex(const CompareArguments& arguments, const std::vector<MethodChoice>& choices) {
   if (arguments.save_index.empty()) return;
   if (!arguments.config.empty() || choices.size() != 1 || choices.front().prefill == nullptr)
-    throw UsageError("--save-index: it keeps what one prefill method chooses; give one --method, and no --config");
+    throw UsageError({.field = "save-index",
+                      .problem = "it keeps what one prefill method chooses",
+                      .remedy = "give one --method, and no --config"});
   CheckOutputTarget(arguments.save_index, arguments.force, {arguments.trace});
   if (!arguments.output.empty() &&
       std::filesystem::weakly_canonical(arguments.output) == std::filesystem::weakly_canonical(arguments.save_index))
-    throw UsageError("--save-index " + arguments.save_index + ": -o writes the results there; choose another name");
+    throw UsageError({.field = "save-index",
+                      .value = arguments.save_index,
+                      .problem = "-o writes the results there",
+                      .remedy = "choose another name"});
 }
 
 int RunCompare(CompareArguments arguments) {
   if (arguments.as_published && arguments.config.empty())
-    throw UsageError("--minference-code says how MInference's best patterns are read; give them by --config");
+    throw UsageError({.field = "minference-code",
+                      .problem = "it says how MInference's best patterns are read",
+                      .remedy = "give them by --config"});
   if (arguments.methods.empty() && arguments.config.empty())
-    throw UsageError("--method or --config: give at least one, so that there is something to compare");
+    throw UsageError({.problem = "there is nothing to compare", .remedy = "give --method or --config"});
   if (!arguments.output.empty())
     CheckResultsTarget(arguments.output, arguments.force, {arguments.trace, arguments.config});
   if ((arguments.compression_ratio != 0 || !arguments.budget_method.empty()) && !HoldsBudgets(arguments.config)) {
-    throw UsageError(
-        "--compression-ratio and --budget-method are for a --config of budgets (.npy); methods take a ratio as a "
-        "parameter");
+    throw UsageError({.problem = "--compression-ratio and --budget-method are for a --config of budgets (.npy)",
+                      .remedy = "methods take a ratio as a parameter"});
   }
   const std::vector<MethodChoice> choices = ParseMethods(arguments.methods);
   CheckSaveIndex(arguments, choices);
@@ -199,8 +209,10 @@ int RunCompare(CompareArguments arguments) {
   if (!arguments.config.empty()) {
     if (arguments.measure_was_given && comparison.measure == analysis::Measure::kLayer)
       throw UsageError(
-          "--measure layer: a configuration may give the heads of a layer different methods, which no single launch "
-          "runs; leave --measure out to time each head by itself");
+          {.field = "measure",
+           .value = "layer",
+           .problem = "a configuration may give the heads of a layer different methods, which no single launch runs",
+           .remedy = "leave --measure out to time each head by itself"});
     comparison.measure = analysis::Measure::kHead;
   }
   std::vector<analysis::AskedMethod> of_all;

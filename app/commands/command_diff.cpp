@@ -64,8 +64,9 @@ std::vector<MetricInfo> ChosenMetrics(const DiffArguments& arguments) {
     const auto found = std::find_if(analysis::Metrics().begin(), analysis::Metrics().end(),
                                     [&](const MetricInfo& metric) { return metric.name == name; });
     if (found == analysis::Metrics().end()) {
-      throw UsageError("--metrics: '" + name + "' is not known; choose from " +
-                       Listed(analysis::Metrics(), &MetricInfo::name));
+      throw UsageError({.field = "metrics",
+                        .problem = "'" + name + "' is not known",
+                        .remedy = "choose from " + Listed(analysis::Metrics(), &MetricInfo::name)});
     }
     chosen.push_back(*found);
   }
@@ -196,7 +197,10 @@ int DiffMasks(const DiffArguments& arguments) {
   std::vector<MethodChoice> choices = ParseMethods(arguments.methods);
   for (const MethodChoice& choice : choices) {
     if (choice.prefill == nullptr)
-      throw UsageError("--method " + choice.name + " is a decode method: diff compares what prefill methods keep");
+      throw UsageError({.field = "method",
+                        .value = choice.name,
+                        .problem = "it is a decode method, and diff compares what prefill methods keep",
+                        .remedy = "give a prefill method"});
   }
   const data::TraceReader trace(arguments.traces[0]);
   CheckQueryRows(trace);
@@ -253,15 +257,17 @@ int RunDiff(const DiffArguments& arguments) {
   CheckTarget(arguments);
   if (arguments.methods.empty()) {
     if (arguments.traces.size() != 2)
-      throw UsageError(
-          "diff compares two traces, or two methods on one: give TRACE_A TRACE_B, or TRACE and --method "
-          "twice");
+      throw UsageError({.problem = "diff compares two traces, or two methods on one",
+                        .remedy = "give TRACE_A TRACE_B, or TRACE and --method twice"});
     return DiffTraces(arguments);
   }
   if (arguments.traces.size() != 1 || arguments.methods.size() != 2)
-    throw UsageError("comparing two methods takes one trace and two methods: give TRACE and --method twice");
+    throw UsageError({.problem = "comparing two methods takes one trace and two methods",
+                      .remedy = "give TRACE and --method twice"});
   if (arguments.all || arguments.metrics_were_given)
-    throw UsageError("--metrics and --all are for two traces: leave them out with --method");
+    throw UsageError({.field = arguments.all ? "all" : "metrics",
+                      .problem = "it is for two traces",
+                      .remedy = "leave it out with --method"});
   return DiffMasks(arguments);
 }
 

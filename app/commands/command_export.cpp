@@ -37,9 +37,10 @@ data::ExportStorage StorageOf(const ExportArguments& arguments, FileFormat forma
                       .remedy = "leave it out, or write .h5"});
   }
   if (format != FileFormat::kHdf5 && (arguments.compress || !arguments.dtype.empty())) {
-    throw UsageError(std::string(arguments.compress ? "--compress" : "--dtype") + ": " +
-                     (format == FileFormat::kCsv ? ".csv" : ".json") +
-                     " holds numbers as text that reads back exactly; leave it out, or write .h5");
+    throw UsageError({.field = arguments.compress ? "compress" : "dtype",
+                      .problem = std::string(format == FileFormat::kCsv ? ".csv" : ".json") +
+                                 " holds numbers as text that reads back exactly",
+                      .remedy = "leave it out, or write .h5"});
   }
   data::ExportStorage storage{.num_files = arguments.num_files};
   if (arguments.compress) storage.storage = data::TraceStorage::kCompressed;

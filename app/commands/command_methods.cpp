@@ -177,11 +177,12 @@ int ListMethods(const std::string& name, bool json) {
   }
   if (const auto kind = std::ranges::find(FileKinds(), kernels::WithoutPhase(name), &FileKind::name);
       chosen.empty() && kind != FileKinds().end()) {
-    throw UsageError("method '" + name + "' is read from a file: " + kind->help + "; write " + name +
-                     ":path=FILE where a method is expected");
+    throw UsageError({.problem = "method '" + name + "' is read from a file: " + kind->help,
+                      .remedy = "write " + name + ":path=FILE where a method is expected"});
   }
   if (chosen.empty())
-    throw UsageError("method '" + name + "' is not registered; `headscope methods` lists those that are");
+    throw UsageError(
+        {.problem = "method '" + name + "' is not registered", .remedy = "`headscope methods` lists those that are"});
   std::ostringstream out;
   if (json) {
     nlohmann::ordered_json methods = nlohmann::ordered_json::array();

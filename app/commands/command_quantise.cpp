@@ -37,13 +37,14 @@ struct QuantiseArguments {
 
 // Those that were typed, in the order of `all`; every one when none was.
 template <typename Choices>
-std::vector<typename Choices::value_type> Chosen(const std::vector<std::string>& typed, const std::string& option,
+std::vector<typename Choices::value_type> Chosen(const std::vector<std::string>& typed, const std::string& field,
                                                  const Choices& all) {
   using Choice = typename Choices::value_type;
   const auto name_of = [](Choice choice) { return std::string(analysis::NameOf(choice)); };
   for (const std::string& name : typed) {
     if (std::none_of(all.begin(), all.end(), [&](Choice choice) { return name_of(choice) == name; }))
-      throw UsageError(option + ": '" + name + "' is not known; choose from " + Listed(all, name_of));
+      throw UsageError(
+          {.field = field, .problem = "'" + name + "' is not known", .remedy = "choose from " + Listed(all, name_of)});
   }
   std::vector<Choice> chosen;
   for (const Choice choice : all) {
@@ -55,15 +56,17 @@ std::vector<typename Choices::value_type> Chosen(const std::vector<std::string>&
 
 analysis::QuantisationRequest RequestOf(const QuantiseArguments& arguments) {
   analysis::QuantisationRequest request;
-  request.formats = Chosen(arguments.formats, "--formats", analysis::AllNumberFormats());
-  request.groups = Chosen(arguments.groups, "--scales", analysis::ChosenScaleGroups());
+  request.formats = Chosen(arguments.formats, "formats", analysis::AllNumberFormats());
+  request.groups = Chosen(arguments.groups, "scales", analysis::ChosenScaleGroups());
   if (arguments.hadamard != "off" && arguments.hadamard != "on" && arguments.hadamard != "both")
-    throw UsageError("--hadamard '" + arguments.hadamard + "' is not known; choose from off, on, both");
+    throw UsageError({.field = "hadamard",
+                      .problem = "'" + arguments.hadamard + "' is not known",
+                      .remedy = "choose from off, on, both"});
   if (arguments.hadamard != "on") request.hadamard.push_back(false);
   if (arguments.hadamard != "off") request.hadamard.push_back(true);
   for (const std::string& name : arguments.tensors) {
     if (name != "q" && name != "k" && name != "v")
-      throw UsageError("--tensors: '" + name + "' is not known; choose from q, k, v");
+      throw UsageError({.field = "tensors", .problem = "'" + name + "' is not known", .remedy = "choose from q, k, v"});
   }
   const auto is_chosen = [&](const char* name) {
     return arguments.tensors.empty() ||
@@ -108,7 +111,7 @@ int RunQuantise(const QuantiseArguments& arguments) {
     CheckOutputTarget(arguments.output, arguments.force, {arguments.trace});
   }
   if (arguments.all_scales && (arguments.output.empty() || FindFileFormat(arguments.output) != FileFormat::kJson))
-    throw UsageError("--all-scales is for a JSON file; name one with -o");
+    throw UsageError({.field = "all-scales", .problem = "it is for a JSON file", .remedy = "name one with -o"});
   const data::TraceReader trace(arguments.trace);
   CheckQueryRows(trace);
   const std::vector<analysis::HeadId> heads = ParseHeads(arguments.heads, analysis::RecordedHeads(trace));

@@ -57,12 +57,13 @@ struct RenderArguments {
 };
 
 template <typename T>
-T OneOf(const std::string& value, const std::string& option, std::initializer_list<std::pair<const char*, T>> choices) {
+T OneOf(const std::string& value, const std::string& field, std::initializer_list<std::pair<const char*, T>> choices) {
   for (const auto& [name, result] : choices) {
     if (value == name) return result;
   }
-  throw UsageError(option + " '" + value + "' is not known; choose from " +
-                   Listed(choices, &std::pair<const char*, T>::first));
+  throw UsageError({.field = field,
+                    .problem = "'" + value + "' is not known",
+                    .remedy = "choose from " + Listed(choices, &std::pair<const char*, T>::first)});
 }
 
 // Name, source and what is drawn of every figure.
@@ -82,20 +83,26 @@ int RunFigure(const RenderArguments& arguments) {
   if (maker == nullptr) {
     std::vector<std::string> names;
     for (const analysis::FigureMaker* one : analysis::FigureMakers()) names.push_back(one->info().name);
-    throw UsageError("--figure '" + arguments.figure + "' is not known; choose from " + Listed(names));
+    throw UsageError({.field = "figure",
+                      .problem = "'" + arguments.figure + "' is not known",
+                      .remedy = "choose from " + Listed(names)});
   }
-  if (!arguments.head.empty()) throw UsageError("--head chooses the head of a map; for a figure give --heads");
+  if (!arguments.head.empty())
+    throw UsageError(
+        {.field = "head", .problem = "it chooses the head of a map", .remedy = "for a figure give --heads"});
   FormatOfOutput(arguments.output, kFigureFormats);
   CheckOutputTarget(arguments.output, arguments.force, arguments.traces);
   std::optional<std::pair<int32_t, int32_t>> size;
   if (!arguments.size.empty()) size = ParseSize(arguments.size, "size");
   analysis::FigureLook look;
-  look.dark = OneOf<bool>(arguments.ground, "--ground", {{"light", false}, {"dark", true}});
+  look.dark = OneOf<bool>(arguments.ground, "ground", {{"light", false}, {"dark", true}});
   std::vector<std::unique_ptr<data::TraceReader>> readers;
   analysis::FigureInput input;
   input.classes = RulesOf(arguments.classes);
   if (!arguments.runs.empty() && !maker->info().of_runs)
-    throw UsageError("--runs: the figure " + arguments.figure + " shows no measured runs");
+    throw UsageError({.field = "runs",
+                      .problem = "the figure " + arguments.figure + " shows no measured runs",
+                      .remedy = "leave them out"});
   input.max_rows = arguments.max_rows;
   input.num_threads = arguments.num_threads;
   input.stop = StopOnInterrupt();
@@ -135,9 +142,10 @@ analysis::ValueRange ParseValueRange(const std::string& text) {
   };
   if (colon == std::string::npos || !end(text.substr(0, colon), &range.minimum_log2) ||
       !end(text.substr(colon + 1), &range.maximum_log2) || !(range.minimum_log2 < range.maximum_log2)) {
-    throw UsageError(
-        "--range '" + text +
-        "' is not a range of probabilities; give two above 0 and up to 1, the smaller first, such as 1e-6:1");
+    throw UsageError({.field = "range",
+                      .value = "'" + text + "'",
+                      .problem = "it is not a range of probabilities",
+                      .remedy = "give two above 0 and up to 1, the smaller first, such as 1e-6:1"});
   }
   return range;
 }
@@ -173,15 +181,20 @@ void CheckView(const RenderArguments& arguments, analysis::ViewKind view) {
   using analysis::ViewKind;
   const bool of_mask = view != ViewKind::kScores && view != ViewKind::kOther;
   if (of_mask && arguments.method.empty())
-    throw UsageError("--view " + arguments.view + " needs --method, whose mask it shows");
+    throw UsageError({.field = "view", .value = arguments.view, .problem = "it needs --method, whose mask it shows"});
   if (view == ViewKind::kOverlap && arguments.other_method.empty())
-    throw UsageError("--view overlap needs --other-method, whose mask is compared with that of --method");
+    throw UsageError({.field = "view",
+                      .value = arguments.view,
+                      .problem = "it needs --other-method, whose mask is compared with that of --method"});
   if (view == ViewKind::kOther && arguments.other_trace.empty() && arguments.other_head.empty())
-    throw UsageError("--view other needs --other TRACE, --other-head L:H or both: what is compared with the head");
+    throw UsageError({.field = "view",
+                      .value = arguments.view,
+                      .problem = "it needs --other TRACE, --other-head L:H or both: what is compared with the head"});
   if (view != ViewKind::kOverlap && !arguments.other_method.empty())
-    throw UsageError("--other-method is for --view overlap, which compares two masks");
+    throw UsageError({.field = "other-method", .problem = "it is for --view overlap, which compares two masks"});
   if (view != ViewKind::kOther && !(arguments.other_trace.empty() && arguments.other_head.empty()))
-    throw UsageError("--other and --other-head are for --view other, which compares two heads");
+    throw UsageError({.field = arguments.other_trace.empty() ? "other-head" : "other",
+                      .problem = "it is for --view other, which compares two heads"});
 }
 
 int RunRender(RenderArguments arguments) {
@@ -189,15 +202,19 @@ int RunRender(RenderArguments arguments) {
     WriteText(FigureTable(), "", false);
     return kDone;
   }
-  if (arguments.traces.empty()) throw UsageError("a TRACE is missing: name the one to draw");
-  if (arguments.output.empty()) throw UsageError("--output is missing: name the picture to write");
+  if (arguments.traces.empty()) throw UsageError({.problem = "a TRACE is missing", .remedy = "name the one to draw"});
+  if (arguments.output.empty())
+    throw UsageError({.field = "output", .problem = "it is missing", .remedy = "name the picture to write"});
   if (!arguments.figure.empty()) return RunFigure(arguments);
-  if (arguments.head.empty()) throw UsageError("give --head L:H for a head's map, or --figure NAME");
-  if (arguments.traces.size() > 1) throw UsageError("a map shows one trace; only a figure takes several (--figure)");
+  if (arguments.head.empty())
+    throw UsageError(
+        {.problem = "nothing is named to draw", .remedy = "give --head L:H for a head's map, or --figure NAME"});
+  if (arguments.traces.size() > 1)
+    throw UsageError({.problem = "a map shows one trace", .remedy = "only a figure takes several (--figure)"});
   arguments.trace = arguments.traces.front();
   using analysis::ViewKind;
   analysis::RenderRequest request;
-  request.view = OneOf<ViewKind>(arguments.view, "--view",
+  request.view = OneOf<ViewKind>(arguments.view, "view",
                                  {{"scores", ViewKind::kScores},
                                   {"overlay", ViewKind::kOverlay},
                                   {"lost", ViewKind::kLost},
@@ -206,13 +223,14 @@ int RunRender(RenderArguments arguments) {
                                   {"other", ViewKind::kOther},
                                   {"overlap", ViewKind::kOverlap}});
   request.reduction = OneOf<analysis::TileReduction>(
-      arguments.reduction, "--reduction",
+      arguments.reduction, "reduction",
       {{"max", analysis::TileReduction::kMax}, {"mean", analysis::TileReduction::kMean}});
-  request.logarithmic = OneOf<bool>(arguments.scale, "--scale", {{"log", true}, {"linear", false}});
-  request.dark_ground = OneOf<bool>(arguments.ground, "--ground", {{"light", false}, {"dark", true}});
+  request.logarithmic = OneOf<bool>(arguments.scale, "scale", {{"log", true}, {"linear", false}});
+  request.dark_ground = OneOf<bool>(arguments.ground, "ground", {{"light", false}, {"dark", true}});
   if (analysis::FindColorMap(arguments.color_map) == nullptr) {
-    throw UsageError("--color-map '" + arguments.color_map + "' is not known; choose from " +
-                     Listed(analysis::ColorMaps(), &analysis::ColorMap::name));
+    throw UsageError({.field = "color-map",
+                      .problem = "'" + arguments.color_map + "' is not known",
+                      .remedy = "choose from " + Listed(analysis::ColorMaps(), &analysis::ColorMap::name)});
   }
   request.color_map = arguments.color_map;
   if (!arguments.range.empty()) request.range = ParseValueRange(arguments.range);

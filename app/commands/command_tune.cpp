@@ -66,8 +66,10 @@ MethodChoice ParseSearchableMethod(const std::string& text, const TuneTarget& ta
   const std::string given = colon == std::string::npos ? "" : "," + text.substr(colon + 1);
   for (const kernels::ParameterSpec* budget : analysis::Budgets(*choice.spec)) {
     if (given.find("," + budget->name + "=") == std::string::npos) continue;
-    throw UsageError("--method " + text + ": " + budget->name +
-                     " is a budget, which tune searches; leave it out, or measure that setting with headscope compare");
+    throw UsageError({.field = "method",
+                      .value = text,
+                      .problem = budget->name + " is a budget, which tune searches",
+                      .remedy = "leave it out, or measure that setting with headscope compare"});
   }
   return choice;
 }
@@ -78,22 +80,29 @@ void CheckPhases(const Tuning& tuning, const TuneArguments& arguments) {
   const auto is_decode = [](const Tuning::Searched& method) { return method.choice.decode != nullptr; };
   const bool decode = is_decode(tuning.methods.front());
   if (!std::ranges::all_of(tuning.methods, [&](const Tuning::Searched& method) { return is_decode(method) == decode; }))
-    throw UsageError("--method: prefill and decode methods run on different rows; tune them separately");
+    throw UsageError({.field = "method",
+                      .problem = "prefill and decode methods run on different rows",
+                      .remedy = "tune them separately"});
   if (decode && tuning.target.budget.kind == analysis::BudgetTarget::Kind::kWork)
-    throw UsageError("--target " + arguments.target + ": work is counted in the tiles of a prefill kernel, and " +
-                     tuning.methods.front().choice.name + " is a decode method; give kept=..");
+    throw UsageError({.field = "target",
+                      .value = arguments.target,
+                      .problem = "work is counted in the tiles of a prefill kernel, and " +
+                                 tuning.methods.front().choice.name + " is a decode method",
+                      .remedy = "give kept=.."});
   if (!tuning.target.limit || (tuning.target.limit->decode != nullptr) == decode) return;
-  throw UsageError("--target " + arguments.target + ": " + tuning.target.limit->name + " is a " +
-                   (decode ? "prefill" : "decode") + " method, and " + tuning.methods.front().choice.name + " a " +
-                   (decode ? "decode" : "prefill") +
-                   " method, which runs on different rows; give a setting of the same kind, or a share");
+  throw UsageError({.field = "target",
+                    .value = arguments.target,
+                    .problem = tuning.target.limit->name + " is a " + (decode ? "prefill" : "decode") +
+                               " method, and " + tuning.methods.front().choice.name + " a " +
+                               (decode ? "decode" : "prefill") + " method, which runs on different rows",
+                    .remedy = "give a setting of the same kind, or a share"});
 }
 
 TunedUnit ParseUnit(const std::string& text) {
   for (const TunedUnit unit : {TunedUnit::kHead, TunedUnit::kLayer, TunedUnit::kModel}) {
     if (text == NameOf(unit)) return unit;
   }
-  throw UsageError("--per '" + text + "': choose head, layer or model");
+  throw UsageError({.field = "per", .value = "'" + text + "'", .problem = "choose head, layer or model"});
 }
 
 // `others`: traces that are open already, of the same model and other recordings.
@@ -101,9 +110,14 @@ Traces OpenTraces(const std::vector<std::string>& paths, const Traces& others) {
   Traces traces;
   for (const std::string& path : paths) {
     if (LeadsToOneOf(path, traces, kReaderOf))
-      throw UsageError(path + " is given twice, and its rows would count double; give each trace once");
+      throw UsageError({.file = path,
+                        .problem = "it is given twice, and its rows would count double",
+                        .remedy = "give each trace once"});
     if (LeadsToOneOf(path, others, kReaderOf))
-      throw UsageError("--check " + path + " is a trace to tune on, and would agree with itself; give another one");
+      throw UsageError({.field = "check",
+                        .value = path,
+                        .problem = "it is a trace to tune on, and would agree with itself",
+                        .remedy = "give another one"});
     traces.push_back(std::make_unique<data::TraceReader>(path));
     CheckTunedTogether(*traces.back(), others.empty() ? *traces.front() : *others.front());
   }
@@ -116,8 +130,11 @@ std::vector<analysis::HeadId> ChooseHeads(const std::string& text, const Traces&
   for (const Traces* const some : {&traces, &checks}) {
     for (const auto& trace : *some) {
       if (const std::optional<analysis::HeadId> missing = HeadNotRecorded(*trace, heads))
-        throw UsageError(trace->path() + ": head " + HeadText(*missing) + " was not recorded there, and " +
-                         traces.front()->path() + " has it; give --heads that every trace has");
+        throw UsageError({.file = trace->path(),
+                          .field = "head",
+                          .value = HeadText(*missing),
+                          .problem = "it was not recorded there, and " + traces.front()->path() + " has it",
+                          .remedy = "give --heads that every trace has"});
     }
   }
   return heads;
@@ -135,8 +152,10 @@ RangeOfTraces<const data::TraceReader*> ReadersOf(const RangeOfTraces<std::uniqu
 void CheckHeldOut(const HeldOutRows& held_out, const Tuning& tuning, const Traces& traces, const Traces& checks) {
   if (!held_out.any()) return;
   if (tuning.methods.front().choice.decode != nullptr)
-    throw UsageError("--check-rows: " + tuning.methods.front().choice.name +
-                     " is a decode method, whose steps are the last recorded rows; hold out a trace with --check");
+    throw UsageError(
+        {.field = "check-rows",
+         .problem = tuning.methods.front().choice.name + " is a decode method, whose steps are the last recorded rows",
+         .remedy = "hold out a trace with --check"});
   for (const Traces* const some : {&traces, &checks}) {
     for (const auto& trace : *some) held_out.CheckTrace(*trace);
   }
@@ -310,26 +329,31 @@ int RunTune(TuneArguments arguments) {
     inputs.insert(inputs.end(), arguments.checks.begin(), arguments.checks.end());
     CheckOutputTarget(arguments.output, arguments.force, inputs);
   } else if (!arguments.format.empty()) {
-    throw UsageError("--format is for a file; name one with -o");
+    throw UsageError({.field = "format", .problem = "it is for a file", .remedy = "name one with -o"});
   }
   if (arguments.resume && (arguments.output.empty() || arguments.front_points > 0 || format == TuningFormat::kLuKv))
-    throw UsageError("--resume saves finished heads beside the output; give -o, and neither --front nor lu-kv");
+    throw UsageError({.field = "resume",
+                      .problem = "it saves finished heads beside the output",
+                      .remedy = "give -o, and neither --front nor lu-kv"});
   if (format == TuningFormat::kLuKv && arguments.front_points == 0) arguments.front_points = kLuKvPoints;
   if (arguments.front_points > 0 && !arguments.output.empty() && format != TuningFormat::kJson &&
       format != TuningFormat::kLuKv)
-    throw UsageError("--front: only the table and JSON files hold trade-offs; write .json");
+    throw UsageError(
+        {.field = "front", .problem = "only the table and JSON files hold trade-offs", .remedy = "write .json"});
   tuning.target = ParseTarget(arguments.target);
   for (const std::string& text : arguments.methods)
     tuning.methods.push_back({ParseSearchableMethod(text, tuning.target), {}});
   tuning.criterion = CriterionOf(ParseCriterion(arguments.choose), tuning.target.budget, tuning.methods.size());
   CheckPhases(tuning, arguments);
   if (arguments.decode_rows && !tuning.is_decode())
-    throw UsageError("--decode-rows: " + tuning.methods.front().choice.name +
-                     " is a prefill method, which runs on all recorded rows; leave it out");
+    throw UsageError(
+        {.field = "decode-rows",
+         .problem = tuning.methods.front().choice.name + " is a prefill method, which runs on all recorded rows",
+         .remedy = "leave it out"});
   tuning.decode_rows = arguments.decode_rows.value_or(tuning.decode_rows);
   tuning.in_group = arguments.group;
   CheckGroup(tuning);
-  const std::vector<LengthRange> ranges = RangesBetween(arguments.ranges, "--ranges");
+  const std::vector<LengthRange> ranges = RangesBetween(arguments.ranges, "ranges");
   if (!arguments.ranges.empty()) CheckRangeFormat(format);
   Traces traces = OpenTraces(arguments.traces, {}), checks = OpenTraces(arguments.checks, traces);
   const HeldOutRows held_out(arguments.check_rows);
@@ -341,8 +365,10 @@ int RunTune(TuneArguments arguments) {
   const auto parts = ByLength(ranges, std::move(traces), std::move(checks), kReaderOf);
   for (const auto& part : parts) {
     if (part.traces.empty())
-      throw UsageError("--check " + part.checks.front()->path() + ": no trace of its range of lengths, " +
-                       RangeText(part.range) + ", is tuned on; give one");
+      throw UsageError({.field = "check",
+                        .value = part.checks.front()->path(),
+                        .problem = "no trace of its range of lengths, " + RangeText(part.range) + ", is tuned on",
+                        .remedy = "give one"});
   }
 
   std::vector<Tuning> tunings;

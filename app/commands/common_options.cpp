@@ -108,14 +108,14 @@ void AddQuietOption(CLI::App* command, bool* quiet) {
   command->add_flag("--quiet", *quiet, "Do not show progress");
 }
 
-std::pair<std::string, double> NameAndNumber(const std::string& option, const std::string& text,
+std::pair<std::string, double> NameAndNumber(const std::string& field, const std::string& text,
                                              const std::string& expected) {
   const size_t equals = text.find('=');
   const std::string number = equals == std::string::npos ? std::string() : text.substr(equals + 1);
   double value = 0;
   const auto read = std::from_chars(number.data(), number.data() + number.size(), value);
   if (number.empty() || read.ec != std::errc() || read.ptr != number.data() + number.size())
-    throw UsageError(option + " '" + text + "' is not " + expected);
+    throw UsageError({.field = field, .value = "'" + text + "'", .problem = "it must be " + expected});
   return {text.substr(0, equals), value};
 }
 
@@ -123,14 +123,16 @@ namespace {
 
 // "far_mass=0.2".
 void SetThreshold(const std::string& text, analysis::ClassRules* rules) {
-  const std::string option = "--class-threshold";
-  const auto [name, value] = NameAndNumber(option, text, "a threshold and a number, such as far_mass=0.2");
+  const std::string field = "class-threshold";
+  const auto [name, value] = NameAndNumber(field, text, "a threshold and a number, such as far_mass=0.2");
   const analysis::ClassThreshold* const threshold = analysis::FindClassThreshold(name);
   if (threshold == nullptr) {
-    throw UsageError(option + ": '" + name + "' is not known; choose from " +
-                     Listed(analysis::ClassThresholds(), &analysis::ClassThreshold::name));
+    throw UsageError({.field = field,
+                      .problem = "'" + name + "' is not known",
+                      .remedy = "choose from " + Listed(analysis::ClassThresholds(), &analysis::ClassThreshold::name)});
   }
-  if (!(value >= 0 && value <= 1)) throw UsageError(option + " '" + text + "': a threshold is a number from 0 to 1");
+  if (!(value >= 0 && value <= 1))
+    throw UsageError({.field = field, .value = "'" + text + "'", .problem = "a threshold is a number from 0 to 1"});
   rules->*threshold->member = value;
 }
 

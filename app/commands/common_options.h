@@ -55,7 +55,7 @@ void AddClassOptions(CLI::App* command, ClassOptions* classes);
 // Throws UsageError, and as analysis::ReadClassRules.
 analysis::ClassRules RulesOf(const ClassOptions& classes);
 // "NAME=NUMBER", or a usage error that says what it should be.
-std::pair<std::string, double> NameAndNumber(const std::string& option, const std::string& text,
+std::pair<std::string, double> NameAndNumber(const std::string& field, const std::string& text,
                                              const std::string& expected);
 // --minference-code: how MInference's best patterns are read.
 void AddPublishedCodeFlag(CLI::App* command, bool* as_published);

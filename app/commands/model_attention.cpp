@@ -26,15 +26,20 @@ class Configuration {
  public:
   Configuration(std::string path, bool as_published) : path_(std::move(path)) {
     if (HoldsBudgets(path_))
-      throw UsageError("--attention-config " + path_ +
-                       ": it has budgets of decode methods; give a configuration of prefill methods");
+      throw UsageError({.field = "attention-config",
+                        .value = path_,
+                        .problem = "it has budgets of decode methods",
+                        .remedy = "give a configuration of prefill methods"});
     settings_ = ReadHeadSettings(path_, as_published);
     for (const RangeSettings& range : settings_) {
       for (const auto& [head, asked] : range.heads) {
         const kernels::NamedMethod method = kernels::FindMethod(asked.name);
         if (method.prefill == nullptr) {
-          throw UsageError("--attention-config " + path_ + ": head " + HeadText(head) + " has " + asked.name +
-                           ", a decode method, which the heads of a running model share; give it by --attention");
+          throw UsageError({.field = "attention-config",
+                            .value = path_,
+                            .problem = "head " + HeadText(head) + " has " + asked.name +
+                                       ", a decode method, which the heads of a running model share",
+                            .remedy = "give it by --attention"});
         }
         prefill_.emplace(std::pair(&range.heads, head), sparse_model::PrefillSetting{method.prefill, asked.values});
       }
@@ -45,8 +50,10 @@ class Configuration {
     const analysis::HeadId head{layer, qo_head};
     const auto found = prefill_.find({&SettingsFor(settings_, prompt_tokens, path_), head});
     if (found == prefill_.end())
-      throw UsageError("--attention-config " + path_ + " has no setting for head " + HeadText(head) +
-                       "; tune every head of the model");
+      throw UsageError({.field = "attention-config",
+                        .value = path_,
+                        .problem = "it has no setting for head " + HeadText(head),
+                        .remedy = "tune every head of the model"});
     return found->second;
   }
 
@@ -83,15 +90,19 @@ void AddAttentionOptions(CLI::App* command, AttentionArguments* arguments) {
 ModelAttention ChooseAttention(const AttentionArguments& arguments, int32_t num_threads, bool trace_lse,
                                const Device& device) {
   if (arguments.as_published && arguments.config.empty())
-    throw UsageError("--minference-code says how MInference's best patterns are read; give them by --attention-config");
+    throw UsageError({.field = "minference-code",
+                      .problem = "it says how MInference's best patterns are read",
+                      .remedy = "give them by --attention-config"});
   if (arguments.methods.empty() && arguments.config.empty()) return {};
   sparse_model::MethodChoice choice;
   choice.num_threads = num_threads;
   choice.trace_lse = trace_lse;
   const auto put = [](const auto* method, const MethodChoice& asked, auto* slot, kernels::ParameterValues* values) {
     if (*slot != nullptr) {
-      throw UsageError("--attention names two " + std::string(NameOf(method->spec().phase)) + " methods, " +
-                       (*slot)->spec().name + " and " + method->spec().name + "; give one of them");
+      throw UsageError({.field = "attention",
+                        .problem = "it names two " + std::string(NameOf(method->spec().phase)) + " methods, " +
+                                   (*slot)->spec().name + " and " + method->spec().name,
+                        .remedy = "give one of them"});
     }
     *slot = method;
     *values = asked.values;
@@ -103,15 +114,19 @@ ModelAttention ChooseAttention(const AttentionArguments& arguments, int32_t num_
   }
   if (!arguments.config.empty()) {
     if (choice.prefill != nullptr) {
-      throw UsageError("--attention " + choice.prefill->spec().name + ": " + arguments.config +
-                       " has the prompt's methods; give one of the two");
+      throw UsageError({.field = "attention",
+                        .value = choice.prefill->spec().name,
+                        .problem = arguments.config + " has the prompt's methods",
+                        .remedy = "give one of the two"});
     }
     choice.prefill_of_head = OfConfiguration(arguments.config, arguments.as_published);
   }
   // Said here, before a long prompt has passed the model.
   if (device.is_gpu() && choice.decode != nullptr && choice.decode->LeavesOutComponents()) {
-    throw UsageError("--attention " + choice.decode->spec().name +
-                     ": it drops components of keys, which GPUs cannot do; give --device cpu");
+    throw UsageError({.field = "attention",
+                      .value = choice.decode->spec().name,
+                      .problem = "it drops components of keys, which GPUs cannot do",
+                      .remedy = "give --device cpu"});
   }
   const auto said = [](const auto* method, const auto& baseline, const kernels::ParameterValues& values) {
     return method != nullptr ? TextOf(method->spec(), values)

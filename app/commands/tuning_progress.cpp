@@ -152,9 +152,9 @@ TuningProgress::TuningProgress(const std::string& output, const Tuning& tuning)
                                   .problem = "it is not the file of an interrupted tuning",
                                   .remedy = "move it away, or leave out --resume"});
       }
-      throw UsageError(path_ +
-                       " belongs to a tuning of other traces, methods or targets; repeat the command that was stopped, "
-                       "or remove that file to start again");
+      throw UsageError({.file = path_,
+                        .problem = "it belongs to a tuning of other traces, methods or targets",
+                        .remedy = "repeat the command that was stopped, or remove that file to start again"});
     }
     while (std::getline(before, line)) {
       if (before.eof()) break;  // cut short

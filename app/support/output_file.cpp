@@ -153,7 +153,9 @@ void OutputFile::Commit() {
 void WriteText(const std::string& text, const std::string& path, bool force) {
   if (path.empty() || path == "-") {
     std::cout << text << std::flush;
-    if (!std::cout) throw FailedError("stdout could not be written; is the reader of the pipe still there?");
+    if (!std::cout)
+      throw FailedError(
+          {.problem = "stdout could not be written", .remedy = "check that the reader of the pipe is still there"});
     return;
   }
   OutputFile output(path, force);

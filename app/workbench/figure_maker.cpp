@@ -34,7 +34,9 @@ std::vector<analysis::HeadId> HeadsIn(const data::TraceReader& reader, const std
     return std::find(wanted.begin(), wanted.end(), head) == wanted.end();
   });
   if (recorded.empty())
-    throw UsageError(NameOf(reader) + " has none of the chosen heads: choose all heads for this figure.");
+    throw UsageError({.file = reader.path(),
+                      .problem = "it has none of the chosen heads",
+                      .remedy = "choose all heads for this figure"});
   return recorded;
 }
 
@@ -73,7 +75,9 @@ std::shared_ptr<const analysis::Figure> FigureCache::Make(const std::shared_ptr<
     if (trace_.lock() != trace) figure_.reset();
   }
   const analysis::FigureMaker* const maker = analysis::FindFigure(drawing.name);
-  if (maker == nullptr) throw UsageError("There is no figure " + drawing.name + ": choose one from the list.");
+  if (maker == nullptr)
+    throw UsageError(
+        {.field = "figure", .value = drawing.name, .problem = "it is not known", .remedy = "choose one from the list"});
   analysis::FigureInput input;
   input.max_rows = drawing.max_rows;
   input.classes = HeadClasses::RulesOf(drawing.class_thresholds);

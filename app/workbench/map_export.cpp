@@ -17,8 +17,10 @@ std::shared_ptr<const kernels::SparseIndex> MaskOf(const analysis::HeadTensors& 
                                                    const std::string& parameters, const std::stop_token& stop) {
   const MethodChoice choice = ParseMethod(parameters.empty() ? method : method + ":" + parameters, "method");
   if (choice.prefill == nullptr)
-    throw UsageError("Method " + method +
-                     " selects per decode step, which an exported map does not show: turn the mask off.");
+    throw UsageError({.field = "method",
+                      .value = method,
+                      .problem = "it selects per decode step, which an exported map does not show",
+                      .remedy = "turn the mask off"});
   analysis::MaskPreview preview;
   CheckStatus(analysis::PreviewMask(head, *choice.prefill, choice.values, 0, stop, &preview));
   return preview.index;

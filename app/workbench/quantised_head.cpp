@@ -17,7 +17,8 @@ std::vector<Choice> Chosen(std::span<const Choice> all, const std::vector<std::s
     if (names.empty() || std::find(names.begin(), names.end(), analysis::NameOf(choice)) != names.end())
       chosen.push_back(choice);
   }
-  if (chosen.empty()) throw UsageError("'" + names.front() + "' is not known: choose from the pane's lists.");
+  if (chosen.empty())
+    throw UsageError({.problem = "'" + names.front() + "' is not known", .remedy = "choose from the pane's lists"});
   return chosen;
 }
 

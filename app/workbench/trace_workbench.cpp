@@ -75,7 +75,10 @@ void TraceWorkbench::RequestMask(ui::MapView view, analysis::HeadId head, const 
         if (named.prefill != nullptr)
           return MaskOfPrefill(*trace, view, head, *named.prefill, values, &head_masses_, stop);
         if (named.decode != nullptr) return MaskOfDecode(*trace, view, head, *named.decode, values, alone, stop);
-        throw UsageError("Method " + method + " is not registered: choose one from the panel's list.");
+        throw UsageError({.field = "method",
+                          .value = method,
+                          .problem = "it is not registered",
+                          .remedy = "choose one from the panel's list"});
       },
       [this, done = std::move(done)](MadeMask made) {
         made.live.mask_id = next_mask_id_++;
@@ -102,7 +105,10 @@ void TraceWorkbench::RequestLiveRun(ui::MapView view, analysis::HeadId head, con
         if (index) return live_heads_.Run(view, trace->heads.Show(view, head), *index, stop);
         const kernels::DecodeMethod* const decode = kernels::FindMethod(method).decode;  // also "decode/NAME"
         if (decode == nullptr)
-          throw UsageError("Method " + method + " is not registered: choose one from the panel's list.");
+          throw UsageError({.field = "method",
+                            .value = method,
+                            .problem = "it is not registered",
+                            .remedy = "choose one from the panel's list"});
         return RunDecodeLive(*trace, view, head, *decode, values, alone, stop);
       },
       std::move(done), std::move(failed));

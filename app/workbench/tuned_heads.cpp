@@ -35,7 +35,11 @@ analysis::BudgetTarget WindowTarget(double share) {
 
 kernels::NamedMethod SearchedMethod(const std::string& name) {
   const kernels::NamedMethod method = kernels::FindMethod(name);
-  if (method.spec() == nullptr) throw UsageError("There is no method " + name + ": choose one from the panel's list.");
+  if (method.spec() == nullptr)
+    throw UsageError({.field = "method",
+                      .value = name,
+                      .problem = "it is not registered",
+                      .remedy = "choose one from the panel's list"});
   return method;
 }
 
@@ -120,14 +124,16 @@ MethodChoice ChoiceOf(const ui::TuneSettings::Method& method) {
 Tuning QuestionOf(const ui::TuneSettings& settings) {
   Tuning tuning;
   for (const ui::TuneSettings::Method& method : settings.methods) tuning.methods.push_back({ChoiceOf(method), {}});
-  if (tuning.methods.empty()) throw UsageError("There is nothing to tune: choose a method.");
+  if (tuning.methods.empty()) throw UsageError({.problem = "there is nothing to tune", .remedy = "choose a method"});
   for (const Tuning::Searched& method : tuning.methods) {
     if ((method.choice.decode != nullptr) == tuning.is_decode()) continue;
-    throw UsageError("Prefill and decode methods run on different rows: tune " + method.choice.name + " by itself.");
+    throw UsageError({.problem = "prefill and decode methods run on different rows",
+                      .remedy = "tune " + method.choice.name + " by itself"});
   }
   tuning.held_out_rows = settings.check_rows;
   if (tuning.is_decode() && !tuning.held_out_rows.empty())
-    throw UsageError("Decode methods run on the last recorded rows: hold out traces, not rows.");
+    throw UsageError(
+        {.problem = "decode methods run on the last recorded rows", .remedy = "hold out traces, not rows"});
   tuning.target = ParseTarget(settings.target.Text());
   tuning.unit = UnitOf(settings.unit);
   tuning.criterion = CriterionOf(CriterionOf(settings.choose), tuning.target.budget, settings.methods.size());
@@ -181,8 +187,10 @@ class TracesByLength {
     Open(settings.checks, traces, "is a trace that is tuned, and would agree with itself", heads, &checks);
     for (auto& part : ByLength(RangesBetween(settings.ranges, "Lengths"), traces, checks, kReaderOf)) {
       if (part.traces.empty()) {
-        throw UsageError(part.checks.front()->reader().path() + " is held out, but no trace of its range of lengths, " +
-                         RangeText(part.range) + ", is tuned on: choose one.");
+        throw UsageError({.file = part.checks.front()->reader().path(),
+                          .problem = "it is held out, but no trace of its range of lengths, " + RangeText(part.range) +
+                                     ", is tuned on",
+                          .remedy = "choose one"});
       }
       const bool is_open_traces = std::ranges::find(part.traces, open_trace) != part.traces.end();
       ranges_.push_back({std::move(part), is_open_traces});
@@ -199,12 +207,16 @@ class TracesByLength {
       opened_.push_back(std::make_unique<OpenedTrace>(path, memory_));
       OpenedTrace* const trace = opened_.back().get();
       if (LeadsToOneOf(path, before, kReaderOf))
-        throw UsageError(std::string(path).append(" ").append(why) + ": choose another one.");
-      if (LeadsToOneOf(path, *traces, kReaderOf)) throw UsageError(path + " is given twice: choose each trace once.");
+        throw UsageError({.file = path, .problem = why, .remedy = "choose another one"});
+      if (LeadsToOneOf(path, *traces, kReaderOf))
+        throw UsageError({.file = path, .problem = "it is given twice", .remedy = "choose each trace once"});
       CheckTunedTogether(trace->reader, before.front()->reader());
       if (const std::optional<analysis::HeadId> missing = HeadNotRecorded(trace->reader, heads))
-        throw UsageError(path + ": head " + HeadText(*missing) +
-                         " was not recorded there: choose a trace that has it, or filter it out.");
+        throw UsageError({.file = path,
+                          .field = "head",
+                          .value = HeadText(*missing),
+                          .problem = "it was not recorded there",
+                          .remedy = "choose a trace that has it, or filter it out"});
       traces->push_back(held_.emplace_back(std::make_unique<WindowsTrace>(trace)).get());
     }
   }
@@ -353,8 +365,10 @@ void ExportTuning(const data::TraceReader& trace, const ui::TuneSettings& settin
         tunings.emplace_back(TuningOf(question, heads, part, /*with_trade_offs=*/format == TuningFormat::kLuKv));
     tuning.num_heads_chosen = num_heads_chosen;
     if (!tuning.complete()) {
-      throw UsageError("Only " + std::to_string(tuning.heads.size()) + " of " + std::to_string(num_heads_chosen) +
-                       " heads are tuned, and a configuration holds all of them: resume the tuning first.");
+      throw UsageError({.problem = "only " + std::to_string(tuning.heads.size()) + " of " +
+                                   std::to_string(num_heads_chosen) +
+                                   " heads are tuned, and a configuration holds all of them",
+                        .remedy = "resume the tuning first"});
     }
     std::vector<analysis::HeadId> tuned_heads;
     for (const TunedHead& head : tuning.heads) tuned_heads.push_back(head.id);

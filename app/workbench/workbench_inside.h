@@ -230,7 +230,8 @@ class TraceWorkbench : public ui::Workbench {
   std::string ExportTuning(const ui::TuneSettings& settings, const std::vector<ui::TunedSetting>& heads,
                            size_t num_heads_chosen, const std::string& path, const std::string& file) override {
     return OutcomeOf([&] {
-             if (!trace_) throw UsageError("There is no configuration to write: open a trace first.");
+             if (!trace_)
+               throw UsageError({.problem = "there is no configuration to write", .remedy = "open a trace first"});
              return app::ExportTuning(trace_->reader, settings, heads, num_heads_chosen, path, file), true;
            })
         .error;

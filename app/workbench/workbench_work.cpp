@@ -53,7 +53,10 @@ void TraceWorkbench::ExportMask(analysis::HeadId head, const std::string& method
       [trace = trace_, head, method, values, path](const std::stop_token& stop) {
         const MethodChoice choice = ParseMethod(app::MethodArgument(method, ""), "method");
         if (choice.prefill == nullptr)
-          throw UsageError("Method " + method + " selects step by step, and has no mask of the prompt to export.");
+          throw UsageError({.field = "method",
+                            .value = method,
+                            .problem = "it selects step by step, and has no mask of the prompt to export",
+                            .remedy = "choose a prefill method"});
         MethodChoice chosen = choice;
         chosen.values = values;
         WriteIndex(IndexOfTrace(trace->reader, {head}, chosen, analysis::Measure::kHead, 0, stop), path,
@@ -221,7 +224,9 @@ void TraceWorkbench::ReadMethodFile(const std::string& kind, const std::string& 
       [kind, path](const std::stop_token&) {
         // The parser would end the path at a comma.
         if (path.find(',') != std::string::npos)
-          throw UsageError(path + " has a comma in its name, which separates a method's parameters: rename it.");
+          throw UsageError({.file = path,
+                            .problem = "it has a comma in its name, which separates a method's parameters",
+                            .remedy = "rename it"});
         // What a run in a file names may be anything: a pipe would hold this worker for ever.
         std::error_code unknown;
         if (std::filesystem::exists(path, unknown) && !std::filesystem::is_regular_file(path, unknown))
@@ -250,7 +255,9 @@ void TraceWorkbench::ReadConfiguration(const std::string& path, ui::Reply<std::v
       "configuration", kOpenPriority,
       [path, trace = trace_](const std::stop_token&) {
         if (HoldsBudgets(path))
-          throw UsageError(path + " only says how many tokens stay, for every ratio: give it to headscope compare.");
+          throw UsageError({.file = path,
+                            .problem = "it only says how many tokens stay, for every ratio",
+                            .remedy = "give it to headscope compare"});
         const std::vector<RangeSettings> ranges = ReadHeadSettings(path);
         const HeadSettings& settings =
             SettingsFor(ranges, trace->summary.first_token + trace->summary.num_tokens, path);
@@ -260,7 +267,9 @@ void TraceWorkbench::ReadConfiguration(const std::string& path, ui::Reply<std::v
           if (found != settings.end()) of_heads.push_back({head, {found->second.name, found->second.values}});
         }
         if (of_heads.empty())
-          throw UsageError(path + " has no settings for the heads of this trace: open another one.");
+          throw UsageError({.file = path,
+                            .problem = "it has no settings for the heads of this trace",
+                            .remedy = "open another one"});
         return of_heads;
       },
       std::move(done), std::move(failed));

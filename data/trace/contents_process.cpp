@@ -43,8 +43,9 @@ std::string FindProgram() {
 
 [[noreturn]] void RefuseToStart(int error) {
   if (error == ENOMEM) throw std::bad_alloc();
-  throw FailedError(std::string("the process that reads HDF5 files cannot be started (") + std::strerror(error) +
-                    "); close other programs or raise the limits of this one (ulimit -u, ulimit -n)");
+  throw FailedError(
+      {.problem = std::string("the process that reads HDF5 files cannot be started (") + std::strerror(error) + ")",
+       .remedy = "close other programs or raise the limits of this one (ulimit -u, ulimit -n)"});
 }
 
 class Descriptor {

@@ -88,8 +88,10 @@ PackedTexts PackTexts(const std::vector<std::string>& texts) {
 
 void CreateText(hid_t object, const std::string& name, const std::string& value) {
   if (value.size() > kMaxAttributeText) {
-    throw FailedError(name + " has " + std::to_string(value.size()) + " bytes; a trace holds at most " +
-                      std::to_string(kMaxAttributeText) + ": shorten it");
+    throw FailedError({.field = name,
+                       .problem = "it has " + std::to_string(value.size()) + " bytes, and a trace holds at most " +
+                                  std::to_string(kMaxAttributeText),
+                       .remedy = "shorten it"});
   }
   const TypeHandle type = TextType(value.size());
   CreateScalar(object, name, type.get(), type.get(), value.c_str());  // an empty text is one zero byte

@@ -82,12 +82,11 @@ constexpr int64_t kMostPerStoredByte = 16384;
 CheckedDataset Whole(UntrustedFile& file, const StoredGroup& root, const char* name, StoredKind type, int rank) {
   CheckedDataset dataset = file.Dataset(root, name, type, rank, 0);
   if (rank == 2 && dataset.extents[1] != 2) {
-    file.Refuse(dataset.name,
-                "has rows of " + std::to_string(dataset.extents[1]) + " numbers instead of 2; " + kIndexKind.damaged);
+    file.Refuse(dataset.name, "has rows of " + std::to_string(dataset.extents[1]) + " numbers instead of 2");
   }
   if (dataset.num_items > file.size() / dataset.item_bytes) {
     file.Refuse(dataset.name, "declares " + std::to_string(dataset.num_items) + " entries in a file of " +
-                                  std::to_string(file.size()) + " bytes; " + kIndexKind.damaged);
+                                  std::to_string(file.size()) + " bytes");
   }
   return dataset;
 }
@@ -111,10 +110,10 @@ void RequireProportion(const UntrustedFile& file, const IndexFile& index) {
       2.0 * index.batch * (double{1} * index.num_qo_heads * index.seq_q + double{1} * index.num_kv_heads * index.seq_k);
   const double bytes = vectors * index.head_dim * static_cast<double>(SizeOf(index.dtype));
   if (bytes > static_cast<double>(kMostPerStoredByte) * static_cast<double>(file.stored_size())) {
-    file.Refuse("attribute seq_q",
-                "is " + std::to_string(index.seq_q) + ", and Q, K, V and the output of that problem take more than " +
-                    std::to_string(kMostPerStoredByte) + " times the " + std::to_string(file.stored_size()) +
-                    " bytes of its index; " + kIndexKind.damaged);
+    file.Refuse("attribute seq_q", "is " + std::to_string(index.seq_q) +
+                                       ", and Q, K, V and the output of that problem take more than " +
+                                       std::to_string(kMostPerStoredByte) + " times the " +
+                                       std::to_string(file.stored_size()) + " bytes of its index");
   }
 }
 
@@ -132,13 +131,12 @@ IndexFile ReadIndexFile(const std::string& path) {
   UntrustedFile file(path, kIndexKind);
   const StoredGroup& root = file.Group("");
   if (const std::string format = file.Text(root, "format"); format != kFormat) {
-    file.Refuse("attribute format", "is \"" + format + "\" instead of \"" + kFormat + "\"; " + kIndexKind.damaged);
+    file.Refuse("attribute format", "is \"" + format + "\" instead of \"" + kFormat + "\"");
   }
   const int32_t version = file.Integer32(root, "version");
   if (version != kOneLayer && version != kOfTrace) {
     file.Refuse("attribute version", "is " + std::to_string(version) + ", this headscope reads versions " +
-                                         std::to_string(kOneLayer) + " and " + std::to_string(kOfTrace) + "; " +
-                                         kIndexKind.damaged);
+                                         std::to_string(kOneLayer) + " and " + std::to_string(kOfTrace));
   }
   IndexFile index;
   index.method = file.Text(root, "method");
@@ -146,8 +144,7 @@ IndexFile ReadIndexFile(const std::string& path) {
   const std::string dtype = file.Text(root, "dtype");
   const std::optional<ElementType> type = FindElementType(dtype);
   if (!type) {
-    file.Refuse("attribute dtype",
-                "is \"" + dtype.substr(0, 64) + "\", allowed are fp32, bf16 and fp16; " + kIndexKind.damaged);
+    file.Refuse("attribute dtype", "is \"" + dtype.substr(0, 64) + "\", allowed are fp32, bf16 and fp16");
   }
   index.dtype = *type;
   index.seed = file.Integer64(root, "seed");
@@ -161,8 +158,7 @@ IndexFile ReadIndexFile(const std::string& path) {
   CheckedDataset columns = Whole(file, root, "columns", StoredKind::kInt32, 1);
   const int64_t lists = run_begin.num_items;
   if (run_count.num_items != lists || column_begin.num_items != lists || column_count.num_items != lists) {
-    file.Refuse("/run_begin", "run_begin, run_count, column_begin and column_count differ in length; " +
-                                  std::string(kIndexKind.damaged));
+    file.Refuse("/run_begin", "run_begin, run_count, column_begin and column_count differ in length");
   }
   index.run_begin = ReadNumbers<int64_t>(file, run_begin);
   index.run_count = ReadNumbers<int32_t>(file, run_count);
@@ -175,7 +171,7 @@ IndexFile ReadIndexFile(const std::string& path) {
     if (heads.extents[0] == 0 || heads.extents[0] != index.num_qo_heads || index.batch != 1) {
       file.Refuse("/heads", "has " + std::to_string(heads.extents[0]) + " heads, num_qo_heads is " +
                                 std::to_string(index.num_qo_heads) + " and batch " + std::to_string(index.batch) +
-                                ", which must be 1; " + kIndexKind.damaged);
+                                ", which must be 1");
     }
     index.heads = ReadNumbers<int32_t>(file, heads);
   }

@@ -14,14 +14,12 @@
 namespace headscope::data {
 namespace {
 
-constexpr char kDamaged[] = "the file is damaged or was not written by headscope: capture it again";
-
 ElementType ParseEncoding(const UntrustedFile& file, const std::string& name) {
   for (const ElementTypeInfo& known : kElementTypes) {
     if (name == EncodingName(known.type)) return known.type;
   }
   file.Refuse("attribute encoding",
-              "is \"" + name.substr(0, 64) + "\"; known encodings are float32, bfloat16 and float16; " + kDamaged);
+              "is \"" + name.substr(0, 64) + "\", known encodings are float32, bfloat16 and float16");
 }
 
 StoredKind KindOf(ElementType encoding) {
@@ -35,7 +33,7 @@ std::vector<int32_t> ReadNumbers(UntrustedFile& file, const StoredGroup& group, 
   CheckedDataset dataset = file.Dataset(group, name, StoredKind::kInt32, 1, 0);
   if (dataset.extents[0] > max_count) {
     file.Refuse(dataset.name, "has " + std::to_string(dataset.extents[0]) + " entries, at most " +
-                                  std::to_string(max_count) + " are allowed; " + kDamaged);
+                                  std::to_string(max_count) + " are allowed");
   }
   file.RequireStored(dataset, dataset.num_items, StoredLayout::kContiguous);
   std::vector<int32_t> values(static_cast<size_t>(dataset.num_items));
@@ -50,9 +48,8 @@ std::vector<Number> ReadColumn(const UntrustedFile& file, const StoredGroup& lay
   if (!required && !UntrustedFile::HasAttribute(layers, name)) return {};
   std::vector<Number> values = read(name);
   if (values.size() != count) {
-    file.Refuse(std::string("attribute ") + name + " of /layers", "has " + std::to_string(values.size()) +
-                                                                      " entries for " + std::to_string(count) +
-                                                                      " recorded layers; " + kDamaged);
+    file.Refuse(std::string("attribute ") + name + " of /layers",
+                "has " + std::to_string(values.size()) + " entries for " + std::to_string(count) + " recorded layers");
   }
   return values;
 }
@@ -82,7 +79,7 @@ ModelInfo ReadModel(UntrustedFile& file) {
     for (const int32_t kind : file.Integers(group, "layer_kinds", kMaxLayers)) {
       if (kind < 0 || kind > static_cast<int32_t>(LayerKind::kNone)) {
         file.Refuse("attribute layer_kinds", "holds " + std::to_string(kind) + ", known values are 0 to " +
-                                                 std::to_string(static_cast<int>(LayerKind::kNone)) + "; " + kDamaged);
+                                                 std::to_string(static_cast<int>(LayerKind::kNone)));
       }
       model.layer_kinds.push_back(static_cast<LayerKind>(kind));
     }
@@ -96,15 +93,15 @@ ModelInfo ReadModel(UntrustedFile& file) {
 void StoredTrace::ReadRoot() {
   const StoredGroup& root = file_.Group("");
   if (const std::string format = file_.Text(root, "format"); format != kFormatName) {
-    file_.Refuse("attribute format", "is \"" + format.substr(0, 64) + "\" instead of \"" + kFormatName +
-                                         "\"; open a file that headscope capture wrote");
+    file_.Refuse("attribute format", "is \"" + format.substr(0, 64) + "\" instead of \"" + kFormatName + "\"",
+                 kTraceFile.not_one);
   }
   version_ = file_.Integer32(root, "version");
   if (version_ < kFirstFormatVersion || version_ > kBidirectionalVersion) {
-    file_.Refuse("attribute version", "is " + std::to_string(version_) + "; this headscope reads versions " +
-                                          std::to_string(kFirstFormatVersion) + " to " +
-                                          std::to_string(kBidirectionalVersion) +
-                                          ": use the headscope that wrote the file, or capture again");
+    file_.Refuse("attribute version",
+                 "is " + std::to_string(version_) + ", and this headscope reads versions " +
+                     std::to_string(kFirstFormatVersion) + " to " + std::to_string(kBidirectionalVersion),
+                 "use the headscope that wrote the file, or capture again");
   }
   // In this order, because a living writer changes them in the opposite one: what is read first is never newer than
   // what is read later.
@@ -112,16 +109,16 @@ void StoredTrace::ReadRoot() {
   num_tokens_ = file_.Integer64(root, "tokens_flushed");
   num_rows_ = file_.Integer64(root, "rows_flushed");
   if (num_tokens_ < 0 || num_tokens_ > kMaxTokens) {
-    file_.Refuse("attribute tokens_flushed", "is " + std::to_string(num_tokens_) + "; " + kDamaged);
+    file_.Refuse("attribute tokens_flushed", "is " + std::to_string(num_tokens_));
   }
   if (num_rows_ < 0 || num_rows_ > kMaxTokens) {
-    file_.Refuse("attribute rows_flushed", "is " + std::to_string(num_rows_) + "; " + kDamaged);
+    file_.Refuse("attribute rows_flushed", "is " + std::to_string(num_rows_));
   }
   const auto has = [&](const char* name) { return UntrustedFile::HasAttribute(root, name); };
   if (!has("file_set") && !has("file_number") && !has("file_count")) return;
   place_ = {file_.Text(root, "file_set"), file_.Integer32(root, "file_number"), file_.Integer32(root, "file_count")};
   if (const std::string problem = PlaceProblem(place_); !problem.empty())
-    throw BadInputError(file_.path() + ": attribute " + problem + "; " + kDamaged);
+    throw BadInputError({.file = file_.path(), .problem = "attribute " + problem, .remedy = kTraceFile.damaged});
 }
 
 void StoredTrace::ForgetTokens() {
@@ -149,26 +146,24 @@ void StoredTrace::ReadLayout(const StoredGroup& attention, const StoredGroup& to
     ReadLayers();
     if (const int32_t version = VersionOf(layout_); version_ != version) {
       file_.Refuse("attribute version", "is " + std::to_string(version_) +
-                                            ", but a trace of these layers has version " + std::to_string(version) +
-                                            "; " + kDamaged);
+                                            ", but a trace of these layers has version " + std::to_string(version));
     }
     layout_.has_roles = UntrustedFile::HasDataset(tokens_group, "role");
     if (UntrustedFile::HasDataset(tokens_group, "positions")) {
       const CheckedDataset positions = file_.Dataset(tokens_group, "positions", StoredKind::kInt32, 2, 0);
       if (positions.extents[1] < 1 || positions.extents[1] > kMaxPositionAxes) {
-        file_.Refuse(positions.name, "has " + std::to_string(positions.extents[1]) +
-                                         " numbers per token; it must have 1 to " + std::to_string(kMaxPositionAxes) +
-                                         "; " + kDamaged);
+        file_.Refuse(positions.name, "has " + std::to_string(positions.extents[1]) + " numbers per token, where 1 to " +
+                                         std::to_string(kMaxPositionAxes) + " are allowed");
       }
       layout_.position_axes = static_cast<int32_t>(positions.extents[1]);
     }
   }
   if (const std::string problem = LayoutProblem(layout_); !problem.empty()) {
-    throw BadInputError(file_.path() + ": " + problem + "; " + kDamaged);
+    throw BadInputError({.file = file_.path(), .problem = problem, .remedy = kTraceFile.damaged});
   }
   if (num_tokens_ > layout_.max_tokens) {
-    file_.Refuse("attribute tokens_flushed", "is " + std::to_string(num_tokens_) + ", above max_tokens " +
-                                                 std::to_string(layout_.max_tokens) + "; " + kDamaged);
+    file_.Refuse("attribute tokens_flushed",
+                 "is " + std::to_string(num_tokens_) + ", above max_tokens " + std::to_string(layout_.max_tokens));
   }
 }
 
@@ -177,7 +172,7 @@ void StoredTrace::RequireFewHeads(int64_t num_heads) const {
   if (num_heads <= kMaxAllHeads) return;
   file_.Refuse("/attention/qo_heads", "and kv_heads make " + std::to_string(num_heads) +
                                           " heads in all layers, at most " + std::to_string(kMaxAllHeads) +
-                                          " are allowed; " + kDamaged);
+                                          " are allowed");
 }
 
 void StoredTrace::ReadUniformLayers(const StoredGroup& attention) {
@@ -199,14 +194,13 @@ void StoredTrace::ReadUniformLayers(const StoredGroup& attention) {
     facts.rope.convention = RopeConvention::kNone;
   } else {
     file_.Refuse("attribute rope_convention",
-                 "is \"" + convention.substr(0, 64) + "\"; must be half, interleaved or none; " + kDamaged);
+                 "is \"" + convention.substr(0, 64) + "\", must be half, interleaved or none");
   }
   const std::vector<int32_t> windows = file_.Integers(attention, "window_per_layer", kMaxLayers);
   RequireFewHeads(std::ssize(windows) * (std::ssize(facts.qo_heads) + std::ssize(facts.kv_heads)));
   if (windows.size() != layout_.layers.size()) {
     file_.Refuse("attribute window_per_layer", "has " + std::to_string(windows.size()) + " entries for " +
-                                                   std::to_string(layout_.layers.size()) + " recorded layers; " +
-                                                   kDamaged);
+                                                   std::to_string(layout_.layers.size()) + " recorded layers");
   }
   layout_.facts.assign(windows.size(), facts);
   Part& part = parts_.emplace_back();
@@ -228,7 +222,7 @@ void StoredTrace::ReadLayers() {
       if (value < column.least || value > column.most) {
         file_.Refuse(std::string("attribute ") + column.name + " of /layers",
                      "holds " + std::to_string(value) + ", must be " + std::to_string(column.least) + " to " +
-                         std::to_string(column.most) + "; " + kDamaged);
+                         std::to_string(column.most));
       }
       column.set(layout_.facts[slot], value);
     }
@@ -254,7 +248,7 @@ void StoredTrace::ReadSinks(const StoredGroup& layers) {
   CheckedDataset dataset = file_.Dataset(layers, "sinks", StoredKind::kFloat32, 1, 0);
   if (dataset.num_items != wanted) {
     file_.Refuse(dataset.name, "has " + std::to_string(dataset.num_items) + " entries for " + std::to_string(wanted) +
-                                   " query heads with a sink; " + kDamaged);
+                                   " query heads with a sink");
   }
   file_.RequireStored(dataset, wanted, StoredLayout::kContiguous);
   int64_t begin = 0;
@@ -272,8 +266,8 @@ void StoredTrace::ReadParts(const std::vector<int32_t>& part_of_layer) {
   for (size_t slot = 0; slot < part_of_layer.size(); ++slot) {
     const int32_t part = part_of_layer[slot];
     if (part < 0 || part > std::ssize(parts_)) {
-      file_.Refuse("attribute part of /layers", "holds " + std::to_string(part) + " where " +
-                                                    std::to_string(parts_.size()) + " or less is next; " + kDamaged);
+      file_.Refuse("attribute part of /layers",
+                   "holds " + std::to_string(part) + " where " + std::to_string(parts_.size()) + " or less is next");
     }
     if (part == std::ssize(parts_)) parts_.emplace_back();
     parts_[static_cast<size_t>(part)].slots.push_back(static_cast<int32_t>(slot));
@@ -285,8 +279,7 @@ void StoredTrace::ReadParts(const std::vector<int32_t>& part_of_layer) {
     std::vector<int32_t> expected;
     for (const int32_t slot : parts_[part].slots) expected.push_back(layout_.layers[static_cast<size_t>(slot)]);
     if (layers != expected) {
-      file_.Refuse("/" + PartPath(part) + "/layers",
-                   std::string("holds different layers than /layers declares; ") + kDamaged);
+      file_.Refuse("/" + PartPath(part) + "/layers", "holds different layers than /layers declares");
     }
     const std::vector<int32_t> qo_heads = ReadNumbers(file_, group, "qo_heads", kMaxHeads);
     const std::vector<int32_t> kv_heads = ReadNumbers(file_, group, "kv_heads", kMaxHeads);
@@ -306,12 +299,12 @@ CheckedDataset StoredTrace::Growing(const StoredGroup& group, const std::string&
   CheckedDataset dataset = file_.Dataset(group, name, type, width > 0 ? 2 : 1, 0);
   const int64_t have = dataset.num_items;
   if (have < used || (complete_ && have != used)) {
-    file_.Refuse(dataset.name, "has " + std::to_string(have) + " entries where the other fields declare " +
-                                   std::to_string(used) + "; " + kDamaged);
+    file_.Refuse(dataset.name,
+                 "has " + std::to_string(have) + " entries where the other fields declare " + std::to_string(used));
   }
   if (used > file_.size() / dataset.item_bytes) {
     file_.Refuse(dataset.name, "declares " + std::to_string(used) + " entries in a file of " +
-                                   std::to_string(file_.size()) + " bytes; " + kDamaged);
+                                   std::to_string(file_.size()) + " bytes");
   }
   file_.RequireStored(dataset, used, StoredLayout::kChunked);
   return dataset;
@@ -345,7 +338,7 @@ void StoredTrace::ReadTokens(const StoredGroup& group) {
   }
   const auto offsets = ReadAll<int64_t>(offset_data, num_tokens_ + 1);
   if (offsets.front() != 0 || !std::is_sorted(offsets.begin(), offsets.end())) {
-    file_.Refuse(offset_data.name, std::string("must rise from 0; ") + kDamaged);
+    file_.Refuse(offset_data.name, "must rise from 0");
   }
   const CheckedDataset text_data = Growing(group, "text", StoredKind::kUint8, offsets.back());
   const auto ids = ReadAll<int32_t>(id_data, num_tokens_);
@@ -355,14 +348,14 @@ void StoredTrace::ReadTokens(const StoredGroup& group) {
 
   tokens_.resize(count);
   const auto negative = [&](const char* dataset, int32_t value, size_t token) {
-    file_.Refuse(dataset, "holds " + std::to_string(value) + " for token " + std::to_string(token) +
-                              ", must be at least 0; " + kDamaged);
+    file_.Refuse(dataset,
+                 "holds " + std::to_string(value) + " for token " + std::to_string(token) + ", must be at least 0");
   };
   for (size_t i = 0; i < count; ++i) {
     if (ids[i] < 0) negative("/tokens/ids", ids[i], i);
     if (steps[i] < 0) negative("/tokens/step", steps[i], i);
     if (phases[i] != 0 && phases[i] != 1) {
-      file_.Refuse("/tokens/phase", "holds " + std::to_string(phases[i]) + " instead of 0 or 1; " + kDamaged);
+      file_.Refuse("/tokens/phase", "holds " + std::to_string(phases[i]) + " instead of 0 or 1");
     }
     const auto begin = static_cast<size_t>(offsets[i]);
     tokens_[i] = {ids[i], static_cast<TokenPhase>(phases[i]), steps[i],
@@ -377,7 +370,7 @@ void StoredTrace::ReadRoles(const CheckedDataset& dataset) {
   for (size_t i = 0; i < roles.size(); ++i) {
     if (roles[i] < 0 || roles[i] > static_cast<int8_t>(TokenRole::kVideo)) {
       file_.Refuse(dataset.name, "holds " + std::to_string(roles[i]) + ", known values are 0 to " +
-                                     std::to_string(static_cast<int>(TokenRole::kVideo)) + "; " + kDamaged);
+                                     std::to_string(static_cast<int>(TokenRole::kVideo)));
     }
     tokens_[i].role = static_cast<TokenRole>(roles[i]);
   }
@@ -389,7 +382,7 @@ void StoredTrace::ReadPositions(const CheckedDataset& dataset) {
   file_.Read(dataset, 0, 0, num_tokens_, CheckedEnd(dataset, num_tokens_), positions.data());
   for (size_t i = 0; i < positions.size(); ++i) {
     if (positions[i] < 0) {
-      file_.Refuse(dataset.name, "holds " + std::to_string(positions[i]) + ", must be at least 0; " + kDamaged);
+      file_.Refuse(dataset.name, "holds " + std::to_string(positions[i]) + ", must be at least 0");
     }
     tokens_[i / axes].positions[i % axes] = positions[i];
   }
@@ -401,8 +394,7 @@ void StoredTrace::ReadRowPositions(const StoredGroup& group) {
   int32_t last = -1;
   for (const int32_t position : row_positions_) {
     if (position <= last) {
-      file_.Refuse(dataset.name,
-                   "holds " + std::to_string(position) + " after " + std::to_string(last) + "; " + kDamaged);
+      file_.Refuse(dataset.name, "holds " + std::to_string(position) + " after " + std::to_string(last));
     }
     last = position;
   }
@@ -410,7 +402,7 @@ void StoredTrace::ReadRowPositions(const StoredGroup& group) {
   const auto end = std::lower_bound(row_positions_.begin(), row_positions_.end(), num_tokens_);
   if (complete_ && end != row_positions_.end()) {
     file_.Refuse(dataset.name, "holds position " + std::to_string(*end) + " in a trace of " +
-                                   std::to_string(num_tokens_) + " tokens; " + kDamaged);
+                                   std::to_string(num_tokens_) + " tokens");
   }
   row_positions_.erase(end, row_positions_.end());
 }
@@ -420,7 +412,7 @@ void StoredTrace::RequireHeads(CheckedDataset& dataset, const std::vector<int64_
   const auto expected = [&](size_t axis, int64_t value) {
     if (dataset.extents[axis] != value) {
       file_.Refuse(dataset.name, "has extent " + std::to_string(dataset.extents[axis]) + " instead of " +
-                                     std::to_string(value) + " in dimension " + std::to_string(axis) + "; " + kDamaged);
+                                     std::to_string(value) + " in dimension " + std::to_string(axis));
     }
   };
   for (size_t axis = 0; axis < extents.size(); ++axis) {
@@ -434,7 +426,7 @@ void StoredTrace::RequireHeads(CheckedDataset& dataset, const std::vector<int64_
   const int64_t most = file_.size() * (dataset.stored->IsCompressed() ? int64_t{kMostPerPackedByte} : 1);
   if (used > most / item_total) {
     file_.Refuse(dataset.name, "declares " + std::to_string(used) + " rows or tokens in a file of " +
-                                   std::to_string(file_.size()) + " bytes; " + kDamaged);
+                                   std::to_string(file_.size()) + " bytes");
   }
   file_.RequireStored(dataset, used, StoredLayout::kChunked);
 }
@@ -445,7 +437,7 @@ void StoredTrace::OpenPart(Part* part, const StoredGroup& group) {
     if (!SameShape(layout_, first, static_cast<size_t>(slot))) {
       file_.Refuse("/" + group.path, "holds layers " + std::to_string(layout_.layers[first]) + " and " +
                                          std::to_string(layout_.layers[static_cast<size_t>(slot)]) +
-                                         ", which differ in shape; " + kDamaged);
+                                         ", which differ in shape");
     }
   }
   for (const TensorSpec& spec : kTensorSpecs) {

@@ -13,8 +13,8 @@ const StoredAttribute& UntrustedFile::Attribute(const StoredGroup& group, const 
   const std::string field = "attribute " + name;
   const auto found = std::find_if(group.attributes.begin(), group.attributes.end(),
                                   [&](const StoredAttribute& one) { return one.name == name; });
-  if (found == group.attributes.end()) Refuse(field, std::string("is missing; ") + kind_.not_one);
-  if (found->extents.size() != rank) Refuse(field, std::string("has an unexpected shape; ") + kind_.damaged);
+  if (found == group.attributes.end()) Refuse(field, "is missing", kind_.not_one);
+  if (found->extents.size() != rank) Refuse(field, "has an unexpected shape");
   return *found;
 }
 
@@ -22,14 +22,13 @@ std::string UntrustedFile::Text(const StoredGroup& group, const std::string& nam
   const StoredAttribute& attribute = Attribute(group, name, 0);
   const std::string field = "attribute " + name;
   if (attribute.type.kind != StoredKind::kText) {
-    Refuse(field, std::string("has ") + ClassName(attribute.type.type_class) + " instead of a fixed-length string; " +
-                      kind_.damaged);
+    Refuse(field, std::string("has ") + ClassName(attribute.type.type_class) + " instead of a fixed-length string");
   }
   if (attribute.type.size > kMaxAttributeText) {
     Refuse(field, "has " + std::to_string(attribute.type.size) + " bytes, at most " +
-                      std::to_string(kMaxAttributeText) + " are allowed; " + kind_.damaged);
+                      std::to_string(kMaxAttributeText) + " are allowed");
   }
-  if (!attribute.readable) Refuse(field, std::string("cannot be read; ") + kind_.damaged);
+  if (!attribute.readable) Refuse(field, "cannot be read");
   return attribute.bytes.substr(0, attribute.bytes.find('\0'));
 }
 
@@ -37,11 +36,11 @@ void UntrustedFile::ReadScalar(const StoredGroup& group, const std::string& name
                                size_t bytes) const {
   const StoredAttribute& attribute = Attribute(group, name, 0);
   if (attribute.type.kind != type) {
-    Refuse("attribute " + name, std::string("has ") + ClassName(attribute.type.type_class) + " that " + kind_.noun +
-                                    " does not use there; " + kind_.damaged);
+    Refuse("attribute " + name,
+           std::string("has ") + ClassName(attribute.type.type_class) + " that " + kind_.noun + " does not use there");
   }
   if (!attribute.readable || attribute.bytes.size() != bytes) {
-    Refuse("attribute " + name, std::string("cannot be read; ") + kind_.damaged);
+    Refuse("attribute " + name, "cannot be read");
   }
   std::memcpy(out, attribute.bytes.data(), bytes);
 }
@@ -68,7 +67,7 @@ bool UntrustedFile::Boolean(const StoredGroup& group, const std::string& name) c
   int8_t value = 0;
   ReadScalar(group, name, StoredKind::kBoolean, &value, sizeof value);
   if (value != 0 && value != 1) {
-    Refuse("attribute " + name, "is " + std::to_string(value) + " instead of 0 or 1; " + kind_.damaged);
+    Refuse("attribute " + name, "is " + std::to_string(value) + " instead of 0 or 1");
   }
   return value == 1;
 }
@@ -78,15 +77,14 @@ const std::string& UntrustedFile::List(const StoredGroup& group, const std::stri
   const StoredAttribute& attribute = Attribute(group, name, 1);
   const std::string field = "attribute " + name;
   if (attribute.type.kind != type) {
-    Refuse(field, std::string("is not a list of ") + type_name + "; " + kind_.damaged);
+    Refuse(field, std::string("is not a list of ") + type_name);
   }
   const uint64_t count = attribute.extents[0];
   if (count > static_cast<uint64_t>(max_count)) {
-    Refuse(field, "has " + std::to_string(count) + " entries, at most " + std::to_string(max_count) + " are allowed; " +
-                      kind_.damaged);
+    Refuse(field, "has " + std::to_string(count) + " entries, at most " + std::to_string(max_count) + " are allowed");
   }
   if (!attribute.readable || attribute.bytes.size() != count * 4) {
-    Refuse(field, std::string("cannot be read; ") + kind_.damaged);
+    Refuse(field, "cannot be read");
   }
   return attribute.bytes;
 }

@@ -37,24 +37,24 @@ void UntrustedFile::RequireChunkShape(const CheckedDataset& dataset) const {
     fits = fits && (i == dataset.axis || stored.chunk[i] == (i < dataset.axis ? 1 : extent));
     if (i < dataset.axis) overflow = __builtin_mul_overflow(chunks, extent, &chunks) || overflow;
   }
-  if (!fits) Refuse(dataset.name, std::string("has chunks that ") + kind_.noun + " never has; " + kind_.damaged);
+  if (!fits) Refuse(dataset.name, std::string("has chunks that ") + kind_.noun + " never has");
   // Of that shape a chunk has at most 16 MiB, as was checked.
   const auto bytes = static_cast<uint64_t>(dataset.part_items * dataset.item_bytes) + kChecksumBytes;
   const size_t sizes = stored.IsCompressed() ? stored.chunk_addresses.size() : 0;
   if (overflow || stored.chunk_addresses.size() != chunks || stored.chunk_bytes != bytes ||
       stored.chunk_sizes.size() != sizes) {
-    Refuse(dataset.name, std::string("has a list of chunks that does not fit its extents; ") + kind_.damaged);
+    Refuse(dataset.name, "has a list of chunks that does not fit its extents");
   }
 }
 
 void UntrustedFile::Claim(const CheckedDataset& dataset, const std::vector<Place>& places, uint64_t data_bytes) {
-  const auto refuse = [&](const std::string& problem) { Refuse(dataset.name, problem + "; " + kind_.damaged); };
+  const auto refuse = [&](const std::string& problem) { Refuse(dataset.name, problem); };
   const auto middle = static_cast<std::ptrdiff_t>(claimed_.size());
   const auto size = static_cast<uint64_t>(size_);
   for (const auto& [address, bytes] : places) {
     if (address == kNoAddress) refuse("lacks data that the other fields declare");
     if (bytes > size || address > size - bytes) {
-      if (size_ < declared_size_) throw BadInputError({.file = path_, .problem = Unreadable("")});
+      if (size_ < declared_size_) throw BadInputError(Unreadable(""));
       refuse("has data beyond the end of the file");
     }
     claimed_.emplace_back(address, address + bytes);
@@ -74,7 +74,7 @@ void UntrustedFile::Claim(const CheckedDataset& dataset, const std::vector<Place
 
 void UntrustedFile::RequireStored(CheckedDataset& dataset, int64_t used, StoredLayout layout) {
   const StoredDataset& stored = *dataset.stored;
-  const auto refuse = [&](const std::string& problem) { Refuse(dataset.name, problem + "; " + kind_.damaged); };
+  const auto refuse = [&](const std::string& problem) { Refuse(dataset.name, problem); };
   if (used == 0) return;
   const bool empty =
       dataset.item_bytes == 0 || std::find(dataset.extents.begin(), dataset.extents.end(), 0) != dataset.extents.end();
@@ -147,7 +147,7 @@ void UntrustedFile::ReadPart(const CheckedDataset& dataset, int64_t part, int64_
   ReadBytes(dataset, address, whole.get(), static_cast<int64_t>(stored_bytes + kChecksumBytes));
   if (verify) {
     if (Fletcher32(whole.get(), stored_bytes) != LittleEndian(whole.get() + stored_bytes)) {
-      Refuse(dataset.name, std::string("has a chunk whose checksum is wrong; ") + kind_.damaged);
+      Refuse(dataset.name, "has a chunk whose checksum is wrong");
     }
     dataset.verified[number].store(true, std::memory_order_relaxed);
   }
@@ -158,7 +158,7 @@ void UntrustedFile::ReadPart(const CheckedDataset& dataset, int64_t part, int64_
   const auto data = std::make_unique_for_overwrite<char[]>(data_bytes);
   if (!ReadCompressedChunk({whole.get(), stored_bytes}, static_cast<int64_t>(stored.type.size),
                            {data.get(), data_bytes})) {
-    Refuse(dataset.name, std::string("has a chunk that cannot be decompressed; ") + kind_.damaged);
+    Refuse(dataset.name, "has a chunk that cannot be decompressed");
   }
   std::memcpy(out, data.get() + first_byte, static_cast<size_t>(bytes));
 }
@@ -169,9 +169,9 @@ void UntrustedFile::ReadBytes(const CheckedDataset& dataset, uint64_t address, c
     const ssize_t got = pread(descriptor_, out, static_cast<size_t>(bytes), at);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
-      Refuse(dataset.name, std::string("cannot be read (") + std::strerror(errno) + "); check the disk");
+      Refuse(dataset.name, std::string("cannot be read (") + std::strerror(errno) + ")", "check the disk");
     }
-    if (got == 0) Refuse(dataset.name, "was cut short while it was read; copy the whole file again");
+    if (got == 0) Refuse(dataset.name, "was cut short while it was read", "copy the whole file again");
     out += got;
     at += got;
     bytes -= got;
@@ -180,12 +180,12 @@ void UntrustedFile::ReadBytes(const CheckedDataset& dataset, uint64_t address, c
 
 std::string UntrustedFile::TextDataset(const StoredGroup& group, const std::string& name, int64_t max_bytes) {
   if (const StoredDataset& found = Find(group, name); found.type.kind != StoredKind::kText) {
-    Refuse("/" + group.path + "/" + name, std::string("is not a fixed-length string; ") + kind_.damaged);
+    Refuse("/" + group.path + "/" + name, "is not a fixed-length string");
   }
   CheckedDataset dataset = Dataset(group, name, StoredKind::kText, 0, 0);
   if (dataset.item_bytes > max_bytes || dataset.item_bytes > size_) {
     Refuse(dataset.name, "has " + std::to_string(dataset.item_bytes) + " bytes in a file of " + SizeInWords() +
-                             ", at most " + std::to_string(max_bytes) + " are allowed; " + kind_.damaged);
+                             ", at most " + std::to_string(max_bytes) + " are allowed");
   }
   RequireStored(dataset, 1, StoredLayout::kContiguous);
   std::string text(static_cast<size_t>(dataset.item_bytes), '\0');

@@ -103,9 +103,7 @@ UntrustedFile::UntrustedFile(const std::string& path, const UntrustedFileKind& k
   }
   if (problem.empty() && contents_.failure.empty()) return;
   close(descriptor_);
-  throw BadInputError(
-      {.file = path_,
-       .problem = Unreadable(problem.empty() ? Printable(contents_.failure) : "the HDF5 library " + problem)});
+  throw BadInputError(Unreadable(problem.empty() ? Printable(contents_.failure) : "the HDF5 library " + problem));
 }
 
 UntrustedFile::UntrustedFile(const std::string& path, const UntrustedFileKind& kind, Contents contents)
@@ -150,12 +148,14 @@ void UntrustedFile::Measure() {
   stored_size_ = status.st_blocks == 0 ? size_ : std::min<int64_t>(size_, status.st_blocks * kBlock);
 }
 
-std::string UntrustedFile::Unreadable(const std::string& reason) const {
+Fault UntrustedFile::Unreadable(const std::string& reason) const {
   if (size_ < declared_size_) {
-    return "holds " + std::to_string(size_) + " bytes of " + std::to_string(declared_size_) +
-           ": it was cut short, as by a copy or a download that ended early; copy the whole file again";
+    return {.file = path_,
+            .problem = "holds " + std::to_string(size_) + " bytes of " + std::to_string(declared_size_) +
+                       ": it was cut short, as by a copy or a download that ended early",
+            .remedy = "copy the whole file again"};
   }
-  return "cannot be read as HDF5 (" + reason + "); " + kind_.damaged;
+  return {.file = path_, .problem = "cannot be read as HDF5 (" + reason + ")", .remedy = kind_.damaged};
 }
 
 std::string UntrustedFile::SizeInWords() const {
@@ -163,8 +163,12 @@ std::string UntrustedFile::SizeInWords() const {
   return std::to_string(size_) + " bytes, " + std::to_string(stored_size_) + " of them on the disk";
 }
 
+void UntrustedFile::Refuse(const std::string& field, const std::string& problem, const std::string& remedy) const {
+  throw BadInputError({.file = path_, .field = field, .problem = problem, .remedy = remedy});
+}
+
 void UntrustedFile::Refuse(const std::string& field, const std::string& problem) const {
-  throw BadInputError({.file = path_, .problem = field + ": " + problem});
+  Refuse(field, problem, kind_.damaged);
 }
 
 const StoredGroup& UntrustedFile::Group(const std::string& path) const {
@@ -174,14 +178,14 @@ const StoredGroup& UntrustedFile::Group(const std::string& path) const {
     const StoredGroup* root = contents_.Group("");
     const bool dataset = root != nullptr && std::any_of(root->datasets.begin(), root->datasets.end(),
                                                         [&](const StoredDataset& one) { return one.name == path; });
-    Refuse(field, dataset ? std::string("is not a readable group; ") + kind_.damaged
-                          : std::string("is missing; ") + kind_.not_one);
+    if (!dataset) Refuse(field, "is missing", kind_.not_one);
+    Refuse(field, "is not a readable group");
   }
-  if (!group->readable) Refuse(field, std::string("is not a readable group; ") + kind_.damaged);
-  if (group->crowded) Refuse(field, std::string("has an implausible number of members; ") + kind_.damaged);
+  if (!group->readable) Refuse(field, "is not a readable group");
+  if (group->crowded) Refuse(field, "has an implausible number of members");
   if (!group->foreign_link.empty()) {
     Refuse(field, "member \"" + group->foreign_link + "\" is a soft or external link or a second name, which " +
-                      kind_.noun + " never has; " + kind_.damaged);
+                      kind_.noun + " never has");
   }
   return *group;
 }
@@ -190,11 +194,11 @@ const StoredDataset& UntrustedFile::Find(const StoredGroup& group, const std::st
   const std::string field = group.path.empty() ? "/" + name : "/" + group.path + "/" + name;
   for (const StoredDataset& dataset : group.datasets) {
     if (dataset.name != name) continue;
-    if (!dataset.readable) Refuse(field, std::string("is not a readable dataset; ") + kind_.damaged);
+    if (!dataset.readable) Refuse(field, "is not a readable dataset");
     return dataset;
   }
   const bool is_group = contents_.Group(field.substr(1)) != nullptr;
-  Refuse(field, std::string(is_group ? "is not a readable dataset; " : "is missing; ") + kind_.damaged);
+  Refuse(field, is_group ? "is not a readable dataset" : "is missing");
 }
 
 CheckedDataset UntrustedFile::Dataset(const StoredGroup& group, const std::string& name, StoredKind type, int rank,
@@ -203,7 +207,7 @@ CheckedDataset UntrustedFile::Dataset(const StoredGroup& group, const std::strin
   CheckedDataset checked;
   checked.name = group.path.empty() ? "/" + name : "/" + group.path + "/" + name;
   checked.stored = &stored;
-  const auto refuse = [&](const std::string& problem) { Refuse(checked.name, problem + "; " + kind_.damaged); };
+  const auto refuse = [&](const std::string& problem) { Refuse(checked.name, problem); };
   if (stored.type.kind != type || stored.type.size == 0 ||
       (type != StoredKind::kText && stored.type.size != SizeOf(type))) {
     refuse(std::string("has ") + ClassName(stored.type.type_class) + " that " + kind_.noun + " does not use there");
@@ -215,7 +219,7 @@ CheckedDataset UntrustedFile::Dataset(const StoredGroup& group, const std::strin
   if (axis < 2 || !stored.IsCompressed()) {
     for (const int32_t filter : stored.filters) {
       if (filter != kChecksumFilter) {
-        refuse("uses filter " + std::to_string(filter) + "; " + kind_.noun + " only uses the checksum (filter 3)" +
+        refuse("uses filter " + std::to_string(filter) + ", and " + kind_.noun + " only uses the checksum (filter 3)" +
                (axis < 2 ? "" : ", or 2, 1 and 3"));
       }
     }

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
 #include "trace/contents.h"
 
 namespace headscope::data {
@@ -94,7 +95,9 @@ class UntrustedFile {
   static bool HasAttribute(const StoredGroup& group, const std::string& name);
   static bool HasDataset(const StoredGroup& group, const std::string& name);
 
-  // Throws BadInputError "<path>: <field>: <problem>".
+  // Throws BadInputError "<path>: <field>: <problem>; <remedy>". Without a remedy: what a damaged file of the kind
+  // needs.
+  [[noreturn]] void Refuse(const std::string& field, const std::string& problem, const std::string& remedy) const;
   [[noreturn]] void Refuse(const std::string& field, const std::string& problem) const;
 
  private:
@@ -102,7 +105,7 @@ class UntrustedFile {
   void Measure();
   const StoredDataset& Find(const StoredGroup& group, const std::string& name) const;
   // What is wrong with a file that HDF5 does not read, for `reason`, and the remedy.
-  std::string Unreadable(const std::string& reason) const;
+  Fault Unreadable(const std::string& reason) const;
   std::string SizeInWords() const;
   void RequireChunkShape(const CheckedDataset& dataset) const;
   // A place in the file.

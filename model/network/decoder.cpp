@@ -105,8 +105,11 @@ void Decoder::ForgetPass() {
 at::Tensor Decoder::TokenTensor(std::span<const int32_t> tokens) const {
   for (const int32_t token : tokens) {
     if (token < 0 || token >= config.vocabulary_size) {
-      throw BadInputError("token id " + std::to_string(token) + " is outside the model's vocabulary of " +
-                          std::to_string(config.vocabulary_size) + "; use the tokenizer of the same folder");
+      throw BadInputError(
+          {.field = "token id",
+           .value = std::to_string(token),
+           .problem = "it is outside the model's vocabulary of " + std::to_string(config.vocabulary_size),
+           .remedy = "use the tokenizer of the same folder"});
     }
   }
   const at::Tensor ids = at::empty({static_cast<int64_t>(tokens.size())}, at::kInt);
@@ -217,8 +220,11 @@ at::Tensor Decoder::LayerInputs(std::span<const int32_t> tokens, const at::Tenso
       token = 0;
       continue;
     }
-    throw BadInputError("token id " + std::to_string(token) + " is outside the " + std::to_string(rules.vocabulary) +
-                        " tokens of vocab_size_per_layer_input; use the tokenizer of the same folder");
+    throw BadInputError(
+        {.field = "token id",
+         .value = std::to_string(token),
+         .problem = "it is outside the " + std::to_string(rules.vocabulary) + " tokens of vocab_size_per_layer_input",
+         .remedy = "use the tokenizer of the same folder"});
   }
   const std::vector<int64_t> shape = {x.size(0), config.num_layers, rules.size};
   const at::Tensor own = at::embedding(weights.layer_embedding, TokenTensor(known));

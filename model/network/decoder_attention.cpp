@@ -177,8 +177,9 @@ at::Tensor Decoder::Attention(const at::Tensor& input, const at::Tensor& x, size
   const AttentionExtras wanted = attention->Wants();
   if (wanted.q_pre_rope) {
     if (facts.qk_norm == QkNorm::kEachHeadAfterRope) {
-      throw UsageError("the method looks at queries before RoPE, behind which " + config.model_type +
-                       " has a norm of them; choose another method");
+      throw UsageError({.problem = "the method looks at queries before RoPE, behind which " + config.model_type +
+                                   " has a norm of them",
+                        .remedy = "choose another method"});
     }
     plain_q = Captured(made.plain_q).cpu();
     call.q_pre_rope = tensor(plain_q);

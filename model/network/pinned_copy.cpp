@@ -31,9 +31,8 @@ at::Tensor PinnedCopy::Of(const at::Tensor& from) {
   try {
     to = at::empty(from.sizes(), pinned);
   } catch (const std::exception&) {
-    throw DeviceError(
-        "copying a layer's heads from the GPU: the host's memory is used up; close other programs, or choose a smaller "
-        "chunk");
+    throw DeviceError({.problem = "copying a layer's heads from the GPU: the host's memory is used up",
+                       .remedy = "close other programs, or choose a smaller chunk"});
   }
   copies_.emplace_back(from.to(stream_.device()).contiguous(), to);
   bytes_ += static_cast<int64_t>(from.nbytes());

@@ -23,11 +23,12 @@ const TorchLibrary* Load() {
     for (const char* no_memory :
          {"failed to map segment", "annot allocate memory", "out of memory", "cannot map zero-fill"}) {
       if (reason.find(no_memory) == std::string::npos) continue;
-      throw DeviceError("LibTorch, which runs the model, cannot be loaded: the memory is used up (" + reason +
-                        "); close other programs or raise the limit (ulimit -v)");
+      throw DeviceError(
+          {.problem = "LibTorch, which runs the model, cannot be loaded: the memory is used up (" + reason + ")",
+           .remedy = "close other programs or raise the limit (ulimit -v)"});
     }
-    throw FailedError("LibTorch, which runs the model, cannot be loaded (" + reason +
-                      "); build headscope on this machine: scripts/run installs LibTorch and builds");
+    throw FailedError({.problem = "LibTorch, which runs the model, cannot be loaded (" + reason + ")",
+                       .remedy = "build headscope on this machine: scripts/run installs LibTorch and builds"});
   }
   return reinterpret_cast<TorchLibraryEntry*>(entry)();
 }

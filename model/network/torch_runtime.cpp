@@ -75,12 +75,14 @@ void RequireThreads(int32_t team) {
   const size_t started = threads.size();
   for (std::thread& thread : threads) thread.join();
   if (static_cast<int64_t>(started) == needed) return;
-  throw DeviceError("computing with " + std::to_string(team) + (team == 1 ? " thread" : " threads") + " takes " +
-                    std::to_string(needed) + (needed == 1 ? " helper thread" : " helper threads") +
-                    " besides the main one, and the system lets headscope start " +
-                    (started == 0 ? std::string("none") : "only " + std::to_string(started)) + " (" + reason +
-                    "); close other programs, raise the limit (ulimit -u or -v, or the container's process limit)" +
-                    (team > 1 ? " or use one thread" : ""));
+  throw DeviceError(
+      {.problem = "computing with " + std::to_string(team) + (team == 1 ? " thread" : " threads") + " takes " +
+                  std::to_string(needed) + (needed == 1 ? " helper thread" : " helper threads") +
+                  " besides the main one, and the system lets headscope start " +
+                  (started == 0 ? std::string("none") : "only " + std::to_string(started)) + " (" + reason + ")",
+       .remedy = std::string("close other programs, raise the limit (ulimit -u or -v, or the container's process "
+                             "limit)") +
+                 (team > 1 ? " or use one thread" : "")});
 }
 
 // Runs `work`; what it throws says what is the matter in one line, without LibTorch's trace of C++ frames.
@@ -191,10 +193,11 @@ void SetTorchThreads(int32_t num_threads) {
 
 void RethrowTorchError(const std::string& doing, std::string_view smaller) {
   const std::string less(smaller);
-  const std::string gpu_full = doing + ": the GPU's memory is used up; free some of it" +
-                               (less.empty() ? " or " : ", " + less + ", or ") + std::string(kUseCpu);
-  const std::string host_full =
-      doing + ": the memory is used up; close other programs" + (less.empty() ? "" : ", or " + less);
+  const Fault gpu_full = {
+      .problem = doing + ": the GPU's memory is used up",
+      .remedy = "free some of it" + (less.empty() ? " or " : ", " + less + ", or ") + std::string(kUseCpu)};
+  const Fault host_full = {.problem = doing + ": the memory is used up",
+                           .remedy = "close other programs" + (less.empty() ? "" : ", or " + less)};
   try {
     throw;
   } catch (const c10::OutOfMemoryError&) {
@@ -208,7 +211,7 @@ void RethrowTorchError(const std::string& doing, std::string_view smaller) {
     // above it (no room for their workspaces).
     if (says("DefaultCPUAllocator")) throw DeviceError(host_full);
     if (says("out of memory") || says("_ALLOC_FAILED")) throw DeviceError(gpu_full);
-    throw FailedError(doing + ": " + std::string(what.substr(0, what.find('\n'))));
+    throw FailedError({.problem = doing + ": " + std::string(what.substr(0, what.find('\n')))});
   }
 }
 

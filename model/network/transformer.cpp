@@ -55,11 +55,12 @@ std::vector<float> TorchTransformer::Forward(std::span<const int32_t> tokens, Lo
   if (tokens.empty()) throw std::invalid_argument("a forward pass needs at least one token");
   const auto rows = static_cast<int64_t>(tokens.size());
   if (m.length + rows > m.config.max_positions) {
-    throw UsageError("the prompt needs " + std::to_string(m.length + rows) + " positions and the model has " +
-                     PositionsText(m.config) + "; use a shorter prompt or fewer decode tokens");
+    throw UsageError({.problem = "the prompt needs " + std::to_string(m.length + rows) +
+                                 " positions and the model has " + PositionsText(m.config),
+                      .remedy = "use a shorter prompt or fewer decode tokens"});
   }
   if (m.length > 0 && !m.config.family->causal)
-    throw UsageError("an encoder reads a text in one pass; feed the whole text at once");
+    throw UsageError({.problem = "an encoder reads a text in one pass", .remedy = "feed the whole text at once"});
   const c10::InferenceMode no_gradients;
   try {
     m.Grow(m.length + rows);

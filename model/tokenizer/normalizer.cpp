@@ -34,8 +34,10 @@ class Output {
   // So many bytes more, which may be dropped.
   void Count(size_t bytes) {
     if (bytes > most_ - counted_) {
-      throw BadInputError("tokenizer.json: normalizer: makes the text more than " + std::to_string(kMostGrowth) +
-                          " times as long; use the tokenizer.json that was published with the weights");
+      throw BadInputError({.file = "tokenizer.json",
+                           .field = "normalizer",
+                           .problem = "makes the text more than " + std::to_string(kMostGrowth) + " times as long",
+                           .remedy = "use the tokenizer.json that was published with the weights"});
     }
     counted_ += bytes;
   }

@@ -99,8 +99,9 @@ void Splitter::SplitValid(std::string_view text, const Visit& visit) const {
                                   PCRE2_NO_UTF_CHECK, match.get(), limits.get());
     if (found == PCRE2_ERROR_NOMATCH) break;
     if (found < 0) {
-      throw BadInputError("splitting the text into words failed at byte " + std::to_string(done) + ": " +
-                          MessageOf(found) + "; use a shorter text");
+      throw BadInputError(
+          {.problem = "splitting the text into words failed at byte " + std::to_string(done) + ": " + MessageOf(found),
+           .remedy = "use a shorter text"});
     }
     const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(match.get());
     if (bounds[0] > done) visit(text.substr(done, bounds[0] - done), false);

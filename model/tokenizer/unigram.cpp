@@ -114,9 +114,10 @@ void Unigram::PutUnknown(std::string_view text, std::vector<int32_t>* ids) const
     return;
   }
   if (unknown_id_ < 0)
-    throw BadInputError(
-        "tokenizer.json: model.unk_id: is null, and the text has characters outside the vocabulary; use a text without "
-        "them");
+    throw BadInputError({.file = "tokenizer.json",
+                         .field = "model.unk_id",
+                         .problem = "is null, and the text has characters outside the vocabulary",
+                         .remedy = "use a text without them"});
   ids->push_back(unknown_id_);
 }
 

@@ -193,10 +193,10 @@ class Refusals(TraceCase):
         # Ten million spaces are one word: splitting them gave up, and the message named no file.
         long_prompt.write_text(" " * 10_000_000)
         refused = run("capture", MODEL, "--prompt", long_prompt, "-o", out, code=2).stderr
-        self.assertRegex(refused, r"the prompt \S+long.txt has at least [0-9]+ tokens, .*; use a shorter prompt")
+        self.assertRegex(refused, r"long.txt: the prompt has at least [0-9]+ tokens, .*; use a shorter prompt")
         long_prompt.write_text("zebra " * 30000)
         refused = run("capture", MODEL, "--prompt", long_prompt, "-o", out, code=2).stderr
-        self.assertRegex(refused, r"the prompt \S+ has at least [0-9]+ tokens, but the model has 16384 positions \(max_position_embeddings\); use a shorter prompt")
+        self.assertRegex(refused, r"\S+: the prompt has at least [0-9]+ tokens, but the model has 16384 positions \(max_position_embeddings\); use a shorter prompt")
 
     def test_what_nothing_is_called_is_named(self):
         environment = environment_without("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")

@@ -110,7 +110,7 @@ class ModelFamilies(unittest.TestCase):
         layers, trace = facts("llama4_text")
         self.assertEqual([(layer["chunk"], layer["norm"]) for layer in layers], [(16, "head after rope")] * 2 + [(0, "none")])
         said = run("eval", self.checkpoint("llama4_text"), "--task", "passkey", "--length", 400, "--samples", 1, "--attention", "a-shape", "--quiet", code=2).stderr
-        self.assertIn("layer 0 attends within blocks of 16 tokens, which methods do not", said)
+        self.assertIn("layer 0: it attends within blocks of 16 tokens, which methods do not", said)
         layers, trace = facts("qwen3_next")
         self.assertEqual([(layer["layer"], layer["output_gate"]) for layer in layers], [(2, "per channel")])
         said = run("capture", self.checkpoint("qwen3_next"), "--text", "one", "--layers", "1", "-o", self.path / "none.h5", code=2).stderr
@@ -141,7 +141,7 @@ class ModelFamilies(unittest.TestCase):
             self.assertEqual(json.loads(run("info", path, "--json").stdout)["recorded"], names)
         self.assertNotIn("it would hold", run("info", self.checkpoint("llama_gqa")).stdout)
         said = run("eval", self.checkpoint("deepseek_v32"), "--task", "passkey", "--length", 400, "--samples", 1, "--attention", "a-shape", "--quiet", code=2).stderr
-        self.assertIn("layer 0 attends to the 24 tokens that its own index chooses, which methods do not", said)
+        self.assertIn("layer 0: it attends to the 24 tokens that its own index chooses, which methods do not", said)
         # The last layers read an earlier one's keys and values, which are not stored again; those without a window have larger heads.
         layers, trace = facts("gemma4_text")
         self.assertEqual([(layer["kv_layer"], layer["head_dim"], layer["window"]) for layer in layers],

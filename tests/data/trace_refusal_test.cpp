@@ -365,7 +365,7 @@ const BadFile kBadFiles[] = {
      [](hid_t f) { Replace(f, "tokens", H5T_STD_I32LE, Simple({3})); }},
     {"OtherFormat", "attribute format", "is \"elsewhere\"", [](hid_t f) { SetText(f, "/", "format", "elsewhere"); }},
     {"NoFormat", "attribute format", "is missing", [](hid_t f) { H5Adelete(f, "format"); }},
-    {"NewerVersion", "attribute version", "is 4; this headscope reads versions 1 to 3",
+    {"NewerVersion", "attribute version", "is 4, and this headscope reads versions 1 to 3",
      [](hid_t f) { SetInt32(f, "/", "version", 4); }},
     {"VersionOfBidirectionalLayersWithoutThem", "attribute version", "is 3, but a trace of these layers has version 2",
      [](hid_t f) { SetInt32(f, "/", "version", 3); }},

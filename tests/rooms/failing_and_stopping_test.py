@@ -97,6 +97,23 @@ def problem_errors(name, text):
     return errors
 
 
+def sentence_errors(name, text):
+    """Of throw XError("..; ..") and its like: what is wrong and what to do are told apart (base/errors.h), so that whoever catches it can add to it."""
+    errors = []
+    for match in re.finditer(r"\bthrow (?:Failed|Usage|BadInput|Device)Error\(\s*(?!Fault\b)(?=[^{\s])", text):
+        depth = 1
+        for part in re.finditer(r'"((?:[^"\\]|\\.)*)"|[({\[]|[)}\]]', text[match.end():]):
+            if part[0][0] == '"':
+                if depth == 1 and re.search(r"; |;$|: (?:choose|give|leave|name|use) ", part[1]):
+                    errors.append(f"{name}:{text[:match.start()].count(chr(10)) + 1}: one string says what is wrong and what to do; give the parts of a Fault (base/errors.h)")
+                    break
+            else:
+                depth += 1 if part[0] in "({[" else -1
+            if depth == 0:
+                break
+    return errors
+
+
 def stop_errors(name, text):
     return [
         f"{name}:{number}: {form} asks somebody to stop, or says that it did; pass a std::stop_token, and see base/stop.h"
@@ -111,7 +128,7 @@ class Repository(unittest.TestCase):
         self.assertGreater(len(files), 300)
         for path in files:
             text = (SOURCE / path).read_text(errors="replace")
-            errors += policy_errors(str(path), text) + option_errors(str(path), text) + stop_errors(str(path), text) + problem_errors(str(path), text)
+            errors += policy_errors(str(path), text) + option_errors(str(path), text) + stop_errors(str(path), text) + problem_errors(str(path), text) + sentence_errors(str(path), text)
         self.assertEqual(errors, [])
 
 
@@ -141,6 +158,15 @@ class Checks(unittest.TestCase):
         for text in ('{.problem = "is missing", .remedy = "look there; or here"}', '{.problem = f("a", b), .remedy = "c; d"}',
                      'fault.problem = why; Say("one; two");', 'if (fault.problem == "a; b") return;'):
             self.assertEqual(problem_errors("data/a.cpp", text), [], text)
+
+    def test_remedies_in_one_string(self):
+        for text in ('throw UsageError("it is missing; make one");', 'throw BadInputError(\n    path + ": cannot be read; choose " + Other("a"));',
+                     'throw DeviceError("the memory is used up: use " + less);', 'throw FailedError("it failed" + why + "; " + remedy);'):
+            self.assertEqual(len(sentence_errors("data/a.cpp", text)), 1, text)
+        for text in ('throw UsageError({.problem = "it is missing", .remedy = "make one; or two"});', 'throw UsageError(Fault{.remedy = "a; b"});',
+                     'throw FailedError(OutputFault(path, "it is a folder", "name a file; or two"));', 'throw FailedError(what); Say("one; two");',
+                     'throw BadInputError(\n    {.file = path, .remedy = "a; b"});'):
+            self.assertEqual(sentence_errors("data/a.cpp", text), [], text)
 
     def test_other_ways_to_stop(self):
         for line in ("const std::atomic<bool>* cancelled = nullptr;", "std::atomic<bool> stop_ = false;", "void Work(const std::atomic<bool>& flag);",
