@@ -51,16 +51,11 @@ struct DecodeWork {
   bool upkeep = false;      // what a method costs beside its steps; not an attention of its own
 };
 
-// Of a step that reads `components` of every key for an estimate (0: it makes none) and attends `num_tokens` rows of K
-// and V per KV head: what a kernel has to read at least (SparQ, equation 11, without the terms of a few rows).
-int64_t DecodeBytes(const kernels::AttentionProblem& problem, int64_t num_tokens, int64_t components);
-// The same where the lists of `selection` may differ in length.
-int64_t DecodeBytes(const kernels::AttentionProblem& problem, const kernels::DecodeSelection& selection,
-                    int64_t components);
+// Of a step that moves so many elements per KV head, as its selection says (DecodeSelection::elements_moved), or
+// kernels/step_elements.h where it has none. The new token's rows, which the elements include, are the append's.
+int64_t StepBytes(const kernels::AttentionProblem& problem, int64_t elements_moved);
 // Of SparQ's upkeep: the new token's row of K read and written, that of V read, the mean value read and written.
 int64_t AppendBytes(const kernels::AttentionProblem& problem);
-// The same of any step, as its selection says.
-int64_t MovedBytes(const kernels::AttentionProblem& problem, const kernels::DecodeSelection& selection);
 
 class BenchDevice {
  public:

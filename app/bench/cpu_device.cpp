@@ -13,6 +13,7 @@
 #include "kernels/cpu_executor.h"
 #include "kernels/cpu_memory.h"
 #include "kernels/cpu_sparq.h"
+#include "kernels/step_elements.h"
 
 namespace headscope::app::bench {
 namespace {
@@ -125,8 +126,7 @@ class CpuDevice : public BenchDevice {
     work.attend = [this, &placed, step] {
       CheckStatus(kernels::DecodeCpu(placed.problem, step->selection(), placed.output, options_));
     };
-    work.bytes_moved =
-        method.spec().IsStatic() ? DecodeBytes(placed.problem, selection, 0) : MovedBytes(placed.problem, selection);
+    work.bytes_moved = StepBytes(placed.problem, selection.elements_moved);
     return {work};
   }
 
@@ -162,13 +162,13 @@ class CpuDevice : public BenchDevice {
     state->mean.resize(static_cast<size_t>(int64_t{problem.batch} * problem.num_kv_heads * problem.ValueDim()));
     CheckStatus(kernels::MeanValueCpu(problem, options_, state->mean.data()));
     state->grown = state->mean;
-    const auto work_of = [&](const char* variant, bool two_copies, int64_t components) {
+    const auto work_of = [&](const char* variant, bool two_copies) {
       DecodeWork work = WorkOf(placed, [this, &placed, state, sparq, two_copies](kernels::DecodeSelection* made) {
         return kernels::SelectSparqCpu(placed.problem, sparq, two_copies ? state->keys : kernels::TransposedKeys{},
                                        state->mean.data(), options_, made);
       });
       work.variant = variant;
-      work.bytes_moved = DecodeBytes(problem, sparq.num_tokens, components);
+      work.bytes_moved = StepBytes(problem, kernels::ElementsOf(sparq, problem, two_copies).moved);
       return work;
     };
     DecodeWork append;
@@ -178,7 +178,7 @@ class CpuDevice : public BenchDevice {
       CheckStatus(kernels::AppendTokenCpu(placed.problem, state->keys, state->grown.data()));
     };
     append.bytes_moved = AppendBytes(problem);
-    return {work_of("two copies of K", true, sparq.rank), work_of("one copy of K", false, problem.head_dim), append};
+    return {work_of("two copies of K", true), work_of("one copy of K", false), append};
   }
 
   kernels::RunOptions options_;
@@ -186,32 +186,17 @@ class CpuDevice : public BenchDevice {
   unsigned flush_value_ = 0;
 };
 
-// `kept`: rows of K, and as many of V, over all KV heads of all sequences.
-int64_t BytesOf(const kernels::AttentionProblem& problem, int64_t kept, int64_t components) {
-  const int64_t num_lists = int64_t{problem.batch} * problem.num_kv_heads;
-  const int64_t elements = num_lists * problem.seq_k * components + kept * (problem.head_dim + problem.ValueDim());
-  return elements * kernels::SizeOf(problem.dtype);
-}
-
 }  // namespace
 
-int64_t DecodeBytes(const kernels::AttentionProblem& problem, int64_t num_tokens, int64_t components) {
-  return BytesOf(problem, num_tokens * problem.batch * problem.num_kv_heads, components);
-}
-
-int64_t DecodeBytes(const kernels::AttentionProblem& problem, const kernels::DecodeSelection& selection,
-                    int64_t components) {
-  return BytesOf(problem, kernels::NumTokens(selection, problem.seq_k), components);
+int64_t StepBytes(const kernels::AttentionProblem& problem, int64_t elements_moved) {
+  const int64_t of_step = elements_moved - (problem.head_dim + problem.ValueDim());
+  return int64_t{problem.batch} * problem.num_kv_heads * of_step * kernels::SizeOf(problem.dtype);
 }
 
 int64_t AppendBytes(const kernels::AttentionProblem& problem) {
   const int64_t of_k = 2 * int64_t{problem.head_dim} * kernels::SizeOf(problem.dtype);
   const int64_t of_v = problem.ValueDim() * (kernels::SizeOf(problem.dtype) + 2 * int64_t{sizeof(float)});
   return int64_t{problem.batch} * problem.num_kv_heads * (of_k + of_v);
-}
-
-int64_t MovedBytes(const kernels::AttentionProblem& problem, const kernels::DecodeSelection& selection) {
-  return int64_t{problem.batch} * problem.num_kv_heads * selection.elements_moved * kernels::SizeOf(problem.dtype);
 }
 
 std::unique_ptr<BenchDevice> MakeCpuDevice(const DeviceOptions& options) {

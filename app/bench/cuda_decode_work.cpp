@@ -16,6 +16,7 @@
 #include "kernels/cuda_decode_step.h"
 #include "kernels/cuda_prompt_votes.h"
 #include "kernels/sparq_setup.h"
+#include "kernels/step_elements.h"
 
 namespace headscope::app::bench {
 namespace {
@@ -79,7 +80,7 @@ DecodeWork DenseWork(BenchDevice& device, const PlacedProblem& placed) {
     CheckStatus(CudaDecodeStep().Run(placed.problem, {.selection = &whole->view}, placed.output, nullptr,
                                      state->workspace.get(), state->workspace_bytes, nullptr));
   };
-  work.bytes_moved = DecodeBytes(placed.problem, placed.problem.seq_k, 0);
+  work.bytes_moved = StepBytes(placed.problem, kernels::ElementsOfTokens(placed.problem, placed.problem.seq_k));
   return work;
 }
 
@@ -96,10 +97,10 @@ std::vector<DecodeWork> SparqWork(BenchDevice& device, const PlacedProblem& plac
                          .mean_value = static_cast<const float*>(state->mean_value.get())},
                         placed.output, nullptr, state->workspace.get(), state->workspace_bytes, nullptr));
   };
-  const int64_t chosen = std::min(options.num_tokens, problem.seq_k);
   const auto moved = [&](bool two_copies) {
-    if (how.YieldsToDense(problem, !two_copies)) return DecodeBytes(problem, problem.seq_k, 0);
-    return DecodeBytes(problem, chosen, two_copies ? options.rank : problem.head_dim);
+    return StepBytes(problem, how.YieldsToDense(problem, !two_copies)
+                                  ? kernels::ElementsOfTokens(problem, problem.seq_k)
+                                  : kernels::ElementsOf(options, problem, two_copies).moved);
   };
   const auto yields = [&](bool two_copies) {
     return std::string(how.YieldsToDense(problem, !two_copies) ? ", yields to dense" : "");
@@ -139,9 +140,7 @@ std::vector<DecodeWork> QuestWork(BenchDevice& device, const PlacedProblem& plac
     CheckStatus(how.Run(placed.problem, {.bounds = bounds}, placed.output, nullptr, state->workspace.get(),
                         state->workspace_bytes, nullptr));
   };
-  const int64_t kept =
-      std::min<int64_t>(int64_t{kernels::NumQuestPicks(problem, options)} * options.page_size, problem.seq_k);
-  step.bytes_moved = lists * (of_list + kept * (problem.head_dim + problem.ValueDim())) * size;
+  step.bytes_moved = StepBytes(problem, kernels::ElementsOf(options, problem).moved);
   DecodeWork append;
   append.variant = "append a token";
   append.upkeep = true;
@@ -191,8 +190,7 @@ DecodeWork SelectOnCpu(BenchDevice& device, const PlacedProblem& placed, const k
                                      state->workspace.get(), state->workspace_bytes, nullptr));
   };
   work.select();
-  work.bytes_moved = method.spec().IsStatic() ? DecodeBytes(problem, state->step->selection(), 0)
-                                              : MovedBytes(problem, state->step->selection());
+  work.bytes_moved = StepBytes(problem, state->step->selection().elements_moved);
   return work;
 }
 

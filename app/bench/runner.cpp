@@ -10,6 +10,7 @@
 #include "base/stop.h"
 #include "bench/latent_tokens.h"
 #include "bench/placed_problem.h"
+#include "kernels/step_elements.h"
 #include "model/ceilings.h"
 #include "model/reference_attention.h"
 #include "support/listed.h"
@@ -299,7 +300,7 @@ class Runner {
     one.row.source = "libtorch";
     for (const auto& reference : references) one.attend.push_back([&reference] { reference->Run(); });
     if (is_decode) {
-      one.row.bytes_moved = DecodeBytes(problem, problem.seq_k, 0);
+      one.row.bytes_moved = StepBytes(problem, kernels::ElementsOfTokens(problem, problem.seq_k));
     } else {
       one.row.kept_pairs = one.row.dense_pairs = DensePairs(placed);
     }

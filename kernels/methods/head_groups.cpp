@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "internal/parallel_for.h"
+#include "kernels/step_elements.h"
 #include "kernels/stop_status.h"
 
 namespace headscope::kernels::internal {
@@ -155,7 +156,7 @@ DecodeSelection SelectSameTokens(const AttentionProblem& problem, const std::vec
     selection.page_begin.push_back(static_cast<int64_t>(selection.pages.size()));
     tokens_per_head = selection.page_begin.back() - selection.page_begin[static_cast<size_t>(list)];
   }
-  selection.elements_moved = (tokens_per_head + 1) * (problem.head_dim + problem.ValueDim());
+  selection.elements_moved = ElementsOfTokens(problem, tokens_per_head);
   return selection;
 }
 

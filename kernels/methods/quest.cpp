@@ -84,11 +84,10 @@ Status ChooseByBounds(const AttentionProblem& problem, const ParameterValues& va
   }
   DecodeSelection chosen = internal::SelectionOfLists(problem, pages);
   chosen.page_size = page_size;
-  // Both bounds of every page; keys and values of the chosen pages; the new key and value.
-  chosen.elements_to_choose = 2 * int64_t{num_pages} * problem.head_dim;
-  chosen.elements_moved =
-      chosen.elements_to_choose +
-      (std::min<int64_t>(int64_t{picks} * page_size, problem.seq_k) + 1) * (problem.head_dim + problem.ValueDim());
+  const StepElements elements =
+      ElementsOf(PagesByBounds{.budget = values.Integer("budget"), .page_size = page_size}, problem);
+  chosen.elements_to_choose = elements.to_choose;
+  chosen.elements_moved = elements.moved;
   *selection = std::move(chosen);
   return {};
 }

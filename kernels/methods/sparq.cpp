@@ -27,6 +27,7 @@
 #include "kernels/cpu_scores.h"
 #include "kernels/cpu_sparq.h"
 #include "kernels/sparq_setup.h"
+#include "kernels/step_elements.h"
 #include "registry.h"
 #include "selector.h"
 #include "sparq_cache.h"
@@ -337,11 +338,9 @@ Status SelectChecked(const AttentionProblem& problem, const SparqCudaOptions& sp
     joined.alpha.insert(joined.alpha.end(), choice.alpha.begin(), choice.alpha.end());
     joined.mean_value.insert(joined.mean_value.end(), choice.mean_value.begin(), choice.mean_value.end());
   }
-  // Equation 11: r rows of K, k columns of K and of V, the new key and value, the mean value read and written.
-  const int64_t v_head_dim = problem.ValueDim(), means = sparq.mean_value ? 2 * v_head_dim : 0;
-  joined.elements_to_choose = int64_t{problem.seq_k} * sparq.rank;
-  joined.elements_moved =
-      joined.elements_to_choose + (int64_t{sparq.num_tokens} + 1) * (problem.head_dim + v_head_dim) + means;
+  const StepElements elements = ElementsOf(sparq, problem);
+  joined.elements_to_choose = elements.to_choose;
+  joined.elements_moved = elements.moved;
   *selection = std::move(joined);
   return {};
 }

@@ -17,6 +17,7 @@
 #include "common_parameters.h"
 #include "internal/parallel_for.h"
 #include "kernels/decode_driver.h"
+#include "kernels/step_elements.h"
 #include "registry.h"
 #include "step_scores.h"
 #include "top_k.h"
@@ -70,7 +71,7 @@ DecodeSelection AllTokens(const AttentionProblem& problem) {
   for (size_t token = 0; token < all.size(); ++token) all[token] = static_cast<int32_t>(token);
   const std::vector<std::vector<int32_t>> lists(static_cast<size_t>(problem.batch * problem.num_kv_heads), all);
   DecodeSelection selection = internal::SelectionOfLists(problem, lists);
-  selection.elements_moved = (int64_t{problem.seq_k} + 1) * (problem.head_dim + problem.ValueDim());
+  selection.elements_moved = ElementsOfTokens(problem, problem.seq_k);
   return selection;
 }
 

@@ -26,6 +26,7 @@
 #include "bench/workload.h"
 #include "data/trace_reader.h"
 #include "data/trace_schema.h"
+#include "kernels/step_elements.h"
 #include "synthetic_trace.h"
 
 namespace headscope::app::bench {
@@ -487,39 +488,26 @@ TEST(SustainTest, TheSecondHalfCounts) {
   EXPECT_THROW(Sustain(1.0, stop.get_token(), [](int) { return 1.0; }), CancelledError);
 }
 
-TEST(DecodeBytesTest, CountsWhatAStepHasToRead) {
+// Counted by hand, of every step: what its selection moved but for the new token's rows, which the append writes.
+TEST(StepBytesTest, AreWhatASelectionMovedWithoutTheNewTokensRows) {
   kernels::AttentionProblem problem;
   problem.batch = 3;
   problem.num_kv_heads = 2;
   problem.seq_k = 70'000;
   problem.head_dim = 128;
   problem.dtype = kernels::DType::kBFloat16;
-  EXPECT_EQ(DecodeBytes(problem, 70'000, 0), int64_t{2} * 3 * 2 * 70'000 * 128 * 2);             // K and V
-  EXPECT_EQ(DecodeBytes(problem, 128, 32), int64_t{3} * 2 * (70'000 * 32 + 2 * 128 * 128) * 2);  // 32 of 128 components
-}
-
-TEST(DecodeBytesTest, CountsEveryListOfASelection) {
-  kernels::AttentionProblem problem;
-  problem.num_kv_heads = 2;
-  problem.seq_k = 1000;
-  problem.head_dim = 64;
-  problem.dtype = kernels::DType::kBFloat16;
-  kernels::DecodeSelection selection;
-  selection.num_kv_heads = 2;
-  selection.page_begin = {0, 1, 5};
-  selection.pages = {7, 0, 1, 2, 3};
-  EXPECT_EQ(DecodeBytes(problem, selection, 16), (2 * 1000 * 16 + 2 * 5 * 64) * 2);
-}
-
-// Of every step that is not timed by a formula of its own.
-TEST(DecodeBytesTest, OfAnyOtherStepIsWhatItsSelectionMoved) {
-  kernels::AttentionProblem problem;
-  problem.batch = 3;
-  problem.num_kv_heads = 2;
-  problem.dtype = kernels::DType::kBFloat16;
-  kernels::DecodeSelection selection;
-  selection.elements_moved = 1000;
-  EXPECT_EQ(MovedBytes(problem, selection), 3 * 2 * 1000 * 2);
+  const int64_t lists = 3 * 2, size = 2, row = 2 * 128;
+  const auto bytes = [&](int64_t elements) { return StepBytes(problem, elements); };
+  EXPECT_EQ(bytes(row + 1000), lists * 1000 * size);
+  EXPECT_EQ(bytes(kernels::ElementsOfTokens(problem, 70'000)), lists * 70'000 * row * size);
+  const kernels::EstimatedTopTokens sparq{.rank = 32, .num_tokens = 128};
+  const int64_t chosen = 128 * row + 2 * 128;  // and the mean value
+  EXPECT_EQ(bytes(kernels::ElementsOf(sparq, problem).moved), lists * (int64_t{70'000} * 32 + chosen) * size);
+  EXPECT_EQ(bytes(kernels::ElementsOf(sparq, problem, /*two_copies=*/false).moved),
+            lists * (int64_t{70'000} * 128 + chosen) * size);
+  // 4375 pages, whose least and largest keys are read, and 64 of them are attended to.
+  EXPECT_EQ(bytes(kernels::ElementsOf(kernels::PagesByBounds{.budget = 1024, .page_size = 16}, problem).moved),
+            lists * (4375 * row + 1024 * row) * size);
 }
 
 Section DecodeSection() {

@@ -15,6 +15,7 @@
 #include "kernels/cuda_decode.h"
 #include "kernels/decode_driver.h"
 #include "kernels/random_subspace.h"
+#include "kernels/step_elements.h"
 #include "support/stopped.h"
 
 namespace headscope::kernels {
@@ -104,6 +105,31 @@ TEST(DecodeMethods, ChooseTheSameWithWhatTheyRemember) {
     }
   }
   EXPECT_GT(remembering, 0);
+}
+
+// What stands for a selection where a device chooses and attends in one go is what the method's own selection says.
+TEST(DecodeMethods, SayOfAFusedStepWhatTheirSelectionMoves) {
+  std::mt19937 random(FreshSeed());
+  int fused = 0;
+  for (const DecodeMethod* method : DecodeMethods()) {
+    const ParameterValues values(method->spec());
+    for (const int32_t length : {70, 330, 2000}) {
+      const RandomProblem data(DecodeShape(length, 4, 2), &random);
+      const std::optional<EstimatedTopTokens> step = method->FusedStep(values, data.View());
+      const std::optional<PagesByBounds> pages = method->FusedPages(values, data.View());
+      if (!step && !pages) continue;
+      ++fused;
+      const StepElements elements = step ? ElementsOf(*step, data.View()) : ElementsOf(*pages, data.View());
+      const DecodeSelection selection = SelectTokens(method->spec().name, "", data.View());
+      EXPECT_EQ(selection.elements_moved, elements.moved) << method->spec().name << ", " << length;
+      EXPECT_EQ(selection.elements_to_choose, elements.to_choose) << method->spec().name << ", " << length;
+      if (!step) continue;
+      const int64_t of_token = 2 * data.shape.head_dim, means = step->mean_value ? of_token : 0;
+      EXPECT_EQ(elements.moved,
+                int64_t{length} * step->rank + (NumTokens(selection, length) / 2 + 1) * of_token + means);
+    }
+  }
+  EXPECT_GE(fused, 2 * 3);
 }
 
 TEST(DecodeMethods, ReadWhatTheirSpecsSay) {
