@@ -18,6 +18,7 @@
 #include <QTableView>
 #include <QTimer>
 #include <QToolButton>
+#include <map>
 
 #include "analysis/types/color_map.h"
 #include "head_table.h"
@@ -161,8 +162,32 @@ TEST_F(ShellTest, RunFillsTheTableAndExports) {
       EXPECT_EQ(text.count('\n'), 3) << text.toStdString();
       // Every kept mass of the table, to more digits. Counted from the end: the parameters, before, hold commas.
       const QList<QByteArray> titles = text.split('\n')[0].split(','), run = text.split('\n')[2].split(',');
+      // Whatever the table shows is in the file.
+      const std::map<int, const char*> fields = {
+          {Model::kHead, "layer head"},
+          {Model::kMethod, "method"},
+          {Model::kPhase, "phase"},
+          {Model::kMeasured, "measured"},
+          {Model::kKept, "kept_fraction"},
+          {Model::kSpeedup, "speedup"},
+          {Model::kCraMin, "cra_min"},
+          {Model::kCraFifth, "cra_p5"},
+          {Model::kCraMean, "cra_mean"},
+          {Model::kRelativeError, "relative_error"},
+          {Model::kTotal, "select_ms attend_ms"},
+          {Model::kSelect, "select_ms"},
+          {Model::kAttend, "attend_ms"},
+          {Model::kDense, "dense_attend_ms"},
+          {Model::kMaxError, "max_error"},
+          {Model::kCosine, "cosine"},
+          {Model::kDenseBy, "baseline"},
+          {Model::kChosenPer, "chosen_per"},
+          {Model::kParameters, "parameters"},
+          {Model::kNote, "note"},
+      };
       for (const ui::RunColumn& column : ui::RunColumns()) {
-        for (const QByteArray& field : QByteArray(column.field).split(' '))
+        ASSERT_TRUE(fields.contains(column.column)) << column.title;
+        for (const QByteArray& field : QByteArray(fields.at(column.column)).split(' '))
           EXPECT_TRUE(titles.contains(field)) << column.title << ": " << field.toStdString();
       }
       for (const auto& [name, column] : {std::pair{"cra_min", Model::kCraMin}, std::pair{"cra_p5", Model::kCraFifth},

@@ -73,12 +73,6 @@ TEST(KeptText, ADenseLayerIsNoMatterOfTheParametersThatKeepMuch) {
   EXPECT_EQ(DescribeDenseLayer(summary), "quest leaves layer 1 dense. With dense_layers at 0 it chooses there, too.");
 }
 
-TEST(KeptText, LongTimesHaveFewerDecimals) {
-  EXPECT_EQ(DescribeTiming({.median_ms = 12.346, .mad_ms = 0.051}), "12.35 ± 0.05");
-  EXPECT_EQ(DescribeTiming({.median_ms = 492.01, .mad_ms = 124.9}), "492.0 ± 124.9");
-  EXPECT_EQ(DescribeTiming({.median_ms = 98765.4, .mad_ms = 124.9}), "98765 ± 125");
-}
-
 TEST(KeptText, CountsOfTokensAreGrouped) {
   EXPECT_EQ(DescribeKeepsEverything(16384), "These parameters keep everything at 16,384 tokens.");
   FakeWorkbench workbench(1200);

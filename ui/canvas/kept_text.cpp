@@ -61,12 +61,6 @@ std::vector<std::string> DescribeLive(const analysis::LiveRun& run, bool is_deco
   return {times, error};
 }
 
-std::string DescribeTiming(const analysis::Timing& timing) {
-  const double longest = std::max(timing.median_ms, timing.mad_ms);
-  const int decimals = longest >= 1000 ? 0 : longest >= 100 ? 1 : 2;
-  return Format("%.*f ± %.*f", decimals, timing.median_ms, decimals, timing.mad_ms);
-}
-
 std::string DescribeKeepsEverything(int64_t num_tokens) {
   return "These parameters keep everything at " + Grouped(num_tokens) + " tokens.";
 }

@@ -23,8 +23,6 @@ std::string DescribeCra(const LiveMask& mask);
 std::string DescribeOutside(const LiveMask& mask);
 // Lines: "one run 12.3 ms, dense 41.0 ms (3.3x)", "relative error 1.2e-03, max 4.5e-02". Of sampled rows it says so.
 std::vector<std::string> DescribeLive(const analysis::LiveRun& run, bool is_decode);
-// "12.34 ± 0.05" milliseconds, with fewer decimals the longer it took, so that a narrow column has room for it.
-std::string DescribeTiming(const analysis::Timing& timing);
 // Of parameters that leave out nothing at the trace's length.
 std::string DescribeKeepsEverything(int64_t num_tokens);
 // Of a layer that the method leaves dense, whatever its budget.

@@ -1,46 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // The panel's lower part: a measured run, how far it is, and what it said.
 #include <algorithm>
-#include <cmath>
 
 #include "analysis/types/number_text.h"
 #include "kept_text.h"
 #include "live_panel.h"
 #include "panel_widgets.h"
+#include "runs_model.h"
 
 namespace headscope::ui {
 
 namespace {
 
-// A table row: label, then two numbers.
-void ResultRow(const char* label, const char* format, double dense, double method) {
-  ImGui::TableNextRow();
-  ImGui::TableNextColumn();
-  ImGui::TextUnformatted(label);
-  for (const double value : {dense, method}) {
-    ImGui::TableNextColumn();
-    if (std::isnan(value)) {
-      ImGui::TextDisabled("-");
-    } else {
-      ImGui::Text(format, value);
-    }
-  }
-}
-
-// Median and median absolute deviation, so that it is seen whether a difference means anything.
-void TimeRow(const char* label, const analysis::Timing* dense, const analysis::Timing& method) {
-  ImGui::TableNextRow();
-  ImGui::TableNextColumn();
-  ImGui::TextUnformatted(label);
-  for (const analysis::Timing* timing : {dense, &method}) {
-    ImGui::TableNextColumn();
-    if (timing == nullptr) {
-      ImGui::TextDisabled("-");
-    } else {
-      ImGui::TextUnformatted(DescribeTiming(*timing).c_str());
-    }
-  }
-}
+// Of the runs table's columns, those that say how the last run compares with dense.
+constexpr RunsModel::Column kShown[] = {RunsModel::kSelect,   RunsModel::kAttend, RunsModel::kTotal,
+                                        RunsModel::kSpeedup,  RunsModel::kKept,   RunsModel::kRelativeError,
+                                        RunsModel::kMaxError, RunsModel::kCosine};
 
 }  // namespace
 
@@ -129,16 +104,18 @@ void LivePanel::DrawResultTable(const analysis::MethodResult& result) {
   ImGui::TableSetupColumn(("dense" + (by_another ? ", " + result.baseline : std::string())).c_str());
   ImGui::TableSetupColumn(result.method.c_str());
   ImGui::TableHeadersRow();
-  const double none = std::nan("");
-  const double dense_ms = result.dense_attend.median_ms;
-  TimeRow("select ms", nullptr, result.select);
-  TimeRow("attend ms", &result.dense_attend, result.attend);
-  ResultRow("total ms", "%.2f", dense_ms, result.select.median_ms + result.attend.median_ms);
-  ResultRow("speed-up", "%.2f x", 1, result.speedup);
-  ResultRow("kept", "%.4f", 1, result.kept_fraction);
-  ResultRow("relative error", "%.2e", none, result.relative_error);
-  ResultRow("max error", "%.2e", none, result.max_error);
-  ResultRow("cosine", "%.6f", none, result.cosine);
+  const analysis::MethodResult dense = DenseRunOf(result);
+  for (const RunsModel::Column shown : kShown) {
+    const RunColumn& column = RunColumns()[static_cast<size_t>(shown)];
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    ImGui::TextUnformatted(column.title);
+    HelpTooltip(column.help);
+    for (const analysis::MethodResult* run : {&dense, &result}) {
+      ImGui::TableNextColumn();
+      ImGui::TextUnformatted(column.text(*run).toUtf8().constData());
+    }
+  }
   ImGui::EndTable();
   ImGui::PushTextWrapPos(0);  // a line longer than the panel goes on below
   ImGui::TextDisabled("%s", DescribeMeasured(result).c_str());

@@ -24,26 +24,6 @@ bool SameTiming(const analysis::Timing& a, const analysis::Timing& b) {
   return a.median_ms == b.median_ms && a.mad_ms == b.mad_ms && a.repeats == b.repeats;
 }
 
-MethodResult DenseRow(const MethodResult& run) {
-  MethodResult dense;
-  dense.head = run.head;
-  dense.is_baseline = true;
-  dense.method = dense.baseline_method = run.baseline_method;
-  dense.phase = run.phase;
-  dense.device = dense.select_device = run.device;
-  dense.measured = run.measured;
-  dense.measured_heads = run.measured_heads;
-  dense.measured_kv_heads = run.measured_kv_heads;
-  dense.chosen_per = kernels::ChosenPer::kPlace;
-  dense.num_rows = run.num_rows;
-  dense.baseline = run.baseline;
-  if (run.phase == Phase::kDecode) dense.bytes_allow = 1;
-  dense.dense_of_reading = run.dense_of_reading;
-  dense.attend = dense.dense_attend = run.dense_attend;
-  dense.asked_repeats = run.asked_repeats;
-  return dense;
-}
-
 // Digits after the point that leave three or four in all.
 int Decimals(double value) {
   return value >= 100 ? 0 : value >= 10 ? 1 : 2;
@@ -107,49 +87,42 @@ constexpr RunColumn kColumns[] = {
     {.column = Column::kHead,
      .title = "Head",
      .help = "layer:head",
-     .field = "layer head",
      .widest = "00:00",
      .text = [](const MethodResult& run) { return QStringLiteral("%1:%2").arg(run.head.layer).arg(run.head.head); },
      .value = nullptr},
     {.column = Column::kMethod,
      .title = "Method",
      .help = "dense is the baseline of its head and phase",
-     .field = "method",
      .widest = "sample-attention",
      .text = [](const MethodResult& run) { return Text(run.method); },
      .value = nullptr},
     {.column = Column::kPhase,
      .title = "Phase",
      .help = "prefill: all recorded rows at once; decode: the last rows, one step each",
-     .field = "phase",
      .widest = "decode",
      .text = [](const MethodResult& run) { return Text(std::string(NameOf(run.phase))); },
      .value = nullptr},
     {.column = Column::kMeasured,
      .title = "Measured",
      .help = "what was timed: all heads of the layer in one launch, or this head alone",
-     .field = "measured",
      .widest = "layer 00: 00 heads",
      .text = [](const MethodResult& run) { return Text(run.measured); },
      .value = nullptr},
     {.column = Column::kKept,
      .title = "Kept",
      .help = "kept pairs / visible pairs: those that are causal and inside the model's window, if it has one",
-     .field = "kept_fraction",
      .widest = "100.0 %",
      .text = [](const MethodResult& run) { return QStringLiteral("%1 %").arg(100 * run.kept_fraction, 0, 'f', 1); },
      .value = [](const MethodResult& run) { return run.kept_fraction; }},
     {.column = Column::kSpeedup,
      .title = "Speed-up",
      .help = "dense time measured alongside / (select + attend) time ± the scatter of both times",
-     .field = "speedup",
      .widest = "00.0 ± 0.0×",
      .text = Speedup,
      .value = [](const MethodResult& run) { return run.speedup; }},
     {.column = Column::kCraMin,
      .title = "CRA min",
      .help = "CRA (kept share of a row's attention), minimum over the rows",
-     .field = "cra_min",
      .widest = kWideNumber,
      .text = [](const MethodResult& run) { return QString::number(run.cra_min, 'f', 3); },
      .value = [](const MethodResult& run) { return run.cra_min; },
@@ -157,7 +130,6 @@ constexpr RunColumn kColumns[] = {
     {.column = Column::kCraFifth,
      .title = "CRA p5",
      .help = "CRA, 5th percentile over the rows: 95 % of them keep at least this; with fewer than 20 rows, the minimum",
-     .field = "cra_p5",
      .widest = kWideNumber,
      .text = CraFifth,
      .value = [](const MethodResult& run) { return run.cra_p5; },
@@ -165,7 +137,6 @@ constexpr RunColumn kColumns[] = {
     {.column = Column::kCraMean,
      .title = "CRA mean",
      .help = "CRA, mean over the rows",
-     .field = "cra_mean",
      .widest = kWideNumber,
      .text = [](const MethodResult& run) { return QString::number(run.cra_mean, 'f', 3); },
      .value = [](const MethodResult& run) { return run.cra_mean; },
@@ -173,14 +144,12 @@ constexpr RunColumn kColumns[] = {
     {.column = Column::kRelativeError,
      .title = "Rel. error",
      .help = "|O − O_dense| / |O_dense|, L2 over all rows",
-     .field = "relative_error",
      .widest = kWideNumber,
      .text = [](const MethodResult& run) { return Small(run.relative_error); },
      .value = [](const MethodResult& run) { return run.relative_error; }},
     {.column = Column::kTotal,
      .title = "Total ms",
      .help = "select + attend",
-     .field = "select_ms attend_ms",
      .widest = "0000.00",
      .text = [](const MethodResult& run) { return QString::number(TotalMs(run), 'f', 2); },
      .value = TotalMs,
@@ -188,14 +157,12 @@ constexpr RunColumn kColumns[] = {
     {.column = Column::kSelect,
      .title = "Select ms",
      .help = "building the index: median ± median absolute deviation",
-     .field = "select_ms",
      .widest = kWideTime,
      .text = [](const MethodResult& run) { return IsDenseRun(run) ? QStringLiteral("–") : Milliseconds(run.select); },
      .value = [](const MethodResult& run) { return run.select.median_ms; }},
     {.column = Column::kAttend,
      .title = "Attend ms",
      .help = "attention on the index: median ± median absolute deviation",
-     .field = "attend_ms",
      .widest = kWideTime,
      .text = [](const MethodResult& run) { return Milliseconds(run.attend); },
      .value = [](const MethodResult& run) { return run.attend.median_ms; },
@@ -204,7 +171,6 @@ constexpr RunColumn kColumns[] = {
     {.column = Column::kDense,
      .title = "Dense ms",
      .help = "the dense run measured alongside: median ± median absolute deviation",
-     .field = "dense_attend_ms",
      .widest = kWideTime,
      .text = [](const MethodResult& run) { return Milliseconds(run.dense_attend); },
      .value = [](const MethodResult& run) { return run.dense_attend.median_ms; },
@@ -213,21 +179,18 @@ constexpr RunColumn kColumns[] = {
     {.column = Column::kMaxError,
      .title = "Max error",
      .help = "largest absolute difference of an output",
-     .field = "max_error",
      .widest = kWideNumber,
      .text = [](const MethodResult& run) { return Small(run.max_error); },
      .value = [](const MethodResult& run) { return run.max_error; }},
     {.column = Column::kCosine,
      .title = "Cosine",
      .help = "of O and O_dense, mean over the rows",
-     .field = "cosine",
      .widest = kWideNumber,
      .text = [](const MethodResult& run) { return QString::number(run.cosine, 'f', 5); },
      .value = [](const MethodResult& run) { return run.cosine; }},
     {.column = Column::kDenseBy,
      .title = "Dense by",
      .help = "whose dense attention is the baseline; in decode, the faster of headscope's and LibTorch's",
-     .field = "baseline",
      .widest = "headscope",
      .text = [](const MethodResult& run) { return Text(run.baseline); },
      .value = nullptr},
@@ -235,7 +198,6 @@ constexpr RunColumn kColumns[] = {
      .title = "Chosen per",
      .help = "what shares a selection: nothing (each query head has its own), the query heads of a KV head, or every "
              "head (keys chosen by position)",
-     .field = "chosen_per",
      .widest = "query head",
      .text =
          [](const MethodResult& run) {
@@ -245,7 +207,6 @@ constexpr RunColumn kColumns[] = {
     {.column = Column::kParameters,
      .title = "Parameters",
      .help = "the method's parameters, as the command line takes them",
-     .field = "parameters",
      .widest = "alpha_c=0.95,alpha_s=0.95,chunk_n=1",
      .text = [](const MethodResult& run) { return Text(run.parameters); },
      .value = nullptr,
@@ -253,7 +214,6 @@ constexpr RunColumn kColumns[] = {
     {.column = Column::kNote,
      .title = "Note",
      .help = "remarks, e.g. why part of the run used another device",
-     .field = "note",
      .widest = kWideNumber,
      .text = [](const MethodResult& run) { return Text(run.note); },
      .value = nullptr,
@@ -264,8 +224,8 @@ constexpr RunColumn kColumns[] = {
 consteval bool IsWhole() {
   int next = 0;
   for (const RunColumn& column : kColumns) {
-    if (column.column != next++ || column.title == nullptr || column.help == nullptr || column.field == nullptr ||
-        column.widest == nullptr || column.text == nullptr)
+    if (column.column != next++ || column.title == nullptr || column.help == nullptr || column.widest == nullptr ||
+        column.text == nullptr)
       return false;
   }
   return next == RunsModel::kNumColumns;
@@ -280,6 +240,26 @@ const RunColumn& ColumnOf(int column) {
 
 std::span<const RunColumn> RunColumns() {
   return kColumns;
+}
+
+MethodResult DenseRunOf(const MethodResult& run) {
+  MethodResult dense;
+  dense.head = run.head;
+  dense.is_baseline = true;
+  dense.method = dense.baseline_method = run.baseline_method;
+  dense.phase = run.phase;
+  dense.device = dense.select_device = run.device;
+  dense.measured = run.measured;
+  dense.measured_heads = run.measured_heads;
+  dense.measured_kv_heads = run.measured_kv_heads;
+  dense.chosen_per = kernels::ChosenPer::kPlace;
+  dense.num_rows = run.num_rows;
+  dense.baseline = run.baseline;
+  if (run.phase == Phase::kDecode) dense.bytes_allow = 1;
+  dense.dense_of_reading = run.dense_of_reading;
+  dense.attend = dense.dense_attend = run.dense_attend;
+  dense.asked_repeats = run.asked_repeats;
+  return dense;
 }
 
 bool IsDenseRun(const MethodResult& run) {
@@ -372,7 +352,7 @@ void RunsModel::Add(const MethodResult& result) {
       runs_.push_back(run);
     }
   };
-  put(DenseRow(result));
+  put(DenseRunOf(result));
   if (!IsDenseRun(result)) put(result);
   is_saved_ = false;
   Arrange();

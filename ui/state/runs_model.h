@@ -18,7 +18,6 @@ struct RunColumn {
   int column;          // RunsModel::Column
   const char* title;   // with its unit
   const char* help;    // one line
-  const char* field;   // its name in an exported file
   const char* widest;  // what it makes room for
   QString (*text)(const analysis::MethodResult& run);
   double (*value)(const analysis::MethodResult& run);           // to sort by; null: by its text
@@ -29,6 +28,8 @@ std::span<const RunColumn> RunColumns();
 
 // Dense attention, of either phase.
 bool IsDenseRun(const analysis::MethodResult& run);
+// The dense run that was timed with `run`, as a run of its own.
+analysis::MethodResult DenseRunOf(const analysis::MethodResult& run);
 
 class RunsModel : public QAbstractTableModel {
   Q_OBJECT
