@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+#include <string>
+#include <vector>
+
 #include "analysis/compare.h"
 #include "base/device.h"
 #include "kernels/method_names.h"
@@ -17,6 +21,19 @@ using ::testing::HasSubstr;
 
 // The output is rounded to bf16: 2^-9 of each value, of the sparse and of the dense one.
 constexpr double kRounding = 4e-3;
+
+// What a result's note says, remark by remark.
+std::vector<std::string> NotesOf(const MethodResult& result) {
+  std::vector<std::string> notes;
+  std::istringstream text(result.note);
+  for (std::string note; std::getline(text, note, ';');) notes.push_back(note);
+  return notes;
+}
+
+// Said of times alone: on a machine that is slowed down, as by a checking tool, dense decode does not run at its rate.
+MATCHER(IsOfTheClock, "is a remark on times") {
+  return arg.find("faster than that allows") != std::string::npos;
+}
 
 class ExtensionOnTheGpu : public ::testing::TestWithParam<const char*> {
  protected:
@@ -55,7 +72,7 @@ TEST_P(ExtensionOnTheGpu, SelectsOnTheCpuAndAttendsOnTheGpu) {
     EXPECT_EQ(gpu[i].device.device, CudaDevice(0));
     EXPECT_EQ(gpu[i].select_device, NamedCpu());
     EXPECT_THAT(gpu[i].note, HasSubstr(name + " selects on the CPU"));
-    EXPECT_EQ(cpu[i].note, "");
+    EXPECT_THAT(NotesOf(cpu[i]), ::testing::Each(IsOfTheClock()));
     EXPECT_LT(gpu[i].kept_fraction, 1);
     EXPECT_EQ(gpu[i].kept_fraction, cpu[i].kept_fraction);
     // Of two tokens that nearly tie, a method that learns from the output may evict the other one.
