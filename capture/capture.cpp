@@ -2,7 +2,6 @@
 #include "capture/capture.h"
 
 #include <algorithm>
-#include <chrono>
 #include <deque>
 #include <filesystem>
 #include <functional>
@@ -16,6 +15,7 @@
 #include "base/output_claim.h"
 #include "base/progress_meter.h"
 #include "base/row_selection.h"
+#include "base/stopwatch.h"
 #include "data/trace_files.h"
 #include "data/trace_files_writer.h"
 #include "data/unfinished_file.h"
@@ -328,7 +328,7 @@ int32_t ArgMax(const std::vector<float>& logits) {
 CaptureResult Record(const CaptureRequest& request, const data::TraceLayout& layout, const Prompt& prompt,
                      int64_t pass_tokens, const ProgressFunction& progress, data::TraceFilesWriter* writer,
                      Recorder* recorder, CaptureRun* run) {
-  const auto begin = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   const auto prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
   const std::span<const int32_t> tokens(prompt.tokens);
   std::vector<float> logits;
@@ -361,7 +361,7 @@ CaptureResult Record(const CaptureRequest& request, const data::TraceLayout& lay
   }
   if (!result.interrupted) writer->Finish();
   result.generated_text = run->Text(generated);
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  result.seconds = watch.Seconds();
   return result;
 }
 

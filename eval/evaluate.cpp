@@ -2,12 +2,12 @@
 #include "eval/evaluate.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <span>
 
 #include "base/errors.h"
 #include "base/progress_meter.h"
+#include "base/stopwatch.h"
 #include "model/model_config.h"
 #include "model/model_tokenizer.h"
 #include "questionnaire.h"
@@ -70,7 +70,7 @@ class Evaluation {
         meter_("evaluating", ProgressUnit::kTokens, total_tokens, progress, ProgressMeter::RateOver::kWholeStage) {}
 
   TaskScore Score(const std::string& task, int64_t length) {
-    const auto begin = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     TaskScore score;
     score.task = task;
     score.length = length;
@@ -80,7 +80,7 @@ class Evaluation {
     } else {
       ScoreQuestions(&score);
     }
-    score.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    score.seconds = watch.Seconds();
     return score;
   }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <chrono>
-
 #include "analysis/compare.h"
 #include "analysis/types/mass_distribution.h"
+#include "base/stopwatch.h"
 #include "compare/mask_quality.h"
 #include "compare/model_window.h"
 #include "head/head_checks.h"
@@ -18,9 +17,9 @@ Status Preview(const HeadTensors& head, const kernels::PrefillMethod& method, co
                int32_t num_threads, const std::stop_token& stop, MaskPreview* preview, SumMass&& sum_mass) {
   if (Status status = CheckPrefillHead(head); !status.ok()) return status;
   auto index = std::make_shared<kernels::SparseIndex>();
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   if (Status status = SelectOnHead(head, method, values, {num_threads, stop}, index.get()); !status.ok()) return status;
-  const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
+  const double select_ms = watch.Milliseconds();
   MaskPreview result;
   if (Status status = sum_mass(index->View(), &result.kept_mass); !status.ok()) return status;
   const MassDistribution mass = DistributeMass(result.kept_mass);
@@ -30,7 +29,7 @@ Status Preview(const HeadTensors& head, const kernels::PrefillMethod& method, co
   result.summary.kept_fraction = KeptFraction(head, index->View());
   SetKeptMass(mass, &result.summary);
   result.summary.worst_row = head.row_positions[static_cast<size_t>(mass.worst_row)];
-  result.summary.select_ms = elapsed.count();
+  result.summary.select_ms = select_ms;
   result.summary.dense_by = method.DenseBy(values, head.id.layer);
   result.index = std::move(index);
   result.window = head.window;

@@ -9,6 +9,7 @@
 #include "analysis/measured_heads.h"
 #include "base/check_status.h"
 #include "base/stop.h"
+#include "base/stopwatch.h"
 #include "compare/decode_steps.h"
 #include "figures/figure_list.h"
 #include "figures/head_rows.h"

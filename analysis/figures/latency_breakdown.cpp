@@ -9,6 +9,7 @@
 #include "analysis/compare.h"
 #include "base/check_status.h"
 #include "base/stop.h"
+#include "base/stopwatch.h"
 #include "compare/model_window.h"
 #include "figures/figure_list.h"
 #include "figures/first_of_class.h"

@@ -1,30 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "figures/machine.h"
 
-#include <algorithm>
-#include <chrono>
-#include <limits>
-
+#include "base/stopwatch.h"
 #include "kernels/cpu_scores.h"
 #include "kernels/parallel.h"
 
 namespace headscope::analysis {
-namespace {
-
-double LeastSecondsOf(const std::function<void()>& work) {
-  constexpr int kRepeats = 5;
-  double least = std::numeric_limits<double>::infinity();
-  for (int repeat = 0; repeat < kRepeats; ++repeat) least = std::min(least, SecondsOf(work));
-  return least;
-}
-
-}  // namespace
-
-double SecondsOf(const std::function<void()>& work) {
-  const auto begin = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
 
 void ReadAll(const float* values, int64_t count) {
   // Kept, so that the reading is; by each thread for itself.
@@ -44,7 +25,8 @@ Machine MeasureMachine(int32_t num_threads) {
   Machine machine;
   // Every thread does all of the work, so that starting it is a small part.
   const auto by_all = [num_threads](const auto& work) {
-    return LeastSecondsOf([&] { kernels::ParallelFor(num_threads, num_threads, {}, work); });
+    constexpr int kRuns = 5;
+    return FastestSecondsOf(kRuns, [&] { kernels::ParallelFor(num_threads, num_threads, {}, work); });
   };
   machine.multiply_adds =
       static_cast<double>(num_threads) * kCalls * kTokens * kDim * kRows / by_all([&](int64_t, int32_t) {

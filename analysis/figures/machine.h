@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 namespace headscope::analysis {
@@ -16,7 +15,6 @@ struct Machine {
 // together.
 Machine MeasureMachine(int32_t num_threads = 1);
 
-double SecondsOf(const std::function<void()>& work);  // once
 // Reads every element.
 void ReadAll(const std::vector<float>& values);
 void ReadAll(const float* values, int64_t count);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <new>
 #include <thread>
 
 #include "base/check_status.h"
+#include "base/stopwatch.h"
 #include "bench/bench_device.h"
 #include "bench/host_decode_step.h"
 #include "bench/placed_problem.h"
@@ -72,17 +72,15 @@ class CpuDevice : public BenchDevice {
 
   double Milliseconds(const std::function<void()>& work) override {
     flush_.assign(static_cast<size_t>(kCacheFlushBytes), static_cast<char>(++flush_value_));
-    const auto begin = std::chrono::steady_clock::now();
-    work();
-    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    return 1e3 * SecondsOf(work);
   }
 
   double SustainedMilliseconds(const std::function<void()>& work, double seconds,
                                const std::stop_token& stop) override {
     return Sustain(seconds, stop, [&](int runs) {
-      const auto begin = std::chrono::steady_clock::now();
+      const Stopwatch watch;
       for (int i = 0; i < runs; ++i) work();
-      return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+      return watch.Milliseconds();
     });
   }
 

@@ -2,9 +2,9 @@
 #include "support/capture_time.h"
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 
+#include "base/stopwatch.h"
 #include "model/ceilings.h"
 
 namespace headscope::app {
@@ -14,13 +14,7 @@ constexpr int64_t kProductSize = 512, kCopyBytes = int64_t{32} << 20;
 constexpr int kRuns = 3;  // the fastest counts
 
 double FastestSeconds(model::Ceiling* work) {
-  double fastest = 1e9;
-  for (int run = 0; run < kRuns; ++run) {
-    const auto begun = std::chrono::steady_clock::now();
-    work->Run();
-    fastest = std::min(fastest, std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count());
-  }
-  return std::max(fastest, 1e-6);
+  return std::max(FastestSecondsOf(kRuns, [&] { work->Run(); }), 1e-6);
 }
 
 }  // namespace

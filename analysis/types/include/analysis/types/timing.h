@@ -3,12 +3,12 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <vector>
 
 #include "analysis/types/comparison.h"
+#include "base/stopwatch.h"
 
 namespace headscope::analysis {
 
@@ -30,15 +30,5 @@ inline Timing SummariseTimes(const std::vector<double>& milliseconds) {
   timing.repeats = static_cast<int32_t>(milliseconds.size());
   return timing;
 }
-
-class Stopwatch {
- public:
-  double Milliseconds() const {
-    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 }  // namespace headscope::analysis
