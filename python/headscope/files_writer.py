@@ -3,12 +3,13 @@
 
 One thread writes them all, since h5py lets one thread at a time into HDF5: several files come out as `headscope capture --files` makes them, and no sooner than one.
 """
+import contextlib
 import dataclasses
 import os
 import secrets
 
 from headscope import trace_files
-from headscope.writer import TraceWriter
+from headscope.writer import OPEN_CHUNK_BUDGET, TraceWriter, open_vectors
 
 
 def new_writer(path, layout, count, expected_tokens=None, expected_rows=None):
@@ -24,19 +25,21 @@ class FilesWriter:
     def __init__(self, path, layout, count, expected_tokens=None, expected_rows=None):
         tokens = expected_tokens or layout.max_tokens
         dealt = trace_files.deal(layout, count, tokens, expected_rows or tokens)
-        name = secrets.token_hex(16)
+        name, space, vectors = secrets.token_hex(16), {}, open_vectors(layout)
         self._writers, self._place = [], {}
         try:
             for number, slots in enumerate(dealt, 1):
                 crossing = {} if number == 1 else {"cross_layers": [], "cross_facts": [], "source_tokens": 0}
                 of_file = dataclasses.replace(layout, layers=[layout.layers[slot] for slot in slots], facts=[layout.facts[slot] for slot in slots], **crossing)
-                place = (name, number, count)
-                self._writers.append(TraceWriter(trace_files.file_path(path, number, count), of_file, expected_tokens, expected_rows, place, count))
+                budget = OPEN_CHUNK_BUDGET * open_vectors(of_file) // vectors  # its heads' share: each has an open chunk
+                writer = TraceWriter(trace_files.file_path(path, number, count), of_file, expected_tokens, expected_rows, (name, number, count), budget, space)
+                self._writers.append(writer)
                 self._place |= {slot: (self._writers[-1], i) for i, slot in enumerate(slots)}
         except BaseException:
-            for writer in self._writers:
-                writer.close()
-                os.unlink(writer.path)
+            with contextlib.ExitStack() as each:
+                for writer in self._writers:
+                    each.callback(os.unlink, writer.path)
+                    each.callback(writer.close)
             raise
 
     @property
@@ -71,5 +74,7 @@ class FilesWriter:
             writer.finish()
 
     def close(self):
-        for writer in self._writers:
-            writer.close()
+        """All of them, also where one of them fails."""
+        with contextlib.ExitStack() as each:
+            for writer in self._writers:
+                each.callback(writer.close)

@@ -80,21 +80,6 @@ def first_to_open(path):
     return files[0] if files else path
 
 
-def place_of(path, attributes):
-    """What a file says of itself: its set's name, its number, how many files there are; None of a trace in one file."""
-    found = [name for name in trace_files.ATTRIBUTES if name in attributes]
-    if not found:
-        return None
-    if len(found) < len(trace_files.ATTRIBUTES):
-        untrusted.refuse(path, f"attribute {found[0]}", "stands without the others of its kind")
-    name, number, count = _decoded(attributes["file_set"]), int(attributes["file_number"]), int(attributes["file_count"])
-    if len(name) != 32 or set(name) - set("0123456789abcdef"):
-        untrusted.refuse(path, "attribute file_set", "must be 32 hexadecimal digits")
-    if not 2 <= count <= trace_files.MOST_FILES or not 1 <= number <= count:
-        untrusted.refuse(path, "attribute file_number", f"file {number} of {count}: must be 1 to file_count, which must be 2 to {trace_files.MOST_FILES}")
-    return name, number, count
-
-
 def refuse_place(path, problem):
     raise BadInputError(f"{path}: {problem}; bring back the file that was written under this name, or give each file a name without numbers to open its layers alone")
 
@@ -164,15 +149,13 @@ class Trace:
         tokens = min(one.num_tokens for one in files)
         if all(one.complete for one in files) and any(one.num_tokens != tokens for one in files):
             refuse_place(self.path, "and the files beside it are complete with different numbers of tokens")
-        common = ("model", "encoding", "capture_point", "first_token")
-        ids = self.tokens[:tokens]
+        for one in files[1:]:
+            self._require_same_trace(one, tokens)
+        seen = {}
         for one in files:
-            if any(getattr(one, name) != getattr(self, name) for name in common) or not np.array_equal(one.tokens[:tokens], ids):
-                refuse_place(one.path, f"has other facts of the model, the recording or the tokens than {os.path.basename(self.path)}")
-            if not np.array_equal(one.rows[one.rows < tokens], self.rows[self.rows < tokens]):
-                refuse_place(one.path, f"has other rows than {os.path.basename(self.path)}")
-            if repeated := set(one._facts) & {layer for before in files[: files.index(one)] for layer in before._facts}:
-                refuse_place(one.path, f"holds layer {min(repeated)}, which another of them holds as well")
+            if repeated := set(one._facts) & set(seen):
+                refuse_place(one.path, f"holds layer {min(repeated)}, which {os.path.basename(seen[min(repeated)])} holds as well")
+            seen |= dict.fromkeys(one._facts, one.path)
         complete, rows = all(one.complete for one in files), self.rows[self.rows < tokens]
         self._owners = {layer: one for one in files for layer in one._facts}
         self._facts = {layer: owner._facts[layer] for layer, owner in sorted(self._owners.items())}
@@ -181,11 +164,47 @@ class Trace:
             one.num_tokens, one.rows = tokens, rows
         self.complete = complete
 
+    def _require_same_trace(self, other, tokens):
+        """What all files of a trace have in common, as the program compares it, with the first `tokens` tokens."""
+        mine, theirs = self._common_facts(), other._common_facts()
+        for what, facts in mine.items():
+            if facts != theirs[what]:
+                refuse_place(other.path, f"has other {what} than {os.path.basename(self.path)}")
+        for name in ("tokens", "phases", "steps", "roles", "positions"):
+            if not np.array_equal(getattr(self, name)[:tokens], getattr(other, name)[:tokens]):
+                refuse_place(other.path, f"has other tokens than {os.path.basename(self.path)}")
+        if self.texts[:tokens] != other.texts[:tokens]:
+            refuse_place(other.path, f"has other tokens than {os.path.basename(self.path)}")
+        if not np.array_equal(other.rows[other.rows < tokens], self.rows[self.rows < tokens]):
+            refuse_place(other.path, f"has other rows than {os.path.basename(self.path)}")
+        scores = {score for one in (self, other) if not np.isnan(score := float(one._file["tokens"].attrs.get("answer_score", np.nan)))}
+        if len(scores) > 1:
+            refuse_place(other.path, f"has another score of the answer than {os.path.basename(self.path)}")
+
+    def _common_facts(self):
+        model, attention, tokens = self._file["model"], self._file["attention"].attrs, self._file["tokens"]
+        kinds = tuple(int(kind) for kind in model.attrs.get("layer_kinds", ()))
+        return {
+            "facts of the model": (self.model, kinds, bytes(model["config_json"][()])),
+            "facts of the recording": (
+                self.encoding,
+                self.capture_point,
+                *(trace_files.decoded(attention.get(name, b"")) for name in ("attention", "row_selection")),
+                int(attention["max_tokens"]),
+                self.first_token,
+            ),
+            "facts of the tokens": (
+                *(trace_files.decoded(tokens.attrs[name]) for name in ("prompt_source", "task_answer")),
+                int(tokens.attrs.get("answer_tokens", 0)),
+                "role" in tokens,
+                tokens["positions"].shape[1] if "positions" in tokens else 0,
+            ),
+        }
+
     def _read_layout(self):
         untrusted.check_objects(self.path, self._file)
         attributes = self._file.attrs
-        if _decoded(attributes.get("format", b"")) != trace_layout.FORMAT_NAME:
-            raise BadInputError(f"{self.path}: attribute format: is not \"{trace_layout.FORMAT_NAME}\"; open a file that headscope wrote")
+        trace_files.require_format(self.path, attributes)
         self.version = int(attributes["version"])
         if not 1 <= self.version <= trace_layout.BIDIRECTIONAL_VERSION:
             raise BadInputError(f"{self.path}: attribute version: is {self.version}; this headscope reads versions 1 to {trace_layout.BIDIRECTIONAL_VERSION}: update it or capture again")
@@ -196,22 +215,22 @@ class Trace:
         untrusted.check_count(self.path, "attribute tokens_flushed", self.num_tokens, len(self._file["tokens/ids"]))
         group = self._file["attention"]
         untrusted.check_count(self.path, "attribute rows_flushed", num_rows, len(group["q_rows"]))
-        self.encoding = _decoded(group.attrs["encoding"])
-        self.capture_point = _decoded(group.attrs["capture_point"])
+        self.encoding = trace_files.decoded(group.attrs["encoding"])
+        self.capture_point = trace_files.decoded(group.attrs["capture_point"])
         self.rows = self._read_column(group["q_rows"], num_rows)
         self.rows = self.rows[self.rows < self.num_tokens]
-        self._set_place = place_of(self.path, attributes)
+        self._set_place = trace_files.place_of(self.path, attributes)
         self.first_token = int(group.attrs["first_token"])
         untrusted.check_count(self.path, "attribute first_token", self.first_token, trace_layout.MAX_TOKENS)
         self._read_layers(group)
 
     def _read_layers(self, group):
         model = self._file["model"]
-        self.model = {name: _decoded(model.attrs[name]) for name in ("name", "model_type", "weights_sha256", "tokenizer_sha256")}
+        self.model = {name: trace_files.decoded(model.attrs[name]) for name in ("name", "model_type", "weights_sha256", "tokenizer_sha256")}
         self.model |= {name: int(model.attrs[name]) for name in ("num_layers", "num_qo_heads", "num_kv_heads", "head_dim")}
         if self.version == 1:
             self.layers = [int(layer) for layer in group["layers"][:]]
-            rope = {"none": 0, "half": 1, "interleaved": 2}[_decoded(group.attrs["rope_convention"])]
+            rope = {"none": 0, "half": 1, "interleaved": 2}[trace_files.decoded(group.attrs["rope_convention"])]
             same = {name: self.model[name] for name in ("num_qo_heads", "num_kv_heads", "head_dim")} | {"v_head_dim": self.model["head_dim"]}
             same |= {"softmax_scale": float(group.attrs["softmax_scale"]), "soft_cap": float(group.attrs["soft_cap"]), "rope_convention": rope}
             columns = [same | {"window": int(window)} for window in group.attrs["window_per_layer"]]
@@ -289,6 +308,18 @@ class Trace:
     def phases(self):
         """0 for a token of the prompt, 1 for a decoded one, int8 [num_tokens]."""
         return self._read_column(self._file["tokens/phase"], self.num_tokens)
+
+    @property
+    def steps(self):
+        """The forward pass that made each token, int32 [num_tokens]."""
+        return self._read_column(self._file["tokens/step"], self.num_tokens)
+
+    @property
+    def roles(self):
+        """What each token stands for (docs/trace_format.md), int8 [num_tokens]; 0, text, where the trace does not say."""
+        if "tokens/role" in self._file:
+            return self._read_column(self._file["tokens/role"], self.num_tokens)
+        return np.zeros(self.num_tokens, np.int8)
 
     @property
     def positions(self):
@@ -425,7 +456,3 @@ class _First:
 
     def torch(self, begin=0, end=None):
         return self._vectors.torch(begin, end)[..., : self._width]
-
-
-def _decoded(value):
-    return value.decode() if isinstance(value, bytes) else str(value)

@@ -6,10 +6,8 @@ import socket
 import stat
 import struct
 
-from headscope import trace_files
+from headscope import replacement, trace_files
 from headscope.errors import FailedError, UsageError
-
-_NAME_MAX = 255
 
 
 class Target:
@@ -32,7 +30,7 @@ class Target:
             raise
 
     def _writing_path(self, overwrite):
-        there = [path for path in [*trace_files.named_for(self.path), self.path] if os.path.lexists(path)]
+        there = replacement.files_under(self.path)
         if not there:
             return self.path
         for path in there:
@@ -43,30 +41,24 @@ class Target:
                 raise UsageError(f"output {path}: it is there and is no regular file; choose another name")
             if not overwrite:
                 raise UsageError(f"output {path}: it exists; choose another name or allow overwriting")
-        stem, extension = os.path.splitext(os.path.basename(self.path))
-        number = 1
-        while True:
-            mark = f".partial{'' if number == 1 else f'-{number}'}{extension}"
-            behind = len(trace_files.file_path(mark, self.count, self.count))
-            name = stem.encode()[: _NAME_MAX - behind].decode(errors="ignore") + mark
-            candidate = os.path.join(os.path.dirname(self.path), name)
-            if not os.path.lexists(candidate) and not trace_files.named_for(candidate):
-                return candidate
-            number += 1
+        if foreign := replacement.find_foreign(self.path, self.count):
+            raise UsageError(f"output {foreign[0]}: it {foreign[1]}, so it is not replaced; move it away, or choose another name")
+        return replacement.free_name(self.path, "partial", self.count)
 
     def complete(self):
         """The trace is whole: it gets its name, and no file of what had it before stays."""
-        old, new = self.path, self.writing_path
+        whole = f"the whole new trace is {trace_files.file_path(self.writing_path, 1, self.count)}{' and the files that go with it' if self.count > 1 else ''}"
         try:
-            if self.writing_path != self.path:
-                files = trace_files.files_of(self.path, self.count)
-                for new, old in zip(trace_files.files_of(self.writing_path, self.count), files):
-                    os.replace(new, old)
-                for old in [*trace_files.named_for(self.path), self.path]:
-                    if old not in files and os.path.lexists(old):
-                        os.unlink(old)
-        except OSError as error:
-            raise FailedError(f"{old}: cannot be replaced ({error.strerror}); the new trace is whole, and what has its name not yet begins with {new}") from None
+            if self.writing_path == self.path:
+                return
+            if foreign := replacement.find_foreign(self.path, self.count):
+                raise FailedError(f"{foreign[0]}: {foreign[1]}, so it is not replaced; move it away; {whole}")
+            replacement.replace(self.path, self.writing_path, self.count)
+        except replacement.Unreplaced as failed:
+            if failed.stands:
+                raise FailedError(f"{failed.file}: is of the trace that {self.path} was before, and cannot be removed ({failed.error}); remove it") from None
+            before = f"{self.path} is as it was" if failed.kept is None else f"the trace before is {failed.kept}"
+            raise FailedError(f"{failed.file}: cannot be replaced ({failed.error}); {before}; {whole}") from None
         finally:
             self.release()
 

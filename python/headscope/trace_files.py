@@ -4,7 +4,8 @@ import os
 import re
 
 from headscope import layout as trace_layout
-from headscope.errors import UsageError
+from headscope import untrusted
+from headscope.errors import BadInputError, UsageError
 
 MOST_FILES = 64
 ATTRIBUTES = ("file_set", "file_number", "file_count")
@@ -40,14 +41,38 @@ def parse(path):
 
 
 def named_for(path):
-    """The files in the folder whose names make them files of the trace `path`, in the order of their names."""
-    folder = os.path.dirname(path)
+    """The files in the folder whose names make them files of the trace `path`, as file_path spells them, in the order of their names."""
+    folder, own = os.path.split(path)
     try:
         names = os.listdir(folder or ".")
     except OSError:
         return []
-    found = [os.path.join(folder, name) for name in sorted(names)]
-    return [one for one in found if (parsed := parse(one)) is not None and parsed[0] == path]
+    found = [parsed for name in sorted(names) if (parsed := parse(name)) is not None and parsed[0] == own]
+    return [file_path(path, number, count) for _, number, count in found]
+
+
+def require_format(path, attributes):
+    if decoded(attributes.get("format", b"")) != trace_layout.FORMAT_NAME:
+        raise BadInputError(f"{path}: attribute format: is not \"{trace_layout.FORMAT_NAME}\"; open a file that headscope wrote")
+
+
+def place_of(path, attributes):
+    """What a file says of itself: its set's name, its number, how many files there are; None of a trace in one file."""
+    found = [name for name in ATTRIBUTES if name in attributes]
+    if not found:
+        return None
+    if len(found) < len(ATTRIBUTES):
+        untrusted.refuse(path, f"attribute {found[0]}", "stands without the others of its kind")
+    name, number, count = decoded(attributes["file_set"]), int(attributes["file_number"]), int(attributes["file_count"])
+    if len(name) != 32 or set(name) - set("0123456789abcdef"):
+        untrusted.refuse(path, "attribute file_set", "must be 32 hexadecimal digits")
+    if not 2 <= count <= MOST_FILES or not 1 <= number <= count:
+        untrusted.refuse(path, "attribute file_number", f"file {number} of {count}: must be 1 to file_count, which must be 2 to {MOST_FILES}")
+    return name, number, count
+
+
+def decoded(value):
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _layer_bytes(layout, slot, tokens, rows):

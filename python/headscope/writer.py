@@ -144,6 +144,11 @@ class _Growing:
         return self.num_heads * chunks * (self.chunk_items * self.item_bytes + CHECKSUM_BYTES)
 
 
+def open_vectors(layout):
+    """Vectors that grow by one with a token, all heads of all layers: what shares the memory for open chunks."""
+    return sum(spec.heads(layout.facts[slot]) for slot in range(len(layout.layers)) for name, spec in TENSORS.items() if spec.width and trace_layout.stores(layout, slot, name))
+
+
 _open_writers = weakref.WeakSet()
 
 
@@ -161,14 +166,15 @@ os.register_at_fork(after_in_child=_disown)
 class TraceWriter:
     """Writes the trace `path`, which must not be there. `expected_tokens` and `expected_rows` only size chunks.
 
-    place: of a file of a trace in several (files_writer.py): the set's name, the file's number and how many there are; they share the memory for open chunks.
+    place: of a file of a trace in several (files_writer.py): the set's name, the file's number and how many there are. open_chunk_budget: its share of the memory
+    for open chunks. space: the bytes that each file is to have, by its path, of all that are written at the same time.
     """
 
-    def __init__(self, path, layout, expected_tokens=None, expected_rows=None, place=None, sharing=1):
+    def __init__(self, path, layout, expected_tokens=None, expected_rows=None, place=None, open_chunk_budget=OPEN_CHUNK_BUDGET, space=None):
         if problem := trace_layout.layout_problem(layout):
             raise FailedError(f"{path}: {problem}")
         self.path, self.layout, self._set_place = os.fspath(path), layout, place
-        self._open_chunk_budget = OPEN_CHUNK_BUDGET // sharing
+        self._open_chunk_budget, self._space = open_chunk_budget, {} if space is None else space
         self.num_tokens = self.text_bytes = 0
         self.row_positions = np.zeros(0, np.int32)
         self.layer_tokens = [0] * len(layout.layers)
@@ -293,7 +299,7 @@ class TraceWriter:
         _integer(group, "max_tokens", layout.max_tokens, h5t.STD_I64LE)
         _integer(group, "first_token", 0, h5t.STD_I64LE)
         scalar_chunk = trace_layout.chunk_items(32, self._expected_rows)
-        vectors = sum(spec.heads(layout.facts[slot]) for slot in range(len(layout.layers)) for name, spec in TENSORS.items() if spec.width and trace_layout.stores(layout, slot, name))
+        vectors = open_vectors(layout)
         self._tensors = []
         for number in range(len(self.parts)):
             self._create_part(group if number == 0 else _group(group, f"part_{number}"), self.parts[number], vectors)
@@ -312,7 +318,7 @@ class TraceWriter:
             heads, items = spec.heads(facts), self._expected_rows if spec.of_rows else self._expected_tokens
             kind = {"encoding": encoded, "float32": h5t.IEEE_F32LE, "int32": h5t.STD_I32LE}[spec.kind]
             extents, axes = [layers, heads, 0], ["layer", spec.head_axis, "row" if spec.of_rows else "token"]
-            chunk, cache = trace_layout.chunk_items(32, items), self._open_chunk_budget // 16 * layers // all_layers
+            chunk, cache = trace_layout.chunk_items(32, items), self._open_chunk_budget // 8 * layers // all_layers
             if spec.width:
                 extents.append(spec.width(facts))
                 axes.append("id" if name == "selection" else "dim")
@@ -320,7 +326,7 @@ class TraceWriter:
                 cache = self._open_chunk_budget * heads * layers // all_vectors
             tensors[name] = self._grow("rows" if spec.of_rows else "tokens", _Growing(group, name, kind, extents, 2, chunk, axes, spec.unit, cache))
         chunk = trace_layout.chunk_items(32, self._expected_rows)
-        cache = self._open_chunk_budget // 16 * layers // all_layers
+        cache = self._open_chunk_budget // 8 * layers // all_layers
         tensors["lse_keys"] = self._grow("rows", _Growing(group, "lse_keys", h5t.STD_I64LE, (layers, 0), 1, chunk, ("layer", "row"), "token", cache))
         self._tensors.append(tensors)
 
@@ -349,7 +355,7 @@ class TraceWriter:
                 axes.append("dim")
                 item_bytes = spec.width(facts) * kind.get_size()
             chunk = trace_layout.chunk_items(item_bytes, items)
-            growing = _Growing(group, name, kind, extents, 2, chunk, axes, spec.unit, self._open_chunk_budget // 16)
+            growing = _Growing(group, name, kind, extents, 2, chunk, axes, spec.unit, self._open_chunk_budget // 8)
             self._cross[name] = self._grow("rows" if spec.of_rows else "source", growing)
 
     def write_cross(self, slot, name, first, values):
@@ -370,12 +376,13 @@ class TraceWriter:
     def _require_space(self):
         """HDF5 notices a full disk only when it flushes, too late to stop cleanly. So the file's size is foreseen, every open chunk counted whole."""
         lengths = {"tokens": self.num_tokens, "rows": len(self.row_positions), "text": self.text_bytes, "offsets": self.num_tokens + 1, "source": self.layout.source_tokens}
-        wanted = sum(dataset.stored_bytes(lengths[kind]) for kind, dataset in self._growing)
+        self._space[self.path] = sum(dataset.stored_bytes(lengths[kind]) for kind, dataset in self._growing)
         try:
-            size, disk = os.stat(self.path).st_size, os.statvfs(self.path)
+            lacking = sum(max(0, wanted - os.stat(path).st_size) for path, wanted in self._space.items() if path == self.path or os.path.exists(path))
+            disk = os.statvfs(self.path)
         except OSError:
             raise FailedError(f"{self.path}: vanished while it was being written; write to a folder that is not cleaned up automatically") from None
-        missing, free = max(0, wanted - size) + DISK_RESERVE, disk.f_bavail * disk.f_frsize
+        missing, free = lacking + DISK_RESERVE, disk.f_bavail * disk.f_frsize
         if missing > free:
             raise FailedError(
                 f"{self.path}: the disk is nearly full ({free >> 20} MiB free, {(missing >> 20) + 1} MiB needed); "
@@ -467,6 +474,7 @@ class TraceWriter:
         if self.broken:
             return
         self.broken = True
+        self._space.pop(self.path, None)
         _open_writers.discard(self)
         for _, growing in self._growing:
             growing.dataset.close()
