@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// trace_writing_benchmark FOLDER [--gigabytes N] [--traces N] [--files N] [--repeat N]: how fast traces are written,
-// each by a thread of its own, or with --files as many files of one trace, by a thread each; beside what the machine
-// writes into the same folder's page cache without more, what it writes where each block of a chunk's size is copied
-// and summed up before, and what it copies in memory. Gigabytes are 10^9 bytes.
+// trace_writing_benchmark FOLDER [--gigabytes N] [--layers N] [--traces N] [--files N] [--repeat N]: how fast traces
+// are written, each by a thread of its own, or with --files as many files of one trace, by a thread each; beside what
+// the machine writes into the same folder's page cache without more, what it writes where each block of a chunk's size
+// is copied and summed up before, and what it copies in memory. Gigabytes are 10^9 bytes.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -24,7 +24,7 @@
 namespace headscope {
 namespace {
 
-constexpr int32_t kLayers = 8, kHeads = 32, kKvHeads = 8, kDim = 128;
+constexpr int32_t kHeads = 32, kKvHeads = 8, kDim = 128;
 constexpr int64_t kPass = 1024;
 
 // By the wall clock, and by all processors together, which other programs on the machine change less.
@@ -51,20 +51,20 @@ void Print(const char* what, double bytes, const Seconds& taken) {
 }
 
 // Layers of a common shape in bf16, a pass of 1024 tokens at a time, by a thread for each file. Returns the bytes.
-int64_t WriteTrace(const std::string& path, int64_t bytes, int32_t num_files) {
+int64_t WriteTrace(const std::string& path, int64_t bytes, int32_t num_layers, int32_t num_files) {
   data::TraceLayout layout;
   layout.model.name = "benchmark";
   layout.model.model_type = "llama";
   layout.model.config_json = "{}";
   layout.model.weights_sha256 = layout.model.tokenizer_sha256 = std::string(64, '0');
-  layout.model.num_layers = kLayers;
+  layout.model.num_layers = num_layers;
   layout.model.num_qo_heads = kHeads;
   layout.model.num_kv_heads = kKvHeads;
   layout.model.head_dim = kDim;
-  for (int32_t layer = 0; layer < kLayers; ++layer) layout.layers.push_back(layer);
-  layout.facts.assign(kLayers, data::UsualFacts(layout.model));
+  for (int32_t layer = 0; layer < num_layers; ++layer) layout.layers.push_back(layer);
+  layout.facts.assign(static_cast<size_t>(num_layers), data::UsualFacts(layout.model));
   layout.encoding = ElementType::kBFloat16;
-  const int64_t of_token = int64_t{kLayers} * ((kHeads + 2 * kKvHeads) * kDim * 2 + kHeads * 4);
+  const int64_t of_token = int64_t{num_layers} * ((kHeads + 2 * kKvHeads) * kDim * 2 + kHeads * 4);
   const int64_t passes = std::max<int64_t>(1, bytes / (of_token * kPass));
   layout.max_tokens = passes * kPass;
   const std::vector<uint16_t> values(static_cast<size_t>(kHeads * kPass * kDim), 0x3f80);
@@ -76,7 +76,7 @@ int64_t WriteTrace(const std::string& path, int64_t bytes, int32_t num_files) {
       std::vector<int32_t> positions;
       for (int64_t i = 0; i < kPass; ++i) positions.push_back(static_cast<int32_t>(pass * kPass + i));
       writer.file(file).AppendRowPositions(positions);
-      for (int32_t layer = 0; layer < kLayers; ++layer) {
+      for (int32_t layer = 0; layer < num_layers; ++layer) {
         if (writer.PlaceOf(layer).file != file) continue;
         data::LayerBlock block;
         block.layer_slot = layer;
@@ -113,7 +113,7 @@ void CopyInMemory(int64_t bytes) {
 }
 
 // `traces` writers: of a trace each, or where `of_one` of the files of a single one.
-void Run(const std::string& folder, double gigabytes, int traces, bool of_one, int repeat) {
+void Run(const std::string& folder, double gigabytes, int32_t num_layers, int traces, bool of_one, int repeat) {
   if (!std::filesystem::is_directory(folder))
     throw UsageError(
         {.field = "folder", .value = folder, .problem = "it is no folder", .remedy = "name one that is there"});
@@ -141,9 +141,10 @@ void Run(const std::string& folder, double gigabytes, int traces, bool of_one, i
     std::vector<int64_t> bytes(static_cast<size_t>(traces));
     const Seconds written = Measure([&] {
       if (of_one) {
-        bytes.front() = WriteTrace(path(0), each * traces, traces);
+        bytes.front() = WriteTrace(path(0), each * traces, num_layers, traces);
       } else {
-        in_threads([&](int number) { bytes[static_cast<size_t>(number)] = WriteTrace(path(number), each, 1); });
+        in_threads(
+            [&](int number) { bytes[static_cast<size_t>(number)] = WriteTrace(path(number), each, num_layers, 1); });
       }
     });
     remove();
@@ -169,18 +170,20 @@ void Run(const std::string& folder, double gigabytes, int traces, bool of_one, i
 int main(int argc, char** argv) {
   std::string folder;
   double gigabytes = 2;
+  int32_t layers = 8;
   int traces = 1, files = 0, repeat = 3;
   CLI::App app("How fast traces are written");
   app.add_option("folder", folder)->required();
   app.add_option("--gigabytes", gigabytes)->check(CLI::Range(0.1, 1000.0));
+  app.add_option("--layers", layers)->check(CLI::Range(1, 256));
   app.add_option("--traces", traces)->check(CLI::Range(1, 64));
   app.add_option("--files", files, "Write one trace in so many files")
-      ->check(CLI::Range(1, headscope::kLayers))
+      ->check(CLI::Range(1, headscope::data::kMaxTraceFiles))
       ->excludes("--traces");
   app.add_option("--repeat", repeat)->check(CLI::Range(1, 100));
   CLI11_PARSE(app, argc, argv);
   try {
-    headscope::Run(folder, gigabytes, files > 0 ? files : traces, files > 0, repeat);
+    headscope::Run(folder, gigabytes, layers, files > 0 ? files : traces, files > 0, repeat);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "trace_writing_benchmark: %s\n", error.what());
     return 1;

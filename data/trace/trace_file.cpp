@@ -129,27 +129,16 @@ hsize_t ScalarChunk(int64_t items) {
   return static_cast<hsize_t>(ChunkItems(32, items));
 }
 
-// Vectors that grow by one with a token, all heads of all layers: what shares the memory for open chunks.
-hsize_t OpenVectors(const TraceLayout& layout) {
-  int64_t vectors = 0;
-  for (size_t slot = 0; slot < layout.layers.size(); ++slot) {
-    for (const TensorSpec& spec : kTensorSpecs) {
-      if (spec.width == TensorSpec::Width::kScalar || !Stores(layout, slot, spec.tensor)) continue;
-      vectors += NumHeads(spec, layout.facts[slot]);
-    }
-  }
-  return static_cast<hsize_t>(vectors);
-}
-
 // The shape of a tensor of some layers, and how much memory its open chunks may take.
 struct PlannedTensor {
   GrowingShape shape;
   size_t cache_bytes = 0;
 };
 
-// A scalar's share of the memory: one in 16 for each tensor, beside the vectors' whole.
+// A scalar's share of the memory: an eighth for each tensor, beside the vectors' whole. Their chunks have an eighth of
+// a vector's bytes, and no head has more of them than vectors: where the vectors' fit, theirs do.
 size_t ScalarCache(const ChunkPlan& chunks, hsize_t layers, hsize_t all_layers) {
-  return chunks.open_bytes / 16 * layers / all_layers;
+  return chunks.open_bytes / 8 * layers / all_layers;
 }
 
 PlannedTensor PlanTensor(const TensorSpec& spec, const std::vector<int32_t>& slots, const TraceLayout& layout,
@@ -166,10 +155,21 @@ PlannedTensor PlanTensor(const TensorSpec& spec, const std::vector<int32_t>& slo
   shape.extents.push_back(static_cast<hsize_t>(components));
   shape.dimension_names.emplace_back(spec.width == TensorSpec::Width::kIds ? "id" : "dim");
   shape.chunk_items = static_cast<hsize_t>(ChunkItems(components * ComponentBytes(spec, layout.encoding), items));
-  return {shape, chunks.open_bytes * heads * layers / OpenVectors(layout)};
+  return {shape, chunks.open_bytes * heads * layers / static_cast<size_t>(OpenVectors(layout))};
 }
 
 }  // namespace
+
+int64_t OpenVectors(const TraceLayout& layout) {
+  int64_t vectors = 0;
+  for (size_t slot = 0; slot < layout.layers.size(); ++slot) {
+    for (const TensorSpec& spec : kTensorSpecs) {
+      if (spec.width == TensorSpec::Width::kScalar || !Stores(layout, slot, spec.tensor)) continue;
+      vectors += NumHeads(spec, layout.facts[slot]);
+    }
+  }
+  return vectors;
+}
 
 int64_t BytesOfOpenChunks(const TraceLayout& layout, int64_t expected_rows, size_t open_chunk_bytes) {
   const ChunkPlan chunks{.expected_rows = expected_rows > 0 ? expected_rows : layout.max_tokens,

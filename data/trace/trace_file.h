@@ -30,6 +30,9 @@ struct ChunkPlan {
   size_t open_bytes = 0;      // of open chunks that are kept in memory, about
 };
 
+// Vectors that grow by one with a token, all heads of all layers: what shares the memory for open chunks.
+int64_t OpenVectors(const TraceLayout& layout);
+
 struct TraceFile {
   FileHandle file;
   AttributeHandle complete, tokens_flushed, rows_flushed;

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "base/errors.h"
+#include "trace/trace_file.h"
 #include "trace/trace_format.h"
 
 namespace headscope::data {
@@ -47,6 +48,12 @@ std::unique_ptr<TraceWriter> MakeFile(const std::string& path, bool overwrite,
   }
 }
 
+// A file's share of the memory for open chunks: that of its heads, since each has one. Of layers that the number of
+// files does not divide some have one more.
+size_t OpenBytesOfFile(const TraceLayout& of_file, const TraceLayout& layout) {
+  return kOpenChunkBytes * static_cast<size_t>(OpenVectors(of_file)) / static_cast<size_t>(OpenVectors(layout));
+}
+
 }  // namespace
 
 TraceFilesWriter::TraceFilesWriter(const std::string& path, const TraceLayout& layout, int32_t num_files,
@@ -65,7 +72,7 @@ TraceFilesWriter::TraceFilesWriter(const std::string& path, const TraceLayout& l
       const std::string file_path = TraceFilePath(path, file + 1, num_files);
       writers_.push_back(MakeFile(file_path, overwrite, made, [&](bool over) {
         return std::make_unique<TraceWriter>(file_path, of_file, over, expected_rows, storage,
-                                             kOpenChunkBytes / static_cast<size_t>(num_files));
+                                             OpenBytesOfFile(of_file, layout), &space_);
       }));
       paths_.push_back(file_path);
       const std::vector<int32_t>& of_slots = slots[static_cast<size_t>(file)];
@@ -104,7 +111,7 @@ void TraceFilesWriter::Append(LayerBlock block) {
 int64_t OpenChunkBytesOfFiles(const TraceLayout& layout, int64_t expected_rows, int32_t num_files) {
   int64_t bytes = 0;
   for (const TraceLayout& one : LayoutsOfFiles(layout, DealLayers(layout, num_files, expected_rows)))
-    bytes += BytesOfOpenChunks(one, expected_rows, kOpenChunkBytes / static_cast<size_t>(num_files));
+    bytes += BytesOfOpenChunks(one, expected_rows, OpenBytesOfFile(one, layout));
   return bytes;
 }
 

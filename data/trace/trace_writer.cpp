@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "data/space_needed.h"
 #include "trace/hdf5_values.h"
 #include "trace/trace_file.h"
 #include "trace/trace_format.h"
@@ -31,6 +32,8 @@ struct LayerProgress {
 struct TraceWriter::Impl {
   std::string path;
   TraceLayout layout;
+  SpaceNeeded alone;
+  SpaceNeeded* space = &alone;
   TraceFile file;
   struct Place {
     size_t part;
@@ -44,7 +47,7 @@ struct TraceWriter::Impl {
   int64_t text_bytes = 0;
   bool broken = false;
 
-  void RequireSpace(int64_t tokens, int64_t rows, int64_t text_length) const;
+  void RequireSpace(int64_t tokens, int64_t rows, int64_t text_length);
   void Check(const LayerBlock& block) const;
   void WriteTensor(const TensorSpec& spec, const LayerBlock& block);
   void WriteLseKeys(const LayerBlock& block);
@@ -79,7 +82,7 @@ struct TraceWriter::Impl {
 
 // HDF5 notices a full disk when a chunk is handed over or its cache is flushed, and is unfit for going on then. So the
 // file's size is foreseen, every open chunk counted whole.
-void TraceWriter::Impl::RequireSpace(int64_t tokens, int64_t rows, int64_t text_length) const {
+void TraceWriter::Impl::RequireSpace(int64_t tokens, int64_t rows, int64_t text_length) {
   struct stat now {};
   struct statvfs disk {};
   if (stat(path.c_str(), &now) != 0 || statvfs(path.c_str(), &disk) != 0) {
@@ -87,8 +90,7 @@ void TraceWriter::Impl::RequireSpace(int64_t tokens, int64_t rows, int64_t text_
                        .problem = "vanished while it was being written",
                        .remedy = "write to a folder that is not cleaned up automatically"});
   }
-  const int64_t wanted = file.StoredBytes(tokens, rows, text_length);
-  const int64_t missing = std::max<int64_t>(0, wanted - now.st_size) + kDiskReserve;
+  const int64_t missing = space->Ask(path, file.StoredBytes(tokens, rows, text_length)) + kDiskReserve;
   const auto free_bytes = static_cast<int64_t>(disk.f_bavail) * static_cast<int64_t>(disk.f_frsize);
   if (missing > free_bytes) {
     throw FailedError({.file = path,
@@ -180,7 +182,7 @@ void TraceWriter::Impl::FlushAll() {
 }
 
 TraceWriter::TraceWriter(const std::string& path, const TraceLayout& layout, bool overwrite, int64_t expected_rows,
-                         TraceStorage storage, size_t open_chunk_bytes)
+                         TraceStorage storage, size_t open_chunk_bytes, SpaceNeeded* space)
     : impl_(std::make_unique<Impl>()) {
   if (const std::string problem = LayoutProblem(layout); !problem.empty()) {
     throw FailedError({.file = path, .problem = problem});
@@ -188,6 +190,7 @@ TraceWriter::TraceWriter(const std::string& path, const TraceLayout& layout, boo
   const Hdf5Lock lock;
   impl_->path = path;
   impl_->layout = layout;
+  if (space != nullptr) impl_->space = space;
   impl_->progress.resize(layout.layers.size());
   impl_->file.Create(path, overwrite);
   try {
@@ -220,6 +223,7 @@ TraceWriter::TraceWriter(const std::string& path, const TraceLayout& layout, boo
 
 TraceWriter::~TraceWriter() {
   const Hdf5Lock lock;
+  impl_->space->Forget(impl_->path);
   impl_.reset();
 }
 
@@ -330,6 +334,7 @@ void TraceWriter::Finish() {
   // Closing writes nothing that matters any more: it only marks the file as no longer written.
   const Hdf5Lock lock;
   const std::string path = self.path;
+  self.space->Forget(path);
   impl_ = std::make_unique<Impl>();
   impl_->path = path;
   impl_->broken = true;

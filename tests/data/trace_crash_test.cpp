@@ -202,6 +202,17 @@ TEST(TraceOnFullDisk, NearlyFullDiskIsNoticedBeforeWriting) {
   ExpectCleanStop(writer, path, testing::Variant(3), "the disk is nearly full", false);
 }
 
+// Of 16 files each finds room for what it has begun, 2.6 MB and the reserve; all of them together, 42 MB, do not.
+TEST(TraceOnFullDisk, FilesOfOneTraceAskForWhatAllOfThemLack) {
+  const ScratchFolder folder;
+  WriterProcess writer({folder.File("t.h5"), "3", "--files", "16", "--small-disk", "25165824"});
+  const int status = writer.Wait();
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "this user may not mount a small file system";
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "status " << status;
+  EXPECT_THAT(writer.output(), HasSubstr("the disk is nearly full"));
+  EXPECT_THAT(writer.output(), HasSubstr("|0|0|\n")) << "what is there is no trace any more";
+}
+
 // Whoever keeps the open chunks: of variant 3 the writer, of variant 11 HDF5's cache, which has no room for all.
 class OpenChunksOf : public ::testing::TestWithParam<int> {};
 

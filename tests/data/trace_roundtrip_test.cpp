@@ -311,7 +311,7 @@ TEST(TraceRoundTrip, OpenChunksAreCountedAsTheyAreKept) {
   layout.facts.assign(4000, layout.facts[0]);
   layout.layers.resize(4000);
   std::iota(layout.layers.begin(), layout.layers.end(), 0);
-  EXPECT_LE(BytesOfOpenChunks(layout, 1 << 20), static_cast<int64_t>(kOpenChunkBytes + kOpenChunkBytes / 8));
+  EXPECT_LE(BytesOfOpenChunks(layout, 1 << 20), static_cast<int64_t>(kOpenChunkBytes + kOpenChunkBytes / 4));
   EXPECT_GE(BytesOfOpenChunks(layout, 1 << 20), static_cast<int64_t>(kOpenChunkBytes));
 }
 

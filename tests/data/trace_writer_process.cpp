@@ -2,13 +2,14 @@
 // Writes a synthetic trace in a process of its own, to be killed or to run out of space. After each flush it prints the
 // number of flushed tokens on one line, so that whoever kills it knows the least that must be readable.
 //
-//   data_trace_writer_process PATH VARIANT [--file-limit BYTES] [--small-disk BYTES] | --files N
+//   data_trace_writer_process PATH VARIANT [--file-limit BYTES] [--small-disk BYTES] | --files N [--small-disk BYTES]
 //
 // VARIANT chooses encoding, sizes and rhythm (synthetic_trace.h). --file-limit makes writes beyond BYTES fail as on a
 // full disk. --small-disk mounts a file system of BYTES over PATH's folder, visible to this process alone; exit code 77
 // when that is not permitted. With either, the trace is read back in this very process after the failure, and the last
 // line tells the outcome. --files spreads the trace over so many files, which are flushed one after the other, so that
-// a kill finds them with different counts.
+// a kill finds them with different counts. With --small-disk, 16 layers in N files begin their chunks, and are flushed
+// once all have.
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -113,17 +114,49 @@ int WriteFiles(const std::string& path, const StressVariant& variant, int32_t nu
   return 1;
 }
 
+// Every file has room by itself for what it begins.
+int FillDiskByFiles(const std::string& path, const StressVariant& variant, int32_t num_files) {
+  constexpr int32_t kLayers = 16;
+  TraceLayout layout = variant.layout;
+  layout.model.num_layers = kLayers;
+  layout.facts.assign(kLayers, variant.layout.facts[0]);
+  layout.layers.clear();
+  for (int32_t layer = 0; layer < kLayers; ++layer) layout.layers.push_back(layer);
+  TraceFilesWriter writer(path, layout, num_files, /*overwrite=*/true);
+  const std::vector<TraceLayout> layouts =
+      headscope::data::LayoutsOfFiles(layout, headscope::data::DealLayers(layout, num_files, 0));
+  try {
+    for (int32_t file = 0; file < num_files; ++file)
+      AppendPass(writer.file(file), layouts[static_cast<size_t>(file)], 0, variant.pass, variant.num_prompt);
+    writer.Finish();
+  } catch (const FailedError& error) {
+    const TraceReader reader(path);
+    const std::string difference = FirstDifference(reader, variant.num_prompt);
+    std::printf("stopped|%s|0|%lld|%s\n", error.what(), static_cast<long long>(reader.num_tokens()),
+                difference.c_str());
+    return 0;
+  }
+  std::printf("never stopped\n");
+  return 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3 && argc != 5 && !(argc == 6 && std::strcmp(argv[5], "--fill") == 0)) {
+  const bool fill = argc == 6 && std::strcmp(argv[5], "--fill") == 0;
+  const bool small_files = argc == 7 && std::strcmp(argv[5], "--small-disk") == 0;
+  if (argc != 3 && argc != 5 && !fill && !small_files) {
     std::fprintf(stderr,
-                 "usage: data_trace_writer_process PATH VARIANT [--files N | --file-limit BYTES | --small-disk BYTES "
-                 "[--fill]]\n");
+                 "usage: data_trace_writer_process PATH VARIANT [--files N [--small-disk BYTES] | --file-limit BYTES | "
+                 "--small-disk BYTES [--fill]]\n");
     return 2;
   }
   const std::string path = argv[1], option = argc >= 5 ? argv[3] : "";
   const StressVariant variant = Variant(std::atoi(argv[2]));
+  if (small_files) {
+    if (!MountSmallDisk(std::filesystem::path(path).parent_path().string(), argv[6])) return kNotPermitted;
+    return FillDiskByFiles(path, variant, std::atoi(argv[4]));
+  }
   if (option == "--files") return WriteFiles(path, variant, std::atoi(argv[4]));
   if (option == "--file-limit") {
     std::signal(SIGXFSZ, SIG_IGN);
@@ -133,5 +166,5 @@ int main(int argc, char** argv) {
   } else if (option == "--small-disk" && !MountSmallDisk(std::filesystem::path(path).parent_path().string(), argv[4])) {
     return kNotPermitted;
   }
-  return WriteUntilItFails(path, variant, !option.empty(), argc == 6);
+  return WriteUntilItFails(path, variant, !option.empty(), fill);
 }

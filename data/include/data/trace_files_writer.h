@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "data/space_needed.h"
 #include "data/trace_files.h"
 #include "data/trace_writer.h"
 
@@ -45,6 +46,7 @@ class TraceFilesWriter {
 
  private:
   std::vector<std::string> paths_;
+  SpaceNeeded space_;  // of all files, which one disk holds; outlives the writers
   std::vector<std::unique_ptr<TraceWriter>> writers_;
   std::vector<Place> places_;
 };

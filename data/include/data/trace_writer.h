@@ -65,13 +65,17 @@ constexpr size_t kOpenChunkBytes = size_t{512} << 20;
 // `expected_rows` as it takes them.
 int64_t BytesOfOpenChunks(const TraceLayout& layout, int64_t expected_rows, size_t open_chunk_bytes = kOpenChunkBytes);
 
+class SpaceNeeded;
+
 class TraceWriter {
  public:
   // `expected_rows`: query rows that will be recorded, as far as known (0: as many as tokens). It only sizes chunks, so
-  // that a trace of few rows leaves none of them nearly empty. Throws FailedError when the file exists (and
-  // !overwrite), the folder cannot be written or the layout is inconsistent.
+  // that a trace of few rows leaves none of them nearly empty. `space`: what is written beside it, which outlives the
+  // writer; null: nothing. Throws FailedError when the file exists (and !overwrite), the folder cannot be written or
+  // the layout is inconsistent.
   TraceWriter(const std::string& path, const TraceLayout& layout, bool overwrite, int64_t expected_rows = 0,
-              TraceStorage storage = TraceStorage::kPlain, size_t open_chunk_bytes = kOpenChunkBytes);
+              TraceStorage storage = TraceStorage::kPlain, size_t open_chunk_bytes = kOpenChunkBytes,
+              SpaceNeeded* space = nullptr);
   ~TraceWriter();  // as if killed: what was flushed stays readable
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
