@@ -4,10 +4,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <climits>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <utility>
@@ -15,6 +12,7 @@
 #include "base/errors.h"
 #include "capture/stored_points.h"
 #include "data/trace_files.h"
+#include "data/trace_replacement.h"
 
 namespace headscope::capture {
 namespace fs = std::filesystem;
@@ -28,30 +26,7 @@ std::string FolderOf(const std::string& path) {
   return parent.empty() ? "." : parent.string();
 }
 
-// DIR/NAME.partial.EXT, or the first of DIR/NAME.partial-2.EXT, ... that is free: what an earlier run left stays. NAME
-// is cut short, between two characters, where the whole, and the number of a file behind it, would be longer than a
-// name may be.
-std::string FreePartialName(const fs::path& target, int32_t num_files) {
-  const std::string extension = target.extension().string();
-  for (int number = 1;; ++number) {
-    std::string mark = ".partial";
-    if (number > 1) mark.append("-").append(std::to_string(number));
-    mark.append(extension);
-    std::string name = target.stem().string();
-    const size_t number_length = data::TraceFilePath("a", num_files, num_files).size() - 1;
-    if (const size_t behind = mark.size() + number_length; name.size() + behind > NAME_MAX) {
-      size_t length = NAME_MAX - std::min(behind, size_t{NAME_MAX});
-      while (length > 0 && (static_cast<unsigned char>(name[length]) & 0xc0) == 0x80) --length;
-      name.resize(length);
-    }
-    const fs::path candidate = target.parent_path() / (name + mark);
-    std::error_code error;
-    const fs::file_type type = fs::symlink_status(candidate, error).type();
-    if (type == fs::file_type::not_found && data::FilesNamedFor(candidate.string()).empty()) return candidate.string();
-    if (type == fs::file_type::none)
-      throw FailedError({.file = candidate.string(), .problem = error.message(), .remedy = "choose another name"});
-  }
-}
+constexpr char kPartialMark[] = "partial";
 
 }  // namespace
 
@@ -111,7 +86,12 @@ TraceTarget::TraceTarget(std::string path, bool overwrite, int32_t num_files)
           {.file = name, .problem = "exists already", .remedy = "choose another name or allow overwriting"});
     if (!fs::is_regular_file(status))
       throw UsageError({.file = name, .problem = "is not a regular file", .remedy = "choose another name"});
-    if (!Replaces()) writing_path_ = FreePartialName(path_, num_files_);
+    if (!Replaces()) writing_path_ = data::FreeNameBeside(path_, kPartialMark, num_files_);
+  }
+  if (const auto foreign = data::FindForeignFile(path_, num_files_)) {
+    throw UsageError({.file = foreign->file,
+                      .problem = foreign->problem + ", so it is not replaced",
+                      .remedy = "move it away, or choose another name"});
   }
   const std::string folder = FolderOf(path_);
   if (::access(folder.c_str(), W_OK | X_OK) != 0) {
@@ -144,25 +124,23 @@ std::vector<std::string> TraceTarget::FilesOf(const std::string& path) const {
 
 void TraceTarget::Complete() const {
   if (!Replaces()) return;
-  const std::vector<std::string> from = WritingFiles(), to = FilesOf(path_);
-  for (size_t i = 0; i < from.size(); ++i) {
-    if (std::rename(from[i].c_str(), to[i].c_str()) == 0) continue;
-    throw FailedError({.file = to[i],
-                       .problem = std::string("cannot be replaced (") + std::strerror(errno) +
-                                  "), but the whole new trace is " + from[i] +
-                                  (i == 0 ? "" : " and what follows it, its first files under the name " + to[0])});
+  const std::string whole =
+      "; the whole new trace is " + WritingFiles().front() + (num_files_ > 1 ? " and the files that go with it" : "");
+  if (const auto foreign = data::FindForeignFile(path_, num_files_)) {
+    throw FailedError({.file = foreign->file,
+                       .problem = foreign->problem + ", so it is not replaced",
+                       .remedy = "move it away" + whole});
   }
-  std::vector<std::string> names = data::FilesNamedFor(path_);
-  names.push_back(path_);
-  for (const std::string& old : names) {
-    std::error_code error;
-    if (std::ranges::find(to, old) == to.end()) fs::remove(old, error);
-    if (!error) continue;
-    throw FailedError({.file = old,
-                       .problem = "the trace of that name is " + to.front() + " now, but this file of the one before " +
-                                  "cannot be removed (" + error.message() + ")",
+  const data::Replacement done = data::ReplaceTrace(writing_path_, path_, num_files_, /*replace=*/true);
+  if (done.error == 0) return;
+  const std::string reason = std::string(" (") + std::strerror(done.error) + ")";
+  if (done.stands) {
+    throw FailedError({.file = done.file,
+                       .problem = "is of the trace that " + path_ + " was before, and cannot be removed" + reason,
                        .remedy = "remove it"});
   }
+  const std::string before = done.kept.empty() ? path_ + " is as it was" : "the trace before is " + done.kept;
+  throw FailedError({.file = done.file, .problem = "cannot be replaced" + reason, .remedy = before + whole});
 }
 
 std::string TraceTarget::Leave(int64_t tokens_flushed) const {

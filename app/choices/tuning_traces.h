@@ -14,7 +14,7 @@
 #include "analysis/head_tensors.h"
 #include "choices/length_range.h"
 #include "choices/tuning.h"
-#include "data/trace_files.h"
+#include "data/trace_identity.h"
 #include "data/trace_reader.h"
 
 namespace headscope::app {
@@ -23,11 +23,12 @@ namespace headscope::app {
 // than `first`'s. `trace` may be `first`.
 void CheckTunedTogether(const data::TraceReader& trace, const data::TraceReader& first);
 
-// Whether a path leads to one of the traces' files, whatever its name. Trace: an owner of a reader or a pointer to one.
+// Whether a path leads to one of the traces, whatever its name. Trace: an owner of a reader or a pointer to one.
 template <typename Trace, typename ReaderOf>
 bool LeadsToOneOf(const std::string& path, const std::vector<Trace>& traces, const ReaderOf& reader_of) {
-  return std::ranges::any_of(traces,
-                             [&](const Trace& trace) { return data::NameSameTrace(path, reader_of(trace).path()); });
+  if (traces.empty()) return false;
+  const std::string set = data::FileSetAt(path);
+  return std::ranges::any_of(traces, [&](const Trace& trace) { return data::LeadsTo(path, set, reader_of(trace)); });
 }
 
 // The first of the heads that the trace has not recorded; nothing where it has all.

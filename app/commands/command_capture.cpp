@@ -160,7 +160,8 @@ int ShowPlans(const CaptureArguments& arguments, const std::vector<capture::Batc
         << "  values     " << NameOf(layout.encoding) << '\n'
         << "  recorded   " << Listed(capture::RecordedNames(layout.facts)) << '\n';
   }
-  out << "  files      " << plans.size() << ", " << ByteText(bytes) << " together\n" << files.str();
+  if (plans.size() != 1) out << "  traces     " << plans.size() << ", " << ByteText(bytes) << " together\n";
+  out << files.str();
   if (!layer_devices.empty()) out << "  devices    " << model::PlacementText(layer_devices) << '\n';
   if (!placement.passed_over.empty()) out << "  left out   " << analysis::Printable(placement.passed_over) << '\n';
   if (!plans.empty()) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/output_file.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 
 #include "base/errors.h"
 #include "data/trace_files.h"
+#include "data/trace_replacement.h"
 #include "support/partial_name.h"
 
 namespace headscope::app {
@@ -23,15 +23,6 @@ namespace {
 
 std::string FolderOf(const fs::path& target) {
   return target.has_parent_path() ? target.parent_path().string() : ".";
-}
-
-// Renames and returns 0, or EEXIST when `to` is there already, or another value of errno.
-int RenameToFreeName(const char* from, const char* to) {
-  if (::renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return 0;
-  // Some file systems cannot rename so; a second name is given as safely, and the first one is then taken away.
-  if (errno != EINVAL && errno != ENOSYS) return errno;
-  if (::link(from, to) != 0) return errno;
-  return ::unlink(from) == 0 ? 0 : errno;
 }
 
 }  // namespace
@@ -62,6 +53,12 @@ Fault WriteRefusal(const std::string& path, int error) {
   return OutputFault(path, std::strerror(error), remedy);
 }
 
+void ThrowUnnamed(const std::string& path, int error) {
+  if (error != EEXIST) throw FailedError(WriteRefusal(path, error));
+  throw OutputExistsError(
+      OutputFault(path, "something else created it during this run, so it is kept", "choose another name"));
+}
+
 std::string NameBeside(const std::string& path) {
   const fs::path target(path);
   RemoveLeftovers(target.parent_path());
@@ -69,17 +66,6 @@ std::string NameBeside(const std::string& path) {
     return FreePartialName(target.parent_path(), target.extension().string()).string();
   } catch (const fs::filesystem_error& error) {
     throw UsageError(WriteRefusal(path, error.code().value()));
-  }
-}
-
-void RenameOutput(const std::string& from, const std::string& path, bool force) {
-  if (force) {
-    if (std::rename(from.c_str(), path.c_str()) != 0) throw FailedError(WriteRefusal(path, errno));
-  } else if (const int error = RenameToFreeName(from.c_str(), path.c_str()); error == EEXIST) {
-    throw OutputExistsError(
-        OutputFault(path, "something else created it during this run, so it is kept", "choose another name"));
-  } else if (error != 0) {
-    throw FailedError(WriteRefusal(path, error));
   }
 }
 
@@ -145,7 +131,11 @@ void OutputFile::Write(const std::function<void(const std::string&)>& write) con
 }
 
 void OutputFile::Commit() {
-  RenameOutput(temporary_path_, path_, force_);
+  if (force_) {
+    if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) throw FailedError(WriteRefusal(path_, errno));
+  } else if (const int error = data::RenameToFreeName(temporary_path_, path_); error != 0) {
+    ThrowUnnamed(path_, error);
+  }
   committed_ = true;
   unfinished_->Keep();
 }

@@ -53,8 +53,9 @@ class OutputFile {
 
 // A free name beside the target, to write under. What killed runs have left there is removed.
 std::string NameBeside(const std::string& path);
-// Renames onto the target as OutputFile::Commit does.
-void RenameOutput(const std::string& from, const std::string& path, bool force);
+// Of a target that a finished file could not get the name of, for the reason `error` (of errno): OutputExistsError
+// where something has appeared there meanwhile, else FailedError.
+[[noreturn]] void ThrowUnnamed(const std::string& path, int error);
 
 // `text` to `path` through an OutputFile, or to stdout when path is empty or "-".
 void WriteText(const std::string& text, const std::string& path, bool force);

@@ -2,12 +2,11 @@
 #include "support/output_trace.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <filesystem>
 
 #include "base/errors.h"
 #include "data/trace_files.h"
+#include "data/trace_replacement.h"
 #include "support/output_file.h"
 
 namespace headscope::app {
@@ -19,6 +18,7 @@ OutputTrace::OutputTrace(std::string path, int32_t num_files, bool force, const 
   const std::vector<std::string> named = data::FilesNamedFor(path_);
   names.insert(names.end(), named.begin(), named.end());
   for (const std::string& name : names) CheckOutputTarget(name, force, inputs);
+  RefuseForeign();
   temporary_path_ = NameBeside(path_);
   for (const std::string& file : FilesOf(temporary_path_)) unfinished_.emplace_back(file);
 }
@@ -43,24 +43,27 @@ void OutputTrace::Write(const std::function<void(const std::string&)>& write) co
   }
 }
 
-void OutputTrace::Commit() {
-  const std::vector<std::string> from = FilesOf(temporary_path_), to = FilesOf(path_);
-  for (size_t i = 0; i < from.size(); ++i) RenameOutput(from[i], to[i], force_);
-  committed_ = true;
-  for (data::UnfinishedFile& file : unfinished_) file.Keep();
-  std::vector<std::string> others = data::FilesNamedFor(path_);
-  if (num_files_ > 1) others.push_back(path_);
-  for (const std::string& other : others) {
-    if (std::ranges::find(to, other) != to.end()) continue;
-    std::error_code error;
-    if (!std::filesystem::exists(std::filesystem::symlink_status(other, error))) continue;
-    // Without `force` nothing of the name was there before the run.
-    if (!force_) {
-      throw OutputExistsError(
-          OutputFault(other, "something else created it during this run, so it is kept", "choose another name"));
-    }
-    if (!std::filesystem::remove(other, error)) throw FailedError(WriteRefusal(other, error.value()));
+void OutputTrace::RefuseForeign() const {
+  if (!force_) return;
+  if (const auto foreign = data::FindForeignFile(path_, num_files_)) {
+    throw UsageError(OutputFault(foreign->file, "it " + foreign->problem + ", so --force does not replace it",
+                                 "move it away, or choose another name"));
   }
+}
+
+void OutputTrace::Commit() {
+  RefuseForeign();
+  const data::Replacement done = data::ReplaceTrace(temporary_path_, path_, num_files_, force_);
+  if (done.stands) {
+    committed_ = true;
+    for (data::UnfinishedFile& file : unfinished_) file.Keep();
+    if (done.error != 0) throw FailedError(WriteRefusal(done.file, done.error));
+    return;
+  }
+  if (done.kept.empty()) ThrowUnnamed(done.file, done.error);
+  Fault fault = WriteRefusal(done.file, done.error);
+  fault.remedy += "; the trace before is " + done.kept + " now";
+  throw FailedError(fault);
 }
 
 }  // namespace headscope::app

@@ -88,14 +88,35 @@ ModelInfo ReadModel(UntrustedFile& file) {
   return model;
 }
 
+void RequireFormat(const UntrustedFile& file, const StoredGroup& root) {
+  const std::string format = file.Text(root, "format");
+  if (format == kFormatName) return;
+  file.Refuse("attribute format", "is \"" + format.substr(0, 64) + "\" instead of \"" + kFormatName + "\"",
+              kTraceFile.not_one);
+}
+
+TraceFilePlace ReadPlace(const UntrustedFile& file, const StoredGroup& root) {
+  const auto has = [&](const char* name) { return UntrustedFile::HasAttribute(root, name); };
+  if (!has("file_set") && !has("file_number") && !has("file_count")) return {};
+  TraceFilePlace place{file.Text(root, "file_set"), file.Integer32(root, "file_number"),
+                       file.Integer32(root, "file_count")};
+  if (const std::string problem = PlaceProblem(place); !problem.empty())
+    throw BadInputError({.file = file.path(), .problem = "attribute " + problem, .remedy = kTraceFile.damaged});
+  return place;
+}
+
 }  // namespace
+
+TraceFilePlace StoredPlace(const std::string& path) {
+  const UntrustedFile file(path);
+  const StoredGroup& root = file.Group("");
+  RequireFormat(file, root);
+  return ReadPlace(file, root);
+}
 
 void StoredTrace::ReadRoot() {
   const StoredGroup& root = file_.Group("");
-  if (const std::string format = file_.Text(root, "format"); format != kFormatName) {
-    file_.Refuse("attribute format", "is \"" + format.substr(0, 64) + "\" instead of \"" + kFormatName + "\"",
-                 kTraceFile.not_one);
-  }
+  RequireFormat(file_, root);
   version_ = file_.Integer32(root, "version");
   if (version_ < kFirstFormatVersion || version_ > kBidirectionalVersion) {
     file_.Refuse("attribute version",
@@ -114,16 +135,15 @@ void StoredTrace::ReadRoot() {
   if (num_rows_ < 0 || num_rows_ > kMaxTokens) {
     file_.Refuse("attribute rows_flushed", "is " + std::to_string(num_rows_));
   }
-  const auto has = [&](const char* name) { return UntrustedFile::HasAttribute(root, name); };
-  if (!has("file_set") && !has("file_number") && !has("file_count")) return;
-  place_ = {file_.Text(root, "file_set"), file_.Integer32(root, "file_number"), file_.Integer32(root, "file_count")};
-  if (const std::string problem = PlaceProblem(place_); !problem.empty())
-    throw BadInputError({.file = file_.path(), .problem = "attribute " + problem, .remedy = kTraceFile.damaged});
+  place_ = ReadPlace(file_, root);
 }
 
-void StoredTrace::ForgetTokens() {
-  tokens_ = {};
-  row_positions_ = {};
+std::vector<TokenRecord> StoredTrace::TakeTokens() {
+  return std::exchange(tokens_, {});
+}
+
+std::vector<int32_t> StoredTrace::TakeRowPositions() {
+  return std::exchange(row_positions_, {});
 }
 
 void StoredTrace::ReadLayout(const StoredGroup& attention, const StoredGroup& tokens_group) {

@@ -12,6 +12,10 @@
 
 namespace headscope::data {
 
+// What a trace's file says of its place among several, without a look at the rest of it; BadInputError where it is no
+// trace that can be read.
+TraceFilePlace StoredPlace(const std::string& path);
+
 class StoredTrace {
  public:
   explicit StoredTrace(const std::string& path);
@@ -28,8 +32,9 @@ class StoredTrace {
   const std::vector<TokenRecord>& tokens() const { return tokens_; }
   const std::vector<int32_t>& row_positions() const { return row_positions_; }
 
-  // Of a file whose tokens and rows another one of the trace has as well.
-  void ForgetTokens();
+  // They are another's from then on, and gone here.
+  std::vector<TokenRecord> TakeTokens();
+  std::vector<int32_t> TakeRowPositions();
 
   // Items [begin, end) of one head of a tensor that the file has of that layer. Throws std::out_of_range for others.
   void Read(TraceTensor tensor, int32_t layer_slot, int32_t head_slot, int64_t begin, int64_t end, void* out) const;

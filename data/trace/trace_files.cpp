@@ -114,16 +114,12 @@ std::vector<std::string> FilesNamedFor(const std::string& path) {
   return files;
 }
 
-bool NameSameTrace(const std::string& one, const std::string& other) {
-  const auto first_file = [](const std::string& path) {
-    if (const auto name = ParseTraceFilePath(path)) return TraceFilePath(name->path, 1, name->count);
-    std::error_code unreadable;
-    if (fs::exists(path, unreadable)) return path;
-    const std::vector<std::string> files = FilesNamedFor(path);
-    return files.empty() ? path : files.front();
-  };
-  std::error_code missing;
-  return fs::equivalent(one, other, missing) || fs::equivalent(first_file(one), first_file(other), missing);
+std::vector<std::string> FilesToOpen(const std::string& path) {
+  if (const auto name = ParseTraceFilePath(path)) return TraceFilePaths(name->path, name->count);
+  std::error_code unreadable;
+  if (fs::exists(fs::symlink_status(path, unreadable))) return {path};
+  const std::vector<std::string> files = FilesNamedFor(path);
+  return files.empty() ? std::vector{path} : TraceFilePaths(path, ParseTraceFilePath(files.front())->count);
 }
 
 std::vector<std::vector<int32_t>> DealLayers(const TraceLayout& layout, int32_t num_files, int64_t expected_rows) {

@@ -12,6 +12,10 @@
 
 namespace headscope::data {
 
+// The file to begin with: `path`, or where nothing has that name a file of the trace that is called so. BadInputError
+// where two are.
+std::string FirstToOpen(const std::string& path);
+
 class TraceSet {
  public:
   // One of the files, or the name that they share where nothing else has it. BadInputError where one is missing or is
@@ -34,10 +38,13 @@ class TraceSet {
   Place PlaceOf(int32_t layer_slot) const;
 
  private:
-  void OpenOthers(const std::string& opened);
+  void OpenOthers(const StoredTrace& opened);
+  void KeepReadable();  // of tokens and rows, those that all files have
   void Join();
   void JoinLayers();
-  void RequireSameTrace(const StoredTrace& file) const;
+  void RequireSharedInOneFile() const;
+  // Takes the tokens and rows that the file has, which must begin as those that are here, or these begin as they do.
+  void TakeSameTrace(StoredTrace* file, const StoredTrace& opened);
 
   std::vector<std::string> paths_;
   std::vector<std::unique_ptr<StoredTrace>> files_;

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // LD_PRELOAD: calls of the C library that fail as they do on a machine at its limits.
 //
-//   HEADSCOPE_FAILING_CALLS=memory|teams|threads|writes|reads|opens   the kind; teams: what libgomp itself wants memory for
+//   HEADSCOPE_FAILING_CALLS=memory|teams|threads|writes|reads|opens|names   the kind; teams: what libgomp itself wants memory for;
+//                               names: what gives a file a name or takes it away
 //   HEADSCOPE_FAILING_FROM=N    the first that fails, counted from 1 (0: none)
 //   HEADSCOPE_FAILING_COUNT=N   how many fail (0: all from there on)
+//   HEADSCOPE_FAILING_KILLS=1   instead of failing such a call is not made, for the process is killed
+//   HEADSCOPE_NO_LINKS=1        no file gets a second name, as on some file systems; not counted
 //   HEADSCOPE_CALLS_FILE=FILE   the number of calls of that kind, written at the end, and then, a line each, the number of
 //                               the first call from every site and whether that is libhdf5's
 //
@@ -18,6 +21,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -30,11 +34,12 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum Kind { kNone, kMemory, kTeams, kThreads, kWrites, kReads, kOpens };
+enum Kind { kNone, kMemory, kTeams, kThreads, kWrites, kReads, kOpens, kNames };
 static enum Kind chosen = kNone;
 static long from = 0, count = 0;
 static atomic_long calls;
 static int inside = 0;  // main
+static long kills = 0, no_links = 0;
 
 enum { kMostFrames = 40, kMostSites = 1 << 15 };
 static struct Site {
@@ -97,7 +102,9 @@ static int Fails(enum Kind kind) {
   if (kind != chosen || !inside || looking) return 0;
   const long call = atomic_fetch_add(&calls, 1) + 1;
   if (site_frames > 0) LookAtSite(call);
-  return from > 0 && call >= from && (count == 0 || call < from + count);
+  const int fails = from > 0 && call >= from && (count == 0 || call < from + count);
+  if (fails && kills) kill(getpid(), SIGKILL);
+  return fails;
 }
 
 static long Number(const char* name) {
@@ -111,12 +118,14 @@ static uintptr_t teams_begin = 0, teams_size = 0;
 static void End(void);
 __attribute__((constructor)) static void Begin(void) {
   at_quick_exit(End);  // how a command that has run LibTorch ends
-  const char* const kinds[] = {"", "memory", "teams", "threads", "writes", "reads", "opens"};
+  const char* const kinds[] = {"", "memory", "teams", "threads", "writes", "reads", "opens", "names"};
   const char* kind = getenv("HEADSCOPE_FAILING_CALLS");
   from = Number("HEADSCOPE_FAILING_FROM");
   count = Number("HEADSCOPE_FAILING_COUNT");
+  kills = Number("HEADSCOPE_FAILING_KILLS");
+  no_links = Number("HEADSCOPE_NO_LINKS");
   site_frames = Number("HEADSCOPE_SITE_FRAMES");
-  for (int i = 1; kind != NULL && i <= kOpens; ++i) {
+  for (int i = 1; kind != NULL && i <= kNames; ++i) {
     if (strcmp(kind, kinds[i]) == 0) chosen = (enum Kind)i;
   }
   void* known = dlsym(RTLD_DEFAULT, "GOMP_parallel");
@@ -239,7 +248,7 @@ int fsync(int file) {
   return NoSpace(file) ? -1 : REAL(fsync)(file);
 }
 static int NoName(void) {
-  if (!Fails(kWrites)) return 0;
+  if (!Fails(kWrites) && !Fails(kNames)) return 0;
   errno = ENOSPC;
   return 1;
 }
@@ -248,6 +257,16 @@ int rename(const char* old, const char* new) {
 }
 int renameat2(int old_folder, const char* old, int new_folder, const char* new, unsigned flags) {
   return NoName() ? -1 : REAL(renameat2)(old_folder, old, new_folder, new, flags);
+}
+
+int link(const char* old, const char* new) {
+  if (no_links) errno = EPERM;
+  return no_links || NoName() ? -1 : REAL(link)(old, new);
+}
+int unlink(const char* path) {
+  if (!Fails(kNames)) return REAL(unlink)(path);
+  errno = EPERM;
+  return -1;
 }
 
 // Descriptors of files that the system makes up, which no disk can fail.

@@ -6,6 +6,7 @@
 import json
 import os
 import pathlib
+import shutil
 import tempfile
 import unittest
 
@@ -87,6 +88,57 @@ class Files(unittest.TestCase):
         self.assertIn("1 to 3", refused.stderr)
         self.assertIn("in 2 files", run("capture", MODEL, "--text", TEXT, "-o", self.folder / "new.h5", "--files", 2, "--dry-run").stdout)
         self.assertEqual(self.names(), ["alone.h5", "out-00001-of-00002.h5"])
+
+    def test_force_replaces_files_of_such_a_trace_only(self):
+        run("capture", MODEL, "--text", TEXT, "-o", self.folder / "one.h5", "--quiet")
+        run("export", self.folder / "one.h5", "--files", 2, "-o", self.folder / "other.h5", "--quiet")
+        run("export", self.folder / "one.h5", "--files", 3, "-o", self.folder / "out.h5", "--quiet")
+
+        def refused(name, why):
+            before = {name: (self.folder / name).read_bytes() for name in self.names()}
+            for command in (("export", self.folder / "one.h5"), ("capture", MODEL, "--text", TEXT)):
+                for files in (2, 3):
+                    done = run(*command, "-o", self.folder / "out.h5", "--files", files, "--force", "--quiet", code=2)
+                    self.assertIn(f"{name}: ", done.stderr)
+                    self.assertIn(why, done.stderr)
+                    self.assertIn("move it away", done.stderr)
+            self.assertEqual({name: (self.folder / name).read_bytes() for name in self.names()}, before)
+
+        notes = self.folder / "out-00005-of-00007.h5"
+        notes.write_text("what somebody wrote down")
+        refused(notes.name, "is no trace that can be read")
+        shutil.copy(self.folder / "one.h5", notes)
+        refused(notes.name, "does not say that it is one of the files of a trace")
+        shutil.copy(self.folder / "out-00001-of-00003.h5", notes)
+        refused(notes.name, "says that it is file 1 of 3 of its trace")
+        notes.unlink()
+        shutil.copy(self.folder / "other-00001-of-00002.h5", self.folder / "out-00001-of-00002.h5")
+        run("export", self.folder / "one.h5", "--files", 2, "-o", self.folder / "again.h5", "--quiet")
+        shutil.copy(self.folder / "again-00002-of-00002.h5", self.folder / "out-00002-of-00002.h5")
+        refused("out-00002-of-00002.h5", "is not of the same trace as out-00001-of-00002.h5")
+        (self.folder / "out-00002-of-00002.h5").unlink()
+        (self.folder / "out.h5").write_text("what somebody wrote down")
+        refused("out.h5", "is no trace that can be read")
+        (self.folder / "out.h5").unlink()
+        run("export", self.folder / "one.h5", "--files", 4, "-o", self.folder / "out.h5", "--force", "--quiet")
+        self.assertEqual([name for name in self.names() if name.startswith("out")], [f"out-0000{number}-of-00004.h5" for number in (1, 2, 3, 4)])
+
+    def test_a_dry_run_counts_traces_where_there_are_several(self):
+        planned = run("capture", MODEL, "--text", TEXT, "-o", self.folder / "out.h5", "--files", 3, "--dry-run").stdout
+        self.assertIn("out.h5: ", planned)
+        self.assertIn(" in 3 files", planned)
+        self.assertNotIn("together", planned)
+        self.assertNotIn("files      1", planned)
+        (self.folder / "prompts.jsonl").write_text('{"tokens": [5, 6, 7]}\n{"tokens": [8, 9]}\n')
+        planned = run("capture", MODEL, "--prompts", self.folder / "prompts.jsonl", "-o", self.folder / "many", "--dry-run").stdout
+        self.assertIn("traces     2, ", planned)
+
+    def test_a_copy_of_a_file_is_a_trace_to_tune_on_once(self):
+        run("capture", MODEL, "--text", TEXT, "-o", self.folder / "out.h5", "--files", 2, "--quiet")
+        copied = self.folder / "elsewhere.h5"
+        shutil.copy(self.folder / "out-00002-of-00002.h5", copied)
+        said = run("tune", self.folder / "out.h5", copied, "--method", "streaming-llm", "--target", "cra=0.9", "--quiet", code=2).stderr
+        self.assertIn("elsewhere.h5 is given twice", said)
 
     def test_a_plan_and_a_batch_name_the_number(self):
         (self.folder / "plan.json").write_text('{"format": "headscope-record-1", "layers": [2, 5], "files": 2}')

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One test alone in its program, because it looks at the peak memory of the whole process.
+// Tests alone in their program, because they look at the peak memory of the whole process.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -8,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "data/trace_files_writer.h"
 #include "synthetic_trace.h"
 
 namespace headscope::data {
@@ -88,6 +92,51 @@ TEST(TraceMemory, PeakDoesNotGrowWithTheTrace) {
   ASSERT_GT(early, 0);
   EXPECT_LT(peak - early, 4 << 10) << "KiB more after 256 MiB than after 38 MiB";
   EXPECT_LT(peak, 96 << 10);
+}
+
+constexpr int64_t kManyTokens = 200000;
+
+// Of a child that opens it.
+int64_t PeakToOpenKiB(const std::string& path) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(TraceReader(path).num_tokens() == kManyTokens ? 0 : 1);
+  int status = 0;
+  rusage used{};
+  EXPECT_EQ(::wait4(child, &status, 0, &used), child);
+  EXPECT_EQ(status, 0);
+  return used.ru_maxrss;
+}
+
+// The last one, for writing takes more than the others may have taken. All files have all tokens.
+TEST(TraceMemory, OpeningManyFilesTakesTheTokensOfOne) {
+  const testing::ScratchFolder folder;
+  constexpr int32_t kLayers = 24;
+  TraceLayout layout = testing::SmallLayout(ElementType::kBFloat16, kManyTokens);
+  layout.model.num_layers = kLayers;
+  layout.facts[0].qo_heads = {2};
+  layout.facts[0].kv_heads = {1};
+  layout.facts.assign(kLayers, layout.facts[0]);
+  layout.layers.resize(kLayers);
+  std::iota(layout.layers.begin(), layout.layers.end(), 0);
+  testing::SetHeadDim(&layout, 1);
+  std::vector<TokenRecord> tokens;
+  for (int64_t i = 0; i < kManyTokens; ++i) tokens.push_back(testing::TokenAt(i, kManyTokens));
+  const std::vector<uint16_t> values(kManyTokens);
+  const auto path = [&](int32_t files) { return folder.File(std::to_string(files) + ".h5"); };
+  for (const int32_t files : {2, kLayers}) {
+    TraceFilesWriter writer(path(files), layout, files, /*overwrite=*/false, /*expected_rows=*/1);
+    writer.AppendTokens(tokens);
+    const int32_t row = kManyTokens - 1;
+    writer.AppendRowPositions({&row, 1});
+    const float lse = 0;
+    for (int32_t slot = 0; slot < kLayers; ++slot)
+      writer.Append({slot, 0, kManyTokens, 0, 1, values.data(), values.data(), values.data(), &lse});
+    writer.Finish();
+  }
+  // After both: a child begins with the memory that its parent has.
+  const int64_t few = PeakToOpenKiB(path(2)), many = PeakToOpenKiB(path(kLayers));
+  const int64_t of_one = kManyTokens * static_cast<int64_t>(sizeof(TokenRecord)) / 1024;
+  EXPECT_LT(many - few, 3 * of_one) << few << " KiB for two files";
 }
 
 }  // namespace

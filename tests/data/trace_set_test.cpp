@@ -16,6 +16,7 @@
 #include "base/errors.h"
 #include "data/trace_export.h"
 #include "data/trace_files_writer.h"
+#include "data/trace_identity.h"
 #include "hdf5_mutator.h"
 #include "spoiled_file.h"
 #include "synthetic_trace.h"
@@ -332,6 +333,94 @@ TEST_F(SpoiledSet, AFileThatComesTwiceIsRefused) {
   fs::copy_file(File(1), File(2), fs::copy_options::overwrite_existing);
   Change(File(2), [](hid_t file) { SetInt32(file, "/", "file_number", 2); });
   EXPECT_THAT(Refusal(path_), HasSubstr("out-00001-of-00003.h5 holds as well"));
+}
+
+// Layer 4 is to read the keys of layer 2, which another file has: each file is a trace, all of them are none.
+TEST_F(SpoiledSet, LayersThatShareKeysAreInOneFile) {
+  const hsize_t one = 1;
+  const hid_t list = H5Screate_simple(1, &one, nullptr);
+  for (const char* shared : {"kv_layer", "selection_layer"}) {
+    const std::string kept = BytesOf(File(3));
+    Change(File(3), [&](hid_t file) {
+      const int32_t two = 2;
+      ReplaceAttribute(file, "layers", shared, H5T_STD_I32LE, list, &two);
+    });
+    fs::copy_file(File(3), folder_.File("alone.h5"), fs::copy_options::overwrite_existing);
+    EXPECT_EQ(Refusal(folder_.File("alone.h5")), "") << shared;
+    EXPECT_THAT(Refusal(path_), AllOf(HasSubstr("out-00003-of-00003.h5: holds layer 4, which shares what layer 2 in "
+                                                "out-00002-of-00003.h5 stores"),
+                                      HasSubstr("bring back")))
+        << shared;
+    WriteBytes(File(3), kept);
+  }
+  H5Sclose(list);
+}
+
+TEST_F(SpoiledSet, WhatATraceWasBeforeIsNamedWhereFilesOfBothAreUnderOneName) {
+  for (int32_t number = 1; number <= 3; ++number)
+    fs::copy_file(File(number), TraceFilePath(folder_.File("out.replaced.h5"), number, 3));
+  WriteSet(folder_.File("other.h5"), SmallLayout(ElementType::kBFloat16, 64), 3);
+  fs::rename(folder_.File("other-00001-of-00003.h5"), File(1));
+  EXPECT_THAT(Refusal(path_), HasSubstr("the trace that had this name before is out.replaced.h5"));
+  fs::remove(File(3));
+  EXPECT_THAT(Refusal(path_), AllOf(HasSubstr("is missing"), HasSubstr("before is out.replaced.h5")));
+  EXPECT_EQ(TraceReader(folder_.File("out.replaced.h5")).files().size(), 3u);
+}
+
+// By what stands in the files: their names may be anything.
+TEST(TraceIdentity, IsThatOfTheFilesAndTheirCopies) {
+  const ScratchFolder folder;
+  const std::string path = folder.File("out.h5"), other = folder.File("other.h5");
+  WriteSet(path, SmallLayout(ElementType::kBFloat16, 64), 3);
+  WriteSet(other, SmallLayout(ElementType::kBFloat16, 64), 3);
+  const TraceReader trace(path);
+  const auto leads_to = [](const std::string& name, const TraceReader& to) {
+    return LeadsTo(name, FileSetAt(name), to);
+  };
+  fs::copy_file(TraceFilePath(path, 2, 3), folder.File("copy.h5"));
+  fs::create_symlink(TraceFilePath(path, 3, 3), folder.File("link.h5"));
+  for (const std::string& name :
+       {path, TraceFilePath(path, 1, 3), TraceFilePath(path, 3, 3), folder.File("copy.h5"), folder.File("link.h5")})
+    EXPECT_TRUE(leads_to(name, trace)) << name;
+  WriteBytes(folder.File("no-trace.h5"), "nothing");
+  for (const std::string& name :
+       {other, TraceFilePath(other, 2, 3), folder.File("no-trace.h5"), folder.File("none.h5")})
+    EXPECT_FALSE(leads_to(name, trace)) << name;
+  // A name as of one of its files, over another trace.
+  fs::copy_file(TraceFilePath(other, 2, 3), TraceFilePath(path, 2, 3), fs::copy_options::overwrite_existing);
+  WriteTrace(folder.File("whole.h5"), SmallLayout(ElementType::kBFloat16, 64), 40, 7);
+  const TraceReader whole(folder.File("whole.h5"));
+  fs::create_hard_link(folder.File("whole.h5"), folder.File("again.h5"));
+  EXPECT_TRUE(leads_to(folder.File("again.h5"), whole));
+  EXPECT_FALSE(leads_to(path, whole));
+}
+
+// Each head of each layer has a chunk that is open, and all of them fit, however the layers are dealt out.
+TEST(TraceFilesWriterMemory, IsSharedByHeads) {
+  TraceLayout layout = SmallLayout(ElementType::kBFloat16, 8192);
+  layout.model.num_layers = 36;
+  layout.model.num_qo_heads = 32;
+  layout.model.num_kv_heads = 8;
+  layout.model.head_dim = 128;
+  layout.facts.assign(36, UsualFacts(layout.model));
+  layout.layers.resize(36);
+  std::iota(layout.layers.begin(), layout.layers.end(), 0);
+  constexpr int64_t kVectors = 32 + 8 + 8, kVectorChunk = 1024 * 128 * 2;
+  constexpr int64_t kOfLayer = kVectors * kVectorChunk + 32 * 8192 * 4 + 8192 * 8;  // and lse, and lse_keys
+  for (const int32_t files : {1, 2, 10, 11, 15, 16, 17, 18, 35, 36})
+    EXPECT_EQ(OpenChunkBytesOfFiles(layout, 8192, files), 36 * kOfLayer) << files;
+}
+
+TEST(TraceFilesToOpen, AreThoseOfTheNames) {
+  const ScratchFolder folder;
+  const std::string path = folder.File("out.h5");
+  const std::vector<std::string> files = TraceFilePaths(path, 3);
+  EXPECT_THAT(FilesToOpen(path), ElementsAre(path)) << "nothing is there";
+  for (const std::string& file : files) WriteBytes(file, "");
+  EXPECT_EQ(FilesToOpen(path), files);
+  EXPECT_EQ(FilesToOpen(files[1]), files);
+  WriteBytes(path, "");
+  EXPECT_THAT(FilesToOpen(path), ElementsAre(path));
 }
 
 TEST_F(SpoiledSet, FilesThatAreCompleteHoldTheSameTokens) {

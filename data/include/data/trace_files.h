@@ -32,8 +32,9 @@ std::optional<TraceFileName> ParseTraceFilePath(const std::string& path);
 // order of their names. Only names are looked at. A folder that cannot be read has none.
 std::vector<std::string> FilesNamedFor(const std::string& path);
 
-// Whether both name a file of one trace, or the same file by whatever name.
-bool NameSameTrace(const std::string& one, const std::string& other);
+// The files that opening `path` would read, by their names: all of the trace of which it is one or which it is the name
+// of, or itself.
+std::vector<std::string> FilesToOpen(const std::string& path);
 
 // The recorded layers' slots in each file, rising. Layers that share stored keys and values, or a selection, stay
 // together; the others are dealt out one by one, each to the file with the fewest bytes, so that neighbouring layers,
