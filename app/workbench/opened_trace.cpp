@@ -86,7 +86,7 @@ ui::TraceSummary Summarise(const data::TraceReader& reader) {
   const data::TraceLayout& layout = reader.layout();
   ui::TraceSummary summary;
   summary.path = reader.path();
-  summary.num_files = static_cast<int32_t>(reader.files().size());
+  if (reader.files().size() > 1) summary.files = reader.files();
   for (const std::string& file : reader.files()) {
     std::error_code gone;
     const auto bytes = std::filesystem::file_size(file, gone);

@@ -27,6 +27,7 @@
 #include "choices/held_out_rows.h"
 #include "choices/length_range.h"
 #include "choices/torch_decode.h"
+#include "data/trace_files.h"
 #include "eval/tasks.h"
 #include "exact_score.h"
 #include "example_traces.h"
@@ -142,6 +143,8 @@ class TraceWorkbench : public ui::Workbench {
     return devices;
   }
 
+  std::vector<std::string> FilesNamedFor(const std::string& path) const override { return data::FilesNamedFor(path); }
+  std::vector<std::string> FilesToOpen(const std::string& path) const override { return data::FilesToOpen(path); }
   void OpenTrace(const std::string& path, ui::Reply<ui::TraceSummary> done, ui::ErrorReply failed) override;
   void RequestStatistics(ui::Reply<analysis::HeadStatistics> one, std::function<void()> finished,
                          ui::Reply<ui::ProgressReport> progress) override {

@@ -9,6 +9,7 @@
 #include <QDir>
 #include <QLabel>
 #include <QLineEdit>
+#include <QMessageBox>
 #include <QPlainTextEdit>
 #include <QPushButton>
 #include <QSignalSpy>
@@ -129,6 +130,36 @@ TEST_F(CaptureDialogTest, SpreadsTheTraceOverFiles) {
   EXPECT_EQ(dialog.Settings().num_files, 4);
   files->setValue(kMostTraceFiles + 1);
   EXPECT_EQ(dialog.Settings().num_files, kMostTraceFiles);
+}
+
+// Which files those are, the workbench says.
+TEST_F(CaptureDialogTest, AsksBeforeFilesOfATraceOfThatNameAreReplaced) {
+  CaptureDialog dialog(&workbench_);
+  ASSERT_NO_FATAL_FAILURE(AskForTokenIds(&dialog));
+  dialog.findChild<QLineEdit*>(QStringLiteral("captureIds"))->setText(QStringLiteral("5,6"));
+  const std::string output = dialog.Settings().output_path;
+  // A trace on show that is gone is none of the files that are not there.
+  dialog.SetTraceOnShow(QDir::temp().filePath(QStringLiteral("headscope-no-such-trace.h5")));
+  QStringList asked;
+  const auto answer_no = [&] {
+    QTimer::singleShot(0, qApp, [&] {
+      auto* box = qobject_cast<QMessageBox*>(QApplication::activeModalWidget());
+      if (box == nullptr) return;
+      asked << box->text();
+      box->button(QMessageBox::No)->click();
+    });
+    dialog.findChild<QPushButton*>(QStringLiteral("captureStart"))->click();
+  };
+  workbench_.files_named = {output + "-of-several"};
+  answer_no();
+  ASSERT_EQ(asked.size(), 1);
+  EXPECT_TRUE(asked[0].contains(u"exists. Replace it?")) << asked[0].toStdString();
+  EXPECT_EQ(workbench_.asked_files, output);
+  EXPECT_FALSE(dialog.IsCapturing());
+  workbench_.files_named.clear();
+  answer_no();
+  QTest::qWait(1);
+  EXPECT_EQ(asked.size(), 1) << "nothing is in the way";
 }
 
 // A prompt that fits was called too long when it was what it generates that did not fit beside it.

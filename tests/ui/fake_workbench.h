@@ -143,6 +143,13 @@ class FakeWorkbench : public Workbench {
   }
   void CancelMapExport() override { ++generations_["export"]; }
   std::vector<Example> examples() const override { return {}; }
+  std::vector<std::string> FilesNamedFor(const std::string& path) const override {
+    asked_files = path;
+    return files_named;
+  }
+  std::vector<std::string> FilesToOpen(const std::string& path) const override { return {path}; }
+  std::vector<std::string> files_named;
+  mutable std::string asked_files;
   void ExportMask(analysis::HeadId, const std::string&, const kernels::ParameterValues&, const std::string& path,
                   Reply<std::string> done, ErrorReply) override {
     Post("mask file", [path, done] { done(path); });

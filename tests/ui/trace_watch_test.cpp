@@ -33,7 +33,7 @@ class TraceWatchTest : public ::testing::Test {
     return trace;
   }
   void Open(bool complete) {
-    watch_.Opening(path_);
+    watch_.Opening({path_});
     watch_.Opened(Trace(path_, complete));
   }
   // Once, so much later than the look before.
@@ -175,7 +175,7 @@ TEST_F(TraceWatchTest, WhatRestsIsLookedAtLessOften) {
 }
 
 TEST_F(TraceWatchTest, WhatIsWrittenWhileTheTraceIsReadIsNews) {
-  watch_.Opening(path_);
+  watch_.Opening({path_});
   Append(1000);
   watch_.Opened(Trace(path_, false));
   EXPECT_TRUE(watch_.is_written());
@@ -187,7 +187,7 @@ TEST_F(TraceWatchTest, ATraceThatDoesNotOpenLeavesTheOneOnShowWatched) {
   Open(false);
   Append(10);
   Look();
-  watch_.Opening(target_);
+  watch_.Opening({target_});
   EXPECT_TRUE(watch_.is_opening_another());
   EXPECT_TRUE(watch_.is_written()) << "the one on show still is";
   Append(2000);
@@ -198,15 +198,15 @@ TEST_F(TraceWatchTest, ATraceThatDoesNotOpenLeavesTheOneOnShowWatched) {
   Look();
   EXPECT_EQ(grown_, 1);
   // It was about to be read again, and the other one came between.
-  watch_.Opening(path_);
+  watch_.Opening({path_});
   EXPECT_TRUE(watch_.is_opening());
   EXPECT_FALSE(watch_.is_opening_another());
-  watch_.Opening(target_);
+  watch_.Opening({target_});
   watch_.NotOpened();
   Look();
   EXPECT_EQ(grown_, 2);
   // What could not be read again is tried when there is more, and not at every look.
-  watch_.Opening(path_);
+  watch_.Opening({path_});
   watch_.NotOpened();
   LookFor(3 * TraceWatch::kLeastRestMs);
   EXPECT_EQ(grown_, 2);
@@ -243,6 +243,78 @@ TEST_F(TraceWatchTest, ATraceThatIsGoneIsSaidToBeAndAnotherFileIsNotTakenForIt) 
   Open(true);
   EXPECT_FALSE(watch_.is_gone());
   EXPECT_FALSE(watch_.is_written());
+}
+
+// A trace in several files, as a capture writes one in the place of another.
+class WatchedFilesTest : public TraceWatchTest {
+ protected:
+  WatchedFilesTest() {
+    for (const QString& file : files_) AppendTo(file, 1000);
+  }
+  void OpenFiles() {
+    TraceSummary trace = Trace(files_.front(), false);
+    for (const QString& file : files_) trace.files.push_back(file.toStdString());
+    watch_.Opening(files_);
+    watch_.Opened(trace);
+  }
+  QString Named(const char* name) const { return folder_.filePath(QString::fromLatin1(name)); }
+  const QStringList files_ = {Named("t.partial-2-00001-of-00003.h5"), Named("t.partial-2-00002-of-00003.h5"),
+                              Named("t.partial-2-00003-of-00003.h5")};
+  const QStringList targets_ = {Named("t-00001-of-00003.h5"), Named("t-00002-of-00003.h5"),
+                                Named("t-00003-of-00003.h5")};
+};
+
+TEST_F(WatchedFilesTest, AnyOfThemGrows) {
+  OpenFiles();
+  LookFor(3 * TraceWatch::kLeastRestMs);
+  EXPECT_FALSE(watch_.is_written());
+  AppendTo(files_[2], 500);
+  Look();
+  EXPECT_TRUE(watch_.is_written());
+  EXPECT_EQ(grown_, 0) << "a sixth more of all";
+  AppendTo(files_[1], 500);
+  Look();
+  EXPECT_EQ(grown_, 1);
+}
+
+TEST_F(WatchedFilesTest, WhatIsWrittenToAnyWhileTheTraceIsReadIsNews) {
+  TraceSummary trace = Trace(files_.front(), false);
+  for (const QString& file : files_) trace.files.push_back(file.toStdString());
+  watch_.Opening(files_);
+  AppendTo(files_[1], 1);
+  watch_.Opened(trace);
+  EXPECT_TRUE(watch_.is_written());
+}
+
+TEST_F(WatchedFilesTest, GetTheirNamesOneAfterTheOther) {
+  OpenFiles();
+  ASSERT_TRUE(QFile::rename(files_[0], targets_[0]));
+  Look();
+  EXPECT_FALSE(watch_.is_gone()) << "the others are about to follow";
+  EXPECT_TRUE(renamed_.isEmpty());
+  ASSERT_TRUE(QFile::rename(files_[1], targets_[1]));
+  ASSERT_TRUE(QFile::rename(files_[2], targets_[2]));
+  Look();
+  EXPECT_FALSE(watch_.is_gone());
+  EXPECT_EQ(renamed_, QStringList{targets_[0]});
+}
+
+TEST_F(WatchedFilesTest, WhereOneIsGoneTheTraceIs) {
+  OpenFiles();
+  QFile::remove(files_[1]);
+  Look();
+  EXPECT_TRUE(watch_.is_gone());
+  EXPECT_EQ(watch_.look_ms(), 0);
+  EXPECT_TRUE(renamed_.isEmpty());
+}
+
+TEST_F(WatchedFilesTest, HalfOfThemUnderTheNewNameForLongIsNoTrace) {
+  OpenFiles();
+  ASSERT_TRUE(QFile::rename(files_[0], targets_[0]));
+  Look();
+  Look();
+  EXPECT_TRUE(watch_.is_gone());
+  EXPECT_TRUE(renamed_.isEmpty());
 }
 
 TEST(HasGrownFrom, TheSamePromptWithMoreOfItAndNothingElse) {

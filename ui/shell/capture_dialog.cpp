@@ -10,7 +10,6 @@
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QMessageBox>
-#include <QRegularExpression>
 #include <QStackedWidget>
 #include <QStandardPaths>
 #include <QVBoxLayout>
@@ -57,16 +56,6 @@ QPalette ErrorPalette(QPalette colors) {
 
 QString DefaultOutput() {
   return QDir(QStandardPaths::writableLocation(QStandardPaths::HomeLocation)).filePath(QStringLiteral("capture.h5"));
-}
-
-// The files of a trace that is spread over several (docs/trace_format.md, "Several files").
-QFileInfoList FilesNamedFor(const QFileInfo& output) {
-  const QString base = output.completeBaseName(), extension = output.fileName().mid(base.size());
-  const QRegularExpression name(QStringLiteral("^%1-\\d{5}-of-\\d{5}%2$")
-                                    .arg(QRegularExpression::escape(base), QRegularExpression::escape(extension)));
-  QFileInfoList files = output.absoluteDir().entryInfoList(QDir::Files);
-  files.removeIf([&](const QFileInfo& file) { return !name.match(file.fileName()).hasMatch(); });
-  return files;
 }
 
 }  // namespace
@@ -475,13 +464,12 @@ void CaptureDialog::ShowEstimate() {
 }
 
 bool CaptureDialog::AskToReplace() {
-  const QFileInfo output(output_->text());
-  const QFileInfoList files = FilesNamedFor(output);
-  const bool on_show =
-      !trace_on_show_.isEmpty() && (output.canonicalFilePath() == QFileInfo(trace_on_show_).canonicalFilePath() ||
-                                    std::ranges::any_of(files, [&](const QFileInfo& file) {
-                                      return file.canonicalFilePath() == QFileInfo(trace_on_show_).canonicalFilePath();
-                                    }));
+  std::vector<std::string> files = workbench_->FilesNamedFor(output_->text().toStdString());
+  files.push_back(output_->text().toStdString());
+  const QString shown = trace_on_show_.isEmpty() ? QString() : QFileInfo(trace_on_show_).canonicalFilePath();
+  const bool on_show = !shown.isEmpty() && std::ranges::any_of(files, [&](const std::string& file) {
+    return QFileInfo(QString::fromStdString(file)).canonicalFilePath() == shown;
+  });
   const QString question =
       on_show ? tr("%1 is the open trace. Replace it? The window keeps showing the old one until you open the new one.")
               : tr("%1 exists. Replace it?");
@@ -491,7 +479,7 @@ bool CaptureDialog::AskToReplace() {
 
 void CaptureDialog::Start() {
   CaptureSettings settings = Settings();
-  settings.overwrite = QFileInfo::exists(output_->text()) || !FilesNamedFor(QFileInfo(output_->text())).isEmpty();
+  settings.overwrite = QFileInfo::exists(output_->text()) || !workbench_->FilesNamedFor(settings.output_path).empty();
   if (settings.overwrite && !AskToReplace()) return;
   capturing_ = true;
   stopping_ = false;

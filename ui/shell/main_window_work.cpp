@@ -74,7 +74,9 @@ void MainWindow::ForgetRuns() {
 }
 
 void MainWindow::OpenTrace(const QString& path, bool again) {
-  watch_.Opening(path);
+  QStringList files;
+  for (const std::string& file : workbench_->FilesToOpen(path.toStdString())) files << QString::fromStdString(file);
+  watch_.Opening(files);
   progress_->Begin(kOpenWork, [] {});  // reading a trace's layout is over before anybody could cancel it
   ProgressReport report;
   report.stage = tr("Opening %1").arg(QFileInfo(path).fileName()).toStdString();

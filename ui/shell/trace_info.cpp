@@ -67,7 +67,7 @@ void TraceInfo::Rebuild() {
   line(tr("File"), file.fileName());
   line(tr("Folder"), file.absolutePath());
   const QString size = QString::fromStdString(ByteText(trace.bytes));
-  line(tr("Size"), trace.num_files > 1 ? tr("%1 in %2 files").arg(size).arg(trace.num_files) : size);
+  line(tr("Size"), trace.files.empty() ? size : tr("%1 in %2 files").arg(size).arg(trace.files.size()));
   line(tr("Complete"), trace.complete ? tr("yes")
                        : trace.expected_tokens > trace.num_tokens
                            ? tr("no: %1 of %2 tokens; the capture was stopped or is still running")

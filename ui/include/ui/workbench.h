@@ -37,10 +37,10 @@ namespace headscope::ui {
 inline constexpr int32_t kMostTraceFiles = 64;
 
 struct TraceSummary {
-  std::string path;   // of several files the first
-  int64_t bytes = 0;  // of all of them
-  int32_t num_files = 1;
-  std::string model_name;  // printable, as prompt_source and the tokens are (analysis/types/printable.h)
+  std::string path;                // of several files the first
+  int64_t bytes = 0;               // of all of them
+  std::vector<std::string> files;  // of several all of them, in order; else empty
+  std::string model_name;          // printable, as prompt_source and the tokens are (analysis/types/printable.h)
   int64_t num_tokens = 0, num_rows = 0;
   int64_t first_token = 0;  // where it was cut from a longer trace; 0: a whole one
   int32_t num_layers = 0, num_qo_heads = 0, num_kv_heads = 0, head_dim = 0;  // of the model; its layers may differ
@@ -453,6 +453,10 @@ class Workbench {
   virtual std::vector<Example> examples() const = 0;
   virtual std::vector<Device> capture_devices() const = 0;  // of this machine: the CPU, then its GPUs
 
+  // The files in the folder whose names make them files of a trace called `path`, and those that opening `path` would
+  // read, the first one first. At once: only names are looked at.
+  virtual std::vector<std::string> FilesNamedFor(const std::string& path) const = 0;
+  virtual std::vector<std::string> FilesToOpen(const std::string& path) const = 0;
   virtual void OpenTrace(const std::string& path, Reply<TraceSummary> done, ErrorReply failed) = 0;
   // Statistics of all heads, each as soon as it is known (quick ones first, then exact); `finished` at the end. Kept in
   // a file beside the trace's cache key, so that a second start shows them at once.
