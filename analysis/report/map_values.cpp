@@ -178,17 +178,6 @@ void CheckIndex(const HeadTensors& head, const kernels::SparseIndexView* index) 
                     .remedy = "choose one"});
 }
 
-void CheckOther(const HeadTensors& head, const HeadTensors* other) {
-  if (other == nullptr)
-    throw UsageError({.problem = "the difference of two heads needs the other one", .remedy = "choose it"});
-  if (other->num_tokens == head.num_tokens && other->row_positions == head.row_positions) return;
-  throw UsageError({.problem = "head " + HeadName(other->id) + " has " + std::to_string(other->num_rows) +
-                               " queries of " + std::to_string(other->num_tokens) + " tokens, and head " +
-                               HeadName(head.id) + " has " + std::to_string(head.num_rows) + " of " +
-                               std::to_string(head.num_tokens) + ", or at different positions",
-                    .remedy = "choose one with the same queries and keys"});
-}
-
 MapValues OtherValues(const HeadTensors& head, const HeadTensors& other, const RenderRequest& request,
                       const TexelEdges& edges) {
   bool all_on_gpu = true;
@@ -216,13 +205,33 @@ std::vector<std::array<double, kNumKeptBy>> OverlapShares(const kernels::SparseI
 
 }  // namespace
 
+CommonPart PartInCommon(const HeadTensors& head, const HeadTensors* other) {
+  if (other == nullptr) throw UsageError("the difference of two heads needs the other one: choose it");
+  if (other->num_tokens == head.num_tokens && other->row_positions == head.row_positions)
+    return {head.num_rows, head.num_tokens, false};
+  // A causal row has the same keys in a trace that goes on behind it.
+  const int64_t rows = std::min(head.num_rows, other->num_rows);
+  const bool alike =
+      rows > 0 && !head.bidirectional && !other->bidirectional && head.first_token == other->first_token &&
+      std::equal(head.row_positions.begin(), head.row_positions.begin() + rows, other->row_positions.begin());
+  if (alike) {
+    const int64_t columns = head.row_positions[static_cast<size_t>(rows - 1)] + int64_t{1};
+    if (columns <= std::min(head.num_tokens, other->num_tokens)) return {rows, columns, true};
+  }
+  throw UsageError("head " + HeadName(other->id) + " has " + std::to_string(other->num_rows) + " queries of " +
+                   std::to_string(other->num_tokens) + " tokens, and head " + HeadName(head.id) + " has " +
+                   std::to_string(head.num_rows) + " of " + std::to_string(head.num_tokens) +
+                   ", and they do not begin with the same queries and keys: choose traces that recorded the same rows "
+                   "from the first token on");
+}
+
 MapValues ComputeMapValues(const HeadTensors& head, const RenderSources& sources, const RenderRequest& request,
                            const TexelEdges& edges) {
   const TileReduction reduction = request.reduction;
   const ViewKind view = request.view;
   const kernels::SparseIndexView* const index = sources.index;
   if (view == ViewKind::kOther) {
-    CheckOther(head, sources.other);
+    PartInCommon(head, sources.other);
     return OtherValues(head, *sources.other, request, edges);
   }
   if (view != ViewKind::kScores) CheckIndex(head, index);

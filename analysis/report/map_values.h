@@ -26,8 +26,17 @@ struct MapValues {
   NamedDevice device = NamedCpu();  // where they were computed
 };
 
-// `edges` inside the map; view, reduction and stop and progress of the request are used. Throws CancelledError, and
-// UsageError when the view needs an index of this head, or a head like it, and has none.
+// How many rows and columns, from the first ones on, two heads have in common: of prompts of different lengths, those
+// of the shorter one. Throws UsageError where there is no other head, or it begins with other queries.
+struct CommonPart {
+  int64_t num_rows = 0, num_columns = 0;
+  bool is_shorter = false;  // than one of the heads
+};
+CommonPart PartInCommon(const HeadTensors& head, const HeadTensors* other);
+
+// `edges` inside the map, and for kOther inside the common part; view, reduction and stop and progress of the request
+// are used. Throws CancelledError, and UsageError when the view needs an index of this head, or a head like it, and has
+// none.
 MapValues ComputeMapValues(const HeadTensors& head, const RenderSources& sources, const RenderRequest& request,
                            const TexelEdges& edges);
 

@@ -111,6 +111,17 @@ Region ResolveRegion(const HeadTensors& head, const RenderRequest& request) {
   return region;
 }
 
+// What of the region both heads have.
+Region Within(const CommonPart& part, Region region, const HeadTensors& head) {
+  region.row_end = std::min(region.row_end, part.num_rows);
+  region.column_end = std::min(region.column_end, part.num_columns);
+  if (region.row_begin < region.row_end && region.column_begin < region.column_end) return region;
+  throw UsageError("rows from " + std::to_string(region.row_begin) + " and columns from " +
+                   std::to_string(region.column_begin) + " of head " + HeadName(head.id) +
+                   ": the other head has none of them in common with it; choose rows inside 0:" +
+                   std::to_string(part.num_rows) + " and columns inside 0:" + std::to_string(part.num_columns));
+}
+
 // As many texels as there are pixels, or as there are rows (columns) where those are fewer: then one is several pixels
 // wide.
 std::vector<int64_t> CutEvenly(int64_t begin, int64_t end, int64_t pixels) {
@@ -213,7 +224,13 @@ std::vector<MapMark> HeadMap::RowMarks(int most) const {
 }
 
 HeadMap MakeHeadMap(const HeadTensors& head, const RenderSources& sources, const RenderRequest& request) {
-  const Region region = ResolveRegion(head, request);
+  Region region = ResolveRegion(head, request);
+  std::string shorter;
+  if (request.view == ViewKind::kOther) {
+    const CommonPart part = PartInCommon(head, sources.other);
+    region = Within(part, region, head);
+    if (part.is_shorter) shorter = ", of the first " + GroupThousands(part.num_rows) + " queries, which both have";
+  }
   // A signed quantity needs a map with a middle, whatever was asked for.
   const std::string name = IsSigned(request.view) ? "coolwarm" : request.color_map;
   const ColorMap* const colors = FindColorMap(name);
@@ -251,8 +268,8 @@ HeadMap MakeHeadMap(const HeadTensors& head, const RenderSources& sources, const
     map.palette = &colors->palette;
     map.bar_marks = scale.Marks();
   }
-  map.title =
-      Title(head, request, request.view == ViewKind::kMask ? std::string() : OutsideText(head, region, request.stop));
+  map.title = Title(head, request,
+                    request.view == ViewKind::kMask ? shorter : shorter + OutsideText(head, region, request.stop));
   map.row_begin = region.row_begin;
   map.column_begin = region.column_begin;
   map.column_end = region.column_end;

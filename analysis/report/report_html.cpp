@@ -210,7 +210,7 @@ std::string ReportHtml(const ReportInput& input) {
       "content=\"width=device-width\">\n<title>" +
       EscapeHtml(input.title) + "</title><style>" + kStyle + "</style></head><body>\n";
   html += "<h1>" + EscapeHtml(input.title) + "</h1>\n<p class=\"note\">Trace: " + EscapeHtml(input.trace_path) +
-          "<br>Measured on: " + EscapeHtml(input.environment) + "</p>\n";
+          (input.environment.empty() ? "" : "<br>Measured on: " + EscapeHtml(input.environment)) + "</p>\n";
   html += MatrixSection(input.statistics);
   html += PictureSection(input.pictures);
   html += ComparisonSection(input.results, input.results_note);

@@ -317,11 +317,11 @@ void AddRenderCommand(CLI::App& app, Action& action) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command
-      ->add_option(
-          "--view", arguments->view,
-          "scores; overlay (scores, grey where the method drops them); lost (grey where it keeps them); "
-          "mask (share kept); difference (sparse minus dense); other (another head minus this one); overlap (which "
-          "of two methods keeps what)")
+      ->add_option("--view", arguments->view,
+                   "scores; overlay (scores, grey where the method drops them); lost (grey where it keeps them); "
+                   "mask (share kept); difference (sparse minus dense); other (another head minus this one, of the "
+                   "queries that both have); overlap (which "
+                   "of two methods keeps what)")
       ->capture_default_str();
   AddMethodOption(command, "--method", &arguments->method, "Method whose mask is shown");
   AddMethodOption(command, "--other-method", &arguments->other_method, "With --view overlap: the second method");

@@ -237,8 +237,44 @@ TEST(Render, AHeadLessItselfIsNothingAndHeadsOfOtherQueriesAreRefused) {
   for (int64_t row = 0; row < 100; ++row) {
     for (int64_t column = 0; column <= row; ++column) ASSERT_EQ(map.PixelAt(column, row, 100, 100), nothing);
   }
-  EXPECT_THROW(MakeHeadMap(*head, {.other = longer.get()}, request), UsageError);
+  HeadTensors later = *longer;
+  later.first_token = 20;
+  EXPECT_THROW(MakeHeadMap(*head, {.other = &later}, request), UsageError) << "its first token is another one";
   EXPECT_THROW(MakeHeadMap(*head, {}, request), UsageError);
+}
+
+// Each pixel against the two probabilities, computed one by one.
+TEST(Render, OfHeadsOfDifferentLengthsTheCommonPartIsDrawnAndTheTitleSaysSo) {
+  const HeadTensorsPtr shorter = RandomHead({.num_tokens = 70}, 6), longer = RandomHead({.num_tokens = 120}, 7);
+  RenderRequest request;
+  request.width = request.height = 70;
+  request.view = ViewKind::kOther;
+  request.logarithmic = false;
+  request.range = ValueRange{-std::numeric_limits<float>::infinity(), 0};
+  for (const bool longer_first : {true, false}) {
+    const HeadTensors &here = longer_first ? *longer : *shorter, &there = longer_first ? *shorter : *longer;
+    const HeadMap map = MakeHeadMap(here, {.other = &there}, request);
+    EXPECT_EQ(map.row_positions.size(), 70U);
+    EXPECT_EQ(map.column_end, 70);
+    EXPECT_NE(map.title.find("of the first 70 queries, which both have"), std::string::npos) << map.title;
+    for (int64_t row = 0; row < 70; ++row) {
+      for (int64_t column = 0; column <= row; ++column) {
+        const double difference = Probability(there, row, column) - Probability(here, row, column);
+        const Rgb expected = ColorAt(DivergingPalette(), 0.5 + difference / 2),
+                  drawn = map.PixelAt(column, row, 70, 70);
+        ASSERT_NEAR(drawn.red, expected.red, 4) << row << ", " << column;
+        ASSERT_NEAR(drawn.blue, expected.blue, 4) << row << ", " << column;
+      }
+    }
+  }
+  // What reaches beyond it ends with it; what lies behind it is nothing to draw.
+  request.row_begin = 40;
+  request.row_end = 120;
+  const HeadMap part = MakeHeadMap(*longer, {.other = shorter.get()}, request);
+  EXPECT_EQ(part.row_positions.size(), 30U);
+  EXPECT_EQ(part.row_positions.back(), 69);
+  request.row_begin = 80;
+  EXPECT_THROW(MakeHeadMap(*longer, {.other = shorter.get()}, request), UsageError);
 }
 
 TEST(Render, TheRangeOfTheColoursIsTheOneAskedFor) {

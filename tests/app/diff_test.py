@@ -92,8 +92,15 @@ class Traces(TraceCase):
         self.assertIn("holds 1 of 2 heads", done.stderr)
         self.assertIn("none of the chosen heads", run("diff", self.trace, self.other, "--heads", "9:7", code=3).stderr)
 
-    def test_a_difference_of_maps_needs_the_same_queries(self):
-        refused = run("render", self.trace, "--head", "0:0", "--view", "other", "--other", self.other, "-o", self.path / "no.png", code=2)
+    def test_a_difference_of_maps_is_of_the_queries_that_both_have(self):
+        with h5py.File(self.other, "r") as file:
+            rows = len(file["attention"]["q_rows"])
+        drawn = self.path / "shorter.svg"
+        run("render", self.trace, "--head", "0:0", "--view", "other", "--other", self.other, "--size", "200x200", "-o", drawn, "--quiet")
+        self.assertIn(f"of the first {rows} queries", drawn.read_text())
+        later = self.path / "later.h5"
+        run("export", self.trace, "--tokens", "100:300", "-o", later, "--quiet")
+        refused = run("render", self.trace, "--head", "0:0", "--view", "other", "--other", later, "-o", self.path / "no.png", code=2)
         self.assertIn("the same queries and keys", refused.stderr)
         for name in ("map.png", "map.svg", "map.pdf"):
             run("render", self.trace, "--head", "0:0", "--view", "other", "--other-head", "0:1", "--size", "300x300", "-o", self.path / name, "--quiet")

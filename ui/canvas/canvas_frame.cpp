@@ -362,7 +362,7 @@ void HeadCanvas::Impl::DrawFrame() {
 void HeadCanvas::Impl::DescribeItself() {
   const QString name =
       model.head() ? QString::fromStdString(TitleText(model)) : QStringLiteral("Attention map: no head is open");
-  std::string text = SourceText(model, model.view());
+  std::string text = model.head() ? SourceText(model, model.view()) : EmptyMapText(model, trace_name);
   for (const std::string& part : {CaptionText(model), tooltip_}) {
     if (!part.empty()) text += "\n" + part;
   }

@@ -24,6 +24,11 @@ size_t TexelIndex(int64_t row, int64_t column, int32_t level) {
   return static_cast<size_t>(((row >> level) % kTileSize) * kTileSize + (column >> level) % kTileSize);
 }
 
+TileKey OfHead(TileKey key, analysis::HeadId head) {
+  key.head = head;
+  return key;
+}
+
 }  // namespace
 
 CanvasModel::CanvasModel(MethodTrial* trial)
@@ -57,6 +62,7 @@ void CanvasModel::SetTrace(const TraceSummary& trace) {
   trial_->SetHead(std::nullopt);
   tiles_.Clear();
   head_.reset();
+  missing_head_.reset();
   cursor_.reset();
   ClearMark();
   other_cursor_.reset();
@@ -81,6 +87,7 @@ bool CanvasModel::ShowHead(analysis::HeadId head) {
   cursor_.reset();
   profile_key_.reset();
   const bool recorded = std::find(trace_.heads.begin(), trace_.heads.end(), head) != trace_.heads.end();
+  missing_head_ = recorded ? std::nullopt : std::optional(head);
   if (!recorded) {
     head_.reset();
     tiles_.Clear();
@@ -117,7 +124,13 @@ void CanvasModel::MaskChanged() {
 }
 
 void CanvasModel::CompareWith(CanvasModel* other) {
+  if (other_ != nullptr && other_ != other) other_->view_.SetExtent(0, 0);
   other_ = other;
+  if (other_ != nullptr) {
+    // What is subtracted is seen at one scale, in tiles of one level.
+    const bool is_part = Compared().is_shorter;
+    other_->view_.SetExtent(is_part ? rows_.num_rows() : 0, is_part ? rows_.num_columns() : 0);
+  }
   MaskChanged();
 }
 
@@ -133,7 +146,26 @@ Comparison CanvasModel::comparison() const {
     const bool both = settings_.overlay && trial_->mask() && other_->trial_->mask();
     return both ? Comparison::kMasks : Comparison::kNone;
   }
-  return rows_ == other_->rows_ ? Comparison::kValues : Comparison::kNone;
+  return CommonRows() > 0 ? Comparison::kValues : Comparison::kNone;
+}
+
+int64_t CanvasModel::CommonRows() const {
+  if (rows_ == other_->rows_) return rows_.num_rows();
+  // What is cut from a trace begins at another token.
+  return trace_.first_token == other_->trace_.first_token ? rows_.CommonRows(other_->rows_) : 0;
+}
+
+CanvasModel::ComparedPart CanvasModel::Compared() const {
+  if (comparison() != Comparison::kValues) return {};
+  if (rows_ == other_->rows_) return {rows_.num_rows(), rows_.num_columns(), false};
+  const int64_t rows = CommonRows();
+  return {rows, rows_.NumColumns(rows - 1), true};
+}
+
+int32_t CanvasModel::CommonTopLevel() const {
+  if (!Compared().is_shorter) return std::numeric_limits<int32_t>::max();
+  return std::min(analysis::MaxLevel(rows_.num_rows(), rows_.num_columns()),
+                  analysis::MaxLevel(other_->rows_.num_rows(), other_->rows_.num_columns()));
 }
 
 std::string CanvasModel::WhyNotCompared() const {
@@ -192,6 +224,9 @@ TileDemand CanvasModel::Demand(const ViewTransform& view, double device_pixel_ra
   demand.reduction = settings_.reduction;
   demand.tiles = view.TilesOf(level);
   demand.mask = settings_.overlay || trial_->ghost();
+  // A shorter map has no tiles of this level: all that it has in common is in one of its coarsest.
+  if (const int32_t top = CommonTopLevel(); level > top)
+    demand.compared_tiles = {.level = top, .x_begin = 0, .x_end = 1, .y_begin = 0, .y_end = 1};
   if (settings_.profiles) demand.profile_tiles = view.TilesOf(ProfileLevel(level));
   demand.center_row = view.center_row();
   demand.center_column = view.center_column();
@@ -212,6 +247,9 @@ MapPicture CanvasModel::Picture(const ViewTransform& view, double device_pixel_r
   const double tile_scores = std::ldexp(static_cast<double>(kTileSize), range.level);
   const Comparison compared = comparison();
   picture.comparison = compared;
+  const ComparedPart part = Compared();
+  const int32_t top = CommonTopLevel();
+  if (part.is_shorter) picture.compared_end_row = part.num_rows;
   for (int32_t y = range.y_begin; y < range.y_end; ++y) {
     for (int32_t x = range.x_begin; x < range.x_end; ++x) {
       const TileKey key{*head_, settings_.reduction, range.level, x, y};
@@ -222,14 +260,26 @@ MapPicture CanvasModel::Picture(const ViewTransform& view, double device_pixel_r
       if (compared == Comparison::kMasks) {
         quad.pair = tiles_.FindMaskPair(key);
       } else if (compared == Comparison::kValues) {
-        TileKey other_key = key;
-        other_key.head = *other_->head_;
-        quad.other = other_->tiles_.Find(other_key);
+        if (part.is_shorter) {
+          picture.quads.push_back(quad);  // without colours, as what is compared is not
+          if (range.level > top || y * tile_scores >= static_cast<double>(part.num_rows)) continue;
+        }
+        quad.other = other_->tiles_.Find(OfHead(key, *other_->head_));
+        if (part.is_shorter && !quad.other.tile) continue;
       } else if (settings_.overlay || trial_->ghost()) {
         quad.mask = tiles_.FindMask(key);
       }
       picture.quads.push_back(std::move(quad));
     }
+  }
+  if (range.level > top) {
+    const TileKey key{*head_, settings_.reduction, top, 0, 0};
+    const double whole = std::ldexp(static_cast<double>(kTileSize), top);
+    MapQuad quad;
+    quad.destination = rect(0, 0, whole, whole);
+    quad.values = tiles_.Find(key);
+    quad.other = other_->tiles_.Find(OfHead(key, *other_->head_));
+    if (quad.values.tile && quad.other.tile) picture.quads.push_back(std::move(quad));
   }
   if (!before_.tile) return picture;
   if (std::any_of(picture.quads.begin(), picture.quads.end(), [](const MapQuad& quad) { return quad.values.tile; })) {
@@ -316,7 +366,7 @@ CursorScore CanvasModel::ReadScore(int64_t row, int64_t column, double device_pi
     score.kept_share = mask.tile->kept[TexelIndex(row, column, level)] / 255.0;
   }
   const Comparison compared = comparison();
-  if (compared == Comparison::kValues && other_->workbench_ != nullptr)
+  if (row < Compared().num_rows && other_->workbench_ != nullptr)
     score.compared = other_->workbench_->ExactScore(*other_->head_, row, column);
   if (compared == Comparison::kMasks) {
     const auto pair = tiles_.FindMaskPair(key);

@@ -68,6 +68,13 @@ class CanvasModel {
   // What is shown of the two. kNone where they have nothing to compare, and why is then not empty.
   Comparison comparison() const;
   std::string WhyNotCompared() const;
+  // Of two heads' probabilities: how many rows and keys, from the first ones on, the comparison is about. Of traces of
+  // different lengths, those of the shorter one.
+  struct ComparedPart {
+    int64_t num_rows = 0, num_columns = 0;
+    bool is_shorter = false;  // than a map
+  };
+  ComparedPart Compared() const;
   const CanvasModel* other() const { return other_; }
   // Over the whole head; nothing while it is being counted.
   const std::optional<analysis::MaskOverlap>& overlap() const { return overlap_; }
@@ -78,6 +85,8 @@ class CanvasModel {
   // Of the trace's task: marked on the axes.
   const std::vector<TokenSpan>& answers() const { return answers_; }
   const std::optional<analysis::HeadId>& head() const { return head_; }
+  // That was to be shown and is not in the trace, until one that is, or another trace, is shown.
+  const std::optional<analysis::HeadId>& missing_head() const { return missing_head_; }
   // KV head that the head on show reads, or -1.
   int32_t kv_head() const;
 
@@ -177,13 +186,15 @@ class CanvasModel {
 
  private:
   int32_t ProfileLevel(int32_t level) const;
+  int64_t CommonRows() const;
+  int32_t CommonTopLevel() const;  // the coarsest of both maps; greater than any level where they are of one size
   CursorScore ReadScore(int64_t row, int64_t column, double device_pixel_ratio);
 
   Workbench* workbench_ = nullptr;
   TraceSummary trace_;
   CausalRows rows_;
   std::vector<TokenSpan> answers_;
-  std::optional<analysis::HeadId> head_;
+  std::optional<analysis::HeadId> head_, missing_head_;
   PictureGround ground_ = PictureGround::kDark;
   CanvasSettings settings_;
   CanvasLayout layout_;

@@ -22,6 +22,7 @@ namespace headscope::ui {
 namespace {
 
 using analysis::kTileSize;
+using analysis::TileKey;
 
 constexpr char kDifferenceColors[] = "coolwarm";
 constexpr int64_t kTextureCapacityBytes = int64_t{256} << 20;
@@ -78,16 +79,19 @@ float EncodeDifferenceLog2(double difference) {
 }
 
 std::vector<float> EncodeDifference(const TileSample<analysis::TileData>& values,
-                                    const TileSample<analysis::TileData>& other, const CausalRows& rows) {
+                                    const TileSample<analysis::TileData>& other, const CausalRows& rows,
+                                    int64_t end_row) {
   const std::vector<float> here = EncodeTile(*values.tile, rows), there = EncodeTile(*other.tile, rows);
-  const auto texel = [](const TileSample<analysis::TileData>& sample, const std::vector<float>& texels, int64_t x,
-                        int64_t y) {
-    const auto place = [](float begin, float end, int64_t i) {
-      const float at = begin + (end - begin) * (static_cast<float>(i) + 0.5f) / kTileSize;
-      return std::clamp<int64_t>(static_cast<int64_t>(at * kTileSize), 0, kTileSize - 1);
-    };
-    return texels[static_cast<size_t>(place(sample.v_begin, sample.v_end, y) * kTileSize +
-                                      place(sample.u_begin, sample.u_end, x))];
+  const auto place = [](float begin, float end, int64_t i) {
+    const float at = begin + (end - begin) * (static_cast<float>(i) + 0.5f) / kTileSize;
+    return std::clamp<int64_t>(static_cast<int64_t>(at * kTileSize), 0, kTileSize - 1);
+  };
+  const auto texel = [&](const TileSample<analysis::TileData>& sample, const std::vector<float>& texels, int64_t x,
+                         int64_t y) {
+    const int64_t texel_y = place(sample.v_begin, sample.v_end, y);
+    const TileKey& key = sample.tile->key;
+    if (end_row != kEveryRow && (key.y * int64_t{kTileSize} + texel_y + 1) << key.level > end_row) return kBlankLog2;
+    return texels[static_cast<size_t>(texel_y * kTileSize + place(sample.u_begin, sample.u_end, x))];
   };
   std::vector<float> encoded(here.size());
   for (int64_t y = 0; y < kTileSize; ++y) {
@@ -304,7 +308,8 @@ void CanvasRenderer::Draw(const MapPicture& picture, const MapLook& look, const 
     if (difference) {
       impl.Bind(values.tile, int64_t{kTileSize} * kTileSize * 2,
                 [&] {
-                  const std::vector<float> texels = EncodeDifference(values, quad.other, rows);
+                  const std::vector<float> texels =
+                      EncodeDifference(values, quad.other, rows, picture.compared_end_row);
                   gl->glTexImage2D(GL_TEXTURE_2D, 0, GL_R16F, kTileSize, kTileSize, 0, GL_RED, GL_FLOAT, texels.data());
                 },
                 quad.other.tile, {values.u_begin, values.v_begin, quad.other.u_begin, quad.other.v_begin});

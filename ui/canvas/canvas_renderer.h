@@ -11,6 +11,8 @@
 #pragma once
 
 #include <QSize>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -34,9 +36,12 @@ inline constexpr float kFloorLog2 = -30000.0f;
 std::vector<float> EncodeTile(const analysis::TileData& tile, const CausalRows& rows);
 
 // Tiles of two maps over the same area as one: the other's probability less this one's, by EncodeDifferenceLog2.
-// kBlankLog2 where no score exists. [256, 256] over the whole area.
+// kBlankLog2 where no score exists, and in texels with a row at or behind `end_row`, of which the two maps have other
+// queries. [256, 256] over the whole area.
+inline constexpr int64_t kEveryRow = std::numeric_limits<int64_t>::max();
 std::vector<float> EncodeDifference(const TileSample<analysis::TileData>& values,
-                                    const TileSample<analysis::TileData>& other, const CausalRows& rows);
+                                    const TileSample<analysis::TileData>& other, const CausalRows& rows,
+                                    int64_t end_row = kEveryRow);
 // A signed difference as one number that half floats hold at any depth: log2 of its size, less than which 2^-64 is
 // nothing, under the sign of the difference.
 inline constexpr float kDifferenceBias = 64;
@@ -57,6 +62,7 @@ struct MapPicture {
   std::vector<MapQuad> quads;
   bool stale = false;  // it is of the head before: drawn in grey
   Comparison comparison = Comparison::kNone;
+  int64_t compared_end_row = kEveryRow;  // of a difference: EncodeDifference's `end_row`
 };
 
 struct MapLook {

@@ -175,6 +175,15 @@ HeadCanvas::Part HeadCanvas::VisiblePart() const {
           static_cast<int64_t>(std::floor(visible.column_begin)), static_cast<int64_t>(std::ceil(visible.column_end)),
           view.ShowsEverything()};
 }
+HeadCanvas::Part HeadCanvas::ComparedPart() const {
+  Part part = VisiblePart();
+  const CanvasModel::ComparedPart compared = impl_->model.Compared();
+  if (!compared.is_shorter || part.row_begin >= compared.num_rows || part.column_begin >= compared.num_columns)
+    return part;
+  part.row_end = std::min(part.row_end, compared.num_rows);
+  part.column_end = std::min(part.column_end, compared.num_columns);
+  return part;
+}
 void HeadCanvas::SetPanelVisible(bool visible) {
   impl_->model.settings().panel_visible = visible;
   impl_->SettingsChanged();

@@ -94,6 +94,8 @@ class HeadCanvas : public GlSurface {
     bool is_whole = true;
   };
   Part VisiblePart() const;
+  // What of them a comparison is about, if there is one; all of them where it is about none.
+  Part ComparedPart() const;
 
   // Shows the panel where it is at first.
   void ResetPanel();

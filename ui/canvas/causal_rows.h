@@ -31,6 +31,14 @@ class CausalRows {
     return std::max<int64_t>(std::min<int64_t>(found - row_positions_.begin(), num_rows() - 1), 0);
   }
   bool HasRowAtOrAfter(int64_t position) const { return num_rows() > 0 && position <= Position(num_rows() - 1); }
+  // The first rows whose queries another map has at the same places, with the same keys: all of the shorter one's, or
+  // none. A row sees no key behind its own token, so the longer one's further tokens do not matter to them.
+  int64_t CommonRows(const CausalRows& other) const {
+    const int64_t rows = std::min(num_rows(), other.num_rows());
+    if (rows == 0 || !std::equal(row_positions_.begin(), row_positions_.begin() + rows, other.row_positions_.begin()))
+      return 0;
+    return *this == other || Position(rows - 1) < std::min(num_columns_, other.num_columns_) ? rows : 0;
+  }
   // Keys that the row sees: columns [0, result).
   int64_t NumColumns(int64_t row) const { return std::min<int64_t>(Position(row) + 1, num_columns_); }
   bool IsCausal(int64_t row, int64_t column) const { return column < NumColumns(row); }

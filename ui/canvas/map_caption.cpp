@@ -78,6 +78,8 @@ std::string CaptionText(const CanvasModel& model) {
   std::string text = ColorText(settings);
   if (comparison == Comparison::kValues)
     text = "Colour: attention probability of the second map minus the first's, red where the second has more. " + text;
+  if (const CanvasModel::ComparedPart part = model.Compared(); part.is_shorter)
+    text += " Compared: the first " + analysis::Grouped(part.num_rows) + " queries, which both have.";
   if (comparison == Comparison::kMasks) {
     const std::vector<std::string> texts = ComparisonTexts(model);
     text = "Colour: which method keeps a score, brighter for higher probability. Orange: " + texts[0] +

@@ -13,7 +13,8 @@ namespace headscope::ui {
 
 namespace {
 
-constexpr double kSwatch = 11, kPadding = 5;  // pixels
+constexpr double kSwatch = 11, kPadding = 5;       // pixels
+constexpr analysis::Rgb kNotCompared{72, 72, 72};  // about what the shader makes of colours that it takes away
 constexpr size_t kContinued = std::numeric_limits<size_t>::max();
 
 std::string MethodTitle(const CanvasModel& model) {
@@ -45,7 +46,13 @@ std::vector<std::string> ComparisonTexts(const CanvasModel& model) {
       const auto name = [](analysis::HeadId head) {
         return std::to_string(head.layer) + ":" + std::to_string(head.head);
       };
-      return {"2 (" + name(there) + ") more", "1 (" + name(here) + ") more"};
+      std::vector<std::string> texts = {"2 (" + name(there) + ") more", "1 (" + name(here) + ") more"};
+      if (const CanvasModel::ComparedPart part = model.Compared(); part.is_shorter) {
+        texts.push_back("not compared: traces of " + Grouped(model.trace().num_tokens) + " and " +
+                        Grouped(model.other()->trace().num_tokens) + " tokens have the first " +
+                        Grouped(part.num_rows) + (part.num_rows == 1 ? " query" : " queries") + " in common");
+      }
+      return texts;
     }
     case Comparison::kNone:
       break;
@@ -81,7 +88,8 @@ void DrawComparison(const CanvasModel& model, const OverlayOptions& options) {
     if (comparison != Comparison::kNone && i != kContinued) {
       const analysis::Rgb color = comparison == Comparison::kMasks ? analysis::kKeptByColors.at(i)
                                   : i == 0                         ? signed_colors.back()
-                                                                   : signed_colors.front();
+                                  : i == 1                         ? signed_colors.front()
+                                                                   : kNotCompared;
       list->AddRectFilled(Point(box.x + kPadding, y + 2), Point(box.x + kPadding + kSwatch, y + 2 + kSwatch),
                           InkOf(color));
     }

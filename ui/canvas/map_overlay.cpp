@@ -235,15 +235,26 @@ void DrawCursor(const CanvasModel& model, const OverlayOptions& options) {
   }
 }
 
+std::string EmptyMapText(const CanvasModel& model, const std::string& trace_name) {
+  if (model.trace().path.empty()) return "Open a trace to look at its heads.";
+  if (const std::optional<analysis::HeadId>& missing = model.missing_head()) {
+    return (trace_name.empty() ? "This trace" : trace_name) +
+           Format(" has no head %d:%d: choose another one, which both traces have.", missing->layer, missing->head);
+  }
+  return "Choose a head in the matrix or the table.";
+}
+
 void DrawMapOverlay(CanvasModel& model, const OverlayOptions& options) {
   const ViewTransform& view = *options.view;
   ImDrawList* const list = ImGui::GetBackgroundDrawList();
   if (!model.head() || view.empty()) {
     if (options.live) {
       const PixelRect& map = options.layout->map;
-      DrawText(list, map.x + 12, map.y + 12, InksOf(options).dim,
-               model.trace().path.empty() ? "Open a trace to look at its heads."
-                                          : "Choose a head in the matrix or the table.");
+      double y = map.y + 12;
+      for (const std::string& part : WrappedLines(EmptyMapText(model, options.trace_name), map.width - 24)) {
+        DrawText(list, map.x + 12, y, InksOf(options).dim, part);
+        y += ImGui::GetFontSize() + 3;
+      }
     }
     return;
   }

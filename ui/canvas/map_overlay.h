@@ -31,6 +31,8 @@ std::string SourceText(const CanvasModel& model, const ViewTransform& view);  //
 std::string CaptionText(const CanvasModel& model);                            // colours, method and what it keeps
 // What a comparison says of itself, a line for each of its colours; empty without one.
 std::vector<std::string> ComparisonTexts(const CanvasModel& model);
+// What stands on a map without a head. `trace_name`: as OverlayOptions has it.
+std::string EmptyMapText(const CanvasModel& model, const std::string& trace_name);
 
 void DrawMapOverlay(CanvasModel& model, const OverlayOptions& options);
 

@@ -135,6 +135,7 @@ std::vector<TileCache::Request> TileCache::WantedRequests(const TileDemand& dema
   root.x_end = root.y_end = 1;
   AddRange(root, demand.reduction, false, kRootPriority, demand, &requests);
   AddRange(demand.tiles, demand.reduction, false, kTilePriority, demand, &requests);
+  AddRange(demand.compared_tiles, demand.reduction, false, kTilePriority, demand, &requests);
   AddRange(demand.profile_tiles, analysis::TileReduction::kMean, false, kProfilePriority, demand, &requests);
   if (demand.mask && mask_id_ != 0) {
     // Masks know no reduction; the key's is fixed so that switching it keeps the tiles.

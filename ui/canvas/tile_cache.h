@@ -38,9 +38,10 @@ struct TileSample {
 // What one frame shows.
 struct TileDemand {
   analysis::TileReduction reduction = analysis::TileReduction::kMax;
-  TileRange tiles;          // of the map
-  bool mask = false;        // also the mask's tiles
-  TileRange profile_tiles;  // by mean, for the profiles; empty range: none
+  TileRange tiles;           // of the map
+  bool mask = false;         // also the mask's tiles
+  TileRange profile_tiles;   // by mean, for the profiles; empty range: none
+  TileRange compared_tiles;  // of another level, for a comparison with a shorter map; empty range: none
   double center_row = 0, center_column = 0;
 };
 

@@ -22,7 +22,15 @@ double ClampedCenter(double center, double map_size, double view_size) {
 void ViewTransform::SetMap(int64_t num_rows, int64_t num_columns) {
   num_rows_ = std::max<int64_t>(num_rows, 0);
   num_columns_ = std::max<int64_t>(num_columns, 0);
+  extent_rows_ = num_rows_;
+  extent_columns_ = num_columns_;
   Fit();
+}
+
+void ViewTransform::SetExtent(int64_t num_rows, int64_t num_columns) {
+  extent_rows_ = num_rows > 0 ? num_rows : num_rows_;
+  extent_columns_ = num_columns > 0 ? num_columns : num_columns_;
+  Clamp();
 }
 
 void ViewTransform::SetViewport(const PixelRect& viewport) {
@@ -73,8 +81,8 @@ ScoreRect ViewTransform::Visible() const {
 }
 
 double ViewTransform::FitScale() const {
-  return std::max(static_cast<double>(num_columns_) / viewport_.width,
-                  static_cast<double>(num_rows_) / viewport_.height);
+  return std::max(static_cast<double>(extent_columns_) / viewport_.width,
+                  static_cast<double>(extent_rows_) / viewport_.height);
 }
 
 bool ViewTransform::ShowsEverything() const {
@@ -83,7 +91,7 @@ bool ViewTransform::ShowsEverything() const {
 
 void ViewTransform::Fit() {
   if (empty()) return;
-  CenterOn(static_cast<double>(num_rows_) / 2, static_cast<double>(num_columns_) / 2, FitScale());
+  CenterOn(static_cast<double>(extent_rows_) / 2, static_cast<double>(extent_columns_) / 2, FitScale());
 }
 
 void ViewTransform::ZoomAbout(double x, double y, double factor) {
@@ -124,9 +132,9 @@ void ViewTransform::Clamp() {
   if (empty()) return;
   const double closest = 1 / kMaxPixelsPerScore;
   scores_per_pixel_ = std::clamp(scores_per_pixel_, closest, std::max(FitScale(), closest));
-  center_row_ = ClampedCenter(center_row_, static_cast<double>(num_rows_), viewport_.height * scores_per_pixel_);
+  center_row_ = ClampedCenter(center_row_, static_cast<double>(extent_rows_), viewport_.height * scores_per_pixel_);
   center_column_ =
-      ClampedCenter(center_column_, static_cast<double>(num_columns_), viewport_.width * scores_per_pixel_);
+      ClampedCenter(center_column_, static_cast<double>(extent_columns_), viewport_.width * scores_per_pixel_);
 }
 
 int32_t ViewTransform::Level(double device_pixel_ratio) const {

@@ -43,6 +43,9 @@ class ViewTransform {
 
   // A map of [num_rows, num_columns] scores, seen whole. Negative sizes count as 0.
   void SetMap(int64_t num_rows, int64_t num_columns);
+  // Fits and moves as a map of [num_rows, num_columns] scores would, so that a map of another size shows what that one
+  // does; 0, 0: as its own size has it. SetMap ends it.
+  void SetExtent(int64_t num_rows, int64_t num_columns);
   // The part of the canvas that the map is drawn in. Keeps the score at the centre and the scale; a view that showed
   // everything goes on doing so.
   void SetViewport(const PixelRect& viewport);
@@ -90,6 +93,7 @@ class ViewTransform {
   void Clamp();
 
   int64_t num_rows_ = 0, num_columns_ = 0;
+  int64_t extent_rows_ = 0, extent_columns_ = 0;
   PixelRect viewport_;
   double scores_per_pixel_ = 1;
   double center_row_ = 0, center_column_ = 0;

@@ -110,8 +110,13 @@ QVariant HeadTableModel::data(const QModelIndex& index, int role) const {
   if (!index.isValid()) return {};
   const analysis::HeadId head = HeadAt(index.row());
   const QVariant value = Value(head, index.row(), index.column());
+  // Nothing is on its way.
+  const std::optional<TraceSummary>& other = store_->other();
+  const bool is_missing = index.column() == DifferenceColumn() && other &&
+                          !std::binary_search(other->heads.begin(), other->heads.end(), head);
   switch (role) {
     case Qt::DisplayRole:
+      if (is_missing) return QStringLiteral("–");
       if (!value.isValid()) return QStringLiteral("…");
       return index.column() >= kFirstMetric ? QVariant(FormatMetric(value.toDouble())) : value;
     case kSortRole:
@@ -121,6 +126,7 @@ QVariant HeadTableModel::data(const QModelIndex& index, int role) const {
     case Qt::TextAlignmentRole:
       return static_cast<int>(Qt::AlignVCenter | (index.column() == kClass ? Qt::AlignLeft : Qt::AlignRight));
     case Qt::ToolTipRole:
+      if (is_missing) return tr("the other trace has no such head");
       if (const analysis::HeadStatistics* statistics = store_->Find(head);
           statistics != nullptr && index.column() == kClass) {
         return QString::fromStdString(statistics->class_reason);

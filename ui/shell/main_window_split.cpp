@@ -195,6 +195,7 @@ void MainWindow::UpdateComparison() {
   const bool compare = commands_[Command::kMapDifference]->isChecked() && !others_.empty();
   if (others_.empty()) commands_[Command::kMapDifference]->setChecked(false);
   canvas_->CompareWith(compare ? others_.front() : nullptr);
+  ShowTheSamePart();
 }
 
 void MainWindow::ExchangeMaps() {

@@ -46,7 +46,7 @@ struct RenderRequest {
 struct RenderSources {
   const kernels::SparseIndexView* index = nullptr;        // of every view but kScores and kOther
   const kernels::SparseIndexView* other_index = nullptr;  // of kOverlap
-  const HeadTensors* other = nullptr;                     // of kOther: as many queries at the same places, and keys
+  const HeadTensors* other = nullptr;                     // of kOther: it begins with the same queries and keys
 };
 // The head's map with axes, units and a colour bar as a file: .svg, .pdf or .png, an image of request.width x
 // request.height pixels with letters around it. Returns where it was computed; empty when `request.stop` was requested,
