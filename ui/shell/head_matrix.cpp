@@ -21,6 +21,7 @@ namespace headscope::ui {
 namespace {
 
 constexpr double kMatrixMargin = 10;
+constexpr int kMetricsInToolTip = 5;  // beside the one that the colours show
 constexpr QColor kFrameLight(250, 250, 250), kFrameDark(10, 10, 12);
 
 }  // namespace
@@ -149,48 +150,67 @@ QString HeadMatrix::ToolTip(analysis::HeadId head) const {
                      .arg(head.layer)
                      .arg(head.head)
                      .arg(trace.kv_head_of_head[static_cast<size_t>(at)]);
+  const analysis::HeadStatistics* const statistics = store_->Find(head);
+  const analysis::MetricInfo* const shown = store_->metric_info();
+  if (shown != nullptr && (statistics != nullptr || store_->IsResultMetric())) text += ShownMetric(head, *shown);
+  if (statistics != nullptr) {
+    text += QStringLiteral("<br>%1: %2")
+                .arg(QString::fromLatin1(analysis::HeadClassName(statistics->head_class)),
+                     QString::fromStdString(statistics->class_reason).toHtmlEscaped());
+  }
   if (const QStringList tags = store_->TagsOf(head); !tags.isEmpty())
     text += tr("<br>Tags: %1").arg(Shown(tags.join(QStringLiteral(", "))).toHtmlEscaped());
   if (const HeadResult* result = store_->ResultOf(head); result != nullptr && !result->setting.empty())
     text += tr("<br>Tuned: %1").arg(QString::fromStdString(result->setting).toHtmlEscaped());
-  const analysis::HeadStatistics* statistics = store_->Find(head);
   if (statistics == nullptr) return text + tr("<br>not computed yet");
-  if (trace.first_token > 0) {
+  const bool is_cut = trace.first_token > 0;
+  if (is_cut) {
     text +=
         tr("<br>%1 % of its attention lies on tokens before the cut").arg(100 * statistics->outside_mass, 0, 'f', 1);
   }
-  text += QStringLiteral("<br>%1: %2")
-              .arg(QString::fromLatin1(analysis::HeadClassName(statistics->head_class)),
-                   QString::fromStdString(statistics->class_reason).toHtmlEscaped());
   if (!store_->IsExact(*statistics))
     text += tr("<br><i>quick estimate from %1 of %2 rows</i>")
                 .arg(CountText(statistics->num_rows), CountText(trace.num_rows));
+  // What says most of a head, which is what a report shows of it; a list of all would be read by nobody.
   text += QStringLiteral("<table cellspacing='0' cellpadding='1'>");
-  // Two metrics a line: there are some thirty of them.
-  std::vector<analysis::MetricInfo> metrics = analysis::Metrics();
-  std::erase_if(metrics, [&](const analysis::MetricInfo& metric) { return metric.of_sinks && !trace.has_sinks; });
-  const size_t lines = (metrics.size() + 1) / 2;
-  const auto cell = [&](size_t i) {
-    if (i >= metrics.size()) return QString();
-    const QString value = FormatMetric(analysis::MetricValue(*statistics, metrics[i].name));
-    const QString title = QString::fromStdString(metrics[i].title).toHtmlEscaped();
-    const QString unit = QString::fromStdString(metrics[i].unit).toHtmlEscaped();
-    return QStringLiteral("<td>%1&nbsp;</td><td align='right'>%2</td><td>%3&nbsp;&nbsp;</td>").arg(title, value, unit);
-  };
-  if (const analysis::HeadStatistics* other = store_->FindOther(head);
-      other != nullptr && store_->metric_info() != nullptr) {
-    const std::string& metric = store_->metric();
-    const double here = analysis::MetricValue(*statistics, metric), there = analysis::MetricValue(*other, metric);
-    text += tr("<tr><td colspan='6'><b>%1</b>: here %2, in the other trace %3, difference %4</td></tr>")
-                .arg(QString::fromStdString(store_->metric_info()->title).toHtmlEscaped(), FormatMetric(here),
-                     FormatMetric(there), FormatMetric(there - here));
-    if (const int64_t rows = store_->other()->num_rows; other->num_rows != rows) {
-      text += tr("<tr><td colspan='6'><i>other trace: quick estimate from %1 of %2 rows</i></td></tr>")
-                  .arg(CountText(other->num_rows), CountText(rows));
-    }
+  int listed = 0;
+  for (const analysis::MetricInfo& metric : analysis::Metrics()) {
+    const bool fits = metric.shown != analysis::MetricShown::kOfWholeTrace || !is_cut;
+    if (!metric.in_report || !fits || &metric == shown || listed == kMetricsInToolTip) continue;
+    text += QStringLiteral("<tr><td>%1&nbsp;</td><td align='right'>%2&nbsp;</td><td>%3</td></tr>")
+                .arg(QString::fromStdString(metric.title).toHtmlEscaped(),
+                     FormatMetric(analysis::MetricValue(*statistics, metric.name)),
+                     QString::fromStdString(metric.unit).toHtmlEscaped());
+    ++listed;
   }
-  for (size_t i = 0; i < lines; ++i) text += QStringLiteral("<tr>%1%2</tr>").arg(cell(i), cell(i + lines));
-  return text + QStringLiteral("</table>");
+  return text + tr("</table><i>All of its statistics are columns of the Heads table.</i>");
+}
+
+QString HeadMatrix::ShownMetric(analysis::HeadId head, const analysis::MetricInfo& metric) const {
+  const QString unit = metric.unit.empty() ? QString() : u' ' + QString::fromStdString(metric.unit).toHtmlEscaped();
+  const auto text_of = [&](double value) {
+    return std::isnan(value) ? tr("not known yet") : FormatMetric(value) + unit;
+  };
+  const double colored = store_->MetricOf(head);
+  const analysis::HeadStatistics *const here = store_->Find(head), *const other = store_->FindOther(head);
+  const QString title = QString::fromStdString(metric.title).toHtmlEscaped();
+  if (store_->IsResultMetric() || here == nullptr || !store_->HasOther())
+    return QStringLiteral("<br><b>%1: %2</b>").arg(title, text_of(colored));
+  const double value = analysis::MetricValue(*here, metric.name);
+  if (other == nullptr) {
+    const std::vector<analysis::HeadId>& others = store_->other()->heads;
+    return QStringLiteral("<br><b>%1: %2</b>; ").arg(title, text_of(value)) +
+           (std::binary_search(others.begin(), others.end(), head) ? tr("not known yet in the other trace")
+                                                                   : tr("the other trace has no such head"));
+  }
+  const double there = analysis::MetricValue(*other, metric.name);
+  QString text = tr("<br><b>%1: here %2, in the other trace %3, difference %4</b>")
+                     .arg(title, FormatMetric(value), FormatMetric(there), text_of(there - value));
+  if (const int64_t rows = store_->other()->num_rows; other->num_rows != rows) {
+    text += tr("<br><i>other trace: quick estimate from %1 of %2 rows</i>")
+                .arg(CountText(other->num_rows), CountText(rows));
+  }
+  return text;
 }
 
 bool HeadMatrix::event(QEvent* event) {
@@ -294,7 +314,7 @@ QWidget* MakeMatrixPane(WindowState* state) {
   state->offers.OfferPicture(
       matrix, {.name = QStringLiteral("matrix"),
                .title = QObject::tr("Layers × heads"),
-               .write = [matrix](const QString& path) { return WritePicture(matrix, path); },
+               .write = [matrix](const QString& path, int width) { return WritePicture(matrix, path, width); },
                .why_not = [state] { return state->heads.HasTrace() ? QString() : QObject::tr("no trace is open"); }});
   return scroll;
 }

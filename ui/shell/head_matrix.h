@@ -28,7 +28,8 @@ class HeadMatrix : public QWidget {
   // What the cell is filled with; hatched cells have no colour.
   std::optional<QColor> CellColor(analysis::HeadId head) const;
 
-  QString ToolTip(analysis::HeadId head) const;  // rich text
+  // Rich text: what the colours show first, then the class and a few numbers more.
+  QString ToolTip(analysis::HeadId head) const;
 
   QSize sizeHint() const override;
   QSize minimumSizeHint() const override;
@@ -51,6 +52,7 @@ class HeadMatrix : public QWidget {
   void Rebuild();
   void Refit();
   analysis::MatrixPicture Picture() const;
+  QString ShownMetric(analysis::HeadId head, const analysis::MetricInfo& metric) const;
   // What the window alone paints over a cell.
   void PaintOverCell(QPainter& painter, analysis::HeadId head, const analysis::MatrixCell& cell,
                      const QRectF& rect) const;
