@@ -47,6 +47,7 @@ class PlainSurface : public GlSurface {
       : GlSurface(parent, format) {}
   static constexpr QRgb kFrame = qRgb(0, 255, 0), kGround = qRgb(0, 0, 255);
   int frames = 0;
+  int lowest_rows = 0;  // device pixels that are red
 
  protected:
   void initializeGL() override {}
@@ -55,6 +56,12 @@ class PlainSurface : public GlSurface {
     QOpenGLFunctions* const gl = context()->functions();
     gl->glClearColor(0, 1, 0, 1);
     gl->glClear(GL_COLOR_BUFFER_BIT);
+    if (lowest_rows == 0) return;
+    gl->glEnable(GL_SCISSOR_TEST);
+    gl->glScissor(0, 0, 100000, lowest_rows);  // OpenGL counts rows from below
+    gl->glClearColor(1, 0, 0, 1);
+    gl->glClear(GL_COLOR_BUFFER_BIT);
+    gl->glDisable(GL_SCISSOR_TEST);
   }
   void resizeGL(int, int) override {}
   QColor Ground() const override { return QColor(kGround); }
@@ -121,6 +128,21 @@ TEST_F(SurfaceTest, AFrameThatIsRefusedIsToldOfOnceAndTheGroundIsShown) {
   QTest::qWait(30);
   EXPECT_EQ(failed_.size(), 2);
   EXPECT_EQ(swapped_.size(), 1);
+}
+
+// CTest runs this where the driver turns the rows as it reads them, and where it does not.
+TEST_F(SurfaceTest, AFramesHighestRowIsTheWidgetsHighest) {
+  surface_.lowest_rows = 3;
+  for (const QSize size : {QSize(200, 10), QSize(123, 47)}) {
+    Show(size);
+    surface_.resize(size);
+    const QImage frame = surface_.grabFramebuffer().convertToFormat(QImage::Format_RGB32);
+    ASSERT_EQ(frame.size(), size * surface_.devicePixelRatioF());
+    for (int y = 0; y < frame.height(); ++y) {
+      for (int x = 0; x < frame.width(); x += 7)
+        ASSERT_EQ(frame.pixel(x, y) == qRgb(255, 0, 0), y >= frame.height() - 3) << x << ", " << y;
+    }
+  }
 }
 
 TEST_F(SurfaceTest, ALostContextIsToldOfOnceAndTheGroundIsShown) {

@@ -15,6 +15,10 @@
 #include <utility>
 #include <vector>
 
+#ifndef GL_PACK_INVERT_MESA
+#define GL_PACK_INVERT_MESA 0x8758
+#endif
+
 namespace headscope::ui {
 
 namespace {
@@ -81,6 +85,7 @@ class GlSurface::Memory {
     context.setFormat(format);
     if (!context.create() || !surface.isValid() || !context.makeCurrent(&surface)) return;
     works = QOpenGLFramebufferObject(kTriedSize).isValid();
+    turns_rows = context.hasExtension(QByteArrayLiteral("GL_MESA_pack_invert"));
     context.doneCurrent();
   }
 
@@ -108,15 +113,21 @@ class GlSurface::Memory {
     return {};
   }
 
-  // Reads what was drawn: OpenGL's first row is the lowest one.
+  // Reads what was drawn: OpenGL's first row is the lowest one. Mesa's drivers turn them as they read.
   void Read() {
     const QSize size = target->size();
     const auto bytes = static_cast<size_t>(image.bytesPerLine());
-    read.resize(bytes * static_cast<size_t>(size.height()));
+    if (!turns_rows) read.resize(bytes * static_cast<size_t>(size.height()));
     QOpenGLExtraFunctions* const gl = context.extraFunctions();
     target->bind();
     gl->glPixelStorei(GL_PACK_ALIGNMENT, 4);
-    gl->glReadPixels(0, 0, size.width(), size.height(), GL_BGRA, GL_UNSIGNED_INT_8_8_8_8_REV, read.data());
+    if (turns_rows) gl->glPixelStorei(GL_PACK_INVERT_MESA, GL_TRUE);
+    gl->glReadPixels(0, 0, size.width(), size.height(), GL_BGRA, GL_UNSIGNED_INT_8_8_8_8_REV,
+                     turns_rows ? image.bits() : read.data());
+    if (turns_rows) {
+      gl->glPixelStorei(GL_PACK_INVERT_MESA, GL_FALSE);
+      return;
+    }
     for (int row = 0; row < size.height(); ++row)
       std::memcpy(image.scanLine(row), read.data() + bytes * static_cast<size_t>(size.height() - 1 - row), bytes);
   }
@@ -124,12 +135,13 @@ class GlSurface::Memory {
   QOffscreenSurface surface;
   QOpenGLContext context;
   bool works = false;
+  bool turns_rows = false;  // the driver can read the highest row first
   bool initialised = false;
   bool stale = true;  // the image is not what is to be shown
   bool told = false;  // that there is no frame
   std::unique_ptr<QOpenGLFramebufferObject> target;
   QImage image;
-  std::vector<unsigned char> read;  // upside down
+  std::vector<unsigned char> read;  // upside down, where the driver reads no other way
 };
 
 GlSurface::GlSurface(QWidget* parent, const QSurfaceFormat& format) : QWidget(parent) {
