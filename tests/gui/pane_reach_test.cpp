@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "analysis/types/ground.h"
+#include "command_palette.h"
 #include "progress_strip.h"
 #include "shell_fixture.h"
 #include "theme.h"
@@ -54,6 +55,33 @@ TEST_F(PaneReachTest, APanesNameTypedIntoThePaletteGoesThere) {
     EXPECT_TRUE(WaitFor([&] { return dock->isVisible() && !dock->visibleRegion().isEmpty(); }, 3000)) << title;
     EXPECT_TRUE(dock->isAncestorOf(window_->focusWidget())) << title << " has no place for the keyboard";
   }
+}
+
+// One letter begins several categories and is no choice of one; what a long list leaves out is counted.
+TEST_F(PaneReachTest, ThePaletteCountsWhatItDoesNotList) {
+  QWidget window;
+  window.resize(800, 600);
+  QList<QAction*> actions;
+  for (int i = 0; i < 230; ++i) actions.append(new QAction(QStringLiteral("Do task %1").arg(i), &window));
+  int opened = 0;
+  ui::CommandPalette palette(&window);
+  palette.Open({{QStringLiteral("task"), actions}},
+               {{QStringLiteral("trade: T"), {}, QStringLiteral("tool"), [&] { ++opened; }}});
+  auto* input = palette.findChild<QLineEdit*>(QStringLiteral("paletteInput"));
+  const auto* list = palette.findChild<QListWidget*>(QStringLiteral("paletteList"));
+  ASSERT_EQ(list->count(), 201);
+  EXPECT_EQ(list->item(200)->text(), QStringLiteral("31 more match: type more letters"));
+  EXPECT_EQ(list->item(200)->flags(), Qt::NoItemFlags);
+  for (int i = 0; i < 40; ++i) QTest::keyClick(input, Qt::Key_PageDown);
+  for (int i = 0; i < 5; ++i) QTest::keyClick(input, Qt::Key_Down);
+  EXPECT_EQ(list->currentRow(), 199) << "the last line cannot be chosen";
+  input->setText(QStringLiteral("ta:"));
+  EXPECT_EQ(list->item(list->count() - 1)->text(), QStringLiteral("30 more match: type more letters"));
+  input->setText(QStringLiteral("t:"));
+  ASSERT_EQ(list->count(), 1) << "the letters of a name that has them both";
+  EXPECT_EQ(list->item(0)->text(), QStringLiteral("trade: T"));
+  QTest::keyClick(input, Qt::Key_Return);
+  EXPECT_EQ(opened, 1);
 }
 
 TEST_F(PaneReachTest, TheTracePaneIsReadAndCopiedByKeys) {

@@ -13,6 +13,7 @@
 
 #include "commands.h"
 #include "fuzzy_match.h"
+#include "shown_text.h"
 
 namespace headscope::ui {
 namespace {
@@ -21,7 +22,8 @@ constexpr int kActionRole = Qt::UserRole, kShortcutRole = Qt::UserRole + 1, kEnt
               kCategoryRole = Qt::UserRole + 3;
 constexpr int kShortcutWidth = 120, kCategoryWidth = 90;  // pixels
 constexpr size_t kMostShown = 200;
-constexpr qsizetype kLeastLettersOfHelp = 4;  // fewer are in every other help
+constexpr qsizetype kLeastLettersOfHelp = 4;      // fewer are in every other help
+constexpr qsizetype kLeastLettersOfCategory = 2;  // one begins several of them
 
 QString PlainText(const QAction& action) {
   return action.text().remove(u'&').remove(u'…');
@@ -32,9 +34,9 @@ QString PlainText(const QAction& action) {
 std::pair<QString, QString> CategoryAndRest(const QString& pattern, const QStringList& categories) {
   const qsizetype colon = pattern.indexOf(u':');
   const QString wanted = pattern.left(std::max<qsizetype>(colon, 0)).trimmed();
-  const bool is_one = !wanted.isEmpty() && std::any_of(categories.begin(), categories.end(), [&](const QString& one) {
-    return one.startsWith(wanted, Qt::CaseInsensitive);
-  });
+  const bool is_one = wanted.size() >= kLeastLettersOfCategory &&
+                      std::any_of(categories.begin(), categories.end(),
+                                  [&](const QString& one) { return one.startsWith(wanted, Qt::CaseInsensitive); });
   if (!is_one) return {{}, pattern};
   return {wanted, pattern.mid(colon + 1).trimmed()};
 }
@@ -141,11 +143,12 @@ void CommandPalette::Rank(const QString& typed) {
     if (score >= 0) ranked.push_back({score, nullptr, entry, entries_[entry].text.size()});
   }
   // Of what fits equally well the shortest, of which the letters are the largest part: "maps" is Go to Maps before it
-  // is Width of exported maps. Without letters the order is the menus'.
+  // is Width of exported pictures. Without letters the order is the menus'.
   std::stable_sort(ranked.begin(), ranked.end(), [&pattern](const Ranked& a, const Ranked& b) {
     return a.score != b.score ? a.score > b.score : !pattern.isEmpty() && a.length < b.length;
   });
-  if (ranked.size() > kMostShown) ranked.resize(kMostShown);
+  const size_t left_out = ranked.size() - std::min(ranked.size(), kMostShown);
+  ranked.resize(ranked.size() - left_out);
   list_->clear();
   for (const Ranked& one : ranked) {
     if (one.action != nullptr) {
@@ -163,10 +166,14 @@ void CommandPalette::Rank(const QString& typed) {
       item->setData(kCategoryRole, entry.category);
     }
   }
+  num_choices_ = list_->count();
+  const auto say = [this](const QString& text) { (new QListWidgetItem(text, list_))->setFlags(Qt::NoItemFlags); };
+  if (ranked.empty()) say(tr("Nothing matches: type fewer letters, or a head's layer:head"));
+  if (left_out > 0) {
+    say(left_out == 1 ? tr("1 more matches: type more letters")
+                      : tr("%1 more match: type more letters").arg(CountText(static_cast<qint64>(left_out))));
+  }
   list_->setCurrentRow(0);
-  if (!ranked.empty()) return;
-  auto* none = new QListWidgetItem(tr("Nothing matches: type fewer letters, or a head's layer:head"), list_);
-  none->setFlags(Qt::NoItemFlags);
 }
 
 bool CommandPalette::eventFilter(QObject* watched, QEvent* event) {
@@ -181,11 +188,17 @@ bool CommandPalette::eventFilter(QObject* watched, QEvent* event) {
       Choose();
       return true;
     case Qt::Key_Down:
-      list_->setCurrentRow(std::min(list_->currentRow() + 1, list_->count() - 1));
+      list_->setCurrentRow(std::max(std::min(list_->currentRow() + 1, num_choices_ - 1), 0));
       return true;
     case Qt::Key_PageDown:
-    case Qt::Key_PageUp:
-      return QCoreApplication::sendEvent(list_, event);
+    case Qt::Key_PageUp: {
+      const int before = list_->currentRow(), last = std::max(num_choices_ - 1, 0);
+      const bool sent = QCoreApplication::sendEvent(list_, event);
+      // The list does not go on to a line that cannot be chosen.
+      const bool stays = list_->currentRow() == before && static_cast<QKeyEvent*>(event)->key() == Qt::Key_PageDown;
+      list_->setCurrentRow(stays ? last : std::clamp(list_->currentRow(), 0, last));
+      return sent;
+    }
     case Qt::Key_Up:
       list_->setCurrentRow(std::max(list_->currentRow() - 1, 0));
       return true;

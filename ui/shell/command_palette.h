@@ -50,6 +50,7 @@ class CommandPalette : public QFrame {
   QList<PaletteEntry> entries_;
   QLineEdit* input_;
   QListWidget* list_;
+  int num_choices_ = 0;  // items of the list, less a last line that says what it does not list
 };
 
 }  // namespace headscope::ui

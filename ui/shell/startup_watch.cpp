@@ -11,6 +11,8 @@
 #include <cstdio>
 #include <ctime>
 
+#include "notice_bar.h"
+
 namespace headscope::ui {
 namespace {
 
@@ -94,6 +96,9 @@ void StartupWatch::Look() {
     }
     return;
   }
+  // A notice says what has just happened and goes; the map under it gets its room back before the picture.
+  auto* notice = window_->findChild<NoticeBar*>();
+  if (!picture_.isEmpty() && notice->isVisible()) return notice->Dismiss();
   timer_.stop();
   if (!picture_.isEmpty()) TakePicture();
 }

@@ -5,7 +5,8 @@
 //   HEADSCOPE_LOG_STARTUP=1   prints on stderr when the window and its first map were painted, in seconds after the
 //                             process began; with the value `only` the program ends there.
 //   HEADSCOPE_COMMANDS=a,b    runs commands by their ids in the command table, each once the one before came to rest.
-//   HEADSCOPE_PICTURE=x.png   writes the window to a file once everything came to rest, and ends the program.
+//   HEADSCOPE_PICTURE=x.png   writes the window, without a notice over the map, to a file once everything came to rest,
+//                             and ends the program.
 #pragma once
 
 #include <QObject>
