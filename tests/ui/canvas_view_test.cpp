@@ -355,6 +355,18 @@ TEST(CanvasSettingsTest, RoundTripAndUntrustedValues) {
   EXPECT_EQ(other, view);
 }
 
+// A window that comes back smaller shows the whole map where it showed the whole map.
+TEST(SettingsTest, AWholeMapIsWholeInAWindowOfAnotherSize) {
+  ViewTransform large = MakeView(4000, 4000), small = large;
+  small.SetViewport({0, 0, 100, 150});
+  small.CenterOn(3000, 1000, 2);
+  ASSERT_FALSE(small.ShowsEverything());
+  ApplyViewJson(ViewToJson(large), &small);
+  EXPECT_TRUE(small.ShowsEverything());
+  EXPECT_DOUBLE_EQ(small.scores_per_pixel(), 40);
+  EXPECT_DOUBLE_EQ(small.Visible().row_end, 4000);
+}
+
 TEST(EncodeTileTest, ZeroProbabilityIsAColourAndMissingScoresAreBlank) {
   analysis::TileData tile;
   tile.key.level = 1;

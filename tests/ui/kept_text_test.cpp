@@ -93,7 +93,7 @@ TEST(KeptText, ALiveRunSaysItsTimeAndItsErrorAndWhetherRowsWereSampled) {
                         .num_rows = 4090,
                         .device = {}};
   EXPECT_THAT(DescribeLive(run, false),
-              ElementsAre("one run 12.3 ms, dense 41 ms (3.3x)", "relative error 1.23e-02, max 5.00e-01"));
+              ElementsAre("one run 12.3 ms, dense 41 ms (3.3×)", "relative error 1.23e-02, max 5.00e-01"));
   run.checked_rows = 1024;
   run.dense_attend_ms = 0;
   EXPECT_THAT(DescribeLive(run, true),

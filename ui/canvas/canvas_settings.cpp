@@ -91,10 +91,13 @@ CanvasSettings SettingsFromJson(const QJsonObject& json, const CanvasSettings& p
 QJsonObject ViewToJson(const ViewTransform& view) {
   return {{"center_row", view.center_row()},
           {"center_column", view.center_column()},
-          {"scores_per_pixel", view.scores_per_pixel()}};
+          {"scores_per_pixel", view.scores_per_pixel()},
+          {"whole", view.ShowsEverything()}};
 }
 
 void ApplyViewJson(const QJsonObject& json, ViewTransform* view) {
+  // In a window of another size the whole map has another scale.
+  if (json.value(QLatin1String("whole")).toBool()) return view->Fit();
   const double scale = json.value(QLatin1String("scores_per_pixel")).toDouble(view->scores_per_pixel());
   if (!(scale > 0)) return;
   view->CenterOn(json.value(QLatin1String("center_row")).toDouble(view->center_row()),

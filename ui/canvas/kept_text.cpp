@@ -55,7 +55,7 @@ std::vector<std::string> DescribeLive(const analysis::LiveRun& run, bool is_deco
   const char* const unit = is_decode ? "one step" : "one run";
   std::string times = Format("%s %.3g ms", unit, run.attend_ms);
   if (run.dense_attend_ms > 0)
-    times += Format(", dense %.3g ms (%.1fx)", run.dense_attend_ms, run.dense_attend_ms / run.attend_ms);
+    times += Format(", dense %.3g ms (%.1f×)", run.dense_attend_ms, run.dense_attend_ms / run.attend_ms);
   std::string error = Format("relative error %.2e, max %.2e", run.relative_error, run.max_error);
   if (run.checked_rows < run.num_rows) error += ", of " + Grouped(run.checked_rows) + " sampled queries";
   return {times, error};
