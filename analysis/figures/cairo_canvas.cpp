@@ -16,8 +16,6 @@
 namespace headscope::analysis {
 namespace {
 
-constexpr double kPixelsPerPoint = 2;  // of a PNG
-
 struct DestroySurface {
   void operator()(cairo_surface_t* surface) const { cairo_surface_destroy(surface); }
 };
@@ -67,15 +65,16 @@ void MeasureText(const std::function<void(cairo_t*)>& measure) {
 }
 
 void PaintFile(const std::string& path, const std::string& title, double width, double height,
-               const std::function<void(cairo_t*)>& paint) {
+               const std::function<void(cairo_t*)>& paint, double pixels_per_point) {
   errno = 0;
   const std::optional<FileFormat> format = FindFileFormat(path);
   const bool is_png = format == FileFormat::kPng;
   Surface surface;
   if (is_png) {
-    surface.reset(cairo_image_surface_create(CAIRO_FORMAT_RGB24, static_cast<int>(kPixelsPerPoint * width),
-                                             static_cast<int>(kPixelsPerPoint * height)));
-    cairo_surface_set_device_scale(surface.get(), kPixelsPerPoint, kPixelsPerPoint);
+    surface.reset(cairo_image_surface_create(CAIRO_FORMAT_RGB24,
+                                             static_cast<int>(std::lround(pixels_per_point * width)),
+                                             static_cast<int>(std::lround(pixels_per_point * height))));
+    cairo_surface_set_device_scale(surface.get(), pixels_per_point, pixels_per_point);
   } else if (format == FileFormat::kPdf) {
     surface.reset(cairo_pdf_surface_create(path.c_str(), width, height));
     cairo_pdf_surface_set_metadata(surface.get(), CAIRO_PDF_METADATA_TITLE, Printable(title).c_str());

@@ -182,9 +182,10 @@ class CairoCanvas {
 void MeasureText(const std::function<void(cairo_t*)>& measure);
 
 // Writes what `paint` draws, `width` x `height` points large, as .svg, .pdf or .png by the path's extension. Throws
-// FailedError naming the file.
+// FailedError naming the file. `pixels_per_point`: of a PNG.
+inline constexpr double kPixelsPerPoint = 2;
 void PaintFile(const std::string& path, const std::string& title, double width, double height,
-               const std::function<void(cairo_t*)>& paint);
+               const std::function<void(cairo_t*)>& paint, double pixels_per_point = kPixelsPerPoint);
 // The same as pixels, [height, width] of *pixels_high and *pixels_wide, 0xffRRGGBB. Throws FailedError.
 std::vector<uint32_t> PaintPixels(double width, double height, double pixels_per_point, int32_t* pixels_wide,
                                   int32_t* pixels_high, const std::function<void(cairo_t*)>& paint);

@@ -3,6 +3,7 @@
 
 #include "analysis/table_drawing.h"
 #include "base/errors.h"
+#include "base/file_format.h"
 #include "figures/cairo_canvas.h"
 
 namespace headscope::analysis {
@@ -56,7 +57,7 @@ void DrawTable(const TableText& table, const Layout& layout, CairoCanvas* canvas
 
 }  // namespace
 
-void DrawTable(const TableText& table, const std::string& path, const FigureLook& look) {
+void DrawTable(const TableText& table, const std::string& path, const FigureLook& look, int32_t png_width) {
   const PageInks& inks = look.dark ? kDarkPage : kLightPage;
   // Letters are measured on a page of one point, which is thrown away.
   Layout layout;
@@ -71,10 +72,20 @@ void DrawTable(const TableText& table, const std::string& path, const FigureLook
                       .problem = "the table is too large for a picture",
                       .remedy = "choose fewer heads, or write .csv"});
   }
-  PaintFile(path, table.title, layout.page_width, layout.page_height, [&](cairo_t* cairo) {
-    CairoCanvas canvas(cairo, inks);
-    DrawTable(table, layout, &canvas);
-  });
+  const double scale = png_width > 0 ? png_width / layout.page_width : kPixelsPerPoint;
+  if (FindFileFormat(path) == FileFormat::kPng && scale * layout.page_height > 2 * kMostSide) {
+    throw UsageError({.field = "rows",
+                      .value = std::to_string(table.rows.size()),
+                      .problem = "the table is too high for a picture " + std::to_string(png_width) + " pixels wide",
+                      .remedy = "choose a smaller width or fewer heads, or write .csv"});
+  }
+  PaintFile(
+      path, table.title, layout.page_width, layout.page_height,
+      [&](cairo_t* cairo) {
+        CairoCanvas canvas(cairo, inks);
+        DrawTable(table, layout, &canvas);
+      },
+      scale);
 }
 
 }  // namespace headscope::analysis

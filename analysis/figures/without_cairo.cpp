@@ -29,7 +29,7 @@ FigurePixels PaintFigure(const Figure& figure, int32_t /*width*/, int32_t /*heig
                     .remedy = "install libcairo2-dev and build again, or save its numbers as .json or .csv"});
 }
 
-void DrawTable(const TableText& /*table*/, const std::string& path, const FigureLook& /*look*/) {
+void DrawTable(const TableText& /*table*/, const std::string& path, const FigureLook& /*look*/, int32_t /*png_width*/) {
   throw UsageError({.file = path,
                     .problem = "this headscope was built without cairo and draws no tables",
                     .remedy = "install libcairo2-dev and build again, or write .csv"});

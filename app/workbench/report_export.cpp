@@ -6,12 +6,13 @@
 
 #include "analysis/report.h"
 #include "base/stop.h"
+#include "map_export.h"
 #include "support/output_file.h"
 
 namespace headscope::app {
 
 void WriteReport(OpenedTrace& trace, const std::vector<analysis::HeadStatistics>& statistics,
-                 const std::vector<analysis::MethodResult>& runs, const std::vector<analysis::HeadId>& pictures,
+                 const std::vector<analysis::MethodResult>& runs, const std::vector<ui::MapDrawing>& pictures,
                  const std::string& path, const std::function<void(double share)>& progress,
                  const std::stop_token& stop) {
   const std::filesystem::path page(path);
@@ -22,22 +23,22 @@ void WriteReport(OpenedTrace& trace, const std::vector<analysis::HeadStatistics>
   report.trace_path = std::filesystem::path(summary.path).filename().string();
   report.statistics = statistics;
   report.results = runs;
-  if (!runs.empty())
-    report.environment = runs.front().device.name + ", " + runs.front().origin.measured_at.substr(0, 10);
+  if (!runs.empty()) {
+    report.environment = runs.front().device.name;
+    // A dense row has the date of the run that it stands beside.
+    const auto dated =
+        std::find_if(runs.begin(), runs.end(), [](const auto& run) { return !run.origin.measured_at.empty(); });
+    if (dated != runs.end()) report.environment += ", " + dated->origin.measured_at.substr(0, 10);
+  }
   for (size_t i = 0; i < pictures.size(); ++i) {
-    const analysis::HeadId id = pictures[i];
+    const analysis::HeadId id = pictures[i].head;
     const std::string name =
         page.stem().string() + "-" + std::to_string(id.layer) + "-" + std::to_string(id.head) + ".png";
-    analysis::RenderRequest request;
-    request.stop = stop;
-    request.progress = [&](double share) {
+    const auto tell = [&](double share) {
       progress((static_cast<double>(i) + share) / static_cast<double>(pictures.size()));
     };
-    OutputFile picture((page.parent_path() / name).string(), /*force=*/true);
-    picture.Write(
-        [&](const std::string& temporary) { analysis::DrawHeadMap(*trace.heads.Get(id), {}, request, temporary); });
+    WriteMapFile(trace, pictures[i], (page.parent_path() / name).string(), tell, stop);
     StopIfAsked(stop);
-    picture.Commit();
     const auto known =
         std::find_if(statistics.begin(), statistics.end(), [id](const auto& one) { return one.id == id; });
     report.pictures.push_back({id,

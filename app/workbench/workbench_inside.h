@@ -260,7 +260,7 @@ class TraceWorkbench : public ui::Workbench {
   void ExportMask(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
                   const std::string& path, ui::Reply<std::string> done, ui::ErrorReply failed) override;
   void ExportReport(const std::vector<analysis::HeadStatistics>& statistics,
-                    const std::vector<analysis::MethodResult>& runs, const std::vector<analysis::HeadId>& pictures,
+                    const std::vector<analysis::MethodResult>& runs, const std::vector<ui::MapDrawing>& pictures,
                     const std::string& path, ui::Reply<std::string> done, ui::ErrorReply failed,
                     ui::Reply<ui::ProgressReport> progress) override;
   void ExportTableDrawing(const ui::TableDrawing& table, const std::string& path, ui::Reply<std::string> done,

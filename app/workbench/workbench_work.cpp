@@ -28,7 +28,7 @@ void TraceWorkbench::ExportMap(const ui::MapDrawing& drawing, const std::string&
 
 void TraceWorkbench::ExportReport(const std::vector<analysis::HeadStatistics>& statistics,
                                   const std::vector<analysis::MethodResult>& runs,
-                                  const std::vector<analysis::HeadId>& pictures, const std::string& path,
+                                  const std::vector<ui::MapDrawing>& pictures, const std::string& path,
                                   ui::Reply<std::string> done, ui::ErrorReply failed,
                                   ui::Reply<ui::ProgressReport> progress) {
   if (!trace_) return;
@@ -77,7 +77,7 @@ void TraceWorkbench::ExportTableDrawing(const ui::TableDrawing& table, const std
           text.columns.push_back({column.title, column.right});
         text.rows = table.rows;
         OutputFile output(path, /*force=*/true);
-        output.Write([&](const std::string& temporary) { analysis::DrawTable(text, temporary); });
+        output.Write([&](const std::string& temporary) { analysis::DrawTable(text, temporary, {}, table.png_width); });
         output.Commit();
         return path;
       },

@@ -8,6 +8,8 @@
 #include <QJsonArray>
 #include <QListWidget>
 #include <QPushButton>
+#include <QRegularExpression>
+#include <map>
 
 #include "reach_fixture.h"
 #include "tune_dialog.h"
@@ -103,6 +105,45 @@ TEST_F(ReachTest, TablesArePicturesWithRealLetters) {
   EXPECT_LT(QImage(fewer).height(), png.height());
 }
 
+// Also of a pane behind a tab, which has never had a size.
+TEST_F(ReachTest, PicturesOfPanesAreAsWideAsChosen) {
+  Open();
+  ASSERT_TRUE(WaitForStatistics());
+  Use("a-shape", "n_sink=4,n_local=32");
+  ASSERT_TRUE(Finish(Command::kRun));
+  ASSERT_TRUE(Find<QWidget>("histogramDock")->visibleRegion().isEmpty()) << "behind a tab";
+  const auto width_of = [&](const QString& pane, const QString& file) {
+    QAction* const action = window_->ActionNamed(QStringLiteral("export-picture-") + pane);
+    Press(Qt::Key_P, Qt::ControlModifier | Qt::ShiftModifier);  // asks the panes what there is
+    Press(Qt::Key_Escape);
+    EXPECT_TRUE(action->isEnabled()) << action->statusTip().toStdString();
+    const QString path = File(pane + file);
+    AnswerFileDialog(path);
+    action->trigger();
+    EXPECT_TRUE(WaitFor([&] { return QFile::exists(path); })) << path.toStdString();
+    return QImage(path).size();
+  };
+  std::map<QString, QSize> sizes;
+  for (const char* pane : {"matrix", "histogram", "trade-off", "kept-mass", "kept-mass-curve", "heads", "runs"}) {
+    const QSize dock = Find<QWidget>("massDock")->size();
+    const QString name = QLatin1String(pane);
+    sizes[name] = width_of(name, QStringLiteral(".png"));
+    if (name != u"heads" && name != u"runs") {
+      EXPECT_GE(sizes[name].width(), 1280) << pane;
+      EXPECT_GE(sizes[name].height(), 800) << pane;
+    }
+    EXPECT_EQ(Find<QWidget>("massDock")->size(), dock) << "the window stays as it was";
+  }
+  canvas_->SetPictureWidth(2000);
+  for (const auto& [name, size] : sizes) {
+    const QSize chosen = width_of(name, QStringLiteral("-wide.png"));
+    EXPECT_EQ(chosen.width(), 2000) << name.toStdString();
+    EXPECT_NEAR(static_cast<double>(chosen.width()) / chosen.height(),
+                static_cast<double>(size.width()) / size.height(), 0.03 * size.width() / size.height())
+        << name.toStdString();
+  }
+}
+
 TEST_F(ReachTest, AReportHasTheHeadsTheRunsAndPictures) {
   Open();
   ASSERT_TRUE(WaitForStatistics());
@@ -115,6 +156,19 @@ TEST_F(ReachTest, AReportHasTheHeadsTheRunsAndPictures) {
   const QByteArray page = Contents(path);
   EXPECT_TRUE(page.contains("report-0-2.png")) << "the head on show";
   EXPECT_FALSE(QImage(File(QStringLiteral("report-0-2.png"))).isNull());
+  // Drawn as the window's own map of it is.
+  window_->commands()[Command::kOverlay]->setChecked(false);
+  canvas_->SetOverlay(false);
+  window_->commands()[Command::kCopyViewCommand]->trigger();
+  QString command = QApplication::clipboard()->text().section(QStringLiteral(" -o "), 0, 0);
+  command.replace(QRegularExpression(QStringLiteral("--size \\S+")), QStringLiteral("--size 800x800"));
+  command.remove(QRegularExpression(QStringLiteral(" --range \\S+")));
+  command.remove(QStringLiteral(" --ground dark"));
+  EXPECT_TRUE(command.contains(QStringLiteral("--color-map viridis"))) << command.toStdString();
+  const QString drawn = File(QStringLiteral("drawn.png"));
+  RunInShell(command, drawn);
+  ASSERT_FALSE(QImage(drawn).isNull());
+  EXPECT_EQ(QImage(File(QStringLiteral("report-0-2.png"))), QImage(drawn));
   EXPECT_TRUE(page.contains("a-shape"));
   EXPECT_TRUE(page.contains("Head 0:2"));
 }

@@ -216,7 +216,8 @@ TEST_F(ReachTest, APaneThatOffersAPictureHasACommandForIt) {
   Open();
   QStringList names;
   for (const auto& picture : window_->state()->offers.pictures()) names.append(picture.name);
-  for (const char* name : {"matrix", "kept-mass", "kept-mass-curve", "trade-off"})
+  for (const char* name : {"matrix", "heads", "runs", "kept-mass", "kept-mass-curve", "trade-off", "maps", "histogram",
+                           "lost-keys", "quantisation"})
     EXPECT_TRUE(names.contains(QLatin1String(name))) << name;
   const QString mine = QStringLiteral("export-picture-mine");
   EXPECT_EQ(window_->ActionNamed(mine), nullptr);
@@ -225,7 +226,7 @@ TEST_F(ReachTest, APaneThatOffersAPictureHasACommandForIt) {
   window_->state()->offers.OfferPicture(pane.get(), {.name = QStringLiteral("mine"),
                                                      .title = QStringLiteral("My pane"),
                                                      .write =
-                                                         [&](const QString& path) {
+                                                         [&](const QString& path, int) {
                                                            written = path;
                                                            return QString();
                                                          },

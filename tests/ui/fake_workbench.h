@@ -155,7 +155,7 @@ class FakeWorkbench : public Workbench {
     Post("mask file", [path, done] { done(path); });
   }
   void ExportReport(const std::vector<analysis::HeadStatistics>&, const std::vector<analysis::MethodResult>&,
-                    const std::vector<analysis::HeadId>&, const std::string& path, Reply<std::string> done, ErrorReply,
+                    const std::vector<MapDrawing>&, const std::string& path, Reply<std::string> done, ErrorReply,
                     Reply<ProgressReport>) override {
     Post("report", [path, done] { done(path); });
   }

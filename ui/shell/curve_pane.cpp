@@ -288,7 +288,7 @@ CurvePane::CurvePane(WindowState* state, QWidget* parent)
   state->offers.OfferPicture(
       chart_, {.name = QStringLiteral("kept-mass-curve"),
                .title = tr("Mass by query"),
-               .write = [chart = chart_](const QString& path) { return WritePicture(chart, path); },
+               .write = [chart = chart_](const QString& path, int width) { return WritePicture(chart, path, width); },
                .why_not = [state] { return state->trial.mask() ? QString() : tr("no kept mass is known yet"); }});
   auto* top = new QHBoxLayout;
   top->addWidget(status_, 1);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "panes.h"
+#include "picture_file.h"
 
 namespace headscope::ui {
 namespace {
@@ -61,6 +62,15 @@ QString HistogramPane::WhyNot() const {
   if (heads.IsResultMetric() || heads.shows_differences())
     return tr("Heads cannot be filtered by run results or differences: choose another metric under Colour heads by.");
   return histogram_.counts.empty() ? tr("No head has a value yet.") : QString();
+}
+
+QString HistogramPane::WhyNoPicture() {
+  Rebuild();  // behind a tab it has waited until it is seen
+  if (!state_->heads.HasTrace()) return tr("no trace is open");
+  if (WhyNot().isEmpty()) return {};
+  return state_->heads.IsClassMetric() || state_->heads.IsResultMetric() || state_->heads.shows_differences()
+             ? tr("it has no distribution of what colours the heads")
+             : tr("no head has a value yet");
 }
 
 void HistogramPane::Rebuild() {
@@ -231,7 +241,13 @@ void HistogramPane::keyPressEvent(QKeyEvent* event) {
 }
 
 QWidget* MakeHistogramPane(WindowState* state) {
-  return new HistogramPane(state);
+  auto* pane = new HistogramPane(state);
+  state->offers.OfferPicture(
+      pane, {.name = QStringLiteral("histogram"),
+             .title = QObject::tr("Histogram"),
+             .write = [pane](const QString& path, int width) { return WritePicture(pane, path, width); },
+             .why_not = [pane] { return pane->WhyNoPicture(); }});
+  return pane;
 }
 
 }  // namespace headscope::ui

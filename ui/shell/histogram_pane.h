@@ -24,6 +24,7 @@ class HistogramPane : public QWidget {
   QPoint PlaceOf(size_t bin) const;
   // Why there is no histogram; empty: there is one.
   QString WhyNot() const;
+  QString WhyNoPicture();  // the same in the words of a command
 
   QSize sizeHint() const override { return {380, 220}; }
   QSize minimumSizeHint() const override { return {200, 90}; }

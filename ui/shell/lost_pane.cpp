@@ -7,6 +7,7 @@
 
 #include "panes.h"
 #include "shown_text.h"
+#include "table_picture.h"
 #include "while_alive.h"
 
 namespace headscope::ui {
@@ -117,8 +118,19 @@ void LostPane::Show(int64_t row, const std::vector<LostKey>& lost) {
   }
 }
 
+TableDrawing LostPane::Drawing() const {
+  return DrawingOf(*table_, title_->text());
+}
+
 QWidget* MakeLostPane(WindowState* state) {
-  return new LostPane(state);
+  auto* pane = new LostPane(state);
+  state->offers.OfferPicture(
+      pane, {.name = QStringLiteral("lost-keys"),
+             .title = QObject::tr("Lost keys"),
+             .write = {},
+             .why_not = [pane] { return pane->HasKeys() ? QString() : QObject::tr("no query's lost keys are listed"); },
+             .table = [pane] { return pane->Drawing(); }});
+  return pane;
 }
 
 }  // namespace headscope::ui

@@ -18,6 +18,8 @@ class LostPane : public QWidget {
  public:
   // `state` outlives the pane.
   explicit LostPane(WindowState* state, QWidget* parent = nullptr);
+  bool HasKeys() const { return !lost_.empty(); }
+  TableDrawing Drawing() const;
 
  protected:
   void showEvent(QShowEvent* event) override;

@@ -79,11 +79,15 @@ void MainWindow::ExportReport() {
   const QString path = QFileDialog::getSaveFileName(this, tr("Export report"),
                                                     ExportName(QStringLiteral("report.html")), tr("Pages (*.html)"));
   if (path.isEmpty()) return;
-  // The head on show, those that were measured, and those that differ most.
-  std::vector<analysis::HeadId> heads;
-  const auto add = [&heads](analysis::HeadId head) {
-    if (heads.size() < kMostReportHeads && std::find(heads.begin(), heads.end(), head) == heads.end())
-      heads.push_back(head);
+  // The head on show, those that were measured, and those that differ most; whole, in the window's colours on paper.
+  std::vector<MapDrawing> heads;
+  const auto add = [&heads, this](analysis::HeadId head) {
+    const auto is_of = [head](const MapDrawing& drawing) { return drawing.head == head; };
+    if (heads.size() >= kMostReportHeads || std::any_of(heads.begin(), heads.end(), is_of)) return;
+    MapDrawing& drawing = heads.emplace_back();
+    drawing.head = head;
+    drawing.logarithmic = canvas_->scale() == ColorScale::kLogarithmic;
+    drawing.color_map = canvas_->color_map().toStdString();
   };
   if (canvas_->HasHead()) add(canvas_->head());
   for (const HeadWorthALook& one : HeadsWorthALook(state_.heads)) add(one.head);

@@ -90,7 +90,7 @@ void MainWindow::BindReach() {
 }
 
 MapDrawing MainWindow::DrawingOfMap() const {
-  const HeadCanvas::Part part = canvas_->VisiblePart();
+  const HeadCanvas::Part part = canvas_->ComparedPart();
   MapDrawing drawing;
   drawing.head = canvas_->head();
   if (!part.is_whole) {
@@ -346,9 +346,12 @@ void MainWindow::ExportPicture(const PaneOffers::Picture& picture) {
                                                     ExportName(picture.name + QStringLiteral(".svg")),
                                                     tr("Pictures (*.svg *.pdf *.png)"));
   if (path.isEmpty()) return;
+  const int png_width = canvas_->picture_width();
   if (picture.table) {
+    TableDrawing table = picture.table();
+    table.png_width = png_width;
     workbench_->ExportTableDrawing(
-        picture.table(), path.toStdString(),
+        table, path.toStdString(),
         WhileAlive(this,
                    [this](const std::string& written) {
                      notice_->ShowMessage(tr("Picture saved to %1").arg(QString::fromStdString(written)));
@@ -357,7 +360,7 @@ void MainWindow::ExportPicture(const PaneOffers::Picture& picture) {
                    [this](const std::string& sentence) { notice_->ShowError(QString::fromStdString(sentence)); }));
     return;
   }
-  const QString error = picture.write(path);
+  const QString error = picture.write(path, png_width);
   if (error.isEmpty()) {
     notice_->ShowMessage(tr("Picture saved to %1").arg(path));
   } else {

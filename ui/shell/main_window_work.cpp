@@ -288,7 +288,7 @@ double MainWindow::PixelsPerExported() const {
 void MainWindow::ChooseExportWidth() {
   bool chosen = false;
   const int width = QInputDialog::getInt(
-      this, tr("Width of exported maps"),
+      this, tr("Width of exported pictures"),
       tr("Width in pixels, %1 to %2; 0: twice the window's").arg(kLeastPictureWidth).arg(HeadCanvas::kMostPictureSide),
       canvas_->picture_width(), 0, HeadCanvas::kMostPictureSide, 100, &chosen);
   if (chosen) canvas_->SetPictureWidth(width == 0 ? 0 : std::max(width, kLeastPictureWidth));

@@ -15,6 +15,7 @@
 #include "analysis/types/round_ticks.h"
 #include "head_matrix.h"
 #include "panes.h"
+#include "picture_file.h"
 #include "qt_matrix_surface.h"
 #include "while_alive.h"
 
@@ -277,8 +278,23 @@ bool MapsView::viewportEvent(QEvent* event) {
   return true;
 }
 
+QString MapsView::WhyNoPicture() const {
+  const auto& heads = state_->heads.trace().heads;
+  if (heads.empty()) return tr("no trace is open");
+  const bool has_all = std::all_of(heads.begin(), heads.end(), [this](analysis::HeadId head) {
+    return images_.contains(head) || refused_.contains(head) || !viewport()->rect().intersects(RectOf(head));
+  });
+  return has_all ? QString() : tr("its maps are not made yet: show the pane until they are");
+}
+
 QWidget* MakeMapsPane(WindowState* state) {
-  return new MapsView(state);
+  auto* view = new MapsView(state);
+  state->offers.OfferPicture(
+      view, {.name = QStringLiteral("maps"),
+             .title = QObject::tr("Maps"),
+             .write = [view](const QString& path, int width) { return WritePicture(view, path, width); },
+             .why_not = [view] { return view->WhyNoPicture(); }});
+  return view;
 }
 
 }  // namespace headscope::ui

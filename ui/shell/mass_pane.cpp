@@ -42,7 +42,7 @@ MassPane::MassPane(WindowState* state, QWidget* parent) : QWidget(parent), state
   state->offers.OfferPicture(
       chart_, {.name = QStringLiteral("kept-mass"),
                .title = tr("Kept mass"),
-               .write = [chart = chart_](const QString& path) { return WritePicture(chart, path); },
+               .write = [chart = chart_](const QString& path, int width) { return WritePicture(chart, path, width); },
                .why_not = [state] { return state->trial.mask() ? QString() : tr("no kept mass is known yet"); }});
   connect(logarithmic, &QCheckBox::toggled, chart_, &MassChart::SetLogarithmic);
   MethodTrial* const trial = &state_->trial;

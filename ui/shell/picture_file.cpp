@@ -15,15 +15,17 @@
 namespace headscope::ui {
 namespace {
 
-constexpr int kPngScale = 2, kPdfResolution = 96;  // of the screen: a pixel is a pixel
+constexpr double kPngScale = 2;
+constexpr int kPdfResolution = 96;     // of the screen: a pixel is a pixel
+constexpr QSize kLeastSize(640, 400);  // a pane in a corner, or behind a tab, has room for half its letters
 
-void Draw(QWidget* widget, QPaintDevice* device, int scale) {
+void Draw(QWidget* widget, QPaintDevice* device, double scale) {
   QPainter painter(device);
   painter.scale(scale, scale);
   widget->render(&painter, QPoint(), QRegion(), QWidget::DrawChildren);
 }
 
-bool DrawAs(QWidget* widget, std::optional<FileFormat> format, QBuffer* buffer) {
+bool DrawAs(QWidget* widget, std::optional<FileFormat> format, int png_width, QBuffer* buffer) {
   if (format == FileFormat::kSvg) {
     QSvgGenerator svg;
     svg.setOutputDevice(buffer);
@@ -44,21 +46,33 @@ bool DrawAs(QWidget* widget, std::optional<FileFormat> format, QBuffer* buffer) 
     return true;
   }
   if (format != FileFormat::kPng) return false;
-  QImage image(widget->size() * kPngScale, QImage::Format_RGB32);
-  Draw(widget, &image, kPngScale);
+  const double scale = png_width > 0 ? static_cast<double>(png_width) / widget->width() : kPngScale;
+  QImage image((QSizeF(widget->size()) * scale).toSize(), QImage::Format_RGB32);
+  if (image.isNull()) return false;
+  Draw(widget, &image, scale);
   return image.save(buffer, "PNG");
 }
 
 }  // namespace
 
-QString WritePicture(QWidget* widget, const QString& path) {
+QString WritePicture(QWidget* widget, const QString& path, int png_width) {
+  const std::optional<FileFormat> format = FindFileFormat(path.toStdString());
+  if (format != FileFormat::kSvg && format != FileFormat::kPdf && format != FileFormat::kPng)
+    return QObject::tr("%1: the extension must be .svg, .pdf or .png.").arg(path);
   const QPalette before = widget->palette();
+  const QSize size_before = widget->size(), least_before = widget->minimumSize();
   widget->setPalette(LightPalette());  // for paper
+  const QSize size = size_before.expandedTo(kLeastSize).expandedTo(widget->minimumSizeHint());
+  // The least size holds where drawing lays the pane out first, as it does of one behind a tab.
+  widget->setMinimumSize(size);
+  widget->resize(size);
   QBuffer buffer;
   buffer.open(QIODevice::WriteOnly);
-  const bool drawn = DrawAs(widget, FindFileFormat(path.toStdString()), &buffer);
+  const bool drawn = DrawAs(widget, format, png_width, &buffer);
+  widget->setMinimumSize(least_before);
+  widget->resize(size_before);
   widget->setPalette(before);
-  if (!drawn) return QObject::tr("%1: the extension must be .svg, .pdf or .png.").arg(path);
+  if (!drawn) return QObject::tr("%1: there is no memory for a picture of this width; choose a smaller one.").arg(path);
   QSaveFile file(path);
   if (!file.open(QIODevice::WriteOnly) || file.write(buffer.data()) != buffer.size() || !file.commit())
     return QObject::tr("%1 cannot be written (%2): choose another folder.").arg(path, file.errorString());

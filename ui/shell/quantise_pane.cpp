@@ -6,9 +6,9 @@
 #include <QVBoxLayout>
 
 #include "panes.h"
-#include "picture_file.h"
 #include "shown_text.h"
 #include "study_buttons.h"
+#include "table_picture.h"
 
 namespace headscope::ui {
 namespace {
@@ -162,16 +162,20 @@ void QuantisePane::Refresh() {
   table_->resizeColumnsToContents();
 }
 
+TableDrawing QuantisePane::Drawing() const {
+  return DrawingOf(*table_, tr("Quantisation: %1").arg(says_->text()));
+}
+
 QWidget* MakeQuantisePane(WindowState* state) {
   auto* pane = new QuantisePane(state);
   state->offers.OfferPicture(
-      pane, {.name = QStringLiteral("quantisation"),
-             .title = QObject::tr("Quantisation"),
-             .write = [pane](const QString& path) { return WritePicture(pane, path); },
-             .why_not =
-                 [state] {
-                   return state->quantise.outputs().empty() ? QObject::tr("no head is quantised yet") : QString();
-                 }});
+      pane,
+      {.name = QStringLiteral("quantisation"),
+       .title = QObject::tr("Quantisation"),
+       .write = {},
+       .why_not =
+           [state] { return state->quantise.outputs().empty() ? QObject::tr("no head is quantised yet") : QString(); },
+       .table = [pane] { return pane->Drawing(); }});
   return pane;
 }
 

@@ -18,6 +18,7 @@ class QuantisePane : public QWidget {
  public:
   // `state` outlives the pane.
   explicit QuantisePane(WindowState* state, QWidget* parent = nullptr);
+  TableDrawing Drawing() const;  // of all that it lists
 
  private:
   void Apply();    // the controls' settings

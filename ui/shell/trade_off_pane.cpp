@@ -269,7 +269,7 @@ TradeOffPane::TradeOffPane(WindowState* state, QWidget* parent) : QWidget(parent
   state->offers.OfferPicture(
       chart, {.name = QStringLiteral("trade-off"),
               .title = tr("Trade-off"),
-              .write = [chart](const QString& path) { return WritePicture(chart, path); },
+              .write = [chart](const QString& path, int width) { return WritePicture(chart, path, width); },
               .why_not = [chart] { return chart->points().empty() ? tr("no runs of this head yet") : QString(); }});
   const auto apply = [chart, cost, quality] {
     chart->SetAxes(static_cast<CostAxis>(cost->currentIndex()), static_cast<QualityAxis>(quality->currentIndex()));

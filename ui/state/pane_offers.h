@@ -26,9 +26,10 @@ class PaneOffers : public QObject {
   struct Picture {
     QString name;   // in the command's, and of the file that is suggested: "trade-off"
     QString title;  // in the menu: "Trade-off"
-    std::function<QString(const QString& path)> write;  // returns an empty string or one sentence
-    std::function<QString()> why_not;                   // why there is none now; empty: there is one
-    std::function<TableDrawing()> table = {};           // what is drawn, in the place of `write`, of a pane of text
+    // `png_width`: pixels across of a .png; 0: twice the pane's. Returns an empty string or one sentence.
+    std::function<QString(const QString& path, int png_width)> write;
+    std::function<QString()> why_not;          // why there is none now; empty: there is one
+    std::function<TableDrawing()> table = {};  // what is drawn, in the place of `write`, of a pane of text
   };
   // What a session keeps of a pane. `restore` takes what it understands: session files are untrusted.
   struct View {

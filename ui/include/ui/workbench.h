@@ -391,6 +391,7 @@ struct TableDrawing {
   std::string title;
   std::vector<Column> columns;
   std::vector<std::vector<std::string>> rows;  // each as long as `columns`
+  int32_t png_width = 0;                       // pixels across of a .png; 0: two a point
 };
 
 template <typename T>
@@ -579,12 +580,12 @@ class Workbench {
   // as `headscope compare --save-index`. In the background.
   virtual void ExportMask(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
                           const std::string& path, Reply<std::string> done, ErrorReply failed) = 0;
-  // A page (.html) of the trace, with the pictures of these heads beside it. In the background, as ExportMap, whose
-  // request it cancels.
+  // A page (.html) of the trace, with these maps of its heads as pictures beside it. In the background, as ExportMap,
+  // whose request it cancels.
   virtual void ExportReport(const std::vector<analysis::HeadStatistics>& statistics,
-                            const std::vector<analysis::MethodResult>& runs,
-                            const std::vector<analysis::HeadId>& pictures, const std::string& path,
-                            Reply<std::string> done, ErrorReply failed, Reply<ProgressReport> progress) = 0;
+                            const std::vector<analysis::MethodResult>& runs, const std::vector<MapDrawing>& pictures,
+                            const std::string& path, Reply<std::string> done, ErrorReply failed,
+                            Reply<ProgressReport> progress) = 0;
   // To .svg, .pdf or .png by its extension. In the background.
   virtual void ExportTableDrawing(const TableDrawing& table, const std::string& path, Reply<std::string> done,
                                   ErrorReply failed) = 0;
