@@ -25,7 +25,8 @@ inline int64_t ElementsOfTokens(const AttentionProblem& problem, int64_t num_tok
 
 // SparQ, equation 11: r rows of the component-major K, k rows of K and of V, the new key and value, the mean value read
 // and written. Without the second copy of K the estimate reads whole keys.
-inline StepElements ElementsOf(const EstimatedTopTokens& step, const AttentionProblem& problem, bool two_copies = true) {
+inline StepElements ElementsOf(const EstimatedTopTokens& step, const AttentionProblem& problem,
+                               bool two_copies = true) {
   const int64_t to_choose = int64_t{problem.seq_k} * (two_copies ? step.rank : problem.head_dim);
   const int64_t means = step.mean_value ? 2 * int64_t{problem.ValueDim()} : 0;
   return {to_choose, to_choose + ElementsOfTokens(problem, std::min(step.num_tokens, problem.seq_k)) + means};
