@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common_parameters.h"
+#include "kernels/step_elements.h"
 #include "page_bounds.h"
 #include "registry.h"
 #include "step_scores.h"
