@@ -121,13 +121,16 @@ class GpuDevice final : public ModelDevice {
   }
 
   // The Hopper kernel, where it has work for every multiprocessor. LibTorch's FlashAttention-2 splits the keys of few
-  // rows over the GPU, and skips what lies before a window.
+  // rows over the GPU, and skips what lies before a window. Where memory is short LibTorch, which can give back what it
+  // holds, attends.
   Status DenseIfFaster(const model::AttentionCall& call, bool* attended) override {
     *attended = false;
     AttentionProblem problem = ProblemOf(call);
     const bool hides_keys = problem.window > 0 && problem.window < problem.seq_k;
     if (call.type != ElementType::kBFloat16 || hides_keys || call.num_rows < kFewestRows) return {};
-    if (Status status = Begin(call); !status.ok()) return status;
+    // LibTorch has a current GPU of its own, which stays as it is.
+    kernels::CudaDeviceScope scope;
+    if (Status status = scope.Enter(call.device_ordinal); !status.ok()) return status;
     problem.window = 0;
     const kernels::PrefillMethod& dense = kernels::PrefillBaseline();
     const kernels::ParameterValues values(dense.spec());
@@ -137,10 +140,11 @@ class GpuDevice final : public ModelDevice {
     Status status = kernels::PlanCudaSelection(dense, problem, /*window=*/0, values, &plan);
     if (status.ok()) status = selection_.Select(plan, problem, values, &view, /*stream=*/nullptr);
     if (status.ok()) status = kernels::ChooseCudaKernel(problem, view, OutputOf(call), &choice);
-    if (status.code() == StatusCode::kUnsupported || (status.ok() && choice.kernel != kernels::CudaKernel::kHopper))
-      return {};
+    if (status.ok() && choice.kernel != kernels::CudaKernel::kHopper) return {};
+    if (status.ok()) status = kernels::AttendCuda(problem, view, OutputOf(call), /*stream=*/nullptr);
+    if (status.code() == StatusCode::kUnsupported || status.code() == StatusCode::kOutOfMemory) return {};
     *attended = status.ok();
-    return status.ok() ? kernels::AttendCuda(problem, view, OutputOf(call), /*stream=*/nullptr) : status;
+    return status;
   }
 
   Status Decode(const model::AttentionCall& call, int32_t first_token,

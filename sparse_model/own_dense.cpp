@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sparse_model/own_dense.h"
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <string>
@@ -18,6 +20,8 @@ class OwnDenseExecutor final : public model::DenseExecutor {
   bool Attend(const model::AttentionCall& call) override {
     const model::AttentionLayer& facts = *call.facts;
     if (!call.on_device || !facts.causal || facts.chunk > 0 || facts.selected > 0) return false;
+    // A sink of minus infinity, for a head without one, is nothing that kernels take.
+    if (!std::ranges::all_of(facts.sinks, [](float sink) { return std::isfinite(sink); })) return false;
     std::unique_ptr<ModelDevice>& device = gpus_[call.device_ordinal];
     if (device == nullptr) device = MakeGpuDevice(options_);
     bool attended = false;

@@ -32,7 +32,7 @@ namespace {
 
 // LibTorch's fused kernels take [batch, head, row, head_dim] with as many key heads as query heads. A KV head plays the
 // batch and the query heads that share it play the heads, whose keys are then one tensor seen with stride 0.
-// `bias` [rows, keys], added to the scores, or undefined.
+// `bias` [rows, keys], added to the scores, or undefined. K and V have one size, of which a GPU takes multiples of 8.
 AttentionResult AttendBlock(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale, bool causal,
                             const at::Tensor& bias = {}) {
   const int64_t kv_heads = k.size(0);
@@ -101,6 +101,14 @@ int64_t FusedDim(const at::Tensor& k, const at::Tensor& v) {
 // Zeros after the last component: they add nothing to a product, and give nothing to an output.
 at::Tensor Padded(const at::Tensor& heads, int64_t dim) {
   return heads.size(2) == dim ? heads : at::constant_pad_nd(heads, {0, dim - heads.size(2)});
+}
+
+// Every row sees every key: an encoder's.
+AttentionResult AttendToAll(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale) {
+  const int64_t dim = FusedDim(k, v);
+  AttentionResult result = AttendBlock(Padded(q, dim), Padded(k, dim), Padded(v, dim), scale, false);
+  result.output = result.output.narrow(2, 0, v.size(2));
+  return result;
 }
 
 }  // namespace
@@ -228,7 +236,7 @@ void DenseAttention::Attend(const AttentionCall& call) {
         at::from_blob(const_cast<int32_t*>(call.selected), {call.num_rows, call.num_selected}, options.dtype(at::kInt));
   }
   AttentionResult result = selected.defined()    ? AttendSelected(q, k, v, facts.scale, selected, call.wants_lse)
-                           : !facts.causal       ? AttendBlock(q, k, v, facts.scale, false)
+                           : !facts.causal       ? AttendToAll(q, k, v, facts.scale)
                            : facts.chunk > 0     ? AttendChunks(q, k, v, facts.scale, facts.chunk)
                            : facts.soft_cap != 0 ? AttendCapped(q, k, v, facts.scale, facts.soft_cap, facts.window)
                                                  : AttendCausal(q, k, v, facts.scale, facts.window);

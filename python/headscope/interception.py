@@ -19,6 +19,8 @@ from transformers.modeling_utils import AttentionInterface
 _WITH_LSE = (torch.ops.aten._scaled_dot_product_flash_attention.default, torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default)
 _ON_REQUEST = (torch.ops.aten._scaled_dot_product_cudnn_attention.default, torch.ops.aten._scaled_dot_product_efficient_attention.default)
 
+_MOST_SHAPES = 256
+
 _CHANGES = ("reorder_cache", "batch_select_indices", "batch_repeat_interleave")
 _listeners = []
 _lock = threading.Lock()
@@ -62,16 +64,25 @@ class _KernelsLse(TorchDispatchMode):
     def _asked(self, operation, arguments, options):
         names = [argument.name for argument in operation._schema.arguments]
         given = dict(zip(names, arguments)) | options
-        if given.get("attn_bias") is not None:  # the sum may be one of other scores
+        # A bias may make it the sum of other scores; dropout would draw its numbers twice; and a single row costs less than a comparison for each length.
+        if given.get("attn_bias") is not None or given.get("dropout_p") or given["query"].shape[-2] == 1:
             return operation(*arguments, **options)
-        output = operation(**(given | {"compute_log_sumexp": True}))
         if not given["compute_log_sumexp"]:
             shape = (operation, *(_layout_of(given.get(name)) for name in names))
-            if shape not in self.same_with_lse:
-                plain = operation(*arguments, **options)
-                self.same_with_lse[shape] = _same_bits(plain[0], output[0])
-            if not self.same_with_lse[shape]:
+            same = self.same_with_lse.get(shape)
+            if same is False:
                 return operation(*arguments, **options)
+        output = operation(**(given | {"compute_log_sumexp": True}))
+        if not given["compute_log_sumexp"] and same is None:
+            plain = operation(*arguments, **options)
+            same = _same_bits(plain[0], output[0])
+            # Rows that are all alike may be so by any way to compute them.
+            if not same or (plain[0] != plain[0][..., :1, :]).any():
+                if len(self.same_with_lse) >= _MOST_SHAPES:
+                    self.same_with_lse.clear()
+                self.same_with_lse[shape] = same
+            if not same:
+                return plain
         self.found.append(output[1])
         return output
 

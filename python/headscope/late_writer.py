@@ -2,14 +2,28 @@
 """A trace's writer that the pump's thread makes, so that a model's pass does not wait while a file gets its skeleton."""
 
 
-class LateWriter:
-    """`make`: makes the writer. open() is a job for the pump in front of all others; `made` is the writer from then on, or None where it could not be made."""
+import threading
 
-    def __init__(self, make):
-        self._make, self.made = make, None
+
+class LateWriter:
+    """`make`: makes the writer, after what it has to wait for (`wait`). open() is a job for the pump in front of all others; `made` is the writer from then on, or
+    None where it could not be made."""
+
+    def __init__(self, wait, make):
+        self._wait, self._make, self.made = wait, make, None
+        self._lock, self._unwanted = threading.Lock(), False
 
     def open(self):
-        self.made = self._make()
+        waited = self._wait(lambda: self._unwanted)
+        with self._lock:
+            if not self._unwanted:
+                self.made = self._make(waited)
+
+    def give_up(self):
+        """Nothing is made from now on; what is made already stays. Returns `made`."""
+        self._unwanted = True
+        with self._lock:
+            return self.made
 
     def append_tokens(self, *arguments):
         self.made.append_tokens(*arguments)

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a trace says of the model's files: name, configuration, and the hashes of weights and tokenizer where the model came from a folder."""
 import concurrent.futures
+import contextlib
 import hashlib
 import os
 import pathlib
 import threading
+
+from headscope.errors import FailedError
 
 # The first that is there, as headscope itself chooses.
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "qwen.tiktoken", "tiktoken.model")
@@ -26,9 +29,16 @@ def describe(model):
     return name, getattr(model.config, "model_type", "") or config.model_type, text
 
 
-def hashes(model):
-    """SHA-256 of the safetensors shards in the order of their names, one after the other, and of the tokenizer; empty where there is no folder."""
-    return {name: future.result() for name, future in begin_hashes(model).items()}
+def hashes(model, unwanted=lambda: False):
+    """SHA-256 of the safetensors shards in the order of their names, one after the other, and of the tokenizer; empty where there is no folder, and where the
+    wait for them ends because it is `unwanted`."""
+    found = {}
+    for name, future in begin_hashes(model).items():
+        while not unwanted():
+            with contextlib.suppress(concurrent.futures.TimeoutError):
+                found[name] = future.result(timeout=0.05)
+                break
+    return found
 
 
 def begin_hashes(model):
@@ -43,19 +53,36 @@ def begin_hashes(model):
 _known, _lock = {}, threading.Lock()
 
 
+def _forget():
+    """In a forked process, which has no thread that would make them."""
+    global _known, _lock
+    _known, _lock = {}, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
 def _sha256(paths):
     """Hex digits, or nothing without a file."""
-    state = tuple((path.resolve(), *_state_of(path)) for path in paths)
+    paths = [path.resolve() for path in paths]
+    state = _state_of(paths)
     with _lock:
-        if state not in _known:
-            _known[state] = concurrent.futures.Future()
-            threading.Thread(target=_hash, args=(paths, state, _known[state]), name="headscope-hash", daemon=True).start()
-        return _known[state]
+        if state in _known:
+            return _known[state]
+        future = concurrent.futures.Future()
+        thread = threading.Thread(target=_hash, args=(paths, state, future), name="headscope-hash", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads
+            thread = None
+        _known[state] = future
+    if thread is None:
+        _hash(paths, state, future)
+    return future
 
 
-def _state_of(path):
-    status = os.stat(path)
-    return status.st_size, status.st_mtime_ns, status.st_ino
+def _state_of(paths):
+    return tuple((path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns) for path in paths for status in [os.stat(path)])
 
 
 def _hash(paths, state, future):
@@ -65,8 +92,10 @@ def _hash(paths, state, future):
             with open(path, "rb") as file:
                 while block := file.read(1 << 24):
                     digest.update(block)
+        if _state_of(paths) != state:  # what was read is neither
+            raise FailedError(f"{paths[0].parent}: its weights changed while they were read for the trace; record again when they are complete")
         future.set_result(digest.hexdigest() if paths else "")
     except BaseException as error:  # raised where the digits are asked for
         with _lock:
-            del _known[state]
+            _known.pop(state, None)
         future.set_exception(error)

@@ -20,18 +20,20 @@ _BETWEEN_FLUSHES = 1.0  # seconds
 _RAW = {torch.bfloat16: torch.int16}  # what NumPy has no type for travels as its bytes
 
 
-def _waiting_bytes(from_gpu):
-    if not from_gpu:
-        return _WAITING_BYTES
+def _waiting_from_gpu():
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(_WAITING_BYTES, min(_WAITING_FROM_GPU, memory // 16))
+    return max(_WAITING_BYTES, min(_WAITING_FROM_GPU, memory // 16)) // _PIECE_BYTES * _PIECE_BYTES
 
 
 def _pinned_slab(size):
-    try:
-        return torch.empty(size, dtype=torch.uint8, pin_memory=True)
-    except RuntimeError as error:
-        raise FailedError(f"pinned memory for copies from the GPU, {size >> 20} MiB, cannot be had ({str(error).splitlines()[0]}); close other programs") from error
+    """As much of it as the system gives, and not less than waits from a CPU."""
+    while True:
+        try:
+            return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+        except RuntimeError as error:
+            if size <= _WAITING_BYTES:
+                raise FailedError(f"pinned memory for copies from the GPU, {size >> 20} MiB, cannot be had ({str(error).splitlines()[0]}); close other programs") from error
+            size = max(_WAITING_BYTES, size // 2 // _PIECE_BYTES * _PIECE_BYTES)
 
 
 class Pump:
@@ -39,14 +41,15 @@ class Pump:
 
     def __init__(self, from_gpu=False):
         self._jobs = queue.SimpleQueue()
-        pieces = _waiting_bytes(from_gpu) // _PIECE_BYTES
-        self._room = threading.Semaphore(pieces)
         self._error = None
         self._side, self._pinned = {}, queue.SimpleQueue()
+        pieces = _WAITING_BYTES // _PIECE_BYTES
         if from_gpu:
-            slab = _pinned_slab(pieces * _PIECE_BYTES)
-            for buffer in slab.split(_PIECE_BYTES):
+            buffers = _pinned_slab(_waiting_from_gpu()).split(_PIECE_BYTES)
+            for buffer in buffers:
                 self._pinned.put(buffer)
+            pieces = len(buffers)
+        self._room = threading.Semaphore(pieces)
         self._flushed = {}
         self._thread = threading.Thread(target=self._work, name="headscope-writer", daemon=True)
         self._thread.start()

@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import itertools
 import os
 import threading
 
@@ -112,7 +113,10 @@ class Recording:
         self._slots = {}  # id of a recorded attention module: its slot
         self._calls = None  # while the layers are looked at: their calls
         self._pass = None
-        self._handles = []
+        self._handles, self._listens = [], False
+        self._looks_handles = []  # those that a look at the layers has added
+        self._pump = self._watched = None
+        self._looked_at = None  # the state that a look before the first pass was made in
         self._position_axes, self._positions, self._rotary = 0, None, None
         self._chosen = {}  # what an indexer said in this pass, by layer
         self._failed = None
@@ -126,11 +130,24 @@ class Recording:
             raise UsageError("model: it is the compiled form of a model; give the model itself (model._orig_mod), and call whichever you like")
         self._first_target = None if "{prompt}" in self._path else Target(self._path, self._overwrite, self._files)  # refused before anything is computed
         self._process = os.getpid()
+        try:
+            self._begin()
+        except BaseException:
+            self._take_back()
+            if self._pump is not None:
+                self._pump.stop()
+            if self._first_target is not None:
+                self._first_target.release()
+            raise
+        return self
+
+    def _begin(self):
         with contextlib.suppress(OSError):  # said where they are needed
             model_files.begin_hashes(self._model)
         self._pump = Pump(any(parameter.is_cuda for parameter in self._model.parameters()))
         self._watch_generation()
         interception.add(self._on_attention)
+        self._listens = True
         self._handles.append(self._model.register_forward_pre_hook(self._begin_pass, with_kwargs=True))
         self._handles.append(self._model.register_forward_hook(self._end_pass))
         for module in self._model.modules():
@@ -140,24 +157,38 @@ class Recording:
             elif "RotaryEmbedding" in kind and "Vision" not in kind:
                 self._handles.append(module.register_forward_pre_hook(self._on_rotary, with_kwargs=True))
         self._look_ahead()
-        return self
 
-    def _look_ahead(self):
-        """Looks at a decoder's layers before its first pass, which need not wait for that then. What fails here fails there, with what the model is given."""
-        if self._model.config.is_encoder_decoder or "input_ids" not in inspect.signature(self._model.forward).parameters:
-            return
-        with contextlib.suppress(Exception):
-            count = self._model.get_input_embeddings().weight.shape[0]
-            # Two that differ, as rows must for what stands between them to show, and that are no picture's.
-            tokens = [token for token in range(count // 3, count) if token not in (_roles(self._model.config) or {})][:2]
-            self._look_at_layers({"input_ids": torch.tensor([tokens], device=self._model.device)})
-
-    def __exit__(self, kind, error, _):
-        interception.remove(self._on_attention)
+    def _take_back(self):
+        """The model and transformers are as they were."""
+        if self._listens:
+            interception.remove(self._on_attention)
+            self._listens = False
         for handle in self._handles:
             handle.remove()
         self._handles = []
         self._unwatch_generation()
+
+    def _look_ahead(self):
+        """Looks at a decoder's layers before its first pass, which need not wait for that then. What fails here fails there, with what the model is given."""
+        if self._model.config.is_encoder_decoder:
+            return
+        with contextlib.suppress(Exception):
+            if "input_ids" not in inspect.signature(self._model.forward).parameters:
+                return
+            count, roles = self._model.get_input_embeddings().weight.shape[0], _roles(self._model.config) or {}
+            # Two that differ, as rows must for what stands between them to show, and that are no picture's.
+            tokens = list(itertools.islice((token for token in range(count // 3, count) if token not in roles), 2))
+            self._look_at_layers({"input_ids": torch.tensor([tokens], device=self._model.device)})
+            self._looked_at = self._state()
+
+    def _state(self):
+        """What a look at the layers depends on and a model's owner may change: its number types and devices, its modules, and autocast."""
+        device = self._model.device.type
+        autocast = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+        return autocast, [id(module) for module in self._model.modules()], [(one.dtype, one.device) for one in self._model.parameters()]
+
+    def __exit__(self, kind, error, _):
+        self._take_back()
         if os.getpid() != self._process:  # a fork, which has the file's descriptors but no thread that writes
             return False
         try:
@@ -173,8 +204,10 @@ class Recording:
             self._leave_streams(own)
             raise
         finally:
-            self._leave_streams(error)
-            self._pump.stop()
+            try:
+                self._leave_streams(error)
+            finally:
+                self._pump.stop()
         return False
 
     def _watch_generation(self):
@@ -232,16 +265,19 @@ class Recording:
         """What a killed capture would leave: whole tokens that say that the trace is not complete, or no file."""
         if self._first_target is not None:
             self._first_target.release()
-        left = []
+        left, interrupted = [], None
         for stream in self._streams:
             flushed = 0
             made = None
             if stream.writer is not None:
-                with contextlib.suppress(BaseException):
+                with contextlib.suppress(Exception):
                     self._pump.flush(stream.writer, now=True)
-                with contextlib.suppress(BaseException):
-                    self._pump.drain()
-                made = stream.writer.made
+                try:
+                    with contextlib.suppress(Exception):
+                        self._pump.drain()
+                except KeyboardInterrupt as error:
+                    interrupted = error
+                made = stream.writer.give_up()
             if made is not None:
                 flushed = made.tokens_flushed
                 with contextlib.suppress(HeadscopeError, OSError, RuntimeError):  # what failed first is told, and the others' files are left as well
@@ -251,6 +287,8 @@ class Recording:
         self.left += left
         if left and isinstance(error, HeadscopeError) and error.args:
             error.args = (f"{error.args[0]}; {', '.join(left)}", *error.args[1:])
+        if interrupted is not None:
+            raise interrupted
 
     # --- passes
 
@@ -291,6 +329,9 @@ class Recording:
             )
         self._pass = _Pass(past, fed, recorded, set(), {})
         self._chosen, self._positions = {}, None
+        if self._looked_at is not None and self._looked_at != self._state():
+            self._layout = None
+        self._looked_at = None
         if self._layout is None:
             self._look_at_layers(given)
         self._announce(ids)
@@ -356,11 +397,10 @@ class Recording:
         tokens = self._max_tokens or max(self._prompt_tokens or 0, count)
         rows = self._rows.expected(stream.prompt_tokens, max(0, tokens - stream.prompt_tokens)) if self._rows.kind != "all" else tokens
         path, files, described = stream.target.writing_path, self._files, self._layout
-        stream.writer = LateWriter(lambda: new_writer(path, self._with_hashes(described), files, tokens, rows))
+        stream.writer = LateWriter(
+            functools.partial(model_files.hashes, self._model), lambda hashes: new_writer(path, dataclasses.replace(described, **hashes), files, tokens, rows)
+        )
         self._pump.call(stream.writer.open)
-
-    def _with_hashes(self, described):
-        return dataclasses.replace(described, **model_files.hashes(self._model))
 
     def _write_announcement(self, b, stream):
         """Once a pass, at its first recorded attention, when the positions are known."""
@@ -413,7 +453,6 @@ class Recording:
         implementation = layer_facts.text_config(self._model)._attn_implementation
         if implementation in visibility.UNREADABLE:
             raise BadInputError(f"{layer_facts.name_of(self._model)}: {visibility.unreadable(implementation)}")
-        self._calls, self._rotary = [], None
         options = {"use_cache": False}
         if self._model.config.is_encoder_decoder:
             kept = ("input_ids", "attention_mask", "input_features", "input_values", "encoder_outputs", "inputs_embeds")
@@ -426,16 +465,21 @@ class Recording:
         parameters = inspect.signature(self._model.forward).parameters
         if "use_cache" not in parameters and not any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
             del options["use_cache"]
-        _looking.recording = self
-        seen = Observer(self._model)
+        for handle in self._looks_handles:  # of a look before
+            handle.remove()
+        before, seen = len(self._handles), None
         try:
+            self._calls, self._rotary, _looking.recording = [], None, self
+            seen = Observer(self._model)
             with torch.no_grad(), torch.random.fork_rng(devices[:1]):
                 self._model(**options)
-            calls = self._calls
+            calls, self._calls = self._calls, None
+            self._layout = self._layout_of(calls, seen)
         finally:
             self._calls = _looking.recording = None
-            seen.stop()
-        self._layout = self._layout_of(calls, seen)
+            if seen is not None:
+                seen.stop()
+            self._looks_handles = self._handles[before:]
 
     def _layout_of(self, calls, seen):
         model, config = self._model, layer_facts.text_config(self._model)

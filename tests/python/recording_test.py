@@ -2,13 +2,16 @@
 """What recording is promised to be: however the tokens come (whole, in chunks, generated with any cache, in a batch), the trace is the same one; what is
 not whole says so; what a trace cannot hold is refused by name."""
 import contextlib
+import hashlib
 import os
 import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 import unittest
+from unittest import mock
 
 import cases
 import families
@@ -19,7 +22,7 @@ import torch
 import transformers
 
 import headscope
-from headscope import interception, layout, visibility
+from headscope import interception, layout, model_files, recorder, visibility
 from headscope.pump import Pump
 from headscope.token_text import TokenText
 from headscope.writer import TraceWriter
@@ -490,6 +493,7 @@ def attention_that_may_tell(changes):
     library.define(f"{name}(Tensor query, Tensor key, Tensor value, Tensor? attn_bias, bool compute_log_sumexp, float scale) -> (Tensor, Tensor)")
 
     def attend(query, key, value, attn_bias, compute_log_sumexp, scale):
+        attention_that_may_tell.runs += 1
         scores = query @ key.mT * scale
         output = scores.softmax(-1) @ value
         if compute_log_sumexp and changes:
@@ -500,6 +504,9 @@ def attention_that_may_tell(changes):
 
     library.impl(name, attend, "CPU")
     return library, getattr(torch.ops.headscope_test, name).default
+
+
+attention_that_may_tell.runs = 0
 
 
 class KernelsLse(unittest.TestCase):
@@ -513,6 +520,7 @@ class KernelsLse(unittest.TestCase):
             for count in rows:
                 q, k, v = torch.randn(3, 2, 4, count, 8)
                 plain = kernel(q, k, v, bias, asked, 0.25)[0]
+                attention_that_may_tell.runs = 0
                 with interception._KernelsLse() as kernels:
                     output = kernel(q, k, v, bias, asked, 0.25)[0]
                 self.assertTrue(torch.equal(output, plain))
@@ -526,10 +534,16 @@ class KernelsLse(unittest.TestCase):
             library._destroy()
 
     def test_it_is_asked_for(self):
-        self.assertEqual(self.told(changes=False, rows=(5, 5, 1, 5)), [True] * 4)
+        self.assertEqual(self.told(changes=False, rows=(5, 5, 3, 5)), [True] * 4)
+        self.assertEqual(attention_that_may_tell.runs, 1)
+
+    def test_a_single_row_costs_less_than_asking(self):
+        self.assertEqual(self.told(changes=False, rows=(1,)), [False])
+        self.assertEqual(attention_that_may_tell.runs, 1)
 
     def test_a_kernel_whose_output_changes_is_left_alone(self):
         self.assertEqual(self.told(changes=True), [False, False])
+        self.assertEqual(attention_that_may_tell.runs, 1)  # the first call of the shape said so
 
     def test_what_the_model_asks_for_itself_is_taken(self):
         self.assertEqual(self.told(changes=True, asked=True), [True, True])
@@ -816,6 +830,53 @@ class Several(RecordingCase):
                 model(IDS)
         model(IDS)  # as before: nothing listens any more
         self.assertEqual(len(interception._listeners), 0)
+
+
+class Beginnings(RecordingCase):
+    def test_what_ends_the_beginning_leaves_nothing_behind(self):
+        model = families.make("llama", "sdpa")
+        listeners, threads = len(interception._listeners), threading.active_count()
+        hooks = [len(module._forward_pre_hooks) + len(module._forward_hooks) for module in model.modules()]
+        for error in (KeyboardInterrupt, RuntimeError):
+            with mock.patch.object(recorder.Recording, "_look_at_layers" if error is KeyboardInterrupt else "_look_ahead", side_effect=error):
+                with self.assertRaises(error), headscope.record(model, self.path):
+                    pass
+            self.assertEqual((len(interception._listeners), threading.active_count()), (listeners, threads))
+            self.assertEqual([len(module._forward_pre_hooks) + len(module._forward_hooks) for module in model.modules()], hooks)
+            self.assertNotIn("generate", vars(model))
+            self.assertFalse(self.path.exists())
+        self.whole(model)
+
+    def test_what_changes_behind_the_beginning_counts(self):
+        model = families.make("gpt2", "sdpa")
+        with torch.no_grad(), headscope.record(model, self.path):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                model(IDS)
+        with headscope.open(self.path) as trace:
+            self.assertEqual(trace.encoding, "bfloat16")
+        with torch.no_grad(), headscope.record(model, self.path, points="hidden-norms", overwrite=True):
+            model.to(torch.bfloat16)(IDS)
+        with headscope.open(self.path) as trace:
+            self.assertEqual((trace.encoding, trace.complete), ("bfloat16", True))
+
+    def test_weights_are_hashed_once_and_anew_where_they_change(self):
+        folder = self.folder / "model"
+        families.make("llama", "sdpa").save_pretrained(folder)
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+        first = model_files.hashes(model)["weights_sha256"]
+        self.assertEqual(first, hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest())
+        with mock.patch.object(model_files.hashlib, "sha256", side_effect=AssertionError("read again")):
+            self.assertEqual(model_files.hashes(model)["weights_sha256"], first)
+        (folder / "model.safetensors").write_bytes(b"others")
+        self.assertEqual(model_files.hashes(model)["weights_sha256"], hashlib.sha256(b"others").hexdigest())
+
+    def test_a_thread_that_cannot_be_had_is_done_without(self):
+        folder = self.folder / "without-thread"
+        families.make("llama", "sdpa").save_pretrained(folder)
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+        with mock.patch.object(model_files.threading.Thread, "start", side_effect=RuntimeError("can't start new thread")):
+            found = model_files.hashes(model)
+        self.assertEqual(found["weights_sha256"], hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest())
 
 
 class Ends(RecordingCase):

@@ -227,6 +227,7 @@ TEST(GpuAttention, OwnDenseIsTheHosts) {
   }
   model::AttentionLayer layer = LayerOf(64);
   for (int32_t head = 0; head < layer.num_qo_heads; ++head) layer.sinks.push_back(static_cast<float>(head) - 1.0f);
+  expect(layer, true, 100, 600, fast, "sinks");
   layer.soft_cap = 20;
   expect(layer, true, 100, 600, fast, "sinks and a cap");
   layer.window = 900;
@@ -236,6 +237,12 @@ TEST(GpuAttention, OwnDenseIsTheHosts) {
   expect(LayerOf(64), true, 600, 511, false, "few rows");
   expect(LayerOf(64), false, 0, 600, false, "fp32");
   expect(LayerOf(72), true, 0, 600, false, "a head_dim that the fast kernel does not take");
+  layer = LayerOf(192);
+  layer.v_head_dim = 128;
+  expect(layer, true, 100, 600, fast, "values of another size");
+  layer = LayerOf(64);
+  layer.sinks.assign(static_cast<size_t>(layer.num_qo_heads), -HUGE_VALF);
+  expect(layer, true, 0, 600, false, "heads without a sink among those that have one");
   layer = LayerOf(64);
   layer.causal = false;
   expect(layer, true, 0, 600, false, "rows that see later keys");
