@@ -123,6 +123,21 @@ class Replacement(unittest.TestCase):
                         self.assertTrue("out.replaced.h5" in refused.stderr or "may be the trace of" in refused.stderr, refused.stderr)
                     shutil.rmtree(room)
 
+    def test_a_capture_keeps_both_traces_where_a_name_cannot_be_had(self):
+        """Its new trace took the model's time: it stays, whole, under the name that the message says."""
+        command = [HEADSCOPE, "capture", MODEL, "--text", TEXT, "--layers", "0,2,5", "--files", "3", "--force", "--quiet", "-o"]
+        environment = {**os.environ, "LD_PRELOAD": FAILING_CALLS, "HEADSCOPE_FAILING_CALLS": "names", "HEADSCOPE_NO_LINKS": "1"}
+        for number in (2, 5):  # old ones are put aside, then new ones take their names
+            room = self.room(3)
+            before = self.contents(room)
+            settings = {"HEADSCOPE_FAILING_FROM": str(number), "HEADSCOPE_FAILING_COUNT": "1"}
+            done = subprocess.run([*command, room / "out.h5"], env={**environment, **settings}, capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1), done.stderr)
+            self.assertIn("out.h5 is as it was; the whole new trace is ", done.stderr)
+            self.assertIn("out.partial-00001-of-00003.h5 and the files that go with it", done.stderr)
+            self.assertEqual({name: contents for name, contents in self.contents(room).items() if "partial" not in name}, before)
+            self.assertEqual(self.layers(room / "out.partial.h5"), [0, 2, 5])
+
     def test_where_a_file_appears_meanwhile_no_other_is_there(self):
         """As another program puts it there while the traces are written; where it came too late it is tried again."""
         for _ in range(10):
