@@ -46,7 +46,7 @@ void OutputTrace::Write(const std::function<void(const std::string&)>& write) co
 void OutputTrace::RefuseForeign() const {
   if (!force_) return;
   if (const auto foreign = data::FindForeignFile(path_, num_files_)) {
-    throw UsageError(OutputFault(foreign->file, "it " + foreign->problem + ", so --force does not replace it",
+    throw UsageError(OutputFault(foreign->file, "it " + foreign->problem + ", so it is not replaced",
                                  "move it away, or choose another name"));
   }
 }
