@@ -11,6 +11,7 @@
 #include <QRegularExpression>
 #include <map>
 
+#include "maps_pane.h"
 #include "reach_fixture.h"
 #include "tune_dialog.h"
 
@@ -134,6 +135,12 @@ TEST_F(ReachTest, PicturesOfPanesAreAsWideAsChosen) {
     }
     EXPECT_EQ(Find<QWidget>("massDock")->size(), dock) << "the window stays as it was";
   }
+  // Maps are made when they are seen, and there is a picture when all of them are.
+  auto* const maps = Find<ui::MapsView>("mapsView");
+  EXPECT_EQ(maps->WhyNoPicture().isEmpty(), maps->num_made() == 8);
+  Raise("mapsDock");
+  ASSERT_TRUE(WaitFor([&] { return maps->num_made() == 8; }));
+  sizes[QStringLiteral("maps")] = width_of(QStringLiteral("maps"), QStringLiteral(".png"));
   canvas_->SetPictureWidth(2000);
   for (const auto& [name, size] : sizes) {
     const QSize chosen = width_of(name, QStringLiteral("-wide.png"));

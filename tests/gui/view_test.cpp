@@ -2,8 +2,10 @@
 // The View menu and the small texts: what is checked, what a tooltip says, and the whole screen.
 #include <QAction>
 #include <QComboBox>
+#include <QFile>
 #include <QHeaderView>
 #include <QHelpEvent>
+#include <QImage>
 #include <QLabel>
 #include <QLineEdit>
 #include <QListWidget>
@@ -17,6 +19,8 @@
 
 #include "head_table.h"
 #include "shell_fixture.h"
+#include "startup_watch.h"
+#include "watchdog.h"
 
 namespace headscope::gui_test {
 namespace {
@@ -86,6 +90,35 @@ TEST_F(ViewTest, TooltipOfACellGivesEveryUnit) {
     EXPECT_TRUE(line.match(tip).hasMatch()) << metric.name << " in " << tip.toStdString();
   }
   EXPECT_GE(with_unit, 4);
+}
+
+// A picture of the guide is of the map, not of what has just been said over it.
+TEST_F(ViewTest, APictureOfTheWindowHasNoNotice) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  const auto count_of_notice = [](const QImage& picture) {
+    const QRgb ground = QColor(38, 92, 140).rgb();
+    int64_t count = 0;
+    for (int y = 0; y < picture.height(); ++y) {
+      for (int x = 0; x < picture.width(); ++x) count += picture.pixel(x, y) == ground ? 1 : 0;
+    }
+    return count;
+  };
+  window_->commands()[Command::kCopyViewCommand]->trigger();
+  ASSERT_GT(count_of_notice(window_->grab().toImage()), 1000) << "otherwise the case says nothing";
+  const QString path = File(QStringLiteral("window.png"));
+  qputenv("HEADSCOPE_PICTURE", path.toLocal8Bit());
+  qputenv("HEADSCOPE_COMMANDS", "copy-view-command");
+  ui::StartupWatch::FromEnvironment(window_.get());
+  qunsetenv("HEADSCOPE_PICTURE");
+  qunsetenv("HEADSCOPE_COMMANDS");
+  window_->update();
+  ASSERT_TRUE(WaitFor([&] { return QFile::exists(path) && !window_->isVisible(); }));
+  const QImage picture(path);
+  ASSERT_EQ(picture.size(), window_->size() * window_->devicePixelRatioF());
+  EXPECT_EQ(count_of_notice(picture), 0);
+  // The window is drawn and written in one event, behind which it ends: nobody waits for it.
+  for (const std::string& hit : static_cast<WatchedApplication*>(qApp)->TakeHits())
+    EXPECT_EQ(hit.rfind("QTimer", 0), 0U) << hit;
 }
 
 TEST_F(ViewTest, StatusBarTellsAKeyBehindTheWindowFromAnUnlikelyOne) {

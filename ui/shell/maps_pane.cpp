@@ -281,8 +281,10 @@ bool MapsView::viewportEvent(QEvent* event) {
 QString MapsView::WhyNoPicture() const {
   const auto& heads = state_->heads.trace().heads;
   if (heads.empty()) return tr("no trace is open");
-  const bool has_all = std::all_of(heads.begin(), heads.end(), [this](analysis::HeadId head) {
-    return images_.contains(head) || refused_.contains(head) || !viewport()->rect().intersects(RectOf(head));
+  const bool is_behind = visibleRegion().isEmpty();  // a tab, where the pane has no size that says what is in sight
+  const bool has_all = std::all_of(heads.begin(), heads.end(), [&](analysis::HeadId head) {
+    const bool is_drawn = is_behind || viewport()->rect().intersects(RectOf(head));
+    return images_.contains(head) || refused_.contains(head) || !is_drawn;
   });
   return has_all ? QString() : tr("its maps are not made yet: show the pane until they are");
 }

@@ -28,7 +28,7 @@ class MapsView : public QAbstractScrollArea {
   explicit MapsView(WindowState* state, QWidget* parent = nullptr);
 
   size_t num_made() const { return images_.size(); }
-  QString WhyNoPicture() const;  // empty: every map in sight is there
+  QString WhyNoPicture() const;  // empty: every map that it would draw is there
   // Where a head's map lies, in the viewport's coordinates.
   QRect RectOf(analysis::HeadId head) const;
   std::optional<analysis::HeadId> HeadAt(QPoint at) const;
