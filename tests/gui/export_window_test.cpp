@@ -175,7 +175,7 @@ TEST_F(ReachTest, AReportHasTheHeadsTheRunsAndPictures) {
   const QString drawn = File(QStringLiteral("drawn.png"));
   RunInShell(command, drawn);
   ASSERT_FALSE(QImage(drawn).isNull());
-  EXPECT_EQ(QImage(File(QStringLiteral("report-0-2.png"))), QImage(drawn));
+  EXPECT_EQ(QImage(File(QStringLiteral("report-0-2.png"))), QImage(drawn)) << command.toStdString();
   EXPECT_TRUE(page.contains("a-shape"));
   EXPECT_TRUE(page.contains("Head 0:2"));
 }
