@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <iterator>
 
 #include "analysis/figure_drawing.h"
@@ -21,10 +20,6 @@ namespace {
 
 // Of a page, until its panels have room.
 constexpr double kLargerPages[] = {1, 1.4, 2, 2.8, 4};
-
-std::string NameOf(const data::TraceReader& reader) {
-  return std::filesystem::path(reader.path()).stem().string();
-}
 
 // Those of the drawing that the trace has.
 std::vector<analysis::HeadId> HeadsIn(const data::TraceReader& reader, const std::vector<analysis::HeadId>& wanted) {

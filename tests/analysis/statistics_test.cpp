@@ -506,6 +506,18 @@ TEST(Statistics, WhatTheCpuComputedForAHeadOnAGpuIsNamed) {
   EXPECT_EQ(CpuStatisticsNote({&one, &from_q, &other}), "one, other have no GPU version and were computed on the CPU");
 }
 
+// Where one number stands for a head: the window's first colours, the classes' target, what every analysis computes.
+TEST(Metrics, QuoteSparsityAtOneTarget) {
+  EXPECT_EQ(QuotedSparsity(), "sparsity_0.95");
+  EXPECT_EQ(Metrics().front().name, QuotedSparsity());
+  HeadStatistics head;
+  head.sparsity = {{0.9, 0.5}, {0.95, 0.25}};
+  EXPECT_EQ(MetricValue(head, QuotedSparsity()), 0.25);
+  EXPECT_THAT(StatisticsOptions{}.cra_targets, ::testing::Contains(kQuotedCra));
+  EXPECT_EQ(CraText(0.9), "0.90");
+  EXPECT_EQ(CraText(0.995), "0.995");
+}
+
 // What report, demo and figures take from the list of metrics, in place of lists of names.
 TEST(Metrics, SayWhereTheyAreShown) {
   const auto named = [](auto&& chosen) {

@@ -262,7 +262,7 @@ class Refusals(TraceCase):
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         said = run("capture", MODEL, "--prompt", spaces, "-o", self.path / "none.h5", code=2).stderr
         self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before, 1 * command_line.PATIENCE)
-        self.assertIn("spaces.txt has at least ", said)
+        self.assertIn("spaces.txt: the prompt has at least ", said)
         spaces.unlink()
 
     def test_info_says_what_capture_would_refuse(self):

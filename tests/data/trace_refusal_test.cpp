@@ -108,6 +108,8 @@ void ExpectOneSentence(const TraceLayout& layout, const BadFile& bad) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr(path + ": "), HasSubstr(bad.field), HasSubstr(bad.problem)));
     EXPECT_THAT(error.what(), ::testing::AnyOf(HasSubstr("capture"), HasSubstr("headscope.open")));
     EXPECT_THAT(error.what(), ::testing::Not(HasSubstr("\n")));
+    EXPECT_EQ(error.fault().file, path);
+    EXPECT_NE(error.fault().remedy, "") << error.what();
   }
 }
 
@@ -441,6 +443,8 @@ void ExpectRefusal(const std::string& path, const std::string& problem) {
     FAIL() << path << " was read";
   } catch (const BadInputError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr(path), HasSubstr(problem)));
+    EXPECT_EQ(error.fault().file, path);
+    EXPECT_NE(error.fault().remedy, "") << error.what();
   }
 }
 

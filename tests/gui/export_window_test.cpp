@@ -9,11 +9,16 @@
 #include <QListWidget>
 #include <QPushButton>
 #include <QRegularExpression>
+#include <QSignalSpy>
+#include <algorithm>
+#include <cstdlib>
 #include <map>
 
+#include "canvas_layout.h"
 #include "maps_pane.h"
 #include "reach_fixture.h"
 #include "tune_dialog.h"
+#include "view_transform.h"
 
 namespace headscope::gui_test {
 namespace {
@@ -41,6 +46,69 @@ TEST_F(ReachTest, TheMapGoesToTheClipboardAsItIsExported) {
     ASSERT_FALSE(copied.isNull());
     EXPECT_EQ(copied.convertToFormat(QImage::Format_RGB32), exported) << ground.toStdString();
   }
+}
+
+// The PNG is the canvas's own, with its caption and curves; SVG, PDF and the report's pictures are painted elsewhere.
+// Score by score both have the same colour, kept or not.
+TEST_F(ReachTest, AMapAsPngHasTheColoursOfTheMapAsSvg) {
+  Open({0, 2});
+  Use("streaming-llm", "n_sink=4,n_local=64,n_dilated=0");
+  canvas_->ZoomTo(260, 380, 180, 300);
+  ASSERT_TRUE(WaitForCanvas());
+  const ui::HeadCanvas::Part part = canvas_->VisiblePart();
+  const QString svg = File(QStringLiteral("map.svg"));
+  AnswerFileDialog(svg, QStringLiteral("*.svg"));
+  ASSERT_TRUE(Finish(Command::kExportCanvas));
+  const QByteArray text = Contents(svg), before = "data:image/png;base64,";
+  const qsizetype begin = text.indexOf(before) + before.size();
+  const QImage painted = QImage::fromData(QByteArray::fromBase64(text.mid(begin, text.indexOf('"', begin) - begin)));
+  const int64_t columns = part.column_end - part.column_begin, rows = part.row_end - part.row_begin;
+  ASSERT_GT(painted.width(), 3 * columns) << "a score has some pixels";
+  ASSERT_GT(painted.height(), 3 * rows);
+
+  const double scale = 2;
+  const QSize size = canvas_->PictureSize() * scale;
+  QSignalSpy made(canvas_, &ui::HeadCanvas::PictureMade);
+  canvas_->MakePicture(size, scale);
+  ASSERT_TRUE(WaitFor([&] { return made.size() == 1; }, 60000));
+  const QImage drawn = made[0][0].value<QImage>();
+  ASSERT_EQ(drawn.size(), size);
+  // What the window shows, as large as it fits the picture's map.
+  const QPointF middle = canvas_->PixelOf(part.row_begin + 5, part.column_begin + 5);
+  const QRectF map = canvas_->MapRect();
+  const double scores = canvas_->ScoresPerPixel();
+  const ui::CanvasLayout layout =
+      ui::LayOutCanvas(drawn.width() / scale, drawn.height() / scale, {.profiles = true, .captions = true});
+  const double row_begin = static_cast<double>(part.row_begin) + 5.5 - (middle.y() - map.top()) * scores,
+               column_begin = static_cast<double>(part.column_begin) + 5.5 - (middle.x() - map.left()) * scores;
+  ui::ViewTransform view;
+  view.SetMap(static_cast<int64_t>(window_->store()->trace().num_rows), window_->store()->trace().num_tokens);
+  view.SetViewport(layout.map);
+  view.ZoomTo({.row_begin = row_begin,
+               .row_end = row_begin + map.height() * scores,
+               .column_begin = column_begin,
+               .column_end = column_begin + map.width() * scores});
+  int compared = 0, grey = 0, differing = 0;
+  for (int64_t row = part.row_begin + 1; row < part.row_end - 1; ++row) {
+    for (int64_t column = part.column_begin + 1; column < std::min(part.column_end - 1, row); ++column) {
+      const double x = view.ColumnToX(static_cast<double>(column) + 0.5),
+                   y = view.RowToY(static_cast<double>(row) + 0.5);
+      if (!layout.map.Contains(x - 2, y - 2) || !layout.map.Contains(x + 2, y + 2)) continue;
+      const QColor png = drawn.pixelColor(static_cast<int>(x * scale), static_cast<int>(y * scale)),
+                   page = painted.pixelColor(
+                       static_cast<int>((2 * (column - part.column_begin) + 1) * painted.width() / (2 * columns)),
+                       static_cast<int>((2 * (row - part.row_begin) + 1) * painted.height() / (2 * rows)));
+      ++compared;
+      grey += png.red() == png.green() && png.green() == png.blue() ? 1 : 0;
+      const int most = std::max(
+          {std::abs(png.red() - page.red()), std::abs(png.green() - page.green()), std::abs(png.blue() - page.blue())});
+      differing += most > 2 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(compared, 5000);
+  EXPECT_GT(grey, 1000) << "what the method leaves out";
+  EXPECT_GT(compared - grey, 1000);
+  EXPECT_EQ(differing, 0) << "of " << compared;
 }
 
 TEST_F(ReachTest, AnExportedMaskIsTheOneThatTheCommandLineSaves) {

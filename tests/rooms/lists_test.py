@@ -35,7 +35,36 @@ def unlisted(folder, files, shape, listed):
     return {name: file for name, file in defined(folder, files, shape).items() if name not in lines}
 
 
+# Names that an entry gives itself, and the rooms that take them from the list: what repeats one decides by it, or goes stale.
+TASK, FAMILY = r'name\(\) const override \{ return "([^"]+)"; \}', r'(?:model_type = |Layout\()"([^"]+)"'
+NAMES = (("eval/tasks", TASK, ("eval", "capture", "ui", "app")), ("model/families", FAMILY, ("model", "sparse_model", "eval", "capture", "analysis", "ui", "app")))
+OTHER_WORDS = {("model/tokenizer/script_runs.cpp", "Yi")}  # a script of Unicode's
+
+
+def repeated(folder, home, shape, rooms):
+    """(file, name) of every name of an entry in `home` that is written out elsewhere, and how many names there are."""
+    names = {name for path in sorted((folder / home).glob("*.cpp")) for name in re.findall(shape, path.read_text())}
+    sources = (path for room in rooms for path in sorted((folder / room).rglob("*")) if path.suffix in (".cpp", ".h") and folder / home != path.parent)
+    found = {(str(path.relative_to(folder)), name) for path in sources for name in names & set(re.findall(r'"([^"\n]*)"', path.read_text()))}
+    return found - OTHER_WORDS, len(names)
+
+
 class Lists(unittest.TestCase):
+    def test_an_entrys_name_is_written_once(self):
+        for home, shape, rooms in NAMES:
+            with self.subTest(home):
+                found, names = repeated(SOURCE, home, shape, rooms)
+                self.assertGreater(names, 10, "or the test looks at nothing")
+                self.assertEqual(found, set())
+
+    def test_finds_a_name_that_is_repeated(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            for path, text in (("eval/tasks/pass_key.cpp", 'name() const override { return "passkey"; }'), ("app/a.cpp", 'std::string task = "passkey";'), ("app/b.cpp", '"a passkey"')):
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path).write_text(text)
+            self.assertEqual(repeated(folder, *NAMES[0]), ({("app/a.cpp", "passkey")}, 1))
+
     def test_every_entry_has_its_line(self):
         for files, shape, listed in LISTS:
             with self.subTest(listed):

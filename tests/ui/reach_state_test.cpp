@@ -126,7 +126,7 @@ TEST(PaneOffersTest, PicturesAreListedInOrderAndGoWithTheirPane) {
   const auto offer = [&](QObject* pane, const char* name) {
     offers.OfferPicture(pane, {.name = QLatin1String(name),
                                .title = QStringLiteral("A title"),
-                               .write = [](const QString& path) { return path; },
+                               .write = [](const QString& path, int) { return path; },
                                .why_not = [] { return QString(); }});
   };
   offer(&first, "b");
