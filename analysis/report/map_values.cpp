@@ -206,7 +206,8 @@ std::vector<std::array<double, kNumKeptBy>> OverlapShares(const kernels::SparseI
 }  // namespace
 
 CommonPart PartInCommon(const HeadTensors& head, const HeadTensors* other) {
-  if (other == nullptr) throw UsageError("the difference of two heads needs the other one: choose it");
+  if (other == nullptr)
+    throw UsageError({.problem = "the difference of two heads needs the other one", .remedy = "choose it"});
   if (other->num_tokens == head.num_tokens && other->row_positions == head.row_positions)
     return {head.num_rows, head.num_tokens, false};
   // A causal row has the same keys in a trace that goes on behind it.
@@ -218,11 +219,12 @@ CommonPart PartInCommon(const HeadTensors& head, const HeadTensors* other) {
     const int64_t columns = head.row_positions[static_cast<size_t>(rows - 1)] + int64_t{1};
     if (columns <= std::min(head.num_tokens, other->num_tokens)) return {rows, columns, true};
   }
-  throw UsageError("head " + HeadName(other->id) + " has " + std::to_string(other->num_rows) + " queries of " +
-                   std::to_string(other->num_tokens) + " tokens, and head " + HeadName(head.id) + " has " +
-                   std::to_string(head.num_rows) + " of " + std::to_string(head.num_tokens) +
-                   ", and they do not begin with the same queries and keys: choose traces that recorded the same rows "
-                   "from the first token on");
+  throw UsageError({.problem = "head " + HeadName(other->id) + " has " + std::to_string(other->num_rows) +
+                               " queries of " + std::to_string(other->num_tokens) + " tokens, and head " +
+                               HeadName(head.id) + " has " + std::to_string(head.num_rows) + " of " +
+                               std::to_string(head.num_tokens) +
+                               ", and they do not begin with the same queries and keys",
+                    .remedy = "choose traces that recorded the same rows from the first token on"});
 }
 
 MapValues ComputeMapValues(const HeadTensors& head, const RenderSources& sources, const RenderRequest& request,

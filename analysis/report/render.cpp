@@ -116,10 +116,11 @@ Region Within(const CommonPart& part, Region region, const HeadTensors& head) {
   region.row_end = std::min(region.row_end, part.num_rows);
   region.column_end = std::min(region.column_end, part.num_columns);
   if (region.row_begin < region.row_end && region.column_begin < region.column_end) return region;
-  throw UsageError("rows from " + std::to_string(region.row_begin) + " and columns from " +
-                   std::to_string(region.column_begin) + " of head " + HeadName(head.id) +
-                   ": the other head has none of them in common with it; choose rows inside 0:" +
-                   std::to_string(part.num_rows) + " and columns inside 0:" + std::to_string(part.num_columns));
+  throw UsageError({.field = "rows from " + std::to_string(region.row_begin) + " and columns from " +
+                             std::to_string(region.column_begin) + " of head " + HeadName(head.id),
+                    .problem = "the other head has none of them in common with it",
+                    .remedy = "choose rows inside 0:" + std::to_string(part.num_rows) +
+                              " and columns inside 0:" + std::to_string(part.num_columns)});
 }
 
 // As many texels as there are pixels, or as there are rows (columns) where those are fewer: then one is several pixels

@@ -2,6 +2,7 @@
 #include "bench/runner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -85,13 +86,25 @@ class Runner {
     if (report_.interrupted) ThrowStopped();
   }
 
+  // As many as were asked for, and fewer where a product would take longer than half a second: a CPU without AVX-512
+  // multiplies bf16 a number at a time, a thousand times slower than others.
+  int64_t ProductRows(kernels::DType dtype) {
+    constexpr int64_t kTrial = 256;
+    constexpr double kMostMs = 500;
+    if (!device_.is_host() || options_.product_rows <= kTrial) return options_.product_rows;
+    const auto trial = model::MakeMatrixProduct(kTrial, ElementTypeOf(dtype), device_.device(), options_.num_threads);
+    Time([&] { trial->Run(); });  // the first begins threads
+    const double ms = Time([&] { trial->Run(); });
+    const auto fits = static_cast<int64_t>(static_cast<double>(kTrial) * std::cbrt(kMostMs / std::max(ms, 1e-6)));
+    return std::clamp(fits / kTrial * kTrial, kTrial, options_.product_rows);
+  }
+
   void MeasureCeilings(kernels::DType dtype) {
-    const auto rows = static_cast<double>(options_.product_rows);
-    report_.product = {
-        .name = "matrix product", .size = options_.product_rows, .work = 2 * rows * rows * rows, .ms = {}};
-    Measure(
-        *model::MakeMatrixProduct(options_.product_rows, ElementTypeOf(dtype), device_.device(), options_.num_threads),
-        &report_.product);
+    const int64_t size = ProductRows(dtype);
+    const auto rows = static_cast<double>(size);
+    report_.product = {.name = "matrix product", .size = size, .work = 2 * rows * rows * rows, .ms = {}};
+    Measure(*model::MakeMatrixProduct(size, ElementTypeOf(dtype), device_.device(), options_.num_threads),
+            &report_.product);
     // Host memory is read faster than it is copied, and faster still where less is read: each decode row there has a
     // ceiling of its own.
     if (device_.is_host()) return;

@@ -122,7 +122,7 @@ TEST(WorkloadTest, FixedSetsMayBeAttendedToInFp8) {
   EXPECT_STREQ(workload.source(), "fixed");
   EXPECT_FALSE(ParseWorkload("blocks-80").fp8);
   EXPECT_THAT([] { ParseWorkload("fp8/vertical-slash"); },
-              testing::ThrowsMessage<UsageError>(HasSubstr("--methods fp8/vertical-slash: fp8/ takes a fixed set")));
+              testing::ThrowsMessage<UsageError>(HasSubstr("methods fp8/vertical-slash: fp8/ takes a fixed set")));
 }
 
 // A row in FP8 stands beside that of the same set in 16 bits: pairs are the same, so times say it.

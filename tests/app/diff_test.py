@@ -117,7 +117,7 @@ class Refusals(TraceCase):
             ((self.trace,), "TRACE_A TRACE_B"),
             ((self.trace, *method), "--method twice"),
             ((self.trace, self.trace, *method, *method), "--method twice"),
-            ((self.trace, *method, *method, "--all"), "leave them out"),
+            ((self.trace, *method, *method, "--all"), "leave it out"),
             ((self.trace, *method, "--method", "sparq"), "decode method"),
             ((self.trace, self.trace, "--metrics", "nonesuch"), "nonesuch"),
             ((self.trace, self.trace, "-o", self.path / "out.h5"), ".json or .csv"),

@@ -138,7 +138,7 @@ class Files(unittest.TestCase):
         copied = self.folder / "elsewhere.h5"
         shutil.copy(self.folder / "out-00002-of-00002.h5", copied)
         said = run("tune", self.folder / "out.h5", copied, "--method", "streaming-llm", "--target", "cra=0.9", "--quiet", code=2).stderr
-        self.assertIn("elsewhere.h5 is given twice", said)
+        self.assertIn("elsewhere.h5: it is given twice", said)
 
     def test_a_plan_and_a_batch_name_the_number(self):
         (self.folder / "plan.json").write_text('{"format": "headscope-record-1", "layers": [2, 5], "files": 2}')
