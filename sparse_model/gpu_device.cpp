@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -131,6 +132,13 @@ class GpuDevice final : public ModelDevice {
     // LibTorch has a current GPU of its own, which stays as it is.
     kernels::CudaDeviceScope scope;
     if (Status status = scope.Enter(call.device_ordinal); !status.ok()) return status;
+    // Asked once: the caller has a device of these for each GPU.
+    if (!has_fast_kernel_) {
+      kernels::CudaDeviceInfo info;
+      if (Status status = kernels::QueryCudaDevice(call.device_ordinal, &info); !status.ok()) return status;
+      has_fast_kernel_ = info.compute_capability == 90;
+    }
+    if (!*has_fast_kernel_) return {};
     problem.window = 0;
     const kernels::PrefillMethod& dense = kernels::PrefillBaseline();
     const kernels::ParameterValues values(dense.spec());
@@ -219,7 +227,8 @@ class GpuDevice final : public ModelDevice {
     return status.ok() && index != nullptr ? kernels::DownloadChecked(plan, view, index, /*stream=*/nullptr) : status;
   }
 
-  kernels::RunOptions options_;  // stop: of the call
+  kernels::RunOptions options_;          // stop: of the call
+  std::optional<bool> has_fast_kernel_;  // of the GPU that dense calls are on
   std::thread::id chosen_by_;
   int32_t ordinal_ = 0;
   std::map<std::array<int32_t, 3>, HostCache> caches_;  // by layer, first KV head and how many

@@ -35,8 +35,8 @@ class ModelDevice {
                                   const kernels::ParameterValues& values, kernels::SparseIndex* index,
                                   std::string* note) = 0;
   // Dense attention into the call's o and lse where an executor here is faster than LibTorch's; *attended: whether it
-  // is, and nothing is done where it is not, nor in a build without CUDA. Begins the pass itself. A GPU need not be
-  // done yet.
+  // is, and nothing is done where it is not, nor in a build without CUDA. Begins the pass itself, on one GPU for
+  // all calls of a device. A GPU need not be done yet.
   virtual kernels::Status DenseIfFaster(const model::AttentionCall& call, bool* attended) = 0;
   // Attends a step's selection into the call's o and lse. `first_token` of the call's tokens is the selection's token
   // 0.

@@ -12,6 +12,7 @@
 
 #include "attention_calls.h"
 #include "base/errors.h"
+#include "kernels/cuda_devices.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_resources.h"
 #include "sparse_model/own_dense.h"
@@ -246,6 +247,36 @@ TEST(GpuAttention, OwnDenseIsTheHosts) {
   layer = LayerOf(64);
   layer.causal = false;
   expect(layer, true, 0, 600, false, "rows that see later keys");
+}
+
+// Layers lie on GPUs of their own, pass after pass, and LibTorch's current one may be any.
+TEST(GpuAttention, OwnDenseKeepsToTheGpuOfEachLayer) {
+  kernels::CudaDeviceInfo info;
+  if (!kernels::QueryCudaDevice(1, &info).ok()) GTEST_SKIP() << "this machine has no second GPU";
+  if (info.compute_capability != 90) GTEST_SKIP() << "the second GPU has no fast kernel";
+  const SequenceData data(LayerOf(64), 700, /*bf16=*/true, 17);
+  const auto host = AttendByMethods({});
+  const PassOutput expected = AttendOnHost(*host, data, 0, 700, true);
+  const auto dense = OwnDense();
+  for (const int32_t gpu : {0, 1, 0, 1}) {
+    kernels::CudaDeviceScope scope;
+    ASSERT_TRUE(scope.Enter(gpu).ok());
+    const int32_t other = 1 - gpu;
+    int after = -1;
+    const PassOutput made = OnGpu(data).Attend(
+        [&](const model::AttentionCall& call) {
+          model::AttentionCall there = call;
+          there.device_ordinal = gpu;
+          ASSERT_TRUE(kernels::UseCudaDevice(other).ok());
+          EXPECT_TRUE(dense->Attend(there));
+          ASSERT_EQ(cudaGetDevice(&after), cudaSuccess);
+          ASSERT_TRUE(kernels::UseCudaDevice(gpu).ok());
+        },
+        0, 700, true);
+    EXPECT_EQ(after, other);
+    EXPECT_LE(LargestRelativeDifference(made.o, expected.o), 2e-2f) << gpu;
+    EXPECT_LE(LargestDifference(made.lse, expected.lse), 2e-3f) << gpu;
+  }
 }
 
 TEST(GpuAttention, RefusesWhatTheExecutorsDoNotTake) {
