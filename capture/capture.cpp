@@ -525,7 +525,7 @@ CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, con
     model::SessionOptions options = Plan::SessionOf(request);
     in_use->placement = PlaceLayers(request, std::max(in_use->most_tokens, layout.max_tokens));
     options.layer_devices = in_use->placement.layers;
-    options.dense_executor = sparse_model::OwnDense(options.num_threads);
+    options.dense_executor = sparse_model::OwnDense();
     in_use->transformer = model::OpenTransformer(request.model_dir, options, progress, stop);
     in_use->weights_sha256 = model::Checkpoint(request.model_dir).WeightsSha256(stop);
   }

@@ -185,7 +185,7 @@ std::vector<TaskScore> Evaluate(const EvaluateRequest& request, const std::funct
   std::vector<TaskScore> scores;
   try {
     model::SessionOptions options = request.session;
-    options.dense_executor = sparse_model::OwnDense(options.num_threads);
+    options.dense_executor = sparse_model::OwnDense();
     model::ModelSession session(request.model_dir, options, progress, stop);
     session.UseAttention(request.attention);
     Evaluation evaluation(request, questionnaire, tokenizer, total_tokens, &session, progress, on_answer, stop);

@@ -49,11 +49,6 @@ class HostDevice final : public ModelDevice {
     return status;
   }
 
-  Status DenseIfFaster(const model::AttentionCall&, bool* attended) override {
-    *attended = false;
-    return {};
-  }
-
   Status Decode(const model::AttentionCall& call, int32_t first_token,
                 const kernels::DecodeSelection& selection) override {
     Status status = kernels::DecodeCpu(StepFrom(ProblemOf(call), first_token), selection, Wide(call), options_);

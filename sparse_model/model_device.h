@@ -37,7 +37,10 @@ class ModelDevice {
   // Dense attention into the call's o and lse where an executor here is faster than LibTorch's; *attended: whether it
   // is, and nothing is done where it is not, nor in a build without CUDA. Begins the pass itself, on one GPU for
   // all calls of a device. A GPU need not be done yet.
-  virtual kernels::Status DenseIfFaster(const model::AttentionCall& call, bool* attended) = 0;
+  virtual kernels::Status DenseIfFaster(const model::AttentionCall& /*call*/, bool* attended) {
+    *attended = false;
+    return {};
+  }
   // Attends a step's selection into the call's o and lse. `first_token` of the call's tokens is the selection's token
   // 0.
   virtual kernels::Status Decode(const model::AttentionCall& call, int32_t first_token,

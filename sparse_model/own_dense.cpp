@@ -15,15 +15,13 @@ namespace {
 
 class OwnDenseExecutor final : public model::DenseExecutor {
  public:
-  explicit OwnDenseExecutor(int32_t num_threads) : options_{.num_threads = num_threads} {}
-
   bool Attend(const model::AttentionCall& call) override {
     const model::AttentionLayer& facts = *call.facts;
     if (!call.on_device || !facts.causal || facts.chunk > 0 || facts.selected > 0) return false;
     // A sink of minus infinity, for a head without one, is nothing that kernels take.
     if (!std::ranges::all_of(facts.sinks, [](float sink) { return std::isfinite(sink); })) return false;
     std::unique_ptr<ModelDevice>& device = gpus_[call.device_ordinal];
-    if (device == nullptr) device = MakeGpuDevice(options_);
+    if (device == nullptr) device = MakeGpuDevice({});
     bool attended = false;
     const kernels::Status status = device->DenseIfFaster(call, &attended);
     if (!status.ok()) CheckStatus(status, "dense attention in layer " + std::to_string(call.layer));
@@ -31,14 +29,13 @@ class OwnDenseExecutor final : public model::DenseExecutor {
   }
 
  private:
-  const kernels::RunOptions options_;
   std::map<int32_t, std::unique_ptr<ModelDevice>> gpus_;  // by ordinal: layers may lie on several
 };
 
 }  // namespace
 
-std::shared_ptr<model::DenseExecutor> OwnDense(int32_t num_threads) {
-  return std::make_shared<OwnDenseExecutor>(num_threads);
+std::shared_ptr<model::DenseExecutor> OwnDense() {
+  return std::make_shared<OwnDenseExecutor>();
 }
 
 }  // namespace headscope::sparse_model

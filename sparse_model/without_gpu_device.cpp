@@ -16,10 +16,6 @@ class NoGpu final : public ModelDevice {
                  kernels::SparseIndex*, std::string*) override {
     return Refusal();
   }
-  Status DenseIfFaster(const model::AttentionCall&, bool* attended) override {
-    *attended = false;
-    return {};
-  }
   Status Decode(const model::AttentionCall&, int32_t, const kernels::DecodeSelection&) override { return Refusal(); }
   Status WholeLse(const model::AttentionCall&) override { return Refusal(); }
   Status Output(const model::AttentionCall&, kernels::AttentionOutput*) override { return Refusal(); }

@@ -77,7 +77,7 @@ void RunAlone(const Arguments& arguments) {
   options.num_threads = arguments.threads;
   options.device = ParseDevice(arguments.device);
   if (arguments.chunk > 0) options.chunk_tokens = arguments.chunk;
-  options.dense_executor = sparse_model::OwnDense(arguments.threads);   // as every command has it
+  options.dense_executor = sparse_model::OwnDense();                    // as every command has it
   const auto attention = OwnAttention(arguments, /*trace_lse=*/false);  // outlives the session
   model::ModelSession session(arguments.model_dir, options);
   session.UseAttention(attention.get());

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """A trace's writer that the pump's thread makes, so that a model's pass does not wait while a file gets its skeleton."""
-
-
 import threading
 
 

@@ -85,8 +85,7 @@ TEST_F(UnsavedRunsTest, SavingThemOpensTheOtherTraceAndTheyAreInTheFile) {
   EXPECT_EQ(NumRuns(), 0);
   // One event makes three of Qt's dialogs, which a slow processor takes longer for than an event may; nobody has to
   // wait for them at a time.
-  for (const std::string& hit : static_cast<WatchedApplication*>(qApp)->TakeHits())
-    EXPECT_EQ(hit.rfind("QAction open: Shortcut", 0), 0U) << hit;
+  ExpectOnlyHitsOf("QAction open: Shortcut");
 }
 
 TEST_F(UnsavedRunsTest, QuittingAsksUntilTheyAreSaved) {

@@ -117,8 +117,7 @@ TEST_F(ViewTest, APictureOfTheWindowHasNoNotice) {
   ASSERT_EQ(picture.size(), window_->size() * window_->devicePixelRatioF());
   EXPECT_EQ(count_of_notice(picture), 0);
   // The window is drawn and written in one event, behind which it ends: nobody waits for it.
-  for (const std::string& hit : static_cast<WatchedApplication*>(qApp)->TakeHits())
-    EXPECT_EQ(hit.rfind("QTimer", 0), 0U) << hit;
+  ExpectOnlyHitsOf("QTimer");
 }
 
 TEST_F(ViewTest, StatusBarTellsAKeyBehindTheWindowFromAnUnlikelyOne) {

@@ -73,6 +73,11 @@ std::vector<std::string> WatchedApplication::TakeHits() {
   return std::exchange(hits_, {});
 }
 
+void ExpectOnlyHitsOf(const std::string& event) {
+  for (const std::string& hit : static_cast<WatchedApplication*>(qApp)->TakeHits())
+    EXPECT_EQ(hit.rfind(event, 0), 0U) << hit;
+}
+
 void WatchdogListener::OnTestEnd(const ::testing::TestInfo&) {
   for (const std::string& hit : application_->TakeHits())
     ADD_FAILURE() << hit << "; at most " << WatchedApplication::LimitMs() << " ms are allowed";

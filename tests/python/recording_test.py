@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 import unittest
 from unittest import mock
 
@@ -486,70 +487,60 @@ class Visibility(cases.FolderCase):
         self.assertIn("flex", problem("flex_attention", plain, True))
 
 
-def attention_that_may_tell(changes):
+class MayTell:
     """A kernel like those of GPUs, which make a log-sum-exp on request; its output is another by a bit where it was asked, if it `changes`."""
-    name = f"attention_that_{'changes' if changes else 'stays'}"
-    library = torch.library.Library("headscope_test", "FRAGMENT")
-    library.define(f"{name}(Tensor query, Tensor key, Tensor value, Tensor? attn_bias, bool compute_log_sumexp, float scale) -> (Tensor, Tensor)")
 
-    def attend(query, key, value, attn_bias, compute_log_sumexp, scale):
-        attention_that_may_tell.runs += 1
+    _schema = types.SimpleNamespace(
+        arguments=[types.SimpleNamespace(name=name) for name in ("query", "key", "value", "attn_bias", "compute_log_sumexp", "scale")]
+    )
+
+    def __init__(self, changes):
+        self.changes, self.runs = changes, 0
+
+    def __call__(self, query, key, value, attn_bias, compute_log_sumexp, scale):
+        self.runs += 1
         scores = query @ key.mT * scale
         output = scores.softmax(-1) @ value
-        if compute_log_sumexp and changes:
+        if compute_log_sumexp and self.changes:
             output = torch.nextafter(output, torch.zeros_like(output))
         # Rows are filled up, as some kernels do.
-        lse = torch.nn.functional.pad(scores.logsumexp(-1), (0, 3)) if compute_log_sumexp else query.new_empty(0)
-        return output, lse
-
-    library.impl(name, attend, "CPU")
-    return library, getattr(torch.ops.headscope_test, name).default
-
-
-attention_that_may_tell.runs = 0
+        return output, torch.nn.functional.pad(scores.logsumexp(-1), (0, 3)) if compute_log_sumexp else query.new_empty(0)
 
 
 class KernelsLse(unittest.TestCase):
     """A log-sum-exp that a kernel makes on request is asked for where the model gets the same bits, and nowhere else."""
 
     def told(self, changes, bias=None, asked=False, rows=(5, 5)):
-        library, kernel = attention_that_may_tell(changes)
-        known, interception._ON_REQUEST = interception._ON_REQUEST, (kernel,)
-        try:
-            found = []
+        """Whether each call's sum was told, and how often the last of them ran the kernel."""
+        kernel, found = MayTell(changes), []
+        with mock.patch.object(interception, "_ON_REQUEST", (kernel,)):
             for count in rows:
                 q, k, v = torch.randn(3, 2, 4, count, 8)
                 plain = kernel(q, k, v, bias, asked, 0.25)[0]
-                attention_that_may_tell.runs = 0
-                with interception._KernelsLse() as kernels:
-                    output = kernel(q, k, v, bias, asked, 0.25)[0]
+                kernel.runs = 0
+                kernels = interception._KernelsLse()
+                output = kernels.__torch_dispatch__(kernel, (), (q, k, v, bias, asked, 0.25))[0]
                 self.assertTrue(torch.equal(output, plain))
                 lse = kernels.of(q)
                 if lse is not None:
                     torch.testing.assert_close(lse, (q @ k.mT * 0.25).logsumexp(-1))
                 found.append(lse is not None)
-            return found
-        finally:
-            interception._ON_REQUEST = known
-            library._destroy()
+        return found, kernel.runs
 
     def test_it_is_asked_for(self):
-        self.assertEqual(self.told(changes=False, rows=(5, 5, 3, 5)), [True] * 4)
-        self.assertEqual(attention_that_may_tell.runs, 1)
+        self.assertEqual(self.told(changes=False, rows=(5, 5, 3, 5)), ([True] * 4, 1))
 
     def test_a_single_row_costs_less_than_asking(self):
-        self.assertEqual(self.told(changes=False, rows=(1,)), [False])
-        self.assertEqual(attention_that_may_tell.runs, 1)
+        self.assertEqual(self.told(changes=False, rows=(1,)), ([False], 1))
 
     def test_a_kernel_whose_output_changes_is_left_alone(self):
-        self.assertEqual(self.told(changes=True), [False, False])
-        self.assertEqual(attention_that_may_tell.runs, 1)  # the first call of the shape said so
+        self.assertEqual(self.told(changes=True), ([False, False], 1))  # the first call of the shape said so
 
     def test_what_the_model_asks_for_itself_is_taken(self):
-        self.assertEqual(self.told(changes=True, asked=True), [True, True])
+        self.assertEqual(self.told(changes=True, asked=True)[0], [True, True])
 
     def test_a_bias_is_left_alone(self):
-        self.assertEqual(self.told(changes=False, bias=torch.zeros(5, 5)), [False, False])
+        self.assertEqual(self.told(changes=False, bias=torch.zeros(5, 5))[0], [False, False])
 
 
 class Refusals(RecordingCase):
