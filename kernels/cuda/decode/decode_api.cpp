@@ -9,6 +9,7 @@
 #include "decode/decode_check.h"
 #include "decode/decode_launch.h"
 #include "decode/dense_plan.h"
+#include "decode/operands_of.h"
 #include "decode/sparq_plan.h"
 #include "kernels/cuda_decode.h"
 #include "kernels/cuda_resources.h"
@@ -17,34 +18,10 @@ namespace headscope::kernels {
 namespace {
 
 using decode::DecodeDevice;
-using decode::DecodeOperands;
 using decode::DenseParams;
 using decode::SparqParams;
 using decode::SparqPlan;
 using decode::WithSinks;
-
-DecodeOperands Operands(const AttentionProblem& problem, const AttentionOutput& output) {
-  DecodeOperands x{};
-  x.q = problem.q.data;
-  x.k = problem.k.data;
-  x.v = problem.v.data;
-  x.o = output.o.data;
-  x.q_batch = problem.q.batch_stride;
-  x.q_head = problem.q.head_stride;
-  x.k_batch = problem.k.batch_stride;
-  x.k_head = problem.k.head_stride;
-  x.k_row = problem.k.row_stride;
-  x.v_batch = problem.v.batch_stride;
-  x.v_head = problem.v.head_stride;
-  x.v_row = problem.v.row_stride;
-  x.o_batch = output.o.batch_stride;
-  x.o_head = output.o.head_stride;
-  x.num_kv_heads = problem.num_kv_heads;
-  x.group = problem.GroupSize();
-  x.seq_k = problem.seq_k;
-  x.scale = problem.EffectiveScale();
-  return x;
-}
 
 std::string Describe(const char* kernel, const AttentionProblem& problem) {
   return std::string(kernel) + " (batch " + std::to_string(problem.batch) + ", heads " +
@@ -109,7 +86,7 @@ Status DecodeDenseCuda(const AttentionProblem& whole, const AttentionOutput& out
     return status;
   }
   WithSinks<DenseParams> params{plan.params, SinksOf(problem)};
-  params.x = Operands(problem, output);
+  params.x = decode::OperandsOf(problem, output);
   params.lse = output.lse;
   params.messages = static_cast<char*>(workspace) + plan.messages;
   params.soft_cap = problem.soft_cap;
@@ -138,7 +115,7 @@ Status DecodeSparqCuda(const AttentionProblem& problem, const SparqCudaOptions& 
     return status;
   }
   char* scratch = static_cast<char*>(workspace);
-  params.x = Operands(problem, output);
+  params.x = decode::OperandsOf(problem, output);
   params.kt = transposed.data;
   params.kt_batch = transposed.batch_stride;
   params.kt_head = transposed.head_stride;

@@ -22,7 +22,7 @@ namespace {
 
 using decode::QuestParams;
 
-Status Invalid(const std::string& message) {
+Status InvalidPages(const std::string& message) {
   return {StatusCode::kInvalidArgument, message};
 }
 
@@ -35,12 +35,12 @@ constexpr int64_t kPagesOfTurn = 64, kMostPagesEach = 256;
 
 Status CheckBounds(const AttentionProblem& problem, int32_t page_size, const CudaPageBounds& bounds) {
   if (page_size < 1 || page_size > 1024)
-    return Invalid("page_size " + std::to_string(page_size) + ": it must lie in 1 .. 1024");
+    return InvalidPages("page_size " + std::to_string(page_size) + ": it must lie in 1 .. 1024");
   if (Status status = CheckPointer("bounds.data", bounds.data, 16); !status.ok()) return status;
   const int64_t least = int64_t{NumPages(problem, page_size)} * 2 * problem.head_dim;
   if (bounds.list_stride >= least && bounds.list_stride % 8 == 0) return {};
-  return Invalid("bounds.list_stride " + std::to_string(bounds.list_stride) + ": it must be at least " +
-                 std::to_string(least) + " elements, 2 * head_dim a page, and a multiple of 8");
+  return InvalidPages("bounds.list_stride " + std::to_string(bounds.list_stride) + ": it must be at least " +
+                      std::to_string(least) + " elements, 2 * head_dim a page, and a multiple of 8");
 }
 
 struct Scratch {
@@ -90,8 +90,8 @@ Status UpdatePageBoundsCuda(const AttentionProblem& problem, int32_t page_size, 
   if (Status status = decode::CheckKeys(problem); !status.ok()) return status;
   if (Status status = CheckBounds(problem, page_size, bounds); !status.ok()) return status;
   if (first_token < 0 || first_token >= problem.seq_k) {
-    return Invalid("first_token " + std::to_string(first_token) + ": it must lie in 0 .. seq_k - 1 (" +
-                   std::to_string(problem.seq_k - 1) + ")");
+    return InvalidPages("first_token " + std::to_string(first_token) + ": it must lie in 0 .. seq_k - 1 (" +
+                        std::to_string(problem.seq_k - 1) + ")");
   }
   CurrentDevice device;
   if (Status status = FindCurrentDevice(&device); !status.ok()) return status;
@@ -125,7 +125,7 @@ Status DecodeQuestCuda(const AttentionProblem& problem, const QuestCudaOptions& 
   CudaSelection selection;
   if (Status status = LayOut(problem, options, &scratch, &selection); !status.ok()) return status;
   if (workspace == nullptr || workspace_bytes < static_cast<size_t>(scratch.total))
-    return Invalid("workspace: " + std::to_string(scratch.total) + " bytes are needed (QuestWorkspaceBytes)");
+    return InvalidPages("workspace: " + std::to_string(scratch.total) + " bytes are needed (QuestWorkspaceBytes)");
   if (Status status = CheckPointer("workspace", workspace, 256); !status.ok()) return status;
   if (Status status = decode::CheckDecodeOnDevice(problem, output, {}, nullptr, nullptr, workspace, stream);
       !status.ok()) {

@@ -11,6 +11,7 @@
 #include "decode/chained_selection.h"
 #include "decode/decode_check.h"
 #include "decode/dense_plan.h"
+#include "decode/operands_of.h"
 #include "decode/selection_params.h"
 #include "device_memory.h"
 #include "device_pointers.h"
@@ -120,27 +121,6 @@ Status CheckSelectionView(const AttentionProblem& problem, const CudaSelection& 
   return CheckPointer("selection.pages", selection.pages, 4);
 }
 
-decode::DecodeOperands Operands(const AttentionProblem& problem, const AttentionOutput& output) {
-  return {.q = problem.q.data,
-          .k = problem.k.data,
-          .v = problem.v.data,
-          .o = output.o.data,
-          .q_batch = problem.q.batch_stride,
-          .q_head = problem.q.head_stride,
-          .k_batch = problem.k.batch_stride,
-          .k_head = problem.k.head_stride,
-          .k_row = problem.k.row_stride,
-          .v_batch = problem.v.batch_stride,
-          .v_head = problem.v.head_stride,
-          .v_row = problem.v.row_stride,
-          .o_batch = output.o.batch_stride,
-          .o_head = output.o.head_stride,
-          .num_kv_heads = problem.num_kv_heads,
-          .group = problem.GroupSize(),
-          .seq_k = problem.seq_k,
-          .scale = problem.EffectiveScale()};
-}
-
 }  // namespace
 
 Status UploadSelection(const AttentionProblem& problem, const DecodeSelection& selection,
@@ -245,7 +225,7 @@ Status decode::AttendSelection(const AttentionProblem& problem, const CudaSelect
   if (!status.ok()) return status;
   decode::WithSinks<decode::SelectionParams> params{};
   params.sinks = SinksOf(problem);
-  params.x = Operands(problem, output);
+  params.x = decode::OperandsOf(problem, output);
   params.soft_cap = problem.soft_cap;
   params.lse = output.lse;
   params.page_size = selection.page_size;
