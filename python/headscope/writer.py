@@ -4,7 +4,6 @@
 Use: create, append_tokens, append_rows, write and advance for every layer of a forward pass, flush at least once a second, finish. The objects, their
 types, chunks and attributes are those of the C++ writer (data/trace), and so is what a killed writer leaves. Memory does not depend on the trace's size.
 """
-import math
 import os
 import weakref
 
@@ -13,12 +12,12 @@ from h5py import h5a, h5d, h5f, h5g, h5i, h5p, h5s, h5t
 
 from headscope import layout as trace_layout
 from headscope.errors import FailedError
+from headscope.growing import Chunks, Growing
 from headscope.layout import TENSORS
 
 DISK_RESERVE = 8 << 20  # free space that must remain beside the data
-OPEN_CHUNK_BUDGET = 512 << 20  # of open chunks that HDF5 keeps in memory, all datasets together
+OPEN_CHUNK_BUDGET = 512 << 20  # of open chunks that stay in memory, all datasets together
 SMALL_CACHE = 1 << 20
-CHECKSUM_BYTES = 4
 
 
 def _text_type(size):
@@ -90,60 +89,6 @@ def _numbers(parent, name, values):
     _whole(parent, name, h5t.STD_I32LE, h5s.create_simple((len(values),)), np.asarray(values, "<i4"), "1")
 
 
-def _next_prime(number):
-    while number < 2 or any(number % divisor == 0 for divisor in range(2, math.isqrt(number) + 1)):
-        number += 1
-    return number
-
-
-class _Growing:
-    """A dataset that grows along one axis. A chunk spans one item of each axis before it and everything of those after it."""
-
-    def __init__(self, parent, name, kind, extents, axis, chunk_items, axes, unit, cache_bytes):
-        self.kind, self.extents, self.axis = kind, list(extents), axis
-        self.chunk_items = chunk_items
-        self.item_bytes = kind.get_size() * math.prod(extents[axis + 1 :])
-        self.num_heads = math.prod(extents[:axis])
-        chunk = [1] * axis + [chunk_items] + list(extents[axis + 1 :])
-        creation = h5p.create(h5p.DATASET_CREATE)
-        creation.set_obj_track_times(False)
-        creation.set_chunk(tuple(chunk))
-        creation.set_fletcher32()
-        creation.set_attr_phase_change(64, 0)
-        # Each head of each layer has one open chunk at its end; they all stay in memory, up to cache_bytes.
-        chunk_bytes = chunk_items * self.item_bytes
-        open_chunks = min(self.num_heads, max(1, cache_bytes // chunk_bytes))
-        access = h5p.create(h5p.DATASET_ACCESS)
-        access.set_chunk_cache(_next_prime(open_chunks * 16 + 1), (open_chunks + 1) * chunk_bytes, 1.0)
-        limits = list(extents)
-        limits[axis] = h5s.UNLIMITED
-        space = h5s.create_simple(tuple(extents), tuple(limits))
-        self.dataset = h5d.create(parent, name.encode(), kind, space, dcpl=creation, dapl=access)
-        _texts(self.dataset, "dimensions", axes)
-        _text(self.dataset, "units", unit)
-
-    def length(self):
-        return self.extents[self.axis]
-
-    def write(self, offset, values):
-        """Writes `values`, bytes of the dataset's own type and contiguous, at `offset`, and grows where it must."""
-        end = offset[self.axis] + values.shape[self.axis]
-        if end > self.length():
-            self.extents[self.axis] = end
-            self.dataset.set_extent(tuple(self.extents))
-        space = self.dataset.get_space()
-        space.select_hyperslab(tuple(offset), values.shape)
-        self.dataset.write(h5s.create_simple(values.shape), space, values, mtype=self.kind)
-
-    def append(self, values):
-        if len(values):
-            self.write((self.length(),) + (0,) * (values.ndim - 1), values)
-
-    def stored_bytes(self, length):
-        chunks = -(-length // self.chunk_items)
-        return self.num_heads * chunks * (self.chunk_items * self.item_bytes + CHECKSUM_BYTES)
-
-
 def open_vectors(layout):
     """Vectors that grow by one with a token, all heads of all layers: what shares the memory for open chunks."""
     return sum(spec.heads(layout.facts[slot]) for slot in range(len(layout.layers)) for name, spec in TENSORS.items() if spec.width and trace_layout.stores(layout, slot, name))
@@ -182,6 +127,7 @@ class TraceWriter:
         self.tokens_flushed = 0
         self.broken = False
         self._growing = []  # every growing dataset, and what it grows with
+        self._chunks = Chunks()
         self._expected_tokens = expected_tokens or layout.max_tokens
         self._expected_rows = expected_rows or self._expected_tokens
         access = h5p.create(h5p.FILE_ACCESS)
@@ -264,9 +210,12 @@ class TraceWriter:
         values = np.concatenate(sinks).astype("<f4")
         _whole(group, "sinks", h5t.IEEE_F32LE, h5s.create_simple(values.shape), values, "nat")
 
-    def _grow(self, kind, dataset):
-        self._growing.append((kind, dataset))
-        return dataset
+    def _grow(self, grows_with, parent, name, kind, extents, axis, chunk_items, axes, unit, cache_bytes):
+        growing = Growing(parent, name, kind, extents, axis, chunk_items, cache_bytes, self._chunks)
+        _texts(growing.dataset, "dimensions", axes)
+        _text(growing.dataset, "units", unit)
+        self._growing.append((grows_with, growing))
+        return growing
 
     def _create_tokens(self, root):
         group, layout, most = _group(root, "tokens"), self.layout, self._expected_tokens
@@ -275,7 +224,7 @@ class TraceWriter:
 
         def column(name, kind, expected, grows="tokens", extents=(0,), axes=("token",), unit="1"):
             chunk = trace_layout.chunk_items(kind.get_size() * 16, expected)  # 16 KiB are enough here
-            return self._grow(grows, _Growing(group, name, kind, extents, 0, chunk, axes, unit, SMALL_CACHE))
+            return self._grow(grows, group, name, kind, extents, 0, chunk, axes, unit, SMALL_CACHE)
 
         self._ids = column("ids", h5t.STD_I32LE, most)
         self._phase = column("phase", _enumeration("PROMPT", "DECODE"), most)
@@ -303,7 +252,7 @@ class TraceWriter:
         self._tensors = []
         for number in range(len(self.parts)):
             self._create_part(group if number == 0 else _group(group, f"part_{number}"), self.parts[number], vectors)
-        self._q_rows = self._grow("rows", _Growing(group, "q_rows", h5t.STD_I32LE, (0,), 0, scalar_chunk, ("row",), "token", SMALL_CACHE))
+        self._q_rows = self._grow("rows", group, "q_rows", h5t.STD_I32LE, (0,), 0, scalar_chunk, ("row",), "token", SMALL_CACHE)
 
     def _create_part(self, group, slots, all_vectors):
         layout = self.layout
@@ -324,10 +273,10 @@ class TraceWriter:
                 axes.append("id" if name == "selection" else "dim")
                 chunk = trace_layout.chunk_items(spec.width(facts) * trace_layout.component_bytes(spec, layout.encoding), items)
                 cache = self._open_chunk_budget * heads * layers // all_vectors
-            tensors[name] = self._grow("rows" if spec.of_rows else "tokens", _Growing(group, name, kind, extents, 2, chunk, axes, spec.unit, cache))
+            tensors[name] = self._grow("rows" if spec.of_rows else "tokens", group, name, kind, extents, 2, chunk, axes, spec.unit, cache)
         chunk = trace_layout.chunk_items(32, self._expected_rows)
         cache = self._open_chunk_budget // 8 * layers // all_layers
-        tensors["lse_keys"] = self._grow("rows", _Growing(group, "lse_keys", h5t.STD_I64LE, (layers, 0), 1, chunk, ("layer", "row"), "token", cache))
+        tensors["lse_keys"] = self._grow("rows", group, "lse_keys", h5t.STD_I64LE, (layers, 0), 1, chunk, ("layer", "row"), "token", cache)
         self._tensors.append(tensors)
 
     def _create_cross_attention(self, root):
@@ -355,8 +304,8 @@ class TraceWriter:
                 axes.append("dim")
                 item_bytes = spec.width(facts) * kind.get_size()
             chunk = trace_layout.chunk_items(item_bytes, items)
-            growing = _Growing(group, name, kind, extents, 2, chunk, axes, spec.unit, self._open_chunk_budget // 8)
-            self._cross[name] = self._grow("rows" if spec.of_rows else "source", growing)
+            cache = self._open_chunk_budget // 8
+            self._cross[name] = self._grow("rows" if spec.of_rows else "source", group, name, kind, extents, 2, chunk, axes, spec.unit, cache)
 
     def write_cross(self, slot, name, first, values):
         """As write, of a layer's attention to the other sequence; `slot` counts the layout's cross_layers."""
@@ -447,6 +396,9 @@ class TraceWriter:
         rows = int(np.searchsorted(self.row_positions, whole))
 
         def action():
+            for _, growing in self._growing:
+                growing.write_begun()
+            self._chunks.write()
             h5f.flush(self.file, h5f.SCOPE_LOCAL)
             self._rows_flushed.write(np.array(rows, "<i8"))
             self._tokens_flushed.write(np.array(whole, "<i8"))

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Datasets of a trace that grow along one axis, and how their chunks reach the file.
+
+HDF5's own cache copies a chunk three times and sums it up on the thread that writes, slower than a disk takes it. So what is recorded of heads is put
+together here, a layer's open chunks in one block, and summed up on threads beside the one that writes, from which they go to the file as they are.
+"""
+import collections
+import concurrent.futures
+import ctypes
+import functools
+import math
+import os
+
+import numpy as np
+from h5py import h5d, h5p, h5s, h5t
+from h5py._objects import phil  # what h5py calls HDF5 under
+
+from headscope import checksum
+from headscope.checksum import CHECKSUM_BYTES
+
+_THREADS = 2
+_AT_ONCE = 1 << 20  # bytes that stay near a processor until they are summed up
+_FOR_THREADS = 256 << 10  # bytes: what is less is put into its place before a thread wakes up
+_DEFAULT_PROPERTIES = 0  # H5P_DEFAULT
+_SPARE_BLOCKS = 2  # new memory takes longer to be had than chunks to be put together
+
+
+@functools.cache
+def _threads():
+    return concurrent.futures.ThreadPoolExecutor(_THREADS, "headscope-chunks")
+
+
+os.register_at_fork(after_in_child=_threads.cache_clear)  # which has no such threads
+
+
+@functools.cache
+def _chunk_writer():
+    """H5Dwrite_chunk of h5py's own HDF5, or None. Called by h5py it keeps every other thread of Python waiting for the disk, the model's among them."""
+    try:
+        function = ctypes.CDLL(h5d.__file__).H5Dwrite_chunk
+    except (OSError, AttributeError):
+        return None
+    function.restype = ctypes.c_int
+    function.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_uint32, ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t, ctypes.c_void_p]
+    return function
+
+
+class _Block:
+    """The open chunks of a layer's heads, which grow together."""
+
+    def __init__(self, num_heads, chunk_bytes):
+        self.chunks = np.empty((num_heads, chunk_bytes + CHECKSUM_BYTES), np.uint8)
+        self.number = self.items = 0  # of each head's chunks; that are there
+        self.is_written = True  # as it is
+
+
+class Chunks:
+    """Of a file: the blocks that are to be written. Each is, while what comes after it is put together and summed up."""
+
+    def __init__(self):
+        self._waiting = collections.deque()
+
+    def prepare(self, num_heads, work):
+        """Has work(first, end) called for all heads, on threads. It is done when this returns."""
+        step = -(-num_heads // _THREADS)
+        parts = [_threads().submit(work, first, min(first + step, num_heads)) for first in range(0, num_heads, step)]
+        try:
+            self.write()
+        finally:
+            concurrent.futures.wait(parts)  # they read what is the caller's
+        for part in parts:
+            part.result()
+
+    def add(self, dataset, place, block, then):
+        """A block must stay as it is until `then` is called, by a later call."""
+        self.write(all_but=1)
+        self._waiting.append((dataset, place, block, then))
+
+    def write(self, all_but=0):
+        while len(self._waiting) > all_but:
+            dataset, place, block, then = self._waiting.popleft()
+            dataset.write_chunks(place, block)
+            then()
+
+
+class Growing:
+    """A dataset that grows along one axis. A chunk spans one item of each axis before it and everything of those after it.
+
+    `chunks`: of the file; cache_bytes bounds the open chunks that are kept in memory.
+    """
+
+    def __init__(self, parent, name, kind, extents, axis, chunk_items, cache_bytes, chunks):
+        self.kind, self.extents, self.axis = kind, list(extents), axis
+        self.chunk_items = chunk_items
+        self.item_bytes = kind.get_size() * math.prod(extents[axis + 1 :])
+        self.num_heads, self._heads_of_layer = math.prod(extents[:axis]), math.prod(extents[1:axis])
+        chunk = [1] * axis + [chunk_items] + list(extents[axis + 1 :])
+        creation = h5p.create(h5p.DATASET_CREATE)
+        creation.set_obj_track_times(False)
+        creation.set_chunk(tuple(chunk))
+        creation.set_fletcher32()
+        creation.set_attr_phase_change(64, 0)
+        self._chunk_bytes, self._cache_bytes = chunk_items * self.item_bytes, cache_bytes
+        self._chunks = chunks
+        # Of each layer: its open chunks, those that were written to last at the end, and how long it is. And some blocks for the next.
+        self._open, self._lengths, self._spare = {}, {}, []
+        access = h5p.create(h5p.DATASET_ACCESS)
+        access.set_chunk_cache(37, 2 * self._chunk_bytes, 1.0)
+        limits = list(extents)
+        limits[axis] = h5s.UNLIMITED
+        space = h5s.create_simple(tuple(extents), tuple(limits))
+        self.dataset = h5d.create(parent, name.encode(), kind, space, dcpl=creation, dapl=access)
+
+    def length(self):
+        return self.extents[self.axis]
+
+    def write(self, offset, values):
+        """Writes `values`, bytes of the dataset's own type and contiguous, at `offset`, and grows where it must. What is of heads goes on where it ended."""
+        end = offset[self.axis] + values.shape[self.axis]
+        if end > self.length():
+            self.extents[self.axis] = end
+            self.dataset.set_extent(tuple(self.extents))
+        if self.axis > 0:
+            self._continue(offset[0], offset[self.axis], values)
+            return
+        space = self.dataset.get_space()
+        space.select_hyperslab(tuple(offset), values.shape)
+        self.dataset.write(h5s.create_simple(values.shape), space, values, mtype=self.kind)
+
+    def append(self, values):
+        if len(values):
+            self.write((self.length(),) + (0,) * (values.ndim - 1), values)
+
+    def _continue(self, place, first, values):
+        if first != self._lengths.get(place, 0):
+            raise ValueError(f"item {first} cannot follow {self._lengths.get(place, 0)} items")
+        length = values.shape[self.axis]
+        raw = values.reshape(self._heads_of_layer, -1).view(np.uint8)
+        done = 0
+        while done < length:
+            block = self._block(place, *divmod(first + done, self.chunk_items))
+            taken = min(length - done, self.chunk_items - block.items)
+            self._put(block, raw[:, done * self.item_bytes : (done + taken) * self.item_bytes])
+            block.items += taken
+            block.is_written = False
+            done += taken
+            if block.items == self.chunk_items:
+                self._chunks.add(self, place, block, functools.partial(self._keep, self._open.pop(place)))
+        self._lengths[place] = first + length
+        while len(self._open) > 1 and len(self._open) * self._heads_of_layer * self._chunk_bytes > self._cache_bytes:
+            self._put_away(next(iter(self._open)))
+
+    def _put(self, block, raw):
+        """The next items into each chunk, which is summed up where they fill it."""
+        begin = block.items * self.item_bytes
+        end = begin + raw.shape[1]
+
+        def work(first, last):
+            step = max(1, _AT_ONCE // self._chunk_bytes)
+            for head in range(first, last, step):
+                chunks = block.chunks[head : min(head + step, last)]
+                chunks[:, begin:end] = raw[head : min(head + step, last)]
+                if end == self._chunk_bytes:
+                    checksum.seal(chunks)
+
+        if raw.size < _FOR_THREADS:
+            work(0, len(raw))
+        else:
+            self._chunks.prepare(len(raw), work)
+
+    def _block(self, place, number, items):
+        """The layer's open chunks, of which so many items are there."""
+        block = self._open.pop(place, None)
+        if block is None:
+            block = self._spare.pop() if self._spare else _Block(self._heads_of_layer, self._chunk_bytes)
+            block.number, block.items, block.is_written = number, items, True
+            if items:
+                block.chunks[:, : items * self.item_bytes] = self._read(place, number * self.chunk_items, items)
+        self._open[place] = block
+        return block
+
+    def _put_away(self, place):
+        block = self._open.pop(place)
+        if block.is_written:
+            self._keep(block)
+        else:
+            self._hand_over(place, block, functools.partial(self._keep, block))
+
+    def _read(self, place, first, items):
+        """What was put away, uint8 [heads, bytes]."""
+        self._chunks.write()
+        offset, count = [place] + [0] * (len(self.extents) - 1), [1, *self.extents[1:]]
+        offset[self.axis], count[self.axis] = first, items
+        raw = np.empty((self._heads_of_layer, items * self.item_bytes), np.uint8)
+        space = self.dataset.get_space()
+        space.select_hyperslab(tuple(offset), tuple(count))
+        self.dataset.read(h5s.create_simple(tuple(count)), space, raw, mtype=self.kind)
+        return raw
+
+    def _keep(self, block):
+        if len(self._spare) < _SPARE_BLOCKS:
+            self._spare.append(block)
+
+    def write_begun(self):
+        """Hands over the chunks that are begun; Chunks.write writes them."""
+        for place, block in self._open.items():
+            if not block.is_written:
+                self._hand_over(place, block, functools.partial(setattr, block, "is_written", True))
+
+    def _hand_over(self, place, block, then):
+        # What is not there yet is read as zeros, as of a chunk that HDF5 began.
+        block.chunks[:, block.items * self.item_bytes : self._chunk_bytes] = 0
+        self._chunks.prepare(self._heads_of_layer, lambda first, last: checksum.seal(block.chunks[first:last]))
+        self._chunks.add(self, place, block, then)
+
+    def write_chunks(self, place, block):
+        """Writes a layer's block, summed up."""
+        offset = [place] + [0] * (len(self.extents) - 1)
+        offset[self.axis] = block.number * self.chunk_items
+        stored = (ctypes.c_uint64 * len(offset))(*offset)
+        function, (num_heads, size) = _chunk_writer(), block.chunks.shape
+        for head in range(num_heads):
+            if self.axis > 1:
+                offset[1] = stored[1] = head
+            written = False
+            if function is not None:
+                with phil:
+                    written = function(self.dataset.id, _DEFAULT_PROPERTIES, 0, stored, size, block.chunks.ctypes.data + head * size) >= 0
+            if not written:  # h5py says why
+                self.dataset.write_direct_chunk(tuple(offset), block.chunks[head])
+
+    def stored_bytes(self, length):
+        chunks = -(-length // self.chunk_items)
+        return self.num_heads * chunks * (self.chunk_items * self.item_bytes + CHECKSUM_BYTES)
