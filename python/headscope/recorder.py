@@ -5,16 +5,14 @@
         model(input_ids)                       # or in chunks with a cache, or model.generate(input_ids)
 
 What is recorded is what the model's own attention got (interception.py), so the model computes what it would compute alone. Before the first forward pass
-one of two tokens, without a cache, tells every layer's shapes (facts.py); everything the layers hand over later is compared with it, and what a trace
+one of two tokens, without a cache, tells every layer's shapes (look.py); everything the layers hand over later is compared with it, and what a trace
 cannot hold is refused by name.
 """
 import contextlib
 import dataclasses
 import functools
 import inspect
-import itertools
 import os
-import threading
 
 import numpy as np
 import torch
@@ -24,16 +22,12 @@ from headscope import interception, layout, model_files, own_order, trace_files,
 from headscope.errors import BadInputError, HeadscopeError, UsageError
 from headscope.files_writer import new_writer
 from headscope.late_writer import LateWriter
-from headscope.latent import Latent
-from headscope.observed import Observer
-from headscope.points import LayerPoints, points_of
+from headscope.look import Look
+from headscope.points import points_of
 from headscope.pump import Pump
-from headscope.selection import Rows, chosen_of, numbers
+from headscope.selection import Rows, numbers
 from headscope.target import Target
 from headscope.token_text import TokenText
-
-_ENCODINGS = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
-
 
 def record(
     model, path, *, layers=None, heads=None, rows="all", points=None, tokenizer=None, prompt_tokens=None, max_tokens=None, latent=False, prompt_source="", task_answer="",
@@ -91,33 +85,26 @@ class _Stream:
         self.rows = np.zeros(0, np.int32)
 
 
-_looking = threading.local()
-
-
 class Recording:
     """See record. `paths`: the traces that are complete; `left`: what became of the others, a sentence's part each."""
 
     def __init__(self, model, path, layers, heads, rows, points, tokenizer, prompt_tokens, max_tokens, latent, prompt_source, task_answer, overwrite, files=1):
         self._model, self._path, self._overwrite, self._files = model, str(path), overwrite, files
         trace_files.check_count(files)
-        self._layers, self._heads, self._rows = numbers(layers, "layers"), numbers(heads, "heads"), Rows(rows)
+        layers, heads, self._rows = numbers(layers, "layers"), numbers(heads, "heads"), Rows(rows)
         self._text, self._prompt_tokens, self._max_tokens = TokenText(tokenizer), prompt_tokens, max_tokens
-        self._latent, self._points = latent, points_of(points)
-        if latent and self._points:
-            raise UsageError(f"latent: it is recorded without other capture points; leave out {', '.join(self._points)}")
-        self._prompt_source, self._task_answer = prompt_source, task_answer
+        points = points_of(points)
+        if latent and points:
+            raise UsageError(f"latent: it is recorded without other capture points; leave out {', '.join(points)}")
+        self._look = Look(
+            model, layers=layers, heads=heads, rows=self._rows, points=points, max_tokens=max_tokens, latent=latent, prompt_source=prompt_source, task_answer=task_answer
+        )
         self.paths, self.left = [], []
         self._streams, self._num_prompts = [], 0
-        self._layout, self._bidirectional = None, False
-        self._cross_slots = {}  # the same of those that attend to another sequence
-        self._slots = {}  # id of a recorded attention module: its slot
-        self._calls = None  # while the layers are looked at: their calls
         self._pass = None
         self._handles, self._listens = [], False
-        self._looks_handles = []  # those that a look at the layers has added
         self._pump = self._watched = None
-        self._looked_at = None  # the state that a look before the first pass was made in
-        self._position_axes, self._positions, self._rotary = 0, None, None
+        self._positions = None
         self._chosen = {}  # what an indexer said in this pass, by layer
         self._failed = None
         self._generating = 0  # calls of generate() that run
@@ -156,7 +143,7 @@ class Recording:
                 self._handles.append(module.register_forward_hook(self._on_indexer))
             elif "RotaryEmbedding" in kind and "Vision" not in kind:
                 self._handles.append(module.register_forward_pre_hook(self._on_rotary, with_kwargs=True))
-        self._look_ahead()
+        self._look.ahead()
 
     def _take_back(self):
         """The model and transformers are as they were."""
@@ -166,26 +153,8 @@ class Recording:
         for handle in self._handles:
             handle.remove()
         self._handles = []
+        self._look.take_back()
         self._unwatch_generation()
-
-    def _look_ahead(self):
-        """Looks at a decoder's layers before its first pass, which need not wait for that then. What fails here fails there, with what the model is given."""
-        if self._model.config.is_encoder_decoder:
-            return
-        with contextlib.suppress(Exception):
-            if "input_ids" not in inspect.signature(self._model.forward).parameters:
-                return
-            count, roles = self._model.get_input_embeddings().weight.shape[0], _roles(self._model.config) or {}
-            # Two that differ, as rows must for what stands between them to show, and that are no picture's.
-            tokens = list(itertools.islice((token for token in range(count // 3, count) if token not in roles), 2))
-            self._look_at_layers({"input_ids": torch.tensor([tokens], device=self._model.device)})
-            self._looked_at = self._state()
-
-    def _state(self):
-        """What a look at the layers depends on and a model's owner may change: its number types and devices, its modules, and autocast."""
-        device = self._model.device.type
-        autocast = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
-        return autocast, [id(module) for module in self._model.modules()], [(one.dtype, one.device) for one in self._model.parameters()]
 
     def __exit__(self, kind, error, _):
         self._take_back()
@@ -294,14 +263,14 @@ class Recording:
 
     @torch.compiler.disable
     def _begin_pass(self, model, arguments, options):
-        if self._calls is not None or self._is_looked_at():
+        if self._look.runs() or self._look.of_another_runs():
             return
         if os.getpid() != self._process:
             raise UsageError(f"{self._path}: process {self._process} records this model, and this one was forked from it; call the model there, or load it anew")
         if self._failed is not None:
             raise self._failed
         try:
-            if self._pass is not None and len(self._pass.seen) < len(self._layout.layers) and _cached(options.get("past_key_values")):
+            if self._pass is not None and len(self._pass.seen) < len(self._look.layout.layers) and _cached(options.get("past_key_values")):
                 raise UsageError("past_key_values: the pass before failed between two layers, so some of them lack its tokens; begin the prompt anew")
             given = inspect.signature(model.forward).bind_partial(*arguments, **options).arguments
             given = {**{name: value for name, value in given.items() if name != "kwargs"}, **given.get("kwargs", {})}
@@ -317,7 +286,7 @@ class Recording:
         if interception.mixed(given.get("past_key_values")):
             raise UsageError("past_key_values: its sequences were put in another order, as beams are; generate without beams")
         recorded = len(self._streams[0].ids) + self._streams[0].pad if self._streams else 0
-        again = past == 0 and recorded and given.get("use_cache") is False and not self._bidirectional and self._continues_without_cache(ids, batch, fed)
+        again = past == 0 and recorded and given.get("use_cache") is False and not self._look.bidirectional and self._continues_without_cache(ids, batch, fed)
         if past == 0 and not again:
             self._new_prompts(batch)
             self._begin_prompts(given, ids, batch, fed)
@@ -329,11 +298,9 @@ class Recording:
             )
         self._pass = _Pass(past, fed, recorded, set(), {})
         self._chosen, self._positions = {}, None
-        if self._looked_at is not None and self._looked_at != self._state():
-            self._layout = None
-        self._looked_at = None
-        if self._layout is None:
-            self._look_at_layers(given)
+        self._look.forget_where_changed()
+        if self._look.layout is None:
+            self._look.at(given)
         self._announce(ids)
 
     def _ids_of(self, given):
@@ -387,7 +354,7 @@ class Recording:
             if stream.writer is None:
                 self._open(stream, count)
             texts = [self._text[int(token)] for token in fed_ids]
-            roles = None if self._roles is None else np.array([self._roles.get(int(token), 0) for token in fed_ids], np.int8)
+            roles = None if self._look.roles is None else np.array([self._look.roles.get(int(token), 0) for token in fed_ids], np.int8)
             stream.announced = False
             stream.announcement = (fed_ids, phase.astype(np.int8), stream.step, texts, roles)
             stream.step += 1
@@ -396,7 +363,7 @@ class Recording:
     def _open(self, stream, count):
         tokens = self._max_tokens or max(self._prompt_tokens or 0, count)
         rows = self._rows.expected(stream.prompt_tokens, max(0, tokens - stream.prompt_tokens)) if self._rows.kind != "all" else tokens
-        path, files, described = stream.target.writing_path, self._files, self._layout
+        path, files, described = stream.target.writing_path, self._files, self._look.layout
         stream.writer = LateWriter(
             functools.partial(model_files.hashes, self._model), lambda hashes: new_writer(path, dataclasses.replace(described, **hashes), files, tokens, rows)
         )
@@ -425,14 +392,14 @@ class Recording:
 
     @torch.compiler.disable
     def _end_pass(self, model, arguments, output):
-        if self._calls is not None or self._pass is None or self._is_looked_at():
+        if self._look.runs() or self._pass is None or self._look.of_another_runs():
             return
         now, self._pass = self._pass, None
         if self._failed is not None:  # in a layer, and the model went on
             raise self._failed
-        missing = set(range(len(self._layout.layers))) - now.seen
+        missing = set(range(len(self._look.layout.layers))) - now.seen
         if missing:
-            self._failed = UsageError(f"layer {self._layout.layers[min(missing)]}: its attention was not called in this pass; is the model compiled, or a layer skipped? record it as it is")
+            self._failed = UsageError(f"layer {self._look.layout.layers[min(missing)]}: its attention was not called in this pass; is the model compiled, or a layer skipped? record it as it is")
             raise self._failed
         try:
             for stream in self._streams:
@@ -441,153 +408,34 @@ class Recording:
             self._failed = error
             raise
 
-    # --- what the layers are
-
-    def _is_looked_at(self):
-        """Whether another recording looks at the model's layers: that pass is nobody's prompt."""
-        looking = getattr(_looking, "recording", None)
-        return looking is not None and looking is not self
-
-    def _look_at_layers(self, given):
-        """One pass over the first two tokens, without a cache: every layer's shapes and what it hands over."""
-        implementation = layer_facts.text_config(self._model)._attn_implementation
-        if implementation in visibility.UNREADABLE:
-            raise BadInputError(f"{layer_facts.name_of(self._model)}: {visibility.unreadable(implementation)}")
-        options = {"use_cache": False}
-        if self._model.config.is_encoder_decoder:
-            kept = ("input_ids", "attention_mask", "input_features", "input_values", "encoder_outputs", "inputs_embeds")
-            options |= {name: given[name] for name in kept if given.get(name) is not None}
-            options["decoder_input_ids"] = given["decoder_input_ids"][:, :2]
-        else:
-            name = "input_ids" if given.get("input_ids") is not None else "inputs_embeds"
-            options[name] = given[name][:1, :2]
-        devices = [options[name].device for name in options if torch.is_tensor(options[name]) and options[name].is_cuda]
-        parameters = inspect.signature(self._model.forward).parameters
-        if "use_cache" not in parameters and not any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
-            del options["use_cache"]
-        for handle in self._looks_handles:  # of a look before
-            handle.remove()
-        before, seen = len(self._handles), None
-        try:
-            self._calls, self._rotary, _looking.recording = [], None, self
-            seen = Observer(self._model)
-            with torch.no_grad(), torch.random.fork_rng(devices[:1]):
-                self._model(**options)
-            calls, self._calls = self._calls, None
-            self._layout = self._layout_of(calls, seen)
-        finally:
-            self._calls = _looking.recording = None
-            if seen is not None:
-                seen.stop()
-            self._looks_handles = self._handles[before:]
-
-    def _layout_of(self, calls, seen):
-        model, config = self._model, layer_facts.text_config(self._model)
-        name = layer_facts.name_of(model)
-        if not calls:
-            raise BadInputError(f"{name}: no layer asks transformers for its attention, so there is nothing to listen to; use a family that has an attention interface")
-        crossing = self._crossing(calls)
-        # Of a model with encoder and decoder the decoder; of an encoder alone its layers, whose rows see what comes after them.
-        causal = [call for call in calls if call.is_causal]
-        if not causal and all(call.layer is None for call in calls):
-            calls = [dataclasses.replace(call, layer=number) for number, call in enumerate(calls)]  # one after the other
-        calls = [call for call in causal or calls if call.layer is not None and call not in crossing]
-        if not calls:
-            raise BadInputError(f"{name}: its attentions have no layer_idx, so its layers cannot be told apart; use a family of language models")
-        by_layer = {}
-        for call in calls:
-            if by_layer.setdefault(call.layer, call).module is not call.module:
-                raise BadInputError(f"{name}: layer {call.layer} has two attentions, and a trace holds one for each layer; record another model")
-        chosen = chosen_of(self._layers, sorted(by_layer), "layer")
-        in_order = list(by_layer.values())
-        all_facts = {call.layer: layer_facts.facts_of(model, call, in_order[:i], self._rotary, seen) for i, call in enumerate(in_order)}
-        self._latents = {}
-        if self._latent:
-            self._latents = {layer: Latent(by_layer[layer].module, all_facts[layer], name) for layer in chosen}
-            self._handles += [latent.handle for latent in self._latents.values()]
-            all_facts |= {layer: latent.facts for layer, latent in self._latents.items()}
-        self._set_selection(config, sorted(by_layer), all_facts)
-        most = _most_common([(facts.num_qo_heads, facts.num_kv_heads, facts.head_dim) for facts in all_facts.values()])
-        for layer in chosen:
-            facts = all_facts[layer]
-            facts.qo_heads = tuple(chosen_of(self._heads, range(facts.num_qo_heads), "head"))
-            facts.kv_heads = tuple(sorted({head // facts.group_size() for head in facts.qo_heads}))
-        hidden_size = int(getattr(config, "hidden_size", 0) or 0)
-        self._beside = [LayerPoints(model, by_layer[layer].module, all_facts[layer], self._points, hidden_size, f"{name}: layer {layer}", self._handles) for layer in chosen]
-        num_layers = max(int(getattr(config, "num_hidden_layers", 0) or 0), max(by_layer) + 1)
-        kinds = [all_facts[layer].kind() if layer in all_facts else layer_facts.layer_kind(config, layer) for layer in range(num_layers)]
-        dtype = by_layer[chosen[0]].dtype
-        if dtype not in _ENCODINGS:
-            raise BadInputError(f"{name}: queries are {dtype}, and a trace holds float32, bfloat16 or float16; load the model in one of them")
-        self._dtype = dtype
-        self._by_layer = {layer: by_layer[layer] for layer in chosen}
-        self._bidirectional = any(all_facts[layer].bidirectional for layer in chosen)
-        crossing = [call for call in crossing if call.layer in chosen]
-        self._cross_slots = {id(call.module): slot for slot, call in enumerate(crossing)}
-        cross_facts = [layer_facts.facts_of(model, call, [], None, seen) for call in crossing]
-        for call in [*in_order, *crossing]:
-            call.query = call.key = call.output = None
-        for facts in cross_facts:
-            facts.qo_heads = tuple(chosen_of(self._heads, range(facts.num_qo_heads), "head"))
-            facts.kv_heads = tuple(sorted({head // facts.group_size() for head in facts.qo_heads}))
-        source_tokens = crossing[0].num_keys if crossing else 0
-        self._slots = {id(by_layer[layer].module): slot for slot, layer in enumerate(chosen)}
-        self._sinks = {slot: by_layer[layer].sinks for slot, layer in enumerate(chosen)}
-        self._roles = _roles(model.config)
-        return layout.Layout(
-            *model_files.describe(model), num_layers, *most, chosen, [all_facts[layer] for layer in chosen],
-            layer_kinds=kinds, encoding=_ENCODINGS[dtype], row_selection=self._rows.text,
-            prompt_source=self._prompt_source, task_answer=self._task_answer, max_tokens=self._max_tokens or layout.MAX_TOKENS,
-            has_roles=self._roles is not None, position_axes=self._position_axes,
-            cross_layers=[call.layer for call in crossing], cross_facts=cross_facts, source_tokens=source_tokens,
-        )  # fmt: skip
-
-    def _crossing(self, calls):
-        """The calls by which a decoder attends to its encoder's sequence."""
-        if not self._model.config.is_encoder_decoder:
-            return []
-        decoder = {id(module) for module in self._model.get_decoder().modules()}
-        return [call for call in calls if not call.is_causal and id(call.module) in decoder and call.layer is not None]
-
-    def _set_selection(self, config, layers, all_facts):
-        """Layers whose model chooses keys by an indexer, or takes what a lower layer chose."""
-        last = -1
-        for layer in layers:
-            if layer in self._chosen:
-                last = layer
-                all_facts[layer].selection_sets = 1
-                all_facts[layer].selection_ids = min(int(config.index_topk), self._max_tokens or layout.MAX_TOKENS, layout.MAX_SELECTED_IDS)
-            elif last >= 0:
-                all_facts[layer].selection_layer = last
-
     # --- what is heard
 
     @torch.compiler.disable
     def _on_indexer(self, module, arguments, output):
         chosen = output[0] if isinstance(output, tuple) else output
-        if torch.is_tensor(chosen) and not self._is_looked_at() and not chosen.is_floating_point() and getattr(module, "layer_idx", None) is not None:
-            self._chosen[module.layer_idx] = chosen.detach()
+        if torch.is_tensor(chosen) and not self._look.of_another_runs() and not chosen.is_floating_point() and getattr(module, "layer_idx", None) is not None:
+            if self._look.runs():
+                self._look.hear_indexer(module)
+            else:
+                self._chosen[module.layer_idx] = chosen.detach()
 
     @torch.compiler.disable
     def _on_rotary(self, module, arguments, options):
         positions = options.get("position_ids", arguments[1] if len(arguments) > 1 else None)
-        if not torch.is_tensor(positions) or self._is_looked_at():
+        if not torch.is_tensor(positions) or self._look.of_another_runs():
             return
-        if self._calls is not None:
-            self._rotary = module
-            self._position_axes = 3 if positions.ndim == 3 else 0
+        if self._look.runs():
+            self._look.hear_rotary(module, positions)
         elif self._pass is not None:
             self._positions = positions.detach().cpu().numpy()
 
     def _on_attention(self, implementation, module, query, key, value, mask, options, kernels_lse, output):
-        if self._calls is not None:
-            if torch.is_tensor(query) and query.ndim == 4 and _belongs(self._model, module):
-                self._calls.append(layer_facts.Call.of(module, query, key, value, options))
-                self._calls[-1].query, self._calls[-1].key, self._calls[-1].output = query, key, output
+        if self._look.runs():
+            self._look.hear_attention(module, query, key, value, options, output)
             return
-        if self._is_looked_at():
+        if self._look.of_another_runs():
             return
-        slot, cross_slot = self._slots.get(id(module)), self._cross_slots.get(id(module))
+        slot, cross_slot = self._look.slots.get(id(module)), self._look.cross_slots.get(id(module))
         if slot is None and cross_slot is None:
             return
         try:
@@ -602,9 +450,9 @@ class Recording:
             raise
 
     def _record(self, slot, implementation, module, query, key, value, mask, options, kernels_lse, output):
-        now, layer, facts = self._pass, self._layout.layers[slot], self._layout.facts[slot]
+        now, layer, facts = self._pass, self._look.layout.layers[slot], self._look.layout.facts[slot]
         call = layer_facts.Call.of(module, query, key, value, options)
-        self._compare(self._by_layer[layer], call)
+        self._compare(self._look.by_layer[layer], call)
         query = own_order.without_factor(query, call.query_factor)
         now.seen.add(slot)
         if call.num_queries != now.fed or query.shape[0] != len(self._streams):
@@ -623,9 +471,9 @@ class Recording:
             new = slice(stream.tokens.start + stream.pad - offset, stream.tokens.stop + stream.pad - offset)
             fed = slice(stream.tokens.start + stream.pad - now.past, stream.tokens.stop + stream.pad - now.past)
             pick = functools.partial(self._picked, facts=facts, rows=rows)
-            self._put_points(stream, slot, facts, self._beside[slot].tensors(b, key[b].detach(), value[b].detach(), output, pick, new, fed))
+            self._put_points(stream, slot, facts, self._look.beside[slot].tensors(b, key[b].detach(), value[b].detach(), output, pick, new, fed))
             self._put(stream, slot, facts, q, key[b].detach(), value[b].detach(), new, rows, keys, b, chosen, lse)
-        self._beside[slot].forget()
+        self._look.beside[slot].forget()
 
     def _columns(self, b, stream, device):
         """The columns of a sequence's recorded rows and of its tokens in this pass, int64."""
@@ -641,7 +489,7 @@ class Recording:
         return values if len(rows) == self._pass.fed else values[:, rows - self._pass.past]
 
     def _put_points(self, stream, slot, facts, tensors):
-        apart = self._by_layer[self._layout.layers[slot]].pairs_apart
+        apart = self._look.by_layer[self._look.layout.layers[slot]].pairs_apart
         for name, values in tensors:
             spec = layout.TENSORS[name]
             if values.shape[1] == 0:
@@ -649,13 +497,13 @@ class Recording:
             first = stream.layer_rows.get(slot, 0) if spec.of_rows else stream.tokens.start
             if apart and name == "cache_k":
                 values = own_order.neighbours(values, facts)
-            self._pump.put(stream.writer.write, slot, name, first, values.to(self._dtype) if spec.kind == "encoding" else values)
+            self._pump.put(stream.writer.write, slot, name, first, values.to(self._look.dtype) if spec.kind == "encoding" else values)
 
     def _put(self, stream, slot, facts, q, key, value, new, rows, keys, b, chosen, lse):
         """One sequence's part of a layer: q [heads, rows, dim] of the recorded rows; key, value [all KV heads, columns, dim]."""
         first_token, first_row, writer = stream.tokens.start, self._first_row(stream, slot), stream.writer
-        sinks = None if self._sinks[slot] is None else self._sinks[slot].detach().float().flatten()[list(facts.qo_heads)]
-        latent = self._latents.get(self._layout.layers[slot])
+        sinks = None if self._look.sinks[slot] is None else self._look.sinks[slot].detach().float().flatten()[list(facts.qo_heads)]
+        latent = self._look.latents.get(self._look.layout.layers[slot])
         whole = facts if latent is None else latent.whole
         kv_heads = sorted({head // whole.group_size() for head in facts.qo_heads})
         picked = _heads(key, kv_heads)
@@ -668,13 +516,13 @@ class Recording:
             q, v = latent.queries(q, facts.qo_heads), None
         else:
             k, v = picked[:, new], _heads(value, kv_heads)[:, new]
-        if self._by_layer[self._layout.layers[slot]].pairs_apart:
+        if self._look.by_layer[self._look.layout.layers[slot]].pairs_apart:
             q, k = own_order.neighbours(q, facts), own_order.neighbours(k, facts)
         for name, values in (("q", q), ("k", k), ("v", v), ("lse", lse)):
-            if values is None or values.shape[1] == 0 or not layout.stores(self._layout, slot, name):
+            if values is None or values.shape[1] == 0 or not layout.stores(self._look.layout, slot, name):
                 continue
             first = first_row if layout.TENSORS[name].of_rows else first_token
-            self._pump.put(writer.write, slot, name, first, values if name == "lse" else values.to(self._dtype))
+            self._pump.put(writer.write, slot, name, first, values if name == "lse" else values.to(self._look.dtype))
         if facts.selection_sets and len(rows):
             self._pump.put(writer.write, slot, "selection", first_row, self._sets(chosen[b], rows, stream, facts)[None])
         num_tokens, num_rows = len(stream.tokens), len(stream.rows)
@@ -682,10 +530,10 @@ class Recording:
 
     def _record_cross(self, slot, module, query, key, value, mask, options):
         """A decoder's attention to the encoder's sequence, all of which every row sees; its keys come with the first pass."""
-        facts, now = self._layout.cross_facts[slot], self._pass
-        where = f"{layer_facts.name_of(self._model)}: layer {self._layout.cross_layers[slot]}: attention to the encoder"
-        if key.shape[2] != self._layout.source_tokens:
-            raise UsageError(f"{where}: it has {key.shape[2]} positions and was {self._layout.source_tokens}; record inputs of one length")
+        facts, now = self._look.layout.cross_facts[slot], self._pass
+        where = f"{layer_facts.name_of(self._model)}: layer {self._look.layout.cross_layers[slot]}: attention to the encoder"
+        if key.shape[2] != self._look.layout.source_tokens:
+            raise UsageError(f"{where}: it has {key.shape[2]} positions and was {self._look.layout.source_tokens}; record inputs of one length")
         query = own_order.without_factor(query, layer_facts.Call.of(module, query, key, value, options).query_factor)
         for b, stream in enumerate(self._streams):
             if torch.is_tensor(mask):
@@ -699,13 +547,13 @@ class Recording:
             k, v = _heads(key[b].detach(), facts.kv_heads), _heads(value[b].detach(), facts.kv_heads)
             everything = visibility.Keys(0, key.shape[2], key.shape[2], 0, key.shape[2])
             lse = visibility.log_sum_exp(q, k, facts, facts.qo_heads, facts.kv_heads, rows, everything)
-            first = self._first_row(stream, len(self._layout.layers) + slot)
+            first = self._first_row(stream, len(self._look.layout.layers) + slot)
             writer = stream.writer
             if now.new == 0:
-                self._pump.put(writer.write_cross, slot, "k", 0, k.to(self._dtype))
-                self._pump.put(writer.write_cross, slot, "v", 0, v.to(self._dtype))
+                self._pump.put(writer.write_cross, slot, "k", 0, k.to(self._look.dtype))
+                self._pump.put(writer.write_cross, slot, "v", 0, v.to(self._look.dtype))
             if len(rows):
-                self._pump.put(writer.write_cross, slot, "q", first, q.to(self._dtype))
+                self._pump.put(writer.write_cross, slot, "q", first, q.to(self._look.dtype))
                 self._pump.put(writer.write_cross, slot, "lse", first, lse)
 
     def _first_row(self, stream, slot):
@@ -737,15 +585,6 @@ class Recording:
                 raise BadInputError(f"{layer_facts.name_of(self._model)}: layer {call.layer}: {name} is {getattr(call, name)} and was {getattr(known, name)}; a trace holds layers that stay as they are")
 
 
-def _belongs(model, module):
-    """Whether an attention is of the language model: not of a tower for pictures or sound beside it."""
-    config = getattr(module, "config", None)
-    whole = model.config
-    if config is None or config is whole:
-        return True
-    return config is layer_facts.text_config(model) or type(config) is type(layer_facts.text_config(model))
-
-
 def _heads(values, numbers):
     """Those heads of values [heads, ..], a view where they follow each other: a list of numbers would have to go to a GPU first, behind all that it does."""
     numbers = list(numbers)
@@ -758,14 +597,3 @@ def _cached(cache):
     if cache is None:
         return 0
     return int(cache.get_seq_length())
-
-
-def _most_common(values):
-    return max(values, key=values.count)
-
-
-def _roles(config):
-    """Roles of the tokens that stand for pictures, sound and film; None where the model has none."""
-    found = {getattr(config, f"{name}_token_id", None): role for name, role in (("image", 2), ("audio", 3), ("video", 4))}
-    found.pop(None, None)
-    return found or None

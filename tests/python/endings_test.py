@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings beside each other, and how they begin and end: what is not whole says so, and what was flushed is there."""
+import contextlib
+import hashlib
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+import unittest
+from unittest import mock
+
+import cases
+import families
+import h5py
+import numpy as np
+import torch
+import transformers
+from recording_case import IDS, NUM_TOKENS, RecordingCase, values
+
+import headscope
+from headscope import interception, layout, look, model_files
+from headscope.pump import Pump
+from headscope.writer import TraceWriter
+
+
+class Several(RecordingCase):
+    """More than one recording, model or process at a time."""
+
+    def test_two_models_in_turn(self):
+        one, other = families.make("llama"), families.make("gemma2")
+        wanted = self.whole(one), self.whole(other)
+        paths = self.folder / f"{self.id()}-one.h5", self.folder / f"{self.id()}-other.h5"
+        with torch.no_grad(), headscope.record(one, paths[0]), headscope.record(other, paths[1]):
+            caches = one(IDS[:, :9], use_cache=True).past_key_values, other(IDS[:, :9], use_cache=True).past_key_values
+            for model, cache in zip((one, other), caches):
+                model(IDS[:, 9:], past_key_values=cache)
+        for path, values_of_whole in zip(paths, wanted):
+            self.assertSame(path, values_of_whole)
+
+    def test_one_model_recorded_twice(self):
+        model = families.make("llama")
+        wanted = self.whole(model)
+        inner = self.folder / f"{self.id()}-inner.h5"
+        with torch.no_grad(), headscope.record(model, self.path), headscope.record(model, inner, layers=[1], rows="last:4"):
+            model(IDS)
+        self.assertNotIn("generate", vars(model))  # both watch it while they record
+        self.assertSame(self.path, wanted)
+        with headscope.open(inner) as trace:
+            self.assertTrue(trace.complete)
+            np.testing.assert_array_equal(trace.q(1, 3)[:], wanted["q 1:3"][-4:])
+
+    def test_the_same_recording_is_entered_once(self):
+        model = families.make("llama")
+        with torch.no_grad(), headscope.record(model, self.path) as recording:
+            with self.assertRefused(headscope.UsageError, "entered already"):
+                recording.__enter__()
+            model(IDS)
+        with headscope.open(self.path) as trace:
+            self.assertEqual(trace.num_tokens, NUM_TOKENS)
+
+    def test_a_fork_neither_records_nor_touches_the_trace(self):
+        model = families.make("llama")
+        with torch.no_grad(), headscope.record(model, self.path) as recording:
+            cache = model(IDS[:, :11], use_cache=True).past_key_values
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    model(IDS[:, :3])
+                except headscope.UsageError as refused:
+                    code = 0 if "process" in str(refused) else 2
+                    recording.__exit__(type(refused), refused, None)
+                    for stream in recording._streams:
+                        stream.writer.close()  # what the end of a process does
+                except BaseException:
+                    code = 3
+                finally:
+                    os._exit(code)
+            deadline = time.monotonic() + 60
+            while (done := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < deadline:
+                time.sleep(0.02)
+            if done[0] == 0:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                self.fail("the child waits for a thread that it does not have")
+            self.assertEqual(os.waitstatus_to_exitcode(done[1]), 0)
+            model(IDS[:, 11:], past_key_values=cache)
+        self.assertSame(self.path, self.whole(model))
+
+    @unittest.skipIf(os.getuid() == 0 and not os.path.exists("/proc/self/status"), "root may write everywhere")
+    def test_a_folder_that_takes_no_file(self):
+        model = families.make("llama")
+        with self.assertRefused(headscope.HeadscopeError, "/proc/self/trace.h5"), torch.no_grad():
+            with headscope.record(model, "/proc/self/trace.h5"):
+                model(IDS)
+        model(IDS)  # as before: nothing listens any more
+        self.assertEqual(len(interception._listeners), 0)
+
+
+class Beginnings(RecordingCase):
+    def test_what_ends_the_beginning_leaves_nothing_behind(self):
+        model = families.make("llama", "sdpa")
+        listeners, threads = len(interception._listeners), threading.active_count()
+        hooks = [len(module._forward_pre_hooks) + len(module._forward_hooks) for module in model.modules()]
+        for error in (KeyboardInterrupt, RuntimeError):
+            with mock.patch.object(look.Look, "at" if error is KeyboardInterrupt else "ahead", side_effect=error):
+                with self.assertRaises(error), headscope.record(model, self.path):
+                    pass
+            self.assertEqual((len(interception._listeners), threading.active_count()), (listeners, threads))
+            self.assertEqual([len(module._forward_pre_hooks) + len(module._forward_hooks) for module in model.modules()], hooks)
+            self.assertNotIn("generate", vars(model))
+            self.assertFalse(self.path.exists())
+        self.whole(model)
+
+    def test_what_changes_behind_the_beginning_counts(self):
+        model = families.make("gpt2", "sdpa")
+        with torch.no_grad(), headscope.record(model, self.path):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                model(IDS)
+        with headscope.open(self.path) as trace:
+            self.assertEqual(trace.encoding, "bfloat16")
+        with torch.no_grad(), headscope.record(model, self.path, points="hidden-norms", overwrite=True):
+            model.to(torch.bfloat16)(IDS)
+        with headscope.open(self.path) as trace:
+            self.assertEqual((trace.encoding, trace.complete), ("bfloat16", True))
+
+    def test_weights_are_hashed_once_and_anew_where_they_change(self):
+        folder = self.folder / "model"
+        families.make("llama", "sdpa").save_pretrained(folder)
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+        first = model_files.hashes(model)["weights_sha256"]
+        self.assertEqual(first, hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest())
+        with mock.patch.object(model_files.hashlib, "sha256", side_effect=AssertionError("read again")):
+            self.assertEqual(model_files.hashes(model)["weights_sha256"], first)
+        (folder / "model.safetensors").write_bytes(b"others")
+        self.assertEqual(model_files.hashes(model)["weights_sha256"], hashlib.sha256(b"others").hexdigest())
+
+    def test_a_thread_that_cannot_be_had_is_done_without(self):
+        folder = self.folder / "without-thread"
+        families.make("llama", "sdpa").save_pretrained(folder)
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+        with mock.patch.object(model_files.threading.Thread, "start", side_effect=RuntimeError("can't start new thread")):
+            found = model_files.hashes(model)
+        self.assertEqual(found["weights_sha256"], hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest())
+
+
+class Ends(RecordingCase):
+    """Runs that do not end as planned."""
+
+    def test_failing_run_leaves_whole_tokens_and_says_so(self):
+        model = families.make("llama")
+        with self.assertRaises(ZeroDivisionError), torch.no_grad():
+            with headscope.record(model, self.path):
+                cache = model(IDS[:, :11], use_cache=True).past_key_values
+                model(IDS[:, 11:15], past_key_values=cache)
+                raise ZeroDivisionError
+        with headscope.open(self.path) as trace:
+            self.assertFalse(trace.complete)
+            self.assertEqual(trace.num_tokens, 15)
+        whole = self.whole(model, IDS[:, :15])
+        self.assertSame(self.path, whole)
+
+    def test_failure_inside_a_pass_leaves_the_passes_before(self):
+        model = families.make("llama")
+        broken = model.model.layers[1].mlp.register_forward_pre_hook(lambda *_: 1 / 0 if self.armed else None)
+        self.armed = False
+        with self.assertRaises(ZeroDivisionError), torch.no_grad():
+            with headscope.record(model, self.path):
+                cache = model(IDS[:, :11], use_cache=True).past_key_values
+                self.armed = True
+                model(IDS[:, 11:15], past_key_values=cache)
+        broken.remove()
+        with headscope.open(self.path) as trace:
+            self.assertFalse(trace.complete)
+            self.assertIn(trace.num_tokens, (11, 15))  # both layers' attention had all 15
+        done = subprocess.run([cases.HEADSCOPE, "info", self.path], capture_output=True, text=True, check=False)
+        self.assertIn("NOT complete", done.stdout)
+
+    def test_killed_run_leaves_a_trace_that_reads(self):
+        script = (
+            "import sys; sys.argv[:] = ['x', '', '', sys.argv[1], sys.argv[2]]\n"
+            "sys.path[:0] = [sys.argv[3] + '/python', sys.argv[3] + '/tests/python']\n"
+            "import torch, families, headscope\n"
+            "torch.set_num_threads(1)\n"
+            "model, cache = families.make('llama'), None\n"
+            "with torch.no_grad(), headscope.record(model, sys.argv[4], prompt_tokens=100000) as recording:\n"
+            "    recording._pump.flush = lambda writer, now=False: recording._pump.call(writer.flush)\n"
+            "    for step in range(100000):\n"
+            "        cache = model(torch.full((1, 5), 3 + step % 90), past_key_values=cache, use_cache=True).past_key_values\n"
+            "        print(step, flush=True)\n"
+        )
+        process = subprocess.Popen([sys.executable, "-B", "-c", script, str(cases.SOURCE), str(self.path)], stdout=subprocess.PIPE, text=True)
+        for _ in range(12):
+            self.assertTrue(process.stdout.readline())
+        with headscope.open(self.path) as trace:  # while it is written
+            self.assertFalse(trace.complete)
+            self.assertGreater(trace.num_tokens, 0)
+            with self.assertRefused(headscope.UsageError, "a capture to it is running", str(process.pid)), torch.no_grad():
+                with headscope.record(model := families.make("llama"), self.path, overwrite=True):
+                    model(IDS)
+        time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+        process.stdout.read()
+        process.wait()
+        with headscope.open(self.path) as trace:
+            tokens = trace.num_tokens
+            self.assertGreaterEqual(tokens, 5)
+            np.testing.assert_array_equal(trace.tokens, 3 + np.arange(tokens) // 5 % 90)
+            self.assertTrue(np.isfinite(trace.lse(1, 3)[:]).all())
+        done = subprocess.run([cases.HEADSCOPE, "analyze", self.path, "--heads", "1:3", "--quiet"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_last_chunk_that_a_kill_tore(self):
+        """The checksum of a chunk that was being rewritten may be wrong; what was flushed is read all the same, in a trace that is not complete."""
+        model = families.make("llama")
+        wanted = self.whole(model, IDS[:, :13])
+        for complete in (False, True):
+            path = self.folder / f"torn-{complete}.h5"
+            with contextlib.suppress(ZeroDivisionError), torch.no_grad():
+                with headscope.record(model, path, prompt_tokens=NUM_TOKENS):
+                    model(IDS[:, :13])
+                    1 / (1 if complete else 0)
+            with h5py.File(path) as file:
+                places = [file[name].id.get_chunk_info(0) for name in ("attention/k", "attention/lse", "tokens/ids")]
+            with open(path, "r+b") as file:
+                for place in places:
+                    file.seek(place.byte_offset + place.size - 1)
+                    byte = file.read(1)[0]
+                    file.seek(-1, 1)
+                    file.write(bytes([byte ^ 0x55]))
+            if not complete:
+                self.assertSame(path, wanted)
+                continue
+            with headscope.open(path) as trace:
+                with self.assertRefused(headscope.BadInputError, "attention/k", "damaged"):
+                    trace.k(0, 0)[:]
+                np.testing.assert_array_equal(trace.k(1, 0)[:], wanted["k 1:0"])
+
+    def test_full_disk_is_told_before_data_is_lost(self):
+        model = families.make("llama")
+        known = os.statvfs
+
+        class Full:
+            f_bavail, f_frsize = 1, 4096
+
+        try:
+            with self.assertRefused(headscope.FailedError, "disk is nearly full", "free some disk space", "the first 11 tokens are in"), torch.no_grad():
+                with headscope.record(model, self.path):
+                    cache = model(IDS[:, :11], use_cache=True).past_key_values
+                    time.sleep(0.2)
+                    os.statvfs = lambda path: Full
+                    model(IDS[:, 11:], past_key_values=cache)
+        finally:
+            os.statvfs = known
+        with headscope.open(self.path) as trace:
+            self.assertEqual((trace.complete, trace.num_tokens), (False, 11))
+
+
+class Memory(RecordingCase):
+    def test_memory_does_not_depend_on_the_trace(self):
+        """What waits for a slow disk is bounded, whatever is brought."""
+        size, heads, step = 64, 8, 2048
+        facts = [layout.LayerFacts(heads, heads, size, size, tuple(range(heads)), tuple(range(heads)), 0.125)]
+        one = layout.Layout("m", "m", "{}", 1, heads, heads, size, [0], facts, encoding="float32")
+        writer, pump, waiting = TraceWriter(self.path, one, 20 * step), Pump(), []
+
+        def slow(*given):
+            waiting.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+            writer.write(*given)
+
+        values = torch.randn(heads, step, size)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for number in range(20):
+            pump.call(lambda: (writer.append_tokens([1] * step, [0] * step, 0, [b""] * step), writer.append_rows(np.arange(writer.num_tokens - step, writer.num_tokens))))
+            for name in ("q", "k", "v"):
+                pump.put(slow, 0, name, number * step, values)
+            pump.put(slow, 0, "lse", number * step, values[:, :, 0])
+            pump.call(lambda: writer.advance(0, step, step))
+        pump.call(writer.finish)
+        pump.drain()
+        pump.stop()
+        written = self.path.stat().st_size
+        self.assertGreater(written, 200 << 20)
+        self.assertLess((max(waiting) - before) << 10, 128 << 20)  # 64 MiB that wait, and open chunks
+
+
+if __name__ == "__main__":
+    cases.main()
