@@ -1,5 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """One way to fail: an error is one sentence that names file, field and remedy, and its type says which exit code it is."""
+import re
+
+
+def reason(error):
+    """Why the system or HDF5 failed, in the words of the system where HDF5 has them among its own, which fill lines with addresses."""
+    text = str(error)
+    found = re.search(r"error message = '([^']+)'", text)
+    return found[1] if found else " ".join(text.split())
 
 
 class HeadscopeError(Exception):

@@ -4,6 +4,7 @@
 Every layer of transformers has its input and its attention's output. Vectors before RoPE and before their norm are found where q and k have projections
 of their own (q_proj, k_proj), the norm of W_o v where the output's projection is a matrix by itself (o_proj); a layer without is refused by name.
 """
+import numpy as np
 import torch
 
 from headscope.errors import BadInputError, UsageError
@@ -14,7 +15,7 @@ _NORM_AFTER_ROPE = (3, 5)
 
 def points_of(chosen):
     """Names in the order of POINTS, from None, a sequence, or a text such as "pre-rope,cache"."""
-    names = [] if not chosen else [part.strip() for part in chosen.split(",")] if isinstance(chosen, str) else list(chosen)
+    names = [] if not chosen else [part.strip() for part in chosen.split(",")] if isinstance(chosen, str) else list(chosen) if np.iterable(chosen) else [chosen]
     for name in names:
         if name not in POINTS:
             raise UsageError(f"record {name!r}: is not known; choose from {', '.join(POINTS)}")

@@ -12,7 +12,7 @@ from h5py import h5s
 
 from headscope import layout as trace_layout
 from headscope import program, trace_files, untrusted
-from headscope.errors import BadInputError, UsageError
+from headscope.errors import BadInputError, UsageError, reason
 
 _USUAL = {name: usual for name, _, usual, _, _ in trace_layout.INTEGER_COLUMNS} | {name: usual for name, _, usual in trace_layout.FLOAT_COLUMNS}
 _CHECKSUM_BYTES = 4
@@ -127,7 +127,7 @@ class Trace:
         try:
             self._file = h5py.File(self.path, "r", swmr=True)
         except OSError as error:
-            raise BadInputError(f"{self.path}: cannot be opened as HDF5 ({error}); open a file that headscope wrote") from None
+            raise BadInputError(f"{self.path}: cannot be opened as HDF5 ({reason(error)}); open a file that headscope wrote") from None
         try:
             self._read_layout()
         except (KeyError, ValueError, TypeError, IndexError, OverflowError, OSError, RuntimeError) as error:  # what h5py says of files that lack a part
@@ -267,6 +267,10 @@ class Trace:
         for one in [self, *self._others]:
             one._file.close()
 
+    def _require_open(self):
+        if not self._file:
+            raise UsageError(f"{self.path}: the trace is closed; read it inside its with block, or open it again")
+
     def __repr__(self):
         state = "complete" if self.complete else "not complete"
         return f"<trace of {self.model['name'] or self.model['model_type']}: {len(self.layers)} layers, {self.num_tokens} tokens, {len(self.rows)} query rows, {state}>"
@@ -276,6 +280,7 @@ class Trace:
 
         A kill can hit the rewriting of the last chunk: what counts in it is there, but its checksum may be another version's. It is not looked at then.
         """
+        self._require_open()
         untrusted.check_read(self.path, dataset, place, begin, end, kind)
         tail = dataset.shape[len(place) + 1 :]
         values = np.empty((max(0, end - begin), *tail), kind)
@@ -290,7 +295,7 @@ class Trace:
             items = dataset.chunks[len(place)]
             first = (end - 1) // items * items
             if self.complete:
-                raise BadInputError(f"{self.path}: {dataset.name}: {error}; the file is damaged: capture it again") from None
+                raise BadInputError(f"{self.path}: {dataset.name}: {reason(error)}; the file is damaged: capture it again") from None
             _, raw = dataset.id.read_direct_chunk((*place, first, *(0 for _ in tail)))
             last = np.frombuffer(raw[:-_CHECKSUM_BYTES], kind).reshape(items, *tail)
             whole = self.read(dataset, place, begin, first, kind) if begin < first else values[:0]
@@ -345,6 +350,7 @@ class Trace:
 
     def tensor(self, name, layer, head):
         """A head's part of any tensor of docs/trace_format.md, lazily; `head` is the model's number of it (a set's or 0 where it has none)."""
+        self._require_open()
         facts = self.facts(layer)
         spec = trace_layout.TENSORS.get(name)
         if spec is None:
@@ -409,6 +415,9 @@ class Trace:
 
     def cross_tensor(self, name, layer, head):
         """q, k, v or lse of a head's attention to the other sequence, lazily; k and v have its positions, q and lse the rows of this one."""
+        self._require_open()
+        if name not in ("q", "k", "v", "lse"):
+            raise UsageError(f"tensor {name!r}: is not recorded of attention to another sequence; choose from q, k, v, lse")
         if layer not in self.cross_layers:
             raise UsageError(f"{self.path}: layer {layer}: its attention to another sequence is not recorded; choose from {self.cross_layers}")
         group, spec = self._file["cross_attention"], trace_layout.TENSORS[name]

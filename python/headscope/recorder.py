@@ -17,6 +17,7 @@ import os
 import numpy as np
 import torch
 
+from headscope import arguments as given_as
 from headscope import facts as layer_facts
 from headscope import interception, layout, model_files, own_order, trace_files, visibility
 from headscope.errors import BadInputError, HeadscopeError, UsageError
@@ -89,16 +90,18 @@ class Recording:
     """See record. `paths`: the traces that are complete; `left`: what became of the others, a sentence's part each."""
 
     def __init__(self, model, path, layers, heads, rows, points, tokenizer, prompt_tokens, max_tokens, latent, prompt_source, task_answer, overwrite, files=1):
-        self._model, self._path, self._overwrite, self._files = model, str(path), overwrite, files
+        self._model, self._path, self._overwrite, self._files = model, given_as.path(path), overwrite, files
         trace_files.check_count(files)
         layers, heads, self._rows = numbers(layers, "layers"), numbers(heads, "heads"), Rows(rows)
-        self._text, self._prompt_tokens, self._max_tokens = TokenText(tokenizer), prompt_tokens, max_tokens
+        self._text = TokenText(given_as.tokenizer(tokenizer))
+        self._prompt_tokens, self._max_tokens = given_as.count(prompt_tokens, "prompt_tokens"), given_as.count(max_tokens, "max_tokens")
         points = points_of(points)
         if latent and points:
             raise UsageError(f"latent: it is recorded without other capture points; leave out {', '.join(points)}")
         self._look = Look(
-            model, layers=layers, heads=heads, rows=self._rows, points=points, max_tokens=max_tokens, latent=latent, prompt_source=prompt_source, task_answer=task_answer
-        )
+            model, layers=layers, heads=heads, rows=self._rows, points=points, max_tokens=self._max_tokens, latent=latent,
+            prompt_source=given_as.text(prompt_source, "prompt_source"), task_answer=given_as.text(task_answer, "task_answer"),
+        )  # fmt: skip
         self.paths, self.left = [], []
         self._streams, self._num_prompts = [], 0
         self._pass = None
@@ -113,8 +116,7 @@ class Recording:
     def __enter__(self):
         if self._process is not None:
             raise UsageError(f"{self._path}: this recording was entered already; make one with headscope.record for each with block")
-        if hasattr(self._model, "_orig_mod"):
-            raise UsageError("model: it is the compiled form of a model; give the model itself (model._orig_mod), and call whichever you like")
+        given_as.require_model(self._model)
         self._first_target = None if "{prompt}" in self._path else Target(self._path, self._overwrite, self._files)  # refused before anything is computed
         self._process = os.getpid()
         try:
@@ -167,7 +169,7 @@ class Recording:
                 self._finish_streams()
                 if not self.paths:
                     raise UsageError(f"{self._path}: the model was not called, so there is no trace; call it inside the with block")
-            elif self._failed not in (None, error) and hasattr(error, "add_note"):
+            elif self._failed not in (None, error):
                 error.add_note(f"headscope: {self._failed}")
         except BaseException as own:
             self._leave_streams(own)
@@ -256,6 +258,8 @@ class Recording:
         self.left += left
         if left and isinstance(error, HeadscopeError) and error.args:
             error.args = (f"{error.args[0]}; {', '.join(left)}", *error.args[1:])
+        elif left and error is not None:
+            error.add_note(f"headscope: {', '.join(left)}")
         if interrupted is not None:
             raise interrupted
 
@@ -308,6 +312,7 @@ class Recording:
         name = "decoder_input_ids" if self._model.config.is_encoder_decoder else "input_ids"
         ids = given.get(name)
         if ids is not None:
+            given_as.require_ids(ids, name)
             return ids.detach().cpu().numpy().astype(np.int64), tuple(ids.shape)
         embedded = given.get("inputs_embeds")
         if embedded is None or self._model.config.is_encoder_decoder:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which layers, heads and query rows are recorded."""
+import operator
 import re
 
 import numpy as np
@@ -8,7 +9,7 @@ from headscope.errors import UsageError
 
 
 def numbers(chosen, what):
-    """Rising numbers from None (all), a sequence, or a text such as "0-3,7"; None for all."""
+    """Rising numbers from None (all), a number, a sequence, or a text such as "0-3,7"; None for all."""
     if chosen is None or chosen == "":
         return None
     if isinstance(chosen, str):
@@ -19,7 +20,10 @@ def numbers(chosen, what):
                 raise UsageError(f"{what} {chosen!r}: {part!r} is neither a number nor a range such as 0-3")
             found += range(int(match[1]), int(match[2] or match[1]) + 1)
         return sorted(set(found))
-    return sorted({int(number) for number in chosen})
+    try:
+        return sorted({int(one) if isinstance(one, str) and one.isdecimal() else operator.index(one) for one in (chosen if np.iterable(chosen) else [chosen])})
+    except TypeError:
+        raise UsageError(f'{what} {chosen!r}: must be whole numbers, such as [0, 1, 7], or a text such as "0-1,7"') from None
 
 
 def chosen_of(wanted, available, what):
@@ -57,7 +61,7 @@ class Rows:
     """The prompt's query rows: all, last:N, every:N, random:N, random:N:SEED or ranges A:B,C:D; those of decoded tokens are all kept."""
 
     def __init__(self, text):
-        match = re.fullmatch(r"all|(last|every):([1-9]\d{0,8})|(random):([1-9]\d{0,8})(?::(\d{1,19}))?|(\d{1,9}:\d{1,9}(?:,\d{1,9}:\d{1,9})*)", text)
+        match = re.fullmatch(r"all|(last|every):([1-9]\d{0,8})|(random):([1-9]\d{0,8})(?::(\d{1,19}))?|(\d{1,9}:\d{1,9}(?:,\d{1,9}:\d{1,9})*)", str(text))
         if not match:
             raise UsageError(f'rows "{text}": it must be all, last:N, every:N, random:N or random:N:SEED with N at least 1, or ranges such as 0:16,100:200')
         self.text, self.kind, self.count = text, match[1] or match[3] or ("ranges" if match[6] else "all"), int(match[2] or match[4] or 0)

@@ -40,7 +40,7 @@ class Target:
             if not stat.S_ISREG(mode):
                 raise UsageError(f"output {path}: it is there and is no regular file; choose another name")
             if not overwrite:
-                raise UsageError(f"output {path}: it exists; choose another name or allow overwriting")
+                raise UsageError(f"output {path}: it exists; choose another name, or replace it with overwrite=True (--force)")
         if foreign := replacement.find_foreign(self.path, self.count):
             raise UsageError(f"output {foreign[0]}: it {foreign[1]}, so it is not replaced; move it away, or choose another name")
         return replacement.free_name(self.path, "partial", self.count)

@@ -11,7 +11,7 @@ import numpy as np
 from h5py import h5a, h5d, h5f, h5g, h5i, h5p, h5s, h5t
 
 from headscope import layout as trace_layout
-from headscope.errors import FailedError
+from headscope.errors import FailedError, reason
 from headscope.growing import Chunks, Growing
 from headscope.layout import TENSORS
 
@@ -138,7 +138,7 @@ class TraceWriter:
         try:
             self.file = h5f.create(self.path.encode(), h5f.ACC_EXCL, fcpl=creation, fapl=access)
         except OSError as error:
-            raise FailedError(f"{path}: cannot be created ({error}); choose a writable folder") from None
+            raise FailedError(f"{path}: cannot be created ({reason(error)}); choose a writable folder") from None
         self._descriptor = self.file.get_vfd_handle()
         _open_writers.add(self)
         try:
@@ -320,7 +320,7 @@ class TraceWriter:
             return action()
         except (OSError, RuntimeError, ValueError) as error:
             self.abandon()
-            raise FailedError(f"{self.path}: {error}; {what}: free some disk space or choose another folder") from error
+            raise FailedError(f"{self.path}: {reason(error)}; {what}: free some disk space or choose another folder") from error
 
     def _require_space(self):
         """HDF5 notices a full disk only when it flushes, too late to stop cleanly. So the file's size is foreseen, every open chunk counted whole."""

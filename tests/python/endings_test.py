@@ -21,7 +21,7 @@ import transformers
 from recording_case import IDS, NUM_TOKENS, RecordingCase, values
 
 import headscope
-from headscope import interception, layout, look, model_files
+from headscope import growing, interception, layout, look, model_files
 from headscope.pump import Pump
 from headscope.writer import TraceWriter
 
@@ -152,11 +152,12 @@ class Ends(RecordingCase):
 
     def test_failing_run_leaves_whole_tokens_and_says_so(self):
         model = families.make("llama")
-        with self.assertRaises(ZeroDivisionError), torch.no_grad():
+        with self.assertRaises(ZeroDivisionError) as raised, torch.no_grad():
             with headscope.record(model, self.path):
                 cache = model(IDS[:, :11], use_cache=True).past_key_values
                 model(IDS[:, 11:15], past_key_values=cache)
                 raise ZeroDivisionError
+        self.assertEqual(raised.exception.__notes__, [f"headscope: the first 15 tokens are in {self.path}"])
         with headscope.open(self.path) as trace:
             self.assertFalse(trace.complete)
             self.assertEqual(trace.num_tokens, 15)
@@ -255,6 +256,21 @@ class Ends(RecordingCase):
                     model(IDS[:, 11:], past_key_values=cache)
         finally:
             os.statvfs = known
+        with headscope.open(self.path) as trace:
+            self.assertEqual((trace.complete, trace.num_tokens), (False, 11))
+
+    def test_disk_that_others_fill(self):
+        """Which no look at its free space foresees; the reason was lines of addresses."""
+        model = families.make("llama")
+        refuse = mock.Mock(side_effect=OSError("[Errno 28] Can't write chunk data (file write failed: time = now\n, errno = 28, error message = 'No space left on device', buf = 0x7f)"))
+        with self.assertRefused(headscope.FailedError, f"{self.path}: No space left on device; what was flushed before is intact", "the first 11 tokens are in"), torch.no_grad():
+            with headscope.record(model, self.path) as recording:
+                cache = model(IDS[:, :11], use_cache=True).past_key_values
+                recording._pump.drain()
+                with mock.patch.object(growing.Growing, "write_chunks", refuse):
+                    model(IDS[:, 11:], past_key_values=cache)
+                    recording._pump.flush(recording._streams[0].writer, now=True)
+                    recording._pump.drain()
         with headscope.open(self.path) as trace:
             self.assertEqual((trace.complete, trace.num_tokens), (False, 11))
 

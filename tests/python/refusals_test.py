@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a trace cannot hold is refused by name, and so is what stands in its way."""
 import contextlib
+import os
 
 import cases
 import families
@@ -195,10 +196,53 @@ class Refusals(RecordingCase):
         self.refused(model, headscope.UsageError, "was not called", call=lambda: None)
         self.refused(model, headscope.UsageError, "model that is recorded", call=lambda: (model(IDS), model.model(IDS)))
 
+    def test_arguments_of_another_kind(self):
+        """Each ended in an error of Python's own, or was taken for something else."""
+        model = families.make("llama")
+        layers = "must be whole numbers, such as [0, 1, 7]"
+        for words, options in (
+            (("layers [0.5]", layers), dict(layers=[0.5])),
+            (("layers ['0-1']", layers), dict(layers=["0-1"])),
+            (("heads [1.5]", layers), dict(heads=[1.5])),
+            (('rows "5"', "last:N"), dict(rows=5)),
+            (("record 3", "choose from"), dict(points=3)),
+            (("max_tokens 'x'", "whole number from 1 on"), dict(max_tokens="x")),
+            (("max_tokens 0", "whole number from 1 on"), dict(max_tokens=0)),
+            (("prompt_tokens -1", "whole number from 1 on"), dict(prompt_tokens=-1)),
+            (("tokenizer: str", "AutoTokenizer"), dict(tokenizer="llama")),
+            (("prompt_source 3", "must be a text"), dict(prompt_source=3)),
+            (("task_answer 3", "must be a text"), dict(task_answer=3)),
+            (("output 3", "must be a path"), dict(path=3)),
+        ):
+            with self.subTest(words[0]):
+                self.refused(model, headscope.UsageError, *words, call=lambda: self.fail("refused too late"), **options)
+        for words, call in (
+            (("input_ids", "tensor [24]", "[sequences, tokens]"), lambda: model(IDS[0])),
+            (("input_ids", "list", "[sequences, tokens]"), lambda: model(IDS.tolist())),
+            (("input_ids", "no tokens"), lambda: model(IDS[:, :0])),
+        ):
+            with self.subTest(words[1]):
+                self.refused(model, headscope.UsageError, *words, call=call)
+        self.assertFalse(self.path.exists())
+        with torch.no_grad(), headscope.record(model, os.fsencode(self.path), layers=1, prompt_source=None):
+            model(IDS)
+        with headscope.open(self.path) as trace:
+            self.assertEqual(trace.layers, [1])
+
+    def test_what_is_no_model(self):
+        model = families.make("llama")
+        nothing = lambda: self.fail("refused too late")  # noqa: E731
+        self.refused("llama", headscope.UsageError, "model: str", "from_pretrained", call=nothing)
+        self.refused(torch.nn.Linear(2, 2), headscope.UsageError, "model: Linear", "from_pretrained", call=nothing)
+        self.refused(torch.nn.DataParallel(model), headscope.UsageError, "DataParallel wraps", "model.module", call=nothing)
+        with torch.device("meta"):
+            empty = transformers.AutoModelForCausalLM.from_config(model.config)
+        self.refused(empty, headscope.BadInputError, "LlamaForCausalLM", "meta device", "from_pretrained", call=nothing)
+
     def test_existing_file_is_kept(self):
         model = families.make("llama")
         self.path.write_text("mine")
-        self.refused(model, headscope.UsageError, "it exists", call=lambda: self.fail("refused too late"))
+        self.refused(model, headscope.UsageError, "it exists", "overwrite=True", call=lambda: self.fail("refused too late"))
         self.assertEqual(self.path.read_text(), "mine")
         self.refused(model, headscope.UsageError, ".h5", path=self.folder / "trace.txt")
         self.refused(model, headscope.UsageError, "does not exist", path=self.folder / "none" / "trace.h5")
@@ -213,10 +257,24 @@ class Refusals(RecordingCase):
         self.path.write_text("text")
         with self.assertRefused(headscope.BadInputError, "HDF5"):
             headscope.open(self.path)
+        for path, problem in ((self.folder / "none.h5", "(No such file or directory)"), (self.folder, "(Is a directory)")):
+            with self.assertRefused(headscope.BadInputError, str(path), problem, "open a file that headscope wrote") as refusal:
+                headscope.open(path)
+            self.assertNotIn("errno", refusal.sentence)
         with h5py.File(self.path, "w") as file:
             file.attrs["format"] = "other"
         with self.assertRefused(headscope.BadInputError, "format"):
             headscope.open(self.path)
+
+    def test_closed_trace(self):
+        """It said that q was not recorded."""
+        with torch.no_grad(), headscope.record(families.make("llama"), self.path) as recording:
+            recording._model(IDS)
+        with headscope.open(self.path) as trace:
+            view = trace.q(0, 0)
+        for read in (lambda: trace.q(0, 0), lambda: view[:], lambda: trace.scores(0, 0), lambda: trace.cross_tensor("q", 0, 0)):
+            with self.assertRefused(headscope.UsageError, str(self.path), "closed", "open it again"):
+                read()
 
 
 if __name__ == "__main__":
