@@ -25,7 +25,7 @@ th { font-weight: 600; vertical-align: bottom; } th:nth-child(-n+2), td:nth-chil
 td.parameters { white-space: normal; min-width: 14rem; text-align: left; color: var(--soft); }
 tr.base td { font-weight: 600; }
 svg text { font: 11px system-ui, sans-serif; fill: var(--ink); } svg text.mid { text-anchor: middle; } svg text.end { text-anchor: end; } svg text.dim { opacity: .65; }
-.row { display: flex; flex-wrap: wrap; gap: 1.5rem 2rem; } figure { margin: 0; } .row figure { max-width: 34rem; } figure img { max-width: 100%; width: 34rem; border: 1px solid var(--line); }
+.row { display: flex; flex-wrap: wrap; gap: 1.5rem 2rem; } figure { margin: 0; max-width: 100%; overflow-x: auto; } .row figure { max-width: min(34rem, 100%); } figure img { max-width: 100%; width: 34rem; border: 1px solid var(--line); }
 details { margin: 1rem 0; } summary { cursor: pointer; }
 )";
 
@@ -39,6 +39,8 @@ std::string Milliseconds(double value) {
   return FormatNumber(value < 0.1 ? "%.4f" : value < 10 ? "%.2f" : "%.1f", value);
 }
 std::string Time(const Timing& timing) {
+  if (timing.repeats == 0) return "–";                             // dense attention selects nothing
+  if (timing.repeats == 1) return Milliseconds(timing.median_ms);  // one time has no spread
   return Milliseconds(timing.median_ms) + " ± " + Milliseconds(timing.mad_ms);
 }
 std::string FifthPercentile(const MethodResult& result) {
@@ -143,7 +145,8 @@ std::string SummaryTable(const std::vector<MethodResult>& results, kernels::Phas
             Cells({EscapeHtml(summary.method), EscapeHtml(summary.device.name), std::to_string(summary.heads),
                    FormatNumber("%.2f %%", 100 * summary.kept / heads), FormatNumber("%.4f", summary.cra_min),
                    FormatNumber("%.4f", summary.cra_mean / heads), FormatNumber("%.2e", summary.error / heads),
-                   FormatNumber("%.5f", summary.cosine / heads), Milliseconds(summary.select_ms / heads),
+                   FormatNumber("%.5f", summary.cosine / heads),
+                   summary.is_baseline ? "–" : Milliseconds(summary.select_ms / heads),
                    Milliseconds(summary.attend_ms / heads), Milliseconds(summary.dense_ms / heads),
                    Speedup(summary.dense_ms / (summary.select_ms + summary.attend_ms)),
                    FormatNumber("%.1e", summary.kernel_error)},
@@ -210,7 +213,8 @@ std::string ReportHtml(const ReportInput& input) {
       "content=\"width=device-width\">\n<title>" +
       EscapeHtml(input.title) + "</title><style>" + kStyle + "</style></head><body>\n";
   html += "<h1>" + EscapeHtml(input.title) + "</h1>\n<p class=\"note\">Trace: " + EscapeHtml(input.trace_path) +
-          (input.environment.empty() ? "" : "<br>Measured on: " + EscapeHtml(input.environment)) + "</p>\n";
+          (input.environment.empty() ? "" : "<br>Measured on: " + EscapeHtml(input.environment)) +
+          (input.written.empty() ? "" : "<br>Written: " + EscapeHtml(input.written)) + "</p>\n";
   html += MatrixSection(input.statistics);
   html += PictureSection(input.pictures);
   html += ComparisonSection(input.results, input.results_note);

@@ -157,7 +157,7 @@ std::pair<std::string, double> PressOf(const MethodResult& result) {
 
 }  // namespace
 
-std::vector<ResultField> StatisticsFields(const HeadStatistics& statistics) {
+std::vector<ResultField> StatisticsFields(const HeadStatistics& statistics, const RunOrigin& origin) {
   std::vector<ResultField> fields = {
       {"layer", "", "/layer", int64_t{statistics.id.layer}},
       {"head", "", "/head", int64_t{statistics.id.head}},
@@ -175,6 +175,10 @@ std::vector<ResultField> StatisticsFields(const HeadStatistics& statistics) {
     if (metric.list == MetricList::kNone) json = "/" + (metric.json_name.empty() ? metric.name : metric.json_name);
     fields.push_back({metric.name, metric.unit, std::move(json), MetricValue(statistics, metric.name)});
   }
+  fields.push_back({"trace", "", "/trace", origin.trace});
+  fields.push_back({"model", "", "/model", origin.model});
+  fields.push_back({"written_at", "", "/written_at", origin.measured_at});
+  fields.push_back({"version", "", "/version", origin.version});
   return WithoutNegativeZeros(std::move(fields));
 }
 

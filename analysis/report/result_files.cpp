@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -18,6 +19,8 @@ namespace headscope::analysis {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
+template <typename Row>
+using FieldsOf = std::function<std::vector<ResultField>(const Row&)>;
 
 OrderedJson ToJson(const std::vector<ResultField>& fields) {
   OrderedJson json;
@@ -29,8 +32,8 @@ OrderedJson ToJson(const std::vector<ResultField>& fields) {
   return json;
 }
 
-OrderedJson ToJson(const HeadStatistics& statistics) {
-  OrderedJson json = ToJson(StatisticsFields(statistics));
+OrderedJson ToJson(const HeadStatistics& statistics, const RunOrigin& origin) {
+  OrderedJson json = ToJson(StatisticsFields(statistics, origin));
   json["top_k_mass"] = OrderedJson::array();
   for (const TopKMass& entry : statistics.top_k_mass)
     json["top_k_mass"].push_back({{"k", entry.k}, {"mean", entry.mean}});
@@ -47,28 +50,24 @@ OrderedJson ToJson(const HeadStatistics& statistics) {
   return json;
 }
 
-OrderedJson ToJson(const MethodResult& result) {
-  return ToJson(ComparisonFields(result));
-}
-
-template <typename Entry>
-std::string Document(const char* schema, const char* list, const std::vector<Entry>& entries) {
+template <typename Entry, typename EntryJson>
+std::string Document(const char* schema, const char* list, const std::vector<Entry>& entries, EntryJson&& json_of) {
   OrderedJson json;
   json["schema"] = schema;
   json[list] = OrderedJson::array();
-  for (const Entry& entry : entries) json[list].push_back(ToJson(entry));
+  for (const Entry& entry : entries) json[list].push_back(json_of(entry));
   return PrintableJson(json.dump(2, ' ', /*ensure_ascii=*/false, OrderedJson::error_handler_t::replace)) + "\n";
 }
 
 // The fields that name the columns: of the first row, for all have the same; a table without rows has its header too.
 template <typename Row>
-std::vector<ResultField> HeaderFields(const std::vector<Row>& rows, std::vector<ResultField> (*fields_of)(const Row&)) {
+std::vector<ResultField> HeaderFields(const std::vector<Row>& rows, const FieldsOf<Row>& fields_of) {
   return fields_of(rows.empty() ? Row{} : rows.front());
 }
 
 // One line per row.
 template <typename Row>
-std::string Csv(const std::vector<Row>& rows, std::vector<ResultField> (*fields_of)(const Row&)) {
+std::string Csv(const std::vector<Row>& rows, const FieldsOf<Row>& fields_of) {
   std::string csv;
   for (const ResultField& field : HeaderFields(rows, fields_of)) csv += (csv.empty() ? "" : ",") + field.name;
   csv += '\n';
@@ -86,8 +85,7 @@ std::string Csv(const std::vector<Row>& rows, std::vector<ResultField> (*fields_
 
 // The columns of an HDF5 table, numbers as float64. A table without rows keeps the columns' names and types.
 template <typename Row>
-std::vector<data::ResultsColumn> Columns(const std::vector<Row>& rows,
-                                         std::vector<ResultField> (*fields_of)(const Row&)) {
+std::vector<data::ResultsColumn> Columns(const std::vector<Row>& rows, const FieldsOf<Row>& fields_of) {
   std::vector<data::ResultsColumn> columns;
   for (const ResultField& field : HeaderFields(rows, fields_of)) {
     data::ResultsColumn column{field.name, field.unit, std::vector<double>{}};
@@ -119,8 +117,8 @@ void WriteText(const std::string& text, const std::string& path) {
 }
 
 template <typename Row>
-void Write(const std::vector<Row>& rows, std::vector<ResultField> (*fields_of)(const Row&),
-           std::string (*json_of)(const std::vector<Row>&), const std::string& path) {
+void Write(const std::vector<Row>& rows, const FieldsOf<Row>& fields_of,
+           const std::function<std::string(const std::vector<Row>&)>& json_of, const std::string& path) {
   switch (FormatOfOutput(path, kResultFormats)) {
     case FileFormat::kJson:
       return WriteText(json_of(rows), path);
@@ -133,20 +131,24 @@ void Write(const std::vector<Row>& rows, std::vector<ResultField> (*fields_of)(c
 
 }  // namespace
 
-std::string StatisticsJson(const std::vector<HeadStatistics>& statistics) {
-  return Document("headscope-statistics-1", "heads", statistics);
+std::string StatisticsJson(const std::vector<HeadStatistics>& statistics, const RunOrigin& origin) {
+  return Document("headscope-statistics-1", "heads", statistics,
+                  [&origin](const HeadStatistics& head) { return ToJson(head, origin); });
 }
 
 std::string ComparisonJson(const std::vector<MethodResult>& results) {
-  return Document("headscope-comparison-2", "results", results);
+  return Document("headscope-comparison-2", "results", results,
+                  [](const MethodResult& result) { return ToJson(ComparisonFields(result)); });
 }
 
-void WriteStatistics(const std::vector<HeadStatistics>& statistics, const std::string& path) {
-  Write(statistics, &StatisticsFields, &StatisticsJson, path);
+void WriteStatistics(const std::vector<HeadStatistics>& statistics, const RunOrigin& origin, const std::string& path) {
+  Write<HeadStatistics>(
+      statistics, [&origin](const HeadStatistics& head) { return StatisticsFields(head, origin); },
+      [&origin](const std::vector<HeadStatistics>& heads) { return StatisticsJson(heads, origin); }, path);
 }
 
 void WriteComparison(const std::vector<MethodResult>& results, const std::string& path) {
-  Write(results, &ComparisonFields, &ComparisonJson, path);
+  Write<MethodResult>(results, &ComparisonFields, &ComparisonJson, path);
 }
 
 }  // namespace headscope::analysis

@@ -117,8 +117,10 @@ void CheckResultsTarget(const std::string& path, bool force, const std::vector<s
   CheckOutputTarget(path, force, inputs);
 }
 
-void WriteResults(const std::vector<analysis::HeadStatistics>& statistics, const std::string& path, bool force) {
-  WriteThroughOutputFile(path, force, [&](const std::string& file) { analysis::WriteStatistics(statistics, file); });
+void WriteResults(const std::vector<analysis::HeadStatistics>& statistics, const analysis::RunOrigin& origin,
+                  const std::string& path, bool force) {
+  WriteThroughOutputFile(path, force,
+                         [&](const std::string& file) { analysis::WriteStatistics(statistics, origin, file); });
 }
 
 void WriteResults(const std::vector<analysis::MethodResult>& results, const std::string& path, bool force) {

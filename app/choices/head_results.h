@@ -26,7 +26,8 @@ void CheckMethodsRun(const data::TraceReader& trace, const std::vector<analysis:
 // Refuses (UsageError) a name that does not end in .json, .csv or .h5, and what CheckOutputTarget refuses.
 void CheckResultsTarget(const std::string& path, bool force, const std::vector<std::string>& inputs = {});
 // To a .json, .csv or .h5 file, through an OutputFile. Throw as CheckResultsTarget does, and FailedError.
-void WriteResults(const std::vector<analysis::HeadStatistics>& statistics, const std::string& path, bool force);
+void WriteResults(const std::vector<analysis::HeadStatistics>& statistics, const analysis::RunOrigin& origin,
+                  const std::string& path, bool force);
 void WriteResults(const std::vector<analysis::MethodResult>& results, const std::string& path, bool force);
 
 // What shows a sweep of measurements on the line.

@@ -27,6 +27,7 @@
 #include "support/option_checks.h"
 #include "support/output_file.h"
 #include "support/progress_line.h"
+#include "support/run_origin.h"
 
 namespace headscope::app {
 namespace {
@@ -237,7 +238,7 @@ int RunAnalyze(AnalyzeArguments arguments) {
   if (arguments.output.empty()) {
     WriteText(MetricTable(all, metrics) + AlarmText(all, metrics), "", false);
   } else {
-    WriteResults(all, arguments.output, arguments.force);
+    WriteResults(all, OriginOf(trace), arguments.output, arguments.force);
   }
   return kDone;
 }

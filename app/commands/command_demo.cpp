@@ -33,6 +33,7 @@
 #include "support/output_folder.h"
 #include "support/paths.h"
 #include "support/progress_line.h"
+#include "support/run_origin.h"
 
 namespace headscope::app {
 namespace {
@@ -149,6 +150,7 @@ int RunDemo(const DemoArguments& arguments) {
                  std::to_string(trace.num_tokens()) + " tokens";
   report.trace_path = fs::path(trace_path).filename().string();
   report.environment = Environment(arguments.threads);
+  report.written = WrittenText(OriginOf(trace));
   analysis::SweepOptions sweep;
   sweep.num_threads = arguments.threads;
   sweep.stop = stop;
@@ -188,7 +190,9 @@ int RunDemo(const DemoArguments& arguments) {
   for (const auto& [method, why] : left_out)
     report.results_note += " Without " + method + " where it does not run: " + why + ".";
 
-  WriteResults(report.statistics, PathOf(arguments, kStatisticsName), arguments.force);
+  const analysis::RunOrigin origin = OriginOf(trace);
+  for (analysis::MethodResult& result : report.results) result.origin = origin;
+  WriteResults(report.statistics, origin, PathOf(arguments, kStatisticsName), arguments.force);
   WriteResults(report.results, PathOf(arguments, kComparisonName), arguments.force);
   const std::string html = PathOf(arguments, kReportName);
   WriteText(analysis::ReportHtml(report), html, arguments.force);

@@ -22,4 +22,8 @@ analysis::RunOrigin OriginOf(const data::TraceReader& trace) {
   return origin;
 }
 
+std::string WrittenText(const analysis::RunOrigin& origin) {
+  return origin.measured_at.substr(0, origin.measured_at.find('T')) + " by headscope " + origin.version;
+}
+
 }  // namespace headscope::app

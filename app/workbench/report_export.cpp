@@ -8,6 +8,7 @@
 #include "base/stop.h"
 #include "map_export.h"
 #include "support/output_file.h"
+#include "support/run_origin.h"
 
 namespace headscope::app {
 
@@ -21,6 +22,7 @@ void WriteReport(OpenedTrace& trace, const std::vector<analysis::HeadStatistics>
   report.title =
       summary.model_name + ", " + summary.prompt_source + ", " + std::to_string(summary.num_tokens) + " tokens";
   report.trace_path = std::filesystem::path(summary.path).filename().string();
+  report.written = WrittenText(OriginOf(trace.reader));
   report.statistics = statistics;
   report.results = runs;
   if (!runs.empty()) {

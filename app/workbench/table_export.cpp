@@ -25,8 +25,9 @@ void ExportRuns(const std::vector<analysis::MethodResult>& runs, const std::stri
   WriteResults(runs, path, /*force=*/true);
 }
 
-void ExportStatistics(const std::vector<analysis::HeadStatistics>& statistics, const std::string& path) {
-  WriteResults(statistics, path, /*force=*/true);
+void ExportStatistics(const std::vector<analysis::HeadStatistics>& statistics, const analysis::RunOrigin& origin,
+                      const std::string& path) {
+  WriteResults(statistics, origin, path, /*force=*/true);
 }
 
 std::vector<analysis::MethodResult> ReadRuns(const std::string& path) {

@@ -14,7 +14,8 @@ namespace headscope::app {
 // .csv, .json or .h5 by the path's extension. An existing file is replaced, and only by a complete one. Throws
 // std::exception with one sentence.
 void ExportRuns(const std::vector<analysis::MethodResult>& runs, const std::string& path);
-void ExportStatistics(const std::vector<analysis::HeadStatistics>& statistics, const std::string& path);
+void ExportStatistics(const std::vector<analysis::HeadStatistics>& statistics, const analysis::RunOrigin& origin,
+                      const std::string& path);
 
 // What ExportRuns or `headscope compare` wrote to .json or .csv. Throws std::exception with one sentence.
 std::vector<analysis::MethodResult> ReadRuns(const std::string& path);

@@ -317,7 +317,11 @@ class TraceWorkbench : public ui::Workbench {
   }
   std::string ExportStatistics(const std::vector<analysis::HeadStatistics>& statistics,
                                const std::string& path) override {
-    return OutcomeOf([&] { return app::ExportStatistics(statistics, path), true; }).error;
+    return OutcomeOf([&] {
+             const analysis::RunOrigin origin = trace_ ? OriginOf(trace_->reader) : analysis::RunOrigin();
+             return app::ExportStatistics(statistics, origin, path), true;
+           })
+        .error;
   }
   std::string ReadRuns(const std::string& path, std::vector<analysis::MethodResult>* runs) override {
     return OutcomeOf([&] { return *runs = app::ReadRuns(path), true; }).error;

@@ -15,10 +15,10 @@
 
 namespace headscope::analysis {
 
-template <typename Row>
-std::string TextOfCsv(const std::vector<Row>& rows, void (*write)(const std::vector<Row>&, const std::string&)) {
+template <typename Write>
+std::string TextOfCsv(Write&& write) {
   const std::string path = ::testing::TempDir() + "csv_files_" + std::to_string(::getpid()) + ".csv";
-  write(rows, path);
+  write(path);
   std::ifstream file(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(file), {}};
   file.close();
@@ -26,11 +26,11 @@ std::string TextOfCsv(const std::vector<Row>& rows, void (*write)(const std::vec
   return text;
 }
 
-inline std::string StatisticsCsv(const std::vector<HeadStatistics>& statistics) {
-  return TextOfCsv(statistics, &WriteStatistics);
+inline std::string StatisticsCsv(const std::vector<HeadStatistics>& statistics, const RunOrigin& origin = {}) {
+  return TextOfCsv([&](const std::string& path) { WriteStatistics(statistics, origin, path); });
 }
 inline std::string ComparisonCsv(const std::vector<MethodResult>& results) {
-  return TextOfCsv(results, &WriteComparison);
+  return TextOfCsv([&](const std::string& path) { WriteComparison(results, path); });
 }
 
 }  // namespace headscope::analysis

@@ -370,9 +370,9 @@ MethodResult SomeResult(const char* method, kernels::Phase phase) {
   result.phase = phase;
   result.device = NamedCpu();
   result.kept_fraction = 0.125;
-  result.select.median_ms = 1;
-  result.attend.median_ms = 3;
-  result.dense_attend.median_ms = 16;
+  result.select = {.median_ms = 1, .mad_ms = 0.25, .repeats = 3};
+  result.attend = {.median_ms = 3, .mad_ms = 0.5, .repeats = 3};
+  result.dense_attend = {.median_ms = 16, .mad_ms = 1, .repeats = 3};
   result.speedup = 4;
   return result;
 }
@@ -418,6 +418,7 @@ TEST(Files, ReportHoldsMatrixPicturesAndMethodsAndEscapesText) {
   input.title = "Heads of <model>";
   input.trace_path = "trace.h5";
   input.environment = "2 cores";
+  input.written = "2026-05-31 by headscope 1.2.3";
   input.statistics = SomeStatistics();
   input.pictures.push_back({{1, 2}, "caption & more", "head_1_2.png"});
   input.results = {SomeResult("dense", kernels::Phase::kPrefill), SomeResult("a-shape", kernels::Phase::kPrefill),
@@ -428,13 +429,30 @@ TEST(Files, ReportHoldsMatrixPicturesAndMethodsAndEscapesText) {
   EXPECT_THAT(html, HasSubstr("a &lt;b&gt; &amp; &quot;c&quot;"));
   EXPECT_THAT(html, HasSubstr("src=\"head_1_2.png\""));
   EXPECT_THAT(html, HasSubstr("caption &amp; more"));
-  for (const char* name : {"a-shape", "sparq", "12.50 %", "4.00×", "prefers-color-scheme: dark"})
+  for (const char* name :
+       {"a-shape", "sparq", "12.50 %", "4.00×", "prefers-color-scheme: dark", "Written: 2026-05-31 by headscope 1.2.3"})
     EXPECT_THAT(html, HasSubstr(name));
   // One titled cell per head in each of the seven matrices.
   size_t cells = 0;
   for (size_t at = html.find("<title>layer "); at != std::string::npos; at = html.find("<title>layer ", at + 1))
     ++cells;
   EXPECT_EQ(cells, 6u * 7u);
+}
+
+// It said "0.0000" and "0.0000 ± 0.0000", as if that had been measured, and gave one time a spread of nothing.
+TEST(Files, AReportSaysNoTimeThatWasNotTaken) {
+  ReportInput input;
+  input.results = {SomeResult("dense", kernels::Phase::kPrefill), SomeResult("a-shape", kernels::Phase::kPrefill)};
+  input.results[0].is_baseline = true;
+  input.results[0].select = {};
+  input.results[1].select.repeats = 1;
+  input.results[1].select.mad_ms = 0;
+  const std::string html = ReportHtml(input);
+  size_t dashes = 0;
+  for (size_t at = html.find("<td>–</td>"); at != std::string::npos; at = html.find("<td>–</td>", at + 1)) ++dashes;
+  EXPECT_EQ(dashes, 2u) << "in the summary and among all runs";
+  EXPECT_THAT(html, HasSubstr("<td>1.00</td><td>3.00 ± 0.50</td>"));
+  EXPECT_THAT(html, ::testing::Not(HasSubstr("± 0.0000")));
 }
 
 }  // namespace

@@ -141,10 +141,16 @@ void ExpectNamesOnce(const std::vector<ResultField>& fields) {
 
 TEST(ResultFields, StatisticsAreTheSameInJsonAndCsv) {
   const HeadStatistics statistics = Analysed();
-  const std::vector<ResultField> fields = StatisticsFields(statistics);
+  const RunOrigin origin{"/traces/a.h5", "a model", "2026-05-31T12:00:00Z", "1.2.3"};
+  const std::vector<ResultField> fields = StatisticsFields(statistics, origin);
   ExpectNamesOnce(fields);
-  ExpectJsonHoldsTheFields(nlohmann::json::parse(StatisticsJson({statistics}))["heads"][0], fields);
-  ExpectCsvHoldsTheFields(StatisticsCsv({statistics}), fields);
+  const auto head = nlohmann::json::parse(StatisticsJson({statistics}, origin))["heads"][0];
+  ExpectJsonHoldsTheFields(head, fields);
+  ExpectCsvHoldsTheFields(StatisticsCsv({statistics}, origin), fields);
+  EXPECT_EQ(head["trace"], "/traces/a.h5");
+  EXPECT_EQ(head["model"], "a model");
+  EXPECT_EQ(head["written_at"], "2026-05-31T12:00:00Z");
+  EXPECT_EQ(head["version"], "1.2.3");
 }
 
 TEST(ResultFields, RunsAreTheSameInJsonAndCsv) {
@@ -247,14 +253,14 @@ TEST(ResultFields, TheExtensionChoosesTheForm) {
   EXPECT_EQ(contents(folder / "runs.json"), ComparisonJson({Measured()}));
   EXPECT_EQ(contents(folder / "runs.CSV"), ComparisonCsv({Measured()}));
   EXPECT_EQ(contents(folder / "runs.h5").substr(1, 3), "HDF");
-  WriteStatistics({Analysed()}, (folder / "heads.csv").string());
+  WriteStatistics({Analysed()}, {}, (folder / "heads.csv").string());
   EXPECT_EQ(contents(folder / "heads.csv"), StatisticsCsv({Analysed()}));
   EXPECT_EQ(ReadComparison((folder / "runs.CSV").string()).size(), 1u);
   EXPECT_EQ(ReadComparison((folder / "runs.json").string()).size(), 1u);
   EXPECT_THROW(ReadComparison((folder / "runs.h5").string()), BadInputError);
   EXPECT_THROW(ReadComparison((folder / "missing.csv").string()), BadInputError);
   EXPECT_THROW(WriteComparison({Measured()}, (folder / "runs.txt").string()), UsageError);
-  EXPECT_THROW(WriteStatistics({}, (folder / "missing" / "heads.csv").string()), FailedError);
+  EXPECT_THROW(WriteStatistics({}, {}, (folder / "missing" / "heads.csv").string()), FailedError);
   for (const char* name : {"a.json", "b.Csv", "c/d.h5"}) EXPECT_NO_THROW(FormatOfOutput(name, kResultFormats)) << name;
   for (const char* name : {"a.json.txt", "csv", ".h5/a", "a.png"})
     EXPECT_THROW(FormatOfOutput(name, kResultFormats), UsageError) << name;

@@ -4,6 +4,7 @@
 #include <QAction>
 #include <QApplication>
 #include <QClipboard>
+#include <QDateTime>
 #include <QImage>
 #include <QJsonArray>
 #include <QListWidget>
@@ -246,6 +247,40 @@ TEST_F(ReachTest, AReportHasTheHeadsTheRunsAndPictures) {
   EXPECT_EQ(QImage(File(QStringLiteral("report-0-2.png"))), QImage(drawn)) << command.toStdString();
   EXPECT_TRUE(page.contains("a-shape"));
   EXPECT_TRUE(page.contains("Head 0:2"));
+}
+
+// Once out of the window, a table is all there is: each of its rows says of what it is, and the dense row that runs
+// stand beside said nothing.
+TEST_F(ReachTest, EveryRowOfATableSaysWhereItIsFrom) {
+  Open();
+  ASSERT_TRUE(WaitForStatistics());
+  Use("a-shape", "n_sink=4,n_local=32");
+  ASSERT_TRUE(Finish(Command::kRun));
+  struct Table {
+    Command command;
+    const char *file, *list, *date;
+    qsizetype rows;
+  };
+  for (const Table& table : {Table{Command::kExportHeads, "heads", "heads", "written_at", 8},
+                             Table{Command::kExportRuns, "runs", "results", "measured_at", 2}}) {
+    const QString json = File(QLatin1String(table.file) + QStringLiteral(".json")),
+                  csv = File(QLatin1String(table.file) + QStringLiteral(".csv"));
+    for (const QString& path : {json, csv}) {
+      AnswerFileDialog(path);
+      window_->commands()[table.command]->trigger();
+      ASSERT_TRUE(WaitFor([&] { return QFile::exists(path); }));
+    }
+    const QJsonArray rows = QJsonDocument::fromJson(Contents(json))[QLatin1String(table.list)].toArray();
+    EXPECT_EQ(rows.size(), table.rows);
+    for (const QJsonValue& row : rows) {
+      EXPECT_EQ(row[QStringLiteral("trace")].toString(), trace_path());
+      EXPECT_EQ(row[QStringLiteral("model")].toString(), QStringLiteral("small"));
+      EXPECT_EQ(row[QStringLiteral("device")].toString(), QStringLiteral("cpu"));
+      EXPECT_FALSE(row[QStringLiteral("version")].toString().isEmpty());
+      EXPECT_TRUE(QDateTime::fromString(row[QLatin1String(table.date)].toString(), Qt::ISODate).isValid());
+    }
+    EXPECT_EQ(Contents(csv).count(trace_path().toUtf8()), table.rows) << Contents(csv).toStdString();
+  }
 }
 
 // Chosen on the open trace, reported on another one, as `headscope tune --check` has it.

@@ -259,6 +259,7 @@ MethodResult DenseRunOf(const MethodResult& run) {
   dense.dense_of_reading = run.dense_of_reading;
   dense.attend = dense.dense_attend = run.dense_attend;
   dense.asked_repeats = run.asked_repeats;
+  dense.origin = run.origin;
   return dense;
 }
 

@@ -59,6 +59,7 @@ struct ReportInput {
   std::string title;
   std::string trace_path;
   std::string environment;  // CPU or GPU name, threads, date
+  std::string written;      // when, and by which headscope; may be empty
   std::vector<HeadStatistics> statistics;
   struct Picture {
     HeadId head;

@@ -26,8 +26,9 @@ struct ResultField {
 
 // All fields of one head or run, in the tables' order; names, units and order are the same for all whose statistics
 // were computed with the same options. The lists of JSON entries (top-k mass, agreement, sparsity, profiles) have
-// columns where MetricsOf() names their elements.
-std::vector<ResultField> StatisticsFields(const HeadStatistics& statistics);
+// columns where MetricsOf() names their elements. `origin`: of the file that they are for; statistics may be older than
+// it, so its date is that of the writing.
+std::vector<ResultField> StatisticsFields(const HeadStatistics& statistics, const RunOrigin& origin = {});
 std::vector<ResultField> ComparisonFields(const MethodResult& result);
 // The way back: a run whose every field is what `value_of` says of it, given as the default run has it; a field that it
 // knows nothing of, or whose type is another, keeps the default. Throws BadInputError, of the field, for a phase, a

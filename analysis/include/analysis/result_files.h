@@ -13,13 +13,13 @@
 namespace headscope::analysis {
 
 // Stable, versioned schemas ("schema": "headscope-statistics-1", "headscope-comparison-2").
-std::string StatisticsJson(const std::vector<HeadStatistics>& statistics);
+std::string StatisticsJson(const std::vector<HeadStatistics>& statistics, const RunOrigin& origin = {});
 std::string ComparisonJson(const std::vector<MethodResult>& results);
 
 inline constexpr std::array kResultFormats = {FileFormat::kJson, FileFormat::kCsv, FileFormat::kHdf5};
 // The same fields in each of the three (analysis/result_fields.h). `path` must not exist when it ends in .h5. Throws
 // UsageError for another kind of file, FailedError when the file cannot be written.
-void WriteStatistics(const std::vector<HeadStatistics>& statistics, const std::string& path);
+void WriteStatistics(const std::vector<HeadStatistics>& statistics, const RunOrigin& origin, const std::string& path);
 void WriteComparison(const std::vector<MethodResult>& results, const std::string& path);
 
 // Runs as WriteComparison wrote them to .json or .csv: of `text`, or of a file by its extension (.json or .csv). Fields
