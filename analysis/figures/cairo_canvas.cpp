@@ -7,11 +7,14 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <optional>
 
 #include "base/errors.h"
 #include "base/file_format.h"
+#include "report/matrix_svg.h"
+#include "report/svg_text.h"
 
 namespace headscope::analysis {
 namespace {
@@ -33,7 +36,40 @@ void Check(cairo_status_t status, const std::string& path) {
                                 (of_file ? std::strerror(errno) : cairo_status_to_string(status))});
 }
 
+// Where an SVG surface keeps the texts that are written behind all that cairo draws.
+constexpr cairo_user_data_key_t kSvgTexts{};
+
+cairo_status_t AppendToSvg(void* document, const unsigned char* bytes, unsigned int count) {
+  static_cast<std::string*>(document)->append(reinterpret_cast<const char*>(bytes), count);
+  return CAIRO_STATUS_SUCCESS;
+}
+
+// cairo's document with its title and texts, in a file.
+void WriteSvgFile(std::string document, const std::string& title, const std::string& texts, const std::string& path) {
+  const std::string named = "<title>" + EscapeHtml(Printable(title)) + "</title>\n";
+  document.insert(document.find('\n', document.find("<svg")) + 1, named);
+  document.insert(document.rfind("</svg>"), texts);
+  errno = 0;
+  std::ofstream file(path, std::ios::binary);
+  file << document;
+  file.close();
+  if (!file) Check(CAIRO_STATUS_WRITE_ERROR, path);
+}
+
 }  // namespace
+
+bool CairoCanvas::AsSvgText(double x, double y, const std::string& text, double size, Anchor anchor, Rgb color,
+                            bool upwards) {
+  auto* const texts = static_cast<std::string*>(cairo_surface_get_user_data(cairo_get_target(cairo_), &kSvgTexts));
+  if (texts == nullptr) return false;
+  constexpr double kParts = 100;  // of a point
+  *texts += "<text" + SvgAttribute("x", x, kParts) + SvgAttribute("y", y, kParts);
+  if (upwards) *texts += " transform=\"rotate(-90," + ShortestNumber(x) + "," + ShortestNumber(y) + ")\"";
+  if (anchor != Anchor::kLeft) *texts += anchor == Anchor::kCentre ? " text-anchor=\"middle\"" : " text-anchor=\"end\"";
+  *texts += " font-family=\"DejaVu Sans, Arial, sans-serif\"" + SvgAttribute("font-size", size, kParts) + " fill=\"" +
+            HexColor(color) + "\">" + EscapeHtml(Printable(text)) + "</text>\n";
+  return true;
+}
 
 void CairoCanvas::Image(const Area& area, int32_t width, int32_t height, const std::vector<Rgb>& pixels) {
   const Surface image(cairo_image_surface_create(CAIRO_FORMAT_RGB24, width, height));
@@ -69,6 +105,7 @@ void PaintFile(const std::string& path, const std::string& title, double width, 
   errno = 0;
   const std::optional<FileFormat> format = FindFileFormat(path);
   const bool is_png = format == FileFormat::kPng;
+  std::string document, texts;  // of an SVG
   Surface surface;
   if (is_png) {
     surface.reset(cairo_image_surface_create(CAIRO_FORMAT_RGB24,
@@ -79,7 +116,8 @@ void PaintFile(const std::string& path, const std::string& title, double width, 
     surface.reset(cairo_pdf_surface_create(path.c_str(), width, height));
     cairo_pdf_surface_set_metadata(surface.get(), CAIRO_PDF_METADATA_TITLE, Printable(title).c_str());
   } else {
-    surface.reset(cairo_svg_surface_create(path.c_str(), width, height));
+    surface.reset(cairo_svg_surface_create_for_stream(&AppendToSvg, &document, width, height));
+    Check(cairo_surface_set_user_data(surface.get(), &kSvgTexts, &texts, nullptr), path);
   }
   Check(cairo_surface_status(surface.get()), path);
   std::unique_ptr<cairo_t, DestroyContext> cairo(cairo_create(surface.get()));
@@ -89,6 +127,7 @@ void PaintFile(const std::string& path, const std::string& title, double width, 
   if (is_png) return Check(cairo_surface_write_to_png(surface.get(), path.c_str()), path);
   cairo_surface_finish(surface.get());
   Check(cairo_surface_status(surface.get()), path);
+  if (format != FileFormat::kPdf) WriteSvgFile(std::move(document), title, texts, path);
 }
 
 std::vector<uint32_t> PaintPixels(double width, double height, double pixels_per_point, int32_t* pixels_wide,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What paints figures and maps into files: cairo, whose letters stay letters.
+// What paints figures and maps into files: cairo. Letters stay letters: in PDF they are cairo's, in SVG our own text.
 #pragma once
 
 #include <cairo.h>
@@ -113,14 +113,18 @@ class CairoCanvas {
   // y: the baseline. Without a colour in the page's ink.
   void Text(double x, double y, const std::string& text, double size, Anchor anchor = Anchor::kLeft,
             std::optional<Rgb> color = {}) {
+    const Rgb ink = color.value_or(inks_.ink);
+    if (AsSvgText(x, y, text, size, anchor, ink, /*upwards=*/false)) return;
     const double width = Width(text, size);
-    Ink(color.value_or(inks_.ink));
+    Ink(ink);
     cairo_move_to(cairo_, anchor == Anchor::kLeft ? x : anchor == Anchor::kCentre ? x - width / 2 : x - width, y);
     cairo_show_text(cairo_, Printable(text).c_str());
   }
   void TextUpwards(double x, double middle, const std::string& text, double size, std::optional<Rgb> color = {}) {
+    const Rgb ink = color.value_or(inks_.ink);
+    if (AsSvgText(x, middle, text, size, Anchor::kCentre, ink, /*upwards=*/true)) return;
     const double width = Width(text, size);
-    Ink(color.value_or(inks_.ink));
+    Ink(ink);
     cairo_save(cairo_);
     cairo_translate(cairo_, x, middle + width / 2);
     cairo_rotate(cairo_, -3.14159265358979 / 2);
@@ -174,6 +178,9 @@ class CairoCanvas {
   void Image(const Area& area, int32_t width, int32_t height, const std::vector<Rgb>& pixels);
 
  private:
+  // Of PaintFile's .svg: the text as text, for cairo would draw the outlines of its letters. False elsewhere.
+  bool AsSvgText(double x, double y, const std::string& text, double size, Anchor anchor, Rgb color, bool upwards);
+
   cairo_t* cairo_;
   const PageInks& inks_;
 };

@@ -17,6 +17,7 @@
 
 #include "analysis/figure_drawing.h"
 #include "analysis/report.h"
+#include "analysis/table_drawing.h"
 #include "base/device.h"
 #include "base/errors.h"
 #include "figures/axis_ticks.h"
@@ -141,6 +142,33 @@ TEST(Figures, AreDrawnAsSvgPdfAndPng) {
   }
   EXPECT_THROW(DrawFigure(EveryKind(), 900, 500, "/no/such/folder/figure.svg"), FailedError);
   EXPECT_THROW(DrawFigure(EveryKind(), 90, 50, base + "svg"), UsageError);
+}
+
+// cairo's own SVG holds the outlines of letters: nobody can search, copy or restyle them.
+TEST(Figures, AsSvgKeepTheirTextAsText) {
+  const std::string figure_path = ::testing::TempDir() + "text.svg", table_path = ::testing::TempDir() + "table.svg";
+  Figure figure = EveryKind();
+  figure.title = "Heads <of> a & b";
+  DrawFigure(figure, 900, 500, figure_path);
+  const TableText table{"Runs", {{"method", false}, {"kept", true}}, {{"a-shape", "12.5 %"}, {"<b>", "7 %"}}};
+  DrawTable(table, table_path);
+  const std::string drawn = FileText(figure_path), listed = FileText(table_path);
+  EXPECT_THAT(drawn, HasSubstr("<title>Heads &lt;of&gt; a &amp; b</title>"));
+  for (const std::string& text : {std::string(">Heads &lt;of&gt; a &amp; b</text>"), figure.panels[0].title + "</text>",
+                                  std::string("transform=\"rotate(-90,")})
+    EXPECT_THAT(drawn, HasSubstr(text));
+  for (const char* text : {">Runs</text>", ">a-shape</text>", ">&lt;b&gt;</text>"})
+    EXPECT_THAT(listed, HasSubstr(text));
+  // Numbers end where their title ends.
+  const auto place_of = [&listed](const std::string& text) {
+    const size_t end = listed.find(">" + text + "</text>"), begin = listed.rfind("<text", end);
+    const std::string element = listed.substr(begin, end - begin);
+    EXPECT_THAT(element, HasSubstr("text-anchor=\"end\"")) << text;
+    return element.substr(0, element.find(" y="));
+  };
+  EXPECT_EQ(place_of("12.5 %"), place_of("kept"));
+  EXPECT_EQ(place_of("7 %"), place_of("kept"));
+  for (const std::string& document : {drawn, listed}) EXPECT_THAT(document, ::testing::Not(HasSubstr("<symbol")));
 }
 
 TEST(Figures, AsPixelsAreThoseOfThePngOnEitherGround) {
