@@ -94,16 +94,20 @@ std::vector<MethodResult> ParseComparisonJson(const std::string& text, const std
   if (!parsed) Refuse(source, "it is nested more than " + std::to_string(data::kMostJsonDepth) + " levels deep");
   const ReadJson& json = *parsed;
   const ReadJson schema = json.is_object() ? json.value("schema", ReadJson()) : ReadJson();
-  // What the first schema has no word for keeps its default.
-  if ((schema != "headscope-comparison-1" && schema != "headscope-comparison-2") || !json.contains("results") ||
-      !json["results"].is_array()) {
+  // What the first schema has no word for keeps its default. The window keeps each run with an id of its own.
+  const bool is_kept = schema == "headscope-trace-state-1";
+  const char* const list = is_kept ? "runs" : "results";
+  if ((!is_kept && schema != "headscope-comparison-1" && schema != "headscope-comparison-2") || !json.contains(list) ||
+      !json[list].is_array()) {
     Refuse(source, "it is not a JSON table of runs (schema headscope-comparison-1 or -2)");
   }
   std::vector<MethodResult> results;
-  for (const ReadJson& entry : json["results"]) {
+  for (const ReadJson& listed : json[list]) {
+    const ReadJson entry = !is_kept ? listed : listed.is_object() ? listed.value("run", ReadJson()) : ReadJson();
     MethodResult result;
     if (entry.is_object()) result = RunFrom([&](const ResultField& field) { return FromJson(entry, field); }, source);
-    if (result.method.empty()) Refuse(source, "entry " + std::to_string(results.size()) + " of results has no method");
+    if (result.method.empty())
+      Refuse(source, "entry " + std::to_string(results.size()) + " of " + list + " has no method");
     results.push_back(std::move(result));
   }
   return results;

@@ -183,6 +183,20 @@ TEST(ResultFields, RunsAreReadBackAsTheyWere) {
   EXPECT_TRUE(ParseComparisonJson(ComparisonJson({}), "runs.json").empty());
 }
 
+// What the window keeps beside a trace, so that a figure of its runs is drawn in a terminal without exporting them.
+TEST(ResultFields, RunsThatTheWindowKeepsAreRead) {
+  const nlohmann::json run = nlohmann::json::parse(ComparisonJson({Measured()}))["results"][0];
+  const nlohmann::json kept{{"schema", "headscope-trace-state-1"},
+                            {"runs", {{{"id", "a"}, {"contents", "c"}, {"run", run}}}}};
+  const std::vector<MethodResult> read = ParseComparisonJson(kept.dump(), "t.h5.headscope.json");
+  ASSERT_EQ(read.size(), 1u);
+  EXPECT_EQ(ComparisonJson(read), ComparisonJson({Measured()}));
+  for (const char* broken :
+       {R"({"schema": "headscope-trace-state-1"})", R"({"schema": "headscope-trace-state-1", "runs": [7]})",
+        R"({"schema": "headscope-trace-state-1", "runs": [{"run": 7}]})"})
+    EXPECT_THROW(ParseComparisonJson(broken, "t.h5.headscope.json"), BadInputError) << broken;
+}
+
 TEST(ResultFields, HaveTheColumnsOfKvpress) {
   const auto columns = [](const MethodResult& result) {
     std::string press;

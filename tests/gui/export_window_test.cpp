@@ -283,6 +283,26 @@ TEST_F(ReachTest, EveryRowOfATableSaysWhereItIsFrom) {
   }
 }
 
+// It named a file of runs that nobody had exported.
+TEST_F(ReachTest, ACopiedFigureOfMeasuredRunsIsDrawnInATerminal) {
+  Open();
+  Use("a-shape", "n_sink=4,n_local=32");
+  ASSERT_TRUE(Finish(Command::kRun));
+  ui::FigureStudy& figures = window_->state()->figures;
+  figures.Choose(QStringLiteral("intensity"));
+  ASSERT_TRUE(WaitFor([&] { return figures.picture() != nullptr; }, 120000)) << "the machine is measured, too";
+  window_->commands()[Command::kCopyFigureCommand]->trigger();
+  const QString command = QApplication::clipboard()->text().section(QStringLiteral(" -o "), 0, 0);
+  ASSERT_TRUE(command.contains(QStringLiteral("--runs "))) << command.toStdString();
+  const QJsonObject drawn = RunInShell(command, File(QStringLiteral("figure.json")));
+  QStringList names;
+  for (const QJsonValue& panel : drawn[QStringLiteral("panels")].toArray()) {
+    for (const QJsonValue& series : panel[QStringLiteral("series")].toArray())
+      names.append(series[QStringLiteral("name")].toString());
+  }
+  EXPECT_TRUE(names.contains(QStringLiteral("a-shape"))) << names.join(u'|').toStdString();
+}
+
 // Chosen on the open trace, reported on another one, as `headscope tune --check` has it.
 TEST_F(ReachTest, ATuningIsTriedOnHeldOutTraces) {
   Open();

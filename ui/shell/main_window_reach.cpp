@@ -33,8 +33,9 @@ void MainWindow::BindReach() {
   bind(Command::kExportTuning, [this] { ExportTuning(); });
   bind(Command::kExportFigure, [this] { ExportFigure(); });
   bind(Command::kCopyFigureCommand, [this] {
+    const QString kept = keeper_.FileOfRuns();
     CopyText(FigureCommand(TracePath(), state_.figures.Drawing(), state_.classes.defaults(),
-                           ExportName(QStringLiteral("runs.csv"))));
+                           kept.isEmpty() ? ExportName(QStringLiteral("runs.csv")) : kept));
   });
   ConnectFigures();
   ConnectQuantise();

@@ -21,7 +21,7 @@ QString CompareCommand(const QString& trace_path, const QString& method, const a
 QString RenderCommand(const QString& trace_path, const MapDrawing& drawing);
 
 // Draws the figure again, into an SVG on white paper.
-// `classes`: where the drawing's thresholds have their names. `runs_path`: where its runs are exported to.
+// `classes`: where the drawing's thresholds have their names. `runs_path`: where its runs are.
 QString FigureCommand(const QString& trace_path, const FigureDrawing& drawing,
                       const std::vector<ClassThreshold>& classes = {}, const QString& runs_path = {});
 

@@ -102,6 +102,13 @@ QString TraceKeeper::FileBeside(const QString& trace_path) {
   return trace_path + QStringLiteral(".headscope.json");
 }
 
+QString TraceKeeper::FileOfRuns() const {
+  for (const QString& path : {FileBeside(trace_), FileInSettings(trace_)}) {
+    if (!trace_.isEmpty() && !ReadStateFile(path, kMostTraceStateBytes)[kRunsMember].toArray().isEmpty()) return path;
+  }
+  return {};
+}
+
 QString TraceKeeper::FileInSettings(const QString& trace_path) const {
   const QByteArray name = QCryptographicHash::hash(trace_path.toUtf8(), QCryptographicHash::Sha256).toHex().left(32);
   return folder_ + u'/' + QString::fromLatin1(name) + QStringLiteral(".json");

@@ -72,6 +72,8 @@ class TraceKeeper : public QObject {
 
   static QString FileBeside(const QString& trace_path);
   QString FileInSettings(const QString& trace_path) const;
+  // Where the open trace's runs are; empty: in no file yet.
+  QString FileOfRuns() const;
 
  Q_SIGNALS:
   void RunsKept();                              // all of them

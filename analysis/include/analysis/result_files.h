@@ -22,7 +22,8 @@ inline constexpr std::array kResultFormats = {FileFormat::kJson, FileFormat::kCs
 void WriteStatistics(const std::vector<HeadStatistics>& statistics, const RunOrigin& origin, const std::string& path);
 void WriteComparison(const std::vector<MethodResult>& results, const std::string& path);
 
-// Runs as WriteComparison wrote them to .json or .csv: of `text`, or of a file by its extension (.json or .csv). Fields
+// Runs as WriteComparison wrote them to .json or .csv, or as the window keeps them beside a trace
+// (NAME.h5.headscope.json, "headscope-trace-state-1"): of `text`, or of a file by its extension (.json or .csv). Fields
 // that are missing keep their defaults. Throws BadInputError with one sentence that names `source` and what is
 // wrong with it: no such table, or an entry without a method.
 std::vector<MethodResult> ParseComparisonJson(const std::string& text, const std::string& source);
