@@ -303,6 +303,28 @@ TEST_F(ReachTest, ACopiedFigureOfMeasuredRunsIsDrawnInATerminal) {
   EXPECT_TRUE(names.contains(QStringLiteral("a-shape"))) << names.join(u'|').toStdString();
 }
 
+// The frame of what has the keyboard was in the picture of a chart.
+TEST_F(ReachTest, APictureOfAPaneIsTheSameWhereverTheKeyboardIs) {
+  Open();
+  ASSERT_TRUE(WaitForStatistics());
+  auto* chart = Find<ui::MassChart>("massChart");
+  QList<QImage> pictures;
+  for (QWidget* focus : {static_cast<QWidget*>(canvas_), static_cast<QWidget*>(chart)}) {
+    focus->setFocus();
+    ASSERT_TRUE(focus->hasFocus());
+    const QString path = File(QStringLiteral("kept-mass-%1.png").arg(pictures.size()));
+    for (const ui::PaneOffers::Picture& picture : window_->state()->offers.pictures()) {
+      if (picture.name == u"kept-mass") {
+        EXPECT_EQ(picture.write(path, 0), QString());
+      }
+    }
+    pictures.append(QImage(path));
+    ASSERT_FALSE(pictures.back().isNull());
+    ASSERT_TRUE(focus->hasFocus());
+  }
+  EXPECT_EQ(pictures[0], pictures[1]);
+}
+
 // Chosen on the open trace, reported on another one, as `headscope tune --check` has it.
 TEST_F(ReachTest, ATuningIsTriedOnHeldOutTraces) {
   Open();

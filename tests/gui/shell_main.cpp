@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <QLocale>
-#include <QStyleFactory>
 #include <QSurfaceFormat>
 
 #include "monkey.h"
+#include "visible_focus.h"
 #include "watchdog.h"
 
 int main(int argc, char** argv) {
@@ -24,6 +24,6 @@ int main(int argc, char** argv) {
   QLocale::setDefault(QLocale::c());
   headscope::gui_test::WatchedApplication application(argc, argv);
   ::testing::UnitTest::GetInstance()->listeners().Append(new headscope::gui_test::WatchdogListener(&application));
-  QApplication::setStyle(QStyleFactory::create(QStringLiteral("Fusion")));
+  QApplication::setStyle(headscope::ui::MakeApplicationStyle());
   return RUN_ALL_TESTS();
 }

@@ -319,6 +319,7 @@ void HeadCanvas::Impl::DrawFrame() {
   options.selection = interaction.selection();
   options.named = named;
   options.trace_name = trace_name;
+  options.focused = canvas->hasFocus() && panel.focused().empty();
   // The panel may change the method or the colours: before the map is drawn with them.
   if (model.settings().panel_visible) panel.Draw(model);
   if (!export_ && model.head()) model.tiles().Want(model.Demand(model.view(), ratio));

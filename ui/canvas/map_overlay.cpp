@@ -247,6 +247,8 @@ std::string EmptyMapText(const CanvasModel& model, const std::string& trace_name
 void DrawMapOverlay(CanvasModel& model, const OverlayOptions& options) {
   const ViewTransform& view = *options.view;
   ImDrawList* const list = ImGui::GetBackgroundDrawList();
+  // Around all of it, where nothing else is drawn.
+  if (options.focused) list->AddRect({0, 0}, ImGui::GetIO().DisplaySize, InksOf(options).accent);
   if (!model.head() || view.empty()) {
     if (options.live) {
       const PixelRect& map = options.layout->map;

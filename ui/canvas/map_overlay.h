@@ -19,6 +19,7 @@ struct OverlayOptions {
   PictureGround ground = PictureGround::kDark;
   bool live = true;        // cursor, tooltip, minimap and hints, which a picture in a file has no use for
   bool named = false;      // which head it is stands on the map: there are two maps
+  bool focused = false;    // the map has the keyboard, and no control of its panel
   std::string trace_name;  // and of which trace; empty: they are of the same one
   std::optional<PixelRect> selection;
   std::string tooltip;                 // at the pointer; empty: none

@@ -3,7 +3,6 @@
 
 #include <QApplication>
 #include <QIcon>
-#include <QStyleFactory>
 #include <QSurfaceFormat>
 #include <QTimer>
 
@@ -11,6 +10,7 @@
 #include "main_window.h"
 #include "startup_watch.h"
 #include "ui_thread.h"
+#include "visible_focus.h"
 
 namespace headscope::ui {
 
@@ -28,7 +28,7 @@ void NameApplication() {
   QApplication::setApplicationName(QStringLiteral("headscope"));
   QApplication::setDesktopFileName(QStringLiteral("headscope"));
   QApplication::setApplicationVersion(QStringLiteral(HEADSCOPE_VERSION));
-  QApplication::setStyle(QStyleFactory::create(QStringLiteral("Fusion")));
+  QApplication::setStyle(MakeApplicationStyle());
   QApplication::setWindowIcon(QIcon(QStringLiteral(":/headscope/shell/headscope.svg")));
 }
 

@@ -37,12 +37,15 @@ constexpr double kBytesPerToken = 3.3;
 constexpr std::array<std::optional<ElementType>, 3> kTypes = {std::nullopt, ElementType::kFloat32,
                                                               ElementType::kBFloat16};
 
-QWidget* WithButton(QLineEdit* edit, const QString& text, std::function<void()> pressed) {
+// `name`: of the field, for who hears it; the form's label names the row, and not what is in it.
+QWidget* WithButton(QLineEdit* edit, const QString& name, std::function<void()> pressed) {
   auto* row = new QWidget;
   auto* layout = new QHBoxLayout(row);
   layout->setContentsMargins(0, 0, 0, 0);
-  auto* button = new QPushButton(text, row);
+  auto* button = new QPushButton(QObject::tr("Browse…"), row);
   button->setAutoDefault(false);
+  button->setAccessibleName(QObject::tr("%1: browse").arg(name));
+  edit->setAccessibleName(name);
   layout->addWidget(edit, 1);
   layout->addWidget(button);
   QObject::connect(button, &QPushButton::clicked, edit, std::move(pressed));
@@ -102,6 +105,8 @@ void CaptureDialog::BuildForm() {
   heads_kind_->addItems({tr("query heads"), tr("KV heads")});
   heads_kind_->setToolTip(tr("Whether the numbers are query heads, or KV heads with every query head that reads them"));
   heads_kind_->setAccessibleName(tr("Kind of head numbers"));
+  heads_->setAccessibleName(tr("Heads"));
+  decode_->setAccessibleName(tr("Decode tokens"));
   rows_->setToolTip(
       tr("Query rows to record: all, last:N, every:N, random:N, random:N:SEED, or ranges A:B,C:D of rows A to B-1. "
          "Sparse methods need consecutive rows: all, last:N or a single range"));
@@ -136,7 +141,7 @@ void CaptureDialog::BuildForm() {
   auto* form = new QFormLayout(form_);
   form->setContentsMargins(0, 0, 0, 0);
   form->setFieldGrowthPolicy(QFormLayout::AllNonFixedFieldsGrow);
-  form->addRow(tr("Model folder"), WithButton(model_dir_, tr("Browse…"), [this] {
+  form->addRow(tr("Model folder"), WithButton(model_dir_, tr("Model folder"), [this] {
                  const QString folder = QFileDialog::getExistingDirectory(this, tr("Model folder"), model_dir_->text());
                  if (!folder.isEmpty()) SetModelDir(folder);
                }));
@@ -178,7 +183,7 @@ void CaptureDialog::BuildForm() {
   form->addRow(tr("Also record"), record);
   form->addRow(tr("Precision"), dtype_);
   form->addRow(tr("Device"), device_);
-  form->addRow(tr("Write to"), WithButton(output_, tr("Browse…"), [this] {
+  form->addRow(tr("Write to"), WithButton(output_, tr("Write to"), [this] {
                  const QString path =
                      QFileDialog::getSaveFileName(this, tr("Write trace to"), output_->text(), tr("Traces (*.h5)"),
                                                   nullptr, QFileDialog::DontConfirmOverwrite);
@@ -233,19 +238,23 @@ void CaptureDialog::BuildForm() {
 QWidget* CaptureDialog::BuildPromptRow() {
   prompt_kind_ = new QComboBox;
   prompt_kind_->setObjectName(QStringLiteral("capturePromptKind"));
+  prompt_kind_->setAccessibleName(tr("Kind of prompt"));
   prompt_kind_->addItems({tr("Typed text"), tr("Text file"), tr("Task with a known answer"), tr("Token ids")});
   text_ = new QPlainTextEdit;
   text_->setObjectName(QStringLiteral("captureText"));
   text_->setPlaceholderText(tr("The prompt"));
+  text_->setAccessibleName(tr("The prompt"));
   text_->setTabChangesFocus(true);
   text_->setFixedHeight(text_->fontMetrics().height() * 4);
   prompt_file_ = new QLineEdit;
   prompt_file_->setObjectName(QStringLiteral("capturePromptFile"));
   ids_ = new QLineEdit;
   ids_->setObjectName(QStringLiteral("captureIds"));
+  ids_->setAccessibleName(tr("Token ids"));
   ids_->setPlaceholderText(tr("Such as 1,5,17: used as given, without the model's tokenizer"));
   task_ = new QComboBox;
   task_->setObjectName(QStringLiteral("captureTask"));
+  task_->setAccessibleName(tr("Task"));
   for (const std::string& name : workbench_->task_names()) {
     task_->addItem(QString::fromStdString(name));
     task_->setItemData(task_->count() - 1, QString::fromStdString(workbench_->task_help(name)), Qt::ToolTipRole);
@@ -255,6 +264,7 @@ QWidget* CaptureDialog::BuildPromptRow() {
   explain();
   length_ = new QSpinBox;
   length_->setObjectName(QStringLiteral("captureLength"));
+  length_->setAccessibleName(tr("Length of the prompt"));
   length_->setRange(16, 1 << 20);
   length_->setSingleStep(1024);
   length_->setValue(4096);
@@ -267,7 +277,7 @@ QWidget* CaptureDialog::BuildPromptRow() {
   task_layout->addWidget(length_);
   auto* pages = new QStackedWidget;
   pages->addWidget(text_);
-  pages->addWidget(WithButton(prompt_file_, tr("Browse…"), [this] {
+  pages->addWidget(WithButton(prompt_file_, tr("File of the prompt"), [this] {
     const QString path = QFileDialog::getOpenFileName(this, tr("Prompt"), prompt_file_->text());
     if (!path.isEmpty()) prompt_file_->setText(path);
   }));

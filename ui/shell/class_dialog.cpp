@@ -63,6 +63,7 @@ ClassDialog::ClassDialog(WindowState* state, QWidget* parent)
     thresholds_.push_back(box);
     auto* label = new QLabel(name);
     label->setBuddy(box);
+    box->setAccessibleName(label->text());  // a buddy names what has the same parent alone
     form->addRow(label, Beside(box, help));
     connect(box, &QDoubleSpinBox::valueChanged, this, [this, i](double value) {
       std::vector<double> values = state_->classes.values();
@@ -83,6 +84,7 @@ ClassDialog::ClassDialog(WindowState* state, QWidget* parent)
     alarms_.push_back(box);
     auto* label = new QLabel(tr("%1 above").arg(QString::fromStdString(metric.title)));
     label->setBuddy(box);
+    box->setAccessibleName(label->text());
     alarm_form->addRow(label, Beside(box, help));
     connect(box, &QDoubleSpinBox::valueChanged, this, [this, i](double value) {
       state_->classes.SetAlarm(i, value < 0 ? std::numeric_limits<double>::infinity() : value);

@@ -58,6 +58,7 @@ class ShortcutDelegate : public QStyledItemDelegate {
   }
   void initStyleOption(QStyleOptionViewItem* option, const QModelIndex& index) const override {
     QStyledItemDelegate::initStyleOption(option, index);
+    if (index.data(kCategoryRole).isNull()) return;  // a line about the list, which has all of the width
     // The style elides to the whole width, of which the other columns have the end.
     option->text = option->fontMetrics.elidedText(option->text, Qt::ElideRight,
                                                   std::max(option->rect.width() - kShortcutWidth - kCategoryWidth, 80));

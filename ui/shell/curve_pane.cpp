@@ -15,6 +15,7 @@
 #include "chart_looks.h"
 #include "panes.h"
 #include "picture_file.h"
+#include "visible_focus.h"
 
 namespace headscope::ui {
 namespace {
@@ -101,10 +102,7 @@ QString CurveChart::NameOf(int64_t row) const {
 void CurveChart::paintEvent(QPaintEvent*) {
   QPainter painter(this);
   Paint(painter, rect());
-  if (!hasFocus()) return;
-  painter.setBrush(Qt::NoBrush);
-  painter.setPen(palette().color(QPalette::Highlight));
-  painter.drawRect(rect().adjusted(0, 0, -1, -1));
+  PaintFocus(&painter, this, rect());
 }
 
 void CurveChart::Paint(QPainter& painter, const QRect& area) const {

@@ -18,12 +18,14 @@ FindBar::FindBar(const HeadStore* store, QWidget* parent)
   setObjectName(QStringLiteral("findBar"));
   input_->setObjectName(QStringLiteral("findInput"));
   result_->setObjectName(QStringLiteral("findResult"));
+  title_->setBuddy(input_);
   input_->setMaximumWidth(360);
   input_->setAcceptDrops(false);  // a file that is dropped here is for the window
   auto* close = new QToolButton(this);
   close->setAutoRaise(true);
   close->setIcon(style()->standardIcon(QStyle::SP_TitleBarCloseButton));
   close->setToolTip(tr("Close (Esc)"));
+  close->setAccessibleName(tr("Close"));
   auto* layout = new QHBoxLayout(this);
   layout->setContentsMargins(12, 5, 6, 5);
   layout->setSpacing(8);

@@ -16,6 +16,7 @@
 #include "picture_file.h"
 #include "qt_matrix_surface.h"
 #include "shown_text.h"
+#include "visible_focus.h"
 
 namespace headscope::ui {
 namespace {
@@ -125,6 +126,7 @@ void HeadMatrix::paintEvent(QPaintEvent*) {
   };
   outline(hovered_, 1);
   if (store_->selected()) outline(layout_.CellOf(*store_->selected()), 2.5);
+  PaintFocus(&painter, this, rect());
 }
 
 void HeadMatrix::PaintOverCell(QPainter& painter, analysis::HeadId head, const analysis::MatrixCell& cell,

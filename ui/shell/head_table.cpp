@@ -183,12 +183,14 @@ HeadTable::HeadTable(HeadStore* store, QWidget* parent)
   connect(proxy_, &QAbstractItemModel::rowsRemoved, this, [this] { following_ = false; });
   filter_ = new QLineEdit(this);
   filter_->setObjectName(QStringLiteral("headFilter"));
+  filter_->setAccessibleName(tr("Filter of the heads"));
   filter_->setPlaceholderText(tr("Filter: 4:   4:3   retrieval   kurtosis>2   #tag"));
   filter_->setClearButtonEnabled(true);
   filter_->setMaxLength(kLongestFilter);
   filter_->setAcceptDrops(false);  // a file that is dropped here is for the window, not its address for the filter
   view_ = new QTableView(this);
   view_->setObjectName(QStringLiteral("headTable"));
+  view_->setAccessibleName(tr("Heads"));
   auto* header = new WrappedHeader(view_);
   view_->setHorizontalHeader(header);
   view_->setModel(proxy_);

@@ -13,6 +13,7 @@
 
 #include "panes.h"
 #include "picture_file.h"
+#include "visible_focus.h"
 
 namespace headscope::ui {
 namespace {
@@ -189,9 +190,7 @@ void HistogramPane::paintEvent(QPaintEvent*) {
     painter.drawText(QRectF(plot.left(), 2, plot.width(), metrics.height()), Qt::AlignRight,
                      heads == 1 ? tr("1 head") : tr("%1 heads").arg(heads));
   }
-  if (!hasFocus()) return;
-  painter.setPen(palette().color(QPalette::Highlight));
-  painter.drawRect(rect().adjusted(0, 0, -1, -1));
+  PaintFocus(&painter, this, rect());
 }
 
 bool HistogramPane::event(QEvent* event) {

@@ -70,7 +70,7 @@ KeysDialog::KeysDialog(std::vector<KeysSection> sections, QWidget* parent)
   filter_->setPlaceholderText(tr("Filter by key or by what it does"));
   filter_->setAccessibleName(tr("Filter"));
   filter_->setClearButtonEnabled(true);
-  text_->setFrameShape(QFrame::NoFrame);
+  text_->setAccessibleName(tr("Keys and what they do"));
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(8, 8, 8, 8);
   layout->addWidget(filter_);

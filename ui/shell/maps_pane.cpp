@@ -17,6 +17,7 @@
 #include "panes.h"
 #include "picture_file.h"
 #include "qt_matrix_surface.h"
+#include "visible_focus.h"
 #include "while_alive.h"
 
 namespace headscope::ui {
@@ -163,6 +164,15 @@ void MapsView::paintEvent(QPaintEvent*) {
     painter.drawRect(rect.adjusted(-2, -2, 2, 2));
   }
   DrawNumbers(&painter);
+  PaintFocus(&painter, this, viewport()->rect());
+}
+
+// Qt repaints what is around the viewport alone.
+void MapsView::focusInEvent(QFocusEvent*) {
+  viewport()->update();
+}
+void MapsView::focusOutEvent(QFocusEvent*) {
+  viewport()->update();
 }
 
 void MapsView::DrawNumbers(QPainter* painter) const {

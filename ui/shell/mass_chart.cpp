@@ -12,6 +12,7 @@
 #include "chart_looks.h"
 #include "mass_curve.h"
 #include "method_trial.h"
+#include "visible_focus.h"
 
 namespace headscope::ui {
 namespace {
@@ -141,11 +142,7 @@ void MassChart::paintEvent(QPaintEvent*) {
   PaintMarks(painter);
   painter.setOpacity(1);
   PaintTarget(painter);
-  if (hasFocus()) {
-    painter.setBrush(Qt::NoBrush);
-    painter.setPen(palette().color(QPalette::Highlight));
-    painter.drawRect(rect().adjusted(0, 0, -1, -1));
-  }
+  PaintFocus(&painter, this, rect());
 }
 
 void MassChart::PaintAxes(QPainter& painter) const {

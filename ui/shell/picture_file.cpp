@@ -11,6 +11,7 @@
 
 #include "base/file_format.h"
 #include "theme.h"
+#include "visible_focus.h"
 
 namespace headscope::ui {
 namespace {
@@ -59,6 +60,7 @@ QString WritePicture(QWidget* widget, const QString& path, int png_width) {
   const std::optional<FileFormat> format = FindFileFormat(path.toStdString());
   if (format != FileFormat::kSvg && format != FileFormat::kPdf && format != FileFormat::kPng)
     return QObject::tr("%1: the extension must be .svg, .pdf or .png.").arg(path);
+  const PaintedForFile without_focus(widget);
   const QPalette before = widget->palette();
   const QSize size_before = widget->size(), least_before = widget->minimumSize();
   widget->setPalette(LightPalette());  // for paper

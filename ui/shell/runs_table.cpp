@@ -19,6 +19,7 @@ namespace headscope::ui {
 RunsTable::RunsTable(WindowState* state, QWidget* parent) : QWidget(parent), model_(&state->runs) {
   view_ = new QTableView(this);
   view_->setObjectName(QStringLiteral("runsTable"));
+  view_->setAccessibleName(tr("Runs"));
   auto* header = new WrappedHeader(view_);
   view_->setHorizontalHeader(header);
   view_->setModel(model_);

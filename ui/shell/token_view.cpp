@@ -9,6 +9,8 @@
 #include <QToolTip>
 #include <algorithm>
 
+#include "visible_focus.h"
+
 namespace headscope::ui {
 namespace {
 
@@ -184,10 +186,15 @@ void TokenView::paintEvent(QPaintEvent*) {
       painter.drawRect(rect.adjusted(0, 0, -1, -1));
     }
   }
-  if (hasFocus()) {
-    painter.setPen(palette().color(QPalette::Highlight));
-    painter.drawRect(viewport()->rect().adjusted(0, 0, -1, -1));
-  }
+  PaintFocus(&painter, this, viewport()->rect());
+}
+
+// Qt repaints what is around the viewport alone.
+void TokenView::focusInEvent(QFocusEvent*) {
+  viewport()->update();
+}
+void TokenView::focusOutEvent(QFocusEvent*) {
+  viewport()->update();
 }
 
 void TokenView::resizeEvent(QResizeEvent*) {

@@ -33,7 +33,6 @@ TraceInfo::TraceInfo(const HeadStore* store, QWidget* parent) : QTreeWidget(pare
   setAccessibleName(tr("Facts of the open trace"));
   setSelectionMode(SingleSelection);
   setAllColumnsShowFocus(true);
-  setFrameShape(NoFrame);
   setTextElideMode(Qt::ElideMiddle);
   header()->setSectionResizeMode(0, QHeaderView::ResizeToContents);
   connect(store, &HeadStore::TraceChanged, this, &TraceInfo::Rebuild);

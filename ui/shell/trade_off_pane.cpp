@@ -15,6 +15,7 @@
 #include "chart_looks.h"
 #include "panes.h"
 #include "picture_file.h"
+#include "visible_focus.h"
 
 namespace headscope::ui {
 namespace {
@@ -151,11 +152,7 @@ void TradeOffChart::Paint(QPainter& painter, const QRect& area) const {
 void TradeOffChart::paintEvent(QPaintEvent*) {
   QPainter painter(this);
   Paint(painter, rect());
-  if (!hasFocus()) return;
-  painter.setRenderHint(QPainter::Antialiasing, false);
-  painter.setBrush(Qt::NoBrush);
-  painter.setPen(palette().color(QPalette::Highlight));
-  painter.drawRect(rect().adjusted(0, 0, -1, -1));
+  PaintFocus(&painter, this, rect());
 }
 
 std::optional<size_t> TradeOffChart::PointAt(QPointF at) const {
@@ -258,10 +255,12 @@ void TradeOffChart::focusOutEvent(QFocusEvent*) {
 TradeOffPane::TradeOffPane(WindowState* state, QWidget* parent) : QWidget(parent) {
   auto* cost = new QComboBox;
   cost->setObjectName(QStringLiteral("tradeOffCost"));
+  cost->setAccessibleName(tr("Cost of a run"));
   cost->setToolTip(tr("What a run costs; runs farther right cost more"));
   for (const CostAxis axis : {CostAxis::kKeptShare, CostAxis::kMilliseconds}) cost->addItem(tr(CostName(axis)));
   auto* quality = new QComboBox;
   quality->setObjectName(QStringLiteral("tradeOffQuality"));
+  quality->setAccessibleName(tr("Quality of a run"));
   quality->setToolTip(tr("What a run keeps, or how far its output is from dense attention's"));
   for (const QualityAxis axis : {QualityAxis::kCraFifth, QualityAxis::kCraMean, QualityAxis::kRelativeError})
     quality->addItem(tr(QualityName(axis)));

@@ -51,6 +51,7 @@ TuneDialog::TuneDialog(WindowState* state, Workbench* workbench, QWidget* parent
   target_->setObjectName(QStringLiteral("tuneTarget"));
   for (const TuneTargetChoice& choice : targets_) target_->addItem(QString::fromStdString(choice.title));
   value_->setObjectName(QStringLiteral("tuneValue"));
+  value_->setAccessibleName(tr("Target"));
   value_->setDecimals(3);
   value_->setSingleStep(0.01);
   unit_->setObjectName(QStringLiteral("tuneUnit"));

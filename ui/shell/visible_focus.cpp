@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "visible_focus.h"
+
+#include <QAbstractScrollArea>
+#include <QProxyStyle>
+#include <QStyleOption>
+
+namespace headscope::ui {
+namespace {
+
+constexpr char kForFile[] = "headscopePaintedForFile";
+
+void DrawFocusFrame(QPainter* painter, const QColor& color, const QRect& rect) {
+  painter->save();
+  painter->setClipping(false);
+  painter->setRenderHint(QPainter::Antialiasing, false);
+  painter->setBrush(Qt::NoBrush);
+  painter->setPen(color);
+  painter->drawRect(rect.adjusted(0, 0, -1, -1));
+  painter->restore();
+}
+
+// Fusion draws the same frame around a table whether it has the keyboard or not, and the line that is selected keeps
+// its colour; the outline of a default button is that of one with the keyboard; a flat one has none; and around tabs,
+// tool buttons and the words of a check box there is a tint that is hardly seen.
+class ApplicationStyle : public QProxyStyle {
+ public:
+  ApplicationStyle() : QProxyStyle(QStringLiteral("Fusion")) {}
+
+  void drawPrimitive(PrimitiveElement element, const QStyleOption* option, QPainter* painter,
+                     const QWidget* widget) const override {
+    QProxyStyle::drawPrimitive(element, option, painter, widget);
+    const bool is_area = element == PE_Frame && qobject_cast<const QAbstractScrollArea*>(widget) != nullptr;
+    if ((is_area && (option->state & State_HasFocus) != 0) || (element == PE_FrameFocusRect && ByKeyboard(*option)))
+      DrawFocusFrame(painter, option->palette.color(QPalette::Highlight), option->rect);
+  }
+  void drawControl(ControlElement element, const QStyleOption* option, QPainter* painter,
+                   const QWidget* widget) const override {
+    QProxyStyle::drawControl(element, option, painter, widget);
+    if (!ByKeyboard(*option)) return;
+    constexpr int kInside = 3;  // of the outline
+    const QRect inside = option->rect.adjusted(kInside, kInside, -kInside, -kInside);
+    // Of tabs Qt asks Fusion alone for the rectangle.
+    if (element == CE_TabBarTabLabel) DrawFocusFrame(painter, option->palette.color(QPalette::Highlight), inside);
+    const auto* const button = qstyleoption_cast<const QStyleOptionButton*>(option);
+    if (element != CE_PushButton || button == nullptr) return;
+    if (!button->features.testFlag(QStyleOptionButton::Flat) &&
+        !button->features.testFlag(QStyleOptionButton::DefaultButton))
+      return;
+    // In the ink of its words: a default button's ground is tinted.
+    DrawFocusFrame(painter, option->palette.color(QPalette::ButtonText), inside);
+  }
+
+ private:
+  static bool ByKeyboard(const QStyleOption& option) {
+    return (option.state & State_HasFocus) != 0 && (option.state & State_KeyboardFocusChange) != 0;
+  }
+};
+
+}  // namespace
+
+void PaintFocus(QPainter* painter, const QWidget* widget, const QRect& rect) {
+  if (!widget->hasFocus() || widget->property(kForFile).toBool()) return;
+  DrawFocusFrame(painter, widget->palette().color(QPalette::Highlight), rect);
+}
+
+PaintedForFile::PaintedForFile(QWidget* widget) : widget_(widget) {
+  widget_->setProperty(kForFile, true);
+}
+
+PaintedForFile::~PaintedForFile() {
+  widget_->setProperty(kForFile, QVariant());
+}
+
+QStyle* MakeApplicationStyle() {
+  return new ApplicationStyle;
+}
+
+}  // namespace headscope::ui
