@@ -58,6 +58,17 @@ void WriteSvgFile(std::string document, const std::string& title, const std::str
 
 }  // namespace
 
+CairoCanvas::CairoCanvas(cairo_t* cairo, const PageInks& inks) : cairo_(cairo), inks_(inks) {
+  cairo_select_font_face(cairo_, "DejaVu Sans", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
+  // cairo keeps a face as it was first asked for: behind a PDF, whose letters are not hinted, those of a PNG were not,
+  // either, and one picture was two.
+  const std::unique_ptr<cairo_font_options_t, decltype(&cairo_font_options_destroy)> options(
+      cairo_font_options_create(), &cairo_font_options_destroy);
+  cairo_font_options_set_antialias(options.get(), CAIRO_ANTIALIAS_GRAY);
+  cairo_font_options_set_hint_style(options.get(), CAIRO_HINT_STYLE_SLIGHT);
+  cairo_set_font_options(cairo_, options.get());
+}
+
 bool CairoCanvas::AsSvgText(double x, double y, const std::string& text, double size, Anchor anchor, Rgb color,
                             bool upwards) {
   auto* const texts = static_cast<std::string*>(cairo_surface_get_user_data(cairo_get_target(cairo_), &kSvgTexts));

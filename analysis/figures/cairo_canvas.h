@@ -35,9 +35,7 @@ enum class Anchor { kLeft, kCentre, kRight };
 
 class CairoCanvas {
  public:
-  explicit CairoCanvas(cairo_t* cairo, const PageInks& inks = kLightPage) : cairo_(cairo), inks_(inks) {
-    cairo_select_font_face(cairo_, "DejaVu Sans", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
-  }
+  explicit CairoCanvas(cairo_t* cairo, const PageInks& inks = kLightPage);
 
   const PageInks& inks() const { return inks_; }
   void Ink(Rgb color) { cairo_set_source_rgb(cairo_, color.red / 255.0, color.green / 255.0, color.blue / 255.0); }

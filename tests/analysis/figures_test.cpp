@@ -27,6 +27,8 @@
 #include "kernels/method.h"
 #include "synthetic_heads.h"
 
+extern "C" void cairo_debug_reset_static_data(void);
+
 namespace headscope::analysis {
 namespace {
 
@@ -142,6 +144,19 @@ TEST(Figures, AreDrawnAsSvgPdfAndPng) {
   }
   EXPECT_THROW(DrawFigure(EveryKind(), 900, 500, "/no/such/folder/figure.svg"), FailedError);
   EXPECT_THROW(DrawFigure(EveryKind(), 90, 50, base + "svg"), UsageError);
+}
+
+// A report's map differed from `headscope render`'s of it once the window had written a PDF.
+TEST(Figures, AsPngAreTheSameBehindAPdf) {
+  const std::string base = ::testing::TempDir() + "behind.";
+  std::vector<std::string> drawn;
+  for (const bool behind : {false, true}) {
+    cairo_debug_reset_static_data();  // as in a new process
+    if (behind) DrawFigure(EveryKind(), 900, 500, base + "pdf");
+    DrawFigure(EveryKind(), 900, 500, base + "png");
+    drawn.push_back(FileText(base + "png"));
+  }
+  EXPECT_TRUE(drawn[0] == drawn[1]);
 }
 
 // cairo's own SVG holds the outlines of letters: nobody can search, copy or restyle them.
