@@ -100,6 +100,7 @@ class HeadCanvas::Impl {
     MapLook look;
     CausalRows rows;
     std::unique_ptr<QOpenGLFramebufferObject> framebuffer;
+    bool hatching_drawn = false;
     size_t quads_drawn = 0;
     QImage read;  // upside down
     int rows_read = 0;
@@ -112,6 +113,7 @@ class HeadCanvas::Impl {
   bool PrepareLetters();
   bool GatherPicture();
   bool DrawPicture();
+  bool DrawLetters();
   bool ReadPicture();
   void TellOfExport(const QString& path, const QString& error, const QImage& picture = {});
   bool IsFaint() const;
