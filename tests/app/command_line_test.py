@@ -121,6 +121,8 @@ class Results(TraceCase):
         self.assertLess(packed.stat().st_size, 0.95 * pathlib.Path(self.trace).stat().st_size * 2 / 10)
         # What is measured on it is what is measured on the trace.
         measured = [json.loads(run("analyze", one, "--heads", "8:4", "-o", self.path / f"{index}-of-repacked.json", "--quiet") and (self.path / f"{index}-of-repacked.json").read_text())["heads"] for index, one in enumerate((self.trace, packed))]
+        for (head,), one in zip(measured, (self.trace, packed)):
+            self.assertEqual((head.pop("trace"), bool(head.pop("written_at"))), (str(pathlib.Path(one).absolute()), True))
         self.assertEqual(*measured)
         self.assertIn("--compress: .csv", run("export", self.trace, "--compress", "-o", self.path / "a.csv", code=2).stderr)
         self.assertIn("it must be fp32, bf16 or fp16", run("export", self.trace, "--dtype", "fp8", "-o", self.path / "a.h5", code=2).stderr)
@@ -181,7 +183,7 @@ class Results(TraceCase):
         run("analyze", self.trace, *heads, "-o", self.path / "everything.csv")
         written = list(csv.DictReader((self.path / "everything.csv").read_text().splitlines()))
         names = everything[0].split()[2:]
-        self.assertEqual(names, list(written[0])[10:])
+        self.assertEqual([*names, "trace", "model", "written_at", "version"], list(written[0])[10:])
         for line, row in zip(everything[2:], written):
             # What a head has not is a dash here and an empty cell there.
             shown = [float("nan" if cell == "-" else cell) for cell in line.split()[2:]]
