@@ -32,6 +32,10 @@ def text(value, field):
     """A text of the trace; None: none."""
     if value is not None and not isinstance(value, str):
         raise UsageError(f"{field} {value!r}: must be a text; convert it with str()")
+    try:
+        (value or "").encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{field} {value!r}: holds half of a surrogate pair, which UTF-8 has no bytes for; leave it out") from None
     return value or ""
 
 
@@ -39,6 +43,11 @@ def tokenizer(value):
     if value is not None and not hasattr(value, "convert_ids_to_tokens"):
         raise UsageError(f"tokenizer: {type(value).__name__} is none of transformers; load it with AutoTokenizer.from_pretrained, or leave it out")
     return value
+
+
+def _is_on_meta(model):
+    on_meta = [parameter.is_meta for parameter in model.parameters()]
+    return bool(on_meta) and all(on_meta)
 
 
 def require_model(model):
@@ -50,7 +59,7 @@ def require_model(model):
     if not isinstance(model, torch.nn.Module) or not hasattr(model, "config"):
         raise UsageError(f"model: {type(model).__name__} is no model of transformers; load one, as AutoModelForCausalLM.from_pretrained does")
     # Of a model that is loaded layer by layer as it runs, some or all weights are there too.
-    if not hasattr(model, "hf_device_map") and all(parameter.is_meta for parameter in model.parameters()):
+    if not hasattr(model, "hf_device_map") and _is_on_meta(model):
         raise BadInputError(f"model {type(model).__name__}: its weights are on the meta device, where nothing is computed; load it with from_pretrained")
 
 

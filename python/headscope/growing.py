@@ -22,6 +22,7 @@ _THREADS = 2
 _AT_ONCE = 1 << 20  # bytes that stay near a processor until they are summed up
 _FOR_THREADS = 256 << 10  # bytes: what is less is put into its place before a thread wakes up
 _DEFAULT_PROPERTIES = 0  # H5P_DEFAULT
+_SMALLEST_CHUNK = 16 << 10  # bytes: what less would save in memory, more chunks would cost
 _SPARE_BLOCKS = 2  # new memory takes longer to be had than chunks to be put together
 
 
@@ -63,8 +64,14 @@ class Chunks:
     def prepare(self, num_heads, work):
         """Has work(first, end) called for all heads, on threads. It is done when this returns."""
         step = -(-num_heads // _THREADS)
-        parts = [_threads().submit(work, first, min(first + step, num_heads)) for first in range(0, num_heads, step)]
+        parts = []
         try:
+            for first in range(0, num_heads, step):
+                end = min(first + step, num_heads)
+                try:
+                    parts.append(_threads().submit(work, first, end))
+                except RuntimeError:  # the interpreter ends, and begins no thread any more
+                    work(first, end)
             self.write()
         finally:
             concurrent.futures.wait(parts)  # they read what is the caller's
@@ -86,7 +93,8 @@ class Chunks:
 class Growing:
     """A dataset that grows along one axis. A chunk spans one item of each axis before it and everything of those after it.
 
-    `chunks`: of the file; cache_bytes bounds the open chunks that are kept in memory.
+    `chunks`: of the file; cache_bytes bounds the open chunks that are kept in memory: those of all layers fit there, of smaller chunks if they must, since
+    every token of a generation goes on in all of them.
     """
 
     def __init__(self, parent, name, kind, extents, axis, chunk_items, cache_bytes, chunks):
@@ -94,6 +102,9 @@ class Growing:
         self.chunk_items = chunk_items
         self.item_bytes = kind.get_size() * math.prod(extents[axis + 1 :])
         self.num_heads, self._heads_of_layer = math.prod(extents[:axis]), math.prod(extents[1:axis])
+        if axis > 0:
+            fitting = max(cache_bytes // (self.num_heads * self.item_bytes), _SMALLEST_CHUNK // self.item_bytes, 1)
+            chunk_items = self.chunk_items = min(chunk_items, fitting)
         chunk = [1] * axis + [chunk_items] + list(extents[axis + 1 :])
         creation = h5p.create(h5p.DATASET_CREATE)
         creation.set_obj_track_times(False)

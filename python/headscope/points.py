@@ -15,7 +15,9 @@ _NORM_AFTER_ROPE = (3, 5)
 
 def points_of(chosen):
     """Names in the order of POINTS, from None, a sequence, or a text such as "pre-rope,cache"."""
-    names = [] if not chosen else [part.strip() for part in chosen.split(",")] if isinstance(chosen, str) else list(chosen) if np.iterable(chosen) else [chosen]
+    if chosen is None or (isinstance(chosen, str) and not chosen):
+        return []
+    names = [part.strip() for part in chosen.split(",")] if isinstance(chosen, str) else list(chosen) if np.iterable(chosen) else [chosen]
     for name in names:
         if name not in POINTS:
             raise UsageError(f"record {name!r}: is not known; choose from {', '.join(POINTS)}")

@@ -4,10 +4,12 @@
 What waits is bounded, so memory does not depend on the trace: whoever brings more waits until the disk has taken some. From a GPU, which makes it faster
 than a disk takes it, as much may wait as a prompt of some thousand tokens has.
 """
+import atexit
 import os
 import queue
 import threading
 import time
+import weakref
 
 import torch
 
@@ -17,6 +19,7 @@ _PIECE_BYTES = 8 << 20
 _WAITING_BYTES = 64 << 20
 _WAITING_FROM_GPU = 1 << 30  # at most, and at most a sixteenth of the machine's memory
 _BETWEEN_FLUSHES = 1.0  # seconds
+_running = weakref.WeakSet()
 _RAW = {torch.bfloat16: torch.int16}  # what NumPy has no type for travels as its bytes
 
 
@@ -36,6 +39,13 @@ def _pinned_slab(size):
             size = max(_WAITING_BYTES, size // 2 // _PIECE_BYTES * _PIECE_BYTES)
 
 
+@atexit.register
+def _stop_all():
+    """A thread that is in HDF5 while the interpreter ends holds a lock that the interpreter waits for, or is torn down in the middle of a write."""
+    for pump in list(_running):
+        pump.stop()
+
+
 class Pump:
     """from_gpu: the model is on a GPU; the pinned memory for all that may wait is then taken at once, which takes longer than a pass that waits for it."""
 
@@ -53,6 +63,7 @@ class Pump:
         self._flushed = {}
         self._thread = threading.Thread(target=self._work, name="headscope-writer", daemon=True)
         self._thread.start()
+        _running.add(self)
 
     def call(self, action):
         """Has the thread call `action` after everything brought before. Raises what an earlier job failed with."""

@@ -10,8 +10,10 @@ from headscope.errors import UsageError
 
 def numbers(chosen, what):
     """Rising numbers from None (all), a number, a sequence, or a text such as "0-3,7"; None for all."""
-    if chosen is None or chosen == "":
+    if chosen is None or (isinstance(chosen, str) and not chosen):
         return None
+    if isinstance(chosen, bytes):
+        raise UsageError(f'{what} {chosen!r}: must be a text, such as "0-1,7", or numbers; decode it')
     if isinstance(chosen, str):
         found = []
         for part in chosen.split(","):

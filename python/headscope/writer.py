@@ -318,6 +318,9 @@ class TraceWriter:
             raise FailedError(f"{self.path}: the trace cannot be written any further after the earlier failure; what was flushed is intact")
         try:
             return action()
+        except MemoryError as error:
+            self.abandon()
+            raise FailedError(f"{self.path}: memory for what waits to be written cannot be had; {what}: record fewer layers, or close other programs") from error
         except (OSError, RuntimeError, ValueError) as error:
             self.abandon()
             raise FailedError(f"{self.path}: {reason(error)}; {what}: free some disk space or choose another folder") from error

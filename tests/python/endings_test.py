@@ -214,6 +214,44 @@ class Ends(RecordingCase):
         done = subprocess.run([cases.HEADSCOPE, "analyze", self.path, "--heads", "1:3", "--quiet"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
 
+    def ended(self, lines):
+        """What a program prints that makes a model, does this and ends, which it must do by itself."""
+        script = (
+            "import sys; sys.argv[:] = ['x', '', '', sys.argv[1], sys.argv[2]]\n"
+            "sys.path[:0] = [sys.argv[3] + '/python', sys.argv[3] + '/tests/python']\n"
+            "import threading, torch, families, headscope\n"
+            "torch.set_num_threads(1)\n"
+            "model, ids = families.make('llama'), torch.full((1, 600), 7)\n" + lines
+        )
+        command = [sys.executable, "-B", "-c", script, str(cases.SOURCE), str(self.path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_a_thread_that_outlives_the_main_one_records_on(self):
+        printed = self.ended(
+            "def run():\n"
+            "    threading.main_thread().join()\n"
+            "    with torch.no_grad(), headscope.record(model, sys.argv[4]):\n"
+            "        model(ids)\n"
+            "    print('whole')\n"
+            "threading.Thread(target=run).start()\n"
+        )
+        self.assertEqual(printed, "whole\n")
+        with headscope.open(self.path) as trace:
+            self.assertEqual((trace.complete, trace.num_tokens), (True, 600))
+
+    def test_a_recording_left_open_ends_with_the_program(self):
+        """Its thread was torn down while HDF5 wrote: the program hung or aborted."""
+        for _ in range(3):
+            printed = self.ended(
+                "headscope.record(model, sys.argv[4], overwrite=True).__enter__()\n"
+                "with torch.no_grad():\n"
+                "    model(ids)\n"
+                "print('leaving', flush=True)\n"
+            )
+            self.assertEqual(printed, "leaving\n")
+
     def test_last_chunk_that_a_kill_tore(self):
         """The checksum of a chunk that was being rewritten may be wrong; what was flushed is read all the same, in a trace that is not complete."""
         model = families.make("llama")

@@ -163,6 +163,13 @@ class Ways(RecordingCase):
 
 
 class Choice(RecordingCase):
+    def test_arrays_are_sequences(self):
+        model = families.make("llama")
+        with torch.no_grad(), headscope.record(model, self.path, layers=np.array([0, 1]), heads=np.arange(2), points=np.array(["residual"])):
+            model(IDS)
+        with headscope.open(self.path) as trace:
+            self.assertEqual((trace.layers, trace.facts(1).qo_heads), ([0, 1], (0, 1)))
+
     def test_layers_heads_and_rows(self):
         model = families.make("llama")
         wanted = self.whole(model)

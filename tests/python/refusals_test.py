@@ -212,6 +212,8 @@ class Refusals(RecordingCase):
             (("tokenizer: str", "AutoTokenizer"), dict(tokenizer="llama")),
             (("prompt_source 3", "must be a text"), dict(prompt_source=3)),
             (("task_answer 3", "must be a text"), dict(task_answer=3)),
+            (("prompt_source", "surrogate"), dict(prompt_source="\ud800")),
+            (("layers b'0,1'", "decode"), dict(layers=b"0,1")),
             (("output 3", "must be a path"), dict(path=3)),
         ):
             with self.subTest(words[0]):

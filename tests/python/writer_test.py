@@ -84,7 +84,7 @@ class Writing(cases.FolderCase):
     def test_pieces_that_threads_take(self):
         values = filled(3000, heads=5, layers=2, width=128)
         with mock.patch.object(growing, "_AT_ONCE", 1):
-            self.assertStored(self.written(values, (1000, 1500, 500), chunk_items=750)[0], values, chunk_items=750)
+            self.assertStored(self.written(values, (1000, 1500, 500), chunk_items=750, cache_bytes=1 << 22)[0], values, chunk_items=750)
 
     def test_more_open_chunks_than_memory_is_for(self):
         """What does not fit is written, and read back where it goes on."""
@@ -92,6 +92,19 @@ class Writing(cases.FolderCase):
         dataset, made = self.written(values, (5, 5, 10, 15, 5), cache_bytes=1)
         self.assertStored(dataset, values)
         self.assertEqual(len(made._open), 1)
+
+    def test_open_chunks_of_all_layers_fit_their_memory(self):
+        """Else every token of a generation would read and write them all."""
+        values = filled(600, heads=4, layers=3, width=128)
+        with mock.patch.object(Growing, "_read", side_effect=AssertionError("a chunk was put away")):
+            dataset, made = self.written(values, (590, *[1] * 10), chunk_items=8192, cache_bytes=1 << 20)
+        self.assertEqual(made.chunk_items, (1 << 20) // (12 * 256))
+        self.assertStored(dataset, values, chunk_items=made.chunk_items)
+
+    def test_an_ending_interpreter_has_no_threads(self):
+        values = filled(3000, heads=5, layers=2, width=128)
+        with mock.patch.object(growing, "_threads", side_effect=RuntimeError("can't register atexit after shutdown")):
+            self.assertStored(self.written(values, (1000, 1500, 500), chunk_items=750, cache_bytes=1 << 22)[0], values, chunk_items=750)
 
     def test_without_a_way_around_h5py(self):
         values = filled(40)

@@ -190,6 +190,33 @@ TEST_F(TraceNotesTest, NotesInTheFileAreFoundAgainAfterTheTraceHasGrown) {
       TraceKeeper(&writer, folder.path()).Open(trace, QStringLiteral("600 tokens"), {}, length(600)).notes.empty());
 }
 
+// What draws a file's runs by itself cannot tell which of them are on show.
+TEST_F(TraceNotesTest, AFileOfRunsIsNamedOnlyWhereAllOfThemAreOnShow) {
+  const QTemporaryDir folder;
+  const QString trace = folder.filePath(QStringLiteral("t.h5"));
+  StateWriter writer;
+  const auto run = [](const QString& path) {
+    return QJsonObject{{QStringLiteral("method"), QStringLiteral("band")}, {QStringLiteral("trace"), path}};
+  };
+  TraceKeeper keeper(&writer, folder.path());
+  keeper.Open(trace, QStringLiteral("contents"));
+  EXPECT_EQ(keeper.FileOfRuns(), QString());
+  keeper.KeepRun(run(trace));
+  ASSERT_TRUE(writer.Finish(20000));
+  EXPECT_EQ(keeper.FileOfRuns(), TraceKeeper::FileBeside(trace));
+  TraceKeeper later(&writer, folder.path());
+  later.Open(trace, QStringLiteral("another prompt"));
+  EXPECT_EQ(later.FileOfRuns(), QString()) << "runs of other contents";
+  later.KeepRun(run(trace));
+  ASSERT_TRUE(writer.Finish(20000));
+  EXPECT_EQ(later.FileOfRuns(), QString()) << "among others";
+  const QString renamed = folder.filePath(QStringLiteral("u.h5"));
+  ASSERT_TRUE(QFile::rename(TraceKeeper::FileBeside(trace), TraceKeeper::FileBeside(renamed)));
+  TraceKeeper of_renamed(&writer, folder.path());
+  EXPECT_EQ(of_renamed.Open(renamed, QStringLiteral("contents")).runs.size(), 1U);
+  EXPECT_EQ(of_renamed.FileOfRuns(), QString()) << "whose runs name another trace";
+}
+
 // A trace of so many tokens, whose file is written by hand.
 class GrownTraceTest : public TraceNotesTest {
  protected:

@@ -106,6 +106,7 @@ void HeadMatrix::paintEvent(QPaintEvent*) {
     painter.setPen(palette().color(QPalette::Disabled, QPalette::Text));
     painter.drawText(rect().adjusted(16, 16, -16, -16), Qt::AlignCenter | Qt::TextWordWrap,
                      tr("Open a trace, or capture one from a model."));
+    PaintFocus(&painter, this, rect());
     return;
   }
   QtMatrixSurface surface(font(), palette(), &painter);

@@ -139,6 +139,7 @@ void MapsView::paintEvent(QPaintEvent*) {
   painter.setPen(faint);
   if (layout_.num_rows() == 0) {
     painter.drawText(viewport()->rect(), Qt::AlignCenter, tr("Open a trace to see the maps of its heads."));
+    PaintFocus(&painter, this, viewport()->rect());
     return;
   }
   const bool is_dark = palette().color(QPalette::Base).lightness() < 128;

@@ -160,6 +160,7 @@ void TokenView::paintEvent(QPaintEvent*) {
   if (texts_.empty()) {
     painter.setPen(palette().color(QPalette::PlaceholderText));
     painter.drawText(viewport()->rect(), Qt::AlignCenter, tr("Open a trace to read its prompt."));
+    PaintFocus(&painter, this, viewport()->rect());
     return;
   }
   const QColor ink = palette().color(QPalette::Text), faint = palette().color(QPalette::PlaceholderText);

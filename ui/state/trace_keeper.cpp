@@ -103,10 +103,23 @@ QString TraceKeeper::FileBeside(const QString& trace_path) {
 }
 
 QString TraceKeeper::FileOfRuns() const {
+  if (trace_.isEmpty() || num_unkept() > 0) return {};
+  // Whoever reads the file goes by the name of the trace, and tells neither other contents nor other windows' runs
+  // apart.
+  const QString name = QFileInfo(trace_).fileName();
+  const auto is_shown = [&](const QJsonValue& entry) {
+    return shown_.contains(IdOf(entry)) && entry[kContentsMember] == contents_ &&
+           QFileInfo(entry[kRunMember][QLatin1String("trace")].toString()).fileName() == name;
+  };
+  QString only;  // of the two files the one that has runs
   for (const QString& path : {FileBeside(trace_), FileInSettings(trace_)}) {
-    if (!trace_.isEmpty() && !ReadStateFile(path, kMostTraceStateBytes)[kRunsMember].toArray().isEmpty()) return path;
+    const QJsonObject json = ReadStateFile(path, kMostTraceStateBytes);
+    const QJsonArray runs = json[kRunsMember].toArray();
+    if (!IsOurs(json) || runs.isEmpty()) continue;
+    if (!only.isEmpty() || !std::ranges::all_of(runs, is_shown)) return {};
+    only = path;
   }
-  return {};
+  return only;
 }
 
 QString TraceKeeper::FileInSettings(const QString& trace_path) const {

@@ -72,7 +72,7 @@ class TraceKeeper : public QObject {
 
   static QString FileBeside(const QString& trace_path);
   QString FileInSettings(const QString& trace_path) const;
-  // Where the open trace's runs are; empty: in no file yet.
+  // The file of which all runs are those on show, for who reads it by itself; empty: there is none.
   QString FileOfRuns() const;
 
  Q_SIGNALS:
