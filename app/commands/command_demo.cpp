@@ -150,7 +150,6 @@ int RunDemo(const DemoArguments& arguments) {
                  std::to_string(trace.num_tokens()) + " tokens";
   report.trace_path = fs::path(trace_path).filename().string();
   report.environment = Environment(arguments.threads);
-  report.written = WrittenText(OriginOf(trace));
   analysis::SweepOptions sweep;
   sweep.num_threads = arguments.threads;
   sweep.stop = stop;
@@ -191,6 +190,7 @@ int RunDemo(const DemoArguments& arguments) {
     report.results_note += " Without " + method + " where it does not run: " + why + ".";
 
   const analysis::RunOrigin origin = OriginOf(trace);
+  report.written = WrittenText(origin);
   for (analysis::MethodResult& result : report.results) result.origin = origin;
   WriteResults(report.statistics, origin, PathOf(arguments, kStatisticsName), arguments.force);
   WriteResults(report.results, PathOf(arguments, kComparisonName), arguments.force);

@@ -152,9 +152,7 @@ class Look:
         self._set_selection(config, sorted(by_layer), all_facts)
         most = _most_common([(facts.num_qo_heads, facts.num_kv_heads, facts.head_dim) for facts in all_facts.values()])
         for layer in chosen:
-            facts = all_facts[layer]
-            facts.qo_heads = tuple(chosen_of(self._choice.heads, range(facts.num_qo_heads), "head"))
-            facts.kv_heads = tuple(sorted({head // facts.group_size() for head in facts.qo_heads}))
+            self._choose_heads(all_facts[layer])
         hidden_size = int(getattr(config, "hidden_size", 0) or 0)
         self.beside = [LayerPoints(model, by_layer[layer].module, all_facts[layer], self._choice.points, hidden_size, f"{name}: layer {layer}", self._handles) for layer in chosen]
         num_layers = max(int(getattr(config, "num_hidden_layers", 0) or 0), max(by_layer) + 1)
@@ -171,8 +169,7 @@ class Look:
         for call in [*in_order, *crossing]:
             call.query = call.key = call.output = None
         for facts in cross_facts:
-            facts.qo_heads = tuple(chosen_of(self._choice.heads, range(facts.num_qo_heads), "head"))
-            facts.kv_heads = tuple(sorted({head // facts.group_size() for head in facts.qo_heads}))
+            self._choose_heads(facts)
         source_tokens = crossing[0].num_keys if crossing else 0
         self.slots = {id(by_layer[layer].module): slot for slot, layer in enumerate(chosen)}
         self.sinks = {slot: by_layer[layer].sinks for slot, layer in enumerate(chosen)}
@@ -184,6 +181,10 @@ class Look:
             has_roles=self.roles is not None, position_axes=self._position_axes,
             cross_layers=[call.layer for call in crossing], cross_facts=cross_facts, source_tokens=source_tokens,
         )  # fmt: skip
+
+    def _choose_heads(self, facts):
+        facts.qo_heads = tuple(chosen_of(self._choice.heads, range(facts.num_qo_heads), "head"))
+        facts.kv_heads = tuple(sorted({head // facts.group_size() for head in facts.qo_heads}))
 
     def _crossing(self, calls):
         """The calls by which a decoder attends to its encoder's sequence."""

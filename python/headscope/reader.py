@@ -12,10 +12,10 @@ from h5py import h5s
 
 from headscope import layout as trace_layout
 from headscope import program, trace_files, untrusted
+from headscope.checksum import CHECKSUM_BYTES
 from headscope.errors import BadInputError, UsageError, reason
 
 _USUAL = {name: usual for name, _, usual, _, _ in trace_layout.INTEGER_COLUMNS} | {name: usual for name, _, usual in trace_layout.FLOAT_COLUMNS}
-_CHECKSUM_BYTES = 4
 _NUMPY = {"float32": "<f4", "float16": "<f2", "bfloat16": "<u2"}
 
 
@@ -297,7 +297,7 @@ class Trace:
             if self.complete:
                 raise BadInputError(f"{self.path}: {dataset.name}: {reason(error)}; the file is damaged: capture it again") from None
             _, raw = dataset.id.read_direct_chunk((*place, first, *(0 for _ in tail)))
-            last = np.frombuffer(raw[:-_CHECKSUM_BYTES], kind).reshape(items, *tail)
+            last = np.frombuffer(raw[:-CHECKSUM_BYTES], kind).reshape(items, *tail)
             whole = self.read(dataset, place, begin, first, kind) if begin < first else values[:0]
             return np.concatenate([whole, last[max(0, begin - first) : end - first]])
 

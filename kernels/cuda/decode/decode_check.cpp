@@ -8,18 +8,12 @@
 #include "decode/selection_params.h"
 #include "device_pointers.h"
 #include "problem_check.h"
+#include "refusals.h"
 
 namespace headscope::kernels::decode {
 namespace {
 
 constexpr int64_t kVector = 8;  // elements of 16 bytes, the widest load
-
-Status Invalid(const std::string& message) {
-  return {StatusCode::kInvalidArgument, message};
-}
-Status Unsupported(const std::string& message) {
-  return {StatusCode::kUnsupported, message};
-}
 
 // One dimension of a tensor that the kernels step through.
 struct Dimension {
@@ -35,9 +29,9 @@ Status CheckStrides(const std::string& tensor, int64_t least, const Dimensions&.
   for (const Dimension& dimension : {dimensions...}) {
     if (dimension.extent <= 1) continue;
     const std::string field = tensor + "." + dimension.name + " " + std::to_string(dimension.stride);
-    if (dimension.stride < least) return Invalid(field + ": it must be at least " + std::to_string(least));
+    if (dimension.stride < least) return InvalidStatus(field + ": it must be at least " + std::to_string(least));
     if (dimension.stride % kVector != 0) {
-      return Invalid(field + ": it must be a multiple of " + std::to_string(kVector) + " elements (16 bytes)");
+      return InvalidStatus(field + ": it must be a multiple of " + std::to_string(kVector) + " elements (16 bytes)");
     }
   }
   return {};
@@ -75,14 +69,15 @@ Status CheckStep(const AttentionProblem& problem) {
   if (Status status = CheckShape(problem); !status.ok()) return status;
   const auto number = [](int64_t value) { return std::to_string(value); };
   if (problem.seq_q != 1) {
-    return Invalid("seq_q " + number(problem.seq_q) + ": decode takes one query row per sequence");
+    return InvalidStatus("seq_q " + number(problem.seq_q) + ": decode takes one query row per sequence");
   }
   if (problem.first_position != problem.seq_k - 1) {
-    return Invalid("first_position " + number(problem.first_position) +
-                   ": decode's query is the newest token and stands at seq_k - 1 (" + number(problem.seq_k - 1) + ")");
+    return InvalidStatus("first_position " + number(problem.first_position) +
+                         ": decode's query is the newest token and stands at seq_k - 1 (" + number(problem.seq_k - 1) +
+                         ")");
   }
   const int64_t lists = int64_t{problem.batch} * problem.num_kv_heads;
-  if (lists > 65535) return Unsupported("batch * num_kv_heads " + number(lists) + ": at most 65535 a call");
+  if (lists > 65535) return UnsupportedStatus("batch * num_kv_heads " + number(lists) + ": at most 65535 a call");
   return {};
 }
 
@@ -108,10 +103,11 @@ Status CheckTensors(const AttentionProblem& problem, const AttentionOutput& outp
 Status CheckKeysShape(const AttentionProblem& problem) {
   if (Status status = CheckStep(problem); !status.ok()) return status;
   if (problem.head_dim != 64 && problem.head_dim != 128) {
-    return Unsupported("head_dim " + std::to_string(problem.head_dim) + ": the CUDA decode executor takes 64 or 128");
+    return UnsupportedStatus("head_dim " + std::to_string(problem.head_dim) +
+                             ": the CUDA decode executor takes 64 or 128");
   }
   if (problem.dtype == DType::kFloat32) {
-    return Unsupported("dtype fp32: the CUDA decode executor takes bf16 or fp16");
+    return UnsupportedStatus("dtype fp32: the CUDA decode executor takes bf16 or fp16");
   }
   return {};
 }
@@ -119,23 +115,23 @@ Status CheckKeysShape(const AttentionProblem& problem) {
 Status CheckDecodeShape(const AttentionProblem& problem) {
   if (Status status = CheckKeysShape(problem); !status.ok()) return status;
   if (problem.ValueDim() == problem.head_dim) return {};
-  return Unsupported("v_head_dim " + std::to_string(problem.v_head_dim) +
-                     ": the CUDA decode executor takes head_dim (" + std::to_string(problem.head_dim) +
-                     "); AttendSelectionCuda takes others");
+  return UnsupportedStatus("v_head_dim " + std::to_string(problem.v_head_dim) +
+                           ": the CUDA decode executor takes head_dim (" + std::to_string(problem.head_dim) +
+                           "); AttendSelectionCuda takes others");
 }
 
 Status CheckSelectionShape(const AttentionProblem& problem) {
   if (Status status = CheckStep(problem); !status.ok()) return status;
   if (problem.head_dim % kVector != 0 || problem.head_dim > kMaxSelectionDim) {
-    return Unsupported("head_dim " + std::to_string(problem.head_dim) +
-                       ": the CUDA executor of decode selections takes multiples of 8 up to " +
-                       std::to_string(kMaxSelectionDim));
+    return UnsupportedStatus("head_dim " + std::to_string(problem.head_dim) +
+                             ": the CUDA executor of decode selections takes multiples of 8 up to " +
+                             std::to_string(kMaxSelectionDim));
   }
   if (problem.ValueDim() % kVector != 0 || problem.ValueDim() > kMaxSelectionValueDim) {
-    return Unsupported((problem.v_head_dim > 0 ? "v_head_dim " : "head_dim, of values as well, ") +
-                       std::to_string(problem.ValueDim()) +
-                       ": the CUDA executor of decode selections takes values of multiples of 8 up to " +
-                       std::to_string(kMaxSelectionValueDim));
+    return UnsupportedStatus((problem.v_head_dim > 0 ? "v_head_dim " : "head_dim, of values as well, ") +
+                             std::to_string(problem.ValueDim()) +
+                             ": the CUDA executor of decode selections takes values of multiples of 8 up to " +
+                             std::to_string(kMaxSelectionValueDim));
   }
   return {};
 }
@@ -159,8 +155,8 @@ Status CheckQuestShape(const AttentionProblem& problem, const QuestCudaOptions& 
   if (Status status = CheckSelectionShape(problem); !status.ok()) return status;
   if (Status status = CheckNoWindow(problem); !status.ok()) return status;
   if (options.page_size < 1 || options.page_size > 1024)
-    return Invalid("page_size " + std::to_string(options.page_size) + ": it must lie in 1 .. 1024");
-  if (options.budget < 1) return Invalid("budget " + std::to_string(options.budget) + ": it must be at least 1");
+    return InvalidStatus("page_size " + std::to_string(options.page_size) + ": it must lie in 1 .. 1024");
+  if (options.budget < 1) return InvalidStatus("budget " + std::to_string(options.budget) + ": it must be at least 1");
   return {};
 }
 
@@ -168,22 +164,22 @@ Status CheckSparqShape(const AttentionProblem& problem, const SparqCudaOptions& 
   if (Status status = CheckDecodeShape(problem); !status.ok()) return status;
   if (Status status = CheckNoWindow(problem); !status.ok()) return status;
   if (options.rank < 1 || options.rank > problem.head_dim) {
-    return Invalid("rank " + std::to_string(options.rank) + ": it must lie in 1 .. head_dim (" +
-                   std::to_string(problem.head_dim) + ")");
+    return InvalidStatus("rank " + std::to_string(options.rank) + ": it must lie in 1 .. head_dim (" +
+                         std::to_string(problem.head_dim) + ")");
   }
   if (options.num_tokens < 1 || options.num_tokens > kMaxKept) {
-    return Invalid("num_tokens " + std::to_string(options.num_tokens) + ": it must lie in 1 .. " +
-                   std::to_string(kMaxKept));
+    return InvalidStatus("num_tokens " + std::to_string(options.num_tokens) + ": it must lie in 1 .. " +
+                         std::to_string(kMaxKept));
   }
   if (options.num_local < 0) {
-    return Invalid("num_local " + std::to_string(options.num_local) + ": it must not be negative");
+    return InvalidStatus("num_local " + std::to_string(options.num_local) + ": it must not be negative");
   }
   if (options.num_local > options.num_tokens) {
-    return Invalid("num_local " + std::to_string(options.num_local) + ": it must be at most num_tokens (" +
-                   std::to_string(options.num_tokens) + "), which counts the local window");
+    return InvalidStatus("num_local " + std::to_string(options.num_local) + ": it must be at most num_tokens (" +
+                         std::to_string(options.num_tokens) + "), which counts the local window");
   }
-  if (problem.soft_cap != 0) return Unsupported("soft_cap: SparQ's estimate is not defined for capped scores");
-  if (problem.sinks != nullptr) return Unsupported("sinks: SparQ's kernel does not know them");
+  if (problem.soft_cap != 0) return UnsupportedStatus("soft_cap: SparQ's estimate is not defined for capped scores");
+  if (problem.sinks != nullptr) return UnsupportedStatus("sinks: SparQ's kernel does not know them");
   return {};
 }
 
@@ -191,7 +187,7 @@ Status CheckSparq(const AttentionProblem& problem, const SparqCudaOptions& optio
                   const float* mean_value) {
   if (Status status = CheckSparqShape(problem, options); !status.ok()) return status;
   if (options.mean_value) {
-    if (mean_value == nullptr) return Invalid("mean_value is null although options.mean_value is on");
+    if (mean_value == nullptr) return InvalidStatus("mean_value is null although options.mean_value is on");
     if (Status status = CheckPointer("mean_value", mean_value, sizeof(float)); !status.ok()) return status;
   }
   return transposed.data == nullptr ? Status{} : CheckTransposed(problem, transposed);
@@ -201,7 +197,7 @@ Status CheckAppend(const AttentionProblem& problem, const TransposedKeys& transp
   if (Status status = CheckDecodeShape(problem); !status.ok()) return status;
   if (Status status = CheckNoWindow(problem); !status.ok()) return status;
   if (transposed.data == nullptr && mean_value == nullptr) {
-    return Invalid("transposed and mean_value are both null: there is nothing to append to");
+    return InvalidStatus("transposed and mean_value are both null: there is nothing to append to");
   }
   if (transposed.data != nullptr) {
     if (Status status = CheckKeys(problem); !status.ok()) return status;
@@ -216,7 +212,7 @@ Status CheckAppend(const AttentionProblem& problem, const TransposedKeys& transp
 
 Status CheckWorkspace(const void* workspace, size_t bytes, size_t needed) {
   if (workspace == nullptr || bytes < needed) {
-    return Invalid("workspace: " + std::to_string(needed) + " bytes are needed (DecodeWorkspaceBytes)");
+    return InvalidStatus("workspace: " + std::to_string(needed) + " bytes are needed (DecodeWorkspaceBytes)");
   }
   return CheckPointer("workspace", workspace, 256);
 }

@@ -10,21 +10,19 @@
 #include "decode/chained_selection.h"
 #include "decode/decode_check.h"
 #include "decode/dense_plan.h"
+#include "decode/operands_of.h"
 #include "decode/quest_params.h"
 #include "device_memory.h"
 #include "device_pointers.h"
 #include "kernels/cuda_quest.h"
 #include "kernels/cuda_resources.h"
 #include "problem_check.h"
+#include "refusals.h"
 
 namespace headscope::kernels {
 namespace {
 
 using decode::QuestParams;
-
-Status InvalidPages(const std::string& message) {
-  return {StatusCode::kInvalidArgument, message};
-}
 
 int32_t NumPages(const AttentionProblem& problem, int32_t page_size) {
   return (problem.seq_k - 1) / page_size + 1;
@@ -35,12 +33,12 @@ constexpr int64_t kPagesOfTurn = 64, kMostPagesEach = 256;
 
 Status CheckBounds(const AttentionProblem& problem, int32_t page_size, const CudaPageBounds& bounds) {
   if (page_size < 1 || page_size > 1024)
-    return InvalidPages("page_size " + std::to_string(page_size) + ": it must lie in 1 .. 1024");
+    return InvalidStatus("page_size " + std::to_string(page_size) + ": it must lie in 1 .. 1024");
   if (Status status = CheckPointer("bounds.data", bounds.data, 16); !status.ok()) return status;
   const int64_t least = int64_t{NumPages(problem, page_size)} * 2 * problem.head_dim;
   if (bounds.list_stride >= least && bounds.list_stride % 8 == 0) return {};
-  return InvalidPages("bounds.list_stride " + std::to_string(bounds.list_stride) + ": it must be at least " +
-                      std::to_string(least) + " elements, 2 * head_dim a page, and a multiple of 8");
+  return InvalidStatus("bounds.list_stride " + std::to_string(bounds.list_stride) + ": it must be at least " +
+                       std::to_string(least) + " elements, 2 * head_dim a page, and a multiple of 8");
 }
 
 struct Scratch {
@@ -64,16 +62,7 @@ Status LayOut(const AttentionProblem& problem, const QuestCudaOptions& options, 
 
 QuestParams BaseParams(const AttentionProblem& problem, int32_t page_size, const CudaPageBounds& bounds) {
   QuestParams params{};
-  params.x.q = problem.q.data;
-  params.x.k = problem.k.data;
-  params.x.q_batch = problem.q.batch_stride;
-  params.x.q_head = problem.q.head_stride;
-  params.x.k_batch = problem.k.batch_stride;
-  params.x.k_head = problem.k.head_stride;
-  params.x.k_row = problem.k.row_stride;
-  params.x.num_kv_heads = problem.num_kv_heads;
-  params.x.group = problem.GroupSize();
-  params.x.seq_k = problem.seq_k;
+  params.x = decode::OperandsOf(problem, /*output=*/{});
   params.bounds = bounds.data;
   params.bounds_list = bounds.list_stride;
   params.lists = problem.batch * problem.num_kv_heads;
@@ -90,8 +79,8 @@ Status UpdatePageBoundsCuda(const AttentionProblem& problem, int32_t page_size, 
   if (Status status = decode::CheckKeys(problem); !status.ok()) return status;
   if (Status status = CheckBounds(problem, page_size, bounds); !status.ok()) return status;
   if (first_token < 0 || first_token >= problem.seq_k) {
-    return InvalidPages("first_token " + std::to_string(first_token) + ": it must lie in 0 .. seq_k - 1 (" +
-                        std::to_string(problem.seq_k - 1) + ")");
+    return InvalidStatus("first_token " + std::to_string(first_token) + ": it must lie in 0 .. seq_k - 1 (" +
+                         std::to_string(problem.seq_k - 1) + ")");
   }
   CurrentDevice device;
   if (Status status = FindCurrentDevice(&device); !status.ok()) return status;
@@ -125,7 +114,7 @@ Status DecodeQuestCuda(const AttentionProblem& problem, const QuestCudaOptions& 
   CudaSelection selection;
   if (Status status = LayOut(problem, options, &scratch, &selection); !status.ok()) return status;
   if (workspace == nullptr || workspace_bytes < static_cast<size_t>(scratch.total))
-    return InvalidPages("workspace: " + std::to_string(scratch.total) + " bytes are needed (QuestWorkspaceBytes)");
+    return InvalidStatus("workspace: " + std::to_string(scratch.total) + " bytes are needed (QuestWorkspaceBytes)");
   if (Status status = CheckPointer("workspace", workspace, 256); !status.ok()) return status;
   if (Status status = decode::CheckDecodeOnDevice(problem, output, {}, nullptr, nullptr, workspace, stream);
       !status.ok()) {

@@ -17,36 +17,35 @@
 #include "kernels/cuda_fp8.h"
 #include "kernels/cuda_resources.h"
 #include "problem_check.h"
+#include "refusals.h"
 
 namespace headscope::kernels {
 namespace {
 
 constexpr size_t kAlignment = 256;
 
-Status NoFp8(const std::string& message) {
-  return {StatusCode::kUnsupported, message};
-}
-
 // What this executor does not take of a checked shape.
 Status CheckFp8(const AttentionProblem& problem) {
   if (problem.head_dim != fp8::kHeadDim || problem.ValueDim() != fp8::kHeadDim) {
     std::string sizes = "head_dim is " + std::to_string(problem.head_dim);
     if (problem.ValueDim() != problem.head_dim) sizes += " and v_head_dim " + std::to_string(problem.ValueDim());
-    return NoFp8(sizes + ": FP8 attention takes 128; use AttendCuda.");
+    return UnsupportedStatus(sizes + ": FP8 attention takes 128; use AttendCuda.");
   }
-  if (problem.dtype == DType::kFloat32) return NoFp8("dtype is fp32: FP8 attention takes bf16 and fp16.");
+  if (problem.dtype == DType::kFloat32) return UnsupportedStatus("dtype is fp32: FP8 attention takes bf16 and fp16.");
   if (problem.soft_cap > 0) {
-    return NoFp8("soft_cap is " + std::to_string(problem.soft_cap) + ": FP8 attention takes none; use AttendCuda.");
+    return UnsupportedStatus("soft_cap is " + std::to_string(problem.soft_cap) +
+                             ": FP8 attention takes none; use AttendCuda.");
   }
-  if (problem.sinks != nullptr) return NoFp8("sinks are given: FP8 attention takes none; use AttendCuda.");
+  if (problem.sinks != nullptr) return UnsupportedStatus("sinks are given: FP8 attention takes none; use AttendCuda.");
   if (Status status = CheckNoWindow(problem); !status.ok()) return status;
   const int64_t heads = int64_t{problem.batch} * problem.num_qo_heads;
   if (heads > 65535) {
-    return NoFp8("there are " + std::to_string(heads) + " heads over all sequences: FP8 attention takes 65535.");
+    return UnsupportedStatus("there are " + std::to_string(heads) +
+                             " heads over all sequences: FP8 attention takes 65535.");
   }
   if (problem.seq_q > 1 << 28 || problem.seq_k > 1 << 28) {
-    return NoFp8("seq_q is " + std::to_string(problem.seq_q) + " and seq_k " + std::to_string(problem.seq_k) +
-                 ": FP8 attention takes up to 2^28.");
+    return UnsupportedStatus("seq_q is " + std::to_string(problem.seq_q) + " and seq_k " +
+                             std::to_string(problem.seq_k) + ": FP8 attention takes up to 2^28.");
   }
   return {};
 }
@@ -54,8 +53,9 @@ Status CheckFp8(const AttentionProblem& problem) {
 Status CheckGpu(CurrentDevice* device) {
   if (Status status = FindCurrentDevice(device); !status.ok()) return status;
   if (device->compute_capability != 90) {
-    return NoFp8("the GPU has compute capability " + std::to_string(device->compute_capability / 10) + "." +
-                 std::to_string(device->compute_capability % 10) + ": FP8 attention needs 9.0; use AttendCuda.");
+    return UnsupportedStatus("the GPU has compute capability " + std::to_string(device->compute_capability / 10) + "." +
+                             std::to_string(device->compute_capability % 10) +
+                             ": FP8 attention needs 9.0; use AttendCuda.");
   }
   return {};
 }

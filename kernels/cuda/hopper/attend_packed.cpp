@@ -25,7 +25,7 @@ using hopper::TensorMapShape;
 Status Invalid(const std::string& field, int64_t value, const std::string& allowed) {
   return {StatusCode::kInvalidArgument, field + " is " + std::to_string(value) + ": " + allowed + "."};
 }
-Status NotPacked(const std::string& sentence) {
+Status UnsupportedPacked(const std::string& sentence) {
   return {StatusCode::kUnsupported, sentence + "; attend the sequences one by one."};
 }
 
@@ -83,16 +83,16 @@ Status CheckSequences(const AttentionProblem& problem, const PackedSequences& se
 
 Status CheckTaken(const AttentionProblem& problem, const CurrentDevice& device) {
   if (device.compute_capability != 90) {
-    return NotPacked("the GPU has compute capability " + std::to_string(device.compute_capability / 10) + "." +
-                     std::to_string(device.compute_capability % 10) + ": packed sequences take 9.0");
+    return UnsupportedPacked("the GPU has compute capability " + std::to_string(device.compute_capability / 10) + "." +
+                             std::to_string(device.compute_capability % 10) + ": packed sequences take 9.0");
   }
-  if (problem.dtype == DType::kFloat32) return NotPacked("dtype is fp32: packed sequences take bf16 and fp16");
+  if (problem.dtype == DType::kFloat32) return UnsupportedPacked("dtype is fp32: packed sequences take bf16 and fp16");
   if ((problem.head_dim != 64 && problem.head_dim != 128) || problem.ValueDim() != problem.head_dim) {
-    return NotPacked("head_dim is " + std::to_string(problem.head_dim) + " and v_head_dim " +
-                     std::to_string(problem.ValueDim()) + ": packed sequences take 64 and 128, equal ones");
+    return UnsupportedPacked("head_dim is " + std::to_string(problem.head_dim) + " and v_head_dim " +
+                             std::to_string(problem.ValueDim()) + ": packed sequences take 64 and 128, equal ones");
   }
   if (problem.soft_cap > 0) {
-    return NotPacked("soft_cap is " + std::to_string(problem.soft_cap) + ": packed sequences take none");
+    return UnsupportedPacked("soft_cap is " + std::to_string(problem.soft_cap) + ": packed sequences take none");
   }
   return {};
 }
@@ -106,7 +106,7 @@ struct NamedTensor {
 Status CheckAligned(const NamedTensor& t, int32_t head_dim) {
   if (Status status = CheckPointer(std::string(t.name) + ".data", t.tensor.data, 2); !status.ok()) return status;
   if (!hopper::IsTmaAligned(t.tensor, t.batch, t.heads, t.rows)) {
-    return NotPacked(std::string(t.name) + " is not aligned to 16 bytes in its base and its strides");
+    return UnsupportedPacked(std::string(t.name) + " is not aligned to 16 bytes in its base and its strides");
   }
   for (const auto& [field, stride, count] : {std::tuple{".row_stride", t.tensor.row_stride, t.rows},
                                              {".head_stride", t.tensor.head_stride, t.heads},

@@ -9,6 +9,7 @@
 #include "device_pointers.h"
 #include "index/checks.h"
 #include "kernels/cuda_select.h"
+#include "refusals.h"
 #include "select/selection_call.h"
 
 namespace headscope::kernels {
@@ -43,10 +44,6 @@ ListShape ShapeOfLists(const Call& call) {
 
 namespace {
 
-Status Unsupported(const std::string& message) {
-  return {StatusCode::kUnsupported, message};
-}
-
 bool IsAligned(const StridedTensor<const void>& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.data) % 16 == 0 && tensor.batch_stride % 8 == 0 &&
          tensor.head_stride % 8 == 0 && tensor.row_stride % 8 == 0;
@@ -54,16 +51,17 @@ bool IsAligned(const StridedTensor<const void>& tensor) {
 
 Status CheckTensors(const AttentionProblem& problem) {
   if (problem.dtype == DType::kFloat32) {
-    return Unsupported("dtype is fp32: this GPU selector takes bf16 and fp16; convert, or select on the CPU.");
+    return UnsupportedStatus("dtype is fp32: this GPU selector takes bf16 and fp16; convert, or select on the CPU.");
   }
   if (problem.head_dim != 64 && problem.head_dim != 96 && problem.head_dim != 128 && problem.head_dim != 256) {
-    return Unsupported("head_dim is " + std::to_string(problem.head_dim) +
-                       ": this GPU selector takes 64, 96, 128 and 256; select on the CPU.");
+    return UnsupportedStatus("head_dim is " + std::to_string(problem.head_dim) +
+                             ": this GPU selector takes 64, 96, 128 and 256; select on the CPU.");
   }
   for (const auto& [name, tensor] : {std::pair{"q", problem.q}, std::pair{"k", problem.k}}) {
     if (!IsAligned(tensor)) {
-      return Unsupported(std::string(name) +
-                         " is not aligned to 16 bytes in its base and its strides: copy it, or select on the CPU.");
+      return UnsupportedStatus(
+          std::string(name) +
+          " is not aligned to 16 bytes in its base and its strides: copy it, or select on the CPU.");
     }
   }
   return {};
@@ -83,8 +81,9 @@ Status Check(const CudaSelector& selector, const AttentionProblem& problem, cons
   const int64_t num_tiles = (int64_t{problem.seq_q} + kTileRows - 1) / kTileRows;
   const int64_t most = std::numeric_limits<int32_t>::max() / 32;
   if (int64_t{problem.batch} * problem.num_qo_heads > most / num_tiles) {
-    return Unsupported("batch * num_qo_heads is " + std::to_string(int64_t{problem.batch} * problem.num_qo_heads) +
-                       ": the GPU selectors take " + std::to_string(most) + " row tiles in all; split the batch.");
+    return UnsupportedStatus(
+        "batch * num_qo_heads is " + std::to_string(int64_t{problem.batch} * problem.num_qo_heads) +
+        ": the GPU selectors take " + std::to_string(most) + " row tiles in all; split the batch.");
   }
   return {};
 }

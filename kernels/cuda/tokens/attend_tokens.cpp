@@ -16,14 +16,11 @@
 #include "kernels/cuda_resources.h"
 #include "kernels/cuda_tokens.h"
 #include "problem_check.h"
+#include "refusals.h"
 #include "tokens/token_params.h"
 
 namespace headscope::kernels {
 namespace {
-
-Status InvalidTokens(const std::string& message) {
-  return {StatusCode::kInvalidArgument, message};
-}
 
 Status CheckSizes(const TokenAttention& a) {
   for (const auto& [name, value] : {std::pair{"num_queries", a.num_queries},
@@ -31,17 +28,17 @@ Status CheckSizes(const TokenAttention& a) {
                                     {"num_qo_heads", a.num_qo_heads},
                                     {"list_length", a.list_length}}) {
     if (value < 1 || value > 1 << 28) {
-      return InvalidTokens(std::string(name) + " is " + std::to_string(value) + ": it must be from 1 to 2^28.");
+      return InvalidStatus(std::string(name) + " is " + std::to_string(value) + ": it must be from 1 to 2^28.");
     }
   }
   const int64_t items = int64_t{a.num_queries} * ((a.num_qo_heads + tokens::kHeadRows - 1) / tokens::kHeadRows);
   if (items > std::numeric_limits<int32_t>::max()) {
-    return InvalidTokens("num_queries is " + std::to_string(a.num_queries) + " and num_qo_heads " +
+    return InvalidStatus("num_queries is " + std::to_string(a.num_queries) + " and num_qo_heads " +
                          std::to_string(a.num_qo_heads) + ": their blocks of " + std::to_string(tokens::kHeadRows) +
                          " heads must number less than 2^31.");
   }
   if (!(a.scale > 0) || !std::isfinite(a.scale)) {
-    return InvalidTokens("scale is " + std::to_string(a.scale) + ": it must be above 0 and finite.");
+    return InvalidStatus("scale is " + std::to_string(a.scale) + ": it must be above 0 and finite.");
   }
   return {};
 }
@@ -49,7 +46,7 @@ Status CheckSizes(const TokenAttention& a) {
 // Strides are in elements; `rows` of `dim` elements each.
 Status CheckStride(const char* name, int32_t rows, int64_t stride, int64_t dim) {
   if (rows == 1 || (stride >= dim && stride % 8 == 0)) return {};
-  return InvalidTokens(std::string(name) + " is " + std::to_string(stride) +
+  return InvalidStatus(std::string(name) + " is " + std::to_string(stride) +
                        " elements: it must be a multiple of 8 and at least " + std::to_string(dim) + ".");
 }
 
@@ -64,14 +61,14 @@ Status CheckTensors(const TokenAttention& a) {
     if (!status.ok()) return status;
   }
   if (a.num_queries > 1 && a.tokens_stride < a.list_length) {
-    return InvalidTokens("tokens_stride is " + std::to_string(a.tokens_stride) + ": lists have " +
+    return InvalidStatus("tokens_stride is " + std::to_string(a.tokens_stride) + ": lists have " +
                          std::to_string(a.list_length) + " entries.");
   }
   // No two rows of the output may share memory, whichever of heads and queries lies inside the other.
   const bool heads_inside = a.o_query_stride >= int64_t{a.num_qo_heads - 1} * a.o_head_stride + kLatentValueDim;
   const bool queries_inside = a.o_head_stride >= int64_t{a.num_queries - 1} * a.o_query_stride + kLatentValueDim;
   if (a.num_queries > 1 && a.num_qo_heads > 1 && !heads_inside && !queries_inside) {
-    return InvalidTokens("o has strides of " + std::to_string(a.o_query_stride) + " and " +
+    return InvalidStatus("o has strides of " + std::to_string(a.o_query_stride) + " and " +
                          std::to_string(a.o_head_stride) + " elements: rows of queries and heads overlap.");
   }
   for (const auto& [name, pointer] : {std::pair<const char*, const void*>{"counts", a.counts},
