@@ -65,7 +65,10 @@ TEST(Sandbox, EverythingElseEndsTheProcess) {
       {"kill", [] { kill(getppid(), 0); }},
       {"ptrace", [] { syscall(SYS_ptrace, 0, 0, 0, 0); }},
       {"unlink", [] { unlink("nothing-of-this-name"); }},
-      {"code", [] { mmap(nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); }},
+      {"code",
+       [] {
+         static_cast<void>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+       }},
   };
   for (const auto& [name, deed] : deeds) {
     const int status = StatusOf(deed);
