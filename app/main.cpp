@@ -5,9 +5,11 @@
 #include <exception>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "base/errors.h"
 #include "commands/command.h"
@@ -95,7 +97,7 @@ int Main(int argc, char** argv) {
   };
   bool ended = false;  // by what was asked for, or by the refusal of the command line
   const int parsed = Run(app, [&] {
-    if (const std::string refusal = EmptyElement(app, argc, argv); !refusal.empty()) throw UsageError(refusal);
+    if (std::optional<Fault> fault = EmptyElement(app, argc, argv)) throw UsageError(*std::move(fault));
     try {
       app.parse(argc, argv);
     } catch (const CLI::Success& asked) {  // --help and --version
@@ -111,7 +113,7 @@ int Main(int argc, char** argv) {
         ended = true;
         return kDone;
       }
-      throw UsageError(nothing_has_the_name() ? UnknownArgument(app, open_path) : ParseRefusal(app, error));
+      throw UsageError(nothing_has_the_name() ? UnknownArgument(app, open_path) : ParseFault(app, error));
     }
     return kDone;
   });

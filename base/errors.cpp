@@ -4,9 +4,8 @@
 #include <utility>
 
 namespace headscope {
-namespace {
 
-std::string Sentence(const Fault& fault) {
+std::string SentenceOf(const Fault& fault) {
   std::string text;
   if (!fault.file.empty()) text.append(fault.file).append(": ");
   if (!fault.field.empty()) {
@@ -19,9 +18,7 @@ std::string Sentence(const Fault& fault) {
   return text;
 }
 
-}  // namespace
-
-Error::Error(Fault fault) : std::runtime_error(Sentence(fault)), fault_(std::move(fault)) {}
+Error::Error(Fault fault) : std::runtime_error(SentenceOf(fault)), fault_(std::move(fault)) {}
 
 void Error::SetFile(const std::string& file) {
   Fault fault = fault_;
@@ -42,7 +39,7 @@ void Error::AddRemedy(const std::string& remedy) {
 }
 
 void Error::Replace(Fault fault) {
-  std::runtime_error::operator=(std::runtime_error(Sentence(fault)));
+  std::runtime_error::operator=(std::runtime_error(SentenceOf(fault)));
   fault_ = std::move(fault);
 }
 

@@ -156,7 +156,8 @@ std::string Completions(const ProgramText& text, const std::string& shell) {
   if (shell == "bash") return Bash(text);
   if (shell == "zsh") return Zsh(text);
   if (shell == "fish") return Fish(text);
-  throw UsageError("--completions " + shell + ": there are scripts for bash, zsh and fish");
+  throw UsageError(
+      {.field = "--completions", .value = shell, .problem = "there are scripts for bash, zsh and fish alone"});
 }
 
 }  // namespace headscope::app

@@ -74,7 +74,7 @@ size_t Distance(std::string_view a, std::string_view b) {
 
 constexpr size_t kMostEdits = 2;  // of a name that was meant
 
-std::string UnknownOption(const CLI::App& command, const std::string& typed) {
+Fault UnknownOption(const CLI::App& command, const std::string& typed) {
   std::string nearest;
   size_t least = kMostEdits + 1;
   for (const CLI::Option* option : command.get_options()) {
@@ -87,8 +87,8 @@ std::string UnknownOption(const CLI::App& command, const std::string& typed) {
     }
   }
   const std::string of = "headscope " + command.get_name();
-  return typed + " is not an option of `" + of + "`; " +
-         (nearest.empty() ? "`" + of + " --help` lists them" : "did you mean " + nearest + "?");
+  return {.problem = typed + " is not an option of `" + of + "`",
+          .remedy = nearest.empty() ? "`" + of + " --help` lists them" : "did you mean " + nearest + "?"};
 }
 
 }  // namespace
@@ -124,10 +124,10 @@ void PrepareOptions(CLI::App& app) {
   }
 }
 
-std::string EmptyElement(const CLI::App& app, int argc, const char* const* argv) {
+std::optional<Fault> EmptyElement(const CLI::App& app, int argc, const char* const* argv) {
   const auto commands =
       app.get_subcommands([&](const CLI::App* named) { return argc > 1 && named->get_name() == argv[1]; });
-  if (commands.empty()) return "";
+  if (commands.empty()) return std::nullopt;
   const CLI::Option* named = nullptr;  // by the argument before this one
   for (int i = 2; i < argc; ++i) {
     std::string text = argv[i];
@@ -144,15 +144,18 @@ std::string EmptyElement(const CLI::App& app, int argc, const char* const* argv)
     if (option == nullptr || option->get_delimiter() == '\0' || text.empty()) continue;
     const std::string comma(1, option->get_delimiter());
     if ((comma + text + comma).find(comma + comma) == std::string::npos) continue;
-    return option->get_name() + " " + text + ": the list has an empty element; remove the extra comma";
+    return Fault{.field = option->get_name(),
+                 .value = text,
+                 .problem = "the list has an empty element",
+                 .remedy = "remove the extra comma"};
   }
-  return "";
+  return std::nullopt;
 }
 
-std::string ParseRefusal(const CLI::App& app, const CLI::ParseError& error) {
-  if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) return error.what();
+Fault ParseFault(const CLI::App& app, const CLI::ParseError& error) {
+  if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) return {.problem = error.what()};
   if (dynamic_cast<const CLI::RequiresError*>(&error) != nullptr)
-    return std::string(error.what()) + "; give both or neither";
+    return {.problem = error.what(), .remedy = "give both or neither"};
   // An option that has to be there may be missing because its name was typed otherwise.
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
       dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
@@ -162,7 +165,7 @@ std::string ParseRefusal(const CLI::App& app, const CLI::ParseError& error) {
       }
     }
   }
-  return std::string(error.what()) + "; `headscope --help` and `headscope COMMAND --help` list what is known";
+  return {.problem = error.what(), .remedy = "`headscope --help` and `headscope COMMAND --help` list what is known"};
 }
 
 void NameTheOption(const CLI::App& app, Error* error) {
@@ -175,7 +178,7 @@ void NameTheOption(const CLI::App& app, Error* error) {
   }
 }
 
-std::string UnknownArgument(const CLI::App& app, const std::string& argument) {
+Fault UnknownArgument(const CLI::App& app, const std::string& argument) {
   std::string nearest;
   size_t least = kMostEdits + 1;
   for (const CLI::App* command : app.get_subcommands({})) {
@@ -185,8 +188,9 @@ std::string UnknownArgument(const CLI::App& app, const std::string& argument) {
       nearest = command->get_name();
     }
   }
-  return "'" + argument + "' is not a file, folder or command" +
-         (nearest.empty() ? "; `headscope --help` lists the commands" : "; did you mean `headscope " + nearest + "`?");
+  return {.problem = "'" + argument + "' is not a file, folder or command",
+          .remedy =
+              nearest.empty() ? "`headscope --help` lists the commands" : "did you mean `headscope " + nearest + "`?"};
 }
 
 }  // namespace headscope::app

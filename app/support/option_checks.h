@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "base/errors.h"
@@ -24,12 +25,12 @@ constexpr int64_t kMostInteger = std::numeric_limits<int32_t>::max();  // of an 
 CLI::Option* LimitIntegers(CLI::Option* option, int64_t least, int64_t most = kMostInteger);
 CLI::Option* LimitNumbers(CLI::Option* option, double least, double most);
 
-// CLI11 drops the empty elements of a list ("512,,3", "a,") without a word. What to say of the first such option among
-// the arguments of a subcommand; empty when there is none. Call it before they are parsed.
-std::string EmptyElement(const CLI::App& app, int argc, const char* const* argv);
+// CLI11 drops the empty elements of a list ("512,,3", "a,") without a word. The fault of the first such option among
+// the arguments of a subcommand, if there is one. Call it before they are parsed.
+std::optional<Fault> EmptyElement(const CLI::App& app, int argc, const char* const* argv);
 
-// A refused command line (of CLI11) as one sentence; an unknown option with the one that was probably meant.
-std::string ParseRefusal(const CLI::App& app, const CLI::ParseError& error);
+// What CLI11 refused in a command line; of an unknown option, with the one that was probably meant.
+Fault ParseFault(const CLI::App& app, const CLI::ParseError& error);
 
 // A lower room names the field that it refuses ("length 20: the task needs ..."), never an option, because the window
 // shows the same sentences. Where the subcommand that runs has an option of the field's name, the error is made to name
@@ -37,8 +38,8 @@ std::string ParseRefusal(const CLI::App& app, const CLI::ParseError& error);
 // too.
 void NameTheOption(const CLI::App& app, Error* error);
 
-// What to say of a first argument that is neither a subcommand nor something that exists: names the nearest
-// subcommand when one is within two edits.
-std::string UnknownArgument(const CLI::App& app, const std::string& argument);
+// A first argument that is neither a subcommand nor something that exists: names the nearest subcommand when one is
+// within two edits.
+Fault UnknownArgument(const CLI::App& app, const std::string& argument);
 
 }  // namespace headscope::app

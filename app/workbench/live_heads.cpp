@@ -27,8 +27,9 @@ std::shared_ptr<analysis::LiveHead> LiveHeads::Of(ui::MapView view, const analys
 analysis::LiveRun LiveHeads::Run(ui::MapView view, const analysis::HeadTensorsPtr& head,
                                  const kernels::SparseIndex& index, const std::stop_token& stop) {
   if (const int64_t kept = CountPairs(index.View()).kept; kept > kMostScores) {
-    throw UsageError("The kernel does not follow the sliders here: the method keeps " +
-                     std::to_string(kept / 1'000'000) + " million scores, which take seconds. Press Run instead.");
+    throw UsageError({.problem = "the kernel does not follow the sliders here, where the method keeps " +
+                                 std::to_string(kept / 1'000'000) + " million scores, which take seconds",
+                      .remedy = "press Run instead"});
   }
   analysis::LiveRun run;
   CheckStatus(Of(view, head)->Run(index.View(), 0, stop, &run));

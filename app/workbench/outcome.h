@@ -4,6 +4,7 @@
 
 #include <exception>
 #include <future>
+#include <optional>
 #include <string>
 
 #include "analysis/types/printable.h"
@@ -11,44 +12,59 @@
 
 namespace headscope::app {
 
-// The reason in words, and not as the exception: the last thread that holds a shared exception destroys it, by a count
-// inside the C++ library that ThreadSanitizer cannot follow.
-template <typename Value>
-struct Outcome {
-  Value value{};
-  std::string error;  // empty: there is a value
+// Why there is no value: an error's parts and kind, and not the exception, because the last thread that holds a shared
+// exception destroys it, by a count inside the C++ library that ThreadSanitizer cannot follow.
+struct Refused {
+  Fault fault;
   ErrorKind kind = ErrorKind::kFailed;
 
-  // The value, or the error, as what it is.
-  const Value& Get() const {
-    if (error.empty()) return value;
+  // Throws the error again, as what it was.
+  [[noreturn]] void Throw() const {
     switch (kind) {
       case ErrorKind::kUsage:
-        throw UsageError(error);
+        throw UsageError(fault);
       case ErrorKind::kBadInput:
-        throw BadInputError(error);
+        throw BadInputError(fault);
       case ErrorKind::kDevice:
-        throw DeviceError(error);
+        throw DeviceError(fault);
       case ErrorKind::kCancelled:
-        throw CancelledError(error);
+        throw CancelledError(fault);
       case ErrorKind::kFailed:
         break;
     }
-    throw FailedError(error);
+    throw FailedError(fault);
   }
+};
+
+// `unknown`: what to say of an exception without words.
+inline Refused RefusedBy(const std::exception& thrown, const std::string& unknown) {
+  if (const auto* const typed = dynamic_cast<const Error*>(&thrown)) return {typed->fault(), typed->kind()};
+  const std::string reason = thrown.what();
+  return {{.problem = reason.empty() ? unknown : reason}, ErrorKind::kFailed};
+}
+
+template <typename Value>
+struct Outcome {
+  Value value{};
+  std::optional<Refused> refused = {};
+
+  // The value, or the error.
+  const Value& Get() const {
+    if (refused) refused->Throw();
+    return value;
+  }
+
+  // The error in words that can be shown, whatever file they quote; empty where there is a value.
+  std::string Sentence() const { return refused ? analysis::Printable(SentenceOf(refused->fault)) : std::string(); }
 };
 
 // make()'s value, or why there is none.
 template <typename Make>
 auto OutcomeOf(Make&& make) -> Outcome<decltype(make())> {
   try {
-    return {make(), {}, {}};
-  } catch (const std::exception& refused) {
-    const std::string reason = analysis::Printable(refused.what());  // it may quote a file
-    const auto* const typed = dynamic_cast<const Error*>(&refused);
-    return {{},
-            reason.empty() ? "It failed for an unknown reason." : reason,
-            typed != nullptr ? typed->kind() : ErrorKind::kFailed};
+    return {make()};
+  } catch (const std::exception& thrown) {
+    return {{}, RefusedBy(thrown, "It failed for an unknown reason.")};
   }
 }
 
@@ -60,18 +76,16 @@ Value MakeForAll(std::promise<Outcome<Value>>* promise, const std::string& unkno
   Value value;
   try {
     value = make();
-  } catch (const std::exception& refused) {
+  } catch (const std::exception& thrown) {
     forget();
-    const std::string reason = refused.what();
-    const auto* const typed = dynamic_cast<const Error*>(&refused);
-    promise->set_value({{}, reason.empty() ? unknown : reason, typed != nullptr ? typed->kind() : ErrorKind::kFailed});
+    promise->set_value({{}, RefusedBy(thrown, unknown)});
     throw;
   } catch (...) {
     forget();
-    promise->set_value({{}, unknown, ErrorKind::kFailed});
+    promise->set_value({{}, Refused{{.problem = unknown}}});
     throw;
   }
-  promise->set_value({value, {}, {}});
+  promise->set_value({value});
   return value;
 }
 

@@ -156,10 +156,10 @@ class TraceWorkbench : public ui::Workbench {
     heads_.SetThresholds(values, heads);
   }
   std::string WriteClassThresholds(const std::vector<double>& values, const std::string& path) override {
-    return OutcomeOf([&] { return HeadClasses::Write(values, path), true; }).error;
+    return OutcomeOf([&] { return HeadClasses::Write(values, path), true; }).Sentence();
   }
   std::string ReadClassThresholds(const std::string& path, std::vector<double>* values) override {
-    return OutcomeOf([&] { return *values = HeadClasses::Read(path), true; }).error;
+    return OutcomeOf([&] { return *values = HeadClasses::Read(path), true; }).Sentence();
   }
   std::vector<std::string> quantise_formats() const override { return QuantiseFormats(); }
   std::vector<std::string> quantise_scales() const override { return QuantiseScales(); }
@@ -214,10 +214,10 @@ class TraceWorkbench : public ui::Workbench {
                   ui::Reply<ui::ProgressReport> progress) override;
   std::vector<ui::TuneTargetChoice> tune_targets() const override { return TuneTargets(); }
   std::string WhyNotRanges(const std::vector<std::string>& ranges) const override {
-    return OutcomeOf([&] { return RangesBetween(ranges, "Lengths"), true; }).error;
+    return OutcomeOf([&] { return RangesBetween(ranges, "Lengths"), true; }).Sentence();
   }
   std::string WhyNotCheckRows(const std::string& rows) const override {
-    return OutcomeOf([&] { return HeldOutRows(rows, "Held-out rows").any(); }).error;
+    return OutcomeOf([&] { return HeldOutRows(rows, "Held-out rows").any(); }).Sentence();
   }
   std::vector<ui::TuningFile> tuning_files() const override { return TuningFiles(); }
   void CancelSearch() override {
@@ -237,7 +237,7 @@ class TraceWorkbench : public ui::Workbench {
                throw UsageError({.problem = "there is no configuration to write", .remedy = "open a trace first"});
              return app::ExportTuning(trace_->reader, settings, heads, num_heads_chosen, path, file), true;
            })
-        .error;
+        .Sentence();
   }
   void RunMethod(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
                  int32_t repeats, ui::Reply<analysis::MethodResult> done, ui::Reply<ui::Refusal> failed,
@@ -313,7 +313,7 @@ class TraceWorkbench : public ui::Workbench {
   }
 
   std::string ExportRuns(const std::vector<analysis::MethodResult>& runs, const std::string& path) override {
-    return OutcomeOf([&] { return app::ExportRuns(runs, path), true; }).error;
+    return OutcomeOf([&] { return app::ExportRuns(runs, path), true; }).Sentence();
   }
   std::string ExportStatistics(const std::vector<analysis::HeadStatistics>& statistics,
                                const std::string& path) override {
@@ -321,10 +321,10 @@ class TraceWorkbench : public ui::Workbench {
              const analysis::RunOrigin origin = trace_ ? OriginOf(trace_->reader) : analysis::RunOrigin();
              return app::ExportStatistics(statistics, origin, path), true;
            })
-        .error;
+        .Sentence();
   }
   std::string ReadRuns(const std::string& path, std::vector<analysis::MethodResult>* runs) override {
-    return OutcomeOf([&] { return *runs = app::ReadRuns(path), true; }).error;
+    return OutcomeOf([&] { return *runs = app::ReadRuns(path), true; }).Sentence();
   }
   std::string RunAsJson(const analysis::MethodResult& run) override { return app::RunAsJson(run); }
   std::optional<analysis::MethodResult> RunFromJson(const std::string& json) override { return app::RunFromJson(json); }
@@ -366,10 +366,10 @@ class TraceWorkbench : public ui::Workbench {
         tag, priority,
         [outcome, work](const std::stop_token& stop) { *outcome = OutcomeOf([&] { return T(work(stop)); }); },
         [outcome, done = std::move(done), failed = std::move(failed)] {
-          if (outcome->error.empty()) {
-            done(std::move(outcome->value));
+          if (outcome->refused) {
+            failed(outcome->Sentence());
           } else {
-            failed(outcome->error);
+            done(std::move(outcome->value));
           }
         });
   }

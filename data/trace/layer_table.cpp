@@ -49,93 +49,101 @@ constexpr LayerFloatColumn Floats(const char* name, bool required, float usual, 
   [[maybe_unused]] const auto& [sets, ids, block, index_heads, index_kv_heads, index_dim] = selection;
 }
 
-std::string BadHeads(const LayerFacts& facts) {
+// A fact that does not go with another one.
+Fault FactFault(const char* field, int64_t value, const std::string& problem) {
+  return {.field = field, .value = std::to_string(value), .problem = problem};
+}
+
+std::optional<Fault> HeadsFault(const LayerFacts& facts) {
   for (const auto& [field, numbers, limit] : {std::tuple{"qo_heads", &facts.qo_heads, facts.num_qo_heads},
                                               {"kv_heads", &facts.kv_heads, facts.num_kv_heads}}) {
-    if (std::string problem = BadNumbers(field, *numbers, limit); !problem.empty()) return problem;
+    if (std::optional<Fault> fault = NumbersFault(field, *numbers, limit)) return fault;
   }
   for (const int32_t head : facts.qo_heads) {
     const int32_t kv_head = head / facts.GroupSize();
     if (!std::binary_search(facts.kv_heads.begin(), facts.kv_heads.end(), kv_head)) {
-      return "kv_heads lacks " + std::to_string(kv_head) + ", which query head " + std::to_string(head) +
-             " reads: record it";
+      return Fault{
+          .field = "kv_heads",
+          .problem = "must name " + std::to_string(kv_head) + ", which query head " + std::to_string(head) + " reads"};
     }
   }
-  return "";
+  return std::nullopt;
 }
 
-std::string BadSelection(const SelectionFacts& selection, const LayerFacts& facts) {
+std::optional<Fault> SelectionFault(const SelectionFacts& selection, const LayerFacts& facts) {
   if (selection.sets > 1 && selection.sets != facts.num_kv_heads) {
-    return "selection_sets " + std::to_string(selection.sets) + ": must be 0, 1 or num_kv_heads " +
-           std::to_string(facts.num_kv_heads);
+    return FactFault("selection_sets", selection.sets,
+                     "must be 0, 1 or num_kv_heads " + std::to_string(facts.num_kv_heads));
   }
   if ((selection.sets > 0) != (selection.ids > 0)) {
-    return "selection_ids " + std::to_string(selection.ids) +
-           ": must be positive where there are selection_sets, and 0 "
-           "elsewhere";
+    return FactFault("selection_ids", selection.ids, "must be positive where there are selection_sets, else 0");
   }
   const bool index = selection.index_heads > 0;
   if (index != (selection.index_kv_heads > 0) || index != (selection.index_dim > 0)) {
-    return "index_heads " + std::to_string(selection.index_heads) + ", index_kv_heads " +
-           std::to_string(selection.index_kv_heads) + ", index_dim " + std::to_string(selection.index_dim) +
-           ": must be all positive or all 0";
+    return FactFault("index_heads", selection.index_heads,
+                     "must be positive or 0 as index_kv_heads " + std::to_string(selection.index_kv_heads) +
+                         " and index_dim " + std::to_string(selection.index_dim) + " are");
   }
   if (facts.selection_layer >= 0 && (selection.sets > 0 || index)) {
-    return "selection_layer " + std::to_string(facts.selection_layer) +
-           ": must be -1 in a layer with a selection of its own";
+    return FactFault("selection_layer", facts.selection_layer, "must be -1 in a layer with a selection of its own");
   }
-  return "";
+  return std::nullopt;
 }
 
-std::string Problem(const TraceLayout& layout, size_t slot) {
+std::optional<Fault> FactsFault(const TraceLayout& layout, size_t slot) {
   const LayerFacts& facts = layout.facts[slot];
   for (const LayerIntegerColumn& column : kLayerIntegers) {
-    std::string problem = OutsideProblem(column.name, column.get(facts), column.least, column.most);
-    if (!problem.empty()) return problem;
+    std::optional<Fault> fault = OutsideFault(column.name, column.get(facts), column.least, column.most);
+    if (fault) return fault;
   }
   for (const LayerFloatColumn& column : kLayerFloats) {
     const float value = column.get(facts);
     if (!std::isfinite(value) || value < 0 || (value == 0 && !column.zero_allowed)) {
-      return std::string(column.name) + " " + std::to_string(value) +
-             (column.zero_allowed ? ": must be positive, or 0 for none" : ": must be positive");
+      return Fault{.field = column.name,
+                   .value = std::to_string(value),
+                   .problem = column.zero_allowed ? "must be positive, or 0 for none" : "must be positive"};
     }
   }
   if (facts.num_qo_heads % facts.num_kv_heads != 0) {
-    return "num_qo_heads " + std::to_string(facts.num_qo_heads) + ": must be a multiple of num_kv_heads " +
-           std::to_string(facts.num_kv_heads);
+    return FactFault("num_qo_heads", facts.num_qo_heads,
+                     "must be a multiple of num_kv_heads " + std::to_string(facts.num_kv_heads));
   }
-  if (std::string problem = BadHeads(facts); !problem.empty()) return problem;
+  if (std::optional<Fault> fault = HeadsFault(facts)) return fault;
   if (facts.window > 0 && facts.chunk > 0) {
-    return "chunk " + std::to_string(facts.chunk) + ": must be 0 in a layer with a window";
+    return FactFault("chunk", facts.chunk, "must be 0 in a layer with a window");
   }
   if (facts.bidirectional && (facts.window > 0 || facts.chunk > 0)) {
-    return "bidirectional 1: must be 0 in a layer with a window or a chunk";
+    return FactFault("bidirectional", 1, "must be 0 in a layer with a window or a chunk");
   }
   if (facts.rope.first_dim + facts.rope.num_dims > facts.head_dim) {
-    return "rope_dims " + std::to_string(facts.rope.num_dims) + " from rope_first_dim " +
-           std::to_string(facts.rope.first_dim) + ": must lie in head_dim " + std::to_string(facts.head_dim);
+    return Fault{
+        .field = "rope_dims",
+        .value = std::to_string(facts.rope.num_dims) + " from rope_first_dim " + std::to_string(facts.rope.first_dim),
+        .problem = "must lie in head_dim " + std::to_string(facts.head_dim)};
   }
   if (facts.v_is_k && facts.v_head_dim > facts.head_dim) {
-    return "v_head_dim " + std::to_string(facts.v_head_dim) + ": must be at most head_dim " +
-           std::to_string(facts.head_dim) + " where v is k";
+    return FactFault("v_head_dim", facts.v_head_dim,
+                     "must be at most head_dim " + std::to_string(facts.head_dim) + " where v is k");
   }
   if (!facts.sinks.empty() && facts.sinks.size() != static_cast<size_t>(facts.num_qo_heads)) {
-    return "sinks has " + std::to_string(facts.sinks.size()) + " entries: one for each of num_qo_heads " +
-           std::to_string(facts.num_qo_heads) + ", or none";
+    return Fault{.field = "sinks",
+                 .problem = "has " + std::to_string(facts.sinks.size()) +
+                            " entries, and must have one for each of num_qo_heads " +
+                            std::to_string(facts.num_qo_heads) + ", or none"};
   }
   for (const float logit : facts.sinks) {
-    if (!std::isfinite(logit)) return "sinks " + std::to_string(logit) + ": must be finite";
+    if (!std::isfinite(logit))
+      return Fault{.field = "sinks", .value = std::to_string(logit), .problem = "must be finite"};
   }
   if (facts.has_residual != (facts.hidden_size > 0)) {
-    return "hidden_size " + std::to_string(facts.hidden_size) +
-           ": must be positive where hidden states are stored (has_residual), and 0 elsewhere";
+    return FactFault("hidden_size", facts.hidden_size,
+                     "must be positive where hidden states are stored (has_residual), else 0");
   }
   for (const auto& [field, layer] :
        {std::pair{"kv_layer", facts.kv_layer}, {"selection_layer", facts.selection_layer}}) {
-    std::string problem = OutsideProblem(field, layer, -1, int64_t{layout.layers[slot]} - 1);
-    if (!problem.empty()) return problem;
+    if (std::optional<Fault> fault = OutsideFault(field, layer, -1, int64_t{layout.layers[slot]} - 1)) return fault;
   }
-  return BadSelection(facts.selection, facts);
+  return SelectionFault(facts.selection, facts);
 }
 
 }  // namespace
@@ -189,9 +197,10 @@ constexpr std::array kFloatColumns = {
 const std::array<LayerIntegerColumn, 29> kLayerIntegers = kIntegerColumns;
 const std::array<LayerFloatColumn, 4> kLayerFloats = kFloatColumns;
 
-std::string LayerProblem(const TraceLayout& layout, size_t slot) {
-  const std::string problem = Problem(layout, slot);
-  return problem.empty() ? "" : "layer " + std::to_string(layout.layers[slot]) + ": " + problem;
+std::optional<Fault> LayerFault(const TraceLayout& layout, size_t slot) {
+  std::optional<Fault> fault = FactsFault(layout, slot);
+  if (fault) fault->field = "layer " + std::to_string(layout.layers[slot]) + ", " + fault->field;
+  return fault;
 }
 
 }  // namespace headscope::data

@@ -5,8 +5,9 @@
 
 #include <array>
 #include <cstdint>
-#include <string>
+#include <optional>
 
+#include "base/errors.h"
 #include "data/trace_schema.h"
 
 namespace headscope::data {
@@ -29,8 +30,7 @@ struct LayerFloatColumn {
 extern const std::array<LayerIntegerColumn, 29> kLayerIntegers;
 extern const std::array<LayerFloatColumn, 4> kLayerFloats;
 
-// What is inconsistent in the facts of the recorded layer `slot`, as "layer N: <field> <value>: <what is allowed>";
-// empty when nothing is.
-std::string LayerProblem(const TraceLayout& layout, size_t slot);
+// What is inconsistent in the facts of the recorded layer `slot` (LayoutFault).
+std::optional<Fault> LayerFault(const TraceLayout& layout, size_t slot);
 
 }  // namespace headscope::data

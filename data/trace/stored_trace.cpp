@@ -95,13 +95,19 @@ void RequireFormat(const UntrustedFile& file, const StoredGroup& root) {
               kTraceFile.not_one);
 }
 
+// What the writer would not have stored.
+[[noreturn]] void RefuseStored(const UntrustedFile& file, Fault fault) {
+  fault.file = file.path();
+  fault.remedy = kTraceFile.damaged;
+  throw BadInputError(std::move(fault));
+}
+
 TraceFilePlace ReadPlace(const UntrustedFile& file, const StoredGroup& root) {
   const auto has = [&](const char* name) { return UntrustedFile::HasAttribute(root, name); };
   if (!has("file_set") && !has("file_number") && !has("file_count")) return {};
   TraceFilePlace place{file.Text(root, "file_set"), file.Integer32(root, "file_number"),
                        file.Integer32(root, "file_count")};
-  if (const std::string problem = PlaceProblem(place); !problem.empty())
-    throw BadInputError({.file = file.path(), .problem = "attribute " + problem, .remedy = kTraceFile.damaged});
+  if (std::optional<Fault> fault = PlaceFault(place)) RefuseStored(file, *std::move(fault));
   return place;
 }
 
@@ -178,9 +184,7 @@ void StoredTrace::ReadLayout(const StoredGroup& attention, const StoredGroup& to
       layout_.position_axes = static_cast<int32_t>(positions.extents[1]);
     }
   }
-  if (const std::string problem = LayoutProblem(layout_); !problem.empty()) {
-    throw BadInputError({.file = file_.path(), .problem = problem, .remedy = kTraceFile.damaged});
-  }
+  if (std::optional<Fault> fault = LayoutFault(layout_)) RefuseStored(file_, *std::move(fault));
   if (num_tokens_ > layout_.max_tokens) {
     file_.Refuse("attribute tokens_flushed",
                  "is " + std::to_string(num_tokens_) + ", above max_tokens " + std::to_string(layout_.max_tokens));

@@ -10,63 +10,68 @@
 namespace headscope::data {
 namespace {
 
-std::string BadText(const std::string& field, const std::string& text, size_t limit) {
-  if (text.size() > limit) {
-    return field + " has " + std::to_string(text.size()) + " bytes: at most " + std::to_string(limit) + " fit a trace";
-  }
+std::optional<Fault> TextFault(const std::string& field, const std::string& text, size_t limit) {
+  if (text.size() > limit)
+    return Fault{.field = field,
+                 .problem = "has " + std::to_string(text.size()) + " bytes, and at most " + std::to_string(limit) +
+                            " fit a trace"};
   // Fixed-length strings are padded with zeros, so a text with zeros would not come back as it was.
-  return text.find('\0') == std::string::npos ? "" : field + " contains a zero byte: remove it";
+  if (text.find('\0') == std::string::npos) return std::nullopt;
+  return Fault{.field = field, .problem = "contains a zero byte, which a trace cannot hold"};
 }
 
 // The model's list of kinds and the recorded layers tell the same.
-std::string BadKinds(const TraceLayout& layout) {
+std::optional<Fault> KindsFault(const TraceLayout& layout) {
   const std::vector<LayerKind>& kinds = layout.model.layer_kinds;
-  if (kinds.empty()) return "";
+  if (kinds.empty()) return std::nullopt;
   if (kinds.size() != static_cast<size_t>(layout.model.num_layers)) {
-    return "layer_kinds has " + std::to_string(kinds.size()) + " entries: one for each of num_layers " +
-           std::to_string(layout.model.num_layers);
+    return Fault{.field = "layer_kinds",
+                 .problem = "has " + std::to_string(kinds.size()) +
+                            " entries, and must have one for each of num_layers " +
+                            std::to_string(layout.model.num_layers)};
   }
   for (size_t slot = 0; slot < layout.layers.size(); ++slot) {
     const LayerKind kind = kinds[static_cast<size_t>(layout.layers[slot])];
     if (kind == layout.facts[slot].Kind()) continue;
-    return "layer_kinds says " + std::to_string(static_cast<int>(kind)) + " of recorded layer " +
-           std::to_string(layout.layers[slot]) + ", whose window and chunk make it " +
-           std::to_string(static_cast<int>(layout.facts[slot].Kind())) + ": must be the same";
+    return Fault{.field = "layer_kinds",
+                 .problem = "says " + std::to_string(static_cast<int>(kind)) + " of recorded layer " +
+                            std::to_string(layout.layers[slot]) + ", and must say what its window and chunk make it, " +
+                            std::to_string(static_cast<int>(layout.facts[slot].Kind()))};
   }
-  return "";
+  return std::nullopt;
 }
 
 }  // namespace
 
-std::string PlaceProblem(const TraceFilePlace& place) {
-  if (place.count == 0 && place.number == 0 && place.set.empty()) return "";
+std::optional<Fault> PlaceFault(const TraceFilePlace& place) {
+  if (place.count == 0 && place.number == 0 && place.set.empty()) return std::nullopt;
   const bool digits =
       place.set.size() == kSetDigits && place.set.find_first_not_of("0123456789abcdef") == std::string::npos;
-  if (!digits) return "file_set: must be " + std::to_string(kSetDigits) + " hexadecimal digits";
-  if (std::string problem = OutsideProblem("file_count", place.count, 2, kMaxTraceFiles); !problem.empty())
-    return problem;
-  return OutsideProblem("file_number", place.number, 1, place.count);
+  if (!digits)
+    return Fault{.field = "file_set", .problem = "must be " + std::to_string(kSetDigits) + " hexadecimal digits"};
+  if (std::optional<Fault> fault = OutsideFault("file_count", place.count, 2, kMaxTraceFiles)) return fault;
+  return OutsideFault("file_number", place.number, 1, place.count);
 }
 
-std::string OutsideProblem(const std::string& field, int64_t value, int64_t low, int64_t high) {
-  if (value >= low && value <= high) return "";
-  return field + " " + std::to_string(value) + ": must be " + std::to_string(low) + " to " + std::to_string(high);
+std::optional<Fault> OutsideFault(const std::string& field, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return std::nullopt;
+  return Fault{.field = field,
+               .value = std::to_string(value),
+               .problem = "must be " + std::to_string(low) + " to " + std::to_string(high)};
 }
 
-std::string BadNumbers(const std::string& field, const std::vector<int32_t>& numbers, int32_t limit) {
-  if (numbers.empty()) {
-    return field + " is empty: record at least one";
-  }
+std::optional<Fault> NumbersFault(const std::string& field, const std::vector<int32_t>& numbers, int32_t limit) {
+  if (numbers.empty()) return Fault{.field = field, .problem = "is empty, and must name at least one"};
   for (size_t i = 0; i < numbers.size(); ++i) {
-    if (numbers[i] < 0 || numbers[i] >= limit) {
-      return OutsideProblem(field + "[" + std::to_string(i) + "]", numbers[i], 0, limit - 1);
-    }
+    const std::string element = field + "[" + std::to_string(i) + "]";
+    if (std::optional<Fault> fault = OutsideFault(element, numbers[i], 0, limit - 1)) return fault;
     if (i > 0 && numbers[i] <= numbers[i - 1]) {
-      return field + " " + std::to_string(numbers[i]) + " after " + std::to_string(numbers[i - 1]) +
-             ": must rise without repeats";
+      return Fault{.field = field,
+                   .value = std::to_string(numbers[i]) + " after " + std::to_string(numbers[i - 1]),
+                   .problem = "must rise without repeats"};
     }
   }
-  return "";
+  return std::nullopt;
 }
 
 int64_t ChunkItems(int64_t item_bytes, int64_t num_items) {
@@ -76,49 +81,51 @@ int64_t ChunkItems(int64_t item_bytes, int64_t num_items) {
   return (items + num_chunks - 1) / num_chunks;
 }
 
-std::string LayoutProblem(const TraceLayout& layout) {
+std::optional<Fault> LayoutFault(const TraceLayout& layout) {
   const ModelInfo& model = layout.model;
-  const std::string problems[] = {
-      OutsideProblem("num_layers", model.num_layers, 1, kMaxLayers),
-      OutsideProblem("num_qo_heads", model.num_qo_heads, 1, kMaxHeads),
-      OutsideProblem("num_kv_heads", model.num_kv_heads, 1, std::max(1, model.num_qo_heads)),
-      OutsideProblem("head_dim", model.head_dim, 1, kMaxHeadDim),
-      OutsideProblem("max_tokens", layout.max_tokens, 1, kMaxTokens),
-      OutsideProblem("first_token", layout.first_token, 0, kMaxTokens),
-      OutsideProblem("encoding", static_cast<int64_t>(layout.encoding), 0, 2),
-      BadNumbers("layers", layout.layers, model.num_layers),
-      OutsideProblem("position_axes", layout.position_axes, 0, kMaxPositionAxes),
-      BadText("config_json", model.config_json, kMaxConfigBytes),
-      BadText("name", model.name, kMaxAttributeText),
-      BadText("model_type", model.model_type, kMaxAttributeText),
-      BadText("weights_sha256", model.weights_sha256, kMaxAttributeText),
-      BadText("tokenizer_sha256", model.tokenizer_sha256, kMaxAttributeText),
-      BadText("capture_point", layout.capture_point, kMaxAttributeText),
-      BadText("attention", layout.attention, kMaxAttributeText),
-      BadText("row_selection", layout.row_selection, kMaxAttributeText),
-      BadText("prompt_source", layout.prompt_source, kMaxAttributeText),
-      BadText("task_answer", layout.task_answer, kMaxAttributeText),
-      OutsideProblem("answer_tokens", layout.answer_tokens, 0, kMaxTokens),
-      PlaceProblem(layout.place),
+  const std::optional<Fault> faults[] = {
+      OutsideFault("num_layers", model.num_layers, 1, kMaxLayers),
+      OutsideFault("num_qo_heads", model.num_qo_heads, 1, kMaxHeads),
+      OutsideFault("num_kv_heads", model.num_kv_heads, 1, std::max(1, model.num_qo_heads)),
+      OutsideFault("head_dim", model.head_dim, 1, kMaxHeadDim),
+      OutsideFault("max_tokens", layout.max_tokens, 1, kMaxTokens),
+      OutsideFault("first_token", layout.first_token, 0, kMaxTokens),
+      OutsideFault("encoding", static_cast<int64_t>(layout.encoding), 0, 2),
+      NumbersFault("layers", layout.layers, model.num_layers),
+      OutsideFault("position_axes", layout.position_axes, 0, kMaxPositionAxes),
+      TextFault("config_json", model.config_json, kMaxConfigBytes),
+      TextFault("name", model.name, kMaxAttributeText),
+      TextFault("model_type", model.model_type, kMaxAttributeText),
+      TextFault("weights_sha256", model.weights_sha256, kMaxAttributeText),
+      TextFault("tokenizer_sha256", model.tokenizer_sha256, kMaxAttributeText),
+      TextFault("capture_point", layout.capture_point, kMaxAttributeText),
+      TextFault("attention", layout.attention, kMaxAttributeText),
+      TextFault("row_selection", layout.row_selection, kMaxAttributeText),
+      TextFault("prompt_source", layout.prompt_source, kMaxAttributeText),
+      TextFault("task_answer", layout.task_answer, kMaxAttributeText),
+      OutsideFault("answer_tokens", layout.answer_tokens, 0, kMaxTokens),
+      PlaceFault(layout.place),
   };
-  for (const std::string& problem : problems) {
-    if (!problem.empty()) {
-      return problem;
-    }
+  for (const std::optional<Fault>& fault : faults) {
+    if (fault) return fault;
   }
-  if (layout.answer_score < 0 || layout.answer_score > 1) return "answer_score: must be 0 to 1, or NaN";
+  if (layout.answer_score < 0 || layout.answer_score > 1)
+    return Fault{.field = "answer_score", .problem = "must be 0 to 1, or NaN"};
   if (model.num_qo_heads % model.num_kv_heads != 0) {
-    return "num_qo_heads " + std::to_string(model.num_qo_heads) + ": must be a multiple of num_kv_heads " +
-           std::to_string(model.num_kv_heads);
+    return Fault{.field = "num_qo_heads",
+                 .value = std::to_string(model.num_qo_heads),
+                 .problem = "must be a multiple of num_kv_heads " + std::to_string(model.num_kv_heads)};
   }
   if (layout.facts.size() != layout.layers.size()) {
-    return "facts has " + std::to_string(layout.facts.size()) + " entries: one for each of the " +
-           std::to_string(layout.layers.size()) + " recorded layers";
+    return Fault{.field = "facts",
+                 .problem = "has " + std::to_string(layout.facts.size()) +
+                            " entries, and must have one for each of the " + std::to_string(layout.layers.size()) +
+                            " recorded layers"};
   }
   for (size_t slot = 0; slot < layout.layers.size(); ++slot) {
-    if (std::string problem = LayerProblem(layout, slot); !problem.empty()) return problem;
+    if (std::optional<Fault> fault = LayerFault(layout, slot)) return fault;
   }
-  return BadKinds(layout);
+  return KindsFault(layout);
 }
 
 LayerFacts UsualFacts(const ModelInfo& model) {

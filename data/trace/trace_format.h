@@ -5,9 +5,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/errors.h"
 #include "data/trace_schema.h"
 
 namespace headscope::data {
@@ -46,17 +48,18 @@ inline constexpr int64_t kChunkBytes = 256 * 1024;
 // number of tokens; round lengths would leave up to half of it empty.
 int64_t ChunkItems(int64_t item_bytes, int64_t num_items);
 
-// What is inconsistent in `layout`, as "<field> <value>: <what is allowed>"; empty when nothing is.
-std::string LayoutProblem(const TraceLayout& layout);
+// What is inconsistent in `layout`: the field, its value and what is allowed, for the caller to add the file and the
+// remedy. Nothing when all of it agrees.
+std::optional<Fault> LayoutFault(const TraceLayout& layout);
 
 // The same of a file's place among those of its trace.
-std::string PlaceProblem(const TraceFilePlace& place);
+std::optional<Fault> PlaceFault(const TraceFilePlace& place);
 
-// "<field> <value>: must be <low> to <high>" of a value that is not; else empty.
-std::string OutsideProblem(const std::string& field, int64_t value, int64_t low, int64_t high);
+// A value outside of low to high.
+std::optional<Fault> OutsideFault(const std::string& field, int64_t value, int64_t low, int64_t high);
 
-// What is wrong with numbers of layers or heads, which must be at least one, rising and below `limit`; else empty.
-std::string BadNumbers(const std::string& field, const std::vector<int32_t>& numbers, int32_t limit);
+// Numbers of layers or heads, which must be at least one, rising and below `limit`.
+std::optional<Fault> NumbersFault(const std::string& field, const std::vector<int32_t>& numbers, int32_t limit);
 
 // How many keys the log-sum-exp of the row at `token` counts, in the recorded layer `layer_slot`: all that the model
 // saw there (LayerFacts::FirstSeen), a sink not among them; in a bidirectional layer max_tokens, which are all there

@@ -193,8 +193,8 @@ void TraceSet::JoinLayers() {
     places_.push_back(place);
   }
   if (files_.size() == 1) return;
-  if (const std::string problem = LayoutProblem(layout_); !problem.empty())
-    RefusePlace(paths_.front(), "and the files beside it do not make one trace (" + problem + ")");
+  if (const std::optional<Fault> fault = LayoutFault(layout_))
+    RefusePlace(paths_.front(), "and the files beside it do not make one trace (" + SentenceOf(*fault) + ")");
   RequireSharedInOneFile();
 }
 

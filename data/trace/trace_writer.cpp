@@ -184,8 +184,9 @@ void TraceWriter::Impl::FlushAll() {
 TraceWriter::TraceWriter(const std::string& path, const TraceLayout& layout, bool overwrite, int64_t expected_rows,
                          TraceStorage storage, size_t open_chunk_bytes, SpaceNeeded* space)
     : impl_(std::make_unique<Impl>()) {
-  if (const std::string problem = LayoutProblem(layout); !problem.empty()) {
-    throw FailedError({.file = path, .problem = problem});
+  if (std::optional<Fault> fault = LayoutFault(layout)) {
+    fault->file = path;
+    throw FailedError(*std::move(fault));
   }
   const Hdf5Lock lock;
   impl_->path = path;

@@ -32,7 +32,8 @@ class Lists : public testing::Test {
 
   std::string Refusal(std::vector<const char*> arguments) {
     arguments.insert(arguments.begin(), "headscope");
-    return EmptyElement(app_, static_cast<int>(arguments.size()), arguments.data());
+    const std::optional<Fault> fault = EmptyElement(app_, static_cast<int>(arguments.size()), arguments.data());
+    return fault ? SentenceOf(*fault) : "";
   }
 
   CLI::App app_;

@@ -162,16 +162,16 @@ const BadFile kBadLayers[] = {
      [](hid_t f) {
        SetColumn(f, "head_dim", {24, 16, 1'000'000'000, 32});
      }},
-    {"ScaleThatIsNoNumber", "layer 1: softmax_scale", "must be positive",
+    {"ScaleThatIsNoNumber", "layer 1, softmax_scale", "must be positive",
      [](hid_t f) {
        const float values[4] = {NAN, 1, 1, 1};
        ReplaceAttribute(f, "layers", "softmax_scale", H5T_IEEE_F32LE, Simple({4}), values);
      }},
-    {"WindowAndChunk", "layer 2: chunk 4", "must be 0 in a layer with a window",
+    {"WindowAndChunk", "layer 2, chunk 4", "must be 0 in a layer with a window",
      [](hid_t f) {
        SetColumn(f, "chunk", {0, 4, 6, 0});
      }},
-    {"BothDirectionsInAWindow", "layer 2: bidirectional 1", "must be 0 in a layer with a window or a chunk",
+    {"BothDirectionsInAWindow", "layer 2, bidirectional 1", "must be 0 in a layer with a window or a chunk",
      [](hid_t f) {
        SetColumn(f, "bidirectional", {0, 1, 0, 0});
        SetInt32(f, "/", "version", 3);
@@ -180,7 +180,7 @@ const BadFile kBadLayers[] = {
      [](hid_t f) {
        SetColumn(f, "bidirectional", {1, 0, 0, 0});
      }},
-    {"WindowThatTheKindsContradict", "layer_kinds says 0 of recorded layer 1", "must be the same",
+    {"WindowThatTheKindsContradict", "layer_kinds", "says 0 of recorded layer 1, and must say",
      [](hid_t f) {
        SetColumn(f, "window", {3, 5, 0, 0});
      }},
@@ -203,9 +203,9 @@ const BadFile kBadLayers[] = {
      [](hid_t f) {
        SetColumn(f, "part", {0, 1, 1, 2});
      }},
-    {"HeadThatTheLayerLacks", "layer 2: qo_heads[2] 6", "must be 0 to 5",
+    {"HeadThatTheLayerLacks", "layer 2, qo_heads[2] 6", "must be 0 to 5",
      [](hid_t f) { Overwrite<int32_t>(f, "attention/part_1/qo_heads", H5T_NATIVE_INT32, 2, 6); }},
-    {"MissingKvHead", "layer 2: kv_heads lacks 0", "record it",
+    {"MissingKvHead", "layer 2, kv_heads", "must name 0",
      [](hid_t f) {
        SetColumn(f, "num_kv_heads", {4, 3, 1, 1});
        Overwrite<int32_t>(f, "attention/part_1/kv_heads", H5T_NATIVE_INT32, 0, 1);
@@ -215,9 +215,9 @@ const BadFile kBadLayers[] = {
      [](hid_t f) {
        SetColumn(f, "has_sinks", {1, 1, 0, 0});
      }},
-    {"SinkThatIsNoNumber", "layer 2: sinks", "must be finite",
+    {"SinkThatIsNoNumber", "layer 2, sinks", "must be finite",
      [](hid_t f) { Overwrite<float>(f, "layers/sinks", H5T_NATIVE_FLOAT, 3, NAN); }},
-    {"KeysOfALaterLayer", "layer 2: kv_layer 3", "must be -1 to 1",
+    {"KeysOfALaterLayer", "layer 2, kv_layer 3", "must be -1 to 1",
      [](hid_t f) {
        SetColumn(f, "kv_layer", {-1, 3, -1, 3});
      }},
@@ -233,7 +233,7 @@ const BadFile kBadLayers[] = {
      [](hid_t f) {
        SetColumn(f, "v_head_dim", {20, 16, 12, 12});
      }},
-    {"SelectionWithoutIds", "layer 2: selection_ids 0", "must be positive",
+    {"SelectionWithoutIds", "layer 2, selection_ids 0", "must be positive",
      [](hid_t f) {
        SetColumn(f, "selection_ids", {0, 0, 0, 0});
      }},
@@ -247,7 +247,7 @@ const BadFile kBadLayers[] = {
      [](hid_t f) {
        SetColumn(f, "has_projection", {1, 0, 1, 1});
      }},
-    {"HiddenStatesWithoutASize", "layer 3: hidden_size 0", "must be positive",
+    {"HiddenStatesWithoutASize", "layer 3, hidden_size 0", "must be positive",
      [](hid_t f) {
        SetColumn(f, "hidden_size", {0, 0, 0, 40});
      }},

@@ -427,7 +427,7 @@ TEST(TraceMisuse, InconsistentLayoutIsRefusedBeforeAFileAppears) {
       {"num_qo_heads 10", [](TraceLayout& l) { l.model.num_qo_heads = 10; }},
       {"num_kv_heads 9", [](TraceLayout& l) { l.model.num_kv_heads = 9; }},
       {"head_dim -1", [](TraceLayout& l) { l.model.head_dim = -1; }},
-      {"layers is empty", [](TraceLayout& l) { l.layers.clear(); }},
+      {"layers: is empty", [](TraceLayout& l) { l.layers.clear(); }},
       {"layers[2] 5",
        [](TraceLayout& l) {
          l.layers = {0, 1, 5};
@@ -436,43 +436,43 @@ TEST(TraceMisuse, InconsistentLayoutIsRefusedBeforeAFileAppears) {
        [](TraceLayout& l) {
          l.layers = {2, 0, 4};
        }},
-      {"qo_heads 1 after 1",
+      {"layer 0, qo_heads 1 after 1",
        [](TraceLayout& l) {
          l.facts[0].qo_heads = {1, 1};
        }},
-      {"kv_heads lacks 2",
+      {"layer 0, kv_heads: must name 2",
        [](TraceLayout& l) {
          l.facts[0].kv_heads = {0, 1};
        }},
       {"rope_convention 7", [](TraceLayout& l) { l.facts[0].rope.convention = static_cast<RopeConvention>(7); }},
       {"softmax_scale", [](TraceLayout& l) { l.facts[0].softmax_scale = 0; }},
       {"soft_cap", [](TraceLayout& l) { l.facts[0].soft_cap = std::numeric_limits<float>::quiet_NaN(); }},
-      {"facts has 2 entries", [](TraceLayout& l) { l.facts.pop_back(); }},
-      {"layer 2: window -1", [](TraceLayout& l) { l.facts[1].window = -1; }},
-      {"layer 2: chunk 8", [](TraceLayout& l) { l.facts[1].chunk = 8; }},
-      {"layer 0: num_qo_heads 6", [](TraceLayout& l) { l.facts[0].num_qo_heads = 6; }},
-      {"layer 0: rope_dims 4 from rope_first_dim 13",
+      {"facts: has 2 entries", [](TraceLayout& l) { l.facts.pop_back(); }},
+      {"layer 2, window -1", [](TraceLayout& l) { l.facts[1].window = -1; }},
+      {"layer 2, chunk 8", [](TraceLayout& l) { l.facts[1].chunk = 8; }},
+      {"layer 0, num_qo_heads 6", [](TraceLayout& l) { l.facts[0].num_qo_heads = 6; }},
+      {"layer 0, rope_dims 4 from rope_first_dim 13",
        [](TraceLayout& l) {
          l.facts[0].rope.num_dims = 4;
          l.facts[0].rope.first_dim = 13;
        }},
-      {"layer 4: sinks has 3 entries",
+      {"layer 4, sinks: has 3 entries",
        [](TraceLayout& l) {
          l.facts[2].sinks = {1, 2, 3};
        }},
-      {"layer 4: sinks inf",
+      {"layer 4, sinks inf",
        [](TraceLayout& l) { l.facts[2].sinks.assign(8, std::numeric_limits<float>::infinity()); }},
-      {"layer 0: v_head_dim 17",
+      {"layer 0, v_head_dim 17",
        [](TraceLayout& l) {
          l.facts[0].v_is_k = true;
          l.facts[0].v_head_dim = 17;
        }},
-      {"layer 2: kv_layer 2", [](TraceLayout& l) { l.facts[1].kv_layer = 2; }},
-      {"layer 0: selection_sets 3", [](TraceLayout& l) { l.facts[0].selection = {3, 4, 1, 0, 0, 0}; }},
-      {"layer 0: selection_ids 0", [](TraceLayout& l) { l.facts[0].selection = {1, 0, 1, 0, 0, 0}; }},
-      {"layer 0: index_heads 2", [](TraceLayout& l) { l.facts[0].selection = {0, 0, 1, 2, 0, 8}; }},
-      {"layer_kinds has 1 entries", [](TraceLayout& l) { l.model.layer_kinds = {LayerKind::kAttention}; }},
-      {"layer_kinds says 3 of recorded layer 2",
+      {"layer 2, kv_layer 2", [](TraceLayout& l) { l.facts[1].kv_layer = 2; }},
+      {"layer 0, selection_sets 3", [](TraceLayout& l) { l.facts[0].selection = {3, 4, 1, 0, 0, 0}; }},
+      {"layer 0, selection_ids 0", [](TraceLayout& l) { l.facts[0].selection = {1, 0, 1, 0, 0, 0}; }},
+      {"layer 0, index_heads 2", [](TraceLayout& l) { l.facts[0].selection = {0, 0, 1, 2, 0, 8}; }},
+      {"layer_kinds: has 1 entries", [](TraceLayout& l) { l.model.layer_kinds = {LayerKind::kAttention}; }},
+      {"layer_kinds: says 3 of recorded layer 2",
        [](TraceLayout& l) {
          l.model.layer_kinds.assign(5, LayerKind::kAttention);
          l.model.layer_kinds[2] = LayerKind::kLinear;
@@ -480,7 +480,7 @@ TEST(TraceMisuse, InconsistentLayoutIsRefusedBeforeAFileAppears) {
       {"position_axes 4", [](TraceLayout& l) { l.position_axes = 4; }},
       {"max_tokens 0", [](TraceLayout& l) { l.max_tokens = 0; }},
       {"prompt_source", [](TraceLayout& l) { l.prompt_source = std::string(20000, 'x'); }},
-      {"name contains a zero byte", [](TraceLayout& l) { l.model.name = std::string("a\0b", 3); }},
+      {"name: contains a zero byte", [](TraceLayout& l) { l.model.name = std::string("a\0b", 3); }},
   };
   const ScratchFolder folder;
   for (const BadLayout& bad : cases) {

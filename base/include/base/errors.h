@@ -22,6 +22,9 @@ struct Fault {
   std::string remedy = {};   // what to do
 };
 
+// The parts that are there, as one sentence.
+std::string SentenceOf(const Fault& fault);
+
 enum class ErrorKind : uint8_t {
   kFailed,     // nobody's input: a disk that is full, a call of the system or of a driver that fails
   kUsage,      // the command line or a setting is wrong: the same files serve another one
