@@ -80,6 +80,12 @@ Status DecodeSparqCuda(const AttentionProblem&, const SparqCudaOptions&, const T
 Status AppendTokenCuda(const AttentionProblem&, const TransposedKeys&, float*, void*) {
   return NoCuda();
 }
+size_t UpdateSparqWorkspaceBytes(const AttentionProblem&) {
+  return 0;
+}
+Status UpdateSparqCuda(const AttentionProblem&, int32_t, const TransposedKeys&, float*, void*, size_t, void*) {
+  return NoCuda();
+}
 Status UploadSelection(const AttentionProblem&, const DecodeSelection&, CudaSelectionBuffers*) {
   return NoCuda();
 }

@@ -48,9 +48,18 @@ struct Arguments {
   float* mean_value = nullptr;
   void* workspace = nullptr;
   size_t workspace_bytes = size_t{1} << 30;
+  int32_t first_token = 50;
 };
 
-enum Call { kDense = 1, kSparq = 2, kAppend = 4, kAttends = kDense | kSparq, kAll = kDense | kSparq | kAppend };
+// An update of many tokens wants what one of a token does.
+enum Call {
+  kDense = 1,
+  kSparq = 2,
+  kAppend = 4,
+  kUpdate = 8,
+  kAttends = kDense | kSparq,
+  kAll = kDense | kSparq | kAppend
+};
 
 constexpr float kSinks[] = {0, 1, 2, 3}, kNanSinks[] = {0, 1, std::numeric_limits<float>::quiet_NaN(), 3};
 
@@ -141,6 +150,12 @@ std::vector<Breach> Breaches() {
          a->mean_value = nullptr;
        },
        "both null"},
+      {"first_token_below", kUpdate, [](A a) { a->first_token = -1; }, "first_token -1: it must lie in 0 .. seq_k - 1"},
+      {"first_token_above", kUpdate, [](A a) { a->first_token = 100; }, "first_token 100: it must lie in 0"},
+      {"no_workspace", kUpdate, [](A a) { a->workspace = nullptr; }, "bytes are needed (UpdateSparqWorkspaceBytes)"},
+      {"small_workspace", kUpdate, [](A a) { a->workspace_bytes = 2 * 2 * 2 * 128 * 4 - 1; },
+       "workspace: 4096 bytes are needed"},
+      {"odd_workspace", kUpdate, [](A a) { a->workspace = Moved(a->workspace, 16); }, "workspace is 0x"},
   };
 }
 
@@ -166,6 +181,11 @@ TEST_P(CudaDecodeRefusals, NameTheField) {
                           a.workspace_bytes, nullptr));
   }
   if (breach.calls & kAppend) check(kAppend, "append", AppendTokenCuda(a.problem, a.transposed, a.mean_value, nullptr));
+  if (breach.calls & (kAppend | kUpdate)) {
+    const Status status =
+        UpdateSparqCuda(a.problem, a.first_token, a.transposed, a.mean_value, a.workspace, a.workspace_bytes, nullptr);
+    check(breach.calls & (kAppend | kUpdate), "update", status);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, CudaDecodeRefusals, ::testing::ValuesIn(Breaches()),

@@ -126,9 +126,14 @@ Status Append(const Arguments& a) {
   return AppendTokenCuda(a.decode, a.transposed, a.mean, nullptr);
 }
 
+Status Update(const Arguments& a) {
+  return UpdateSparqCuda(a.decode, 0, a.transposed, a.mean, a.workspace, Arguments::kBufferBytes, nullptr);
+}
+
 constexpr NamedCall kAttend{"AttendCuda", Attend}, kSimple{"AttendCudaSimple", AttendSimple},
     kKeptMass{"KeptMassCuda", KeptMass}, kRowLse{"RowLseCuda", RowLse}, kSelect{"SelectCuda", Select},
-    kDense{"DecodeDenseCuda", DecodeDense}, kSparq{"DecodeSparqCuda", DecodeSparq}, kAppend{"AppendTokenCuda", Append};
+    kDense{"DecodeDenseCuda", DecodeDense}, kSparq{"DecodeSparqCuda", DecodeSparq}, kAppend{"AppendTokenCuda", Append},
+    kUpdate{"UpdateSparqCuda", Update};
 
 // An array of a call, and how another address gets in its place.
 struct Array {
@@ -145,10 +150,10 @@ std::vector<Array> Arrays() {
        {kAttend, kSimple, kKeptMass, kRowLse, kSelect, kDense, kSparq},
        [](A a, void* p) { a->prefill.q.data = a->decode.q.data = p; }},
       {"k.data",
-       {kAttend, kSimple, kKeptMass, kRowLse, kSelect, kDense, kSparq, kAppend},
+       {kAttend, kSimple, kKeptMass, kRowLse, kSelect, kDense, kSparq, kAppend, kUpdate},
        [](A a, void* p) { a->prefill.k.data = a->decode.k.data = p; }},
       {"v.data",
-       {kAttend, kSimple, kDense, kSparq, kAppend},
+       {kAttend, kSimple, kDense, kSparq, kAppend, kUpdate},
        [](A a, void* p) { a->prefill.v.data = a->decode.v.data = p; }},
       {"output.o.data",
        {kAttend, kSimple, kDense, kSparq},
@@ -164,9 +169,9 @@ std::vector<Array> Arrays() {
       {"lse", {kRowLse}, [](A a, void* p) { a->mass = static_cast<float*>(p); }},
       {"buffers.index", {kSelect}, [](A a, void* p) { a->buffers.index = p; }},
       {"buffers.workspace", {kSelect}, [](A a, void* p) { a->buffers.workspace = p; }},
-      {"workspace", {kDense, kSparq}, [](A a, void* p) { a->workspace = p; }},
-      {"transposed.data", {kSparq, kAppend}, [](A a, void* p) { a->transposed.data = p; }},
-      {"mean_value", {kSparq, kAppend}, [](A a, void* p) { a->mean = static_cast<float*>(p); }},
+      {"workspace", {kDense, kSparq, kUpdate}, [](A a, void* p) { a->workspace = p; }},
+      {"transposed.data", {kSparq, kAppend, kUpdate}, [](A a, void* p) { a->transposed.data = p; }},
+      {"mean_value", {kSparq, kAppend, kUpdate}, [](A a, void* p) { a->mean = static_cast<float*>(p); }},
       {"chosen_tokens", {kSparq}, [](A a, void* p) { a->chosen = static_cast<int32_t*>(p); }},
   };
 }
@@ -187,7 +192,7 @@ void ExpectAllRefused(void* address, const std::string& words) {
 
 void ExpectAllRun() {
   const Arguments a;
-  for (const NamedCall& call : {kAttend, kSimple, kKeptMass, kRowLse, kSelect, kDense, kSparq, kAppend}) {
+  for (const NamedCall& call : {kAttend, kSimple, kKeptMass, kRowLse, kSelect, kDense, kSparq, kAppend, kUpdate}) {
     const Status status = call.run(a);
     EXPECT_TRUE(status.ok()) << call.name << ": " << status.message();
   }

@@ -11,6 +11,7 @@
 #include "decode/dense_plan.h"
 #include "decode/operands_of.h"
 #include "decode/sparq_plan.h"
+#include "decode/sparq_upkeep.h"
 #include "kernels/cuda_decode.h"
 #include "kernels/cuda_resources.h"
 
@@ -80,7 +81,9 @@ Status DecodeDenseCuda(const AttentionProblem& whole, const AttentionOutput& out
   if (Status status = decode::FindDecodeDevice(&device); !status.ok()) return status;
   decode::DensePlan plan;
   if (Status status = decode::PlanDense(problem, device, &plan); !status.ok()) return status;
-  if (Status status = decode::CheckWorkspace(workspace, workspace_bytes, plan.total); !status.ok()) return status;
+  if (Status status = decode::CheckWorkspace(workspace, workspace_bytes, plan.total, "DecodeWorkspaceBytes");
+      !status.ok())
+    return status;
   if (Status status = decode::CheckDecodeOnDevice(problem, output, {}, nullptr, nullptr, workspace, stream);
       !status.ok()) {
     return status;
@@ -108,7 +111,9 @@ Status DecodeSparqCuda(const AttentionProblem& problem, const SparqCudaOptions& 
       !status.ok())
     return status;
   const decode::SparqScratch layout = decode::LayOutScratch(problem, device, params.plan);
-  if (Status status = decode::CheckWorkspace(workspace, workspace_bytes, layout.total); !status.ok()) return status;
+  if (Status status = decode::CheckWorkspace(workspace, workspace_bytes, layout.total, "DecodeWorkspaceBytes");
+      !status.ok())
+    return status;
   if (Status status = decode::CheckDecodeOnDevice(
           problem, output, transposed, options.mean_value ? mean_value : nullptr, chosen_tokens, workspace, stream);
       !status.ok()) {
@@ -141,7 +146,8 @@ Status AppendTokenCuda(const AttentionProblem& problem, const TransposedKeys& tr
   if (Status status = decode::CheckAppend(problem, transposed, mean_value); !status.ok()) return status;
   DecodeDevice device;
   if (Status status = decode::FindDecodeDevice(&device); !status.ok()) return status;
-  if (Status status = decode::CheckAppendOnDevice(problem, transposed, mean_value, stream); !status.ok()) return status;
+  if (Status status = decode::CheckAppendOnDevice(problem, transposed, mean_value, nullptr, stream); !status.ok())
+    return status;
   decode::AppendParams params{};
   params.k = problem.k.data;
   params.v = problem.v.data;
@@ -164,6 +170,58 @@ Status AppendTokenCuda(const AttentionProblem& problem, const TransposedKeys& tr
   const cudaError_t error = problem.dtype == DType::kBFloat16 ? decode::LaunchAppend<__nv_bfloat16>(params, on)
                                                               : decode::LaunchAppend<__half>(params, on);
   return CudaStatus(error, Describe("AppendKernel", problem));
+}
+
+size_t UpdateSparqWorkspaceBytes(const AttentionProblem& problem) {
+  if (!decode::CheckDecodeShape(problem).ok()) return 0;  // the call itself will name the field
+  const int64_t lists = int64_t{problem.batch} * problem.num_kv_heads;
+  return static_cast<size_t>(lists * decode::MostParts(problem.seq_k) * problem.head_dim * int64_t{sizeof(float)});
+}
+
+Status UpdateSparqCuda(const AttentionProblem& problem, int32_t first_token, const TransposedKeys& transposed,
+                       float* mean_value, void* workspace, size_t workspace_bytes, void* stream) {
+  if (Status status = decode::CheckAppend(problem, transposed, mean_value); !status.ok()) return status;
+  if (Status status = decode::CheckFirstToken(problem, first_token); !status.ok()) return status;
+  if (first_token > 0 && first_token == problem.seq_k - 1)
+    return AppendTokenCuda(problem, transposed, mean_value, stream);
+  if (mean_value != nullptr) {
+    if (Status status = decode::CheckWorkspace(workspace, workspace_bytes, UpdateSparqWorkspaceBytes(problem),
+                                               "UpdateSparqWorkspaceBytes");
+        !status.ok()) {
+      return status;
+    }
+  }
+  DecodeDevice device;
+  if (Status status = decode::FindDecodeDevice(&device); !status.ok()) return status;
+  if (Status status = decode::CheckAppendOnDevice(problem, transposed, mean_value,
+                                                  mean_value != nullptr ? workspace : nullptr, stream);
+      !status.ok()) {
+    return status;
+  }
+  decode::UpkeepParams params{.k = problem.k.data,
+                              .v = problem.v.data,
+                              .kt = transposed.data,
+                              .mean = mean_value,
+                              .partial = static_cast<float*>(workspace),
+                              .k_batch = problem.k.batch_stride,
+                              .k_head = problem.k.head_stride,
+                              .k_row = problem.k.row_stride,
+                              .v_batch = problem.v.batch_stride,
+                              .v_head = problem.v.head_stride,
+                              .v_row = problem.v.row_stride,
+                              .kt_batch = transposed.batch_stride,
+                              .kt_head = transposed.head_stride,
+                              .kt_component = transposed.component_stride,
+                              .lists = problem.batch * problem.num_kv_heads,
+                              .num_kv_heads = problem.num_kv_heads,
+                              .head_dim = problem.head_dim,
+                              .first_token = first_token,
+                              .seq_k = problem.seq_k};
+  decode::PlanUpkeep(&params);
+  auto* on = static_cast<cudaStream_t>(stream);
+  const cudaError_t error = problem.dtype == DType::kBFloat16 ? decode::LaunchUpkeep<__nv_bfloat16>(params, on)
+                                                              : decode::LaunchUpkeep<__half>(params, on);
+  return CudaStatus(error, Describe("UpkeepKernel", problem));
 }
 
 }  // namespace headscope::kernels

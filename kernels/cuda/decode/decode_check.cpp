@@ -210,10 +210,15 @@ Status CheckAppend(const AttentionProblem& problem, const TransposedKeys& transp
   return {};
 }
 
-Status CheckWorkspace(const void* workspace, size_t bytes, size_t needed) {
-  if (workspace == nullptr || bytes < needed) {
-    return InvalidStatus("workspace: " + std::to_string(needed) + " bytes are needed (DecodeWorkspaceBytes)");
-  }
+Status CheckFirstToken(const AttentionProblem& problem, int32_t first_token) {
+  if (first_token >= 0 && first_token < problem.seq_k) return {};
+  return InvalidStatus("first_token " + std::to_string(first_token) + ": it must lie in 0 .. seq_k - 1 (" +
+                       std::to_string(problem.seq_k - 1) + ")");
+}
+
+Status CheckWorkspace(const void* workspace, size_t bytes, size_t needed, const char* bytes_from) {
+  if (workspace == nullptr || bytes < needed)
+    return InvalidStatus("workspace: " + std::to_string(needed) + " bytes are needed (" + bytes_from + ")");
   return CheckPointer("workspace", workspace, 256);
 }
 
@@ -233,11 +238,12 @@ Status CheckDecodeOnDevice(const AttentionProblem& problem, const AttentionOutpu
 }
 
 Status CheckAppendOnDevice(const AttentionProblem& problem, const TransposedKeys& transposed, const float* mean_value,
-                           void* stream) {
+                           const void* workspace, void* stream) {
   return CheckOnDevice({{"k.data", transposed.data != nullptr ? problem.k.data : nullptr},
                         {"v.data", mean_value != nullptr ? problem.v.data : nullptr},
                         {"transposed.data", transposed.data},
-                        {"mean_value", mean_value}},
+                        {"mean_value", mean_value},
+                        {"workspace", workspace}},
                        stream);
 }
 

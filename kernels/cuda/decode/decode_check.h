@@ -35,8 +35,12 @@ Status CheckSparq(const AttentionProblem& problem, const SparqCudaOptions& optio
 // The appended token's operands. Errors as above.
 Status CheckAppend(const AttentionProblem& problem, const TransposedKeys& transposed, const float* mean_value);
 
-// The caller's scratch memory: large enough, and aligned as cudaMalloc aligns. Errors: kInvalidArgument.
-Status CheckWorkspace(const void* workspace, size_t bytes, size_t needed);
+// The first of the tokens by which something kept beside the cache moves on. Errors: kInvalidArgument.
+Status CheckFirstToken(const AttentionProblem& problem, int32_t first_token);
+
+// The caller's scratch memory: large enough, and aligned as cudaMalloc aligns. `bytes_from` is who says how much that
+// is. Errors: kInvalidArgument.
+Status CheckWorkspace(const void* workspace, size_t bytes, size_t needed, const char* bytes_from);
 
 // Where the arrays of a call that passed the checks above lie (device_pointers.h): needs a GPU, comes last. Null: left
 // out. Errors: kInvalidArgument.
@@ -44,6 +48,6 @@ Status CheckDecodeOnDevice(const AttentionProblem& problem, const AttentionOutpu
                            const TransposedKeys& transposed, const float* mean_value, const int32_t* chosen_tokens,
                            const void* workspace, void* stream);
 Status CheckAppendOnDevice(const AttentionProblem& problem, const TransposedKeys& transposed, const float* mean_value,
-                           void* stream);
+                           const void* workspace, void* stream);
 
 }  // namespace headscope::kernels::decode

@@ -78,10 +78,7 @@ Status UpdatePageBoundsCuda(const AttentionProblem& problem, int32_t page_size, 
   if (Status status = decode::CheckKeysShape(problem); !status.ok()) return status;
   if (Status status = decode::CheckKeys(problem); !status.ok()) return status;
   if (Status status = CheckBounds(problem, page_size, bounds); !status.ok()) return status;
-  if (first_token < 0 || first_token >= problem.seq_k) {
-    return InvalidStatus("first_token " + std::to_string(first_token) + ": it must lie in 0 .. seq_k - 1 (" +
-                         std::to_string(problem.seq_k - 1) + ")");
-  }
+  if (Status status = decode::CheckFirstToken(problem, first_token); !status.ok()) return status;
   CurrentDevice device;
   if (Status status = FindCurrentDevice(&device); !status.ok()) return status;
   if (Status status = CheckOnDevice({{"k.data", problem.k.data}, {"bounds.data", bounds.data}}, stream); !status.ok())
@@ -113,9 +110,11 @@ Status DecodeQuestCuda(const AttentionProblem& problem, const QuestCudaOptions& 
   Scratch scratch;
   CudaSelection selection;
   if (Status status = LayOut(problem, options, &scratch, &selection); !status.ok()) return status;
-  if (workspace == nullptr || workspace_bytes < static_cast<size_t>(scratch.total))
-    return InvalidStatus("workspace: " + std::to_string(scratch.total) + " bytes are needed (QuestWorkspaceBytes)");
-  if (Status status = CheckPointer("workspace", workspace, 256); !status.ok()) return status;
+  if (Status status =
+          decode::CheckWorkspace(workspace, workspace_bytes, static_cast<size_t>(scratch.total), "QuestWorkspaceBytes");
+      !status.ok()) {
+    return status;
+  }
   if (Status status = decode::CheckDecodeOnDevice(problem, output, {}, nullptr, nullptr, workspace, stream);
       !status.ok()) {
     return status;

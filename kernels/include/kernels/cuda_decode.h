@@ -30,7 +30,7 @@ using SparqCudaOptions = EstimatedTopTokens;
 // K once more, component-major, for the estimate: [batch, num_kv_heads, head_dim, >= seq_k] in the problem's dtype,
 // tokens contiguous, a component's tokens component_stride elements behind those of the one before, room for seq_k
 // rounded up to 8. All strides count elements and are multiples of 8; 16-byte aligned. Decode reads it (without it,
-// data is null and the estimate reads whole rows of K), AppendTokenCuda writes it.
+// data is null and the estimate reads whole rows of K), AppendTokenCuda and UpdateSparqCuda write it.
 struct TransposedKeys {
   void* data = nullptr;
   int64_t batch_stride = 0;
@@ -67,5 +67,18 @@ Status DecodeSparqCuda(const AttentionProblem& problem, const SparqCudaOptions& 
 // must already stand in the cache at position seq_k - 1, so problem.seq_k counts it; problem.q is not looked at.
 Status AppendTokenCuda(const AttentionProblem& problem, const TransposedKeys& transposed, float* mean_value,
                        void* stream);
+
+// The same of all tokens from first_token on: 0 after a prompt, which makes copy and mean anew, whatever stands there;
+// otherwise the mean is that of the tokens before, which stay as they are in the copy. Of one token behind others it is
+// AppendTokenCuda, bit for bit. Any cache: nothing but the new tokens' rows is read, and nothing but their places
+// written. The sums are in a fixed order: the same call gives the same bits.
+//
+// Floor: bytes. Per KV head and new token, each key is read and written, each value read.
+//
+// workspace: of UpdateSparqWorkspaceBytes(), 0 without a mean, aligned to 256 bytes; any contents, and it leaves
+// anything. What serves a cache of some length serves every shorter one.
+Status UpdateSparqCuda(const AttentionProblem& problem, int32_t first_token, const TransposedKeys& transposed,
+                       float* mean_value, void* workspace, size_t workspace_bytes, void* stream);
+size_t UpdateSparqWorkspaceBytes(const AttentionProblem& problem);
 
 }  // namespace headscope::kernels
