@@ -160,8 +160,8 @@ class GpuDevice final : public ModelDevice {
     const AttentionProblem step = StepFrom(ProblemOf(call), first_token);
     kernels::CudaSelectionBuffers uploaded;
     Status status = kernels::UploadSelection(step, selection, &uploaded);
-    const kernels::CudaDecodeStep how;  // the method has chosen, on the CPU
-    const size_t bytes = status.ok() ? how.WorkspaceBytes(step, uploaded.view) : 0;
+    const kernels::CudaSelectionStep how(uploaded.view);  // the method has chosen, on the CPU
+    const size_t bytes = status.ok() ? how.WorkspaceBytes(step) : 0;
     if (status.ok()) status = workspace_.Reserve(bytes, "a decode step");
     // Dense steps begin with zeros, and other steps leave anything.
     if (status.ok() && bytes > 0) {
@@ -169,8 +169,7 @@ class GpuDevice final : public ModelDevice {
                                    "clearing a decode step's memory");
     }
     if (status.ok()) {
-      status = how.Run(step, {.selection = &uploaded.view}, OutputOf(call), nullptr, workspace_.memory.get(), bytes,
-                       /*stream=*/nullptr);
+      status = how.Run(step, {}, OutputOf(call), nullptr, workspace_.memory.get(), bytes, /*stream=*/nullptr);
     }
     return status;
   }

@@ -3,10 +3,11 @@
 //
 // A method that chooses by place needs no selection: a serving engine's cache holds just the tokens that it keeps (all
 // of them for dense, a ring of the newest, with sinks in front), so the executor takes all of these, brought together
-// beforehand. Two kinds choose and attend in one chain of launches, where that takes the heads: by estimated scores,
-// over a component-major second copy of K (SparQ), and by the bounds of pages, which a generation keeps up from step to
-// step (Quest). Every other method chooses on the CPU, and its lists are attended here. All of it goes through one
-// call, kernels/cuda_decode_step.h.
+// beforehand. A method whose choice a kernel makes chooses and attends in one chain of launches, where that takes the
+// heads; what these read beside K and V is brought up from step to step, as a generation does it, and is no part of a
+// step. Every other method chooses on the CPU, and its lists are attended here. All of it goes through one call,
+// kernels/cuda_decode_step.h.
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -16,7 +17,7 @@
 #include "compare/timed_gpu.h"
 #include "kernels/contiguous.h"
 #include "kernels/cuda_decode_step.h"
-#include "kernels/sparq_setup.h"
+#include "kernels/cuda_kept_state.h"
 
 namespace headscope::analysis {
 namespace {
@@ -43,14 +44,15 @@ class GpuDecode final : public DecodeDevice {
 
   Status Prepare(const kernels::DecodeMethod& method, const kernels::ParameterValues& values, DecodeRun* run,
                  std::unique_ptr<DecodeWork>* work) override {
-    const CudaDecodeStep last(method, values, StepProblem(steps_.count() - 1));  // the longest, and so the hardest
+    std::unique_ptr<CudaDecodeStep> last;  // the longest, and so the hardest
+    const Status plan = kernels::PlanCudaDecodeStep(method, values, StepProblem(steps_.count() - 1), &last);
     // What is known before: a choice by place, and that of a layer that stays dense.
     const bool known =
         method.IsDenseLayer(values, StepProblem(0).layer) || (method.spec().IsStatic() && !method.spec().reads_output);
-    const bool chooses = last.way() != CudaDecodeStep::Way::kSelection;
+    const bool chooses = plan.ok();
     run->selections.resize(static_cast<size_t>(steps_.count()));
     run->select_device = known || chooses ? where() : NamedCpu();
-    if (!known && !chooses) run->note = method.spec().name + " selects on the CPU: " + last.reason();
+    if (!known && !chooses) run->note = method.spec().name + " selects on the CPU: " + plan.message();
     if (!known && !timed_.heads->exact()) {
       if (!run->note.empty()) run->note += "; ";
       run->note += method.spec().name + " selects from Q and K rounded to bf16: the trace holds more precise values";
@@ -90,10 +92,10 @@ class GpuDecode final : public DecodeDevice {
           device_(device),
           known_(known),
           selects_on_cpu_(!known && !chooses),
+          method_(method),
+          values_(values),
           run_(run) {
-      for (int64_t step = 0; step < device.steps_.count(); ++step) {
-        steps_.push_back(chooses ? CudaDecodeStep(method, values, device.StepProblem(step)) : CudaDecodeStep());
-      }
+      device.kept_of_ = nullptr;  // which may have been a work in this one's place
     }
 
     // Chooses anew where that is the CPU's, whose lists are then copied to the GPU: part of what choosing takes.
@@ -123,8 +125,7 @@ class GpuDecode final : public DecodeDevice {
     Status Attend(int64_t step, double* upload_ms, double* milliseconds, kernels::DecodeSelection* chosen) {
       const kernels::DecodeSelection& selection = *Selection(run_, step);
       if (known_) return device_.RunKnownTokens(step, selection, milliseconds);
-      const CudaDecodeStep& how = steps_[static_cast<size_t>(step)];
-      if (!selects_on_cpu_) return device_.RunChoosing(how, step, selection, milliseconds, chosen);
+      if (!selects_on_cpu_) return device_.RunChoosing(*this, step, milliseconds, chosen);
       const AttentionProblem problem = device_.StepProblem(step);
       const Stopwatch watch;
       Status status = kernels::UploadSelection(problem, selection, &uploaded_);
@@ -142,12 +143,18 @@ class GpuDecode final : public DecodeDevice {
       return status.ok() ? walk.Attended(step, *Selection(run_, step), o->data(), lse.data()) : status;
     }
 
+    // The step that chooses as it attends.
+    Status Plan(const AttentionProblem& problem, std::unique_ptr<CudaDecodeStep>* how) const {
+      return kernels::PlanCudaDecodeStep(method_, values_, problem, how);
+    }
+
     DecodeWalk walk;
 
    private:
     GpuDecode& device_;
     const bool known_, selects_on_cpu_;
-    std::vector<CudaDecodeStep> steps_;
+    const kernels::DecodeMethod& method_;
+    const kernels::ParameterValues& values_;
     DecodeRun* const run_;
     kernels::CudaSelectionBuffers uploaded_;
   };
@@ -173,19 +180,18 @@ class GpuDecode final : public DecodeDevice {
   Status RunSelection(const AttentionProblem& problem, const kernels::CudaSelection& selection, double* milliseconds) {
     kernels::AttentionOutput output;
     if (Status status = StepOutput(&output); !status.ok()) return status;
-    return Run({}, problem, {.selection = &selection}, output, nullptr, milliseconds);
+    return Run(kernels::CudaSelectionStep(selection), problem, {}, output, nullptr, milliseconds);
   }
 
   // One step, timed. chosen: as CudaDecodeStep has it.
-  Status Run(const CudaDecodeStep& how, const AttentionProblem& problem, const kernels::CudaDecodeInputs& inputs,
+  Status Run(const CudaDecodeStep& how, const AttentionProblem& problem, const kernels::CudaKept& kept,
              const kernels::AttentionOutput& output, int32_t* chosen, double* milliseconds) {
     Workspace workspace;
-    workspace.bytes =
-        how.WorkspaceBytes(problem, inputs.selection != nullptr ? *inputs.selection : kernels::CudaSelection());
+    workspace.bytes = how.WorkspaceBytes(problem);
     if (Status status = ClearedWorkspace(&workspace); !status.ok()) return status;
     std::vector<double> times;
     const auto launch = [&] {
-      return how.Run(problem, inputs, output, chosen, workspace.memory.get(), workspace.bytes, /*stream=*/nullptr);
+      return how.Run(problem, kept, output, chosen, workspace.memory.get(), workspace.bytes, /*stream=*/nullptr);
     };
     Status status = timed_.clock->Time({launch}, &times);
     if (status.ok()) *milliseconds = times[0];
@@ -202,52 +208,31 @@ class GpuDecode final : public DecodeDevice {
     return status.ok() ? RunSelection(problem, all.view, milliseconds) : status;
   }
 
-  // A step whose launches choose; what they keep beside K and V lies there before it, as a generation has it.
-  // `selection`: the CPU's choice, which knows SparQ's mean value. Where scores tie within rounding, the GPU's choice,
-  // list behind list, may be another token or page than the CPU's; it is as many, and has to be where it goes to
-  // `chosen`.
-  Status RunChoosing(const CudaDecodeStep& how, int64_t step, const kernels::DecodeSelection& selection,
-                     double* milliseconds, kernels::DecodeSelection* chosen) {
+  // A step whose launches choose. Where scores tie within rounding, their choice, list behind list, may be another
+  // token or page than the CPU's; it is as many, and has to be where it goes to `chosen`.
+  Status RunChoosing(const Work& work, int64_t step, double* milliseconds, kernels::DecodeSelection* chosen) {
     const AttentionProblem problem = StepProblem(step);
+    std::unique_ptr<CudaDecodeStep> how;
+    if (Status status = work.Plan(problem, &how); !status.ok()) return status;
+    const int64_t num_chosen = how->ChoiceOf(problem).pages;
     if (chosen != nullptr) {
-      if (Status status = CheckChosenCount(*chosen, how.NumChosen(problem), step); !status.ok()) return status;
+      if (Status status = CheckChosenCount(*chosen, num_chosen, step); !status.ok()) return status;
     }
-    const int64_t chosen_bytes = int64_t{problem.num_kv_heads} * how.NumChosen(problem) * int64_t{sizeof(int32_t)};
-    kernels::DeviceMemory memory, on_gpu;
-    kernels::CudaDecodeInputs inputs;
+    const int64_t chosen_bytes = int64_t{problem.num_kv_heads} * num_chosen * int64_t{sizeof(int32_t)};
+    kernels::DeviceMemory on_gpu;
     Status status = kernels::AllocateOnDevice(chosen_bytes, "what a step chooses", &on_gpu);
+    if (std::exchange(kept_of_, &work) != &work) kept_.Forget();  // another method's is of no use here
     if (status.ok()) {
-      status = how.way() == CudaDecodeStep::Way::kPages ? MakeBounds(how, problem, &memory, &inputs)
-                                                        : MakeEstimate(step, problem, selection, &memory, &inputs);
+      status = kept_.BringUpTo(*how, problem, static_cast<int32_t>(timed_.heads->heads().num_tokens),
+                               "what a decode step keeps beside K and V", /*stream=*/nullptr);
     }
     if (status.ok()) {
-      status =
-          Run(how, problem, inputs, timed_.heads->step_output(), static_cast<int32_t*>(on_gpu.get()), milliseconds);
+      status = Run(*how, problem, kept_.kept(), timed_.heads->step_output(), static_cast<int32_t*>(on_gpu.get()),
+                   milliseconds);
     }
     if (status.ok() && chosen != nullptr)
       status = kernels::CopyFromDevice(on_gpu.get(), chosen_bytes, chosen->pages.data());
     return status;
-  }
-
-  // The bounds of the step's pages.
-  static Status MakeBounds(const CudaDecodeStep& how, const AttentionProblem& problem, kernels::DeviceMemory* memory,
-                           kernels::CudaDecodeInputs* inputs) {
-    const int64_t of_list = int64_t{kernels::NumQuestPages(problem, how.pages())} * 2 * problem.head_dim;
-    Status status =
-        kernels::AllocateOnDevice(problem.num_kv_heads * of_list * kElementBytes, "the bounds of pages", memory);
-    inputs->bounds = {.data = memory->get(), .list_stride = of_list};
-    if (!status.ok()) return status;
-    return kernels::UpdatePageBoundsCuda(problem, how.pages().page_size, 0, inputs->bounds, /*stream=*/nullptr);
-  }
-
-  // The component-major copy of K, and the mean of V.
-  Status MakeEstimate(int64_t step, const AttentionProblem& problem, const kernels::DecodeSelection& selection,
-                      kernels::DeviceMemory* memory, kernels::CudaDecodeInputs* inputs) {
-    const auto mean_bytes = static_cast<int64_t>(selection.mean_value.size() * sizeof(float));
-    Status status = kernels::AllocateOnDevice(mean_bytes, "the mean value", memory);
-    if (status.ok()) status = kernels::CopyToDevice(selection.mean_value.data(), mean_bytes, memory->get());
-    inputs->mean_value = static_cast<const float*>(memory->get());
-    return status.ok() ? TransposeKeys(step, problem, &inputs->transposed) : status;
   }
 
   // Makes `problem` one over these of its tokens alone: in place where they lie side by side, otherwise in a copy.
@@ -290,39 +275,6 @@ class GpuDecode final : public DecodeDevice {
     return status;
   }
 
-  // The step's keys, component-major.
-  Status TransposeKeys(int64_t step, const AttentionProblem& problem, kernels::TransposedKeys* transposed) {
-    const int64_t num_tokens = timed_.heads->heads().num_tokens;
-    const int64_t head_dim = timed_.heads->heads().head_dim;
-    const int64_t stride = kernels::ComponentStride(num_tokens);
-    const int64_t num_kv_heads = timed_.heads->heads().num_kv_heads;
-    const int64_t bytes = num_kv_heads * head_dim * stride * kElementBytes;
-    if (transposed_ == nullptr) {
-      kernels::DeviceMemory memory;
-      Status status = kernels::AllocateOnDevice(bytes, "the component-major copy of K", &memory);
-      if (!status.ok()) return status;
-      const std::vector<uint16_t> host = kernels::ComponentMajorKeys(timed_.heads->host_problem().k.data, num_kv_heads,
-                                                                     num_tokens, head_dim, timed_.options.num_threads);
-      if (status = kernels::CopyToDevice(host.data(), bytes, memory.get()); !status.ok()) return status;
-      transposed_ = std::move(memory);
-    }
-    *transposed = {transposed_.get(), bytes / kElementBytes, head_dim * stride, stride};
-    const int64_t first = steps_.FirstToken(step);
-    if (first == 0) return {};
-    // A window begins anywhere, but the kernel's rows begin at multiples of 16 bytes.
-    if (moved_ == nullptr) {
-      if (Status status = kernels::AllocateOnDevice(bytes, "the window's copy of K", &moved_); !status.ok())
-        return status;
-    }
-    transposed->data = moved_.get();
-    return kernels::CudaStatus(
-        cudaMemcpy2D(moved_.get(), static_cast<size_t>(stride * kElementBytes),
-                     static_cast<const char*>(transposed_.get()) + first * kElementBytes,
-                     static_cast<size_t>(stride * kElementBytes), static_cast<size_t>(problem.seq_k * kElementBytes),
-                     static_cast<size_t>(num_kv_heads * head_dim), cudaMemcpyDeviceToDevice),
-        "copying the window's keys");
-  }
-
   // Memory of workspace->bytes, zeroed.
   static Status ClearedWorkspace(Workspace* workspace) {
     Status status =
@@ -336,8 +288,8 @@ class GpuDecode final : public DecodeDevice {
   const DecodeSteps& steps_;
   kernels::DeviceMemory kept_k_, kept_v_;  // of a step whose tokens do not lie side by side
   kernels::DeviceMemory lse_;              // [num_qo_heads], of a step; made when needed
-  kernels::DeviceMemory transposed_,
-      moved_;  // K component-major, whole and from a window's first token on; made when needed
+  kernels::CudaKeptState kept_;            // of the steps that ran last; made when needed
+  const Work* kept_of_ = nullptr;          // whose that is
 };
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "kernels/cpu_executor.h"
 #include "kernels/cpu_memory.h"
 #include "kernels/cpu_sparq.h"
+#include "kernels/estimated_top_tokens.h"
 #include "kernels/step_elements.h"
 
 namespace headscope::app::bench {
@@ -113,7 +114,8 @@ class CpuDevice : public BenchDevice {
 
   std::vector<DecodeWork> Decode(const PlacedProblem& placed, const kernels::DecodeMethod& method,
                                  const kernels::ParameterValues& values) override {
-    if (const auto fused = method.FusedStep(values, placed.problem)) return SparqWork(placed, *fused);
+    if (const auto sparq = kernels::EstimatedTopTokensOf(method, values, placed.problem))
+      return SparqWork(placed, *sparq);
     const auto step = std::make_shared<HostDecodeStep>(method, values, placed, placed.problem, options_);
     const kernels::DecodeSelection& selection = step->Select();
     DecodeWork work;

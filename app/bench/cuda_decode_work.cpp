@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/check_status.h"
 #include "base/errors.h"
@@ -15,7 +16,6 @@
 #include "kernels/contiguous.h"
 #include "kernels/cuda_decode_step.h"
 #include "kernels/cuda_prompt_votes.h"
-#include "kernels/sparq_setup.h"
 #include "kernels/step_elements.h"
 
 namespace headscope::app::bench {
@@ -23,13 +23,12 @@ namespace {
 
 using kernels::AttentionProblem;
 using kernels::CudaDecodeStep;
+using kernels::CudaSelectionStep;
 
-// Device memory of the calls of one problem; shared by its variants.
+// Scratch memory of the calls of one problem.
 struct DecodeState {
   std::shared_ptr<void> workspace;
   size_t workspace_bytes = 0;
-  std::shared_ptr<void> mean_value, transposed_memory;
-  kernels::TransposedKeys transposed;
 };
 
 void AddWorkspace(BenchDevice& device, size_t bytes, DecodeState* state) {
@@ -39,119 +38,67 @@ void AddWorkspace(BenchDevice& device, size_t bytes, DecodeState* state) {
   device.Upload(zeros.data(), static_cast<int64_t>(zeros.size()), state->workspace.get());
 }
 
-int64_t KeyElements(const AttentionProblem& problem) {
-  return int64_t{problem.batch} * problem.num_kv_heads * problem.seq_k * problem.head_dim;
-}
-
-// The component-major copy of K and the mean of V, as a serving engine would hold them before the step.
-void AddSparqState(BenchDevice& device, const PlacedProblem& placed, int32_t num_threads, DecodeState* state) {
-  const AttentionProblem& problem = placed.problem;
-  const int64_t num_lists = int64_t{problem.batch} * problem.num_kv_heads;
-  const int64_t head_dim = problem.head_dim;
-  std::vector<uint16_t> host(static_cast<size_t>(KeyElements(problem)));
-  const auto bytes = static_cast<int64_t>(host.size() * sizeof(uint16_t));
-
-  const int64_t stride = kernels::ComponentStride(problem.seq_k);
-  device.Download(problem.k.data, bytes, host.data());
-  const std::vector<uint16_t> transposed =
-      kernels::ComponentMajorKeys(host.data(), num_lists, problem.seq_k, head_dim, num_threads);
-  const auto transposed_bytes = static_cast<int64_t>(transposed.size() * sizeof(uint16_t));
-  state->transposed_memory = device.Allocate(transposed_bytes);
-  device.Upload(transposed.data(), transposed_bytes, state->transposed_memory.get());
-  state->transposed = {.data = state->transposed_memory.get(),
-                       .batch_stride = problem.num_kv_heads * head_dim * stride,
-                       .head_stride = head_dim * stride,
-                       .component_stride = stride};
-
-  // One row per KV head, whose values do not change what is timed.
-  const std::vector<float> zeros(static_cast<size_t>(num_lists * head_dim));
-  const auto mean_bytes = static_cast<int64_t>(zeros.size() * sizeof(float));
-  state->mean_value = device.Allocate(mean_bytes);
-  device.Upload(zeros.data(), mean_bytes, state->mean_value.get());
-}
-
 DecodeWork DenseWork(BenchDevice& device, const PlacedProblem& placed) {
   const auto state = std::make_shared<DecodeState>();
   const auto whole = std::make_shared<kernels::CudaSelectionBuffers>();
   CheckStatus(kernels::UploadSelection(placed.problem, kernels::WholeCache(placed.problem), whole.get()));
-  AddWorkspace(device, CudaDecodeStep().WorkspaceBytes(placed.problem, whole->view), state.get());
+  AddWorkspace(device, CudaSelectionStep(whole->view).WorkspaceBytes(placed.problem), state.get());
   DecodeWork work;
   work.attend = [&placed, state, whole] {
-    CheckStatus(CudaDecodeStep().Run(placed.problem, {.selection = &whole->view}, placed.output, nullptr,
-                                     state->workspace.get(), state->workspace_bytes, nullptr));
+    CheckStatus(
+        CudaSelectionStep(whole->view)
+            .Run(placed.problem, {}, placed.output, nullptr, state->workspace.get(), state->workspace_bytes, nullptr));
   };
   work.bytes_moved = StepBytes(placed.problem, kernels::ElementsOfTokens(placed.problem, placed.problem.seq_k));
   return work;
 }
 
-std::vector<DecodeWork> SparqWork(BenchDevice& device, const PlacedProblem& placed, const CudaDecodeStep& how,
-                                  int32_t num_threads) {
+// A method's step that chooses as it attends. What it keeps beside K and V lies there before it, as a serving engine
+// holds it.
+struct ChoosingStep {
+  ChoosingStep(BenchDevice& device, const AttentionProblem& problem, std::unique_ptr<CudaDecodeStep> made)
+      : step(std::move(made)) {
+    AddWorkspace(device, step->WorkspaceBytes(problem), &state);
+    if (const int64_t bytes = step->KeptBytes(problem, problem.seq_k); bytes > 0) {
+      memory = device.Allocate(bytes);
+      kept = {memory.get(), problem.seq_k};
+      CheckStatus(step->Update(problem, 0, kept, nullptr));
+    }
+  }
+
+  const std::unique_ptr<CudaDecodeStep> step;
+  DecodeState state;
+  std::shared_ptr<void> memory;
+  kernels::CudaKept kept;
+};
+
+DecodeWork WorkOf(const PlacedProblem& placed, const std::shared_ptr<ChoosingStep>& of) {
   const AttentionProblem& problem = placed.problem;
-  const kernels::EstimatedTopTokens& options = how.top_tokens();
-  const auto state = std::make_shared<DecodeState>();
-  AddWorkspace(device, how.WorkspaceBytes(problem), state.get());
-  AddSparqState(device, placed, num_threads, state.get());
-  const auto step = [&placed, state, how](bool two_copies) {
-    CheckStatus(how.Run(placed.problem,
-                        {.transposed = two_copies ? state->transposed : kernels::TransposedKeys{},
-                         .mean_value = static_cast<const float*>(state->mean_value.get())},
-                        placed.output, nullptr, state->workspace.get(), state->workspace_bytes, nullptr));
+  DecodeWork work;
+  work.variant = of->step->Variant();
+  int64_t elements = of->step->ElementsMoved(problem);
+  if (of->step->YieldsToDense(problem)) {
+    work.variant += work.variant.empty() ? "yields to dense" : ", yields to dense";
+    elements = kernels::ElementsOfTokens(problem, problem.seq_k);
+  }
+  work.attend = [&placed, of] {
+    CheckStatus(of->step->Run(placed.problem, of->kept, placed.output, nullptr, of->state.workspace.get(),
+                              of->state.workspace_bytes, nullptr));
   };
-  const auto moved = [&](bool two_copies) {
-    return StepBytes(problem, how.YieldsToDense(problem, !two_copies)
-                                  ? kernels::ElementsOfTokens(problem, problem.seq_k)
-                                  : kernels::ElementsOf(options, problem, two_copies).moved);
-  };
-  const auto yields = [&](bool two_copies) {
-    return std::string(how.YieldsToDense(problem, !two_copies) ? ", yields to dense" : "");
-  };
-  DecodeWork two_copies;
-  two_copies.variant = "two copies of K" + yields(true);
-  two_copies.attend = [step] { step(true); };
-  two_copies.bytes_moved = moved(true);
-  DecodeWork one_copy;
-  one_copy.variant = "one copy of K" + yields(false);
-  one_copy.attend = [step] { step(false); };
-  one_copy.bytes_moved = moved(false);
-  DecodeWork append;
-  append.variant = "append a token";
-  append.upkeep = true;
-  append.attend = [&placed, state] {
-    CheckStatus(kernels::AppendTokenCuda(placed.problem, state->transposed,
-                                         static_cast<float*>(state->mean_value.get()), nullptr));
-  };
-  append.bytes_moved = AppendBytes(problem);
-  return {two_copies, one_copy, append};
+  work.bytes_moved = StepBytes(problem, elements);
+  return work;
 }
 
-// The bounds of pages lie there before the step, as a generation has them from the steps before.
-std::vector<DecodeWork> QuestWork(BenchDevice& device, const PlacedProblem& placed, const CudaDecodeStep& how) {
-  const AttentionProblem& problem = placed.problem;
-  const kernels::PagesByBounds options = how.pages();
-  const auto state = std::make_shared<DecodeState>();
-  AddWorkspace(device, how.WorkspaceBytes(problem), state.get());
-  const int64_t lists = int64_t{problem.batch} * problem.num_kv_heads, size = kernels::SizeOf(problem.dtype);
-  const int64_t of_list = int64_t{kernels::NumQuestPages(problem, options)} * 2 * problem.head_dim;
-  const std::shared_ptr<void> memory = device.Allocate(lists * of_list * size);
-  const kernels::CudaPageBounds bounds{.data = memory.get(), .list_stride = of_list};
-  CheckStatus(kernels::UpdatePageBoundsCuda(problem, options.page_size, 0, bounds, nullptr));
-  DecodeWork step;
-  step.attend = [&placed, state, memory, bounds, how] {
-    CheckStatus(how.Run(placed.problem, {.bounds = bounds}, placed.output, nullptr, state->workspace.get(),
-                        state->workspace_bytes, nullptr));
+// What the newest token costs besides. It is appended over and over, which leaves a mean of nothing, and takes as long.
+DecodeWork UpkeepOf(const PlacedProblem& placed, const std::shared_ptr<ChoosingStep>& of) {
+  DecodeWork work;
+  work.variant = "append a token";
+  work.upkeep = true;
+  work.attend = [&placed, of] {
+    CheckStatus(of->step->Update(placed.problem, placed.problem.seq_k - 1, of->kept, nullptr));
   };
-  step.bytes_moved = StepBytes(problem, kernels::ElementsOf(options, problem).moved);
-  DecodeWork append;
-  append.variant = "append a token";
-  append.upkeep = true;
-  append.attend = [&placed, memory, bounds, options] {
-    CheckStatus(
-        kernels::UpdatePageBoundsCuda(placed.problem, options.page_size, placed.problem.seq_k - 1, bounds, nullptr));
-  };
-  // The newest page's keys, and its bounds written.
-  const int64_t of_page = (problem.seq_k - 1) % options.page_size + 1;
-  append.bytes_moved = lists * (of_page + 2) * problem.head_dim * size;
-  return {step, append};
+  work.bytes_moved = of->step->UpdateBytes(placed.problem, placed.problem.seq_k - 1);
+  return work;
 }
 
 // A method that chooses on the CPU: what it reads lies there beforehand, and its lists' way to the GPU is part of what
@@ -178,7 +125,7 @@ DecodeWork SelectOnCpu(BenchDevice& device, const PlacedProblem& placed, const k
     // The clock runs from the device's start: what it was given before this is no part of it.
     if (cudaStreamSynchronize(nullptr) != cudaSuccess) throw FailedError("waiting for the GPU failed");
     CheckStatus(kernels::UploadSelection(placed.problem, state->step->Select(), &state->uploaded));
-    const size_t bytes = CudaDecodeStep().WorkspaceBytes(placed.problem, state->uploaded.view);
+    const size_t bytes = CudaSelectionStep(state->uploaded.view).WorkspaceBytes(placed.problem);
     if (bytes <= state->workspace_bytes) return;
     const std::vector<char> zeros(bytes);
     state->workspace = device.Allocate(static_cast<int64_t>(bytes));
@@ -186,8 +133,9 @@ DecodeWork SelectOnCpu(BenchDevice& device, const PlacedProblem& placed, const k
     state->workspace_bytes = bytes;
   };
   work.attend = [&placed, state] {
-    CheckStatus(CudaDecodeStep().Run(placed.problem, {.selection = &state->uploaded.view}, placed.output, nullptr,
-                                     state->workspace.get(), state->workspace_bytes, nullptr));
+    CheckStatus(
+        CudaSelectionStep(state->uploaded.view)
+            .Run(placed.problem, {}, placed.output, nullptr, state->workspace.get(), state->workspace_bytes, nullptr));
   };
   work.select();
   work.bytes_moved = StepBytes(problem, state->step->selection().elements_moved);
@@ -237,14 +185,17 @@ std::vector<DecodeWork> CudaDecodeWork(BenchDevice& device, const PlacedProblem&
                                        const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
                                        const kernels::RunOptions& options) {
   if (method.spec().baseline) return {DenseWork(device, placed)};
-  const CudaDecodeStep how(method, values, placed.problem, CudaDecodeStep::IfSlower::kYield);
-  switch (how.way()) {
-    case CudaDecodeStep::Way::kTopTokens:
-      return SparqWork(device, placed, how, options.num_threads);
-    case CudaDecodeStep::Way::kPages:
-      return QuestWork(device, placed, how);
-    case CudaDecodeStep::Way::kSelection:
-      break;
+  std::vector<std::unique_ptr<CudaDecodeStep>> steps;
+  if (kernels::PlanCudaDecodeSteps(method, values, placed.problem, kernels::IfSlower::kYield, &steps).ok()) {
+    std::vector<DecodeWork> works;
+    std::shared_ptr<ChoosingStep> first;
+    for (std::unique_ptr<CudaDecodeStep>& step : steps) {
+      const auto made = std::make_shared<ChoosingStep>(device, placed.problem, std::move(step));
+      works.push_back(WorkOf(placed, made));
+      if (first == nullptr) first = made;
+    }
+    if (first->memory != nullptr) works.push_back(UpkeepOf(placed, first));
+    return works;
   }
   std::vector<DecodeWork> work = {SelectOnCpu(device, placed, method, values, options)};
   if (std::optional<DecodeWork> choice = PromptChoice(device, placed, method, values)) work.push_back(*choice);

@@ -2,7 +2,6 @@
 // The CUDA calls of a build without CUDA: each says so.
 #include "kernels/cuda_decode.h"
 #include "kernels/cuda_decode_selection.h"
-#include "kernels/cuda_decode_step.h"
 #include "kernels/cuda_devices.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_fp8.h"
@@ -111,21 +110,6 @@ size_t PromptVotesWorkspaceBytes(const AttentionProblem&, const PromptVotes&) {
 }
 Status KeepByPromptVotesCuda(const AttentionProblem&, const PromptVotes&, const float*, int32_t*, void*, size_t,
                              void*) {
-  return NoCuda();
-}
-CudaDecodeStep::CudaDecodeStep(const DecodeMethod&, const ParameterValues&, const AttentionProblem&, IfSlower)
-    : reason_(NoCuda().message()) {}
-bool CudaDecodeStep::YieldsToDense(const AttentionProblem&, bool) const {
-  return false;
-}
-int32_t CudaDecodeStep::NumChosen(const AttentionProblem&) const {
-  return 0;
-}
-size_t CudaDecodeStep::WorkspaceBytes(const AttentionProblem&, const CudaSelection&) const {
-  return 0;
-}
-Status CudaDecodeStep::Run(const AttentionProblem&, const CudaDecodeInputs&, const AttentionOutput&, int32_t*, void*,
-                           size_t, void*) const {
   return NoCuda();
 }
 Status SelectCudaBufferSizes(const CudaSelector&, const AttentionProblem&, const ParameterValues&, CudaSelectSizes*) {

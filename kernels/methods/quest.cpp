@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common_parameters.h"
+#include "kernels/pages_by_bounds.h"
 #include "kernels/step_elements.h"
 #include "page_bounds.h"
 #include "registry.h"
@@ -109,17 +110,17 @@ class QuestMethod final : public internal::PagedSelector {
   std::string_view DenseBy(const ParameterValues& values, int32_t layer) const override {
     return internal::DenseByFirstLayers(values, layer);
   }
-  std::optional<PagesByBounds> FusedPages(const ParameterValues& values,
-                                          const AttentionProblem& problem) const override {
-    if (IsDenseLayer(values, problem.layer)) return {};
-    return PagesByBounds{.budget = values.Integer("budget"),
-                         .page_size = values.Integer("page_size"),
-                         .mean_query = values.Choice<Group>("group") == Group::kMeanQuery,
-                         .keep_newest = values.Flag("keep_newest")};
-  }
 };
 
 }  // namespace
+
+std::optional<PagesByBounds> PagesByBoundsOf(const DecodeMethod& method, const ParameterValues& values) {
+  if (&method != &Quest()) return {};
+  return PagesByBounds{.budget = values.Integer("budget"),
+                       .page_size = values.Integer("page_size"),
+                       .mean_query = values.Choice<Group>("group") == Group::kMeanQuery,
+                       .keep_newest = values.Flag("keep_newest")};
+}
 
 const DecodeMethod& Quest() {
   static const QuestMethod method;

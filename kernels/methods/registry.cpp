@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda_decode_step.h"
 #include "kernels/cuda_select.h"
 #include "kernels/file_methods.h"
 
@@ -44,15 +45,16 @@ const std::vector<const PrefillMethod*>& PrefillMethods() {
 }
 
 const std::vector<const DecodeMethod*>& DecodeMethods() {
-  static const std::vector<const DecodeMethod*> methods = {HEADSCOPE_DECODE_METHODS(HEADSCOPE_ADDRESS)};
+  static const std::vector<const DecodeMethod*> methods = {
+      HEADSCOPE_DECODE_METHODS(HEADSCOPE_ADDRESS, HEADSCOPE_ADDRESS)};
   return methods;
 #undef HEADSCOPE_ADDRESS
 }
 
 std::vector<const DecodeMethod*> internal::CandidateSelectors(const DecodeMethod& (*asking)()) {
-#define HEADSCOPE_FUNCTION(name) &(name),
+#define HEADSCOPE_FUNCTION(name, ...) &(name),
   std::vector<const DecodeMethod*> selectors;
-  for (const DecodeMethod& (*const make)() : {HEADSCOPE_DECODE_METHODS(HEADSCOPE_FUNCTION)}) {
+  for (const DecodeMethod& (*const make)() : {HEADSCOPE_DECODE_METHODS(HEADSCOPE_FUNCTION, HEADSCOPE_FUNCTION)}) {
     if (make != asking && make().spec().gives_candidates) selectors.push_back(&make());
   }
   return selectors;
@@ -93,6 +95,26 @@ const CudaSelector* FindCudaSelector(const PrefillMethod& method) {
 #undef HEADSCOPE_ON_CPU
   for (const CudaSelector& selector : selectors) {
     if (selector.select != nullptr && selector.spec == &method.spec()) return &selector;
+  }
+  return nullptr;
+}
+
+CudaStepMaker FindCudaStepMaker(const DecodeMethod& method) {
+  struct Line {
+    const DecodeMethod* method = nullptr;
+    CudaStepMaker maker = nullptr;
+  };
+#define HEADSCOPE_ON_CPU(name) {},
+#if HEADSCOPE_HAVE_CUDA
+#define HEADSCOPE_ON_BOTH(name, maker) {&name(), &fused::maker},
+#else
+#define HEADSCOPE_ON_BOTH(name, maker) {},
+#endif
+  static const Line lines[] = {HEADSCOPE_DECODE_METHODS(HEADSCOPE_ON_CPU, HEADSCOPE_ON_BOTH)};
+#undef HEADSCOPE_ON_BOTH
+#undef HEADSCOPE_ON_CPU
+  for (const Line& line : lines) {
+    if (line.method == &method) return line.maker;
   }
   return nullptr;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of methods: a new one is a file that defines a function of this shape, and one line here. A prefill method
-// that has a selector for GPUs too, a function Status(Call*) under kernels/cuda/select, names it on its line with
-// BOTH; one without has its line with CPU, selects there, and is attended on the GPU.
+// The list of methods: a new one is a file that defines a function of this shape, and one line here. A method whose
+// choice a GPU makes as well names on its line with BOTH the function Status(Call*) that stands for it there: a prefill
+// method a selector under kernels/cuda/select, a decode method the maker of its steps under kernels/cuda/decode. One
+// without has its line with CPU, selects there, and is attended on the GPU.
 #pragma once
 
 #include <vector>
@@ -14,7 +15,7 @@
 #define HEADSCOPE_MORE_PREFILL_METHODS(CPU, BOTH)
 #endif
 #ifndef HEADSCOPE_MORE_DECODE_METHODS
-#define HEADSCOPE_MORE_DECODE_METHODS(METHOD)
+#define HEADSCOPE_MORE_DECODE_METHODS(CPU, BOTH)
 #endif
 
 #define HEADSCOPE_PREFILL_METHODS(CPU, BOTH)   \
@@ -41,32 +42,32 @@
   CPU(OracleTopP)                              \
   HEADSCOPE_MORE_PREFILL_METHODS(CPU, BOTH)
 
-#define HEADSCOPE_DECODE_METHODS(METHOD) \
-  METHOD(DenseDecode)                    \
-  METHOD(SparQ)                          \
-  METHOD(SlidingWindow)                  \
-  METHOD(LmInfiniteDecode)               \
-  METHOD(ExactTopK)                      \
-  METHOD(LowRank)                        \
-  METHOD(Quest)                          \
-  METHOD(Twilight)                       \
-  METHOD(VAttention)                     \
-  METHOD(MagicPig)                       \
-  METHOD(LServe)                         \
-  METHOD(InfLlm)                         \
-  METHOD(TidalDecode)                    \
-  METHOD(ThinK)                          \
-  METHOD(H2o)                            \
-  METHOD(Tova)                           \
-  METHOD(SnapKv)                         \
-  METHOD(PyramidKv)                      \
-  METHOD(ChunkKv)                        \
-  METHOD(Knorm)                          \
-  METHOD(KeyDiff)                        \
-  METHOD(LagKv)                          \
-  METHOD(ExpectedAttention)              \
-  METHOD(CurDkv)                         \
-  HEADSCOPE_MORE_DECODE_METHODS(METHOD)
+#define HEADSCOPE_DECODE_METHODS(CPU, BOTH) \
+  CPU(DenseDecode)                          \
+  BOTH(SparQ, SparqSteps)                   \
+  CPU(SlidingWindow)                        \
+  CPU(LmInfiniteDecode)                     \
+  CPU(ExactTopK)                            \
+  CPU(LowRank)                              \
+  BOTH(Quest, QuestSteps)                   \
+  CPU(Twilight)                             \
+  CPU(VAttention)                           \
+  CPU(MagicPig)                             \
+  CPU(LServe)                               \
+  CPU(InfLlm)                               \
+  CPU(TidalDecode)                          \
+  CPU(ThinK)                                \
+  CPU(H2o)                                  \
+  CPU(Tova)                                 \
+  CPU(SnapKv)                               \
+  CPU(PyramidKv)                            \
+  CPU(ChunkKv)                              \
+  CPU(Knorm)                                \
+  CPU(KeyDiff)                              \
+  CPU(LagKv)                                \
+  CPU(ExpectedAttention)                    \
+  CPU(CurDkv)                               \
+  HEADSCOPE_MORE_DECODE_METHODS(CPU, BOTH)
 
 namespace headscope::kernels {
 namespace selection {
@@ -81,11 +82,23 @@ HEADSCOPE_PREFILL_METHODS(HEADSCOPE_NOTHING, HEADSCOPE_DECLARE_SELECTOR)
 
 }  // namespace selection
 
+namespace fused {
+
+struct Call;  // kernels/cuda_decode_step.h
+
+#define HEADSCOPE_NOTHING(name)
+#define HEADSCOPE_DECLARE_MAKER(name, maker) Status maker(Call*);
+HEADSCOPE_DECODE_METHODS(HEADSCOPE_NOTHING, HEADSCOPE_DECLARE_MAKER)
+#undef HEADSCOPE_DECLARE_MAKER
+#undef HEADSCOPE_NOTHING
+
+}  // namespace fused
+
 #define HEADSCOPE_DECLARE(name, ...) const PrefillMethod& name();
 HEADSCOPE_PREFILL_METHODS(HEADSCOPE_DECLARE, HEADSCOPE_DECLARE)
 #undef HEADSCOPE_DECLARE
-#define HEADSCOPE_DECLARE(name) const DecodeMethod& name();
-HEADSCOPE_DECODE_METHODS(HEADSCOPE_DECLARE)
+#define HEADSCOPE_DECLARE(name, ...) const DecodeMethod& name();
+HEADSCOPE_DECODE_METHODS(HEADSCOPE_DECLARE, HEADSCOPE_DECLARE)
 #undef HEADSCOPE_DECLARE
 
 namespace internal {

@@ -14,6 +14,7 @@
 #include <cmath>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,7 @@
 #include "internal/waiting_threads.h"
 #include "kernels/cpu_scores.h"
 #include "kernels/cpu_sparq.h"
+#include "kernels/estimated_top_tokens.h"
 #include "kernels/sparq_setup.h"
 #include "kernels/step_elements.h"
 #include "registry.h"
@@ -460,12 +462,6 @@ class SparQMethod final : public internal::DecodeSelector {
     return std::make_unique<SparQPolicy>(values);
   }
 
-  std::optional<EstimatedTopTokens> FusedStep(const ParameterValues& values,
-                                              const AttentionProblem& problem) const override {
-    if (values.Choice<Temperature>("temperature") != Temperature::kEquation9) return {};
-    return SparqOptions(values, problem);
-  }
-
   ParameterValues ForTokensAlone(ParameterValues values) const override {
     values.Set(spec(), "reallocate", 0);
     return values;
@@ -496,6 +492,12 @@ class SparQMethod final : public internal::DecodeSelector {
 Status SelectSparqCpu(const AttentionProblem& problem, const SparqCudaOptions& sparq, const TransposedKeys& keys,
                       const float* mean, const RunOptions& options, DecodeSelection* selection) {
   return SelectAny(problem, sparq, Temperature::kEquation9, keys, mean, options, selection);
+}
+
+std::optional<EstimatedTopTokens> EstimatedTopTokensOf(const DecodeMethod& method, const ParameterValues& values,
+                                                       const AttentionProblem& problem) {
+  if (&method != &SparQ() || values.Choice<Temperature>("temperature") != Temperature::kEquation9) return {};
+  return SparqOptions(values, problem);
 }
 
 const DecodeMethod& SparQ() {

@@ -4,7 +4,7 @@
 #pragma once
 
 #define HEADSCOPE_MORE_PREFILL_METHODS(CPU, BOTH) CPU(EveryNth)
-#define HEADSCOPE_MORE_DECODE_METHODS(METHOD) METHOD(HeavyHitters)
+#define HEADSCOPE_MORE_DECODE_METHODS(CPU, BOTH) CPU(HeavyHitters)
 #define HEADSCOPE_MORE_ROW_STATISTICS(STATISTIC) STATISTIC(EffectiveKeys)
 #define HEADSCOPE_MORE_TASKS(TASK) TASK(Counting)
 #define HEADSCOPE_MORE_PANES(PANE) PANE(MakeTrialPane, "trialDock", "Method on trial", kBehindBelow, 0)

@@ -27,9 +27,8 @@
 #include "kernels/cuda_decode_step.h"
 #include "kernels/cuda_devices.h"
 #include "kernels/cuda_executor.h"
-#include "kernels/cuda_quest.h"
+#include "kernels/cuda_kept_state.h"
 #include "kernels/cuda_statistics.h"
-#include "kernels/sparq_setup.h"
 #include "random_problem.h"
 #include "run_seed.h"
 #include "support/gpu.h"
@@ -161,34 +160,35 @@ TEST_P(CudaTwoGpus, DecodeStep) {
     const DeviceArray<uint16_t> q(row), k(keys), v(values);
     AttentionProblem problem = host;
     SetContiguousTensors(q.get(), k.get(), v.get(), &problem);
-    const int64_t stride = ComponentStride(kTokens), of_list = int64_t{(kTokens + 15) / 16} * 2 * kDim;
-    const DeviceArray<uint16_t> transposed(ComponentMajorKeys(keys.data(), kKvHeads, kTokens, kDim, 1));
-    const DeviceArray<uint16_t> bounds(kKvHeads * of_list);
-    CudaDecodeInputs inputs{.transposed = {transposed.get(), kKvHeads * kDim * stride, kDim * stride, stride},
-                            .bounds = {bounds.get(), of_list}};
-    ASSERT_TRUE(UpdatePageBoundsCuda(problem, 16, 0, inputs.bounds, nullptr).ok());
     CudaSelectionBuffers uploaded;
     ASSERT_TRUE(UploadSelection(problem, WholeCache(problem), &uploaded).ok());
-    inputs.selection = &uploaded.view;
     for (const auto& [name, parameters] :
          {std::pair{"dense", ""}, std::pair{"sparq", "r=32,k=100,reallocate=0"}, std::pair{"quest", "budget=320"}}) {
       SCOPED_TRACE(name);
       const DecodeMethod& method = *FindDecodeMethod(name);
-      const CudaDecodeStep step(method, testing::Values(method.spec(), parameters), problem);
-      const int32_t num_chosen = step.NumChosen(problem);
-      const size_t bytes = step.WorkspaceBytes(problem, uploaded.view);
+      std::unique_ptr<CudaDecodeStep> step;
+      if (method.spec().baseline) {
+        step = std::make_unique<CudaSelectionStep>(uploaded.view);
+      } else {
+        const Status plan = PlanCudaDecodeStep(method, testing::Values(method.spec(), parameters), problem, &step);
+        ASSERT_TRUE(plan.ok()) << plan.message();
+      }
+      CudaKeptState kept;
+      ASSERT_TRUE(kept.BringUpTo(*step, problem, kTokens, "a test", nullptr).ok());
+      const CudaDecodeStep::Choice choice = step->ChoiceOf(problem);
+      const size_t bytes = step->WorkspaceBytes(problem);
       const DeviceArray<unsigned char> workspace{std::vector<unsigned char>(bytes + 1)};
-      const DeviceArray<int32_t> chosen(std::vector<int32_t>(static_cast<size_t>(kKvHeads * num_chosen + 1)));
+      const DeviceArray<int32_t> chosen(std::vector<int32_t>(static_cast<size_t>(kKvHeads * choice.pages + 1)));
       const DeviceArray<uint16_t> o(std::vector<uint16_t>(row.size(), 0x7fff));
-      const Status status = step.Run(problem, inputs, {{o.get(), kHeads * kDim, kDim, kDim}, nullptr},
-                                     num_chosen > 0 ? chosen.get() : nullptr, workspace.get(), bytes, nullptr);
+      const Status status = step->Run(problem, kept.kept(), {{o.get(), kHeads * kDim, kDim, kDim}, nullptr},
+                                      choice.pages > 0 ? chosen.get() : nullptr, workspace.get(), bytes, nullptr);
       ASSERT_TRUE(status.ok()) << status.message();
       DecodeSelection selection = WholeCache(problem);
-      if (num_chosen > 0) {
-        selection.page_size = step.way() == CudaDecodeStep::Way::kPages ? step.pages().page_size : 1;
+      if (choice.pages > 0) {
+        selection.page_size = choice.page_size;
         selection.pages = chosen.Download();
         selection.pages.pop_back();
-        selection.page_begin = {0, num_chosen, 2 * num_chosen};
+        selection.page_begin = {0, choice.pages, 2 * choice.pages};
       }
       const test::DecodeOracle expected = test::DecodeByFormula(host, selection);
       const std::vector<uint16_t> got = o.Download();

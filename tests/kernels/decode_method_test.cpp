@@ -115,8 +115,8 @@ TEST(DecodeMethods, SayOfAFusedStepWhatTheirSelectionMoves) {
     const ParameterValues values(method->spec());
     for (const int32_t length : {70, 330, 2000}) {
       const RandomProblem data(DecodeShape(length, 4, 2), &random);
-      const std::optional<EstimatedTopTokens> step = method->FusedStep(values, data.View());
-      const std::optional<PagesByBounds> pages = method->FusedPages(values, data.View());
+      const std::optional<EstimatedTopTokens> step = EstimatedTopTokensOf(*method, values, data.View());
+      const std::optional<PagesByBounds> pages = PagesByBoundsOf(*method, values);
       if (!step && !pages) continue;
       ++fused;
       const StepElements elements = step ? ElementsOf(*step, data.View()) : ElementsOf(*pages, data.View());
@@ -388,8 +388,8 @@ TEST(SparQ, TheTemperatureDividesTheScores) {
   EXPECT_LT(select("sqrt_head_dim").alpha[0], select("sqrt_r").alpha[0]);
   EXPECT_LT(select("sqrt_r").alpha[0], select("one").alpha[0]);
   const DecodeMethod& sparq = *FindDecodeMethod("sparq");
-  EXPECT_TRUE(sparq.FusedStep(testing::Values(sparq.spec(), ""), data.View()));
-  EXPECT_FALSE(sparq.FusedStep(testing::Values(sparq.spec(), "temperature=one"), data.View()))
+  EXPECT_TRUE(EstimatedTopTokensOf(sparq, testing::Values(sparq.spec(), ""), data.View()));
+  EXPECT_FALSE(EstimatedTopTokensOf(sparq, testing::Values(sparq.spec(), "temperature=one"), data.View()))
       << "kernels know equation 9 alone";
 }
 

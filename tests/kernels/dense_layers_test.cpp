@@ -3,11 +3,13 @@
 // would choose itself.
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "kept_sets.h"
+#include "kernels/cuda_decode_step.h"
 #include "kernels/decode_driver.h"
 #include "random_problem.h"
 #include "run_seed.h"
@@ -130,15 +132,23 @@ TEST(DenseLayers, OneStepAloneDoesAsTheGeneration) {
   }
 }
 
-// A device that chooses pages in its own kernel would not leave the layer dense.
+// A device that chooses in its own kernel would not leave the layer dense.
 TEST(DenseLayers, NoKernelChoosesInThem) {
-  std::mt19937 random(FreshSeed());
-  const RandomProblem data(SquareShape(kTokens, 4, 2), &random);
-  const DecodeMethod& quest = *FindDecodeMethod("quest");
-  const ParameterValues values = Values(quest.spec(), "");
-  for (const int32_t layer : {0, 1}) EXPECT_FALSE(quest.FusedPages(values, StepOf(data, 9, layer)).has_value());
-  for (const int32_t layer : {-1, 2}) EXPECT_TRUE(quest.FusedPages(values, StepOf(data, 9, layer)).has_value());
-  EXPECT_TRUE(quest.FusedPages(Values(quest.spec(), "dense_layers=0"), StepOf(data, 9, 0)).has_value());
+  AttentionProblem step = test::ProblemOf(testing::DecodeShape(kTokens, 4, 2));
+  const auto why_not = [&](const DenseLayerCase& c, const std::string& parameters, int32_t layer) {
+    step.layer = layer;
+    const DecodeMethod& method = *FindDecodeMethod(c.method);
+    std::unique_ptr<CudaDecodeStep> made;
+    return PlanCudaDecodeStep(method, Values(method.spec(), parameters), step, &made).message();
+  };
+  constexpr const char* kDense = "it leaves this layer dense";
+  for (const DenseLayerCase& c : DenseLayerCases()) {
+    for (const int32_t layer : c.dense) {
+      EXPECT_EQ(why_not(c, c.Some(), layer), kDense) << c.method << ", layer " << layer;
+      EXPECT_NE(why_not(c, c.None(), layer), kDense) << c.method << ", layer " << layer;
+    }
+    for (const int32_t layer : c.sparse) EXPECT_NE(why_not(c, c.Some(), layer), kDense) << c.method << ", " << layer;
+  }
 }
 
 }  // namespace

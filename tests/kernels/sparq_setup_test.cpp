@@ -76,22 +76,11 @@ TEST(SparqOptions, ReallocateByItselfAsTheLayerOfAHeadDoes) {
   }
 }
 
-TEST(ComponentMajorKeys, HoldEveryElementAndZerosBehindTheLastToken) {
-  for (const int64_t seq_k : {1, 63, 64, 65, 130}) {
-    const int64_t num_lists = 3, head_dim = 72, stride = ComponentStride(seq_k);
-    ASSERT_GE(stride, seq_k);
-    ASSERT_EQ(stride % 64, 0);
-    std::vector<uint16_t> keys(static_cast<size_t>(num_lists * seq_k * head_dim));
-    std::iota(keys.begin(), keys.end(), uint16_t{1});
-    const std::vector<uint16_t> copy = ComponentMajorKeys(keys.data(), num_lists, seq_k, head_dim, 2);
-    ASSERT_EQ(copy.size(), static_cast<size_t>(num_lists * head_dim * stride));
-    for (int64_t i = 0; i < num_lists * head_dim * stride; ++i) {
-      const int64_t token = i % stride, component = i / stride % head_dim, list = i / stride / head_dim;
-      const uint16_t expected =
-          token < seq_k ? keys[static_cast<size_t>((list * seq_k + token) * head_dim + component)] : uint16_t{0};
-      ASSERT_EQ(copy[static_cast<size_t>(i)], expected)
-          << "list " << list << ", component " << component << ", token " << token << " of " << seq_k;
-    }
+TEST(ComponentStride, IsWholeLinesWithRoomForTheTokens) {
+  for (const int64_t tokens : {1, 63, 64, 65, 130, 131072}) {
+    EXPECT_GE(ComponentStride(tokens), tokens);
+    EXPECT_LT(ComponentStride(tokens), tokens + 64);
+    EXPECT_EQ(ComponentStride(tokens) % 64, 0);
   }
 }
 

@@ -216,6 +216,14 @@ Status CheckFirstToken(const AttentionProblem& problem, int32_t first_token) {
                        std::to_string(problem.seq_k - 1) + ")");
 }
 
+Status CheckKept(const AttentionProblem& problem, const CudaKept& kept) {
+  if (kept.capacity < problem.seq_k) {
+    return InvalidStatus("kept.capacity " + std::to_string(kept.capacity) + ": it must be at least seq_k (" +
+                         std::to_string(problem.seq_k) + ")");
+  }
+  return CheckPointer("kept.memory", kept.memory, 256);
+}
+
 Status CheckWorkspace(const void* workspace, size_t bytes, size_t needed, const char* bytes_from) {
   if (workspace == nullptr || bytes < needed)
     return InvalidStatus("workspace: " + std::to_string(needed) + " bytes are needed (" + bytes_from + ")");

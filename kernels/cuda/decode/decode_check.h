@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/cuda_decode.h"
+#include "kernels/cuda_decode_step.h"
 #include "kernels/cuda_quest.h"
 
 namespace headscope::kernels::decode {
@@ -37,6 +38,9 @@ Status CheckAppend(const AttentionProblem& problem, const TransposedKeys& transp
 
 // The first of the tokens by which something kept beside the cache moves on. Errors: kInvalidArgument.
 Status CheckFirstToken(const AttentionProblem& problem, int32_t first_token);
+
+// What a step keeps: there, and with room for the problem's tokens. Errors: kInvalidArgument.
+Status CheckKept(const AttentionProblem& problem, const CudaKept& kept);
 
 // The caller's scratch memory: large enough, and aligned as cudaMalloc aligns. `bytes_from` is who says how much that
 // is. Errors: kInvalidArgument.

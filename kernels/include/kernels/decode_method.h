@@ -15,9 +15,7 @@
 #include "kernels/attention_problem.h"
 #include "kernels/decode_policy.h"
 #include "kernels/decode_selection.h"
-#include "kernels/estimated_top_tokens.h"
 #include "kernels/method_spec.h"
-#include "kernels/pages_by_bounds.h"
 #include "kernels/run_options.h"
 #include "kernels/status.h"
 
@@ -49,18 +47,6 @@ class DecodeMethod {
   // is; the given ones otherwise.
   virtual ParameterValues Used(const ParameterValues& values, const AttentionProblem& /*problem*/) const {
     return values;
-  }
-
-  // What a device needs that chooses and attends a step of this problem in one launch; empty: the method's choice
-  // cannot be put so, or the problem's layer is dense.
-  virtual std::optional<EstimatedTopTokens> FusedStep(const ParameterValues& /*values*/,
-                                                      const AttentionProblem& /*problem*/) const {
-    return {};
-  }
-  // The same of a method that chooses pages by their bounds.
-  virtual std::optional<PagesByBounds> FusedPages(const ParameterValues& /*values*/,
-                                                  const AttentionProblem& /*problem*/) const {
-    return {};
   }
 
   // How many of the prompt's last queries, with their LSE, the method begins with: a running model keeps as many.

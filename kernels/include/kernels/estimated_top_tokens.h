@@ -3,8 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 namespace headscope::kernels {
+
+class DecodeMethod;
+class ParameterValues;
+struct AttentionProblem;
 
 // Scores are estimated from the components of q that are largest in absolute value, over a component-major copy of K;
 // the tokens with the best estimates and the newest ones are attended; the mean value stands for what is left out, by
@@ -15,5 +20,10 @@ struct EstimatedTopTokens {
   int32_t num_local = 32;    // l: newest tokens that are always attended; at most num_tokens
   bool mean_value = true;    // y = alpha * attention + (1 - alpha) * mean_value; false: alpha is 1
 };
+
+// The method's choice in a step of the problem, where it is of this kind; empty: it is of another one, or these values
+// estimate in a way that this does not say.
+std::optional<EstimatedTopTokens> EstimatedTopTokensOf(const DecodeMethod& method, const ParameterValues& values,
+                                                       const AttentionProblem& problem);
 
 }  // namespace headscope::kernels

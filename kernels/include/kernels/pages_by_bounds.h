@@ -3,8 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 namespace headscope::kernels {
+
+class DecodeMethod;
+class ParameterValues;
 
 // Pages of the cache are scored by the largest score that a key between their bounds could have, component by
 // component; those with the best scores are attended (Quest, section 3.3).
@@ -14,5 +18,8 @@ struct PagesByBounds {
   bool mean_query = false;  // pages are scored by the group's mean query instead of the heads' summed scores
   bool keep_newest = true;  // always select the newest page
 };
+
+// The method's choice in layers that it does not leave dense, where it is of this kind; empty: it is of another one.
+std::optional<PagesByBounds> PagesByBoundsOf(const DecodeMethod& method, const ParameterValues& values);
 
 }  // namespace headscope::kernels

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a caller of SparQ's decode step (kernels/cuda_decode.h) prepares on the host.
+// SparQ's decode step (kernels/cuda_decode.h) as the method's parameters have it.
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "kernels/attention_problem.h"
 #include "kernels/cuda_decode.h"
@@ -18,11 +17,5 @@ SparqCudaOptions SparqOptions(const ParameterValues& values, const AttentionProb
 
 // Elements between two components of a component-major copy of seq_k keys: whole lines of 128 bytes.
 int64_t ComponentStride(int64_t seq_k);
-
-// The component-major copy: k [num_lists, seq_k, head_dim] of 2-byte elements, contiguous, as [num_lists, head_dim,
-// ComponentStride(seq_k)]; zeros behind the last token. A list is one KV head of one sequence. num_threads 0: all
-// cores.
-std::vector<uint16_t> ComponentMajorKeys(const void* k, int64_t num_lists, int64_t seq_k, int64_t head_dim,
-                                         int32_t num_threads);
 
 }  // namespace headscope::kernels

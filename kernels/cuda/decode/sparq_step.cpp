@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// SparQ's step (kernels/cuda_decode_step.h): DecodeSparqCuda, and what it keeps: the component-major copy of K and the
+// running mean of V.
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "decode/decode_check.h"
+#include "decode/dense_plan.h"
+#include "decode/sparq_plan.h"
+#include "device_memory.h"
+#include "kernels/cuda_decode.h"
+#include "kernels/cuda_decode_step.h"
+#include "kernels/estimated_top_tokens.h"
+#include "kernels/sparq_setup.h"
+#include "kernels/step_elements.h"
+#include "methods/registry.h"
+#include "refusals.h"
+
+namespace headscope::kernels {
+namespace {
+
+int64_t NumLists(const AttentionProblem& problem) {
+  return int64_t{problem.batch} * problem.num_kv_heads;
+}
+
+class SparqStep final : public CudaDecodeStep {
+ public:
+  SparqStep(const EstimatedTopTokens& options, bool two_copies, IfSlower if_slower)
+      : options_(options), two_copies_(two_copies), if_slower_(if_slower) {}
+
+  Choice ChoiceOf(const AttentionProblem&) const override {
+    return {.pages = options_.num_tokens, .page_size = 1, .keeps_newest = options_.num_local > 0};
+  }
+  bool WritesLse() const override { return false; }
+
+  int64_t KeptBytes(const AttentionProblem& problem, int32_t capacity) const override {
+    return Lay(problem, capacity).total;
+  }
+
+  Status Update(const AttentionProblem& problem, int32_t first_token, const CudaKept& kept,
+                void* stream) const override {
+    if (Status status = decode::CheckKept(problem, kept); !status.ok()) return status;
+    const Layout layout = Lay(problem, kept.capacity);
+    char* const base = static_cast<char*>(kept.memory);
+    return UpdateSparqCuda(problem, first_token, Keys(problem, kept), Mean(problem, kept), base + layout.scratch,
+                           static_cast<size_t>(layout.total - layout.scratch), stream);
+  }
+
+  size_t WorkspaceBytes(const AttentionProblem& problem) const override {
+    return DecodeWorkspaceBytes(problem, options_);
+  }
+
+  Status Run(const AttentionProblem& problem, const CudaKept& kept, const AttentionOutput& output, int32_t* chosen,
+             void* workspace, size_t workspace_bytes, void* stream) const override {
+    if (YieldsToDense(problem)) {
+      if (chosen != nullptr)
+        return InvalidStatus("chosen: this step yields to the dense one and chooses nothing; pass null");
+      return DecodeDenseCuda(problem, output, workspace, workspace_bytes, stream);
+    }
+    if (Status status = decode::CheckKept(problem, kept); !status.ok()) return status;
+    return DecodeSparqCuda(problem, options_, Keys(problem, kept), Mean(problem, kept), output, chosen, workspace,
+                           workspace_bytes, stream);
+  }
+
+  bool YieldsToDense(const AttentionProblem& problem) const override {
+    return if_slower_ == IfSlower::kYield && decode::SparqBehindDense(problem, options_, !two_copies_) >= 0;
+  }
+  std::string Variant() const override { return two_copies_ ? "two copies of K" : "one copy of K"; }
+  int64_t ElementsMoved(const AttentionProblem& problem) const override {
+    return ElementsOf(options_, problem, two_copies_).moved;
+  }
+  // Of K a row read and written for each new token, of V a row read; the mean read and written.
+  int64_t UpdateBytes(const AttentionProblem& problem, int32_t first_token) const override {
+    const int64_t size = SizeOf(problem.dtype), of_k = two_copies_ ? 2 * size * problem.head_dim : 0;
+    const int64_t means = (first_token > 0 ? 2 : 1) * int64_t{sizeof(float)} * problem.ValueDim();
+    const int64_t num_new = int64_t{problem.seq_k} - first_token;
+    return NumLists(problem) * (num_new * (of_k + size * problem.ValueDim()) + means);
+  }
+
+ private:
+  // Byte offsets; the keys stand first. The mean is kept whether these values of the method read it or not: it costs
+  // little, and one copy serves whatever values come next.
+  struct Layout {
+    int64_t mean, scratch, total;
+  };
+  Layout Lay(AttentionProblem problem, int32_t capacity) const {
+    const int64_t keys =
+        two_copies_ ? NumLists(problem) * problem.head_dim * ComponentStride(capacity) * SizeOf(problem.dtype) : 0;
+    Layout layout{};
+    layout.mean = ArrayBytes(keys);
+    layout.scratch = layout.mean + ArrayBytes(NumLists(problem) * problem.head_dim * int64_t{sizeof(float)});
+    problem.seq_k = capacity;
+    problem.first_position = capacity - 1;
+    layout.total = layout.scratch + static_cast<int64_t>(UpdateSparqWorkspaceBytes(problem));
+    return layout;
+  }
+
+  TransposedKeys Keys(const AttentionProblem& problem, const CudaKept& kept) const {
+    if (!two_copies_) return {};
+    const int64_t stride = ComponentStride(kept.capacity), head = problem.head_dim * stride;
+    return {kept.memory, problem.num_kv_heads * head, head, stride};
+  }
+  float* Mean(const AttentionProblem& problem, const CudaKept& kept) const {
+    return reinterpret_cast<float*>(static_cast<char*>(kept.memory) + Lay(problem, kept.capacity).mean);
+  }
+
+  const EstimatedTopTokens options_;
+  const bool two_copies_;
+  const IfSlower if_slower_;
+};
+
+}  // namespace
+
+Status fused::SparqSteps(Call* call) {
+  const std::optional<EstimatedTopTokens> options = EstimatedTopTokensOf(call->method, call->values, call->problem);
+  if (!options) return UnsupportedStatus("it has no GPU kernel for these values");
+  if (Status status = decode::CheckSparqShape(call->problem, *options); !status.ok()) return status;
+  decode::DecodeDevice device;
+  if (Status status = decode::FindDecodeDevice(&device); !status.ok()) return status;
+  decode::SparqPlan plan;
+  if (Status status = decode::PlanSparq(call->problem, *options, /*whole_rows=*/false, device, &plan); !status.ok())
+    return status;
+  for (const bool two_copies : {true, false})
+    call->steps.push_back(std::make_unique<SparqStep>(*options, two_copies, call->if_slower));
+  return {};
+}
+
+}  // namespace headscope::kernels
