@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model in a GPU's memory. A prefill method's own selector for GPUs chooses there, in front of the executor; every
-// other choice is the CPU's, over a copy of Q, K and V in host memory, of which each pass brings what it added.
+// A model in a GPU's memory. A prefill method's own selector for GPUs chooses there, in front of the executor, and so
+// does a decode method's own step, over the model's cache and what it keeps beside it; every other choice is the CPU's,
+// over a copy of Q, K and V in host memory, of which each pass brings what it added.
 //
 // All of it goes to the default stream, on which LibTorch runs the model as well.
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -18,6 +20,7 @@
 #include "kernels/cuda_decode_step.h"
 #include "kernels/cuda_devices.h"
 #include "kernels/cuda_executor.h"
+#include "kernels/cuda_kept_state.h"
 #include "kernels/cuda_prefill_selection.h"
 #include "kernels/cuda_statistics.h"
 #include "kernels/index_window.h"
@@ -52,6 +55,17 @@ struct HostCache {
   std::vector<std::byte> k, v;
 };
 
+// What a method's steps keep beside the cache of a layer.
+struct KeptBeside {
+  kernels::CudaKeptState state;
+  int64_t pass_end = 0;  // tokens behind the layer's last pass
+};
+
+// Tokens that the cache of `problem` has room for.
+int64_t CapacityOf(const AttentionProblem& problem) {
+  return problem.k.row_stride == 0 ? 0 : problem.k.head_stride / problem.k.row_stride;
+}
+
 class GpuDevice final : public ModelDevice {
  public:
   explicit GpuDevice(const kernels::RunOptions& options) : options_(options) {}
@@ -62,6 +76,11 @@ class GpuDevice final : public ModelDevice {
          ++found) {
       // What was forgotten and came anew is not what was copied.
       found->second.num_tokens = std::min(found->second.num_tokens, call.num_tokens - call.num_rows);
+    }
+    // Nor is it what was kept beside the cache: a mean cannot go back.
+    if (const auto kept = kept_.find(call.layer); kept != kept_.end()) {
+      if (kept->second.pass_end != call.num_tokens - call.num_rows) kept->second.state.Forget();
+      kept->second.pass_end = call.num_tokens;
     }
     if (chosen_by_ == std::this_thread::get_id() && ordinal_ == call.device_ordinal) return {};
     Status status = kernels::UseCudaDevice(call.device_ordinal);
@@ -75,7 +94,7 @@ class GpuDevice final : public ModelDevice {
     *host = ProblemOf(call);
     const int64_t bytes = SizeOf(host->dtype);
     HostCache& cache = caches_[{call.layer, host->first_kv_head, host->num_kv_heads}];
-    const int64_t capacity = host->k.row_stride == 0 ? 0 : host->k.head_stride / host->k.row_stride;
+    const int64_t capacity = CapacityOf(*host);
     if (cache.of != host->k.data || cache.capacity != capacity) {
       cache = {.of = host->k.data, .capacity = capacity, .num_tokens = 0, .k = {}, .v = {}};
       cache.k.resize(static_cast<size_t>(host->num_kv_heads * capacity * host->head_dim * bytes));
@@ -155,23 +174,58 @@ class GpuDevice final : public ModelDevice {
     return status;
   }
 
+  // Where the layer's window has moved, the tokens that the method sees begin elsewhere at each step, and what is kept
+  // is made anew: a pass over the window, on the GPU.
+  Status DecodeByMethod(const model::AttentionCall& call, int32_t first_token, const kernels::DecodeMethod& method,
+                        const kernels::ParameterValues& values, bool wants_lse, ChoosingStep* made) override {
+    *made = {};
+    const AttentionProblem whole = ProblemOf(call), problem = StepFrom(whole, first_token);
+    std::unique_ptr<kernels::CudaDecodeStep> step;
+    if (const Status plan = kernels::PlanCudaDecodeStep(method, values, problem, &step); !plan.ok()) {
+      made->why_not = plan.message();
+      return {};
+    }
+    if (wants_lse && !step->WritesLse()) {
+      made->why_not = "its GPU kernel leaves no log-sum-exp";
+      return {};
+    }
+    KeptBeside& kept = kept_[call.layer];
+    kept.pass_end = call.num_tokens;
+    const int64_t capacity = std::max<int64_t>(CapacityOf(whole), problem.seq_k);
+    Status status = kept.state.BringUpTo(*step, problem, static_cast<int32_t>(capacity),
+                                         "what a decode step keeps beside K and V", /*stream=*/nullptr);
+    if (status.code() == StatusCode::kOutOfMemory) {  // the host has room for a cache more
+      made->why_not = status.message();
+      return {};
+    }
+    const kernels::CudaDecodeStep::Choice choice = step->ChoiceOf(problem);
+    const int64_t num_lists = problem.num_kv_heads;
+    // Pages are whole but for the last one, which may be among the chosen.
+    const int32_t missing = choice.page_size - 1 - (problem.seq_k - 1) % choice.page_size;
+    const bool known = missing == 0 || choice.keeps_newest;
+    const int64_t chosen_bytes = num_lists * choice.pages * int64_t{sizeof(int32_t)};
+    if (status.ok() && !known) status = chosen_.Reserve(static_cast<size_t>(chosen_bytes), "what a step chooses");
+    if (status.ok()) {
+      status = Run(*step, problem, kept.state.kept(), OutputOf(call),
+                   known ? nullptr : static_cast<int32_t*>(chosen_.memory.get()));
+    }
+    int64_t with_last = num_lists;
+    if (status.ok() && !known) {
+      std::vector<int32_t> pages(static_cast<size_t>(num_lists * choice.pages));
+      status = kernels::CopyFromDevice(chosen_.memory.get(), chosen_bytes, pages.data());
+      with_last = std::ranges::count(pages, (problem.seq_k - 1) / choice.page_size);
+    }
+    made->made = status.ok();
+    made->num_kept = num_lists * choice.pages * choice.page_size - with_last * missing;
+    return status;
+  }
+
   Status Decode(const model::AttentionCall& call, int32_t first_token,
                 const kernels::DecodeSelection& selection) override {
     const AttentionProblem step = StepFrom(ProblemOf(call), first_token);
     kernels::CudaSelectionBuffers uploaded;
     Status status = kernels::UploadSelection(step, selection, &uploaded);
-    const kernels::CudaSelectionStep how(uploaded.view);  // the method has chosen, on the CPU
-    const size_t bytes = status.ok() ? how.WorkspaceBytes(step) : 0;
-    if (status.ok()) status = workspace_.Reserve(bytes, "a decode step");
-    // Dense steps begin with zeros, and other steps leave anything.
-    if (status.ok() && bytes > 0) {
-      status = kernels::CudaStatus(cudaMemsetAsync(workspace_.memory.get(), 0, bytes, nullptr),
-                                   "clearing a decode step's memory");
-    }
-    if (status.ok()) {
-      status = how.Run(step, {}, OutputOf(call), nullptr, workspace_.memory.get(), bytes, /*stream=*/nullptr);
-    }
-    return status;
+    return status.ok() ? Run(kernels::CudaSelectionStep(uploaded.view), step, {}, OutputOf(call), nullptr) : status;
   }
 
   Status WholeLse(const model::AttentionCall& call) override {
@@ -207,14 +261,25 @@ class GpuDevice final : public ModelDevice {
     return status;
   }
 
-  bool DecodeSelectsElsewhere() const override { return true; }
-
  private:
   static constexpr int64_t kFewestRows = 512;  // four tiles of each head: 128 of 32 heads, for 132 multiprocessors
 
   static kernels::AttentionOutput OutputOf(const model::AttentionCall& call) {
     return {kernels::ContiguousTensor<void>(call.o, call.facts->num_qo_heads, call.num_rows, call.facts->v_head_dim),
             call.lse};
+  }
+
+  Status Run(const kernels::CudaDecodeStep& step, const AttentionProblem& problem, const kernels::CudaKept& kept,
+             const kernels::AttentionOutput& output, int32_t* chosen) {
+    const size_t bytes = step.WorkspaceBytes(problem);
+    Status status = workspace_.Reserve(bytes, "a decode step");
+    // Some steps begin with zeros, and others leave anything.
+    if (status.ok() && bytes > 0) {
+      status = kernels::CudaStatus(cudaMemsetAsync(workspace_.memory.get(), 0, bytes, nullptr),
+                                   "clearing a decode step's memory");
+    }
+    if (!status.ok()) return status;
+    return step.Run(problem, kept, output, chosen, workspace_.memory.get(), bytes, /*stream=*/nullptr);
   }
 
   Status SelectHere(const model::AttentionCall& call, const kernels::CudaSelectPlan& plan,
@@ -231,10 +296,12 @@ class GpuDevice final : public ModelDevice {
   std::thread::id chosen_by_;
   int32_t ordinal_ = 0;
   std::map<std::array<int32_t, 3>, HostCache> caches_;  // by layer, first KV head and how many
+  std::map<int32_t, KeptBeside> kept_;                  // by layer
   std::vector<std::byte> q_;
   std::vector<float> o_, lse_;
   kernels::CudaSelectMemory selection_;
   kernels::GrowingDeviceMemory workspace_;
+  kernels::GrowingDeviceMemory chosen_;  // of a step, where how many tokens it keeps depends on it
 };
 
 }  // namespace

@@ -65,8 +65,6 @@ class HostDevice final : public ModelDevice {
     return {};
   }
 
-  bool DecodeSelectsElsewhere() const override { return false; }
-
  private:
   static size_t OutputSize(const model::AttentionCall& call) {
     return static_cast<size_t>(call.num_rows * call.facts->num_qo_heads * call.facts->v_head_dim);

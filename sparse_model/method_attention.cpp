@@ -388,8 +388,15 @@ class Methods final : public MethodAttention {
     // A choice by place looks at no tensor, nor does a dense layer.
     const bool dense = decode_.IsDenseLayer(decode_values_, call.layer);
     if (!decode_.spec().IsStatic() && !dense) {
+      ModelDevice::ChoosingStep chosen;
+      const bool wants_lse = call.wants_lse && !trace_lse_;  // that of every key is made in its place
+      Require(device->DecodeByMethod(call, first, decode_, decode_values_, wants_lse, &chosen), call, name);
+      if (chosen.made) {
+        pairs_.kept += whole.GroupSize() * chosen.num_kept;
+        return;
+      }
+      if (!chosen.why_not.empty()) Note(name + " selects on the CPU: " + chosen.why_not);
       Require(device->OnHost(call, &whole), call, name);
-      if (device->DecodeSelectsElsewhere()) Note(name + " selects on the CPU: it has no GPU kernel for this case");
     }
     kernels::DecodeStep step{.problem = StepFrom(whole, first), .first_token = first};
     const std::vector<const kernels::DecodeSelection*> lower = LowerLayers(call, first);

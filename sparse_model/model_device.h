@@ -7,6 +7,7 @@
 #include <string>
 
 #include "kernels/attention_problem.h"
+#include "kernels/decode_method.h"
 #include "kernels/decode_selection.h"
 #include "kernels/method.h"
 #include "kernels/run_options.h"
@@ -41,6 +42,24 @@ class ModelDevice {
     *attended = false;
     return {};
   }
+  // A step that chooses and attends where the model runs: what it did, and what choosing elsewhere is good for if it
+  // did nothing.
+  struct ChoosingStep {
+    bool made = false;
+    int64_t num_kept = 0;  // of what it made: tokens of all KV heads
+    // Of what it left: why the method selects elsewhere than the model runs, in a clause; empty where that is no other
+    // place.
+    std::string why_not;
+  };
+  // Makes the step into the call's o, and lse where it says so, if kernels here choose as the method does.
+  // `first_token` of the call's tokens is the first that the method sees. wants_lse: the call's lse has to be made.
+  virtual kernels::Status DecodeByMethod(const model::AttentionCall& /*call*/, int32_t /*first_token*/,
+                                         const kernels::DecodeMethod& /*method*/,
+                                         const kernels::ParameterValues& /*values*/, bool /*wants_lse*/,
+                                         ChoosingStep* step) {
+    *step = {};
+    return {};
+  }
   // Attends a step's selection into the call's o and lse. `first_token` of the call's tokens is the selection's token
   // 0.
   virtual kernels::Status Decode(const model::AttentionCall& call, int32_t first_token,
@@ -50,8 +69,6 @@ class ModelDevice {
   // What the last Prefill() or Decode() made, on the host, o in fp32 [num_qo_heads, num_rows, v_head_dim]; valid until
   // the next call.
   virtual kernels::Status Output(const model::AttentionCall& call, kernels::AttentionOutput* output) = 0;
-  // What of a method's work runs elsewhere than the model: "selects on the CPU", where that is another device.
-  virtual bool DecodeSelectsElsewhere() const = 0;
 };
 
 std::unique_ptr<ModelDevice> MakeHostDevice(const kernels::RunOptions& options);

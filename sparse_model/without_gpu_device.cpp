@@ -19,7 +19,6 @@ class NoGpu final : public ModelDevice {
   Status Decode(const model::AttentionCall&, int32_t, const kernels::DecodeSelection&) override { return Refusal(); }
   Status WholeLse(const model::AttentionCall&) override { return Refusal(); }
   Status Output(const model::AttentionCall&, kernels::AttentionOutput*) override { return Refusal(); }
-  bool DecodeSelectsElsewhere() const override { return true; }
 
  private:
   static Status Refusal() {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -38,8 +39,21 @@ class OnGpu {
     Upload(data.v, &v_);
   }
 
-  PassOutput Attend(MethodAttention& backend, int64_t first, int64_t rows, bool of_prompt) const {
-    return Attend([&](const model::AttentionCall& call) { backend.Attend(call); }, first, rows, of_prompt);
+  PassOutput Attend(MethodAttention& backend, int64_t first, int64_t rows, bool of_prompt,
+                    bool wants_lse = true) const {
+    return Attend(
+        [&](model::AttentionCall call) {
+          call.wants_lse = wants_lse;
+          backend.Attend(call);
+        },
+        first, rows, of_prompt);
+  }
+
+  // The model's keys and values become those of another sequence, in the same place.
+  void Replace(const SequenceData& by) const {
+    EXPECT_TRUE(kernels::CopyToDevice(by.k.data(), static_cast<int64_t>(by.k.size()), k_.get()).ok());
+    EXPECT_TRUE(kernels::CopyToDevice(by.v.data(), static_cast<int64_t>(by.v.size()), v_.get()).ok());
+    EXPECT_TRUE(kernels::CopyToDevice(by.q.data(), static_cast<int64_t>(by.q.size()), q_.get()).ok());
   }
 
   PassOutput Attend(const std::function<void(const model::AttentionCall&)>& attend, int64_t first, int64_t rows,
@@ -179,8 +193,156 @@ TEST(GpuAttention, SaysWhatSelectsOnTheCpu) {
   };
   EXPECT_THAT(notes(kCases[0]), IsEmpty());
   EXPECT_THAT(notes(kCases[1]), IsEmpty());
-  EXPECT_THAT(notes({"vertical-slash", "", "sparq", ""}), ElementsAre(HasSubstr("sparq selects on the CPU")));
+  EXPECT_THAT(notes({"vertical-slash", "", "sparq", ""}),
+              ElementsAre("sparq selects on the CPU: its GPU kernel leaves no log-sum-exp"));
+  EXPECT_THAT(notes({"vertical-slash", "", "sparq", "temperature=one"}),
+              ElementsAre("sparq selects on the CPU: it has no GPU kernel for these values"));
+  EXPECT_THAT(notes({"vertical-slash", "", "quest", "dense_layers=0"}), IsEmpty());
+  EXPECT_THAT(notes({"vertical-slash", "", "snap-kv", ""}),
+              ElementsAre("snap-kv selects on the CPU: it has no GPU kernel"));
   EXPECT_THAT(notes({"moba", "", "dense", ""}), ElementsAre(HasSubstr("moba selects on the CPU: it has no selector")));
+}
+
+// Steps of methods that choose where the model runs, over what they keep there, beside the same method on the host.
+// Nothing is copied to the host for them, and nothing selects there.
+struct ChoosingCase {
+  const char *decode, *values;
+  bool needs_no_lse;  // its step leaves none
+};
+constexpr ChoosingCase kChoosing[] = {{"sparq", "r=16,k=64,reallocate=0", true},
+                                      {"sparq", "r=16,k=64,reallocate=1", true},
+                                      {"quest", "budget=96,page_size=16,dense_layers=0", false},
+                                      {"quest", "budget=90,page_size=7,keep_newest=0,dense_layers=0", false}};
+
+// A backend on the GPU beside one on the host.
+class Both {
+ public:
+  Both(const ChoosingCase& one, const SequenceData& data)
+      : one_(one),
+        host_(AttendByMethods(Choose("dense", "", one.decode, one.values))),
+        gpu_(AttendByMethods(Choose("dense", "", one.decode, one.values))),
+        on_gpu_(data),
+        data_(&data) {}
+
+  void Pass(int64_t first, int64_t rows, bool of_prompt) {
+    const PassOutput expected = AttendOnHost(*host_, *data_, first, rows, of_prompt);
+    const PassOutput made = on_gpu_.Attend(*gpu_, first, rows, of_prompt, !one_.needs_no_lse);
+    EXPECT_LE(LargestRelativeDifference(made.o, expected.o), 2e-2f) << first << " + " << rows;
+    if (one_.needs_no_lse) return;
+    EXPECT_LE(LargestDifference(made.lse, expected.lse), 2e-3f) << first << " + " << rows;
+  }
+  void Steps(int64_t first, int64_t count) {
+    for (int64_t step = first; step < first + count; ++step) Pass(step, 1, false);
+  }
+  void Rewind(int64_t num_tokens) {
+    host_->Rewind(num_tokens);
+    gpu_->Rewind(num_tokens);
+  }
+  // The pass behind so many tokens failed.
+  void Abandon(int64_t num_tokens) {
+    host_->Abandon(num_tokens);
+    gpu_->Abandon(num_tokens);
+  }
+  void Replace(const SequenceData& by) {
+    on_gpu_.Replace(by);
+    data_ = &by;
+  }
+  void ExpectSamePairs() const {
+    EXPECT_EQ(gpu_->Pairs().seen, host_->Pairs().seen);
+    EXPECT_NEAR(static_cast<double>(gpu_->Pairs().kept), static_cast<double>(host_->Pairs().kept),
+                1e-3 * static_cast<double>(host_->Pairs().kept));
+    EXPECT_THAT(gpu_->Notes(), IsEmpty()) << "nothing selected on the CPU";
+  }
+
+ private:
+  const ChoosingCase one_;
+  std::unique_ptr<MethodAttention> host_, gpu_;
+  const OnGpu on_gpu_;
+  const SequenceData* data_;
+};
+
+TEST(GpuAttention, ChoosesWhereTheModelRuns) {
+  if (!HasGpu()) GTEST_SKIP() << "no usable GPU";
+  for (const ChoosingCase& one : kChoosing) {
+    for (const int32_t head_dim : {64, 128}) {
+      SCOPED_TRACE(std::string(one.decode) + ":" + one.values + ", " + std::to_string(head_dim));
+      const SequenceData data(LayerOf(head_dim), 600, /*bf16=*/true, 41);
+      Both both(one, data);
+      both.Pass(0, 530, true);
+      both.Steps(530, 20);
+      both.ExpectSamePairs();
+    }
+  }
+}
+
+// What is kept is that of the tokens that are there: of another answer to the same prompt, of a prompt that goes on, of
+// a pass that failed and comes again with another token, and of another sequence in the same place.
+TEST(GpuAttention, WhatAStepKeepsFollowsTheModelsCache) {
+  if (!HasGpu()) GTEST_SKIP() << "no usable GPU";
+  for (const ChoosingCase& one : kChoosing) {
+    SCOPED_TRACE(std::string(one.decode) + ":" + one.values);
+    const SequenceData data(LayerOf(64), 600, /*bf16=*/true, 42), other(LayerOf(64), 600, /*bf16=*/true, 43);
+    SequenceData changed = data;  // in one token
+    for (int64_t head = 0; head < 2; ++head) {
+      for (auto [to, from] : {std::pair{&changed.k, &other.k}, std::pair{&changed.v, &other.v}})
+        std::copy_n(from->begin() + (head * 600 + 478) * 128, 128, to->begin() + (head * 600 + 478) * 128);
+    }
+    Both both(one, data);
+    both.Pass(0, 400, true);
+    both.Steps(400, 5);
+    both.Rewind(400);
+    both.Steps(400, 5);
+    both.Rewind(0);
+    both.Replace(other);
+    both.Pass(0, 400, true);
+    both.Steps(400, 5);
+    both.Pass(405, 60, false);  // tokens that nobody announced
+    both.Steps(465, 5);
+    both.Rewind(467);
+    both.Steps(467, 8);
+    both.Rewind(0);
+    both.Replace(data);
+    both.Pass(0, 475, true);  // as many tokens as there were
+    both.Steps(475, 4);
+    both.Abandon(478);
+    both.Replace(changed);
+    both.Steps(478, 4);
+    // A shorter prompt.
+    both.Rewind(0);
+    both.Replace(other);
+    both.Pass(0, 70, true);
+    both.Steps(70, 4);
+  }
+}
+
+TEST(GpuAttention, ChoosesInTheWindowOfALayer) {
+  if (!HasGpu()) GTEST_SKIP() << "no usable GPU";
+  model::AttentionLayer layer = LayerOf(64);
+  layer.window = 200;
+  for (const ChoosingCase& one : kChoosing) {
+    SCOPED_TRACE(std::string(one.decode) + ":" + one.values);
+    const SequenceData data(layer, 300, /*bf16=*/true, 44);
+    Both both(one, data);
+    both.Pass(0, 195, true);
+    both.Steps(195, 10);  // the window moves
+    both.Pass(205, 60, false);
+    both.Steps(265, 5);
+    both.ExpectSamePairs();
+  }
+}
+
+// A trace's log-sum-exp counts every key: that of the step is not needed.
+TEST(GpuAttention, ChoosesThereForATrace) {
+  if (!HasGpu()) GTEST_SKIP() << "no usable GPU";
+  const SequenceData data(LayerOf(64), 300, /*bf16=*/true, 45);
+  const OnGpu on_gpu(data);
+  MethodChoice choice = Choose("dense", "", "sparq", "k=16");
+  choice.trace_lse = true;
+  const auto backend = AttendByMethods(choice);
+  on_gpu.Attend(*backend, 0, 290, true);
+  for (int64_t step = 290; step < 294; ++step) on_gpu.Attend(*backend, step, 1, false);
+  EXPECT_THAT(backend->Notes(), IsEmpty());
+  ExpectAlike(data, choice, "a trace");
 }
 
 TEST(GpuAttention, TakesSinksAndValuesOfAnotherHeadDim) {

@@ -60,10 +60,11 @@ class MethodAttention : public model::AttentionBackend {
 // queries, as many as it asks for and at most 1024 of those that ask for all; prefill methods choose without knowing of
 // a window, and all without sinks, as they do in comparisons; the executor keeps to both.
 //
-// For a model on a GPU the prefill method's own selector there chooses, if it has one that takes the layer; everything
-// else chooses on the CPU, over a copy of Q, K and V, which costs a second cache in host memory (Notes()). Attend()
-// throws UsageError with the method's sentence where it refuses a problem, DeviceError for what the GPU's executors do
-// not take and for a build without CUDA.
+// For a model on a GPU the prefill method's own selector there chooses, and the decode method's own step, if it has one
+// that takes the layer; what such a step keeps beside the model's cache lies on the GPU as well. Everything else
+// chooses on the CPU, over a copy of Q, K and V, which costs a second cache in host memory (Notes()). Attend() throws
+// UsageError with the method's sentence where it refuses a problem, DeviceError for what the GPU's executors do not
+// take and for a build without CUDA.
 std::unique_ptr<MethodAttention> AttendByMethods(const MethodChoice& choice);
 
 }  // namespace headscope::sparse_model
