@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times decode steps over selections beside the dense one (bf16, head_dim 128): random pages and tokens, and Quest; and
-// dense and paged steps of heads with sinks.
+// Times decode steps over selections beside the dense one (bf16, head_dim 128): random pages and tokens, and Quest;
+// dense and paged steps of heads with sinks; and the upkeep of what Quest and SparQ keep, of a whole cache and a token.
 // Cold L2 (512 MiB written before each run), CUDA events, medians, the rows in an order shuffled in each round.
 //
 //   decode_bench [--shape BATCH:QO_HEADS:KV_HEADS:TOKENS]... [--keep TOKENS] [--repeats N] [--clean-l2 1]
@@ -196,6 +196,19 @@ void Measure(const Shape& shape, int32_t keep, int repeats, bool clean_l2) {
   rows.push_back({"bounds, a token more", 0.0, [&] {
                     Check(UpdatePageBoundsCuda(problem, quest.page_size, problem.seq_k - 1, page_bounds, nullptr));
                   }});
+  const int64_t stride = (int64_t{shape.seq_k} + 63) / 64 * 64;
+  const DeviceMemory components = Allocate(lists * kHeadDim * stride * 2), mean = Allocate(lists * kHeadDim * 4);
+  const TransposedKeys transposed{components.get(), shape.num_kv_heads * kHeadDim * stride, kHeadDim * stride, stride};
+  const size_t upkeep_bytes = UpdateSparqWorkspaceBytes(problem);
+  const DeviceMemory upkeep = Allocate(static_cast<int64_t>(upkeep_bytes));
+  const auto sparq_row = [&](const char* name, int32_t first_token, double bytes) {
+    rows.push_back({name, bytes, [&, first_token] {
+                      Check(UpdateSparqCuda(problem, first_token, transposed, static_cast<float*>(mean.get()),
+                                            upkeep.get(), upkeep_bytes, nullptr));
+                    }});
+  };
+  sparq_row("SparQ's copy and mean", 0, 6.0 * static_cast<double>(cache));
+  sparq_row("the same, a token more", problem.seq_k - 1, 0.0);
   quest_row("quest", quest, bounds_bytes + kept_bytes);
   quest_row("quest, one page", {.budget = 1}, bounds_bytes);
   TimeInTurn(repeats, clean_l2, &rows);
