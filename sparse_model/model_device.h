@@ -42,13 +42,12 @@ class ModelDevice {
     *attended = false;
     return {};
   }
-  // A step that chooses and attends where the model runs: what it did, and what choosing elsewhere is good for if it
-  // did nothing.
+  // What became of a step that a method may choose for where the model runs.
   struct ChoosingStep {
     bool made = false;
-    int64_t num_kept = 0;  // of what it made: tokens of all KV heads
-    // Of what it left: why the method selects elsewhere than the model runs, in a clause; empty where that is no other
-    // place.
+    int64_t num_kept = 0;  // where it was made: tokens of all KV heads
+    // Where it was not: why the method selects elsewhere, in a clause; empty where it selects on the model's device all
+    // the same.
     std::string why_not;
   };
   // Makes the step into the call's o, and lse where it says so, if kernels here choose as the method does.

@@ -186,3 +186,4 @@ constexpr int UpkeepSharedBytes(int head_dim) {
 }  // namespace headscope::kernels::decode
 
 #undef HEADSCOPE_UNROLL
+#undef HEADSCOPE_PRAGMA

@@ -74,7 +74,7 @@ class CudaDecodeStep {
 };
 
 // Attends a selection of the caller's, by AttendSelectionCuda: what it needs is known to the caller, and it keeps and
-// chooses nothing. Dense decode is the selection of everything.
+// chooses nothing. Dense decode is the selection of everything; its scratch memory is not another selection's.
 class CudaSelectionStep final : public CudaDecodeStep {
  public:
   explicit CudaSelectionStep(const CudaSelection& selection) : selection_(selection) {}
@@ -123,8 +123,9 @@ inline Status PlanCudaDecodeSteps(const DecodeMethod& method, const ParameterVal
   if (method.IsDenseLayer(values, problem.layer)) return {StatusCode::kUnsupported, "it leaves this layer dense"};
   const CudaStepMaker maker = FindCudaStepMaker(method);
   if (maker == nullptr) return {StatusCode::kUnsupported, "it has no GPU kernel"};
-  // Not all launches that choose leave what such a method learns from.
+  // Launches know one step, and not all that choose leave what such a method learns from.
   if (method.spec().reads_output) return {StatusCode::kUnsupported, "it learns from each step's output"};
+  if (method.spec().needs_history) return {StatusCode::kUnsupported, "it chooses by the steps before as well"};
   fused::Call call{method, values, problem, if_slower};
   if (Status status = maker(&call); !status.ok()) return status;
   *steps = std::move(call.steps);
