@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/version.h"
 #include "commands/command.h"
 #include "data/trace_files.h"
 #include "manual/completions.h"
@@ -56,7 +57,7 @@ bool ShowHelp(const CLI::App& app) {
 
 int Main(int argc, char** argv) {
   CLI::App app("headscope: what every attention head does, and what sparse attention would keep of it", "headscope");
-  app.set_version_flag("--version", std::string("headscope ") + HEADSCOPE_VERSION);
+  app.set_version_flag("--version", std::string("headscope ") + Version());
   app.require_subcommand(0, 1);
   std::string open_path;
   app.add_option("path", open_path, "Trace or model folder to open in the window")->type_name("TRACE|MODEL_DIR");
@@ -121,7 +122,7 @@ int Main(int argc, char** argv) {
   if (man_page || !shell.empty()) {
     action = [&] {
       const ProgramText text = Describe(app);
-      WriteText(man_page ? ManPage(text, HEADSCOPE_VERSION) : Completions(text, shell), "", false);
+      WriteText(man_page ? ManPage(text, Version()) : Completions(text, shell), "", false);
       return kDone;
     };
   }

@@ -38,7 +38,8 @@ class CairoPainter {
 }  // namespace
 
 void PaintWithCairo(const HeadMap& map, int32_t width, int32_t height, const std::string& path) {
-  PaintFile(path, map.title, MapPageWidth(width), MapPageHeight(height), [&](cairo_t* cairo) {
+  const MapPage page = LayOutMapPage(map, width, height);
+  PaintFile(path, map.caption.title, page.width, page.height, [&](cairo_t* cairo) {
     CairoPainter painter(cairo);
     DrawMapOn(painter, map, width, height);
   });

@@ -3,7 +3,9 @@
 // same.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,26 +25,47 @@ struct MapSwatch {
   std::string label;
 };
 
+// A stretch of an axis, 0..1 from its upper or left end.
+struct MapStretch {
+  double begin = 0, end = 0;
+};
+
+// The curves beside a map.
+struct MapCurves {
+  std::vector<double> keys, rows;  // a bar's length per texel column and row, 0..1; NaN: there is none
+  std::vector<double> kept;        // beside the rows' bars: the least that a method keeps of a texel row; NaN: nothing
+  std::array<std::string, 3> key_marks;  // what the keys' bars are at no length, at half and at all of it
+  std::string key_text, row_text;        // what they show
+};
+
 struct HeadMap {
-  std::string title;
+  MapCaption caption;
   Ground ground;
   int64_t num_rows = 0, num_columns = 0;  // texels
   std::vector<Rgb> texels;                // [num_rows, num_columns]
+  std::vector<bool> hatched;              // where there are no pairs, whatever texels has
   // The colour bar; without marks there is none, and `swatches` say what the colours mean.
   const Palette* palette = nullptr;
+  std::array<std::string, 2> bar_title;
   std::vector<MapMark> bar_marks;
   std::vector<MapSwatch> swatches;
   NamedDevice device = NamedCpu();
   // What the axes span, and the token of each query in view.
   int64_t row_begin = 0, column_begin = 0, column_end = 0;
   std::vector<int32_t> row_positions;
+  // A task's answer along the keys' and along the queries' axis.
+  std::vector<MapStretch> key_answers, row_answers;
+  std::optional<MapCurves> curves;
 
   // At most about so many marks; the row's are labelled by the query's token.
   std::vector<MapMark> ColumnMarks(int most) const;
   std::vector<MapMark> RowMarks(int most) const;
   // The colour of a pixel of a picture of this size: a texel may be several pixels wide.
   Rgb PixelAt(int64_t x, int64_t y, int64_t width, int64_t height) const {
-    return texels[static_cast<size_t>(y * num_rows / height * num_columns + x * num_columns / width)];
+    const auto texel = static_cast<size_t>(y * num_rows / height * num_columns + x * num_columns / width);
+    if (!hatched[texel]) return texels[texel];
+    constexpr int64_t kPeriod = 12;  // pixels, as the window's shader has it (ui/canvas/map_shader.h)
+    return (x - y) % kPeriod == 0 ? ground.stripe : ground.hatch;
   }
 };
 

@@ -96,12 +96,12 @@ class SvgPainter {
 void PaintSvg(const HeadMap& map, int32_t width, int32_t height, const std::string& path) {
   SvgPainter painter;
   DrawMapOn(painter, map, width, height);
-  const std::string page_width = ShortestNumber(MapPageWidth(width)),
-                    page_height = ShortestNumber(MapPageHeight(height));
+  const MapPage page = LayOutMapPage(map, width, height);
+  const std::string page_width = ShortestNumber(page.width), page_height = ShortestNumber(page.height);
   std::ofstream file(path, std::ios::binary);
   file << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << page_width << "pt\" height=\"" << page_height
        << "pt\" viewBox=\"0 0 " << page_width << ' ' << page_height
-       << "\" font-family=\"DejaVu Sans, Arial, sans-serif\">\n<title>" << EscapeHtml(Printable(map.title))
+       << "\" font-family=\"DejaVu Sans, Arial, sans-serif\">\n<title>" << EscapeHtml(Printable(map.caption.title))
        << "</title>\n"
        << painter.svg() << "</svg>\n";
   file.close();

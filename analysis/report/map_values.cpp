@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
+#include <utility>
 
 #include "analysis/compare.h"
 #include "base/check_status.h"
@@ -55,11 +57,45 @@ MapValues InStrips(const HeadTensors& head, const TexelEdges& edges, const Rende
   return map;
 }
 
+// Sums of the curves beside a map, strip by strip.
+class ProfileSums {
+ public:
+  explicit ProfileSums(const TexelEdges& edges)
+      : mass_(static_cast<size_t>(edges.NumColumns())), pairs_(static_cast<size_t>(edges.NumColumns())) {}
+
+  void Add(const TexelGrid& grid, const TexelEdges& strip) {
+    for (int64_t row = 0; row < grid.num_rows; ++row) {
+      double mass = 0;
+      for (int64_t column = 0; column < grid.num_columns; ++column) {
+        const auto texel = static_cast<size_t>(row * grid.num_columns + column);
+        mass += grid.sum_p[texel];
+        mass_[static_cast<size_t>(column)] += grid.sum_p[texel];
+        pairs_[static_cast<size_t>(column)] += grid.pairs[texel];
+      }
+      const auto slot = static_cast<size_t>(row);
+      row_mass_.push_back(mass / static_cast<double>(strip.rows[slot + 1] - strip.rows[slot]));
+    }
+  }
+  void MoveTo(MapValues* map) {
+    map->row_mass = std::move(row_mass_);
+    for (size_t column = 0; column < mass_.size(); ++column)
+      map->key_mean.push_back(pairs_[column] == 0 ? kNothing : mass_[column] / static_cast<double>(pairs_[column]));
+  }
+
+ private:
+  std::vector<double> mass_, row_mass_;
+  std::vector<int64_t> pairs_;
+};
+
+// `sums`: the head's curves are wanted, too, from the same pass; null: they are not.
 std::vector<double> ScoreValues(const HeadTensors& head, TileReduction reduction, const TexelEdges& edges,
-                                bool* all_on_gpu) {
+                                bool* all_on_gpu, ProfileSums* sums = nullptr) {
+  const std::array reductions = {reduction, TileReduction::kMean};
+  const size_t count = sums == nullptr || reduction == TileReduction::kMean ? 1 : 2;
   TexelGrid grid;
-  AccumulateTexels(head, edges, {&reduction, 1}, 0, {}, &grid);
+  AccumulateTexels(head, edges, std::span(reductions).first(count), 0, {}, &grid);
   *all_on_gpu &= grid.on_gpu;
+  if (sums != nullptr) sums->Add(grid, edges);
   std::vector<double> values;
   for (size_t i = 0; i < grid.pairs.size(); ++i) {
     values.push_back(
@@ -179,11 +215,11 @@ void CheckIndex(const HeadTensors& head, const kernels::SparseIndexView* index) 
 }
 
 MapValues OtherValues(const HeadTensors& head, const HeadTensors& other, const RenderRequest& request,
-                      const TexelEdges& edges) {
+                      const TexelEdges& edges, ProfileSums* sums) {
   bool all_on_gpu = true;
   return InStrips(head, edges, request, [&](const TexelEdges& strip) {
     std::vector<double> values = ScoreValues(other, request.reduction, strip, &all_on_gpu);
-    const std::vector<double> here = ScoreValues(head, request.reduction, strip, &all_on_gpu);
+    const std::vector<double> here = ScoreValues(head, request.reduction, strip, &all_on_gpu, sums);
     for (size_t i = 0; i < values.size(); ++i) values[i] -= here[i];  // NaN where either has no pairs
     return values;
   });
@@ -232,17 +268,27 @@ MapValues ComputeMapValues(const HeadTensors& head, const RenderSources& sources
   const TileReduction reduction = request.reduction;
   const ViewKind view = request.view;
   const kernels::SparseIndexView* const index = sources.index;
+  if (request.profiles && (view == ViewKind::kMask || view == ViewKind::kDifference))
+    throw UsageError({.field = "profiles",
+                      .problem = "they are beside a map of probabilities, and this one shows none",
+                      .remedy = "leave them out, or choose another view"});
+  ProfileSums sums(edges);
+  ProfileSums* const wanted = request.profiles ? &sums : nullptr;
   if (view == ViewKind::kOther) {
     PartInCommon(head, sources.other);
-    return OtherValues(head, *sources.other, request, edges);
+    MapValues map = OtherValues(head, *sources.other, request, edges, wanted);
+    if (wanted != nullptr) sums.MoveTo(&map);
+    return map;
   }
   if (view != ViewKind::kScores) CheckIndex(head, index);
   if (view == ViewKind::kMask) return MaskValues(head, *index, edges);  // counted, not computed
   if (view != ViewKind::kDifference) {
     if (view == ViewKind::kOverlap) CheckIndex(head, sources.other_index);
     bool all_on_gpu = true;
-    MapValues map = InStrips(head, edges, request,
-                             [&](const TexelEdges& strip) { return ScoreValues(head, reduction, strip, &all_on_gpu); });
+    MapValues map = InStrips(head, edges, request, [&](const TexelEdges& strip) {
+      return ScoreValues(head, reduction, strip, &all_on_gpu, wanted);
+    });
+    if (wanted != nullptr) sums.MoveTo(&map);
     if (all_on_gpu) map.device = head.gpu_device;
     if (view == ViewKind::kOverlay || view == ViewKind::kLost) map.kept = MaskValues(head, *index, edges).values;
     if (view == ViewKind::kOverlap) map.kept_by = OverlapShares(*index, *sources.other_index, head, edges);

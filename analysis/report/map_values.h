@@ -24,6 +24,9 @@ struct MapValues {
   // Of kOverlap, beside the probability: shares that the first keeps alone, the second alone, and both.
   std::vector<std::array<double, kNumKeptBy>> kept_by{};
   NamedDevice device = NamedCpu();  // where they were computed
+  // Of RenderRequest::profiles: per texel column the mean probability of its pairs, NaN without one; per texel row the
+  // mean over its rows of the mass on the map's columns. Of kOther the head's own.
+  std::vector<double> key_mean{}, row_mass{};
 };
 
 // How many rows and columns, from the first ones on, two heads have in common: of prompts of different lengths, those
@@ -36,7 +39,7 @@ CommonPart PartInCommon(const HeadTensors& head, const HeadTensors* other);
 
 // `edges` inside the map, and for kOther inside the common part; view, reduction and stop and progress of the request
 // are used. Throws CancelledError, and UsageError when the view needs an index of this head, or a head like it, and has
-// none.
+// none, or has no profiles.
 MapValues ComputeMapValues(const HeadTensors& head, const RenderSources& sources, const RenderRequest& request,
                            const TexelEdges& edges);
 

@@ -26,10 +26,6 @@ namespace {
 constexpr double kScoreDecades = 6;
 constexpr double kDifferenceDecades = 4;
 
-bool IsSigned(ViewKind view) {
-  return view == ViewKind::kDifference || view == ViewKind::kOther;
-}
-
 // From a value to a place on the colour map, and the marks of the colour bar.
 class ColorScale {
  public:
@@ -49,6 +45,14 @@ class ColorScale {
     range_.maximum_log2 = static_cast<float>(std::log2(largest));
     range_.minimum_log2 = logarithmic_ ? static_cast<float>(std::log2(largest) - decades * std::log2(10.0))
                                        : -std::numeric_limits<float>::infinity();
+  }
+
+  // Of a probability, where the view's values are differences, too.
+  double PlaceOfProbability(double probability) const {
+    return static_cast<double>(ScalePosition(static_cast<float>(std::log2(probability)), range_, logarithmic_));
+  }
+  double ProbabilityAt(double place) const {
+    return std::exp2(static_cast<double>(ScaleValue(static_cast<float>(place), range_, logarithmic_)));
   }
 
   double Place(double value) const {
@@ -132,13 +136,6 @@ std::vector<int64_t> CutEvenly(int64_t begin, int64_t end, int64_t pixels) {
   return edges;
 }
 
-// Of a cut trace: how much of the drawn rows' mass is on tokens that are not there to be drawn. Empty for a whole one.
-std::string OutsideText(const HeadTensors& head, const Region& region, const std::stop_token& stop) {
-  if (head.first_token == 0) return {};
-  const double outside = MeanOutsideMass(head, MassInTrace(head, 0, stop), region.row_begin, region.row_end);
-  return outside > 0 ? FormatNumber(", %.3g of the mass outside", outside) : std::string();
-}
-
 // As the window's shader colours them (ui/canvas/map_shader.h).
 Rgb Mixed(const std::array<double, 3>& a, const std::array<double, 3>& b, double part_of_b) {
   const auto channel = [&](size_t i) {
@@ -177,28 +174,82 @@ Rgb OverlapColor(Rgb color, double place, const std::array<double, kNumKeptBy>& 
   return Mixed({nobody, nobody, nobody}, who, std::sqrt(std::min(share, 1.0)));
 }
 
-std::string Title(const HeadTensors& head, const RenderRequest& request, const std::string& outside) {
-  const std::string by = request.reduction == TileReduction::kMean ? "mean of a pixel" : "maximum of a pixel";
-  std::string text = "head ";
-  text += HeadName(head.id);
-  switch (request.view) {
-    case ViewKind::kScores:
-      return text + ": attention probability, " + by + outside;
-    case ViewKind::kMask:
-      return text + ": kept share of the pairs of a pixel";
-    case ViewKind::kOverlay:
-      return text + ": attention probability, " + by + "; grey: left out" + outside;
-    case ViewKind::kLost:
-      return text + ": attention probability, " + by + "; grey: kept" + outside;
-    case ViewKind::kOther:
-      return text + ": probability of the other head minus this one's, " + by + outside;
-    case ViewKind::kOverlap:
-      return text + ": which method keeps a pair, brighter for higher probability" + outside;
-    case ViewKind::kDifference:
-      break;
+// Where the spans lie along an axis whose places are `at` of a token, within 0..1.
+template <typename Place>
+std::vector<MapStretch> Stretches(const std::vector<TokenSpan>& spans, const Place& at) {
+  std::vector<MapStretch> stretches;
+  for (const TokenSpan& span : spans) {
+    const MapStretch stretch{std::clamp(at(span.begin), 0.0, 1.0), std::clamp(at(span.end), 0.0, 1.0)};
+    if (stretch.begin < stretch.end) stretches.push_back(stretch);  // in view, and of the queries some were recorded
   }
-  return text + ": sparse minus dense probability, " +
-         (request.reduction == TileReduction::kMean ? "mean of a pixel" : "largest of a pixel") + outside;
+  return stretches;
+}
+
+void MarkAnswers(const std::vector<TokenSpan>& answers, HeadMap* map) {
+  const auto begin = static_cast<double>(map->column_begin), end = static_cast<double>(map->column_end);
+  map->key_answers =
+      Stretches(answers, [&](int64_t token) { return (static_cast<double>(token) - begin) / (end - begin); });
+  const std::vector<int32_t>& rows = map->row_positions;
+  map->row_answers = Stretches(answers, [&](int64_t token) {
+    const auto first = std::lower_bound(rows.begin(), rows.end(), token);
+    return static_cast<double>(first - rows.begin()) / static_cast<double>(rows.size());
+  });
+}
+
+// The curves beside the map. `edges` and `values` are the map's.
+MapCurves CurvesOf(const MapValues& values, const TexelEdges& edges, const std::vector<float>* kept_mass,
+                   const ColorScale& scale) {
+  MapCurves curves;
+  std::optional<ProfilePeak> key_peak;
+  double most = 0;
+  for (size_t i = 0; i < values.key_mean.size(); ++i) {
+    const double mean = values.key_mean[i];
+    curves.keys.push_back(std::isnan(mean) ? mean : scale.PlaceOfProbability(mean));
+    if (!std::isnan(mean) && (!key_peak || static_cast<float>(mean) > key_peak->value))
+      key_peak = ProfilePeak{static_cast<float>(mean), edges.columns[i], edges.columns[i + 1]};
+  }
+  for (size_t i = 0; i < values.row_mass.size(); ++i) {
+    curves.rows.push_back(std::clamp(values.row_mass[i], 0.0, 1.0));
+    most = std::max(most, values.row_mass[i]);
+    if (kept_mass == nullptr) continue;
+    // The row that loses most must not hide.
+    const float least = *std::min_element(kept_mass->begin() + edges.rows[i], kept_mass->begin() + edges.rows[i + 1]);
+    curves.kept.push_back(std::clamp(static_cast<double>(least), 0.0, 1.0));
+  }
+  constexpr std::array kPlaces = {0.0, 0.5, 1.0};
+  for (size_t i = 0; i < kPlaces.size(); ++i)
+    curves.key_marks[i] = (kPlaces[i] == 1 ? "p = " : "") + FormatProbability(scale.ProbabilityAt(kPlaces[i]));
+  curves.key_text = DescribeKeyProfile(key_peak);
+  curves.row_text = "max " + FormatProbability(most).substr(0, 4);
+  return curves;
+}
+
+MapOnShow WhatIsOnShow(const HeadTensors& head, const RenderSources& sources, const RenderRequest& request,
+                       const HeadMap& map) {
+  MapOnShow shown;
+  shown.view = request.view;
+  shown.head = head.id;
+  shown.kv_head = head.kv_head;
+  shown.source = sources.source;
+  shown.source.num_tokens = head.num_tokens;
+  shown.source.first_token = head.first_token;
+  shown.first_query = map.row_positions.front();
+  shown.last_query = map.row_positions.back();
+  shown.first_key = map.column_begin;
+  shown.last_key = map.column_end - 1;
+  shown.reduction = request.reduction;
+  shown.logarithmic = request.logarithmic;
+  shown.profiles = request.profiles;
+  shown.causal = !head.bidirectional;
+  shown.answers = !map.key_answers.empty() || !map.row_answers.empty();
+  shown.method = sources.method;
+  shown.other_method = sources.other_method;
+  shown.overlap = sources.overlap;
+  if (sources.other != nullptr) shown.other_head = sources.other->id;
+  shown.other_trace = sources.other_trace;
+  if (head.first_token > 0)
+    shown.outside_mass = MeanOutsideMass(head, MassInTrace(head, 0, request.stop), 0, head.num_rows);
+  return shown;
 }
 
 }  // namespace
@@ -226,11 +277,11 @@ std::vector<MapMark> HeadMap::RowMarks(int most) const {
 
 HeadMap MakeHeadMap(const HeadTensors& head, const RenderSources& sources, const RenderRequest& request) {
   Region region = ResolveRegion(head, request);
-  std::string shorter;
+  int64_t compared_rows = 0;
   if (request.view == ViewKind::kOther) {
     const CommonPart part = PartInCommon(head, sources.other);
     region = Within(part, region, head);
-    if (part.is_shorter) shorter = ", of the first " + GroupThousands(part.num_rows) + " queries, which both have";
+    if (part.is_shorter) compared_rows = part.num_rows;
   }
   // A signed quantity needs a map with a middle, whatever was asked for.
   const std::string name = IsSigned(request.view) ? "coolwarm" : request.color_map;
@@ -251,7 +302,8 @@ HeadMap MakeHeadMap(const HeadTensors& head, const RenderSources& sources, const
   const ColorScale scale(values, request);
   for (size_t i = 0; i < values.values.size(); ++i) {
     const double value = values.values[i];
-    if (std::isnan(value)) {
+    map.hatched.push_back(std::isnan(value));
+    if (map.hatched.back()) {
       map.texels.push_back(map.ground.no_pairs);
       continue;
     }
@@ -263,18 +315,23 @@ HeadMap MakeHeadMap(const HeadTensors& head, const RenderSources& sources, const
     map.texels.push_back(color);
   }
   if (request.view == ViewKind::kOverlap) {
-    constexpr std::array kNames = {"first only", "second only", "both"};
+    constexpr std::array kNames = {"1 only", "2 only", "both"};
     for (size_t by = 0; by < kNumKeptBy; ++by) map.swatches.push_back({kKeptByColors[by], kNames[by]});
   } else {
     map.palette = &colors->palette;
     map.bar_marks = scale.Marks();
   }
-  map.title = Title(head, request,
-                    request.view == ViewKind::kMask ? shorter : shorter + OutsideText(head, region, request.stop));
   map.row_begin = region.row_begin;
   map.column_begin = region.column_begin;
   map.column_end = region.column_end;
   map.row_positions.assign(head.row_positions.begin() + region.row_begin, head.row_positions.begin() + region.row_end);
+  MarkAnswers(sources.answers, &map);
+  const bool masked = request.view != ViewKind::kScores && request.view != ViewKind::kOther;
+  if (request.profiles) map.curves = CurvesOf(values, edges, masked ? sources.kept_mass : nullptr, scale);
+  MapOnShow shown = WhatIsOnShow(head, sources, request, map);
+  shown.compared_rows = compared_rows;
+  map.caption = DescribeMap(shown);
+  if (map.palette != nullptr) map.bar_title = DescribeColorBar(shown);
   return map;
 }
 

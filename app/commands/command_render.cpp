@@ -11,13 +11,11 @@
 #include <optional>
 #include <stop_token>
 
-#include "analysis/compare.h"
 #include "analysis/figure_drawing.h"
 #include "analysis/figures.h"
 #include "analysis/report.h"
 #include "analysis/result_files.h"
 #include "analysis/types/color_map.h"
-#include "base/check_status.h"
 #include "base/device.h"
 #include "base/errors.h"
 #include "base/file_format.h"
@@ -25,6 +23,7 @@
 #include "choices/figure_traces.h"
 #include "choices/head_results.h"
 #include "choices/head_selection.h"
+#include "choices/map_parts.h"
 #include "choices/method_choice.h"
 #include "commands/command.h"
 #include "commands/common_options.h"
@@ -53,7 +52,7 @@ struct RenderArguments {
                            color_map = "inferno", ground = "light", method, range, output;
   std::string other_trace, other_head, other_method;  // what the view compares with
   Device device = kCpu;
-  bool force = false, quiet = false;
+  bool profiles = false, force = false, quiet = false;
 };
 
 template <typename T>
@@ -151,19 +150,15 @@ analysis::ValueRange ParseValueRange(const std::string& text) {
 }
 
 // The mask of a method on a head, which is `typed` in `field`.
-std::shared_ptr<const kernels::SparseIndex> MaskOf(const analysis::HeadTensors& head, const std::string& trace,
-                                                   const std::string& typed, const std::string& field,
-                                                   const std::stop_token& stop) {
+std::unique_ptr<const MapMask> MaskOf(const analysis::HeadTensors& head, const std::string& trace,
+                                      const std::string& typed, const std::string& field, const std::stop_token& stop) {
   const MethodChoice choice = ParseMethod(typed, field);
   if (choice.prefill == nullptr)
     throw UsageError({.field = field,
                       .value = typed,
                       .problem = "it is a decode method and has no map to draw",
                       .remedy = "choose a prefill method"});
-  analysis::MaskPreview preview;
-  CheckStatus(analysis::PreviewMask(head, *choice.prefill, choice.values, 0, stop, &preview),
-              trace + ", head " + HeadText(head.id) + ", " + choice.name);
-  return preview.index;
+  return MakeMapMask(head, choice, trace + ", head " + HeadText(head.id) + ", " + choice.name, stop);
 }
 
 analysis::HeadId OneHead(const std::string& text, const data::TraceReader& trace, const std::string& field) {
@@ -233,6 +228,7 @@ int RunRender(RenderArguments arguments) {
                       .remedy = "choose from " + Listed(analysis::ColorMaps(), &analysis::ColorMap::name)});
   }
   request.color_map = arguments.color_map;
+  request.profiles = arguments.profiles;
   if (!arguments.range.empty()) request.range = ParseValueRange(arguments.range);
   FormatOfOutput(arguments.output, std::array{FileFormat::kPng, FileFormat::kSvg, FileFormat::kPdf});
   CheckOutputTarget(arguments.output, arguments.force, {arguments.trace, arguments.other_trace});
@@ -253,18 +249,13 @@ int RunRender(RenderArguments arguments) {
 
   const std::stop_token stop = StopOnInterrupt();
   analysis::RenderSources sources;
-  std::shared_ptr<const kernels::SparseIndex> index, other_index;
-  kernels::SparseIndexView view, other_view;
-  if (!arguments.method.empty()) {
-    index = MaskOf(*head, arguments.trace, arguments.method, "method", stop);
-    view = index->View();
-    sources.index = &view;
-  }
-  if (!arguments.other_method.empty()) {
-    other_index = MaskOf(*head, arguments.trace, arguments.other_method, "other-method", stop);
-    other_view = other_index->View();
-    sources.other_index = &other_view;
-  }
+  sources.source = MapSourceOf(trace);
+  sources.answers = AnswersOf(trace);
+  std::unique_ptr<const MapMask> mask, other_mask;
+  if (!arguments.method.empty()) mask = MaskOf(*head, arguments.trace, arguments.method, "method", stop);
+  if (!arguments.other_method.empty())
+    other_mask = MaskOf(*head, arguments.trace, arguments.other_method, "other-method", stop);
+  if (mask != nullptr) AddMasks(*mask, other_mask.get(), stop, &sources);
   analysis::HeadTensorsPtr other;
   if (request.view == ViewKind::kOther) {
     const data::TraceReader beside(arguments.other_trace.empty() ? arguments.trace : arguments.other_trace);
@@ -272,6 +263,7 @@ int RunRender(RenderArguments arguments) {
     other = analysis::LoadHeadForMap(beside, OneHead(of, beside, "other-head"), arguments.device);
     notes.Look(*other, beside);
     sources.other = other.get();
+    if (!arguments.other_trace.empty()) sources.other_trace = MapSourceOf(beside).trace;
   }
   OutputFile output(arguments.output, arguments.force);
   NamedDevice device = NamedCpu();
@@ -352,6 +344,9 @@ void AddRenderCommand(CLI::App& app, Action& action) {
       ->add_option("--ground", arguments->ground,
                    "Background of a map or figure: light (white, for paper) or dark (like the window)")
       ->capture_default_str();
+  command->add_flag("--profiles", arguments->profiles,
+                    "Beside the map: what each query spends on the keys in view (and what the method keeps of it), and "
+                    "what each key receives; of views of probabilities");
   AddDeviceOption(command, &arguments->device, "a GPU takes heads recorded in bf16 or fp16");
   AddOutputOptions(command, &arguments->output, &arguments->force,
                    "Picture to write: .png, .svg or .pdf; for a figure also its numbers as .json or .csv");

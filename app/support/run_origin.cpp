@@ -5,6 +5,8 @@
 #include <ctime>
 #include <filesystem>
 
+#include "base/version.h"
+
 namespace headscope::app {
 
 analysis::RunOrigin OriginOf(const data::TraceReader& trace) {
@@ -13,7 +15,7 @@ analysis::RunOrigin OriginOf(const data::TraceReader& trace) {
   const std::filesystem::path absolute = std::filesystem::absolute(trace.path(), error);
   origin.trace = error ? trace.path() : absolute.lexically_normal().string();
   origin.model = trace.layout().model.name;
-  origin.version = HEADSCOPE_VERSION;
+  origin.version = Version();
   const std::time_t now = std::time(nullptr);
   std::tm utc{};
   std::array<char, 32> text{};

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "map_export.h"
 
-#include "analysis/compare.h"
+#include <memory>
+
 #include "analysis/report.h"
-#include "base/check_status.h"
 #include "base/errors.h"
+#include "choices/map_parts.h"
 #include "choices/method_choice.h"
 #include "data/trace_reader.h"
 #include "support/output_file.h"
@@ -13,17 +14,15 @@ namespace headscope::app {
 
 namespace {
 
-std::shared_ptr<const kernels::SparseIndex> MaskOf(const analysis::HeadTensors& head, const std::string& method,
-                                                   const std::string& parameters, const std::stop_token& stop) {
+std::unique_ptr<const MapMask> MaskOf(const analysis::HeadTensors& head, const std::string& method,
+                                      const std::string& parameters, const std::stop_token& stop) {
   const MethodChoice choice = ParseMethod(parameters.empty() ? method : method + ":" + parameters, "method");
   if (choice.prefill == nullptr)
     throw UsageError({.field = "method",
                       .value = method,
                       .problem = "it selects per decode step, which an exported map does not show",
                       .remedy = "turn the mask off"});
-  analysis::MaskPreview preview;
-  CheckStatus(analysis::PreviewMask(head, *choice.prefill, choice.values, 0, stop, &preview));
-  return preview.index;
+  return MakeMapMask(head, choice, "", stop);
 }
 
 }  // namespace
@@ -45,27 +44,30 @@ void WriteMapFile(OpenedTrace& trace, const ui::MapDrawing& drawing, const std::
   request.dark_ground = drawing.dark;
   request.progress = progress;
   request.stop = stop;
+  request.profiles = drawing.profiles;
   analysis::RenderSources sources;
-  std::shared_ptr<const kernels::SparseIndex> index, other_index;
-  kernels::SparseIndexView view, other_view;
+  sources.source = MapSourceOf(trace.reader);
+  sources.answers = AnswersOf(trace.reader);
+  std::unique_ptr<const MapMask> mask, other_mask;
   analysis::HeadTensorsPtr other;
   if (drawing.other_head) {
-    other = drawing.other_trace.empty()
-                ? trace.heads.Get(*drawing.other_head)
-                : analysis::LoadHead(data::TraceReader(drawing.other_trace), *drawing.other_head);
+    if (drawing.other_trace.empty()) {
+      other = trace.heads.Get(*drawing.other_head);
+    } else {
+      const data::TraceReader beside(drawing.other_trace);
+      other = analysis::LoadHead(beside, *drawing.other_head);
+      sources.other_trace = MapSourceOf(beside).trace;
+    }
     sources.other = other.get();
     request.view = analysis::ViewKind::kOther;
   } else if (!drawing.method.empty()) {
-    index = MaskOf(*head, drawing.method, drawing.parameters, stop);
-    view = index->View();
-    sources.index = &view;
+    mask = MaskOf(*head, drawing.method, drawing.parameters, stop);
     request.view = drawing.lost ? analysis::ViewKind::kLost : analysis::ViewKind::kOverlay;
     if (!drawing.other_method.empty()) {
-      other_index = MaskOf(*head, drawing.other_method, drawing.other_parameters, stop);
-      other_view = other_index->View();
-      sources.other_index = &other_view;
+      other_mask = MaskOf(*head, drawing.other_method, drawing.other_parameters, stop);
       request.view = analysis::ViewKind::kOverlap;
     }
+    AddMasks(*mask, other_mask.get(), stop, &sources);
   }
   OutputFile output(path, /*force=*/true);
   output.Write([&](const std::string& temporary) { analysis::DrawHeadMap(*head, sources, request, temporary); });

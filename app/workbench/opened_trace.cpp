@@ -10,6 +10,7 @@
 
 #include "analysis/compare.h"
 #include "analysis/types/printable.h"
+#include "choices/map_parts.h"
 #include "data/row_positions.h"
 
 namespace headscope::app {
@@ -69,16 +70,11 @@ std::string NameContents(const data::TraceReader& reader, int64_t num_tokens) {
 
 constexpr int32_t kMostDecodeRows = 256;
 
-// The first of the generated tokens, as many as stand where the answer belongs.
 void AddModelAnswer(const data::TraceReader& reader, ui::TraceSummary* summary) {
-  const std::vector<data::TokenRecord>& tokens = reader.tokens();
-  const auto generated = [](const data::TokenRecord& token) { return token.phase == data::TokenPhase::kDecode; };
-  const int32_t most = reader.layout().answer_tokens;
-  const auto begin = most > 0 ? std::find_if(tokens.begin(), tokens.end(), generated) : tokens.end();
-  const auto end = std::find_if_not(begin, begin + std::min<std::ptrdiff_t>(most, tokens.end() - begin), generated);
-  summary->model_answer_begin = begin - tokens.begin();
-  summary->model_answer_end = end - tokens.begin();
-  for (int64_t token = summary->model_answer_begin; token < summary->model_answer_end; ++token)
+  const analysis::TokenSpan answer = ModelAnswerOf(reader);
+  summary->model_answer_begin = answer.begin;
+  summary->model_answer_end = answer.end;
+  for (int64_t token = answer.begin; token < answer.end; ++token)
     summary->model_answer += summary->token_text[static_cast<size_t>(token)];
 }
 
@@ -92,7 +88,8 @@ ui::TraceSummary Summarise(const data::TraceReader& reader) {
     const auto bytes = std::filesystem::file_size(file, gone);
     if (!gone) summary.bytes += static_cast<int64_t>(bytes);
   }
-  summary.model_name = analysis::Printable(layout.model.name);
+  const analysis::MapSource source = MapSourceOf(reader);
+  summary.model_name = source.model_name;
   summary.num_tokens = reader.num_tokens();
   summary.num_rows = reader.num_rows();
   summary.first_token = layout.first_token;
@@ -102,7 +99,7 @@ ui::TraceSummary Summarise(const data::TraceReader& reader) {
   summary.head_dim = layout.model.head_dim;
   summary.complete = reader.complete();
   summary.expected_tokens = layout.max_tokens;
-  summary.prompt_source = analysis::Printable(layout.prompt_source);
+  summary.prompt_source = source.prompt_source;
   summary.contents = NameContents(reader, reader.num_tokens());
   summary.heads = analysis::RecordedHeads(reader);
   summary.kv_head_of_head.reserve(summary.heads.size());

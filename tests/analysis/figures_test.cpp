@@ -117,6 +117,9 @@ TEST(Maps, AsSvgAndPdfHaveLettersAndASharpImage) {
   EXPECT_THAT(text, HasSubstr("data:image/png;base64,iVBORw0KGgo"));  // a PNG's first bytes
   EXPECT_THAT(text, HasSubstr(">key token</text>"));
   EXPECT_THAT(text, HasSubstr(">query token</text>"));
+  EXPECT_THAT(text, HasSubstr("<title>Attention map of layer 3, head"));
+  EXPECT_THAT(text, HasSubstr(">p, log</text>"));
+  EXPECT_THAT(text, HasSubstr(">Colour: attention probability p,"));
   EXPECT_THAT(FileText(pdf), StartsWith("%PDF-"));
   EXPECT_THAT(FileText(pdf), HasSubstr("/FontFile"));
   std::stop_source stop;

@@ -117,8 +117,9 @@ TEST(Render, ThePixelsOfAPngAreThoseOfTheMap) {
     request.height = height;
     const HeadMap map = MakeHeadMap(*head, {}, request);
     const Pixels png = DrawnAsPng(*head, request);
-    const auto left = static_cast<int32_t>(kMapPixelsPerPoint * kMapLeft);
-    const auto top = static_cast<int32_t>(kMapPixelsPerPoint * kMapTop);
+    const MapPage page = LayOutMapPage(map, width, height);
+    const auto left = static_cast<int32_t>(kMapPixelsPerPoint * page.map.x);
+    const auto top = static_cast<int32_t>(kMapPixelsPerPoint * page.map.y);
     ASSERT_GE(png.width, left + width);
     ASSERT_GE(png.height, top + height);
     // The frame's line takes part of the pixels at the edge.
@@ -146,7 +147,8 @@ TEST(Render, DarkGroundChangesWhatIsNoValueAndNothingElse) {
       const Rgb on_light = light.At(x, y), on_dark = dark.At(x, y);
       if (on_light == on_dark) {
         ++same;
-      } else if (on_light == kLightGround.no_pairs && on_dark == kDarkGround.no_pairs) {
+      } else if ((on_light == kLightGround.hatch && on_dark == kDarkGround.hatch) ||
+                 (on_light == kLightGround.stripe && on_dark == kDarkGround.stripe)) {
         ++no_pairs;
       } else if (on_light == kLightGround.paper && on_dark == kDarkGround.paper) {
         ++paper;
@@ -227,6 +229,79 @@ TEST(Render, OverlayGreysWhatIsLeftOutAndLostWhatIsKept) {
   EXPECT_NEAR(static_cast<double>(left_out), 200 * 201 / 2.0 - static_cast<double>(all_kept), 300);
 }
 
+// The curves beside a map against sums of all probabilities.
+TEST(Render, CurvesAreTheMassOfEachQueryAndTheMeanOfEachKeyInView) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 90}, 8);
+  const std::vector<double> all = testing::AllProbabilities(*head);
+  RenderRequest request;
+  request.row_begin = 20;
+  request.row_end = 80;
+  request.column_begin = 10;
+  request.column_end = 50;
+  request.width = 20;   // two keys a pixel
+  request.height = 60;  // a query a pixel
+  request.profiles = true;
+  request.logarithmic = false;
+  request.range = ValueRange{-std::numeric_limits<float>::infinity(), 0};
+  std::vector<float> kept_mass(90, 1.0f);
+  kept_mass[25] = 0.5f;
+  const kernels::SparseIndex index = RandomIndex(*head, 64, {}, 3);
+  const kernels::SparseIndexView view = index.View();
+  for (const ViewKind kind : {ViewKind::kScores, ViewKind::kOverlay}) {
+    for (const TileReduction reduction : {TileReduction::kMax, TileReduction::kMean}) {
+      request.view = kind;
+      request.reduction = reduction;
+      const HeadMap map = MakeHeadMap(*head, {.index = &view, .kept_mass = &kept_mass}, request);
+      ASSERT_TRUE(map.curves);
+      ASSERT_EQ(map.curves->rows.size(), 60U);
+      ASSERT_EQ(map.curves->keys.size(), 20U);
+      for (int64_t row = 20; row < 80; ++row) {
+        double mass = 0;
+        for (int64_t column = 10; column < 50; ++column) mass += all[static_cast<size_t>(row * 90 + column)];
+        EXPECT_NEAR(map.curves->rows[static_cast<size_t>(row - 20)], mass, 1e-4) << row;
+      }
+      for (int64_t key = 10; key < 50; key += 2) {
+        double mass = 0;
+        int64_t pairs = 0;
+        for (int64_t row = 20; row < 80; ++row) {
+          for (int64_t column = key; column < key + 2; ++column) {
+            mass += all[static_cast<size_t>(row * 90 + column)];
+            pairs += column <= row ? 1 : 0;
+          }
+        }
+        EXPECT_NEAR(map.curves->keys[static_cast<size_t>((key - 10) / 2)], mass / static_cast<double>(pairs), 1e-5);
+      }
+      EXPECT_THAT(map.caption.Legend(), HasSubstr("Below: mean p per key."));
+      if (kind == ViewKind::kScores) {
+        EXPECT_TRUE(map.curves->kept.empty());
+      } else {
+        EXPECT_EQ(map.curves->kept[5], 0.5);
+        EXPECT_EQ(map.curves->kept[6], 1.0);
+      }
+    }
+  }
+  request.view = ViewKind::kMask;
+  EXPECT_THROW(MakeHeadMap(*head, {.index = &view}, request), UsageError) << "it shows no probabilities";
+}
+
+// Of queries that were not all recorded, where the first one at or after the answer stands.
+TEST(Render, AnswersAreMarkedOnBothAxesWithinTheView) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 100, .first_row = 50, .row_step = 2}, 9);
+  RenderRequest request;
+  request.width = request.height = 50;
+  request.column_begin = 20;
+  request.column_end = 60;
+  const HeadMap map = MakeHeadMap(*head, {.answers = {{0, 5}, {50, 54}, {55, 100}}}, request);
+  ASSERT_EQ(map.key_answers.size(), 2U) << "the first lies before the view";
+  EXPECT_DOUBLE_EQ(map.key_answers[0].begin, 0.75);
+  EXPECT_DOUBLE_EQ(map.key_answers[0].end, 0.85);
+  EXPECT_DOUBLE_EQ(map.key_answers[1].end, 1);
+  ASSERT_EQ(map.row_answers.size(), 2U) << "none of the first one's queries was recorded";
+  EXPECT_DOUBLE_EQ(map.row_answers[0].begin, 0);
+  EXPECT_DOUBLE_EQ(map.row_answers[0].end, 2 / 25.0);
+  EXPECT_THAT(map.caption.Legend(), HasSubstr("Orange on the axes: the task's answer."));
+}
+
 TEST(Render, AHeadLessItselfIsNothingAndHeadsOfOtherQueriesAreRefused) {
   const HeadTensorsPtr head = RandomHead({.num_tokens = 100}, 6), longer = RandomHead({.num_tokens = 120}, 6);
   RenderRequest request;
@@ -244,7 +319,7 @@ TEST(Render, AHeadLessItselfIsNothingAndHeadsOfOtherQueriesAreRefused) {
 }
 
 // Each pixel against the two probabilities, computed one by one.
-TEST(Render, OfHeadsOfDifferentLengthsTheCommonPartIsDrawnAndTheTitleSaysSo) {
+TEST(Render, OfHeadsOfDifferentLengthsTheCommonPartIsDrawnAndTheCaptionSaysSo) {
   const HeadTensorsPtr shorter = RandomHead({.num_tokens = 70}, 6), longer = RandomHead({.num_tokens = 120}, 7);
   RenderRequest request;
   request.width = request.height = 70;
@@ -256,7 +331,7 @@ TEST(Render, OfHeadsOfDifferentLengthsTheCommonPartIsDrawnAndTheTitleSaysSo) {
     const HeadMap map = MakeHeadMap(here, {.other = &there}, request);
     EXPECT_EQ(map.row_positions.size(), 70U);
     EXPECT_EQ(map.column_end, 70);
-    EXPECT_NE(map.title.find("of the first 70 queries, which both have"), std::string::npos) << map.title;
+    EXPECT_THAT(map.caption.Legend(), HasSubstr("Compared: the first 70 queries, which both have."));
     for (int64_t row = 0; row < 70; ++row) {
       for (int64_t column = 0; column <= row; ++column) {
         const double difference = Probability(there, row, column) - Probability(here, row, column);

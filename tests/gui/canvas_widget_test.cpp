@@ -525,7 +525,7 @@ TEST_F(HeadCanvasTest, ExportHasTheRequestedSizeAndTheMapInIt) {
   EXPECT_EQ(exported[1][1].toString(), "");
   const QImage fine(path);
   ASSERT_EQ(fine.size(), QSize(2400, 2000));
-  const CanvasLayout layout = LayOutCanvas(1200, 1000, {.profiles = true, .captions = true});
+  const CanvasLayout layout = canvas_->PictureLayout({1200, 1000});
   const QPointF inside(layout.color_bar.x + 8, layout.color_bar.y + layout.color_bar.height / 3);
   EXPECT_NE(image.pixel(inside.toPoint()), image.pixel(1, 1));
   const QColor once = image.pixelColor(inside.toPoint()), twice = fine.pixelColor((inside * 2).toPoint());
@@ -560,7 +560,7 @@ TEST_F(HeadCanvasTest, PictureOnWhiteIsReadableAndHasTheSameMapInPixels) {
   EXPECT_EQ(light.pixelColor(1, 1), QColor(Qt::white));
   EXPECT_LT(qGray(dark.pixel(1, 1)), 40);
 
-  const CanvasLayout layout = LayOutCanvas(1200, 1000, {.profiles = true, .captions = true});
+  const CanvasLayout layout = canvas_->PictureLayout({1200, 1000});
   // Of each part that has writing: the ground is light, and what is written stands out from it as dark.
   for (const PixelRect& part :
        {layout.title, layout.caption, layout.column_axis, layout.row_axis, layout.column_profile}) {

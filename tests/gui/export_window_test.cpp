@@ -78,8 +78,7 @@ TEST_F(ReachTest, AMapAsPngHasTheColoursOfTheMapAsSvg) {
   const QPointF middle = canvas_->PixelOf(part.row_begin + 5, part.column_begin + 5);
   const QRectF map = canvas_->MapRect();
   const double scores = canvas_->ScoresPerPixel();
-  const ui::CanvasLayout layout =
-      ui::LayOutCanvas(drawn.width() / scale, drawn.height() / scale, {.profiles = true, .captions = true});
+  const ui::CanvasLayout layout = canvas_->PictureLayout(drawn.size() / scale);
   const double row_begin = static_cast<double>(part.row_begin) + 5.5 - (middle.y() - map.top()) * scores,
                column_begin = static_cast<double>(part.column_begin) + 5.5 - (middle.x() - map.left()) * scores;
   ui::ViewTransform view;
@@ -110,6 +109,61 @@ TEST_F(ReachTest, AMapAsPngHasTheColoursOfTheMapAsSvg) {
   EXPECT_GT(grey, 1000) << "what the method leaves out";
   EXPECT_GT(compared - grey, 1000);
   EXPECT_EQ(differing, 0) << "of " << compared;
+}
+
+// An SVG is read by people who never saw the window: it has every sentence that the window's own picture has, as text,
+// and `headscope render` writes the same file.
+TEST_F(ReachTest, AMapAsSvgSaysAllThatTheMapAsPngSays) {
+  Open({0, 2});
+  Use("streaming-llm", "n_sink=4,n_local=64,n_dilated=0");
+  canvas_->ZoomTo(260, 380, 180, 300);
+  ASSERT_TRUE(WaitForCanvas());
+  const auto sentences_of = [](const QString& path) {
+    QStringList texts;
+    const QString svg = QString::fromUtf8(Contents(path));
+    QRegularExpressionMatchIterator matches =
+        QRegularExpression(QStringLiteral("<text[^>]*>([^<]*)</text>")).globalMatch(svg);
+    while (matches.hasNext()) texts.append(matches.next().captured(1));
+    return texts.join(u' ').replace(QStringLiteral("&#39;"), QStringLiteral("'"));
+  };
+  for (const bool lost : {false, true}) {
+    canvas_->SetLost(lost);
+    ASSERT_TRUE(WaitForCanvas());
+    const QString svg = File(lost ? QStringLiteral("lost.svg") : QStringLiteral("kept.svg")),
+                  again = File(lost ? QStringLiteral("lost-again.svg") : QStringLiteral("kept-again.svg"));
+    AnswerFileDialog(svg, QStringLiteral("*.svg"));
+    ASSERT_TRUE(Finish(Command::kExportCanvas));
+    const QString drawn = sentences_of(svg);
+    EXPECT_TRUE(drawn.contains(canvas_->accessibleName())) << drawn.toStdString();
+    const QStringList words = canvas_->accessibleDescription().split(u'\n');
+    ASSERT_GE(words.size(), 4) << "where it is from, colours, curves, method";
+    for (qsizetype i = 0; i < 4; ++i)
+      EXPECT_TRUE(drawn.contains(words[i])) << words[i].toStdString() << "\nin\n" << drawn.toStdString();
+    EXPECT_TRUE(words[3].contains(QStringLiteral("n_local=64"))) << words[3].toStdString();
+    window_->commands()[Command::kCopyViewCommand]->trigger();
+    QString command = QApplication::clipboard()->text().section(QStringLiteral(" -o "), 0, 0);
+    command.remove(QStringLiteral(" --ground dark"));
+    RunInShell(command, again);
+    EXPECT_TRUE(Contents(svg) == Contents(again)) << command.toStdString();
+  }
+}
+
+// `headscope render` draws no steps: an SVG without them must not pass for the map on show.
+TEST_F(ReachTest, AnSvgOfADecodeMethodIsSaidToLackItsSteps) {
+  Open({0, 2});
+  Use("sliding-window", "");
+  const ui::NoticeLog& log = window_->state()->log;
+  for (const bool overlay : {true, false}) {
+    canvas_->SetOverlay(overlay);
+    ASSERT_TRUE(WaitForCanvas());
+    const QString svg = File(overlay ? QStringLiteral("with.svg") : QStringLiteral("plain.svg"));
+    AnswerFileDialog(svg, QStringLiteral("*.svg"));
+    ASSERT_TRUE(Finish(Command::kExportCanvas));
+    const QString told = log.AsText({log.rowCount() - 1});
+    EXPECT_TRUE(told.contains(svg)) << told.toStdString();
+    EXPECT_EQ(told.contains(QStringLiteral("without the steps of sliding-window, which a .png shows")), overlay)
+        << told.toStdString();
+  }
 }
 
 TEST_F(ReachTest, AnExportedMaskIsTheOneThatTheCommandLineSaves) {

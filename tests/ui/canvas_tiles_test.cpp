@@ -409,7 +409,7 @@ TEST_F(CanvasModelOfDecode, SaysWhichQueriesAreTheSteps) {
   Open(100);
   EXPECT_EQ(DescribeSteps(model_, *model_.trial().mask()->steps),
             "on the newest 16 of 100 decode steps, queries 584 to 599");
-  EXPECT_THAT(CaptionText(model_), ::testing::HasSubstr("of 100 decode steps"));
+  EXPECT_THAT(CaptionOf(model_, model_.view()).Legend(), ::testing::HasSubstr("of 100 decode steps"));
 }
 
 TEST_F(CanvasModelOfDecode, MassAndCursorSpeakOfTheStepsOnly) {
@@ -478,18 +478,18 @@ TEST(CanvasModelTest, CaptionSaysWhatAPictureShows) {
   CanvasModel model;
   model.SetWorkbench(&workbench);
   model.SetTrace(workbench.Summary());
-  EXPECT_EQ(CaptionText(model) + TitleText(model) + SourceText(model, model.view()), "") << "no head, no caption";
+  const auto caption = [&model] { return CaptionOf(model, model.view()); };
+  EXPECT_EQ(caption().Legend() + caption().title + caption().source, "") << "no head, no caption";
   ASSERT_TRUE(model.ShowHead({0, 1}));
   model.LayOut({900, 700});
   workbench.DeliverReplies();
   ASSERT_TRUE(model.trial().mask());
   model.view().ZoomTo({100, 200, 50, 150});
   const ScoreRect visible = model.view().Visible();
-  EXPECT_THAT(TitleText(model), ::testing::HasSubstr("layer 0, head 1 (KV head 0)"));
-  EXPECT_THAT(SourceText(model, model.view()),
-              ::testing::HasSubstr("synthetic, 600 tokens: queries " +
-                                   std::to_string(static_cast<int64_t>(visible.row_begin)) + " to "));
-  std::string text = CaptionText(model);
+  EXPECT_THAT(caption().title, ::testing::HasSubstr("layer 0, head 1 (KV head 0)"));
+  EXPECT_THAT(caption().source, ::testing::HasSubstr("synthetic, 600 tokens: queries " +
+                                                     std::to_string(static_cast<int64_t>(visible.row_begin)) + " to "));
+  std::string text = caption().Legend();
   EXPECT_THAT(text, ::testing::HasSubstr("largest of a pixel's scores, logarithmic"));
   EXPECT_THAT(text, ::testing::HasSubstr("Band with sinks (window=64,sinks=4"));
   EXPECT_THAT(text, ::testing::HasSubstr("Grey: left out"));
@@ -500,7 +500,7 @@ TEST(CanvasModelTest, CaptionSaysWhatAPictureShows) {
   model.settings().logarithmic = false;
   model.settings().reduction = analysis::TileReduction::kMean;
   model.settings().overlay = false;
-  text = CaptionText(model);
+  text = caption().Legend();
   EXPECT_THAT(text, ::testing::HasSubstr("mean of a pixel's scores, linear"));
   EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("Grey")));
   EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("blue")));
@@ -514,7 +514,7 @@ TEST(CanvasModelTest, PicturesFitTheirMaps) {
   model.SetTrace(workbench.Summary());
   ASSERT_TRUE(model.ShowHead({0, 0}));
   const auto map_of = [&](QSize size) {
-    return LayOutCanvas(size.width(), size.height(), model.Parts(/*captions=*/true)).map;
+    return LayOutCanvas(size.width(), size.height(), model.PictureParts(size.width())).map;
   };
   for (const QSize window : {QSize(1800, 800), QSize(900, 1400), QSize(1300, 1000)}) {
     model.LayOut(window);

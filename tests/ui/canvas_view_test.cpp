@@ -271,13 +271,15 @@ TEST(CanvasLayoutTest, ASmallMapTakesTheRoomOfItsCurvesAndItsColourBar) {
   EXPECT_GT(wider.color_bar.width, 0) << "the curve goes first";
   EXPECT_EQ(wider.row_profile.width, 0);
   EXPECT_EQ(wider.column_profile.height, 0);
-  EXPECT_GT(LayOutCanvas(252, 300, {.profiles = true, .captions = true}).color_bar.width, 0) << "a picture has all";
+  EXPECT_GT(LayOutCanvas(252, 300, {.profiles = true, .source_lines = 1, .legend_lines = 4}).color_bar.width, 0)
+      << "a picture has all";
   EXPECT_GT(LayOutCanvas(252, 300, {.panel = PanelPlace::kStrip}).panel.x, 0) << "the title begins in sight";
 }
 
 // The lanes of a decode method's steps take their room from the map, above the profile of the keys.
 TEST(CanvasLayoutTest, StepsLieBetweenMapAndProfile) {
-  const CanvasLayout layout = LayOutCanvas(1000, 800, {.profiles = true, .steps = true, .captions = true});
+  const CanvasLayout layout =
+      LayOutCanvas(1000, 800, {.profiles = true, .steps = true, .source_lines = 1, .legend_lines = 4});
   EXPECT_GT(layout.steps.height, 0);
   EXPECT_GT(layout.title.height, 0);
   EXPECT_LE(layout.title.bottom(), layout.column_axis.y);

@@ -201,7 +201,8 @@ TEST_F(ComparedMapsTest, OfMapsOfDifferentLengthsTheCommonPartIsCompared) {
     const std::vector<std::string> texts = ComparisonTexts(here);
     ASSERT_EQ(texts.size(), 3U);
     EXPECT_THAT(texts[2], ::testing::HasSubstr("the first 700 queries in common"));
-    EXPECT_THAT(CaptionText(here), ::testing::HasSubstr("Compared: the first 700 queries, which both have."));
+    EXPECT_THAT(CaptionOf(here, here.view()).Legend(),
+                ::testing::HasSubstr("Compared: the first 700 queries, which both have."));
     // A cut trace's first token is another one.
     TraceSummary cut = there.trace();
     cut.first_token = 5;

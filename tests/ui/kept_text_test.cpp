@@ -81,7 +81,7 @@ TEST(KeptText, CountsOfTokensAreGrouped) {
   model.SetTrace(workbench.Summary());
   ASSERT_TRUE(model.ShowHead({0, 0}));
   model.LayOut({900, 700});
-  EXPECT_THAT(SourceText(model, model.view()), HasSubstr("1,200 tokens: queries 0 to 1199"));
+  EXPECT_THAT(CaptionOf(model, model.view()).source, HasSubstr("1,200 tokens: queries 0 to 1199"));
 }
 
 TEST(KeptText, ALiveRunSaysItsTimeAndItsErrorAndWhetherRowsWereSampled) {
@@ -129,15 +129,16 @@ TEST_F(KeptTextOfAHead, APicturesCaptionSaysThatItsTraceWasCut) {
   ASSERT_TRUE(model_.ShowHead({0, 1}));
   model_.LayOut({900, 700});
   workbench_.DeliverReplies();
-  EXPECT_THAT(CaptionText(model_), HasSubstr(" % of the scores. CRA of 600 queries: min "));
+  EXPECT_THAT(CaptionOf(model_, model_.view()).Legend(), HasSubstr(" % of the scores. CRA of 600 queries: min "));
   TraceSummary cut = model_.trace();
   cut.first_token = 300;
   workbench_.outside_mass = 0.25;
   model_.SetTrace(cut);
   ASSERT_TRUE(model_.ShowHead({0, 1}));
   workbench_.DeliverReplies();
-  EXPECT_THAT(CaptionText(model_), HasSubstr(" % of the cut's scores. CRA of "));
-  EXPECT_THAT(CaptionText(model_), HasSubstr("25.0 % of the attention lies on tokens before the cut"));
+  EXPECT_THAT(CaptionOf(model_, model_.view()).Legend(), HasSubstr(" % of the cut's scores. CRA of "));
+  EXPECT_THAT(CaptionOf(model_, model_.view()).Legend(),
+              HasSubstr("25.0 % of the attention lies on tokens before the cut"));
 }
 
 }  // namespace

@@ -52,6 +52,10 @@ QImage Upright(const QImage& read) {
 
 }  // namespace
 
+CanvasLayout HeadCanvas::PictureLayout(QSize size) const {
+  return LayOutCanvas(size.width(), size.height(), impl_->model.PictureParts(size.width()));
+}
+
 void HeadCanvas::Impl::TellOfExport(const QString& path, const QString& error, const QImage& picture) {
   if (path.isEmpty()) {
     Q_EMIT canvas->PictureMade(picture, error);
@@ -80,7 +84,7 @@ void HeadCanvas::Impl::StartExport(const QString& path, QSize size, double scale
   picture.ground = model.picture_ground();
   picture.canvas = QSize(static_cast<int>(std::lround(size.width() / picture.scale)),
                          static_cast<int>(std::lround(size.height() / picture.scale)));
-  picture.layout = LayOutCanvas(picture.canvas.width(), picture.canvas.height(), model.Parts(/*captions=*/true));
+  picture.layout = canvas->PictureLayout(picture.canvas);
   // What the window shows, as large as it fits the picture.
   LayOut();
   picture.view = model.view();

@@ -208,7 +208,7 @@ void HeadCanvas::Impl::LayOut() {
   // At once: beside a panel that has no room any more the map would have none, and the view would be lost.
   model.SetPanelPlace(PanelPlace::kNone);
   if (model.settings().panel_visible)
-    model.SetPanelPlace(panel.Place(canvas->width(), canvas->height(), model.Parts(/*captions=*/false)));
+    model.SetPanelPlace(panel.Place(canvas->width(), canvas->height(), model.Parts()));
   if (!model.settings().panel_visible && beside != nullptr && beside->impl_->model.settings().panel_visible &&
       beside->impl_->model.panel_place() == PanelPlace::kStrip)
     model.SetPanelPlace(PanelPlace::kStrip);
@@ -361,10 +361,11 @@ void HeadCanvas::Impl::DrawFrame() {
 }
 
 void HeadCanvas::Impl::DescribeItself() {
+  const analysis::MapCaption caption = CaptionOf(model, model.view());
   const QString name =
-      model.head() ? QString::fromStdString(TitleText(model)) : QStringLiteral("Attention map: no head is open");
-  std::string text = model.head() ? SourceText(model, model.view()) : EmptyMapText(model, trace_name);
-  for (const std::string& part : {CaptionText(model), tooltip_}) {
+      model.head() ? QString::fromStdString(caption.title) : QStringLiteral("Attention map: no head is open");
+  std::string text = model.head() ? caption.source : EmptyMapText(model, trace_name);
+  for (const std::string& part : {caption.Legend(), tooltip_}) {
     if (!part.empty()) text += "\n" + part;
   }
   const QString description = QString::fromStdString(text);

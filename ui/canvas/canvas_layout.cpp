@@ -12,10 +12,9 @@ constexpr double kColumnAxisHeight = 40;
 constexpr double kProfileSize = 52;
 constexpr double kStepsHeight = 66;
 constexpr double kColorBarWidth = 70;  // bar, digits and unit
-constexpr double kLineHeight = 16;
-constexpr double kTitleHeight = 50;  // a large line and a small one
-constexpr double kNarrow = 900;      // below it the caption's four lines are broken into seven
+constexpr double kTitleHeight = 34;    // a large line
 constexpr double kGap = 6;
+constexpr double kMostCaption = 0.4;     // of a picture's height
 constexpr double kLeastMap = 120;        // pixels: a smaller map takes the room of what stands beside it
 constexpr double kPanelStrip = 26;       // a title's height
 constexpr double kLeastShare = 0.75;     // of the square map's side, beside a panel
@@ -24,8 +23,11 @@ constexpr double kLeastMapBeside = 300;  // pixels of it
 }  // namespace
 
 CanvasLayout LayOutCanvas(double width, double height, const CanvasParts& parts) {
-  const double title_height = parts.captions ? kTitleHeight : 0;
-  const double caption_height = parts.captions ? kLineHeight * (width < kNarrow ? 7 : 4) : 0;
+  const bool captions = parts.source_lines > 0;
+  const double title_height = captions ? kTitleHeight + kCaptionLine * parts.source_lines : 0;
+  // Of a picture too small for its words the map remains, and not the last of them.
+  const double caption_height =
+      captions ? std::min(kCaptionLine * parts.legend_lines + kGap, kMostCaption * height) : 0;
   const double right = width - (parts.panel == PanelPlace::kBeside ? kPanelWidth + kGap : 0);
   const double strip = parts.panel == PanelPlace::kStrip ? kPanelStrip : 0;
   const double steps = parts.steps ? kStepsHeight + kGap : 0;
@@ -35,9 +37,9 @@ CanvasLayout LayOutCanvas(double width, double height, const CanvasParts& parts)
   // Of the map and what stands beside and below it. A picture in a file has all of it, whatever its size.
   const double wide = right - kRowAxisWidth - kGap, high = height - layout.map.y - steps - caption_height - kGap;
   constexpr double kProfile = kProfileSize + kGap;
-  const bool rows = parts.profiles && (parts.captions || wide - kProfile - kColorBarWidth >= kLeastMap);
-  const bool columns = parts.profiles && (parts.captions || high - kProfile >= kLeastMap);
-  const bool bar = parts.captions || wide - (rows ? kProfile : 0) - kColorBarWidth >= kLeastMap;
+  const bool rows = parts.profiles && (captions || wide - kProfile - kColorBarWidth >= kLeastMap);
+  const bool columns = parts.profiles && (captions || high - kProfile >= kLeastMap);
+  const bool bar = captions || wide - (rows ? kProfile : 0) - kColorBarWidth >= kLeastMap;
   layout.map.width = std::max(0.0, wide - (rows ? kProfile : 0) - (bar ? kColorBarWidth : 0));
   layout.map.height = std::max(0.0, high - (columns ? kProfile : 0));
   layout.column_axis = {layout.map.x, title_height + strip, layout.map.width, kColumnAxisHeight};
@@ -51,10 +53,10 @@ CanvasLayout LayOutCanvas(double width, double height, const CanvasParts& parts)
   // Where the canvas is narrower than it, its title has its beginning, with the arrow that opens it.
   if (parts.panel == PanelPlace::kStrip)
     layout.panel = {std::max(kGap, right - kPanelWidth - kGap), 2, kPanelWidth, kPanelStrip - 4};
-  if (parts.captions) {
-    const double line = std::max(0.0, width - 2 * kGap);
-    layout.title = {kGap, kGap, line, kTitleHeight - kGap};
-    layout.caption = {kGap, height - caption_height, line, caption_height};
+  if (captions) {
+    const double line = std::max(0.0, width - 2 * kCaptionMargin);
+    layout.title = {kCaptionMargin, kGap, line, title_height - kGap};
+    layout.caption = {kCaptionMargin, height - caption_height, line, caption_height};
   }
   return layout;
 }

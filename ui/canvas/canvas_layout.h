@@ -2,6 +2,8 @@
 // Where the parts of the canvas lie: title, map, axes, profiles, colour bar, caption. Logical pixels; pure.
 #pragma once
 
+#include <cstdint>
+
 #include "view_transform.h"
 
 namespace headscope::ui {
@@ -31,10 +33,13 @@ inline constexpr double kPanelWidth = 318;
 struct CanvasParts {
   bool profiles = false;
   bool steps = false;
-  bool captions = false;  // title and caption
+  // Of a picture in a file: lines of what stands under its title and of what stands under the map. 0: of the window,
+  // which has neither.
+  int32_t source_lines = 0, legend_lines = 0;
   PanelPlace panel = PanelPlace::kNone;
 };
 
+inline constexpr double kCaptionLetters = 15, kCaptionLine = 17, kCaptionMargin = 6;  // pixels
 // A canvas too small for a map gets a map of width or height 0, which nothing is drawn in.
 CanvasLayout LayOutCanvas(double width, double height, const CanvasParts& parts);
 // Whether a panel beside the map leaves the map most of the square that it would have without.

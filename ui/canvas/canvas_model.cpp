@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "map_overlay.h"
+
 namespace headscope::ui {
 
 namespace {
@@ -183,15 +185,21 @@ int32_t CanvasModel::kv_head() const {
   return index < trace_.kv_head_of_head.size() ? trace_.kv_head_of_head[index] : -1;
 }
 
-CanvasParts CanvasModel::Parts(bool captions) const {
-  return {.profiles = settings_.profiles,
-          .steps = settings_.overlay && trial_->is_decode(),
-          .captions = captions,
-          .panel = captions ? PanelPlace::kNone : panel_place_};
+CanvasParts CanvasModel::Parts() const {
+  return {.profiles = settings_.profiles, .steps = settings_.overlay && trial_->is_decode(), .panel = panel_place_};
+}
+
+CanvasParts CanvasModel::PictureParts(double width) const {
+  CanvasParts parts = Parts();
+  parts.panel = PanelPlace::kNone;
+  const CaptionLines lines = LinesOf(CaptionOf(*this, view_), width);
+  parts.source_lines = static_cast<int32_t>(lines.source.size());
+  parts.legend_lines = static_cast<int32_t>(lines.legend.size());
+  return parts;
 }
 
 const CanvasLayout& CanvasModel::LayOut(QSize size) {
-  layout_ = LayOutCanvas(size.width(), size.height(), Parts(/*captions=*/false));
+  layout_ = LayOutCanvas(size.width(), size.height(), Parts());
   view_.SetViewport(layout_.map);
   return layout_;
 }
@@ -206,9 +214,9 @@ QSize CanvasModel::PictureSize() const {
   const double room = 4 * kLeastWidth;
   double width = kLeastWidth, height = 0;
   // The caption is higher in a narrow picture: the width comes first.
-  width = std::max(width, map_width + room - LayOutCanvas(room, room, Parts(/*captions=*/true)).map.width);
-  height = map_height + room - LayOutCanvas(width, room, Parts(/*captions=*/true)).map.height;
-  return {static_cast<int>(std::ceil(width)), static_cast<int>(std::ceil(height))};
+  width = std::ceil(std::max(width, map_width + room - LayOutCanvas(room, room, PictureParts(room)).map.width));
+  height = map_height + room - LayOutCanvas(width, room, PictureParts(width)).map.height;
+  return {static_cast<int>(width), static_cast<int>(std::ceil(height))};
 }
 
 int32_t CanvasModel::ProfileLevel(int32_t level) const {

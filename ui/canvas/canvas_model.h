@@ -99,8 +99,9 @@ class CanvasModel {
   TileCache& tiles() { return tiles_; }
   const TileCache& tiles() const { return tiles_; }
 
-  // The parts that a picture of this canvas has.
-  CanvasParts Parts(bool captions) const;
+  // The parts of the canvas in the window, and in a picture of it that is so wide.
+  CanvasParts Parts() const;
+  CanvasParts PictureParts(double width) const;
   void SetPanelPlace(PanelPlace place) { panel_place_ = place; }
   PanelPlace panel_place() const { return panel_place_; }
   // Lays the canvas out for a size in logical pixels and gives the view its part.

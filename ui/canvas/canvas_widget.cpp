@@ -110,6 +110,9 @@ void HeadCanvas::SetLost(bool on) {
 bool HeadCanvas::lost() const {
   return impl_->model.settings().lost;
 }
+bool HeadCanvas::profiles() const {
+  return impl_->model.settings().profiles;
+}
 analysis::ValueRange HeadCanvas::range() const {
   return impl_->model.settings().range;
 }

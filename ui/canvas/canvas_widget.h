@@ -19,6 +19,7 @@
 #include <memory>
 #include <vector>
 
+#include "canvas_layout.h"
 #include "gl_surface.h"
 #include "map_comparison.h"
 #include "map_notes.h"
@@ -64,6 +65,7 @@ class HeadCanvas : public GlSurface {
   analysis::TileReduction reduction() const;
   bool overlay() const;
   bool lost() const;
+  bool profiles() const;  // the curves beside the map are shown
   analysis::ValueRange range() const;
   bool panel_visible() const;
   // Two maps side by side: the same part of it in the same colours; and the score under the other map's pointer, which
@@ -178,6 +180,8 @@ class HeadCanvas : public GlSurface {
   // The canvas' size, in its own pixels, with title and caption and without the room that the present view leaves
   // blank.
   QSize PictureSize() const;
+  // Where the parts of a picture of this size lie.
+  CanvasLayout PictureLayout(QSize size) const;
   static constexpr int kMostPictureSide = 6144;  // pixels
   void CancelExport();
 

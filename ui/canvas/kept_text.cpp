@@ -2,8 +2,9 @@
 #include "kept_text.h"
 
 #include <algorithm>
+#include <iterator>
 
-#include "analysis/types/mass_distribution.h"
+#include "analysis/types/map_words.h"
 #include "analysis/types/number_text.h"
 
 namespace headscope::ui {
@@ -39,16 +40,11 @@ std::string DescribeChoice(const CanvasModel& model, const LiveMask& mask) {
 }
 
 std::string DescribeCra(const LiveMask& mask) {
-  const std::string rows = Grouped(static_cast<int64_t>(mask.kept_mass.size())) + (mask.steps ? " steps" : " queries");
-  std::string text = "CRA of " + rows + Format(": min %.3f", mask.summary.cra_min);
-  if (static_cast<int64_t>(mask.kept_mass.size()) >= analysis::kLeastQuantileRows)
-    text += Format(", 5th percentile %.3f", mask.summary.cra_p5);
-  return text + Format(", mean %.3f", mask.summary.cra_mean);
+  return analysis::DescribeCra(mask.summary, std::ssize(mask.kept_mass), mask.steps != nullptr);
 }
 
 std::string DescribeOutside(const LiveMask& mask) {
-  if (mask.outside_mass <= 0) return {};
-  return Format("%.1f %% of the attention lies on tokens before the cut", 100 * mask.outside_mass);
+  return analysis::DescribeOutsideMass(mask.outside_mass);
 }
 
 std::vector<std::string> DescribeLive(const analysis::LiveRun& run, bool is_decode) {

@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "analysis/types/number_text.h"
+#include "analysis/types/map_words.h"
 #include "kept_text.h"
 #include "map_overlay.h"
 #include "overlay_drawing.h"
@@ -22,24 +22,13 @@ std::string MethodTitle(const CanvasModel& model) {
   return spec == nullptr ? std::string("no method") : spec->title;
 }
 
-std::string OfPairs(int64_t kept, int64_t pairs) {
-  const double percent = pairs == 0 ? 0 : 100 * static_cast<double>(kept) / static_cast<double>(pairs);
-  return analysis::Format(": %.2f %% (", percent) + Grouped(kept) + (kept == 1 ? " score)" : " scores)");
-}
-
 }  // namespace
 
 std::vector<std::string> ComparisonTexts(const CanvasModel& model) {
   switch (model.comparison()) {
     case Comparison::kMasks: {
-      const std::string first = MethodTitle(model), second = MethodTitle(*model.other());
-      std::vector<std::string> texts = {"1 " + first + " only", "2 " + second + " only", "both"};
-      if (const std::optional<analysis::MaskOverlap>& overlap = model.overlap()) {
-        texts[0] += OfPairs(overlap->first_alone, overlap->pairs);
-        texts[1] += OfPairs(overlap->second_alone, overlap->pairs);
-        texts[2] += OfPairs(overlap->both, overlap->pairs);
-      }
-      return texts;
+      const auto texts = analysis::DescribeOverlap(MethodTitle(model), MethodTitle(*model.other()), model.overlap());
+      return {texts.begin(), texts.end()};
     }
     case Comparison::kValues: {
       const analysis::HeadId here = *model.head(), there = *model.other()->head();

@@ -48,13 +48,6 @@ ImU32 ToImGui(const analysis::Rgb& color) {
 
 }  // namespace
 
-std::string FormatProbability(double probability) {
-  if (std::isnan(probability)) return "…";
-  if (probability == 0) return "0";
-  if (probability >= 0.001) return Format("%.4f", probability);
-  return Format("%.2e", probability);
-}
-
 std::string FormatProbabilityShortly(double probability) {
   if (std::isnan(probability)) return "…";
   if (probability == 0) return "0";

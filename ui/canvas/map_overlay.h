@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/types/map_words.h"
 #include "canvas_model.h"
 
 namespace headscope::ui {
@@ -26,10 +27,12 @@ struct OverlayOptions {
   std::optional<size_t> pointed_note;  // the bookmark whose pin is under the pointer
 };
 
-// What a picture in a file says of itself. Pure; empty without a head.
-std::string TitleText(const CanvasModel& model);                              // which head
-std::string SourceText(const CanvasModel& model, const ViewTransform& view);  // of what, and which part of it
-std::string CaptionText(const CanvasModel& model);                            // colours, method and what it keeps
+// What a picture of a view in a file says of itself. Pure; empty without a head.
+analysis::MapCaption CaptionOf(const CanvasModel& model, const ViewTransform& view);
+struct CaptionLines {
+  std::vector<std::string> source, legend;
+};
+CaptionLines LinesOf(const analysis::MapCaption& caption, double picture_width);
 // What a comparison says of itself, a line for each of its colours; empty without one.
 std::vector<std::string> ComparisonTexts(const CanvasModel& model);
 // What stands on a map without a head. `trace_name`: as OverlayOptions has it.
@@ -53,8 +56,7 @@ void DrawScoreValues(CanvasModel& model, const OverlayOptions& options);
 void DrawCursor(const CanvasModel& model, const OverlayOptions& options);
 void DrawComparison(const CanvasModel& model, const OverlayOptions& options);
 
-// "1.23e-04", "0.0123" or "0": a probability in at most eight characters.
-std::string FormatProbability(double probability);
+using analysis::FormatProbability;
 // The same in at most five: "1e-04", ".012".
 std::string FormatProbabilityShortly(double probability);
 // What the profile of the keys shows, and its greatest value; in a narrow place without saying over which queries.

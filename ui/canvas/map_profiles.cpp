@@ -9,12 +9,8 @@
 namespace headscope::ui {
 
 std::string ColumnProfileText(const CanvasModel& model, const ViewProfiles& profiles, bool narrow) {
-  const auto peak = PeakOf(profiles.column_mean, profiles.first_column_bin, profiles.level, model.rows().num_columns());
-  std::string text = narrow ? "mean p per key" : "mean p per key, over the visible queries";
-  if (!peak) return text;
-  text += "; max " + FormatProbability(static_cast<double>(peak->value));
-  if (peak->end - peak->begin == 1) return text + " (key " + std::to_string(peak->begin) + ")";
-  return text + " (keys " + std::to_string(peak->begin) + " to " + std::to_string(peak->end - 1) + ")";
+  return analysis::DescribeKeyProfile(
+      PeakOf(profiles.column_mean, profiles.first_column_bin, profiles.level, model.rows().num_columns()), narrow);
 }
 
 namespace {

@@ -21,8 +21,8 @@ constexpr ImU32 InkOf(const analysis::Rgb& color) {
 inline constexpr ImU32 kTextColor = InkOf(analysis::kDarkGround.ink);
 inline constexpr ImU32 kDimColor = IM_COL32(150, 150, 150, 255);
 inline constexpr ImU32 kLineColor = IM_COL32(95, 95, 95, 255);
-inline constexpr ImU32 kAccentColor = IM_COL32(255, 168, 72, 255);
-inline constexpr ImU32 kMaskColor = IM_COL32(96, 190, 255, 255);
+inline constexpr ImU32 kAccentColor = InkOf(analysis::kDarkGround.answer);
+inline constexpr ImU32 kMaskColor = InkOf(analysis::kDarkGround.kept);
 
 // The colours of what a picture shows as well as the window: the window's own, or ones for white paper.
 struct OverlayInks {
@@ -38,7 +38,7 @@ inline constexpr OverlayInks kDarkGroundInks = {.text = kTextColor,
                                                 .dim = kDimColor,
                                                 .line = kLineColor,
                                                 .mask = kMaskColor,
-                                                .mass = IM_COL32(150, 150, 160, 200),
+                                                .mass = InkOf(analysis::kDarkGround.mass),
                                                 .attended = IM_COL32(44, 44, 50, 255),
                                                 .accent = kAccentColor,
                                                 .crosshair = IM_COL32(255, 168, 72, 130),
@@ -47,10 +47,10 @@ inline constexpr OverlayInks kDarkGroundInks = {.text = kTextColor,
 inline constexpr OverlayInks kLightGroundInks = {.text = InkOf(analysis::kLightGround.ink),
                                                  .dim = IM_COL32(88, 88, 94, 255),
                                                  .line = IM_COL32(120, 120, 126, 255),
-                                                 .mask = IM_COL32(0, 98, 190, 255),
-                                                 .mass = IM_COL32(140, 140, 150, 255),
+                                                 .mask = InkOf(analysis::kLightGround.kept),
+                                                 .mass = InkOf(analysis::kLightGround.mass),
                                                  .attended = IM_COL32(226, 226, 230, 255),
-                                                 .accent = IM_COL32(176, 92, 0, 255),
+                                                 .accent = InkOf(analysis::kLightGround.answer),
                                                  .crosshair = IM_COL32(176, 92, 0, 210),
                                                  .mark = IM_COL32(0, 120, 60, 230),
                                                  .other_cursor = IM_COL32(0, 98, 190, 185)};

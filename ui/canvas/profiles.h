@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "analysis/types/map_words.h"
 #include "causal_rows.h"
 #include "view_transform.h"
 
@@ -26,11 +27,9 @@ struct ViewProfiles {
 ViewProfiles ComputeProfiles(const ScoreRect& visible, int32_t level, const CausalRows& rows,
                              const std::function<analysis::TilePtr(int32_t tile_x, int32_t tile_y)>& find);
 
-// The greatest bin of a profile and the scores that it stands for; nothing when no bin is known.
-struct ProfilePeak {
-  float value = 0;
-  int64_t begin = 0, end = 0;  // rows or columns, not beyond the map
-};
+// The greatest bin of a profile and the rows or columns that it stands for, not beyond the map; nothing when no bin is
+// known.
+using analysis::ProfilePeak;
 std::optional<ProfilePeak> PeakOf(const std::vector<float>& bins, int64_t first_bin, int32_t level, int64_t map_size);
 
 // Bars for the values that are known, bin i from edge(i) to edge(i + 1), with ends between pixels of the screen, of

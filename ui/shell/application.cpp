@@ -7,6 +7,7 @@
 #include <QTimer>
 
 #include "application_setup.h"
+#include "base/version.h"
 #include "main_window.h"
 #include "startup_watch.h"
 #include "ui_thread.h"
@@ -27,7 +28,7 @@ void PrepareApplication() {
 void NameApplication() {
   QApplication::setApplicationName(QStringLiteral("headscope"));
   QApplication::setDesktopFileName(QStringLiteral("headscope"));
-  QApplication::setApplicationVersion(QStringLiteral(HEADSCOPE_VERSION));
+  QApplication::setApplicationVersion(QString::fromUtf8(Version()));
   QApplication::setStyle(MakeApplicationStyle());
   QApplication::setWindowIcon(QIcon(QStringLiteral(":/headscope/shell/headscope.svg")));
 }

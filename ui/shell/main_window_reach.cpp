@@ -106,6 +106,7 @@ MapDrawing MainWindow::DrawingOfMap() const {
   drawing.color_map = canvas_->color_map().toStdString();
   drawing.range = canvas_->range();
   drawing.lost = canvas_->lost();
+  drawing.profiles = canvas_->profiles();
   // Decode methods keep steps, which `headscope render` does not draw.
   if (canvas_->overlay() && !state_.trial.is_decode() && state_.trial.method() != nullptr) {
     drawing.method = canvas_->method().toStdString();

@@ -80,6 +80,7 @@ QString RenderCommand(const QString& trace_path, const MapDrawing& drawing) {
   }
   if (!drawing.color_map.empty())
     arguments += {QStringLiteral("--color-map"), QString::fromStdString(drawing.color_map)};
+  if (drawing.profiles) arguments += QStringLiteral("--profiles");
   if (drawing.dark) arguments += {QStringLiteral("--ground"), QStringLiteral("dark")};
   arguments += {QStringLiteral("-o"), QStringLiteral("head-%1-%2.png").arg(drawing.head.layer).arg(drawing.head.head)};
   return Joined(arguments);

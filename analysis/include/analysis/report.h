@@ -12,22 +12,15 @@
 #include "analysis/head_tensors.h"
 #include "analysis/types/comparison.h"
 #include "analysis/types/head_statistics.h"
+#include "analysis/types/map_words.h"
 #include "analysis/types/tile.h"
+#include "analysis/types/token_spans.h"
 #include "analysis/types/value_scale.h"
 #include "base/device.h"
 #include "kernels/sparse_index.h"
 
 namespace headscope::analysis {
 
-enum class ViewKind {
-  kScores,      // probability
-  kMask,        // share of a pixel's pairs that the mask keeps
-  kDifference,  // probability under the mask less dense probability
-  kOverlay,     // probability, in colours where the mask keeps and grey where it does not
-  kLost,        // the same the other way round
-  kOther,       // probability of another head less this one's
-  kOverlap,     // which of two masks keeps a pair
-};
 struct RenderRequest {
   ViewKind view = ViewKind::kScores;
   TileReduction reduction = TileReduction::kMax;
@@ -38,6 +31,9 @@ struct RenderRequest {
   // What the colours span, as the window's colour bar; nothing: what the picture holds.
   std::optional<ValueRange> range = {};
   bool dark_ground = false;  // around the map and where there are no pairs: dark as the window, or white
+  // The curves beside the map: what each query in view spends on the keys in view, and what each key receives. Of views
+  // of probabilities.
+  bool profiles = false;
   // Called on the caller's thread with the share of the work that is done, 0 to 1. May be empty.
   std::function<void(double share)> progress = {};
   std::stop_token stop = {};
@@ -47,11 +43,19 @@ struct RenderSources {
   const kernels::SparseIndexView* index = nullptr;        // of every view but kScores and kOther
   const kernels::SparseIndexView* other_index = nullptr;  // of kOverlap
   const HeadTensors* other = nullptr;                     // of kOther: it begins with the same queries and keys
+  // What the caption says of them, as far as it is known (MapOnShow), and what the axes mark.
+  MapSource source = {};
+  std::optional<MapMethod> method = {}, other_method = {};
+  const std::vector<float>* kept_mass = nullptr;  // of every row by `index`, for the curve beside the map
+  std::optional<MaskOverlap> overlap = {};
+  std::string other_trace = {};
+  std::vector<TokenSpan> answers = {};
 };
-// The head's map with axes, units and a colour bar as a file: .svg, .pdf or .png, an image of request.width x
-// request.height pixels with letters around it. Returns where it was computed; empty when `request.stop` was requested,
-// and then nothing is written. Throws UsageError for a range, a mask or a colour map that does not fit, and for .pdf
-// and .png where headscope was built without cairo; FailedError names a file that cannot be written.
+// The head's map with axes, units, a colour bar and the caption of DescribeMap as a file: .svg, .pdf or .png, an image
+// of request.width x request.height pixels with letters around it. Returns where it was computed; empty when
+// `request.stop` was requested, and then nothing is written. Throws UsageError for a range, a mask or a colour map that
+// does not fit, and for .pdf and .png where headscope was built without cairo; FailedError names a file that cannot be
+// written.
 NamedDevice DrawHeadMap(const HeadTensors& head, const RenderSources& sources, const RenderRequest& request,
                         const std::string& path);
 

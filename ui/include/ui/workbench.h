@@ -290,6 +290,7 @@ struct MapDrawing {
   int64_t row_begin = 0, row_end = 0, column_begin = 0, column_end = 0;  // 0, 0: everything
   int32_t width = 800, height = 800;                                     // of the map alone
   bool mean = false, logarithmic = true, dark = false;
+  bool profiles = false;                      // the curves beside the map
   bool lost = false;                          // the colours show what the method leaves out
   std::string color_map;                      // empty: the command's own
   std::optional<analysis::ValueRange> range;  // of the colours; nothing: what the picture holds
