@@ -262,13 +262,6 @@ void CurveChart::keyPressEvent(QKeyEvent* event) {
   state_->queue.Aim(SnappedTarget(state_->trial.target() + direction * step, true));
 }
 
-void CurveChart::focusInEvent(QFocusEvent*) {
-  update();
-}
-void CurveChart::focusOutEvent(QFocusEvent*) {
-  update();
-}
-
 CurvePane::CurvePane(WindowState* state, QWidget* parent)
     : QWidget(parent), state_(state), chart_(new CurveChart(state)), status_(new QLabel) {
   status_->setObjectName(QStringLiteral("curveStatus"));

@@ -17,7 +17,6 @@
 #include "panes.h"
 #include "picture_file.h"
 #include "qt_matrix_surface.h"
-#include "visible_focus.h"
 #include "while_alive.h"
 
 namespace headscope::ui {
@@ -49,7 +48,6 @@ MapsView::MapsView(WindowState* state, QWidget* parent) : QAbstractScrollArea(pa
   setObjectName(QStringLiteral("mapsView"));
   setAccessibleName(tr("Maps of all heads"));
   setFocusPolicy(Qt::StrongFocus);
-  setFrameShape(NoFrame);
   setHorizontalScrollBarPolicy(Qt::ScrollBarAsNeeded);
   ask_timer_.setSingleShot(true);
   ask_timer_.setInterval(0);
@@ -139,7 +137,6 @@ void MapsView::paintEvent(QPaintEvent*) {
   painter.setPen(faint);
   if (layout_.num_rows() == 0) {
     painter.drawText(viewport()->rect(), Qt::AlignCenter, tr("Open a trace to see the maps of its heads."));
-    PaintFocus(&painter, this, viewport()->rect());
     return;
   }
   const bool is_dark = palette().color(QPalette::Base).lightness() < 128;
@@ -165,15 +162,6 @@ void MapsView::paintEvent(QPaintEvent*) {
     painter.drawRect(rect.adjusted(-2, -2, 2, 2));
   }
   DrawNumbers(&painter);
-  PaintFocus(&painter, this, viewport()->rect());
-}
-
-// Qt repaints what is around the viewport alone.
-void MapsView::focusInEvent(QFocusEvent*) {
-  viewport()->update();
-}
-void MapsView::focusOutEvent(QFocusEvent*) {
-  viewport()->update();
 }
 
 void MapsView::DrawNumbers(QPainter* painter) const {

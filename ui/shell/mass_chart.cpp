@@ -316,11 +316,4 @@ void MassChart::keyPressEvent(QKeyEvent* event) {
   Move(target_ + direction * step, true);
 }
 
-void MassChart::focusInEvent(QFocusEvent*) {
-  update();
-}
-void MassChart::focusOutEvent(QFocusEvent*) {
-  update();
-}
-
 }  // namespace headscope::ui

@@ -9,8 +9,6 @@
 #include <QToolTip>
 #include <algorithm>
 
-#include "visible_focus.h"
-
 namespace headscope::ui {
 namespace {
 
@@ -39,7 +37,6 @@ TokenView::TokenView(QWidget* parent) : QAbstractScrollArea(parent) {
   setAccessibleName(tr("The prompt, tinted by the query's attention"));
   setFocusPolicy(Qt::StrongFocus);
   setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
-  setFrameShape(NoFrame);
   viewport()->setMouseTracking(true);
 }
 
@@ -160,7 +157,6 @@ void TokenView::paintEvent(QPaintEvent*) {
   if (texts_.empty()) {
     painter.setPen(palette().color(QPalette::PlaceholderText));
     painter.drawText(viewport()->rect(), Qt::AlignCenter, tr("Open a trace to read its prompt."));
-    PaintFocus(&painter, this, viewport()->rect());
     return;
   }
   const QColor ink = palette().color(QPalette::Text), faint = palette().color(QPalette::PlaceholderText);
@@ -187,15 +183,6 @@ void TokenView::paintEvent(QPaintEvent*) {
       painter.drawRect(rect.adjusted(0, 0, -1, -1));
     }
   }
-  PaintFocus(&painter, this, viewport()->rect());
-}
-
-// Qt repaints what is around the viewport alone.
-void TokenView::focusInEvent(QFocusEvent*) {
-  viewport()->update();
-}
-void TokenView::focusOutEvent(QFocusEvent*) {
-  viewport()->update();
 }
 
 void TokenView::resizeEvent(QResizeEvent*) {

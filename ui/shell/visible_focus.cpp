@@ -10,6 +10,10 @@ namespace {
 
 constexpr char kForFile[] = "headscopePaintedForFile";
 
+bool IsForFile(const QWidget* widget) {
+  return widget->property(kForFile).toBool();
+}
+
 void DrawFocusFrame(QPainter* painter, const QColor& color, const QRect& rect) {
   painter->save();
   painter->setClipping(false);
@@ -29,8 +33,9 @@ class ApplicationStyle : public QProxyStyle {
 
   void drawPrimitive(PrimitiveElement element, const QStyleOption* option, QPainter* painter,
                      const QWidget* widget) const override {
-    QProxyStyle::drawPrimitive(element, option, painter, widget);
     const bool is_area = element == PE_Frame && qobject_cast<const QAbstractScrollArea*>(widget) != nullptr;
+    if (is_area && IsForFile(widget)) return;  // a picture has no frame of the window's
+    QProxyStyle::drawPrimitive(element, option, painter, widget);
     if ((is_area && (option->state & State_HasFocus) != 0) || (element == PE_FrameFocusRect && ByKeyboard(*option)))
       DrawFocusFrame(painter, option->palette.color(QPalette::Highlight), option->rect);
   }
@@ -60,7 +65,7 @@ class ApplicationStyle : public QProxyStyle {
 }  // namespace
 
 void PaintFocus(QPainter* painter, const QWidget* widget, const QRect& rect) {
-  if (!widget->hasFocus() || widget->property(kForFile).toBool()) return;
+  if (!widget->hasFocus() || IsForFile(widget)) return;
   DrawFocusFrame(painter, widget->palette().color(QPalette::Highlight), rect);
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the keyboard is: a frame around what has it, in the palette's highlight.
+// Where the keyboard is: a frame around what has it, in the palette's highlight. A scroll area's is drawn by the
+// application's style, and Qt repaints it as the keyboard comes and goes; so is a widget that paints itself, whose
+// frame is PaintFocus.
 #pragma once
 
 #include <QPainter>
@@ -8,7 +10,7 @@
 
 namespace headscope::ui {
 
-// The frame of a widget that paints itself. `rect`: of the widget or its viewport. Nothing in a picture for a file.
+// The frame of a widget that paints itself. Nothing in a picture for a file.
 void PaintFocus(QPainter* painter, const QWidget* widget, const QRect& rect);
 
 // While this is there, the widget is painted into a file, where nobody types.
