@@ -137,6 +137,16 @@ TEST_F(ReachTest, AClickOnAPointOfTheTradeOffOpensItsRun) {
   const auto cheapest = std::min_element(chart->points().begin(), chart->points().end(),
                                          [](auto& a, auto& b) { return a.cost < b.cost; });
   EXPECT_TRUE(cheapest->on_front);
+  // However low the pane is, no label lies over another one, and a high one names both the target and the runs.
+  for (int height = 90; height <= 260; height += 10) {
+    const auto labels = chart->LabelsIn(QRect(0, 0, 320, height));
+    for (size_t i = 0; i < labels.size(); ++i) {
+      for (size_t j = 0; j < i; ++j)
+        EXPECT_FALSE(labels[i].place.intersects(labels[j].place))
+            << height << ": " << labels[i].text.toStdString() << ", " << labels[j].text.toStdString();
+    }
+    if (height == 260) EXPECT_EQ(labels.size(), 4U) << "the target, the runs and dense";
+  }
   // Pointed at, its mask lies over the map; the panel keeps its own.
   const ui::MethodTrial& trial = window_->state()->trial;
   const int64_t own = trial.mask()->mask_id;

@@ -13,6 +13,7 @@
 
 #include "analysis/types/round_ticks.h"
 #include "chart_looks.h"
+#include "label_places.h"
 #include "panes.h"
 #include "picture_file.h"
 #include "visible_focus.h"
@@ -111,42 +112,65 @@ void TradeOffChart::Paint(QPainter& painter, const QRect& area) const {
                    Qt::AlignCenter, tr(CostName(cost_)));
   painter.drawText(QRectF(area.left() + 4, area.top() + 1, area.width(), metrics.height()), Qt::AlignLeft,
                    tr(QualityName(quality_)));
-  if (!LessIsBetter(quality_)) {
-    const double y = plot.bottom() - plot.height() * y_.Place(state_->trial.target());
+  if (const std::optional<double> y = TargetLineIn(plot)) {
     painter.setPen(QPen(kTargetColor, 1, Qt::DashLine));
-    painter.drawLine(QPointF(plot.left(), y), QPointF(plot.right(), y));
-    // Below the line, because the axis' name is above it.
-    painter.drawText(QRectF(plot.left(), y + 1, plot.width(), metrics.height()), Qt::AlignLeft,
-                     tr(" target %1").arg(state_->trial.target()));
+    painter.drawLine(QPointF(plot.left(), *y), QPointF(plot.right(), *y));
   }
   QPolygonF front;
   for (const TradeOffPoint& point : Front(points_)) front.append(PlaceIn(plot, point));
   painter.setPen(QPen(kFrontColor, 1.5));
   painter.setBrush(Qt::NoBrush);
   painter.drawPolyline(front);
-  std::vector<QRectF> names;
   for (size_t i = 0; i < points_.size(); ++i) {
     const analysis::MethodResult& run = state_->runs.runs()[points_[i].run];
     const QPointF at = PlaceIn(plot, points_[i]);
     painter.setPen(current_ == i ? QPen(palette().color(QPalette::Text), 2) : QPen(Qt::NoPen));
     painter.setBrush(IsDenseRun(run) ? kDenseColor : points_[i].on_front ? kFrontColor : kPointColor);
     painter.drawEllipse(at, kDot, kDot);
-    if (!points_[i].on_front) continue;
-    // A name that would cover another one is left to the tooltip.
-    const QString name = QString::fromStdString(run.method);
-    const double width = metrics.horizontalAdvance(name);
-    const double x = std::min(at.x() + kDot + 3, plot.right() - width);
-    for (const double y : {at.y() + 3, at.y() - metrics.height() - 3}) {
-      const QRectF place(x, y, width, metrics.height());
-      if (y < plot.top() || y + metrics.height() > plot.bottom() ||
-          std::any_of(names.begin(), names.end(), [&](const QRectF& other) { return other.intersects(place); }))
-        continue;
-      names.push_back(place);
-      painter.setPen(faint);
-      painter.drawText(place, Qt::AlignLeft, name);
-      break;
-    }
   }
+  for (const Label& label : LabelsIn(area)) {
+    painter.setPen(label.text == TargetText() ? kTargetColor : faint);
+    painter.drawText(label.place, Qt::AlignLeft, label.text);
+  }
+}
+
+std::optional<double> TradeOffChart::TargetLineIn(const QRectF& plot) const {
+  if (LessIsBetter(quality_)) return std::nullopt;
+  return plot.bottom() - plot.height() * y_.Place(state_->trial.target());
+}
+
+QString TradeOffChart::TargetText() const {
+  return tr("target %1").arg(state_->trial.target());
+}
+
+std::vector<TradeOffChart::Label> TradeOffChart::LabelsIn(const QRect& area) const {
+  if (points_.empty()) return {};
+  const QRectF plot = Plot(area);
+  const QFontMetricsF metrics(font());
+  const auto size_of = [&](const QString& text) {
+    return QSizeF(metrics.horizontalAdvance(text) + 1, metrics.height());
+  };
+  std::vector<QRectF> dots;
+  std::vector<Label> labels;
+  std::vector<std::vector<QRectF>> wishes;
+  if (const std::optional<double> y = TargetLineIn(plot)) {
+    labels.push_back({TargetText(), {}});
+    wishes.push_back(PlacesAlong(*y, plot.adjusted(3, 0, 0, 0), size_of(TargetText())));
+  }
+  for (const TradeOffPoint& point : points_) {
+    const QPointF at = PlaceIn(plot, point);
+    dots.emplace_back(at - QPointF(kDot, kDot), QSizeF(2 * kDot, 2 * kDot));
+    if (!point.on_front) continue;
+    const QString name = QString::fromStdString(state_->runs.runs()[point.run].method);
+    labels.push_back({name, {}});
+    wishes.push_back(PlacesBeside(at, kDot, size_of(name)));
+  }
+  std::vector<Label> placed;
+  const std::vector<std::optional<QRectF>> places = PlaceLabels(plot, dots, wishes);
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (places[i]) placed.push_back({labels[i].text, *places[i]});
+  }
+  return placed;
 }
 
 void TradeOffChart::paintEvent(QPaintEvent*) {
@@ -185,6 +209,9 @@ bool TradeOffChart::event(QEvent* event) {
   const auto* help = static_cast<QHelpEvent*>(event);
   if (const auto point = PointAt(help->pos())) {
     QToolTip::showText(help->globalPos(), Describe(points_[*point]), this);
+  } else if (const auto line = TargetLineIn(Plot(rect()));
+             line && !points_.empty() && std::abs(*line - help->pos().y()) < kReach / 2) {
+    QToolTip::showText(help->globalPos(), tr("The target: %1").arg(state_->trial.target()), this);
   } else {
     QToolTip::hideText();
   }
@@ -244,12 +271,9 @@ void TradeOffChart::keyPressEvent(QKeyEvent* event) {
   update();
 }
 
-void TradeOffChart::focusInEvent(QFocusEvent*) {
-  update();
-}
-void TradeOffChart::focusOutEvent(QFocusEvent*) {
+void TradeOffChart::focusOutEvent(QFocusEvent* event) {
   PointAtRun(std::nullopt);
-  update();
+  QWidget::focusOutEvent(event);
 }
 
 TradeOffPane::TradeOffPane(WindowState* state, QWidget* parent) : QWidget(parent) {

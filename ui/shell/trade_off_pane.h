@@ -21,6 +21,12 @@ class TradeOffChart : public QWidget {
   void SetAxes(CostAxis cost, QualityAxis quality);
   const std::vector<TradeOffPoint>& points() const { return points_; }
   QPoint PlaceOf(const TradeOffPoint& point) const;  // in widget coordinates
+  // What stands in words at the target's line and at the points on the front, as far as it has a place.
+  struct Label {
+    QString text;
+    QRectF place;
+  };
+  std::vector<Label> LabelsIn(const QRect& area) const;
   // Without a widget's frame, for a file, too.
   void Paint(QPainter& painter, const QRect& area) const;
 
@@ -35,7 +41,6 @@ class TradeOffChart : public QWidget {
   void leaveEvent(QEvent* event) override;
   void hideEvent(QHideEvent* event) override;
   void keyPressEvent(QKeyEvent* event) override;
-  void focusInEvent(QFocusEvent* event) override;
   void focusOutEvent(QFocusEvent* event) override;
 
  private:
@@ -44,6 +49,8 @@ class TradeOffChart : public QWidget {
   void PointAtRun(std::optional<size_t> point);  // whose mask the map shows; nothing: the panel's
   QRectF Plot(const QRect& area) const;
   QPointF PlaceIn(const QRectF& plot, const TradeOffPoint& point) const;
+  std::optional<double> TargetLineIn(const QRectF& plot) const;  // its y; an error has no target
+  QString TargetText() const;
   std::optional<size_t> PointAt(QPointF at) const;
   QString Describe(const TradeOffPoint& point) const;
 
