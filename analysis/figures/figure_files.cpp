@@ -2,9 +2,9 @@
 // Figures as JSON and CSV.
 #include <nlohmann/json.hpp>
 
+#include "analysis/csv_text.h"
 #include "analysis/figures.h"
 #include "analysis/types/printable.h"
-#include "report/csv_text.h"
 
 namespace headscope::analysis {
 namespace {
@@ -48,13 +48,14 @@ std::string FigureJson(const Figure& figure) {
   return PrintableJson(json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace)) + "\n";
 }
 
-std::string FigureCsv(const Figure& figure) {
-  std::string csv = "panel,series,x,y\n";
+std::string FigureCsv(const Figure& figure, const CsvOrigin& origin) {
+  std::string csv = "panel,series,x,y" + origin.names + "\n";
   for (const FigurePanel& panel : figure.panels) {
     for (const FigureSeries& series : panel.series) {
       for (size_t i = 0; i < series.y.size(); ++i) {
         const std::string x = series.x.empty() ? CsvText(panel.categories[i]) : CsvText(series.x[i]);
-        csv += CsvText(panel.title) + "," + CsvText(series.name) + "," + x + "," + CsvText(series.y[i]) + "\n";
+        csv += CsvText(panel.title) + "," + CsvText(series.name) + "," + x + "," + CsvText(series.y[i]) + origin.cells +
+               "\n";
       }
     }
   }

@@ -271,10 +271,10 @@ std::string QuantisationJson(const std::vector<QuantisedHead>& results) {
   return json + "\n ]\n}\n";
 }
 
-std::string QuantisationCsv(const std::vector<QuantisedHead>& results) {
+std::string QuantisationCsv(const std::vector<QuantisedHead>& results, const CsvOrigin& origin) {
   std::string csv =
       "layer,head,format,scale,hadamard,num_rows,relative_error,max_error,cosine,q_error,k_error,v_error," +
-      QuotedSparsity() + "\n";
+      QuotedSparsity() + origin.names + "\n";
   for (const QuantisedHead& result : results) {
     csv += std::to_string(result.head.layer) + "," + std::to_string(result.head.head) + "," +
            NameOf(result.quantisation.format) + "," + NameOf(result.quantisation.group) + "," +
@@ -282,7 +282,7 @@ std::string QuantisationCsv(const std::vector<QuantisedHead>& results) {
     for (const double value : {result.relative_error, result.max_error, result.cosine, result.q_error, result.k_error,
                                result.v_error, result.sparsity})
       csv += "," + ShortestNumber(value);
-    csv += "\n";
+    csv += origin.cells + "\n";
   }
   return csv;
 }

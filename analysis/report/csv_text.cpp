@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/csv_text.h"
+#include "analysis/csv_text.h"
 
 #include <cmath>
 

@@ -56,12 +56,12 @@ std::string DifferencesJson(const ComparedPair& of, const std::vector<MetricDiff
   return LinesOf(document);
 }
 
-std::string DifferencesCsv(const std::vector<MetricDifference>& differences) {
-  std::string text = "layer,head,metric,first,second,difference\n";
+std::string DifferencesCsv(const std::vector<MetricDifference>& differences, const CsvOrigin& origin) {
+  std::string text = "layer,head,metric,first,second,difference" + origin.names + "\n";
   for (const MetricDifference& difference : differences) {
     text += std::to_string(difference.head.layer) + "," + std::to_string(difference.head.head) + "," +
             difference.metric + "," + NumberOrNothing(difference.first) + "," + NumberOrNothing(difference.second) +
-            "," + NumberOrNothing(difference.Difference()) + "\n";
+            "," + NumberOrNothing(difference.Difference()) + origin.cells + "\n";
   }
   return text;
 }
@@ -87,14 +87,14 @@ std::string OverlapsJson(const std::string& trace, const ComparedPair& methods,
   return LinesOf(document);
 }
 
-std::string OverlapsCsv(const std::vector<HeadOverlap>& overlaps) {
-  std::string text = "layer,head,pairs,first_alone,second_alone,both,jaccard\n";
+std::string OverlapsCsv(const std::vector<HeadOverlap>& overlaps, const CsvOrigin& origin) {
+  std::string text = "layer,head,pairs,first_alone,second_alone,both,jaccard" + origin.names + "\n";
   for (const HeadOverlap& of_head : overlaps) {
     const MaskOverlap& overlap = of_head.overlap;
     text += std::to_string(of_head.head.layer) + "," + std::to_string(of_head.head.head) + "," +
             std::to_string(overlap.pairs) + "," + std::to_string(overlap.first_alone) + "," +
             std::to_string(overlap.second_alone) + "," + std::to_string(overlap.both) + "," +
-            ShortestNumber(overlap.Jaccard()) + "\n";
+            ShortestNumber(overlap.Jaccard()) + origin.cells + "\n";
   }
   return text;
 }

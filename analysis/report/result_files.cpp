@@ -9,11 +9,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "analysis/csv_text.h"
 #include "analysis/result_fields.h"
 #include "analysis/types/printable.h"
 #include "base/errors.h"
 #include "data/results_file.h"
-#include "report/csv_text.h"
 
 namespace headscope::analysis {
 namespace {

@@ -171,27 +171,36 @@ std::vector<RangeSettings> OfTuning(const std::string& path, const ReadJson& jso
   return settings;
 }
 
-std::vector<std::string_view> Cells(std::string_view line) {
+// Of one line, as RFC 4180 has them; a cell of ours never holds the end of a line (analysis::CsvText).
+std::vector<std::string> Cells(std::string_view line) {
   if (line.ends_with('\r')) line.remove_suffix(1);
-  std::vector<std::string_view> cells;
-  for (size_t begin = 0;;) {
-    const size_t comma = line.find(',', begin);
-    cells.push_back(line.substr(begin, comma - begin));
-    if (comma == std::string_view::npos) return cells;
-    begin = comma + 1;
+  std::vector<std::string> cells(1);
+  bool quoted = false;
+  for (size_t at = 0; at < line.size(); ++at) {
+    const char letter = line[at];
+    if (letter == '"' && quoted && at + 1 < line.size() && line[at + 1] == '"') {
+      cells.back() += line[++at];
+    } else if (letter == '"' && (quoted || cells.back().empty())) {
+      quoted = !quoted;
+    } else if (letter == ',' && !quoted) {
+      cells.emplace_back();
+    } else {
+      cells.back() += letter;
+    }
   }
+  return cells;
 }
 
 // A table with a line for each head, as the document that says the same. An empty cell: the method has no such
 // parameter, or its default; of `below_tokens`, no end.
 ReadJson TuningOfCsv(const std::string& path, std::string_view text) {
   ReadJson heads = ReadJson::array(), ranges = ReadJson::array();
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   std::vector<bool> is_result;
   size_t num_heads = 0;
   while (!text.empty()) {
     const size_t end = text.find('\n');
-    const std::vector<std::string_view> cells = Cells(text.substr(0, end));
+    const std::vector<std::string> cells = Cells(text.substr(0, end));
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     if (names.empty()) {
       names = cells;
@@ -206,7 +215,7 @@ ReadJson TuningOfCsv(const std::string& path, std::string_view text) {
     }
     ReadJson head = {{"parameters", ReadJson::object()}}, range = ReadJson::object();
     for (size_t i = 0; i < cells.size(); ++i) {
-      const std::string cell(cells[i]), name(names[i]);
+      const std::string &cell = cells[i], &name = names[i];
       const bool is_length = name == "from_tokens" || name == "below_tokens";
       if (name == "layer" || name == "head" || is_length) {
         int64_t number = 0;

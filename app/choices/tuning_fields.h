@@ -3,6 +3,8 @@
 // numbers that an interrupted run keeps, and what the reader tells from a parameter are all made from these lists.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -62,11 +64,13 @@ inline std::string InFile(const Device& device) {
   return DeviceText(device);
 }
 
-inline constexpr const char* kComplete = "complete";  // of the whole run
+inline constexpr const char* kComplete = "complete";                                      // of the whole run
+inline constexpr std::array kTuningOrigin = {"trace", "model", "written_at", "version"};  // OriginColumns, and last
 
 // Whether a column of the CSV is such a result, and so no parameter.
 inline bool IsTuningResult(std::string_view column) {
-  bool found = column == kTargetMet || column == kComplete || column.starts_with(kCheckedPrefix);
+  bool found = column == kTargetMet || column == kComplete || column.starts_with(kCheckedPrefix) ||
+               std::ranges::find(kTuningOrigin, column) != kTuningOrigin.end();
   const auto is_column = [&](std::string_view name, const char*, const auto&) { found |= column == name; };
   const TunedHead head;
   VisitTunedHead(head, is_column, [&](const char*, const char*, const auto&) {});

@@ -22,6 +22,7 @@
 #include "data/model_json.h"
 #include "support/listed.h"
 #include "support/output_file.h"
+#include "support/run_origin.h"
 
 namespace headscope::app {
 namespace {
@@ -216,8 +217,8 @@ std::string Cell(const Device& device) {
   return DeviceText(device);
 }
 
-// Calls add(name, cell) for every column behind the parameters but the last. `checked`: with those of held-out rows or
-// traces, which are empty where the head was not tried there.
+// Calls add(name, cell) for every column between the parameters and `complete`. `checked`: with those of held-out rows
+// or traces, which are empty where the head was not tried there.
 template <typename Add>
 void ResultCells(const TunedHead& head, bool checked, const Add& add) {
   const auto add_numbers = [&add](const std::string& prefix, const analysis::SettingQuality& quality, bool is_known) {
@@ -238,9 +239,15 @@ void ResultCells(const TunedHead& head, bool checked, const Add& add) {
       head, [&add](const char* name, const char*, const auto& value) { add(name, Cell(value)); }, add_quality);
 }
 
+CsvColumns Origin(const Tuning& tuning) {
+  std::vector<std::string> traces;
+  for (const Tuning::Source& source : tuning.traces) traces.push_back(source.path);
+  return OriginColumns(OriginOf(traces, {tuning.model.name}));
+}
+
 // The parameters of all methods, each name once; a head has a value where its method has the parameter. What belongs to
-// the whole run is left out, but for `complete`. `ranged`: with the lengths that a line is for; an empty cell is no
-// end.
+// the whole run is left out, but for `complete` and where it is from. `ranged`: with the lengths that a line is for; an
+// empty cell is no end.
 std::string CsvFile(std::span<const Tuning> by_range, bool ranged) {
   std::vector<std::string> names;
   for (const Tuning::Searched& method : by_range.front().methods) {
@@ -253,8 +260,8 @@ std::string CsvFile(std::span<const Tuning> by_range, bool ranged) {
   std::string csv = std::string(ranged ? "from_tokens,below_tokens," : "") + "layer,head,method," + kTargetMet;
   for (const std::string& name : names) csv.append(",").append(name);
   ResultCells(TunedHead(), checked, [&csv](const std::string& name, const std::string&) { csv.append(",") += name; });
-  csv.append(",").append(kComplete).append("\n");
-  const auto add_head = [&](const Tuning& tuning, const TunedHead& head) {
+  csv.append(",").append(kComplete).append(CsvOriginOf(Origin(by_range.front())).names).append("\n");
+  const auto add_head = [&](const Tuning& tuning, const TunedHead& head, const std::string& from) {
     const MethodChoice& method = tuning.MethodOf(head);
     if (ranged) {
       csv += std::to_string(tuning.range.from) + ',';
@@ -270,10 +277,11 @@ std::string CsvFile(std::span<const Tuning> by_range, bool ranged) {
       }
     }
     ResultCells(head, checked, [&csv](const std::string&, const std::string& cell) { csv.append(",") += cell; });
-    csv += complete ? ",1\n" : ",0\n";
+    csv.append(complete ? ",1" : ",0").append(from).append("\n");
   };
   for (const Tuning& tuning : by_range) {
-    for (const TunedHead& head : tuning.heads) add_head(tuning, head);
+    const std::string from = CsvOriginOf(Origin(tuning)).cells;
+    for (const TunedHead& head : tuning.heads) add_head(tuning, head, from);
   }
   return csv;
 }

@@ -8,6 +8,7 @@
 #include "analysis/types/printable.h"
 #include "base/errors.h"
 #include "base/file_format.h"
+#include "base/version.h"
 #include "kernels/method.h"
 #include "support/output_file.h"
 
@@ -32,7 +33,10 @@ OrderedJson AnswerJson(const eval::Answer& answer, const AnswerOrigin& origin) {
           {"max_new_tokens", answer.answer_tokens},
           {"predicted_answer", answer.generated},
           {"attention", attention.backend ? attention.text : kernels::PrefillBaseline().spec().name},
-          {"score", answer.right ? 1 : 0}};
+          {"score", answer.right ? 1 : 0},
+          {"device", origin.device},
+          {"written_at", origin.written_at},
+          {"version", Version()}};
 }
 
 std::string Cell(const OrderedJson& value) {

@@ -33,6 +33,7 @@
 #include "support/messages.h"
 #include "support/output_file.h"
 #include "support/progress_line.h"
+#include "support/run_origin.h"
 
 namespace headscope::app {
 namespace {
@@ -168,7 +169,15 @@ int DiffTraces(const DiffArguments& arguments) {
   if (arguments.output.empty()) {
     WriteText(DifferenceTable(differences, metrics), "", false);
   } else if (FindFileFormat(arguments.output) == FileFormat::kCsv) {
-    WriteText(analysis::DifferencesCsv(differences), arguments.output, arguments.force);
+    const analysis::RunOrigin origin = OriginOf(first), other = OriginOf(second);
+    WriteText(analysis::DifferencesCsv(differences, CsvOriginOf({{"device", NamedCpu().name},
+                                                                 {"trace", origin.trace},
+                                                                 {"model", origin.model},
+                                                                 {"other_trace", other.trace},
+                                                                 {"other_model", other.model},
+                                                                 {"written_at", other.measured_at},
+                                                                 {"version", other.version}})),
+              arguments.output, arguments.force);
   } else {
     WriteText(analysis::DifferencesJson({arguments.traces[0], arguments.traces[1]}, differences), arguments.output,
               arguments.force);
@@ -245,7 +254,9 @@ int DiffMasks(const DiffArguments& arguments) {
   if (arguments.output.empty()) {
     WriteText(OverlapTable(overlaps), "", false);
   } else if (FindFileFormat(arguments.output) == FileFormat::kCsv) {
-    WriteText(analysis::OverlapsCsv(overlaps), arguments.output, arguments.force);
+    CsvColumns columns = {{"method", arguments.methods[0]}, {"other_method", arguments.methods[1]}};
+    for (auto& column : OriginColumns(NamedCpu(), OriginOf(trace))) columns.push_back(std::move(column));
+    WriteText(analysis::OverlapsCsv(overlaps, CsvOriginOf(columns)), arguments.output, arguments.force);
   } else {
     WriteText(analysis::OverlapsJson(arguments.traces[0], {arguments.methods[0], arguments.methods[1]}, overlaps),
               arguments.output, arguments.force);

@@ -21,6 +21,7 @@
 #include "support/output_file.h"
 #include "support/paths.h"
 #include "support/progress_line.h"
+#include "support/run_origin.h"
 
 namespace headscope::app {
 namespace {
@@ -90,7 +91,10 @@ int RunEval(EvalArguments arguments) {
   }
   TellNotes(attention);
   if (!arguments.output.empty() && !stop.stop_requested()) {
-    const AnswerOrigin origin{arguments.request.model_dir, &attention};
+    const AnswerOrigin origin{.model = arguments.request.model_dir,
+                              .device = DeviceText(arguments.request.session.device),
+                              .written_at = OriginOf({}, {}).measured_at,
+                              .attention = &attention};
     WriteText(AnswerFile(answers, origin, arguments.output), arguments.output, arguments.force);
   }
   return stop.stop_requested() ? kInterrupted : kDone;

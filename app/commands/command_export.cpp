@@ -19,6 +19,7 @@
 #include "support/output_file.h"
 #include "support/output_trace.h"
 #include "support/progress_line.h"
+#include "support/run_origin.h"
 
 namespace headscope::app {
 namespace {
@@ -67,7 +68,8 @@ int RunExport(const ExportArguments& arguments) {
       line.Show("exporting", static_cast<int64_t>(share * 100), 100, ProgressUnit::kPercent);
     };
     if (format == FileFormat::kHdf5) return data::ExportTrace(trace, selection, storage, path, progress, stop);
-    if (format == FileFormat::kCsv) return data::ExportCsv(trace, selection, path, progress, stop);
+    if (format == FileFormat::kCsv)
+      return data::ExportCsv(trace, selection, CsvOriginOf(OriginColumns(OriginOf(trace))), path, progress, stop);
     data::ExportJson(trace, selection, path, progress, stop);
   };
   const auto into = [&](auto&& output) {

@@ -23,6 +23,7 @@
 #include "support/listed.h"
 #include "support/output_file.h"
 #include "support/progress_line.h"
+#include "support/run_origin.h"
 
 namespace headscope::app {
 namespace {
@@ -127,8 +128,9 @@ int RunQuantise(const QuantiseArguments& arguments) {
   if (arguments.output.empty()) {
     WriteText(SettingTable(results, heads.size()), "", false);
   } else {
-    WriteText(FindFileFormat(arguments.output) == FileFormat::kJson ? analysis::QuantisationJson(results)
-                                                                    : analysis::QuantisationCsv(results),
+    WriteText(FindFileFormat(arguments.output) == FileFormat::kJson
+                  ? analysis::QuantisationJson(results)
+                  : analysis::QuantisationCsv(results, CsvOriginOf(OriginColumns(NamedCpu(), OriginOf(trace)))),
               arguments.output, arguments.force);
   }
   return kDone;

@@ -36,6 +36,7 @@
 #include "support/messages.h"
 #include "support/output_file.h"
 #include "support/progress_line.h"
+#include "support/run_origin.h"
 
 namespace headscope::app {
 namespace {
@@ -124,7 +125,10 @@ int RunFigure(const RenderArguments& arguments) {
   }
   const auto [width, height] =
       size.value_or(std::pair{analysis::kFigureWidth, analysis::FigureHeight(figure, analysis::kFigureWidth)});
-  WriteFigureFile(figure, width, height, look, arguments.output, arguments.force);
+  std::vector<std::string> models;
+  for (const auto& reader : readers) models.push_back(reader->layout().model.name);
+  WriteFigureFile(figure, width, height, look, arguments.output, arguments.force,
+                  CsvOriginOf(OriginColumns(OriginOf(arguments.traces, models))));
   return kDone;
 }
 

@@ -6,12 +6,12 @@
 namespace headscope::app {
 
 void WriteFigureFile(const analysis::Figure& figure, int32_t width, int32_t height, const analysis::FigureLook& look,
-                     const std::string& path, bool force) {
+                     const std::string& path, bool force, const CsvOrigin& origin) {
   switch (FormatOfOutput(path, kFigureFormats)) {
     case FileFormat::kJson:
       return WriteText(analysis::FigureJson(figure), path, force);
     case FileFormat::kCsv:
-      return WriteText(analysis::FigureCsv(figure), path, force);
+      return WriteText(analysis::FigureCsv(figure, origin), path, force);
     default:
       break;
   }

@@ -14,6 +14,7 @@
 #include "head_classes.h"
 #include "support/figure_file.h"
 #include "support/output_file.h"
+#include "support/run_origin.h"
 
 namespace headscope::app {
 namespace {
@@ -114,9 +115,16 @@ ui::FigurePicturePtr PaintPicture(const analysis::Figure& figure, const ui::Figu
   return nullptr;  // not reached: the last page is painted, or its error is thrown
 }
 
-void WriteFigure(const analysis::Figure& figure, const ui::FigureDrawing& drawing, const std::string& path) {
+void WriteFigure(const analysis::Figure& figure, const data::TraceReader& trace, const ui::FigureDrawing& drawing,
+                 const std::string& path) {
   const int32_t height = drawing.height > 0 ? drawing.height : analysis::FigureHeight(figure, drawing.width);
-  WriteFigureFile(figure, drawing.width, height, LookOf(drawing), path, /*force=*/true);
+  std::vector<std::string> traces = {trace.path()}, models = {trace.layout().model.name};
+  if (!drawing.other_trace.empty()) {
+    traces.push_back(drawing.other_trace);
+    models.push_back(data::TraceReader(drawing.other_trace).layout().model.name);
+  }
+  WriteFigureFile(figure, drawing.width, height, LookOf(drawing), path, /*force=*/true,
+                  CsvOriginOf(OriginColumns(OriginOf(traces, models))));
 }
 
 }  // namespace headscope::app

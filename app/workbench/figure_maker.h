@@ -39,6 +39,7 @@ class FigureCache {
 ui::FigurePicturePtr PaintPicture(const analysis::Figure& figure, const ui::FigureDrawing& drawing,
                                   double pixels_per_point);
 // By the path's extension; an existing file is replaced. Throws as the command line's `render`.
-void WriteFigure(const analysis::Figure& figure, const ui::FigureDrawing& drawing, const std::string& path);
+void WriteFigure(const analysis::Figure& figure, const data::TraceReader& trace, const ui::FigureDrawing& drawing,
+                 const std::string& path);
 
 }  // namespace headscope::app

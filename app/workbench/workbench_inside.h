@@ -282,7 +282,10 @@ class TraceWorkbench : public ui::Workbench {
   void ExportFigure(const ui::FigureDrawing& drawing, const std::string& path, ui::Reply<std::string> done,
                     ui::ErrorReply failed, ui::Reply<ui::ProgressReport> progress) override {
     SubmitFigure<std::string>(
-        drawing, [drawing, path](const analysis::Figure& figure) { return WriteFigure(figure, drawing, path), path; },
+        drawing,
+        [trace = trace_, drawing, path](const analysis::Figure& figure) {
+          return WriteFigure(figure, trace->reader, drawing, path), path;
+        },
         std::move(done), std::move(failed), std::move(progress));
   }
   void CancelFigure() override {

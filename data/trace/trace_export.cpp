@@ -483,8 +483,8 @@ void ExportTrace(const TraceReader& trace, const ExportSelection& selection, con
   });
 }
 
-void ExportCsv(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
-               const ExportProgress& progress, const std::stop_token& stop) {
+void ExportCsv(const TraceReader& trace, const ExportSelection& selection, const CsvOrigin& origin,
+               const std::string& path, const ExportProgress& progress, const std::stop_token& stop) {
   const Cut cut = MakeCut(trace, selection);
   Meter meter(cut, progress, stop);
   TextFile file(path);
@@ -498,7 +498,8 @@ void ExportCsv(const TraceReader& trace, const ExportSelection& selection, const
     for (size_t i = 0; i < dim; ++i) {
       line += ",d" + std::to_string(i);
     }
-    file.Write(line + "\n");
+    file.Write(line + origin.names + "\n");
+    const std::string end = origin.cells + "\n";
     ForEachStep(trace, cut, meter, [&](const Vectors& step, bool, bool) {
       for (size_t i = 0; i < step.tokens.size(); ++i) {
         line = step.tensor;
@@ -518,7 +519,7 @@ void ExportCsv(const TraceReader& trace, const ExportSelection& selection, const
           line += ',';
           if (d < step.dim) AppendNumber(line, step.values[i * step.dim + d], false);
         }
-        file.Write(line += '\n');
+        file.Write(line += end);
       }
     });
     file.Close();

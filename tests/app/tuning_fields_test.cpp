@@ -63,8 +63,19 @@ TEST_F(TuningFieldsTest, EveryColumnThatIsWrittenIsAParameterOrAResultToTheReade
   std::istringstream header(csv.substr(0, csv.find('\n')));
   int results = 0;
   for (std::string column; std::getline(header, column, ',');) results += IsTuningResult(column) ? 1 : 0;
-  EXPECT_EQ(results, 2 * 8 + 4) << "of both qualities, beside outside_mass, device, device_id and complete";
+  EXPECT_EQ(results, 2 * 8 + 4 + 4) << "of both qualities, beside outside_mass, device, device_id, complete and where "
+                                       "the table is from";
   EXPECT_FALSE(IsTuningResult("n_sink"));
+}
+
+// A path may hold what ends a cell.
+TEST_F(TuningFieldsTest, TheReaderTakesATraceOfAnyName) {
+  tuning_.traces = {{.path = "/traces/a, \"b\".h5", .prompt = "", .num_tokens = 9, .num_rows = 9, .first_token = 0},
+                    {.path = "/traces/c.h5", .prompt = "", .num_tokens = 9, .num_rows = 9, .first_token = 0}};
+  const std::string csv = TuningFile(tuning_, TuningFormat::kCsv);
+  EXPECT_NE(csv.find(",\"/traces/a, \"\"b\"\".h5; /traces/c.h5\","), std::string::npos) << csv;
+  std::ofstream(Path("t.csv")) << csv;
+  EXPECT_EQ(ReadHeadSettings(Path("t.csv")).front().heads.at({1, 2}).values, tuning_.heads.front().found.values);
 }
 
 TEST_F(TuningFieldsTest, FilesSayWhichGpu) {
@@ -74,7 +85,7 @@ TEST_F(TuningFieldsTest, FilesSayWhichGpu) {
   EXPECT_EQ(head.at("device_id"), "cuda:1");
   EXPECT_EQ(head.at("work_share"), 7 * 0.0625);
   EXPECT_EQ(head.at("checked").at("kept_fraction"), 8 * 0.0625);
-  EXPECT_NE(TuningFile(tuning_, TuningFormat::kCsv).find(",NVIDIA H200,cuda:1,1\n"), std::string::npos);
+  EXPECT_NE(TuningFile(tuning_, TuningFormat::kCsv).find(",NVIDIA H200,cuda:1,1,"), std::string::npos);
 }
 
 TEST_F(TuningFieldsTest, AnInterruptedRunKeepsEveryNumber) {

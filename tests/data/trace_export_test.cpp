@@ -27,6 +27,11 @@ void ExportPlain(const TraceReader& trace, const ExportSelection& selection, con
   ExportTrace(trace, selection, {}, path, progress, stop);
 }
 
+void ExportTable(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
+                 const ExportProgress& progress, const std::stop_token& stop) {
+  ExportCsv(trace, selection, {",trace", ",a.h5"}, path, progress, stop);
+}
+
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::PlaceHash;
@@ -177,11 +182,12 @@ TEST_F(TraceExport, ANumberThatDoesNotFitIsNamedAndNothingStays) {
 }
 
 TEST_F(TraceExport, CsvReadsBackExactly) {
-  ExportCsv(*whole_, {.layers = {2}, .qo_heads = {3}, .first_token = 10, .end_token = 1500}, folder_.File("cut.csv"));
+  ExportTable(*whole_, {.layers = {2}, .qo_heads = {3}, .first_token = 10, .end_token = 1500}, folder_.File("cut.csv"));
   std::ifstream file(folder_.File("cut.csv"));
   std::string line;
   std::getline(file, line);
   EXPECT_THAT(line, ::testing::StartsWith("tensor,layer,head,token,position,lse,lse_keys,d0,d1,"));
+  EXPECT_THAT(line, ::testing::EndsWith(",d15,trace"));
   int64_t lines = 0;
   while (std::getline(file, line)) {
     ++lines;
@@ -190,7 +196,8 @@ TEST_F(TraceExport, CsvReadsBackExactly) {
     for (std::string cell; std::getline(parts, cell, ',');) {
       cells.push_back(cell);
     }
-    ASSERT_EQ(cells.size(), 23u);
+    ASSERT_EQ(cells.size(), 24u);
+    ASSERT_EQ(cells[23], "a.h5");
     ASSERT_EQ(cells[1], "2");
     const int64_t token = std::stoll(cells[3]) + 10;
     const Tensor tensor = cells[0] == "q" ? Tensor::kQ : cells[0] == "k" ? Tensor::kK : Tensor::kV;
@@ -263,7 +270,7 @@ TEST_F(TraceExport, WhatTheTraceLacksIsNamedAndNothingIsWritten) {
 TEST_F(TraceExport, ATraceWithoutTokensIsRefusedAsSuch) {
   WriteTrace(folder_.File("empty.h5"), SmallLayout(ElementType::kFloat32, 10), 0, 10);
   const TraceReader empty(folder_.File("empty.h5"));
-  for (const auto write : {ExportPlain, ExportCsv, ExportJson}) {
+  for (const auto write : {ExportPlain, ExportTable, ExportJson}) {
     EXPECT_THAT([&] { write(empty, {}, folder_.File("cut.h5"), {}, {}); },
                 ThrowsMessage<BadInputError>(HasSubstr("empty.h5: the trace holds no token")));
     EXPECT_FALSE(std::filesystem::exists(folder_.File("cut.h5")));
@@ -280,7 +287,7 @@ TEST_F(TraceExport, StoppedExportLeavesNoFile) {
   };
   using Export = void (*)(const TraceReader&, const ExportSelection&, const std::string&, const ExportProgress&,
                           const std::stop_token&);
-  for (const Export function : {&ExportPlain, &ExportCsv, &ExportJson}) {
+  for (const Export function : {&ExportPlain, &ExportTable, &ExportJson}) {
     last = 0;
     stop = {};
     EXPECT_THROW(function(*whole_, {}, folder_.File("cut"), stop_half_way, stop.get_token()), CancelledError);
@@ -296,7 +303,7 @@ TEST_F(TraceExport, WhatStandsThereAlreadyIsKept) {
   std::filesystem::create_symlink(folder_.File("nowhere"), folder_.File("link"));
   using Export = void (*)(const TraceReader&, const ExportSelection&, const std::string&, const ExportProgress&,
                           const std::stop_token&);
-  for (const Export function : {&ExportPlain, &ExportCsv, &ExportJson}) {
+  for (const Export function : {&ExportPlain, &ExportTable, &ExportJson}) {
     for (const char* name : {"cut", "link"}) {
       EXPECT_THAT([&] { function(*whole_, {}, folder_.File(name), {}, {}); },
                   ThrowsMessage<FailedError>(HasSubstr("exists already")));

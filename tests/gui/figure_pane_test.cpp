@@ -99,7 +99,8 @@ TEST_F(FigurePaneTest, ASavedFigureIsTheOneOfTheCopiedCommand) {
   const QString numbers = File(QStringLiteral("window.csv"));
   study().Save(numbers);
   ASSERT_TRUE(WaitFor([&] { return QFile::exists(numbers); }));
-  EXPECT_TRUE(Bytes(numbers).startsWith("panel,series,x,y\n"));
+  EXPECT_TRUE(Bytes(numbers).startsWith("panel,series,x,y,trace,model,written_at,version\n"));
+  EXPECT_TRUE(Bytes(numbers).contains(trace_path().toUtf8()));
 }
 
 TEST_F(FigurePaneTest, AFigureOfManyPanelsIsSavedOnAPageWithRoomForThem) {

@@ -145,7 +145,9 @@ TEST_F(ReachTest, AClickOnAPointOfTheTradeOffOpensItsRun) {
         EXPECT_FALSE(labels[i].place.intersects(labels[j].place))
             << height << ": " << labels[i].text.toStdString() << ", " << labels[j].text.toStdString();
     }
-    if (height == 260) EXPECT_EQ(labels.size(), 4U) << "the target, the runs and dense";
+    if (height == 260) {
+      EXPECT_EQ(labels.size(), 4U) << "the target, the runs and dense";
+    }
   }
   // Pointed at, its mask lies over the map; the panel keeps its own.
   const ui::MethodTrial& trial = window_->state()->trial;
@@ -410,7 +412,7 @@ TEST_F(ReachTest, AMapInAFileIsWhatItsCommandLineDraws) {
     const qsizetype begin = text.indexOf("<title>");
     return text.mid(begin, text.indexOf("</title>") - begin);
   };
-  EXPECT_TRUE(title(drawn).contains("head 0:2")) << title(drawn).toStdString();
+  EXPECT_TRUE(title(drawn).contains("layer 0, head 2")) << title(drawn).toStdString();
   EXPECT_EQ(title(File(QStringLiteral("map.svg"))), title(drawn));
   EXPECT_TRUE(bytes(File(QStringLiteral("map.pdf"))).startsWith("%PDF-"));
   // A width that was asked for.

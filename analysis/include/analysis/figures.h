@@ -14,6 +14,7 @@
 #include "analysis/class_rules.h"
 #include "analysis/head_tensors.h"
 #include "analysis/types/comparison.h"
+#include "base/csv_origin.h"
 #include "data/trace_reader.h"
 
 namespace headscope::analysis {
@@ -105,9 +106,10 @@ const FigureMaker* FindFigure(const std::string& name);
 // Throws as FigureMaker::Make, and UsageError for too few traces.
 Figure MakeFigure(const FigureMaker& maker, const FigureInput& input);
 
-// Schema headscope-figure-1; numbers that there are not are null. CSV: panel, series, x (or category), y.
+// Schema headscope-figure-1; numbers that there are not are null. CSV: panel, series, x (or category), y, and
+// where they are from.
 std::string FigureJson(const Figure& figure);
-std::string FigureCsv(const Figure& figure);
+std::string FigureCsv(const Figure& figure, const CsvOrigin& origin = {});
 
 // The usual page, in points.
 inline constexpr int32_t kFigureWidth = 1000;

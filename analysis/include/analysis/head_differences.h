@@ -7,6 +7,7 @@
 
 #include "analysis/types/head_statistics.h"
 #include "analysis/types/mask_overlap.h"
+#include "base/csv_origin.h"
 
 namespace headscope::analysis {
 
@@ -29,7 +30,7 @@ struct ComparedPair {
 };
 // Stable, versioned schema "headscope-diff-1". A number that is not known is null, and empty in CSV.
 std::string DifferencesJson(const ComparedPair& of, const std::vector<MetricDifference>& differences);
-std::string DifferencesCsv(const std::vector<MetricDifference>& differences);
+std::string DifferencesCsv(const std::vector<MetricDifference>& differences, const CsvOrigin& origin = {});
 
 struct HeadOverlap {
   HeadId head;
@@ -38,6 +39,6 @@ struct HeadOverlap {
 // Stable, versioned schema "headscope-overlap-1".
 std::string OverlapsJson(const std::string& trace, const ComparedPair& methods,
                          const std::vector<HeadOverlap>& overlaps);
-std::string OverlapsCsv(const std::vector<HeadOverlap>& overlaps);
+std::string OverlapsCsv(const std::vector<HeadOverlap>& overlaps, const CsvOrigin& origin = {});
 
 }  // namespace headscope::analysis

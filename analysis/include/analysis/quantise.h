@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "analysis/head_tensors.h"
+#include "base/csv_origin.h"
 #include "data/trace_reader.h"
 
 namespace headscope::analysis {
@@ -77,6 +78,6 @@ std::vector<QuantisedHead> QuantiseHeads(const data::TraceReader& trace, const s
 
 // Schema headscope-quantisation-1, scales included; CSV has the numbers alone.
 std::string QuantisationJson(const std::vector<QuantisedHead>& results);
-std::string QuantisationCsv(const std::vector<QuantisedHead>& results);
+std::string QuantisationCsv(const std::vector<QuantisedHead>& results, const CsvOrigin& origin = {});
 
 }  // namespace headscope::analysis

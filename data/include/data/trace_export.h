@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/csv_origin.h"
 #include "data/trace_reader.h"
 #include "data/trace_writer.h"
 
@@ -52,8 +53,8 @@ void ExportTrace(const TraceReader& trace, const ExportSelection& selection, con
 // those that the model saw: all since position 0, or a window of them; the cut need not hold them), d0 ...
 // d<N - 1>, where N is the longest vector of any layer and shorter ones leave their last cells empty. Numbers read
 // back exactly as fp32.
-void ExportCsv(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
-               const ExportProgress& progress = {}, const std::stop_token& stop = {});
+void ExportCsv(const TraceReader& trace, const ExportSelection& selection, const CsvOrigin& origin,
+               const std::string& path, const ExportProgress& progress = {}, const std::stop_token& stop = {});
 
 // {"format": "headscope-export", "version": 1, "model": {..} (model_json.h), "encoding" (how the trace stores q, k and
 // v: float32, bfloat16 or float16), "softmax_scale" (null where layers differ), "layers" (their facts: model_json.h),
