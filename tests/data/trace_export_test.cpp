@@ -28,7 +28,7 @@ void ExportPlain(const TraceReader& trace, const ExportSelection& selection, con
 }
 
 void ExportTable(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
-                 const ExportProgress& progress, const std::stop_token& stop) {
+                 const ExportProgress& progress = {}, const std::stop_token& stop = {}) {
   ExportCsv(trace, selection, {",trace", ",a.h5"}, path, progress, stop);
 }
 

@@ -266,5 +266,23 @@ TEST_F(MassPaneTest, NumbersComeWithTheOverlayOffAndTheTargetOutlivesTheWindow) 
   EXPECT_EQ(window_->canvas()->mass_target(), 0.8);
 }
 
+// In a low pane "1" and "10" lay on each other.
+TEST(MassChartTest, CountsBesideTheBarsAreThoseThatHaveRoom) {
+  analysis::MassDistribution mass;
+  mass.bins[99] = 3414;
+  mass.bins[50] = 1;
+  mass.num_rows = 3415;
+  ui::MassChart chart;
+  chart.SetMass(mass, /*outdated=*/false);
+  chart.SetLogarithmic(true);
+  chart.resize(300, 500);
+  EXPECT_EQ(chart.ShownCounts(), (std::vector<int64_t>{3414, 1, 10, 100, 1000}));
+  chart.resize(chart.minimumSizeHint());
+  const std::vector<int64_t> low = chart.ShownCounts();
+  EXPECT_EQ(low.front(), 3414);
+  EXPECT_EQ(std::count(low.begin(), low.end(), 1), 1);
+  EXPECT_EQ(std::count(low.begin(), low.end(), 10), 0) << "a third of a line above 1";
+}
+
 }  // namespace
 }  // namespace headscope::gui_test

@@ -162,23 +162,33 @@ void MassChart::PaintAxes(QPainter& painter) const {
   if (metrics.horizontalAdvance(title) > width() - 4) title = tr("kept mass per query");
   painter.drawText(QRectF(0, plot.bottom() + 3 + metrics.height(), width(), metrics.height()), Qt::AlignCenter,
                    metrics.elidedText(title, Qt::ElideRight, width() - 4));
-  const int64_t most = *std::max_element(mass_->bins.begin(), mass_->bins.end());
   const double right = plot.left() - 4;
-  const auto count = [&](int64_t value) {
+  for (const int64_t value : ShownCounts()) {
     const double y = plot.bottom() - plot.height() * HeightOf(value);
     painter.drawLine(QPointF(plot.left() - 3, y), QPointF(plot.left(), y));
     painter.drawText(QRectF(0, y - metrics.height() / 2, right, metrics.height()), Qt::AlignRight | Qt::AlignVCenter,
                      QString::number(value));
-  };
-  count(most);
-  // Decades, or the middle, where they do not touch the number at the top.
+  }
+}
+
+std::vector<int64_t> MassChart::ShownCounts() const {
+  if (!mass_ || mass_->num_rows == 0) return {};
+  const int64_t most = *std::max_element(mass_->bins.begin(), mass_->bins.end());
+  std::vector<int64_t> counts = {most};
   if (!logarithmic_) {
-    if (most > 1) count(most / 2);
-    return;
+    if (most > 1) counts.push_back(most / 2);
+    return counts;
   }
+  // Decades from the lowest on, where they touch neither the one before nor the number at the top.
+  const double height = Plot().height(), line = QFontMetricsF(font()).ascent();
+  double free_from = -1;
   for (int64_t decade = 1; decade < most; decade *= 10) {
-    if (plot.height() * (1 - HeightOf(decade)) > metrics.height()) count(decade);
+    const double at = height * HeightOf(decade);
+    if (at < free_from || height - at <= line) continue;
+    counts.push_back(decade);
+    free_from = at + line;
   }
+  return counts;
 }
 
 void MassChart::PaintBars(QPainter& painter) const {

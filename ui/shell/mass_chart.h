@@ -35,6 +35,8 @@ class MassChart : public QWidget {
 
   // The numbers above the bars, as many and as exact as there is room for.
   QStringList ShownNumbers() const;
+  // The counts of queries beside the bars, none of which touches another.
+  std::vector<int64_t> ShownCounts() const;
 
   QSize sizeHint() const override { return {300, 130}; }
   QSize minimumSizeHint() const override { return {200, 90}; }
