@@ -120,7 +120,7 @@ MapCaption DescribeMap(const MapOnShow& map) {
 }
 
 std::vector<std::string> WrapWords(const std::string& text, double width, double size) {
-  constexpr double kLetter = 0.57;  // of its size, wide: in a text in DejaVu Sans
+  constexpr double kLetter = 0.55;  // of its size, wide: in a text in DejaVu Sans
   const auto fits = [&](const std::string& line) {
     const auto begins = [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; };
     return kLetter * size * static_cast<double>(std::count_if(line.begin(), line.end(), begins)) <= width;

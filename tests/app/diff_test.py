@@ -4,7 +4,9 @@
     diff_test.py HEADSCOPE DATA_DIR
 """
 import csv
+import html
 import json
+import re
 
 import h5py
 import numpy
@@ -59,6 +61,11 @@ class Masks(TraceCase):
         self.assertEqual(int(line["both"]), int((a & b).sum()))
 
 
+def words_of(svg):
+    """What a drawn map says, lines put together."""
+    return html.unescape(" ".join(re.findall("<text[^>]*>([^<]*)</text>", svg.read_text())))
+
+
 class Traces(TraceCase):
     @classmethod
     def setUpClass(cls):
@@ -97,7 +104,8 @@ class Traces(TraceCase):
             rows = len(file["attention"]["q_rows"])
         drawn = self.path / "shorter.svg"
         run("render", self.trace, "--head", "0:0", "--view", "other", "--other", self.other, "--size", "200x200", "-o", drawn, "--quiet")
-        self.assertIn(f"of the first {rows} queries", drawn.read_text())
+        self.assertIn(f"Compared: the first {rows} queries, which both have.", words_of(drawn))
+        self.assertIn("attention probability of head 0:0 of other.h5 minus this head's", words_of(drawn))
         later = self.path / "later.h5"
         run("export", self.trace, "--tokens", "100:300", "-o", later, "--quiet")
         refused = run("render", self.trace, "--head", "0:0", "--view", "other", "--other", later, "-o", self.path / "no.png", code=2)
@@ -107,7 +115,11 @@ class Traces(TraceCase):
         self.assertTrue((self.path / "map.pdf").read_bytes().startswith(b"%PDF-"))
         self.assertIn(b"<svg", (self.path / "map.svg").read_bytes())
         run("render", self.trace, "--head", "0:0", "--view", "overlap", "--method", "a-shape:n_sink=4,n_local=16", "--other-method",
-            "a-shape:n_sink=16,n_local=4", "--size", "200x200", "-o", self.path / "overlap.svg", "--quiet")
+            "a-shape:n_sink=16,n_local=4", "--size", "200x200", "--profiles", "-o", self.path / "overlap.svg", "--quiet")
+        for said in ("1 MInference A-shape (n_sink=4,n_local=16); kept: ", "2 MInference A-shape (n_sink=16,n_local=4); kept: ", "grey, and kept by method 1, blue"):
+            self.assertIn(said, words_of(self.path / "overlap.svg"))
+        refused = run("render", self.trace, "--head", "0:0", "--view", "mask", "--method", "a-shape", "--profiles", "-o", self.path / "no.png", code=2)
+        self.assertIn("--profiles: they are beside a map of probabilities", refused.stderr)
 
 
 class Refusals(TraceCase):

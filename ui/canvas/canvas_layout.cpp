@@ -27,7 +27,7 @@ CanvasLayout LayOutCanvas(double width, double height, const CanvasParts& parts)
   const double title_height = captions ? kTitleHeight + kCaptionLine * parts.source_lines : 0;
   // Of a picture too small for its words the map remains, and not the last of them.
   const double caption_height =
-      captions ? std::min(kCaptionLine * parts.legend_lines + kGap, kMostCaption * height) : 0;
+      captions ? std::min(kCaptionLine * parts.legend_lines + 2 * kGap, kMostCaption * height) : 0;
   const double right = width - (parts.panel == PanelPlace::kBeside ? kPanelWidth + kGap : 0);
   const double strip = parts.panel == PanelPlace::kStrip ? kPanelStrip : 0;
   const double steps = parts.steps ? kStepsHeight + kGap : 0;
@@ -56,7 +56,7 @@ CanvasLayout LayOutCanvas(double width, double height, const CanvasParts& parts)
   if (captions) {
     const double line = std::max(0.0, width - 2 * kCaptionMargin);
     layout.title = {kCaptionMargin, kGap, line, title_height - kGap};
-    layout.caption = {kCaptionMargin, height - caption_height, line, caption_height};
+    layout.caption = {kCaptionMargin, height - caption_height + kGap, line, std::max(0.0, caption_height - kGap)};
   }
   return layout;
 }
