@@ -13,6 +13,7 @@ namespace {
 constexpr double kTickLength = 4;
 constexpr double kMinRowPixelsForText = 15;
 constexpr double kMinColumnPixelsForText = 34;
+constexpr double kBetweenColumnNumbers = 64;              // pixels: six digits and a gap
 constexpr double kAnswerThickness = 3, kLeastAnswer = 3;  // pixels of a mark across and along the axis
 
 // A task's answer along an axis; `place` gives a token's pixel.
@@ -42,8 +43,8 @@ void DrawColumnAxis(ImDrawList* list, const CanvasModel& model, const OverlayOpt
       [&](double begin, double end) {
         list->AddRectFilled(Point(begin, base - kAnswerThickness), Point(end, base), inks.accent);
       });
-  for (const int64_t token :
-       AxisTicks(visible.column_begin, visible.column_end, view.pixels_per_score(), texts ? 1 : 80)) {
+  for (const int64_t token : AxisTicks(visible.column_begin, visible.column_end, view.pixels_per_score(),
+                                       texts ? 1 : kBetweenColumnNumbers)) {
     const auto column = static_cast<double>(token);
     const double center = view.ColumnToX(column + 0.5);
     const std::string number = std::to_string(token);
