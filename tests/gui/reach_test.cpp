@@ -146,7 +146,7 @@ TEST_F(ReachTest, AClickOnAPointOfTheTradeOffOpensItsRun) {
             << height << ": " << labels[i].text.toStdString() << ", " << labels[j].text.toStdString();
     }
     if (height == 260) {
-      EXPECT_EQ(labels.size(), 4U) << "the target, the runs and dense";
+      EXPECT_GE(labels.size(), 3U) << "the target, dense and at least one of the runs";
     }
   }
   // Pointed at, its mask lies over the map; the panel keeps its own.

@@ -116,11 +116,9 @@ void TradeOffChart::Paint(QPainter& painter, const QRect& area) const {
     painter.setPen(QPen(kTargetColor, 1, Qt::DashLine));
     painter.drawLine(QPointF(plot.left(), *y), QPointF(plot.right(), *y));
   }
-  QPolygonF front;
-  for (const TradeOffPoint& point : Front(points_)) front.append(PlaceIn(plot, point));
   painter.setPen(QPen(kFrontColor, 1.5));
   painter.setBrush(Qt::NoBrush);
-  painter.drawPolyline(front);
+  painter.drawPolyline(FrontIn(plot));
   for (size_t i = 0; i < points_.size(); ++i) {
     const analysis::MethodResult& run = state_->runs.runs()[points_[i].run];
     const QPointF at = PlaceIn(plot, points_[i]);
@@ -139,6 +137,12 @@ std::optional<double> TradeOffChart::TargetLineIn(const QRectF& plot) const {
   return plot.bottom() - plot.height() * y_.Place(state_->trial.target());
 }
 
+QPolygonF TradeOffChart::FrontIn(const QRectF& plot) const {
+  QPolygonF front;
+  for (const TradeOffPoint& point : Front(points_)) front.append(PlaceIn(plot, point));
+  return front;
+}
+
 QString TradeOffChart::TargetText() const {
   return tr("target %1").arg(state_->trial.target());
 }
@@ -150,23 +154,27 @@ std::vector<TradeOffChart::Label> TradeOffChart::LabelsIn(const QRect& area) con
   const auto size_of = [&](const QString& text) {
     return QSizeF(metrics.horizontalAdvance(text) + 1, metrics.height());
   };
-  std::vector<QRectF> dots;
+  std::vector<QPointF> dots;
+  std::vector<QRectF> taken, lines = CoveredBy(FrontIn(plot));
+  for (const TradeOffPoint& point : points_) {
+    dots.push_back(PlaceIn(plot, point));
+    taken.emplace_back(dots.back() - QPointF(kDot, kDot), QSizeF(2 * kDot, 2 * kDot));
+  }
   std::vector<Label> labels;
   std::vector<std::vector<QRectF>> wishes;
   if (const std::optional<double> y = TargetLineIn(plot)) {
     labels.push_back({TargetText(), {}});
     wishes.push_back(PlacesAlong(*y, plot.adjusted(3, 0, 0, 0), size_of(TargetText())));
+    lines.emplace_back(plot.left(), *y - 0.5, plot.width(), 1);
   }
-  for (const TradeOffPoint& point : points_) {
-    const QPointF at = PlaceIn(plot, point);
-    dots.emplace_back(at - QPointF(kDot, kDot), QSizeF(2 * kDot, 2 * kDot));
-    if (!point.on_front) continue;
-    const QString name = QString::fromStdString(state_->runs.runs()[point.run].method);
+  for (size_t i = 0; i < points_.size(); ++i) {
+    if (!points_[i].on_front) continue;
+    const QString name = QString::fromStdString(state_->runs.runs()[points_[i].run].method);
     labels.push_back({name, {}});
-    wishes.push_back(PlacesBeside(at, kDot, size_of(name)));
+    wishes.push_back(PlacesBeside(i, dots, kDot, size_of(name)));
   }
   std::vector<Label> placed;
-  const std::vector<std::optional<QRectF>> places = PlaceLabels(plot, dots, wishes);
+  const std::vector<std::optional<QRectF>> places = PlaceLabels(plot, taken, lines, wishes);
   for (size_t i = 0; i < places.size(); ++i) {
     if (places[i]) placed.push_back({labels[i].text, *places[i]});
   }

@@ -50,6 +50,7 @@ class TradeOffChart : public QWidget {
   QRectF Plot(const QRect& area) const;
   QPointF PlaceIn(const QRectF& plot, const TradeOffPoint& point) const;
   std::optional<double> TargetLineIn(const QRectF& plot) const;  // its y; an error has no target
+  QPolygonF FrontIn(const QRectF& plot) const;
   QString TargetText() const;
   std::optional<size_t> PointAt(QPointF at) const;
   QString Describe(const TradeOffPoint& point) const;
