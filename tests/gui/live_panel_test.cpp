@@ -47,6 +47,8 @@ TEST_F(LivePanelTest, ADecodeMethodIsPickedDraggedSeenAndMeasured) {
   const double kept = canvas_->mask()->summary.kept_fraction;
   EXPECT_LT(kept, 0.1);
   EXPECT_FALSE(canvas_->PanelControl("steps").isNull());
+  // "selected in .. ms per step" pushed it out of the panel.
+  EXPECT_LT(canvas_->PanelControl("worst").right(), canvas_->PanelControl("panel").right());
 
   // Drag: more keys are kept.
   const QRectF slider = canvas_->PanelControl("local");
@@ -233,6 +235,19 @@ TEST_F(LivePanelTest, AWiderCanvasUnrollsThePanelAgain) {
   canvas_->resize(1240, 700);
   Settle();
   EXPECT_FALSE(canvas_->PanelControl("run").isNull());
+}
+
+// In half of a small window the panel is wider than its canvas. Moved by the edges, it counted as put there by hand,
+// and lay over the axes' names from then on.
+TEST_F(LivePanelTest, AfterACanvasNarrowerThanItThePanelHasItsPlaceAgain) {
+  Show({1240, 700});
+  const QRectF before = canvas_->PanelControl("panel");
+  canvas_->resize(260, 300);
+  Settle();
+  canvas_->resize(1240, 700);
+  Settle();
+  EXPECT_EQ(canvas_->PanelControl("panel"), before);
+  EXPECT_GT(before.left(), canvas_->MapRect().right());
 }
 
 // What it shows scrolls while it is low, and no longer once there is room: without waiting for the pointer to move.

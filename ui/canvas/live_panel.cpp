@@ -181,8 +181,12 @@ void LivePanel::Draw(CanvasModel& model) {
   controls_["panel"] = {x, y, static_cast<double>(size.x), static_cast<double>(size.y)};
   const auto title = static_cast<double>(ImGui::GetFrameHeight());
   controls_["roll"] = {x, y, title, title};  // the arrow in the title
-  // A window whose size is not known yet, as in its first frame, goes there in the next.
-  at_anchor_ = anchored || (std::abs(x + static_cast<double>(size.x) - anchor_x) < 1 && std::abs(y - anchor_y) < 1);
+  // A window whose size is not known yet, as in its first frame, goes there in the next. On a canvas that it does not
+  // fit into, its place is where the edges leave it: nobody has put it there.
+  const auto within = [](double wish, double most) { return std::clamp(wish, 0.0, std::max(0.0, most)); };
+  const double there_x = within(anchor_x - static_cast<double>(size.x), static_cast<double>(canvas.x - size.x)),
+               there_y = within(anchor_y, static_cast<double>(canvas.y - size.y));
+  at_anchor_ = anchored || (std::abs(x - there_x) < 1 && std::abs(y - there_y) < 1);
   off_canvas_ = !ImGui::IsMouseDown(ImGuiMouseButton_Left) && wanted.x + size.x > canvas.x &&
                 size.x + 8 <= static_cast<float>(map.right());
   if (open) DrawContents(model);

@@ -113,14 +113,16 @@ void LivePanel::DrawKeptNumbers(CanvasModel& model, const LiveMask& mask) {
   }
   ImGui::Text("worst query %lld", static_cast<long long>(mask.summary.worst_row));
   HelpTooltip("The query that keeps the smallest share of its attention.");
-  ImGui::SameLine(0, kBetweenFigures);
-  ImGui::Text(selecting, mask.summary.select_ms);
-  HelpTooltip(kSelectHelp);
   ImGui::SameLine();
   const auto go = [this] { actions_.go_to_worst(); };
   if (ImGui::SmallButton("go")) go();
   MarkStop({"worst", {}, go, {}});
   HelpTooltip("Go to the key on which this query loses most.");
+  const std::string selected = analysis::Format(selecting, mask.summary.select_ms);
+  ImGui::SameLine(0, kBetweenFigures);
+  if (ImGui::GetContentRegionAvail().x < ImGui::CalcTextSize(selected.c_str()).x) ImGui::NewLine();
+  ImGui::TextUnformatted(selected.c_str());
+  HelpTooltip(kSelectHelp);
 }
 
 void LivePanel::DrawKeepsEverything(const CanvasModel& model, const LiveMask& mask) {
