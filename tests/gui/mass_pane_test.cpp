@@ -284,5 +284,18 @@ TEST(MassChartTest, CountsBesideTheBarsAreThoseThatHaveRoom) {
   EXPECT_EQ(std::count(low.begin(), low.end(), 10), 0) << "a third of a line above 1";
 }
 
+// As the panel and tables have it: 16 steps of a decode method have no 5th percentile.
+TEST(MassChartTest, OfFewQueriesThereIsNoPercentile) {
+  analysis::MassDistribution mass;
+  mass.bins[90] = mass.num_rows = analysis::kLeastQuantileRows - 1;
+  ui::MassChart chart;
+  chart.resize(500, 200);
+  chart.SetMass(mass, /*outdated=*/false);
+  EXPECT_EQ(chart.ShownNumbers(), (QStringList{QStringLiteral("min 0.000"), QStringLiteral("mean 0.000")}));
+  mass.bins[90] = mass.num_rows = analysis::kLeastQuantileRows;
+  chart.SetMass(mass, /*outdated=*/false);
+  EXPECT_EQ(chart.ShownNumbers().size(), 3);
+}
+
 }  // namespace
 }  // namespace headscope::gui_test

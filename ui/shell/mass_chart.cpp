@@ -8,6 +8,7 @@
 #include <QToolTip>
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "chart_looks.h"
 #include "mass_curve.h"
@@ -203,15 +204,17 @@ void MassChart::PaintBars(QPainter& painter) const {
   }
 }
 
-// All three where they have room. In a narrow pane first the digits give way, then the mean, which says least of what a
-// method costs; its line stays.
+// All three where they have room; of few queries there is no percentile. In a narrow pane first the digits give way,
+// then the mean, which says least of what a method costs; its line stays.
 std::vector<MassChart::Mark> MassChart::Marks(const QFontMetricsF& metrics) const {
   const double room = width() - 2 * kNumbersMargin;
   std::vector<Mark> marks;
   for (const auto& [digits, count] : {std::pair{3, 3}, {2, 3}, {3, 2}, {2, 2}, {2, 1}}) {
-    marks = {{tr("min %1").arg(mass_->minimum, 0, 'f', digits), mass_->minimum},
-             {tr("5th pct. %1").arg(mass_->fifth_percentile, 0, 'f', digits), mass_->fifth_percentile},
-             {tr("mean %1").arg(mass_->mean, 0, 'f', digits), mass_->mean}};
+    marks = {{tr("min %1").arg(mass_->minimum, 0, 'f', digits), mass_->minimum}};
+    if (HasPercentile())
+      marks.push_back({tr("5th pct. %1").arg(mass_->fifth_percentile, 0, 'f', digits), mass_->fifth_percentile});
+    marks.push_back({tr("mean %1").arg(mass_->mean, 0, 'f', digits), mass_->mean});
+    if (std::ssize(marks) < count) continue;
     marks.resize(static_cast<size_t>(count));
     double needed = kNumbersGap * (count - 1);
     for (const Mark& mark : marks) needed += metrics.horizontalAdvance(mark.text);
@@ -225,8 +228,9 @@ void MassChart::PaintMarks(QPainter& painter) const {
   const QFontMetricsF metrics(font());
   const std::vector<Mark> marks = Marks(metrics);
   painter.setPen(QPen(palette().color(QPalette::Text), 1, Qt::DotLine));
-  for (const double mass : {mass_->minimum, mass_->fifth_percentile, mass_->mean})
-    painter.drawLine(QPointF(XOf(mass), plot.top()), QPointF(XOf(mass), plot.bottom()));
+  std::vector<double> lines = {mass_->minimum, mass_->mean};
+  if (HasPercentile()) lines.push_back(mass_->fifth_percentile);
+  for (const double mass : lines) painter.drawLine(QPointF(XOf(mass), plot.top()), QPointF(XOf(mass), plot.bottom()));
   // From the right: each text ends where the one after it begins at the latest.
   painter.setPen(palette().color(QPalette::Text));
   std::vector<double> left(marks.size());

@@ -65,6 +65,7 @@ class MassChart : public QWidget {
   QRectF Plot() const;
   double XOf(double mass) const;
   double MassAt(double x) const;
+  bool HasPercentile() const { return mass_->num_rows >= analysis::kLeastQuantileRows; }
   double HeightOf(int64_t count) const;  // share of the plot's height
   bool IsOverLine(QPointF at) const;
   void Move(double target, bool fine);
