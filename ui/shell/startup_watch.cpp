@@ -104,6 +104,8 @@ void StartupWatch::Look() {
 }
 
 void StartupWatch::TakePicture() {
+  // Nobody types into a picture: no frame points at what has the keyboard (visible_focus.h).
+  if (QWidget* const focused = window_->focusWidget()) focused->clearFocus();
   if (window_->grab().save(picture_)) {
     window_->ForgetRuns();
     window_->close();
