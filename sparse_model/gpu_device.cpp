@@ -59,6 +59,9 @@ struct HostCache {
 struct KeptBeside {
   kernels::CudaKeptState state;
   int64_t pass_end = 0;  // tokens behind the layer's last pass
+  // Why the first step that was not taken was not. Those after it are longer, and are not asked for until a Rewind():
+  // a reason may name a number that grows with the tokens, and memory that is not there is asked for in vain.
+  std::string why_not;
 };
 
 // Tokens that the cache of `problem` has room for.
@@ -88,6 +91,16 @@ class GpuDevice final : public ModelDevice {
     chosen_by_ = std::this_thread::get_id();
     ordinal_ = call.device_ordinal;
     return {};
+  }
+
+  // What is kept beside the cache is half of it or less, and goes before the model makes a longer one.
+  void Rewind(int64_t num_tokens) override {
+    for (auto& [place, cache] : caches_) cache.num_tokens = std::min(cache.num_tokens, num_tokens);
+    if (num_tokens == 0) return kept_.clear();
+    for (auto& [layer, kept] : kept_) {
+      kept.state.Forget();
+      kept.why_not.clear();
+    }
   }
 
   Status OnHost(const model::AttentionCall& call, AttentionProblem* host) override {
@@ -180,22 +193,28 @@ class GpuDevice final : public ModelDevice {
                         const kernels::ParameterValues& values, bool wants_lse, ChoosingStep* made) override {
     *made = {};
     const AttentionProblem whole = ProblemOf(call), problem = StepFrom(whole, first_token);
+    KeptBeside& kept = kept_[call.layer];
+    kept.pass_end = call.num_tokens;
     std::unique_ptr<kernels::CudaDecodeStep> step;
-    if (const Status plan = kernels::PlanCudaDecodeStep(method, values, problem, &step); !plan.ok()) {
-      made->why_not = plan.message();
+    if (kept.why_not.empty()) {
+      if (const Status plan = kernels::PlanCudaDecodeStep(method, values, problem, &step); !plan.ok())
+        kept.why_not = plan.message();
+    }
+    if (!kept.why_not.empty()) {
+      made->why_not = kept.why_not;
       return {};
     }
     if (wants_lse && !step->WritesLse()) {
       made->why_not = "its GPU kernel leaves no log-sum-exp";
       return {};
     }
-    KeptBeside& kept = kept_[call.layer];
-    kept.pass_end = call.num_tokens;
-    const int64_t capacity = std::max<int64_t>(CapacityOf(whole), problem.seq_k);
+    int64_t capacity = CapacityOf(whole);
+    if (whole.window > 0) capacity = std::min<int64_t>(capacity, whole.window);
+    capacity = std::max<int64_t>(capacity, problem.seq_k);
     Status status = kept.state.BringUpTo(*step, problem, static_cast<int32_t>(capacity),
                                          "what a decode step keeps beside K and V", /*stream=*/nullptr);
     if (status.code() == StatusCode::kOutOfMemory) {  // the host has room for a cache more
-      made->why_not = status.message();
+      made->why_not = kept.why_not = status.message();
       return {};
     }
     const kernels::CudaDecodeStep::Choice choice = step->ChoiceOf(problem);

@@ -117,6 +117,9 @@ class Methods final : public MethodAttention {
       state.keys = nullptr;
       state.queries.Rewind(num_tokens);
     }
+    for (const auto* device : {&host_, &gpu_}) {
+      if (*device != nullptr) (*device)->Rewind(num_tokens);
+    }
     pass_first_ = kNoPass;
   }
 

@@ -26,6 +26,8 @@ class ModelDevice {
 
   // Before the other calls of a layer's pass. Errors: no such GPU, or a build without CUDA.
   virtual kernels::Status Begin(const model::AttentionCall& call) = 0;
+  // The model has forgotten its tokens from `num_tokens` on, or all that came before is of another sequence: 0.
+  virtual void Rewind(int64_t /*num_tokens*/) {}
   // The problem of the call in host memory. K and V lie where they are until the model's cache moves; Q until the next
   // call.
   virtual kernels::Status OnHost(const model::AttentionCall& call, kernels::AttentionProblem* host) = 0;

@@ -157,7 +157,7 @@ TEST(CudaDecodeStepKept, ASelectionKeepsNothingAndChoosesNothing) {
 TEST(CudaDecodeStepKept, SparqKeepsTheCopyOfItsKeysAndTheMean) {
   SKIP_WITHOUT_GPU();
   const AttentionProblem problem = Step(4, 64, 3000);
-  const Steps steps = StepsOf("sparq", "", problem);
+  const Steps steps = StepsOf("sparq", "reallocate=1", problem);
   ASSERT_EQ(steps.size(), 2U);
   EXPECT_EQ(steps[0]->Variant(), "two copies of K");
   EXPECT_EQ(steps[1]->Variant(), "one copy of K");
@@ -172,6 +172,13 @@ TEST(CudaDecodeStepKept, SparqKeepsTheCopyOfItsKeysAndTheMean) {
   EXPECT_EQ(steps[0]->UpdateBytes(problem, 2999), 2 * (2 * 128 + 128 + 2 * 256));
   EXPECT_EQ(steps[0]->UpdateBytes(problem, 0), 2 * (3000 * (2 * 128 + 128) + 256));
   EXPECT_EQ(steps[1]->UpdateBytes(problem, 2999), 2 * (128 + 2 * 256));
+  // Where no mean is mixed in, none is kept, and of V nothing is read.
+  const Steps without = StepsOf("sparq", "reallocate=0", problem);
+  EXPECT_EQ(without[0]->KeptBytes(problem, 3000), 2 * 64 * 3008 * 2);
+  EXPECT_EQ(without[0]->UpdateBytes(problem, 2999), 2 * 2 * 128);
+  EXPECT_EQ(without[1]->KeptBytes(problem, 3000), 0);
+  EXPECT_EQ(without[1]->UpdateBytes(problem, 0), 0);
+  EXPECT_TRUE(without[1]->Update(problem, 0, {}, nullptr).ok());
 }
 
 // Where estimating costs more than it saves; on the shapes whose times the floor is from.
@@ -369,6 +376,14 @@ TEST(CudaKeptState, FollowsTheCache) {
               cudaSuccess);
     kept.Forget();
     expect(&kept, others, 1000);
+    // Room that is not there is refused, and what fits is made all the same.
+    size_t free_bytes = 0, all_bytes = 0;
+    ASSERT_EQ(cudaMemGetInfo(&free_bytes, &all_bytes), cudaSuccess);
+    constexpr int32_t kMany = 2'000'000'000;
+    if (step.KeptBytes(heads.problem, kMany) <= static_cast<int64_t>(all_bytes)) continue;  // pages of 16, on an H200
+    const Status status = kept.BringUpTo(step, heads.problem, kMany, "a test", nullptr);
+    EXPECT_EQ(status.code(), StatusCode::kOutOfMemory) << status.message();
+    expect(&kept, heads, 1000);
   }
 }
 

@@ -4,8 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
-
 #include "kept_sets.h"
 
 namespace headscope::kernels {

@@ -203,6 +203,17 @@ TEST(GpuAttention, SaysWhatSelectsOnTheCpu) {
   EXPECT_THAT(notes({"moba", "", "dense", ""}), ElementsAre(HasSubstr("moba selects on the CPU: it has no selector")));
 }
 
+// A reason that names a number which grows with the tokens is told once.
+TEST(GpuAttention, SaysOnceWhyALayerSelectsOnTheCpu) {
+  if (!HasGpu()) GTEST_SKIP() << "no usable GPU";
+  const SequenceData data(LayerOf(64), 1104, /*bf16=*/true, 15);
+  const OnGpu on_gpu(data);
+  const auto backend = AttendByMethods(Choose("dense", "", "sparq", "k=2048"));
+  on_gpu.Attend(*backend, 0, 1100, true, false);
+  for (int64_t step = 1100; step < 1104; ++step) on_gpu.Attend(*backend, step, 1, false, false);
+  EXPECT_THAT(backend->Notes(), ElementsAre(HasSubstr("sparq selects on the CPU: num_tokens 1101")));
+}
+
 // Steps of methods that choose where the model runs, over what they keep there, beside the same method on the host.
 // Nothing is copied to the host for them, and nothing selects there.
 struct ChoosingCase {
@@ -312,6 +323,10 @@ TEST(GpuAttention, WhatAStepKeepsFollowsTheModelsCache) {
     both.Replace(other);
     both.Pass(0, 70, true);
     both.Steps(70, 4);
+    // As many tokens of another sequence, which came while another backend attended.
+    both.Rewind(0);
+    both.Replace(data);
+    both.Steps(74, 3);
   }
 }
 

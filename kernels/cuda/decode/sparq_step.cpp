@@ -40,6 +40,7 @@ class SparqStep final : public CudaDecodeStep {
 
   Status Update(const AttentionProblem& problem, int32_t first_token, const CudaKept& kept,
                 void* stream) const override {
+    if (KeepsNothing()) return {};
     if (Status status = decode::CheckKept(problem, kept); !status.ok()) return status;
     const Layout layout = Lay(problem, kept.capacity);
     char* const base = static_cast<char*>(kept.memory);
@@ -58,7 +59,9 @@ class SparqStep final : public CudaDecodeStep {
         return InvalidStatus("chosen: this step yields to the dense one and chooses nothing; pass null");
       return DecodeDenseCuda(problem, output, workspace, workspace_bytes, stream);
     }
-    if (Status status = decode::CheckKept(problem, kept); !status.ok()) return status;
+    if (!KeepsNothing()) {
+      if (Status status = decode::CheckKept(problem, kept); !status.ok()) return status;
+    }
     return DecodeSparqCuda(problem, options_, Keys(problem, kept), Mean(problem, kept), output, chosen, workspace,
                            workspace_bytes, stream);
   }
@@ -72,15 +75,18 @@ class SparqStep final : public CudaDecodeStep {
   }
   // Of K a row read and written for each new token, of V a row read; the mean read and written.
   int64_t UpdateBytes(const AttentionProblem& problem, int32_t first_token) const override {
-    const int64_t size = SizeOf(problem.dtype), of_k = two_copies_ ? 2 * size * problem.head_dim : 0;
-    const int64_t means = (first_token > 0 ? 2 : 1) * int64_t{sizeof(float)} * problem.ValueDim();
-    const int64_t num_new = int64_t{problem.seq_k} - first_token;
-    return NumLists(problem) * (num_new * (of_k + size * problem.ValueDim()) + means);
+    const int64_t size = SizeOf(problem.dtype), num_new = int64_t{problem.seq_k} - first_token;
+    const int64_t of_k = two_copies_ ? 2 * size * problem.head_dim : 0;
+    const int64_t of_v = options_.mean_value ? size * problem.ValueDim() : 0;
+    const int64_t means = options_.mean_value ? int64_t{sizeof(float)} * problem.ValueDim() : 0;
+    return NumLists(problem) * (num_new * (of_k + of_v) + (first_token > 0 ? 2 : 1) * means);
   }
 
  private:
-  // Byte offsets; the keys stand first. The mean is kept whether these values of the method read it or not: it costs
-  // little, and one copy serves whatever values come next.
+  // Values that leave out no mean, over K as it lies.
+  bool KeepsNothing() const { return !two_copies_ && !options_.mean_value; }
+
+  // Byte offsets; the keys stand first.
   struct Layout {
     int64_t mean, scratch, total;
   };
@@ -89,7 +95,9 @@ class SparqStep final : public CudaDecodeStep {
         two_copies_ ? NumLists(problem) * problem.head_dim * ComponentStride(capacity) * SizeOf(problem.dtype) : 0;
     Layout layout{};
     layout.mean = ArrayBytes(keys);
-    layout.scratch = layout.mean + ArrayBytes(NumLists(problem) * problem.head_dim * int64_t{sizeof(float)});
+    layout.scratch = layout.total = layout.mean;
+    if (!options_.mean_value) return layout;
+    layout.scratch += ArrayBytes(NumLists(problem) * problem.head_dim * int64_t{sizeof(float)});
     problem.seq_k = capacity;
     problem.first_position = capacity - 1;
     layout.total = layout.scratch + static_cast<int64_t>(UpdateSparqWorkspaceBytes(problem));
@@ -102,6 +110,7 @@ class SparqStep final : public CudaDecodeStep {
     return {kept.memory, problem.num_kv_heads * head, head, stride};
   }
   float* Mean(const AttentionProblem& problem, const CudaKept& kept) const {
+    if (!options_.mean_value) return nullptr;
     return reinterpret_cast<float*>(static_cast<char*>(kept.memory) + Lay(problem, kept.capacity).mean);
   }
 

@@ -31,7 +31,8 @@ struct CudaKept {
   int32_t capacity = 0;  // tokens that it has room for
 };
 
-// Looks at no tensor but in Update() and Run(). A problem of any seq_k will do, as long as the step takes it.
+// Looks at no tensor but in Update() and Run(). It is for problems of the length that it was planned for: how many
+// tokens it chooses may go by that, so another length takes a step of its own, over what the one before kept.
 class CudaDecodeStep {
  public:
   virtual ~CudaDecodeStep() = default;

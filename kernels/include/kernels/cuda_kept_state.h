@@ -29,7 +29,8 @@ class CudaKeptState {
     if (first == problem.seq_k) return {};
     num_tokens_ = 0;  // until it is done
     if (first == 0) {
-      if (Status status = memory_.Reserve(static_cast<size_t>(bytes), what); !status.ok()) return status;
+      if (Status status = bytes > 0 ? memory_.Reserve(static_cast<size_t>(bytes), what) : Status(); !status.ok())
+        return status;
       kept_ = {memory_.memory.get(), capacity};
       keys_ = problem.k.data;
       bytes_ = bytes;
