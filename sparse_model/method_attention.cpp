@@ -72,12 +72,15 @@ class Methods final : public MethodAttention {
         decode_values_(choice.decode != nullptr ? choice.decode_values : kernels::ParameterValues(decode_.spec())),
         options_{.num_threads = choice.num_threads},
         trace_lse_(choice.trace_lse),
+        has_decode_method_(choice.decode != nullptr),
         prompt_rows_(std::min(decode_.PromptRows(decode_values_), kMostPromptRows)),
         inputs_(decode_.Inputs(decode_values_)) {}
 
   model::AttentionExtras Wants() const override {
     return {.q_pre_rope = inputs_.q_pre_rope, .value_norms = inputs_.value_norms};
   }
+
+  bool HasStepsOfItsOwn() const override { return has_decode_method_; }
 
   void Attend(const model::AttentionCall& call) override {
     if (call.facts->chunk > 0) {
@@ -426,7 +429,7 @@ class Methods final : public MethodAttention {
   const kernels::DecodeMethod& decode_;
   const kernels::ParameterValues prefill_values_, decode_values_;
   kernels::RunOptions options_;  // stop: of the call
-  const bool trace_lse_;
+  const bool trace_lse_, has_decode_method_;
   const int32_t prompt_rows_;
   const kernels::DecodeMethod::PromptInputs inputs_;
   std::unique_ptr<ModelDevice> host_, gpu_;

@@ -38,11 +38,11 @@ std::string Line(const eval::TaskScore& score) {
   out << std::left << std::setw(12) << score.task << std::right << std::setw(8) << score.length << std::setw(9)
       << score.samples << std::setw(10) << score.contexts << std::fixed << std::setprecision(3);
   if (!score.asks) {
-    out << std::setw(10) << "" << std::setw(11) << "" << std::setw(10) << score.nats_per_token << std::setw(10)
-        << score.trigram_nats_per_token;
+    out << std::setw(30) << "" << std::setw(10) << score.nats_per_token << std::setw(10) << score.trigram_nats_per_token
+        << std::setw(11) << score.bits_per_character;
   } else {
-    out << std::setw(10) << score.exact << std::setw(11) << score.per_token << std::setw(10) << "" << std::setw(10)
-        << "";
+    out << std::setw(10) << score.exact << std::setw(11) << score.per_token << std::setw(9) << std::setprecision(1)
+        << score.matched_characters << std::setw(31) << "";
   }
   out << std::setw(9) << std::setprecision(1) << score.seconds;
   return out.str();
@@ -72,8 +72,10 @@ int RunEval(EvalArguments arguments) {
   const std::stop_token stop = StopOnInterrupt();
   {
     ProgressLine line(arguments.quiet);
-    std::string header = "task          tokens  samples  contexts     exact  per token     nats   trigram  seconds" +
-                         std::string(attention.backend ? "     kept\n" : "\n");
+    std::string header =
+        "task          tokens  samples  contexts     exact  per token  matched      nats   trigram  bits/char  "
+        "seconds" +
+        std::string(attention.backend ? "     kept\n" : "\n");
     sparse_model::KeptPairs before;
     // The header comes with the first score, so that a refused run prints nothing.
     const auto print = [&](const eval::TaskScore& score) {
@@ -134,11 +136,14 @@ void AddEvalCommand(CLI::App& app, Action& action) {
   AddQuietOption(command, &arguments->quiet);
   command->footer(
       "exact: share of the questions whose whole answer the model gives; per token: share of the answers' tokens that "
-      "it ranks first, given the correct tokens before them; nats: loss per token of prose, trigram: that of a trigram "
-      "model; kept: "
-      "share of the query-key pairs that attention kept, over prompt and answers together. The prompt has most of "
-      "them, and a decode method leaves it dense: `headscope compare` says how many keys such a method reads per "
-      "step.");
+      "it ranks first, given the correct tokens before them; matched: characters of the answer before the first that "
+      "the model gives otherwise, on average; nats: loss per token of prose, bits/char: the same by characters, "
+      "trigram: loss of a trigram model; kept: share of the query-key pairs that attention kept, over prompt and "
+      "answers together.\n"
+      "With a decode method, answers are scored step by step, and prose is read in steps from the last sixteenth of "
+      "its tokens on, which alone are scored: compare it with `--attention decode/dense`, which scores the same "
+      "tokens. The prompt has most of the pairs, and a decode method leaves it dense: `headscope compare` says how "
+      "many keys such a method reads per step.");
   command->callback([=, &action] { action = [=] { return RunEval(*arguments); }; });
 }
 

@@ -63,6 +63,18 @@ std::vector<float> ModelSession::FeedAllLogits(std::span<const int32_t> tokens, 
   return all;
 }
 
+void ModelSession::FeedSteps(std::span<const int32_t> tokens,
+                             const std::function<void(size_t index, std::span<const float> logits)>& on_logits,
+                             const std::stop_token& stop) {
+  // As in Generate.
+  impl_->transformer->Reserve(impl_->transformer->num_tokens() + static_cast<int64_t>(tokens.size()));
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    impl_->last_logits =
+        impl_->transformer->Forward(tokens.subspan(i, 1), LogitsOf::kLastToken, /*sink=*/nullptr, stop);
+    on_logits(i, impl_->last_logits);
+  }
+}
+
 std::vector<int32_t> ModelSession::Generate(int64_t max_tokens, int32_t last_token, const std::stop_token& stop) {
   if (impl_->last_logits.empty()) throw std::logic_error("Generate needs tokens that were fed before");
   std::vector<int32_t> generated;

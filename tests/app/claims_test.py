@@ -54,6 +54,11 @@ class Outputs:
         return float(line.split()[4])
 
 
+    def column(self, name, task, column):
+        """Of the lines of a task, one after the other."""
+        return [float(line.split()[column]) for line in (self.folder / name).read_text().splitlines() if line.startswith(task + " ")]
+
+
 def falls(values):
     return all(a > b for a, b in zip(values, values[1:]))
 
@@ -71,6 +76,16 @@ def q_needle(o):
 def q_mass(o):
     masses = [o.runs("decode.json", "cra_mean", method) for method in ("sparq:r=16,k=512,reallocate=0", "h2o:k=1024", "lm-infinite-decode:k=1024")]
     return masses, masses[0] > max(masses[1:])
+
+
+def q_text(o):
+    bits = o.column("text-steps.txt", "prose", 6)
+    return bits, bits[1] <= 1.01 * bits[0]
+
+
+def q_repeat(o):
+    characters = o.column("repeat.txt", "repeat", 6)
+    return characters, characters[1] > 0.95 * characters[0] and max(characters[2:]) < 0.5 * characters[1]
 
 
 def q_oracle(o):

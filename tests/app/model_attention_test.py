@@ -48,8 +48,22 @@ class ModelAttention(unittest.TestCase):
         exact, per_token, kept = score("--attention", "a-shape:n_local=16,n_sink=2", "--attention", "sliding-window:n_local=16")
         self.assertLess(exact, 0.5, "the key lies outside every window")
         self.assertLess(float(kept.rstrip("%")), 20)
-        # A decode method that the prompt's passes do not use: the prompt stays dense.
-        self.assertGreater(float(score("--attention", "sliding-window:n_local=16")[2].rstrip("%")), 80)
+        # A decode method that the prompt's passes do not use: the prompt stays dense, and no score of an answer does.
+        exact, per_token, kept = score("--attention", "sliding-window:n_local=16")
+        self.assertGreater(float(kept.rstrip("%")), 80)
+        self.assertLess(per_token, 0.5, "tokens of a wrong answer are scored in steps as well")
+
+    def test_prose_is_read_in_steps_under_a_decode_method(self):
+        def losses(*attention):
+            line = run("eval", "--task", "prose", "--length", 640, "--samples", 1, "--threads", 2, "--quiet", *attention).stdout.splitlines()[1].split()
+            return [float(word) for word in line[4:7]] + line[8:]  # nats, trigram, bits/char, kept
+        dense, window = losses("--attention", "decode/dense"), losses("--attention", "sliding-window:n_local=8")
+        self.assertEqual((dense[1], dense[3]), (window[1], "100.00%"), "the same tokens")
+        self.assertGreater(window[0], dense[0] + 0.05)
+        self.assertAlmostEqual(window[2] / window[0], dense[2] / dense[0], delta=0.002)
+        # Of 640 rows 40 keep 8 keys each.
+        rows = 640 * 641 / 2
+        self.assertAlmostEqual(float(window[3].rstrip("%")), 100 * (600 * 601 / 2 + 40 * 8) / rows, delta=0.02)
 
     def test_a_files_heads_stream_in_the_prompt_and_in_the_steps(self):
         dense = dense_score()

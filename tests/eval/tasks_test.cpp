@@ -4,13 +4,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/errors.h"
 #include "base/random.h"
 #include "checkpoint_files.h"
 #include "eval/evaluate.h"
+#include "kernels/decode_method.h"
+#include "model/model_session.h"
+#include "questionnaire.h"
+#include "sparse_model/method_attention.h"
 #include "task_maker.h"
 #include "trigram.h"
 
@@ -309,6 +315,63 @@ TEST_F(Tasks, ModelFindsWhatItsContextHolds) {
   EXPECT_GT(scores[2].per_token, 0.9);
   EXPECT_LT(scores[3].nats_per_token, 3.5);
   EXPECT_LT(scores[3].nats_per_token, scores[3].trigram_nats_per_token);
+}
+
+// What a decode method says of a model is said of its steps: no score under its name is dense attention's.
+TEST_F(Tasks, StepsBehindThePromptAreTheDecodeMethods) {
+  EvaluateRequest request;
+  request.model_dir = ReferenceModel();
+  request.tasks = {"passkey", "repeat-text", "prose"};
+  request.lengths = {640};
+  request.samples = 2;
+  request.questions_per_context = 2;
+  request.prose_path = kProsePath;
+  const auto scores_under = [&](const char* method, const std::map<std::string, double>& set) {
+    std::unique_ptr<sparse_model::MethodAttention> attention;
+    if (method != nullptr) {
+      sparse_model::MethodChoice choice;
+      choice.decode = kernels::FindDecodeMethod(method);
+      choice.decode_values = kernels::ParameterValues(choice.decode->spec());
+      for (const auto& [name, value] : set) EXPECT_EQ(choice.decode_values.Set(choice.decode->spec(), name, value), "");
+      attention = sparse_model::AttendByMethods(choice);
+    }
+    request.attention = attention.get();
+    return Evaluate(request, [](const TaskScore&) {}, {}, {});
+  };
+  const std::vector<TaskScore> dense = scores_under(nullptr, {}), steps = scores_under("dense", {}),
+                               window = scores_under("sliding-window", {{"n_local", 8}});
+  for (size_t i = 0; i < 2; ++i) {
+    SCOPED_TRACE(dense[i].task);
+    EXPECT_EQ(steps[i].exact, dense[i].exact);
+    EXPECT_EQ(steps[i].per_token, dense[i].per_token);
+    EXPECT_EQ(steps[i].matched_characters, dense[i].matched_characters);
+    EXPECT_LT(window[i].exact, 0.5);
+    EXPECT_LT(window[i].per_token, 0.5 * dense[i].per_token) << "in answers that are wrong, too";
+    EXPECT_LT(window[i].matched_characters, dense[i].matched_characters);
+  }
+
+  // Of prose, the last sixteenth: 40 tokens in steps, of which 39 predict a token.
+  const Questionnaire questionnaire(request, tokenizer);
+  TaskScore first;
+  first.length = 640;
+  const TaskMaker::ProseWindow prose_window = questionnaire.NextWindow(first);
+  model::ModelSession session(ReferenceModel(), {});
+  const std::vector<float> logits = session.FeedAllLogits(prose_window.tokens);
+  const auto vocabulary = static_cast<size_t>(session.summary().vocabulary_size);
+  double nats = 0;
+  for (size_t read = 600; read < 639; ++read) {
+    double sum = 0;
+    for (size_t id = 0; id < vocabulary; ++id) sum += std::exp(static_cast<double>(logits[read * vocabulary + id]));
+    const auto next = static_cast<size_t>(prose_window.tokens[read + 1]);
+    nats += std::log(sum) - static_cast<double>(logits[read * vocabulary + next]);
+  }
+  // Keys that are rounded to 16 bits behind another order of sums differ by a unit here and there.
+  EXPECT_NEAR(steps[2].nats_per_token, nats / 39, 3e-3);
+  const std::string text = tokenizer.Decode({prose_window.tokens.begin() + 601, prose_window.tokens.end()});
+  const auto characters = std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xC0) != 0x80; });
+  EXPECT_NEAR(steps[2].bits_per_character, nats / std::log(2.0) / static_cast<double>(characters), 2e-3);
+  EXPECT_GT(window[2].nats_per_token, steps[2].nats_per_token + 0.05);
+  EXPECT_EQ(window[2].trigram_nats_per_token, steps[2].trigram_nats_per_token) << "the same tokens";
 }
 
 }  // namespace

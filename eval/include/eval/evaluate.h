@@ -38,11 +38,15 @@ struct TaskScore {
   bool asks = true;  // false: a text without questions, scored by its loss
   int32_t samples = 0;
   int32_t contexts = 0;
-  double exact = 0;      // share of samples whose whole answer was generated greedily, token for token
-  double per_token = 0;  // share of answer tokens that the model prefers after the right answer up to there
-  // Without questions only: mean loss, and that of an interpolated trigram model (absolute discounting) which counted
-  // the same text outside the window.
+  double exact = 0;  // share of samples whose whole answer was generated greedily, token for token
+  // Share of answer tokens that the model prefers after the right answer up to there; with methods, in steps.
+  double per_token = 0;
+  double matched_characters = 0;  // mean over samples: of the answer, before the first that was generated otherwise
+  // Without questions only: mean loss, the same by characters of the text, and the loss of an interpolated trigram
+  // model (absolute discounting) which counted the same text outside the window. Where attention has steps of its own,
+  // of the tokens that steps predict: the last sixteenth of a window is read in steps behind the rest as a prompt.
   double nats_per_token = 0;
+  double bits_per_character = 0;
   double trigram_nats_per_token = 0;
   double seconds = 0;
 };

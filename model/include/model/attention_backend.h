@@ -73,6 +73,8 @@ class AttentionBackend {
   virtual ~AttentionBackend() = default;
   // Asked before every call.
   virtual AttentionExtras Wants() const { return {}; }
+  // Whether a step is attended otherwise than a row of a prompt: what is said of it then needs steps.
+  virtual bool HasStepsOfItsOwn() const { return false; }
   // Called for every layer of a pass in turn. Throws DeviceError, UsageError (naming what is not supported),
   // CancelledError once call.stop is requested.
   virtual void Attend(const AttentionCall& call) = 0;

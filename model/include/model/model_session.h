@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -64,12 +65,16 @@ class ModelSession {
                const std::stop_token& stop = {});
   ~ModelSession();
   // Feeds tokens after those fed before; returns the logits of the last one [vocabulary_size], fp32. Throws UsageError
-  // when the model has no position left or an id is not in its vocabulary. This call and the next two throw
+  // when the model has no position left or an id is not in its vocabulary. This call and the next three throw
   // CancelledError when `stop` is requested; the tokens of whole passes are then fed.
   std::vector<float> Feed(std::span<const int32_t> tokens, const ProgressFunction& progress = {},
                           const std::stop_token& stop = {});
   // Logits of every fed token [tokens, vocabulary_size]: for tests and losses (the caller keeps the count small).
   std::vector<float> FeedAllLogits(std::span<const int32_t> tokens, const std::stop_token& stop = {});
+  // Feeds the tokens one by one, as steps behind what was fed before, and hands over the logits that each gives.
+  void FeedSteps(std::span<const int32_t> tokens,
+                 const std::function<void(size_t index, std::span<const float> logits)>& on_logits,
+                 const std::stop_token& stop = {});
   // Greedy continuation; ends at `last_token` (not returned) or after max_tokens.
   std::vector<int32_t> Generate(int64_t max_tokens, int32_t last_token = -1, const std::stop_token& stop = {});
   void Reset();                     // forgets all tokens
