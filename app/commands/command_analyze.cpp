@@ -58,9 +58,8 @@ std::vector<MetricInfo>::iterator FindMetric(const std::string& name, const char
 }
 
 // "largest_logit=100": values above it are marked.
-void SetAlarm(const std::string& text, std::vector<MetricInfo>* metrics) {
-  const auto [name, value] = NameAndNumber("alarm", text, "a metric and a number, such as largest_logit=100");
-  FindMetric(name, "alarm", metrics)->alarm = value;
+std::pair<std::string, double> ParseAlarm(const std::string& text) {
+  return NameAndNumber("alarm", text, "a metric and a number, such as largest_logit=100");
 }
 
 // The metrics that statistics with these options have.
@@ -72,7 +71,10 @@ std::vector<MetricInfo> ComputedMetrics(const AnalyzeArguments& arguments) {
     for (const int32_t k : options.agreement_k) shape.agreement.push_back({r, k, 0});
   }
   std::vector<MetricInfo> metrics = analysis::MetricsOf(shape);
-  for (const std::string& alarm : arguments.alarms) SetAlarm(alarm, &metrics);
+  for (const std::string& alarm : arguments.alarms) {
+    const auto [name, value] = ParseAlarm(alarm);
+    FindMetric(name, "alarm", &metrics)->alarm = value;
+  }
   return metrics;
 }
 
@@ -92,18 +94,32 @@ bool IsPrintedByDefault(const MetricInfo& metric, const analysis::StatisticsOpti
   return analysis::IsShownUnasked(metric, /*of_cut_trace=*/layout.first_token > 0);
 }
 
-// The columns of the printed table.
-std::vector<MetricInfo> ChosenMetrics(const AnalyzeArguments& arguments, const data::TraceLayout& layout) {
+int64_t NumAlarming(const std::vector<analysis::HeadStatistics>& all, const MetricInfo& metric) {
+  return std::count_if(all.begin(), all.end(), [&](const analysis::HeadStatistics& head) {
+    return analysis::MetricValue(head, metric.name) > metric.alarm;
+  });
+}
+
+// The columns of the printed table. A metric whose alarm was set has one; what alarms has one unless columns were
+// chosen.
+std::vector<MetricInfo> ChosenMetrics(const AnalyzeArguments& arguments, const data::TraceLayout& layout,
+                                      const std::vector<analysis::HeadStatistics>& all) {
   std::vector<MetricInfo> known = ComputedMetrics(arguments), chosen;
   if (arguments.all) return known;
+  std::set<std::string> watched;
+  for (const std::string& alarm : arguments.alarms) watched.insert(ParseAlarm(alarm).first);
   if (arguments.metrics.empty()) {
-    std::erase_if(known,
-                  [&](const MetricInfo& metric) { return !IsPrintedByDefault(metric, arguments.options, layout); });
+    std::erase_if(known, [&](const MetricInfo& metric) {
+      return !IsPrintedByDefault(metric, arguments.options, layout) && !watched.contains(metric.name) &&
+             NumAlarming(all, metric) == 0;
+    });
     return known;
   }
   for (const std::string& name : arguments.metrics) {
     chosen.push_back(*FindMetric(name, "metrics", &known));
+    watched.erase(name);
   }
+  for (const std::string& name : watched) chosen.push_back(*FindMetric(name, "alarm", &known));
   return chosen;
 }
 
@@ -175,14 +191,11 @@ std::string MetricTable(const std::vector<analysis::HeadStatistics>& all, const 
   return out.str();
 }
 
-// Below the table, what its marks mean; nothing where there are none.
+// Below the table, what its marks mean, and which columns that were not chosen would have some.
 std::string AlarmText(const std::vector<analysis::HeadStatistics>& all, const std::vector<MetricInfo>& metrics) {
   std::string text;
   for (const MetricInfo& metric : metrics) {
-    const auto above = std::count_if(all.begin(), all.end(), [&](const analysis::HeadStatistics& head) {
-      return analysis::MetricValue(head, metric.name) > metric.alarm;
-    });
-    if (above > 0) {
+    if (const int64_t above = NumAlarming(all, metric); above > 0) {
       text += "!  " + metric.name + " above " + analysis::ShortestNumber(metric.alarm) + ": " + std::to_string(above) +
               " of " + std::to_string(all.size()) + " heads\n";
     }
@@ -202,9 +215,8 @@ int RunAnalyze(AnalyzeArguments arguments) {
   SortUnique(&options.agreement_r);
   SortUnique(&options.agreement_k);
   CheckArguments(arguments);
-  static_cast<void>(ChosenMetrics(arguments, {}));  // a wrong name is refused before the trace is read
+  static_cast<void>(ChosenMetrics(arguments, {}, {}));  // a wrong name is refused before the trace is read
   const data::TraceReader trace(arguments.trace);
-  const std::vector<MetricInfo> metrics = ChosenMetrics(arguments, trace.layout());
   CheckQueryRows(trace);
   const std::vector<analysis::HeadId> heads = ParseHeads(arguments.heads, analysis::RecordedHeads(trace));
   UseDevice(arguments.device);
@@ -236,7 +248,9 @@ int RunAnalyze(AnalyzeArguments arguments) {
   for (const HeadNotes& of_head : of_heads) notes.Append(of_head);
   notes.Print();
   if (arguments.output.empty()) {
-    WriteText(MetricTable(all, metrics) + AlarmText(all, metrics), "", false);
+    WriteText(
+        MetricTable(all, ChosenMetrics(arguments, trace.layout(), all)) + AlarmText(all, ComputedMetrics(arguments)),
+        "", false);
   } else {
     WriteResults(all, OriginOf(trace), arguments.output, arguments.force);
   }
@@ -257,7 +271,8 @@ void AddAnalyzeCommand(CLI::App& app, Action& action) {
   command->add_flag("--all", arguments->all, "Print every metric");
   command
       ->add_option("--alarm", arguments->alarms,
-                   "Mark values of a metric above a number with ! (largest_logit=100, where QK-clip acts)")
+                   "Mark values of a metric above a number with !, and print its column (largest_logit=100, where "
+                   "QK-clip acts)")
       ->delimiter(',')
       ->type_name("METRIC=VALUE,..");
   AddClassOptions(command, &arguments->classes);

@@ -332,6 +332,13 @@ class Results(TraceCase):
         self.assertNotIn("!", quiet)
         self.assertIn("!", loud.splitlines()[2])
         self.assertIn("largest_logit above 1: 1 of 1 heads", loud)
+        # In a table whose columns were not chosen, and beside those that were.
+        for columns in ((), ("--metrics", "entropy")):
+            header, _, line, mark = run("analyze", self.trace, "--heads", "8:4", *columns, "--alarm", "lse=1", "--quiet").stdout.splitlines()
+            self.assertEqual(header.split()[-1], "lse")
+            self.assertTrue(line.split()[-1].startswith("!"), line)
+            self.assertEqual(mark, "!  lse above 1: 1 of 1 heads")
+        self.assertNotIn("lse", run("analyze", self.trace, "--heads", "8:4", "--quiet").stdout)
         for wrong in ("largest_logit", "largest_logit=x", "=3"):
             self.assertIn("--alarm", run(*asked, "--alarm", wrong, code=2).stderr)
 
