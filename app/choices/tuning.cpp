@@ -128,6 +128,17 @@ double Cost(const analysis::TradeOffPoint& point) {
   return std::isnan(point.time_share) ? point.kept_fraction : point.time_share;
 }
 
+// Whether the output's error says which of two settings is the better one; else the kept mass does.
+bool IsByError(const Tuning& tuning) {
+  return tuning.target.budget.kind == analysis::BudgetTarget::Kind::kError ||
+         tuning.criterion == TunedCriterion::kError;
+}
+
+// What is gained for it, the more the better.
+double Gain(const analysis::TradeOffPoint& point, bool by_error) {
+  return by_error ? -point.relative_error : point.cra_mean;
+}
+
 void WriteFronts(const Tuning& tuning, std::ostream& out) {
   if (tuning.fronts.empty()) return;
   const auto any = [&](double analysis::TradeOffPoint::*of) {
@@ -136,7 +147,8 @@ void WriteFronts(const Tuning& tuning, std::ostream& out) {
     });
   };
   const bool errors = any(&analysis::TradeOffPoint::relative_error), times = any(&analysis::TradeOffPoint::time_share);
-  out << "\nTrade-off: the settings that keep the most mass for their pairs; * where no other method keeps more mass "
+  out << "\nTrade-off: the settings that keep the most mass for their pairs; * where no other method "
+      << (IsByError(tuning) ? "has a smaller error " : "keeps more mass ")
       << (times ? "in less time" : "for fewer pairs") << ".\n"
       << std::left << std::setw(12) << "head" << std::right << std::setw(8) << "kept" << std::setw(9) << "CRA mean"
       << (errors ? "    error" : "") << (times ? "     time" : "") << '\n';
@@ -205,13 +217,14 @@ std::string BudgetText(const MethodChoice& method, const kernels::ParameterValue
 
 std::vector<bool> Undominated(const Tuning& tuning, const TunedFront& front) {
   std::vector<bool> undominated(front.points.size(), true);
+  const bool by_error = IsByError(tuning);
   for (const TunedFront& other : tuning.fronts) {
     if (other.heads != front.heads || other.method == front.method) continue;
     for (size_t i = 0; i < front.points.size(); ++i) {
       const analysis::TradeOffPoint& mine = front.points[i];
       undominated[i] = undominated[i] && std::ranges::none_of(other.points, [&](const analysis::TradeOffPoint& theirs) {
-                         return Cost(theirs) <= Cost(mine) && theirs.cra_mean >= mine.cra_mean &&
-                                (Cost(theirs) < Cost(mine) || theirs.cra_mean > mine.cra_mean);
+                         const double gain = Gain(theirs, by_error) - Gain(mine, by_error);
+                         return Cost(theirs) <= Cost(mine) && gain >= 0 && (Cost(theirs) < Cost(mine) || gain > 0);
                        });
     }
   }

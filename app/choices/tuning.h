@@ -133,8 +133,8 @@ inline const char* NameOf(TunedUnit unit) {
 std::string MethodLabel(const Tuning& tuning, size_t method);
 // "n_vertical=30,n_slash=800": the budgets alone.
 std::string BudgetText(const MethodChoice& method, const kernels::ParameterValues& values);
-// The points' places that no other method's point of the same heads beats in mass and in pairs or, where it was
-// measured, in time.
+// The points' places that no other method's point of the same heads beats in mass or, where errors decide, in the
+// error, and in pairs or, where it was measured, in time.
 std::vector<bool> Undominated(const Tuning& tuning, const TunedFront& front);
 
 // One line a head; below the names their units. Then the trade-offs, a line for each point.

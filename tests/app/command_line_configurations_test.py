@@ -233,6 +233,20 @@ class Configurations(TraceCase):
             for point, entry in zip(mine, front["points"]):
                 beaten = any(other[0] <= point[0] and other[1] >= point[1] and other != point for other in theirs)
                 self.assertEqual(entry["undominated"], not beaten)
+        # Where errors decide, they mark: more mass with a larger error beats nothing.
+        config, _ = self.tuned(self.part, "--method", "a-shape", "--method", "vertical-slash", "--target", "error=0.1", "--heads", "5:6,5:7", "--front", 6)
+        by_mass = []
+        for heads in ([[5, 6]], [[5, 7]]):
+            mine, theirs = (front["points"] for front in config["fronts"] if front["heads"] == heads)
+            for points, others in ((mine, theirs), (theirs, mine)):
+                for point in points:
+                    beaten = lambda better: any(other["kept_fraction"] <= point["kept_fraction"] and better(other) >= better(point)
+                                                and (other["kept_fraction"], better(other)) != (point["kept_fraction"], better(point)) for other in others)
+                    self.assertEqual(point["undominated"], not beaten(lambda one: -one["relative_error"]), point)
+                    by_mass.append(point["undominated"] == (not beaten(lambda one: one["cra_mean"])))
+        self.assertFalse(all(by_mass), "the mass would mark others")
+        said = run("tune", self.part, "--method", "a-shape", "--method", "vertical-slash", "--target", "error=0.1", "--heads", "5:7", "--front", 3, "--quiet").stdout
+        self.assertIn("* where no other method has a smaller error for fewer pairs", said)
         table = run("tune", self.part, "--method", "block-sparse", "--target", "cra-mean=0.8", "--heads", "5:7", "--front", 3, "--quiet").stdout
         self.assertIn("Trade-off", table)
         self.assertIn(".json", run("tune", self.part, "--method", "block-sparse", "--target", "cra=0.8", "--front", 3, "-o", self.path / "x.csv", code=2).stderr)
