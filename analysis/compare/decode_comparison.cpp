@@ -114,8 +114,9 @@ Status DecodeComparison::Judge(const DecodeRun& run, HeadId id, MethodResult* re
     own.insert(own.end(), run.o.begin() + first, run.o.begin() + first + head_dim);
     dense.insert(dense.end(), dense_.o.begin() + first, dense_.o.begin() + first + head_dim);
   }
-  SetKeptMass(DistributeMass(masses), result);
-  result->num_rows = steps_.count();
+  const std::vector<int32_t>& positions = judged_.Get(id).row_positions;
+  const auto position_of = [&](int64_t step) { return positions[static_cast<size_t>(steps_.Row(step))]; };
+  SetKeptRows(masses, options_.keep_rows, position_of, result);
   result->outside_mass = judged_.MeanOutside(id, [this](const HeadTensors& judged) {
     double outside = 0;
     for (int64_t step = 0; step < steps_.count(); ++step) outside += steps_.OutsideMass(judged, step);

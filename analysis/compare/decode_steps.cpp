@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "analysis/tiles.h"
+#include "analysis/types/rounding.h"
 #include "head/head_checks.h"
 #include "kernels/contiguous.h"
 
@@ -36,7 +37,7 @@ double DecodeSteps::KeptMass(const HeadTensors& head, int64_t step, std::span<co
   double mass = 0;
   const int64_t first = FirstToken(step);
   for (const int32_t token : tokens) mass += Probability(head, Row(step), first + token);
-  return mass;
+  return RoundedShare(mass);
 }
 
 double DecodeSteps::OutsideMass(const HeadTensors& head, int64_t step) const {

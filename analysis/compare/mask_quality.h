@@ -2,6 +2,9 @@
 // What previews and measured runs write into their results alike.
 #pragma once
 
+#include <cstdint>
+#include <iterator>
+#include <span>
 #include <string>
 
 #include "analysis/types/comparison.h"
@@ -16,6 +19,20 @@ void SetKeptMass(const MassDistribution& mass, Result* result) {
   result->cra_min = mass.minimum;
   result->cra_p5 = mass.fifth_percentile;
   result->cra_mean = mass.mean;
+}
+
+// What a run says of its rows' kept mass; position_of(i): of row i.
+template <typename PositionOf>
+void SetKeptRows(std::span<const float> masses, bool keep_rows, const PositionOf& position_of, MethodResult* result) {
+  const MassDistribution mass = DistributeMass(masses);
+  SetKeptMass(mass, result);
+  result->num_rows = std::ssize(masses);
+  result->cra_p1 = mass.first_percentile;
+  result->cra_p25 = mass.first_quartile;
+  result->cra_p50 = mass.median;
+  if (!keep_rows) return;
+  for (int64_t row = 0; row < std::ssize(masses); ++row)
+    result->kept_mass.push_back({position_of(row), masses[static_cast<size_t>(row)]});
 }
 
 // MethodResult::note of a head whose layer the method leaves dense; else empty.

@@ -96,8 +96,9 @@ Status PrefillComparison::Judge(const PrefillRun& run, HeadId id, MethodResult* 
   std::vector<float> mass;
   Status status = KeptMass(judged_.Get(id), index, options_.num_threads, options_.stop, &mass);
   if (!status.ok()) return status;
-  SetKeptMass(DistributeMass(mass), result);
-  result->num_rows = measured_->num_rows;
+  const std::vector<int32_t>& positions = judged_.Get(id).row_positions;
+  SetKeptRows(
+      mass, options_.keep_rows, [&](int64_t row) { return positions[static_cast<size_t>(row)]; }, result);
   result->outside_mass = judged_.MeanOutside(id, [this](const HeadTensors& judged) {
     return MeanOutsideMass(judged, MassInTrace(judged, options_.num_threads, options_.stop), 0, judged.num_rows);
   });

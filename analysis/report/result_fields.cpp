@@ -94,9 +94,9 @@ void VisitComparison(Result& result, Visit&& visit) {
   // Compiles only while these are all fields: one that is new is visited below, or files are to leave it out.
   [[maybe_unused]] auto& [head, method, is_baseline, baseline_method, parameters, phase, measured, measured_heads,
                           measured_kv_heads, chosen_per, device, select_device, num_threads, note, kept_fraction,
-                          num_rows, cra_min, cra_p5, cra_mean, outside_mass, select, attend, dense_attend,
-                          asked_repeats, baseline, speedup, bytes_allow, dense_of_reading, relative_error, max_error,
-                          cosine, kernel_error, origin] = result;
+                          num_rows, cra_min, cra_p5, cra_mean, cra_p1, cra_p25, cra_p50, kept_mass, outside_mass,
+                          select, attend, dense_attend, asked_repeats, baseline, speedup, bytes_allow, dense_of_reading,
+                          relative_error, max_error, cosine, kernel_error, origin] = result;
   visit("layer", "", "/layer", result.head.layer);
   visit("head", "", "/head", result.head.head);
   visit("method", "", "/method", result.method);
@@ -117,6 +117,9 @@ void VisitComparison(Result& result, Visit&& visit) {
   visit("cra_min", "share", "/cra_min", result.cra_min);
   visit("cra_p5", "share", "/cra_p5", result.cra_p5);
   visit("cra_mean", "share", "/cra_mean", result.cra_mean);
+  visit("cra_p1", "share", "/cra_p1", result.cra_p1);
+  visit("cra_p25", "share", "/cra_p25", result.cra_p25);
+  visit("cra_p50", "share", "/cra_p50", result.cra_p50);
   visit("outside_mass", "share", "/outside_mass", result.outside_mass);
   const auto visit_timing = [&visit](const std::string& name, auto& timing) {
     visit(name + "_ms", "ms", "/" + name + "/median_ms", timing.median_ms);

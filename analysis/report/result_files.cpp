@@ -129,6 +129,22 @@ void Write(const std::vector<Row>& rows, const FieldsOf<Row>& fields_of,
   }
 }
 
+struct KeptRow {
+  const MethodResult* run = nullptr;
+  RowMass row;
+};
+
+std::vector<ResultField> KeptRowFields(const KeptRow& kept) {
+  static const MethodResult no_run;
+  const MethodResult& run = kept.run != nullptr ? *kept.run : no_run;
+  return {{"layer", "", "", int64_t{run.head.layer}},
+          {"head", "", "", int64_t{run.head.head}},
+          {"method", "", "", run.method},
+          {"parameters", "", "", run.parameters},
+          {"position", "", "", int64_t{kept.row.position}},
+          {"kept_mass", "share", "", static_cast<double>(kept.row.mass)}};
+}
+
 }  // namespace
 
 std::string StatisticsJson(const std::vector<HeadStatistics>& statistics, const RunOrigin& origin) {
@@ -149,6 +165,19 @@ void WriteStatistics(const std::vector<HeadStatistics>& statistics, const RunOri
 
 void WriteComparison(const std::vector<MethodResult>& results, const std::string& path) {
   Write<MethodResult>(results, &ComparisonFields, &ComparisonJson, path);
+}
+
+void WriteKeptRows(const std::vector<MethodResult>& results, const std::string& path) {
+  std::vector<KeptRow> rows;
+  for (const MethodResult& run : results) {
+    for (const RowMass& row : run.kept_mass) rows.push_back({&run, row});
+  }
+  const FieldsOf<KeptRow> fields_of = &KeptRowFields;
+  if (FormatOfOutput(path, kRowFormats) == FileFormat::kCsv) {
+    WriteText(Csv(rows, fields_of), path);
+  } else {
+    data::WriteResults(path, Columns(rows, fields_of));
+  }
 }
 
 }  // namespace headscope::analysis

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <utility>
 #include <vector>
 
 namespace headscope::analysis {
@@ -33,9 +35,15 @@ MassDistribution DistributeMass(std::span<const float> kept_mass) {
   const auto worst = std::min_element(masses.begin(), masses.end());
   result.minimum = static_cast<double>(*worst);
   result.worst_row = worst - masses.begin();
-  const auto fifth = masses.begin() + (static_cast<std::ptrdiff_t>(masses.size()) + 19) / 20 - 1;
-  std::nth_element(masses.begin(), fifth, masses.end());
-  result.fifth_percentile = static_cast<double>(*fifth);
+  // Rising, so that each is looked for behind the last.
+  auto from = masses.begin();
+  for (const auto& [part, value] : {std::pair(100, &result.first_percentile), std::pair(20, &result.fifth_percentile),
+                                    std::pair(4, &result.first_quartile), std::pair(2, &result.median)}) {
+    const auto place = masses.begin() + (std::ssize(masses) + part - 1) / part - 1;
+    std::nth_element(from, place, masses.end());
+    *value = static_cast<double>(*place);
+    from = place;
+  }
   return result;
 }
 

@@ -127,4 +127,8 @@ void WriteResults(const std::vector<analysis::MethodResult>& results, const std:
   WriteThroughOutputFile(path, force, [&](const std::string& file) { analysis::WriteComparison(results, file); });
 }
 
+void WriteKeptRows(const std::vector<analysis::MethodResult>& results, const std::string& path, bool force) {
+  WriteThroughOutputFile(path, force, [&](const std::string& file) { analysis::WriteKeptRows(results, file); });
+}
+
 }  // namespace headscope::app

@@ -30,6 +30,9 @@ void WriteResults(const std::vector<analysis::HeadStatistics>& statistics, const
                   const std::string& path, bool force);
 void WriteResults(const std::vector<analysis::MethodResult>& results, const std::string& path, bool force);
 
+// To a .csv or .h5 file, as analysis::WriteKeptRows.
+void WriteKeptRows(const std::vector<analysis::MethodResult>& results, const std::string& path, bool force);
+
 // What shows a sweep of measurements on the line.
 std::function<void(const analysis::SweepProgress&)> ShowComparing(ProgressLine* line);
 

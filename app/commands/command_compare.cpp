@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // headscope compare TRACE (--method NAME[:k=v,..].. | --config FILE) [--heads ..] [--measure layer|head] [--repeat N]
-// [--decode-rows N] [--device ..] [--save-index FILE] [-o OUT.json|.csv|.h5]
+// [--decode-rows N] [--device ..] [--save-index FILE] [--save-rows FILE] [-o OUT.json|.csv|.h5]
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -9,9 +9,11 @@
 #include <memory>
 
 #include "analysis/head_sweeps.h"
+#include "analysis/result_files.h"
 #include "base/check_status.h"
 #include "base/device.h"
 #include "base/errors.h"
+#include "base/file_format.h"
 #include "choices/device_choice.h"
 #include "choices/head_results.h"
 #include "choices/head_selection.h"
@@ -38,7 +40,7 @@ namespace headscope::app {
 namespace {
 
 struct CompareArguments {
-  std::string trace, heads, output, config, save_index, measure = "layer";
+  std::string trace, heads, output, config, save_index, save_rows, measure = "layer";
   std::string budget_method;     // of a configuration that holds budgets
   double compression_ratio = 0;  // 0: not given
   bool measure_was_given = false, as_published = false;
@@ -174,6 +176,27 @@ std::vector<analysis::MethodResult> Measure(const data::TraceReader& trace, cons
 }
 
 // Before anything is measured.
+// Refuses to write two results to one file.
+void CheckApart(const char* field, const std::string& path, const char* other, const std::string& other_path) {
+  if (path.empty() || other_path.empty() ||
+      std::filesystem::weakly_canonical(path) != std::filesystem::weakly_canonical(other_path))
+    return;
+  throw UsageError({.field = field,
+                    .value = path,
+                    .problem = std::string(other) + " writes there",
+                    .remedy = "choose another name"});
+}
+
+void CheckSaveRows(const CompareArguments& arguments) {
+  if (arguments.save_rows.empty()) return;
+  if (std::ranges::count(analysis::kRowFormats, FindFileFormat(arguments.save_rows)) == 0)
+    throw UsageError(
+        {.field = "save-rows", .value = arguments.save_rows, .problem = "the extension must be .csv or .h5"});
+  CheckOutputTarget(arguments.save_rows, arguments.force, {arguments.trace, arguments.config});
+  CheckApart("save-rows", arguments.save_rows, "-o", arguments.output);
+  CheckApart("save-rows", arguments.save_rows, "--save-index", arguments.save_index);
+}
+
 void CheckSaveIndex(const CompareArguments& arguments, const std::vector<MethodChoice>& choices) {
   if (arguments.save_index.empty()) return;
   if (!arguments.config.empty() || choices.size() != 1 || choices.front().prefill == nullptr)
@@ -181,12 +204,7 @@ void CheckSaveIndex(const CompareArguments& arguments, const std::vector<MethodC
                       .problem = "it keeps what one prefill method chooses",
                       .remedy = "give one --method, and no --config"});
   CheckOutputTarget(arguments.save_index, arguments.force, {arguments.trace});
-  if (!arguments.output.empty() &&
-      std::filesystem::weakly_canonical(arguments.output) == std::filesystem::weakly_canonical(arguments.save_index))
-    throw UsageError({.field = "save-index",
-                      .value = arguments.save_index,
-                      .problem = "-o writes the results there",
-                      .remedy = "choose another name"});
+  CheckApart("save-index", arguments.save_index, "-o", arguments.output);
 }
 
 int RunCompare(CompareArguments arguments) {
@@ -204,6 +222,7 @@ int RunCompare(CompareArguments arguments) {
   }
   const std::vector<MethodChoice> choices = ParseMethods(arguments.methods);
   CheckSaveIndex(arguments, choices);
+  CheckSaveRows(arguments);
   analysis::ComparisonSweep comparison;
   comparison.measure = ParseMeasure(arguments.measure);
   if (!arguments.config.empty()) {
@@ -228,6 +247,7 @@ int RunCompare(CompareArguments arguments) {
   const std::vector<Asked> asked = AskedOf(arguments, Configured(arguments, trace), heads, of_all);
   HeadNotes head_notes;
   comparison.options = arguments.options;
+  comparison.options.keep_rows = !arguments.save_rows.empty();
   comparison.look = [&](const analysis::HeadTensors& head) { head_notes.Look(head, trace); };
   LeftOut left_out;
   comparison.left_out = [&](const analysis::AskedMethod& method, const std::string& where, const kernels::Status& why) {
@@ -246,6 +266,9 @@ int RunCompare(CompareArguments arguments) {
     const data::IndexFile index = IndexOfTrace(trace, heads, choices.front(), comparison.measure,
                                                arguments.options.num_threads, StopOnInterrupt());
     WriteIndex(index, arguments.save_index, arguments.force);
+  }
+  if (!arguments.save_rows.empty()) {
+    WriteKeptRows(results, arguments.save_rows, arguments.force);
   }
   for (const std::string& note : notes) Say(note);
   if (arguments.output.empty()) {
@@ -297,6 +320,10 @@ void AddCompareCommand(CLI::App& app, Action& action) {
           "--save-index", arguments->save_index,
           "Write what the prefill method keeps on every measured head to one index file, to be run on other traces "
           "of the model that have the same length (`headscope methods` says how); .json: for other programs")
+      ->type_name("FILE");
+  command
+      ->add_option("--save-rows", arguments->save_rows,
+                   "Write the mass that every row keeps under every method, a line each, to .csv or .h5")
       ->type_name("FILE");
   AddOutputOptions(command, &arguments->output, &arguments->force, "Write the results to .json, .csv or .h5");
   AddQuietOption(command, &arguments->quiet);

@@ -69,6 +69,12 @@ TEST(MassDistribution, CountsWhatAPlainLoopCounts) {
     EXPECT_EQ(mass[static_cast<size_t>(result.worst_row)], sorted.front());
     const auto fifth = static_cast<size_t>(std::ceil(0.05 * rows - 1e-9)) - 1;
     EXPECT_EQ(result.fifth_percentile, static_cast<double>(sorted[fifth])) << rows;
+    const auto at_share = [&](double share) {
+      return static_cast<double>(sorted[static_cast<size_t>(std::ceil(share * rows - 1e-9)) - 1]);
+    };
+    EXPECT_EQ(result.first_percentile, at_share(0.01)) << rows;
+    EXPECT_EQ(result.first_quartile, at_share(0.25)) << rows;
+    EXPECT_EQ(result.median, at_share(0.5)) << rows;
     double sum = 0;
     for (const float value : mass) sum += static_cast<double>(value);
     EXPECT_NEAR(result.mean, sum / rows, 1e-12);

@@ -49,6 +49,9 @@ MethodResult Measured() {
   result.speedup = 16;
   result.cra_p5 = 0.5;
   result.cra_mean = 0.75;
+  result.cra_p1 = 0.375;
+  result.cra_p25 = 0.625;
+  result.cra_p50 = 0.6875;
   result.outside_mass = 0.125;
   result.relative_error = 1.0 / 7;
   result.max_error = 1e-3;

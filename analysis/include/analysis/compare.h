@@ -121,6 +121,7 @@ struct CompareOptions {
   // select_device and note say so.
   Device device = kCpu;
   int32_t decode_rows = 16;  // decode methods run on this many last recorded rows, one step each
+  bool keep_rows = false;    // MethodResult::kept_mass
   // Timed in turn with headscope's own dense decode on the CPU; the faster of both is the baseline.
   OtherDense other_dense = {};
   std::stop_token stop = {};

@@ -22,6 +22,10 @@ inline constexpr std::array kResultFormats = {FileFormat::kJson, FileFormat::kCs
 void WriteStatistics(const std::vector<HeadStatistics>& statistics, const RunOrigin& origin, const std::string& path);
 void WriteComparison(const std::vector<MethodResult>& results, const std::string& path);
 
+inline constexpr std::array kRowFormats = {FileFormat::kCsv, FileFormat::kHdf5};
+// A line for each row of each run that has kept its rows (CompareOptions::keep_rows). As WriteComparison.
+void WriteKeptRows(const std::vector<MethodResult>& results, const std::string& path);
+
 // Runs as WriteComparison wrote them to .json or .csv, or as the window keeps them beside a trace
 // (NAME.h5.headscope.json, "headscope-trace-state-1"): of `text`, or of a file by its extension (.json or .csv). Fields
 // that are missing keep their defaults. Throws BadInputError with one sentence that names `source` and what is

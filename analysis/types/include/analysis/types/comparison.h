@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "analysis/types/head_statistics.h"
 #include "base/device.h"
@@ -48,6 +49,12 @@ struct RunOrigin {
 // What MethodResult::baseline calls headscope's own dense attention.
 inline constexpr char kOwnImplementation[] = "headscope";
 
+// A recorded row, or a decode step, by its token's position, and the mass that a method keeps of it.
+struct RowMass {
+  int32_t position = 0;
+  float mass = 0;
+};
+
 struct MethodResult {
   HeadId head;
   std::string method;  // its unique name: "decode/dense" beside "dense"
@@ -69,6 +76,11 @@ struct MethodResult {
   double kept_fraction = 1;   // as in MaskSummary
   int64_t num_rows = 0;       // behind the three: recorded rows, or decode steps
   double cra_min = 1, cra_p5 = 1, cra_mean = 1;
+  // Further quantiles: the first percentile, the lower quartile, the median; NaN: an older file does not say.
+  double cra_p1 = std::numeric_limits<double>::quiet_NaN(), cra_p25 = std::numeric_limits<double>::quiet_NaN(),
+         cra_p50 = std::numeric_limits<double>::quiet_NaN();
+  std::vector<RowMass> kept_mass =
+      {};  // of every row, where it was asked for (CompareOptions::keep_rows); not in files
   // Mean over these rows of what they give to tokens before a cut trace's first; NaN: not known.
   double outside_mass = std::numeric_limits<double>::quiet_NaN();
   Timing select, attend;      // apart

@@ -25,6 +25,7 @@ struct MassDistribution {
   // The mass at place ceil(num_rows / 20) in ascending order: it reaches a target exactly when fewer than 5 % of the
   // rows lie below that target.
   double fifth_percentile = 0;
+  double first_percentile = 0, first_quartile = 0, median = 0;  // likewise, at num_rows / 100, / 4 and / 2
   int64_t worst_row = -1;  // index of the first row with the minimum; -1 without rows
 
   double Value(MassStatistic statistic) const {
