@@ -16,6 +16,8 @@
   FIGURE(SparsityFigure)          \
   FIGURE(SparsityByLengthFigure)  \
   FIGURE(StripesFigure)           \
+  FIGURE(CraThresholdFigure)      \
+  FIGURE(ThresholdMapFigure)      \
   FIGURE(LineSumsFigure)          \
   FIGURE(ColumnRecallFigure)      \
   FIGURE(IndexTransferFigure)     \

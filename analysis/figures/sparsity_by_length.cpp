@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How sparsity grows with length: prefixes of one trace (SampleAttention, table 4). Attention is causal, so the rows of
-// a prefix are the trace's own.
+// How sparsity grows with length: prefixes of one trace (SampleAttention, figure 2 and table 4). Attention is causal,
+// so the rows of a prefix are the trace's own.
 #include <algorithm>
 #include <array>
 
@@ -76,7 +76,7 @@ std::vector<FigurePanel> MakeSparsityByLength(const FigureInput& input, std::str
 }  // namespace
 
 const FigureMaker& SparsityByLengthFigure() {
-  static const SimpleFigure figure({"sparsity-by-length", "Sparsity by length", "SampleAttention, table 4",
+  static const SimpleFigure figure({"sparsity-by-length", "Sparsity by length", "SampleAttention, figure 2 and table 4",
                                     "sparsity that CRA targets leave, over prefixes of one trace"},
                                    MakeSparsityByLength);
   return figure;

@@ -295,7 +295,7 @@ const FigureMaker& ValueCorrelationFigure() {
 
 const FigureMaker& SparsityFigure() {
   static const SimpleFigure figure(
-      {"sparsity", "Sparsity at a CRA of " + CraText(kQuotedCra), "SampleAttention, figure 2",
+      {"sparsity", "Sparsity at a CRA of " + CraText(kQuotedCra), "SampleAttention, figure 3 and section 3.1",
        "pairs that can go while every row keeps " + CraText(kQuotedCra) + " of its mass"},
       MakeSparsity);
   return figure;

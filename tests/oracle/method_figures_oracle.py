@@ -117,6 +117,59 @@ def compare_pattern_recall(said, methods, heads):
     return points
 
 
+SHARES = (0.7, 0.8, 0.9, 0.95, 0.98)
+
+
+def methods_of_shares(methods, least):
+    """Those of which all budgets, one or two, are shares of the mass."""
+    return [(method, budgets) for method, budgets in searchable_methods(methods) if len(budgets) >= least and all(one["role"] == "mass_share" for one in budgets)]
+
+
+def blocks_computed(kept):
+    """Blocks of 128 x 128 in which a pair is kept."""
+    return sum(np.count_nonzero(np.add.reduceat(kept[i : i + 128].any(axis=0), np.arange(0, kept.shape[1], 128))) for i in range(0, len(kept), 128))
+
+
+def reached(method, budgets, shares, heads):
+    """Means over heads of the mean and least kept mass, the kept share of the pairs and that of the blocks."""
+    values = defaults(method) | dict(zip((one["name"] for one in budgets), shares, strict=True))
+    found = []
+    for id, head in heads.items():
+        p = whole_head(head, *id)
+        kept = methods_kept_sets.PREFILL[method["name"]](p, 0, 0, **values)
+        mass = np.where(kept, head.p, 0).sum(axis=1)
+        found.append((mass.mean(), mass.min(), kept.sum() / p.causal.sum(), blocks_computed(kept) / blocks_computed(p.causal)))
+    return np.mean(found, axis=0)
+
+
+def compare_mass_thresholds(by_one, by_two, methods, heads):
+    points = 0
+    check("CRA threshold, methods", sorted(line["name"] for line in by_one["panels"][0]["series"]) == sorted(method["title"] for method, _ in methods_of_shares(methods, 1)), True)
+    for method, budgets in methods_of_shares(methods, 1):
+        lines = [next(line for line in panel["series"] if line["name"] == method["title"]) for panel in by_one["panels"]]
+        for i, share in enumerate(SHARES):
+            try:
+                expected = reached(method, budgets, [share] * len(budgets), heads)
+            except Ambiguous:
+                analysis_oracle.ambiguous += 1
+                continue
+            points += 1
+            check(f"{method['name']} at a share of {share}", [[line["x"][i], line["y"][i]] for line in lines], [[share, value] for value in expected[:3]], 1e-5)
+    of_two = methods_of_shares(methods, 2)
+    check("threshold map, panels", len(by_two["panels"]), 2 * len(of_two))
+    for (method, budgets), recall, blocks in zip(of_two, by_two["panels"][::2], by_two["panels"][1::2], strict=True):
+        for i, first in enumerate(SHARES):
+            for j, second in enumerate(SHARES):
+                try:
+                    expected = reached(method, budgets, (first, second), heads)
+                except Ambiguous:
+                    analysis_oracle.ambiguous += 1
+                    continue
+                points += 1
+                check(f"{method['name']} at {first}, {second}", [recall["series"][i]["y"][j], blocks["series"][i]["y"][j]], [expected[0], expected[3]], 1e-5)
+    return points
+
+
 def tiles_computed(kept):
     """Pairs of 64 rows and the keys that any of them keeps, in groups of 64."""
     return sum(len(rows) * (-(-np.count_nonzero(rows.any(axis=0)) // 64) * 64) for rows in (kept[i : i + 64] for i in range(0, len(kept), 64)))
@@ -314,6 +367,7 @@ def main():
             heads = {id: Head(file, *id) for id in HEADS}
             points = compare_pattern_recall(figure("pattern-recall"), methods, heads)
             points += compare_kernel_sparsity(figure("kernel-sparsity"), methods, heads)
+            points += compare_mass_thresholds(figure("cra-threshold"), figure("threshold-map"), methods, heads)
             points += compare_compression(figure("compression"), methods, heads, file)
             compare_memory(figure("memory"), file)
             compare_intensity(figure("intensity"), file)
