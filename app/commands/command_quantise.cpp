@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <iomanip>
+#include <limits>
 #include <memory>
 #include <sstream>
 #include <stop_token>
@@ -105,6 +106,34 @@ std::string SettingTable(const std::vector<analysis::QuantisedHead>& results, si
   return out.str();
 }
 
+// One line a head: its sparsity, and of each format the least error among the scales and rotations that were tried.
+std::string HeadErrors(const std::vector<analysis::QuantisedHead>& results, size_t num_heads) {
+  const size_t num_settings = num_heads == 0 ? 0 : results.size() / num_heads;
+  std::vector<analysis::NumberFormat> formats;
+  for (size_t setting = 0; setting < num_settings; ++setting) {
+    const analysis::NumberFormat format = results[setting].quantisation.format;
+    if (std::find(formats.begin(), formats.end(), format) == formats.end()) formats.push_back(format);
+  }
+  std::ostringstream out;
+  out << "head    sparsity_0.95";
+  for (const analysis::NumberFormat format : formats) out << std::setw(11) << analysis::NameOf(format);
+  out << '\n';
+  for (size_t head = 0; head < num_heads; ++head) {
+    const auto* const first = &results[head * num_settings];
+    out << std::left << std::setw(8) << HeadText(first->head) << std::right << std::setw(13)
+        << analysis::FormatNumber("%.4f", first->sparsity);
+    for (const analysis::NumberFormat format : formats) {
+      double least = std::numeric_limits<double>::infinity();
+      for (const auto* of_head = first; of_head != first + num_settings; ++of_head) {
+        if (of_head->quantisation.format == format) least = std::min(least, of_head->relative_error);
+      }
+      out << std::setw(11) << analysis::FormatNumber("%.5f", least);
+    }
+    out << '\n';
+  }
+  return out.str();
+}
+
 int RunQuantise(const QuantiseArguments& arguments) {
   analysis::QuantisationRequest request = RequestOf(arguments);
   if (!arguments.output.empty()) {
@@ -126,7 +155,9 @@ int RunQuantise(const QuantiseArguments& arguments) {
     results = analysis::QuantiseHeads(trace, heads, request);
   }
   if (arguments.output.empty()) {
-    WriteText(SettingTable(results, heads.size()), "", false);
+    WriteText(SettingTable(results, heads.size()) + "\nError of each head under the best of these settings:\n" +
+                  HeadErrors(results, heads.size()),
+              "", false);
   } else {
     WriteText(FindFileFormat(arguments.output) == FileFormat::kJson
                   ? analysis::QuantisationJson(results)
