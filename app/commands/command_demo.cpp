@@ -126,6 +126,8 @@ std::string CaptureDemoTrace(const DemoArguments& arguments, const std::stop_tok
   request.task_seed = arguments.seed;
   request.prose_path = ProsePath();
   request.decode_tokens = 16;
+  // What methods ask for that they are to be compared by.
+  request.record = {model::CapturePoint::kPreRope, model::CapturePoint::kValueNorms};
   request.num_threads = arguments.threads;
   request.output_path = PathOf(arguments, kTraceName);
   request.overwrite = arguments.force;
