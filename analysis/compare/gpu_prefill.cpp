@@ -40,7 +40,7 @@ class GpuPrefill final : public PrefillDevice {
     }
     const MeasuredHeads& heads = timed_.heads->heads();
     if (!status.ok()) return status;
-    const std::string missing = IncompleteUnion(method.spec(), heads, run->index.View());
+    const std::string missing = IncompleteUnion(method.spec(), values, heads, run->index.View());
     if (!missing.empty()) run->note += (run->note.empty() ? "" : "; ") + missing;
     return timed_.heads->ReadOutput(heads.num_qo_heads * heads.num_rows, &run->o);
   }

@@ -33,8 +33,8 @@ int64_t CountColumns(std::vector<kernels::ColumnRange>* ranges) {
 
 }  // namespace
 
-std::string IncompleteUnion(const kernels::MethodSpec& spec, const MeasuredHeads& heads,
-                            const kernels::SparseIndexView& index) {
+std::string IncompleteUnion(const kernels::MethodSpec& spec, const kernels::ParameterValues& values,
+                            const MeasuredHeads& heads, const kernels::SparseIndexView& index) {
   if (!spec.IsStatic() || heads.num_qo_heads != heads.heads_of_layer || ShareOnePattern(index) || WindowHides(heads))
     return {};
   int64_t kept = 0, causal = 0;
@@ -54,8 +54,9 @@ std::string IncompleteUnion(const kernels::MethodSpec& spec, const MeasuredHeads
   // Rounded down: 100 % would be complete.
   const int64_t thousandths = kept * 1000 / causal;
   const double percent = static_cast<double>(thousandths) / 10;
-  return spec.name + ": layer " + std::to_string(heads.layer) + "'s " + std::to_string(index.num_qo_heads) +
-         " heads together keep " + FormatNumber("%.1f", percent) +
+  const std::string given = values.Difference(spec, kernels::ParameterValues(spec));
+  return spec.name + (given.empty() ? "" : ":" + given) + ": layer " + std::to_string(heads.layer) + "'s " +
+         std::to_string(index.num_qo_heads) + " heads together keep " + FormatNumber("%.1f", percent) +
          " % of the causal pairs; the others are kept by no head";
 }
 

@@ -14,8 +14,8 @@ namespace headscope::analysis {
 // the heads in `index`; empty: none is missing, or there is nothing to share out (one pattern for all), the index is
 // not of the whole layer, or the model's own window hides pairs. S2-Attention's premise is that the union of its shards
 // is the full context, which takes as many heads as the stride. Looks at the last row of every 64. Cost: these rows'
-// lists of all heads.
-std::string IncompleteUnion(const kernels::MethodSpec& spec, const MeasuredHeads& heads,
-                            const kernels::SparseIndexView& index);
+// lists of all heads. The sentence names the method with what of `values` is not the default.
+std::string IncompleteUnion(const kernels::MethodSpec& spec, const kernels::ParameterValues& values,
+                            const MeasuredHeads& heads, const kernels::SparseIndexView& index);
 
 }  // namespace headscope::analysis

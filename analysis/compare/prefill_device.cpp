@@ -30,7 +30,7 @@ class CpuPrefill final : public PrefillDevice {
         !status.ok())
       return status;
     run->select_device = where_;
-    run->note = IncompleteUnion(method.spec(), *heads_, run->index.View());
+    run->note = IncompleteUnion(method.spec(), values, *heads_, run->index.View());
     *work = std::make_unique<Work>(*this, method, values);
     return {};
   }
