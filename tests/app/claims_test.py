@@ -219,6 +219,11 @@ def m_needle(o):
     return found, found[0] >= 0.95 and found[0] > found[1]
 
 
+def m_snapkv(o):
+    ranked_first = o.column("needle-snapkv.txt", "passkey", 5)
+    return ranked_first, ranked_first[1] >= 0.95 * ranked_first[0]
+
+
 def s_uniform(o):
     layers = layer_means([head["num_effective_keys"] for head in o.heads()])
     return [layers[0], statistics.mean(layers[1:])], layers[0] > max(layers[1:])
