@@ -14,6 +14,7 @@
 #include "search/budget_grid.h"
 #include "search/searched_head.h"
 #include "search/setting_search.h"
+#include "search/start_search.h"
 
 namespace headscope::analysis {
 namespace {
@@ -117,13 +118,15 @@ Status CheckTarget(const BudgetTarget& target) {
           "the target is at most " + FormatNumber("%.4g", target.most) + ": choose a number above 0"};
 }
 
-std::vector<SearchedBudget> SearchedGrid(const kernels::MethodSpec& spec, int64_t num_tokens) {
+std::vector<SearchedBudget> SearchedGrid(const kernels::MethodSpec& spec, int64_t num_tokens,
+                                         const kernels::ParameterValues* start) {
   const std::vector<const ParameterSpec*> budgets = Budgets(spec);
   const std::vector<BudgetGrid> grids = GridsOf(spec, num_tokens);
   std::vector<SearchedBudget> searched;
   for (size_t i = 0; i < budgets.size(); ++i) {
     searched.push_back({budgets[i]->name, budgets[i]->type == kernels::ParameterType::kInteger, grids[i].minimum(),
-                        grids[i].maximum(), grids[i].step()});
+                        grids[i].maximum(),
+                        start == nullptr ? grids[i].step() : StepFromStart(spec, *start, num_tokens)});
   }
   return searched;
 }

@@ -82,7 +82,7 @@ class Search {
       if (Status status = Describe(method_, ValuesAt(best), target_, options_, (*masks)[i], &heads_[i], &result);
           !status.ok())
         return status;
-      result.reached = reached;
+      result.reached = reached && !IsEmptyUnderLimit(target_, result);
       if (const auto time = times_.find(best); time != times_.end()) result.time_share = time->second;
       result.num_masks = static_cast<int32_t>(made_.size());
     }
@@ -555,7 +555,14 @@ Status Describe(const kernels::PrefillMethod& method, const kernels::ParameterVa
   return head->OutputError(method, values, &result->relative_error);
 }
 
+bool IsEmptyUnderLimit(const BudgetTarget& target, const BudgetSearchResult& result) {
+  using Kind = BudgetTarget::Kind;
+  return result.kept_fraction == 0 &&
+         (target.kind == Kind::kKept || target.kind == Kind::kWork || target.kind == Kind::kTime);
+}
+
 bool Meets(const BudgetTarget& target, const BudgetSearchResult& result) {
+  if (IsEmptyUnderLimit(target, result)) return false;
   switch (target.kind) {
     case BudgetTarget::Kind::kMass:
       return result.mass.Value(target.statistic) >= target.mass;

@@ -37,6 +37,8 @@ kernels::Status Describe(const kernels::PrefillMethod& method, const kernels::Pa
 
 // Whether what a setting keeps, errs by or takes is what the target asks for: one rule for prefill and decode methods.
 bool Meets(const BudgetTarget& target, const BudgetSearchResult& result);
+// Of a target that is a limit: no pair is kept, which is within any limit and answers none.
+bool IsEmptyUnderLimit(const BudgetTarget& target, const BudgetSearchResult& result);
 
 // *results: one a head. `mean_fronts` are taken from, or given back for the next search over the same heads.
 kernels::Status FindSetting(std::vector<SearchedHead>* heads, const kernels::PrefillMethod& method,

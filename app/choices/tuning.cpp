@@ -449,15 +449,15 @@ std::string TuningSummary(const Tuning& tuning) {
     }
   }
   out << "; searched: ";
-  bool first = true;
-  std::set<std::string> said;  // of a method with several starts, once
+  std::set<std::string> said;  // of a method with several starts, each step once
   for (const Tuning::Searched& method : tuning.methods) {
-    if (!said.insert(method.choice.name).second) continue;
     for (const analysis::SearchedBudget& budget : method.grid) {
-      out << (first ? "" : ", ") << (tuning.methods.size() > 1 ? method.choice.name + " " : "") << budget.name
-          << " from " << analysis::ShortestNumber(budget.minimum) << " to " << analysis::ShortestNumber(budget.maximum)
-          << " by " << analysis::ShortestNumber(budget.step);
-      first = false;
+      const std::string range = (tuning.methods.size() > 1 ? method.choice.name + " " : "") + budget.name + " from " +
+                                analysis::ShortestNumber(budget.minimum) + " to " +
+                                analysis::ShortestNumber(budget.maximum) + " by " +
+                                analysis::ShortestNumber(budget.step);
+      if (!said.insert(range).second) continue;
+      out << (said.size() == 1 ? "" : ", ") << range;
     }
   }
   return out.str();

@@ -57,7 +57,9 @@ void DescribeTraces(const RangeOfTraces<const data::TraceReader*>& part, Tuning*
     tuning->layers.push_back({layout.layers[slot], layout.facts[slot].num_qo_heads, layout.facts[slot].num_kv_heads});
   int64_t longest = 0;
   for (const data::TraceReader* trace : part.traces) longest = std::max(longest, trace->num_tokens());
-  for (Tuning::Searched& method : tuning->methods) method.grid = analysis::SearchedGrid(*method.choice.spec, longest);
+  const bool from_start = tuning->target.budget.kind == analysis::BudgetTarget::Kind::kWork;
+  for (Tuning::Searched& method : tuning->methods)
+    method.grid = analysis::SearchedGrid(*method.choice.spec, longest, from_start ? &method.choice.values : nullptr);
 }
 
 double MeanOutside(const std::vector<analysis::HeadTensorsPtr>& recordings, const InsideMass& inside) {

@@ -151,33 +151,47 @@ class Configurations(TraceCase):
     def test_the_search_of_minference_moves_its_starts_to_the_work_of_a_kernel(self):
         """Algorithm 1: of every start what is as much work as the limit, and of these the one whose output is nearest."""
         starts = ("a-shape:n_sink=20,n_local=40", "vertical-slash:n_vertical=3,n_slash=30", "vertical-slash:n_vertical=30,n_slash=5", "block-sparse:n_blocks=2")
-        target = ("--target", "work=0.8", "--heads", "5:*,8:*")
+        limit = 1.2  # of so few pairs: dense attention's tiles are 2.2
+        target = ("--target", f"work={limit}", "--heads", "5:*,8:*")
         together, said = self.tuned(self.part, *(part for start in starts for part in ("--method", start)), *target)
         by_mass, _ = self.tuned(self.part, *(part for start in starts for part in ("--method", start)), *target, "--choose", "mass")
         alone = [self.tuned(self.part, "--method", start, *target, "--choose", "error")[0] for start in starts]
-        self.assertEqual(together["target"], {"statistic": "work_share", "value": 0.8})
+        self.assertEqual(together["target"], {"statistic": "work_share", "value": limit})
         self.assertIn(starts[2] + " for ", said)
+        met = 0
         for i, entry in enumerate(together["heads"]):
             able = [config["heads"][i] for config in alone if config["heads"][i]["target_met"]]
-            self.assertLessEqual(entry["work_share"], 0.8)
+            self.assertEqual(entry["target_met"], bool(able))
+            if not able:  # one column or line is a tile of 64 in each of so few rows: the least work of any start
+                self.assertEqual(entry["work_share"], min(config["heads"][i]["work_share"] for config in alone))
+                continue
+            met += 1
+            self.assertLessEqual(entry["work_share"], limit)
             self.assertEqual(entry["relative_error"], min(found["relative_error"] for found in able))
             self.assertEqual(by_mass["heads"][i]["cra_mean"], max(found["cra_mean"] for found in able))
             self.assertAlmostEqual(entry["relative_error"], output_error(self.part, entry), delta=1e-4 * entry["relative_error"] + 1e-6)
-        # Steps of all budgets at once, and not one more.
+        self.assertGreater(met, 2)
+        # The larger budget moves by whole steps, the other is held until they meet, and neither ends at nothing.
         for config, start in zip(alone, starts):
             searched, = config["methods"]
-            budgets = {budget["name"]: budget for budget in searched["grid"]}
+            steps = {budget["name"]: budget["step"] for budget in searched["grid"]}
+            first = {name: searched["start"][name] for name in steps}
+            larger = max(first, key=first.get)
+            ends = {budget["maximum"] for budget in searched["grid"]}
             for entry in config["heads"]:
-                moved = {(entry["parameters"][name] - searched["start"][name]) / budget["step"] for name, budget in budgets.items()
-                         if budget["minimum"] < entry["parameters"][name] < budget["maximum"]}
-                self.assertLessEqual(len(moved), 1, f"{start}: {entry['parameters']}")
+                level = entry["parameters"][larger]
+                self.assertGreater(level, 0)
+                self.assertTrue(level in ends | {1} or (level - first[larger]) % steps[larger] == 0, f"{start}: {entry['parameters']}")
+                for name in set(first) - {larger}:
+                    self.assertEqual(entry["parameters"][name], min(first[name], level), f"{start}: {entry['parameters']}")
+                self.assertGreater(entry["kept_fraction"], 0)
         # What a kernel computes of block-sparse: every chosen block of 64 x 64 whole, whatever the diagonal and the length leave of it.
         for entry in alone[3]["heads"]:
             def work(n_blocks):
                 rows = range(0, 150, 64)
                 return sum(64 * 64 * min(n_blocks, first // 64 + 1) for first in rows) / (150 * 151 // 2)
             self.assertAlmostEqual(entry["work_share"], work(entry["parameters"]["n_blocks"]), places=9)
-            self.assertEqual(entry["target_met"], work(1) <= 0.8)
+            self.assertEqual(entry["target_met"], work(1) <= limit)
         like = self.tuned(self.part, "--method", "block-sparse", "--target", "work=block-sparse:n_blocks=2", "--heads", "5:7")[0]["heads"][0]
         self.assertEqual(like["parameters"]["n_blocks"], 2)
         self.assertIn("counted in the tiles", run("tune", self.part, "--method", "quest", "--target", "work=0.5", code=2).stderr)

@@ -25,8 +25,8 @@ struct BudgetTarget {
     kKept,   // at most `most` of the attended pairs, for the most mass (the mean over rows)
     kError,  // an output error of at most `most`, |O - O_dense| / |O_dense| over all rows, for the fewest pairs
     kTime,   // selection and attention in at most `most` of dense attention's time, for the most mass
-    // MInference's search: from the given budgets by steps of all of them to a kernel whose tiles are at most `most` of
-    // the attended pairs. Prefill methods.
+    // MInference's search: from the given budgets by steps of the larger one to a kernel whose tiles are at most `most`
+    // of the attended pairs. Prefill methods.
     kWork,
   };
   double mass = 0.95;  // 0 to 1
@@ -73,7 +73,11 @@ struct SearchedBudget {
 // Of a head whose longest recording has num_tokens: the budget's own range and step in the registry, but an integer one
 // ends where it covers the sequence. Its step is the largest divisor of the registry's that gives at least 64 steps (1
 // for shorter sequences); of two budgets, doubled while there are more than 800.
-std::vector<SearchedBudget> SearchedGrid(const kernels::MethodSpec& spec, int64_t num_tokens);
+// With a start, a kWork search's from there: the budget that is the larger moves by at most that step, and by no more
+// than a thirtieth of what it starts with; another one is held until the larger has come down to it, and moves along.
+// None that starts above 0 ends at 0.
+std::vector<SearchedBudget> SearchedGrid(const kernels::MethodSpec& spec, int64_t num_tokens,
+                                         const kernels::ParameterValues* start = nullptr);
 
 // Moves the parameters that the registry marks as budgets (kernels::ParameterRole) and leaves the others at `values`.
 //
@@ -94,9 +98,9 @@ std::vector<SearchedBudget> SearchedGrid(const kernels::MethodSpec& spec, int64_
 // take each pair, or A-shape inside a model's own window, has the trade-off of at most 16 x 16 settings, evenly spaced
 // over the grid.
 //
-// A kWork target starts from the budgets in `values`, and tries no other setting than those that lie whole steps of the
-// grid away, every budget moved alike (MInference 1.0, Algorithm 1): several starts, and the best of what each leads
-// to, are its search.
+// A kWork target starts from the budgets in `values`, and tries no other setting than those that lie whole steps away
+// (SearchedGrid with that start; MInference 1.0, Algorithm 1): several starts, and the best of what each leads to, are
+// its search. What keeps no pair at all never reaches a limit.
 //
 // Errors: a method without budgets or with more than two; a target out of its range; cancelled; what PreviewMask
 // refuses.
