@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/result_fields.h"
 
+#include <algorithm>
 #include <cmath>
 #include <concepts>
 #include <limits>
@@ -147,8 +148,9 @@ void VisitComparison(Result& result, Visit&& visit) {
 // The kvpress library's columns: which of its presses the run is, and the share of K and V that is let go of: as it was
 // asked for, or what a step does not read. Made of the others, and not read back.
 std::pair<std::string, double> PressOf(const MethodResult& result) {
-  double ratio =
-      result.phase == kernels::Phase::kDecode ? 1 - 1 / result.bytes_allow : std::numeric_limits<double>::quiet_NaN();
+  // What a method reads beside K and V may be more than what it leaves out of them.
+  const double ratio = result.phase == kernels::Phase::kDecode ? std::max(0.0, 1 - 1 / result.bytes_allow)
+                                                               : std::numeric_limits<double>::quiet_NaN();
   const kernels::NamedMethod method = kernels::FindMethod(result.method);
   const kernels::MethodSpec* const spec = method.spec();
   if (spec == nullptr) return {"", ratio};

@@ -34,7 +34,7 @@ MethodSpec ChunkKvSpec() {
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,
       .needs_history = true,
-      .kvpress = "chunkkv",
+      .kvpress = {{.name = "chunkkv", .values = "chunk=20,kernel=5"}},
       .parameters = internal::WithEvictionParameters(std::move(own)),
   };
 }

@@ -33,7 +33,7 @@ MethodSpec CurDkvSpec() {
       .keeps_state = true,
       .needs_history = true,
       .reads_v = true,
-      .kvpress = "cur",
+      .kvpress = {{.name = "cur"}},
       .parameters = internal::WithEvictionParameters({
           {.name = "window",
            .default_value = 16,

@@ -43,6 +43,11 @@ MethodSpec DuoAttentionSpec(const std::string& name, Phase phase) {
       .paper = "DuoAttention: Efficient Long-Context LLM Inference with Retrieval and Streaming Heads, section 3",
       .summary = "Heads that a file names attend to everything, the others to sinks and a window.",
       .phase = phase,
+      // Sinks and window are those of the pattern's own file.
+      .kvpress = phase == Phase::kPrefill
+                     ? std::vector<KvpressEntry>()
+                     : std::vector<KvpressEntry>{{.name = "duo_attention",
+                                                  .given = {"threshold", "sparsity", "n_sink", "n_local"}}},
       .parameters =
           {
               {.name = "threshold",

@@ -37,7 +37,10 @@ MethodSpec ExpectedAttentionSpec() {
       .keeps_state = true,
       .needs_history = true,
       .reads_v = true,
-      .kvpress = "expected_attention",
+      .kvpress = {{.name = "expected_attention", .values = "allocation=kvpress,epsilon=0.01"},
+                  {.name = "critical_expected_attention", .values = "critical=1,value_norm=0"},
+                  {.name = "critical_adakv_expected_attention",
+                   .values = "critical=1,value_norm=0,allocation=kvpress"}},
       .parameters = internal::WithEvictionParameters({
           {.name = "n_future",
            .default_value = 512,

@@ -27,7 +27,7 @@ MethodSpec KeyDiffSpec() {
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,
       .needs_history = true,
-      .kvpress = "keydiff",
+      .kvpress = {{.name = "keydiff"}},
       .parameters = internal::EvictionParameters(),
   };
 }

@@ -23,7 +23,7 @@ MethodSpec KnormSpec() {
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,
       .needs_history = true,
-      .kvpress = "knorm",
+      .kvpress = {{.name = "knorm"}},
       .parameters = internal::EvictionParameters(),
   };
 }

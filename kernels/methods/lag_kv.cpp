@@ -35,7 +35,7 @@ MethodSpec LagKvSpec() {
       .keeps_state = true,
       .needs_history = true,
       .reads_v = true,
-      .kvpress = "lagkv",
+      .kvpress = {{.name = "lagkv"}},
       .parameters = internal::WithEvictionParameters({
           {.name = "lag",
            .default_value = 128,

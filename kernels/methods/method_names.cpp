@@ -22,7 +22,7 @@ std::string UniqueName(const MethodSpec& spec) {
 std::string PressName(const NamedMethod& method, const ParameterValues& values) {
   if (method.spec() == nullptr) return {};
   if (method.spec()->baseline) return "no_press";
-  return method.decode != nullptr ? method.decode->PressName(values) : std::string();
+  return KvpressName(*method.spec(), values);
 }
 
 std::optional<double> AskedCompression(const NamedMethod& method, const ParameterValues& values) {

@@ -365,12 +365,6 @@ std::unique_ptr<DecodePolicy> PromptEvictor::NewPolicy(const ParameterValues& va
   return std::make_unique<PromptPolicy>(*this, values);
 }
 
-std::string PromptEvictor::PressName(const ParameterValues& values) const {
-  if (spec_.kvpress.empty()) return {};
-  const bool shares_out = values.Choice<Allocation>("allocation") != Allocation::kUniform;
-  return std::string(values.Flag("critical") ? "critical_" : "") + (shares_out ? "adakv_" : "") + spec_.kvpress;
-}
-
 std::optional<double> PromptEvictor::AskedCompression(const ParameterValues& values) const {
   if (values.Integer("budget") > 0) return {};
   return values.Real("compression_ratio");

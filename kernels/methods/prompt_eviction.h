@@ -56,8 +56,6 @@ class PromptEvictor : public DecodeMethod {
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const final;
   PromptInputs Inputs(const ParameterValues& values) const override { return {.value_norms = values.Flag("critical")}; }
 
-  // AdaKV and CriticalKV are in front: "critical_adakv_snapkv".
-  std::string PressName(const ParameterValues& values) const final;
   std::optional<double> AskedCompression(const ParameterValues& values) const final;
 
   // Before any score: what the prompt must bring (kUnsupported); this one asks for PromptRows() queries.

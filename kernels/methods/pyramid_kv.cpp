@@ -45,7 +45,7 @@ MethodSpec PyramidKvSpec() {
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,
       .needs_history = true,
-      .kvpress = "pyramidkv",
+      .kvpress = {{.name = "pyramidkv", .given = {"compression_ratio", "budget", "num_layers"}}},
       .parameters = std::move(own),
   };
 }

@@ -24,6 +24,7 @@ MethodSpec SlidingWindowSpec() {
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kPlace,
       .gives_candidates = true,
+      .kvpress = {{.name = "streaming_llm", .values = "n_sink=4", .given = {"n_local"}}},
       .parameters =
           {
               {.name = "n_local",

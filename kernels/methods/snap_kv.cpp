@@ -23,7 +23,10 @@ MethodSpec SnapKvSpec() {
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,
       .needs_history = true,
-      .kvpress = "snapkv",
+      .kvpress = {{.name = "snapkv"},
+                  {.name = "adakv_snapkv", .values = "allocation=kvpress"},
+                  {.name = "critical_snapkv", .values = "critical=1"},
+                  {.name = "critical_adakv_snapkv", .values = "critical=1,allocation=kvpress"}},
       .parameters = internal::WithEvictionParameters(internal::WindowVoteParameters()),
   };
 }

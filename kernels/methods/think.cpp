@@ -36,7 +36,7 @@ MethodSpec ThinkSpec() {
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,
       .needs_history = true,
-      .kvpress = "think",
+      .kvpress = {{.name = "think", .values = "n_local=0", .given = {"ratio"}}},
       .parameters =
           {
               {.name = "ratio",

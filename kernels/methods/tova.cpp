@@ -28,7 +28,7 @@ MethodSpec TovaSpec() {
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,
       .needs_history = true,
-      .kvpress = "tova",
+      .kvpress = {{.name = "tova", .given = {"k"}}},
       .parameters = {internal::CachedTokens(512, 64)},
   };
 }

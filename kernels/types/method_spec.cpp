@@ -103,4 +103,17 @@ double LargestUseful(const ParameterSpec& spec, int64_t num_tokens, int64_t head
   return std::clamp(static_cast<double>(most), spec.minimum, spec.maximum);
 }
 
+std::string KvpressName(const MethodSpec& spec, const ParameterValues& values) {
+  for (const KvpressEntry& entry : spec.kvpress) {
+    ParameterValues expected(spec);
+    if (!expected.Parse(spec, entry.values).empty()) continue;
+    const bool same = std::ranges::all_of(spec.parameters, [&](const ParameterSpec& parameter) {
+      return std::ranges::find(entry.given, parameter.name) != entry.given.end() || !values.Matters(parameter) ||
+             values.Real(parameter.name) == expected.Real(parameter.name);
+    });
+    if (same) return entry.name;
+  }
+  return {};
+}
+
 }  // namespace headscope::kernels

@@ -213,10 +213,14 @@ TEST(ResultFields, HaveTheColumnsOfKvpress) {
   MethodResult run = Measured();
   EXPECT_EQ(columns(run), std::pair(std::string(), 1 - 1 / 6.4));
   run.method = "snap-kv";
-  run.parameters = "compression_ratio=0.75,critical=1,allocation=ada";
+  run.parameters = "compression_ratio=0.75,critical=1,allocation=kvpress";
   EXPECT_EQ(columns(run), std::pair(std::string("critical_adakv_snapkv"), 0.75)) << "as it was asked for";
+  run.parameters = "compression_ratio=0.75,critical=1,allocation=ada";
+  EXPECT_EQ(columns(run), std::pair(std::string(), 0.75)) << "the library has another AdaKV";
   run.parameters = "budget=40";
   EXPECT_EQ(columns(run), std::pair(std::string("snapkv"), 1 - 1 / 6.4)) << "what a step does not read";
+  run.bytes_allow = 0.9;
+  EXPECT_EQ(columns(run).second, 0) << "more is read than dense attention reads";
   run.method = "decode/dense";
   run.parameters = "";
   EXPECT_EQ(columns(run), std::pair(std::string("no_press"), 0.0));

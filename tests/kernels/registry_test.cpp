@@ -153,6 +153,40 @@ TEST(Registry, ParametersAreWhole) {
   }
 }
 
+// Of the kvpress library's names: each has its own settings, and no run has one by accident.
+TEST(KvpressName, IsThatOfTheEntrysOwnSettings) {
+  std::set<std::string> names;
+  for (const MethodSpec* spec : AllSpecs()) {
+    for (const KvpressEntry& entry : spec->kvpress) {
+      ParameterValues values(*spec);
+      EXPECT_EQ(values.Parse(*spec, entry.values), "") << spec->name;
+      EXPECT_EQ(KvpressName(*spec, values), entry.name) << spec->name;
+      EXPECT_TRUE(names.insert(entry.name).second) << entry.name;
+      for (const ParameterSpec& parameter : spec->parameters) {
+        if (std::ranges::find(entry.given, parameter.name) != entry.given.end()) continue;
+        ParameterValues other = values;
+        const double at = values.Real(parameter.name);
+        ASSERT_EQ(other.Set(*spec, parameter.name, at == parameter.maximum ? parameter.minimum : parameter.maximum), "");
+        EXPECT_TRUE(!values.Matters(parameter) || KvpressName(*spec, other) != entry.name) << parameter.name;
+      }
+    }
+  }
+  EXPECT_TRUE(names.contains("critical_adakv_snapkv"));
+  EXPECT_TRUE(names.contains("streaming_llm"));
+  const auto name = [](const char* method, const char* parameters) {
+    const MethodSpec& spec = FindDecodeMethod(method)->spec();
+    ParameterValues values(spec);
+    EXPECT_EQ(values.Parse(spec, parameters), "");
+    return KvpressName(spec, values);
+  };
+  EXPECT_EQ(name("snap-kv", "budget=77"), "snapkv");
+  EXPECT_EQ(name("snap-kv", "allocation=ada"), "") << "the paper's AdaKV, which the library lacks";
+  EXPECT_EQ(name("knorm", "allocation=kvpress"), "");
+  EXPECT_EQ(name("chunk-kv", ""), "") << "its chunks are of 20";
+  EXPECT_EQ(name("expected-attention", "critical=1,allocation=kvpress"), "") << "it leaves the values' norms out";
+  EXPECT_EQ(name("sliding-window", "n_sink=4,n_local=99"), "streaming_llm");
+}
+
 TEST(Units, AreReadAsCounts) {
   EXPECT_EQ(UnitText({.unit = Unit::kTokens}), "tokens");
   EXPECT_EQ(UnitText({.unit = Unit::kBlocks}, /*one=*/true), "block");

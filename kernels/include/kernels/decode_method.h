@@ -61,9 +61,6 @@ class DecodeMethod {
   };
   virtual PromptInputs Inputs(const ParameterValues& /*values*/) const { return {}; }
 
-  // What the kvpress library's evaluation calls the method under these values, where its press has variants under names
-  // of their own.
-  virtual std::string PressName(const ParameterValues& /*values*/) const { return spec().kvpress; }
   // The share of a prompt's tokens that these values tell the method to let go of; none where they say something else.
   virtual std::optional<double> AskedCompression(const ParameterValues& /*values*/) const { return {}; }
   // Whether some steps leave out components of keys (DecodeSelection::components), which executors on the CPU alone do.

@@ -100,6 +100,14 @@ struct MInferencePattern {
   int32_t least_first = 0, least_second = 0;
 };
 
+// An entry of the kvpress library's evaluation (its PRESS_REGISTRY) that a method is under some settings.
+struct KvpressEntry {
+  std::string name = {};    // "snapkv"
+  std::string values = {};  // "k=v,..": where the entry's settings are not the method's defaults
+  // Parameters that its user gives beside the name; all others must be the entry's.
+  std::vector<std::string> given = {"compression_ratio", "budget"};
+};
+
 struct MethodSpec {
   std::string name = {};     // as typed: "vertical-slash"
   std::string title = {};    // as shown: "MInference vertical-slash"
@@ -119,8 +127,7 @@ struct MethodSpec {
   bool gives_candidates = false;
   // How MInference's configuration files write it; without a name they have no word for it.
   MInferencePattern minference = {};
-  // The press of the kvpress library that it is, by the name in that library's evaluation ("snapkv"); empty: none.
-  std::string kvpress = {};
+  std::vector<KvpressEntry> kvpress = {};
 
   std::vector<ParameterSpec> parameters = {};
 
@@ -177,5 +184,8 @@ class ParameterValues {
  private:
   std::map<std::string, double, std::less<>> values_;
 };
+
+// The entry of the kvpress library that a method is under these values; empty: none.
+std::string KvpressName(const MethodSpec& spec, const ParameterValues& values);
 
 }  // namespace headscope::kernels
