@@ -122,10 +122,18 @@ class SearchedSteps {
 using SearchedHeads = std::vector<std::vector<SearchedSteps>>;
 
 class DecodeSearch {
+  static constexpr int32_t kTriedValues = 32;  // of a budget that cannot be bisected
+
  public:
   DecodeSearch(SearchedHeads* heads, const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
                const BudgetTarget& target, const DecodeSearchOptions& options)
-      : heads_(*heads), method_(method), values_(values), target_(target), options_(options) {}
+      : heads_(*heads), method_(method), values_(values), target_(target), options_(options) {
+    // The budget is what is searched.
+    for (const kernels::ParameterSpec& parameter : method.spec().parameters) {
+      if (parameter.instead_of == Budget().name)
+        static_cast<void>(values_.Set(method.spec(), parameter.name, parameter.minimum));
+    }
+  }
 
   Status Search(std::vector<BudgetSearchResult>* results) {
     if (AllDense()) return Measure(values_, results);
@@ -133,6 +141,7 @@ class DecodeSearch {
     const bool by_cost = target_.kind == Kind::kKept || target_.kind == Kind::kTime;
     int64_t first = 0;
     if (Status status = FindFirst(grid, &first); !status.ok()) return status;
+    if (Budget().role == kernels::ParameterRole::kAmount) return TryEach(grid, first, results);
     // The first place that has enough, or the first that costs too much.
     int64_t before = first - 1, behind = grid.size();
     while (behind - before > 1) {
@@ -180,6 +189,16 @@ class DecodeSearch {
       }
       Report(static_cast<double>(points->size()) / static_cast<double>(places.size()));
     }
+    // Of a budget whose larger values may keep less, some keep less mass for more pairs.
+    if (Budget().role == kernels::ParameterRole::kAmount) {
+      std::ranges::stable_sort(*points, {}, &TradeOffPoint::kept_fraction);
+      double most = -1;
+      std::erase_if(*points, [&most](const TradeOffPoint& point) {
+        const bool worse = point.cra_mean <= most;
+        most = std::max(most, point.cra_mean);
+        return worse;
+      });
+    }
     return {};
   }
 
@@ -223,6 +242,39 @@ class DecodeSearch {
     return {};
   }
 
+  const kernels::ParameterSpec& Budget() const { return *Budgets(method_.spec()).front(); }
+
+  // Of a budget whose larger values may keep less: of the values that are tried, those that meet the target, and of
+  // these the one with the fewest pairs or, under a limit, with the most mass.
+  Status TryEach(const BudgetGrid& grid, int64_t first, std::vector<BudgetSearchResult>* results) {
+    const bool by_cost = target_.kind == Kind::kKept || target_.kind == Kind::kTime;
+    const std::vector<int64_t> places = Spread(first, grid, kTriedValues);
+    const auto rank = [by_cost](const std::vector<BudgetSearchResult>& found) {
+      double mass = 0;
+      for (const BudgetSearchResult& head : found) mass += head.mass.mean;
+      return by_cost ? mass : -MeanKept(found);
+    };
+    const std::vector<BudgetSearchResult>* best = nullptr;
+    for (const int64_t place : places) {
+      const std::vector<BudgetSearchResult>* found = nullptr;
+      if (Status status = At(grid, place, &found); !status.ok()) return status;
+      bool beyond = false;
+      if (Status status = IsBeyond(grid, place, &beyond); !status.ok()) return status;
+      if (beyond != by_cost && (best == nullptr || rank(*found) > rank(*best))) best = found;
+      Report(static_cast<double>(made_.size()) / static_cast<double>(places.size()));
+    }
+    const bool reached = best != nullptr;
+    if (!reached) {
+      if (Status status = At(grid, by_cost ? places.front() : places.back(), &best); !status.ok()) return status;
+    }
+    *results = *best;
+    for (BudgetSearchResult& result : *results) {
+      result.reached = reached;
+      result.num_masks = static_cast<int32_t>(made_.size());
+    }
+    return {};
+  }
+
   // Where the method leaves every head's layer dense, no budget means anything, and the given one is left as it is.
   bool AllDense() const {
     return std::ranges::all_of(heads_, [&](const std::vector<SearchedSteps>& recordings) {
@@ -237,7 +289,7 @@ class DecodeSearch {
     for (const std::vector<SearchedSteps>& recordings : heads_) {
       for (const SearchedSteps& recording : recordings) longest = std::max(longest, recording.head().num_tokens);
     }
-    return {*Budgets(method_.spec()).front(), longest};
+    return {Budget(), longest};
   }
 
   // The first, the last, and what lies evenly between them in the logarithm of the budget.
@@ -262,7 +314,7 @@ class DecodeSearch {
   kernels::ParameterValues ValuesAt(const BudgetGrid& grid, int64_t place) const {
     kernels::ParameterValues values = values_;
     // Grid values are legal by construction.
-    static_cast<void>(values.Set(method_.spec(), Budgets(method_.spec()).front()->name, grid.Value(place)));
+    static_cast<void>(values.Set(method_.spec(), Budget().name, grid.Value(place)));
     return values;
   }
 
@@ -331,7 +383,7 @@ class DecodeSearch {
 
   SearchedHeads& heads_;
   const kernels::DecodeMethod& method_;
-  const kernels::ParameterValues& values_;
+  kernels::ParameterValues values_;
   const BudgetTarget target_;
   const DecodeSearchOptions& options_;
   std::map<int64_t, std::vector<BudgetSearchResult>> made_;  // by place

@@ -127,7 +127,8 @@ class CpuDevice : public BenchDevice {
       CheckStatus(kernels::DecodeCpu(placed.problem, step->selection(), placed.output, options_));
     };
     work.bytes_moved = StepBytes(placed.problem, selection.elements_moved);
-    return {work};
+    if (!step->ChoosesFromPrompt()) return {work};
+    return {work, ChooseFromPromptWork(placed, method, values)};
   }
 
  private:
@@ -152,6 +153,21 @@ class CpuDevice : public BenchDevice {
       CheckStatus(kernels::DecodeCpu(placed.problem, *selection, placed.output, options_));
     };
     work.select();
+    return work;
+  }
+
+  // What a step's selection no longer takes, because it was done when the prompt was there.
+  DecodeWork ChooseFromPromptWork(const PlacedProblem& placed, const kernels::DecodeMethod& method,
+                                  const kernels::ParameterValues& values) {
+    const kernels::AttentionProblem& problem = placed.problem;
+    const auto step = std::make_shared<HostDecodeStep>(method, values, placed, problem, options_);
+    DecodeWork work;
+    work.variant = "choose from the prompt";
+    work.upkeep = true;
+    work.attend = [step] { step->ChooseFromPrompt(); };
+    // Every key, once.
+    work.bytes_moved = int64_t{problem.batch} * problem.num_kv_heads * (problem.seq_k - 1) * problem.head_dim *
+                       kernels::SizeOf(problem.dtype);
     return work;
   }
 

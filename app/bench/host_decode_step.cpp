@@ -11,6 +11,8 @@
 namespace headscope::app::bench {
 namespace {
 
+constexpr int32_t kAboveAllLayers = 1 << 20;
+
 // Of queries that no model turned: RoPE's usual theta, all components.
 constexpr float kTheta = 10000;
 
@@ -62,8 +64,9 @@ HostDecodeStep::HostDecodeStep(const kernels::DecodeMethod& method, const kernel
       step_{.problem = problem},
       options_(options),
       inputs_(method.Inputs(values)),
+      chooses_from_prompt_(method.spec().needs_history && method.LowerLayers(values, kAboveAllLayers).empty() &&
+                           !method.IsDenseLayer(values, problem.layer)),
       driver_(method, values) {
-  constexpr int32_t kAboveAllLayers = 1 << 20;
   const std::vector<int32_t> lower = method.LowerLayers(values, kAboveAllLayers);
   // In the layers that choose for those above them, such a method costs what dense attention does.
   for (const int32_t layer : lower) {
@@ -127,6 +130,10 @@ kernels::Status HostDecodeStep::Begin(int32_t query_rows) {
     prompt.value_norms_batch_stride = int64_t{problem.num_qo_heads} * tokens;
   }
   return driver_.Begin(prompt, options_);
+}
+
+void HostDecodeStep::ChooseFromPrompt() {
+  CheckStatus(Begin(query_rows_));
 }
 
 const kernels::DecodeSelection& HostDecodeStep::Select() {

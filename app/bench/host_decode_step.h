@@ -28,6 +28,10 @@ class HostDecodeStep {
   bool NeedsPreparing() const { return !driver_.AnyOrder(); }
   void Prepare();
   const kernels::DecodeSelection& Select();
+  // Whether the method chooses from the prompt, or makes there what its steps choose by; and what does it, once a
+  // generation. The step is to be prepared anew behind it.
+  bool ChoosesFromPrompt() const { return chooses_from_prompt_; }
+  void ChooseFromPrompt();
   const kernels::DecodeSelection& selection() const { return selection_; }
   // What is to be said of the row beside the method's name; may be empty.
   std::string Variant() const { return lower_layers_.empty() ? "" : "in a layer that reuses"; }
@@ -39,6 +43,7 @@ class HostDecodeStep {
   kernels::DecodeStep step_;
   const kernels::RunOptions options_;
   const kernels::DecodeMethod::PromptInputs inputs_;
+  const bool chooses_from_prompt_;
   kernels::DecodeDriver driver_;
   int32_t layer_ = 0;
   std::vector<std::unique_ptr<kernels::DecodeSelection>> chosen_below_;

@@ -63,6 +63,8 @@ const char* RoleName(kernels::ParameterRole role) {
       return "budget";
     case kernels::ParameterRole::kMassShare:
       return "mass_share";
+    case kernels::ParameterRole::kAmount:
+      return "amount";
     case kernels::ParameterRole::kOther:
       break;
   }
@@ -115,19 +117,24 @@ nlohmann::ordered_json ToJson(const MethodSpec& spec, const ParameterSpec& param
                                  {"tokens_per_unit", parameter.tokens_per_unit},
                                  {"scaled_floor", parameter.scaled_floor}};
   if (parameter.type == ParameterType::kChoice) json["choices"] = parameter.choices;
+  if (!parameter.instead_of.empty()) json["instead_of"] = parameter.instead_of;
   if (const std::string condition = ConditionText(spec, parameter); !condition.empty()) json["only_with"] = condition;
   return json;
 }
 
 nlohmann::ordered_json ToJson(const MethodSpec& spec) {
-  nlohmann::ordered_json parameters = nlohmann::ordered_json::array();
+  nlohmann::ordered_json parameters = nlohmann::ordered_json::array(), presses = nlohmann::ordered_json::array();
   for (const ParameterSpec& parameter : spec.parameters) parameters.push_back(ToJson(spec, parameter));
+  for (const kernels::KvpressEntry& entry : spec.kvpress)
+    presses.push_back({{"name", entry.name}, {"parameters", entry.values}});
   return {{"name", spec.name},
           {"option", kernels::UniqueName(spec)},
           {"title", spec.title},
           {"family", spec.family},
           {"paper", spec.paper},
           {"summary", spec.summary},
+          {"always_keeps", spec.always_keeps},
+          {"selection_cost", spec.selection_cost},
           {"phase", NameOf(spec.phase)},
           {"traits",
            {{"baseline", spec.baseline},
@@ -139,6 +146,7 @@ nlohmann::ordered_json ToJson(const MethodSpec& spec) {
             {"reads_output", spec.reads_output},
             {"gives_candidates", spec.gives_candidates},
             {"minference_pattern", spec.minference.name}}},
+          {"kvpress", presses},
           {"parameters", parameters}};
 }
 
@@ -159,6 +167,7 @@ std::string CostText(const ParameterSpec& parameter) {
 
 void Describe(const MethodSpec& spec, std::ostream& out) {
   out << kernels::UniqueName(spec) << " (" << NameOf(spec.phase) << "): " << spec.title << "\n  " << spec.summary
+      << "\n  always kept: " << spec.always_keeps << "\n  selecting: " << spec.selection_cost
       << "\n  source: " << spec.paper << '\n';
   const int width = ColumnWidth(spec.parameters, [](const ParameterSpec& parameter) { return parameter.name; });
   for (const ParameterSpec& parameter : spec.parameters) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/errors.h"
@@ -163,6 +164,24 @@ HeadNumbers ReadHeadNumbers(const std::string& path) {
                          .remedy = "write one line per layer with a number per KV head, separated by tabs"});
   }
   return numbers;
+}
+
+std::optional<StreamingSizes> ReadStreamingSizes(const std::string& numbers_path) {
+  const std::filesystem::path path = std::filesystem::path(numbers_path).parent_path() / "config.json";
+  if (!std::filesystem::exists(path)) return {};
+  const nlohmann::json json = ReadUntrustedJson(path.string(), "give the config.json of DuoAttention's pattern");
+  if (!json.is_object() || !json.contains("sink_size") || !json.contains("recent_size")) return {};
+  const auto size = [&](const char* field) -> int32_t {
+    constexpr int64_t kLargest = 1 << 20;
+    const nlohmann::json& value = json[field];
+    if (value.is_number_integer() && value >= 1 && value <= kLargest) return value.get<int32_t>();
+    throw BadInputError({.file = path.string(),
+                         .field = field,
+                         .value = value.dump(),
+                         .problem = "it is no number of tokens from 1 to 1048576",
+                         .remedy = "correct it, or take the file away to have DuoAttention's usual sizes"});
+  };
+  return StreamingSizes{size("sink_size"), size("recent_size")};
 }
 
 }  // namespace headscope::data

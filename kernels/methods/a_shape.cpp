@@ -21,6 +21,8 @@ MethodSpec AShapeSpec() {
       .paper =
           "MInference 1.0: Accelerating Pre-filling for Long-Context LLMs via Dynamic Sparse Attention, section 3.2",
       .summary = "Keeps the first n_sink tokens and the newest n_local tokens of every row.",
+      .always_keeps = "the whole pattern, the same in every head",
+      .selection_cost = "nothing",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kPlace,
       .minference = {.name = "stream_llm", .first = "n_sink", .second = "n_local"},

@@ -45,6 +45,8 @@ MethodSpec BigBirdSpec() {
       .family = "static pattern",
       .paper = "Big Bird: Transformers for Longer Sequences, section 2",
       .summary = "Keeps a window, the first blocks and random blocks, in blocks of 64 tokens.",
+      .always_keeps = "the first n_global and the newest n_window blocks",
+      .selection_cost = "a random number for each causal block, a head",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kPlace,
       .parameters = {blocks("n_global", 2, 0, "first key blocks that every row keeps", ParameterRole::kOther),

@@ -30,6 +30,8 @@ MethodSpec ChunkKvSpec() {
       .family = "cache eviction",
       .paper = "ChunkKV: Semantic-Preserving KV Cache Compression for Efficient Long-Context LLM Inference, section 3",
       .summary = "Evicts the prompt's chunks of tokens that its last queries attend to least.",
+      .always_keeps = "the last window tokens of the prompt, and all behind it",
+      .selection_cost = "exact scores of window queries, 2 window S d FLOPs a query head, once for the prompt",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,

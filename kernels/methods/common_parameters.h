@@ -2,6 +2,9 @@
 // Parameters that several methods have, each written once. What differs between the methods is given.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -47,6 +50,32 @@ inline ParameterSpec AttendedTokens(double default_value, const std::string& hel
           .role = ParameterRole::kBudget};
 }
 
+// How many of so many tokens a share leaves: rounded down, as the kvpress library counts, and at least one.
+inline int64_t TokensLeft(double share_left_out, int64_t num_tokens) {
+  // A product that is whole but for its rounding is that number.
+  constexpr double kRounding = 1e-9;
+  const double left = std::floor((1 - share_left_out) * static_cast<double>(num_tokens) + kRounding);
+  return std::clamp<int64_t>(static_cast<int64_t>(left), 1, std::max<int64_t>(num_tokens, 1));
+}
+
+// The same budget as a share, of a method that has it in tokens. `of`: "the step's tokens".
+inline constexpr char kCompressionRatio[] = "compression_ratio";
+inline ParameterSpec CompressionRatio(const std::string& budget, const std::string& of = "a step's tokens") {
+  return {.name = kCompressionRatio,
+          .type = ParameterType::kReal,
+          .default_value = 0,
+          .maximum = 1,
+          .step = 0.05,
+          .help = "share of " + of + " that is left out, instead of " + budget + " (0: set by " + budget + ")",
+          .cost = "less to read, and more lost",
+          .instead_of = budget};
+}
+// The budget that either of the two says, of so many tokens.
+inline int32_t BudgetInTokens(const ParameterValues& values, std::string_view budget, int64_t num_tokens) {
+  const double ratio = values.Real(kCompressionRatio);
+  return ratio > 0 ? static_cast<int32_t>(TokensLeft(ratio, num_tokens)) : values.Integer(budget);
+}
+
 // Of a method that evicts from step to step. `settings`: behind the help.
 inline ParameterSpec CachedTokens(double default_value, double step, const std::string& settings = "") {
   return {.name = "k",
@@ -57,7 +86,8 @@ inline ParameterSpec CachedTokens(double default_value, double step, const std::
           .logarithmic = true,
           .unit = Unit::kTokens,
           .help = "tokens that the cache holds from step to step" + settings,
-          .cost = "one more key and value to read per token"};
+          .cost = "one more key and value to read per token",
+          .role = ParameterRole::kAmount};
 }
 
 // Quest's, of whoever selects by its bounds.

@@ -28,6 +28,8 @@ MethodSpec CurDkvSpec() {
       .family = "cache eviction",
       .paper = "Value-Guided KV Compression for LLMs via Approximated CUR Decomposition, as in the kvpress library",
       .summary = "Evicts the prompt's tokens whose keys and values are small beside their neighbours'.",
+      .always_keeps = "the first n_sink tokens, and all behind the prompt",
+      .selection_cost = "the norms of the prompt's keys and values, S (d + d_v) elements a KV head, once",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,

@@ -59,6 +59,13 @@ Status DecodeMethod::Select(const AttentionProblem&, const ParameterValues&, con
   return {StatusCode::kUnsupported, "decode method " + spec().name + " chooses by the steps before as well"};
 }
 
+std::optional<double> DecodeMethod::AskedCompression(const ParameterValues& values) const {
+  for (const ParameterSpec& parameter : spec().parameters) {
+    if (!parameter.instead_of.empty() && values.Real(parameter.name) > 0) return values.Real(parameter.name);
+  }
+  return {};
+}
+
 std::unique_ptr<DecodePolicy> DecodeMethod::NewPolicy(const ParameterValues& values) const {
   return std::make_unique<StepByStep>(*this, values);
 }

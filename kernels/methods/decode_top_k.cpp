@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "common_parameters.h"
 #include "internal/parallel_for.h"
 #include "registry.h"
 #include "selector.h"
@@ -25,6 +26,8 @@ MethodSpec DecodeTopKSpec() {
       .family = "oracle",
       .paper = "SparQ Attention: Bandwidth-Efficient LLM Inference, sections 5.1 (FlexGen) and 5.4 (oracle)",
       .summary = "Reads every key to pick the k tokens with the largest exact attention.",
+      .always_keeps = "nothing",
+      .selection_cost = "every key, S d elements, of a step and KV head",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
       .gives_candidates = true,
@@ -37,7 +40,8 @@ MethodSpec DecodeTopKSpec() {
                       .unit = Unit::kTokens,
                       .help = "tokens attended to (FlexGen's comparisons: 2 to 256)",
                       .cost = "one more value to read per token",
-                      .role = ParameterRole::kBudget}},
+                      .role = ParameterRole::kBudget},
+                     internal::CompressionRatio("k")},
   };
 }
 
@@ -48,6 +52,7 @@ class ExactTopKMethod final : public internal::DecodeSelector {
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 DecodeSelection* selection) const override {
+    const int32_t budget = internal::BudgetInTokens(values, "k", problem.seq_k);
     std::vector<std::vector<int32_t>> tokens(static_cast<size_t>(int64_t{problem.batch} * problem.num_kv_heads));
     Status status = internal::ParallelFor(
         static_cast<int64_t>(tokens.size()), 1, options, [&](int64_t begin, int64_t end, int32_t) {
@@ -56,13 +61,13 @@ class ExactTopKMethod final : public internal::DecodeSelector {
                                         static_cast<int32_t>(list % problem.num_kv_heads));
             scores.ScoreAll();
             scores.Softmax();
-            tokens[static_cast<size_t>(list)] = internal::TopK(scores.Sums(), values.Integer("k"));
+            tokens[static_cast<size_t>(list)] = internal::TopK(scores.Sums(), budget);
           }
         });
     if (!status.ok()) return status;
     *selection = internal::SelectionOfLists(problem, tokens);
     selection->elements_to_choose = int64_t{problem.seq_k} * problem.head_dim;
-    const int64_t count = std::min(values.Integer("k"), problem.seq_k);
+    const int64_t count = std::min(budget, problem.seq_k);
     selection->elements_moved = (int64_t{problem.seq_k} + 1) * problem.head_dim + (count + 1) * problem.ValueDim();
     return {};
   }

@@ -14,6 +14,8 @@ MethodSpec DenseSpec(Phase phase) {
       .family = "dense",
       .paper = "Attention Is All You Need, section 3.2.1",
       .summary = "Keeps every earlier token: the baseline for all others.",
+      .always_keeps = "everything",
+      .selection_cost = "nothing",
       .phase = phase,
       .baseline = true,
       .chosen_per = ChosenPer::kPlace,

@@ -4,7 +4,8 @@
 // Source: DuoAttention: Efficient Long-Context LLM Inference with Retrieval and Streaming Heads, section 3, and its
 // released code: a number in 0 .. 1 for every KV head, trained and given in a file of one line per layer; heads whose
 // number is `threshold` at least attend to everything. With `sparsity` above 0 the threshold is that quantile of all
-// numbers, interpolated, in its place. Sinks and window of the released patterns are 128 and 256.
+// numbers, interpolated, in its place. Sinks and window are 128 and 256, as in the released patterns for Llama 3.1, or
+// what the file beside the pattern says.
 //
 // Of a prompt, 64 query rows keep what the window of the first of them reaches back to, in blocks as the released
 // kernel; a decode step keeps the first n_sink and the newest n_local tokens, its own among them.
@@ -23,7 +24,7 @@ namespace {
 
 constexpr int32_t kHalfTile = 64;
 
-MethodSpec DuoAttentionSpec(const std::string& name, Phase phase) {
+MethodSpec DuoAttentionSpec(const std::string& name, Phase phase, StreamingTokens streaming) {
   const auto tokens = [phase](const char* parameter, double value, const char* help) {
     return ParameterSpec{.name = parameter,
                          .default_value = value,
@@ -42,6 +43,8 @@ MethodSpec DuoAttentionSpec(const std::string& name, Phase phase) {
       .family = "static pattern",
       .paper = "DuoAttention: Efficient Long-Context LLM Inference with Retrieval and Streaming Heads, section 3",
       .summary = "Heads that a file names attend to everything, the others to sinks and a window.",
+      .always_keeps = "n_sink first and n_local newest tokens of every head; all of those that the file names",
+      .selection_cost = "nothing",
       .phase = phase,
       // Sinks and window are those of the pattern's own file.
       .kvpress = phase == Phase::kPrefill
@@ -61,8 +64,8 @@ MethodSpec DuoAttentionSpec(const std::string& name, Phase phase) {
                .step = 0.05,
                .help = "share of the heads that stream, instead of threshold (0: set by threshold)",
                .cost = "more heads stream"},
-              tokens("n_sink", 128, "first tokens that a streaming head keeps"),
-              tokens("n_local", 256, "newest tokens that a streaming head keeps"),
+              tokens("n_sink", streaming.sink, "first tokens that a streaming head keeps"),
+              tokens("n_local", streaming.local, "newest tokens that a streaming head keeps"),
           },
   };
 }
@@ -117,8 +120,8 @@ class HeadShares {
 
 class DuoAttentionMethod final : public internal::PrefillSelector {
  public:
-  DuoAttentionMethod(const std::string& name, HeadShares shares)
-      : PrefillSelector(DuoAttentionSpec(name, Phase::kPrefill)), shares_(std::move(shares)) {}
+  DuoAttentionMethod(const std::string& name, StreamingTokens streaming, HeadShares shares)
+      : PrefillSelector(DuoAttentionSpec(name, Phase::kPrefill, streaming)), shares_(std::move(shares)) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
@@ -153,8 +156,8 @@ class DuoAttentionMethod final : public internal::PrefillSelector {
 
 class DuoAttentionDecodeMethod final : public internal::DecodeSelector {
  public:
-  DuoAttentionDecodeMethod(const std::string& name, HeadShares shares)
-      : DecodeSelector(DuoAttentionSpec(name, Phase::kDecode)), shares_(std::move(shares)) {}
+  DuoAttentionDecodeMethod(const std::string& name, StreamingTokens streaming, HeadShares shares)
+      : DecodeSelector(DuoAttentionSpec(name, Phase::kDecode, streaming)), shares_(std::move(shares)) {}
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions&,
@@ -187,13 +190,14 @@ class DuoAttentionDecodeMethod final : public internal::DecodeSelector {
 }  // namespace
 
 Status MakeDuoAttention(const std::string& name, int32_t num_layers, int32_t num_kv_heads, std::vector<double> values,
-                        std::unique_ptr<PrefillMethod>* prefill, std::unique_ptr<DecodeMethod>* decode) {
+                        StreamingTokens streaming, std::unique_ptr<PrefillMethod>* prefill,
+                        std::unique_ptr<DecodeMethod>* decode) {
   if (num_layers < 1 || num_kv_heads < 1 || int64_t{num_layers} * num_kv_heads != static_cast<int64_t>(values.size()) ||
       !std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); }))
     return {StatusCode::kInvalidArgument, "values must be one finite number for every layer and KV head"};
   const HeadShares shares(num_layers, num_kv_heads, std::move(values));
-  *prefill = std::make_unique<DuoAttentionMethod>(name, shares);
-  *decode = std::make_unique<DuoAttentionDecodeMethod>(name, shares);
+  *prefill = std::make_unique<DuoAttentionMethod>(name, streaming, shares);
+  *decode = std::make_unique<DuoAttentionDecodeMethod>(name, streaming, shares);
   return {};
 }
 

@@ -32,6 +32,10 @@ MethodSpec ExpectedAttentionSpec() {
           "Expected Attention: KV Cache Compression by Estimating Attention from Future Queries Distribution, section "
           "3",
       .summary = "Evicts the prompt's tokens that queries like its own will attend to least.",
+      .always_keeps = "the first n_sink tokens, and all behind the prompt",
+      .selection_cost =
+          "the mean and covariance of the prompt's queries, S d^2 FLOPs, and their products with every key, as many, a "
+          "query head, once",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,

@@ -42,6 +42,11 @@ MethodSpec FlexPrefillSpec() {
           "FlexPrefill: A Context-Aware Sparse Attention Mechanism for Efficient Long-Sequence Inference, Algorithms 1 "
           "to 4",
       .summary = "Finds per head whether block means or lines predict the attention, and keeps the share gamma of it.",
+      .always_keeps =
+          "min_budget tokens of either kind of line or block; in the form of the code the first columns and the "
+          "diagonal as well",
+      .selection_cost =
+          "exact scores of the last 128 rows, 256 S d FLOPs; where block means choose, 2 (S / 128)^2 d more; a head",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kQueryHead,
       .parameters =

@@ -22,6 +22,8 @@ MethodSpec GivenMaskSpec(const std::string& name) {
       .family = "given mask",
       .paper = "none: the file's",
       .summary = "Keeps what the file says, and nothing to the right of the diagonal.",
+      .always_keeps = "what the file says",
+      .selection_cost = "nothing",
       .phase = Phase::kPrefill,
   };
 }
@@ -97,9 +99,14 @@ class IndexMethod final : public internal::PrefillSelector {
         {"batch", {problem.batch, index_.batch}}};
     for (const auto& [field, both] : shapes) {
       if (both.first != both.second) {
-        return {StatusCode::kInvalidArgument,
-                Refused(spec(), std::string("the problem's ") + field, both.first,
-                        "and the index was made for " + std::to_string(both.second) + ": take one of that shape")};
+        // The first rows of a longer prompt are a problem of the index's shape.
+        const bool can_be_cut = problem.seq_k > index_.seq_k && problem.batch == index_.batch;
+        const std::string cut = can_be_cut ? ", or export the first " + std::to_string(index_.seq_k) +
+                                                 " tokens of this trace and run it there"
+                                           : "";
+        return {StatusCode::kInvalidArgument, Refused(spec(), std::string("the problem's ") + field, both.first,
+                                                      "and the index was made for " + std::to_string(both.second) +
+                                                          ": take one of that shape" + cut)};
       }
     }
     std::vector<int32_t> heads;

@@ -34,6 +34,9 @@ MethodSpec H2oSpec() {
           "H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large Language Models, section 4; SparQ "
           "Attention, section 5.1 (its settings)",
       .summary = "Keeps the newest tokens and those that got the most attention so far; evicted tokens never return.",
+      .always_keeps = "the newest local_share of k",
+      .selection_cost =
+          "a sum of every token, 2 S elements read and written, of a step and KV head; the scores of the prompt once",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,
@@ -49,21 +52,22 @@ MethodSpec H2oSpec() {
                .share_of = "k",
                .help = "share of k that is reserved for the newest tokens, at least one",
                .cost = "takes places from tokens with more attention"},
+              internal::CompressionRatio("k", "the prompt's tokens"),
           },
   };
 }
 
 class H2oPolicy final : public DecodePolicy {
  public:
-  H2oPolicy(const MethodSpec& spec, const ParameterValues& values)
-      : spec_(spec),
-        budget_(static_cast<size_t>(values.Integer("k"))),
-        local_(std::max<size_t>(1, static_cast<size_t>(values.Real("local_share") * values.Integer("k") + 1e-9))) {}
+  H2oPolicy(const MethodSpec& spec, const ParameterValues& values) : spec_(spec), values_(values) {}
 
   Status Begin(const DecodePrompt& prompt, const RunOptions& options, DecodeEvictions* evictions) override {
     const AttentionProblem& cache = prompt.cache;
     lists_.assign(static_cast<size_t>(int64_t{cache.batch} * cache.num_kv_heads), {});
     end_ = prompt.first_token + cache.seq_k;
+    const int32_t budget = internal::BudgetInTokens(values_, "k", cache.seq_k);
+    budget_ = static_cast<size_t>(budget);
+    local_ = std::max<size_t>(1, static_cast<size_t>(values_.Real("local_share") * budget + 1e-9));
     if (cache.seq_k == 0) return {};
     if (Status status = internal::CheckLastQueries(spec_, prompt, 1); !status.ok()) return status;
     Status status = internal::ParallelFor(static_cast<int64_t>(lists_.size()), 1, options,
@@ -162,7 +166,8 @@ class H2oPolicy final : public DecodePolicy {
   }
 
   const MethodSpec& spec_;
-  const size_t budget_, local_;
+  const ParameterValues values_;
+  size_t budget_ = 1, local_ = 1;
   std::vector<Cache> lists_;
   int32_t end_ = 0;  // tokens of the sequence so far
 };

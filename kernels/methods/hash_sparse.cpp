@@ -30,6 +30,8 @@ MethodSpec HashSparseSpec() {
       .family = "hashing",
       .paper = "Faster Causal Attention Over Large Sequences Through Sparse Flash Attention, section 3.2",
       .summary = "Keeps, per block of 64 queries, the keys that share a hash bucket with any of them.",
+      .always_keeps = "keys that share a bucket with the query, however many",
+      .selection_cost = "a hash of every query and key, 2 S num_buckets d FLOPs, a head",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kQueryHead,
       .parameters =

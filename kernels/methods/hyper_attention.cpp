@@ -47,6 +47,9 @@ MethodSpec HyperAttentionSpec() {
       .paper = "HyperAttention: Long-context Attention in Near-Linear Time, Algorithms 1 to 4",
       .summary =
           "Keeps, per block of 64 queries, the keys that hash sorting puts beside any of them, and sampled keys.",
+      .always_keeps = "the diagonal blocks, which are exact",
+      .selection_cost =
+          "a hash of every query and key, 4 S num_planes d FLOPs, and their order, at every halving, a head",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kQueryHead,
       .parameters =

@@ -45,6 +45,10 @@ MethodSpec InfllmSpec() {
       .family = "dynamic selection",
       .paper = "InfLLM: Training-Free Long-Context Extrapolation for LLMs with an Efficient Context Memory, section 3",
       .summary = "Attends to first and newest tokens, and to the units of the past whose representatives match best.",
+      .always_keeps = "the first n_init and the newest n_local tokens, and those that fill no unit yet",
+      .selection_cost =
+          "the representatives of every unit, S n_repr d / block_size elements, of a step; their own choice among the "
+          "prompt once",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,

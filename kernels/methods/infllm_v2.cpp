@@ -25,6 +25,8 @@ MethodSpec InfllmV2Spec() {
       .family = "dynamic pattern",
       .paper = "InfLLM-V2: Dense-Sparse Switchable Attention for Seamless Short-to-Long Adaptation, section 3",
       .summary = "Keeps the first blocks, a window, and the blocks of 64 keys whose means get most attention.",
+      .always_keeps = "the first n_first blocks and the window n_local",
+      .selection_cost = "scores of every query for a mean key of every 16 tokens, 2 S^2 d / 16 FLOPs, a query head",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kKvHead,
       .parameters =

@@ -23,6 +23,8 @@ MethodSpec KeyDiffSpec() {
           "KeyDiff: Key Similarity-Based KV Cache Eviction for Long-Context LLM Inference in Resource-Constrained "
           "Environments, section 3",
       .summary = "Evicts the prompt's keys that are most like the mean key.",
+      .always_keeps = "the tokens behind the prompt",
+      .selection_cost = "the mean of the prompt's keys and their cosines with it, 2 S d elements a KV head, once",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,

@@ -19,6 +19,8 @@ MethodSpec KnormSpec() {
       .family = "cache eviction",
       .paper = "A Simple and Effective L2 Norm-Based Strategy for KV Cache Compression, section 3",
       .summary = "Evicts the prompt's keys of the largest norm.",
+      .always_keeps = "the tokens behind the prompt",
+      .selection_cost = "the norms of the prompt's keys, S d elements a KV head, once",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,

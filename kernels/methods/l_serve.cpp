@@ -13,6 +13,7 @@
 #include <memory>
 #include <vector>
 
+#include "common_parameters.h"
 #include "page_bounds.h"
 #include "registry.h"
 #include "step_scores.h"
@@ -28,6 +29,9 @@ MethodSpec LServeSpec() {
       .family = "dynamic selection",
       .paper = "LServe: Efficient Long-sequence LLM Serving with Unified Sparse Attention, sections 3.4 and 3.5",
       .summary = "Attends to the pages that their parts' bounds favour, selected once for several steps.",
+      .always_keeps = "the newest page, and three pages at the least",
+      .selection_cost =
+          "the bounds of every logical page, 2 S d / logical_size elements, at every interval-th step, a KV head",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,
@@ -64,6 +68,7 @@ MethodSpec LServeSpec() {
                .maximum = 1024,
                .help = "decode steps that share a selection",
                .cost = "selection takes proportionally less time, but is based on an older query"},
+              internal::CompressionRatio("budget"),
           },
   };
 }
@@ -71,7 +76,7 @@ MethodSpec LServeSpec() {
 class LServePolicy final : public DecodePolicy {
  public:
   explicit LServePolicy(const ParameterValues& values)
-      : budget_(values.Integer("budget")),
+      : values_(values),
         logical_pages_(values.Integer("logical_pages")),
         page_size_(values.Integer("logical_size") * logical_pages_),
         interval_(values.Integer("interval")),
@@ -119,8 +124,9 @@ class LServePolicy final : public DecodePolicy {
  private:
   std::vector<int32_t> Choose(const AttentionProblem& problem, int64_t list) const {
     const int32_t num_pages = (problem.seq_k + page_size_ - 1) / page_size_;
+    const int32_t budget = internal::BudgetInTokens(values_, "budget", problem.seq_k);
     const int32_t picks =
-        problem.seq_k - 1 <= budget_ ? num_pages : std::min(std::max(3, budget_ / page_size_), num_pages);
+        problem.seq_k - 1 <= budget ? num_pages : std::min(std::max(3, budget / page_size_), num_pages);
     const internal::StepScores step(problem, static_cast<int32_t>(list / problem.num_kv_heads),
                                     static_cast<int32_t>(list % problem.num_kv_heads));
     const std::vector<float> logical = bounds_.Scores(list, step.queries().data(), step.group());
@@ -136,7 +142,8 @@ class LServePolicy final : public DecodePolicy {
     return pages;
   }
 
-  const int32_t budget_, logical_pages_, page_size_, interval_;
+  const ParameterValues values_;
+  const int32_t logical_pages_, page_size_, interval_;
   internal::PageBounds bounds_;
   std::vector<std::vector<int32_t>> chosen_;  // pages, by list
   int32_t pages_then_ = 0, first_token_ = 0;  // when they were chosen

@@ -30,6 +30,9 @@ MethodSpec LagKvSpec() {
       .family = "cache eviction",
       .paper = "LagKV: Lag-Relative Information of the KV Cache Tells Which Tokens Are Important, section 3",
       .summary = "Evicts the prompt's tokens that resemble those of the next partition.",
+      .always_keeps =
+          "the first n_sink tokens, the last partition of lag tokens with what fills none, and all behind the prompt",
+      .selection_cost = "ranges and deviations of the prompt's keys and values, 2 S (d + d_v) elements a KV head, once",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,

@@ -7,6 +7,7 @@
 // their true distance. Decode as SparQ Attention compares with it (section 5.1): the first 16 and the newest k - 16.
 #include <algorithm>
 
+#include "common_parameters.h"
 #include "head_groups.h"
 #include "registry.h"
 #include "selector.h"
@@ -16,7 +17,7 @@ namespace {
 
 MethodSpec LmInfiniteSpec(Phase phase) {
   const bool decode = phase == Phase::kDecode;
-  return {
+  MethodSpec spec = {
       .name = decode ? "lm-infinite-decode" : "lm-infinite",
       .title = "LM-Infinite",
       .family = "static pattern",
@@ -27,6 +28,8 @@ MethodSpec LmInfiniteSpec(Phase phase) {
       .summary = decode
                      ? "Attends to the first n_global tokens and the newest k - n_global."
                      : "Keeps the first n_global tokens and the newest n_local, as many as the model was trained for.",
+      .always_keeps = "the whole pattern, the same in every head",
+      .selection_cost = "nothing",
       .phase = phase,
       .chosen_per = ChosenPer::kPlace,
       .gives_candidates = decode,
@@ -57,6 +60,8 @@ MethodSpec LmInfiniteSpec(Phase phase) {
                .scaled_floor = decode ? 0.0 : 32.0},
           },
   };
+  if (decode) spec.parameters.push_back(internal::CompressionRatio("k"));
+  return spec;
 }
 
 class LmInfiniteMethod final : public internal::PrefillSelector {
@@ -79,7 +84,7 @@ class LmInfiniteDecodeMethod final : public internal::DecodeSelector {
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions&,
                 DecodeSelection* selection) const override {
-    const int32_t tokens = std::min(values.Integer("k"), problem.seq_k);
+    const int32_t tokens = std::min(internal::BudgetInTokens(values, "k", problem.seq_k), problem.seq_k);
     const int32_t sinks = std::min(values.Integer("n_global"), tokens - 1);  // the newest is among them
     *selection = internal::SelectSameTokens(problem, {{0, sinks}, {problem.seq_k - (tokens - sinks), problem.seq_k}});
     return {};

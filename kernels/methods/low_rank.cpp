@@ -28,6 +28,8 @@ MethodSpec LowRankSpec() {
       .family = "dynamic selection",
       .paper = "SparQ Attention: Bandwidth-Efficient LLM Inference, section 5.4 (figure 7a)",
       .summary = "Reads a random projection of every key to pick the tokens to attend to.",
+      .always_keeps = "nothing",
+      .selection_cost = "r elements of every key, S r, of a step and KV head; the projections are stored beside K",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
       .gives_candidates = true,
@@ -43,6 +45,7 @@ MethodSpec LowRankSpec() {
                .help = "dimensions of the projection that scores all keys",
                .cost = "one more element of every key to read per dimension"},
               internal::AttendedTokens(128),
+              internal::CompressionRatio("k"),
               {.name = "seed",
                .maximum = 1 << 30,
                .help = "random seed of the projection",
@@ -60,6 +63,7 @@ class LowRankMethod final : public internal::DecodeSelector {
                 DecodeSelection* selection) const override {
     const auto seed = static_cast<uint64_t>(values.Integer("seed"));
     const int32_t rank = std::min(values.Integer("r"), problem.head_dim);
+    const int32_t budget = internal::BudgetInTokens(values, "k", problem.seq_k);
     std::vector<std::vector<int32_t>> tokens(static_cast<size_t>(int64_t{problem.batch} * problem.num_kv_heads));
     Status status = internal::ParallelFor(
         static_cast<int64_t>(tokens.size()), 1, options, [&](int64_t begin, int64_t end, int32_t) {
@@ -71,12 +75,12 @@ class LowRankMethod final : public internal::DecodeSelector {
             scores.ProjectQueries(RandomSubspace(rank, problem.head_dim, of_head));
             scores.ScoreAll();
             scores.Softmax();
-            tokens[static_cast<size_t>(list)] = internal::TopK(scores.Sums(), values.Integer("k"));
+            tokens[static_cast<size_t>(list)] = internal::TopK(scores.Sums(), budget);
           }
         });
     if (!status.ok()) return status;
     *selection = internal::SelectionOfLists(problem, tokens);
-    const int64_t count = std::min(values.Integer("k"), problem.seq_k);
+    const int64_t count = std::min(budget, problem.seq_k);
     selection->elements_to_choose = int64_t{problem.seq_k} * rank;
     selection->elements_moved =
         selection->elements_to_choose + (count + 1) * (int64_t{problem.head_dim} + problem.ValueDim());

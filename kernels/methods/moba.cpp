@@ -32,6 +32,9 @@ MethodSpec MobaSpec() {
       .summary =
           "Keeps the diagonal block and the earlier blocks whose mean key scores highest (the gate, without "
           "training).",
+      .always_keeps = "the own block",
+      .selection_cost =
+          "the means of key blocks and the score of each for every query, 2 S^2 d / block_size FLOPs, a head",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kQueryHead,
       .parameters =

@@ -25,6 +25,8 @@ MethodSpec NsaSpec() {
       .family = "dynamic pattern",
       .paper = "Native Sparse Attention: Hardware-Aligned and Natively Trainable Sparse Attention, section 3.3",
       .summary = "Keeps the blocks of 64 keys with most attention to compressed keys, and a window (without training).",
+      .always_keeps = "the first block, the two newest and the window n_local",
+      .selection_cost = "scores of every query for a mean key of every 16 tokens, 2 S^2 d / 16 FLOPs, a query head",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kKvHead,
       .parameters =

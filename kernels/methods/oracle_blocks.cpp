@@ -20,6 +20,8 @@ MethodSpec OracleBlocksSpec() {
       .family = "oracle",
       .paper = "none: the upper bound of block-sparse methods (MInference 1.0, section 3.2, has its pattern)",
       .summary = "Keeps, per block of 64 queries, the blocks of 64 keys with the largest exact attention mass.",
+      .always_keeps = "nothing",
+      .selection_cost = "exact scores of every pair: as much as dense attention",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kQueryHead,
       .parameters = {internal::KeyBlocksKept(internal::kOracleBlock)},

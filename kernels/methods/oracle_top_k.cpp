@@ -26,6 +26,8 @@ MethodSpec OracleTopKSpec() {
           "MInference 1.0: Accelerating Pre-filling for Long-Context LLMs via Dynamic Sparse Attention, section 2.1 "
           "(its k; here chosen per tile of rows)",
       .summary = "Keeps, per tile of 128 queries, the k keys with the largest exact attention mass.",
+      .always_keeps = "nothing",
+      .selection_cost = "exact scores of every pair: as much as dense attention",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kQueryHead,
       .parameters = {{.name = "k",

@@ -22,6 +22,8 @@ MethodSpec OracleTopPSpec() {
           "none: block-sparse methods with a share of mass, had they known it (XAttention, section 2.2, has the rule)",
       .summary =
           "Keeps, per block of 64 queries, the fewest blocks of 64 keys that have the share p of the exact mass.",
+      .always_keeps = "nothing",
+      .selection_cost = "exact scores of every pair: as much as dense attention",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kQueryHead,
       .parameters = {{.name = "p",

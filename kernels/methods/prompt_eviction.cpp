@@ -7,6 +7,7 @@
 #include <new>
 #include <string>
 
+#include "common_parameters.h"
 #include "internal/parallel_for.h"
 #include "kernels/stop_status.h"
 #include "step_scores.h"
@@ -19,11 +20,7 @@ enum class Allocation : uint8_t { kUniform, kAda, kKvpress };
 
 int64_t UniformBudget(const ParameterValues& values, int64_t num_tokens) {
   const int64_t budget = values.Integer("budget");
-  // A product that is whole but for its rounding is that number.
-  constexpr double kRounding = 1e-9;
-  const double by_ratio = (1 - values.Real("compression_ratio")) * static_cast<double>(num_tokens);
-  return std::clamp<int64_t>(budget > 0 ? budget : static_cast<int64_t>(std::floor(by_ratio + kRounding)), 1,
-                             num_tokens);
+  return std::min(budget > 0 ? budget : TokensLeft(values.Real(kCompressionRatio), num_tokens), num_tokens);
 }
 
 bool IsForced(float score) {
@@ -298,7 +295,7 @@ int64_t Offset(const StridedTensor<const void>& tensor, const PromptHead& head, 
 
 std::vector<ParameterSpec> EvictionParameters() {
   return {
-      {.name = "compression_ratio",
+      {.name = kCompressionRatio,
        .type = ParameterType::kReal,
        .default_value = 0.5,
        .maximum = 1,
@@ -367,7 +364,7 @@ std::unique_ptr<DecodePolicy> PromptEvictor::NewPolicy(const ParameterValues& va
 
 std::optional<double> PromptEvictor::AskedCompression(const ParameterValues& values) const {
   if (values.Integer("budget") > 0) return {};
-  return values.Real("compression_ratio");
+  return values.Real(kCompressionRatio);
 }
 
 Status PromptEvictor::CheckPrompt(const DecodePrompt& prompt, const ParameterValues& values) const {

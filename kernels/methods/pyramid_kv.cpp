@@ -34,13 +34,17 @@ MethodSpec PyramidKvSpec() {
                  .cost = "nothing"});
   own = internal::WithEvictionParameters(std::move(own));
   // Rounding over the layers may give a layer less of a larger budget.
-  for (ParameterSpec& parameter : own) parameter.role = ParameterRole::kOther;
+  for (ParameterSpec& parameter : own) {
+    if (parameter.role == ParameterRole::kBudget) parameter.role = ParameterRole::kAmount;
+  }
   return {
       .name = "pyramid-kv",
       .title = "PyramidKV",
       .family = "cache eviction",
       .paper = "PyramidKV: Dynamic KV Cache Compression based on Pyramidal Information Funneling, section 4",
       .summary = "SnapKV's selection, with budgets that fall from layer to layer.",
+      .always_keeps = "the last window tokens of the prompt, and all behind it",
+      .selection_cost = "exact scores of window queries, 2 window S d FLOPs a query head, once for the prompt",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,

@@ -32,6 +32,8 @@ MethodSpec QuestSpec() {
       .family = "dynamic selection",
       .paper = "Quest: Query-Aware Sparsity for Efficient Long-Context LLM Inference, section 3.3",
       .summary = "Attends to the pages of the cache whose bounds promise the largest scores.",
+      .always_keeps = "with keep_newest, the default, the newest page; the first dense_layers of the model are dense",
+      .selection_cost = "the bounds of every page, 2 S d / page_size elements, of a step and KV head",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,
@@ -59,6 +61,7 @@ MethodSpec QuestSpec() {
                .default_value = 1,
                .help = "always select the newest page",
                .cost = "takes the place of a page with a larger score"},
+              internal::CompressionRatio("budget"),
               internal::DenseLayersParameter(),
           },
   };
@@ -67,7 +70,8 @@ MethodSpec QuestSpec() {
 Status ChooseByBounds(const AttentionProblem& problem, const ParameterValues& values,
                       const internal::PageBounds& bounds, DecodeSelection* selection) {
   const int32_t page_size = values.Integer("page_size"), num_pages = bounds.NumPages();
-  const int32_t picks = std::clamp(values.Integer("budget") / page_size, 1, num_pages);
+  const int32_t budget = internal::BudgetInTokens(values, "budget", problem.seq_k);
+  const int32_t picks = std::clamp(budget / page_size, 1, num_pages);
   const bool newest = values.Flag("keep_newest");
   std::vector<std::vector<int32_t>> pages;
   for (int32_t list = 0; list < problem.batch * problem.num_kv_heads; ++list) {
@@ -86,8 +90,7 @@ Status ChooseByBounds(const AttentionProblem& problem, const ParameterValues& va
   }
   DecodeSelection chosen = internal::SelectionOfLists(problem, pages);
   chosen.page_size = page_size;
-  const StepElements elements =
-      ElementsOf(PagesByBounds{.budget = values.Integer("budget"), .page_size = page_size}, problem);
+  const StepElements elements = ElementsOf(PagesByBounds{.budget = budget, .page_size = page_size}, problem);
   chosen.elements_to_choose = elements.to_choose;
   chosen.elements_moved = elements.moved;
   *selection = std::move(chosen);
@@ -115,7 +118,8 @@ class QuestMethod final : public internal::PagedSelector {
 }  // namespace
 
 std::optional<PagesByBounds> PagesByBoundsOf(const DecodeMethod& method, const ParameterValues& values) {
-  if (&method != &Quest()) return {};
+  // A share of a step's tokens is another number at every step.
+  if (&method != &Quest() || values.Real(internal::kCompressionRatio) > 0) return {};
   return PagesByBounds{.budget = values.Integer("budget"),
                        .page_size = values.Integer("page_size"),
                        .mean_query = values.Choice<Group>("group") == Group::kMeanQuery,

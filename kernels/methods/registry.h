@@ -26,6 +26,7 @@
   BOTH(S2Attention, SelectS2Attention)         \
   BOTH(SampleAttention, SelectSampleAttention) \
   CPU(StreamingLlm)                            \
+  CPU(SlidingWindowPrefill)                    \
   CPU(LmInfinite)                              \
   CPU(BigBird)                                 \
   BOTH(FlexPrefill, SelectFlexPrefill)         \

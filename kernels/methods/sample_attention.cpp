@@ -43,6 +43,10 @@ MethodSpec SampleAttentionSpec() {
           "SampleAttention: Near-Lossless Acceleration of Long Context LLM Inference with Adaptive Structured "
           "Sparse Attention, section 4",
       .summary = "Keeps the column and slash stripes of 128 that reach a share of the mass of sampled rows.",
+      .always_keeps = "nothing, unless keep_diagonal is on",
+      .selection_cost =
+          "exact scores of 128 rows of every chunk, 256 chunk_n S d FLOPs, and the order of S / 128 stripes in two "
+          "directions, a head",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kQueryHead,
       .parameters =

@@ -19,6 +19,8 @@ MethodSpec SnapKvSpec() {
       .family = "cache eviction",
       .paper = "SnapKV: LLM Knows What You are Looking for Before Generation, section 4",
       .summary = "Evicts the prompt's tokens that its last queries attend to least.",
+      .always_keeps = "the last window tokens of the prompt, and all behind it",
+      .selection_cost = "exact scores of window queries, 2 window S d FLOPs a query head, once for the prompt",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,

@@ -42,6 +42,9 @@ MethodSpec SpargeAttnSpec() {
       .summary =
           "Keeps blocks whose means predict the share tau of the attention, and blocks too varied to be judged by "
           "their mean.",
+      .always_keeps = "key blocks, and rows of query blocks, whose mean does not stand for them",
+      .selection_cost =
+          "the means of blocks and their likeness, 2 S (128 + 64) d FLOPs, and 2 S^2 d / (128 * 64), a head",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kQueryHead,
       .parameters =

@@ -45,6 +45,8 @@ MethodSpec SparqSpec() {
       .family = "dynamic selection",
       .paper = "SparQ Attention: Bandwidth-Efficient LLM Inference, sections 3 and 4",
       .summary = "Reads a few components of every key to pick the tokens to attend to.",
+      .always_keeps = "the newest local_share of k",
+      .selection_cost = "r elements of every key, S r, of a step and KV head; with one copy of K, every key, S d",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,
@@ -62,6 +64,7 @@ MethodSpec SparqSpec() {
                .help = "query components that score all keys (the one to tune)",
                .cost = "one more element of every key to read per component"},
               internal::AttendedTokens(128),
+              internal::CompressionRatio("k"),
               {.name = "local_share",
                .type = ParameterType::kReal,
                .default_value = 0.25,
@@ -84,6 +87,12 @@ MethodSpec SparqSpec() {
                .help = "divides the approximate scores: equation 9, or one of the paper's ablations of it",
                .cost = "a larger one flattens the approximate probabilities, and alpha falls",
                .choices = {"eq9", "sqrt_head_dim", "sqrt_r", "one"}},
+              {.name = "copies",
+               .type = ParameterType::kChoice,
+               .help = "copies of K beside each other: with a second one, by components, the estimate reads r of each "
+                       "key; with one it gathers them from whole keys (the paper's 1 x K)",
+               .cost = "one reads whole keys; two take half as much memory again as K and V",
+               .choices = {"two", "one"}},
           },
   };
 }
@@ -91,6 +100,11 @@ MethodSpec SparqSpec() {
 // Tokens whose scores stay in L1 from their first component to the last. Fixed, and with it the order of additions:
 // results do not depend on the number of threads.
 constexpr int64_t kChunk = 2048;
+
+enum class Copies : uint8_t { kTwo, kOne };
+bool HasTwoCopies(const ParameterValues& values) {
+  return values.Choice<Copies>("copies") == Copies::kTwo;
+}
 
 // In the order of the parameter's choices.
 enum class Temperature : uint8_t { kEquation9, kRootOfHeadDim, kRootOfRank, kOne };
@@ -308,7 +322,7 @@ Status RunStages(std::vector<std::unique_ptr<SparqHead>>* heads, const RunOption
 }
 
 Status SelectChecked(const AttentionProblem& problem, const SparqCudaOptions& sparq, Temperature temperature,
-                     const TransposedKeys& keys, const float* mean, const RunOptions& options,
+                     bool two_copies, const TransposedKeys& keys, const float* mean, const RunOptions& options,
                      DecodeSelection* selection) {
   // The mean value stands for what a row gives to keys that are left out; what it gives to a sink has no value.
   if (sparq.mean_value && problem.window > 0) {
@@ -340,7 +354,7 @@ Status SelectChecked(const AttentionProblem& problem, const SparqCudaOptions& sp
     joined.alpha.insert(joined.alpha.end(), choice.alpha.begin(), choice.alpha.end());
     joined.mean_value.insert(joined.mean_value.end(), choice.mean_value.begin(), choice.mean_value.end());
   }
-  const StepElements elements = ElementsOf(sparq, problem);
+  const StepElements elements = ElementsOf(sparq, problem, two_copies);
   joined.elements_to_choose = elements.to_choose;
   joined.elements_moved = elements.moved;
   *selection = std::move(joined);
@@ -354,7 +368,8 @@ Status Refuse(const char* what, int64_t value, const char* allowed) {
 
 // SelectSparqCpu at any temperature.
 Status SelectAny(const AttentionProblem& problem, const SparqCudaOptions& sparq, Temperature temperature,
-                 const TransposedKeys& keys, const float* mean, const RunOptions& options, DecodeSelection* selection) {
+                 bool two_copies, const TransposedKeys& keys, const float* mean, const RunOptions& options,
+                 DecodeSelection* selection) {
   Status status = internal::CheckProblem(problem, sparq.mean_value && mean == nullptr);
   if (status.ok()) status = internal::CheckDecodeStep(problem);
   if (!status.ok()) return status;
@@ -366,7 +381,7 @@ Status SelectAny(const AttentionProblem& problem, const SparqCudaOptions& sparq,
   if (keys.data != nullptr && keys.component_stride < problem.seq_k)
     return Refuse("keys.component_stride", keys.component_stride, "seq_k or more");
   try {
-    return SelectChecked(problem, sparq, temperature, keys, mean, options, selection);
+    return SelectChecked(problem, sparq, temperature, two_copies, keys, mean, options, selection);
   } catch (const std::bad_alloc&) {
     return {StatusCode::kOutOfMemory, "not enough memory for the estimates of this step"};
   }
@@ -381,13 +396,15 @@ class SparQPolicy final : public DecodePolicy {
     bytes_.clear();
     mean_.clear();
     capacity_ = prompt.capacity;
-    if (prompt.cache.seq_k == 0) return {};
+    if (prompt.cache.seq_k == 0 || !HasTwoCopies(values_)) return {};
     return MakeKeys(prompt.cache, prompt.first_token, options);
   }
 
   Status Append(const DecodeStep& step, const RunOptions& options) override {
     const int32_t end = step.first_token + step.problem.seq_k;
     Status status;
+    if (!HasTwoCopies(values_))
+      return SparqOptions(values_, step.problem).mean_value ? MoveMean(step, options) : Status();
     if (bytes_.empty() || step.first_token < keys_first_ || step.first_token > keys_end_ ||
         end - keys_first_ > keys_.component_stride) {
       status = MakeKeys(step.problem, step.first_token, options);
@@ -401,7 +418,8 @@ class SparQPolicy final : public DecodePolicy {
   Status Step(const DecodeStep& step, const RunOptions& options, DecodeSelection* selection,
               DecodeEvictions*) override {
     return SelectAny(step.problem, SparqOptions(values_, step.problem), values_.Choice<Temperature>("temperature"),
-                     From(step), mean_.empty() ? nullptr : mean_.data(), options, selection);
+                     HasTwoCopies(values_), HasTwoCopies(values_) ? From(step) : TransposedKeys(),
+                     mean_.empty() ? nullptr : mean_.data(), options, selection);
   }
 
  private:
@@ -482,8 +500,8 @@ class SparQMethod final : public internal::DecodeSelector {
 
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 DecodeSelection* selection) const override {
-    return SelectChecked(problem, SparqOptions(values, problem), values.Choice<Temperature>("temperature"), {}, nullptr,
-                         options, selection);
+    return SelectChecked(problem, SparqOptions(values, problem), values.Choice<Temperature>("temperature"),
+                         HasTwoCopies(values), {}, nullptr, options, selection);
   }
 };
 
@@ -491,12 +509,14 @@ class SparQMethod final : public internal::DecodeSelector {
 
 Status SelectSparqCpu(const AttentionProblem& problem, const SparqCudaOptions& sparq, const TransposedKeys& keys,
                       const float* mean, const RunOptions& options, DecodeSelection* selection) {
-  return SelectAny(problem, sparq, Temperature::kEquation9, keys, mean, options, selection);
+  return SelectAny(problem, sparq, Temperature::kEquation9, /*two_copies=*/true, keys, mean, options, selection);
 }
 
 std::optional<EstimatedTopTokens> EstimatedTopTokensOf(const DecodeMethod& method, const ParameterValues& values,
                                                        const AttentionProblem& problem) {
   if (&method != &SparQ() || values.Choice<Temperature>("temperature") != Temperature::kEquation9) return {};
+  // A share of a step's tokens is another number at every step.
+  if (values.Real(internal::kCompressionRatio) > 0 || !HasTwoCopies(values)) return {};
   return SparqOptions(values, problem);
 }
 

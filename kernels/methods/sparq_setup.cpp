@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common_parameters.h"
+
 namespace headscope::kernels {
 
 SparqCudaOptions SparqOptions(const ParameterValues& values, const AttentionProblem& problem) {
-  const int32_t num_tokens = std::min(values.Integer("k"), problem.seq_k);
+  const int32_t num_tokens = std::min(internal::BudgetInTokens(values, "k", problem.seq_k), problem.seq_k);
   // Rounded down, but a product that is whole but for its rounding is that number: 0.29 of 100 tokens is 29, not 28.
   constexpr double kRounding = 1e-9;
   const double num_local = std::floor(values.Real("local_share") * num_tokens + kRounding);

@@ -29,6 +29,8 @@ MethodSpec StreamingLlmSpec() {
           "Efficient Streaming Language Models with Attention Sinks, section 3; MInference 1.0, section 4 (dilated and "
           "strided forms)",
       .summary = "Keeps the first n_sink and the newest n_local tokens, and every (interval + 1)-th of n_dilated.",
+      .always_keeps = "the whole pattern, the same in every head",
+      .selection_cost = "nothing",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kPlace,
       .parameters =

@@ -32,6 +32,8 @@ MethodSpec ThinkSpec() {
       .family = "key components",
       .paper = "ThinK: Thinner Key Cache by Query-Driven Pruning, section 3.2",
       .summary = "Attends to every token, but to most of the prompt's only by their strongest key components.",
+      .always_keeps = "every token, and the keys of the newest n_local tokens of the prompt and of all behind it whole",
+      .selection_cost = "the norms of the components over window queries and the keys, once for the prompt",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,

@@ -42,12 +42,15 @@ MethodSpec TidalDecodeSpec() {
           "TidalDecode: Fast and Accurate LLM Decoding with Position Persistent Sparse Attention, section 3 and the "
           "released code",
       .summary = "Attends to the tokens that got the most attention in a lower layer, which attends to everything.",
+      .always_keeps = "everything in the layers up to first_layer and in reselect_layer",
+      .selection_cost = "nothing; the layers that select read every key anyway",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
       .needs_history = true,  // the layers below, at the same step
       .parameters =
           {
               internal::AttendedTokens(256, "tokens that the other layers attend to"),
+              internal::CompressionRatio("k"),
               layer("first_layer", 2, "first layer that selects; those below it attend to everything"),
               layer("reselect_layer", 13, "layer that selects again (below first_layer: none)"),
           },
@@ -85,7 +88,7 @@ class TidalPolicy final : public DecodePolicy {
  public:
   TidalPolicy(const MethodSpec& spec, const ParameterValues& values)
       : spec_(spec),
-        k_(values.Integer("k")),
+        values_(values),
         first_(values.Integer("first_layer")),
         reselect_(values.Integer("reselect_layer")) {}
 
@@ -98,7 +101,9 @@ class TidalPolicy final : public DecodePolicy {
     const int32_t source = SourceOf(layer_, first_, reselect_);
     if (source < 0) {
       *selection = AllTokens(step.problem);
-      if (layer_ >= first_) selection->chosen = std::make_shared<DecodeSelection>(MostAttended(step.problem, k_));
+      if (layer_ >= first_)
+        selection->chosen = std::make_shared<DecodeSelection>(
+            MostAttended(step.problem, internal::BudgetInTokens(values_, "k", step.problem.seq_k)));
       return {};
     }
     const auto at = static_cast<size_t>(source);
@@ -128,7 +133,8 @@ class TidalPolicy final : public DecodePolicy {
 
  private:
   const MethodSpec& spec_;
-  const int32_t k_, first_, reselect_;
+  const ParameterValues values_;
+  const int32_t first_, reselect_;
   int32_t layer_ = 0;
 };
 

@@ -24,22 +24,26 @@ MethodSpec TovaSpec() {
       .family = "cache eviction",
       .paper = "Transformers are Multi-State RNNs, section 3.2",
       .summary = "Evicts, step by step, the token that the newest query attends to least; all heads keep the same.",
+      .always_keeps = "nothing but the token of the step itself",
+      .selection_cost =
+          "nothing beside the probabilities of the step, which attention makes; those of one query of the prompt",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,
       .needs_history = true,
-      .kvpress = {{.name = "tova", .given = {"k"}}},
-      .parameters = {internal::CachedTokens(512, 64)},
+      .kvpress = {{.name = "tova", .given = {"k", "compression_ratio"}}},
+      .parameters = {internal::CachedTokens(512, 64), internal::CompressionRatio("k", "the prompt's tokens")},
   };
 }
 
 class TovaPolicy final : public DecodePolicy {
  public:
-  TovaPolicy(const MethodSpec& spec, const ParameterValues& values) : spec_(spec), budget_(values.Integer("k")) {}
+  TovaPolicy(const MethodSpec& spec, const ParameterValues& values) : spec_(spec), values_(values) {}
 
   Status Begin(const DecodePrompt& prompt, const RunOptions&, DecodeEvictions* evictions) override {
     kept_.assign(static_cast<size_t>(prompt.cache.batch), {});
     end_ = prompt.first_token + prompt.cache.seq_k;
+    budget_ = internal::BudgetInTokens(values_, "k", prompt.cache.seq_k);
     if (prompt.cache.seq_k == 0) return {};
     if (Status status = internal::CheckLastQueries(spec_, prompt, 1); !status.ok()) return status;
     for (std::vector<int32_t>& tokens : kept_) {
@@ -104,7 +108,8 @@ class TovaPolicy final : public DecodePolicy {
   }
 
   const MethodSpec& spec_;
-  const int32_t budget_;
+  const ParameterValues values_;
+  int32_t budget_ = 1;
   std::vector<std::vector<int32_t>> kept_;  // tokens of the sequence, ascending, by sequence of the batch
   int32_t end_ = 0;                         // tokens of the sequence so far
 };

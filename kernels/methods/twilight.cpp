@@ -74,7 +74,9 @@ std::vector<ParameterSpec> SelectorParameters() {
   std::vector<ParameterSpec> parameters;
   for (const DecodeMethod* selector : Selectors()) {
     for (ParameterSpec parameter : selector->spec().parameters) {
-      if (parameter.role == ParameterRole::kBudget || !NamesTokens(*selector, parameter)) continue;
+      if (parameter.role == ParameterRole::kBudget || !parameter.instead_of.empty() ||
+          !NamesTokens(*selector, parameter))
+        continue;
       parameter.name = OwnName(*selector, parameter.name);
       // Shares are of the budget.
       if (!parameter.share_of.empty()) parameter.share_of = "candidates";
@@ -94,6 +96,8 @@ MethodSpec TwilightSpec() {
       .paper = "Twilight: Adaptive Attention Sparsity with Hierarchical Top-p Pruning, section 4",
       .summary =
           "Of another selector's candidates, attends to the fewest tokens that hold the share p of their attention.",
+      .always_keeps = "the newest page of the selector, or token; the first dense_layers of the model are dense",
+      .selection_cost = "what the selector reads, and a 4-bit key of every candidate, of a step and KV head",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,
@@ -115,6 +119,7 @@ MethodSpec TwilightSpec() {
                .unit = Unit::kTokens,
                .help = "tokens that the selector gives, in whole pages where it has pages",
                .cost = "a quarter of a key to read per token"},
+              internal::CompressionRatio("candidates"),
               {.name = "bits",
                .type = ParameterType::kChoice,
                .help = "bits of the copy of K that scores the candidates",
@@ -202,6 +207,8 @@ struct Selector {
     for (const ParameterSpec& parameter : method.spec().parameters) {
       if (parameter.role == ParameterRole::kBudget)
         values.Set(method.spec(), parameter.name, of_twilight.Real("candidates"));
+      if (!parameter.instead_of.empty())
+        values.Set(method.spec(), parameter.name, of_twilight.Real(internal::kCompressionRatio));
       const auto own = of_twilight.values().find(OwnName(method, parameter.name));
       if (own != of_twilight.values().end()) values.Set(method.spec(), parameter.name, own->second);
     }

@@ -49,20 +49,24 @@ MethodSpec VAttentionSpec() {
                          .help = help,
                          .cost = "one more key and value to read per token"};
   };
+  ParameterSpec heavy = share("heavy_share", 0.05, 0, 0.01, "share of the tokens taken as heavy, by exact probability",
+                              "one more key and value to read per token");
+  heavy.role = ParameterRole::kAmount;  // what is drawn of the others depends on what is heavy
   return {
       .name = "v-attention",
       .title = "vAttention",
       .family = "sampling",
       .paper = "vAttention: Verified Sparse Attention, section 4",
       .summary = "Attends to sinks, a window and heavy tokens, and to a weighted sample of the rest.",
+      .always_keeps = "the first n_sink and the newest n_local tokens, and a sample of base_share of the rest",
+      .selection_cost = "every key, S d elements, of a step and KV head: heavy tokens are found exactly",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kKvHead,
       .parameters =
           {
               tokens("n_sink", "first tokens that are always attended to"),
               tokens("n_local", "newest tokens that are always attended to, including the query's own"),
-              share("heavy_share", 0.05, 0, 0.01, "share of the tokens taken as heavy, by exact probability",
-                    "one more key and value to read per token"),
+              heavy,
               share("base_share", 0.05, 0.001, 0.01, "least share of the other tokens that is sampled",
                     "one more key and value to read per token"),
               share("epsilon", 0.1, 0.001, 0.01, "guaranteed relative error of the denominator",

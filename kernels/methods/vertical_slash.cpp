@@ -29,6 +29,10 @@ MethodSpec VerticalSlashSpec() {
           "MInference 1.0: Accelerating Pre-filling for Long-Context LLMs via Dynamic Sparse Attention, Algorithms 2 "
           "and 4",
       .summary = "Keeps the columns and slashes that carry the most attention in the last query rows.",
+      .always_keeps = "forced_columns first columns and forced_slashes nearest slashes; at 0, the default, nothing",
+      .selection_cost =
+          "exact scores of the last last_q rows, 2 last_q S d FLOPs, and the order of S columns and S slashes, once a "
+          "head",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kQueryHead,
       .minference = {.name = "vertical_and_slash",
@@ -204,6 +208,7 @@ MethodSpec MakeStaticSpec() {
   spec.minference = {};
   spec.paper =
       "MInference 1.0: Accelerating Pre-filling for Long-Context LLMs via Dynamic Sparse Attention, section 4.3";
+  spec.selection_cost = "that of vertical-slash, by rows elsewhere";
   spec.summary = "Vertical-slash with the lines that rows elsewhere in the prompt chose.";
   // Later columns cannot be chosen, so no budget keeps everything.
   for (ParameterSpec& parameter : spec.parameters) parameter.role = ParameterRole::kOther;

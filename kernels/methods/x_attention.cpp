@@ -41,6 +41,8 @@ MethodSpec XAttentionSpec() {
       .summary =
           "Keeps, per block of 128 queries, the fewest blocks of 128 keys that hold the share tau of the "
           "antidiagonal scores.",
+      .always_keeps = "nothing; with force_ends the first and the own block",
+      .selection_cost = "2 (S / stride)^2 stride d FLOPs, a stride-th of the scores of dense attention, a head",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kQueryHead,
       .parameters =

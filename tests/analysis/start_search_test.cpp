@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "analysis/search.h"
+#include "kernels/decode_method.h"
 #include "synthetic_heads.h"
 
 namespace headscope::analysis {
@@ -65,6 +67,53 @@ TEST(StartSearch, WhatKeepsNothingMeetsNoLimit) {
   std::vector<BudgetSearchResult> found;
   ASSERT_TRUE(searcher.Search(method, nothing, {.kind = BudgetTarget::Kind::kKept, .most = 1e-6}, &found).ok());
   EXPECT_FALSE(found.at(0).reached);
+}
+
+// Of budgets whose larger values may keep less, values spread over the range are tried: none of these that meets the
+// target keeps fewer pairs.
+TEST(DecodeBudgetSearch, ABudgetThatCannotBeBisectedIsTriedOverItsRange) {
+  const HeadTensorsPtr head = testing::RandomHead({.num_tokens = 400, .sharpness = 3}, 22);
+  int amounts = 0;
+  for (const kernels::DecodeMethod* method : kernels::DecodeMethods()) {
+    const kernels::MethodSpec& spec = method->spec();
+    if (!CheckSearchable(spec).ok() || Budgets(spec).front()->role != kernels::ParameterRole::kAmount) continue;
+    SCOPED_TRACE(spec.name);
+    ++amounts;
+    ParameterValues start(spec);
+    for (const kernels::ParameterSpec& parameter : spec.parameters) {
+      if (parameter.instead_of.empty()) continue;
+      ASSERT_EQ(start.Set(spec, parameter.name, 0.5), "");
+    }
+    const std::string name = Budgets(spec).front()->name;
+    for (const BudgetTarget& target : {BudgetTarget{.mass = 0.8, .statistic = MassStatistic::kMean},
+                                       BudgetTarget{.kind = BudgetTarget::Kind::kKept, .most = 0.6}}) {
+      DecodeBudgetSearcher searcher({{AloneHead(head)}}, {});
+      std::vector<BudgetSearchResult> found, measured;
+      const kernels::Status status = searcher.Search(*method, start, target, &found);
+      ASSERT_TRUE(status.ok()) << status.message();
+      ASSERT_TRUE(found.front().reached);
+      // Its values are what was measured: the share that the start had in the budget's place is gone.
+      ASSERT_TRUE(searcher.Measure(*method, found.front().values, target, &measured).ok());
+      EXPECT_EQ(measured.front().kept_fraction, found.front().kept_fraction);
+      EXPECT_TRUE(measured.front().reached);
+      std::vector<TradeOffPoint> points;
+      ASSERT_TRUE(searcher.TradeOff(*method, start, 32, &points).ok());
+      EXPECT_GT(points.size(), 1U);
+      for (size_t i = 1; i < points.size(); ++i) {
+        EXPECT_GE(points[i].kept_fraction, points[i - 1].kept_fraction);
+        EXPECT_GT(points[i].cra_mean, points[i - 1].cra_mean);
+      }
+      for (const TradeOffPoint& point : points) {
+        if (target.kind == BudgetTarget::Kind::kKept) {
+          EXPECT_TRUE(point.kept_fraction > target.most || point.cra_mean <= found.front().mass.mean + 1e-9) << name;
+        } else {
+          EXPECT_TRUE(point.cra_mean < target.mass || point.kept_fraction >= found.front().kept_fraction - 1e-9)
+              << name;
+        }
+      }
+    }
+  }
+  EXPECT_GE(amounts, 5);
 }
 
 }  // namespace

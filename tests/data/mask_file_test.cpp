@@ -135,6 +135,35 @@ TEST_F(MaskFileTest, ReadsNumbersPerHead) {
   EXPECT_THAT(numbers.values, ElementsAre(0.5, -1e-05, 1, 0, 0.25, 2));
 }
 
+// DuoAttention's patterns have these in a config.json; a model's config.json in the same folder is none.
+TEST(StreamingSizes, AreThoseOfTheConfigBesideTheNumbers) {
+  const std::filesystem::path folder =
+      std::filesystem::path(::testing::TempDir()) / ("streaming_sizes_" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  const std::string numbers = (folder / "full_attention_heads.tsv").string();
+  const auto config = [&](const std::string& text) { std::ofstream(folder / "config.json") << text; };
+  EXPECT_FALSE(ReadStreamingSizes(numbers));
+  config(R"({"model_type": "llama", "hidden_size": 64})");
+  EXPECT_FALSE(ReadStreamingSizes(numbers));
+  config(R"({"sink_size": 64, "recent_size": 1024, "else": []})");
+  ASSERT_TRUE(ReadStreamingSizes(numbers));
+  EXPECT_EQ(ReadStreamingSizes(numbers)->sink, 64);
+  EXPECT_EQ(ReadStreamingSizes(numbers)->recent, 1024);
+  for (const char* const size : {"0", "1.5", "\"128\"", "1048577", "null"}) {
+    config(std::string(R"({"sink_size": 64, "recent_size": )") + size + "}");
+    try {
+      ReadStreamingSizes(numbers);
+      ADD_FAILURE() << size;
+    } catch (const BadInputError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("config.json"));
+      EXPECT_THAT(error.what(), HasSubstr("recent_size"));
+    }
+  }
+  config("{");
+  EXPECT_THROW(ReadStreamingSizes(numbers), BadInputError);
+  std::filesystem::remove_all(folder);
+}
+
 TEST_F(MaskFileTest, RefusesOtherLinesByNumber) {
   const auto refusal = [&](const char* text) {
     return Refusal(text, [](const std::string& path) { ReadHeadNumbers(path); });

@@ -99,7 +99,8 @@ TEST(MaskMethod, AnIndexKeepsWhatItKeptOfAnotherPrompt) {
   const RandomProblem longer(SquareShape(301, 4, 2), &random);
   SparseIndex none;
   EXPECT_THAT(method->Select(longer.View(), ParameterValues(method->spec()), {}, &none).message(),
-              HasSubstr("seq_q is 301, and the index was made for 300"));
+              HasSubstr("seq_q is 301, and the index was made for 300: take one of that shape, or export the first 300 "
+                        "tokens of this trace"));
 }
 
 TEST(MaskMethod, AnIndexOfATraceIsAskedByLayerAndHead) {
@@ -138,7 +139,7 @@ TEST(DuoAttention, StreamsTheHeadsBelowTheThreshold) {
   const RandomProblem data(SquareShape(500, 4, 2), &random);
   std::unique_ptr<PrefillMethod> method;
   std::unique_ptr<DecodeMethod> decode;
-  ASSERT_TRUE(MakeDuoAttention("duo", 2, 2, {0.1, 0.7, 1.4, 0.2}, &method, &decode).ok());
+  ASSERT_TRUE(MakeDuoAttention("duo", 2, 2, {0.1, 0.7, 1.4, 0.2}, {}, &method, &decode).ok());
   AttentionProblem problem = data.View();
   const auto streams = [&](int32_t layer, int32_t head, const char* parameters) {
     problem.layer = layer;
@@ -177,7 +178,7 @@ TEST(DuoAttention, StreamsTheSameHeadsInADecodeStep) {
   const RandomProblem data(DecodeShape(500, 4, 2), &random);
   std::unique_ptr<PrefillMethod> prefill;
   std::unique_ptr<DecodeMethod> method;
-  ASSERT_TRUE(MakeDuoAttention("duo", 2, 2, {0.1, 0.7, 1.4, 0.2}, &prefill, &method).ok());
+  ASSERT_TRUE(MakeDuoAttention("duo", 2, 2, {0.1, 0.7, 1.4, 0.2}, {}, &prefill, &method).ok());
   EXPECT_EQ(method->spec().phase, Phase::kDecode);
   AttentionProblem problem = data.View();
   const auto select = [&](const char* parameters) {
@@ -219,7 +220,7 @@ TEST(DuoAttention, CountsSinksInTheWholeSequence) {
   const RandomProblem data(DecodeShape(100, 4, 2), &random);
   std::unique_ptr<PrefillMethod> prefill;
   std::unique_ptr<DecodeMethod> method;
-  ASSERT_TRUE(MakeDuoAttention("duo", 1, 2, {1, 0}, &prefill, &method).ok());
+  ASSERT_TRUE(MakeDuoAttention("duo", 1, 2, {1, 0}, {}, &prefill, &method).ok());
   const auto policy = method->NewPolicy(testing::Values(method->spec(), "n_sink=8,n_local=4"));
   DecodeStep step{.problem = data.View(), .first_token = 6};
   step.problem.layer = 0;
@@ -235,7 +236,7 @@ TEST(DuoAttention, CountsSinksInTheWholeSequence) {
 TEST(FileMethods, AreFoundByTheirNameAndNotListed) {
   std::unique_ptr<PrefillMethod> method;
   std::unique_ptr<DecodeMethod> decode;
-  ASSERT_TRUE(MakeDuoAttention("duo-attention[some file]", 1, 1, {1}, &method, &decode).ok());
+  ASSERT_TRUE(MakeDuoAttention("duo-attention[some file]", 1, 1, {1}, {}, &method, &decode).ok());
   const PrefillMethod& added = AddPrefillMethod(std::move(method));
   EXPECT_EQ(FindPrefillMethod("duo-attention[some file]"), &added);
   EXPECT_EQ(FindMethod("duo-attention[some file]").prefill, &added);

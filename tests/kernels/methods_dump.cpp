@@ -383,6 +383,8 @@ Settings PrefillSettings() {
       {"sample-attention", "by_length=internlm2-fast,chunk_n=9"},
       {"streaming-llm", "n_sink=5,n_local=30"},
       {"streaming-llm", "n_sink=5,n_local=20,n_dilated=150,interval=2"},
+      {"sliding-window-prefill", "n_local=1"},
+      {"sliding-window-prefill", "n_local=70,dense_layers=2"},
       {"lm-infinite", "n_global=9,n_local=40"},
       {"big-bird", "n_global=1,n_window=2,n_random=2,seed=7"},
       {"big-bird", "n_global=0,n_window=1,n_random=3"},
@@ -426,6 +428,7 @@ void WritePrefill(Dumper* dumper) {
   for (const int32_t layer : {0, 1, 2, 3}) {
     for (const char* parameters : {"vertical_stride=3", "vertical_stride=3,dense_layers=3"})
       dumper->Write({Phase::kPrefill, "s2-attention", parameters, capped, 0.0f, 0.0f, layer});
+    dumper->Write({Phase::kPrefill, "sliding-window-prefill", "n_local=70,dense_layers=2", capped, 0.0f, 0.0f, layer});
   }
   for (const auto& [method, parameters] : {std::pair{"sample-attention", "alpha_c=0.5,alpha_s=0.5"},
                                            {"flex-prefill", "gamma=0.6,tau=0.3,min_budget=0"},
@@ -441,6 +444,15 @@ Settings DecodeSettings() {
       {"dense", ""},
       {"sliding-window", "n_local=20,n_sink=4"},
       {"sliding-window", "n_local=1"},
+      {"sliding-window", "n_sink=4,compression_ratio=0.3"},
+      {"lm-infinite-decode", "n_global=4,compression_ratio=0.75"},
+      {"exact-top-k", "compression_ratio=0.9"},
+      {"low-rank", "r=4,compression_ratio=0.9"},
+      {"quest", "compression_ratio=0.6"},
+      {"sparq", "r=4,compression_ratio=0.85"},
+      {"sparq", "r=4,k=30,reallocate=0,copies=one"},
+      {"sparq", "r=4,k=30,reallocate=1,copies=one"},
+      {"twilight", "p=0.7,compression_ratio=0.5,bits=exact"},
       {"lm-infinite-decode", "n_global=4,k=20"},
       {"lm-infinite-decode", "n_global=9,k=5"},
       {"exact-top-k", "k=20"},
@@ -508,6 +520,8 @@ Settings GenerationSettings() {
   return {
       {"h2o", "k=24"},
       {"h2o", "k=9,local_share=0"},
+      {"h2o", "compression_ratio=0.8"},
+      {"tova", "compression_ratio=0.7"},
       {"tova", "k=20"},
       {"snap-kv", "window=8"},
       {"snap-kv", "budget=40,window=8,kernel=7,pooling=max,allocation=ada"},
@@ -526,6 +540,7 @@ Settings GenerationSettings() {
       {"expected-attention", "n_future=300,n_sink=2,covariance=0,epsilon=0.02,allocation=ada"},
       {"l-serve", "budget=40,logical_size=4,logical_pages=2"},
       {"l-serve", "budget=25,logical_size=8,logical_pages=1,interval=3"},
+      {"l-serve", "compression_ratio=0.7,logical_size=4,logical_pages=2"},
       {"infllm", "block_size=8,n_init=6,n_local=30,top_k=2,n_repr=3"},
       {"infllm", "block_size=5,n_init=1,n_local=12,top_k=4,n_repr=1"},
       {"magic-pig", "bits=3,tables=6,n_sink=2,n_local=8"},
@@ -546,8 +561,8 @@ Settings GenerationSettings() {
 // Methods that take over what lower layers chose; layers below, at and between those that choose, and above.
 void WriteLayers(Dumper* dumper, const RandomProblem* recorded) {
   for (int32_t layer = 0; layer < 7; ++layer) {
-    for (const char* const parameters :
-         {"k=20,first_layer=1,reselect_layer=3", "k=35,first_layer=2,reselect_layer=0"}) {
+    for (const char* const parameters : {"k=20,first_layer=1,reselect_layer=3", "k=35,first_layer=2,reselect_layer=0",
+                                         "compression_ratio=0.7,first_layer=1,reselect_layer=3"}) {
       if (recorded != nullptr) {
         dumper->WriteGeneration("tidal-decode", parameters, *recorded, recorded->shape.seq_k - 9, layer, true);
       } else {

@@ -74,7 +74,8 @@ TEST(MethodNames, AUniqueNameFindsItsMethodAndNoOther) {
 
 TEST(MethodNames, AreListedForMessages) {
   EXPECT_EQ(MethodNames(),
-            "dense, a-shape, vertical-slash, block-sparse, s2-attention, sample-attention, streaming-llm, lm-infinite, "
+            "dense, a-shape, vertical-slash, block-sparse, s2-attention, sample-attention, streaming-llm, "
+            "sliding-window-prefill, lm-infinite, "
             "big-bird, flex-prefill, x-attention, sparge-attn, moba, nsa, infllm-v2, hyper-attention, hash-sparse, "
             "static-index, oracle-top-k, oracle-blocks, oracle-top-p, decode/dense, sparq, sliding-window, "
             "lm-infinite-decode, exact-top-k, low-rank, quest, twilight, "
@@ -86,7 +87,8 @@ TEST(Registry, DescribesEveryMethodAndParameter) {
   for (const MethodSpec* spec : AllSpecs()) {
     SCOPED_TRACE(spec->name);
     EXPECT_THAT(spec->name, MatchesRegex("[a-z0-9-]+"));
-    for (const std::string& text : {spec->title, spec->family, spec->paper, spec->summary}) {
+    for (const std::string& text :
+         {spec->title, spec->family, spec->paper, spec->summary, spec->always_keeps, spec->selection_cost}) {
       EXPECT_THAT(text, MatchesRegex("[^\n]+"));
     }
     std::set<std::string> names;
@@ -96,6 +98,12 @@ TEST(Registry, DescribesEveryMethodAndParameter) {
       EXPECT_THAT(parameter.name, MatchesRegex("[a-z0-9_]+"));
       EXPECT_THAT(parameter.help, MatchesRegex("[^\n]+"));
       EXPECT_THAT(parameter.cost, MatchesRegex("[^\n]+"));
+      if (!parameter.instead_of.empty()) {
+        const auto budget = std::ranges::find(spec->parameters, parameter.instead_of, &ParameterSpec::name);
+        ASSERT_NE(budget, spec->parameters.end());
+        EXPECT_EQ(budget->unit, Unit::kTokens);
+        EXPECT_EQ(parameter.default_value, 0) << "set by the budget";
+      }
       EXPECT_LT(parameter.minimum, parameter.maximum);
       EXPECT_GT(parameter.step, 0);
       EXPECT_LE(std::fabs(parameter.maximum), std::numeric_limits<int32_t>::max());
@@ -166,7 +174,8 @@ TEST(KvpressName, IsThatOfTheEntrysOwnSettings) {
         if (std::ranges::find(entry.given, parameter.name) != entry.given.end()) continue;
         ParameterValues other = values;
         const double at = values.Real(parameter.name);
-        ASSERT_EQ(other.Set(*spec, parameter.name, at == parameter.maximum ? parameter.minimum : parameter.maximum), "");
+        ASSERT_EQ(other.Set(*spec, parameter.name, at == parameter.maximum ? parameter.minimum : parameter.maximum),
+                  "");
         EXPECT_TRUE(!values.Matters(parameter) || KvpressName(*spec, other) != entry.name) << parameter.name;
       }
     }

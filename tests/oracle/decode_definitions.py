@@ -9,7 +9,7 @@ import statistics
 
 import numpy as np
 
-from kept_set_rules import Ambiguous, random_subspace, softmax, split_mix, top_k, top_share
+from kept_set_rules import Ambiguous, budget_in_tokens, random_subspace, softmax, split_mix, top_k, top_share
 
 
 def dense_decode(p, b, kv):
@@ -21,7 +21,7 @@ def sliding_window(p, b, kv, n_local, n_sink):
     return kept, None, None, 2 * kept.sum() * p.head_dim + 2 * p.head_dim
 
 
-def sparq(p, b, kv, r, k, local_share, reallocate, temperature):
+def sparq(p, b, kv, r, k, local_share, reallocate, temperature, copies=0):
     """Algorithm 1 with the grouped-query form of section 4; temperatures of section 5.4."""
     reallocate = p.group == 1 if reallocate == 2 else reallocate
     heads = range(kv * p.group, (kv + 1) * p.group)
@@ -35,10 +35,11 @@ def sparq(p, b, kv, r, k, local_share, reallocate, temperature):
     local = int(fractions.Fraction(str(local_share)) * k)
     kept = p.column >= p.seq_k - local
     kept[: p.seq_k - local] |= top_k(sum(estimate)[: p.seq_k - local], k - local)
+    read = p.head_dim if copies else r  # with one copy of K the estimate reads whole keys
     if not reallocate:
-        return kept, None, None, p.seq_k * r + 2 * k * p.head_dim + 2 * p.head_dim
+        return kept, None, None, p.seq_k * read + 2 * k * p.head_dim + 2 * p.head_dim
     alpha = np.array([s[kept].sum() for s in estimate])
-    return kept, alpha, p.v[b, kv].mean(axis=0), p.seq_k * r + 2 * k * p.head_dim + 4 * p.head_dim
+    return kept, alpha, p.v[b, kv].mean(axis=0), p.seq_k * read + 2 * k * p.head_dim + 4 * p.head_dim
 
 
 def lm_infinite_decode(p, b, kv, n_global, k):
@@ -164,14 +165,29 @@ def v_attention(p, b, kv, n_sink, n_local, heavy_share, base_share, epsilon, del
     return certain, None, None, None, weights
 
 
+def of_a_share(definition, budget):
+    """The definition, whose budget may be a share of the step's tokens."""
+    def of_tokens(problem, b, kv, /, compression_ratio, **parameters):
+        parameters[budget] = budget_in_tokens(parameters[budget], compression_ratio, problem.seq_k)
+        return definition(problem, b, kv, **parameters)
+    return of_tokens
+
+
+def sliding_window_of_a_share(p, b, kv, n_local, n_sink, compression_ratio):
+    """A share counts the first tokens as well."""
+    if compression_ratio > 0:
+        n_local = max(1, budget_in_tokens(n_local, compression_ratio, p.seq_k) - n_sink)
+    return sliding_window(p, b, kv, n_local, n_sink)
+
+
 METHODS = {
     "dense": dense_decode,
-    "sliding-window": sliding_window,
-    "sparq": sparq,
-    "lm-infinite-decode": lm_infinite_decode,
-    "exact-top-k": exact_top_k,
-    "low-rank": low_rank,
-    "quest": quest,
-    "twilight": twilight,
+    "sliding-window": sliding_window_of_a_share,
+    "sparq": of_a_share(sparq, "k"),
+    "lm-infinite-decode": of_a_share(lm_infinite_decode, "k"),
+    "exact-top-k": of_a_share(exact_top_k, "k"),
+    "low-rank": of_a_share(low_rank, "k"),
+    "quest": of_a_share(quest, "budget"),
+    "twilight": of_a_share(twilight, "candidates"),
     "v-attention": v_attention,
 }

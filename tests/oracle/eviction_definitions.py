@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from kept_set_rules import Ambiguous, random_planes, softmax, split_mix, top_k
+from kept_set_rules import Ambiguous, budget_in_tokens, random_planes, softmax, split_mix, top_k
 
 
 def probabilities(p, b, h, row, tokens):
@@ -32,7 +32,8 @@ def prompt_attention(p, b, h, rows):
     return (weights / weights.sum(axis=1, keepdims=True))[:, : p.prompt]
 
 
-def h2o(p, b, k, local_share):
+def h2o(p, b, k, local_share, compression_ratio):
+    k = budget_in_tokens(k, compression_ratio, p.prompt)
     local = min(max(1, math.floor(local_share * k + 1e-9)), k)
     kept = [np.arange(p.prompt) for _ in range(p.num_kv_heads)]
     mass = [np.zeros(p.seq_k) for _ in range(p.num_kv_heads)]
@@ -58,7 +59,8 @@ def h2o(p, b, k, local_share):
         yield masks
 
 
-def tova(p, b, k):
+def tova(p, b, k, compression_ratio):
+    k = budget_in_tokens(k, compression_ratio, p.prompt)
     kept = np.arange(p.prompt)
 
     def shrink(kept, row):
@@ -267,7 +269,7 @@ def expected_attention(p, b, n_future, n_sink, covariance, value_norm, epsilon, 
     return evict_prompt(p, b, scores, **eviction)
 
 
-def l_serve(p, b, budget, logical_size, logical_pages, interval):
+def l_serve(p, b, budget, logical_size, logical_pages, interval, compression_ratio):
     page = logical_size * logical_pages
     chosen = [None] * p.num_kv_heads
     for row in range(p.prompt, p.seq_k):
@@ -283,7 +285,8 @@ def l_serve(p, b, budget, logical_size, logical_pages, interval):
                         queries = p.q[b, heads_of(p, kv), row]
                         bounds.append(np.maximum(queries * keys.min(axis=0), queries * keys.max(axis=0)).sum())
                     scores[number] = max(bounds)
-                picks = pages if row <= budget else min(max(3, budget // page), pages)
+                tokens = budget_in_tokens(budget, compression_ratio, row + 1)
+                picks = pages if row <= tokens else min(max(3, tokens // page), pages)
                 chosen[kv] = [*np.flatnonzero(top_k(scores[:-1], picks - 1)), pages - 1]
             for number in chosen[kv]:
                 masks[kv, number * page : (number + 1) * page] = True
@@ -352,7 +355,7 @@ def magic_pig(p, b, bits, tables, n_sink, n_local, epsilon, dense_every, seed):
         yield masks, weights
 
 
-def tidal_decode(p, b, k, first_layer, reselect_layer):
+def tidal_decode(p, b, k, first_layer, reselect_layer, compression_ratio):
     """Layer n below the problem's own has the query of p.layer - n rows before (methods_dump.cpp)."""
     chooses = [layer for layer in (first_layer, reselect_layer) if layer >= first_layer]
     source = max((layer for layer in chooses if layer < p.layer), default=None)
@@ -363,7 +366,7 @@ def tidal_decode(p, b, k, first_layer, reselect_layer):
             for kv in range(p.num_kv_heads):
                 tokens = np.arange(row + 1)
                 weights = [probabilities(p, b, h, row - (p.layer - source), tokens) for h in heads_of(p, kv)]
-                masks[kv, : row + 1] = top_k(sum(weights), k)
+                masks[kv, : row + 1] = top_k(sum(weights), budget_in_tokens(k, compression_ratio, row + 1))
         yield masks
 
 

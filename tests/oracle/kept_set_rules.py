@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the definitions in methods_kept_sets.py choose by rank and by share, and when a choice says nothing."""
+import fractions
+
 import numpy as np
 
 RELATIVE_GAP = 2e-5
@@ -23,6 +25,13 @@ def top_k(scores, k):
         if np.isfinite(last) and abs(last - first_out) <= gap:
             raise Ambiguous
     return picked
+
+
+def budget_in_tokens(tokens, compression_ratio, among):
+    """A budget, or the whole tokens that a share leaves of `among`."""
+    if compression_ratio == 0:
+        return tokens
+    return max(1, int((1 - fractions.Fraction(str(compression_ratio))) * among))
 
 
 def top_share(mass, share, minimum=0):

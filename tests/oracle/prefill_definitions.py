@@ -18,6 +18,12 @@ def streaming_llm(p, b, h, n_sink, n_local, n_dilated, interval):
     return p.causal & (kept | sinks)
 
 
+def sliding_window(p, b, h, n_local, dense_layers):
+    if 0 <= p.layer < dense_layers:
+        return p.causal
+    return p.causal & (p.position[:, None] - p.column[None, :] < n_local)
+
+
 def lm_infinite(p, b, h, n_global, n_local):
     return p.causal & ((p.column[None, :] < n_global) | (p.position[:, None] - p.column[None, :] < n_local))
 
@@ -346,6 +352,7 @@ METHODS = {
     "hyper-attention": hyper_attention,
     "hash-sparse": hash_sparse,
     "streaming-llm": streaming_llm,
+    "sliding-window-prefill": sliding_window,
     "lm-infinite": lm_infinite,
     "big-bird": big_bird,
     "oracle-top-k": oracle_top_k,

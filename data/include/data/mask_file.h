@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -36,5 +37,13 @@ struct HeadNumbers {
 };
 // Throws BadInputError naming file, line and remedy.
 HeadNumbers ReadHeadNumbers(const std::string& path);
+
+// What DuoAttention's own patterns have in a config.json beside these numbers: tokens that a streaming head keeps.
+struct StreamingSizes {
+  int32_t sink = 0, recent = 0;  // 1 to 2^20 each
+};
+// Of the config.json in the folder of the file with the numbers; none where there is no such file, or one without
+// sink_size and recent_size, such as a model's. Throws BadInputError naming file, field and remedy.
+std::optional<StreamingSizes> ReadStreamingSizes(const std::string& numbers_path);
 
 }  // namespace headscope::data

@@ -61,8 +61,9 @@ class DecodeMethod {
   };
   virtual PromptInputs Inputs(const ParameterValues& /*values*/) const { return {}; }
 
-  // The share of a prompt's tokens that these values tell the method to let go of; none where they say something else.
-  virtual std::optional<double> AskedCompression(const ParameterValues& /*values*/) const { return {}; }
+  // The share of the tokens that these values tell the method to let go of or to leave out; none where they say
+  // something else.
+  virtual std::optional<double> AskedCompression(const ParameterValues& values) const;
   // Whether some steps leave out components of keys (DecodeSelection::components), which executors on the CPU alone do.
   virtual bool LeavesOutComponents() const { return false; }
 

@@ -39,10 +39,15 @@ struct HeadOfModel {
 Status MakeMaskMethod(const std::string& name, SparseIndex index, const std::vector<HeadOfModel>& heads,
                       std::unique_ptr<PrefillMethod>* method);
 
+// Tokens that a streaming head keeps unless parameters say otherwise: those of the released patterns.
+struct StreamingTokens {
+  int32_t sink = 128, local = 256;  // 1 to 2^20
+};
 // DuoAttention (kernels/methods/duo_attention.cpp), for prompts and for decode steps: `values` [num_layers,
 // num_kv_heads], row by row.
 Status MakeDuoAttention(const std::string& name, int32_t num_layers, int32_t num_kv_heads, std::vector<double> values,
-                        std::unique_ptr<PrefillMethod>* prefill, std::unique_ptr<DecodeMethod>* decode);
+                        StreamingTokens streaming, std::unique_ptr<PrefillMethod>* prefill,
+                        std::unique_ptr<DecodeMethod>* decode);
 
 // FindPrefillMethod() and FindMethod() find it by its name, which must be new; PrefillMethods() does not list it. It
 // lives as long as the program. Any thread.

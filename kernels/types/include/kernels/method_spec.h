@@ -53,6 +53,9 @@ enum class ParameterRole {
   // A budget that is itself a share of attention mass, 0 to 1: a target for the kept mass can be written straight into
   // it.
   kMassShare,
+  // Says how much is kept as well, but a larger value may drop a pair that a smaller one keeps: a search tries values
+  // spread over the range.
+  kAmount,
 };
 
 // Written with designated initialisers: what is left out has the value below.
@@ -69,6 +72,9 @@ struct ParameterSpec {
   std::string help = {};      // one line
   std::string cost = {};      // what raising it costs, one line
   ParameterRole role = ParameterRole::kOther;
+  // The budget in tokens in whose place this parameter, a share of the tokens, says how much is kept while it is above
+  // 0. Empty: it is something else.
+  std::string instead_of = {};
   // Of a budget whose least legal value means something else ("0: by the ratio"): the least one that says how much is
   // kept.
   double least_budget = 0;
@@ -114,6 +120,9 @@ struct MethodSpec {
   std::string family = {};   // as shown: "static pattern", "dynamic pattern", ...
   std::string paper = {};    // title and section of the source
   std::string summary = {};  // one line
+  // One line each: what no score leaves out, and what selecting takes beside attending, of S tokens and heads of d
+  // components.
+  std::string always_keeps = {}, selection_cost = {};
   Phase phase = Phase::kPrefill;
 
   // Traits.
