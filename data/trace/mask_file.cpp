@@ -170,6 +170,11 @@ std::optional<StreamingSizes> ReadStreamingSizes(const std::string& numbers_path
   const std::filesystem::path path = std::filesystem::path(numbers_path).parent_path() / "config.json";
   if (!std::filesystem::exists(path)) return {};
   const nlohmann::json json = ReadUntrustedJson(path.string(), "give the config.json of DuoAttention's pattern");
+  if (json.is_discarded()) {
+    throw BadInputError({.file = path.string(),
+                         .problem = "it is not JSON",
+                         .remedy = "correct it, or take the file away to have DuoAttention's usual sizes"});
+  }
   if (!json.is_object() || !json.contains("sink_size") || !json.contains("recent_size")) return {};
   const auto size = [&](const char* field) -> int32_t {
     constexpr int64_t kLargest = 1 << 20;

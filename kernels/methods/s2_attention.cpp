@@ -41,9 +41,7 @@ MethodSpec S2AttentionSpec() {
       .paper =
           "Efficient LLM Training and Serving with Heterogeneous Context Sharding among Attention Heads, section 4",
       .summary = "Keeps local blocks and, per head, one in every vertical_stride distant blocks.",
-      .always_keeps =
-          "the whole pattern: local_blocks, and a shard by the number of the head; layers before dense_layers are "
-          "dense",
+      .always_keeps = "local_blocks, and a shard by the head's number; in the first dense_layers everything",
       .selection_cost = "nothing",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kPlace,
