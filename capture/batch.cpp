@@ -10,6 +10,7 @@
 #include "base/errors.h"
 #include "base/output_claim.h"
 #include "base/stop.h"
+#include "capture/prompt_file.h"
 #include "capture/prompt_lines.h"
 #include "data/trace_files.h"
 #include "manifest.h"
@@ -23,6 +24,13 @@ namespace fs = std::filesystem;
 using Json = Manifest::Json;
 
 constexpr int64_t kMaxPromptsBytes = 256 << 20;
+
+// JSON parsers pass over UTF-8's byte order mark.
+std::string ReadPrompts(const std::string& file) {
+  std::string text = model::ReadSmallFile(file, kMaxPromptsBytes);
+  RefuseWideText(text, file);
+  return text;
+}
 
 // What a run that goes on must have in common with the one before.
 Json IdentityOf(const BatchRequest& request, const std::string& prompts) {
@@ -115,7 +123,7 @@ void LookAt(Manifest* manifest, const std::string& path, const BatchRequest& req
 }  // namespace
 
 BatchResult CaptureBatch(const BatchRequest& request, const ProgressFunction& progress, const std::stop_token& stop) {
-  const std::string text = model::ReadSmallFile(request.prompts_file, kMaxPromptsBytes);
+  const std::string text = ReadPrompts(request.prompts_file);
   const fs::path folder = request.common.output_path;
   ParsePromptLines(text, request.prompts_file);  // what it refuses leaves no folder
   MakeFolder(folder.string());
@@ -156,7 +164,7 @@ BatchResult CaptureBatch(const BatchRequest& request, const ProgressFunction& pr
 }
 
 std::vector<BatchPlan> PlanBatch(const BatchRequest& request, const std::stop_token& stop) {
-  const std::string text = model::ReadSmallFile(request.prompts_file, kMaxPromptsBytes);
+  const std::string text = ReadPrompts(request.prompts_file);
   const fs::path folder = request.common.output_path;
   const std::string manifest_path = (folder / kManifestName).string();
   Manifest manifest(manifest_path, IdentityOf(request, text));

@@ -16,6 +16,7 @@
 #include "base/progress_meter.h"
 #include "base/row_selection.h"
 #include "base/stopwatch.h"
+#include "capture/prompt_file.h"
 #include "data/trace_files.h"
 #include "data/trace_files_writer.h"
 #include "data/unfinished_file.h"
@@ -34,8 +35,6 @@
 
 namespace headscope::capture {
 namespace {
-
-constexpr int64_t kMaxPromptBytes = 256 << 20;
 
 struct Prompt {
   std::vector<int32_t> tokens;
@@ -81,14 +80,14 @@ Prompt ReadPrompt(const CaptureRequest& request, const model::Tokenizer* tokeniz
                 std::to_string(request.task_seed),
             task.answer_text, task.answer};
   }
-  const std::string text = request.text ? *request.text : model::ReadSmallFile(*request.prompt_file, kMaxPromptBytes);
+  const std::string text = request.text ? *request.text : ReadPromptFile(*request.prompt_file);
   const std::string source =
       request.text ? "text" : "prompt " + std::filesystem::path(*request.prompt_file).filename().string();
   if (text.empty())
     model::Refuse(request.text ? kPromptItself : *request.prompt_file, "", "is empty", "give at least one character");
   if (const size_t valid = model::Utf8Length(text); valid < text.size()) {
-    model::Refuse(request.text ? kPromptItself : *request.prompt_file, "",
-                  "is not UTF-8 at byte " + std::to_string(valid), "convert it, as iconv -f LATIN1 -t UTF-8 does");
+    model::Refuse(kPromptItself, "", "is not UTF-8 at byte " + std::to_string(valid),
+                  "give it in a locale of UTF-8, or as a file");
   }
   try {
     return {tokenizer->Encode(text, /*add_special_tokens=*/true, config.max_positions), source, "", {}};

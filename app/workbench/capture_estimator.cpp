@@ -3,9 +3,9 @@
 
 #include <iterator>
 
+#include "capture/prompt_file.h"
 #include "capture_job.h"
 #include "model/capture_points.h"
-#include "model/input_file.h"
 #include "model/model_config.h"
 #include "model/model_session.h"
 #include "model/model_tokenizer.h"
@@ -18,9 +18,8 @@ namespace {
 int64_t CountPromptTokens(const ui::CaptureSettings& settings, const model::ModelConfig& config) {
   if (!settings.task.empty()) return settings.task_length;  // tasks are made to their length
   if (!settings.prompt_ids.empty()) return static_cast<int64_t>(settings.prompt_ids.size());
-  constexpr int64_t kMostBytes = int64_t{256} << 20;
   const std::string text =
-      settings.prompt_file.empty() ? settings.prompt_text : model::ReadSmallFile(settings.prompt_file, kMostBytes);
+      settings.prompt_file.empty() ? settings.prompt_text : capture::ReadPromptFile(settings.prompt_file);
   const model::Tokenizer tokenizer = model::LoadModelTokenizer(settings.model_dir, config);
   try {
     return static_cast<int64_t>(tokenizer.Encode(text, /*add_special_tokens=*/true, config.max_positions).size());

@@ -86,6 +86,37 @@ class UntrustedText(TraceCase):
         self.assertIn("iconv", said)
         self.assertFalse((self.path / "none.h5").exists())
 
+    def test_a_prompt_in_utf16_is_named_as_such(self):
+        # Converting it from Latin-1, as was said, makes UTF-8 of another text; and without a mark it was taken as it is.
+        for name, encoding, mark, said in (("marked_le", "utf-16-le", "\ufeff", "UTF-16"), ("marked_be", "utf-16-be", "\ufeff", "UTF-16"),
+                                           ("le", "utf-16-le", "", "UTF-16LE"), ("be", "utf-16-be", "", "UTF-16BE"), ("wide", "utf-32", "", "UTF-32")):
+            with self.subTest(name=name):
+                prompt, lines = self.path / f"{name}.txt", self.path / f"{name}.jsonl"
+                prompt.write_bytes((mark + "the quick brown fox").encode(encoding))
+                lines.write_bytes((mark + '{"text": "the quick brown fox"}').encode(encoding))
+                for option, file in (("--prompt", prompt), ("--prompts", lines)):
+                    refused = run("capture", MODEL, option, file, "-o", self.path / "none.h5", code=3).stderr
+                    self.assertIn(f"{file.name}: is {said} by its ", refused)
+                    self.assertIn(f"iconv -f {said} -t UTF-8", refused)
+        binary = self.path / "binary.txt"
+        binary.write_bytes(b"a\0b")
+        self.assertIn("binary.txt: holds a byte 0 at byte 1", run("capture", MODEL, "--prompt", binary, "-o", self.path / "none.h5", code=3).stderr)
+        self.assertFalse((self.path / "none.h5").exists())
+
+    def test_a_byte_order_mark_of_utf8_is_no_part_of_a_prompt(self):
+        prompt, lines, folder = self.path / "mark.txt", self.path / "mark.jsonl", self.path / "marked"
+        prompt.write_text("\ufeffthe quick brown fox")
+        lines.write_text('\ufeff{"text": "the quick brown fox", "name": "line"}\n')
+        run("capture", MODEL, "--prompt", prompt, "--layers", 0, "-o", self.path / "mark.h5", "--quiet")
+        run("capture", MODEL, "--prompts", lines, "--layers", 0, "-o", folder, "--quiet")
+        run("capture", MODEL, "--text", "the quick brown fox", "--layers", 0, "-o", self.path / "bare.h5", "--quiet")
+        with h5py.File(self.path / "bare.h5") as bare:
+            for trace in (self.path / "mark.h5", folder / "line.h5"):
+                with h5py.File(trace) as marked:
+                    self.assertEqual(marked["tokens/ids"][:].tolist(), bare["tokens/ids"][:].tolist())
+        prompt.write_text("\ufeff")
+        self.assertIn("mark.txt: is empty", run("capture", MODEL, "--prompt", prompt, "-o", self.path / "none.h5", code=3).stderr)
+
     def test_arguments_are_quoted_as_text(self):
         hostile = HOSTILE.replace(b"\xff", b"").decode()
         for code, *command in ((2, hostile), (3, "info", hostile), (2, "analyze", self.trace, "--heads", hostile), (2, "bench", "--methods", hostile)):

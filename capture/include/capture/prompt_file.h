@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// A prompt from a text file.
+#pragma once
+
+#include <string>
+
+namespace headscope::capture {
+
+// The text of a UTF-8 file, without the byte order mark that some editors put before it. Throws BadInputError for
+// another encoding, which it names where the bytes show it, for one with a byte 0, as texts of two bytes a character
+// have and no prompt, and for a file that is too large.
+std::string ReadPromptFile(const std::string& path);
+
+// Throws BadInputError where the bytes of a file show UTF-16 or UTF-32.
+void RefuseWideText(const std::string& bytes, const std::string& file);
+
+}  // namespace headscope::capture
