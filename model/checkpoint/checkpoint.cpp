@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "checkpoint/model_folder.h"
 #include "checkpoint/strict_json.h"
 
 namespace headscope::model {
@@ -22,7 +23,7 @@ bool IsPlainShardName(std::string_view name) {
 }
 
 std::map<std::string, std::string> ReadIndex(const std::string& path) {
-  const JsonTree index(ReadSmallFile(path, kMaxIndexBytes), path);
+  const JsonTree index(ReadSmallFile(path, kMaxIndexBytes, kFetchFolderAgain), path);
   const JsonFields root(index.Root(), path, "");
   if (!root.Has("weight_map")) root.RefuseField("weight_map", "the field is missing", kFetchFolderAgain);
   const JsonValue map = *root.Find("weight_map");
@@ -64,12 +65,11 @@ Checkpoint::Checkpoint(const std::string& model_dir) : model_dir_(model_dir) {
   } else if (fs::exists(single_path, ignored)) {
     shard_names.insert(std::string(kSingleName));
   } else {
-    Refuse(model_dir, "", "holds neither model.safetensors nor model.safetensors.index.json",
-           "name a folder with safetensors weights");
+    RefuseOtherWeights(folder);
   }
   for (const std::string& shard : shard_names) {
     const size_t file = files_.size();
-    files_.emplace_back((folder / shard).string());
+    files_.emplace_back((folder / shard).string(), kFetchFolderAgain);
     const std::vector<TensorEntry>& entries = files_.back().entries();
     for (size_t entry = 0; entry < entries.size(); ++entry) {
       const std::string& name = entries[entry].name;
@@ -119,7 +119,8 @@ void Checkpoint::RefuseUnread() const {
   const std::string& name = *unread_.begin();
   Refuse(files_[places_.find(name)->second.file].file().path(), "tensor \"" + name.substr(0, 200) + "\"",
          "is not part of this architecture (" + std::to_string(unread_.size()) + " such tensors)",
-         "headscope runs a model only with all of its weights: check model_type in config.json");
+         "headscope runs a model only with all of its weights: check model_type in config.json, or use " +
+             std::string(kRecordFromPython));
 }
 
 int64_t Checkpoint::NumParameters() const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "families/family.h"
+#include "model/input_file.h"
 
 namespace headscope::model {
 namespace {
@@ -22,7 +23,9 @@ void Require(Checkpoint* checkpoint, const std::string& name, const std::vector<
   const TensorEntry* entry = checkpoint->Find(name);
   if (entry == nullptr) {
     Refuse(checkpoint->model_dir(), "tensor \"" + name + "\"", "is missing",
-           "check model_type and num_hidden_layers in config.json");
+           "check model_type and num_hidden_layers in config.json, fetch the folder again if a file of it is missing, "
+           "or use " +
+               std::string(kRecordFromPython));
   }
   if (entry->shape != shape) {
     Refuse(checkpoint->FileOf(*entry), "tensor \"" + name + "\"",
@@ -31,7 +34,8 @@ void Require(Checkpoint* checkpoint, const std::string& name, const std::vector<
   }
   if (bytes ? entry->dtype == "U8" : StoredType(entry->dtype).has_value()) return;
   Refuse(checkpoint->FileOf(*entry), "tensor \"" + name + "\"", "dtype " + entry->dtype + " is not supported",
-         bytes ? "U8 is here" : "F32, F16 and BF16 are");
+         std::string(bytes ? "U8 is here" : "F32, F16 and BF16 are") + "; a model with any other is recorded with " +
+             std::string(kRecordFromPython));
 }
 
 // What one layer of a model holds.

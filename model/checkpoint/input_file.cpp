@@ -26,12 +26,11 @@ void Refuse(std::string_view file, std::string_view field, std::string_view prob
                        .remedy = std::string(remedy)});
 }
 
-InputFile::InputFile(std::string path) : path_(std::move(path)) {
+InputFile::InputFile(std::string path, std::string_view remedy) : path_(std::move(path)) {
   // O_NONBLOCK: opening a pipe returns at once and is refused below; it changes nothing for regular files.
   descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0) {
-    Refuse(path_, "", std::string("cannot be opened (") + std::strerror(errno) + ")",
-           "name an existing, readable file");
+    Refuse(path_, "", std::string("cannot be opened (") + std::strerror(errno) + ")", remedy);
   }
   struct stat status {};
   if (fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
@@ -74,8 +73,8 @@ void InputFile::ReadAt(int64_t offset, void* into, int64_t count, const std::sto
   }
 }
 
-std::string ReadSmallFile(const std::string& path, int64_t limit) {
-  const InputFile file(path);
+std::string ReadSmallFile(const std::string& path, int64_t limit, std::string_view remedy) {
+  const InputFile file(path, remedy);
   if (file.size() > limit) {
     Refuse(path, "",
            "has " + std::to_string(file.size()) + " bytes, and at most " + std::to_string(limit) +

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "checkpoint/model_folder.h"
 #include "checkpoint/read_rope_config.h"
 #include "checkpoint/strict_json.h"
 #include "families/family.h"
@@ -24,22 +25,6 @@ constexpr int64_t kMaxHeads = 65536;
 constexpr int64_t kMaxHeadDim = 4096;
 constexpr int64_t kMaxSize = 1 << 24;
 constexpr int64_t kMaxConfigBytes = 16 << 20;
-
-// Makers also publish models in a form of their own, such as Meta's folder original/: params.json and
-// consolidated.00.pth, a pickle, which is a program and not opened here.
-void RefuseMakersFormat(const std::filesystem::path& folder) {
-  std::error_code unknown;
-  if (std::filesystem::exists(folder / "config.json", unknown) ||
-      !std::filesystem::exists(folder / "params.json", unknown))
-    return;
-  const bool published_above = std::filesystem::exists(folder / ".." / "config.json", unknown);
-  Refuse(folder.string(), "params.json",
-         "is the form in which the model's makers run it (params.json and consolidated weights), but headscope reads "
-         "config.json with model.safetensors",
-         published_above ? "name the folder above it, which has a config.json"
-                         : "name the model's folder for transformers, or write one with the conversion script of its "
-                           "family in transformers (convert_.._weights_to_hf.py)");
-}
 
 // A window of that length, or 0 where it could never hide a token: a trace counts tokens in 31 bits.
 int32_t WindowOf(const JsonFields& root, std::optional<int64_t> absent) {
@@ -145,8 +130,11 @@ Activation ReadActivation(const JsonFields& root, const Family& family) {
   for (const auto& [known, activation] : kActivations) {
     if (known == name) return activation;
   }
-  root.RefuseField(family.activation_key, Quoted(name) + " is not supported",
-                   "silu, gelu, gelu_pytorch_tanh, gelu_new, gelu_fast, quick_gelu and relu are");
+  root.RefuseField(
+      family.activation_key, Quoted(name) + " is not supported",
+      "silu, gelu, gelu_pytorch_tanh, gelu_new, gelu_fast, quick_gelu and relu are; a model with any other "
+      "is recorded with " +
+          std::string(kRecordFromPython));
 }
 
 void ReadQuantisation(const JsonFields& root, ModelConfig* config) {
@@ -157,7 +145,7 @@ void ReadQuantisation(const JsonFields& root, ModelConfig* config) {
     if (config->experts.mxfp4) return;
   }
   root.RefuseField("quantization_config", "quantised weights are not supported",
-                   "use the model's fp32, fp16 or bf16 checkpoint, or headscope.record of the Python package");
+                   "use the model's fp32, fp16 or bf16 checkpoint, or " + std::string(kRecordFromPython));
 }
 
 void ReadSizes(const JsonFields& root, ModelConfig* config) {
@@ -213,8 +201,9 @@ ModelConfig ParseModelConfig(std::string_view text, const std::string& file) {
   config.model_type = whole.Text("model_type");
   const Family* found = FindFamily(config.model_type);
   if (found == nullptr) {
-    whole.RefuseField("model_type", Quoted(config.model_type) + " is not supported",
-                      "these are: " + KnownModelTypes() + "; headscope.record of the Python package records any other");
+    whole.RefuseField(
+        "model_type", Quoted(config.model_type) + " is not supported",
+        "these are: " + KnownModelTypes() + "; any other is recorded with " + std::string(kRecordFromPython));
   }
   config.family = found;
   ReadQuantisation(whole, &config);
@@ -269,8 +258,8 @@ ModelConfig ParseModelConfig(std::string_view text, const std::string& file) {
 ModelConfig ReadModelConfig(const std::string& model_dir) {
   const std::filesystem::path folder(model_dir);
   const std::string path = (folder / "config.json").string();
-  RefuseMakersFormat(folder);
-  return ParseModelConfig(ReadSmallFile(path, kMaxConfigBytes), path);
+  RequireModelFolder(folder);
+  return ParseModelConfig(ReadSmallFile(path, kMaxConfigBytes, "name a model's folder, which has this file"), path);
 }
 
 int32_t InnerSize(const ModelConfig& config, int32_t layer) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "checkpoint/read_rope_config.h"
+#include "model/input_file.h"
 
 namespace headscope::model {
 namespace {
@@ -28,8 +29,9 @@ RopeType ReadType(const JsonFields& fields, bool mrope_of_text) {
     if (known == name) return type;
   }
   fields.RefuseField(key, Quoted(name) + " is not supported",
-                     "default, linear, dynamic, yarn, longrope, llama3 and proportional are; headscope.record of the "
-                     "Python package records a model with any other");
+                     "default, linear, dynamic, yarn, longrope, llama3 and proportional are; a model with any other is "
+                     "recorded with " +
+                         std::string(kRecordFromPython));
 }
 
 double Positive(const JsonFields& fields, std::string_view key, std::optional<double> absent) {

@@ -273,7 +273,7 @@ std::vector<TensorEntry> ParseSafetensorsHeader(std::string_view json, int64_t d
   return entries;
 }
 
-SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
+SafetensorsFile::SafetensorsFile(const std::string& path, std::string_view remedy) : file_(path, remedy) {
   constexpr int64_t kLengthBytes = 8;
   if (file_.size() < kLengthBytes) {
     Refuse(path, "", "has " + std::to_string(file_.size()) + " bytes and a safetensors file has at least 8",

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "model/input_file.h"
 
@@ -19,6 +20,10 @@ std::string TokenizerPath(const std::string& model_dir) {
 
 Tokenizer LoadModelTokenizer(const std::string& model_dir, const ModelConfig& config) {
   const std::string path = TokenizerPath(model_dir);
+  if (std::error_code unknown; !std::filesystem::exists(path, unknown)) {
+    Refuse(model_dir, "", "has no tokenizer.json, nor a tokenizer of another form",
+           "add the tokenizer.json that was published with the weights");
+  }
   Tokenizer tokenizer = Tokenizer::Load(path, &config);
   if (tokenizer.vocabulary_size() > config.vocabulary_size) {
     const int32_t id = tokenizer.vocabulary_size() - 1;  // the largest id is always a token's

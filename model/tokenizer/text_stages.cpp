@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "model/input_file.h"
 #include "tokenizer/base64.h"
 
 namespace headscope::model {
@@ -184,7 +185,8 @@ void ReadNormalizerStep(const JsonFields& step, TokenizerSpec* spec) {
     step.RefuseField(
         "type", Quoted(type) + " is not supported here",
         "NFC, NFD, NFKC, NFKD, Nmt, Lowercase, Strip, StripAccents, BertNormalizer, ByteLevel, Precompiled, "
-        "Replace and Prepend are");
+        "Replace and Prepend are; a model with any other is recorded from its token ids, or with " +
+            std::string(kRecordFromPython));
   }
 }
 

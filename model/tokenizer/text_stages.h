@@ -13,7 +13,7 @@ namespace headscope::model {
 
 inline constexpr std::string_view kKnownTokenizers =
     "headscope reads tokenizers of BPE (as GPT-2's, Llama's, Mistral's and Qwen's), WordPiece, WordLevel and "
-    "Unigram; headscope.record of the Python package records models with any other";
+    "Unigram; a model with any other is recorded from its token ids, or with headscope.record of the Python package";
 
 // Splits that files of another form than tokenizer.json leave to the program that reads them.
 enum class PublishedSplit : uint8_t {

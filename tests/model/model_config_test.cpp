@@ -54,7 +54,7 @@ TEST(ModelConfig, RefusesWhatWouldBeAnotherModel) {
   EXPECT_THAT(RefusalWith("rope_scaling", {{"rope_type", "mrope"}, {"factor", 2}}),
               AllOf(HasSubstr("rope_scaling.rope_type"), HasSubstr("mrope"), HasSubstr("yarn, longrope"),
                     HasSubstr("headscope.record")));
-  EXPECT_THAT(RefusalWith("hidden_act", "glu"), HasSubstr("hidden_act"));
+  EXPECT_THAT(RefusalWith("hidden_act", "glu"), AllOf(HasSubstr("hidden_act"), HasSubstr("headscope.record")));
   EXPECT_THAT(RefusalWith("layer_types", {"full_attention", "sliding_attention"}), HasSubstr("layer_types"));
   EXPECT_THAT(RefusalWith("layer_types", {"full_attention", "linear_attention"}), HasSubstr("linear_attention"));
   EXPECT_THAT(RefusalWith("layer_types", {"full_attention"}), HasSubstr("one for each of the 2 layers"));
@@ -353,6 +353,34 @@ TEST(ModelConfig, RefusesTheMakersOwnFormWithTheFolderToNameInstead) {
   EXPECT_EQ(refusal(folder.path()), "accepted");
   folder.Write("params.json", "{}");
   EXPECT_EQ(refusal(folder.path()), "accepted") << "config.json decides where there are both";
+}
+
+// config.json of such paths was said not to open, and another file was asked for.
+TEST(ModelConfig, SaysWhatToNameInsteadOfWhatIsNoModelsFolder) {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::string& path) -> std::string {
+    try {
+      ReadModelConfig(folder.File(path));
+    } catch (const BadInputError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_THAT(refusal("none"), HasSubstr("name a model's folder"));
+  for (const char* path : {"model", "cache", "cache/snapshots", "cache/snapshots/b", "cache/snapshots/a", "quantised"})
+    std::filesystem::create_directory(folder.File(path));
+  for (const char* path : {"model/config.json", "cache/snapshots/b/config.json"})
+    folder.Write(path, LlamaJson().dump());
+  EXPECT_EQ(refusal("model"), "accepted");
+  EXPECT_THAT(refusal("model/config.json"),
+              HasSubstr("is a file, not a model's folder; name the folder that it is in"));
+  folder.Write("alone", "");
+  EXPECT_THAT(refusal("alone"), HasSubstr("is a file, not a model's folder; name a folder with a config.json"));
+  EXPECT_THAT(refusal("cache"), HasSubstr("name the one in it, " + folder.File("cache/snapshots/b")));
+  folder.Write("cache/snapshots/a/config.json", LlamaJson().dump());
+  EXPECT_THAT(refusal("cache"), HasSubstr("such as " + folder.File("cache/snapshots/a")));
+  folder.Write("quantised/model-q4.gguf", "GGUF");
+  EXPECT_THAT(refusal("quantised"), AllOf(HasSubstr("model-q4.gguf: is GGUF"), HasSubstr("headscope.record")));
 }
 
 TEST(ModelConfig, RefusesJsonThatTwoReadersCouldReadDifferently) {

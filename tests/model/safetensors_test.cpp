@@ -179,12 +179,29 @@ TEST(Checkpoint, ShardsMustMatchTheirIndex) {
   EXPECT_THAT(ShardedFolder(R"({"weight_map":{"a":"s1.safetensors","b":"s1.safetensors"}})").Refusal(),
               HasSubstr("weight_map.b"));
   EXPECT_THAT(ShardedFolder(R"({"weight_map":{"b":"s1.safetensors"}})").Refusal(), HasSubstr("not listed"));
-  EXPECT_THAT(ShardedFolder(R"({"weight_map":{"a":"s2.safetensors"}})").Refusal(), HasSubstr("cannot be opened"));
+  EXPECT_THAT(ShardedFolder(R"({"weight_map":{"a":"s2.safetensors"}})").Refusal(),
+              AllOf(HasSubstr("cannot be opened"), HasSubstr("; fetch the folder again")));
   EXPECT_THAT(ShardedFolder(R"({"weight_map":{"a":"s1.safetensors","a":"s1.safetensors"}})").Refusal(),
               HasSubstr("twice"));
   EXPECT_THAT(ShardedFolder(R"({"weight_map":{}})").Refusal(), HasSubstr("weight_map"));
   EXPECT_THAT(ShardedFolder(R"({})").Refusal(), HasSubstr("weight_map"));
   EXPECT_THAT(ShardedFolder(std::string(100, '[')).Refusal(), HasSubstr("nested"));
+}
+
+TEST(Checkpoint, WeightsOfAnotherFormAreNamed) {
+  const auto refusal = [](const std::string& name) -> std::string {
+    const TemporaryFolder folder;
+    if (!name.empty()) folder.Write(name, "x");
+    try {
+      const Checkpoint checkpoint(folder.path());
+    } catch (const BadInputError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  for (const char* name : {"pytorch_model.bin", "pytorch_model-00001-of-00002.bin", "consolidated.00.pth", "a.gguf"})
+    EXPECT_THAT(refusal(name), AllOf(HasSubstr(std::string(name) + ": is "), HasSubstr("headscope.record")));
+  EXPECT_THAT(refusal(""), HasSubstr("name a folder with safetensors weights"));
 }
 
 TEST(Checkpoint, ShardNamesCannotLeaveTheFolder) {

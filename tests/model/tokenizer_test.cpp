@@ -430,7 +430,7 @@ TEST_F(ChangedTokenizer, UnknownStagesAreRefusedByName) {
     return Refusal();
   };
   EXPECT_THAT(refusal_with("/normalizer", {{"type", "Nfx"}}),
-              AllOf(HasSubstr("normalizer"), HasSubstr("Nfx"), HasSubstr("NFC")));
+              AllOf(HasSubstr("normalizer"), HasSubstr("Nfx"), HasSubstr("NFC"), HasSubstr("headscope.record")));
   EXPECT_THAT(refusal_with("/normalizer", {{"type", "Replace"}, {"pattern", {{"Regex", "a"}}}, {"content", "b"}}),
               HasSubstr("normalizer.pattern.Regex"));
   EXPECT_THAT(refusal_with("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "AAAA"}}),

@@ -17,10 +17,17 @@ namespace headscope::model {
 [[noreturn]] void Refuse(std::string_view file, std::string_view field, std::string_view problem,
                          std::string_view remedy);
 
+// What records models that headscope does not run itself: the end of a remedy.
+inline constexpr std::string_view kRecordFromPython =
+    "headscope.record of the Python package, which takes any model that transformers runs";
+
 class InputFile {
  public:
-  // Throws BadInputError when the file is missing, unreadable or not a regular file.
-  explicit InputFile(std::string path);
+  static constexpr std::string_view kNameAnother = "name an existing, readable file";
+
+  // Throws BadInputError when the file is missing, unreadable or not a regular file. `remedy`: what to do about one
+  // that is missing, where nobody named it.
+  explicit InputFile(std::string path, std::string_view remedy = kNameAnother);
   ~InputFile();
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&& other) noexcept;
@@ -38,7 +45,7 @@ class InputFile {
 };
 
 // The whole of a small file. Throws BadInputError when it is larger than `limit` bytes.
-std::string ReadSmallFile(const std::string& path, int64_t limit);
+std::string ReadSmallFile(const std::string& path, int64_t limit, std::string_view remedy = InputFile::kNameAnother);
 
 // Lower-case hex SHA-256 of the files' contents, one after the other.
 class Sha256 {

@@ -42,7 +42,8 @@ std::vector<TensorEntry> ParseSafetensorsHeader(std::string_view json, int64_t d
 // One open shard.
 class SafetensorsFile {
  public:
-  explicit SafetensorsFile(const std::string& path);  // throws BadInputError
+  // Throws BadInputError; `remedy`: what to do about a file that is missing.
+  explicit SafetensorsFile(const std::string& path, std::string_view remedy = InputFile::kNameAnother);
   const std::vector<TensorEntry>& entries() const { return entries_; }
   const InputFile& file() const { return file_; }
   // Copies the tensor's bytes (end - begin of them) to `into`. Throws CancelledError when `stop` is requested.
