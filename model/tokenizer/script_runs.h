@@ -3,8 +3,7 @@
 //
 // Source: the pre-tokenizer UnicodeScripts of the tokenizers library. Han, Hiragana and Katakana are one script, with
 // the long vowel mark; a space, and what Unicode has no script for, belongs to the run before it, and at the front of a
-// text to none: there it is left out. Scripts are those of PCRE2's Unicode, which is newer than that library's: letters
-// that came later are of no script there. Bytes that are not UTF-8 count as signs of all scripts, as punctuation does.
+// text to none: there it is left out. Bytes that are not UTF-8 count as signs of all scripts, as punctuation does.
 #pragma once
 
 #include <functional>

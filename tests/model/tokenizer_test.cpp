@@ -18,6 +18,7 @@
 #include "model/model_config.h"
 #include "tokenizer/character_map.h"
 #include "tokenizer/normalizer.h"
+#include "tokenizer/script_runs.h"
 
 namespace headscope::model {
 namespace {
@@ -216,6 +217,22 @@ TEST_F(ChangedRanks, NamesBesideThemAreHeldAgainstThem) {
   EXPECT_THAT(refusal_with("names"), HasSubstr("must be an object"));
   beside = "{";
   EXPECT_THAT(Refusal(), HasSubstr("tokenizer_config.json"));
+}
+
+// Scripts were those of the host's Unicode, where characters have moved since that of the tokenizers library, which
+// tests/oracle/script_table.py compares in whole.
+TEST(ScriptRuns, AreThoseOfTheTokenizersLibrary) {
+  const auto runs = [](std::string_view text) {
+    std::vector<std::string> found;
+    ForEachScriptRun(text, [&](std::string_view run) { found.emplace_back(run); });
+    return found;
+  };
+  using ::testing::ElementsAre;
+  EXPECT_THAT(runs("\u0301\u0953\u0301"), ElementsAre("\u0301", "\u0953", "\u0301")) << "once one run";
+  EXPECT_THAT(runs("a\u0560a"), ElementsAre("a\u0560a")) << "once three: it is newer than that library's Unicode";
+  EXPECT_THAT(runs(" a \u4e00\u3042\u30fc!\xff-\U0010ffff"),
+              ElementsAre("a ", "\u4e00\u3042\u30fc", "!\xff-\U0010ffff"));
+  EXPECT_THAT(runs(" "), ElementsAre());
 }
 
 // Every normalizer with every pre-tokenizer and every model.
