@@ -2,11 +2,16 @@
 // headscope capture MODEL_DIR (--text S | --prompt FILE | --task NAME --length N) -o OUT.h5
 // headscope capture MODEL_DIR --prompts FILE.jsonl -o FOLDER [--resume]
 #include <algorithm>
+#include <charconv>
+#include <filesystem>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <stop_token>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "analysis/types/printable.h"
@@ -74,23 +79,29 @@ model::CapturePoint ParseCapturePoint(const std::string& name) {
       {.field = "record", .problem = "'" + name + "' is not known", .remedy = "choose from " + CapturePointNames()});
 }
 
+// The keys of a plan that hold, by the fields that errors name.
+using KeysOfPlan = std::map<std::string, std::string>;
+
 // What the file says holds where the command line does not say it. Heads and KV heads are one choice.
-void TakeRecordPlan(const CLI::App& command, CaptureArguments* arguments) {
-  if (arguments->plan.empty()) return;
+KeysOfPlan TakeRecordPlan(const CLI::App& command, CaptureArguments* arguments) {
+  KeysOfPlan taken;
+  if (arguments->plan.empty()) return taken;
   constexpr int64_t kMostBytes = int64_t{16} << 20;
   const RecordPlan plan = ParseRecordPlan(model::ReadSmallFile(arguments->plan, kMostBytes), arguments->plan);
-  const auto take = [&](const char* option, auto& from, auto* to) {
-    if (from && command.count(option) == 0) *to = *from;
+  const auto take = [&](const std::string& field, auto& from, auto* to, const std::string& key) {
+    if (!from || command.count("--" + field) > 0) return;
+    *to = *from;
+    taken[field] = key;
   };
-  take("--layers", plan.layers, &arguments->layers);
+  take("layers", plan.layers, &arguments->layers, "layers");
   if (command.count("--heads") == 0 && command.count("--kv-heads") == 0) {
-    take("--heads", plan.heads, &arguments->heads);
-    take("--kv-heads", plan.kv_heads, &arguments->kv_heads);
+    take("heads", plan.heads, &arguments->heads, "heads");
+    take("kv-heads", plan.kv_heads, &arguments->kv_heads, "kv_heads");
   }
-  take("--rows", plan.rows, &arguments->request.rows);
-  take("--record", plan.points, &arguments->record);
-  take("--decode", plan.decode, &arguments->request.decode_tokens);
-  take("--files", plan.files, &arguments->request.num_files);
+  take("rows", plan.rows, &arguments->request.rows, "rows");
+  take("record", plan.points, &arguments->record, "points");
+  take("decode", plan.decode, &arguments->request.decode_tokens, "decode");
+  take("files", plan.files, &arguments->request.num_files, "files");
   if (plan.dtype && command.count("--dtype") == 0) {
     try {
       arguments->request.dtype = ParseComputeType(*plan.dtype);
@@ -99,6 +110,7 @@ void TakeRecordPlan(const CLI::App& command, CaptureArguments* arguments) {
       throw;
     }
   }
+  return taken;
 }
 
 // "  heads      0-7 (KV 0-3)", or a line for each layer where they differ.
@@ -227,17 +239,40 @@ int RunMany(const CaptureArguments& arguments, const std::stop_token& stop) {
   return result.interrupted ? kInterrupted : kDone;
 }
 
-int RunCapture(const CLI::App& command, CaptureArguments arguments) {
-  capture::CaptureRequest& request = arguments.request;
-  if (!arguments.chat.empty()) {
-    throw UsageError({.field = "chat",
-                      .value = arguments.chat,
-                      .problem = "headscope does not render chat templates: they are Jinja programs, and no "
-                                 "well-maintained C++ library for Jinja is packaged",
-                      .remedy = "capture from Python, with `python -m headscope.capture " + request.model_dir +
-                                " --chat " + arguments.chat + "`, or give the rendered text with --text"});
+// Before the model is looked at, as the file of a single trace is.
+void CheckBatchFolder(const CaptureArguments& arguments) {
+  if (arguments.resume || arguments.request.overwrite) return;
+  const std::string& folder = arguments.request.output_path;
+  const std::string manifest = (std::filesystem::path(folder) / capture::kManifestName).string();
+  std::error_code unreadable;
+  if (!std::filesystem::exists(manifest, unreadable)) return;
+  const OutputClaim nobody_writes(manifest, "capture");
+  throw OutputExistsError(OutputFault(folder, "the folder holds the traces of an earlier run (manifest.json)",
+                                      "continue that with --resume, choose another folder"));
+}
+
+// Numbers, between which commas or spaces stand.
+std::vector<int32_t> ParseTokens(const std::string& text) {
+  const auto parts = [](char c) { return c == ' ' || c == ','; };
+  std::vector<int32_t> tokens;
+  const char* const end = text.data() + text.size();
+  for (const char* at = std::find_if_not(text.data(), end, parts); at < end; at = std::find_if_not(at, end, parts)) {
+    int32_t id = 0;
+    const auto [behind, error] = std::from_chars(at, end, id);
+    if (error != std::errc() || id < 0 || (behind < end && !parts(*behind))) {
+      throw UsageError({.field = "tokens",
+                        .value = text,
+                        .problem = "it is no list of token ids",
+                        .remedy = "write whole numbers such as 1,2,3; a text is given with --text"});
+    }
+    tokens.push_back(id);
+    at = behind;
   }
-  TakeRecordPlan(command, &arguments);
+  return tokens;
+}
+
+int RunPlanned(CaptureArguments arguments) {
+  capture::CaptureRequest& request = arguments.request;
   const int sources = int{request.text.has_value()} + int{request.prompt_file.has_value()} +
                       int{request.task.has_value()} + int{!request.tokens.empty()} + int{!arguments.prompts.empty()};
   if (sources != 1) {
@@ -255,6 +290,8 @@ int RunCapture(const CLI::App& command, CaptureArguments arguments) {
     }  // before its file, which is there, is spoken of
     CheckOutputTarget(request.output_path, request.overwrite, capture::InputFiles(request));
     CheckTraceName(request.output_path);
+  } else {
+    CheckBatchFolder(arguments);
   }
   const ModelAttention attention =
       ChooseAttention(arguments.attention, request.num_threads, /*trace_lse=*/true, request.device);
@@ -269,6 +306,30 @@ int RunCapture(const CLI::App& command, CaptureArguments arguments) {
   const int code = arguments.prompts.empty() ? RunOne(arguments, stop) : RunMany(arguments, stop);
   TellNotes(attention);
   return code;
+}
+
+int RunCapture(const CLI::App& command, CaptureArguments arguments) {
+  const capture::CaptureRequest& request = arguments.request;
+  if (!arguments.chat.empty()) {
+    throw UsageError({.field = "chat",
+                      .value = arguments.chat,
+                      .problem = "headscope does not render chat templates: they are Jinja programs, and no "
+                                 "well-maintained C++ library for Jinja is packaged",
+                      .remedy = "capture from Python, with `python -m headscope.capture " + request.model_dir +
+                                " --chat " + arguments.chat + "`, or give the rendered text with --text"});
+  }
+  const std::string plan_file = arguments.plan;
+  const KeysOfPlan from_plan = TakeRecordPlan(command, &arguments);
+  try {
+    return RunPlanned(std::move(arguments));
+  } catch (UsageError& error) {
+    const auto key = from_plan.find(error.fault().field);
+    if (error.fault().file.empty() && key != from_plan.end()) {
+      error.SetField(key->second);
+      error.SetFile(plan_file);
+    }
+    throw;
+  }
 }
 
 }  // namespace
@@ -286,8 +347,10 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
       ->type_name("MODEL_DIR");
   command->add_option("--text", request.text, "The prompt itself");
   command->add_option("--prompt", request.prompt_file, "The prompt, from a UTF-8 file")->type_name("FILE");
-  command->add_option("--tokens", request.tokens, "The prompt as token ids, used as given")
-      ->delimiter(',')
+  command
+      ->add_option_function<std::string>(
+          "--tokens", [&request](const std::string& given) { request.tokens = ParseTokens(given); },
+          "The prompt as token ids, used as given")
       ->type_name("1,2,3");
   command
       ->add_option("--chat", arguments->chat,
@@ -349,7 +412,12 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
           "--device",
           [&request](const std::string& text) {
             request.place_by_memory = text == "auto";
-            request.device = request.place_by_memory ? kCpu : ParseDevice(text);
+            try {
+              request.device = request.place_by_memory ? kCpu : ParseDevice(text);
+            } catch (UsageError& error) {
+              error.AddRemedy("or it is auto, which places the layers by free memory");
+              throw;
+            }
           },
           "cpu, cuda or cuda:N; auto: as many layers as fit go to this machine's GPUs, the rest to the CPU")
       ->default_str(DeviceText(request.device));

@@ -185,6 +185,18 @@ class Refusals(TraceCase):
                 refused = run("capture", MODEL, "--text", "a", *options, "-o", out, code=2).stderr
                 for part in said:
                     self.assertIn(part, refused)
+        for tokens in ("abc", "1.5", "1,x", "-3", "99999999999", "1;2"):
+            refused = run("capture", MODEL, f"--tokens={tokens}", "-o", out, code=2).stderr
+            self.assertRegex(refused, r"--tokens \S+: it is no list of token ids; write whole numbers such as 1,2,3")
+        for tokens in ("1 2 3", "1,2,3", "1, 2, 3"):
+            self.assertIn(" 3 prompt tokens", run("capture", MODEL, "--dry-run", "-o", out, "--tokens", tokens).stdout)
+        self.assertIn("or it is auto", run("capture", MODEL, "--text", "a", "--device", "foo", "-o", out, code=2).stderr)
+        earlier = self.path / "earlier"
+        earlier.mkdir()
+        (earlier / "manifest.json").write_text("{}")
+        refused = run("capture", MODEL, "--prompts", self.path / "none.jsonl", "-o", earlier, code=2).stderr
+        for part in (f"{earlier}: the folder holds the traces of an earlier run", "--resume", "--force"):
+            self.assertIn(part, refused)
         refused = run("capture", MODEL, "--task", "kv", "--seed", "-1", "-o", out, code=2).stderr
         self.assertNotIn("--help", refused, "what is allowed is in the sentence itself")
         self.assertIn("none is given", run("capture", MODEL, "-o", out, code=2).stderr)

@@ -68,6 +68,13 @@ class Results(TraceCase):
         self.assertEqual((info["layers"], info["qo_heads"], info["num_rows"]), ([0, 2], [5], 1))
         out.unlink()
         self.assertIn("--kv-heads 1: heads are named as well", run(*command, "--heads", 5, "--kv-heads", 1, code=2).stderr)
+        # What is wrong with a plan's value was said of an option that nobody gave.
+        for written, words in (('"layers": [99]', "layers 99: the model has no layer 99"), ('"layers": "5-2"', "layers '5-2': the range 5-2 runs backwards"), ('"kv_heads": [77]', "kv_heads 77: "),
+                               ('"rows": "last:x"', 'rows "last:x": '), ('"points": ["nose"]', "points: 'nose'")):
+            plan.write_text('{"format": "headscope-record-1", %s}' % written)
+            self.assertIn(f"{plan}: {words}", run(*command, code=2).stderr)
+        plan.write_text('{"format": "headscope-record-1", "layers": [99]}')
+        self.assertIn("--layers 98: ", run(*command, "--layers", 98, code=2).stderr)
         plan.write_text('{"format": "headscope-record-1", "row": "all"}')
         self.assertIn(f'{plan}: "row": is not known', run(*command, code=3).stderr)
         self.assertIn("python -m headscope.capture", run("capture", MODEL, "--chat", plan, "-o", out, code=2).stderr)
