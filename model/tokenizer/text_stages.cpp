@@ -43,7 +43,11 @@ constexpr std::string_view kSpacesAtEnd = R"(\s+$)";
 // classes.
 constexpr std::string_view kKimiSplit =
     R"([\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::array<std::string_view, 20> kKnownSplits = {
+// BLOOM: to Oniguruma, the brackets within are a class of their own
+constexpr std::string_view kBloomSplit = " ?[^(\\s|[.,!?\u2026\u3002\uFF0C\u3001\u0964\u06D4\u060C])]+";
+// Digits in groups of three that are counted from their end, as Trinity's and SuperBPE's
+constexpr std::string_view kDigitsFromEnd = R"(\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N})))";
+constexpr std::array<std::string_view, 27> kKnownSplits = {
     // GPT-2, also what ByteLevel means by use_regex
     kGpt2Split, kLlama3Split, kQwenSplit, kKimiSplit,
     // Qwen 3.5: marks are part of words
@@ -57,7 +61,17 @@ constexpr std::array<std::string_view, 20> kKnownSplits = {
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
     // DeepSeek V2's five and DeepSeek Coder's, which follow each other
     R"([\r\n])", kCasedSplit, "\\s?[!-/:-~\uFF01-\uFF0F\uFF1A-\uFF5E\u2018-\u201F\u3000-\u3002]+", kSpacesAtEnd,
-    "[\u4E00-\u9FA5\u0800-\u4E00\uAC00-\uD7FF]+", R"(\s?\p{L}+)", R"(\s?\p{P}+)",
+    "[\u4E00-\u9FA5\u0800-\u4E00\uAC00-\uD7FF]+", R"(\s?\p{L}+)", R"(\s?\p{P}+)", kBloomSplit,
+    // Falcon's digits
+    "[0-9][0-9][0-9]",
+    // GPT-2's with its contractions in short
+    R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)",
+    // cl100k of tiktoken, as GPT-4's
+    R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)",
+    // Seed-Coder, and the same with the one digit not counted
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)",
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)",
+    kDigitsFromEnd,
     // Parts of others
     R"(\p{N})", R"(\p{N}+)", R"(\s+)"};
 
@@ -71,10 +85,19 @@ constexpr std::string_view kRunAtEnd = R"((?<!\p{White_Space})(?:\p{White_Space}
 constexpr std::string_view kKimiInPcre2 =
     R"([\p{sc:Han}]+|[^\r\n\p{L}\p{N}]?[^\p{N}\p{P}\p{S}\p{Z}\p{C}\p{Ll}\p{sc:Han}]*[^\p{N}\p{P}\p{S}\p{Z}\p{C}\p{Lu}\p{Lt}\p{sc:Han}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[^\p{N}\p{P}\p{S}\p{Z}\p{C}\p{Ll}\p{sc:Han}]+[^\p{N}\p{P}\p{S}\p{Z}\p{C}\p{Lu}\p{Lt}\p{sc:Han}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
+constexpr std::string_view kBloomInPcre2 = " ?[^(\\s|.,!?\u2026\u3002\uFF0C\u3001\u0964\u06D4\u060C)]+";
+
+// How many digits follow is counted once for a run of them, where counting anew from each group would take the square
+// of its length: what is left behind the first group is threes.
+constexpr std::string_view kDigitsFromEndInPcre2 =
+    R"((?<=\p{N})\p{N}{3}|(?<!\p{N})\p{N}{1,3}(?=(?:\p{N}{3})*+(?!\p{N})))";
+
 // \s stands for White_Space in the tokenizers library; line breaks may be written as themselves.
 std::string ToPcre2(std::string_view pattern) {
   if (pattern == kSpacesAtEnd) return std::string(kRunAtEnd);
   if (pattern == kKimiSplit) pattern = kKimiInPcre2;
+  if (pattern == kBloomSplit) pattern = kBloomInPcre2;
+  if (pattern == kDigitsFromEnd) pattern = kDigitsFromEndInPcre2;
   std::string out;
   for (size_t i = 0; i < pattern.size(); ++i) {
     if (pattern[i] != '\\') {

@@ -114,7 +114,8 @@ TEST_P(TokenizerOracle, GivesTheIdsOfTheLibrary) {
 INSTANTIATE_TEST_SUITE_P(Forms, TokenizerOracle,
                          ::testing::Values("own", "gpt2", "llama3", "qwen", "nested", "llama3_trained", "gpt2_prefix",
                                            "tekken", "o200k", "o200k_removed", "kimi", "deepseek", "deepseek_v2",
-                                           "deepseek_coder", "line_ends", "nfd_digits", "nfkc_digits", "nfkd_lower",
+                                           "deepseek_coder", "bloom", "falcon", "gpt2_short", "cl100k", "seed_coder",
+                                           "digits_from_end", "line_ends", "nfd_digits", "nfkc_digits", "nfkd_lower",
                                            "behaviors", "llama2", "mistral", "gemma", "unknown", "unknown_apart",
                                            "whole_pieces", "gpt1", "clip", "continued", "word_level",
                                            "bytes_by_normalizer", "bert", "bert_cased", "bert_whole", "unigram",
@@ -387,11 +388,11 @@ INSTANTIATE_TEST_SUITE_P(
 // The expressions that split words give nothing back twice: capitals that are tried as the beginning of a word, marks
 // that could belong to either side of it, white space before no line break.
 TEST(Tokenizer, SplitsOfWordsTakeTimeInProportion) {
-  for (const char* kind :
-       {"llama3_trained", "tekken", "o200k", "kimi", "deepseek", "deepseek_v2", "deepseek_coder", "line_ends"}) {
+  for (const char* kind : {"llama3_trained", "tekken", "o200k", "kimi", "deepseek", "deepseek_v2", "deepseek_coder",
+                           "bloom", "cl100k", "seed_coder", "digits_from_end", "line_ends"}) {
     const Tokenizer tokenizer = Tokenizer::Load(kOracle + kind + "/tokenizer.json");
     for (const char* part : {"A", "aA", "\u00aaA", "A\u0301", "\u0301A", "\u0301", "'s", "A's", "1a", " ", " \n",
-                             "\u3000x", "\u4e00A", "/\n", "!a", " '", "  \u4e00"}) {
+                             "\u3000x", "\u4e00A", "/\n", "!a", " '", "  \u4e00", "7"}) {
       const auto [text, eighth] = Repeated(part);
       ExpectTimeInProportion(tokenizer, text + ".", eighth,
                              kind + std::string(" of ") + ::testing::PrintToString(part));

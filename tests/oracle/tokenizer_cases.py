@@ -47,6 +47,14 @@ KIMI = (rf"[\p{{Han}}]+|[^\r\n\p{{L}}\p{{N}}]?{UPPER[:-1]}{NOT_HAN}]*{LOWER[:-1]
 DEEPSEEK = (r"[!" + '"' + r"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^" + "\r\n" + r"\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[" + "\r\n" + r"]*|\s*["
             + "\r\n" + r"]+|\s+(?!\S)|\s+")
 
+# Splits that are written for Oniguruma alone, and others that were refused once.
+BLOOM = " ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+"
+FALCON = "[0-9][0-9][0-9]"
+GPT2_SHORT = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+CL100K = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
+SEED_CODER = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}" + "\r\n" + r"]+|\s*[" + "\r\n" + r"]+|\s+(?!\S)|\s+"
+DIGITS_FROM_END = r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))"
+
 # DeepSeek V2's letters: those that have a case in its makers' Unicode.
 CASED = "".join("-".join(chr(int(code, 16)) for code in part.split("-")) for part in (
     "41-5A 61-7A B5 C0-D6 D8-F6 F8-1BA 1BC-1BF 1C4-293 295-2AF 370-373 376 377 37B-37D 37F 386 388-38A 38C 38E-3A1 3A3-3F5 3F7-481 48A-52F 531-556 "
@@ -232,6 +240,12 @@ def variants(model_dir, prose):
         "deepseek": trained(prose, [split(r"\p{N}{1,3}"), split("[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"), split(DEEPSEEK), byte_level()]),
         "deepseek_v2": trained(prose, [*map(split, DEEPSEEK_V2), digits(individual_digits=True), byte_level()]),
         "deepseek_coder": trained(prose, [*map(split, DEEPSEEK_CODER), digits(individual_digits=True), byte_level()]),
+        "bloom": trained(prose, [split(BLOOM), byte_level()]),
+        "falcon": trained(prose, [pre_tokenizers.Punctuation("contiguous"), digits(individual_digits=False), split(FALCON), byte_level(regex=True)]),
+        "gpt2_short": trained(prose, [split(GPT2_SHORT), byte_level()]),
+        "cl100k": trained(prose, [split(CL100K), byte_level()]),
+        "seed_coder": trained(prose, [split(SEED_CODER), byte_level()]),
+        "digits_from_end": trained(prose, [split(DIGITS_FROM_END), split(O200K), byte_level()]),
         "line_ends": trained(prose, [split(r"\s+$", "contiguous"), split(r"\s?\p{P}+"), byte_level()]),
         "nfd_digits": trained(prose, [digits(individual_digits=True), byte_level(regex=True)], normalizers.NFD()),
         "nfkc_digits": trained(prose, [digits(individual_digits=False), byte_level(prefix=True, regex=True)], normalizers.NFKC()),
