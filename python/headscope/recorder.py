@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import itertools
 import os
 
 import numpy as np
@@ -29,6 +30,9 @@ from headscope.pump import Pump
 from headscope.selection import Rows, numbers
 from headscope.target import Target
 from headscope.token_text import TokenText
+
+_numbers = itertools.count()
+
 
 def record(
     model, path, *, layers=None, heads=None, rows="all", points=None, tokenizer=None, prompt_tokens=None, max_tokens=None, latent=False, prompt_source="", task_answer="",
@@ -104,6 +108,7 @@ class Recording:
         )  # fmt: skip
         self.paths, self.left = [], []
         self._streams, self._num_prompts = [], 0
+        self._number = next(_numbers)
         self._pass = None
         self._handles, self._listens = [], False
         self._pump = self._watched = None
@@ -300,12 +305,20 @@ class Recording:
                 f"past_key_values: the cache holds {past} tokens of {batch} sequences where {recorded} of {len(self._streams)} are recorded; "
                 "record from the first token on, without cutting the cache and without beams"
             )
+        elif past and interception.marked_as(given["past_key_values"], self._number) != self._num_prompts:
+            raise UsageError("past_key_values: the cache is of another prompt than the one that is recorded; finish a prompt before the next begins, or record each by itself")
+        self._mark(given.get("past_key_values"))
         self._pass = _Pass(past, fed, recorded, set(), {})
         self._chosen, self._positions = {}, None
         self._look.forget_where_changed()
         if self._look.layout is None:
             self._look.at(given)
         self._announce(ids)
+
+    def _mark(self, cache):
+        """The prompts whose tokens a cache holds are those that are recorded: another one may be as long."""
+        if cache is not None:
+            interception.mark(cache, self._number, self._num_prompts)
 
     def _ids_of(self, given):
         """Token ids int64 [batch, fed] or None, and that shape."""
@@ -402,6 +415,8 @@ class Recording:
         now, self._pass = self._pass, None
         if self._failed is not None:  # in a layer, and the model went on
             raise self._failed
+        values = output.values() if isinstance(output, dict) else output if isinstance(output, tuple) else ()
+        self._mark(next((one for one in values if hasattr(one, "get_seq_length")), None))  # which the model may have made
         missing = set(range(len(self._look.layout.layers))) - now.seen
         if missing:
             self._failed = UsageError(f"layer {self._look.layout.layers[min(missing)]}: its attention was not called in this pass; is the model compiled, or a layer skipped? record it as it is")

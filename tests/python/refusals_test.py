@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a trace cannot hold is refused by name, and so is what stands in its way."""
 import contextlib
+import copy
 import os
 
 import cases
@@ -166,6 +167,34 @@ class Refusals(RecordingCase):
             model(IDS[:, 5:9], past_key_values=cache)
 
         self.refused(model, headscope.UsageError, "past_key_values", "holds 5 tokens", call=cut)
+
+    def test_cache_of_another_prompt(self):
+        """One as long was taken for the recorded prompt's, and the trace had the tokens of two."""
+        model, others = families.make("llama", "sdpa"), IDS.flip(1)
+        path = self.folder / "interleaved-{prompt}.h5"
+
+        def interleaved():
+            one = model(IDS[:, :9]).past_key_values  # which the model made
+            model(others[:, :9])
+            model(IDS[:, 9:12], past_key_values=one)
+
+        def of_before():
+            model(IDS[:, :9], past_key_values=transformers.DynamicCache(config=model.config))
+            model(IDS[:, 9:12], past_key_values=before)
+
+        with torch.no_grad():
+            before = model(others[:, :9]).past_key_values
+        for call in (interleaved, of_before):
+            self.refused(model, headscope.UsageError, "past_key_values", "another prompt", call=call, path=path, overwrite=True)
+
+    def test_copy_of_a_cache_goes_on(self):
+        model = families.make("llama", "sdpa")
+        for tuples in (False, True):
+            with torch.no_grad(), headscope.record(model, self.path, overwrite=True):
+                made = model(IDS[:, :9], return_dict=not tuples)
+                cache = copy.deepcopy(made[1] if tuples else made.past_key_values)
+                model(IDS[:, 9:], past_key_values=cache)
+            self.assertSame(self.path, self.whole(model))
 
     def test_compiled_model(self):
         model = families.make("llama", "sdpa")
