@@ -11,7 +11,7 @@ import numpy as np
 from h5py import h5s
 
 from headscope import layout as trace_layout
-from headscope import program, trace_files, untrusted
+from headscope import file_opening, program, trace_files, untrusted
 from headscope.checksum import CHECKSUM_BYTES
 from headscope.errors import BadInputError, UsageError, reason
 
@@ -125,8 +125,8 @@ class Trace:
     def _open(self, path):
         self.path, self._others = path, []
         try:
-            self._file = h5py.File(self.path, "r", swmr=True)
-        except OSError as error:
+            self._file = file_opening.open_file(self.path)
+        except (OSError, RuntimeError) as error:
             raise BadInputError(f"{self.path}: cannot be opened as HDF5 ({reason(error)}); open a file that headscope wrote") from None
         try:
             self._read_layout()

@@ -3,9 +3,7 @@
 import errno
 import os
 
-import h5py
-
-from headscope import trace_files
+from headscope import file_opening, trace_files
 from headscope.errors import BadInputError
 
 _NAME_MAX = 255
@@ -38,7 +36,7 @@ def find_foreign(path, count):
         if file == path and count == 1:
             continue
         try:
-            with h5py.File(file, "r", swmr=True) as opened:
+            with file_opening.open_file(file) as opened:
                 trace_files.require_format(file, opened.attrs)
                 place = trace_files.place_of(file, opened.attrs)
         except (OSError, RuntimeError, KeyError, ValueError, TypeError, BadInputError):

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 
 import cases
 import families
@@ -361,6 +362,32 @@ class Reader(cases.FolderCase):
                 trace.texts  # noqa: B018: it reads
             with self.assertRefused(headscope.BadInputError, "attention/k", "counts on more"):
                 trace.k(0, 0)[:]
+
+    def test_a_changed_bit_is_refused_or_read_but_ends(self):
+        """Of most blocks of metadata it ended never: they were read again and again, as beside a writer, with pauses that double."""
+        whole, path = self.folder / "sound.h5", self.folder / "flipped.h5"
+        run("capture", MODEL, "--text", "Hello there.", "--layers", "0-1", "-o", whole, "--quiet")
+        stored, drawn = whole.read_bytes(), np.random.default_rng(5)
+        blocks = {name: [place.start() for place in re.finditer(name, stored)] for name in (b"OHDR", b"OCHK", b"FRHP", b"BTHD", b"BTLF", b"EAHD", b"EAIB")}
+        self.assertNotIn([], blocks.values())
+        places = [start + at for starts in blocks.values() for start in starts[:4] + starts[-4:] for at in (0, 5, 12)] + list(range(48))
+        refused, longest = 0, 0.0
+        for place in [*places, *drawn.integers(len(stored), size=100)]:
+            changed = bytearray(stored)
+            changed[place] ^= 1 << int(drawn.integers(8))
+            path.write_bytes(changed)
+            begin = time.monotonic()
+            try:
+                with headscope.open(path) as trace:
+                    for layer in trace.layers:
+                        trace.scores(layer, 0)
+                        trace.v(layer, 0)[:]
+                    trace.texts  # noqa: B018: it reads
+            except headscope.BadInputError:
+                refused += 1
+            longest = max(longest, time.monotonic() - begin)
+        self.assertGreater(refused, len(places) / 2)
+        self.assertLess(longest, 5)
 
     def test_what_unpacks_to_far_more_than_is_stored_is_not_read(self):
         path = self.folder / "bomb.h5"
