@@ -38,7 +38,7 @@ class Look:
         self._calls = None  # while the layers are looked at: their calls
         self._chosen = set()  # layers whose indexer was called
         self._state_before = None  # the state that a look before the first pass was made in
-        self._position_axes, self._rotary = 0, None
+        self._position_axes, self._rotary, self._num_tokens = 0, None, 0
         self._handles = []
 
     def take_back(self):
@@ -55,6 +55,8 @@ class Look:
         self._chosen.add(module.layer_idx)
 
     def hear_rotary(self, module, positions):
+        if positions.shape[-1] != self._num_tokens:  # of keys that a layer makes of several tokens
+            return
         self._rotary = module
         self._position_axes = 3 if positions.ndim == 3 else 0
 
@@ -102,11 +104,13 @@ class Look:
         if self._model.config.is_encoder_decoder:
             kept = ("input_ids", "attention_mask", "input_features", "input_values", "encoder_outputs", "inputs_embeds")
             options |= {name: given[name] for name in kept if given.get(name) is not None}
-            options["decoder_input_ids"] = given["decoder_input_ids"][:, :2]
+            name = "decoder_input_ids"
+            options[name] = given[name][:, :2]
         else:
             name = "input_ids" if given.get("input_ids") is not None else "inputs_embeds"
             options[name] = given[name][:1, :2]
-        devices = [options[name].device for name in options if torch.is_tensor(options[name]) and options[name].is_cuda]
+        self._num_tokens = options[name].shape[1]
+        devices = [one.device for one in options.values() if torch.is_tensor(one) and one.is_cuda]
         parameters = inspect.signature(self._model.forward).parameters
         if "use_cache" not in parameters and not any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
             del options["use_cache"]

@@ -446,7 +446,7 @@ class Recording:
             return
         if self._look.runs():
             self._look.hear_rotary(module, positions)
-        elif self._pass is not None:
+        elif self._pass is not None and self._positions is None and positions.shape[-1] == self._pass.fed:  # else of keys that a layer makes of several tokens
             self._positions = positions.detach().cpu().numpy()
 
     def _on_attention(self, implementation, module, query, key, value, mask, options, kernels_lse, output):

@@ -69,6 +69,8 @@ def mask_problem(implementation, facts, mask, options, is_causal, rows, first_ro
             shown = shown > low
         wanted = _seen(facts, some, keys, keys.offset, keys.offset + shown.shape[-1])
         wrong = (shown & ~wanted).any() if chosen_by_model else (shown != wanted).any()
+        if shown[..., keys.total - keys.offset :].any():
+            return "its keys are more than its tokens, as where some are of several together, which a trace cannot hold; record a prompt too short for that"
         if wrong:
             return "attention_mask: a row sees other keys than all before it, a window or a chunk of them, which a trace cannot hold; record one sequence without a mask of its own"
     return ""

@@ -91,12 +91,16 @@ FAMILIES = {
         ),  # fmt: skip
     ),
 }
+# That single tests look at.
+OTHERS = {
+    "deepseek_v4": ("deepseek_v4", EXPERTS | dict(head_dim=16, qk_rope_head_dim=4, q_lora_rank=16, o_lora_rank=16, o_groups=2, sliding_window=8)),
+}
 
 
-def make(name, implementation="eager", dtype=torch.float32):
-    """A random model of the family, the same every time."""
-    model_type, settings = FAMILIES[name]
-    config = transformers.AutoConfig.for_model(model_type, **(COMMON | settings))
+def make(name, implementation="eager", dtype=torch.float32, **more):
+    """A random model of the family, the same every time; more: settings besides its own."""
+    model_type, settings = (FAMILIES | OTHERS)[name]
+    config = transformers.AutoConfig.for_model(model_type, **(COMMON | settings | more))
     config._attn_implementation = implementation
     torch.manual_seed(11)
     if type(config) in transformers.AutoModelForCausalLM._model_mapping.keys():

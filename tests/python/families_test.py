@@ -162,6 +162,15 @@ class Facts(cases.FolderCase):
                     self.assertEqual(cases_kinds(path), {"qwen3_next": [3, 0], "qwen3_5_text": [3, 0], "llama4_text": [2, 0]}.get(name, [int(trace.facts(layer).window > 0) for layer in trace.layers]))
 
 
+    def test_positions_of_keys_that_stand_for_several_tokens_are_not_the_tokens(self):
+        """The last that was heard counted, and ended in an IndexError."""
+        model, path = families.make("deepseek_v4", num_hidden_layers=3), self.folder / "compressed.h5"
+        with torch.no_grad(), headscope.record(model, path):
+            model(torch.arange(3, 15)[None])
+        with self.assertRefused(headscope.BadInputError, "deepseek_v4", "layer 0", "more than its tokens"), torch.no_grad():
+            with headscope.record(model, self.folder / "compressed-long.h5"):
+                model(torch.arange(160)[None] % 90 + 3)
+
     def test_gates_and_places_of_norms_are_seen_and_not_known_by_name(self):
         nameless = {name: dataclasses.replace(family, output_gate=0, norm_after_rope=False) for name, family in layer_facts.FAMILIES.items()}
         for name, field, wanted in (("qwen3_next", "output_gate", [2]), ("llama4_text", "norm", [3, 1]), ("hunyuan_v1_dense", "norm", [3, 3]), ("qwen3", "norm", [2, 2]), ("olmo2", "norm", [4, 4])):
