@@ -141,10 +141,13 @@ class Look:
         calls = [call for call in causal or calls if call.layer is not None and call not in crossing]
         if not calls:
             raise BadInputError(f"{name}: its attentions have no layer_idx, so its layers cannot be told apart; use a family of language models")
-        by_layer = {}
+        by_layer, of_module = {}, {}
         for call in calls:
-            if by_layer.setdefault(call.layer, call).module is not call.module:
-                raise BadInputError(f"{name}: layer {call.layer} has two attentions, and a trace holds one for each layer; record another model")
+            if (other := by_layer.setdefault(call.layer, call)) is not call:
+                several = "calls its attention twice" if other.module is call.module else "has two attentions"
+                raise BadInputError(f"{name}: layer {call.layer} {several}, and a trace holds one for each layer; record another model")
+            if (other := of_module.setdefault(id(call.module), call)) is not call:
+                raise BadInputError(f"{name}: layers {other.layer} and {call.layer} are one module, so they cannot be told apart; record another model")
         chosen = chosen_of(self._choice.layers, sorted(by_layer), "layer")
         in_order = list(by_layer.values())
         all_facts = {call.layer: layer_facts.facts_of(model, call, in_order[:i], self._rotary, seen) for i, call in enumerate(in_order)}

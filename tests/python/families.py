@@ -93,6 +93,7 @@ FAMILIES = {
 }
 # That single tests look at.
 OTHERS = {
+    "diffllama": ("diffllama", {}),
     "deepseek_v4": ("deepseek_v4", EXPERTS | dict(head_dim=16, qk_rope_head_dim=4, q_lora_rank=16, o_lora_rank=16, o_groups=2, sliding_window=8)),
 }
 

@@ -46,6 +46,18 @@ class Refusals(RecordingCase):
         model = transformers.BloomForCausalLM(transformers.BloomConfig(vocab_size=97, hidden_size=32, n_layer=2, n_head=4)).eval()
         self.refused(model, headscope.BadInputError, "bloom")
 
+    def test_several_attentions_of_a_layer(self):
+        """The second one was said to lack disk space."""
+        self.refused(families.make("diffllama"), headscope.BadInputError, "diffllama", "layer 0 calls its attention twice")
+        self.assertFalse(self.path.exists())
+
+    def test_layers_that_are_one_module(self):
+        """They were said to be compiled, or skipped."""
+        sizes = dict(vocab_size=97, embedding_size=16, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48)
+        model = transformers.AlbertModel(transformers.AlbertConfig(**sizes)).eval()
+        self.refused(model, headscope.BadInputError, "albert", "layers 0 and 1 are one module")
+        self.assertFalse(self.path.exists())
+
     def test_mask_of_its_own(self):
         model = families.make("llama")
         mask = torch.ones(NUM_TOKENS, NUM_TOKENS, dtype=torch.bool).tril()
