@@ -32,6 +32,7 @@ from headscope.target import Target
 from headscope.token_text import TokenText
 
 _numbers = itertools.count()
+_EMBEDDED = "inputs_embeds, without token ids"  # the source of a prompt whose ids, all 0, say nothing
 
 
 def record(
@@ -370,18 +371,20 @@ class Recording:
                 stream.prompt_tokens = first + count  # the prompt goes on
             stream.rows = self._rows.keep(first, first + count, stream.prompt_tokens)
             if stream.writer is None:
-                self._open(stream, count)
-            texts = [self._text[int(token)] for token in fed_ids]
+                self._open(stream, count, ids is None)
+            texts = [b"" if ids is None else self._text[int(token)] for token in fed_ids]
             roles = None if self._look.roles is None else np.array([self._look.roles.get(int(token), 0) for token in fed_ids], np.int8)
             stream.announced = False
             stream.announcement = (fed_ids, phase.astype(np.int8), stream.step, texts, roles)
             stream.step += 1
             stream.ids = np.concatenate([stream.ids, fed_ids])
 
-    def _open(self, stream, count):
+    def _open(self, stream, count, embedded):
         tokens = self._max_tokens or max(self._prompt_tokens or 0, count)
         rows = self._rows.expected(stream.prompt_tokens, max(0, tokens - stream.prompt_tokens)) if self._rows.kind != "all" else tokens
         path, files, described = stream.target.writing_path, self._files, self._look.layout
+        if embedded:
+            described = dataclasses.replace(described, prompt_source=described.prompt_source or _EMBEDDED)
         stream.writer = LateWriter(
             functools.partial(model_files.hashes, self._model), lambda hashes: new_writer(path, dataclasses.replace(described, **hashes), files, tokens, rows)
         )

@@ -2,6 +2,7 @@
 """What recording is promised to be: however the tokens come (whole, in chunks, generated with any cache, in a batch), the trace is the same one, with what was
 chosen of it."""
 import unittest
+import unittest.mock
 
 import cases
 import families
@@ -119,8 +120,13 @@ class Ways(RecordingCase):
     def test_embeddings_instead_of_ids(self):
         model = families.make("llama")
         embedded = model.get_input_embeddings()(IDS).detach()
-        with torch.no_grad(), headscope.record(model, self.path):
+        words = unittest.mock.Mock(convert_ids_to_tokens=lambda token: f"word{token}", spec=["convert_ids_to_tokens"])
+        with torch.no_grad(), headscope.record(model, self.path, tokenizer=words):
             model(inputs_embeds=embedded)
+        with h5py.File(self.path) as file:
+            self.assertEqual(bytes(file["tokens"].attrs["prompt_source"]), b"inputs_embeds, without token ids")
+        with headscope.open(self.path) as trace:  # not the text of id 0
+            self.assertEqual(set(trace.texts), {b""})
         wanted = self.whole(model)
         wanted["tokens"] = np.zeros(NUM_TOKENS, np.int32)
         self.assertSame(self.path, wanted)
