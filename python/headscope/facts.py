@@ -9,6 +9,7 @@ from headscope import layout as trace_layout
 from headscope import own_order
 from headscope.errors import BadInputError
 from headscope.layout import LayerFacts
+from headscope.observed import QUERY_NORMS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,7 +153,10 @@ def facts_of(model, call, earlier, rotary, seen):
     if facts.bidirectional and (facts.window or facts.chunk):
         raise BadInputError(f"{name_of(model)}: layer {call.layer}: its window reaches to both sides, which a trace cannot hold; record a model without windows")
     facts.kv_layer = _kv_layer(call, earlier)
-    _set_rope(facts, config, call, kind, rotary)
+    turned = None
+    if rotary is not None and call.query is not None and call.num_queries > 1:
+        turned = seen.turned(call.module, call.query.detach())
+    _set_rope(facts, config, call, rotary, turned)
     facts.norm = _norm(config, call, facts, seen)
     gate = seen.output_gate(call.module, call.output)
     facts.output_gate = gate if gate is not None else family_of(config).output_gate
@@ -168,7 +172,7 @@ def _norm(config, call, facts, seen):
     if facts.rope_convention and call.num_queries > 1:
         observed = seen.norm_follows_turn(module, call.query)
         after = after if observed is None else observed
-    norm = next((getattr(module, name) for name in ("q_norm", "q_layernorm", "query_layernorm", "qk_norm") if getattr(module, name, None) is not None), None)
+    norm = next((getattr(module, name) for name in QUERY_NORMS if getattr(module, name, None) is not None), None)
     if norm is None:
         return 1
     weight = getattr(norm, "weight", None)
@@ -182,8 +186,13 @@ def _kv_layer(call, earlier):
     return same[0] if same else -1
 
 
-def _turns(config, call, rotary):
-    if rotary is None or getattr(call.module, "use_rope", True) in (False, 0):
+def _turns(config, call, rotary, turned):
+    """turned: what the pass showed (Observer.turned), which counts more than names do."""
+    if rotary is None:
+        return False
+    if turned is not None:
+        return bool(turned.any())
+    if getattr(call.module, "use_rope", True) in (False, 0):
         return False
     pattern = getattr(config, "layer_types", None) or []
     if family_of(config).rope_on_windows_only and any("sliding" in kind for kind in pattern):
@@ -199,16 +208,25 @@ def _interleaved(config, call):
     return rotate_half(torch.arange(4.0)).tolist()[0] == -1.0
 
 
-def _set_rope(facts, config, call, kind, rotary):
-    if not _turns(config, call, rotary):
+def _rope_parameters(config, call, kind):
+    """The configuration's for a layer, whatever it has one set of them for: the model, a kind of layers, or each layer."""
+    rope = getattr(config, "rope_parameters", None) or {}
+    if kind in rope:
+        rope = rope[kind] if isinstance(rope[kind], dict) else {}
+    theta = rope.get("rope_theta", getattr(config, "rope_theta", 0.0))
+    of_layers = getattr(config, "layer_rope_theta", None)
+    if of_layers and call.layer < len(of_layers) and of_layers[call.layer]:
+        theta = of_layers[call.layer]
+    return rope, float(theta) if isinstance(theta, (int, float)) else 0.0
+
+
+def _set_rope(facts, config, call, rotary, turned):
+    if not _turns(config, call, rotary, turned):
         facts.rope_convention = 0
         return
     facts.rope_convention = 2 if call.pairs_apart or _interleaved(config, call) else 1
-    rope = getattr(config, "rope_parameters", None) or {}
-    if kind in rope and isinstance(rope[kind], dict):
-        rope = rope[kind]
-    theta = rope.get("rope_theta", getattr(config, "rope_theta", 0.0))
-    facts.rope_theta = float(theta) if isinstance(theta, (int, float)) else 0.0
+    kind = getattr(call.module, "rope_layer_type", layer_type(config, call.layer))
+    rope, facts.rope_theta = _rope_parameters(config, call, kind)
     scaling = getattr(rotary, f"{kind}_attention_scaling", getattr(rotary, "attention_scaling", 1.0))
     facts.rope_attention_factor = float(scaling) if isinstance(scaling, (int, float)) else 1.0
     if (nope := getattr(call.module, "qk_nope_head_dim", None)) is not None:  # MLA: the last components turn
@@ -219,3 +237,5 @@ def _set_rope(facts, config, call, kind, rotary):
     partial = rope.get("partial_rotary_factor", getattr(config, "partial_rotary_factor", 1.0)) or 1.0
     turning = int(call.head_dim * partial)
     facts.rope_dims = 0 if turning >= call.head_dim else turning
+    if facts.rope_dims and turned is not None and not turned[: call.head_dim - turning].any():  # the last ones turn
+        facts.rope_first_dim = call.head_dim - turning

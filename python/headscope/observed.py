@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a layer's modules do around its attention, seen in one pass: whether its output is gated before it is projected, and whether q's norm follows the turn by position.
+"""What a layer's modules do around its attention, seen in one pass: whether its output is gated before it is projected, which of q's components are turned by
+position, and whether its norm follows that.
 
 Families' names would tell it only of those that somebody has looked at.
 """
 import torch
 
 _OUTPUT_PROJECTIONS = ("o_proj", "out_proj", "dense", "c_proj", "wo", "Wo")
-_QUERY_NORMS = ("q_norm", "q_layernorm", "query_layernorm", "qk_norm")
+_QUERY_PROJECTIONS = ("q_proj", "q_b_proj", "query", "wq")
+QUERY_NORMS = ("q_norm", "q_layernorm", "query_layernorm", "qk_norm", "q_b_norm")
 _NO_GATE, _EACH_HEAD, _EACH_COMPONENT = 0, 1, 2
 
 
@@ -14,21 +16,29 @@ class Observer:
     """Listens to the modules of a model while it runs its first tokens."""
 
     def __init__(self, model):
-        self._projected, self._normed, self._handles = {}, {}, []
+        self._projected, self._normed, self._to_norm, self._queries, self._handles = {}, {}, {}, {}, []
         for module in model.modules():
             for name, child in module.named_children():
                 if name in _OUTPUT_PROJECTIONS:
                     self._handles.append(child.register_forward_pre_hook(torch.compiler.disable(lambda _, given, key=id(module): self._on_projection(key, given))))
-                elif name in _QUERY_NORMS:
-                    self._handles.append(child.register_forward_hook(torch.compiler.disable(lambda _, given, made, key=id(module): self._on_norm(key, made))))
+                elif name in QUERY_NORMS:
+                    self._handles.append(child.register_forward_hook(torch.compiler.disable(lambda _, given, made, key=id(module): self._on_norm(key, given, made))))
+                elif name in _QUERY_PROJECTIONS:
+                    self._handles.append(child.register_forward_hook(torch.compiler.disable(lambda _, given, made, key=id(module): self._on_query(key, made))))
 
     def _on_projection(self, key, given):
         if given and torch.is_tensor(given[0]):
             self._projected[key] = given[0].detach()
 
-    def _on_norm(self, key, made):
+    def _on_norm(self, key, given, made):
+        if torch.is_tensor(made) and key not in self._normed:  # the first is q's where one module norms q and k
+            self._normed[key] = made.detach().clone()  # what comes behind may turn it in its place
+            if given and torch.is_tensor(given[0]):
+                self._to_norm[key] = given[0].detach().clone()
+
+    def _on_query(self, key, made):
         if torch.is_tensor(made):
-            self._normed.setdefault(key, made.detach())  # the first is q's where one module norms q and k
+            self._queries[key] = made.detach().clone()
 
     def stop(self):
         for handle in self._handles:
@@ -57,17 +67,59 @@ class Observer:
             return _NO_GATE
         return _EACH_HEAD if _constant(factor / heads, exact) else _EACH_COMPONENT
 
+    def turned(self, module, query):
+        """Which of q's components are turned by position, as far as it shows, bool [head_dim]; None where it does not show whether any is.
+
+        query: [batch, heads, rows, head_dim], whose first row's turn is none. A turn by the least frequencies is lost in rounding.
+        """
+        made, normed = self._queries.get(id(module)), self._normed.get(id(module))
+        if normed is None:
+            return _turn_between(made, query)
+        found = _turn_between(normed, query)
+        if found is not None and not found.any():  # unless the norm gets what is turned
+            given = self._to_norm.get(id(module))
+            found = next((_turn_between(made, one) for one in _as_queries(given, query)), None)
+        return found
+
     def norm_follows_turn(self, module, query):
         """Whether the norm's output is what attention gets; None where there is no such norm, or it was not called.
 
-        query: [batch, heads, rows, head_dim], of a layer that turns, of which the first row is not turned.
+        query: of a layer that turns; as turned.
         """
-        normed = self._normed.get(id(module))
-        if normed is None or normed.numel() != query.numel():
-            return None
-        query = query.detach()
-        normed = normed.reshape(query.shape) if normed.shape == query.shape else normed.reshape(query.transpose(1, 2).shape).transpose(1, 2)
-        return torch.equal(normed[:, :, 1:].to(query.device, query.dtype), query[:, :, 1:])
+        forms = _as_queries(self._normed.get(id(module)), query)
+        return any(torch.equal(form[:, :, 1:], query[:, :, 1:]) for form in forms) if forms else None
+
+
+def _as_queries(values, query):
+    """What may be meant by values as [batch, heads, rows, head_dim], in the type of `query`: with as many rows as heads it does not show which axis is which."""
+    if values is None or values.numel() != query.numel():
+        return []
+    by_rows = query.transpose(1, 2).shape
+    forms = [values.reshape(by_rows).transpose(1, 2)] if values.ndim < 4 or values.shape == by_rows else []
+    if values.shape == query.shape:
+        forms.append(values)
+    return [form.to(query.device, query.dtype) for form in forms] or [values.reshape(by_rows).transpose(1, 2).to(query.device, query.dtype)]
+
+
+def _turn_between(before, after):
+    """Components of `after` [batch, heads, rows, head_dim] that are turned against `before` in any row but the first; None where that one differs, too.
+
+    A factor for each row, as some layers have in place of a turn, is none.
+    """
+    for form in _as_queries(before, after):
+        if _proportional(form, after):
+            return torch.zeros(after.shape[-1], dtype=torch.bool)
+        if torch.equal(form[:, :, :1], after[:, :, :1]):
+            return (form != after)[:, :, 1:].flatten(0, 2).any(0).cpu()
+    return None
+
+
+def _proportional(one, other):
+    """Whether each vector of `other` is the one of `one` times a number."""
+    exact = 1e-5 if other.dtype == torch.float32 else 1e-2
+    one, other = one.double(), other.double()
+    factor = (one * other).sum(-1, keepdim=True) / (one * one).sum(-1, keepdim=True).clamp_min(1e-300)
+    return bool(((other - factor * one).abs().amax(-1) <= exact * other.abs().amax(-1)).all())
 
 
 def _constant(ratio, exact):

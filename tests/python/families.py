@@ -93,6 +93,9 @@ FAMILIES = {
 }
 # That single tests look at.
 OTHERS = {
+    "beam": ("beam", EXPERTS | dict(sliding_window=6, layer_types=SLIDING)),
+    "flint": ("flint", EXPERTS | dict(sliding_window=6, layer_types=SLIDING)),
+    "granite_swa": ("granite_swa", dict(layer_rope_theta=[5e5, 0])),
     "diffllama": ("diffllama", {}),
     "deepseek_v4": ("deepseek_v4", EXPERTS | dict(head_dim=16, qk_rope_head_dim=4, q_lora_rank=16, o_lora_rank=16, o_groups=2, sliding_window=8)),
 }

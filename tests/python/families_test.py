@@ -162,6 +162,35 @@ class Facts(cases.FolderCase):
                     self.assertEqual(cases_kinds(path), {"qwen3_next": [3, 0], "qwen3_5_text": [3, 0], "llama4_text": [2, 0]}.get(name, [int(trace.facts(layer).window > 0) for layer in trace.layers]))
 
 
+    def test_what_turns_is_seen_and_not_known_by_name(self):
+        """Layers without RoPE were said to have it, and components that stand still to turn."""
+        wanted = {
+            "beam": dict(rope_convention=[1, 0], rope_theta=[1e4, 0], norm=[2, 2]),
+            "cohere2": dict(rope_convention=[2, 0]),
+            "deepseek_v4": dict(rope_convention=[2, 2], rope_first_dim=[12, 12], rope_dims=[4, 4], rope_theta=[1e4, 1.6e5], norm=[2, 2]),
+            "exaone4": dict(rope_convention=[1, 0]),
+            "flint": dict(rope_convention=[1, 0], norm=[2, 2]),
+            "granite_swa": dict(rope_convention=[1, 0], rope_theta=[5e5, 0]),
+            "hunyuan_v1_dense": dict(rope_convention=[1, 1], norm=[3, 3]),
+            "smollm3": dict(rope_convention=[1, 0]),
+        }
+        with unittest.mock.patch.object(layer_facts, "FAMILIES", {"cohere2": layer_facts.Family(interleaved=True)}):
+            for name, fields in wanted.items():
+                more = dict(layer_types=["sliding_attention", "heavily_compressed_attention"]) if name == "deepseek_v4" else {}
+                with self.subTest(name):
+                    for field, values in fields.items():
+                        self.assertEqual(self.recorded_facts(families.make(name, **more), f"{name}-turned", field), values, field)
+
+    def test_vectors_before_rope_of_a_layer_without(self):
+        """They were those before the norm, since it was taken for one behind RoPE."""
+        for name in ("flint", "granite_swa"):
+            model, path = families.make(name), self.folder / f"{name}-before.h5"
+            with torch.no_grad(), headscope.record(model, path, points="pre-rope"):
+                model(torch.arange(3, 15)[None])
+            with headscope.open(path) as trace:
+                np.testing.assert_array_equal(trace.tensor("q_pre_rope", 1, 2)[:], trace.q(1, 2)[:])
+                self.assertGreater(np.abs(trace.tensor("q_pre_rope", 0, 2)[:] - trace.q(0, 2)[:]).max(), 0.01)
+
     def test_positions_of_keys_that_stand_for_several_tokens_are_not_the_tokens(self):
         """The last that was heard counted, and ended in an IndexError."""
         model, path = families.make("deepseek_v4", num_hidden_layers=3), self.folder / "compressed.h5"
