@@ -75,6 +75,19 @@ class _Pass:
         return self.past + self.fed
 
 
+@dataclasses.dataclass
+class _Generation:
+    """A call of the model's generate(): what it hands on to the model only in another form, or in pieces."""
+
+    ids: torch.Tensor | None  # [sequences, tokens] of a decoder's prompts
+    mask: torch.Tensor | None  # [sequences, tokens]
+
+    @classmethod
+    def of(cls, arguments, options):
+        ids = arguments[0] if arguments else next((options[name] for name in ("inputs", "input_ids") if options.get(name) is not None), None)
+        return cls(*(one if torch.is_tensor(one) and one.ndim == 2 else None for one in (ids, options.get("attention_mask"))))
+
+
 class _Stream:
     """The trace of one sequence of the batch."""
 
@@ -84,6 +97,8 @@ class _Stream:
         self.ids = np.zeros(0, np.int64)
         self.step = 0
         self.prompt_tokens = 0
+        self.generation = None  # that made the prompt's length known
+        self.shift = 0  # from its tokens' numbers to their positions
         self.layer_rows = {}  # recorded so far, of every layer
         # Of the pass that runs:
         self.announcement, self.announced = None, False
@@ -116,7 +131,7 @@ class Recording:
         self._positions = None
         self._chosen = {}  # what an indexer said in this pass, by layer
         self._failed = None
-        self._generating = 0  # calls of generate() that run
+        self._generation = None  # the innermost call of generate() that runs
         self._process = None  # that records; None: not entered yet
 
     def __enter__(self):
@@ -196,11 +211,11 @@ class Recording:
 
         @functools.wraps(generate)
         def watched(*arguments, **options):
-            self._generating += 1
+            before, self._generation = self._generation, _Generation.of(arguments, options)
             try:
                 return generate(*arguments, **options)
             finally:
-                self._generating -= 1
+                self._generation = before
 
         self._model.generate = self._watched = watched
 
@@ -338,19 +353,25 @@ class Recording:
 
         Where the path has room for several prompts, a longer one that begins alike may as well be the next: then it is generate() that decides.
         """
-        if ids is None or batch != len(self._streams) or ("{prompt}" in self._path and not self._generating):
+        if ids is None or batch != len(self._streams) or ("{prompt}" in self._path and self._generation is None):
             return False
         return all(fed > stream.pad + len(stream.ids) and np.array_equal(ids[b, stream.pad : stream.pad + len(stream.ids)], stream.ids) for b, stream in enumerate(self._streams))
 
     def _begin_prompts(self, given, ids, batch, fed):
+        generation = None if self._model.config.is_encoder_decoder else self._generation
         mask = given.get("decoder_attention_mask" if self._model.config.is_encoder_decoder else "attention_mask")
+        if generation is not None and generation.mask is not None and mask is not None and not (torch.is_tensor(mask) and mask.ndim == 2):
+            mask = generation.mask[:, :fed]  # a static cache's is made of it
         for b, stream in enumerate(self._streams):
-            if mask is not None and torch.is_tensor(mask) and mask.ndim == 2:
-                shown = np.flatnonzero(mask[b].detach().cpu().numpy())
+            if torch.is_tensor(mask) and mask.ndim == 2:
+                shown = np.flatnonzero(mask[b * len(mask) // batch].detach().cpu().numpy())
                 if len(shown) == 0 or shown[-1] - shown[0] + 1 != len(shown):
                     raise UsageError("attention_mask: it hides tokens in the middle of a sequence; pad on one side alone")
                 stream.pad, stream.right = int(shown[0]), fed - 1 - int(shown[-1])
-            stream.prompt_tokens = self._prompt_tokens or fed - stream.pad - stream.right
+            width = fed
+            if generation is not None and generation.ids is not None and generation.ids.shape[1] >= fed:
+                stream.generation, width = generation, generation.ids.shape[1]
+            stream.prompt_tokens = self._prompt_tokens or width - stream.pad - stream.right
 
     def _announce(self, ids):
         """The pass's tokens and rows, for every sequence."""
@@ -363,19 +384,17 @@ class Recording:
             count = now.total - now.new - (stream.pad if now.new == 0 else 0) - right
             stream.tokens = range(first, first + count)
             fed_ids = np.zeros(count, np.int64) if ids is None else ids[b, now.new - now.past + (stream.pad if now.new == 0 else 0) :][:count]
-            if self._rows.needs_prompt_length() and self._prompt_tokens is None and now.new and count > 1:
+            known = self._prompt_tokens is not None or (stream.generation is not None and stream.generation is self._generation)
+            if self._rows.needs_prompt_length() and not known and now.new and count > 1:
                 raise UsageError(f"rows {self._rows.text}: the prompt comes in several passes, so its end is not known; give prompt_tokens")
-            known = self._prompt_tokens is not None
             phase = np.arange(first, first + count) >= stream.prompt_tokens if known else np.full(count, now.new > 0 and count == 1)
             if not known and now.new and count > 1:
                 stream.prompt_tokens = first + count  # the prompt goes on
             stream.rows = self._rows.keep(first, first + count, stream.prompt_tokens)
-            if stream.writer is None:
-                self._open(stream, count, ids is None)
             texts = [b"" if ids is None else self._text[int(token)] for token in fed_ids]
             roles = None if self._look.roles is None else np.array([self._look.roles.get(int(token), 0) for token in fed_ids], np.int8)
             stream.announced = False
-            stream.announcement = (fed_ids, phase.astype(np.int8), stream.step, texts, roles)
+            stream.announcement = (fed_ids, phase.astype(np.int8), stream.step, texts, roles, ids is None)
             stream.step += 1
             stream.ids = np.concatenate([stream.ids, fed_ids])
 
@@ -383,6 +402,8 @@ class Recording:
         tokens = self._max_tokens or max(self._prompt_tokens or 0, count)
         rows = self._rows.expected(stream.prompt_tokens, max(0, tokens - stream.prompt_tokens)) if self._rows.kind != "all" else tokens
         path, files, described = stream.target.writing_path, self._files, self._look.layout
+        if stream.shift:
+            described = dataclasses.replace(described, position_axes=1)
         if embedded:
             described = dataclasses.replace(described, prompt_source=described.prompt_source or _EMBEDDED)
         stream.writer = LateWriter(
@@ -393,8 +414,10 @@ class Recording:
     def _write_announcement(self, b, stream):
         """Once a pass, at its first recorded attention, when the positions are known."""
         stream.announced = True
-        ids, phase, step, texts, roles = stream.announcement
+        ids, phase, step, texts, roles, embedded = stream.announcement
         positions = self._positions_of(b, stream)
+        if stream.writer is None:
+            self._open(stream, len(ids), embedded)
         writer, rows = stream.writer, stream.rows
         self._pump.call(lambda: writer.append_tokens(ids, phase, step, texts, positions, roles))
         self._pump.call(lambda: writer.append_rows(rows))
@@ -407,9 +430,11 @@ class Recording:
         if positions.ndim == 3:
             return positions[-3:, b if positions.shape[1] > 1 else 0][:, columns].T
         found = positions[b if positions.shape[0] > 1 else 0][columns]
-        if not np.array_equal(found, np.arange(stream.tokens.start, stream.tokens.stop)):
-            raise UsageError("position_ids: they do not count the tokens from 0 on; leave them to the model, or give an attention_mask with its padding")
-        return None
+        if now.new == 0 and len(found):
+            stream.shift = int(found[0])  # padding that the model counts, or a family that begins at another number
+        if not np.array_equal(found, np.arange(stream.tokens.start, stream.tokens.stop) + stream.shift):
+            raise UsageError("position_ids: they do not count the tokens one by one; leave them to the model, or give (attention_mask.cumsum(1) - 1).clamp(0) where it has padding")
+        return found[:, None] if stream.shift else None
 
     @torch.compiler.disable
     def _end_pass(self, model, arguments, output):

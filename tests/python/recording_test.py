@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What recording is promised to be: however the tokens come (whole, in chunks, generated with any cache, in a batch), the trace is the same one, with what was
 chosen of it."""
+import subprocess
 import unittest
 import unittest.mock
 
@@ -105,6 +106,58 @@ class Ways(RecordingCase):
             output = model.generate(ids, attention_mask=mask, max_new_tokens=9, do_sample=False, pad_token_id=0, eos_token_id=None)
         for b, pad in enumerate((4, 0)):
             self.assertSame(recording.paths[b], self.whole(model, output[b : b + 1, pad:-1]), 2e-5)
+
+    def padded(self):
+        ids, mask = torch.zeros(2, 12, dtype=torch.int64), torch.ones(2, 12, dtype=torch.int64)
+        ids[0, 4:], ids[1], mask[0, :4] = IDS[0, :8], IDS[0, 8:20], 0
+        return ids, mask, str(self.folder / f"{self.id()}-{{prompt}}.h5")
+
+    def test_padding_that_the_model_counts(self):
+        """A tokenizer's batch as it is: without position_ids the first token of a padded prompt is at the place behind its padding, which was refused."""
+        ids, mask, name = self.padded()
+        for family, first in (("llama", 4), ("gpt2", None)):  # whose learned positions nobody hears of
+            model = families.make(family, "sdpa")
+            with torch.no_grad(), headscope.record(model, name, overwrite=True) as recording:
+                cache = model(ids[:, :9], attention_mask=mask[:, :9], use_cache=True).past_key_values
+                model(ids[:, 9:], attention_mask=mask, past_key_values=cache)
+            if first is None:
+                continue
+            wanted = self.whole(model, ids[1:])
+            self.assertSame(recording.paths[1], wanted, 2e-5)
+            whole = self.folder / f"{self.id()}-alone.h5"
+            with torch.no_grad(), headscope.record(model, whole, overwrite=True):
+                model(ids[:1, 4:], position_ids=torch.arange(4, 12)[None])
+            self.assertSame(recording.paths[0], values(whole), 2e-5)
+            with headscope.open(recording.paths[0]) as trace, headscope.open(self.whole_path(model, ids[:1, 4:])) as plain:
+                np.testing.assert_array_equal(trace.positions, np.arange(4, 12)[:, None])
+                for layer, head in ((0, 1), (1, 3)):
+                    np.testing.assert_allclose(trace.scores(layer, head), plain.scores(layer, head), atol=2e-5)
+                self.assertGreater(np.abs(trace.k(0, 0)[:] - plain.k(0, 0)[:]).max(), 0.1)
+            for words in (["info", recording.paths[0]], ["analyze", recording.paths[0], "--quiet"]):
+                done = subprocess.run([cases.HEADSCOPE, *words], capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, 0, done.stderr)
+
+    def whole_path(self, model, ids):
+        self.whole(model, ids)
+        return self.folder / f"{self.id()}-whole.h5"
+
+    def test_padded_batch_with_a_static_cache(self):
+        """generate() makes the mask of all columns itself there, in which padding was not found."""
+        ids, mask, name = self.padded()
+        for family in ("llama", "gemma3_text"):
+            model = families.make(family, "sdpa")
+            with torch.no_grad(), headscope.record(model, name, overwrite=True) as recording:
+                output = model.generate(ids, attention_mask=mask, max_new_tokens=5, do_sample=False, pad_token_id=0, eos_token_id=None, cache_implementation="static")
+            for b, pad in enumerate((4, 0)):
+                self.assertSame(recording.paths[b], self.whole(model, output[b : b + 1, pad:-1]), 5e-5)
+
+    def test_generation_tells_the_prompts_length(self):
+        model = families.make("llama", "sdpa")
+        with torch.no_grad(), headscope.record(model, self.path, rows="last:3"):
+            model.generate(IDS[:, :20], max_new_tokens=3, do_sample=False, pad_token_id=0, eos_token_id=None, prefill_chunk_size=8)
+        with headscope.open(self.path) as trace:
+            self.assertEqual(list(trace.rows), [17, 18, 19, 20, 21])
+            self.assertEqual(list(trace.phases), [0] * 20 + [1] * 2)
 
     def test_training_step(self):
         model = families.make("llama", "sdpa").train()
