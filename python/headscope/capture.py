@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """python -m headscope.capture MODEL (--text S | --prompt FILE | --tokens N,.. | --chat FILE.json) -o OUT.h5: what `headscope capture` does, for any model that transformers knows."""
 import argparse
+import codecs
 import json
 import pathlib
 import sys
@@ -16,7 +17,7 @@ def _options():
     parser.add_argument("model", metavar="MODEL", help="a checkpoint's folder, or a name that transformers' from_pretrained takes")
     prompt = parser.add_mutually_exclusive_group(required=True)
     prompt.add_argument("--text", metavar="S", help="the prompt itself")
-    prompt.add_argument("--prompt", metavar="FILE", help="the prompt, from a UTF-8 file")
+    prompt.add_argument("--prompt", metavar="FILE", help="the prompt, from a UTF-8 file, whose byte order mark is no part of it")
     prompt.add_argument("--tokens", metavar="1,2,3", help="the prompt as token ids, used as given; a model without a tokenizer gives a trace without texts")
     prompt.add_argument("--chat", metavar="FILE.json", help="a conversation, [{\"role\": .., \"content\": ..}, ..], which the model's own chat template turns into the prompt")
     parser.add_argument("-o", "--output", metavar="OUT.h5", required=True, help="the trace to write")
@@ -24,6 +25,7 @@ def _options():
     parser.add_argument("--files", type=int, default=1, metavar="N", help="files that hold the trace, each some of the layers: OUT-00001-of-0000N.h5 and so on, any one of which opens the whole (1)")
     parser.add_argument("--layers", help="layers to record, such as 0-3,7 (all)")
     parser.add_argument("--heads", help="query heads to record, of every layer (all)")
+    parser.add_argument("--kv-heads", help="in place of --heads: KV heads, with all query heads of each")
     parser.add_argument("--rows", default="all", help="query rows to record: all, last:N, every:N, random:N, random:N:SEED, or ranges A:B,C:D of rows A to B-1 (all)")
     parser.add_argument("--record", help=f"beside q, k, v and lse: {', '.join(POINTS)}; several with commas between them")
     parser.add_argument("--decode", type=int, default=0, metavar="N", help="tokens to generate and record after the prompt (0)")
@@ -36,6 +38,15 @@ def _options():
     return parser
 
 
+def _refuse_utf_16(path, stored):
+    """Latin letters in UTF-16 are UTF-8 with a NUL beside each, and its mark is no UTF-8, which hides what it is."""
+    marked = stored.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    if marked or b"\0" in stored:
+        found = "begins with the byte order mark of UTF-16" if marked else f"has a NUL at byte {stored.index(0)}, as UTF-16 has"
+        order = "" if marked else "LE" if stored.index(0) % 2 else "BE"
+        raise BadInputError(f"{path}: {found}; convert it, as iconv -f UTF-16{order} -t UTF-8 does")
+
+
 def _prompt(options):
     """The text and where it came from."""
     if options.text is not None:
@@ -43,7 +54,9 @@ def _prompt(options):
     else:
         where = f"the prompt {options.prompt}"
         try:
-            text = pathlib.Path(options.prompt).read_bytes().decode()
+            stored = pathlib.Path(options.prompt).read_bytes()
+            _refuse_utf_16(options.prompt, stored)
+            text = stored.removeprefix(codecs.BOM_UTF8).decode()
         except OSError as error:
             raise UsageError(f"prompt {options.prompt}: {error.strerror}; name a file that can be read") from None
         except UnicodeDecodeError as error:
@@ -156,7 +169,7 @@ def capture(options):
             print(text, file=sys.stderr, flush=True)
 
     recording = recorder.record(
-        model, options.output, layers=options.layers, heads=options.heads, rows=options.rows, points=options.record, tokenizer=tokenizer, prompt_tokens=length,
+        model, options.output, layers=options.layers, heads=options.heads, kv_heads=options.kv_heads, rows=options.rows, points=options.record, tokenizer=tokenizer, prompt_tokens=length,
         max_tokens=length + options.decode, latent=options.latent, prompt_source=source, overwrite=options.force, files=options.files,
     )  # fmt: skip
     try:

@@ -25,7 +25,7 @@ _looking = threading.local()
 class Look:
     """What a recording knows of its model's layers, from the last look at them.
 
-    choice: what is recorded of them, as record takes it: layers and heads (numbers or None), rows, points, max_tokens, latent, prompt_source and task_answer.
+    choice: what is recorded of them, as record takes it: layers, heads and kv_heads (numbers or None), rows, points, max_tokens, latent, prompt_source and task_answer.
     """
 
     def __init__(self, model, **choice):
@@ -190,7 +190,10 @@ class Look:
         )  # fmt: skip
 
     def _choose_heads(self, facts):
-        facts.qo_heads = tuple(chosen_of(self._choice.heads, range(facts.num_qo_heads), "head"))
+        group, heads = facts.group_size(), self._choice.heads
+        if self._choice.kv_heads is not None:
+            heads = [head for kv_head in chosen_of(self._choice.kv_heads, range(facts.num_kv_heads), "KV head") for head in range(kv_head * group, (kv_head + 1) * group)]
+        facts.qo_heads = tuple(chosen_of(heads, range(facts.num_qo_heads), "head"))
         facts.kv_heads = tuple(sorted({head // facts.group_size() for head in facts.qo_heads}))
 
     def _crossing(self, calls):

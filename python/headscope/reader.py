@@ -394,7 +394,7 @@ class Trace:
         Where a row does not see a column it is 0; with `log` it is the score minus the row's log-sum-exp, and -inf there. Memory: the tile.
         """
         facts = self.facts(layer)
-        rows, columns = range(len(self.rows))[rows], range(self.num_tokens)[columns]
+        rows, columns = _part(rows, len(self.rows), "rows"), _part(columns, self.num_tokens, "columns")
         q = self.q(layer, head)[rows.start : rows.stop : rows.step]
         k = self.k(layer, head // facts.group_size())[columns.start : columns.stop : columns.step]
         scores = facts.softmax_scale * (q @ k.T)
@@ -432,6 +432,8 @@ class Trace:
         slot = self.cross_layers.index(layer) if layer in self.cross_layers else 0
         attributes = self._file["cross_attention"].attrs if self.cross_layers else {}
         group = int(attributes["num_qo_heads"][slot]) // int(attributes["num_kv_heads"][slot]) if self.cross_layers else 1
+        for part, what in ((rows, "rows"), (columns, "columns")):
+            _part(part, 0, what)
         q, k, lse = (self.cross_tensor(name, layer, one) for name, one in (("q", head), ("k", head // group), ("lse", head)))
         return np.exp(float(attributes["softmax_scale"][slot]) * (q[rows] @ k[columns].T) - lse[rows][:, None])
 
@@ -444,6 +446,14 @@ class Trace:
         if not methods:
             raise UsageError("compare: no method is given; `headscope methods` lists them")
         return program.results("compare", self.path, method=list(methods), heads=heads, **options)["results"]
+
+
+def _part(chosen, length, what):
+    """The numbers of a slice, as a range."""
+    if not isinstance(chosen, slice) or (chosen.step is not None and chosen.step < 1):
+        one = f", such as slice({chosen}, {chosen + 1}) for one of them" if isinstance(chosen, int) else ", such as slice(0, 64)"
+        raise UsageError(f"{what} {chosen!r}: must be a slice that rises; give it{one}")
+    return range(length)[chosen]
 
 
 class _First:

@@ -36,16 +36,18 @@ _EMBEDDED = "inputs_embeds, without token ids"  # the source of a prompt whose i
 
 
 def record(
-    model, path, *, layers=None, heads=None, rows="all", points=None, tokenizer=None, prompt_tokens=None, max_tokens=None, latent=False, prompt_source="", task_answer="",
+    model, path, *, layers=None, heads=None, kv_heads=None, rows="all", points=None, tokenizer=None, prompt_tokens=None, max_tokens=None, latent=False, prompt_source="", task_answer="",
     overwrite=False, files=1,
 ):
     """A context in which the forward passes of `model` are recorded into the trace `path`.
 
     layers, heads: numbers of the model, a sequence or a text such as "0-3,7"; None: all. heads are query heads, of every layer.
-    rows: query rows of the prompt to record: all, last:N or every:N. Those of decoded tokens are all recorded.
+    kv_heads: in place of heads: KV heads, with all query heads of each.
+    rows: query rows of the prompt to record: all, last:N, every:N, random:N, random:N:SEED, or ranges A:B,C:D of rows A to B-1. Those of decoded tokens are all
+        recorded.
     points: what else to record, a sequence or a text such as "pre-rope,cache": pre-rope, value-norms, hidden-norms, projection, cache, residual, head-outputs.
     tokenizer: gives the trace the tokens' texts.
-    prompt_tokens: length of the prompt; needed only where it comes in several passes and rows is last:N or random:N.
+    prompt_tokens: length of the prompt; needed only where it comes in several passes, not by generate(), and rows is last:N or random:N.
     max_tokens: how many tokens the prompt and what is decoded will have at most; it also sizes the file's chunks.
     latent: MLA alone: record the compressed keys (one KV head of kv_lora_rank + qk_rope_head_dim, whose first part is v) and the queries that meet them.
     overwrite: replace an existing trace, when the new one is complete.
@@ -56,7 +58,7 @@ def record(
 
     Raises UsageError, BadInputError, FailedError: one sentence that names what is wrong and the remedy.
     """
-    return Recording(model, path, layers, heads, rows, points, tokenizer, prompt_tokens, max_tokens, latent, prompt_source, task_answer, overwrite, files)
+    return Recording(model, path, layers, heads, rows, points, tokenizer, prompt_tokens, max_tokens, latent, prompt_source, task_answer, overwrite, files, kv_heads)
 
 
 @dataclasses.dataclass
@@ -109,17 +111,19 @@ class _Stream:
 class Recording:
     """See record. `paths`: the traces that are complete; `left`: what became of the others, a sentence's part each."""
 
-    def __init__(self, model, path, layers, heads, rows, points, tokenizer, prompt_tokens, max_tokens, latent, prompt_source, task_answer, overwrite, files=1):
+    def __init__(self, model, path, layers, heads, rows, points, tokenizer, prompt_tokens, max_tokens, latent, prompt_source, task_answer, overwrite, files=1, kv_heads=None):
         self._model, self._path, self._overwrite, self._files = model, given_as.path(path), overwrite, files
         trace_files.check_count(files)
-        layers, heads, self._rows = numbers(layers, "layers"), numbers(heads, "heads"), Rows(rows)
+        layers, heads, kv_heads, self._rows = numbers(layers, "layers"), numbers(heads, "heads"), numbers(kv_heads, "kv_heads"), Rows(rows)
+        if heads is not None and kv_heads is not None:
+            raise UsageError("heads, kv_heads: each says which heads are recorded; give one of them")
         self._text = TokenText(given_as.tokenizer(tokenizer))
         self._prompt_tokens, self._max_tokens = given_as.count(prompt_tokens, "prompt_tokens"), given_as.count(max_tokens, "max_tokens")
         points = points_of(points)
         if latent and points:
             raise UsageError(f"latent: it is recorded without other capture points; leave out {', '.join(points)}")
         self._look = Look(
-            model, layers=layers, heads=heads, rows=self._rows, points=points, max_tokens=self._max_tokens, latent=latent,
+            model, layers=layers, heads=heads, kv_heads=kv_heads, rows=self._rows, points=points, max_tokens=self._max_tokens, latent=latent,
             prompt_source=given_as.text(prompt_source, "prompt_source"), task_answer=given_as.text(task_answer, "task_answer"),
         )  # fmt: skip
         self.paths, self.left = [], []

@@ -23,9 +23,16 @@ def numbers(chosen, what):
             found += range(int(match[1]), int(match[2] or match[1]) + 1)
         return sorted(set(found))
     try:
-        return sorted({int(one) if isinstance(one, str) and one.isdecimal() else operator.index(one) for one in (chosen if np.iterable(chosen) else [chosen])})
+        return sorted({_number(one) for one in (chosen if np.iterable(chosen) else [chosen])})
     except TypeError:
         raise UsageError(f'{what} {chosen!r}: must be whole numbers, such as [0, 1, 7], or a text such as "0-1,7"') from None
+
+
+def _number(one):
+    """True and False are numbers to Python, and nobody means them as such: a mask of layers would be layers 0 and 1."""
+    if isinstance(one, (bool, np.bool_)):
+        raise TypeError
+    return int(one) if isinstance(one, str) and one.isdecimal() else operator.index(one)
 
 
 def chosen_of(wanted, available, what):

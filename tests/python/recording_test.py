@@ -245,6 +245,27 @@ class Choice(RecordingCase):
             with self.assertRefused(headscope.UsageError, "layer 0", "[1]"):
                 trace.facts(0)
 
+    def test_whole_groups(self):
+        model = families.make("llama")
+        with torch.no_grad(), headscope.record(model, self.path, kv_heads="1"):
+            model(IDS)
+        with headscope.open(self.path) as trace:
+            self.assertEqual((trace.facts(0).qo_heads, trace.facts(1).kv_heads), ((2, 3), (1,)))
+        with self.assertRefused(headscope.UsageError, "heads, kv_heads", "give one"):
+            headscope.record(model, self.path, heads=0, kv_heads=0)
+        with self.assertRefused(headscope.UsageError, "KV heads [2]", "choose from [0, 1]"), torch.no_grad(), headscope.record(model, self.path, kv_heads=2, overwrite=True):
+            model(IDS)
+
+    def test_parts_of_a_map_are_slices(self):
+        """A number ended in an AttributeError or an IndexError of Python's own."""
+        model = families.make("llama")
+        self.whole(model)
+        with headscope.open(self.folder / f"{self.id()}-whole.h5") as trace:
+            for given in (dict(rows=3), dict(rows=999), dict(columns=3), dict(rows=slice(9, 0, -1))):
+                with self.assertRefused(headscope.UsageError, next(iter(given)), "must be a slice"):
+                    trace.scores(0, 1, **given)
+            self.assertEqual(trace.scores(0, 1, rows=slice(3, 4)).shape, (1, NUM_TOKENS))
+
     def test_wrong_choices_are_refused_and_leave_no_file(self):
         model = families.make("llama")
         for options, words in (

@@ -243,6 +243,7 @@ class Refusals(RecordingCase):
         layers = "must be whole numbers, such as [0, 1, 7]"
         for words, options in (
             (("layers [0.5]", layers), dict(layers=[0.5])),
+            (("layers [True]", layers), dict(layers=[True])),
             (("layers ['0-1']", layers), dict(layers=["0-1"])),
             (("heads [1.5]", layers), dict(heads=[1.5])),
             (('rows "5"', "last:N"), dict(rows=5)),

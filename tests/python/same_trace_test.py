@@ -433,6 +433,9 @@ class CommandLine(cases.FolderCase):
         self.refused(2, MODEL, "--prompt", self.folder / "none.txt", "-o", output, words=("none.txt",))
         (self.folder / "latin.txt").write_bytes(b"caf\xe9")
         self.refused(3, MODEL, "--prompt", self.folder / "latin.txt", "-o", output, words=("UTF-8", "byte 3"))
+        for encoding, words in (("utf-16", ("byte order mark of UTF-16", "iconv -f UTF-16 ")), ("utf-16-le", ("NUL at byte 1", "iconv -f UTF-16LE ")), ("utf-16-be", ("NUL at byte 0", "UTF-16BE"))):
+            (self.folder / "wide.txt").write_bytes("Hello".encode(encoding))
+            self.refused(3, MODEL, "--prompt", self.folder / "wide.txt", "-o", output, words=words)
         self.refused(2, MODEL, "--text", "a", "-o", self.folder / "out.txt", words=("out.txt", ".h5"))
         self.refused(2, MODEL, "--text", "a", "-o", output, "--decode", "100000", words=("positions",))
         self.refused(2, MODEL, "--text", "a", "-o", output, "--layers", "10", words=("layer 10",))
@@ -480,6 +483,14 @@ class CommandLine(cases.FolderCase):
         for bad in ("", "1,", "a", "1,-2", "1.5", "4096"):
             self.refused(2, MODEL, "--tokens", bad, "-o", self.folder / "none.h5", words=("tokens",))
         self.refused(3, model, "--text", "a", "-o", self.folder / "none.h5", words=("transformers cannot load it",))
+
+    def test_byte_order_mark_is_no_part_of_a_prompt(self):
+        (self.folder / "marked.txt").write_bytes("Hello there.".encode("utf-8-sig"))
+        for name, given in (("marked", ("--prompt", self.folder / "marked.txt")), ("text", ("--text", "Hello there."))):
+            self.assertEqual(captured(MODEL, *given, "--kv-heads", "1", "-o", self.folder / f"{name}.h5", "--quiet")[0], 0)
+        with headscope.open(self.folder / "marked.h5") as one, headscope.open(self.folder / "text.h5") as other:
+            np.testing.assert_array_equal(one.tokens, other.tokens)
+            self.assertEqual(one.facts(0).kv_heads, (1,))
 
     def test_chunks_make_the_same_trace(self):
         paths = [self.folder / name for name in ("whole.h5", "chunks.h5")]
