@@ -5,6 +5,7 @@
 #include <charconv>
 #include <filesystem>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -67,6 +68,7 @@ void CheckTraceName(const std::string& path) {
 
 std::string CapturePointNames() {
   std::vector<std::string> names;
+  names.reserve(std::size(model::kCapturePoints));
   for (const model::CapturePointInfo& info : model::kCapturePoints) names.emplace_back(info.name);
   return Listed(names);
 }
