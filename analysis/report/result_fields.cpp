@@ -148,8 +148,9 @@ void VisitComparison(Result& result, Visit&& visit) {
 // The kvpress library's columns: which of its presses the run is, and the share of K and V that is let go of: as it was
 // asked for, or what a step does not read. Made of the others, and not read back.
 std::pair<std::string, double> PressOf(const MethodResult& result) {
-  // What a method reads beside K and V may be more than what it leaves out of them.
-  const double ratio = result.phase == kernels::Phase::kDecode ? std::max(0.0, 1 - 1 / result.bytes_allow)
+  // What a method reads beside K and V may be more than what it leaves out of them. What was not measured stays NaN,
+  // which a first argument of std::max does.
+  const double ratio = result.phase == kernels::Phase::kDecode ? std::max(1 - 1 / result.bytes_allow, 0.0)
                                                                : std::numeric_limits<double>::quiet_NaN();
   const kernels::NamedMethod method = kernels::FindMethod(result.method);
   const kernels::MethodSpec* const spec = method.spec();
