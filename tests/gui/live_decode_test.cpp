@@ -212,10 +212,10 @@ TEST_F(LiveDecodeTest, SlidingWindowIsTriedOnTheTracesDecodeSteps) {
   const WindowedTrace trace(path.toStdString());
   Open(path);
   EXPECT_EQ(window_->store()->trace().num_decode_rows, WindowedTrace::kGenerated);
-  Pick(QStringLiteral("sliding-window"));
-  kernels::ParameterValues values = canvas_->method_values();
+  kernels::ParameterValues values;
   for (const kernels::MethodSpec& spec : canvas_->methods()) {
     if (spec.name != "sliding-window") continue;
+    values = kernels::ParameterValues(spec);
     ASSERT_EQ(values.Parse(spec, "n_local=12,n_sink=2"), "");
   }
   ASSERT_TRUE(canvas_->SetMethod(QStringLiteral("sliding-window"), values));
