@@ -41,7 +41,7 @@ void PaintWithCairo(const HeadMap& map, int32_t width, int32_t height, const std
   const MapPage page = LayOutMapPage(map, width, height);
   PaintFile(path, map.caption.title, page.width, page.height, [&](cairo_t* cairo) {
     CairoPainter painter(cairo);
-    DrawMapOn(painter, map, width, height);
+    DrawMapOn(painter, map, page, width, height);
   });
 }
 

@@ -116,10 +116,9 @@ void DrawMapCurves(Painter& canvas, const HeadMap& map, const MapPage& page, int
 }
 
 template <typename Painter>
-void DrawMapOn(Painter& canvas, const HeadMap& map, int32_t width, int32_t height) {
+void DrawMapOn(Painter& canvas, const HeadMap& map, const MapPage& page, int32_t width, int32_t height) {
   constexpr double kText = kMapTextSize, kGap = 4, kTick = 3, kThin = 0.6, kMargin = 10, kAnswer = 1.5;
   const Rgb ink = map.ground.ink;
-  const MapPage page = LayOutMapPage(map, width, height);
   const MapArea& area = page.map;
   const auto frame = [&](const MapArea& around) {
     canvas.Line(around.x, around.y, around.right(), around.y, ink, kThin);

@@ -95,8 +95,8 @@ class SvgPainter {
 
 void PaintSvg(const HeadMap& map, int32_t width, int32_t height, const std::string& path) {
   SvgPainter painter;
-  DrawMapOn(painter, map, width, height);
   const MapPage page = LayOutMapPage(map, width, height);
+  DrawMapOn(painter, map, page, width, height);
   const std::string page_width = ShortestNumber(page.width), page_height = ShortestNumber(page.height);
   std::ofstream file(path, std::ios::binary);
   file << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << page_width << "pt\" height=\"" << page_height

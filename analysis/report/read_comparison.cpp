@@ -8,7 +8,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
 
+#include "analysis/csv_text.h"
 #include "analysis/result_fields.h"
 #include "analysis/result_files.h"
 #include "base/errors.h"
@@ -38,30 +42,6 @@ std::optional<FieldValue> FromJson(const ReadJson& entry, const ResultField& fie
     return member.is_number_integer() ? std::optional<FieldValue>(member.get<int64_t>()) : std::nullopt;
   if (member.is_null()) return std::numeric_limits<double>::quiet_NaN();  // JSON has no other word for it
   return member.is_number() ? std::optional<FieldValue>(member.get<double>()) : std::nullopt;
-}
-
-// Records of fields (RFC 4180).
-std::vector<std::vector<std::string>> CsvRecords(const std::string& text) {
-  std::vector<std::vector<std::string>> records;
-  std::vector<std::string> record(1);
-  bool quoted = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char character = text[i];
-    if (quoted && character == '"' && i + 1 < text.size() && text[i + 1] == '"') {
-      record.back() += '"';
-      ++i;
-    } else if (character == '"') {
-      quoted = !quoted;
-    } else if (quoted || (character != ',' && character != '\n' && character != '\r')) {
-      record.back() += character;
-    } else if (character == ',') {
-      record.emplace_back();
-    } else if (character == '\n') {
-      records.push_back(std::exchange(record, std::vector<std::string>(1)));
-    }
-  }
-  if (record.size() > 1 || !record[0].empty()) records.push_back(std::move(record));
-  return records;
 }
 
 // The run whose fields are what `value_of` says of them; an error names the file.
@@ -114,7 +94,14 @@ std::vector<MethodResult> ParseComparisonJson(const std::string& text, const std
 }
 
 std::vector<MethodResult> ParseComparisonCsv(const std::string& text, const std::string& source) {
-  const std::vector<std::vector<std::string>> records = CsvRecords(text);
+  std::vector<std::vector<std::string>> records;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const bool unended = rest.find('\n') == std::string_view::npos;
+    records.push_back(TakeCsvRecord(&rest));
+    if (unended && records.back() == std::vector<std::string>(1))
+      records.pop_back();  // nothing, or a lone carriage return
+  }
   std::map<std::string, size_t> columns;
   if (!records.empty()) {
     for (size_t i = 0; i < records[0].size(); ++i) columns[records[0][i]] = i;

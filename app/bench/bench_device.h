@@ -56,6 +56,8 @@ struct DecodeWork {
 int64_t StepBytes(const kernels::AttentionProblem& problem, int64_t elements_moved);
 // Of SparQ's upkeep: the new token's row of K read and written, that of V read, the mean value read and written.
 int64_t AppendBytes(const kernels::AttentionProblem& problem);
+// The row of a method that chooses from the prompt, once, before the steps: it reads every key of the prompt.
+DecodeWork ChoiceFromPrompt(const kernels::AttentionProblem& step, std::function<void()> choose);
 
 class BenchDevice {
  public:

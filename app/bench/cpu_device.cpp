@@ -128,7 +128,8 @@ class CpuDevice : public BenchDevice {
     };
     work.bytes_moved = StepBytes(placed.problem, selection.elements_moved);
     if (!step->ChoosesFromPrompt()) return {work};
-    return {work, ChooseFromPromptWork(placed, method, values)};
+    const auto prompt = std::make_shared<HostDecodeStep>(method, values, placed, placed.problem, options_);
+    return {work, ChoiceFromPrompt(placed.problem, [prompt] { prompt->ChooseFromPrompt(); })};
   }
 
  private:
@@ -153,21 +154,6 @@ class CpuDevice : public BenchDevice {
       CheckStatus(kernels::DecodeCpu(placed.problem, *selection, placed.output, options_));
     };
     work.select();
-    return work;
-  }
-
-  // What a step's selection no longer takes, because it was done when the prompt was there.
-  DecodeWork ChooseFromPromptWork(const PlacedProblem& placed, const kernels::DecodeMethod& method,
-                                  const kernels::ParameterValues& values) {
-    const kernels::AttentionProblem& problem = placed.problem;
-    const auto step = std::make_shared<HostDecodeStep>(method, values, placed, problem, options_);
-    DecodeWork work;
-    work.variant = "choose from the prompt";
-    work.upkeep = true;
-    work.attend = [step] { step->ChooseFromPrompt(); };
-    // Every key, once.
-    work.bytes_moved = int64_t{problem.batch} * problem.num_kv_heads * (problem.seq_k - 1) * problem.head_dim *
-                       kernels::SizeOf(problem.dtype);
     return work;
   }
 
@@ -213,6 +199,16 @@ int64_t AppendBytes(const kernels::AttentionProblem& problem) {
   const int64_t of_k = 2 * int64_t{problem.head_dim} * kernels::SizeOf(problem.dtype);
   const int64_t of_v = problem.ValueDim() * (kernels::SizeOf(problem.dtype) + 2 * int64_t{sizeof(float)});
   return int64_t{problem.batch} * problem.num_kv_heads * (of_k + of_v);
+}
+
+DecodeWork ChoiceFromPrompt(const kernels::AttentionProblem& step, std::function<void()> choose) {
+  DecodeWork work;
+  work.variant = "choose from the prompt";
+  work.upkeep = true;
+  work.attend = std::move(choose);
+  work.bytes_moved =
+      int64_t{step.batch} * step.num_kv_heads * (step.seq_k - 1) * step.head_dim * kernels::SizeOf(step.dtype);
+  return work;
 }
 
 std::unique_ptr<BenchDevice> MakeCpuDevice(const DeviceOptions& options) {

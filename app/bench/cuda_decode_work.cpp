@@ -171,12 +171,7 @@ std::optional<DecodeWork> PromptChoice(BenchDevice& device, const PlacedProblem&
   const kernels::Status status = choose();
   if (status.code() == kernels::StatusCode::kUnsupported) return {};
   CheckStatus(status);
-  DecodeWork work;
-  work.variant = "choose from the prompt";
-  work.upkeep = true;
-  work.attend = [choose] { CheckStatus(choose()); };
-  work.bytes_moved = lists * prompt.seq_k * prompt.head_dim * size;  // every key, once
-  return work;
+  return ChoiceFromPrompt(placed.problem, [choose] { CheckStatus(choose()); });
 }
 
 }  // namespace

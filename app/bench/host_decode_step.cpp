@@ -11,8 +11,6 @@
 namespace headscope::app::bench {
 namespace {
 
-constexpr int32_t kAboveAllLayers = 1 << 20;
-
 // Of queries that no model turned: RoPE's usual theta, all components.
 constexpr float kTheta = 10000;
 
@@ -64,10 +62,10 @@ HostDecodeStep::HostDecodeStep(const kernels::DecodeMethod& method, const kernel
       step_{.problem = problem},
       options_(options),
       inputs_(method.Inputs(values)),
-      chooses_from_prompt_(method.spec().needs_history && method.LowerLayers(values, kAboveAllLayers).empty() &&
-                           !method.IsDenseLayer(values, problem.layer)),
       driver_(method, values) {
+  constexpr int32_t kAboveAllLayers = 1 << 20;
   const std::vector<int32_t> lower = method.LowerLayers(values, kAboveAllLayers);
+  chooses_from_prompt_ = method.spec().needs_history && lower.empty() && !method.IsDenseLayer(values, problem.layer);
   // In the layers that choose for those above them, such a method costs what dense attention does.
   for (const int32_t layer : lower) {
     layer_ = layer;

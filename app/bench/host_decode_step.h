@@ -43,7 +43,7 @@ class HostDecodeStep {
   kernels::DecodeStep step_;
   const kernels::RunOptions options_;
   const kernels::DecodeMethod::PromptInputs inputs_;
-  const bool chooses_from_prompt_;
+  bool chooses_from_prompt_ = false;
   kernels::DecodeDriver driver_;
   int32_t layer_ = 0;
   std::vector<std::unique_ptr<kernels::DecodeSelection>> chosen_below_;

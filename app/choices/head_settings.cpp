@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/csv_text.h"
 #include "analysis/types/printable.h"
 #include "base/errors.h"
 #include "base/file_format.h"
@@ -171,26 +172,6 @@ std::vector<RangeSettings> OfTuning(const std::string& path, const ReadJson& jso
   return settings;
 }
 
-// Of one line, as RFC 4180 has them; a cell of ours never holds the end of a line (analysis::CsvText).
-std::vector<std::string> Cells(std::string_view line) {
-  if (line.ends_with('\r')) line.remove_suffix(1);
-  std::vector<std::string> cells(1);
-  bool quoted = false;
-  for (size_t at = 0; at < line.size(); ++at) {
-    const char letter = line[at];
-    if (letter == '"' && quoted && at + 1 < line.size() && line[at + 1] == '"') {
-      cells.back() += line[++at];
-    } else if (letter == '"' && (quoted || cells.back().empty())) {
-      quoted = !quoted;
-    } else if (letter == ',' && !quoted) {
-      cells.emplace_back();
-    } else {
-      cells.back() += letter;
-    }
-  }
-  return cells;
-}
-
 // A table with a line for each head, as the document that says the same. An empty cell: the method has no such
 // parameter, or its default; of `below_tokens`, no end.
 ReadJson TuningOfCsv(const std::string& path, std::string_view text) {
@@ -199,8 +180,9 @@ ReadJson TuningOfCsv(const std::string& path, std::string_view text) {
   std::vector<bool> is_result;
   size_t num_heads = 0;
   while (!text.empty()) {
-    const size_t end = text.find('\n');
-    const std::vector<std::string> cells = Cells(text.substr(0, end));
+    const size_t end = text.find('\n');  // cells of ours never hold one (analysis::CsvText)
+    std::string_view line = text.substr(0, end);
+    const std::vector<std::string> cells = analysis::TakeCsvRecord(&line);
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     if (names.empty()) {
       names = cells;

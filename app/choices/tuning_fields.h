@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -12,6 +11,7 @@
 
 #include "base/device.h"
 #include "choices/tuning.h"
+#include "support/run_origin.h"
 
 namespace headscope::app {
 
@@ -64,13 +64,12 @@ inline std::string InFile(const Device& device) {
   return DeviceText(device);
 }
 
-inline constexpr const char* kComplete = "complete";                                      // of the whole run
-inline constexpr std::array kTuningOrigin = {"trace", "model", "written_at", "version"};  // OriginColumns, and last
+inline constexpr const char* kComplete = "complete";  // of the whole run
 
 // Whether a column of the CSV is such a result, and so no parameter.
 inline bool IsTuningResult(std::string_view column) {
   bool found = column == kTargetMet || column == kComplete || column.starts_with(kCheckedPrefix) ||
-               std::ranges::find(kTuningOrigin, column) != kTuningOrigin.end();
+               std::ranges::find(kOriginNames, column) != kOriginNames.end();
   const auto is_column = [&](std::string_view name, const char*, const auto&) { found |= column == name; };
   const TunedHead head;
   VisitTunedHead(head, is_column, [&](const char*, const char*, const auto&) {});

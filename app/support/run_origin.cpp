@@ -51,10 +51,8 @@ CsvOrigin CsvOriginOf(const CsvColumns& columns) {
 }
 
 CsvColumns OriginColumns(const analysis::RunOrigin& origin) {
-  return {{"trace", origin.trace},
-          {"model", origin.model},
-          {"written_at", origin.measured_at},
-          {"version", origin.version}};
+  const auto [trace, model, written_at, version] = kOriginNames;
+  return {{trace, origin.trace}, {model, origin.model}, {written_at, origin.measured_at}, {version, origin.version}};
 }
 
 CsvColumns OriginColumns(const NamedDevice& device, const analysis::RunOrigin& origin) {

@@ -2,6 +2,7 @@
 // Where and when runs are measured, for tables that leave the program.
 #pragma once
 
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,7 +22,8 @@ analysis::RunOrigin OriginOf(const std::vector<std::string>& traces, const std::
 // The ends of a CSV table's lines: a name and, in every row, a text.
 using CsvColumns = std::vector<std::pair<std::string, std::string>>;
 CsvOrigin CsvOriginOf(const CsvColumns& columns);
-// Where a table's rows are from: "trace", "model", "written_at", "version".
+// Where a table's rows are from, by these names.
+inline constexpr std::array kOriginNames = {"trace", "model", "written_at", "version"};
 CsvColumns OriginColumns(const analysis::RunOrigin& origin);
 // The same behind "device": where all of the rows were computed.
 CsvColumns OriginColumns(const NamedDevice& device, const analysis::RunOrigin& origin);

@@ -60,10 +60,7 @@ TraceFilesWriter::TraceFilesWriter(const std::string& path, const TraceLayout& l
                                    bool overwrite, int64_t expected_rows, TraceStorage storage,
                                    const std::function<void(const std::string&)>& made)
     : places_(layout.layers.size()) {
-  if (std::optional<Fault> fault = LayoutFault(layout)) {
-    fault->file = path;
-    throw FailedError(*std::move(fault));
-  }
+  RequireLayout(layout, path);
   const std::vector<std::vector<int32_t>> slots = DealLayers(layout, num_files, expected_rows);
   std::vector<TraceLayout> layouts = LayoutsOfFiles(layout, slots);
   const std::string set = num_files > 1 ? NewSetName() : std::string();

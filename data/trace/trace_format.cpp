@@ -128,6 +128,13 @@ std::optional<Fault> LayoutFault(const TraceLayout& layout) {
   return KindsFault(layout);
 }
 
+void RequireLayout(const TraceLayout& layout, const std::string& path) {
+  std::optional<Fault> fault = LayoutFault(layout);
+  if (!fault) return;
+  fault->file = path;
+  throw FailedError(*std::move(fault));
+}
+
 LayerFacts UsualFacts(const ModelInfo& model) {
   LayerFacts facts;
   facts.num_qo_heads = model.num_qo_heads;

@@ -52,7 +52,10 @@ int64_t ChunkItems(int64_t item_bytes, int64_t num_items);
 // remedy. Nothing when all of it agrees.
 std::optional<Fault> LayoutFault(const TraceLayout& layout);
 
-// The same of a file's place among those of its trace.
+// Before a trace is written to `path`. Throws FailedError.
+void RequireLayout(const TraceLayout& layout, const std::string& path);
+
+// The same as LayoutFault of a file's place among those of its trace.
 std::optional<Fault> PlaceFault(const TraceFilePlace& place);
 
 // A value outside of low to high.

@@ -184,10 +184,7 @@ void TraceWriter::Impl::FlushAll() {
 TraceWriter::TraceWriter(const std::string& path, const TraceLayout& layout, bool overwrite, int64_t expected_rows,
                          TraceStorage storage, size_t open_chunk_bytes, SpaceNeeded* space)
     : impl_(std::make_unique<Impl>()) {
-  if (std::optional<Fault> fault = LayoutFault(layout)) {
-    fault->file = path;
-    throw FailedError(*std::move(fault));
-  }
+  RequireLayout(layout, path);
   const Hdf5Lock lock;
   impl_->path = path;
   impl_->layout = layout;

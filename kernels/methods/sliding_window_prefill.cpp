@@ -53,11 +53,9 @@ class SlidingWindowPrefillMethod final : public internal::PrefillSelector {
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions&,
                 SparseIndex* index) const override {
-    if (IsDenseLayer(values, problem.layer)) {
-      *index = internal::IndexOfRule(problem, {});
-      return {};
-    }
-    *index = internal::IndexOfRule(problem, {MaskKind::kCausalWindow, values.Integer("n_local"), 0});
+    ElementRule rule;  // of every pair
+    if (!IsDenseLayer(values, problem.layer)) rule = {MaskKind::kCausalWindow, values.Integer("n_local"), 0};
+    *index = internal::IndexOfRule(problem, rule);
     return {};
   }
 };

@@ -8,18 +8,14 @@ import h5py
 from h5py import h5f, h5p
 from h5py._objects import phil  # what h5py calls HDF5 under
 
+from headscope.hdf5_calls import hdf5_call
+
 _ATTEMPTS = 20  # the last one comes a millisecond behind the first; by default there are 100, and the pause between them doubles each time
 
 
 @functools.cache
 def _limit_setter():
-    """H5Pset_metadata_read_attempts of h5py's own HDF5, or None."""
-    try:
-        function = ctypes.CDLL(h5p.__file__).H5Pset_metadata_read_attempts
-    except (OSError, AttributeError):
-        return None
-    function.restype, function.argtypes = ctypes.c_int, [ctypes.c_int64, ctypes.c_uint]
-    return function
+    return hdf5_call(h5p, "H5Pset_metadata_read_attempts", ctypes.c_int64, ctypes.c_uint)
 
 
 def open_file(path):

@@ -17,6 +17,7 @@ from h5py._objects import phil  # what h5py calls HDF5 under
 
 from headscope import checksum
 from headscope.checksum import CHECKSUM_BYTES
+from headscope.hdf5_calls import hdf5_call
 
 _THREADS = 2
 _AT_ONCE = 1 << 20  # bytes that stay near a processor until they are summed up
@@ -36,14 +37,9 @@ os.register_at_fork(after_in_child=_threads.cache_clear)  # which has no such th
 
 @functools.cache
 def _chunk_writer():
-    """H5Dwrite_chunk of h5py's own HDF5, or None. Called by h5py it keeps every other thread of Python waiting for the disk, the model's among them."""
-    try:
-        function = ctypes.CDLL(h5d.__file__).H5Dwrite_chunk
-    except (OSError, AttributeError):
-        return None
-    function.restype = ctypes.c_int
-    function.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_uint32, ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t, ctypes.c_void_p]
-    return function
+    """None where it cannot be had. Called by h5py it keeps every other thread of Python waiting for the disk, the model's among them."""
+    offsets = ctypes.POINTER(ctypes.c_uint64)
+    return hdf5_call(h5d, "H5Dwrite_chunk", ctypes.c_int64, ctypes.c_int64, ctypes.c_uint32, offsets, ctypes.c_size_t, ctypes.c_void_p)
 
 
 class _Block:

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "decode/operands_of.h"
 #include "decode/sparq_upkeep_threads.cuh"
 #include "device_array.h"
 #include "float_codes.h"
@@ -168,25 +169,9 @@ void RunThreads(decode::UpkeepParams params) {
 void UpdateByThreads(const AttentionProblem& problem, int32_t first_token, const TransposedKeys& copy, float* mean) {
   std::vector<float> partial(static_cast<size_t>(kLists * decode::MostParts(problem.seq_k) * problem.head_dim),
                              kMeanGuard);
-  const decode::UpkeepParams params{.k = problem.k.data,
-                                    .v = problem.v.data,
-                                    .kt = copy.data,
-                                    .mean = mean,
-                                    .partial = partial.data(),
-                                    .k_batch = problem.k.batch_stride,
-                                    .k_head = problem.k.head_stride,
-                                    .k_row = problem.k.row_stride,
-                                    .v_batch = problem.v.batch_stride,
-                                    .v_head = problem.v.head_stride,
-                                    .v_row = problem.v.row_stride,
-                                    .kt_batch = copy.batch_stride,
-                                    .kt_head = copy.head_stride,
-                                    .kt_component = copy.component_stride,
-                                    .lists = kLists,
-                                    .num_kv_heads = problem.num_kv_heads,
-                                    .head_dim = problem.head_dim,
-                                    .first_token = first_token,
-                                    .seq_k = problem.seq_k};
+  decode::UpkeepParams params{decode::AppendOperandsOf(problem, copy, mean)};
+  params.partial = partial.data();
+  params.first_token = first_token;
   const bool bf16 = problem.dtype == DType::kBFloat16;
   if (problem.head_dim == 64) {
     bf16 ? RunThreads<__nv_bfloat16, 64>(params) : RunThreads<__half, 64>(params);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cells of CSV tables.
+// Cells of CSV tables, written and read.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace headscope::analysis {
 
@@ -15,5 +17,9 @@ std::string CsvText(const std::string& raw);
 std::string CsvText(double value);
 
 std::string CsvText(int64_t value);
+
+// Takes the first record off `rest`: its cells, as RFC 4180 has them, at least one. A quote that does not begin a cell,
+// and a carriage return that does not end a line, are letters.
+std::vector<std::string> TakeCsvRecord(std::string_view* rest);
 
 }  // namespace headscope::analysis

@@ -148,24 +148,7 @@ Status AppendTokenCuda(const AttentionProblem& problem, const TransposedKeys& tr
   if (Status status = decode::FindDecodeDevice(&device); !status.ok()) return status;
   if (Status status = decode::CheckAppendOnDevice(problem, transposed, mean_value, nullptr, stream); !status.ok())
     return status;
-  decode::AppendParams params{};
-  params.k = problem.k.data;
-  params.v = problem.v.data;
-  params.k_batch = problem.k.batch_stride;
-  params.k_head = problem.k.head_stride;
-  params.k_row = problem.k.row_stride;
-  params.v_batch = problem.v.batch_stride;
-  params.v_head = problem.v.head_stride;
-  params.v_row = problem.v.row_stride;
-  params.kt = transposed.data;
-  params.kt_batch = transposed.batch_stride;
-  params.kt_head = transposed.head_stride;
-  params.kt_component = transposed.component_stride;
-  params.mean = mean_value;
-  params.lists = problem.batch * problem.num_kv_heads;
-  params.num_kv_heads = problem.num_kv_heads;
-  params.head_dim = problem.head_dim;
-  params.seq_k = problem.seq_k;
+  const decode::AppendParams params = decode::AppendOperandsOf(problem, transposed, mean_value);
   auto* on = static_cast<cudaStream_t>(stream);
   const cudaError_t error = problem.dtype == DType::kBFloat16 ? decode::LaunchAppend<__nv_bfloat16>(params, on)
                                                               : decode::LaunchAppend<__half>(params, on);
@@ -198,25 +181,9 @@ Status UpdateSparqCuda(const AttentionProblem& problem, int32_t first_token, con
       !status.ok()) {
     return status;
   }
-  decode::UpkeepParams params{.k = problem.k.data,
-                              .v = problem.v.data,
-                              .kt = transposed.data,
-                              .mean = mean_value,
-                              .partial = static_cast<float*>(workspace),
-                              .k_batch = problem.k.batch_stride,
-                              .k_head = problem.k.head_stride,
-                              .k_row = problem.k.row_stride,
-                              .v_batch = problem.v.batch_stride,
-                              .v_head = problem.v.head_stride,
-                              .v_row = problem.v.row_stride,
-                              .kt_batch = transposed.batch_stride,
-                              .kt_head = transposed.head_stride,
-                              .kt_component = transposed.component_stride,
-                              .lists = problem.batch * problem.num_kv_heads,
-                              .num_kv_heads = problem.num_kv_heads,
-                              .head_dim = problem.head_dim,
-                              .first_token = first_token,
-                              .seq_k = problem.seq_k};
+  decode::UpkeepParams params{decode::AppendOperandsOf(problem, transposed, mean_value)};
+  params.partial = static_cast<float*>(workspace);
+  params.first_token = first_token;
   decode::PlanUpkeep(&params);
   auto* on = static_cast<cudaStream_t>(stream);
   const cudaError_t error = problem.dtype == DType::kBFloat16 ? decode::LaunchUpkeep<__nv_bfloat16>(params, on)

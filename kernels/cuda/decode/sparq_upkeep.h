@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "decode/decode_params.h"
+
 namespace headscope::kernels::decode {
 
 constexpr int kUpkeepThreads = 256;
@@ -15,15 +17,10 @@ constexpr int kVectorElements = 8;  // of 16 bytes
 constexpr int kTileKeys = 64;
 constexpr int kMostParts = 64;  // of a list's values, each of which a block sums
 
-struct UpkeepParams {
-  const void* k;
-  const void* v;
-  void* kt;        // null: keys are not wanted, and there are no tiles
-  float* mean;     // null: nor is the mean, and there are no parts
-  float* partial;  // [lists, parts, head_dim]: sums of values
-  int64_t k_batch, k_head, k_row, v_batch, v_head, v_row, kt_batch, kt_head, kt_component;
-  int32_t lists, num_kv_heads, head_dim;
-  int32_t first_token, seq_k;  // tokens [first_token, seq_k) are new
+// Tokens [first_token, seq_k) are new. Without kt there are no tiles, and without a mean no parts.
+struct UpkeepParams : AppendParams {
+  float* partial = nullptr;  // [lists, parts, head_dim]: sums of values
+  int32_t first_token = 0;
   // The plan's.
   int32_t first_tile = 0, tiles = 0;
   int32_t parts = 0, part_tokens = 0;
