@@ -2,7 +2,8 @@
 """Carries tensors from the model to the writers on a thread of its own: through pinned buffers and a side stream from a GPU, as copies on a CPU.
 
 What waits is bounded, so memory does not depend on the trace: whoever brings more waits until the disk has taken some. From a GPU, which makes it faster
-than a disk takes it, as much may wait as a prompt of some thousand tokens has.
+than a disk takes it, as much may wait as a prompt of some thousand tokens has. The thread then begins when a pass has ended, or most of the room is taken: a
+file's making keeps Python's interpreter to itself for milliseconds, in which the model's thread would have nothing ready for the GPU.
 """
 import atexit
 import os
@@ -60,6 +61,8 @@ class Pump:
                 self._pinned.put(buffer)
             pieces = len(buffers)
         self._room = threading.Semaphore(pieces)
+        self._most_held = pieces * 7 // 8 if from_gpu else 0  # jobs that wait for a pass to end before the thread begins
+        self._begun = threading.Event()
         self._flushed = {}
         self._thread = threading.Thread(target=self._work, name="headscope-writer", daemon=True)
         self._thread.start()
@@ -76,13 +79,16 @@ class Pump:
         for begin in range(0, values.shape[1], step):
             piece = values[:, begin : begin + step]
             self._raise()
+            if self._jobs.qsize() >= self._most_held:
+                self._begun.set()
             self._room.acquire()
             take = self._from_gpu(piece) if piece.is_cuda else self._from_cpu(piece)
             self._jobs.put((lambda take=take, begin=begin: take(lambda array: write(slot, name, first + begin, array)), 1))
 
     def flush(self, writer, now=False):
-        """Has the writer flush, at most once a second unless `now`."""
+        """Has the writer flush, at most once a second unless `now`. A pass has ended."""
         self.call(lambda: self._flush(writer, now))
+        self._begun.set()
 
     def _flush(self, writer, now):
         if now or time.monotonic() - self._flushed.get(id(writer), 0.0) >= _BETWEEN_FLUSHES:
@@ -93,12 +99,14 @@ class Pump:
         """Waits until everything is written."""
         done = threading.Event()
         self._jobs.put((done.set, -1))
+        self._begun.set()
         done.wait()
         self._raise()
 
     def stop(self):
         """Ends the thread; what still waits is written first unless something failed. Raises nothing."""
         self._jobs.put((None, 0))
+        self._begun.set()
         self._thread.join()
 
     def _from_cpu(self, piece):
@@ -137,6 +145,7 @@ class Pump:
     def _work(self):
         while True:
             job, room = self._jobs.get()
+            self._begun.wait()
             if job is None:
                 return
             try:
@@ -147,6 +156,8 @@ class Pump:
             finally:
                 if room > 0:
                     self._room.release()
+                if self._most_held and self._jobs.empty():
+                    self._begun.clear()
 
     def _raise(self):
         if self._error is not None:

@@ -531,7 +531,7 @@ class Recording:
         """The columns of a sequence's recorded rows and of its tokens in this pass, int64."""
         columns = self._pass.columns
         if (b, device) not in columns:
-            rows = torch.as_tensor(stream.rows, device=device, dtype=torch.int64) + stream.pad
+            rows = _on_device(np.asarray(stream.rows, np.int64) + stream.pad, device)
             columns[b, device] = rows, torch.arange(stream.tokens.start, stream.tokens.stop, device=device) + stream.pad
         return columns[b, device]
 
@@ -635,6 +635,14 @@ class Recording:
         for name in ("num_qo_heads", "num_kv_heads", "head_dim", "v_head_dim", "dtype", "scaling", "soft_cap", "window", "refused"):
             if getattr(known, name) != getattr(call, name):
                 raise BadInputError(f"{layer_facts.name_of(self._model)}: layer {call.layer}: {name} is {getattr(call, name)} and was {getattr(known, name)}; a trace holds layers that stay as they are")
+
+
+def _on_device(numbers, device):
+    """int64 numbers there; nobody waits for the GPU, which has the first layer before it and would then have nothing behind that."""
+    if len(numbers) and numbers[-1] - numbers[0] == len(numbers) - 1:  # they rise
+        return torch.arange(int(numbers[0]), int(numbers[-1]) + 1, device=device)
+    numbers = torch.from_numpy(numbers)
+    return numbers.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else numbers.to(device)
 
 
 def _heads(values, numbers):

@@ -22,6 +22,7 @@ from recording_case import IDS, NUM_TOKENS, RecordingCase, values
 
 import headscope
 from headscope import growing, interception, layout, look, model_files
+from headscope import pump as pump_module
 from headscope.pump import Pump
 from headscope.writer import TraceWriter
 
@@ -339,6 +340,49 @@ class Memory(RecordingCase):
         written = self.path.stat().st_size
         self.assertGreater(written, 200 << 20)
         self.assertLess((max(waiting) - before) << 10, 128 << 20)  # 64 MiB that wait, and open chunks
+
+class BehindAGpu(unittest.TestCase):
+    """What waits for the writing thread where a model is on a GPU; the memory is plain here, which needs none."""
+
+    def setUp(self):
+        real = pump_module._pinned_slab
+        pump_module._pinned_slab = lambda size: torch.empty(size, dtype=torch.uint8)
+        self.addCleanup(setattr, pump_module, "_pinned_slab", real)
+        self.pump, self.done = Pump(from_gpu=True), []
+        self.addCleanup(self.pump.stop)
+
+    def settled(self):
+        """What has been done, when the thread had time to do more."""
+        time.sleep(0.2)
+        return len(self.done)
+
+    def bring(self, count):
+        values = torch.zeros(1, 4, 8)
+        for _ in range(count):
+            self.pump.put(lambda *_: self.done.append(1), 0, "q", 0, values)
+
+    def test_a_pass_is_written_when_it_has_ended(self):
+        writer = mock.Mock(flush=lambda: self.done.append("flushed"))
+        for passes in (1, 2):  # the thread waits anew
+            self.bring(5)
+            self.assertEqual(self.settled(), 6 * passes - 6)
+            self.pump.flush(writer, now=True)
+            self.pump.drain()
+            self.assertEqual(len(self.done), 6 * passes)
+
+    def test_a_pass_of_more_than_may_wait_is_written_beside_it(self):
+        pieces = pump_module._waiting_from_gpu() // pump_module._PIECE_BYTES
+        self.bring(pieces // 2)
+        self.assertEqual(self.settled(), 0)
+        self.bring(2 * pieces)  # would wait for room for ever
+        self.pump.drain()
+        self.assertEqual(len(self.done), pieces // 2 + 2 * pieces)
+
+    def test_the_end_waits_for_nobody(self):
+        self.bring(3)
+        self.pump.stop()
+        self.assertEqual(len(self.done), 3)
+
 
 
 if __name__ == "__main__":
