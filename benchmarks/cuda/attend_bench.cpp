@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times AttendCuda on fixed index sets (bf16, causal), cold L2, CUDA events, median and median absolute deviation.
 //
-//   attend_bench [--baseline FILE] [--repeats N] [--only SUBSTRING] [--head-dim N] [--v-head-dim N]
+//   attend_bench [--baseline FILE] [--repeats N] [--only SUBSTRING] [--head-dim N] [--v-head-dim N] [--row-max 1]
 //
 // head_dim is 128, and v_head_dim the same, unless they are given (192 and 128: the heads of multi-head latent
 // attention). FILE has lines "LENGTH MILLISECONDS" of another dense kernel for 32 heads of these sizes
 // (benchmarks/cuda/dense_baseline.py writes them, on the same GPU in the same session); every rate is then also printed
-// as a ratio to that kernel's rate at the same length. 2 * (head_dim + v_head_dim) FLOP per kept pair.
+// as a ratio to that kernel's rate at the same length. 2 * (head_dim + v_head_dim) FLOP per kept pair. With
+// --row-max 1 each index is timed once more, with the rows' largest scores.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -87,14 +88,14 @@ Timing Time(const AttentionProblem& problem, const SparseIndexView& index, const
 }
 
 void Measure(const std::string& name, int32_t length, int32_t heads, const SparseIndex& host_index, int repeats,
-             const HeadSizes& sizes, const std::map<int32_t, double>& baseline) {
+             const HeadSizes& sizes, bool with_row_max, const std::map<int32_t, double>& baseline) {
   CudaIndexBuffers index;
   Check(UploadIndex(host_index.View(), &index));
   const int64_t rows = int64_t{heads} * length;
   const int64_t count = rows * sizes.keys, value_count = rows * sizes.Values();
   const DeviceMemory q = Allocate(count * 2), k = Allocate(count * 2);
   const DeviceMemory v = Allocate(value_count * 2), o = Allocate(value_count * 2);
-  const DeviceMemory lse = Allocate(rows * 4);
+  const DeviceMemory lse = Allocate(rows * 4), row_max = Allocate(rows * 4);
   testing::FillNormal(DType::kBFloat16, q.get(), count, 1.0f, 1);
   testing::FillNormal(DType::kBFloat16, k.get(), count, 1.0f, 2);
   testing::FillNormal(DType::kBFloat16, v.get(), value_count, 1.0f, 3);
@@ -109,18 +110,24 @@ void Measure(const std::string& name, int32_t length, int32_t heads, const Spars
   output.o = ContiguousTensor<void>(o.get(), heads, length, sizes.Values());
   output.lse = static_cast<float*>(lse.get());
 
-  const Timing timing = Time(problem, index.view, output, repeats);
   const PairCount pairs = CountPairs(host_index.View());
-  const double rate = sizes.Flops(pairs.kept) / (timing.median * 1e9);
-  std::printf("%-22s %7d %4d %8.4f %9.3f %7.3f %8.1f", name.c_str(), length, heads, pairs.Density(), timing.median,
-              timing.mad, rate);
-  if (const auto dense = baseline.find(length); dense != baseline.end()) {
-    const double dense_ms = dense->second * heads / 32;
-    const double dense_rate = sizes.Flops(pairs.dense) / (dense_ms * 1e9);
-    std::printf(" %8.3f %8.2f", rate / dense_rate, dense_ms / timing.median);
-  }
-  std::printf("\n");
-  std::fflush(stdout);
+  const auto print = [&](const std::string& what) {
+    const Timing timing = Time(problem, index.view, output, repeats);
+    const double rate = sizes.Flops(pairs.kept) / (timing.median * 1e9);
+    std::printf("%-22s %7d %4d %8.4f %9.3f %7.3f %8.1f", what.c_str(), length, heads, pairs.Density(), timing.median,
+                timing.mad, rate);
+    if (const auto dense = baseline.find(length); dense != baseline.end()) {
+      const double dense_ms = dense->second * heads / 32;
+      const double dense_rate = sizes.Flops(pairs.dense) / (dense_ms * 1e9);
+      std::printf(" %8.3f %8.2f", rate / dense_rate, dense_ms / timing.median);
+    }
+    std::printf("\n");
+    std::fflush(stdout);
+  };
+  print(name);
+  if (!with_row_max) return;
+  output.row_max = static_cast<float*>(row_max.get());
+  print("  with row_max");
 }
 
 int Main(int argc, char** argv) {
@@ -128,6 +135,7 @@ int Main(int argc, char** argv) {
   int repeats = 7;
   std::string only;
   HeadSizes sizes;
+  bool with_row_max = false;
   for (int i = 1; i + 1 < argc; i += 2) {
     if (std::strcmp(argv[i], "--baseline") == 0) {
       std::ifstream file(argv[i + 1]);
@@ -142,6 +150,8 @@ int Main(int argc, char** argv) {
       sizes.keys = std::atoi(argv[i + 1]);
     } else if (std::strcmp(argv[i], "--v-head-dim") == 0) {
       sizes.values = std::atoi(argv[i + 1]);
+    } else if (std::strcmp(argv[i], "--row-max") == 0) {
+      with_row_max = std::atoi(argv[i + 1]) != 0;
     }
   }
   CudaDeviceInfo info;
@@ -153,7 +163,8 @@ int Main(int argc, char** argv) {
     if (!only.empty() && name.find(only) == std::string::npos) return;
     FixedSet set;
     Check(ParseFixedSet(name, &set));
-    Measure(name, length, heads, MakeFixedIndex(set, 1, heads, length, /*seed=*/1), repeats, sizes, baseline);
+    Measure(name, length, heads, MakeFixedIndex(set, 1, heads, length, /*seed=*/1), repeats, sizes, with_row_max,
+            baseline);
   };
   for (const int32_t length : {8192, 16384, 32768, 65536, 131072}) measure("dense", length, 32);
   for (const int32_t length : {32768, 65536, 131072}) measure("blocks-90", length, 32);

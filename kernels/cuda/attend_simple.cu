@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "current_device.h"
+#include "fast_math.cuh"
 #include "head_sinks.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_resources.h"
@@ -51,8 +52,9 @@ __device__ void Store(__half* p, float x) {
   *p = __float2half_rn(x);
 }
 
+// NaN where some lane has one.
 __device__ float WarpMax(float x) {
-  for (int offset = 16; offset > 0; offset /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, offset));
+  for (int offset = 16; offset > 0; offset /= 2) x = cuda::MaxOrNan(x, __shfl_xor_sync(~0u, x, offset));
   return x;
 }
 __device__ float WarpSum(float x) {
@@ -145,7 +147,7 @@ __global__ void __launch_bounds__(kWarps * 32)
       float s = score[r] * scale;
       if (problem.soft_cap > 0) s = problem.soft_cap * tanhf(s / problem.soft_cap);
       if (!kept.Keeps(lane)) s = -INFINITY;
-      const float new_max = fmaxf(row_max[r], WarpMax(s));
+      const float new_max = cuda::MaxOrNan(row_max[r], WarpMax(s));
       // A row that has kept nothing so far has new_max -inf, and -inf - -inf is no number.
       const float shift = new_max == -INFINITY ? 0.0f : new_max;
       const float correction = expf(row_max[r] - shift);
@@ -185,6 +187,8 @@ __global__ void __launch_bounds__(kWarps * 32)
   for (int r = 0; r < kRowsPerWarp; ++r) {
     const int row = first_row + warp * kRowsPerWarp + r;
     if (row >= problem.seq_q) continue;
+    const int64_t slot = (int64_t{sequence} * problem.num_qo_heads + head) * problem.seq_q + row;
+    if (lane == 0 && output.row_max != nullptr) output.row_max[slot] = row_max[r];
     if (sinks.count > 0) {
       // One more term of the sum, without a value.
       const float sink = sinks.logit[head], new_max = fmaxf(row_max[r], sink);
@@ -199,7 +203,6 @@ __global__ void __launch_bounds__(kWarps * 32)
       if (component < value_dim) Store(o + row * output.o.row_stride + component, accumulator[r][i] * normaliser);
     }
     if (lane == 0 && output.lse != nullptr) {
-      const int64_t slot = (int64_t{sequence} * problem.num_qo_heads + head) * problem.seq_q + row;
       output.lse[slot] = row_sum[r] == 0 ? -INFINITY : row_max[r] + logf(row_sum[r]);
     }
   }

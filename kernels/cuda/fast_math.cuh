@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// exp2 and tanh in a few instructions each, for kernels that take one of either per score.
+// exp2, tanh and the larger of two in a few instructions each, for kernels that take one of them per score.
 #pragma once
 
 namespace headscope::kernels::cuda {
@@ -9,6 +9,13 @@ __device__ __forceinline__ float Exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
+}
+
+// The larger one; NaN where either is, which fmaxf passes over.
+__device__ __forceinline__ float MaxOrNan(float a, float b) {
+  float larger;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+  return larger;
 }
 
 // tanh(x) to 1e-6 of itself, saturating; NaN stays NaN. The hardware's own tanh is off by 5e-4 of its range, and

@@ -7,6 +7,7 @@
 #include <limits>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "device_pointers.h"
 #include "head_sinks.h"
@@ -122,11 +123,11 @@ Status CheckPointer(const std::string& field, const void* pointer, size_t alignm
 }
 
 Status CheckRowOutputs(const AttentionOutput& output) {
-  if (output.row_max != nullptr) {
-    return {StatusCode::kUnsupported,
-            "output.row_max is set, and the GPU's executors keep no row maxima; leave it null, or attend on the CPU"};
+  for (const auto& [field, numbers] : {std::pair{"output.lse", output.lse}, {"output.row_max", output.row_max}}) {
+    if (numbers == nullptr) continue;
+    if (Status status = CheckPointer(field, numbers, alignof(float)); !status.ok()) return status;
   }
-  return output.lse == nullptr ? Status() : CheckPointer("output.lse", output.lse, alignof(float));
+  return {};
 }
 
 Status CheckDisjoint(const std::string& field, const StridedTensor<void>& tensor, const AttentionProblem& problem) {
@@ -231,7 +232,8 @@ Status CheckProblemOnDevice(const AttentionProblem& problem, const SparseIndexVi
                                  {"k.data", problem.k.data},
                                  {"v.data", problem.v.data},
                                  {"output.o.data", output.o.data},
-                                 {"output.lse", output.lse}},
+                                 {"output.lse", output.lse},
+                                 {"output.row_max", output.row_max}},
                                 stream);
   return status.ok() ? CheckIndexOnDevice(index, stream) : status;
 }

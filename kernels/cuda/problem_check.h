@@ -37,8 +37,7 @@ Status CheckProblemOnDevice(const AttentionProblem& problem, const SparseIndexVi
 // cudaErrorMisalignedAddress, which no later call of the process survives.
 Status CheckPointer(const std::string& field, const void* pointer, size_t alignment);
 
-// What an executor writes a row beside O: lse is aligned, where it is wanted, and row_max is not wanted, since no GPU
-// executor of queries by heads keeps maxima (hopper/softmax.cuh says why).
+// What an executor writes of a row beside O: aligned, where it is wanted.
 Status CheckRowOutputs(const AttentionOutput& output);
 
 // An output of the problem's [batch, num_qo_heads, seq_q, v_head_dim], no two rows of which share memory: what is

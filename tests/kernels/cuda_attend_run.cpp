@@ -173,9 +173,7 @@ void AttendRun::Make(const AttendCase& c, uint32_t seed) {
   ASSERT_NO_FATAL_FAILURE(MakeTensor(kv_rows, p.head_dim, 1.0f, seed + 2u, &k_));
   ASSERT_NO_FATAL_FAILURE(MakeTensor(kv_rows, p.ValueDim(), 1.0f, seed + 3u, &v_));
   ASSERT_NO_FATAL_FAILURE(MakeTensor(NumHeads() * OutputRows(), p.ValueDim(), 1.0f, seed, &o_));
-  void* lse = nullptr;
-  ASSERT_EQ(cudaMalloc(&lse, static_cast<size_t>(NumHeads() * p.seq_q + 2 * kGuardLse) * sizeof(float)), cudaSuccess);
-  lse_.reset(lse);
+  for (DeviceMemory* const memory : {&lse_, &row_max_}) ASSERT_NO_FATAL_FAILURE(MakeRowNumbers(memory));
   const int64_t row = p.head_dim + kGap, value_row = p.ValueDim() + kGap;
   p.q = {q_.get(), int64_t{p.seq_q} * p.num_qo_heads * row, row, p.num_qo_heads * row};
   p.k = {k_.get(), row * p.num_kv_heads * p.seq_k, row * p.seq_k, row};
@@ -183,18 +181,26 @@ void AttendRun::Make(const AttendCase& c, uint32_t seed) {
   HideUnread();
 }
 
+void AttendRun::MakeRowNumbers(DeviceMemory* memory) const {
+  void* pointer = nullptr;
+  ASSERT_EQ(cudaMalloc(&pointer, RowNumbers() * sizeof(float)), cudaSuccess);
+  memory->reset(pointer);
+}
+
 AttentionOutput AttendRun::output(bool with_lse) const {
   const int64_t row = problem_.ValueDim() + kGap;
   AttentionOutput output;
   output.o = {o_.get(), problem_.num_qo_heads * OutputRows() * row, OutputRows() * row, row};
   output.lse = with_lse ? static_cast<float*>(lse_.get()) + kGuardLse : nullptr;
+  output.row_max = with_row_max_ ? static_cast<float*>(row_max_.get()) + kGuardLse : nullptr;
   return output;
 }
 
 void AttendRun::Poison() {
   EXPECT_EQ(cudaMemset(o_.get(), kPoison, static_cast<size_t>(NumHeads() * OutputRows() * OutputPitch())), cudaSuccess);
-  const auto lse_values = static_cast<size_t>(NumHeads() * problem_.seq_q + 2 * kGuardLse);
-  EXPECT_EQ(cudaMemset(lse_.get(), kPoison, lse_values * sizeof(float)), cudaSuccess);
+  for (const DeviceMemory* const memory : {&lse_, &row_max_}) {
+    EXPECT_EQ(cudaMemset(memory->get(), kPoison, RowNumbers() * sizeof(float)), cudaSuccess);
+  }
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);  // other streams do not wait for it
 }
 
@@ -216,10 +222,17 @@ std::vector<char> AttendRun::DownloadO() const {
   return o;
 }
 
+std::vector<float> AttendRun::DownloadRowNumbers(const DeviceMemory& memory) const {
+  std::vector<float> numbers(RowNumbers());
+  EXPECT_EQ(cudaMemcpy(numbers.data(), memory.get(), numbers.size() * sizeof(float), cudaMemcpyDeviceToHost),
+            cudaSuccess);
+  return numbers;
+}
 std::vector<float> AttendRun::DownloadLse() const {
-  std::vector<float> lse(static_cast<size_t>(NumHeads() * problem_.seq_q + 2 * kGuardLse));
-  EXPECT_EQ(cudaMemcpy(lse.data(), lse_.get(), lse.size() * sizeof(float), cudaMemcpyDeviceToHost), cudaSuccess);
-  return lse;
+  return DownloadRowNumbers(lse_);
+}
+std::vector<float> AttendRun::DownloadRowMax() const {
+  return DownloadRowNumbers(row_max_);
 }
 
 void AttendRun::ExpectFloat64() const {
@@ -229,7 +242,7 @@ void AttendRun::ExpectFloat64() const {
 void AttendRun::ExpectFloat64Of(const AttentionProblem& expected, double allowed_l2, double allowed_lse) const {
   const AttentionProblem& p = problem_;
   const std::vector<char> o = DownloadO();
-  const std::vector<float> lse = DownloadLse();
+  const std::vector<float> lse = DownloadLse(), row_max = DownloadRowMax();
   const int64_t num_rows = NumHeads() * p.seq_q;
   std::vector<ReferenceRow> rows;
   const int64_t budget = std::clamp<int64_t>((int64_t{1} << 25) / p.seq_k, 48, 1 << 15);
@@ -249,12 +262,12 @@ void AttendRun::ExpectFloat64Of(const AttentionProblem& expected, double allowed
     }
   }
   std::vector<double> expected_o;
-  std::vector<double> expected_lse;
-  ASSERT_TRUE(ReferenceRowsOnGpu(expected, rows, mask, &expected_o, &expected_lse));
+  std::vector<double> expected_lse, expected_row_max;
+  ASSERT_TRUE(ReferenceRowsOnGpu(expected, rows, mask, &expected_o, &expected_lse, &expected_row_max));
 
   Squares all;
   std::map<std::pair<int64_t, int32_t>, Squares> tiles;  // by head and 64 rows
-  double worst_lse = 0;
+  double worst_lse = 0, worst_row_max = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     const int64_t head = int64_t{rows[i].sequence} * p.num_qo_heads + rows[i].head;
     const char* const row = RowOf(o, head, rows[i].row);
@@ -278,6 +291,14 @@ void AttendRun::ExpectFloat64Of(const AttentionProblem& expected, double allowed
       ASSERT_TRUE(std::isfinite(got_lse)) << "row " << rows[i].row << " of head " << rows[i].head;
       worst_lse = std::max(worst_lse, std::abs(got_lse - expected_lse[i]));
     }
+    if (!with_row_max_) continue;
+    const double got = row_max[static_cast<size_t>(kGuardLse + head * p.seq_q + rows[i].row)];
+    if (std::isinf(expected_row_max[i])) {
+      ASSERT_EQ(got, expected_row_max[i]) << "row " << rows[i].row << " keeps nothing";
+    } else {
+      ASSERT_TRUE(std::isfinite(got)) << "row " << rows[i].row << " of head " << rows[i].head;
+      worst_row_max = std::max(worst_row_max, std::abs(got - expected_row_max[i]));
+    }
   }
   const auto worst = std::max_element(tiles.begin(), tiles.end(), [](const auto& a, const auto& b) {
     return a.second.Relative() < b.second.Relative();
@@ -289,11 +310,12 @@ void AttendRun::ExpectFloat64Of(const AttentionProblem& expected, double allowed
   EXPECT_LE(worst->second.Relative(), 2 * allowed_l2)
       << "rows from " << 64 * worst->first.second << " of head " << worst->first.first;
   EXPECT_LE(worst_lse, allowed_lse);
+  if (with_row_max_) ::testing::Test::RecordProperty("worst_row_max", std::to_string(worst_row_max));
+  EXPECT_LE(worst_row_max, 2 * allowed_lse);
 }
 
 void AttendRun::ExpectGuards() const {
   const std::vector<char> o = DownloadO();
-  const std::vector<float> lse = DownloadLse();
   auto poisoned = [](const void* begin, int64_t bytes) {
     const auto* const first = static_cast<const unsigned char*>(begin);
     return std::all_of(first, first + bytes, [](unsigned char byte) { return byte == kPoison; });
@@ -309,8 +331,15 @@ void AttendRun::ExpectGuards() const {
     ASSERT_TRUE(poisoned(RowOf(o, head, problem_.seq_q), kGuardRows * pitch)) << "guard rows of head " << head;
   }
   constexpr int64_t kGuardBytes = kGuardLse * int64_t{sizeof(float)};
-  ASSERT_TRUE(poisoned(lse.data(), kGuardBytes)) << "before the LSE";
-  ASSERT_TRUE(poisoned(lse.data() + lse.size() - kGuardLse, kGuardBytes)) << "after the LSE";
+  const std::vector<float> lse = DownloadLse(), row_max = DownloadRowMax();
+  for (const std::vector<float>* const numbers : {&lse, &row_max}) {
+    const char* const name = numbers == &lse ? "the LSE" : "the largest scores";
+    ASSERT_TRUE(poisoned(numbers->data(), kGuardBytes)) << "before " << name;
+    ASSERT_TRUE(poisoned(numbers->data() + numbers->size() - kGuardLse, kGuardBytes)) << "after " << name;
+  }
+  for (size_t row = 0; row < RowNumbers() - 2 * kGuardLse; ++row) {
+    ASSERT_EQ(poisoned(&row_max[kGuardLse + row], sizeof(float)), !with_row_max_) << "largest score of row " << row;
+  }
 }
 
 double AttendRun::RelativeL2(const std::vector<char>& measured, const std::vector<char>& expected) const {

@@ -47,6 +47,9 @@ class AttendRun {
   // gap behind them, heads of O have guard rows. Fails the test where memory or the index is refused.
   void Make(const AttendCase& c, uint32_t seed);
 
+  // From now on calls ask for the rows' largest scores as well, and the checks below look at them.
+  void AskForRowMax() { with_row_max_ = true; }
+
   // Poisons the outputs, attends and waits.
   Status Attend(Executor executor, cudaStream_t stream = nullptr, bool with_lse = true);
   // The same without a wait; outputs stay as they are.
@@ -55,14 +58,17 @@ class AttendRun {
 
   // The outputs as they are now, gaps and guards included.
   std::vector<char> DownloadO() const;
-  std::vector<float> DownloadLse() const;  // with kGuardLse values at either end
+  std::vector<float> DownloadLse() const;     // with kGuardLse values at either end
+  std::vector<float> DownloadRowMax() const;  // likewise
 
   // All rows of a small problem, else some of every kind of tile, against float64. Allowed: relative L2 of 5e-3 (bf16),
-  // 1e-3 (fp16) or 1e-5 (fp32) over all rows and twice that in the worst 64-row tile of a head; LSE to 2e-3.
+  // 1e-3 (fp16) or 1e-5 (fp32) over all rows and twice that in the worst 64-row tile of a head; LSE to 2e-3,
+  // largest scores to twice that.
   void ExpectFloat64() const;
   // The same with the tensors of `expected`, a problem of this shape, and other bounds.
   void ExpectFloat64Of(const AttentionProblem& expected, double allowed_l2, double allowed_lse) const;
-  // Every row was written, and nothing else.
+  // Every row was written, and nothing else; of the LSE and the largest scores nothing before the first and behind the
+  // last, and nothing at all of the latter if nobody asked.
   void ExpectGuards() const;
 
   // Relative L2 between the rows of two outputs of this problem.
@@ -71,6 +77,7 @@ class AttendRun {
   const AttentionProblem& problem() const { return problem_; }
   AttentionOutput output(bool with_lse = true) const;
   const SparseIndexView& index() const { return device_index_.view; }
+  const SparseIndex& host_index() const { return host_index_; }
 
   static constexpr int64_t kGuardLse = 64;
 
@@ -83,6 +90,10 @@ class AttendRun {
   int64_t OutputPitch() const { return PitchBytes(problem_.ValueDim()); }
   int64_t NumHeads() const { return int64_t{problem_.batch} * problem_.num_qo_heads; }
   int64_t OutputRows() const;
+  // Numbers of rows: a number each, with guards.
+  size_t RowNumbers() const { return static_cast<size_t>(NumHeads() * problem_.seq_q + 2 * kGuardLse); }
+  void MakeRowNumbers(DeviceMemory* memory) const;
+  std::vector<float> DownloadRowNumbers(const DeviceMemory& memory) const;
   // Row `row` of head `head` (counted over all sequences) in a downloaded O.
   const char* RowOf(const std::vector<char>& o, int64_t head, int64_t row) const {
     return o.data() + (head * OutputRows() + row) * OutputPitch();
@@ -92,7 +103,8 @@ class AttendRun {
   std::vector<float> sinks_;
   SparseIndex host_index_;
   CudaIndexBuffers device_index_;
-  DeviceMemory q_, k_, v_, o_, lse_;
+  DeviceMemory q_, k_, v_, o_, lse_, row_max_;
+  bool with_row_max_ = false;
 };
 
 }  // namespace headscope::kernels::testing

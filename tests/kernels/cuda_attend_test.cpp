@@ -37,6 +37,20 @@ TEST_P(CudaAttend, MatchesFloat64) {
   ASSERT_NO_FATAL_FAILURE(run.ExpectGuards());
 }
 
+// The same with the rows' largest scores, which other kernels write.
+class CudaRowMax : public ::testing::TestWithParam<AttendCase> {};
+
+TEST_P(CudaRowMax, MatchesFloat64) {
+  SKIP_WITHOUT_GPU();
+  AttendRun run;
+  ASSERT_NO_FATAL_FAILURE(run.Make(GetParam(), SeedFor("row max " + NameOf(GetParam()))));
+  run.AskForRowMax();
+  const Status status = run.Attend(GetParam().executor);
+  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_NO_FATAL_FAILURE(run.ExpectFloat64());
+  ASSERT_NO_FATAL_FAILURE(run.ExpectGuards());
+}
+
 // Values of another head_dim than keys: the Hopper kernel's 192 with 128, and what the simple one takes.
 void AppendUnequalDims(std::vector<AttendCase>* cases) {
   AttendCase latent{.pattern = Pattern::kDense, .seq_q = 0, .seq_k = 0, .head_dim = 192, .v_head_dim = 128};
@@ -317,6 +331,17 @@ std::vector<AttendCase> Cases() {
   testing::AppendUnpromised(&cases);
   return cases;
 }
+
+// A kernel that writes them is not another one where the executor knows that every head keeps everything, and the
+// longest lengths say nothing more about it.
+std::vector<AttendCase> RowMaxCases() {
+  std::vector<AttendCase> cases = Cases();
+  std::erase_if(cases, [](const AttendCase& c) { return c.unpromised || c.seq_q > 9000 || c.seq_k > 30000; });
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Table, CudaRowMax, ::testing::ValuesIn(RowMaxCases()), [](const auto& parameter) {
+  return std::to_string(parameter.index) + "_" + NameOf(parameter.param);
+});
 
 INSTANTIATE_TEST_SUITE_P(Table, CudaAttend, ::testing::ValuesIn(Cases()), [](const auto& parameter) {
   return std::to_string(parameter.index) + "_" + NameOf(parameter.param);

@@ -159,6 +159,7 @@ std::vector<Array> Arrays() {
        {kAttend, kSimple, kDense, kSparq},
        [](A a, void* p) { a->output.o.data = a->step.o.data = p; }},
       {"output.lse", executors, [](A a, void* p) { a->output.lse = static_cast<float*>(p); }},
+      {"output.row_max", executors, [](A a, void* p) { a->output.row_max = static_cast<float*>(p); }},
       {"index.run_begin", lists, [](A a, void* p) { a->index.run_begin = static_cast<int64_t*>(p); }},
       {"index.run_count", lists, [](A a, void* p) { a->index.run_count = static_cast<int32_t*>(p); }},
       {"index.column_begin", lists, [](A a, void* p) { a->index.column_begin = static_cast<int64_t*>(p); }},

@@ -43,7 +43,7 @@ __global__ void ScoreKernel(AttentionProblem p, const ReferenceRow* rows, const 
 
 // One block per row, one thread per component; the problem states v_head_dim. sinks: [num_qo_heads] or null.
 __global__ void OutputKernel(AttentionProblem p, const ReferenceRow* rows, const double* scores, const float* sinks,
-                             double* o, double* lse) {
+                             double* o, double* lse, double* row_maxima) {
   const ReferenceRow r = rows[blockIdx.x];
   const double* const row_scores = scores + static_cast<int64_t>(blockIdx.x) * p.seq_k;
   __shared__ double partial[256];
@@ -52,6 +52,7 @@ __global__ void OutputKernel(AttentionProblem p, const ReferenceRow* rows, const
   partial[threadIdx.x] = row_max;
   __syncthreads();
   for (int i = 0; i < static_cast<int>(blockDim.x); ++i) row_max = fmax(row_max, partial[i]);
+  if (threadIdx.x == 0) row_maxima[blockIdx.x] = row_max;
 
   if (sinks != nullptr) row_max = fmax(row_max, static_cast<double>(sinks[r.head]));
 
@@ -116,12 +117,13 @@ class DeviceArray {
 }  // namespace
 
 bool ReferenceRowsOnGpu(const AttentionProblem& problem, const std::vector<ReferenceRow>& rows,
-                        const std::vector<uint8_t>& mask, std::vector<double>* o, std::vector<double>* lse) {
+                        const std::vector<uint8_t>& mask, std::vector<double>* o, std::vector<double>* lse,
+                        std::vector<double>* row_max) {
   DeviceArray<ReferenceRow> device_rows(rows.size());
   DeviceArray<uint8_t> device_mask(mask.size());
   DeviceArray<double> scores(mask.size());
   DeviceArray<double> device_o(rows.size() * static_cast<size_t>(problem.ValueDim()));
-  DeviceArray<double> device_lse(rows.size());
+  DeviceArray<double> device_lse(rows.size()), device_row_max(rows.size());
   if (!device_rows.Upload(rows) || !device_mask.Upload(mask)) return false;
   const std::vector<float> sinks = problem.sinks == nullptr
                                        ? std::vector<float>(1)
@@ -134,8 +136,9 @@ bool ReferenceRowsOnGpu(const AttentionProblem& problem, const std::vector<Refer
   ScoreKernel<<<grid, 128>>>(problem, device_rows.data(), device_mask.data(), scores.data());
   OutputKernel<<<static_cast<unsigned>(rows.size()), 256>>>(stated, device_rows.data(), scores.data(),
                                                             problem.sinks != nullptr ? device_sinks.data() : nullptr,
-                                                            device_o.data(), device_lse.data());
-  return cudaGetLastError() == cudaSuccess && device_o.Download(o) && device_lse.Download(lse);
+                                                            device_o.data(), device_lse.data(), device_row_max.data());
+  return cudaGetLastError() == cudaSuccess && device_o.Download(o) && device_lse.Download(lse) &&
+         (row_max == nullptr || device_row_max.Download(row_max));
 }
 
 bool FillNormal(DType dtype, void* data, int64_t count, float factor, uint64_t seed) {

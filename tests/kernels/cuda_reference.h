@@ -17,9 +17,10 @@ struct ReferenceRow {
 };
 
 // problem: device pointers, but of the sinks. mask [rows.size()][seq_k]: 1 where the row keeps the column. o
-// [rows.size()][v_head_dim], lse [rows.size()]. Returns false when a CUDA call failed.
+// [rows.size()][v_head_dim], lse [rows.size()], row_max likewise or null. Returns false when a CUDA call failed.
 bool ReferenceRowsOnGpu(const AttentionProblem& problem, const std::vector<ReferenceRow>& rows,
-                        const std::vector<uint8_t>& mask, std::vector<double>* o, std::vector<double>* lse);
+                        const std::vector<uint8_t>& mask, std::vector<double>* o, std::vector<double>* lse,
+                        std::vector<double>* row_max = nullptr);
 
 // Fills `count` elements of a device array with normal deviates times `factor`; the same seed gives the same values.
 bool FillNormal(DType dtype, void* data, int64_t count, float factor, uint64_t seed);

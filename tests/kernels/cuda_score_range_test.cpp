@@ -40,6 +40,7 @@ struct Case {
   ElementRule rule = {MaskKind::kCausal, 0, 0};
   int32_t num_heads = 1;    // all with the same queries and keys; of many, more items than are dealt
   bool unpromised = false;  // the executor is not told that every head keeps everything
+  bool with_row_max = false;
 };
 
 std::string NameOfCase(const Case& c) {
@@ -47,7 +48,8 @@ std::string NameOfCase(const Case& c) {
   return std::string(courses[static_cast<int>(c.course)]) + "_d" + std::to_string(c.head_dim) +
          (c.dtype == DType::kBFloat16 ? "_bf16_" : "_fp16_") + testing::NameOf(c.pattern) +
          (c.rule.kind == MaskKind::kCausalWindow ? "_window" : "") +
-         (c.num_heads > 1 ? "_h" + std::to_string(c.num_heads) : "") + (c.unpromised ? "_unpromised" : "");
+         (c.num_heads > 1 ? "_h" + std::to_string(c.num_heads) : "") + (c.unpromised ? "_unpromised" : "") +
+         (c.with_row_max ? "_row_max" : "");
 }
 void PrintTo(const Case& c, std::ostream* out) {
   *out << NameOfCase(c);
@@ -116,7 +118,8 @@ TEST_P(CudaScoreRange, MatchesFloat64) {
   for (size_t head = 0; head < num_heads; ++head) q_codes.insert(q_codes.end(), head_codes.begin(), head_codes.end());
   const DeviceArray<uint16_t> device_q(q_codes), device_k(k_codes), device_v(v_codes),
       device_o(std::vector<uint16_t>(num_heads * count, 0x7fff));  // NaN
-  const DeviceArray<float> device_lse(std::vector<float>(num_heads * kLength, std::numeric_limits<float>::quiet_NaN()));
+  const std::vector<float> no_numbers(num_heads * kLength, std::numeric_limits<float>::quiet_NaN());
+  const DeviceArray<float> device_lse(no_numbers), device_row_max(no_numbers);
 
   AttentionProblem problem;
   problem.num_qo_heads = c.num_heads;
@@ -129,6 +132,7 @@ TEST_P(CudaScoreRange, MatchesFloat64) {
   AttentionOutput output;
   output.o = ContiguousTensor<void>(device_o.get(), problem.num_qo_heads, problem.seq_q, problem.head_dim);
   output.lse = device_lse.get();
+  if (c.with_row_max) output.row_max = device_row_max.get();
   const SparseIndex index = MakeLists({1, c.num_heads, kLength, kLength, 0, 128, c.rule}, c.pattern, seed);
   CudaIndexBuffers device_index;
   ASSERT_TRUE(UploadIndex(index.View(), &device_index).ok());
@@ -136,11 +140,12 @@ TEST_P(CudaScoreRange, MatchesFloat64) {
   const Status status = AttendCuda(problem, device_index.view, output, nullptr);
   ASSERT_TRUE(status.ok()) << status.message();
   const std::vector<uint16_t> all_o = device_o.Download();
-  const std::vector<float> all_lse = device_lse.Download();
+  const std::vector<float> all_lse = device_lse.Download(), all_row_max = device_row_max.Download();
 
   // The last head's.
   const std::vector<uint16_t> o(all_o.end() - static_cast<int64_t>(count), all_o.end());
   const std::vector<float> lse(all_lse.end() - kLength, all_lse.end());
+  const std::vector<float> largest(all_row_max.end() - kLength, all_row_max.end());
   double error = 0;
   double norm = 0;
   for (int32_t row = 0; row < kLength; ++row) {
@@ -158,6 +163,14 @@ TEST_P(CudaScoreRange, MatchesFloat64) {
         scores.emplace_back(key, score);
         row_max = std::max(row_max, score);
       }
+    }
+    const float got_max = largest[static_cast<size_t>(row)];
+    if (!c.with_row_max) {
+      ASSERT_TRUE(std::isnan(got_max)) << "nobody asked for the largest score of row " << row;
+    } else if (scores.empty()) {
+      ASSERT_EQ(got_max, -std::numeric_limits<float>::infinity()) << "row " << row;
+    } else {
+      ASSERT_NEAR(got_max, row_max, 1e-4 + 1e-6 * std::abs(row_max)) << "row " << row;
     }
     double sum = 0;
     std::vector<double> expected(head_dim, 0.0);
@@ -219,7 +232,13 @@ std::vector<Case> Cases() {
   const size_t count = cases.size();
   for (size_t i = 0; i < count; ++i) {
     Case c = cases[i];
-    if (c.pattern != Pattern::kDense || c.rule.kind != MaskKind::kCausal) continue;
+    const bool is_dense = c.pattern == Pattern::kDense && c.rule.kind == MaskKind::kCausal;
+    if (c.num_heads == 1) {
+      c.with_row_max = true;
+      cases.push_back(c);
+      c.with_row_max = false;
+    }
+    if (!is_dense) continue;
     c.unpromised = true;
     cases.push_back(c);
   }

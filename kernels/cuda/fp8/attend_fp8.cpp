@@ -161,6 +161,8 @@ Status AttendFp8Cuda(const AttentionProblem& problem, const void* tensors, size_
     return status;
   }
   if (Status status = CheckRowOutputs(output); !status.ok()) return status;
+  if (output.row_max != nullptr)
+    return UnsupportedStatus("output.row_max is set: FP8 attention keeps no row maxima; use AttendCuda.");
   CurrentDevice device;
   if (Status status = CheckGpu(&device); !status.ok()) return status;
   if (Status status = CheckIndexOnDevice(index, stream); !status.ok()) return status;

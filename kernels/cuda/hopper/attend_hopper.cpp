@@ -2,9 +2,9 @@
 #include "hopper/attend_hopper.h"
 
 #include <limits>
-#include <numbers>
 #include <string>
 
+#include "hopper/fill_params.h"
 #include "hopper/instances.h"
 #include "hopper/kernel_params.h"
 #include "hopper/tensor_map.h"
@@ -97,19 +97,11 @@ Status Attend(const AttentionProblem& problem, const SparseIndexView& index, con
   if (Status status = EncodeMaps(problem, output, *instance, &params); !status.ok()) return status;
   params.k_gather = Gather(problem.k);
   params.v_gather = Gather(problem.v);
-  params.index = index;
-  params.lse = output.lse;
-  params.sinks = SinksOf(problem);
-  CountItems(problem, index, &params);
-  params.head_dim = problem.head_dim;
-  params.value_dim = problem.ValueDim();
-  const float scale = problem.EffectiveScale();
-  params.soft_cap = problem.soft_cap;
-  params.score_scale = problem.soft_cap > 0 ? scale / problem.soft_cap : 0.0f;
-  params.scale_log2 = (problem.soft_cap > 0 ? 1.0f : scale) * std::numbers::log2e_v<float>;
+  FillParams(problem, index, output, &params);
 
-  LaunchFunction* const launch = problem.soft_cap > 0 ? instance->launch_capped : instance->launch;
-  const bool has_dense = problem.soft_cap == 0 && instance->launch_dense != nullptr;
+  const bool is_rare = IsRare(problem, output);
+  LaunchFunction* const launch = is_rare ? instance->launch_rare : instance->launch;
+  const bool has_dense = !is_rare && instance->launch_dense != nullptr;
   const bool is_dense = has_dense && index.keeps_everything && TakesDenseKernels(index);
   const bool ask_device = has_dense && instance->asks_the_device && !is_dense && MayKeepEverything(index);
   CUtensorMap dense_rows{};

@@ -164,6 +164,8 @@ Status AttendPackedCuda(const AttentionProblem& problem, const PackedSequences& 
   }
   if (Status status = CheckDisjoint("output.o", output.o, tensors.queries); !status.ok()) return status;
   if (Status status = CheckRowOutputs(output); !status.ok()) return status;
+  if (output.row_max != nullptr)
+    return UnsupportedPacked("output.row_max is set: the kernel for packed sequences keeps no row maxima");
   if (Status status = CheckIndex(problem, index); !status.ok()) return status;
   if (Status status = CheckProblemOnDevice(problem, index, output, stream); !status.ok()) return status;
   if (Status status = CheckOnDevice({{"sequences.q_begin", sequences.q_begin},

@@ -39,6 +39,7 @@ class Consumer : TensorConsumer<T> {
     Tensor weights = make_tensor<Element>(Layout<Shape<Shape<_2, _2, _2>, _1, Int<T::kTileColumns / 16>>>{});
     static_assert(decltype(size(weights))::value == decltype(size(scores))::value);
     SoftmaxState<Element> softmax;
+    [[maybe_unused]] RowMaxima maxima;
 
     auto issue_qk = [&](uint32_t stage) {
       warpgroup_fence_operand(scores);
@@ -63,10 +64,15 @@ class Consumer : TensorConsumer<T> {
       warpgroup_commit_batch();
     };
     auto cap_and_mask = [&](uint32_t step, uint32_t flags) {
-      if constexpr (T::kCapped) SoftCap(scores, p_.score_scale, p_.soft_cap);
+      if constexpr (T::kRare) {
+        if (p_.score_scale != 0.0f) SoftCap(scores, p_.score_scale, p_.soft_cap);
+      }
       if ((flags & kStepMasked) != 0) [[unlikely]] {
         MaskScores<T>(scores, s_.steps[step % T::kStepRing], flags, p_.index.rule, row_,
                       FirstPosition(p_, place_) + place_.tile * kItemRows + row_);
+      }
+      if constexpr (T::kRare) {
+        if (p_.row_max != nullptr) maxima.Take(scores);
       }
     };
     auto pack = [&](int i, float low, float high) {
@@ -93,6 +99,7 @@ class Consumer : TensorConsumer<T> {
     while (more) {
       mma_pv.accumulate_ = GMMA::ScaleOut::Zero;
       softmax = {};
+      if constexpr (T::kRare) maxima = {};
       Ahead ahead = LookAhead(step + 1);
       warpgroup_wait<0>();
       warpgroup_fence_operand(scores);
@@ -170,6 +177,11 @@ class Consumer : TensorConsumer<T> {
       warpgroup_fence_operand(output);
       ReleaseValues(step);
       ++step;
+      if constexpr (T::kRare) {
+        if (p_.row_max != nullptr) {
+          Base::WriteLargest(p_, Base::Whole(finished, finished_slot), maxima, p_.scale_log2);
+        }
+      }
       Finish(finished, finished_slot, softmax, output);
     }
     warpgroup_wait<0>();

@@ -6,6 +6,7 @@
 #include <cute/arch/copy_sm90_tma.hpp>
 #include <cute/tensor.hpp>
 
+#include "hopper/row_maxima.cuh"
 #include "hopper/softmax.cuh"
 #include "hopper/traits.cuh"
 
@@ -16,6 +17,7 @@ template <class T>
 class StepConsumer {
  protected:
   using KernelTraits = T;
+  static constexpr float kLn2 = 0.69314718055994531f;
 
   __device__ StepConsumer(SharedStorage<T>& shared, int group)
       : s_(shared),
@@ -101,8 +103,18 @@ class StepConsumer {
   // Writes the LSE of one of the thread's rows, `query`, in base e: the sum is under a shift of so many powers of two.
   __device__ static void WriteLse(const typename T::Params& p, const typename T::Place& place, int query, float sum,
                                   float shift) {
-    constexpr float kLn2 = 0.69314718055994531f;
     p.lse[LseOf(p, place, query)] = sum == 0.0f ? -INFINITY : (shift + __log2f(sum)) * kLn2;
+  }
+
+  // Writes the largest scores of the thread's rows; scale_log2: what makes exponents of two of them.
+  __device__ void WriteLargest(const typename T::Params& p, const typename T::Place& place, const RowMaxima& maxima,
+                               float scale_log2) const {
+    CUTE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      const float largest = maxima.OfRow(r, scale_log2 * kLn2);
+      const int query = place.tile * T::kRows + row_ + 8 * r;
+      if (lane_ % 4 == 0 && query < NumQueries(p, place)) p.row_max[LseOf(p, place, query)] = largest;
+    }
   }
 
   // O leaves by warps: a warp stores 16 rows of 16 columns at once, as four matrices of 8 x 8: upper and lower rows of

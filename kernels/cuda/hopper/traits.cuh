@@ -29,9 +29,9 @@ struct OutputPlaces {
 template <>
 struct OutputPlaces<false> {};
 
-// kCapped: for problems with a soft cap. Its code, 13 KB wherever scores come from, would stand amid the loop of all
-// others, and a launch fetches what it runs through from memory.
-template <class Element_, int kHeadDim_, int kValueDim_, int kTileColumns_, int kQuerySlots_, bool kCapped_>
+// kRare: for what few calls ask for, a soft cap and rows' largest scores. Their code, of a soft cap 13 KB wherever
+// scores come from, would stand amid the loop of all others, and a launch fetches what it runs through from memory.
+template <class Element_, int kHeadDim_, int kValueDim_, int kTileColumns_, int kQuerySlots_, bool kRare_>
 struct Traits : TwoGroups, OneLength {
   using Element = Element_;
   using Params = KernelParams;
@@ -42,7 +42,7 @@ struct Traits : TwoGroups, OneLength {
   // Where keys are small, a step takes less time than a copy, and there is room for more of them.
   static constexpr uint32_t kStages = kHeadDim_ == 64 ? 4 : 2;
   static constexpr int kQuerySlots = kQuerySlots_;
-  static constexpr bool kCapped = kCapped_;
+  static constexpr bool kRare = kRare_;
   static constexpr int kQuerySlabs = kHeadDim / 64;  // of Q and K
   static constexpr int kValueSlabs = kValueDim / 64;
   static constexpr int kSegments = kTileColumns / kSegmentRows;

@@ -36,10 +36,10 @@ struct CudaKernelChoice {
 Status ChooseCudaKernel(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output,
                         CudaKernelChoice* choice);
 
-// O and LSE of `problem` on the index's kept set. Every pointer (problem, index lists, output) is on the current
-// device; `stream` is a cudaStream_t. output.o has the problem's dtype. Runs the kernel that ChooseCudaKernel names;
-// may be called from several threads at once, on one stream or many. Asynchronous: no host synchronisation. Results do
-// not change from run to run.
+// O, LSE and, on request, the largest scores of `problem` on the index's kept set. Every pointer (problem, index lists,
+// output) is on the current device; `stream` is a cudaStream_t. output.o has the problem's dtype. Runs the kernel that
+// ChooseCudaKernel names; may be called from several threads at once, on one stream or many. Asynchronous: no host
+// synchronisation. Results do not change from run to run.
 //
 // Sinks, of at most 128 query heads, are taken from host memory as the call launches; a captured graph keeps those of
 // its capture. problem.window is 0: cut the index instead (kernels/index_window.h).
