@@ -163,6 +163,24 @@ TEST_P(CudaFp8, MatchesFloat64OfTheQuantised) {
   ASSERT_NO_FATAL_FAILURE(run.ExpectGuards());
 }
 
+// The same with the rows' largest scores, which another kernel writes.
+class CudaFp8RowMax : public ::testing::TestWithParam<AttendCase> {};
+
+TEST_P(CudaFp8RowMax, MatchesFloat64OfTheQuantised) {
+  SKIP_WITHOUT_GPU();
+  if (!OnHopper()) GTEST_SKIP() << "needs compute capability 9.0";
+  AttendRun run;
+  ASSERT_NO_FATAL_FAILURE(run.Make(GetParam(), SeedFor("row max " + NameOf(GetParam()))));
+  run.AskForRowMax();
+  Quantised quantised(run.problem());
+  run.Poison();
+  const Status status = quantised.Attend(run, run.index());
+  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  ASSERT_NO_FATAL_FAILURE(run.ExpectFloat64Of(quantised.Problem(), kAllowedL2, AllowedLse(GetParam())));
+  ASSERT_NO_FATAL_FAILURE(run.ExpectGuards());
+}
+
 // Items of 192 rows where all heads keep everything, queued.
 void AppendWide(std::vector<AttendCase>* cases) {
   AttendCase wide{
@@ -261,6 +279,46 @@ std::vector<AttendCase> Cases() {
 }
 INSTANTIATE_TEST_SUITE_P(Cases, CudaFp8, ::testing::ValuesIn(Cases()),
                          [](const auto& parameter) { return NameOf(parameter.param); });
+
+std::vector<AttendCase> RowMaxCases() {
+  std::vector<AttendCase> cases = Cases();
+  std::erase_if(cases, [](const AttendCase& c) { return c.unpromised || c.seq_q > 5000 || c.seq_k > 5000; });
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Cases, CudaFp8RowMax, ::testing::ValuesIn(RowMaxCases()),
+                         [](const auto& parameter) { return NameOf(parameter.param); });
+
+// A query and a key that are no numbers: quantised they are none either.
+TEST(CudaFp8Calls, RowMaxIsNanWhereAScoreIs) {
+  SKIP_WITHOUT_GPU();
+  if (!OnHopper()) GTEST_SKIP() << "needs compute capability 9.0";
+  AttendRun run;
+  const AttendCase c{.pattern = Pattern::kDense, .seq_q = 500, .seq_k = 0, .num_qo_heads = 2, .num_kv_heads = 2};
+  ASSERT_NO_FATAL_FAILURE(run.Make(c, SeedFor("row max of NaN")));
+  run.AskForRowMax();
+  constexpr int32_t kKey = 333, kQuery = 44;
+  const AttentionProblem& p = run.problem();
+  const auto spoil = [](const StridedTensor<const void>& tensor, int32_t head, int32_t row) {
+    auto* const first =
+        static_cast<uint16_t*>(const_cast<void*>(tensor.data)) + head * tensor.head_stride + row * tensor.row_stride;
+    ASSERT_EQ(cudaMemset(first, 0xff, kDim * sizeof(uint16_t)), cudaSuccess);
+  };
+  ASSERT_NO_FATAL_FAILURE(spoil(p.k, 0, kKey));
+  ASSERT_NO_FATAL_FAILURE(spoil(p.q, 1, kQuery));
+  const Quantised quantised(p);
+  run.Poison();
+  ASSERT_TRUE(quantised.Attend(run, run.index()).ok());
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  const std::vector<float> row_max = run.DownloadRowMax();
+  for (int32_t head = 0; head < 2; ++head) {
+    for (int32_t row = 0; row < p.seq_q; ++row) {
+      const bool is_nan = head == 0 ? row >= kKey : row == kQuery;
+      const float got = row_max[AttendRun::kGuardLse + static_cast<size_t>(head * p.seq_q + row)];
+      ASSERT_EQ(std::isnan(got), is_nan) << "row " << row << " of head " << head << ": " << got;
+      ASSERT_FALSE(std::isinf(got)) << "row " << row << " of head " << head;
+    }
+  }
+}
 
 TEST(CudaFp8Quantise, TakesTheNearestOfEveryHeadsScale) {
   SKIP_WITHOUT_GPU();

@@ -161,13 +161,14 @@ Status AttendFp8Cuda(const AttentionProblem& problem, const void* tensors, size_
     return status;
   }
   if (Status status = CheckRowOutputs(output); !status.ok()) return status;
-  if (output.row_max != nullptr)
-    return UnsupportedStatus("output.row_max is set: FP8 attention keeps no row maxima; use AttendCuda.");
   CurrentDevice device;
   if (Status status = CheckGpu(&device); !status.ok()) return status;
   if (Status status = CheckIndexOnDevice(index, stream); !status.ok()) return status;
-  if (Status status =
-          CheckOnDevice({{"tensors", tensors}, {"output.o.data", output.o.data}, {"output.lse", output.lse}}, stream);
+  if (Status status = CheckOnDevice({{"tensors", tensors},
+                                     {"output.o.data", output.o.data},
+                                     {"output.lse", output.lse},
+                                     {"output.row_max", output.row_max}},
+                                    stream);
       !status.ok()) {
     return status;
   }
@@ -179,6 +180,7 @@ Status AttendFp8Cuda(const AttentionProblem& problem, const void* tensors, size_
   hopper::CountItems(problem, index, &params);
   params.index = index;
   params.lse = output.lse;
+  params.row_max = output.row_max;
   params.scale_log2 = problem.EffectiveScale() * std::numbers::log2e_v<float>;
   const auto* const base = static_cast<const uint8_t*>(tensors);
   params.q_image = base + layout.q;
@@ -194,6 +196,11 @@ Status AttendFp8Cuda(const AttentionProblem& problem, const void* tensors, size_
   params.half_output = problem.dtype == DType::kFloat16;
   const int64_t bytes_per_kv_head = int64_t{2} * layout.k_pieces * fp8::kPieceBytes;
   const auto cuda_stream = static_cast<cudaStream_t>(stream);
+  if (output.row_max != nullptr) {
+    return hopper::LaunchWithQueue(problem, index, bytes_per_kv_head, device, "AttendFp8ListsKernel", cuda_stream,
+                                   &params,
+                                   [&](int num_blocks) { return fp8::LaunchFp8Rare(params, num_blocks, cuda_stream); });
+  }
   const auto launch = [&](int num_blocks) {
     if (params.dense_sections != nullptr) {
       const cudaError_t error = fp8::LaunchFp8Dense(params, num_blocks, cuda_stream);

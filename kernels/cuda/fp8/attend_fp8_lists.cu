@@ -1,28 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The FP8 kernel for any lists.
 #include "fp8/fp8_instances.h"
-#include "fp8/fp8_rows.cuh"
-#include "fp8/image_copies.cuh"
-#include "hopper/block.cuh"
-#include "hopper/piece_consumer.cuh"
-#include "hopper/piece_walks.cuh"
+#include "fp8/fp8_lists_kernel.cuh"
 
 namespace headscope::kernels::fp8 {
-namespace {
-
-__global__ void __launch_bounds__(ListTraits::kThreads, 1)
-    AttendFp8ListsKernel(const __grid_constant__ Fp8Params params) {
-  using T = ListTraits;
-  hopper::RunBlock<T, hopper::Scheduler<T>, hopper::Loader<T, ImageCopies<T>>,
-                   hopper::PieceConsumer<T, PieceRows<T>, hopper::ListWalk>>(params, [&] {
-    if (cute::elect_one_sync()) cute::prefetch_tma_descriptor(&params.o);
-  });
-}
-
-}  // namespace
 
 cudaError_t LaunchFp8Lists(const Fp8Params& params, int num_blocks, cudaStream_t stream) {
-  return hopper::LaunchBlocks<ListTraits>(AttendFp8ListsKernel, params, num_blocks, stream);
+  return LaunchLists<ListTraits>(params, num_blocks, stream);
 }
 
 }  // namespace headscope::kernels::fp8

@@ -53,9 +53,13 @@ class PieceRows : protected hopper::StepConsumer<T> {
 
   struct Finished {
     hopper::ItemPlace place;
-    float value_scale;
+    float value_scale, scale_log2;
   };
-  __device__ Finished FinishedItem() const { return {place_, value_scale_}; }
+  __device__ Finished FinishedItem() const { return {place_, value_scale_, scale_log2_}; }
+
+  __device__ void WriteRowMax(const Finished& item, const hopper::RowMaxima& maxima) const {
+    Base::WriteLargest(p_, item.place, maxima, item.scale_log2);
+  }
 
   // Divides by the sum, writes the LSE, and sends O.
   template <class Output>

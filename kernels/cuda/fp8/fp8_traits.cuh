@@ -28,6 +28,7 @@ template <class Shape>
 struct CommonTraits : Shape, hopper::OneLength {
   using Element = cutlass::float_e4m3_t;
   using Params = Fp8Params;
+  static constexpr bool kRare = false;
   static constexpr bool kAlignedSegments = true;  // images come in pieces of 32 tokens
   static constexpr int kTileColumns = 128;
   static constexpr int kPieceColumns = 64;
@@ -79,6 +80,11 @@ struct ListTraits : CommonTraits<hopper::TwoGroups> {
   struct Tensors : CommonTraits::Tensors {
     alignas(1024) char gathered[kStageBytes];  // rows of V on their way into columns
   };
+};
+
+// The same where the rows' largest scores are asked for.
+struct RareListTraits : ListTraits {
+  static constexpr bool kRare = true;
 };
 
 // The kernel for heads that keep everything: items of 192 rows.

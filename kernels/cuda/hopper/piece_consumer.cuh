@@ -50,6 +50,7 @@ class PieceConsumer : Walk_<Rows> {
     static_assert(decltype(size(first_weights))::value == decltype(size(scores))::value);
     Tensor query_words = recast<uint32_t>(queries);
     SoftmaxState<Element> softmax;
+    [[maybe_unused]] RowMaxima maxima;
 
     const auto issue_qk = [&](uint32_t step, int piece) {
       warpgroup_fence_operand(scores);
@@ -73,6 +74,10 @@ class PieceConsumer : Walk_<Rows> {
         mma_pv.accumulate_ = GMMA::ScaleOut::One;
       }
       warpgroup_commit_batch();
+    };
+    const auto mask = [&](uint32_t step, int piece) {
+      Walk::Mask(scores, step, piece);
+      if constexpr (T::kRare) maxima.Take(scores);
     };
     float sums[4];
     const auto weigh = [&](auto& weights) {
@@ -116,10 +121,11 @@ class PieceConsumer : Walk_<Rows> {
     while (place_.sequence >= 0) {
       mma_pv.accumulate_ = GMMA::ScaleOut::Zero;
       softmax = {};
+      if constexpr (T::kRare) maxima = {};
       Walk::AwaitValues(step);
       warpgroup_wait<0>();
       warpgroup_fence_operand(scores);
-      Walk::Mask(scores, step, 0);
+      mask(step, 0);
       raise(first_weights);
       softmax.Add(sums);
       bool again = Rows::kAnchorsNextPiece && softmax.IsEnormous();
@@ -136,7 +142,7 @@ class PieceConsumer : Walk_<Rows> {
         warpgroup_wait<1>();
         warpgroup_fence_operand(scores);
         Release(s_.k_empty[step % T::kStages]);
-        Walk::Mask(scores, step, 1);
+        mask(step, 1);
         bool fits = weigh(second_weights);
         warpgroup_wait<0>();
         warpgroup_fence_operand(output);
@@ -151,7 +157,7 @@ class PieceConsumer : Walk_<Rows> {
         Walk::AwaitValues(next);
         warpgroup_wait<1>();
         warpgroup_fence_operand(scores);
-        Walk::Mask(scores, next, 0);
+        mask(next, 0);
         fits = weigh(first_weights);
         warpgroup_wait<0>();
         warpgroup_fence_operand(output);
@@ -177,6 +183,7 @@ class PieceConsumer : Walk_<Rows> {
       warpgroup_fence_operand(output);
       Walk::LetGo(step);
       ++step;
+      if constexpr (T::kRare) Rows::WriteRowMax(finished, maxima);
       Rows::Finish(finished, softmax, output);
     }
     warpgroup_wait<0>();

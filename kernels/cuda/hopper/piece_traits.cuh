@@ -12,6 +12,7 @@ namespace headscope::kernels::hopper {
 template <class Element_>
 struct PieceTraits : ThreeGroups, OneLength {
   static constexpr bool kReadsLists = false;
+  static constexpr bool kRare = false;
   static constexpr uint32_t kStepReaders = kLoaderWarps;  // consumers know the steps for themselves
   using Element = Element_;
   using Params = KernelParams;

@@ -57,12 +57,12 @@ Status LayOutFp8(const AttentionProblem& problem, Fp8Layout* layout);
 // CUDA graph, allocates nothing, the same bits every time. Compute capability 9.0.
 Status QuantiseFp8Cuda(const AttentionProblem& problem, void* tensors, size_t bytes, void* stream);
 
-// O and LSE of the quantised tensors on the index's kept set: O = softmax(scale * q k^T) v with the quantised values
-// times their scales. problem: shape, dtype (bf16 or fp16, that of O) and scale; its tensors are not looked at.
-// tensors: what QuantiseFp8Cuda made of a problem of this shape. Every pointer is on the current device. Asynchronous,
-// no host synchronisation, the same bits every time; memory as AttendCuda's (8 bytes per 128 query rows of a head, from
-// the same pool). NaN in keys and values that no row keeps does not matter; in others it goes where AttendCuda lets it
-// go.
+// O, LSE and, on request, the rows' largest scores of the quantised tensors on the index's kept set: O = softmax(scale
+// * q k^T) v with the quantised values times their scales. problem: shape, dtype (bf16 or fp16, that of O) and scale;
+// its tensors are not looked at. tensors: what QuantiseFp8Cuda made of a problem of this shape. Every pointer is on the
+// current device. Asynchronous, no host synchronisation, the same bits every time; memory as AttendCuda's (8 bytes per
+// 128 query rows of a head, from the same pool). NaN in keys and values that no row keeps does not matter; in others it
+// goes where AttendCuda lets it go.
 //
 // kUnsupported: a GPU of another compute capability than 9.0, fp32, a soft cap, sinks, a window, another head_dim or
 // v_head_dim than 128.
