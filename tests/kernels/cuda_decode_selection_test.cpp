@@ -150,6 +150,32 @@ class CudaDecodeSelection : public ::testing::TestWithParam<Case> {
     return {{o, GetParam().num_kv_heads * GetParam().group * head_dim, head_dim, head_dim}, lse};
   }
 
+  // The first token of a list that the query sees; -1: there is none.
+  int32_t FirstSeen(int64_t list) const {
+    const Case& c = GetParam();
+    for (const int32_t token : TokensOfList(selection_, list, c.seq_k)) {
+      if (c.window == 0 || token >= c.seq_k - c.window) return token;
+    }
+    return -1;
+  }
+  // `measured` has a number more at either end.
+  static constexpr float kNoNumber = -12345.0f;
+  static void ExpectRowMax(const std::vector<float>& measured, const std::vector<float>& expected) {
+    ASSERT_EQ(measured.size(), expected.size() + 2);
+    ASSERT_EQ(measured.front(), kNoNumber);
+    ASSERT_EQ(measured.back(), kNoNumber);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const float got = measured[i + 1], want = expected[i];
+      if (std::isnan(want)) {
+        ASSERT_TRUE(std::isnan(got)) << "row " << i << ": " << got;
+      } else if (std::isinf(want)) {
+        ASSERT_EQ(got, want) << "row " << i;
+      } else {
+        ASSERT_NEAR(got, want, 1e-4 + 5e-7 * std::abs(static_cast<double>(want))) << "row " << i;
+      }
+    }
+  }
+
   int32_t rows_ = 0;
   Elements q_{DType::kFloat32, 0}, k_{DType::kFloat32, 0}, v_{DType::kFloat32, 0};
   DecodeSelection selection_;
@@ -160,9 +186,12 @@ TEST_P(CudaDecodeSelection, MatchesFloat64) {
   const Case& c = GetParam();
   const auto size = static_cast<size_t>(SizeOf(c.dtype));
   const size_t num_rows = q_.count() / static_cast<size_t>(c.head_dim);
-  std::vector<float> expected(num_rows * static_cast<size_t>(ValueDim())), expected_lse(num_rows);
+  std::vector<float> expected(num_rows * static_cast<size_t>(ValueDim())), expected_lse(num_rows),
+      expected_row_max(num_rows);
   const AttentionProblem host = Problem(q_.bytes().data(), k_.bytes().data(), v_.bytes().data());
-  ASSERT_TRUE(DecodeReference(host, selection_, Output(expected.data(), expected_lse.data())).ok());
+  AttentionOutput reference = Output(expected.data(), expected_lse.data());
+  reference.row_max = expected_row_max.data();
+  ASSERT_TRUE(DecodeReference(host, selection_, reference).ok());
 
   const DeviceArray<unsigned char> q(q_.bytes()), k(k_.bytes()), v(v_.bytes());
   const std::vector<unsigned char> poison((expected.size() + 2 * kGuard) * size, 0xa5);
@@ -178,12 +207,38 @@ TEST_P(CudaDecodeSelection, MatchesFloat64) {
   for (int run = 0; run < 2; ++run) {
     const DeviceArray<unsigned char> o(poison);
     const DeviceArray<float> lse(std::vector<float>(num_rows, std::nanf("")));
-    status = AttendSelectionCuda(problem, buffers.view, Output(o.get() + kGuard * size, lse.get()), workspace.get(),
-                                 bytes, nullptr);
+    AttentionOutput output = Output(o.get() + kGuard * size, lse.get());
+    // The second run is asked for the largest scores as well, where there are no weights.
+    const DeviceArray<float> row_max(std::vector<float>(num_rows + 2, kNoNumber));
+    if (run == 1) output.row_max = row_max.get() + 1;
+    const auto attend = [&] {
+      return AttendSelectionCuda(problem, buffers.view, output, workspace.get(), bytes, nullptr);
+    };
+    status = attend();
+    if (run == 1 && !selection_.weights.empty()) {
+      EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+      EXPECT_NE(status.message().find("output.row_max is set and selection.weights too"), std::string::npos)
+          << status.message();
+      output.row_max = nullptr;
+      status = attend();
+    }
     ASSERT_TRUE(status.ok()) << status.message();
     const std::vector<unsigned char> all = o.Download();
     if (run == 1) {
       EXPECT_EQ(all, first) << "another result of the same call";
+      if (output.row_max == nullptr) break;
+      ASSERT_NO_FATAL_FAILURE(ExpectRowMax(row_max.Download(), expected_row_max));
+      // A key of the first list that is no number.
+      const int32_t token = FirstSeen(0);
+      if (token < 0) break;
+      ASSERT_EQ(cudaMemset(k.get() + int64_t{token} * c.head_dim * static_cast<int64_t>(size), 0xff,
+                           static_cast<size_t>(c.head_dim) * size),
+                cudaSuccess);
+      ASSERT_TRUE(attend().ok());
+      for (int32_t head = 0; head < c.group; ++head) {
+        expected_row_max[static_cast<size_t>(head)] = std::numeric_limits<float>::quiet_NaN();
+      }
+      ASSERT_NO_FATAL_FAILURE(ExpectRowMax(row_max.Download(), expected_row_max));
       break;
     }
     first = all;
@@ -418,7 +473,7 @@ TEST(CudaDecodeSelectionRefusals, NameTheFieldBeforeAGpuIsAskedFor) {
   problem.first_position = 99;
   problem.dtype = DType::kFloat32;
   problem.q = problem.k = problem.v = {memory, 6400, 6400, 64};
-  const AttentionOutput output{{memory, 64, 64, 64}, nullptr};
+  AttentionOutput output{{memory, 64, 64, 64}, nullptr};
   CudaSelection selection;
   selection.page_begin = reinterpret_cast<const int64_t*>(memory);
   const auto refused = [&](auto breaks, const std::string& words, StatusCode code = StatusCode::kInvalidArgument) {
@@ -458,6 +513,11 @@ TEST(CudaDecodeSelectionRefusals, NameTheFieldBeforeAGpuIsAskedFor) {
   refused([](P&, S& s) { s.longest_list = 101; }, "longest_list 101");
   refused([](P&, S& s) { s.alpha = reinterpret_cast<const float*>(memory); }, "selection.alpha");
   refused([](P&, S& s) { s.page_begin = nullptr; }, "page_begin");
+  output.row_max = reinterpret_cast<float*>(memory + 4);
+  refused([](P&, S& s) { s.weights = reinterpret_cast<const float*>(memory); },
+          "output.row_max is set and selection.weights too", StatusCode::kUnsupported);
+  output.row_max = reinterpret_cast<float*>(memory + 2);
+  refused([](P&, S&) {}, "output.row_max is 0x");
 }
 
 }  // namespace

@@ -150,6 +150,7 @@ class CudaDecode : public ::testing::TestWithParam<Case> {
     return {all.begin() + kGuard, all.end() - kGuard};
   }
   static constexpr int32_t kGuard = 64;
+  static constexpr float kNoNumber = -12345.0f;  // what nobody writes
 
   // |a - b| / |b| over all heads.
   double RelativeError(const std::vector<uint16_t>& a, const std::vector<float>& b) const {
@@ -191,10 +192,10 @@ TEST_P(CudaDecode, DenseMatchesFloat64) {
                   ->Select(Problem(q_.data(), k_.data(), v_.data()), ParameterValues(FindDecodeMethod("dense")->spec()),
                            {}, &all)
                   .ok());
-  std::vector<float> expected(q_.size()), expected_lse(rows);
-  ASSERT_TRUE(
-      DecodeReference(Problem(q_.data(), k_.data(), v_.data()), all, Output(expected.data(), expected_lse.data()))
-          .ok());
+  std::vector<float> expected(q_.size()), expected_lse(rows), expected_row_max(rows);
+  AttentionOutput reference = Output(expected.data(), expected_lse.data());
+  reference.row_max = expected_row_max.data();
+  ASSERT_TRUE(DecodeReference(Problem(q_.data(), k_.data(), v_.data()), all, reference).ok());
 
   const DeviceArray<uint16_t> q(q_), k(k_), v(v_), o(GuardedOutput());
   const DeviceArray<float> lse(std::vector<float>(rows, std::nanf("")));
@@ -206,6 +207,37 @@ TEST_P(CudaDecode, DenseMatchesFloat64) {
   EXPECT_LE(RelativeError(Unguarded(o), expected), Tolerance());
   const std::vector<float> got = lse.Download();
   for (size_t i = 0; i < rows; ++i) EXPECT_NEAR(got[i], expected_lse[i], 2e-3) << "head " << i;
+
+  // Once more with the largest scores, which change nothing else.
+  const DeviceArray<uint16_t> again(GuardedOutput());
+  const DeviceArray<float> row_max(std::vector<float>(rows + 2, kNoNumber));
+  AttentionOutput output = Output(again.get() + kGuard, lse.get());
+  output.row_max = row_max.get() + 1;
+  ASSERT_TRUE(DecodeDenseCuda(problem, output, workspace.get(), DecodeWorkspaceBytes(problem, {}), nullptr).ok());
+  EXPECT_EQ(Unguarded(again), Unguarded(o));
+  EXPECT_EQ(lse.Download(), got);
+  const std::vector<float> largest = row_max.Download();
+  EXPECT_EQ(largest.front(), kNoNumber);
+  EXPECT_EQ(largest.back(), kNoNumber);
+  for (size_t i = 0; i < rows; ++i) {
+    EXPECT_NEAR(largest[i + 1], expected_row_max[i], 1e-3) << "head " << i;
+  }
+
+  // A key of the first list that is no number.
+  const std::vector<uint16_t> nan(static_cast<size_t>(GetParam().head_dim), 0xffff);
+  ASSERT_EQ(cudaMemcpy(k.get() + int64_t{GetParam().seq_k / 2} * GetParam().head_dim, nan.data(), nan.size() * 2,
+                       cudaMemcpyHostToDevice),
+            cudaSuccess);
+  ASSERT_TRUE(DecodeDenseCuda(problem, output, workspace.get(), DecodeWorkspaceBytes(problem, {}), nullptr).ok());
+  const std::vector<float> spoilt = row_max.Download();
+  const auto group = static_cast<size_t>(GetParam().num_qo_heads / GetParam().num_kv_heads);
+  for (size_t i = 0; i < rows; ++i) {
+    if (i < group) {
+      EXPECT_TRUE(std::isnan(spoilt[i + 1])) << "head " << i;
+    } else {
+      EXPECT_EQ(spoilt[i + 1], largest[i + 1]) << "head " << i;
+    }
+  }
 }
 
 TEST_P(CudaDecode, SparqChoosesAndAttendsAsTheCpuDoes) {

@@ -196,17 +196,21 @@ TEST_P(CudaQuest, TakesTheBestPagesAndAttendsToThem) {
   const auto output_size = static_cast<size_t>(kLists * c.group * ValueDim());
   std::vector<uint16_t> first;
   std::vector<int32_t> pages;
-  std::vector<float> lses;
+  std::vector<float> lses, largest;
   for (int run = 0; run < 2; ++run) {
     const DeviceArray<uint16_t> o(std::vector<uint16_t>(output_size + 1, 0xa5a5));
     const DeviceArray<float> lse(std::vector<float>(static_cast<size_t>(kLists * c.group), std::nanf("")));
+    const DeviceArray<float> row_max(std::vector<float>(static_cast<size_t>(kLists * c.group), std::nanf("")));
+    AttentionOutput output = Output(o.get(), lse.get());
+    if (run == 1) output.row_max = row_max.get();
     // The second run's choice stays in the workspace.
-    status = DecodeQuestCuda(problem, c.options, page_bounds, Output(o.get(), lse.get()),
-                             run == 0 ? chosen.get() : nullptr, workspace.get(), bytes, nullptr);
+    status = DecodeQuestCuda(problem, c.options, page_bounds, output, run == 0 ? chosen.get() : nullptr,
+                             workspace.get(), bytes, nullptr);
     ASSERT_TRUE(status.ok()) << status.message();
     const std::vector<uint16_t> all = o.Download();
     if (run == 1) {
       EXPECT_EQ(all, first) << "another result of the same call";
+      largest = row_max.Download();
       break;
     }
     first = all;
@@ -229,9 +233,10 @@ TEST_P(CudaQuest, TakesTheBestPagesAndAttendsToThem) {
     selection.pages.insert(selection.pages.end(), of_list.begin(), of_list.end());
     selection.page_begin.push_back(static_cast<int64_t>(selection.pages.size()));
   }
-  std::vector<float> expected(output_size), expected_lse(lses.size());
-  status = DecodeReference(Problem(q_.data(), k_.data(), v_.data(), c.seq_k), selection,
-                           Output(expected.data(), expected_lse.data()));
+  std::vector<float> expected(output_size), expected_lse(lses.size()), expected_row_max(lses.size());
+  AttentionOutput reference = Output(expected.data(), expected_lse.data());
+  reference.row_max = expected_row_max.data();
+  status = DecodeReference(Problem(q_.data(), k_.data(), v_.data(), c.seq_k), selection, reference);
   ASSERT_TRUE(status.ok()) << status.message();
   double difference = 0, norm = 0;
   for (size_t i = 0; i < expected.size(); ++i) {
@@ -240,6 +245,7 @@ TEST_P(CudaQuest, TakesTheBestPagesAndAttendsToThem) {
   }
   EXPECT_LE(std::sqrt(difference), (c.dtype == DType::kBFloat16 ? 5e-3 : 1e-3) * std::sqrt(norm));
   for (size_t i = 0; i < lses.size(); ++i) EXPECT_NEAR(lses[i], expected_lse[i], 1e-4);
+  for (size_t i = 0; i < largest.size(); ++i) EXPECT_NEAR(largest[i], expected_row_max[i], 1e-4);
 }
 
 std::vector<Case> Cases() {

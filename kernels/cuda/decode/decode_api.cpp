@@ -14,6 +14,7 @@
 #include "decode/sparq_upkeep.h"
 #include "kernels/cuda_decode.h"
 #include "kernels/cuda_resources.h"
+#include "refusals.h"
 
 namespace headscope::kernels {
 namespace {
@@ -91,6 +92,7 @@ Status DecodeDenseCuda(const AttentionProblem& whole, const AttentionOutput& out
   WithSinks<DenseParams> params{plan.params, SinksOf(problem)};
   params.x = decode::OperandsOf(problem, output);
   params.lse = output.lse;
+  params.row_max = output.row_max;
   params.messages = static_cast<char*>(workspace) + plan.messages;
   params.soft_cap = problem.soft_cap;
   const cudaError_t error = Dispatch(problem, [&]<typename T, int D>() {
@@ -104,6 +106,8 @@ Status DecodeSparqCuda(const AttentionProblem& problem, const SparqCudaOptions& 
                        int32_t* chosen_tokens, void* workspace, size_t workspace_bytes, void* stream) {
   if (Status status = decode::CheckDecode(problem, output); !status.ok()) return status;
   if (Status status = decode::CheckSparq(problem, options, transposed, mean_value); !status.ok()) return status;
+  if (output.row_max != nullptr)
+    return UnsupportedStatus("output.row_max is set: SparQ's launch leaves no largest scores; leave it null");
   DecodeDevice device;
   if (Status status = decode::FindDecodeDevice(&device); !status.ok()) return status;
   SparqParams params{};

@@ -95,8 +95,6 @@ Status CheckTensors(const AttentionProblem& problem, const AttentionOutput& outp
   const auto element = static_cast<size_t>(SizeOf(problem.dtype));
   if (Status status = CheckPointer("output.o.data", output.o.data, element); !status.ok()) return status;
   if (Status status = CheckRowOutputs(output); !status.ok()) return status;
-  if (output.row_max != nullptr)
-    return UnsupportedStatus("output.row_max is set: decode on a GPU keeps no row maxima; leave it null");
   return CheckDisjoint("output.o", output.o, problem);
 }
 
@@ -240,6 +238,7 @@ Status CheckDecodeOnDevice(const AttentionProblem& problem, const AttentionOutpu
                         {"v.data", problem.v.data},
                         {"output.o.data", output.o.data},
                         {"output.lse", output.lse},
+                        {"output.row_max", output.row_max},
                         {"transposed.data", transposed.data},
                         {"mean_value", mean_value},
                         {"chosen_tokens", chosen_tokens},

@@ -107,6 +107,7 @@ struct DenseParams {
   int32_t blocks, warps, stages, shared_bytes;
   int32_t leaves_cache_first;  // K and V are the first to leave L2 again: see PlanDense
   float soft_cap;
+  float* row_max;  // as lse
 };
 
 // A launch's parameters and sinks. Half a KiB more of them costs a short step 1 to 2 %, so steps without sinks are

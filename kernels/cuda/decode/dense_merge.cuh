@@ -89,6 +89,11 @@ struct PartialSum {
   }
 };
 
+// The largest score of a query head: a maximum passes over NaN, which the sum then has.
+__device__ __forceinline__ float LargestScore(float best, float sum) {
+  return isnan(sum) ? sum : best;
+}
+
 // The whole of a query head's softmax, its sink among the terms where there are sinks.
 template <typename Params>
 __device__ __forceinline__ PartialSum WithSink(PartialSum all, const Params& p, int head) {
@@ -158,6 +163,7 @@ __device__ __forceinline__ void StoreColumn(const Params& p, const DensePass<T>&
                                             const PartialSum& of_keys) {
   const int h = 4 * column / D, d = 4 * column % D;
   const PartialSum all = WithSink(of_keys, p, pass.head + h);
+  if (p.row_max != nullptr && d == 0) p.row_max[pass.query_head + h] = LargestScore(of_keys.best, of_keys.sum);
   T* const o = static_cast<T*>(p.x.o) + pass.sequence * p.x.o_batch + (pass.head + h) * p.x.o_head + d;
 #pragma unroll
   for (int i = 0; i < 4; ++i) Store(o + i, all.v[i] / all.sum);

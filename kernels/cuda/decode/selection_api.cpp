@@ -20,6 +20,7 @@
 #include "kernels/cuda_decode_selection.h"
 #include "kernels/cuda_resources.h"
 #include "problem_check.h"
+#include "refusals.h"
 
 namespace headscope::kernels {
 namespace {
@@ -194,6 +195,11 @@ Status decode::AttendSelection(const AttentionProblem& problem, const CudaSelect
                                void* stream) {
   if (Status status = decode::CheckSelectionStep(problem, output); !status.ok()) return status;
   if (Status status = CheckSelectionView(problem, selection); !status.ok()) return status;
+  if (selection.weights != nullptr && output.row_max != nullptr) {
+    return UnsupportedStatus(
+        "output.row_max is set and selection.weights too: the kernels add the weights' logarithms to the scores, and "
+        "know no largest score without them; leave it null, or attend on the CPU");
+  }
   if (DenseTakes(problem, selection)) return DecodeDenseCuda(problem, output, workspace, workspace_bytes, stream);
   SelectionPlan plan;
   if (Status status = Plan(problem, selection, &plan); !status.ok()) return status;
@@ -215,6 +221,7 @@ Status decode::AttendSelection(const AttentionProblem& problem, const CudaSelect
                                  {"v.data", problem.v.data},
                                  {"output.o.data", output.o.data},
                                  {"output.lse", output.lse},
+                                 {"output.row_max", output.row_max},
                                  {"selection.page_begin", selection.page_begin},
                                  {"selection.pages", selection.num_pages > 0 ? selection.pages : nullptr},
                                  {"selection.weights", selection.weights},
@@ -228,6 +235,7 @@ Status decode::AttendSelection(const AttentionProblem& problem, const CudaSelect
   params.x = decode::OperandsOf(problem, output);
   params.soft_cap = problem.soft_cap;
   params.lse = output.lse;
+  params.row_max = output.row_max;
   params.page_size = selection.page_size;
   params.page_begin = selection.page_begin;
   params.pages = selection.pages;

@@ -118,6 +118,9 @@ __device__ __forceinline__ float ShiftOf(float maximum) {
 template <typename T>
 __device__ __forceinline__ void StoreComponent(const WithSinks<SelectionParams>& p, int sequence, int head, int d,
                                                float o, float maximum, float sum) {
+  constexpr float kLn2 = 0.693147180559945309f;
+  const int64_t row = int64_t{sequence} * p.x.num_kv_heads * p.x.group + head;
+  if (d == 0 && p.row_max != nullptr) p.row_max[row] = LargestScore(maximum * kLn2, sum);
   if (p.sinks.count > 0) {
     const float sink = p.sinks.logit[head] * 1.44269504088896340736f, largest = fmaxf(maximum, sink);
     const float before = cuda::Exp2(maximum - largest);
@@ -125,7 +128,6 @@ __device__ __forceinline__ void StoreComponent(const WithSinks<SelectionParams>&
     sum = sum * before + cuda::Exp2(sink - largest);
     maximum = largest;
   }
-  const int64_t row = int64_t{sequence} * p.x.num_kv_heads * p.x.group + head;
   float value = sum == 0 ? 0.0f : o / sum;
   if (p.alpha != nullptr) {
     const float alpha = p.alpha[row];
@@ -133,8 +135,7 @@ __device__ __forceinline__ void StoreComponent(const WithSinks<SelectionParams>&
     value = alpha * value + (1.0f - alpha) * p.mean[list * p.value_dim + d];
   }
   Store(static_cast<T*>(p.x.o) + sequence * p.x.o_batch + head * p.x.o_head + d, value);
-  if (d == 0 && p.lse != nullptr)
-    p.lse[row] = sum == 0 ? kNegativeInfinity : (maximum + log2f(sum)) * 0.693147180559945309f;
+  if (d == 0 && p.lse != nullptr) p.lse[row] = sum == 0 ? kNegativeInfinity : (maximum + log2f(sum)) * kLn2;
 }
 
 // H: places for query heads. With fewer heads the others repeat the last one, whose results they do not store.

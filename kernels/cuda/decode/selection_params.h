@@ -16,6 +16,7 @@ struct SelectionParams {
   DecodeOperands x;
   float soft_cap;
   float* lse;          // may be null
+  float* row_max;      // likewise, and is null where there are weights, whose logarithms scores have here
   int32_t first_seen;  // token; the window hides those before it
   int32_t page_size;
   const int64_t* page_begin;

@@ -92,6 +92,7 @@ __device__ __forceinline__ void StoreSelected(const Params& p, const DensePass<T
     if (p.alpha != nullptr) value = alpha * value + (1.0f - alpha) * p.mean[list * D + d + i];
     Store(o + i, value);
   }
+  if (p.row_max != nullptr && d == 0) p.row_max[row] = LargestScore(of_keys.best, of_keys.sum);
   if (p.lse != nullptr && d == 0) p.lse[row] = all.sum == 0 ? kNegativeInfinity : all.best + logf(all.sum);
 }
 

@@ -47,16 +47,16 @@ size_t DecodeWorkspaceBytes(const AttentionProblem& problem, const SparqCudaOpti
 // Attends every key. seq_q is 1 and first_position seq_k - 1; q [batch, num_qo_heads, 1, head_dim], k and v [batch,
 // num_kv_heads, seq_k, head_dim] in bf16 or fp16, 16-byte aligned, their strides multiples of 8 elements; head_dim 64
 // or 128, of values as well, any number of query heads per KV head (every 8 of them read K and V once). output.o
-// [batch, num_qo_heads, 1, head_dim] in the problem's dtype, output.lse fp32 or null. Soft cap; a window, whose tokens
-// alone are read; sinks of at most 128 query heads, which the launch takes along: a captured graph keeps those of its
-// capture. Compute capability 8.0 or newer.
+// [batch, num_qo_heads, 1, head_dim] in the problem's dtype, output.lse and output.row_max fp32 or null. Soft cap; a
+// window, whose tokens alone are read; sinks of at most 128 query heads, which the launch takes along: a captured graph
+// keeps those of its capture. Compute capability 8.0 or newer.
 Status DecodeDenseCuda(const AttentionProblem& problem, const AttentionOutput& output, void* workspace,
                        size_t workspace_bytes, void* stream);
 
-// The same by SparQ, with no soft cap, window, sinks or lse, and at most 16 query heads per KV head; with more than
-// one, seq_k is at most 4096 (groups up to 4) or 2048 tokens times the number of multiprocessors, because the blocks of
-// a KV head wait for each other. mean_value: fp32 [batch, num_kv_heads, head_dim], the running mean of all V rows (see
-// AppendTokenCuda); may be null when options.mean_value is false. chosen_tokens: int32 [batch, num_kv_heads,
+// The same by SparQ, with no soft cap, window, sinks, lse or row_max, and at most 16 query heads per KV head; with more
+// than one, seq_k is at most 4096 (groups up to 4) or 2048 tokens times the number of multiprocessors, because the
+// blocks of a KV head wait for each other. mean_value: fp32 [batch, num_kv_heads, head_dim], the running mean of all V
+// rows (see AppendTokenCuda); may be null when options.mean_value is false. chosen_tokens: int32 [batch, num_kv_heads,
 // num_tokens], ascending, or null: what was attended (the first min(num_tokens, seq_k) of each row are written).
 Status DecodeSparqCuda(const AttentionProblem& problem, const SparqCudaOptions& options,
                        const TransposedKeys& transposed, const float* mean_value, const AttentionOutput& output,

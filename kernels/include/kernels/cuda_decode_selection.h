@@ -66,10 +66,11 @@ size_t SelectionWorkspaceBytes(const AttentionProblem& problem, const CudaSelect
 // One decode step. seq_q is 1 and first_position seq_k - 1; q [batch, num_qo_heads, 1, head_dim], k [batch,
 // num_kv_heads, seq_k, head_dim] and v [batch, num_kv_heads, seq_k, v_head_dim] in bf16, fp16 or fp32, 16-byte aligned,
 // strides multiples of 8 elements; head_dim any multiple of 8 up to 576 and v_head_dim up to 512. output.o [batch,
-// num_qo_heads, 1, v_head_dim] in the problem's dtype, output.lse fp32 or null. Soft cap; a window, outside of which no
-// row is read, whatever the lists name; sinks as in DecodeDenseCuda. All pointers but the sinks' are the device's;
-// nothing synchronises or allocates. Compute capability 8.0 or newer. A dense selection that DecodeDenseCuda takes (16
-// bits, head_dim 64 or 128) is run by it. Errors: as those of kernels/cuda_decode.h.
+// num_qo_heads, 1, v_head_dim] in the problem's dtype, output.lse and output.row_max fp32 or null, the latter
+// kUnsupported where the selection has weights. Soft cap; a window, outside of which no row is read, whatever the lists
+// name; sinks as in DecodeDenseCuda. All pointers but the sinks' are the device's; nothing synchronises or allocates.
+// Compute capability 8.0 or newer. A dense selection that DecodeDenseCuda takes (16 bits, head_dim 64 or 128) is run by
+// it. Errors: as those of kernels/cuda_decode.h.
 Status AttendSelectionCuda(const AttentionProblem& problem, const CudaSelection& selection,
                            const AttentionOutput& output, void* workspace, size_t workspace_bytes, void* stream);
 

@@ -48,8 +48,8 @@ Status UpdatePageBoundsCuda(const AttentionProblem& problem, int32_t page_size, 
 // Bytes of scratch memory of a step on the current GPU, aligned to 256 bytes; any contents. 0 where the call refuses.
 size_t QuestWorkspaceBytes(const AttentionProblem& problem, const QuestCudaOptions& options);
 
-// One step. Shapes, strides and types as DecodeDenseCuda's (16 bits, head_dim 64 or 128), soft cap, sinks and lse
-// included, but no window; v_head_dim as AttendSelectionCuda's, which attends the pages.
+// One step. Shapes, strides and types as DecodeDenseCuda's (16 bits, head_dim 64 or 128), soft cap, sinks, lse and
+// row_max included, but no window; v_head_dim as AttendSelectionCuda's, which attends the pages.
 // chosen_pages: int32 [batch, num_kv_heads, NumQuestPicks], ascending, or null.
 Status DecodeQuestCuda(const AttentionProblem& problem, const QuestCudaOptions& options, const CudaPageBounds& bounds,
                        const AttentionOutput& output, int32_t* chosen_pages, void* workspace, size_t workspace_bytes,
