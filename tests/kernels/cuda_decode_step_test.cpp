@@ -376,15 +376,30 @@ TEST(CudaKeptState, FollowsTheCache) {
               cudaSuccess);
     kept.Forget();
     expect(&kept, others, 1000);
-    // Room that is not there is refused, and what fits is made all the same.
-    size_t free_bytes = 0, all_bytes = 0;
-    ASSERT_EQ(cudaMemGetInfo(&free_bytes, &all_bytes), cudaSuccess);
+  }
+}
+
+// Room that is not there is refused, and what fits is made all the same. Apart from the test before it, since memcheck
+// reports every call that asks for more than there is.
+TEST(CudaKeptState, RefusesRoomThatIsNotThere) {
+  SKIP_WITHOUT_GPU();
+  const Heads heads(4, 128, 1000);
+  size_t free_bytes = 0, all_bytes = 0;
+  ASSERT_EQ(cudaMemGetInfo(&free_bytes, &all_bytes), cudaSuccess);
+  int refused = 0;
+  for (const Method& method : kChoosing) {
+    const Steps steps = StepsOf(method.name, method.parameters, heads.problem);
+    const CudaDecodeStep& step = *steps.front();
+    SCOPED_TRACE(method.name);
+    CudaKeptState kept;
     constexpr int32_t kMany = 2'000'000'000;
     if (step.KeptBytes(heads.problem, kMany) <= static_cast<int64_t>(all_bytes)) continue;  // pages of 16, on an H200
     const Status status = kept.BringUpTo(step, heads.problem, kMany, "a test", nullptr);
     EXPECT_EQ(status.code(), StatusCode::kOutOfMemory) << status.message();
-    expect(&kept, heads, 1000);
+    EXPECT_TRUE(kept.BringUpTo(step, heads.problem, 1000, "a test", nullptr).ok());
+    ++refused;
   }
+  EXPECT_GT(refused, 0);
 }
 
 // A step that yields is the dense step, bit for bit, in the workspace of its own way; a step that chooses finds that

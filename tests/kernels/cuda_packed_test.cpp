@@ -113,7 +113,8 @@ class PackedRun {
     view.keeps_everything = !case_.unpromised && case_.rule.kind == MaskKind::kCausal &&
                             std::all_of(views.begin(), views.end(), KeepsEverything);
     const testing::NoLists none(view);
-    if (view.keeps_everything) view = none.InPlaceOf(view);
+    // Soft caps and largest scores come from the kernel that reads lists.
+    if (view.keeps_everything && case_.soft_cap == 0 && !case_.with_row_max) view = none.InPlaceOf(view);
     const DeviceArray<int32_t> q_begin(q_begin_), k_begin(k_begin_), table(table_);
     PackedSequences sequences;
     sequences.q_begin = q_begin.get();

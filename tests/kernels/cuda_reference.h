@@ -25,4 +25,8 @@ bool ReferenceRowsOnGpu(const AttentionProblem& problem, const std::vector<Refer
 // Fills `count` elements of a device array with normal deviates times `factor`; the same seed gives the same values.
 bool FillNormal(DType dtype, void* data, int64_t count, float factor, uint64_t seed);
 
+// Reads two pieces of device memory once, each a multiple of 16 bytes and aligned to as many, as a kernel does that has
+// nothing else to do: on the default stream.
+bool ReadOnce(const void* first, const void* second, int64_t bytes_each);
+
 }  // namespace headscope::kernels::testing

@@ -90,20 +90,22 @@ struct AppendParams {
 };
 
 constexpr int kDenseWarps = 8;   // of a block, at most
-constexpr int kPartsAtOnce = 6;  // that a thread asks for in one trip to memory when it merges
+constexpr int kPartsAtOnce = 5;  // that a thread asks for in one trip to memory when it merges
 
 // A pass is one KV head with at most kMaxDenseGroup of its query heads, a step so many tokens as a block takes at once.
 // The steps of all passes, one after the other and fewer than 2^31, are dealt out to the blocks in equal contiguous
-// shares. Blocks that share a pass send their parts to the one that has the pass's last step.
+// shares, or each pass's among as many blocks (ShareOut). Blocks that share a pass send each other their parts.
 struct DenseParams {
   DecodeOperands x;
   float* lse;      // [batch, num_qo_heads], may be null
   char* messages;  // [blocks, 2, message_bytes], zero between calls: parts of the block's first pass and of its last
   int32_t message_bytes;
   int32_t passes_per_list, heads_per_pass, passes;
-  int32_t steps;          // of a pass
-  int32_t share, longer;  // steps of a block's share; so many blocks, the first, have one step more
-  Divisor by_passes_per_list, by_kv_heads, by_steps, by_share, by_longer_share;
+  int32_t steps;  // of a pass
+  // Among whom a pass's steps are shared out; 0: the steps of all passes are, among all blocks.
+  int32_t blocks_per_pass;
+  int32_t share, longer;  // steps of a block's share; so many of the blocks, the first, have one step more
+  Divisor by_passes_per_list, by_kv_heads, by_steps, by_blocks_per_pass, by_share, by_longer_share;
   int32_t blocks, warps, stages, shared_bytes;
   int32_t leaves_cache_first;  // K and V are the first to leave L2 again: see PlanDense
   float soft_cap;

@@ -80,8 +80,9 @@ __global__ void __launch_bounds__(kDenseWarps * 32, 1) DenseKernel(const __grid_
       __syncthreads();  // before the next part's results overwrite these
     }
   }
-  // The ring is empty now.
-  if (share.Merges(p)) MergeParts<T, D>(p, share, reinterpret_cast<PartialSum*>(shared));
+  const int last_pass = share.LastPass(p);
+  if (!share.HasWhole(p, share.first_pass)) MergeSlice<T, D>(p, share.first_pass);
+  if (last_pass != share.first_pass && !share.HasWhole(p, last_pass)) MergeSlice<T, D>(p, last_pass);
 }
 
 }  // namespace headscope::kernels::decode

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the blocks' parts of a pass of dense decode become its outputs. A block sends its part as it is done with it and
-// goes on; the block that has the pass's last step waits for all parts when its own share is done. It waits for blocks
-// with lower numbers than its own alone.
+// goes on. When its share is done it merges a slice of the columns of each pass that it shares, so that what all have
+// sent is read in one trip to memory, by all of them side by side. They wait for each other, and are launched together.
 #pragma once
 
 #include "decode/message.cuh"
@@ -17,19 +17,30 @@ struct DenseShare {
       : begin(BeginOf(p, block)), end(BeginOf(p, block + 1)), first_pass(Quotient(begin, p.by_steps)) {}
 
   __device__ __forceinline__ static int BeginOf(const DenseParams& p, int block) {
-    return block * p.share + min(block, p.longer);
+    if (p.blocks_per_pass == 0) return BeginAmong(p, block);
+    const int pass = Quotient(block, p.by_blocks_per_pass);
+    return pass * p.steps + BeginAmong(p, block - pass * p.blocks_per_pass);
   }
   // The block whose share has this step.
   __device__ __forceinline__ static int BlockOf(const DenseParams& p, int step) {
-    const int of_longer = p.longer * (p.share + 1);
-    return step < of_longer ? Quotient(step, p.by_longer_share) : p.longer + Quotient(step - of_longer, p.by_share);
+    if (p.blocks_per_pass == 0) return OneOf(p, step);
+    const int pass = Quotient(step, p.by_steps);
+    return pass * p.blocks_per_pass + OneOf(p, step - pass * p.steps);
   }
   __device__ __forceinline__ bool HasWhole(const DenseParams& p, int pass) const {
     return begin <= pass * p.steps && end - p.steps >= pass * p.steps;
   }
-  // Whether the share begins amid a pass that ends in it.
-  __device__ __forceinline__ bool Merges(const DenseParams& p) const {
-    return begin > first_pass * p.steps && end - p.steps >= first_pass * p.steps;
+  // The number of the pass that the share ends in.
+  __device__ __forceinline__ int LastPass(const DenseParams& p) const { return Quotient(end - 1, p.by_steps); }
+
+ private:
+  // The same among the blocks that share a pass, or among all where passes are not shared out apart.
+  __device__ __forceinline__ static int BeginAmong(const DenseParams& p, int block) {
+    return block * p.share + min(block, p.longer);
+  }
+  __device__ __forceinline__ static int OneOf(const DenseParams& p, int step) {
+    const int of_longer = p.longer * (p.share + 1);
+    return step < of_longer ? Quotient(step, p.by_longer_share) : p.longer + Quotient(step - of_longer, p.by_share);
   }
 };
 
@@ -81,6 +92,42 @@ struct PartialSum {
     sum = sum * before + other.sum * now;
     best = higher;
   }
+  // The same of several at once, whose factors do not wait for each other.
+  template <int kCount>
+  __device__ __forceinline__ void Add(const PartialSum (&others)[kCount]) {
+    float higher = best;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) higher = fmaxf(higher, others[i].best);
+    const float before = Factor(best, higher);
+#pragma unroll
+    for (int c = 0; c < 4; ++c) v[c] *= before;
+    sum *= before;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const float now = Factor(others[i].best, higher);
+#pragma unroll
+      for (int c = 0; c < 4; ++c) v[c] += others[i].v[c] * now;
+      sum += others[i].sum * now;
+    }
+    best = higher;
+  }
+  // The sum of `width` neighbouring lanes' sums, in all of them; a power of two. All lanes of a warp call it together.
+  __device__ __forceinline__ void AddLanes(int width) {
+    float higher = best;
+#pragma unroll 1
+    for (int far = width / 2; far > 0; far /= 2) higher = fmaxf(higher, __shfl_xor_sync(kAllLanes, higher, far));
+    const float mine = Factor(best, higher);
+#pragma unroll
+    for (int c = 0; c < 4; ++c) v[c] *= mine;
+    sum *= mine;
+    best = higher;
+#pragma unroll 1
+    for (int far = width / 2; far > 0; far /= 2) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) v[c] += __shfl_xor_sync(kAllLanes, v[c], far);
+      sum += __shfl_xor_sync(kAllLanes, sum, far);
+    }
+  }
 
  private:
   // -inf: there was no token, or none but with a NaN, which the sum then has.
@@ -106,13 +153,17 @@ __device__ __forceinline__ PartialSum WithSink(PartialSum all, const Params& p, 
 // A column, four components of a head, over the warps' results of one part of a pass: merged [warps, heads].
 template <int D>
 __device__ __forceinline__ PartialSum SumOfWarps(const float (*merged)[D + 2], int warps, int heads, int column) {
-  PartialSum all;
-#pragma unroll 2
-  for (int w = 0; w < warps; ++w) {
+  PartialSum of_warps[kDenseWarps];
+#pragma unroll
+  for (int w = 0; w < kDenseWarps; ++w) {
+    if (w >= warps) continue;
     const float* of_warp = merged[w * heads + 4 * column / D];
-    const float* v = of_warp + 4 * column % D;
-    all.Add({{v[0], v[1], v[2], v[3]}, of_warp[D], of_warp[D + 1]});
+    const auto* v = reinterpret_cast<const float2*>(of_warp + 4 * column % D);  // a row is an even number of floats
+    const float2 low = v[0], high = v[1], softmax = *reinterpret_cast<const float2*>(of_warp + D);
+    of_warps[w] = {{low.x, low.y, high.x, high.y}, softmax.x, softmax.y};
   }
+  PartialSum all;
+  all.Add(of_warps);
   return all;
 }
 
@@ -188,54 +239,63 @@ __device__ __forceinline__ void LeavePart(const Params& p, const DensePass<T>& p
   }
 }
 
-// Waits for all parts of the pass amid which the share begins, and merges them. A trip to memory takes long, and a head
-// alone has as many parts as there are blocks: where a pass has few columns, several threads share each and take the
-// parts in turn. `sums`: room for one of every thread.
+// Who merges what of a pass: a column's parts go to `width` neighbouring lanes.
+struct MergeLanes {
+  int width, part, group, groups;  // the lane's first part; the thread's column among those of the block's threads
+
+  __device__ __forceinline__ explicit MergeLanes(int parts) {
+    width = parts > 16 ? 32 : 1 << (32 - __clz(parts - 1));
+    const int thread = static_cast<int>(threadIdx.x);
+    part = thread & (width - 1);
+    group = thread / width;
+    groups = static_cast<int>(blockDim.x) / width;
+  }
+};
+
+// Waits for all parts of a pass that the block shares with others, and merges the block's slice of the columns.
 template <typename T, int D, typename Params>
-__device__ __forceinline__ void MergeParts(const Params& p, const DenseShare& share, PartialSum* sums) {
-  const DensePass<T> pass(p, share.first_pass);
-  const int threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
-  const int columns = pass.heads * D / 4, begin = share.first_pass * p.steps;
-  const int first = DenseShare::BlockOf(p, begin), parts = static_cast<int>(blockIdx.x) + 1 - first;
-  const int sharers = max(threads / columns, 1), turn = sharers == 1 ? 0 : thread / columns;
+__device__ __forceinline__ void MergeSlice(const Params& p, int number) {
+  const DensePass<T> pass(p, number);
+  const int columns = pass.heads * D / 4, begin = number * p.steps;
+  const int first = DenseShare::BlockOf(p, begin), parts = DenseShare::BlockOf(p, begin + p.steps - 1) + 1 - first;
+  const int turn = static_cast<int>(blockIdx.x) - first;
+  const int slice = columns * turn / parts, slice_end = columns * (turn + 1) / parts;
+  const MergeLanes lanes(parts);
 #pragma unroll 1
-  for (int base = 0; base < columns; base += threads) {
-    const int column = base + thread - turn * columns;
-    const bool active = turn < sharers && column < columns;
-    // The pass is the first of all who share it, but of one whose share begins before it.
+  for (int base = slice; base < slice_end; base += lanes.groups) {
+    const int column = base + lanes.group;
     const auto message = [&](int part) {
+      // The pass is the first of all who share it, but of one whose share begins before it.
       const int block = first + part;
       return DenseMessage(p, block, DenseShare::BeginOf(p, block) < begin, columns, column);
     };
     PartialSum all;
 #pragma unroll 1
-    for (int next = turn; active && next < parts; next += kPartsAtOnce * sharers) {
-      // One thread alone reads a column of a message, since it erases it: beyond the last it reads its first again.
-      const auto part = [&](int i) { return next + i * sharers < parts ? next + i * sharers : next; };
+    for (int next = lanes.part; column < slice_end && next < parts; next += kPartsAtOnce * lanes.width) {
+      const auto is_there = [&](int i) { return next + i * lanes.width < parts; };
       DenseMessage::Words words[kPartsAtOnce];
       bool complete;
       do {
         complete = true;
 #pragma unroll
-        for (int i = 0; i < kPartsAtOnce; ++i) words[i] = message(part(i)).Read();
+        for (int i = 0; i < kPartsAtOnce; ++i) {
+          if (is_there(i)) words[i] = message(next + i * lanes.width).Read();
+        }
 #pragma unroll
-        for (int i = 0; i < kPartsAtOnce; ++i) complete = complete && words[i].AreAllThere();
+        for (int i = 0; i < kPartsAtOnce; ++i) complete = complete && (!is_there(i) || words[i].AreAllThere());
       } while (!complete);
+      PartialSum of_parts[kPartsAtOnce];
 #pragma unroll
       for (int i = 0; i < kPartsAtOnce; ++i) {
-        if (next + i * sharers < parts) all.Add(words[i].Part());
+        if (!is_there(i)) continue;
+        of_parts[i] = words[i].Part();
+        message(next + i * lanes.width).Erase();  // this thread alone reads it
       }
-#pragma unroll
-      for (int i = 0; i < kPartsAtOnce; ++i) {
-        if (next + i * sharers < parts) message(next + i * sharers).Erase();
-      }
+      all.Add(of_parts);
     }
-    if (sharers != 1) {
-      sums[thread] = all;
-      __syncthreads();
-      for (int other = thread + columns; turn == 0 && other < sharers * columns; other += columns) all.Add(sums[other]);
-    }
-    if (active && turn == 0) StoreColumn<T, D>(p, pass, column, all);
+    __syncwarp();
+    all.AddLanes(lanes.width);
+    if (lanes.part == 0 && column < slice_end) StoreColumn<T, D>(p, pass, column, all);
   }
 }
 

@@ -4,7 +4,6 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <string>
 #include <utility>
@@ -26,13 +25,30 @@ int32_t HeadsPerPass(const AttentionProblem& problem) {
   return (problem.GroupSize() + PassesPerList(problem) - 1) / PassesPerList(problem);
 }
 
-// How many blocks should share a pass, if there are enough: n blocks load steps / n steps each, and the one that merges
-// makes n * columns / (threads * kPartsAtOnce) trips to memory behind the last of them. The sum is least where both
-// take as long. A trip takes 1 us and a step, of blocks that do not fill the memory's bandwidth, about 0.8 (H200).
-int32_t BestParts(int32_t steps, int32_t columns, int32_t threads) {
-  constexpr double kTripsPerStep = 0.8;
-  const double parts_per_trip = double{kPartsAtOnce} * threads / columns;
-  return std::max(static_cast<int32_t>(std::lround(std::sqrt(kTripsPerStep * steps * parts_per_trip))), 1);
+// Deals the steps out to at most so many blocks. A block whose share spans two passes empties its ring and sends a part
+// amid its share, so that it is done last, and others wait for it: shares keep to one pass, or have whole ones,
+// where that makes the longest of them hardly longer.
+void ShareOut(int32_t blocks, DenseParams* x) {
+  const int64_t steps = int64_t{x->passes} * x->steps;
+  const int64_t longest = (steps + blocks - 1) / blocks;
+  const int32_t passes_each = (x->passes + blocks - 1) / blocks;
+  const int32_t blocks_each = std::min(blocks / x->passes, x->steps);
+  x->blocks_per_pass = 0;
+  if (x->passes % passes_each == 0 && int64_t{passes_each} * x->steps <= longest + longest / 32) {
+    x->blocks = x->passes / passes_each;
+  } else if (blocks_each > 0 && (x->steps + blocks_each - 1) / blocks_each <= longest + longest / 16) {
+    x->blocks = x->passes * blocks_each;
+    x->blocks_per_pass = blocks_each;
+  } else {
+    x->blocks = blocks;
+  }
+  const int64_t dealt = x->blocks_per_pass > 0 ? x->steps : steps;
+  const int32_t among = x->blocks_per_pass > 0 ? x->blocks_per_pass : x->blocks;
+  x->share = static_cast<int32_t>(dealt / among);
+  x->longer = static_cast<int32_t>(dealt % among);
+  x->by_blocks_per_pass = DivideBy(std::max(x->blocks_per_pass, 1));
+  x->by_share = DivideBy(x->share);
+  x->by_longer_share = DivideBy(x->share + 1);
 }
 
 }  // namespace
@@ -93,21 +109,15 @@ Status PlanDense(const AttentionProblem& problem, const DecodeDevice& device, De
                                           std::to_string(steps) + " steps of " + std::to_string(step_tokens) +
                                           " tokens, and a call takes fewer than 2^31; make several calls"};
   }
-  const int32_t columns = x.heads_per_pass * problem.head_dim / 4;
-  const int64_t useful = std::min(steps, int64_t{x.passes} * BestParts(x.steps, columns, x.warps * 32));
   // All of them are resident, because they wait for each other.
-  x.blocks = static_cast<int32_t>(std::min<int64_t>(useful, device.num_multiprocessors));
-  x.share = static_cast<int32_t>(steps / x.blocks);
-  x.longer = static_cast<int32_t>(steps % x.blocks);
+  ShareOut(static_cast<int32_t>(std::min<int64_t>(steps, device.num_multiprocessors)), &x);
   const int64_t bytes =
       int64_t{2} * SizeOf(problem.dtype) * problem.batch * problem.num_kv_heads * problem.seq_k * problem.head_dim;
   x.leaves_cache_first = bytes <= kCacheFriendlyBytes ? 1 : 0;
-  x.message_bytes = columns * kMessageColumnBytes;
+  x.message_bytes = x.heads_per_pass * problem.head_dim / 4 * kMessageColumnBytes;
   x.by_passes_per_list = DivideBy(x.passes_per_list);
   x.by_kv_heads = DivideBy(problem.num_kv_heads);
   x.by_steps = DivideBy(x.steps);
-  x.by_share = DivideBy(x.share);
-  x.by_longer_share = DivideBy(x.share + 1);
 
   plan->messages = CounterBytes(problem);
   plan->total = ZeroedBytes(problem, device);

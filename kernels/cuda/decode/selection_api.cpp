@@ -52,18 +52,7 @@ Status PlanTiles(const AttentionProblem& problem, const CudaSelection& selection
   kept.seq_k = std::max(selection.longest_list, 1);
   decode::DensePlan dense;
   if (Status status = decode::PlanDense(kept, device, &dense); !status.ok()) return status;
-  decode::DenseParams& tiles = plan->tiles;
-  tiles = dense.params;
-  // Where whole passes are shares nearly as equal, nothing is left to merge.
-  const int32_t passes_each = (tiles.passes + tiles.blocks - 1) / tiles.blocks;
-  const int64_t whole = int64_t{passes_each} * tiles.steps;
-  if (tiles.passes % passes_each == 0 && whole <= tiles.share + (tiles.longer != 0 ? 1 : 0) + tiles.share / 32) {
-    tiles.blocks = tiles.passes / passes_each;
-    tiles.share = static_cast<int32_t>(whole);
-    tiles.longer = 0;
-    tiles.by_share = DivideBy(tiles.share);
-    tiles.by_longer_share = DivideBy(tiles.share + 1);
-  }
+  const decode::DenseParams& tiles = plan->tiles = dense.params;
   plan->part_columns = tiles.heads_per_pass * problem.head_dim / 4;
   const int64_t columns = int64_t{2} * tiles.blocks * plan->part_columns;
   plan->part_sums = ArrayBytes(columns * 16);

@@ -216,39 +216,39 @@ __global__ void __launch_bounds__(kDenseWarps * 32, 1) SelectionTileKernel(const
   }
 }
 
-// One pass a block. As in dense_merge.cuh several threads share a column and take the parts in turn.
-constexpr int kMergeThreads = 256;
+// A slice of a pass's columns a block, and of a column neighbouring lanes one part each, so that all parts are read in
+// one trip to memory.
+constexpr int kMergeThreads = 256, kMergeColumns = 8;
 template <typename T, int D, typename Params>
 __global__ void __launch_bounds__(kMergeThreads) SelectionTileMerge(const __grid_constant__ Params p) {
-  __shared__ PartialSum sums[kMergeThreads];
   const DenseParams& tiles = p.tiles;
-  const int number = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
+  const int number = static_cast<int>(blockIdx.x);
   const DensePass<T> pass(tiles, number);
   const int begin = number * tiles.steps;
   const int first = DenseShare::BlockOf(tiles, begin);
   const int parts = DenseShare::BlockOf(tiles, begin + tiles.steps - 1) + 1 - first;
   cuda::WaitForKernelBefore();
   if (parts == 1) return;  // its block has stored it
-  const int columns = pass.heads * D / 4;
-  const int sharers = max(kMergeThreads / columns, 1), turn = sharers == 1 ? 0 : thread / columns;
-  const int column = thread - turn * columns;  // columns are at most kMergeThreads
-  const bool active = turn < sharers && column < columns;
-  PartialSum all;
+  const int slice = static_cast<int>(blockIdx.y) * kMergeColumns;
+  const int slice_end = min(slice + kMergeColumns, pass.heads * D / 4);
+  const MergeLanes lanes(parts);
+#pragma unroll 1
+  for (int base = slice; base < slice_end; base += lanes.groups) {
+    const int column = base + lanes.group;
+    PartialSum all;
 #pragma unroll 4
-  for (int part = turn; active && part < parts; part += sharers) {
-    // The pass is the first of all who share it, but of one whose share begins before it.
-    const int block = first + part;
-    const SharedPart from(p, block, DenseShare::BeginOf(tiles, block) < begin, column);
-    const float4 v = *from.values;
-    const float2 softmax = *from.softmax;
-    all.Add({{v.x, v.y, v.z, v.w}, softmax.x, softmax.y});
+    for (int part = lanes.part; column < slice_end && part < parts; part += lanes.width) {
+      // The pass is the first of all who share it, but of one whose share begins before it.
+      const int block = first + part;
+      const SharedPart from(p, block, DenseShare::BeginOf(tiles, block) < begin, column);
+      const float4 v = *from.values;
+      const float2 softmax = *from.softmax;
+      all.Add({{v.x, v.y, v.z, v.w}, softmax.x, softmax.y});
+    }
+    __syncwarp();
+    all.AddLanes(lanes.width);
+    if (lanes.part == 0 && column < slice_end) StoreSelected<T, D>(p, pass, column, all);
   }
-  if (sharers != 1) {
-    sums[thread] = all;
-    __syncthreads();
-    for (int other = thread + columns; turn == 0 && other < sharers * columns; other += columns) all.Add(sums[other]);
-  }
-  if (active && turn == 0) StoreSelected<T, D>(p, pass, column, all);
 }
 
 template <typename T, int D, typename Params>
@@ -268,8 +268,9 @@ cudaError_t LaunchSelectionTilesOf(const Params& p, cudaStream_t stream) {
   }
   const bool any_shared = tiles.longer != 0 || tiles.share % tiles.steps != 0;
   if (error != cudaSuccess || !any_shared) return error;
-  return cuda::LaunchDependent(SelectionTileMerge<T, D, Params>, static_cast<unsigned>(tiles.passes), kMergeThreads, 0,
-                               stream, p);
+  const int slices = (tiles.heads_per_pass * D / 4 + kMergeColumns - 1) / kMergeColumns;
+  const dim3 grid(static_cast<unsigned>(tiles.passes), static_cast<unsigned>(slices));
+  return cuda::LaunchDependent(SelectionTileMerge<T, D, Params>, grid, kMergeThreads, 0, stream, p);
 }
 
 template <typename T, int D>
