@@ -5,6 +5,8 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <system_error>
 #include <vector>
 
 #include "base/errors.h"
@@ -109,29 +111,49 @@ Captures Prepare(const BatchRequest& request, const std::string& text, const Man
   return captures;
 }
 
-// Takes an earlier run's manifest up, or refuses it.
-void LookAt(Manifest* manifest, const std::string& path, const BatchRequest& request) {
+std::string ManifestPath(const BatchRequest& request) {
+  return (fs::path(request.common.output_path) / kManifestName).string();
+}
+
+EarlierBatchError EarlierRun(const BatchRequest& request) {
+  return EarlierBatchError(
+      {.field = "output",
+       .value = request.common.output_path,
+       .problem = std::string("the folder holds the traces of an earlier run (") + kManifestName + ")",
+       .remedy = "choose another folder"});
+}
+
+// Before anything is read. Of a run that still goes on, this is what is said.
+void RefuseEarlierRun(const BatchRequest& request) {
+  std::error_code unreadable;
+  if (request.resume || request.common.overwrite || !fs::exists(ManifestPath(request), unreadable)) return;
+  const OutputClaim nobody_writes(ManifestPath(request), "capture");
+  throw EarlierRun(request);
+}
+
+// Takes an earlier run's manifest up. One that has come up since the folder was first looked at is refused.
+void LookAt(Manifest* manifest, const BatchRequest& request) {
   if (!manifest->IsThere()) return;
   if (request.resume) {
     manifest->GoOn();
   } else if (!request.common.overwrite) {
-    throw UsageError(
-        {.file = path, .problem = "exists already", .remedy = "resume it, choose another folder or allow overwriting"});
+    throw EarlierRun(request);
   }
 }
 
 }  // namespace
 
 BatchResult CaptureBatch(const BatchRequest& request, const ProgressFunction& progress, const std::stop_token& stop) {
+  RefuseEarlierRun(request);
   const std::string text = ReadPrompts(request.prompts_file);
   const fs::path folder = request.common.output_path;
   ParsePromptLines(text, request.prompts_file);  // what it refuses leaves no folder
   MakeFolder(folder.string());
   BatchResult result;
-  result.manifest_path = (folder / kManifestName).string();
+  result.manifest_path = ManifestPath(request);
   const OutputClaim claim(result.manifest_path, "capture");
   Manifest manifest(result.manifest_path, IdentityOf(request, text));
-  LookAt(&manifest, result.manifest_path, request);
+  LookAt(&manifest, request);
   ModelInUse in_use;
   const Captures captures = Prepare(request, text, manifest, /*keep_plans=*/false, &in_use, stop);
   result.num_prompts = std::ssize(captures.prompts);
@@ -164,11 +186,11 @@ BatchResult CaptureBatch(const BatchRequest& request, const ProgressFunction& pr
 }
 
 std::vector<BatchPlan> PlanBatch(const BatchRequest& request, const std::stop_token& stop) {
+  RefuseEarlierRun(request);
   const std::string text = ReadPrompts(request.prompts_file);
   const fs::path folder = request.common.output_path;
-  const std::string manifest_path = (folder / kManifestName).string();
-  Manifest manifest(manifest_path, IdentityOf(request, text));
-  LookAt(&manifest, manifest_path, request);
+  Manifest manifest(ManifestPath(request), IdentityOf(request, text));
+  LookAt(&manifest, request);
   // Room and rights are those of the nearest folder that is there; nothing is in the way of a folder yet to be made.
   BatchRequest checked = request;
   std::error_code ignored;

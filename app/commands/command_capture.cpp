@@ -3,7 +3,6 @@
 // headscope capture MODEL_DIR --prompts FILE.jsonl -o FOLDER [--resume]
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <map>
@@ -11,7 +10,6 @@
 #include <sstream>
 #include <stop_token>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -241,18 +239,6 @@ int RunMany(const CaptureArguments& arguments, const std::stop_token& stop) {
   return result.interrupted ? kInterrupted : kDone;
 }
 
-// Before the model is looked at, as the file of a single trace is.
-void CheckBatchFolder(const CaptureArguments& arguments) {
-  if (arguments.resume || arguments.request.overwrite) return;
-  const std::string& folder = arguments.request.output_path;
-  const std::string manifest = (std::filesystem::path(folder) / capture::kManifestName).string();
-  std::error_code unreadable;
-  if (!std::filesystem::exists(manifest, unreadable)) return;
-  const OutputClaim nobody_writes(manifest, "capture");
-  throw OutputExistsError(OutputFault(folder, "the folder holds the traces of an earlier run (manifest.json)",
-                                      "continue that with --resume, choose another folder"));
-}
-
 // Numbers, between which commas or spaces stand.
 std::vector<int32_t> ParseTokens(const std::string& text) {
   const auto parts = [](char c) { return c == ' ' || c == ','; };
@@ -292,8 +278,6 @@ int RunPlanned(CaptureArguments arguments) {
     }  // before its file, which is there, is spoken of
     CheckOutputTarget(request.output_path, request.overwrite, capture::InputFiles(request));
     CheckTraceName(request.output_path);
-  } else {
-    CheckBatchFolder(arguments);
   }
   const ModelAttention attention =
       ChooseAttention(arguments.attention, request.num_threads, /*trace_lse=*/true, request.device);
@@ -324,6 +308,9 @@ int RunCapture(const CLI::App& command, CaptureArguments arguments) {
   const KeysOfPlan from_plan = TakeRecordPlan(command, &arguments);
   try {
     return RunPlanned(std::move(arguments));
+  } catch (capture::EarlierBatchError& error) {
+    error.AddRemedy("continue the earlier run with --resume, or replace it with --force");
+    throw;
   } catch (UsageError& error) {
     const auto key = from_plan.find(error.fault().field);
     if (error.fault().file.empty() && key != from_plan.end()) {

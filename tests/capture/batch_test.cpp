@@ -10,6 +10,7 @@
 #include <stop_token>
 
 #include "base/errors.h"
+#include "base/output_claim.h"
 #include "base/random.h"
 #include "capture/prompt_lines.h"
 #include "checkpoint_files.h"
@@ -187,7 +188,7 @@ TEST(Batch, APlanNamesTheTracesAndWritesNothing) {
   EXPECT_EQ(plans[1].capture.num_rows, 7);
   CaptureBatch(request, {}, {});
   EXPECT_EQ(data::TraceReader(plans[1].path).num_rows(), 7);
-  EXPECT_THROW(PlanBatch(request, {}), UsageError) << "a manifest is there";
+  EXPECT_THROW(PlanBatch(request, {}), EarlierBatchError);
   request.resume = true;
   EXPECT_THAT(PlanBatch(request, {}), ::testing::IsEmpty());
   std::filesystem::remove(plans[1].path);
@@ -209,7 +210,7 @@ TEST(Batch, GoesOnWhereItWasStopped) {
   EXPECT_TRUE(first.interrupted);
   EXPECT_EQ(first.num_done, 1);
   const auto written = std::filesystem::last_write_time(folder.File("traces/fox.h5"));
-  EXPECT_THROW(CaptureBatch(request, {}, {}), UsageError) << "a manifest is there";
+  EXPECT_THROW(CaptureBatch(request, {}, {}), EarlierBatchError);
   request.resume = true;
   request.common.decode_tokens = 3;
   EXPECT_THROW(CaptureBatch(request, {}, {}), UsageError) << "of other options";
@@ -232,6 +233,28 @@ TEST(Batch, GoesOnWhereItWasStopped) {
   folder.Write("traces/manifest.json", "{\"schema\": 3}");
   folder.Write("prompts.jsonl", kPrompts);
   EXPECT_THROW(CaptureBatch(request, {}, {}), BadInputError);
+}
+
+// Before the prompts and the model are read, whatever else is wrong with them.
+TEST(Batch, AnEarlierRunIsRefusedFirst) {
+  const TemporaryFolder folder;
+  BatchRequest request = Request(folder, kPrompts);
+  request.prompts_file = folder.File("none.jsonl");
+  request.common.model_dir = folder.File("no model");
+  std::filesystem::create_directory(folder.File("traces"));
+  folder.Write("traces/manifest.json", "{}");
+  const auto refused = ::testing::ThrowsMessage<EarlierBatchError>(
+      "output " + folder.File("traces") +
+      ": the folder holds the traces of an earlier run (manifest.json); choose another folder");
+  EXPECT_THAT([&] { CaptureBatch(request, {}, {}); }, refused);
+  EXPECT_THAT([&] { PlanBatch(request, {}); }, refused);
+  {
+    const OutputClaim running(folder.File("traces/manifest.json"), "capture");
+    EXPECT_THAT([&] { CaptureBatch(request, {}, {}); },
+                ::testing::ThrowsMessage<UsageError>(HasSubstr("a capture to it is running")));
+  }
+  request.resume = true;
+  EXPECT_THAT([&] { CaptureBatch(request, {}, {}); }, ::testing::ThrowsMessage<BadInputError>(HasSubstr("none.jsonl")));
 }
 
 TEST(Batch, RefusesBeforeItBegins) {

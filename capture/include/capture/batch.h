@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/errors.h"
 #include "base/progress.h"
 #include "capture/capture.h"
 
@@ -32,9 +33,15 @@ struct BatchResult {
 
 inline constexpr const char* kManifestName = "manifest.json";
 
+// The folder holds an earlier run's traces, and the request neither resumes that nor lets it be overwritten.
+class EarlierBatchError : public UsageError {
+ public:
+  using UsageError::UsageError;
+};
+
 // Every prompt is read and held against the model before a weight is. FOLDER/manifest.json (schema
 // headscope-captures-1) is written anew after each trace, FOLDER/NAME.h5, so that whatever ends a run, what is named
-// there is whole. Throws as Capture does; what was done before stays.
+// there is whole. Throws as Capture does, and EarlierBatchError before anything is read; what was done before stays.
 BatchResult CaptureBatch(const BatchRequest& request, const ProgressFunction& progress, const std::stop_token& stop);
 
 // What would be recorded of one of the prompts.
