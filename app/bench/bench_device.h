@@ -54,8 +54,6 @@ struct DecodeWork {
 // Of a step that moves so many elements per KV head, as its selection says (DecodeSelection::elements_moved), or
 // kernels/step_elements.h where it has none. The new token's rows, which the elements include, are the append's.
 int64_t StepBytes(const kernels::AttentionProblem& problem, int64_t elements_moved);
-// Of SparQ's upkeep: the new token's row of K read and written, that of V read, the mean value read and written.
-int64_t AppendBytes(const kernels::AttentionProblem& problem);
 // The row of a method that chooses from the prompt, once, before the steps: it reads every key of the prompt.
 DecodeWork ChoiceFromPrompt(const kernels::AttentionProblem& step, std::function<void()> choose);
 

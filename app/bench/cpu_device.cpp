@@ -176,10 +176,10 @@ class CpuDevice : public BenchDevice {
     DecodeWork append;
     append.variant = "append a token";
     append.upkeep = true;
-    append.attend = [&placed, state] {
-      CheckStatus(kernels::AppendTokenCpu(placed.problem, state->keys, state->grown.data()));
+    append.attend = [&placed, state, with_mean = sparq.mean_value] {
+      CheckStatus(kernels::AppendTokenCpu(placed.problem, state->keys, with_mean ? state->grown.data() : nullptr));
     };
-    append.bytes_moved = AppendBytes(problem);
+    append.bytes_moved = kernels::UpdateBytes(sparq, problem, problem.seq_k - 1);
     return {work_of("two copies of K", true), work_of("one copy of K", false), append};
   }
 
@@ -193,12 +193,6 @@ class CpuDevice : public BenchDevice {
 int64_t StepBytes(const kernels::AttentionProblem& problem, int64_t elements_moved) {
   const int64_t of_step = elements_moved - (problem.head_dim + problem.ValueDim());
   return int64_t{problem.batch} * problem.num_kv_heads * of_step * kernels::SizeOf(problem.dtype);
-}
-
-int64_t AppendBytes(const kernels::AttentionProblem& problem) {
-  const int64_t of_k = 2 * int64_t{problem.head_dim} * kernels::SizeOf(problem.dtype);
-  const int64_t of_v = problem.ValueDim() * (kernels::SizeOf(problem.dtype) + 2 * int64_t{sizeof(float)});
-  return int64_t{problem.batch} * problem.num_kv_heads * (of_k + of_v);
 }
 
 DecodeWork ChoiceFromPrompt(const kernels::AttentionProblem& step, std::function<void()> choose) {

@@ -510,6 +510,26 @@ TEST(StepBytesTest, AreWhatASelectionMovedWithoutTheNewTokensRows) {
             lists * (4375 * row + 1024 * row) * size);
 }
 
+// Counted by hand: of a list a key read and written, a value read, the mean's 64 numbers of fp32 read and written.
+TEST(UpkeepBytesTest, AreThoseOfWhatSparqKeeps) {
+  kernels::AttentionProblem problem;
+  problem.batch = 3;
+  problem.num_kv_heads = 2;
+  problem.seq_k = 70'000;
+  problem.head_dim = 128;
+  problem.v_head_dim = 64;
+  problem.dtype = kernels::DType::kBFloat16;
+  const int64_t lists = 3 * 2, key = 128 * 2, value = 64 * 2, mean = 64 * 4;
+  kernels::EstimatedTopTokens sparq{.rank = 32, .num_tokens = 128};
+  EXPECT_EQ(kernels::UpdateBytes(sparq, problem, 69'999), lists * (2 * key + value + 2 * mean));
+  EXPECT_EQ(kernels::UpdateBytes(sparq, problem, 69'990), lists * (10 * (2 * key + value) + 2 * mean));
+  EXPECT_EQ(kernels::UpdateBytes(sparq, problem, 0), lists * (70'000 * (2 * key + value) + mean));
+  EXPECT_EQ(kernels::UpdateBytes(sparq, problem, 69'999, /*two_copies=*/false), lists * (value + 2 * mean));
+  sparq.mean_value = false;
+  EXPECT_EQ(kernels::UpdateBytes(sparq, problem, 69'999), lists * 2 * key);
+  EXPECT_EQ(kernels::UpdateBytes(sparq, problem, 69'999, /*two_copies=*/false), 0);
+}
+
 Section DecodeSection() {
   Section section;
   section.decode = true;

@@ -73,13 +73,8 @@ class SparqStep final : public CudaDecodeStep {
   int64_t ElementsMoved(const AttentionProblem& problem) const override {
     return ElementsOf(options_, problem, two_copies_).moved;
   }
-  // Of K a row read and written for each new token, of V a row read; the mean read and written.
   int64_t UpdateBytes(const AttentionProblem& problem, int32_t first_token) const override {
-    const int64_t size = SizeOf(problem.dtype), num_new = int64_t{problem.seq_k} - first_token;
-    const int64_t of_k = two_copies_ ? 2 * size * problem.head_dim : 0;
-    const int64_t of_v = options_.mean_value ? size * problem.ValueDim() : 0;
-    const int64_t means = options_.mean_value ? int64_t{sizeof(float)} * problem.ValueDim() : 0;
-    return NumLists(problem) * (num_new * (of_k + of_v) + (first_token > 0 ? 2 : 1) * means);
+    return kernels::UpdateBytes(options_, problem, first_token, two_copies_);
   }
 
  private:
