@@ -52,20 +52,23 @@ void RefuseWideText(const std::string& bytes, const std::string& file) {
 }
 
 std::string ReadPromptFile(const std::string& path) {
-  std::string text = model::ReadSmallFile(path, kMaxPromptBytes);
-  RefuseWideText(text, path);
-  if (const size_t valid = model::Utf8Length(text); valid < text.size()) {
-    throw BadInputError({.file = path,
+  return TextOfPromptFile(model::ReadSmallFile(path, kMaxPromptBytes), path);
+}
+
+std::string TextOfPromptFile(std::string bytes, const std::string& file) {
+  RefuseWideText(bytes, file);
+  if (const size_t valid = model::Utf8Length(bytes); valid < bytes.size()) {
+    throw BadInputError({.file = file,
                          .problem = "is not UTF-8 at byte " + std::to_string(valid),
                          .remedy = Converted("LATIN1") + " for a file in Latin-1"});
   }
-  if (const size_t zero = text.find('\0'); zero != std::string::npos) {
-    throw BadInputError({.file = path,
+  if (const size_t zero = bytes.find('\0'); zero != std::string::npos) {
+    throw BadInputError({.file = file,
                          .problem = "holds a byte 0 at byte " + std::to_string(zero) + ", so it is no text",
                          .remedy = "name a text file, or give the prompt as token ids"});
   }
-  if (text.starts_with(kUtf8Mark)) text.erase(0, kUtf8Mark.size());
-  return text;
+  if (bytes.starts_with(kUtf8Mark)) bytes.erase(0, kUtf8Mark.size());
+  return bytes;
 }
 
 }  // namespace headscope::capture

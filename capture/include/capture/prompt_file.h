@@ -10,6 +10,8 @@ namespace headscope::capture {
 // another encoding, which it names where the bytes show it, for one with a byte 0, as texts of two bytes a character
 // have and no prompt, and for a file that is too large.
 std::string ReadPromptFile(const std::string& path);
+// The same of a file's bytes as read.
+std::string TextOfPromptFile(std::string bytes, const std::string& file);
 
 // Throws BadInputError where the bytes of a file show UTF-16 or UTF-32.
 void RefuseWideText(const std::string& bytes, const std::string& file);
