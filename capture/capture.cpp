@@ -416,10 +416,11 @@ class Plan {
     if (in_use->tokenizer) return;
     try {
       in_use->tokenizer = model::LoadModelTokenizer(request.model_dir, config);
-    } catch (BadInputError& error) {
+    } catch (const BadInputError& error) {
       if (request.tokens.empty()) {
-        error.AddRemedy("or give the prompt as token ids, which needs no tokenizer");
-        throw;
+        NoTokenizerError refusal(error.fault());
+        refusal.AddRemedy("or give the prompt as token ids, which needs no tokenizer");
+        throw refusal;
       }
       in_use->why_no_texts = error.what();
     }

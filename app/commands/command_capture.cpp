@@ -306,10 +306,14 @@ int RunCapture(const CLI::App& command, CaptureArguments arguments) {
   }
   const std::string plan_file = arguments.plan;
   const KeysOfPlan from_plan = TakeRecordPlan(command, &arguments);
+  const bool one_prompt = arguments.prompts.empty();
   try {
     return RunPlanned(std::move(arguments));
   } catch (capture::EarlierBatchError& error) {
     error.AddRemedy("continue the earlier run with --resume, or replace it with --force");
+    throw;
+  } catch (capture::NoTokenizerError& error) {
+    error.AddRemedy(one_prompt ? "--tokens takes them" : R"(a line of --prompts takes them as {"tokens": [..]})");
     throw;
   } catch (UsageError& error) {
     const auto key = from_plan.find(error.fault().field);

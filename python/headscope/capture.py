@@ -116,11 +116,12 @@ def _load(options, torch, transformers, device):
     # A checkpoint's own code is not run, and nobody is asked on the terminal whether it may be: record() takes a model that was loaded by hand.
     own_code = {"trust_remote_code": False}
     try:
+        transformers.AutoConfig.from_pretrained(options.model, **own_code)  # what is no model's folder has no tokenizer either
         tokenizer = _tokenizer(options, transformers, own_code)
         model = transformers.AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype, attn_implementation=options.attention, **own_code)
     except (OSError, ValueError, ImportError, KeyError) as error:
         sentence = " ".join(str(error).split())
-        raise BadInputError(f"{options.model}: transformers cannot load it ({sentence}); name a checkpoint's folder with its tokenizer") from None
+        raise BadInputError(f"{options.model}: transformers cannot load it ({sentence}); name a checkpoint's folder") from None
     return tokenizer, model.to(device).eval()
 
 
@@ -129,9 +130,10 @@ def _tokenizer(options, transformers, own_code):
     try:
         return transformers.AutoTokenizer.from_pretrained(options.model, **own_code)
     except Exception as error:  # which is of any kind, the tokenizers library's own included
+        sentence = f"transformers cannot load the tokenizer ({' '.join(str(error).split())})"
         if options.tokens is None:
-            raise
-        print(f"token ids are recorded without their texts: transformers cannot load the tokenizer ({' '.join(str(error).split())})", file=sys.stderr)
+            raise BadInputError(f"{options.model}: {sentence}; name a checkpoint's folder with its tokenizer, or give the prompt as token ids with --tokens, which needs none") from None
+        print(f"token ids are recorded without their texts: {sentence}", file=sys.stderr)
         return None
 
 

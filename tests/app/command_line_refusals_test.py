@@ -313,7 +313,11 @@ class Refusals(TraceCase):
         for prompt in (("--text", "a"), ("--task", "kv")):
             said = run("capture", folder, *prompt, "-o", self.path / "none.h5", code=3).stderr
             self.assertIn("has no tokenizer.json", said)
-            self.assertIn("or give the prompt as token ids", said)
+            self.assertIn("or give the prompt as token ids, which needs no tokenizer; --tokens takes them", said)
+        prompts = self.path / "texts.jsonl"
+        prompts.write_text('{"text": "a"}\n')
+        said = run("capture", folder, "--prompts", prompts, "-o", self.path / "texts", code=3).stderr
+        self.assertIn('; a line of --prompts takes them as {"tokens": [..]}', said)
         run("capture", folder, "--tokens", "1,2,3", "-o", self.path / "ids.h5", "--quiet")
 
     def test_a_missing_device_is_four(self):

@@ -482,7 +482,10 @@ class CommandLine(cases.FolderCase):
                 np.testing.assert_allclose(own.q(3, 1)[: len(ids)], text.q(3, 1)[:], rtol=1e-4, atol=1e-5)
         for bad in ("", "1,", "a", "1,-2", "1.5", "4096"):
             self.refused(2, MODEL, "--tokens", bad, "-o", self.folder / "none.h5", words=("tokens",))
-        self.refused(3, model, "--text", "a", "-o", self.folder / "none.h5", words=("transformers cannot load it",))
+        wanted = ("transformers cannot load the tokenizer", "or give the prompt as token ids with --tokens")
+        self.refused(3, model, "--text", "a", "-o", self.folder / "none.h5", words=wanted)
+        (model / "tokenizer.json").write_text('{"model": {"type": "NoSuchModel"}}')  # the tokenizers library's own exception
+        self.refused(3, model, "--text", "a", "-o", self.folder / "none.h5", words=wanted)
 
     def test_byte_order_mark_is_no_part_of_a_prompt(self):
         (self.folder / "marked.txt").write_bytes("Hello there.".encode("utf-8-sig"))

@@ -20,6 +20,12 @@
 
 namespace headscope::capture {
 
+// The prompt is a text or a task, and the model's tokenizer cannot be read. Token ids need none.
+class NoTokenizerError : public BadInputError {
+ public:
+  using BadInputError::BadInputError;
+};
+
 struct CaptureRequest {
   std::string model_dir;
   // Exactly one of the four.
