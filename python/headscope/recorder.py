@@ -364,8 +364,8 @@ class Recording:
     def _begin_prompts(self, given, ids, batch, fed):
         generation = None if self._model.config.is_encoder_decoder else self._generation
         mask = given.get("decoder_attention_mask" if self._model.config.is_encoder_decoder else "attention_mask")
-        if generation is not None and generation.mask is not None and mask is not None and not (torch.is_tensor(mask) and mask.ndim == 2):
-            mask = generation.mask[:, :fed]  # a static cache's is made of it
+        if generation is not None and mask is not None and not (torch.is_tensor(mask) and mask.ndim == 2):  # a static cache's, made of that of the prompts
+            mask = _seen_columns(mask, fed) if generation.mask is None else generation.mask[:, :fed]  # which generate() may have inferred itself, from pad_token_id
         for b, stream in enumerate(self._streams):
             if torch.is_tensor(mask) and mask.ndim == 2:
                 shown = np.flatnonzero(mask[b * len(mask) // batch].detach().cpu().numpy())
@@ -650,6 +650,20 @@ def _heads(values, numbers):
     numbers = list(numbers)
     follow = numbers == list(range(numbers[0], numbers[0] + len(numbers)))
     return values[numbers[0] : numbers[0] + len(numbers)] if follow else values[numbers]
+
+
+def _seen_columns(mask, fed):
+    """Columns that any row sees, bool [sequences, fed], of a mask of rows and columns, or one for each kind of layer; None of another form.
+
+    A token sees itself at least, and padding is seen by nobody.
+    """
+    seen = None
+    for one in mask.values() if isinstance(mask, dict) else (mask,):
+        if not torch.is_tensor(one) or one.ndim != 4:
+            return None
+        shown = (one if one.dtype == torch.bool else one == 0)[..., :fed].any(dim=2).any(dim=1)
+        seen = shown if seen is None else seen | shown
+    return seen
 
 
 def _cached(cache):

@@ -151,6 +151,18 @@ class Ways(RecordingCase):
             for b, pad in enumerate((4, 0)):
                 self.assertSame(recording.paths[b], self.whole(model, output[b : b + 1, pad:-1]), 5e-5)
 
+    def test_padding_that_generation_infers(self):
+        """Without attention_mask generate() takes the prompts' pad_token_id for padding; a static cache's mask of it was taken for one of prompts without."""
+        ids, _, name = self.padded()
+        for family, implementation in (("llama", "sdpa"), ("mistral", "eager"), ("gemma3_text", "sdpa")):  # a window in no layer, in all and in some
+            model = families.make(family, implementation)
+            for cache in ({}, {"cache_implementation": "static", "disable_compile": True}):
+                with self.subTest(f"{family} {cache}"):
+                    with torch.no_grad(), headscope.record(model, name, overwrite=True) as recording:
+                        output = model.generate(ids, max_new_tokens=5, do_sample=False, pad_token_id=0, eos_token_id=None, **cache)
+                    for b, pad in enumerate((4, 0)):
+                        self.assertSame(recording.paths[b], self.whole(model, output[b : b + 1, pad:-1]), 5e-5)
+
     def test_generation_tells_the_prompts_length(self):
         model = families.make("llama", "sdpa")
         with torch.no_grad(), headscope.record(model, self.path, rows="last:3"):
