@@ -131,19 +131,19 @@ def mixed(cache):
     return getattr(cache, "headscope_mixed", False) or getattr(getattr(cache, "self_attention_cache", None), "headscope_mixed", False)
 
 
-def _inner(cache):
+def inner(cache):
     """What holds a decoder's own tokens: a family may put another cache around the one that it was given."""
     return getattr(cache, "self_attention_cache", cache)
 
 
 def mark(cache, recording, prompts):
     """Says of a cache whose tokens it holds. A mark of plain numbers is in its copies, too."""
-    _inner(cache).headscope_prompts = getattr(_inner(cache), "headscope_prompts", {}) | {recording: prompts}
+    inner(cache).headscope_prompts = getattr(inner(cache), "headscope_prompts", {}) | {recording: prompts}
 
 
 def marked_as(cache, recording):
     """What this recording's last mark on the cache says; None: it has none."""
-    return getattr(_inner(cache), "headscope_prompts", {}).get(recording)
+    return getattr(inner(cache), "headscope_prompts", {}).get(recording)
 
 
 def add(listener):

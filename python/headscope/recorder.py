@@ -26,6 +26,7 @@ from headscope.files_writer import new_writer
 from headscope.late_writer import LateWriter
 from headscope.look import Look
 from headscope.points import points_of
+from headscope.prompts import Prompts, Stream, Waiting
 from headscope.pump import Pump
 from headscope.selection import Rows, numbers
 from headscope.target import Target
@@ -90,24 +91,6 @@ class _Generation:
         return cls(*(one if torch.is_tensor(one) and one.ndim == 2 else None for one in (ids, options.get("attention_mask"))))
 
 
-class _Stream:
-    """The trace of one sequence of the batch."""
-
-    def __init__(self, target):
-        self.target, self.writer = target, None
-        self.pad = self.right = 0  # columns before its first token and after its last
-        self.ids = np.zeros(0, np.int64)
-        self.step = 0
-        self.prompt_tokens = 0
-        self.generation = None  # that made the prompt's length known
-        self.shift = 0  # from its tokens' numbers to their positions
-        self.layer_rows = {}  # recorded so far, of every layer
-        # Of the pass that runs:
-        self.announcement, self.announced = None, False
-        self.tokens = range(0)
-        self.rows = np.zeros(0, np.int32)
-
-
 class Recording:
     """See record. `paths`: the traces that are complete; `left`: what became of the others, a sentence's part each."""
 
@@ -126,9 +109,10 @@ class Recording:
             model, layers=layers, heads=heads, kv_heads=kv_heads, rows=self._rows, points=points, max_tokens=self._max_tokens, latent=latent,
             prompt_source=given_as.text(prompt_source, "prompt_source"), task_answer=given_as.text(task_answer, "task_answer"),
         )  # fmt: skip
-        self.paths, self.left = [], []
-        self._streams, self._num_prompts = [], 0
+        self.left, self._done = [], {}  # a complete trace by its prompt's number
         self._number = next(_numbers)
+        self._prompts, self._waiting, self._num_prompts = Prompts(0, []), Waiting(self._number, files), 0
+        self._in_turn = False  # some went on after others had begun
         self._pass = None
         self._handles, self._listens = [], False
         self._pump = self._watched = None
@@ -137,6 +121,14 @@ class Recording:
         self._failed = None
         self._generation = None  # the innermost call of generate() that runs
         self._process = None  # that records; None: not entered yet
+
+    @property
+    def paths(self):
+        return [self._done[number] for number in sorted(self._done)]
+
+    @property
+    def _streams(self):
+        return self._prompts.streams
 
     def __enter__(self):
         if self._process is not None:
@@ -191,7 +183,7 @@ class Recording:
             if self._failed is not None and error is None:  # somebody caught it on its way here
                 raise self._failed
             if error is None:
-                self._finish_streams()
+                self._finish_all()
                 if not self.paths:
                     raise UsageError(f"{self._path}: the model was not called, so there is no trace; call it inside the with block")
             elif self._failed not in (None, error):
@@ -238,31 +230,54 @@ class Recording:
             raise UsageError(f"{self._path}: a second prompt begins, and a trace holds one; put {{prompt}} into the name, such as out-{{prompt}}.h5")
 
     def _new_prompts(self, count):
-        self._finish_streams()
+        before, self._prompts = self._prompts, Prompts(self._num_prompts + count, [])
+        self._set_aside(before)
         self._check_paths(count)
         for number in range(self._num_prompts, self._num_prompts + count):
             target, self._first_target = self._first_target, None
-            self._streams.append(_Stream(target or Target(self._path.replace("{prompt}", str(number)), self._overwrite, self._files)))
+            self._streams.append(Stream(target or Target(self._path.replace("{prompt}", str(number)), self._overwrite, self._files), number))
         self._num_prompts += count
 
-    def _finish_streams(self):
-        while self._streams:
-            stream = self._streams[0]
+    def _set_aside(self, prompts):
+        """These wait if they may go on; whatever may not is finished."""
+        if self._pass is not None or "{prompt}" not in self._path:  # a pass that failed is the last of its prompts
+            prompts.let_go()
+        self._waiting.all.append(prompts)
+        self._finish_waiting(self._waiting.ended())
+
+    def _finish_waiting(self, several):
+        for prompts in several:
+            self._finish(prompts)
+            self._waiting.all.remove(prompts)
+
+    def _finish_all(self):
+        self._finish_waiting(list(self._waiting.all))
+        self._finish(self._prompts)
+
+    def _finish(self, prompts):
+        while prompts.streams:
+            stream = prompts.streams[0]
             if stream.writer is not None:
                 self._pump.call(stream.writer.finish)
                 self._pump.drain()
                 stream.target.complete()
-                self.paths.append(trace_files.file_path(stream.target.path, 1, self._files))
+                self._done[stream.number] = trace_files.file_path(stream.target.path, 1, self._files)
             else:
                 stream.target.leave(0, created=False)
-            self._streams.pop(0)
+            prompts.streams.pop(0)
 
     def _leave_streams(self, error=None):
         """What a killed capture would leave: whole tokens that say that the trace is not complete, or no file."""
         if self._first_target is not None:
             self._first_target.release()
         left, interrupted = [], None
-        for stream in self._streams:
+        if not self._in_turn:  # what others have followed is whole
+            try:
+                with contextlib.suppress(Exception):
+                    self._finish_waiting(list(self._waiting.all))
+            except KeyboardInterrupt as error:
+                interrupted = error
+        for stream in [stream for prompts in (*self._waiting.all, self._prompts) for stream in prompts.streams]:
             flushed = 0
             made = None
             if stream.writer is not None:
@@ -279,7 +294,7 @@ class Recording:
                 with contextlib.suppress(HeadscopeError, OSError, RuntimeError):  # what failed first is told, and the others' files are left as well
                     made.close()
             left.append(stream.target.leave(flushed, created=made is not None))
-        self._streams = []
+        self._prompts, self._waiting.all = Prompts(0, []), []
         self.left += left
         if left and isinstance(error, HeadscopeError) and error.args:
             error.args = (f"{error.args[0]}; {', '.join(left)}", *error.args[1:])
@@ -314,6 +329,8 @@ class Recording:
         past = _cached(given.get("past_key_values"))
         if interception.mixed(given.get("past_key_values")):
             raise UsageError("past_key_values: its sequences were put in another order, as beams are; generate without beams")
+        if past:
+            self._take_up(given["past_key_values"])
         recorded = len(self._streams[0].ids) + self._streams[0].pad if self._streams else 0
         again = past == 0 and recorded and given.get("use_cache") is False and not self._look.bidirectional and self._continues_without_cache(ids, batch, fed)
         if past == 0 and not again:
@@ -325,8 +342,8 @@ class Recording:
                 f"past_key_values: the cache holds {past} tokens of {batch} sequences where {recorded} of {len(self._streams)} are recorded; "
                 "record from the first token on, without cutting the cache and without beams"
             )
-        elif past and interception.marked_as(given["past_key_values"], self._number) != self._num_prompts:
-            raise UsageError("past_key_values: the cache is of another prompt than the one that is recorded; finish a prompt before the next begins, or record each by itself")
+        elif past and interception.marked_as(given["past_key_values"], self._number) != self._prompts.number:
+            raise UsageError("past_key_values: the cache is of another prompt than those that are recorded; finish a prompt before the next begins, or record each by itself")
         self._mark(given.get("past_key_values"))
         self._pass = _Pass(past, fed, recorded, set(), {})
         self._chosen, self._positions = {}, None
@@ -335,10 +352,17 @@ class Recording:
             self._look.at(given)
         self._announce(ids)
 
+    def _take_up(self, cache):
+        """Prompts that wait go on by their own cache."""
+        found = self._waiting.take(cache)
+        if found is not None:
+            before, self._prompts, self._in_turn = self._prompts, found, True
+            self._set_aside(before)
+
     def _mark(self, cache):
-        """The prompts whose tokens a cache holds are those that are recorded: another one may be as long."""
+        """The prompts whose tokens a cache holds are those that are recorded."""
         if cache is not None:
-            interception.mark(cache, self._number, self._num_prompts)
+            self._prompts.mark(cache, self._number)
 
     def _ids_of(self, given):
         """Token ids int64 [batch, fed] or None, and that shape."""

@@ -163,6 +163,72 @@ class Ways(RecordingCase):
                     for b, pad in enumerate((4, 0)):
                         self.assertSame(recording.paths[b], self.whole(model, output[b : b + 1, pad:-1]), 5e-5)
 
+    def test_prompts_that_go_on_in_turn(self):
+        """Each by its own cache; the second one's next tokens were refused."""
+        name = str(self.folder / "turns-{prompt}.h5")
+        prompts, ends = (IDS, IDS.flip(1), torch.cat([IDS[:, 3:], IDS[:, :3]], 1)), (9, 9, 5)
+        for family, implementation in (("llama", "sdpa"), ("mistral", "eager"), ("gemma3_text", "sdpa"), ("qwen3_next", "eager"), ("deepseek_v3", "sdpa")):
+            for static in (False, True):
+                model = families.make(family, implementation)
+                if static and family == "qwen3_next":
+                    continue
+                with self.subTest(f"{family} {static}"), torch.no_grad(), headscope.record(model, name, overwrite=True) as recording:
+                    caches = [transformers.StaticCache(config=model.config, max_cache_len=NUM_TOKENS) if static else transformers.DynamicCache(config=model.config) for _ in prompts]
+                    for ids, cache, end in zip(prompts, caches, ends):
+                        model(ids[:, :end], past_key_values=cache)
+                    for turn in (1, 0, 2, 2, 0, 1, 0):
+                        ids, cache = prompts[turn], caches[turn]
+                        count = cache.get_seq_length()
+                        model(ids[:, count : count + 1 + (turn == 2)], past_key_values=cache)
+                    lengths = [int(cache.get_seq_length()) for cache in caches]
+                    self.assertEqual((lengths, recording.paths), ([12, 11, 9], []))
+                self.assertEqual(recording.paths, [name.replace("{prompt}", str(number)) for number in range(3)])
+                for path, ids, length in zip(recording.paths, prompts, lengths):
+                    self.assertSame(path, self.whole(model, ids[:, :length]), 5e-5)
+
+    def test_batches_that_generate_in_turn(self):
+        model, (ids, mask, name) = families.make("mistral", "sdpa"), self.padded()
+        batches = [(ids, mask), (IDS[:, :7], torch.ones(1, 7, dtype=torch.int64))]
+        with torch.no_grad(), headscope.record(model, name) as recording:
+            caches = [transformers.DynamicCache(config=model.config) for _ in batches]
+            for _ in range(3):
+                for b, ((tokens, shown), cache) in enumerate(zip(batches, caches)):
+                    tokens = model.generate(tokens, attention_mask=shown, past_key_values=cache, max_new_tokens=2, do_sample=False, pad_token_id=0, eos_token_id=None)
+                    batches[b] = tokens, torch.cat([shown, torch.ones(len(shown), 2, dtype=torch.int64)], 1)
+        outputs = [batches[0][0][0, 4:-1], batches[0][0][1, :-1], batches[1][0][0, :-1]]
+        for path, output in zip(recording.paths, outputs, strict=True):
+            self.assertSame(path, self.whole(model, output[None]), 2e-5)
+
+    def test_a_prompt_ends_with_its_cache(self):
+        """Not with the recording: of thousands, each would keep its file open."""
+        model, name = families.make("llama"), str(self.folder / "ends-{prompt}.h5")
+        with torch.no_grad(), headscope.record(model, name) as recording:
+            for number in range(4):
+                output = model(IDS[:, : number + 4])
+                self.assertEqual(len(recording.paths), max(0, number - 1), "that of the prompt before is still there")
+            del output
+            model(IDS)
+            self.assertEqual(len(recording.paths), 4)
+            kept = [model(IDS[:, :5]).past_key_values for _ in range(40)]
+            self.assertEqual(len(recording.paths), 5 + 39 - 16)
+        self.assertEqual((len(recording.paths), len(kept)), (45, 40))
+
+    def test_an_exception_leaves_what_goes_on_in_turn(self):
+        model = families.make("llama")
+        for in_turn in (False, True):
+            name = str(self.folder / f"left-{in_turn}-{{prompt}}.h5")
+            with self.assertRaises(ZeroDivisionError) as raised, torch.no_grad(), headscope.record(model, name) as recording:
+                one = model(IDS[:, :9]).past_key_values
+                other = model(IDS[:, 2:9]).past_key_values
+                if in_turn:
+                    model(IDS[:, 9:10], past_key_values=one)
+                self.assertEqual((len(recording.paths), other.get_seq_length()), (0, 7))
+                raise ZeroDivisionError
+            self.assertEqual((len(recording.paths), len(recording.left)), (0, 2) if in_turn else (1, 1))
+            self.assertIn("left-", raised.exception.__notes__[0])
+            with headscope.open(name.replace("{prompt}", "0")) as trace:
+                self.assertEqual((trace.num_tokens, trace.complete), (9 + in_turn, not in_turn))
+
     def test_generation_tells_the_prompts_length(self):
         model = families.make("llama", "sdpa")
         with torch.no_grad(), headscope.record(model, self.path, rows="last:3"):

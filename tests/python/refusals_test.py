@@ -183,12 +183,16 @@ class Refusals(RecordingCase):
     def test_cache_of_another_prompt(self):
         """One as long was taken for the recorded prompt's, and the trace had the tokens of two."""
         model, others = families.make("llama", "sdpa"), IDS.flip(1)
-        path = self.folder / "interleaved-{prompt}.h5"
+        path = self.folder / "of-others-{prompt}.h5"
 
-        def interleaved():
-            one = model(IDS[:, :9]).past_key_values  # which the model made
+        def copied():  # nobody hears of the copy, so the prompt ended with its cache
+            one = copy.deepcopy(model(IDS[:, :9]).past_key_values)
             model(others[:, :9])
             model(IDS[:, 9:12], past_key_values=one)
+
+        def one_of_many():
+            caches = [model(IDS[:, :9]).past_key_values for _ in range(20)]
+            model(IDS[:, 9:12], past_key_values=caches[0])
 
         def of_before():
             model(IDS[:, :9], past_key_values=transformers.DynamicCache(config=model.config))
@@ -196,7 +200,7 @@ class Refusals(RecordingCase):
 
         with torch.no_grad():
             before = model(others[:, :9]).past_key_values
-        for call in (interleaved, of_before):
+        for call in (copied, one_of_many, of_before):
             self.refused(model, headscope.UsageError, "past_key_values", "another prompt", call=call, path=path, overwrite=True)
 
     def test_copy_of_a_cache_goes_on(self):
