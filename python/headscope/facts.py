@@ -70,6 +70,7 @@ class Call:
     sinks: torch.Tensor | None
     query_factor: float  # in the queries that it hands over: scaling is that of queries without it
     pairs_apart: bool  # of what turns by position (own_order.py)
+    turns_backwards: bool
     refused: str  # the keyword of something that a trace cannot hold
     # Kept while the layers are looked at:
     query: torch.Tensor | None = None
@@ -100,6 +101,7 @@ class Call:
             sinks=options.get("s_aux"),
             query_factor=factor,
             pairs_apart=own_order.pairs_stand_apart(module),
+            turns_backwards=own_order.turns_backwards(module),
             refused="position_bias" if options.get("position_bias") is not None else "cache" if options.get("cache") is not None else "",
         )
 

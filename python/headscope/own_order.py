@@ -3,10 +3,16 @@
 
 Two things are done. OPT and Whisper multiply q by the scale of the scores before they ask for attention with a scale of 1. DeepSeek V3 and what is built like
 it turn neighbouring components, as its weights mean it, and put the first of all pairs before the second of all pairs. Neither changes a score.
+
+And where a model turns halves backwards, by minus the angle, as nanochat does, a trace has each pair's second component first: in this order the turn is the
+one that a trace tells of, and scores stay what they are.
 """
 import sys
 
 import torch
+
+_TURNED = ("q", "k", "cache_k")
+_NOT_TURNED = ("q_pre_rope", "k_pre_rope", "q_projection", "k_projection")
 
 
 def query_factor(module, scaling):
@@ -22,12 +28,28 @@ def pairs_stand_apart(module):
     return getattr(getattr(module, "config", None), "rope_interleave", True) is not False
 
 
+def turns_backwards(module):
+    """Whether halves are turned by minus the angle. The family's own rotate_half tells it: of 0, 1, 2, 3 it makes 2, 3, 0, -1 in place of -2, -3, 0, 1."""
+    rotate_half = getattr(sys.modules[type(module).__module__], "rotate_half", None)
+    return rotate_half is not None and rotate_half(torch.arange(4.0)).tolist()[0] == 2.0
+
+
+def key_factor(module):
+    """What Falcon H1 multiplies its keys by between projection and turn."""
+    factor = getattr(module, "key_multiplier", None)
+    return float(factor) if isinstance(factor, (int, float)) else 1.0
+
+
 def without_factor(query, factor):
     return query if factor == 1.0 else (query.float() / factor).to(query.dtype)
 
 
-def neighbours(values, facts):
-    """Values [.., head_dim] whose turned pairs stand apart, with each pair's two side by side."""
-    first, half = facts.rope_first_dim, facts.rope_dims // 2
-    one, two = values[..., first : first + half], values[..., first + half : first + 2 * half]
-    return torch.cat([values[..., :first], torch.stack([one, two], -1).flatten(-2), values[..., first + 2 * half :]], -1)
+def stored(name, values, call, facts):
+    """Values [.., head_dim] of the tensor `name` as a trace has them."""
+    first, half = facts.rope_first_dim, (facts.rope_dims or facts.head_dim) // 2
+    parts = values[..., :first], values[..., first : first + half], values[..., first + half : first + 2 * half], values[..., first + 2 * half :]
+    if call.pairs_apart and name in _TURNED:
+        return torch.cat([parts[0], torch.stack(parts[1:3], -1).flatten(-2), parts[3]], -1)
+    if call.turns_backwards and facts.rope_convention and name in _TURNED + _NOT_TURNED:
+        return torch.cat([parts[0], parts[2], parts[1], parts[3]], -1)
+    return values

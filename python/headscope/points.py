@@ -7,10 +7,12 @@ of their own (q_proj, k_proj), the norm of W_o v where the output's projection i
 import numpy as np
 import torch
 
+from headscope import own_order
 from headscope.errors import BadInputError, UsageError
 from headscope.layout import POINTS
 
 _NORM_AFTER_ROPE = (3, 5)
+_LOOKED_AT = 16  # tokens
 
 
 def points_of(chosen):
@@ -31,7 +33,7 @@ class LayerPoints:
         """handles: of hooks, to which this one's are added as they are registered, so that a refusal leaves none behind."""
         self._module, self._facts, self._points, self._where = module, facts, points, where
         self._hidden = self._made = None
-        self._compared = False
+        self._compared = self._turned = False
         self.handles = handles
         self._given = None
         for name in points:
@@ -67,8 +69,11 @@ class LayerPoints:
             self._refuse("projection" if "projection" in self._points else "pre-rope", f"it has no {name}_proj that makes {heads} heads of {facts.head_dim}")
         self._made = {}
 
+        factor = own_order.key_factor(self._module) if name == "k" else 1.0
+
         def on_projection(module, arguments, output):
-            self._made[f"{name}_projection"] = self._made[f"{name}_pre_rope"] = _by_head(output.detach(), heads)
+            made = _by_head(output.detach(), heads)
+            self._made[f"{name}_projection"], self._made[f"{name}_pre_rope"] = made, made if factor == 1.0 else made * factor
 
         self.handles.append(projection.register_forward_hook(torch.compiler.disable(on_projection)))
         norm = next((getattr(self._module, f"{name}_{kind}") for kind in ("norm", "layernorm") if getattr(self._module, f"{name}_{kind}", None) is not None), None)
@@ -103,9 +108,19 @@ class LayerPoints:
         if self._made is not None:
             self._made.clear()
 
+    def _check_turn(self, before, after):
+        """A turn leaves a key as long as it is, in the first pass at least."""
+        facts = self._facts
+        if facts.norm in _NORM_AFTER_ROPE or facts.kv_layer >= 0 or facts.rope_attention_factor != 1.0:
+            return
+        before, after = (one[:, :_LOOKED_AT].double().norm(dim=-1) for one in (before, after))
+        exact = 1e-3 if self._made["k_pre_rope"].dtype == torch.float32 else 3e-2
+        if not ((before - after).abs() <= exact * after).all():
+            self._refuse("pre-rope", "something other than a turn changes its keys between projection and attention")
+
     def _hidden_states(self):
         if self._hidden is None or ("residual" in self._points and self._hidden.shape[2] != self._facts.hidden_size):
-            self._refuse("residual", "its input is no [batch, tokens, hidden_size]")
+            self._refuse("residual" if "residual" in self._points else "hidden-norms", "its input is no [batch, tokens, hidden_size]")
         return self._hidden
 
     def tensors(self, b, key, value, output, pick, new, fed):
@@ -117,6 +132,9 @@ class LayerPoints:
         facts = self._facts
         kv_heads = list(facts.kv_heads)
         if "pre-rope" in self._points:
+            if not self._turned:
+                self._turned = True
+                self._check_turn(self._made["k_pre_rope"][b][kv_heads, fed], key[kv_heads, new])
             yield "q_pre_rope", pick(self._made["q_pre_rope"][b])
             yield "k_pre_rope", self._made["k_pre_rope"][b][kv_heads, fed]
         if "value-norms" in self._points:

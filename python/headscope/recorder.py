@@ -565,14 +565,13 @@ class Recording:
         return values if len(rows) == self._pass.fed else values[:, rows - self._pass.past]
 
     def _put_points(self, stream, slot, facts, tensors):
-        apart = self._look.by_layer[self._look.layout.layers[slot]].pairs_apart
+        call = self._look.by_layer[self._look.layout.layers[slot]]
         for name, values in tensors:
             spec = layout.TENSORS[name]
             if values.shape[1] == 0:
                 continue
             first = stream.layer_rows.get(slot, 0) if spec.of_rows else stream.tokens.start
-            if apart and name == "cache_k":
-                values = own_order.neighbours(values, facts)
+            values = own_order.stored(name, values, call, facts)
             self._pump.put(stream.writer.write, slot, name, first, values.to(self._look.dtype) if spec.kind == "encoding" else values)
 
     def _put(self, stream, slot, facts, q, key, value, new, rows, keys, b, chosen, lse):
@@ -592,8 +591,8 @@ class Recording:
             q, v = latent.queries(q, facts.qo_heads), None
         else:
             k, v = picked[:, new], _heads(value, kv_heads)[:, new]
-        if self._look.by_layer[self._look.layout.layers[slot]].pairs_apart:
-            q, k = own_order.neighbours(q, facts), own_order.neighbours(k, facts)
+        call = self._look.by_layer[self._look.layout.layers[slot]]
+        q, k = own_order.stored("q", q, call, facts), own_order.stored("k", k, call, facts)
         for name, values in (("q", q), ("k", k), ("v", v), ("lse", lse)):
             if values is None or values.shape[1] == 0 or not layout.stores(self._look.layout, slot, name):
                 continue

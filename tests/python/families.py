@@ -83,6 +83,15 @@ FAMILIES = {
     "granitemoe": ("granitemoe", EXPERTS | dict(attention_multiplier=0.3)),
     "afmoe": ("afmoe", EXPERTS | dict(sliding_window=6, layer_types=SLIDING, num_shared_experts=1, num_dense_layers=1)),
     "lfm2": ("lfm2", dict(layer_types=["conv", "full_attention"])),
+    "nanochat": ("nanochat", {}),
+    "falcon_h1": (
+        "falcon_h1",
+        dict(
+            mamba_d_ssm=32, mamba_n_heads=4, mamba_d_head=8, mamba_n_groups=1, mamba_d_state=8, mamba_chunk_size=8, key_multiplier=0.5, attention_in_multiplier=0.7,
+            attention_out_multiplier=0.6,
+        ),  # fmt: skip
+    ),
+    "hy_v4": ("hy_v4", MLA | dict(index_topk=5, index_n_heads=2, index_head_dim=8, indexer_types=["full", "shared"], hc_mult=2)),
     "gemma3n_text": (
         "gemma3n_text",
         dict(
