@@ -53,8 +53,10 @@ class Joiner {
 }  // namespace
 
 PreTokenizer::PreTokenizer(const std::vector<PreTokenizerStep>& steps) : steps_(steps) {
-  for (const PreTokenizerStep& step : steps_)
-    splitters_.emplace_back(step.pattern, step.literal || step.kind != PreTokenizerStep::Kind::kSplit);
+  for (const PreTokenizerStep& step : steps_) {
+    const bool splits = step.kind == PreTokenizerStep::Kind::kSplit;
+    splitters_.emplace_back(step.pattern, splits ? step.reads : Splitter::Pattern::kLiteral);
+  }
 }
 
 void PreTokenizer::ForEachPiece(std::string_view text, bool first, const Visit& visit) const {

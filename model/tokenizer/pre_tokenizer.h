@@ -34,7 +34,7 @@ struct PreTokenizerStep {
   enum class Prefix : uint8_t { kAlways, kFirst, kNever };
   Kind kind = Kind::kSplit;
   std::string pattern;  // split: PCRE2, or a text taken literally; metaspace: what a space becomes
-  bool literal = false;
+  Splitter::Pattern reads = Splitter::Pattern::kCharacters;
   SplitBehavior behavior = SplitBehavior::kIsolated;
   bool cuts = false;               // metaspace: each of its marks begins a piece
   bool invert = false;             // what the pattern does not match counts as its matches

@@ -49,15 +49,16 @@ void Splitter::Free::operator()(void* code) const {
   pcre2_code_free(static_cast<pcre2_code*>(code));
 }
 
-Splitter::Splitter(const std::string& pattern, bool literal) {
-  if (literal) {
+Splitter::Splitter(const std::string& pattern, Pattern kind) : kind_(kind) {
+  if (kind == Pattern::kLiteral) {
     literal_ = pattern;
     return;
   }
   int error = 0;
   PCRE2_SIZE at = 0;
-  code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF | PCRE2_UCP, &error,
-                            &at, nullptr));
+  const uint32_t options = kind == Pattern::kCharacters ? PCRE2_UTF | PCRE2_UCP : 0;
+  code_.reset(
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options, &error, &at, nullptr));
   if (!code_)
     throw std::invalid_argument("the split pattern fails at character " + std::to_string(at) + ": " + MessageOf(error));
   // Without JIT (a hardened kernel may forbid it) matching is slower and gives the same result.
@@ -69,9 +70,13 @@ void Splitter::ForEachPart(std::string_view text, const Visit& visit) const {
     SplitLiteral(text, visit);
     return;
   }
+  if (kind_ == Pattern::kBytes) {
+    SplitByExpression(text, visit);
+    return;
+  }
   while (!text.empty()) {
     const size_t valid = Utf8Length(text);
-    if (valid > 0) SplitValid(text.substr(0, valid), visit);
+    if (valid > 0) SplitByExpression(text.substr(0, valid), visit);
     text.remove_prefix(valid);
     const size_t invalid = InvalidAtFront(text);
     if (invalid > 0) visit(text.substr(0, invalid), false);
@@ -88,7 +93,7 @@ void Splitter::SplitLiteral(std::string_view text, const Visit& visit) const {
   }
 }
 
-void Splitter::SplitValid(std::string_view text, const Visit& visit) const {
+void Splitter::SplitByExpression(std::string_view text, const Visit& visit) const {
   const auto* code = static_cast<const pcre2_code*>(code_.get());
   const Matches match(pcre2_match_data_create_from_pattern(code, nullptr));
   const Context limits = LimitsFor(text.size());

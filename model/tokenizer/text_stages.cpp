@@ -3,12 +3,17 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "model/input_file.h"
 #include "tokenizer/base64.h"
+#include "tokenizer/unicode_text.h"
 
 namespace headscope::model {
 namespace {
@@ -47,7 +52,8 @@ constexpr std::string_view kKimiSplit =
 constexpr std::string_view kBloomSplit = " ?[^(\\s|[.,!?\u2026\u3002\uFF0C\u3001\u0964\u06D4\u060C])]+";
 // Digits in groups of three that are counted from their end, as Trinity's and SuperBPE's
 constexpr std::string_view kDigitsFromEnd = R"(\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N})))";
-constexpr std::array<std::string_view, 27> kKnownSplits = {
+constexpr std::string_view kFalconDigits = "[0-9][0-9][0-9]";
+constexpr std::array<std::string_view, 25> kKnownSplits = {
     // GPT-2, also what ByteLevel means by use_regex
     kGpt2Split, kLlama3Split, kQwenSplit, kKimiSplit,
     // Qwen 3.5: marks are part of words
@@ -56,14 +62,12 @@ constexpr std::array<std::string_view, 27> kKnownSplits = {
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
     // o200k, of GPT-4o, GPT-OSS and Llama 4: the same with contractions as ends of words, and digits in groups of three
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-    // DeepSeek V3's three, which follow each other
-    R"(\p{N}{1,3})", R"([一-龥぀-ゟ゠-ヿ]+)",
+    // DeepSeek V3's two, around a run of CJK
+    R"(\p{N}{1,3})",
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-    // DeepSeek V2's five and DeepSeek Coder's, which follow each other
+    // DeepSeek V2's four and DeepSeek Coder's, before a run of CJK
     R"([\r\n])", kCasedSplit, "\\s?[!-/:-~\uFF01-\uFF0F\uFF1A-\uFF5E\u2018-\u201F\u3000-\u3002]+", kSpacesAtEnd,
-    "[\u4E00-\u9FA5\u0800-\u4E00\uAC00-\uD7FF]+", R"(\s?\p{L}+)", R"(\s?\p{P}+)", kBloomSplit,
-    // Falcon's digits
-    "[0-9][0-9][0-9]",
+    R"(\s?\p{L}+)", R"(\s?\p{P}+)", kBloomSplit, kFalconDigits,
     // GPT-2's with its contractions in short
     R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)",
     // cl100k of tiktoken, as GPT-4's
@@ -122,6 +126,55 @@ std::string WithEscapedBreaks(std::string_view pattern) {
       out += c;
   }
   return out;
+}
+
+// The first character of a class, written out or as \uHHHH or \x{H..}, which is taken away; none where it is one of
+// ASCII, which may have a meaning, or no character.
+std::optional<uint32_t> TakeBeyondAscii(std::string_view* text) {
+  std::string_view digits;
+  size_t length = 0;
+  uint32_t code = 0;
+  if (text->starts_with("\\u")) {
+    digits = text->substr(2, 4);
+    length = 6;
+  } else if (text->starts_with("\\x{")) {
+    const size_t end = std::min(text->find('}'), text->size());
+    digits = text->substr(3, end - 3);
+    length = end + 1;
+  } else if (!text->empty()) {
+    const Character front = FrontCharacter(*text);
+    code = front.code;
+    length = front.length;
+  }
+  if (!digits.empty()) {
+    const auto [behind, error] = std::from_chars(digits.data(), digits.data() + digits.size(), code, 16);
+    if (error != std::errc() || behind != digits.data() + digits.size()) return {};
+  }
+  if (length == 0 || length > text->size() || code < 0x80 || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF))
+    return {};
+  text->remove_prefix(length);
+  return code;
+}
+
+// "[..]+" of characters beyond ASCII and ranges of them, as PCRE2 takes it: runs of some scripts, which a file may
+// choose, since such an expression means one thing and takes time in proportion to the text. Empty: it is none.
+std::string RunOfCharacters(std::string_view pattern) {
+  constexpr size_t kLongestClass = 4096;  // bytes
+  if (!pattern.starts_with('[') || !pattern.ends_with("]+") || pattern.size() > kLongestClass) return {};
+  std::string_view left = pattern.substr(1, pattern.size() - 3);
+  std::ostringstream out;
+  out << '[' << std::hex;
+  while (!left.empty()) {
+    const std::optional<uint32_t> first = TakeBeyondAscii(&left);
+    std::optional<uint32_t> last = first;
+    if (first && left.starts_with('-')) {
+      left.remove_prefix(1);
+      last = TakeBeyondAscii(&left);
+    }
+    if (!first || !last || *last < *first) return {};
+    out << "\\x{" << *first << "}-\\x{" << *last << '}';
+  }
+  return out.str() == "[" ? "" : out.str() + "]+";
 }
 
 void RefuseMoreSteps(const JsonFields& step, size_t known) {
@@ -233,7 +286,7 @@ PreTokenizerStep ReadSplit(const JsonFields& split) {
   step.invert = split.Boolean("invert", false);
   const JsonFields pattern = split.Object("pattern");
   if (pattern.Has("String")) {
-    step.literal = true;
+    step.reads = Splitter::Pattern::kLiteral;
     step.pattern = pattern.Text("String");
     if (step.pattern.empty()) pattern.RefuseField("String", "is empty", "remove the step");
     return step;
@@ -242,6 +295,7 @@ PreTokenizerStep ReadSplit(const JsonFields& split) {
   for (const std::string_view known : kKnownSplits) {
     if (known == written) step.pattern = ToPcre2(known);
   }
+  if (step.pattern.empty()) step.pattern = RunOfCharacters(written);
   if (step.pattern.empty())
     split.RefuseField("pattern.Regex", "is not one of the splits that headscope knows", kKnownTokenizers);
   return step;
@@ -270,7 +324,7 @@ void AddPattern(std::string_view pattern, SplitBehavior behavior, std::vector<Pr
 PreTokenizerStep ReadDelimiter(const JsonFields& step) {
   PreTokenizerStep read;
   read.behavior = SplitBehavior::kRemoved;
-  read.literal = true;
+  read.reads = Splitter::Pattern::kLiteral;
   read.pattern = step.Text("delimiter");
   if (read.pattern.empty()) step.RefuseField("delimiter", "is empty", "remove the step");
   return read;
@@ -286,6 +340,25 @@ PreTokenizerStep ReadMetaspace(const JsonFields& step) {
   read.prefix = scheme == "always"  ? PreTokenizerStep::Prefix::kAlways
                 : scheme == "first" ? PreTokenizerStep::Prefix::kFirst
                                     : PreTokenizerStep::Prefix::kNever;
+  return read;
+}
+
+// A step after ByteLevel, as Falcon has them: it sees a letter for each byte. Some of those letters are digits to the
+// tokenizers library: superscripts and fractions, which stand for bytes within characters.
+PreTokenizerStep ReadStepOfBytes(const JsonFields& step, const std::string& type) {
+  constexpr std::string_view kDigitBytes = R"([0-9\xB2\xB3\xB9\xBC-\xBE])";
+  PreTokenizerStep read;
+  if (type == "Digits") {
+    read.pattern = kDigitBytes;
+    if (!step.Boolean("individual_digits", false)) read.pattern += '+';
+  } else if (type == "Split") {
+    read = ReadSplit(step);
+    if (read.pattern != kFalconDigits)
+      step.RefuseField("pattern", "is not supported after ByteLevel, but for [0-9][0-9][0-9]", kKnownTokenizers);
+  } else {
+    step.RefuseField("type", Quoted(type) + " is not supported after ByteLevel", kKnownTokenizers);
+  }
+  if (read.reads != Splitter::Pattern::kLiteral) read.reads = Splitter::Pattern::kBytes;
   return read;
 }
 
@@ -312,8 +385,9 @@ bool ReadPreTokenizer(const JsonFields& root, TokenizerSpec* spec) {
     std::vector<PreTokenizerStep>& steps = spec->pre_tokenizer;
     RefuseMoreSteps(step, steps.size());
     const std::string type = step.Text("type");
-    if (byte_level) step.RefuseField("type", "a step after ByteLevel is not supported", kKnownTokenizers);
-    if (type == "Split") {
+    if (byte_level) {
+      steps.push_back(ReadStepOfBytes(step, type));
+    } else if (type == "Split") {
       steps.push_back(ReadSplit(step));
     } else if (type == "Digits") {
       PreTokenizerStep digits;

@@ -114,8 +114,9 @@ TEST_P(TokenizerOracle, GivesTheIdsOfTheLibrary) {
 INSTANTIATE_TEST_SUITE_P(Forms, TokenizerOracle,
                          ::testing::Values("own", "gpt2", "llama3", "qwen", "nested", "llama3_trained", "gpt2_prefix",
                                            "tekken", "o200k", "o200k_removed", "kimi", "deepseek", "deepseek_v2",
-                                           "deepseek_coder", "bloom", "falcon", "gpt2_short", "cl100k", "seed_coder",
-                                           "digits_from_end", "line_ends", "nfd_digits", "nfkc_digits", "nfkd_lower",
+                                           "deepseek_coder", "bloom", "falcon", "falcon_own", "digits_of_bytes",
+                                           "gpt2_short", "cl100k", "seed_coder", "digits_from_end", "scripts_by_range",
+                                           "scripts_by_escapes", "line_ends", "nfd_digits", "nfkc_digits", "nfkd_lower",
                                            "behaviors", "llama2", "mistral", "gemma", "unknown", "unknown_apart",
                                            "whole_pieces", "gpt1", "clip", "continued", "word_level",
                                            "bytes_by_normalizer", "bert", "bert_cased", "bert_whole", "unigram",
@@ -388,8 +389,9 @@ INSTANTIATE_TEST_SUITE_P(
 // The expressions that split words give nothing back twice: capitals that are tried as the beginning of a word, marks
 // that could belong to either side of it, white space before no line break.
 TEST(Tokenizer, SplitsOfWordsTakeTimeInProportion) {
-  for (const char* kind : {"llama3_trained", "tekken", "o200k", "kimi", "deepseek", "deepseek_v2", "deepseek_coder",
-                           "bloom", "cl100k", "seed_coder", "digits_from_end", "line_ends"}) {
+  for (const char* kind :
+       {"llama3_trained", "tekken", "o200k", "kimi", "deepseek", "deepseek_v2", "deepseek_coder", "bloom", "falcon_own",
+        "cl100k", "seed_coder", "digits_from_end", "scripts_by_range", "line_ends"}) {
     const Tokenizer tokenizer = Tokenizer::Load(kOracle + kind + "/tokenizer.json");
     for (const char* part : {"A", "aA", "\u00aaA", "A\u0301", "\u0301A", "\u0301", "'s", "A's", "1a", " ", " \n",
                              "\u3000x", "\u4e00A", "/\n", "!a", " '", "  \u4e00", "7"}) {
@@ -462,6 +464,21 @@ TEST_F(ChangedTokenizer, UnknownStagesAreRefusedByName) {
   EXPECT_THAT(refusal_with("/pre_tokenizer", {{"type", "FixedLength"}, {"length", 0}}),
               HasSubstr("pre_tokenizer.length"));
   EXPECT_THAT(refusal_with("/pre_tokenizer/pretokenizers/0/pattern/Regex", "(a+)+$"), HasSubstr("pattern.Regex"));
+  const char* const regex = "/pre_tokenizer/pretokenizers/0/pattern/Regex";
+  EXPECT_EQ(refusal_with(regex, "[\u4e00-\u9fff\u00e9]+"), "accepted");
+  for (const char* none :
+       {"[]+", "[a]+", "[\u4e00-z]+", "[^\u4e00]+", "[\u4e00-]+", "[\u4e00]*", "[\u4e00]", "[\u4e00]++",
+        "[\u9fff-\u4e00]+", "[\u4e00&&\u4e01]+", "[[\u4e00]]+", R"([\ud800]+)", R"([\u4e0]+)",
+        R"([\u4e00-\x{110000}]+)", R"([\x{}]+)", R"([\x{4e00]+)", R"([\x{41}]+)", R"([\u])", R"([\p{L}]+)"})
+    EXPECT_THAT(refusal_with(regex, none), HasSubstr("pattern.Regex")) << none;
+  const auto behind_bytes = [&](const json& step) {
+    return refusal_with("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {{{"type", "ByteLevel"}}, step}}});
+  };
+  EXPECT_EQ(behind_bytes({{"type", "Digits"}, {"individual_digits", true}}), "accepted");
+  EXPECT_THAT(behind_bytes({{"type", "Punctuation"}}), HasSubstr("is not supported after ByteLevel"));
+  EXPECT_THAT(behind_bytes({{"type", "Split"}, {"pattern", {{"Regex", "\\p{N}"}}}, {"behavior", "Isolated"}}),
+              HasSubstr("is not supported after ByteLevel, but for [0-9][0-9][0-9]"));
+  EXPECT_THAT(behind_bytes({{"type", "ByteLevel"}}), HasSubstr("is not supported after ByteLevel"));
   EXPECT_THAT(refusal_with("/pre_tokenizer/pretokenizers/0/behavior", "Doubled"), HasSubstr("behavior"));
   EXPECT_THAT(refusal_with("/post_processor/type", "BertProcessing"), HasSubstr("post_processor.cls"));
   EXPECT_THAT(refusal_with("/post_processor/type", "Quoting"), HasSubstr("post_processor.type"));

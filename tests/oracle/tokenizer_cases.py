@@ -54,6 +54,9 @@ GPT2_SHORT = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\
 CL100K = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
 SEED_CODER = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}" + "\r\n" + r"]+|\s*[" + "\r\n" + r"]+|\s+(?!\S)|\s+"
 DIGITS_FROM_END = r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))"
+# Han, kana, Thai from its vowels on, Lao, Khmer, Myanmar and Hangul by their blocks, somewhat as Trinity's: any such class is read.
+ASIAN = ("[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf\u0e40-\u0e7f\u0e80-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f"
+         "\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]+")
 
 # DeepSeek V2's letters: those that have a case in its makers' Unicode.
 CASED = "".join("-".join(chr(int(code, 16)) for code in part.split("-")) for part in (
@@ -80,6 +83,14 @@ def trained(prose, steps, normalizer=None, ignore_merges=False):
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps) if len(steps) > 1 else steps[0]
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.train_from_iterator([prose], trainers.BpeTrainer(vocab_size=900, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+    return tokenizer
+
+
+def trained_across(steps):
+    """The same, of merges that reach over the cuts of these steps: learnt without them, from a text in which characters of every kind stand side by side."""
+    characters = list("0129abcXYZ '.\u00e9\u4e2d\u0301\u0661\u00b2\u00bd\uff9e\u30ab\uac00\u3099\U0001f600")
+    tokenizer = trained("".join(random.Random(5).choices(characters, k=50_000)), [pre_tokenizers.Split(" ", "merged_with_next"), byte_level()])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
     return tokenizer
 
 
@@ -242,10 +253,14 @@ def variants(model_dir, prose):
         "deepseek_coder": trained(prose, [*map(split, DEEPSEEK_CODER), digits(individual_digits=True), byte_level()]),
         "bloom": trained(prose, [split(BLOOM), byte_level()]),
         "falcon": trained(prose, [pre_tokenizers.Punctuation("contiguous"), digits(individual_digits=False), split(FALCON), byte_level(regex=True)]),
+        "falcon_own": trained_across([pre_tokenizers.Punctuation("contiguous"), byte_level(regex=True), digits(individual_digits=False), split(FALCON)]),
+        "digits_of_bytes": trained_across([byte_level(regex=False), digits(individual_digits=True), split(FALCON, "removed")]),
         "gpt2_short": trained(prose, [split(GPT2_SHORT), byte_level()]),
         "cl100k": trained(prose, [split(CL100K), byte_level()]),
         "seed_coder": trained(prose, [split(SEED_CODER), byte_level()]),
         "digits_from_end": trained(prose, [split(DIGITS_FROM_END), split(O200K), byte_level()]),
+        "scripts_by_range": trained_across([split(DIGITS_FROM_END), split(ASIAN), split(DEEPSEEK), byte_level()]),
+        "scripts_by_escapes": trained_across([split(r"[\u3040-\u30FF\x{e40}-\x{E7f}\x{20000}-\x{2FFFF}\u00E9]+", "removed"), byte_level()]),
         "line_ends": trained(prose, [split(r"\s+$", "contiguous"), split(r"\s?\p{P}+"), byte_level()]),
         "nfd_digits": trained(prose, [digits(individual_digits=True), byte_level(regex=True)], normalizers.NFD()),
         "nfkc_digits": trained(prose, [digits(individual_digits=False), byte_level(prefix=True, regex=True)], normalizers.NFKC()),
