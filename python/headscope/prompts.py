@@ -36,15 +36,16 @@ class Prompts:
 
     def mark(self, cache, recording):
         """The cache holds these prompts' tokens; another's may be as long."""
-        if interception.marked_as(cache, recording) != self.number:
-            self._caches.append(weakref.ref(interception.inner(cache)))
+        own = interception.inner(cache)
+        if all(reference() is not own for reference in self._caches):
+            self._caches = [reference for reference in self._caches if reference() is not None] + [weakref.ref(own)]
         interception.mark(cache, recording, self.number)
 
     def let_go(self):
         self._caches = []
 
     def may_go_on(self, recording):
-        """Whether a cache of theirs is still there. Of copies nobody hears, so these count while the first is there."""
+        """Whether a cache of theirs is still there. A copy counts as soon as it was used."""
         caches = [reference() for reference in self._caches]
         return any(cache is not None and interception.marked_as(cache, recording) == self.number for cache in caches)
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What recording is promised to be: however the tokens come (whole, in chunks, generated with any cache, in a batch), the trace is the same one, with what was
 chosen of it."""
+import copy
 import subprocess
 import unittest
 import unittest.mock
@@ -198,6 +199,17 @@ class Ways(RecordingCase):
         outputs = [batches[0][0][0, 4:-1], batches[0][0][1, :-1], batches[1][0][0, :-1]]
         for path, output in zip(recording.paths, outputs, strict=True):
             self.assertSame(path, self.whole(model, output[None]), 2e-5)
+
+    def test_a_copy_that_was_used_is_the_prompts_cache(self):
+        model, name = families.make("llama"), str(self.folder / "copies-{prompt}.h5")
+        with torch.no_grad(), headscope.record(model, name) as recording:
+            cache = copy.deepcopy(model(IDS[:, :9]).past_key_values)
+            model(IDS[:, 9:11], past_key_values=cache)
+            other = model(IDS[:, 2:9]).past_key_values
+            model(IDS[:, 11:12], past_key_values=cache)
+            model(IDS[:, 9:10], past_key_values=other)
+        for path, ids in zip(recording.paths, (IDS[:, :12], IDS[:, 2:10]), strict=True):
+            self.assertSame(path, self.whole(model, ids))
 
     def test_a_prompt_ends_with_its_cache(self):
         """Not with the recording: of thousands, each would keep its file open."""
