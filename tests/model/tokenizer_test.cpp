@@ -466,6 +466,7 @@ TEST_F(ChangedTokenizer, UnknownStagesAreRefusedByName) {
   EXPECT_THAT(refusal_with("/pre_tokenizer/pretokenizers/0/pattern/Regex", "(a+)+$"), HasSubstr("pattern.Regex"));
   const char* const regex = "/pre_tokenizer/pretokenizers/0/pattern/Regex";
   EXPECT_EQ(refusal_with(regex, "[\u4e00-\u9fff\u00e9]+"), "accepted");
+  EXPECT_EQ(refusal_with(regex, "[\u0080-\U0010ffff]+"), "accepted") << "surrogates lie within";
   for (const char* none :
        {"[]+", "[a]+", "[\u4e00-z]+", "[^\u4e00]+", "[\u4e00-]+", "[\u4e00]*", "[\u4e00]", "[\u4e00]++",
         "[\u9fff-\u4e00]+", "[\u4e00&&\u4e01]+", "[[\u4e00]]+", R"([\ud800]+)", R"([\u4e0]+)",
