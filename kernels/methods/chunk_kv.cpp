@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// ChunkKV: SnapKV's score, for whole chunks of neighbouring tokens.
+// ChunkKV: SnapKV's score, for whole chunks of neighbouring tokens. Any other method that judges the prompt keeps its
+// chunks with `chunk`, as the kvpress library's wrapper does.
 //
 // Source: ChunkKV: Semantic-Preserving KV Cache Compression for Efficient Long-Context LLM Inference, section 3 and
 // Algorithm 1: the last queries' attention, summed over chunks of `chunk` tokens (10 in the paper, 20 in the kvpress
-// library); behind the window, the budget's whole chunks, the best of them, stay.
+// library); behind the window, the budget's whole chunks, the best of them, stay. Chunks are counted from the prompt's
+// first token; the window's tokens are in none, and a shorter chunk before it competes by its mean like the others.
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "prompt_eviction.h"
 #include "registry.h"
@@ -14,16 +18,9 @@ namespace headscope::kernels {
 namespace {
 
 MethodSpec ChunkKvSpec() {
-  std::vector<ParameterSpec> own = internal::WindowVoteParameters();
-  own.push_back({.name = "chunk",
-                 .default_value = 10,
-                 .minimum = 1,
-                 .maximum = 1 << 16,
-                 .step = 1,
-                 .unit = Unit::kTokens,
-                 .help = "neighbouring tokens that are kept or evicted together",
-                 .cost = "keeps tokens that got no votes"});
-  own[1].default_value = 1;  // chunks are the smoothing
+  std::vector<ParameterSpec> parameters = internal::WithEvictionParameters(internal::WindowVoteParameters());
+  parameters[1].default_value = 1;  // chunks are the smoothing
+  std::ranges::find(parameters, internal::kChunk, &ParameterSpec::name)->default_value = 10;
   return {
       .name = "chunk-kv",
       .title = "ChunkKV",
@@ -37,7 +34,7 @@ MethodSpec ChunkKvSpec() {
       .keeps_state = true,
       .needs_history = true,
       .kvpress = {{.name = "chunkkv", .values = "chunk=20,kernel=5"}},
-      .parameters = internal::WithEvictionParameters(std::move(own)),
+      .parameters = std::move(parameters),
   };
 }
 
@@ -46,21 +43,8 @@ class ChunkKvMethod final : public internal::PromptEvictor {
   ChunkKvMethod() : PromptEvictor(ChunkKvSpec()) {}
   int32_t PromptRows(const ParameterValues& values) const override { return values.Integer("window"); }
   std::string ForcedBy() const override { return "window"; }
-  int32_t Together(const ParameterValues& values) const override { return values.Integer("chunk"); }
-  // A chunk's mean, so that a shorter last one competes alike. Chunks are counted from the prompt's first token; the
-  // window's tokens are in none.
   std::vector<float> Score(const internal::PromptHead& head, const ParameterValues& values) const override {
-    std::vector<float> scores = internal::WindowVotes(head, values);
-    const auto before = scores.size() - static_cast<size_t>(std::min(values.Integer("window"), head.NumTokens()));
-    const auto chunk = static_cast<size_t>(values.Integer("chunk"));
-    for (size_t begin = 0; begin < before; begin += chunk) {
-      const size_t end = std::min(begin + chunk, before);
-      double sum = 0;
-      for (size_t token = begin; token < end; ++token) sum += static_cast<double>(scores[token]);
-      std::fill(scores.begin() + static_cast<int64_t>(begin), scores.begin() + static_cast<int64_t>(end),
-                static_cast<float>(sum / static_cast<double>(end - begin)));
-    }
-    return scores;
+    return internal::WindowVotes(head, values);
   }
 };
 

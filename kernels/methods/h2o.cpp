@@ -9,13 +9,19 @@
 // A step attends to the cache and to its own token, and then the least of them goes, as in Algorithm 1.
 //
 // Choices where the sources are silent: the prompt's attention counts, of the rows that were recorded; over grouped
-// queries sums are taken over the group. From the first eviction on, probabilities are those over what is left.
+// queries sums are taken over the group. From the first eviction on, probabilities are those over what is left. AdaKV
+// and CriticalKV say what is left of a prompt that the cache does not hold, by the sums so far and beside the newest l
+// tokens; as in their sources they have no part in the steps behind it, in which each head's cache stays as large as it
+// was then and goes by its sums alone.
 #include <algorithm>
+#include <limits>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "common_parameters.h"
 #include "internal/parallel_for.h"
+#include "layer_budgets.h"
 #include "line_sums.h"
 #include "prompt_eviction.h"
 #include "registry.h"
@@ -26,7 +32,7 @@ namespace headscope::kernels {
 namespace {
 
 MethodSpec H2oSpec() {
-  return {
+  MethodSpec spec = {
       .name = "h2o",
       .title = "H2O",
       .family = "cache eviction",
@@ -55,6 +61,8 @@ MethodSpec H2oSpec() {
               internal::CompressionRatio("k", "the prompt's tokens"),
           },
   };
+  for (ParameterSpec& parameter : internal::HeadBudgetParameters("k")) spec.parameters.push_back(std::move(parameter));
+  return spec;
 }
 
 class H2oPolicy final : public DecodePolicy {
@@ -66,16 +74,19 @@ class H2oPolicy final : public DecodePolicy {
     lists_.assign(static_cast<size_t>(int64_t{cache.batch} * cache.num_kv_heads), {});
     end_ = prompt.first_token + cache.seq_k;
     const int32_t budget = internal::BudgetInTokens(values_, "k", cache.seq_k);
-    budget_ = static_cast<size_t>(budget);
-    local_ = std::max<size_t>(1, static_cast<size_t>(values_.Real("local_share") * budget + 1e-9));
+    budgets_.assign(lists_.size(), static_cast<size_t>(budget));
+    local_ = std::min(std::max<size_t>(1, static_cast<size_t>(values_.Real("local_share") * budget + 1e-9)),
+                      static_cast<size_t>(budget));
     if (cache.seq_k == 0) return {};
     if (Status status = internal::CheckLastQueries(spec_, prompt, 1); !status.ok()) return status;
+    if (Status status = internal::CheckValueNorms(spec_, prompt, values_); !status.ok()) return status;
     Status status = internal::ParallelFor(static_cast<int64_t>(lists_.size()), 1, options,
                                           [&](int64_t begin, int64_t end, int32_t) {
                                             for (int64_t list = begin; list < end; ++list)
                                               SumPrompt(prompt, list, options);
                                           });
-    for (size_t list = 0; status.ok() && list < lists_.size(); ++list) Shrink(list, evictions);
+    for (int32_t sequence = 0; status.ok() && budget < cache.seq_k && sequence < cache.batch; ++sequence)
+      CutPrompt(prompt, sequence, budget, evictions);
     return status;
   }
 
@@ -127,21 +138,45 @@ class H2oPolicy final : public DecodePolicy {
     }
   }
 
+  // What the heads of a sequence keep of its prompt, which is longer than the budget.
+  void CutPrompt(const DecodePrompt& prompt, int32_t sequence, int32_t budget, DecodeEvictions* evictions) {
+    const auto num_heads = static_cast<size_t>(prompt.cache.num_kv_heads);
+    const size_t first = static_cast<size_t>(sequence) * num_heads;
+    std::vector<std::vector<float>> scores;
+    for (size_t head = 0; head < num_heads; ++head) {
+      std::vector<float>& of_head = scores.emplace_back(lists_[first + head].mass);
+      std::fill(of_head.end() - static_cast<std::ptrdiff_t>(local_), of_head.end(),
+                std::numeric_limits<float>::infinity());
+    }
+    const std::vector<std::vector<int32_t>> kept = internal::KeptByHeads(
+        scores, internal::NormsByHeads(prompt, sequence, values_), budget, /*together=*/1, values_);
+    for (size_t head = 0; head < num_heads; ++head) {
+      budgets_[first + head] = kept[head].size();
+      Leave(first + head, kept[head], evictions);
+    }
+  }
+
   // The best of those before the newest `local_`, down to the budget.
   void Shrink(size_t list, DecodeEvictions* evictions) {
+    const Cache& cache = lists_[list];
+    if (cache.tokens.size() <= budgets_[list]) return;
+    const size_t older = cache.tokens.size() - local_;
+    std::vector<int32_t> kept =
+        internal::TopK({cache.mass.data(), older}, static_cast<int64_t>(budgets_[list] - local_));
+    for (size_t place = older; place < cache.tokens.size(); ++place) kept.push_back(static_cast<int32_t>(place));
+    Leave(list, kept, evictions);
+  }
+
+  // `places` in the list, ascending; the others go.
+  void Leave(size_t list, const std::vector<int32_t>& places, DecodeEvictions* evictions) {
     Cache& cache = lists_[list];
-    if (cache.tokens.size() <= budget_) return;
-    const size_t local = std::min(local_, budget_), older = cache.tokens.size() - local;
-    const std::vector<int32_t> best = internal::TopK({cache.mass.data(), older}, static_cast<int64_t>(budget_ - local));
     Cache left;
-    size_t next = 0;
-    for (size_t place = 0; place < cache.tokens.size(); ++place) {
-      const bool kept = place >= older || (next < best.size() && static_cast<size_t>(best[next]) == place);
-      if (!kept) {
+    for (size_t place = 0, next = 0; place < cache.tokens.size(); ++place) {
+      if (next == places.size() || static_cast<size_t>(places[next]) != place) {
         evictions->Evict(static_cast<int64_t>(list), cache.tokens[place]);
         continue;
       }
-      if (place < older) ++next;
+      ++next;
       left.tokens.push_back(cache.tokens[place]);
       left.mass.push_back(cache.mass[place]);
     }
@@ -167,7 +202,8 @@ class H2oPolicy final : public DecodePolicy {
 
   const MethodSpec& spec_;
   const ParameterValues values_;
-  size_t budget_ = 1, local_ = 1;
+  size_t local_ = 1;
+  std::vector<size_t> budgets_;  // of each list
   std::vector<Cache> lists_;
   int32_t end_ = 0;  // tokens of the sequence so far
 };
@@ -177,6 +213,9 @@ class H2oMethod final : public DecodeMethod {
   H2oMethod() : spec_(H2oSpec()) {}
   const MethodSpec& spec() const override { return spec_; }
   int32_t PromptRows(const ParameterValues&) const override { return kAllRows; }
+  PromptInputs Inputs(const ParameterValues& values) const override {
+    return {.value_norms = internal::AsksForValueNorms(values)};
+  }
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const override {
     return std::make_unique<H2oPolicy>(spec_, values);
   }

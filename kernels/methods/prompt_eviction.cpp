@@ -10,21 +10,15 @@
 #include "common_parameters.h"
 #include "internal/parallel_for.h"
 #include "kernels/stop_status.h"
+#include "layer_budgets.h"
 #include "step_scores.h"
-#include "top_k.h"
 
 namespace headscope::kernels::internal {
 namespace {
 
-enum class Allocation : uint8_t { kUniform, kAda, kKvpress };
-
 int64_t UniformBudget(const ParameterValues& values, int64_t num_tokens) {
   const int64_t budget = values.Integer("budget");
   return std::min(budget > 0 ? budget : TokensLeft(values.Real(kCompressionRatio), num_tokens), num_tokens);
-}
-
-bool IsForced(float score) {
-  return score == std::numeric_limits<float>::infinity();
 }
 
 Status RefuseBudget(const PromptEvictor& method, const ParameterValues& values, int64_t budget, int64_t forced,
@@ -38,170 +32,6 @@ Status RefuseBudget(const PromptEvictor& method, const ParameterValues& values, 
               (in_tokens ? "raise budget" : "lower compression_ratio") + " or lower " + by};
 }
 
-// What the KV heads of a sequence keep.
-class Allocator {
- public:
-  // Scores of every head, [tokens] each; `together` tokens of a chunk have one score.
-  // `norms`: of the tokens' values behind the output projection, for CriticalKV's second half; empty: without it.
-  Allocator(const std::vector<std::vector<float>>& scores, const std::vector<std::vector<float>>& norms,
-            int32_t together)
-      : scores_(scores), norms_(norms), together_(together) {
-    for (const std::vector<float>& of_head : scores) {
-      std::vector<Chunk>& chunks = chunks_.emplace_back();
-      for (int32_t token = 0; token < static_cast<int32_t>(of_head.size()); ++token) {
-        if (IsForced(of_head[static_cast<size_t>(token)])) continue;
-        if (!chunks.empty() && chunks.back().end == token && token / together == chunks.back().begin / together) {
-          chunks.back().end = token + 1;
-        } else {
-          chunks.push_back({token, token + 1});
-        }
-      }
-      std::vector<float>& ranked = chunk_scores_.emplace_back();
-      for (const Chunk& chunk : chunks) ranked.push_back(of_head[static_cast<size_t>(chunk.begin)]);
-    }
-  }
-
-  // The first `count` chunks of a head by its own ranking, and what is kept in any case, ascending.
-  std::vector<int32_t> Keep(size_t head, int64_t count) const {
-    if (norms_.empty()) return TokensOf(head, TopK(chunk_scores_[head], count));
-    // CriticalKV: so much of the budget goes by the score alone, the rest by what it adds to the output.
-    constexpr double kFirstShare = 0.5;
-    constexpr float kEpsilon = 1e-4f;
-    const double forced = static_cast<double>(NumForced(head)) / together_;  // in chunks
-    const double by_score = kFirstShare * (static_cast<double>(count) + forced) - forced;
-    const std::vector<int32_t> first =
-        TopK(chunk_scores_[head], std::clamp<int64_t>(static_cast<int64_t>(std::floor(by_score)), 0, count));
-    std::vector<float> weighed = chunk_scores_[head];
-    for (size_t number = 0; number < weighed.size(); ++number) {
-      const Chunk& chunk = chunks_[head][number];
-      float norm = 0;
-      for (int32_t token = chunk.begin; token < chunk.end; ++token)
-        norm += norms_[head][static_cast<size_t>(token)] / static_cast<float>(chunk.end - chunk.begin);
-      weighed[number] = (weighed[number] + kEpsilon) * norm;
-    }
-    for (const int32_t number : first) weighed[static_cast<size_t>(number)] = std::numeric_limits<float>::infinity();
-    return TokensOf(head, TopK(weighed, count));
-  }
-
-  // How many chunks each head has among the best `total` of all heads.
-  std::vector<int64_t> SharesOfBest(int64_t total) const {
-    const std::vector<int32_t> owners = Owners();
-    std::vector<int64_t> shares(scores_.size(), 0);
-    for (const int32_t place : TopK(Joined(), total)) ++shares[static_cast<size_t>(owners[static_cast<size_t>(place)])];
-    return shares;
-  }
-
-  // The first `own` chunks of every head, then the best of what is left, `total` in all.
-  std::vector<std::vector<int32_t>> KeepBest(int64_t own, int64_t total) const {
-    std::vector<float> joined = Joined();
-    size_t begin = 0;
-    for (const std::vector<float>& ranked : chunk_scores_) {
-      for (const int32_t chunk : TopK(ranked, own))
-        joined[begin + static_cast<size_t>(chunk)] = std::numeric_limits<float>::infinity();
-      begin += ranked.size();
-    }
-    const std::vector<int32_t> owners = Owners();
-    std::vector<std::vector<int32_t>> chosen(scores_.size());
-    std::vector<int32_t> first(scores_.size(), 0);
-    for (size_t head = 1; head < first.size(); ++head)
-      first[head] = first[head - 1] + static_cast<int32_t>(chunks_[head - 1].size());
-    for (const int32_t place : TopK(joined, total)) {
-      const auto head = static_cast<size_t>(owners[static_cast<size_t>(place)]);
-      chosen[head].push_back(place - first[head]);
-    }
-    std::vector<std::vector<int32_t>> kept;
-    for (size_t head = 0; head < chosen.size(); ++head)
-      kept.push_back(norms_.empty() ? TokensOf(head, chosen[head])
-                                    : Keep(head, static_cast<int64_t>(chosen[head].size())));
-    return kept;
-  }
-
-  int64_t NumForced(size_t head) const { return std::count_if(scores_[head].begin(), scores_[head].end(), IsForced); }
-
- private:
-  struct Chunk {
-    int32_t begin, end;
-  };
-
-  std::vector<float> Joined() const {
-    std::vector<float> joined;
-    for (const std::vector<float>& ranked : chunk_scores_) joined.insert(joined.end(), ranked.begin(), ranked.end());
-    return joined;
-  }
-  std::vector<int32_t> Owners() const {
-    std::vector<int32_t> owners;
-    for (size_t head = 0; head < chunks_.size(); ++head)
-      owners.insert(owners.end(), chunks_[head].size(), static_cast<int32_t>(head));
-    return owners;
-  }
-  std::vector<int32_t> TokensOf(size_t head, const std::vector<int32_t>& chosen) const {
-    std::vector<bool> kept(scores_[head].size());
-    for (size_t token = 0; token < kept.size(); ++token) kept[token] = IsForced(scores_[head][token]);
-    for (const int32_t number : chosen) {
-      const Chunk& chunk = chunks_[head][static_cast<size_t>(number)];
-      std::fill(kept.begin() + chunk.begin, kept.begin() + chunk.end, true);
-    }
-    std::vector<int32_t> tokens;
-    for (size_t token = 0; token < kept.size(); ++token) {
-      if (kept[token]) tokens.push_back(static_cast<int32_t>(token));
-    }
-    return tokens;
-  }
-
-  const std::vector<std::vector<float>>&scores_, &norms_;  // [head][token]
-  const int32_t together_;
-  std::vector<std::vector<Chunk>> chunks_;        // [head], of the tokens that are not kept in any case
-  std::vector<std::vector<float>> chunk_scores_;  // [head][chunk]
-};
-
-// What each head of a sequence keeps, ascending. `budget` holds what is kept in any case.
-std::vector<std::vector<int32_t>> Keep(const std::vector<std::vector<float>>& scores,
-                                       const std::vector<std::vector<float>>& norms, int64_t budget, int32_t together,
-                                       const ParameterValues& values) {
-  const Allocator allocator(scores, norms, together);
-  const int64_t forced = allocator.NumForced(0);
-  const auto num_tokens = static_cast<int64_t>(scores.front().size());
-  // A budget of everything keeps the ragged chunk at the end as well.
-  const int64_t count = budget >= num_tokens ? num_tokens : (budget - forced) / together;
-  const auto num_heads = static_cast<int64_t>(scores.size());
-  const double floor = values.Real("ada_floor");
-  std::vector<std::vector<int32_t>> kept;
-  switch (values.Choice<Allocation>("allocation")) {
-    case Allocation::kUniform:
-      for (size_t head = 0; head < scores.size(); ++head) kept.push_back(allocator.Keep(head, count));
-      break;
-    case Allocation::kAda: {
-      const std::vector<int64_t> shares = allocator.SharesOfBest(count * num_heads);
-      const double even = std::floor(static_cast<double>(count) * floor);
-      for (size_t head = 0; head < scores.size(); ++head) {
-        const double blended = static_cast<double>(shares[head]) * (1 - floor) + even;
-        kept.push_back(allocator.Keep(head, static_cast<int64_t>(std::nearbyint(blended))));
-      }
-      break;
-    }
-    case Allocation::kKvpress: {
-      const auto own = static_cast<int64_t>(floor * static_cast<double>(budget)) - forced;
-      kept = allocator.KeepBest(std::max<int64_t>(own, 0) / together, count * num_heads);
-      break;
-    }
-  }
-  return kept;
-}
-
-// Over the query heads of a KV head.
-std::vector<float> MeanNorms(const DecodePrompt& prompt, int32_t sequence, int32_t kv_head) {
-  const AttentionProblem& cache = prompt.cache;
-  std::vector<float> mean(static_cast<size_t>(cache.seq_k), 0.0f);
-  for (int32_t i = 0; i < cache.GroupSize(); ++i) {
-    const int64_t head = int64_t{kv_head} * cache.GroupSize() + i;
-    const float* const norms =
-        prompt.value_norms + sequence * prompt.value_norms_batch_stride + head * prompt.value_norms_head_stride;
-    for (size_t token = 0; token < mean.size(); ++token)
-      mean[token] += norms[token] / static_cast<float>(cache.GroupSize());
-  }
-  return mean;
-}
-
 class PromptPolicy final : public DecodePolicy {
  public:
   PromptPolicy(const PromptEvictor& method, const ParameterValues& values) : method_(method), values_(values) {}
@@ -213,12 +43,7 @@ class PromptPolicy final : public DecodePolicy {
     end_ = prompt.first_token + cache.seq_k;
     if (cache.seq_k == 0) return {};
     if (Status status = method_.CheckPrompt(prompt, values_); !status.ok()) return status;
-    if (values_.Flag("critical") && prompt.value_norms == nullptr) {
-      return {StatusCode::kUnsupported,
-              method_.spec().name +
-                  " with critical weighs tokens by the norms of their values behind the "
-                  "output projection, which are missing: capture with value-norms recorded, or leave critical off"};
-    }
+    if (Status status = CheckValueNorms(method_.spec(), prompt, values_); !status.ok()) return status;
     std::vector<std::vector<float>> scores(num_lists);
     Status status = ParallelFor(static_cast<int64_t>(num_lists), 1, options, [&](int64_t begin, int64_t end, int32_t) {
       for (int64_t list = begin; list < end; ++list) {
@@ -231,7 +56,7 @@ class PromptPolicy final : public DecodePolicy {
     if (!status.ok()) return status;
     if (options.stop.stop_requested()) return Stopped();
     const int64_t uniform = UniformBudget(values_, cache.seq_k);
-    const int64_t forced = std::count_if(scores.front().begin(), scores.front().end(), IsForced);
+    const int64_t forced = std::count_if(scores.front().begin(), scores.front().end(), StaysInAnyCase);
     if (forced > uniform && forced < cache.seq_k) return RefuseBudget(method_, values_, uniform, forced, cache.seq_k);
     try {
       // A prompt of nothing but what is kept in any case stays as it is.
@@ -241,10 +66,8 @@ class PromptPolicy final : public DecodePolicy {
         const std::vector<std::vector<float>> of_sequence(
             scores.begin() + static_cast<int64_t>(first),
             scores.begin() + static_cast<int64_t>(first) + cache.num_kv_heads);
-        std::vector<std::vector<float>> norms;
-        for (int32_t kv_head = 0; kv_head < cache.num_kv_heads && values_.Flag("critical"); ++kv_head)
-          norms.push_back(MeanNorms(prompt, sequence, kv_head));
-        std::vector<std::vector<int32_t>> kept = Keep(of_sequence, norms, budget, method_.Together(values_), values_);
+        std::vector<std::vector<int32_t>> kept =
+            KeptByHeads(of_sequence, NormsByHeads(prompt, sequence, values_), budget, values_.Integer(kChunk), values_);
         for (size_t head = 0; head < kept.size(); ++head)
           Settle(prompt, static_cast<int64_t>(first + head), std::move(kept[head]), evictions);
       }
@@ -294,7 +117,7 @@ int64_t Offset(const StridedTensor<const void>& tensor, const PromptHead& head, 
 }  // namespace
 
 std::vector<ParameterSpec> EvictionParameters() {
-  return {
+  std::vector<ParameterSpec> parameters = {
       {.name = kCompressionRatio,
        .type = ParameterType::kReal,
        .default_value = 0.5,
@@ -312,26 +135,19 @@ std::vector<ParameterSpec> EvictionParameters() {
        .cost = "one more key and value to read per token",
        .role = ParameterRole::kBudget,
        .least_budget = 1},
-      {.name = "allocation",
-       .type = ParameterType::kChoice,
-       .maximum = 2,
-       .help = "every KV head keeps the same number, or a number by its part in the layer's best (AdaKV, or the "
-               "kvpress library's form)",
-       .cost = "nothing: the layer keeps as many",
-       .choices = {"uniform", "ada", "kvpress"}},
-      {.name = "ada_floor",
-       .type = ParameterType::kReal,
-       .default_value = 0.2,
-       .step = 0.05,
-       .unit = Unit::kShareOfParameter,
-       .share_of = "budget",
-       .help = "AdaKV: the share that is spread evenly (ada), or that every head keeps by its own ranking",
-       .cost = "budgets are more alike"},
-      {.name = "critical",
-       .type = ParameterType::kFlag,
-       .help = "half of a head's budget by the score times the norm of W_o v (CriticalKV), which a trace may hold",
-       .cost = "one number per query head and token to read, once"},
   };
+  for (ParameterSpec& parameter : HeadBudgetParameters("budget")) parameters.push_back(std::move(parameter));
+  parameters.push_back(
+      {.name = kChunk,
+       .default_value = 1,
+       .minimum = 1,
+       .maximum = 1 << 16,
+       .step = 1,
+       .unit = Unit::kTokens,
+       .help =
+           "neighbouring tokens that are kept or evicted together, by their mean score (ChunkKV; 1: each by itself)",
+       .cost = "keeps tokens of a low score"});
+  return parameters;
 }
 
 ParameterSpec SinksThatStay() {
@@ -401,8 +217,8 @@ std::optional<PromptVotes> PromptVotesOf(const DecodeMethod& method, const Param
                                          int32_t num_tokens) {
   const auto* const evictor = dynamic_cast<const internal::PromptEvictor*>(&method);
   if (evictor == nullptr || num_tokens < 1) return {};
-  // As many tokens for every KV head, by their scores alone.
-  if (values.Integer("allocation") != 0 || values.Flag("critical")) return {};
+  // As many tokens for every KV head, one by one and by their scores alone.
+  if (!internal::KeepsByScoresAlone(values) || values.Integer(internal::kChunk) > 1) return {};
   const auto budget = static_cast<int32_t>(internal::UniformBudget(values, num_tokens));
   std::optional<PromptVotes> votes = evictor->Votes(values, budget);
   if (!votes) return {};

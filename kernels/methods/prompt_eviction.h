@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What methods share that let go of the prompt's tokens, once, when decoding begins: the budget, how it is spread over
-// KV heads (AdaKV), and the steps behind it, which attend to what is left and to every new token. A method is a score
-// per token.
+// What methods share that let go of the prompt's tokens, once, when decoding begins: the budget, and the steps behind
+// it, which attend to what is left and to every new token. A method is a score per token.
 //
-// Sources: Ada-KV: Optimizing KV Cache Eviction by Adaptive Budget Allocation for Efficient LLM Inference, Algorithms 1
-// and 2: a layer's budget is shared out by how many of the best scores of all its heads a head has, blended with an
-// even share. `allocation=kvpress` is the kvpress library's form of it: a share of its budget by a head's own ranking,
-// the rest to the best scores of the layer. CriticalKV: Identify Critical KV Cache in LLM Inference from an Output
-// Perturbation Perspective, Algorithm 1: half of a head's budget by the score, the rest by (score + 1e-4) times the
-// norm of W_o v. Budgets as ratios are counted as in that library: floor(tokens * (1 -
-// ratio)). What a method keeps in any case counts in the budget and stands outside of both rules.
+// The heads' budgets are AdaKV's, what they choose CriticalKV's and ChunkKV's where the parameters say so
+// (layer_budgets.h). Budgets as ratios are counted as in the kvpress library: floor(tokens * (1 - ratio)).
 #pragma once
 
 #include <cstdint>
@@ -23,10 +17,13 @@
 #include "kernels/decode_method.h"
 #include "kernels/decode_policy.h"
 #include "kernels/prompt_votes.h"
+#include "layer_budgets.h"
 
 namespace headscope::kernels::internal {
 
-// `compression_ratio`, `budget`, `allocation`, `ada_floor` and `critical`, to be put behind a method's own parameters.
+// Tokens of the prompt that stay or go together: a method whose chunks are its own has another default.
+inline constexpr char kChunk[] = "chunk";
+// `compression_ratio`, `budget`, those of layer_budgets.h, and `chunk`, to be put behind a method's own parameters.
 std::vector<ParameterSpec> EvictionParameters();
 // n_sink: first tokens that no score evicts.
 ParameterSpec SinksThatStay();
@@ -54,7 +51,9 @@ class PromptEvictor : public DecodeMethod {
   explicit PromptEvictor(MethodSpec spec) : spec_(std::move(spec)) {}
   const MethodSpec& spec() const final { return spec_; }
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const final;
-  PromptInputs Inputs(const ParameterValues& values) const override { return {.value_norms = values.Flag("critical")}; }
+  PromptInputs Inputs(const ParameterValues& values) const override {
+    return {.value_norms = AsksForValueNorms(values)};
+  }
 
   std::optional<double> AskedCompression(const ParameterValues& values) const final;
 
@@ -71,8 +70,6 @@ class PromptEvictor : public DecodeMethod {
   // The choice of a device that makes it by itself, of a common budget of `kept` tokens for every KV head; empty: it is
   // no choice by votes.
   virtual std::optional<PromptVotes> Votes(const ParameterValues& /*values*/, int32_t /*kept*/) const { return {}; }
-  // Tokens that stay or go together: token t with those of its chunk, t / Together(). They have one score.
-  virtual int32_t Together(const ParameterValues& /*values*/) const { return 1; }
 
  private:
   MethodSpec spec_;

@@ -387,6 +387,23 @@ TEST(CriticalKv, TakesHalfByTheScoreAndHalfByWhatItAddsToTheOutput) {
   EXPECT_THAT(driver.Begin(prompt, {}).message(), HasSubstr("norms of their values"));
 }
 
+// Any score: the better half of a chunk does not stay alone, whatever its own scores are.
+TEST(PromptEviction, KeepsWholeChunksByAnyScore) {
+  std::mt19937 random(FreshSeed());
+  RandomProblem data(SquareShape(kLength), &random, 1.0f);
+  const auto fill = [&](int32_t token, float key) {
+    for (int32_t d = 0; d < 16; ++d) data.k.Set(0, 0, token, d, d == 0 ? key : 0.0f);
+  };
+  for (int32_t token = 0; token < kLength; ++token) fill(token, 5.0f);
+  for (int32_t token = 60; token < 65; ++token) fill(token, 3.0f);  // a chunk of 3 on average
+  fill(41, 0.5f);                                                   // the smallest key, alone: 4.1
+  EXPECT_THAT(Tokens(Generation("knorm", "budget=5,chunk=5").All(data).front(), 0),
+              ElementsAre(60, 61, 62, 63, 64, kPrompt));
+  EXPECT_THAT(Tokens(Generation("knorm", "budget=10,chunk=5").All(data).front(), 0),
+              ElementsAre(40, 41, 42, 43, 44, 60, 61, 62, 63, 64, kPrompt));
+  EXPECT_THAT(Tokens(Generation("knorm", "budget=1").All(data).front(), 0), ElementsAre(41, kPrompt));
+}
+
 TEST(PyramidKv, BudgetsFallAroundTheCommonOne) {
   std::mt19937 random(FreshSeed());
   const RandomProblem data(SquareShape(kLength), &random);
@@ -423,6 +440,60 @@ TEST(H2o, KeepsTheNewestAndTheMostAttended) {
     EXPECT_THAT(Tokens(selection, 0), ElementsAre(20, 50, 90, position - 3, position - 2, position - 1, position))
         << "the cache of 6 and the step's own token";
     ++position;
+  }
+}
+
+// The queries of one KV head look at a few tokens, those of the other at all alike: AdaKV gives the first more of the
+// layer's budget, and both caches stay as large as they were then.
+TEST(H2o, AdaKvSpreadsTheLayersCache) {
+  std::mt19937 random(FreshSeed());
+  RandomProblem data = Data(&random);
+  for (int32_t row = 0; row < kLength; ++row) {
+    for (int32_t head = 0; head < 4; ++head) {
+      for (int32_t d = 0; d < 16; ++d) data.q.Set(0, head, row, d, head < 2 && d == 5 ? 4.0f : 0.0f);
+    }
+  }
+  for (int32_t token = 0; token < kLength; ++token) data.k.Set(0, 0, token, 5, token % 4 == 1 ? 8.0f : 0.0f);
+  for (const char* const allocation : {"ada", "kvpress"}) {
+    const std::string parameters = std::string("k=24,local_share=0.25,ada_floor=0,allocation=") + allocation;
+    std::vector<size_t> sizes[2];
+    for (const DecodeSelection& selection : Generation("h2o", parameters).All(data)) {
+      for (int64_t list = 0; list < 2; ++list) sizes[list].push_back(Tokens(selection, list).size());
+    }
+    // Both keep the newest 6; of 36 places more the second head's early tokens, which few rows share, have some.
+    EXPECT_GT(sizes[0].front(), sizes[1].front() + 10) << allocation;
+    EXPECT_EQ(sizes[0].front() + sizes[1].front(), 2 * 24 + 2) << allocation << ": with the step's own token";
+    for (const std::vector<size_t>& of_head : sizes) {
+      EXPECT_EQ(of_head, std::vector<size_t>(of_head.size(), of_head.front())) << allocation;
+    }
+  }
+}
+
+// Of tokens that the last query looks at alike, those whose values count behind the output projection stay.
+TEST(CriticalKv, SaysWhatARunningCacheKeepsOfThePrompt) {
+  std::mt19937 random(FreshSeed());
+  RandomProblem data(SquareShape(kLength), &random, 0.0f);
+  const auto large = [](int32_t token) { return token >= 100 && token < 104; };
+  for (int32_t token = 0; token < kLength; ++token) {
+    for (int32_t d = 0; d < 16; ++d) data.v.Set(0, 0, token, d, large(token) ? 5.0f : 0.0f);
+  }
+  const auto kept = [&](const std::string& method, const std::string& parameters) {
+    return Tokens(Generation(method, parameters).All(data).front(), 0);
+  };
+  EXPECT_THAT(kept("tova", "k=8"), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, kPrompt));
+  EXPECT_THAT(kept("tova", "k=8,critical=1"), ElementsAre(0, 1, 2, 3, 100, 101, 102, 103, kPrompt));
+  // The sums of H2O fall from token to token; the newest two are of the first half.
+  EXPECT_THAT(kept("h2o", "k=8"), ElementsAre(0, 1, 2, 3, 4, 5, kPrompt - 2, kPrompt - 1, kPrompt));
+  EXPECT_THAT(kept("h2o", "k=8,critical=1"), ElementsAre(0, 1, 100, 101, 102, 103, kPrompt - 2, kPrompt - 1, kPrompt));
+  for (const char* const name : {"h2o", "tova"}) {
+    DecodePrompt prompt;
+    prompt.cache = data.View();
+    prompt.cache.seq_q = prompt.cache.seq_k = kPrompt;
+    const DecodeMethod& method = *FindDecodeMethod(name);
+    DecodeDriver driver(method, testing::Values(method.spec(), "critical=1"));
+    EXPECT_THAT(driver.Begin(prompt, {}).message(), HasSubstr(std::string(name) + " with critical")) << name;
+    EXPECT_TRUE(method.Inputs(testing::Values(method.spec(), "critical=1")).value_norms) << name;
+    EXPECT_FALSE(method.Inputs(testing::Values(method.spec(), "")).value_norms) << name;
   }
 }
 

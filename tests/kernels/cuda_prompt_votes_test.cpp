@@ -207,6 +207,7 @@ TEST(CudaPromptVotes, AreOfACommonBudgetByScoresAlone) {
   EXPECT_FALSE(votes("allocation=ada", 1000));
   EXPECT_FALSE(votes("allocation=kvpress", 1000));
   EXPECT_FALSE(votes("critical=1", 1000));
+  EXPECT_FALSE(votes("chunk=2", 1000));
   EXPECT_FALSE(votes("budget=30,window=64", 1000));  // the policy refuses it, and says why
   EXPECT_FALSE(PromptVotesOf(*FindDecodeMethod("tova"), ParameterValues(FindDecodeMethod("tova")->spec()), 1000));
 }

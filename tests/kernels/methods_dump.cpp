@@ -27,12 +27,14 @@
 #include "kernels/method.h"
 #include "prompt_facts.h"
 #include "random_problem.h"
+#include "recorded_heads.h"
 
 namespace headscope::kernels {
 namespace {
 
 using testing::ProblemShape;
 using testing::RandomProblem;
+using testing::RecordedHeads;
 
 constexpr int32_t kLayersOfModel = 10;
 
@@ -523,6 +525,12 @@ Settings GenerationSettings() {
       {"h2o", "compression_ratio=0.8"},
       {"tova", "compression_ratio=0.7"},
       {"tova", "k=20"},
+      {"tova", "k=31,critical=1"},
+      {"h2o", "k=17,allocation=ada,ada_floor=0.3"},
+      {"h2o", "k=16,allocation=kvpress,ada_floor=0.6,local_share=0.4"},
+      {"h2o", "compression_ratio=0.6,critical=1"},
+      {"h2o", "k=19,critical=1,allocation=ada"},
+      {"h2o", "k=18,critical=1,allocation=kvpress,local_share=0.1"},
       {"snap-kv", "window=8"},
       {"snap-kv", "budget=40,window=8,kernel=7,pooling=max,allocation=ada"},
       {"snap-kv", "window=5,allocation=kvpress,ada_floor=0.5"},
@@ -530,6 +538,13 @@ Settings GenerationSettings() {
       {"pyramid-kv", "window=4,budget=15,num_layers=3,beta=2"},
       {"chunk-kv", "window=5,compression_ratio=0.7,chunk=4"},
       {"chunk-kv", "window=5,budget=18,chunk=3,allocation=ada"},
+      {"snap-kv", "window=6,chunk=7,critical=1"},
+      {"pyramid-kv", "window=4,compression_ratio=0.6,num_layers=8,beta=5,chunk=3"},
+      {"knorm", "chunk=20"},
+      {"key-diff", "compression_ratio=0.7,chunk=4,allocation=kvpress,ada_floor=0.5"},
+      {"lag-kv", "lag=16,compression_ratio=0.6,chunk=5"},
+      {"expected-attention", "n_future=20,n_sink=3,chunk=4,allocation=ada"},
+      {"cur-dkv", "compression_ratio=0.6,chunk=6,critical=1"},
       {"knorm", ""},
       {"knorm", "compression_ratio=0.8,allocation=ada,ada_floor=0.3"},
       {"knorm", "compression_ratio=0.8,allocation=kvpress,ada_floor=0.6"},
@@ -637,34 +652,6 @@ void WriteDefaults(Dumper* dumper) {
                               !method->LowerLayers(ParameterValues(spec), 5).empty());
     }
   }
-}
-
-// The recorded heads: all rows, or the last one as a decode step.
-RandomProblem RecordedHeads(const std::string& path, bool decode) {
-  std::ifstream file(path, std::ios::binary);
-  int32_t sizes[3] = {};
-  file.read(reinterpret_cast<char*>(sizes), sizeof(sizes));
-  const auto [num_qo_heads, head_dim, tokens] = sizes;
-  if (!file || num_qo_heads < 1 || head_dim < 1 || tokens < 2) Fail("cannot read the sizes in " + path);
-  ProblemShape shape{
-      1, num_qo_heads, 1, head_dim, decode ? 1 : tokens, tokens, decode ? tokens - 1 : 0, DType::kFloat32};
-  std::mt19937 random(1);
-  RandomProblem data(shape, &random);
-  std::vector<float> row(static_cast<size_t>(head_dim));
-  const auto read_rows = [&](testing::OwnedTensor* tensor, int32_t heads, int32_t first) {
-    for (int32_t head = 0; head < heads; ++head) {
-      for (int32_t token = 0; token < tokens; ++token) {
-        file.read(reinterpret_cast<char*>(row.data()), static_cast<std::streamsize>(row.size() * sizeof(float)));
-        for (int32_t d = 0; d < head_dim && token >= first; ++d)
-          tensor->Set(0, head, token - first, d, row[static_cast<size_t>(d)]);
-      }
-    }
-  };
-  read_rows(&data.q, num_qo_heads, decode ? tokens - 1 : 0);
-  read_rows(&data.k, 1, 0);
-  read_rows(&data.v, 1, 0);
-  if (!file) Fail(path + " is too short");
-  return data;
 }
 
 void WriteRecorded(Dumper* dumper, const std::string& path) {

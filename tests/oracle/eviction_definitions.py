@@ -32,22 +32,27 @@ def prompt_attention(p, b, h, rows):
     return (weights / weights.sum(axis=1, keepdims=True))[:, : p.prompt]
 
 
-def h2o(p, b, k, local_share, compression_ratio):
+def h2o(p, b, k, local_share, compression_ratio, allocation, ada_floor, critical):
     k = budget_in_tokens(k, compression_ratio, p.prompt)
     local = min(max(1, math.floor(local_share * k + 1e-9)), k)
     kept = [np.arange(p.prompt) for _ in range(p.num_kv_heads)]
     mass = [np.zeros(p.seq_k) for _ in range(p.num_kv_heads)]
+    sizes = [k] * p.num_kv_heads
     for kv in range(p.num_kv_heads):
         for h in heads_of(p, kv):
             mass[kv][: p.prompt] += prompt_attention(p, b, h, np.arange(p.prompt)).sum(axis=0)
 
     def shrink(kv):
-        if len(kept[kv]) > k:
+        if len(kept[kv]) > sizes[kv]:
             older, newest = kept[kv][: len(kept[kv]) - local], kept[kv][len(kept[kv]) - local :]
-            kept[kv] = np.concatenate([older[top_k(mass[kv][older], k - local)], newest])
+            kept[kv] = np.concatenate([older[top_k(mass[kv][older], sizes[kv] - local)], newest])
 
-    for kv in range(p.num_kv_heads):
-        shrink(kv)
+    if k < p.prompt:
+        older = p.prompt - local
+        own = max(0, math.floor(ada_floor * k) - local)
+        chosen = shared_out(np.array([m[:older] for m in mass]), k - local, ada_floor, allocation, own, norms_of(p, b, critical, older), local)
+        kept = [np.append(np.flatnonzero(mask), np.arange(older, p.prompt)) for mask in chosen]
+        sizes = [len(tokens) for tokens in kept]
     for row in range(p.prompt, p.seq_k):
         masks = np.zeros((p.num_kv_heads, p.seq_k), bool)
         for kv in range(p.num_kv_heads):
@@ -59,22 +64,33 @@ def h2o(p, b, k, local_share, compression_ratio):
         yield masks
 
 
-def tova(p, b, k, compression_ratio):
+def tova(p, b, k, compression_ratio, critical):
     k = budget_in_tokens(k, compression_ratio, p.prompt)
-    kept = np.arange(p.prompt)
+    kept = [np.arange(p.prompt)] * p.num_kv_heads
 
-    def shrink(kept, row):
-        if len(kept) <= k:
-            return kept
-        return kept[top_k(sum(probabilities(p, b, h, row, kept) for h in range(p.num_qo_heads)), k)]
+    def mean_over_the_layer(row):
+        mean = np.zeros(p.seq_k)
+        for h in range(p.num_qo_heads):
+            mean[kept[h // p.group]] += probabilities(p, b, h, row, kept[h // p.group]) / p.num_qo_heads
+        return mean
 
-    kept = shrink(kept, p.prompt - 1)
+    if k < p.prompt:
+        score = mean_over_the_layer(p.prompt - 1)[: p.prompt]
+        kept = [np.flatnonzero(critical_kv(score, norm, k, 0)) for norm in norms_of(p, b, critical, p.prompt)]
     for row in range(p.prompt, p.seq_k):
-        kept = np.append(kept, row)
+        kept = [np.append(tokens, row) for tokens in kept]
         masks = np.zeros((p.num_kv_heads, p.seq_k), bool)
-        masks[:, kept] = True
+        for kv, tokens in enumerate(kept):
+            masks[kv, tokens] = True
         yield masks
-        kept = shrink(kept, row)
+        if len(kept[0]) > k:
+            mean = mean_over_the_layer(row)
+            kept = [tokens[top_k(mean[tokens], k)] for tokens in kept]
+
+
+def norms_of(p, b, critical, tokens):
+    """Of the first tokens' values behind the output projection, for every KV head; None where nobody asks."""
+    return [p.value_norms[b][heads_of(p, kv)].mean(axis=0)[:tokens] if critical else None for kv in range(p.num_kv_heads)]
 
 
 UNIFORM, ADA, KVPRESS = range(3)
@@ -105,9 +121,9 @@ def shared_out(scores, count, floor, allocation, own, norms, forced):
     return np.array([critical_kv(score, norm, min(size, units), forced) for score, norm, size in zip(scores, norms, sizes)])
 
 
-def evict_prompt(p, b, scores, compression_ratio, budget, allocation, ada_floor, critical, pyramid=lambda budget: budget, chunk=1):
+def evict_prompt(p, b, scores, compression_ratio, budget, allocation, ada_floor, critical, chunk, pyramid=lambda budget: budget):
     """scores [KV heads, prompt], larger kept first, infinite: kept in any case; one choice, and every new token behind it. Tokens of a chunk
-    have one score and stay together."""
+    have their mean score and stay together."""
     budget = budget if budget > 0 else math.floor((1 - compression_ratio) * p.prompt + 1e-9)
     budget = min(max(budget, 1), p.prompt)
     forced = np.isinf(scores[0])
@@ -120,11 +136,8 @@ def evict_prompt(p, b, scores, compression_ratio, budget, allocation, ada_floor,
         kept[:] = True
     elif units:
         own = max(0, math.floor(ada_floor * budget) - forced.sum()) // chunk
-        per_unit = scores[:, [unit[0] for unit in units]]
-        norms = [None] * len(scores)
-        if critical:
-            per_head = [p.value_norms[b][heads_of(p, kv)].mean(axis=0) for kv in range(len(scores))]
-            norms = [np.array([norm[unit].mean() for unit in units]) for norm in per_head]
+        per_unit = np.array([scores[:, unit].mean(axis=1) for unit in units]).T
+        norms = [norm if norm is None else np.array([norm[unit].mean() for unit in units]) for norm in norms_of(p, b, critical, p.prompt)]
         chosen = shared_out(per_unit, (budget - forced.sum()) // chunk, ada_floor, allocation, own, norms, forced.sum())
         for head, mask in enumerate(chosen):
             for unit, stays in zip(units, mask):
@@ -169,14 +182,6 @@ def pyramid_kv(p, b, window, kernel, pooling, beta, num_layers, **eviction):
     scores = np.array([window_votes(p, b, kv, window, kernel, pooling) for kv in range(p.num_kv_heads)])
     return evict_prompt(p, b, scores, pyramid=pyramid, **eviction)
 
-
-def chunk_kv(p, b, window, kernel, pooling, chunk, **eviction):
-    scores = np.array([window_votes(p, b, kv, window, kernel, pooling) for kv in range(p.num_kv_heads)])
-    before = p.prompt - min(window, p.prompt)
-    for begin in range(0, before, chunk):
-        end = min(begin + chunk, before)
-        scores[:, begin:end] = scores[:, begin:end].mean(axis=1, keepdims=True)
-    return evict_prompt(p, b, scores, chunk=chunk, **eviction)
 
 
 def knorm(p, b, **eviction):
@@ -420,7 +425,7 @@ METHODS = {
     "tova": tova,
     "snap-kv": snap_kv,
     "pyramid-kv": pyramid_kv,
-    "chunk-kv": chunk_kv,
+    "chunk-kv": snap_kv,  # in chunks of its own
     "knorm": knorm,
     "key-diff": key_diff,
     "lag-kv": lag_kv,
