@@ -69,7 +69,7 @@ void Gather(const model::LayerHeads::Heads& heads, std::span<const int32_t> chos
 struct LayerCopy {
   data::LayerBlock block;
   std::vector<char> q, k, v;
-  std::vector<float> lse, value_norms, hidden_norms, index_weights;
+  std::vector<float> lse, value_norms, value_norms_l1, hidden_norms, index_weights;
   std::vector<int32_t> selected;
   std::array<std::vector<char>, data::kNumTraceTensors> vectors;  // of the points
   int64_t bytes = 0;
@@ -263,6 +263,15 @@ void Recorder::Fill(const model::LayerHeads& heads, const RecordedRows& rows, La
     std::vector<char>* const to = &copy->vectors[static_cast<size_t>(tensor)];
     copy->block.Set(tensor, gather(from, chosen, of_rows ? rows.kept : rows.all, components, to));
   };
+  const auto keep_norms = [&](data::TraceTensor tensor, const float* of_heads, std::vector<float>* norms) {
+    norms->clear();
+    for (const int32_t head : facts.qo_heads) {
+      const float* const first = of_heads + head * heads.num_tokens;
+      norms->insert(norms->end(), first, first + heads.num_tokens);
+    }
+    copy->block.Set(tensor, norms->data());
+    copy->bytes += 4 * std::ssize(*norms);
+  };
   using data::TraceTensor;
   for (const model::CapturePointInfo& info : model::kCapturePoints) {
     if (!(facts.*StoredFact(info.point))) continue;
@@ -286,13 +295,10 @@ void Recorder::Fill(const model::LayerHeads& heads, const RecordedRows& rows, La
         keep(TraceTensor::kHeadOutput, heads.head_outputs, true, facts.qo_heads, v_head_dim);
         break;
       case model::CapturePoint::kValueNorms:
-        copy->value_norms.clear();
-        for (const int32_t head : facts.qo_heads) {
-          const float* norms = heads.value_norms + head * heads.num_tokens;
-          copy->value_norms.insert(copy->value_norms.end(), norms, norms + heads.num_tokens);
-        }
-        copy->block.Set(TraceTensor::kValueNorms, copy->value_norms.data());
-        copy->bytes += 4 * std::ssize(copy->value_norms);
+        keep_norms(TraceTensor::kValueNorms, heads.value_norms, &copy->value_norms);
+        break;
+      case model::CapturePoint::kValueNormsL1:
+        keep_norms(TraceTensor::kValueNormsL1, heads.value_norms_l1, &copy->value_norms_l1);
         break;
       case model::CapturePoint::kHiddenNorms:
         copy->hidden_norms.assign(heads.hidden_norms, heads.hidden_norms + heads.num_tokens);

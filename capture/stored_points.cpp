@@ -34,6 +34,8 @@ bool data::LayerFacts::*StoredFact(model::CapturePoint point) {
       return &data::LayerFacts::has_residual;
     case model::CapturePoint::kHeadOutputs:
       return &data::LayerFacts::has_head_outputs;
+    case model::CapturePoint::kValueNormsL1:
+      return &data::LayerFacts::has_value_norms_l1;
   }
   throw std::logic_error("a capture point without a case");
 }

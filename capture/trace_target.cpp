@@ -53,6 +53,7 @@ int64_t TraceBytes(const data::TraceLayout& layout, int64_t num_tokens, int64_t 
           row_bytes += num_qo_heads * facts.head_dim * size;
           break;
         case model::CapturePoint::kValueNorms:
+        case model::CapturePoint::kValueNormsL1:
           token_bytes += num_qo_heads * 4;
           break;
         case model::CapturePoint::kHiddenNorms:

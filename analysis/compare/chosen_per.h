@@ -23,4 +23,14 @@ inline std::string NoteOfUsed(const kernels::DecodeMethod& method, const kernels
   return used.empty() ? used : method.spec().name + " ran with " + used;
 }
 
+// MethodResult::note of a method that weighs tokens by norms of W_o v, where they are not those of its source; else
+// empty.
+inline std::string NoteOfValueNorms(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
+                                    const MeasuredHeads& heads) {
+  if (!method.Inputs(values).value_norms || heads.l1_value_norms) return {};
+  return method.spec().name +
+         " took the Euclidean norms of W_o v, which the trace holds, for CriticalKV's sums of absolute values: capture "
+         "with value-norms-l1 recorded";
+}
+
 }  // namespace headscope::analysis

@@ -188,14 +188,18 @@ std::vector<float> ReadValues(const data::TraceReader& trace, const HeadSlots& s
   return v;
 }
 
+bool HasL1ValueNorms(const data::TraceReader& trace, int32_t layer_slot) {
+  return trace.Has(layer_slot, data::TraceTensor::kValueNormsL1);
+}
+
 std::vector<float> ReadValueNorms(const data::TraceReader& trace, const HeadSlots& slots, const HeadFrame& frame,
                                   HeadId id) {
-  if (!trace.Has(slots.layer, data::TraceTensor::kValueNorms)) return {};
+  const bool l1 = HasL1ValueNorms(trace, slots.layer);
+  const data::TraceTensor tensor = l1 ? data::TraceTensor::kValueNormsL1 : data::TraceTensor::kValueNorms;
+  if (!trace.Has(slots.layer, tensor)) return {};
   std::vector<float> norms(static_cast<size_t>(frame.num_tokens));
-  if (!norms.empty()) {
-    trace.Read(data::TraceTensor::kValueNorms, slots.layer, slots.qo_head, 0, frame.num_tokens, norms.data());
-  }
-  CheckFinite(norms, "value_norms", id, trace.path());
+  if (!norms.empty()) trace.Read(tensor, slots.layer, slots.qo_head, 0, frame.num_tokens, norms.data());
+  CheckFinite(norms, l1 ? "value_norms_l1" : "value_norms", id, trace.path());
   return norms;
 }
 
@@ -241,6 +245,7 @@ HeadTensorsPtr LoadHeadForMap(const data::TraceReader& trace, HeadId id, const D
   head->k = ReadKeys(trace, slots, *head, id);
   head->v = ReadValues(trace, slots, *head, id);
   head->value_norms = ReadValueNorms(trace, slots, *head, id);
+  head->l1_value_norms = HasL1ValueNorms(trace, slots.layer);
   head->sink = SinkOf(trace, id);
   ReadLogSumExp(trace, slots, head.get());
   head->q_pre_rope = ReadQueriesPreRope(trace, slots, *head, id);

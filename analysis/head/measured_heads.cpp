@@ -74,6 +74,7 @@ HeadTensorsPtr MeasuredHeads::Head(HeadId id, const Device& device) const {
   head->lse = Slice(lse, index, num_rows);
   if (!q_pre_rope.empty()) head->q_pre_rope = Slice(q_pre_rope, index, num_rows * head_dim);
   if (!value_norms.empty()) head->value_norms = Slice(value_norms, index, num_tokens);
+  head->l1_value_norms = l1_value_norms;
   PutOn(device, head.get());
   return head;
 }
@@ -98,6 +99,7 @@ MeasuredHeadsPtr AloneHead(HeadTensorsPtr head) {
   alone->lse = head->lse;
   alone->q_pre_rope = head->q_pre_rope;
   alone->value_norms = head->value_norms;
+  alone->l1_value_norms = head->l1_value_norms;
   if (head->sink) alone->sinks = {*head->sink};
   alone->known = {std::move(head)};
   return alone;
@@ -205,6 +207,7 @@ MeasuredHeadsPtr LoadLayer(const data::TraceReader& trace, HeadId id, int64_t mo
   layer->lse = tensors->lse;
   layer->q_pre_rope = tensors->q_pre_rope;
   layer->value_norms = tensors->value_norms;
+  layer->l1_value_norms = HasL1ValueNorms(trace, trace.LayerSlot(layer->layer));
   layer->owner = std::move(tensors);
   return layer;
 }

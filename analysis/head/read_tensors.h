@@ -30,7 +30,8 @@ std::vector<float> ReadQueriesPreRope(const data::TraceReader& trace, const Head
 std::vector<float> ReadKeys(const data::TraceReader& trace, const HeadSlots& slots, const HeadFrame& frame, HeadId id);
 std::vector<float> ReadValues(const data::TraceReader& trace, const HeadSlots& slots, const HeadFrame& frame,
                               HeadId id);
-// Norms of W_o v by token; empty: not recorded.
+// Norms of W_o v by token, L1 where the trace has those of the layer, else Euclidean; empty: neither is recorded.
+bool HasL1ValueNorms(const data::TraceReader& trace, int32_t layer_slot);
 std::vector<float> ReadValueNorms(const data::TraceReader& trace, const HeadSlots& slots, const HeadFrame& frame,
                                   HeadId id);
 // The head's learned logit, if its layer has such.

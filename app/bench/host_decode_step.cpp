@@ -32,8 +32,8 @@ std::vector<float> TurnedBack(std::vector<float> values, int32_t rows, int32_t h
   return values;
 }
 
-// Of every token's value, once for every query head: those of W_o v where W_o changes no length. [batch, num_qo_heads,
-// tokens].
+// L1 norms of every token's value, once for every query head: those of W_o v were W_o the identity. [batch,
+// num_qo_heads, tokens].
 std::vector<float> ValueNorms(const kernels::AttentionProblem& problem, int32_t tokens) {
   std::vector<float> norms;
   std::vector<float> value(static_cast<size_t>(problem.ValueDim()));
@@ -45,8 +45,8 @@ std::vector<float> ValueNorms(const kernels::AttentionProblem& problem, int32_t 
         LoadNumbers(static_cast<const char*>(problem.v.data) + (first + token * problem.v.row_stride) * size,
                     problem.dtype, &value);
         double sum = 0;
-        for (const float x : value) sum += static_cast<double>(x) * static_cast<double>(x);
-        norms.push_back(static_cast<float>(std::sqrt(sum)));
+        for (const float x : value) sum += std::abs(static_cast<double>(x));
+        norms.push_back(static_cast<float>(sum));
       }
     }
   }

@@ -127,7 +127,7 @@ std::string CaptureDemoTrace(const DemoArguments& arguments, const std::stop_tok
   request.prose_path = ProsePath();
   request.decode_tokens = 16;
   // What methods ask for that they are to be compared by.
-  request.record = {model::CapturePoint::kPreRope, model::CapturePoint::kValueNorms};
+  request.record = {model::CapturePoint::kPreRope, model::CapturePoint::kValueNormsL1};
   request.num_threads = arguments.threads;
   request.output_path = PathOf(arguments, kTraceName);
   request.overwrite = arguments.force;

@@ -36,6 +36,7 @@ std::vector<ui::Recordable> RecordableByCaptures() {
       case model::CapturePoint::kPreRope:
         return ui::Recordable::Size::kQueriesAndKeys;
       case model::CapturePoint::kValueNorms:
+      case model::CapturePoint::kValueNormsL1:
         return ui::Recordable::Size::kHeadsAndTokens;
       case model::CapturePoint::kHiddenNorms:
         return ui::Recordable::Size::kTokens;

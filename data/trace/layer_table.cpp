@@ -43,8 +43,8 @@ constexpr LayerFloatColumn Floats(const char* name, bool required, float usual, 
   [[maybe_unused]] const auto& [num_qo_heads, num_kv_heads, head_dim, v_head_dim, qo_heads, kv_heads, softmax_scale,
                                 soft_cap, window, chunk, bidirectional, rope, sinks, norm, output_gate, v_is_k,
                                 kv_layer, selection_layer, has_pre_rope, has_value_norms, has_hidden_norms,
-                                has_projection, has_cache, has_residual, has_head_outputs, hidden_size, selection] =
-      facts;
+                                has_projection, has_cache, has_residual, has_head_outputs, has_value_norms_l1,
+                                hidden_size, selection] = facts;
   [[maybe_unused]] const auto& [convention, theta, num_dims, first_dim, attention_factor] = rope;
   [[maybe_unused]] const auto& [sets, ids, block, index_heads, index_kv_heads, index_dim] = selection;
 }
@@ -186,6 +186,7 @@ constexpr std::array kIntegerColumns = {
     HEADSCOPE_COLUMN(Integers, has_residual, "has_residual", false, 0, 0, 1),
     HEADSCOPE_COLUMN(Integers, has_head_outputs, "has_head_outputs", false, 0, 0, 1),
     HEADSCOPE_COLUMN(Integers, hidden_size, "hidden_size", false, 0, 0, kMaxHiddenSize),
+    HEADSCOPE_COLUMN(Integers, has_value_norms_l1, "has_value_norms_l1", false, 0, 0, 1),
 };
 constexpr std::array kFloatColumns = {
     HEADSCOPE_COLUMN(Floats, softmax_scale, "softmax_scale", true, 0, false),
@@ -194,7 +195,7 @@ constexpr std::array kFloatColumns = {
     HEADSCOPE_COLUMN(Floats, rope.attention_factor, "rope_attention_factor", false, 1, false),
 };
 #undef HEADSCOPE_COLUMN
-const std::array<LayerIntegerColumn, 29> kLayerIntegers = kIntegerColumns;
+const std::array<LayerIntegerColumn, 30> kLayerIntegers = kIntegerColumns;
 const std::array<LayerFloatColumn, 4> kLayerFloats = kFloatColumns;
 
 std::optional<Fault> LayerFault(const TraceLayout& layout, size_t slot) {

@@ -27,7 +27,7 @@ struct LayerFloatColumn {
   float (*get)(const LayerFacts&);
   void (*set)(LayerFacts&, float);
 };
-extern const std::array<LayerIntegerColumn, 29> kLayerIntegers;
+extern const std::array<LayerIntegerColumn, 30> kLayerIntegers;
 extern const std::array<LayerFloatColumn, 4> kLayerFloats;
 
 // What is inconsistent in the facts of the recorded layer `slot` (LayoutFault).

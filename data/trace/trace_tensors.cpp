@@ -31,6 +31,7 @@ constexpr std::array<TensorSpec, kNumTraceTensors> kSpecs = {{
     {TraceTensor::kCacheV, "cache_v", "kv_head", "1", Heads::kKv, false, Width::kValueDim, Type::kEncoding},
     {TraceTensor::kResidual, "residual", "hidden", "1", Heads::kOne, false, Width::kHidden, Type::kEncoding},
     {TraceTensor::kHeadOutput, "head_output", "qo_head", "1", Heads::kQo, true, Width::kValueDim, Type::kEncoding},
+    {TraceTensor::kValueNormsL1, "value_norms_l1", "qo_head", "1", Heads::kQo, false, Width::kScalar, Type::kFloat32},
 }};
 
 // A tensor that is missing or out of order does not compile.
@@ -134,6 +135,8 @@ bool Stores(const TraceLayout& layout, size_t slot, TraceTensor tensor) {
       return facts.has_residual;
     case TraceTensor::kHeadOutput:
       return facts.has_head_outputs;
+    case TraceTensor::kValueNormsL1:
+      return facts.has_value_norms_l1;
   }
   return false;
 }

@@ -199,7 +199,7 @@ Status CheckValueNorms(const MethodSpec& spec, const DecodePrompt& prompt, const
   return {StatusCode::kUnsupported,
           spec.name +
               " with critical weighs tokens by the norms of their values behind the output projection, which are "
-              "missing: capture with value-norms recorded, or leave critical off"};
+              "missing: capture with value-norms-l1 recorded, or leave critical off"};
 }
 
 std::vector<std::vector<float>> NormsByHeads(const DecodePrompt& prompt, int32_t sequence,

@@ -8,7 +8,7 @@
 // even share. `allocation=kvpress` is the kvpress library's form of it: a share of its budget by a head's own ranking,
 // the rest to the best scores of the layer. CriticalKV: Identify Critical KV Cache in LLM Inference from an Output
 // Perturbation Perspective, Algorithm 1: half of a head's budget by the score, the rest by (score + 1e-4) times the
-// norm of W_o v. What a method keeps in any case counts in the budget and stands outside of both rules.
+// L1 norm of W_o v. What a method keeps in any case counts in the budget and stands outside of both rules.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,8 @@ bool KeepsByScoresAlone(const ParameterValues& values);
 bool AsksForValueNorms(const ParameterValues& values);
 // kUnsupported: the norms that the values ask for are missing.
 Status CheckValueNorms(const MethodSpec& spec, const DecodePrompt& prompt, const ParameterValues& values);
-// [KV head][token of the prompt], over the query heads of a KV head; empty: the values do not ask for them.
+// DecodePrompt::value_norms, [KV head][token of the prompt], over the query heads of a KV head; empty: the values do
+// not ask for them.
 std::vector<std::vector<float>> NormsByHeads(const DecodePrompt& prompt, int32_t sequence,
                                              const ParameterValues& values);
 

@@ -103,8 +103,9 @@ struct Decoder {
     const at::Tensor& selected;  // likewise
     const at::Tensor& output;    // [rows, num_qo_heads * v_head_dim], what the output projection gets
   };
-  // |W_o v| [num_qo_heads, rows] fp32: a head's part of the output projection, of its KV head's values.
-  at::Tensor ValueNorms(size_t layer, const at::Tensor& v) const;
+  // The norm of that order of W_o v, [num_qo_heads, rows] fp32: a head's part of the output projection, of its KV
+  // head's values.
+  at::Tensor ValueNorms(size_t layer, const at::Tensor& v, int order) const;
   void Hand(int32_t layer, const Attended& attended, HeadSink* sink);
   c10::Stream CopyStream(c10::Device gpu);
   at::Tensor Mlp(const at::Tensor& x, size_t layer) const;

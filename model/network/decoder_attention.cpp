@@ -185,7 +185,7 @@ at::Tensor Decoder::Attention(const at::Tensor& input, const at::Tensor& x, size
     call.q_pre_rope = tensor(plain_q);
   }
   if (wanted.value_norms) {
-    norms = ValueNorms(layer, v).cpu().contiguous();
+    norms = ValueNorms(layer, v, 1).cpu().contiguous();
     call.value_norms = norms.const_data_ptr<float>();
   }
   attention->Attend(call);
@@ -200,13 +200,13 @@ at::Tensor Decoder::Captured(const at::Tensor& heads) const {
   return heads.to(ScalarTypeOf(types.captured)).to(ScalarTypeOf(types.compute)).contiguous();
 }
 
-at::Tensor Decoder::ValueNorms(size_t layer, const at::Tensor& v) const {
+at::Tensor Decoder::ValueNorms(size_t layer, const at::Tensor& v, int order) const {
   const AttentionLayer& facts = config.layers[layer];
   const at::Tensor w = weights.layers[layer].output.weight.to(at::kFloat);
   std::vector<at::Tensor> norms;
   for (int64_t head = 0; head < facts.num_qo_heads; ++head) {
     const at::Tensor values = v.select(0, head / (facts.num_qo_heads / facts.num_kv_heads)).to(at::kFloat);
-    norms.push_back(at::linear(values, w.narrow(1, head * facts.v_head_dim, facts.v_head_dim)).norm(2, -1));
+    norms.push_back(at::linear(values, w.narrow(1, head * facts.v_head_dim, facts.v_head_dim)).norm(order, -1));
   }
   return at::stack(norms);
 }
@@ -253,7 +253,10 @@ void Decoder::Hand(int32_t layer, const Attended& attended, HeadSink* sink) {
         heads.k_pre_rope = view(Captured(attended.made.plain_k));
         break;
       case CapturePoint::kValueNorms:
-        heads.value_norms = host(ValueNorms(static_cast<size_t>(layer), attended.v)).const_data_ptr<float>();
+        heads.value_norms = host(ValueNorms(static_cast<size_t>(layer), attended.v, 2)).const_data_ptr<float>();
+        break;
+      case CapturePoint::kValueNormsL1:
+        heads.value_norms_l1 = host(ValueNorms(static_cast<size_t>(layer), attended.v, 1)).const_data_ptr<float>();
         break;
       case CapturePoint::kHiddenNorms:
         heads.hidden_norms = host(attended.input.to(at::kFloat).norm(2, -1)).const_data_ptr<float>();

@@ -79,7 +79,8 @@ double PointBytes(const ModelConfig& config, const AttentionLayer& layer, double
       case CapturePoint::kHiddenNorms:
         all += hidden * kFloatBytes * rows;
         break;
-      case CapturePoint::kValueNorms:  // the output projection in fp32, and one head's part of it after the other
+      case CapturePoint::kValueNorms:
+      case CapturePoint::kValueNormsL1:  // the output projection in fp32, and one head's part of it after the other
         all += kFloatBytes * (hidden * out + rows * (hidden + layer.v_head_dim + layer.num_qo_heads));
         break;
     }

@@ -52,13 +52,14 @@ INTEGER_COLUMNS = (
     ("has_residual", False, 0, 0, 1),
     ("has_head_outputs", False, 0, 0, 1),
     ("hidden_size", False, 0, 0, MAX_HIDDEN_SIZE),
+    ("has_value_norms_l1", False, 0, 0, 1),
 )
 FLOAT_COLUMNS = (("softmax_scale", True, 0.0), ("soft_cap", False, 0.0), ("rope_theta", False, 0.0), ("rope_attention_factor", False, 1.0))
 
 # Capture points, in the order of `headscope capture --record`, and the fact of a layer that has one.
 POINTS = {
     "pre-rope": "has_pre_rope", "value-norms": "has_value_norms", "hidden-norms": "has_hidden_norms", "projection": "has_projection", "cache": "has_cache",
-    "residual": "has_residual", "head-outputs": "has_head_outputs",
+    "residual": "has_residual", "head-outputs": "has_head_outputs", "value-norms-l1": "has_value_norms_l1",
 }  # fmt: skip
 
 
@@ -101,6 +102,7 @@ class LayerFacts:
     has_residual: int = 0
     has_head_outputs: int = 0
     hidden_size: int = 0
+    has_value_norms_l1: int = 0
     sinks: np.ndarray | None = None  # float32 [num_qo_heads]
 
     def group_size(self):
@@ -183,6 +185,7 @@ TENSORS = {
         TensorSpec("cache_v", "kv_head", "1", False, lambda f: len(f.kv_heads), lambda f: f.v_head_dim, "encoding", lambda f: f.has_cache),
         TensorSpec("residual", "hidden", "1", False, lambda f: 1, lambda f: f.hidden_size, "encoding", lambda f: f.has_residual),
         TensorSpec("head_output", "qo_head", "1", True, lambda f: len(f.qo_heads), lambda f: f.v_head_dim, "encoding", lambda f: f.has_head_outputs),
+        TensorSpec("value_norms_l1", "qo_head", "1", False, lambda f: len(f.qo_heads), None, "float32", lambda f: f.has_value_norms_l1),
     )
 }
 

@@ -13,6 +13,8 @@ from headscope.layout import POINTS
 
 _NORM_AFTER_ROPE = (3, 5)
 _LOOKED_AT = 16  # tokens
+# Points that are norms of W_o v, and which.
+NORM_ORDERS = {"value-norms": 2, "value-norms-l1": 1}
 
 
 def points_of(chosen):
@@ -49,12 +51,12 @@ class LayerPoints:
             if layer is None:
                 self._refuse("residual" if "residual" in points else "hidden-norms", "no module has its attention as a part")
             self.handles.append(layer.register_forward_pre_hook(self._on_layer, with_kwargs=True))
-        if "value-norms" in points:
+        for point in filter(NORM_ORDERS.get, points):
             self._output = getattr(module, "o_proj", None)
             if not isinstance(self._output, torch.nn.Linear) or self._output.in_features != facts.num_qo_heads * facts.v_head_dim:
-                self._refuse("value-norms", "it has no matrix o_proj over the outputs of its heads")
+                self._refuse(point, "it has no matrix o_proj over the outputs of its heads")
             if self._output.weight.dtype not in (torch.float32, torch.bfloat16, torch.float16):
-                self._refuse("value-norms", f"its o_proj is quantised ({self._output.weight.dtype})")
+                self._refuse(point, f"its o_proj is quantised ({self._output.weight.dtype})")
         if "pre-rope" in points or "projection" in points:
             for name, heads in (("q", facts.num_qo_heads), ("k", facts.num_kv_heads)):
                 self._listen_to(name, heads)
@@ -137,11 +139,11 @@ class LayerPoints:
                 self._check_turn(self._made["k_pre_rope"][b][kv_heads, fed], key[kv_heads, new])
             yield "q_pre_rope", pick(self._made["q_pre_rope"][b])
             yield "k_pre_rope", self._made["k_pre_rope"][b][kv_heads, fed]
-        if "value-norms" in self._points:
+        for point in filter(NORM_ORDERS.get, self._points):
             weight = self._output.weight.detach().float()
             group, dim = facts.group_size(), facts.v_head_dim
-            norms = [torch.nn.functional.linear(value[head // group, new].float(), weight[:, head * dim : (head + 1) * dim]).norm(dim=-1) for head in facts.qo_heads]
-            yield "value_norms", torch.stack(norms)
+            added = (torch.nn.functional.linear(value[head // group, new].float(), weight[:, head * dim : (head + 1) * dim]) for head in facts.qo_heads)
+            yield point.replace("-", "_"), torch.stack([one.norm(NORM_ORDERS[point], dim=-1) for one in added])
         if "hidden-norms" in self._points:
             yield "hidden_norms", self._hidden_states()[b, fed].float().norm(dim=-1)[None]
         if "projection" in self._points:

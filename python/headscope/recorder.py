@@ -46,7 +46,8 @@ def record(
     kv_heads: in place of heads: KV heads, with all query heads of each.
     rows: query rows of the prompt to record: all, last:N, every:N, random:N, random:N:SEED, or ranges A:B,C:D of rows A to B-1. Those of decoded tokens are all
         recorded.
-    points: what else to record, a sequence or a text such as "pre-rope,cache": pre-rope, value-norms, hidden-norms, projection, cache, residual, head-outputs.
+    points: what else to record, a sequence or a text such as "pre-rope,cache": pre-rope, value-norms, hidden-norms, projection, cache, residual, head-outputs,
+        value-norms-l1.
     tokenizer: gives the trace the tokens' texts.
     prompt_tokens: length of the prompt; needed only where it comes in several passes, not by generate(), and rows is last:N or random:N.
     max_tokens: how many tokens the prompt and what is decoded will have at most; it also sizes the file's chunks.

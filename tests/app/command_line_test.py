@@ -623,7 +623,7 @@ class Results(TraceCase):
         with open(out / "comparison.csv", newline="") as file:
             self.assertIn("expected-attention", {row["method"] for row in csv.DictReader(file)})
         self.assertNotIn("capture again", html)
-        self.assertEqual(json.loads(run("info", out / "trace.h5", "--json").stdout)["recorded_beside"], ["pre-rope", "value-norms"])
+        self.assertEqual(json.loads(run("info", out / "trace.h5", "--json").stdout)["recorded_beside"], ["pre-rope", "value-norms-l1"])
         run("demo", "-o", out, "--quiet", code=2)
 
 

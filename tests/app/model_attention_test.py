@@ -108,6 +108,24 @@ class ModelAttention(unittest.TestCase):
         for method in ("expected-attention:compression_ratio=0.5", "expected-attention:critical=1", "snap-kv:compression_ratio=0.5,critical=1"):
             self.assertLess(float(score("--attention", method)[2].rstrip("%")), 100, method)
 
+    def test_critical_kv_weighs_by_its_own_norm_where_the_trace_has_it(self):
+        found = {}
+        for points in ("value-norms", "value-norms-l1", "value-norms,value-norms-l1"):
+            trace, out = self.path / f"{points}.h5", self.path / "compared.json"
+            run("capture", MODEL, "--task", "passkey", "--length", 400, "--layers", "4,5", "--decode", 4, "--record", points, "--quiet", "-o", trace)
+            said = run("compare", trace, "--method", "snap-kv:window=16,budget=64,critical=1", "--method", "snap-kv:window=16,budget=64", "--decode-rows", 4, "--repeat", 1,
+                       "--quiet", "-o", out, "--force").stderr  # fmt: skip
+            results = json.loads(out.read_text())["results"]
+            critical = [result for result in results if "critical=1" in result["parameters"]]
+            found[points] = [result["cra_mean"] for result in critical]
+            euclidean = points == "value-norms"
+            self.assertEqual({"Euclidean norms of W_o v" in result["note"] for result in critical}, {euclidean})
+            self.assertEqual("capture with value-norms-l1 recorded" in said, euclidean)
+            self.assertFalse(any("Euclidean" in result["note"] for result in results if result not in critical))
+        self.assertEqual(len(found["value-norms"]), 16)
+        self.assertEqual(found["value-norms,value-norms-l1"], found["value-norms-l1"])
+        self.assertNotEqual(found["value-norms"], found["value-norms-l1"])
+
     def test_answers_have_the_columns_of_kvpress(self):
         out = self.path / "answers.csv"
         exact, _, _ = score("--attention", "snap-kv:compression_ratio=0.25,critical=1,allocation=kvpress", "-o", out)

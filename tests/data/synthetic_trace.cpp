@@ -195,6 +195,7 @@ TraceLayout DifferingLayout(ElementType encoding, int64_t max_tokens) {
                      .has_cache = true,
                      .has_residual = true,
                      .has_head_outputs = true,
+                     .has_value_norms_l1 = true,
                      .hidden_size = 40};
   layout.facts[3] = layout.facts[2];
   layout.facts[3].chunk = 0;

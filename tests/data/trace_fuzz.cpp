@@ -44,6 +44,7 @@ void ReadEverything(const TraceReader& reader) {
                                      TraceTensor::kKProjection, TraceTensor::kCacheK, TraceTensor::kCacheV})
       read(tensor, kv_heads, reader.num_tokens());
     read(TraceTensor::kValueNorms, qo_heads, reader.num_tokens());
+    read(TraceTensor::kValueNormsL1, qo_heads, reader.num_tokens());
     read(TraceTensor::kHiddenNorms, 1, reader.num_tokens());
     read(TraceTensor::kResidual, 1, reader.num_tokens());
     read(TraceTensor::kSelection, facts.selection.sets, reader.num_rows());

@@ -338,6 +338,46 @@ TEST_P(RecurrentModel, FeedsWhatStaysInChunksUntilItIsThere) {
 INSTANTIATE_TEST_SUITE_P(Kinds, RecurrentModel, ::testing::Values("qwen3_next", "lfm2"),
                          [](const auto& model) { return std::string(model.param); });
 
+// What an attention that weighs tokens by their values is given of them.
+class NormsWatched : public WatchedAttention {
+ public:
+  AttentionExtras Wants() const override { return {.value_norms = true}; }
+  void Attend(const AttentionCall& call) override {
+    given.emplace_back(call.value_norms, call.value_norms + call.facts->num_qo_heads * call.num_rows);
+    WatchedAttention::Attend(call);
+  }
+  std::vector<std::vector<float>> given;
+};
+
+class NormsSink : public HeadSink {
+ public:
+  explicit NormsSink(const ModelConfig& config) : config_(config) {}
+  bool Wants(int32_t) const override { return true; }
+  bool WantsPoint(CapturePoint point) const override { return point == CapturePoint::kValueNormsL1; }
+  void Take(const LayerHeads& heads) override {
+    const int64_t count = config_.layers[static_cast<size_t>(heads.layer)].num_qo_heads * heads.num_tokens;
+    taken.emplace_back(heads.value_norms_l1, heads.value_norms_l1 + count);
+  }
+  std::vector<std::vector<float>> taken;
+
+ private:
+  const ModelConfig& config_;
+};
+
+// CriticalKV in a running model weighs by what a trace records for it (tests/oracle/capture_points.py).
+TEST(ValueNorms, AnAttentionIsGivenThoseThatAreRecorded) {
+  const std::string folder = kOracle + "mistral";
+  const auto tokens = ReadArray<int32_t>(folder + "/tokens.i32");
+  const auto model = OpenTransformer(
+      folder, {.dtype = ElementType::kFloat32, .device = kCpu, .chunk_tokens = 50, .num_threads = kThreads}, {});
+  NormsWatched attention;
+  NormsSink sink(model->config());
+  model->UseAttention(&attention);
+  model->Forward(std::span(tokens).first(60), LogitsOf::kNone, &sink);
+  ASSERT_FALSE(sink.taken.empty());
+  EXPECT_EQ(attention.given, sink.taken);
+}
+
 // Fails when it is handed that layer.
 class FailingSink : public HeadSink {
  public:

@@ -19,7 +19,7 @@ SIZES = dict(hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_atte
              pad_token_id=0, bos_token_id=1, eos_token_id=2, tie_word_embeddings=False)  # fmt: skip
 TOKENS, CHUNK, DECODE = list(range(5, 60)), 16, 3
 HEADS, ROWS = [0, 2, 3], 21
-POINTS = "pre-rope,value-norms,hidden-norms,projection,cache,residual,head-outputs"
+POINTS = "pre-rope,value-norms,hidden-norms,projection,cache,residual,head-outputs,value-norms-l1"
 WINDOWS = dict(layer_types=["sliding_attention", "sliding_attention", "full_attention"], sliding_window=400)
 FAMILIES = {
     "llama": ("Llama", {}),
@@ -133,10 +133,11 @@ def check(headscope, tokenizer, name, folder):
             compare("head_output", tensors["head_output"][slot], by_head(one["head_output"], heads, dim)[HEADS][:, rows])
             output = model.model.layers[layer].self_attn.o_proj.weight.detach().double().numpy()
             values = one["cache_v"].numpy()
-            norms = [np.linalg.norm(values[head // (heads // groups)] @ output[:, head * dim : (head + 1) * dim].T, axis=1) for head in HEADS]
-            compare("value_norms", tensors["value_norms"][slot], np.array(norms))
+            added = np.array([values[head // (heads // groups)] @ output[:, head * dim : (head + 1) * dim].T for head in HEADS])
+            compare("value_norms", tensors["value_norms"][slot], np.linalg.norm(added, axis=2))
+            compare("value_norms_l1", tensors["value_norms_l1"][slot], np.abs(added).sum(axis=2))
     print(f"{name}: relative errors: " + ", ".join(f"{point} {error:.1e}" for point, error in worst.items()))
-    assert len(worst) == 10 and max(worst.values()) < 1e-5, worst
+    assert len(worst) == 11 and max(worst.values()) < 1e-5, worst
 
 
 def main():

@@ -84,7 +84,7 @@ class Files(cases.FolderCase):
                     for layer in wanted.layers:
                         facts = wanted.facts(layer)
                         for head in facts.qo_heads:
-                            for tensor in ("q", "lse", "q_pre_rope", "q_projection", "head_output", "value_norms"):
+                            for tensor in ("q", "lse", "q_pre_rope", "q_projection", "head_output", "value_norms", "value_norms_l1"):
                                 np.testing.assert_array_equal(found.tensor(tensor, layer, head)[:], wanted.tensor(tensor, layer, head)[:])
                             np.testing.assert_array_equal(found.scores(layer, head), wanted.scores(layer, head))
                         for head in facts.kv_heads:

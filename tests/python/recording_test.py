@@ -407,6 +407,8 @@ class Choice(RecordingCase):
                         np.testing.assert_allclose(trace.tensor("head_output", number, head)[:], trace.scores(number, head) @ value, rtol=1e-3, atol=1e-5)
                         lengths = np.linalg.norm(value @ weight[:, head * dim : (head + 1) * dim].numpy().T, axis=1)
                         np.testing.assert_allclose(trace.tensor("value_norms", number, head)[:].ravel(), lengths, rtol=1e-4)
+                        sums = np.abs(value @ weight[:, head * dim : (head + 1) * dim].numpy().T).sum(axis=1)
+                        np.testing.assert_allclose(trace.tensor("value_norms_l1", number, head)[:].ravel(), sums, rtol=1e-4)
                     self.assertEqual(given[number].shape[1], facts.hidden_size)
 
     def test_capture_points_in_chunks_are_those_of_the_whole(self):
@@ -425,7 +427,7 @@ class Choice(RecordingCase):
     def test_capture_points_that_a_model_lacks_are_refused(self):
         for name, point, *words in (
             ("gpt2", "projection", "no q_proj", "headscope capture"), ("phi3", "pre-rope", "no q_proj"), ("qwen3_next", "head-outputs", "gated"),
-            ("gpt2", "value-norms", "no matrix o_proj"), ("llama", "scores", "is not known", "pre-rope"),
+            ("gpt2", "value-norms", "no matrix o_proj"), ("gpt2", "value-norms-l1", "no matrix o_proj"), ("llama", "scores", "is not known", "pre-rope"),
         ):  # fmt: skip
             path = self.folder / f"lacks-{name}-{point}.h5"
             model = families.make(name)

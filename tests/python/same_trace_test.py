@@ -41,9 +41,9 @@ def captured(*arguments):
 
 
 class SameTrace(cases.FolderCase):
-    POINTS = ("pre-rope", "value-norms", "hidden-norms", "projection", "cache", "residual", "head-outputs")
+    POINTS = ("pre-rope", "value-norms", "hidden-norms", "projection", "cache", "residual", "head-outputs", "value-norms-l1")
     OPTIONS = ("--layers", "1,4-6", "--heads", "0,5-7", "--rows", "last:40", "--decode", "5", "--text", TEXT, "--record", ",".join(POINTS))
-    COMPUTED = ("q", "k", "v", "lse", "q_pre_rope", "k_pre_rope", "value_norms", "hidden_norms", "q_projection", "k_projection", "cache_k", "cache_v", "residual", "head_output")
+    COMPUTED = ("q", "k", "v", "lse", "q_pre_rope", "k_pre_rope", "value_norms", "value_norms_l1", "hidden_norms", "q_projection", "k_projection", "cache_k", "cache_v", "residual", "head_output")
 
     @classmethod
     def setUpClass(cls):

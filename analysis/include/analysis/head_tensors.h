@@ -62,8 +62,10 @@ struct HeadTensors : HeadFrame {
   HeadId id;
   int32_t kv_head = 0;
   std::vector<float> q, k, v, lse;
-  std::vector<float> q_pre_rope;   // q before RoPE, [num_rows, head_dim]; empty: not recorded
-  std::vector<float> value_norms;  // |W_o v| of every token; empty: not recorded
+  std::vector<float> q_pre_rope;  // q before RoPE, [num_rows, head_dim]; empty: not recorded
+  // Norms of W_o v of every token, L1 where the trace has those, else Euclidean; empty: neither is recorded.
+  std::vector<float> value_norms;
+  bool l1_value_norms = false;
   // Of every token the last one before it that has the same id, -1 where none has. Null: the ids are not known.
   std::shared_ptr<const std::vector<int32_t>> previous_same;
   // The head's learned logit, which takes exp(sink - lse) of every row's mass and gives it no value.

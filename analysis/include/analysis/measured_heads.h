@@ -30,7 +30,8 @@ struct MeasuredHeads : HeadFrame {
   // As in HeadTensors; empty: not recorded.
   std::span<const float> q_pre_rope;   // [num_qo_heads, num_rows, head_dim]
   std::span<const float> value_norms;  // [num_qo_heads, num_tokens]
-  std::vector<float> sinks;            // [num_qo_heads], or empty: none
+  bool l1_value_norms = false;
+  std::vector<float> sinks;  // [num_qo_heads], or empty: none
   std::shared_ptr<const void> owner;
   // Heads that are in memory anyway, and so are not made again by Head().
   std::vector<HeadTensorsPtr> known;

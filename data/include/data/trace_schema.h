@@ -93,14 +93,15 @@ struct LayerFacts {
   int32_t kv_layer = -1;         // the layer whose k and v this one reads; -1: its own
   int32_t selection_layer = -1;  // the layer whose selection this one uses; -1: its own, if it has one
   // What is stored beside q, k, v and lse.
-  bool has_pre_rope = false;      // q and k before RoPE
-  bool has_value_norms = false;   // |W_o v| of every query head and token
-  bool has_hidden_norms = false;  // norm of every token's hidden state as the layer gets it
-  bool has_projection = false;    // q and k before their norm
-  bool has_cache = false;         // k and v as the cache holds them
-  bool has_residual = false;      // every token's hidden state as the layer gets it
-  bool has_head_outputs = false;  // every query head's part of the output projection's input
-  int32_t hidden_size = 0;        // numbers of a hidden state; 0 where none is stored
+  bool has_pre_rope = false;        // q and k before RoPE
+  bool has_value_norms = false;     // |W_o v| of every query head and token
+  bool has_hidden_norms = false;    // norm of every token's hidden state as the layer gets it
+  bool has_projection = false;      // q and k before their norm
+  bool has_cache = false;           // k and v as the cache holds them
+  bool has_residual = false;        // every token's hidden state as the layer gets it
+  bool has_head_outputs = false;    // every query head's part of the output projection's input
+  bool has_value_norms_l1 = false;  // the L1 norm of W_o v, likewise
+  int32_t hidden_size = 0;          // numbers of a hidden state; 0 where none is stored
   SelectionFacts selection = {};
 
   int32_t GroupSize() const { return num_qo_heads / num_kv_heads; }
@@ -184,7 +185,8 @@ enum class TraceTensor : uint8_t {
   kCacheV,        // as kV
   kResidual,      // [1, tokens, hidden_size] in the trace's encoding
   kHeadOutput,    // [qo_heads, rows, v_head_dim] in the trace's encoding
+  kValueNormsL1,  // as kValueNorms
 };
-inline constexpr int kNumTraceTensors = 18;
+inline constexpr int kNumTraceTensors = 19;
 
 }  // namespace headscope::data

@@ -44,7 +44,7 @@ struct AttentionCall {
   const RopeConfig* rope = nullptr;  // what turns the layer's q and k; null: nothing does
   // Of a backend that wants them, in host memory; else null.
   Tensor q_pre_rope;                   // q before RoPE, of q's shape and type
-  const float* value_norms = nullptr;  // |W_o v| of this pass's tokens, [num_qo_heads, num_rows], contiguous
+  const float* value_norms = nullptr;  // L1 norms of W_o v of this pass's tokens, [num_qo_heads, num_rows]
   // Of a layer whose index chooses (AttentionLayer::selected), on the model's device: tokens that each row sees, rising
   // and filled up with -1, [num_rows, num_selected], contiguous.
   const int32_t* selected = nullptr;

@@ -16,7 +16,8 @@
   POINT(kProjection, "projection", "q and k as projected, before their norm")                          \
   POINT(kCache, "cache", "k and v as the cache holds them after the pass")                             \
   POINT(kResidual, "residual", "every token's hidden state as the layer gets it")                      \
-  POINT(kHeadOutputs, "head-outputs", "every query head's part of the output projection's input")
+  POINT(kHeadOutputs, "head-outputs", "every query head's part of the output projection's input")      \
+  POINT(kValueNormsL1, "value-norms-l1", "value-norms as sums of absolute values, CriticalKV's")
 
 namespace headscope::model {
 

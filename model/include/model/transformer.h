@@ -45,8 +45,9 @@ struct LayerHeads {
   Heads v;                     // [num_kv_heads, num_tokens, v_head_dim]
   const float* lse = nullptr;  // [num_qo_heads, num_tokens], contiguous, natural log
   // Of the capture points that the sink wants; else without data.
-  Heads q_pre_rope, k_pre_rope;         // as q and k, rounded as they are
-  const float* value_norms = nullptr;   // [num_qo_heads, num_tokens], contiguous
+  Heads q_pre_rope, k_pre_rope;        // as q and k, rounded as they are
+  const float* value_norms = nullptr;  // [num_qo_heads, num_tokens], contiguous
+  const float* value_norms_l1 = nullptr;
   const float* hidden_norms = nullptr;  // [num_tokens]
   Heads q_projection, k_projection;     // as q and k, before norm and RoPE
   Heads cache_k, cache_v;               // as k and v, read from the cache when attention is done
