@@ -47,6 +47,7 @@ OrderedJson ToJson(const HeadStatistics& statistics, const RunOrigin& origin) {
   }
   json["column_profile"] = statistics.column_profile;
   json["diagonal_profile"] = statistics.diagonal_profile;
+  json["logit_profile"] = statistics.logit_profile;
   return json;
 }
 

@@ -97,6 +97,7 @@ RowBlockPass::RowBlockPass(const HeadTensors& head, const kernels::PackedKeys& k
       options_(options),
       sink_columns_(SinkColumns(head, options)),
       line_sums_(head.num_tokens),
+      logits_(head.num_tokens),
       ranked_mass_(TopKCounts(), options.cra_targets) {}
 
 RowExtent ExtentOf(const HeadTensors& head, const StatisticsOptions& options, int64_t row) {
@@ -152,7 +153,9 @@ void RowBlockPass::RunRows(const int64_t* rows, int64_t count, size_t first_entr
     const size_t entry = first_entry + static_cast<size_t>(i);
     if (table->sampled[entry] == 0) continue;
     const kernels::ColumnRange attended = head_.AttendedColumns(rows[i]);
-    MeasureAgreement(rows[i], scores_.data() + i * width + (attended.begin - begin), attended, entry, table);
+    const float* const scores = scores_.data() + i * width + (attended.begin - begin);
+    logits_.AddRow(scores, head_.row_positions[static_cast<size_t>(rows[i])], attended.begin, attended.end);
+    MeasureAgreement(rows[i], scores, attended, entry, table);
   }
 }
 

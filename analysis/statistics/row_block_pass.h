@@ -9,6 +9,7 @@
 #include "analysis/head_tensors.h"
 #include "analysis/statistics.h"
 #include "kernels/cpu_scores.h"
+#include "statistics/logits_by_distance.h"
 #include "statistics/mass_by_line.h"
 #include "statistics/ranked_mass.h"
 #include "statistics/top_columns.h"
@@ -76,6 +77,7 @@ class RowBlockPass {
   // Rows of `block` are rows first_entry, first_entry + 1, .. of the table.
   void Run(const RowBlock& block, size_t block_index, size_t first_entry, RowTable* table);
   const LineSums& line_sums() const { return line_sums_; }
+  const LogitsByDistance& logits() const { return logits_; }  // of sampled rows
 
  private:
   void RunRows(const int64_t* rows, int64_t count, size_t first_entry, RowTable* table);
@@ -92,6 +94,7 @@ class RowBlockPass {
   const StatisticsOptions& options_;
   const int64_t sink_columns_;
   LineSums line_sums_;
+  LogitsByDistance logits_;
   RankedMass ranked_mass_;
   TopColumns top_columns_;
   std::vector<float> q_;                         // gathered rows, [rows, head_dim]

@@ -98,7 +98,9 @@ constexpr int64_t kRowsOfPiece = 512;    // without scores: a worker's share
 
 // A worker's.
 struct ScoreRoom {
+  explicit ScoreRoom(int64_t num_tokens) : logits(num_tokens) {}
   std::vector<float> queries, scores;
+  LogitsByDistance logits;
 };
 
 // entries: of a few rows of the table, the numbers of which are rows[entry].
@@ -128,6 +130,8 @@ void FillWithScores(const HeadTensors& head, const StatisticsOptions& options, c
     const RowExtent& extent = extents[i];
     const int64_t count = extent.end - extent.begin;
     float* const p = room->scores.data() + static_cast<int64_t>(i) * width + (extent.begin - begin);
+    if (table->sampled[static_cast<size_t>(entries[i])] != 0)
+      room->logits.AddRow(p, extent.position, extent.begin, extent.end);
     kernels::ExpInPlace(p, count, head.lse[static_cast<size_t>(row)]);
     FillRowStatistics(head, row, extent, {p, static_cast<size_t>(count)}, static_cast<size_t>(entries[i]), table);
   }
@@ -136,13 +140,11 @@ void FillWithScores(const HeadTensors& head, const StatisticsOptions& options, c
 }  // namespace
 
 void FillRowStatisticsOfHead(const HeadTensors& head, const StatisticsOptions& options,
-                             std::span<const RowBlock> blocks, const kernels::PackedKeys& keys, RowTable* table) {
-  const auto reads = [](bool sampled) {
-    return std::any_of(RowStatistics().begin(), RowStatistics().end(), [sampled](const RowStatistic* statistic) {
-      return statistic->reads_probabilities() && statistic->samples_rows() == sampled;
-    });
-  };
-  const bool of_every_row = reads(false), of_sampled_rows = reads(true);
+                             std::span<const RowBlock> blocks, const kernels::PackedKeys& keys, RowTable* table,
+                             LogitsByDistance* logits) {
+  const bool of_every_row = std::any_of(
+      RowStatistics().begin(), RowStatistics().end(),
+      [](const RowStatistic* statistic) { return statistic->reads_probabilities() && !statistic->samples_rows(); });
   std::vector<int64_t> rows;
   for (const RowBlock& block : blocks) rows.insert(rows.end(), block.rows.begin(), block.rows.end());
   const auto count = static_cast<int64_t>(rows.size());
@@ -150,12 +152,13 @@ void FillRowStatisticsOfHead(const HeadTensors& head, const StatisticsOptions& o
   // the longest: first.
   std::vector<int64_t> with_scores, without;
   for (int64_t at = count - 1; at >= 0; --at) {
-    const bool read = of_every_row || (of_sampled_rows && table->sampled[static_cast<size_t>(at)] != 0);
+    const bool read = of_every_row || table->sampled[static_cast<size_t>(at)] != 0;
     (read ? with_scores : without).push_back(at);
   }
   const auto num_batches = static_cast<int64_t>(with_scores.size() + kRowsAtOnce - 1) / kRowsAtOnce;
   const auto num_pieces = static_cast<int64_t>(without.size() + kRowsOfPiece - 1) / kRowsOfPiece;
-  std::vector<ScoreRoom> rooms(static_cast<size_t>(kernels::NumWorkers(options.num_threads, num_batches + num_pieces)));
+  std::vector<ScoreRoom> rooms(static_cast<size_t>(kernels::NumWorkers(options.num_threads, num_batches + num_pieces)),
+                               ScoreRoom(head.num_tokens));
   const bool finished = kernels::ParallelFor(
       num_batches + num_pieces, options.num_threads, options.stop, [&](int64_t step, int32_t worker) {
         if (step < num_batches) {
@@ -171,6 +174,7 @@ void FillRowStatisticsOfHead(const HeadTensors& head, const StatisticsOptions& o
         }
       });
   StopUnless(finished);
+  for (const ScoreRoom& room : rooms) logits->Merge(room.logits);
 }
 
 }  // namespace headscope::analysis

@@ -27,9 +27,10 @@ void FillRowStatistics(const HeadTensors& head, int64_t row, const RowExtent& ex
                        size_t entry, RowTable* table);
 
 // The same of every row of `blocks` where a GPU made the table's other numbers: from q alone, and of rows at whose
-// probabilities a statistic looks, from scores of `keys`, the head's, that are computed here. Throws
-// CancelledError.
+// probabilities a statistic looks, from scores of `keys`, the head's, that are computed here. `logits`: of the sampled
+// ones. Throws CancelledError.
 void FillRowStatisticsOfHead(const HeadTensors& head, const StatisticsOptions& options,
-                             std::span<const RowBlock> blocks, const kernels::PackedKeys& keys, RowTable* table);
+                             std::span<const RowBlock> blocks, const kernels::PackedKeys& keys, RowTable* table,
+                             LogitsByDistance* logits);
 
 }  // namespace headscope::analysis

@@ -19,6 +19,7 @@
 #include "base/stop.h"
 #include "head/head_checks.h"
 #include "kernels/parallel.h"
+#include "statistics/logits_by_distance.h"
 #include "statistics/row_block_pass.h"
 #include "statistics/row_statistics.h"
 #include "statistics/statistics_on_gpu.h"
@@ -143,7 +144,7 @@ void FillLineMasses(const LineTotals& sums, const StatisticsOptions& options, He
 // Throws CancelledError.
 void RunRowsOnCpu(const HeadTensors& head, const StatisticsOptions& options, const std::vector<RowBlock>& blocks,
                   const std::vector<size_t>& first_entry, const kernels::PackedKeys& keys, RowTable* table,
-                  LineTotals* lines) {
+                  LineTotals* lines, LogitsByDistance* logits) {
   std::fill(table->rows.begin(), table->rows.end(), RowNumbers{});
   const auto count = static_cast<int64_t>(blocks.size());
   std::vector<std::unique_ptr<RowBlockPass>> workers(
@@ -158,6 +159,7 @@ void RunRowsOnCpu(const HeadTensors& head, const StatisticsOptions& options, con
   LineSums sums = workers.front()->line_sums();
   for (size_t worker = 1; worker < workers.size(); ++worker) sums.Merge(workers[worker]->line_sums());
   *lines = sums.Totals();
+  for (const auto& worker : workers) logits->Merge(worker->logits());
 }
 
 // What needs none of the rows' numbers.
@@ -225,19 +227,21 @@ HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOption
 
   std::future<WithoutRows> without_rows = StartWithoutRows(head, options);
   LineTotals lines;
+  LogitsByDistance logits(head.num_tokens);
   Status on_gpu(StatusCode::kUnsupported, head.gpu_refusal);
   if (head.gpu != nullptr) on_gpu = RunRowsOnGpu(head, options, blocks, &table, &lines);
   if (on_gpu.code() == StatusCode::kCancelled) ThrowStopped();
   const WithoutRows done = without_rows.get();
-  if (on_gpu.ok()) FillRowStatisticsOfHead(head, options, blocks, done.keys, &table);
+  if (on_gpu.ok()) FillRowStatisticsOfHead(head, options, blocks, done.keys, &table, &logits);
   statistics.device = on_gpu.ok() ? head.gpu_device : NamedCpu();
   statistics.note = on_gpu.ok() ? CpuStatisticsNote(RowStatistics()) : on_gpu.message();
   // What the GPU does not take, or has no memory for, is computed here.
-  if (!on_gpu.ok()) RunRowsOnCpu(head, options, blocks, first_entry, done.keys, &table, &lines);
+  if (!on_gpu.ok()) RunRowsOnCpu(head, options, blocks, first_entry, done.keys, &table, &lines, &logits);
 
   statistics.num_rows = static_cast<int64_t>(num_rows);
   FillRowMeans(table, options, &statistics);
   FillLineMasses(lines, options, &statistics);
+  logits.Fill(options.profile_bins, options.local_tokens, &statistics);
   statistics.numbers = done.numbers;
   const auto mean_of = [num_rows](const std::vector<double>& sums_over_rows) {
     return std::accumulate(sums_over_rows.begin(), sums_over_rows.end(), 0.0) / static_cast<double>(num_rows);

@@ -94,6 +94,11 @@ Metric Mass(const char* name, const char* title, const char* help, double HeadSt
           [member](const HeadStatistics& statistics) { return statistics.*member; }};
 }
 
+Metric Logit(const char* name, const char* title, const char* help, double HeadStatistics::*member) {
+  return {{.name = name, .title = title, .unit = "", .help = help, .diverging = true},
+          [member](const HeadStatistics& statistics) { return statistics.*member; }};
+}
+
 std::vector<Metric> MakeMetrics() {
   std::vector<Metric> metrics;
   metrics.push_back(ClearestOf(HeadClass::kSinkLocal, InReport(Shown(MetricShown::kAlways, Sparsity(kQuotedCra)))));
@@ -146,6 +151,11 @@ std::vector<Metric> MakeMetrics() {
                          return kUnknown;
                        }});
   }
+  metrics.push_back(Logit("mean_logit", "Mean logit", "scaled score, mean over the pairs of sampled rows",
+                          &HeadStatistics::mean_logit));
+  metrics.push_back(Logit("local_logit", "Local logit",
+                          "scaled score on the most recent positions, mean over those pairs of sampled rows",
+                          &HeadStatistics::local_logit));
   metrics.push_back(
       {{"class_confidence", "Confidence of the class", "",
         "1 where no number that decided the class is near its threshold, 0 where one lies on it", false, 0, 1},

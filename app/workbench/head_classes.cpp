@@ -11,8 +11,10 @@ namespace {
 
 int64_t BytesOf(const analysis::HeadStatistics& statistics) {
   constexpr int64_t kCopies = 2;  // that of the job, for its file, and the window's
-  const size_t bytes = sizeof(statistics) + statistics.class_reason.capacity() +
-                       (statistics.column_profile.size() + statistics.diagonal_profile.size()) * sizeof(float);
+  const size_t bytes =
+      sizeof(statistics) + statistics.class_reason.capacity() +
+      (statistics.column_profile.size() + statistics.diagonal_profile.size() + statistics.logit_profile.size()) *
+          sizeof(float);
   return kCopies * static_cast<int64_t>(bytes);
 }
 

@@ -50,11 +50,11 @@ void from_json(const nlohmann::json& json, HeadNumber& number) {
   json.at("name").get_to(number.name);
   number.value = json.at("value").is_null() ? std::nan("") : json.at("value").get<double>();
 }
-#define HEADSCOPE_HEAD_FIELDS                                                                                     \
-  id, kv_head, num_rows, num_tokens, device, note, row_means, numbers, entropy, max_probability, top_k_mass,      \
-      agreement, sparsity, sink_mass, local_mass, vertical_mass, slash_mass, block_mass, retrieval_mass,          \
-      retrieval_peak, outside_mass, column_profile, diagonal_profile, head_class, class_reason, class_confidence, \
-      class_alternative
+#define HEADSCOPE_HEAD_FIELDS                                                                                 \
+  id, kv_head, num_rows, num_tokens, device, note, row_means, numbers, entropy, max_probability, top_k_mass,  \
+      agreement, sparsity, sink_mass, local_mass, vertical_mass, slash_mass, block_mass, retrieval_mass,      \
+      retrieval_peak, outside_mass, mean_logit, local_logit, column_profile, diagonal_profile, logit_profile, \
+      head_class, class_reason, class_confidence, class_alternative
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeadStatistics, HEADSCOPE_HEAD_FIELDS)
 
 namespace {
@@ -100,7 +100,7 @@ void from_json(const nlohmann::json& json, KnownHead& head) {
 
 namespace {
 
-constexpr char kSchema[] = "headscope-statistics-cache-6";
+constexpr char kSchema[] = "headscope-statistics-cache-7";
 
 // FNV-1a, 64 bits: a file name, not a proof.
 uint64_t Hash(const std::string& text) {

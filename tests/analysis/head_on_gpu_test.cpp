@@ -137,6 +137,9 @@ void ExpectTheCpus(const HeadTensors& gpu, const HeadTensors& cpu, const Statist
     ASSERT_NEAR(found.column_profile[i], expected.column_profile[i], 1e-6f) << i;
     ASSERT_NEAR(found.diagonal_profile[i], expected.diagonal_profile[i], 1e-6f) << i;
   }
+  ASSERT_EQ(found.logit_profile.size(), expected.logit_profile.size());
+  for (size_t i = 0; i < expected.logit_profile.size(); ++i)
+    ASSERT_NEAR(found.logit_profile[i], expected.logit_profile[i], 1e-4f) << i;
 }
 
 TEST_P(HeadOnGpu, StatisticsAreTheCpus) {

@@ -224,6 +224,37 @@ TEST(Statistics, ProfilesAddUpToTheMass) {
   EXPECT_NEAR(std::accumulate(statistics.diagonal_profile.begin(), statistics.diagonal_profile.end(), 0.0), 1.0, 1e-5);
 }
 
+// Keys of one component that rises, and queries of a constant one: a score says how old its key is.
+TEST(Statistics, LogitsByDistanceAreThoseOfTheKeysThere) {
+  constexpr int64_t kTokens = 1000;
+  HeadTensors head = *RandomHead({.num_tokens = kTokens}, 22);
+  std::fill(head.q.begin(), head.q.end(), 0.0f);
+  for (int64_t row = 0; row < kTokens; ++row) head.q[static_cast<size_t>(row * head.head_dim)] = 1.0f;
+  for (int64_t token = 0; token < kTokens; ++token)
+    head.k[static_cast<size_t>(token * head.head_dim)] = static_cast<float>(token) / head.scale / kTokens;
+  const HeadStatistics statistics = ComputeStatistics(head, {});
+  // At distance d stand the pairs (t, t - d) of rows d to 999, whose mean score is (999 - d) / 2 thousandths.
+  double sum = 0, pairs = 0, local = 0, local_pairs = 0;
+  std::vector<double> bin_sums(256), bin_pairs(256);
+  for (int64_t distance = 0; distance < kTokens; ++distance) {
+    const auto of = static_cast<double>(kTokens - distance);
+    const double logits = of * (of - 1) / 2 / kTokens;
+    sum += logits;
+    pairs += of;
+    if (distance < 128) local += logits, local_pairs += of;
+    bin_sums[static_cast<size_t>(distance * 256 / kTokens)] += logits;
+    bin_pairs[static_cast<size_t>(distance * 256 / kTokens)] += of;
+  }
+  EXPECT_NEAR(statistics.mean_logit, sum / pairs, 1e-6);
+  EXPECT_NEAR(statistics.local_logit, local / local_pairs, 1e-6);
+  ASSERT_EQ(statistics.logit_profile.size(), 256u);
+  for (size_t bin = 0; bin < 256; ++bin)
+    EXPECT_NEAR(static_cast<double>(statistics.logit_profile[bin]), bin_sums[bin] / bin_pairs[bin], 1e-5) << bin;
+  // Rows that see a window have no pair behind it.
+  head.window = 500;
+  EXPECT_EQ(ComputeStatistics(head, {}).logit_profile.size(), 128u);
+}
+
 TEST(Statistics, OneTokenIsAllMassOnItself) {
   const HeadTensorsPtr head = RandomHead({.num_tokens = 1}, 15);
   const HeadStatistics statistics = ComputeStatistics(*head, {});

@@ -46,9 +46,9 @@ HeadStatistics EveryFieldDifferent() {
   head.device = {CudaDevice(0), "a GPU"};
   head.note = "a note";
   double next = 0;
-  for (double* value :
-       {&head.entropy, &head.max_probability, &head.sink_mass, &head.local_mass, &head.vertical_mass, &head.slash_mass,
-        &head.block_mass, &head.retrieval_mass, &head.retrieval_peak, &head.outside_mass}) {
+  for (double* value : {&head.entropy, &head.max_probability, &head.sink_mass, &head.local_mass, &head.vertical_mass,
+                        &head.slash_mass, &head.block_mass, &head.retrieval_mass, &head.retrieval_peak,
+                        &head.outside_mass, &head.mean_logit, &head.local_logit}) {
     *value = (next += 1) / 16;
   }
   for (const analysis::RowStatistic* statistic : analysis::RowStatistics())
@@ -62,6 +62,7 @@ HeadStatistics EveryFieldDifferent() {
   for (const double target : {0.90, 0.95, 0.99}) head.sparsity.push_back({target, (next += 1) / 64});
   head.column_profile = {0.5f, 0.25f};
   head.diagonal_profile = {0.75f};
+  head.logit_profile = {-2.5f, 3.25f};
   head.head_class = analysis::HeadClass::kBlock;
   head.class_reason = "because";
   head.class_confidence = (next += 1) / 64;
@@ -86,6 +87,7 @@ TEST_F(StatisticsStoreTest, EveryMetricComesBack) {
   EXPECT_EQ(loaded[0].statistics.note, head.note);
   EXPECT_EQ(loaded[0].statistics.column_profile, head.column_profile);
   EXPECT_EQ(loaded[0].statistics.diagonal_profile, head.diagonal_profile);
+  EXPECT_EQ(loaded[0].statistics.logit_profile, head.logit_profile);
   EXPECT_EQ(loaded[0].statistics.head_class, head.head_class);
   EXPECT_EQ(loaded[0].statistics.class_reason, head.class_reason);
   EXPECT_EQ(loaded[0].statistics.class_alternative, head.class_alternative);

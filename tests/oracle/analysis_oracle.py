@@ -302,6 +302,11 @@ def statistics(head):
     place = np.arange(tokens) * bins // tokens
     result["column_profile"] = np.bincount(place, weights=p.sum(axis=0)) / rows
     result["diagonal_profile"] = np.bincount(place, weights=by_distance) / rows
+    few = sampled(rows)
+    pairs, logits = distance[few][attended[few]], head.scores[few][attended[few]]
+    result["mean_logit"], result["local_logit"] = logits.mean(), logits[pairs < LOCAL].mean()
+    in_bins = np.bincount(place[pairs], minlength=bins)
+    result["logit_profile"] = np.bincount(place[pairs], weights=logits, minlength=bins)[in_bins > 0] / in_bins[in_bins > 0]
     result |= row_details(head)
     evidence = result, far_mass, chance_sum / rows, rows
     confidence, alternative = confidence_of(*evidence)
@@ -314,7 +319,7 @@ def compare_statistics(name, head, said):
     flat.update({f"top{e['k']}": e["mean"] for e in said["top_k_mass"]})
     flat.update({f"sparsity{e['target']}": e["sparsity"] for e in said["sparsity_at_cra"]})
     flat.update({f"agreement{e['r']},{e['k']}": e["mean"] for e in said["top_k_agreement"]})
-    flat.update({key: said[key] for key in ("column_profile", "diagonal_profile")})
+    flat.update({key: said[key] for key in ("column_profile", "diagonal_profile", "logit_profile")})
     expected, head_class, alternative = statistics(head)
     unknown = sorted(set(flat) - set(expected))
     check(f"{name}: statistics without a definition here: {unknown}", len(unknown), 0)

@@ -68,9 +68,12 @@ struct HeadStatistics {
   double retrieval_peak =
       0;  // the same, mean over the 2 % of the rows where it is largest: a head that looks back seldom but sharply
   double outside_mass = 0;  // mean mass on tokens that a cut trace does not hold; 0 for a whole trace
+  // Of sampled rows: mean scaled score over their pairs, and over those within the newest `local_tokens` positions.
+  double mean_logit = 0, local_logit = 0;
   // Profiles at a fixed resolution for display: mean mass by key position and by distance, `profile_bins` bins each.
   std::vector<float> column_profile;
   std::vector<float> diagonal_profile;
+  std::vector<float> logit_profile;  // mean scaled score by distance, of sampled rows; up to the last bin with a pair
   HeadClass head_class = HeadClass::kUnknown;
   std::string class_reason;     // the numbers that decided it, one line
   double class_confidence = 0;  // 1: no number that decided is near its threshold; 0: one lies on it
