@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <type_traits>
@@ -19,7 +20,9 @@
 #include "choices/numpy_file.h"
 #include "choices/target_names.h"
 #include "choices/tuning_fields.h"
+#include "data/mask_file.h"
 #include "data/model_json.h"
+#include "kernels/file_methods.h"
 #include "support/listed.h"
 #include "support/output_file.h"
 #include "support/run_origin.h"
@@ -522,6 +525,22 @@ std::string TuningFile(const Tuning& tuning, TuningFormat format) {
 std::string TuningFile(std::span<const Tuning> by_range, TuningFormat format) {
   CheckRangeFormat(format);
   return format == TuningFormat::kCsv ? CsvFile(by_range, /*ranged=*/true) : JsonFile(by_range);
+}
+
+std::optional<FileBeside> FileBesideTuning(TuningFormat format, const std::string& path) {
+  const std::filesystem::path file(path);
+  if (format != TuningFormat::kDuoAttention || file.filename() != "full_attention_heads.tsv") return {};
+  const std::string beside = (file.parent_path() / "config.json").string();
+  if (std::filesystem::exists(beside)) {
+    if (data::ReadStreamingSizes(path)) return {};
+    throw UsageError(OutputFault(path,
+                                 "DuoAttention's library reads sink_size and recent_size from the config.json beside "
+                                 "it, and the one in that folder has none",
+                                 "write into another folder, or give the file another name"));
+  }
+  // Those that the numbers are read with where no file says others.
+  const kernels::StreamingTokens usual;
+  return FileBeside{beside, Dumped({{"sink_size", usual.sink}, {"recent_size", usual.local}})};
 }
 
 void CheckRangeFormat(TuningFormat format) {

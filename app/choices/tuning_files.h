@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -46,6 +47,13 @@ std::string TuningFile(const Tuning& tuning, TuningFormat format);
 // The same of tunings that differ in their traces and ranges of lengths alone. Only JSON and CSV say what is for which
 // length (CheckRangeFormat).
 std::string TuningFile(std::span<const Tuning> by_range, TuningFormat format);
+// What the format's own library reads from a file beside one of that name, where it is not there yet: of DuoAttention's
+// full_attention_heads.tsv the config.json with the sizes of sinks and window. Refuses (UsageError) a config.json that
+// is something else's.
+struct FileBeside {
+  std::string path, text;
+};
+std::optional<FileBeside> FileBesideTuning(TuningFormat format, const std::string& path);
 // Refuses (UsageError) a format without lengths.
 void CheckRangeFormat(TuningFormat format);
 

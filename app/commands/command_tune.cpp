@@ -177,6 +177,8 @@ void WriteTunings(const std::vector<Tuning>& tunings, bool complete, const TuneA
   } else {
     WriteText(ranged ? TuningFile(tunings, format) : TuningFile(tunings.front(), format), arguments.output,
               arguments.force);
+    if (const auto beside = FileBesideTuning(format, arguments.output))
+      WriteText(beside->text, beside->path, /*force=*/false);
   }
   for (const Tuning& tuning : tunings) {
     if (tuning.heads.empty()) continue;
@@ -328,6 +330,7 @@ int RunTune(TuneArguments arguments) {
     std::vector<std::string> inputs = arguments.traces;
     inputs.insert(inputs.end(), arguments.checks.begin(), arguments.checks.end());
     CheckOutputTarget(arguments.output, arguments.force, inputs);
+    FileBesideTuning(format, arguments.output);
   } else if (!arguments.format.empty()) {
     throw UsageError({.field = "format", .problem = "it is for a file", .remedy = "name one with -o"});
   }

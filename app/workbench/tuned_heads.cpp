@@ -374,7 +374,9 @@ void ExportTuning(const data::TraceReader& trace, const ui::TuneSettings& settin
     for (const TunedHead& head : tuning.heads) tuned_heads.push_back(head.id);
     CheckTuningFormat(format, tuning, tuned_heads);
   }
+  const std::optional<FileBeside> beside = FileBesideTuning(format, path);
   WriteText(ranged ? TuningFile(tunings, format) : TuningFile(tunings.front(), format), path, /*force=*/true);
+  if (beside) WriteText(beside->text, beside->path, /*force=*/false);
 }
 
 kernels::ParameterValues MeetTarget(OpenedTrace& trace, analysis::HeadId head, const ui::TuneSettings::Method& method,

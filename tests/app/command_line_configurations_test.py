@@ -397,6 +397,20 @@ class Configurations(TraceCase):
         group = model["num_qo_heads"] // model["num_kv_heads"]
         for (layer, kv_head), share in numpy.ndenumerate(table):
             self.assertEqual(share, max(entry["kept_fraction"] for entry in a_shape["heads"] if entry["layer"] == layer and entry["head"] // group == kv_head))
+        # Its library reads sinks and window from the file beside, and so does headscope.
+        beside = self.path / "config.json"
+        self.assertEqual(json.loads(beside.read_text()), {"sink_size": 128, "recent_size": 256})
+        beside.write_text('{"sink_size": 5, "recent_size": 77}')
+        run("tune", self.trace, "--method", "a-shape", "--target", "cra-p5=0.8", "-o", streaming, "--force", "--quiet")
+        self.assertEqual(json.loads(beside.read_text()), {"sink_size": 5, "recent_size": 77}, "sizes that are there stay")
+        run("compare", self.trace, "--method", f"duo-attention:path={streaming}", "--heads", "3:0", "--repeat", 1, "-o", out, "--force", "--quiet")
+        self.assertRegex(json.loads(out.read_text())["results"][0]["parameters"], "n_sink=5,n_local=77")
+        text = streaming.read_text()
+        beside.write_text('{"model_type": "llama"}')
+        self.assertIn("in that folder has none", run("tune", self.trace, "--method", "a-shape", "--target", "cra-p5=0.8", "-o", streaming, "--force", code=2).stderr)
+        self.assertEqual((streaming.read_text(), beside.read_text()), (text, '{"model_type": "llama"}'), "nothing was written")
+        run("tune", self.trace, "--method", "a-shape", "--target", "cra-p5=0.8", "-o", self.path / "other.tsv", "--quiet")
+        beside.unlink()
         for said, options in (("cannot express s2-attention", ("--method", "s2-attention", "--format", "minference", "-o", "x.json")),
                               ("cannot express forced_slashes=100 of vertical-slash", ("--method", "vertical-slash:forced_slashes=100", "--format", "minference", "-o", "x.json")),
                               ("chooses by the tensors", ("--method", "vertical-slash", "-o", "x.tsv")),
