@@ -366,7 +366,7 @@ class Methods final : public MethodAttention {
   // A step of a method whose steps have an order is made whole: in its middle nobody could go on.
   kernels::RunOptions Unstopped() const {
     kernels::RunOptions options = options_;
-    if (decode_.spec().needs_history) options.stop = {};
+    if (decode_.NeedsHistory(decode_values_)) options.stop = {};
     return options;
   }
 
@@ -408,7 +408,7 @@ class Methods final : public MethodAttention {
     const std::vector<const kernels::DecodeSelection*> lower = LowerLayers(call, first);
     step.lower_layers = lower;
     LayerState& state = StateOf(call);
-    const bool in_order = decode_.spec().needs_history && !dense;
+    const bool in_order = decode_.NeedsHistory(decode_values_) && !dense;
     std::vector<std::byte> vectors = in_order ? VectorsOf(whole) : std::vector<std::byte>();
     const bool made = std::exchange(state.again, false) && in_order && state.num_tokens == call.num_tokens &&
                       state.keys == call.k.data && state.step == vectors;

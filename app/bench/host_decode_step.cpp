@@ -65,7 +65,7 @@ HostDecodeStep::HostDecodeStep(const kernels::DecodeMethod& method, const kernel
       driver_(method, values) {
   constexpr int32_t kAboveAllLayers = 1 << 20;
   const std::vector<int32_t> lower = method.LowerLayers(values, kAboveAllLayers);
-  chooses_from_prompt_ = method.spec().needs_history && lower.empty() && !method.IsDenseLayer(values, problem.layer);
+  chooses_from_prompt_ = method.NeedsHistory(values) && lower.empty() && !method.IsDenseLayer(values, problem.layer);
   // In the layers that choose for those above them, such a method costs what dense attention does.
   for (const int32_t layer : lower) {
     layer_ = layer;

@@ -59,6 +59,13 @@ Status DecodeMethod::Select(const AttentionProblem&, const ParameterValues&, con
   return {StatusCode::kUnsupported, "decode method " + spec().name + " chooses by the steps before as well"};
 }
 
+ParameterValues DecodeMethod::WithCandidates(ParameterValues values, int tokens) const {
+  for (const ParameterSpec& parameter : spec().parameters) {
+    if (parameter.role == ParameterRole::kBudget) values.Set(spec(), parameter.name, tokens);
+  }
+  return values;
+}
+
 std::optional<double> DecodeMethod::AskedCompression(const ParameterValues& values) const {
   for (const ParameterSpec& parameter : spec().parameters) {
     if (!parameter.instead_of.empty() && values.Real(parameter.name) > 0) return values.Real(parameter.name);

@@ -53,6 +53,7 @@ MethodSpec InfllmSpec() {
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,
       .needs_history = true,
+      .gives_candidates = true,
       .parameters =
           {
               tokens("block_size", 128, "tokens of a unit"),
@@ -151,9 +152,9 @@ class InfLlmPolicy final : public DecodePolicy {
     }
     *selection = internal::SelectionOfLists(problem, lists);
     // A vector per unit and query head, keys and values of what is attended to, the new key and value.
-    selection->elements_moved =
-        int64_t{units_} * problem.GroupSize() * problem.head_dim +
-        (total / static_cast<int64_t>(lists.size()) + 1) * (problem.head_dim + problem.ValueDim());
+    selection->elements_to_choose = int64_t{units_} * problem.GroupSize() * problem.head_dim;
+    selection->elements_moved = selection->elements_to_choose + (total / static_cast<int64_t>(lists.size()) + 1) *
+                                                                    (problem.head_dim + problem.ValueDim());
     return {};
   }
 
@@ -229,6 +230,12 @@ class InfLlmMethod final : public DecodeMethod {
   InfLlmMethod() : spec_(InfllmSpec()) {}
   const MethodSpec& spec() const override { return spec_; }
   int32_t PromptRows(const ParameterValues&) const override { return kAllRows; }
+  // Its budget counts units: those that fit beside what is attended to in any case.
+  ParameterValues WithCandidates(ParameterValues values, int tokens) const override {
+    const int beside = values.Integer("n_init") + values.Integer("n_local");
+    values.Set(spec_, "top_k", std::max(0, tokens - beside) / values.Integer("block_size"));
+    return values;
+  }
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const override {
     return std::make_unique<InfLlmPolicy>(spec_, values);
   }

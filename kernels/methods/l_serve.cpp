@@ -36,6 +36,7 @@ MethodSpec LServeSpec() {
       .chosen_per = ChosenPer::kKvHead,
       .keeps_state = true,
       .needs_history = true,
+      .gives_candidates = true,
       .parameters =
           {
               {.name = "budget",
@@ -116,8 +117,8 @@ class LServePolicy final : public DecodePolicy {
     selection->page_size = page_size_;
     // Both bounds of every logical page where they are looked at; keys and values of the pages; the new ones.
     const int64_t tokens = std::min<int64_t>(total / static_cast<int64_t>(num_lists) * page_size_, problem.seq_k);
-    selection->elements_moved = (anew ? 2 * int64_t{bounds_.NumPages()} * problem.head_dim : 0) +
-                                (tokens + 1) * (problem.head_dim + problem.ValueDim());
+    selection->elements_to_choose = anew ? 2 * int64_t{bounds_.NumPages()} * problem.head_dim : 0;
+    selection->elements_moved = selection->elements_to_choose + (tokens + 1) * (problem.head_dim + problem.ValueDim());
     return {};
   }
 

@@ -13,9 +13,11 @@
 // leaves the quantisation out. A selector's budget is `candidates`; what else it takes has its name in front
 // ("quest_page_size"), without what has no part in which tokens it names.
 //
-// A selector has to name tokens or pages by one step alone, unweighted. One that samples cannot be pruned: its weights
-// stand for what it did not draw, and a share of the drawn is none of the attention. One that evicts, or goes by steps
-// before, is a policy whose choice serves more than a step.
+// A selector has to name tokens or pages, unweighted, and to let none go. One that samples cannot be pruned: its
+// weights stand for what it did not draw, and a share of the drawn is none of the attention. Of one that evicts, a
+// step's choice is also that of what later steps may see. One whose choice serves several steps, or learns from the
+// prompt's queries, keeps that to itself: what it names at a step is pruned by that step's query, and its own choice
+// goes on as it was.
 #include <algorithm>
 #include <iterator>
 #include <memory>
@@ -139,22 +141,23 @@ MethodSpec TwilightSpec() {
   return spec;
 }
 
-// The group's summed probabilities of some tokens: the share of a sum is that of the mean.
+// The group's summed probabilities of some tokens, over these alone, whatever sink the model has: the share of a sum is
+// that of the mean.
 std::vector<float> SummedProbabilities(const AttentionProblem& problem, int32_t list,
                                        const std::vector<int32_t>& tokens, Bits bits,
                                        const internal::FourBitKeys& rounded) {
   internal::StepScores scores(problem, list / problem.num_kv_heads, list % problem.num_kv_heads);
+  const auto count = static_cast<int64_t>(tokens.size());
+  std::vector<float> rows, sums(tokens.size(), 0.0f);
   if (bits == Bits::kExact) {
     scores.Score(tokens);
-    scores.Softmax();
-    return scores.Sums();
+  } else {
+    rows.resize(static_cast<size_t>(scores.group() * count));
+    rounded.Score(list, scores.queries().data(), scores.group(), tokens, problem.EffectiveScale(), problem.soft_cap,
+                  rows.data());
   }
-  const auto count = static_cast<int64_t>(tokens.size());
-  std::vector<float> rows(static_cast<size_t>(scores.group() * count)), sums(tokens.size(), 0.0f);
-  rounded.Score(list, scores.queries().data(), scores.group(), tokens, problem.EffectiveScale(), problem.soft_cap,
-                rows.data());
   for (int32_t i = 0; i < scores.group(); ++i) {
-    float* const row = rows.data() + i * count;
+    float* const row = bits == Bits::kExact ? scores.Row(i).data() : rows.data() + i * count;
     internal::SoftmaxInPlace(row, count, count);
     for (size_t at = 0; at < sums.size(); ++at) sums[at] += row[at];
   }
@@ -205,29 +208,39 @@ struct Selector {
   explicit Selector(const ParameterValues& of_twilight)
       : method(*Selectors()[static_cast<size_t>(of_twilight.Integer("selector"))]), values(method.spec()) {
     for (const ParameterSpec& parameter : method.spec().parameters) {
-      if (parameter.role == ParameterRole::kBudget)
-        values.Set(method.spec(), parameter.name, of_twilight.Real("candidates"));
       if (!parameter.instead_of.empty())
         values.Set(method.spec(), parameter.name, of_twilight.Real(internal::kCompressionRatio));
       const auto own = of_twilight.values().find(OwnName(method, parameter.name));
       if (own != of_twilight.values().end()) values.Set(method.spec(), parameter.name, own->second);
     }
-    values = method.ForTokensAlone(values);
+    values = method.ForTokensAlone(method.WithCandidates(values, of_twilight.Integer("candidates")));
   }
 
   const DecodeMethod& method;
   ParameterValues values;
 };
 
+// kInvalidArgument: the candidates are said as a share of the tokens, and the selector's budget has no such form.
+Status CheckRatio(const MethodSpec& spec, const ParameterValues& values) {
+  if (values.Real(internal::kCompressionRatio) == 0) return {};
+  const MethodSpec& selector = Selector(values).method.spec();
+  const auto has = [&selector](auto&& is) { return std::ranges::any_of(selector.parameters, is); };
+  if (has([](const ParameterSpec& parameter) { return !parameter.instead_of.empty(); })) return {};
+  if (!has([](const ParameterSpec& parameter) { return parameter.role == ParameterRole::kBudget; })) return {};
+  return {StatusCode::kInvalidArgument, "method " + spec.name + ": compression_ratio is no budget of " + selector.name +
+                                            ", which counts in units: set candidates and leave compression_ratio at 0"};
+}
+
 // The selector's own policy beside the 4-bit copy.
 class TwilightPolicy final : public DecodePolicy {
  public:
-  explicit TwilightPolicy(const ParameterValues& values) : values_(values) {
+  TwilightPolicy(const MethodSpec& spec, const ParameterValues& values) : spec_(spec), values_(values) {
     const Selector selector(values);
     candidates_ = selector.method.NewPolicy(selector.values);
   }
 
   Status Begin(const DecodePrompt& prompt, const RunOptions& options, DecodeEvictions* evictions) override {
+    if (Status status = CheckRatio(spec_, values_); !status.ok()) return status;
     rounded_.Clear();
     if (prompt.cache.seq_k > 0) Round(prompt.cache, prompt.first_token);
     return candidates_->Begin(prompt, options, evictions);
@@ -249,6 +262,7 @@ class TwilightPolicy final : public DecodePolicy {
     if (values_.Choice<Bits>("bits") == Bits::kFour) rounded_.Update(problem, first_token);
   }
 
+  const MethodSpec& spec_;
   const ParameterValues values_;
   std::unique_ptr<DecodePolicy> candidates_;
   internal::FourBitKeys rounded_;
@@ -258,7 +272,19 @@ class TwilightMethod final : public internal::DecodeSelector {
  public:
   TwilightMethod() : DecodeSelector(TwilightSpec()) {}
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const override {
-    return std::make_unique<TwilightPolicy>(values);
+    return std::make_unique<TwilightPolicy>(spec(), values);
+  }
+  bool NeedsHistory(const ParameterValues& values) const override {
+    const Selector selector(values);
+    return selector.method.NeedsHistory(selector.values);
+  }
+  int32_t PromptRows(const ParameterValues& values) const override {
+    const Selector selector(values);
+    return selector.method.PromptRows(selector.values);
+  }
+  PromptInputs Inputs(const ParameterValues& values) const override {
+    const Selector selector(values);
+    return selector.method.Inputs(selector.values);
   }
   std::string_view DenseBy(const ParameterValues& values, int32_t layer) const override {
     return internal::DenseByFirstLayers(values, layer);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "exact_probabilities.h"
+#include "generation.h"
 #include "kept_sets.h"
 #include "kernels/cuda_decode.h"
 #include "kernels/decode_driver.h"
@@ -65,6 +66,7 @@ std::vector<OverSelector> EverySelector(int32_t candidates) {
     if (parameter.name != "selector") continue;
     for (const std::string& name : parameter.choices) {
       const DecodeMethod& selector = *FindDecodeMethod(name);
+      if (selector.spec().needs_history) continue;
       ParameterValues own = selector.ForTokensAlone(ParameterValues(selector.spec()));
       for (const ParameterSpec& budget : selector.spec().parameters) {
         if (budget.role == ParameterRole::kBudget) own.Set(selector.spec(), budget.name, candidates);
@@ -85,14 +87,61 @@ TEST(Twilight, GoesOnFromEveryMethodThatGivesCandidates) {
     if (!spec.gives_candidates) continue;
     SCOPED_TRACE(spec.name);
     names.push_back(spec.name);
-    EXPECT_FALSE(spec.needs_history || spec.reads_output);
+    EXPECT_FALSE(spec.reads_output);
+    EXPECT_NE(spec.family, "cache eviction");
     DecodeSelection selection;
+    if (spec.needs_history) continue;  // GoesOnFromSelectorsWithAHistory
     ASSERT_TRUE(method->Select(data.View(), method->ForTokensAlone(ParameterValues(spec)), {}, &selection).ok());
     EXPECT_TRUE(selection.weights.empty() && selection.mean_value.empty() && selection.components_end == 0);
   }
-  EXPECT_GE(names.size(), 7U);
+  EXPECT_GE(names.size(), 9U);
   const std::vector<ParameterSpec>& parameters = FindDecodeMethod("twilight")->spec().parameters;
   EXPECT_EQ(std::ranges::find(parameters, "selector", &ParameterSpec::name)->choices, names);
+}
+
+// What such a selector names at each step of a generation, pruned by that step's attention; twilight's steps then have
+// an order, too.
+TEST(Twilight, GoesOnFromSelectorsWithAHistory) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(testing::SquareShape(testing::kLength, 1, 1), &random);
+  const RandomProblem one_step(DecodeShape(64), &random);
+  struct Over {
+    std::string selector, own, twilight;
+  };
+  for (const Over& over : {Over{"l-serve", "budget=64,logical_size=8,logical_pages=2",
+                                "candidates=64,l_serve_logical_size=8,l_serve_logical_pages=2"},
+                           // 4 + 40 tokens in any case, and of 64 what two units of 10 hold.
+                           Over{"infllm", "n_init=4,n_local=40,block_size=10,top_k=2",
+                                "candidates=64,infllm_n_init=4,infllm_n_local=40,infllm_block_size=10"}}) {
+    SCOPED_TRACE(over.selector);
+    const std::string asked = "selector=" + over.selector + ",bits=exact," + over.twilight;
+    const testing::Steps candidates = testing::Generation(over.selector, over.own).All(data);
+    const testing::Steps all = testing::Generation("twilight", asked + ",p=1").All(data);
+    const testing::Steps some = testing::Generation("twilight", asked + ",p=0.5").All(data);
+    for (size_t step = 0; step < candidates.size(); ++step) {
+      const auto tokens_of = [&](const testing::Steps& of) {
+        return TokensOfList(of[step], 0, testing::kPrompt + static_cast<int32_t>(step) + 1);
+      };
+      const std::vector<int32_t> may = tokens_of(candidates), kept = tokens_of(some);
+      EXPECT_EQ(tokens_of(all), may);
+      EXPECT_TRUE(std::ranges::includes(may, kept));
+      EXPECT_LT(kept.size(), may.size());
+      EXPECT_LE(candidates[step].elements_to_choose, some[step].elements_to_choose);
+    }
+    const DecodeMethod& twilight = *FindDecodeMethod("twilight");
+    const ParameterValues values = testing::Values(twilight.spec(), asked);
+    EXPECT_TRUE(twilight.NeedsHistory(values));
+    EXPECT_FALSE(DecodeDriver(twilight, values).AnyOrder());
+    EXPECT_EQ(twilight.PromptRows(values),
+              FindDecodeMethod(over.selector)
+                  ->PromptRows(testing::Values(FindDecodeMethod(over.selector)->spec(), over.own)));
+    DecodeSelection selection;
+    EXPECT_EQ(twilight.Select(one_step.View(), values, {}, &selection).code(), StatusCode::kUnsupported);
+  }
+  EXPECT_FALSE(FindDecodeMethod("twilight")->NeedsHistory(ParameterValues(FindDecodeMethod("twilight")->spec())));
+  testing::Generation by_ratio("twilight", "selector=infllm,compression_ratio=0.5");
+  EXPECT_THAT(by_ratio.Begin(data, testing::kPrompt, testing::kPrompt).message(),
+              ::testing::HasSubstr("compression_ratio is no budget of infllm"));
 }
 
 TEST(Twilight, KeepsTheShareOfAnySelectorsCandidates) {
@@ -159,13 +208,17 @@ TEST(Twilight, HandsItsSelectorsTheirOwnParameters) {
     ASSERT_EQ(values.Parse(spec, "p=1,candidates=32,bits=exact"), "");
     ASSERT_EQ(values.Set(spec, "selector", parameter.only_at), "");
     EXPECT_TRUE(values.Matters(parameter));
-    const std::vector<OverSelector> all = EverySelector(32);
-    const OverSelector& over = all.at(static_cast<size_t>(parameter.only_at));
-    std::string prefix = over.selector.spec().name + "_";
+    const std::vector<ParameterSpec>& parameters = spec.parameters;
+    std::string prefix = std::ranges::find(parameters, "selector", &ParameterSpec::name)
+                             ->choices.at(static_cast<size_t>(parameter.only_at)) +
+                         "_";
     std::replace(prefix.begin(), prefix.end(), '-', '_');
     ASSERT_THAT(parameter.name, ::testing::StartsWith(prefix));
     const std::string own_name = parameter.name.substr(prefix.size());
     seen.insert(parameter.name);
+    if (FindDecodeMethod("twilight")->NeedsHistory(values)) continue;  // GoesOnFromSelectorsWithAHistory
+    const std::vector<OverSelector> all = EverySelector(32);
+    const OverSelector& over = all.at(static_cast<size_t>(parameter.only_at));
     // At another value than the default it keeps what the selector alone names so, and the newest page or token.
     const double value =
         parameter.default_value == parameter.minimum ? std::min(parameter.maximum, 5.0) : parameter.minimum;
@@ -186,7 +239,8 @@ TEST(Twilight, HandsItsSelectorsTheirOwnParameters) {
   }
   EXPECT_THAT(seen, ::testing::IsSupersetOf({"quest_page_size", "quest_group", "quest_keep_newest", "sparq_r",
                                              "sparq_local_share", "sparq_temperature", "sliding_window_n_sink",
-                                             "lm_infinite_decode_n_global", "low_rank_r", "low_rank_seed"}));
+                                             "lm_infinite_decode_n_global", "low_rank_r", "low_rank_seed",
+                                             "l_serve_interval", "infllm_block_size"}));
   EXPECT_THAT(seen, ::testing::Not(::testing::Contains("sparq_reallocate"))) << "makes nothing of V here";
   ParameterValues other(spec);
   ASSERT_EQ(other.Parse(spec, "selector=dense"), "");

@@ -100,7 +100,7 @@ def four_bits(keys):
     return low + np.rint(levels) * step
 
 
-SELECTORS = ("dense", "sparq", "sliding-window", "lm-infinite-decode", "exact-top-k", "low-rank", "quest")
+SELECTORS = ("dense", "sparq", "sliding-window", "lm-infinite-decode", "exact-top-k", "low-rank", "quest", "l-serve", "infllm")
 
 
 def candidates_of(selector, p, b, kv, tokens, own):
@@ -129,14 +129,19 @@ def twilight(problem, b, kv, /, p, candidates, bits, selector, dense_layers, **o
     prefix = SELECTORS[selector].replace("-", "_") + "_"
     own = {name.removeprefix(prefix): value for name, value in of_selectors.items() if name.startswith(prefix)}
     looked_at, page_size = candidates_of(SELECTORS[selector], p, b, kv, candidates, own)
-    newest = p.column // page_size == (p.seq_k - 1) // page_size
+    return share_of(p, b, kv, queries, p.seq_k - 1, looked_at, page_size, share, bits), None, None, None
+
+
+def share_of(p, b, kv, queries, position, looked_at, page_size, share, bits):
+    """Of some tokens of a step, the fewest that hold the share, and the newest page."""
+    newest = (p.column <= position) & (p.column // page_size == position // page_size)
     looked_at = looked_at | newest
     keys = p.k[b, kv][looked_at]
     keys = keys if bits else four_bits(keys)
     mass = np.mean([softmax(p.cap(p.softmax_scale * keys @ q)) for q in queries], axis=0)
     kept = np.zeros(p.seq_k, bool)
     kept[np.flatnonzero(looked_at)[top_share(mass, share)]] = True
-    return kept | newest, None, None, None
+    return kept | newest
 
 
 def v_attention(p, b, kv, n_sink, n_local, heavy_share, base_share, epsilon, delta, bound, seed):

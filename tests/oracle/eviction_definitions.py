@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 
+from decode_definitions import SELECTORS, share_of
 from kept_set_rules import Ambiguous, budget_in_tokens, random_planes, softmax, split_mix, top_k
 
 
@@ -322,6 +323,26 @@ def infllm(p, b, block_size, n_init, n_local, top_k, n_repr):
         yield np.repeat(kept[None], p.num_kv_heads, axis=0)
 
 
+def twilight(problem, b, /, p, candidates, compression_ratio, bits, selector, dense_layers, **of_selectors):
+    """Over selectors that are generations themselves."""
+    share, p = p, problem
+    if 0 <= p.layer < dense_layers:
+        for row in range(p.prompt, p.seq_k):
+            yield np.broadcast_to(p.column <= row, (p.num_kv_heads, p.seq_k))
+        return
+    name = SELECTORS[selector]
+    prefix = name.replace("-", "_") + "_"
+    own = {key.removeprefix(prefix): value for key, value in of_selectors.items() if key.startswith(prefix)}
+    page_size = 1
+    if name == "l-serve":
+        steps = l_serve(p, b, candidates, compression_ratio=compression_ratio, **own)
+        page_size = own["logical_size"] * own["logical_pages"]
+    else:
+        steps = infllm(p, b, top_k=max(0, candidates - own["n_init"] - own["n_local"]) // own["block_size"], **own)
+    for row, masks in zip(range(p.prompt, p.seq_k), steps):
+        yield np.array([share_of(p, b, kv, p.q[b, heads_of(p, kv), row], row, masks[kv], page_size, share, bits) for kv in range(p.num_kv_heads)])
+
+
 def magic_pig(p, b, bits, tables, n_sink, n_local, epsilon, dense_every, seed):
     """Yields what each head of a group weighs, too, but in a dense layer: the second of a pair, [KV heads, group, tokens]."""
     if dense_every > 0 and 0 <= p.layer and p.layer % dense_every == 0:
@@ -420,6 +441,7 @@ METHODS = {
     "tidal-decode": tidal_decode,
     "l-serve": l_serve,
     "infllm": infllm,
+    "twilight": twilight,
     "expected-attention": expected_attention,
     "h2o": h2o,
     "tova": tova,

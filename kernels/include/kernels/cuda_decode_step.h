@@ -126,7 +126,7 @@ inline Status PlanCudaDecodeSteps(const DecodeMethod& method, const ParameterVal
   if (maker == nullptr) return {StatusCode::kUnsupported, "it has no GPU kernel"};
   // Launches know one step, and not all that choose leave what such a method learns from.
   if (method.spec().reads_output) return {StatusCode::kUnsupported, "it learns from each step's output"};
-  if (method.spec().needs_history) return {StatusCode::kUnsupported, "it chooses by the steps before as well"};
+  if (method.NeedsHistory(values)) return {StatusCode::kUnsupported, "it chooses by the steps before as well"};
   fused::Call call{method, values, problem, if_slower};
   if (Status status = maker(&call); !status.ok()) return status;
   *steps = std::move(call.steps);

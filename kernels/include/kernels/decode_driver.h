@@ -26,7 +26,7 @@ class DecodeDriver {
   Status Begin(const DecodePrompt& prompt, const RunOptions& options);
   // Whether steps may come in any order and again: what the method keeps only spares it work. Otherwise they go
   // forward, and Begin() goes back.
-  bool AnyOrder() const { return !method_.spec().needs_history; }
+  bool AnyOrder() const { return !method_.NeedsHistory(values_); }
 
   // The cache's upkeep before a step, which is no part of its selection: what was evicted goes, the policy moves on.
   // kInvalidArgument: a step back.

@@ -38,6 +38,12 @@ class DecodeMethod {
   // Values with which it names the same tokens and makes nothing of V, for methods that go on from these tokens.
   virtual ParameterValues ForTokensAlone(ParameterValues values) const { return values; }
 
+  // Values with which it names about so many tokens, of a method that others go on from; this one sets the budget.
+  virtual ParameterValues WithCandidates(ParameterValues values, int tokens) const;
+  // Whether with these values a step cannot be had without those before; of a method that goes on from another one, as
+  // that one says.
+  virtual bool NeedsHistory(const ParameterValues& /*values*/) const { return spec().needs_history; }
+
   // The parameter by which the model's layer attends to everything, as in the method's source; empty: the layer is
   // not dense. At 0 it makes no layer dense. Such a layer's steps are the baseline's: neither the method's policy nor a
   // kernel of its own has a part in them.

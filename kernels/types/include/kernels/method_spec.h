@@ -132,7 +132,7 @@ struct MethodSpec {
   bool needs_history = false;  // chooses by the steps before as well: a step cannot be had without these
   bool reads_v = false;        // with some setting at least, its choice or what it adds to the output is made of V
   bool reads_output = false;   // learns from the attention that its own steps had
-  // Decode: names tokens or pages, unweighted, by one step alone, so that another method may go on from what it names.
+  // Decode: names tokens or pages, unweighted, and lets none go, so that another method may go on from what it names.
   bool gives_candidates = false;
   // How MInference's configuration files write it; without a name they have no word for it.
   MInferencePattern minference = {};
