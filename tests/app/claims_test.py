@@ -219,6 +219,11 @@ def m_needle(o):
     return found, found[0] >= 0.95 and found[0] > found[1]
 
 
+def m_infllm(o):
+    infllm, infinite = o.column("needle-infllm.txt", "passkey", 4)
+    return [infllm, infinite], infllm >= 0.95 and infllm > infinite
+
+
 def m_snapkv(o):
     ranked_first = o.column("needle-snapkv.txt", "passkey", 5)
     return ranked_first, ranked_first[1] >= 0.95 * ranked_first[0]
@@ -227,6 +232,14 @@ def m_snapkv(o):
 def s_uniform(o):
     layers = layer_means([head["num_effective_keys"] for head in o.heads()])
     return [layers[0], statistics.mean(layers[1:])], layers[0] > max(layers[1:])
+
+
+def s_reduction(o):
+    kept = {}
+    for run in o.json("shards.json")["results"]:
+        kept.setdefault(run["parameters"].split(",")[0], []).append(1 - run["kept_fraction"])
+    left_out = [statistics.mean(kept[name]) for name in ("local_blocks=1", "local_blocks=8", "n_local=576")]
+    return left_out, all(abs(here - paper) < 0.015 for here, paper in zip(left_out, (0.927, 0.875, 0.929)))
 
 
 def s_shapes(o):
