@@ -76,14 +76,14 @@ void TileSource::Request(const analysis::TileKey& key, int32_t priority, ui::Rep
         },
         [this, tile, error, done = std::move(done)] {
           if (!error->empty()) failed_(*error);
-          if (*tile) done(*tile);
+          done(*tile);
         });
     return;
   }
   const PyramidKey pyramid{key.head, key.reduction};
   if (const auto known = pyramids_.find(pyramid); known != pyramids_.end()) {
     const auto place = known->second.find(key);
-    if (place == known->second.end()) return;  // no score lies there
+    if (place == known->second.end()) return Deliver(std::move(done), analysis::TilePtr());  // no score lies there
     if (analysis::TilePtr tile = memory_->Find(place->second, TileBytes())) {
       Deliver(std::move(done), std::move(tile));
       return;
@@ -174,7 +174,6 @@ void TileSource::FinishPyramid(const Due& due, std::vector<analysis::TilePtr> ti
     if (!pass.empty())
       std::move(pass.mapped().waiters.begin(), pass.mapped().waiters.end(), std::back_inserter(waiters));
   }
-  if (tiles.empty()) return;  // it failed; the next request tries again
   std::map<analysis::TileKey, analysis::TilePtr> by_key;
   for (analysis::TilePtr& tile : tiles) {
     if (!tile) continue;
@@ -185,43 +184,42 @@ void TileSource::FinishPyramid(const Due& due, std::vector<analysis::TilePtr> ti
   const int64_t view = view_;
   for (const Waiter& waiter : waiters) {
     const auto tile = by_key.find(waiter.key);
-    if (tile != by_key.end()) waiter.done(tile->second);
-    if (view != view_) return;  // a reply has changed the view: the others are stale
+    waiter.done(tile == by_key.end() ? nullptr : tile->second);  // where the pass failed, there are none
+    if (view != view_) return;                                   // a reply has changed the view: the others are stale
   }
 }
 
-void TileSource::Deliver(ui::Reply<analysis::TilePtr> done, analysis::TilePtr tile) {
+template <typename Tile>
+void TileSource::Deliver(ui::Reply<Tile> done, Tile tile) {
   post_([this, view = view_, done = std::move(done), tile = std::move(tile)] {
     if (view == view_) done(tile);
   });
 }
 
-void TileSource::RequestMask(const analysis::KeptMask& mask, const analysis::TileKey& key, int32_t priority,
+void TileSource::RequestMask(const analysis::KeptMask* held, const analysis::TileKey& key, int32_t priority,
                              ui::Reply<analysis::MaskTilePtr> done) {
+  if (held == nullptr) return Deliver(std::move(done), analysis::MaskTilePtr());
   auto tile = std::make_shared<analysis::MaskTilePtr>();
   queue_->Submit(
       NextTag(), priority,
-      [mask, key, tile](const std::stop_token&) {
+      [mask = *held, key, tile](const std::stop_token&) {
         *tile = mask.steps ? analysis::ComputeMaskTile(*mask.steps, key)
                            : analysis::ComputeMaskTile(mask.index->View(), mask.window, key);
       },
-      [tile, done = std::move(done)] {
-        if (*tile) done(*tile);
-      });
+      [tile, done = std::move(done)] { done(*tile); });
 }
 
-void TileSource::RequestMaskPair(const analysis::KeptMask& first, const analysis::KeptMask& second,
+void TileSource::RequestMaskPair(const analysis::KeptMask* first, const analysis::KeptMask* second,
                                  const analysis::TileKey& key, int32_t priority,
                                  ui::Reply<analysis::MaskPairTilePtr> done) {
+  if (first == nullptr || second == nullptr) return Deliver(std::move(done), analysis::MaskPairTilePtr());
   auto tile = std::make_shared<analysis::MaskPairTilePtr>();
   queue_->Submit(
       NextTag(), priority,
-      [first, second, key, tile](const std::stop_token& stop) {
+      [first = *first, second = *second, key, tile](const std::stop_token& stop) {
         *tile = analysis::ComputeMaskPairTile(first, second, key, stop);
       },
-      [tile, done = std::move(done)] {
-        if (*tile) done(*tile);
-      });
+      [tile, done = std::move(done)] { done(*tile); });
 }
 
 void TileSource::Cancel() {

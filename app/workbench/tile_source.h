@@ -34,10 +34,12 @@ class TileSource {
   TileSource(ui::MapView view, analysis::TaskQueue* queue, ui::MemoryBudget* memory, Post post, ui::ErrorReply failed);
 
   void SetTrace(std::shared_ptr<OpenedTrace> trace);
+  // Every reply comes, unless it is cancelled: null where the tile could not be made.
   void Request(const analysis::TileKey& key, int32_t priority, ui::Reply<analysis::TilePtr> done);
-  void RequestMask(const analysis::KeptMask& mask, const analysis::TileKey& key, int32_t priority,
+  // Masks that are not held any more are null.
+  void RequestMask(const analysis::KeptMask* held, const analysis::TileKey& key, int32_t priority,
                    ui::Reply<analysis::MaskTilePtr> done);
-  void RequestMaskPair(const analysis::KeptMask& first, const analysis::KeptMask& second, const analysis::TileKey& key,
+  void RequestMaskPair(const analysis::KeptMask* first, const analysis::KeptMask* second, const analysis::TileKey& key,
                        int32_t priority, ui::Reply<analysis::MaskPairTilePtr> done);
   void Cancel();  // no reply comes after it to a request before it
 
@@ -69,7 +71,9 @@ class TileSource {
   void StartExactPyramid(const Due& due);
   void FinishPreview(const Due& due, std::vector<analysis::TilePtr> tiles);
   void FinishPyramid(const Due& due, std::vector<analysis::TilePtr> tiles);
-  void Deliver(ui::Reply<analysis::TilePtr> done, analysis::TilePtr tile);
+  // In a turn of its own, unless that is after Cancel().
+  template <typename Tile>
+  void Deliver(ui::Reply<Tile> done, Tile tile);
   std::string NextTag();
   std::string HeadTag(analysis::HeadId head) const;  // how the tags of its passes begin
   std::string PyramidTag(const Due& due) const;

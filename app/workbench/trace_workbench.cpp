@@ -19,8 +19,7 @@ void TraceWorkbench::OpenTrace(const std::string& path, ui::Reply<ui::TraceSumma
         CancelFigure();
         CancelQuantise();
         memory().HoldReleased();
-        auto masks = std::make_shared<std::map<int64_t, analysis::KeptMask>>();
-        masks->swap(masks_);
+        std::shared_ptr<void> masks = masks_.TakeAll();
         head_masses_.Clear();
         live_heads_.Clear();
         std::shared_ptr<OpenedTrace> before = std::exchange(trace_, trace);
@@ -80,12 +79,10 @@ void TraceWorkbench::RequestMask(ui::MapView view, analysis::HeadId head, const 
                           .problem = "it is not registered",
                           .remedy = "choose one from the panel's list"});
       },
-      [this, done = std::move(done)](MadeMask made) {
-        made.live.mask_id = next_mask_id_++;
+      [this, view, done = std::move(done)](MadeMask made) {
         made.live.distribution = analysis::DistributeMass(made.live.kept_mass);
         if (made.live.steps) made.live.distribution.worst_row += made.live.steps->first_row;
-        masks_[made.live.mask_id] = std::move(made.held);
-        if (masks_.size() > kMasksKept) masks_.erase(masks_.begin());
+        made.live.mask_id = masks_.Add(view, std::move(made.held));
         done(std::move(made.live));
       },
       std::move(failed));
@@ -95,12 +92,12 @@ void TraceWorkbench::RequestLiveRun(ui::MapView view, analysis::HeadId head, con
                                     const kernels::ParameterValues& values, int64_t mask_id,
                                     ui::Reply<analysis::LiveRun> done, ui::ErrorReply failed) {
   CancelLiveRun(view);
-  const auto mask = masks_.find(mask_id);
-  if (!trace_ || mask == masks_.end())
+  const analysis::KeptMask* const mask = masks_.Find(mask_id);
+  if (!trace_ || mask == nullptr)
     return post_([failed = std::move(failed)] { failed("The mask is not held any more: move a parameter."); });
   Submit<analysis::LiveRun>(
       kLivePrefix + ViewName(view), kLivePriority,
-      [this, trace = trace_, view, head, method, values, index = mask->second.index,
+      [this, trace = trace_, view, head, method, values, index = mask->index,
        alone = measures_alone()](const std::stop_token& stop) {
         if (index) return live_heads_.Run(view, trace->heads.Show(view, head), *index, stop);
         const kernels::DecodeMethod* const decode = kernels::FindMethod(method).decode;  // also "decode/NAME"
@@ -116,11 +113,11 @@ void TraceWorkbench::RequestLiveRun(ui::MapView view, analysis::HeadId head, con
 
 void TraceWorkbench::RequestLostKeys(analysis::HeadId head, int64_t mask_id, int64_t row,
                                      ui::Reply<std::vector<ui::LostKey>> done) {
-  const auto mask = masks_.find(mask_id);
-  if (!trace_ || mask == masks_.end()) return;
+  const analysis::KeptMask* const mask = masks_.Find(mask_id);
+  if (!trace_ || mask == nullptr) return;
   Submit<std::vector<ui::LostKey>>(
       kLostPrefix + std::to_string(++lost_number_), kMaskPriority,
-      [trace = trace_, head, held = mask->second, row](const std::stop_token&) {
+      [trace = trace_, head, held = *mask, row](const std::stop_token&) {
         return LostKeys(*trace->heads.Get(head), held, row, kMostLostKeys);
       },
       std::move(done), [this](const std::string& sentence) { ReportBackgroundError(sentence); });
@@ -129,11 +126,11 @@ void TraceWorkbench::RequestLostKeys(analysis::HeadId head, int64_t mask_id, int
 void TraceWorkbench::RequestMaskOverlap(int64_t first_mask, int64_t second_mask,
                                         ui::Reply<analysis::MaskOverlap> done) {
   queue_.Cancel(kOverlapTag);
-  const auto first = masks_.find(first_mask), second = masks_.find(second_mask);
-  if (first == masks_.end() || second == masks_.end()) return;
+  const analysis::KeptMask *const first = masks_.Find(first_mask), *const second = masks_.Find(second_mask);
+  if (first == nullptr || second == nullptr) return;
   Submit<analysis::MaskOverlap>(
       kOverlapTag, kOverlapPriority,
-      [first = first->second, second = second->second](const std::stop_token& stop) {
+      [first = *first, second = *second](const std::stop_token& stop) {
         return analysis::CountMaskOverlap(first, second, 1, stop);
       },
       std::move(done), [this](const std::string& sentence) { ReportBackgroundError(sentence); });
@@ -143,6 +140,7 @@ void TraceWorkbench::CloseView(ui::MapView view) {
   TilesOf(view).Cancel();
   queue_.Cancel(kMaskPrefix + ViewName(view));
   CancelLiveRun(view);
+  masks_.ForgetOf(view);
   head_masses_.Leave(view);
   if (trace_) trace_->heads.Leave(view);
 }

@@ -33,6 +33,7 @@
 #include "example_traces.h"
 #include "figure_maker.h"
 #include "free_pages.h"
+#include "held_masks.h"
 #include "kernels/cuda_executor.h"
 #include "known_heads.h"
 #include "live_heads.h"
@@ -63,9 +64,7 @@ inline constexpr std::chrono::milliseconds kLongestWaitForScreen(1500);  // of a
 inline constexpr int32_t kMaskPriority = 1'000'000;
 inline constexpr int32_t kOpenPriority = 2'000'000;
 inline constexpr int32_t kGiveBackPriority = -1'000'000;
-inline constexpr int kMostLooks = 4000;  // of a few milliseconds
-// The mask on show and the one before it, whose tiles may still be asked for.
-inline constexpr size_t kMasksKept = 4 * ui::kMapViews.size();
+inline constexpr int kMostLooks = 4000;                                     // of a few milliseconds
 inline constexpr int32_t kThumbnailPriority = -1000, kTunePriority = -500;  // after whatever the window shows
 inline constexpr int32_t kOverlapPriority = 500'000;                        // after the masks that it counts
 inline constexpr int32_t kLivePriority = -100;  // after the map's tiles, before what nobody waits for
@@ -177,14 +176,11 @@ class TraceWorkbench : public ui::Workbench {
   }
   void RequestMaskTile(ui::MapView view, int64_t mask_id, const analysis::TileKey& key, int32_t priority,
                        ui::Reply<analysis::MaskTilePtr> done) override {
-    const auto mask = masks_.find(mask_id);
-    if (mask != masks_.end()) TilesOf(view).RequestMask(mask->second, key, priority, std::move(done));
+    TilesOf(view).RequestMask(masks_.Find(mask_id), key, priority, std::move(done));
   }
   void RequestMaskPairTile(ui::MapView view, int64_t first_mask, int64_t second_mask, const analysis::TileKey& key,
                            int32_t priority, ui::Reply<analysis::MaskPairTilePtr> done) override {
-    const auto first = masks_.find(first_mask), second = masks_.find(second_mask);
-    if (first == masks_.end() || second == masks_.end()) return;
-    TilesOf(view).RequestMaskPair(first->second, second->second, key, priority, std::move(done));
+    TilesOf(view).RequestMaskPair(masks_.Find(first_mask), masks_.Find(second_mask), key, priority, std::move(done));
   }
   void CancelTiles(ui::MapView view) override { TilesOf(view).Cancel(); }
   void RequestMaskOverlap(int64_t first_mask, int64_t second_mask, ui::Reply<analysis::MaskOverlap> done) override;
@@ -202,7 +198,7 @@ class TraceWorkbench : public ui::Workbench {
   void RequestMask(ui::MapView view, analysis::HeadId head, const std::string& method,
                    const kernels::ParameterValues& values, ui::Reply<ui::LiveMask> done,
                    ui::ErrorReply failed) override;
-  void ForgetMask(int64_t mask_id) override { masks_.erase(mask_id); }
+  void ForgetMask(int64_t mask_id) override { masks_.Forget(mask_id); }
   void RequestLiveRun(ui::MapView view, analysis::HeadId head, const std::string& method,
                       const kernels::ParameterValues& values, int64_t mask_id, ui::Reply<analysis::LiveRun> done,
                       ui::ErrorReply failed) override;
@@ -396,8 +392,7 @@ class TraceWorkbench : public ui::Workbench {
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   const std::function<void(std::function<void()>)> post_;
   std::shared_ptr<OpenedTrace> trace_;
-  std::map<int64_t, analysis::KeptMask> masks_;
-  int64_t next_mask_id_ = 1;
+  HeldMasks masks_;
   int64_t search_number_ = 0;  // of the newest search; progress of an older one is dropped
   int64_t tuning_number_ = 0;  // the same of TuneHead's
   int64_t run_number_ = 0;     // the same of runs

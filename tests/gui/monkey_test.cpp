@@ -95,6 +95,24 @@ class MonkeyTest : public ShellTest {
     if (QWidget* modal = QApplication::activeModalWidget()) modal->close();
   }
 
+  // What the window has not come to rest for, in words.
+  std::string StillAwaited() {
+    QStringList awaited;
+    for (const ui::HeadCanvas* map : window_->findChildren<ui::HeadCanvas*>()) {
+      awaited << QStringLiteral("%1 (%2 x %3, %4, frames %5, head %6): %7")
+                     .arg(map->objectName())
+                     .arg(map->width())
+                     .arg(map->height())
+                     .arg(map->isVisible() ? QStringLiteral("visible") : QStringLiteral("hidden"))
+                     .arg(map->frames_drawn())
+                     .arg(map->HasHead())
+                     .arg(map->IsSettled() ? QStringLiteral("settled") : map->Awaited().join(QStringLiteral(", ")));
+    }
+    const auto* const progress = window_->findChild<ui::ProgressStrip*>();
+    awaited << QStringLiteral("work: ") + (progress->IsBusy() ? progress->toolTip() : QStringLiteral("none"));
+    return awaited.join(u'\n').toStdString();
+  }
+
   std::mt19937 random_;
 };
 
@@ -136,13 +154,11 @@ TEST_F(MonkeyTest, NothingThatAPersonDoesInAnyOrderHarms) {
   closer.stop();
   ClosePopups();
   for (QDialog* dialog : window_->findChildren<QDialog*>()) dialog->close();
-  const bool cancels = window_->commands()[ui::Command::kCancelWork]->isEnabled();
   window_->commands()[ui::Command::kCancelWork]->trigger();
-  const ui::HeadCanvas& canvas = *window_->canvas();
-  EXPECT_TRUE(WaitForCanvas(60000)) << "after " << steps << " steps: has head " << canvas.HasHead() << ", settled "
-                                    << canvas.IsSettled() << ", frames " << canvas.frames_drawn() << ", visible "
-                                    << canvas.isVisible() << ", cancelled " << cancels << ", " << canvas.width()
-                                    << " x " << canvas.height();
+  const std::string awaited_at_first = StillAwaited();
+  EXPECT_TRUE(WaitForCanvas(60000)) << "after " << steps << " steps it waits for\n"
+                                    << StillAwaited() << "\nand waited at first for\n"
+                                    << awaited_at_first;
   EXPECT_TRUE(window_->isVisible());
   // After a third of the time all caches are full; what is added then is a leak. Runs and undo steps are small.
   constexpr int64_t kMostGrowth = int64_t{200} << 20;

@@ -466,10 +466,22 @@ int64_t HeadCanvas::frames_drawn() const {
   return impl_->frames_drawn;
 }
 bool HeadCanvas::IsSettled() const {
+  return Awaited().isEmpty();
+}
+QStringList HeadCanvas::Awaited() const {
   const Impl& impl = *impl_;
-  const bool draws = impl.frame_requested || impl.bridge.frames_due() > 0;
-  return !(draws && !IsCovered()) && impl.model.tiles().num_pending() == 0 && !impl.model.trial().mask_pending() &&
-         !impl.model.trial().live_pending();
+  const MethodTrial& trial = impl.model.trial();
+  QStringList awaited;
+  if (!IsCovered()) {
+    if (impl.frame_requested) awaited << QStringLiteral("a frame that was asked for");
+    if (impl.bridge.frames_due() > 0) awaited << QStringLiteral("%1 frames due").arg(impl.bridge.frames_due());
+  }
+  if (const int64_t tiles = impl.model.tiles().num_pending(); tiles > 0)
+    awaited
+        << QStringLiteral("%1 tiles: %2").arg(tiles).arg(QString::fromStdString(impl.model.tiles().DescribePending()));
+  if (trial.mask_pending()) awaited << QStringLiteral("a mask");
+  if (trial.live_pending()) awaited << QStringLiteral("a live run");
+  return awaited;
 }
 
 QRectF HeadCanvas::PanelControl(const QString& name) const {

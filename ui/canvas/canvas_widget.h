@@ -208,6 +208,8 @@ class HeadCanvas : public GlSurface {
   bool IsFrameDue() const;
   // True when no tile, mask or live run of the present view is on its way and no frame is due.
   bool IsSettled() const;
+  // What it is not settled for, in words for whoever looks for a fault; empty: it is.
+  QStringList Awaited() const;
 
  Q_SIGNALS:
   void CursorMoved(qint64 row, qint64 column, const headscope::ui::Exact& exact);

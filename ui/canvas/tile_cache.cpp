@@ -2,7 +2,9 @@
 #include "tile_cache.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdio>
 #include <utility>
 
 namespace headscope::ui {
@@ -247,6 +249,25 @@ void TileCache::Send(const Request& request) {
           put(tile, static_cast<size_t>(kPairTileBytes), kPairTileBytes, &TileCache::pairs_);
         });
   }
+}
+
+std::string TileCache::DescribePending() const {
+  constexpr size_t kMostNamed = 3;
+  std::string text;
+  size_t named = 0;
+  for (const auto& [wanted, since] : pending_) {
+    if (++named > kMostNamed) return text + ", ..";
+    const TileKey& key = wanted.key;
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - since;
+    std::array<char, 160> one{};
+    std::snprintf(one.data(), one.size(), "%s%s of %d:%d, level %d at %d, %d, for %.1f s", named > 1 ? "; " : "",
+                  wanted.mask_id == 0    ? (key.reduction == analysis::TileReduction::kMax ? "maxima" : "means")
+                  : wanted.other_id == 0 ? "mask"
+                                         : "two masks",
+                  key.head.layer, key.head.head, key.level, key.x, key.y, waited.count());
+    text += one.data();
+  }
+  return text;
 }
 
 void TileCache::CancelAll() {

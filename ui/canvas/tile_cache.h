@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -75,6 +76,8 @@ class TileCache {
 
   // Tiles on their way.
   int64_t num_pending() const { return static_cast<int64_t>(pending_.size()); }
+  // A few of them, in words for whoever looks for a fault.
+  std::string DescribePending() const;
 
  private:
   struct MaskKey {

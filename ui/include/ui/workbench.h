@@ -484,7 +484,8 @@ class Workbench {
                         Reply<ProgressReport> progress) = 0;
   virtual void CancelQuantise() = 0;
 
-  // A tile that takes long may come twice: first as a preview, then as it is.
+  // A tile that takes long may come twice: first as a preview, then as it is. One that cannot be made, because its head
+  // cannot be read or its mask is not held any more, comes as null: who waits for it waits no longer.
   virtual void RequestTile(MapView view, const analysis::TileKey& key, int32_t priority,
                            Reply<analysis::TilePtr> done) = 0;
   virtual void RequestMaskTile(MapView view, int64_t mask_id, const analysis::TileKey& key, int32_t priority,
