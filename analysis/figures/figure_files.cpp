@@ -29,9 +29,14 @@ const char* KindName(FigureKind kind) {
 
 }  // namespace
 
-std::string FigureJson(const Figure& figure) {
-  Json json = {{"schema", "headscope-figure-1"}, {"figure", figure.name},     {"title", figure.title},
-               {"source", figure.source},        {"caption", figure.caption}, {"panels", Json::array()}};
+std::string FigureJson(const Figure& figure, const OriginTexts& origin) {
+  Json json = {{"schema", "headscope-figure-1"},
+               {"figure", figure.name},
+               {"title", figure.title},
+               {"source", figure.source},
+               {"caption", figure.caption}};
+  for (const auto& [name, text] : origin) json["origin"][name] = text;
+  json["panels"] = Json::array();
   for (const FigurePanel& panel : figure.panels) {
     Json entry = {{"title", panel.title}, {"kind", KindName(panel.kind)}, {"x", panel.x.title}, {"y", panel.y.title}};
     if (panel.kind == FigureKind::kHeat) entry["value"] = panel.value.title;

@@ -244,8 +244,14 @@ std::vector<QuantisedHead> QuantiseHeads(const data::TraceReader& trace, const s
   return results;
 }
 
-std::string QuantisationJson(const std::vector<QuantisedHead>& results) {
-  std::string json = "{\n \"schema\": \"headscope-quantisation-1\",\n \"results\": [";
+std::string QuantisationJson(const std::vector<QuantisedHead>& results, const OriginTexts& origin) {
+  std::string json = "{\n \"schema\": \"headscope-quantisation-1\",";
+  if (!origin.empty()) {
+    nlohmann::ordered_json from;
+    for (const auto& [name, text] : origin) from[name] = text;
+    json += "\n \"origin\": " + from.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + ",";
+  }
+  json += "\n \"results\": [";
   bool first = true;
   for (const QuantisedHead& result : results) {
     nlohmann::ordered_json entry = {{"layer", result.head.layer},

@@ -20,6 +20,10 @@ std::string NumberOrNothing(double value) {
   return std::isfinite(value) ? ShortestNumber(value) : std::string();
 }
 
+void AddOrigin(const OriginTexts& origin, Json* document) {
+  for (const auto& [name, text] : origin) (*document)["origin"][name] = text;
+}
+
 std::string LinesOf(const Json& document) {
   return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -40,9 +44,11 @@ std::vector<MetricDifference> DifferencesOf(const std::vector<HeadStatistics>& f
   return differences;
 }
 
-std::string DifferencesJson(const ComparedPair& of, const std::vector<MetricDifference>& differences) {
+std::string DifferencesJson(const ComparedPair& of, const std::vector<MetricDifference>& differences,
+                            const OriginTexts& origin) {
   Json document;
   document["schema"] = "headscope-diff-1";
+  AddOrigin(origin, &document);
   document["first"] = of.first;
   document["second"] = of.second;
   Json& heads = document["heads"] = Json::array();
@@ -67,9 +73,10 @@ std::string DifferencesCsv(const std::vector<MetricDifference>& differences, con
 }
 
 std::string OverlapsJson(const std::string& trace, const ComparedPair& methods,
-                         const std::vector<HeadOverlap>& overlaps) {
+                         const std::vector<HeadOverlap>& overlaps, const OriginTexts& origin) {
   Json document;
   document["schema"] = "headscope-overlap-1";
+  AddOrigin(origin, &document);
   document["trace"] = trace;
   document["first"] = methods.first;
   document["second"] = methods.second;

@@ -170,8 +170,24 @@ void AddFound(const Tuning& tuning, Json* json) {
   if (!tuning.fronts.empty()) (*json)["fronts"] = FrontsJson(tuning);
 }
 
+// Of all ranges' traces.
+CsvColumns Origin(std::span<const Tuning> by_range) {
+  std::vector<std::string> traces;
+  for (const Tuning& tuning : by_range) {
+    for (const Tuning::Source& source : tuning.traces) traces.push_back(source.path);
+  }
+  return OriginColumns(OriginOf(traces, {by_range.front().model.name}));
+}
+
+Json OriginJson(std::span<const Tuning> by_range) {
+  Json json;
+  for (const auto& [name, text] : Origin(by_range)) json[name] = text;
+  return json;
+}
+
 std::string JsonFile(const Tuning& tuning) {
   Json json = {{"schema", "headscope-tuning-2"},
+               {"origin", OriginJson({&tuning, 1})},
                {"complete", tuning.complete()},
                {"num_heads_chosen", tuning.num_heads_chosen},
                {"model", data::ModelJson(tuning.model)},
@@ -201,6 +217,7 @@ std::string JsonFile(std::span<const Tuning> by_range) {
     ranges.push_back(std::move(range));
   }
   return Dumped({{"schema", "headscope-tuning-3"},
+                 {"origin", OriginJson(by_range)},
                  {"complete", std::ranges::all_of(by_range, &Tuning::complete)},
                  {"num_heads_chosen", first.num_heads_chosen},
                  {"model", data::ModelJson(first.model)},
@@ -242,12 +259,6 @@ void ResultCells(const TunedHead& head, bool checked, const Add& add) {
       head, [&add](const char* name, const char*, const auto& value) { add(name, Cell(value)); }, add_quality);
 }
 
-CsvColumns Origin(const Tuning& tuning) {
-  std::vector<std::string> traces;
-  for (const Tuning::Source& source : tuning.traces) traces.push_back(source.path);
-  return OriginColumns(OriginOf(traces, {tuning.model.name}));
-}
-
 // The parameters of all methods, each name once; a head has a value where its method has the parameter. What belongs to
 // the whole run is left out, but for `complete` and where it is from. `ranged`: with the lengths that a line is for; an
 // empty cell is no end.
@@ -263,7 +274,7 @@ std::string CsvFile(std::span<const Tuning> by_range, bool ranged) {
   std::string csv = std::string(ranged ? "from_tokens,below_tokens," : "") + "layer,head,method," + kTargetMet;
   for (const std::string& name : names) csv.append(",").append(name);
   ResultCells(TunedHead(), checked, [&csv](const std::string& name, const std::string&) { csv.append(",") += name; });
-  csv.append(",").append(kComplete).append(CsvOriginOf(Origin(by_range.front())).names).append("\n");
+  csv.append(",").append(kComplete).append(CsvOriginOf(Origin(by_range)).names).append("\n");
   const auto add_head = [&](const Tuning& tuning, const TunedHead& head, const std::string& from) {
     const MethodChoice& method = tuning.MethodOf(head);
     if (ranged) {
@@ -283,7 +294,7 @@ std::string CsvFile(std::span<const Tuning> by_range, bool ranged) {
     csv.append(complete ? ",1" : ",0").append(from).append("\n");
   };
   for (const Tuning& tuning : by_range) {
-    const std::string from = CsvOriginOf(Origin(tuning)).cells;
+    const std::string from = CsvOriginOf(Origin({&tuning, 1})).cells;
     for (const TunedHead& head : tuning.heads) add_head(tuning, head, from);
   }
   return csv;

@@ -168,20 +168,17 @@ int DiffTraces(const DiffArguments& arguments) {
   const auto differences = analysis::DifferencesOf(of_first, of_second, metrics);
   if (arguments.output.empty()) {
     WriteText(DifferenceTable(differences, metrics), "", false);
-  } else if (FindFileFormat(arguments.output) == FileFormat::kCsv) {
-    const analysis::RunOrigin origin = OriginOf(first), other = OriginOf(second);
-    WriteText(analysis::DifferencesCsv(differences, CsvOriginOf({{"device", NamedCpu().name},
-                                                                 {"trace", origin.trace},
-                                                                 {"model", origin.model},
-                                                                 {"other_trace", other.trace},
-                                                                 {"other_model", other.model},
-                                                                 {"written_at", other.measured_at},
-                                                                 {"version", other.version}})),
-              arguments.output, arguments.force);
-  } else {
-    WriteText(analysis::DifferencesJson({arguments.traces[0], arguments.traces[1]}, differences), arguments.output,
-              arguments.force);
+    return kDone;
   }
+  const analysis::RunOrigin origin = OriginOf(first), other = OriginOf(second);
+  const CsvColumns from = {{"device", NamedCpu().name},  {"trace", origin.trace},
+                           {"model", origin.model},      {"other_trace", other.trace},
+                           {"other_model", other.model}, {"written_at", other.measured_at},
+                           {"version", other.version}};
+  WriteText(FindFileFormat(arguments.output) == FileFormat::kCsv
+                ? analysis::DifferencesCsv(differences, CsvOriginOf(from))
+                : analysis::DifferencesJson({arguments.traces[0], arguments.traces[1]}, differences, from),
+            arguments.output, arguments.force);
   return kDone;
 }
 
@@ -258,7 +255,8 @@ int DiffMasks(const DiffArguments& arguments) {
     for (auto& column : OriginColumns(NamedCpu(), OriginOf(trace))) columns.push_back(std::move(column));
     WriteText(analysis::OverlapsCsv(overlaps, CsvOriginOf(columns)), arguments.output, arguments.force);
   } else {
-    WriteText(analysis::OverlapsJson(arguments.traces[0], {arguments.methods[0], arguments.methods[1]}, overlaps),
+    WriteText(analysis::OverlapsJson(arguments.traces[0], {arguments.methods[0], arguments.methods[1]}, overlaps,
+                                     OriginColumns(NamedCpu(), OriginOf(trace))),
               arguments.output, arguments.force);
   }
   return kDone;

@@ -159,9 +159,10 @@ int RunQuantise(const QuantiseArguments& arguments) {
                   HeadErrors(results, heads.size()),
               "", false);
   } else {
+    const CsvColumns origin = OriginColumns(NamedCpu(), OriginOf(trace));
     WriteText(FindFileFormat(arguments.output) == FileFormat::kJson
-                  ? analysis::QuantisationJson(results)
-                  : analysis::QuantisationCsv(results, CsvOriginOf(OriginColumns(NamedCpu(), OriginOf(trace)))),
+                  ? analysis::QuantisationJson(results, origin)
+                  : analysis::QuantisationCsv(results, CsvOriginOf(origin)),
               arguments.output, arguments.force);
   }
   return kDone;

@@ -128,7 +128,7 @@ int RunFigure(const RenderArguments& arguments) {
   std::vector<std::string> models;
   for (const auto& reader : readers) models.push_back(reader->layout().model.name);
   WriteFigureFile(figure, width, height, look, arguments.output, arguments.force,
-                  CsvOriginOf(OriginColumns(OriginOf(arguments.traces, models))));
+                  OriginColumns(OriginOf(arguments.traces, models)));
   return kDone;
 }
 

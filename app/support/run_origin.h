@@ -19,8 +19,8 @@ analysis::RunOrigin OriginOf(const data::TraceReader& trace);
 // The same of a table of several traces: all their paths in one text, and each of their models once.
 analysis::RunOrigin OriginOf(const std::vector<std::string>& traces, const std::vector<std::string>& models);
 
-// The ends of a CSV table's lines: a name and, in every row, a text.
-using CsvColumns = std::vector<std::pair<std::string, std::string>>;
+// The ends of a CSV table's lines, each a name and, in every row, a text; and the same of a JSON document.
+using CsvColumns = OriginTexts;
 CsvOrigin CsvOriginOf(const CsvColumns& columns);
 // Where a table's rows are from, by these names.
 inline constexpr std::array kOriginNames = {"trace", "model", "written_at", "version"};

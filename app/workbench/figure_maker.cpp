@@ -124,7 +124,7 @@ void WriteFigure(const analysis::Figure& figure, const data::TraceReader& trace,
     models.push_back(data::TraceReader(drawing.other_trace).layout().model.name);
   }
   WriteFigureFile(figure, drawing.width, height, LookOf(drawing), path, /*force=*/true,
-                  CsvOriginOf(OriginColumns(OriginOf(traces, models))));
+                  OriginColumns(OriginOf(traces, models)));
 }
 
 }  // namespace headscope::app

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every CSV that a command writes says in each row what it is of: trace, model, device where something was computed, date and version.
+"""Every CSV that a command writes says in each row what it is of: trace, model, device where something was computed, date and version; so does every
+JSON document, once.
 
     table_origin_test.py HEADSCOPE DATA_DIR
 """
@@ -20,6 +21,12 @@ class TableOrigin(TraceCase):
         self.assertTrue(rows)
         self.assertTrue(all(None not in row and None not in row.values() for row in rows), f"{name}: as many cells as names in every row")
         return rows
+
+    def origin(self, name, *arguments):
+        """What a JSON document says of itself as a whole."""
+        out = self.path / f"{name}.json"
+        run(*arguments, "--quiet", "-o", out)
+        return json.loads(out.read_text())["origin"]
 
     def check(self, rows, trace=None, device="cpu", model="reference_model", date="written_at"):
         version = run("--version").stdout.split()[-1]
@@ -45,6 +52,10 @@ class TableOrigin(TraceCase):
         self.assertEqual([(row["method"], row["other_method"]) for row in masks], [(methods[1], methods[3])])
         self.check(self.table("tuned", "tune", self.trace, "--method", "vertical-slash", "--target", "cra-p5=0.9", "--heads", "8:4"), absolute)
         self.check(self.table("figure", "render", self.trace, "--figure", "sparsity", "--heads", "8:*", "--max-rows", 16), absolute, device=None)
+        for name, *arguments in (("bits", "quantise", self.trace, "--heads", "8:4", "--formats", "int8"), ("masks", "diff", self.trace, *methods, "--heads", "8:4"),
+                                 ("tuned", "tune", self.trace, "--method", "vertical-slash", "--target", "cra-p5=0.9", "--heads", "8:4")):
+            self.check([self.origin(name, *arguments)], absolute, device=None if name == "tuned" else "cpu")
+        self.check([self.origin("figure", "render", self.trace, "--figure", "sparsity", "--heads", "8:*", "--max-rows", 16)], absolute, device=None)
         self.check(self.table("part", "export", self.trace, "--layers", 8, "--heads", 4, "--tokens", "0:9"), absolute, device=None)
 
     def test_of_several_traces(self):
@@ -55,6 +66,12 @@ class TableOrigin(TraceCase):
         differences = self.table("differences", "diff", self.trace, other, "--heads", "8:4")
         self.check(differences, self.trace)
         self.assertEqual({(row["other_trace"], row["other_model"]) for row in differences}, {(other, "reference_model")})
+        origin = self.origin("differences", "diff", self.trace, other, "--heads", "8:4")
+        self.check([origin], self.trace)
+        self.assertEqual((origin["other_trace"], origin["other_model"]), (other, "reference_model"))
+        ranges = self.origin("ranges", "tune", self.trace, other, "--ranges", "1K", "--method", "vertical-slash", "--target", "cra-p5=0.9", "--heads", "8:4")
+        self.check([ranges], None, device=None)
+        self.assertEqual(set(ranges["trace"].split("; ")), {self.trace, other})
         self.check(self.table("transfer", "render", self.trace, other, "--figure", "index-transfer", "--heads", "8:*", "--max-rows", 16), both, device=None)
         asked = ("--method", "vertical-slash", "--target", "cra-p5=0.9", "--heads", "8:4,8:5")
         self.check(self.table("both", "tune", self.trace, other, *asked), both)

@@ -108,7 +108,7 @@ Figure MakeFigure(const FigureMaker& maker, const FigureInput& input);
 
 // Schema headscope-figure-1; numbers that there are not are null. CSV: panel, series, x (or category), y, and
 // where they are from.
-std::string FigureJson(const Figure& figure);
+std::string FigureJson(const Figure& figure, const OriginTexts& origin = {});
 std::string FigureCsv(const Figure& figure, const CsvOrigin& origin = {});
 
 // The usual page, in points.

@@ -29,7 +29,8 @@ struct ComparedPair {
   std::string first, second;
 };
 // Stable, versioned schema "headscope-diff-1". A number that is not known is null, and empty in CSV.
-std::string DifferencesJson(const ComparedPair& of, const std::vector<MetricDifference>& differences);
+std::string DifferencesJson(const ComparedPair& of, const std::vector<MetricDifference>& differences,
+                            const OriginTexts& origin = {});
 std::string DifferencesCsv(const std::vector<MetricDifference>& differences, const CsvOrigin& origin = {});
 
 struct HeadOverlap {
@@ -38,7 +39,7 @@ struct HeadOverlap {
 };
 // Stable, versioned schema "headscope-overlap-1".
 std::string OverlapsJson(const std::string& trace, const ComparedPair& methods,
-                         const std::vector<HeadOverlap>& overlaps);
+                         const std::vector<HeadOverlap>& overlaps, const OriginTexts& origin = {});
 std::string OverlapsCsv(const std::vector<HeadOverlap>& overlaps, const CsvOrigin& origin = {});
 
 }  // namespace headscope::analysis

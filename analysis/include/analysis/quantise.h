@@ -77,7 +77,7 @@ std::vector<QuantisedHead> QuantiseHeads(const data::TraceReader& trace, const s
                                          const QuantisationRequest& request);
 
 // Schema headscope-quantisation-1, scales included; CSV has the numbers alone.
-std::string QuantisationJson(const std::vector<QuantisedHead>& results);
+std::string QuantisationJson(const std::vector<QuantisedHead>& results, const OriginTexts& origin = {});
 std::string QuantisationCsv(const std::vector<QuantisedHead>& results, const CsvOrigin& origin = {});
 
 }  // namespace headscope::analysis

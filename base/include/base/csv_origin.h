@@ -2,6 +2,8 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace headscope {
 
@@ -11,5 +13,8 @@ namespace headscope {
 struct CsvOrigin {
   std::string names, cells;
 };
+
+// The same as names and texts: of a JSON document, the members of its object `origin`. None: there is no such object.
+using OriginTexts = std::vector<std::pair<std::string, std::string>>;
 
 }  // namespace headscope
