@@ -419,6 +419,46 @@ TEST_F(LivePanelTest, KeysOpenAndWalkTheListOfMethods) {
   EXPECT_EQ(canvas_->method(), "dense");
 }
 
+// Letters leave the entries that have them, and are no shortcuts meanwhile; Esc takes the filter away before the list.
+TEST_F(LivePanelTest, TypingFiltersTheListOfMethods) {
+  Show();
+  canvas_->setFocus();
+  const auto shows = [&](const char* method) { return !canvas_->PanelControl(QString("method:") + method).isNull(); };
+  const double scale = canvas_->ScoresPerPixel();
+  Press(Qt::Key_F4);
+  ASSERT_TRUE(shows("dense") && shows("band") && shows("newest"));
+  for (const Qt::Key letter : {Qt::Key_T, Qt::Key_O, Qt::Key_K}) Press(letter);
+  EXPECT_TRUE(shows("newest"));
+  EXPECT_FALSE(shows("dense") || shows("band"));
+  KeepPicture("canvas_method_filter");
+  Press(Qt::Key_Backspace);
+  EXPECT_TRUE(shows("newest"));
+  Press(Qt::Key_Escape);
+  EXPECT_TRUE(shows("dense") && shows("band") && shows("newest")) << "the filter is gone, the list is not";
+  // By what a group is called; a second word narrows it.
+  for (const Qt::Key letter : {Qt::Key_D, Qt::Key_E, Qt::Key_C, Qt::Key_O, Qt::Key_D, Qt::Key_E}) Press(letter);
+  EXPECT_TRUE(shows("newest"));
+  EXPECT_FALSE(shows("band"));
+  Press(Qt::Key_Space);
+  Press(Qt::Key_Q);
+  Press(Qt::Key_Q);
+  EXPECT_FALSE(shows("newest"));
+  Press(Qt::Key_Return);
+  EXPECT_EQ(canvas_->method(), "band") << "there is nothing to pick";
+  EXPECT_EQ(canvas_->ScoresPerPixel(), scale) << "letters moved the map";
+  Press(Qt::Key_Escape);
+  // The help of the other one has it as well, and comes before: what is called so is marked.
+  for (const Qt::Key letter : {Qt::Key_N, Qt::Key_E, Qt::Key_W}) Press(letter);
+  EXPECT_TRUE(shows("band") && shows("newest"));
+  EXPECT_FALSE(shows("dense"));
+  Press(Qt::Key_Return);
+  EXPECT_FALSE(shows("newest"));
+  EXPECT_EQ(canvas_->method(), "newest");
+  // The next time it begins with all.
+  Press(Qt::Key_F4);
+  EXPECT_TRUE(shows("band"));
+}
+
 TEST_F(LivePanelTest, KeysOpenTheListOfColours) {
   Show();
   canvas_->setFocus();

@@ -379,6 +379,14 @@ bool HeadCanvas::Impl::HandlePanelKey(const QKeyEvent& event) {
     PanelChanged();
     return true;
   };
+  if (panel.HasOpenList()) {
+    const bool is_text = !event.text().isEmpty() && event.text().front().isPrint();
+    if (event.key() == Qt::Key_Backspace ? panel.EraseText()
+                                         : is_text && panel.HandleText(event.text().toStdString())) {
+      PanelChanged();
+      return true;
+    }
+  }
   switch (event.key()) {
     case Qt::Key_Left:
       return handle(PanelKey::kLeft);

@@ -524,8 +524,10 @@ bool HeadCanvas::event(QEvent* event) {
       impl.FollowPalette();
       break;
     case QEvent::ShortcutOverride:
-      // Shortcuts are the shell's, unless a text field waits for the key.
-      if (impl.bridge.WantsText()) {
+      // Shortcuts are the shell's, unless a text field waits for the key, or a list for a letter of its filter.
+      if (impl.bridge.WantsText() ||
+          (impl.panel.HasOpenList() && !(static_cast<const QKeyEvent*>(event)->modifiers() &
+                                         (Qt::ControlModifier | Qt::AltModifier | Qt::MetaModifier)))) {
         event->accept();
         return true;
       }

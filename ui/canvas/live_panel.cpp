@@ -100,6 +100,22 @@ bool LivePanel::HandleKey(PanelKey key) {
   return true;
 }
 
+bool LivePanel::HandleText(const std::string& letters) {
+  const auto takes = [&](PanelList& list) { return list.HandleText(letters); };
+  return takes(methods_) || takes(colors_) ||
+         std::any_of(choices_.begin(), choices_.end(), [&](auto& choice) { return takes(choice.second); });
+}
+
+bool LivePanel::EraseText() {
+  return methods_.EraseText() || colors_.EraseText() ||
+         std::any_of(choices_.begin(), choices_.end(), [](auto& choice) { return choice.second.EraseText(); });
+}
+
+bool LivePanel::HasOpenList() const {
+  return methods_.is_open() || colors_.is_open() ||
+         std::any_of(choices_.begin(), choices_.end(), [](const auto& choice) { return choice.second.is_open(); });
+}
+
 void LivePanel::CloseLists() {
   methods_.Close();
   colors_.Close();

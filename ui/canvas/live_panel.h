@@ -47,6 +47,10 @@ class LivePanel {
   void Unroll() { unroll_ = rolled_up_; }
   // Unrolls the panel, goes to its list of methods, and opens that or, when it is open, closes it.
   void ToggleMethodList();
+  // What is typed while a list is open filters it (panel_list.h).
+  bool HasOpenList() const;
+  bool HandleText(const std::string& letters);
+  bool EraseText();
 
   // Where each control was drawn last, by name ("method", a parameter's name, "run", ..): what tests and guides point
   // at.
