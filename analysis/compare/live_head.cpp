@@ -28,6 +28,28 @@ void SetError(const std::vector<float>& o, const std::vector<float>& dense, int6
 
 }  // namespace
 
+bool DenseTimes::IsDue(Moment now) const {
+  if (times_.empty()) return true;
+  const std::chrono::duration<double, std::milli> least(4 * MedianMs());
+  return now - times_.back().at >= std::max(std::chrono::duration<double, std::milli>(kApart), least);
+}
+
+void DenseTimes::Add(double milliseconds, Moment now) {
+  std::erase_if(times_, [now](const Time& time) { return now - time.at > kOldest; });
+  times_.push_back({milliseconds, now});
+  if (times_.size() > kMost) times_.pop_front();
+}
+
+double DenseTimes::MedianMs() const {
+  std::vector<double> milliseconds;
+  for (const Time& time : times_) milliseconds.push_back(time.milliseconds);
+  return Median(std::move(milliseconds));
+}
+
+double DenseTimes::OldestSeconds(Moment now) const {
+  return times_.empty() ? 0 : std::chrono::duration<double>(now - times_.front().at).count();
+}
+
 std::vector<LiveHead::Rows> LiveHead::RowsToCheck(const HeadTensors& head) {
   const int64_t num_rows = head.num_rows;
   if (num_rows * head.num_tokens <= kMostPairs) return {{0, num_rows}};
@@ -46,11 +68,11 @@ int64_t LiveHead::Bytes() const {
   return rows * head_->ValueDim() * static_cast<int64_t>(sizeof(float));
 }
 
-Status LiveHead::AttendDense(int32_t num_threads, const std::stop_token& stop) {
+Status LiveHead::AttendDense(int32_t num_threads, const std::stop_token& stop, std::vector<float>* outputs) {
   const kernels::PrefillMethod& dense = kernels::PrefillBaseline();
   const kernels::ParameterValues values(dense.spec());
   const int64_t width = head_->ValueDim();
-  std::vector<float> outputs;
+  std::vector<float> all;
   double milliseconds = 0;
   for (const Rows& rows : checked_) {
     kernels::AttentionProblem problem = head_->Problem();
@@ -67,10 +89,10 @@ Status LiveHead::AttendDense(int32_t num_threads, const std::stop_token& stop) {
     if (Status status = kernels::AttendCpu(problem, index.View(), output, {num_threads, stop}); !status.ok())
       return status;
     milliseconds += watch.Milliseconds();
-    outputs.insert(outputs.end(), o.begin(), o.end());
+    all.insert(all.end(), o.begin(), o.end());
   }
-  dense_ = std::move(outputs);
-  dense_ms_ = static_cast<int64_t>(dense_.size()) == head_->num_rows * width ? milliseconds : 0;
+  *outputs = std::move(all);
+  if (ChecksAllRows()) dense_times_.Add(milliseconds, std::chrono::steady_clock::now());
   return {};
 }
 
@@ -88,14 +110,19 @@ Status LiveHead::Run(const kernels::SparseIndexView& index, int32_t num_threads,
   LiveRun result;
   result.attend_ms = watch.Milliseconds();
   if (dense_.empty()) {
-    if (Status status = AttendDense(num_threads, stop); !status.ok()) return status;
+    if (Status status = AttendDense(num_threads, stop, &dense_); !status.ok()) return status;
+  } else if (ChecksAllRows() && dense_times_.IsDue(std::chrono::steady_clock::now())) {
+    std::vector<float> again;
+    if (Status status = AttendDense(num_threads, stop, &again); !status.ok()) return status;
   }
   std::vector<float> outputs;
   outputs.reserve(dense_.size());
   for (const Rows& rows : checked_)
     outputs.insert(outputs.end(), o.begin() + rows.begin * width, o.begin() + rows.end * width);
   SetError(outputs, dense_, static_cast<int64_t>(dense_.size()) / width, head_->ValueDim(), &result);
-  result.dense_attend_ms = dense_ms_;
+  result.dense_attend_ms = dense_times_.MedianMs();
+  result.dense_times = dense_times_.count();
+  result.dense_age_s = dense_times_.OldestSeconds(std::chrono::steady_clock::now());
   result.num_rows = head_->num_rows;
   result.device = NamedCpu();
   *run = result;

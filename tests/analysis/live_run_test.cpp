@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "analysis/compare.h"
@@ -99,6 +101,47 @@ TEST(LiveRun, SaysWhatTheMeasuredRunSaysAndDenseIsExact) {
     EXPECT_NEAR(run.relative_error, measured.relative_error, 1e-6) << name;
     EXPECT_NEAR(run.max_error, measured.max_error, 1e-6) << name;
   }
+}
+
+TEST(DenseTimes, AreTheMedianOfTheLastFewOfHalfAMinute) {
+  DenseTimes times;
+  DenseTimes::Moment now;
+  EXPECT_TRUE(times.IsDue(now));
+  EXPECT_EQ(times.MedianMs(), 0);
+  times.Add(500, now);  // beside the statistics
+  EXPECT_FALSE(times.IsDue(now + std::chrono::milliseconds(1900))) << "a fifth of the time at most";
+  EXPECT_TRUE(times.IsDue(now + std::chrono::milliseconds(2000)));
+  for (int i = 0; i < 4; ++i) times.Add(40, now += std::chrono::seconds(2));
+  EXPECT_EQ(times.count(), 5);
+  EXPECT_EQ(times.MedianMs(), 40) << "one that met other work does not decide";
+  EXPECT_DOUBLE_EQ(times.OldestSeconds(now + std::chrono::seconds(1)), 9);
+  EXPECT_FALSE(times.IsDue(now + std::chrono::milliseconds(499)));
+  EXPECT_TRUE(times.IsDue(now + std::chrono::milliseconds(500)));
+  times.Add(40, now += std::chrono::seconds(1));
+  EXPECT_DOUBLE_EQ(times.OldestSeconds(now), 7) << "the sixth takes the first's place";
+  times.Add(60, now += std::chrono::seconds(27));
+  EXPECT_EQ(times.count(), 4) << "what is older than half a minute is gone";
+  times.Add(70, now += std::chrono::seconds(60));
+  EXPECT_EQ(times.count(), 1);
+  EXPECT_EQ(times.MedianMs(), 70);
+}
+
+// What dense takes is known anew beside later runs, and the error is still held against the same outputs.
+TEST(LiveRun, DenseIsTimedAgain) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 300}, 8);
+  const Selected selected = Select(*head, "a-shape", "n_sink=3,n_local=40");
+  LiveHead live(head);
+  LiveRun first, at_once, later;
+  ASSERT_TRUE(live.Run(selected.index.View(), 2, {}, &first).ok());
+  ASSERT_TRUE(live.Run(selected.index.View(), 2, {}, &at_once).ok());
+  EXPECT_EQ(first.dense_times, 1);
+  std::this_thread::sleep_for(DenseTimes::kApart +
+                              std::chrono::milliseconds(static_cast<int>(4 * first.dense_attend_ms)));
+  ASSERT_TRUE(live.Run(selected.index.View(), 2, {}, &later).ok());
+  EXPECT_EQ(later.dense_times, at_once.dense_times + 1);
+  EXPECT_GE(later.dense_age_s, 0.5);
+  EXPECT_GT(later.dense_attend_ms, 0);
+  EXPECT_EQ(later.relative_error, first.relative_error);
 }
 
 // More pairs than are compared whole: blocks of rows, the first and the last among them.

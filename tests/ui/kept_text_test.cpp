@@ -94,8 +94,16 @@ TEST(KeptText, ALiveRunSaysItsTimeAndItsErrorAndWhetherRowsWereSampled) {
                         .device = {}};
   EXPECT_THAT(DescribeLive(run, false),
               ElementsAre("one run 12.3 ms, dense 41 ms (3.3×)", "relative error 1.23e-02, max 5.00e-01"));
+  run.dense_times = 1;
+  run.dense_age_s = 0.6;
+  EXPECT_EQ(DescribeLive(run, false).front(), "one run 12.3 ms, dense 41 ms (3.3×)") << "just now";
+  run.dense_age_s = 11.6;
+  EXPECT_EQ(DescribeLive(run, false).front(), "one run 12.3 ms, dense 41 ms (3.3×), timed 12 s ago");
+  run.dense_times = 4;
+  EXPECT_EQ(DescribeLive(run, false).front(), "one run 12.3 ms, dense 41 ms (3.3×), the median of 4 times in 12 s");
   run.checked_rows = 1024;
   run.dense_attend_ms = 0;
+  run.dense_times = 0;
   EXPECT_THAT(DescribeLive(run, true),
               ElementsAre("one step 12.3 ms", "relative error 1.23e-02, max 5.00e-01, of 1,024 sampled queries"));
 }

@@ -52,6 +52,9 @@ std::vector<std::string> DescribeLive(const analysis::LiveRun& run, bool is_deco
   std::string times = Format("%s %.3g ms", unit, run.attend_ms);
   if (run.dense_attend_ms > 0)
     times += Format(", dense %.3g ms (%.1f×)", run.dense_attend_ms, run.dense_attend_ms / run.attend_ms);
+  if (run.dense_times == 1 && run.dense_age_s >= 1) times += Format(", timed %.0f s ago", run.dense_age_s);
+  if (run.dense_times > 1)
+    times += Format(", the median of %d times in %.0f s", run.dense_times, std::max(1.0, run.dense_age_s));
   std::string error = Format("relative error %.2e, max %.2e", run.relative_error, run.max_error);
   if (run.checked_rows < run.num_rows) error += ", of " + Grouped(run.checked_rows) + " sampled queries";
   return {times, error};

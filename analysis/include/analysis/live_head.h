@@ -2,7 +2,9 @@
 // Runs that follow a slider: the executor, once, on what a mask keeps, and its output beside dense attention's.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <stop_token>
@@ -18,11 +20,36 @@
 
 namespace headscope::analysis {
 
+// Dense attention's times beside a slider's runs. A run is compared with the median of the last few: one time may have
+// met other work, such as the statistics of a trace that was just opened, and one of long ago says nothing of now. It
+// is timed again so seldom that it takes a fifth of the time at most.
+class DenseTimes {
+ public:
+  using Moment = std::chrono::steady_clock::time_point;
+  static constexpr size_t kMost = 5;
+  static constexpr std::chrono::milliseconds kApart{500};
+  static constexpr std::chrono::seconds kOldest{30};
+
+  bool IsDue(Moment now) const;
+  void Add(double milliseconds, Moment now);
+  double MedianMs() const;  // 0: none
+  int32_t count() const { return static_cast<int32_t>(times_.size()); }
+  double OldestSeconds(Moment now) const;
+
+ private:
+  struct Time {
+    double milliseconds = 0;
+    Moment at;
+  };
+  std::deque<Time> times_;
+};
+
 // A head under a prefill method's slider, on the CPU. Dense attention's output of the checked rows is computed by the
-// first run and held: all rows of a head with at most kMostPairs pairs of row and token, else kBlocks blocks of
-// kBlockRows rows, evenly spaced, so that the first run, which takes longer by it, does not take as long as dense
-// attention does. May be used from several threads: runs of this head wait for each other, those of another head do
-// not, and then share the cores on which both are timed.
+// first run and held; where that is all rows, it is timed again now and then (DenseTimes). They are: all rows of a head
+// with at most kMostPairs pairs of row and token, else kBlocks blocks of kBlockRows rows, evenly spaced, so that the
+// first run, which takes longer by it, does not take as long as dense attention does. May be used from several threads:
+// runs of this head wait for each other, those of another head do not, and then share the cores on which both are
+// timed.
 class LiveHead {
  public:
   static constexpr int64_t kMostPairs = int64_t{8192} * 8192;
@@ -42,13 +69,15 @@ class LiveHead {
     int64_t begin = 0, end = 0;
   };
   static std::vector<Rows> RowsToCheck(const HeadTensors& head);
-  kernels::Status AttendDense(int32_t num_threads, const std::stop_token& stop);
+  bool ChecksAllRows() const { return checked_.size() == 1 && checked_[0].end - checked_[0].begin == head_->num_rows; }
+  // Of the checked rows; what it took is a time if they are all rows.
+  kernels::Status AttendDense(int32_t num_threads, const std::stop_token& stop, std::vector<float>* outputs);
 
   const HeadTensorsPtr head_;
   const std::vector<Rows> checked_;
   std::mutex mutex_;
   std::vector<float> dense_;  // [checked rows, v_head_dim], one block of rows after the other; empty: not known yet
-  double dense_ms_ = 0;
+  DenseTimes dense_times_;
 };
 
 // The same of a decode method: its last `decode_rows` recorded rows, one generation step each, as PreviewDecode walks
