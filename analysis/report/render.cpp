@@ -315,8 +315,7 @@ HeadMap MakeHeadMap(const HeadTensors& head, const RenderSources& sources, const
     map.texels.push_back(color);
   }
   if (request.view == ViewKind::kOverlap) {
-    constexpr std::array kNames = {"1 only", "2 only", "both"};
-    for (size_t by = 0; by < kNumKeptBy; ++by) map.swatches.push_back({kKeptByColors[by], kNames[by]});
+    for (size_t by = 0; by < kNumKeptBy; ++by) map.swatches.push_back({kKeptByColors[by], kKeptByNames[by]});
   } else {
     map.palette = &colors->palette;
     map.bar_marks = scale.Marks();

@@ -15,6 +15,8 @@
 #include <cstdlib>
 #include <map>
 
+#include "analysis/types/color_map.h"
+#include "analysis/types/mask_overlap.h"
 #include "canvas_layout.h"
 #include "maps_pane.h"
 #include "reach_fixture.h"
@@ -109,6 +111,36 @@ TEST_F(ReachTest, AMapAsPngHasTheColoursOfTheMapAsSvg) {
   EXPECT_GT(grey, 1000) << "what the method leaves out";
   EXPECT_GT(compared - grey, 1000);
   EXPECT_EQ(differing, 0) << "of " << compared;
+}
+
+// The colours of two masks are no values: their legend stands where the bar of values does.
+TEST_F(ReachTest, TwoMasksHaveALegendInPlaceOfTheColourBar) {
+  Open({0, 2});
+  Use("streaming-llm", "n_sink=4,n_local=64,n_dilated=0");
+  window_->commands()[Command::kSplit]->trigger();
+  Use("a-shape", "n_sink=16,n_local=16");
+  const auto pixels_of = [&](analysis::Rgb color) {
+    const QSize size = canvas_->PictureSize();
+    QSignalSpy made(canvas_, &ui::HeadCanvas::PictureMade);
+    canvas_->MakePicture(size, 1);
+    EXPECT_TRUE(WaitFor([&] { return made.size() == 1; }, 60000));
+    const QImage drawn = made[0][0].value<QImage>();
+    const ui::PixelRect bar = canvas_->PictureLayout(size).color_bar;
+    int count = 0;
+    for (int y = static_cast<int>(bar.y); y < bar.bottom(); ++y) {
+      for (int x = static_cast<int>(bar.x); x < std::min<int>(drawn.width(), static_cast<int>(bar.right())); ++x)
+        count += drawn.pixel(x, y) == qRgb(color.red, color.green, color.blue) ? 1 : 0;
+    }
+    return count;
+  };
+  const analysis::Rgb brightest = analysis::FindColorMap(canvas_->color_map().toStdString())->palette.back();
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_GT(pixels_of(brightest), 0);
+  for (const analysis::Rgb color : analysis::kKeptByColors) EXPECT_EQ(pixels_of(color), 0) << "one mask alone";
+  window_->commands()[Command::kMapDifference]->trigger();
+  ASSERT_TRUE(WaitFor([&] { return canvas_->ComparisonLines().size() == 3 && canvas_->IsSettled(); }));
+  EXPECT_EQ(pixels_of(brightest), 0);
+  for (const analysis::Rgb color : analysis::kKeptByColors) EXPECT_GE(pixels_of(color), 150) << "a square of 14 pixels";
 }
 
 // An SVG is read by people who never saw the window: it has every sentence that the window's own picture has, as text,

@@ -46,6 +46,19 @@ ImU32 ToImGui(const analysis::Rgb& color) {
   return IM_COL32(color.red, color.green, color.blue, 255);
 }
 
+// In place of the colour bar where two masks are compared: their colours are no values.
+void DrawKeptByLegend(const PixelRect& bar, const OverlayInks& inks) {
+  ImDrawList* const list = ImGui::GetBackgroundDrawList();
+  const double line = ImGui::GetFontSize();
+  DrawText(list, bar.x, bar.y - line - 4, inks.dim, "kept by");
+  double y = bar.y;
+  for (size_t by = 0; by < analysis::kNumKeptBy; ++by) {
+    list->AddRectFilled(Point(bar.x, y), Point(bar.right(), y + bar.width), InkOf(analysis::kKeptByColors[by]));
+    DrawText(list, bar.right() + 5, y + (bar.width - line) / 2, inks.text, analysis::kKeptByNames[by]);
+    y += 1.5 * line;
+  }
+}
+
 }  // namespace
 
 std::string FormatProbabilityShortly(double probability) {
@@ -125,6 +138,7 @@ void DrawColorBar(const CanvasModel& model, const OverlayOptions& options) {
   const CanvasSettings& settings = model.settings();
   const double line = ImGui::GetFontSize();
   const PixelRect bar{area.x + 2, area.y, 14, area.height};
+  if (model.comparison() == Comparison::kMasks) return DrawKeptByLegend(bar, inks);
   // A comparison of probabilities is signed: less at the lower end, nothing in the middle.
   const bool is_signed = model.comparison() == Comparison::kValues;
   const analysis::Palette& palette = is_signed ? analysis::DivergingPalette() : settings.color_map->palette;

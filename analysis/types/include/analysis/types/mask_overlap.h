@@ -18,6 +18,8 @@ inline constexpr size_t kNumKeptBy = 3;
 
 // Okabe and Ito's orange, sky blue and bluish green: apart for colour-blind eyes, and in grey from what nobody keeps.
 inline constexpr std::array<Rgb, kNumKeptBy> kKeptByColors = {Rgb{230, 159, 0}, Rgb{86, 180, 233}, Rgb{0, 158, 115}};
+// Beside each colour, where a legend has no room for the methods' names.
+inline constexpr std::array<const char*, kNumKeptBy> kKeptByNames = {"1 only", "2 only", "both"};
 
 // Attended pairs of the rows that both masks are about.
 struct MaskOverlap {
