@@ -38,6 +38,16 @@ struct MapCurves {
   std::string key_text, row_text;        // what they show
 };
 
+// A lane for each step of a decode method, below the map: what it keeps of the keys that it sees.
+struct MapLanes {
+  struct Lane {
+    MapStretch attended;
+    std::vector<MapStretch> kept;
+  };
+  std::vector<Lane> lanes;          // the first step's is the upper one; stretches lie along the keys' axis, in view
+  std::vector<std::string> labels;  // lines: "kept by", "16 queries,", "4080", "to 4095"
+};
+
 struct HeadMap {
   MapCaption caption;
   Ground ground;
@@ -56,6 +66,7 @@ struct HeadMap {
   // A task's answer along the keys' and along the queries' axis.
   std::vector<MapStretch> key_answers, row_answers;
   std::optional<MapCurves> curves;
+  std::optional<MapLanes> lanes;
 
   // At most about so many marks; the row's are labelled by the query's token.
   std::vector<MapMark> ColumnMarks(int most) const;

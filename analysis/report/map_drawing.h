@@ -31,13 +31,14 @@ struct MapPage {
   std::vector<std::string> source, legend;  // in lines
   MapArea map, bar;
   MapArea keys, rows;  // the curves; empty: there are none
+  MapArea lanes;       // of a decode method's steps; empty: it is none
   double axis = 0;     // the y of the keys' axis
   double legend_top = 0;
 };
 
 inline MapPage LayOutMapPage(const HeadMap& map, int32_t width, int32_t height) {
   // Room for the widest labels, whatever a viewer's letters are; a small map's words have a page to stand on.
-  constexpr double kLeft = 62, kRight = 84, kMargin = 10, kCurve = 26, kGap = 4, kLeastWidth = 320;
+  constexpr double kLeft = 62, kRight = 84, kMargin = 10, kCurve = 26, kLanes = 40, kGap = 4, kLeastWidth = 320;
   constexpr double kLine = 1.5 * kMapTextSize;
   MapPage page;
   const double curve = map.curves ? kCurve + kGap : 0;
@@ -49,9 +50,14 @@ inline MapPage LayOutMapPage(const HeadMap& map, int32_t width, int32_t height) 
   const double top = 16 + kLine * static_cast<double>(page.source.size()) + 2 * kLine;
   page.map = {kLeft, top, width / kMapPixelsPerPoint, height / kMapPixelsPerPoint};
   page.axis = page.map.bottom();
+  double below = page.map.bottom();
+  if (map.lanes) {
+    page.lanes = {kLeft, below + kGap, page.map.width, kLanes};
+    page.axis = below = page.lanes.bottom();
+  }
   if (map.curves) {
     page.rows = {page.map.right() + kGap, top, kCurve, page.map.height};
-    page.keys = {kLeft, page.map.bottom() + kGap, page.map.width, kCurve};
+    page.keys = {kLeft, below + kGap, page.map.width, kCurve};
     page.axis = page.keys.bottom();
   }
   page.bar = {page.map.right() + curve + 2.5 * kGap, top, 9, page.map.height};
@@ -80,6 +86,40 @@ inline std::vector<Rgb> CurvePixels(const HeadMap& map, const std::vector<double
     }
   }
   return pixels;
+}
+
+// A line of pixels for each step, or several; of more steps than lines are the nearest one's.
+inline std::vector<Rgb> LanePixels(const HeadMap& map, int32_t width, int32_t height) {
+  const std::vector<MapLanes::Lane>& lanes = map.lanes->lanes;
+  std::vector<Rgb> pixels(static_cast<size_t>(width) * static_cast<size_t>(height), map.ground.paper);
+  const auto count = static_cast<int64_t>(lanes.size());
+  const bool has_gaps = height >= 4 * count;
+  for (int64_t y = 0; y < height; ++y) {
+    const int64_t number = y * count / height;
+    if (has_gaps && (y + 1) * count / height > number && y + 1 < height) continue;
+    const auto fill = [&](const MapStretch& stretch, Rgb color) {
+      const auto begin = static_cast<int64_t>(stretch.begin * width);
+      const auto end = std::max<int64_t>(std::llround(stretch.end * width), begin + 1);
+      for (int64_t x = begin; x < std::min<int64_t>(end, width); ++x)
+        pixels[static_cast<size_t>(y * width + x)] = color;
+    };
+    const MapLanes::Lane& lane = lanes[static_cast<size_t>(number)];
+    if (lane.attended.begin < lane.attended.end) fill(lane.attended, map.ground.attended);
+    for (const MapStretch& kept : lane.kept) fill(kept, map.ground.kept);
+  }
+  return pixels;
+}
+
+template <typename Painter>
+void DrawMapLanes(Painter& canvas, const HeadMap& map, const MapPage& page, int32_t width) {
+  constexpr double kText = kMapTextSize - 1.5;
+  const auto height = static_cast<int32_t>(page.lanes.height * kMapPixelsPerPoint);
+  canvas.Image(page.lanes, width, height, LanePixels(map, width, height));
+  double y = page.lanes.y + kText;
+  for (const std::string& label : map.lanes->labels) {
+    canvas.Text(page.lanes.x - 5, y, label, kText, MapAnchor::kRight, map.ground.ink);
+    y += 1.35 * kText;
+  }
 }
 
 template <typename Painter>
@@ -141,6 +181,10 @@ void DrawMapOn(Painter& canvas, const HeadMap& map, const MapPage& page, int32_t
   canvas.Text(kMargin, 14, map.caption.title, page.title_size, MapAnchor::kLeft, ink);
   lines(page.source, 14 + 1.5 * kText);
   canvas.Image(area, width, height, pixels);
+  if (map.lanes) {
+    DrawMapLanes(canvas, map, page, width);
+    frame(page.lanes);
+  }
   if (map.curves) {
     DrawMapCurves(canvas, map, page, width, height);
     frame(page.keys);

@@ -205,7 +205,15 @@ std::vector<double> DifferenceValues(const HeadTensors& head, const kernels::Spa
   return values;
 }
 
-void CheckIndex(const HeadTensors& head, const kernels::SparseIndexView* index) {
+void CheckMask(const HeadTensors& head, const MaskLists& mask, ViewKind view) {
+  const kernels::SparseIndexView* const index = mask.index;
+  if (mask.steps != nullptr) {
+    if (view == ViewKind::kMask || view == ViewKind::kDifference)
+      throw UsageError({.field = "view",
+                        .problem = "a decode method chooses for its steps alone, and this view is about every query",
+                        .remedy = "choose overlay, lost or overlap"});
+    if (mask.steps->first_row >= 0 && mask.steps->end_row() <= head.num_rows) return;
+  }
   if (index != nullptr && index->seq_q == head.num_rows && index->seq_k == head.num_tokens) return;
   throw UsageError({.field = "method",
                     .problem = "a mask or difference of head " + HeadName(head.id) + " needs an index of its " +
@@ -225,8 +233,18 @@ MapValues OtherValues(const HeadTensors& head, const HeadTensors& other, const R
   });
 }
 
-std::vector<std::array<double, kNumKeptBy>> OverlapShares(const kernels::SparseIndexView& first,
-                                                          const kernels::SparseIndexView& second,
+// Per texel; 1 where no row is a step, so that only what a decode method leaves out looks left out.
+std::vector<double> KeptShares(const HeadTensors& head, const MaskLists& mask, const TexelEdges& edges) {
+  if (mask.steps == nullptr) return MaskValues(head, *mask.index, edges).values;
+  const MaskTexels texels = CountMaskTexels(*mask.steps, edges);
+  std::vector<double> shares;
+  for (size_t i = 0; i < texels.pairs.size(); ++i)
+    shares.push_back(texels.pairs[i] == 0 ? 1
+                                          : static_cast<double>(texels.kept[i]) / static_cast<double>(texels.pairs[i]));
+  return shares;
+}
+
+std::vector<std::array<double, kNumKeptBy>> OverlapShares(const MaskLists& first, const MaskLists& second,
                                                           const HeadTensors& head, const TexelEdges& edges) {
   const MaskPairTexels texels = CountMaskPairTexels(first, second, head.window, edges);
   std::vector<std::array<double, kNumKeptBy>> shares(texels.pairs.size());
@@ -268,6 +286,7 @@ MapValues ComputeMapValues(const HeadTensors& head, const RenderSources& sources
   const TileReduction reduction = request.reduction;
   const ViewKind view = request.view;
   const kernels::SparseIndexView* const index = sources.index;
+  const MaskLists mask{sources.index, sources.steps}, other_mask{sources.other_index, sources.other_steps};
   if (request.profiles && (view == ViewKind::kMask || view == ViewKind::kDifference))
     throw UsageError({.field = "profiles",
                       .problem = "they are beside a map of probabilities, and this one shows none",
@@ -280,18 +299,18 @@ MapValues ComputeMapValues(const HeadTensors& head, const RenderSources& sources
     if (wanted != nullptr) sums.MoveTo(&map);
     return map;
   }
-  if (view != ViewKind::kScores) CheckIndex(head, index);
+  if (view != ViewKind::kScores) CheckMask(head, mask, view);
   if (view == ViewKind::kMask) return MaskValues(head, *index, edges);  // counted, not computed
   if (view != ViewKind::kDifference) {
-    if (view == ViewKind::kOverlap) CheckIndex(head, sources.other_index);
+    if (view == ViewKind::kOverlap) CheckMask(head, other_mask, view);
     bool all_on_gpu = true;
     MapValues map = InStrips(head, edges, request, [&](const TexelEdges& strip) {
       return ScoreValues(head, reduction, strip, &all_on_gpu, wanted);
     });
     if (wanted != nullptr) sums.MoveTo(&map);
     if (all_on_gpu) map.device = head.gpu_device;
-    if (view == ViewKind::kOverlay || view == ViewKind::kLost) map.kept = MaskValues(head, *index, edges).values;
-    if (view == ViewKind::kOverlap) map.kept_by = OverlapShares(*index, *sources.other_index, head, edges);
+    if (view == ViewKind::kOverlay || view == ViewKind::kLost) map.kept = KeptShares(head, mask, edges);
+    if (view == ViewKind::kOverlap) map.kept_by = OverlapShares(mask, other_mask, head, edges);
     return map;
   }
   RowMasses masses;

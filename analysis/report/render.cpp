@@ -196,9 +196,9 @@ void MarkAnswers(const std::vector<TokenSpan>& answers, HeadMap* map) {
   });
 }
 
-// The curves beside the map. `edges` and `values` are the map's.
+// The curves beside the map. `edges` and `values` are the map's; kept_mass is of the rows from `first_row` on.
 MapCurves CurvesOf(const MapValues& values, const TexelEdges& edges, const std::vector<float>* kept_mass,
-                   const ColorScale& scale) {
+                   int64_t first_row, const ColorScale& scale) {
   MapCurves curves;
   std::optional<ProfilePeak> key_peak;
   double most = 0;
@@ -213,8 +213,12 @@ MapCurves CurvesOf(const MapValues& values, const TexelEdges& edges, const std::
     most = std::max(most, values.row_mass[i]);
     if (kept_mass == nullptr) continue;
     // The row that loses most must not hide.
-    const float least = *std::min_element(kept_mass->begin() + edges.rows[i], kept_mass->begin() + edges.rows[i + 1]);
-    curves.kept.push_back(std::clamp(static_cast<double>(least), 0.0, 1.0));
+    const int64_t begin = std::max(edges.rows[i] - first_row, int64_t{0});
+    const int64_t end = std::min(edges.rows[i + 1] - first_row, static_cast<int64_t>(kept_mass->size()));
+    curves.kept.push_back(begin >= end ? std::numeric_limits<double>::quiet_NaN()
+                                       : std::clamp(static_cast<double>(*std::min_element(kept_mass->begin() + begin,
+                                                                                          kept_mass->begin() + end)),
+                                                    0.0, 1.0));
   }
   constexpr std::array kPlaces = {0.0, 0.5, 1.0};
   for (size_t i = 0; i < kPlaces.size(); ++i)
@@ -222,6 +226,28 @@ MapCurves CurvesOf(const MapValues& values, const TexelEdges& edges, const std::
   curves.key_text = DescribeKeyProfile(key_peak);
   curves.row_text = "max " + FormatProbability(most).substr(0, 4);
   return curves;
+}
+
+MapLanes LanesOf(const KeptSteps& kept, const HeadMap& map) {
+  MapLanes lanes;
+  const auto begin = static_cast<double>(map.column_begin), end = static_cast<double>(map.column_end);
+  const auto stretch = [&](const kernels::ColumnRange& range) {
+    return MapStretch{std::clamp((range.begin - begin) / (end - begin), 0.0, 1.0),
+                      std::clamp((range.end - begin) / (end - begin), 0.0, 1.0)};
+  };
+  for (const KeptStep& step : kept.steps) {
+    MapLanes::Lane& lane = lanes.lanes.emplace_back();
+    lane.attended = stretch(step.attended);
+    for (const kernels::ColumnRange& range : step.kept) {
+      const MapStretch one = stretch(range);
+      if (one.begin < one.end) lane.kept.push_back(one);
+    }
+  }
+  const size_t count = kept.steps.size();
+  lanes.labels = {"kept by", count == 1 ? "query" : std::to_string(count) + " queries,",
+                  std::to_string(kept.steps.front().position)};
+  if (count > 1) lanes.labels.push_back("to " + std::to_string(kept.steps.back().position));
+  return lanes;
 }
 
 MapOnShow WhatIsOnShow(const HeadTensors& head, const RenderSources& sources, const RenderRequest& request,
@@ -326,7 +352,10 @@ HeadMap MakeHeadMap(const HeadTensors& head, const RenderSources& sources, const
   map.row_positions.assign(head.row_positions.begin() + region.row_begin, head.row_positions.begin() + region.row_end);
   MarkAnswers(sources.answers, &map);
   const bool masked = request.view != ViewKind::kScores && request.view != ViewKind::kOther;
-  if (request.profiles) map.curves = CurvesOf(values, edges, masked ? sources.kept_mass : nullptr, scale);
+  if (request.profiles)
+    map.curves = CurvesOf(values, edges, masked ? sources.kept_mass : nullptr,
+                          sources.steps == nullptr ? 0 : sources.steps->first_row, scale);
+  if (masked && sources.steps != nullptr) map.lanes = LanesOf(*sources.steps, map);
   MapOnShow shown = WhatIsOnShow(head, sources, request, map);
   shown.compared_rows = compared_rows;
   map.caption = DescribeMap(shown);

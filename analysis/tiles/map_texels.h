@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "analysis/head_tensors.h"
+#include "analysis/types/kept_steps.h"
 #include "analysis/types/mask_overlap.h"
 #include "analysis/types/tile.h"
 #include "kernels/sparse_index.h"
@@ -51,14 +52,22 @@ struct MaskTexels {
   std::vector<int64_t> kept, pairs;
 };
 MaskTexels CountMaskTexels(const kernels::SparseIndexView& index, int32_t window, const TexelEdges& edges);
+// Of the rows that are steps alone: the others count nothing.
+MaskTexels CountMaskTexels(const KeptSteps& steps, const TexelEdges& edges);
 
-// The same of two masks: by who keeps a pair. Row by row.
+// What a mask is read from, row by row: one of the two.
+struct MaskLists {
+  const kernels::SparseIndexView* index = nullptr;  // of a prefill method
+  const KeptSteps* steps = nullptr;                 // of a decode method, which is about these rows alone
+};
+
+// The same of two masks, over the rows that both are about: by who keeps a pair. Row by row.
 struct MaskPairTexels {
   std::vector<std::array<int64_t, kNumKeptBy>> kept;
   std::vector<int64_t> pairs;
 };
-MaskPairTexels CountMaskPairTexels(const kernels::SparseIndexView& first, const kernels::SparseIndexView& second,
-                                   int32_t window, const TexelEdges& edges);
+MaskPairTexels CountMaskPairTexels(const MaskLists& first, const MaskLists& second, int32_t window,
+                                   const TexelEdges& edges);
 
 // A share of pairs as mask tiles hold it. 0 and 255 are exact, "nothing kept" and "everything kept"; whatever lies
 // between stays visible as such. 0 without pairs.

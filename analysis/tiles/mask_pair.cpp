@@ -26,8 +26,12 @@ RowSpan RowsOf(const KeptMask& mask) {
   return {0, mask.index->View().seq_q};
 }
 
-RowSpan CommonRows(const KeptMask& first, const KeptMask& second) {
-  const RowSpan a = RowsOf(first), b = RowsOf(second);
+RowSpan RowsOf(const MaskLists& lists) {
+  if (lists.steps != nullptr) return {lists.steps->first_row, lists.steps->end_row()};
+  return {0, lists.index->seq_q};
+}
+
+RowSpan Common(const RowSpan& a, const RowSpan& b) {
   const int64_t begin = std::max(a.begin, b.begin);
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
@@ -38,7 +42,9 @@ class MaskRows {
   explicit MaskRows(const KeptMask& mask) : window_(mask.window), steps_(mask.steps.get()) {
     if (mask.index) index_ = mask.index->View();
   }
-  MaskRows(const kernels::SparseIndexView& index, int32_t window) : index_(index), window_(window) {}
+  MaskRows(const MaskLists& lists, int32_t window) : window_(window), steps_(lists.steps) {
+    if (lists.index != nullptr) index_ = *lists.index;
+  }
 
   const Ranges& Kept(int64_t row) {
     if (steps_ != nullptr) return StepOf(row).kept;
@@ -98,7 +104,7 @@ void SweepKept(const Ranges& first, const Ranges& second, const Add& add) {
 
 MaskPairTilePtr ComputeMaskPairTile(const KeptMask& first, const KeptMask& second, const TileKey& key,
                                     const std::stop_token& stop) {
-  const RowSpan rows = CommonRows(first, second);
+  const RowSpan rows = Common(RowsOf(first), RowsOf(second));
   MaskRows of_first(first), of_second(second);
   const int64_t texel_rows = int64_t{1} << key.level;
   const int64_t first_column = int64_t{key.x} * kTileSize * texel_rows;
@@ -127,32 +133,24 @@ MaskPairTilePtr ComputeMaskPairTile(const KeptMask& first, const KeptMask& secon
   return tile;
 }
 
-MaskPairTexels CountMaskPairTexels(const kernels::SparseIndexView& first, const kernels::SparseIndexView& second,
-                                   int32_t window, const TexelEdges& edges) {
+MaskPairTexels CountMaskPairTexels(const MaskLists& first, const MaskLists& second, int32_t window,
+                                   const TexelEdges& edges) {
   const auto columns = static_cast<size_t>(edges.NumColumns());
   MaskPairTexels texels;
   texels.kept.resize(static_cast<size_t>(edges.NumRows()) * columns);
   texels.pairs.resize(texels.kept.size());
-  // Adds [begin, end) to each texel of the line that it touches.
-  const auto add = [&](size_t line, int64_t begin, int64_t end, const auto& to) {
-    begin = std::max(begin, edges.columns.front());
-    end = std::min(end, edges.columns.back());
-    if (begin >= end) return;
-    auto texel = static_cast<size_t>(std::upper_bound(edges.columns.begin(), edges.columns.end(), begin) -
-                                     edges.columns.begin()) -
-                 1;
-    for (; texel < columns && edges.columns[texel] < end; ++texel)
-      to(line * columns + texel, std::min(end, edges.columns[texel + 1]) - std::max(begin, edges.columns[texel]));
-  };
+  const RowSpan of_both = Common(RowsOf(first), RowsOf(second));
   MaskRows of_first(first, window), of_second(second, window);
-  for (int64_t line = 0; line < edges.NumRows(); ++line) {
-    const auto at = static_cast<size_t>(line);
-    const int64_t end = std::min<int64_t>(edges.rows[at + 1], first.seq_q);
-    for (int64_t row = std::max<int64_t>(edges.rows[at], 0); row < end; ++row) {
+  for (size_t line = 0; line + 1 < edges.rows.size(); ++line) {
+    const int64_t end = std::min(edges.rows[line + 1], of_both.end);
+    for (int64_t row = std::max(edges.rows[line], of_both.begin); row < end; ++row) {
       const ColumnRange attended = of_first.Attended(row);
-      add(at, attended.begin, attended.end, [&](size_t texel, int64_t pairs) { texels.pairs[texel] += pairs; });
+      ForTexels(edges.columns, attended.begin, attended.end,
+                [&](size_t texel, int64_t pairs) { texels.pairs[line * columns + texel] += pairs; });
       SweepKept(of_first.Kept(row), of_second.Kept(row), [&](KeptBy by, int64_t from, int64_t to) {
-        add(at, from, to, [&](size_t texel, int64_t pairs) { texels.kept[texel][static_cast<size_t>(by)] += pairs; });
+        ForTexels(edges.columns, from, to, [&](size_t texel, int64_t pairs) {
+          texels.kept[line * columns + texel][static_cast<size_t>(by)] += pairs;
+        });
       });
     }
   }
@@ -162,7 +160,7 @@ MaskPairTexels CountMaskPairTexels(const kernels::SparseIndexView& first, const 
 MaskOverlap CountMaskOverlap(const KeptMask& first, const KeptMask& second, int32_t num_threads,
                              const std::stop_token& stop) {
   constexpr int64_t kRowsAtOnce = 64;  // of one worker: the lists of a tile of an index stay in its cache
-  const RowSpan rows = CommonRows(first, second);
+  const RowSpan rows = Common(RowsOf(first), RowsOf(second));
   MaskOverlap overlap;
   std::mutex mutex;
   const int64_t count = (rows.end - rows.begin + kRowsAtOnce - 1) / kRowsAtOnce;

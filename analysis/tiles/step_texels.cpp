@@ -30,4 +30,23 @@ MaskTilePtr ComputeMaskTile(const KeptSteps& steps, const TileKey& key) {
   return tile;
 }
 
+MaskTexels CountMaskTexels(const KeptSteps& steps, const TexelEdges& edges) {
+  const auto columns = static_cast<size_t>(edges.NumColumns());
+  MaskTexels texels;
+  texels.kept.resize(static_cast<size_t>(edges.NumRows()) * columns);
+  texels.pairs.resize(texels.kept.size());
+  for (size_t line = 0; line + 1 < edges.rows.size(); ++line) {
+    const int64_t end = std::min(edges.rows[line + 1], steps.end_row());
+    for (int64_t row = std::max(edges.rows[line], steps.first_row); row < end; ++row) {
+      const KeptStep& step = steps.steps[static_cast<size_t>(row - steps.first_row)];
+      ForTexels(edges.columns, step.attended.begin, step.attended.end,
+                [&](size_t texel, int64_t pairs) { texels.pairs[line * columns + texel] += pairs; });
+      for (const kernels::ColumnRange& range : step.kept)
+        ForTexels(edges.columns, range.begin, range.end,
+                  [&](size_t texel, int64_t pairs) { texels.kept[line * columns + texel] += pairs; });
+    }
+  }
+  return texels;
+}
+
 }  // namespace headscope::analysis

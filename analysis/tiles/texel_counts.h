@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "analysis/types/tile.h"
 
@@ -21,6 +22,17 @@ inline void AddColumns(int64_t begin, int64_t end, int64_t first, int32_t level,
     (*counts)[static_cast<size_t>(texel)] += texel_end - column;
     column = texel_end;
   }
+}
+
+// Calls to(texel, columns) for each texel between these edges that [begin, end) touches.
+template <typename To>
+void ForTexels(const std::vector<int64_t>& edges, int64_t begin, int64_t end, const To& to) {
+  begin = std::max(begin, edges.front());
+  end = std::min(end, edges.back());
+  if (begin >= end) return;
+  auto texel = static_cast<size_t>(std::upper_bound(edges.begin(), edges.end(), begin) - edges.begin()) - 1;
+  for (; texel + 1 < edges.size() && edges[texel] < end; ++texel)
+    to(texel, std::min(end, edges[texel + 1]) - std::max(begin, edges[texel]));
 }
 
 }  // namespace headscope::analysis

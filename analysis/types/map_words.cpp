@@ -168,6 +168,27 @@ std::array<std::string, kNumKeptBy> DescribeOverlap(const std::string& first, co
   return texts;
 }
 
+std::string DescribeSteps(const KeptSteps& kept, int64_t recorded) {
+  const auto count = static_cast<int64_t>(kept.steps.size());
+  const int first = kept.steps.front().position, last = kept.steps.back().position;
+  if (recorded == 0) {
+    return Format("no decode steps in this trace: on its last %lld queries, %d to %d", static_cast<long long>(count),
+                  first, last);
+  }
+  if (count < recorded) {
+    return Format("on the newest %lld of %lld decode steps, queries %d to %d", static_cast<long long>(count),
+                  static_cast<long long>(recorded), first, last);
+  }
+  return Format("on the trace's %lld decode steps, queries %d to %d", static_cast<long long>(count), first, last);
+}
+
+std::string DescribeChoice(kernels::ChosenPer chosen_per, const std::vector<int32_t>& heads_of_group) {
+  if (chosen_per == kernels::ChosenPer::kPlace) return {};
+  if (chosen_per != kernels::ChosenPer::kKvHead) return "chosen per " + std::string(NameOf(chosen_per));
+  const auto [first, last] = std::minmax_element(heads_of_group.begin(), heads_of_group.end());
+  return Format("chosen per KV head, one selection for query heads %d to %d", *first, *last);
+}
+
 std::string DescribeCra(const MaskSummary& summary, int64_t num_rows, bool of_steps) {
   std::string text =
       "CRA of " + Grouped(num_rows) + (of_steps ? " steps" : " queries") + Format(": min %.3f", summary.cra_min);

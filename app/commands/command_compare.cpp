@@ -50,12 +50,6 @@ struct CompareArguments {
   bool force = false, quiet = false;
 };
 
-analysis::Measure ParseMeasure(const std::string& text) {
-  if (text == "layer") return analysis::Measure::kLayer;
-  if (text == "head") return analysis::Measure::kHead;
-  throw UsageError({.field = "measure", .value = "'" + text + "'", .problem = "choose layer or head"});
-}
-
 // What is run on the heads at these places of the chosen ones.
 struct Asked {
   std::vector<size_t> places;

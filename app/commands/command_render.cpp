@@ -34,6 +34,7 @@
 #include "support/interrupt.h"
 #include "support/listed.h"
 #include "support/messages.h"
+#include "support/option_checks.h"
 #include "support/output_file.h"
 #include "support/progress_line.h"
 #include "support/run_origin.h"
@@ -52,6 +53,8 @@ struct RenderArguments {
   std::string trace, head, view = "scores", rows, columns, size, reduction = "max", scale = "log",
                            color_map = "inferno", ground = "light", method, range, output;
   std::string other_trace, other_head, other_method;  // what the view compares with
+  std::string measure = "layer";
+  int32_t decode_rows = 0;
   Device device = kCpu;
   bool profiles = false, force = false, quiet = false;
 };
@@ -154,15 +157,14 @@ analysis::ValueRange ParseValueRange(const std::string& text) {
 }
 
 // The mask of a method on a head, which is `typed` in `field`.
-std::unique_ptr<const MapMask> MaskOf(const analysis::HeadTensors& head, const std::string& trace,
-                                      const std::string& typed, const std::string& field, const std::stop_token& stop) {
+std::unique_ptr<const MapMask> MaskOf(const data::TraceReader& trace, const analysis::HeadTensorsPtr& head,
+                                      const RenderArguments& arguments, const std::string& typed,
+                                      const std::string& field, const std::stop_token& stop) {
   const MethodChoice choice = ParseMethod(typed, field);
-  if (choice.prefill == nullptr)
-    throw UsageError({.field = field,
-                      .value = typed,
-                      .problem = "it is a decode method and has no map to draw",
-                      .remedy = "choose a prefill method"});
-  return MakeMapMask(head, choice, trace + ", head " + HeadText(head.id) + ", " + choice.name, stop);
+  const MapSteps steps = {.alone = ParseMeasure(arguments.measure) == analysis::Measure::kHead,
+                          .num_rows = arguments.decode_rows};
+  return MakeMapMask(trace, head, choice, steps, arguments.trace + ", head " + HeadText(head->id) + ", " + choice.name,
+                     stop);
 }
 
 analysis::HeadId OneHead(const std::string& text, const data::TraceReader& trace, const std::string& field) {
@@ -256,9 +258,9 @@ int RunRender(RenderArguments arguments) {
   sources.source = MapSourceOf(trace);
   sources.answers = AnswersOf(trace);
   std::unique_ptr<const MapMask> mask, other_mask;
-  if (!arguments.method.empty()) mask = MaskOf(*head, arguments.trace, arguments.method, "method", stop);
+  if (!arguments.method.empty()) mask = MaskOf(trace, head, arguments, arguments.method, "method", stop);
   if (!arguments.other_method.empty())
-    other_mask = MaskOf(*head, arguments.trace, arguments.other_method, "other-method", stop);
+    other_mask = MaskOf(trace, head, arguments, arguments.other_method, "other-method", stop);
   if (mask != nullptr) AddMasks(*mask, other_mask.get(), stop, &sources);
   analysis::HeadTensorsPtr other;
   if (request.view == ViewKind::kOther) {
@@ -321,6 +323,17 @@ void AddRenderCommand(CLI::App& app, Action& action) {
       ->capture_default_str();
   AddMethodOption(command, "--method", &arguments->method, "Method whose mask is shown");
   AddMethodOption(command, "--other-method", &arguments->other_method, "With --view overlap: the second method");
+  LimitIntegers(
+      command->add_option("--decode-rows", arguments->decode_rows,
+                          "Last query rows that are a decode method's steps (as many as the window takes: those that "
+                          "the model generated, or else as many as compare takes)"),
+      1);
+  command
+      ->add_option("--measure", arguments->measure,
+                   "Whose choice a decode method's is: layer (of the recorded heads that share the KV head, as a model "
+                   "runs them) or head (of the head by itself)")
+      ->capture_default_str()
+      ->type_name("layer|head");
   command->add_option("--other", arguments->other_trace, "With --view other: the other head's trace (the same trace)")
       ->type_name("TRACE");
   command->add_option("--other-head", arguments->other_head, "With --view other: the other head (the same head)")

@@ -165,4 +165,10 @@ analysis::ClassRules RulesOf(const ClassOptions& classes) {
   return rules;
 }
 
+analysis::Measure ParseMeasure(const std::string& text) {
+  if (text == "layer") return analysis::Measure::kLayer;
+  if (text == "head") return analysis::Measure::kHead;
+  throw UsageError({.field = "measure", .value = "'" + text + "'", .problem = "choose layer or head"});
+}
+
 }  // namespace headscope::app

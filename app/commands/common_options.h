@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "analysis/class_rules.h"
+#include "analysis/head_sweeps.h"
 #include "base/device.h"
 #include "base/element_type.h"
 
@@ -63,5 +64,8 @@ void AddPublishedCodeFlag(CLI::App* command, bool* as_published);
 void AddJsonOption(CLI::App* command, bool* json, const std::string& what);
 // --quiet.
 void AddQuietOption(CLI::App* command, bool* quiet);
+
+// What --measure takes: "layer" or "head".
+analysis::Measure ParseMeasure(const std::string& text);
 
 }  // namespace headscope::app

@@ -5,6 +5,7 @@
 
 #include "analysis/report.h"
 #include "base/errors.h"
+#include "choices/file_method.h"
 #include "choices/map_parts.h"
 #include "choices/method_choice.h"
 #include "data/trace_reader.h"
@@ -12,22 +13,7 @@
 
 namespace headscope::app {
 
-namespace {
-
-std::unique_ptr<const MapMask> MaskOf(const analysis::HeadTensors& head, const std::string& method,
-                                      const std::string& parameters, const std::stop_token& stop) {
-  const MethodChoice choice = ParseMethod(parameters.empty() ? method : method + ":" + parameters, "method");
-  if (choice.prefill == nullptr)
-    throw UsageError({.field = "method",
-                      .value = method,
-                      .problem = "it selects per decode step, which an exported map does not show",
-                      .remedy = "turn the mask off"});
-  return MakeMapMask(head, choice, "", stop);
-}
-
-}  // namespace
-
-void WriteMapFile(OpenedTrace& trace, const ui::MapDrawing& drawing, const std::string& path,
+void WriteMapFile(OpenedTrace& trace, const ui::MapDrawing& drawing, bool alone, const std::string& path,
                   const std::function<void(double share)>& progress, const std::stop_token& stop) {
   const analysis::HeadTensorsPtr head = trace.heads.Get(drawing.head);
   analysis::RenderRequest request;
@@ -61,10 +47,14 @@ void WriteMapFile(OpenedTrace& trace, const ui::MapDrawing& drawing, const std::
     sources.other = other.get();
     request.view = analysis::ViewKind::kOther;
   } else if (!drawing.method.empty()) {
-    mask = MaskOf(*head, drawing.method, drawing.parameters, stop);
+    const auto mask_of = [&](const std::string& method, const std::string& parameters) {
+      const MethodChoice choice = ParseMethod(MethodArgument(method, parameters), "method");
+      return MakeMapMask(trace.reader, head, choice, {.alone = alone}, "", stop);
+    };
+    mask = mask_of(drawing.method, drawing.parameters);
     request.view = drawing.lost ? analysis::ViewKind::kLost : analysis::ViewKind::kOverlay;
     if (!drawing.other_method.empty()) {
-      other_mask = MaskOf(*head, drawing.other_method, drawing.other_parameters, stop);
+      other_mask = mask_of(drawing.other_method, drawing.other_parameters);
       request.view = analysis::ViewKind::kOverlap;
     }
     AddMasks(*mask, other_mask.get(), stop, &sources);

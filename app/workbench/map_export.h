@@ -11,8 +11,9 @@
 
 namespace headscope::app {
 
-// Throws CancelledError when stopped; an existing file is replaced (the dialog has asked).
-void WriteMapFile(OpenedTrace& trace, const ui::MapDrawing& drawing, const std::string& path,
+// `alone`: a decode method chooses for the head by itself, as ui::Workbench::measures_alone. Throws CancelledError when
+// stopped; an existing file is replaced (the dialog has asked).
+void WriteMapFile(OpenedTrace& trace, const ui::MapDrawing& drawing, bool alone, const std::string& path,
                   const std::function<void(double share)>& progress, const std::stop_token& stop);
 
 }  // namespace headscope::app

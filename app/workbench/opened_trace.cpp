@@ -16,16 +16,6 @@
 namespace headscope::app {
 namespace {
 
-int64_t CountDecodeRows(const data::TraceReader& reader) {
-  const std::vector<data::TokenRecord>& tokens = reader.tokens();
-  const auto is_prompt = [&](int32_t position) {
-    const auto token = static_cast<size_t>(position);
-    return token >= tokens.size() || tokens[token].phase != data::TokenPhase::kDecode;
-  };
-  const std::vector<int32_t>& rows = reader.row_positions();
-  return std::find_if(rows.rbegin(), rows.rend(), is_prompt) - rows.rbegin();
-}
-
 // FNV-1a, 64 bits, of all that tells recordings apart but the scores themselves: model, prompt, what was kept of it. A
 // name, not a proof. Of the first `num_tokens` tokens and the rows among them: as the trace was named when it held no
 // more.
@@ -68,8 +58,6 @@ std::string NameContents(const data::TraceReader& reader, int64_t num_tokens) {
   return name;
 }
 
-constexpr int32_t kMostDecodeRows = 256;
-
 void AddModelAnswer(const data::TraceReader& reader, ui::TraceSummary* summary) {
   const analysis::TokenSpan answer = ModelAnswerOf(reader);
   summary->model_answer_begin = answer.begin;
@@ -111,10 +99,8 @@ ui::TraceSummary Summarise(const data::TraceReader& reader) {
   summary.token_text.reserve(reader.tokens().size());
   for (const data::TokenRecord& token : reader.tokens()) summary.token_text.push_back(analysis::Printable(token.text));
   summary.row_positions = reader.row_positions();
-  summary.num_decode_rows = CountDecodeRows(reader);
-  summary.decode_rows = summary.num_decode_rows == 0
-                            ? analysis::CompareOptions{}.decode_rows
-                            : static_cast<int32_t>(std::min<int64_t>(summary.num_decode_rows, kMostDecodeRows));
+  summary.num_decode_rows = NumDecodeRows(reader);
+  summary.decode_rows = DecodeRowsTried(reader);
   summary.expected_answer = analysis::Printable(layout.task_answer);
   AddModelAnswer(reader, &summary);
   if (layout.answer_tokens > 0 && !std::isnan(layout.answer_score))

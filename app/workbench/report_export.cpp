@@ -14,7 +14,7 @@ namespace headscope::app {
 
 void WriteReport(OpenedTrace& trace, const std::vector<analysis::HeadStatistics>& statistics,
                  const std::vector<analysis::MethodResult>& runs, const std::vector<ui::MapDrawing>& pictures,
-                 const std::string& path, const std::function<void(double share)>& progress,
+                 bool alone, const std::string& path, const std::function<void(double share)>& progress,
                  const std::stop_token& stop) {
   const std::filesystem::path page(path);
   analysis::ReportInput report;
@@ -39,7 +39,7 @@ void WriteReport(OpenedTrace& trace, const std::vector<analysis::HeadStatistics>
     const auto tell = [&](double share) {
       progress((static_cast<double>(i) + share) / static_cast<double>(pictures.size()));
     };
-    WriteMapFile(trace, pictures[i], (page.parent_path() / name).string(), tell, stop);
+    WriteMapFile(trace, pictures[i], alone, (page.parent_path() / name).string(), tell, stop);
     StopIfAsked(stop);
     const auto known =
         std::find_if(statistics.begin(), statistics.end(), [id](const auto& one) { return one.id == id; });

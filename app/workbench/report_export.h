@@ -11,11 +11,11 @@
 
 namespace headscope::app {
 
-// To `path` and, beside it, NAME-LAYER-HEAD.png for each of `pictures`; existing ones are replaced. Throws as the files
-// do, and CancelledError.
+// `alone` as WriteMapFile takes it. To `path` and, beside it, NAME-LAYER-HEAD.png for each of `pictures`; existing ones
+// are replaced. Throws as the files do, and CancelledError.
 void WriteReport(OpenedTrace& trace, const std::vector<analysis::HeadStatistics>& statistics,
                  const std::vector<analysis::MethodResult>& runs, const std::vector<ui::MapDrawing>& pictures,
-                 const std::string& path, const std::function<void(double share)>& progress,
+                 bool alone, const std::string& path, const std::function<void(double share)>& progress,
                  const std::stop_token& stop);
 
 }  // namespace headscope::app

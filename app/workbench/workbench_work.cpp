@@ -17,10 +17,10 @@ void TraceWorkbench::ExportMap(const ui::MapDrawing& drawing, const std::string&
   CancelMapExport();
   Submit<std::string>(
       kExportTag, kMaskPriority,
-      [trace = trace_, drawing, path,
+      [trace = trace_, drawing, path, alone = measures_alone(),
        tell = TellShare("Exporting " + std::filesystem::path(path).filename().string(), &export_number_,
                         std::move(progress))](const std::stop_token& stop) {
-        WriteMapFile(*trace, drawing, path, tell, stop);
+        WriteMapFile(*trace, drawing, alone, path, tell, stop);
         return path;
       },
       std::move(done), std::move(failed));
@@ -35,10 +35,10 @@ void TraceWorkbench::ExportReport(const std::vector<analysis::HeadStatistics>& s
   CancelMapExport();
   Submit<std::string>(
       kExportTag, kMaskPriority,
-      [trace = trace_, statistics, runs, pictures, path,
+      [trace = trace_, statistics, runs, pictures, path, alone = measures_alone(),
        tell = TellShare("Writing " + std::filesystem::path(path).filename().string(), &export_number_,
                         std::move(progress))](const std::stop_token& stop) {
-        WriteReport(*trace, statistics, runs, pictures, path, tell, stop);
+        WriteReport(*trace, statistics, runs, pictures, alone, path, tell, stop);
         return path;
       },
       std::move(done), std::move(failed));

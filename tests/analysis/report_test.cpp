@@ -28,6 +28,8 @@
 namespace headscope::analysis {
 namespace {
 
+using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::RandomHead;
 using testing::RandomIndex;
@@ -227,6 +229,94 @@ TEST(Render, OverlayGreysWhatIsLeftOutAndLostWhatIsKept) {
   const int64_t all_kept = 50 * 51 / 2 + 150 * 50;
   EXPECT_NEAR(static_cast<double>(kept), static_cast<double>(all_kept), 0.02 * static_cast<double>(all_kept));
   EXPECT_NEAR(static_cast<double>(left_out), 200 * 201 / 2.0 - static_cast<double>(all_kept), 300);
+}
+
+// A decode method's mask is about its steps: the rows before them keep their colours, and below the map each step has a
+// lane of what it keeps.
+TEST(Render, StepsGreyTheirOwnRowsAloneAndHaveLanes) {
+  constexpr int64_t kTokens = 60, kFirst = 50;
+  const HeadTensorsPtr head = RandomHead({.num_tokens = kTokens}, 5);
+  KeptSteps steps;
+  steps.first_row = kFirst;
+  for (int32_t row = kFirst; row < kTokens; ++row)
+    steps.steps.push_back({.position = row, .attended = {0, row + 1}, .kept = {{0, 10}, {row - 4, row + 1}}});
+  const auto keeps = [](int64_t row, int64_t column) { return row < kFirst || column < 10 || column >= row - 4; };
+  const auto is_grey = [](Rgb color) { return color.red == color.green && color.red == color.blue; };
+  RenderRequest request;
+  request.width = request.height = kTokens;  // a pixel a score
+  const HeadMap plain = MakeHeadMap(*head, {}, request);
+  EXPECT_FALSE(plain.lanes);
+  const std::vector<float> kept_mass(10, 0.25f);
+  int greys = 0;
+  for (const ViewKind kind : {ViewKind::kOverlay, ViewKind::kLost}) {
+    request.view = kind;
+    request.profiles = true;
+    const HeadMap map = MakeHeadMap(*head, {.steps = &steps, .kept_mass = &kept_mass}, request);
+    for (int64_t row = 0; row < kTokens; ++row) {
+      for (int64_t column = 0; column <= row; ++column) {
+        const auto at = static_cast<size_t>(row * kTokens + column);
+        if (is_grey(plain.texels[at])) continue;  // it looks the same either way
+        const bool has_color = keeps(row, column) == (kind == ViewKind::kOverlay);
+        ASSERT_EQ(map.texels[at] == plain.texels[at], has_color) << row << ", " << column;
+        ASSERT_EQ(is_grey(map.texels[at]), !has_color) << row << ", " << column;
+        greys += has_color ? 0 : 1;
+      }
+    }
+    ASSERT_TRUE(map.lanes);
+    ASSERT_EQ(map.lanes->lanes.size(), 10U);
+    EXPECT_THAT(map.lanes->labels, ElementsAre("kept by", "10 queries,", "50", "to 59"));
+    const MapLanes::Lane& third = map.lanes->lanes[2];  // of query 52
+    EXPECT_DOUBLE_EQ(third.attended.end, 53.0 / kTokens);
+    ASSERT_EQ(third.kept.size(), 2U);
+    EXPECT_DOUBLE_EQ(third.kept[0].end, 10.0 / kTokens);
+    EXPECT_DOUBLE_EQ(third.kept[1].begin, 48.0 / kTokens);
+    // The mass that a step keeps stands beside its own row.
+    ASSERT_EQ(map.curves->kept.size(), static_cast<size_t>(kTokens));
+    EXPECT_TRUE(std::isnan(map.curves->kept[kFirst - 1]));
+    EXPECT_EQ(map.curves->kept[kFirst], 0.25);
+  }
+  EXPECT_GT(greys, 1000);
+  // Keys of which the view has some: what lies outside has no lane.
+  request.column_begin = 20;
+  request.column_end = 60;
+  const HeadMap part = MakeHeadMap(*head, {.steps = &steps}, request);
+  ASSERT_EQ(part.lanes->lanes[0].kept.size(), 1U);
+  EXPECT_DOUBLE_EQ(part.lanes->lanes[0].kept[0].begin, 26.0 / 40);
+  request = {};
+  for (const ViewKind kind : {ViewKind::kMask, ViewKind::kDifference}) {
+    request.view = kind;
+    EXPECT_THROW(MakeHeadMap(*head, {.steps = &steps}, request), UsageError);
+  }
+}
+
+// A prefill method beside a decode method is compared where both choose.
+TEST(Render, StepsAreComparedWithAnIndexInTheirOwnRows) {
+  constexpr int64_t kTokens = 64, kFirst = 60;
+  const HeadTensorsPtr head = RandomHead({.num_tokens = kTokens}, 6);
+  kernels::SparseIndexBuilder::Shape shape;
+  shape.seq_q = shape.seq_k = kTokens;
+  shape.tile_rows = 64;
+  kernels::SparseIndexBuilder builder(shape);
+  builder.AddRange(0, 32);
+  builder.FinishList();
+  const kernels::SparseIndex index = builder.Build();
+  const kernels::SparseIndexView view = index.View();
+  KeptSteps steps;
+  steps.first_row = kFirst;
+  for (int32_t row = kFirst; row < kTokens; ++row)
+    steps.steps.push_back({.position = row, .attended = {0, row + 1}, .kept = {{16, 48}}});
+  RenderRequest request;
+  request.view = ViewKind::kOverlap;
+  request.width = request.height = kTokens;
+  const TexelEdges edges = {{0, kFirst, kFirst + 2, kTokens}, {0, 16, 32, 48, 60}};
+  const MapValues map = ComputeMapValues(*head, {.index = &view, .other_steps = &steps}, request, edges);
+  using Shares = std::array<double, kNumKeptBy>;
+  const std::vector<Shares> first_rows(map.kept_by.begin(), map.kept_by.begin() + 4),
+      second_step(map.kept_by.begin() + 8, map.kept_by.end());
+  EXPECT_THAT(first_rows, Each(Shares{})) << "no steps";
+  EXPECT_THAT(second_step, ElementsAre(Shares{1, 0, 0}, Shares{0, 0, 1}, Shares{0, 1, 0}, Shares{}));
+  const HeadMap drawn = MakeHeadMap(*head, {.other_index = &view, .steps = &steps}, request);
+  EXPECT_TRUE(drawn.lanes);
 }
 
 // The curves beside a map against sums of all probabilities.

@@ -12,31 +12,18 @@ namespace headscope::ui {
 using analysis::Format;
 
 std::string DescribeSteps(const CanvasModel& model, const analysis::KeptSteps& kept) {
-  const auto count = static_cast<int64_t>(kept.steps.size());
-  const int64_t recorded = model.trace().num_decode_rows;
-  const int first = kept.steps.front().position, last = kept.steps.back().position;
-  if (recorded == 0) {
-    return Format("no decode steps in this trace: on its last %lld queries, %d to %d", static_cast<long long>(count),
-                  first, last);
-  }
-  if (count < recorded) {
-    return Format("on the newest %lld of %lld decode steps, queries %d to %d", static_cast<long long>(count),
-                  static_cast<long long>(recorded), first, last);
-  }
-  return Format("on the trace's %lld decode steps, queries %d to %d", static_cast<long long>(count), first, last);
+  return analysis::DescribeSteps(kept, model.trace().num_decode_rows);
 }
 
 std::string DescribeChoice(const CanvasModel& model, const LiveMask& mask) {
-  if (!mask.chosen_per || mask.chosen_per == kernels::ChosenPer::kPlace) return {};
-  if (*mask.chosen_per != kernels::ChosenPer::kKvHead) return "chosen per " + std::string(NameOf(*mask.chosen_per));
+  if (!mask.chosen_per) return {};
   const TraceSummary& trace = model.trace();
-  int32_t first = model.head()->head, last = first;
+  std::vector<int32_t> group = {model.head()->head};
   for (size_t i = 0; i < trace.heads.size(); ++i) {
-    if (trace.heads[i].layer != model.head()->layer || trace.kv_head_of_head[i] != model.kv_head()) continue;
-    first = std::min(first, trace.heads[i].head);
-    last = std::max(last, trace.heads[i].head);
+    if (trace.heads[i].layer == model.head()->layer && trace.kv_head_of_head[i] == model.kv_head())
+      group.push_back(trace.heads[i].head);
   }
-  return Format("chosen per KV head, one selection for query heads %d to %d", first, last);
+  return analysis::DescribeChoice(*mask.chosen_per, group);
 }
 
 std::string DescribeCra(const LiveMask& mask) {

@@ -59,7 +59,9 @@ void MainWindow::BindReach() {
     };
     as_argument(&drawing.method, &drawing.parameters);
     as_argument(&drawing.other_method, &drawing.other_parameters);
-    CopyText(RenderCommand(TracePath(), drawing));
+    const bool of_steps = (!drawing.method.empty() && state_.trial.is_decode()) ||
+                          (!drawing.other_method.empty() && state_.references.front().is_decode());
+    CopyText(RenderCommand(TracePath(), drawing, of_steps && workbench_->measures_alone()));
   });
   bind(Command::kClasses, [this] { OpenClasses(); });
   bind(Command::kCopyHeadsCommand, [this] { CopyText(AnalyzeCommand(TracePath(), state_.classes)); });
@@ -107,8 +109,7 @@ MapDrawing MainWindow::DrawingOfMap() const {
   drawing.range = canvas_->range();
   drawing.lost = canvas_->lost();
   drawing.profiles = canvas_->profiles();
-  // Decode methods keep steps, which `headscope render` does not draw.
-  if (canvas_->overlay() && !state_.trial.is_decode() && state_.trial.method() != nullptr) {
+  if (canvas_->overlay() && state_.trial.method() != nullptr) {
     drawing.method = canvas_->method().toStdString();
     drawing.parameters = state_.trial.values().ToString(*state_.trial.method());
   }
@@ -117,7 +118,7 @@ MapDrawing MainWindow::DrawingOfMap() const {
   if (comparison == Comparison::kValues) {
     drawing.other_head = second->head();
     if (other_workbench_ != nullptr) drawing.other_trace = second->trace().path;
-  } else if (comparison == Comparison::kMasks && !drawing.method.empty() && !state_.references.front().is_decode()) {
+  } else if (comparison == Comparison::kMasks && !drawing.method.empty()) {
     drawing.other_method = second->method().toStdString();
     drawing.other_parameters = second->method_values().ToString(*state_.references.front().method());
   }

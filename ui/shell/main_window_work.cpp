@@ -331,17 +331,13 @@ void MainWindow::ExportCanvas() {
 
 void MainWindow::ExportDrawing(const QString& path) {
   MapDrawing drawing = DrawingOfMap();
-  // Decode methods keep steps, which the window's own picture alone shows (DrawingOfMap).
-  const QString without = canvas_->overlay() && state_.trial.is_decode() && !drawing.other_head
-                              ? tr(", without the steps of %1, which a .png shows").arg(canvas_->method())
-                              : QString();
   if (FindFileFormat(path.toStdString()) != FileFormat::kPng) drawing.dark = false;  // for paper
   workbench_->ExportMap(
       drawing, path.toStdString(),
       WhileAlive(this,
-                 [this, without](const std::string& written) {
+                 [this](const std::string& written) {
                    progress_->End(kExportWork);
-                   notice_->ShowMessage(tr("Map saved to %1").arg(QString::fromStdString(written)) + without);
+                   notice_->ShowMessage(tr("Map saved to %1").arg(QString::fromStdString(written)));
                  }),
       WhileAlive(this,
                  [this](const std::string& sentence) {

@@ -45,7 +45,7 @@ QString CompareCommand(const QString& trace_path, const QString& method, const a
   return Joined(arguments);
 }
 
-QString RenderCommand(const QString& trace_path, const MapDrawing& drawing) {
+QString RenderCommand(const QString& trace_path, const MapDrawing& drawing, bool alone) {
   QStringList arguments = {QStringLiteral("headscope"), QStringLiteral("render"), trace_path, QStringLiteral("--head"),
                            HeadText(drawing.head)};
   if (drawing.other_head) {
@@ -66,6 +66,7 @@ QString RenderCommand(const QString& trace_path, const MapDrawing& drawing) {
                   QStringLiteral("--method"),
                   MethodArgument(QString::fromStdString(drawing.method), QString::fromStdString(drawing.parameters))};
   }
+  if (alone) arguments += {QStringLiteral("--measure"), QStringLiteral("head")};
   if (drawing.row_end > 0) {
     arguments += {QStringLiteral("--rows"), QStringLiteral("%1:%2").arg(drawing.row_begin).arg(drawing.row_end),
                   QStringLiteral("--cols"), QStringLiteral("%1:%2").arg(drawing.column_begin).arg(drawing.column_end)};

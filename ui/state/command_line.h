@@ -17,8 +17,8 @@ QString ShellQuoted(const QString& argument);
 // `method`: Workbench::MethodArgument of the run.
 QString CompareCommand(const QString& trace_path, const QString& method, const analysis::MethodResult& run);
 
-// Draws the map again, into a PNG.
-QString RenderCommand(const QString& trace_path, const MapDrawing& drawing);
+// Draws the map again, into a PNG. `alone`: its decode methods choose for the head by itself.
+QString RenderCommand(const QString& trace_path, const MapDrawing& drawing, bool alone = false);
 
 // Draws the figure again, into an SVG on white paper.
 // `classes`: where the drawing's thresholds have their names. `runs_path`: where its runs are.

@@ -12,6 +12,7 @@
 #include "analysis/head_tensors.h"
 #include "analysis/types/comparison.h"
 #include "analysis/types/head_statistics.h"
+#include "analysis/types/kept_steps.h"
 #include "analysis/types/map_words.h"
 #include "analysis/types/tile.h"
 #include "analysis/types/token_spans.h"
@@ -42,11 +43,15 @@ struct RenderRequest {
 struct RenderSources {
   const kernels::SparseIndexView* index = nullptr;        // of every view but kScores and kOther
   const kernels::SparseIndexView* other_index = nullptr;  // of kOverlap
-  const HeadTensors* other = nullptr;                     // of kOther: it begins with the same queries and keys
+  // Of a decode method, in place of its index: below the map there is then a lane for each step. Of views with a mask
+  // but kMask and kDifference, since a step method says nothing of the other rows.
+  const KeptSteps* steps = nullptr;
+  const KeptSteps* other_steps = nullptr;
+  const HeadTensors* other = nullptr;  // of kOther: it begins with the same queries and keys
   // What the caption says of them, as far as it is known (MapOnShow), and what the axes mark.
   MapSource source = {};
   std::optional<MapMethod> method = {}, other_method = {};
-  const std::vector<float>* kept_mass = nullptr;  // of every row by `index`, for the curve beside the map
+  const std::vector<float>* kept_mass = nullptr;  // of every row by `index`, or of every step, for the curve beside
   std::optional<MaskOverlap> overlap = {};
   std::string other_trace = {};
   std::vector<TokenSpan> answers = {};

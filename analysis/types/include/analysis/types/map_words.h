@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "analysis/types/comparison.h"
+#include "analysis/types/kept_steps.h"
 #include "analysis/types/mask_overlap.h"
 #include "analysis/types/tile.h"
 
@@ -86,6 +87,12 @@ std::array<std::string, 2> DescribeColorBar(const MapOnShow& map);
 // scores)".
 std::array<std::string, kNumKeptBy> DescribeOverlap(const std::string& first, const std::string& second,
                                                     const std::optional<MaskOverlap>& overlap);
+// Which queries a decode method was tried on, and why these: the trace's own decode steps, of which `recorded` are
+// there, or its last rows.
+std::string DescribeSteps(const KeptSteps& kept, int64_t recorded);
+// Who shares a decode method's choice of keys: "chosen per KV head, one selection for query heads 4 to 7", those of the
+// group that are recorded. Empty where keys are chosen by place.
+std::string DescribeChoice(kernels::ChosenPer chosen_per, const std::vector<int32_t>& heads_of_group);
 // "CRA of 4,090 queries: min 0.612, 5th percentile 0.931, mean 0.983"; of few queries without a percentile.
 std::string DescribeCra(const MaskSummary& summary, int64_t num_rows, bool of_steps);
 // "58.1 % of the attention lies on tokens before the cut"; empty of 0.
