@@ -8,6 +8,7 @@
 #include <QJsonDocument>
 #include <QJsonObject>
 #include <QProcess>
+#include <QRegularExpression>
 #include <algorithm>
 #include <string>
 
@@ -53,6 +54,18 @@ class ReachTest : public ShellTest {
     QFile written(file);
     EXPECT_TRUE(written.open(QIODevice::ReadOnly));
     return QJsonDocument::fromJson(written.readAll()).object();
+  }
+  // Without when it was written: the window's file and the command line's may be a second apart.
+  static QByteArray Undated(const QByteArray& text) {
+    static const QRegularExpression moment(QStringLiteral("\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\dZ"));
+    return text.contains("written_at") ? QString::fromUtf8(text).replace(moment, QStringLiteral("then")).toUtf8()
+                                       : text;
+  }
+  static QJsonObject Undated(QJsonObject document) {
+    QJsonObject origin = document[QStringLiteral("origin")].toObject();
+    origin.remove(QStringLiteral("written_at"));
+    document[QStringLiteral("origin")] = origin;
+    return document;
   }
 
   ui::HeadCanvas* canvas_ = nullptr;
