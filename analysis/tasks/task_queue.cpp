@@ -32,7 +32,8 @@ using Place = std::pair<int32_t, uint64_t>;
 }  // namespace
 
 struct TaskQueue::Impl {
-  explicit Impl(Dispatcher dispatcher_function) : dispatcher(std::move(dispatcher_function)) {}
+  Impl(Dispatcher dispatcher_function, size_t wanted)
+      : dispatcher(std::move(dispatcher_function)), most_background(std::max<size_t>(wanted, 2) - 1) {}
 
   // `mutex` guards everything below it.
   mutable std::mutex mutex;
@@ -44,11 +45,17 @@ struct TaskQueue::Impl {
   // expired.
   std::vector<std::weak_ptr<Task>> posted;
   uint64_t next_number = 0;
+  size_t running_background = 0;
   bool stopping = false;
 
   const Dispatcher dispatcher;
+  const size_t most_background;  // of tasks that run
   std::vector<std::thread> workers;
 
+  static bool IsBackground(const Place& place) { return place.first > 0; }  // the negated priority
+  bool HasWorkLocked() const {
+    return !waiting.empty() && (!IsBackground(waiting.begin()->first) || running_background < most_background);
+  }
   bool IdleLocked() const { return waiting.empty() && running.empty(); }
 
   // Returns the tasks that left the line, for the caller to let go of without the lock: what they captured may be large
@@ -77,8 +84,10 @@ struct TaskQueue::Impl {
   void Work() {
     std::unique_lock lock(mutex);
     while (true) {
-      work_available.wait(lock, [&] { return stopping || !waiting.empty(); });
+      work_available.wait(lock, [&] { return stopping || HasWorkLocked(); });
       if (stopping) return;
+      const bool is_background = IsBackground(waiting.begin()->first);
+      if (is_background) ++running_background;
       TaskPtr task = waiting.begin()->second;
       waiting.erase(waiting.begin());
       const auto place = running.insert(running.end(), task);
@@ -103,6 +112,7 @@ struct TaskQueue::Impl {
         lock.lock();
       }
       running.erase(place);
+      if (is_background) --running_background;
       if (IdleLocked()) became_idle.notify_all();
       lock.unlock();
       task.reset();
@@ -112,7 +122,7 @@ struct TaskQueue::Impl {
 };
 
 TaskQueue::TaskQueue(int32_t num_workers, Dispatcher dispatcher)
-    : impl_(std::make_unique<Impl>(std::move(dispatcher))) {
+    : impl_(std::make_unique<Impl>(std::move(dispatcher), static_cast<size_t>(std::max(1, num_workers)))) {
   const auto wanted = static_cast<size_t>(std::max(1, num_workers));
   impl_->workers.reserve(wanted);
   try {

@@ -67,7 +67,7 @@ inline constexpr int32_t kGiveBackPriority = -1'000'000;
 inline constexpr int kMostLooks = 4000;                                     // of a few milliseconds
 inline constexpr int32_t kThumbnailPriority = -1000, kTunePriority = -500;  // after whatever the window shows
 inline constexpr int32_t kOverlapPriority = 500'000;                        // after the masks that it counts
-inline constexpr int32_t kLivePriority = -100;  // after the map's tiles, before what nobody waits for
+inline constexpr int32_t kLivePriority = 100;  // after the map's tiles, before what nobody waits for
 inline constexpr char kMaskPrefix[] = "mask/", kLivePrefix[] = "live/", kThumbnailPrefix[] = "thumbnail/",
                       kLostPrefix[] = "lost/", kRowTag[] = "row", kOverlapTag[] = "overlap", kExportTag[] = "export",
                       kFigureTag[] = "figure", kQuantiseTag[] = "quantise";

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -13,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <stop_token>
+#include <string>
 #include <thread>
 
 #include "support/idle_queue.h"
@@ -242,6 +244,39 @@ TEST(TaskQueue, AMeasuringTaskWaitsUntilItIsAlone) {
   ended.get_future().wait();
   EXPECT_TRUE(gave_up_early);
   EXPECT_TRUE(seen);
+}
+
+// A tuning, a figure and a quantisation may each take minutes; the map beside them does not wait for any of them.
+TEST(TaskQueue, WhatNobodyWaitsForLeavesAWorkerToTheOthers) {
+  Mailbox mailbox;
+  std::array<Gate, 3> gates;
+  std::atomic<int> ended = 0;
+  TaskQueue queue(3, mailbox.Dispatcher());
+  for (size_t i = 0; i < gates.size(); ++i) {
+    queue.Submit(
+        "long " + std::to_string(i), -500,
+        [&, i](const std::stop_token&) {
+          gates[i].Pass();
+          ++ended;
+        },
+        nullptr);
+  }
+  gates[0].WaitForArrival();
+  gates[1].WaitForArrival();
+  for (const int32_t priority : {0, 1000}) {
+    const auto drawn = std::make_shared<std::promise<void>>();
+    queue.Submit(
+        "tile", priority, [drawn](const std::stop_token&) { drawn->set_value(); }, nullptr);
+    EXPECT_EQ(drawn->get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready) << priority;
+  }
+  EXPECT_EQ(ended, 0);
+  // The third follows when one of the two is over.
+  gates[0].Open();
+  gates[2].WaitForArrival();
+  gates[1].Open();
+  gates[2].Open();
+  test::WaitIdle(&queue);
+  EXPECT_EQ(ended, 3);
 }
 
 TEST(TaskQueue, ManyThreadsSubmitAndCancelAtOnce) {

@@ -18,10 +18,11 @@ class TaskQueue {
   TaskQueue(int32_t num_workers, Dispatcher dispatcher);
   ~TaskQueue();  // cancels everything and joins
 
-  // Runs `work` on a worker; `work` looks at the token, returns early when it is asked to stop, and does not throw.
-  // Then `done` on the owner's thread, unless cancelled. Higher priority first; equal: oldest first. What `work`
-  // captured is freed on the worker, what `done` captured where `done` ran; that of a cancelled task on either. Never
-  // under the queue's lock.
+  // Tasks of a priority below 0 are nobody's to wait for: they leave one worker, if there are several, to the others,
+  // however long they take. Runs `work` on a worker; `work` looks at the token, returns early when it is asked to stop,
+  // and does not throw. Then `done` on the owner's thread, unless cancelled. Higher priority first; equal: oldest
+  // first. What `work` captured is freed on the worker, what `done` captured where `done` ran; that of a cancelled task
+  // on either. Never under the queue's lock.
   void Submit(const std::string& tag, int32_t priority, std::function<void(const std::stop_token&)> work,
               std::function<void()> done);
   // Cancels queued and running tasks whose tag starts with `prefix`.
