@@ -158,6 +158,8 @@ class Pump:
                     self._room.release()
                 if self._most_held and self._jobs.empty():
                     self._begun.clear()
+                    if not self._jobs.empty():  # whoever brought it may have set the event before it was cleared
+                        self._begun.set()
 
     def _raise(self):
         if self._error is not None:

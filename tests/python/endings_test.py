@@ -378,6 +378,26 @@ class BehindAGpu(unittest.TestCase):
         self.pump.drain()
         self.assertEqual(len(self.done), pieces // 2 + 2 * pieces)
 
+    def test_what_comes_as_the_thread_goes_to_rest_is_done(self):
+        """Whoever brings something sets the event, which the thread, having found nothing to do, clears a moment later."""
+        cleared = self.pump._begun.clear
+        came = threading.Event()
+
+        def clear():
+            if not came.is_set():
+                came.set()
+                self.pump._jobs.put((lambda: self.done.append(1), -1))
+                self.pump._begun.set()
+            cleared()
+
+        self.pump._begun.clear = clear
+        self.pump.drain()
+        for _ in range(100):
+            if self.done:
+                break
+            time.sleep(0.05)
+        self.assertEqual(self.done, [1])
+
     def test_the_end_waits_for_nobody(self):
         self.bring(3)
         self.pump.stop()

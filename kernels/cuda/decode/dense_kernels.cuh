@@ -3,8 +3,8 @@
 // of a group at once, so that a group of 8 costs what a group of 1 does.
 //
 // Each warp has a ring of its own in shared memory, filled by cp.async two tiles ahead and over the ends of passes, so
-// that loads never wait for arithmetic, nor warps for each other. Blocks take equal shares of all steps (see
-// DenseParams): no block is left with a longer tail than another, whatever the shape. Needs compute capability 8.0.
+// that loads never wait for arithmetic, nor warps for each other. Blocks take nearly equal shares of all steps (see
+// DenseParams), whatever the shape. Needs compute capability 8.0.
 #pragma once
 
 #include "async_copy.cuh"

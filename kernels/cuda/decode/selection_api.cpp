@@ -54,7 +54,9 @@ Status PlanTiles(const AttentionProblem& problem, const CudaSelection& selection
   if (Status status = decode::PlanDense(kept, device, &dense); !status.ok()) return status;
   const decode::DenseParams& tiles = plan->tiles = dense.params;
   plan->part_columns = tiles.heads_per_pass * problem.head_dim / 4;
-  const int64_t columns = int64_t{2} * tiles.blocks * plan->part_columns;
+  // As many blocks as there may be: memory for a long list does for a shorter one.
+  const int64_t most = std::min<int64_t>(int64_t{tiles.passes} * tiles.steps, device.num_multiprocessors);
+  const int64_t columns = 2 * most * plan->part_columns;
   plan->part_sums = ArrayBytes(columns * 16);
   plan->total = plan->part_sums + ArrayBytes(columns * 8);
   return {};

@@ -222,13 +222,19 @@ constexpr int kMergeThreads = 256, kMergeColumns = 8;
 template <typename T, int D, typename Params>
 __global__ void __launch_bounds__(kMergeThreads) SelectionTileMerge(const __grid_constant__ Params p) {
   const DenseParams& tiles = p.tiles;
-  const int number = static_cast<int>(blockIdx.x);
+  int number = static_cast<int>(blockIdx.x);
+  bool shared = true;
+  if (tiles.blocks_per_pass == 0) {  // of the passes that blocks share, one for each first border within it
+    const int border = DenseShare::BeginOf(tiles, number + 1), before = DenseShare::BeginOf(tiles, number);
+    number = Quotient(border, tiles.by_steps);
+    shared = border > number * tiles.steps && before <= number * tiles.steps;
+  }
   const DensePass<T> pass(tiles, number);
   const int begin = number * tiles.steps;
   const int first = DenseShare::BlockOf(tiles, begin);
   const int parts = DenseShare::BlockOf(tiles, begin + tiles.steps - 1) + 1 - first;
   cuda::WaitForKernelBefore();
-  if (parts == 1) return;  // its block has stored it
+  if (!shared || parts == 1) return;  // its block has stored it
   const int slice = static_cast<int>(blockIdx.y) * kMergeColumns;
   const int slice_end = min(slice + kMergeColumns, pass.heads * D / 4);
   const MergeLanes lanes(parts);
@@ -266,10 +272,11 @@ cudaError_t LaunchSelectionTilesOf(const Params& p, cudaStream_t stream) {
     kernel<<<blocks, static_cast<unsigned>(threads), shared_bytes, stream>>>(p);
     error = cudaGetLastError();
   }
-  const bool any_shared = tiles.longer != 0 || tiles.share % tiles.steps != 0;
+  const bool any_shared = tiles.steps > 1 && (tiles.longer != 0 || tiles.share % tiles.steps != 0);
   if (error != cudaSuccess || !any_shared) return error;
   const int slices = (tiles.heads_per_pass * D / 4 + kMergeColumns - 1) / kMergeColumns;
-  const dim3 grid(static_cast<unsigned>(tiles.passes), static_cast<unsigned>(slices));
+  const int most_shared = tiles.blocks_per_pass > 0 ? tiles.passes : tiles.blocks - 1;
+  const dim3 grid(static_cast<unsigned>(most_shared), static_cast<unsigned>(slices));
   return cuda::LaunchDependent(SelectionTileMerge<T, D, Params>, grid, kMergeThreads, 0, stream, p);
 }
 

@@ -65,7 +65,7 @@ class Consumer : TensorConsumer<T> {
     };
     auto cap_and_mask = [&](uint32_t step, uint32_t flags) {
       if constexpr (T::kRare) {
-        if (p_.score_scale != 0.0f) SoftCap(scores, p_.score_scale, p_.soft_cap);
+        if (p_.soft_cap > 0.0f) SoftCap(scores, p_.score_scale, p_.soft_cap);
       }
       if ((flags & kStepMasked) != 0) [[unlikely]] {
         MaskScores<T>(scores, s_.steps[step % T::kStepRing], flags, p_.index.rule, row_,

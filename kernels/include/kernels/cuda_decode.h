@@ -8,8 +8,8 @@
 // lists of a KV head are merged into the exact top k, whose rows of K and V are read and mixed with the mean value.
 // With one query head a KV head the last to finish merges or, where no multiprocessor has two spans, the last span's
 // block; with more, the blocks of a KV head wait for each other's normalisers. Dense is one launch as well: blocks take
-// equal shares of all sequences, and the parts of a KV head go to the block that has its end. Dense, and SparQ where
-// blocks wait for each other, are cooperative launches: they begin when all of their blocks, two or one a
+// nearly equal shares of all sequences, and those that share a KV head merge a slice of its output each. Dense, and
+// SparQ where blocks wait for each other, are cooperative launches: they begin when all of their blocks, two or one a
 // multiprocessor, have room beside what else runs on the GPU.
 //
 // Errors of all calls: kInvalidArgument and kUnsupported name the field, its value and what is allowed; kDeviceMissing
