@@ -22,6 +22,12 @@ POLICY = {"app/support/exit_codes.h", "app/support/failure.h", "app/support/fail
 EXIT_CODES = re.compile(r"(?<!ErrorKind::)\b(kWrongUsage|kBadInput|kDeviceOrMemoryMissing|kFailed)\b")
 CATCHES_STANDARD = re.compile(r"catch \((?:const )?std::(invalid_argument|out_of_range|logic_error|runtime_error|length_error|domain_error|range_error)\b")
 
+# What the standard library says of failures that only show while a program runs: our own are Errors. (The family of std::logic_error stays: a
+# defect of the caller.) Thrown all the same where nobody sees the exception: a helper process that ends by it, and a sentence that the same
+# function catches.
+THROWS_STANDARD = re.compile(r"\bthrow std::(?:runtime_error|range_error|overflow_error|underflow_error|system_error|exception)\b")
+MAY_THROW_STANDARD = {"data/contents/sandbox.cpp", "model/network/torch_runtime.cpp"}
+
 # Names that requests to stop have had; each line of code of one of these is another form.
 STOP_FORMS = {
     "a flag": re.compile(r"atomic(?:<bool>|_bool|_flag)[*&]?(?:>\(?\w*\)?)? *(?:const )?\w*(?:cancel|stop|interrupt|abort|quit|halt)", re.IGNORECASE),
@@ -31,7 +37,8 @@ STOP_FORMS = {
     "a volatile": re.compile(r"\bvolatile\b.*(?:cancel|stop|interrupt|sig_atomic)", re.IGNORECASE),
     "an own type": re.compile(r"\b(?:class|struct|using) \w*(?:CancelFlag|CancelToken|StopToken|StopFlag|CancellationToken)\b"),
     "an own test": re.compile(r"\b(?:bool|auto) (?:Is)?(?:Cancelled|Canceled|Interrupted|StopRequested)\("),
-    "a callback": re.compile(r"std::function<bool\([^)]*\)>[^;]*\b\w*(?:cancel|stop|interrupt|progress|go_on)", re.IGNORECASE),
+    "a question": re.compile(r"\b\w*(?:Should|Must|May|Can)(?:Stop|Cancel|Abort|Quit|Halt|Continue|Proceed|GoOn|KeepGoing)\w*\("),
+    "a callback": re.compile(r"std::function<bool\([^)]*\)>[^;]*\b\w*(?:cancel|stop|interrupt|abort|quit|progress|go_on|going|continue|proceed)", re.IGNORECASE),
     "an error of its own": re.compile(r"\bCancelledError\(\""),
     "a status of its own": re.compile(r"\bkCancelled, *\""),
     "a callback of a token": re.compile(r"\bstop_callback\b"),  # Ctrl-C's token may have none (app/support/interrupt.h)
@@ -42,9 +49,11 @@ SAYS_STOPPED = {"base/include/base/stop.h", "kernels/types/include/kernels/stop_
 
 # Only the command line names options: it makes one of a field (app/support/option_checks.h), and the window, which says the same sentences,
 # a control. The window's command lines are what people copy, and benchmarks/ are programs with options of their own.
-OPTION_NAMES = re.compile(r'"(?:[^"\\]|\\.)*?(?<![-\w])--[a-z][a-z-]*(?:[^"\\]|\\.)*"')
+# A single letter is an option of ours where we have one; those of other programs (`ulimit -n`) are none.
+OPTION_NAMES = re.compile(r'"(?:[^"\\]|\\.)*?(?<![-\w])(?:--[a-z][a-z-]*|-[oh]\b(?!-))(?:[^"\\]|\\.)*"')
 IS_COMMAND_LINE = ("app/main.cpp", "app/commands/", "app/bench/", "app/manual/", "app/support/option_checks.", "benchmarks/")
-WRITES_COMMAND_LINES = {"ui/state/command_line.cpp"}
+# Where there is no window, a whole command that needs none is the remedy.
+WRITES_COMMAND_LINES = {"ui/state/command_line.cpp", "app/window.cpp"}
 
 
 def sources(folder):
@@ -64,6 +73,8 @@ def policy_errors(name, text):
     for number, line in enumerate(code_of(text), 1):
         if CATCHES_STANDARD.search(line) and not name.startswith("kernels/"):  # which turns them into statuses
             errors.append(f"{name}:{number}: catches a standard exception by its type; let what is foreseen be thrown as an Error (base/errors.h)")
+        if THROWS_STANDARD.search(line) and not name.startswith("kernels/") and name not in MAY_THROW_STANDARD:
+            errors.append(f"{name}:{number}: throws a standard exception; throw the Error of that kind (base/errors.h), whose type says the exit code")
         if EXIT_CODES.search(line) and name.startswith("app/") and name not in POLICY:
             errors.append(f"{name}:{number}: chooses an exit code; throw the error of that kind, and app/support/failure.cpp gives it")
     return errors
@@ -136,19 +147,21 @@ class Checks(unittest.TestCase):
     """What the checks above find."""
 
     def test_other_ways_to_fail(self):
-        for line in ("} catch (const std::invalid_argument& error) {", "} catch (std::out_of_range&) {", "  return kBadInput;"):
+        for line in ("} catch (const std::invalid_argument& error) {", "} catch (std::out_of_range&) {", "  return kBadInput;", 'throw std::runtime_error("it is full");', "throw std::system_error(code);"):
             self.assertEqual(len(policy_errors("app/commands/a.cpp", line)), 1, line)
-        for line in ("} catch (const std::exception& error) {", "} catch (const std::bad_alloc&) {", "// catch (const std::out_of_range&)", "return kDone;"):
+        for line in ("} catch (const std::exception& error) {", "} catch (const std::bad_alloc&) {", "// catch (const std::out_of_range&)", "return kDone;", 'throw std::invalid_argument("no such head");',
+                     'throw std::out_of_range("head");', "throw std::bad_alloc();", "class Error : public std::runtime_error {"):
             self.assertEqual(policy_errors("app/commands/a.cpp", line), [], line)
         self.assertEqual(policy_errors("app/support/failure.cpp", "return kBadInput;"), [])
+        self.assertEqual(policy_errors("data/contents/sandbox.cpp", 'throw std::runtime_error("a limit cannot be read");'), [])
 
     def test_options_in_lower_rooms(self):
-        for line in ('throw UsageError("give a larger --size");', '"as headscope bench --save-index does"', 'f("--heads");'):
-            for name in ("analysis/a.cpp", "app/choices/a.cpp", "app/workbench/a.cpp", "app/support/output_file.cpp", "app/window.cpp"):
+        for line in ('throw UsageError("give a larger --size");', '"as headscope bench --save-index does"', 'f("--heads");', 'throw UsageError("give -o FILE");', 'f("-o");'):
+            for name in ("analysis/a.cpp", "app/choices/a.cpp", "app/workbench/a.cpp", "app/support/output_file.cpp", "app/tour.cpp"):
                 self.assertEqual(len(option_errors(name, line)), 1, (name, line))
             for name in ("app/commands/a.cpp", "app/bench/a.cpp", "app/support/option_checks.cpp", "app/main.cpp"):
                 self.assertEqual(option_errors(name, line), [], (name, line))
-        for line in ('f("a");  --length;', '// give "--size"', 'text = "<!-- a -->";', 'text = "a--b";', 'throw UsageError({.field = "size"});'):
+        for line in ('f("a");  --length;', '// give "--size"', 'text = "<!-- a -->";', 'text = "a--b";', 'text = "ulimit -n";', 'text = "built-on -odd 5 -o-";', 'throw UsageError({.field = "size"});'):
             self.assertEqual(option_errors("analysis/a.cpp", line), [], line)
 
     def test_remedies_in_problems(self):
@@ -171,7 +184,8 @@ class Checks(unittest.TestCase):
     def test_other_ways_to_stop(self):
         for line in ("const std::atomic<bool>* cancelled = nullptr;", "std::atomic<bool> stop_ = false;", "void Work(const std::atomic<bool>& flag);",
                      "std::shared_ptr<std::atomic<bool>> stop;", "volatile std::sig_atomic_t interrupted;", "struct CancelFlag {", "bool Interrupted() {",
-                     "inline bool IsCancelled(const RunOptions& options) {", "const auto cancelled = std::make_shared<bool>(false);", "std::function<bool(double share)> progress;", "std::stop_callback on_stop(token, f);", 'throw CancelledError("stopped");', 'return {StatusCode::kCancelled, "cancelled"};'):
+                     "inline bool IsCancelled(const RunOptions& options) {", "const auto cancelled = std::make_shared<bool>(false);", "std::function<bool(double share)> progress;",
+                     "std::function<bool(int)> keep_going;", "if (ShouldStop()) return;", "while (options.MayContinue(i)) {", "std::stop_callback on_stop(token, f);", 'throw CancelledError("stopped");', 'return {StatusCode::kCancelled, "cancelled"};'):
             self.assertGreaterEqual(len(stop_errors("a.h", line)), 1, line)
         for line in ("std::atomic<bool> failed_{false};", "const std::stop_token& stop", "std::function<void(double)> progress;", "// std::atomic<bool>* cancelled"):
             self.assertEqual(stop_errors("a.h", line), [], line)

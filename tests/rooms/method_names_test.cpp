@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nobody decides by a method's name: outside the method's own file no code compares a string with a registered name or
-// with the beginning of one, nor with what is there for people to read (family, paper, summary). What a method is
-// stands in its spec's traits. Names that people type are found by Find*Method().
+// with the beginning of one, its letters or the name of a parameter, nor with what is there for people to read (title,
+// family, paper, summary). What a method is stands in its spec's traits. Names that people type are found by
+// Find*Method().
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -31,6 +33,7 @@ struct Literal {
   std::string before;  // the last 60 characters
   char after = 0;
   char after_comma = 0;  // where a comma follows, what follows that
+  std::string behind;    // the next 60 characters
   int line = 1;
 };
 
@@ -40,13 +43,17 @@ class Scanner {
   explicit Scanner(const std::string& source) : source_(source) {
     while (at_ < source_.size()) Step();
     for (size_t i = 0; i < literals_.size(); ++i) {
-      const std::string behind = code_.substr(ends_[i], 2);
+      literals_[i].behind = code_.substr(ends_[i], 60);
+      const std::string behind = literals_[i].behind.substr(0, 2);
       literals_[i].after = behind.empty() ? '\0' : behind[0];
       literals_[i].after_comma = behind.size() == 2 && behind[0] == ',' ? behind[1] : '\0';
     }
   }
   const std::vector<Literal>& literals() const { return literals_; }
-  const std::string& code() const { return code_; }  // without comments and spaces; a literal is ""
+  // Without comments and spaces; a literal is "", a character ''.
+  const std::string& code() const { return code_; }
+  // Of the characters in the code, in its order.
+  const std::vector<char>& characters() const { return characters_; }
 
  private:
   bool Begins(const char* text) const { return source_.compare(at_, std::string(text).size(), text) == 0; }
@@ -73,6 +80,7 @@ class Scanner {
       const bool is_character = at_ + 2 < source_.size() && (source_[at_ + 2] == '\'' || source_[at_ + 1] == '\\');
       const size_t end = is_character ? source_.find('\'', at_ + (source_[at_ + 1] == '\\' ? 3 : 2)) + 1 : at_ + 1;
       code_ += is_character ? "''" : "'";
+      if (is_character) characters_.push_back(source_[at_ + 1]);
       return Skip(end);
     }
     if (source_[at_] == '"') return TakeLiteral();
@@ -100,6 +108,7 @@ class Scanner {
   std::string code_;
   std::vector<Literal> literals_;
   std::vector<size_t> ends_;
+  std::vector<char> characters_;
 };
 
 bool EndsWithAny(const std::string& text, const std::vector<std::string>& ends) {
@@ -112,9 +121,9 @@ bool IsDesignator(const std::string& code) {
   return dot != std::string::npos && dot > 0 && code[dot] == '.' && (code[dot - 1] == '{' || code[dot - 1] == ',');
 }
 
-// The names of methods and of parameters, as one types them.
+// The names of methods and of parameters, as one types them, and the methods' titles.
 struct Names {
-  std::set<std::string> methods, parameters;
+  std::set<std::string> methods, parameters, titles = {};
 
   static bool Begins(const std::set<std::string>& names, const std::string& text) {
     return !text.empty() &&
@@ -122,11 +131,33 @@ struct Names {
   }
 };
 
+// What compares a letter of a method's name or title, at whatever place: `name[0] == 's'`.
+std::vector<std::string> ComparedLetters(const Scanner& scanner) {
+  static const std::regex letter(
+      R"(((method|spec(\(\))?)\.(name|title)|\b(method_?)?[nN]ame|\bmethod)(\(\))?(\[\w+\]|\.at\(\w+\)|\.(front|back)\(\))[!=]='')");
+  std::vector<std::string> found;
+  const std::string& code = scanner.code();
+  for (std::sregex_iterator at(code.begin(), code.end(), letter); at != std::sregex_iterator(); ++at) {
+    const auto end = code.begin() + at->position() + at->length();
+    // A character is two quotes, and nothing else in the code has one of these but a digit separator.
+    size_t place = 0;
+    for (auto quote = code.begin(); quote + 1 < end - 1; ++quote) {
+      if (*quote != '\'' || quote[1] != '\'') continue;
+      ++place;
+      ++quote;
+    }
+    // A dot or a slash is of a file's name.
+    if (std::isalnum(static_cast<unsigned char>(scanner.characters().at(place))) != 0) found.push_back(at->str());
+  }
+  return found;
+}
+
 // "line N: text" of every literal that code decides by.
 std::vector<std::string> Decisions(const std::string& source, const Names& names) {
   const Scanner scanner(source);
   std::vector<std::string> found;
   const std::vector<std::string> comparing = {"==", "!=", "==QStringLiteral(", "!=QStringLiteral(", "strcmp("};
+  const std::vector<std::string> looked_up = {"contains(", ".count(", ".find(", ".at("};
   const std::vector<std::string> searching = {"starts_with(", "startsWith(", "compare(", ".find(", ".rfind(",
                                               "ends_with(",   "contains(",   ".count(",  ".at(",   "strncmp("};
   // One of two names, by something that the method's own traits would say.
@@ -144,10 +175,22 @@ std::vector<std::string> Decisions(const std::string& source, const Names& names
     const bool kept = literal.before.ends_with("=") && !EndsWithAny(literal.before, {"==", "!=", "<=", ">="}) &&
                       !IsDesignator(literal.before);
     const bool searched = EndsWithAny(literal.before, searching);
+    // A part of a name, whichever: substr(0, 4) == "spar".
+    static const std::regex part_of(R"((\.|->)(substr|left|mid|first)\([^()]*\)[!=]=$)");
+    static const std::regex of_that(R"(^[!=]=[\w.()]*(\.|->)(substr|left|mid|first)\()");
+    const bool of_part = std::regex_search(literal.before, part_of) || std::regex_search(literal.behind, of_that);
+    // Of whatever has a title: it is for people, whichever part of it is asked for.
+    static const std::regex of_its_title(
+        R"((\.|->)title(\(\))?([!=]=|\.(starts_with|ends_with|find|rfind|contains|compare)\()$)");
+    static const std::regex of_that_title(R"(^[!=]=[\w.()]*(\.|->)title\b)");
+    const bool of_title = !literal.text.empty() && (std::regex_search(literal.before, of_its_title) ||
+                                                    std::regex_search(literal.behind, of_that_title));
     const bool of_name = EndsWithAny(literal.before, {".name==", ".name!=", ".name.starts_with(", ".name.compare("});
     const bool subscript = literal.before.ends_with('[') && literal.after == ']';  // of a map from names
     if ((is_method && (compared || tabled || kept || subscript || chosen(literal))) ||
-        (searched && Names::Begins(names.methods, unique)) ||
+        ((searched || of_part) && Names::Begins(names.methods, unique)) || of_title ||
+        (compared && names.titles.contains(literal.text)) || (of_part && Names::Begins(names.titles, literal.text)) ||
+        ((compared || EndsWithAny(literal.before, looked_up)) && names.parameters.contains(literal.text)) ||
         (of_name && (names.parameters.contains(literal.text) || Names::Begins(names.parameters, literal.text)))) {
       found.push_back("line " + std::to_string(literal.line) + ": \"" + literal.text + "\"");
     }
@@ -159,6 +202,7 @@ std::vector<std::string> Decisions(const std::string& source, const Names& names
       if (scanner.code().find(std::string(text) + use) != std::string::npos) found.push_back(std::string(text) + use);
     }
   }
+  for (const std::string& use : ComparedLetters(scanner)) found.push_back(use);
   // By identity, which is a name as well.
   for (const char* use : {"==Find", "!=Find", "==&Find", "!=&Find", "==*Find"}) {
     for (size_t at = scanner.code().find(use); at != std::string::npos; at = scanner.code().find(use, at + 1)) {
@@ -174,6 +218,7 @@ Names RegisteredNames() {
   const auto add = [&](const auto& methods) {
     for (const auto* method : methods) {
       names.methods.insert(method->spec().name);
+      names.titles.insert(method->spec().title);
       for (const ParameterSpec& parameter : method->spec().parameters) names.parameters.insert(parameter.name);
     }
   };
@@ -188,13 +233,26 @@ std::string Read(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Whether a spec in this source has that name, perhaps as one of two.
+// Whether a spec in this source, of a method or of a parameter, has that name, perhaps as one of two.
 bool GivesTheName(const std::string& source, const std::string& name) {
   for (size_t at = source.find(".name = "); at != std::string::npos; at = source.find(".name = ", at + 1)) {
     if (source.substr(at, source.find(',', at) - at).find('"' + name + '"') != std::string::npos) return true;
   }
   return false;
 }
+
+// A name, and the only file that may say it or compare it.
+struct Mention {
+  const char* file;
+  const char* name;
+};
+// Words that are the names of parameters as well, and are compared for what else they mean.
+constexpr Mention kOtherWords[] = {
+    // What the window draws its map into, as a variable of the environment says it.
+    {"ui/canvas/gl_surface.cpp", "window"},
+    // One of q, k and v.
+    {"app/commands/command_quantise.cpp", "k"},
+};
 
 TEST(MethodNames, AreComparedInNoRoom) {
   const std::filesystem::path source = HEADSCOPE_SOURCE_DIR;
@@ -211,9 +269,13 @@ TEST(MethodNames, AreComparedInNoRoom) {
       if (entry.path().parent_path() == source / "kernels" / "methods" || entry.path().stem() == "file_kinds") {
         // A method's own file may say its name, and so may the list of those that are made of a file.
         std::erase_if(others.methods, [&](const std::string& name) { return GivesTheName(text, name); });
+        std::erase_if(others.parameters, [&](const std::string& name) { return GivesTheName(text, name); });
       }
-      for (const std::string& decision : Decisions(text, others))
-        found.push_back(std::filesystem::relative(entry.path(), source).string() + ", " + decision);
+      const std::string file = std::filesystem::relative(entry.path(), source).string();
+      for (const Mention& word : kOtherWords) {
+        if (file == word.file) others.parameters.erase(word.name);
+      }
+      for (const std::string& decision : Decisions(text, others)) found.push_back(file + ", " + decision);
     }
   }
   EXPECT_GT(files, 300);
@@ -221,10 +283,6 @@ TEST(MethodNames, AreComparedInNoRoom) {
 }
 
 // Where a name may stand for other reasons than to decide: nothing else may say one, however it would go about it.
-struct Mention {
-  const char* file;
-  const char* name;
-};
 constexpr Mention kMentions[] = {
     // A class of heads that is called as the method made for it, and its width in a table.
     {"analysis/types/include/analysis/types/head_class.h", "vertical-slash"},
@@ -297,7 +355,7 @@ TEST(MethodNames, MentionsAreFoundHoweverTheyAreUsed) {
 }
 
 TEST(MethodNames, ComparisonsAreFound) {
-  const Names names{{"dense", "a-shape"}, {"n_sink", "forced_columns"}};
+  const Names names{{"dense", "a-shape", "sparq"}, {"n_sink", "forced_columns"}, {"MInference A-shape", "SparQ"}};
   const auto decisions = [&](const std::string& code) { return Decisions(code, names).size(); };
   EXPECT_THAT(Decisions("\n if (spec.name == \"dense\") x();", names), ElementsAre("line 2: \"dense\""));
   EXPECT_EQ(decisions("if (\"dense\" != name) x();"), 1U);
@@ -312,14 +370,23 @@ TEST(MethodNames, ComparisonsAreFound) {
   EXPECT_EQ(decisions("if (parameter.name.starts_with(\"forced_\")) x();"), 1U);
   EXPECT_EQ(decisions("if (parameter.name == \"n_sink\") x();"), 1U);
   EXPECT_EQ(decisions("if (method.spec().family.starts_with(\"dynamic\")) x();"), 1U);
-  EXPECT_EQ(decisions("if (method.spec().title == \"SparQ\") x();"), 1U);
+  EXPECT_EQ(decisions("if (method.spec().title == kSparq) x();"), 1U);
   EXPECT_EQ(decisions("if (&m == FindDecodeMethod(\"sparq\")) x();"), 1U);
   EXPECT_EQ(decisions("if (run.note.find(\"CPU\") != npos) x();"), 1U);
   EXPECT_EQ(decisions("if (name.rfind(\"a-\", 0) == 0) x();"), 1U);
+  EXPECT_EQ(decisions("if (name.substr(0, 4) == \"spar\") x();"), 1U);
+  EXPECT_EQ(decisions("if (\"spar\" == name.substr(0, 4)) x();"), 1U);
+  EXPECT_EQ(decisions("if (c == 'x' && name[0] == 's') x();"), 1U);
+  EXPECT_EQ(decisions("if (method.spec().name.front() != 's' || result.method.at(1) == 'p') x();"), 2U);
+  EXPECT_EQ(decisions("if (method.title == \"SparQ\") x();"), 1U);
+  EXPECT_EQ(decisions("if (entry.title.starts_with(\"Mi\") || \"Sp\" == spec->title) x();"), 2U);
+  EXPECT_EQ(decisions("if (label == \"SparQ\") x();"), 1U);
+  EXPECT_EQ(decisions("if (parameter == \"n_sink\") x();"), 1U);
+  EXPECT_EQ(decisions("if (values.values().contains(\"n_sink\") || values.count(\"n_sink\") > 0) x();"), 2U);
 }
 
 TEST(MethodNames, OtherUsesAreNot) {
-  const Names names{{"dense", "a-shape"}, {"n_sink"}};
+  const Names names{{"dense", "a-shape"}, {"n_sink"}, {"SparQ"}};
   const auto decisions = [&](const std::string& code) { return Decisions(code, names).size(); };
   EXPECT_EQ(decisions("// if (name == \"dense\")\n /* name == \"dense\" */ x();"), 0U);
   EXPECT_EQ(decisions("const Method* method = FindPrefillMethod(\"dense\");"), 0U);
@@ -328,6 +395,8 @@ TEST(MethodNames, OtherUsesAreNot) {
   EXPECT_EQ(decisions("const char* text = \"say \\\"dense\\\"\"; int n = 1'000; if (x == \"y\") z();"), 0U);
   EXPECT_EQ(decisions("x = Kind::\"dense\"; y = a ? b : c; z = F(\"dense\");"), 0U);
   EXPECT_EQ(decisions("values.Integer(\"n_sink\");"), 0U);
+  EXPECT_EQ(decisions("if (name[0] == '.' || text[0] == 's' || n == 1'000 || c == 's') x();"), 0U);
+  EXPECT_EQ(decisions("if (line.substr(0, 2) == \"x\") x(); Show(method.title, \"SparQ\");"), 0U);
   EXPECT_EQ(decisions("Column column = {.field = \"method\", .widest = \"a-shape\"};"), 0U);
 }
 
