@@ -27,7 +27,6 @@
 #include "commands/common_options.h"
 #include "commands/model_attention.h"
 #include "commands/record_plan.h"
-#include "data/trace_files.h"
 #include "eval/tasks.h"
 #include "model/capture_points.h"
 #include "model/input_file.h"
@@ -359,19 +358,14 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
           ->type_name("FILE.jsonl");
   command->add_flag("--resume", arguments->resume, "Continue an unfinished run of --prompts in its folder")
       ->needs(prompts);
-  CLI::Option* task =
-      command->add_option("--task", request.task, "A prompt with a known answer: " + eval::TasksWithHelp())
-          ->type_name("NAME");
+  CLI::Option* task = AddTaskOption(command, &request.task, "A prompt with a known answer: " + eval::TasksWithHelp())
+                          ->type_name("NAME");
   AddTaskLengthOption(command, &request.task_length)->needs(task);
   AddSeedOption(command, &request.task_seed, "Seed of the task")->needs(task);
   AddOutputOptions(command, &request.output_path, &request.overwrite,
                    "Trace to write; with --prompts, the folder for their traces", "OUT.h5")
       ->required();
-  LimitIntegers(command->add_option("--files", request.num_files,
-                                    "Files that hold the trace, each some of the layers, written by a thread each: "
-                                    "OUT-00001-of-0000N.h5 and so on, any one of which opens the whole"),
-                1, data::kMaxTraceFiles)
-      ->capture_default_str();
+  AddFilesOption(command, &request.num_files, "written by a thread each");
   AddModelHeadsOptions(command, &arguments->layers, &arguments->heads);
   command->add_option("--kv-heads", arguments->kv_heads, "In place of --heads: KV heads, with all query heads of each")
       ->type_name("A,B");

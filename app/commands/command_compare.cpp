@@ -31,7 +31,6 @@
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
 #include "support/messages.h"
-#include "support/option_checks.h"
 #include "support/output_file.h"
 #include "support/progress_line.h"
 #include "support/run_origin.h"
@@ -303,10 +302,7 @@ void AddCompareCommand(CLI::App& app, Action& action) {
                                    ->capture_default_str()
                                    ->type_name("layer|head");
   AddRepeatOption(command, &arguments->options.repeats);
-  LimitIntegers(command->add_option("--decode-rows", arguments->options.decode_rows,
-                                    "Last query rows that decode methods run on"),
-                1)
-      ->capture_default_str();
+  AddDecodeRowsOption(command, &arguments->options.decode_rows)->capture_default_str();
   AddDeviceOption(command, &arguments->device);
   AddThreadsOption(command, &arguments->options.num_threads);
   command

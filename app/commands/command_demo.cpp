@@ -211,7 +211,7 @@ void AddDemoCommand(CLI::App& app, Action& action) {
   AddOutputOptions(command, &arguments->output_dir, &arguments->force, "Folder to write to; created if missing", "DIR")
       ->required();
   command->add_option("--model", arguments->model_dir, "Checkpoint folder (the shipped model)")->type_name("MODEL_DIR");
-  command->add_option("--task", arguments->task, "Prompt: " + Listed(eval::TaskNames()))->capture_default_str();
+  AddTaskOption(command, &arguments->task, "Prompt: " + Listed(eval::TaskNames()))->capture_default_str();
   AddTaskLengthOption(command, &arguments->length);
   AddSeedOption(command, &arguments->seed, "Seed of the task");
   AddRepeatOption(command, &arguments->repeats);

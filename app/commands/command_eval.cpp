@@ -111,10 +111,7 @@ void AddEvalCommand(CLI::App& app, Action& action) {
   eval::EvaluateRequest& request = arguments->request;
   command->add_option("model", request.model_dir, "Checkpoint folder, as capture takes it (the shipped model)")
       ->type_name("MODEL_DIR");
-  command->add_option("--task", request.tasks, "Tasks: " + eval::TasksWithHelp())
-      ->delimiter(',')
-      ->capture_default_str()
-      ->type_name("a,b");
+  AddTaskOption(command, &request.tasks, "Tasks: " + eval::TasksWithHelp())->capture_default_str();
   LimitIntegers(command->add_option("--length", request.lengths, "Tokens of prompt and answer"), 1)
       ->delimiter(',')
       ->capture_default_str()

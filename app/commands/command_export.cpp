@@ -12,7 +12,6 @@
 #include "commands/command.h"
 #include "commands/common_options.h"
 #include "data/trace_export.h"
-#include "data/trace_files.h"
 #include "data/trace_reader.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
@@ -99,11 +98,7 @@ void AddExportCommand(CLI::App& app, Action& action) {
       ->type_name("fp32|bf16|fp16");
   command->add_flag("--compress", arguments->compress,
                     "Compress a trace's vectors (shuffle and deflate): smaller, but slower to read");
-  LimitIntegers(command->add_option("--files", arguments->num_files,
-                                    "Files that hold the trace, each some of the layers: OUT-00001-of-0000N.h5 and so "
-                                    "on, any one of which opens the whole"),
-                1, data::kMaxTraceFiles)
-      ->capture_default_str();
+  AddFilesOption(command, &arguments->num_files);
   AddOutputOptions(command, &arguments->output, &arguments->force, "File to write: .h5, .csv or .json")->required();
   AddQuietOption(command, &arguments->quiet);
   command->callback([=, &action] { action = [=] { return RunExport(*arguments); }; });

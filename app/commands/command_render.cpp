@@ -34,7 +34,6 @@
 #include "support/interrupt.h"
 #include "support/listed.h"
 #include "support/messages.h"
-#include "support/option_checks.h"
 #include "support/output_file.h"
 #include "support/progress_line.h"
 #include "support/run_origin.h"
@@ -323,11 +322,9 @@ void AddRenderCommand(CLI::App& app, Action& action) {
       ->capture_default_str();
   AddMethodOption(command, "--method", &arguments->method, "Method whose mask is shown");
   AddMethodOption(command, "--other-method", &arguments->other_method, "With --view overlap: the second method");
-  LimitIntegers(
-      command->add_option("--decode-rows", arguments->decode_rows,
-                          "Last query rows that are a decode method's steps (as many as the window takes: those that "
-                          "the model generated, or else as many as compare takes)"),
-      1);
+  AddDecodeRowsOption(
+      command, &arguments->decode_rows,
+      "(as many as the window takes: those that the model generated, or else as many as compare takes)");
   command
       ->add_option("--measure", arguments->measure,
                    "Whose choice a decode method's is: layer (of the recorded heads that share the KV head, as a model "

@@ -505,10 +505,7 @@ void AddTuneCommand(CLI::App& app, Action& action) {
   AddDeviceOption(command, &arguments->device, "a GPU takes heads recorded in bf16 or fp16");
   AddThreadsOption(command, &arguments->num_threads);
   AddQuietOption(command, &arguments->quiet);
-  LimitIntegers(
-      command->add_option("--decode-rows", arguments->decode_rows,
-                          "Last query rows that decode methods run on (" + std::to_string(Tuning().decode_rows) + ")"),
-      1)
+  AddDecodeRowsOption(command, &arguments->decode_rows, "(" + std::to_string(Tuning().decode_rows) + ")")
       ->type_name("N");
   command->add_flag("--group", arguments->group,
                     "Search a head of a decode method in its group, as it runs in a model: the query heads of a KV "

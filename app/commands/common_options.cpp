@@ -6,6 +6,7 @@
 
 #include "base/device.h"
 #include "base/errors.h"
+#include "data/trace_files.h"
 #include "support/listed.h"
 #include "support/option_checks.h"
 
@@ -13,6 +14,18 @@ namespace headscope::app {
 namespace {
 
 constexpr const char* kMethodType = "NAME[:k=v,..]";
+
+template <typename Tasks>
+CLI::Option* TaskOption(CLI::App* command, Tasks* tasks, const std::string& use) {
+  return command->add_option("--task", *tasks, use);
+}
+
+template <typename Count>
+CLI::Option* DecodeRowsOption(CLI::App* command, Count* rows, const std::string& note) {
+  const std::string gap = note.empty() ? "" : " ";
+  return LimitIntegers(
+      command->add_option("--decode-rows", *rows, "Last query rows that decode methods run on" + gap + note), 1);
+}
 
 }  // namespace
 
@@ -50,6 +63,18 @@ CLI::Option* AddSizeOption(CLI::App* command, std::string* size, const std::stri
   return command->add_option("--size", *size, use)->type_name("WxH");
 }
 
+CLI::Option* AddTaskOption(CLI::App* command, std::string* task, const std::string& use) {
+  return TaskOption(command, task, use);
+}
+
+CLI::Option* AddTaskOption(CLI::App* command, std::optional<std::string>* task, const std::string& use) {
+  return TaskOption(command, task, use);
+}
+
+CLI::Option* AddTaskOption(CLI::App* command, std::vector<std::string>* tasks, const std::string& use) {
+  return TaskOption(command, tasks, use)->delimiter(',')->type_name("a,b");
+}
+
 CLI::Option* AddTaskLengthOption(CLI::App* command, int64_t* length) {
   return LimitIntegers(command->add_option("--length", *length, "Tokens of the task's prompt and answer"), 1)
       ->capture_default_str();
@@ -78,6 +103,23 @@ void AddMaxRowsOption(CLI::App* command, int64_t* max_rows, const std::string& u
   LimitIntegers(command->add_option("--max-rows", *max_rows,
                                     "Use about this many query rows per head" + use + ", evenly spaced (0: every row)"),
                 0)
+      ->capture_default_str();
+}
+
+CLI::Option* AddDecodeRowsOption(CLI::App* command, int32_t* rows, const std::string& note) {
+  return DecodeRowsOption(command, rows, note);
+}
+
+CLI::Option* AddDecodeRowsOption(CLI::App* command, std::optional<int32_t>* rows, const std::string& note) {
+  return DecodeRowsOption(command, rows, note);
+}
+
+CLI::Option* AddFilesOption(CLI::App* command, int32_t* num_files, const std::string& note) {
+  const std::string comma = note.empty() ? "" : ", ";
+  return LimitIntegers(command->add_option("--files", *num_files,
+                                           "Files that hold the trace, each some of the layers" + comma + note +
+                                               ": OUT-00001-of-0000N.h5 and so on, any one of which opens the whole"),
+                       1, data::kMaxTraceFiles)
       ->capture_default_str();
 }
 

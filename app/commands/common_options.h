@@ -30,6 +30,10 @@ CLI::Option* AddMethodOption(CLI::App* command, const std::string& name, std::st
 CLI::Option* AddMetricsOption(CLI::App* command, std::vector<std::string>* metrics, const std::string& use);
 // --size of a picture, WxH in pixels (choices/head_selection.h).
 CLI::Option* AddSizeOption(CLI::App* command, std::string* size, const std::string& use);
+// --task; `use` says what for, and which there are. A list of them, or one.
+CLI::Option* AddTaskOption(CLI::App* command, std::string* task, const std::string& use);
+CLI::Option* AddTaskOption(CLI::App* command, std::optional<std::string>* task, const std::string& use);
+CLI::Option* AddTaskOption(CLI::App* command, std::vector<std::string>* tasks, const std::string& use);
 // --length and --seed of a task's prompt.
 CLI::Option* AddTaskLengthOption(CLI::App* command, int64_t* length);
 CLI::Option* AddSeedOption(CLI::App* command, uint64_t* seed, const std::string& use);
@@ -42,6 +46,11 @@ void AddModelHeadsOptions(CLI::App* command, std::string* layers, std::string* h
                           const std::string& heads_note = "");
 // --max-rows: how many query rows of a head are looked at. `use` follows "of a head", where the option has but one.
 void AddMaxRowsOption(CLI::App* command, int64_t* max_rows, const std::string& use = "");
+// --decode-rows: how many of a trace's last rows a decode method runs on. `note` follows.
+CLI::Option* AddDecodeRowsOption(CLI::App* command, int32_t* rows, const std::string& note = "");
+CLI::Option* AddDecodeRowsOption(CLI::App* command, std::optional<int32_t>* rows, const std::string& note = "");
+// --files that a trace is written to. `note` follows what is in each.
+CLI::Option* AddFilesOption(CLI::App* command, int32_t* num_files, const std::string& note = "");
 // --repeat.
 CLI::Option* AddRepeatOption(CLI::App* command, int32_t* repeats);
 // -o,--output and --force, which lets it replace what is there. `what` is the help of the first.
