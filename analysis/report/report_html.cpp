@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // report.html: the matrix, the pictures and the comparison of one trace, readable without a network.
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "analysis/report.h"
@@ -29,12 +30,6 @@ svg text { font: 11px system-ui, sans-serif; fill: var(--ink); } svg text.mid { 
 details { margin: 1rem 0; } summary { cursor: pointer; }
 )";
 
-std::string Cells(const std::vector<std::string>& cells, const char* tag) {
-  std::string row;
-  for (const std::string& cell : cells) row += std::string("<") + tag + ">" + cell + "</" + tag + ">";
-  return row;
-}
-
 std::string Milliseconds(double value) {
   return FormatNumber(value < 0.1 ? "%.4f" : value < 10 ? "%.2f" : "%.1f", value);
 }
@@ -42,10 +37,6 @@ std::string Time(const Timing& timing) {
   if (timing.repeats == 0) return "–";                             // dense attention selects nothing
   if (timing.repeats == 1) return Milliseconds(timing.median_ms);  // one time has no spread
   return Milliseconds(timing.median_ms) + " ± " + Milliseconds(timing.mad_ms);
-}
-std::string FifthPercentile(const MethodResult& result) {
-  return result.num_rows < kLeastQuantileRows ? "min of " + std::to_string(result.num_rows)
-                                              : FormatNumber("%.4f", result.cra_p5);
 }
 std::string Speedup(double value) {
   return FormatNumber("%.2f", value) + "×";
@@ -130,53 +121,92 @@ std::vector<MethodSummary> Summarise(const std::vector<MethodResult>& results) {
   return all;
 }
 
+// A column of a table, whose row is an `Of`: it has both, and without its text it does not compile.
+template <typename Of>
+struct Column {
+  constexpr Column(const char* head, std::string (*of)(const Of&)) : title(head), text(of) {}
+  const char* title;
+  std::string (*text)(const Of&);
+};
+
+// The last column of a table; the style sheet lets it wrap.
+template <typename Of>
+constexpr Column<Of> ParametersColumn() {
+  return {"parameters", [](const Of& row) { return EscapeHtml(row.parameters); }};
+}
+
+template <typename Of, size_t kSize>
+std::string Titles(const std::array<Column<Of>, kSize>& columns) {
+  std::string row = "<tr>";
+  for (const Column<Of>& column : columns) row += std::string("<th>") + column.title + "</th>";
+  return row + "</tr>\n";
+}
+
+template <typename Of, size_t kSize>
+std::string Cells(const std::array<Column<Of>, kSize>& columns, const Of& of) {
+  std::string row;
+  for (const Column<Of>& column : columns) {
+    row += &column == &columns.back() ? "<td class=\"parameters\">" : "<td>";
+    row += column.text(of) + "</td>";
+  }
+  return row + "</tr>\n";
+}
+
+constexpr auto kSummaryColumns = std::to_array<Column<MethodSummary>>({
+    {"method", [](const MethodSummary& all) { return EscapeHtml(all.method); }},
+    {"device", [](const MethodSummary& all) { return EscapeHtml(all.device.name); }},
+    {"heads", [](const MethodSummary& all) { return std::to_string(all.heads); }},
+    {"kept", [](const MethodSummary& all) { return FormatNumber("%.2f %%", 100 * all.kept / all.heads); }},
+    {"CRA min", [](const MethodSummary& all) { return FormatNumber("%.4f", all.cra_min); }},
+    {"CRA mean", [](const MethodSummary& all) { return FormatNumber("%.4f", all.cra_mean / all.heads); }},
+    {"relative error", [](const MethodSummary& all) { return FormatNumber("%.2e", all.error / all.heads); }},
+    {"cosine", [](const MethodSummary& all) { return FormatNumber("%.5f", all.cosine / all.heads); }},
+    {"select ms",
+     [](const MethodSummary& all) { return all.is_baseline ? "–" : Milliseconds(all.select_ms / all.heads); }},
+    {"attend ms", [](const MethodSummary& all) { return Milliseconds(all.attend_ms / all.heads); }},
+    {"dense ms", [](const MethodSummary& all) { return Milliseconds(all.dense_ms / all.heads); }},
+    {"speed-up", [](const MethodSummary& all) { return Speedup(all.dense_ms / (all.select_ms + all.attend_ms)); }},
+    {"kernel error", [](const MethodSummary& all) { return FormatNumber("%.1e", all.kernel_error); }},
+    ParametersColumn<MethodSummary>(),
+});
+
 std::string SummaryTable(const std::vector<MethodResult>& results, kernels::Phase phase) {
-  std::string html = "<table><tr>" +
-                     Cells({"method", "device", "heads", "kept", "CRA min", "CRA mean", "relative error", "cosine",
-                            "select ms", "attend ms", "dense ms", "speed-up", "kernel error", "parameters"},
-                           "th") +
-                     "</tr>\n";
+  std::string html = "<table>" + Titles(kSummaryColumns);
   bool any = false;
   for (const MethodSummary& summary : Summarise(results)) {
     if (summary.phase != phase) continue;
     any = true;
-    const auto heads = static_cast<double>(summary.heads);
-    html += std::string("<tr") + (summary.is_baseline ? " class=\"base\"" : "") + ">" +
-            Cells({EscapeHtml(summary.method), EscapeHtml(summary.device.name), std::to_string(summary.heads),
-                   FormatNumber("%.2f %%", 100 * summary.kept / heads), FormatNumber("%.4f", summary.cra_min),
-                   FormatNumber("%.4f", summary.cra_mean / heads), FormatNumber("%.2e", summary.error / heads),
-                   FormatNumber("%.5f", summary.cosine / heads),
-                   summary.is_baseline ? "–" : Milliseconds(summary.select_ms / heads),
-                   Milliseconds(summary.attend_ms / heads), Milliseconds(summary.dense_ms / heads),
-                   Speedup(summary.dense_ms / (summary.select_ms + summary.attend_ms)),
-                   FormatNumber("%.1e", summary.kernel_error)},
-                  "td") +
-            "<td class=\"parameters\">" + EscapeHtml(summary.parameters) + "</td></tr>\n";
+    html += (summary.is_baseline ? "<tr class=\"base\">" : "<tr>") + Cells(kSummaryColumns, summary);
   }
   return any ? html + "</table>\n" : std::string();
 }
 
+constexpr auto kRunColumns = std::to_array<Column<MethodResult>>({
+    {"head", [](const MethodResult& run) { return HeadName(run.head); }},
+    {"method", [](const MethodResult& run) { return EscapeHtml(run.method); }},
+    {"phase", [](const MethodResult& run) { return std::string(NameOf(run.phase)); }},
+    {"measured", [](const MethodResult& run) { return EscapeHtml(run.measured); }},
+    {"rows", [](const MethodResult& run) { return GroupThousands(run.num_rows); }},
+    {"kept", [](const MethodResult& run) { return FormatNumber("%.2f %%", 100 * run.kept_fraction); }},
+    {"CRA min", [](const MethodResult& run) { return FormatNumber("%.4f", run.cra_min); }},
+    {"CRA p5", [](const MethodResult& run) { return FifthPercentileText(run.num_rows, run.cra_p5); }},
+    {"CRA mean", [](const MethodResult& run) { return FormatNumber("%.4f", run.cra_mean); }},
+    {"select ms", [](const MethodResult& run) { return Time(run.select); }},
+    {"attend ms", [](const MethodResult& run) { return Time(run.attend); }},
+    {"dense ms", [](const MethodResult& run) { return Time(run.dense_attend); }},
+    {"dense by", [](const MethodResult& run) { return EscapeHtml(run.baseline); }},
+    {"speed-up", [](const MethodResult& run) { return Speedup(run.speedup); }},
+    {"chosen per", [](const MethodResult& run) { return run.chosen_per ? std::string(NameOf(*run.chosen_per)) : "-"; }},
+    {"relative error", [](const MethodResult& run) { return FormatNumber("%.2e", run.relative_error); }},
+    {"largest error", [](const MethodResult& run) { return FormatNumber("%.2e", run.max_error); }},
+    {"cosine", [](const MethodResult& run) { return FormatNumber("%.5f", run.cosine); }},
+    {"kernel error", [](const MethodResult& run) { return FormatNumber("%.1e", run.kernel_error); }},
+    ParametersColumn<MethodResult>(),
+});
+
 std::string DetailTable(const std::vector<MethodResult>& results) {
-  std::string html =
-      "<details><summary>Every run</summary><table><tr>" +
-      Cells({"head",       "method",         "phase",         "measured",  "rows",         "kept",      "CRA min",
-             "CRA p5",     "CRA mean",       "select ms",     "attend ms", "dense ms",     "dense by",  "speed-up",
-             "chosen per", "relative error", "largest error", "cosine",    "kernel error", "parameters"},
-            "th") +
-      "</tr>\n";
-  for (const MethodResult& result : results) {
-    html += "<tr>" +
-            Cells({HeadName(result.head), EscapeHtml(result.method), std::string(NameOf(result.phase)),
-                   EscapeHtml(result.measured), GroupThousands(result.num_rows),
-                   FormatNumber("%.2f %%", 100 * result.kept_fraction), FormatNumber("%.4f", result.cra_min),
-                   FifthPercentile(result), FormatNumber("%.4f", result.cra_mean), Time(result.select),
-                   Time(result.attend), Time(result.dense_attend), EscapeHtml(result.baseline), Speedup(result.speedup),
-                   result.chosen_per ? std::string(NameOf(*result.chosen_per)) : "-",
-                   FormatNumber("%.2e", result.relative_error), FormatNumber("%.2e", result.max_error),
-                   FormatNumber("%.5f", result.cosine), FormatNumber("%.1e", result.kernel_error)},
-                  "td") +
-            "<td class=\"parameters\">" + EscapeHtml(result.parameters) + "</td></tr>\n";
-  }
+  std::string html = "<details><summary>Every run</summary><table>" + Titles(kRunColumns);
+  for (const MethodResult& result : results) html += "<tr>" + Cells(kRunColumns, result);
   return html + "</table></details>\n";
 }
 

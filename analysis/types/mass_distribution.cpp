@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/types/number_text.h"
+
 namespace headscope::analysis {
 namespace {
 
@@ -52,6 +54,10 @@ double ShareBelow(std::span<const float> kept_mass, double target) {
   const auto below = std::count_if(kept_mass.begin(), kept_mass.end(),
                                    [target](float mass) { return static_cast<double>(WithoutNaN(mass)) < target; });
   return static_cast<double>(below) / static_cast<double>(kept_mass.size());
+}
+
+std::string FifthPercentileText(int64_t num_rows, double fifth_percentile) {
+  return num_rows < kLeastQuantileRows ? "min of " + std::to_string(num_rows) : FormatNumber("%.4f", fifth_percentile);
 }
 
 }  // namespace headscope::analysis

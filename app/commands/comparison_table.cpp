@@ -19,31 +19,10 @@ namespace {
 using analysis::Format;
 using analysis::MethodResult;
 
-struct Column {
-  std::string_view title;
-  bool is_text;
-};
-constexpr std::string_view kOutside = "outside";  // of a cut trace only
-constexpr auto kColumns =
-    std::to_array<Column>({{"head", true},        {"method", true},       {"phase", true},
-                           {"rows", false},       {"kept", false},        {"CRA min", false},
-                           {"CRA p5", false},     {"CRA mean", false},    {kOutside, false},
-                           {"rel. error", false}, {"max error", false},   {"cosine", false},
-                           {"select ms", false},  {"attend ms", false},   {"dense ms", false},
-                           {"speed-up", false},   {"bytes allow", false}, {"dense by", true},
-                           {"measured", true},    {"chosen per", true},   {"select on, attend on", true},
-                           {"parameters", true}});
-using Row = std::array<std::string, kColumns.size()>;
-
 std::string Time(const analysis::Timing& timing) {
   if (timing.repeats == 0) return "-";
   // One repeat has no spread.
   return Format("%.3f", timing.median_ms) + (timing.repeats > 1 ? " +- " + Format("%.3f", timing.mad_ms) : "");
-}
-
-std::string FifthPercentile(const MethodResult& result) {
-  if (result.num_rows < analysis::kLeastQuantileRows) return "min of " + std::to_string(result.num_rows);
-  return Format("%.4f", result.cra_p5);
 }
 
 std::vector<std::string> Parts(const std::string& parameters) {
@@ -82,35 +61,68 @@ std::map<std::string, std::vector<std::string>> SharedParameters(const std::vect
   return shared;
 }
 
-Row RowOf(const MethodResult& result, const std::map<std::string, std::vector<std::string>>& shared) {
+// A run, and those of its parameters that it does not share with all of its method.
+struct Run {
+  const MethodResult& result;
+  std::string parameters;
+};
+
+Run RunOf(const MethodResult& result, const std::map<std::string, std::vector<std::string>>& shared) {
   std::vector<std::string> parameters = Parts(result.parameters);
   if (const auto common = shared.find(result.method); common != shared.end()) {
     std::erase_if(parameters, [&](const std::string& part) {
       return std::find(common->second.begin(), common->second.end(), part) != common->second.end();
     });
   }
-  return {HeadText(result.head),
-          result.method,
-          std::string(NameOf(result.phase)),
-          std::to_string(result.num_rows),
-          Format("%.1f %%", 100 * result.kept_fraction),
-          Format("%.4f", result.cra_min),
-          FifthPercentile(result),
-          Format("%.4f", result.cra_mean),
-          std::isnan(result.outside_mass) ? "-" : Format("%.4f", result.outside_mass),
-          Format("%.2e", result.relative_error),
-          Format("%.2e", result.max_error),
-          Format("%.4f", result.cosine),
-          Time(result.select),
-          Time(result.attend),
-          Time(result.dense_attend),
-          Format("%.2fx", result.speedup),
-          std::isnan(result.bytes_allow) ? "-" : Format("%.2fx", result.bytes_allow),
-          result.baseline,
-          result.measured,
-          result.chosen_per ? std::string(NameOf(*result.chosen_per)) : "-",
-          result.select_device.name + ", " + result.device.name,
-          Joined(parameters)};
+  return {result, Joined(parameters)};
+}
+
+// A column has all three: without one of them it does not compile.
+struct Column {
+  constexpr Column(std::string_view head, bool left, std::string (*of)(const Run&))
+      : title(head), is_text(left), text(of) {}
+  std::string_view title;
+  bool is_text;
+  std::string (*text)(const Run&);
+};
+constexpr std::string_view kOutside = "outside";  // of a cut trace only
+constexpr auto kColumns = std::to_array<Column>({
+    {"head", true, [](const Run& run) { return HeadText(run.result.head); }},
+    {"method", true, [](const Run& run) { return run.result.method; }},
+    {"phase", true, [](const Run& run) { return std::string(NameOf(run.result.phase)); }},
+    {"rows", false, [](const Run& run) { return std::to_string(run.result.num_rows); }},
+    {"kept", false, [](const Run& run) { return Format("%.1f %%", 100 * run.result.kept_fraction); }},
+    {"CRA min", false, [](const Run& run) { return Format("%.4f", run.result.cra_min); }},
+    {"CRA p5", false,
+     [](const Run& run) { return analysis::FifthPercentileText(run.result.num_rows, run.result.cra_p5); }},
+    {"CRA mean", false, [](const Run& run) { return Format("%.4f", run.result.cra_mean); }},
+    {kOutside, false,
+     [](const Run& run) {
+       return std::isnan(run.result.outside_mass) ? "-" : Format("%.4f", run.result.outside_mass);
+     }},
+    {"rel. error", false, [](const Run& run) { return Format("%.2e", run.result.relative_error); }},
+    {"max error", false, [](const Run& run) { return Format("%.2e", run.result.max_error); }},
+    {"cosine", false, [](const Run& run) { return Format("%.4f", run.result.cosine); }},
+    {"select ms", false, [](const Run& run) { return Time(run.result.select); }},
+    {"attend ms", false, [](const Run& run) { return Time(run.result.attend); }},
+    {"dense ms", false, [](const Run& run) { return Time(run.result.dense_attend); }},
+    {"speed-up", false, [](const Run& run) { return Format("%.2fx", run.result.speedup); }},
+    {"bytes allow", false,
+     [](const Run& run) { return std::isnan(run.result.bytes_allow) ? "-" : Format("%.2fx", run.result.bytes_allow); }},
+    {"dense by", true, [](const Run& run) { return run.result.baseline; }},
+    {"measured", true, [](const Run& run) { return run.result.measured; }},
+    {"chosen per", true,
+     [](const Run& run) { return run.result.chosen_per ? std::string(NameOf(*run.result.chosen_per)) : "-"; }},
+    {"select on, attend on", true,
+     [](const Run& run) { return run.result.select_device.name + ", " + run.result.device.name; }},
+    {"parameters", true, [](const Run& run) { return run.parameters; }},
+});
+using Row = std::array<std::string, kColumns.size()>;
+
+Row RowOf(const Run& run) {
+  Row row;
+  std::transform(kColumns.begin(), kColumns.end(), row.begin(), [&](const Column& column) { return column.text(run); });
+  return row;
 }
 
 // How many letters a text takes on a terminal; all of ours are ASCII.
@@ -188,7 +200,7 @@ std::string ComparisonTable(const std::vector<MethodResult>& results) {
   const std::map<std::string, std::vector<std::string>> shared = SharedParameters(results);
   std::vector<Row> rows(1);
   for (size_t i = 0; i < kColumns.size(); ++i) rows[0][i] = kColumns[i].title;
-  for (const MethodResult& result : results) rows.push_back(RowOf(result, shared));
+  for (const MethodResult& result : results) rows.push_back(RowOf(RunOf(result, shared)));
   std::array<size_t, kColumns.size()> widths{};
   for (const Row& row : rows) {
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 
 namespace headscope::analysis {
 
@@ -14,6 +15,9 @@ enum class MassStatistic { kMinimum, kFifthPercentile, kMean };
 
 // Of fewer rows the fifth percentile is the minimum, and is called that.
 inline constexpr int64_t kLeastQuantileRows = 20;
+
+// The fifth percentile of so many rows as tables say it: "0.9512", or "min of 8" beside the column of the minimum.
+std::string FifthPercentileText(int64_t num_rows, double fifth_percentile);
 
 struct MassDistribution {
   // Bin i counts the rows whose mass is in [i, i + 1) / kNumBins. Rounding may take a mass a hair outside 0..1: the
