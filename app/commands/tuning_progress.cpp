@@ -9,7 +9,6 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <stdexcept>
 #include <type_traits>
 
 #include "analysis/types/printable.h"
@@ -71,12 +70,17 @@ Json ResultJson(const kernels::MethodSpec& spec, const analysis::BudgetSearchRes
   return json;
 }
 
-// Throws what nlohmann's access does of a line that is not as ResultJson makes it.
+// Of a line that holds something else than this program writes; `what` is the part.
+BadInputError Damaged(const char* what) {
+  return BadInputError(Fault{.field = what, .problem = "it is not as a tuning writes it"});
+}
+
+// Throws BadInputError, or what nlohmann's access does, of a line that is not as ResultJson makes it.
 analysis::BudgetSearchResult ResultOf(const kernels::MethodSpec& spec, const Json& json) {
   analysis::BudgetSearchResult found;
   found.reached = json.at("reached").get<bool>();
   found.values = kernels::ParameterValues(spec);
-  if (!found.values.Parse(spec, json.at("values").get<std::string>()).empty()) throw std::out_of_range("values");
+  if (!found.values.Parse(spec, json.at("values").get<std::string>()).empty()) throw Damaged("values");
   VisitQuality(found, [&json](const char*, const char* place, double& number) {
     const Json::json_pointer at(place);
     if (!std::isnan(number) || json.contains(at)) number = json.at(at).get<double>();
@@ -100,10 +104,10 @@ Json HeadJson(const Tuning& tuning, const TunedHead& head) {
   return json;
 }
 
-// Of a layer, a head or a method.
+// Of a layer, a head or a method. Throws BadInputError.
 int32_t PlaceOf(const Json& json) {
   if (!json.is_number_unsigned() || json.get<uint64_t>() > uint64_t{std::numeric_limits<int32_t>::max()})
-    throw std::out_of_range("place");
+    throw Damaged("place");
   return json.get<int32_t>();
 }
 
@@ -114,14 +118,21 @@ void Take(const Json& json, const Json::json_pointer& at, std::string* text) {
   *text = analysis::Printable(json.at(at).get<std::string>());
 }
 void Take(const Json& json, const Json::json_pointer& at, Device* device) {
-  if (json.contains(at)) *device = ParseDevice(json.at(at).get<std::string>());
+  if (!json.contains(at)) return;
+  try {
+    *device = ParseDevice(json.at(at).get<std::string>());
+  } catch (const UsageError&) {  // nobody's option: a device that no tuning has had
+    throw Damaged("device_id");
+  }
 }
 
+// Throws as ResultOf.
 TunedHead HeadOf(const Tuning& tuning, const Json& json) {
   TunedHead head;
   head.id = {PlaceOf(json.at("id").at(0)), PlaceOf(json.at("id").at(1))};
   head.method = static_cast<size_t>(PlaceOf(json.at("method")));
-  const kernels::MethodSpec& spec = *tuning.methods.at(head.method).choice.spec;
+  if (head.method >= tuning.methods.size()) throw Damaged("method");
+  const kernels::MethodSpec& spec = *tuning.methods[head.method].choice.spec;
   VisitTunedHead(
       head, [&json](const char*, const char* place, auto& value) { Take(json, Json::json_pointer(place), &value); },
       [&]<typename Quality>(const char*, const char* place, Quality& quality) {
@@ -132,6 +143,23 @@ TunedHead HeadOf(const Tuning& tuning, const Json& json) {
   // A file of an older version has the device's name alone.
   if (!json.contains("device_id")) head.device = DeviceOfName(head.device.name);
   return head;
+}
+
+// Of a line after the first. Throws BadInputError, of the file, where it is damaged.
+std::vector<TunedHead> UnitOf(const Tuning& tuning, const std::string& line, const std::string& path) {
+  const BadInputError damaged(
+      Fault{.file = path, .problem = "a line of it is damaged", .remedy = "remove the file to start again"});
+  std::vector<TunedHead> unit;
+  try {
+    const std::optional<Json> heads = data::ParseShallowJson<Json>(line);
+    if (!heads || !heads->is_array()) throw damaged;
+    for (const Json& head : *heads) unit.push_back(HeadOf(tuning, head));
+  } catch (const BadInputError&) {
+    throw damaged;
+  } catch (const Json::exception&) {
+    throw damaged;
+  }
+  return unit;
 }
 
 std::string Line(const Json& json) {
@@ -158,15 +186,7 @@ TuningProgress::TuningProgress(const std::string& output, const Tuning& tuning)
     }
     while (std::getline(before, line)) {
       if (before.eof()) break;  // cut short
-      std::vector<TunedHead> unit;
-      try {
-        const std::optional<Json> heads = data::ParseShallowJson<Json>(line);
-        if (!heads || !heads->is_array()) throw std::out_of_range("heads");
-        for (const Json& head : *heads) unit.push_back(HeadOf(tuning, head));
-      } catch (const std::exception&) {
-        throw BadInputError(
-            Fault{.file = path_, .problem = "a line of it is damaged", .remedy = "remove the file to start again"});
-      }
+      std::vector<TunedHead> unit = UnitOf(tuning, line, path_);
       if (unit.empty()) continue;
       kept += line + "\n";
       const analysis::HeadId first = unit.front().id;

@@ -27,6 +27,8 @@ CATCHES_STANDARD = re.compile(r"catch \((?:const )?std::(invalid_argument|out_of
 # function catches.
 THROWS_STANDARD = re.compile(r"\bthrow std::(?:runtime_error|range_error|overflow_error|underflow_error|system_error|exception)\b")
 MAY_THROW_STANDARD = {"data/contents/sandbox.cpp", "model/network/torch_runtime.cpp"}
+# An exception whose type says no exit code.
+OWN_FAMILY = re.compile(r"\b(?:class|struct) \w+ (?:final )?: (?:public )?std::(?:\w+_error|exception|invalid_argument|out_of_range)\b")
 
 # Names that requests to stop have had; each line of code of one of these is another form.
 STOP_FORMS = {
@@ -75,6 +77,8 @@ def policy_errors(name, text):
             errors.append(f"{name}:{number}: catches a standard exception by its type; let what is foreseen be thrown as an Error (base/errors.h)")
         if THROWS_STANDARD.search(line) and not name.startswith("kernels/") and name not in MAY_THROW_STANDARD:
             errors.append(f"{name}:{number}: throws a standard exception; throw the Error of that kind (base/errors.h), whose type says the exit code")
+        if OWN_FAMILY.search(line) and not name.startswith("kernels/") and name != "base/include/base/errors.h":
+            errors.append(f"{name}:{number}: an exception of no kind; derive it from an Error (base/errors.h)")
         if EXIT_CODES.search(line) and name.startswith("app/") and name not in POLICY:
             errors.append(f"{name}:{number}: chooses an exit code; throw the error of that kind, and app/support/failure.cpp gives it")
     return errors
@@ -147,10 +151,11 @@ class Checks(unittest.TestCase):
     """What the checks above find."""
 
     def test_other_ways_to_fail(self):
-        for line in ("} catch (const std::invalid_argument& error) {", "} catch (std::out_of_range&) {", "  return kBadInput;", 'throw std::runtime_error("it is full");', "throw std::system_error(code);"):
+        for line in ("} catch (const std::invalid_argument& error) {", "} catch (std::out_of_range&) {", "  return kBadInput;", 'throw std::runtime_error("it is full");', "throw std::system_error(code);",
+                     "class TooLong : public std::length_error {", "struct Other : std::exception {"):
             self.assertEqual(len(policy_errors("app/commands/a.cpp", line)), 1, line)
         for line in ("} catch (const std::exception& error) {", "} catch (const std::bad_alloc&) {", "// catch (const std::out_of_range&)", "return kDone;", 'throw std::invalid_argument("no such head");',
-                     'throw std::out_of_range("head");', "throw std::bad_alloc();", "class Error : public std::runtime_error {"):
+                     'throw std::out_of_range("head");', "throw std::bad_alloc();", "class TooLong : public UsageError {"):
             self.assertEqual(policy_errors("app/commands/a.cpp", line), [], line)
         self.assertEqual(policy_errors("app/support/failure.cpp", "return kBadInput;"), [])
         self.assertEqual(policy_errors("data/contents/sandbox.cpp", 'throw std::runtime_error("a limit cannot be read");'), [])

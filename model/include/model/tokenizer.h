@@ -6,19 +6,23 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/errors.h"
 
 namespace headscope::model {
 
 struct ModelConfig;
 
 // A text that has at least so many tokens, which are too many.
-class TooManyTokens : public std::length_error {
+class TooManyTokens : public UsageError {
  public:
-  explicit TooManyTokens(int64_t count) : std::length_error("too many tokens"), at_least(count) {}
+  explicit TooManyTokens(int64_t count)
+      : UsageError(Fault{.problem = "the text has at least " + std::to_string(count) + " tokens, which are too many",
+                         .remedy = "use a shorter one"}),
+        at_least(count) {}
   const int64_t at_least;
 };
 
