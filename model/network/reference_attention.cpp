@@ -6,7 +6,6 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/InferenceMode.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <cmath>
 #include <cstring>
@@ -46,7 +45,6 @@ class TorchAttention final : public ReferenceAttention {
   void Run(bool with_lse) override;
   void ReadOutput(int64_t num_rows, float* output) const override;
   void ReadLse(float* lse) const override;
-  void Synchronize() const override;
 
  private:
   at::Tensor q_, k_, v_;
@@ -135,16 +133,6 @@ void TorchAttention::ReadOutput(int64_t num_rows, float* output) const {
 void TorchAttention::ReadLse(float* lse) const {
   if (!lse_.defined()) throw std::invalid_argument("there is no log-sum-exp before a Run that makes one");
   CopyToHost(lse_, lse);
-}
-
-void TorchAttention::Synchronize() const {
-  if (!device_.is_cuda()) return;
-  try {
-    const c10::impl::VirtualGuardImpl guard(device_.type());
-    guard.synchronizeDevice(device_.index());
-  } catch (...) {
-    RethrowTorchError("waiting for LibTorch's attention", kFewerTokens);
-  }
 }
 
 }  // namespace

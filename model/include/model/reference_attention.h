@@ -43,8 +43,6 @@ class ReferenceAttention {
   // num_qo_heads * seq_q, head_dim]. lse: all, natural log, of a run with_lse.
   virtual void ReadOutput(int64_t num_rows, float* output) const = 0;
   virtual void ReadLse(float* lse) const = 0;
-  // Waits until the device has done what was enqueued.
-  virtual void Synchronize() const = 0;
 };
 
 // device: cpu, cuda or cuda:N. num_threads: 0 for all cores; a setting of the process. Host tensors are copied to a GPU
