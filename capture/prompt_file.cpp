@@ -64,7 +64,7 @@ std::string TextOfPromptFile(std::string bytes, const std::string& file) {
   }
   if (const size_t zero = bytes.find('\0'); zero != std::string::npos) {
     throw BadInputError({.file = file,
-                         .problem = "holds a byte 0 at byte " + std::to_string(zero) + ", so it is no text",
+                         .problem = "holds a byte 0 at byte " + std::to_string(zero) + ", so it is not text",
                          .remedy = "name a text file, or give the prompt as token ids"});
   }
   if (bytes.starts_with(kUtf8Mark)) bytes.erase(0, kUtf8Mark.size());

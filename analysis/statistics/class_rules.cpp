@@ -59,7 +59,7 @@ ClassRules ReadClassRules(const std::string& path) {
   const nlohmann::json json = data::ReadUntrustedJson(path, remedy);
   if (!json.is_object() || json.value("schema", nlohmann::json()) != kSchema || !json.contains("thresholds") ||
       !json["thresholds"].is_object()) {
-    throw BadInputError({.file = path, .problem = std::string("this is no ") + kSchema + " file", .remedy = remedy});
+    throw BadInputError({.file = path, .problem = std::string("this is not a ") + kSchema + " file", .remedy = remedy});
   }
   ClassRules rules;
   for (const auto& item : json["thresholds"].items()) {

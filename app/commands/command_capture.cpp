@@ -249,7 +249,7 @@ std::vector<int32_t> ParseTokens(const std::string& text) {
     if (error != std::errc() || id < 0 || (behind < end && !parts(*behind))) {
       throw UsageError({.field = "tokens",
                         .value = text,
-                        .problem = "it is no list of token ids",
+                        .problem = "it is not a list of token ids",
                         .remedy = "write whole numbers such as 1,2,3; a text is given with --text"});
     }
     tokens.push_back(id);

@@ -94,7 +94,7 @@ void TraceWorkbench::RequestLiveRun(ui::MapView view, analysis::HeadId head, con
   CancelLiveRun(view);
   const analysis::KeptMask* const mask = masks_.Find(mask_id);
   if (!trace_ || mask == nullptr)
-    return post_([failed = std::move(failed)] { failed("The mask is not held any more: move a parameter."); });
+    return post_([failed = std::move(failed)] { failed("This mask is gone; move a slider to make it again."); });
   Submit<analysis::LiveRun>(
       kLivePrefix + ViewName(view), kLivePriority,
       [this, trace = trace_, view, head, method, values, index = mask->index,

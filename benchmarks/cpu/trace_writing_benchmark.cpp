@@ -116,7 +116,7 @@ void CopyInMemory(int64_t bytes) {
 void Run(const std::string& folder, double gigabytes, int32_t num_layers, int traces, bool of_one, int repeat) {
   if (!std::filesystem::is_directory(folder))
     throw UsageError(
-        {.field = "folder", .value = folder, .problem = "it is no folder", .remedy = "name one that is there"});
+        {.field = "folder", .value = folder, .problem = "it is not a folder", .remedy = "name one that is there"});
   const auto each = static_cast<int64_t>(gigabytes * 1e9 / traces);
   const auto path = [&](int number) { return folder + "/writing-" + std::to_string(number) + ".h5"; };
   const auto in_threads = [&](const std::function<void(int)>& work) { InThreads(traces, work); };

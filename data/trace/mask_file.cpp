@@ -183,7 +183,7 @@ std::optional<StreamingSizes> ReadStreamingSizes(const std::string& numbers_path
     throw BadInputError({.file = path.string(),
                          .field = field,
                          .value = value.dump(),
-                         .problem = "it is no number of tokens from 1 to 1048576",
+                         .problem = "it is not a number of tokens from 1 to 1048576",
                          .remedy = "correct it, or take the file away to have DuoAttention's usual sizes"});
   };
   return StreamingSizes{size("sink_size"), size("recent_size")};

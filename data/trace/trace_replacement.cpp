@@ -150,7 +150,7 @@ std::optional<ForeignFile> FindForeignFile(const std::string& path, int32_t num_
     try {
       place = StoredPlace(file);
     } catch (const BadInputError&) {
-      return ForeignFile{file, "is no trace that can be read"};
+      return ForeignFile{file, "is not a trace that can be read"};
     }
     if (file == path) continue;
     const TraceFileName name = *ParseTraceFilePath(file);

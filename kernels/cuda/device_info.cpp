@@ -22,7 +22,7 @@ Status QueryCudaDevice(int32_t device, CudaDeviceInfo* info) {
   }
   if (device < 0 || device >= count) {
     return {StatusCode::kDeviceMissing, "GPU " + std::to_string(device) + " does not exist: this machine has " +
-                                            std::to_string(count) + ", numbered from 0."};
+                                            std::to_string(count) + ", numbered from 0"};
   }
   cudaDeviceProp properties;
   if (Status status = CudaStatus(cudaGetDeviceProperties(&properties, device), "reading the GPU's properties");

@@ -227,7 +227,8 @@ Status CheckRatio(const MethodSpec& spec, const ParameterValues& values) {
   const auto has = [&selector](auto&& is) { return std::ranges::any_of(selector.parameters, is); };
   if (has([](const ParameterSpec& parameter) { return !parameter.instead_of.empty(); })) return {};
   if (!has([](const ParameterSpec& parameter) { return parameter.role == ParameterRole::kBudget; })) return {};
-  return {StatusCode::kInvalidArgument, "method " + spec.name + ": compression_ratio is no budget of " + selector.name +
+  return {StatusCode::kInvalidArgument, "method " + spec.name + ": compression_ratio is not a budget of " +
+                                            selector.name +
                                             ", which counts in units: set candidates and leave compression_ratio at 0"};
 }
 

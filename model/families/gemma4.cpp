@@ -67,7 +67,7 @@ void ReadHeads(const JsonFields& root, ModelConfig* config) {
   }
   if (root.Has("per_layer_config")) {
     if (!root.Find("per_layer_config")->IsObject())
-      root.RefuseField("per_layer_config", "is no object", "it maps numbers of layers to what differs there");
+      root.RefuseField("per_layer_config", "is not an object", "it maps numbers of layers to what differs there");
     return ReadLayerByLayer(root, config);
   }
   constexpr int64_t kAbsentDim = 512;

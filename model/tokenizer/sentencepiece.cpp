@@ -208,7 +208,7 @@ void AddPieces(const Model& model, size_t file_size, const std::string& file, To
             {.content = std::string(piece.text), .id = id, .normalized = true, .as_normalized = true});
         break;
       case PieceType::kByte:
-        if (byte < 0) Refuse(file, "piece " + Quoted(piece.text), "is no byte", kUseJson);
+        if (byte < 0) Refuse(file, "piece " + Quoted(piece.text), "is not a byte", kUseJson);
         spec->byte_ids[static_cast<size_t>(byte)] = id;
         break;
       case PieceType::kNormal:

@@ -86,7 +86,7 @@ def _messages(path):
         raise BadInputError(f"{path}: it is not JSON; give a list of messages, each with a role and its content") from None
     found = found.get("messages") if isinstance(found, dict) else found
     if not isinstance(found, list) or not found or not all(isinstance(one, dict) and isinstance(one.get("role"), str) and isinstance(one.get("content"), str) for one in found):
-        raise BadInputError(f"{path}: messages: it is no list of objects with a text as role and one as content; write such as [{{\"role\": \"user\", \"content\": \"Hello\"}}]")
+        raise BadInputError(f"{path}: messages: it is not a list of objects with a text as role and one as content; write such as [{{\"role\": \"user\", \"content\": \"Hello\"}}]")
     return found
 
 

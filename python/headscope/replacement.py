@@ -40,7 +40,7 @@ def find_foreign(path, count):
                 trace_files.require_format(file, opened.attrs)
                 place = trace_files.place_of(file, opened.attrs)
         except (OSError, RuntimeError, KeyError, ValueError, TypeError, BadInputError):
-            return file, "is no trace that can be read"
+            return file, "is not a trace that can be read"
         if file == path:
             continue
         _, number, of = trace_files.parse(file)

@@ -38,7 +38,7 @@ class Target:
             if stat.S_ISDIR(mode):
                 raise UsageError(f"output {path}: it is a folder; name a file")
             if not stat.S_ISREG(mode):
-                raise UsageError(f"output {path}: it is there and is no regular file; choose another name")
+                raise UsageError(f"output {path}: it exists and is not a regular file; choose another name")
             if not overwrite:
                 raise UsageError(f"output {path}: it exists; choose another name, or replace it with overwrite=True (--force)")
         if foreign := replacement.find_foreign(self.path, self.count):

@@ -187,7 +187,7 @@ class Refusals(TraceCase):
                     self.assertIn(part, refused)
         for tokens in ("abc", "1.5", "1,x", "-3", "99999999999", "1;2"):
             refused = run("capture", MODEL, f"--tokens={tokens}", "-o", out, code=2).stderr
-            self.assertRegex(refused, r"--tokens \S+: it is no list of token ids; write whole numbers such as 1,2,3")
+            self.assertRegex(refused, r"--tokens \S+: it is not a list of token ids; write whole numbers such as 1,2,3")
         for tokens in ("1 2 3", "1,2,3", "1, 2, 3"):
             self.assertIn(" 3 prompt tokens", run("capture", MODEL, "--dry-run", "-o", out, "--tokens", tokens).stdout)
         self.assertIn("or it is auto", run("capture", MODEL, "--text", "a", "--device", "foo", "-o", out, code=2).stderr)

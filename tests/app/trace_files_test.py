@@ -110,7 +110,7 @@ class Files(unittest.TestCase):
 
         notes = self.folder / "out-00005-of-00007.h5"
         notes.write_text("what somebody wrote down")
-        refused(notes.name, "is no trace that can be read")
+        refused(notes.name, "is not a trace that can be read")
         shutil.copy(self.folder / "one.h5", notes)
         refused(notes.name, "does not say that it is one of the files of a trace")
         shutil.copy(self.folder / "out-00001-of-00003.h5", notes)
@@ -122,7 +122,7 @@ class Files(unittest.TestCase):
         refused("out-00002-of-00002.h5", "is not of the same trace as out-00001-of-00002.h5")
         (self.folder / "out-00002-of-00002.h5").unlink()
         (self.folder / "out.h5").write_text("what somebody wrote down")
-        refused("out.h5", "is no trace that can be read")
+        refused("out.h5", "is not a trace that can be read")
         (self.folder / "out.h5").unlink()
         run("export", self.folder / "one.h5", "--files", 4, "-o", self.folder / "out.h5", "--force", "--quiet")
         self.assertEqual([name for name in self.names() if name.startswith("out")], [f"out-0000{number}-of-00004.h5" for number in (1, 2, 3, 4)])

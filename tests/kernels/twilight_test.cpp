@@ -141,7 +141,7 @@ TEST(Twilight, GoesOnFromSelectorsWithAHistory) {
   EXPECT_FALSE(FindDecodeMethod("twilight")->NeedsHistory(ParameterValues(FindDecodeMethod("twilight")->spec())));
   testing::Generation by_ratio("twilight", "selector=infllm,compression_ratio=0.5");
   EXPECT_THAT(by_ratio.Begin(data, testing::kPrompt, testing::kPrompt).message(),
-              ::testing::HasSubstr("compression_ratio is no budget of infllm"));
+              ::testing::HasSubstr("compression_ratio is not a budget of infllm"));
 }
 
 TEST(Twilight, KeepsTheShareOfAnySelectorsCandidates) {

@@ -242,7 +242,7 @@ class Files(cases.FolderCase):
         notes = self.room / "out-00003-of-00004.h5"
         notes.write_text("what somebody wrote down")
         kept = {name: (self.room / name).read_bytes() for name in self.names()}
-        with self.assertRefused(headscope.UsageError, "out-00003-of-00004.h5", "no trace that can be read", "move it away"):
+        with self.assertRefused(headscope.UsageError, "out-00003-of-00004.h5", "is not a trace that can be read", "move it away"):
             self.record("llama", 2, overwrite=True)
         shutil.copy(self.room / "out-00001-of-00002.h5", notes)
         with self.assertRefused(headscope.UsageError, "says that it is file 1 of 2"):

@@ -105,7 +105,7 @@ constexpr CommandSpec kTable[] = {
     {Command::kHeadDifferences, "head-differences", CommandMenu::kView, "Colour heads &by the difference", "",
      "Show in the matrix how a metric differs: the other trace minus this one", true},
     {Command::kClasses, "classes", CommandMenu::kView, "Classes and &alarms…", "Ctrl+Shift+A",
-     "Set the thresholds that give heads their class, and the largest logit above which a head alarms"},
+     "Set the thresholds that give heads their class, and the largest logit above which a head raises an alarm"},
     {Command::kPanel, "panel", CommandMenu::kView, "Method &panel", "Ctrl+P",
      "Show the panel of methods and parameters on the map", true, false, "Panel"},
     {Command::kThemeSystem, "theme-system", CommandMenu::kView, "&System colours", "",
