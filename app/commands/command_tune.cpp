@@ -60,7 +60,7 @@ struct TuneArguments {
 // Under a target for the work budgets are where the search starts.
 MethodChoice ParseSearchableMethod(const std::string& text, const TuneTarget& target) {
   MethodChoice choice = ParseMethod(text);
-  CheckStatus(analysis::CheckSearchable(*choice.spec), "--method " + text);
+  CheckStatus(analysis::CheckSearchable(*choice.spec));  // which names the method
   if (target.budget.kind == analysis::BudgetTarget::Kind::kWork) return choice;
   const size_t colon = text.find(':');
   const std::string given = colon == std::string::npos ? "" : "," + text.substr(colon + 1);
