@@ -531,6 +531,12 @@ class Configurations(TraceCase):
         self.assertGreaterEqual(done, 6)
         refused = run("tune", SHIPPED, "--method", "vertical-slash", "--target", "cra-p5=0.9", "-o", out, "--resume", code=2)
         self.assertIn("of other traces, methods or targets", refused.stderr)
+        lines = kept.read_text()
+        unit = json.loads(lines.splitlines()[-1])
+        for damaged in ([1], {}, [{}], [unit[0] | {"method": 7}], [unit[0] | {"id": [-1, 0]}], [unit[0] | {"device_id": "tpu"}], [unit[0] | {"found": {"values": "none=1"}}]):
+            kept.write_text(lines + json.dumps(damaged) + "\n")
+            self.assertIn("a line of it is damaged; remove the file to start again", run(*command[1:], "--quiet", code=3).stderr, damaged)
+        kept.write_text(lines)
         with open(kept, "a") as file:
             file.write('[{"id": [9,')  # as a kill in the middle of a line leaves it
         finished = subprocess.run([*command, "--quiet"], capture_output=True, text=True, timeout=240 * PATIENCE)

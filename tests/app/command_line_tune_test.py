@@ -457,7 +457,7 @@ class Tune(TraceCase):
                               ("between 0 and 1", {"--target": "cra=1"}), ("between 0 and 1", {"--target": "cra=nan"}),
                               ("between 0 and 1", {"--target": "cra=0.9x"}), ("between 0 and 1", {"--target": "cra="}),
                               ("has no budget to search", {"--method": "think"}),
-                              ("is not a share of dense attention's time", {"--target": "time=0"}), ("has no budget to search", {"--method": "dense"}),
+                              ("is not a share of dense attention's time", {"--target": "time=0"}), ("headscope: method dense has no budget to search", {"--method": "dense"}),
                               ("not registered", {"--method": "none"}), ("--heads", {"--heads": "77:0"}),
                               ("must be .json, .csv, .tsv or .npy; or give --format", {"-o": self.path / "x.h5"}), ("give one method that evicts", {"-o": self.path / "x.npy"}), ("is the same file", {"-o": self.same_file()}),
                               ("0 to 4096", {"--threads": "-1"})):
