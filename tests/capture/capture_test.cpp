@@ -327,10 +327,10 @@ TEST(Capture, APlanSaysWhatTheTraceWillBe) {
   for (const data::LayerFacts& facts : trace.layout().facts) {
     const int64_t size = SizeOf(trace.layout().encoding), tokens = trace.num_tokens(), rows = trace.num_rows();
     const auto qo = std::ssize(facts.qo_heads), kv = std::ssize(facts.kv_heads);
-    // q before RoPE, as projected and outputs; k twice, k and v of the cache, hidden states; norms of values and
-    // states.
+    // q before RoPE, as projected and outputs; k twice, k and v of the cache, hidden states; two norms of values, and
+    // one of states.
     stored += (3 * qo * rows + 4 * kv * tokens) * facts.head_dim * size + tokens * facts.hidden_size * size;
-    stored += 4 * tokens * (qo + 1);
+    stored += 4 * tokens * (2 * qo + 1);
     EXPECT_EQ(facts.head_dim, facts.v_head_dim);
   }
   request.record.clear();
