@@ -233,7 +233,8 @@ class InfLlmMethod final : public DecodeMethod {
   // Its budget counts units: those that fit beside what is attended to in any case.
   ParameterValues WithCandidates(ParameterValues values, int tokens) const override {
     const int beside = values.Integer("n_init") + values.Integer("n_local");
-    values.Set(spec_, "top_k", std::max(0, tokens - beside) / values.Integer("block_size"));
+    const int units = std::max(0, tokens - beside) / values.Integer("block_size");
+    values.Set(spec_, "top_k", units);
     return values;
   }
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const override {

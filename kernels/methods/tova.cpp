@@ -101,7 +101,7 @@ class TovaPolicy final : public DecodePolicy {
     std::vector<float> mean(static_cast<size_t>(problem.seq_k), 0.0f);
     for (int32_t kv_head = 0; kv_head < problem.num_kv_heads; ++kv_head) {
       std::vector<int32_t> seen;
-      for (const int32_t token : kept_[static_cast<size_t>(sequence * problem.num_kv_heads + kv_head)]) {
+      for (const int32_t token : kept_[static_cast<size_t>(int64_t{sequence} * problem.num_kv_heads + kv_head)]) {
         if (token >= step.first_token) seen.push_back(token - step.first_token);
       }
       internal::StepScores scores(problem, sequence, kv_head);
