@@ -5,6 +5,7 @@
 #include "analysis/csv_text.h"
 #include "analysis/figures.h"
 #include "analysis/types/printable.h"
+#include "data/origin_json.h"
 
 namespace headscope::analysis {
 namespace {
@@ -35,7 +36,7 @@ std::string FigureJson(const Figure& figure, const OriginTexts& origin) {
                {"title", figure.title},
                {"source", figure.source},
                {"caption", figure.caption}};
-  for (const auto& [name, text] : origin) json["origin"][name] = text;
+  if (!origin.empty()) json["origin"] = data::OriginJson(origin);
   json["panels"] = Json::array();
   for (const FigurePanel& panel : figure.panels) {
     Json entry = {{"title", panel.title}, {"kind", KindName(panel.kind)}, {"x", panel.x.title}, {"y", panel.y.title}};

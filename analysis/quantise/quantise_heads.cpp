@@ -17,6 +17,7 @@
 #include "base/errors.h"
 #include "base/stop.h"
 #include "compare/output_error.h"
+#include "data/origin_json.h"
 #include "kernels/cpu_scores.h"
 #include "statistics/row_block_pass.h"
 
@@ -247,9 +248,8 @@ std::vector<QuantisedHead> QuantiseHeads(const data::TraceReader& trace, const s
 std::string QuantisationJson(const std::vector<QuantisedHead>& results, const OriginTexts& origin) {
   std::string json = "{\n \"schema\": \"headscope-quantisation-1\",";
   if (!origin.empty()) {
-    nlohmann::ordered_json from;
-    for (const auto& [name, text] : origin) from[name] = text;
-    json += "\n \"origin\": " + from.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + ",";
+    json += "\n \"origin\": " +
+            data::OriginJson(origin).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + ",";
   }
   json += "\n \"results\": [";
   bool first = true;

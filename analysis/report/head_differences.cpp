@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/types/number_text.h"
+#include "data/origin_json.h"
 
 namespace headscope::analysis {
 namespace {
@@ -18,10 +19,6 @@ Json NumberOrNull(double value) {
 
 std::string NumberOrNothing(double value) {
   return std::isfinite(value) ? ShortestNumber(value) : std::string();
-}
-
-void AddOrigin(const OriginTexts& origin, Json* document) {
-  for (const auto& [name, text] : origin) (*document)["origin"][name] = text;
 }
 
 std::string LinesOf(const Json& document) {
@@ -48,7 +45,7 @@ std::string DifferencesJson(const ComparedPair& of, const std::vector<MetricDiff
                             const OriginTexts& origin) {
   Json document;
   document["schema"] = "headscope-diff-1";
-  AddOrigin(origin, &document);
+  if (!origin.empty()) document["origin"] = data::OriginJson(origin);
   document["first"] = of.first;
   document["second"] = of.second;
   Json& heads = document["heads"] = Json::array();
@@ -76,7 +73,7 @@ std::string OverlapsJson(const std::string& trace, const ComparedPair& methods,
                          const std::vector<HeadOverlap>& overlaps, const OriginTexts& origin) {
   Json document;
   document["schema"] = "headscope-overlap-1";
-  AddOrigin(origin, &document);
+  if (!origin.empty()) document["origin"] = data::OriginJson(origin);
   document["trace"] = trace;
   document["first"] = methods.first;
   document["second"] = methods.second;

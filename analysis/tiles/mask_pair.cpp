@@ -145,11 +145,12 @@ MaskPairTexels CountMaskPairTexels(const MaskLists& first, const MaskLists& seco
     const int64_t end = std::min(edges.rows[line + 1], of_both.end);
     for (int64_t row = std::max(edges.rows[line], of_both.begin); row < end; ++row) {
       const ColumnRange attended = of_first.Attended(row);
-      ForTexels(edges.columns, attended.begin, attended.end,
-                [&](size_t texel, int64_t pairs) { texels.pairs[line * columns + texel] += pairs; });
+      ForTexels(edges.columns, attended.begin, attended.end, [&](size_t texel, int64_t from, int64_t until) {
+        texels.pairs[line * columns + texel] += until - from;
+      });
       SweepKept(of_first.Kept(row), of_second.Kept(row), [&](KeptBy by, int64_t from, int64_t to) {
-        ForTexels(edges.columns, from, to, [&](size_t texel, int64_t pairs) {
-          texels.kept[line * columns + texel][static_cast<size_t>(by)] += pairs;
+        ForTexels(edges.columns, from, to, [&](size_t texel, int64_t begin, int64_t until) {
+          texels.kept[line * columns + texel][static_cast<size_t>(by)] += until - begin;
         });
       });
     }

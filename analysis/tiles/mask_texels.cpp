@@ -3,6 +3,7 @@
 
 #include "tiles/map_texels.h"
 #include "tiles/pair_counts.h"
+#include "tiles/texel_counts.h"
 
 namespace headscope::analysis {
 namespace {
@@ -24,15 +25,7 @@ class TexelRow {
   // Adds pairs(c0, c1) to each texel that columns [begin, end) touch.
   template <typename Pairs>
   void AddRun(int64_t begin, int64_t end, Pairs&& pairs) {
-    begin = std::max(begin, edges_.front());
-    end = std::min(end, edges_.back());
-    if (begin >= end) return;
-    auto texel = static_cast<size_t>(std::upper_bound(edges_.begin(), edges_.end(), begin) - edges_.begin()) - 1;
-    for (; texel + 1 < edges_.size() && edges_[texel] < end; ++texel) {
-      const int64_t c0 = std::max(begin, edges_[texel]);
-      const int64_t c1 = std::min(end, edges_[texel + 1]);
-      if (c0 < c1) kept_[texel] += pairs(c0, c1);
-    }
+    ForTexels(edges_, begin, end, [&](size_t texel, int64_t c0, int64_t c1) { kept_[texel] += pairs(c0, c1); });
   }
 
   // Adds `rows` pairs for each single column (sorted).

@@ -39,11 +39,13 @@ MaskTexels CountMaskTexels(const KeptSteps& steps, const TexelEdges& edges) {
     const int64_t end = std::min(edges.rows[line + 1], steps.end_row());
     for (int64_t row = std::max(edges.rows[line], steps.first_row); row < end; ++row) {
       const KeptStep& step = steps.steps[static_cast<size_t>(row - steps.first_row)];
-      ForTexels(edges.columns, step.attended.begin, step.attended.end,
-                [&](size_t texel, int64_t pairs) { texels.pairs[line * columns + texel] += pairs; });
+      ForTexels(edges.columns, step.attended.begin, step.attended.end, [&](size_t texel, int64_t from, int64_t until) {
+        texels.pairs[line * columns + texel] += until - from;
+      });
       for (const kernels::ColumnRange& range : step.kept)
-        ForTexels(edges.columns, range.begin, range.end,
-                  [&](size_t texel, int64_t pairs) { texels.kept[line * columns + texel] += pairs; });
+        ForTexels(edges.columns, range.begin, range.end, [&](size_t texel, int64_t from, int64_t until) {
+          texels.kept[line * columns + texel] += until - from;
+        });
     }
   }
   return texels;

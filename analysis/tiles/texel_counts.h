@@ -24,15 +24,17 @@ inline void AddColumns(int64_t begin, int64_t end, int64_t first, int32_t level,
   }
 }
 
-// Calls to(texel, columns) for each texel between these edges that [begin, end) touches.
+// Calls to(texel, from, until) for each texel between these edges that [begin, end) touches, with its columns of those.
 template <typename To>
 void ForTexels(const std::vector<int64_t>& edges, int64_t begin, int64_t end, const To& to) {
   begin = std::max(begin, edges.front());
   end = std::min(end, edges.back());
   if (begin >= end) return;
   auto texel = static_cast<size_t>(std::upper_bound(edges.begin(), edges.end(), begin) - edges.begin()) - 1;
-  for (; texel + 1 < edges.size() && edges[texel] < end; ++texel)
-    to(texel, std::min(end, edges[texel + 1]) - std::max(begin, edges[texel]));
+  for (; texel + 1 < edges.size() && edges[texel] < end; ++texel) {
+    const int64_t from = std::max(begin, edges[texel]), until = std::min(end, edges[texel + 1]);
+    if (from < until) to(texel, from, until);
+  }
 }
 
 }  // namespace headscope::analysis

@@ -22,6 +22,7 @@
 #include "choices/tuning_fields.h"
 #include "data/mask_file.h"
 #include "data/model_json.h"
+#include "data/origin_json.h"
 #include "kernels/file_methods.h"
 #include "support/listed.h"
 #include "support/output_file.h"
@@ -179,15 +180,9 @@ CsvColumns Origin(std::span<const Tuning> by_range) {
   return OriginColumns(OriginOf(traces, {by_range.front().model.name}));
 }
 
-Json OriginJson(std::span<const Tuning> by_range) {
-  Json json;
-  for (const auto& [name, text] : Origin(by_range)) json[name] = text;
-  return json;
-}
-
 std::string JsonFile(const Tuning& tuning) {
   Json json = {{"schema", "headscope-tuning-2"},
-               {"origin", OriginJson({&tuning, 1})},
+               {"origin", data::OriginJson(Origin({&tuning, 1}))},
                {"complete", tuning.complete()},
                {"num_heads_chosen", tuning.num_heads_chosen},
                {"model", data::ModelJson(tuning.model)},
@@ -217,7 +212,7 @@ std::string JsonFile(std::span<const Tuning> by_range) {
     ranges.push_back(std::move(range));
   }
   return Dumped({{"schema", "headscope-tuning-3"},
-                 {"origin", OriginJson(by_range)},
+                 {"origin", data::OriginJson(Origin(by_range))},
                  {"complete", std::ranges::all_of(by_range, &Tuning::complete)},
                  {"num_heads_chosen", first.num_heads_chosen},
                  {"model", data::ModelJson(first.model)},

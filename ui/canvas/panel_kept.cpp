@@ -64,8 +64,7 @@ void LivePanel::DrawLive(CanvasModel& model) {
   HelpTooltip(
       "Attends on the CPU with what the mask keeps, once, and compares the output with dense attention's. A change "
       "cancels the run before. Times are of one run beside the window's other work, dense attention's the median of "
-      "its "
-      "last few, of half a minute at most: Run measures them properly.");
+      "its last few, of half a minute at most: Run measures them properly.");
   MarkStop({"live", {}, [follow, follows] { follow(!follows); }, {}});
   if (!follows) return;
   if (!trial.live_error().empty()) ProblemText(trial.live_error());
