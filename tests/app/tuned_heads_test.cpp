@@ -12,6 +12,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -33,6 +34,14 @@ std::string Contents(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
   return text.str();
+}
+
+// Without when it was written: the window's file and the command's may be a second apart.
+std::string TuningOf(const std::string& path) {
+  static const std::regex kMoment(R"(("written_at": ")\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")");
+  const std::string written = Contents(path);
+  EXPECT_TRUE(std::regex_search(written, kMoment)) << written;
+  return std::regex_replace(written, kMoment, "$1then\"");
 }
 
 // Layers 0 and 2 of 3, 4 query heads over 2 KV heads, random numbers whose log-sum-exp is their own.
@@ -115,7 +124,7 @@ class TunedHeadsTest : public ::testing::Test {
   std::string WindowsFile(const ui::TuneSettings& settings) {
     const std::string path = folder_.File("window.json");
     ExportTuning(trace_.reader, settings, Tune(settings), trace_.summary.heads.size(), path, "json");
-    return Contents(path);
+    return TuningOf(path);
   }
   // What the program says beside its file is in `said_`.
   std::string CommandsFile(const std::string& arguments) {
@@ -124,7 +133,7 @@ class TunedHeadsTest : public ::testing::Test {
                                 " --quiet --force -o " + path + " 2> " + said;
     EXPECT_EQ(std::system(command.c_str()), 0) << command << '\n' << Contents(said);
     said_ = Contents(said);
-    return Contents(path);
+    return TuningOf(path);
   }
 
   const ScratchFolder folder_;
