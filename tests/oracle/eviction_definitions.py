@@ -98,7 +98,8 @@ UNIFORM, ADA, KVPRESS = range(3)
 
 
 def critical_kv(score, norm, count, forced):
-    """Half of the budget, of what is forced as well, by the score, and the rest by what it adds behind the output projection."""
+    """Half of the budget, of what is forced as well, by the score, and the rest by what it adds behind the output projection. All counts are
+    of units: what is forced may be a part of a chunk."""
     if norm is None:
         return top_k(score, count)
     first = top_k(score, min(max(math.floor(0.5 * (count + forced) - forced), 0), count))
@@ -139,7 +140,7 @@ def evict_prompt(p, b, scores, compression_ratio, budget, allocation, ada_floor,
         own = max(0, math.floor(ada_floor * budget) - forced.sum()) // chunk
         per_unit = np.array([scores[:, unit].mean(axis=1) for unit in units]).T
         norms = [norm if norm is None else np.array([norm[unit].mean() for unit in units]) for norm in norms_of(p, b, critical, p.prompt)]
-        chosen = shared_out(per_unit, (budget - forced.sum()) // chunk, ada_floor, allocation, own, norms, forced.sum())
+        chosen = shared_out(per_unit, (budget - forced.sum()) // chunk, ada_floor, allocation, own, norms, forced.sum() / chunk)
         for head, mask in enumerate(chosen):
             for unit, stays in zip(units, mask):
                 kept[head, unit] = stays
