@@ -102,10 +102,14 @@ BFloat16Keys::BFloat16Keys(const uint16_t* rows, int32_t num_rows, int32_t width
   for (int32_t begin = 0; begin < num_rows; begin += kPanelLanes) {
     uint16_t* const panel = pairs_.data() + int64_t{begin} * width;
     const int32_t lanes = std::min(kPanelLanes, num_rows - begin);
-    for (int32_t d = 0; d < width; d += 2) {
+    // A cache line of every row at a time: rows lie far apart, whole columns of them would not stay in the cache.
+    constexpr int32_t kLine = 32;
+    for (int32_t line = 0; line < width; line += kLine) {
       for (int32_t lane = 0; lane < lanes; ++lane) {
-        std::memcpy(panel + d / 2 * kPanelWords + int64_t{2} * lane, rows + int64_t{begin + lane} * width + d,
-                    2 * sizeof(uint16_t));
+        for (int32_t d = line; d < std::min(line + kLine, width); d += 2) {
+          std::memcpy(panel + d / 2 * kPanelWords + int64_t{2} * lane, rows + int64_t{begin + lane} * width + d,
+                      2 * sizeof(uint16_t));
+        }
       }
     }
   }

@@ -55,16 +55,36 @@ HWY_INLINE void RowAsFloat(const void* source, int64_t element_offset, DType dty
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// The 4 x 4 case of Transpose.
-HWY_INLINE void TransposeBlock(const float* HWY_RESTRICT source, int64_t source_step, float factor,
+// Four floats from each of as many rows as a vector has blocks of 128 bits, `step` apart.
+HWY_INLINE hn::Vec<hn::Full128<float>> LoadBlocks(hn::Full128<float> df, const float* HWY_RESTRICT source, int64_t) {
+  return hn::LoadU(df, source);
+}
+#if HWY_CAP_GE256
+HWY_INLINE hn::Vec<hn::Full256<float>> LoadBlocks(hn::Full256<float> df, const float* HWY_RESTRICT source,
+                                                  int64_t step) {
+  const hn::Full128<float> half;
+  return hn::Combine(df, hn::LoadU(half, source + step), hn::LoadU(half, source));
+}
+#endif
+#if HWY_CAP_GE512
+HWY_INLINE hn::Vec<hn::Full512<float>> LoadBlocks(hn::Full512<float> df, const float* HWY_RESTRICT source,
+                                                  int64_t step) {
+  const hn::Full256<float> half;
+  return hn::Combine(df, LoadBlocks(half, source + 2 * step, step), LoadBlocks(half, source, step));
+}
+#endif
+
+// Four columns of as many rows as `df` has lanes, as Transpose: every 128 bits of a vector hold four rows of their own,
+// so that whole vectors are stored. Rows lie far apart and stores of a few lanes each would be what takes the time.
+template <class D>
+HWY_INLINE void TransposeBlock(D df, const float* HWY_RESTRICT source, int64_t source_step, float factor,
                                float* HWY_RESTRICT target, int64_t target_step) {
-  const hn::Full128<float> df;
-  const hn::Full128<double> dd;
+  const hn::Repartition<double, D> dd;
   const auto scale = hn::Set(df, factor);
-  const auto row0 = hn::LoadU(df, source);
-  const auto row1 = hn::LoadU(df, source + source_step);
-  const auto row2 = hn::LoadU(df, source + 2 * source_step);
-  const auto row3 = hn::LoadU(df, source + 3 * source_step);
+  const auto row0 = LoadBlocks(df, source, 4 * source_step);
+  const auto row1 = LoadBlocks(df, source + source_step, 4 * source_step);
+  const auto row2 = LoadBlocks(df, source + 2 * source_step, 4 * source_step);
+  const auto row3 = LoadBlocks(df, source + 3 * source_step, 4 * source_step);
   // Pairs of elements of one column, then pairs of pairs.
   const auto low01 = hn::BitCast(dd, hn::InterleaveLower(df, row0, row1));
   const auto low23 = hn::BitCast(dd, hn::InterleaveLower(df, row2, row3));
@@ -81,14 +101,24 @@ HWY_INLINE void TransposeBlock(const float* HWY_RESTRICT source, int64_t source_
 // of 4.
 HWY_INLINE void Transpose(const float* HWY_RESTRICT source, int64_t source_step, int32_t rows, int32_t columns,
                           float factor, float* HWY_RESTRICT target, int64_t target_step) {
-  for (int32_t i = 0; i < rows; i += 4) {
+  constexpr int32_t kWide = HWY_LANES(float) > 4 ? HWY_LANES(float) : 4;
+  for (int32_t i = 0, step = 4; i < rows; i += step) {
+    step = rows - i >= kWide ? kWide : 4;
     int32_t j = 0;
 #if HWY_TARGET != HWY_SCALAR
-    for (; j + 4 <= columns; j += 4)
-      TransposeBlock(source + i * source_step + j, source_step, factor, target + j * target_step + i, target_step);
+    for (; j + 4 <= columns; j += 4) {
+      const float* const block = source + i * source_step + j;
+      float* const to = target + j * target_step + i;
+      if (step == kWide) {
+        TransposeBlock(hn::CappedTag<float, kWide>(), block, source_step, factor, to, target_step);
+      } else {
+        TransposeBlock(hn::Full128<float>(), block, source_step, factor, to, target_step);
+      }
+    }
 #endif
     for (; j < columns; ++j) {
-      for (int32_t row = i; row < i + 4; ++row) target[j * target_step + row] = factor * source[row * source_step + j];
+      for (int32_t row = i; row < i + step; ++row)
+        target[j * target_step + row] = factor * source[row * source_step + j];
     }
   }
 }

@@ -20,6 +20,8 @@ namespace headscope::kernels::HWY_NAMESPACE {
 
 using Floats = FloatTag;
 
+using internal::kColumns;
+
 constexpr int kChains = 4;  // vectors a step: the latency of one addition is hidden behind the others'
 
 float WeightsOfBase2Impl(float* row, int64_t count) {
@@ -49,6 +51,58 @@ float WeightsOfBase2Impl(float* row, int64_t count) {
     std::copy_n(rest, count - i, row + i);
   }
   return hn::GetLane(hn::SumOfLanes(df, hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3]))));
+}
+
+void ColumnWeightsImpl(const float* HWY_RESTRICT scores, int64_t num_rows, float* HWY_RESTRICT largest,
+                       float* HWY_RESTRICT sums) {
+  const Floats df;
+  const auto step = static_cast<int64_t>(hn::Lanes(df));
+  for (int64_t column = 0; column < kColumns; column += step) {
+    const auto score = [&](int64_t row) HWY_ATTR { return hn::LoadU(df, scores + row * kColumns + column); };
+    FloatVec best[kChains], sum[kChains];
+#pragma GCC unroll 8
+    for (int c = 0; c < kChains; ++c) {
+      best[c] = hn::Set(df, std::numeric_limits<float>::lowest());
+      sum[c] = hn::Zero(df);
+    }
+    int64_t row = 0;
+    for (; row + kChains <= num_rows; row += kChains) {
+#pragma GCC unroll 8
+      for (int c = 0; c < kChains; ++c) best[c] = hn::Max(best[c], score(row + c));
+    }
+    for (; row < num_rows; ++row) best[0] = hn::Max(best[0], score(row));
+    const auto maximum = hn::Max(hn::Max(best[0], best[1]), hn::Max(best[2], best[3]));
+    for (row = 0; row + kChains <= num_rows; row += kChains) {
+#pragma GCC unroll 8
+      for (int c = 0; c < kChains; ++c) sum[c] = hn::Add(sum[c], Exp2NonPositive(hn::Sub(score(row + c), maximum)));
+    }
+    for (; row < num_rows; ++row) sum[0] = hn::Add(sum[0], Exp2NonPositive(hn::Sub(score(row), maximum)));
+    hn::StoreU(maximum, df, largest + column);
+    hn::StoreU(hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3])), df, sums + column);
+  }
+}
+
+void ColumnSharesImpl(const float* HWY_RESTRICT largest, int64_t num_blocks, float* HWY_RESTRICT sums) {
+  const Floats df;
+  const auto step = static_cast<int64_t>(hn::Lanes(df));
+  for (int64_t column = 0; column < kColumns; column += step) {
+    auto maximum = hn::Set(df, std::numeric_limits<float>::lowest());
+    for (int64_t block = 0; block < num_blocks; ++block)
+      maximum = hn::Max(maximum, hn::LoadU(df, largest + block * kColumns + column));
+    auto total = hn::Zero(df);
+    for (int64_t block = 0; block < num_blocks; ++block) {
+      const int64_t at = block * kColumns + column;
+      const auto weight =
+          hn::Mul(hn::LoadU(df, sums + at), Exp2NonPositive(hn::Sub(hn::LoadU(df, largest + at), maximum)));
+      hn::StoreU(weight, df, sums + at);
+      total = hn::Add(total, weight);
+    }
+    const auto inverse = hn::Div(hn::Set(df, 1.0f), total);
+    for (int64_t block = 0; block < num_blocks; ++block) {
+      float* const share = sums + block * kColumns + column;
+      hn::StoreU(hn::Mul(hn::LoadU(df, share), inverse), df, share);
+    }
+  }
 }
 
 void AddScaledImpl(const float* HWY_RESTRICT row, int64_t count, float factor, float* HWY_RESTRICT sums) {
@@ -138,6 +192,8 @@ HWY_AFTER_NAMESPACE();
 namespace headscope::kernels {
 
 HWY_EXPORT(WeightsOfBase2Impl);
+HWY_EXPORT(ColumnWeightsImpl);
+HWY_EXPORT(ColumnSharesImpl);
 HWY_EXPORT(AddScaledImpl);
 HWY_EXPORT(PoolWindowsImpl);
 HWY_EXPORT(BoundOfBestImpl);
@@ -147,6 +203,14 @@ namespace internal {
 
 float WeightsOfBase2(float* row, int64_t count) {
   return HWY_DYNAMIC_DISPATCH(WeightsOfBase2Impl)(row, count);
+}
+
+void ColumnWeights(const float* scores, int64_t num_rows, float* largest, float* sums) {
+  HWY_DYNAMIC_DISPATCH(ColumnWeightsImpl)(scores, num_rows, largest, sums);
+}
+
+void ColumnShares(const float* largest, int64_t num_blocks, float* sums) {
+  HWY_DYNAMIC_DISPATCH(ColumnSharesImpl)(largest, num_blocks, sums);
 }
 
 void AddScaled(const float* row, int64_t count, float factor, float* sums) {

@@ -12,6 +12,15 @@ namespace headscope::kernels::internal {
 // Returns their sum, which is 1 at least where the scores are finite. -infinity gives 0, where another score is larger.
 float WeightsOfBase2(float* row, int64_t count);
 
+// Softmax along the columns of scores in base 2, block of rows by block of rows, so that no more than a block is held.
+// Matrices have kColumns columns, one row behind the other.
+inline constexpr int64_t kColumns = 64;
+// Of one block: every column's largest score, or the least float where all are -infinity, and the sum of
+// 2^(score - largest).
+void ColumnWeights(const float* scores, int64_t num_rows, float* largest, float* sums);
+// largest, sums: [num_blocks, kColumns], as above. sums[block] becomes the block's share of its column's softmax.
+void ColumnShares(const float* largest, int64_t num_blocks, float* sums);
+
 // sums[i] += row[i] * factor, i < count, rounded once where the machine has such an instruction.
 void AddScaled(const float* row, int64_t count, float factor, float* sums);
 

@@ -11,7 +11,10 @@
 // the paper does not. (Its thresholds come from a per-head search, which headscope's tuner does.)
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <numbers>
+#include <numeric>
+#include <optional>
 #include <vector>
 
 #include "head_groups.h"
@@ -19,6 +22,7 @@
 #include "internal/element.h"
 #include "internal/method_choices.h"
 #include "internal/row_math.h"
+#include "kernels/cpu_scores.h"
 #include "key_blocks.h"
 #include "mass_share.h"
 #include "registry.h"
@@ -28,9 +32,11 @@ namespace headscope::kernels {
 namespace {
 
 constexpr int32_t kXBlock = 128;
-// Groups of queries for which keys are read at once. As many as the keys of a panel: then whole panels are all but the
-// last one.
-constexpr int32_t kGroupsAtOnce = 64;
+// Groups of queries for which keys are read at once: one panel of the score kernel, whose lanes they are.
+constexpr int32_t kGroupsAtOnce = internal::kColumns;
+// Groups of keys that are scored at once, whole blocks of them: their scores stay in the first cache. Of strides up to
+// 32 they are tiles of the score kernel without a rest.
+constexpr int32_t kKeysAtOnce = 96;
 
 MethodSpec XAttentionSpec() {
   return {
@@ -122,6 +128,32 @@ void CopyBFloat16(const RowsInPlace& rows, int32_t begin, int32_t end, int32_t s
   }
 }
 
+// The groups of a head's keys in fp32, one behind the other: where they lie, if they lie so, or a copy. A last group
+// that lacks rows is always a copy.
+class KeyGroups {
+ public:
+  KeyGroups(const RowsInPlace& rows, int32_t num_rows, int32_t stride) : width_(int64_t{stride} * rows.head_dim) {
+    if (rows.dtype == DType::kFloat32 && rows.row_stride == rows.head_dim) {
+      in_place_ = static_cast<const float*>(rows.data) + rows.offset;
+      num_in_place_ = num_rows / stride;
+    }
+    CopyRows(rows, num_in_place_ * stride, num_rows, stride, &copied_);
+  }
+
+  // Groups [begin, ..) and, in *end, up to where they lie behind each other: at most to the given end.
+  const float* From(int32_t begin, int32_t* end) const {
+    if (begin >= num_in_place_) return copied_.data() + (begin - num_in_place_) * width_;
+    *end = std::min(*end, num_in_place_);
+    return in_place_ + begin * width_;
+  }
+
+ private:
+  const int64_t width_;
+  const float* in_place_ = nullptr;
+  int32_t num_in_place_ = 0;
+  std::vector<float> copied_;
+};
+
 class HeadSelector {
  public:
   HeadSelector(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
@@ -131,22 +163,23 @@ class HeadSelector {
         options_(options),
         sequence_(sequence),
         stride_(1 << internal::AntidiagonalStrideLog2(values)),
+        block_groups_(kXBlock / stride_),
         width_(stride_ * problem.head_dim),
+        scale_(problem.EffectiveScale() / static_cast<float>(stride_) * std::numbers::log2e_v<float>),
         key_rows_(RowsInPlace{problem.k.data, problem.dtype,
                               sequence * problem.k.batch_stride + kv_head * problem.k.head_stride, problem.k.row_stride,
-                              problem.head_dim}) {
+                              problem.head_dim}),
+        scores_(int64_t{kKeysAtOnce} * kGroupsAtOnce) {
     const int32_t num_keys = internal::NumVisibleKeys(problem);
     by_pairs_ = problem.soft_cap == 0 && internal::HasBFloat16Products() && HoldBFloat16(key_rows_, 0, num_keys);
-    if (!by_pairs_) return;
-    CopyBFloat16(key_rows_, 0, num_keys, stride_, /*reversed=*/true, &query_pairs_);
-    key_pairs_ = internal::BFloat16Keys(query_pairs_.data(), (num_keys + stride_ - 1) / stride_, width_);
+    if (by_pairs_) CopyBFloat16(key_rows_, 0, num_keys, stride_, /*reversed=*/false, &key_pairs_);
   }
 
   void AddLists(int32_t head, SparseIndexBuilder* builder) {
     query_rows_ = RowsInPlace{problem_.q.data, problem_.dtype,
                               sequence_ * problem_.q.batch_stride + head * problem_.q.head_stride,
                               problem_.q.row_stride, problem_.head_dim};
-    scored_begin_ = scored_end_ = 0;
+    weighed_begin_ = weighed_end_ = 0;
     const auto choose = [&](const internal::QueryBlock& rows, std::vector<int32_t>* blocks) {
       const std::vector<float> mass = Mass(rows);
       *blocks = values_.Flag("force_ends") ? ShareWithEnds(rows, mass) : internal::TopShare(mass, values_.Real("tau"));
@@ -155,77 +188,112 @@ class HeadSelector {
   }
 
  private:
-  // Rows [row_begin, row_end) of the head, whole blocks of queries, in groups against the groups of keys: scores
-  // in base 2, of which a group's row holds as many as its block sees.
-  void Score(int32_t row_begin, int32_t row_end) {
-    constexpr int32_t kPanel = 64;
-    constexpr float to_base_2 = std::numbers::log2e_v<float>;
-    const float scale = problem_.EffectiveScale() / static_cast<float>(stride_) * to_base_2;
-    const auto seen_groups = [&](int32_t end) { return (problem_.first_position + end - 1) / stride_ + 1; };
-    const auto groups = [&](int32_t rows) { return (rows + stride_ - 1) / stride_; };
-    const int32_t num_groups = seen_groups(row_end);
-    scored_begin_ = row_begin;
-    scored_end_ = row_end;
-    length_ = (num_groups + kPanel - 1) / kPanel * kPanel;
-    scores_.resize(static_cast<size_t>(groups(row_end - row_begin) * length_));
+  // The last group of keys that the group of rows [row_begin, ..) sees.
+  int32_t LastSeen(int32_t row_begin) const {
+    return (problem_.first_position + std::min(row_begin + stride_, problem_.seq_q) - 1) / stride_;
+  }
+
+  // The groups of rows [row_begin, row_end), which are columns from here on: what every block of keys has of a column's
+  // softmax, block by block of keys while these are in the cache.
+  void Weigh(int32_t row_begin, int32_t row_end) {
+    weighed_begin_ = row_begin;
+    weighed_end_ = row_end;
+    const int32_t num_columns = (row_end - row_begin + stride_ - 1) / stride_;
+    const int32_t num_groups = LastSeen(row_begin + (num_columns - 1) * stride_) + 1;
+    const int32_t num_blocks = (num_groups + block_groups_ - 1) / block_groups_;
+    largest_.resize(static_cast<size_t>(num_blocks) * internal::kColumns);
+    shares_.resize(largest_.size());
+    const Columns columns = PackColumns(row_begin, row_end);
+    const int32_t seen_by_all = LastSeen(row_begin) + 1;
+    for (int32_t begin = 0, end = 0; begin < num_groups; begin = end) {
+      // Blocks that not every column sees whole are taken one by one.
+      end = begin + block_groups_;
+      while (end - begin + block_groups_ <= kKeysAtOnce && end + block_groups_ <= seen_by_all) end += block_groups_;
+      end = std::min(end, num_groups);
+      FetchRowsBehind(row_end, begin, end, num_groups);
+      Score(columns, row_begin, num_columns, begin, end);
+      for (int32_t block = begin; block < end; block += block_groups_) {
+        const int64_t place = int64_t{block / block_groups_} * internal::kColumns;
+        internal::ColumnWeights(scores_.data() + int64_t{block - begin} * internal::kColumns,
+                                std::min(block + block_groups_, end) - block, largest_.data() + place,
+                                shares_.data() + place);
+      }
+    }
+    internal::ColumnShares(largest_.data(), num_blocks, shares_.data());
+  }
+
+  // The rows that are packed next come into the cache while the product runs: those of [begin, end) of num_groups
+  // shares.
+  void FetchRowsBehind(int32_t row_end, int32_t begin, int32_t end, int32_t num_groups) const {
+    constexpr int64_t kCacheLine = 64;
+    const int64_t num_rows = std::min(kGroupsAtOnce * stride_, problem_.seq_q - row_end);
+    const int64_t element = SizeOf(problem_.dtype), row_bytes = problem_.head_dim * element;
+    for (int64_t row = row_end + num_rows * begin / num_groups; row < row_end + num_rows * end / num_groups; ++row) {
+      const char* const bytes =
+          static_cast<const char*>(query_rows_.data) + (query_rows_.offset + row * query_rows_.row_stride) * element;
+      for (int64_t at = 0; at < row_bytes; at += kCacheLine) __builtin_prefetch(bytes + at, 0, 2);
+    }
+  }
+
+  // Groups of queries as a panel of columns, their rows in reverse: in pairs of bfloat16 where these are exact.
+  struct Columns {
+    PackedKeys floats;
+    internal::BFloat16Keys pairs;
+  };
+  Columns PackColumns(int32_t row_begin, int32_t row_end) {
+    Columns columns;
     if (by_pairs_ && HoldBFloat16(query_rows_, row_begin, row_end)) {
-      CopyBFloat16(query_rows_, row_begin, row_end, stride_, /*reversed=*/false, &query_pairs_);
-      internal::ScoreBFloat16(query_pairs_.data(), groups(row_end - row_begin), key_pairs_, num_groups, scale,
-                              scores_.data(), length_);
-      return;
+      CopyBFloat16(query_rows_, row_begin, row_end, stride_, /*reversed=*/true, &query_pairs_);
+      columns.pairs =
+          internal::BFloat16Keys(query_pairs_.data(), (row_end - row_begin + stride_ - 1) / stride_, width_);
+      return columns;
     }
-    const float* const queries = Queries(row_begin, row_end);
-    const auto score = [&](int32_t begin, int32_t end, int32_t first_key, int32_t end_key) {
-      const int64_t first = groups(begin - row_begin);
-      ScoreBlock(queries + first * width_, width_, groups(end - begin), Keys(), first_key, end_key, scale,
-                 problem_.soft_cap * to_base_2, scores_.data() + first * length_ + first_key, length_);
-    };
-    // Whole panels that all blocks see, and what each block sees beyond them.
-    const int32_t common = seen_groups(std::min(row_begin + kXBlock, row_end)) / kPanel * kPanel;
-    score(row_begin, row_end, 0, common);
-    for (int32_t begin = row_begin; begin < row_end; begin += kXBlock) {
-      const int32_t end = std::min(begin + kXBlock, row_end);
-      score(begin, end, common, seen_groups(end));
-    }
+    const int64_t first = query_rows_.offset + row_begin * query_rows_.row_stride;
+    columns.floats =
+        PackedKeys::OfGroups(static_cast<const char*>(query_rows_.data) + first * SizeOf(problem_.dtype),
+                             problem_.dtype, query_rows_.row_stride, row_end - row_begin, problem_.head_dim, stride_);
+    if (!keys_) keys_.emplace(key_rows_, internal::NumVisibleKeys(problem_), stride_);
+    return columns;
   }
 
-  // Groups of queries in fp32: where they lie, if they lie as groups do, or a copy.
-  const float* Queries(int32_t row_begin, int32_t row_end) {
-    const bool as_groups = problem_.dtype == DType::kFloat32 && query_rows_.row_stride == problem_.head_dim &&
-                           (row_end - row_begin) % stride_ == 0;
-    if (as_groups)
-      return static_cast<const float*>(query_rows_.data) + query_rows_.offset + row_begin * query_rows_.row_stride;
-    CopyRows(query_rows_, row_begin, row_end, stride_, &queries_);
-    return queries_.data();
-  }
-
-  // In fp32, made when a block of queries asks for them first.
-  const PackedKeys& Keys() {
-    if (keys_.data() != nullptr) return keys_;
-    const int64_t first_byte = key_rows_.offset * SizeOf(problem_.dtype);
-    keys_ = PackedKeys::OfGroups(static_cast<const char*>(key_rows_.data) + first_byte, problem_.dtype,
-                                 key_rows_.row_stride, internal::NumVisibleKeys(problem_), problem_.head_dim, stride_);
-    return keys_;
+  // Groups of keys [begin, end) for every column, in base 2; -infinity where a column does not see them.
+  void Score(const Columns& columns, int32_t row_begin, int32_t num_columns, int32_t begin, int32_t end) {
+    int32_t first = 0;  // column that sees any of them
+    while (LastSeen(row_begin + first * stride_) < begin) ++first;
+    if (columns.pairs.num_rows() > 0) {
+      internal::ScoreBFloat16(key_pairs_.data() + int64_t{begin} * width_, end - begin, columns.pairs, num_columns,
+                              scale_, scores_.data(), internal::kColumns);
+    } else {
+      constexpr int32_t kStep = 16;  // of columns, whole vectors of any machine
+      const int32_t from = first / kStep * kStep;
+      constexpr float to_base_2 = std::numbers::log2e_v<float>;
+      for (int32_t part = begin, part_end = end; part < end; part = part_end, part_end = end) {
+        const float* const keys = keys_->From(part, &part_end);
+        ScoreBlock(keys, width_, part_end - part, columns.floats, from, num_columns, scale_,
+                   problem_.soft_cap * to_base_2, scores_.data() + int64_t{part - begin} * internal::kColumns + from,
+                   internal::kColumns);
+      }
+    }
+    for (int32_t key = begin; key < end; ++key) {
+      while (first < num_columns && LastSeen(row_begin + first * stride_) < key) ++first;
+      std::fill_n(scores_.begin() + int64_t{key - begin} * internal::kColumns, first,
+                  -std::numeric_limits<float>::infinity());
+    }
   }
 
   // Of the groups of a block of rows, by key block.
   std::vector<float> Mass(const internal::QueryBlock& rows) {
+    if (rows.row_begin < weighed_begin_ || rows.row_end > weighed_end_)
+      Weigh(rows.row_begin, std::min(rows.row_begin + kGroupsAtOnce * stride_, problem_.seq_q));
     // A block begins with a group: strides divide its rows.
-    const int32_t first = rows.row_begin / stride_, end = (rows.row_end + stride_ - 1) / stride_;
-    if (rows.row_begin < scored_begin_ || rows.row_end > scored_end_) {
-      const int32_t at_once = std::max(kGroupsAtOnce * stride_ / kXBlock, 1) * kXBlock;
-      Score(rows.row_begin, std::min(rows.row_begin + at_once, problem_.seq_q));
+    const int32_t first = (rows.row_begin - weighed_begin_) / stride_;
+    const int32_t end = (rows.row_end - weighed_begin_ + stride_ - 1) / stride_;
+    std::vector<float> mass(static_cast<size_t>(rows.last_position / kXBlock + 1));
+    for (size_t block = 0; block < mass.size(); ++block) {
+      const float* const shares = shares_.data() + static_cast<int64_t>(block) * internal::kColumns;
+      mass[block] = std::accumulate(shares + first, shares + end, 0.0f);
     }
-    const auto num_groups = static_cast<int32_t>(rows.last_position / stride_) + 1;
-    std::vector<float> mass(static_cast<size_t>(num_groups), 0.0f);
-    for (int32_t group = first; group < end; ++group) {
-      const int64_t last = int64_t{problem_.first_position} + std::min((group + 1) * stride_, problem_.seq_q) - 1;
-      const int64_t seen = last / stride_ + 1;
-      float* const row = scores_.data() + (group - scored_begin_ / stride_) * length_;
-      const float sum = internal::WeightsOfBase2(row, seen);
-      internal::AddScaled(row, seen, 1.0f / sum, mass.data());
-    }
-    return internal::StripeSums(mass, kXBlock / stride_);
+    return mass;
   }
 
   std::vector<int32_t> ShareWithEnds(const internal::QueryBlock& rows, std::vector<float> mass) const {
@@ -249,16 +317,17 @@ class HeadSelector {
   const AttentionProblem& problem_;
   const ParameterValues& values_;
   const RunOptions& options_;
-  const int32_t sequence_, stride_, width_;
+  const int32_t sequence_, stride_, block_groups_, width_;
+  const float scale_;
   const RowsInPlace key_rows_;
   RowsInPlace query_rows_ = {};
-  bool by_pairs_ = false;  // products of two bfloat16 components at a time
-  PackedKeys keys_;        // groups in reverse, so that queries are read as they lie
-  internal::BFloat16Keys key_pairs_;
-  std::vector<float> queries_, scores_;
-  int32_t scored_begin_ = 0, scored_end_ = 0;  // the rows whose scores are there
-  int64_t length_ = 0;                         // of a row of scores
+  std::optional<KeyGroups> keys_;    // made when a block of queries asks for them first
+  bool by_pairs_ = false;            // keys are bfloat16's numbers, of which a product takes two components at a time
+  std::vector<uint16_t> key_pairs_;  // their groups
   std::vector<uint16_t> query_pairs_;
+  std::vector<float> scores_;                    // [keys at once, kColumns]
+  std::vector<float> largest_, shares_;          // [key blocks, kColumns]
+  int32_t weighed_begin_ = 0, weighed_end_ = 0;  // the rows whose shares are there
 };
 
 class XAttentionMethod final : public internal::PrefillSelector {

@@ -398,6 +398,8 @@ Settings PrefillSettings() {
       {"flex-prefill", "gamma=0.7,tau=0,min_budget=0,form=code"},
       {"x-attention", "tau=0.6,stride=8"},
       {"x-attention", "tau=0.7,stride=16,force_ends=1"},
+      {"x-attention", "tau=0.6,stride=4"},
+      {"x-attention", "tau=0.8,stride=64"},
       {"sparge-attn", "tau=0.8,theta=0.01"},
       {"sparge-attn", "tau=0.7,theta=0.016,similarity=cosine,centre=1"},
       {"sparge-attn", "rule=top_k,tau=0.4,centre=1"},

@@ -49,6 +49,44 @@ TEST(RowMath, WeighsScoresOfBase2) {
   }
 }
 
+// Softmax down the columns, by blocks of rows, with columns that see no row of the first,
+// whose scores there are -infinity.
+TEST(RowMath, SharesColumnsAmongBlocks) {
+  std::mt19937 random(testing::RunSeed());
+  std::normal_distribution<float> score(0, 20);
+  for (const size_t block_rows : {1u, 2u, 4u, 7u, 16u, 32u}) {
+    for (const size_t num_blocks : {1u, 2u, 9u}) {
+      const auto columns = static_cast<size_t>(kColumns);
+      std::vector<float> scores(num_blocks * block_rows * columns);
+      for (float& one : scores) one = score(random);
+      for (size_t column = 0; column < columns; ++column) {
+        if (num_blocks < 2 || column % 3 != 0) continue;
+        for (size_t row = 0; row < block_rows; ++row)
+          scores[row * columns + column] = -std::numeric_limits<float>::infinity();
+      }
+      std::vector<float> largest(num_blocks * columns, kNan), shares(num_blocks * columns, kNan);
+      for (size_t block = 0; block < num_blocks; ++block) {
+        ColumnWeights(scores.data() + block * block_rows * columns, static_cast<int64_t>(block_rows),
+                      largest.data() + block * columns, shares.data() + block * columns);
+      }
+      ColumnShares(largest.data(), static_cast<int64_t>(num_blocks), shares.data());
+      for (size_t column = 0; column < columns; ++column) {
+        double total = 0;
+        std::vector<double> expected(num_blocks, 0.0);
+        for (size_t row = 0; row < num_blocks * block_rows; ++row) {
+          const double weight = std::exp2(static_cast<double>(scores[row * columns + column]));
+          expected[row / block_rows] += weight;
+          total += weight;
+        }
+        for (size_t block = 0; block < num_blocks; ++block) {
+          EXPECT_NEAR(static_cast<double>(shares[block * columns + column]), expected[block] / total, 2e-5)
+              << block << " of " << num_blocks << ", " << block_rows << " rows, column " << column;
+        }
+      }
+    }
+  }
+}
+
 TEST(RowMath, AddsScaled) {
   std::mt19937 random(testing::RunSeed());
   for (const size_t count : {0u, 1u, 15u, 16u, 17u, 64u, 1001u}) {

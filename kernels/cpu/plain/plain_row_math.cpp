@@ -2,6 +2,7 @@
 // internal/row_math.h without vector code.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "halved_bound.h"
 #include "internal/row_math.h"
@@ -16,6 +17,33 @@ float WeightsOfBase2(float* row, int64_t count) {
     sum += static_cast<double>(row[i]);
   }
   return static_cast<float>(sum);
+}
+
+void ColumnWeights(const float* scores, int64_t num_rows, float* largest, float* sums) {
+  for (int64_t column = 0; column < kColumns; ++column) {
+    largest[column] = std::numeric_limits<float>::lowest();
+    for (int64_t row = 0; row < num_rows; ++row)
+      largest[column] = std::max(largest[column], scores[row * kColumns + column]);
+    double sum = 0;
+    for (int64_t row = 0; row < num_rows; ++row)
+      sum += static_cast<double>(std::exp2(scores[row * kColumns + column] - largest[column]));
+    sums[column] = static_cast<float>(sum);
+  }
+}
+
+void ColumnShares(const float* largest, int64_t num_blocks, float* sums) {
+  for (int64_t column = 0; column < kColumns; ++column) {
+    float maximum = std::numeric_limits<float>::lowest();
+    for (int64_t block = 0; block < num_blocks; ++block)
+      maximum = std::max(maximum, largest[block * kColumns + column]);
+    double total = 0;
+    for (int64_t block = 0; block < num_blocks; ++block) {
+      const int64_t at = block * kColumns + column;
+      sums[at] *= std::exp2(largest[at] - maximum);
+      total += static_cast<double>(sums[at]);
+    }
+    for (int64_t block = 0; block < num_blocks; ++block) sums[block * kColumns + column] /= static_cast<float>(total);
+  }
 }
 
 void AddScaled(const float* row, int64_t count, float factor, float* sums) {
