@@ -122,11 +122,33 @@ nlohmann::ordered_json ToJson(const MethodSpec& spec, const ParameterSpec& param
   return json;
 }
 
+// The single settings with which a step cannot be had without those before, of a method that at its defaults has no
+// such need: "selector=infllm".
+std::vector<std::string> SettingsWithHistory(const kernels::DecodeMethod& method) {
+  const MethodSpec& spec = method.spec();
+  std::vector<std::string> settings;
+  if (method.NeedsHistory(kernels::ParameterValues(spec))) return settings;
+  for (const ParameterSpec& parameter : spec.parameters) {
+    if (parameter.type != ParameterType::kChoice && parameter.type != ParameterType::kFlag) continue;
+    for (double value = parameter.minimum; value <= parameter.maximum; ++value) {
+      kernels::ParameterValues values(spec);
+      values.Set(spec, parameter.name, value);
+      if (method.NeedsHistory(values)) settings.push_back(parameter.name + "=" + ValueText(parameter, value));
+    }
+  }
+  return settings;
+}
+
 nlohmann::ordered_json ToJson(const MethodSpec& spec) {
   nlohmann::ordered_json parameters = nlohmann::ordered_json::array(), presses = nlohmann::ordered_json::array();
   for (const ParameterSpec& parameter : spec.parameters) parameters.push_back(ToJson(spec, parameter));
   for (const kernels::KvpressEntry& entry : spec.kvpress)
     presses.push_back({{"name", entry.name}, {"parameters", entry.values}});
+  const kernels::DecodeMethod* const decode =
+      spec.phase == kernels::Phase::kDecode ? kernels::FindDecodeMethod(spec.name) : nullptr;
+  const bool needs_history = decode != nullptr && decode->NeedsHistory(kernels::ParameterValues(spec));
+  const std::vector<std::string> with_history =
+      decode != nullptr ? SettingsWithHistory(*decode) : std::vector<std::string>{};
   return {{"name", spec.name},
           {"option", kernels::UniqueName(spec)},
           {"title", spec.title},
@@ -141,7 +163,8 @@ nlohmann::ordered_json ToJson(const MethodSpec& spec) {
             {"static", spec.IsStatic()},
             {"chosen_per", NameOf(spec.chosen_per)},
             {"keeps_state", spec.keeps_state},
-            {"needs_history", spec.needs_history},
+            {"needs_history", needs_history},
+            {"needs_history_with", with_history},
             {"reads_v", spec.reads_v},
             {"reads_output", spec.reads_output},
             {"gives_candidates", spec.gives_candidates},

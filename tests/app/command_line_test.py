@@ -549,6 +549,21 @@ class Results(TraceCase):
                 self.assertLessEqual(parameter["minimum"], parameter["default"])
                 self.assertLessEqual(parameter["default"], parameter["maximum"])
 
+    # Twilight is its selector's: whether a step needs those before goes by which one it is.
+    def test_methods_say_with_which_settings_a_step_needs_those_before(self):
+        methods = {method["option"]: method for method in json.loads(run("methods", "--json").stdout)["methods"]}
+        twilight = methods["twilight"]
+        selectors = next(parameter for parameter in twilight["parameters"] if parameter["name"] == "selector")["choices"]
+        own = [name for name in selectors if methods[name if name in methods else f"decode/{name}"]["traits"]["needs_history"]]
+        self.assertEqual(len({"infllm", "l-serve"} & set(own)), 2)
+        self.assertFalse(twilight["traits"]["needs_history"], "its default goes on from pages of each step alone")
+        self.assertEqual(twilight["traits"]["needs_history_with"], [f"selector={name}" for name in own])
+        for name, method in methods.items():
+            if name != "twilight":
+                self.assertEqual(method["traits"]["needs_history_with"], [], name)
+            if method["phase"] == "prefill":
+                self.assertFalse(method["traits"]["needs_history"], name)
+
     def test_text_that_is_not_utf8_is_shown_with_a_mark(self):
         odd = self.path / "odd.h5"
         odd.write_bytes(pathlib.Path(self.trace).read_bytes())
