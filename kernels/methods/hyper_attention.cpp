@@ -29,7 +29,8 @@ namespace headscope::kernels {
 namespace {
 
 MethodSpec HyperAttentionSpec() {
-  const auto tokens = [](const char* name, double value, double minimum, const char* help, const char* cost) {
+  const auto tokens = [](const char* name, double value, double minimum, const char* help, const char* cost,
+                         ParameterRole role = ParameterRole::kOther) {
     return ParameterSpec{.name = name,
                          .default_value = value,
                          .minimum = minimum,
@@ -38,7 +39,8 @@ MethodSpec HyperAttentionSpec() {
                          .logarithmic = true,
                          .unit = Unit::kTokens,
                          .help = help,
-                         .cost = cost};
+                         .cost = cost,
+                         .role = role};
   };
   return {
       .name = "hyper-attention",
@@ -56,7 +58,9 @@ MethodSpec HyperAttentionSpec() {
           {
               tokens("block_size", 256, 1, "sorted keys of a block", "more pairs"),
               tokens("sample_size", 256, 0, "keys drawn for all queries of a half", "one more pair per row"),
-              tokens("min_seq_len", 4096, 1, "tokens that are attended to exactly", "more pairs near the diagonal"),
+              // A budget: halving that ends earlier makes a part exact that holds all of the parts it was cut into.
+              tokens("min_seq_len", 4096, 1, "tokens that are attended to exactly", "more pairs near the diagonal",
+                     ParameterRole::kBudget),
               {.name = "num_planes",
                .default_value = 7,
                .minimum = 1,
