@@ -75,7 +75,9 @@ Looks LooksOf(const FigurePanel& panel, const CairoCanvas& canvas) {
   std::vector<std::string> named;
   for (size_t i = 0; i < panel.series.size(); ++i) {
     const FigureSeries& series = panel.series[i];
-    Look look{series.reference ? canvas.inks().ink : color_at(place_of_series[i]), series.reference ? size_t{1} : 0};
+    // A reference's dashes are no trace's.
+    Look look{series.reference ? canvas.inks().ink : color_at(place_of_series[i]),
+              series.reference ? std::max<size_t>(1, traces.size()) : 0};
     if (!series.trace.empty())
       look.variant = PlaceIn(&traces, series.trace);
     else if (!series.reference && !panel.ordered)

@@ -12,6 +12,7 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 #include <tuple>
 
@@ -286,6 +287,32 @@ TEST(Figures, TellAnyNumberOfTracesApart) {
     std::set<std::vector<uint32_t>> pictures;
     for (size_t trace = 0; trace < traces; ++trace) pictures.insert(with_only(kind, points, trace));
     EXPECT_EQ(pictures.size(), traces);
+  }
+}
+
+TEST(Figures, TellAReferenceFromEveryTrace) {
+  // Both are drawn in the ink of the page, in the legend.
+  for (const size_t num_traces : {0u, 1u, 2u, 3u}) {
+    Figure figure{"reference", "Reference", "", "", {}};
+    FigurePanel panel{.title = "lines", .kind = FigureKind::kLines};
+    for (size_t trace = 0; trace < num_traces; ++trace) {
+      FigureSeries series{"a", {1, 2}, {1, 2}};
+      series.part = "a";
+      series.trace = "trace " + std::to_string(trace);
+      panel.series.push_back(std::move(series));
+    }
+    panel.series.push_back({"reference", {1, 2}, {2, 2}});
+    panel.series.back().reference = true;
+    panel.series.push_back({"own", {1, 2}, {1, 3}});
+    figure.panels = {panel};
+    const std::string path = ::testing::TempDir() + "reference.svg";
+    DrawFigure(figure, 600, 400, path);
+    const std::string text = FileText(path);
+    std::set<std::string> dashes;
+    const std::regex dashed("stroke-dasharray[:=]\"?([0-9., ]+)");
+    for (auto at = std::sregex_iterator(text.begin(), text.end(), dashed); at != std::sregex_iterator(); ++at)
+      dashes.insert((*at)[1]);
+    EXPECT_EQ(dashes.size(), std::max<size_t>(num_traces, 1)) << "of all traces but the first, and the reference";
   }
 }
 
