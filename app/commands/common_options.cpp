@@ -2,6 +2,7 @@
 #include "commands/common_options.h"
 
 #include <charconv>
+#include <cmath>
 #include <limits>
 
 #include "base/device.h"
@@ -156,7 +157,7 @@ std::pair<std::string, double> NameAndNumber(const std::string& field, const std
   const std::string number = equals == std::string::npos ? std::string() : text.substr(equals + 1);
   double value = 0;
   const auto read = std::from_chars(number.data(), number.data() + number.size(), value);
-  if (number.empty() || read.ec != std::errc() || read.ptr != number.data() + number.size())
+  if (number.empty() || read.ec != std::errc() || read.ptr != number.data() + number.size() || std::isnan(value))
     throw UsageError({.field = field, .value = "'" + text + "'", .problem = "it must be " + expected});
   return {text.substr(0, equals), value};
 }
