@@ -45,6 +45,7 @@ kernels::Status MakeMask(const std::string& own_name, const std::string& path, M
 kernels::Status MakeDuo(const std::string& own_name, const std::string& path, MethodsOfFile* made) {
   data::HeadNumbers numbers = data::ReadHeadNumbers(path);
   kernels::StreamingTokens streaming;
+  made->model = {numbers.num_layers, numbers.num_heads};
   if (const auto sizes = data::ReadStreamingSizes(path)) streaming = {sizes->sink, sizes->recent};
   return kernels::MakeDuoAttention(own_name, numbers.num_layers, numbers.num_heads, std::move(numbers.values),
                                    streaming, &made->prefill, &made->decode);

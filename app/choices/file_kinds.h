@@ -2,7 +2,9 @@
 // The kinds of methods that are made of a file: a line each in the list.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -12,9 +14,15 @@
 
 namespace headscope::app {
 
+// The model that a file with a number for each KV head is of.
+struct ModelOfFile {
+  int32_t num_layers = 0, num_kv_heads = 0;  // the same in every layer
+};
+
 struct MethodsOfFile {
   std::unique_ptr<kernels::PrefillMethod> prefill;
   std::unique_ptr<kernels::DecodeMethod> decode;  // where the kind decodes
+  std::optional<ModelOfFile> model;               // none: it fits any that has its rows and heads
 };
 
 struct FileKind {

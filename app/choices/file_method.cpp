@@ -2,8 +2,10 @@
 #include "choices/file_method.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
-#include <span>
+#include <mutex>
+#include <optional>
 #include <utility>
 
 #include "base/errors.h"
@@ -41,6 +43,26 @@ std::string TakePath(const std::string& name, std::string* parameters, const std
   }
   *parameters = others;
   return path;
+}
+
+// Of methods that live as long as the program, by their own names, and the files that they are of.
+struct KnownModels {
+  struct Entry {
+    ModelOfFile model;
+    std::string path;
+  };
+  std::mutex mutex;
+  std::map<std::string, Entry, std::less<>> models;
+};
+KnownModels& Models() {
+  static KnownModels models;
+  return models;
+}
+
+std::optional<KnownModels::Entry> ModelOf(std::string_view method) {
+  const std::lock_guard lock(Models().mutex);
+  const auto found = Models().models.find(kernels::WithoutPhase(method));
+  return found == Models().models.end() ? std::nullopt : std::optional(found->second);
 }
 
 }  // namespace
@@ -86,9 +108,34 @@ std::string MethodOfFile(const std::string& name, std::string* parameters, const
   MethodsOfFile made;
   if (const kernels::Status status = kind.make(own, path, &made); !status.ok())
     throw BadInputError({.file = path, .problem = status.message(), .remedy = "write the file again"});
+  if (made.model) {
+    const std::lock_guard lock(Models().mutex);
+    Models().models.insert({own, {*made.model, path}});
+  }
   if (made.decode != nullptr) kernels::AddDecodeMethod(std::move(made.decode));
   kernels::AddPrefillMethod(std::move(made.prefill));
   return result;
+}
+
+bool IsOfModel(const std::string& method) {
+  return ModelOf(method).has_value();
+}
+
+void CheckIsOfModel(const std::string& method, const std::string& whose, int32_t num_layers,
+                    std::span<const int32_t> kv_heads_of_layers) {
+  const std::optional<KnownModels::Entry> known = ModelOf(method);
+  if (!known) return;
+  const auto refuse = [&](int32_t num_kv_heads) {
+    throw BadInputError({.file = known->path,
+                         .problem = "it has " + std::to_string(known->model.num_layers) + " lines of " +
+                                    std::to_string(known->model.num_kv_heads) + " numbers, and the model of " + whose +
+                                    " has " + std::to_string(num_layers) + " layers of " +
+                                    std::to_string(num_kv_heads) + " KV heads",
+                         .remedy = "take the model's own file"});
+  };
+  for (const int32_t num_kv_heads : kv_heads_of_layers) {
+    if (num_layers != known->model.num_layers || num_kv_heads != known->model.num_kv_heads) refuse(num_kv_heads);
+  }
 }
 
 }  // namespace headscope::app

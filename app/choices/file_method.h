@@ -3,6 +3,8 @@
 // that decodes as well is "decode/duo-attention:path=FILE,k=v" there.
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -19,5 +21,12 @@ std::string MethodArgument(const std::string& name, const std::string& parameter
 // an index file or a FlexAttention block mask in JSON. Throws UsageError, of `field`, where there is no path or no
 // decode method of that kind; BadInputError naming file, field and remedy.
 std::string MethodOfFile(const std::string& name, std::string* parameters, const std::string& field);
+
+// Whether the method, by its own name, is of a file with a number for each KV head of a model.
+bool IsOfModel(const std::string& method);
+// Refuses (BadInputError) such a method where its file is of another model: the one of `whose` has num_layers layers,
+// and the looked-at ones have these numbers of KV heads. Other methods fit any model.
+void CheckIsOfModel(const std::string& method, const std::string& whose, int32_t num_layers,
+                    std::span<const int32_t> kv_heads_of_layers);
 
 }  // namespace headscope::app

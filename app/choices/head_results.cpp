@@ -12,6 +12,7 @@
 #include "base/check_status.h"
 #include "base/errors.h"
 #include "base/file_format.h"
+#include "choices/file_method.h"
 #include "choices/head_selection.h"
 #include "kernels/method.h"
 #include "support/output_file.h"
@@ -105,6 +106,13 @@ void CheckMethodsRun(const data::TraceReader& trace, const std::vector<analysis:
                       .problem = "methods cannot run on some of these (" + refusals[size].message() + ")",
                       .remedy = "choose others, such as " + HeadText(*other)});
   }
+}
+
+void CheckMethodIsOfModel(const std::string& method, const data::TraceReader& trace) {
+  std::vector<int32_t> kv_heads;
+  for (size_t slot = 0; slot < trace.layout().layers.size(); ++slot)
+    kv_heads.push_back(trace.layer(static_cast<int32_t>(slot)).num_kv_heads);
+  CheckIsOfModel(method, trace.path(), trace.layout().model.num_layers, kv_heads);
 }
 
 std::function<void(const analysis::SweepProgress&)> ShowComparing(ProgressLine* line) {

@@ -316,8 +316,20 @@ bool HoldsBudgets(const std::string& path) {
   return FindFileFormat(path) == FileFormat::kNpy;
 }
 
+void CheckSettingsAreOfModel(const HeadSettings& settings, const std::string& path, const std::string& whose,
+                             int32_t num_layers) {
+  for (const auto& [head, asked] : settings) {
+    if (head.layer < num_layers) continue;
+    throw BadInputError({.file = path,
+                         .problem = "it has a setting for head " + HeadText(head) + ", and the model of " + whose +
+                                    " has " + std::to_string(num_layers) + " layers",
+                         .remedy = "take the model's own file"});
+  }
+}
+
 HeadSettings ReadHeadBudgets(const std::string& path, const analysis::AskedMethod& asked, int percent,
-                             std::span<const LayerHeads> layers, int64_t num_tokens, int64_t* fewest) {
+                             int32_t num_layers, std::span<const LayerHeads> layers, int64_t num_tokens,
+                             int64_t* fewest) {
   static const std::string kArray =
       "give LU-KV's array of budgets, [99 ratios, layers, KV heads], of the trace's model";
   const kernels::MethodSpec& spec = *kernels::FindMethod(asked.name).spec();
@@ -334,11 +346,11 @@ HeadSettings ReadHeadBudgets(const std::string& path, const analysis::AskedMetho
   HeadSettings settings;
   *fewest = 0;
   for (const LayerHeads& layer : layers) {
-    if (layer.number >= array.shape[1] || layer.num_kv_heads != array.shape[2]) {
+    if (array.shape[1] != num_layers || layer.num_kv_heads != array.shape[2]) {
       Refuse(path, "shape",
              "it has " + std::to_string(array.shape[1]) + " layers of " + std::to_string(array.shape[2]) +
-                 " KV heads, and layer " + std::to_string(layer.number) + " of the trace has " +
-                 std::to_string(layer.num_kv_heads),
+                 " KV heads, and the trace's model has " + std::to_string(num_layers) + ", layer " +
+                 std::to_string(layer.number) + " with " + std::to_string(layer.num_kv_heads),
              kArray);
     }
     for (int32_t head = 0; head < layer.num_qo_heads; ++head) {

@@ -42,12 +42,18 @@ struct LayerHeads {
   int32_t number = 0, num_qo_heads = 0, num_kv_heads = 0;
 };
 
-// Reads LU-KV's array [99 ratios, layers, KV heads], shares of a prompt's tokens that each KV head lets go of, and
-// gives every query head of `layers` the method `asked` with the budget that its KV head keeps of `num_tokens` tokens
-// at the compression ratio of percent / 100. `fewest`: how many query heads keep the method's least budget instead,
-// which is more. Untrusted: at most 64 MB. Throws BadInputError as above (no such file, another shape than the model's,
-// a share outside 0 to 1), UsageError for a method that does not evict by a budget of tokens.
+// Refuses (BadInputError) settings of a file for layers that the model of `whose` has not.
+void CheckSettingsAreOfModel(const HeadSettings& settings, const std::string& path, const std::string& whose,
+                             int32_t num_layers);
+
+// Reads LU-KV's array [99 ratios, layers, KV heads] of a model of num_layers layers, shares of a prompt's tokens that
+// each KV head lets go of, and gives every query head of `layers` the method `asked` with the budget that its KV head
+// keeps of `num_tokens` tokens at the compression ratio of percent / 100. `fewest`: how many query heads keep the
+// method's least budget instead, which is more. Untrusted: at most 64 MB. Throws BadInputError as above (no such file,
+// another shape than the model's, a share outside 0 to 1), UsageError for a method that does not evict by a budget of
+// tokens.
 HeadSettings ReadHeadBudgets(const std::string& path, const analysis::AskedMethod& asked, int percent,
-                             std::span<const LayerHeads> layers, int64_t num_tokens, int64_t* fewest);
+                             int32_t num_layers, std::span<const LayerHeads> layers, int64_t num_tokens,
+                             int64_t* fewest);
 
 }  // namespace headscope::app

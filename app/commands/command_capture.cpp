@@ -279,7 +279,7 @@ int RunPlanned(CaptureArguments arguments) {
     CheckTraceName(request.output_path);
   }
   const ModelAttention attention =
-      ChooseAttention(arguments.attention, request.num_threads, /*trace_lse=*/true, request.device);
+      ChooseAttention(arguments.attention, request.model_dir, request.num_threads, /*trace_lse=*/true, request.device);
   request.attention = attention.backend.get();
   request.attention_text = attention.text;
   for (const std::string& name : arguments.record) request.record.push_back(ParseCapturePoint(name));

@@ -63,7 +63,10 @@ HeadSettings Configured(const CompareArguments& arguments, const data::TraceRead
         {.field = "minference-code", .problem = "it is for MInference's best patterns", .remedy = "leave it out"});
   if (!HoldsBudgets(arguments.config)) {
     const std::vector<RangeSettings> settings = ReadHeadSettings(arguments.config, arguments.as_published);
-    return SettingsFor(settings, trace.layout().first_token + trace.num_tokens(), arguments.config);
+    const HeadSettings& of_length =
+        SettingsFor(settings, trace.layout().first_token + trace.num_tokens(), arguments.config);
+    CheckSettingsAreOfModel(of_length, arguments.config, trace.path(), trace.layout().model.num_layers);
+    return of_length;
   }
   const int percent = static_cast<int>(std::lround(100 * arguments.compression_ratio));
   if (percent < 1 || percent > 99 || std::abs(100 * arguments.compression_ratio - percent) > 1e-6) {
@@ -83,8 +86,8 @@ HeadSettings Configured(const CompareArguments& arguments, const data::TraceRead
     layers.push_back({trace.layout().layers[slot], facts.num_qo_heads, facts.num_kv_heads});
   }
   int64_t fewest = 0;
-  HeadSettings settings =
-      ReadHeadBudgets(arguments.config, {method.name, method.values}, percent, layers, trace.num_tokens(), &fewest);
+  HeadSettings settings = ReadHeadBudgets(arguments.config, {method.name, method.values}, percent,
+                                          trace.layout().model.num_layers, layers, trace.num_tokens(), &fewest);
   if (fewest > 0)
     Say(std::to_string(fewest) + " heads keep more than the file allows: " + method.spec->name + "'s least budget");
   return settings;
@@ -233,6 +236,7 @@ int RunCompare(CompareArguments arguments) {
   const std::vector<analysis::HeadId> heads = ParseHeadsAsTyped(arguments.heads, analysis::RecordedHeads(trace));
   CheckQueryRows(trace);
   CheckMethodsRun(trace, heads);
+  for (const MethodChoice& choice : choices) CheckMethodIsOfModel(choice.name, trace);
   UseDevice(arguments.device);
   arguments.options.device = arguments.device;
   if (!arguments.device.is_gpu()) arguments.options.other_dense = TorchDecode(arguments.options.num_threads);

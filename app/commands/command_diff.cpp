@@ -212,6 +212,7 @@ int DiffMasks(const DiffArguments& arguments) {
   CheckQueryRows(trace);
   const std::vector<HeadId> heads = ParseHeads(arguments.heads, analysis::RecordedHeads(trace));
   CheckMethodsRun(trace, heads);
+  for (const MethodChoice& choice : choices) CheckMethodIsOfModel(choice.name, trace);
   const std::stop_token stop = StopOnInterrupt();
   std::vector<std::optional<analysis::HeadOverlap>> of_heads;
   {

@@ -59,8 +59,9 @@ std::string KeptText(const sparse_model::KeptPairs& pairs) {
 int RunEval(EvalArguments arguments) {
   arguments.request.model_dir = ModelDirOrShipped(arguments.request.model_dir);
   arguments.request.prose_path = ProsePath();
-  const ModelAttention attention = ChooseAttention(arguments.attention, arguments.request.session.num_threads,
-                                                   /*trace_lse=*/false, arguments.request.session.device);
+  const ModelAttention attention =
+      ChooseAttention(arguments.attention, arguments.request.model_dir, arguments.request.session.num_threads,
+                      /*trace_lse=*/false, arguments.request.session.device);
   arguments.request.attention = attention.backend.get();
   if (!arguments.output.empty()) {
     CheckAnswerFile(arguments.output);

@@ -160,6 +160,7 @@ std::unique_ptr<const MapMask> MaskOf(const data::TraceReader& trace, const anal
                                       const RenderArguments& arguments, const std::string& typed,
                                       const std::string& field, const std::stop_token& stop) {
   const MethodChoice choice = ParseMethod(typed, field);
+  CheckMethodIsOfModel(choice.name, trace);
   const MapSteps steps = {.alone = ParseMeasure(arguments.measure) == analysis::Measure::kHead,
                           .num_rows = arguments.decode_rows};
   return MakeMapMask(trace, head, choice, steps, arguments.trace + ", head " + HeadText(head->id) + ", " + choice.name,

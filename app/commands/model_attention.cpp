@@ -6,12 +6,14 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "choices/file_method.h"
 #include "choices/head_selection.h"
 #include "choices/head_settings.h"
 #include "choices/method_choice.h"
 #include "commands/common_options.h"
 #include "kernels/method_names.h"
 #include "kernels/spec_names.h"
+#include "model/model_session.h"
 
 namespace headscope::app {
 namespace {
@@ -24,7 +26,8 @@ std::string TextOf(const kernels::MethodSpec& spec, const kernels::ParameterValu
 // A configuration's settings, by range of lengths.
 class Configuration {
  public:
-  Configuration(std::string path, bool as_published) : path_(std::move(path)) {
+  Configuration(std::string path, bool as_published, const std::string& model_dir, int32_t num_layers)
+      : path_(std::move(path)) {
     if (HoldsBudgets(path_))
       throw UsageError({.field = "attention-config",
                         .value = path_,
@@ -32,6 +35,7 @@ class Configuration {
                         .remedy = "give a configuration of prefill methods"});
     settings_ = ReadHeadSettings(path_, as_published);
     for (const RangeSettings& range : settings_) {
+      CheckSettingsAreOfModel(range.heads, path_, model_dir, num_layers);
       for (const auto& [head, asked] : range.heads) {
         const kernels::NamedMethod method = kernels::FindMethod(asked.name);
         if (method.prefill == nullptr) {
@@ -63,8 +67,9 @@ class Configuration {
   std::map<std::pair<const HeadSettings*, analysis::HeadId>, sparse_model::PrefillSetting> prefill_;
 };
 
-sparse_model::PrefillOfHead OfConfiguration(const std::string& path, bool as_published) {
-  return [configuration = std::make_shared<const Configuration>(path, as_published)](
+sparse_model::PrefillOfHead OfConfiguration(const std::string& path, bool as_published, const std::string& model_dir,
+                                            int32_t num_layers) {
+  return [configuration = std::make_shared<const Configuration>(path, as_published, model_dir, num_layers)](
              int32_t layer, int32_t qo_head, int64_t prompt_tokens) -> const sparse_model::PrefillSetting& {
     return configuration->Of(layer, qo_head, prompt_tokens);
   };
@@ -87,8 +92,8 @@ void AddAttentionOptions(CLI::App* command, AttentionArguments* arguments) {
   AddPublishedCodeFlag(command, &arguments->as_published);
 }
 
-ModelAttention ChooseAttention(const AttentionArguments& arguments, int32_t num_threads, bool trace_lse,
-                               const Device& device) {
+ModelAttention ChooseAttention(const AttentionArguments& arguments, const std::string& model_dir, int32_t num_threads,
+                               bool trace_lse, const Device& device) {
   if (arguments.as_published && arguments.config.empty())
     throw UsageError({.field = "minference-code",
                       .problem = "it says how MInference's best patterns are read",
@@ -109,6 +114,10 @@ ModelAttention ChooseAttention(const AttentionArguments& arguments, int32_t num_
   };
   for (const std::string& text : arguments.methods) {
     const MethodChoice asked = ParseMethod(text, "attention");
+    if (IsOfModel(asked.name)) {
+      const model::CheckpointSummary model = model::ReadCheckpointSummary(model_dir, /*with_hash=*/false);
+      CheckIsOfModel(asked.name, model_dir, model.num_layers, {{model.num_kv_heads}});
+    }
     if (asked.prefill != nullptr) put(asked.prefill, asked, &choice.prefill, &choice.prefill_values);
     if (asked.decode != nullptr) put(asked.decode, asked, &choice.decode, &choice.decode_values);
   }
@@ -119,7 +128,8 @@ ModelAttention ChooseAttention(const AttentionArguments& arguments, int32_t num_
                         .problem = arguments.config + " has the prompt's methods",
                         .remedy = "give one of the two"});
     }
-    choice.prefill_of_head = OfConfiguration(arguments.config, arguments.as_published);
+    choice.prefill_of_head = OfConfiguration(arguments.config, arguments.as_published, model_dir,
+                                             model::ReadCheckpointSummary(model_dir, /*with_hash=*/false).num_layers);
   }
   // Said here, before a long prompt has passed the model.
   if (device.is_gpu() && choice.decode != nullptr && choice.decode->LeavesOutComponents()) {

@@ -33,10 +33,11 @@ struct ModelAttention {
 };
 // A prefill method attends the prompt, a decode method the tokens behind it; dense where there is none. trace_lse: the
 // log-sum-exp that is recorded counts every key that a layer lets a row see, as traces want it. Throws UsageError: an
-// unknown method or value, two of one phase; BadInputError as ReadHeadSettings. A head or a prompt's length that the
-// configuration has no setting for is refused (UsageError) when it comes up.
-ModelAttention ChooseAttention(const AttentionArguments& arguments, int32_t num_threads, bool trace_lse,
-                               const Device& device);
+// unknown method or value, two of one phase; BadInputError as ReadHeadSettings, and where a file is of another model
+// than the one in model_dir. A head or a prompt's length that the configuration has no setting for is refused
+// (UsageError) when it comes up.
+ModelAttention ChooseAttention(const AttentionArguments& arguments, const std::string& model_dir, int32_t num_threads,
+                               bool trace_lse, const Device& device);
 // Says on stderr what selected elsewhere than where the model ran.
 void TellNotes(const ModelAttention& attention);
 

@@ -2,6 +2,7 @@
 // What a person asks the workbench for and waits for: runs, searches and tunings, and what is written.
 #include "analysis/table_drawing.h"
 #include "choices/file_kinds.h"
+#include "choices/head_results.h"
 #include "choices/head_settings.h"
 #include "choices/method_choice.h"
 #include "choices/saved_index.h"
@@ -221,7 +222,7 @@ void TraceWorkbench::ReadMethodFile(const std::string& kind, const std::string& 
                                     ui::ErrorReply failed) {
   Submit<std::string>(
       "method file", kOpenPriority,
-      [kind, path](const std::stop_token&) {
+      [kind, path, trace = trace_](const std::stop_token&) {
         // The parser would end the path at a comma.
         if (path.find(',') != std::string::npos)
           throw UsageError({.file = path,
@@ -231,7 +232,9 @@ void TraceWorkbench::ReadMethodFile(const std::string& kind, const std::string& 
         std::error_code unknown;
         if (std::filesystem::exists(path, unknown) && !std::filesystem::is_regular_file(path, unknown))
           throw BadInputError({.file = path, .problem = "is not a regular file", .remedy = "choose another file"});
-        return ParseMethod(kind + ":path=" + path, "method").name;
+        const std::string name = ParseMethod(kind + ":path=" + path, "method").name;
+        if (trace) CheckMethodIsOfModel(name, trace->reader);
+        return name;
       },
       [this, path, done = std::move(done)](const std::string& name) {
         std::vector<kernels::MethodSpec>& methods = *shared_.methods;

@@ -440,6 +440,22 @@ class Configurations(TraceCase):
             for name in ("n_sink", "n_vertical", "n_blocks"):
                 self.assertEqual(row[name], str(entry["parameters"].get(name, "")))
 
+    # A file of a larger model has a line and a number for every head of a smaller one, and means others by them.
+    def test_files_of_other_models_are_refused(self):
+        shares, patterns, answers = self.path / "shares.tsv", self.path / "patterns.json", ("eval", "--task", "passkey", "--length", 300, "--samples", 1, "--quiet")
+        for lines, numbers in ((32, 8), (11, 4), (9, 4), (10, 5)):
+            shares.write_text(("\t".join(["0.5"] * numbers) + "\n") * lines)
+            method = f"duo-attention:path={shares}"
+            for command in (("compare", self.trace, "--method", method, "--heads", "3:0"), ("compare", self.trace, "--method", f"decode/{method}", "--heads", "3:0"),
+                            ("render", self.trace, "--head", "3:0", "--view", "mask", "--method", method, "-o", self.path / "mask.png"),
+                            ("diff", self.trace, "--method", method, "--method", "dense"), (*answers, "--attention", method), (*answers, "--attention", f"decode/{method}")):
+                said = run(*command, code=3).stderr
+                self.assertIn(f"it has {lines} lines of {numbers} numbers", said)
+                self.assertIn("10 layers of 4 KV heads: take the model's own file", " ".join(said.replace(";", ":").split()))
+        patterns.write_text(json.dumps([{str(head): ["stream_llm", 5, 9, 0] for head in range(8)}] * 12))
+        for command in (("compare", self.trace, "--config", patterns), (*answers, "--attention-config", patterns)):
+            self.assertIn("it has a setting for head 10:0, and the model of", run(*command, code=3).stderr)
+
     def test_help_and_page_name_every_format(self):
         text = " ".join(run("tune", "--help").stdout.split())
         formats = re.search(r"--format NAME What to write, where the extension does not say it: (.*?) --resume", text)[1]
@@ -501,7 +517,7 @@ class Configurations(TraceCase):
                               ("methods that evict", ("--compression-ratio", 0.5, "--budget-method", "sparq"))):
             self.assertIn(said, run(*compared, *options, "--quiet", code=2).stderr)
         self.assertIn("--compression-ratio", run("compare", self.trace, "--method", "knorm", "--compression-ratio", 0.5, code=2).stderr)
-        for wrong, said in ((shares[:, :2], "layers of"), (shares[:98], "[99, layers, KV heads]"), (shares + 1, "share from 0 to 1"),
+        for wrong, said in ((shares[:, :2], "layers of"), (shares[:, :, :2], "layers of"), (numpy.concatenate([shares, shares], axis=1), "20 layers of 4"), (shares[:98], "[99, layers, KV heads]"), (shares + 1, "share from 0 to 1"),
                             (shares.astype(numpy.int32), "fp32 or fp64"), (numpy.asfortranarray(shares), "C order")):
             numpy.save(self.path / "wrong.npy", wrong)
             self.assertIn(said, run("compare", self.trace, "--config", self.path / "wrong.npy", "--compression-ratio", 0.5, "--budget-method", "knorm", code=3).stderr)

@@ -115,7 +115,7 @@ int FuzzHeadBudgets(const uint8_t* data, size_t size) {
   return Try([&] {
     int64_t fewest = 0;
     const HeadSettings settings =
-        ReadHeadBudgets(file.path(), {spec.name, kernels::ParameterValues(spec)}, 50, layers, 1000, &fewest);
+        ReadHeadBudgets(file.path(), {spec.name, kernels::ParameterValues(spec)}, 50, 3, layers, 1000, &fewest);
     Require(settings.size() == 8 && fewest >= 0 && fewest <= 8, "heads that the trace has not");
     for (const auto& [head, asked] : settings)
       Require(asked.values.Real("budget") >= 1 && asked.values.Real("budget") <= 1000, "a budget that is none");
