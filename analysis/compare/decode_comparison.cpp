@@ -26,12 +26,17 @@ std::string FasterThanItsBytes(const MethodResult& result) {
     why = Format("dense decode itself ran at %.0f %% of the rate at which its bytes can be read",
                  100 * result.dense_of_reading);
   }
-  return Format(" reads %.1f times fewer bytes than dense decode and is faster than that allows: ",
-                result.bytes_allow) +
-         why;
+  return " reads " + BytesBesideDense(result.bytes_allow) + " and is faster than that allows: " + why;
 }
 
 }  // namespace
+
+std::string BytesBesideDense(double bytes_allow) {
+  constexpr double kShown = 0.05;  // what rounds to 1.0 is as many
+  if (bytes_allow >= 1 + kShown) return Format("%.1f times fewer bytes than dense decode", bytes_allow);
+  if (1 / bytes_allow >= 1 + kShown) return Format("%.1f times as many bytes as dense decode", 1 / bytes_allow);
+  return "as many bytes as dense decode";
+}
 
 DecodeComparison::DecodeComparison(MeasuredHeadsPtr measured, const CompareOptions& options)
     : StepsOfHeads(*measured, options.decode_rows), PhaseComparison(std::move(measured), options, kCpu) {}

@@ -9,6 +9,7 @@
 #include "analysis/compare.h"
 #include "analysis/types/timing.h"
 #include "base/device.h"
+#include "compare/decode_comparison.h"
 #include "compare/output_error.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/method_names.h"
@@ -161,6 +162,15 @@ TEST(Comparison, WithoutAGpuCudaSaysSo) {
   HeadComparison comparison(RandomHead({.num_tokens = 100, .head_dim = 64}, 8), options);
   MethodResult result;
   EXPECT_EQ(comparison.Run("dense", Defaults("dense"), &result).code(), kernels::StatusCode::kDeviceMissing);
+}
+
+TEST(BytesBesideDense, AreFewerAsManyOrMore) {
+  EXPECT_EQ(BytesBesideDense(3.24), "3.2 times fewer bytes than dense decode");
+  EXPECT_EQ(BytesBesideDense(1.06), "1.1 times fewer bytes than dense decode");
+  for (const double about_one : {1.04, 1.0, 0.96})
+    EXPECT_EQ(BytesBesideDense(about_one), "as many bytes as dense decode");
+  EXPECT_EQ(BytesBesideDense(0.9), "1.1 times as many bytes as dense decode");
+  EXPECT_EQ(BytesBesideDense(0.5), "2.0 times as many bytes as dense decode");
 }
 
 TEST(OutputError, MatchesItsDefinitions) {
