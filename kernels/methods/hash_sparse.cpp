@@ -145,7 +145,8 @@ class HashSparseMethod final : public internal::PrefillSelector {
               std::vector<char> wanted(directions.NumBuckets(), 0);
               for (int32_t row = begin; row < end; ++row)
                 wanted[static_cast<size_t>(of_queries[static_cast<size_t>(row)])] = 1;
-              for (size_t key = 0; key < kept->size(); ++key) (*kept)[key] = wanted[static_cast<size_t>(of_keys[key])];
+              const size_t seen = static_cast<size_t>(problem.first_position) + static_cast<size_t>(end);
+              for (size_t key = 0; key < seen; ++key) (*kept)[key] = wanted[static_cast<size_t>(of_keys[key])];
             };
             internal::AddRowSets(problem, options, mark, builder);
           }

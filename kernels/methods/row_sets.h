@@ -14,8 +14,8 @@ namespace headscope::kernels::internal {
 
 inline constexpr int32_t kRowsOfSet = 64;
 
-// The lists of one head. mark(row_begin, row_end, kept) marks the keys that query rows [row_begin, row_end) keep, of
-// `kept` [visible keys], all false before; keys in a row's future are left out here.
+// The lists of one head. mark(row_begin, row_end, kept) marks, by 1, the keys that query rows [row_begin, row_end)
+// keep, of `kept` [visible keys], all 0 before; keys in a row's future are left out here.
 using MarkKeys = std::function<void(int32_t row_begin, int32_t row_end, std::vector<char>* kept)>;
 void AddRowSets(const AttentionProblem& problem, const RunOptions& options, const MarkKeys& mark,
                 SparseIndexBuilder* builder);
