@@ -18,6 +18,7 @@ import h5py
 import numpy as np
 import torch
 import transformers
+from programs import Programs
 from recording_case import IDS, NUM_TOKENS, RecordingCase, values
 
 import headscope
@@ -151,6 +152,16 @@ class Beginnings(RecordingCase):
 class Ends(RecordingCase):
     """Runs that do not end as planned."""
 
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.programs = Programs(cases.SOURCE)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.programs.close()
+        super().tearDownClass()
+
     def test_failing_run_leaves_whole_tokens_and_says_so(self):
         model = families.make("llama")
         with self.assertRaises(ZeroDivisionError) as raised, torch.no_grad():
@@ -182,31 +193,28 @@ class Ends(RecordingCase):
         self.assertIn("NOT complete", done.stdout)
 
     def test_killed_run_leaves_a_trace_that_reads(self):
-        script = (
-            "import sys; sys.argv[:] = ['x', '', '', sys.argv[1], sys.argv[2]]\n"
-            "sys.path[:0] = [sys.argv[3] + '/python', sys.argv[3] + '/tests/python']\n"
-            "import torch, families, headscope\n"
-            "torch.set_num_threads(1)\n"
+        program = self.programs.start(
             "model, cache = families.make('llama'), None\n"
-            "with torch.no_grad(), headscope.record(model, sys.argv[4], prompt_tokens=100000) as recording:\n"
+            "with torch.no_grad(), headscope.record(model, argument, prompt_tokens=100000) as recording:\n"
             "    recording._pump.flush = lambda writer, now=False: recording._pump.call(writer.flush)\n"
             "    for step in range(100000):\n"
             "        cache = model(torch.full((1, 5), 3 + step % 90), past_key_values=cache, use_cache=True).past_key_values\n"
-            "        print(step, flush=True)\n"
+            "        print(step, flush=True)\n",
+            self.path,
         )
-        process = subprocess.Popen([sys.executable, "-B", "-c", script, str(cases.SOURCE), str(self.path)], stdout=subprocess.PIPE, text=True)
         for _ in range(12):
-            self.assertTrue(process.stdout.readline())
+            self.assertTrue(program.stdout.readline())
         with headscope.open(self.path) as trace:  # while it is written
             self.assertFalse(trace.complete)
             self.assertGreater(trace.num_tokens, 0)
-            with self.assertRefused(headscope.UsageError, "a capture to it is running", str(process.pid)), torch.no_grad():
+            with self.assertRefused(headscope.UsageError, "a capture to it is running", str(program.pid)), torch.no_grad():
                 with headscope.record(model := families.make("llama"), self.path, overwrite=True):
                     model(IDS)
         time.sleep(0.05)
-        process.send_signal(signal.SIGKILL)
-        process.stdout.read()
-        process.wait()
+        program.kill()
+        with program.stdout:
+            program.stdout.read()
+        self.assertEqual(program.end()[0], -signal.SIGKILL)
         with headscope.open(self.path) as trace:
             tokens = trace.num_tokens
             self.assertGreaterEqual(tokens, 5)
@@ -217,23 +225,17 @@ class Ends(RecordingCase):
 
     def ended(self, lines):
         """What a program prints that makes a model, does this and ends, which it must do by itself."""
-        script = (
-            "import sys; sys.argv[:] = ['x', '', '', sys.argv[1], sys.argv[2]]\n"
-            "sys.path[:0] = [sys.argv[3] + '/python', sys.argv[3] + '/tests/python']\n"
-            "import threading, torch, families, headscope\n"
-            "torch.set_num_threads(1)\n"
-            "model, ids = families.make('llama'), torch.full((1, 600), 7)\n" + lines
-        )
-        command = [sys.executable, "-B", "-c", script, str(cases.SOURCE), str(self.path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout
+        program = self.programs.start("import threading\nmodel, ids = families.make('llama'), torch.full((1, 600), 7)\n" + lines, self.path)
+        code, errors = program.end()
+        self.assertEqual(code, 0, errors)
+        with program.stdout:
+            return program.stdout.read()
 
     def test_a_thread_that_outlives_the_main_one_records_on(self):
         printed = self.ended(
             "def run():\n"
             "    threading.main_thread().join()\n"
-            "    with torch.no_grad(), headscope.record(model, sys.argv[4]):\n"
+            "    with torch.no_grad(), headscope.record(model, argument):\n"
             "        model(ids)\n"
             "    print('whole')\n"
             "threading.Thread(target=run).start()\n"
@@ -246,7 +248,7 @@ class Ends(RecordingCase):
         """Its thread was torn down while HDF5 wrote: the program hung or aborted."""
         for _ in range(3):
             printed = self.ended(
-                "headscope.record(model, sys.argv[4], overwrite=True).__enter__()\n"
+                "headscope.record(model, argument, overwrite=True).__enter__()\n"
                 "with torch.no_grad():\n"
                 "    model(ids)\n"
                 "print('leaving', flush=True)\n"
