@@ -538,6 +538,9 @@ CaptureResult CaptureWith(const CaptureRequest& request, ModelInUse* in_use, con
     layout.facts[slot].sinks = model->config().layers[static_cast<size_t>(layout.layers[slot])].sinks;
   model->Rewind(0);
   model->UseAttention(request.attention);
+  // What is recorded is all that the prompt is read for, unless it is gone on with.
+  model->EndBehind(request.decode_tokens > 0 ? model->config().num_layers - 1
+                                             : *std::ranges::max_element(layout.layers));
   // Layers that were placed for a batch's longest prompt have room for its cache, and none for growing by doubling.
   model->Reserve(in_use->placement.layers.empty() ? layout.max_tokens
                                                   : std::max(in_use->most_tokens, layout.max_tokens));

@@ -24,11 +24,12 @@ class TorchTransformer final : public Transformer {
  public:
   TorchTransformer(const std::string& model_dir, const SessionOptions& options, const ProgressFunction& progress,
                    const std::stop_token& stop)
-      : decoder_(model_dir, options, progress, stop) {}
+      : decoder_(model_dir, options, progress, stop), num_run_(decoder_.weights.layers.size()) {}
 
   std::vector<float> Forward(std::span<const int32_t> tokens, LogitsOf logits, HeadSink* sink,
                              const std::stop_token& stop) override;
   void BeginPrompt(int64_t end_position) override { decoder_.prompt_end = end_position; }
+  void EndBehind(int32_t layer) override;
   void Reserve(int64_t num_tokens) override;
   void Rewind(int64_t num_tokens) override;
   void UseAttention(AttentionBackend* backend) override {
@@ -44,7 +45,10 @@ class TorchTransformer final : public Transformer {
   bool IsRecurrent() const { return decoder_.config.mixer.kernel > 0; }
   void Refeed(const std::stop_token& stop);
 
+  bool RunsAll() const { return num_run_ == decoder_.weights.layers.size(); }
+
   Decoder decoder_;
+  size_t num_run_;  // layers of a pass
 };
 
 std::vector<float> TorchTransformer::Forward(std::span<const int32_t> tokens, LogitsOf logits, HeadSink* sink,
@@ -53,6 +57,7 @@ std::vector<float> TorchTransformer::Forward(std::span<const int32_t> tokens, Lo
   if (m.stale) Refeed(stop);
   m.stop = stop;
   if (tokens.empty()) throw std::invalid_argument("a forward pass needs at least one token");
+  if (logits != LogitsOf::kNone && !RunsAll()) throw std::invalid_argument("logits need all of the layers");
   const auto rows = static_cast<int64_t>(tokens.size());
   if (m.length + rows > m.config.max_positions) {
     throw UsageError({.problem = "the prompt needs " + std::to_string(m.length + rows) +
@@ -73,7 +78,7 @@ std::vector<float> TorchTransformer::Forward(std::span<const int32_t> tokens, Lo
     const at::Tensor inputs = m.LayerInputs(tokens, x);
     const bool has_states = m.config.altup.inputs > 0;
     if (has_states) x = SpreadStates(x, m.weights.spread);
-    for (size_t layer = 0; layer < m.weights.layers.size(); ++layer) {
+    for (size_t layer = 0; layer < num_run_; ++layer) {
       const size_t place = m.place_of_layer[layer];
       const at::Device& device = m.places[place].device;
       const at::Tensor input = inputs.defined() ? inputs.select(1, static_cast<int64_t>(layer)).to(device) : inputs;
@@ -81,10 +86,10 @@ std::vector<float> TorchTransformer::Forward(std::span<const int32_t> tokens, Lo
                      : m.Layer(x.to(device), input, layer, positions[place], sink);
     }
     m.ForgetPass();
-    x = x.to(m.FirstDevice());
-    if (has_states) x = GatherStates(x, m.weights.gather);
     std::vector<float> result;
     if (logits != LogitsOf::kNone) {
+      x = x.to(m.FirstDevice());
+      if (has_states) x = GatherStates(x, m.weights.gather);
       const at::Tensor scores = m.Logits(logits == LogitsOf::kLastToken ? x.narrow(0, rows - 1, 1) : x);
       const auto* first = scores.const_data_ptr<float>();
       result.assign(first, first + scores.numel());
@@ -99,6 +104,13 @@ std::vector<float> TorchTransformer::Forward(std::span<const int32_t> tokens, Lo
     m.attention->Abandon(m.length);
     RethrowTorchError("a forward pass at position " + std::to_string(m.length));
   }
+}
+
+void TorchTransformer::EndBehind(int32_t layer) {
+  if (layer < 0 || static_cast<size_t>(layer) >= decoder_.weights.layers.size())
+    throw std::invalid_argument("the model has no layer " + std::to_string(layer));
+  if (decoder_.length > 0) throw std::invalid_argument("how far passes go is decided while no token is fed");
+  num_run_ = static_cast<size_t>(layer) + 1;
 }
 
 void TorchTransformer::Reserve(int64_t num_tokens) {

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the commands of docs/claims.md and holds what they print to the page's tables.
 
-    claims_test.py HEADSCOPE DATA_DIR TRACE.h5 PAGE [--print]
+    claims_test.py HEADSCOPE DATA_DIR TRACE.h5 PAGE PART.. [--print]
 
 A row of a table is a claim: its name, what the paper says, what headscope measures and whether that bears it out. The commands are the page's
-own; how their output becomes the row's numbers, and when a claim holds, is said here. --print shows what the rows would be.
+own, in lists that are run by themselves (PART); how their output becomes the row's numbers, and when a claim holds, is said here. --print shows what the rows would be.
 """
 import json
 import os
@@ -59,6 +59,14 @@ class Outputs:
         return [float(line.split()[column]) for line in (self.folder / name).read_text().splitlines() if line.startswith(task + " ")]
 
 
+def measured_by(part):
+    """The page's list of commands that a claim needs; of the others it is the first."""
+    def mark(function):
+        function.part = part
+        return function
+    return mark
+
+
 def falls(values):
     return all(a > b for a, b in zip(values, values[1:]))
 
@@ -68,6 +76,7 @@ def layer_means(values):
 
 
 # Of a claim the numbers of its row, and whether it holds.
+@measured_by("Keys")
 def q_needle(o):
     dense, sparq, h2o, infinite = (o.exact(f"needle-{name}.txt") for name in ("dense", "sparq", "h2o", "lm-infinite"))
     return [dense, sparq, h2o, infinite], sparq >= 0.95 * dense and max(h2o, infinite) < 0.5 * dense
@@ -78,11 +87,13 @@ def q_mass(o):
     return masses, masses[0] > max(masses[1:])
 
 
+@measured_by("Texts")
 def q_text(o):
     bits = o.column("text-steps.txt", "prose", 6)
     return bits, bits[1] <= 1.01 * bits[0]
 
 
+@measured_by("Texts")
 def q_repeat(o):
     characters = o.column("repeat.txt", "repeat", 6)
     return characters, characters[1] > 0.95 * characters[0] and max(characters[2:]) < 0.5 * characters[1]
@@ -203,6 +214,7 @@ def m_tiles(o):
     return [one[-1] for one in ends], all(sorted(one) == one and one[-1] > one[-2] for one in ends)
 
 
+@measured_by("Texts")
 def m_prose(o):
     lines = [line.split() for line in (o.folder / "prose.txt").read_text().splitlines() if line.startswith("prose")]
     dense, lines_kept, streaming = (float(line[4]) for line in lines)
@@ -214,16 +226,19 @@ def m_static(o):
     return masses, masses[0] > masses[1]
 
 
+@measured_by("Keys")
 def m_needle(o):
     found = [o.exact(f"needle-{name}.txt") for name in ("vertical-slash", "streaming-llm")]
     return found, found[0] >= 0.95 and found[0] > found[1]
 
 
+@measured_by("Keys")
 def m_infllm(o):
     infllm, infinite = o.column("needle-infllm.txt", "passkey", 4)
     return [infllm, infinite], infllm >= 0.95 and infllm > infinite
 
 
+@measured_by("Keys")
 def m_snapkv(o):
     ranked_first = o.column("needle-snapkv.txt", "passkey", 5)
     return ranked_first, ranked_first[1] >= 0.95 * ranked_first[0]
@@ -286,6 +301,7 @@ def p_accuracy(o):
     return errors, falls(errors) and falls(masses[::-1])
 
 
+@measured_by("Keys")
 def p_needle(o):
     found = [o.exact(f"needle-{name}.txt") for name in ("sample-attention", "big-bird", "streaming-llm", "hyper-attention")]
     return found, found[0] >= 0.95 and max(found[1:]) < found[0]
@@ -306,22 +322,35 @@ def word(holds):
     return "undecided" if holds is None else "yes" if holds else "no"
 
 
+def commands_of(page):
+    """By the name of their list."""
+    return {part: block.splitlines() for part, block in re.findall(r"^### (\w+)\n```sh\n(.*?)```", page, re.S | re.M)}
+
+
+def part_of(function):
+    return getattr(function, "part", "Traces")
+
+
 def main():
     program, data, trace, page = sys.argv[1:5]
+    parts = [one for one in sys.argv[5:] if one != "--print"]
     text = pathlib.Path(page).read_text()
-    commands = re.search(r"```sh\n(.*?)```", text, re.S).group(1).splitlines()
-    failures = []
+    commands = commands_of(text)
+    if not parts or any(part not in commands for part in parts):
+        raise SystemExit(f"name parts among {', '.join(commands)}")
+    claims = {claim: function for claim, function in CLAIMS.items() if part_of(function) in parts}
+    failures = [f"{claim}: the page has no commands '{part_of(function)}'" for claim, function in CLAIMS.items() if part_of(function) not in commands]
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         os.symlink(os.path.abspath(program), folder / "headscope")
         environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}", "TRACE": os.path.abspath(trace), "MODEL": os.path.join(os.path.abspath(data), "reference_model"), "HEADSCOPE_DATA_DIR": os.path.abspath(data)}
-        for command in commands:
+        for command in (one for part in parts for one in commands[part]):
             done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True)
             if done.returncode != 0:
                 raise SystemExit(f"{command}: exit {done.returncode}: {done.stderr[-500:]}")
         outputs = Outputs(folder)
         rows = {claim: (numbers, verdict) for claim, numbers, verdict in rows_of(text)}
-        for claim, function in CLAIMS.items():
+        for claim, function in claims.items():
             numbers, holds = function(outputs)
             if "--print" in sys.argv:
                 print(claim, ", ".join(f"{one:.4g}" for one in numbers), word(holds))
@@ -338,7 +367,7 @@ def main():
             failures += [f"{claim}: a row that nothing measures" for claim in rows if claim not in CLAIMS]
     for failure in failures:
         print("FAILED", failure)
-    print(f"{len(CLAIMS) - len(failures)} of {len(CLAIMS)} claims are as the page says")
+    print(f"{len(claims) - len(failures)} of {len(claims)} claims are as the page says")
     return 1 if failures else 0
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 LAYERS, HEADS, HEAD_DIM, HIDDEN, VOCABULARY = 32, 4, 64, 64, 4096
 QUEUE_MIB, OPEN_CHUNKS_MIB, SLACK_MIB = 64, LAYERS * 3 * HEADS // 4, 40
+LAST = str(LAYERS - 1)  # a capture of lower layers alone would leave those above without a cache
 LENGTHS = (2048, 4096)  # traces of 0.2 and 0.4 GiB
 
 
@@ -73,7 +74,7 @@ def main():
         write_checkpoint(folder, model_dir)
         for length in LENGTHS:
             peak, size = capture(headscope, folder, length)
-            without, _ = capture(headscope, folder, length, "--layers", "0", "--heads", "0", "--rows", "last:1")
+            without, _ = capture(headscope, folder, length, "--layers", LAST, "--heads", "0", "--rows", "last:1")
             shares.append(peak - without)
             sizes.append(size)
             told = estimate(headscope, folder, length)

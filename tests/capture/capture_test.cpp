@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/device.h"
@@ -136,6 +137,33 @@ TEST(Capture, AnUnknownFailureSaysWhereTheTokensAre) {
                   ::testing::AllOf(::testing::HasSubstr("recording: broken"),
                                    ::testing::AnyOf(::testing::HasSubstr("no token was recorded"),
                                                     ::testing::HasSubstr("tokens are in " + request.output_path)))));
+}
+
+// Attends to nothing, and notes the highest layer in which it was asked to.
+class NotesTheHighest final : public model::AttentionBackend {
+ public:
+  void Attend(const model::AttentionCall& call) override {
+    highest = std::max(highest, call.layer);
+    const auto values = static_cast<size_t>(call.num_rows * call.facts->num_qo_heads * call.facts->v_head_dim);
+    std::fill_n(static_cast<float*>(call.o), values, 0.0f);
+    std::fill_n(call.lse, call.num_rows * call.facts->num_qo_heads, 0.0f);
+  }
+  int32_t highest = -1;
+};
+
+TEST(Capture, LayersAboveThoseThatAreRecordedRunOnlyForTokensThatAreGenerated) {
+  for (const int64_t decode_tokens : {0, 2}) {
+    const TemporaryFolder folder;
+    CaptureRequest request = Request(folder);
+    request.dtype = ElementType::kFloat32;
+    request.layers = {2, 0};
+    request.decode_tokens = decode_tokens;
+    NotesTheHighest attention;
+    request.attention = &attention;
+    Capture(request, {}, {});
+    const int32_t last = model::ReadModelConfig(request.model_dir).num_layers - 1;
+    EXPECT_EQ(attention.highest, decode_tokens > 0 ? last : 2) << decode_tokens;
+  }
 }
 
 // Requests a stop in a layer of the second pass.

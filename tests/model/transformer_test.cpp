@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <stdexcept>
 
 #include "base/device.h"
 #include "base/errors.h"
@@ -138,6 +140,50 @@ class EverythingSink : public HeadSink {
  private:
   const ModelConfig& config_;
 };
+
+// Attention that is zero, and notes in which layers it was asked for.
+class NotesLayers final : public AttentionBackend {
+ public:
+  void Attend(const AttentionCall& call) override {
+    layers.push_back(call.layer);
+    const int64_t rows = call.num_rows * call.facts->num_qo_heads;
+    std::fill_n(static_cast<float*>(call.o), rows * call.facts->v_head_dim, 0.0f);
+    std::fill_n(call.lse, rows, 0.0f);
+  }
+  std::vector<int32_t> layers;
+};
+
+TEST(Transformer, PassesEndBehindTheLastLayerThatIsWanted) {
+  const auto tokens = ReadArray<int32_t>(kOracle + "reference/tokens.i32");
+  const std::span<const int32_t> prompt = std::span(tokens).first(60);
+  const auto model = OpenTransformer(ReferenceModel(), {.dtype = ElementType::kFloat32}, {});
+  const int32_t last = model->config().num_layers - 1;
+  KeepingSink whole(model->config());
+  const std::vector<float> logits = model->Forward(prompt, LogitsOf::kLastToken, &whole);
+  EXPECT_THROW(model->EndBehind(1), std::invalid_argument) << "the layers above have these tokens";
+
+  model->Rewind(0);
+  model->EndBehind(1);
+  KeepingSink cut(model->config());
+  EXPECT_TRUE(model->Forward(prompt, LogitsOf::kNone, &cut).empty());
+  EXPECT_EQ(cut.q, whole.q);
+  EXPECT_EQ(cut.k, whole.k);
+  EXPECT_EQ(cut.lse, whole.lse);
+  EXPECT_THROW(model->Forward(prompt.first(1), LogitsOf::kLastToken), std::invalid_argument);
+
+  NotesLayers notes;
+  model->Rewind(0);
+  model->UseAttention(&notes);
+  model->Forward(prompt, LogitsOf::kNone);
+  EXPECT_THAT(notes.layers, ::testing::ElementsAre(0, 1));
+  model->UseAttention(nullptr);
+
+  model->Rewind(0);
+  EXPECT_THROW(model->EndBehind(last + 1), std::invalid_argument);
+  EXPECT_THROW(model->EndBehind(-1), std::invalid_argument);
+  model->EndBehind(last);
+  EXPECT_EQ(model->Forward(prompt, LogitsOf::kLastToken), logits);
+}
 
 // Layers on two places, in two runs and in turn: what moves between them, or is kept on both for layers that share
 // keys, changes nothing, in a prompt, in steps, and in tokens that were taken back. Both places are the CPU; two GPUs:
