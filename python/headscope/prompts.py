@@ -5,6 +5,7 @@ import weakref
 import numpy as np
 
 from headscope import interception
+from headscope.errors import UsageError
 
 _MOST_WAITING = 16  # open files: each has memory of its own
 
@@ -19,6 +20,7 @@ class Stream:
         self.step = 0
         self.prompt_tokens = 0
         self.generation = None  # that made the prompt's length known
+        self.ended, self.padding = False, None  # within a generation that goes on with others; its tokens from there on
         self.shift = 0  # from its tokens' numbers to their positions
         self.layer_rows = {}  # recorded so far, of every layer
         # Of the pass that runs:
@@ -32,7 +34,9 @@ class Prompts:
 
     def __init__(self, number, streams):
         self.number, self.streams = number, streams
+        self.columns = 0  # of the key axis, padding included
         self._caches = []
+        self._generation, self._chosen_from = None, 0
 
     def mark(self, cache, recording):
         """The cache holds these prompts' tokens; another's may be as long."""
@@ -40,6 +44,32 @@ class Prompts:
         if all(reference() is not own for reference in self._caches):
             self._caches = [reference for reference in self._caches if reference() is not None] + [weakref.ref(own)]
         interception.mark(cache, recording, self.number)
+
+    def go_on(self, generation, columns):
+        """A pass begins, in this call of generate() or None, after which there are so many columns."""
+        self.columns = columns
+        if generation is self._generation:
+            return
+        if ended := [stream.number for stream in self.streams if stream.ended]:
+            raise UsageError(f"prompt {ended[0]}: it ended while others of its batch went on, and is to go on behind that padding; record each call of generate by itself")
+        self._generation = generation
+        self._chosen_from = 0 if generation is None else max(columns, generation.width)
+
+    def until_end(self, stream, ids):
+        """How many of the stream's next tokens are its own: what ended it would not be fed either, were it alone, and padding follows."""
+        own = len(ids)
+        if stream.ended:
+            own = 0
+        elif self._generation is not None and len(self.streams) > 1:  # one sequence alone ends the generation
+            begin = max(0, self._chosen_from - len(stream.ids) - stream.pad)
+            own = next((i for i in range(begin, own) if int(ids[i]) in self._generation.end_ids), own)
+            stream.ended = own < len(ids)
+            ids = ids[1:]
+        for token in ids[own:]:
+            if stream.padding not in (None, int(token)):
+                raise UsageError(f"prompt {stream.number}: it goes on behind the token that ends it, in a batch; record it by itself")
+            stream.padding = int(token)
+        return own
 
     def let_go(self):
         self._caches = []

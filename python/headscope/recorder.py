@@ -23,6 +23,7 @@ from headscope import facts as layer_facts
 from headscope import interception, layout, model_files, own_order, trace_files, visibility
 from headscope.errors import BadInputError, HeadscopeError, UsageError
 from headscope.files_writer import new_writer
+from headscope.generation import Generation
 from headscope.late_writer import LateWriter
 from headscope.look import Look
 from headscope.points import points_of
@@ -77,19 +78,6 @@ class _Pass:
     @property
     def total(self):
         return self.past + self.fed
-
-
-@dataclasses.dataclass
-class _Generation:
-    """A call of the model's generate(): what it hands on to the model only in another form, or in pieces."""
-
-    ids: torch.Tensor | None  # [sequences, tokens] of a decoder's prompts
-    mask: torch.Tensor | None  # [sequences, tokens]
-
-    @classmethod
-    def of(cls, arguments, options):
-        ids = arguments[0] if arguments else next((options[name] for name in ("inputs", "input_ids") if options.get(name) is not None), None)
-        return cls(*(one if torch.is_tensor(one) and one.ndim == 2 else None for one in (ids, options.get("attention_mask"))))
 
 
 class Recording:
@@ -208,7 +196,7 @@ class Recording:
 
         @functools.wraps(generate)
         def watched(*arguments, **options):
-            before, self._generation = self._generation, _Generation.of(arguments, options)
+            before, self._generation = self._generation, Generation.of(self._model, arguments, options)
             try:
                 return generate(*arguments, **options)
             finally:
@@ -332,7 +320,7 @@ class Recording:
             raise UsageError("past_key_values: its sequences were put in another order, as beams are; generate without beams")
         if past:
             self._take_up(given["past_key_values"])
-        recorded = len(self._streams[0].ids) + self._streams[0].pad if self._streams else 0
+        recorded = self._prompts.columns
         again = past == 0 and recorded and given.get("use_cache") is False and not self._look.bidirectional and self._continues_without_cache(ids, batch, fed)
         if past == 0 and not again:
             self._new_prompts(batch)
@@ -347,6 +335,7 @@ class Recording:
             raise UsageError("past_key_values: the cache is of another prompt than those that are recorded; finish a prompt before the next begins, or record each by itself")
         self._mark(given.get("past_key_values"))
         self._pass = _Pass(past, fed, recorded, set(), {})
+        self._prompts.go_on(self._generation, past + fed)
         self._chosen, self._positions = {}, None
         self._look.forget_where_changed()
         if self._look.layout is None:
@@ -384,7 +373,7 @@ class Recording:
         """
         if ids is None or batch != len(self._streams) or ("{prompt}" in self._path and self._generation is None):
             return False
-        return all(fed > stream.pad + len(stream.ids) and np.array_equal(ids[b, stream.pad : stream.pad + len(stream.ids)], stream.ids) for b, stream in enumerate(self._streams))
+        return fed > self._prompts.columns and all(np.array_equal(ids[b, stream.pad : stream.pad + len(stream.ids)], stream.ids) for b, stream in enumerate(self._streams))
 
     def _begin_prompts(self, given, ids, batch, fed):
         generation = None if self._model.config.is_encoder_decoder else self._generation
@@ -411,8 +400,11 @@ class Recording:
             if now.new and stream.right:
                 raise UsageError("attention_mask: a sequence that is padded on the right goes on; pad on the left")
             count = now.total - now.new - (stream.pad if now.new == 0 else 0) - right
-            stream.tokens = range(first, first + count)
             fed_ids = np.zeros(count, np.int64) if ids is None else ids[b, now.new - now.past + (stream.pad if now.new == 0 else 0) :][:count]
+            if ids is not None:
+                fed_ids = fed_ids[: self._prompts.until_end(stream, fed_ids)]
+                count = len(fed_ids)
+            stream.tokens = range(first, first + count)
             known = self._prompt_tokens is not None or (stream.generation is not None and stream.generation is self._generation)
             if self._rows.needs_prompt_length() and not known and now.new and count > 1:
                 raise UsageError(f"rows {self._rows.text}: the prompt comes in several passes, so its end is not known; give prompt_tokens")
@@ -537,6 +529,8 @@ class Recording:
         offset = max(0, now.total - call.num_keys)
         chosen = self._chosen.get(layer if facts.selection_layer < 0 else facts.selection_layer)
         for b, stream in enumerate(self._streams):
+            if not stream.tokens:  # it has ended
+                continue
             if not stream.announced:
                 self._write_announcement(b, stream)
             keys = visibility.Keys(offset, call.num_keys, now.total, stream.pad, stream.pad + stream.tokens.stop)
@@ -612,6 +606,8 @@ class Recording:
             raise UsageError(f"{where}: it has {key.shape[2]} positions and was {self._look.layout.source_tokens}; record inputs of one length")
         query = own_order.without_factor(query, layer_facts.Call.of(module, query, key, value, options).query_factor)
         for b, stream in enumerate(self._streams):
+            if not stream.tokens:  # it has ended
+                continue
             if torch.is_tensor(mask):
                 shown = mask[b if mask.shape[0] > 1 else 0]
                 if not (shown if shown.dtype == torch.bool else shown == 0).all():

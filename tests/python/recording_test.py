@@ -108,6 +108,32 @@ class Ways(RecordingCase):
         for b, pad in enumerate((4, 0)):
             self.assertSame(recording.paths[b], self.whole(model, output[b : b + 1, pad:-1]), 2e-5)
 
+    def test_a_sequence_that_ends_before_its_batch(self):
+        """It was recorded with the padding that generate() goes on with; now its trace is the one that it has alone."""
+        ids, mask, name = self.padded()
+        for family in ("llama", "gemma3_text"):
+            model = families.make(family, "sdpa")
+            plain = model.generate(ids, attention_mask=mask, max_new_tokens=9, do_sample=False, pad_token_id=0, eos_token_id=None)[:, 12:].tolist()
+            number, end = next((b, token) for b, tokens in enumerate(plain) for token in tokens[:5] if token not in plain[1 - b])
+            ids[:, 6] = end  # in a prompt it ends nothing
+            configured = transformers.GenerationConfig(eos_token_id=[95, end], pad_token_id=0)
+            for options in ({"eos_token_id": end}, {"eos_token_id": end, "use_cache": False}, {"generation_config": configured, "cache_implementation": "static", "disable_compile": True}):
+                with self.subTest(f"{family} {options}"):
+                    chosen = {"attention_mask": mask, "max_new_tokens": 9, "do_sample": False, "pad_token_id": 0, **options}
+                    with torch.no_grad(), headscope.record(model, name, overwrite=True) as recording:
+                        output = model.generate(ids, **chosen)
+                    self.assertTrue(torch.equal(output, model.generate(ids, **chosen)))
+                    lasts = []
+                    for b, pad in enumerate((4, 0)):
+                        generated = output[b, 12:].tolist()
+                        lasts.append(generated.index(end) if end in generated else len(generated) - 1)
+                        self.assertSame(recording.paths[b], self.whole(model, output[b : b + 1, pad : 12 + lasts[b]]), 5e-5)
+                        alone = self.folder / f"{self.id()}-one.h5"
+                        with torch.no_grad(), headscope.record(model, alone, overwrite=True):
+                            model.generate(ids[b : b + 1, pad:], **{**chosen, "attention_mask": mask[b : b + 1, pad:]})
+                        self.assertSame(recording.paths[b], values(alone), 5e-5)
+                    self.assertLess(min(lasts), max(lasts))
+
     def padded(self):
         ids, mask = torch.zeros(2, 12, dtype=torch.int64), torch.ones(2, 12, dtype=torch.int64)
         ids[0, 4:], ids[1], mask[0, :4] = IDS[0, :8], IDS[0, 8:20], 0

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import os
+from unittest import mock
 
 import cases
 import families
@@ -202,6 +203,31 @@ class Refusals(RecordingCase):
             before = model(others[:, :9]).past_key_values
         for call in (copied, one_of_many, of_before):
             self.refused(model, headscope.UsageError, "past_key_values", "another prompt", call=call, path=path, overwrite=True)
+
+    def test_sequence_that_goes_on_behind_its_end(self):
+        """Its padding is not in the trace, so what follows would not be what the model computed."""
+        model, ids, path = families.make("llama", "sdpa"), torch.cat([IDS[:, :9], IDS[:, 9:18]]), self.folder / "ended-{prompt}.h5"
+        with torch.no_grad():
+            end = int(model.generate(ids, max_new_tokens=1, do_sample=False, pad_token_id=0, eos_token_id=None)[0, -1])
+
+        def again():
+            cache = transformers.DynamicCache(config=model.config)
+            output = model.generate(ids, past_key_values=cache, max_new_tokens=4, do_sample=False, pad_token_id=0, eos_token_id=end)
+            model(output[:, -1:], past_key_values=cache)
+
+        def by_its_own_generate():
+            generate = type(model).generate
+
+            def careless(model, ids, **options):
+                return generate(model, ids, **{**options, "eos_token_id": None})
+
+            with mock.patch.object(type(model), "generate", careless):
+                with headscope.record(model, path, overwrite=True):
+                    model.generate(ids, max_new_tokens=4, do_sample=False, pad_token_id=0, eos_token_id=end)
+
+        self.refused(model, headscope.UsageError, "prompt 0", "each call of generate by itself", call=again, path=path, overwrite=True)
+        with torch.no_grad(), self.assertRefused(headscope.UsageError, "prompt 0", "behind the token that ends it"):
+            by_its_own_generate()
 
     def test_copy_of_a_cache_goes_on(self):
         model = families.make("llama", "sdpa")
