@@ -30,7 +30,7 @@ constexpr int64_t kMaxPromptsBytes = 256 << 20;
 // JSON parsers pass over UTF-8's byte order mark.
 std::string ReadPrompts(const std::string& file) {
   std::string text = model::ReadSmallFile(file, kMaxPromptsBytes);
-  RefuseWideText(text, file);
+  RefuseOtherEncodings(text, file);
   return text;
 }
 

@@ -44,11 +44,16 @@ std::pair<std::string, std::string> WideEncoding(std::string_view bytes) {
 
 }  // namespace
 
-void RefuseWideText(const std::string& bytes, const std::string& file) {
-  const auto& [encoding, shown] = WideEncoding(bytes);
-  if (encoding.empty()) return;
-  throw BadInputError(
-      {.file = file, .problem = "is " + encoding + " " + shown + ", not UTF-8", .remedy = Converted(encoding)});
+void RefuseOtherEncodings(const std::string& bytes, const std::string& file) {
+  if (const auto& [encoding, shown] = WideEncoding(bytes); !encoding.empty()) {
+    throw BadInputError(
+        {.file = file, .problem = "is " + encoding + " " + shown + ", not UTF-8", .remedy = Converted(encoding)});
+  }
+  if (const size_t valid = model::Utf8Length(bytes); valid < bytes.size()) {
+    throw BadInputError({.file = file,
+                         .problem = "is not UTF-8 at byte " + std::to_string(valid),
+                         .remedy = Converted("LATIN1") + " for a file in Latin-1"});
+  }
 }
 
 std::string ReadPromptFile(const std::string& path) {
@@ -56,12 +61,7 @@ std::string ReadPromptFile(const std::string& path) {
 }
 
 std::string TextOfPromptFile(std::string bytes, const std::string& file) {
-  RefuseWideText(bytes, file);
-  if (const size_t valid = model::Utf8Length(bytes); valid < bytes.size()) {
-    throw BadInputError({.file = file,
-                         .problem = "is not UTF-8 at byte " + std::to_string(valid),
-                         .remedy = Converted("LATIN1") + " for a file in Latin-1"});
-  }
+  RefuseOtherEncodings(bytes, file);
   if (const size_t zero = bytes.find('\0'); zero != std::string::npos) {
     throw BadInputError({.file = file,
                          .problem = "holds a byte 0 at byte " + std::to_string(zero) + ", so it is not text",

@@ -71,8 +71,8 @@ std::vector<int32_t> ReadWindows(const JsonFields& root, const Family& family, i
     list.ForEachElement([&](const JsonValue& type) {
       const bool slides = type.IsString() && type.Text() == "sliding_attention";
       if (!slides && !(type.IsString() && type.Text() == "full_attention")) {
-        root.RefuseField("layer_types", type.Shortened() + " is not supported",
-                         "full_attention and sliding_attention are");
+        root.RefuseUnsupported("layer_types", type.Shortened() + " is not supported",
+                               "full_attention and sliding_attention are");
       }
       if (slides && (!by_layer || !on)) {
         root.RefuseField("layer_types", "names sliding_attention where this model has no window",
@@ -130,11 +130,8 @@ Activation ReadActivation(const JsonFields& root, const Family& family) {
   for (const auto& [known, activation] : kActivations) {
     if (known == name) return activation;
   }
-  root.RefuseField(
-      family.activation_key, Quoted(name) + " is not supported",
-      "silu, gelu, gelu_pytorch_tanh, gelu_new, gelu_fast, quick_gelu and relu are; a model with any other "
-      "is recorded with " +
-          std::string(kRecordFromPython));
+  root.RefuseUnsupported(family.activation_key, Quoted(name) + " is not supported",
+                         "silu, gelu, gelu_pytorch_tanh, gelu_new, gelu_fast, quick_gelu and relu are");
 }
 
 void ReadQuantisation(const JsonFields& root, ModelConfig* config) {

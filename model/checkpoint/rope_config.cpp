@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "checkpoint/read_rope_config.h"
-#include "model/input_file.h"
 
 namespace headscope::model {
 namespace {
@@ -28,10 +27,8 @@ RopeType ReadType(const JsonFields& fields, bool mrope_of_text) {
   for (const auto& [known, type] : kTypes) {
     if (known == name) return type;
   }
-  fields.RefuseField(key, Quoted(name) + " is not supported",
-                     "default, linear, dynamic, yarn, longrope, llama3 and proportional are; a model with any other is "
-                     "recorded with " +
-                         std::string(kRecordFromPython));
+  fields.RefuseUnsupported(key, Quoted(name) + " is not supported",
+                           "default, linear, dynamic, yarn, longrope, llama3 and proportional are");
 }
 
 double Positive(const JsonFields& fields, std::string_view key, std::optional<double> absent) {
@@ -145,8 +142,7 @@ RopeConfig ReadRopeConfig(const JsonFields& root, const RopeKeys& keys, int32_t 
     const JsonFields fields = kind.empty() ? given : given.Object(kind);
     for (const char* nested : {"full_attention", "sliding_attention"}) {
       if (fields.Has(nested)) {
-        fields.RefuseField(nested, "positions that differ between layers are not supported",
-                           "use a model with one kind of position");
+        fields.RefuseUnsupported(nested, "positions that differ between layers are not supported");
       }
     }
     rope.theta = fields.Number("rope_theta", rope.theta);

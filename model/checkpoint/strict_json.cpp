@@ -38,6 +38,12 @@ void JsonFields::RefuseField(std::string_view key, std::string_view problem, std
   Refuse(file_, PathOf(key), problem, remedy);
 }
 
+void JsonFields::RefuseUnsupported(std::string_view key, std::string_view problem, std::string_view supported) const {
+  std::string remedy =
+      supported.empty() ? "record it with " : std::string(supported) + "; a model with any other is recorded with ";
+  RefuseField(key, problem, remedy += kRecordFromPython);
+}
+
 std::optional<JsonValue> JsonFields::Find(std::string_view key) const {
   std::optional<JsonValue> found = object_.Find(key);
   if (found && found->IsNull()) found.reset();

@@ -49,6 +49,9 @@ class JsonFields {
   }
   // Refuses with this object's file and the path of `key` in it.
   [[noreturn]] void RefuseField(std::string_view key, std::string_view problem, std::string_view remedy) const;
+  // What other programs run and headscope does not; `supported` names what it does, as in "sigmoid is".
+  [[noreturn]] void RefuseUnsupported(std::string_view key, std::string_view problem,
+                                      std::string_view supported = {}) const;
   const std::string& file() const { return file_; }
   std::string PathOf(std::string_view key) const;
 

@@ -15,7 +15,7 @@ constexpr int32_t kPattern = 4;
 
 void Read(const JsonFields& root, ModelConfig* config) {
   if (root.Boolean("attention_bias", false))
-    root.RefuseField("attention_bias", "true is not supported in this family", "use a model without it");
+    root.RefuseUnsupported("attention_bias", "true is not supported in this family");
   if (!root.Has("layer_types") && root.Integer("global_attn_every_n_layers", 1, INT32_MAX, kPattern) != kPattern)
     root.RefuseField("layer_types", "is missing", "add it, with the kind of every layer");
   TurnOnlyWindows(config);

@@ -12,10 +12,10 @@ namespace {
 
 void Read(const JsonFields& root, ModelConfig* config) {
   for (const char* key : {"is_decoder", "add_cross_attention"}) {
-    if (root.Boolean(key, false)) root.RefuseField(key, "true is not supported", "use an encoder");
+    if (root.Boolean(key, false)) root.RefuseUnsupported(key, "true is not supported");
   }
   if (root.Text("position_embedding_type", "absolute") != "absolute")
-    root.RefuseField("position_embedding_type", "is not supported", "absolute is");
+    root.RefuseUnsupported("position_embedding_type", "is not supported", "absolute is");
   config->num_token_types = static_cast<int32_t>(root.Integer("type_vocab_size", 1, 1 << 24, 2));
   config->norms_after = true;
   config->final_norm = false;

@@ -12,7 +12,7 @@ namespace {
 
 void Refuse(const JsonFields& root, std::string_view key, bool wanted) {
   if (root.Boolean(key, wanted) != wanted)
-    root.RefuseField(key, wanted ? "false is not supported" : "true is not supported", "use a model without it");
+    root.RefuseUnsupported(key, wanted ? "false is not supported" : "true is not supported");
 }
 
 void ReadRopes(const JsonFields& root, ModelConfig* config) {

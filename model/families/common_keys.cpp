@@ -83,8 +83,8 @@ std::vector<bool> ReadSecondKind(const JsonFields& root, std::string_view key, s
   kinds.ForEachElement([&](const JsonValue& kind) {
     is_second.push_back(kind.IsString() && kind.Text() == second);
     if (!is_second.back() && !(kind.IsString() && kind.Text() == first)) {
-      root.RefuseField(key, kind.Shortened() + " is not supported",
-                       std::string(first) + " and " + std::string(second) + " are");
+      root.RefuseUnsupported(key, kind.Shortened() + " is not supported",
+                             std::string(first) + " and " + std::string(second) + " are");
     }
   });
   return is_second;

@@ -59,8 +59,7 @@ void ReadSharedExperts(const JsonFields& root, ModelConfig* config) {
   ReadExperts(root, "n_routed_experts", "moe_intermediate_size", config);
   ExpertRules& experts = config->experts;
   if (root.Integer("moe_layer_freq", 1, INT32_MAX, 1) != 1)
-    root.RefuseField("moe_layer_freq", "other than 1 is not supported",
-                     "use a model whose later layers all have experts");
+    root.RefuseUnsupported("moe_layer_freq", "other than 1 is not supported");
   ReadExpertLayers(root, {}, &experts.layers);
   const int64_t shared = root.Integer("n_shared_experts", 1, 1 << 10) * experts.inner_size;
   if (shared > INT32_MAX) root.RefuseField("n_shared_experts", "gives an implausibly large MLP", "correct it");

@@ -10,14 +10,14 @@ void Read(const JsonFields& root, ModelConfig* config) {
   ReadSharedExperts(root, config);
   ExpertRules& experts = config->experts;
   if (root.Boolean("norm_topk_prob", false))
-    root.RefuseField("norm_topk_prob", "true is not supported in this family", "use a model without it");
-  if (root.Boolean("mlp_bias", false)) root.RefuseField("mlp_bias", "true is not supported", "use a model without it");
+    root.RefuseUnsupported("norm_topk_prob", "true is not supported in this family");
+  if (root.Boolean("mlp_bias", false)) root.RefuseUnsupported("mlp_bias", "true is not supported");
   if (root.Text("scoring_func", "softmax") != "softmax")
-    root.RefuseField("scoring_func", "is not supported in this family", "softmax is");
+    root.RefuseUnsupported("scoring_func", "is not supported in this family", "softmax is");
   const std::string method = root.Text("topk_method", "greedy");
   if (method == "greedy") return;
   if (method != "group_limited_greedy")
-    root.RefuseField("topk_method", Quoted(method) + " is not supported", "greedy and group_limited_greedy are");
+    root.RefuseUnsupported("topk_method", Quoted(method) + " is not supported", "greedy and group_limited_greedy are");
   experts.num_groups = static_cast<int32_t>(root.Integer("n_group", 1, experts.num_experts));
   experts.kept_groups = static_cast<int32_t>(root.Integer("topk_group", 1, experts.num_groups));
   if (experts.num_experts % experts.num_groups != 0)

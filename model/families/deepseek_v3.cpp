@@ -11,9 +11,9 @@ namespace headscope::model {
 void ReadExpertGroups(const JsonFields& root, ModelConfig* config) {
   ExpertRules& experts = config->experts;
   if (root.Text("scoring_func", "sigmoid") != "sigmoid")
-    root.RefuseField("scoring_func", "is not supported in this family", "sigmoid is");
+    root.RefuseUnsupported("scoring_func", "is not supported in this family", "sigmoid is");
   if (root.Text("topk_method", "noaux_tc") != "noaux_tc")
-    root.RefuseField("topk_method", "is not supported in this family", "noaux_tc is");
+    root.RefuseUnsupported("topk_method", "is not supported in this family", "noaux_tc is");
   experts.score = RouterScore::kSigmoid;
   experts.normalised = root.Boolean("norm_topk_prob", true);
   experts.num_groups = static_cast<int32_t>(root.Integer("n_group", 1, experts.num_experts, 1));

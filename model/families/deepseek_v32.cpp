@@ -23,7 +23,8 @@ void Read(const JsonFields& root, ModelConfig* config) {
       root.RefuseField("layer_types", "does not have one entry for each layer", "correct it");
     kinds.ForEachElement([&](const JsonValue& kind) {
       if (kind.IsString() && kind.Text() == "indexed_attention") return;
-      root.RefuseField("layer_types", kind.Shortened() + " is not supported in this family", "indexed_attention is");
+      root.RefuseUnsupported("layer_types", kind.Shortened() + " is not supported in this family",
+                             "indexed_attention is");
     });
   }
   IndexRules& index = config->index;

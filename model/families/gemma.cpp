@@ -11,10 +11,10 @@ namespace {
 
 void Read(const JsonFields& root, ModelConfig* config) {
   if (root.Boolean("use_bidirectional_attention", false))
-    root.RefuseField("use_bidirectional_attention", "true is not supported", "use a model with causal attention");
+    root.RefuseUnsupported("use_bidirectional_attention", "true is not supported");
   // The first files say gelu and mean its approximation; hidden_activation is the same key of later ones.
   if (root.Text("hidden_activation", "gelu_pytorch_tanh") != "gelu_pytorch_tanh")
-    root.RefuseField("hidden_activation", "is not supported in this family", "gelu_pytorch_tanh is");
+    root.RefuseUnsupported("hidden_activation", "is not supported in this family", "gelu_pytorch_tanh is");
   if (config->activation == Activation::kGelu) config->activation = Activation::kGeluTanh;
   config->embedding_multiplier = std::sqrt(static_cast<double>(config->hidden_size));
 }

@@ -13,7 +13,7 @@ void ReadRopes(const JsonFields& root, ModelConfig* config) {
 
 void Read(const JsonFields& root, ModelConfig* config) {
   if (root.Has("attn_logit_softcapping"))
-    root.RefuseField("attn_logit_softcapping", "is not supported in this family", "use a model without it");
+    root.RefuseUnsupported("attn_logit_softcapping", "is not supported in this family");
   if (root.Has("final_logit_softcapping")) config->logit_soft_cap = ReadSoftCap(root, "final_logit_softcapping", {});
   ReadGemmaScales(root, config);
 }

@@ -50,7 +50,8 @@ void ReadLayerByLayer(const JsonFields& root, ModelConfig* config) {
     const JsonFields fields(value, root.file(), root.PathOf(kKey) + "." + std::string(number));
     value.ForEachMember([&](std::string_view key, const JsonValue&) {
       if (key != "head_dim" && key != "num_key_value_heads")
-        fields.RefuseField(key, "is not supported", "head_dim and num_key_value_heads may differ from layer to layer");
+        fields.RefuseUnsupported(key, "is not supported",
+                                 "head_dim and num_key_value_heads may differ from layer to layer");
     });
     if (fields.Has("head_dim")) SetHeadDim(HeadDim(fields, "head_dim", {}), &config->layers[layer]);
     if (fields.Has("num_key_value_heads")) SetKvHeads(fields, "num_key_value_heads", &config->layers[layer]);
@@ -136,8 +137,7 @@ void ReadMixture(const JsonFields& root, ModelConfig* config) {
 void Read(const JsonFields& root, ModelConfig* config) {
   // "vision": tokens of images see each other, and those of text only what is before them.
   if (root.Has("use_bidirectional_attention") && root.Text("use_bidirectional_attention") != "vision")
-    root.RefuseField("use_bidirectional_attention", "is supported where it is null or \"vision\"",
-                     "use a model with causal attention");
+    root.RefuseUnsupported("use_bidirectional_attention", "is supported where it is null or \"vision\"");
   config->embedding_multiplier = std::sqrt(static_cast<double>(config->hidden_size));
   if (root.Has("final_logit_softcapping")) config->logit_soft_cap = ReadSoftCap(root, "final_logit_softcapping", {});
   constexpr int64_t kAbsentInput = 256, kAbsentVocabulary = 262144;

@@ -9,7 +9,7 @@ namespace headscope::model {
 
 void ReadGemmaScales(const JsonFields& root, ModelConfig* config) {
   if (root.Boolean("use_bidirectional_attention", false))
-    root.RefuseField("use_bidirectional_attention", "true is not supported", "use a model with causal attention");
+    root.RefuseUnsupported("use_bidirectional_attention", "true is not supported");
   config->embedding_multiplier = std::sqrt(static_cast<double>(config->hidden_size));
   const double scalar = root.Number("query_pre_attn_scalar", 256.0);
   if (!(scalar > 0)) root.RefuseField("query_pre_attn_scalar", "must be positive", "correct it");

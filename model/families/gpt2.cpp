@@ -11,7 +11,7 @@ namespace {
 
 void Read(const JsonFields& root, ModelConfig* config) {
   if (root.Boolean("add_cross_attention", false))
-    root.RefuseField("add_cross_attention", "true is not supported", "use a model without cross-attention");
+    root.RefuseUnsupported("add_cross_attention", "true is not supported");
   const bool scaled = root.Boolean("scale_attn_weights", true);
   const bool by_layer = root.Boolean("scale_attn_by_inverse_layer_idx", false);
   double number = 0;

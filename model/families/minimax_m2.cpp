@@ -26,12 +26,12 @@ void Read(const JsonFields& root, ModelConfig* config) {
   ReadExperts(root, "num_local_experts", "intermediate_size", config);
   ExpertRules& experts = config->experts;
   if (root.Text("scoring_func", "sigmoid") != "sigmoid")
-    root.RefuseField("scoring_func", "is not supported in this family", "sigmoid is");
+    root.RefuseUnsupported("scoring_func", "is not supported in this family", "sigmoid is");
   experts.score = RouterScore::kSigmoid;
   experts.normalised = true;
-  if (!root.Boolean("use_qk_norm", true)) root.RefuseField("use_qk_norm", "false is not supported", "true is");
+  if (!root.Boolean("use_qk_norm", true)) root.RefuseUnsupported("use_qk_norm", "false is not supported", "true is");
   if (root.Text("qk_norm_type", "per_layer") != "per_layer")
-    root.RefuseField("qk_norm_type", "is not supported", "per_layer is");
+    root.RefuseUnsupported("qk_norm_type", "is not supported", "per_layer is");
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ const Family& RowOfText(const JsonFields& root) {
   const std::string kind = root.Text("model_type", "mistral");
   if (kind == "ministral3") return Mistral3();
   if (kind != "mistral")
-    root.RefuseField("model_type", "is not supported in this family", "mistral and ministral3 are");
+    root.RefuseUnsupported("model_type", "is not supported in this family", "mistral and ministral3 are");
   static const Family mistral = WithImages(Mistral());  // for what its files leave out
   return mistral;
 }

@@ -9,7 +9,7 @@ namespace headscope::model {
 namespace {
 
 void Read(const JsonFields& root, ModelConfig* config) {
-  if (root.Has("clip_qkv")) root.RefuseField("clip_qkv", "is not supported", "use a model without it");
+  if (root.Has("clip_qkv")) root.RefuseUnsupported("clip_qkv", "is not supported");
   ReadExperts(root, "num_experts", "intermediate_size", config);
   config->experts.normalised = root.Boolean("norm_topk_prob", false);
 }

@@ -15,7 +15,7 @@ void Read(const JsonFields& root, ModelConfig* config) {
   config->final_norm = !config->norms_after && !root.Boolean("_remove_final_layer_norm", false);
   config->embedding_size = static_cast<int32_t>(root.Integer("word_embed_proj_dim", 1, INT32_MAX, config->hidden_size));
   if (!root.Boolean("layer_norm_elementwise_affine", true))
-    root.RefuseField("layer_norm_elementwise_affine", "false is not supported", "use a model whose norms have weights");
+    root.RefuseUnsupported("layer_norm_elementwise_affine", "false is not supported");
   config->qkv_bias = config->output_bias = config->mlp_bias = root.Boolean("enable_bias", true);
 }
 

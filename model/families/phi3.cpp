@@ -11,8 +11,8 @@ namespace {
 void Read(const JsonFields& root, ModelConfig* config) {
   const RopeType type = config->ropes[0].type;
   if (type != RopeType::kDefault && type != RopeType::kLongRope) {
-    root.RefuseField(root.Has("rope_parameters") ? "rope_parameters" : "rope_scaling",
-                     "is not supported in this family", "default and longrope are");
+    root.RefuseUnsupported(root.Has("rope_parameters") ? "rope_parameters" : "rope_scaling",
+                           "is not supported in this family", "default and longrope are");
   }
   if (type == RopeType::kLongRope && !root.Has("original_max_position_embeddings"))
     root.RefuseField("original_max_position_embeddings", "is missing, and longrope needs it", "add it to the file");

@@ -11,8 +11,7 @@ namespace {
 // Past seq_length its program changes theta and the scores (use_dynamic_ntk, use_logn_attn), so the model is run up to
 // there; before it neither does anything.
 void Read(const JsonFields& root, ModelConfig* config) {
-  if (!root.Boolean("scale_attn_weights", true))
-    root.RefuseField("scale_attn_weights", "false is not supported", "use a model without it");
+  if (!root.Boolean("scale_attn_weights", true)) root.RefuseUnsupported("scale_attn_weights", "false is not supported");
   if (config->intermediate_size % 2 != 0) root.RefuseField("intermediate_size", "is not even", "correct it");
   config->intermediate_size /= 2;
   config->output_bias = config->mlp_bias = !root.Boolean("no_bias", true);

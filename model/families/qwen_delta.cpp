@@ -31,8 +31,7 @@ void ReadKinds(const JsonFields& root, ModelConfig* config) {
 
 void ReadDeltaLayers(const JsonFields& root, ModelConfig* config) {
   if (!root.Boolean("attn_output_gate", true))
-    root.RefuseField("attn_output_gate", "false is not supported in this family",
-                     "use a model whose attention has a gate");
+    root.RefuseUnsupported("attn_output_gate", "false is not supported in this family");
   ReadKinds(root, config);
   const auto size = [&](std::string_view key, int64_t most, int64_t absent) {
     return static_cast<int32_t>(root.Integer(key, 1, most, absent));

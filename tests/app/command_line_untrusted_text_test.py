@@ -78,12 +78,12 @@ class UntrustedText(TraceCase):
         self.assertIn(rb"\x1b]0;owned\x07.h5", written)
 
     def test_a_prompt_that_is_not_utf8_is_refused_with_its_place(self):
-        prompt = self.path / "latin1.txt"
-        prompt.write_bytes("na\u00efve".encode("latin-1"))
-        said = run("capture", MODEL, "--prompt", prompt, "-o", self.path / "none.h5", code=3).stderr
-        self.assertIn("latin1.txt", said)
-        self.assertIn("not UTF-8 at byte 2", said)
-        self.assertIn("iconv", said)
+        # A line of prompts was called no JSON object, which it is to every editor.
+        for option, name, text, place in (("--prompt", "latin1.txt", "na\u00efve", 2), ("--prompts", "latin1.jsonl", '{"text": "na\u00efve"}', 12)):
+            prompt = self.path / name
+            prompt.write_bytes(text.encode("latin-1"))
+            said = run("capture", MODEL, option, prompt, "-o", self.path / "none.h5", code=3).stderr
+            self.assertIn(f"{name}: is not UTF-8 at byte {place}; convert it, as iconv -f LATIN1", said)
         self.assertFalse((self.path / "none.h5").exists())
 
     def test_a_prompt_in_utf16_is_named_as_such(self):

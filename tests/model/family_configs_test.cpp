@@ -89,6 +89,10 @@ TEST(FamilyConfig, RefusesVariantsOfTheFamiliesOf2026) {
   EXPECT_THAT(RefusalWith("rope_theta", 1e300, hunyuan), HasSubstr("rope_theta: is not between 1 and 1e30"));
   EXPECT_THAT(RefusalWith("attn_output_gate", false, FamilyJson("qwen3_5_text")), HasSubstr("false is not supported"));
   EXPECT_THAT(RefusalWith("clip_qkv", 8, FamilyJson("olmoe")), HasSubstr("clip_qkv"));
+  EXPECT_THAT(RefusalWith("clip_qkv", 8, FamilyJson("olmoe")),
+              HasSubstr("record it with headscope.record of the Python"));
+  EXPECT_THAT(RefusalWith("qk_norm_type", "per_head", minimax),
+              HasSubstr("any other is recorded with headscope.record"));
   json glm = FamilyJson("glm4_moe");
   glm.update(
       {{"n_routed_experts", 4}, {"num_experts_per_tok", 2}, {"moe_intermediate_size", 8}, {"n_shared_experts", 1}});

@@ -13,7 +13,7 @@ std::string ReadPromptFile(const std::string& path);
 // The same of a file's bytes as read.
 std::string TextOfPromptFile(std::string bytes, const std::string& file);
 
-// Throws BadInputError where the bytes of a file show UTF-16 or UTF-32.
-void RefuseWideText(const std::string& bytes, const std::string& file);
+// Throws BadInputError where the bytes of a file are not UTF-8, and names the encoding where they show it.
+void RefuseOtherEncodings(const std::string& bytes, const std::string& file);
 
 }  // namespace headscope::capture
