@@ -10,6 +10,7 @@ from headscope.errors import BadInputError, DeviceError, HeadscopeError, UsageEr
 from headscope.layout import POINTS
 
 INTERRUPTED = 130
+ATTENTION = "sdpa"
 
 
 def _options():
@@ -30,7 +31,7 @@ def _options():
     parser.add_argument("--record", help=f"beside q, k, v and lse: {', '.join(POINTS)}; several with commas between them")
     parser.add_argument("--decode", type=int, default=0, metavar="N", help="tokens to generate and record after the prompt (0)")
     parser.add_argument("--chunk", type=int, default=0, metavar="N", help="tokens per prefill step (0: the whole prompt)")
-    parser.add_argument("--attention", default="sdpa", help="transformers' attention that the model uses: sdpa, eager, flash_attention_2, .. (sdpa)")
+    parser.add_argument("--attention", default=ATTENTION, help=f"transformers' attention that the model uses: sdpa, eager, flash_attention_2, .. ({ATTENTION})")
     parser.add_argument("--dtype", default="auto", choices=("auto", "fp32", "bf16", "fp16"), help="of weights and values (auto: the checkpoint's)")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (cpu)")
     parser.add_argument("--latent", action="store_true", help="MLA alone: record the compressed keys instead of the decompressed heads")
@@ -121,7 +122,8 @@ def _load(options, torch, transformers, device):
         model = transformers.AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype, attn_implementation=options.attention, **own_code)
     except (OSError, ValueError, ImportError, KeyError) as error:
         sentence = " ".join(str(error).split())
-        raise BadInputError(f"{options.model}: transformers cannot load it ({sentence}); name a checkpoint's folder") from None
+        choice = "" if options.attention == ATTENTION else f", or leave out --attention {options.attention}"
+        raise BadInputError(f"{options.model}: transformers cannot load it ({sentence}); name a checkpoint's folder{choice}") from None
     return tokenizer, model.to(device).eval()
 
 

@@ -17,6 +17,7 @@ import torch
 from headscope.errors import FailedError
 
 _PIECE_BYTES = 8 << 20
+_SMALL_BYTES = 64 << 10  # which malloc has at hand; the pages of more would be taken from the system and given back for each piece
 _WAITING_BYTES = 64 << 20
 _WAITING_FROM_GPU = 1 << 30  # at most, and at most a sixteenth of the machine's memory
 _BETWEEN_FLUSHES = 1.0  # seconds
@@ -40,6 +41,10 @@ def _pinned_slab(size):
             size = max(_WAITING_BYTES, size // 2 // _PIECE_BYTES * _PIECE_BYTES)
 
 
+def _array(values):
+    return values.view(_RAW.get(values.dtype, values.dtype)).numpy()
+
+
 @atexit.register
 def _stop_all():
     """A thread that is in HDF5 while the interpreter ends holds a lock that the interpreter waits for, or is torn down in the middle of a write."""
@@ -53,12 +58,12 @@ class Pump:
     def __init__(self, from_gpu=False):
         self._jobs = queue.SimpleQueue()
         self._error = None
-        self._side, self._pinned = {}, queue.SimpleQueue()
+        self._side, self._buffers, self._pins = {}, queue.SimpleQueue(), from_gpu
         pieces = _WAITING_BYTES // _PIECE_BYTES
         if from_gpu:
             buffers = _pinned_slab(_waiting_from_gpu()).split(_PIECE_BYTES)
             for buffer in buffers:
-                self._pinned.put(buffer)
+                self._buffers.put(buffer)
             pieces = len(buffers)
         self._room = threading.Semaphore(pieces)
         self._most_held = pieces * 7 // 8 if from_gpu else 0  # jobs that wait for a pass to end before the thread begins
@@ -110,8 +115,17 @@ class Pump:
         self._thread.join()
 
     def _from_cpu(self, piece):
-        copy = piece.detach().to(copy=True, memory_format=torch.contiguous_format)
-        return lambda write: write(copy.view(_RAW.get(copy.dtype, copy.dtype)).numpy())
+        if piece.numel() * piece.element_size() < _SMALL_BYTES:
+            copy = piece.detach().to(copy=True, memory_format=torch.contiguous_format)
+            return lambda write: write(_array(copy))
+        buffer, target = self._buffer_for(piece)
+        target.copy_(piece.detach())
+
+        def take(write):
+            write(_array(target))
+            self._buffers.put(buffer)
+
+        return take
 
     def _from_gpu(self, piece):
         if piece.device not in self._side:
@@ -120,8 +134,7 @@ class Pump:
         # The model's own stream goes on while the side stream carries, and a cache that is written in place would change what is carried.
         piece = piece.detach().clone(memory_format=torch.contiguous_format)
         side.wait_stream(torch.cuda.current_stream(piece.device))
-        buffer = self._buffer(piece.numel() * piece.element_size())
-        target = buffer[: piece.numel() * piece.element_size()].view(piece.dtype).view(piece.shape)
+        buffer, target = self._buffer_for(piece)
         with torch.cuda.stream(side):
             target.copy_(piece, non_blocking=True)
             event = side.record_event()
@@ -129,18 +142,21 @@ class Pump:
 
         def take(write):
             event.synchronize()
-            write(target.view(_RAW.get(target.dtype, target.dtype)).numpy())
-            self._pinned.put(buffer)
+            write(_array(target))
+            self._buffers.put(buffer)
 
         return take
 
-    def _buffer(self, size):
-        if size > _PIECE_BYTES:  # a single row of very many heads
-            return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+    def _buffer_for(self, piece):
+        """A buffer, and the room in it that the piece takes, of its type and shape."""
+        size = piece.numel() * piece.element_size()
         try:
-            return self._pinned.get_nowait()
+            buffer = self._buffers.get_nowait()
         except queue.Empty:
-            return torch.empty(_PIECE_BYTES, dtype=torch.uint8, pin_memory=True)
+            buffer = None
+        if buffer is None or buffer.numel() < size:  # a single row of very many heads is more than a piece
+            buffer = torch.empty(max(size, _PIECE_BYTES), dtype=torch.uint8, pin_memory=self._pins)
+        return buffer, buffer[:size].view(piece.dtype).view(piece.shape)
 
     def _work(self):
         while True:

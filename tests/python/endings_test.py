@@ -343,6 +343,21 @@ class Memory(RecordingCase):
         self.assertGreater(written, 200 << 20)
         self.assertLess((max(waiting) - before) << 10, 128 << 20)  # 64 MiB that wait, and open chunks
 
+    def test_what_waits_is_copied_into_memory_that_is_used_again(self):
+        """New memory for each piece came from the system page by page; and none is used again before it is written."""
+        pump, written, pieces = Pump(), [], 40
+        values = torch.empty(4, 1024, 256)
+        held = lambda *given: (time.sleep(0.002), written.append((given[3][:, ::97].copy(), given[3].__array_interface__["data"][0])))  # noqa: E731
+        for number in range(pieces):
+            pump.put(held, 0, "q", 0, values.fill_(number))
+        pump.put(held, 0, "q", 0, torch.ones(1, 1, 1 + (pump_module._PIECE_BYTES >> 2)))  # a row that is more than a piece
+        pump.drain()
+        pump.stop()
+        self.assertEqual([float(one.max()) for one, _ in written], [*range(pieces), 1])
+        self.assertTrue(all((one == one.flat[0]).all() for one, _ in written))
+        self.assertLessEqual(len({place for _, place in written[:pieces]}), pump_module._WAITING_BYTES // pump_module._PIECE_BYTES + 1)
+        self.assertLessEqual(pump._buffers.qsize(), pump_module._WAITING_BYTES // pump_module._PIECE_BYTES + 1)
+
 class BehindAGpu(unittest.TestCase):
     """What waits for the writing thread where a model is on a GPU; the memory is plain here, which needs none."""
 

@@ -429,6 +429,7 @@ class CommandLine(cases.FolderCase):
     def test_refusals(self):
         output = self.folder / "out.h5"
         self.refused(3, self.folder, "--text", "a", "-o", output, words=(str(self.folder), "transformers cannot load it"))
+        self.refused(3, MODEL, "--text", "a", "-o", output, "--attention", "none-such", words=("none-such", "or leave out --attention none-such"))
         self.refused(2, MODEL, "--text", "", "-o", output, words=("prompt", "empty"))
         self.refused(2, MODEL, "--prompt", self.folder / "none.txt", "-o", output, words=("none.txt",))
         (self.folder / "latin.txt").write_bytes(b"caf\xe9")
