@@ -159,7 +159,9 @@ std::string Tokenizer::Decode(const std::vector<int32_t>& ids, bool keep_special
   std::string bytes;
   for (const int32_t id : ids) {
     const std::optional<TokenTable::Token> token = impl_->spec.tokens.Find(id);
-    if (token && (keep_special_tokens || !token->special)) bytes += token->bytes;
+    if (!token || (token->special && !keep_special_tokens)) continue;
+    if (impl_->spec.decoded_apart && !bytes.empty()) bytes += ' ';
+    bytes += token->bytes;
   }
   if (impl_->spec.decoded_space_goes && bytes.starts_with(' ')) bytes.erase(0, 1);
   if (impl_->spec.decoded_end_goes && bytes.ends_with(' ')) bytes.pop_back();

@@ -83,15 +83,16 @@ class VocabularyReader {
     by_text_.emplace(text, id);
     const std::optional<std::string> bytes =
         spec_.over_characters ? std::optional(BytesOfCharacters(text)) : BytesOfVocabularyText(text);
+    const bool is_byte = spec_.over_characters ? ByteOfName(text) >= 0 : bytes && bytes->size() == 1;
     const bool has_affixes = !spec_.continuing_prefix.empty() || !spec_.last_suffix.empty();
     if (bytes && (has_affixes || (spec_.ignore_merges && spec_.over_characters)))
       spec_.words.Add(id, spec_.over_characters ? text : std::string_view(*bytes), false);
     // The name of an added token may stand in the vocabulary too. It is a word like others then, unless it is written
-    // as none.
+    // as none; bytes may have such names, since trainers take them as special tokens alone.
     if (const auto added = added_.find(text); added != added_.end()) {
       spec_.tokens.Add(id, spec_.over_characters && !spec_.spelled_in_alphabet ? std::string_view(*bytes) : text,
                        false);
-      if (!bytes || *bytes != text) return;
+      if (!bytes || (*bytes != text && !(spec_.over_characters && is_byte))) return;
       added->second = 1;
     } else {
       if (!bytes || bytes->empty())
@@ -103,7 +104,6 @@ class VocabularyReader {
         spec_.tokens.Add(
             id, spec_.spelled_in_alphabet ? BytesOfVocabularyText(text).value_or(std::string(text)) : *bytes, false);
     }
-    const bool is_byte = spec_.over_characters ? ByteOfName(text) >= 0 : bytes->size() == 1;
     if (is_byte) {
       spec_.byte_ids[static_cast<unsigned char>(bytes->front())] = id;
     } else if (spec_.over_characters) {
@@ -290,7 +290,10 @@ void ReadPostProcessor(const JsonFields& root, TokenizerSpec* spec) {
 
 // What turns tokens back into text: the bytes of each are known by now, so the decoder may say nothing else.
 void ReadDecoder(const JsonFields& root, TokenizerSpec* spec) {
-  if (spec->kind != TokenKind::kBytePairs && !root.Has("decoder")) return;
+  if (!root.Has("decoder")) {
+    spec->decoded_apart = spec->kind == TokenKind::kBytePairs && spec->over_characters;
+    return;
+  }
   ForEachStep(root.Object("decoder"), "decoders", [&](const JsonFields& step) {
     const std::string type = step.Text("type");
     const auto known = [&](std::initializer_list<std::string_view> names) {

@@ -118,11 +118,11 @@ INSTANTIATE_TEST_SUITE_P(Forms, TokenizerOracle,
                                            "gpt2_short", "cl100k", "seed_coder", "digits_from_end", "scripts_by_range",
                                            "scripts_by_escapes", "line_ends", "nfd_digits", "nfkc_digits", "nfkd_lower",
                                            "behaviors", "llama2", "mistral", "gemma", "unknown", "unknown_apart",
-                                           "whole_pieces", "gpt1", "clip", "continued", "word_level",
-                                           "bytes_by_normalizer", "bert", "bert_cased", "bert_whole", "unigram",
-                                           "unigram_bytes", "unigram_whitespace", "xlm_roberta", "sentencepiece",
-                                           "pieces_bpe", "pieces_bpe_bytes", "pieces_unigram", "pieces_unigram_bytes",
-                                           "pieces_llama", "pieces_chatglm", "pieces_gemma"),
+                                           "byte_names", "without_decoder", "whole_pieces", "gpt1", "clip", "continued",
+                                           "word_level", "bytes_by_normalizer", "bert", "bert_cased", "bert_whole",
+                                           "unigram", "unigram_bytes", "unigram_whitespace", "xlm_roberta",
+                                           "sentencepiece", "pieces_bpe", "pieces_bpe_bytes", "pieces_unigram",
+                                           "pieces_unigram_bytes", "pieces_llama", "pieces_chatglm", "pieces_gemma"),
                          [](const auto& form) { return std::string(form.param); });
 
 struct Ranked {

@@ -117,6 +117,20 @@ def over_characters(prose, legacy, **options):
     return tokenizer
 
 
+def with_byte_names(tokenizer):
+    """As a trainer leaves it, which takes the names of bytes as special tokens alone."""
+    tokenizer.add_special_tokens([f"<0x{byte:02X}>" for byte in range(256)])
+    return tokenizer
+
+
+def without_decoder(prose):
+    """The first tokenizer of that library's own introduction."""
+    tokenizer = Tokenizer(models.BPE(unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.train_from_iterator([prose], trainers.BpeTrainer(vocab_size=900, special_tokens=["[UNK]", "[CLS]", "[SEP]"], show_progress=False))
+    return tokenizer
+
+
 def gemma(prose):
     """BPE over characters without a mark before the text, whose names hold line breaks and marks."""
     tokenizer = over_characters(prose, legacy=True)
@@ -273,6 +287,8 @@ def variants(model_dir, prose):
         "gemma": gemma(prose),
         "unknown": over_characters(prose, legacy=True, byte_fallback=False),
         "unknown_apart": over_characters(prose, legacy=False, byte_fallback=False, fuse_unk=False),
+        "byte_names": with_byte_names(over_characters(prose, legacy=False)),
+        "without_decoder": without_decoder(prose),
         "whole_pieces": over_characters(prose, legacy=False, ignore_merges=True),
         "gpt1": marked(prose, False, end_of_word_suffix="</w>"),
         "clip": marked(prose, True, end_of_word_suffix="</w>"),
