@@ -88,9 +88,7 @@ Status LayerComparison::Run(const std::vector<AskedMethod>& methods, const std::
     result.method = kernels::UniqueName(method.spec());
     result.parameters = method.values.ToString(method.spec());
     result.num_threads = impl_->num_threads;
-    result.measured = measured.Name();
-    result.measured_heads = measured.num_qo_heads;
-    result.measured_kv_heads = measured.num_kv_heads;
+    result.measured = measured.Scope();
   }
   if (any_prefill) {
     if (Status status = impl_->prefill.RunMethods(checked, heads, &made); !status.ok()) return status;

@@ -108,7 +108,8 @@ struct RunPoint {
 
 RunPoint PointOf(const FigureInput& input, size_t place, const MethodResult& run, const data::LayerFacts& facts) {
   const data::TraceReader& trace = *input.traces[place].trace;
-  const double width = facts.head_dim + facts.v_head_dim, heads = run.measured_heads, kv_heads = run.measured_kv_heads;
+  const double width = facts.head_dim + facts.v_head_dim, heads = run.measured.num_qo_heads,
+               kv_heads = run.measured.num_kv_heads;
   const auto rows = static_cast<double>(run.num_rows), tokens = static_cast<double>(trace.num_tokens());
   RunPoint point{PartOfTrace(input, place, run.method), place, run.num_threads};
   double multiply_adds = 0, elements = 0;

@@ -79,11 +79,15 @@ HeadTensorsPtr MeasuredHeads::Head(HeadId id, const Device& device) const {
   return head;
 }
 
+MeasuredScope MeasuredHeads::Scope() const {
+  return {.measure = heads_of_layer == 0 ? Measure::kHead : Measure::kLayer,
+          .num_qo_heads = num_qo_heads,
+          .num_kv_heads = num_kv_heads,
+          .heads_of_layer = heads_of_layer};
+}
+
 std::string MeasuredHeads::Name() const {
-  if (heads_of_layer == 0) return "head " + HeadName({layer, first_qo_head}) + " alone";
-  std::string name = "layer " + std::to_string(layer) + ": " + std::to_string(num_qo_heads);
-  if (num_qo_heads < heads_of_layer) name += " of " + std::to_string(heads_of_layer);
-  return name + (heads_of_layer == 1 ? " head" : " heads");
+  return ScopeText({layer, first_qo_head}, Scope());
 }
 
 MeasuredHeadsPtr AloneHead(HeadTensorsPtr head) {

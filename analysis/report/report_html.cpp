@@ -185,7 +185,7 @@ constexpr auto kRunColumns = std::to_array<Column<MethodResult>>({
     {"head", [](const MethodResult& run) { return HeadName(run.head); }},
     {"method", [](const MethodResult& run) { return EscapeHtml(run.method); }},
     {"phase", [](const MethodResult& run) { return std::string(NameOf(run.phase)); }},
-    {"measured", [](const MethodResult& run) { return EscapeHtml(run.measured); }},
+    {"measured", [](const MethodResult& run) { return EscapeHtml(ScopeText(run.head, run.measured)); }},
     {"rows", [](const MethodResult& run) { return GroupThousands(run.num_rows); }},
     {"kept", [](const MethodResult& run) { return FormatNumber("%.2f %%", 100 * run.kept_fraction); }},
     {"CRA min", [](const MethodResult& run) { return FormatNumber("%.4f", run.cra_min); }},

@@ -45,6 +45,9 @@ FieldValue StoredOf(kernels::Phase phase) {
 FieldValue StoredOf(const std::optional<kernels::ChosenPer>& per) {
   return per ? std::string(NameOf(*per)) : std::string();
 }
+FieldValue StoredOf(const std::optional<Measure>& measure) {
+  return measure ? std::string(NameOf(*measure)) : std::string();
+}
 FieldValue StoredOf(const Device& device) {
   return DeviceText(device);
 }
@@ -71,11 +74,20 @@ void TakeNamed(const FieldValue& read, const std::string& field, std::optional<V
 void Take(const FieldValue& read, const std::string& field, kernels::Phase* phase) {
   TakeNamed(read, field, &kernels::PhaseOfName, "prefill or decode", phase);
 }
-void Take(const FieldValue& read, const std::string& field, std::optional<kernels::ChosenPer>* per) {
+// Nothing where the text is empty.
+template <typename Value>
+void TakeNamed(const FieldValue& read, const std::string& field, std::optional<Value> (*of_name)(std::string_view),
+               const std::string& known, std::optional<Value>* value) {
   if (read == FieldValue(std::string())) return;
-  kernels::ChosenPer named{};
-  TakeNamed(read, field, &kernels::ChosenPerOfName, "place, query head or KV head", &named);
-  if (std::holds_alternative<std::string>(read)) *per = named;
+  Value named{};
+  TakeNamed(read, field, of_name, known, &named);
+  if (std::holds_alternative<std::string>(read)) *value = named;
+}
+void Take(const FieldValue& read, const std::string& field, std::optional<kernels::ChosenPer>* per) {
+  TakeNamed(read, field, &kernels::ChosenPerOfName, "place, query head or KV head", per);
+}
+void Take(const FieldValue& read, const std::string& field, std::optional<Measure>* measure) {
+  TakeNamed(read, field, &MeasureOfName, "head or layer", measure);
 }
 void Take(const FieldValue& read, const std::string& field, Device* device) {
   const auto* const text = std::get_if<std::string>(&read);
@@ -89,23 +101,25 @@ void Take(const FieldValue& read, const std::string& field, Device* device) {
 }
 
 // Calls visit(column, unit, JSON pointer, member) for every field of a run: what is written and what is read are one
-// list.
-template <typename Result, typename Visit>
-void VisitComparison(Result& result, Visit&& visit) {
+// list. `scope`: what was measured as a sentence, which files have beside the parts that it is made of.
+template <typename Visit>
+void VisitComparison(MethodResult& result, std::string& scope, Visit&& visit) {
   // Compiles only while these are all fields: one that is new is visited below, or files are to leave it out.
-  [[maybe_unused]] auto& [head, method, is_baseline, baseline_method, parameters, phase, measured, measured_heads,
-                          measured_kv_heads, chosen_per, device, select_device, num_threads, note, kept_fraction,
-                          num_rows, cra_min, cra_p5, cra_mean, cra_p1, cra_p25, cra_p50, kept_mass, outside_mass,
-                          select, attend, dense_attend, asked_repeats, baseline, speedup, bytes_allow, dense_of_reading,
-                          relative_error, max_error, cosine, kernel_error, origin] = result;
+  [[maybe_unused]] auto& [head, method, is_baseline, baseline_method, parameters, phase, measured, chosen_per, device,
+                          select_device, num_threads, note, kept_fraction, num_rows, cra_min, cra_p5, cra_mean, cra_p1,
+                          cra_p25, cra_p50, kept_mass, outside_mass, select, attend, dense_attend, asked_repeats,
+                          baseline, speedup, bytes_allow, dense_of_reading, relative_error, max_error, cosine,
+                          kernel_error, origin] = result;
   visit("layer", "", "/layer", result.head.layer);
   visit("head", "", "/head", result.head.head);
   visit("method", "", "/method", result.method);
   visit("parameters", "", "/parameters", result.parameters);
   visit("phase", "", "/phase", result.phase);
-  visit("measured", "", "/measured", result.measured);
-  visit("measured_heads", "", "/measured_heads", result.measured_heads);
-  visit("measured_kv_heads", "", "/measured_kv_heads", result.measured_kv_heads);
+  visit("measured", "", "/measured", scope);
+  visit("measure", "", "/measure", result.measured.measure);
+  visit("measured_heads", "", "/measured_heads", result.measured.num_qo_heads);
+  visit("measured_kv_heads", "", "/measured_kv_heads", result.measured.num_kv_heads);
+  visit("heads_of_layer", "", "/heads_of_layer", result.measured.heads_of_layer);
   visit("chosen_per", "", "/chosen_per", result.chosen_per);
   visit("device", "", "/device", result.device.name);
   visit("device_id", "", "/device_id", result.device.device);
@@ -194,7 +208,8 @@ std::vector<ResultField> ComparisonFields(const MethodResult& measured) {
     if (timing->repeats < 2) timing->mad_ms = std::numeric_limits<double>::quiet_NaN();  // one time has no spread
   }
   std::vector<ResultField> fields;
-  VisitComparison(result, [&fields](std::string name, const char* unit, std::string json, const auto& value) {
+  std::string scope = ScopeText(result.head, result.measured);
+  VisitComparison(result, scope, [&fields](std::string name, const char* unit, std::string json, const auto& value) {
     fields.push_back({std::move(name), unit, std::move(json), StoredOf(value)});
   });
   const auto [press, ratio] = PressOf(result);
@@ -205,10 +220,16 @@ std::vector<ResultField> ComparisonFields(const MethodResult& measured) {
 
 MethodResult ComparisonFrom(const std::function<std::optional<FieldValue>(const ResultField& field)>& value_of) {
   MethodResult result;
-  VisitComparison(result, [&value_of](std::string name, const char* unit, std::string json, auto& value) {
+  std::string scope;
+  VisitComparison(result, scope, [&value_of](std::string name, const char* unit, std::string json, auto& value) {
     const std::optional<FieldValue> read = value_of({name, unit, std::move(json), StoredOf(value)});
     if (read) Take(*read, name, &value);
   });
+  // Older files have the sentence alone.
+  if (!result.measured.measure && !scope.empty() && !TakeScopeText(scope, &result.measured))
+    throw BadInputError({.field = "measured",
+                         .value = "'" + Printable(scope) + "'",
+                         .problem = "it must be as in 'layer 5: 8 heads' or 'head 5:7 alone'"});
   // Older files have the names of devices alone.
   for (NamedDevice* const device : {&result.device, &result.select_device}) {
     if (!device->is_gpu()) *device = DeviceOfName(device->name);

@@ -209,8 +209,7 @@ analysis::ClassRules RulesOf(const ClassOptions& classes) {
 }
 
 analysis::Measure ParseMeasure(const std::string& text) {
-  if (text == "layer") return analysis::Measure::kLayer;
-  if (text == "head") return analysis::Measure::kHead;
+  if (const std::optional<analysis::Measure> measure = analysis::MeasureOfName(text)) return *measure;
   throw UsageError({.field = "measure", .value = "'" + text + "'", .problem = "choose layer or head"});
 }
 

@@ -110,7 +110,7 @@ constexpr auto kColumns = std::to_array<Column>({
     {"bytes allow", false,
      [](const Run& run) { return std::isnan(run.result.bytes_allow) ? "-" : Format("%.2fx", run.result.bytes_allow); }},
     {"dense by", true, [](const Run& run) { return run.result.baseline; }},
-    {"measured", true, [](const Run& run) { return run.result.measured; }},
+    {"measured", true, [](const Run& run) { return ScopeText(run.result.head, run.result.measured); }},
     {"chosen per", true,
      [](const Run& run) { return run.result.chosen_per ? std::string(NameOf(*run.result.chosen_per)) : "-"; }},
     {"select on, attend on", true,
@@ -162,9 +162,10 @@ std::string Footer(const std::vector<MethodResult>& results,
     footer += sentence + '\n';
   };
   for (const MethodResult& result : results) {
-    const bool one = result.measured_heads == 1;
-    say_once(result.measured + (one ? " in one launch" : " in one launch, batch 1") + ", with " +
-             std::to_string(result.measured_kv_heads) + (result.measured_kv_heads == 1 ? " KV head" : " KV heads") +
+    const analysis::MeasuredScope& scope = result.measured;
+    const bool one = scope.num_qo_heads == 1;
+    say_once(ScopeText(result.head, scope) + (one ? " in one launch" : " in one launch, batch 1") + ", with " +
+             std::to_string(scope.num_kv_heads) + (scope.num_kv_heads == 1 ? " KV head" : " KV heads") +
              (one ? "" : "; its heads share the times") + ".");
     if (result.num_threads > 0 && (!result.device.is_gpu() || !result.select_device.is_gpu()))
       say_once("Work on the CPU used " + std::to_string(result.num_threads) +
@@ -173,7 +174,7 @@ std::string Footer(const std::vector<MethodResult>& results,
   std::map<int32_t, std::vector<std::string>> sharing;  // by how many query heads share a choice
   for (const MethodResult& result : results) {
     if (result.chosen_per != kernels::ChosenPer::kKvHead) continue;
-    std::vector<std::string>& methods = sharing[result.measured_heads / result.measured_kv_heads];
+    std::vector<std::string>& methods = sharing[result.measured.num_qo_heads / result.measured.num_kv_heads];
     if (std::find(methods.begin(), methods.end(), result.method) == methods.end()) methods.push_back(result.method);
   }
   for (const auto& [group_size, methods] : sharing) {
@@ -184,7 +185,7 @@ std::string Footer(const std::vector<MethodResult>& results,
     if (result.phase == kernels::Phase::kDecode)
       say_once("Decode times are per step, the mean over the rows of each repeat.");
     if (!std::isnan(result.dense_of_reading)) {
-      say_once(result.measured + ": dense decode (" + result.baseline + ") ran at " +
+      say_once(ScopeText(result.head, result.measured) + ": dense decode (" + result.baseline + ") ran at " +
                Format("%.0f %%", 100 * result.dense_of_reading) +
                " of the rate at which the same threads read its keys and values, so a speed-up over it may reach " +
                Format("%.2f", std::max(1.0, 1 / result.dense_of_reading)) + " times what the bytes allow.");

@@ -13,8 +13,8 @@ namespace {
 // The file is untrusted, and tables and panels show what it says.
 void MakePrintable(analysis::MethodResult* run) {
   for (std::string* text :
-       {&run->method, &run->parameters, &run->measured, &run->baseline, &run->device.name, &run->select_device.name,
-        &run->note, &run->origin.trace, &run->origin.model, &run->origin.measured_at, &run->origin.version})
+       {&run->method, &run->parameters, &run->baseline, &run->device.name, &run->select_device.name, &run->note,
+        &run->origin.trace, &run->origin.model, &run->origin.measured_at, &run->origin.version})
     *text = analysis::Printable(*text);
 }
 

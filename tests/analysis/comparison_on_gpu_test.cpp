@@ -162,7 +162,7 @@ TEST_P(LayerOnTheGpu, KeepsWhatTheCpuKeepsOfEveryHead) {
     const bool by_estimates = gpu[i].method == "sparq" || gpu[i].method == "quest";
     const double mass_tolerance = by_estimates ? 5e-3 : 1e-5;
     EXPECT_EQ(gpu[i].head, cpu[i].head);
-    EXPECT_EQ(gpu[i].measured, "layer 3: 8 heads");
+    EXPECT_EQ(ScopeText(gpu[i].head, gpu[i].measured), "layer 3: 8 heads");
     EXPECT_EQ(gpu[i].chosen_per, cpu[i].chosen_per);
     EXPECT_EQ(gpu[i].kept_fraction, cpu[i].kept_fraction);
     EXPECT_EQ(gpu[i].num_rows, cpu[i].num_rows);

@@ -67,13 +67,12 @@ TEST_P(OnALayer, APrefillMethodJudgesAHeadAsIfItWereAlone) {
     SCOPED_TRACE(method.name);
     EXPECT_EQ(result.head, heads[i / methods.size()]) << "in the order asked for";
     EXPECT_EQ(result.method, method.name);
-    EXPECT_EQ(result.measured, "layer 3: 4 heads");
-    EXPECT_EQ(result.measured_kv_heads, 2);
+    EXPECT_EQ(result.measured, (MeasuredScope{Measure::kLayer, 4, 2, 4}));
     EXPECT_EQ(result.num_rows, layer.measured->num_rows);
     MethodResult alone;
     HeadComparison comparison(layer.heads[static_cast<size_t>(result.head.head)], QuickLayer());
     ASSERT_TRUE(comparison.Run(method.name, method.values, &alone).ok());
-    EXPECT_EQ(alone.measured, "head 3:" + std::to_string(result.head.head) + " alone");
+    EXPECT_EQ(alone.measured, (MeasuredScope{Measure::kHead, 1, 1, 0}));
     EXPECT_EQ(result.kept_fraction, alone.kept_fraction);
     EXPECT_NEAR(result.cra_min, alone.cra_min, 1e-6);
     EXPECT_NEAR(result.cra_mean, alone.cra_mean, 1e-6);

@@ -32,9 +32,7 @@ MethodResult Measured() {
   result.select_device = {CudaDevice(2), "NVIDIA H200 (cuda:2)"};
   result.num_threads = 3;
   result.note = "a-shape selects on the CPU: \"dtype\" is fp32";
-  result.measured = "layer 3: 8 heads";
-  result.measured_heads = 8;
-  result.measured_kv_heads = 2;
+  result.measured = {Measure::kLayer, 8, 2, 8};
   result.chosen_per = kernels::ChosenPer::kPlace;
   result.baseline = "headscope";
   result.num_rows = 16;
@@ -296,6 +294,22 @@ TEST(ResultFields, WhatAFileLacksIsNotKnown) {
   EXPECT_EQ(read.num_threads, 0);
   EXPECT_TRUE(std::isnan(read.outside_mass));
   EXPECT_EQ(read.cra_mean, Measured().cra_mean);
+}
+
+TEST(ResultFields, WhatWasMeasuredIsReadFromTheSentenceOfOlderFiles) {
+  const nlohmann::json now = nlohmann::json::parse(ComparisonJson({Measured()}));
+  const auto read = [&](const char* sentence) {
+    nlohmann::json older = now;
+    nlohmann::json& run = older["results"][0];
+    for (const char* later : {"measure", "heads_of_layer"}) EXPECT_EQ(run.erase(later), 1u);
+    run["measured"] = sentence;
+    return ParseComparisonJson(older.dump(), "runs.json").at(0).measured;
+  };
+  EXPECT_EQ(read("layer 3: 8 heads"), Measured().measured);
+  EXPECT_EQ(read("layer 3: 4 of 8 heads"), (MeasuredScope{Measure::kLayer, 4, 2, 8}));
+  EXPECT_EQ(read("head 3:5 alone").measure, Measure::kHead);
+  EXPECT_EQ(read("").measure, std::nullopt) << "a file of the first schema";
+  EXPECT_THROW(read("a few heads"), BadInputError);
 }
 
 // A device's name says which GPU only to people: a run that is read back is still of the one that it was measured on.

@@ -19,9 +19,7 @@ analysis::MethodResult Result(const char* method, const char* parameters, int64_
   result.method = method;
   result.parameters = parameters;
   result.phase = rows < 20 ? kernels::Phase::kDecode : kernels::Phase::kPrefill;
-  result.measured = "layer 8: 8 heads";
-  result.measured_heads = 8;
-  result.measured_kv_heads = 2;
+  result.measured = {analysis::Measure::kLayer, 8, 2, 8};
   result.chosen_per = kernels::ChosenPer::kKvHead;
   result.baseline = "LibTorch";
   result.device = result.select_device = NamedCpu();

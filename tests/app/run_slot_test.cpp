@@ -109,7 +109,7 @@ TEST(RunSlotTest, TheLayerIsWhatIsMeasuredUnlessTheHeadAloneIsAskedFor) {
     const kernels::Status status =
         slot.Run(head, settings, method, kernels::ParameterValues(*kernels::FindMethod(method).spec()), {}, &result);
     EXPECT_TRUE(status.ok()) << status.message();
-    return result.measured;
+    return ScopeText(result.head, result.measured);
   };
   EXPECT_EQ(measured("a-shape"), "layer 0: 1 of 8 heads");
   EXPECT_EQ(measured("sparq"), "layer 0: 1 of 8 heads");

@@ -180,7 +180,7 @@ TEST_F(LiveDecodeTest, SparqIsDraggedOnTheLastQueriesAndMeasuredBesideDenseDecod
   EXPECT_EQ(runs[0].method, "decode/dense");
   EXPECT_EQ(runs[1].method, "sparq");
   EXPECT_EQ(runs[1].chosen_per, kernels::ChosenPer::kKvHead);
-  EXPECT_TRUE(runs[1].measured.starts_with("layer 4: ")) << runs[1].measured;
+  EXPECT_EQ(runs[1].measured.measure, analysis::Measure::kLayer);
   for (const analysis::MethodResult& run : runs) {
     EXPECT_EQ(run.phase, kernels::Phase::kDecode);
     EXPECT_THAT(run.baseline, ::testing::AnyOf("headscope", "LibTorch")) << "the faster of both";
@@ -200,7 +200,7 @@ TEST_F(LiveDecodeTest, SparqIsDraggedOnTheLastQueriesAndMeasuredBesideDenseDecod
   ASSERT_TRUE(WaitFor([&] { return table->model()->rowCount() == 4; }, 60000));
   for (const analysis::MethodResult& run : static_cast<ui::RunsModel*>(table->model())->runs()) {
     if (run.method != "sparq" || run.chosen_per != kernels::ChosenPer::kQueryHead) continue;
-    EXPECT_TRUE(run.measured.ends_with(" alone")) << run.measured;
+    EXPECT_EQ(run.measured.measure, analysis::Measure::kHead);
     EXPECT_NEAR(run.cra_mean, own.cra_mean, 1e-6);
   }
   EXPECT_NEAR(runs[1].speedup, runs[0].attend.median_ms / (runs[1].select.median_ms + runs[1].attend.median_ms), 1e-9);

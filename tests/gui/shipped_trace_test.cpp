@@ -321,7 +321,7 @@ TEST_F(ShippedTraceTest, RunsAndMapAreExported) {
   ASSERT_TRUE(WaitForCanvas(60000));
   const std::vector<analysis::MethodResult> runs = static_cast<ui::RunsModel*>(table->model())->runs();
   EXPECT_EQ(runs[0].method, "dense");
-  EXPECT_EQ(runs[1].measured, "layer 4: 8 heads") << "a run measured its head alone";
+  EXPECT_EQ(ScopeText(runs[1].head, runs[1].measured), "layer 4: 8 heads") << "a run measured its head alone";
   EXPECT_EQ(runs[1].method, live.method);
   EXPECT_DOUBLE_EQ(runs[1].kept_fraction, live.kept_fraction) << "a run and the live panel keep the same";
   EXPECT_NEAR(runs[1].cra_min, live.cra_min, 1e-5);

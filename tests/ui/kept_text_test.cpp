@@ -36,7 +36,8 @@ TEST(KeptText, CraSaysOfHowManyQueriesAndWhichStatistic) {
 
 TEST(KeptText, ARunSaysHowOftenItWasRepeatedAndWhyMoreThanAsked) {
   analysis::MethodResult run;
-  run.measured = "layer 8: 8 heads";
+  run.head = {8, 4};
+  run.measured = {analysis::Measure::kLayer, 8, 2, 8};
   run.device = NamedCpu();
   run.baseline = "LibTorch";
   run.parameters = "n_sink=4";

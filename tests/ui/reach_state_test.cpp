@@ -342,13 +342,13 @@ TEST(CommandLineTest, WhatAShellWouldReadOtherwiseIsQuoted) {
 TEST(CommandLineTest, ARunsCommandNamesAllThatItDependsOn) {
   analysis::MethodResult run = RunOf("a-shape", 0.2, 1, 1);
   run.parameters = "window=64,sinks=4";
-  run.measured_heads = 8;
+  run.measured = {analysis::Measure::kLayer, 8, 2, 8};
   run.attend.repeats = 3;
   run.device = NamedCpu();
   const QString method = QStringLiteral("a-shape:window=64,sinks=4");
   EXPECT_EQ(CompareCommand(QStringLiteral("t.h5"), method, run),
             QStringLiteral("headscope compare t.h5 --method a-shape:window=64,sinks=4 --heads 4:3 --repeat 3"));
-  run.measured_heads = 1;
+  run.measured = {analysis::Measure::kHead, 1, 1, 0};
   run.phase = kernels::Phase::kDecode;
   run.num_rows = 16;
   EXPECT_TRUE(CompareCommand(QStringLiteral("t.h5"), method, run).contains(QStringLiteral("--measure head")));

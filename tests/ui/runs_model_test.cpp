@@ -90,8 +90,8 @@ TEST(RunsTable, ALayerAndAHeadAloneAreTwoRunsWithADenseEach) {
   Model model;
   MethodResult layer = Measured("a", kernels::Phase::kDecode, {20, 0, 3}, {60, 0, 3}),
                alone = Measured("a", kernels::Phase::kDecode, {9, 0, 3}, {10, 0, 3});
-  layer.measured = "layer 8: 8 heads";
-  alone.measured = "head 8:4 alone";
+  layer.measured = {analysis::Measure::kLayer, 8, 2, 8};
+  alone.measured = {.measure = analysis::Measure::kHead};
   layer.num_rows = alone.num_rows = 16;
   model.Add(layer);
   model.Add(alone);
@@ -101,6 +101,19 @@ TEST(RunsTable, ALayerAndAHeadAloneAreTwoRunsWithADenseEach) {
   EXPECT_EQ(Cell(model, 0, Model::kAttend), QStringLiteral("10.0 ± 0.0"));
   EXPECT_EQ(Cell(model, 2, Model::kMeasured), QStringLiteral("layer 8: 8 heads"));
   EXPECT_EQ(Cell(model, 3, Model::kCraFifth), QStringLiteral("min of 16")) << "no quantile";
+}
+
+TEST(RunsTable, PartsOfALayerAreSeveralRunsAndStandInTheOrderOfTheirSize) {
+  Model model;
+  for (const int32_t heads : {10, 4}) {
+    MethodResult run = Measured("a", kernels::Phase::kPrefill, {20, 0, 3}, {60, 0, 3});
+    run.measured = {analysis::Measure::kLayer, heads, 2, 16};
+    model.Add(run);
+    model.Add(run);
+  }
+  ASSERT_EQ(model.rowCount(), 4);
+  EXPECT_EQ(Cell(model, 0, Model::kMeasured), QStringLiteral("layer 8: 4 of 16 heads"));
+  EXPECT_EQ(Cell(model, 2, Model::kMeasured), QStringLiteral("layer 8: 10 of 16 heads"));
 }
 
 TEST(RunsTable, ARunWithTheSameParametersTakesThePlaceOfTheOneBefore) {

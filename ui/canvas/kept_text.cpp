@@ -58,8 +58,8 @@ std::string DescribeDenseLayer(const analysis::MaskSummary& summary) {
 
 std::string DescribeMeasured(const analysis::MethodResult& result) {
   const bool decode = result.phase == kernels::Phase::kDecode;
-  std::string text = result.measured + " on " + result.device.name + (decode ? ", per decode step" : "") +
-                     ", dense by " + result.baseline + ", ";
+  std::string text = ScopeText(result.head, result.measured) + " on " + result.device.name +
+                     (decode ? ", per decode step" : "") + ", dense by " + result.baseline + ", ";
   if (result.attend.repeats == 1) {
     text += "1 repeat";
   } else {

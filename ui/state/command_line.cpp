@@ -36,7 +36,8 @@ QString CompareCommand(const QString& trace_path, const QString& method, const a
   QStringList arguments = {
       QStringLiteral("headscope"), QStringLiteral("compare"), trace_path, QStringLiteral("--method"), method,
       QStringLiteral("--heads"),   HeadText(run.head)};
-  if (run.measured_heads == 1) arguments += {QStringLiteral("--measure"), QStringLiteral("head")};
+  if (run.measured.measure != analysis::Measure::kLayer)
+    arguments += {QStringLiteral("--measure"), QStringLiteral("head")};
   if (run.attend.repeats > 0) arguments += {QStringLiteral("--repeat"), QString::number(run.attend.repeats)};
   if (run.phase == kernels::Phase::kDecode)
     arguments += {QStringLiteral("--decode-rows"), QString::number(run.num_rows)};

@@ -106,7 +106,7 @@ constexpr RunColumn kColumns[] = {
      .title = "Measured",
      .help = "what was timed: all heads of the layer in one launch, or this head alone",
      .widest = "layer 00: 00 heads",
-     .text = [](const MethodResult& run) { return Text(run.measured); },
+     .text = [](const MethodResult& run) { return Text(ScopeText(run.head, run.measured)); },
      .value = nullptr},
     {.column = Column::kKept,
      .title = "Kept",
@@ -250,8 +250,6 @@ MethodResult DenseRunOf(const MethodResult& run) {
   dense.phase = run.phase;
   dense.device = dense.select_device = run.device;
   dense.measured = run.measured;
-  dense.measured_heads = run.measured_heads;
-  dense.measured_kv_heads = run.measured_kv_heads;
   dense.chosen_per = kernels::ChosenPer::kPlace;
   dense.num_rows = run.num_rows;
   dense.baseline = run.baseline;

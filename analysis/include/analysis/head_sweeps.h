@@ -30,9 +30,6 @@ kernels::Status SweepStatistics(const data::TraceReader& trace, const std::vecto
                                 const StatisticsOptions& options, const SweepOptions& sweep,
                                 const LookAtStatistics& look, std::vector<HeadStatistics>* results);
 
-// What is timed: the head's whole layer in one launch, as a model attends, or the head by itself.
-enum class Measure { kLayer, kHead };
-
 // Whether CheckDecodeRuns says that the method does not run on the heads: they lack something (kUnsupported), or its
 // parameters do not fit them, such as a budget below what is kept in any case (kInvalidArgument). Another error is the
 // machine's, or a stop.

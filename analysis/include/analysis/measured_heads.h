@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "analysis/head_tensors.h"
+#include "analysis/types/measured_scope.h"
 #include "data/trace_reader.h"
 #include "kernels/attention_problem.h"
 
@@ -48,7 +49,8 @@ struct MeasuredHeads : HeadFrame {
   kernels::AttentionProblem Problem() const;
   // One of the heads, which Holds() has: the known one, or a copy.
   HeadTensorsPtr Head(HeadId head, const Device& device = kCpu) const;
-  // "layer 5: 8 heads", "layer 5: 4 of 8 heads" or "head 5:7 alone".
+  MeasuredScope Scope() const;
+  // "layer 5: 8 heads", as ScopeText says it.
   std::string Name() const;
 };
 using MeasuredHeadsPtr = std::shared_ptr<const MeasuredHeads>;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "analysis/types/head_statistics.h"
+#include "analysis/types/measured_scope.h"
 #include "base/device.h"
 #include "kernels/spec_names.h"
 
@@ -64,8 +65,7 @@ struct MethodResult {
   std::string baseline_method;
   std::string parameters;
   kernels::Phase phase = kernels::Phase::kPrefill;
-  std::string measured;  // what the times are of: "layer 5: 8 heads", "head 5:7 alone"
-  int32_t measured_heads = 1, measured_kv_heads = 1;
+  MeasuredScope measured;  // what the times are of
   // Who shares a choice of keys: a query head's own, a KV head's (a decode method over grouped queries), or place where
   // Q and K are not looked at. Empty: an older file does not say.
   std::optional<kernels::ChosenPer> chosen_per;
