@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/bfloat16.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_scores.h"
 #include "kernels/cuda_decode_step.h"
@@ -24,6 +23,7 @@
 #include "kernels/cuda_prefill_selection.h"
 #include "kernels/cuda_statistics.h"
 #include "kernels/index_window.h"
+#include "kernels/narrow_floats.h"
 #include "model_device.h"
 
 namespace headscope::sparse_model {

@@ -1,27 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model in host memory: the CPU's selectors and executors.
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
 #include "kernels/cpu_scores.h"
 #include "kernels/index_window.h"
+#include "kernels/narrow_floats.h"
 #include "model_device.h"
 
 namespace headscope::sparse_model {
 namespace {
 
 using kernels::Status;
-
-// Round to nearest, ties to even; NaN stays NaN.
-uint16_t ToBf16(float value) {
-  uint32_t bits = 0;
-  std::memcpy(&bits, &value, sizeof bits);
-  if (value != value) return static_cast<uint16_t>(bits >> 16 | 0x40);
-  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
 
 class HostDevice final : public ModelDevice {
  public:
@@ -83,7 +75,7 @@ class HostDevice final : public ModelDevice {
 
   void Narrow(const model::AttentionCall& call) const {
     if (call.type == ElementType::kBFloat16)
-      std::transform(wide_.begin(), wide_.end(), static_cast<uint16_t*>(call.o), ToBf16);
+      std::transform(wide_.begin(), wide_.end(), static_cast<uint16_t*>(call.o), &kernels::RoundToBFloat16);
   }
 
   kernels::RunOptions options_;  // stop: of the call

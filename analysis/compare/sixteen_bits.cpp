@@ -2,11 +2,10 @@
 #include "compare/sixteen_bits.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "base/element_type.h"
 #include "data/trace_reader.h"
-#include "kernels/bfloat16.h"
+#include "kernels/narrow_floats.h"
 
 namespace headscope::analysis {
 namespace {
@@ -14,29 +13,11 @@ namespace {
 using kernels::DType;
 
 bool NarrowExactly(float value, DType dtype, uint16_t* narrow) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  if (dtype == DType::kBFloat16) {
-    *narrow = static_cast<uint16_t>(bits >> 16);
-    return (bits & 0xFFFFu) == 0;
-  }
-  const uint32_t sign = (bits >> 16) & 0x8000u;
-  const auto exponent = static_cast<int32_t>((bits >> 23) & 0xFFu) - 127;
-  if ((bits & 0x7FFFFFFFu) == 0) {
-    *narrow = static_cast<uint16_t>(sign);
-    return true;
-  }
-  if (exponent < -24 || exponent > 15) return false;
-  // Below 2^-14, fp16 has a fixed point: the leading one is written out, and the fraction loses a bit per power.
-  const int32_t lost = 13 + std::max(0, -14 - exponent);
-  const uint32_t significand = (bits & 0x7FFFFFu) | 0x800000u;
-  if ((significand & ((1u << lost) - 1)) != 0) return false;
-  // The leading one carries into the exponent's field.
-  const uint32_t biased = exponent < -14 ? 0u : static_cast<uint32_t>(exponent + 14) << 10;
-  *narrow = static_cast<uint16_t>(sign | (biased + (significand >> lost)));
-  return true;
+  const bool bf16 = dtype == DType::kBFloat16;
+  *narrow = bf16 ? kernels::RoundToBFloat16(value) : kernels::RoundToFloat16(value);
+  return (bf16 ? kernels::FloatFromBFloat16(*narrow) : kernels::FloatFromFloat16(*narrow)) == value;
 }
 
-// Finite input (LoadHead refuses anything else).
 std::vector<uint16_t> RoundToBFloat16(std::span<const float> values) {
   std::vector<uint16_t> rounded(values.size());
   std::ranges::transform(values, rounded.begin(), &kernels::RoundToBFloat16);

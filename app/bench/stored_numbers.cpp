@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/stored_numbers.h"
 
-#include <bit>
 #include <cstdint>
 #include <cstring>
 
 #include "base/element_type.h"
 #include "data/trace_reader.h"
-#include "kernels/bfloat16.h"
+#include "kernels/narrow_floats.h"
 
 namespace headscope::app::bench {
 
@@ -19,9 +18,8 @@ void StoreNumbers(const std::vector<float>& values, DType dtype, char* out) {
     return;
   }
   for (size_t i = 0; i < values.size(); ++i) {
-    const auto half = static_cast<_Float16>(values[i]);
     const uint16_t code =
-        dtype == DType::kBFloat16 ? kernels::RoundToBFloat16(values[i]) : std::bit_cast<uint16_t>(half);
+        dtype == DType::kBFloat16 ? kernels::RoundToBFloat16(values[i]) : kernels::RoundToFloat16(values[i]);
     std::memcpy(out + 2 * i, &code, 2);
   }
 }

@@ -29,6 +29,7 @@
 #include "kernels/cpu_memory.h"
 #include "kernels/cpu_sparq.h"
 #include "kernels/decode_method.h"
+#include "kernels/narrow_floats.h"
 #include "model/reference_attention.h"
 
 namespace {
@@ -74,12 +75,6 @@ void Require(const Status& status) {
   std::exit(1);
 }
 
-uint16_t ToBFloat16(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof(bits));
-  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
-
 // Random normal elements of the shape's type.
 std::vector<char> Tensor(const Shape& shape, int64_t rows, std::mt19937& random) {
   std::normal_distribution<float> normal;
@@ -90,7 +85,7 @@ std::vector<char> Tensor(const Shape& shape, int64_t rows, std::mt19937& random)
     if (shape.dtype == DType::kFloat32) {
       std::memcpy(bytes.data() + i * 4, &value, 4);
     } else {
-      const uint16_t half = ToBFloat16(value);
+      const uint16_t half = RoundToBFloat16(value);
       std::memcpy(bytes.data() + i * 2, &half, 2);
     }
   }

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/bfloat16.h"
+#include "kernels/narrow_floats.h"
 #include "panel.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)

@@ -2,27 +2,13 @@
 // Reading one stored element as fp32, whatever the storage type.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 #include <cstring>
 
 #include "kernels/attention_problem.h"
-#include "kernels/bfloat16.h"
+#include "kernels/narrow_floats.h"
 
 namespace headscope::kernels::internal {
-
-// IEEE binary16, with subnormals, infinities and NaN.
-inline float FloatFromFloat16(uint16_t bits) {
-  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
-  const uint32_t exponent = (bits >> 10) & 0x1fu;
-  const uint32_t mantissa = bits & 0x3ffu;
-  if (exponent == 0) {
-    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
-    return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(magnitude));
-  }
-  const uint32_t wide_exponent = exponent == 0x1fu ? 0xffu : exponent + (127 - 15);
-  return std::bit_cast<float>(sign | wide_exponent << 23 | mantissa << 13);
-}
 
 // Element `offset` of `data`.
 inline float LoadElement(const void* data, DType dtype, int64_t offset) {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/seeded_problem.h"
 
-#include <bit>
 #include <cmath>
 #include <string>
 
 #include "internal/parallel_for.h"
-#include "kernels/bfloat16.h"
+#include "kernels/narrow_floats.h"
 #include "problems/counter_random.h"
 
 namespace headscope::kernels {
@@ -35,20 +34,6 @@ double Deviation() {
 int32_t Centred(uint64_t bits) {
   const auto field = [bits](int shift) { return static_cast<int32_t>((bits >> shift) & 0xffffu); };
   return 2 * (field(0) + field(16) + field(32) + field(48)) - 4 * 65535;
-}
-
-// Values of a recipe are finite and far below the largest: only the subnormal end needs care.
-uint16_t RoundToFloat16(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  const uint32_t sign = (bits >> 16) & 0x8000u;
-  const uint32_t magnitude = bits & 0x7fffffffu;
-  constexpr uint32_t kSmallestNormal = (127u - 14u) << 23;
-  if (magnitude < kSmallestNormal) {
-    const float scaled = std::bit_cast<float>(magnitude) * 0x1p24f;  // exact; nearbyint ties to even
-    return static_cast<uint16_t>(sign | static_cast<uint32_t>(std::nearbyint(scaled)));
-  }
-  const uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
-  return static_cast<uint16_t>(sign | ((rounded - ((127u - 15u) << 23)) >> 13));
 }
 
 void Store(float value, DType dtype, int64_t i, void* out) {

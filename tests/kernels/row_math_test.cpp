@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "internal/bfloat16_scores.h"
-#include "kernels/bfloat16.h"
+#include "kernels/narrow_floats.h"
 #include "run_seed.h"
 
 namespace headscope::kernels::internal {
