@@ -156,7 +156,7 @@ std::vector<FigurePanel> MakeCraThreshold(const FigureInput& input, std::string*
   }
   *caption =
       "Methods whose budgets are shares of mass, each share the same, at their other defaults, over all rows. "
-      "SampleAttention, figure 5: no number is printed; its accuracy of answers needs a model (`headscope eval`).";
+      "SampleAttention, figure 5: no number is printed; its accuracy of answers needs a model.";
   return {std::move(recall), std::move(least), std::move(pairs)};
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "base/error_with_help.h"
 #include "base/errors.h"
 #include "data/row_positions.h"
 #include "head/frame_problem.h"
@@ -224,10 +225,12 @@ void PutOn(const Device& device, HeadTensors* head) {
 
 void RequireCausal(const data::TraceReader& trace, int32_t layer_slot) {
   if (!trace.layer(layer_slot).bidirectional) return;
-  throw BadInputError({.file = trace.path(),
-                       .field = "layer " + std::to_string(trace.layout().layers[static_cast<size_t>(layer_slot)]),
-                       .problem = "its rows also see later tokens, but statistics and methods need causal attention",
-                       .remedy = "draw its maps with `headscope render`, or read it from Python with headscope.open"});
+  throw ErrorWithHelp<BadInputError>(
+      {.file = trace.path(),
+       .field = "layer " + std::to_string(trace.layout().layers[static_cast<size_t>(layer_slot)]),
+       .problem = "its rows also see later tokens, but statistics and methods need causal attention",
+       .remedy = "draw its maps, or read it from Python with headscope.open"},
+      Help::kDrawMap);
 }
 
 HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId id, const Device& device) {

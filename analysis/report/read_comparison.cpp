@@ -15,6 +15,7 @@
 #include "analysis/csv_text.h"
 #include "analysis/result_fields.h"
 #include "analysis/result_files.h"
+#include "base/error_with_help.h"
 #include "base/errors.h"
 #include "base/file_format.h"
 #include "data/shallow_json.h"
@@ -27,9 +28,9 @@ using ReadJson = nlohmann::json;
 constexpr std::streamoff kMostBytes = 64 << 20;
 
 [[noreturn]] void Refuse(const std::string& source, const std::string& why) {
-  throw BadInputError({.file = source,
-                       .problem = why,
-                       .remedy = "choose a .json or .csv file of runs that headscope compare or the window wrote"});
+  throw ErrorWithHelp<BadInputError>(
+      {.file = source, .problem = why, .remedy = "choose a .json or .csv file of runs that headscope wrote"},
+      Help::kMeasure);
 }
 
 std::optional<FieldValue> FromJson(const ReadJson& entry, const ResultField& field) {

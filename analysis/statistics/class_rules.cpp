@@ -55,7 +55,7 @@ std::string ClassRulesJson(const ClassRules& rules) {
 }
 
 ClassRules ReadClassRules(const std::string& path) {
-  const std::string remedy = "start from the rules that headscope analyze prints and change their numbers";
+  const std::string remedy = "start from the rules that headscope writes and change their numbers";
   const nlohmann::json json = data::ReadUntrustedJson(path, remedy);
   if (!json.is_object() || json.value("schema", nlohmann::json()) != kSchema || !json.contains("thresholds") ||
       !json["thresholds"].is_object()) {

@@ -13,7 +13,8 @@ namespace {
 using kernels::SparseIndex;
 
 [[noreturn]] void Refuse(const std::string& path, const std::string& problem) {
-  throw BadInputError({.file = path, .problem = problem, .remedy = "write it again with headscope bench --save-index"});
+  throw BadInputError(
+      {.file = path, .problem = problem, .remedy = "write it again with `headscope bench --save-index`"});
 }
 
 }  // namespace

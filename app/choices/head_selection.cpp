@@ -5,6 +5,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "base/error_with_help.h"
 #include "base/errors.h"
 
 namespace headscope::app {
@@ -106,8 +107,8 @@ std::vector<analysis::HeadId> ParseHeadsAsTyped(const std::string& text, const s
       }
     }
     if (!any) {
-      throw Refusal(field, text, "no recorded head matches " + std::string(item),
-                    "`headscope info TRACE` lists what was recorded");
+      throw ErrorWithHelp<UsageError>(Refusal(field, text, "no recorded head matches " + std::string(item)).fault(),
+                                      Help::kListTrace);
     }
   }
   return heads;

@@ -12,6 +12,7 @@
 
 #include "analysis/csv_text.h"
 #include "analysis/types/printable.h"
+#include "base/error_with_help.h"
 #include "base/errors.h"
 #include "base/file_format.h"
 #include "choices/head_selection.h"
@@ -30,12 +31,14 @@ constexpr size_t kMostHeads = 1 << 20;
 constexpr size_t kMostRanges = 1000;
 constexpr int64_t kMostTokens = int64_t{1} << 31;
 constexpr int64_t kBudgetRatios = 99;
-constexpr const char* kRemedy = "give a .json or .csv file written by `headscope tune`, or MInference's best patterns";
+constexpr const char* kRemedy = "give a .json or .csv file of tuned heads, or MInference's best patterns";
 
 [[noreturn]] void Refuse(const std::string& path, const std::string& field, const std::string& problem,
                          const std::string& remedy = kRemedy) {
-  throw BadInputError(Fault{
-      .file = path, .field = analysis::Printable(field), .problem = analysis::Printable(problem), .remedy = remedy});
+  const Fault fault{
+      .file = path, .field = analysis::Printable(field), .problem = analysis::Printable(problem), .remedy = remedy};
+  if (remedy == kRemedy) throw ErrorWithHelp<BadInputError>(fault, Help::kTune);
+  throw BadInputError(fault);
 }
 
 ReadJson ParseFile(const std::string& path) {

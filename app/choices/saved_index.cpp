@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/types/printable.h"
+#include "base/error_with_help.h"
 #include "base/errors.h"
 #include "base/file_format.h"
 #include "data/untrusted_text.h"
@@ -17,8 +18,8 @@ namespace {
 using kernels::SparseIndex;
 
 [[noreturn]] void Refuse(const std::string& path, const std::string& problem) {
-  throw BadInputError(
-      {.file = path, .problem = problem, .remedy = "have headscope bench or headscope compare save the index again"});
+  throw ErrorWithHelp<BadInputError>({.file = path, .problem = problem, .remedy = "save the index again"},
+                                     Help::kSaveIndex);
 }
 
 [[noreturn]] void RefuseLength(const std::string& path) {

@@ -69,7 +69,7 @@ MethodChoice ParseSearchableMethod(const std::string& text, const TuneTarget& ta
     throw UsageError({.field = "method",
                       .value = text,
                       .problem = budget->name + " is a budget, which tune searches",
-                      .remedy = "leave it out, or measure that setting with headscope compare"});
+                      .remedy = "leave it out, or measure that setting with `headscope compare`"});
   }
   return choice;
 }

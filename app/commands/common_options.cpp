@@ -183,7 +183,7 @@ analysis::ClassRules ClassRulesIn(const std::string& path) {
   try {
     return analysis::ReadClassRules(path);
   } catch (BadInputError& error) {
-    error.AddRemedy("headscope analyze --print-classes writes one");
+    error.AddRemedy("`headscope analyze --print-classes` writes them");
     throw;
   }
 }

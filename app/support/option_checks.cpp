@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error_with_help.h"
 #include "base/errors.h"
 #include "support/output_file.h"
 
@@ -29,6 +30,25 @@ std::optional<Bounds> BoundsOf(const CLI::Option& option) {
   if (type == "INT") return kInt;
   if (type == "UINT") return Bounds{0, std::numeric_limits<int64_t>::max()};
   return std::nullopt;
+}
+
+// Behind a remedy: the subcommand that does it.
+std::string_view CommandFor(Help help) {
+  switch (help) {
+    case Help::kCapture:
+      return "`headscope capture` writes one";
+    case Help::kDrawMap:
+      return "`headscope render` draws them";
+    case Help::kListTrace:
+      return "`headscope info TRACE` lists what was recorded";
+    case Help::kMeasure:
+      return "`headscope compare` writes one";
+    case Help::kSaveIndex:
+      return "`headscope compare` and `headscope bench` write one with --save-index";
+    case Help::kTune:
+      return "`headscope tune` writes one";
+  }
+  return {};
 }
 
 CLI::Validator WholeNumber(Bounds bounds) {
@@ -170,6 +190,8 @@ Fault ParseFault(const CLI::App& app, const CLI::ParseError& error) {
 
 void NameTheOption(const CLI::App& app, Error* error) {
   if (dynamic_cast<const OutputExistsError*>(error) != nullptr) error->AddRemedy("or give --force to replace it");
+  if (const auto* helped = dynamic_cast<const WithHelp*>(error))
+    error->AddRemedy(std::string(CommandFor(helped->help())));
   const Fault& fault = error->fault();
   if (fault.field.empty() || !fault.file.empty()) return;
   const std::string option = "--" + fault.field;

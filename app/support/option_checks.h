@@ -35,7 +35,7 @@ Fault ParseFault(const CLI::App& app, const CLI::ParseError& error);
 // A lower room names the field that it refuses ("length 20: the task needs ..."), never an option, because the window
 // shows the same sentences. Where the subcommand that runs has an option of the field's name, the error is made to name
 // that ("--length 20: ..."). A field of a file stays what it is. An output that exists may be replaced by an option,
-// too.
+// too, and what some other work helps against (base/error_with_help.h) by a subcommand.
 void NameTheOption(const CLI::App& app, Error* error);
 
 // A first argument that is neither a subcommand nor something that exists: names the nearest subcommand when one is

@@ -75,7 +75,7 @@ ui::ModelDescription DescribeCheckpoint(const std::string& model_dir) {
   if (model::IsEncoder(model::ReadModelConfig(model_dir)))
     description.why_not_shown =
         "The window cannot open an encoder's trace because its queries also see later tokens. You can still capture it "
-        "and draw its maps with headscope render.";
+        "and draw its maps on the command line.";
   return description;
 }
 

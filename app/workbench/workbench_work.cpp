@@ -260,7 +260,7 @@ void TraceWorkbench::ReadConfiguration(const std::string& path, ui::Reply<std::v
         if (HoldsBudgets(path))
           throw UsageError({.file = path,
                             .problem = "it only says how many tokens stay, for every ratio",
-                            .remedy = "give it to headscope compare"});
+                            .remedy = "compare it on the command line, where each ratio is a run"});
         const std::vector<RangeSettings> ranges = ReadHeadSettings(path);
         const HeadSettings& settings =
             SettingsFor(ranges, trace->summary.first_token + trace->summary.num_tokens, path);

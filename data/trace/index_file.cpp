@@ -11,10 +11,9 @@ namespace {
 
 constexpr char kFormat[] = "headscope-index";
 constexpr int32_t kOneLayer = 1, kOfTrace = 2;  // versions
-constexpr UntrustedFileKind kIndexKind{
-    "an index file", "give an index file that headscope bench or headscope compare wrote",
-    "the file is damaged or was not written by headscope: write it again with headscope bench or headscope "
-    "compare"};
+constexpr UntrustedFileKind kIndexKind{"an index file", "give an index file that headscope wrote",
+                                       "the file is damaged or was not written by headscope: save the index again",
+                                       Help::kSaveIndex};
 
 // The integers of the root group, for both directions.
 struct IntegerField {

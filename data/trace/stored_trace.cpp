@@ -91,8 +91,7 @@ ModelInfo ReadModel(UntrustedFile& file) {
 void RequireFormat(const UntrustedFile& file, const StoredGroup& root) {
   const std::string format = file.Text(root, "format");
   if (format == kFormatName) return;
-  file.Refuse("attribute format", "is \"" + format.substr(0, 64) + "\" instead of \"" + kFormatName + "\"",
-              kTraceFile.not_one);
+  file.RefuseKind("attribute format", "is \"" + format.substr(0, 64) + "\" instead of \"" + kFormatName + "\"");
 }
 
 // What the writer would not have stored.

@@ -13,7 +13,7 @@ const StoredAttribute& UntrustedFile::Attribute(const StoredGroup& group, const 
   const std::string field = "attribute " + name;
   const auto found = std::find_if(group.attributes.begin(), group.attributes.end(),
                                   [&](const StoredAttribute& one) { return one.name == name; });
-  if (found == group.attributes.end()) Refuse(field, "is missing", kind_.not_one);
+  if (found == group.attributes.end()) RefuseKind(field, "is missing");
   if (found->extents.size() != rank) Refuse(field, "has an unexpected shape");
   return *found;
 }

@@ -120,7 +120,7 @@ void UntrustedFile::Open() {
   struct stat status {};
   // Before it is opened, because opening a pipe or a device may wait or do something.
   if (stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    throw BadInputError({.file = path_, .problem = "is not a regular file", .remedy = kind_.not_one});
+    RefuseKind("", "is not a regular file");
   }
   descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (descriptor_ < 0 || fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
@@ -168,7 +168,13 @@ void UntrustedFile::Refuse(const std::string& field, const std::string& problem,
 }
 
 void UntrustedFile::Refuse(const std::string& field, const std::string& problem) const {
-  Refuse(field, problem, kind_.damaged);
+  throw ErrorWithHelp<BadInputError>({.file = path_, .field = field, .problem = problem, .remedy = kind_.damaged},
+                                     kind_.help);
+}
+
+void UntrustedFile::RefuseKind(const std::string& field, const std::string& problem) const {
+  throw ErrorWithHelp<BadInputError>({.file = path_, .field = field, .problem = problem, .remedy = kind_.not_one},
+                                     kind_.help);
 }
 
 const StoredGroup& UntrustedFile::Group(const std::string& path) const {
@@ -178,7 +184,7 @@ const StoredGroup& UntrustedFile::Group(const std::string& path) const {
     const StoredGroup* root = contents_.Group("");
     const bool dataset = root != nullptr && std::any_of(root->datasets.begin(), root->datasets.end(),
                                                         [&](const StoredDataset& one) { return one.name == path; });
-    if (!dataset) Refuse(field, "is missing", kind_.not_one);
+    if (!dataset) RefuseKind(field, "is missing");
     Refuse(field, "is not a readable group");
   }
   if (!group->readable) Refuse(field, "is not a readable group");

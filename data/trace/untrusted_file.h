@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error_with_help.h"
 #include "base/errors.h"
 #include "trace/contents.h"
 
@@ -31,9 +32,11 @@ struct UntrustedFileKind {
   const char* noun;     // "a trace"
   const char* not_one;  // what to do when the file is something else
   const char* damaged;  // what to do when it is one that no longer reads
+  Help help;            // what writes one
 };
-inline constexpr UntrustedFileKind kTraceFile{"a trace", "open a file that headscope capture wrote",
-                                              "the file is damaged or was not written by headscope: capture it again"};
+inline constexpr UntrustedFileKind kTraceFile{"a trace", "open a trace that headscope wrote",
+                                              "the file is damaged or was not written by headscope: capture it again",
+                                              Help::kCapture};
 
 // A dataset whose description passed the checks. Items lie along the growing axis; all axes before it together count
 // its rows (a head of a layer).
@@ -99,6 +102,8 @@ class UntrustedFile {
   // needs.
   [[noreturn]] void Refuse(const std::string& field, const std::string& problem, const std::string& remedy) const;
   [[noreturn]] void Refuse(const std::string& field, const std::string& problem) const;
+  // The file is of another kind, or of none.
+  [[noreturn]] void RefuseKind(const std::string& field, const std::string& problem) const;
 
  private:
   void Open();

@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/error_with_help.h"
 #include "base/errors.h"
 #include "support/output_file.h"
 
@@ -123,6 +124,21 @@ TEST_F(Lists, SayThatAnOptionReplacesAnOutput) {
   OutputExistsError exists({.field = "output", .value = "a.json", .problem = "it exists", .remedy = "choose another"});
   NameTheOption(app_, &exists);
   EXPECT_STREQ(exists.what(), "output a.json: it exists; choose another; or give --force to replace it");
+}
+
+TEST_F(Lists, NameTheSubcommandThatHelps) {
+  const auto named = [&](Help help) {
+    ErrorWithHelp<BadInputError> error({.file = "a", .problem = "is none", .remedy = "give one"}, help);
+    NameTheOption(app_, &error);
+    EXPECT_EQ(error.kind(), ErrorKind::kBadInput);
+    return std::string(error.what());
+  };
+  EXPECT_EQ(named(Help::kCapture), "a: is none; give one; `headscope capture` writes one");
+  EXPECT_EQ(named(Help::kSaveIndex),
+            "a: is none; give one; `headscope compare` and `headscope bench` write one with --save-index");
+  BadInputError plain({.file = "a", .problem = "is none", .remedy = "give one"});
+  NameTheOption(app_, &plain);
+  EXPECT_STREQ(plain.what(), "a: is none; give one");
 }
 
 TEST_F(Lists, ThatAreFullPass) {

@@ -128,7 +128,7 @@ TEST_P(BadIndices, AreRefusedWithOneSentence) {
   H5Fclose(file);
   EXPECT_THAT([&] { ReadIndexFile(path); },
               ThrowsMessage<BadInputError>(AllOf(StartsWith(path + ": " + GetParam().field + ": "),
-                                                 HasSubstr(GetParam().problem), HasSubstr("headscope bench"))));
+                                                 HasSubstr(GetParam().problem), HasSubstr("index"))));
 }
 
 // Nothing of it is stored, and each would take 3 GiB of memory.

@@ -106,7 +106,8 @@ void ExpectOneSentence(const TraceLayout& layout, const BadFile& bad) {
     FAIL() << "was read";
   } catch (const BadInputError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr(path + ": "), HasSubstr(bad.field), HasSubstr(bad.problem)));
-    EXPECT_THAT(error.what(), ::testing::AnyOf(HasSubstr("capture"), HasSubstr("headscope.open")));
+    EXPECT_THAT(error.what(), ::testing::AnyOf(HasSubstr("open a trace that headscope wrote"), HasSubstr("capture"),
+                                               HasSubstr("headscope.open")));
     EXPECT_THAT(error.what(), ::testing::Not(HasSubstr("\n")));
     EXPECT_EQ(error.fault().file, path);
     EXPECT_NE(error.fault().remedy, "") << error.what();

@@ -54,6 +54,9 @@ SAYS_STOPPED = {"base/include/base/stop.h", "kernels/types/include/kernels/stop_
 # A single letter is an option of ours where we have one; those of other programs (`ulimit -n`) are none.
 OPTION_NAMES = re.compile(r'"(?:[^"\\]|\\.)*?(?<![-\w])(?:--[a-z][a-z-]*|-[oh]\b(?!-))(?:[^"\\]|\\.)*"')
 IS_COMMAND_LINE = ("app/main.cpp", "app/commands/", "app/bench/", "app/manual/", "app/support/option_checks.", "benchmarks/")
+# The same of subcommands: a lower room says what helps (base/error_with_help.h), and the command line which of them does it.
+SUBCOMMANDS = sorted(path.stem.removeprefix("command_") for path in (SOURCE / "app" / "commands").glob("command_*.cpp"))
+SUBCOMMAND_NAMES = re.compile(r'"(?:[^"\\\n]|\\.)*?\bheadscope (?:%s)\b(?:[^"\\\n]|\\.)*"' % "|".join(SUBCOMMANDS))
 # Where there is no window, a whole command that needs none is the remedy.
 WRITES_COMMAND_LINES = {"ui/state/command_line.cpp", "app/window.cpp"}
 
@@ -91,6 +94,14 @@ def option_errors(name, text):
         f"{name}:{number}: names a command-line option; name the field (base/errors.h)"
         for number, line in enumerate(text.splitlines(), 1) if not line.lstrip().startswith("//") and OPTION_NAMES.search(line)
     ]
+
+
+def subcommand_errors(name, text):
+    if name.startswith(IS_COMMAND_LINE) or name in WRITES_COMMAND_LINES:
+        return []
+    # A sentence may go on in the string of the next line.
+    joined = re.sub(r'"\s*\n\s*"', "", "\n".join(code_of(text)))
+    return [f"{name}: {match[0]} names a subcommand; say what helps (base/error_with_help.h)" for match in SUBCOMMAND_NAMES.finditer(joined)]
 
 
 def problem_errors(name, text):
@@ -143,7 +154,7 @@ class Repository(unittest.TestCase):
         self.assertGreater(len(files), 300)
         for path in files:
             text = (SOURCE / path).read_text(errors="replace")
-            errors += policy_errors(str(path), text) + option_errors(str(path), text) + stop_errors(str(path), text) + problem_errors(str(path), text) + sentence_errors(str(path), text)
+            errors += policy_errors(str(path), text) + option_errors(str(path), text) + subcommand_errors(str(path), text) + stop_errors(str(path), text) + problem_errors(str(path), text) + sentence_errors(str(path), text)
         self.assertEqual(errors, [])
 
 
@@ -168,6 +179,17 @@ class Checks(unittest.TestCase):
                 self.assertEqual(option_errors(name, line), [], (name, line))
         for line in ('f("a");  --length;', '// give "--size"', 'text = "<!-- a -->";', 'text = "a--b";', 'text = "ulimit -n";', 'text = "built-on -odd 5 -o-";', 'throw UsageError({.field = "size"});'):
             self.assertEqual(option_errors("analysis/a.cpp", line), [], line)
+
+    def test_subcommands_in_lower_rooms(self):
+        self.assertIn("capture", SUBCOMMANDS)
+        self.assertGreater(len(SUBCOMMANDS), 10)
+        for line in ('.remedy = "give a file that headscope capture wrote"', 'tr("as `headscope analyze` prints them")', '"write it again with headscope "\n    "compare"'):
+            for name in ("data/a.cpp", "ui/shell/a.cpp", "app/choices/a.cpp", "app/workbench/a.cpp"):
+                self.assertEqual(len(subcommand_errors(name, line)), 1, (name, line))
+            for name in ("app/commands/a.cpp", "app/support/option_checks.cpp", "ui/state/command_line.cpp"):
+                self.assertEqual(subcommand_errors(name, line), [], (name, line))
+        for line in ('"this headscope reads versions 1 and 2"', '// as headscope compare writes it', '"written by headscope: capture it again"', '"headscope comparison"', 'f("headscope"); compare();'):
+            self.assertEqual(subcommand_errors("data/a.cpp", line), [], line)
 
     def test_remedies_in_problems(self):
         for text in ('{.file = path, .problem = "is missing; make one"}', '{.problem = f(a, b) + "(" + why + "); choose another"}',

@@ -107,10 +107,10 @@ ClassDialog::ClassDialog(WindowState* state, QWidget* parent)
     button->setToolTip(help);
     return button;
   };
-  connect(add(tr("&Load…"), "loadClasses", tr("Thresholds from a file, as headscope analyze prints them")),
-          &QPushButton::clicked, this, &ClassDialog::Load);
-  connect(add(tr("&Save…"), "saveClasses", tr("Save to a file for headscope analyze")), &QPushButton::clicked, this,
-          &ClassDialog::Save);
+  connect(add(tr("&Load…"), "loadClasses", tr("Thresholds from a file, as Save writes it")), &QPushButton::clicked,
+          this, &ClassDialog::Load);
+  connect(add(tr("&Save…"), "saveClasses", tr("Save to a file, for here and for the command line")),
+          &QPushButton::clicked, this, &ClassDialog::Save);
   connect(add(tr("Copy co&mmand"), "copyClasses", tr("The command that classifies this trace's heads the same way")),
           &QPushButton::clicked, this, &ClassDialog::CopyWanted);
   auto* layout = new QVBoxLayout(this);

@@ -22,7 +22,7 @@ constexpr CommandSpec kTable[] = {
     {Command::kExportRuns, "export-runs", CommandMenu::kFile, "Export &runs table…", "Ctrl+E",
      "Save the measured runs as .csv, .json or .h5"},
     {Command::kExportTuning, "export-tuning", CommandMenu::kFile, "Export &configuration…", "",
-     "Save the parameters found by Tune all heads in the format of headscope tune (.json or .csv)"},
+     "Save the parameters found by Tune all heads, for the command line and for here (.json or .csv)"},
     {Command::kExportMask, "export-mask", CommandMenu::kFile, "Export mas&k…", "",
      "Save which keys the method keeps on this head as .h5, which runs as a method on another trace, or .json"},
     {Command::kExportReport, "export-report", CommandMenu::kFile, "Export re&port…", "",
@@ -30,7 +30,7 @@ constexpr CommandSpec kTable[] = {
     {Command::kExportFigure, "export-figure", CommandMenu::kFile, "Export fi&gure…", "",
      "Save the figure in the Figures pane as .svg, .pdf or .png, or its numbers as .json or .csv"},
     {Command::kLoadRuns, "load-runs", CommandMenu::kFile, "&Load runs…", "",
-     "Add runs from a .json or .csv file written by Export runs or headscope compare"},
+     "Add runs from a .json or .csv file written by Export runs or on the command line"},
     {Command::kQuit, "quit", CommandMenu::kFile, "&Quit", "Ctrl+Q", "Quit headscope; the window reopens as you left it",
      false, true},
     {Command::kUndo, "undo", CommandMenu::kEdit, "&Undo", "Ctrl+Z", "Undo the last change to a setting or a note"},
@@ -141,8 +141,7 @@ constexpr CommandSpec kTable[] = {
     {Command::kMethodFile, "method-file", CommandMenu::kMethods, "Method from a &file…", "",
      "Add a method that a file describes: a mask, or the numbers by which DuoAttention's heads stream", false, true},
     {Command::kConfiguration, "configuration", CommandMenu::kMethods, "Use a confi&guration…", "",
-     "Give each head its own method and parameters, from a file of headscope tune or MInference's best patterns; "
-     "again: "
+     "Give each head its own method and parameters, from a file of tuned heads or MInference's best patterns; again: "
      "all heads have the panel's",
      true},
     {Command::kUseTuned, "use-tuned", CommandMenu::kMethods, "Use what was tune&d", "",
