@@ -4,6 +4,11 @@
 
 #include "analysis/figures.h"
 
+// What a build of its own adds (tests/extension): nothing here.
+#ifndef HEADSCOPE_MORE_FIGURES
+#define HEADSCOPE_MORE_FIGURES(FIGURE)
+#endif
+
 #define HEADSCOPE_FIGURES(FIGURE) \
   FIGURE(TopKMassFigure)          \
   FIGURE(KurtosisFigure)          \
@@ -32,7 +37,8 @@
   FIGURE(MemoryFigure)            \
   FIGURE(IntensityFigure)         \
   FIGURE(AttentionTimeFigure)     \
-  FIGURE(LatencyBreakdownFigure)
+  FIGURE(LatencyBreakdownFigure)  \
+  HEADSCOPE_MORE_FIGURES(FIGURE)
 
 namespace headscope::analysis {
 

@@ -5,6 +5,11 @@
 
 #include "analysis/types/head_statistic.h"
 
+// What a build of its own adds (tests/extension): nothing here.
+#ifndef HEADSCOPE_MORE_HEAD_STATISTICS
+#define HEADSCOPE_MORE_HEAD_STATISTICS(STATISTIC)
+#endif
+
 #define HEADSCOPE_HEAD_STATISTICS(STATISTIC) \
   STATISTIC(PooledKurtosis)                  \
   STATISTIC(GaussianKurtosis)                \
@@ -12,7 +17,8 @@
   STATISTIC(GaussianKurtosisPreRope)         \
   STATISTIC(QueryOutliers)                   \
   STATISTIC(QueryOutliersPreRope)            \
-  STATISTIC(ValueCorrelation)
+  STATISTIC(ValueCorrelation)                \
+  HEADSCOPE_MORE_HEAD_STATISTICS(STATISTIC)
 
 namespace headscope::analysis {
 

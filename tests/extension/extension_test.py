@@ -147,6 +147,30 @@ class Extension(TraceCase):
         table = run("analyze", self.trace, "--heads", "8:4", "--metrics", "effective_keys", "--quiet").stdout
         self.assertIn("8:4", table)
 
+    def key_lengths(self, layer, head):
+        """|k| of every token of a recorded head, by NumPy."""
+        with h5py.File(self.trace, "r") as file:
+            group, model = file["attention"], file["model"].attrs
+            kv_head = head // (int(model["num_qo_heads"]) // int(model["num_kv_heads"]))
+            k = group["k"][list(group["layers"][...]).index(layer), list(group["kv_heads"][...]).index(kv_head)]
+        return numpy.linalg.norm(k.astype(numpy.float64), axis=1)
+
+    def test_a_statistic_of_a_whole_head_is_in_files_and_tables(self):
+        run("analyze", self.trace, "--heads", "8:4", "-o", self.path / "whole.json", "--quiet")
+        (head,) = json.loads((self.path / "whole.json").read_text())["heads"]
+        wanted = self.key_lengths(8, 4).mean()
+        self.assertAlmostEqual(head["mean_key_length"], wanted, places=5)
+        self.assertIn(f"{wanted:.4f}", run("analyze", self.trace, "--heads", "8:4", "--metrics", "mean_key_length", "--quiet").stdout)
+
+    def test_a_figure_is_listed_and_drawn(self):
+        self.assertIn("key-lengths", run("render", "--list-figures").stdout)
+        figure = [self.path / f"lengths.{extension}" for extension in ("json", "csv", "svg")]
+        for path in figure:
+            run("render", self.trace, "--figure", "key-lengths", "--heads", "8:4", "-o", path, "--quiet")
+        (series,) = json.loads(figure[0].read_text())["panels"][0]["series"]
+        numpy.testing.assert_allclose(series["y"], self.key_lengths(8, 4), rtol=1e-6)
+        self.assertIn("Length of keys", figure[2].read_text())
+
     def test_a_family_is_captured_like_its_twin(self):
         """The added family is llama with q, k and v in one tensor: the same weights give the same heads."""
         config = {"model_type": "llama", "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2,
