@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/quoted_text.h"
 
 namespace headscope {
 namespace {
@@ -36,7 +37,7 @@ Device ParseDevice(const std::string& text) {
     if (error == std::errc() && end == last && gpu >= 0 && gpu < kMostGpus) return CudaDevice(gpu);
   }
   throw UsageError({.field = "device",
-                    .value = text.empty() ? "''" : text,
+                    .value = Quoted(text),
                     .problem = "it must be cpu, cuda or cuda:N (N is a GPU's number, from 0)"});
 }
 

@@ -2,6 +2,7 @@
 #include "base/element_type.h"
 
 #include "base/errors.h"
+#include "base/quoted_text.h"
 
 namespace headscope {
 namespace {
@@ -9,7 +10,7 @@ namespace {
 constexpr std::string_view kAuto = "auto";
 
 [[noreturn]] void Refuse(const std::string& text, const char* allowed) {
-  throw UsageError({.field = "dtype", .value = text.empty() ? "''" : text, .problem = allowed});
+  throw UsageError({.field = "dtype", .value = Quoted(text), .problem = allowed});
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/errors.h"
+#include "base/quoted_text.h"
 
 namespace headscope {
 namespace {
@@ -45,7 +46,7 @@ FileFormat FormatOfOutput(const std::string& path, std::span<const FileFormat> a
     list += ExtensionOf(allowed[i]);
   }
   throw UsageError({.field = "output",
-                    .value = path.empty() ? "''" : path,
+                    .value = path.empty() ? Quoted(path) : path,
                     .problem = "the extension must be " + list,
                     .remedy = remedy});
 }

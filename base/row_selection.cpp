@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/quoted_text.h"
 #include "base/random.h"
 
 namespace headscope {
@@ -47,7 +48,7 @@ RowSelection::RowSelection(const std::string& text, const std::string& field, bo
 }
 
 void RowSelection::Refuse(const std::string& problem) const {
-  throw UsageError({.field = field_, .value = "\"" + text_ + "\"", .problem = problem});
+  throw UsageError({.field = field_, .value = Quoted(text_), .problem = problem});
 }
 
 void RowSelection::ParseRanges() {

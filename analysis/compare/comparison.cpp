@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "analysis/compare.h"
+#include "base/quoted_text.h"
 #include "compare/checked_method.h"
 #include "compare/decode_comparison.h"
 #include "compare/mask_quality.h"
@@ -23,7 +24,7 @@ Status Check(const AskedMethod& asked, CheckedMethod* checked) {
   checked->method = kernels::FindMethod(asked.name);
   if (checked->method.spec() == nullptr) {
     return {StatusCode::kInvalidArgument,
-            "method '" + asked.name + "' is not registered: choose from " + kernels::MethodNames()};
+            "method " + Quoted(asked.name) + " is not registered: choose from " + kernels::MethodNames()};
   }
   kernels::ParameterValues values(checked->spec());
   for (const auto& [name, value] : asked.values.values()) {

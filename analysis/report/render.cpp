@@ -14,6 +14,7 @@
 #include "analysis/types/value_scale.h"
 #include "base/errors.h"
 #include "base/file_format.h"
+#include "base/quoted_text.h"
 #include "head/head_checks.h"
 #include "report/axis.h"
 #include "report/head_map.h"
@@ -314,7 +315,7 @@ HeadMap MakeHeadMap(const HeadTensors& head, const RenderSources& sources, const
   const ColorMap* const colors = FindColorMap(name);
   if (colors == nullptr)
     throw UsageError({.field = "color-map",
-                      .value = "'" + name + "'",
+                      .value = Quoted(name),
                       .problem = "it is unknown",
                       .remedy = "choose, for example, viridis, inferno or gray"});
   const TexelEdges edges = {CutEvenly(region.row_begin, region.row_end, request.height),

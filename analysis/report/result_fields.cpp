@@ -13,6 +13,7 @@
 #include "analysis/types/printable.h"
 #include "base/device.h"
 #include "base/errors.h"
+#include "base/quoted_text.h"
 #include "kernels/method_names.h"
 
 namespace headscope::analysis {
@@ -67,8 +68,7 @@ void TakeNamed(const FieldValue& read, const std::string& field, std::optional<V
   const auto* const text = std::get_if<std::string>(&read);
   if (text == nullptr) return;
   const std::optional<Value> named = of_name(*text);
-  if (!named)
-    throw BadInputError({.field = field, .value = "'" + Printable(*text) + "'", .problem = "it must be " + known});
+  if (!named) throw BadInputError({.field = field, .value = Quoted(*text), .problem = "it must be " + known});
   *value = *named;
 }
 void Take(const FieldValue& read, const std::string& field, kernels::Phase* phase) {
@@ -95,8 +95,7 @@ void Take(const FieldValue& read, const std::string& field, Device* device) {
   try {
     *device = ParseDevice(*text);
   } catch (const UsageError&) {
-    throw BadInputError(
-        {.field = field, .value = "'" + Printable(*text) + "'", .problem = "it must be cpu, cuda or cuda:N"});
+    throw BadInputError({.field = field, .value = Quoted(*text), .problem = "it must be cpu, cuda or cuda:N"});
   }
 }
 
@@ -228,8 +227,8 @@ MethodResult ComparisonFrom(const std::function<std::optional<FieldValue>(const 
   // Older files have the sentence alone.
   if (!result.measured.measure && !scope.empty() && !TakeScopeText(scope, &result.measured))
     throw BadInputError({.field = "measured",
-                         .value = "'" + Printable(scope) + "'",
-                         .problem = "it must be as in 'layer 5: 8 heads' or 'head 5:7 alone'"});
+                         .value = Quoted(scope),
+                         .problem = "it must be as in \"layer 5: 8 heads\" or \"head 5:7 alone\""});
   // Older files have the names of devices alone.
   for (NamedDevice* const device : {&result.device, &result.select_device}) {
     if (!device->is_gpu()) *device = DeviceOfName(device->name);

@@ -6,6 +6,7 @@
 
 #include "analysis/types/number_text.h"
 #include "analysis/types/printable.h"
+#include "base/quoted_text.h"
 #include "kernels/sparse_index.h"
 #include "kernels/spec_names.h"
 
@@ -209,8 +210,8 @@ std::string Table(const Report& report) {
            FormatNumber("%.4g", Rate(report.copy.work, report.copy.ms) * 1e-9) + " GB/s (+-" + Spread(report.copy.ms) +
            ")\n";
   }
-  out += "times faster, select and attend together: \"to " + report.reference_short + "\" than dense attention by " +
-         report.reference_name + ", \"to own dense\" than headscope's\n";
+  out += "times faster, select and attend together: " + Quoted("to " + report.reference_short) +
+         " than dense attention by " + report.reference_name + ", \"to own dense\" than headscope's\n";
   for (const Section& section : report.sections) {
     const kernels::SeededProblem& shape = section.shape;
     out += '\n';

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "base/errors.h"
+#include "base/quoted_text.h"
 #include "bench/workload.h"
 #include "choices/saved_index.h"
 #include "data/trace_schema.h"
@@ -22,7 +23,7 @@ using kernels::SparseIndex;
 Group ReadGroup(const std::string& path) {
   const data::IndexFile file = data::ReadIndexFile(path);
   if (file.recipe != kernels::kSeededRecipe) {
-    Refuse(path, "attribute recipe is \"" + file.recipe + "\"; this headscope makes " + kernels::kSeededRecipe);
+    Refuse(path, "attribute recipe is " + Quoted(file.recipe) + "; this headscope makes " + kernels::kSeededRecipe);
   }
   if (!file.heads.empty()) Refuse(path, "/heads: the index is of a trace's heads, and a benchmark takes one layer's");
   if (file.seq_q != file.seq_k || file.first_position != 0) {

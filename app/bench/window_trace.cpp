@@ -13,6 +13,7 @@
 #include "base/byte_text.h"
 #include "base/check_status.h"
 #include "base/errors.h"
+#include "base/quoted_text.h"
 #include "base/stop.h"
 #include "data/trace_writer.h"
 #include "kernels/cpu_executor.h"
@@ -111,12 +112,12 @@ SyntheticTraceShape ParseSyntheticTrace(const std::string& text) {
   if (!is_read || shape.num_tokens < 1 || shape.num_tokens > kMostTokens || shape.num_heads < 1 ||
       shape.num_heads > kMostHeads)
     throw UsageError({.field = "synthetic",
-                      .value = text,
+                      .value = Quoted(text),
                       .problem = "must be TOKENSxHEADS, such as 131072x1024: at most " + std::to_string(kMostTokens) +
                                  " tokens and " + std::to_string(kMostHeads) + " heads"});
   if (shape.num_heads % shape.HeadsOfLayer() != 0)
     throw UsageError({.field = "synthetic",
-                      .value = text,
+                      .value = Quoted(text),
                       .problem = "more than " + std::to_string(shape.kMostHeadsOfLayer) +
                                  " heads must be a multiple of it, the number per layer"});
   return shape;

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/errors.h"
+#include "base/quoted_text.h"
 #include "choices/file_method.h"
 #include "choices/method_choice.h"
 #include "kernels/method_names.h"
@@ -50,7 +51,7 @@ Workload ParseWorkload(const std::string& text) {
     if (!text.starts_with(kTokens) || error != std::errc() || end != end_of_text || workload.latent_tokens < 1 ||
         workload.latent_tokens > 1 << 20) {
       throw UsageError({.field = "methods",
-                        .value = text,
+                        .value = Quoted(text),
                         .problem = "it must be latent/tokens-N, N tokens a query from 1 to 1048576"});
     }
     workload.name = text;
@@ -113,7 +114,7 @@ void SetData(const std::string& text, Group* group, TakenLayers taken) {
     }
   }
   throw UsageError({.field = "data",
-                    .value = text,
+                    .value = Quoted(text),
                     .problem = "it must be seeded, rising, peaky or local, the latter three with a number of nats up "
                                "to 1000 if you like (peaky:30), or trace:FILE[:LAYER]"});
 }

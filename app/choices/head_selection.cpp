@@ -7,6 +7,7 @@
 
 #include "base/error_with_help.h"
 #include "base/errors.h"
+#include "base/quoted_text.h"
 
 namespace headscope::app {
 namespace {
@@ -15,7 +16,7 @@ constexpr int64_t kLargestNumber = 1'000'000;
 
 UsageError Refusal(const std::string& field, const std::string& text, const std::string& problem,
                    const std::string& remedy = "") {
-  return UsageError({.field = field, .value = "'" + text + "'", .problem = problem, .remedy = remedy});
+  return UsageError({.field = field, .value = Quoted(text), .problem = problem, .remedy = remedy});
 }
 
 std::vector<std::string_view> Split(std::string_view text, char separator) {
@@ -32,7 +33,7 @@ int64_t ParseNumber(std::string_view text, const std::string& whole, const std::
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || text.empty() || value < 0) {
-    throw Refusal(field, whole, "'" + std::string(text) + "' is not a number from 0 on");
+    throw Refusal(field, whole, Quoted(text) + " is not a number from 0 on");
   }
   return value;
 }
@@ -92,8 +93,7 @@ std::vector<analysis::HeadId> ParseHeadsAsTyped(const std::string& text, const s
   for (std::string_view item : Split(text, ',')) {
     const size_t colon = item.find(':');
     if (colon == std::string_view::npos) {
-      throw Refusal(field, text, "'" + std::string(item) + "' lacks its colon",
-                    "write layer:head such as 4:3, 2:* or *:0-3");
+      throw Refusal(field, text, Quoted(item) + " lacks its colon", "write layer:head such as 4:3, 2:* or *:0-3");
     }
     const auto [layer_first, layer_last] = ParseSpan(item.substr(0, colon), text, field);
     const auto [head_first, head_last] = ParseSpan(item.substr(colon + 1), text, field);

@@ -15,6 +15,7 @@
 #include "base/error_with_help.h"
 #include "base/errors.h"
 #include "base/file_format.h"
+#include "base/quoted_text.h"
 #include "choices/head_selection.h"
 #include "choices/numpy_file.h"
 #include "choices/tuning_fields.h"
@@ -63,7 +64,7 @@ void SetParameter(const std::string& path, const std::string& field, const kerne
     const auto& text = value.get_ref<const std::string&>();
     // A comma would begin another parameter.
     error = text.find(',') == std::string::npos ? values->Parse(spec, name + "=" + text)
-                                                : "'" + text + "' is not one value";
+                                                : Quoted(text) + " is not one value";
   } else if (value.is_boolean()) {
     error = values->Set(spec, name, value.get<bool>() ? 1 : 0);
   } else if (value.is_number()) {
@@ -83,7 +84,7 @@ void AddHead(const std::string& path, const std::string& field, analysis::HeadId
 analysis::AskedMethod AskedOf(const std::string& path, const std::string& field, const std::string& name) {
   const kernels::NamedMethod method = kernels::FindMethod(name);
   if (method.spec() == nullptr) {
-    Refuse(path, field, "'" + name + "' is not registered; known methods are " + kernels::MethodNames(),
+    Refuse(path, field, Quoted(name) + " is not registered; known methods are " + kernels::MethodNames(),
            "name a method of this version");
   }
   return {kernels::UniqueName(*method.spec()), kernels::ParameterValues(*method.spec())};
@@ -168,7 +169,7 @@ std::vector<RangeSettings> OfTuning(const std::string& path, const ReadJson& jso
     return settings;
   }
   if (version != "headscope-tuning-1" && version != "headscope-tuning-2")
-    Refuse(path, "schema", "'" + version + "' is not headscope-tuning-3, headscope-tuning-2 or headscope-tuning-1");
+    Refuse(path, "schema", Quoted(version) + " is not headscope-tuning-3, headscope-tuning-2 or headscope-tuning-1");
   const auto method = json.find("method");
   const bool shared = version == "headscope-tuning-1" && method != json.end();
   settings.push_back({{}, OfHeads(path, "", json, shared ? &*method : nullptr)});
@@ -258,7 +259,7 @@ HeadSettings OfMInference(const std::string& path, const ReadJson& json, bool as
         Refuse(path, field, "it is not [name, a, b, score]");
       const auto& name = entry[0].get_ref<const std::string&>();
       const kernels::PrefillMethod* const method = name.empty() ? nullptr : FindPattern(name);
-      if (method == nullptr) Refuse(path, field, "'" + name + "' is not a known pattern");
+      if (method == nullptr) Refuse(path, field, Quoted(name) + " is not a known pattern");
       const kernels::MethodSpec& spec = method->spec();
       analysis::AskedMethod asked{kernels::UniqueName(spec), kernels::ParameterValues(spec)};
       const kernels::MInferencePattern& pattern = spec.minference;

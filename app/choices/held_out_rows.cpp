@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/errors.h"
+#include "base/quoted_text.h"
 
 namespace headscope::app {
 
@@ -25,14 +26,14 @@ void HeldOutRows::CheckTrace(const data::TraceReader& trace) const {
   } catch (const UsageError&) {  // a range behind the prompt's end
     throw UsageError(
         {.field = field_,
-         .value = "\"" + text_ + "\"",
+         .value = Quoted(text_),
          .problem = "the prompt of " + trace.path() + " has the rows 0 to " + std::to_string(trace.num_tokens() - 1),
          .remedy = "choose rows that every trace has, such as every:4"});
   }
   const auto count = std::ranges::count(held, uint8_t{1});
   if (count > 0 && count < std::ssize(held)) return;
   throw UsageError({.field = field_,
-                    .value = "\"" + text_ + "\"",
+                    .value = Quoted(text_),
                     .problem = std::string(count == 0 ? "none" : "every one") + " of the " +
                                std::to_string(held.size()) + " query rows of " + trace.path() + " is held out",
                     .remedy = "choose some of them, such as every:4"});

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/errors.h"
+#include "base/quoted_text.h"
 
 namespace headscope::app {
 namespace {
@@ -19,7 +20,7 @@ int64_t EdgeOf(const std::string& text, const std::string& field) {
   const int64_t unit = in_units ? 1024 : 1;
   if (error != std::errc() || end != digits.data() + digits.size() || value < 1 || value > kLongest / unit)
     throw UsageError({.field = field,
-                      .value = "'" + text + "'",
+                      .value = Quoted(text),
                       .problem = "give lengths from 1 on in tokens, or in units of 1024 as 16K"});
   return value * unit;
 }
@@ -40,7 +41,7 @@ std::vector<LengthRange> RangesBetween(const std::vector<std::string>& edges, co
     const int64_t edge = EdgeOf(text, field);
     if (edge <= ranges.back().from)
       throw UsageError({.field = field,
-                        .value = "'" + text + "'",
+                        .value = Quoted(text),
                         .problem = "lengths rise from one range to the next",
                         .remedy = "put them in order"});
     ranges.back().below = edge;

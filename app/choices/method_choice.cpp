@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/errors.h"
+#include "base/quoted_text.h"
 #include "choices/file_method.h"
 #include "kernels/method_names.h"
 
@@ -19,7 +20,7 @@ MethodChoice Choose(const std::string& name, const std::string& field) {
   const kernels::NamedMethod named = kernels::FindMethod(name);
   if (named.spec() == nullptr) {
     throw UsageError({.field = field,
-                      .problem = "'" + name + "' is not registered",
+                      .problem = Quoted(name) + " is not registered",
                       .remedy = "choose from " + kernels::MethodNames() + ", " + FileMethodNames()});
   }
   MethodChoice choice;

@@ -10,6 +10,7 @@
 
 #include "analysis/types/number_text.h"
 #include "base/errors.h"
+#include "base/quoted_text.h"
 #include "choices/head_selection.h"
 #include "choices/target_names.h"
 #include "support/listed.h"
@@ -240,7 +241,7 @@ TuneTarget ParseTarget(const std::string& text) {
   if (sign == std::string::npos || known == std::end(kTargetNames)) {
     throw UsageError(
         {.field = "target",
-         .value = "'" + text + "'",
+         .value = Quoted(text),
          .problem = "it is not STATISTIC=NUMBER",
          .remedy = "choose the statistic from " + Listed(kTargetNames, &TargetName::option) + ", as in cra=0.95"});
   }
@@ -261,8 +262,8 @@ TuneTarget ParseTarget(const std::string& text) {
   if (!is_number || !(value > 0 && value < largest)) {
     const auto [what, remedy] = NumberOf(known->kind);
     throw UsageError({.field = "target",
-                      .value = "'" + text + "'",
-                      .problem = "'" + number + "' is not " + what,
+                      .value = Quoted(text),
+                      .problem = Quoted(number) + " is not " + what,
                       .remedy = std::string("give a number ") + remedy});
   }
   (known->kind == Kind::kMass ? target.budget.mass : target.budget.most) = value;
@@ -292,7 +293,7 @@ std::optional<TunedCriterion> ParseCriterion(const std::string& text) {
   if (text.empty()) return std::nullopt;
   if (text == "mass") return TunedCriterion::kMass;
   if (text == "error") return TunedCriterion::kError;
-  throw UsageError({.field = "choose", .value = "'" + text + "'", .problem = "choose mass or error"});
+  throw UsageError({.field = "choose", .value = Quoted(text), .problem = "choose mass or error"});
 }
 
 TunedCriterion CriterionOf(std::optional<TunedCriterion> asked, const analysis::BudgetTarget& target,

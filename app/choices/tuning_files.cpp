@@ -15,6 +15,7 @@
 #include "base/device.h"
 #include "base/errors.h"
 #include "base/file_format.h"
+#include "base/quoted_text.h"
 #include "choices/head_budgets.h"
 #include "choices/head_selection.h"
 #include "choices/numpy_file.h"
@@ -458,7 +459,7 @@ TuningFormat ChooseTuningFormat(const std::string& name, const std::string& path
   }
   if (!name.empty()) {
     throw UsageError({.field = "format",
-                      .value = "'" + name + "'",
+                      .value = Quoted(name),
                       .problem = "it is not known",
                       .remedy = "choose " + Listed(kInfos, &TuningFormatInfo::name)});
   }

@@ -14,6 +14,7 @@
 #include "base/check_status.h"
 #include "base/device.h"
 #include "base/errors.h"
+#include "base/quoted_text.h"
 #include "choices/device_choice.h"
 #include "choices/head_results.h"
 #include "choices/head_selection.h"
@@ -51,7 +52,7 @@ std::vector<MetricInfo>::iterator FindMetric(const std::string& name, const char
       std::find_if(metrics->begin(), metrics->end(), [&](const MetricInfo& one) { return one.name == name; });
   if (metric == metrics->end()) {
     throw UsageError({.field = field,
-                      .problem = "'" + name + "' is not known",
+                      .problem = Quoted(name) + " is not known",
                       .remedy = "choose from " + Listed(*metrics, &MetricInfo::name)});
   }
   return metric;

@@ -17,6 +17,7 @@
 #include "base/element_type.h"
 #include "base/errors.h"
 #include "base/file_format.h"
+#include "base/quoted_text.h"
 #include "bench/runner.h"
 #include "bench/workload.h"
 #include "choices/device_choice.h"
@@ -98,7 +99,7 @@ void ParseHeadCounts(const std::string& text, kernels::SeededProblem* shape) {
   const int32_t kv = colon == std::string::npos ? query : parse(std::string_view(text).substr(colon + 1));
   if (query < 1 || query > kMostHeads || kv < 1 || query % kv != 0) {
     throw UsageError({.field = "heads",
-                      .value = text,
+                      .value = Quoted(text),
                       .problem = "give query heads (1 to " + std::to_string(kMostHeads) +
                                  ") and KV heads, such as 32:8, the first a multiple of the second"});
   }

@@ -19,6 +19,7 @@
 #include "base/file_format.h"
 #include "base/number_list.h"
 #include "base/output_claim.h"
+#include "base/quoted_text.h"
 #include "capture/batch.h"
 #include "capture/capture.h"
 #include "capture/stored_points.h"
@@ -75,7 +76,7 @@ model::CapturePoint ParseCapturePoint(const std::string& name) {
     if (info.name == name) return info.point;
   }
   throw UsageError(
-      {.field = "record", .problem = "'" + name + "' is not known", .remedy = "choose from " + CapturePointNames()});
+      {.field = "record", .problem = Quoted(name) + " is not known", .remedy = "choose from " + CapturePointNames()});
 }
 
 // The keys of a plan that hold, by the fields that errors name.
@@ -248,7 +249,7 @@ std::vector<int32_t> ParseTokens(const std::string& text) {
     const auto [behind, error] = std::from_chars(at, end, id);
     if (error != std::errc() || id < 0 || (behind < end && !parts(*behind))) {
       throw UsageError({.field = "tokens",
-                        .value = text,
+                        .value = Quoted(text),
                         .problem = "it is not a list of token ids",
                         .remedy = "write whole numbers such as 1,2,3; a text is given with --text"});
     }

@@ -20,6 +20,7 @@
 #include "base/check_status.h"
 #include "base/errors.h"
 #include "base/file_format.h"
+#include "base/quoted_text.h"
 #include "choices/head_results.h"
 #include "choices/head_selection.h"
 #include "choices/method_choice.h"
@@ -66,7 +67,7 @@ std::vector<MetricInfo> ChosenMetrics(const DiffArguments& arguments) {
                                     [&](const MetricInfo& metric) { return metric.name == name; });
     if (found == analysis::Metrics().end()) {
       throw UsageError({.field = "metrics",
-                        .problem = "'" + name + "' is not known",
+                        .problem = Quoted(name) + " is not known",
                         .remedy = "choose from " + Listed(analysis::Metrics(), &MetricInfo::name)});
     }
     chosen.push_back(*found);

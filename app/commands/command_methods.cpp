@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/errors.h"
+#include "base/quoted_text.h"
 #include "choices/file_kinds.h"
 #include "commands/command.h"
 #include "commands/common_options.h"
@@ -209,12 +210,12 @@ int ListMethods(const std::string& name, bool json) {
   }
   if (const auto kind = std::ranges::find(FileKinds(), kernels::WithoutPhase(name), &FileKind::name);
       chosen.empty() && kind != FileKinds().end()) {
-    throw UsageError({.problem = "method '" + name + "' is read from a file: " + kind->help,
+    throw UsageError({.problem = "method " + Quoted(name) + " is read from a file: " + kind->help,
                       .remedy = "write " + name + ":path=FILE where a method is expected"});
   }
   if (chosen.empty())
-    throw UsageError(
-        {.problem = "method '" + name + "' is not registered", .remedy = "`headscope methods` lists those that are"});
+    throw UsageError({.problem = "method " + Quoted(name) + " is not registered",
+                      .remedy = "`headscope methods` lists those that are"});
   std::ostringstream out;
   if (json) {
     nlohmann::ordered_json methods = nlohmann::ordered_json::array();

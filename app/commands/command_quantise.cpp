@@ -14,6 +14,7 @@
 #include "analysis/types/number_text.h"
 #include "base/errors.h"
 #include "base/file_format.h"
+#include "base/quoted_text.h"
 #include "choices/head_results.h"
 #include "choices/head_selection.h"
 #include "commands/command.h"
@@ -46,7 +47,7 @@ std::vector<typename Choices::value_type> Chosen(const std::vector<std::string>&
   for (const std::string& name : typed) {
     if (std::none_of(all.begin(), all.end(), [&](Choice choice) { return name_of(choice) == name; }))
       throw UsageError(
-          {.field = field, .problem = "'" + name + "' is not known", .remedy = "choose from " + Listed(all, name_of)});
+          {.field = field, .problem = Quoted(name) + " is not known", .remedy = "choose from " + Listed(all, name_of)});
   }
   std::vector<Choice> chosen;
   for (const Choice choice : all) {
@@ -62,13 +63,14 @@ analysis::QuantisationRequest RequestOf(const QuantiseArguments& arguments) {
   request.groups = Chosen(arguments.groups, "scales", analysis::ChosenScaleGroups());
   if (arguments.hadamard != "off" && arguments.hadamard != "on" && arguments.hadamard != "both")
     throw UsageError({.field = "hadamard",
-                      .problem = "'" + arguments.hadamard + "' is not known",
+                      .problem = Quoted(arguments.hadamard) + " is not known",
                       .remedy = "choose from off, on, both"});
   if (arguments.hadamard != "on") request.hadamard.push_back(false);
   if (arguments.hadamard != "off") request.hadamard.push_back(true);
   for (const std::string& name : arguments.tensors) {
     if (name != "q" && name != "k" && name != "v")
-      throw UsageError({.field = "tensors", .problem = "'" + name + "' is not known", .remedy = "choose from q, k, v"});
+      throw UsageError(
+          {.field = "tensors", .problem = Quoted(name) + " is not known", .remedy = "choose from q, k, v"});
   }
   const auto is_chosen = [&](const char* name) {
     return arguments.tensors.empty() ||

@@ -19,6 +19,7 @@
 #include "base/device.h"
 #include "base/errors.h"
 #include "base/file_format.h"
+#include "base/quoted_text.h"
 #include "choices/device_choice.h"
 #include "choices/figure_traces.h"
 #include "choices/head_results.h"
@@ -64,7 +65,7 @@ T OneOf(const std::string& value, const std::string& field, std::initializer_lis
     if (value == name) return result;
   }
   throw UsageError({.field = field,
-                    .problem = "'" + value + "' is not known",
+                    .problem = Quoted(value) + " is not known",
                     .remedy = "choose from " + Listed(choices, &std::pair<const char*, T>::first)});
 }
 
@@ -86,7 +87,7 @@ int RunFigure(const RenderArguments& arguments) {
     std::vector<std::string> names;
     for (const analysis::FigureMaker* one : analysis::FigureMakers()) names.push_back(one->info().name);
     throw UsageError({.field = "figure",
-                      .problem = "'" + arguments.figure + "' is not known",
+                      .problem = Quoted(arguments.figure) + " is not known",
                       .remedy = "choose from " + Listed(names)});
   }
   if (!arguments.head.empty())
@@ -148,7 +149,7 @@ analysis::ValueRange ParseValueRange(const std::string& text) {
   if (colon == std::string::npos || !end(text.substr(0, colon), &range.minimum_log2) ||
       !end(text.substr(colon + 1), &range.maximum_log2) || !(range.minimum_log2 < range.maximum_log2)) {
     throw UsageError({.field = "range",
-                      .value = "'" + text + "'",
+                      .value = Quoted(text),
                       .problem = "it is not a range of probabilities",
                       .remedy = "give two above 0 and up to 1, the smaller first, such as 1e-6:1"});
   }
@@ -171,7 +172,7 @@ analysis::HeadId OneHead(const std::string& text, const data::TraceReader& trace
   const std::vector<analysis::HeadId> chosen = ParseHeads(text, analysis::RecordedHeads(trace), field);
   if (chosen.size() != 1) {
     throw UsageError({.field = field,
-                      .value = "'" + text + "'",
+                      .value = Quoted(text),
                       .problem = "it must choose one head",
                       .remedy = "write layer:head, such as 4:3"});
   }
@@ -230,7 +231,7 @@ int RunRender(RenderArguments arguments) {
   request.dark_ground = OneOf<bool>(arguments.ground, "ground", {{"light", false}, {"dark", true}});
   if (analysis::FindColorMap(arguments.color_map) == nullptr) {
     throw UsageError({.field = "color-map",
-                      .problem = "'" + arguments.color_map + "' is not known",
+                      .problem = Quoted(arguments.color_map) + " is not known",
                       .remedy = "choose from " + Listed(analysis::ColorMaps(), &analysis::ColorMap::name)});
   }
   request.color_map = arguments.color_map;

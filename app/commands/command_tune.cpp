@@ -16,6 +16,7 @@
 #include "base/device.h"
 #include "base/errors.h"
 #include "base/file_format.h"
+#include "base/quoted_text.h"
 #include "choices/device_choice.h"
 #include "choices/head_results.h"
 #include "choices/head_selection.h"
@@ -102,7 +103,7 @@ TunedUnit ParseUnit(const std::string& text) {
   for (const TunedUnit unit : {TunedUnit::kHead, TunedUnit::kLayer, TunedUnit::kModel}) {
     if (text == NameOf(unit)) return unit;
   }
-  throw UsageError({.field = "per", .value = "'" + text + "'", .problem = "choose head, layer or model"});
+  throw UsageError({.field = "per", .value = Quoted(text), .problem = "choose head, layer or model"});
 }
 
 // `others`: traces that are open already, of the same model and other recordings.

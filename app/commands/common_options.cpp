@@ -7,6 +7,7 @@
 
 #include "base/device.h"
 #include "base/errors.h"
+#include "base/quoted_text.h"
 #include "data/trace_files.h"
 #include "support/listed.h"
 #include "support/option_checks.h"
@@ -158,7 +159,7 @@ std::pair<std::string, double> NameAndNumber(const std::string& field, const std
   double value = 0;
   const auto read = std::from_chars(number.data(), number.data() + number.size(), value);
   if (number.empty() || read.ec != std::errc() || read.ptr != number.data() + number.size() || std::isnan(value))
-    throw UsageError({.field = field, .value = "'" + text + "'", .problem = "it must be " + expected});
+    throw UsageError({.field = field, .value = Quoted(text), .problem = "it must be " + expected});
   return {text.substr(0, equals), value};
 }
 
@@ -171,11 +172,11 @@ void SetThreshold(const std::string& text, analysis::ClassRules* rules) {
   const analysis::ClassThreshold* const threshold = analysis::FindClassThreshold(name);
   if (threshold == nullptr) {
     throw UsageError({.field = field,
-                      .problem = "'" + name + "' is not known",
+                      .problem = Quoted(name) + " is not known",
                       .remedy = "choose from " + Listed(analysis::ClassThresholds(), &analysis::ClassThreshold::name)});
   }
   if (!(value >= 0 && value <= 1))
-    throw UsageError({.field = field, .value = "'" + text + "'", .problem = "a threshold is a number from 0 to 1"});
+    throw UsageError({.field = field, .value = Quoted(text), .problem = "a threshold is a number from 0 to 1"});
   rules->*threshold->member = value;
 }
 
@@ -210,7 +211,7 @@ analysis::ClassRules RulesOf(const ClassOptions& classes) {
 
 analysis::Measure ParseMeasure(const std::string& text) {
   if (const std::optional<analysis::Measure> measure = analysis::MeasureOfName(text)) return *measure;
-  throw UsageError({.field = "measure", .value = "'" + text + "'", .problem = "choose layer or head"});
+  throw UsageError({.field = "measure", .value = Quoted(text), .problem = "choose layer or head"});
 }
 
 }  // namespace headscope::app

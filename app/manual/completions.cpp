@@ -4,12 +4,13 @@
 #include <string_view>
 
 #include "base/errors.h"
+#include "base/quoted_text.h"
 
 namespace headscope::app {
 namespace {
 
 // In single quotes, as all three shells read them but for how fish writes a quote inside.
-std::string Quoted(std::string_view text, std::string_view quote = "'\\''") {
+std::string InShellQuotes(std::string_view text, std::string_view quote = "'\\''") {
   std::string quoted = "'";
   for (const char letter : text) {
     if (letter == '\'') {
@@ -47,8 +48,8 @@ std::vector<std::string> Names(const CommandText& command, bool (*admits)(const 
 std::string BashCase(const CommandText& command) {
   const auto any = [](const OptionText&) { return true; };
   const auto plain = [](const OptionText& option) { return !option.value.empty() && !IsPath(option); };
-  return "      options=" + Quoted(Joined(Names(command, any))) +
-         "\n      plain=" + Quoted(Joined(Names(command, plain))) + "\n      ;;\n";
+  return "      options=" + InShellQuotes(Joined(Names(command, any))) +
+         "\n      plain=" + InShellQuotes(Joined(Names(command, plain))) + "\n      ;;\n";
 }
 
 std::string Bash(const ProgramText& text) {
@@ -72,7 +73,7 @@ std::string Bash(const ProgramText& text) {
          "    compopt -o filenames 2>/dev/null\n"
          "    mapfile -t COMPREPLY < <(compgen -f -- \"$current\")\n"
          "    ((COMP_CWORD > 1)) || mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -W " +
-         Quoted(commands) +
+         InShellQuotes(commands) +
          " -- \"$current\")\n"
          "  fi\n"
          "}\n"
@@ -85,7 +86,7 @@ std::string ZshOption(const OptionText& option) {
   for (const std::string& name : option.names) {
     std::string one = "*" + name + "[" + Escaped(option.help, "[]\\:") + "]";
     if (!option.value.empty()) one += ":" + Escaped(option.value, ":\\") + ":" + (IsPath(option) ? "_files" : " ");
-    specification += " \\\n        " + Quoted(one);
+    specification += " \\\n        " + InShellQuotes(one);
   }
   return specification;
 }
@@ -99,7 +100,7 @@ std::string ZshArguments(const CommandText& command) {
 std::string Zsh(const ProgramText& text) {
   std::string commands, cases;
   for (const CommandText& command : text.commands) {
-    commands += "    " + Quoted(Escaped(command.name, ":") + ":" + Escaped(command.help, ":\\")) + "\n";
+    commands += "    " + InShellQuotes(Escaped(command.name, ":") + ":" + Escaped(command.help, ":\\")) + "\n";
     cases += "    " + command.name + ")\n      " + ZshArguments(command) + "\n      ;;\n";
   }
   return "#compdef headscope\n"
@@ -129,12 +130,12 @@ std::string Zsh(const ProgramText& text) {
 std::string FishOptions(const CommandText& command, const std::string& condition) {
   std::string lines;
   for (const OptionText& option : command.options) {
-    lines += "complete -c headscope -n " + Quoted(condition);
+    lines += "complete -c headscope -n " + InShellQuotes(condition);
     for (const std::string& name : option.names) {
       lines += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
     }
     if (!option.value.empty()) lines += IsPath(option) ? " -r -F" : " -x";
-    lines += " -d " + Quoted(Escaped(option.help, "\\"), "\\'") + '\n';
+    lines += " -d " + InShellQuotes(Escaped(option.help, "\\"), "\\'") + '\n';
   }
   return lines;
 }
@@ -144,7 +145,7 @@ std::string Fish(const ProgramText& text) {
                        FishOptions(text.program, "__fish_use_subcommand");
   for (const CommandText& command : text.commands) {
     script += "complete -c headscope -n '__fish_use_subcommand' -a " + command.name + " -d " +
-              Quoted(Escaped(command.help, "\\"), "\\'") + '\n';
+              InShellQuotes(Escaped(command.help, "\\"), "\\'") + '\n';
     script += FishOptions(command, "__fish_seen_subcommand_from " + command.name);
   }
   return script;
@@ -157,7 +158,7 @@ std::string Completions(const ProgramText& text, const std::string& shell) {
   if (shell == "zsh") return Zsh(text);
   if (shell == "fish") return Fish(text);
   throw UsageError(
-      {.field = "--completions", .value = shell, .problem = "there are scripts for bash, zsh and fish alone"});
+      {.field = "--completions", .value = Quoted(shell), .problem = "there are scripts for bash, zsh and fish alone"});
 }
 
 }  // namespace headscope::app

@@ -14,6 +14,7 @@
 
 #include "base/error_with_help.h"
 #include "base/errors.h"
+#include "base/quoted_text.h"
 #include "support/output_file.h"
 
 namespace headscope::app {
@@ -51,6 +52,11 @@ std::string_view CommandFor(Help help) {
   return {};
 }
 
+// As it was typed; what is no number is quoted.
+std::string Given(const std::string& text, bool is_number) {
+  return is_number ? text : Quoted(text);
+}
+
 CLI::Validator WholeNumber(Bounds bounds) {
   const auto check = [bounds](std::string& text) {
     int64_t value = 0;
@@ -59,7 +65,7 @@ CLI::Validator WholeNumber(Bounds bounds) {
     if (error == std::errc() && parsed == end && value >= bounds.least && value <= bounds.most) return std::string();
     std::string refusal = "must be an integer from ";
     refusal.append(std::to_string(bounds.least)).append(" to ").append(std::to_string(bounds.most));
-    return refusal.append(", not ").append(text);
+    return refusal.append(", not ").append(Given(text, parsed == end));
   };
   return CLI::Validator(check, "");
 }
@@ -128,7 +134,7 @@ CLI::Option* LimitNumbers(CLI::Option* option, double least, double most) {
     const char* const end = text.data() + text.size();
     const auto [parsed, error] = std::from_chars(text.data(), end, value);
     if (error == std::errc() && parsed == end && value >= least && value <= most) return std::string();
-    return "must be a number from " + range + ", not " + text;
+    return "must be a number from " + range + ", not " + Given(text, parsed == end);
   };
   return option->check(NotEmpty())->check(CLI::Validator(check, ""));
 }
@@ -165,7 +171,7 @@ std::optional<Fault> EmptyElement(const CLI::App& app, int argc, const char* con
     const std::string comma(1, option->get_delimiter());
     if ((comma + text + comma).find(comma + comma) == std::string::npos) continue;
     return Fault{.field = option->get_name(),
-                 .value = text,
+                 .value = Quoted(text),
                  .problem = "the list has an empty element",
                  .remedy = "remove the extra comma"};
   }
@@ -210,7 +216,7 @@ Fault UnknownArgument(const CLI::App& app, const std::string& argument) {
       nearest = command->get_name();
     }
   }
-  return {.problem = "'" + argument + "' is not a file, folder or command",
+  return {.problem = Quoted(argument) + " is not a file, folder or command",
           .remedy =
               nearest.empty() ? "`headscope --help` lists the commands" : "did you mean `headscope " + nearest + "`?"};
 }

@@ -12,6 +12,7 @@
 #include <iostream>
 
 #include "base/errors.h"
+#include "base/quoted_text.h"
 #include "data/trace_files.h"
 #include "data/trace_replacement.h"
 #include "support/partial_name.h"
@@ -70,7 +71,7 @@ std::string NameBeside(const std::string& path) {
 }
 
 void CheckOutputTarget(const std::string& path, bool force, const std::vector<std::string>& inputs) {
-  if (path.empty()) throw UsageError(OutputFault("''", "the name is empty", "name a file"));
+  if (path.empty()) throw UsageError(OutputFault(Quoted(path), "the name is empty", "name a file"));
   const fs::path target(path);
   const std::string folder = FolderOf(target);
   std::error_code error;

@@ -7,6 +7,7 @@
 
 #include "analysis/figure_drawing.h"
 #include "base/errors.h"
+#include "base/quoted_text.h"
 #include "base/stop.h"
 #include "choices/figure_traces.h"
 #include "choices/head_results.h"
@@ -72,8 +73,10 @@ std::shared_ptr<const analysis::Figure> FigureCache::Make(const std::shared_ptr<
   }
   const analysis::FigureMaker* const maker = analysis::FindFigure(drawing.name);
   if (maker == nullptr)
-    throw UsageError(
-        {.field = "figure", .value = drawing.name, .problem = "it is not known", .remedy = "choose one from the list"});
+    throw UsageError({.field = "figure",
+                      .value = Quoted(drawing.name),
+                      .problem = "it is not known",
+                      .remedy = "choose one from the list"});
   analysis::FigureInput input;
   input.max_rows = drawing.max_rows;
   input.classes = HeadClasses::RulesOf(drawing.class_thresholds);

@@ -5,6 +5,7 @@
 
 #include "analysis/quantise.h"
 #include "base/errors.h"
+#include "base/quoted_text.h"
 
 namespace headscope::app {
 namespace {
@@ -18,7 +19,7 @@ std::vector<Choice> Chosen(std::span<const Choice> all, const std::vector<std::s
       chosen.push_back(choice);
   }
   if (chosen.empty())
-    throw UsageError({.problem = "'" + names.front() + "' is not known", .remedy = "choose from the pane's lists"});
+    throw UsageError({.problem = Quoted(names.front()) + " is not known", .remedy = "choose from the pane's lists"});
   return chosen;
 }
 

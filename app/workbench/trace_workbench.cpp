@@ -2,6 +2,7 @@
 // The trace on show: opened, given back, its masks, rows and pictures.
 #include "workbench/trace_workbench.h"
 
+#include "base/quoted_text.h"
 #include "workbench_inside.h"
 
 namespace headscope::app {
@@ -75,7 +76,7 @@ void TraceWorkbench::RequestMask(ui::MapView view, analysis::HeadId head, const 
           return MaskOfPrefill(*trace, view, head, *named.prefill, values, &head_masses_, stop);
         if (named.decode != nullptr) return MaskOfDecode(*trace, view, head, *named.decode, values, alone, stop);
         throw UsageError({.field = "method",
-                          .value = method,
+                          .value = Quoted(method),
                           .problem = "it is not registered",
                           .remedy = "choose one from the panel's list"});
       },
@@ -103,7 +104,7 @@ void TraceWorkbench::RequestLiveRun(ui::MapView view, analysis::HeadId head, con
         const kernels::DecodeMethod* const decode = kernels::FindMethod(method).decode;  // also "decode/NAME"
         if (decode == nullptr)
           throw UsageError({.field = "method",
-                            .value = method,
+                            .value = Quoted(method),
                             .problem = "it is not registered",
                             .remedy = "choose one from the panel's list"});
         return RunDecodeLive(*trace, view, head, *decode, values, alone, stop);

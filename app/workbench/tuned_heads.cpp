@@ -16,6 +16,7 @@
 #include "analysis/types/printable.h"
 #include "base/check_status.h"
 #include "base/errors.h"
+#include "base/quoted_text.h"
 #include "choices/head_selection.h"
 #include "choices/held_out_rows.h"
 #include "choices/length_range.h"
@@ -37,7 +38,7 @@ kernels::NamedMethod SearchedMethod(const std::string& name) {
   const kernels::NamedMethod method = kernels::FindMethod(name);
   if (method.spec() == nullptr)
     throw UsageError({.field = "method",
-                      .value = name,
+                      .value = Quoted(name),
                       .problem = "it is not registered",
                       .remedy = "choose one from the panel's list"});
   return method;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a person asks the workbench for and waits for: runs, searches and tunings, and what is written.
 #include "analysis/table_drawing.h"
+#include "base/quoted_text.h"
 #include "choices/file_kinds.h"
 #include "choices/head_results.h"
 #include "choices/head_settings.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/index_file.h"
 
+#include "base/quoted_text.h"
 #include "data/trace_schema.h"
 #include "trace/hdf5_values.h"
 #include "trace/untrusted_file.h"
@@ -130,7 +131,7 @@ IndexFile ReadIndexFile(const std::string& path) {
   UntrustedFile file(path, kIndexKind);
   const StoredGroup& root = file.Group("");
   if (const std::string format = file.Text(root, "format"); format != kFormat) {
-    file.Refuse("attribute format", "is \"" + format + "\" instead of \"" + kFormat + "\"");
+    file.Refuse("attribute format", "is " + Quoted(format) + " instead of " + Quoted(kFormat));
   }
   const int32_t version = file.Integer32(root, "version");
   if (version != kOneLayer && version != kOfTrace) {
@@ -143,7 +144,7 @@ IndexFile ReadIndexFile(const std::string& path) {
   const std::string dtype = file.Text(root, "dtype");
   const std::optional<ElementType> type = FindElementType(dtype);
   if (!type) {
-    file.Refuse("attribute dtype", "is \"" + dtype.substr(0, 64) + "\", allowed are fp32, bf16 and fp16");
+    file.Refuse("attribute dtype", "is " + Quoted(dtype) + ", allowed are fp32, bf16 and fp16");
   }
   index.dtype = *type;
   index.seed = file.Integer64(root, "seed");

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/errors.h"
+#include "base/quoted_text.h"
 #include "data/trace_schema.h"
 #include "trace/hdf5_values.h"
 #include "trace/whole_file.h"
@@ -24,7 +25,7 @@ void Check(const std::string& path, const std::vector<ResultsColumn>& columns) {
   for (const ResultsColumn& column : columns) {
     if (column.name.empty() || column.name == "." || column.name.find('/') != std::string::npos ||
         column.name.find('\0') != std::string::npos) {
-      fail("column name \"" + column.name + "\" cannot be used in HDF5: choose one without '/'");
+      fail("column name " + Quoted(column.name) + " cannot be used in HDF5: choose one without '/'");
     }
     if (!names.insert(column.name).second) {
       fail("column " + column.name + " appears twice: choose another name");

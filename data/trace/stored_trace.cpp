@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/quoted_text.h"
 #include "trace/layer_table.h"
 #include "trace/trace_format.h"
 #include "trace/trace_tensors.h"
@@ -18,8 +19,7 @@ ElementType ParseEncoding(const UntrustedFile& file, const std::string& name) {
   for (const ElementTypeInfo& known : kElementTypes) {
     if (name == EncodingName(known.type)) return known.type;
   }
-  file.Refuse("attribute encoding",
-              "is \"" + name.substr(0, 64) + "\", known encodings are float32, bfloat16 and float16");
+  file.Refuse("attribute encoding", "is " + Quoted(name) + ", known encodings are float32, bfloat16 and float16");
 }
 
 StoredKind KindOf(ElementType encoding) {
@@ -91,7 +91,7 @@ ModelInfo ReadModel(UntrustedFile& file) {
 void RequireFormat(const UntrustedFile& file, const StoredGroup& root) {
   const std::string format = file.Text(root, "format");
   if (format == kFormatName) return;
-  file.RefuseKind("attribute format", "is \"" + format.substr(0, 64) + "\" instead of \"" + kFormatName + "\"");
+  file.RefuseKind("attribute format", "is " + Quoted(format) + " instead of " + Quoted(kFormatName));
 }
 
 // What the writer would not have stored.
@@ -216,8 +216,7 @@ void StoredTrace::ReadUniformLayers(const StoredGroup& attention) {
   } else if (convention == "none") {
     facts.rope.convention = RopeConvention::kNone;
   } else {
-    file_.Refuse("attribute rope_convention",
-                 "is \"" + convention.substr(0, 64) + "\", must be half, interleaved or none");
+    file_.Refuse("attribute rope_convention", "is " + Quoted(convention) + ", must be half, interleaved or none");
   }
   const std::vector<int32_t> windows = file_.Integers(attention, "window_per_layer", kMaxLayers);
   RequireFewHeads(std::ssize(windows) * (std::ssize(facts.qo_heads) + std::ssize(facts.kv_heads)));

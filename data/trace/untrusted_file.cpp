@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "base/errors.h"
+#include "base/quoted_text.h"
 #include "data/trace_schema.h"
 #include "trace/contents_process.h"
 
@@ -22,6 +23,12 @@ constexpr int64_t kMaxChunkBytes = int64_t{16} << 20;
 constexpr uint64_t kHugeExtent = uint64_t{4} << 30;
 constexpr uint64_t kHugeRatio = 1000;
 constexpr uint64_t kMostAddress = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+
+[[noreturn]] void RefuseAsOther(const std::string& path, const std::string& field, const std::string& problem,
+                                const UntrustedFileKind& kind) {
+  throw ErrorWithHelp<BadInputError>({.file = path, .field = field, .problem = problem, .remedy = kind.not_one},
+                                     kind.help);
+}
 
 // Our files start with the HDF5 signature and version 3 of the superblock, the one that headscope writes, without a
 // user's block in front of it and without the extensions that other programs add.
@@ -34,14 +41,11 @@ int64_t RequireSuperblock(const std::string& path, int descriptor, int64_t size,
   const ssize_t got = pread(descriptor, bytes.data(), bytes.size(), 0);
   if (got <= static_cast<ssize_t>(kSignature.size()) ||
       std::memcmp(bytes.data(), kSignature.data(), kSignature.size()) != 0) {
-    throw BadInputError(
-        {.file = path, .problem = "is not an HDF5 file (" + std::to_string(size) + " bytes)", .remedy = kind.not_one});
+    RefuseAsOther(path, "", "is not an HDF5 file (" + std::to_string(size) + " bytes)", kind);
   }
   if (bytes[kVersion] != 3) {
-    throw BadInputError(
-        {.file = path,
-         .problem = "superblock version " + std::to_string(bytes[kVersion]) + ": " + kind.noun + " has version 3",
-         .remedy = kind.not_one});
+    RefuseAsOther(path, "",
+                  "superblock version " + std::to_string(bytes[kVersion]) + ": " + kind.noun + " has version 3", kind);
   }
   if (got < static_cast<ssize_t>(kBytes)) return 0;
   const auto number = [&](size_t at) {
@@ -173,8 +177,7 @@ void UntrustedFile::Refuse(const std::string& field, const std::string& problem)
 }
 
 void UntrustedFile::RefuseKind(const std::string& field, const std::string& problem) const {
-  throw ErrorWithHelp<BadInputError>({.file = path_, .field = field, .problem = problem, .remedy = kind_.not_one},
-                                     kind_.help);
+  RefuseAsOther(path_, field, problem, kind_);
 }
 
 const StoredGroup& UntrustedFile::Group(const std::string& path) const {
@@ -190,7 +193,7 @@ const StoredGroup& UntrustedFile::Group(const std::string& path) const {
   if (!group->readable) Refuse(field, "is not a readable group");
   if (group->crowded) Refuse(field, "has an implausible number of members");
   if (!group->foreign_link.empty()) {
-    Refuse(field, "member \"" + group->foreign_link + "\" is a soft or external link or a second name, which " +
+    Refuse(field, "member " + Quoted(group->foreign_link) + " is a soft or external link or a second name, which " +
                       kind_.noun + " never has");
   }
   return *group;

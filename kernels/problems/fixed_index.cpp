@@ -222,8 +222,8 @@ Status ParseFixedSet(std::string_view name, FixedSet* set) {
   }
   if (!found) {
     return {StatusCode::kInvalidArgument,
-            std::string("'").append(name).append(
-                "' is not a fixed index set: choose dense, blocks-90, vertical-slash-1000x4096, a-shape-1024+4096, "
+            std::string("\"").append(name).append(
+                "\" is not a fixed index set: choose dense, blocks-90, vertical-slash-1000x4096, a-shape-1024+4096, "
                 "s2-l1v15 or other numbers in their places")};
   }
   if (Status status = CheckNumbers(name, *found); !status.ok()) return status;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/quoted_text.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/strict_json.h"
 
@@ -76,7 +77,7 @@ Checkpoint::Checkpoint(const std::string& model_dir) : model_dir_(model_dir) {
       if (!shard_of.empty()) {
         const auto listed = shard_of.find(name);
         if (listed == shard_of.end() || listed->second != shard) {
-          Refuse(files_.back().file().path(), "tensor \"" + name.substr(0, 200) + "\"",
+          Refuse(files_.back().file().path(), "tensor " + Quoted(name),
                  "is not listed for this file in " + std::string(kIndexName), kFetchFolderAgain);
         }
       }
@@ -117,7 +118,7 @@ void Checkpoint::Skip(std::string_view prefix) {
 void Checkpoint::RefuseUnread() const {
   if (unread_.empty()) return;
   const std::string& name = *unread_.begin();
-  Refuse(files_[places_.find(name)->second.file].file().path(), "tensor \"" + name.substr(0, 200) + "\"",
+  Refuse(files_[places_.find(name)->second.file].file().path(), "tensor " + Quoted(name),
          "is not part of this architecture (" + std::to_string(unread_.size()) + " such tensors)",
          "headscope runs a model only with all of its weights: check model_type in config.json, or use " +
              std::string(kRecordFromPython));

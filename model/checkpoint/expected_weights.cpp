@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/quoted_text.h"
 #include "families/family.h"
 #include "model/input_file.h"
 
@@ -22,18 +23,18 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
 void Require(Checkpoint* checkpoint, const std::string& name, const std::vector<int64_t>& shape, bool bytes = false) {
   const TensorEntry* entry = checkpoint->Find(name);
   if (entry == nullptr) {
-    Refuse(checkpoint->model_dir(), "tensor \"" + name + "\"", "is missing",
+    Refuse(checkpoint->model_dir(), "tensor " + Quoted(name), "is missing",
            "check model_type and num_hidden_layers in config.json, fetch the folder again if a file of it is missing, "
            "or use " +
                std::string(kRecordFromPython));
   }
   if (entry->shape != shape) {
-    Refuse(checkpoint->FileOf(*entry), "tensor \"" + name + "\"",
+    Refuse(checkpoint->FileOf(*entry), "tensor " + Quoted(name),
            "has shape " + ShapeText(entry->shape) + " where config.json needs " + ShapeText(shape),
            "check that the files belong together");
   }
   if (bytes ? entry->dtype == "U8" : StoredType(entry->dtype).has_value()) return;
-  Refuse(checkpoint->FileOf(*entry), "tensor \"" + name + "\"", "dtype " + entry->dtype + " is not supported",
+  Refuse(checkpoint->FileOf(*entry), "tensor " + Quoted(name), "dtype " + entry->dtype + " is not supported",
          std::string(bytes ? "U8 is here" : "F32, F16 and BF16 are") + "; a model with any other is recorded with " +
              std::string(kRecordFromPython));
 }
@@ -254,7 +255,7 @@ class LayerCheck {
     if (config_.experts.mxfp4) {
       constexpr int64_t kBlock = 32;
       if (in % kBlock != 0) {
-        Refuse(checkpoint_->model_dir(), "tensor \"" + prefix_ + whole + "_blocks\"",
+        Refuse(checkpoint_->model_dir(), "tensor " + Quoted(prefix_ + whole + "_blocks"),
                "would hold rows of " + std::to_string(in) + " numbers in blocks of 32", "correct config.json");
       }
       Tensor(whole + "_blocks", {count, out, in / kBlock, kBlock / 2}, /*bytes=*/true);

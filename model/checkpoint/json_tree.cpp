@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/quoted_text.h"
 #include "checkpoint/strict_json.h"
 #include "model/input_file.h"
 
@@ -93,7 +94,7 @@ class JsonTree::Builder : public nlohmann::json_sax<nlohmann::json> {
     std::sort(keys.begin(), keys.end());
     const auto twice = std::adjacent_find(keys.begin(), keys.end());
     if (twice == keys.end()) return;
-    Refuse(file_, "\"" + std::string(twice->substr(0, 100)) + "\"", "the key appears twice in one object", kFetchAgain);
+    Refuse(file_, Quoted(*twice), "the key appears twice in one object", kFetchAgain);
   }
 
   JsonTree& tree_;
@@ -110,12 +111,6 @@ JsonTree::JsonTree(std::string_view text, const std::string& file, const JsonLim
   text_.reserve(text.size());
   Builder builder(this, file, limits);
   nlohmann::json::sax_parse(text, &builder);
-}
-
-std::string QuotedText(std::string_view text, size_t longest) {
-  // Cut first, so that a long text costs nothing.
-  return nlohmann::json(std::string(text.substr(0, longest)))
-      .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
 JsonValue::Kind JsonValue::kind() const {
@@ -166,7 +161,6 @@ const char* JsonValue::KindName() const {
 }
 
 std::string JsonValue::Shortened() const {
-  constexpr size_t kLongest = 60;
   switch (kind()) {
     case Kind::kFalse:
       return "false";
@@ -182,7 +176,7 @@ std::string JsonValue::Shortened() const {
       return text.data();
     }
     case Kind::kString:
-      return QuotedText(Text(), kLongest);
+      return Quoted(Text());
     default:
       return KindName();
   }

@@ -63,9 +63,6 @@ class JsonValue {
   uint32_t node_;
 };
 
-// A text from a file in quotes, escaped, cut to that many bytes: for messages.
-std::string QuotedText(std::string_view text, size_t longest);
-
 struct JsonLimits {
   // Values and keys that the text may hold; a larger number is refused.
   uint64_t max_nodes = UINT32_MAX;

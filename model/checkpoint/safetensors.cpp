@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/quoted_text.h"
 #include "checkpoint/strict_json.h"
 
 namespace headscope::model {
@@ -36,8 +37,7 @@ int BitsOf(std::string_view dtype) {
 }
 
 std::string TensorText(std::string_view name) {
-  constexpr size_t kLongest = 200;
-  return "tensor \"" + std::string(name.substr(0, kLongest)) + (name.size() > kLongest ? "..." : "") + "\"";
+  return "tensor " + Quoted(name);
 }
 
 // Follows the two levels that a header has and refuses everything else at once.
@@ -94,8 +94,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
                              : name == "shape"        ? kSeenShape
                              : name == "data_offsets" ? kSeenOffsets
                                                       : 0U;
-      if (field == 0)
-        Refuse(file_, TensorText(entry_.name), "has the unknown field \"" + name.substr(0, 100) + "\"", kFetchAgain);
+      if (field == 0) Refuse(file_, TensorText(entry_.name), "has the unknown field " + Quoted(name), kFetchAgain);
       if ((fields_seen_ & field) != 0)
         Refuse(file_, TensorText(entry_.name), "the field " + name + " appears twice", kFetchAgain);
       fields_seen_ |= field;
@@ -145,8 +144,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     if (level_ == Level::kMetadata) return true;  // free text, never used
     if (level_ != Level::kTensor || in_array_ || current_field_ != kSeenDtype) Unexpected("a string");
     if (BitsOf(value) == 0) {
-      Refuse(file_, TensorText(entry_.name), "dtype \"" + value.substr(0, 40) + "\" is not one of the format",
-             kFetchAgain);
+      Refuse(file_, TensorText(entry_.name), "dtype " + Quoted(value) + " is not one of the format", kFetchAgain);
     }
     entry_.dtype = value;
     return true;
@@ -193,8 +191,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     }
     std::sort(keys.begin(), keys.end());
     if (const auto twice = std::adjacent_find(keys.begin(), keys.end()); twice != keys.end()) {
-      Refuse(file_, "__metadata__", "the key \"" + std::string(twice->substr(0, 100)) + "\" appears twice",
-             kFetchAgain);
+      Refuse(file_, "__metadata__", "the key " + Quoted(*twice) + " appears twice", kFetchAgain);
     }
     metadata_text_ = {};
     metadata_ends_ = {};

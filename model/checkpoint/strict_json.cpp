@@ -18,11 +18,6 @@ std::string JsonProblem(const std::exception& error) {
   return text;
 }
 
-std::string Quoted(std::string_view text) {
-  constexpr size_t kLongest = 40;
-  return QuotedText(text, kLongest);
-}
-
 JsonFields::JsonFields(JsonValue object, std::string file, std::string path)
     : object_(object), file_(std::move(file)), path_(std::move(path)) {
   if (!object_.IsObject()) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/quoted_text.h"
 #include "checkpoint/json_tree.h"
 
 namespace headscope::model {
@@ -17,9 +18,6 @@ inline constexpr std::string_view kFetchAgain = "fetch the file again";
 
 // What the JSON library found wrong in a parse, without the library's own prefixes.
 std::string JsonProblem(const std::exception& error);
-
-// The first 40 bytes of a text from a file, in quotes and escaped, for messages.
-std::string Quoted(std::string_view text);
 
 // Every refusal names the file and the dotted path of the field. A field that is absent or null counts as not given.
 class JsonFields {

@@ -2,9 +2,9 @@
 #include "model/model_tokenizer.h"
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "base/quoted_text.h"
 #include "model/input_file.h"
 
 namespace headscope::model {
@@ -27,10 +27,7 @@ Tokenizer LoadModelTokenizer(const std::string& model_dir, const ModelConfig& co
   Tokenizer tokenizer = Tokenizer::Load(path, &config);
   if (tokenizer.vocabulary_size() > config.vocabulary_size) {
     const int32_t id = tokenizer.vocabulary_size() - 1;  // the largest id is always a token's
-    // Quoted and escaped: a token is any bytes.
-    const std::string token = nlohmann::json(tokenizer.TokenBytes(id).substr(0, 100))
-                                  .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-    Refuse(path, "token " + token,
+    Refuse(path, "token " + Quoted(tokenizer.TokenBytes(id)),
            "has the id " + std::to_string(id) + " and the model's ids end at " +
                std::to_string(config.vocabulary_size - 1) + " (vocab_size in config.json)",
            "use the tokenizer that was published with these weights");

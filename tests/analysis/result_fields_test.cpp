@@ -336,7 +336,8 @@ TEST(ResultFields, WhatNamesNoValueIsRefusedByItsField) {
       ParseComparisonJson(wrong.dump(), "mine.json");
       ADD_FAILURE() << field;
     } catch (const BadInputError& refused) {
-      EXPECT_EQ(std::string(refused.what()).find(std::string("mine.json: ") + field + " 'moon'"), 0u) << refused.what();
+      EXPECT_EQ(std::string(refused.what()).find(std::string("mine.json: ") + field + " \"moon\""), 0u)
+          << refused.what();
     }
   }
 }

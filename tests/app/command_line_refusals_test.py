@@ -41,7 +41,7 @@ class Refusals(TraceCase):
             self.assertIn("headscope export", said)
         for command in (("analyze", self.trace), ("render", self.trace, "--head", "8:4", "-o", self.path / "none.png"),
                         ("tune", self.trace, "--method", "a-shape", "--target", "cra=0.9")):
-            self.assertIn("--device gpu", run(*command, "--device", "gpu", code=2).stderr)
+            self.assertIn('--device "gpu"', run(*command, "--device", "gpu", code=2).stderr)
         run("compare", self.trace, "--method", "no-such-method", code=2)
         run("compare", self.trace, "--method", "a-shape:n_sink=many", code=2)
         # It was taken, and the search went over it.
@@ -55,8 +55,8 @@ class Refusals(TraceCase):
         run("render", self.trace, "--head", "*:0", "-o", self.path / "x.png", code=2)
         run("render", self.trace, "--head", "8:4", "-o", self.path / "missing" / "x.png", code=2)
         run("no-such-command", "--flag", code=2)
-        for options, said in ((("--threads", "-4"), "0 to 4096"), (("--max-rows", "-5"), "from 0"), (("--threads", "abc"), "must be an integer from 0 to 4096, not abc"),
-                              (("--metrics", "kurtosis", "-o", self.path / "none.json"), "--metrics"), (("--cra-targets", "0.9,,0.95"), "--cra-targets 0.9,,0.95")):
+        for options, said in ((("--threads", "-4"), "0 to 4096"), (("--max-rows", "-5"), "from 0"), (("--threads", "abc"), 'must be an integer from 0 to 4096, not "abc"'),
+                              (("--metrics", "kurtosis", "-o", self.path / "none.json"), "--metrics"), (("--cra-targets", "0.9,,0.95"), '--cra-targets "0.9,,0.95"')):
             with self.subTest(options=options):
                 self.assertIn(said, run("analyze", self.trace, *options, code=2).stderr)
         for options in (("--decode-rows", "0"), ("--repeat", "0"), ("--repeat", "1.5"), ("--device", "gpu")):
@@ -213,7 +213,7 @@ class Refusals(TraceCase):
     def test_what_nothing_is_called_is_named(self):
         environment = environment_without("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
         for name in ("nosuch", "nosuch.h5", "no/such"):
-            self.assertIn(f"'{name}'", run(name, code=2, env=environment).stderr)
+            self.assertIn(f'"{name}"', run(name, code=2, env=environment).stderr)
         self.assertIn("headscope analyze", run("anlyze", self.trace, code=2, env=environment).stderr)
         # One that may be left out, and ones that have to be there, of which only the lack was told.
         for said, *arguments in (("did you mean --threads?", "analyze", self.trace, "--thread", "2"),
@@ -259,6 +259,12 @@ class Refusals(TraceCase):
         broken = self.path / "broken.h5"
         broken.write_bytes(pathlib.Path(self.trace).read_bytes()[:5000])
         self.assertIn("broken.h5", run("info", broken, code=3).stderr)
+        # A lower room says what would help; only here a subcommand is named for it.
+        for said, *arguments in (("open a trace that headscope wrote; `headscope capture` writes one", "analyze", MODEL + "/config.json"),
+                                 ("give an index file that headscope wrote; `headscope compare` and `headscope bench` write one", "bench", "--index", MODEL + "/config.json"),
+                                 ("or MInference's best patterns; `headscope tune` writes one", "compare", self.trace, "--config", MODEL + "/config.json")):
+            with self.subTest(arguments=arguments):
+                self.assertIn(said, run(*arguments, code=3).stderr)
         (self.path / "empty.h5").write_bytes(b"")
         run("analyze", self.path / "empty.h5", code=3)
         run("info", self.path / "no-such-file.h5", code=3)
@@ -335,7 +341,7 @@ class Refusals(TraceCase):
         for command in commands:
             for device in ("cuda:", "cuda:x"):  # tests/base/device_test.cpp has more
                 said = run(*command, "--device", device, code=2).stderr
-                self.assertIn(f"--device {device}: it must be cpu, cuda or cuda:N", said)
+                self.assertIn(f'--device "{device}": it must be cpu, cuda or cuda:N', said)
             # No machine has as many. Without a GPU, or in a build without CUDA, there is none of any number.
             said = run(*command, "--device", "cuda:127", code=4).stderr
             self.assertIn("--device cuda:127: ", said)

@@ -69,8 +69,8 @@ class Results(TraceCase):
         out.unlink()
         self.assertIn("--kv-heads 1: heads are named as well", run(*command, "--heads", 5, "--kv-heads", 1, code=2).stderr)
         # What is wrong with a plan's value was said of an option that nobody gave.
-        for written, words in (('"layers": [99]', "layers 99: the model has no layer 99"), ('"layers": "5-2"', "layers '5-2': the range 5-2 runs backwards"), ('"kv_heads": [77]', "kv_heads 77: "),
-                               ('"rows": "last:x"', 'rows "last:x": '), ('"points": ["nose"]', "points: 'nose'")):
+        for written, words in (('"layers": [99]', "layers 99: the model has no layer 99"), ('"layers": "5-2"', 'layers "5-2": the range 5-2 runs backwards'), ('"kv_heads": [77]', "kv_heads 77: "),
+                               ('"rows": "last:x"', 'rows "last:x": '), ('"points": ["nose"]', 'points: "nose"')):
             plan.write_text('{"format": "headscope-record-1", %s}' % written)
             self.assertIn(f"{plan}: {words}", run(*command, code=2).stderr)
         plan.write_text('{"format": "headscope-record-1", "layers": [99]}')

@@ -68,7 +68,7 @@ TEST(ParseMethod, NamesTheFieldThatHasTheText) {
               ThrowsMessage<UsageError>(StartsWith("method: method a-shape: unknown parameter \"n_foo\"")));
   EXPECT_THAT([] { ParseMethod("a-shape:n_foo=3", "methods"); },
               ThrowsMessage<UsageError>(StartsWith("methods: method a-shape: ")));
-  EXPECT_THAT([] { ParseMethod("nothing", "methods"); }, ThrowsMessage<UsageError>(StartsWith("methods: 'nothing'")));
+  EXPECT_THAT([] { ParseMethod("nothing", "methods"); }, ThrowsMessage<UsageError>(StartsWith("methods: \"nothing\"")));
 }
 
 TEST(ParseMethod, DenseExistsInBothPhases) {

@@ -152,7 +152,7 @@ class ModelAttention(unittest.TestCase):
         self.assertIn(".csv or .json", run(*EVAL, "-o", self.path / "answers.txt", code=2).stderr)
 
     def test_what_cannot_be_is_refused(self):
-        self.assertIn("'nothing' is not registered", run(*EVAL, "--attention", "nothing", code=2).stderr)
+        self.assertIn('"nothing" is not registered', run(*EVAL, "--attention", "nothing", code=2).stderr)
         self.assertIn("two prefill methods, a-shape and block-sparse", run(*EVAL, "--attention", "a-shape", "--attention", "block-sparse", code=2).stderr)
         if not pathlib.Path("/dev/nvidia0").exists():
             self.assertIn("no usable NVIDIA GPU", run(*EVAL, "--attention", "a-shape", "--device", "cuda", code=4).stderr)

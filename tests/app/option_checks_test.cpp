@@ -153,9 +153,9 @@ TEST_F(Lists, WithAnEmptyElementNameTheOptionAndTheText) {
   for (const char* text : {"512,,3", "512,", ",512", ","}) {
     EXPECT_THAT(Refusal({"bench", "--lengths", text}), AllOf(HasSubstr("--lengths"), HasSubstr(text))) << text;
   }
-  EXPECT_THAT(Refusal({"bench", "--metrics=a,,b"}), HasSubstr("--metrics a,,b"));
-  EXPECT_THAT(Refusal({"bench", "-m", "a,"}), HasSubstr("--metrics a,"));
-  EXPECT_THAT(Refusal({"bench", "--lengths", "1", "--lengths", "2,,3"}), HasSubstr("--lengths 2,,3"));
+  EXPECT_THAT(Refusal({"bench", "--metrics=a,,b"}), HasSubstr("--metrics \"a,,b\""));
+  EXPECT_THAT(Refusal({"bench", "-m", "a,"}), HasSubstr("--metrics \"a,\""));
+  EXPECT_THAT(Refusal({"bench", "--lengths", "1", "--lengths", "2,,3"}), HasSubstr("--lengths \"2,,3\""));
 }
 
 TEST_F(Lists, TakeOneArgumentAndLeaveTheNextToTheTrace) {

@@ -31,7 +31,7 @@ TEST(ParseNumberList, RefusesWhatIsNoList) {
   for (const char* text : {"a", "1,", "-1", "3-1", "1--2", "*", "1 2", "99999999999999999999"}) {
     EXPECT_THROW(ParseNumberList(text, "layers"), UsageError) << text;
   }
-  EXPECT_THAT([] { ParseNumberList("3-1", "layers"); }, ThrowsMessage<UsageError>(HasSubstr("layers '3-1'")));
+  EXPECT_THAT([] { ParseNumberList("3-1", "layers"); }, ThrowsMessage<UsageError>(HasSubstr("layers \"3-1\"")));
 }
 
 TEST(NamesOfTraces, HaveTheFoldersThatTellThemApart) {
@@ -64,14 +64,14 @@ TEST(ParseHeads, AsTypedKeepsTheOrderAndEachHeadOnce) {
 TEST(ParseHeads, RefusesHeadsThatWereNotRecorded) {
   EXPECT_THAT([] { ParseHeads("2:0", Recorded()); },
               ThrowsMessage<UsageError>(HasSubstr("no recorded head matches 2:0")));
-  EXPECT_THAT([] { ParseHeads("2:0", Recorded(), "head"); }, ThrowsMessage<UsageError>(HasSubstr("head '2:0'")));
+  EXPECT_THAT([] { ParseHeads("2:0", Recorded(), "head"); }, ThrowsMessage<UsageError>(HasSubstr("head \"2:0\"")));
   EXPECT_THAT([] { ParseHeads("3", Recorded()); }, ThrowsMessage<UsageError>(HasSubstr("colon")));
 }
 
 // 0-99:1 of a trace of ten layers meant 0-9:1.
 TEST(ParseHeads, RefusesARangeThatEndsPastTheLast) {
   EXPECT_THAT([] { ParseHeads("0-99:1", Recorded()); },
-              ThrowsMessage<UsageError>(HasSubstr("heads '0-99:1': the range 0-99 ends past layer 4, the last")));
+              ThrowsMessage<UsageError>(HasSubstr("heads \"0-99:1\": the range 0-99 ends past layer 4, the last")));
   EXPECT_THAT([] { ParseHeads("0:2-4", Recorded()); }, ThrowsMessage<UsageError>(HasSubstr("ends past head 3")));
   EXPECT_EQ(ParseHeads("0-4:0", Recorded()).size(), 3u) << "layers 2 and 3 were not recorded";
 }

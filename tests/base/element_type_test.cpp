@@ -41,9 +41,8 @@ TEST(ElementType, AnotherRoomsTypeIsConvertedByName) {
 TEST(ElementType, AnythingElseIsRefusedWithItsField) {
   for (const std::string text : {"", "fp8", "FP32", "float32", "auto", "fp32 "}) {
     EXPECT_EQ(FindElementType(text), std::nullopt) << text;
-    EXPECT_THAT([&] { ParseElementType(text); },
-                ThrowsMessage<UsageError>(
-                    AllOf(StartsWith("dtype " + (text.empty() ? "''" : text) + ":"), HasSubstr("fp32, bf16 or fp16"))));
+    EXPECT_THAT([&] { ParseElementType(text); }, ThrowsMessage<UsageError>(AllOf(StartsWith("dtype \"" + text + "\":"),
+                                                                                 HasSubstr("fp32, bf16 or fp16"))));
   }
 }
 

@@ -35,7 +35,7 @@ TEST(FileFormat, AnOutputOfAnotherKindIsRefusedWithTheList) {
   EXPECT_THAT([&] { FormatOfOutput("a", kKinds, "or give --format"); },
               ThrowsMessage<UsageError>(AllOf(StartsWith("output a: "), HasSubstr("; or give --format"))));
   EXPECT_THAT([&] { FormatOfOutput("", std::array{FileFormat::kJson}); },
-              ThrowsMessage<UsageError>("output '': the extension must be .json"));
+              ThrowsMessage<UsageError>("output \"\": the extension must be .json"));
 }
 
 }  // namespace

@@ -61,6 +61,14 @@ SUBCOMMAND_NAMES = re.compile(r'"(?:[^"\\\n]|\\.)*?\bheadscope (?:%s)\b(?:[^"\\\
 WRITES_COMMAND_LINES = {"ui/state/command_line.cpp", "app/window.cpp"}
 
 
+# A value in quotes that a sentence puts round it by hand. kernels/ stands alone and writes the same quotes; these write other languages.
+QUOTED_BY_HAND = re.compile(r"""(?:'|(?<!=)\\")" *(?:\+|<<)|(?:\+|<<) *"(?:'(?!s\b)|\\")""")
+SINGLE_QUOTED_BY_HAND = re.compile(r"""'" *(?:\+|<<)|(?:\+|<<) *"'(?!s\b)""")
+WRITES_QUOTES = ("analysis/report/csv_text.cpp", "analysis/report/map_svg.cpp", "analysis/report/matrix_svg.cpp", "analysis/report/report_html.cpp", "analysis/report/svg_text.h",
+                 "analysis/figures/cairo_canvas.cpp", "analysis/quantise/quantise_heads.cpp", "app/choices/numpy_file.cpp", "app/commands/answer_file.cpp", "app/commands/command_info.cpp",
+                 "app/manual/", "benchmarks/", "data/trace/trace_export.cpp", "eval/tasks/key_value.cpp")
+
+
 def sources(folder):
     for room in ROOMS:
         for path in sorted((folder / room).rglob("*")):
@@ -102,6 +110,13 @@ def subcommand_errors(name, text):
     # A sentence may go on in the string of the next line.
     joined = re.sub(r'"\s*\n\s*"', "", "\n".join(code_of(text)))
     return [f"{name}: {match[0]} names a subcommand; say what helps (base/error_with_help.h)" for match in SUBCOMMAND_NAMES.finditer(joined)]
+
+
+def quote_errors(name, text):
+    if name.startswith(WRITES_QUOTES):
+        return []
+    by_hand = SINGLE_QUOTED_BY_HAND if name.startswith("kernels/") else QUOTED_BY_HAND
+    return [f"{name}:{number}: quotes a value by hand; call Quoted (base/quoted_text.h)" for number, line in enumerate(code_of(text), 1) if by_hand.search(line)]
 
 
 def problem_errors(name, text):
@@ -154,7 +169,7 @@ class Repository(unittest.TestCase):
         self.assertGreater(len(files), 300)
         for path in files:
             text = (SOURCE / path).read_text(errors="replace")
-            errors += policy_errors(str(path), text) + option_errors(str(path), text) + subcommand_errors(str(path), text) + stop_errors(str(path), text) + problem_errors(str(path), text) + sentence_errors(str(path), text)
+            errors += policy_errors(str(path), text) + option_errors(str(path), text) + subcommand_errors(str(path), text) + quote_errors(str(path), text) + stop_errors(str(path), text) + problem_errors(str(path), text) + sentence_errors(str(path), text)
         self.assertEqual(errors, [])
 
 
@@ -190,6 +205,16 @@ class Checks(unittest.TestCase):
                 self.assertEqual(subcommand_errors(name, line), [], (name, line))
         for line in ('"this headscope reads versions 1 and 2"', '// as headscope compare writes it', '"written by headscope: capture it again"', '"headscope comparison"', 'f("headscope"); compare();'):
             self.assertEqual(subcommand_errors("data/a.cpp", line), [], line)
+
+    def test_values_quoted_by_hand(self):
+        single, double = """Refuse("'" + name + "' is not known");""", r"""Refuse("\"" + name + "\" is not known");"""
+        for line in (single, double, r"""out << "is \"" << name;""", r"""text + "\"";"""):
+            self.assertEqual(len(quote_errors("app/commands/a.cpp", line)), 1, line)
+        self.assertEqual(len(quote_errors("kernels/a.cpp", single)), 1)
+        for name in ("kernels/a.cpp", "analysis/report/csv_text.cpp"):
+            self.assertEqual(quote_errors(name, double), [], name)
+        for line in ('Refuse(Quoted(name) + " is not known");', """"it's " + name""", """name + "'s budget" """, r"""say("as in \"a\" or " + name)""", r"""svg += " fill=\"" + color;"""):
+            self.assertEqual(quote_errors("app/commands/a.cpp", line), [], line)
 
     def test_remedies_in_problems(self):
         for text in ('{.file = path, .problem = "is missing; make one"}', '{.problem = f(a, b) + "(" + why + "); choose another"}',
