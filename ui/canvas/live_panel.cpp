@@ -38,6 +38,13 @@ std::string ParameterHelp(const kernels::ParameterSpec& spec, const kernels::Par
 
 }  // namespace
 
+// Asks one list after the other until one says yes.
+template <typename Panel, typename Asked>
+bool LivePanel::AnyListOf(Panel& panel, const Asked& asked) {
+  return asked(panel.methods_) || asked(panel.colors_) ||
+         std::any_of(panel.choices_.begin(), panel.choices_.end(), [&](auto& choice) { return asked(choice.second); });
+}
+
 void LivePanel::Mark(const std::string& name) {
   const ImVec2 min = ImGui::GetItemRectMin(), max = ImGui::GetItemRectMax();
   controls_[name] = {static_cast<double>(min.x), static_cast<double>(min.y), static_cast<double>(max.x - min.x),
@@ -56,10 +63,7 @@ void LivePanel::MarkStop(PanelStop stop) {
 }
 
 bool LivePanel::HandleKey(PanelKey key) {
-  if (methods_.HandleKey(key) || colors_.HandleKey(key)) return true;
-  for (auto& [name, list] : choices_) {
-    if (list.HandleKey(key)) return true;
-  }
+  if (AnyListOf(*this, [key](PanelList& list) { return list.HandleKey(key); })) return true;
   const PanelStop* const stop = focus_.focused();
   if (key == PanelKey::kList) {
     if (stop != nullptr && stop->name == kColorsControl) {
@@ -101,25 +105,22 @@ bool LivePanel::HandleKey(PanelKey key) {
 }
 
 bool LivePanel::HandleText(const std::string& letters) {
-  const auto takes = [&](PanelList& list) { return list.HandleText(letters); };
-  return takes(methods_) || takes(colors_) ||
-         std::any_of(choices_.begin(), choices_.end(), [&](auto& choice) { return takes(choice.second); });
+  return AnyListOf(*this, [&](PanelList& list) { return list.HandleText(letters); });
 }
 
 bool LivePanel::EraseText() {
-  return methods_.EraseText() || colors_.EraseText() ||
-         std::any_of(choices_.begin(), choices_.end(), [](auto& choice) { return choice.second.EraseText(); });
+  return AnyListOf(*this, [](PanelList& list) { return list.EraseText(); });
 }
 
 bool LivePanel::HasOpenList() const {
-  return methods_.is_open() || colors_.is_open() ||
-         std::any_of(choices_.begin(), choices_.end(), [](const auto& choice) { return choice.second.is_open(); });
+  return AnyListOf(*this, [](const PanelList& list) { return list.is_open(); });
 }
 
 void LivePanel::CloseLists() {
-  methods_.Close();
-  colors_.Close();
-  for (auto& [name, list] : choices_) list.Close();
+  AnyListOf(*this, [](PanelList& list) {
+    list.Close();
+    return false;
+  });
 }
 
 bool LivePanel::MoveFocus(bool forward) {

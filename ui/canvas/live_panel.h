@@ -65,6 +65,8 @@ class LivePanel {
   bool DrawMethodList(MethodTrial& trial);  // true when another method was picked
   void DrawParameter(CanvasModel& model, const kernels::ParameterSpec& registered);
   void CloseLists();
+  template <typename Panel, typename Asked>
+  static bool AnyListOf(Panel& panel, const Asked& asked);
   bool DrawChoice(const kernels::ParameterSpec& spec, double* value);  // true when one was picked
   bool DrawSlider(MethodTrial& trial, const kernels::ParameterSpec& spec, double* value);
   // panel_kept.cpp
