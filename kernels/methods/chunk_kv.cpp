@@ -38,14 +38,9 @@ MethodSpec ChunkKvSpec() {
   };
 }
 
-class ChunkKvMethod final : public internal::PromptEvictor {
+class ChunkKvMethod final : public internal::WindowVotesEvictor {
  public:
-  ChunkKvMethod() : PromptEvictor(ChunkKvSpec()) {}
-  int32_t PromptRows(const ParameterValues& values) const override { return values.Integer("window"); }
-  std::string ForcedBy() const override { return "window"; }
-  std::vector<float> Score(const internal::PromptHead& head, const ParameterValues& values) const override {
-    return internal::WindowVotes(head, values);
-  }
+  ChunkKvMethod() : WindowVotesEvictor(ChunkKvSpec()) {}
 };
 
 }  // namespace

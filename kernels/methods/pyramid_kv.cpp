@@ -54,14 +54,9 @@ MethodSpec PyramidKvSpec() {
   };
 }
 
-class PyramidKvMethod final : public internal::PromptEvictor {
+class PyramidKvMethod final : public internal::WindowVotesEvictor {
  public:
-  PyramidKvMethod() : PromptEvictor(PyramidKvSpec()) {}
-  int32_t PromptRows(const ParameterValues& values) const override { return values.Integer("window"); }
-  std::string ForcedBy() const override { return "window"; }
-  std::vector<float> Score(const internal::PromptHead& head, const ParameterValues& values) const override {
-    return internal::WindowVotes(head, values);
-  }
+  PyramidKvMethod() : WindowVotesEvictor(PyramidKvSpec()) {}
   int64_t Budget(int64_t uniform, const DecodePrompt& prompt, const ParameterValues& values) const override {
     const int64_t window = std::min(values.Integer("window"), prompt.cache.seq_k);
     const int64_t beyond = prompt.cache.seq_k - window, common = uniform - window;

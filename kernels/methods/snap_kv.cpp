@@ -33,14 +33,9 @@ MethodSpec SnapKvSpec() {
   };
 }
 
-class SnapKvMethod final : public internal::PromptEvictor {
+class SnapKvMethod final : public internal::WindowVotesEvictor {
  public:
-  SnapKvMethod() : PromptEvictor(SnapKvSpec()) {}
-  int32_t PromptRows(const ParameterValues& values) const override { return values.Integer("window"); }
-  std::string ForcedBy() const override { return "window"; }
-  std::vector<float> Score(const internal::PromptHead& head, const ParameterValues& values) const override {
-    return internal::WindowVotes(head, values);
-  }
+  SnapKvMethod() : WindowVotesEvictor(SnapKvSpec()) {}
   std::optional<PromptVotes> Votes(const ParameterValues& values, int32_t kept) const override {
     return internal::WindowVotesOnDevice(values, kept);
   }

@@ -40,7 +40,7 @@ std::vector<ParameterSpec> WindowVoteParameters() {
   };
 }
 
-std::vector<float> WindowVotes(const PromptHead& head, const ParameterValues& values) {
+std::vector<float> WindowVotesEvictor::Score(const PromptHead& head, const ParameterValues& values) const {
   const AttentionProblem& cache = head.prompt.cache;
   const int32_t rows = std::min(values.Integer("window"), cache.seq_k), kernel = values.Integer("kernel");
   const int32_t before = cache.seq_k - rows, group = cache.GroupSize();
