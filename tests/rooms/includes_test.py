@@ -122,6 +122,25 @@ def app_errors(folder, allowed_by):
     return errors
 
 
+def window_errors(folder):
+    """Includes inside ui/ past the state: canvas and panes both talk to ui/state, neither to the other nor a pane to a pane."""
+    files = [path.relative_to(folder) for path in sorted((folder / "ui").rglob("*")) if path.suffix in SUFFIXES]
+    by_name = {}
+    for file in files:
+        by_name.setdefault(file.name, []).append(file)
+    errors = []
+    for path in files:
+        part, pane = path.parts[1], path.stem if path.stem.endswith("_pane") else None
+        closed = {"state": ("canvas", "shell"), "canvas": ("shell",), "shell": ("canvas",) if pane else ()}.get(part, ())
+        for kind, included in INCLUDE.findall((folder / path).read_text(errors="replace")):
+            leads = target(path, included, by_name) if kind == '"' else None
+            if leads is None:
+                continue
+            if leads.parts[1] in closed or pane and leads.stem.endswith("_pane") and leads.stem != pane:
+                errors.append(f"{path} includes {included}: state, canvas and panes meet in ui/state (docs/design.md, section 2)")
+    return errors
+
+
 class Repository(unittest.TestCase):
     def setUp(self):
         design = (SOURCE / "docs/design.md").read_text()
@@ -140,6 +159,10 @@ class Repository(unittest.TestCase):
 
     def test_no_arrow_leads_up(self):
         self.assertEqual(order_errors(self.rooms), [])
+
+    def test_canvas_and_panes_meet_in_the_state(self):
+        self.assertGreater(len(list((SOURCE / "ui/shell").glob("*_pane.cpp"))), 5)
+        self.assertEqual(window_errors(SOURCE), [])
 
     def test_every_include_is_allowed(self):
         self.assertGreater(len(list(sources(SOURCE, self.rooms))), 300)
@@ -187,6 +210,17 @@ after it"""
             errors = self.errors({path: text + "\n"})
             self.assertEqual(len(errors), 1, path)
             self.assertIn("may include", errors[0])
+
+    def test_finds_an_arrow_past_the_state(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            for path, text in {"ui/state/s.h": "", "ui/canvas/c.h": '#include "s.h"\n', "ui/shell/a_pane.h": "", "ui/shell/window.cpp": '#include "a_pane.h"\n#include "c.h"\n',
+                               "ui/shell/a_pane.cpp": '#include "a_pane.h"\n#include "s.h"\n#include "c.h"\n', "ui/shell/b_pane.cpp": '#include "a_pane.h"\n',
+                               "ui/state/s.cpp": '#include "c.h"\n', "ui/canvas/c.cpp": '#include "window.h"\n#include "a_pane.h"\n'}.items():
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path).write_text(text)
+            errors = window_errors(folder)
+        self.assertEqual([error.split(" ")[0] for error in errors], ["ui/canvas/c.cpp", "ui/shell/a_pane.cpp", "ui/shell/b_pane.cpp", "ui/state/s.cpp"])
 
     def test_finds_an_arrow_inside_app(self):
         with tempfile.TemporaryDirectory() as name:
