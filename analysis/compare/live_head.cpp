@@ -26,6 +26,19 @@ void SetError(const std::vector<float>& o, const std::vector<float>& dense, int6
   run->checked_rows = num_rows;
 }
 
+// The tiles of these rows; `begin` is the first row of one. Of an index of one head.
+kernels::SparseIndexView TilesOf(kernels::SparseIndexView index, int64_t begin, int64_t end) {
+  const int64_t tile = begin / index.tile_rows;
+  index.seq_q = static_cast<int32_t>(end - begin);
+  index.first_position += static_cast<int32_t>(begin);
+  index.keeps_everything = false;
+  index.run_begin += tile;
+  index.run_count += tile;
+  index.column_begin += tile;
+  index.column_count += tile;
+  return index;
+}
+
 }  // namespace
 
 bool DenseTimes::IsDue(Moment now) const {
@@ -53,11 +66,12 @@ double DenseTimes::OldestSeconds(Moment now) const {
 std::vector<LiveHead::Rows> LiveHead::RowsToCheck(const HeadTensors& head) {
   const int64_t num_rows = head.num_rows;
   if (num_rows * head.num_tokens <= kMostPairs) return {{0, num_rows}};
-  const int64_t length = std::min(kBlockRows, num_rows), blocks = std::clamp<int64_t>(num_rows / length, 1, kBlocks);
+  // The last of them is that of the last row, which may be a ragged one.
+  const int64_t tiles = (num_rows + kBlockRows - 1) / kBlockRows, blocks = std::min(tiles, kBlocks);
   std::vector<Rows> checked;
   for (int64_t block = 0; block < blocks; ++block) {
-    const int64_t begin = blocks == 1 ? 0 : block * (num_rows - length) / (blocks - 1);
-    checked.push_back({begin, begin + length});
+    const int64_t tile = blocks == 1 ? 0 : block * (tiles - 1) / (blocks - 1);
+    checked.push_back({tile * kBlockRows, std::min((tile + 1) * kBlockRows, num_rows)});
   }
   return checked;
 }
@@ -68,31 +82,52 @@ int64_t LiveHead::Bytes() const {
   return rows * head_->ValueDim() * static_cast<int64_t>(sizeof(float));
 }
 
+kernels::AttentionProblem LiveHead::ProblemOf(const Rows& rows) const {
+  kernels::AttentionProblem problem = head_->Problem();
+  problem.seq_q = static_cast<int32_t>(rows.end - rows.begin);
+  problem.first_position += static_cast<int32_t>(rows.begin);
+  problem.q.data = static_cast<const float*>(problem.q.data) + rows.begin * problem.q.row_stride;
+  return problem;
+}
+
+Status LiveHead::AttendChecked(const kernels::SparseIndexView& index, const std::stop_token& stop,
+                               std::vector<float>* outputs, double* milliseconds) {
+  const int64_t width = head_->ValueDim();
+  for (const Rows& rows : checked_) {
+    const size_t before = outputs->size();
+    outputs->resize(before + static_cast<size_t>((rows.end - rows.begin) * width));
+    kernels::AttentionOutput output;
+    output.o = kernels::ContiguousTensor<void>(outputs->data() + before, 1, rows.end - rows.begin, width);
+    const Stopwatch watch;
+    if (Status status = kernels::AttendCpu(ProblemOf(rows), TilesOf(index, rows.begin, rows.end), output, {1, stop});
+        !status.ok())
+      return status;
+    *milliseconds += watch.Milliseconds();
+  }
+  return {};
+}
+
 Status LiveHead::AttendDense(int32_t num_threads, const std::stop_token& stop, std::vector<float>* outputs) {
   const kernels::PrefillMethod& dense = kernels::PrefillBaseline();
   const kernels::ParameterValues values(dense.spec());
   const int64_t width = head_->ValueDim();
+  const kernels::RunOptions options{ChecksAllRows() ? num_threads : 1, stop};
   std::vector<float> all;
   double milliseconds = 0;
   for (const Rows& rows : checked_) {
-    kernels::AttentionProblem problem = head_->Problem();
-    problem.seq_q = static_cast<int32_t>(rows.end - rows.begin);
-    problem.first_position += static_cast<int32_t>(rows.begin);
-    problem.q.data = static_cast<const float*>(problem.q.data) + rows.begin * problem.q.row_stride;
+    const kernels::AttentionProblem problem = ProblemOf(rows);
     kernels::SparseIndex index;
-    if (Status status = SelectInside(*head_, problem, dense, values, {num_threads, stop}, &index); !status.ok())
-      return status;
+    if (Status status = SelectInside(*head_, problem, dense, values, options, &index); !status.ok()) return status;
     std::vector<float> o(static_cast<size_t>((rows.end - rows.begin) * width));
     kernels::AttentionOutput output;
     output.o = kernels::ContiguousTensor<void>(o.data(), 1, rows.end - rows.begin, width);
     const Stopwatch watch;
-    if (Status status = kernels::AttendCpu(problem, index.View(), output, {num_threads, stop}); !status.ok())
-      return status;
+    if (Status status = kernels::AttendCpu(problem, index.View(), output, options); !status.ok()) return status;
     milliseconds += watch.Milliseconds();
     all.insert(all.end(), o.begin(), o.end());
   }
   *outputs = std::move(all);
-  if (ChecksAllRows()) dense_times_.Add(milliseconds, std::chrono::steady_clock::now());
+  dense_times_.Add(milliseconds, std::chrono::steady_clock::now());
   return {};
 }
 
@@ -111,14 +146,15 @@ Status LiveHead::Run(const kernels::SparseIndexView& index, int32_t num_threads,
   result.attend_ms = watch.Milliseconds();
   if (dense_.empty()) {
     if (Status status = AttendDense(num_threads, stop, &dense_); !status.ok()) return status;
-  } else if (ChecksAllRows() && dense_times_.IsDue(std::chrono::steady_clock::now())) {
+  } else if (dense_times_.IsDue(std::chrono::steady_clock::now())) {
     std::vector<float> again;
     if (Status status = AttendDense(num_threads, stop, &again); !status.ok()) return status;
   }
-  std::vector<float> outputs;
-  outputs.reserve(dense_.size());
-  for (const Rows& rows : checked_)
-    outputs.insert(outputs.end(), o.begin() + rows.begin * width, o.begin() + rows.end * width);
+  std::vector<float> checked;
+  if (!ChecksAllRows()) {
+    if (Status status = AttendChecked(index, stop, &checked, &result.checked_attend_ms); !status.ok()) return status;
+  }
+  const std::vector<float>& outputs = ChecksAllRows() ? o : checked;
   SetError(outputs, dense_, static_cast<int64_t>(dense_.size()) / width, head_->ValueDim(), &result);
   result.dense_attend_ms = dense_times_.MedianMs();
   result.dense_times = dense_times_.count();

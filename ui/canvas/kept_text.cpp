@@ -36,9 +36,15 @@ std::string DescribeOutside(const LiveMask& mask) {
 
 std::vector<std::string> DescribeLive(const analysis::LiveRun& run, bool is_decode) {
   const char* const unit = is_decode ? "one step" : "one run";
+  const bool is_sampled = run.checked_attend_ms > 0;
   std::string times = Format("%s %.3g ms", unit, run.attend_ms);
-  if (run.dense_attend_ms > 0)
-    times += Format(", dense %.3g ms (%.1f×)", run.dense_attend_ms, run.dense_attend_ms / run.attend_ms);
+  if (is_sampled)
+    times += Format("; of %s sampled queries, on one core, %.3g ms", Grouped(run.checked_rows).c_str(),
+                    run.checked_attend_ms);
+  if (run.dense_attend_ms > 0) {
+    const double own_ms = is_sampled ? run.checked_attend_ms : run.attend_ms;
+    times += Format(", dense %.3g ms (%.1f×)", run.dense_attend_ms, run.dense_attend_ms / own_ms);
+  }
   if (run.dense_times == 1 && run.dense_age_s >= 1) times += Format(", timed %.0f s ago", run.dense_age_s);
   if (run.dense_times > 1)
     times += Format(", the median of %d times in %.0f s", run.dense_times, std::max(1.0, run.dense_age_s));

@@ -45,15 +45,17 @@ class DenseTimes {
 };
 
 // A head under a prefill method's slider, on the CPU. Dense attention's output of the checked rows is computed by the
-// first run and held; where that is all rows, it is timed again now and then (DenseTimes). They are: all rows of a head
-// with at most kMostPairs pairs of row and token, else kBlocks blocks of kBlockRows rows, evenly spaced, so that the
-// first run, which takes longer by it, does not take as long as dense attention does. May be used from several threads:
-// runs of this head wait for each other, those of another head do not, and then share the cores on which both are
-// timed.
+// first run and held, and it is timed again now and then (DenseTimes). They are: all rows of a head with at most
+// kMostPairs pairs of row and token, else kBlocks blocks of kBlockRows rows, evenly spaced, so that the first run,
+// which takes longer by it, does not take as long as dense attention does. A run of such a head attends a second time,
+// to the checked rows alone, each block on one core as dense attention has it there: only times of the same rows, taken
+// in the same way, are compared. May be used from several threads: runs of this head wait for each other, those of
+// another head do not, and then share the cores on which both are timed.
 class LiveHead {
  public:
   static constexpr int64_t kMostPairs = int64_t{8192} * 8192;
-  static constexpr int64_t kBlocks = 16, kBlockRows = 64;
+  // A block's rows are the index's tiles, one of 128 rows or two of 64.
+  static constexpr int64_t kBlocks = 8, kBlockRows = 128;
 
   explicit LiveHead(HeadTensorsPtr head) : head_(std::move(head)), checked_(RowsToCheck(*head_)) {}
 
@@ -70,8 +72,13 @@ class LiveHead {
   };
   static std::vector<Rows> RowsToCheck(const HeadTensors& head);
   bool ChecksAllRows() const { return checked_.size() == 1 && checked_[0].end - checked_[0].begin == head_->num_rows; }
-  // Of the checked rows; what it took is a time if they are all rows.
+  kernels::AttentionProblem ProblemOf(const Rows& rows) const;
+  // Dense attention of the checked rows; adds what it took to the times.
   kernels::Status AttendDense(int32_t num_threads, const std::stop_token& stop, std::vector<float>* outputs);
+
+  // The method's attention of the same rows, and what it took.
+  kernels::Status AttendChecked(const kernels::SparseIndexView& index, const std::stop_token& stop,
+                                std::vector<float>* outputs, double* milliseconds);
 
   const HeadTensorsPtr head_;
   const std::vector<Rows> checked_;
