@@ -376,6 +376,22 @@ TEST_F(LivePanelTest, TabLeavesThePanelAtItsEndsForTheNextPane) {
   canvas_.reset();
 }
 
+// The focused control is one of the frame before: its method has gone, and the key ended the program.
+TEST_F(LivePanelTest, AKeyBetweenTheChoiceOfAMethodAndItsFrameIsOfNoParameter) {
+  Show();
+  canvas_->setFocus();
+  TabTo("window");
+  ASSERT_TRUE(canvas_->SetMethod(QStringLiteral("newest"), kernels::ParameterValues(canvas_->methods().back())));
+  const kernels::ParameterValues before = canvas_->method_values();
+  for (const Qt::Key key : {Qt::Key_Right, Qt::Key_Left, Qt::Key_Home, Qt::Key_Space}) {
+    QKeyEvent press(QEvent::KeyPress, key, Qt::NoModifier);
+    QApplication::sendEvent(canvas_.get(), &press);
+  }
+  EXPECT_EQ(canvas_->method(), "newest");
+  EXPECT_EQ(canvas_->method_values(), before);
+  Settle();
+}
+
 TEST_F(LivePanelTest, EscapeClosesTheListOfMethods) {
   Show();
   ClickControl("method");

@@ -291,7 +291,9 @@ void LivePanel::DrawParameter(CanvasModel& model, const kernels::ParameterSpec& 
   bool changed = false;
   const auto set = [&trial, spec](double wanted) { trial.SetValue(spec.name, wanted); };
   const auto step = [&trial, spec](int notches) {
-    trial.SetValue(spec.name, SteppedValue(spec, trial.values().Real(spec.name), notches));
+    // A key may come when another method has been chosen and the frame that shows it has not been drawn.
+    const auto found = trial.values().values().find(spec.name);
+    if (found != trial.values().values().end()) trial.SetValue(spec.name, SteppedValue(spec, found->second, notches));
   };
   if (spec.type == kernels::ParameterType::kFlag) {
     bool on = present != 0;
