@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "allowed.h"
 #include "analysis/types/ground.h"
 #include "command_palette.h"
 #include "progress_strip.h"
@@ -82,6 +83,47 @@ TEST_F(PaneReachTest, ThePaletteCountsWhatItDoesNotList) {
   EXPECT_EQ(list->item(0)->text(), QStringLiteral("trade: T"));
   QTest::keyClick(input, Qt::Key_Return);
   EXPECT_EQ(opened, 1);
+}
+
+// A command that cannot be had was not found at all, as if there were none.
+TEST_F(PaneReachTest, ThePaletteSaysWhyACommandCannotBeHad) {
+  QWidget window;
+  window.resize(800, 600);
+  int run = 0;
+  QList<QAction*> actions = {new QAction(QStringLiteral("Picture of Maps…"), &window),
+                             new QAction(QStringLiteral("Picture of Heads…"), &window)};
+  for (const QAction* action : actions) QObject::connect(action, &QAction::triggered, [&] { ++run; });
+  ui::Allow(actions[0], false, QStringLiteral("its maps are not made yet"));
+  ui::CommandPalette palette(&window);
+  palette.Open({{QStringLiteral("picture"), actions}}, {});
+  auto* input = palette.findChild<QLineEdit*>(QStringLiteral("paletteInput"));
+  const auto* list = palette.findChild<QListWidget*>(QStringLiteral("paletteList"));
+  EXPECT_EQ(list->count(), 1) << "what can be had, while nothing is asked for";
+  input->setText(QStringLiteral("picture of"));
+  ASSERT_EQ(list->count(), 2);
+  EXPECT_EQ(list->item(0)->text(), QStringLiteral("Picture of Heads"));
+  EXPECT_EQ(list->item(1)->text(), QStringLiteral("Picture of Maps – unavailable: its maps are not made yet"));
+  input->setText(QStringLiteral("maps"));
+  ASSERT_EQ(list->count(), 1);
+  QTest::keyClick(input, Qt::Key_Return);
+  EXPECT_EQ(run, 0);
+  ui::Allow(actions[0], true, {});
+  palette.Open({{QStringLiteral("picture"), actions}}, {});
+  input->setText(QStringLiteral("maps"));
+  QTest::keyClick(input, Qt::Key_Return);
+  EXPECT_EQ(run, 1);
+}
+
+TEST_F(PaneReachTest, AMethodIsFoundByAWordOfItsPaper) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  Press(Qt::Key_P, Qt::ControlModifier | Qt::ShiftModifier);
+  auto* input = Find<QLineEdit>("paletteInput");
+  input->setText(QStringLiteral("funneling"));
+  const auto* list = Find<QListWidget>("paletteList");
+  ASSERT_GT(list->count(), 0);
+  EXPECT_EQ(list->item(0)->text(), QStringLiteral("Method: PyramidKV (decode)"));
+  QTest::keyClick(input, Qt::Key_Return);
+  EXPECT_EQ(window_->canvas()->method(), QStringLiteral("pyramid-kv"));
 }
 
 TEST_F(PaneReachTest, TheTracePaneIsReadAndCopiedByKeys) {

@@ -82,6 +82,7 @@ FakeWorkbench::FakeWorkbench(int64_t num_tokens) : num_tokens_(num_tokens) {
   decode.name = "newest";
   decode.title = "Newest tokens";
   decode.phase = kernels::Phase::kDecode;
+  decode.family = "static pattern";
   decode.parameters = {{.name = "local",
                         .default_value = 32,
                         .minimum = 1,

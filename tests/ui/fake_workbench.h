@@ -93,6 +93,7 @@ class FakeWorkbench : public Workbench {
   Previews previews = Previews::kNone;  // of tiles: before the tile, without it, or behind it
 
   const std::vector<kernels::MethodSpec>& methods() const override { return methods_; }
+  void SetMethods(std::vector<kernels::MethodSpec> methods) { methods_ = std::move(methods); }
   std::vector<MethodFile> method_files() const override { return {{"mask-file", "a mask"}}; }
   // A copy of "band" called KIND[PATH]; "missing" is no file.
   void ReadMethodFile(const std::string& kind, const std::string& path, Reply<std::string> done,

@@ -43,6 +43,34 @@ TEST_F(WindowStateTest, ASelectedHeadIsUnderTrialAndInTheHistory) {
   EXPECT_FALSE(state_.trial.head());
 }
 
+// A list that follows the registry would have the methods of a family at several places.
+TEST_F(WindowStateTest, MethodsOfAFamilyStandTogetherInBothPhases) {
+  std::vector<kernels::MethodSpec> registered;
+  const auto add = [&](const char* name, const char* family, kernels::Phase phase) {
+    kernels::MethodSpec& spec = registered.emplace_back();
+    spec.name = name;
+    spec.family = family;
+    spec.phase = phase;
+    spec.baseline = spec.family == "dense";
+  };
+  for (const kernels::Phase phase : {kernels::Phase::kDecode, kernels::Phase::kPrefill}) {
+    const bool decode = phase == kernels::Phase::kDecode;
+    add("dense", "dense", phase);
+    add(decode ? "static step" : "static 1", "static", phase);
+    add(decode ? "dynamic step" : "dynamic 1", "dynamic", phase);
+    add(decode ? "static step 2" : "static 2", "static", phase);
+  }
+  workbench_.SetMethods(registered);
+  state_.trial.ReloadMethods();
+  std::vector<std::string> listed;
+  for (const kernels::MethodSpec& spec : state_.trial.methods()) listed.push_back(spec.name);
+  EXPECT_THAT(listed, ElementsAre("dense", "static 1", "static 2", "dynamic 1", "static step", "static step 2",
+                                  "dynamic step"));
+  state_.trial.SelectMethod("static 1");
+  state_.trial.StepMethod(1);
+  EXPECT_EQ(state_.trial.method()->name, "static 2") << "keys walk the list as it is shown";
+}
+
 TEST_F(WindowStateTest, ADifferenceIsAnEstimateUntilBothTracesAreExact) {
   HeadStore& heads = state_.heads;
   heads.SetMetric("entropy");

@@ -261,18 +261,18 @@ bool LivePanel::DrawMethodList(MethodTrial& trial) {
   const kernels::MethodSpec& spec = *trial.method();
   std::vector<PanelListEntry> entries;
   size_t present = 0;
-  const kernels::Phase* phase = nullptr;
+  const kernels::MethodSpec* before = nullptr;
   for (const kernels::MethodSpec& method : trial.methods()) {
     if (method.name == spec.name) present = entries.size();
+    const bool prefill = method.phase == kernels::Phase::kPrefill;
     PanelListEntry& entry = entries.emplace_back();
     entry.name = method.name;
     entry.text = method.title;
-    entry.help = method.summary + "\n" + method.paper;
-    if (phase == nullptr || *phase != method.phase) {
-      entry.heading =
-          method.phase == kernels::Phase::kPrefill ? "Prefill: all queries at once" : "Decode: one query a step";
-    }
-    phase = &method.phase;
+    entry.help = method.summary + "\n" + method.paper + "\n" +
+                 (prefill ? "Prefill: all queries at once" : "Decode: one query a step");
+    if (before == nullptr || before->phase != method.phase || before->family != method.family)
+      entry.heading = (prefill ? "Prefill: " : "Decode: ") + method.family;
+    before = &method;
   }
   const auto picked =
       methods_.Draw(kMethodControl, -1, entries, present, [this](const std::string& name) { Mark("method:" + name); });

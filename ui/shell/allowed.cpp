@@ -6,7 +6,7 @@
 namespace headscope::ui {
 namespace {
 
-constexpr char kToolTip[] = "toolTipWhenAllowed", kStatusTip[] = "statusTipWhenAllowed";
+constexpr char kToolTip[] = "toolTipWhenAllowed", kStatusTip[] = "statusTipWhenAllowed", kWhyNot[] = "whyNotAllowed";
 
 // Its own tip, and the reason behind it. The tip is kept in a property of the control.
 QString Tip(QObject* control, const char* kept_as, const QString& present, bool allowed, const QString& why_not) {
@@ -20,9 +20,14 @@ QString Tip(QObject* control, const char* kept_as, const QString& present, bool 
 }  // namespace
 
 void Allow(QAction* action, bool allowed, const QString& why_not) {
+  action->setProperty(kWhyNot, allowed ? QString() : why_not);
   action->setEnabled(allowed);
   action->setToolTip(Tip(action, kToolTip, action->toolTip(), allowed, why_not));
   action->setStatusTip(Tip(action, kStatusTip, action->statusTip(), allowed, why_not));
+}
+
+QString WhyNotAllowed(const QAction& action) {
+  return action.isEnabled() ? QString() : action.property(kWhyNot).toString();
 }
 
 void Allow(QWidget* control, bool allowed, const QString& why_not) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "allowed.h"
 #include "commands.h"
 #include "fuzzy_match.h"
 #include "shown_text.h"
@@ -98,11 +99,13 @@ void CommandPalette::Open(const QList<PaletteGroup>& groups, const QList<Palette
   actions_.clear();
   for (const PaletteGroup& group : groups) {
     for (QAction* action : group.actions) {
-      if (action->isEnabled() && !action->text().isEmpty()) actions_.append({group.category, action});
+      // One that cannot be had now is listed where that is said why.
+      if (!action->text().isEmpty() && (action->isEnabled() || !WhyNotAllowed(*action).isEmpty()))
+        actions_.append({group.category, action});
     }
   }
   const QWidget* window = parentWidget();
-  const int palette_width = std::min(560, window->width() - 40);
+  const int palette_width = std::min(680, window->width() - 40);
   setGeometry((window->width() - palette_width) / 2, 40, palette_width, std::min(420, window->height() - 80));
   input_->clear();
   Rank({});
@@ -115,7 +118,8 @@ void CommandPalette::Rank(const QString& typed) {
   QStringList categories;
   for (const Listed& one : actions_) categories.append(one.category);
   for (const PaletteEntry& entry : entries_) categories.append(entry.category);
-  const auto [category, pattern] = CategoryAndRest(typed, categories);
+  const auto [category, letters] = CategoryAndRest(typed, categories);
+  const QString& pattern = letters;  // a lambda cannot capture the other
   struct Ranked {
     int score = 0;
     const Listed* action = nullptr;
@@ -123,24 +127,32 @@ void CommandPalette::Rank(const QString& typed) {
     qsizetype length = 0;
   };
   std::vector<Ranked> ranked;
+  QList<const QAction*> unavailable;
+  // What only its help names ("roofline", a word of a method's paper) comes last.
+  const auto score_of = [&pattern](const QString& text, const QString& help) {
+    const int score = FuzzyScore(pattern, text);
+    const bool named = pattern.size() >= kLeastLettersOfHelp && help.contains(pattern, Qt::CaseInsensitive);
+    return score < 0 && named ? 0 : score;
+  };
   for (const Listed& one : actions_) {
     const QAction* const action = one.action;
     if (action == nullptr || !one.category.startsWith(category, Qt::CaseInsensitive)) continue;
-    int score = FuzzyScore(pattern, PlainText(*action));
-    // What only its help names ("roofline") comes last.
-    if (score < 0 && pattern.size() >= kLeastLettersOfHelp &&
-        action->statusTip().contains(pattern, Qt::CaseInsensitive))
-      score = 0;
+    int score = score_of(PlainText(*action), action->statusTip());
     // A whole name of what it leads to beats every likeness: "trace" is the pane before it is Open trace.
     if (score >= 0 && pattern.compare(action->property(kLeadsToProperty).toString(), Qt::CaseInsensitive) == 0 &&
         !pattern.isEmpty())
       score = std::numeric_limits<int>::max();
-    if (score >= 0) ranked.push_back({score, &one, -1, PlainText(*action).size()});
+    if (score < 0) continue;
+    if (action->isEnabled()) {
+      ranked.push_back({score, &one, -1, PlainText(*action).size()});
+    } else if (!pattern.isEmpty() || !category.isEmpty()) {
+      unavailable.append(action);
+    }
   }
   for (qsizetype entry = 0; entry < entries_.size(); ++entry) {
     if (!entries_[entry].category.startsWith(category, Qt::CaseInsensitive)) continue;
     if (typed.isEmpty() && entries_[entry].only_when_typed) continue;
-    const int score = FuzzyScore(pattern, entries_[entry].text);
+    const int score = score_of(entries_[entry].text, entries_[entry].help);
     if (score >= 0) ranked.push_back({score, nullptr, entry, entries_[entry].text.size()});
   }
   // Of what fits equally well the shortest, of which the letters are the largest part: "maps" is Go to Maps before it
@@ -168,12 +180,18 @@ void CommandPalette::Rank(const QString& typed) {
     }
   }
   num_choices_ = list_->count();
-  const auto say = [this](const QString& text) { (new QListWidgetItem(text, list_))->setFlags(Qt::NoItemFlags); };
-  if (ranked.empty()) say(tr("Nothing matches: type fewer letters, or a head's layer:head"));
+  const auto say = [this](const QString& text) {
+    auto* item = new QListWidgetItem(text, list_);
+    item->setFlags(Qt::NoItemFlags);
+    item->setToolTip(text);
+  };
+  if (ranked.empty() && unavailable.empty()) say(tr("Nothing matches: type fewer letters, or a head's layer:head"));
   if (left_out > 0) {
     say(left_out == 1 ? tr("1 more matches: type more letters")
                       : tr("%1 more match: type more letters").arg(CountText(static_cast<qint64>(left_out))));
   }
+  for (const QAction* action : unavailable)
+    say(tr("%1 – unavailable: %2").arg(PlainText(*action), WhyNotAllowed(*action)));
   list_->setCurrentRow(0);
 }
 

@@ -375,8 +375,9 @@ QList<PaletteEntry> MainWindow::PaletteEntries() {
   QList<PaletteEntry> entries;
   for (const kernels::MethodSpec& method : state_.trial.methods()) {
     const QString text = method.phase == kernels::Phase::kDecode ? tr("Method: %1 (decode)") : tr("Method: %1");
-    entries.append({text.arg(QString::fromStdString(method.title)), QString::fromStdString(method.summary),
-                    tr("method"), [this, name = method.name] { state_.trial.SelectMethod(name); }});
+    entries.append({text.arg(QString::fromStdString(method.title)),
+                    QString::fromStdString(method.summary + "\n" + method.paper), tr("method"),
+                    [this, name = method.name] { state_.trial.SelectMethod(name); }});
   }
   for (const QString& path : session_.recent) {
     entries.append({tr("Open %1").arg(Shown(QFileInfo(path).fileName())), ShownToolTip(path), tr("recent file"),

@@ -218,7 +218,7 @@ void TuneDialog::FillMethods() {
     if ((method.phase == kernels::Phase::kDecode) != IsDecode() || !HasBudget(method)) continue;
     auto* item = new QListWidgetItem(QString::fromStdString(method.title), methods_);
     item->setData(Qt::UserRole, QString::fromStdString(method.name));
-    item->setToolTip(QString::fromStdString(method.name));
+    item->setToolTip(QString::fromStdString(method.name + ": " + method.summary + "\n" + method.paper));
     item->setFlags(Qt::ItemIsEnabled | Qt::ItemIsSelectable | Qt::ItemIsUserCheckable);
     item->setCheckState(shown == &method ? Qt::Checked : Qt::Unchecked);
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 namespace headscope::ui {
@@ -63,16 +64,21 @@ void MethodTrial::ReloadMethods() {
 
 void MethodTrial::FillMethods() {
   methods_.clear();
-  if (workbench_ != nullptr) {
-    for (const kernels::Phase phase : {kernels::Phase::kPrefill, kernels::Phase::kDecode}) {
-      for (const kernels::MethodSpec& spec : workbench_->methods()) {
-        // One baseline stands for both phases: it keeps everything in either.
-        const bool known =
-            spec.baseline && std::any_of(methods_.begin(), methods_.end(),
-                                         [](const kernels::MethodSpec& other) { return other.baseline; });
-        if (spec.phase == phase && !known) methods_.push_back(spec);
-      }
+  if (workbench_ == nullptr) return;
+  for (const kernels::Phase phase : {kernels::Phase::kPrefill, kernels::Phase::kDecode}) {
+    std::map<std::string, size_t> ranks;  // of families, in the order in which the registry comes to them
+    std::vector<kernels::MethodSpec> of_phase;
+    for (const kernels::MethodSpec& spec : workbench_->methods()) {
+      // One baseline stands for both phases: it keeps everything in either.
+      const bool known = spec.baseline && std::any_of(methods_.begin(), methods_.end(),
+                                                      [](const kernels::MethodSpec& other) { return other.baseline; });
+      if (spec.phase != phase || known) continue;
+      of_phase.push_back(spec);
+      ranks.try_emplace(spec.family, ranks.size());
     }
+    std::stable_sort(of_phase.begin(), of_phase.end(),
+                     [&](const auto& one, const auto& other) { return ranks.at(one.family) < ranks.at(other.family); });
+    methods_.insert(methods_.end(), of_phase.begin(), of_phase.end());
   }
 }
 
