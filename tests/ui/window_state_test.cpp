@@ -200,6 +200,29 @@ TEST_F(WindowStateTest, WhatIsMeasuredHasTheMachineToItselfAndTheLastLiveRunFoll
   EXPECT_EQ(workbench_.num_live_runs, done);
 }
 
+// The first head is run beside the statistics of all heads: "0.9×" stood there for good.
+TEST_F(WindowStateTest, ALiveRunBesideOtherWorkIsDoneAgainWhenThatHasEnded) {
+  MethodTrial& trial = state_.trial;
+  trial.RunLiveAgain();
+  EXPECT_EQ(workbench_.num_live_runs, 0) << "there is no run";
+  state_.heads.Select({0, 1});
+  workbench_.DeliverReplies(1);
+  ASSERT_TRUE(trial.live_pending());
+  trial.RunLiveAgain();
+  EXPECT_EQ(workbench_.num_live_runs, 1) << "the first is under way";
+  Deliver();
+  ASSERT_TRUE(trial.live());
+  trial.RunLiveAgain();
+  EXPECT_EQ(workbench_.num_live_runs, 2);
+  EXPECT_TRUE(trial.live_pending());
+  EXPECT_TRUE(trial.live()) << "its numbers stay until the new ones are there";
+  Deliver();
+  EXPECT_FALSE(trial.live_pending());
+  trial.SetLiveWanted(false);
+  trial.RunLiveAgain();
+  EXPECT_EQ(workbench_.num_live_runs, 2);
+}
+
 TEST_F(WindowStateTest, WhatIsOfTheOpenTracesLengthIsNamed) {
   EXPECT_TRUE(state_.OfThisLength().isEmpty());
   state_.heads.Select({0, 1});

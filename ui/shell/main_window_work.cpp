@@ -215,7 +215,12 @@ void MainWindow::RequestStatistics() {
                    state_.heads.Add(statistics);
                    ChooseFirstHead();
                  }),
-      WhileAlive(this, [this] { progress_->End(kStatisticsWork); }),
+      WhileAlive(this,
+                 [this] {
+                   progress_->End(kStatisticsWork);
+                   state_.trial.RunLiveAgain();
+                   for (MethodTrial& other : state_.references) other.RunLiveAgain();
+                 }),
       WhileAlive(this, [this](const ProgressReport& report) { progress_->Update(kStatisticsWork, report); }));
 }
 

@@ -165,6 +165,12 @@ void MethodTrial::SetMeasuring(bool measuring) {
   Q_EMIT Changed();
 }
 
+void MethodTrial::RunLiveAgain() {
+  if (!live_ || live_pending_ || mask_pending_) return;
+  RequestLive();
+  Q_EMIT Changed();
+}
+
 void MethodTrial::RequestLive() {
   CancelLive();
   live_error_.clear();

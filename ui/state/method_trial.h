@@ -111,6 +111,8 @@ class MethodTrial : public QObject {
   // Something is measured, and has the machine to itself: a run under way is given up, and the last one that was wanted
   // meanwhile follows when that is over.
   void SetMeasuring(bool measuring);
+  // What was run beside other work, which has ended: its times were of a busy machine. Nothing where nothing was run.
+  void RunLiveAgain();
   bool live_waits() const { return live_waits_; }
 
   // Looks for the query that keeps the least of its mass by the mask on show, and for the keys that it loses most of:
